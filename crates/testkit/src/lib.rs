@@ -1,0 +1,1 @@
+//! Support for tests: corpus pools, oracle programs. Placeholder.
