@@ -1,1 +1,56 @@
-//! Support for tests: corpus pools, oracle programs. Placeholder.
+//! What the tests share: pools that OpenZFS wrote, programs of OpenZFS, and damage by the seed.
+//!
+//! Only tests use this crate (a dev-dependency everywhere; `tidy` enforces it), so it may panic
+//! and speak: a helper that cannot do its work ends the test with the reason. What a machine may
+//! rightly lack, the corpus beside the checkout or zdb, is an `Option`, and [`skip`] says loudly
+//! what was not tested.
+//!
+//! ```no_run
+//! let Some(pool) = testkit::corpus("raidz1") else { return };
+//! println!("{} has {} devices", pool.name(), pool.images.len());
+//! ```
+
+#![forbid(unsafe_code)]
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::print_stderr)]
+
+mod corpus;
+mod corrupt;
+mod image;
+pub mod oracle;
+mod rng;
+mod unpack;
+
+pub use corpus::{CorpusPool, corpus, corpus_cases, fixture, fixture_cases, stream};
+pub use corrupt::{Corruptor, Damage};
+pub use image::SparseImage;
+pub use rng::Rng;
+pub use unpack::{read_zst, unpack_zst};
+
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+/// The root of the checkout: the folder with the workspace's `Cargo.toml`.
+pub fn workspace_root() -> PathBuf {
+    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
+    here.ancestors().nth(2).expect("crates/testkit is two below the root").to_path_buf()
+}
+
+/// The folder of test material beside the checkout (`../shared`), or where `ZINC_SHARED` points.
+/// `None` where there is none: a checkout alone is complete, only less is tested.
+pub fn shared_dir() -> Option<PathBuf> {
+    let dir = match std::env::var_os("ZINC_SHARED") {
+        Some(dir) => PathBuf::from(dir),
+        None => workspace_root().parent()?.join("shared"),
+    };
+    dir.join("pools").is_dir().then_some(dir)
+}
+
+/// Says on the real stderr that the running test did not test something, and why.
+///
+/// The test runner swallows what a passing test prints through the macros, so this writes to the
+/// stream itself: one line, `SKIPPED: <test>: <reason>`, which `./test` counts.
+pub fn skip(reason: &str) {
+    let thread = std::thread::current();
+    let line = format!("SKIPPED: {}: {reason}\n", thread.name().unwrap_or("?"));
+    let _ = std::io::stderr().write_all(line.as_bytes());
+}

@@ -1,0 +1,148 @@
+//! Pools and streams that the OpenZFS kernel module wrote, with what it read back from them.
+//!
+//! A case is a folder with `vdevN.img.zst` and `manifest.json`. The small ones in `fixtures/` are
+//! part of the project; the large collection lies beside the checkout, in `../shared/pools`.
+//! Each case is decompressed once, into `target/corpus` or `target/fixtures` of the checkout. Tests
+//! run as many processes at once: each fills a folder of its own and renames it, the first wins.
+
+use crate::{shared_dir, skip, unpack_zst, workspace_root};
+use serde_json::Value;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU32, Ordering};
+
+/// One pool on disk images, decompressed. The images are shared by all tests: open them read-only,
+/// or work on a copy ([`crate::SparseImage`]).
+#[derive(Debug, Clone)]
+pub struct CorpusPool {
+    /// Name of the case, such as `raidz1`.
+    pub case: String,
+    /// The folder that holds the images and nothing else, for `-d` and for `zdb -p`.
+    pub dir: PathBuf,
+    /// The images in the order of their numbers.
+    pub images: Vec<PathBuf>,
+    /// The number of each image: `images[i]` is `vdev{numbers[i]}.img`.
+    pub numbers: Vec<u32>,
+    /// What the kernel module read from the pool (`format` 1).
+    pub manifest: Value,
+    source: PathBuf,
+}
+
+impl CorpusPool {
+    /// The pool's name.
+    pub fn name(&self) -> &str {
+        self.manifest["pool"].as_str().expect("the manifest names the pool")
+    }
+
+    /// The manifest of the import without replay that the two intent-log cases have beside
+    /// the ordinary one.
+    pub fn manifest_readonly(&self) -> Option<Value> {
+        let path = self.source.join("manifest-readonly.json");
+        path.is_file().then(|| read_json(&path))
+    }
+
+    /// The folder of the compressed images.
+    pub fn source(&self) -> &Path {
+        &self.source
+    }
+}
+
+/// Names of all cases of the collection beside the checkout, sorted; empty where there is none.
+pub fn corpus_cases() -> Vec<String> {
+    shared_dir().map(|dir| cases(&dir.join("pools"))).unwrap_or_default()
+}
+
+/// Names of all pools shipped with the project, sorted.
+pub fn fixture_cases() -> Vec<String> {
+    cases(&workspace_root().join("fixtures"))
+}
+
+/// The case of that name from the collection beside the checkout. `None`, after a loud word on
+/// stderr, where there is no collection; a panic where it lacks that case.
+pub fn corpus(case: &str) -> Option<CorpusPool> {
+    let Some(shared) = shared_dir() else {
+        skip("needs ../shared");
+        return None;
+    };
+    Some(open_case(&shared.join("pools"), case, "corpus"))
+}
+
+/// The pool of that name shipped with the project.
+pub fn fixture(name: &str) -> CorpusPool {
+    open_case(&workspace_root().join("fixtures"), name, "fixtures")
+}
+
+/// The decompressed bytes of the send stream `../shared/streams/<name>.zfs.zst`; `None`, after a
+/// loud word, where there is no collection.
+pub fn stream(name: &str) -> Option<Vec<u8>> {
+    let Some(shared) = shared_dir() else {
+        skip("needs ../shared");
+        return None;
+    };
+    let path = shared.join("streams").join(format!("{name}.zfs.zst"));
+    Some(crate::read_zst(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display())))
+}
+
+fn cases(dir: &Path) -> Vec<String> {
+    let mut names: Vec<String> = fs::read_dir(dir)
+        .into_iter()
+        .flatten()
+        .filter_map(|entry| entry.ok())
+        .filter(|entry| entry.path().join("manifest.json").is_file())
+        .filter_map(|entry| entry.file_name().into_string().ok())
+        .collect();
+    names.sort();
+    names
+}
+
+fn open_case(parent: &Path, case: &str, kind: &str) -> CorpusPool {
+    let source = parent.join(case);
+    let manifest = read_json(&source.join("manifest.json"));
+    let dir = workspace_root().join("target").join(kind).join(case);
+    if !dir.is_dir() {
+        unpack_case(&source, &dir);
+    }
+    let mut found: Vec<(u32, PathBuf)> = list(&dir)
+        .into_iter()
+        .filter_map(|name| Some((image_number(&name, ".img")?, dir.join(&name))))
+        .collect();
+    found.sort();
+    assert!(!found.is_empty(), "{} has no images", dir.display());
+    let (numbers, images) = found.into_iter().unzip();
+    CorpusPool { case: case.to_owned(), dir, images, numbers, manifest, source }
+}
+
+/// Fills a private folder beside `dir` and renames it to `dir`, unless another process did so first.
+fn unpack_case(source: &Path, dir: &Path) {
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    let parent = dir.parent().expect("a case has a parent folder");
+    let unique = NEXT.fetch_add(1, Ordering::Relaxed);
+    let private = parent.join(format!(".unpacking-{}-{unique}", std::process::id()));
+    fs::create_dir_all(&private).expect("target/ is writable");
+    for name in list(source) {
+        if image_number(&name, ".img.zst").is_some() {
+            let target = private.join(name.trim_end_matches(".zst"));
+            unpack_zst(&source.join(&name), &target)
+                .unwrap_or_else(|error| panic!("cannot unpack {name}: {error}"));
+        }
+    }
+    if fs::rename(&private, dir).is_err() {
+        assert!(dir.is_dir(), "cannot create {}", dir.display());
+        let _ = fs::remove_dir_all(&private);
+    }
+}
+
+fn list(dir: &Path) -> Vec<String> {
+    let entries = fs::read_dir(dir).unwrap_or_else(|error| panic!("{}: {error}", dir.display()));
+    entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok()).collect()
+}
+
+/// The number of an image, from its name: 3 of `vdev3.img`.
+fn image_number(name: &str, suffix: &str) -> Option<u32> {
+    name.strip_prefix("vdev")?.strip_suffix(suffix)?.parse().ok()
+}
+
+fn read_json(path: &Path) -> Value {
+    let text = fs::read(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+    serde_json::from_slice(&text).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+}
