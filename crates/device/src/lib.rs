@@ -1,17 +1,38 @@
-//! One leaf of the vdev tree: a file, a block device, memory.
+//! One leaf of the vdev tree: a file, a block device, memory, or a window over another leaf.
 //!
-//! The rest of zinc sees a device only as [`Device`].
+//! The rest of zinc sees a leaf only as [`Device`]. It reads byte ranges, in batches, without
+//! waiting: a batch of [`Read`]s goes in with one call, and each read's [`Done`] is called when
+//! its bytes are there. Nothing above knows whether io_uring or threads did it, whether the page
+//! cache was passed by, or what alignment the device wants.
+//!
+//! **Invariant: nothing here can write.** Files are opened for reading only, and [`Device`] has no
+//! method that changes one. Writing will be a second trait over this one, so that a function that
+//! takes a [`DeviceRef`] cannot write whatever it is given.
+
+mod batch;
+mod buf;
+mod complete;
+mod error;
+mod memory;
+mod stats;
+
+pub use batch::{read_batch, read_one};
+pub use buf::{ALIGNMENT, AlignedBuf};
+pub use error::{Error, ErrorKind, Operation};
+pub use memory::MemoryDevice;
+pub use stats::{LATENCY_CLASSES, Stats};
 
 use std::sync::Arc;
 
-/// Memory for I/O: 4096-byte aligned, length as asked.
-pub struct AlignedBuf(Vec<u8>);
+/// Longest single read. A ZFS block has at most 16 MiB; this leaves room for aggregation, and
+/// keeps a length that was made up from costing memory on a device that is large but sparse.
+pub const MAX_READ_BYTES: usize = 256 << 20;
 
-/// What went wrong with one request.
-#[derive(Debug, Clone)]
-pub struct Error;
-
-/// Called once with the result of a request, on one of the device's threads: must not block.
+/// Called once with the result of a request.
+///
+/// It runs on one of the device's threads, or on the submitting one before
+/// [`submit`](Device::submit) has returned, never inside another `Done`. It must not wait for
+/// anything but a short lock: other requests stand behind it. Submitting more reads is fine.
 pub type Done = Box<dyn FnOnce(Result<AlignedBuf, Error>) + Send>;
 
 /// One read of a batch.
@@ -28,15 +49,55 @@ pub struct Read {
 pub trait Device: Send + Sync {
     /// Path or name, for messages.
     fn name(&self) -> &str;
+
     /// Size in bytes.
     fn size(&self) -> u64;
-    /// Logical sector size in bytes.
+
+    /// Logical sector size in bytes, a power of two: what the device itself reads at once. Any
+    /// offset and length may be asked for; whole sectors are cheaper.
     fn sector_size(&self) -> u32;
-    /// Reads and waits.
+
+    /// Reads and waits. A range that is not within the device is [`ErrorKind::BeyondEnd`]; then,
+    /// and after any other error, the contents of `buf` mean nothing.
     fn read(&self, offset: u64, buf: &mut [u8]) -> Result<(), Error>;
-    /// Queues all reads of the batch at once and returns; each `done` is called exactly once.
+
+    /// Queues all reads of the batch and returns; each `done` is called exactly once, in any
+    /// order, even when the device is dropped first.
+    ///
+    /// Hold no lock that a `done` takes: it may be called within this call, and this call waits
+    /// while thousands of reads are queued already (except inside a `done`, where it never waits).
     fn submit(&self, batch: Vec<Read>);
+
+    /// What it has done since it was opened; all zero for a device that does not count.
+    fn stats(&self) -> Stats {
+        Stats::default()
+    }
 }
 
 /// A shared device.
 pub type DeviceRef = Arc<dyn Device>;
+
+/// Checks that a range may be read from a device of `size` bytes.
+pub(crate) fn range_within(size: u64, offset: u64, len: usize) -> Result<(), ErrorKind> {
+    match offset.checked_add(len as u64) {
+        Some(end) if end <= size => {}
+        _ => return Err(ErrorKind::BeyondEnd { size }),
+    }
+    if len > MAX_READ_BYTES { Err(ErrorKind::TooLong) } else { Ok(()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ranges_are_checked_without_overflow() {
+        let beyond = Err(ErrorKind::BeyondEnd { size: 1000 });
+        assert_eq!(range_within(1000, 0, 1000), Ok(()));
+        assert_eq!(range_within(1000, 1000, 0), Ok(()));
+        assert_eq!(range_within(1000, 1, 1000), beyond);
+        assert_eq!(range_within(1000, 1001, 0), beyond);
+        assert_eq!(range_within(1000, u64::MAX, usize::MAX), beyond);
+        assert_eq!(range_within(u64::MAX, 0, MAX_READ_BYTES + 1), Err(ErrorKind::TooLong));
+    }
+}

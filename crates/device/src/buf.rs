@@ -1,0 +1,241 @@
+//! Memory for I/O.
+//!
+//! Direct I/O wants memory at an alignment the device chooses, never more than a page; so every
+//! allocation here starts at a multiple of [`ALIGNMENT`]. A buffer is a *window* over such an
+//! allocation: a read that was widened to the device's sectors, or one long read made for several
+//! callers, hands out windows instead of copies. Windows of one allocation never overlap, so each
+//! is as exclusive as a `Vec`; the allocation lives until its last window is dropped.
+//!
+//! The unsafe code of this file is the allocation and the two slices over it. `Space` is memory
+//! not yet filled: the kernel writes into it, and only then does it become an [`AlignedBuf`], so
+//! that no byte is zeroed first and none is seen before it was written.
+
+use core::fmt;
+use core::ops::{Deref, DerefMut, Range};
+use core::ptr::NonNull;
+use std::alloc::{Layout, alloc, alloc_zeroed, dealloc, handle_alloc_error};
+use std::sync::Arc;
+
+/// Every allocation starts at a multiple of this many bytes: a page, which is enough for the
+/// direct I/O of every device Linux knows.
+pub const ALIGNMENT: usize = 4096;
+
+/// An allocation. Knows nothing of its contents.
+struct Memory {
+    start: NonNull<u8>,
+    layout: Layout,
+}
+
+// SAFETY: `Memory` is an address and its layout; it gives no access to the bytes by itself, and
+// the global allocator accepts a deallocation on any thread.
+unsafe impl Send for Memory {}
+// SAFETY: as above, there is nothing to reach through a shared reference.
+unsafe impl Sync for Memory {}
+
+impl Memory {
+    fn new(len: usize, zeroed: bool) -> Option<Self> {
+        // An empty buffer still gets an allocation, so that there is one case only.
+        let layout = Layout::from_size_align(len.max(1), ALIGNMENT).ok()?;
+        // SAFETY: the layout's size is at least one byte.
+        let start = unsafe { if zeroed { alloc_zeroed(layout) } else { alloc(layout) } };
+        Some(Self { start: NonNull::new(start)?, layout })
+    }
+}
+
+impl Drop for Memory {
+    fn drop(&mut self) {
+        // SAFETY: `start` came from the global allocator with this same layout and is freed once.
+        unsafe { dealloc(self.start.as_ptr(), self.layout) }
+    }
+}
+
+/// Memory that is not filled yet, for the kernel to read into.
+pub(crate) struct Space {
+    memory: Memory,
+    len: usize,
+}
+
+impl Space {
+    /// Room for `len` bytes; `None` when the system has not that much memory.
+    pub(crate) fn new(len: usize) -> Option<Self> {
+        Some(Self { memory: Memory::new(len, false)?, len })
+    }
+
+    /// Address of the byte at `at`, which may be the end.
+    ///
+    /// # Panics
+    /// When `at` is behind the end.
+    pub(crate) fn at(&mut self, at: usize) -> *mut u8 {
+        assert!(at <= self.len, "offset {at} in a space of {}", self.len);
+        // SAFETY: `at` is within the allocation, or its end.
+        unsafe { self.memory.start.as_ptr().add(at) }
+    }
+
+    /// The filled bytes of `window` as a buffer.
+    ///
+    /// # Safety
+    /// All bytes of `window` have been written, and nothing writes to them any more.
+    ///
+    /// # Panics
+    /// When `window` is not within the space.
+    pub(crate) unsafe fn filled(self, window: Range<usize>) -> AlignedBuf {
+        assert!(window.start <= window.end && window.end <= self.len, "{window:?}");
+        // SAFETY: `window.start` is within the allocation, or its end.
+        let start = unsafe { self.memory.start.add(window.start) };
+        AlignedBuf { memory: Arc::new(self.memory), start, len: window.len() }
+    }
+}
+
+/// Bytes for I/O.
+///
+/// A buffer that was just made starts at a multiple of [`ALIGNMENT`]. One that was cut from
+/// another, or read from a device with direct I/O at an odd offset, may start anywhere.
+pub struct AlignedBuf {
+    /// Keeps the bytes alive; other windows of the same allocation share it.
+    memory: Arc<Memory>,
+    /// First byte of this window. The window's bytes are initialised and belong to it alone.
+    start: NonNull<u8>,
+    len: usize,
+}
+
+// SAFETY: the window's bytes belong to this value alone, as a `Vec`'s do.
+unsafe impl Send for AlignedBuf {}
+// SAFETY: a shared reference gives only `&[u8]`.
+unsafe impl Sync for AlignedBuf {}
+
+impl AlignedBuf {
+    /// `len` zero bytes.
+    #[must_use]
+    pub fn zeroed(len: usize) -> Self {
+        Self::try_zeroed(len).unwrap_or_else(|| {
+            handle_alloc_error(
+                Layout::from_size_align(len, ALIGNMENT).unwrap_or(Layout::new::<u8>()),
+            )
+        })
+    }
+
+    /// `len` zero bytes, or `None` when the system has not that much memory.
+    #[must_use]
+    pub fn try_zeroed(len: usize) -> Option<Self> {
+        let memory = Memory::new(len, true)?;
+        let start = memory.start;
+        Some(Self { memory: Arc::new(memory), start, len })
+    }
+
+    /// A copy of `bytes`.
+    #[must_use]
+    pub fn copy_of(bytes: &[u8]) -> Self {
+        let mut buf = Self::zeroed(bytes.len());
+        buf.copy_from_slice(bytes);
+        buf
+    }
+
+    /// Keeps the first `len` bytes; nothing when there are not more than that.
+    pub fn truncate(&mut self, len: usize) {
+        self.len = self.len.min(len);
+    }
+
+    /// Cuts the buffer in two without copying: keeps `[0, at)` and returns `[at, len)`.
+    ///
+    /// # Panics
+    /// When `at` is behind the end.
+    #[must_use]
+    pub fn split_off(&mut self, at: usize) -> Self {
+        assert!(at <= self.len, "cut at {at} in a buffer of {}", self.len);
+        // SAFETY: `at` is within the window, or its end.
+        let start = unsafe { self.start.add(at) };
+        let tail = Self { memory: Arc::clone(&self.memory), start, len: self.len - at };
+        self.len = at;
+        tail
+    }
+}
+
+impl Deref for AlignedBuf {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        // SAFETY: the window is initialised, within the allocation, and only this value's.
+        unsafe { core::slice::from_raw_parts(self.start.as_ptr(), self.len) }
+    }
+}
+
+impl DerefMut for AlignedBuf {
+    fn deref_mut(&mut self) -> &mut [u8] {
+        // SAFETY: as for `deref`; `&mut self` makes the access exclusive.
+        unsafe { core::slice::from_raw_parts_mut(self.start.as_ptr(), self.len) }
+    }
+}
+
+impl AsRef<[u8]> for AlignedBuf {
+    fn as_ref(&self) -> &[u8] {
+        self
+    }
+}
+
+impl Clone for AlignedBuf {
+    fn clone(&self) -> Self {
+        Self::copy_of(self)
+    }
+}
+
+impl Default for AlignedBuf {
+    fn default() -> Self {
+        Self::zeroed(0)
+    }
+}
+
+impl fmt::Debug for AlignedBuf {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "AlignedBuf({} bytes)", self.len)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn new_buffers_are_zero_and_aligned() {
+        for len in [0, 1, 511, 4096, 100_000] {
+            let buf = AlignedBuf::zeroed(len);
+            assert_eq!(buf.len(), len);
+            assert_eq!(buf.as_ptr().addr() % ALIGNMENT, 0);
+            assert!(buf.iter().all(|b| *b == 0));
+        }
+    }
+
+    #[test]
+    fn windows_are_separate_and_outlive_the_whole() {
+        let mut head = AlignedBuf::copy_of(b"headtail");
+        let mut tail = head.split_off(4);
+        head.fill(b'x');
+        tail[0] = b'T';
+        assert_eq!(&head[..], b"xxxx");
+        drop(head);
+        assert_eq!(&tail[..], b"Tail");
+        let end = tail.split_off(4);
+        assert!(end.is_empty());
+        tail.truncate(2);
+        tail.truncate(100);
+        assert_eq!(&tail[..], b"Ta");
+        assert_eq!(&tail.clone()[..], b"Ta");
+    }
+
+    #[test]
+    fn filled_space_becomes_its_window() {
+        let mut space = Space::new(16).expect("memory");
+        for at in 3..9 {
+            // SAFETY: the byte is within the space, and nobody else uses it.
+            unsafe { space.at(at).write(at as u8) };
+        }
+        // SAFETY: the loop above wrote all bytes of the window.
+        let buf = unsafe { space.filled(3..9) };
+        assert_eq!(&buf[..], &[3, 4, 5, 6, 7, 8]);
+    }
+
+    #[test]
+    fn impossible_lengths_are_refused_not_fatal() {
+        assert!(AlignedBuf::try_zeroed(usize::MAX).is_none());
+        assert!(Space::new(usize::MAX / 2).is_none());
+    }
+}

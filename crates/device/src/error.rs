@@ -1,0 +1,146 @@
+//! What can go wrong between a request and its bytes.
+
+use core::fmt;
+use std::io;
+use std::sync::Arc;
+
+/// What was being done to a device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Operation {
+    /// Opening it and asking for its size and sectors.
+    Open,
+    /// Reading a range.
+    Read,
+}
+
+/// Why it failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum ErrorKind {
+    /// The operating system refused; the number is its `errno`.
+    Io {
+        /// The operating system's error number.
+        errno: i32,
+    },
+    /// The range does not lie within the device: the image is truncated, or the offset is wrong.
+    BeyondEnd {
+        /// Size of the device in bytes.
+        size: u64,
+    },
+    /// The device ended inside the range although its size said otherwise: it shrank.
+    ShortRead {
+        /// Bytes of the range that were there.
+        got: usize,
+    },
+    /// The range is longer than a device reads at once ([`crate::MAX_READ_BYTES`]).
+    TooLong,
+    /// There was no memory for the bytes.
+    OutOfMemory,
+    /// The device went away: unplugged, or its I/O thread is dead.
+    Gone,
+    /// It is neither a regular file nor a block device.
+    NotADevice,
+}
+
+/// One failed request.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Error {
+    /// Why it failed.
+    pub kind: ErrorKind,
+    /// What was being done.
+    pub operation: Operation,
+    /// Name of the device, as [`crate::Device::name`] gives it.
+    pub device: Arc<str>,
+    /// Byte offset of the range on that device.
+    pub offset: u64,
+    /// Length of the range in bytes.
+    pub len: u64,
+}
+
+impl Error {
+    /// A failed read of `len` bytes at `offset`.
+    #[must_use]
+    pub fn read(kind: ErrorKind, device: &Arc<str>, offset: u64, len: usize) -> Self {
+        let operation = Operation::Read;
+        Self { kind, operation, device: Arc::clone(device), offset, len: len as u64 }
+    }
+
+    /// A device that could not be opened.
+    #[must_use]
+    pub fn open(kind: ErrorKind, device: &Arc<str>) -> Self {
+        Self { kind, operation: Operation::Open, device: Arc::clone(device), offset: 0, len: 0 }
+    }
+}
+
+impl ErrorKind {
+    /// The kind of an operating system error number. The numbers that mean "no such device any
+    /// more" become [`ErrorKind::Gone`], because a caller treats the whole leaf differently then.
+    #[must_use]
+    pub fn from_errno(errno: i32) -> Self {
+        match errno {
+            libc::ENXIO | libc::ENODEV | libc::ENOMEDIUM => Self::Gone,
+            libc::ENOMEM => Self::OutOfMemory,
+            errno => Self::Io { errno },
+        }
+    }
+
+    /// The kind of a standard library I/O error.
+    #[must_use]
+    pub fn from_io(error: &io::Error) -> Self {
+        error.raw_os_error().map_or(Self::Io { errno: libc::EIO }, Self::from_errno)
+    }
+}
+
+impl fmt::Display for ErrorKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Io { errno } => write!(f, "{}", io::Error::from_raw_os_error(*errno)),
+            Self::BeyondEnd { size } => write!(f, "beyond the end of the device ({size} bytes)"),
+            Self::ShortRead { got } => write!(f, "the device ended after {got} bytes of it"),
+            Self::TooLong => write!(f, "more than {} bytes at once", crate::MAX_READ_BYTES),
+            Self::OutOfMemory => f.write_str("out of memory"),
+            Self::Gone => f.write_str("the device is gone"),
+            Self::NotADevice => f.write_str("neither a regular file nor a block device"),
+        }
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { kind, device, offset, len, .. } = self;
+        match self.operation {
+            Operation::Open => write!(f, "{device}: cannot open: {kind}"),
+            Operation::Read => {
+                write!(f, "{device}: cannot read {len} bytes at offset {offset}: {kind}")
+            }
+        }
+    }
+}
+
+impl std::error::Error for Error {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn text_says_device_offset_length_and_why() {
+        let name: Arc<str> = Arc::from("disk0");
+        let kind = ErrorKind::BeyondEnd { size: 4096 };
+        let e = Error::read(kind, &name, 8192, 512);
+        let text = "disk0: cannot read 512 bytes at offset 8192: \
+                    beyond the end of the device (4096 bytes)";
+        assert_eq!(e.to_string(), text);
+        let e = Error::open(ErrorKind::from_errno(libc::EACCES), &name);
+        assert_eq!(e.to_string(), "disk0: cannot open: Permission denied (os error 13)");
+    }
+
+    #[test]
+    fn vanished_devices_have_their_own_kind() {
+        assert_eq!(ErrorKind::from_errno(libc::ENXIO), ErrorKind::Gone);
+        assert_eq!(ErrorKind::from_errno(libc::EIO), ErrorKind::Io { errno: libc::EIO });
+        let text = io::Error::other("no number");
+        assert_eq!(ErrorKind::from_io(&text), ErrorKind::Io { errno: libc::EIO });
+    }
+}
