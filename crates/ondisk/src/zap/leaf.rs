@@ -1,0 +1,356 @@
+//! Leaf blocks of a fat ZAP.
+//!
+//! ```text
+//! 0 block type  8 pad  16 prefix  24 magic u32  28 nfree u16  30 nentries u16
+//! 32 prefix_len u16  34 freelist u16  36 flags u8  37..48 pad
+//! 48 hash table: block size / 32 chunk numbers of 16 bits
+//! then chunks of 24 bytes to the end of the block
+//! ```
+//!
+//! A leaf holds the entries whose hash starts with the `prefix_len` bits of `prefix`; the bits
+//! after them pick the bucket. Each bucket starts a chain of entry chunks; an entry names the
+//! first of a chain of array chunks for its name and one for its value. Arrays hold integers
+//! most significant byte first in every byte order, 21 bytes to a chunk.
+//!
+//! Chains are walked with a budget of as many steps as there are chunks, so a loop is an error.
+
+use super::hash::ZapKey;
+use super::{BLOCK_LEAF, BLOCK_SIZE_MIN, Entry, FAT_BLOCK_SIZE_MAX, ZapName};
+use crate::cursor::{Endian, Reader, Writer};
+use crate::error::{Error, ErrorKind, Result};
+
+/// Magic number in a leaf.
+pub const LEAF_MAGIC: u32 = 0x02AB_1EAF;
+/// Chunk number that ends a chain.
+pub const CHAIN_END: u16 = 0xffff;
+/// Flag: entries of one hash stand in the order of their differentiators.
+pub const ENTRIES_CD_SORTED: u8 = 1;
+
+const HEADER_SIZE: usize = 48;
+const CHUNK_SIZE: usize = 24;
+const ARRAY_BYTES: usize = 21;
+const CHUNK_ENTRY: u8 = 252;
+const CHUNK_ARRAY: u8 = 251;
+const CHUNK_FREE: u8 = 253;
+
+/// An entry chunk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LeafEntry {
+    /// Size of the value's integers in bytes.
+    pub int_len: u8,
+    /// Next entry of the bucket.
+    pub next: u16,
+    /// First chunk of the name.
+    pub name_chunk: u16,
+    /// Integers in the name; bytes, NUL included, or 64-bit words.
+    pub name_len: u16,
+    /// First chunk of the value.
+    pub value_chunk: u16,
+    /// Integers in the value.
+    pub value_len: u16,
+    /// Collision differentiator.
+    pub cd: u32,
+    /// Hash of the name.
+    pub hash: u64,
+}
+
+/// One 24-byte chunk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Chunk {
+    /// An entry.
+    Entry(LeafEntry),
+    /// Part of a name or value.
+    Array {
+        /// The bytes; in the last chunk of a chain the rest is filler.
+        bytes: [u8; ARRAY_BYTES],
+        /// Next chunk of the array.
+        next: u16,
+    },
+    /// Not used.
+    Free {
+        /// What is left of earlier use.
+        bytes: [u8; ARRAY_BYTES],
+        /// Next free chunk.
+        next: u16,
+    },
+}
+
+/// A decoded leaf.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Leaf {
+    /// Top bits of the hashes in this leaf, right-aligned.
+    pub prefix: u64,
+    /// How many bits those are.
+    pub prefix_len: u16,
+    /// Free chunks.
+    pub free_count: u16,
+    /// Entries.
+    pub entry_count: u16,
+    /// First free chunk.
+    pub free_list: u16,
+    /// [`ENTRIES_CD_SORTED`].
+    pub flags: u8,
+    /// First entry chunk of each bucket.
+    pub buckets: Vec<u16>,
+    /// All chunks.
+    pub chunks: Vec<Chunk>,
+    pad1: u64,
+    pad2: [u8; 11],
+}
+
+fn error(field: &'static str, offset: usize, kind: ErrorKind) -> Error {
+    Error { structure: "zap leaf", field, offset: offset as u64, kind }
+}
+
+impl Leaf {
+    /// Decodes a whole leaf block.
+    pub fn decode(block: &[u8], endian: Endian) -> Result<Self> {
+        let len = block.len();
+        if !len.is_power_of_two() || !(BLOCK_SIZE_MIN..=FAT_BLOCK_SIZE_MAX).contains(&len) {
+            let (min, max) = (BLOCK_SIZE_MIN as u64, FAT_BLOCK_SIZE_MAX as u64);
+            let kind = ErrorKind::OutOfRange { value: len as u64, min, max };
+            return Err(error("block size", 0, kind));
+        }
+        let mut r = Reader::new("zap leaf", block, endian);
+        let kind = r.u64("block type")?;
+        if kind != BLOCK_LEAF {
+            return Err(error("block type", 0, ErrorKind::BadMagic { found: kind }));
+        }
+        let pad1 = r.u64("pad1")?;
+        let prefix = r.u64("prefix")?;
+        let magic = r.u32("magic")?;
+        if magic != LEAF_MAGIC {
+            return Err(error("magic", 24, ErrorKind::BadMagic { found: magic.into() }));
+        }
+        let free_count = r.u16("nfree")?;
+        let entry_count = r.u16("nentries")?;
+        let prefix_len = r.u16("prefix_len")?;
+        let free_list = r.u16("freelist")?;
+        let flags = r.u8("flags")?;
+        let pad2 = r.array("pad2")?;
+        let bucket_shift = len.trailing_zeros() - 5;
+        let max = u64::from(64 - bucket_shift);
+        if u64::from(prefix_len) > max {
+            let kind = ErrorKind::OutOfRange { value: prefix_len.into(), min: 0, max };
+            return Err(error("prefix_len", 32, kind));
+        }
+        let mut buckets = Vec::with_capacity(1 << bucket_shift);
+        for _ in 0..1usize << bucket_shift {
+            buckets.push(r.u16("hash table")?);
+        }
+        // The rest of the block is a whole number of chunks for every power of two from 128 on.
+        let mut chunks = Vec::with_capacity(r.remaining() / CHUNK_SIZE);
+        while r.remaining() >= CHUNK_SIZE {
+            chunks.push(decode_chunk(&mut r)?);
+        }
+        Ok(Self {
+            prefix,
+            prefix_len,
+            free_count,
+            entry_count,
+            free_list,
+            flags,
+            buckets,
+            chunks,
+            pad1,
+            pad2,
+        })
+    }
+
+    /// Encodes the block.
+    #[must_use]
+    pub fn encode(&self, endian: Endian) -> Vec<u8> {
+        let mut w = Writer::new(endian);
+        w.u64(BLOCK_LEAF).u64(self.pad1).u64(self.prefix).u32(LEAF_MAGIC);
+        w.u16(self.free_count).u16(self.entry_count).u16(self.prefix_len).u16(self.free_list);
+        w.u8(self.flags).bytes(&self.pad2);
+        for b in &self.buckets {
+            w.u16(*b);
+        }
+        for c in &self.chunks {
+            match c {
+                Chunk::Entry(e) => {
+                    w.u8(CHUNK_ENTRY).u8(e.int_len).u16(e.next);
+                    w.u16(e.name_chunk).u16(e.name_len).u16(e.value_chunk).u16(e.value_len);
+                    w.u32(e.cd).u64(e.hash);
+                }
+                Chunk::Array { bytes, next } => {
+                    w.u8(CHUNK_ARRAY).bytes(bytes).u16(*next);
+                }
+                Chunk::Free { bytes, next } => {
+                    w.u8(CHUNK_FREE).bytes(bytes).u16(*next);
+                }
+            }
+        }
+        w.into_bytes()
+    }
+
+    /// Whether `hash` belongs into this leaf.
+    #[must_use]
+    pub fn covers(&self, hash: u64) -> bool {
+        self.prefix_len == 0 || hash >> (64 - self.prefix_len) == self.prefix
+    }
+
+    /// The bucket of `hash`.
+    #[must_use]
+    pub fn bucket_of(&self, hash: u64) -> usize {
+        let shift = self.buckets.len().trailing_zeros();
+        let down = 64 - shift - u32::from(self.prefix_len);
+        (hash >> down) as usize & (self.buckets.len() - 1)
+    }
+
+    /// All entries in cursor order: by hash, then differentiator. `integer_keys` is
+    /// [`super::KeyHash::integer_keys`] of the header. An entry that two chains share, a number
+    /// of entries other than the header's, or any damage is an error.
+    pub fn entries(&self, integer_keys: bool) -> Result<Vec<Entry>> {
+        let mut out = Vec::with_capacity(self.entry_count.into());
+        let mut budget = self.chunks.len();
+        for head in &self.buckets {
+            for at in self.chain(*head, &mut budget) {
+                out.push(self.entry(&at?, integer_keys)?);
+            }
+        }
+        if out.len() != usize::from(self.entry_count) {
+            let kind = ErrorKind::Inconsistent("the chains hold another number of entries");
+            return Err(error("nentries", 30, kind));
+        }
+        out.sort_by_key(|e| (e.hash, e.cd));
+        Ok(out)
+    }
+
+    /// Every entry chunk that can be read, in chunk order, whether or not a chain leads to it:
+    /// what is left to take from a damaged leaf.
+    pub fn salvage(&self, integer_keys: bool) -> impl Iterator<Item = Entry> + '_ {
+        self.chunks.iter().filter_map(move |c| match c {
+            Chunk::Entry(e) => self.entry(e, integer_keys).ok(),
+            _ => None,
+        })
+    }
+
+    /// The entry that `key` matches, or `None`.
+    pub fn lookup(&self, key: &ZapKey) -> Result<Option<Entry>> {
+        let head = self.buckets.get(self.bucket_of(key.hash)).copied().unwrap_or(CHAIN_END);
+        let mut budget = self.chunks.len();
+        let mut best: Option<Entry> = None;
+        for at in self.chain(head, &mut budget) {
+            let at = at?;
+            if at.hash != key.hash || best.as_ref().is_some_and(|b| b.cd <= at.cd) {
+                continue;
+            }
+            let entry = self.entry(&at, key.is_integers())?;
+            if key.matches(&entry.name) {
+                best = Some(entry);
+            }
+        }
+        Ok(best)
+    }
+
+    /// The name and the value an entry chunk leads to.
+    pub fn entry(&self, e: &LeafEntry, integer_keys: bool) -> Result<Entry> {
+        if !matches!(e.int_len, 1 | 2 | 4 | 8) {
+            let kind = ErrorKind::Unknown { value: e.int_len.into() };
+            return Err(error("value_intlen", self.offset_of(e.name_chunk), kind));
+        }
+        let name_len = usize::from(e.name_len) * if integer_keys { 8 } else { 1 };
+        let name = self.array("name", e.name_chunk, name_len)?;
+        let name = if integer_keys {
+            let words = name.as_chunks::<8>().0.iter().map(|w| u64::from_be_bytes(*w));
+            ZapName::U64s(words.collect())
+        } else {
+            match name.split_last() {
+                Some((0, name)) if !name.contains(&0) => ZapName::Bytes(name.to_vec()),
+                _ => return Err(error("name", self.offset_of(e.name_chunk), ErrorKind::BadText)),
+            }
+        };
+        let value_len = usize::from(e.value_len) * usize::from(e.int_len);
+        let values = self.array("value", e.value_chunk, value_len)?;
+        Ok(Entry { name, cd: e.cd, hash: e.hash, int_len: e.int_len, values })
+    }
+
+    fn offset_of(&self, chunk: u16) -> usize {
+        HEADER_SIZE + 2 * self.buckets.len() + CHUNK_SIZE * usize::from(chunk)
+    }
+
+    /// The entries of the chain from `head` on; each step takes one from `budget`.
+    fn chain<'a>(
+        &'a self,
+        head: u16,
+        budget: &'a mut usize,
+    ) -> impl Iterator<Item = Result<LeafEntry>> + 'a {
+        let mut at = head;
+        core::iter::from_fn(move || {
+            if at == CHAIN_END {
+                return None;
+            }
+            let here = self.offset_of(at);
+            if *budget == 0 {
+                at = CHAIN_END;
+                let kind = ErrorKind::Inconsistent("entry chains longer than the leaf has chunks");
+                return Some(Err(error("next", here, kind)));
+            }
+            *budget -= 1;
+            match self.chunks.get(usize::from(at)) {
+                Some(Chunk::Entry(e)) => {
+                    at = e.next;
+                    Some(Ok(*e))
+                }
+                other => {
+                    let value = u64::from(at);
+                    at = CHAIN_END;
+                    Some(Err(error("next", here, self.bad_chunk(other, value))))
+                }
+            }
+        })
+    }
+
+    fn bad_chunk(&self, chunk: Option<&Chunk>, value: u64) -> ErrorKind {
+        match chunk {
+            Some(_) => ErrorKind::Inconsistent("chain leads to a chunk of another kind"),
+            None => ErrorKind::OutOfRange { value, min: 0, max: self.chunks.len() as u64 - 1 },
+        }
+    }
+
+    /// `len` bytes of the array that starts at chunk `head`.
+    fn array(&self, field: &'static str, head: u16, len: usize) -> Result<Vec<u8>> {
+        let steps = len.div_ceil(ARRAY_BYTES);
+        if steps > self.chunks.len() {
+            let max = (self.chunks.len() * ARRAY_BYTES) as u64;
+            let kind = ErrorKind::OutOfRange { value: len as u64, min: 0, max };
+            return Err(error(field, self.offset_of(head), kind));
+        }
+        let mut out = Vec::with_capacity(steps * ARRAY_BYTES);
+        let mut at = head;
+        for _ in 0..steps {
+            match self.chunks.get(usize::from(at)) {
+                Some(Chunk::Array { bytes, next }) => {
+                    out.extend_from_slice(bytes);
+                    at = *next;
+                }
+                other => {
+                    let kind = self.bad_chunk(other, at.into());
+                    return Err(error(field, self.offset_of(at), kind));
+                }
+            }
+        }
+        out.truncate(len);
+        Ok(out)
+    }
+}
+
+fn decode_chunk(r: &mut Reader<'_>) -> Result<Chunk> {
+    match r.u8("chunk type")? {
+        CHUNK_ENTRY => Ok(Chunk::Entry(LeafEntry {
+            int_len: r.u8("value_intlen")?,
+            next: r.u16("next")?,
+            name_chunk: r.u16("name_chunk")?,
+            name_len: r.u16("name_numints")?,
+            value_chunk: r.u16("value_chunk")?,
+            value_len: r.u16("value_numints")?,
+            cd: r.u32("cd")?,
+            hash: r.u64("hash")?,
+        })),
+        CHUNK_ARRAY => Ok(Chunk::Array { bytes: r.array("array")?, next: r.u16("next")? }),
+        CHUNK_FREE => Ok(Chunk::Free { bytes: r.array("free")?, next: r.u16("next")? }),
+        other => Err(r.error("chunk type", ErrorKind::Unknown { value: other.into() })),
+    }
+}

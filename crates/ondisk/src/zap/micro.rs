@@ -1,0 +1,171 @@
+//! Micro ZAPs: a single block of fixed-size chunks.
+//!
+//! ```text
+//! 0 block type  8 salt  16 normflags  24..64 pad
+//! then chunks of 64 bytes: 0 value u64  8 cd u32  12 pad u16  14..64 name, NUL-terminated
+//! ```
+//!
+//! A chunk whose name starts with NUL is free. The block is as large as it needs to be, in steps
+//! of 512 bytes up to 128 KiB (1 MiB with feature `large_microzap`).
+
+use super::hash::{KeyHash, ZapKey};
+use super::{BLOCK_MICRO, BLOCK_SIZE_MIN, Entry, ZapName};
+use crate::cursor::{Endian, Reader, Writer};
+use crate::error::{ErrorKind, Result};
+
+/// Size of a chunk, and of the header before the chunks, in bytes.
+pub const MICRO_CHUNK_SIZE: usize = 64;
+/// Bytes of a chunk's name field, NUL included.
+pub const MICRO_NAME_SIZE: usize = 50;
+
+/// One chunk as it stands on disk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MicroChunk {
+    /// The value.
+    pub value: u64,
+    /// Collision differentiator.
+    pub cd: u32,
+    /// Name and NUL; the bytes after the NUL mean nothing.
+    pub name: [u8; MICRO_NAME_SIZE],
+    pad: [u8; 2],
+}
+
+impl MicroChunk {
+    /// A chunk without an entry.
+    pub const FREE: Self = Self { value: 0, cd: 0, name: [0; MICRO_NAME_SIZE], pad: [0; 2] };
+
+    /// A chunk that holds an entry; `None` when the name is empty, has a NUL or is too long.
+    #[must_use]
+    pub fn new(name: &[u8], value: u64, cd: u32) -> Option<Self> {
+        if name.is_empty() || name.len() >= MICRO_NAME_SIZE || name.contains(&0) {
+            return None;
+        }
+        let mut field = [0; MICRO_NAME_SIZE];
+        field[..name.len()].copy_from_slice(name);
+        Some(Self { value, cd, name: field, pad: [0; 2] })
+    }
+
+    /// Whether the chunk holds no entry.
+    #[must_use]
+    pub fn is_free(&self) -> bool {
+        self.name[0] == 0
+    }
+
+    /// The name without its NUL; empty when free.
+    #[must_use]
+    pub fn name(&self) -> &[u8] {
+        let end = self.name.iter().position(|b| *b == 0).unwrap_or(MICRO_NAME_SIZE);
+        &self.name[..end]
+    }
+}
+
+/// A name and its value in a micro ZAP.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MicroEntry<'a> {
+    /// The name without its NUL.
+    pub name: &'a [u8],
+    /// The value.
+    pub value: u64,
+    /// Collision differentiator.
+    pub cd: u32,
+}
+
+/// A decoded micro ZAP.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MicroZap {
+    /// Start value of the hash.
+    pub salt: u64,
+    /// `NORM_*`.
+    pub norm_flags: u64,
+    /// All chunks, free ones too, in the order on disk.
+    pub chunks: Vec<MicroChunk>,
+    pad: [u64; 5],
+    tail: Vec<u8>,
+}
+
+impl MicroZap {
+    /// An empty micro ZAP for a block of `block_size` bytes (at least 512).
+    #[must_use]
+    pub fn new(salt: u64, norm_flags: u64, block_size: usize) -> Self {
+        let count = block_size.max(BLOCK_SIZE_MIN) / MICRO_CHUNK_SIZE - 1;
+        let chunks = vec![MicroChunk::FREE; count];
+        Self { salt, norm_flags, chunks, pad: [0; 5], tail: Vec::new() }
+    }
+
+    /// Decodes a whole block. A name without its NUL is an error.
+    pub fn decode(block: &[u8], endian: Endian) -> Result<Self> {
+        let mut r = Reader::new("micro zap", block, endian);
+        let kind = r.u64("block type")?;
+        if kind != BLOCK_MICRO {
+            r.seek("block type", 0)?;
+            return Err(r.error("block type", ErrorKind::BadMagic { found: kind }));
+        }
+        let salt = r.u64("salt")?;
+        let norm_flags = r.u64("normflags")?;
+        let pad = r.words("pad")?;
+        let mut chunks = Vec::with_capacity(r.remaining() / MICRO_CHUNK_SIZE);
+        while r.remaining() >= MICRO_CHUNK_SIZE {
+            let value = r.u64("value")?;
+            let cd = r.u32("cd")?;
+            let pad = r.array("pad")?;
+            let name: [u8; MICRO_NAME_SIZE] = r.array("name")?;
+            if !name.contains(&0) {
+                return Err(r.error("name", ErrorKind::BadText));
+            }
+            chunks.push(MicroChunk { value, cd, name, pad });
+        }
+        let tail = r.bytes("tail", r.remaining())?.to_vec();
+        Ok(Self { salt, norm_flags, chunks, pad, tail })
+    }
+
+    /// Encodes the block, as long as it was when decoded.
+    #[must_use]
+    pub fn encode(&self, endian: Endian) -> Vec<u8> {
+        let mut w = Writer::new(endian);
+        w.u64(BLOCK_MICRO).u64(self.salt).u64(self.norm_flags).words(&self.pad);
+        for c in &self.chunks {
+            w.u64(c.value).u32(c.cd).bytes(&c.pad).bytes(&c.name);
+        }
+        w.bytes(&self.tail);
+        w.into_bytes()
+    }
+
+    /// How names are hashed here.
+    #[must_use]
+    pub fn key_hash(&self) -> KeyHash {
+        KeyHash { salt: self.salt, flags: 0, norm_flags: self.norm_flags }
+    }
+
+    /// The entries in the order of their chunks.
+    pub fn iter(&self) -> impl Iterator<Item = MicroEntry<'_>> {
+        self.chunks.iter().filter(|c| !c.is_free()).map(|c| MicroEntry {
+            name: c.name(),
+            value: c.value,
+            cd: c.cd,
+        })
+    }
+
+    /// The entries as those of a fat ZAP, in cursor order: by hash, then differentiator.
+    #[must_use]
+    pub fn entries(&self) -> Vec<Entry> {
+        let of = self.key_hash();
+        let mut out: Vec<Entry> = self
+            .iter()
+            .map(|e| Entry {
+                name: ZapName::Bytes(e.name.to_vec()),
+                cd: e.cd,
+                hash: of.name(e.name),
+                int_len: 8,
+                values: e.value.to_be_bytes().to_vec(),
+            })
+            .collect();
+        out.sort_by_key(|e| (e.hash, e.cd));
+        out
+    }
+
+    /// The entry the key matches; of several the one with the smallest differentiator.
+    #[must_use]
+    pub fn lookup(&self, key: &ZapKey) -> Option<MicroEntry<'_>> {
+        self.iter().filter(|e| key.matches_name(e.name)).min_by_key(|e| e.cd)
+    }
+}
