@@ -112,7 +112,7 @@ fn open_case(parent: &Path, case: &str, kind: &str) -> CorpusPool {
     CorpusPool { case: case.to_owned(), dir, images, numbers, manifest, source }
 }
 
-/// Fills a private folder beside `dir` and renames it to `dir`, unless another process did so first.
+/// Fills a private folder beside `dir` and renames it to `dir`; another process may have won.
 fn unpack_case(source: &Path, dir: &Path) {
     static NEXT: AtomicU32 = AtomicU32::new(0);
     let parent = dir.parent().expect("a case has a parent folder");

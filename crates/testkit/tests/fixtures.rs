@@ -1,0 +1,36 @@
+//! The shipped pools are the ones their list says, and OpenZFS finds nothing wrong with them.
+
+use sha2::{Digest, Sha256};
+use std::fmt::Write;
+
+#[test]
+fn shipped_pools_are_the_listed_ones() {
+    let folder = testkit::workspace_root().join("fixtures");
+    let list = std::fs::read_to_string(folder.join("MANIFEST")).unwrap();
+    let mut listed = 0;
+    for line in list.lines() {
+        let (sum, path) = line.split_once("  ").unwrap();
+        let digest = Sha256::digest(std::fs::read(folder.join(path)).unwrap());
+        let hex = digest.iter().fold(String::new(), |mut hex, byte| {
+            let _ = write!(hex, "{byte:02x}");
+            hex
+        });
+        assert_eq!(sum, hex, "{path}");
+        listed += 1;
+    }
+    let present: usize = testkit::fixture_cases()
+        .iter()
+        .map(|name| std::fs::read_dir(folder.join(name)).unwrap().count())
+        .sum();
+    assert_eq!(listed, present, "every file of every pool is listed");
+}
+
+/// The oracle works, and the images came through the compression as OpenZFS left them.
+#[test]
+fn zdb_finds_no_leak_in_a_shipped_pool() {
+    let pool = testkit::fixture("gang");
+    let arguments = ["-bcc", pool.name()];
+    let Some(verdict) = testkit::oracle::zdb_on(&pool.dir, &arguments) else { return };
+    assert!(verdict.success, "{}", verdict.text);
+    assert!(verdict.text.contains("No leaks"), "{}", verdict.text);
+}
