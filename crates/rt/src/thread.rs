@@ -1,0 +1,39 @@
+//! Threads with names.
+
+use std::io;
+use std::num::NonZero;
+use std::thread;
+
+pub use std::thread::JoinHandle;
+
+/// Starts a thread. Tools show the first 15 bytes of `name`.
+///
+/// # Errors
+/// When the system refuses another thread. A caller that can work without it should.
+pub fn spawn<F, T>(name: &str, body: F) -> io::Result<JoinHandle<T>>
+where
+    F: FnOnce() -> T + Send + 'static,
+    T: Send + 'static,
+{
+    // A NUL cannot be in a thread's name, and names come from paths.
+    thread::Builder::new().name(name.replace('\0', "?")).spawn(body)
+}
+
+/// How many threads can run at the same time here; 1 when the system does not say.
+#[must_use]
+pub fn threads_available() -> usize {
+    thread::available_parallelism().map_or(1, NonZero::get)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn threads_have_their_names() {
+        let name = || thread::current().name().map(str::to_owned);
+        let handle = spawn("io disk\0", name).expect("thread");
+        assert_eq!(handle.join().expect("join").as_deref(), Some("io disk?"));
+        assert!(threads_available() >= 1);
+    }
+}
