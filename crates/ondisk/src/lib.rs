@@ -40,10 +40,12 @@ pub mod zil;
 pub mod znode;
 
 pub use blkptr::{BlkPtr, Dva, EmbeddedKind};
+pub use config::{LabelConfig, PoolConfig, PoolState, VdevConfig, VdevKind};
 pub use cursor::{Endian, Reader, Writer};
 pub use dmu_type::{DmuType, Layout};
 pub use dnode::Dnode;
 pub use error::{Error, ErrorKind, Result};
 pub use gang::GangHeader;
 pub use kinds::{Checksum, Compression};
+pub use nvlist::{NvList, NvPair, NvValue};
 pub use objset::{ObjsetKind, ObjsetPhys, ZilHeader};
