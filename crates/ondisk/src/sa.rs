@@ -1,1 +1,429 @@
-//! placeholder
+//! System attributes: the typed fields of a file in its dnode's bonus and spill block.
+//!
+//! Specified in `docs/format/sa.md`. Each object set has a registry (attribute name to number,
+//! length and byte-order class) and layouts (number to list of attributes), two ZAPs named by the
+//! SA master node. A bonus or spill block is a header that names its layout, then the attributes
+//! in the layout's order, each starting at a multiple of eight.
+//!
+//! ```text
+//! 0 magic u32   4 layout number (10 bits) and header size / 8 (6 bits) u16
+//! 6 lengths u16[]: one for each attribute of the layout whose registered length is 0
+//! header size: first attribute
+//! ```
+//!
+//! The byte order of header and attributes is that of the magic, not that of the block around
+//! it: a dnode block is rewritten in the order of the machine, but attributes nobody touched stay.
+
+use std::collections::BTreeMap;
+
+use crate::cursor::{Endian, Reader, Writer};
+use crate::error::{Error, ErrorKind, Result};
+
+/// Magic number of the header.
+pub const SA_MAGIC: u32 = 0x2F_505A;
+/// Name of the registry in the SA master node.
+pub const REGISTRY: &str = "REGISTRY";
+/// Name of the layouts in the SA master node.
+pub const LAYOUTS: &str = "LAYOUTS";
+/// Entry of the file system's master node that names the SA master node.
+pub const MASTER_NODE_ENTRY: &str = "SA_ATTRS";
+/// Layout without attributes; layout 0, too, stands for it in a bonus of type SA.
+pub const LAYOUT_EMPTY: u16 = 1;
+const LAYOUT_MAX: u16 = 0x3ff;
+const HEADER_MIN: usize = 8;
+/// Most attributes a layout can have: generous, the ZPL knows 22.
+const LAYOUT_ATTRS_MAX: usize = 1024;
+
+/// How an attribute's bytes are ordered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AttrClass {
+    /// 64-bit words.
+    U64,
+    /// 32-bit words.
+    U32,
+    /// 16-bit words.
+    U16,
+    /// Bytes.
+    U8,
+    /// An ACL of version 1.
+    Acl,
+}
+
+impl AttrClass {
+    fn from_number(n: u8) -> Option<Self> {
+        [Self::U64, Self::U32, Self::U16, Self::U8, Self::Acl].get(usize::from(n)).copied()
+    }
+
+    fn number(self) -> u8 {
+        match self {
+            Self::U64 => 0,
+            Self::U32 => 1,
+            Self::U16 => 2,
+            Self::U8 => 3,
+            Self::Acl => 4,
+        }
+    }
+}
+
+/// What the registry says about an attribute.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct AttrInfo {
+    /// Its number in this object set.
+    pub number: u16,
+    /// Its length in bytes; 0: variable, given in each header.
+    pub length: u16,
+    /// Its byte-order class.
+    pub class: AttrClass,
+}
+
+impl AttrInfo {
+    /// Decodes a value of the registry: number in bits 0 to 15, class in 16 to 23, length in 24
+    /// to 39.
+    pub fn decode(value: u64) -> Result<Self> {
+        let class = (value >> 16) as u8;
+        let Some(class) = AttrClass::from_number(class) else {
+            return Err(table_error("registry class", ErrorKind::Unknown { value: class.into() }));
+        };
+        Ok(Self { number: value as u16, length: (value >> 24) as u16, class })
+    }
+
+    /// The value for the registry.
+    #[must_use]
+    pub fn encode(&self) -> u64 {
+        u64::from(self.number)
+            | u64::from(self.class.number()) << 16
+            | u64::from(self.length) << 24
+    }
+}
+
+fn table_error(field: &'static str, kind: ErrorKind) -> Error {
+    Error { structure: "sa tables", field, offset: 0, kind }
+}
+
+/// The header of a bonus or spill block.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SaHeader {
+    /// Number of the layout.
+    pub layout: u16,
+    /// Bytes before the first attribute.
+    pub size: usize,
+    /// All lengths the header has room for, used or not.
+    pub lengths: Vec<u16>,
+    /// Byte order of the header and the attributes.
+    pub endian: Endian,
+}
+
+impl SaHeader {
+    /// Decodes the header; the magic tells the byte order.
+    pub fn decode(data: &[u8]) -> Result<Self> {
+        let mut r = Reader::new("sa header", data, Endian::Little);
+        let magic = r.u32("magic")?;
+        let endian = match magic {
+            SA_MAGIC => Endian::Little,
+            m if m.swap_bytes() == SA_MAGIC => Endian::Big,
+            found => {
+                let kind = ErrorKind::BadMagic { found: found.into() };
+                return Err(Reader::new("sa header", data, Endian::Little).error("magic", kind));
+            }
+        };
+        let mut r = Reader::new("sa header", data, endian);
+        r.skip("magic", 4)?;
+        let info = r.u16("layout_info")?;
+        let size = usize::from(info >> 10) * 8;
+        if size < HEADER_MIN || size > data.len() {
+            let (min, max) = (HEADER_MIN as u64, data.len() as u64);
+            let kind = ErrorKind::OutOfRange { value: size as u64, min, max };
+            return Err(r.error("header size", kind));
+        }
+        let mut lengths = Vec::with_capacity((size - 6) / 2);
+        while r.at() < size {
+            lengths.push(r.u16("lengths")?);
+        }
+        Ok(Self { layout: info & LAYOUT_MAX, size, lengths, endian })
+    }
+}
+
+/// One attribute of a file, undecoded.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SaValue {
+    /// Its number in the registry.
+    pub number: u16,
+    /// Its bytes as they stand.
+    pub bytes: Vec<u8>,
+    /// Their order.
+    pub endian: Endian,
+}
+
+impl SaValue {
+    /// The value as 64-bit words; bytes behind the last whole word are left out.
+    pub fn words(&self) -> impl Iterator<Item = u64> + '_ {
+        self.bytes.as_chunks::<8>().0.iter().map(|w| self.endian.u64(*w))
+    }
+
+    /// The first 64-bit word.
+    #[must_use]
+    pub fn u64(&self) -> Option<u64> {
+        self.words().next()
+    }
+
+    /// The first two words: seconds since 1970 and nanoseconds.
+    #[must_use]
+    pub fn time(&self) -> Option<(i64, u64)> {
+        let mut words = self.words();
+        Some((words.next()? as i64, words.next()?))
+    }
+}
+
+/// The registry and the layouts of one object set.
+#[derive(Clone, Debug, PartialEq, Eq, Default)]
+pub struct SaTables {
+    by_name: BTreeMap<Vec<u8>, AttrInfo>,
+    by_number: BTreeMap<u16, AttrInfo>,
+    layouts: BTreeMap<u16, Vec<u16>>,
+}
+
+impl SaTables {
+    /// Builds the tables from the entries of the two ZAPs: registry (name, value) and layouts
+    /// (layout number as decimal text, attribute numbers).
+    ///
+    /// Two attributes of one number, a layout name that is no number up to 1023, or a layout with
+    /// an unregistered attribute is an error.
+    pub fn new<'a, L>(
+        registry: impl IntoIterator<Item = (&'a [u8], u64)>,
+        layouts: impl IntoIterator<Item = (&'a [u8], L)>,
+    ) -> Result<Self>
+    where
+        L: IntoIterator<Item = u64>,
+    {
+        let mut tables = Self::default();
+        for (name, value) in registry {
+            let info = AttrInfo::decode(value)?;
+            if tables.by_number.insert(info.number, info).is_some() {
+                let kind = ErrorKind::Inconsistent("two attributes have the same number");
+                return Err(table_error("registry", kind));
+            }
+            tables.by_name.insert(name.to_vec(), info);
+        }
+        tables.layouts.insert(LAYOUT_EMPTY, Vec::new());
+        for (name, numbers) in layouts {
+            let number = core::str::from_utf8(name).ok().and_then(|n| n.parse::<u16>().ok());
+            let Some(number) = number.filter(|n| *n <= LAYOUT_MAX) else {
+                return Err(table_error("layout number", ErrorKind::BadText));
+            };
+            let mut layout = Vec::new();
+            for n in numbers {
+                let known = u16::try_from(n).ok().filter(|n| tables.by_number.contains_key(n));
+                let Some(n) = known.filter(|_| layout.len() < LAYOUT_ATTRS_MAX) else {
+                    return Err(table_error("layout attribute", ErrorKind::Unknown { value: n }));
+                };
+                layout.push(n);
+            }
+            tables.layouts.insert(number, layout);
+        }
+        Ok(tables)
+    }
+
+    /// What the registry says about the attribute of that name.
+    #[must_use]
+    pub fn attr(&self, name: &str) -> Option<AttrInfo> {
+        self.by_name.get(name.as_bytes()).copied()
+    }
+
+    /// All attributes of the registry, by name.
+    pub fn attrs(&self) -> impl Iterator<Item = (&[u8], AttrInfo)> {
+        self.by_name.iter().map(|(name, info)| (name.as_slice(), *info))
+    }
+
+    /// The attribute numbers of a layout.
+    #[must_use]
+    pub fn layout(&self, number: u16) -> Option<&[u16]> {
+        self.layouts.get(&number).map(Vec::as_slice)
+    }
+
+    /// The number of the layout with exactly these attributes in this order.
+    #[must_use]
+    pub fn find_layout(&self, attrs: &[u16]) -> Option<u16> {
+        self.layouts.iter().find(|(_, l)| *l == attrs).map(|(n, _)| *n)
+    }
+
+    /// Takes a bonus or spill block apart, in the layout's order.
+    pub fn split(&self, data: &[u8]) -> Result<Vec<SaValue>> {
+        let header = SaHeader::decode(data)?;
+        let mut r = Reader::new("system attributes", data, header.endian);
+        let number = header.layout.max(LAYOUT_EMPTY);
+        let Some(layout) = self.layout(number) else {
+            return Err(r.error("layout", ErrorKind::Unknown { value: number.into() }));
+        };
+        r.seek("header", header.size)?;
+        let mut lengths = header.lengths.iter();
+        let mut out = Vec::with_capacity(layout.len());
+        for n in layout {
+            let registered = self.by_number.get(n).map_or(0, |info| info.length);
+            let length = match registered {
+                0 => lengths.next().copied(),
+                fixed => Some(fixed),
+            };
+            let Some(length) = length else {
+                let kind = ErrorKind::Inconsistent("fewer lengths than variable attributes");
+                return Err(r.error("lengths", kind));
+            };
+            // The bonus may end with the last attribute, before its filler.
+            let filler = (8 - r.at() % 8) % 8;
+            r.skip("filler", filler)?;
+            let bytes = r.bytes("attribute", length.into())?.to_vec();
+            out.push(SaValue { number: *n, bytes, endian: header.endian });
+        }
+        Ok(out)
+    }
+
+    /// All attributes of a file, of its bonus and its spill block if it has one.
+    pub fn read<'t>(&'t self, bonus: &[u8], spill: Option<&[u8]>) -> Result<SaSet<'t>> {
+        let mut values = self.split(bonus)?;
+        if let Some(spill) = spill {
+            values.extend(self.split(spill)?);
+        }
+        Ok(SaSet { tables: self, values })
+    }
+
+    /// Puts a bonus or spill block together: header, then the values, which must be those of the
+    /// layout in its order and already in byte order `endian`.
+    pub fn encode(&self, layout: u16, values: &[SaValue], endian: Endian) -> Result<Vec<u8>> {
+        let attrs = self.layout(layout).unwrap_or(&[]);
+        if self.layout(layout).is_none() || !attrs.iter().eq(values.iter().map(|v| &v.number)) {
+            let kind = ErrorKind::Inconsistent("the values are not those of the layout");
+            return Err(table_error("layout", kind));
+        }
+        let mut lengths = Vec::new();
+        for v in values {
+            let registered = self.by_number.get(&v.number).map_or(0, |info| info.length);
+            let length = u16::try_from(v.bytes.len()).ok();
+            match length {
+                Some(n) if registered == 0 => lengths.push(n),
+                Some(n) if registered == n => {}
+                _ => {
+                    let value = v.bytes.len() as u64;
+                    let (min, max) = match registered {
+                        0 => (0, u16::MAX.into()),
+                        n => (n.into(), n.into()),
+                    };
+                    let kind = ErrorKind::OutOfRange { value, min, max };
+                    return Err(table_error("length", kind));
+                }
+            }
+        }
+        let size = (6 + 2 * lengths.len().max(1)).next_multiple_of(8);
+        let Some(size_units) = u16::try_from(size / 8).ok().filter(|n| *n < 64) else {
+            let kind = ErrorKind::OutOfRange { value: size as u64, min: 8, max: 504 };
+            return Err(table_error("header size", kind));
+        };
+        let mut w = Writer::new(endian);
+        w.u32(SA_MAGIC).u16(layout | (size_units << 10));
+        for n in lengths {
+            w.u16(n);
+        }
+        w.pad_to(size);
+        for v in values {
+            w.pad_to(w.at().next_multiple_of(8));
+            w.bytes(&v.bytes);
+        }
+        w.pad_to(w.at().next_multiple_of(8));
+        Ok(w.into_bytes())
+    }
+}
+
+/// The attributes of one file.
+#[derive(Clone, Debug)]
+pub struct SaSet<'t> {
+    tables: &'t SaTables,
+    /// The values: those of the bonus, then those of the spill block, each in layout order.
+    pub values: Vec<SaValue>,
+}
+
+impl SaSet<'_> {
+    /// The attribute of that name, if the file has it.
+    #[must_use]
+    pub fn get(&self, name: &str) -> Option<&SaValue> {
+        let number = self.tables.attr(name)?.number;
+        self.values.iter().find(|v| v.number == number)
+    }
+
+    /// The first word of the attribute of that name, if the file has it.
+    #[must_use]
+    pub fn u64(&self, name: &str) -> Option<u64> {
+        self.get(name)?.u64()
+    }
+}
+
+/// The attributes of files. Numbers are given by each object set; what counts is the name.
+pub mod zpl {
+    /// Access time: seconds, nanoseconds. 16 bytes.
+    pub const ATIME: &str = "ZPL_ATIME";
+    /// Modification time. 16 bytes.
+    pub const MTIME: &str = "ZPL_MTIME";
+    /// Change time. 16 bytes.
+    pub const CTIME: &str = "ZPL_CTIME";
+    /// Creation time. 16 bytes.
+    pub const CRTIME: &str = "ZPL_CRTIME";
+    /// Generation: the txg of creation. 8 bytes.
+    pub const GEN: &str = "ZPL_GEN";
+    /// Type and permissions. 8 bytes.
+    pub const MODE: &str = "ZPL_MODE";
+    /// Size in bytes; of directories the number of entries. 8 bytes.
+    pub const SIZE: &str = "ZPL_SIZE";
+    /// Object of a directory that has it. 8 bytes.
+    pub const PARENT: &str = "ZPL_PARENT";
+    /// Hard links. 8 bytes.
+    pub const LINKS: &str = "ZPL_LINKS";
+    /// Object of the directory of extended attributes. 8 bytes.
+    pub const XATTR: &str = "ZPL_XATTR";
+    /// Device number. 8 bytes.
+    pub const RDEV: &str = "ZPL_RDEV";
+    /// `ZFS_*` flags, see [`crate::znode::flags`]. 8 bytes.
+    pub const FLAGS: &str = "ZPL_FLAGS";
+    /// Owner, a FUID. 8 bytes.
+    pub const UID: &str = "ZPL_UID";
+    /// Group, a FUID. 8 bytes.
+    pub const GID: &str = "ZPL_GID";
+    /// Four words of the old znode. 32 bytes.
+    pub const PAD: &str = "ZPL_PAD";
+    /// The ACL structure of the old znode. 88 bytes.
+    pub const ZNODE_ACL: &str = "ZPL_ZNODE_ACL";
+    /// Entries of the ACL. 8 bytes.
+    pub const DACL_COUNT: &str = "ZPL_DACL_COUNT";
+    /// Target of a symbolic link. Variable.
+    pub const SYMLINK: &str = "ZPL_SYMLINK";
+    /// Stamp of a virus scanner. 32 bytes.
+    pub const SCANSTAMP: &str = "ZPL_SCANSTAMP";
+    /// The ACL's entries, version 1. Variable.
+    pub const DACL_ACES: &str = "ZPL_DACL_ACES";
+    /// Extended attributes: a packed name-value list. Variable.
+    pub const DXATTR: &str = "ZPL_DXATTR";
+    /// Project. 8 bytes.
+    pub const PROJID: &str = "ZPL_PROJID";
+}
+
+/// The attributes OpenZFS registers in a file system, in its order: name, length, class.
+pub const ZPL_ATTRS: [(&str, u16, AttrClass); 22] = [
+    (zpl::ATIME, 16, AttrClass::U64),
+    (zpl::MTIME, 16, AttrClass::U64),
+    (zpl::CTIME, 16, AttrClass::U64),
+    (zpl::CRTIME, 16, AttrClass::U64),
+    (zpl::GEN, 8, AttrClass::U64),
+    (zpl::MODE, 8, AttrClass::U64),
+    (zpl::SIZE, 8, AttrClass::U64),
+    (zpl::PARENT, 8, AttrClass::U64),
+    (zpl::LINKS, 8, AttrClass::U64),
+    (zpl::XATTR, 8, AttrClass::U64),
+    (zpl::RDEV, 8, AttrClass::U64),
+    (zpl::FLAGS, 8, AttrClass::U64),
+    (zpl::UID, 8, AttrClass::U64),
+    (zpl::GID, 8, AttrClass::U64),
+    (zpl::PAD, 32, AttrClass::U64),
+    (zpl::ZNODE_ACL, 88, AttrClass::U8),
+    (zpl::DACL_COUNT, 8, AttrClass::U64),
+    (zpl::SYMLINK, 0, AttrClass::U8),
+    (zpl::SCANSTAMP, 32, AttrClass::U8),
+    (zpl::DACL_ACES, 0, AttrClass::Acl),
+    (zpl::DXATTR, 0, AttrClass::U8),
+    (zpl::PROJID, 8, AttrClass::U64),
+];
