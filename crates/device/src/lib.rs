@@ -13,12 +13,14 @@ mod batch;
 mod buf;
 mod complete;
 mod error;
+mod file;
 mod memory;
 mod stats;
 
 pub use batch::{read_batch, read_one};
 pub use buf::{ALIGNMENT, AlignedBuf};
 pub use error::{Error, ErrorKind, Operation};
+pub use file::{Backend, Direct, FileDevice, Options};
 pub use memory::MemoryDevice;
 pub use stats::{LATENCY_CLASSES, Stats};
 

@@ -1,0 +1,200 @@
+//! Regular files and block devices, read-only.
+//!
+//! A single waiting read is a `pread` on the caller's thread. Batches go to a backend that is made
+//! when the first one comes, because most of the files a search for pools opens are looked at once
+//! and closed: [`uring`] where the system allows it, else [`threads`]. Both move the same
+//! [`transfer::Transfer`]s and differ only in who makes the system calls.
+
+mod backlog;
+mod core;
+mod sys;
+mod threads;
+mod transfer;
+mod uring;
+
+use self::core::{Core, Request};
+use self::threads::Threads;
+use self::uring::Uring;
+use crate::{Device, Error, ErrorKind, Read, Stats, range_within};
+use rt::{Clock, RealClock};
+use std::io;
+use std::path::Path;
+use std::sync::{Arc, OnceLock};
+
+/// Who makes the system calls.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Backend {
+    /// io_uring where the system allows it, else threads.
+    #[default]
+    Auto,
+    /// io_uring, or fail to open.
+    Uring,
+    /// A pool of threads that make blocking calls.
+    Threads,
+}
+
+/// Whether reads pass the page cache by. Where it is wanted but the file system does not do it,
+/// reads are buffered all the same; [`FileDevice::is_direct`] says what is done.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Direct {
+    /// Block devices directly: another engine may write to the disk below the page cache, which
+    /// would then show old bytes. Files through the page cache, which is coherent with all writers
+    /// and keeps what the next command will read again, unless they hold more than half of this
+    /// machine's memory: reading all of such a file would only push everything else out.
+    #[default]
+    Auto,
+    /// Through the page cache.
+    Off,
+    /// Directly.
+    On,
+}
+
+/// How to open a file or block device.
+#[derive(Clone)]
+pub struct Options {
+    /// Who makes the system calls.
+    pub backend: Backend,
+    /// Whether reads pass the page cache by.
+    pub direct: Direct,
+    /// Reads in the kernel at once, with io_uring. More wait their turn, without memory.
+    pub depth: u32,
+    /// The same with threads: how many there are, at most.
+    pub threads: usize,
+    /// Measures latency.
+    pub clock: Arc<dyn Clock>,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            backend: Backend::Auto,
+            direct: Direct::Auto,
+            // Enough for a device with many channels; the vdev queue decides how much of it is used.
+            depth: 128,
+            // Enough to keep a disk busy; more threads cost more than they bring.
+            threads: 16,
+            clock: Arc::new(RealClock),
+        }
+    }
+}
+
+/// A regular file or block device.
+pub struct FileDevice {
+    core: Arc<Core>,
+    options: Options,
+    engine: OnceLock<Engine>,
+}
+
+/// A backend that was started.
+enum Engine {
+    Uring(Uring),
+    Threads(Threads),
+}
+
+impl FileDevice {
+    /// Opens a file or block device for reading.
+    ///
+    /// # Errors
+    /// When it cannot be opened, is something else, or io_uring was demanded and is not to be had.
+    pub fn open(path: &Path, options: &Options) -> Result<Self, Error> {
+        let core = Arc::new(Core::open(path, options)?);
+        let device = Self { core, options: options.clone(), engine: OnceLock::new() };
+        if options.backend == Backend::Uring {
+            let ring = Uring::start(Arc::clone(&device.core), options.depth.max(1));
+            let fail = |e: io::Error| Error::open(ErrorKind::from_io(&e), &device.core.name);
+            // Just made, so it is empty.
+            let _ = device.engine.set(Engine::Uring(ring.map_err(fail)?));
+        }
+        Ok(device)
+    }
+
+    /// Whether reads pass the page cache by, as far as is known now.
+    #[must_use]
+    pub fn is_direct(&self) -> bool {
+        self.core.direct_unit().is_some()
+    }
+
+    /// Who makes the system calls of batches; starts it if none was submitted yet. Never
+    /// [`Backend::Auto`].
+    #[must_use]
+    pub fn backend(&self) -> Backend {
+        match self.engine() {
+            Engine::Uring(_) => Backend::Uring,
+            Engine::Threads(_) => Backend::Threads,
+        }
+    }
+
+    fn engine(&self) -> &Engine {
+        self.engine.get_or_init(|| {
+            let Options { backend, depth, threads, .. } = &self.options;
+            if *backend != Backend::Threads
+                && let Ok(ring) = Uring::start(Arc::clone(&self.core), (*depth).max(1))
+            {
+                return Engine::Uring(ring);
+            }
+            Engine::Threads(Threads::new(Arc::clone(&self.core), *threads))
+        })
+    }
+
+    fn read_now(&self, offset: u64, buf: &mut [u8]) -> Result<(), ErrorKind> {
+        range_within(self.core.size, offset, buf.len())?;
+        if self.core.direct_unit().is_none() {
+            return self.core.read_buffered(offset, buf);
+        }
+        // The caller's memory has any alignment, so direct bytes have to be copied.
+        buf.copy_from_slice(&threads::read(&self.core, offset, buf.len())?);
+        Ok(())
+    }
+}
+
+impl Device for FileDevice {
+    fn name(&self) -> &str {
+        &self.core.name
+    }
+
+    fn size(&self) -> u64 {
+        self.core.size
+    }
+
+    fn sector_size(&self) -> u32 {
+        self.core.sector_size
+    }
+
+    fn read(&self, offset: u64, buf: &mut [u8]) -> Result<(), Error> {
+        let (core, len) = (&self.core, buf.len());
+        let arrived = core.now();
+        core.counters.begin();
+        let result = self.read_now(offset, buf);
+        let took = core.now().saturating_sub(arrived);
+        core.counters.end(result.map(|()| len).map_err(|_| ()), took);
+        result.map_err(|kind| core.error(kind, offset, len))
+    }
+
+    fn submit(&self, batch: Vec<Read>) {
+        let arrived = self.core.now();
+        let mut accepted = Vec::with_capacity(batch.len());
+        let mut refused = Vec::new();
+        for Read { offset, len, done } in batch {
+            self.core.counters.begin();
+            let request = Request { offset, len, done, arrived };
+            match range_within(self.core.size, offset, len) {
+                Ok(()) => accepted.push(request),
+                Err(kind) => refused.push((request, kind)),
+            }
+        }
+        if !accepted.is_empty() {
+            match self.engine() {
+                Engine::Uring(ring) => ring.submit(accepted),
+                Engine::Threads(threads) => threads.submit(accepted),
+            }
+        }
+        // After the others are under way, because the callbacks run on this thread.
+        for (request, kind) in refused {
+            self.core.end(request, Err(kind));
+        }
+    }
+
+    fn stats(&self) -> Stats {
+        self.core.counters.snapshot()
+    }
+}

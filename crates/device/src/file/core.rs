@@ -1,0 +1,200 @@
+//! What all ways of reading a file share: its descriptors, its geometry, its counters.
+//!
+//! There are two descriptors. The buffered one always exists; the other passes the page cache by
+//! and exists when direct I/O is wanted and the file system opened it. Which one a read uses is
+//! decided when it starts, so that direct I/O can be given up while reads are under way.
+
+use super::sys::{self, DirectSupport};
+use super::{Direct, Options};
+use crate::buf::ALIGNMENT;
+use crate::stats::Counters;
+use crate::{AlignedBuf, Done, Error, ErrorKind, complete};
+use core::sync::atomic::{AtomicBool, Ordering};
+use core::time::Duration;
+use rt::Clock;
+use std::fs::{File, Metadata, OpenOptions};
+use std::io::{self, Seek, SeekFrom};
+use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt, OpenOptionsExt};
+use std::path::Path;
+use std::sync::Arc;
+
+/// Sector size of a regular file: ZFS's smallest, which any file system can serve.
+const FILE_SECTOR_BYTES: u32 = 512;
+
+/// Alignment for direct I/O on a file system that does not say: a page serves all of them.
+const UNKNOWN_UNIT: u32 = 4096;
+
+/// A read that was accepted and has not ended.
+pub(super) struct Request {
+    pub(super) offset: u64,
+    pub(super) len: usize,
+    pub(super) done: Done,
+    /// When it was accepted, in the clock's monotonic time.
+    pub(super) arrived: Duration,
+}
+
+/// An open file or block device.
+pub(super) struct Core {
+    pub(super) name: Arc<str>,
+    pub(super) size: u64,
+    pub(super) sector_size: u32,
+    pub(super) counters: Counters,
+    clock: Arc<dyn Clock>,
+    buffered: File,
+    direct: Option<DirectFile>,
+    /// Cleared when the device refuses direct I/O.
+    direct_on: AtomicBool,
+}
+
+/// The descriptor that passes the page cache by.
+struct DirectFile {
+    file: File,
+    /// Offsets, lengths and addresses are multiples of this power of two, at most [`ALIGNMENT`].
+    unit: usize,
+}
+
+impl Core {
+    pub(super) fn open(path: &Path, options: &Options) -> Result<Self, Error> {
+        let name: Arc<str> = Arc::from(path.to_string_lossy());
+        Self::open_named(&name, path, options).map_err(|kind| Error::open(kind, &name))
+    }
+
+    fn open_named(name: &Arc<str>, path: &Path, options: &Options) -> Result<Self, ErrorKind> {
+        let kind = |e: io::Error| ErrorKind::from_io(&e);
+        // Looked at first, because opening a pipe would wait for its writer.
+        check_type(&std::fs::metadata(path).map_err(kind)?)?;
+        let mut buffered = open_readonly(path, 0).map_err(kind)?;
+        let meta = buffered.metadata().map_err(kind)?;
+        check_type(&meta)?;
+        let is_block = meta.file_type().is_block_device();
+        let sector_size =
+            if is_block { sys::logical_sector_size(&buffered) } else { Ok(FILE_SECTOR_BYTES) }
+                .map_err(kind)?;
+        // Works for both kinds, where the size in the metadata of a block device is zero.
+        let size = buffered.seek(SeekFrom::End(0)).map_err(kind)?;
+        let wanted = match options.direct {
+            Direct::On => true,
+            Direct::Off => false,
+            Direct::Auto => direct_is_better(&meta, is_block),
+        };
+        let unknown = if is_block { sector_size } else { UNKNOWN_UNIT };
+        let direct = wanted.then(|| DirectFile::open(path, &meta, unknown)).flatten();
+        Ok(Self {
+            name: Arc::clone(name),
+            size,
+            sector_size,
+            counters: Counters::default(),
+            clock: Arc::clone(&options.clock),
+            buffered,
+            direct_on: AtomicBool::new(direct.is_some()),
+            direct,
+        })
+    }
+
+    /// The unit of direct reads, while the device does them.
+    pub(super) fn direct_unit(&self) -> Option<usize> {
+        let unit = self.direct.as_ref().map(|direct| direct.unit);
+        unit.filter(|_| self.direct_on.load(Ordering::Relaxed))
+    }
+
+    /// The device refused a direct read: no more of them.
+    pub(super) fn refuse_direct(&self) {
+        self.direct_on.store(false, Ordering::Relaxed);
+        self.counters.direct_refused();
+    }
+
+    /// The descriptor for direct or for buffered reads.
+    pub(super) fn file(&self, direct: bool) -> &File {
+        match &self.direct {
+            Some(direct_file) if direct => &direct_file.file,
+            _ => &self.buffered,
+        }
+    }
+
+    /// Monotonic time.
+    pub(super) fn now(&self) -> Duration {
+        self.clock.now()
+    }
+
+    /// Reads into the caller's memory, which need not be aligned, through the page cache. The
+    /// range lies within the device.
+    pub(super) fn read_buffered(&self, offset: u64, buf: &mut [u8]) -> Result<(), ErrorKind> {
+        let mut got = 0;
+        while let Some(rest) = buf.get_mut(got..).filter(|rest| !rest.is_empty()) {
+            match self.buffered.read_at(rest, offset + got as u64) {
+                Ok(0) => return Err(ErrorKind::ShortRead { got }),
+                Ok(n) => got += n,
+                Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+                Err(e) => return Err(ErrorKind::from_io(&e)),
+            }
+        }
+        Ok(())
+    }
+
+    /// Ends a request: counts it and gives its result to who asked.
+    pub(super) fn end(&self, request: Request, result: Result<AlignedBuf, ErrorKind>) {
+        let Request { offset, len, done, arrived } = request;
+        let took = self.now().saturating_sub(arrived);
+        self.counters.end(result.as_ref().map(|_| len).map_err(|_| ()), took);
+        complete::deliver(done, result.map_err(|kind| self.error(kind, offset, len)));
+    }
+
+    /// A failed read of this device.
+    pub(super) fn error(&self, kind: ErrorKind, offset: u64, len: usize) -> Error {
+        Error::read(kind, &self.name, offset, len)
+    }
+
+    /// A core over descriptors the test made.
+    #[cfg(test)]
+    pub(super) fn for_test(buffered: File, direct: Option<(File, usize)>) -> Self {
+        Self {
+            name: Arc::from("test"),
+            size: 1 << 40,
+            sector_size: FILE_SECTOR_BYTES,
+            counters: Counters::default(),
+            clock: Arc::new(rt::RealClock),
+            buffered,
+            direct_on: AtomicBool::new(direct.is_some()),
+            direct: direct.map(|(file, unit)| DirectFile { file, unit }),
+        }
+    }
+}
+
+impl DirectFile {
+    /// `None` when the file system does not do it: the device is then read buffered.
+    fn open(path: &Path, expected: &Metadata, unknown: u32) -> Option<Self> {
+        let file = open_readonly(path, libc::O_DIRECT).ok()?;
+        let meta = file.metadata().ok()?;
+        if (meta.dev(), meta.ino()) != (expected.dev(), expected.ino()) {
+            // The path was replaced between the two openings.
+            return None;
+        }
+        let unit = match sys::direct_support(&file) {
+            DirectSupport::Alignment(unit) => unit,
+            DirectSupport::Unknown => unknown,
+            DirectSupport::No => return None,
+        };
+        let unit = usize::try_from(unit).ok()?;
+        (unit.is_power_of_two() && unit <= ALIGNMENT).then_some(Self { file, unit })
+    }
+}
+
+/// Opens for reading, leaving the access time alone where that is allowed (to the file's owner).
+fn open_readonly(path: &Path, flags: i32) -> io::Result<File> {
+    let open = |flags| OpenOptions::new().read(true).custom_flags(flags).open(path);
+    match open(flags | libc::O_NOATIME) {
+        Err(e) if e.raw_os_error() == Some(libc::EPERM) => open(flags),
+        result => result,
+    }
+}
+
+fn check_type(meta: &Metadata) -> Result<(), ErrorKind> {
+    let kind = meta.file_type();
+    if kind.is_file() || kind.is_block_device() { Ok(()) } else { Err(ErrorKind::NotADevice) }
+}
+
+/// The choice of [`Direct::Auto`], with the reasons given there.
+fn direct_is_better(meta: &Metadata, is_block: bool) -> bool {
+    // `blocks` counts 512 bytes, whatever the file system's blocks are.
+    is_block || meta.blocks().saturating_mul(512) > sys::physical_memory() / 2
+}

@@ -1,0 +1,130 @@
+//! The system calls the standard library does not wrap.
+
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+
+/// What the kernel says about direct I/O on a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum DirectSupport {
+    /// Offsets, lengths and memory must be multiples of this power of two.
+    Alignment(u32),
+    /// It is not possible on this file.
+    No,
+    /// The kernel (before 6.1) or the file system does not say.
+    Unknown,
+}
+
+/// Asks what alignment direct I/O needs on this file.
+pub(super) fn direct_support(file: &File) -> DirectSupport {
+    // SAFETY: `statx` is made of integers, for which all zeros is a value.
+    let mut out: libc::statx = unsafe { core::mem::zeroed() };
+    let (flags, mask) = (libc::AT_EMPTY_PATH, libc::STATX_DIOALIGN);
+    // SAFETY: the path is a NUL-terminated string, and `out` is a `statx` that outlives the call.
+    let result = unsafe { libc::statx(file.as_raw_fd(), c"".as_ptr(), flags, mask, &raw mut out) };
+    if result != 0 || out.stx_mask & libc::STATX_DIOALIGN == 0 {
+        return DirectSupport::Unknown;
+    }
+    match out.stx_dio_offset_align.max(out.stx_dio_mem_align) {
+        _ if out.stx_dio_offset_align == 0 => DirectSupport::No,
+        alignment => DirectSupport::Alignment(alignment),
+    }
+}
+
+/// Logical sector size of a block device, in bytes.
+pub(super) fn logical_sector_size(file: &File) -> io::Result<u32> {
+    let mut bytes: libc::c_int = 0;
+    // SAFETY: this request writes one int, to an address that is valid during the call.
+    let result = unsafe { libc::ioctl(file.as_raw_fd(), libc::BLKSSZGET, &raw mut bytes) };
+    if result != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    u32::try_from(bytes).map_err(|_| io::Error::from_raw_os_error(libc::EINVAL))
+}
+
+/// Bytes of memory this machine has; 0 when it does not say.
+pub(super) fn physical_memory() -> u64 {
+    // SAFETY: `sysconf` takes a number and returns one.
+    let (pages, bytes) =
+        unsafe { (libc::sysconf(libc::_SC_PHYS_PAGES), libc::sysconf(libc::_SC_PAGESIZE)) };
+    let bytes = u64::try_from(bytes).unwrap_or(0);
+    u64::try_from(pages).unwrap_or(0).saturating_mul(bytes)
+}
+
+/// What to write to an [`event`]. Its eight bytes are a number in the host's byte order; this one
+/// is the same in both.
+pub(super) const EVENT_SIGNAL: [u8; 8] = [1; 8];
+
+/// A counter that one thread adds to and another waits for. Never blocks by itself: adding to a
+/// full one and reading an empty one are errors.
+pub(super) fn event() -> io::Result<File> {
+    // SAFETY: takes two numbers and returns a descriptor or an error.
+    let fd = unsafe { libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK) };
+    if fd < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: the kernel has just made this descriptor, and nothing else owns it.
+    Ok(File::from(unsafe { OwnedFd::from_raw_fd(fd) }))
+}
+
+/// Reads up to `len` bytes at `offset` into memory that need not be initialised; the error is the
+/// `errno`.
+///
+/// # Safety
+/// `to` is valid for writing `len` bytes, and nothing else uses them.
+pub(super) unsafe fn pread(
+    file: &File,
+    to: *mut u8,
+    len: usize,
+    offset: u64,
+) -> Result<usize, i32> {
+    let offset = i64::try_from(offset).map_err(|_| libc::EOVERFLOW)?;
+    // SAFETY: the caller vouches for `to` and `len`.
+    let got = unsafe { libc::pread64(file.as_raw_fd(), to.cast(), len, offset) };
+    usize::try_from(got).map_err(|_| last_errno())
+}
+
+fn last_errno() -> i32 {
+    io::Error::last_os_error().raw_os_error().unwrap_or(libc::EIO)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::{Read, Write};
+
+    #[test]
+    fn events_count_and_do_not_block() {
+        let mut event = event().expect("eventfd");
+        let mut count = [0; 8];
+        assert!(event.read(&mut count).is_err());
+        event.write_all(&EVENT_SIGNAL).expect("write");
+        event.write_all(&EVENT_SIGNAL).expect("write");
+        event.read_exact(&mut count).expect("read");
+        assert_eq!(count, [2; 8]);
+        assert!((0..1000).any(|_| event.write_all(&EVENT_SIGNAL).is_err()));
+        event.read_exact(&mut count).expect("a full event is still one");
+    }
+
+    #[test]
+    fn questions_to_the_wrong_kind_of_file_are_errors_or_unknown() {
+        let file = tempfile::tempfile().expect("file");
+        assert!(logical_sector_size(&file).is_err());
+        if let DirectSupport::Alignment(n) = direct_support(&file) {
+            assert!(n.is_power_of_two(), "{n}");
+        }
+        assert!(physical_memory() > 1 << 20);
+    }
+
+    #[test]
+    fn reading_behind_the_end_gives_nothing() {
+        let mut file = tempfile::tempfile().expect("file");
+        file.write_all(b"abc").expect("write");
+        let mut buf = [0; 8];
+        // SAFETY: `buf` is valid for its length.
+        let mut read = |offset| unsafe { pread(&file, buf.as_mut_ptr(), 8, offset) };
+        assert_eq!(read(1), Ok(2));
+        assert_eq!(read(3), Ok(0));
+        assert_eq!(read(u64::MAX), Err(libc::EOVERFLOW));
+    }
+}
