@@ -12,16 +12,22 @@
 mod batch;
 mod buf;
 mod complete;
+mod crc32;
 mod error;
+mod fault;
 mod file;
+pub mod gpt;
 mod memory;
+mod partition;
 mod stats;
 
 pub use batch::{read_batch, read_one};
 pub use buf::{ALIGNMENT, AlignedBuf};
 pub use error::{Error, ErrorKind, Operation};
+pub use fault::{Fault, FaultDevice};
 pub use file::{Backend, Direct, FileDevice, Options};
 pub use memory::MemoryDevice;
+pub use partition::Partition;
 pub use stats::{LATENCY_CLASSES, Stats};
 
 use std::sync::Arc;

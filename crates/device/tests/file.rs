@@ -1,6 +1,6 @@
 //! Files on a real file system, read by both backends, buffered and directly.
 
-#![allow(clippy::expect_used, reason = "helpers of tests fail as tests do")]
+#![allow(clippy::expect_used, clippy::print_stderr, reason = "fails and skips as tests do")]
 
 use device::{
     Backend, Device, Direct, ErrorKind, FileDevice, MAX_READ_BYTES, Options, Read, Stats,

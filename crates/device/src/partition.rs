@@ -1,0 +1,150 @@
+//! A window over another device.
+
+use crate::{Device, DeviceRef, Error, Read, Stats, range_within};
+use std::sync::Arc;
+
+/// Part of another device, as a device: a partition, or an image inside a larger one.
+///
+/// Its errors speak of itself: its own name, offsets from its own start.
+///
+/// The window may reach beyond the end of the parent, as the last partition of a truncated image
+/// does: what is there can be read, the rest is [`crate::ErrorKind::BeyondEnd`].
+pub struct Partition {
+    parent: DeviceRef,
+    name: Arc<str>,
+    start: u64,
+    len: u64,
+}
+
+impl Partition {
+    /// The `len` bytes at `start` of `parent`. `label` tells it from others on the same parent and
+    /// is appended to the parent's name. A window that would end beyond 2^64 is cut there.
+    #[must_use]
+    pub fn new(parent: DeviceRef, label: &str, start: u64, len: u64) -> Self {
+        let name = Arc::from(format!("{}{label}", parent.name()));
+        let len = len.min(u64::MAX - start);
+        Self { parent, name, start, len }
+    }
+
+    /// Byte offset on the parent where the window begins.
+    #[must_use]
+    pub fn start(&self) -> u64 {
+        self.start
+    }
+
+    /// Bytes of the window that the parent really has.
+    fn present(&self) -> u64 {
+        self.parent.size().saturating_sub(self.start).min(self.len)
+    }
+
+    fn check(&self, offset: u64, len: usize) -> Result<(), Error> {
+        range_within(self.present(), offset, len)
+            .map_err(|kind| Error::read(kind, &self.name, offset, len))
+    }
+}
+
+/// The parent's error, in the window's words.
+fn own(name: &Arc<str>, start: u64, mut error: Error) -> Error {
+    error.device = Arc::clone(name);
+    error.offset = error.offset.saturating_sub(start);
+    error
+}
+
+impl Device for Partition {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn size(&self) -> u64 {
+        self.len
+    }
+
+    fn sector_size(&self) -> u32 {
+        self.parent.sector_size()
+    }
+
+    fn read(&self, offset: u64, buf: &mut [u8]) -> Result<(), Error> {
+        self.check(offset, buf.len())?;
+        self.parent
+            .read(self.start + offset, buf)
+            .map_err(|error| own(&self.name, self.start, error))
+    }
+
+    fn submit(&self, batch: Vec<Read>) {
+        let mut refused = Vec::new();
+        let mut inside = Vec::with_capacity(batch.len());
+        for Read { offset, len, done } in batch {
+            if let Err(error) = self.check(offset, len) {
+                refused.push((done, error));
+                continue;
+            }
+            let (name, start) = (Arc::clone(&self.name), self.start);
+            let done = Box::new(move |result: Result<_, _>| {
+                done(result.map_err(|error| own(&name, start, error)));
+            });
+            inside.push(Read { offset: start + offset, len, done });
+        }
+        if !inside.is_empty() {
+            self.parent.submit(inside);
+        }
+        for (done, error) in refused {
+            crate::complete::deliver(done, Err(error));
+        }
+    }
+
+    /// The whole parent's: its counters do not tell windows apart.
+    fn stats(&self) -> Stats {
+        self.parent.stats()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{ErrorKind, Fault, FaultDevice, MemoryDevice, read_batch, read_one};
+
+    fn parent() -> DeviceRef {
+        Arc::new(MemoryDevice::from_bytes("disk", &(0..200).collect::<Vec<u8>>()))
+    }
+
+    #[test]
+    fn reads_are_shifted_and_bounded() {
+        let part = Partition::new(parent(), "#1", 50, 100);
+        assert_eq!((part.name(), part.size(), part.start()), ("disk#1", 100, 50));
+        let results = read_batch(&part, &[(0, 3), (99, 1), (99, 2), (u64::MAX, 1)]);
+        assert_eq!(results[0].as_ref().map(|b| b.to_vec()), Ok(vec![50, 51, 52]));
+        assert_eq!(results[1].as_ref().map(|b| b.to_vec()), Ok(vec![149]));
+        for (result, offset) in results[2..].iter().zip([99, u64::MAX]) {
+            let error = result.as_ref().map(|_| ()).expect_err("outside");
+            assert_eq!(error.kind, ErrorKind::BeyondEnd { size: 100 });
+            assert_eq!((&*error.device, error.offset), ("disk#1", offset));
+        }
+        assert!(part.read(100, &mut [0]).is_err());
+    }
+
+    #[test]
+    fn a_truncated_parent_gives_what_it_has() {
+        let part = Partition::new(parent(), "#9", 150, u64::MAX);
+        assert_eq!(part.size(), u64::MAX - 150);
+        assert_eq!(read_one(&part, 49, 1).map(|b| b.to_vec()), Ok(vec![199]));
+        let error = part.read(49, &mut [0; 2]).expect_err("outside");
+        assert_eq!(error.kind, ErrorKind::BeyondEnd { size: 50 });
+        let outside = Partition::new(parent(), "", 1000, 10);
+        assert!(outside.read(0, &mut [0]).is_err());
+    }
+
+    #[test]
+    fn the_parents_errors_are_told_as_its_own() {
+        let faulty = FaultDevice::new(parent());
+        let eio = ErrorKind::Io { errno: libc::EIO };
+        faulty.add(Fault::fail(60..61, eio));
+        let part = Partition::new(Arc::new(faulty), "#1", 50, 100);
+        let mut results = read_batch(&part, &[(5, 10), (20, 1)]);
+        assert!(results.pop().is_some_and(|r| r.is_ok()));
+        let first = results.pop().map(|r| r.map(|_| ())).expect("two").expect_err("fault");
+        let second = part.read(5, &mut [0; 10]).expect_err("fault");
+        for error in [first, second] {
+            assert_eq!((&*error.device, error.offset, error.kind), ("disk#1", 5, eio));
+        }
+    }
+}
