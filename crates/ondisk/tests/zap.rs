@@ -13,7 +13,7 @@ use ondisk::{Endian, Error};
 use proptest::prelude::*;
 
 const LITTLE: Endian = Endian::Little;
-const MICRO: &[u8] = include_bytes!("data/zap/micro-sa-registry.bin");
+const MICRO: &[u8] = include_bytes!("data/sa/registry.bin");
 const HEADER: &[u8] = include_bytes!("data/zap/header-formc-insensitive.bin");
 const LEAF: &[u8] = include_bytes!("data/zap/leaf-formc-insensitive.bin");
 const LEAF_NFD: &[u8] = include_bytes!("data/zap/leaf-formd.bin");
