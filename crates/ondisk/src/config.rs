@@ -11,7 +11,7 @@
 //! [`VdevConfig`] is safe to calculate with. Members this crate does not know stay in `nvlist`.
 
 use crate::error::{Error, ErrorKind, Result};
-use crate::nvlist::{NvList, NvValue};
+use crate::nvlist::{NvList, NvPair, NvValue};
 
 /// Deepest nesting of vdevs accepted. OpenZFS nests at most five: root, raidz, spare, replacing,
 /// disk.
@@ -275,7 +275,8 @@ pub struct VdevConfig {
     pub orig_guid: Option<u64>,
     /// Children in order of their ids.
     pub children: Vec<VdevConfig>,
-    /// All members as stored, without `children` (which are above, each with its own).
+    /// All members as stored, with an empty array for `children` (which are above, each with its
+    /// own). An indirect vdev has such an array on disk too.
     pub nvlist: NvList,
 }
 
@@ -298,7 +299,10 @@ impl VdevConfig {
             .collect::<Result<Vec<_>>>()?;
         check_shape(&kind, &children)?;
         let mut own = NvList { version: list.version, flags: list.flags, pairs: Vec::new() };
-        own.pairs.extend(list.pairs.iter().filter(|p| p.name != b"children").cloned());
+        own.pairs.extend(list.pairs.iter().map(|p| match p.name.as_slice() {
+            b"children" => NvPair { name: p.name.clone(), value: no_children() },
+            _ => p.clone(),
+        }));
         Ok(Self {
             kind,
             id: list.opt_u64("id")?.unwrap_or(0),
@@ -345,7 +349,7 @@ impl VdevConfig {
         })
     }
 
-    /// The list as stored: every member in its place, `children` last as OpenZFS writes them.
+    /// The list as stored, every member in its place.
     #[must_use]
     pub fn to_nvlist(&self) -> NvList {
         let mut list = self.nvlist.clone();
@@ -371,6 +375,10 @@ impl VdevConfig {
     pub fn find(&self, guid: u64) -> Option<&VdevConfig> {
         self.walk().find(|v| v.guid == guid)
     }
+}
+
+fn no_children() -> NvValue {
+    NvValue::NvListArray(Vec::new())
 }
 
 /// Counts of children that the kind's geometry needs.
@@ -469,7 +477,7 @@ pub struct PoolConfig {
     pub hole_array: Vec<u64>,
     /// In a label the top-level vdev of the device, in the MOS the root of all.
     pub vdev_tree: VdevConfig,
-    /// Guids of the features a reader must know; only in labels.
+    /// Guids of the active features without which the MOS cannot be read.
     pub features_for_read: Vec<String>,
     /// The administrator's comment.
     pub comment: Option<String>,
