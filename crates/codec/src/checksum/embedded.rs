@@ -15,7 +15,7 @@
 //! | block | algorithm | seed | trailer |
 //! | --- | --- | --- | --- |
 //! | label, uberblock slot, boot environment | SHA-256 | byte offset on the vdev, 0, 0, 0 | end |
-//! | gang header | SHA-256 | vdev, offset, birth txg of its address, 0 | end |
+//! | gang header | SHA-256 | vdev and offset of its first copy, birth txg, 0 | end |
 //! | intent log, classic ("zilog") | Fletcher-2 | checksum words of the pointer to it | end |
 //! | intent log, slim ("zilog2") | Fletcher-4 | the same | in the header |
 //!
@@ -88,8 +88,11 @@ pub fn verify_label(block: &[u8], offset_on_vdev: u64) -> Result<ByteOrder, Embe
     verify_sha256(block, [offset_on_vdev, 0, 0, 0])
 }
 
-/// Verifies a gang header that stands at `offset` (as in its DVA) of top-level vdev `vdev` and was
-/// written in txg `birth` (the physical one of its block pointer).
+/// Verifies a gang header.
+///
+/// `vdev` and `offset` are those of the **first** DVA of the pointer to it, `birth` is the
+/// pointer's physical birth txg. All copies of a header are the same bytes, sealed with the first
+/// address: the second copy does not verify with its own.
 ///
 /// # Errors
 /// The trailer is missing, or the checksum is another one.

@@ -100,6 +100,24 @@ fn triple(n: u64) -> u64 {
     factors.iter().fold(1u64, |p, f| p.wrapping_mul(*f as u64))
 }
 
+/// The kernels one by one, for measurements.
+#[doc(hidden)]
+pub mod kernels {
+    use super::{ByteOrder, Kernel};
+
+    /// The kernels this machine has, the plain one first.
+    #[must_use]
+    pub fn names() -> Vec<String> {
+        Kernel::available().iter().map(|k| format!("{k:?}").to_lowercase()).collect()
+    }
+
+    /// The sums of a front part of `data` by the kernel of that number, and that part's length.
+    #[must_use]
+    pub fn run(kernel: usize, order: ByteOrder, data: &[u8]) -> ([u64; 4], usize) {
+        Kernel::available().get(kernel).copied().unwrap_or(Kernel::Plain).run(order, data)
+    }
+}
+
 /// The ways to sum a long piece.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Kernel {
@@ -172,7 +190,7 @@ fn join_lanes<const L: usize>(lanes: &[[u64; L]; 4]) -> [u64; 4] {
     let mut out = [0u64; 4];
     for lane in 0..L {
         let i = lane as i64;
-        let [a, b, c, d] = [lanes[0][lane], lanes[1][lane], lanes[2][lane], lanes[3][lane]];
+        let sums = lanes.map(|s| s[lane]);
         let terms = [
             [1, 0, 0, 0],
             [-i, l, 0, 0],
@@ -185,7 +203,7 @@ fn join_lanes<const L: usize>(lanes: &[[u64; L]; 4]) -> [u64; 4] {
             ],
         ];
         for (o, factors) in out.iter_mut().zip(terms) {
-            for (factor, sum) in factors.into_iter().zip([a, b, c, d]) {
+            for (factor, sum) in factors.into_iter().zip(sums) {
                 *o = o.wrapping_add((factor as u64).wrapping_mul(sum));
             }
         }
@@ -229,7 +247,10 @@ mod tests {
 
         /// A block summed in two pieces is the block summed at once.
         #[test]
-        fn pieces_agree(data in proptest::collection::vec(any::<u8>(), 0..2000), cut in 0usize..500) {
+        fn pieces_agree(
+            data in proptest::collection::vec(any::<u8>(), 0..2000),
+            cut in 0usize..500,
+        ) {
             let data = &data[..data.len() / 4 * 4];
             let (x, y) = data.split_at((cut * 4).min(data.len()));
             let mut apart = plain(ByteOrder::Little, x);

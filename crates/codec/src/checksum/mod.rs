@@ -29,6 +29,8 @@ pub use embedded::{
 };
 pub use fletcher2::Fletcher2;
 pub use fletcher4::Fletcher4;
+#[doc(hidden)]
+pub use fletcher4::kernels;
 
 use sha2::Digest as _;
 

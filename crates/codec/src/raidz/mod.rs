@@ -219,12 +219,12 @@ fn coefficients(rows: &[usize], places: &[usize], n: usize) -> Matrix {
     out
 }
 
-/// Throughput of every kernel this machine has, for measurements: name, and the two functions.
+/// The kernels one by one, for measurements.
 #[doc(hidden)]
 pub mod kernels {
     use super::{Column, Kernel, RaidzError};
 
-    /// The kernels, the plain one first.
+    /// The kernels this machine has, the plain one first.
     #[must_use]
     pub fn names() -> Vec<String> {
         Kernel::available().iter().map(|k| format!("{k:?}").to_lowercase()).collect()

@@ -15,16 +15,21 @@ const ONES: u64 = 0x0101_0101_0101_0101;
 pub(super) fn run(job: &Job<'_>, out: &mut [&mut [u8]], start: usize) {
     let len = out.first().map_or(0, |o| o.len());
     let tables = job.solve.as_ref().map(|s| (s, factors(s)));
+    // A single P is its own solution.
+    let multiply = job.rows != [0];
     for at in (start..len).step_by(8) {
         let mut sums = horner(job, at);
         if let Some((solve, tables)) = &tables {
             for (sum, stored) in sums.iter_mut().zip(solve.stored) {
                 *sum ^= word(stored, at);
             }
-            let syndromes = sums;
-            for (sum, row) in sums.iter_mut().zip(tables) {
-                let products = row.iter().zip(syndromes).map(|(factor, s)| factor.times(s));
-                *sum = products.fold(0, |a, b| a ^ b);
+            if multiply {
+                let m = job.rows.len();
+                let syndromes = sums;
+                for (sum, row) in sums.iter_mut().zip(tables).take(m) {
+                    let products = row.iter().zip(syndromes).take(m).map(|(f, s)| f.times(s));
+                    *sum = products.fold(0, |a, b| a ^ b);
+                }
             }
         }
         for (o, sum) in out.iter_mut().zip(sums) {

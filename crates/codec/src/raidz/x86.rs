@@ -154,13 +154,11 @@ unsafe fn sweep<V: Wide, const ROWS: u8, const SOLVE: bool, const N: usize>(
         while len - at >= step {
             let mut sums = [[V::zero(); N]; 3];
             for column in job.columns {
-                for v in 0..N {
-                    if ROWS & 2 != 0 {
-                        sums[1][v] = sums[1][v].double();
-                    }
-                    if ROWS & 4 != 0 {
-                        sums[2][v] = sums[2][v].quadruple();
-                    }
+                if ROWS & 2 != 0 {
+                    sums[1] = each(sums[1], |s| s.double());
+                }
+                if ROWS & 4 != 0 {
+                    sums[2] = each(sums[2], |s| s.quadruple());
                 }
                 let Some(column) = column else { continue };
                 for v in 0..N {
@@ -177,8 +175,8 @@ unsafe fn sweep<V: Wide, const ROWS: u8, const SOLVE: bool, const N: usize>(
             let m = ROWS.count_ones() as usize;
             if let (true, Some(solve)) = (SOLVE, &job.solve) {
                 for (sum, stored) in results.iter_mut().zip(solve.stored) {
-                    for v in 0..N {
-                        sum[v] = sum[v].add(V::load(stored.as_ptr().add(at + V::BYTES * v)));
+                    for (v, s) in sum.iter_mut().enumerate() {
+                        *s = s.add(V::load(stored.as_ptr().add(at + V::BYTES * v)));
                     }
                 }
                 if ROWS != 1 {
@@ -186,14 +184,23 @@ unsafe fn sweep<V: Wide, const ROWS: u8, const SOLVE: bool, const N: usize>(
                 }
             }
             for (o, sum) in out.iter_mut().zip(results) {
-                for v in 0..N {
-                    sum[v].store(o.as_mut_ptr().add(at + V::BYTES * v));
+                for (v, s) in sum.into_iter().enumerate() {
+                    s.store(o.as_mut_ptr().add(at + V::BYTES * v));
                 }
             }
             at += step;
         }
     }
     at
+}
+
+/// Applies `f` to every vector.
+#[inline(always)]
+fn each<V: Wide, const N: usize>(mut vectors: [V; N], f: impl Fn(V) -> V) -> [V; N] {
+    for v in &mut vectors {
+        *v = f(*v);
+    }
+    vectors
 }
 
 /// Moves the wanted ones of three sums to the front.
