@@ -177,9 +177,9 @@ fn error(field: &'static str, offset: u64, kind: ErrorKind) -> Error {
 /// One record of the history. Which members it has depends on its kind:
 ///
 /// * a command: `command`, with time, user, host, zone;
-/// * an ioctl (since version 5000): `ioctl` with its arguments and result;
-/// * an internal event: `internal_name` and `internal_str` with txg and dataset, or, before
-///   version 5000, an event number and a text.
+/// * an ioctl: `ioctl` with its arguments and result, and user, host, zone;
+/// * an internal event: `internal_name` and `internal_str` with txg and dataset, or, by old
+///   software, an event number and a text.
 #[derive(Clone, Debug, PartialEq)]
 pub struct HistoryRecord {
     /// Logical offset of the record.
@@ -245,7 +245,7 @@ impl HistoryRecord {
         self.text("history internal str")
     }
 
-    /// Number of an internal event of a pool before version 5000.
+    /// Number of an internal event, as old software wrote it.
     #[must_use]
     pub fn internal_event(&self) -> Option<u64> {
         self.number("history internal event")
