@@ -183,12 +183,10 @@ fn read_all(job: &Job, device: &dyn Device, order: &[u64], inbox: &Inbox) -> Res
 
 /// Best effort, by way of a tool everybody has.
 fn drop_cached(path: &Path) {
-    let mut of = std::ffi::OsString::from("of=");
-    of.push(path);
-    let dd = Command::new("dd")
-        .arg(of)
-        .args(["oflag=nocache", "conv=notrunc,fdatasync", "count=0", "status=none"])
-        .status();
+    let mut file = std::ffi::OsString::from("if=");
+    file.push(path);
+    let dd =
+        Command::new("dd").arg(file).args(["iflag=nocache", "count=0", "status=none"]).status();
     if !dd.is_ok_and(|status| status.success()) {
         eprintln!("could not drop {} from the page cache", path.display());
     }

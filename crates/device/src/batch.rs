@@ -1,6 +1,6 @@
 //! Reading several ranges and waiting for all of them.
 
-use crate::{AlignedBuf, Device, Done, Error, ErrorKind, Read, complete, range_within};
+use crate::{AlignedBuf, Device, Done, Error, ErrorKind, Read, complete};
 use crossbeam_channel::bounded;
 use std::sync::Arc;
 
@@ -40,12 +40,7 @@ pub fn read_batch(device: &dyn Device, ranges: &[(u64, usize)]) -> Vec<Result<Al
 
 /// Reads one range into a new buffer and waits.
 pub fn read_one(device: &dyn Device, offset: u64, len: usize) -> Result<AlignedBuf, Error> {
-    let fail = |kind| Error::read(kind, &Arc::from(device.name()), offset, len);
-    // Before the allocation: a length from a damaged structure must not cost memory.
-    range_within(device.size(), offset, len).map_err(fail)?;
-    let mut buf = AlignedBuf::try_zeroed(len).ok_or_else(|| fail(ErrorKind::OutOfMemory))?;
-    device.read(offset, &mut buf)?;
-    Ok(buf)
+    device.read_new(offset, len)
 }
 
 #[cfg(test)]

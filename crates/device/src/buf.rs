@@ -6,14 +6,19 @@
 //! callers, hands out windows instead of copies. Windows of one allocation never overlap, so each
 //! is as exclusive as a `Vec`; the allocation lives until its last window is dropped.
 //!
-//! The unsafe code of this file is the allocation and the two slices over it. `Space` is memory
-//! not yet filled: the kernel writes into it, and only then does it become an [`AlignedBuf`], so
-//! that no byte is zeroed first and none is seen before it was written.
+//! Freed allocations are kept for the next read, up to a small bound ([`idle`]): fresh memory costs
+//! a page fault for every 4 KiB, which is more than the read itself costs this process.
+//!
+//! `Space` is memory not yet filled: the kernel writes into it, and only then does it become an
+//! [`AlignedBuf`], so that no byte is zeroed first and none is seen before it was written.
+
+mod idle;
 
 use core::fmt;
 use core::ops::{Deref, DerefMut, Range};
 use core::ptr::NonNull;
-use std::alloc::{Layout, alloc, alloc_zeroed, dealloc, handle_alloc_error};
+use idle::Block;
+use std::alloc::{Layout, handle_alloc_error};
 use std::sync::Arc;
 
 /// Every allocation starts at a multiple of this many bytes: a page, which is enough for the
@@ -21,31 +26,27 @@ use std::sync::Arc;
 pub const ALIGNMENT: usize = 4096;
 
 /// An allocation. Knows nothing of its contents.
-struct Memory {
-    start: NonNull<u8>,
-    layout: Layout,
-}
-
-// SAFETY: `Memory` is an address and its layout; it gives no access to the bytes by itself, and
-// the global allocator accepts a deallocation on any thread.
-unsafe impl Send for Memory {}
-// SAFETY: as above, there is nothing to reach through a shared reference.
-unsafe impl Sync for Memory {}
+struct Memory(Block);
 
 impl Memory {
     fn new(len: usize, zeroed: bool) -> Option<Self> {
-        // An empty buffer still gets an allocation, so that there is one case only.
-        let layout = Layout::from_size_align(len.max(1), ALIGNMENT).ok()?;
-        // SAFETY: the layout's size is at least one byte.
-        let start = unsafe { if zeroed { alloc_zeroed(layout) } else { alloc(layout) } };
-        Some(Self { start: NonNull::new(start)?, layout })
+        Block::new(len, zeroed).map(Self)
+    }
+
+    fn start(&self) -> NonNull<u8> {
+        self.0.start
+    }
+
+    /// Bytes that may be used, at least as many as were asked for.
+    fn len(&self) -> usize {
+        self.0.layout.size()
     }
 }
 
 impl Drop for Memory {
     fn drop(&mut self) {
-        // SAFETY: `start` came from the global allocator with this same layout and is freed once.
-        unsafe { dealloc(self.start.as_ptr(), self.layout) }
+        let Self(Block { start, layout }) = *self;
+        idle::give(Block { start, layout });
     }
 }
 
@@ -68,7 +69,7 @@ impl Space {
     pub(crate) fn at(&mut self, at: usize) -> *mut u8 {
         assert!(at <= self.len, "offset {at} in a space of {}", self.len);
         // SAFETY: `at` is within the allocation, or its end.
-        unsafe { self.memory.start.as_ptr().add(at) }
+        unsafe { self.memory.start().as_ptr().add(at) }
     }
 
     /// The filled bytes of `window` as a buffer.
@@ -81,7 +82,7 @@ impl Space {
     pub(crate) unsafe fn filled(self, window: Range<usize>) -> AlignedBuf {
         assert!(window.start <= window.end && window.end <= self.len, "{window:?}");
         // SAFETY: `window.start` is within the allocation, or its end.
-        let start = unsafe { self.memory.start.add(window.start) };
+        let start = unsafe { self.memory.start().add(window.start) };
         AlignedBuf { memory: Arc::new(self.memory), start, len: window.len() }
     }
 }
@@ -118,7 +119,7 @@ impl AlignedBuf {
     #[must_use]
     pub fn try_zeroed(len: usize) -> Option<Self> {
         let memory = Memory::new(len, true)?;
-        let start = memory.start;
+        let start = memory.start();
         Some(Self { memory: Arc::new(memory), start, len })
     }
 
@@ -128,6 +129,13 @@ impl AlignedBuf {
         let mut buf = Self::zeroed(bytes.len());
         buf.copy_from_slice(bytes);
         buf
+    }
+
+    /// Bytes of memory that live as long as this buffer: its whole allocation, which may be much
+    /// larger than a buffer that was cut from it. Who keeps buffers for long should copy then.
+    #[must_use]
+    pub fn allocated(&self) -> usize {
+        self.memory.len()
     }
 
     /// Keeps the first `len` bytes; nothing when there are not more than that.
@@ -219,6 +227,24 @@ mod tests {
         tail.truncate(100);
         assert_eq!(&tail[..], b"Ta");
         assert_eq!(&tail.clone()[..], b"Ta");
+    }
+
+    #[test]
+    fn a_small_window_keeps_a_large_allocation() {
+        let mut buf = AlignedBuf::zeroed(1 << 20);
+        let tail = buf.split_off((1 << 20) - 10);
+        drop(buf);
+        assert_eq!((tail.len(), tail.allocated()), (10, 1 << 20));
+        assert_eq!(tail.clone().allocated(), ALIGNMENT);
+    }
+
+    #[test]
+    fn memory_that_was_used_is_zeroed_again() {
+        for _ in 0..10 {
+            let mut buf = AlignedBuf::zeroed(300_000);
+            assert!(buf.iter().all(|b| *b == 0));
+            buf.fill(0xff);
+        }
     }
 
     #[test]

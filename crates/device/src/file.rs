@@ -15,7 +15,7 @@ mod uring;
 use self::core::{Core, Request};
 use self::threads::Threads;
 use self::uring::Uring;
-use crate::{Device, Error, ErrorKind, Read, Stats, range_within};
+use crate::{AlignedBuf, Device, Error, ErrorKind, Read, Stats, range_within};
 use rt::{Clock, RealClock};
 use std::io;
 use std::path::Path;
@@ -136,8 +136,23 @@ impl FileDevice {
         })
     }
 
+    /// Counts one waiting read of `len` bytes around `work`.
+    fn counted<T>(
+        &self,
+        offset: u64,
+        len: usize,
+        work: impl FnOnce() -> Result<T, ErrorKind>,
+    ) -> Result<T, Error> {
+        let core = &self.core;
+        let arrived = core.now();
+        core.counters.begin();
+        let result = range_within(core.size, offset, len).and_then(|()| work());
+        let took = core.now().saturating_sub(arrived);
+        core.counters.end(result.as_ref().map(|_| len).map_err(|_| ()), took);
+        result.map_err(|kind| core.error(kind, offset, len))
+    }
+
     fn read_now(&self, offset: u64, buf: &mut [u8]) -> Result<(), ErrorKind> {
-        range_within(self.core.size, offset, buf.len())?;
         if self.core.direct_unit().is_none() {
             return self.core.read_buffered(offset, buf);
         }
@@ -161,13 +176,11 @@ impl Device for FileDevice {
     }
 
     fn read(&self, offset: u64, buf: &mut [u8]) -> Result<(), Error> {
-        let (core, len) = (&self.core, buf.len());
-        let arrived = core.now();
-        core.counters.begin();
-        let result = self.read_now(offset, buf);
-        let took = core.now().saturating_sub(arrived);
-        core.counters.end(result.map(|()| len).map_err(|_| ()), took);
-        result.map_err(|kind| core.error(kind, offset, len))
+        self.counted(offset, buf.len(), || self.read_now(offset, buf))
+    }
+
+    fn read_new(&self, offset: u64, len: usize) -> Result<AlignedBuf, Error> {
+        self.counted(offset, len, || threads::read(&self.core, offset, len))
     }
 
     fn submit(&self, batch: Vec<Read>) {

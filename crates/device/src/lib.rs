@@ -69,6 +69,17 @@ pub trait Device: Send + Sync {
     /// and after any other error, the contents of `buf` mean nothing.
     fn read(&self, offset: u64, buf: &mut [u8]) -> Result<(), Error>;
 
+    /// Reads into new memory and waits. Cheaper than [`read`](Device::read) into zeros, where the
+    /// device can fill memory that was never written.
+    fn read_new(&self, offset: u64, len: usize) -> Result<AlignedBuf, Error> {
+        let fail = |kind| Error::read(kind, &Arc::from(self.name()), offset, len);
+        // Before the allocation: a length from a damaged structure must not cost memory.
+        range_within(self.size(), offset, len).map_err(fail)?;
+        let mut buf = AlignedBuf::try_zeroed(len).ok_or_else(|| fail(ErrorKind::OutOfMemory))?;
+        self.read(offset, &mut buf)?;
+        Ok(buf)
+    }
+
     /// Queues all reads of the batch and returns; each `done` is called exactly once, in any
     /// order, even when the device is dropped first.
     ///

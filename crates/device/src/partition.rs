@@ -1,6 +1,6 @@
 //! A window over another device.
 
-use crate::{Device, DeviceRef, Error, Read, Stats, range_within};
+use crate::{AlignedBuf, Device, DeviceRef, Error, Read, Stats, range_within};
 use std::sync::Arc;
 
 /// Part of another device, as a device: a partition, or an image inside a larger one.
@@ -67,6 +67,13 @@ impl Device for Partition {
         self.check(offset, buf.len())?;
         self.parent
             .read(self.start + offset, buf)
+            .map_err(|error| own(&self.name, self.start, error))
+    }
+
+    fn read_new(&self, offset: u64, len: usize) -> Result<AlignedBuf, Error> {
+        self.check(offset, len)?;
+        self.parent
+            .read_new(self.start + offset, len)
             .map_err(|error| own(&self.name, self.start, error))
     }
 
