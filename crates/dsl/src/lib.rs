@@ -1,1 +1,20 @@
-//! placeholder
+//! Datasets: the tree of file systems, volumes, snapshots, clones and bookmarks of a pool, with
+//! their properties, keys and space accounting.
+//!
+//! # Theory
+//!
+//! Everything here is read from the MOS. [`Dsl`] finds directories and datasets by name and hands
+//! out [`Dir`] and [`Dataset`], plain values that hold what was decoded; opening a dataset's
+//! object set gives a [`dmu::Objset`], with the dataset's key when it is encrypted and unlocked.
+//!
+//! Nothing is cached here but unlocked keys ([`Keyring`]): blocks are cached below, and a value
+//! read once stays true, because a pool opened for reading does not change.
+#![forbid(unsafe_code)]
+
+mod error;
+mod keys;
+mod tree;
+
+pub use error::{Error, Result};
+pub use keys::{KeyError, KeyFormat, KeyInfo, Keyring, WrappingKey};
+pub use tree::{Dataset, Dir, Dsl};

@@ -1,1 +1,35 @@
-//! placeholder
+//! Pools: found by their labels, judged, opened.
+//!
+//! # Theory
+//!
+//! ```text
+//! scan      paths -> devices -> labels                       (nothing is believed yet)
+//! assemble  labels of one pool guid -> tree of vdevs, newest label of each top-level vdev wins
+//! choose    uberblocks of all labels -> the newest, or the txg asked for
+//! open      uberblock -> MOS -> configuration in the MOS -> tree again, now authoritative
+//!           -> features, salt, indirect mappings -> datasets
+//! ```
+//!
+//! The labels are needed to find the MOS, and the MOS knows more than the labels (offline
+//! devices, removed vdevs, spares), so the tree is built twice. Devices are opened for reading
+//! only; nothing in this crate can write.
+//!
+//! Damage found while opening is an error about a place. What is not needed to read data (space
+//! maps, history, error logs) is not read here at all, so it cannot cost the pool.
+#![forbid(unsafe_code)]
+
+mod assemble;
+mod error;
+mod faults;
+mod open;
+mod scan;
+mod uberblocks;
+
+pub use assemble::{Candidate, CandidateState, LeafSight};
+pub use error::{Error, MissingDevice, Result, UnknownFeature};
+pub use faults::{FAULTS_KEPT, FaultLog, Repaired};
+pub use open::{Features, OpenOptions, Pool, Salvage};
+pub use scan::{
+    FoundLeaf, LabelView, SearchOptions, default_search_paths, look_at_device, read_labels, scan,
+};
+pub use uberblocks::{FoundUberblock, TxgCandidate, Verdict, by_txg, read_ring};

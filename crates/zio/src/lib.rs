@@ -1,1 +1,40 @@
-//! placeholder
+//! One block: locate, read, verify, reconstruct, decrypt, decompress.
+//!
+//! # Theory
+//!
+//! A block pointer names up to three copies (DVAs) of one stored block. Reading it goes through
+//! fixed stages, and each stage either hands its result to the next or fails with an error that
+//! names the block ([`Place`]) and every device fault met on the way:
+//!
+//! ```text
+//! sane? -> hole or embedded? -> copy 0 (vdev: sides, RAID-Z) -> copy 1 -> copy 2
+//!       -> checksum (inside the vdev's retry loop) -> decrypt -> decompress
+//! ```
+//!
+//! The checksum is verified inside the vdev layer's loop, because only there can another mirror
+//! side or another RAID-Z combination be tried. A gang copy is a header, verified against its own
+//! address, and parts that are block pointers themselves; nesting is bounded by [`GANG_DEPTH`].
+//!
+//! Reads come in batches: the first copies of all blocks of a batch go to the devices in one
+//! submission, and only what fails is read again, block by block.
+//!
+//! Nothing here is locked while I/O is under way: the vdev tree is immutable, counters are atomic.
+#![forbid(unsafe_code)]
+
+mod block;
+mod checksum;
+pub mod crypt;
+mod error;
+mod reader;
+
+pub use block::{Block, Place};
+pub use checksum::Verifier;
+pub use error::{Error, ErrorKind, Result};
+pub use reader::{Outcome, Reader, Request};
+
+/// Largest block, logical or physical, in bytes (feature `large_blocks`).
+pub const BLOCK_SIZE_MAX: u64 = 16 << 20;
+
+/// Deepest nesting of gang headers that is followed. OpenZFS splits a block at most into ever
+/// smaller parts down to one sector: 16 MiB in parts of a third reach 512 bytes in ten steps.
+pub const GANG_DEPTH: u32 = 12;

@@ -1,0 +1,106 @@
+//! Why an object, table or attribute could not be read.
+
+use std::fmt;
+use zio::Place;
+
+/// Result of this crate.
+pub type Result<T> = std::result::Result<T, Error>;
+
+/// What failed, at which object set and object.
+#[derive(Clone, Debug)]
+pub struct Error {
+    /// Object set (0: the MOS).
+    pub objset: u64,
+    /// Object (0: the set itself).
+    pub object: u64,
+    /// What failed.
+    pub kind: ErrorKind,
+}
+
+/// What failed.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub enum ErrorKind {
+    /// A block could not be read.
+    Io(Box<zio::Error>),
+    /// A block was read with a good checksum, but it does not hold what it should.
+    Format {
+        /// The block.
+        place: Place,
+        /// What is wrong with it.
+        error: ondisk::Error,
+    },
+    /// There is no such object.
+    NoObject,
+    /// The tree of blocks contradicts itself; the text names the rule.
+    Tree(&'static str),
+    /// The object has another type than asked for.
+    WrongType {
+        /// What was asked for.
+        wanted: &'static str,
+        /// Name of what it is.
+        found: &'static str,
+    },
+    /// A table has no such entry.
+    NoEntry(String),
+    /// A table entry has another form than the reader needs.
+    EntryForm(String),
+}
+
+impl Error {
+    /// The error underneath, when a block could not be read.
+    #[must_use]
+    pub fn io(&self) -> Option<&zio::Error> {
+        match &self.kind {
+            ErrorKind::Io(e) => Some(e),
+            _ => None,
+        }
+    }
+
+    /// True when something was looked up and is simply not there.
+    #[must_use]
+    pub fn is_absent(&self) -> bool {
+        matches!(self.kind, ErrorKind::NoObject | ErrorKind::NoEntry(_))
+    }
+
+    /// True when the data is encrypted and no key is loaded.
+    #[must_use]
+    pub fn is_no_key(&self) -> bool {
+        self.io().is_some_and(|e| e.kind == zio::ErrorKind::NoKey)
+    }
+}
+
+impl From<zio::Error> for Error {
+    fn from(e: zio::Error) -> Self {
+        let Place { objset, object, .. } = e.place;
+        Self { objset, object, kind: ErrorKind::Io(Box::new(e)) }
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.kind {
+            ErrorKind::Io(e) => return write!(f, "{e}"),
+            ErrorKind::Format { place, error } => return write!(f, "{place}: {error}"),
+            _ => write!(f, "objset {} object {}: ", self.objset, self.object)?,
+        }
+        match &self.kind {
+            ErrorKind::NoObject => f.write_str("no such object"),
+            ErrorKind::Tree(rule) => write!(f, "block tree contradicts itself: {rule}"),
+            ErrorKind::WrongType { wanted, found } => write!(f, "is {found}, not {wanted}"),
+            ErrorKind::NoEntry(name) => write!(f, "no entry {name:?}"),
+            ErrorKind::EntryForm(name) => write!(f, "entry {name:?} has an unexpected form"),
+            ErrorKind::Io(_) | ErrorKind::Format { .. } => Ok(()),
+        }
+    }
+}
+
+impl std::error::Error for Error {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match &self.kind {
+            ErrorKind::Io(e) => Some(e.as_ref()),
+            ErrorKind::Format { error, .. } => Some(error),
+            _ => None,
+        }
+    }
+}

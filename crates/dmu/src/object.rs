@@ -1,0 +1,385 @@
+//! One object: its tree of blocks, read by block, by byte, and by what is allocated.
+
+use crate::error::{Error, ErrorKind, Result};
+use crate::objset::Objset;
+use crate::overlay::OverlayObject;
+use ondisk::{BlkPtr, Dnode};
+use std::sync::Arc;
+use zio::{Block, Place};
+
+/// Blocks read in one submission by [`Object::read_at`], at most.
+pub const BLOCK_BATCH: u64 = 32;
+
+/// Bytes in flight of one [`Object::read_at`], at most (but always one block).
+const BATCH_BYTES: u64 = 8 << 20;
+
+/// A range of an object's bytes that is stored.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Segment {
+    /// First byte.
+    pub offset: u64,
+    /// Length in bytes.
+    pub length: u64,
+}
+
+/// An object, open for reading. Cheap to clone.
+#[derive(Clone)]
+pub struct Object {
+    objset: Objset,
+    number: u64,
+    dnode: Arc<Dnode>,
+}
+
+impl Object {
+    pub(crate) fn new(objset: Objset, number: u64, dnode: Arc<Dnode>) -> Self {
+        Self { objset, number, dnode }
+    }
+
+    /// Its set.
+    #[must_use]
+    pub fn objset(&self) -> &Objset {
+        &self.objset
+    }
+
+    /// Its number.
+    #[must_use]
+    pub fn number(&self) -> u64 {
+        self.number
+    }
+
+    /// Its dnode.
+    #[must_use]
+    pub fn dnode(&self) -> &Dnode {
+        &self.dnode
+    }
+
+    fn overlaid(&self) -> Option<&OverlayObject> {
+        self.objset.inner.overlay.as_ref()?.objects.get(&self.number)
+    }
+
+    /// An error about this object.
+    #[must_use]
+    pub fn error(&self, kind: ErrorKind) -> Error {
+        self.objset.error(self.number, kind)
+    }
+
+    /// A decoding error about block `blkid` of this object.
+    #[must_use]
+    pub fn format_error(&self, blkid: u64, error: ondisk::Error) -> Error {
+        self.error(ErrorKind::Format { place: self.place(0, blkid), error })
+    }
+
+    /// Name of one of its blocks.
+    #[must_use]
+    pub fn place(&self, level: u8, blkid: u64) -> Place {
+        let objset = self.objset.id();
+        Place { objset, object: self.number, level: level.cast_signed(), blkid }
+    }
+
+    /// log2 of the block pointers in an indirect block.
+    fn fanout_shift(&self) -> u32 {
+        u32::from(self.dnode.indirect_shift) - 7
+    }
+
+    /// Blocks of level 0 that one pointer at `level` covers, as a shift; 64 or more: all.
+    fn cover_shift(&self, level: u8) -> u32 {
+        self.fanout_shift() * u32::from(level)
+    }
+
+    /// The pointer to block `blkid` of `level`; `None` when it lies behind the end of the tree or
+    /// below a hole. A hole itself is returned, for its birth.
+    pub fn block_pointer(&self, level: u8, blkid: u64) -> Result<Option<BlkPtr>> {
+        let top = self.dnode.levels - 1;
+        if level > top {
+            return Ok(None);
+        }
+        let shift = |l: u8| self.fanout_shift() * u32::from(l - level);
+        let index = blkid.checked_shr(shift(top)).unwrap_or(0);
+        let Some(mut bp) = usize::try_from(index).ok().and_then(|i| self.dnode.blkptrs.get(i))
+        else {
+            return Ok(None);
+        };
+        let mut held;
+        for l in (level..top).rev() {
+            if bp.is_hole() {
+                return Ok(None);
+            }
+            let id = blkid.checked_shr(shift(l + 1)).unwrap_or(0);
+            let block = self.indirect(bp, l + 1, id)?;
+            let slot = blkid.checked_shr(shift(l)).unwrap_or(0);
+            let slot = slot & ((1 << self.fanout_shift()) - 1);
+            held = self.pointer_at(&block, l + 1, id, slot)?;
+            bp = &held;
+        }
+        Ok(Some(*bp))
+    }
+
+    fn pointer_at(&self, block: &Block, level: u8, blkid: u64, slot: u64) -> Result<BlkPtr> {
+        let at = slot as usize * ondisk::blkptr::BLKPTR_SIZE;
+        let bytes = block.get(at..).unwrap_or_default();
+        BlkPtr::decode(bytes, block.endian()).map_err(|error| {
+            self.error(ErrorKind::Format { place: self.place(level, blkid), error })
+        })
+    }
+
+    /// Reads an indirect block, holding it to the level it must have: a pointer that loops back
+    /// up the tree is an error, not a loop.
+    fn indirect(&self, bp: &BlkPtr, level: u8, blkid: u64) -> Result<Arc<Block>> {
+        if bp.level() != level {
+            return Err(self.error(ErrorKind::Tree("a pointer has another level than its place")));
+        }
+        if bp.lsize() != 1 << self.dnode.indirect_shift {
+            return Err(self.error(ErrorKind::Tree("an indirect block has another size")));
+        }
+        Ok(self.objset.store().read(bp, self.place(level, blkid), self.objset.key())?)
+    }
+
+    /// Reads the indirect block `blkid` of `level`; `None` for a hole.
+    pub fn read_indirect(&self, level: u8, blkid: u64) -> Result<Option<Arc<Block>>> {
+        match self.block_pointer(level, blkid)? {
+            Some(bp) if !bp.is_hole() => self.indirect(&bp, level, blkid).map(Some),
+            _ => Ok(None),
+        }
+    }
+
+    /// A pointer of level 0 that may be read: right level, no larger than the object's blocks.
+    fn data_pointer(&self, blkid: u64) -> Result<Option<BlkPtr>> {
+        let Some(bp) = self.block_pointer(0, blkid)?.filter(|bp| !bp.is_hole()) else {
+            return Ok(None);
+        };
+        if bp.level() != 0 {
+            return Err(self.error(ErrorKind::Tree("a data pointer has a level")));
+        }
+        Ok(Some(bp))
+    }
+
+    /// What the overlay says of a block: `None` nothing, `Some(None)` hole.
+    fn overlaid_block(&self, blkid: u64) -> Option<Option<Arc<Block>>> {
+        let o = self.overlaid()?;
+        if let Some(b) = o.blocks.get(&blkid) {
+            return Some(b.clone());
+        }
+        let hole = o.detached || o.truncated_at.is_some_and(|t| blkid >= t);
+        hole.then_some(None)
+    }
+
+    /// Reads the data block `blkid`; `None` for a hole.
+    pub fn read_block(&self, blkid: u64) -> Result<Option<Arc<Block>>> {
+        if let Some(b) = self.overlaid_block(blkid) {
+            return Ok(b);
+        }
+        match self.data_pointer(blkid)? {
+            Some(bp) => {
+                let place = self.place(0, blkid);
+                Ok(Some(self.objset.store().read(&bp, place, self.objset.key())?))
+            }
+            None => Ok(None),
+        }
+    }
+
+    /// Reads the spill block, if there is one.
+    pub fn read_spill(&self) -> Result<Option<Arc<Block>>> {
+        if let Some(s) = self.overlaid().and_then(|o| o.spill.clone()) {
+            return Ok(s);
+        }
+        match &self.dnode.spill {
+            Some(bp) if !bp.is_hole() => {
+                let mut place = self.place(0, Place::BLKID_SPILL);
+                place.blkid = Place::BLKID_SPILL;
+                Ok(Some(self.objset.store().read(bp, place, self.objset.key())?))
+            }
+            _ => Ok(None),
+        }
+    }
+
+    /// Bytes that the tree covers: all blocks up to the largest ever written.
+    #[must_use]
+    pub fn size_of_blocks(&self) -> u64 {
+        self.dnode.max_block.saturating_add(1).saturating_mul(self.dnode.block_size())
+    }
+
+    /// Reads `out.len()` bytes from `offset`; holes and bytes behind the last block are zeros.
+    pub fn read_at(&self, offset: u64, out: &mut [u8]) -> Result<()> {
+        self.read_at_with(offset, out, &mut |_, _, e| Err(e))
+    }
+
+    /// Like [`Self::read_at`]; a block that cannot be read goes to `lost` with its byte range in
+    /// the object. When `lost` returns `Ok`, the bytes are zeros and reading goes on.
+    pub fn read_at_with(
+        &self,
+        offset: u64,
+        out: &mut [u8],
+        lost: &mut dyn FnMut(u64, u64, Error) -> Result<()>,
+    ) -> Result<()> {
+        let bs = self.dnode.block_size();
+        if bs == 0 {
+            return Err(self.error(ErrorKind::Tree("block size 0")));
+        }
+        let end = offset
+            .checked_add(out.len() as u64)
+            .ok_or_else(|| self.error(ErrorKind::Tree("offset beyond 2^64")))?;
+        out.fill(0);
+        let per_batch = (BATCH_BYTES / bs).clamp(1, BLOCK_BATCH);
+        let last = end.div_ceil(bs);
+        let mut first = offset / bs;
+        while first < last {
+            let n = per_batch.min(last - first);
+            for (blkid, block) in self.read_blocks(first, n) {
+                let start = blkid * bs;
+                match block {
+                    Ok(Some(b)) => copy_overlap(&b, start, offset, out),
+                    Ok(None) => {}
+                    Err(e) => lost(start, bs, e)?,
+                }
+            }
+            first += n;
+        }
+        Ok(())
+    }
+
+    /// Reads `n` data blocks from `first` in one submission.
+    pub fn read_blocks(&self, first: u64, n: u64) -> Vec<(u64, Result<Option<Arc<Block>>>)> {
+        let mut out = Vec::with_capacity(n as usize);
+        let mut wanted = Vec::new();
+        for blkid in first..first.saturating_add(n) {
+            let known = match self.overlaid_block(blkid) {
+                Some(b) => Some(Ok(b)),
+                None => match self.data_pointer(blkid) {
+                    Ok(Some(bp)) => {
+                        wanted.push((bp, self.place(0, blkid)));
+                        None
+                    }
+                    Ok(None) => Some(Ok(None)),
+                    Err(e) => Some(Err(e)),
+                },
+            };
+            out.push((blkid, known));
+        }
+        let mut got = self.objset.store().read_many(&wanted, self.objset.key()).into_iter();
+        out.into_iter()
+            .map(|(blkid, known)| {
+                let block = known.unwrap_or_else(|| match got.next() {
+                    Some(Ok(b)) => Ok(Some(b)),
+                    Some(Err(e)) => Err(e.into()),
+                    None => Err(self.error(ErrorKind::Tree("batch came back short"))),
+                });
+                (blkid, block)
+            })
+            .collect()
+    }
+
+    /// The first block at or after `from` that is stored. On an unreadable indirect block: the
+    /// error, and the block behind what it covers (`None` when that is the end).
+    pub fn next_block(&self, from: u64) -> std::result::Result<Option<u64>, (Error, Option<u64>)> {
+        let on_disk = self.next_block_on_disk(from)?;
+        let Some(o) = self.overlaid() else { return Ok(on_disk) };
+        let mut disk = on_disk.filter(|_| !o.detached);
+        let limit = o.truncated_at.unwrap_or(u64::MAX);
+        // Blocks on disk may be covered by holes of the overlay.
+        while let Some(b) = disk.filter(|b| matches!(o.blocks.get(b), Some(None))) {
+            disk = self.next_block_on_disk(b + 1)?;
+        }
+        let disk = disk.filter(|b| *b < limit);
+        let mem = o.blocks.range(from..).find(|(_, v)| v.is_some()).map(|(k, _)| *k);
+        Ok([disk, mem].into_iter().flatten().min())
+    }
+
+    fn next_block_on_disk(
+        &self,
+        from: u64,
+    ) -> std::result::Result<Option<u64>, (Error, Option<u64>)> {
+        let top = self.dnode.levels - 1;
+        let mut blkid = from;
+        'restart: loop {
+            let cover = self.cover_shift(top);
+            let first = if cover >= 64 { 0 } else { blkid >> cover };
+            let Some(skip) = usize::try_from(first).ok() else { return Ok(None) };
+            let found = self.dnode.blkptrs.iter().enumerate().skip(skip);
+            let Some((i, bp)) = found.into_iter().find(|(_, bp)| !bp.is_hole()) else {
+                return Ok(None);
+            };
+            let start = if cover >= 64 { 0 } else { (i as u64) << cover };
+            blkid = blkid.max(start);
+            let mut bp = *bp;
+            for level in (1..=top).rev() {
+                let cover = self.cover_shift(level);
+                let id = if cover >= 64 { 0 } else { blkid >> cover };
+                let behind = id.checked_add(1).and_then(|n| n.checked_shl(cover));
+                let behind = behind.filter(|b| cover < 64 && *b > blkid);
+                let block = self.indirect(&bp, level, id).map_err(|e| (e, behind))?;
+                match self.first_pointer(&block, level, id, blkid).map_err(|e| (e, behind))? {
+                    Some((next, child)) => {
+                        blkid = next;
+                        bp = child;
+                    }
+                    None => match behind {
+                        Some(b) => {
+                            blkid = b;
+                            continue 'restart;
+                        }
+                        None => return Ok(None),
+                    },
+                }
+            }
+            return Ok(Some(blkid));
+        }
+    }
+
+    /// The first pointer of an indirect block that is no hole and covers `blkid` or later, with
+    /// the first level-0 block it covers.
+    fn first_pointer(
+        &self,
+        block: &Block,
+        level: u8,
+        id: u64,
+        blkid: u64,
+    ) -> Result<Option<(u64, BlkPtr)>> {
+        let below = self.cover_shift(level - 1);
+        let fanout = 1u64 << self.fanout_shift();
+        let start = blkid.checked_shr(below).unwrap_or(0) & (fanout - 1);
+        for slot in start..fanout {
+            let bp = self.pointer_at(block, level, id, slot)?;
+            if !bp.is_hole() {
+                let first = id
+                    .checked_mul(fanout)
+                    .and_then(|b| b.checked_add(slot))
+                    .filter(|b| below == 0 || b.leading_zeros() >= below)
+                    .map(|b| if below == 0 { b } else { b << below })
+                    .ok_or_else(|| self.error(ErrorKind::Tree("block number beyond 2^64")))?;
+                return Ok(Some((first.max(blkid), bp)));
+            }
+        }
+        Ok(None)
+    }
+
+    /// The stored ranges of the first `size` bytes, merged, in order.
+    pub fn segments(&self, size: u64) -> Result<Vec<Segment>> {
+        let bs = self.dnode.block_size();
+        let mut out: Vec<Segment> = Vec::new();
+        if bs == 0 {
+            return Ok(out);
+        }
+        let mut at = 0;
+        while let Some(b) = self.next_block(at).map_err(|(e, _)| e)? {
+            let Some(offset) = b.checked_mul(bs).filter(|o| *o < size) else { break };
+            let length = bs.min(size - offset);
+            match out.last_mut() {
+                Some(s) if s.offset + s.length == offset => s.length += length,
+                _ => out.push(Segment { offset, length }),
+            }
+            at = b + 1;
+        }
+        Ok(out)
+    }
+}
+
+fn copy_overlap(block: &[u8], start: u64, offset: u64, out: &mut [u8]) {
+    let (from, to) = match start.checked_sub(offset) {
+        Some(ahead) => (0, ahead as usize),
+        None => ((offset - start) as usize, 0),
+    };
+    let src = block.get(from..).unwrap_or_default();
+    let dst = out.get_mut(to..).unwrap_or_default();
+    let n = src.len().min(dst.len());
+    dst[..n].copy_from_slice(&src[..n]);
+}

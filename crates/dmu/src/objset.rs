@@ -1,0 +1,293 @@
+//! Object sets.
+
+use crate::error::{Error, ErrorKind, Result};
+use crate::object::Object;
+use crate::overlay::Overlay;
+use crate::store::{BlockStore, Key};
+use ondisk::dnode::DNODE_SLOT_SIZE;
+use ondisk::{BlkPtr, Dnode, ObjsetPhys};
+use std::sync::Arc;
+use zio::{Block, Place};
+
+/// A set of objects, open for reading.
+#[derive(Clone)]
+pub struct Objset {
+    pub(crate) inner: Arc<Inner>,
+}
+
+pub(crate) struct Inner {
+    pub(crate) store: Arc<dyn BlockStore>,
+    pub(crate) id: u64,
+    pub(crate) key: Option<Key>,
+    pub(crate) overlay: Option<Arc<Overlay>>,
+    root: BlkPtr,
+    phys: ObjsetPhys,
+    meta: Option<Arc<Dnode>>,
+}
+
+impl Objset {
+    /// Opens the object set whose header block `bp` points to. `id` is the dataset's object in
+    /// the MOS, 0 for the MOS itself; it names the set in errors.
+    pub fn open(
+        store: Arc<dyn BlockStore>,
+        id: u64,
+        bp: &BlkPtr,
+        key: Option<Key>,
+    ) -> Result<Self> {
+        let place = Place::objset(id);
+        let block = store.read(bp, place, key.as_ref())?;
+        let phys = ObjsetPhys::decode(&block, block.endian()).map_err(|error| Error {
+            objset: id,
+            object: 0,
+            kind: ErrorKind::Format { place, error },
+        })?;
+        let meta = phys.meta_dnode.clone().map(Arc::new);
+        let inner = Inner { store, id, key, overlay: None, root: *bp, phys, meta };
+        Ok(Self { inner: Arc::new(inner) })
+    }
+
+    /// The same set seen through `overlay`.
+    #[must_use]
+    pub fn with_overlay(&self, overlay: Arc<Overlay>) -> Self {
+        let i = &self.inner;
+        let inner = Inner {
+            store: Arc::clone(&i.store),
+            id: i.id,
+            key: i.key.clone(),
+            overlay: Some(overlay),
+            root: i.root,
+            phys: i.phys.clone(),
+            meta: i.meta.clone(),
+        };
+        Self { inner: Arc::new(inner) }
+    }
+
+    /// Number of the dataset's object in the MOS; 0 for the MOS.
+    #[must_use]
+    pub fn id(&self) -> u64 {
+        self.inner.id
+    }
+
+    /// The header.
+    #[must_use]
+    pub fn phys(&self) -> &ObjsetPhys {
+        &self.inner.phys
+    }
+
+    /// The pointer to the header.
+    #[must_use]
+    pub fn root(&self) -> &BlkPtr {
+        &self.inner.root
+    }
+
+    /// Key of the dataset, when it is encrypted and unlocked.
+    #[must_use]
+    pub fn key(&self) -> Option<&Key> {
+        self.inner.key.as_ref()
+    }
+
+    /// Where the blocks come from.
+    #[must_use]
+    pub fn store(&self) -> &Arc<dyn BlockStore> {
+        &self.inner.store
+    }
+
+    /// The overlay, if any.
+    #[must_use]
+    pub fn overlay(&self) -> Option<&Arc<Overlay>> {
+        self.inner.overlay.as_ref()
+    }
+
+    pub(crate) fn error(&self, object: u64, kind: ErrorKind) -> Error {
+        Error { objset: self.inner.id, object, kind }
+    }
+
+    /// The object whose data is the array of dnodes; `None` in an empty set.
+    #[must_use]
+    pub fn meta_object(&self) -> Option<Object> {
+        self.inner.meta.as_ref().map(|d| Object::new(self.clone(), 0, Arc::clone(d)))
+    }
+
+    /// The accounting objects of the header: user (-1), group (-2), project (-3) space used.
+    #[must_use]
+    pub fn accounting_objects(&self) -> [Option<Object>; 3] {
+        let p = &self.inner.phys;
+        let mut n = 0u64;
+        [&p.user_used, &p.group_used, &p.project_used].map(|d| {
+            n += 1;
+            d.clone().map(|d| Object::new(self.clone(), n.wrapping_neg(), Arc::new(d)))
+        })
+    }
+
+    /// Opens one object.
+    pub fn object(&self, number: u64) -> Result<Object> {
+        let overlaid = self.inner.overlay.as_ref().and_then(|o| o.objects.get(&number));
+        if let Some(o) = overlaid {
+            if o.freed {
+                return Err(self.error(number, ErrorKind::NoObject));
+            }
+            if let Some(d) = &o.dnode {
+                return Ok(Object::new(self.clone(), number, Arc::clone(d)));
+            }
+        }
+        let absent = || self.error(number, ErrorKind::NoObject);
+        let meta = self.meta_object().ok_or_else(absent)?;
+        let per_block = meta.dnode().block_size() / DNODE_SLOT_SIZE as u64;
+        if number == 0 || per_block == 0 {
+            return Err(absent());
+        }
+        let block = meta.read_block(number / per_block)?.ok_or_else(absent)?;
+        let slot = (number % per_block) as usize;
+        for (at, dnode) in Slots::new(&block) {
+            if at == slot {
+                let dnode = dnode.map_err(|error| self.bad_dnode(number, error))?;
+                return Ok(Object::new(self.clone(), number, Arc::new(dnode)));
+            }
+            if at > slot {
+                break;
+            }
+        }
+        Err(absent())
+    }
+
+    fn bad_dnode(&self, number: u64, error: ondisk::Error) -> Error {
+        let place = Place { objset: self.inner.id, object: number, level: 0, blkid: 0 };
+        self.error(number, ErrorKind::Format { place, error })
+    }
+
+    /// All allocated objects in order of their numbers. A block of dnodes that cannot be read,
+    /// or a dnode that cannot be right, is one error item, and the walk goes on behind it.
+    #[must_use]
+    pub fn objects(&self) -> ObjectIter {
+        ObjectIter::new(self.clone())
+    }
+}
+
+/// The dnodes of one block with their slot numbers.
+struct Slots<'a> {
+    block: &'a Block,
+    slot: usize,
+}
+
+impl<'a> Slots<'a> {
+    fn new(block: &'a Block) -> Self {
+        Self { block, slot: 0 }
+    }
+}
+
+impl Iterator for Slots<'_> {
+    type Item = (usize, ondisk::Result<Dnode>);
+
+    fn next(&mut self) -> Option<Self::Item> {
+        loop {
+            let at = self.slot;
+            let bytes = self.block.get(at * DNODE_SLOT_SIZE..)?;
+            if bytes.len() < DNODE_SLOT_SIZE {
+                return None;
+            }
+            if Dnode::is_free_slot(bytes) {
+                self.slot += 1;
+                continue;
+            }
+            let dnode = Dnode::decode(bytes, self.block.endian());
+            self.slot += match &dnode {
+                Ok(d) => usize::from(d.extra_slots) + 1,
+                Err(_) => 1,
+            };
+            return Some((at, dnode));
+        }
+    }
+}
+
+/// See [`Objset::objects`].
+pub struct ObjectIter {
+    objset: Objset,
+    meta: Option<Object>,
+    next_block: u64,
+    ready: std::collections::VecDeque<Result<Object>>,
+    /// Objects that exist in the overlay only, in descending order.
+    added: Vec<u64>,
+}
+
+impl ObjectIter {
+    fn new(objset: Objset) -> Self {
+        let mut added: Vec<u64> = match &objset.inner.overlay {
+            Some(o) => {
+                o.objects.iter().filter(|(_, v)| v.dnode.is_some()).map(|(k, _)| *k).collect()
+            }
+            None => Vec::new(),
+        };
+        added.sort_unstable_by(|a, b| b.cmp(a));
+        let meta = objset.meta_object();
+        Self { objset, meta, next_block: 0, ready: Default::default(), added }
+    }
+
+    fn push(&mut self, number: u64, object: Result<Object>) {
+        while let Some(&n) = self.added.last().filter(|n| **n <= number) {
+            self.added.pop();
+            if n < number {
+                self.ready.push_back(self.objset.object(n));
+            }
+        }
+        let overlaid = self.objset.inner.overlay.as_ref().and_then(|o| o.objects.get(&number));
+        match overlaid {
+            Some(o) if o.freed => {}
+            Some(o) if o.dnode.is_some() => self.ready.push_back(self.objset.object(number)),
+            _ => self.ready.push_back(object),
+        }
+    }
+
+    /// Reads the next block of dnodes; false at the end.
+    fn fill(&mut self) -> bool {
+        let Some(meta) = self.meta.clone() else { return false };
+        let blkid = match meta.next_block(self.next_block) {
+            Ok(Some(b)) => b,
+            Ok(None) => {
+                self.meta = None;
+                return false;
+            }
+            Err((error, resume)) => {
+                self.ready.push_back(Err(error));
+                match resume {
+                    Some(b) => self.next_block = b,
+                    None => self.meta = None,
+                }
+                return true;
+            }
+        };
+        self.next_block = blkid + 1;
+        let per_block = meta.dnode().block_size() / DNODE_SLOT_SIZE as u64;
+        match meta.read_block(blkid) {
+            Ok(Some(block)) => {
+                for (slot, dnode) in Slots::new(&block) {
+                    let number = blkid.saturating_mul(per_block) + slot as u64;
+                    let object = match dnode {
+                        _ if number == 0 => continue,
+                        Ok(d) => Ok(Object::new(self.objset.clone(), number, Arc::new(d))),
+                        Err(error) => Err(self.objset.bad_dnode(number, error)),
+                    };
+                    self.push(number, object);
+                }
+            }
+            Ok(None) => {}
+            Err(e) => self.ready.push_back(Err(e)),
+        }
+        true
+    }
+}
+
+impl Iterator for ObjectIter {
+    type Item = Result<Object>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        loop {
+            if let Some(o) = self.ready.pop_front() {
+                return Some(o);
+            }
+            if !self.fill() {
+                let n = self.added.pop()?;
+                return Some(self.objset.object(n));
+            }
+        }
+    }
+}

@@ -1,0 +1,121 @@
+//! The seam to the I/O layer.
+
+use crate::cache::{BlockCache, CacheKey};
+use codec::crypto::MasterKey;
+use ondisk::BlkPtr;
+use std::sync::Arc;
+use vdev::{Fault, Scope};
+use zio::{Block, Place, Reader, Request};
+
+/// Key of a dataset; shared by everything below one encryption root's dataset.
+pub type Key = Arc<MasterKey>;
+
+/// Receives faults that redundancy made good.
+pub trait FaultSink: Send + Sync {
+    /// One block was read in spite of `faults`.
+    fn repaired(&self, place: Place, bp: &BlkPtr, faults: &[Fault]);
+}
+
+/// Where blocks come from.
+pub trait BlockStore: Send + Sync {
+    /// Reads one block, decrypted and decompressed. A hole is zeros.
+    fn read(&self, bp: &BlkPtr, place: Place, key: Option<&Key>) -> zio::Result<Arc<Block>>;
+
+    /// Reads a batch in one submission; results in the order of the requests.
+    fn read_many(
+        &self,
+        blocks: &[(BlkPtr, Place)],
+        key: Option<&Key>,
+    ) -> Vec<zio::Result<Arc<Block>>>;
+}
+
+/// The block store of an open pool: the read pipeline behind a cache.
+pub struct CachedStore {
+    reader: Arc<Reader>,
+    cache: BlockCache,
+    sink: Option<Arc<dyn FaultSink>>,
+}
+
+impl CachedStore {
+    /// Reads with `reader`, holding at most `cache_bytes` of content.
+    #[must_use]
+    pub fn new(reader: Arc<Reader>, cache_bytes: usize, sink: Option<Arc<dyn FaultSink>>) -> Self {
+        Self { reader, cache: BlockCache::new(cache_bytes), sink }
+    }
+
+    /// The read pipeline.
+    #[must_use]
+    pub fn reader(&self) -> &Arc<Reader> {
+        &self.reader
+    }
+
+    /// Gives the pipeline back, to complete it; `None` while something else still reads with it.
+    #[must_use]
+    pub fn into_reader(self) -> Option<Reader> {
+        Arc::into_inner(self.reader)
+    }
+
+    /// The cache.
+    #[must_use]
+    pub fn cache(&self) -> &BlockCache {
+        &self.cache
+    }
+
+    fn note(&self, place: Place, bp: &BlkPtr, faults: &[Fault]) {
+        if let (Some(sink), false) = (&self.sink, faults.is_empty()) {
+            sink.repaired(place, bp, faults);
+        }
+    }
+}
+
+/// Embedded blocks and holes cost less to make again than to look up.
+fn cache_key(bp: &BlkPtr, key: Option<&Key>) -> Option<CacheKey> {
+    let (_, dva) = bp.dvas().next()?;
+    (!bp.is_hole()).then(|| (dva.words(), bp.physical_birth(), key.is_some()))
+}
+
+impl BlockStore for CachedStore {
+    fn read(&self, bp: &BlkPtr, place: Place, key: Option<&Key>) -> zio::Result<Arc<Block>> {
+        let id = cache_key(bp, key);
+        if let Some(block) = id.as_ref().and_then(|id| self.cache.get(id)) {
+            return Ok(block);
+        }
+        let key = key.map(AsRef::as_ref);
+        let request = Request { bp, place, key, scope: Scope::Data, raw: false };
+        let outcome = self.reader.read(request);
+        self.note(place, bp, &outcome.faults);
+        let block = Arc::new(outcome.block?);
+        if let Some(id) = id {
+            self.cache.put(id, &block);
+        }
+        Ok(block)
+    }
+
+    fn read_many(
+        &self,
+        blocks: &[(BlkPtr, Place)],
+        key: Option<&Key>,
+    ) -> Vec<zio::Result<Arc<Block>>> {
+        let mut out: Vec<Option<zio::Result<Arc<Block>>>> = Vec::with_capacity(blocks.len());
+        let mut wanted = Vec::new();
+        for (bp, place) in blocks {
+            let hit = cache_key(bp, key).and_then(|id| self.cache.get(&id));
+            if hit.is_none() {
+                let key = key.map(AsRef::as_ref);
+                wanted.push(Request { bp, place: *place, key, scope: Scope::Data, raw: false });
+            }
+            out.push(hit.map(Ok));
+        }
+        let mut got = self.reader.read_many(&wanted).into_iter().zip(&wanted);
+        for slot in out.iter_mut().filter(|s| s.is_none()) {
+            let Some((outcome, request)) = got.next() else { break };
+            self.note(request.place, request.bp, &outcome.faults);
+            let block = outcome.block.map(Arc::new);
+            if let (Ok(b), Some(id)) = (&block, cache_key(request.bp, key)) {
+                self.cache.put(id, b);
+            }
+            *slot = Some(block);
+        }
+        out.into_iter().flatten().collect()
+    }
+}

@@ -1,0 +1,321 @@
+//! Tables in objects: lookup and iteration over micro and fat ZAPs.
+//!
+//! The blocks are decoded by [`ondisk::zap`]; this module fetches them. A fat ZAP is read leaf by
+//! leaf, so that a table of a million entries costs no more memory than a few leaves, and a leaf
+//! that is lost costs only its own entries.
+
+use crate::error::{Error, ErrorKind, Result};
+use crate::object::Object;
+use crate::overlay::OverlayObject;
+use ondisk::zap::{Entry, FirstBlock, KeyHash, Leaf, MicroZap, ZapHeader, ZapName};
+pub use ondisk::zap::{Match, ZapKey};
+use ondisk::{Endian, Layout};
+use std::collections::VecDeque;
+use std::sync::Arc;
+use zio::Block;
+
+/// An entry: name, differentiator, hash, value.
+pub type ZapEntry = Entry;
+
+/// Leaves read in one submission while iterating.
+const LEAF_BATCH: usize = 16;
+
+/// A value to put over what is on disk.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ZapValue {
+    /// Size of its integers in bytes: 1, 2, 4 or 8.
+    pub int_len: u8,
+    /// The integers, big-endian.
+    pub values: Vec<u8>,
+}
+
+impl ZapValue {
+    /// A single 64-bit integer.
+    #[must_use]
+    pub fn from_u64(v: u64) -> Self {
+        Self { int_len: 8, values: v.to_be_bytes().to_vec() }
+    }
+}
+
+enum Form {
+    Micro(MicroZap),
+    Fat(ZapHeader),
+    /// Exists in the overlay only.
+    Memory(KeyHash),
+}
+
+/// A table, open for reading.
+pub struct Zap {
+    object: Object,
+    endian: Endian,
+    form: Form,
+}
+
+struct Held(Arc<Block>);
+
+impl AsRef<[u8]> for Held {
+    fn as_ref(&self) -> &[u8] {
+        self.0.bytes()
+    }
+}
+
+/// Error of the fetch callbacks, which can fail in either crate.
+enum FetchError {
+    Here(Error),
+    Decode(ondisk::Error),
+}
+
+impl From<ondisk::Error> for FetchError {
+    fn from(e: ondisk::Error) -> Self {
+        Self::Decode(e)
+    }
+}
+
+impl Zap {
+    /// Opens the table in `object`.
+    pub fn open(object: &Object) -> Result<Self> {
+        let kind = object.dnode().kind;
+        if kind.layout() != Layout::Zap {
+            let kind = ErrorKind::WrongType { wanted: "a ZAP", found: kind.name() };
+            return Err(object.error(kind));
+        }
+        if let Some(o) = overlay_of(object).filter(|o| o.detached) {
+            let hash = KeyHash { salt: 0, flags: 0, norm_flags: o.norm_flags };
+            let form = Form::Memory(hash);
+            return Ok(Self { object: object.clone(), endian: Endian::Little, form });
+        }
+        let block = object
+            .read_block(0)?
+            .ok_or_else(|| object.error(ErrorKind::Tree("a ZAP's first block is a hole")))?;
+        let endian = block.endian();
+        let form = match FirstBlock::decode(&block, endian) {
+            Ok(FirstBlock::Micro(m)) => Form::Micro(m),
+            Ok(FirstBlock::Fat(h)) => Form::Fat(h),
+            Err(e) => return Err(object.format_error(0, e)),
+        };
+        Ok(Self { object: object.clone(), endian, form })
+    }
+
+    /// The object the table is in.
+    #[must_use]
+    pub fn object(&self) -> &Object {
+        &self.object
+    }
+
+    /// The header of a fat table.
+    #[must_use]
+    pub fn fat_header(&self) -> Option<&ZapHeader> {
+        match &self.form {
+            Form::Fat(h) => Some(h),
+            _ => None,
+        }
+    }
+
+    /// The whole of a micro table.
+    #[must_use]
+    pub fn micro(&self) -> Option<&MicroZap> {
+        match &self.form {
+            Form::Micro(m) => Some(m),
+            _ => None,
+        }
+    }
+
+    /// How names are hashed and normalised.
+    #[must_use]
+    pub fn key_hash(&self) -> KeyHash {
+        match &self.form {
+            Form::Micro(m) => m.key_hash(),
+            Form::Fat(h) => h.key_hash(),
+            Form::Memory(h) => *h,
+        }
+    }
+
+    fn fetch(&self, blkid: u64) -> Result<Held> {
+        if blkid > self.object.dnode().max_block {
+            return Err(self.object.error(ErrorKind::Tree("a ZAP points behind its end")));
+        }
+        let hole = || self.object.error(ErrorKind::Tree("a ZAP points into a hole"));
+        self.object.read_block(blkid)?.map(Held).ok_or_else(hole)
+    }
+
+    fn fetch_error(&self, e: FetchError) -> Error {
+        match e {
+            FetchError::Here(e) => e,
+            FetchError::Decode(e) => self.object.format_error(0, e),
+        }
+    }
+
+    fn decode_leaf(&self, blkid: u64, block: &Block) -> Result<Leaf> {
+        Leaf::decode(block, block.endian()).map_err(|e| self.object.format_error(blkid, e))
+    }
+
+    /// Looks a key up, prepared with [`Self::key_hash`].
+    pub fn find(&self, key: &ZapKey) -> Result<Option<Entry>> {
+        if let Some(o) = overlay_of(&self.object) {
+            let hit = o.zap.iter().find(|(n, v)| v.is_some() && key.matches_name(n));
+            if let Some((name, Some(value))) = hit {
+                return Ok(Some(overlaid_entry(name, value)));
+            }
+        }
+        let found = match &self.form {
+            Form::Memory(_) => None,
+            Form::Micro(m) => {
+                let hash = m.key_hash();
+                m.lookup(key).map(|e| Entry {
+                    name: ZapName::Bytes(e.name.to_vec()),
+                    cd: e.cd,
+                    hash: hash.name(e.name),
+                    int_len: 8,
+                    values: e.value.to_be_bytes().to_vec(),
+                })
+            }
+            Form::Fat(h) => {
+                let fetch = |b| self.fetch(b).map_err(FetchError::Here);
+                let leaf =
+                    h.leaf_of(key.hash, self.endian, fetch).map_err(|e| self.fetch_error(e))?;
+                let block = self.fetch(leaf)?;
+                let decoded = self.decode_leaf(leaf, &block.0)?;
+                decoded.lookup(key).map_err(|e| self.object.format_error(leaf, e))?
+            }
+        };
+        Ok(found.filter(|e| !self.is_overlaid(e)))
+    }
+
+    fn is_overlaid(&self, e: &Entry) -> bool {
+        let overlay = overlay_of(&self.object);
+        let name = e.name.bytes();
+        overlay.zip(name).is_some_and(|(o, n)| o.zap.contains_key(n))
+    }
+
+    /// Looks a name up byte for byte.
+    pub fn get(&self, name: &[u8]) -> Result<Option<Entry>> {
+        self.find(&ZapKey::name(&self.key_hash(), name, Match::Exact))
+    }
+
+    /// A value that is one integer; `None` without such an entry.
+    pub fn get_u64(&self, name: &str) -> Result<Option<u64>> {
+        match self.get(name.as_bytes())? {
+            Some(e) => match e.u64() {
+                Some(v) => Ok(Some(v)),
+                None => Err(self.object.error(ErrorKind::EntryForm(name.to_owned()))),
+            },
+            None => Ok(None),
+        }
+    }
+
+    /// A value that is one integer and must be there.
+    pub fn need_u64(&self, name: &str) -> Result<u64> {
+        let absent = || self.object.error(ErrorKind::NoEntry(name.to_owned()));
+        self.get_u64(name)?.ok_or_else(absent)
+    }
+
+    /// All entries. A leaf that cannot be read is one error item, and iteration goes on.
+    #[must_use]
+    pub fn entries(&self) -> ZapIter<'_> {
+        ZapIter { zap: self, leaves: VecDeque::new(), ready: VecDeque::new(), stage: Stage::Start }
+    }
+
+    /// All entries, or the first error.
+    pub fn to_vec(&self) -> Result<Vec<Entry>> {
+        self.entries().collect()
+    }
+}
+
+fn overlay_of(object: &Object) -> Option<&OverlayObject> {
+    object.objset().overlay()?.objects.get(&object.number())
+}
+
+fn overlaid_entry(name: &[u8], value: &ZapValue) -> Entry {
+    Entry {
+        name: ZapName::Bytes(name.to_vec()),
+        cd: 0,
+        hash: 0,
+        int_len: value.int_len,
+        values: value.values.clone(),
+    }
+}
+
+enum Stage {
+    Start,
+    Leaves,
+    Overlay,
+    End,
+}
+
+/// See [`Zap::entries`].
+pub struct ZapIter<'a> {
+    zap: &'a Zap,
+    leaves: VecDeque<u64>,
+    ready: VecDeque<Result<Entry>>,
+    stage: Stage,
+}
+
+impl ZapIter<'_> {
+    fn start(&mut self) -> Stage {
+        match &self.zap.form {
+            Form::Memory(_) => Stage::Overlay,
+            Form::Micro(m) => {
+                self.ready.extend(m.entries().into_iter().map(Ok));
+                Stage::Overlay
+            }
+            Form::Fat(h) => {
+                let fetch = |b| self.zap.fetch(b).map_err(FetchError::Here);
+                match h.leaf_blocks(self.zap.endian, fetch) {
+                    Ok(l) => self.leaves = l.into(),
+                    Err(e) => self.ready.push_back(Err(self.zap.fetch_error(e))),
+                }
+                Stage::Leaves
+            }
+        }
+    }
+
+    fn next_leaves(&mut self) -> Stage {
+        let n = self.leaves.len().min(LEAF_BATCH);
+        if n == 0 {
+            return Stage::Overlay;
+        }
+        let integer_keys = self.zap.key_hash().integer_keys();
+        for blkid in self.leaves.drain(..n).collect::<Vec<_>>() {
+            let leaf = self.zap.fetch(blkid).and_then(|b| self.zap.decode_leaf(blkid, &b.0));
+            match leaf.map(|l| (l.entries(integer_keys), l)) {
+                Ok((Ok(entries), _)) => self.ready.extend(entries.into_iter().map(Ok)),
+                Ok((Err(e), leaf)) => {
+                    self.ready.extend(leaf.salvage(integer_keys).map(Ok));
+                    self.ready.push_back(Err(self.zap.object.format_error(blkid, e)));
+                }
+                Err(e) => self.ready.push_back(Err(e)),
+            }
+        }
+        Stage::Leaves
+    }
+
+    fn overlaid(&mut self) -> Stage {
+        if let Some(o) = overlay_of(&self.zap.object) {
+            let added = o.zap.iter().filter_map(|(n, v)| v.as_ref().map(|v| (n, v)));
+            self.ready.extend(added.map(|(n, v)| Ok(overlaid_entry(n, v))));
+        }
+        Stage::End
+    }
+}
+
+impl Iterator for ZapIter<'_> {
+    type Item = Result<Entry>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        loop {
+            while let Some(item) = self.ready.pop_front() {
+                // Entries of the overlay arrive in the last stage and replace those before.
+                let hidden = matches!(&item, Ok(e) if self.zap.is_overlaid(e));
+                if !hidden || matches!(self.stage, Stage::End) {
+                    return Some(item);
+                }
+            }
+            self.stage = match self.stage {
+                Stage::Start => self.start(),
+                Stage::Leaves => self.next_leaves(),
+                Stage::Overlay => self.overlaid(),
+                Stage::End => return None,
+            };
+        }
+    }
+}

@@ -1,0 +1,298 @@
+//! The tree of directories and datasets, by name.
+
+use crate::error::{Error, Result};
+use crate::keys::Keyring;
+use dmu::{Key, Object, Objset, Zap};
+use ondisk::dsl::{DslDataset, DslDir, ORIGIN_DIR_NAME};
+use ondisk::{DmuType, Dnode};
+use std::sync::Arc;
+
+/// Deepest nesting of datasets that is followed (OpenZFS: 50).
+const DEPTH_MAX: usize = 64;
+
+/// A directory: a name in the tree.
+#[derive(Clone, Debug)]
+pub struct Dir {
+    /// Its object in the MOS.
+    pub object: u64,
+    /// Full name, `pool/a/b`.
+    pub name: String,
+    /// As on disk.
+    pub phys: DslDir,
+    /// The object is also a ZAP of later fields ("zapified").
+    pub has_fields: bool,
+}
+
+/// A dataset: the head of a directory, or a snapshot.
+#[derive(Clone, Debug)]
+pub struct Dataset {
+    /// Its object in the MOS; also the id of its object set.
+    pub object: u64,
+    /// Full name, `pool/a` or `pool/a@snapshot`.
+    pub name: String,
+    /// As on disk.
+    pub phys: DslDataset,
+    /// Its directory.
+    pub dir: Arc<Dir>,
+    /// The object is also a ZAP of later fields ("zapified").
+    pub has_fields: bool,
+}
+
+impl Dataset {
+    /// A snapshot, not a head.
+    #[must_use]
+    pub fn is_snapshot(&self) -> bool {
+        self.name.contains('@')
+    }
+}
+
+/// The datasets of a pool.
+pub struct Dsl {
+    mos: Objset,
+    pool: String,
+    root: u64,
+    keys: Keyring,
+}
+
+impl Dsl {
+    /// Finds the root directory in the MOS.
+    pub fn open(mos: Objset, pool: &str) -> Result<Self> {
+        let directory = Zap::open(&mos.object(1)?)?;
+        let root = directory.need_u64("root_dataset")?;
+        Ok(Self { mos, pool: pool.to_owned(), root, keys: Keyring::default() })
+    }
+
+    /// The meta object set.
+    #[must_use]
+    pub fn mos(&self) -> &Objset {
+        &self.mos
+    }
+
+    /// The unlocked keys.
+    #[must_use]
+    pub fn keyring(&self) -> &Keyring {
+        &self.keys
+    }
+
+    /// The pool's directory.
+    pub fn root(&self) -> Result<Arc<Dir>> {
+        self.dir(self.root, self.pool.clone())
+    }
+
+    /// A directory by its object.
+    pub fn dir(&self, object: u64, name: String) -> Result<Arc<Dir>> {
+        let o = self.mos.object(object)?;
+        need_bonus(&o, DmuType::DSL_DIR, "a DSL directory")?;
+        let phys = DslDir::decode(&o.dnode().bonus, o.dnode().endian)
+            .map_err(|error| Error::Format { object, error })?;
+        Ok(Arc::new(Dir { object, name, phys, has_fields: is_zapified(o.dnode()) }))
+    }
+
+    /// A dataset by its object, as one of `dir`.
+    pub fn dataset(&self, object: u64, name: String, dir: &Arc<Dir>) -> Result<Dataset> {
+        let o = self.mos.object(object)?;
+        need_bonus(&o, DmuType::DSL_DATASET, "a DSL dataset")?;
+        let phys = DslDataset::decode(&o.dnode().bonus, o.dnode().endian)
+            .map_err(|error| Error::Format { object, error })?;
+        let has_fields = is_zapified(o.dnode());
+        Ok(Dataset { object, name, phys, dir: Arc::clone(dir), has_fields })
+    }
+
+    /// The head of a directory; `None` for the pool's internal directories.
+    pub fn head(&self, dir: &Arc<Dir>) -> Result<Option<Dataset>> {
+        match dir.phys.head_dataset {
+            0 => Ok(None),
+            head => self.dataset(head, dir.name.clone(), dir).map(Some),
+        }
+    }
+
+    /// Names and objects of the directories below, sorted by name; internal ones (their names
+    /// start with `$`) left out.
+    pub fn child_names(&self, dir: &Dir) -> Result<Vec<(String, u64)>> {
+        let mut names = self.names_in(dir.phys.child_zap)?;
+        names.retain(|(n, _)| !n.starts_with('$') && !n.starts_with('%'));
+        Ok(names)
+    }
+
+    /// Names and objects of the pool's internal directories (`$MOS`, `$ORIGIN`, `$FREE`, …).
+    pub fn internal_dirs(&self) -> Result<Vec<(String, u64)>> {
+        let mut names = self.names_in(self.root()?.phys.child_zap)?;
+        names.retain(|(n, _)| n.starts_with('$'));
+        Ok(names)
+    }
+
+    /// The directories below.
+    pub fn children(&self, dir: &Dir) -> Result<Vec<Arc<Dir>>> {
+        let names = self.child_names(dir)?;
+        names.into_iter().map(|(n, o)| self.dir(o, format!("{}/{n}", dir.name))).collect()
+    }
+
+    /// Names and objects of a head's snapshots, oldest first.
+    pub fn snapshots(&self, head: &Dataset) -> Result<Vec<Dataset>> {
+        let names = self.names_in(head.phys.snapnames_zap)?;
+        let mut out = Vec::with_capacity(names.len());
+        for (n, o) in names {
+            out.push(self.dataset(o, format!("{}@{n}", head.name), &head.dir)?);
+        }
+        out.sort_by_key(|d| (d.phys.creation_txg, d.object));
+        Ok(out)
+    }
+
+    /// Name to object entries of a table, sorted by name; empty without a table.
+    fn names_in(&self, zap: u64) -> Result<Vec<(String, u64)>> {
+        let mut out = Vec::new();
+        if zap == 0 {
+            return Ok(out);
+        }
+        let table = Zap::open(&self.mos.object(zap)?)?;
+        for e in table.entries() {
+            let e = e?;
+            let rule = "a name table has an entry that is no name and object";
+            let bad = || Error::Tree { object: zap, rule };
+            let name = e.name.bytes().ok_or_else(bad)?;
+            out.push((String::from_utf8_lossy(name).into_owned(), e.u64().ok_or_else(bad)?));
+        }
+        out.sort();
+        Ok(out)
+    }
+
+    /// The directory of a name without `@` or `#`.
+    pub fn dir_by_name(&self, name: &str) -> Result<Arc<Dir>> {
+        let absent = || Error::NoSuchDataset(name.to_owned());
+        let mut parts = name.split('/');
+        if parts.next() != Some(self.pool.as_str()) {
+            return Err(absent());
+        }
+        let mut dir = self.root()?;
+        for (depth, part) in parts.enumerate() {
+            if part.is_empty() || depth >= DEPTH_MAX {
+                return Err(Error::BadName(name.to_owned()));
+            }
+            let table = Zap::open(&self.mos.object(dir.phys.child_zap)?)?;
+            let child = table.get_u64(part)?.ok_or_else(absent)?;
+            dir = self.dir(child, format!("{}/{part}", dir.name))?;
+        }
+        Ok(dir)
+    }
+
+    /// The dataset `pool/a/b` or `pool/a/b@snapshot`.
+    pub fn by_name(&self, name: &str) -> Result<Dataset> {
+        let absent = || Error::NoSuchDataset(name.to_owned());
+        let (path, snapshot) = match name.split_once('@') {
+            Some((p, s)) => (p, Some(s)),
+            None => (name, None),
+        };
+        let head = self.head(&self.dir_by_name(path)?)?.ok_or_else(absent)?;
+        let Some(snapshot) = snapshot else { return Ok(head) };
+        let table = Zap::open(&self.mos.object(head.phys.snapnames_zap)?)?;
+        let object = table.get_u64(snapshot)?.ok_or_else(absent)?;
+        self.dataset(object, name.to_owned(), &head.dir)
+    }
+
+    /// The name of a dataset by its object: walks up its directories.
+    pub fn name_of(&self, object: u64) -> Result<String> {
+        let nameless = Arc::new(Dir {
+            object: 0,
+            name: String::new(),
+            phys: DslDir::default(),
+            has_fields: false,
+        });
+        let ds = self.dataset(object, String::new(), &nameless)?;
+        let path = self.dir_name(ds.phys.dir)?;
+        let dir = self.dir(ds.phys.dir, path.clone())?;
+        if dir.phys.head_dataset == object {
+            return Ok(path);
+        }
+        let tree = |rule| Error::Tree { object, rule };
+        let head = self.head(&dir)?.ok_or_else(|| tree("a snapshot's directory has no head"))?;
+        let names = self.names_in(head.phys.snapnames_zap)?;
+        let found = names.into_iter().find(|(_, o)| *o == object);
+        let (name, _) = found.ok_or_else(|| tree("a snapshot is not in its head's table"))?;
+        Ok(format!("{path}@{name}"))
+    }
+
+    /// The name of a directory by its object.
+    pub fn dir_name(&self, object: u64) -> Result<String> {
+        let mut parts = Vec::new();
+        let mut at = object;
+        while at != self.root {
+            if parts.len() > DEPTH_MAX {
+                return Err(Error::Tree { object, rule: "directories nest too deep" });
+            }
+            let dir = self.dir(at, String::new())?;
+            let parent = self.dir(dir.phys.parent, String::new())?;
+            let names = self.names_in(parent.phys.child_zap)?;
+            let found = names.into_iter().find(|(_, o)| *o == at);
+            let rule = "a directory is not in its parent's table";
+            let (name, _) = found.ok_or(Error::Tree { object: at, rule })?;
+            parts.push(name);
+            at = dir.phys.parent;
+        }
+        parts.push(self.pool.clone());
+        parts.reverse();
+        Ok(parts.join("/"))
+    }
+
+    /// The origin of a clone as a name; `None` when the dataset is no clone.
+    pub fn origin(&self, dir: &Dir) -> Result<Option<String>> {
+        if dir.phys.origin == 0 {
+            return Ok(None);
+        }
+        let name = self.name_of(dir.phys.origin)?;
+        let internal = format!("{}/{ORIGIN_DIR_NAME}@", self.pool);
+        Ok(Some(name).filter(|n| !n.starts_with(&internal)))
+    }
+
+    /// Every directory of the pool, parents before children, by name, internal ones left out.
+    /// A directory that cannot be read is one error item; its siblings still come.
+    pub fn walk(&self) -> Vec<(String, Result<Arc<Dir>>)> {
+        let mut out = Vec::new();
+        let mut stack = vec![(self.pool.clone(), self.root)];
+        while let Some((name, object)) = stack.pop() {
+            let dir = self.dir(object, name.clone());
+            if let Ok(dir) = &dir {
+                let depth = name.matches('/').count();
+                match self.child_names(dir) {
+                    Ok(names) if depth < DEPTH_MAX => {
+                        let below = names.into_iter().rev();
+                        stack.extend(below.map(|(n, o)| (format!("{name}/{n}"), o)));
+                    }
+                    Ok(_) => {}
+                    Err(e) => out.push((format!("{name}/?"), Err(e))),
+                }
+            }
+            out.push((name, dir));
+        }
+        // An error about children was noted before their parent.
+        out.sort_by(|(a, _), (b, _)| a.split('/').cmp(b.split('/')));
+        out
+    }
+
+    /// Opens the object set of a dataset, with its key when that is unlocked.
+    pub fn objset(&self, dataset: &Dataset) -> Result<Objset> {
+        let key: Option<Key> = self.keys.for_dir(self, &dataset.dir)?;
+        let store = Arc::clone(self.mos.store());
+        Ok(Objset::open(store, dataset.object, &dataset.phys.bp, key)?)
+    }
+
+    /// The later fields of a zapified directory or dataset.
+    pub fn fields(&self, object: u64, has_fields: bool) -> Result<Option<Zap>> {
+        match has_fields {
+            true => Ok(Some(Zap::open(&self.mos.object(object)?)?)),
+            false => Ok(None),
+        }
+    }
+}
+
+fn is_zapified(dnode: &Dnode) -> bool {
+    dnode.kind.layout() == ondisk::Layout::Zap
+}
+
+fn need_bonus(o: &Object, kind: DmuType, wanted: &'static str) -> Result<()> {
+    let found = o.dnode().bonus_kind;
+    if found == kind {
+        return Ok(());
+    }
+    let kind = dmu::ErrorKind::WrongType { wanted, found: found.name() };
+    Err(Error::Dmu(o.error(kind)))
+}

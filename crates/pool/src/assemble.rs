@@ -1,0 +1,182 @@
+//! From labels to pools: which devices belong together, and what is missing.
+//!
+//! A label describes its own top-level vdev and says how many there are. Of each top-level vdev
+//! the label with the highest txg wins: a device that was away has an older idea of the pool.
+
+use crate::error::MissingDevice;
+use crate::scan::FoundLeaf;
+use crate::uberblocks::{self, FoundUberblock};
+use device::DeviceRef;
+use ondisk::config::{LabelConfig, PoolConfig, PoolState, VdevConfig, VdevKind};
+use ondisk::nvlist::{NvList, NvValue};
+use std::collections::{BTreeMap, HashMap};
+use std::path::PathBuf;
+use std::sync::Arc;
+use vdev::LeafOpen;
+
+/// A device of a pool as it was seen.
+#[derive(Clone)]
+pub struct LeafSight {
+    /// Where.
+    pub path: PathBuf,
+    /// The device.
+    pub device: DeviceRef,
+    /// Txg of its newest label.
+    pub txg: u64,
+}
+
+/// A pool put together from labels.
+#[derive(Clone)]
+pub struct Candidate {
+    /// The newest configuration any label holds.
+    pub config: PoolConfig,
+    /// All top-level vdevs the labels describe, under a root; unknown ones are `Missing`.
+    pub tree: VdevConfig,
+    /// Devices found, by guid.
+    pub leaves: HashMap<u64, LeafSight>,
+    /// Spares and cache devices found, by guid: they name no pool.
+    pub aux: HashMap<u64, LeafSight>,
+    /// Uberblocks of all devices.
+    pub uberblocks: Vec<FoundUberblock>,
+}
+
+/// In which state a candidate is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CandidateState {
+    /// Was exported.
+    Exported,
+    /// In use, or not exported before its host went down.
+    Active,
+    /// Was destroyed.
+    Destroyed,
+    /// Anything else.
+    Other,
+}
+
+impl Candidate {
+    /// Groups devices by pool, in order of pool names.
+    #[must_use]
+    pub fn group(found: &[FoundLeaf]) -> Vec<Self> {
+        let mut pools: BTreeMap<u64, Vec<&FoundLeaf>> = BTreeMap::new();
+        let mut aux = HashMap::new();
+        for leaf in found {
+            match &leaf.config {
+                LabelConfig::Member(c) => pools.entry(c.pool_guid).or_default().push(leaf),
+                LabelConfig::Aux(c) => {
+                    aux.insert(c.guid, sight(leaf, 0));
+                }
+            }
+        }
+        let mut out: Vec<_> =
+            pools.into_values().filter_map(|l| Self::assemble(&l, aux.clone())).collect();
+        out.sort_by(|a, b| a.config.name.cmp(&b.config.name));
+        out
+    }
+
+    fn assemble(found: &[&FoundLeaf], aux: HashMap<u64, LeafSight>) -> Option<Self> {
+        let mut best: Option<&PoolConfig> = None;
+        let mut tops: BTreeMap<u64, (u64, &VdevConfig)> = BTreeMap::new();
+        let mut leaves: HashMap<u64, LeafSight> = HashMap::new();
+        let mut uberblocks = Vec::new();
+        for leaf in found {
+            let LabelConfig::Member(c) = &leaf.config else { continue };
+            if best.is_none_or(|b| c.txg > b.txg) {
+                best = Some(c);
+            }
+            // A label with txg 0 was never made part of the pool.
+            if c.txg != 0 {
+                let top = tops.entry(c.vdev_tree.id).or_insert((c.txg, &c.vdev_tree));
+                if c.txg > top.0 {
+                    *top = (c.txg, &c.vdev_tree);
+                }
+            }
+            let newer = c.guid.is_some_and(|g| leaves.get(&g).is_none_or(|l| l.txg < c.txg));
+            if let (Some(guid), true) = (c.guid, newer) {
+                leaves.insert(guid, sight(leaf, c.txg));
+            }
+            uberblocks.extend(uberblocks::read_ring(leaf));
+        }
+        let config = best?.clone();
+        let tree = root_of(&config, &tops)?;
+        Some(Self { config, tree, leaves, aux, uberblocks })
+    }
+
+    /// The pool's name.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.config.name
+    }
+
+    /// Its state as the newest label says.
+    #[must_use]
+    pub fn state(&self) -> CandidateState {
+        match self.config.state {
+            PoolState::Exported => CandidateState::Exported,
+            PoolState::Active => CandidateState::Active,
+            PoolState::Destroyed => CandidateState::Destroyed,
+            _ => CandidateState::Other,
+        }
+    }
+
+    /// What to build a vdev tree with, for a leaf of `config`.
+    #[must_use]
+    pub fn leaf_for(&self, config: &VdevConfig) -> LeafOpen {
+        let seen = self.leaves.get(&config.guid).or_else(|| self.aux.get(&config.guid));
+        LeafOpen::by_config(config, seen.map(|s| Arc::clone(&s.device)))
+    }
+
+    /// Leaves of `tree` that were not found.
+    #[must_use]
+    pub fn missing(&self, tree: &VdevConfig) -> Vec<MissingDevice> {
+        let mut out = Vec::new();
+        for top in &tree.children {
+            if top.kind == VdevKind::Missing {
+                out.push(MissingDevice { guid: top.guid, path: None, top: top.id });
+                continue;
+            }
+            let needed = |v: &&VdevConfig| v.kind.is_leaf() && is_device(&v.kind);
+            for leaf in top.walk().filter(needed) {
+                if !self.leaves.contains_key(&leaf.guid) {
+                    let path = leaf.path.clone();
+                    out.push(MissingDevice { guid: leaf.guid, path, top: top.id });
+                }
+            }
+        }
+        out
+    }
+}
+
+fn is_device(kind: &VdevKind) -> bool {
+    matches!(kind, VdevKind::Disk | VdevKind::File)
+}
+
+fn sight(leaf: &FoundLeaf, txg: u64) -> LeafSight {
+    LeafSight { path: leaf.path.clone(), device: Arc::clone(&leaf.device), txg }
+}
+
+/// Puts the top-level vdevs under a root; places no label describes become holes where the
+/// configuration says so, else missing vdevs.
+fn root_of(config: &PoolConfig, tops: &BTreeMap<u64, (u64, &VdevConfig)>) -> Option<VdevConfig> {
+    /// More top-level vdevs than any pool has; a lying label must not make us build millions.
+    const TOPS_MAX: u64 = 65_536;
+    let highest = tops.keys().next_back().map_or(0, |id| id + 1);
+    let count = config.vdev_children.unwrap_or(highest).max(highest).min(TOPS_MAX);
+    let mut children = Vec::new();
+    for id in 0..count {
+        children.extend(match tops.get(&id) {
+            Some((_, top)) => Some((*top).clone()),
+            None if config.hole_array.contains(&id) => placeholder(VdevKind::Hole, id),
+            None => placeholder(VdevKind::Missing, id),
+        });
+    }
+    let root = placeholder(VdevKind::Root, 0)?;
+    Some(VdevConfig { guid: config.pool_guid, children, ..root })
+}
+
+/// A vdev of which nothing is known but its place.
+fn placeholder(kind: VdevKind, id: u64) -> Option<VdevConfig> {
+    let mut list = NvList::new();
+    list.set("type", NvValue::String(b"missing".to_vec()));
+    list.set("id", NvValue::U64(id)).set("guid", NvValue::U64(0));
+    VdevConfig::decode(&list).ok().map(|v| VdevConfig { kind, ..v })
+}

@@ -1,0 +1,209 @@
+//! Why a pool cannot be opened: kind, place, cause, hint.
+
+use std::fmt;
+use std::path::PathBuf;
+
+/// Result of opening.
+pub type Result<T> = std::result::Result<T, Error>;
+
+/// A device the pool needs and that was not found.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MissingDevice {
+    /// Its guid.
+    pub guid: u64,
+    /// Path it had when the pool was last open.
+    pub path: Option<String>,
+    /// Top-level vdev it belongs to.
+    pub top: u64,
+}
+
+/// A feature that must be understood and is not.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UnknownFeature {
+    /// Its name, like `com.example:feature`.
+    pub guid: String,
+    /// What the pool itself says about it.
+    pub description: Option<String>,
+}
+
+/// Why a pool cannot be opened.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum Error {
+    /// A path to search cannot be read.
+    Search {
+        /// The path.
+        path: PathBuf,
+        /// Why.
+        cause: String,
+    },
+    /// No labelled device of such a pool is in the places searched.
+    NoSuchPool {
+        /// What was asked for.
+        wanted: String,
+        /// Pools that were found instead, with their guids.
+        found: Vec<(String, u64)>,
+        /// Places searched.
+        searched: Vec<PathBuf>,
+    },
+    /// More than one pool has that name.
+    Ambiguous {
+        /// The name.
+        name: String,
+        /// Their guids.
+        guids: Vec<u64>,
+    },
+    /// Too few devices: a top-level vdev cannot be read.
+    MissingDevices {
+        /// The pool.
+        pool: String,
+        /// What is missing.
+        missing: Vec<MissingDevice>,
+    },
+    /// The pool uses features this program does not know.
+    UnknownFeatures {
+        /// The pool.
+        pool: String,
+        /// The features.
+        features: Vec<UnknownFeature>,
+    },
+    /// The pool's version is newer than this program.
+    NewerVersion {
+        /// The pool.
+        pool: String,
+        /// Its version.
+        version: u64,
+    },
+    /// No uberblock with a good checksum was found, or none of the txg asked for.
+    NoUberblock {
+        /// The pool.
+        pool: String,
+        /// The txg asked for.
+        txg: Option<u64>,
+        /// Txgs there are.
+        available: Vec<u64>,
+    },
+    /// The pool has no checkpoint.
+    NoCheckpoint {
+        /// The pool.
+        pool: String,
+    },
+    /// The pool's root structures cannot be read.
+    Damaged {
+        /// The pool.
+        pool: String,
+        /// Txg of the uberblock that was tried.
+        txg: u64,
+        /// What was being read.
+        what: &'static str,
+        /// Why it could not be.
+        cause: dmu::Error,
+    },
+    /// The vdev tree in the configuration cannot be built.
+    Config {
+        /// The pool.
+        pool: String,
+        /// Why.
+        cause: String,
+    },
+}
+
+impl Error {
+    /// What the user can do about it.
+    #[must_use]
+    pub fn hint(&self) -> Option<String> {
+        match self {
+            Self::Search { .. } => Some("check the path given with -d".into()),
+            Self::NoSuchPool { found, .. } if found.is_empty() => {
+                Some("name directories, files or disks to search with -d PATH".into())
+            }
+            Self::NoSuchPool { .. } => Some("`zinc zpool import` lists what can be opened".into()),
+            Self::Ambiguous { .. } => Some("name the pool by its guid".into()),
+            Self::MissingDevices { .. } => {
+                Some("add the places where these devices are with -d PATH".into())
+            }
+            Self::UnknownFeatures { .. } | Self::NewerVersion { .. } => {
+                Some("a newer zinc, or OpenZFS, may know them".into())
+            }
+            Self::NoUberblock { available, .. } if available.is_empty() => None,
+            Self::NoUberblock { .. } => Some("`zinc zdb -u` lists the txgs there are".into()),
+            Self::Damaged { .. } => Some(
+                "an older state may be intact: list them with `zinc zpool import --txgs`, \
+                      and choose one with --txg N"
+                    .into(),
+            ),
+            Self::NoCheckpoint { .. } | Self::Config { .. } => None,
+        }
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Search { path, cause } => {
+                write!(f, "cannot search {}: {cause}", path.display())
+            }
+            Self::NoSuchPool { wanted, found, searched } => {
+                write!(f, "no pool {wanted:?} in {} places searched", searched.len())?;
+                let names: Vec<_> = found.iter().map(|(n, g)| format!("{n} ({g})")).collect();
+                if names.is_empty() { Ok(()) } else { write!(f, "; found {}", names.join(", ")) }
+            }
+            Self::Ambiguous { name, guids } => {
+                let guids: Vec<_> = guids.iter().map(u64::to_string).collect();
+                write!(f, "more than one pool is named {name:?}: {}", guids.join(", "))
+            }
+            Self::MissingDevices { pool, missing } => {
+                write!(f, "cannot open {pool:?}: too few devices")?;
+                for m in missing {
+                    let path = m.path.as_deref().unwrap_or("path unknown");
+                    write!(
+                        f,
+                        "; missing {} (last seen as {path}, top-level vdev {})",
+                        m.guid, m.top
+                    )?;
+                }
+                Ok(())
+            }
+            Self::UnknownFeatures { pool, features } => {
+                write!(f, "cannot open {pool:?}: it uses unknown features")?;
+                for u in features {
+                    write!(f, "; {}", u.guid)?;
+                    if let Some(d) = &u.description {
+                        write!(f, " ({d})")?;
+                    }
+                }
+                Ok(())
+            }
+            Self::NewerVersion { pool, version } => {
+                write!(f, "cannot open {pool:?}: pool version {version} is not known")
+            }
+            Self::NoUberblock { pool, txg: Some(t), available } => {
+                let all: Vec<_> = available.iter().map(u64::to_string).collect();
+                write!(
+                    f,
+                    "cannot open {pool:?}: no uberblock of txg {t}; there are {}",
+                    all.join(", ")
+                )
+            }
+            Self::NoUberblock { pool, .. } => {
+                write!(f, "cannot open {pool:?}: no valid uberblock on any device")
+            }
+            Self::NoCheckpoint { pool } => write!(f, "pool {pool:?} has no checkpoint"),
+            Self::Damaged { pool, txg, what, cause } => {
+                write!(f, "cannot open {pool:?} at txg {txg}: {what}: {cause}")
+            }
+            Self::Config { pool, cause } => {
+                write!(f, "cannot open {pool:?}: configuration: {cause}")
+            }
+        }
+    }
+}
+
+impl std::error::Error for Error {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Self::Damaged { cause, .. } => Some(cause),
+            _ => None,
+        }
+    }
+}

@@ -1,0 +1,550 @@
+//! Opening a pool for reading.
+
+use crate::assemble::Candidate;
+use crate::error::{Error, Result, UnknownFeature};
+use crate::faults::FaultLog;
+use crate::scan::{SearchOptions, scan};
+use crate::uberblocks::{self, TxgCandidate};
+use dmu::{BlockStore, CachedStore, FaultSink, Objset, Zap};
+use dsl::Dsl;
+use ondisk::config::{PoolConfig, VdevConfig, VdevKind, aux_devices};
+use ondisk::features;
+use ondisk::indirect::{self, MappingEntry, MappingHeader};
+use ondisk::mos;
+use ondisk::nvlist::NvList;
+use ondisk::uberblock::{ReflowScratch, Uberblock};
+use ondisk::{Endian, checkpoint};
+use std::sync::Arc;
+use vdev::{IndirectSegment, Reflow, VdevTree};
+use zio::Reader;
+
+/// How to open a pool.
+#[derive(Clone)]
+pub struct OpenOptions {
+    /// Where to search for devices.
+    pub search: SearchOptions,
+    /// Open the state of this txg instead of the newest.
+    pub txg: Option<u64>,
+    /// Open the state the pool's checkpoint kept.
+    pub checkpoint: bool,
+    /// Cap of the block cache in bytes.
+    pub cache_bytes: usize,
+    /// Go on without top-level vdevs that are missing; what is on them is lost.
+    pub allow_missing: bool,
+}
+
+impl Default for OpenOptions {
+    fn default() -> Self {
+        Self {
+            search: SearchOptions::default(),
+            txg: None,
+            checkpoint: false,
+            cache_bytes: 256 << 20,
+            allow_missing: false,
+        }
+    }
+}
+
+/// Features of an open pool, by guid, with the reference counts in the MOS.
+#[derive(Clone, Debug, Default)]
+pub struct Features {
+    /// Those a reader must know.
+    pub for_read: Vec<(String, u64)>,
+    /// Those only a writer must know.
+    pub for_write: Vec<(String, u64)>,
+    /// Txg in which each was enabled, where recorded.
+    pub enabled_txg: Vec<(String, u64)>,
+}
+
+impl Features {
+    /// Reference count of a feature; `None` when it is not enabled.
+    #[must_use]
+    pub fn count(&self, guid: &str) -> Option<u64> {
+        let all = self.for_read.iter().chain(&self.for_write);
+        all.into_iter().find(|(g, _)| g == guid).map(|(_, n)| *n)
+    }
+}
+
+/// What could not be read while opening and was not needed.
+#[derive(Clone, Debug)]
+pub struct Salvage {
+    /// What it is.
+    pub what: &'static str,
+    /// Why it could not be read.
+    pub cause: String,
+}
+
+/// A pool, open for reading.
+pub struct Pool {
+    candidate: Candidate,
+    config: PoolConfig,
+    uberblock: Uberblock,
+    store: Arc<CachedStore>,
+    mos: Objset,
+    dsl: Dsl,
+    features: Features,
+    faults: Arc<FaultLog>,
+    salvage: Vec<Salvage>,
+    spares: Vec<VdevConfig>,
+    l2cache: Vec<VdevConfig>,
+}
+
+impl Pool {
+    /// Searches for the pool with this name or guid and opens it.
+    pub fn open(wanted: &str, options: &OpenOptions) -> Result<Self> {
+        let found = scan(&options.search)?;
+        let candidates = Candidate::group(&found);
+        Self::open_candidate(&pick(wanted, &candidates, options)?, options)
+    }
+
+    /// Opens a pool that was found.
+    pub fn open_candidate(candidate: &Candidate, options: &OpenOptions) -> Result<Self> {
+        let name = candidate.name().to_owned();
+        if !matches!(candidate.config.version, 1..=28 | 5000) {
+            return Err(Error::NewerVersion { pool: name, version: candidate.config.version });
+        }
+        let unknown = |g: &&String| features::by_guid(g).is_none();
+        let unknown: Vec<_> = candidate.config.features_for_read.iter().filter(unknown).collect();
+        if !unknown.is_empty() {
+            let named = |g: &&String| UnknownFeature { guid: (*g).clone(), description: None };
+            let features = unknown.iter().map(named).collect();
+            return Err(Error::UnknownFeatures { pool: name, features });
+        }
+        let chosen = choose(candidate, options.txg)?;
+        let mut failure = None;
+        // When the newest uberblock's MOS is lost, an older one may still be whole; the user is
+        // told by the uberblock's txg. A txg that was asked for is tried alone.
+        let attempts = if options.txg.is_some() { 1 } else { AUTOMATIC_ATTEMPTS };
+        for c in chosen.into_iter().take(attempts) {
+            match Opening::new(candidate, c.uberblock, options).run() {
+                Ok(pool) => return Ok(pool),
+                Err(e @ Error::Damaged { .. }) => failure = failure.or(Some(e)),
+                Err(e) => return Err(e),
+            }
+        }
+        let none = || Error::NoUberblock { pool: name, txg: options.txg, available: Vec::new() };
+        Err(failure.unwrap_or_else(none))
+    }
+
+    /// The pool's name.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.config.name
+    }
+
+    /// The pool's guid.
+    #[must_use]
+    pub fn guid(&self) -> u64 {
+        self.config.pool_guid
+    }
+
+    /// Its devices and uberblocks as found.
+    #[must_use]
+    pub fn candidate(&self) -> &Candidate {
+        &self.candidate
+    }
+
+    /// The configuration in the MOS; of very damaged pools the one of the labels.
+    #[must_use]
+    pub fn config(&self) -> &PoolConfig {
+        &self.config
+    }
+
+    /// The uberblock that was opened.
+    #[must_use]
+    pub fn uberblock(&self) -> &Uberblock {
+        &self.uberblock
+    }
+
+    /// Where blocks come from.
+    #[must_use]
+    pub fn store(&self) -> &Arc<CachedStore> {
+        &self.store
+    }
+
+    /// The read pipeline.
+    #[must_use]
+    pub fn reader(&self) -> &Arc<Reader> {
+        self.store.reader()
+    }
+
+    /// The vdev tree.
+    #[must_use]
+    pub fn vdevs(&self) -> &VdevTree {
+        self.store.reader().vdevs()
+    }
+
+    /// The meta object set.
+    #[must_use]
+    pub fn mos(&self) -> &Objset {
+        &self.mos
+    }
+
+    /// The datasets.
+    #[must_use]
+    pub fn dsl(&self) -> &Dsl {
+        &self.dsl
+    }
+
+    /// Enabled features.
+    #[must_use]
+    pub fn features(&self) -> &Features {
+        &self.features
+    }
+
+    /// What had to be done to read.
+    #[must_use]
+    pub fn faults(&self) -> &Arc<FaultLog> {
+        &self.faults
+    }
+
+    /// What could not be read while opening and was not needed.
+    #[must_use]
+    pub fn salvage(&self) -> &[Salvage] {
+        &self.salvage
+    }
+
+    /// Spares of the pool.
+    #[must_use]
+    pub fn spares(&self) -> &[VdevConfig] {
+        &self.spares
+    }
+
+    /// Cache devices of the pool.
+    #[must_use]
+    pub fn l2cache(&self) -> &[VdevConfig] {
+        &self.l2cache
+    }
+
+    /// The object directory of the MOS.
+    pub fn directory(&self) -> dmu::Result<Zap> {
+        Zap::open(&self.mos.object(mos::DIRECTORY_OBJECT)?)
+    }
+}
+
+/// Uberblocks tried without being asked: as many as OpenZFS never reuses the blocks of.
+const AUTOMATIC_ATTEMPTS: usize = 3;
+
+fn pick(wanted: &str, candidates: &[Candidate], options: &OpenOptions) -> Result<Candidate> {
+    let guid = wanted.parse::<u64>().ok();
+    let fits = |c: &Candidate| c.name() == wanted || guid == Some(c.config.pool_guid);
+    let mut fitting: Vec<_> = candidates.iter().filter(|c| fits(c)).cloned().collect();
+    // A destroyed pool of the same name must not hide the living one.
+    if fitting.len() > 1 {
+        let living = |c: &Candidate| c.state() != crate::CandidateState::Destroyed;
+        if fitting.iter().any(living) {
+            fitting.retain(living);
+        }
+    }
+    match fitting.pop() {
+        Some(c) if fitting.is_empty() => Ok(c),
+        Some(last) => {
+            let all = fitting.iter().chain([&last]);
+            let guids = all.map(|c| c.config.pool_guid).collect();
+            Err(Error::Ambiguous { name: wanted.to_owned(), guids })
+        }
+        None => Err(Error::NoSuchPool {
+            wanted: wanted.to_owned(),
+            found: candidates.iter().map(|c| (c.name().to_owned(), c.config.pool_guid)).collect(),
+            searched: options.search.paths.clone(),
+        }),
+    }
+}
+
+/// The uberblocks to try, best first.
+fn choose(candidate: &Candidate, txg: Option<u64>) -> Result<Vec<TxgCandidate>> {
+    let mut all = uberblocks::by_txg(&candidate.uberblocks);
+    let available: Vec<u64> = all.iter().map(|c| c.uberblock.txg).collect();
+    if let Some(txg) = txg {
+        all.retain(|c| c.uberblock.txg == txg);
+    }
+    if all.is_empty() {
+        let pool = candidate.name().to_owned();
+        return Err(Error::NoUberblock { pool, txg, available });
+    }
+    Ok(all)
+}
+
+/// One attempt to open one uberblock.
+struct Opening<'a> {
+    candidate: &'a Candidate,
+    uberblock: Uberblock,
+    options: &'a OpenOptions,
+    faults: Arc<FaultLog>,
+    salvage: Vec<Salvage>,
+}
+
+impl<'a> Opening<'a> {
+    fn new(candidate: &'a Candidate, uberblock: Uberblock, options: &'a OpenOptions) -> Self {
+        let faults = Arc::new(FaultLog::default());
+        Self { candidate, uberblock, options, faults, salvage: Vec::new() }
+    }
+
+    fn pool(&self) -> String {
+        self.candidate.name().to_owned()
+    }
+
+    fn damaged(&self, what: &'static str) -> impl Fn(dmu::Error) -> Error + use<> {
+        let (pool, txg) = (self.pool(), self.uberblock.txg);
+        move |cause| Error::Damaged { pool: pool.clone(), txg, what, cause }
+    }
+
+    /// A reader over the vdevs of `tree`.
+    fn reader(&self, tree: &VdevConfig) -> Result<Reader> {
+        let mut leaf = |c: &VdevConfig| self.candidate.leaf_for(c);
+        let config =
+            |e: vdev::BuildError| Error::Config { pool: self.pool(), cause: e.to_string() };
+        let mut vdevs = VdevTree::build(tree, &mut leaf).map_err(config)?;
+        let expanding = tree.children.iter().filter(|t| t.raidz_expanding);
+        for top in expanding {
+            let id = u32::try_from(top.id).unwrap_or(u32::MAX);
+            let (scratch, offset) = self.uberblock.raidz_reflow();
+            let scratch_valid = scratch == ReflowScratch::Valid;
+            vdevs.set_reflow(id, Reflow { offset, scratch_valid }).map_err(config)?;
+        }
+        Ok(Reader::new(vdevs, &[0; 32]))
+    }
+
+    fn missing(&self, tree: &VdevConfig) -> Error {
+        Error::MissingDevices { pool: self.pool(), missing: self.candidate.missing(tree) }
+    }
+
+    fn store(&self, reader: Reader) -> Arc<CachedStore> {
+        let sink: Arc<dyn FaultSink> = Arc::clone(&self.faults) as _;
+        Arc::new(CachedStore::new(Arc::new(reader), self.options.cache_bytes, Some(sink)))
+    }
+
+    fn mos(&self, store: &Arc<CachedStore>) -> Result<Objset> {
+        let store: Arc<dyn BlockStore> = Arc::clone(store) as _;
+        Objset::open(store, 0, &self.uberblock.rootbp, None).map_err(self.damaged("the MOS"))
+    }
+
+    fn run(mut self) -> Result<Pool> {
+        // With the labels' tree, only to reach the configuration in the MOS. Labels do not tell
+        // removed vdevs from missing ones, so the tree may look worse than it is.
+        let reader = self.reader(&self.candidate.tree)?;
+        let complete = reader.vdevs().is_sufficient();
+        let first = self.store(reader);
+        let mos = match self.mos(&first) {
+            Err(Error::Damaged { .. }) if !complete => {
+                return Err(self.missing(&self.candidate.tree));
+            }
+            other => other?,
+        };
+        let directory = mos.object(mos::DIRECTORY_OBJECT).and_then(|o| Zap::open(&o));
+        let directory = directory.map_err(self.damaged("the object directory"))?;
+        let config = self.mos_config(&mos, &directory);
+        let config = config.unwrap_or_else(|| PoolConfig {
+            vdev_tree: self.candidate.tree.clone(),
+            ..self.candidate.config.clone()
+        });
+        self.rewind_to_checkpoint(&directory)?;
+        let mut reader = self.reader(&config.vdev_tree)?;
+        if !self.options.allow_missing && !reader.vdevs().is_sufficient() {
+            return Err(self.missing(&config.vdev_tree));
+        }
+        if let Some(salt) = self.salt(&directory) {
+            reader.set_salt(&salt);
+        }
+        let reader = self.with_indirect(reader, &config.vdev_tree)?;
+        let store = self.store(reader);
+        let mos = self.mos(&store)?;
+        let directory = mos.object(mos::DIRECTORY_OBJECT).and_then(|o| Zap::open(&o));
+        let directory = directory.map_err(self.damaged("the object directory"))?;
+        let features = self.features(&mos, &directory)?;
+        let dsl = Dsl::open(mos.clone(), &config.name).map_err(|e| match e {
+            dsl::Error::Dmu(e) => self.damaged("the root dataset")(e),
+            other => Error::Config { pool: self.pool(), cause: other.to_string() },
+        })?;
+        let spares = self.aux(&mos, &directory, mos::SPARES, "spares");
+        let l2cache = self.aux(&mos, &directory, mos::L2CACHE, "l2cache");
+        Ok(Pool {
+            candidate: self.candidate.clone(),
+            config,
+            uberblock: self.uberblock,
+            store,
+            mos,
+            dsl,
+            features,
+            faults: self.faults,
+            salvage: self.salvage,
+            spares,
+            l2cache,
+        })
+    }
+
+    /// Notes a failure that costs only what it is about.
+    fn excuse<T>(&mut self, what: &'static str, result: dmu::Result<T>) -> Option<T> {
+        match result {
+            Ok(v) => Some(v),
+            Err(e) => {
+                self.salvage.push(Salvage { what, cause: e.to_string() });
+                None
+            }
+        }
+    }
+
+    fn packed_list(mos: &Objset, directory: &Zap, name: &str) -> dmu::Result<Option<NvList>> {
+        /// Packed lists are a few KiB; a pool of thousands of disks stays below this.
+        const LIST_MAX: u64 = 64 << 20;
+        let Some(number) = directory.get_u64(name)?.filter(|n| *n != 0) else { return Ok(None) };
+        let object = mos.object(number)?;
+        // The bonus says how many bytes of the data are the list.
+        let dnode = object.dnode();
+        let size = match dnode.bonus.first_chunk::<8>() {
+            Some(b) => dnode.endian.u64(*b),
+            None => object.size_of_blocks(),
+        };
+        if size > LIST_MAX.min(object.size_of_blocks()) {
+            return Err(object.error(dmu::ErrorKind::Tree("a packed list is too large")));
+        }
+        let mut bytes = vec![0; size as usize];
+        object.read_at(0, &mut bytes)?;
+        NvList::decode(&bytes).map(Some).map_err(|e| object.format_error(0, e))
+    }
+
+    fn mos_config(&mut self, mos: &Objset, directory: &Zap) -> Option<PoolConfig> {
+        let list = Self::packed_list(mos, directory, mos::CONFIG);
+        let list = self.excuse("the configuration in the MOS", list)??;
+        match PoolConfig::decode(&list) {
+            // A pool that was renamed on import keeps its old name in an old MOS.
+            Ok(c) => Some(PoolConfig { name: self.pool(), ..c }),
+            Err(e) => {
+                let what = "the configuration in the MOS";
+                self.salvage.push(Salvage { what, cause: e.to_string() });
+                None
+            }
+        }
+    }
+
+    fn aux(
+        &mut self,
+        mos: &Objset,
+        directory: &Zap,
+        name: &'static str,
+        member: &'static str,
+    ) -> Vec<VdevConfig> {
+        let list = Self::packed_list(mos, directory, name);
+        let list = self.excuse(name, list).flatten();
+        list.and_then(|l| aux_devices(&l, member).ok()).unwrap_or_default()
+    }
+
+    fn salt(&mut self, directory: &Zap) -> Option<[u8; 32]> {
+        let entry = directory.get(mos::CHECKSUM_SALT.as_bytes());
+        let entry = self.excuse("the checksum salt", entry)??;
+        entry.value_bytes()?.try_into().ok()
+    }
+
+    /// Replaces the uberblock by the checkpoint's, when that was asked for.
+    fn rewind_to_checkpoint(&mut self, directory: &Zap) -> Result<()> {
+        if !self.options.checkpoint {
+            return Ok(());
+        }
+        let none = || Error::NoCheckpoint { pool: self.pool() };
+        let entry = directory.get(mos::ZPOOL_CHECKPOINT.as_bytes());
+        let entry = entry.map_err(self.damaged("the checkpoint"))?.ok_or_else(none)?;
+        let words: Vec<u64> = entry.ints().collect();
+        let order = Endian::Little;
+        let bytes = checkpoint::uberblock_bytes(&words, order).map_err(|_| none())?;
+        (self.uberblock, _) = Uberblock::decode(&bytes).map_err(|_| none())?;
+        Ok(())
+    }
+
+    /// Loads the mappings of removed vdevs. Those removed last are loaded first: the mapping of an
+    /// earlier removal may itself have been moved by a later one.
+    fn with_indirect(&mut self, mut reader: Reader, tree: &VdevConfig) -> Result<Reader> {
+        let indirect = |t: &&VdevConfig| t.kind == VdevKind::Indirect;
+        let mut todo: Vec<&VdevConfig> = tree.children.iter().filter(indirect).collect();
+        let previous: Vec<_> = todo.iter().filter_map(|t| t.prev_indirect_vdev).collect();
+        // The latest removal is the one no other names as its predecessor.
+        let mut next = todo.iter().map(|t| t.id).find(|id| !previous.contains(id));
+        while !todo.is_empty() {
+            let at = todo.iter().position(|t| Some(t.id) == next).unwrap_or(0);
+            let top = todo.remove(at);
+            next = top.prev_indirect_vdev;
+            let store = self.store(reader);
+            let segments = self.mapping(&store, top);
+            // Nothing that read the mapping is left, so both are ours again.
+            let inner = Arc::into_inner(store).and_then(CachedStore::into_reader);
+            reader = inner.ok_or_else(|| Error::Config {
+                pool: self.pool(),
+                cause: "the reader is still in use".to_owned(),
+            })?;
+            if let Some(segments) = segments {
+                let id = u32::try_from(top.id).unwrap_or(u32::MAX);
+                if let Err(e) = reader.vdevs_mut().set_indirect(id, segments) {
+                    let what = "the mapping of a removed vdev";
+                    self.salvage.push(Salvage { what, cause: e.to_string() });
+                }
+            }
+        }
+        Ok(reader)
+    }
+
+    fn mapping(
+        &mut self,
+        store: &Arc<CachedStore>,
+        top: &VdevConfig,
+    ) -> Option<Vec<IndirectSegment>> {
+        let what = "the mapping of a removed vdev";
+        let number = top.indirect_object.filter(|n| *n != 0)?;
+        let read = || -> dmu::Result<Vec<IndirectSegment>> {
+            let store: Arc<dyn BlockStore> = Arc::clone(store) as _;
+            let mos = Objset::open(store, 0, &self.uberblock.rootbp, None)?;
+            let object = mos.object(number)?;
+            let dnode = object.dnode();
+            let bad = |e| object.format_error(0, e);
+            let header = MappingHeader::decode(&dnode.bonus, dnode.endian).map_err(bad)?;
+            let size = header.num_entries.checked_mul(MappingEntry::SIZE as u64);
+            let size = size.filter(|s| *s <= object.size_of_blocks()).ok_or_else(|| {
+                object.error(dmu::ErrorKind::Tree("a mapping has more entries than bytes"))
+            })?;
+            let mut bytes = vec![0; size as usize];
+            object.read_at(0, &mut bytes)?;
+            let entries = indirect::mapping(&header, &bytes, dnode.endian).map_err(bad)?;
+            let segment =
+                |e: MappingEntry| IndirectSegment { src_offset: e.src, size: e.size(), dst: e.dst };
+            Ok(entries.into_iter().map(segment).collect())
+        };
+        let segments = read();
+        self.excuse(what, segments)
+    }
+
+    fn features(&mut self, mos: &Objset, directory: &Zap) -> Result<Features> {
+        let mut table = |name: &'static str| -> Vec<(String, u64)> {
+            let read = || -> dmu::Result<Vec<(String, u64)>> {
+                let Some(n) = directory.get_u64(name)? else { return Ok(Vec::new()) };
+                let entries = Zap::open(&mos.object(n)?)?.to_vec()?;
+                let pair = |e: dmu::ZapEntry| {
+                    let name = String::from_utf8_lossy(e.name.bytes()?).into_owned();
+                    Some((name, e.u64()?))
+                };
+                Ok(entries.into_iter().filter_map(pair).collect())
+            };
+            let table = read();
+            self.excuse(name, table).unwrap_or_default()
+        };
+        let features = Features {
+            for_read: table(mos::FEATURES_FOR_READ),
+            for_write: table(mos::FEATURES_FOR_WRITE),
+            enabled_txg: table(mos::FEATURE_ENABLED_TXG),
+        };
+        // Enabled is not enough to stand in the way: only a feature in use changes the format.
+        let unknown = |(g, n): &&(String, u64)| *n > 0 && features::by_guid(g).is_none();
+        let unknown: Vec<_> = features.for_read.iter().filter(unknown).collect();
+        if unknown.is_empty() {
+            return Ok(features);
+        }
+        let describe = |guid: &str| -> Option<String> {
+            let n = directory.get_u64(mos::FEATURE_DESCRIPTIONS).ok()??;
+            let entry = Zap::open(&mos.object(n).ok()?).ok()?.get(guid.as_bytes()).ok()??;
+            Some(String::from_utf8_lossy(entry.value_text()?).into_owned())
+        };
+        let named =
+            |(g, _): &&(String, u64)| UnknownFeature { guid: g.clone(), description: describe(g) };
+        Err(Error::UnknownFeatures {
+            pool: self.pool(),
+            features: unknown.iter().map(named).collect(),
+        })
+    }
+}

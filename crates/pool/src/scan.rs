@@ -1,0 +1,167 @@
+//! Searching files and disks for labels.
+//!
+//! Each place is a directory (searched one level deep), a file or a block device. A device without
+//! a label of its own is searched for partitions (GPT) that have one. A place that cannot be read
+//! is reported and costs nothing else.
+
+use crate::error::{Error, Result};
+use device::gpt::Gpt;
+use device::{DeviceRef, FileDevice, Options as FileOptions};
+use ondisk::config::LabelConfig;
+use ondisk::label::{self, Part};
+use ondisk::nvlist::NvList;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// Smallest device OpenZFS makes a vdev of, in bytes.
+const DEVICE_SIZE_MIN: u64 = 64 << 20;
+
+/// Where and how to search.
+#[derive(Clone, Default)]
+pub struct SearchOptions {
+    /// Directories, files and devices; empty: the usual places for devices.
+    pub paths: Vec<PathBuf>,
+    /// How files and devices are opened.
+    pub file: FileOptions,
+}
+
+/// One of the four labels of a device.
+#[derive(Clone, Debug)]
+pub struct LabelView {
+    /// 0 to 3.
+    pub index: usize,
+    /// Byte offset on the device.
+    pub offset: u64,
+    /// Its configuration, or why there is none.
+    pub config: std::result::Result<LabelConfig, String>,
+    /// The configuration as stored.
+    pub nvlist: Option<NvList>,
+}
+
+/// A device with at least one readable label.
+#[derive(Clone)]
+pub struct FoundLeaf {
+    /// The device, open for reading.
+    pub device: DeviceRef,
+    /// Where it was found; for a partition the disk's path with the partition's number.
+    pub path: PathBuf,
+    /// Its labels.
+    pub labels: Vec<LabelView>,
+    /// The configuration of the label with the highest txg.
+    pub config: LabelConfig,
+}
+
+/// Where devices usually are.
+#[must_use]
+pub fn default_search_paths() -> Vec<PathBuf> {
+    let usual = ["/dev/disk/by-vdev", "/dev/disk/by-id", "/dev/disk/by-path", "/dev"];
+    usual.iter().map(PathBuf::from).filter(|p| p.is_dir()).collect()
+}
+
+/// Searches all places. Errors are only about places that were named and cannot be read at all.
+pub fn scan(options: &SearchOptions) -> Result<Vec<FoundLeaf>> {
+    let named = !options.paths.is_empty();
+    let paths = if named { options.paths.clone() } else { default_search_paths() };
+    let mut files = Vec::new();
+    for path in &paths {
+        match collect_files(path) {
+            Ok(found) => files.extend(found),
+            Err(cause) if named => {
+                return Err(Error::Search { path: path.clone(), cause: cause.to_string() });
+            }
+            Err(_) => {}
+        }
+    }
+    // The same device under several names counts once.
+    let mut seen = std::collections::HashSet::new();
+    files.retain(|f| seen.insert(f.canonicalize().unwrap_or_else(|_| f.clone())));
+    let found = Mutex::new(Vec::new());
+    let workers = rt::threads_available().clamp(1, 8);
+    let searched = rt::for_each_parallel(workers, files.iter().enumerate(), |(i, file)| {
+        let leaves = look_at(file, options);
+        let mut all = found.lock().unwrap_or_else(PoisonError::into_inner);
+        all.extend(leaves.into_iter().map(|l| (i, l)));
+        Ok::<(), std::convert::Infallible>(())
+    });
+    let Ok(()) = searched;
+    let mut found = found.into_inner().unwrap_or_else(PoisonError::into_inner);
+    found.sort_by_key(|(i, _)| *i);
+    Ok(found.into_iter().map(|(_, l)| l).collect())
+}
+
+fn collect_files(path: &Path) -> std::io::Result<Vec<PathBuf>> {
+    let kind = std::fs::metadata(path)?;
+    if !kind.is_dir() {
+        return Ok(vec![path.to_owned()]);
+    }
+    let mut out = Vec::new();
+    for entry in std::fs::read_dir(path)? {
+        let file = entry?.path();
+        if std::fs::metadata(&file).is_ok_and(|m| is_candidate(&m)) {
+            out.push(file);
+        }
+    }
+    out.sort();
+    Ok(out)
+}
+
+/// Files large enough to be a vdev, and block devices.
+fn is_candidate(m: &std::fs::Metadata) -> bool {
+    use std::os::unix::fs::FileTypeExt as _;
+    m.file_type().is_block_device() || (m.is_file() && m.len() >= DEVICE_SIZE_MIN)
+}
+
+fn look_at(path: &Path, options: &SearchOptions) -> Vec<FoundLeaf> {
+    let Ok(device) = FileDevice::open(path, &options.file) else { return Vec::new() };
+    let device: DeviceRef = Arc::new(device);
+    if let Some(leaf) = look_at_device(&device, path.to_owned()) {
+        return vec![leaf];
+    }
+    let Ok(Some(table)) = Gpt::read(device.as_ref()) else { return Vec::new() };
+    let mut out = Vec::new();
+    for part in table.zfs() {
+        let mut name = path.as_os_str().to_owned();
+        name.push(format!("#{}", part.number));
+        let window: DeviceRef = Arc::new(part.open(&device));
+        out.extend(look_at_device(&window, PathBuf::from(name)));
+    }
+    out
+}
+
+/// Reads the labels of one device; `None` when none of them holds a configuration.
+#[must_use]
+pub fn look_at_device(device: &DeviceRef, path: PathBuf) -> Option<FoundLeaf> {
+    let labels = read_labels(device);
+    let best = labels
+        .iter()
+        .filter_map(|l| l.config.as_ref().ok())
+        .max_by_key(|c| match c {
+            LabelConfig::Member(m) => m.txg,
+            LabelConfig::Aux(_) => 0,
+        })?
+        .clone();
+    Some(FoundLeaf { device: Arc::clone(device), path, labels, config: best })
+}
+
+/// Reads all labels of a device, whatever they hold.
+#[must_use]
+pub fn read_labels(device: &DeviceRef) -> Vec<LabelView> {
+    let Some(offsets) = label::label_offsets(device.size()) else { return Vec::new() };
+    let at = |o: u64| (o + Part::Config.start(), Part::Config.size() as usize);
+    let ranges: Vec<_> = offsets.iter().map(|o| at(*o)).collect();
+    let blocks = device::read_batch(device.as_ref(), &ranges);
+    let mut out = Vec::with_capacity(label::LABELS);
+    for ((index, offset), block) in offsets.into_iter().enumerate().zip(blocks) {
+        let list = block.map_err(|e| e.to_string()).and_then(|b| {
+            codec::checksum::verify_label(&b, offset + Part::Config.start())
+                .map_err(|e| e.to_string())?;
+            label::decode_nvlist(&b).map_err(|e| e.to_string())
+        });
+        let config = list
+            .as_ref()
+            .map_err(Clone::clone)
+            .and_then(|l| LabelConfig::decode(l).map_err(|e| e.to_string()));
+        out.push(LabelView { index, offset, config, nvlist: list.ok() });
+    }
+    out
+}

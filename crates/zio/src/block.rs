@@ -1,0 +1,89 @@
+//! A block in memory, and its name in the tree.
+
+use device::AlignedBuf;
+use ondisk::Endian;
+use std::fmt;
+
+/// Where a block belongs: object set, object, level, block number (OpenZFS: a bookmark).
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug, Default)]
+pub struct Place {
+    /// Object set: number of the dataset's object in the MOS; 0 is the MOS itself.
+    pub objset: u64,
+    /// Object; 0 is the meta dnode.
+    pub object: u64,
+    /// Level: 0 is data, -1 the object set block, -2 an intent log block, -3 a gang header.
+    pub level: i8,
+    /// Block number at that level.
+    pub blkid: u64,
+}
+
+impl Place {
+    /// Level of an object set's header block.
+    pub const LEVEL_OBJSET: i8 = -1;
+    /// Level of an intent log block.
+    pub const LEVEL_ZIL: i8 = -2;
+    /// Block number by which a spill block is named.
+    pub const BLKID_SPILL: u64 = u64::MAX;
+
+    /// The header block of an object set.
+    #[must_use]
+    pub fn objset(objset: u64) -> Self {
+        Self { objset, object: 0, level: Self::LEVEL_OBJSET, blkid: 0 }
+    }
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.level {
+            Self::LEVEL_OBJSET => write!(f, "objset {} header", self.objset),
+            Self::LEVEL_ZIL => write!(f, "objset {} intent log block {}", self.objset, self.blkid),
+            _ if self.blkid == Self::BLKID_SPILL => {
+                write!(f, "objset {} object {} spill", self.objset, self.object)
+            }
+            l => {
+                let (os, ob, b) = (self.objset, self.object, self.blkid);
+                write!(f, "objset {os} object {ob} level {l} block {b}")
+            }
+        }
+    }
+}
+
+/// The verified, decrypted, decompressed content of a block.
+pub struct Block {
+    bytes: AlignedBuf,
+    endian: Endian,
+}
+
+impl Block {
+    /// Takes bytes and the byte order of the machine that wrote them.
+    #[must_use]
+    pub fn new(bytes: AlignedBuf, endian: Endian) -> Self {
+        Self { bytes, endian }
+    }
+
+    /// Byte order of the machine that wrote the block.
+    #[must_use]
+    pub fn endian(&self) -> Endian {
+        self.endian
+    }
+
+    /// The bytes.
+    #[must_use]
+    pub fn bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+}
+
+impl std::ops::Deref for Block {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        &self.bytes
+    }
+}
+
+impl fmt::Debug for Block {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Block({} bytes, {:?})", self.bytes.len(), self.endian)
+    }
+}
