@@ -93,6 +93,12 @@ impl Draid {
         self.nparity as usize
     }
 
+    /// The vdev has a distributed spare of this number.
+    #[must_use]
+    pub fn has_spare(&self, spare: u64) -> bool {
+        spare < self.nspares
+    }
+
     /// Columns of a group.
     fn group_width(&self) -> u64 {
         self.ndata + self.nparity
@@ -135,7 +141,7 @@ impl Draid {
     /// which that stays true. `None` for a spare this vdev does not have.
     #[must_use]
     pub fn spare_child(&self, spare: u64, offset: u64) -> Option<(usize, u64)> {
-        if spare >= self.nspares {
+        if !self.has_spare(spare) {
             return None;
         }
         let data = offset.checked_sub(LABEL_START_SIZE)?;

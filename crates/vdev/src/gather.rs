@@ -1,0 +1,319 @@
+//! Reading many extents of many devices at once.
+//!
+//! All extents are known before the first is read. Those that lie close together on one device
+//! become one read, every device gets all its reads in one submission, and the caller takes the
+//! results in the order it wants, waiting only for what is not there yet: while it verifies one
+//! block the devices work on the next.
+//!
+//! ```text
+//! extents  --sort, merge-->  reads  --one submit per device-->  completions
+//!                                                  windows of the buffers --> slots --> take()
+//! ```
+//!
+//! A merged read that fails says nothing about the extents in it, so each is read again alone when
+//! it is taken. The lock around the slots is held only to store or take a result, never over I/O.
+
+use device::{AlignedBuf, DeviceRef, Done, Error, ErrorKind, Read};
+use std::collections::BTreeMap;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+
+/// Extents with at most this many bytes between them are read together: on every kind of device
+/// reading 32 KiB too much costs less than a second request.
+const GAP_MAX: u64 = 32 << 10;
+/// Longest read made from several extents. Longer ones would keep a device busy with one request
+/// while others idle.
+const MERGED_MAX: u64 = 1 << 20;
+
+/// Bytes to read from one device.
+#[derive(Clone, Debug)]
+struct Extent {
+    /// Which device: index of its node.
+    node: usize,
+    offset: u64,
+    len: u64,
+}
+
+/// Extents being collected.
+#[derive(Default)]
+pub(crate) struct Gather {
+    extents: Vec<Extent>,
+    devices: BTreeMap<usize, DeviceRef>,
+}
+
+/// State of one extent.
+enum Slot {
+    Waiting,
+    Ready(AlignedBuf),
+    Failed(Error),
+    /// A merged read failed: read this one alone.
+    Again,
+    Taken,
+}
+
+/// Where completions and the taker meet.
+struct Shared {
+    slots: Mutex<Vec<Slot>>,
+    arrived: Condvar,
+}
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, Vec<Slot>> {
+        // A panic elsewhere cannot leave a slot half written.
+        self.slots.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Extents under way.
+pub(crate) struct Pending {
+    extents: Vec<Extent>,
+    devices: BTreeMap<usize, DeviceRef>,
+    shared: Arc<Shared>,
+}
+
+impl Gather {
+    /// Adds an extent; returns the number to take it by.
+    pub(crate) fn add(&mut self, node: usize, device: &DeviceRef, offset: u64, len: u64) -> usize {
+        self.devices.entry(node).or_insert_with(|| Arc::clone(device));
+        self.extents.push(Extent { node, offset, len });
+        self.extents.len() - 1
+    }
+
+    /// Submits everything.
+    pub(crate) fn start(self) -> Pending {
+        let slots = self.extents.iter().map(|_| Slot::Waiting).collect();
+        let shared = Arc::new(Shared { slots: Mutex::new(slots), arrived: Condvar::new() });
+        let mut batches: BTreeMap<usize, Vec<Read>> = BTreeMap::new();
+        for merged in merge(&self.extents) {
+            let deliver = Deliver { shared: Arc::clone(&shared), parts: merged.parts };
+            let done: Done = Box::new(move |result| deliver.finish(result));
+            let read = Read { offset: merged.offset, len: merged.len as usize, done };
+            batches.entry(merged.node).or_default().push(read);
+        }
+        for (node, batch) in batches {
+            if let Some(device) = self.devices.get(&node) {
+                device.submit(batch);
+            }
+        }
+        Pending { extents: self.extents, devices: self.devices, shared }
+    }
+}
+
+impl Pending {
+    /// Waits for extent `index` and takes it; each can be taken once.
+    pub(crate) fn take(&self, index: usize) -> Result<AlignedBuf, Error> {
+        let slot = self.wait(index);
+        match slot {
+            Slot::Ready(buf) => Ok(buf),
+            Slot::Failed(e) => Err(e),
+            Slot::Again | Slot::Waiting | Slot::Taken => self.read_alone(index),
+        }
+    }
+
+    fn wait(&self, index: usize) -> Slot {
+        let mut slots = self.shared.lock();
+        loop {
+            match slots.get_mut(index) {
+                Some(Slot::Waiting) => {}
+                Some(slot) => return std::mem::replace(slot, Slot::Taken),
+                None => return Slot::Taken,
+            }
+            slots = self.shared.arrived.wait(slots).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+
+    fn read_alone(&self, index: usize) -> Result<AlignedBuf, Error> {
+        let gone = || Error::read(ErrorKind::Gone, &Arc::from("unknown"), 0, 0);
+        let extent = self.extents.get(index).ok_or_else(gone)?;
+        let device = self.devices.get(&extent.node).ok_or_else(gone)?;
+        device::read_one(&**device, extent.offset, extent.len as usize)
+    }
+}
+
+/// Part of a merged read that one extent asked for.
+#[derive(Debug, PartialEq, Eq)]
+struct Part {
+    slot: usize,
+    start: u64,
+    len: u64,
+}
+
+/// One read for one or more extents.
+#[derive(Debug, PartialEq, Eq)]
+struct Merged {
+    node: usize,
+    offset: u64,
+    len: u64,
+    /// Ascending, not overlapping.
+    parts: Vec<Part>,
+}
+
+/// Sorts and merges. Extents that overlap stay apart: a byte of a buffer has one owner.
+fn merge(extents: &[Extent]) -> Vec<Merged> {
+    let mut order: Vec<usize> = (0..extents.len()).collect();
+    order.sort_by_key(|i| extents.get(*i).map(|e| (e.node, e.offset)));
+    let mut out: Vec<Merged> = Vec::new();
+    for slot in order {
+        let Some(e) = extents.get(slot) else { continue };
+        if let Some(last) = out.last_mut()
+            && let Some(len) = joined(last, e)
+        {
+            last.parts.push(Part { slot, start: e.offset - last.offset, len: e.len });
+            last.len = len;
+            continue;
+        }
+        let parts = vec![Part { slot, start: 0, len: e.len }];
+        out.push(Merged { node: e.node, offset: e.offset, len: e.len, parts });
+    }
+    out
+}
+
+/// Length of `last` with `e` joined to its end, when they belong together.
+fn joined(last: &Merged, e: &Extent) -> Option<u64> {
+    let start = e.offset.checked_sub(last.offset)?;
+    let gap = start.checked_sub(last.len)?;
+    let len = start.checked_add(e.len)?;
+    (last.node == e.node && gap <= GAP_MAX && len <= MERGED_MAX).then_some(len)
+}
+
+/// Stores the result of one read in its extents' slots. When it is dropped unused, by a device
+/// that forgot it, the extents are read again one by one instead of being waited for forever.
+struct Deliver {
+    shared: Arc<Shared>,
+    parts: Vec<Part>,
+}
+
+impl Deliver {
+    fn finish(mut self, result: Result<AlignedBuf, Error>) {
+        let parts = std::mem::take(&mut self.parts);
+        let single = parts.len() == 1;
+        let (mut rest, mut failure) = match result {
+            Ok(buf) => (Some(buf), None),
+            Err(e) => (None, Some(e)),
+        };
+        let mut slots = self.shared.lock();
+        // From the end, so that each window is cut from the tail of what remains.
+        for part in parts.into_iter().rev() {
+            let window = rest.as_mut().and_then(|b| cut(b, &part));
+            let slot = match (window, failure.take().filter(|_| single)) {
+                (Some(w), _) => Slot::Ready(w),
+                (None, Some(e)) => Slot::Failed(e),
+                (None, None) => Slot::Again,
+            };
+            if let Some(s) = slots.get_mut(part.slot) {
+                *s = slot;
+            }
+        }
+        drop(slots);
+        self.shared.arrived.notify_all();
+    }
+}
+
+/// Cuts the part and everything behind it off `buf`; `None` when the buffer is too short.
+fn cut(buf: &mut AlignedBuf, part: &Part) -> Option<AlignedBuf> {
+    let start = usize::try_from(part.start).ok()?;
+    let len = usize::try_from(part.len).ok()?;
+    if start.checked_add(len)? > buf.len() {
+        return None;
+    }
+    if start == 0 && len == buf.len() {
+        return Some(std::mem::take(buf));
+    }
+    let mut window = buf.split_off(start);
+    window.truncate(len);
+    Some(window)
+}
+
+impl Drop for Deliver {
+    fn drop(&mut self) {
+        if self.parts.is_empty() {
+            return;
+        }
+        let mut slots = self.shared.lock();
+        for part in &self.parts {
+            if let Some(s) = slots.get_mut(part.slot) {
+                *s = Slot::Again;
+            }
+        }
+        drop(slots);
+        self.shared.arrived.notify_all();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use device::{Device, MemoryDevice};
+
+    fn extent(node: usize, offset: u64, len: u64) -> Extent {
+        Extent { node, offset, len }
+    }
+
+    #[test]
+    fn neighbours_merge_and_strangers_do_not() {
+        let near = GAP_MAX;
+        let m = merge(&[
+            extent(1, 1000, 24),
+            extent(0, 0, 512),
+            extent(0, 512, 512),
+            extent(0, 1024 + near, 512),
+            extent(0, 1024 + near + 512 + near + 1, 512),
+            extent(0, 0, 512),
+        ]);
+        let shapes: Vec<_> = m.iter().map(|m| (m.node, m.offset, m.len, m.parts.len())).collect();
+        let end = 1024 + near + 512;
+        assert_eq!(
+            shapes,
+            [(0, 0, 512, 1), (0, 0, end, 3), (0, end + near + 1, 512, 1), (1, 1000, 24, 1)]
+        );
+        let big: Vec<_> = (0..40).map(|i| extent(0, i * 65536, 65536)).collect();
+        assert!(merge(&big).iter().all(|m| m.len <= MERGED_MAX));
+    }
+
+    /// Fails every read that touches byte 5000, and forgets those at 0.
+    struct Bad(MemoryDevice);
+
+    impl Device for Bad {
+        fn name(&self) -> &str {
+            "bad"
+        }
+        fn size(&self) -> u64 {
+            self.0.size()
+        }
+        fn sector_size(&self) -> u32 {
+            512
+        }
+        fn read(&self, offset: u64, buf: &mut [u8]) -> Result<(), Error> {
+            if (offset..offset + buf.len() as u64).contains(&5000) {
+                let kind = ErrorKind::Io { errno: 5 };
+                return Err(Error::read(kind, &Arc::from("bad"), offset, buf.len()));
+            }
+            self.0.read(offset, buf)
+        }
+        fn submit(&self, batch: Vec<Read>) {
+            for r in batch.into_iter().filter(|r| r.offset != 0) {
+                let mut buf = AlignedBuf::zeroed(r.len);
+                (r.done)(self.read(r.offset, &mut buf).map(|()| buf));
+            }
+        }
+    }
+
+    #[test]
+    fn one_bad_sector_fails_only_its_own_extent() {
+        let bytes: Vec<u8> = (0..100_000u32).map(|i| (i % 251) as u8).collect();
+        let device: DeviceRef = Arc::new(Bad(MemoryDevice::from_bytes("m", &bytes)));
+        let mut g = Gather::default();
+        let wanted = [(4096, 512), (4608, 512), (6000, 300), (90_000, 10), (99_990, 20), (0, 9)];
+        for (offset, len) in wanted {
+            g.add(7, &device, offset, len);
+        }
+        let pending = g.start();
+        for (i, (offset, len)) in wanted.into_iter().enumerate().rev() {
+            let range = offset as usize..(offset + len) as usize;
+            match pending.take(i) {
+                Ok(b) => assert_eq!(&b[..], &bytes[range]),
+                Err(e) if offset == 4608 => assert_eq!(e.kind, ErrorKind::Io { errno: 5 }),
+                Err(e) => assert_eq!((offset, e.offset), (99_990, 99_990), "{e}"),
+            }
+        }
+    }
+}

@@ -1,0 +1,247 @@
+//! Reading blocks: the cheap way for all of a batch at once, the thorough way for what fails.
+//!
+//! The cheap way reads one copy of every data column, and parity only in place of columns whose
+//! devices are not there. If the block then verifies, nothing else is read. Otherwise, and always
+//! for a scrub, the thorough way (module `rebuild`) reads everything there is and finds out
+//! which device is wrong.
+
+use crate::error::{Error, ErrorKind, Fault};
+use crate::gather::{Gather, Pending};
+use crate::locate::{Piece, Source};
+use crate::map::Stripe;
+use crate::tree::VdevTree;
+use codec::raidz::{self, Column};
+use device::AlignedBuf;
+use ondisk::Dva;
+
+/// How much of a block is read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Scope {
+    /// The cheapest copy; more only when it is not good.
+    Data,
+    /// Every copy, column and parity, so that each device's part is verified.
+    All,
+}
+
+/// One block to read.
+#[derive(Clone, Copy)]
+pub struct BlockRead<'a> {
+    /// One of its addresses.
+    pub dva: Dva,
+    /// Its size as stored: the physical size, or that of a gang header.
+    pub size: u64,
+    /// Its physical birth txg.
+    pub birth: u64,
+    /// Says whether bytes are the block's.
+    pub verify: &'a (dyn Fn(&[u8]) -> bool + Sync),
+}
+
+/// What reading a block gave.
+#[derive(Debug)]
+pub struct BlockResult {
+    /// The verified block, or why there is none.
+    pub data: Result<AlignedBuf, Error>,
+    /// What was found wrong on the way. With [`Scope::Data`] and a good block, devices that are
+    /// known to be missing or stale are not mentioned.
+    pub faults: Vec<Fault>,
+}
+
+/// The cheap way to read one stripe.
+struct StripePlan {
+    /// Number of the extent of each column, where it is read.
+    extents: Vec<Option<usize>>,
+}
+
+/// The cheap way to read one block.
+struct Plan<'t> {
+    pieces: Vec<Piece<'t>>,
+    /// For each piece, for each stripe; `None` when too few devices are there.
+    stripes: Option<Vec<Vec<StripePlan>>>,
+}
+
+impl VdevTree {
+    /// Reads one block.
+    #[must_use]
+    pub fn read(&self, request: BlockRead<'_>) -> BlockResult {
+        let mut out = self.read_batch(vec![request], Scope::Data);
+        out.pop().unwrap_or_else(|| self.failed(&request, ErrorKind::OutOfMemory, Vec::new()))
+    }
+
+    /// Reads blocks; the results stand in the order of the requests.
+    ///
+    /// All extents of the batch are submitted before the first result is waited for, and memory
+    /// is held for all of them: the caller bounds the batch. Blocks are verified on the calling
+    /// thread. Must not be called from a device's completion.
+    #[must_use]
+    #[allow(clippy::needless_pass_by_value, reason = "the batch is used up")]
+    pub fn read_batch(&self, reqs: Vec<BlockRead<'_>>, scope: Scope) -> Vec<BlockResult> {
+        match scope {
+            Scope::All => self.read_everything(&reqs),
+            Scope::Data => self.read_cheaply(&reqs),
+        }
+    }
+
+    fn read_cheaply(&self, reqs: &[BlockRead<'_>]) -> Vec<BlockResult> {
+        let mut gather = Gather::default();
+        let plans: Vec<_> = reqs.iter().map(|r| self.plan(r, &mut gather)).collect();
+        let pending = gather.start();
+        let mut out = Vec::with_capacity(reqs.len());
+        for (req, plan) in reqs.iter().zip(plans) {
+            out.push(match plan {
+                Err(kind) => self.failed(req, kind, Vec::new()),
+                Ok(plan) => match self.assemble(req, &plan, &pending) {
+                    Some(data) if (req.verify)(&data) => {
+                        BlockResult { data: Ok(data), faults: Vec::new() }
+                    }
+                    _ => self.read_thoroughly(req, plan.pieces),
+                },
+            });
+        }
+        out
+    }
+
+    /// Decides what to read for a block and adds it to the batch.
+    fn plan(&self, req: &BlockRead<'_>, gather: &mut Gather) -> Result<Plan<'_>, ErrorKind> {
+        let pieces = self.locate(req.dva.vdev(), req.dva.offset(), req.size, req.birth)?;
+        // First decide for all, then add: a block that goes the thorough way reads nothing here.
+        let mut chosen = Vec::new();
+        for piece in &pieces {
+            for stripe in &piece.map.stripes {
+                match self.choose(piece, stripe, req.birth) {
+                    Some(sources) => chosen.push(sources),
+                    None => return Ok(Plan { pieces, stripes: None }),
+                }
+            }
+        }
+        let mut chosen = chosen.into_iter();
+        let mut stripes = Vec::with_capacity(pieces.len());
+        for piece in &pieces {
+            let plans = piece.map.stripes.iter().zip(&mut chosen).map(|(stripe, sources)| {
+                let columns = stripe.columns.iter().zip(sources);
+                let extents = columns.map(|(c, s)| self.request(gather, s?, c.size)).collect();
+                StripePlan { extents }
+            });
+            stripes.push(plans.collect());
+        }
+        Ok(Plan { pieces, stripes: Some(stripes) })
+    }
+
+    /// Adds the bytes of one source to the batch; `None` when it is not open.
+    pub(crate) fn request(&self, gather: &mut Gather, s: Source, len: u64) -> Option<usize> {
+        let device = self.nodes.get(s.node)?.device.as_ref()?;
+        Some(gather.add(s.node, device, s.offset, len))
+    }
+
+    /// The source to read of each column: of all data columns, and of parity as far as data
+    /// columns have none. `None` when that is not enough.
+    fn choose(
+        &self,
+        piece: &Piece<'_>,
+        stripe: &Stripe,
+        birth: u64,
+    ) -> Option<Vec<Option<Source>>> {
+        let mut lost = 0usize;
+        let mut out = vec![None; stripe.columns.len()];
+        let columns: Vec<_> = stripe.columns.iter().zip(&mut out).collect();
+        let n = stripe.nparity.min(columns.len());
+        // Data first, to know how much parity is needed.
+        let mut order: Vec<usize> = (n..columns.len()).collect();
+        order.extend(0..n);
+        let mut columns: Vec<Option<_>> = columns.into_iter().map(Some).collect();
+        for i in order {
+            let Some((column, slot)) = columns.get_mut(i).and_then(Option::take) else { continue };
+            if column.size == 0 || (i < n && lost == 0) {
+                continue;
+            }
+            let sources = self.sources(piece, column.child, column.offset, column.size, birth);
+            match sources.first().filter(|s| s.open && !s.stale) {
+                Some(s) => {
+                    *slot = Some(*s);
+                    lost -= usize::from(i < n);
+                }
+                None => lost += usize::from(i >= n),
+            }
+        }
+        (lost == 0).then_some(out)
+    }
+
+    /// Waits for the block's extents and puts the block together.
+    fn assemble(
+        &self,
+        req: &BlockRead<'_>,
+        plan: &Plan<'_>,
+        pending: &Pending,
+    ) -> Option<AlignedBuf> {
+        let stripes = plan.stripes.as_ref()?;
+        if let ([piece], [stripe]) = (&plan.pieces[..], stripes.first()?.as_slice())
+            && let [Some(extent)] = stripe.extents[..]
+            && piece.map.size == req.size
+        {
+            // One extent is the whole block.
+            return pending.take(extent).ok();
+        }
+        let total = plan.pieces.iter().map(|p| p.at + p.map.size).max()?;
+        let mut out = AlignedBuf::try_zeroed(usize::try_from(total).ok()?)?;
+        let mut good = true;
+        for (piece, plans) in plan.pieces.iter().zip(stripes) {
+            for (stripe, plan) in piece.map.stripes.iter().zip(plans) {
+                let taken: Vec<_> =
+                    plan.extents.iter().map(|e| e.map(|e| pending.take(e).ok())).collect();
+                // Go on after a failure: what was read must be taken, or it stays in memory.
+                good &= !taken.iter().any(|t| matches!(t, Some(None)));
+                let columns: Vec<_> = taken.iter().map(|t| t.as_ref()?.as_deref()).collect();
+                let at = usize::try_from(piece.at).ok()?;
+                good = good && fill(stripe, &columns, out.get_mut(at..)?).is_some();
+            }
+        }
+        out.truncate(usize::try_from(req.size).ok()?);
+        good.then_some(out)
+    }
+
+    /// The result for a block that has no copy at this address.
+    pub(crate) fn failed(
+        &self,
+        req: &BlockRead<'_>,
+        kind: ErrorKind,
+        mut faults: Vec<Fault>,
+    ) -> BlockResult {
+        let (vdev, offset, size) = (req.dva.vdev(), req.dva.offset(), req.size);
+        faults.push(self.block_fault(vdev, offset, size, kind.clone()));
+        BlockResult { data: Err(Error { vdev, offset, size, kind }), faults }
+    }
+}
+
+/// Writes the data columns of a stripe to their places in `out`, computing those that are `None`
+/// from parity. `columns` stand in the order of the stripe's; empty columns may be `None`.
+pub(crate) fn fill(stripe: &Stripe, columns: &[Option<&[u8]>], out: &mut [u8]) -> Option<()> {
+    let n = stripe.nparity;
+    let data = stripe.columns.get(n..)?;
+    let got = columns.get(n..)?;
+    let is_lost = |(c, g): &(&crate::map::Column, &Option<&[u8]>)| c.size > 0 && g.is_none();
+    let mut lost: Vec<Vec<u8>> = Vec::new();
+    for (c, _) in data.iter().zip(got).filter(is_lost) {
+        lost.push(vec![0; usize::try_from(c.size).ok()?]);
+    }
+    if !lost.is_empty() {
+        let mut buffers = lost.iter_mut();
+        let mut row = Vec::with_capacity(data.len());
+        for (c, g) in data.iter().zip(got) {
+            row.push(match g {
+                Some(bytes) => Column::Known(bytes),
+                None if c.size == 0 => Column::Known(&[]),
+                None => Column::Lost(buffers.next()?),
+            });
+        }
+        raidz::reconstruct(columns.get(..n)?, &mut row).ok()?;
+    }
+    let mut found = lost.iter();
+    for (c, g) in data.iter().zip(got).filter(|(c, _)| c.size > 0) {
+        let bytes = match g {
+            Some(bytes) => bytes,
+            None => found.next()?.as_slice(),
+        };
+        let at = usize::try_from(c.at).ok()?;
+        out.get_mut(at..at.checked_add(bytes.len())?)?.copy_from_slice(bytes);
+    }
+    Some(())
+}

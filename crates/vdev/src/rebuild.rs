@@ -1,0 +1,509 @@
+//! Reading a block thoroughly: everything there is of it, every combination, and who was wrong.
+//!
+//! A column is on one device, or on several when its child is a mirror, a replacement or a spare.
+//! All are read. A *version* of a piece of the block is one choice among what was delivered:
+//!
+//! - for every child with several devices, which of them to believe, and
+//! - which children to distrust altogether, so that their columns are computed from parity: none,
+//!   then every single one, every two, every three, as far as there is parity.
+//!
+//! Versions are tried until the block verifies. When it is in several pieces (a removed vdev) the
+//! versions of all pieces are combined. When the block is known, each device's bytes are compared
+//! with what they should be; that, not the search, tells which devices are wrong.
+//!
+//! On a RAID-Z that was expanded a child's column is spread over the new width, and what a disk
+//! silently got wrong before the expansion was carefully copied to other disks. Former children
+//! are therefore suspects too: sector `n` of the vdev was on child `n % width` of every width.
+
+use crate::error::{ErrorKind, Fault, FaultKind};
+use crate::gather::Gather;
+use crate::locate::{Piece, Source};
+use crate::map::{BlockMap, Column};
+use crate::read::{BlockRead, BlockResult, fill};
+use crate::tree::VdevTree;
+use device::AlignedBuf;
+use std::sync::atomic::Ordering;
+
+/// Bytes assembled and verified at most for one block before giving up...
+const WORK_MAX: u64 = 4 << 30;
+/// ...but never fewer combinations than these (all single and double failures of a wide vdev of
+/// full-size blocks), and never more than those (small blocks).
+const TRIES: (u64, u64) = (512, 16384);
+/// Sets of suspects listed for one piece.
+const SUSPECT_SETS_MAX: usize = 4096;
+/// Choices among devices with different contents listed for one piece.
+const CHOICES_MAX: u64 = 64;
+
+/// What one device delivered for one column.
+struct Copy {
+    source: Source,
+    len: u64,
+    /// `None` when the device is not open.
+    bytes: Option<Result<AlignedBuf, device::Error>>,
+}
+
+/// What is known of one column.
+struct Cell {
+    copies: Vec<Copy>,
+    /// Indices of copies that differ from all before them, best first.
+    distinct: Vec<usize>,
+}
+
+/// Everything that was read of one piece.
+struct Harvest<'t> {
+    piece: Piece<'t>,
+    /// By stripe, by column.
+    cells: Vec<Vec<Cell>>,
+    suspects: Vec<Vec<Suspect>>,
+    choices: u64,
+}
+
+/// A child not to be believed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Suspect {
+    /// A child of today.
+    Child(usize),
+    /// A child of the time when the vdev had this width.
+    Former { width: u64, child: u64 },
+}
+
+impl Suspect {
+    fn is_guilty(self, column: &Column) -> bool {
+        match self {
+            Self::Child(c) => column.child == c,
+            Self::Former { width, child } => column.sector % width == child,
+        }
+    }
+}
+
+impl Copy {
+    fn data(&self) -> Option<&[u8]> {
+        self.bytes.as_ref()?.as_ref().ok().map(|b| &b[..])
+    }
+}
+
+impl Cell {
+    /// The bytes to believe by `choice`: a number whose digits are the children's choices.
+    fn believed(&self, column: &Column, choice: usize) -> Option<&[u8]> {
+        let last = self.distinct.len().checked_sub(1)?;
+        let copy = self.copies.get(*self.distinct.get(choice.min(last))?)?;
+        copy.data()?.get(..usize::try_from(column.size).ok()?)
+    }
+}
+
+impl VdevTree {
+    /// Reads blocks with all their copies and parity.
+    pub(crate) fn read_everything(&self, reqs: &[BlockRead<'_>]) -> Vec<BlockResult> {
+        let mut gather = Gather::default();
+        let plans: Vec<_> = reqs
+            .iter()
+            .map(|r| {
+                let pieces = self.locate(r.dva.vdev(), r.dva.offset(), r.size, r.birth)?;
+                Ok(self.ask_everything(r, pieces, &mut gather))
+            })
+            .collect();
+        let pending = gather.start();
+        let mut out = Vec::with_capacity(reqs.len());
+        for (req, plan) in reqs.iter().zip(plans) {
+            out.push(match plan {
+                Err(kind) => self.failed(req, kind, Vec::new()),
+                Ok(asked) => {
+                    let take = |i| pending.take(i);
+                    let harvest: Vec<_> = asked.into_iter().map(|a| a.harvest(&take)).collect();
+                    self.judge(req, &harvest, true)
+                }
+            });
+        }
+        out
+    }
+
+    /// Reads one block with all its copies and parity, after the cheap way failed.
+    pub(crate) fn read_thoroughly(
+        &self,
+        req: &BlockRead<'_>,
+        pieces: Vec<Piece<'_>>,
+    ) -> BlockResult {
+        let mut gather = Gather::default();
+        let asked = self.ask_everything(req, pieces, &mut gather);
+        let pending = gather.start();
+        let take = |i| pending.take(i);
+        let harvest: Vec<_> = asked.into_iter().map(|a| a.harvest(&take)).collect();
+        self.judge(req, &harvest, false)
+    }
+
+    fn ask_everything<'t>(
+        &self,
+        req: &BlockRead<'_>,
+        pieces: Vec<Piece<'t>>,
+        gather: &mut Gather,
+    ) -> Vec<Asked<'t>> {
+        let mut out = Vec::with_capacity(pieces.len());
+        for piece in pieces {
+            let mut stripes = Vec::with_capacity(piece.map.stripes.len());
+            for stripe in &piece.map.stripes {
+                let ask = |c: &Column| {
+                    let len = c.size + c.pad;
+                    let sources = match len {
+                        0 => Vec::new(),
+                        len => self.sources(&piece, c.child, c.offset, len, req.birth),
+                    };
+                    let with = |s| (s, len, self.request(gather, s, len));
+                    sources.into_iter().map(with).collect::<Vec<_>>()
+                };
+                stripes.push(stripe.columns.iter().map(ask).collect());
+            }
+            out.push(Asked { piece, stripes });
+        }
+        out
+    }
+
+    /// Finds the block in what was read, and whoever delivered something else.
+    fn judge(&self, req: &BlockRead<'_>, pieces: &[Harvest<'_>], all: bool) -> BlockResult {
+        let mut search = Search::new(req, pieces);
+        let found = search.run();
+        let (tried, complete) = (search.tried, search.complete);
+        let good = found.is_some();
+        let mut faults = Vec::new();
+        for h in pieces {
+            self.accuse(req, h, found.as_deref(), all || !good, &mut faults);
+        }
+        if let Some(mut data) = found {
+            data.truncate(usize::try_from(req.size).unwrap_or(usize::MAX));
+            return BlockResult { data: Ok(data), faults };
+        }
+        for h in pieces {
+            h.piece.node.checksum_errors.fetch_add(1, Ordering::Relaxed);
+        }
+        let kind = match complete {
+            Some(true) => ErrorKind::Checksum { tried },
+            Some(false) => ErrorKind::TooFewDevices,
+            None => ErrorKind::OutOfMemory,
+        };
+        self.failed(req, kind, faults)
+    }
+
+    /// Lists what is wrong with the copies of one piece, given the right block or, without it,
+    /// what is wrong beyond doubt.
+    fn accuse(
+        &self,
+        req: &BlockRead<'_>,
+        h: &Harvest<'_>,
+        block: Option<&[u8]>,
+        all: bool,
+        faults: &mut Vec<Fault>,
+    ) {
+        for (stripe, cells) in h.piece.map.stripes.iter().zip(&h.cells) {
+            let truth = block.and_then(|b| truth(req, h, stripe, b));
+            // A copy of an undivided block was verified by itself and found wrong.
+            let alone = block.is_none() && stripe.nparity == 0 && h.piece.map.size == req.size;
+            for (i, (column, cell)) in stripe.columns.iter().zip(cells).enumerate() {
+                let expected = match truth.as_ref().and_then(|t| t.get(i)) {
+                    Some(t) => Expected::Bytes(t),
+                    None if alone => Expected::Other,
+                    None => Expected::Unknown,
+                };
+                for copy in &cell.copies {
+                    let Some(kind) = verdict(copy, column, i < stripe.nparity, expected) else {
+                        continue;
+                    };
+                    let harmless = matches!(kind, FaultKind::Missing | FaultKind::Stale);
+                    if all || !harmless {
+                        faults.push(self.copy_fault(h, copy, kind, block.is_some()));
+                    }
+                }
+            }
+        }
+    }
+
+    fn copy_fault(&self, h: &Harvest<'_>, copy: &Copy, kind: FaultKind, repaired: bool) -> Fault {
+        let node = self.nodes.get(copy.source.node).unwrap_or(h.piece.node);
+        match kind {
+            FaultKind::Io(_) => node.read_errors.fetch_add(1, Ordering::Relaxed),
+            FaultKind::Checksum | FaultKind::ParityMismatch => {
+                node.checksum_errors.fetch_add(1, Ordering::Relaxed)
+            }
+            _ => 0,
+        };
+        let (vdev, offset) = (h.piece.vdev, copy.source.offset);
+        let (guid, path) = (node.guid, node.name.clone());
+        Fault { vdev, guid, path, offset, len: copy.len, kind, repaired }
+    }
+
+    /// The fault of a block as a whole.
+    pub(crate) fn block_fault(&self, vdev: u32, offset: u64, len: u64, kind: ErrorKind) -> Fault {
+        let node = self.tops.get(&vdev).and_then(|t| self.nodes.get(t.node));
+        let guid = node.map_or(0, |n| n.guid);
+        let path = node.map_or_else(|| format!("vdev-{vdev}").into(), |n| n.name.clone());
+        let kind = FaultKind::Block(kind);
+        Fault { vdev, guid, path, offset, len, kind, repaired: false }
+    }
+}
+
+/// One source of a column: its length, and the number of the extent where the device is open.
+type AskedCopy = (Source, u64, Option<usize>);
+
+/// A piece whose extents are in the batch.
+struct Asked<'t> {
+    piece: Piece<'t>,
+    /// By stripe, column and source.
+    stripes: Vec<Vec<Vec<AskedCopy>>>,
+}
+
+impl<'t> Asked<'t> {
+    fn harvest(self, take: &dyn Fn(usize) -> Result<AlignedBuf, device::Error>) -> Harvest<'t> {
+        let cell = |asked: Vec<AskedCopy>| {
+            let copies: Vec<Copy> = asked
+                .into_iter()
+                .map(|(source, len, extent)| Copy { source, len, bytes: extent.map(take) })
+                .collect();
+            let mut distinct: Vec<usize> = Vec::new();
+            for (i, copy) in copies.iter().enumerate() {
+                let Some(data) = copy.data() else { continue };
+                let seen = |j: &usize| copies.get(*j).and_then(Copy::data) == Some(data);
+                if !distinct.iter().any(seen) {
+                    distinct.push(i);
+                }
+            }
+            Cell { copies, distinct }
+        };
+        let row = |columns: Vec<_>| columns.into_iter().map(cell).collect::<Vec<Cell>>();
+        let cells: Vec<Vec<Cell>> = self.stripes.into_iter().map(row).collect();
+        let suspects = suspect_sets(&self.piece.map);
+        let contents = cells.iter().flatten().map(|c| c.distinct.len().max(1) as u64);
+        // The digits of a choice all count up to the most contents that any column has.
+        let most = contents.max().unwrap_or(1);
+        let children = divided_children(&self.piece.map, &cells).len() as u32;
+        let choices = most.saturating_pow(children).clamp(1, CHOICES_MAX);
+        Harvest { piece: self.piece, cells, suspects, choices }
+    }
+}
+
+/// Children with devices that delivered different bytes.
+fn divided_children(map: &BlockMap, cells: &[Vec<Cell>]) -> Vec<usize> {
+    let pairs = map.stripes.iter().zip(cells).flat_map(|(s, c)| s.columns.iter().zip(c));
+    let mut out: Vec<usize> =
+        pairs.filter(|(_, cell)| cell.distinct.len() > 1).map(|(c, _)| c.child).collect();
+    out.sort_unstable();
+    out.dedup();
+    out
+}
+
+/// Sets of suspects, smaller ones first, beginning with the empty one.
+fn suspect_sets(map: &BlockMap) -> Vec<Vec<Suspect>> {
+    let nparity = map.stripes.first().map_or(0, |s| s.nparity);
+    let mut sets = vec![Vec::new()];
+    if nparity == 0 {
+        return sets;
+    }
+    let mut children: Vec<usize> = map
+        .stripes
+        .iter()
+        .flat_map(|s| &s.columns)
+        .filter(|c| c.size > 0)
+        .map(|c| c.child)
+        .collect();
+    children.sort_unstable();
+    children.dedup();
+    let mut suspects: Vec<Suspect> = children.into_iter().map(Suspect::Child).collect();
+    for width in &map.former_widths {
+        suspects.extend((0..*width).map(|child| Suspect::Former { width: *width, child }));
+    }
+    // Each stripe can lose as many columns as there is parity, and they need not be the same ones.
+    let most = nparity.saturating_mul(map.stripes.len()).min(suspects.len());
+    let mut grow: Vec<Vec<usize>> = vec![Vec::new()];
+    for _ in 0..most {
+        let mut larger = Vec::new();
+        for set in &grow {
+            let first = set.last().map_or(0, |l| l + 1);
+            for next in first..suspects.len() {
+                if sets.len() >= SUSPECT_SETS_MAX {
+                    return sets;
+                }
+                let mut set = set.clone();
+                set.push(next);
+                sets.push(set.iter().filter_map(|i| suspects.get(*i).copied()).collect());
+                larger.push(set);
+            }
+        }
+        grow = larger;
+    }
+    sets
+}
+
+/// What every column of a stripe should hold, given the whole block.
+fn truth(
+    req: &BlockRead<'_>,
+    h: &Harvest<'_>,
+    stripe: &crate::map::Stripe,
+    block: &[u8],
+) -> Option<Vec<Vec<u8>>> {
+    let mut data = Vec::with_capacity(stripe.columns.len());
+    for c in stripe.columns.get(stripe.nparity..)? {
+        let start = usize::try_from(h.piece.at.checked_add(c.at)?).ok()?;
+        let bytes = block.get(start..start.checked_add(usize::try_from(c.size).ok()?)?)?;
+        data.push(bytes);
+    }
+    let height = usize::try_from(stripe.height()).ok()?;
+    let mut out: Vec<Vec<u8>> = vec![vec![0; height]; stripe.nparity];
+    if stripe.nparity > 0 {
+        let mut parity: Vec<&mut [u8]> = out.iter_mut().map(Vec::as_mut_slice).collect();
+        codec::raidz::generate(&mut parity, &data).ok()?;
+    }
+    for (c, bytes) in stripe.columns.iter().skip(stripe.nparity).zip(data) {
+        // Behind the block's last byte its last sector may hold anything.
+        let left = req.size.saturating_sub(h.piece.at + c.at);
+        let known = bytes.len().min(usize::try_from(left).ok()?);
+        out.push(bytes.get(..known)?.to_vec());
+    }
+    Some(out)
+}
+
+/// What is known about the bytes a copy should have.
+#[derive(Clone, Copy)]
+enum Expected<'a> {
+    Bytes(&'a [u8]),
+    /// Anything but what was delivered.
+    Other,
+    Unknown,
+}
+
+/// What is wrong with a copy, if anything.
+fn verdict(
+    copy: &Copy,
+    column: &Column,
+    is_parity: bool,
+    expected: Expected<'_>,
+) -> Option<FaultKind> {
+    let bytes = match &copy.bytes {
+        None => return Some(FaultKind::Missing),
+        Some(Err(e)) => return Some(FaultKind::Io(e.clone())),
+        Some(Ok(bytes)) => &bytes[..],
+    };
+    let (same, padded) = match expected {
+        Expected::Bytes(t) => {
+            let size = usize::try_from(column.size).ok()?;
+            let pad = bytes.get(size..).unwrap_or_default();
+            (bytes.get(..t.len()) == Some(t), pad.iter().all(|b| *b == 0))
+        }
+        Expected::Other => (false, true),
+        Expected::Unknown => (true, true),
+    };
+    match (same, padded) {
+        (true, true) => None,
+        _ if copy.source.stale => Some(FaultKind::Stale),
+        (false, _) if !is_parity => Some(FaultKind::Checksum),
+        _ => Some(FaultKind::ParityMismatch),
+    }
+}
+
+/// The walk through the versions of a block.
+struct Search<'a, 't> {
+    req: &'a BlockRead<'a>,
+    pieces: &'a [Harvest<'t>],
+    /// Versions verified.
+    tried: u64,
+    /// Some version was complete; `None` when memory ran out.
+    complete: Option<bool>,
+}
+
+impl<'a, 't> Search<'a, 't> {
+    fn new(req: &'a BlockRead<'a>, pieces: &'a [Harvest<'t>]) -> Self {
+        Self { req, pieces, tried: 0, complete: Some(false) }
+    }
+
+    /// The block, when a version verifies. The buffer is as long as the whole sectors of it.
+    fn run(&mut self) -> Option<AlignedBuf> {
+        let total = self.pieces.iter().map(|h| h.piece.at + h.piece.map.size).max()?;
+        let size = usize::try_from(self.req.size).ok()?;
+        let Some(mut out) = usize::try_from(total).ok().and_then(AlignedBuf::try_zeroed) else {
+            self.complete = None;
+            return None;
+        };
+        let limit = (WORK_MAX / total.max(1)).clamp(TRIES.0, TRIES.1);
+        // One counter with a digit per piece; the last piece's turns fastest.
+        let mut counter = vec![0u64; self.pieces.len()];
+        let mut built = vec![None; self.pieces.len()];
+        for _ in 0..limit {
+            let mut complete = true;
+            for ((h, version), built) in self.pieces.iter().zip(&counter).zip(&mut built) {
+                if *built != Some(*version) {
+                    complete &= h.build(*version, &mut out).is_some();
+                    *built = complete.then_some(*version);
+                }
+            }
+            if complete {
+                self.complete = Some(true);
+                self.tried += 1;
+                if out.get(..size).is_some_and(|b| (self.req.verify)(b)) {
+                    return Some(out);
+                }
+            }
+            if !self.advance(&mut counter) {
+                return None;
+            }
+        }
+        None
+    }
+
+    fn advance(&self, counter: &mut [u64]) -> bool {
+        for (digit, h) in counter.iter_mut().zip(self.pieces).rev() {
+            *digit += 1;
+            if *digit < h.versions() {
+                return true;
+            }
+            *digit = 0;
+        }
+        false
+    }
+}
+
+impl Harvest<'_> {
+    fn versions(&self) -> u64 {
+        self.suspects.len() as u64 * self.choices
+    }
+
+    /// Writes version `version` of this piece to its place in the block. `None` when columns are
+    /// missing that parity does not replace, or when it is the same as an earlier version.
+    fn build(&self, version: u64, block: &mut [u8]) -> Option<()> {
+        let set = self.suspects.get(usize::try_from(version / self.choices).ok()?)?;
+        let choice = Choice::new(self, version % self.choices);
+        let out = block.get_mut(usize::try_from(self.piece.at).ok()?..)?;
+        let mut rebuilt = set.is_empty();
+        for (stripe, cells) in self.piece.map.stripes.iter().zip(&self.cells) {
+            let mut columns = Vec::with_capacity(cells.len());
+            for (i, (column, cell)) in stripe.columns.iter().zip(cells).enumerate() {
+                let guilty = set.iter().any(|s| s.is_guilty(column));
+                let bytes = cell.believed(column, choice.of(column.child));
+                let bytes = bytes.filter(|_| !guilty);
+                rebuilt |= i >= stripe.nparity && column.size > 0 && bytes.is_none();
+                columns.push(bytes);
+            }
+            fill(stripe, &columns, out)?;
+        }
+        // Distrusting parity alone changes nothing.
+        rebuilt.then_some(())
+    }
+}
+
+/// Which of several devices to believe, for each child that has several.
+struct Choice {
+    /// Child and number of the content.
+    digits: Vec<(usize, usize)>,
+}
+
+impl Choice {
+    fn new(h: &Harvest<'_>, mut number: u64) -> Self {
+        let cells = h.cells.iter().flatten();
+        let most = cells.map(|c| c.distinct.len() as u64).max().unwrap_or(1).max(1);
+        let mut digits = Vec::new();
+        for child in divided_children(&h.piece.map, &h.cells) {
+            digits.push((child, (number % most) as usize));
+            number /= most;
+        }
+        Self { digits }
+    }
+
+    fn of(&self, child: usize) -> usize {
+        self.digits.iter().find(|(c, _)| *c == child).map_or(0, |(_, d)| *d)
+    }
+}

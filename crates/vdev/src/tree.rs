@@ -1,0 +1,560 @@
+//! The tree of vdevs over opened devices.
+//!
+//! Built once from the configuration and then only read: what the pool floor learns later (the
+//! mappings of removed vdevs, the txgs a device missed, how far an expansion has come) is set
+//! before the tree is shared. Only the error counters change afterwards, and they are atomic.
+//!
+//! Nodes stand in one vector, children named by index. Depth is bounded when the tree is built,
+//! so that walks down it need no further bound.
+
+use crate::draid::Draid;
+use crate::error::BuildError;
+use crate::indirect::{IndirectSegment, Mapping};
+use crate::raidz::{Raidz, Reflow};
+use crate::state::{Reason, VdevState, of_children};
+use device::DeviceRef;
+use ondisk::config::{AllocBias, VdevConfig, VdevKind};
+use std::collections::BTreeMap;
+use std::ops::RangeInclusive;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Deepest nesting of a tree. OpenZFS has at most five: root, raidz, spare, replacing, disk.
+const DEPTH_MAX: u32 = 16;
+
+/// What opening the device of a leaf gave.
+#[derive(Clone)]
+pub enum LeafOpen {
+    /// The device is there and up to date.
+    Online(DeviceRef),
+    /// The device is there; it is used in spite of errors.
+    Degraded(DeviceRef),
+    /// The device is there, but it was absent while others were written: last choice for reads.
+    Stale(DeviceRef),
+    /// No device was found.
+    Missing,
+    /// A device was found whose label is not this vdev's.
+    BadLabel,
+    /// Out of use by the administrator's will.
+    Offline,
+    /// Out of use after errors.
+    Faulted,
+    /// Pulled out.
+    Removed,
+}
+
+impl LeafOpen {
+    /// What the configuration's own flags make of an opened device: flagged offline, faulted or
+    /// removed it is not used even when it is there.
+    #[must_use]
+    pub fn by_config(config: &VdevConfig, device: Option<DeviceRef>) -> Self {
+        match device {
+            _ if config.offline => Self::Offline,
+            _ if config.faulted => Self::Faulted,
+            _ if config.removed => Self::Removed,
+            None => Self::Missing,
+            Some(d) if config.degraded => Self::Degraded(d),
+            Some(d) => Self::Online(d),
+        }
+    }
+
+    fn split(self) -> (Option<DeviceRef>, VdevState, Reason, bool) {
+        use VdevState::{Degraded, Faulted, Offline, Online, Removed, Unavail};
+        match self {
+            Self::Online(d) => (Some(d), Online, Reason::None, false),
+            Self::Degraded(d) => (Some(d), Degraded, Reason::TooManyErrors, false),
+            Self::Stale(d) => (Some(d), Online, Reason::None, true),
+            Self::Missing => (None, Unavail, Reason::CannotOpen, false),
+            Self::BadLabel => (None, Faulted, Reason::BadLabel, false),
+            Self::Offline => (None, Offline, Reason::None, false),
+            Self::Faulted => (None, Faulted, Reason::TooManyErrors, false),
+            Self::Removed => (None, Removed, Reason::None, false),
+        }
+    }
+}
+
+/// What a node does with its children or its device.
+pub(crate) enum Role {
+    Root,
+    Mirror,
+    Replacing,
+    Spare,
+    Raidz(Raidz),
+    Draid(Box<Draid>),
+    Leaf,
+    /// Distributed spare `id` of the dRAID with guid `top`.
+    DraidSpare {
+        top: u64,
+        id: u64,
+    },
+    Indirect(Option<Mapping>),
+    Hole,
+    Missing,
+}
+
+impl Role {
+    fn name(&self) -> &'static str {
+        match self {
+            Self::Root => "root",
+            Self::Mirror => "mirror",
+            Self::Replacing => "replacing",
+            Self::Spare => "spare",
+            Self::Raidz(_) => "raidz",
+            Self::Draid(_) => "draid",
+            Self::Leaf => "leaf",
+            Self::DraidSpare { .. } => "dspare",
+            Self::Indirect(_) => "indirect",
+            Self::Hole => "hole",
+            Self::Missing => "missing",
+        }
+    }
+}
+
+/// One vdev.
+pub(crate) struct Node {
+    pub(crate) role: Role,
+    pub(crate) guid: u64,
+    /// Path of a device, name of any other vdev.
+    pub(crate) name: Arc<str>,
+    pub(crate) children: Vec<usize>,
+    pub(crate) device: Option<DeviceRef>,
+    state: VdevState,
+    reason: Reason,
+    is_log: bool,
+    /// The device as a whole is behind.
+    stale: bool,
+    /// Births of blocks the device may have missed.
+    missed: Vec<RangeInclusive<u64>>,
+    pub(crate) read_errors: AtomicU64,
+    pub(crate) checksum_errors: AtomicU64,
+}
+
+impl Node {
+    /// The device may hold something else than what was written in txg `birth`.
+    pub(crate) fn is_stale(&self, birth: u64) -> bool {
+        self.stale || self.missed.iter().any(|r| r.contains(&birth))
+    }
+}
+
+/// A top-level vdev.
+pub(crate) struct Top {
+    pub(crate) node: usize,
+    pub(crate) ashift: u32,
+    /// Bytes; 0 when the configuration does not say.
+    pub(crate) asize: u64,
+    class: Option<AllocBias>,
+}
+
+/// All vdevs of a pool, over the devices that could be opened.
+pub struct VdevTree {
+    pub(crate) nodes: Vec<Node>,
+    pub(crate) tops: BTreeMap<u32, Top>,
+}
+
+/// The tree under construction.
+struct Builder<'a> {
+    nodes: Vec<Node>,
+    open: &'a mut dyn FnMut(&VdevConfig) -> LeafOpen,
+}
+
+impl VdevTree {
+    /// Builds the tree of the configuration's root vdev. `open` is asked once for every leaf that
+    /// has a device of its own.
+    ///
+    /// # Errors
+    /// When the configuration contradicts itself. Missing devices are no error.
+    pub fn build(
+        root: &VdevConfig,
+        open: &mut dyn FnMut(&VdevConfig) -> LeafOpen,
+    ) -> Result<Self, BuildError> {
+        if root.kind != VdevKind::Root {
+            let found = root.kind.name().to_owned();
+            return Err(BuildError::NoRoot { found, guid: root.guid });
+        }
+        let mut b = Builder { nodes: Vec::new(), open };
+        let index = b.push(root, Role::Root, "root".into());
+        let mut tops = BTreeMap::new();
+        for child in &root.children {
+            let node = b.add(child, "root", child.ashift.unwrap_or(9) as u32, DEPTH_MAX)?;
+            let bad = BuildError::BadId { id: child.id, guid: child.guid };
+            let id = u32::try_from(child.id).map_err(|_| bad.clone())?;
+            let log = child.is_log.then_some(AllocBias::Log);
+            let top = Top {
+                node,
+                ashift: child.ashift.unwrap_or(0) as u32,
+                asize: child.asize.unwrap_or(0),
+                class: child.alloc_bias.clone().or(log),
+            };
+            if tops.insert(id, top).is_some() {
+                return Err(bad);
+            }
+            b.adopt(index, node);
+        }
+        let mut tree = Self { nodes: b.nodes, tops };
+        tree.settle_draid_spares();
+        tree.settle_states();
+        Ok(tree)
+    }
+
+    /// Distributed spares have no device: they are as good as their name.
+    fn settle_draid_spares(&mut self) {
+        for i in 0..self.nodes.len() {
+            if let Role::DraidSpare { top, id } = self.nodes[i].role {
+                let found = self.draid(top).is_some_and(|(_, d)| d.has_spare(id));
+                let node = &mut self.nodes[i];
+                (node.state, node.reason) = match found {
+                    true => (VdevState::Online, Reason::None),
+                    false => (VdevState::Unavail, Reason::CannotOpen),
+                };
+            }
+        }
+    }
+
+    /// Children were added after their parents, so backwards means from the leaves up.
+    fn settle_states(&mut self) {
+        for i in (0..self.nodes.len()).rev() {
+            let node = &self.nodes[i];
+            let spare = match &node.role {
+                Role::Root => 0,
+                Role::Mirror | Role::Replacing | Role::Spare => {
+                    node.children.len().saturating_sub(1)
+                }
+                Role::Raidz(r) => r.nparity(),
+                Role::Draid(d) => d.nparity(),
+                _ => continue,
+            };
+            let root = matches!(node.role, Role::Root);
+            let children = node.children.iter().filter_map(|c| self.nodes.get(*c));
+            let states = children.map(|c| (c.state, root && c.is_log));
+            let (state, reason) = of_children(states, spare);
+            let node = &mut self.nodes[i];
+            (node.state, node.reason) = (state, reason);
+        }
+    }
+
+    /// The dRAID vdev with this guid, and its node.
+    pub(crate) fn draid(&self, guid: u64) -> Option<(&Node, &Draid)> {
+        self.nodes.iter().find_map(|n| match &n.role {
+            Role::Draid(d) if n.guid == guid => Some((n, &**d)),
+            _ => None,
+        })
+    }
+
+    fn top_mut(&mut self, vdev: u32) -> Option<&mut Node> {
+        let node = self.tops.get(&vdev)?.node;
+        self.nodes.get_mut(node)
+    }
+
+    /// Gives a removed vdev its mapping, as read from the MOS.
+    ///
+    /// # Errors
+    /// When `vdev` is not a removed one, or segments overlap.
+    pub fn set_indirect(
+        &mut self,
+        vdev: u32,
+        segments: Vec<IndirectSegment>,
+    ) -> Result<(), BuildError> {
+        match self.top_mut(vdev).map(|n| &mut n.role) {
+            Some(Role::Indirect(mapping)) => {
+                *mapping = Some(Mapping::new(vdev, segments)?);
+                Ok(())
+            }
+            _ => Err(BuildError::WrongKind { vdev, wanted: "a removed vdev" }),
+        }
+    }
+
+    /// Says how far an unfinished RAID-Z expansion has come: the reflow word of the uberblock.
+    ///
+    /// # Errors
+    /// When `vdev` is not a RAID-Z that is being expanded.
+    pub fn set_reflow(&mut self, vdev: u32, reflow: Reflow) -> Result<(), BuildError> {
+        match self.top_mut(vdev).map(|n| &mut n.role) {
+            Some(Role::Raidz(r)) if r.is_expanding() => {
+                r.set_reflow(reflow);
+                Ok(())
+            }
+            _ => Err(BuildError::WrongKind { vdev, wanted: "a raidz vdev under expansion" }),
+        }
+    }
+
+    /// Says which txgs the device with this guid missed (its DTL): its copies of blocks born then
+    /// are the last choice, and no fault when they differ. Returns whether there is such a device.
+    pub fn set_missed(&mut self, guid: u64, txgs: Vec<RangeInclusive<u64>>) -> bool {
+        let leaf = |n: &&mut Node| {
+            n.guid == guid && matches!(n.role, Role::Leaf | Role::DraidSpare { .. })
+        };
+        match self.nodes.iter_mut().find(leaf) {
+            Some(node) => {
+                node.missed = txgs;
+                true
+            }
+            None => false,
+        }
+    }
+
+    /// The root vdev.
+    #[must_use]
+    pub fn root(&self) -> NodeRef<'_> {
+        NodeRef { tree: self, node: &self.nodes[0] }
+    }
+
+    /// All vdevs, parents before children.
+    pub fn walk(&self) -> impl Iterator<Item = NodeRef<'_>> {
+        self.nodes.iter().map(|node| NodeRef { tree: self, node })
+    }
+
+    /// The vdevs that have or had a device.
+    pub fn leaves(&self) -> impl Iterator<Item = NodeRef<'_>> {
+        self.walk().filter(|n| matches!(n.node.role, Role::Leaf))
+    }
+
+    /// The top-level vdevs in order of their numbers.
+    pub fn tops(&self) -> impl Iterator<Item = TopRef<'_>> {
+        self.tops.iter().map(|(id, top)| TopRef { tree: self, id: *id, top })
+    }
+
+    /// One top-level vdev.
+    #[must_use]
+    pub fn top(&self, vdev: u32) -> Option<TopRef<'_>> {
+        self.tops.get(&vdev).map(|top| TopRef { tree: self, id: vdev, top })
+    }
+
+    /// Every block's address can be read from what is there: no top-level vdev but logs is lost.
+    #[must_use]
+    pub fn is_sufficient(&self) -> bool {
+        self.root().state().is_readable()
+    }
+
+    /// Bytes allocated on `vdev` for a block of `psize` bytes born in txg `birth`, with parity
+    /// and padding; `None` for a vdev that does not exist or holds nothing.
+    #[must_use]
+    pub fn psize_to_asize(&self, vdev: u32, psize: u64, birth: u64) -> Option<u64> {
+        let top = self.tops.get(&vdev)?;
+        match &self.nodes.get(top.node)?.role {
+            Role::Raidz(r) => Some(r.asize(psize, birth)),
+            Role::Draid(d) => Some(d.asize(psize)),
+            Role::Hole | Role::Missing => None,
+            _ => psize.checked_next_multiple_of(1u64.checked_shl(top.ashift)?),
+        }
+    }
+}
+
+impl Builder<'_> {
+    fn push(&mut self, config: &VdevConfig, role: Role, name: Arc<str>) -> usize {
+        self.nodes.push(Node {
+            role,
+            guid: config.guid,
+            name,
+            children: Vec::new(),
+            device: None,
+            state: VdevState::Online,
+            reason: Reason::None,
+            is_log: config.is_log,
+            stale: false,
+            missed: Vec::new(),
+            read_errors: AtomicU64::new(0),
+            checksum_errors: AtomicU64::new(0),
+        });
+        self.nodes.len() - 1
+    }
+
+    fn adopt(&mut self, parent: usize, child: usize) {
+        if let Some(p) = self.nodes.get_mut(parent) {
+            p.children.push(child);
+        }
+    }
+
+    /// Adds a vdev and all below it.
+    fn add(
+        &mut self,
+        config: &VdevConfig,
+        parent: &'static str,
+        ashift: u32,
+        depth: u32,
+    ) -> Result<usize, BuildError> {
+        let below = depth.checked_sub(1).ok_or(BuildError::TooDeep { limit: DEPTH_MAX })?;
+        let role = role(config, parent, ashift)?;
+        let name = name(config, &role);
+        let kind = role.name();
+        let is_leaf = matches!(role, Role::Leaf);
+        let is_missing = matches!(role, Role::Missing);
+        let index = self.push(config, role, name);
+        if is_leaf || is_missing {
+            let open = if is_leaf { (self.open)(config) } else { LeafOpen::Missing };
+            let (device, state, reason, stale) = open.split();
+            let node = &mut self.nodes[index];
+            (node.device, node.state, node.reason, node.stale) = (device, state, reason, stale);
+        }
+        for child in &config.children {
+            let child = self.add(child, kind, ashift, below)?;
+            self.adopt(index, child);
+        }
+        Ok(index)
+    }
+}
+
+/// What the configuration says a vdev is, if it can be that below `parent`.
+fn role(config: &VdevConfig, parent: &'static str, ashift: u32) -> Result<Role, BuildError> {
+    let geometry = |kind| BuildError::Geometry { kind, id: config.id, guid: config.guid };
+    let at_top = parent == "root";
+    let role = match &config.kind {
+        VdevKind::Mirror => Role::Mirror,
+        // Also at the top: a single disk that is being replaced.
+        VdevKind::Replacing => Role::Replacing,
+        VdevKind::Spare => Role::Spare,
+        VdevKind::Raidz { nparity } if at_top => Role::Raidz(
+            Raidz::new(
+                u64::from(*nparity),
+                ashift,
+                config.children.len(),
+                &config.raidz_expand_txgs,
+                config.raidz_expanding,
+            )
+            .ok_or(geometry("raidz"))?,
+        ),
+        VdevKind::Draid { nparity, ndata, nspares, ngroups } if at_top => {
+            let (d, s, g) = (u64::from(*ndata), u64::from(*nspares), u64::from(*ngroups));
+            let n = config.children.len();
+            let draid = Draid::new(u64::from(*nparity), d, s, g, n, ashift);
+            Role::Draid(Box::new(draid.ok_or(geometry("draid"))?))
+        }
+        VdevKind::Disk | VdevKind::File => Role::Leaf,
+        VdevKind::DraidSpare { top_guid, spare_id } if !at_top => {
+            Role::DraidSpare { top: *top_guid, id: *spare_id }
+        }
+        VdevKind::Indirect if at_top => Role::Indirect(None),
+        VdevKind::Hole if at_top => Role::Hole,
+        VdevKind::Missing => Role::Missing,
+        other => {
+            let kind = other.name().to_owned();
+            return Err(BuildError::Misplaced { kind, guid: config.guid, parent });
+        }
+    };
+    Ok(role)
+}
+
+/// Path of a device; for other vdevs the name that `zpool status` shows.
+fn name(config: &VdevConfig, role: &Role) -> Arc<str> {
+    let id = config.id;
+    match role {
+        Role::Leaf | Role::DraidSpare { .. } => match &config.path {
+            Some(path) => path.as_str().into(),
+            None => config.guid.to_string().into(),
+        },
+        Role::Raidz(r) => format!("raidz{}-{id}", r.nparity()).into(),
+        Role::Draid(d) => format!("{d:?}-{id}").into(),
+        other => format!("{}-{id}", other.name()).into(),
+    }
+}
+
+/// A vdev of the tree, to look at.
+#[derive(Clone, Copy)]
+pub struct NodeRef<'t> {
+    tree: &'t VdevTree,
+    node: &'t Node,
+}
+
+impl<'t> NodeRef<'t> {
+    /// Its guid.
+    #[must_use]
+    pub fn guid(self) -> u64 {
+        self.node.guid
+    }
+
+    /// Path of a device, or a name such as `raidz1-0`.
+    #[must_use]
+    pub fn name(self) -> &'t str {
+        &self.node.name
+    }
+
+    /// `root`, `mirror`, `replacing`, `spare`, `raidz`, `draid`, `leaf`, `dspare`, `indirect`,
+    /// `hole` or `missing`.
+    #[must_use]
+    pub fn kind(self) -> &'static str {
+        self.node.role.name()
+    }
+
+    /// Its health.
+    #[must_use]
+    pub fn state(self) -> VdevState {
+        self.node.state
+    }
+
+    /// Why it is not healthy.
+    #[must_use]
+    pub fn reason(self) -> Reason {
+        self.node.reason
+    }
+
+    /// The device is behind the others as a whole.
+    #[must_use]
+    pub fn is_stale(self) -> bool {
+        self.node.stale
+    }
+
+    /// The device, when it is open.
+    #[must_use]
+    pub fn device(self) -> Option<&'t DeviceRef> {
+        self.node.device.as_ref()
+    }
+
+    /// Failed reads of blocks since the tree was built.
+    #[must_use]
+    pub fn read_errors(self) -> u64 {
+        self.node.read_errors.load(Ordering::Relaxed)
+    }
+
+    /// Blocks found damaged here since the tree was built; on an inner vdev, those that could not
+    /// be put together from its children.
+    #[must_use]
+    pub fn checksum_errors(self) -> u64 {
+        self.node.checksum_errors.load(Ordering::Relaxed)
+    }
+
+    /// The vdevs below.
+    pub fn children(self) -> impl Iterator<Item = NodeRef<'t>> {
+        let Self { tree, node } = self;
+        node.children.iter().filter_map(|c| tree.nodes.get(*c)).map(|node| NodeRef { tree, node })
+    }
+}
+
+/// A top-level vdev, to look at.
+#[derive(Clone, Copy)]
+pub struct TopRef<'t> {
+    tree: &'t VdevTree,
+    id: u32,
+    top: &'t Top,
+}
+
+impl<'t> TopRef<'t> {
+    /// Its number, as block addresses have it.
+    #[must_use]
+    pub fn id(self) -> u32 {
+        self.id
+    }
+
+    /// The vdev.
+    #[must_use]
+    pub fn node(self) -> NodeRef<'t> {
+        // `build` made the node before the top that names it.
+        NodeRef { tree: self.tree, node: &self.tree.nodes[self.top.node] }
+    }
+
+    /// log2 of the sector size; 0 for holes.
+    #[must_use]
+    pub fn ashift(self) -> u32 {
+        self.top.ashift
+    }
+
+    /// Bytes that can be allocated, parity included; 0 when the configuration does not say.
+    #[must_use]
+    pub fn asize(self) -> u64 {
+        self.top.asize
+    }
+
+    /// The allocation class, when it is not the normal one.
+    #[must_use]
+    pub fn class(self) -> Option<&'t AllocBias> {
+        self.top.class.as_ref()
+    }
+}
