@@ -2,7 +2,7 @@
 //!
 //! A single waiting read is a `pread` on the caller's thread. Batches go to a backend that is made
 //! when the first one comes, because most of the files a search for pools opens are looked at once
-//! and closed: [`uring`] where the system allows it, else [`threads`]. Both move the same
+//! and closed: [`uring`] or [`threads`], see [`Backend`]. Both move the same
 //! [`transfer::Transfer`]s and differ only in who makes the system calls.
 
 mod backlog;
@@ -24,7 +24,9 @@ use std::sync::{Arc, OnceLock};
 /// Who makes the system calls.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Backend {
-    /// io_uring where the system allows it, else threads.
+    /// io_uring for direct reads where the system allows it, else threads. Buffered reads gain
+    /// nothing from io_uring, which hands them to threads of its own, and the copying from the page
+    /// cache is better spread over several.
     #[default]
     Auto,
     /// io_uring, or fail to open.
@@ -127,9 +129,12 @@ impl FileDevice {
     fn engine(&self) -> &Engine {
         self.engine.get_or_init(|| {
             let Options { backend, depth, threads, .. } = &self.options;
-            if *backend != Backend::Threads
-                && let Ok(ring) = Uring::start(Arc::clone(&self.core), (*depth).max(1))
-            {
+            let ring = match backend {
+                Backend::Auto => self.is_direct(),
+                Backend::Uring => true,
+                Backend::Threads => false,
+            };
+            if ring && let Ok(ring) = Uring::start(Arc::clone(&self.core), (*depth).max(1)) {
                 return Engine::Uring(ring);
             }
             Engine::Threads(Threads::new(Arc::clone(&self.core), *threads))
