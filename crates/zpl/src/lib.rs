@@ -1,1 +1,28 @@
-//! placeholder
+//! POSIX semantics: files, directories, links, attributes, extended attributes, ACLs; volumes.
+//!
+//! # Theory
+//!
+//! A file system is an object set with a *master node* (object 1, a ZAP) that names the root
+//! directory, the attribute tables and the rules for names. Every file is an object: its data are
+//! the file's bytes, its bonus (and spill block) its attributes. Directories are ZAPs from name
+//! to object. Before version 5 the attributes were one fixed structure (the old znode), since
+//! then a self-describing list (SA); [`Node`] hides the difference.
+//!
+//! A volume is an object set with one object of data and one of properties.
+//!
+//! No type of any front end (FUSE, command line) is in here.
+#![forbid(unsafe_code)]
+
+mod dir;
+mod error;
+mod fs;
+mod node;
+mod volume;
+mod xattr;
+
+pub use dir::DirEntry;
+pub use error::{Error, Result};
+pub use fs::{CaseSensitivity, Filesystem};
+pub use node::{FileKind, Node};
+pub use ondisk::znode::Time;
+pub use volume::Volume;

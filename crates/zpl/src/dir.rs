@@ -1,0 +1,115 @@
+//! Directories: listing, lookup, paths.
+
+use crate::error::{Error, Result};
+use crate::fs::{CaseSensitivity, Filesystem};
+use crate::node::{FileKind, Node};
+use dmu::Zap;
+use dmu::zap::{Match, ZapKey};
+use ondisk::znode::Dirent;
+
+/// Symbolic links followed in one path (Linux: 40).
+const LINKS_MAX: usize = 40;
+
+/// An entry of a directory.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DirEntry {
+    /// Its name; any bytes but `/` and NUL.
+    pub name: Vec<u8>,
+    /// Object of the file.
+    pub object: u64,
+    /// Type of the file as the directory remembers it (0 in version 1).
+    pub kind: u8,
+}
+
+impl Node {
+    fn table(&self) -> Result<Zap> {
+        if self.kind() != FileKind::Dir {
+            return Err(Error::NotDirectory(format!("object {}", self.number())));
+        }
+        Ok(Zap::open(self.object())?)
+    }
+
+    /// The entries in no order, `.` and `..` left out. What cannot be read of the directory is an
+    /// error item among them.
+    pub fn entries(&self) -> Result<Vec<Result<DirEntry>>> {
+        let table = self.table()?;
+        let entry = |e: dmu::ZapEntry| {
+            let value = e.ints().next()?;
+            let Dirent { object, kind } = Dirent::decode(value);
+            Some(DirEntry { name: e.name.bytes()?.to_vec(), object, kind })
+        };
+        let mut out = Vec::new();
+        for e in table.entries() {
+            match e {
+                Ok(e) => out.extend(entry(e).map(Ok)),
+                Err(e) => out.push(Err(e.into())),
+            }
+        }
+        Ok(out)
+    }
+
+    /// The entries sorted by the bytes of their names, or the first error.
+    pub fn sorted_entries(&self) -> Result<Vec<DirEntry>> {
+        let mut out: Vec<DirEntry> = self.entries()?.into_iter().collect::<Result<_>>()?;
+        out.sort_by(|a, b| a.name.cmp(&b.name));
+        Ok(out)
+    }
+
+    /// Looks one name up, by the rules of the file system for case and normal forms.
+    pub fn lookup(&self, name: &[u8]) -> Result<Option<DirEntry>> {
+        let table = self.table()?;
+        let how = match self.filesystem().case_sensitivity() {
+            CaseSensitivity::Mixed => Match::NormalizeKeepCase,
+            _ => Match::Normalize,
+        };
+        let key = ZapKey::name(&table.key_hash(), name, how);
+        Ok(table.find(&key)?.and_then(|e| {
+            let Dirent { object, kind } = Dirent::decode(e.ints().next()?);
+            Some(DirEntry { name: e.name.bytes()?.to_vec(), object, kind })
+        }))
+    }
+}
+
+impl Filesystem {
+    /// The file at a path from the root. `follow`: a symbolic link at the end is followed too;
+    /// absolute targets start at this file system's root.
+    pub fn by_path(&self, path: &[u8], follow: bool) -> Result<Node> {
+        let shown = || String::from_utf8_lossy(path).into_owned();
+        let mut todo: Vec<Vec<u8>> = components(path).rev().collect();
+        let mut trail = vec![self.root()?];
+        let mut links = 0;
+        while let Some(name) = todo.pop() {
+            if name == b".." {
+                if trail.len() > 1 {
+                    trail.pop();
+                }
+                continue;
+            }
+            let Some(dir) = trail.last() else { break };
+            if dir.kind() != FileKind::Dir {
+                return Err(Error::NotDirectory(shown()));
+            }
+            let entry = dir.lookup(&name)?.ok_or_else(|| Error::NotFound(shown()))?;
+            let node = self.node(entry.object)?;
+            if node.kind() == FileKind::Symlink && (follow || !todo.is_empty()) {
+                links += 1;
+                if links > LINKS_MAX {
+                    return Err(Error::TooManyLinks(shown()));
+                }
+                let target = node.read_link()?;
+                if target.first() == Some(&b'/') {
+                    trail.truncate(1);
+                }
+                todo.extend(components(&target).rev());
+                continue;
+            }
+            trail.push(node);
+        }
+        trail.pop().ok_or_else(|| Error::NotFound(shown()))
+    }
+}
+
+fn components(path: &[u8]) -> impl DoubleEndedIterator<Item = Vec<u8>> + '_ {
+    let parts = path.split(|b| *b == b'/');
+    parts.filter(|p| !p.is_empty() && *p != b".").map(<[u8]>::to_vec)
+}

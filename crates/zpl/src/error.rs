@@ -1,0 +1,77 @@
+//! Why a file could not be had.
+
+use std::fmt;
+
+/// Result of this crate.
+pub type Result<T> = std::result::Result<T, Error>;
+
+/// Why a file could not be had.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub enum Error {
+    /// An object could not be read.
+    Dmu(dmu::Error),
+    /// The object set is no file system, or no volume.
+    WrongKind {
+        /// What was wanted.
+        wanted: &'static str,
+    },
+    /// The file system is of a version that is not known.
+    Version(u64),
+    /// An attribute, entry or table of an object does not decode.
+    Format {
+        /// The object.
+        object: u64,
+        /// What is wrong.
+        error: ondisk::Error,
+    },
+    /// An attribute every file must have is missing.
+    NoAttribute {
+        /// The file.
+        object: u64,
+        /// The attribute.
+        name: &'static str,
+    },
+    /// No such file or directory.
+    NotFound(String),
+    /// A component of a path is no directory.
+    NotDirectory(String),
+    /// Too many symbolic links, or they form a loop.
+    TooManyLinks(String),
+    /// The name breaks a rule of the file system (`utf8only`).
+    BadName(String),
+}
+
+impl From<dmu::Error> for Error {
+    fn from(e: dmu::Error) -> Self {
+        Self::Dmu(e)
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Dmu(e) => write!(f, "{e}"),
+            Self::WrongKind { wanted } => write!(f, "the dataset is no {wanted}"),
+            Self::Version(v) => write!(f, "file system version {v} is not known"),
+            Self::Format { object, error } => write!(f, "object {object}: {error}"),
+            Self::NoAttribute { object, name } => {
+                write!(f, "object {object}: attribute {name} is missing")
+            }
+            Self::NotFound(p) => write!(f, "{p}: no such file or directory"),
+            Self::NotDirectory(p) => write!(f, "{p}: not a directory"),
+            Self::TooManyLinks(p) => write!(f, "{p}: too many symbolic links"),
+            Self::BadName(p) => write!(f, "{p}: not a name this file system allows"),
+        }
+    }
+}
+
+impl std::error::Error for Error {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Self::Dmu(e) => Some(e),
+            Self::Format { error, .. } => Some(error),
+            _ => None,
+        }
+    }
+}

@@ -1,0 +1,63 @@
+//! Volumes: one object of data, one of properties.
+
+use crate::error::{Error, Result};
+use dmu::{Object, Objset, Segment, Zap};
+use ondisk::ObjsetKind;
+
+/// Object of a volume's data.
+const VOLUME_DATA: u64 = 1;
+/// Object of a volume's properties.
+const VOLUME_PROPERTIES: u64 = 2;
+
+/// A volume, open for reading.
+#[derive(Clone)]
+pub struct Volume {
+    data: Object,
+    size: u64,
+}
+
+impl Volume {
+    /// Opens the volume in `objset`.
+    pub fn open(objset: &Objset) -> Result<Self> {
+        if objset.phys().kind != ObjsetKind::Zvol {
+            return Err(Error::WrongKind { wanted: "volume" });
+        }
+        let properties = Zap::open(&objset.object(VOLUME_PROPERTIES)?)?;
+        let size = properties.need_u64("size")?;
+        Ok(Self { data: objset.object(VOLUME_DATA)?, size })
+    }
+
+    /// Size in bytes.
+    #[must_use]
+    pub fn size(&self) -> u64 {
+        self.size
+    }
+
+    /// Size of its blocks in bytes.
+    #[must_use]
+    pub fn block_size(&self) -> u64 {
+        self.data.dnode().block_size()
+    }
+
+    /// The object of the data.
+    #[must_use]
+    pub fn object(&self) -> &Object {
+        &self.data
+    }
+
+    /// Reads up to `out.len()` bytes from `offset`; fewer only at the end.
+    pub fn read_at(&self, offset: u64, out: &mut [u8]) -> Result<usize> {
+        let left = self.size.saturating_sub(offset);
+        let n = out.len().min(usize::try_from(left).unwrap_or(usize::MAX));
+        let out = out.get_mut(..n).unwrap_or_default();
+        if !out.is_empty() {
+            self.data.read_at(offset, out)?;
+        }
+        Ok(n)
+    }
+
+    /// Stored ranges.
+    pub fn segments(&self) -> Result<Vec<Segment>> {
+        Ok(self.data.segments(self.size)?)
+    }
+}
