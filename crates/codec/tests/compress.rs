@@ -1,4 +1,5 @@
 //! The codecs against blocks OpenZFS wrote, against themselves, and against hostile bytes.
+#![allow(clippy::unwrap_used, reason = "a test may stop where it likes")]
 
 use codec::compress::{Algorithm, budget, compress, decompress, from_number, is_zero};
 use proptest::prelude::*;
