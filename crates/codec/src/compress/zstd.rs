@@ -4,7 +4,7 @@
 //! ```text
 //! 0  u32 BE  length of the frame
 //! 4  u8      code of the level
-//! 5  u24 BE  version of the library that wrote it (10405 is 1.4.5)
+//! 5  u24 BE  version of the library that compressed (10405 is 1.4.5)
 //! 8          frame
 //! ```
 //!
@@ -20,7 +20,7 @@ use std::cell::RefCell;
 use zstd_safe::{CCtx, CParameter, DCtx, DParameter, FrameFormat, ResetDirective};
 
 const HEADER: usize = 8;
-/// Code of level -1; 102 is "zstd-fast" before its default is chosen and never stored.
+/// Code of level -1. The codes from 20 to 102 are left for higher levels.
 const FAST_CODE: usize = 103;
 /// Negative levels that have a code, as positive numbers, in the order of their codes.
 #[rustfmt::skip]
