@@ -53,7 +53,7 @@ const fn row(name: &'static str, layout: Layout, metadata: bool, encrypted: bool
 
 #[rustfmt::skip]
 static ROWS: [Row; 54] = [
-    row("none", Layout::U8, false, false),
+    row("unallocated", Layout::U8, true, false),
     row("object directory", Layout::Zap, true, false),
     row("object array", Layout::U64, true, false),
     row("packed nvlist", Layout::U8, true, false),
@@ -70,7 +70,7 @@ static ROWS: [Row; 54] = [
     row("DSL dataset snap map", Layout::Zap, true, false),
     row("DSL props", Layout::Zap, true, false),
     row("DSL dataset", Layout::U64, true, false),
-    row("ZFS znode", Layout::Znode, true, true),
+    row("ZFS znode", Layout::Znode, true, false),
     row("ZFS V0 ACL", Layout::OldAcl, true, true),
     row("ZFS plain file", Layout::U8, false, true),
     row("ZFS directory", Layout::Zap, true, true),

@@ -22,8 +22,9 @@ pub const DNODE_SLOT_SIZE: usize = 512;
 pub const DNODE_CORE_SIZE: usize = 64;
 /// Smallest and largest indirect block shift that can be on disk.
 pub const INDIRECT_SHIFT_RANGE: core::ops::RangeInclusive<u8> = 10..=20;
-/// Most levels of indirection an object can have.
-pub const MAX_LEVELS: u8 = 8;
+/// Most levels an object can have: 2^64 bytes in blocks of 512 bytes need eleven levels of indirect
+/// blocks of 4 KiB. With the indirect blocks of today (128 KiB) none has more than seven.
+pub const MAX_LEVELS: u8 = 12;
 
 /// `used` is in bytes (old pools counted sectors).
 pub const FLAG_USED_BYTES: u8 = 1 << 0;

@@ -208,8 +208,13 @@ impl ObjsetPhys {
             (OBJSET_SIZE_V2, &self.project_used),
         ];
         for (at, dn) in dnodes {
-            if let Some(dn) = dn {
-                put(at, &dn.encode(endian));
+            match dn {
+                Some(dn) => put(at, &dn.encode(endian)),
+                // A slot that was free keeps its bytes; one that became free is cleared.
+                None if self.raw.get(at).is_some_and(|kind| *kind != 0) => {
+                    put(at, &[0; DNODE_SLOT_SIZE]);
+                }
+                None => {}
             }
         }
         let mut w = Writer::new(endian);
