@@ -1,5 +1,7 @@
 //! A little pool of memory devices, written by the geometry under test and by nothing else.
-#![allow(dead_code, clippy::unwrap_used, clippy::expect_used, unreachable_pub)]
+#![allow(dead_code, clippy::unwrap_used, clippy::expect_used, unreachable_pub, missing_docs)]
+
+pub mod walk;
 
 use codec::raidz;
 use device::{DeviceRef, MemoryDevice};
