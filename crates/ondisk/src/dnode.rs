@@ -155,7 +155,11 @@ impl Dnode {
         let size = (usize::from(extra_slots) + 1) * DNODE_SLOT_SIZE;
         let pointers_end = DNODE_CORE_SIZE + usize::from(nblkptr) * BLKPTR_SIZE;
         let has_spill = flags & FLAG_SPILL != 0;
-        let bonus_max = size - pointers_end - if has_spill { BLKPTR_SIZE } else { 0 };
+        let spill_size = if has_spill { BLKPTR_SIZE } else { 0 };
+        let Some(bonus_max) = size.checked_sub(pointers_end + spill_size) else {
+            let rule = "block pointers and spill pointer fit the dnode";
+            return Err(r.error("flags", ErrorKind::Inconsistent(rule)));
+        };
         range(&r, "bonuslen", bonus_len as u64, 0, bonus_max as u64)?;
 
         let mut blkptrs = Vec::with_capacity(nblkptr.into());

@@ -198,6 +198,12 @@ fn dnodes_that_lie() {
         let e = Dnode::decode(&bytes, LITTLE).unwrap_err();
         assert_eq!((e.structure, e.field), ("dnode", field), "byte {at} = {value}");
     }
+    // Three block pointers and a spill pointer are more than 512 bytes hold.
+    let mut crowded = good.to_vec();
+    (crowded[3], crowded[7]) = (3, FLAG_SPILL);
+    let e = Dnode::decode(&crowded, LITTLE).unwrap_err();
+    assert!(matches!(e.kind, ErrorKind::Inconsistent(_)));
+
     let mut old = good.to_vec();
     old[7] &= !FLAG_USED_BYTES;
     old[24..32].copy_from_slice(&3u64.to_le_bytes());
