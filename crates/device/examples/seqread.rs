@@ -16,11 +16,14 @@
 
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a command")]
 
-use crossbeam_channel::{Receiver, Sender, unbounded};
+use crossbeam_channel::{Sender, unbounded};
 use device::{AlignedBuf, Backend, Device, Direct, Error, FileDevice, Options, Read};
 use rt::{Clock, RealClock, Rng, Xoshiro256};
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::time::Duration;
 
 const USAGE: &str = "usage: seqread FILE [block=128k] [inflight=16] [limit=4g] [random] [cold] \
                      [uring] [threads] [direct] [buffered]";
@@ -101,10 +104,33 @@ fn number(text: &str) -> Option<u64> {
     digits.parse::<u64>().ok()?.checked_mul(1 << shift)
 }
 
-/// Where the blocks of one run come back.
-struct Inbox {
-    answers: Sender<Result<AlignedBuf, Error>>,
-    arrived: Receiver<Result<AlignedBuf, Error>>,
+/// One run: who completes a read submits the next, as a queue above a device does.
+struct Run {
+    device: FileDevice,
+    order: Vec<u64>,
+    block: usize,
+    next: AtomicUsize,
+    bytes: AtomicU64,
+    finished: Sender<Result<(), Error>>,
+}
+
+impl Run {
+    /// The next read of the order, if there is one.
+    fn next(self: &Arc<Self>) -> Option<Read> {
+        let block = self.order.get(self.next.fetch_add(1, Ordering::Relaxed))?;
+        let run = Arc::clone(self);
+        let done = Box::new(move |result: Result<AlignedBuf, Error>| match result {
+            Ok(buf) => {
+                run.bytes.fetch_add(buf.len() as u64, Ordering::Relaxed);
+                run.device.submit(run.next().into_iter().collect());
+            }
+            Err(error) => {
+                // The receiver outlives the run, unless an error ended it.
+                let _ = run.finished.send(Err(error));
+            }
+        });
+        Some(Read { offset: block * self.block as u64, len: self.block, done })
+    }
 }
 
 fn run(job: &Job, backend: Backend, direct: Direct) -> Result<(), Error> {
@@ -114,12 +140,19 @@ fn run(job: &Job, backend: Backend, direct: Direct) -> Result<(), Error> {
     if job.cold {
         drop_cached(&job.path);
     }
-    let blocks = device.size().min(job.limit) / job.block as u64;
-    let order = order(blocks, job.random);
-    let (answers, arrived) = unbounded();
-    let inbox = Inbox { answers, arrived };
+    let order = order(device.size().min(job.limit) / job.block as u64, job.random);
+    let (finished, end) = unbounded();
+    let (next, bytes) = (AtomicUsize::new(0), AtomicU64::new(0));
+    let run = Arc::new(Run { device, order, block: job.block, next, bytes, finished });
     let begin = RealClock.now();
-    let bytes = read_all(job, &device, &order, &inbox)?;
+    run.device.submit((0..job.in_flight).filter_map(|_| run.next()).collect());
+    let (device, order) = (&run.device, &run.order);
+    while device.stats().reads < order.len() as u64 {
+        if let Ok(Err(error)) = end.recv_timeout(Duration::from_millis(1)) {
+            return Err(error);
+        }
+    }
+    let bytes = run.bytes.load(Ordering::Relaxed);
     let seconds = (RealClock.now() - begin).as_secs_f64().max(1e-9);
     let stats = device.stats();
     let percentile = |p| stats.latency_percentile(p).unwrap_or_default();
@@ -145,40 +178,6 @@ fn order(blocks: u64, random: bool) -> Vec<u64> {
         }
     }
     order
-}
-
-/// Keeps `in_flight` reads under way until all are done; bytes read.
-fn read_all(job: &Job, device: &dyn Device, order: &[u64], inbox: &Inbox) -> Result<u64, Error> {
-    let mut blocks = order.iter();
-    let (mut under_way, mut bytes) = (0, 0);
-    loop {
-        let room = job.in_flight - under_way;
-        let batch: Vec<Read> = blocks
-            .by_ref()
-            .take(room)
-            .map(|block| {
-                let answers = inbox.answers.clone();
-                let done = Box::new(move |result| {
-                    // The receiver outlives the run, unless an error ended it.
-                    let _ = answers.send(result);
-                });
-                Read { offset: block * job.block as u64, len: job.block, done }
-            })
-            .collect();
-        under_way += batch.len();
-        if under_way == 0 {
-            return Ok(bytes);
-        }
-        if !batch.is_empty() {
-            device.submit(batch);
-        }
-        // One at least, and whatever else has come meanwhile.
-        let first = inbox.arrived.recv().into_iter();
-        for result in first.chain(inbox.arrived.try_iter()) {
-            bytes += result?.len() as u64;
-            under_way -= 1;
-        }
-    }
 }
 
 /// Best effort, by way of a tool everybody has.

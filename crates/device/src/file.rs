@@ -7,9 +7,13 @@
 
 mod backlog;
 mod core;
+#[expect(unsafe_code, reason = "system calls")]
 mod sys;
+#[expect(unsafe_code, reason = "the kernel writes into memory that is not initialised")]
 mod threads;
+#[expect(unsafe_code, reason = "the kernel writes into memory that is not initialised")]
 mod transfer;
+#[expect(unsafe_code, reason = "the kernel writes into memory that is not initialised")]
 mod uring;
 
 use self::core::{Core, Request};

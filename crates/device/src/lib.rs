@@ -9,7 +9,10 @@
 //! method that changes one. Writing will be a second trait over this one, so that a function that
 //! takes a [`DeviceRef`] cannot write whatever it is given.
 
+#![deny(unsafe_code)]
+
 mod batch;
+#[expect(unsafe_code, reason = "allocates with an alignment, and not initialised")]
 mod buf;
 mod complete;
 mod crc32;

@@ -342,3 +342,68 @@ unsafe fn push(ring: &mut IoUring, entry: &squeue::Entry) -> io::Result<()> {
     // Cannot fail, see "Bounds" at the head of this file.
     pushed.map_err(|_| io::Error::from_raw_os_error(libc::EBUSY))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Done;
+    use std::sync::mpsc::channel;
+
+    /// The thread dies with requests in slots, in the kernel, and waiting.
+    #[test]
+    fn a_dead_ring_ends_everything_with_gone() {
+        let file = tempfile::tempfile().expect("file");
+        file.set_len(1 << 20).expect("size");
+        let core = Arc::new(Core::for_test(file, None));
+        let backlog = Arc::new(Backlog::default());
+        let event = Arc::new(sys::event().expect("event"));
+        let made = Engine::new(Arc::clone(&core), Arc::clone(&backlog), event, 2);
+        // Where the system forbids io_uring there is no ring that could die.
+        let Ok(mut engine) = made else { return };
+        let (answers, inbox) = channel();
+        let request = |offset| {
+            core.counters.begin();
+            let answers = answers.clone();
+            let done: Done = Box::new(move |result: Result<AlignedBuf, crate::Error>| {
+                answers.send(result.map(|_| ()).map_err(|e| e.kind)).expect("receiver");
+            });
+            Request { offset, len: 512, done, arrived: core.now() }
+        };
+        backlog.push((0..6).map(|i| request(i * 4096)).collect()).map_err(|_| ()).expect("open");
+        let mut taken = Vec::new();
+        backlog.take(2, false, &mut taken);
+        taken.into_iter().for_each(|request| engine.begin(request));
+        engine.push_all().expect("push");
+        engine.ring.submit().expect("submit");
+        drop(engine);
+        let late = backlog.push(vec![request(0)]).map_err(|batch| batch.len());
+        assert_eq!(late, Err(1));
+        drop(answers);
+        let results: Vec<_> = inbox.try_iter().collect();
+        assert_eq!(results, vec![Err(ErrorKind::Gone); 6]);
+    }
+
+    /// A batch far longer than the queues, and then nothing: the thread must sleep and wake.
+    #[test]
+    fn an_idle_ring_wakes_up() {
+        let file = tempfile::tempfile().expect("file");
+        file.set_len(1 << 20).expect("size");
+        let core = Arc::new(Core::for_test(file, None));
+        let Ok(ring) = Uring::start(Arc::clone(&core), 3) else { return };
+        for round in 0..5 {
+            let (answers, inbox) = channel();
+            let request = |_| {
+                core.counters.begin();
+                let answers = answers.clone();
+                let done: Done = Box::new(move |result: Result<AlignedBuf, crate::Error>| {
+                    answers.send(result.is_ok()).expect("receiver");
+                });
+                Request { offset: 0, len: 4096, done, arrived: core.now() }
+            };
+            ring.submit((0..200 * round + 1).map(request).collect());
+            drop(answers);
+            assert_eq!(inbox.iter().filter(|ok| *ok).count(), 200 * round + 1);
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+}
