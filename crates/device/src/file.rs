@@ -75,7 +75,7 @@ impl Default for Options {
         Self {
             backend: Backend::Auto,
             direct: Direct::Auto,
-            // Enough for a device with many channels; the vdev queue decides how much of it is used.
+            // Enough for a device with many channels; the layer above decides how much it uses.
             depth: 128,
             // Enough to keep a disk busy; more threads cost more than they bring.
             threads: 16,
