@@ -453,6 +453,29 @@ fn bookmarks() {
     let freed = extra.freed_before_next_snap();
     assert_eq!(freed, Space { used: 9, compressed: 10, uncompressed: 11 });
     assert_eq!(BookmarkExtra::default().with_spaces(extra.referenced(), freed).to_words()[2], 6);
+    // `mark` of the file system `past/work`, as zdb prints the entry and `zfs get` its figures.
+    let guid = 9_539_509_952_851_871_713;
+    let words = [
+        guid,
+        23,
+        1_795_289_362,
+        0,
+        3,
+        1_268_224,
+        1_185_792,
+        2_881_536,
+        77_312,
+        56_320,
+        109_568,
+        0,
+    ];
+    let mark = Bookmark::from_words(&words).unwrap();
+    assert_eq!((mark.guid, mark.creation_txg, mark.creation_time), (guid, 23, 1_795_289_362));
+    let extra = mark.extra.unwrap();
+    let flags = BookmarkExtra::FLAG_HAS_FREED | BookmarkExtra::FLAG_SNAPSHOT_EXISTS;
+    assert_eq!((extra.flags, extra.redaction_obj), (flags, 0));
+    assert_eq!(extra.referenced().used, 1_268_224, "referenced");
+    assert_eq!(extra.referenced().uncompressed, 2_881_536, "logicalreferenced");
     for n in [0, 2, 4, 11] {
         assert!(Bookmark::from_words(&words[..n]).is_err(), "{n} words");
     }
