@@ -1,1 +1,35 @@
-fn main() {}
+//! The command `zinc`.
+//!
+//! One file per verb under `cmd/`; what they share is in `common.rs` (opening a pool, keys),
+//! `ui.rs` (tables, JSON, progress) and `failure.rs` (what is said when something fails, and exit
+//! codes). Called under the name `zpool`, `zfs` or `zdb` the binary is that command.
+#![forbid(unsafe_code)]
+
+mod cli;
+mod cmd;
+mod common;
+mod failure;
+mod ui;
+
+use clap::Parser as _;
+use std::ffi::OsString;
+use std::process::ExitCode;
+
+/// Puts the verb in front when the binary is called under the name of one.
+fn arguments() -> Vec<OsString> {
+    let mut args: Vec<OsString> = std::env::args_os().collect();
+    let name = args.first().map(std::path::PathBuf::from);
+    let name = name.and_then(|p| p.file_name().map(OsString::from)).unwrap_or_default();
+    if ["zpool", "zfs", "zdb"].iter().any(|n| name == *n) {
+        args.insert(1, name);
+    }
+    args
+}
+
+fn main() -> ExitCode {
+    let cli = cli::Cli::parse_from(arguments());
+    match cli.command.run() {
+        Ok(code) => code,
+        Err(failure) => failure.report(),
+    }
+}

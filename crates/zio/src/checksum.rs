@@ -1,7 +1,7 @@
 //! From the numbers in a block pointer to the algorithms of `codec`.
 
 use crate::error::ErrorKind;
-use codec::checksum::{self, Algorithm, ByteOrder, Digest, Salted};
+use codec::checksum::{self, Algorithm, ByteOrder, Salted};
 use ondisk::{BlkPtr, Checksum, DmuType, Endian};
 
 /// Byte order as `codec` names it.
@@ -56,15 +56,7 @@ impl<'a> Verifier<'a> {
         if matches!(self.algorithm, Algorithm::Off | Algorithm::NoParity) {
             return true;
         }
-        let Digest(mut actual) = checksum::compute(self.algorithm, self.order, self.salted, data);
-        if !self.truncated {
-            return actual == self.expected;
-        }
-        // A weak checksum is folded, so that no entropy is lost when it is cut to two words.
-        if matches!(self.algorithm, Algorithm::Fletcher2 | Algorithm::Fletcher4) {
-            actual[0] ^= actual[2];
-            actual[1] ^= actual[3];
-        }
-        actual[..2] == self.expected[..2]
+        let digest = checksum::compute(self.algorithm, self.order, self.salted, data);
+        digest.matches(self.algorithm, self.expected, self.truncated)
     }
 }

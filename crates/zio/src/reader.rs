@@ -202,8 +202,7 @@ impl Reader {
         if depth >= GANG_DEPTH {
             return Err(ErrorKind::Gang);
         }
-        let (vdev, offset, birth) = (u64::from(dva.vdev()), dva.offset(), bp.physical_birth());
-        let check = |b: &[u8]| codec::checksum::verify_gang_header(b, vdev, offset, birth).is_ok();
+        let check = |b: &[u8]| is_gang_header(bp, b);
         let header = self.copy(r, bp, dva, &check, faults).ok_or(ErrorKind::Unreadable)?;
         let header = GangHeader::decode(&header, bp.byteorder()).map_err(|_| ErrorKind::Gang)?;
         let total = usize::try_from(bp.psize()).map_err(|_| ErrorKind::Gang)?;
@@ -264,11 +263,7 @@ impl Reader {
         if depth >= GANG_DEPTH {
             return;
         }
-        let birth = bp.physical_birth();
-        let check = |b: &[u8]| {
-            let vdev = u64::from(dva.vdev());
-            codec::checksum::verify_gang_header(b, vdev, dva.offset(), birth).is_ok()
-        };
+        let check = |b: &[u8]| is_gang_header(bp, b);
         let Some(bytes) = self.copy(r, bp, dva, &check, &mut Vec::new()) else { return };
         let Ok(header) = GangHeader::decode(&bytes, bp.byteorder()) else { return };
         for part in header.parts.iter().filter(|p| !p.is_hole() && sane(p).is_ok()) {
@@ -276,6 +271,13 @@ impl Reader {
             self.collect_members(r, part, depth + 1, out);
         }
     }
+}
+
+/// Every copy of a gang header is sealed with the address of the first.
+fn is_gang_header(bp: &BlkPtr, header: &[u8]) -> bool {
+    let first = bp.dva(0);
+    let (vdev, birth) = (u64::from(first.vdev()), bp.physical_birth());
+    codec::checksum::verify_gang_header(header, vdev, first.offset(), birth).is_ok()
 }
 
 /// The first copy, when the block is stored plainly (no gang, not in the pointer).

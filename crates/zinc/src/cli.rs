@@ -1,0 +1,62 @@
+//! The command line as a whole.
+
+use crate::cmd;
+use crate::failure::Failure;
+use clap::{Parser, Subcommand};
+use std::process::ExitCode;
+
+/// ZFS pools without a kernel module: look inside, check, and get the data out
+#[derive(Parser)]
+#[command(name = "zinc", version, max_term_width = 100, propagate_version = true)]
+#[command(after_help = "Every verb that opens a pool searches the places given with -d PATH \
+                        (directories, files, disks), and the usual device directories otherwise.")]
+pub struct Cli {
+    /// The verb.
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// The verbs.
+#[derive(Subcommand)]
+pub enum Command {
+    /// Pools: find, list, status, properties, history
+    #[command(subcommand)]
+    Zpool(cmd::zpool::Command),
+    /// Datasets: list, properties, space by user, holds, differences
+    #[command(subcommand)]
+    Zfs(cmd::zfs::Command),
+    /// Everything inside a pool, structure by structure
+    Zdb(cmd::zdb::Args),
+    /// List a directory of a dataset
+    Ls(cmd::ls::Args),
+    /// Show all attributes of files
+    Stat(cmd::stat::Args),
+    /// Write the content of files to standard output
+    Cat(cmd::cat::Args),
+    /// Copy files and trees out of a pool
+    Cp(cmd::cp::Args),
+    /// Copy everything that can still be read, and list exactly what cannot
+    Rescue(cmd::rescue::Args),
+    /// Describe the whole content of a pool as JSON
+    Inventory(cmd::inventory::Args),
+    /// Verify every block and cross-check all accounting
+    Check(cmd::check::Args),
+}
+
+impl Command {
+    /// Runs the verb.
+    pub fn run(self) -> Result<ExitCode, Failure> {
+        match self {
+            Self::Zpool(c) => c.run(),
+            Self::Zfs(c) => c.run(),
+            Self::Zdb(a) => a.run(),
+            Self::Ls(a) => a.run(),
+            Self::Stat(a) => a.run(),
+            Self::Cat(a) => a.run(),
+            Self::Cp(a) => a.run(),
+            Self::Rescue(a) => a.run(),
+            Self::Inventory(a) => a.run(),
+            Self::Check(a) => a.run(),
+        }
+    }
+}

@@ -1,0 +1,12 @@
+//! The verbs, one file (or folder) each.
+
+pub mod cat;
+pub mod check;
+pub mod cp;
+pub mod inventory;
+pub mod ls;
+pub mod rescue;
+pub mod stat;
+pub mod zdb;
+pub mod zfs;
+pub mod zpool;

@@ -1,0 +1,193 @@
+//! What verbs share: how a pool is found and opened, and how `POOL/DATASET[@SNAP]:PATH` is read.
+
+use crate::failure::Failure;
+use clap::Args;
+use engine::{Dataset, Filesystem, OpenOptions, Pool};
+use std::io::Read as _;
+use std::path::{Path, PathBuf};
+
+/// How to find and open a pool.
+#[derive(Args, Clone, Default, Debug)]
+pub struct PoolArgs {
+    /// Search this directory, file or disk for devices (repeatable)
+    #[arg(short = 'd', value_name = "PATH")]
+    pub search: Vec<PathBuf>,
+    #[command(flatten)]
+    pub open: OpenArgs,
+}
+
+/// How to open a pool, without where to find it.
+#[derive(Args, Clone, Default, Debug)]
+pub struct OpenArgs {
+    /// JSON file of keys by dataset, as `keys` in a manifest
+    #[arg(long, value_name = "FILE")]
+    pub keys: Option<PathBuf>,
+    /// Ask for the keys of locked datasets on the terminal
+    #[arg(long)]
+    pub ask: bool,
+    /// Key of one dataset: DATASET=file:///PATH, DATASET=fd:N or DATASET=prompt (repeatable)
+    #[arg(long = "key", value_name = "DATASET=LOCATION")]
+    pub key: Vec<String>,
+    /// Open the state of this txg instead of the newest
+    #[arg(long, value_name = "N")]
+    pub txg: Option<u64>,
+    /// Open the state that the pool's checkpoint kept
+    #[arg(long)]
+    pub checkpoint: bool,
+    /// Show the intent log as replayed, as a read-write import would
+    #[arg(long)]
+    pub replay: bool,
+    /// Go on without missing top-level vdevs; what is on them is lost
+    #[arg(long)]
+    pub allow_missing: bool,
+    /// Cap of the block cache in MiB
+    #[arg(long, value_name = "MIB", default_value_t = 256)]
+    pub cache_mib: usize,
+}
+
+impl PoolArgs {
+    /// How the library opens it.
+    pub fn options(&self) -> OpenOptions {
+        let mut o = OpenOptions::default();
+        o.search.paths.clone_from(&self.search);
+        o.txg = self.open.txg;
+        o.checkpoint = self.open.checkpoint;
+        o.allow_missing = self.open.allow_missing;
+        o.cache_bytes = self.open.cache_mib.max(1) << 20;
+        o
+    }
+
+    /// Opens the pool that `name` (a pool or anything in it) belongs to, and loads the keys.
+    pub fn open(&self, name: &str) -> Result<Pool, Failure> {
+        let pool = name.split(['/', '@', '#', ':']).next().unwrap_or(name);
+        let pool = Pool::open(pool, &self.options())?;
+        self.open.load_keys(&pool)?;
+        Ok(pool)
+    }
+}
+
+impl OpenArgs {
+    /// Loads every key that was given.
+    pub fn load_keys(&self, pool: &Pool) -> Result<(), Failure> {
+        if let Some(file) = &self.keys {
+            load_key_file(pool, file)?;
+        }
+        for spec in &self.key {
+            load_key_spec(pool, spec)?;
+        }
+        if self.ask {
+            ask_for_keys(pool)?;
+        }
+        Ok(())
+    }
+}
+
+/// Loads the keys of a JSON file: an object by dataset, or a manifest that has one as `keys`.
+fn load_key_file(pool: &Pool, file: &Path) -> Result<(), Failure> {
+    let fail =
+        |e: String| Failure::new(format!("cannot read keys in {}", file.display())).because(e);
+    let text = std::fs::read_to_string(file).map_err(|e| fail(e.to_string()))?;
+    let value: serde_json::Value = serde_json::from_str(&text).map_err(|e| fail(e.to_string()))?;
+    let keys = value.get("keys").unwrap_or(&value);
+    let keys = keys.as_object().ok_or_else(|| fail("no object of keys by dataset".into()))?;
+    for (dataset, key) in keys {
+        let text = key.get("key").and_then(|k| k.as_str()).map(|k| k.as_bytes().to_vec());
+        let hex = key.get("key_hex").and_then(|k| k.as_str()).and_then(unhex);
+        let Some(bytes) = text.or(hex) else {
+            return Err(fail(format!("{dataset} has neither `key` nor `key_hex`")));
+        };
+        if dataset.split('/').next() != Some(pool.name()) {
+            continue;
+        }
+        pool.dsl().load_key(dataset, &bytes)?;
+    }
+    Ok(())
+}
+
+fn unhex(text: &str) -> Option<Vec<u8>> {
+    let digits = text.as_bytes();
+    let pairs = digits.chunks_exact(2);
+    if !pairs.remainder().is_empty() {
+        return None;
+    }
+    pairs.map(|p| u8::from_str_radix(std::str::from_utf8(p).ok()?, 16).ok()).collect()
+}
+
+/// Loads one key given as `DATASET=LOCATION`.
+fn load_key_spec(pool: &Pool, spec: &str) -> Result<(), Failure> {
+    let usage =
+        || Failure::usage(format!("--key {spec}: want DATASET=file:///PATH, fd:N or prompt"));
+    let (dataset, location) = spec.split_once('=').ok_or_else(usage)?;
+    let key = match location {
+        "prompt" => prompt(dataset)?,
+        l if l.starts_with("file://") => read_key(Path::new(&l["file://".len()..]))?,
+        l if l.starts_with("fd:") => {
+            let n: u32 = l["fd:".len()..].parse().map_err(|_| usage())?;
+            read_key(&PathBuf::from(format!("/dev/fd/{n}")))?
+        }
+        _ => return Err(usage()),
+    };
+    pool.dsl().load_key(dataset, &key)?;
+    Ok(())
+}
+
+fn read_key(path: &Path) -> Result<Vec<u8>, Failure> {
+    /// Keys have 32 bytes, passphrases at most 512.
+    const KEY_MAX: u64 = 4096;
+    let mut key = Vec::new();
+    let file = std::fs::File::open(path);
+    file.and_then(|f| f.take(KEY_MAX).read_to_end(&mut key)).map_err(|e| {
+        Failure::new(format!("cannot read the key in {}", path.display())).because(e.to_string())
+    })?;
+    Ok(key)
+}
+
+fn prompt(dataset: &str) -> Result<Vec<u8>, Failure> {
+    let text = rpassword::prompt_password(format!("Key of {dataset}: "))?;
+    Ok(text.into_bytes())
+}
+
+/// Asks for the key of every encryption root that is still locked.
+fn ask_for_keys(pool: &Pool) -> Result<(), Failure> {
+    for (name, dir) in pool.dsl().walk() {
+        let Ok(dir) = dir else { continue };
+        let Some(info) = pool.dsl().key_info(&dir)? else { continue };
+        let head = pool.dsl().head(&dir)?;
+        let locked = match head {
+            Some(h) => !pool.dsl().is_unlocked(&h)?,
+            None => false,
+        };
+        if locked && info.root_dir == dir.object {
+            pool.dsl().load_key(&name, &prompt(&name)?)?;
+        }
+    }
+    Ok(())
+}
+
+/// A place in a pool: `POOL/DATASET[@SNAP]:PATH`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Target {
+    /// `POOL/DATASET[@SNAP]`.
+    pub dataset: String,
+    /// The path in it; empty: its root.
+    pub path: String,
+}
+
+impl std::str::FromStr for Target {
+    type Err = String;
+
+    fn from_str(s: &str) -> Result<Self, String> {
+        let (dataset, path) = s.split_once(':').unwrap_or((s, ""));
+        if dataset.is_empty() || dataset.contains('#') {
+            return Err("want POOL/DATASET[@SNAPSHOT]:PATH".to_owned());
+        }
+        Ok(Self { dataset: dataset.to_owned(), path: path.to_owned() })
+    }
+}
+
+/// Opens the file system of a dataset; with `--replay` as it is after its intent log.
+pub fn filesystem(pool: &Pool, dataset: &Dataset, args: &OpenArgs) -> Result<Filesystem, Failure> {
+    let objset = pool.dsl().objset(dataset)?;
+    let _ = args.replay;
+    Ok(Filesystem::open(objset)?)
+}

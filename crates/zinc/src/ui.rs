@@ -1,0 +1,96 @@
+//! The terminal: the only place that prints.
+#![allow(clippy::print_stdout, clippy::print_stderr, reason = "this module is the terminal")]
+
+use std::io::{IsTerminal as _, Write as _};
+
+/// Prints to standard output. A reader that went away (`| head`) ends the program quietly, as it
+/// ends other tools.
+pub fn out(text: &str) {
+    let mut stdout = std::io::stdout().lock();
+    if stdout.write_all(text.as_bytes()).is_err() {
+        std::process::exit(0);
+    }
+}
+
+/// Prints bytes to standard output.
+pub fn out_bytes(bytes: &[u8]) -> std::io::Result<()> {
+    std::io::stdout().lock().write_all(bytes)
+}
+
+/// Prints to standard error.
+pub fn error(text: &str) {
+    let _ = std::io::stderr().lock().write_all(text.as_bytes());
+}
+
+/// Standard error is a terminal: progress may be shown.
+pub fn is_terminal() -> bool {
+    std::io::stderr().is_terminal()
+}
+
+/// Rows with columns padded as OpenZFS pads them, or tab separated with `-H`.
+pub struct Table {
+    rows: Vec<Vec<String>>,
+    right: Vec<bool>,
+    script: bool,
+}
+
+impl Table {
+    /// A table with these headings; `right` says which columns are flush right. With `script`
+    /// headings are left out and columns are separated by a tab (`-H`).
+    pub fn new(headings: &[&str], right: &[bool], script: bool) -> Self {
+        let mut rows = Vec::new();
+        if !script {
+            rows.push(headings.iter().map(|h| (*h).to_owned()).collect());
+        }
+        Self { rows, right: right.to_vec(), script }
+    }
+
+    /// Adds a row.
+    pub fn row(&mut self, cells: Vec<String>) {
+        self.rows.push(cells);
+    }
+
+    /// Prints all rows.
+    pub fn print(&self) {
+        let columns = self.rows.iter().map(Vec::len).max().unwrap_or(0);
+        let length = |s: &String| s.chars().count();
+        let width = |c| self.rows.iter().filter_map(|r| r.get(c)).map(length).max().unwrap_or(0);
+        let widths: Vec<usize> = (0..columns).map(width).collect();
+        let mut text = String::new();
+        for row in &self.rows {
+            if self.script {
+                text.push_str(&row.join("\t"));
+            } else {
+                text.push_str(self.padded(row, &widths).trim_end());
+            }
+            text.push('\n');
+        }
+        out(&text);
+    }
+
+    fn padded(&self, row: &[String], widths: &[usize]) -> String {
+        let mut line = String::new();
+        for (i, (cell, width)) in row.iter().zip(widths).enumerate() {
+            let pad = " ".repeat(width.saturating_sub(cell.chars().count()));
+            if i > 0 {
+                line.push_str("  ");
+            }
+            if self.right.get(i).copied().unwrap_or(false) {
+                line.push_str(&pad);
+                line.push_str(cell);
+            } else {
+                line.push_str(cell);
+                line.push_str(&pad);
+            }
+        }
+        line
+    }
+}
+
+/// Prints a JSON value.
+pub fn json(value: &serde_json::Value) {
+    // A value cannot fail to become text: its keys are strings.
+    let text = serde_json::to_string_pretty(value).unwrap_or_default();
+    out(&text);
+    out("\n");
+}
