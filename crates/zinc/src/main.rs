@@ -4,6 +4,7 @@
 //! `ui.rs` (tables, JSON, progress) and `failure.rs` (what is said when something fails, and exit
 //! codes). Called under the name `zpool`, `zfs` or `zdb` the binary is that command.
 #![forbid(unsafe_code)]
+#![allow(unreachable_pub, reason = "a binary exports nothing; pub says what a module offers")]
 
 mod cli;
 mod cmd;
