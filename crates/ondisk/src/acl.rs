@@ -215,7 +215,8 @@ impl AclPhys {
         if self.external_object != 0 {
             return Ok(None);
         }
-        let Some(data) = usize::try_from(self.size).ok().and_then(|n| self.embedded.get(..n)) else {
+        let Some(data) = usize::try_from(self.size).ok().and_then(|n| self.embedded.get(..n))
+        else {
             let max = EMBEDDED_ACL_SIZE as u64;
             let kind = ErrorKind::OutOfRange { value: self.size, min: 0, max };
             return Err(Reader::new("znode acl", &[], endian).error("size", kind));

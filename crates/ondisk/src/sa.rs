@@ -90,9 +90,7 @@ impl AttrInfo {
     /// The value for the registry.
     #[must_use]
     pub fn encode(&self) -> u64 {
-        u64::from(self.number)
-            | u64::from(self.class.number()) << 16
-            | u64::from(self.length) << 24
+        u64::from(self.number) | u64::from(self.class.number()) << 16 | u64::from(self.length) << 24
     }
 }
 

@@ -243,7 +243,7 @@ fn directory_entries_and_devices() {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(200))]
+    #![proptest_config(ProptestConfig::with_cases(2000))]
 
     #[test]
     fn damaged_attributes_never_panic(

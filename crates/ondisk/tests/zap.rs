@@ -223,7 +223,7 @@ fn missing() -> Error {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(200))]
+    #![proptest_config(ProptestConfig::with_cases(2000))]
 
     #[test]
     fn damaged_blocks_never_panic(
@@ -253,7 +253,10 @@ proptest! {
     }
 
     #[test]
-    fn names_of_any_bytes_normalise(name in prop::collection::vec(any::<u8>(), 0..80), flags in 0u64..0x80) {
+    fn names_of_any_bytes_normalise(
+        name in prop::collection::vec(any::<u8>(), 0..80),
+        flags in 0u64..0x80,
+    ) {
         let once = ondisk::zap::normalize(&name, flags, false);
         let of = KeyHash { salt: 3, flags: 0, norm_flags: flags };
         let how = Match::Normalize;
@@ -262,7 +265,10 @@ proptest! {
     }
 
     #[test]
-    fn normal_forms_are_stable(name in "\\PC{0,20}", form in prop::sample::select(vec![0x10u64, 0x50, 0x20, 0x60])) {
+    fn normal_forms_are_stable(
+        name in "\\PC{0,20}",
+        form in prop::sample::select(vec![0x10u64, 0x50, 0x20, 0x60]),
+    ) {
         let once = ondisk::zap::normalize(name.as_bytes(), form, false);
         prop_assert_eq!(ondisk::zap::normalize(&once, form, false), once);
     }

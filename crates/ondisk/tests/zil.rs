@@ -1,7 +1,7 @@
 //! Log blocks that OpenZFS 2.3.2 wrote, records of every type, and hostile bytes.
 //!
-//! The samples are blocks of the logs in `ziluncle`, cut off after the bytes they use (`many.bin` is
-//! a whole block). What they say was compared with `zdb -iiii`.
+//! The samples are blocks of the logs in `ziluncle`, cut off after the bytes they use (`many.bin`
+//! is a whole block). What they say was compared with `zdb -iiii`.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use ondisk::zil::{
@@ -234,7 +234,7 @@ fn record_lengths_are_checked() {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(300))]
+    #![proptest_config(ProptestConfig::with_cases(2000))]
 
     #[test]
     fn damaged_logs_never_panic(
