@@ -43,14 +43,37 @@ fn stored_keys() -> Vec<(WrappedKey, [u8; 32])> {
 /// Key 0, 1, 2 .., IV 100, 101 .., 50 bytes of associated data and 45 of text, by OpenSSL.
 #[test]
 fn ciphers_agree_with_openssl() {
-    #[rustfmt::skip]
     let cases = [
-        (Suite::Aes128Ccm, "a04e9934a138d1d6e8c7fca4e99ac6230e4eea7609ce685784e60bc9dfaebf2ef446ff65c228b8b8cc4bad05bf28dd55ec400cf2466ee9f7a28327e5d3"),
-        (Suite::Aes128Gcm, "1a6540b0c72192cba301115dd291498540ff067a1e3a47fb5cc0072a7839252a5a1bbcd1771b2d809247016bb93428cf8ab1e6cf013ad1d552927173d7"),
-        (Suite::Aes192Ccm, "5366ef61637e59525f0f8b9f9943acb90bc2256bdf283583d5f05a40f6c49efdb1ce657183fa8efb0b3bb2b25cab5d9cbd38cb043fb5036002298dab86"),
-        (Suite::Aes192Gcm, "e96fb5694e8c2409ebeea44caea9f9d7ad2e204f761aeb4e29ecfe7772a54a99bab3e96aa4164ea1668c459c1843cc7585597e199666449d97dce1c7b6"),
-        (Suite::Aes256Ccm, "31e7a66e6a8ef2c22a8ed87dc53aef4cd385bb3d177535b8be2b7ce9052f9d508d59c63f7494014ce9ccef67d5e582846b1d4d20fe5575fc47e2d6d29e"),
-        (Suite::Aes256Gcm, "481cd07365ca7caf065d19a58e3e089432b5788f07ff69d30f7e1af53f687791740eae35b0119115e5ec5e12c9cff10b83fd4cae77858d87fd12a83c10"),
+        (
+            Suite::Aes128Ccm,
+            "a04e9934a138d1d6e8c7fca4e99ac6230e4eea7609ce685784e60bc9dfaebf2e\
+             f446ff65c228b8b8cc4bad05bf28dd55ec400cf2466ee9f7a28327e5d3",
+        ),
+        (
+            Suite::Aes128Gcm,
+            "1a6540b0c72192cba301115dd291498540ff067a1e3a47fb5cc0072a7839252a\
+             5a1bbcd1771b2d809247016bb93428cf8ab1e6cf013ad1d552927173d7",
+        ),
+        (
+            Suite::Aes192Ccm,
+            "5366ef61637e59525f0f8b9f9943acb90bc2256bdf283583d5f05a40f6c49efd\
+             b1ce657183fa8efb0b3bb2b25cab5d9cbd38cb043fb5036002298dab86",
+        ),
+        (
+            Suite::Aes192Gcm,
+            "e96fb5694e8c2409ebeea44caea9f9d7ad2e204f761aeb4e29ecfe7772a54a99\
+             bab3e96aa4164ea1668c459c1843cc7585597e199666449d97dce1c7b6",
+        ),
+        (
+            Suite::Aes256Ccm,
+            "31e7a66e6a8ef2c22a8ed87dc53aef4cd385bb3d177535b8be2b7ce9052f9d50\
+             8d59c63f7494014ce9ccef67d5e582846b1d4d20fe5575fc47e2d6d29e",
+        ),
+        (
+            Suite::Aes256Gcm,
+            "481cd07365ca7caf065d19a58e3e089432b5788f07ff69d30f7e1af53f687791\
+             740eae35b0119115e5ec5e12c9cff10b83fd4cae77858d87fd12a83c10",
+        ),
     ];
     let key: Vec<u8> = (0..32).collect();
     let iv: [u8; 12] = std::array::from_fn(|i| 100 + i as u8);

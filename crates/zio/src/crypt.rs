@@ -17,9 +17,9 @@
 //!                             below, of the uncompressed block, cut to 16 bytes
 //! ```
 //!
-//! The 16-byte MACs stand in the upper half of the block pointer's checksum; of an intent log block,
-//! whose pointer is written before it, in the upper half of the checksum inside the block. The lower
-//! half remains a checksum that anyone can verify.
+//! The 16-byte MACs stand in the upper half of the block pointer's checksum; of an intent log
+//! block, whose pointer is written before it, in the upper half of the checksum inside the block.
+//! The lower half remains a checksum that anyone can verify.
 //!
 //! # What of a block pointer is authenticated
 //!
