@@ -2,8 +2,8 @@
 //!
 //! Lengths are rounded up to one of a few sizes, four between a power of two and the next and all
 //! whole pages, so that what was freed fits what is asked for next: at most a quarter is wasted,
-//! and nothing on a power of two. What waits is bounded in bytes for the whole process; an allocation
-//! that is larger than any ZFS block, or one too many, goes back to the system at once.
+//! and nothing on a power of two. What waits is bounded in bytes for the whole process; an
+//! allocation that is larger than any ZFS block, or one too many, goes back to the system at once.
 
 use super::ALIGNMENT;
 use core::ptr::NonNull;

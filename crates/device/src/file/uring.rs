@@ -383,6 +383,29 @@ mod tests {
         assert_eq!(results, vec![Err(ErrorKind::Gone); 6]);
     }
 
+    /// More completions at once than are taken from the ring in one go.
+    #[test]
+    fn no_completion_is_lost_between_two_portions() {
+        let file = tempfile::tempfile().expect("file");
+        file.set_len(1 << 20).expect("size");
+        let core = Arc::new(Core::for_test(file, None));
+        let event = Arc::new(sys::event().expect("event"));
+        let Ok(mut engine) = Engine::new(Arc::clone(&core), Arc::default(), event, 200) else {
+            return;
+        };
+        for i in 0..200 {
+            core.counters.begin();
+            let done = Box::new(|_| {});
+            engine.begin(Request { offset: i * 512, len: 512, done, arrived: core.now() });
+        }
+        engine.push_all().expect("push");
+        while engine.ring.completion().len() < 200 {
+            engine.ring.submit_and_wait(200).expect("wait");
+        }
+        engine.collect();
+        assert_eq!((engine.ended.len(), engine.free.len()), (200, 200));
+    }
+
     /// A batch far longer than the queues, and then nothing: the thread must sleep and wake.
     #[test]
     fn an_idle_ring_wakes_up() {
