@@ -83,8 +83,8 @@ impl BlockStore for CachedStore {
         let key = key.map(AsRef::as_ref);
         let request = Request { bp, place, key, scope: Scope::Data, raw: false };
         let outcome = self.reader.read(request);
-        self.note(place, bp, &outcome.faults);
         let block = Arc::new(outcome.block?);
+        self.note(place, bp, &outcome.faults);
         if let Some(id) = id {
             self.cache.put(id, &block);
         }
@@ -109,8 +109,10 @@ impl BlockStore for CachedStore {
         let mut got = self.reader.read_many(&wanted).into_iter().zip(&wanted);
         for slot in out.iter_mut().filter(|s| s.is_none()) {
             let Some((outcome, request)) = got.next() else { break };
-            self.note(request.place, request.bp, &outcome.faults);
             let block = outcome.block.map(Arc::new);
+            if block.is_ok() {
+                self.note(request.place, request.bp, &outcome.faults);
+            }
             if let (Ok(b), Some(id)) = (&block, cache_key(request.bp, key)) {
                 self.cache.put(id, b);
             }

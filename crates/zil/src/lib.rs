@@ -1,1 +1,147 @@
-//! placeholder
+//! The intent log of a dataset: its chain of blocks, and the records that are still pending.
+//!
+//! # Theory
+//!
+//! Synchronous operations are promised before their txg is on disk by writing records to the log.
+//! The header in the object set points to the first block, each block to the next, which is
+//! allocated ahead; so a log ends at the first block that was never written: one whose checksum,
+//! seeded with the log's random words and a sequence number, does not fit.
+//!
+//! ```text
+//! header.log -> block 1 -> block 2 -> ... -> block n -> (allocated, never written)
+//! ```
+//!
+//! A header that was *claimed* (an import saw it and made sure its blocks stay) says how far the
+//! log went then; blocks and records beyond are not part of it. Records up to `replay_seq` were
+//! replayed already, and records of txgs that are on disk are void.
+//!
+//! Reading never loops: the sequence number grows by one from block to block, and the number of
+//! blocks is bounded.
+#![forbid(unsafe_code)]
+
+use dmu::Objset;
+use ondisk::zil::{CHECKSUM_SEQ_WORD, Chain, ChainPlace, Record, records};
+use ondisk::{BlkPtr, ZilHeader};
+use zio::Place;
+
+/// Most blocks of one log that are followed: at 4 KiB to 128 KiB a block more than any log device
+/// of today holds.
+pub const BLOCKS_MAX: usize = 1 << 24;
+
+/// One block of a log.
+#[derive(Clone, Debug)]
+pub struct LogBlock {
+    /// Its pointer.
+    pub bp: BlkPtr,
+    /// Its sequence number.
+    pub seq: u64,
+    /// Bytes of it that are used.
+    pub used: u64,
+    /// Its records.
+    pub records: Vec<Record>,
+}
+
+/// Why a log ends where it does.
+#[derive(Clone, Debug)]
+pub enum LogEnd {
+    /// There is no log.
+    Empty,
+    /// The next block was allocated and never written, or belongs to something else by now.
+    Unwritten,
+    /// The header says that the log was claimed up to here.
+    Claimed,
+    /// A block that was claimed cannot be read: records are lost.
+    Lost(zio::Error),
+    /// A block does not decode: records are lost.
+    Damaged(ondisk::Error),
+    /// The block is encrypted and the key is not loaded.
+    Locked,
+}
+
+/// A log as read.
+#[derive(Clone, Debug)]
+pub struct Log {
+    /// The header.
+    pub header: ZilHeader,
+    /// Its blocks in order.
+    pub blocks: Vec<LogBlock>,
+    /// The block behind the last one, allocated but not written.
+    pub next: Option<BlkPtr>,
+    /// Why there are no more.
+    pub end: LogEnd,
+}
+
+impl Log {
+    /// Reads the log of an object set.
+    #[must_use]
+    pub fn read(objset: &Objset) -> Self {
+        let header = objset.phys().zil;
+        let mut log = Self { header, blocks: Vec::new(), next: None, end: LogEnd::Empty };
+        let mut bp = header.log;
+        let mut expected = bp.checksum()[CHECKSUM_SEQ_WORD];
+        while !bp.is_hole() {
+            log.next = Some(bp);
+            let seq = bp.checksum()[CHECKSUM_SEQ_WORD];
+            if seq != expected || log.blocks.len() >= BLOCKS_MAX {
+                log.end = LogEnd::Unwritten;
+                break;
+            }
+            if log.is_claimed() && seq > header.claim_blk_seq {
+                log.end = LogEnd::Claimed;
+                break;
+            }
+            match log.block(objset, &bp, seq) {
+                Ok((block, next)) => {
+                    log.blocks.push(block);
+                    log.next = None;
+                    bp = next;
+                }
+                Err(end) => {
+                    log.end = end;
+                    break;
+                }
+            }
+            expected = expected.wrapping_add(1);
+        }
+        log
+    }
+
+    /// The log was claimed by an import, so the header's numbers say where it ends.
+    #[must_use]
+    pub fn is_claimed(&self) -> bool {
+        self.header.claim_txg != 0
+    }
+
+    fn block(
+        &self,
+        objset: &Objset,
+        bp: &BlkPtr,
+        seq: u64,
+    ) -> std::result::Result<(LogBlock, BlkPtr), LogEnd> {
+        let place = ChainPlace::of(bp.checksum_kind()).ok_or(LogEnd::Unwritten)?;
+        let name = Place { objset: objset.id(), object: 0, level: Place::LEVEL_ZIL, blkid: seq };
+        let block = objset.store().read(bp, name, objset.key()).map_err(|e| match e.kind {
+            zio::ErrorKind::NoKey => LogEnd::Locked,
+            zio::ErrorKind::Unreadable if !self.is_claimed() => LogEnd::Unwritten,
+            _ => LogEnd::Lost(e),
+        })?;
+        let chain = Chain::decode(&block, place, block.endian()).map_err(LogEnd::Damaged)?;
+        let bytes = chain.records_in(&block, place);
+        let records: ondisk::Result<Vec<Record>> = records(bytes, block.endian()).collect();
+        let records = records.map_err(LogEnd::Damaged)?;
+        Ok((LogBlock { bp: *bp, seq, used: chain.used, records }, chain.next))
+    }
+
+    /// Records that a replay would apply to a pool whose last synced txg is `synced`.
+    pub fn pending(&self, synced: u64) -> impl Iterator<Item = &Record> {
+        let last = match self.header.flags & ZilHeader::FLAG_CLAIM_LR_SEQ_VALID {
+            0 => u64::MAX,
+            _ => self.header.claim_lr_seq,
+        };
+        let (claimed, replayed) = (self.is_claimed(), self.header.replay_seq);
+        self.blocks
+            .iter()
+            .flat_map(|b| &b.records)
+            .filter(move |r| r.txg > synced && r.seq > replayed && !(claimed && r.seq > last))
+    }
+}

@@ -12,10 +12,21 @@ pub(crate) fn byte_order(endian: Endian) -> ByteOrder {
     }
 }
 
+/// Where the checksum stands that the data is compared with.
+#[derive(Clone, Copy)]
+enum Checks {
+    /// In the block pointer.
+    Pointer(Algorithm),
+    /// At the end of an intent log block; the pointer holds its seed.
+    LogBack,
+    /// At the start of an intent log block.
+    LogFront,
+}
+
 /// Judges whether bytes are the ones a block pointer's checksum was made of.
 #[derive(Clone, Copy)]
 pub struct Verifier<'a> {
-    algorithm: Algorithm,
+    place: Checks,
     order: ByteOrder,
     salted: &'a Salted,
     expected: [u64; 4],
@@ -24,12 +35,14 @@ pub struct Verifier<'a> {
 }
 
 impl<'a> Verifier<'a> {
-    /// For a level-0 or indirect block with an ordinary checksum.
+    /// For a block of any kind but labels and gang headers.
     ///
     /// # Errors
-    /// The checksum number is unknown, or one of those that stand inside the block.
+    /// The checksum number is unknown, or that of a label or gang header.
     pub fn new(bp: &BlkPtr, salted: &'a Salted) -> Result<Self, ErrorKind> {
         let algorithm = match bp.checksum_kind() {
+            Checksum::ZILOG => return Ok(Self::log(bp, salted, Checks::LogBack)),
+            Checksum::ZILOG2 => return Ok(Self::log(bp, salted, Checks::LogFront)),
             Checksum::OFF => Algorithm::Off,
             Checksum::FLETCHER_2 => Algorithm::Fletcher2,
             Checksum::FLETCHER_4 | Checksum::ON => Algorithm::Fletcher4,
@@ -42,7 +55,7 @@ impl<'a> Verifier<'a> {
             c => return Err(ErrorKind::UnknownAlgorithm { what: "checksum", number: c.0 }),
         };
         Ok(Self {
-            algorithm,
+            place: Checks::Pointer(algorithm),
             order: byte_order(bp.byteorder()),
             salted,
             expected: bp.checksum(),
@@ -50,13 +63,25 @@ impl<'a> Verifier<'a> {
         })
     }
 
+    fn log(bp: &BlkPtr, salted: &'a Salted, place: Checks) -> Self {
+        let (order, expected) = (byte_order(bp.byteorder()), bp.checksum());
+        Self { place, order, salted, expected, truncated: bp.uses_crypt() }
+    }
+
     /// True when `data` has the expected checksum.
     #[must_use]
     pub fn matches(&self, data: &[u8]) -> bool {
-        if matches!(self.algorithm, Algorithm::Off | Algorithm::NoParity) {
-            return true;
-        }
-        let digest = checksum::compute(self.algorithm, self.order, self.salted, data);
-        digest.matches(self.algorithm, self.expected, self.truncated)
+        let algorithm = match self.place {
+            Checks::LogBack => {
+                return checksum::verify_zilog(data, self.expected, self.truncated).is_ok();
+            }
+            Checks::LogFront => {
+                return checksum::verify_zilog2(data, self.expected, self.truncated).is_ok();
+            }
+            Checks::Pointer(Algorithm::Off | Algorithm::NoParity) => return true,
+            Checks::Pointer(algorithm) => algorithm,
+        };
+        let digest = checksum::compute(algorithm, self.order, self.salted, data);
+        digest.matches(algorithm, self.expected, self.truncated)
     }
 }

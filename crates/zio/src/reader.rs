@@ -338,12 +338,17 @@ fn logical(r: &Request<'_>, mut bytes: AlignedBuf) -> std::result::Result<Block,
     if r.bp.uses_crypt() {
         crypt::open_block(r.key, r.bp, &mut bytes)?;
     }
-    if r.bp.compression() == Compression::OFF && bytes.len() as u64 == r.bp.lsize() {
-        return Ok(Block::new(bytes, endian));
+    let plain = if r.bp.compression() == Compression::OFF && bytes.len() as u64 == r.bp.lsize() {
+        bytes
+    } else {
+        let mut out = AlignedBuf::zeroed(r.bp.lsize() as usize);
+        expand(r.bp, &bytes, &mut out)?;
+        out
+    };
+    if r.bp.has_indirect_mac() {
+        crypt::verify_indirect(r.bp, &plain)?;
     }
-    let mut out = AlignedBuf::zeroed(r.bp.lsize() as usize);
-    expand(r.bp, &bytes, &mut out)?;
-    Ok(Block::new(out, endian))
+    Ok(Block::new(plain, endian))
 }
 
 fn expand(bp: &BlkPtr, src: &[u8], dst: &mut [u8]) -> std::result::Result<(), ErrorKind> {
