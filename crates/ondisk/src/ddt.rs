@@ -32,7 +32,7 @@ pub const VERSION_FAST: u64 = 1;
 pub const FLAG_FLAT: u64 = 1 << 0;
 /// There are logs.
 pub const FLAG_LOG: u64 = 1 << 1;
-/// Object with the histograms, in the object directory or in the fast dedup directory.
+/// ZAP with the histograms of both generations, in the object directory.
 pub const STATISTICS: &str = "DDT-statistics";
 
 /// Class of a table: how often its entries are referenced.

@@ -3,8 +3,8 @@
 //! Specified in `docs/format/deadlist.md`. The dead list of a dataset names the blocks that were
 //! in the snapshot before it and are not in it any more. Since pool version 26 it is a ZAP from a
 //! birth txg to a [block pointer object](crate::bpobj): a block is in the list with the largest
-//! key that is not above its birth. Every key is the txg of an earlier snapshot, so that all
-//! blocks to be freed with one snapshot are whole lists.
+//! key below its birth. Every key is the txg of an earlier snapshot, or 0, so that all blocks to be
+//! freed with one snapshot are whole lists.
 //!
 //! Before, it is one block pointer object; the bonus type tells which.
 //!
