@@ -248,6 +248,19 @@ impl BlkPtr {
         self.dvas().map(|(_, d)| d.asize()).sum()
     }
 
+    /// What space accounting (dead lists, datasets, directories) takes for the compressed and the
+    /// uncompressed size: an embedded block stores nothing, and metadata count as stored.
+    #[must_use]
+    pub fn accounted_sizes(&self) -> [u64; 2] {
+        let stored = if self.is_embedded() || self.is_hole() { 0 } else { self.psize() };
+        let is_data = self.level() == 0 && !self.dmu_type().is_metadata();
+        match () {
+            () if self.is_hole() || self.is_redacted() => [0, 0],
+            () if is_data => [stored, self.lsize()],
+            () => [stored, stored],
+        }
+    }
+
     /// Compression of the stored data.
     #[must_use]
     pub fn compression(&self) -> Compression {

@@ -6,7 +6,7 @@
 //! other; its bonus is a header whose length tells the version:
 //!
 //! ```text
-//! 16 bytes  num_blkptrs, bytes                      before pool version 3
+//! 16 bytes  num_blkptrs, bytes (then named bplist)  before pool version 3
 //! 32        + compressed, uncompressed              pool version 3
 //! 48        + subobjs, num_subobjs                  pool version 26
 //! 56        + num_freed                             feature livelist
@@ -167,9 +167,3 @@ pub fn subobj_numbers(data: &[u8], endian: Endian) -> impl Iterator<Item = u64> 
         endian.u64(b)
     })
 }
-
-/// Header of a `bplist`, the form before pool version 3: a bonus of one word.
-///
-/// Kept here because old documentation names it: on disk it is the first form of
-/// [`BpobjHeader`], and [`BpobjHeader::decode`] reads it.
-pub const OLD_BPLIST_HEADER_SIZE: usize = HEADER_SIZES[0];
