@@ -31,6 +31,8 @@ pub struct OpenOptions {
     pub cache_bytes: usize,
     /// Go on without top-level vdevs that are missing; what is on them is lost.
     pub allow_missing: bool,
+    /// Take blocks as they are, whatever their checksums say: the last resort.
+    pub ignore_checksums: bool,
 }
 
 impl Default for OpenOptions {
@@ -41,6 +43,7 @@ impl Default for OpenOptions {
             checkpoint: false,
             cache_bytes: 256 << 20,
             allow_missing: false,
+            ignore_checksums: false,
         }
     }
 }
@@ -302,7 +305,9 @@ impl<'a> Opening<'a> {
             let scratch_valid = scratch == ReflowScratch::Valid;
             vdevs.set_reflow(id, Reflow { offset, scratch_valid }).map_err(config)?;
         }
-        Ok(Reader::new(vdevs, &[0; 32]))
+        let mut reader = Reader::new(vdevs, &[0; 32]);
+        reader.set_trusting(self.options.ignore_checksums);
+        Ok(reader)
     }
 
     fn missing(&self, tree: &VdevConfig) -> Error {
