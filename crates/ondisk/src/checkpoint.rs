@@ -8,15 +8,15 @@
 
 use crate::cursor::{Endian, Reader, Writer};
 use crate::error::{ErrorKind, Result};
+use crate::uberblock::{UBERBLOCK_MAGIC, UBERBLOCK_SIZE};
 
 /// Words of the uberblocks kept so far: 27 since OpenZFS 2.2, fewer before.
-pub const WORDS: usize = 27;
+pub const WORDS: usize = UBERBLOCK_SIZE / 8;
 /// Fewest words of an uberblock: magic, version, txg, GUID sum, time, root block pointer.
 pub const MIN_WORDS: usize = 21;
-/// First word of every uberblock.
-const MAGIC: u64 = 0x00ba_b10c;
 
 /// The uberblock's bytes, as [`crate::uberblock`] decodes them, from the words of the ZAP value.
+/// Words an old pool does not have are zero.
 pub fn uberblock_bytes(words: &[u64], endian: Endian) -> Result<Vec<u8>> {
     let r = Reader::new("checkpoint", &[], endian);
     if words.len() < MIN_WORDS {
@@ -24,14 +24,14 @@ pub fn uberblock_bytes(words: &[u64], endian: Endian) -> Result<Vec<u8>> {
         return Err(r.error("uberblock", ErrorKind::Truncated { needed, available }));
     }
     match words.first() {
-        Some(&MAGIC) => {}
+        Some(&UBERBLOCK_MAGIC) => {}
         found => {
             let found = found.copied().unwrap_or(0);
             return Err(r.error("magic", ErrorKind::BadMagic { found }));
         }
     }
     let mut w = Writer::new(endian);
-    w.words(words);
+    w.words(words).pad_to(UBERBLOCK_SIZE);
     Ok(w.into_bytes())
 }
 

@@ -14,7 +14,7 @@ use ondisk::indirect::{self, MappingEntry, MappingHeader, RemovalState};
 use ondisk::redaction::{RedactBlock, RedactionHeader};
 use ondisk::scan::{ErrorScrubState, Function, ScanState, State};
 use ondisk::spacemap::{self, Action, Encoder, Entry, Range, SpaceMapHeader};
-use ondisk::{Checksum, Compression, DmuType, Dnode, Endian, checkpoint};
+use ondisk::{Checksum, Compression, DmuType, Dnode, Endian, Uberblock, checkpoint};
 
 const LITTLE: Endian = Endian::Little;
 const BOTH: [Endian; 2] = [Endian::Little, Endian::Big];
@@ -539,6 +539,13 @@ fn the_uberblock_of_a_checkpoint() {
         let bytes = checkpoint::uberblock_bytes(&words, endian).unwrap();
         assert_eq!(checkpoint::uberblock_words(&bytes, endian).unwrap(), words);
     }
+    let decode = |words: &[u64]| {
+        let bytes = checkpoint::uberblock_bytes(words, LITTLE).unwrap();
+        Uberblock::decode(&bytes).unwrap().0
+    };
+    let ub = decode(&words);
+    assert_eq!((ub.txg, ub.checkpoint_txg, ub.rootbp.logical_birth()), (40, 40, 31));
+    assert_eq!(decode(&words[..26]), ub, "an old pool has fewer words");
     assert!(checkpoint::uberblock_bytes(&words[1..], LITTLE).is_err(), "bad magic");
     assert!(checkpoint::uberblock_bytes(&words[..20], LITTLE).is_err(), "too short");
 }
