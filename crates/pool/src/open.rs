@@ -120,7 +120,13 @@ impl Pool {
         let attempts = if options.txg.is_some() { 1 } else { AUTOMATIC_ATTEMPTS };
         for c in chosen.into_iter().take(attempts) {
             match Opening::new(candidate, c.uberblock, options).run() {
-                Ok(pool) => return Ok(pool),
+                Ok(mut pool) => {
+                    if let Some(e) = failure {
+                        let what = "the newest uberblock; an older one was opened";
+                        pool.salvage.insert(0, Salvage { what, cause: Error::to_string(&e) });
+                    }
+                    return Ok(pool);
+                }
                 Err(e @ Error::Damaged { .. }) => failure = failure.or(Some(e)),
                 Err(e) => return Err(e),
             }
