@@ -336,6 +336,24 @@ mod tests {
         assert_eq!(m.stripes[1].columns[2].at, 3 * 4096);
     }
 
+    /// Children of the rows of groups far into a vdev, where zdb of OpenZFS 2.3.2 read what had
+    /// been written to them (`zdb -R` on a pool of 25 slices, patterns on the devices).
+    #[test]
+    fn places_that_openzfs_confirmed() {
+        let d = Draid::new(2, 3, 1, 7, 8, 12).unwrap();
+        let places = |slice: u64, group: u64| {
+            let at = (slice * 7 + group) * d.group_size();
+            let map = d.map(at, 3 * 4096).unwrap();
+            let row = |c: &Column| (c.offset - LABEL_START_SIZE) / ROW_HEIGHT;
+            let places = map.stripes[0].columns.iter().map(|c| (c.child, row(c)));
+            places.collect::<Vec<_>>()
+        };
+        assert_eq!(places(1, 1), [(5, 5), (4, 5), (6, 6), (7, 6), (2, 6)]);
+        assert_eq!(places(8, 1), [(6, 40), (2, 40), (7, 41), (4, 41), (0, 41)]);
+        assert_eq!(places(13, 6), [(5, 69), (2, 69), (6, 69), (3, 69), (7, 69)]);
+        assert_eq!(places(24, 4), [(5, 122), (7, 123), (2, 123), (6, 123), (1, 123)]);
+    }
+
     #[test]
     fn contradictions_are_refused() {
         assert!(Draid::new(2, 3, 1, 7, 8, 12).is_some());

@@ -20,9 +20,12 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 /// Extents with at most this many bytes between them are read together: on every kind of device
 /// reading 32 KiB too much costs less than a second request.
 const GAP_MAX: u64 = 32 << 10;
+/// Extents from this size on are read alone: they cost the device one seek in many milliseconds of
+/// transfer, and their buffer becomes the block without a copy.
+const ALONE_MIN: u64 = 128 << 10;
 /// Longest read made from several extents. Longer ones would keep a device busy with one request
 /// while others idle.
-const MERGED_MAX: u64 = 1 << 20;
+const MERGED_MAX: u64 = 512 << 10;
 
 /// Bytes to read from one device.
 #[derive(Clone, Debug)]
@@ -44,6 +47,8 @@ pub(crate) struct Gather {
 enum Slot {
     Waiting,
     Ready(AlignedBuf),
+    /// A window of a merged read.
+    Window(AlignedBuf),
     Failed(Error),
     /// A merged read failed: read this one alone.
     Again,
@@ -99,11 +104,22 @@ impl Gather {
 }
 
 impl Pending {
-    /// Waits for extent `index` and takes it; each can be taken once.
+    /// Waits for extent `index` and takes it; each can be taken once. Its memory may be part of a
+    /// larger read: to be used up soon.
     pub(crate) fn take(&self, index: usize) -> Result<AlignedBuf, Error> {
-        let slot = self.wait(index);
-        match slot {
+        match self.wait(index) {
+            Slot::Ready(buf) | Slot::Window(buf) => Ok(buf),
+            Slot::Failed(e) => Err(e),
+            Slot::Again | Slot::Waiting | Slot::Taken => self.read_alone(index),
+        }
+    }
+
+    /// The same in memory of its own, to be kept: a cache must not hold on to half a megabyte for
+    /// the sake of one small block.
+    pub(crate) fn take_owned(&self, index: usize) -> Result<AlignedBuf, Error> {
+        match self.wait(index) {
             Slot::Ready(buf) => Ok(buf),
+            Slot::Window(window) => Ok(AlignedBuf::copy_of(&window)),
             Slot::Failed(e) => Err(e),
             Slot::Again | Slot::Waiting | Slot::Taken => self.read_alone(index),
         }
@@ -172,7 +188,8 @@ fn joined(last: &Merged, e: &Extent) -> Option<u64> {
     let start = e.offset.checked_sub(last.offset)?;
     let gap = start.checked_sub(last.len)?;
     let len = start.checked_add(e.len)?;
-    (last.node == e.node && gap <= GAP_MAX && len <= MERGED_MAX).then_some(len)
+    let large = e.len >= ALONE_MIN || (last.parts.len() == 1 && last.len >= ALONE_MIN);
+    (!large && last.node == e.node && gap <= GAP_MAX && len <= MERGED_MAX).then_some(len)
 }
 
 /// Stores the result of one read in its extents' slots. When it is dropped unused, by a device
@@ -195,7 +212,8 @@ impl Deliver {
         for part in parts.into_iter().rev() {
             let window = rest.as_mut().and_then(|b| cut(b, &part));
             let slot = match (window, failure.take().filter(|_| single)) {
-                (Some(w), _) => Slot::Ready(w),
+                (Some(w), _) if single => Slot::Ready(w),
+                (Some(w), _) => Slot::Window(w),
                 (None, Some(e)) => Slot::Failed(e),
                 (None, None) => Slot::Again,
             };
@@ -266,7 +284,10 @@ mod tests {
             [(0, 0, 512, 1), (0, 0, end, 3), (0, end + near + 1, 512, 1), (1, 1000, 24, 1)]
         );
         let big: Vec<_> = (0..40).map(|i| extent(0, i * 65536, 65536)).collect();
-        assert!(merge(&big).iter().all(|m| m.len <= MERGED_MAX));
+        let merged = merge(&big);
+        assert!(merged.iter().all(|m| m.len <= MERGED_MAX) && merged.len() == 5);
+        let large = [extent(0, 0, ALONE_MIN), extent(0, ALONE_MIN, 512), extent(0, 1 << 19, 512)];
+        assert_eq!(merge(&large).len(), 3);
     }
 
     /// Fails every read that touches byte 5000, and forgets those at 0.
@@ -309,7 +330,8 @@ mod tests {
         let pending = g.start();
         for (i, (offset, len)) in wanted.into_iter().enumerate().rev() {
             let range = offset as usize..(offset + len) as usize;
-            match pending.take(i) {
+            let taken = if i % 2 == 0 { pending.take(i) } else { pending.take_owned(i) };
+            match taken {
                 Ok(b) => assert_eq!(&b[..], &bytes[range]),
                 Err(e) if offset == 4608 => assert_eq!(e.kind, ErrorKind::Io { errno: 5 }),
                 Err(e) => assert_eq!((offset, e.offset), (99_990, 99_990), "{e}"),

@@ -8,7 +8,7 @@
 use crate::error::{Error, ErrorKind, Fault};
 use crate::gather::{Gather, Pending};
 use crate::locate::{Piece, Source};
-use crate::map::Stripe;
+use crate::map::{Column as MapColumn, Stripe};
 use crate::tree::VdevTree;
 use codec::raidz::{self, Column};
 use device::AlignedBuf;
@@ -140,27 +140,23 @@ impl VdevTree {
         stripe: &Stripe,
         birth: u64,
     ) -> Option<Vec<Option<Source>>> {
-        let mut lost = 0usize;
+        let n = stripe.nparity;
+        let pick = |c: &MapColumn| {
+            let sources = self.sources(piece, c.child, c.offset, c.size, birth);
+            sources.first().copied().filter(|s| s.open && !s.stale)
+        };
         let mut out = vec![None; stripe.columns.len()];
-        let columns: Vec<_> = stripe.columns.iter().zip(&mut out).collect();
-        let n = stripe.nparity.min(columns.len());
-        // Data first, to know how much parity is needed.
-        let mut order: Vec<usize> = (n..columns.len()).collect();
-        order.extend(0..n);
-        let mut columns: Vec<Option<_>> = columns.into_iter().map(Some).collect();
-        for i in order {
-            let Some((column, slot)) = columns.get_mut(i).and_then(Option::take) else { continue };
-            if column.size == 0 || (i < n && lost == 0) {
-                continue;
+        let mut lost = 0usize;
+        for (c, slot) in stripe.columns.iter().zip(&mut out).skip(n).filter(|(c, _)| c.size > 0) {
+            *slot = pick(c);
+            lost += usize::from(slot.is_none());
+        }
+        for (c, slot) in stripe.columns.iter().zip(&mut out).take(n) {
+            if lost == 0 {
+                break;
             }
-            let sources = self.sources(piece, column.child, column.offset, column.size, birth);
-            match sources.first().filter(|s| s.open && !s.stale) {
-                Some(s) => {
-                    *slot = Some(*s);
-                    lost -= usize::from(i < n);
-                }
-                None => lost += usize::from(i >= n),
-            }
+            *slot = pick(c);
+            lost -= usize::from(slot.is_some());
         }
         (lost == 0).then_some(out)
     }
@@ -178,7 +174,7 @@ impl VdevTree {
             && piece.map.size == req.size
         {
             // One extent is the whole block.
-            return pending.take(extent).ok();
+            return pending.take_owned(extent).ok();
         }
         let total = plan.pieces.iter().map(|p| p.at + p.map.size).max()?;
         let mut out = AlignedBuf::try_zeroed(usize::try_from(total).ok()?)?;
@@ -217,7 +213,7 @@ pub(crate) fn fill(stripe: &Stripe, columns: &[Option<&[u8]>], out: &mut [u8]) -
     let n = stripe.nparity;
     let data = stripe.columns.get(n..)?;
     let got = columns.get(n..)?;
-    let is_lost = |(c, g): &(&crate::map::Column, &Option<&[u8]>)| c.size > 0 && g.is_none();
+    let is_lost = |(c, g): &(&MapColumn, &Option<&[u8]>)| c.size > 0 && g.is_none();
     let mut lost: Vec<Vec<u8>> = Vec::new();
     for (c, _) in data.iter().zip(got).filter(is_lost) {
         lost.push(vec![0; usize::try_from(c.size).ok()?]);
