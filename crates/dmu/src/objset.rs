@@ -4,7 +4,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::object::Object;
 use crate::overlay::Overlay;
 use crate::store::{BlockStore, Key};
-use ondisk::dnode::DNODE_SLOT_SIZE;
+use ondisk::dnode::{DNODE_SLOT_SIZE, EXTRA_SLOTS_AT};
 use ondisk::{BlkPtr, Dnode, ObjsetPhys};
 use std::sync::Arc;
 use zio::{Block, Place};
@@ -137,17 +137,15 @@ impl Objset {
             return Err(absent());
         }
         let block = meta.read_block(number / per_block)?.ok_or_else(absent)?;
-        let slot = (number % per_block) as usize;
-        for (at, dnode) in Slots::new(&block) {
-            if at == slot {
+        let mut slots = Slots::new(&block);
+        slots.skip_to((number % per_block) as usize);
+        match slots.next() {
+            Some((at, dnode)) if at as u64 == number % per_block => {
                 let dnode = dnode.map_err(|error| self.bad_dnode(number, error))?;
-                return Ok(Object::new(self.clone(), number, Arc::new(dnode)));
+                Ok(Object::new(self.clone(), number, Arc::new(dnode)))
             }
-            if at > slot {
-                break;
-            }
+            _ => Err(absent()),
         }
-        Err(absent())
     }
 
     fn bad_dnode(&self, number: u64, error: ondisk::Error) -> Error {
@@ -172,6 +170,20 @@ struct Slots<'a> {
 impl<'a> Slots<'a> {
     fn new(block: &'a Block) -> Self {
         Self { block, slot: 0 }
+    }
+
+    /// Passes over the dnodes before slot `to` without decoding them; stops behind it when the
+    /// slot is the inside of a larger dnode.
+    fn skip_to(&mut self, to: usize) {
+        while self.slot < to {
+            let bytes = self.block.get(self.slot * DNODE_SLOT_SIZE..).unwrap_or_default();
+            self.slot += match bytes.get(EXTRA_SLOTS_AT) {
+                // A damaged dnode must not hide those behind it.
+                Some(extra @ 0..=31) if !Dnode::is_free_slot(bytes) => usize::from(*extra) + 1,
+                Some(_) => 1,
+                None => return,
+            };
+        }
     }
 }
 

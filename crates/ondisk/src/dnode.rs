@@ -18,6 +18,8 @@ use crate::kinds::{Checksum, Compression};
 
 /// Size of a dnode slot in bytes.
 pub const DNODE_SLOT_SIZE: usize = 512;
+/// Offset of the byte that says how many slots a dnode takes beyond its first.
+pub const EXTRA_SLOTS_AT: usize = 12;
 /// Bytes before the first block pointer.
 pub const DNODE_CORE_SIZE: usize = 64;
 /// Smallest and largest indirect block shift that can be on disk.
