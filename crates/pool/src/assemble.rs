@@ -121,8 +121,22 @@ impl Candidate {
     /// What to build a vdev tree with, for a leaf of `config`.
     #[must_use]
     pub fn leaf_for(&self, config: &VdevConfig) -> LeafOpen {
+        LeafOpen::by_config(config, self.device_of(config))
+    }
+
+    /// The same, but a device that is there and out of use is read as the last choice: what it
+    /// has of a block counts only when the checksum says so, and then it may be the only copy.
+    #[must_use]
+    pub fn leaf_or_offline(&self, config: &VdevConfig) -> LeafOpen {
+        match self.device_of(config) {
+            Some(d) if config.offline || config.faulted || config.removed => LeafOpen::Stale(d),
+            device => LeafOpen::by_config(config, device),
+        }
+    }
+
+    fn device_of(&self, config: &VdevConfig) -> Option<DeviceRef> {
         let seen = self.leaves.get(&config.guid).or_else(|| self.aux.get(&config.guid));
-        LeafOpen::by_config(config, seen.map(|s| Arc::clone(&s.device)))
+        seen.map(|s| Arc::clone(&s.device))
     }
 
     /// Leaves of `tree` that were not found.

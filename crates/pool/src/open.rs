@@ -7,7 +7,7 @@ use crate::scan::{SearchOptions, scan};
 use crate::uberblocks::{self, TxgCandidate};
 use dmu::{BlockStore, CachedStore, FaultSink, Objset, Zap};
 use dsl::Dsl;
-use ondisk::config::{PoolConfig, VdevConfig, VdevKind, aux_devices};
+use ondisk::config::{AllocBias, PoolConfig, VdevConfig, VdevKind, aux_devices};
 use ondisk::features;
 use ondisk::indirect::{self, MappingEntry, MappingHeader};
 use ondisk::mos;
@@ -31,6 +31,8 @@ pub struct OpenOptions {
     pub cache_bytes: usize,
     /// Go on without top-level vdevs that are missing; what is on them is lost.
     pub allow_missing: bool,
+    /// Read devices that are offline, faulted or removed as the last choice.
+    pub use_offline: bool,
     /// Take blocks as they are, whatever their checksums say: the last resort.
     pub ignore_checksums: bool,
 }
@@ -43,6 +45,7 @@ impl Default for OpenOptions {
             checkpoint: false,
             cache_bytes: 256 << 20,
             allow_missing: false,
+            use_offline: false,
             ignore_checksums: false,
         }
     }
@@ -300,7 +303,10 @@ impl<'a> Opening<'a> {
 
     /// A reader over the vdevs of `tree`.
     fn reader(&self, tree: &VdevConfig) -> Result<Reader> {
-        let mut leaf = |c: &VdevConfig| self.candidate.leaf_for(c);
+        let mut leaf = |c: &VdevConfig| match self.options.use_offline {
+            true => self.candidate.leaf_or_offline(c),
+            false => self.candidate.leaf_for(c),
+        };
         let config =
             |e: vdev::BuildError| Error::Config { pool: self.pool(), cause: e.to_string() };
         let mut vdevs = VdevTree::build(tree, &mut leaf).map_err(config)?;
@@ -345,10 +351,11 @@ impl<'a> Opening<'a> {
         let directory = mos.object(mos::DIRECTORY_OBJECT).and_then(|o| Zap::open(&o));
         let directory = directory.map_err(self.damaged("the object directory"))?;
         let config = self.mos_config(&mos, &directory);
-        let config = config.unwrap_or_else(|| PoolConfig {
+        let mut config = config.unwrap_or_else(|| PoolConfig {
             vdev_tree: self.candidate.tree.clone(),
             ..self.candidate.config.clone()
         });
+        self.fill_classes(&mos, &mut config.vdev_tree);
         self.rewind_to_checkpoint(&directory)?;
         let mut reader = self.reader(&config.vdev_tree)?;
         if !self.options.allow_missing && !reader.vdevs().is_sufficient() {
@@ -424,6 +431,19 @@ impl<'a> Opening<'a> {
                 let what = "the configuration in the MOS";
                 self.salvage.push(Salvage { what, cause: e.to_string() });
                 None
+            }
+        }
+    }
+
+    /// What a top-level vdev is for stands in its ZAP, not in the configuration.
+    fn fill_classes(&mut self, mos: &Objset, tree: &mut VdevConfig) {
+        for top in &mut tree.children {
+            let Some(zap) = top.vdev_zap_top.filter(|n| *n != 0) else { continue };
+            let entry = mos.object(zap).and_then(|o| Zap::open(&o));
+            let entry = entry.and_then(|z| z.get(mos::vdev_zap::ALLOCATION_BIAS.as_bytes()));
+            let entry = self.excuse("the allocation class of a vdev", entry).flatten();
+            if let Some(name) = entry.as_ref().and_then(|e| e.value_text()) {
+                top.alloc_bias = Some(AllocBias::from_name(&String::from_utf8_lossy(name)));
             }
         }
     }
