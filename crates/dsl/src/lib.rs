@@ -11,10 +11,23 @@
 //! read once stays true, because a pool opened for reading does not change.
 #![forbid(unsafe_code)]
 
+mod bookmarks;
+mod deleg;
 mod error;
+mod holds;
 mod keys;
+pub mod nicenum;
+mod props;
+mod space;
 mod tree;
 
+pub use bookmarks::NamedBookmark;
+pub use deleg::Delegation;
 pub use error::{Error, Result};
 pub use keys::{KeyError, KeyFormat, KeyInfo, Keyring, WrappingKey};
+pub use holds::Hold;
+pub use props::{
+    DatasetKind, Property, PropertyContext, Source, StoredProperties, StoredValue, has_property,
+};
+pub use space::slop_space;
 pub use tree::{Dataset, Dir, Dsl};

@@ -139,7 +139,7 @@ impl Dsl {
     }
 
     /// Name to object entries of a table, sorted by name; empty without a table.
-    fn names_in(&self, zap: u64) -> Result<Vec<(String, u64)>> {
+    pub(crate) fn names_in(&self, zap: u64) -> Result<Vec<(String, u64)>> {
         let mut out = Vec::new();
         if zap == 0 {
             return Ok(out);

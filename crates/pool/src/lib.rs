@@ -23,6 +23,7 @@ mod error;
 mod faults;
 mod open;
 mod scan;
+mod space;
 mod uberblocks;
 
 pub use assemble::{Candidate, CandidateState, LeafSight};
@@ -31,5 +32,9 @@ pub use faults::{FAULTS_KEPT, FaultLog, Repaired};
 pub use open::{Features, OpenOptions, Pool, Salvage};
 pub use scan::{
     FoundLeaf, LabelView, SearchOptions, default_search_paths, look_at_device, read_labels, scan,
+};
+pub use space::{
+    ClassSpace, EMBEDDED_LOG_METASLABS, FRAGMENTATION, Metaslab, PoolSpace, SpaceClass, TopSpace,
+    class_of,
 };
 pub use uberblocks::{FoundUberblock, TxgCandidate, Verdict, by_txg, read_ring};

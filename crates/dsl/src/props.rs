@@ -1,0 +1,216 @@
+//! Properties of datasets: what `zfs get` shows, value and source.
+//!
+//! # Theory
+//!
+//! A property's value is found in the first place that has it:
+//!
+//! ```text
+//! computed   from the dataset, its directory, its key, its object set    source  -
+//! stored     snapshot's own table, then the directory's: local, else     source  local, received
+//!            received; then (if it is inherited) every directory above   source  inherited from
+//! default    the table of properties                                     source  default
+//! ```
+//!
+//! Some rules break the pattern. Limits and reservations are not inherited and count as local
+//! when they are set. A mount point is inherited with the path from where it was set. A computed
+//! property that does not apply (`origin` of what is no clone) is not there at all.
+//!
+//! Values are the exact texts of `zfs get -p`; [`Property::pretty`] gives those without `-p`.
+//! Of a damaged or locked object set, what is read from inside it is left out and nothing else.
+
+mod facts;
+mod pretty;
+mod resume;
+mod stored;
+
+pub use stored::{StoredProperties, StoredValue};
+
+use crate::error::Result;
+use crate::tree::{Dataset, Dsl};
+use facts::Facts;
+use ondisk::props::{self, applies};
+use std::fmt;
+
+/// Where a value comes from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Source {
+    /// Nowhere: it is computed.
+    None,
+    /// Nobody set it.
+    Default,
+    /// Set on the dataset itself.
+    Local,
+    /// Set on the dataset of that name above.
+    Inherited(String),
+    /// Came with a stream.
+    Received,
+    /// Holds while mounted.
+    Temporary,
+}
+
+impl fmt::Display for Source {
+    /// The text of `zfs get`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::None => f.pad("-"),
+            Self::Default => f.pad("default"),
+            Self::Local => f.pad("local"),
+            Self::Inherited(from) => f.pad(&format!("inherited from {from}")),
+            Self::Received => f.pad("received"),
+            Self::Temporary => f.pad("temporary"),
+        }
+    }
+}
+
+/// A property with its value.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Property {
+    /// Its name.
+    pub name: String,
+    /// Its value, exactly as `zfs get -p` prints it.
+    pub value: String,
+    /// Where the value comes from.
+    pub source: Source,
+    /// The value that came with a stream, also where another covers it.
+    pub received: Option<String>,
+    /// What it is; `None` for a property the user invented.
+    pub native: Option<&'static props::Property>,
+}
+
+impl Property {
+    /// A native property; `None` when there is none of that name.
+    #[must_use]
+    pub fn native(name: &str, value: String, source: Source) -> Option<Self> {
+        let native = props::find(&props::DATASET, name)?;
+        let name = native.name.to_owned();
+        Some(Self { name, value, source, received: None, native: Some(native) })
+    }
+
+    /// The value as a number, when it is one.
+    #[must_use]
+    pub fn number(&self) -> Option<u64> {
+        self.value.parse().ok()
+    }
+
+    /// The value for people, as `zfs get` prints it without `-p`. Times are of UTC plus
+    /// `utc_offset` seconds.
+    #[must_use]
+    pub fn pretty(&self, utc_offset: i64) -> String {
+        pretty::pretty(self, utc_offset)
+    }
+}
+
+/// What the properties depend on beside the datasets.
+#[derive(Clone, Debug, Default)]
+pub struct PropertyContext {
+    /// Bytes the pool's normal class can hold without slop space; `None`: not known, `available`
+    /// is left out.
+    pub pool_size: Option<u64>,
+    /// What is put before mount points (the pool property `altroot`).
+    pub altroot: Option<String>,
+}
+
+/// What a dataset is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DatasetKind {
+    /// A file system, or a snapshot of one.
+    Filesystem,
+    /// A volume, or a snapshot of one.
+    Volume,
+}
+
+impl DatasetKind {
+    /// The value of `type` of a head.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Filesystem => "filesystem",
+            Self::Volume => "volume",
+        }
+    }
+
+    fn bit(self) -> u8 {
+        match self {
+            Self::Filesystem => applies::FILESYSTEM,
+            Self::Volume => applies::VOLUME,
+        }
+    }
+}
+
+/// A property a dataset of that kind can have.
+#[must_use]
+pub fn has_property(p: &props::Property, kind: DatasetKind, is_snapshot: bool) -> bool {
+    if !is_snapshot {
+        return p.applies & kind.bit() != 0;
+    }
+    let heads = p.applies & (applies::FILESYSTEM | applies::VOLUME);
+    p.applies & applies::SNAPSHOT != 0 && (heads == 0 || heads & kind.bit() != 0)
+}
+
+impl Dsl {
+    /// Whether the dataset is a file system or a volume. When its object set cannot be read, its
+    /// properties tell: only volumes have a size of their own in their directory's properties.
+    #[must_use]
+    pub fn kind(&self, dataset: &Dataset) -> DatasetKind {
+        let kind = self.objset(dataset).map(|os| os.phys().kind);
+        let volume = match kind {
+            Ok(kind) => kind == ondisk::ObjsetKind::Zvol,
+            Err(_) => self.stored(dataset).is_ok_and(|s| s.number("volsize").is_some()),
+        };
+        if volume { DatasetKind::Volume } else { DatasetKind::Filesystem }
+    }
+
+    /// All properties of a file system, volume or snapshot in the order of `zfs get all`: the
+    /// native ones, then those users invented.
+    ///
+    /// # Errors
+    /// When the pool's own structures about the dataset cannot be read. What is inside its object
+    /// set does not matter: what cannot be read there is left out.
+    pub fn properties(
+        &self,
+        dataset: &Dataset,
+        context: &PropertyContext,
+    ) -> Result<Vec<Property>> {
+        let facts = Facts::gather(self, dataset, context)?;
+        let snapshot = dataset.is_snapshot();
+        let mut out = Vec::new();
+        for native in props::DATASET.iter().filter(|p| p.is_visible()) {
+            if !has_property(native, facts.kind, snapshot) {
+                continue;
+            }
+            if let Some((value, source)) = facts.value(native) {
+                let name = native.name.to_owned();
+                let received = facts.stored.received(native);
+                out.push(Property { name, value, source, received, native: Some(native) });
+            }
+        }
+        out.extend(facts.stored.user());
+        Ok(out)
+    }
+
+    /// One property of a dataset by its name; `None` when it has none of that name. Beside those
+    /// of [`Self::properties`] also `written@SNAPSHOT` and `written#BOOKMARK`.
+    pub fn property(
+        &self,
+        dataset: &Dataset,
+        context: &PropertyContext,
+        name: &str,
+    ) -> Result<Option<Property>> {
+        if let Some(since) = name.strip_prefix("written@") {
+            let head = dataset.name.split('@').next().unwrap_or_default();
+            let full =
+                if since.contains('@') { since.to_owned() } else { format!("{head}@{since}") };
+            let value = self.written_since(dataset, &self.by_name(&full)?)?;
+            let property = |v: u64| Property {
+                name: name.to_owned(),
+                value: v.to_string(),
+                source: Source::None,
+                received: None,
+                native: props::find(&props::DATASET, "written"),
+            };
+            return Ok(value.map(property));
+        }
+        let wanted = props::find_dataset(name).map_or(name, |p| p.name);
+        Ok(self.properties(dataset, context)?.into_iter().find(|p| p.name == wanted))
+    }
+}

@@ -1,0 +1,326 @@
+//! Everything the properties of one dataset are computed from.
+
+use super::{DatasetKind, PropertyContext, Source, StoredProperties, StoredValue, resume};
+use crate::error::Result;
+use crate::keys::KeyInfo;
+use crate::tree::{Dataset, Dir, Dsl};
+use dmu::{Objset, Zap};
+use ondisk::DslDir;
+use ondisk::deadlist::parse_int_key;
+use ondisk::dsl::{dataset_field, dir_field};
+use ondisk::mos::master_node;
+use ondisk::props::{Kind, Property};
+
+/// Version of file systems from which on names have the three properties; older ones have none.
+const DEFAULT_NAMES: u64 = 0;
+
+pub(super) struct Facts<'a> {
+    dataset: &'a Dataset,
+    context: &'a PropertyContext,
+    pub(super) kind: DatasetKind,
+    pub(super) stored: StoredProperties,
+    /// Numbers from inside the object set, by property name.
+    inside: Vec<(&'static str, u64)>,
+    key: Option<Key>,
+    origin: Option<String>,
+    clones: Vec<String>,
+    holds: usize,
+    written: Option<u64>,
+    available: Option<u64>,
+    counts: [Option<u64>; 2],
+    snapshots_changed: Option<u64>,
+    redacted: Option<Vec<u64>>,
+    resume_token: Option<String>,
+}
+
+/// The key of an encrypted dataset.
+struct Key {
+    info: KeyInfo,
+    root: String,
+    unlocked: bool,
+}
+
+impl<'a> Facts<'a> {
+    pub(super) fn gather(
+        dsl: &'a Dsl,
+        dataset: &'a Dataset,
+        context: &'a PropertyContext,
+    ) -> Result<Self> {
+        let snapshot = dataset.is_snapshot();
+        let dir = &dataset.dir;
+        let fields = dsl.fields(dir.object, dir.has_fields)?;
+        let count = |name: &str| -> Result<Option<u64>> {
+            Ok(fields.as_ref().map(|f| f.get_u64(name)).transpose()?.flatten())
+        };
+        let changed = fields.as_ref().map(|f| f.get(dir_field::SNAPSHOTS_CHANGED.as_bytes()));
+        let changed = changed.transpose()?.flatten().and_then(|e| e.ints().next());
+        let own = dsl.fields(dataset.object, dataset.has_fields)?;
+        let redacted = own.as_ref().map(|f| f.get(dataset_field::REDACTED_DATASETS.as_bytes()));
+        let redacted = redacted.transpose()?.flatten().map(|e| e.ints().collect());
+        let key = match dsl.key_info(dir)? {
+            Some(info) => Some(Key {
+                root: dsl.dir_name(info.root_dir)?,
+                unlocked: dsl.is_unlocked(dataset)?,
+                info,
+            }),
+            None => None,
+        };
+        let resume_token = match own.as_ref().map(resume::token).transpose()?.flatten() {
+            None if !snapshot => dsl.token_of_receiving_child(dir)?,
+            token => token,
+        };
+        let available = context.pool_size.filter(|_| !snapshot);
+        Ok(Self {
+            dataset,
+            context,
+            kind: dsl.kind(dataset),
+            stored: dsl.stored(dataset)?,
+            inside: dsl.objset(dataset).map(|os| inside(&os)).unwrap_or_default(),
+            key,
+            origin: if snapshot { None } else { dsl.origin(dir)? },
+            clones: if snapshot { dsl.clones(dataset)? } else { Vec::new() },
+            holds: if snapshot { dsl.holds(dataset)?.len() } else { 0 },
+            written: dsl.written(dataset)?,
+            available: available.map(|size| dsl.available(dataset, size)).transpose()?,
+            counts: [count(dir_field::FILESYSTEM_COUNT)?, count(dir_field::SNAPSHOT_COUNT)?],
+            snapshots_changed: changed,
+            redacted,
+            resume_token,
+        })
+    }
+
+    /// Value and source of a property; `None` when the dataset does not have it.
+    pub(super) fn value(&self, p: &'static Property) -> Option<(String, Source)> {
+        match p.name {
+            "quota" | "reservation" | "refquota" | "refreservation" | "volsize" => self.limit(p),
+            "filesystem_limit" | "snapshot_limit" => self.count(self.stored.number(p.name)),
+            "filesystem_count" => self.count(self.counts[0]),
+            "snapshot_count" => self.count(self.counts[1]),
+            "mountpoint" => Some(self.mountpoint()),
+            "volblocksize" => {
+                let (value, default) = (self.inside(p.name)?, p.default_number());
+                let source = if Some(value) == default { Source::Default } else { Source::None };
+                Some((value.to_string(), source))
+            }
+            "encryption" | "keyformat" | "pbkdf2iters" => Some(self.crypt(p)),
+            "version" | "utf8only" | "normalization" | "casesensitivity" => {
+                let n = self.inside(p.name)?;
+                let word = p.word(n).map_or_else(|| n.to_string(), str::to_owned);
+                Some((word, Source::None))
+            }
+            name if p.access == ondisk::props::Access::ReadOnly => {
+                Some((self.computed(name)?, Source::None))
+            }
+            _ => self.ordinary(p),
+        }
+    }
+
+    fn inside(&self, name: &str) -> Option<u64> {
+        self.inside.iter().find(|(n, _)| *n == name).map(|(_, v)| *v)
+    }
+
+    /// A stored value or the default.
+    fn ordinary(&self, p: &'static Property) -> Option<(String, Source)> {
+        if let Some((value, source)) = self.stored.get(p.name) {
+            return Some((value.text(Some(p)), source.clone()));
+        }
+        let text = match p.kind {
+            Kind::Number(n) => n.to_string(),
+            Kind::Index(n, _) => p.word(n)?.to_owned(),
+            Kind::Text(t) => t?.to_owned(),
+        };
+        Some((text, Source::Default))
+    }
+
+    /// Sizes that are not inherited: 0 is none.
+    fn limit(&self, p: &'static Property) -> Option<(String, Source)> {
+        let dir = &self.dataset.dir.phys;
+        let value = match p.name {
+            "quota" => dir.quota,
+            "reservation" => dir.reserved,
+            "volsize" => self.inside(p.name).unwrap_or(0),
+            name => self.stored.number(name).unwrap_or(0),
+        };
+        let source = match (value, self.stored.get(p.name)) {
+            (0, _) => Source::Default,
+            (_, Some((_, Source::Received))) => Source::Received,
+            _ => Source::Local,
+        };
+        Some((value.to_string(), source))
+    }
+
+    fn count(&self, value: Option<u64>) -> Option<(String, Source)> {
+        Some(match value.filter(|n| *n != u64::MAX) {
+            Some(n) => (n.to_string(), Source::Local),
+            None => ("none".to_owned(), Source::Default),
+        })
+    }
+
+    fn mountpoint(&self) -> (String, Source) {
+        let name = self.dataset.dir.name.as_str();
+        let (value, source) = match self.stored.get("mountpoint") {
+            Some((StoredValue::Text(t), source)) => (t.as_str(), source.clone()),
+            _ => ("/", Source::Default),
+        };
+        let Some(path) = value.strip_prefix('/') else { return (value.to_owned(), source) };
+        let rest = match &source {
+            Source::Inherited(from) => {
+                name.strip_prefix(from.as_str()).unwrap_or(name).trim_start_matches('/')
+            }
+            Source::Default => name,
+            _ => "",
+        };
+        let root = self.context.altroot.as_deref().unwrap_or("").trim_end_matches('/');
+        let path = if path.is_empty() { String::new() } else { format!("/{path}") };
+        let text = match (rest, path.as_str()) {
+            ("", "") => if root.is_empty() { "/" } else { root }.to_owned(),
+            ("", _) => format!("{root}{path}"),
+            _ => format!("{root}{path}/{rest}"),
+        };
+        (text, source)
+    }
+
+    fn crypt(&self, p: &'static Property) -> (String, Source) {
+        let default = p.default_number().unwrap_or(0);
+        let value = self.key.as_ref().map_or(default, |k| match p.name {
+            "encryption" => k.info.suite.number(),
+            "keyformat" => p.number(k.info.format.name()).unwrap_or(0),
+            _ => k.info.pbkdf2_iters,
+        });
+        let source = if value == default { Source::Default } else { Source::None };
+        (p.word(value).map_or_else(|| value.to_string(), str::to_owned), source)
+    }
+
+    /// A computed property; `None` when it does not apply.
+    fn computed(&self, name: &str) -> Option<String> {
+        let (ds, dir) = (&self.dataset.phys, &self.dataset.dir.phys);
+        let snapshot = self.dataset.is_snapshot();
+        let number = match name {
+            "creation" => ds.creation_time,
+            "used" if snapshot => ds.unique,
+            "used" => dir.used,
+            "available" => self.available?,
+            "referenced" => ds.referenced,
+            "logicalreferenced" => ds.uncompressed,
+            "logicalused" => dir.uncompressed,
+            "createtxg" => ds.creation_txg,
+            "guid" => ds.guid,
+            "objsetid" => self.dataset.object,
+            "userrefs" => self.holds as u64,
+            "written" => self.written?,
+            "snapshots_changed" => self.snapshots_changed?,
+            "usedbysnapshots" | "usedbydataset" | "usedbychildren" | "usedbyrefreservation" => {
+                used_by(dir, name)?
+            }
+            _ => return self.computed_text(name),
+        };
+        Some(number.to_string())
+    }
+
+    fn computed_text(&self, name: &str) -> Option<String> {
+        let (ds, dir) = (&self.dataset.phys, &self.dataset.dir.phys);
+        let snapshot = self.dataset.is_snapshot();
+        let deferred = ds.flags & ondisk::DslDataset::FLAG_DEFER_DESTROY != 0;
+        Some(match name {
+            "type" if snapshot => "snapshot".to_owned(),
+            "type" => self.kind.name().to_owned(),
+            "compressratio" if !snapshot => ratio(dir.uncompressed, dir.compressed),
+            "compressratio" | "refcompressratio" => ratio(ds.uncompressed, ds.compressed),
+            "mounted" => "no".to_owned(),
+            "origin" => self.origin.clone()?,
+            "clones" if self.clones.is_empty() => return None,
+            "clones" => self.clones.join(","),
+            "defer_destroy" => if deferred { "on" } else { "off" }.to_owned(),
+            "encryptionroot" => self.key.as_ref()?.root.clone(),
+            "keystatus" => match self.key.as_ref()?.unlocked {
+                true => "available".to_owned(),
+                false => "unavailable".to_owned(),
+            },
+            "redact_snaps" => {
+                let guids = self.redacted.as_ref()?.iter();
+                guids.map(u64::to_string).collect::<Vec<_>>().join(",")
+            }
+            "receive_resume_token" => self.resume_token.clone()?,
+            _ => return None,
+        })
+    }
+}
+
+/// A part of the used space; `None` in pools that do not keep it apart.
+fn used_by(dir: &DslDir, name: &str) -> Option<u64> {
+    if dir.flags & DslDir::FLAG_USED_BREAKDOWN == 0 {
+        return None;
+    }
+    let part = |i: usize| dir.used_breakdown[i];
+    Some(match name {
+        "usedbysnapshots" => part(DslDir::USED_SNAP),
+        "usedbydataset" => part(DslDir::USED_HEAD),
+        "usedbyrefreservation" => part(DslDir::USED_REF_RESERVED),
+        _ => part(DslDir::USED_CHILD).saturating_add(part(DslDir::USED_CHILD_RESERVED)),
+    })
+}
+
+/// A ratio with two digits, cut off: `2.50`.
+pub(super) fn ratio(uncompressed: u64, compressed: u64) -> String {
+    let percent = match compressed {
+        0 => 100,
+        c => u128::from(uncompressed) * 100 / u128::from(c),
+    };
+    format!("{}.{:02}", percent / 100, percent % 100)
+}
+
+/// What a file system's master node or a volume's properties say; what cannot be read is missing.
+fn inside(objset: &Objset) -> Vec<(&'static str, u64)> {
+    let mut out = Vec::new();
+    if objset.phys().kind == ondisk::ObjsetKind::Zvol {
+        let table = objset.object(master_node::ZVOL_PROPS_OBJECT).and_then(|o| Zap::open(&o));
+        let size = table.and_then(|t| t.get_u64(master_node::ZVOL_SIZE));
+        out.extend(size.ok().flatten().map(|n| ("volsize", n)));
+        let data = objset.object(master_node::ZVOL_DATA_OBJECT);
+        out.extend(data.ok().map(|d| ("volblocksize", d.dnode().block_size())));
+        return out;
+    }
+    let Ok(table) = objset.object(master_node::OBJECT).and_then(|o| Zap::open(&o)) else {
+        return out;
+    };
+    let version = table.get_u64(master_node::VERSION).ok().flatten();
+    out.extend(version.map(|v| ("version", v)));
+    for name in [master_node::UTF8ONLY, master_node::NORMALIZATION, master_node::CASE_SENSITIVITY] {
+        let value = table.get_u64(name).ok();
+        out.extend(value.map(|v| (name, v.unwrap_or(DEFAULT_NAMES))));
+    }
+    out
+}
+
+impl Dsl {
+    /// A receive into an existing dataset goes into a hidden child until it is complete.
+    fn token_of_receiving_child(&self, dir: &Dir) -> Result<Option<String>> {
+        let names = self.names_in(dir.phys.child_zap)?;
+        let Some((name, object)) = names.into_iter().find(|(n, _)| n == "%recv") else {
+            return Ok(None);
+        };
+        let child = self.dir(object, format!("{}/{name}", dir.name))?;
+        let Some(head) = self.head(&child)? else { return Ok(None) };
+        let fields = self.fields(head.object, head.has_fields)?;
+        Ok(fields.as_ref().map(resume::token).transpose()?.flatten())
+    }
+
+    /// Names of the clones of a snapshot, in stored order.
+    pub fn clones(&self, snapshot: &Dataset) -> Result<Vec<String>> {
+        let mut out = Vec::new();
+        if snapshot.phys.next_clones == 0 {
+            return Ok(out);
+        }
+        let table = Zap::open(&self.mos().object(snapshot.phys.next_clones)?)?;
+        for entry in table.entries() {
+            let entry = entry?;
+            let key = entry.name.bytes().and_then(|n| std::str::from_utf8(n).ok());
+            // The entry names the oldest dataset of the clone, which may be a snapshot of it.
+            if let Some(object) = key.and_then(parse_int_key) {
+                let clone = self.dataset(object, String::new(), &snapshot.dir)?;
+                out.push(self.dir_name(clone.phys.dir)?);
+            }
+        }
+        Ok(out)
+    }
+}

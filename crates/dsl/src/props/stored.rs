@@ -1,0 +1,176 @@
+//! Properties as they are stored, along the line of inheritance.
+
+use super::{Property, Source};
+use crate::error::{Error, Result};
+use crate::tree::{Dataset, Dsl};
+use dmu::{Zap, ZapEntry};
+use ondisk::dsl::prop_suffix::{INHERIT, IUV, RECEIVED};
+use ondisk::props::{self, DATASET, Kind};
+use std::collections::HashMap;
+
+/// A stored value.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum StoredValue {
+    /// A number, or the number of a word.
+    Number(u64),
+    /// A text.
+    Text(String),
+}
+
+impl StoredValue {
+    fn of(entry: &ZapEntry) -> Option<Self> {
+        match entry.value_text() {
+            Some(t) => Some(Self::Text(String::from_utf8_lossy(t).into_owned())),
+            None => entry.u64().map(Self::Number),
+        }
+    }
+
+    /// The text of `zfs get -p`.
+    #[must_use]
+    pub fn text(&self, native: Option<&props::Property>) -> String {
+        match (self, native) {
+            (Self::Text(t), _) => t.clone(),
+            (Self::Number(n), Some(p)) => match (p.kind, p.word(*n)) {
+                (Kind::Index(..), Some(word)) => word.to_owned(),
+                _ => n.to_string(),
+            },
+            (Self::Number(n), None) => n.to_string(),
+        }
+    }
+}
+
+/// What is stored for a dataset, nearest first.
+#[derive(Clone, Debug, Default)]
+pub struct StoredProperties {
+    values: Vec<(String, StoredValue, Source)>,
+    index: HashMap<String, usize>,
+    received: HashMap<String, StoredValue>,
+}
+
+/// One table on the way up.
+struct Level {
+    /// Object of the table in the MOS; 0: none.
+    table: u64,
+    /// Name of the dataset it belongs to.
+    at: String,
+    /// It is above the dataset: only what is inherited counts.
+    above: bool,
+}
+
+impl StoredProperties {
+    /// The value in effect, and where it comes from.
+    #[must_use]
+    pub fn get(&self, name: &str) -> Option<(&StoredValue, &Source)> {
+        let (_, value, source) = self.values.get(*self.index.get(name)?)?;
+        Some((value, source))
+    }
+
+    /// The value in effect, when it is a number.
+    #[must_use]
+    pub fn number(&self, name: &str) -> Option<u64> {
+        match self.get(name) {
+            Some((StoredValue::Number(n), _)) => Some(*n),
+            _ => None,
+        }
+    }
+
+    /// Text of the value that came with a stream.
+    pub(super) fn received(&self, native: &props::Property) -> Option<String> {
+        self.received.get(native.name).map(|v| v.text(Some(native)))
+    }
+
+    /// The properties users invented, in stored order.
+    pub(super) fn user(&self) -> impl Iterator<Item = Property> + '_ {
+        let user = self.values.iter().filter(|(n, _, _)| n.contains(':'));
+        user.map(|(name, value, source)| Property {
+            name: name.clone(),
+            value: value.text(None),
+            source: source.clone(),
+            received: self.received.get(name).map(|v| v.text(None)),
+            native: None,
+        })
+    }
+
+    fn add_level(&mut self, table: &Zap, level: &Level, snapshot: bool) -> Result<()> {
+        let source = match level.above {
+            true => Source::Inherited(level.at.clone()),
+            false => Source::Local,
+        };
+        for entry in table.entries() {
+            let entry = entry?;
+            let Some(key) = entry.name.bytes() else { continue };
+            let key = String::from_utf8_lossy(key).into_owned();
+            let Some(value) = StoredValue::of(&entry) else { continue };
+            let (name, suffix) = match key.find('$') {
+                Some(at) => key.split_at(at),
+                None => (key.as_str(), ""),
+            };
+            let source = match suffix {
+                "" => source.clone(),
+                RECEIVED => {
+                    if !level.above {
+                        self.received.insert(name.to_owned(), value.clone());
+                    }
+                    let covered = table.get(name.as_bytes())?.is_some();
+                    let refused = table.get(format!("{name}{INHERIT}").as_bytes())?.is_some();
+                    if covered || refused {
+                        continue;
+                    }
+                    if level.above { source.clone() } else { Source::Received }
+                }
+                _ => continue,
+            };
+            let value = match table.get(format!("{name}{IUV}").as_bytes())? {
+                Some(e) if suffix.is_empty() => user_value(name, &e).unwrap_or(value),
+                _ => value,
+            };
+            if self.index.contains_key(name) || !counts(name, level.above, snapshot) {
+                continue;
+            }
+            self.index.insert(name.to_owned(), self.values.len());
+            self.values.push((name.to_owned(), value, source));
+        }
+        Ok(())
+    }
+}
+
+/// The value a user set where older versions would not know its word: those find the default under
+/// the plain name, as with `redundant_metadata=none`.
+fn user_value(name: &str, entry: &ZapEntry) -> Option<StoredValue> {
+    let known = props::find(&DATASET, name).and_then(|p| p.word(entry.u64()?));
+    known.and_then(|_| StoredValue::of(entry))
+}
+
+/// A value found there means something for the dataset.
+fn counts(name: &str, above: bool, snapshot: bool) -> bool {
+    match props::find(&DATASET, name) {
+        // Names this program does not know are of a newer version; only users' names have a colon.
+        None => name.contains(':'),
+        Some(p) => {
+            let fits = !snapshot || p.applies & props::applies::SNAPSHOT != 0;
+            fits && (!above || p.is_inheritable())
+        }
+    }
+}
+
+impl Dsl {
+    /// What is stored for a dataset, its own and inherited.
+    pub fn stored(&self, dataset: &Dataset) -> Result<StoredProperties> {
+        let snapshot = dataset.is_snapshot();
+        let mut levels = Vec::new();
+        if snapshot {
+            let at = dataset.name.clone();
+            levels.push(Level { table: dataset.phys.props, at, above: false });
+        }
+        for dir in self.ancestry(&dataset.dir)? {
+            let above = snapshot || dir.object != dataset.dir.object;
+            levels.push(Level { table: dir.phys.props_zap, at: dir.name, above });
+        }
+        let mut out = StoredProperties::default();
+        for level in levels.iter().filter(|l| l.table != 0) {
+            let table = Zap::open(&self.mos().object(level.table)?).map_err(Error::from)?;
+            out.add_level(&table, level, snapshot)?;
+        }
+        Ok(out)
+    }
+}

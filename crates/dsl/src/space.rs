@@ -1,0 +1,173 @@
+//! Space accounting: what a dataset may still use, and what was written since a snapshot.
+//!
+//! # Theory
+//!
+//! `available` walks from the pool down. At each directory the space its parent has left, plus
+//! what the directory has reserved and not used, is capped by its quota:
+//!
+//! ```text
+//! left(root)  = min(quota, pool) - used
+//! left(dir)   = min(left(parent) + max(reserved - used, 0), quota - used)
+//! ```
+//!
+//! The pool's share is what its normal class can hold without the slop space, which the pool floor
+//! knows ([`slop_space`] has the rule). A head adds its own refreservation that is not used yet,
+//! and is capped by its refquota.
+//!
+//! *Written since a snapshot* is what is referenced now, less what was then, plus what was there
+//! then and has been freed since: the dead lists of everything younger hold exactly that.
+
+use crate::error::{Error, Result};
+use crate::tree::{Dataset, Dir, Dsl};
+use dmu::Zap;
+use ondisk::bpobj::{BpobjHeader, Space};
+use ondisk::deadlist::{DeadlistHeader, Form, parse_int_key};
+
+/// Longest chain of directories or snapshots that is followed: far more than any pool has, so
+/// that a chain with a loop ends.
+const CHAIN_MAX: usize = 1 << 20;
+
+/// Share of the pool that is held back: 1/32.
+const SLOP_SHIFT: u32 = 5;
+/// Never less than this is held back, but at most half of the pool.
+const SLOP_MIN: u64 = 128 << 20;
+/// Never more than this is held back.
+const SLOP_MAX: u64 = 128 << 30;
+
+/// Bytes OpenZFS holds back of a pool whose normal class holds `space` bytes and whose embedded
+/// log class holds `embedded_log` bytes: 1/32, which the embedded log counts towards up to the
+/// half, within limits.
+#[must_use]
+pub fn slop_space(space: u64, embedded_log: u64) -> u64 {
+    let slop = (space >> SLOP_SHIFT).min(SLOP_MAX);
+    let slop = slop - embedded_log.min(slop >> 1);
+    slop.max((space >> 1).min(SLOP_MIN))
+}
+
+impl Dsl {
+    /// The directories from `dir` up to the root, with their names.
+    pub(crate) fn ancestry(&self, dir: &Dir) -> Result<Vec<Dir>> {
+        let mut out = vec![dir.clone()];
+        let mut at = dir.phys.parent;
+        let mut name = dir.name.as_str();
+        while at != 0 {
+            if out.len() > CHAIN_MAX {
+                return Err(Error::Tree { object: dir.object, rule: "directories form a loop" });
+            }
+            name = name.rsplit_once('/').map_or("", |(parent, _)| parent);
+            let parent = self.dir(at, name.to_owned())?;
+            at = parent.phys.parent;
+            out.push(Dir::clone(&parent));
+        }
+        Ok(out)
+    }
+
+    /// Bytes `dataset` could still use, of a pool that can hold `pool_size` bytes.
+    pub fn available(&self, dataset: &Dataset, pool_size: u64) -> Result<u64> {
+        let mut left = None;
+        for dir in self.ancestry(&dataset.dir)?.iter().rev() {
+            let d = &dir.phys;
+            let quota = if d.quota == 0 { u64::MAX } else { d.quota };
+            let (quota, parent) = match left {
+                None => (quota.min(pool_size), u64::MAX),
+                Some(l) => (quota, d.reserved.saturating_sub(d.used).saturating_add(l)),
+            };
+            left = Some(quota.saturating_sub(d.used).min(parent));
+        }
+        let ds = &dataset.phys;
+        let limits = self.stored(dataset)?;
+        let number = |name| limits.number(name).unwrap_or(0);
+        let (reserved, quota) = (number("refreservation"), number("refquota"));
+        let mut left = left.unwrap_or(0).saturating_add(reserved.saturating_sub(ds.unique));
+        if quota != 0 {
+            left = left.min(quota.saturating_sub(ds.referenced));
+        }
+        Ok(left)
+    }
+
+    /// Bytes written to `dataset` since the snapshot before it; `None` when it has none.
+    pub fn written(&self, dataset: &Dataset) -> Result<Option<u64>> {
+        match dataset.phys.prev_snap {
+            0 => Ok(None),
+            _ => {
+                let before = self.dataset(dataset.phys.prev_snap, String::new(), &dataset.dir)?;
+                self.written_since(dataset, &before)
+            }
+        }
+    }
+
+    /// Bytes written to `dataset` since the older snapshot `since` of its line (its origin's
+    /// included); `None` when `since` is not in its line.
+    pub fn written_since(&self, dataset: &Dataset, since: &Dataset) -> Result<Option<u64>> {
+        let old = since.phys.creation_txg;
+        let mut freed = 0u64;
+        let mut at = dataset.clone();
+        for _ in 0..CHAIN_MAX {
+            if at.object == since.object {
+                let grown = dataset.phys.referenced.saturating_add(freed);
+                return Ok(Some(grown.saturating_sub(since.phys.referenced)));
+            }
+            // Nothing in this dead list is younger than the snapshot before.
+            let whole = at.phys.prev_snap_txg == old;
+            let limit = if whole { u64::MAX } else { old };
+            let space = self.deadlist_space(at.phys.deadlist, limit)?;
+            freed = freed.saturating_add(space.used);
+            match at.phys.prev_snap {
+                0 => return Ok(None),
+                n => at = self.dataset(n, String::new(), &dataset.dir)?,
+            }
+        }
+        Err(Error::Tree { object: dataset.object, rule: "snapshots form a loop" })
+    }
+
+    /// Space of the blocks in a dead list born before `limit` (a txg with a list of its own, or
+    /// `u64::MAX` for all).
+    pub fn deadlist_space(&self, object: u64, limit: u64) -> Result<Space> {
+        let mut sum = Space::default();
+        if object == 0 {
+            return Ok(sum);
+        }
+        let list = self.mos().object(object)?;
+        let (bonus, endian) = (&list.dnode().bonus, list.dnode().endian);
+        let format = |error| Error::Format { object, error };
+        match Form::of(list.dnode().bonus_kind) {
+            Some(Form::Old) => {
+                return Ok(BpobjHeader::decode(bonus, endian).map_err(format)?.space());
+            }
+            Some(Form::Zap) if limit == u64::MAX => {
+                return Ok(DeadlistHeader::decode(bonus, endian).map_err(format)?.space());
+            }
+            Some(Form::Zap) => {}
+            None => return Err(Error::Tree { object, rule: "a dead list is none" }),
+        }
+        for entry in Zap::open(&list)?.entries() {
+            let entry = entry?;
+            let key = entry.name.bytes().and_then(|n| std::str::from_utf8(n).ok());
+            let bad = || Error::Tree { object, rule: "a dead list has an entry that is no txg" };
+            let txg = key.and_then(parse_int_key).ok_or_else(bad)?;
+            if txg < limit {
+                let part = self.mos().object(entry.u64().ok_or_else(bad)?)?;
+                let header = BpobjHeader::decode(&part.dnode().bonus, part.dnode().endian);
+                let space = header.map_err(format)?.space();
+                sum.used = sum.used.saturating_add(space.used);
+                sum.compressed = sum.compressed.saturating_add(space.compressed);
+                sum.uncompressed = sum.uncompressed.saturating_add(space.uncompressed);
+            }
+        }
+        Ok(sum)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::slop_space;
+
+    #[test]
+    fn slop_has_a_floor_and_a_ceiling() {
+        assert_eq!(slop_space(112 << 20, 0), 56 << 20, "half of a small pool");
+        assert_eq!(slop_space(1 << 30, 0), 128 << 20, "the floor");
+        assert_eq!(slop_space(1 << 40, 0), 32 << 30, "the share");
+        assert_eq!(slop_space(1 << 40, 1 << 30), 31 << 30, "the embedded log counts");
+        assert_eq!(slop_space(1 << 50, 0), 128 << 30, "the ceiling");
+    }
+}
