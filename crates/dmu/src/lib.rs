@@ -26,7 +26,7 @@ pub use cache::{BlockCache, CacheStats};
 pub use error::{Error, ErrorKind, Result};
 pub use object::{BLOCK_BATCH, Object, Segment};
 pub use objset::{ObjectIter, Objset};
-pub use overlay::{Overlay, OverlayObject};
+pub use overlay::{BlockRanges, Overlay, OverlayBlock, OverlayObject};
 pub use store::{BlockStore, CachedStore, FaultSink, Key};
 pub use zap::{Zap, ZapEntry, ZapKey, ZapValue};
 pub use zio::{Block, Place};

@@ -2,7 +2,7 @@
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::objset::Objset;
-use crate::overlay::OverlayObject;
+use crate::overlay::{OverlayBlock, OverlayObject};
 use ondisk::{BlkPtr, Dnode};
 use std::sync::Arc;
 use zio::{Block, Place};
@@ -20,6 +20,13 @@ pub struct Segment {
     pub offset: u64,
     /// Length in bytes.
     pub length: u64,
+}
+
+/// Where a block is.
+enum Located {
+    Memory(Arc<Block>),
+    Disk(BlkPtr),
+    Hole,
 }
 
 /// An object, open for reading. Cheap to clone.
@@ -153,27 +160,25 @@ impl Object {
         Ok(Some(bp))
     }
 
-    /// What the overlay says of a block: `None` nothing, `Some(None)` hole.
-    fn overlaid_block(&self, blkid: u64) -> Option<Option<Arc<Block>>> {
-        let o = self.overlaid()?;
-        if let Some(b) = o.blocks.get(&blkid) {
-            return Some(b.clone());
+    /// Where the data block is, the overlay asked first.
+    fn locate(&self, blkid: u64) -> Result<Located> {
+        match self.overlaid().and_then(|o| o.block(blkid)) {
+            Some(Some(OverlayBlock::Data(b))) => Ok(Located::Memory(Arc::clone(b))),
+            Some(Some(OverlayBlock::Stored(bp))) => Ok(Located::Disk(**bp)),
+            Some(None) => Ok(Located::Hole),
+            None => Ok(self.data_pointer(blkid)?.map_or(Located::Hole, Located::Disk)),
         }
-        let hole = o.detached || o.truncated_at.is_some_and(|t| blkid >= t);
-        hole.then_some(None)
     }
 
     /// Reads the data block `blkid`; `None` for a hole.
     pub fn read_block(&self, blkid: u64) -> Result<Option<Arc<Block>>> {
-        if let Some(b) = self.overlaid_block(blkid) {
-            return Ok(b);
-        }
-        match self.data_pointer(blkid)? {
-            Some(bp) => {
+        match self.locate(blkid)? {
+            Located::Memory(b) => Ok(Some(b)),
+            Located::Disk(bp) => {
                 let place = self.place(0, blkid);
                 Ok(Some(self.objset.store().read(&bp, place, self.objset.key())?))
             }
-            None => Ok(None),
+            Located::Hole => Ok(None),
         }
     }
 
@@ -242,16 +247,14 @@ impl Object {
         let mut out = Vec::with_capacity(n as usize);
         let mut wanted = Vec::new();
         for blkid in first..first.saturating_add(n) {
-            let known = match self.overlaid_block(blkid) {
-                Some(b) => Some(Ok(b)),
-                None => match self.data_pointer(blkid) {
-                    Ok(Some(bp)) => {
-                        wanted.push((bp, self.place(0, blkid)));
-                        None
-                    }
-                    Ok(None) => Some(Ok(None)),
-                    Err(e) => Some(Err(e)),
-                },
+            let known = match self.locate(blkid) {
+                Ok(Located::Memory(b)) => Some(Ok(Some(b))),
+                Ok(Located::Hole) => Some(Ok(None)),
+                Ok(Located::Disk(bp)) => {
+                    wanted.push((bp, self.place(0, blkid)));
+                    None
+                }
+                Err(e) => Some(Err(e)),
             };
             out.push((blkid, known));
         }
@@ -271,17 +274,22 @@ impl Object {
     /// The first block at or after `from` that is stored. On an unreadable indirect block: the
     /// error, and the block behind what it covers (`None` when that is the end).
     pub fn next_block(&self, from: u64) -> std::result::Result<Option<u64>, (Error, Option<u64>)> {
-        let on_disk = self.next_block_on_disk(from)?;
-        let Some(o) = self.overlaid() else { return Ok(on_disk) };
-        let mut disk = on_disk.filter(|_| !o.detached);
-        let limit = o.truncated_at.unwrap_or(u64::MAX);
-        // Blocks on disk may be covered by holes of the overlay.
-        while let Some(b) = disk.filter(|b| matches!(o.blocks.get(b), Some(None))) {
-            disk = self.next_block_on_disk(b + 1)?;
+        let Some(o) = self.overlaid() else { return self.next_block_on_disk(from) };
+        let memory = o.blocks.range(from..).next().map(|(b, _)| *b);
+        if o.detached {
+            return Ok(memory);
         }
-        let disk = disk.filter(|b| *b < limit);
-        let mem = o.blocks.range(from..).find(|(_, v)| v.is_some()).map(|(k, _)| *k);
-        Ok([disk, mem].into_iter().flatten().min())
+        let mut at = from;
+        let disk = loop {
+            // Blocks on disk may be covered by holes of the overlay.
+            let Some(b) = self.next_block_on_disk(at)? else { break None };
+            match o.holes.covering(b) {
+                Some(u64::MAX) => break None,
+                Some(end) => at = end,
+                None => break Some(b),
+            }
+        };
+        Ok([disk, memory].into_iter().flatten().min())
     }
 
     fn next_block_on_disk(

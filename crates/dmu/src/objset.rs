@@ -21,7 +21,7 @@ pub(crate) struct Inner {
     pub(crate) key: Option<Key>,
     pub(crate) overlay: Option<Arc<Overlay>>,
     root: BlkPtr,
-    phys: ObjsetPhys,
+    phys: Arc<ObjsetPhys>,
     meta: Option<Arc<Dnode>>,
 }
 
@@ -42,7 +42,7 @@ impl Objset {
             kind: ErrorKind::Format { place, error },
         })?;
         let meta = phys.meta_dnode.clone().map(Arc::new);
-        let inner = Inner { store, id, key, overlay: None, root: *bp, phys, meta };
+        let inner = Inner { store, id, key, overlay: None, root: *bp, phys: Arc::new(phys), meta };
         Ok(Self { inner: Arc::new(inner) })
     }
 
@@ -56,7 +56,7 @@ impl Objset {
             key: i.key.clone(),
             overlay: Some(overlay),
             root: i.root,
-            phys: i.phys.clone(),
+            phys: Arc::clone(&i.phys),
             meta: i.meta.clone(),
         };
         Self { inner: Arc::new(inner) }
@@ -146,6 +146,41 @@ impl Objset {
             }
             _ => Err(absent()),
         }
+    }
+
+    /// Whether the `slots` slots (at most 32) from `number` on belong to no object, the overlay
+    /// asked first.
+    pub fn is_free(&self, number: u64, slots: u16) -> Result<bool> {
+        const SLOTS_MAX: u64 = 32;
+        let wanted = number..number.saturating_add(u64::from(slots).min(SLOTS_MAX));
+        let overlap = |n: u64, d: &Dnode| {
+            n < wanted.end && n.saturating_add(u64::from(d.extra_slots)) >= wanted.start
+        };
+        let overlaid = |n: u64| self.inner.overlay.as_ref().and_then(|o| o.objects.get(&n));
+        for n in wanted.start.saturating_sub(SLOTS_MAX)..wanted.end {
+            let dnode = overlaid(n).filter(|o| !o.freed).and_then(|o| o.dnode.as_ref());
+            if dnode.is_some_and(|d| overlap(n, d)) {
+                return Ok(false);
+            }
+        }
+        let Some(meta) = self.meta_object() else { return Ok(true) };
+        let per_block = meta.dnode().block_size() / DNODE_SLOT_SIZE as u64;
+        if per_block == 0 {
+            return Ok(false);
+        }
+        for blkid in wanted.start / per_block..=wanted.end.saturating_sub(1) / per_block {
+            let Some(block) = meta.read_block(blkid)? else { continue };
+            for (slot, dnode) in Slots::new(&block) {
+                let n = blkid.saturating_mul(per_block).saturating_add(slot as u64);
+                let dnode = dnode.map_err(|error| self.bad_dnode(n, error))?;
+                // What the overlay says of an object was judged above.
+                let replaced = overlaid(n).is_some_and(|o| o.freed || o.dnode.is_some());
+                if overlap(n, &dnode) && !replaced {
+                    return Ok(false);
+                }
+            }
+        }
+        Ok(true)
     }
 
     fn bad_dnode(&self, number: u64, error: ondisk::Error) -> Error {

@@ -149,6 +149,22 @@ impl Zap {
         Leaf::decode(block, block.endian()).map_err(|e| self.object.format_error(blkid, e))
     }
 
+    /// The leaves of a fat table with their block numbers, read one by one; a micro table has
+    /// none. When the pointer table cannot be read, that error is all.
+    pub fn leaves(&self) -> impl Iterator<Item = (u64, Result<Leaf>)> + '_ {
+        let fetch = |b| self.fetch(b).map_err(FetchError::Here);
+        let blocks = match &self.form {
+            Form::Fat(h) => h.leaf_blocks(self.endian, fetch).map_err(|e| self.fetch_error(e)),
+            _ => Ok(Vec::new()),
+        };
+        let (blocks, error) = match blocks {
+            Ok(b) => (b, None),
+            Err(e) => (Vec::new(), Some((0, Err(e)))),
+        };
+        let leaf = |b| (b, self.fetch(b).and_then(|block| self.decode_leaf(b, &block.0)));
+        error.into_iter().chain(blocks.into_iter().map(leaf))
+    }
+
     /// Looks a key up, prepared with [`Self::key_hash`].
     pub fn find(&self, key: &ZapKey) -> Result<Option<Entry>> {
         if let Some(o) = overlay_of(&self.object) {
