@@ -2,7 +2,8 @@
 
 use crate::failure::Failure;
 use clap::Args;
-use engine::{Dataset, Filesystem, OpenOptions, Pool};
+use engine::pool::CandidateState;
+use engine::{Candidate, Dataset, Filesystem, OpenOptions, Pool};
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
@@ -10,7 +11,7 @@ use std::path::{Path, PathBuf};
 #[derive(Args, Clone, Default, Debug)]
 pub struct PoolArgs {
     /// Search this directory, file or disk for devices (repeatable)
-    #[arg(short = 'd', value_name = "PATH")]
+    #[arg(short = 'd', long = "dev", value_name = "PATH")]
     pub search: Vec<PathBuf>,
     #[command(flatten)]
     pub open: OpenArgs,
@@ -59,10 +60,89 @@ impl PoolArgs {
 
     /// Opens the pool that `name` (a pool or anything in it) belongs to, and loads the keys.
     pub fn open(&self, name: &str) -> Result<Pool, Failure> {
-        let pool = name.split(['/', '@', '#', ':']).next().unwrap_or(name);
-        let pool = Pool::open(pool, &self.options())?;
+        let pool = Pool::open(pool_of(name), &self.options())?;
         self.open.load_keys(&pool)?;
         Ok(pool)
+    }
+
+    /// Opens every pool found but destroyed ones, in order of their names. Those that cannot be
+    /// opened are failures among them.
+    pub fn open_all(&self) -> Result<Vec<Result<Pool, Failure>>, Failure> {
+        let options = self.options();
+        let found = engine::pool::scan(&options.search)?;
+        let mut candidates = Candidate::group(&found);
+        candidates.retain(|c| c.state() != CandidateState::Destroyed);
+        let open = |c: &Candidate| {
+            let pool = Pool::open_candidate(c, &options)?;
+            self.open.load_keys(&pool)?;
+            Ok(pool)
+        };
+        Ok(candidates.iter().map(open).collect())
+    }
+}
+
+/// The pool's part of a dataset's name.
+pub fn pool_of(name: &str) -> &str {
+    name.split(['/', '@', '#']).next().unwrap_or(name)
+}
+
+/// The pools a command line names, each opened once.
+pub struct Pools {
+    args: PoolArgs,
+    open: Vec<Pool>,
+}
+
+impl Pools {
+    /// None is open yet.
+    pub fn new(args: PoolArgs) -> Self {
+        Self { args, open: Vec::new() }
+    }
+
+    /// The pool `name` (a pool, its guid or anything in it) belongs to.
+    pub fn of(&mut self, name: &str) -> Result<&Pool, Failure> {
+        let wanted = pool_of(name);
+        let guid = wanted.parse().ok();
+        let known = |p: &Pool| p.name() == wanted || Some(p.guid()) == guid;
+        let at = match self.open.iter().position(known) {
+            Some(at) => at,
+            None => {
+                self.open.push(self.args.open(wanted)?);
+                self.open.len() - 1
+            }
+        };
+        Ok(&self.open[at])
+    }
+}
+
+/// How verbs with a depth find pools: `-d` takes both, as OpenZFS's `-d DEPTH` and zinc's
+/// `-d PATH` ask for.
+#[derive(Args, Clone, Default, Debug)]
+pub struct DepthArgs {
+    /// A number: how many levels of children to show; anything else, and a number that is also
+    /// the name of a file here: a place to search for devices (repeatable)
+    #[arg(short = 'd', value_name = "DEPTH|PATH")]
+    depth_or_path: Vec<String>,
+    /// How many levels of children to show; implies -r
+    #[arg(long, value_name = "N")]
+    depth: Option<usize>,
+    /// Search this directory, file or disk for devices (repeatable)
+    #[arg(long = "dev", value_name = "PATH")]
+    search: Vec<PathBuf>,
+    #[command(flatten)]
+    open: OpenArgs,
+}
+
+impl DepthArgs {
+    /// Where to search, and how deep to go when that was said.
+    pub fn split(self) -> (PoolArgs, Option<usize>) {
+        let (mut search, mut depth) = (self.search, self.depth);
+        for value in self.depth_or_path {
+            match value.parse::<usize>() {
+                Ok(n) if !Path::new(&value).exists() => depth = Some(n),
+                _ => search.push(PathBuf::from(value)),
+            }
+        }
+        (PoolArgs { search, open: self.open }, depth)
     }
 }
 

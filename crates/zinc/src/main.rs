@@ -10,6 +10,11 @@ mod cli;
 mod cmd;
 mod common;
 mod failure;
+mod json;
+mod local_time;
+mod names;
+mod objsets;
+mod progress;
 mod ui;
 
 use clap::Parser as _;

@@ -1,0 +1,98 @@
+//! Which objects of two states of a file system may differ.
+
+use engine::dmu::{Object, Objset};
+use engine::ondisk::dnode::DNODE_SLOT_SIZE;
+use std::collections::BTreeSet;
+
+/// The numbers of the objects whose dnodes stand in blocks of the meta dnode that changed after
+/// txg `since`, in order. A block that is gone from the later state counts as changed.
+pub fn changed(
+    earlier: &Objset,
+    later: &Objset,
+    since: u64,
+) -> Result<BTreeSet<u64>, engine::dmu::Error> {
+    let mut out = BTreeSet::new();
+    let (Some(a), Some(b)) = (earlier.meta_object(), later.meta_object()) else {
+        let one = earlier.meta_object().or_else(|| later.meta_object());
+        for block in one.iter().flat_map(|m| 0..blocks(m, 0)) {
+            let (first, last) = slots(block, one.as_ref());
+            out.extend(first..last);
+        }
+        return Ok(out);
+    };
+    let walk = Walk { a: &a, b: &b, since };
+    walk.below(a.dnode().levels.max(b.dnode().levels), 0, &mut |block| {
+        let (first, last) = slots(block, Some(&b));
+        out.extend(first..last);
+    })?;
+    out.remove(&0);
+    Ok(out)
+}
+
+/// Numbers of the dnodes in a block.
+fn slots(block: u64, meta: Option<&Object>) -> (u64, u64) {
+    let size = meta.map_or(0, |m| m.dnode().block_size());
+    let per_block = size / DNODE_SLOT_SIZE as u64;
+    let first = block.saturating_mul(per_block);
+    (first, first.saturating_add(per_block))
+}
+
+/// Blocks of `level` that the tree can have.
+fn blocks(meta: &Object, level: u8) -> u64 {
+    let shift = fanout_shift(meta) * u32::from(level);
+    let last = meta.dnode().max_block;
+    last.checked_shr(shift).unwrap_or(0) + 1
+}
+
+fn fanout_shift(meta: &Object) -> u32 {
+    u32::from(meta.dnode().indirect_shift).saturating_sub(7)
+}
+
+struct Walk<'a> {
+    a: &'a Object,
+    b: &'a Object,
+    since: u64,
+}
+
+impl Walk<'_> {
+    /// Visits the changed level-0 blocks below block `id` of `level`; `level` above both trees
+    /// stands for the dnodes themselves. Depth is bounded by `level`, which falls.
+    fn below(
+        &self,
+        level: u8,
+        id: u64,
+        found: &mut dyn FnMut(u64),
+    ) -> Result<(), engine::dmu::Error> {
+        let Some(below) = level.checked_sub(1) else {
+            found(id);
+            return Ok(());
+        };
+        let shift = fanout_shift(self.b).max(fanout_shift(self.a));
+        let end = blocks(self.a, below).max(blocks(self.b, below));
+        let top = level >= self.a.dnode().levels.max(self.b.dnode().levels);
+        let (first, last) = match top {
+            true => (0, end),
+            false => (id << shift, ((id + 1) << shift).min(end)),
+        };
+        for child in first..last {
+            if self.may_differ(below, child)? {
+                self.below(below, child, found)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The trees may differ below this block.
+    fn may_differ(&self, level: u8, id: u64) -> Result<bool, engine::dmu::Error> {
+        // The lower of two trees has no pointer here: what is below decides.
+        if level >= self.a.dnode().levels || level >= self.b.dnode().levels {
+            return Ok(true);
+        }
+        let is = self.b.block_pointer(level, id)?.filter(|bp| !bp.is_hole());
+        if let Some(bp) = &is {
+            return Ok(bp.logical_birth() > self.since);
+        }
+        let was = self.a.block_pointer(level, id)?.filter(|bp| !bp.is_hole());
+        Ok(was.is_some())
+    }
+}

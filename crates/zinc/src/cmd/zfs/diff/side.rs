@@ -1,0 +1,128 @@
+//! One of the two states: files by object number, with their paths.
+
+use engine::dmu::Objset;
+use engine::ondisk::DmuType;
+use engine::ondisk::znode::flags;
+use engine::zpl::{FileKind, Time};
+use engine::{Filesystem, Node};
+use std::collections::HashMap;
+
+/// Deepest path that is followed upwards: four times what `PATH_MAX` allows.
+const DEPTH_MAX: usize = 8192;
+/// Names kept in memory; more are read again.
+const NAMES_MAX: usize = 1 << 20;
+
+/// A file as one state has it.
+pub struct Seen {
+    pub kind: FileKind,
+    pub generation: u64,
+    pub links: u64,
+    pub ctime: Time,
+    pub path: Vec<u8>,
+}
+
+/// One state of the file system.
+pub struct Side {
+    fs: Filesystem,
+    prefix: Vec<u8>,
+    /// Names by object of the directories read so far.
+    names: HashMap<u64, HashMap<u64, Vec<u8>>>,
+    kept: usize,
+}
+
+impl Side {
+    /// A state whose paths begin with `prefix`.
+    pub fn new(fs: Filesystem, prefix: Vec<u8>) -> Self {
+        Self { fs, prefix, names: HashMap::new(), kept: 0 }
+    }
+
+    pub fn objset(&self) -> &Objset {
+        self.fs.objset()
+    }
+
+    /// The file with this object; `None` when there is none, when the object is no file, or when
+    /// the file has no name any more and only waits to be freed.
+    pub fn see(&mut self, number: u64) -> Result<Option<Seen>, engine::zpl::Error> {
+        let object = match self.fs.objset().object(number) {
+            Ok(o) => o,
+            Err(e) if e.is_absent() => return Ok(None),
+            Err(e) => return Err(e.into()),
+        };
+        let is_file = matches!(object.dnode().bonus_kind, DmuType::SA | DmuType::ZNODE);
+        if !is_file {
+            return Ok(None);
+        }
+        let node = Node::from_object(&self.fs, object)?;
+        if node.links == 0 {
+            return Ok(None);
+        }
+        let path = self.path(&node)?;
+        Ok(Some(Seen {
+            kind: node.kind(),
+            generation: node.generation,
+            links: node.links,
+            ctime: node.ctime,
+            path,
+        }))
+    }
+
+    /// The path of a file: the names on the way up to the root.
+    fn path(&mut self, node: &Node) -> Result<Vec<u8>, engine::zpl::Error> {
+        let mut parts: Vec<Vec<u8>> = Vec::new();
+        let mut number = node.number();
+        let mut at = node.clone();
+        while number != self.fs.root_object() {
+            if parts.len() > DEPTH_MAX {
+                return Ok(unknown(node.number()));
+            }
+            // The directory of a file's extended attributes has no name.
+            if at.flags & flags::XATTR != 0 && at.kind() == FileKind::Dir {
+                parts.push(b"<xattrdir>".to_vec());
+            } else {
+                match self.name_in(at.parent, number)? {
+                    Some(name) => parts.push(name),
+                    None => return Ok(unknown(node.number())),
+                }
+            }
+            number = at.parent;
+            at = match self.fs.node(number) {
+                Ok(n) => n,
+                Err(_) => return Ok(unknown(node.number())),
+            };
+        }
+        let mut path = self.prefix.clone();
+        for part in parts.iter().rev() {
+            path.push(b'/');
+            path.extend_from_slice(part);
+        }
+        if parts.is_empty() {
+            path.push(b'/');
+        }
+        Ok(path)
+    }
+
+    /// The name of an object in a directory. A file with several names remembers one directory
+    /// only; where its name there is gone, `None`.
+    fn name_in(&mut self, dir: u64, object: u64) -> Result<Option<Vec<u8>>, engine::zpl::Error> {
+        if !self.names.contains_key(&dir) {
+            let node = match self.fs.node(dir) {
+                Ok(n) if n.kind() == FileKind::Dir => n,
+                _ => return Ok(None),
+            };
+            let entries = node.entries()?.into_iter().filter_map(Result::ok);
+            let names: HashMap<u64, Vec<u8>> = entries.map(|e| (e.object, e.name)).collect();
+            if self.kept + names.len() > NAMES_MAX {
+                self.names.clear();
+                self.kept = 0;
+            }
+            self.kept += names.len();
+            self.names.insert(dir, names);
+        }
+        Ok(self.names.get(&dir).and_then(|names| names.get(&object)).cloned())
+    }
+}
+
+/// What stands for a path that cannot be found.
+fn unknown(object: u64) -> Vec<u8> {
+    format!("???<object#{object}>").into_bytes()
+}

@@ -1,0 +1,177 @@
+//! `zinc zpool import`: what could be opened, in which state, and why something cannot.
+//!
+//! Nothing is imported: zinc opens a pool for each command, for reading. The text is that of
+//! `zpool import`, judged by really opening the pool as far as its datasets. What zinc knows
+//! beyond that (devices missing or behind, by guid) follows in a section `devices:`.
+
+mod judge;
+mod shape;
+mod txgs;
+
+use crate::common::PoolArgs;
+use crate::failure::{FAILED, Failure};
+use crate::{json, ui};
+use engine::Candidate;
+use engine::pool::CandidateState;
+use judge::Judgement;
+use serde_json::{Map, Value, json};
+use std::fmt::Write as _;
+use std::process::ExitCode;
+
+/// Arguments of `zinc zpool import`.
+#[derive(clap::Args)]
+pub struct Args {
+    #[command(flatten)]
+    pool: PoolArgs,
+    /// Show destroyed pools only
+    #[arg(short = 'D')]
+    destroyed: bool,
+    /// List every txg that could be opened (see --txg), and whether its tree is intact
+    #[arg(long)]
+    txgs: bool,
+    /// Print JSON
+    #[arg(short = 'j', long)]
+    json: bool,
+    /// Write numbers as numbers in JSON
+    #[arg(long)]
+    json_int: bool,
+    /// Only the pool of this name or guid
+    name: Option<String>,
+}
+
+impl Args {
+    /// Runs it.
+    pub fn run(self) -> Result<ExitCode, Failure> {
+        let options = self.pool.options();
+        let found = engine::pool::scan(&options.search)?;
+        let mut candidates = Candidate::group(&found);
+        candidates.retain(|c| self.is_wanted(c));
+        if candidates.is_empty() && !self.json {
+            return self.none();
+        }
+        let mut content = Map::new();
+        for (i, candidate) in candidates.iter().enumerate() {
+            let judgement = Judgement::of(candidate, &options);
+            let txgs = self.txgs.then(|| txgs::judge(candidate, &options));
+            if self.json {
+                let mut value = judgement.to_json(self.json_int);
+                if let (Some(txgs), Some(map)) = (&txgs, value.as_object_mut()) {
+                    map.insert("txgs".to_owned(), txgs::to_json(txgs, self.json_int));
+                }
+                let guid = candidate.config.pool_guid.to_string();
+                let taken = content.contains_key(candidate.name());
+                let key = if taken { guid } else { candidate.name().to_owned() };
+                content.insert(key, value);
+                continue;
+            }
+            let mut text = if i > 0 { "\n".to_owned() } else { String::new() };
+            text.push_str(&judgement.to_text());
+            ui::out(&text);
+            if let Some(txgs) = &txgs {
+                ui::out("\n txgs:\n\n");
+                txgs::print(txgs);
+            }
+        }
+        if self.json {
+            ui::json(&json::document("zpool import", "pools", content));
+        }
+        Ok(ExitCode::SUCCESS)
+    }
+
+    fn is_wanted(&self, c: &Candidate) -> bool {
+        let destroyed = c.state() == CandidateState::Destroyed;
+        let named = |n: &String| n == c.name() || n.parse() == Ok(c.config.pool_guid);
+        destroyed == self.destroyed && self.name.as_ref().is_none_or(named)
+    }
+
+    fn none(&self) -> Result<ExitCode, Failure> {
+        match &self.name {
+            Some(name) => Err(Failure::new(format!("cannot find {name:?}: no such pool available"))
+                .hint("name directories, files or disks to search with -d PATH; \
+                       destroyed pools are shown with -D")),
+            None => {
+                ui::error("no pools available to import\n");
+                let searched = !self.pool.search.is_empty();
+                Ok(if searched { ExitCode::from(FAILED) } else { ExitCode::SUCCESS })
+            }
+        }
+    }
+}
+
+impl Judgement<'_> {
+    fn to_text(&self) -> String {
+        let mut t = String::new();
+        let c = self.candidate;
+        let name = c.name();
+        // Writing to a String cannot fail.
+        let _ = write!(t, "   pool: {name}\n     id: {}\n  state: {}", c.config.pool_guid, self.state);
+        let destroyed = c.state() == CandidateState::Destroyed;
+        t.push_str(if destroyed { " (DESTROYED)\n" } else { "\n" });
+        if let Some(status) = &self.status {
+            let _ = writeln!(t, "status: {status}");
+        }
+        let _ = writeln!(t, " action: {}", self.action);
+        if let Some(comment) = &c.config.comment {
+            let _ = writeln!(t, "comment: {comment}");
+        }
+        if let Some(id) = self.message_id {
+            let _ = writeln!(t, "   see: https://openzfs.github.io/openzfs-docs/msg/{id}");
+        }
+        t.push_str(" config:\n\n");
+        t.push_str(&self.shape.to_text());
+        if self.unknown_tops > 0 {
+            t.push_str(
+                "\n\tAdditional devices are known to be part of this pool, though their\n\
+                 \texact configuration cannot be determined.\n",
+            );
+        }
+        if !self.notes.is_empty() {
+            t.push_str("\ndevices:\n\n");
+            for note in &self.notes {
+                let _ = writeln!(t, "\t{note}");
+            }
+        }
+        if let Some(cause) = &self.cause {
+            let _ = writeln!(t, "\nbecause: {cause}");
+        }
+        t
+    }
+
+    fn to_json(&self, as_int: bool) -> Value {
+        let c = self.candidate;
+        let label = match c.state() {
+            CandidateState::Exported => "EXPORTED",
+            CandidateState::Active => "ACTIVE",
+            CandidateState::Destroyed => "DESTROYED",
+            CandidateState::Other => "UNKNOWN",
+        };
+        let mut map = Map::new();
+        let mut put = |k: &str, v: Value| map.insert(k.to_owned(), v);
+        put("name", json!(c.name()));
+        put("type", json!("POOL"));
+        put("state", json!(self.state));
+        put("label_state", json!(label));
+        put("pool_guid", json::number(c.config.pool_guid, as_int));
+        put("txg", json::number(c.config.txg, as_int));
+        put("spa_version", json::number(c.config.version, as_int));
+        if let Some(status) = &self.status {
+            put("status", json!(one_line(status)));
+        }
+        put("action", json!(one_line(&self.action)));
+        if let Some(id) = self.message_id {
+            put("msgid", json!(id));
+            put("moreinfo", json!(format!("https://openzfs.github.io/openzfs-docs/msg/{id}")));
+        }
+        put("vdev_tree", self.shape.to_json(as_int));
+        put("devices", json!(self.notes));
+        if let Some(cause) = &self.cause {
+            put("cause", json!(cause));
+        }
+        Value::Object(map)
+    }
+}
+
+/// Text that was broken into lines for the terminal.
+fn one_line(text: &str) -> String {
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
+}

@@ -1,0 +1,46 @@
+//! Names of users and groups on the machine zinc runs on.
+//!
+//! Read from `/etc/passwd` and `/etc/group` alone: a rescue machine knows no directory service of
+//! the pool's home, and must not wait for one.
+
+use std::collections::HashMap;
+use std::sync::OnceLock;
+
+/// Name of a user, when this machine knows one.
+pub fn user(id: u64) -> Option<&'static str> {
+    static USERS: OnceLock<HashMap<u64, String>> = OnceLock::new();
+    USERS.get_or_init(|| read("/etc/passwd")).get(&id).map(String::as_str)
+}
+
+/// Name of a group, when this machine knows one.
+pub fn group(id: u64) -> Option<&'static str> {
+    static GROUPS: OnceLock<HashMap<u64, String>> = OnceLock::new();
+    GROUPS.get_or_init(|| read("/etc/group")).get(&id).map(String::as_str)
+}
+
+fn read(path: &str) -> HashMap<u64, String> {
+    parse(&std::fs::read_to_string(path).unwrap_or_default())
+}
+
+/// Lines are `name:password:id:…`; of several names of an id the first counts.
+fn parse(text: &str) -> HashMap<u64, String> {
+    let mut out = HashMap::new();
+    for line in text.lines() {
+        let mut fields = line.split(':');
+        let (name, id) = (fields.next(), fields.nth(1).and_then(|id| id.parse().ok()));
+        if let (Some(name), Some(id)) = (name, id) {
+            out.entry(id).or_insert_with(|| name.to_owned());
+        }
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn the_first_name_counts() {
+        let names = super::parse("root:x:0:0:r:/root:/bin/sh\ntoor:x:0:0\nbroken\na:x:b:c\n");
+        assert_eq!(names.len(), 1);
+        assert_eq!(names.get(&0).map(String::as_str), Some("root"));
+    }
+}
