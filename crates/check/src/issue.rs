@@ -1,0 +1,500 @@
+//! What can be wrong with a pool: the list of invariants that are checked.
+//!
+//! Every variant is one invariant and is reported when it does not hold; the text of
+//! [`Issue::consequence`] says what that means for whoever owns the data.
+
+use crate::damage::DeviceDamage;
+use ondisk::Dva;
+use std::fmt;
+use std::sync::Arc;
+use zio::Place;
+
+/// How bad an issue is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Severity {
+    /// As is to be expected; nothing to do.
+    Note,
+    /// Damage that redundancy makes good: nothing is lost as long as nothing else fails.
+    Repairable,
+    /// Numbers or structures contradict each other; no data is lost by it.
+    Inconsistent,
+    /// Something cannot be read any more.
+    Lost,
+}
+
+impl Severity {
+    /// A word for it.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Note => "note",
+            Self::Repairable => "repairable",
+            Self::Inconsistent => "inconsistent",
+            Self::Lost => "lost",
+        }
+    }
+}
+
+/// A place in a dataset.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct At {
+    /// Name of the dataset; of the MOS `MOS`.
+    pub dataset: Arc<str>,
+    /// Object set, object, level, block.
+    pub place: Place,
+}
+
+impl fmt::Display for At {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} ({})", self.dataset, self.place)
+    }
+}
+
+/// Why a list of blocks, a table or a map does not hold together.
+pub type Cause = String;
+
+/// A broken invariant.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub enum Issue {
+    /// Every block reachable can be read.
+    BlockLost {
+        /// The block.
+        at: At,
+        /// Its copies.
+        copies: Vec<Dva>,
+        /// Bytes it held, uncompressed.
+        size: u64,
+        /// Why it cannot be read.
+        cause: Cause,
+    },
+    /// Every copy, column and parity on every device that is there is right.
+    DeviceDamaged(DeviceDamage),
+    /// A pointer's level, type or size is what its place in the tree demands.
+    PointerMismatch {
+        /// The block.
+        at: At,
+        /// What is compared.
+        field: &'static str,
+        /// What the pointer says.
+        found: u64,
+        /// What its place demands.
+        expected: u64,
+    },
+    /// No block is born after the block that points to it, nor after the txg of the uberblock.
+    BornTooLate {
+        /// The block.
+        at: At,
+        /// Its logical birth.
+        birth: u64,
+        /// The latest txg it can have been born in.
+        limit: u64,
+    },
+    /// A pointer counts what is filled below it.
+    FillCount {
+        /// The block.
+        at: At,
+        /// What its pointer says.
+        stored: u64,
+        /// What is below.
+        counted: u64,
+    },
+    /// No block of an object lies behind the last one its dnode knows.
+    BehindEnd {
+        /// The block.
+        at: At,
+        /// The last block of the dnode.
+        max_block: u64,
+    },
+    /// A dnode says how much its blocks take.
+    ObjectSpace {
+        /// The object.
+        at: At,
+        /// What the dnode says, in bytes.
+        stored: u64,
+        /// The sum over its blocks.
+        counted: u64,
+    },
+    /// Every structure decodes and keeps its own rules.
+    BadStructure {
+        /// Where.
+        at: At,
+        /// What it should be.
+        what: &'static str,
+        /// What is wrong with it.
+        cause: Cause,
+    },
+    /// No two blocks share space, but by the dedup or clone tables.
+    DoubleAllocation {
+        /// The second block found there.
+        at: At,
+        /// Its copy.
+        dva: Dva,
+        /// First byte that is taken twice, on its vdev.
+        offset: u64,
+    },
+    /// Every address lies within an existing vdev, on whole sectors.
+    BadAddress {
+        /// The block.
+        at: At,
+        /// The copy.
+        dva: Dva,
+        /// What is wrong with the address.
+        cause: &'static str,
+    },
+    /// Everything allocated is reachable.
+    Leaked {
+        /// Top-level vdev.
+        vdev: u32,
+        /// Metaslab.
+        metaslab: u64,
+        /// First byte.
+        offset: u64,
+        /// Bytes.
+        size: u64,
+    },
+    /// Everything reachable is allocated.
+    UsedButFree {
+        /// Top-level vdev.
+        vdev: u32,
+        /// Metaslab.
+        metaslab: u64,
+        /// First byte.
+        offset: u64,
+        /// Bytes.
+        size: u64,
+    },
+    /// A space map's entries make sense one after the other, and sum up to what its header says.
+    SpaceMap {
+        /// Top-level vdev.
+        vdev: u32,
+        /// Metaslab.
+        metaslab: u64,
+        /// What is wrong.
+        cause: Cause,
+    },
+    /// A dedup table counts the references to each block.
+    DedupCount {
+        /// A copy of the block.
+        dva: Dva,
+        /// What the table says.
+        stored: u64,
+        /// References found.
+        counted: u64,
+    },
+    /// The block reference table counts the clones of each block.
+    CloneCount {
+        /// Top-level vdev.
+        vdev: u32,
+        /// Offset of the block.
+        offset: u64,
+        /// What the table says: references beyond the first.
+        stored: u64,
+        /// References beyond the first that were found.
+        counted: u64,
+    },
+    /// Sums of space in datasets and directories are right.
+    DatasetSpace {
+        /// Dataset or directory.
+        dataset: Arc<str>,
+        /// Which of its sums.
+        field: &'static str,
+        /// What is stored.
+        stored: u64,
+        /// What was counted.
+        counted: u64,
+    },
+    /// Snapshots, clones, tables and holds of datasets refer to each other both ways.
+    DatasetLinks {
+        /// Dataset or directory.
+        dataset: Arc<str>,
+        /// What does not fit.
+        cause: Cause,
+    },
+    /// Dead lists and other lists of blocks hold what their place allows, and sum up.
+    BlockList {
+        /// The list.
+        at: At,
+        /// What does not fit.
+        cause: Cause,
+    },
+    /// A file has as many links as directories name it.
+    LinkCount {
+        /// The file.
+        at: At,
+        /// What it says.
+        stored: u64,
+        /// Names found.
+        counted: u64,
+    },
+    /// A directory's size is the number of its entries and two.
+    DirectorySize {
+        /// The directory.
+        at: At,
+        /// What it says.
+        stored: u64,
+        /// Entries found, and two.
+        counted: u64,
+    },
+    /// Every name leads to a file.
+    DanglingEntry {
+        /// The directory.
+        at: At,
+        /// The name.
+        name: String,
+        /// Object it names.
+        object: u64,
+    },
+    /// Every file has a name, or waits to be deleted.
+    Orphan {
+        /// The file.
+        at: At,
+        /// Links it says it has.
+        links: u64,
+    },
+    /// A file's parent is a directory that names it.
+    WrongParent {
+        /// The file.
+        at: At,
+        /// Parent it says it has.
+        parent: u64,
+    },
+    /// The accounting by user, group and project is right.
+    OwnerSpace {
+        /// The dataset.
+        dataset: Arc<str>,
+        /// Table and identity, such as `userused@0`.
+        owner: String,
+        /// What is stored.
+        stored: u64,
+        /// What was counted.
+        counted: u64,
+    },
+    /// Every device has four good labels that agree with each other and with the pool.
+    Label {
+        /// Path of the device.
+        device: String,
+        /// 0 to 3.
+        label: usize,
+        /// What is wrong.
+        cause: Cause,
+    },
+    /// A device of the configuration is not there, or is out of use.
+    DeviceAbsent {
+        /// Its path as configured.
+        device: String,
+        /// Its guid.
+        guid: u64,
+        /// Its state.
+        state: String,
+    },
+    /// The pool's own log of errors is empty.
+    KnownError {
+        /// Entry of the error log.
+        entry: String,
+    },
+    /// Something was not needed to open the pool and could not be read.
+    Unopened {
+        /// What it is.
+        what: &'static str,
+        /// Why.
+        cause: Cause,
+    },
+    /// An encrypted dataset is locked: its data was verified, but not decrypted.
+    Locked {
+        /// The dataset.
+        dataset: Arc<str>,
+    },
+}
+
+impl Issue {
+    /// A short name of the invariant, for machines.
+    #[must_use]
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::BlockLost { .. } => "block-lost",
+            Self::DeviceDamaged(d) if d.is_expected() => "device-stale",
+            Self::DeviceDamaged(_) => "device-damaged",
+            Self::PointerMismatch { .. } => "pointer-mismatch",
+            Self::BornTooLate { .. } => "born-too-late",
+            Self::FillCount { .. } => "fill-count",
+            Self::BehindEnd { .. } => "behind-end",
+            Self::ObjectSpace { .. } => "object-space",
+            Self::BadStructure { .. } => "bad-structure",
+            Self::DoubleAllocation { .. } => "double-allocation",
+            Self::BadAddress { .. } => "bad-address",
+            Self::Leaked { .. } => "leaked",
+            Self::UsedButFree { .. } => "used-but-free",
+            Self::SpaceMap { .. } => "space-map",
+            Self::DedupCount { .. } => "dedup-count",
+            Self::CloneCount { .. } => "clone-count",
+            Self::DatasetSpace { .. } => "dataset-space",
+            Self::DatasetLinks { .. } => "dataset-links",
+            Self::BlockList { .. } => "block-list",
+            Self::LinkCount { .. } => "link-count",
+            Self::DirectorySize { .. } => "directory-size",
+            Self::DanglingEntry { .. } => "dangling-entry",
+            Self::Orphan { .. } => "orphan",
+            Self::WrongParent { .. } => "wrong-parent",
+            Self::OwnerSpace { .. } => "owner-space",
+            Self::Label { .. } => "label",
+            Self::DeviceAbsent { .. } => "device-absent",
+            Self::KnownError { .. } => "known-error",
+            Self::Unopened { .. } => "unopened",
+            Self::Locked { .. } => "locked",
+        }
+    }
+
+    /// How bad it is.
+    #[must_use]
+    pub fn severity(&self) -> Severity {
+        match self {
+            Self::BlockLost { .. } | Self::DanglingEntry { .. } | Self::Unopened { .. } => {
+                Severity::Lost
+            }
+            Self::BadStructure { .. } => Severity::Lost,
+            Self::DeviceDamaged(d) if d.is_expected() => Severity::Note,
+            Self::DeviceDamaged(_) | Self::Label { .. } => Severity::Repairable,
+            Self::DeviceAbsent { .. } | Self::Locked { .. } | Self::KnownError { .. } => {
+                Severity::Note
+            }
+            _ => Severity::Inconsistent,
+        }
+    }
+
+    /// What it means.
+    #[must_use]
+    pub fn consequence(&self) -> &'static str {
+        match self {
+            Self::BlockLost { at, .. } => lost_consequence(&at.place),
+            Self::DeviceDamaged(d) if d.is_expected() => {
+                "nothing is lost; a resilver brings the device up to date"
+            }
+            Self::DeviceDamaged(d) if d.lost > 0 => {
+                "some blocks had no other copy; they are listed one by one"
+            }
+            Self::DeviceDamaged(_) => "nothing is lost: every block had a good copy elsewhere",
+            Self::PointerMismatch { .. } => "the block does not belong where it is pointed to",
+            Self::BornTooLate { .. } => "snapshots, sends and scrubs by txg may pass this block by",
+            Self::FillCount { .. } => "holes and object counts below may be misjudged",
+            Self::BehindEnd { .. } => "the end of the object may be cut off when it is freed",
+            Self::ObjectSpace { .. } => "du and quotas show a wrong size; no data is lost",
+            Self::BadStructure { .. } => "what the structure describes may be unreachable",
+            Self::DoubleAllocation { .. } => "writing or freeing one of the two damages the other",
+            Self::BadAddress { .. } => "the block cannot be where its pointer says",
+            Self::Leaked { .. } => "the space is lost to the pool until it is made anew",
+            Self::UsedButFree { .. } => "new writes will overwrite data that is in use",
+            Self::SpaceMap { .. } => "an import that writes may refuse the pool or panic",
+            Self::DedupCount { stored, counted, .. }
+            | Self::CloneCount { stored, counted, .. } => match stored < counted {
+                true => "freeing some references frees a block that others still use",
+                false => "the block is never freed",
+            },
+            Self::DatasetSpace { .. } => "zfs list and quotas show a wrong size; no data is lost",
+            Self::DatasetLinks { .. } => "destroying or promoting datasets may fail",
+            Self::BlockList { .. } => "destroying snapshots frees too much or too little",
+            Self::LinkCount { .. } => "the file is freed too early or never",
+            Self::DirectorySize { .. } => "the directory may not be removable",
+            Self::DanglingEntry { .. } => "the name cannot be opened: the file is gone",
+            Self::Orphan { .. } => "the file cannot be reached by any name",
+            Self::WrongParent { .. } => "zfs diff and NFS may show a wrong path",
+            Self::OwnerSpace { .. } => "zfs userspace and quotas show a wrong size",
+            Self::Label { .. } => "the device has fewer labels to be found by",
+            Self::DeviceAbsent { .. } => "the pool has less redundancy",
+            Self::KnownError { .. } => "an earlier scrub or read met this error",
+            Self::Unopened { .. } => "what it describes is not available",
+            Self::Locked { .. } => "load the key to check what was encrypted as well",
+        }
+    }
+}
+
+fn lost_consequence(place: &Place) -> &'static str {
+    match (place.objset, place.object, place.level) {
+        (_, _, Place::LEVEL_OBJSET) => "the whole dataset is lost",
+        (_, _, Place::LEVEL_ZIL) => "what was promised to synchronous writers may be lost",
+        (0, _, _) => "part of the pool's own bookkeeping is lost",
+        (_, 0, _) => "the files whose dnodes are in it are lost",
+        (_, _, 0) => "this range of the file is lost",
+        _ => "all of the file's blocks below are lost",
+    }
+}
+
+impl fmt::Display for Issue {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::BlockLost { at, copies, size, cause } => {
+                write!(f, "{at}: {size} bytes cannot be read, copies {copies:?}: {cause}")
+            }
+            Self::DeviceDamaged(d) => write!(f, "{d}"),
+            Self::PointerMismatch { at, field, found, expected } => {
+                write!(f, "{at}: pointer has {field} {found}, its place needs {expected}")
+            }
+            Self::BornTooLate { at, birth, limit } => {
+                write!(f, "{at}: born in txg {birth}, after txg {limit}")
+            }
+            Self::FillCount { at, stored, counted } => {
+                write!(f, "{at}: fill count {stored}, but {counted} below")
+            }
+            Self::BehindEnd { at, max_block } => {
+                write!(f, "{at}: behind the last block {max_block} of the object")
+            }
+            Self::ObjectSpace { at, stored, counted } => {
+                write!(f, "{at}: dnode says {stored} bytes, its blocks take {counted}")
+            }
+            Self::BadStructure { at, what, cause } => write!(f, "{at}: {what}: {cause}"),
+            Self::DoubleAllocation { at, dva, offset } => {
+                write!(f, "{at}: copy {dva:?} shares {offset:#x} with another block")
+            }
+            Self::BadAddress { at, dva, cause } => write!(f, "{at}: copy {dva:?}: {cause}"),
+            Self::Leaked { vdev, metaslab, offset, size } => write!(
+                f,
+                "vdev {vdev} metaslab {metaslab}: {size} bytes at {offset:#x} are allocated \
+                 and nothing points to them"
+            ),
+            Self::UsedButFree { vdev, metaslab, offset, size } => write!(
+                f,
+                "vdev {vdev} metaslab {metaslab}: {size} bytes at {offset:#x} are in use and \
+                 marked free"
+            ),
+            Self::SpaceMap { vdev, metaslab, cause } => {
+                write!(f, "vdev {vdev} metaslab {metaslab}: {cause}")
+            }
+            Self::DedupCount { dva, stored, counted } => {
+                write!(f, "dedup entry of {dva:?}: {stored} references, found {counted}")
+            }
+            Self::CloneCount { vdev, offset, stored, counted } => write!(
+                f,
+                "clone entry of vdev {vdev} offset {offset:#x}: {stored} more references, found \
+                 {counted}"
+            ),
+            Self::DatasetSpace { dataset, field, stored, counted } => {
+                write!(f, "{dataset}: {field} is {stored}, counted {counted}")
+            }
+            Self::DatasetLinks { dataset, cause } => write!(f, "{dataset}: {cause}"),
+            Self::BlockList { at, cause } => write!(f, "{at}: {cause}"),
+            Self::LinkCount { at, stored, counted } => {
+                write!(f, "{at}: {stored} links, {counted} names")
+            }
+            Self::DirectorySize { at, stored, counted } => {
+                write!(f, "{at}: directory size {stored}, entries make {counted}")
+            }
+            Self::DanglingEntry { at, name, object } => {
+                write!(f, "{at}: {name:?} names object {object}, which is no file")
+            }
+            Self::Orphan { at, links } => write!(f, "{at}: {links} links, but no name"),
+            Self::WrongParent { at, parent } => {
+                write!(f, "{at}: parent {parent} does not name it")
+            }
+            Self::OwnerSpace { dataset, owner, stored, counted } => {
+                write!(f, "{dataset}: {owner} is {stored}, counted {counted}")
+            }
+            Self::Label { device, label, cause } => write!(f, "{device} label {label}: {cause}"),
+            Self::DeviceAbsent { device, guid, state } => {
+                write!(f, "{device} (guid {guid}) is {state}")
+            }
+            Self::KnownError { entry } => write!(f, "error log: {entry}"),
+            Self::Unopened { what, cause } => write!(f, "{what}: {cause}"),
+            Self::Locked { dataset } => write!(f, "{dataset} is locked"),
+        }
+    }
+}

@@ -1,0 +1,289 @@
+//! Judging pointers, and finding the pointers inside blocks.
+
+use super::{Item, Local, Owner, Set, Walk};
+use crate::issue::Issue;
+use crate::totals::Kind;
+use ondisk::blkptr::BLKPTR_SIZE;
+use ondisk::dnode::DNODE_SLOT_SIZE;
+use ondisk::zil::{Body, CHECKSUM_SEQ_WORD, Chain, ChainPlace, records};
+use ondisk::{BlkPtr, DmuType, Dnode, ObjsetPhys, ZilHeader};
+use std::sync::Arc;
+use vdev::Scope;
+use zio::{Block, Place, Request};
+
+/// Numbers of the accounting objects in the header of a set.
+const ACCOUNTING: [u64; 3] = [u64::MAX, u64::MAX - 1, u64::MAX - 2];
+
+impl Walk<'_> {
+    /// Judges and counts a pointer, and queues its block. `limit`: latest txg it can be born in.
+    pub(super) fn visit(
+        &self,
+        bp: BlkPtr,
+        place: Place,
+        owner: &Arc<Owner>,
+        limit: u64,
+        local: &mut Local,
+    ) {
+        let birth = bp.logical_birth();
+        if birth == 0 {
+            return;
+        }
+        if birth <= owner.set.min_txg {
+            if !bp.is_hole() {
+                owner.mark_partial();
+            }
+            return;
+        }
+        let at = || owner.at(place);
+        let limit = limit.min(self.pool.uberblock().txg);
+        if birth > limit {
+            self.sink.put(Issue::BornTooLate { at: at(), birth, limit });
+        }
+        if bp.is_hole() || bp.is_redacted() {
+            return;
+        }
+        if !self.judge(&bp, place, owner) {
+            owner.mark_incomplete();
+            return;
+        }
+        self.count(&bp, Kind::of(bp.dmu_type()), &at, &mut local.totals);
+        let space = self.pool_space(&bp);
+        owner.take(space.used);
+        if place.level != Place::LEVEL_ZIL {
+            let mut own = owner.set.own.lock();
+            own.used = own.used.saturating_add(space.used);
+            own.compressed = own.compressed.saturating_add(space.compressed);
+            own.uncompressed = own.uncompressed.saturating_add(space.uncompressed);
+        }
+        owner.opened();
+        local.children.push(Item { bp, place, owner: Arc::clone(owner) });
+    }
+
+    /// Space of a block as datasets account for it.
+    pub(crate) fn pool_space(&self, bp: &BlkPtr) -> super::Space {
+        crate::deflate::space_of(self.pool, bp)
+    }
+
+    /// Whether a pointer may stand where it stands; `false` when following it could loop.
+    fn judge(&self, bp: &BlkPtr, place: Place, owner: &Owner) -> bool {
+        let mut follow = true;
+        let mut expect = |field, found: u64, expected: u64, fatal: bool| {
+            if found != expected {
+                let at = owner.at(place);
+                self.sink.put(Issue::PointerMismatch { at, field, found, expected });
+                follow &= !fatal;
+            }
+        };
+        let level = u64::from(bp.level());
+        let kind = bp.dmu_type();
+        match (place.level, &owner.shape) {
+            (Place::LEVEL_OBJSET, _) => {
+                expect("type", kind.0.into(), DmuType::OBJSET.0.into(), true);
+                expect("level", level, 0, true);
+            }
+            (l, Some(s)) if l >= 0 && place.blkid == Place::BLKID_SPILL => {
+                expect("level", level, 0, true);
+                let _ = s;
+            }
+            (l, Some(s)) if l >= 0 => {
+                expect("level", level, l.cast_unsigned().into(), true);
+                expect("type", kind.0.into(), s.kind.0.into(), kind == DmuType::OBJSET);
+                if level > 0 {
+                    expect("size", bp.lsize(), s.indirect_size, false);
+                } else if kind == DmuType::DNODE {
+                    expect("size", bp.lsize(), s.block_size, false);
+                }
+                let cover = s.fanout_shift * u32::try_from(level).unwrap_or(0);
+                let first = place.blkid.checked_shl(cover).filter(|_| cover < 64).unwrap_or(0);
+                if first > s.max_block {
+                    let at = owner.at(place);
+                    self.sink.put(Issue::BehindEnd { at, max_block: s.max_block });
+                }
+            }
+            _ => {}
+        }
+        follow
+    }
+
+    /// Visits the pointers inside a block.
+    pub(super) fn expand(&self, item: &Item, block: &Block, local: &mut Local) {
+        let kind = item.bp.dmu_type();
+        match () {
+            () if item.bp.level() > 0 => self.expand_indirect(item, block, local),
+            () if kind == DmuType::DNODE => self.expand_dnodes(item, block, local),
+            () if kind == DmuType::OBJSET => self.expand_objset(item, block, local),
+            () => {}
+        }
+    }
+
+    fn fill(&self, item: &Item, counted: u64) {
+        let stored = item.bp.fill();
+        if stored != counted {
+            self.sink.put(Issue::FillCount { at: item.at(), stored, counted });
+        }
+    }
+
+    fn bad(&self, item: &Item, what: &'static str, error: &ondisk::Error) {
+        item.owner.mark_incomplete();
+        self.sink.put(Issue::BadStructure { at: item.at(), what, cause: error.to_string() });
+    }
+
+    fn expand_indirect(&self, item: &Item, block: &Block, local: &mut Local) {
+        let mut filled = 0u64;
+        let fanout = (block.len() / BLKPTR_SIZE) as u64;
+        for (slot, bytes) in block.chunks_exact(BLKPTR_SIZE).enumerate() {
+            let bp = match BlkPtr::decode(bytes, block.endian()) {
+                Ok(bp) => bp,
+                Err(e) => return self.bad(item, "block pointer", &e),
+            };
+            if !bp.is_hole() {
+                filled = filled.saturating_add(bp.fill());
+            }
+            let place = Place {
+                level: item.place.level - 1,
+                blkid: item.place.blkid.wrapping_mul(fanout).wrapping_add(slot as u64),
+                ..item.place
+            };
+            self.visit(bp, place, &item.owner, item.bp.logical_birth(), local);
+        }
+        self.fill(item, filled);
+    }
+
+    fn expand_dnodes(&self, item: &Item, block: &Block, local: &mut Local) {
+        let mut slot = 0;
+        let mut filled = 0;
+        let first = item.place.blkid.wrapping_mul((block.len() / DNODE_SLOT_SIZE) as u64);
+        while let Some(bytes) = block.get(slot * DNODE_SLOT_SIZE..).filter(|b| !b.is_empty()) {
+            if Dnode::is_free_slot(bytes) {
+                slot += 1;
+                continue;
+            }
+            let number = first.wrapping_add(slot as u64);
+            filled += 1;
+            match Dnode::decode(bytes, block.endian()) {
+                Ok(dnode) => {
+                    slot += usize::from(dnode.extra_slots) + 1;
+                    let owner = Owner::object(&item.owner.set, number, &dnode);
+                    self.expand_dnode(&dnode, owner, item.bp.logical_birth(), local);
+                }
+                Err(e) => {
+                    slot += 1;
+                    item.owner.mark_incomplete();
+                    let place = Place { object: number, level: 0, blkid: 0, ..item.place };
+                    let (at, cause) = (item.owner.at(place), e.to_string());
+                    self.sink.put(Issue::BadStructure { at, what: "dnode", cause });
+                }
+            }
+        }
+        self.fill(item, filled);
+    }
+
+    fn expand_dnode(&self, dnode: &Dnode, owner: Owner, limit: u64, local: &mut Local) {
+        let owner = Arc::new(owner);
+        let place = Place {
+            objset: owner.set.id,
+            object: owner.number(),
+            level: (dnode.levels - 1).cast_signed(),
+            blkid: 0,
+        };
+        for (i, bp) in dnode.blkptrs.iter().enumerate() {
+            let place = Place { blkid: i as u64, ..place };
+            self.visit(*bp, place, &owner, limit, local);
+        }
+        if let Some(bp) = &dnode.spill {
+            let place = Place { level: 0, blkid: Place::BLKID_SPILL, ..place };
+            self.visit(*bp, place, &owner, limit, local);
+        }
+        owner.closed(self.sink);
+    }
+
+    fn expand_objset(&self, item: &Item, block: &Block, local: &mut Local) {
+        let phys = match ObjsetPhys::decode(block, block.endian()) {
+            Ok(p) => p,
+            Err(e) => return self.bad(item, "object set", &e),
+        };
+        let set = &item.owner.set;
+        let birth = item.bp.logical_birth();
+        if let Some(meta) = &phys.meta_dnode {
+            let filled = meta.blkptrs.iter().filter(|b| !b.is_hole());
+            self.fill(item, filled.fold(0, |sum, b| sum.saturating_add(b.fill())));
+            self.expand_dnode(meta, Owner::object(set, 0, meta), birth, local);
+        }
+        let accounting = [&phys.user_used, &phys.group_used, &phys.project_used];
+        for (number, dnode) in ACCOUNTING.into_iter().zip(accounting) {
+            if let Some(d) = dnode {
+                self.expand_dnode(d, Owner::object(set, number, d), birth, local);
+            }
+        }
+        if !set.is_snapshot && set.id != 0 && !phys.zil.log.is_hole() {
+            self.expand_log(set, &phys.zil, local);
+        }
+    }
+
+    /// Counts the blocks of an intent log that are allocated: those that an import claimed, and
+    /// of a log that none has claimed yet those that were synced as allocated. The chain is
+    /// readable without a key.
+    fn expand_log(&self, set: &Arc<Set>, header: &ZilHeader, local: &mut Local) {
+        let claimed = header.claim_txg != 0;
+        let synced = self.pool.uberblock().txg;
+        let mut bp = header.log;
+        for _ in 0..zil::BLOCKS_MAX {
+            let seq = bp.checksum()[CHECKSUM_SEQ_WORD];
+            if bp.is_hole() || (claimed && seq > header.claim_blk_seq) {
+                return;
+            }
+            if !claimed && bp.logical_birth() > synced {
+                return;
+            }
+            let place = Place { objset: set.id, object: 0, level: Place::LEVEL_ZIL, blkid: seq };
+            self.count(&bp, Kind::of(bp.dmu_type()), &|| set.at(place), &mut local.totals);
+            let key = set.key.as_deref();
+            let raw = key.is_none();
+            let request = Request { bp: &bp, place, key, scope: Scope::Data, raw };
+            let Some(chain_at) = ChainPlace::of(bp.checksum_kind()) else { return };
+            let read = self.pool.reader().read(request);
+            // The last block was allocated ahead and never written.
+            let Ok(block) = read.block else { return };
+            let Ok(chain) = Chain::decode(&block, chain_at, block.endian()) else { return };
+            if claimed && !raw {
+                self.expand_records(set, header, chain.records_in(&block, chain_at), &block, local);
+            }
+            bp = chain.next;
+        }
+    }
+
+    /// Blocks that claimed write records point to.
+    fn expand_records(
+        &self,
+        set: &Arc<Set>,
+        header: &ZilHeader,
+        bytes: &[u8],
+        block: &Block,
+        local: &mut Local,
+    ) {
+        for record in records(bytes, block.endian()).filter_map(Result::ok) {
+            let Body::Write { block: bp, .. } = &record.body else { continue };
+            if record.seq > header.claim_lr_seq {
+                return;
+            }
+            if !bp.is_hole() && bp.logical_birth() >= header.claim_txg {
+                let (level, blkid) = (Place::LEVEL_ZIL, record.seq);
+                let place = Place { objset: set.id, object: 0, level, blkid };
+                self.visit_logged(bp, place, &Arc::new(Owner::root(set)), local);
+            }
+        }
+    }
+
+    /// A block that a log record points to.
+    fn visit_logged(&self, bp: &BlkPtr, place: Place, owner: &Arc<Owner>, local: &mut Local) {
+        let at = || owner.at(place);
+        self.count(bp, Kind::of(bp.dmu_type()), &at, &mut local.totals);
+        owner.opened();
+        local.children.push(Item { bp: *bp, place, owner: Arc::clone(owner) });
+    }
+
+    /// A block was read, or given up.
+    pub(super) fn close(&self, item: &Item) {
+        item.owner.closed(self.sink);
+    }
+}
