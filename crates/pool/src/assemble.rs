@@ -3,7 +3,7 @@
 //! A label describes its own top-level vdev and says how many there are. Of each top-level vdev
 //! the label with the highest txg wins: a device that was away has an older idea of the pool.
 
-use crate::error::MissingDevice;
+use crate::error::{Absence, MissingDevice};
 use crate::scan::FoundLeaf;
 use crate::uberblocks::{self, FoundUberblock};
 use device::DeviceRef;
@@ -76,10 +76,18 @@ impl Candidate {
     fn assemble(found: &[&FoundLeaf], aux: HashMap<u64, LeafSight>) -> Option<Self> {
         let mut best: Option<&PoolConfig> = None;
         let mut tops: BTreeMap<u64, (u64, &VdevConfig)> = BTreeMap::new();
-        let mut leaves: HashMap<u64, LeafSight> = HashMap::new();
-        let mut uberblocks = Vec::new();
+        let mut best_of: HashMap<u64, Sighting> = HashMap::new();
         for leaf in found {
             let LabelConfig::Member(c) = &leaf.config else { continue };
+            // Two images with one guid are copies of one device from different times, and those
+            // do not mix: the newer one counts, with its uberblocks and nothing of the other's.
+            if let Some(guid) = c.guid {
+                let new = Sighting::new(leaf, c.txg);
+                match best_of.get(&guid) {
+                    Some(old) if old.age() >= new.age() => continue,
+                    _ => best_of.insert(guid, new),
+                };
+            }
             if best.is_none_or(|b| c.txg > b.txg) {
                 best = Some(c);
             }
@@ -90,13 +98,16 @@ impl Candidate {
                     *top = (c.txg, &c.vdev_tree);
                 }
             }
-            let newer = c.guid.is_some_and(|g| leaves.get(&g).is_none_or(|l| l.txg < c.txg));
-            if let (Some(guid), true) = (c.guid, newer) {
-                leaves.insert(guid, sight(leaf, c.txg));
-            }
-            uberblocks.extend(uberblocks::read_ring(leaf));
         }
         let config = best?.clone();
+        let mut leaves = HashMap::new();
+        let mut uberblocks = Vec::new();
+        for (guid, seen) in best_of {
+            leaves.insert(guid, seen.sight);
+            uberblocks.extend(seen.uberblocks);
+        }
+        // A map has no order of its own, and what we print should.
+        uberblocks.sort_by_key(|u| (u.leaf, u.label, u.slot));
         let tree = root_of(&config, &tops)?;
         Some(Self { config, tree, leaves, aux, uberblocks })
     }
@@ -129,7 +140,7 @@ impl Candidate {
     #[must_use]
     pub fn leaf_or_offline(&self, config: &VdevConfig) -> LeafOpen {
         match self.device_of(config) {
-            Some(d) if config.offline || config.faulted || config.removed => LeafOpen::Stale(d),
+            Some(d) if is_out_of_use(config) => LeafOpen::Stale(d),
             device => LeafOpen::by_config(config, device),
         }
     }
@@ -139,29 +150,56 @@ impl Candidate {
         seen.map(|s| Arc::clone(&s.device))
     }
 
-    /// Leaves of `tree` that were not found.
+    /// Leaves of `tree` that were not found, or are out of use.
     #[must_use]
     pub fn missing(&self, tree: &VdevConfig) -> Vec<MissingDevice> {
         let mut out = Vec::new();
         for top in &tree.children {
             if top.kind == VdevKind::Missing {
-                out.push(MissingDevice { guid: top.guid, path: None, top: top.id });
+                let absence = Absence::NotFound;
+                out.push(MissingDevice { guid: top.guid, path: None, top: top.id, absence });
                 continue;
             }
             let needed = |v: &&VdevConfig| v.kind.is_leaf() && is_device(&v.kind);
             for leaf in top.walk().filter(needed) {
-                if !self.leaves.contains_key(&leaf.guid) {
-                    let path = leaf.path.clone();
-                    out.push(MissingDevice { guid: leaf.guid, path, top: top.id });
-                }
+                let absence = match self.device_of(leaf) {
+                    None => Absence::NotFound,
+                    Some(_) if is_out_of_use(leaf) => Absence::OutOfUse,
+                    Some(_) => continue,
+                };
+                let path = leaf.path.clone();
+                out.push(MissingDevice { guid: leaf.guid, path, top: top.id, absence });
             }
         }
         out
     }
 }
 
+/// A device that claims a guid, with what tells its age.
+struct Sighting {
+    sight: LeafSight,
+    uberblocks: Vec<FoundUberblock>,
+}
+
+impl Sighting {
+    fn new(leaf: &FoundLeaf, txg: u64) -> Self {
+        Self { sight: sight(leaf, txg), uberblocks: uberblocks::read_ring(leaf) }
+    }
+
+    /// Grows with every txg the device was part of: first its newest uberblock, then its label.
+    fn age(&self) -> (u64, u64, u64) {
+        let newest = self.uberblocks.iter().map(|u| (u.uberblock.txg, u.uberblock.timestamp)).max();
+        let (txg, time) = newest.unwrap_or_default();
+        (txg, time, self.sight.txg)
+    }
+}
+
 fn is_device(kind: &VdevKind) -> bool {
     matches!(kind, VdevKind::Disk | VdevKind::File)
+}
+
+fn is_out_of_use(leaf: &VdevConfig) -> bool {
+    leaf.offline || leaf.faulted || leaf.removed
 }
 
 fn sight(leaf: &FoundLeaf, txg: u64) -> LeafSight {
@@ -177,10 +215,12 @@ fn root_of(config: &PoolConfig, tops: &BTreeMap<u64, (u64, &VdevConfig)>) -> Opt
     let count = config.vdev_children.unwrap_or(highest).max(highest).min(TOPS_MAX);
     let mut children = Vec::new();
     for id in 0..count {
+        let is_hole = config.hole_array.contains(&id);
         children.extend(match tops.get(&id) {
-            Some((_, top)) => Some((*top).clone()),
-            None if config.hole_array.contains(&id) => placeholder(VdevKind::Hole, id),
-            None => placeholder(VdevKind::Missing, id),
+            // A device that was in a vdev removed since may still have its label.
+            Some((txg, top)) if !is_hole || *txg >= config.txg => Some((*top).clone()),
+            _ if is_hole => placeholder(VdevKind::Hole, id),
+            _ => placeholder(VdevKind::Missing, id),
         });
     }
     let root = placeholder(VdevKind::Root, 0)?;

@@ -6,7 +6,16 @@ use std::path::PathBuf;
 /// Result of opening.
 pub type Result<T> = std::result::Result<T, Error>;
 
-/// A device the pool needs and that was not found.
+/// Why a device is of no use.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Absence {
+    /// It is nowhere in the places searched.
+    NotFound,
+    /// It is there, but the pool says that it is offline, faulted or removed.
+    OutOfUse,
+}
+
+/// A device the pool needs and does not have.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MissingDevice {
     /// Its guid.
@@ -15,6 +24,8 @@ pub struct MissingDevice {
     pub path: Option<String>,
     /// Top-level vdev it belongs to.
     pub top: u64,
+    /// Why it is of no use.
+    pub absence: Absence,
 }
 
 /// A feature that must be understood and is not.
@@ -156,11 +167,19 @@ impl fmt::Display for Error {
                 write!(f, "cannot open {pool:?}: too few devices")?;
                 for m in missing {
                     let path = m.path.as_deref().unwrap_or("path unknown");
-                    write!(
-                        f,
-                        "; missing {} (last seen as {path}, top-level vdev {})",
-                        m.guid, m.top
-                    )?;
+                    let what = match m.absence {
+                        Absence::NotFound => "missing",
+                        Absence::OutOfUse => "out of use",
+                    };
+                    match m.guid {
+                        // A vdev no label describes has no guid either.
+                        0 => write!(f, "; {what}: all of top-level vdev {}", m.top)?,
+                        guid => write!(
+                            f,
+                            "; {what}: {guid} (last seen as {path}, top-level vdev {})",
+                            m.top
+                        )?,
+                    }
                 }
                 Ok(())
             }

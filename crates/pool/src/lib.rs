@@ -19,15 +19,17 @@
 #![forbid(unsafe_code)]
 
 mod assemble;
+mod dtl;
 mod error;
 mod faults;
 mod open;
 mod scan;
 mod space;
 mod uberblocks;
+mod verdict;
 
 pub use assemble::{Candidate, CandidateState, LeafSight};
-pub use error::{Error, MissingDevice, Result, UnknownFeature};
+pub use error::{Absence, Error, MissingDevice, Result, UnknownFeature};
 pub use faults::{FAULTS_KEPT, FaultLog, Repaired};
 pub use open::{Features, OpenOptions, Pool, Salvage};
 pub use scan::{
@@ -38,3 +40,4 @@ pub use space::{
     class_of,
 };
 pub use uberblocks::{FoundUberblock, TxgCandidate, Verdict, by_txg, read_ring};
+pub use verdict::{judge_txgs, verdict, verdict_of_txg};

@@ -1,7 +1,8 @@
 //! Opening a pool for reading.
 
 use crate::assemble::Candidate;
-use crate::error::{Error, Result, UnknownFeature};
+use crate::dtl;
+use crate::error::{Absence, Error, Result, UnknownFeature};
 use crate::faults::FaultLog;
 use crate::scan::{SearchOptions, scan};
 use crate::uberblocks::{self, TxgCandidate};
@@ -106,9 +107,7 @@ impl Pool {
     /// Opens a pool that was found.
     pub fn open_candidate(candidate: &Candidate, options: &OpenOptions) -> Result<Self> {
         let name = candidate.name().to_owned();
-        if !matches!(candidate.config.version, 1..=28 | 5000) {
-            return Err(Error::NewerVersion { pool: name, version: candidate.config.version });
-        }
+        known_version(&name, candidate.config.version)?;
         let unknown = |g: &&String| features::by_guid(g).is_none();
         let unknown: Vec<_> = candidate.config.features_for_read.iter().filter(unknown).collect();
         if !unknown.is_empty() {
@@ -263,6 +262,14 @@ fn pick(wanted: &str, candidates: &[Candidate], options: &OpenOptions) -> Result
     }
 }
 
+/// Versions 29 to 4999 were never given to a format; 5000 has features instead of versions.
+fn known_version(pool: &str, version: u64) -> Result<()> {
+    match version {
+        1..=28 | 5000 => Ok(()),
+        _ => Err(Error::NewerVersion { pool: pool.to_owned(), version }),
+    }
+}
+
 /// The uberblocks to try, best first.
 fn choose(candidate: &Candidate, txg: Option<u64>) -> Result<Vec<TxgCandidate>> {
     let mut all = uberblocks::by_txg(&candidate.uberblocks);
@@ -301,9 +308,29 @@ impl<'a> Opening<'a> {
         move |cause| Error::Damaged { pool: pool.clone(), txg, what, cause }
     }
 
-    /// A reader over the vdevs of `tree`.
-    fn reader(&self, tree: &VdevConfig) -> Result<Reader> {
-        let mut leaf = |c: &VdevConfig| match self.options.use_offline {
+    /// A reader over the vdevs of `tree`; when they are not enough, also over those devices that
+    /// are there and marked as out of use.
+    fn reader(&mut self, tree: &VdevConfig) -> Result<Reader> {
+        let reader = self.reader_over(tree, self.options.use_offline)?;
+        if self.options.use_offline || reader.vdevs().is_sufficient() {
+            return Ok(reader);
+        }
+        let wider = self.reader_over(tree, true)?;
+        if !wider.vdevs().is_sufficient() {
+            return Ok(reader);
+        }
+        let out_of_use = self.candidate.missing(tree);
+        let out_of_use = out_of_use.iter().filter(|m| m.absence == Absence::OutOfUse);
+        let guids: Vec<_> = out_of_use.map(|m| m.guid.to_string()).collect();
+        self.salvage.push(Salvage {
+            what: "the state of devices",
+            cause: format!("without those out of use there are too few: {}", guids.join(", ")),
+        });
+        Ok(wider)
+    }
+
+    fn reader_over(&self, tree: &VdevConfig, use_offline: bool) -> Result<Reader> {
+        let mut leaf = |c: &VdevConfig| match use_offline {
             true => self.candidate.leaf_or_offline(c),
             false => self.candidate.leaf_for(c),
         };
@@ -336,20 +363,26 @@ impl<'a> Opening<'a> {
         Objset::open(store, 0, &self.uberblock.rootbp, None).map_err(self.damaged("the MOS"))
     }
 
+    fn directory(&self, mos: &Objset) -> Result<Zap> {
+        let directory = mos.object(mos::DIRECTORY_OBJECT).and_then(|o| Zap::open(&o));
+        directory.map_err(self.damaged("the object directory"))
+    }
+
     fn run(mut self) -> Result<Pool> {
-        // With the labels' tree, only to reach the configuration in the MOS. Labels do not tell
-        // removed vdevs from missing ones, so the tree may look worse than it is.
-        let reader = self.reader(&self.candidate.tree)?;
+        known_version(self.candidate.name(), self.uberblock.version)?;
+        // With the labels' tree, only to reach the configuration in the MOS, so whatever device
+        // there is may help. Labels do not tell removed vdevs from missing ones, so the tree may
+        // look worse than it is.
+        let reader = self.reader_over(&self.candidate.tree, true)?;
         let complete = reader.vdevs().is_sufficient();
         let first = self.store(reader);
-        let mos = match self.mos(&first) {
+        let root = self.mos(&first).and_then(|mos| Ok((self.directory(&mos)?, mos)));
+        let (directory, mos) = match root {
             Err(Error::Damaged { .. }) if !complete => {
                 return Err(self.missing(&self.candidate.tree));
             }
             other => other?,
         };
-        let directory = mos.object(mos::DIRECTORY_OBJECT).and_then(|o| Zap::open(&o));
-        let directory = directory.map_err(self.damaged("the object directory"))?;
         let config = self.mos_config(&mos, &directory);
         let mut config = config.unwrap_or_else(|| PoolConfig {
             vdev_tree: self.candidate.tree.clone(),
@@ -364,11 +397,11 @@ impl<'a> Opening<'a> {
         if let Some(salt) = self.salt(&directory) {
             reader.set_salt(&salt);
         }
+        self.set_missed(&mos, &mut reader, &config.vdev_tree);
         let reader = self.with_indirect(reader, &config.vdev_tree)?;
         let store = self.store(reader);
         let mos = self.mos(&store)?;
-        let directory = mos.object(mos::DIRECTORY_OBJECT).and_then(|o| Zap::open(&o));
-        let directory = directory.map_err(self.damaged("the object directory"))?;
+        let directory = self.directory(&mos)?;
         let features = self.features(&mos, &directory)?;
         let dsl = Dsl::open(mos.clone(), &config.name).map_err(|e| match e {
             dsl::Error::Dmu(e) => self.damaged("the root dataset")(e),
@@ -444,6 +477,17 @@ impl<'a> Opening<'a> {
             let entry = self.excuse("the allocation class of a vdev", entry).flatten();
             if let Some(name) = entry.as_ref().and_then(|e| e.value_text()) {
                 top.alloc_bias = Some(AllocBias::from_name(&String::from_utf8_lossy(name)));
+            }
+        }
+    }
+
+    /// Tells the reader which txgs devices missed.
+    fn set_missed(&mut self, mos: &Objset, reader: &mut Reader, tree: &VdevConfig) {
+        for leaf in tree.walk() {
+            let Some(number) = leaf.dtl.filter(|n| *n != 0) else { continue };
+            let txgs = self.excuse("the txgs a device missed", dtl::read(mos, number));
+            if let Some(txgs) = txgs.filter(|t| !t.is_empty()) {
+                reader.vdevs_mut().set_missed(leaf.guid, txgs);
             }
         }
     }

@@ -8,13 +8,14 @@ use crate::error::{Error, Result};
 use device::gpt::Gpt;
 use device::{DeviceRef, FileDevice, Options as FileOptions};
 use ondisk::config::LabelConfig;
-use ondisk::label::{self, Part};
+use ondisk::label::{self, DATA_START, END_SIZE, Part};
 use ondisk::nvlist::NvList;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Smallest device OpenZFS makes a vdev of, in bytes.
-const DEVICE_SIZE_MIN: u64 = 64 << 20;
+/// Smallest file of a directory that is looked at, in bytes. OpenZFS makes no vdev below 64 MiB,
+/// but an image may have been cut short.
+const FILE_SIZE_MIN: u64 = DATA_START + END_SIZE + 1;
 
 /// Where and how to search.
 #[derive(Clone, Default)]
@@ -66,9 +67,7 @@ pub fn scan(options: &SearchOptions) -> Result<Vec<FoundLeaf>> {
     for path in &paths {
         match collect_files(path) {
             Ok(found) => files.extend(found),
-            Err(cause) if named => {
-                return Err(Error::Search { path: path.clone(), cause: cause.to_string() });
-            }
+            Err(cause) if named => return Err(unsearchable(path, &cause)),
             Err(_) => {}
         }
     }
@@ -77,13 +76,17 @@ pub fn scan(options: &SearchOptions) -> Result<Vec<FoundLeaf>> {
     files.retain(|f| seen.insert(f.canonicalize().unwrap_or_else(|_| f.clone())));
     let found = Mutex::new(Vec::new());
     let workers = rt::threads_available().clamp(1, 8);
-    let searched = rt::for_each_parallel(workers, files.iter().enumerate(), |(i, file)| {
-        let leaves = look_at(file, options);
+    rt::for_each_parallel(workers, files.iter().enumerate(), |(i, file)| {
+        let leaves = match FileDevice::open(file, &options.file) {
+            Ok(device) => look_at(&(Arc::new(device) as DeviceRef), file),
+            // In a directory only those that can be opened count.
+            Err(cause) if paths.contains(file) => return Err(unsearchable(file, &cause)),
+            Err(_) => Vec::new(),
+        };
         let mut all = found.lock().unwrap_or_else(PoisonError::into_inner);
         all.extend(leaves.into_iter().map(|l| (i, l)));
-        Ok::<(), std::convert::Infallible>(())
-    });
-    let Ok(()) = searched;
+        Ok(())
+    })?;
     let mut found = found.into_inner().unwrap_or_else(PoisonError::into_inner);
     found.sort_by_key(|(i, _)| *i);
     Ok(found.into_iter().map(|(_, l)| l).collect())
@@ -108,13 +111,15 @@ fn collect_files(path: &Path) -> std::io::Result<Vec<PathBuf>> {
 /// Files large enough to be a vdev, and block devices.
 fn is_candidate(m: &std::fs::Metadata) -> bool {
     use std::os::unix::fs::FileTypeExt as _;
-    m.file_type().is_block_device() || (m.is_file() && m.len() >= DEVICE_SIZE_MIN)
+    m.file_type().is_block_device() || (m.is_file() && m.len() >= FILE_SIZE_MIN)
 }
 
-fn look_at(path: &Path, options: &SearchOptions) -> Vec<FoundLeaf> {
-    let Ok(device) = FileDevice::open(path, &options.file) else { return Vec::new() };
-    let device: DeviceRef = Arc::new(device);
-    if let Some(leaf) = look_at_device(&device, path.to_owned()) {
+fn unsearchable(path: &Path, cause: &dyn std::fmt::Display) -> Error {
+    Error::Search { path: path.to_owned(), cause: cause.to_string() }
+}
+
+fn look_at(device: &DeviceRef, path: &Path) -> Vec<FoundLeaf> {
+    if let Some(leaf) = look_at_device(device, path.to_owned()) {
         return vec![leaf];
     }
     let Ok(Some(table)) = Gpt::read(device.as_ref()) else { return Vec::new() };
@@ -122,7 +127,7 @@ fn look_at(path: &Path, options: &SearchOptions) -> Vec<FoundLeaf> {
     for part in table.zfs() {
         let mut name = path.as_os_str().to_owned();
         name.push(format!("#{}", part.number));
-        let window: DeviceRef = Arc::new(part.open(&device));
+        let window: DeviceRef = Arc::new(part.open(device));
         out.extend(look_at_device(&window, PathBuf::from(name)));
     }
     out

@@ -81,11 +81,11 @@ pub fn read_ring(leaf: &FoundLeaf) -> Vec<FoundUberblock> {
 pub fn by_txg(found: &[FoundUberblock]) -> Vec<TxgCandidate> {
     let mut best: BTreeMap<u64, TxgCandidate> = BTreeMap::new();
     for f in found {
-        let new = TxgCandidate { uberblock: f.uberblock.clone(), copies: 0, verdict: None };
+        let new = TxgCandidate { uberblock: f.uberblock, copies: 0, verdict: None };
         let c = best.entry(f.uberblock.txg).or_insert(new);
         c.copies += 1;
         if f.uberblock.cmp_age(&c.uberblock).is_gt() {
-            c.uberblock = f.uberblock.clone();
+            c.uberblock = f.uberblock;
         }
     }
     best.into_values().rev().collect()
