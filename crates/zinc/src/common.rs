@@ -112,6 +112,21 @@ impl Pools {
         };
         Ok(&self.open[at])
     }
+
+    /// Every pool found, as [`PoolArgs::open_all`] finds them.
+    pub fn all(&mut self) -> Result<Vec<Result<&Pool, Failure>>, Failure> {
+        let mut failures = Vec::new();
+        for pool in self.args.open_all()? {
+            match pool {
+                Ok(pool) if self.open.iter().all(|p| p.guid() != pool.guid()) => {
+                    self.open.push(pool);
+                }
+                Ok(_) => {}
+                Err(f) => failures.push(f),
+            }
+        }
+        Ok(self.open.iter().map(Ok).chain(failures.into_iter().map(Err)).collect())
+    }
 }
 
 /// How verbs with a depth find pools: `-d` takes both, as OpenZFS's `-d DEPTH` and zinc's

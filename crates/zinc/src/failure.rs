@@ -51,6 +51,12 @@ impl Failure {
         self
     }
 
+    /// Says first what it is about.
+    #[must_use]
+    pub fn about(self, subject: &str) -> Self {
+        Self { what: format!("{subject}: {}", self.what), ..self }
+    }
+
     /// Prints it and gives the exit code.
     pub fn report(&self) -> ExitCode {
         let mut text = format!("zinc: {}\n", self.what);

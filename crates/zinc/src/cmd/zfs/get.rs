@@ -1,0 +1,196 @@
+//! `zinc zfs get`: properties, one a line.
+
+use super::select::{Selected, Selection, Types, Wanted, select};
+use super::value::{self, Style};
+use crate::common::{DepthArgs, Pools};
+use crate::failure::Failure;
+use crate::ui::{self, Table};
+use engine::dsl::{Property, Source};
+use engine::ondisk::props;
+use std::process::ExitCode;
+
+/// Arguments of `zinc zfs get`.
+#[derive(clap::Args)]
+pub struct Args {
+    /// Also everything below the named datasets
+    #[arg(short = 'r')]
+    recursive: bool,
+    /// No headings, tabs between columns
+    #[arg(short = 'H')]
+    script: bool,
+    /// Exact numbers
+    #[arg(short = 'p')]
+    parsable: bool,
+    /// Columns, separated by commas: name, property, value, received, source; or all
+    #[arg(short = 'o', value_name = "FIELD,…", value_parser = parse_fields,
+          default_value = "name,property,value,source")]
+    fields: Fields,
+    /// Only values from these sources: local, default, inherited, received, temporary, none
+    #[arg(short = 's', value_name = "SOURCE,…", value_parser = parse_sources)]
+    sources: Option<Sources>,
+    /// Types: filesystem, volume, snapshot, bookmark, all
+    #[arg(short = 't', value_name = "TYPE,…", value_parser = Types::parse)]
+    types: Option<Types>,
+    /// Print JSON
+    #[arg(short = 'j', long)]
+    json: bool,
+    /// Write numbers as numbers in JSON
+    #[arg(long)]
+    json_int: bool,
+    #[command(flatten)]
+    pool: DepthArgs,
+    /// Properties, separated by commas, or all
+    #[arg(value_name = "PROPERTY,…")]
+    properties: String,
+    /// Datasets; all of all pools found when none is named
+    names: Vec<String>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Field {
+    Name,
+    Property,
+    Value,
+    Received,
+    Source,
+}
+
+type Fields = std::sync::Arc<[Field]>;
+
+fn parse_fields(text: &str) -> Result<Fields, String> {
+    use Field::{Name, Property, Received, Source, Value};
+    if text == "all" {
+        return Ok([Name, Property, Value, Received, Source].into());
+    }
+    let field = |word| match word {
+        "name" => Ok(Name),
+        "property" => Ok(Property),
+        "value" => Ok(Value),
+        "received" => Ok(Received),
+        "source" => Ok(Source),
+        other => Err(format!("invalid column name {other:?}")),
+    };
+    text.split(',').map(field).collect()
+}
+
+impl Field {
+    fn heading(self) -> &'static str {
+        match self {
+            Self::Name => "NAME",
+            Self::Property => "PROPERTY",
+            Self::Value => "VALUE",
+            Self::Received => "RECEIVED",
+            Self::Source => "SOURCE",
+        }
+    }
+}
+
+type Sources = std::sync::Arc<[&'static str]>;
+
+fn parse_sources(text: &str) -> Result<Sources, String> {
+    let known = ["local", "default", "inherited", "received", "temporary", "none"];
+    let source = |word| {
+        let found = known.iter().copied().find(|k| *k == word);
+        found.ok_or_else(|| format!("invalid source {word:?}"))
+    };
+    text.split(',').map(source).collect()
+}
+
+fn source_word(source: &Source) -> &'static str {
+    match source {
+        Source::None => "none",
+        Source::Default => "default",
+        Source::Local => "local",
+        Source::Inherited(_) => "inherited",
+        Source::Received => "received",
+        Source::Temporary => "temporary",
+    }
+}
+
+impl Args {
+    /// Runs it.
+    pub fn run(self) -> Result<ExitCode, Failure> {
+        let all = self.properties == "all";
+        let names: Vec<&str> = self.properties.split(',').collect();
+        for name in names.iter().filter(|_| !all) {
+            value::check_name(name)?;
+        }
+        let (pool, depth) = self.pool.clone().split();
+        let mut pools = Pools::new(pool);
+        let recursive = self.recursive || depth.is_some() || self.names.is_empty();
+        let below = self.types.is_some_and(|t| t.has(Types::SNAPSHOT) || t.has(Types::BOOKMARK));
+        let depth = match (recursive, below) {
+            (true, _) => depth,
+            (false, true) => Some(1),
+            (false, false) => Some(0),
+        };
+        let wanted = Wanted { types: self.types.unwrap_or(Types::ALL), depth };
+        let since = value::written_since(names.iter().copied());
+        let mut selection = select(&mut pools, &self.names, &wanted, &since)?;
+        selection.sort_by_name();
+        if self.json {
+            self.print_json(&selection, all, &names);
+        } else {
+            self.print(&selection, all, &names);
+        }
+        Ok(selection.finish())
+    }
+
+    /// What is shown of a dataset: name, and the property when it has it.
+    fn rows<'s>(
+        &self,
+        s: &'s Selected,
+        all: bool,
+        names: &[&str],
+    ) -> Vec<(String, Option<&'s Property>)> {
+        let mut out: Vec<(String, Option<&Property>)> = match all {
+            true => s.properties.iter().map(|p| (p.name.clone(), Some(p))).collect(),
+            false => {
+                let full = |n: &&str| props::find_dataset(n).map_or(*n, |p| p.name).to_owned();
+                names.iter().map(|n| (full(n), s.property(n))).collect()
+            }
+        };
+        if let Some(sources) = &self.sources {
+            let word = |p: Option<&Property>| p.map_or("none", |p| source_word(&p.source));
+            out.retain(|(_, p)| sources.contains(&word(*p)));
+        }
+        out
+    }
+
+    fn print(&self, selection: &Selection, all: bool, names: &[&str]) {
+        let headings: Vec<&str> = self.fields.iter().map(|f| f.heading()).collect();
+        let mut table = Table::new(&headings, &[], self.script);
+        let mut any = false;
+        for s in &selection.found {
+            for (name, property) in self.rows(s, all, names) {
+                any = true;
+                let dash = || "-".to_owned();
+                let cell = |f: &Field| match f {
+                    Field::Name => s.name.clone(),
+                    Field::Property => name.clone(),
+                    Field::Value if name == "name" => s.name.clone(),
+                    Field::Value => property.map_or_else(dash, |p| value::text(p, self.parsable)),
+                    Field::Received => {
+                        property.and_then(|p| p.received.clone()).unwrap_or_else(dash)
+                    }
+                    Field::Source => property.map_or_else(dash, |p| p.source.to_string()),
+                };
+                table.row(self.fields.iter().map(cell).collect());
+            }
+        }
+        if any {
+            table.print();
+        }
+    }
+
+    fn print_json(&self, selection: &Selection, all: bool, names: &[&str]) {
+        let style = Style { parsable: self.parsable, json_int: self.json_int };
+        let mut content = serde_json::Map::new();
+        for s in &selection.found {
+            let rows = self.rows(s, all, names).into_iter();
+            let properties = rows.map(|(n, p)| (n, value::property_json(p, &style))).collect();
+            content.insert(s.name.clone(), value::dataset(s, properties, &style));
+        }
+        ui::json(&crate::json::document("zfs get", "datasets", content));
+    }
+}

@@ -1,0 +1,196 @@
+//! `zinc zfs list`: datasets as a table, one a line.
+
+use super::select::{Selected, Selection, Types, Wanted, select};
+use super::value;
+use crate::common::{DepthArgs, Pools};
+use crate::failure::Failure;
+use crate::ui::{self, Table};
+use clap::{Arg, ArgMatches, Command, FromArgMatches};
+use engine::ondisk::props::{self, Shown};
+use std::cmp::Ordering;
+use std::process::ExitCode;
+
+/// What `-o space` stands for.
+const SPACE: [&str; 7] = [
+    "name",
+    "available",
+    "used",
+    "usedbysnapshots",
+    "usedbydataset",
+    "usedbyrefreservation",
+    "usedbychildren",
+];
+
+/// Arguments of `zinc zfs list`.
+#[derive(clap::Args)]
+pub struct Args {
+    /// Also everything below the named datasets
+    #[arg(short = 'r')]
+    recursive: bool,
+    /// No headings, tabs between columns
+    #[arg(short = 'H')]
+    script: bool,
+    /// Exact numbers
+    #[arg(short = 'p')]
+    parsable: bool,
+    /// Columns, separated by commas: properties, or `space`
+    #[arg(short = 'o', value_name = "PROPERTY,…", default_value = "name,used,avail,refer,mountpoint")]
+    columns: String,
+    #[command(flatten)]
+    order: Order,
+    /// Types: filesystem, volume, snapshot, bookmark, all
+    #[arg(short = 't', value_name = "TYPE,…", value_parser = Types::parse)]
+    types: Option<Types>,
+    /// Print JSON
+    #[arg(short = 'j', long)]
+    json: bool,
+    /// Write numbers as numbers in JSON
+    #[arg(long)]
+    json_int: bool,
+    #[command(flatten)]
+    pool: DepthArgs,
+    /// Datasets; all of all pools found when none is named
+    names: Vec<String>,
+}
+
+/// The options `-s` and `-S` in the order in which they stand on the command line: property, and
+/// whether it is descending.
+struct Order(Vec<(String, bool)>);
+
+impl clap::Args for Order {
+    fn augment_args(command: Command) -> Command {
+        let option = |id: &'static str, short, help: &'static str| {
+            let action = clap::ArgAction::Append;
+            Arg::new(id).short(short).value_name("PROPERTY").action(action).help(help)
+        };
+        let up = option("ascending", 's', "Sort by this property, small ones first (repeatable)");
+        let down = option("descending", 'S', "Sort by this property, large ones first (repeatable)");
+        command.arg(up).arg(down)
+    }
+
+    fn augment_args_for_update(command: Command) -> Command {
+        Self::augment_args(command)
+    }
+}
+
+impl FromArgMatches for Order {
+    fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
+        let mut all = Vec::new();
+        for (id, descending) in [("ascending", false), ("descending", true)] {
+            let places = matches.indices_of(id).into_iter().flatten();
+            let values = matches.get_many::<String>(id).into_iter().flatten();
+            all.extend(places.zip(values).map(|(at, v)| (at, (v.clone(), descending))));
+        }
+        all.sort_by_key(|(at, _)| *at);
+        Ok(Self(all.into_iter().map(|(_, o)| o).collect()))
+    }
+
+    fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
+        *self = Self::from_arg_matches(matches)?;
+        Ok(())
+    }
+}
+
+impl Args {
+    /// Runs it.
+    pub fn run(self) -> Result<ExitCode, Failure> {
+        let columns = columns(&self.columns)?;
+        for (name, _) in &self.order.0 {
+            value::check_name(name)?;
+        }
+        let (pool, depth) = self.pool.split();
+        let mut pools = Pools::new(pool);
+        let recursive = self.recursive || depth.is_some() || self.names.is_empty();
+        let types = self.types.unwrap_or(Types::HEADS);
+        let below = types.has(Types::SNAPSHOT) || types.has(Types::BOOKMARK);
+        let depth = match (recursive, below) {
+            (true, _) => depth,
+            // Of a file system named alone, `-t snapshot` means its snapshots.
+            (false, true) => Some(1),
+            (false, false) => Some(0),
+        };
+        let since = value::written_since(columns.iter().map(String::as_str));
+        let wanted = Wanted { types, depth };
+        let mut selection = select(&mut pools, &self.names, &wanted, &since)?;
+        selection.sort_by_name();
+        let order = &self.order.0;
+        selection.found.sort_by(|a, b| compare(a, b, order));
+        if self.json {
+            let found = &selection.found;
+            let names: Vec<&str> =
+                columns.iter().map(String::as_str).filter(|c| *c != "name").collect();
+            let style = value::Style { parsable: self.parsable, json_int: self.json_int };
+            ui::json(&value::document("zfs list", found, &names, &style));
+            return Ok(selection.finish());
+        }
+        print(&selection, &columns, self.script, self.parsable);
+        Ok(selection.finish())
+    }
+}
+
+/// The columns' properties, by their full names.
+fn columns(text: &str) -> Result<Vec<String>, Failure> {
+    let mut out = Vec::new();
+    for word in text.split(',') {
+        match word {
+            "space" => out.extend(SPACE.map(str::to_owned)),
+            "name" => out.push(word.to_owned()),
+            _ => {
+                value::check_name(word)?;
+                let full = props::find_dataset(word).map_or(word, |p| p.name);
+                out.push(full.to_owned());
+            }
+        }
+    }
+    Ok(out)
+}
+
+fn print(selection: &Selection, columns: &[String], script: bool, parsable: bool) {
+    if selection.found.is_empty() {
+        if selection.failures.is_empty() {
+            ui::error("no datasets available\n");
+        }
+        return;
+    }
+    let native = |c: &String| props::find(&props::DATASET, c);
+    let heading = |c: &String| match native(c) {
+        Some(p) => p.column.to_owned(),
+        None => c.to_uppercase(),
+    };
+    let headings: Vec<String> = columns.iter().map(heading).collect();
+    let headings: Vec<&str> = headings.iter().map(String::as_str).collect();
+    let is_right = |c: &String| {
+        c.starts_with("written@") || native(c).is_some_and(|p| p.shown == Shown::Right)
+    };
+    let right: Vec<bool> = columns.iter().map(is_right).collect();
+    let mut table = Table::new(&headings, &right, script);
+    for s in &selection.found {
+        let cell = |c: &String| match c.as_str() {
+            "name" => s.name.clone(),
+            c => s.property(c).map_or_else(|| "-".to_owned(), |p| value::text(p, parsable)),
+        };
+        table.row(columns.iter().map(cell).collect());
+    }
+    table.print();
+}
+
+/// By the properties asked for; what lacks one comes after what has it.
+fn compare(a: &Selected, b: &Selected, order: &[(String, bool)]) -> Ordering {
+    for (name, descending) in order {
+        let ordering = match (a.property(name), b.property(name)) {
+            _ if name == "name" => a.name.cmp(&b.name),
+            (None, None) => continue,
+            (None, Some(_)) => return Ordering::Greater,
+            (Some(_), None) => return Ordering::Less,
+            (Some(x), Some(y)) => match (x.number(), y.number()) {
+                (Some(m), Some(n)) => m.cmp(&n),
+                _ => x.value.cmp(&y.value),
+            },
+        };
+        let ordering = if *descending { ordering.reverse() } else { ordering };
+        if ordering != Ordering::Equal {
+            return ordering;
+        }
+    }
+    Ordering::Equal
+}

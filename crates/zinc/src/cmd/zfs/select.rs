@@ -1,0 +1,271 @@
+//! Which datasets a command line means: names, types and depth to file systems, volumes,
+//! snapshots and bookmarks, each with its properties.
+
+use crate::common::Pools;
+use crate::failure::Failure;
+use engine::dsl::{DatasetKind, NamedBookmark, Property, PropertyContext, Source};
+use engine::ondisk::props;
+use engine::{Dataset, Dsl, Pool};
+
+/// Types of datasets; a set of them.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Types(u8);
+
+impl Types {
+    pub const FILESYSTEM: Self = Self(props::applies::FILESYSTEM);
+    pub const SNAPSHOT: Self = Self(props::applies::SNAPSHOT);
+    pub const VOLUME: Self = Self(props::applies::VOLUME);
+    pub const BOOKMARK: Self = Self(props::applies::BOOKMARK);
+    /// What `zfs list` shows unless asked for more.
+    pub const HEADS: Self = Self(Self::FILESYSTEM.0 | Self::VOLUME.0);
+    pub const ALL: Self = Self(Self::HEADS.0 | Self::SNAPSHOT.0 | Self::BOOKMARK.0);
+
+    /// One of `other` is among these.
+    pub fn has(self, other: Self) -> bool {
+        self.0 & other.0 != 0
+    }
+
+    /// The words of `-t`, with a comma between.
+    pub fn parse(text: &str) -> Result<Self, String> {
+        let mut out = 0;
+        for word in text.split(',') {
+            out |= match word {
+                "filesystem" | "fs" => Self::FILESYSTEM.0,
+                "volume" | "vol" => Self::VOLUME.0,
+                "snapshot" | "snap" => Self::SNAPSHOT.0,
+                "bookmark" => Self::BOOKMARK.0,
+                "all" => Self::ALL.0,
+                other => return Err(format!("invalid type {other:?}")),
+            };
+        }
+        Ok(Self(out))
+    }
+}
+
+/// What to look for.
+pub struct Wanted {
+    pub types: Types,
+    /// Levels below the named ones; `None`: all.
+    pub depth: Option<usize>,
+}
+
+/// A dataset that was asked for.
+pub struct Selected {
+    pub name: String,
+    pub pool: String,
+    pub kind: Types,
+    pub create_txg: u64,
+    pub properties: Vec<Property>,
+    dataset: Option<Dataset>,
+}
+
+impl Selected {
+    /// The word of the property `type`.
+    pub fn kind_name(&self) -> &'static str {
+        match self.kind {
+            Types::FILESYSTEM => "FILESYSTEM",
+            Types::VOLUME => "VOLUME",
+            Types::SNAPSHOT => "SNAPSHOT",
+            _ => "BOOKMARK",
+        }
+    }
+
+    /// A property by name or heading; `None` when it has none of that name.
+    pub fn property(&self, name: &str) -> Option<&Property> {
+        let wanted = props::find_dataset(name).map_or(name, |p| p.name);
+        self.properties.iter().find(|p| p.name == wanted)
+    }
+}
+
+/// Collects what is selected; what cannot be read is a failure beside it.
+#[derive(Default)]
+pub struct Selection {
+    pub found: Vec<Selected>,
+    pub failures: Vec<Failure>,
+}
+
+/// Everything `names` mean; without names, all of all pools.
+pub fn select(
+    pools: &mut Pools,
+    names: &[String],
+    wanted: &Wanted,
+    since: &[String],
+) -> Result<Selection, Failure> {
+    let mut out = Selection::default();
+    if names.is_empty() {
+        for pool in pools.all()? {
+            match pool {
+                Ok(pool) => {
+                    let finder = Finder::new(pool, wanted, since);
+                    finder.named(pool.name(), &mut out);
+                }
+                Err(f) => out.failures.push(f),
+            }
+        }
+        return Ok(out);
+    }
+    for name in names {
+        match pools.of(name) {
+            Ok(pool) => Finder::new(pool, wanted, since).named(name, &mut out),
+            Err(f) => out.failures.push(f),
+        }
+    }
+    Ok(out)
+}
+
+struct Finder<'a> {
+    pool: &'a Pool,
+    wanted: &'a Wanted,
+    /// Properties `written@…` that are asked for: they are not among the ordinary ones.
+    since: &'a [String],
+    context: PropertyContext,
+}
+
+impl<'a> Finder<'a> {
+    fn new(pool: &'a Pool, wanted: &'a Wanted, since: &'a [String]) -> Self {
+        let pool_size = Some(pool.space().usable());
+        let context = PropertyContext { pool_size, altroot: None };
+        Self { pool, wanted, since, context }
+    }
+
+    fn dsl(&self) -> &Dsl {
+        self.pool.dsl()
+    }
+
+    fn named(&self, name: &str, out: &mut Selection) {
+        if let Err(e) = self.try_named(name, out) {
+            out.failures.push(e.into());
+        }
+    }
+
+    fn try_named(&self, name: &str, out: &mut Selection) -> engine::dsl::Result<()> {
+        if name.contains('#') {
+            let bookmark = self.dsl().bookmark(name)?;
+            return self.add_bookmark(&bookmark, out);
+        }
+        if name.contains('@') {
+            let snapshot = self.dsl().by_name(name)?;
+            return self.add(snapshot, Types::SNAPSHOT, out);
+        }
+        self.dsl().dir_by_name(name)?;
+        let depth_of = |n: &str| n.matches('/').count();
+        let (base, below) = (depth_of(name), format!("{name}/"));
+        for (dir_name, dir) in self.dsl().walk() {
+            let depth = depth_of(&dir_name).saturating_sub(base);
+            let inside = dir_name == name || dir_name.starts_with(&below);
+            if !inside || self.wanted.depth.is_some_and(|d| depth > d) {
+                continue;
+            }
+            let head = match dir.and_then(|d| self.dsl().head(&d)) {
+                Ok(Some(head)) => head,
+                Ok(None) => continue,
+                Err(e) => {
+                    out.failures.push(Failure::from(e).about(&dir_name));
+                    continue;
+                }
+            };
+            if let Err(e) = self.add_head(&head, depth, out) {
+                out.failures.push(Failure::from(e).about(&dir_name));
+            }
+        }
+        Ok(())
+    }
+
+    fn add_head(
+        &self,
+        head: &Dataset,
+        depth: usize,
+        out: &mut Selection,
+    ) -> engine::dsl::Result<()> {
+        let types = self.wanted.types;
+        let kind = match self.dsl().kind(head) {
+            DatasetKind::Filesystem => Types::FILESYSTEM,
+            DatasetKind::Volume => Types::VOLUME,
+        };
+        if types.has(kind) {
+            self.add(head.clone(), kind, out)?;
+        }
+        if self.wanted.depth.is_some_and(|d| depth >= d) {
+            return Ok(());
+        }
+        if types.has(Types::SNAPSHOT) {
+            for snapshot in self.dsl().snapshots(head)? {
+                self.add(snapshot, Types::SNAPSHOT, out)?;
+            }
+        }
+        if types.has(Types::BOOKMARK) {
+            for bookmark in self.dsl().bookmarks(head)? {
+                self.add_bookmark(&bookmark, out)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn add(&self, dataset: Dataset, kind: Types, out: &mut Selection) -> engine::dsl::Result<()> {
+        let mut properties = self.dsl().properties(&dataset, &self.context)?;
+        for name in self.since {
+            properties.extend(self.dsl().property(&dataset, &self.context, name)?);
+        }
+        // Nothing is mounted by zinc.
+        let mounted = (kind == Types::FILESYSTEM && !properties.iter().any(|p| p.name == "mounted"))
+            .then(|| Property::native("mounted", "no".to_owned(), Source::None));
+        properties.extend(mounted.flatten());
+        out.push(Selected {
+            name: dataset.name.clone(),
+            pool: self.pool.name().to_owned(),
+            kind,
+            create_txg: dataset.phys.creation_txg,
+            properties,
+            dataset: Some(dataset),
+        });
+        Ok(())
+    }
+
+    fn add_bookmark(&self, b: &NamedBookmark, out: &mut Selection) -> engine::dsl::Result<()> {
+        out.push(Selected {
+            name: b.name.clone(),
+            pool: self.pool.name().to_owned(),
+            kind: Types::BOOKMARK,
+            create_txg: b.phys.creation_txg,
+            properties: self.dsl().bookmark_properties(b)?,
+            dataset: None,
+        });
+        Ok(())
+    }
+}
+
+impl Selection {
+    /// Adds one, unless another name on the command line meant it already.
+    fn push(&mut self, new: Selected) {
+        if self.found.iter().all(|s| s.name != new.name) {
+            self.found.push(new);
+        }
+    }
+
+    /// In the order of names; snapshots follow their dataset, oldest first, then bookmarks.
+    pub fn sort_by_name(&mut self) {
+        let key = |s: &Selected| {
+            let head = s.name.split(['@', '#']).next().unwrap_or_default().to_owned();
+            let rank = match s.kind {
+                Types::SNAPSHOT => 1,
+                Types::BOOKMARK => 2,
+                _ => 0,
+            };
+            (head, rank, s.create_txg, s.name.clone())
+        };
+        self.found.sort_by_cached_key(key);
+    }
+
+    /// Says what could not be read; the exit code.
+    pub fn finish(&self) -> std::process::ExitCode {
+        let codes = self.failures.iter().map(Failure::report);
+        codes.last().unwrap_or(std::process::ExitCode::SUCCESS)
+    }
+}
+
+impl Selected {
+    /// Its snapshot's or file system's record; `None` of a bookmark.
+    pub fn dataset(&self) -> Option<&Dataset> {
+        self.dataset.as_ref()
+    }
+}

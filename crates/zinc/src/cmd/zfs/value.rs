@@ -1,0 +1,89 @@
+//! Values of properties as text and as JSON, and the names that are properties.
+
+use super::select::Selected;
+use crate::failure::Failure;
+use crate::{json, local_time};
+use engine::dsl::{Property, Source};
+use engine::ondisk::props;
+use serde_json::{Map, Value, json};
+
+/// How values are written.
+pub struct Style {
+    /// Exact numbers.
+    pub parsable: bool,
+    /// Numbers as numbers in JSON.
+    pub json_int: bool,
+}
+
+/// The text of a value.
+pub fn text(property: &Property, parsable: bool) -> String {
+    if parsable {
+        return property.value.clone();
+    }
+    let offset = property.number().map_or(0, local_time::utc_offset);
+    property.pretty(offset)
+}
+
+/// An error when `name` cannot be a property of a dataset.
+pub fn check_name(name: &str) -> Result<(), Failure> {
+    let native = props::find_dataset(name).is_some();
+    let user = props::is_user_property(name);
+    if native || user || name == "name" || name.starts_with("written@") {
+        return Ok(());
+    }
+    Err(Failure::usage(format!("bad property list: invalid property {name:?}"))
+        .hint("`zinc zfs get all DATASET` shows the properties there are"))
+}
+
+/// Those of the names that ask for what was written since a snapshot.
+pub fn written_since<'a>(names: impl Iterator<Item = &'a str>) -> Vec<String> {
+    names.filter(|n| n.starts_with("written@")).map(str::to_owned).collect()
+}
+
+/// Kind and text of a source, as JSON has them.
+pub fn source(source: &Source) -> (&'static str, String) {
+    match source {
+        Source::None => ("NONE", "-".to_owned()),
+        Source::Default => ("DEFAULT", "-".to_owned()),
+        Source::Local => ("LOCAL", "-".to_owned()),
+        Source::Inherited(from) => ("INHERITED", from.clone()),
+        Source::Received => ("RECEIVED", "-".to_owned()),
+        Source::Temporary => ("TEMPORARY", "-".to_owned()),
+    }
+}
+
+/// One property as JSON; `None` stands for one the dataset does not have.
+pub fn property_json(property: Option<&Property>, style: &Style) -> Value {
+    let Some(p) = property else { return json::property(json!("-"), "NONE", "-") };
+    let (kind, data) = source(&p.source);
+    let text = text(p, style.parsable || style.json_int);
+    json::property(json::text_or_number(&text, style.json_int), kind, &data)
+}
+
+/// The output of a command that shows `names` of each dataset.
+pub fn document(command: &str, datasets: &[Selected], names: &[&str], style: &Style) -> Value {
+    let mut content = Map::new();
+    for s in datasets {
+        let properties = names.iter().map(|n| {
+            let full = props::find_dataset(n).map_or(*n, |p| p.name);
+            (full.to_owned(), property_json(s.property(n), style))
+        });
+        content.insert(s.name.clone(), dataset(s, properties.collect(), style));
+    }
+    json::document(command, "datasets", content)
+}
+
+/// A dataset with some of its properties.
+pub fn dataset(s: &Selected, properties: Map<String, Value>, style: &Style) -> Value {
+    let mut map = Map::new();
+    map.insert("name".to_owned(), json!(s.name));
+    map.insert("type".to_owned(), json!(s.kind_name()));
+    map.insert("pool".to_owned(), json!(s.pool));
+    map.insert("createtxg".to_owned(), json::number(s.create_txg, style.json_int));
+    if let Some((head, snapshot)) = s.name.split_once('@') {
+        map.insert("dataset".to_owned(), json!(head));
+        map.insert("snapshot_name".to_owned(), json!(snapshot));
+    }
+    map.insert("properties".to_owned(), Value::Object(properties));
+    Value::Object(map)
+}
