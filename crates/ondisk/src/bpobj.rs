@@ -14,7 +14,8 @@
 //!
 //! `subobjs` is an object with an array of object numbers: more lists that belong to this one, so
 //! that a long list is moved by writing one number. Entries are stripped when they are put in: the
-//! checksum (unless deduplicated) and the fill count are zeroed; what is left is enough to free.
+//! checksum (unless deduplicated), the fill count and an embedded payload are zeroed; what is left
+//! is enough to free.
 
 pub mod bptree;
 
@@ -132,6 +133,8 @@ impl BpobjHeader {
 pub struct Entry(pub BlkPtr);
 
 impl Entry {
+    const PROPERTIES: usize = 6;
+    const BIRTH: usize = 10;
     const FILL: usize = 11;
     const CHECKSUM: core::ops::Range<usize> = 12..16;
 
@@ -142,11 +145,16 @@ impl Entry {
         self.0.words()[Self::FILL] & 1 != 0
     }
 
-    /// The entry for a block: stripped of what freeing it does not need.
+    /// The entry for a block: stripped of what freeing it does not need. Of an embedded block only
+    /// the properties and the birth are left.
     #[must_use]
     pub fn new(bp: &BlkPtr, freed: bool) -> Self {
         let mut words = *bp.words();
-        if !bp.is_embedded() && !bp.is_dedup() {
+        if bp.is_embedded() {
+            let (properties, birth) = (words[Self::PROPERTIES], words[Self::BIRTH]);
+            words.fill(0);
+            (words[Self::PROPERTIES], words[Self::BIRTH]) = (properties, birth);
+        } else if !bp.is_dedup() {
             words[Self::CHECKSUM].fill(0);
         }
         words[Self::FILL] = u64::from(freed);
@@ -166,4 +174,20 @@ pub fn subobj_numbers(data: &[u8], endian: Endian) -> impl Iterator<Item = u64> 
         b.copy_from_slice(c);
         endian.u64(b)
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_embedded_payload_is_stripped() {
+        let mut words = [7; 16];
+        words[6] = 1 << 39;
+        let bp = BlkPtr::from_words(words);
+        assert!(bp.is_embedded());
+        let mut left = [0; 16];
+        (left[6], left[10], left[11]) = (1 << 39, 7, 1);
+        assert_eq!(Entry::new(&bp, true).0.words(), &left);
+    }
 }
