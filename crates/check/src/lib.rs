@@ -23,6 +23,7 @@
 
 mod claims;
 mod damage;
+mod datasets;
 mod deferred;
 mod deflate;
 mod issue;
@@ -85,6 +86,8 @@ pub fn run(pool: &Pool, options: &CheckOptions, progress: &Progress) -> Report {
         if complete {
             shared.settle(&sink);
         }
+        progress.begin("datasets", 0);
+        datasets::audit(pool, &sets, &sink);
     }
     (report.issues, report.dropped) = sink.finish();
     report.elapsed = clock.now().saturating_sub(start);

@@ -215,8 +215,19 @@ impl Walk<'_> {
                 self.expand_dnode(d, Owner::object(set, number, d), birth, local);
             }
         }
-        if !set.is_snapshot && set.id != 0 && !phys.zil.log.is_hole() {
-            self.expand_log(set, &phys.zil, local);
+    }
+
+    /// The intent log of a head. Not part of [`Self::expand_objset`]: a head that has not changed
+    /// since its last snapshot shares the header block with it, but the log is the head's own.
+    pub(super) fn visit_log(&self, set: &Arc<Set>, local: &mut Local) {
+        if set.is_snapshot || set.id == 0 || set.root.is_hole() {
+            return;
+        }
+        let store = Arc::clone(self.pool.store()) as Arc<dyn dmu::BlockStore>;
+        // A header that cannot be read is reported when the walk comes to it.
+        let objset = dmu::Objset::open(store, set.id, &set.root, set.key.clone());
+        if let Ok(objset) = objset {
+            self.expand_log(set, &objset.phys().zil, local);
         }
     }
 

@@ -118,6 +118,7 @@ impl<'p> Walk<'p> {
         for set in sets.iter().rev() {
             let place = Place::objset(set.id);
             let owner = Arc::new(Owner::root(set));
+            self.visit_log(set, &mut all);
             self.visit(set.root, place, &owner, u64::MAX, &mut all);
         }
         self.hand_over(&mut all.children);
