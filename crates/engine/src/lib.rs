@@ -5,6 +5,8 @@
 //! tools that look inside a pool; a front end names no other crate of this project.
 #![forbid(unsafe_code)]
 
+pub mod inventory;
+
 pub use {check, codec, device, dmu, dsl, ondisk, pool, rt, vdev, zil, zio, zpl};
 
 pub use dsl::{Dataset, Dir, Dsl};

@@ -122,6 +122,16 @@ impl Filesystem {
         Node::open(self, object)
     }
 
+    /// Objects of files that were unlinked while open, and have no name any more.
+    pub fn unlinked(&self) -> Result<Vec<u64>> {
+        let Some(number) = self.master()?.get_u64(master::DELETE_QUEUE)? else {
+            return Ok(Vec::new());
+        };
+        let set = Zap::open(&self.inner.objset.object(number)?)?.to_vec()?;
+        // The value is the object; the key is the same number in hexadecimal.
+        Ok(set.iter().filter_map(ondisk::zap::Entry::u64).collect())
+    }
+
     /// The master node.
     pub fn master(&self) -> Result<Zap> {
         Ok(Zap::open(&self.inner.objset.object(MASTER_NODE)?)?)

@@ -13,16 +13,21 @@
 //! No type of any front end (FUSE, command line) is in here.
 #![forbid(unsafe_code)]
 
+mod acl;
 mod dir;
 mod error;
 mod fs;
 mod node;
+mod space;
 mod volume;
 mod xattr;
 
+pub use acl::{AceText, Acl};
 pub use dir::DirEntry;
 pub use error::{Error, Result};
 pub use fs::{CaseSensitivity, Filesystem};
 pub use node::{FileKind, Node};
 pub use ondisk::znode::Time;
+pub use space::{SpaceKind, SpaceRow};
 pub use volume::Volume;
+pub use xattr::{XattrName, linux_name};

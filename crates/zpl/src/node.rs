@@ -1,5 +1,6 @@
 //! One file: its attributes and its data.
 
+use crate::acl::StoredAcl;
 use crate::error::{Error, Result};
 use crate::fs::Filesystem;
 use dmu::{Object, Segment};
@@ -83,10 +84,9 @@ pub struct Node {
     /// Packed list of extended attributes kept with the other attributes.
     pub(crate) sa_xattrs: Option<Vec<u8>>,
     inline_symlink: Option<Vec<u8>>,
-    /// NFSv4 ACL with the other attributes: entry count and packed entries.
-    pub(crate) sa_acl: Option<(u64, Vec<u8>)>,
-    /// Byte order of the attributes.
-    pub(crate) znode: Option<Box<Znode>>,
+    /// NFSv4 ACL as stored; decoded by [`Node::acl`].
+    pub(crate) acl: StoredAcl,
+    old_form: bool,
 }
 
 impl Node {
@@ -97,22 +97,21 @@ impl Node {
 
     /// The file whose object was already read.
     pub fn from_object(fs: &Filesystem, object: Object) -> Result<Self> {
-        let number = object.number();
         match object.dnode().bonus_kind {
             DmuType::SA => Self::from_sa(fs, object),
             DmuType::ZNODE => Self::from_znode(fs, object),
             other => {
                 let kind = dmu::ErrorKind::WrongType { wanted: "a file", found: other.name() };
-                debug_assert_eq!(object.number(), number);
                 Err(object.error(kind).into())
             }
         }
     }
 
     fn from_znode(fs: &Filesystem, object: Object) -> Result<Self> {
+        let number = object.number();
         let dnode = object.dnode();
         let z = Znode::decode(&dnode.bonus, dnode.endian)
-            .map_err(|error| Error::Format { object: object.number(), error })?;
+            .map_err(|error| Error::Format { object: number, error })?;
         Ok(Self {
             mode: z.mode,
             uid: z.uid,
@@ -131,8 +130,8 @@ impl Node {
             xattr_dir: z.xattr,
             sa_xattrs: None,
             inline_symlink: z.inline_symlink().map(<[u8]>::to_vec),
-            sa_acl: None,
-            znode: Some(Box::new(z)),
+            acl: StoredAcl::Phys(z.acl, dnode.endian),
+            old_form: true,
             fs: fs.clone(),
             object,
         })
@@ -150,7 +149,7 @@ impl Node {
         let bytes = |name| set.get(name).map(|v| v.bytes.clone());
         let flags = set.u64(zpl::FLAGS).unwrap_or(0);
         let project = set.u64(zpl::PROJID).filter(|_| flags & flags::PROJID != 0);
-        let acl_count = set.u64(zpl::DACL_COUNT);
+        let acl = StoredAcl::from_attributes(&set);
         Ok(Self {
             mode: need(zpl::MODE)?,
             uid: need(zpl::UID)?,
@@ -169,8 +168,8 @@ impl Node {
             xattr_dir: set.u64(zpl::XATTR).unwrap_or(0),
             sa_xattrs: bytes(zpl::DXATTR),
             inline_symlink: bytes(zpl::SYMLINK),
-            sa_acl: acl_count.zip(bytes(zpl::DACL_ACES)),
-            znode: None,
+            acl,
+            old_form: false,
             fs: fs.clone(),
             object,
         })
@@ -180,6 +179,12 @@ impl Node {
     #[must_use]
     pub fn filesystem(&self) -> &Filesystem {
         &self.fs
+    }
+
+    /// Its attributes are the fixed structure from before system attributes.
+    #[must_use]
+    pub fn is_old_form(&self) -> bool {
+        self.old_form
     }
 
     /// Its object.

@@ -1,0 +1,79 @@
+//! The whole content of a pool as a manifest: every property, every file with its hash.
+//!
+//! # Theory
+//!
+//! The format is that of the test corpus, which the OpenZFS kernel module wrote: what a read-write
+//! import of the pool would show to root on Linux. So a manifest of zinc and one of the kernel can
+//! be compared member by member, and two manifests of zinc tell what changed between.
+//!
+//! It is written while the pool is read, one line for each file, and never held in memory: a
+//! dataset costs the names of one directory per level, and a few thousand files in flight.
+//!
+//! What cannot be read is left out and named in `errors`; only a failure to write ends it early.
+
+mod ctldir;
+mod dataset;
+mod entry;
+mod hash;
+pub mod json;
+mod poolwide;
+pub mod tree;
+
+pub use entry::{Described, EntryOptions, describe, kind_name, nanoseconds, snapshot_root};
+pub use hash::sha256;
+
+use crate::{Dataset, Pool};
+use dmu::Objset;
+use json::{Json, Members};
+use rt::Progress;
+use std::io::{self, Write};
+
+/// Opens the object set of a dataset: as it is on disk, or with its intent log replayed.
+pub type OpenObjset<'a> = dyn Fn(&Dataset) -> dsl::Result<Objset> + Sync + 'a;
+
+/// What a manifest is made from, beside the pool.
+pub struct Options<'a> {
+    /// Hash volumes and their snapshots.
+    pub volumes: bool,
+    /// `open` replays intent logs.
+    pub replayed: bool,
+    /// How object sets are opened.
+    pub open: &'a OpenObjset<'a>,
+    /// Told how far it is: files and bytes.
+    pub progress: &'a Progress,
+}
+
+/// Writes the manifest of `pool`. Returns what could not be read, as it is listed in `errors`.
+///
+/// # Errors
+/// When `out` fails, or the work was cancelled through the progress.
+pub fn write(
+    pool: &Pool,
+    options: &Options<'_>,
+    out: &mut (dyn Write + Send),
+) -> io::Result<Vec<String>> {
+    let mut errors = Vec::new();
+    out.write_all(b"{\n")?;
+    let read_only = !options.replayed && poolwide::is_read_only_view(pool);
+    for (name, value) in poolwide::members(pool, read_only) {
+        writeln!(out, " {}: {},", Json::Text(name).dump(), value.dump())?;
+    }
+    out.write_all(b" \"datasets\": [")?;
+    dataset::write_all(pool, options, read_only, out, &mut errors)?;
+    out.write_all(b"\n ]")?;
+    if !errors.is_empty() {
+        let list = errors.iter().map(|e| e.as_str().into()).collect();
+        write!(out, ",\n \"errors\": {}", Json::List(list).dump())?;
+    }
+    out.write_all(b"\n}\n")?;
+    Ok(errors)
+}
+
+fn member(name: &str, value: impl Into<Json>) -> (Vec<u8>, Json) {
+    (name.into(), value.into())
+}
+
+/// Members as an object; `None` when there are none.
+fn some_map(members: Members) -> Option<Json> {
+    (!members.is_empty()).then_some(Json::Map(members))
+}

@@ -1,0 +1,250 @@
+//! Everything in a file system, in the order of its names, found by one thread and described by
+//! many.
+//!
+//! The walk goes down directory by directory without recursion: a stack holds the entries still to
+//! come of every directory on the way. A directory that turns up twice is an error and not entered
+//! again, so neither a loop nor a directory with many names can make the walk endless.
+//!
+//! Descriptions are made in any order and handed out in the order of the walk: each has a number,
+//! and the walk waits when it is too far ahead of the oldest one missing.
+
+use rt::for_each_parallel;
+use std::collections::{BTreeMap, HashSet};
+use std::sync::{Condvar, Mutex, PoisonError};
+use zpl::{DirEntry, FileKind, Filesystem};
+
+/// Directories within directories, at most. Paths this deep have no name any program can give.
+const DEPTH_MAX: usize = 4096;
+/// Descriptions that may be waiting for an earlier one.
+const WINDOW: u64 = 4096;
+
+/// A file that was found.
+#[derive(Clone, Debug)]
+pub struct Found {
+    /// Path from the root, without a slash in front; `.` for the root itself.
+    pub path: Vec<u8>,
+    /// Its object.
+    pub object: u64,
+}
+
+/// What went wrong on the way, with the path.
+#[derive(Clone, Debug)]
+pub struct WalkError {
+    /// The directory.
+    pub path: Vec<u8>,
+    /// Why it, or a part of it, is missing.
+    pub error: zpl::Error,
+}
+
+/// The walk; see the head of the module. Errors do not end it.
+pub struct Walk<'a> {
+    fs: &'a Filesystem,
+    stack: Vec<Level>,
+    root: Option<u64>,
+    entered: HashSet<u64>,
+    errors: Vec<WalkError>,
+}
+
+struct Level {
+    path: Vec<u8>,
+    /// Entries still to come, last first.
+    todo: Vec<DirEntry>,
+}
+
+impl<'a> Walk<'a> {
+    /// Starts at the directory `object`, whose path is shown as `.`.
+    #[must_use]
+    pub fn new(fs: &'a Filesystem, object: u64) -> Self {
+        let (stack, entered, errors) = Default::default();
+        Self { fs, stack, root: Some(object), entered, errors }
+    }
+
+    /// The errors so far.
+    #[must_use]
+    pub fn into_errors(self) -> Vec<WalkError> {
+        self.errors
+    }
+
+    fn fail(&mut self, path: &[u8], error: zpl::Error) {
+        self.errors.push(WalkError { path: path.to_vec(), error });
+    }
+
+    fn enter(&mut self, path: &[u8], object: u64) {
+        let tree = |rule| match self.fs.objset().object(object) {
+            Ok(o) => o.error(dmu::ErrorKind::Tree(rule)).into(),
+            Err(e) => zpl::Error::from(e),
+        };
+        if !self.entered.insert(object) {
+            return self.fail(path, tree("the directory has a second name"));
+        }
+        if self.stack.len() >= DEPTH_MAX {
+            return self.fail(path, tree("directories nest too deep"));
+        }
+        let entries = self.fs.node(object).and_then(|n| n.entries());
+        let mut todo = Vec::new();
+        match entries {
+            Ok(entries) => {
+                for e in entries {
+                    match e {
+                        Ok(e) => todo.push(e),
+                        Err(e) => self.fail(path, e),
+                    }
+                }
+            }
+            Err(e) => return self.fail(path, e),
+        }
+        todo.sort_by(|a, b| b.name.cmp(&a.name));
+        let path = if path == b"." { Vec::new() } else { path.to_vec() };
+        self.stack.push(Level { path, todo });
+    }
+
+    fn is_directory(&self, entry: &DirEntry) -> bool {
+        const DIRECTORY: u8 = 4;
+        match entry.kind {
+            DIRECTORY => true,
+            // Version 1 does not say.
+            0 => self.fs.node(entry.object).is_ok_and(|n| n.kind() == FileKind::Dir),
+            _ => false,
+        }
+    }
+}
+
+impl Iterator for Walk<'_> {
+    type Item = Found;
+
+    fn next(&mut self) -> Option<Found> {
+        if let Some(object) = self.root.take() {
+            self.enter(b".", object);
+            return Some(Found { path: b".".to_vec(), object });
+        }
+        loop {
+            let level = self.stack.last_mut()?;
+            let Some(entry) = level.todo.pop() else {
+                self.stack.pop();
+                continue;
+            };
+            let mut path = level.path.clone();
+            if !path.is_empty() {
+                path.push(b'/');
+            }
+            path.extend_from_slice(&entry.name);
+            if self.is_directory(&entry) {
+                self.enter(&path, entry.object);
+            }
+            return Some(Found { path, object: entry.object });
+        }
+    }
+}
+
+/// State of [`in_order`].
+struct Order<T> {
+    /// Results that wait for an earlier one.
+    waiting: BTreeMap<u64, T>,
+    /// Number of the next result to hand out.
+    next: u64,
+    /// Somebody is handing out.
+    busy: bool,
+    /// Nothing more is wanted.
+    stopped: bool,
+}
+
+impl<T> Order<T> {
+    /// Takes what can be handed out now.
+    fn take(&mut self) -> Vec<T> {
+        let mut ready = Vec::new();
+        while let Some(r) = self.waiting.remove(&self.next) {
+            self.next += 1;
+            ready.push(r);
+        }
+        ready
+    }
+}
+
+/// Calls `work` on every item on all cores and `sink` on the results in the order of the items,
+/// one at a time. The first error of `sink` ends it.
+pub fn in_order<I, T, E>(
+    items: I,
+    work: impl Fn(I::Item) -> T + Sync,
+    sink: impl FnMut(T) -> Result<(), E> + Send,
+) -> Result<(), E>
+where
+    I: Iterator + Send,
+    T: Send,
+    E: Send,
+{
+    let start = Order { waiting: BTreeMap::new(), next: 0, busy: false, stopped: false };
+    let order = Mutex::new(start);
+    let moved = Condvar::new();
+    let sink = Mutex::new(sink);
+    let lock = || order.lock().unwrap_or_else(PoisonError::into_inner);
+    let numbered = (0u64..).zip(items).take_while(|(n, _)| {
+        // Whoever makes the oldest result never waits here, so the others are woken in the end.
+        let mut o = lock();
+        while !o.stopped && *n >= o.next + WINDOW {
+            o = moved.wait(o).unwrap_or_else(PoisonError::into_inner);
+        }
+        !o.stopped
+    });
+    for_each_parallel(0, numbered, |(n, item)| {
+        let result = work(item);
+        let mut o = lock();
+        o.waiting.insert(n, result);
+        if o.busy {
+            return Ok(());
+        }
+        o.busy = true;
+        let mut sink = sink.lock().unwrap_or_else(PoisonError::into_inner);
+        loop {
+            let ready = o.take();
+            moved.notify_all();
+            if ready.is_empty() {
+                o.busy = false;
+                return Ok(());
+            }
+            drop(o);
+            let handed: Result<(), E> = ready.into_iter().try_for_each(&mut *sink);
+            o = lock();
+            if let Err(e) = handed {
+                o.stopped = true;
+                moved.notify_all();
+                return Err(e);
+            }
+        }
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn results_come_in_order() {
+        let mut got = Vec::new();
+        let work = |n: u64| {
+            if n % 100 == 0 {
+                std::thread::sleep(std::time::Duration::from_millis(1));
+            }
+            n * 2
+        };
+        let sink = |n| {
+            got.push(n);
+            Ok::<(), ()>(())
+        };
+        in_order(0..20_000u64, work, sink).unwrap();
+        assert!(got.iter().copied().eq((0..20_000u64).map(|n| n * 2)), "{} results", got.len());
+    }
+
+    #[test]
+    fn an_error_of_the_sink_ends_it() {
+        let mut left = 10;
+        let result = in_order(
+            0u64..,
+            |n| n,
+            |n| {
+                left -= 1;
+                if left == 0 { Err(n) } else { Ok(()) }
+            },
+        );
+        assert_eq!(result, Err(9));
+    }
+}

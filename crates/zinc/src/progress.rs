@@ -1,0 +1,75 @@
+//! Long work on a terminal: what is being done, how far it is, how fast it goes.
+//!
+//! The work runs where it was called; a second thread looks at its [`Progress`] ten times a second
+//! and draws one line on standard error. Where that is no terminal nothing is drawn, and work that
+//! ends quickly draws nothing either.
+
+use crate::ui;
+use engine::rt::{Progress, ProgressSnapshot};
+use indicatif::{HumanBytes, ProgressBar, ProgressDrawTarget, ProgressStyle};
+use std::sync::mpsc;
+use std::time::{Duration, Instant};
+
+/// Work shorter than this shows nothing.
+const DELAY: Duration = Duration::from_millis(250);
+/// Time between two looks.
+const TICK: Duration = Duration::from_millis(100);
+
+/// Runs `work` while its progress is shown.
+pub fn while_showing<T>(progress: &Progress, work: impl FnOnce() -> T) -> T {
+    if !ui::is_terminal() {
+        return work();
+    }
+    std::thread::scope(|scope| {
+        let (done, ended) = mpsc::channel::<()>();
+        scope.spawn(move || show(progress, &ended));
+        let result = work();
+        // Ends the thread at once, before anything else is printed.
+        drop(done);
+        result
+    })
+}
+
+fn show(progress: &Progress, ended: &mpsc::Receiver<()>) {
+    let gone = |wait| !matches!(ended.recv_timeout(wait), Err(mpsc::RecvTimeoutError::Timeout));
+    let start = Instant::now();
+    if gone(DELAY) {
+        return;
+    }
+    let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr());
+    if let Ok(style) = ProgressStyle::with_template("{spinner} {msg}") {
+        bar.set_style(style);
+    }
+    while !gone(TICK) {
+        bar.set_message(line(&progress.snapshot(), start.elapsed()));
+        bar.tick();
+    }
+    bar.finish_and_clear();
+}
+
+fn line(now: &ProgressSnapshot, elapsed: Duration) -> String {
+    let seconds = elapsed.as_secs_f64().max(0.001);
+    let rate = HumanBytes((now.bytes as f64 / seconds) as u64);
+    let count = match now.total {
+        0 => now.done.to_string(),
+        total => format!("{} of {total}", now.done),
+    };
+    let mut text = format!("{} {count}, {}, {rate}/s", now.phase, HumanBytes(now.bytes));
+    if now.total > now.done && now.done > 0 {
+        let left = seconds / now.done as f64 * (now.total - now.done) as f64;
+        text.push_str(&format!(", {} s left", left.ceil() as u64));
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_says_how_long_it_will_take() {
+        let now = ProgressSnapshot { phase: "files", done: 1, total: 4, bytes: 4 << 20 };
+        let text = line(&now, Duration::from_secs(2));
+        assert_eq!(text, "files 1 of 4, 4.00 MiB, 2.00 MiB/s, 6 s left");
+    }
+}
