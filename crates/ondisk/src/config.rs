@@ -137,7 +137,7 @@ impl VdevKind {
             "spare" => Self::Spare,
             "dspare" => Self::DraidSpare {
                 top_guid: list.u64("top_guid")?,
-                spare_id: list.u64("spare_id")?,
+                spare_id: list.u64("spareid")?,
             },
             "log" => Self::Log,
             "l2cache" => Self::L2cache,

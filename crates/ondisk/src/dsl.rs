@@ -217,7 +217,8 @@ pub mod prop_suffix {
     pub const RECEIVED: &str = "$recvd";
     /// Explicitly inherited, although a received value is there.
     pub const INHERIT: &str = "$inherit";
-    /// Value as the user set it, for `refreservation=auto`-like properties; obsolete.
+    /// The value in effect, where older software would not know it: that reads the plain name,
+    /// which then has the default (`redundant_metadata` of `some` and `none`).
     pub const IUV: &str = "$iuv";
     /// Not a suffix: the key that says the dataset has received properties.
     pub const HAS_RECEIVED: &str = "$hasrecvd";

@@ -20,18 +20,27 @@
 
 mod assemble;
 mod dtl;
+mod errlog;
 mod error;
 mod faults;
+mod history;
 mod open;
+mod props;
+mod removal;
 mod scan;
 mod space;
+mod status;
 mod uberblocks;
 mod verdict;
 
 pub use assemble::{Candidate, CandidateState, LeafSight};
+pub use errlog::{DamagedObject, ErrorLog};
 pub use error::{Absence, Error, MissingDevice, Result, UnknownFeature};
 pub use faults::{FAULTS_KEPT, FaultLog, Repaired};
+pub use history::{HistoryFormat, history_text};
 pub use open::{Features, OpenOptions, Pool, Salvage};
+pub use props::{PoolProperty, PoolPropertySource};
+pub use removal::{Removal, VdevExpansion};
 pub use scan::{
     FoundLeaf, LabelView, SearchOptions, default_search_paths, look_at_device, read_labels, scan,
 };
@@ -39,5 +48,6 @@ pub use space::{
     ClassSpace, EMBEDDED_LOG_METASLABS, FRAGMENTATION, Metaslab, PoolSpace, SpaceClass, TopSpace,
     class_of,
 };
+pub use status::{Condition, ListRow, Section, Status, VdevList, VdevTreeView, VdevView};
 pub use uberblocks::{FoundUberblock, TxgCandidate, Verdict, by_txg, read_ring};
 pub use verdict::{judge_txgs, verdict, verdict_of_txg};

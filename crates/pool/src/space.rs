@@ -12,8 +12,10 @@
 //! vdev speak the same language. See [`TopSpace::deflated`].
 //!
 //! *Fragmentation* is an index: every free segment counts with its size and a weight that falls
-//! from 100 (512 bytes) to 0 (16 MiB) by powers of two ([`FRAGMENTATION`]); a vdev's is the plain
-//! mean over its metaslabs, the pool's that of its normal vdevs weighted with their size.
+//! from 100 (512 bytes) to 0 (512 MiB) by powers of two ([`FRAGMENTATION`]); a vdev's is the mean
+//! over its metaslabs weighted with their free space, where those never used count with 0; the
+//! pool's is that of its normal vdevs weighted with their size. It moves when a pool is imported
+//! for writing, because metaslabs get their first blocks then. Facts as of OpenZFS 2.3.2.
 //!
 //! On a vdev of more than [`EMBEDDED_LOG_METASLABS`] metaslabs OpenZFS sets one apart for the
 //! intent log when it opens the pool: the emptiest. It is a class of its own.
@@ -35,8 +37,8 @@ pub const EMBEDDED_LOG_METASLABS: u64 = 64;
 
 /// Weight of free segments by log2 of their size less 9; larger ones have the last.
 #[rustfmt::skip]
-pub const FRAGMENTATION: [u64; 17] = [
-    100, 100, 98, 95, 90, 80, 70, 60, 50, 40, 30, 20, 15, 10, 5, 0, 0,
+pub const FRAGMENTATION: [u64; 21] = [
+    100, 99, 97, 93, 88, 83, 77, 71, 64, 57, 50, 43, 36, 29, 23, 17, 12, 7, 3, 1, 0,
 ];
 
 /// Most metaslabs of a vdev that are looked at: OpenZFS makes at most 131,072.
@@ -104,6 +106,8 @@ pub struct TopSpace {
 pub struct Metaslab {
     /// Object of its space map in the MOS; 0: never used.
     pub space_map: u64,
+    /// Bytes.
+    pub size: u64,
     /// Allocated bytes.
     pub allocated: u64,
     /// Fragmentation in percent; `None` when its space map has no histogram.
@@ -116,7 +120,7 @@ impl TopSpace {
     /// Raw bytes.
     #[must_use]
     pub fn size(&self) -> u64 {
-        (self.metaslabs.len() as u64) << self.metaslab_shift
+        self.metaslabs.iter().map(|m| m.size).fold(0, u64::saturating_add)
     }
 
     /// Allocated raw bytes.
@@ -137,9 +141,15 @@ impl TopSpace {
     pub fn fragmentation(&self) -> Option<u64> {
         let own = self.metaslabs.iter().enumerate();
         let own = own.filter(|(i, _)| Some(*i) != self.embedded_log);
-        let known: Vec<u64> = own.filter_map(|(_, m)| m.fragmentation).collect();
-        let enough = known.len() > self.metaslabs.len() / 2;
-        enough.then(|| known.iter().sum::<u64>() / known.len() as u64)
+        let (mut known, mut free, mut weighted) = (0, 0u128, 0u128);
+        for (m, index) in own.filter_map(|(_, m)| Some((m, m.fragmentation?))) {
+            let room = u128::from(m.size.saturating_sub(m.allocated));
+            known += 1;
+            free += room;
+            weighted += room * u128::from(index);
+        }
+        let enough = known > self.metaslabs.len() / 2;
+        enough.then(|| (weighted / free.max(1)) as u64)
     }
 
     fn embedded(&self) -> Option<&Metaslab> {
@@ -173,7 +183,7 @@ impl PoolSpace {
             let mut size = top.size();
             let mut allocated = top.allocated();
             if let Some(log) = top.embedded() {
-                size -= 1 << top.metaslab_shift;
+                size -= log.size;
                 allocated = allocated.saturating_sub(log.allocated);
             }
             out.add(size, allocated, top.deflated(size));
@@ -187,8 +197,7 @@ impl PoolSpace {
         let mut out = ClassSpace::default();
         for top in &self.tops {
             if let Some(log) = top.embedded() {
-                let size = 1 << top.metaslab_shift;
-                out.add(size, log.allocated, top.deflated(size));
+                out.add(log.size, log.allocated, top.deflated(log.size));
             }
         }
         out
@@ -213,7 +222,7 @@ impl PoolSpace {
             if top.metaslabs.is_empty() {
                 continue;
             }
-            let embedded = top.embedded().map_or(0, |_| 1 << top.metaslab_shift);
+            let embedded = top.embedded().map_or(0, |m| m.size);
             let size = top.size() - embedded;
             sum += u128::from(top.fragmentation()?) * u128::from(size);
         }
@@ -325,7 +334,9 @@ impl Pool {
         }
         let name = |what: &str| format!("{what} of vdev {}", config.id);
         let count = (config.asize.unwrap_or(0) >> shift).min(METASLABS_MAX);
-        top.metaslabs = vec![Metaslab::default(); count as usize];
+        let size = |i| metaslab_size(config, shift, i);
+        top.metaslabs =
+            (0..count).map(|i| Metaslab { size: size(i), ..Metaslab::default() }).collect();
         let array = config.metaslab_array.unwrap_or(0);
         let maps = if array == 0 { Ok(Vec::new()) } else { self.words(array, count) };
         let maps = out.note(name("the metaslab array"), maps).unwrap_or_default();
@@ -464,6 +475,17 @@ impl Pool {
     }
 }
 
+/// Bytes of metaslab `index`. On dRAID it begins and ends with a row of a group, so that no block
+/// lies across two.
+fn metaslab_size(config: &VdevConfig, shift: u32, index: u64) -> u64 {
+    let whole = 1u64 << shift;
+    let VdevKind::Draid { nparity, ndata, .. } = config.kind else { return whole };
+    let row = (u64::from(nparity) + u64::from(ndata)) << config.ashift.unwrap_or(9).min(16);
+    let start = index << shift;
+    let lost = start.next_multiple_of(row.max(1)) - start;
+    whole.saturating_sub(lost) / row.max(1) * row
+}
+
 fn header_of(object: &Object) -> dmu::Result<SpaceMapHeader> {
     let dnode = object.dnode();
     let bonus = dnode.bonus.get(..HEADER_SIZE).unwrap_or(&dnode.bonus);
@@ -518,15 +540,15 @@ mod tests {
         assert_eq!(fragmentation(&h, 9), 0);
         h[0] = 1;
         assert_eq!(fragmentation(&h, 9), 100);
-        assert_eq!(fragmentation(&h, 12), 95);
-        h[15] = 1;
+        assert_eq!(fragmentation(&h, 12), 93);
+        h[20] = 1;
         assert_eq!(fragmentation(&h, 9), 0, "a large segment outweighs a small one");
     }
 
     #[test]
     fn sizes_are_whole_metaslabs() {
         let top = TopSpace {
-            metaslabs: vec![Metaslab { allocated: 10, ..Metaslab::default() }; 3],
+            metaslabs: vec![Metaslab { size: 1 << 20, allocated: 10, ..Metaslab::default() }; 3],
             metaslab_shift: 20,
             deflate_ratio: 341,
             ..TopSpace::default()

@@ -253,7 +253,7 @@ fn draid_padding_is_part_of_a_scrub() {
 
 #[test]
 fn a_distributed_spare_stands_in_for_its_child() {
-    let spare = set(set(list("dspare", 1, 70), "top_guid", 50), "spare_id", 0);
+    let spare = set(set(list("dspare", 1, 70), "top_guid", 50), "spareid", 0);
     let mut children: Vec<_> = (0..8).map(|i| leaf(i, i + 1)).collect();
     children[3] = with(list("spare", 3, 60), vec![leaf(0, 4), spare]);
     let bench = Bench::new(vec![with(top(draid_list()), children)]);

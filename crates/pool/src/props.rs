@@ -1,0 +1,223 @@
+//! Properties of pools: what `zpool get all` shows.
+//!
+//! Most are computed from the pool's space ([`PoolSpace`]) and configuration; those a user set are
+//! in a table of the MOS; features are properties named `feature@NAME`. What only a running
+//! system has (`load_guid`, `cachefile`) has no value here.
+
+use crate::open::Pool;
+use crate::space::PoolSpace;
+use dmu::Zap;
+use dsl::nicenum::nicenum;
+use ondisk::dsl::{FREE_DIR_NAME, LEAK_DIR_NAME};
+use ondisk::features::{FEATURES, VERSION_FEATURES};
+use ondisk::pool_props::POOL;
+use ondisk::props::{self, Kind};
+use ondisk::{features, mos};
+use std::collections::HashMap;
+use std::fmt;
+
+/// Where a value comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PoolPropertySource {
+    /// Nowhere: it is computed.
+    None,
+    /// Nobody set it.
+    Default,
+    /// It was set.
+    Local,
+}
+
+impl fmt::Display for PoolPropertySource {
+    /// The text of `zpool get`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Self::None => "-",
+            Self::Default => "default",
+            Self::Local => "local",
+        })
+    }
+}
+
+/// A property of a pool with its value.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PoolProperty {
+    /// Its name.
+    pub name: String,
+    /// Its value, exactly as `zpool get -p` prints it; `-` when it has none.
+    pub value: String,
+    /// Where the value comes from.
+    pub source: PoolPropertySource,
+}
+
+impl PoolProperty {
+    /// The value for people, as `zpool get` prints it without `-p`.
+    #[must_use]
+    pub fn pretty(&self) -> String {
+        let number = self.value.parse::<u64>();
+        match (self.name.as_str(), number) {
+            ("capacity" | "fragmentation", Ok(n)) => format!("{n}%"),
+            ("dedupratio" | "bcloneratio", _) => format!("{}x", self.value),
+            (
+                "size" | "allocated" | "free" | "freeing" | "leaked" | "expandsize" | "checkpoint"
+                | "bcloneused" | "bclonesaved" | "dedup_table_size" | "dedup_table_quota",
+                Ok(n),
+            ) => nicenum(n),
+            _ => self.value.clone(),
+        }
+    }
+}
+
+/// What is in the pool's table of properties.
+#[derive(Default)]
+struct Stored {
+    numbers: HashMap<String, u64>,
+    texts: HashMap<String, String>,
+    /// Those users invented, in stored order.
+    user: Vec<(String, String)>,
+}
+
+impl Pool {
+    /// All properties in the order of `zpool get all`: native ones, features, those users
+    /// invented. What cannot be read for damage has its default or `-`.
+    #[must_use]
+    pub fn properties(&self, space: &PoolSpace) -> Vec<PoolProperty> {
+        let stored = self.stored_properties().unwrap_or_default();
+        let mut out = Vec::new();
+        for p in POOL.iter().filter(|p| p.is_visible()) {
+            let (value, source) = self.property_value(p, space, &stored);
+            let value = value.unwrap_or_else(|| "-".to_owned());
+            out.push(PoolProperty { name: p.name.to_owned(), value, source });
+        }
+        let local = |name, value| PoolProperty { name, value, source: PoolPropertySource::Local };
+        for f in &FEATURES {
+            let value = self.feature_state(f.guid).to_owned();
+            out.push(local(format!("feature@{}", f.name()), value));
+        }
+        for (guid, count) in self.features().for_write.iter().filter(|(_, n)| *n > 0) {
+            if features::by_guid(guid).is_none() {
+                debug_assert!(*count > 0);
+                out.push(local(format!("unsupported@{guid}"), "readonly".to_owned()));
+            }
+        }
+        out.extend(stored.user.into_iter().map(|(name, value)| local(name, value)));
+        out
+    }
+
+    /// `disabled`, `enabled`, or `active` while something uses the feature.
+    #[must_use]
+    pub fn feature_state(&self, guid: &str) -> &'static str {
+        match self.features().count(guid) {
+            None => "disabled",
+            Some(0) => "enabled",
+            Some(_) => "active",
+        }
+    }
+
+    fn stored_properties(&self) -> dmu::Result<Stored> {
+        let mut out = Stored::default();
+        let Some(object) = self.directory()?.get_u64(mos::POOL_PROPS)? else { return Ok(out) };
+        for entry in Zap::open(&self.mos().object(object)?)?.entries() {
+            let entry = entry?;
+            let Some(name) = entry.name.bytes() else { continue };
+            let name = String::from_utf8_lossy(name).into_owned();
+            match entry.value_text() {
+                Some(t) => {
+                    let text = String::from_utf8_lossy(t).into_owned();
+                    if name.contains(':') {
+                        out.user.push((name, text));
+                    } else {
+                        out.texts.insert(name, text);
+                    }
+                }
+                None => out.numbers.extend(entry.u64().map(|n| (name, n))),
+            }
+        }
+        Ok(out)
+    }
+
+    fn property_value(
+        &self,
+        p: &'static props::Property,
+        space: &PoolSpace,
+        stored: &Stored,
+    ) -> (Option<String>, PoolPropertySource) {
+        use PoolPropertySource::{Default, Local, None as Computed};
+        let set = |text: Option<&String>| match text {
+            Some(t) => (Some(t.clone()), Local),
+            None => (p.default_text().map(str::to_owned), Default),
+        };
+        match p.name {
+            "version" if self.config().version >= VERSION_FEATURES => (None, Default),
+            "version" => (Some(self.config().version.to_string()), Local),
+            "comment" => set(self.config().comment.as_ref()),
+            "compatibility" => set(self.config().compatibility.as_ref()),
+            "altroot" | "cachefile" => (None, Default),
+            "readonly" => (Some("on".to_owned()), Computed),
+            "bootfs" => match stored.numbers.get(p.name).filter(|n| **n != 0) {
+                Some(object) => (self.dsl().name_of(*object).ok(), Local),
+                None => (None, Default),
+            },
+            name if p.access == props::Access::ReadOnly => (self.computed(name, space), Computed),
+            name => {
+                if let Some(text) = stored.texts.get(name) {
+                    return (Some(text.clone()), Local);
+                }
+                let default = p.default_number();
+                let n = stored.numbers.get(name).copied().or(default);
+                let source = if n == default { Default } else { Local };
+                (n.map(|n| number_text(p, n)), source)
+            }
+        }
+    }
+
+    fn computed(&self, name: &str, space: &PoolSpace) -> Option<String> {
+        let total = space.total();
+        let ratio = |percent: u64| format!("{}.{:02}", percent / 100, percent % 100);
+        let number = match name {
+            "size" => total.size,
+            "allocated" => total.allocated,
+            "free" => total.size.saturating_sub(total.allocated),
+            "capacity" => percentage(total.allocated, total.size),
+            "fragmentation" => space.fragmentation()?,
+            "checkpoint" => Some(space.checkpoint()).filter(|n| *n != 0)?,
+            "expandsize" => Some(self.expand_size(space)).filter(|n| *n != 0)?,
+            "freeing" => self.internal_used(FREE_DIR_NAME),
+            "leaked" => self.internal_used(LEAK_DIR_NAME),
+            "guid" => self.guid(),
+            "bcloneused" => space.clones_used,
+            "bclonesaved" => space.clones_saved,
+            "dedup_table_size" => space.dedup_table_size,
+            "last_scrubbed_txg" => {
+                let txg = self.directory().and_then(|d| d.get_u64(mos::LAST_SCRUBBED_TXG));
+                txg.ok().flatten().unwrap_or(0)
+            }
+            "dedupratio" => return Some(ratio(space.dedup_percent())),
+            "bcloneratio" => return Some(ratio(space.clones_percent())),
+            "health" => return Some(self.vdevs().root().state().to_string()),
+            _ => return None,
+        };
+        Some(number.to_string())
+    }
+
+    /// Space a directory of the pool's own accounts for.
+    fn internal_used(&self, name: &str) -> u64 {
+        let dirs = self.dsl().internal_dirs().unwrap_or_default();
+        let found = dirs.into_iter().find(|(n, _)| n == name);
+        let dir = found.and_then(|(n, object)| self.dsl().dir(object, n).ok());
+        dir.map_or(0, |d| d.phys.used)
+    }
+}
+
+pub(crate) fn percentage(part: u64, all: u64) -> u64 {
+    let p = (u128::from(part) * 100).checked_div(u128::from(all)).unwrap_or(0);
+    u64::try_from(p).unwrap_or(u64::MAX)
+}
+
+fn number_text(p: &'static props::Property, n: u64) -> String {
+    match (p.name, p.kind) {
+        ("dedup_table_quota", _) if n == u64::MAX => "auto".to_owned(),
+        ("dedup_table_quota", _) if n == 0 => "none".to_owned(),
+        (_, Kind::Index(..)) => p.word(n).map_or_else(|| n.to_string(), str::to_owned),
+        _ => n.to_string(),
+    }
+}

@@ -1,0 +1,111 @@
+//! What the pool is doing to itself, or did last: scans, removals of vdevs, RAID-Z expansions,
+//! the checkpoint. Read from the MOS when asked, for reports only.
+
+use crate::open::Pool;
+use dmu::Zap;
+use ondisk::config::VdevKind;
+use ondisk::expand::Expansion;
+use ondisk::indirect::{MappingEntry, MappingHeader, RemovalState};
+use ondisk::mos::{self, vdev_zap};
+use ondisk::scan::{ErrorScrubState, RebuildState, ScanState};
+use ondisk::uberblock::Uberblock;
+use ondisk::{Endian, checkpoint};
+
+/// A RAID-Z expansion and the vdev it is about.
+#[derive(Clone, Debug)]
+pub struct VdevExpansion {
+    /// The top-level vdev.
+    pub vdev: u64,
+    /// How far it is.
+    pub state: Expansion,
+}
+
+/// A removal of a vdev.
+#[derive(Clone, Debug)]
+pub struct Removal {
+    /// How far it is.
+    pub state: RemovalState,
+    /// Bytes of memory the mappings of all removed vdevs take.
+    pub mapping_memory: u64,
+}
+
+impl Pool {
+    fn state_words(&self, name: &str) -> dmu::Result<Option<Vec<u64>>> {
+        Ok(self.directory()?.get(name.as_bytes())?.map(|e| e.ints().collect()))
+    }
+
+    /// The last scrub or resilver; `None` when there never was one.
+    pub fn scan_state(&self) -> dmu::Result<Option<ScanState>> {
+        let words = self.state_words(mos::SCAN)?;
+        Ok(words.and_then(|w| ScanState::from_words(&w).ok()))
+    }
+
+    /// The last scrub of what is in the error log.
+    pub fn error_scrub_state(&self) -> dmu::Result<Option<ErrorScrubState>> {
+        let words = self.state_words(mos::ERROR_SCRUB)?;
+        Ok(words.and_then(|w| ErrorScrubState::from_words(&w).ok()))
+    }
+
+    /// The last sequential rebuilds, by top-level vdev.
+    pub fn rebuild_states(&self) -> dmu::Result<Vec<(u64, RebuildState)>> {
+        let mut out = Vec::new();
+        for (vdev, zap) in self.top_zaps()? {
+            let entry = zap.get(vdev_zap::REBUILD.as_bytes())?;
+            let words: Option<Vec<u64>> = entry.map(|e| e.ints().collect());
+            let state = words.and_then(|w| RebuildState::from_words(&w).ok());
+            out.extend(state.map(|s| (vdev, s)));
+        }
+        Ok(out)
+    }
+
+    /// The RAID-Z expansion that runs, or the one that ended last.
+    pub fn expansion(&self) -> dmu::Result<Option<VdevExpansion>> {
+        let mut best: Option<VdevExpansion> = None;
+        for (vdev, zap) in self.top_zaps()? {
+            let lookup = |key: &str| zap.get_u64(key).ok().flatten();
+            let Some(state) = Expansion::gather(lookup) else { continue };
+            if best.as_ref().is_none_or(|b| state.start_time > b.state.start_time) {
+                best = Some(VdevExpansion { vdev, state });
+            }
+        }
+        Ok(best)
+    }
+
+    fn top_zaps(&self) -> dmu::Result<Vec<(u64, Zap)>> {
+        let mut out = Vec::new();
+        for top in &self.config().vdev_tree.children {
+            if let Some(object) = top.vdev_zap_top.filter(|n| *n != 0) {
+                out.push((top.id, Zap::open(&self.mos().object(object)?)?));
+            }
+        }
+        Ok(out)
+    }
+
+    /// The last removal of a vdev; `None` when there never was one.
+    pub fn removal(&self) -> dmu::Result<Option<Removal>> {
+        let words = self.state_words(mos::REMOVING)?;
+        let Some(state) = words.and_then(|w| RemovalState::from_words(&w).ok()) else {
+            return Ok(None);
+        };
+        let mut mapping_memory = 0u64;
+        for top in &self.config().vdev_tree.children {
+            let Some(object) = top.indirect_object.filter(|n| *n != 0) else { continue };
+            if top.kind != VdevKind::Indirect {
+                continue;
+            }
+            let object = self.mos().object(object)?;
+            let header = MappingHeader::decode(&object.dnode().bonus, object.dnode().endian);
+            let entries = header.map_err(|e| object.format_error(0, e))?.num_entries;
+            let bytes = entries.saturating_mul(MappingEntry::SIZE as u64);
+            mapping_memory = mapping_memory.saturating_add(bytes);
+        }
+        Ok(Some(Removal { state, mapping_memory }))
+    }
+
+    /// The uberblock of the pool's checkpoint; `None` when there is none.
+    pub fn checkpoint(&self) -> dmu::Result<Option<Uberblock>> {
+        let Some(words) = self.state_words(mos::ZPOOL_CHECKPOINT)? else { return Ok(None) };
+        let bytes = checkpoint::uberblock_bytes(&words, Endian::Little);
+        Ok(bytes.ok().and_then(|b| Uberblock::decode(&b).ok()).map(|(u, _)| u))
+    }
+}

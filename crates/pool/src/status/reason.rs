@@ -1,0 +1,188 @@
+//! What is wrong with a pool, in the words of OpenZFS.
+//!
+//! The texts are part of the interface: monitoring scripts match them. Only conditions that can be
+//! seen in a pool opened for reading are here.
+
+use super::view::VdevTreeView;
+use crate::open::Pool;
+use ondisk::features::{FEATURES, VERSION_FEATURES};
+use ondisk::scan::{Function, State};
+
+/// Something is to be said about the pool; the worst first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[non_exhaustive]
+pub enum Condition {
+    /// A resilver is not complete.
+    Resilvering,
+    /// Devices are missing, and something is lost with them.
+    MissingFatal,
+    /// There are blocks nothing can restore.
+    DataErrors,
+    /// Devices were taken out of use after errors.
+    Faulted,
+    /// Devices are missing, but redundancy makes up for it.
+    Missing,
+    /// Devices have other labels.
+    BadLabel,
+    /// Devices returned errors, and redundancy made up for them.
+    DeviceErrors,
+    /// Devices are out of use by will.
+    Offline,
+    /// Devices were pulled out.
+    Removed,
+    /// The pool's version is old.
+    OldVersion,
+    /// Not all features are enabled.
+    FeaturesDisabled,
+}
+
+const DOCS: &str = "https://openzfs.github.io/openzfs-docs/msg/";
+
+impl Condition {
+    /// Text, advice, and number of the page of documentation.
+    fn texts(self) -> (&'static str, &'static str, Option<&'static str>) {
+        match self {
+            Self::Resilvering => (
+                "One or more devices is currently being resilvered.  The pool will\n\t\
+                 continue to function, possibly in a degraded state.",
+                "Wait for the resilver to complete.",
+                None,
+            ),
+            Self::MissingFatal => (
+                "One or more devices could not be opened.  There are insufficient\n\t\
+                 replicas for the pool to continue functioning.",
+                "Attach the missing device and online it using 'zpool online'.",
+                Some("ZFS-8000-3C"),
+            ),
+            Self::DataErrors => (
+                "One or more devices has experienced an error resulting in data\n\t\
+                 corruption.  Applications may be affected.",
+                "Restore the file in question if possible.  Otherwise restore the\n\t\
+                 entire pool from backup.",
+                Some("ZFS-8000-8A"),
+            ),
+            Self::Faulted => (
+                "One or more devices are faulted in response to persistent errors.\n\t\
+                 Sufficient replicas exist for the pool to continue functioning in a\n\t\
+                 degraded state.",
+                "Replace the faulted device, or use 'zpool clear' to mark the device\n\t\
+                 repaired.",
+                None,
+            ),
+            Self::Missing => (
+                "One or more devices could not be opened.  Sufficient replicas exist for\n\t\
+                 the pool to continue functioning in a degraded state.",
+                "Attach the missing device and online it using 'zpool online'.",
+                Some("ZFS-8000-2Q"),
+            ),
+            Self::BadLabel => (
+                "One or more devices could not be used because the label is missing or\n\t\
+                 invalid.  Sufficient replicas exist for the pool to continue\n\t\
+                 functioning in a degraded state.",
+                "Replace the device using 'zpool replace'.",
+                Some("ZFS-8000-4J"),
+            ),
+            Self::DeviceErrors => (
+                "One or more devices has experienced an unrecoverable error.  An\n\t\
+                 attempt was made to correct the error.  Applications are unaffected.",
+                "Determine if the device needs to be replaced, and clear the errors\n\t\
+                 using 'zpool clear' or replace the device with 'zpool replace'.",
+                Some("ZFS-8000-9P"),
+            ),
+            Self::Offline => (
+                "One or more devices has been taken offline by the administrator.\n\t\
+                 Sufficient replicas exist for the pool to continue functioning in a\n\t\
+                 degraded state.",
+                "Online the device using 'zpool online' or replace the device with\n\t\
+                 'zpool replace'.",
+                None,
+            ),
+            Self::Removed => (
+                "One or more devices has been removed by the administrator.\n\t\
+                 Sufficient replicas exist for the pool to continue functioning in a\n\t\
+                 degraded state.",
+                "Online the device using zpool online' or replace the device with\n\t\
+                 'zpool replace'.",
+                None,
+            ),
+            Self::OldVersion => (
+                "The pool is formatted using a legacy on-disk format.  The pool can\n\t\
+                 still be used, but some features are unavailable.",
+                "Upgrade the pool using 'zpool upgrade'.  Once this is done, the\n\t\
+                 pool will no longer be accessible on software that does not support\n\t\
+                 feature flags.",
+                None,
+            ),
+            Self::FeaturesDisabled => (
+                "Some supported and requested features are not enabled on the pool.\n\t\
+                 The pool can still be used, but some features are unavailable.",
+                "Enable all features using 'zpool upgrade'. Once this is done,\n\t\
+                 the pool may no longer be accessible by software that does not support\n\t\
+                 the features. See zpool-features(7) for details.",
+                None,
+            ),
+        }
+    }
+
+    /// What is the matter; lines after the first begin with a tab.
+    #[must_use]
+    pub fn text(self) -> &'static str {
+        self.texts().0
+    }
+
+    /// What to do about it; lines after the first begin with a tab.
+    #[must_use]
+    pub fn action(self) -> &'static str {
+        self.texts().1
+    }
+
+    /// Where to read about it.
+    #[must_use]
+    pub fn see(self) -> Option<String> {
+        self.texts().2.map(|page| format!("{DOCS}{page}"))
+    }
+
+    /// The worst condition that holds.
+    pub(super) fn of(pool: &Pool, view: &VdevTreeView, data_errors: u64) -> Option<Self> {
+        let devices = || view.walk().filter(|v| v.children.is_empty());
+        let has = |state: &str| devices().any(|v| v.state == state);
+        let root = pool.vdevs().root().state();
+        let scan = pool.scan_state().ok().flatten();
+        let resilvers =
+            scan.is_some_and(|s| s.function() == Function::Resilver && s.state() == State::Active);
+        let holds = |c: &Self| match c {
+            Self::Resilvering => resilvers,
+            Self::MissingFatal => has("UNAVAIL") && !root.is_readable(),
+            Self::DataErrors => data_errors > 0,
+            Self::Faulted => has("FAULTED") && !devices().any(|v| v.remark == "corrupted data"),
+            Self::Missing => has("UNAVAIL"),
+            Self::BadLabel => has("FAULTED"),
+            Self::DeviceErrors => view.walk().any(|v| v.read_errors + v.checksum_errors > 0),
+            Self::Offline => has("OFFLINE"),
+            Self::Removed => has("REMOVED"),
+            Self::OldVersion => pool.config().version < VERSION_FEATURES,
+            Self::FeaturesDisabled => wants_features(pool),
+        };
+        let all = [
+            Self::Resilvering,
+            Self::MissingFatal,
+            Self::DataErrors,
+            Self::Faulted,
+            Self::Missing,
+            Self::BadLabel,
+            Self::DeviceErrors,
+            Self::Offline,
+            Self::Removed,
+            Self::OldVersion,
+            Self::FeaturesDisabled,
+        ];
+        all.into_iter().find(holds)
+    }
+}
+
+/// A feature is not enabled that the pool's property `compatibility` does not rule out. Which
+/// features a named set has is written in files of the system, so with one nothing is said.
+fn wants_features(pool: &Pool) -> bool {
+    let off = matches!(pool.config().compatibility.as_deref(), None | Some("" | "off"));
+    off && FEATURES.iter().any(|f| pool.features().count(f.guid).is_none())
+}

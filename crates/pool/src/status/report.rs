@@ -1,0 +1,257 @@
+//! The report of `zpool status`.
+
+use super::reason::Condition;
+use super::view::{Section, VdevTreeView, VdevView};
+use crate::errlog::ErrorLog;
+use crate::open::Pool;
+use crate::removal::{Removal, VdevExpansion};
+use crate::space::PoolSpace;
+use dsl::nicenum::{ctime, nicebytes, nicenum};
+use ondisk::scan::{ErrorScrubState, Function, ScanState, State};
+use std::fmt::Write as _;
+use vdev::VdevState;
+
+/// The state of a pool.
+#[derive(Clone, Debug)]
+pub struct Status {
+    /// Its name.
+    pub pool: String,
+    /// Its state.
+    pub state: VdevState,
+    /// The worst that can be said about it; `None` when all is well.
+    pub condition: Option<Condition>,
+    /// The last scrub or resilver.
+    pub scan: Option<ScanState>,
+    /// The last scrub of the error log.
+    pub error_scrub: Option<ErrorScrubState>,
+    /// The last removal of a vdev.
+    pub removal: Option<Removal>,
+    /// The last RAID-Z expansion, and its vdev's name.
+    pub expansion: Option<(VdevExpansion, String)>,
+    /// When the checkpoint was made, in seconds since 1970, and bytes kept for it.
+    pub checkpoint: Option<(u64, u64)>,
+    /// The vdevs.
+    pub vdevs: VdevTreeView,
+    /// Blocks nothing could restore, as OpenZFS noted.
+    pub errors: ErrorLog,
+    /// Names of the objects with such blocks.
+    pub damaged: Vec<String>,
+}
+
+impl Pool {
+    /// The state of the pool. What cannot be read for damage is left out.
+    #[must_use]
+    pub fn status(&self, space: &PoolSpace) -> Status {
+        let vdevs = self.vdev_view(space);
+        let errors = self.error_log().unwrap_or_default();
+        let objects = errors.objects();
+        let condition = Condition::of(self, &vdevs, objects.len() as u64);
+        let expansion = self.expansion().ok().flatten().map(|e| {
+            let tops = self.config().vdev_tree.children.iter();
+            let guid = tops.clone().find(|t| t.id == e.vdev).map_or(0, |t| t.guid);
+            let name = vdevs.walk().find(|v| v.guid == guid).map(|v| v.name.clone());
+            (e, name.unwrap_or_default())
+        });
+        let checkpoint = self.checkpoint().ok().flatten();
+        Status {
+            pool: self.name().to_owned(),
+            state: self.vdevs().root().state(),
+            condition,
+            scan: self.scan_state().ok().flatten(),
+            error_scrub: self.error_scrub_state().ok().flatten(),
+            removal: self.removal().ok().flatten(),
+            expansion,
+            checkpoint: checkpoint.map(|u| (u.timestamp, space.checkpoint())),
+            damaged: objects.iter().map(|o| self.damaged_name(o)).collect(),
+            vdevs,
+            errors,
+        }
+    }
+}
+
+impl Status {
+    /// The text of `zpool status -P`; with `verbose` the names of damaged objects, as `-v`. Times
+    /// are of UTC plus `utc_offset` seconds.
+    #[must_use]
+    pub fn to_text(&self, verbose: bool, utc_offset: i64) -> String {
+        let mut out = format!("  pool: {}\n state: {}\n", self.pool, self.state);
+        if let Some(c) = self.condition {
+            let _ = writeln!(out, "status: {}\naction: {}", c.text(), c.action());
+            if let Some(page) = c.see() {
+                let _ = writeln!(out, "   see: {page}");
+            }
+        }
+        for line in self.activity(utc_offset) {
+            let _ = writeln!(out, "{line}");
+        }
+        let _ = write!(out, "config:\n\n{}", self.vdev_table());
+        out.push_str(&self.error_lines(verbose));
+        out
+    }
+
+    fn error_lines(&self, verbose: bool) -> String {
+        match self.damaged.len() {
+            0 => "\nerrors: No known data errors\n".to_owned(),
+            n if !verbose => format!("\nerrors: {n} data errors, use '-v' for a list\n"),
+            _ => {
+                let mut out = "\nerrors: Permanent errors have been detected in the following \
+                               files:\n\n"
+                    .to_owned();
+                for name in &self.damaged {
+                    let _ = writeln!(out, "{:8}{name}", "");
+                }
+                out
+            }
+        }
+    }
+
+    /// The lines about what the pool is doing or did last: scan, removal, expansion, checkpoint.
+    #[must_use]
+    pub fn activity(&self, utc_offset: i64) -> Vec<String> {
+        let date = |t: u64| ctime(t.saturating_add_signed(utc_offset));
+        let mut out = Vec::new();
+        out.extend(self.scan.as_ref().and_then(|s| scan_line(s, &date)));
+        if let Some(r) = &self.removal {
+            out.extend(removal_lines(r, &date));
+        }
+        if let Some((e, name)) = &self.expansion {
+            let s = &e.state;
+            let bytes = nicenum(s.bytes_copied);
+            out.extend(match s.state {
+                State::Finished => {
+                    let took = duration(s.end_time.saturating_sub(s.start_time));
+                    let end = date(s.end_time);
+                    Some(format!("expand: expanded {name} copied {bytes} in {took}, on {end}"))
+                }
+                State::Active => {
+                    let begin = date(s.start_time);
+                    Some(format!("expand: expansion of {name} in progress since {begin}"))
+                }
+                _ => None,
+            });
+        }
+        if let Some((made, bytes)) = self.checkpoint {
+            let size = nicenum(bytes);
+            out.push(format!("checkpoint: created {}, consumes {size}", date(made)));
+        }
+        out
+    }
+
+    /// The table of vdevs, each line with its tab and newline.
+    #[must_use]
+    pub fn vdev_table(&self) -> String {
+        let width = self.vdevs.name_width(&self.pool);
+        let mut out = format!(
+            "\t{:<width$}  {:<8} {:>5} {:>5} {:>5}\n",
+            "NAME", "STATE", "READ", "WRITE", "CKSUM"
+        );
+        let root = format!("{}", self.state);
+        let _ = writeln!(out, "\t{:<width$}  {root:<8} {:>5} {:>5} {:>5}", self.pool, 0, 0, 0);
+        for section in Section::ALL {
+            let vdevs = self.vdevs.section(section);
+            if vdevs.is_empty() {
+                continue;
+            }
+            out.push_str(match section {
+                Section::Normal => "",
+                Section::Dedup => "\tdedup\t\n",
+                Section::Special => "\tspecial\t\n",
+                Section::Logs => "\tlogs\t\n",
+                Section::Cache => "\tcache\n",
+                Section::Spares => "\tspares\n",
+            });
+            for v in vdevs {
+                rows(&mut out, v, 2, width, section == Section::Spares);
+            }
+        }
+        out
+    }
+}
+
+/// One vdev and those below. Depth is bounded: the configuration's decoder limits it.
+fn rows(out: &mut String, v: &VdevView, indent: usize, width: usize, spare: bool) {
+    if v.kind == ondisk::config::VdevKind::Indirect {
+        return;
+    }
+    let name = format!("{:indent$}{}", "", v.name);
+    let _ = write!(out, "\t{name:<width$}  {:<8}", v.state);
+    if !spare {
+        let counts = [v.read_errors, 0, v.checksum_errors].map(nicenum);
+        for count in counts {
+            let _ = write!(out, " {count:>5}");
+        }
+    }
+    if !v.remark.is_empty() {
+        let _ = write!(out, "  {}", v.remark);
+    }
+    out.push('\n');
+    for child in &v.children {
+        rows(out, child, indent + 2, width, spare);
+    }
+}
+
+fn scan_line(s: &ScanState, date: &dyn Fn(u64) -> String) -> Option<String> {
+    let (noun, did) = match s.function() {
+        Function::Scrub => ("scrub", "scrub repaired"),
+        Function::Resilver => ("resilver", "resilvered"),
+        _ => return None,
+    };
+    let paused = s.flags & ScanState::FLAG_PAUSED != 0;
+    let begin = date(s.start_time);
+    Some(match s.state() {
+        State::Finished => {
+            let took = duration(s.end_time.saturating_sub(s.start_time));
+            let (size, end) = (nicebytes(s.processed), date(s.end_time));
+            format!("  scan: {did} {size} in {took} with {} errors on {end}", s.errors)
+        }
+        State::Canceled => format!("  scan: {noun} canceled on {}", date(s.end_time)),
+        // When it was paused is known only to the system that paused it.
+        State::Active if paused => format!("  scan: scrub paused\n\tscrub started on {begin}"),
+        State::Active => {
+            let (done, all) = (nicebytes(s.examined), nicebytes(s.to_examine));
+            let fixed = nicebytes(s.processed);
+            let fix = if noun == "scrub" { "repaired" } else { "resilvered" };
+            format!(
+                "  scan: {noun} in progress since {begin}\n\t{done} / {all} scanned\n\t{fixed} {fix}"
+            )
+        }
+        _ => return None,
+    })
+}
+
+fn removal_lines(r: &Removal, date: &dyn Fn(u64) -> String) -> Vec<String> {
+    let s = &r.state;
+    let (vdev, copied) = (s.vdev, nicenum(s.copied));
+    let mut out = Vec::new();
+    match s.state() {
+        State::Finished => {
+            let minutes = s.end_time.saturating_sub(s.start_time) / 60;
+            let (h, m, end) = (minutes / 60, minutes % 60, date(s.end_time));
+            out.push(format!(
+                "remove: Removal of vdev {vdev} copied {copied} in {h}h{m}m, completed on {end}"
+            ));
+        }
+        State::Canceled => {
+            out.push(format!("remove: Removal of vdev {vdev} canceled on {}", date(s.end_time)));
+        }
+        State::Active => {
+            let (all, begin) = (nicenum(s.to_copy), date(s.start_time));
+            out.push(format!("remove: Evacuation of vdev {vdev} in progress since {begin}"));
+            out.push(format!("\t{copied} copied out of {all}"));
+        }
+        _ => {}
+    }
+    if r.mapping_memory > 0 {
+        let memory = nicenum(r.mapping_memory);
+        out.push(format!("\t{memory} memory used for removed device mappings"));
+    }
+    out
+}
+
+/// Seconds as `00:00:01`, or `2 days 00:00:01`.
+fn duration(seconds: u64) -> String {
+    let days = seconds / 86_400;
+    let (h, m, s) = (seconds / 3600 % 24, seconds / 60 % 60, seconds % 60);
+    let clock = format!("{h:02}:{m:02}:{s:02}");
+    if days == 0 { clock } else { format!("{days} days {clock}") }
+}

@@ -1,0 +1,263 @@
+//! The vdevs of a pool as reports show them.
+
+use crate::open::Pool;
+use crate::space::{PoolSpace, SpaceClass, class_of};
+use ondisk::config::{VdevConfig, VdevKind};
+use std::collections::HashMap;
+use vdev::{NodeRef, Reason, VdevState};
+
+/// Bytes of a device that are no use for data: two labels and the boot area in front, two labels
+/// behind.
+const OVERHEAD: u64 = (4 << 20) + (512 << 10);
+/// Device sizes are rounded down to whole labels.
+const LABEL: u64 = 256 << 10;
+
+/// A part of the report.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Section {
+    /// The vdevs for everything; without a heading.
+    Normal,
+    /// Deduplication tables.
+    Dedup,
+    /// Metadata and small blocks.
+    Special,
+    /// Intent log.
+    Logs,
+    /// Cache devices.
+    Cache,
+    /// Spares.
+    Spares,
+}
+
+impl Section {
+    /// All, in the order of reports.
+    pub const ALL: [Self; 6] =
+        [Self::Normal, Self::Dedup, Self::Special, Self::Logs, Self::Cache, Self::Spares];
+}
+
+/// A vdev in a report.
+#[derive(Clone, Debug)]
+pub struct VdevView {
+    /// Path of a device, or a name such as `raidz1-0`.
+    pub name: String,
+    /// Its guid.
+    pub guid: u64,
+    /// What it is.
+    pub kind: VdevKind,
+    /// `ONLINE`, `DEGRADED`, `OFFLINE`, …, of spares `AVAIL` or `INUSE`.
+    pub state: String,
+    /// Behind the counts: why it is not online; empty for nothing to say.
+    pub remark: String,
+    /// Failed reads.
+    pub read_errors: u64,
+    /// Blocks that failed verification.
+    pub checksum_errors: u64,
+    /// A vdev right below the pool: space and more are known of those only.
+    pub is_top: bool,
+    /// Size of the device in bytes, of other vdevs the raw space; 0: not known.
+    pub size: u64,
+    /// Raw space, allocated, and kept for the checkpoint; zeros where `is_top` is false.
+    pub space: [u64; 3],
+    /// Bytes it could grow by.
+    pub expand_size: u64,
+    /// Fragmentation in percent.
+    pub fragmentation: Option<u64>,
+    /// The vdevs below, none of spares.
+    pub children: Vec<VdevView>,
+}
+
+impl VdevView {
+    /// It and all below, parents first.
+    pub fn walk(&self) -> Vec<&Self> {
+        let mut out = Vec::new();
+        let mut stack = vec![self];
+        while let Some(v) = stack.pop() {
+            out.push(v);
+            stack.extend(v.children.iter().rev());
+        }
+        out
+    }
+}
+
+/// All vdevs of a pool, by section.
+#[derive(Clone, Debug, Default)]
+pub struct VdevTreeView {
+    /// Vdevs of [`Section::ALL`], in that order.
+    pub sections: [Vec<VdevView>; 6],
+}
+
+impl VdevTreeView {
+    /// The vdevs of a section.
+    #[must_use]
+    pub fn section(&self, section: Section) -> &[VdevView] {
+        &self.sections[section as usize]
+    }
+
+    /// All vdevs.
+    pub fn walk(&self) -> impl Iterator<Item = &VdevView> {
+        self.sections.iter().flatten().flat_map(VdevView::walk)
+    }
+
+    /// Widest name with its indentation: two columns per level below the pool.
+    #[must_use]
+    pub fn name_width(&self, pool: &str) -> usize {
+        fn widest(vdevs: &[VdevView], indent: usize) -> usize {
+            let own = |v: &VdevView| {
+                let name = v.name.chars().count() + indent;
+                name.max(widest(&v.children, indent + 2))
+            };
+            vdevs.iter().map(own).max().unwrap_or(0)
+        }
+        let below = self.sections.iter().map(|s| widest(s, 2)).max().unwrap_or(0);
+        below.max(pool.chars().count()).max(10)
+    }
+}
+
+impl Pool {
+    /// The vdevs as reports show them.
+    #[must_use]
+    pub fn vdev_view(&self, space: &PoolSpace) -> VdevTreeView {
+        let nodes: HashMap<u64, NodeRef<'_>> = self.vdevs().walk().map(|n| (n.guid(), n)).collect();
+        let mut out = VdevTreeView::default();
+        for top in &self.config().vdev_tree.children {
+            if top.kind == VdevKind::Hole {
+                continue;
+            }
+            let section = match class_of(top) {
+                SpaceClass::Normal => Section::Normal,
+                SpaceClass::Dedup => Section::Dedup,
+                SpaceClass::Special => Section::Special,
+                SpaceClass::Log => Section::Logs,
+            };
+            // Guids of missing vdevs are 0, so the tree's own order has to do for them.
+            let mut view = self.view(top, &nodes);
+            view.is_top = true;
+            if let Some(t) = space.tops.iter().find(|t| t.id == top.id) {
+                view.space = [t.size(), t.allocated(), t.checkpoint];
+                if view.size == 0 {
+                    view.size = t.size();
+                }
+                view.fragmentation = t.fragmentation();
+                let room = max_asize(top, &nodes).saturating_sub(top.asize.unwrap_or(u64::MAX));
+                view.expand_size = room >> t.metaslab_shift << t.metaslab_shift;
+            }
+            if view.kind == VdevKind::Indirect {
+                view.fragmentation = None;
+                view.is_top = false;
+            }
+            out.sections[section as usize].push(view);
+        }
+        let aux = |config: &VdevConfig| self.aux_view(config, &nodes);
+        out.sections[Section::Cache as usize] = self.l2cache().iter().map(aux).collect();
+        out.sections[Section::Spares as usize] = self.spares().iter().map(aux).collect();
+        for cache in &mut out.sections[Section::Cache as usize] {
+            // What it holds is known only to the system that uses it.
+            cache.is_top = true;
+            cache.space = [cache.size.saturating_sub(OVERHEAD), 0, 0];
+            cache.fragmentation = Some(0);
+        }
+        for spare in &mut out.sections[Section::Spares as usize] {
+            let in_use = nodes.contains_key(&spare.guid);
+            if spare.state == "ONLINE" {
+                spare.state = if in_use { "INUSE" } else { "AVAIL" }.to_owned();
+            }
+        }
+        out
+    }
+
+    /// Bytes all top-level vdevs together could grow by.
+    pub(crate) fn expand_size(&self, space: &PoolSpace) -> u64 {
+        let view = self.vdev_view(space);
+        let tops = view.section(Section::Normal).iter();
+        tops.map(|v| v.expand_size).fold(0, u64::saturating_add)
+    }
+
+    fn view(&self, config: &VdevConfig, nodes: &HashMap<u64, NodeRef<'_>>) -> VdevView {
+        let node = nodes.get(&config.guid);
+        let state = node.map_or(VdevState::Unavail, |n| n.state());
+        let reason = node.map_or(Reason::CannotOpen, |n| n.reason());
+        let removed = matches!(config.kind, VdevKind::Indirect | VdevKind::Hole);
+        let mut remark = if removed { String::new() } else { reason.to_string() };
+        if let (true, Some(path)) = (is_absent(config, state), &config.path) {
+            remark = format!("was {path}");
+        }
+        VdevView {
+            name: printed_name(config, state),
+            guid: config.guid,
+            kind: config.kind.clone(),
+            state: if removed { VdevState::Online } else { state }.to_string(),
+            remark,
+            read_errors: node.map_or(0, |n| n.read_errors()),
+            checksum_errors: node.map_or(0, |n| n.checksum_errors()),
+            is_top: false,
+            size: node.and_then(|n| device_size(*n)).unwrap_or(0),
+            space: [0; 3],
+            expand_size: 0,
+            fragmentation: None,
+            // A removed vdev names none, a spare of dRAID has none.
+            children: config.children.iter().map(|c| self.view(c, nodes)).collect(),
+        }
+    }
+
+    /// A spare or cache device: it is in no tree, only found by its label.
+    fn aux_view(&self, config: &VdevConfig, nodes: &HashMap<u64, NodeRef<'_>>) -> VdevView {
+        let mut view = self.view(config, nodes);
+        let seen = self.candidate().aux.get(&config.guid);
+        if let Some(seen) = seen {
+            view.size = seen.device.size() / LABEL * LABEL;
+        }
+        if let VdevKind::DraidSpare { top_guid, .. } = config.kind {
+            let draid = nodes.get(&top_guid);
+            let sizes = draid.iter().flat_map(|d| d.children()).filter_map(device_size);
+            view.size = sizes.min().unwrap_or(0);
+        }
+        let there = seen.is_some() || view.size != 0;
+        let state = if there { VdevState::Online } else { VdevState::Unavail };
+        view.name = printed_name(config, state);
+        view.remark = if there { String::new() } else { Reason::CannotOpen.to_string() };
+        view.state = state.to_string();
+        view
+    }
+}
+
+/// The device was not there already when the pool was imported last: only its guid names it.
+fn is_absent(config: &VdevConfig, state: VdevState) -> bool {
+    config.not_present && state == VdevState::Unavail
+}
+
+/// The name `zpool status -P` prints.
+fn printed_name(config: &VdevConfig, state: VdevState) -> String {
+    let id = config.id;
+    match &config.kind {
+        VdevKind::Disk | VdevKind::File | VdevKind::DraidSpare { .. } => match &config.path {
+            Some(path) if !is_absent(config, state) => path.clone(),
+            _ => config.guid.to_string(),
+        },
+        VdevKind::Missing => config.guid.to_string(),
+        VdevKind::Raidz { nparity } => format!("raidz{nparity}-{id}"),
+        VdevKind::Draid { nparity, ndata, nspares, .. } => {
+            let children = config.children.len();
+            format!("draid{nparity}:{ndata}d:{children}c:{nspares}s-{id}")
+        }
+        other => format!("{}-{id}", other.name()),
+    }
+}
+
+fn device_size(node: NodeRef<'_>) -> Option<u64> {
+    node.device().map(|d| d.size() / LABEL * LABEL)
+}
+
+/// Bytes the vdev could allocate on its devices as they are now; 0: not known.
+fn max_asize(config: &VdevConfig, nodes: &HashMap<u64, NodeRef<'_>>) -> u64 {
+    let leaf = |c: &VdevConfig| {
+        let size = nodes.get(&c.guid).and_then(|n| device_size(*n));
+        size.map_or(0, |s| s.saturating_sub(OVERHEAD))
+    };
+    let smallest = config.children.iter().map(leaf).min().unwrap_or(0);
+    match config.kind {
+        VdevKind::Disk | VdevKind::File => leaf(config),
+        VdevKind::Mirror => smallest,
+        VdevKind::Raidz { .. } => smallest.saturating_mul(config.children.len() as u64),
+        _ => 0,
+    }
+}
