@@ -374,7 +374,7 @@ impl<'a> Opening<'a> {
         // there is may help. Labels do not tell removed vdevs from missing ones, so the tree may
         // look worse than it is.
         let reader = self.reader_over(&self.candidate.tree, true)?;
-        let complete = reader.vdevs().is_sufficient();
+        let complete = self.reader_over(&self.candidate.tree, false)?.vdevs().is_sufficient();
         let first = self.store(reader);
         let root = self.mos(&first).and_then(|mos| Ok((self.directory(&mos)?, mos)));
         let (directory, mos) = match root {
