@@ -10,9 +10,13 @@ use ondisk::deadlist::parse_int_key;
 use ondisk::errlog::{HeadEntry, Zbookmark};
 use ondisk::mos;
 use std::collections::BTreeSet;
+use zpl::Filesystem;
 
 /// Entries read at most: a log of a very damaged pool must not fill memory.
 const ENTRIES_MAX: usize = 1 << 20;
+
+/// Longest path in names.
+const DEPTH_MAX: usize = 4096;
 
 /// An object with blocks that could not be read.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -78,17 +82,43 @@ impl Pool {
         Ok(())
     }
 
-    /// A damaged object as `zpool status -v` names it when no path is known:
-    /// `pool/data:<0x80>`, `<metadata>:<0x1f>`, or `<0x36>:<0x80>` of a dataset that is gone.
+    /// A damaged object as `zpool status -v` names it: `pool/data:/dir/file`; without a path
+    /// `pool/data:<0x80>`; `<metadata>:<0x1f>`; of a dataset that is gone `<0x36>:<0x80>`.
     #[must_use]
     pub fn damaged_name(&self, damaged: &DamagedObject) -> String {
         let DamagedObject { dataset, object } = damaged;
-        match (*dataset, self.dsl().name_of(*dataset)) {
-            (0, _) => format!("<metadata>:<{object:#x}>"),
-            (_, Ok(name)) => format!("{name}:<{object:#x}>"),
-            (_, Err(_)) => format!("<{dataset:#x}>:<{object:#x}>"),
+        let name = match (*dataset, self.dsl().name_of(*dataset)) {
+            (0, _) => return format!("<metadata>:<{object:#x}>"),
+            (_, Ok(name)) => name,
+            (_, Err(_)) => return format!("<{dataset:#x}>:<{object:#x}>"),
+        };
+        let head = self.dsl().by_name(&name);
+        let fs = head.and_then(|ds| self.dsl().objset(&ds)).ok();
+        let path = fs.and_then(|os| Filesystem::open(os).ok()).and_then(|fs| path_of(&fs, *object));
+        match path {
+            Some(path) => format!("{name}:{path}"),
+            None => format!("{name}:<{object:#x}>"),
         }
     }
+}
+
+/// A path of a file by its object, from directory to directory up; `None` when one of them is
+/// damaged or does not know it (files without a name, extended attributes).
+fn path_of(fs: &Filesystem, object: u64) -> Option<String> {
+    let mut parts = Vec::new();
+    let mut at = object;
+    while at != fs.root_object() {
+        if parts.len() >= DEPTH_MAX {
+            return None;
+        }
+        let parent = fs.node(at).ok()?.parent;
+        let entries = fs.node(parent).ok()?.entries().ok()?;
+        let entry = entries.into_iter().flatten().find(|e| e.object == at)?;
+        parts.push(String::from_utf8_lossy(&entry.name).into_owned());
+        at = parent;
+    }
+    parts.reverse();
+    Some(format!("/{}", parts.join("/")))
 }
 
 fn read_log(

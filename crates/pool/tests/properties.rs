@@ -174,3 +174,49 @@ fn properties_are_those_zfs_get_showed() {
         differences.join("\n")
     );
 }
+
+/// Without its key a dataset shows all but what is inside its object set.
+#[test]
+fn locked_datasets_have_properties() {
+    let Some(case) = testkit::corpus("crypt") else { return };
+    let mut options = OpenOptions::default();
+    options.search.paths = vec![case.dir.clone()];
+    let pool = Pool::open(case.name(), &options).expect("the pool opens");
+    let context = PropertyContext::default();
+    for (name, kind) in [("sealed/pass", "filesystem"), ("sealed/pass/vol", "volume")] {
+        let head = pool.dsl().by_name(name).unwrap();
+        let all = pool.dsl().properties(&head, &context).unwrap();
+        let value = |n: &str| all.iter().find(|p| p.name == n).map(|p| p.value.as_str());
+        assert_eq!(value("type"), Some(kind), "{name}");
+        assert_eq!(value("keystatus"), Some("unavailable"));
+        assert_eq!(value("encryptionroot"), Some("sealed/pass"));
+        assert_eq!(value("keyformat"), Some("passphrase"));
+        assert_eq!(value("available"), None, "the pool's size was not given");
+        assert!(value("version").is_none() && value("volblocksize").is_none());
+    }
+}
+
+#[test]
+fn written_since_counts_from_any_older_snapshot() {
+    let Some(case) = testkit::corpus("history") else { return };
+    let pool = open(&case);
+    let context = PropertyContext::default();
+    for (_, dir) in pool.dsl().walk() {
+        let Some(head) = pool.dsl().head(&dir.unwrap()).unwrap() else { continue };
+        let snapshots = pool.dsl().snapshots(&head).unwrap();
+        let Some(last) = snapshots.last() else { continue };
+        let short = last.name.split('@').nth(1).unwrap();
+        let named = format!("written@{short}");
+        let since = pool.dsl().property(&head, &context, &named).unwrap().unwrap();
+        let written = pool.dsl().property(&head, &context, "written").unwrap().unwrap();
+        assert_eq!((since.value, since.name), (written.value, named), "{}", head.name);
+        // The longer ago, the more; and never more than there is now and was freed since.
+        let all: Vec<u64> = snapshots
+            .iter()
+            .map(|s| pool.dsl().written_since(&head, s).unwrap().expect("it is in the line"))
+            .collect();
+        assert!(all.is_sorted_by(|a, b| a >= b), "{}: {all:?}", head.name);
+    }
+    let [one, other] = ["past/work", "past/rolled@base"].map(|n| pool.dsl().by_name(n).unwrap());
+    assert_eq!(pool.dsl().written_since(&one, &other).unwrap(), None, "another line");
+}

@@ -6,7 +6,10 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
-use pool::{HistoryFormat, OpenOptions, Pool, history_text};
+mod common;
+
+use common::Lab;
+use pool::{Condition, DamagedObject, HistoryFormat, OpenOptions, Pool, history_text};
 use serde_json::Value;
 use testkit::CorpusPool;
 
@@ -239,4 +242,45 @@ fn allocation_classes_are_filled_in() {
     use pool::SpaceClass::{Log, Normal, Special};
     assert_eq!(classes, [Normal, Normal, Normal, Log, Special]);
     let _: &Value = &case.manifest;
+}
+
+#[test]
+fn missing_devices_are_named_by_guid_and_by_where_they_were() {
+    let Some(lab) = Lab::corpus("raidz1") else { return };
+    let pool = lab.without(&[1]).open();
+    let status = pool.status(&pool.space());
+    assert_eq!(status.condition, Some(Condition::Missing));
+    let text = status.to_text(false, 0);
+    assert!(text.contains(" state: DEGRADED\n"), "{text}");
+    assert!(text.contains("Attach the missing device"), "{text}");
+    let guid = lab.guid(1).to_string();
+    let line = text.lines().find(|l| l.contains(&guid)).expect("the device has a line");
+    assert!(line.contains("UNAVAIL") && line.ends_with("  was /dev/img1"), "{line}");
+    // What is allocated does not depend on it.
+    assert_eq!(pool.space().total(), lab.open().space().total());
+}
+
+#[test]
+fn damaged_objects_have_paths() {
+    let Some(case) = testkit::corpus("basic") else { return };
+    let pool = open(&case);
+    let mut found = 0;
+    for record in case.manifest["datasets"].as_array().unwrap() {
+        let Some(entries) = record["entries"].as_array() else { continue };
+        let name = record["name"].as_str().unwrap();
+        let dataset = pool.dsl().by_name(name).unwrap().object;
+        let files = entries.iter().filter(|e| e["nlink"] == 1 && e["type"] == "file");
+        for e in files.filter(|e| e["path"].is_string()).step_by(97) {
+            let object = e["ino"].as_u64().unwrap();
+            let text = pool.damaged_name(&DamagedObject { dataset, object });
+            assert_eq!(text, format!("{name}:/{}", e["path"].as_str().unwrap()));
+            found += 1;
+        }
+    }
+    assert!(found > 20, "{found} files were looked at");
+    let name = |dataset, object| pool.damaged_name(&DamagedObject { dataset, object });
+    assert_eq!(name(0, 31), "<metadata>:<0x1f>");
+    assert_eq!(name(1 << 40, 128), "<0x10000000000>:<0x80>");
+    let root = pool.dsl().by_name(case.name()).unwrap().object;
+    assert_eq!(name(root, 1 << 40), format!("{}:<0x10000000000>", case.name()));
 }

@@ -77,3 +77,27 @@ fn form(packed: &[u8]) -> String {
     }
     out
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_token_holds_its_list() {
+        let mut list = NvList::new();
+        list.set("object", NvValue::U64(7)).set("toname", NvValue::String(b"tank/a@b".to_vec()));
+        let packing = Packing { encoding: Encoding::Native, endian: Endian::Little };
+        let packed = list.encode(packing).unwrap();
+        let token = form(&packed);
+        let [version, sum, size, hex] = token.split('-').collect::<Vec<_>>()[..] else {
+            panic!("{token}");
+        };
+        assert_eq!((version, size), ("1", format!("{:x}", packed.len()).as_str()));
+        assert!(u64::from_str_radix(sum, 16).is_ok());
+        let byte = |i| u8::from_str_radix(&hex[i..i + 2], 16).unwrap();
+        let bytes: Vec<u8> = (0..hex.len()).step_by(2).map(byte).collect();
+        let mut back = vec![0; packed.len()];
+        codec::compress::decompress(Algorithm::Gzip(6), &bytes, &mut back).unwrap();
+        assert_eq!(NvList::decode(&back).unwrap(), list);
+    }
+}

@@ -220,9 +220,9 @@ impl Pool {
     }
 }
 
-/// The device was not there already when the pool was imported last: only its guid names it.
+/// There is no device: its guid names it, and where it was comes behind, as after an import.
 fn is_absent(config: &VdevConfig, state: VdevState) -> bool {
-    config.not_present && state == VdevState::Unavail
+    matches!(config.kind, VdevKind::Disk | VdevKind::File) && state == VdevState::Unavail
 }
 
 /// The name `zpool status -P` prints.
