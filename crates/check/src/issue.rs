@@ -252,9 +252,9 @@ pub enum Issue {
         /// Links it says it has.
         links: u64,
     },
-    /// A file's parent is a directory that names it.
+    /// A directory's parent is the directory that names it.
     WrongParent {
-        /// The file.
+        /// The directory.
         at: At,
         /// Parent it says it has.
         parent: u64,

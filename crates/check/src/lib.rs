@@ -26,7 +26,9 @@ mod damage;
 mod datasets;
 mod deferred;
 mod deflate;
+mod files;
 mod issue;
+mod labels;
 mod lists;
 mod options;
 mod report;
@@ -35,7 +37,9 @@ mod shared;
 mod sink;
 mod space;
 mod spacemaps;
+mod tables;
 mod totals;
+mod verdict;
 mod walk;
 
 pub use damage::{DeviceDamage, RANGES_MAX};
@@ -43,6 +47,7 @@ pub use issue::{At, Cause, Issue, Severity};
 pub use options::{CheckOptions, Verify};
 pub use report::Report;
 pub use totals::{Kind, Sum, Totals};
+pub use verdict::verdict;
 
 use pool::Pool;
 use rt::Progress;
@@ -88,11 +93,43 @@ pub fn run(pool: &Pool, options: &CheckOptions, progress: &Progress) -> Report {
         }
         progress.begin("datasets", 0);
         datasets::audit(pool, &sets, &sink);
+        contents(pool, &sets, options, &sink, progress);
+        progress.begin("labels", 0);
+        labels::audit(pool, &sink);
+        labels::known_errors(pool, &sink);
     }
     (report.issues, report.dropped) = sink.finish();
     report.elapsed = clock.now().saturating_sub(start);
     report
 }
 
-#[allow(unused)]
-fn keep(_: Arc<()>) {}
+/// What is inside the objects: tables everywhere, files and owners in file systems.
+fn contents(
+    pool: &Pool,
+    sets: &sets::Sets,
+    options: &CheckOptions,
+    sink: &sink::Sink,
+    progress: &Progress,
+) {
+    progress.begin("objects", 0);
+    tables::decode_all(pool.mos(), &Arc::from("MOS"), sink, progress);
+    let wanted = |d: &&dsl::Dataset| options.snapshots || !d.phys.is_snapshot();
+    let work = sets.datasets.values().filter(wanted);
+    let done = rt::for_each_parallel(options.workers, work, |d| {
+        // Locked datasets have been named; what cannot be opened was met by the walk.
+        let Ok(objset) = pool.dsl().objset(d) else { return Ok(()) };
+        if !pool.dsl().is_unlocked(d).unwrap_or(false) {
+            return Ok(());
+        }
+        let name = Arc::from(d.name.as_str());
+        tables::decode_all(&objset, &name, sink, progress);
+        if objset.phys().kind == ondisk::ObjsetKind::Zfs {
+            match zpl::Filesystem::open(objset) {
+                Ok(fs) => files::survey(fs, &name, sink, progress),
+                Err(e) => sink.put(Issue::DatasetLinks { dataset: name, cause: e.to_string() }),
+            }
+        }
+        Ok::<(), std::convert::Infallible>(())
+    });
+    let Ok(()) = done;
+}

@@ -79,7 +79,7 @@ pub(crate) fn list(pool: &Pool, sink: &Sink) -> Sets {
             }
         };
         let unlocked = pool.dsl().is_unlocked(&dataset).unwrap_or(false);
-        if !unlocked {
+        if !unlocked && !dataset.phys.is_snapshot() {
             sink.put(Issue::Locked { dataset: Arc::from(name.as_str()) });
         }
         let objset = pool.dsl().objset(&dataset).ok();

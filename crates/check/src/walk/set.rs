@@ -52,7 +52,6 @@ pub(crate) struct Shape {
     pub(crate) indirect_size: u64,
     pub(crate) fanout_shift: u32,
     pub(crate) block_size: u64,
-    pub(crate) levels: u8,
     pub(crate) max_block: u64,
     used: u64,
 }
@@ -64,7 +63,6 @@ impl Shape {
             indirect_size: 1 << d.indirect_shift,
             fanout_shift: u32::from(d.indirect_shift) - 7,
             block_size: d.block_size(),
-            levels: d.levels,
             max_block: d.max_block,
             used: d.used_bytes(),
         }

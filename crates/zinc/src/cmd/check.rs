@@ -1,15 +1,296 @@
-//! `zinc check`.
+//! `zinc check`: verify every block and cross-check all accounting.
 
-use crate::failure::Failure;
+use crate::common::PoolArgs;
+use crate::failure::{Failure, ISSUES};
+use crate::ui;
+use engine::check::{self, CheckOptions, Issue, Kind, Report, Severity, Totals, Verify};
+use engine::pool::Verdict;
+use engine::{OpenOptions, Pool, rt};
+use serde_json::{Value, json};
+use std::fmt::Write as _;
 use std::process::ExitCode;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
 
-/// Arguments.
+/// Issues of one kind that are printed in full without -v.
+const SHOWN_OF_A_KIND: usize = 20;
+/// Ranges of a damaged device that are printed without -v.
+const SHOWN_RANGES: usize = 8;
+/// Progress appears after this time, and this often.
+const PROGRESS_DELAY: Duration = Duration::from_millis(500);
+
+/// Arguments of `zinc check`.
 #[derive(clap::Args)]
-pub struct Args {}
+pub struct Args {
+    #[command(flatten)]
+    pool: PoolArgs,
+    /// Print JSON
+    #[arg(short = 'j', long)]
+    json: bool,
+    /// Print issues only, no summary
+    #[arg(short, long, conflicts_with = "verbose")]
+    quiet: bool,
+    /// Print every issue and the table of block types by level
+    #[arg(short, long)]
+    verbose: bool,
+    /// Do not read files' and volumes' data, only metadata
+    #[arg(long)]
+    no_verify: bool,
+    /// Check names and links of files in snapshots too
+    #[arg(long)]
+    snapshots: bool,
+    /// Threads (0: as many as the machine can use)
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    workers: usize,
+    /// List the txgs that can be opened and whether the state of each is intact
+    #[arg(long)]
+    list_txgs: bool,
+    /// Name or guid of the pool
+    name: String,
+}
 
 impl Args {
     /// Runs it.
     pub fn run(self) -> Result<ExitCode, Failure> {
-        Err(Failure::new("being written"))
+        let pool = self.pool.open(&self.name)?;
+        if self.list_txgs {
+            return Ok(self.txgs(&pool));
+        }
+        let options = CheckOptions {
+            verify: if self.no_verify { Verify::Metadata } else { Verify::All },
+            workers: self.workers,
+            snapshots: self.snapshots,
+            ..CheckOptions::default()
+        };
+        let report = with_progress(&pool, &options, !self.json && !self.quiet);
+        if self.json {
+            ui::json(&report_json(&report));
+        } else {
+            self.print(&report);
+        }
+        Ok(if report.is_clean() { ExitCode::SUCCESS } else { ExitCode::from(ISSUES) })
     }
+
+    fn print(&self, r: &Report) {
+        let mut text = String::new();
+        let mut shown = std::collections::BTreeMap::<&str, usize>::new();
+        for issue in r.issues.iter().filter(|i| !self.quiet || i.severity() != Severity::Note) {
+            let n = shown.entry(issue.name()).or_default();
+            *n += 1;
+            if !self.verbose && *n > SHOWN_OF_A_KIND {
+                continue;
+            }
+            let _ = writeln!(text, "{}: {}: {issue}", issue.severity().name(), issue.name());
+            let _ = writeln!(text, "    {}", issue.consequence());
+            self.print_ranges(issue, &mut text);
+        }
+        for (name, n) in shown.iter().filter(|(_, n)| !self.verbose && **n > SHOWN_OF_A_KIND) {
+            let _ = writeln!(text, "{} more issues {name} (-v shows them)", n - SHOWN_OF_A_KIND);
+        }
+        for (name, n) in &r.dropped {
+            let _ = writeln!(text, "{n} more issues {name} were not kept");
+        }
+        if !self.quiet {
+            summary(r, &mut text);
+        }
+        if self.verbose {
+            table(&r.totals, &mut text);
+        }
+        ui::out(&text);
+    }
+
+    fn print_ranges(&self, issue: &Issue, text: &mut String) {
+        let Issue::DeviceDamaged(d) = issue else { return };
+        let max = if self.verbose { usize::MAX } else { SHOWN_RANGES };
+        for (a, b) in d.ranges.iter().take(max) {
+            let _ = writeln!(text, "    {} bytes at {a:#x}", b - a);
+        }
+        let more = d.ranges.len().saturating_sub(max);
+        if more > 0 {
+            let _ = writeln!(text, "    and {more} more ranges (-v shows them)");
+        }
+    }
+
+    /// Opens every txg in turn and judges it.
+    fn txgs(&self, newest: &Pool) -> ExitCode {
+        let mut rows = Vec::new();
+        for c in engine::pool::by_txg(&newest.candidate().uberblocks) {
+            let ub = c.uberblock;
+            let options = OpenOptions { txg: Some(ub.txg), ..self.pool.options() };
+            let (state, detail) = match Pool::open_candidate(newest.candidate(), &options) {
+                Ok(pool) => match check::verdict(&pool) {
+                    Verdict::Intact => ("intact", String::new()),
+                    Verdict::Partial { lost, first } => {
+                        ("partial", format!("{lost} lost, first {first}"))
+                    }
+                    Verdict::Lost(why) => ("lost", why),
+                },
+                Err(e) => ("lost", e.to_string()),
+            };
+            rows.push((ub.txg, ub.timestamp, c.copies, state, detail));
+        }
+        if self.json {
+            let row = |(txg, time, copies, state, detail): &(u64, u64, usize, &str, String)| {
+                json!({"txg": txg, "timestamp": time, "copies": copies, "state": state,
+                       "detail": detail})
+            };
+            ui::json(&json!({"txgs": rows.iter().map(row).collect::<Vec<_>>()}));
+        } else {
+            let right = [true, true, true, false, false];
+            let mut t =
+                ui::Table::new(&["TXG", "TIMESTAMP", "COPIES", "STATE", ""], &right, false);
+            for (txg, time, copies, state, detail) in rows {
+                let cells = [txg.to_string(), time.to_string(), copies.to_string()];
+                t.row(cells.into_iter().chain([state.to_owned(), detail]).collect());
+            }
+            t.print();
+        }
+        ExitCode::SUCCESS
+    }
+}
+
+/// Runs the check; on a terminal shows how far it is.
+fn with_progress(pool: &Pool, options: &CheckOptions, wanted: bool) -> Report {
+    let progress = rt::Progress::new();
+    if !wanted || !ui::is_terminal() {
+        return check::run(pool, options, &progress);
+    }
+    let done = AtomicBool::new(false);
+    let total: u64 = pool.vdevs().tops().map(|t| t.asize()).sum();
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let start = Instant::now();
+            while !done.load(Ordering::Relaxed) {
+                std::thread::sleep(PROGRESS_DELAY / 5);
+                if start.elapsed() > PROGRESS_DELAY {
+                    let s = progress.snapshot();
+                    let secs = start.elapsed().as_secs_f64();
+                    let rate = s.bytes as f64 / secs / 1e6;
+                    let bytes = s.bytes >> 20;
+                    ui::error(&format!(
+                        "\r{}: {} items, {bytes} MiB of at most {}, {rate:.0} MB/s\x1b[K",
+                        s.phase,
+                        s.done,
+                        total >> 20
+                    ));
+                }
+            }
+            ui::error("\r\x1b[K");
+        });
+        let report = check::run(pool, options, &progress);
+        done.store(true, Ordering::Relaxed);
+        report
+    })
+}
+
+fn summary(r: &Report, text: &mut String) {
+    let t = r.totals.total();
+    let secs = r.elapsed.as_secs_f64();
+    let rate = r.bytes_read as f64 / secs.max(1e-9) / 1e6;
+    let _ = writeln!(text, "pool {} at txg {}", r.pool, r.txg);
+    let rows = [
+        ("bp count", t.count),
+        ("ganged count", t.gangs),
+        ("bp logical", t.logical),
+        ("bp physical", t.physical),
+        ("bp allocated", t.allocated),
+        ("bp deduped", r.totals.dedup_bytes),
+        ("  references beyond the first", r.totals.dedup_blocks),
+        ("bp cloned", r.totals.clone_bytes),
+        ("  clones", r.totals.clone_blocks),
+        ("embedded, non-pointer bps", r.totals.embedded.iter().sum()),
+        ("dittoed blocks on same vdev", t.ditto_same_vdev),
+        ("allocated by space maps", r.allocated),
+        ("  only by the checkpoint", r.checkpointed),
+        ("blocks lost", r.blocks_lost),
+    ];
+    for (name, n) in rows {
+        let _ = writeln!(text, "  {name:30} {n:>16}");
+    }
+    let _ = writeln!(
+        text,
+        "  read {} bytes of {} blocks in {secs:.2} s ({rate:.0} MB/s)",
+        r.bytes_read, r.blocks_read
+    );
+    let counts: Vec<String> =
+        [Severity::Lost, Severity::Inconsistent, Severity::Repairable, Severity::Note]
+            .into_iter()
+            .map(|s| format!("{} {}", r.count(s), s.name()))
+            .collect();
+    let word = match () {
+        () if r.cancelled => "cancelled",
+        () if r.is_clean() => "clean",
+        () => "has issues",
+    };
+    let _ = writeln!(text, "{word}: {}", counts.join(", "));
+}
+
+fn table(t: &Totals, text: &mut String) {
+    let kinds: std::collections::BTreeSet<Kind> = t.table.keys().map(|(k, _)| *k).collect();
+    let _ = writeln!(
+        text,
+        "{:>10} {:>14} {:>14} {:>14}  type",
+        "blocks", "logical", "physical", "allocated"
+    );
+    for kind in kinds {
+        for level in 0..32 {
+            let Some(s) = t.table.get(&(kind, level)) else { continue };
+            let _ = writeln!(
+                text,
+                "{:>10} {:>14} {:>14} {:>14}  L{level} {}",
+                s.count,
+                s.logical,
+                s.physical,
+                s.allocated,
+                kind.name()
+            );
+        }
+    }
+}
+
+fn report_json(r: &Report) -> Value {
+    let t = r.totals.total();
+    let issue = |i: &Issue| {
+        let mut v = json!({
+            "issue": i.name(),
+            "severity": i.severity().name(),
+            "text": i.to_string(),
+            "consequence": i.consequence(),
+        });
+        if let Issue::DeviceDamaged(d) = i {
+            v["device"] = json!({
+                "path": &*d.path, "guid": d.guid, "vdev": d.vdev, "checksum": d.checksum,
+                "parity": d.parity, "io": d.io, "missing": d.missing, "stale": d.stale,
+                "bytes": d.bytes, "repairable": d.repairable, "lost": d.lost,
+                "ranges": d.ranges,
+            });
+        }
+        v
+    };
+    let row = |((kind, level), s): (&(Kind, u8), &check::Sum)| {
+        json!({"type": kind.name(), "level": level, "count": s.count, "logical": s.logical,
+               "physical": s.physical, "allocated": s.allocated})
+    };
+    json!({
+        "pool": r.pool,
+        "txg": r.txg,
+        "clean": r.is_clean(),
+        "issues": r.issues.iter().map(issue).collect::<Vec<_>>(),
+        "issues_not_kept": r.dropped,
+        "totals": {
+            "count": t.count, "ganged": t.gangs, "logical": t.logical, "physical": t.physical,
+            "allocated": t.allocated, "dedup_bytes": r.totals.dedup_bytes,
+            "dedup_blocks": r.totals.dedup_blocks, "clone_bytes": r.totals.clone_bytes,
+            "clone_blocks": r.totals.clone_blocks, "embedded": r.totals.embedded,
+            "ditto_same_vdev": t.ditto_same_vdev,
+            "types": r.totals.table.iter().map(row).collect::<Vec<_>>(),
+        },
+        "allocated": r.allocated,
+        "checkpointed": r.checkpointed,
+        "blocks_read": r.blocks_read,
+        "bytes_read": r.bytes_read,
+        "blocks_lost": r.blocks_lost,
+        "seconds": r.elapsed.as_secs_f64(),
+        "cancelled": r.cancelled,
+    })
 }

@@ -1,0 +1,111 @@
+//! Labels of all devices against each other and against the pool; what is absent; known errors.
+
+use crate::issue::Issue;
+use crate::sink::Sink;
+use dmu::Zap;
+use ondisk::config::{LabelConfig, PoolConfig};
+use ondisk::errlog::{HeadEntry, Zbookmark};
+use ondisk::mos;
+use pool::{LabelView, Pool};
+use vdev::VdevState;
+
+/// Judges all devices.
+pub(crate) fn audit(pool: &Pool, sink: &Sink) {
+    let mut in_use = Vec::new();
+    for leaf in pool.vdevs().leaves() {
+        if leaf.state() != VdevState::Online {
+            let (device, guid) = (leaf.name().to_owned(), leaf.guid());
+            sink.put(Issue::DeviceAbsent { device, guid, state: leaf.state().to_string() });
+        }
+        if leaf.device().is_some() && !leaf.is_stale() {
+            in_use.push(leaf.guid());
+        }
+    }
+    for (guid, seen) in &pool.candidate().leaves {
+        let views = pool::read_labels(&seen.device);
+        judge(pool, *guid, &seen.path.display().to_string(), &views, in_use.contains(guid), sink);
+    }
+    for salvage in pool.salvage() {
+        sink.put(Issue::Unopened { what: salvage.what, cause: salvage.cause.clone() });
+    }
+}
+
+fn judge(pool: &Pool, guid: u64, device: &str, views: &[LabelView], in_use: bool, sink: &Sink) {
+    let put = |label, cause: String| {
+        sink.put(Issue::Label { device: device.to_owned(), label, cause });
+    };
+    let newest = views.iter().filter_map(|v| member(v).map(|c| c.txg)).max();
+    for v in views {
+        let config = match &v.config {
+            Ok(LabelConfig::Member(c)) => c,
+            Ok(LabelConfig::Aux(_)) => {
+                put(v.index, "is the label of a spare or cache device".to_owned());
+                continue;
+            }
+            Err(e) => {
+                put(v.index, e.clone());
+                continue;
+            }
+        };
+        if Some(config.txg) != newest {
+            put(v.index, format!("is of txg {}, another is newer", config.txg));
+        }
+        if config.pool_guid != pool.guid() || config.guid != Some(guid) {
+            put(v.index, "belongs to another pool or device".to_owned());
+        }
+        if in_use && pool.config().vdev_tree.find(guid).is_none() {
+            put(v.index, "names a device that the pool does not have".to_owned());
+        }
+    }
+    for label in 0..views.len() {
+        let mut found = pool.candidate().uberblocks.iter();
+        let any = found.any(|u| u.leaf == guid && u.label == label);
+        if !any && views.iter().any(|v| v.index == label && v.config.is_ok()) {
+            put(label, "has no valid uberblock".to_owned());
+        }
+    }
+}
+
+fn member(v: &LabelView) -> Option<&PoolConfig> {
+    match &v.config {
+        Ok(LabelConfig::Member(c)) => Some(c),
+        _ => None,
+    }
+}
+
+/// Reports what the pool's own error logs hold.
+pub(crate) fn known_errors(pool: &Pool, sink: &Sink) {
+    let read = || -> dmu::Result<()> {
+        let dir = pool.directory()?;
+        for name in [mos::ERRLOG_LAST, mos::ERRLOG_SCRUB] {
+            let Some(n) = dir.get_u64(name)?.filter(|n| *n != 0) else { continue };
+            for e in Zap::open(&pool.mos().object(n)?)?.entries() {
+                let e = e?;
+                let key = String::from_utf8_lossy(e.name.bytes().unwrap_or_default()).into_owned();
+                match (Zbookmark::parse_log_key(&key), e.u64()) {
+                    (Some(b), _) => sink.put(Issue::KnownError { entry: format!("{b:?}") }),
+                    (None, Some(list)) => heads(pool, &key, list, sink)?,
+                    (None, None) => sink.put(Issue::KnownError { entry: key }),
+                }
+            }
+        }
+        Ok(())
+    };
+    if let Err(e) = read() {
+        sink.put(Issue::Unopened { what: "the error log", cause: e.to_string() });
+    }
+}
+
+/// The newer form: one table per dataset.
+fn heads(pool: &Pool, head: &str, list: u64, sink: &Sink) -> dmu::Result<()> {
+    for e in Zap::open(&pool.mos().object(list)?)?.entries() {
+        let e = e?;
+        let key = String::from_utf8_lossy(e.name.bytes().unwrap_or_default()).into_owned();
+        let entry = match HeadEntry::parse_log_key(&key) {
+            Some(h) => format!("dataset {head}: {h:?}"),
+            None => format!("dataset {head}: {key}"),
+        };
+        sink.put(Issue::KnownError { entry });
+    }
+    Ok(())
+}
