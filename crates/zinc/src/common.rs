@@ -113,6 +113,11 @@ impl Pools {
         Ok(&self.open[at])
     }
 
+    /// The pool of this guid, when it is open already.
+    pub fn opened(&self, guid: &str) -> Option<&Pool> {
+        self.open.iter().find(|p| p.guid().to_string() == guid)
+    }
+
     /// Every pool found, as [`PoolArgs::open_all`] finds them.
     pub fn all(&mut self) -> Result<Vec<Result<&Pool, Failure>>, Failure> {
         let mut failures = Vec::new();

@@ -5,9 +5,11 @@ mod get;
 mod holds;
 mod list;
 mod select;
+mod space;
 mod value;
 
 use crate::failure::Failure;
+use engine::zpl::SpaceKind;
 use std::process::ExitCode;
 
 /// The subcommands.
@@ -17,6 +19,12 @@ pub enum Command {
     List(list::Args),
     /// Show properties of datasets, and where they come from
     Get(get::Args),
+    /// Show the space and quotas of each user
+    Userspace(space::Args),
+    /// Show the space and quotas of each group
+    Groupspace(space::Args),
+    /// Show the space and quotas of each project
+    Projectspace(space::Args),
     /// Show what changed between a snapshot and a later one, or the file system
     Diff(diff::Args),
     /// List the holds of snapshots
@@ -29,6 +37,9 @@ impl Command {
         match self {
             Self::List(a) => a.run(),
             Self::Get(a) => a.run(),
+            Self::Userspace(a) => a.run(SpaceKind::User),
+            Self::Groupspace(a) => a.run(SpaceKind::Group),
+            Self::Projectspace(a) => a.run(SpaceKind::Project),
             Self::Diff(a) => a.run(),
             Self::Holds(a) => a.run(),
         }

@@ -52,7 +52,7 @@ impl Args {
         let mut content = Map::new();
         for (i, candidate) in candidates.iter().enumerate() {
             let judgement = Judgement::of(candidate, &options);
-            let txgs = self.txgs.then(|| txgs::judge(candidate, &options));
+            let txgs = self.txgs.then(|| engine::pool::judge_txgs(candidate, &options));
             if self.json {
                 let mut value = judgement.to_json(self.json_int);
                 if let (Some(txgs), Some(map)) = (&txgs, value.as_object_mut()) {

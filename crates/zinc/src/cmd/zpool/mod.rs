@@ -1,12 +1,17 @@
 //! `zinc zpool`: verbs about pools.
 
+mod get;
 mod history;
 mod import;
+mod list;
+mod naming;
+mod status;
 
 use crate::common::PoolArgs;
 use crate::failure::Failure;
 use crate::ui;
 use engine::Pool;
+use serde_json::{Map, Value, json};
 use std::process::ExitCode;
 
 /// The subcommands.
@@ -14,6 +19,12 @@ use std::process::ExitCode;
 pub enum Command {
     /// Show which pools can be opened, and why others cannot
     Import(import::Args),
+    /// List pools, their size and health
+    List(list::Args),
+    /// Show the health of pools, device by device
+    Status(status::Args),
+    /// Show properties of pools and vdevs
+    Get(get::Args),
     /// Show the commands that made the pool what it is
     History(history::Args),
 }
@@ -23,6 +34,9 @@ impl Command {
     pub fn run(self) -> Result<ExitCode, Failure> {
         match self {
             Self::Import(a) => a.run(),
+            Self::List(a) => a.run(),
+            Self::Status(a) => a.run(),
+            Self::Get(a) => a.run(),
             Self::History(a) => a.run(),
         }
     }
@@ -52,4 +66,19 @@ fn for_each_pool(
         one(args.open(name));
     }
     Ok(code)
+}
+
+/// What JSON says of every pool.
+fn pool_json(pool: &Pool, as_int: bool) -> Map<String, Value> {
+    let mut map = Map::new();
+    let mut put = |k: &str, v: Value| map.insert(k.to_owned(), v);
+    put("name", json!(pool.name()));
+    put("type", json!("POOL"));
+    put("state", json!(pool.vdevs().root().state().to_string()));
+    put("pool_guid", crate::json::number(pool.guid(), as_int));
+    put("txg", crate::json::number(pool.uberblock().txg, as_int));
+    put("spa_version", crate::json::number(pool.config().version, as_int));
+    let zpl = engine::ondisk::znode::ZPL_VERSION_MAX;
+    put("zpl_version", crate::json::number(zpl, as_int));
+    map
 }

@@ -1,61 +1,10 @@
-//! The states of a pool that its uberblocks remember, each tried.
-//!
-//! An old uberblock is a promise the pool no longer keeps: the blocks below it may have been used
-//! again. So each is opened, and the object sets of all its datasets and snapshots with it.
+//! The states of a pool that its uberblocks remember, each with a verdict.
 
 use crate::ui::Table;
 use crate::{json, local_time};
 use engine::dsl::nicenum::ctime;
-use engine::pool::{TxgCandidate, Verdict, by_txg};
-use engine::{Candidate, Dsl, OpenOptions, Pool};
+use engine::pool::{TxgCandidate, Verdict};
 use serde_json::{Value, json};
-
-/// Every txg of the candidate, newest first, with a verdict.
-pub fn judge(candidate: &Candidate, options: &OpenOptions) -> Vec<TxgCandidate> {
-    let mut all = by_txg(&candidate.uberblocks);
-    for t in &mut all {
-        let options = OpenOptions { txg: Some(t.uberblock.txg), ..options.clone() };
-        t.verdict = Some(match Pool::open_candidate(candidate, &options) {
-            Ok(pool) => verdict(pool.dsl()),
-            Err(e) => Verdict::Lost(e.to_string()),
-        });
-    }
-    all
-}
-
-/// Whether every dataset can be entered.
-fn verdict(dsl: &Dsl) -> Verdict {
-    let mut lost = 0;
-    let mut first = None;
-    let mut note = |name: &str, e: engine::dsl::Error| {
-        lost += 1;
-        first.get_or_insert_with(|| format!("{name}: {e}"));
-    };
-    for (name, dir) in dsl.walk() {
-        let head = dir.and_then(|dir| dsl.head(&dir));
-        let head = match head {
-            Ok(Some(head)) => head,
-            Ok(None) => continue,
-            Err(e) => {
-                note(&name, e);
-                continue;
-            }
-        };
-        let snapshots = dsl.snapshots(&head).unwrap_or_else(|e| {
-            note(&name, e);
-            Vec::new()
-        });
-        for dataset in snapshots.iter().chain([&head]) {
-            if let Err(e) = dsl.objset(dataset) {
-                note(&dataset.name, e);
-            }
-        }
-    }
-    match first {
-        None => Verdict::Intact,
-        Some(first) => Verdict::Partial { lost, first },
-    }
-}
 
 fn text(verdict: Option<&Verdict>) -> String {
     match verdict {

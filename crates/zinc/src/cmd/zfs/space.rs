@@ -1,0 +1,186 @@
+//! `zinc zfs userspace`, `groupspace` and `projectspace`: space and quotas by who owns it.
+
+use crate::common::{PoolArgs, Pools};
+use crate::failure::Failure;
+use crate::names;
+use crate::ui::Table;
+use engine::Filesystem;
+use engine::dsl::nicenum::{nicebytes, nicenum};
+use engine::zpl::{SpaceKind, SpaceRow};
+use std::cmp::Ordering;
+use std::process::ExitCode;
+
+/// Columns by name.
+const FIELDS: [(&str, Field); 6] = [
+    ("type", Field::Type),
+    ("name", Field::Name),
+    ("used", Field::Used),
+    ("quota", Field::Quota),
+    ("objused", Field::Objects),
+    ("objquota", Field::ObjectQuota),
+];
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Field {
+    Type,
+    Name,
+    Used,
+    Quota,
+    Objects,
+    ObjectQuota,
+}
+
+type Fields = std::sync::Arc<[Field]>;
+
+fn parse_field(word: &str) -> Result<Field, String> {
+    let found = FIELDS.iter().find(|(name, _)| *name == word);
+    found.map(|(_, f)| *f).ok_or_else(|| format!("invalid field {word:?}"))
+}
+
+fn parse_fields(text: &str) -> Result<Fields, String> {
+    text.split(',').map(parse_field).collect()
+}
+
+/// Arguments of the three.
+#[derive(clap::Args)]
+pub struct Args {
+    /// Ids instead of names
+    #[arg(short = 'n')]
+    numeric: bool,
+    /// Accepted and without effect: ids of other domains are shown as they are stored
+    #[arg(short = 'i')]
+    translate: bool,
+    /// No headings, tabs between columns
+    #[arg(short = 'H')]
+    script: bool,
+    /// Exact numbers
+    #[arg(short = 'p')]
+    parsable: bool,
+    /// Columns, separated by commas: type, name, used, quota, objused, objquota
+    #[arg(short = 'o', value_name = "FIELD,…", value_parser = parse_fields)]
+    fields: Option<Fields>,
+    /// Sort by this field, small ones first (repeatable)
+    #[arg(short = 's', value_name = "FIELD", value_parser = parse_field)]
+    ascending: Vec<Field>,
+    /// Sort by this field, large ones first (repeatable)
+    #[arg(short = 'S', value_name = "FIELD", value_parser = parse_field)]
+    descending: Vec<Field>,
+    /// Types: all, posixuser, smbuser, posixgroup, smbgroup, project
+    #[arg(short = 't', value_name = "TYPE,…", value_parser = parse_types)]
+    types: Option<Types>,
+    #[command(flatten)]
+    pool: PoolArgs,
+    /// A file system or snapshot
+    #[arg(value_name = "FILESYSTEM|SNAPSHOT")]
+    dataset: String,
+}
+
+type Types = std::sync::Arc<[&'static str]>;
+
+fn parse_types(text: &str) -> Result<Types, String> {
+    let mut out = Vec::new();
+    for word in text.split(',') {
+        match word {
+            "all" => out.extend(["POSIX User", "SMB User", "POSIX Group", "SMB Group", "Project"]),
+            "posixuser" => out.push("POSIX User"),
+            "smbuser" => out.push("SMB User"),
+            "posixgroup" => out.push("POSIX Group"),
+            "smbgroup" => out.push("SMB Group"),
+            "project" => out.push("Project"),
+            other => return Err(format!("invalid type {other:?}")),
+        }
+    }
+    Ok(out.into())
+}
+
+fn type_of(kind: SpaceKind, row: &SpaceRow) -> &'static str {
+    match (kind, row.domain.is_some()) {
+        (SpaceKind::User, false) => "POSIX User",
+        (SpaceKind::User, true) => "SMB User",
+        (SpaceKind::Group, false) => "POSIX Group",
+        (SpaceKind::Group, true) => "SMB Group",
+        (SpaceKind::Project, _) => "Project",
+    }
+}
+
+impl Args {
+    /// Runs it.
+    pub fn run(self, kind: SpaceKind) -> Result<ExitCode, Failure> {
+        let mut pools = Pools::new(self.pool.clone());
+        let dsl = pools.of(&self.dataset)?.dsl();
+        let dataset = dsl.by_name(&self.dataset)?;
+        let fs = Filesystem::open(dsl.objset(&dataset)?)?;
+        let mut rows = fs.space(kind)?;
+        if let Some(types) = &self.types {
+            rows.retain(|r| types.contains(&type_of(kind, r)));
+        }
+        rows.sort_by(|a, b| self.compare(kind, a, b));
+        let all = || FIELDS.iter().map(|(_, f)| *f).collect();
+        let fields: Fields = self.fields.clone().unwrap_or_else(all);
+        let names: Vec<String> = fields.iter().map(|f| heading(*f)).collect();
+        let headings: Vec<&str> = names.iter().map(String::as_str).collect();
+        let right: Vec<bool> =
+            fields.iter().map(|f| !matches!(f, Field::Type | Field::Name)).collect();
+        let mut table = Table::new(&headings, &right, self.script);
+        for row in &rows {
+            table.row(fields.iter().map(|f| self.cell(kind, row, *f)).collect());
+        }
+        table.print();
+        Ok(ExitCode::SUCCESS)
+    }
+
+    fn name(&self, kind: SpaceKind, row: &SpaceRow) -> String {
+        let known = match kind {
+            SpaceKind::User => names::user(row.id),
+            SpaceKind::Group => names::group(row.id),
+            SpaceKind::Project => None,
+        };
+        match known.filter(|_| !self.numeric && row.domain.is_none()) {
+            Some(name) => name.to_owned(),
+            None => row.id_text(),
+        }
+    }
+
+    fn cell(&self, kind: SpaceKind, row: &SpaceRow, field: Field) -> String {
+        let none = |n: u64, nice: fn(u64) -> String| match (n, self.parsable) {
+            (n, true) => n.to_string(),
+            (0, false) => "none".to_owned(),
+            (n, false) => nice(n),
+        };
+        match field {
+            Field::Type => type_of(kind, row).to_owned(),
+            Field::Name => self.name(kind, row),
+            Field::Used if self.parsable => row.used.unwrap_or(0).to_string(),
+            Field::Used => nicebytes(row.used.unwrap_or(0)),
+            Field::Quota => none(row.quota.unwrap_or(0), nicebytes),
+            Field::ObjectQuota => none(row.object_quota.unwrap_or(0), nicenum),
+            Field::Objects => match row.objects {
+                Some(n) if self.parsable => n.to_string(),
+                Some(n) => nicenum(n),
+                None => "-".to_owned(),
+            },
+        }
+    }
+
+    fn compare(&self, kind: SpaceKind, a: &SpaceRow, b: &SpaceRow) -> Ordering {
+        let by = |field: &Field| match field {
+            Field::Type => type_of(kind, a).cmp(type_of(kind, b)),
+            Field::Name if self.numeric => (&a.domain, a.id).cmp(&(&b.domain, b.id)),
+            Field::Name => self.name(kind, a).cmp(&self.name(kind, b)),
+            Field::Used => a.used.cmp(&b.used),
+            Field::Quota => a.quota.cmp(&b.quota),
+            Field::Objects => a.objects.cmp(&b.objects),
+            Field::ObjectQuota => a.object_quota.cmp(&b.object_quota),
+        };
+        let up = self.ascending.iter().map(&by);
+        let down = self.descending.iter().map(|f| by(f).reverse());
+        let usual = [Field::Type, Field::Name];
+        let order = up.chain(down).chain(usual.iter().map(&by));
+        order.fold(Ordering::Equal, Ordering::then)
+    }
+}
+
+fn heading(field: Field) -> String {
+    let found = FIELDS.iter().find(|(_, f)| *f == field);
+    found.map_or_else(String::new, |(name, _)| name.to_uppercase())
+}

@@ -1,0 +1,237 @@
+//! `zinc zpool get`: properties of pools and of vdevs, one a line.
+
+mod vdev;
+
+use crate::common::{PoolArgs, Pools};
+use crate::failure::Failure;
+use crate::json;
+use crate::ui::{self, Table};
+use engine::Pool;
+use engine::ondisk::pool_props::{POOL, VDEV};
+use engine::ondisk::props;
+use engine::pool::{PoolProperty, PoolPropertySource};
+use serde_json::{Map, Value, json};
+use std::process::ExitCode;
+
+/// Arguments of `zinc zpool get`.
+#[derive(clap::Args)]
+pub struct Args {
+    /// No headings, tabs between columns
+    #[arg(short = 'H')]
+    script: bool,
+    /// Exact numbers
+    #[arg(short = 'p')]
+    parsable: bool,
+    /// Columns, separated by commas: name, property, value, source; or all
+    #[arg(short = 'o', value_name = "FIELD,…", value_parser = parse_fields,
+          default_value = "name,property,value,source")]
+    fields: Fields,
+    /// Print JSON
+    #[arg(short = 'j', long)]
+    json: bool,
+    /// Write numbers as numbers in JSON
+    #[arg(long)]
+    json_int: bool,
+    #[command(flatten)]
+    pool: PoolArgs,
+    /// Properties, separated by commas, or all
+    #[arg(value_name = "PROPERTY,…")]
+    properties: String,
+    /// Pools; or one pool and then vdevs of it: names as in `zpool status` (-P or not), guids,
+    /// `root`, or `all-vdevs`
+    #[arg(value_name = "POOL|VDEV")]
+    names: Vec<String>,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Field {
+    Name,
+    Property,
+    Value,
+    Source,
+}
+
+type Fields = std::sync::Arc<[Field]>;
+
+fn parse_fields(text: &str) -> Result<Fields, String> {
+    use Field::{Name, Property, Source, Value};
+    if text == "all" {
+        return Ok([Name, Property, Value, Source].into());
+    }
+    let field = |word| match word {
+        "name" => Ok(Name),
+        "property" => Ok(Property),
+        "value" => Ok(Value),
+        "source" => Ok(Source),
+        other => Err(format!("invalid column name {other:?}")),
+    };
+    text.split(',').map(field).collect()
+}
+
+/// How values are written.
+pub struct Style {
+    /// Exact numbers.
+    pub parsable: bool,
+    /// Numbers as numbers in JSON.
+    pub json_int: bool,
+}
+
+/// The text of a value.
+pub fn text(property: &PoolProperty, parsable: bool) -> String {
+    if parsable { property.value.clone() } else { property.pretty() }
+}
+
+/// A property as JSON.
+pub fn value(property: &PoolProperty, style: &Style) -> Value {
+    let text = text(property, style.parsable || style.json_int);
+    let source = match property.source {
+        PoolPropertySource::None => "NONE",
+        PoolPropertySource::Default => "DEFAULT",
+        PoolPropertySource::Local => "LOCAL",
+    };
+    json::property(json::text_or_number(&text, style.json_int), source, "-")
+}
+
+/// A pool, or a vdev of one, with its properties.
+struct Subject {
+    name: String,
+    properties: Vec<PoolProperty>,
+}
+
+impl Args {
+    /// Runs it.
+    pub fn run(self) -> Result<ExitCode, Failure> {
+        let mut pools = Pools::new(self.pool.clone());
+        if let [pool, vdevs @ ..] = self.names.as_slice()
+            && !vdevs.is_empty()
+        {
+            let pool = pools.of(pool)?;
+            let view = pool.vdev_view(&pool.space());
+            if let Some(found) = vdev::named(pool, &view, vdevs) {
+                self.check_names(&VDEV)?;
+                let subject = |v: &vdev::Named<'_>| Subject {
+                    name: vdev::name(v),
+                    properties: vdev::properties(pool, v),
+                };
+                let subjects: Vec<Subject> = found.iter().map(subject).collect();
+                self.show(&[(pool, subjects)], true);
+                return Ok(ExitCode::SUCCESS);
+            }
+        }
+        self.check_names(&POOL)?;
+        self.pools(&mut pools)
+    }
+
+    fn pools(&self, pools: &mut Pools) -> Result<ExitCode, Failure> {
+        let mut code = ExitCode::SUCCESS;
+        let mut names = self.names.clone();
+        if names.is_empty() {
+            for pool in pools.all()? {
+                match pool {
+                    Ok(pool) => names.push(pool.guid().to_string()),
+                    Err(f) => code = f.report(),
+                }
+            }
+        }
+        let mut opened = Vec::new();
+        for name in &names {
+            match pools.of(name) {
+                Ok(pool) => opened.push(pool.guid().to_string()),
+                Err(f) => code = f.report(),
+            }
+        }
+        let mut all = Vec::new();
+        for guid in &opened {
+            let Some(pool) = pools.opened(guid) else { continue };
+            let properties = pool.properties(&pool.space());
+            all.push((pool, vec![Subject { name: pool.name().to_owned(), properties }]));
+        }
+        self.show(&all, false);
+        Ok(code)
+    }
+
+    fn check_names(&self, table: &'static [props::Property]) -> Result<(), Failure> {
+        for name in self.properties.split(',').filter(|_| self.properties != "all") {
+            let known = props::find(table, name).is_some() || name == "name";
+            let free = ["feature@", "unsupported@"].iter().any(|p| name.starts_with(p));
+            if !known && !free && !name.contains(':') {
+                let what = format!("bad property list: invalid property {name:?}");
+                return Err(Failure::usage(what)
+                    .hint("`zinc zpool get all POOL` shows the properties there are"));
+            }
+        }
+        Ok(())
+    }
+
+    /// What is shown of a subject, in order.
+    fn rows<'s>(&self, s: &'s Subject) -> Vec<(&'s str, Option<&'s PoolProperty>)>
+    where
+        Self: 's,
+    {
+        if self.properties == "all" {
+            return s.properties.iter().map(|p| (p.name.as_str(), Some(p))).collect();
+        }
+        let mut out = Vec::new();
+        for name in self.properties.split(',') {
+            let found = s.properties.iter().find(|p| p.name == name);
+            match found {
+                Some(p) => out.push((p.name.as_str(), found)),
+                None if name == "name" => out.push(("name", None)),
+                None => {}
+            }
+        }
+        out
+    }
+
+    fn show(&self, all: &[(&Pool, Vec<Subject>)], of_vdevs: bool) {
+        if self.json {
+            return self.show_json(all, of_vdevs);
+        }
+        let heading = |f: &Field| match f {
+            Field::Name => "NAME",
+            Field::Property => "PROPERTY",
+            Field::Value => "VALUE",
+            Field::Source => "SOURCE",
+        };
+        let headings: Vec<&str> = self.fields.iter().map(heading).collect();
+        let mut table = Table::new(&headings, &[], self.script);
+        for s in all.iter().flat_map(|(_, subjects)| subjects) {
+            for (name, property) in self.rows(s) {
+                let cell = |f: &Field| match (f, property) {
+                    (Field::Name, _) | (Field::Value, None) => s.name.clone(),
+                    (Field::Property, _) => name.to_owned(),
+                    (Field::Value, Some(p)) => text(p, self.parsable),
+                    (Field::Source, Some(p)) => p.source.to_string(),
+                    (Field::Source, None) => "-".to_owned(),
+                };
+                table.row(self.fields.iter().map(cell).collect());
+            }
+        }
+        table.print();
+    }
+
+    fn show_json(&self, all: &[(&Pool, Vec<Subject>)], of_vdevs: bool) {
+        let style = Style { parsable: self.parsable, json_int: self.json_int };
+        let mut content = Map::new();
+        for (pool, subjects) in all {
+            let mut map = super::pool_json(pool, self.json_int);
+            let mut vdevs = Map::new();
+            for s in subjects {
+                let rows = self.rows(s).into_iter();
+                let rows = rows.filter_map(|(n, p)| Some((n.to_owned(), value(p?, &style))));
+                let properties = Value::Object(rows.collect());
+                if of_vdevs {
+                    let vdev = json!({ "name": s.name, "properties": properties });
+                    vdevs.insert(s.name.clone(), vdev);
+                } else {
+                    map.insert("properties".to_owned(), properties);
+                }
+            }
+            if of_vdevs {
+                map.insert("vdevs".to_owned(), Value::Object(vdevs));
+            }
+            content.insert(pool.name().to_owned(), Value::Object(map));
+        }
+        ui::json(&json::document("zpool get", "pools", content));
+    }
+}

@@ -1,0 +1,163 @@
+//! Properties of vdevs.
+//!
+//! They come from the configuration, from the space maps and from the vdev's own table in the MOS
+//! (what a user set). What only a running system counts is what this process has counted.
+
+use engine::Pool;
+use engine::dmu::Zap;
+use engine::ondisk::config::{VdevConfig, VdevKind};
+use engine::ondisk::pool_props::VDEV;
+use engine::ondisk::props::{self, Access, Kind};
+use engine::pool::{PoolProperty, PoolPropertySource, VdevTreeView, VdevView};
+
+/// A vdev that was named.
+pub struct Named<'v> {
+    view: Option<&'v VdevView>,
+    guid: u64,
+    name: String,
+}
+
+/// The vdevs of these names; `None` when one of them is none.
+pub fn named<'v>(pool: &Pool, view: &'v VdevTreeView, names: &[String]) -> Option<Vec<Named<'v>>> {
+    let root = || Named { view: None, guid: pool.config().vdev_tree.guid, name: "root-0".into() };
+    let of = |v: &'v VdevView| Named { view: Some(v), guid: v.guid, name: short(&v.name) };
+    if names == ["all-vdevs"] {
+        return Some([root()].into_iter().chain(view.walk().map(of)).collect());
+    }
+    let find = |name: &String| {
+        if name == "root" || name == "root-0" {
+            return Some(root());
+        }
+        let fits = |v: &&VdevView| {
+            v.name == *name || short(&v.name) == *name || v.guid.to_string() == *name
+        };
+        view.walk().find(fits).map(of)
+    };
+    names.iter().map(find).collect()
+}
+
+/// Its name as it is shown.
+pub fn name(v: &Named<'_>) -> String {
+    v.name.clone()
+}
+
+fn short(name: &str) -> String {
+    name.rsplit('/').next().unwrap_or(name).to_owned()
+}
+
+/// All properties of a vdev in the order of `zpool get all`.
+pub fn properties(pool: &Pool, v: &Named<'_>) -> Vec<PoolProperty> {
+    let tree = &pool.config().vdev_tree;
+    let config = tree.find(v.guid);
+    let stored = config.and_then(|c| stored(pool, c));
+    let mut out = Vec::new();
+    for p in VDEV.iter().filter(|p| p.is_visible()) {
+        let set = stored.as_ref().and_then(|t| t.get(p.name.as_bytes()).ok().flatten());
+        let set = set.and_then(|e| match e.value_text() {
+            Some(t) => Some(String::from_utf8_lossy(t).into_owned()),
+            None => e.u64().map(|n| word(p, n)),
+        });
+        let (value, source) = match (set, p.access) {
+            (Some(value), Access::Settable) => (value, PoolPropertySource::Local),
+            (_, Access::ReadOnly) => {
+                (computed(pool, v, config, p.name), PoolPropertySource::None)
+            }
+            _ => (unset(config, p), PoolPropertySource::Default),
+        };
+        out.push(PoolProperty { name: p.name.to_owned(), value, source });
+    }
+    out
+}
+
+/// The table of what a user set for the vdev.
+fn stored(pool: &Pool, config: &VdevConfig) -> Option<Zap> {
+    let zaps = [config.vdev_zap_leaf, config.vdev_zap_top, config.vdev_zap_root];
+    let object = zaps.into_iter().flatten().find(|n| *n != 0)?;
+    Zap::open(&pool.mos().object(object).ok()?).ok()
+}
+
+fn word(p: &'static props::Property, n: u64) -> String {
+    match p.kind {
+        Kind::Index(..) => p.word(n).map_or_else(|| n.to_string(), str::to_owned),
+        _ => n.to_string(),
+    }
+}
+
+fn unset(config: Option<&VdevConfig>, p: &'static props::Property) -> String {
+    let dash = || "-".to_owned();
+    match p.name {
+        "path" => config.and_then(|c| c.path.clone()).unwrap_or_else(dash),
+        "allocating" if config.is_some_and(|c| c.non_allocating) => "off".to_owned(),
+        "allocating" if config.is_none_or(|c| c.ashift.is_none()) => dash(),
+        _ => match p.default_number() {
+            // "Not set" is the largest number.
+            None | Some(u64::MAX) => dash(),
+            Some(n) => word(p, n),
+        },
+    }
+}
+
+fn computed(pool: &Pool, v: &Named<'_>, config: Option<&VdevConfig>, name: &str) -> String {
+    number(v, config, name)
+        .map(|n| n.to_string())
+        .or_else(|| words(pool, v, config, name))
+        .unwrap_or_else(|| "-".to_owned())
+}
+
+fn number(v: &Named<'_>, config: Option<&VdevConfig>, name: &str) -> Option<u64> {
+    let view = v.view;
+    let top = view.filter(|v| v.is_top);
+    let space = |i: usize| top.map(|v| v.space[i]);
+    Some(match name {
+        "guid" => v.guid,
+        "size" => space(0).unwrap_or(0),
+        "allocated" => space(1).unwrap_or(0),
+        "free" => space(0)?.saturating_sub(space(1)?),
+        "capacity" => {
+            let (part, all) = (u128::from(space(1)?), u128::from(space(0)?));
+            u64::try_from((part * 100).checked_div(all).unwrap_or(0)).ok()?
+        }
+        "fragmentation" => view?.fragmentation?,
+        "expandsize" => top.map(|v| v.expand_size).filter(|n| *n != 0)?,
+        "asize" => config?.asize.unwrap_or(0),
+        "psize" => view?.size,
+        "ashift" => config?.ashift.unwrap_or(0),
+        "parity" => match config?.kind {
+            VdevKind::Raidz { nparity } | VdevKind::Draid { nparity, .. } => u64::from(nparity),
+            _ => 0,
+        },
+        "numchildren" => config?.children.len() as u64,
+        "read_errors" => view?.read_errors,
+        "checksum_errors" => view?.checksum_errors,
+        "write_errors" | "initialize_errors" | "trim_errors" | "bootsize" | "slow_ios" => 0,
+        _ => return None,
+    })
+}
+
+fn words(pool: &Pool, v: &Named<'_>, config: Option<&VdevConfig>, name: &str) -> Option<String> {
+    let tree = &pool.config().vdev_tree;
+    let label = |c: &VdevConfig| {
+        let node = pool.vdevs().walk().find(|n| n.guid() == c.guid);
+        node.map_or_else(|| c.guid.to_string(), |n| short(n.name()))
+    };
+    let on_off = |b: bool| Some(if b { "on" } else { "off" }.to_owned());
+    match name {
+        "state" => match v.view {
+            Some(v) => Some(v.state.to_lowercase()),
+            None => Some(pool.vdevs().root().state().to_string().to_lowercase()),
+        },
+        "devid" => config?.devid.clone(),
+        "physpath" => config?.phys_path.clone(),
+        "parent" => {
+            let parent = tree.walk().find(|p| p.children.iter().any(|c| c.guid == v.guid))?;
+            Some(if parent.guid == tree.guid { "root-0".to_owned() } else { label(parent) })
+        }
+        "children" => {
+            let names: Vec<String> = config?.children.iter().map(label).collect();
+            Some(names.join(",")).filter(|t| !t.is_empty())
+        }
+        "removing" => on_off(config?.removing),
+        "raidz_expanding" => on_off(config?.raidz_expanding),
+        _ => None,
+    }
+}

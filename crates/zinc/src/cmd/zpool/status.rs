@@ -1,0 +1,210 @@
+//! `zinc zpool status`: the health of pools, and what zinc met while it looked.
+//!
+//! The report is that of `zpool status`. Two sections follow where there is something to say:
+//! `salvage:` lists what could not be read and was not needed, `faults:` the blocks that were read
+//! in spite of damage.
+
+use super::naming::Naming;
+use crate::common::PoolArgs;
+use crate::failure::Failure;
+use crate::{json, local_time, ui};
+use engine::Pool;
+use engine::pool::{Section, Status, VdevView};
+use serde_json::{Map, Value, json};
+use std::cell::RefCell;
+use std::fmt::Write as _;
+use std::process::ExitCode;
+
+/// Faults shown without `-v`.
+const FAULTS_SHOWN: usize = 10;
+
+/// Arguments of `zinc zpool status`.
+#[derive(clap::Args)]
+pub struct Args {
+    /// Names of damaged files, and every fault
+    #[arg(short = 'v')]
+    verbose: bool,
+    /// Only pools that are not healthy
+    #[arg(short = 'x')]
+    sick: bool,
+    /// Exact numbers
+    #[arg(short = 'p')]
+    parsable: bool,
+    #[command(flatten)]
+    naming: Naming,
+    /// Print JSON
+    #[arg(short = 'j', long)]
+    json: bool,
+    /// Write numbers as numbers in JSON
+    #[arg(long)]
+    json_int: bool,
+    #[command(flatten)]
+    pool: PoolArgs,
+    /// Pools; all found ones when none is named
+    pools: Vec<String>,
+}
+
+impl Args {
+    /// Runs it.
+    pub fn run(self) -> Result<ExitCode, Failure> {
+        let shown = RefCell::new(0);
+        let content = RefCell::new(Map::new());
+        let code = super::for_each_pool(&self.pool, &self.pools, |pool| {
+            let mut status = pool.status(&pool.space());
+            self.naming.apply(pool, &mut status.vdevs);
+            let healthy = status.condition.is_none() && status.damaged.is_empty();
+            if self.sick && healthy {
+                return Ok(());
+            }
+            if self.json {
+                content.borrow_mut().insert(pool.name().to_owned(), self.value(pool, &status));
+                return Ok(());
+            }
+            if shown.replace_with(|n| *n + 1) > 0 {
+                ui::out("\n");
+            }
+            ui::out(&self.text(pool, &status));
+            Ok(())
+        })?;
+        if self.json {
+            let content = content.into_inner();
+            ui::json(&json::document("zpool status", "pools", content));
+        } else if self.sick && shown.into_inner() == 0 && code == ExitCode::SUCCESS {
+            ui::out(&match self.pools.as_slice() {
+                [one] => format!("pool '{one}' is healthy\n"),
+                _ => "all pools are healthy\n".to_owned(),
+            });
+        }
+        Ok(code)
+    }
+
+    fn text(&self, pool: &Pool, status: &Status) -> String {
+        let mut t = status.to_text(self.verbose, local_time::utc_offset(now_of(status)));
+        if !pool.salvage().is_empty() {
+            t.push_str("\nsalvage: Parts could not be read and are left out:\n\n");
+            for s in pool.salvage() {
+                // Writing to a String cannot fail.
+                let _ = writeln!(t, "\t{}: {}", s.what, s.cause);
+            }
+        }
+        let count = pool.faults().count();
+        if count > 0 {
+            let _ = writeln!(t, "\nfaults: {count} blocks were read in spite of damage:\n");
+            let all = pool.faults().repaired();
+            let shown = if self.verbose { all.len() } else { FAULTS_SHOWN };
+            for r in all.iter().take(shown) {
+                let faults: Vec<String> = r.faults.iter().map(ToString::to_string).collect();
+                let _ = writeln!(t, "\t{}: {}", r.place, faults.join("; "));
+            }
+            if all.len() > shown {
+                let _ = writeln!(t, "\tand {} more; -v shows all", all.len() - shown);
+            }
+        }
+        t
+    }
+
+    fn value(&self, pool: &Pool, status: &Status) -> Value {
+        let int = self.json_int;
+        let mut map = super::pool_json(pool, int);
+        let mut put = |k: &str, v: Value| map.insert(k.to_owned(), v);
+        if let Some(c) = status.condition {
+            put("status", json!(one_line(c.text())));
+            put("action", json!(one_line(c.action())));
+            if let Some(page) = c.see() {
+                put("msgid", json!(page.rsplit('/').next()));
+                put("moreinfo", json!(page));
+            }
+        }
+        let offset = local_time::utc_offset(now_of(status));
+        put("activity", json!(status.activity(offset).iter().map(|l| one_line(l)).collect::<Vec<_>>()));
+        if let Some(s) = &status.scan {
+            put("scan_stats", scan(s, int));
+        }
+        let normal = children(status.vdevs.section(Section::Normal), "normal", int);
+        let root = json!({
+            "name": pool.name(),
+            "vdev_type": "root",
+            "guid": json::number(pool.config().vdev_tree.guid, int),
+            "class": "normal",
+            "state": status.state.to_string(),
+            "vdevs": normal,
+        });
+        put("vdevs", json!({ pool.name(): root }));
+        let others = [
+            (Section::Dedup, "dedup"),
+            (Section::Special, "special"),
+            (Section::Logs, "logs"),
+            (Section::Cache, "l2cache"),
+            (Section::Spares, "spares"),
+        ];
+        for (section, name) in others {
+            let vdevs = status.vdevs.section(section);
+            if !vdevs.is_empty() {
+                put(name, children(vdevs, name, int));
+            }
+        }
+        put("error_count", json::number(status.damaged.len() as u64, int));
+        if self.verbose && !status.damaged.is_empty() {
+            put("errlist", json!(status.damaged));
+        }
+        let salvage = pool.salvage().iter().map(|s| json!({ "what": s.what, "cause": s.cause }));
+        put("salvage", salvage.collect());
+        put("faults", json::number(pool.faults().count(), int));
+        Value::Object(map)
+    }
+}
+
+/// A time for which the local offset is asked: the latest one the report shows.
+fn now_of(status: &Status) -> u64 {
+    let scan = status.scan.as_ref().map_or(0, |s| s.end_time.max(s.start_time));
+    let removal = status.removal.as_ref().map_or(0, |r| r.state.end_time.max(r.state.start_time));
+    let checkpoint = status.checkpoint.map_or(0, |(t, _)| t);
+    scan.max(removal).max(checkpoint)
+}
+
+fn one_line(text: &str) -> String {
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+fn scan(s: &engine::ondisk::scan::ScanState, int: bool) -> Value {
+    json!({
+        "function": format!("{:?}", s.function()).to_uppercase(),
+        "state": format!("{:?}", s.state()).to_uppercase(),
+        "start_time": json::number(s.start_time, int),
+        "end_time": json::number(s.end_time, int),
+        "to_examine": json::number(s.to_examine, int),
+        "examined": json::number(s.examined, int),
+        "skipped": json::number(s.skipped, int),
+        "processed": json::number(s.processed, int),
+        "errors": json::number(s.errors, int),
+    })
+}
+
+// Depth is bounded: the configuration's decoder limits it.
+fn children(vdevs: &[VdevView], class: &str, int: bool) -> Value {
+    let one = |v: &VdevView| {
+        let mut map = Map::new();
+        let mut put = |k: &str, v: Value| map.insert(k.to_owned(), v);
+        put("name", json!(v.name));
+        put("vdev_type", json!(v.kind.name()));
+        put("guid", json::number(v.guid, int));
+        put("class", json!(class));
+        put("state", json!(v.state));
+        if v.is_top {
+            put("alloc_space", json::number(v.space[1], int));
+            put("total_space", json::number(v.space[0], int));
+        }
+        put("phys_space", json::number(v.size, int));
+        put("read_errors", json::number(v.read_errors, int));
+        put("write_errors", json::number(0, int));
+        put("checksum_errors", json::number(v.checksum_errors, int));
+        if !v.remark.is_empty() {
+            put("remark", json!(v.remark));
+        }
+        if !v.children.is_empty() {
+            put("vdevs", children(&v.children, class, int));
+        }
+        (v.name.clone(), Value::Object(map))
+    };
+    Value::Object(vdevs.iter().map(one).collect())
+}
