@@ -44,7 +44,7 @@ pub fn sha256(
     let batch = (BATCH_BYTES / sink.block).clamp(1, BATCH_BLOCKS);
     let mut reader = Batches { object, next: 0, blocks, batch };
     if blocks <= 2 * batch {
-        while let Some(piece) = reader.next() {
+        for piece in reader.by_ref() {
             sink.add(&piece?, seen);
         }
         return Ok(sink.hash.finalize().into());

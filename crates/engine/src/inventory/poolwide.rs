@@ -1,17 +1,61 @@
 //! What the manifest says about the pool as a whole.
 
-use super::json::Json;
-use super::json::Members;
+use super::json::{Json, Members};
 use super::member;
 use crate::Pool;
 
 /// The members before `datasets`.
 pub(super) fn members(pool: &Pool, read_only: bool) -> Members {
-    let _ = read_only;
+    let space = pool.space();
+    let mut properties: Vec<(String, String)> =
+        pool.properties(&space).into_iter().map(|p| (p.name, p.value)).collect();
+    as_imported(&mut properties, read_only);
+    let value = |name: &str| {
+        let found = properties.iter().find(|(n, _)| n == name);
+        found.map_or("-", |(_, v)| v.as_str()).to_owned()
+    };
     let mut out = vec![member("format", Json::Int(1)), member("pool", pool.name())];
     out.push(member("guid", pool.guid().to_string()));
     out.push(member("vdev_files", device_files(pool)));
+    out.push(member("ashift", value("ashift")));
+    out.push(member("pool_state", value("health")));
+    out.push(member("status", pool.status(&space).to_text(false, 0)));
+    out.push(member("vdev_list", pool.vdev_list(&space).to_text()));
+    let (mut native, mut features) = (Members::new(), Members::new());
+    for (name, value) in properties {
+        match name.strip_prefix("feature@") {
+            Some(feature) => features.push(member(feature, value)),
+            None if name.contains('@') || value == "-" || value.is_empty() => {}
+            None => native.push(member(&name, value)),
+        }
+    }
+    out.push(member("pool_properties", Json::Map(native)));
+    out.push(member("features", Json::Map(features)));
     out
+}
+
+/// Replaces what depends on how a pool is imported, by what the import shows that the manifest
+/// stands for.
+fn as_imported(properties: &mut Vec<(String, String)>, read_only: bool) {
+    let mut set = |name: &str, to: String| match properties.iter_mut().find(|(n, _)| n == name) {
+        Some((_, value)) => *value = to,
+        None => properties.push((name.to_owned(), to)),
+    };
+    set("cachefile", "none".to_owned());
+    set("readonly", if read_only { "on" } else { "off" }.to_owned());
+    if !read_only {
+        return;
+    }
+    // A read-only import loads neither space maps nor the table of cloned blocks.
+    for name in ["allocated", "capacity", "fragmentation", "bcloneused", "bclonesaved"] {
+        set(name, "0".to_owned());
+    }
+    set("bcloneratio", "1.00".to_owned());
+    let size = properties.iter().find(|(n, _)| n == "size").map(|(_, v)| v.clone());
+    if let (Some(size), Some((_, free))) = (size, properties.iter_mut().find(|(n, _)| n == "free"))
+    {
+        *free = size;
+    }
 }
 
 /// Names of the files or devices the pool was found on, those with numbers in their order.
