@@ -45,7 +45,8 @@ impl Forge {
         self.pool.reader().read(request).block.unwrap().bytes().to_vec()
     }
 
-    /// Writes `bytes` to a new place; the pointer takes type, level and birth from `old`.
+    /// Writes `bytes` to a new place; the pointer takes type, level and birth
+    /// from `old`.
     fn put(&mut self, old: &BlkPtr, bytes: &[u8]) -> BlkPtr {
         let len = (bytes.len() as u64).next_multiple_of(4096);
         let offset = self.next;
@@ -55,6 +56,9 @@ impl Forge {
         }
         let mut words = *old.words();
         words[..6].fill(0);
+        // The payload of an embedded block went on here.
+        words[7..10].fill(0);
+        words[11] = words[11].clamp(1, u64::from(u32::MAX));
         words[..2].copy_from_slice(&Dva::new(0, offset, len, false).words());
         let sectors = bytes.len() as u64 / 512 - 1;
         // Sizes, compression off, not embedded, Fletcher-4; type, level and byte order stay.
