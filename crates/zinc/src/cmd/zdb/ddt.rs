@@ -1,0 +1,344 @@
+//! `zdb -D` and `-S`: deduplication tables as they are, and as they would be.
+//!
+//! | level | what is said |
+//! | --- | --- |
+//! | 1 | the tables, their sizes and entries, the ratio |
+//! | 2 | the sum of all histograms |
+//! | 3 | a histogram for each table |
+//! | 4 | entries of tables whose blocks are shared, and the logs |
+//! | 5 | entries of all tables |
+
+use super::dump::Dump;
+use super::{show, walk};
+use crate::failure::Failure;
+use engine::Pool;
+use engine::dmu::{Object, Zap};
+use engine::ondisk::ddt::log::LogHeader;
+use engine::ondisk::ddt::{self, Class, DdtKey, Histogram, Stat, Value};
+use engine::ondisk::zap::ZapName;
+use engine::ondisk::{BlkPtr, Checksum, Dva};
+use serde_json::json;
+use std::collections::HashMap;
+
+/// One ZAP of a table.
+struct Part {
+    name: String,
+    class: Class,
+    checksum: Checksum,
+    flat: bool,
+    object: Object,
+}
+
+/// Prints all tables.
+pub fn dump(d: &mut Dump, pool: &Pool, level: u8) -> Result<(), Failure> {
+    let directory = pool.directory()?;
+    let mut total = Histogram { buckets: vec![Stat::default(); ddt::HISTOGRAM_BUCKETS] };
+    let statistics = directory.get_u64(ddt::STATISTICS)?.filter(|n| *n != 0);
+    let statistics = match statistics {
+        Some(n) => d.keep("DDT statistics", pool.mos().object(n)),
+        None => None,
+    };
+    let statistics = statistics.and_then(|o| d.keep("DDT statistics", Zap::open(&o)));
+    let parts = parts(d, pool, &directory);
+    if parts.is_empty() {
+        d.note("All DDTs are empty");
+    }
+    for part in &parts {
+        let object = &part.object;
+        let dnode = object.dnode();
+        let zap = Zap::open(object);
+        let entries = d.keep(&part.name, zap).map_or(0, |z| match (z.fat_header(), z.micro()) {
+            (Some(h), _) => h.entry_count,
+            (_, Some(m)) => m.iter().count() as u64,
+            _ => 0,
+        });
+        let fill: u64 = dnode.blkptrs.iter().map(|b| if b.is_hole() { 0 } else { b.fill() }).sum();
+        let (dspace, mspace) = (dnode.used_bytes(), fill.saturating_mul(dnode.block_size()));
+        d.open_flat("tables");
+        for (k, n) in [("dspace", dspace), ("mspace", mspace), ("entries", entries)] {
+            d.hold(k, n);
+        }
+        d.hold("object", object.number());
+        d.hold("class", part.class.name());
+        let name = &part.name;
+        let line = format!("{name}: dspace={dspace}; mspace={mspace}; entries={entries}");
+        d.say("name", name.clone(), line);
+        d.note(format_args!("{name}: object={}", object.number()));
+        let entry = statistics.as_ref().map(|z| z.get(part.name.as_bytes()));
+        if let Some(Some(e)) = entry.and_then(|e| d.keep("DDT statistics", e)) {
+            let words: Vec<u64> = e.ints().collect();
+            if let Some(h) = d.keep("DDT statistics", Histogram::from_words(&words)) {
+                add(&mut total, &h);
+                if level >= 3 {
+                    d.blank();
+                    table(d, &h);
+                }
+            }
+        }
+        if level >= 5 || (level >= 4 && part.class != Class::Unique) {
+            contents(d, part);
+        }
+        d.close_flat();
+    }
+    if !parts.is_empty() {
+        d.open_one("total");
+        if level >= 2 {
+            d.note("DDT histogram (aggregated over all DDTs):\n");
+            table(d, &total);
+        }
+        ratio(d, &total);
+        d.close_flat();
+    }
+    Ok(())
+}
+
+fn add(total: &mut Histogram, h: &Histogram) {
+    for (t, s) in total.buckets.iter_mut().zip(&h.buckets) {
+        *t = sum(t, s);
+    }
+}
+
+fn sum(a: &Stat, b: &Stat) -> Stat {
+    Stat {
+        blocks: a.blocks.saturating_add(b.blocks),
+        lsize: a.lsize.saturating_add(b.lsize),
+        psize: a.psize.saturating_add(b.psize),
+        dsize: a.dsize.saturating_add(b.dsize),
+        ref_blocks: a.ref_blocks.saturating_add(b.ref_blocks),
+        ref_lsize: a.ref_lsize.saturating_add(b.ref_lsize),
+        ref_psize: a.ref_psize.saturating_add(b.ref_psize),
+        ref_dsize: a.ref_dsize.saturating_add(b.ref_dsize),
+    }
+}
+
+/// The ZAPs of all tables of both generations.
+fn parts(d: &mut Dump, pool: &Pool, directory: &Zap) -> Vec<Part> {
+    let mut out = Vec::new();
+    for number in 1..=Checksum::BLAKE3.0 {
+        let checksum = Checksum(number);
+        let Some(name) = ddt::directory_name(checksum) else { continue };
+        let root = d.keep(&name, directory.get_u64(&name)).flatten();
+        let own = root.and_then(|n| d.keep(&name, pool.mos().object(n)));
+        let own = own.and_then(|o| d.keep(&name, Zap::open(&o)));
+        let table = own.as_ref().unwrap_or(directory);
+        let word = |key: &str| own.as_ref().and_then(|z| z.get_u64(key).ok().flatten());
+        let (version, flags) = (word(ddt::DIR_VERSION).unwrap_or(0), word(ddt::DIR_FLAGS));
+        let flags = flags.unwrap_or(0);
+        let before = out.len();
+        let mut found = Vec::new();
+        for class in Class::ALL {
+            let Some(name) = ddt::object_name(checksum, class) else { continue };
+            let object = d.keep(&name, table.get_u64(&name)).flatten();
+            let Some(object) = object.and_then(|n| d.keep(&name, pool.mos().object(n))) else {
+                continue;
+            };
+            let flat = flags & ddt::FLAG_FLAT != 0;
+            found.push(Part { name, class, checksum, flat, object });
+        }
+        out.extend(found);
+        if out.len() == before && own.is_none() {
+            continue;
+        }
+        let kind = if version == 0 { "LEGACY" } else { "FDT" };
+        let names = [(ddt::FLAG_FLAT, "FLAT"), (ddt::FLAG_LOG, "LOG")];
+        let set: Vec<&str> =
+            names.iter().filter(|(b, _)| flags & b != 0).map(|(_, n)| *n).collect();
+        let set = if set.is_empty() { String::new() } else { format!(" [{}]", set.join(" ")) };
+        let object = root.unwrap_or(1);
+        let value = json!({"name": name, "version": version, "flags": flags, "object": object});
+        d.push("directories", value);
+        d.note(format_args!(
+            "{name}: version={version} [{kind}]; flags=0x{flags:02x}{set}; rootobj={object}"
+        ));
+        logs(d, pool, table, checksum);
+    }
+    out
+}
+
+fn logs(d: &mut Dump, pool: &Pool, table: &Zap, checksum: Checksum) {
+    for n in 0..2 {
+        let Some(name) = ddt::log_name(checksum, n) else { continue };
+        let object = d.keep(&name, table.get_u64(&name)).flatten();
+        let Some(o) = object.and_then(|n| d.keep(&name, pool.mos().object(n))) else { continue };
+        let header = LogHeader::decode(&o.dnode().bonus, o.dnode().endian);
+        let Some(h) = d.keep(&name, header) else { continue };
+        let value = json!({"name": name, "object": o.number(), "flags": h.flags(),
+                           "length": h.length, "first_txg": h.first_txg});
+        d.push("logs", value);
+        d.note(format_args!(
+            "{name}: object={}; flags=0x{:02x}; length={}; first_txg={}",
+            o.number(),
+            h.flags(),
+            h.length,
+            h.first_txg
+        ));
+    }
+}
+
+/// The block pointer that an entry stands for.
+fn pointer(key: &DdtKey, checksum: Checksum, dvas: [Dva; 3], birth: u64) -> BlkPtr {
+    /// Type "deduplicated block", level 0, deduplicated, little-endian.
+    const FIXED: u64 = (49 << 48) | (1 << 62) | (1 << 63);
+    let mut w = [0u64; 16];
+    for (slot, dva) in w.chunks_exact_mut(2).zip(dvas) {
+        slot.copy_from_slice(&dva.words());
+    }
+    let size = |n: u64| n / 512 - 1;
+    w[6] = size(key.lsize())
+        | (size(key.psize()) << 16)
+        | (u64::from(key.compression().0) << 32)
+        | (u64::from(checksum.0) << 40)
+        | (u64::from(key.uses_crypt()) << 61)
+        | FIXED;
+    w[10] = birth;
+    w[11] = 1;
+    let sums = w.iter_mut().skip(12);
+    sums.zip(key.checksum).for_each(|(slot, word)| *slot = word);
+    BlkPtr::from_words(w)
+}
+
+fn contents(d: &mut Dump, part: &Part) {
+    d.note(format_args!("\n{} contents:\n", part.name));
+    let Some(zap) = d.keep(&part.name, Zap::open(&part.object)) else { return };
+    for e in zap.entries() {
+        let Some(e) = d.keep(&part.name, e) else { continue };
+        let ZapName::U64s(words) = &e.name else {
+            d.fail("an entry whose key is no checksum");
+            continue;
+        };
+        let key = DdtKey::from_words(words);
+        let value = Value::unpack(e.value_bytes().unwrap_or_default(), part.flat);
+        let (Some(key), Some(value)) = (d.keep("entry", key), d.keep("entry", value)) else {
+            continue;
+        };
+        match value {
+            Value::Flat(v) => {
+                let dvas = [v.dva(0), v.dva(1), v.dva(2)];
+                let bp = pointer(&key, part.checksum, dvas, v.physical_birth);
+                entry(d, v.refcount, 0, &bp, Some(v.class_start));
+            }
+            Value::Legacy(v) => {
+                for (p, v) in v.variants().iter().enumerate().filter(|(_, v)| v.physical_birth > 0)
+                {
+                    let dvas = [v.dva(0), v.dva(1), v.dva(2)];
+                    let bp = pointer(&key, part.checksum, dvas, v.physical_birth);
+                    entry(d, v.refcount, p, &bp, None);
+                }
+            }
+        }
+    }
+    d.blank();
+}
+
+fn entry(d: &mut Dump, refcount: u64, phys: usize, bp: &BlkPtr, since: Option<u64>) {
+    if d.is_json() {
+        let value = json!({"refcount": refcount, "phys": phys, "bp": show::bp_json(bp),
+                           "class_start": since});
+        return d.push("contents", value);
+    }
+    let since = since.map_or_else(String::new, |s| format!(" class_start={s}"));
+    d.note(format_args!("refcnt {refcount} phys {phys} {}{since}", show::bp(bp)));
+}
+
+/// Prints a histogram, and the sum of it.
+fn table(d: &mut Dump, h: &Histogram) {
+    let total = h.buckets.iter().fold(Stat::default(), |t, s| sum(&t, s));
+    if total.blocks == 0 {
+        return d.note("empty");
+    }
+    d.note("bucket              allocated                       referenced          ");
+    d.note("______   ______________________________   ______________________________");
+    d.note("refcnt   blocks   LSIZE   PSIZE   DSIZE   blocks   LSIZE   PSIZE   DSIZE");
+    d.note("------   ------   -----   -----   -----   ------   -----   -----   -----");
+    for (i, s) in h.buckets.iter().enumerate().filter(|(_, s)| s.blocks > 0) {
+        let refs = d.nice(1u64 << i.min(63));
+        row(d, &refs, s);
+        let mut value = stat(s);
+        if let Some(m) = value.as_object_mut() {
+            m.insert("refcount".into(), (1u64 << i.min(63)).into());
+        }
+        d.push("histogram", value);
+    }
+    row(d, " Total", &total);
+    d.hold("sum", stat(&total));
+    d.blank();
+}
+
+fn stat(s: &Stat) -> serde_json::Value {
+    json!({"blocks": s.blocks, "lsize": s.lsize, "psize": s.psize, "dsize": s.dsize,
+           "ref_blocks": s.ref_blocks, "ref_lsize": s.ref_lsize, "ref_psize": s.ref_psize,
+           "ref_dsize": s.ref_dsize})
+}
+
+fn row(d: &mut Dump, name: &str, s: &Stat) {
+    let n = |n: u64| d.nice(n);
+    let line = format!(
+        "{name:>6}   {:>6}   {:>5}   {:>5}   {:>5}   {:>6}   {:>5}   {:>5}   {:>5}",
+        n(s.blocks),
+        n(s.lsize),
+        n(s.psize),
+        n(s.dsize),
+        n(s.ref_blocks),
+        n(s.ref_lsize),
+        n(s.ref_psize),
+        n(s.ref_dsize)
+    );
+    d.note(line);
+}
+
+fn ratio(d: &mut Dump, h: &Histogram) {
+    let t = h.buckets.iter().fold(Stat::default(), |t, s| sum(&t, s));
+    if t.blocks == 0 {
+        return;
+    }
+    let part = |a: u64, b: u64| if b == 0 { 0.0 } else { a as f64 / b as f64 };
+    let dedup = part(t.ref_dsize, t.dsize);
+    let compress = part(t.ref_lsize, t.ref_psize);
+    let copies = part(t.ref_dsize, t.ref_psize);
+    let all = if copies == 0.0 { 0.0 } else { dedup * compress / copies };
+    let value = json!({"dedup": dedup, "compress": compress, "copies": copies, "all": all});
+    d.say(
+        "ratio",
+        value,
+        format_args!(
+            "dedup = {dedup:.2}, compress = {compress:.2}, copies = {copies:.2}, \
+             dedup * compress / copies = {all:.2}\n"
+        ),
+    );
+}
+
+/// Counts every block of the pool as if all were deduplicated.
+pub fn simulate(d: &mut Dump, pool: &Pool) {
+    let mut seen: HashMap<DdtKey, (u64, Stat)> = HashMap::new();
+    walk::pool(d, pool, &mut |bp, _| {
+        if bp.is_hole() || bp.is_embedded() {
+            return;
+        }
+        let (lsize, psize, dsize) = (bp.lsize(), bp.psize(), walk::deflated(pool, bp));
+        let e = seen.entry(DdtKey::new(bp)).or_default();
+        e.0 += 1;
+        let s = &mut e.1;
+        s.ref_blocks += 1;
+        s.ref_lsize = s.ref_lsize.saturating_add(lsize);
+        s.ref_psize = s.ref_psize.saturating_add(psize);
+        s.ref_dsize = s.ref_dsize.saturating_add(dsize);
+    });
+    let mut h = Histogram { buckets: vec![Stat::default(); ddt::HISTOGRAM_BUCKETS] };
+    for (refs, s) in seen.into_values() {
+        let one = Stat {
+            blocks: s.ref_blocks / refs,
+            lsize: s.ref_lsize / refs,
+            psize: s.ref_psize / refs,
+            dsize: s.ref_dsize / refs,
+            ..s
+        };
+        if let Some(bucket) = h.buckets.get_mut(refs.ilog2() as usize) {
+            *bucket = sum(bucket, &one);
+        }
+    }
+    d.open_one("simulated");
+    d.note("Simulated DDT histogram:\n");
+    table(d, &h);
+    ratio(d, &h);
+    d.close_flat();
+}

@@ -1,0 +1,212 @@
+//! What a dump is written to: text as it comes, or one JSON value at the end.
+//!
+//! Every mode says its facts once, by name; this file makes either form of them. A dump is a tree:
+//! [`Dump::open`] begins a part (a heading in text, an element of a list in JSON), facts belong to
+//! the part that is open. What cannot be read is said in its place and counted, and the dump goes
+//! on.
+
+use crate::ui;
+use engine::dsl::nicenum::nicenum;
+use serde_json::{Map, Value};
+use std::fmt::{Display, Write as _};
+
+/// Text is handed on in pieces of this size in bytes.
+const PIECE: usize = 1 << 16;
+
+/// A part of the dump that is being written, as JSON.
+struct Part {
+    name: &'static str,
+    /// An element of a list of that name; else its only value.
+    listed: bool,
+    members: Map<String, Value>,
+}
+
+/// Where a dump goes.
+pub struct Dump {
+    text: String,
+    depth: usize,
+    parts: Option<Vec<Part>>,
+    /// Numbers are printed in full.
+    pub exact: bool,
+    failures: u64,
+}
+
+impl Dump {
+    /// Text, or JSON when `json`; with `exact` sizes in text are not rounded.
+    pub fn new(json: bool, exact: bool) -> Self {
+        let root = || vec![Part { name: "", listed: false, members: Map::new() }];
+        Self { text: String::new(), depth: 0, parts: json.then(root), exact, failures: 0 }
+    }
+
+    /// What could not be read or decoded so far.
+    pub fn failures(&self) -> u64 {
+        self.failures
+    }
+
+    /// Only JSON is wanted: text need not be made.
+    pub fn is_json(&self) -> bool {
+        self.parts.is_some()
+    }
+
+    /// A line that only people need.
+    pub fn note(&mut self, line: impl Display) {
+        if self.is_json() {
+            return;
+        }
+        for _ in 0..self.depth {
+            self.text.push('\t');
+        }
+        let _ = writeln!(self.text, "{line}");
+        if self.text.len() >= PIECE {
+            self.flush();
+        }
+    }
+
+    /// Hands on the text so far, before something else is printed.
+    pub fn flush(&mut self) {
+        ui::out(&self.text);
+        self.text.clear();
+    }
+
+    /// An empty line.
+    pub fn blank(&mut self) {
+        if !self.is_json() {
+            self.text.push('\n');
+        }
+    }
+
+    /// A fact that is in JSON only: text has it in a heading.
+    pub fn hold(&mut self, name: &str, value: impl Into<Value>) {
+        if let Some(part) = self.parts.as_mut().and_then(|p| p.last_mut()) {
+            part.members.insert(name.to_owned(), value.into());
+        }
+    }
+
+    /// A fact with its line of text.
+    pub fn say(&mut self, name: &str, value: impl Into<Value>, line: impl Display) {
+        self.hold(name, value);
+        self.note(line);
+    }
+
+    /// A fact, as `name = value`.
+    pub fn fact(&mut self, name: &str, value: impl Into<Value>) {
+        let value = value.into();
+        let line = match &value {
+            Value::String(s) => format!("{name} = {s}"),
+            other => format!("{name} = {other}"),
+        };
+        self.say(name, value, line);
+    }
+
+    /// A size in bytes.
+    pub fn size(&mut self, name: &str, bytes: u64) {
+        let line = format!("{name} = {}", self.nice(bytes));
+        self.say(name, bytes, line);
+    }
+
+    /// A number in hexadecimal.
+    pub fn hex(&mut self, name: &str, value: u64) {
+        self.say(name, value, format!("{name} = 0x{value:x}"));
+    }
+
+    /// A number of bytes or things, short unless all numbers are wanted in full.
+    pub fn nice(&self, n: u64) -> String {
+        if self.exact { n.to_string() } else { nicenum(n) }
+    }
+
+    /// Adds an element that is no part to a list.
+    pub fn push(&mut self, list: &str, value: impl Into<Value>) {
+        if let Some(part) = self.parts.as_mut().and_then(|p| p.last_mut()) {
+            append(&mut part.members, list, value.into());
+        }
+    }
+
+    /// Begins a part: an element of `list`, under a heading.
+    pub fn open(&mut self, list: &'static str, heading: impl Display) {
+        self.note(heading);
+        self.depth += 1;
+        self.open_flat(list);
+    }
+
+    /// Begins a part whose lines are not moved in.
+    pub fn open_flat(&mut self, list: &'static str) {
+        self.begin(list, true);
+    }
+
+    /// Begins a part that is the only one of its name where it stands; ends as the other.
+    pub fn open_one(&mut self, name: &'static str) {
+        self.begin(name, false);
+    }
+
+    fn begin(&mut self, name: &'static str, listed: bool) {
+        if let Some(parts) = &mut self.parts {
+            parts.push(Part { name, listed, members: Map::new() });
+        }
+    }
+
+    /// Ends a part begun with [`Self::open`].
+    pub fn close(&mut self) {
+        self.depth = self.depth.saturating_sub(1);
+        self.close_flat();
+    }
+
+    /// Ends a part begun with [`Self::open_flat`].
+    pub fn close_flat(&mut self) {
+        let Some(parts) = &mut self.parts else { return };
+        let Some(part) = parts.pop() else { return };
+        let Some(above) = parts.last_mut() else { return };
+        if part.listed {
+            append(&mut above.members, part.name, Value::Object(part.members));
+        } else if !part.members.is_empty() {
+            above.members.insert(part.name.to_owned(), Value::Object(part.members));
+        }
+    }
+
+    /// Moves lines in, or back out with [`Self::outdent`], without a new part.
+    pub fn indent(&mut self) {
+        self.depth += 1;
+    }
+
+    /// See [`Self::indent`].
+    pub fn outdent(&mut self) {
+        self.depth = self.depth.saturating_sub(1);
+    }
+
+    /// Says what could not be read, in its place.
+    pub fn fail(&mut self, what: impl Display) {
+        self.failures += 1;
+        self.push("errors", what.to_string());
+        self.note(format_args!("ERROR: {what}"));
+    }
+
+    /// The value, or `None` after saying what went wrong.
+    pub fn keep<T, E: Display>(&mut self, what: &str, result: Result<T, E>) -> Option<T> {
+        match result {
+            Ok(v) => Some(v),
+            Err(e) if what.is_empty() => {
+                self.fail(e);
+                None
+            }
+            Err(e) => {
+                self.fail(format_args!("{what}: {e}"));
+                None
+            }
+        }
+    }
+
+    /// Ends the dump: prints what is left. Gives the number of failures.
+    pub fn finish(mut self) -> u64 {
+        ui::out(&self.text);
+        if let Some(root) = self.parts.as_mut().and_then(|p| p.drain(..).next()) {
+            ui::json(&Value::Object(root.members));
+        }
+        self.failures
+    }
+}
+
+fn append(members: &mut Map<String, Value>, list: &str, value: Value) {
+    let entry = members.entry(list.to_owned()).or_insert_with(|| Value::Array(Vec::new()));
+    if let Value::Array(a) = entry {
+        a.push(value);
+    }
+}

@@ -1,0 +1,168 @@
+//! `zdb -l`: the labels of devices, whatever they belong to.
+//!
+//! Labels with the same content are printed once, with the numbers of all that agree. A disk with
+//! a partition table and no label of its own is searched for partitions.
+
+use super::dump::Dump;
+use super::{show, uber};
+use crate::failure::Failure;
+use engine::device::gpt::Gpt;
+use engine::device::{DeviceRef, FileDevice, Options};
+use engine::ondisk::config::LabelConfig;
+use engine::ondisk::label::{self, BootEnv, Part};
+use engine::pool::{self, FoundLeaf, LabelView};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// What of labels is wanted.
+#[derive(Clone, Copy)]
+pub struct Wanted {
+    /// The configuration.
+    pub config: bool,
+    /// How much: 2 says where labels are, 3 prints each label, agreeing or not.
+    pub level: u8,
+    /// The uberblocks: 1 each one once, 2 with block pointers of all copies' places.
+    pub uberblocks: u8,
+}
+
+/// Prints the labels of a device and of the ZFS partitions on it.
+pub fn dump(d: &mut Dump, path: &Path, wanted: Wanted) -> Result<(), Failure> {
+    let device = FileDevice::open(path, &Options::default()).map_err(|e| {
+        Failure::new(format!("cannot open {}", path.display())).because(e.to_string())
+    })?;
+    let device: DeviceRef = Arc::new(device);
+    let views = pool::read_labels(&device);
+    let any = views.iter().any(|v| v.nvlist.is_some());
+    let table = if any { None } else { Gpt::read(device.as_ref()).ok().flatten() };
+    let Some(table) = table else {
+        one(d, &device, path, &views, wanted);
+        return Ok(());
+    };
+    for part in table.zfs() {
+        let mut name = path.as_os_str().to_owned();
+        name.push(format!("#{}", part.number));
+        let window: DeviceRef = Arc::new(part.open(&device));
+        let views = pool::read_labels(&window);
+        one(d, &window, &PathBuf::from(name), &views, wanted);
+    }
+    Ok(())
+}
+
+fn one(d: &mut Dump, device: &DeviceRef, path: &Path, views: &[LabelView], wanted: Wanted) {
+    d.open_flat("devices");
+    d.say("device", path.display().to_string(), format_args!("Device {}", path.display()));
+    d.hold("size", device.size());
+    if views.is_empty() {
+        d.fail("the device is too small to have labels");
+    }
+    let mut done = vec![false; views.len()];
+    for (i, view) in views.iter().enumerate() {
+        if done.get(i).copied().unwrap_or(false) {
+            continue;
+        }
+        let same = |v: &LabelView| match (&v.nvlist, &view.nvlist) {
+            _ if wanted.level >= 3 => v.index == view.index,
+            (Some(a), Some(b)) => a == b,
+            _ => v.index == view.index,
+        };
+        let mut agree = Vec::new();
+        for (other, done) in views.iter().zip(&mut done).skip(i) {
+            if same(other) {
+                *done = true;
+                agree.push(other.index);
+            }
+        }
+        label(d, view, &agree, wanted);
+    }
+    boot_env(d, device);
+    if wanted.uberblocks > 0 {
+        ring(d, device, path, views, wanted);
+    }
+    d.close_flat();
+}
+
+fn numbers(labels: &[usize]) -> String {
+    labels.iter().map(ToString::to_string).collect::<Vec<_>>().join(" ")
+}
+
+fn label(d: &mut Dump, view: &LabelView, agree: &[usize], wanted: Wanted) {
+    d.open_flat("labels");
+    d.hold("label", view.index);
+    if wanted.config {
+        d.note("------------------------------------");
+        d.note(format_args!("LABEL {}", view.index));
+        d.note("------------------------------------");
+    }
+    if wanted.level >= 2 {
+        d.say("offset", view.offset, format_args!("    offset = {:#x}", view.offset));
+    }
+    match (&view.nvlist, &view.config) {
+        (Some(list), config) => {
+            if wanted.config {
+                show::nvlist(d, "config", list, 4);
+            }
+            if let Err(e) = config {
+                d.fail(format_args!("label {}: {e}", view.index));
+            }
+        }
+        (None, Err(e)) => d.fail(format_args!("label {}: {e}", view.index)),
+        (None, Ok(_)) => {}
+    }
+    if view.nvlist.is_some() {
+        d.say("agree", agree.to_vec(), format_args!("    labels = {}", numbers(agree)));
+    }
+    d.close_flat();
+}
+
+/// What a boot loader keeps in the labels; each label has its own copy.
+fn boot_env(d: &mut Dump, device: &DeviceRef) {
+    for n in 0..label::LABELS {
+        let Some(at) = label::part_offset(device.size(), n, Part::BootEnv) else { continue };
+        let range = [(at, Part::BootEnv.size() as usize)];
+        let block = engine::device::read_batch(device.as_ref(), &range).pop();
+        let Some(Ok(block)) = block else { continue };
+        // One that was never written has no checksum either: only a good one is worth a word.
+        if engine::codec::checksum::verify_label(&block, at).is_err() {
+            continue;
+        }
+        match BootEnv::decode(&block) {
+            Ok(BootEnv::Empty) => {}
+            Ok(BootEnv::Raw(text)) => {
+                d.open("boot_environments", format_args!("Boot environment of label {n}:"));
+                d.hold("label", n);
+                d.fact("text", show::text(&text));
+                d.close();
+            }
+            Ok(BootEnv::NvList(list)) => {
+                d.open("boot_environments", format_args!("Boot environment of label {n}:"));
+                d.hold("label", n);
+                show::nvlist(d, "list", &list, 0);
+                d.close();
+            }
+            Err(e) => d.fail(format_args!("boot environment of label {n}: {e}")),
+        }
+    }
+}
+
+fn ring(d: &mut Dump, device: &DeviceRef, path: &Path, views: &[LabelView], wanted: Wanted) {
+    let txg = |c: &&LabelConfig| if let LabelConfig::Member(m) = c { m.txg } else { 0 };
+    let config = views.iter().filter_map(|v| v.config.as_ref().ok()).max_by_key(txg);
+    let Some(config) = config.cloned() else { return };
+    let (device, path, labels) = (Arc::clone(device), path.to_owned(), views.to_vec());
+    let found = pool::read_ring(&FoundLeaf { device, path, labels, config });
+    let slots = found.iter().map(|f| f.slot).max().map_or(0, |n| n + 1);
+    for slot in 0..slots {
+        let mut here: Vec<_> = found.iter().filter(|f| f.slot == slot).collect();
+        while let Some(first) = here.first().copied() {
+            let same = |f: &&pool::FoundUberblock| f.uberblock == first.uberblock;
+            let labels: Vec<usize> = here.iter().copied().filter(same).map(|f| f.label).collect();
+            here.retain(|f| !same(f));
+            d.open("uberblocks", format_args!("    Uberblock[{slot}]"));
+            d.hold("slot", slot);
+            uber::fields(d, &first.uberblock);
+            d.say("labels", labels.clone(), format_args!("labels = {}", numbers(&labels)));
+            d.close();
+        }
+    }
+    let _ = wanted;
+}

@@ -1,0 +1,108 @@
+//! The tree of blocks of an object: every pointer, and the ranges that are stored.
+
+use super::dump::Dump;
+use super::show;
+use engine::dmu::Object;
+use engine::ondisk::{BlkPtr, DmuType};
+use serde_json::json;
+
+/// Prints all pointers of an object; with `all` every copy.
+pub fn dump(d: &mut Dump, object: &Object, all: bool) {
+    d.note("Indirect blocks:");
+    let top = object.dnode().levels - 1;
+    for (i, bp) in object.dnode().blkptrs.iter().enumerate() {
+        walk(d, object, bp, top, i as u64, all);
+    }
+    if let Some(bp) = &object.dnode().spill {
+        d.hold("spill", show::bp_json(bp));
+        d.note(format_args!("\tSpill block: {}", show::bp(bp)));
+    }
+    d.blank();
+    segments(d, object);
+}
+
+/// A pointer and what is below it. Depth is bounded by the levels of the dnode, which count down.
+fn walk(d: &mut Dump, object: &Object, bp: &BlkPtr, level: u8, blkid: u64, all: bool) {
+    if bp.logical_birth() == 0 {
+        return;
+    }
+    line(d, object, bp, level, blkid, all);
+    if level == 0 || bp.is_hole() {
+        return;
+    }
+    let block = match object.read_indirect(level, blkid) {
+        Ok(Some(b)) => b,
+        Ok(None) => return,
+        Err(e) => return d.fail(e),
+    };
+    let per_block = object.dnode().pointers_per_indirect();
+    let first = blkid.saturating_mul(per_block);
+    for (i, bytes) in block.chunks_exact(engine::ondisk::blkptr::BLKPTR_SIZE).enumerate() {
+        let child = match BlkPtr::decode(bytes, block.endian()) {
+            Ok(bp) => bp,
+            Err(e) => return d.fail(e),
+        };
+        walk(d, object, &child, level - 1, first.saturating_add(i as u64), all);
+    }
+}
+
+fn line(d: &mut Dump, object: &Object, bp: &BlkPtr, level: u8, blkid: u64, all: bool) {
+    let shift = u32::from(object.dnode().indirect_shift - 7) * u32::from(level);
+    let first = if shift >= 64 { 0 } else { blkid.wrapping_shl(shift) };
+    let offset = first.wrapping_mul(object.dnode().block_size());
+    if d.is_json() {
+        let mut value = show::bp_json(bp);
+        if let Some(m) = value.as_object_mut() {
+            m.insert("blkid".into(), blkid.into());
+            m.insert("offset".into(), offset.into());
+        }
+        return d.push("blocks", value);
+    }
+    let top = object.dnode().levels - 1;
+    let (left, right) = ((top - level.min(top)) as usize, level as usize + 1);
+    d.note(format_args!(
+        "{offset:16x} {:left$}L{level}{:right$}{}",
+        "",
+        "",
+        show::bp_short(bp, all)
+    ));
+    if bp.level() != level && !bp.is_hole() {
+        d.fail(format_args!("the pointer at offset {offset:#x} has level {}", bp.level()));
+    }
+}
+
+/// The ranges that are stored: of the array of dnodes those of dnodes in use, else whole blocks.
+fn segments(d: &mut Dump, object: &Object) {
+    let mut emit = |start: u64, end: u64| {
+        let size = d.nice(end - start);
+        d.push("segments", json!({"start": start, "end": end}));
+        d.note(format_args!("\t\tsegment [{start:016x}, {end:016x}) size {size:>5}"));
+    };
+    if object.dnode().kind == DmuType::DNODE {
+        let mut run: Option<(u64, u64)> = None;
+        for o in object.objset().objects().flatten() {
+            let start = o.number().saturating_mul(512);
+            let end = start.saturating_add(o.dnode().size() as u64);
+            run = match run {
+                Some((s, e)) if e == start => Some((s, end)),
+                Some((s, e)) => {
+                    emit(s, e);
+                    Some((start, end))
+                }
+                None => Some((start, end)),
+            };
+        }
+        if let Some((s, e)) = run {
+            emit(s, e);
+        }
+        return;
+    }
+    match object.segments(object.size_of_blocks()) {
+        Ok(list) => {
+            for s in list {
+                emit(s.offset, s.offset.saturating_add(s.length));
+            }
+        }
+        Err(e) => d.fail(e),
+    }
+}

@@ -1,0 +1,374 @@
+//! Files: attributes of both generations, with the path.
+
+use super::dump::Dump;
+use super::object::Context;
+use super::show;
+use engine::dmu::{Object, Objset, Zap};
+use engine::ondisk::acl::{self, Ace};
+use engine::ondisk::fuid::{Fuid, FuidTable};
+use engine::ondisk::sa::{SaHeader, SaSet, SaTables, zpl};
+use engine::ondisk::znode::{Dirent, MASTER_NODE, Znode, flags, master, mode};
+use engine::ondisk::{DmuType, Endian, NvList, NvValue};
+use serde_json::json;
+use std::collections::HashMap;
+
+/// Deepest nesting of directories that is followed to the root.
+const DEPTH_MAX: usize = 4096;
+
+/// What is needed to understand the files of one file system.
+#[derive(Default)]
+pub struct Names {
+    tables: Option<SaTables>,
+    fuids: FuidTable,
+    root: u64,
+    /// Names by object, of directories that were read.
+    directories: HashMap<u64, HashMap<u64, Vec<u8>>>,
+}
+
+impl Names {
+    /// Reads the tables; what cannot be read is missing. The second is what went wrong.
+    pub fn open(objset: &Objset) -> (Self, Option<String>) {
+        let mut names = Self::default();
+        match names.read(objset) {
+            Ok(()) => (names, None),
+            Err(e) => (names, Some(e)),
+        }
+    }
+
+    fn read(&mut self, objset: &Objset) -> Result<(), String> {
+        let say = |e: engine::dmu::Error| e.to_string();
+        let table = |n: u64| objset.object(n).and_then(|o| Zap::open(&o));
+        let master = table(MASTER_NODE).map_err(say)?;
+        self.root = master.get_u64(master::ROOT).map_err(say)?.unwrap_or(0);
+        if let Some(sa) = master.get_u64(engine::ondisk::sa::MASTER_NODE_ENTRY).map_err(say)? {
+            let sa = table(sa).map_err(say)?;
+            let part = |name| -> Result<Vec<_>, String> {
+                match sa.get_u64(name).map_err(say)? {
+                    Some(n) => table(n).and_then(|z| z.to_vec()).map_err(say),
+                    None => Ok(Vec::new()),
+                }
+            };
+            let (registry, layouts) = (part("REGISTRY")?, part("LAYOUTS")?);
+            let registry = registry.iter().filter_map(|e| Some((e.name.bytes()?, e.u64()?)));
+            let layouts = layouts.iter().filter_map(|e| Some((e.name.bytes()?, e.ints())));
+            self.tables = Some(SaTables::new(registry, layouts).map_err(|e| e.to_string())?);
+        }
+        if let Some(n) = master
+            .get_u64(engine::ondisk::fuid::MASTER_NODE_ENTRY)
+            .map_err(say)?
+            .filter(|n| *n != 0)
+        {
+            self.fuids = domains(&objset.object(n).map_err(say)?)?;
+        }
+        Ok(())
+    }
+
+    /// The name of `object` in a directory.
+    fn name_in(&mut self, objset: &Objset, directory: u64, object: u64) -> Option<Vec<u8>> {
+        if !self.directories.contains_key(&directory) {
+            let mut names = HashMap::new();
+            let zap = objset.object(directory).and_then(|o| Zap::open(&o));
+            if let Ok(zap) = zap {
+                for e in zap.entries().flatten() {
+                    if let (Some(name), Some(word)) = (e.name.bytes(), e.ints().next()) {
+                        names.entry(Dirent::decode(word).object).or_insert_with(|| name.to_vec());
+                    }
+                }
+            }
+            self.directories.insert(directory, names);
+        }
+        self.directories.get(&directory)?.get(&object).cloned()
+    }
+
+    /// Parent and flags of a file.
+    fn parent(&self, objset: &Objset, object: u64) -> Option<(u64, u64)> {
+        let o = objset.object(object).ok()?;
+        let dnode = o.dnode();
+        if dnode.bonus_kind == DmuType::ZNODE {
+            let z = Znode::decode(&dnode.bonus, dnode.endian).ok()?;
+            return Some((z.parent, z.flags));
+        }
+        let spill = o.read_spill().ok()?;
+        let spill = spill.as_ref().map(|b| b.bytes());
+        let set = self.tables.as_ref()?.read(&dnode.bonus, spill).ok()?;
+        Some((set.u64(zpl::PARENT)?, set.u64(zpl::FLAGS).unwrap_or(0)))
+    }
+
+    /// The path of a file; parts that cannot be found are question marks.
+    fn path(&mut self, objset: &Objset, object: u64) -> String {
+        let (mut at, mut parts) = (object, Vec::new());
+        while at != self.root && parts.len() < DEPTH_MAX {
+            let Some((parent, bits)) = self.parent(objset, at) else {
+                parts.push(format!("???<object#{at}>"));
+                break;
+            };
+            let is_dir = |o: &Object| o.dnode().kind == DmuType::DIRECTORY_CONTENTS;
+            let hidden = bits & flags::XATTR != 0 && objset.object(at).is_ok_and(|o| is_dir(&o));
+            parts.push(match self.name_in(objset, parent, at) {
+                _ if hidden => "<xattrdir>".to_owned(),
+                Some(name) => show::text(&name),
+                None => format!("???<object#{at}>"),
+            });
+            if parent == at {
+                break;
+            }
+            at = parent;
+        }
+        parts.reverse();
+        format!("/{}", parts.join("/"))
+    }
+
+    /// An owner: the number, or domain and number.
+    fn identity(&self, id: u64) -> String {
+        if id >> 32 == 0 {
+            return id.to_string();
+        }
+        let known = self.fuids.resolve(Fuid(id));
+        let (domain, rid) = known.unwrap_or((b"???", id as u32));
+        format!("{id:x} [{}-{rid}]", String::from_utf8_lossy(domain))
+    }
+}
+
+/// The domains of the Windows identities of a file system.
+pub fn domains(object: &Object) -> Result<FuidTable, String> {
+    /// Tables have a few entries of some hundred bytes.
+    const TABLE_MAX: u64 = 16 << 20;
+    let dnode = object.dnode();
+    let size = FuidTable::packed_size(&dnode.bonus, dnode.endian).map_err(|e| e.to_string())?;
+    if size > TABLE_MAX.min(object.size_of_blocks()) {
+        return Err("the domain table is larger than its object".to_owned());
+    }
+    let mut bytes = vec![0; size as usize];
+    object.read_at(0, &mut bytes).map_err(|e| e.to_string())?;
+    FuidTable::decode(&bytes).map_err(|e| e.to_string())
+}
+
+/// Prints the attributes of a file.
+pub fn dump(d: &mut Dump, cx: &Context, object: &Object) {
+    let dnode = object.dnode();
+    if dnode.bonus_kind == DmuType::SA && dnode.bonus.iter().all(|b| *b == 0) {
+        return;
+    }
+    d.open_one("file");
+    d.indent();
+    let mut names = cx.names.borrow_mut();
+    if dnode.bonus_kind == DmuType::ZNODE {
+        old(d, &mut names, object);
+    } else {
+        attributes(d, cx, &mut names, object);
+    }
+    d.outdent();
+    d.close_flat();
+}
+
+/// The attributes every file has.
+struct Common {
+    ids: [u64; 2],
+    /// Access, modification, change, creation: seconds and nanoseconds.
+    times: [(i64, u64); 4],
+    generation: u64,
+    mode: u64,
+    size: u64,
+    parent: u64,
+    links: u64,
+    flags: u64,
+}
+
+fn common(d: &mut Dump, names: &mut Names, object: &Object, c: &Common) {
+    let path = names.path(object.objset(), object.number());
+    d.say("path", path.clone(), format_args!("path\t{path}"));
+    for (name, id) in ["uid", "gid"].into_iter().zip(c.ids) {
+        d.say(name, id, format_args!("{name}     {}", names.identity(id)));
+    }
+    for (name, (s, ns)) in ["atime", "mtime", "ctime", "crtime"].into_iter().zip(c.times) {
+        d.say(name, json!({"s": s, "ns": ns}), format_args!("{name}\t{}", show::time(s)));
+    }
+    d.say("gen", c.generation, format_args!("gen\t{}", c.generation));
+    d.say("mode", c.mode, format_args!("mode\t{:o}", c.mode));
+    for (name, n) in [("size", c.size), ("parent", c.parent), ("links", c.links)] {
+        d.say(name, n, format_args!("{name}\t{n}"));
+    }
+    d.say("pflags", c.flags, format_args!("pflags\t{:x}", c.flags));
+}
+
+/// A file of a version before 5.
+fn old(d: &mut Dump, names: &mut Names, object: &Object) {
+    let dnode = object.dnode();
+    let Some(z) = d.keep("znode", Znode::decode(&dnode.bonus, dnode.endian)) else { return };
+    let pair = |t: engine::ondisk::znode::Time| (t.seconds, t.nanos);
+    let c = Common {
+        ids: [z.uid, z.gid],
+        times: [pair(z.atime), pair(z.mtime), pair(z.ctime), pair(z.crtime)],
+        generation: z.generation,
+        mode: z.mode,
+        size: z.size,
+        parent: z.parent,
+        links: z.links,
+        flags: z.flags,
+    };
+    common(d, names, object, &c);
+    d.say("xattr", z.xattr, format_args!("xattr\t{}", z.xattr));
+    d.say("rdev", z.rdev, format_args!("rdev\t0x{:016x}", z.rdev));
+    if let Some(target) = z.inline_symlink() {
+        let target = show::text(target);
+        d.say("target", target.clone(), format_args!("target\t{target}"));
+    }
+    if let Some(stamp) = z.scanstamp() {
+        d.say("scanstamp", show::hex(stamp), format_args!("scanstamp\t{}", show::hex(stamp)));
+    }
+    let a = &z.acl;
+    let value = json!({"object": a.external_object, "version": a.version, "count": a.count,
+                       "size": a.size});
+    d.say(
+        "acl",
+        value,
+        format_args!(
+            "acl\tversion {} entries {} bytes {} object {}",
+            a.version, a.count, a.size, a.external_object
+        ),
+    );
+    match a.embedded_aces(dnode.endian) {
+        Ok(Some(list)) => aces(d, &list),
+        Ok(None) => {}
+        Err(e) => d.fail(e),
+    }
+}
+
+fn attributes(d: &mut Dump, cx: &Context, names: &mut Names, object: &Object) {
+    let dnode = object.dnode();
+    let spill = match object.read_spill() {
+        Ok(s) => s,
+        Err(e) => {
+            d.fail(e);
+            None
+        }
+    };
+    let Some(tables) = names.tables.take() else {
+        return d.fail("the file system has no attribute tables");
+    };
+    let set = tables.read(&dnode.bonus, spill.as_ref().map(|b| b.bytes()));
+    if let Some(set) = d.keep("attributes", set) {
+        let word = |name| set.u64(name).unwrap_or(0);
+        let time = |name| set.get(name).and_then(|v| v.time()).unwrap_or((0, 0));
+        let c = Common {
+            ids: [word(zpl::UID), word(zpl::GID)],
+            times: [time(zpl::ATIME), time(zpl::MTIME), time(zpl::CTIME), time(zpl::CRTIME)],
+            generation: word(zpl::GEN),
+            mode: word(zpl::MODE),
+            size: word(zpl::SIZE),
+            parent: word(zpl::PARENT),
+            links: word(zpl::LINKS),
+            flags: word(zpl::FLAGS),
+        };
+        // The path needs the tables again.
+        names.tables = Some(tables.clone());
+        common(d, names, object, &c);
+        rare(d, &set, c.flags);
+        if c.mode & mode::TYPE == mode::SYMLINK && set.get(zpl::SYMLINK).is_none() {
+            let mut target = vec![0; c.size.min(64 << 10) as usize];
+            if d.keep("target", object.read_at(0, &mut target)).is_some() {
+                let target = show::text(&target);
+                d.say("target", target.clone(), format_args!("target\t{target}"));
+            }
+        }
+        if cx.level >= 5 {
+            unknown(d, &tables, &set);
+            for (what, bytes) in
+                [("bonus", Some(&dnode.bonus[..])), ("spill", spill.as_ref().map(|b| b.bytes()))]
+            {
+                let Some(Ok(h)) = bytes.map(SaHeader::decode) else { continue };
+                let value = json!({"part": what, "layout": h.layout, "header": h.size});
+                d.push("layouts", value);
+                d.note(format_args!("{what}\tlayout {} header {}", h.layout, h.size));
+            }
+        }
+    }
+    names.tables = Some(tables);
+}
+
+/// Attributes only some files have.
+fn rare(d: &mut Dump, set: &SaSet<'_>, bits: u64) {
+    if bits & flags::PROJID != 0 {
+        let n = set.u64(zpl::PROJID).unwrap_or(0);
+        d.say("projid", n, format_args!("projid\t{n}"));
+    }
+    if let Some(n) = set.u64(zpl::XATTR) {
+        d.say("xattr", n, format_args!("xattr\t{n}"));
+    }
+    if let Some(n) = set.u64(zpl::RDEV) {
+        d.say("rdev", n, format_args!("rdev\t0x{n:016x}"));
+    }
+    if let Some(v) = set.get(zpl::DXATTR).filter(|v| !v.bytes.is_empty()) {
+        xattrs(d, &v.bytes);
+    }
+    if let Some(v) = set.get(zpl::SYMLINK) {
+        let target = show::text(&v.bytes);
+        d.say("target", target.clone(), format_args!("target\t{target}"));
+    }
+    if let Some(v) = set.get(zpl::SCANSTAMP) {
+        d.say("scanstamp", show::hex(&v.bytes), format_args!("scanstamp\t{}", show::hex(&v.bytes)));
+    }
+    if let (Some(count), Some(v)) = (set.u64(zpl::DACL_COUNT), set.get(zpl::DACL_ACES)) {
+        d.say("acl_count", count, format_args!("acl\tentries {count} bytes {}", v.bytes.len()));
+        match acl::decode_aces(&v.bytes, 1, count, v.endian) {
+            Ok(list) => aces(d, &list),
+            Err(e) => d.fail(e),
+        }
+    }
+}
+
+fn aces(d: &mut Dump, list: &[Ace]) {
+    for a in list {
+        let value = json!({"type": a.kind, "flags": a.flags, "mask": a.mask, "id": a.id});
+        d.push("aces", value);
+        d.note(format_args!(
+            "\ttype {} flags {:#06x} mask {:#010x} {:?} id {}",
+            a.kind,
+            a.flags,
+            a.mask,
+            a.who(),
+            a.id
+        ));
+    }
+}
+
+fn xattrs(d: &mut Dump, packed: &[u8]) {
+    let Some(list) = d.keep("SA xattrs", NvList::decode(packed)) else { return };
+    let (bytes, n) = (packed.len(), list.pairs.len());
+    d.note(format_args!("SA xattrs: {bytes} bytes, {n} entries"));
+    d.blank();
+    for pair in &list.pairs {
+        let name = show::text(&pair.name);
+        let value = match &pair.value {
+            NvValue::ByteArray(v) | NvValue::U8Array(v) => v.clone(),
+            other => format!("{other:?}").into_bytes(),
+        };
+        d.push("sa_xattrs", json!({"name": name, "value": show::hex(&value)}));
+        d.note(format_args!("\t{name} = {}", show::text(&value)));
+    }
+}
+
+/// Attributes the POSIX layer does not know.
+fn unknown(d: &mut Dump, tables: &SaTables, set: &SaSet<'_>) {
+    for (name, info) in tables.attrs().filter(|(n, _)| !n.starts_with(b"ZPL_")) {
+        let Some(v) = set.values.iter().find(|v| v.number == info.number) else { continue };
+        let (name, value) = (show::text(name), show::hex(&v.bytes));
+        d.push("other_attributes", json!({"name": name, "value": value}));
+        d.note(format_args!("{name}\t{value}"));
+    }
+}
+
+/// An ACL that is an object of its own (file systems before version 5).
+pub fn acl_object(d: &mut Dump, object: &Object) {
+    let mut bytes = vec![0; object.size_of_blocks().min(1 << 20) as usize];
+    if d.keep("ACL", object.read_at(0, &mut bytes)).is_none() {
+        return;
+    }
+    let (version, size) = if object.dnode().kind == DmuType::OLDACL { (0, 12) } else { (1, 0) };
+    let endian: Endian = object.dnode().endian;
+    let count = if size > 0 { bytes.len() / size } else { 0 };
+    match acl::decode_aces(&bytes, version, count as u64, endian) {
+        Ok(list) => aces(d, &list),
+        Err(e) => d.fail(e),
+    }
+}
