@@ -21,7 +21,7 @@
 
 use dmu::Objset;
 use ondisk::zil::{CHECKSUM_SEQ_WORD, Chain, ChainPlace, Record, records};
-use ondisk::{BlkPtr, ZilHeader};
+use ondisk::{BlkPtr, Endian, ZilHeader};
 use zio::Place;
 
 /// Most blocks of one log that are followed: at 4 KiB to 128 KiB a block more than any log device
@@ -39,6 +39,8 @@ pub struct LogBlock {
     pub used: u64,
     /// Its records.
     pub records: Vec<Record>,
+    /// Byte order of the machine that logged them: that of bytes the records leave undecoded.
+    pub endian: Endian,
 }
 
 /// Why a log ends where it does.
@@ -129,19 +131,36 @@ impl Log {
         let bytes = chain.records_in(&block, place);
         let records: ondisk::Result<Vec<Record>> = records(bytes, block.endian()).collect();
         let records = records.map_err(LogEnd::Damaged)?;
-        Ok((LogBlock { bp: *bp, seq, used: chain.used, records }, chain.next))
+        Ok((
+            LogBlock { bp: *bp, seq, used: chain.used, records, endian: block.endian() },
+            chain.next,
+        ))
     }
 
-    /// Records that a replay would apply to a pool whose last synced txg is `synced`.
+    /// Records that a replay would apply to a pool whose last synced txg is `synced`, in order.
+    ///
+    /// Of a claimed log the txg of the claim counts, not `synced`: the pool may have gone on for
+    /// long while this dataset, locked perhaps, was never mounted. What the claim found was not
+    /// in any txg then, and nothing but a replay puts it into one.
     pub fn pending(&self, synced: u64) -> impl Iterator<Item = &Record> {
+        self.pending_with_endian(synced).map(|(record, _)| record)
+    }
+
+    /// Like [`Self::pending`], with the byte order of what a record leaves undecoded.
+    pub fn pending_with_endian(&self, synced: u64) -> impl Iterator<Item = (&Record, Endian)> {
         let last = match self.header.flags & ZilHeader::FLAG_CLAIM_LR_SEQ_VALID {
             0 => u64::MAX,
             _ => self.header.claim_lr_seq,
         };
         let (claimed, replayed) = (self.is_claimed(), self.header.replay_seq);
-        self.blocks
-            .iter()
-            .flat_map(|b| &b.records)
-            .filter(move |r| r.txg > synced && r.seq > replayed && !(claimed && r.seq > last))
+        let first_txg = match (claimed, self.header.flags & ZilHeader::FLAG_REPLAY_NEEDED) {
+            (false, _) => synced.saturating_add(1),
+            (true, 0) => u64::MAX,
+            (true, _) => self.header.claim_txg,
+        };
+        let records = self.blocks.iter().flat_map(|b| b.records.iter().map(|r| (r, b.endian)));
+        records.filter(move |(r, _)| {
+            r.txg >= first_txg && r.seq > replayed && !(claimed && r.seq > last)
+        })
     }
 }

@@ -18,6 +18,7 @@ mod dir;
 mod error;
 mod fs;
 mod node;
+pub mod replay;
 mod space;
 mod volume;
 mod xattr;
