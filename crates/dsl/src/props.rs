@@ -25,7 +25,7 @@ mod stored;
 
 pub use stored::{StoredProperties, StoredValue};
 
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::tree::{Dataset, Dsl};
 use facts::Facts;
 use ondisk::props::{self, applies};
@@ -171,7 +171,23 @@ impl Dsl {
         dataset: &Dataset,
         context: &PropertyContext,
     ) -> Result<Vec<Property>> {
-        let facts = Facts::gather(self, dataset, context)?;
+        let (properties, problems) = self.properties_salvaged(dataset, context);
+        match problems.into_iter().next() {
+            None => Ok(properties),
+            Some(e) => Err(e),
+        }
+    }
+
+    /// Like [`Self::properties`], in spite of damage: what cannot be read is left out (a stored
+    /// property then seems to have its default), and the errors come along.
+    #[must_use]
+    pub fn properties_salvaged(
+        &self,
+        dataset: &Dataset,
+        context: &PropertyContext,
+    ) -> (Vec<Property>, Vec<Error>) {
+        let mut problems = Vec::new();
+        let facts = Facts::gather(self, dataset, context, &mut problems);
         let snapshot = dataset.is_snapshot();
         let mut out = Vec::new();
         for native in props::DATASET.iter().filter(|p| p.is_visible()) {
@@ -185,7 +201,7 @@ impl Dsl {
             }
         }
         out.extend(facts.stored.user());
-        Ok(out)
+        (out, problems)
     }
 
     /// One property of a dataset by its name; `None` when it has none of that name. Beside those

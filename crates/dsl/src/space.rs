@@ -23,9 +23,11 @@ use dmu::Zap;
 use ondisk::bpobj::{BpobjHeader, Space};
 use ondisk::deadlist::{DeadlistHeader, Form, parse_int_key};
 
-/// Longest chain of directories or snapshots that is followed: far more than any pool has, so
-/// that a chain with a loop ends.
+/// Longest chain of snapshots that is followed: more than any dataset has, so that a chain with a
+/// loop ends.
 const CHAIN_MAX: usize = 1 << 20;
+/// Deepest nesting of directories that is followed (OpenZFS: 50).
+const DEPTH_MAX: usize = 64;
 
 /// Share of the pool that is held back: 1/32.
 const SLOP_SHIFT: u32 = 5;
@@ -51,8 +53,8 @@ impl Dsl {
         let mut at = dir.phys.parent;
         let mut name = dir.name.as_str();
         while at != 0 {
-            if out.len() > CHAIN_MAX {
-                return Err(Error::Tree { object: dir.object, rule: "directories form a loop" });
+            if out.len() > DEPTH_MAX {
+                return Err(Error::Tree { object: dir.object, rule: "directories nest too deep" });
             }
             name = name.rsplit_once('/').map_or("", |(parent, _)| parent);
             let parent = self.dir(at, name.to_owned())?;

@@ -482,8 +482,8 @@ fn metaslab_size(config: &VdevConfig, shift: u32, index: u64) -> u64 {
     let VdevKind::Draid { nparity, ndata, .. } = config.kind else { return whole };
     let row = (u64::from(nparity) + u64::from(ndata)) << config.ashift.unwrap_or(9).min(16);
     let start = index << shift;
-    let lost = start.next_multiple_of(row.max(1)) - start;
-    whole.saturating_sub(lost) / row.max(1) * row
+    let first = start.checked_next_multiple_of(row.max(1)).unwrap_or(u64::MAX);
+    whole.saturating_sub(first - start) / row.max(1) * row
 }
 
 fn header_of(object: &Object) -> dmu::Result<SpaceMapHeader> {

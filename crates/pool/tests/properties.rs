@@ -220,3 +220,20 @@ fn written_since_counts_from_any_older_snapshot() {
     let [one, other] = ["past/work", "past/rolled@base"].map(|n| pool.dsl().by_name(n).unwrap());
     assert_eq!(pool.dsl().written_since(&one, &other).unwrap(), None, "another line");
 }
+
+/// A table that cannot be read costs what is in it, not the other properties.
+#[test]
+fn damage_costs_only_what_is_damaged() {
+    let Some(case) = testkit::corpus("history") else { return };
+    let pool = open(&case);
+    let context = PropertyContext { pool_size: Some(pool.space().usable()), altroot: None };
+    let mut snapshot = pool.dsl().by_name("past/promoted@s05").unwrap();
+    let all = pool.dsl().properties(&snapshot, &context).unwrap();
+    assert!(all.iter().any(|p| p.name == "clones"));
+    snapshot.phys.next_clones = 1 << 40;
+    assert!(pool.dsl().properties(&snapshot, &context).is_err(), "it says so");
+    let (some, problems) = pool.dsl().properties_salvaged(&snapshot, &context);
+    assert_eq!(problems.len(), 1, "{problems:?}");
+    let kept: Vec<_> = all.into_iter().filter(|p| p.name != "clones").collect();
+    assert_eq!(some, kept);
+}

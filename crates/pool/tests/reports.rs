@@ -1,5 +1,5 @@
-//! Pool properties, `zpool status`, `zpool list -v` and `zpool history` of every pool of the corpus,
-//! against what OpenZFS printed after it had read the same images.
+//! Pool properties, `zpool status`, `zpool list -v` and `zpool history` of every pool of the
+//! corpus, against what OpenZFS printed after it had read the same images.
 //!
 //! The manifests are of a read-write import: it wrote a few blocks of metadata, so allocation and
 //! fragmentation may differ a little. Devices are named as that system named them.
@@ -55,7 +55,7 @@ fn pool_properties_are_those_zpool_get_showed() {
         let features = features.map(|(k, v)| (format!("feature@{k}"), v));
         for (name, want) in native.map(|(k, v)| (k.clone(), v)).chain(features) {
             // Of the system that had imported the pool, for writing.
-            // Fragmentation grew when the import gave empty metaslabs their first blocks; see below.
+            // Fragmentation grew when the import gave empty metaslabs their first blocks.
             if matches!(name.as_str(), "load_guid" | "cachefile" | "readonly" | "fragmentation") {
                 continue;
             }

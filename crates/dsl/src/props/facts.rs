@@ -1,7 +1,7 @@
 //! Everything the properties of one dataset are computed from.
 
 use super::{DatasetKind, PropertyContext, Source, StoredProperties, StoredValue, resume};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::keys::KeyInfo;
 use crate::tree::{Dataset, Dir, Dsl};
 use dmu::{Objset, Zap};
@@ -27,10 +27,41 @@ pub(super) struct Facts<'a> {
     holds: usize,
     written: Option<u64>,
     available: Option<u64>,
+    later: LaterFields,
+}
+
+/// What zapified directories and datasets say.
+#[derive(Default)]
+struct LaterFields {
+    /// File systems and snapshots below.
     counts: [Option<u64>; 2],
     snapshots_changed: Option<u64>,
     redacted: Option<Vec<u64>>,
     resume_token: Option<String>,
+}
+
+impl LaterFields {
+    fn read(dsl: &Dsl, dataset: &Dataset) -> Result<Self> {
+        let mut out = Self::default();
+        let dir = &dataset.dir;
+        if let Some(fields) = dsl.fields(dir.object, dir.has_fields)? {
+            let names = [dir_field::FILESYSTEM_COUNT, dir_field::SNAPSHOT_COUNT];
+            for (count, name) in out.counts.iter_mut().zip(names) {
+                *count = fields.get_u64(name)?;
+            }
+            let changed = fields.get(dir_field::SNAPSHOTS_CHANGED.as_bytes())?;
+            out.snapshots_changed = changed.and_then(|e| e.ints().next());
+        }
+        if let Some(fields) = dsl.fields(dataset.object, dataset.has_fields)? {
+            let redacted = fields.get(dataset_field::REDACTED_DATASETS.as_bytes())?;
+            out.redacted = redacted.map(|e| e.ints().collect());
+            out.resume_token = resume::token(&fields)?;
+        }
+        if out.resume_token.is_none() && !dataset.is_snapshot() {
+            out.resume_token = dsl.token_of_receiving_child(dir)?;
+        }
+        Ok(out)
+    }
 }
 
 /// The key of an encrypted dataset.
@@ -41,52 +72,42 @@ struct Key {
 }
 
 impl<'a> Facts<'a> {
+    /// Reads all of it. What cannot be read is missing, and the error goes to `problems`.
     pub(super) fn gather(
         dsl: &'a Dsl,
         dataset: &'a Dataset,
         context: &'a PropertyContext,
-    ) -> Result<Self> {
+        problems: &mut Vec<Error>,
+    ) -> Self {
         let snapshot = dataset.is_snapshot();
         let dir = &dataset.dir;
-        let fields = dsl.fields(dir.object, dir.has_fields)?;
-        let count = |name: &str| -> Result<Option<u64>> {
-            Ok(fields.as_ref().map(|f| f.get_u64(name)).transpose()?.flatten())
-        };
-        let changed = fields.as_ref().map(|f| f.get(dir_field::SNAPSHOTS_CHANGED.as_bytes()));
-        let changed = changed.transpose()?.flatten().and_then(|e| e.ints().next());
-        let own = dsl.fields(dataset.object, dataset.has_fields)?;
-        let redacted = own.as_ref().map(|f| f.get(dataset_field::REDACTED_DATASETS.as_bytes()));
-        let redacted = redacted.transpose()?.flatten().map(|e| e.ints().collect());
-        let key = match dsl.key_info(dir)? {
-            Some(info) => Some(Key {
-                root: dsl.dir_name(info.root_dir)?,
-                unlocked: dsl.is_unlocked(dataset)?,
-                info,
-            }),
-            None => None,
-        };
-        let resume_token = match own.as_ref().map(resume::token).transpose()?.flatten() {
-            None if !snapshot => dsl.token_of_receiving_child(dir)?,
-            token => token,
-        };
-        let available = context.pool_size.filter(|_| !snapshot);
-        Ok(Self {
+        let key = excuse(problems, key(dsl, dataset)).flatten();
+        let stored = excuse(problems, dsl.stored(dataset)).unwrap_or_default();
+        let written = excuse(problems, dsl.written(dataset)).flatten();
+        let later = excuse(problems, LaterFields::read(dsl, dataset)).unwrap_or_default();
+        let mut out = Self {
             dataset,
             context,
             kind: dsl.kind(dataset),
-            stored: dsl.stored(dataset)?,
+            stored,
             inside: dsl.objset(dataset).map(|os| inside(&os)).unwrap_or_default(),
             key,
-            origin: if snapshot { None } else { dsl.origin(dir)? },
-            clones: if snapshot { dsl.clones(dataset)? } else { Vec::new() },
-            holds: if snapshot { dsl.holds(dataset)?.len() } else { 0 },
-            written: dsl.written(dataset)?,
-            available: available.map(|size| dsl.available(dataset, size)).transpose()?,
-            counts: [count(dir_field::FILESYSTEM_COUNT)?, count(dir_field::SNAPSHOT_COUNT)?],
-            snapshots_changed: changed,
-            redacted,
-            resume_token,
-        })
+            origin: None,
+            clones: Vec::new(),
+            holds: 0,
+            written,
+            available: None,
+            later,
+        };
+        if snapshot {
+            out.clones = excuse(problems, dsl.clones(dataset)).unwrap_or_default();
+            out.holds = excuse(problems, dsl.holds(dataset)).map_or(0, |h| h.len());
+        } else {
+            out.origin = excuse(problems, dsl.origin(dir)).flatten();
+            let available = context.pool_size.map(|size| dsl.available(dataset, size));
+            out.available = available.and_then(|a| excuse(problems, a));
+        }
+        out
     }
 
     /// Value and source of a property; `None` when the dataset does not have it.
@@ -94,8 +115,8 @@ impl<'a> Facts<'a> {
         match p.name {
             "quota" | "reservation" | "refquota" | "refreservation" | "volsize" => self.limit(p),
             "filesystem_limit" | "snapshot_limit" => self.count(self.stored.number(p.name)),
-            "filesystem_count" => self.count(self.counts[0]),
-            "snapshot_count" => self.count(self.counts[1]),
+            "filesystem_count" => self.count(self.later.counts[0]),
+            "snapshot_count" => self.count(self.later.counts[1]),
             "mountpoint" => Some(self.mountpoint()),
             "volblocksize" => {
                 let (value, default) = (self.inside(p.name)?, p.default_number());
@@ -208,7 +229,7 @@ impl<'a> Facts<'a> {
             "objsetid" => self.dataset.object,
             "userrefs" => self.holds as u64,
             "written" => self.written?,
-            "snapshots_changed" => self.snapshots_changed?,
+            "snapshots_changed" => self.later.snapshots_changed?,
             "usedbysnapshots" | "usedbydataset" | "usedbychildren" | "usedbyrefreservation" => {
                 used_by(dir, name)?
             }
@@ -237,13 +258,30 @@ impl<'a> Facts<'a> {
                 false => "unavailable".to_owned(),
             },
             "redact_snaps" => {
-                let guids = self.redacted.as_ref()?.iter();
+                let guids = self.later.redacted.as_ref()?.iter();
                 guids.map(u64::to_string).collect::<Vec<_>>().join(",")
             }
-            "receive_resume_token" => self.resume_token.clone()?,
+            "receive_resume_token" => self.later.resume_token.clone()?,
             _ => return None,
         })
     }
+}
+
+/// Notes a failure that costs only what it is about.
+fn excuse<T>(problems: &mut Vec<Error>, result: Result<T>) -> Option<T> {
+    match result {
+        Ok(v) => Some(v),
+        Err(e) => {
+            problems.push(e);
+            None
+        }
+    }
+}
+
+fn key(dsl: &Dsl, dataset: &Dataset) -> Result<Option<Key>> {
+    let Some(info) = dsl.key_info(&dataset.dir)? else { return Ok(None) };
+    let (root, unlocked) = (dsl.dir_name(info.root_dir)?, dsl.is_unlocked(dataset)?);
+    Ok(Some(Key { info, root, unlocked }))
 }
 
 /// A part of the used space; `None` in pools that do not keep it apart.

@@ -211,9 +211,8 @@ fn scan_line(s: &ScanState, date: &dyn Fn(u64) -> String) -> Option<String> {
             let (done, all) = (nicebytes(s.examined), nicebytes(s.to_examine));
             let fixed = nicebytes(s.processed);
             let fix = if noun == "scrub" { "repaired" } else { "resilvered" };
-            format!(
-                "  scan: {noun} in progress since {begin}\n\t{done} / {all} scanned\n\t{fixed} {fix}"
-            )
+            let scan = format!("  scan: {noun} in progress since {begin}");
+            format!("{scan}\n\t{done} / {all} scanned\n\t{fixed} {fix}")
         }
         _ => return None,
     })
