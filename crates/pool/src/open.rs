@@ -383,11 +383,7 @@ impl<'a> Opening<'a> {
             }
             other => other?,
         };
-        let config = self.mos_config(&mos, &directory);
-        let mut config = config.unwrap_or_else(|| PoolConfig {
-            vdev_tree: self.candidate.tree.clone(),
-            ..self.candidate.config.clone()
-        });
+        let mut config = self.configuration(&first, &mos, &directory);
         self.fill_classes(&mos, &mut config.vdev_tree);
         self.rewind_to_checkpoint(&directory)?;
         let mut reader = self.reader(&config.vdev_tree)?;
@@ -452,6 +448,39 @@ impl<'a> Opening<'a> {
         let mut bytes = vec![0; size as usize];
         object.read_at(0, &mut bytes)?;
         NvList::decode(&bytes).map(Some).map_err(|e| object.format_error(0, e))
+    }
+
+    /// The configuration in the MOS; without that, one of an older MOS, which describes the same
+    /// devices unless some came or went in between; without that, what the labels know.
+    fn configuration(
+        &mut self,
+        store: &Arc<CachedStore>,
+        mos: &Objset,
+        directory: &Zap,
+    ) -> PoolConfig {
+        let by_labels = || PoolConfig {
+            vdev_tree: self.candidate.tree.clone(),
+            ..self.candidate.config.clone()
+        };
+        let (by_labels, name) = (by_labels(), self.pool());
+        if let Some(config) = self.mos_config(mos, directory) {
+            return config;
+        }
+        let all = uberblocks::by_txg(&self.candidate.uberblocks);
+        let older = all.iter().filter(|c| c.uberblock.txg < self.uberblock.txg);
+        for c in older.take(AUTOMATIC_ATTEMPTS) {
+            let store: Arc<dyn BlockStore> = Arc::clone(store) as _;
+            let list = Objset::open(store, 0, &c.uberblock.rootbp, None).and_then(|mos| {
+                let directory = Zap::open(&mos.object(mos::DIRECTORY_OBJECT)?)?;
+                Self::packed_list(&mos, &directory, mos::CONFIG)
+            });
+            if let Some(config) = list.ok().flatten().and_then(|l| PoolConfig::decode(&l).ok()) {
+                let cause = format!("that of txg {} is used", c.uberblock.txg);
+                self.salvage.push(Salvage { what: "the configuration in the MOS", cause });
+                return PoolConfig { name, ..config };
+            }
+        }
+        by_labels
     }
 
     fn mos_config(&mut self, mos: &Objset, directory: &Zap) -> Option<PoolConfig> {
@@ -520,8 +549,10 @@ impl<'a> Opening<'a> {
         let entry = entry.map_err(self.damaged("the checkpoint"))?.ok_or_else(none)?;
         let words: Vec<u64> = entry.ints().collect();
         let order = Endian::Little;
-        let bytes = checkpoint::uberblock_bytes(&words, order).map_err(|_| none())?;
-        (self.uberblock, _) = Uberblock::decode(&bytes).map_err(|_| none())?;
+        let uberblock = checkpoint::uberblock_bytes(&words, order)
+            .and_then(|bytes| Uberblock::decode(&bytes))
+            .map_err(|e| self.damaged("the checkpoint")(directory.object().format_error(0, e)));
+        (self.uberblock, _) = uberblock?;
         Ok(())
     }
 

@@ -1,7 +1,7 @@
 //! Searching files and disks for labels.
 //!
-//! Each place is a directory (searched one level deep), a file or a block device. A device without
-//! a label of its own is searched for partitions (GPT) that have one. A place that cannot be read
+//! Each place is a directory (searched one level deep), a file or a block device. A device is
+//! also searched for partitions (GPT) that have labels. A place that cannot be read
 //! is reported and costs nothing else.
 
 use crate::error::{Error, Result};
@@ -118,12 +118,11 @@ fn unsearchable(path: &Path, cause: &dyn std::fmt::Display) -> Error {
     Error::Search { path: path.to_owned(), cause: cause.to_string() }
 }
 
+/// The device itself and its partitions: a disk that was once used whole and has a partition table
+/// now may still have labels at its end, and they must not hide what is in the partitions.
 fn look_at(device: &DeviceRef, path: &Path) -> Vec<FoundLeaf> {
-    if let Some(leaf) = look_at_device(device, path.to_owned()) {
-        return vec![leaf];
-    }
-    let Ok(Some(table)) = Gpt::read(device.as_ref()) else { return Vec::new() };
-    let mut out = Vec::new();
+    let mut out: Vec<_> = look_at_device(device, path.to_owned()).into_iter().collect();
+    let Ok(Some(table)) = Gpt::read(device.as_ref()) else { return out };
     for part in table.zfs() {
         let mut name = path.as_os_str().to_owned();
         name.push(format!("#{}", part.number));

@@ -4,7 +4,9 @@
 
 mod common;
 
+use codec::checksum::ByteOrder;
 use common::{Lab, assert_same, contents};
+use ondisk::nvlist::NvValue;
 use pool::{OpenOptions, Pool, SearchOptions};
 use std::path::PathBuf;
 use testkit::SparseImage;
@@ -129,6 +131,26 @@ fn a_disk_with_a_damaged_table_is_found_by_the_backup() {
             std::fs::remove_dir_all(dir).unwrap();
         }
     }
+}
+
+#[test]
+fn labels_left_from_before_the_table_hide_nothing() {
+    let lab = Lab::of(&testkit::fixture("sample"));
+    let whole = contents(&lab.open());
+    // The disk as a whole was once part of another pool: two of its labels are left at the end.
+    let mut old = Lab { name: "old".into(), images: lab.images.clone() };
+    *old.image(0) = disk(&lab.images[&0], 512);
+    let mut list = lab.labels(0)[0].clone();
+    list.set("pool_guid", NvValue::U64(4711)).set("name", NvValue::String(b"old".to_vec()));
+    old.set_label(0, 2, &list, ByteOrder::Little);
+    let dir = folder("left-over");
+    old.images[&0].save(&dir.join("disk")).unwrap();
+    let found = pool::scan(&options(dir.clone()).search).unwrap();
+    assert_eq!(found.len(), 2, "the disk and its partition");
+    let pool = Pool::open(&lab.name, &options(dir.clone())).unwrap();
+    assert_same(&whole, &contents(&pool));
+    assert!(Pool::open("old", &options(dir.clone())).is_err());
+    std::fs::remove_dir_all(dir).unwrap();
 }
 
 #[test]

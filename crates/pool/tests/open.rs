@@ -379,6 +379,34 @@ fn damage_beside_the_data_costs_no_data() {
 }
 
 #[test]
+fn a_removed_vdev_is_known_also_without_the_newest_configuration() {
+    let lab = Lab::of(&testkit::fixture("removed"));
+    let whole = contents(&lab.open());
+    let object = object_of(&lab, mos::CONFIG);
+    let damaged = destroy_by_device(&lab, object);
+    let pool = damaged.open();
+    assert!(pool.salvage().iter().any(|s| s.cause.contains("that of txg")), "{:?}", pool.salvage());
+    assert_same(&whole, &contents(&pool));
+}
+
+/// The same for a pool of several disks: each copy is damaged on the disk it is on.
+fn destroy_by_device(lab: &Lab, number: u64) -> Lab {
+    let pool = lab.open();
+    let object = pool.mos().object(number).unwrap();
+    let mut out = lab.clone();
+    for block in 0..=object.dnode().max_block {
+        let bp = object.block_pointer(0, block).unwrap().unwrap();
+        for (_, dva) in bp.dvas() {
+            let guid = pool.vdevs().top(dva.vdev()).unwrap().node().guid();
+            let disk = *lab.images.keys().find(|n| lab.guid(**n) == guid).unwrap();
+            let noise = vec![0xa5; bp.psize() as usize];
+            out.image(disk).write_at(4096 * 1024 + dva.offset(), &noise).unwrap();
+        }
+    }
+    out
+}
+
+#[test]
 fn one_bad_dataset_costs_only_itself() {
     let Some(lab) = Lab::corpus("history") else { return };
     let pool = lab.open();
