@@ -7,7 +7,7 @@ use ondisk::sa::{SaHeader, SaTables, ZPL_ATTRS};
 use ondisk::znode::{Dirent, Znode, device_numbers};
 
 pub(crate) const TARGETS: &[(&str, Target)] =
-    &[("acl", acl), ("fuid", fuid), ("sa", sa), ("znode", znode)];
+    &[("acl", acl), ("fuid", fuid), ("normalize", normal_form), ("sa", sa), ("znode", znode)];
 
 fn acl(data: &[u8]) {
     if let Some(acl) = round(data, AclPhys::decode, AclPhys::encode) {
@@ -40,6 +40,22 @@ fn fuid(data: &[u8]) {
     }
     if let Ok(packed) = table.encode() {
         assert_eq!(FuidTable::decode(&packed), Ok(table));
+    }
+}
+
+/// Names in every normal form, hashed and compared.
+fn normal_form(data: &[u8]) {
+    use ondisk::zap::{KeyHash, Match, ZapKey, normalize};
+    let Some((flags, name)) = data.split_first() else { return };
+    let name = name.get(..512).unwrap_or(name);
+    for match_case in [false, true] {
+        let once = normalize(name, u64::from(*flags), match_case);
+        assert!(once.len() <= 64 * name.len(), "a normal form is no bomb");
+        let hash = KeyHash { salt: 1, flags: 0, norm_flags: u64::from(*flags) };
+        let how = if match_case { Match::NormalizeKeepCase } else { Match::Normalize };
+        let key = ZapKey::name(&hash, name, how);
+        assert!(key.matches_name(name), "a name matches itself");
+        let _ = key.matches_name(&once);
     }
 }
 

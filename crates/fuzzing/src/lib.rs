@@ -17,6 +17,7 @@
 mod compression;
 mod files;
 mod mos;
+mod storage;
 mod structures;
 
 /// A function that takes any bytes and comes back.
@@ -29,6 +30,7 @@ pub fn targets() -> Vec<(&'static str, Target)> {
     all.extend(mos::TARGETS);
     all.extend(files::TARGETS);
     all.extend(compression::TARGETS);
+    all.extend(storage::TARGETS);
     all.sort_by_key(|(name, _)| *name);
     all
 }

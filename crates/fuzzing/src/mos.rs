@@ -11,6 +11,7 @@ pub(crate) const TARGETS: &[(&str, Target)] = &[
     ("bptree", bptree),
     ("brt", brt),
     ("ddt", ddt),
+    ("ddt_log", ddt_log),
     ("deadlist", deadlist),
     ("dsl", dsl),
     ("errlog", errlog),
@@ -19,6 +20,7 @@ pub(crate) const TARGETS: &[(&str, Target)] = &[
     ("redaction", redaction),
     ("scan", scan),
     ("spacemap", spacemap),
+    ("state", state),
 ];
 
 /// The input as the words of a ZAP value.
@@ -103,6 +105,25 @@ fn ddt(data: &[u8]) {
     }
 }
 
+fn ddt_log(data: &[u8]) {
+    use ondisk::Writer;
+    use ondisk::ddt::log::{LogHeader, LogRecord, records};
+    if let Some(header) = round(data, LogHeader::decode, LogHeader::encode) {
+        let _ = (header.version(), header.flags(), header.valid_checkpoint());
+    }
+    for flat in [false, true] {
+        let all = |bytes: &[u8], order| records(bytes, order, flat).collect::<Result<Vec<_>, _>>();
+        let write = |all: &Vec<LogRecord>, order| {
+            let mut w = Writer::new(order);
+            all.iter().for_each(|record| record.write(&mut w));
+            w.into_bytes()
+        };
+        let found = round(data, all, write).unwrap_or_default();
+        assert!(found.len() <= data.len() / LogRecord::size(flat));
+        let _ = found.iter().filter(|record| record.class().is_some()).count();
+    }
+}
+
 fn errlog(data: &[u8]) {
     use ondisk::errlog::{HeadEntry, Zbookmark};
     round(data, Zbookmark::decode, Zbookmark::encode);
@@ -138,11 +159,7 @@ fn indirect(data: &[u8]) {
         births, find, mapping, obsolete_counts,
     };
     let header = round(data, MappingHeader::decode, MappingHeader::encode);
-    let saturates = |entry: &MappingEntry| entry.src == u64::MAX;
-    let (order, body) = split(data);
-    if MappingEntry::decode(body, order).is_ok_and(|entry| !saturates(&entry)) {
-        round(data, MappingEntry::decode, MappingEntry::encode);
-    }
+    round(data, MappingEntry::decode, MappingEntry::encode);
     round(data, BirthsHeader::decode, BirthsHeader::encode);
     round(data, BirthEntry::decode, BirthEntry::encode);
     round(data, CondensingState::decode, CondensingState::encode);
@@ -191,4 +208,29 @@ fn spacemap(data: &[u8]) {
         let count = entries(log, endian, start, shift).count();
         assert!(count <= log.len() / 8 + 1);
     }
+}
+
+/// Numbers under names: the state of an expansion, and properties.
+fn state(data: &[u8]) {
+    use ondisk::expand::Expansion;
+    use ondisk::props;
+    let words = words(data);
+    let at = |i: usize| words.get(i).copied();
+    let keys = Expansion::gather(|_| Some(0)).map(|e| e.entries()).unwrap_or_default();
+    let place = |key: &str| keys.iter().position(|(k, _)| *k == key);
+    if let Some(expansion) = Expansion::gather(|key| place(key).and_then(at)) {
+        let again = expansion.entries();
+        let lookup = |key: &str| again.iter().find(|(k, _)| *k == key).map(|(_, n)| *n);
+        assert_eq!(Expansion::gather(lookup), Some(expansion));
+    }
+    for number in &words {
+        let _ = (props::compression_parts(*number), props::dedup_parts(*number));
+        for name in ["compression", "checksum", "dedup", "recordsize", "acltype", "mountpoint"] {
+            let Some(property) = props::find_dataset(name) else { continue };
+            let word = property.word(*number);
+            assert!(word.is_none_or(|word| property.number(word).is_some()), "{name} {number}");
+        }
+    }
+    let text = String::from_utf8_lossy(data);
+    let _ = (props::find_dataset(&text), props::is_user_property(&text));
 }

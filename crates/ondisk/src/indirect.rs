@@ -84,8 +84,12 @@ impl MappingEntry {
     pub fn decode(data: &[u8], endian: Endian) -> Result<Self> {
         let mut r = Reader::new("indirect mapping entry", data, endian);
         let word = r.u64("src")?;
+        let sectors = word & (u64::MAX >> 1);
+        let Some(src) = sectors.checked_mul(SECTOR_SIZE) else {
+            let (min, max) = (0, u64::MAX / SECTOR_SIZE);
+            return Err(r.error("src", ErrorKind::OutOfRange { value: sectors, min, max }));
+        };
         let [d0, d1] = r.words("dst")?;
-        let src = (word & (u64::MAX >> 1)).saturating_mul(SECTOR_SIZE);
         Ok(Self { mark: word >> 63 != 0, src, dst: Dva::from_words(d0, d1) })
     }
 

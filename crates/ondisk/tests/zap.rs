@@ -151,6 +151,38 @@ fn loops_and_wild_chunk_numbers_are_errors() {
     assert!(looped.entry(&long, false).is_err());
 }
 
+/// A leaf in which every entry claims the same long value would make much of little.
+#[test]
+fn entries_that_share_their_arrays_are_no_bomb() {
+    let mut leaf = Leaf::decode(LEAF, LITTLE).unwrap();
+    let count = leaf.chunks.len();
+    let entry = leaf.chunks.iter().find_map(|c| match c {
+        Chunk::Entry(e) => Some(*e),
+        _ => None,
+    });
+    let half = count / 2;
+    for (i, chunk) in leaf.chunks.iter_mut().enumerate() {
+        *chunk = match i.checked_sub(half) {
+            None => Chunk::Array { bytes: [0; 21], next: i as u16 + 1 },
+            Some(n) => Chunk::Entry(LeafEntry {
+                next: if i + 1 < count { i as u16 + 1 } else { 0xffff },
+                name_chunk: 0,
+                name_len: 1,
+                value_chunk: 0,
+                value_len: 21 * half as u16 - 21,
+                int_len: 1,
+                cd: n as u32,
+                ..entry.unwrap()
+            }),
+        };
+    }
+    leaf.buckets[0] = half as u16;
+    leaf.entry_count = (count - half) as u16;
+    assert!(leaf.entries(false).is_err());
+    let saved: usize = leaf.salvage(false).map(|e| e.values.len()).sum();
+    assert!(saved > 0 && saved <= 21 * count, "{saved} bytes of {count} chunks");
+}
+
 #[test]
 fn header_with_an_external_table() {
     // A table of 2^11 pointers in two blocks from 5 on, in a ZAP of 8 KiB blocks.

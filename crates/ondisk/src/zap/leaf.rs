@@ -200,14 +200,14 @@ impl Leaf {
     }
 
     /// All entries in cursor order: by hash, then differentiator. `integer_keys` is
-    /// [`super::KeyHash::integer_keys`] of the header. An entry that two chains share, a number
-    /// of entries other than the header's, or any damage is an error.
+    /// [`super::KeyHash::integer_keys`] of the header. An entry that two chains share, arrays that
+    /// share chunks, a number of entries other than the header's, or any damage is an error.
     pub fn entries(&self, integer_keys: bool) -> Result<Vec<Entry>> {
-        let mut out = Vec::with_capacity(self.entry_count.into());
-        let mut budget = self.chunks.len();
+        let mut out = Vec::new();
+        let (mut budget, mut room) = (self.chunks.len(), self.chunks.len());
         for head in &self.buckets {
             for at in self.chain(*head, &mut budget) {
-                out.push(self.entry(&at?, integer_keys)?);
+                out.push(self.entry_within(&at?, integer_keys, &mut room)?);
             }
         }
         if out.len() != usize::from(self.entry_count) {
@@ -219,10 +219,11 @@ impl Leaf {
     }
 
     /// Every entry chunk that can be read, in chunk order, whether or not a chain leads to it:
-    /// what is left to take from a damaged leaf.
+    /// what is left to take from a damaged leaf. All of it together is no longer than the leaf.
     pub fn salvage(&self, integer_keys: bool) -> impl Iterator<Item = Entry> + '_ {
+        let mut room = self.chunks.len();
         self.chunks.iter().filter_map(move |c| match c {
-            Chunk::Entry(e) => self.entry(e, integer_keys).ok(),
+            Chunk::Entry(e) => self.entry_within(e, integer_keys, &mut room).ok(),
             _ => None,
         })
     }
@@ -230,14 +231,14 @@ impl Leaf {
     /// The entry that `key` matches, or `None`.
     pub fn lookup(&self, key: &ZapKey) -> Result<Option<Entry>> {
         let head = self.buckets.get(self.bucket_of(key.hash)).copied().unwrap_or(CHAIN_END);
-        let mut budget = self.chunks.len();
+        let (mut budget, mut room) = (self.chunks.len(), self.chunks.len());
         let mut best: Option<Entry> = None;
         for at in self.chain(head, &mut budget) {
             let at = at?;
             if at.hash != key.hash || best.as_ref().is_some_and(|b| b.cd <= at.cd) {
                 continue;
             }
-            let entry = self.entry(&at, key.is_integers())?;
+            let entry = self.entry_within(&at, key.is_integers(), &mut room)?;
             if key.matches(&entry.name) {
                 best = Some(entry);
             }
@@ -247,12 +248,18 @@ impl Leaf {
 
     /// The name and the value an entry chunk leads to.
     pub fn entry(&self, e: &LeafEntry, integer_keys: bool) -> Result<Entry> {
+        self.entry_within(e, integer_keys, &mut self.chunks.len())
+    }
+
+    /// The same; `room` is how many chunks arrays may still take. No chunk belongs to two arrays,
+    /// so entries that share theirs, to make much of little, use it up.
+    fn entry_within(&self, e: &LeafEntry, integer_keys: bool, room: &mut usize) -> Result<Entry> {
         if !matches!(e.int_len, 1 | 2 | 4 | 8) {
             let kind = ErrorKind::Unknown { value: e.int_len.into() };
             return Err(error("value_intlen", self.offset_of(e.name_chunk), kind));
         }
         let name_len = usize::from(e.name_len) * if integer_keys { 8 } else { 1 };
-        let name = self.array("name", e.name_chunk, name_len)?;
+        let name = self.array("name", e.name_chunk, name_len, room)?;
         let name = if integer_keys {
             let words = name.as_chunks::<8>().0.iter().map(|w| u64::from_be_bytes(*w));
             ZapName::U64s(words.collect())
@@ -263,7 +270,7 @@ impl Leaf {
             }
         };
         let value_len = usize::from(e.value_len) * usize::from(e.int_len);
-        let values = self.array("value", e.value_chunk, value_len)?;
+        let values = self.array("value", e.value_chunk, value_len, room)?;
         Ok(Entry { name, cd: e.cd, hash: e.hash, int_len: e.int_len, values })
     }
 
@@ -310,14 +317,21 @@ impl Leaf {
         }
     }
 
-    /// `len` bytes of the array that starts at chunk `head`.
-    fn array(&self, field: &'static str, head: u16, len: usize) -> Result<Vec<u8>> {
+    /// `len` bytes of the array that starts at chunk `head`; its chunks are taken from `room`.
+    fn array(
+        &self,
+        field: &'static str,
+        head: u16,
+        len: usize,
+        room: &mut usize,
+    ) -> Result<Vec<u8>> {
         let steps = len.div_ceil(ARRAY_BYTES);
-        if steps > self.chunks.len() {
-            let max = (self.chunks.len() * ARRAY_BYTES) as u64;
+        let Some(left) = room.checked_sub(steps) else {
+            let max = (*room * ARRAY_BYTES) as u64;
             let kind = ErrorKind::OutOfRange { value: len as u64, min: 0, max };
             return Err(error(field, self.offset_of(head), kind));
-        }
+        };
+        *room = left;
         let mut out = Vec::with_capacity(steps * ARRAY_BYTES);
         let mut at = head;
         for _ in 0..steps {
