@@ -6,6 +6,7 @@
 #![forbid(unsafe_code)]
 
 pub mod inventory;
+pub mod replay;
 
 pub use {check, codec, device, dmu, dsl, ondisk, pool, rt, vdev, zil, zio, zpl};
 

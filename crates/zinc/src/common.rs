@@ -287,7 +287,5 @@ impl std::str::FromStr for Target {
 
 /// Opens the file system of a dataset; with `--replay` as it is after its intent log.
 pub fn filesystem(pool: &Pool, dataset: &Dataset, args: &OpenArgs) -> Result<Filesystem, Failure> {
-    let objset = pool.dsl().objset(dataset)?;
-    let _ = args.replay;
-    Ok(Filesystem::open(objset)?)
+    Ok(Filesystem::open(crate::objsets::open(pool, dataset, args)?)?)
 }

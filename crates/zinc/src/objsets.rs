@@ -1,11 +1,18 @@
 //! How verbs open the content of a dataset: as it is on disk, or with its intent log replayed.
 
 use crate::common::OpenArgs;
+use crate::ui;
 use engine::dmu::Objset;
 use engine::{Dataset, Pool, dsl};
 
-/// Opens the object set of `dataset`.
+/// Opens the object set of `dataset`. A log that could not be replayed to its end is a warning.
 pub fn open(pool: &Pool, dataset: &Dataset, args: &OpenArgs) -> dsl::Result<Objset> {
-    let _ = args.replay;
-    pool.dsl().objset(dataset)
+    if !args.replay {
+        return pool.dsl().objset(dataset);
+    }
+    let (objset, report) = engine::replay::objset(pool, dataset)?;
+    if let Some(stop) = report.and_then(|r| r.stopped) {
+        ui::error(&format!("zinc: {}: {stop}; the rest of the log is lost\n", dataset.name));
+    }
+    Ok(objset)
 }

@@ -1,0 +1,43 @@
+//! The content of a dataset with its intent log replayed, as an import that may write shows it.
+
+use dmu::Objset;
+use dsl::{Dataset, Result};
+use ondisk::{Compression, ObjsetKind};
+use pool::Pool;
+use zpl::replay::{self, ReplayReport, Settings};
+
+/// Opens the object set of `dataset` and replays its log into memory; a snapshot has none.
+///
+/// # Errors
+/// When the object set or a property the replay needs cannot be read. A record that cannot be
+/// applied is no error: the report says so.
+pub fn objset(pool: &Pool, dataset: &Dataset) -> Result<(Objset, Option<ReplayReport>)> {
+    let objset = pool.dsl().objset(dataset)?;
+    if dataset.is_snapshot() {
+        return Ok((objset, None));
+    }
+    let settings = settings(pool, dataset)?;
+    let replayed = match objset.phys().kind {
+        ObjsetKind::Zfs => replay::filesystem(&objset, &settings),
+        ObjsetKind::Zvol => replay::volume(&objset, &settings),
+        _ => return Ok((objset, None)),
+    };
+    match replayed {
+        Ok((replayed, report)) => Ok((replayed, Some(report))),
+        Err(zpl::Error::Dmu(e)) => Err(e.into()),
+        // What is no sound file system without its log is none with it: who opens it is told.
+        Err(_) => Ok((objset, None)),
+    }
+}
+
+/// What the dataset's properties say about new blocks.
+fn settings(pool: &Pool, dataset: &Dataset) -> Result<Settings> {
+    let stored = pool.dsl().stored(dataset)?;
+    let mut settings = Settings::new(pool.uberblock().txg);
+    if let Some(size) = stored.number("recordsize").filter(|n| n.is_power_of_two()) {
+        settings.record_size = size;
+    }
+    let off = u64::from(Compression::OFF.0);
+    settings.zeros_are_holes = stored.number("compression") != Some(off);
+    Ok(settings)
+}
