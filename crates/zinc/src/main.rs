@@ -14,6 +14,7 @@ mod json;
 mod local_time;
 mod names;
 mod objsets;
+mod place;
 mod progress;
 mod ui;
 

@@ -1,49 +1,84 @@
-//! `zinc cat`: the content of files to standard output.
+//! `zinc cat`: the content of files and volumes to standard output.
 
-use crate::common::{PoolArgs, Target, filesystem};
-use crate::failure::Failure;
+use crate::common::PoolArgs;
+use crate::failure::{FAILED, Failure};
+use crate::objsets;
+use crate::place::Place;
 use crate::ui;
+use engine::dsl::DatasetKind;
 use engine::zpl::FileKind;
+use engine::{Pool, Volume, dmu};
 use std::process::ExitCode;
 
 /// Bytes read at a time: enough blocks in flight for any device.
-const CHUNK: usize = 4 << 20;
+const CHUNK: u64 = 4 << 20;
 
 /// Arguments of `zinc cat`.
 #[derive(clap::Args)]
 pub struct Args {
     #[command(flatten)]
     pool: PoolArgs,
-    /// Files, as POOL/DATASET[@SNAPSHOT]:PATH
-    #[arg(required = true)]
-    files: Vec<Target>,
+    /// Start at this byte
+    #[arg(long, value_name = "BYTE", default_value_t = 0)]
+    offset: u64,
+    /// Write at most so many bytes of each file
+    #[arg(long, value_name = "BYTES")]
+    length: Option<u64>,
+    /// Files, as POOL/DATASET[@SNAPSHOT]:PATH; volumes, as POOL/DATASET[@SNAPSHOT]
+    #[arg(required = true, value_name = "FILE")]
+    files: Vec<std::ffi::OsString>,
 }
 
 impl Args {
-    /// Runs it.
+    /// Runs it. A file that cannot be read is said and the next is tried; exit code 1 then.
     pub fn run(self) -> Result<ExitCode, Failure> {
-        let first = self.files.first().map_or("", |t| t.dataset.as_str());
-        let pool = self.pool.open(first)?;
-        let mut buffer = vec![0; CHUNK];
-        for target in &self.files {
-            let dataset = pool.dsl().by_name(&target.dataset)?;
-            let fs = filesystem(&pool, &dataset, &self.pool.open)?;
-            let node = fs.by_path(target.path.as_bytes(), true)?;
-            if node.kind() != FileKind::File {
-                return Err(Failure::new(format!("{}: not a regular file", target.path)));
-            }
-            let mut at = 0;
-            loop {
-                let n = node.read_at(at, &mut buffer)?;
-                if n == 0 {
-                    break;
+        let places: Vec<Place> = self.files.iter().map(|f| f.as_os_str().into()).collect();
+        let first = places.first().map(Place::pool).unwrap_or_default();
+        let pool = self.pool.open(&first)?;
+        let mut failed = false;
+        for place in &places {
+            match self.one(&pool, place) {
+                Ok(true) => {}
+                // The reader wanted no more.
+                Ok(false) => return Ok(ExitCode::SUCCESS),
+                Err(e) => {
+                    e.report();
+                    failed = true;
                 }
-                if ui::out_bytes(&buffer[..n]).is_err() {
-                    return Ok(ExitCode::SUCCESS);
-                }
-                at += n as u64;
             }
         }
-        Ok(ExitCode::SUCCESS)
+        Ok(if failed { ExitCode::from(FAILED) } else { ExitCode::SUCCESS })
+    }
+
+    /// Writes one; false when the reader went away.
+    fn one(&self, pool: &Pool, place: &Place) -> Result<bool, Failure> {
+        let found = place.find(pool)?;
+        if pool.dsl().kind(&found.dataset) == DatasetKind::Volume {
+            let volume = Volume::open(&objsets::open(pool, &found.dataset, &self.pool.open)?)?;
+            return self.bytes(volume.object(), volume.size());
+        }
+        let fs = found.filesystem(pool, &self.pool.open)?;
+        let node = found.node(&fs, true)?;
+        match node.kind() {
+            FileKind::File => self.bytes(node.object(), node.size),
+            FileKind::Dir => Err(Failure::new(format!("{}: a directory", place.shown()))),
+            _ => Err(Failure::new(format!("{}: not a regular file", place.shown()))),
+        }
+    }
+
+    fn bytes(&self, object: &dmu::Object, size: u64) -> Result<bool, Failure> {
+        let wanted = self.length.and_then(|n| self.offset.checked_add(n)).unwrap_or(u64::MAX);
+        let end = size.min(wanted);
+        let mut buffer = vec![0; CHUNK.min(end.saturating_sub(self.offset)) as usize];
+        let mut at = self.offset;
+        while at < end {
+            let n = buffer.len().min(usize::try_from(end - at).unwrap_or(usize::MAX));
+            object.read_at(at, &mut buffer[..n])?;
+            if ui::out_bytes(&buffer[..n]).is_err() {
+                return Ok(false);
+            }
+            at += n as u64;
+        }
+        Ok(true)
     }
 }

@@ -1,0 +1,140 @@
+//! A place in a pool as verbs take it: `POOL/DATASET[@SNAPSHOT]:PATH`.
+//!
+//! Names of datasets may hold colons and paths may be any bytes, so the text is kept as given
+//! until the pool is open; then the first colon behind which a dataset's name ends divides it.
+
+use crate::common::OpenArgs;
+use crate::failure::Failure;
+use crate::objsets;
+use engine::zpl::Node;
+use engine::{Dataset, Filesystem, Pool, dsl};
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
+
+/// A place as given on the command line.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Place(OsString);
+
+impl From<OsString> for Place {
+    fn from(text: OsString) -> Self {
+        Self(text)
+    }
+}
+
+impl From<&OsStr> for Place {
+    fn from(text: &OsStr) -> Self {
+        Self(text.to_owned())
+    }
+}
+
+/// A place that was found.
+pub struct Found {
+    /// The dataset.
+    pub dataset: Dataset,
+    /// The path in it; `None` when only the dataset was named.
+    pub path: Option<Vec<u8>>,
+}
+
+impl Place {
+    /// As given, for messages.
+    pub fn shown(&self) -> String {
+        self.0.to_string_lossy().into_owned()
+    }
+
+    /// The name of the pool.
+    pub fn pool(&self) -> String {
+        let name = self.0.as_bytes().split(|b| b"/@:".contains(b)).next().unwrap_or_default();
+        String::from_utf8_lossy(name).into_owned()
+    }
+
+    /// Finds the dataset.
+    pub fn find(&self, pool: &Pool) -> Result<Found, Failure> {
+        let text = self.0.as_bytes();
+        let mut failure = None;
+        let colons = text.iter().enumerate().filter(|(_, b)| **b == b':').map(|(i, _)| i);
+        for end in colons.chain([text.len()]) {
+            let Ok(name) = std::str::from_utf8(&text[..end]) else { break };
+            match pool.dsl().by_name(name) {
+                Ok(dataset) => {
+                    let path = text.get(end + 1..).map(<[u8]>::to_vec);
+                    return Ok(Found { dataset, path });
+                }
+                Err(e @ (dsl::Error::NoSuchDataset(_) | dsl::Error::BadName(_))) => {
+                    failure = failure.or(Some(e));
+                }
+                Err(e) => return Err(e.into()),
+            }
+        }
+        let failure: Failure = match failure {
+            Some(e) => e.into(),
+            None => Failure::usage(format!("{}: no dataset's name", self.shown())),
+        };
+        Err(failure.hint("places are given as POOL/DATASET[@SNAPSHOT]:PATH"))
+    }
+}
+
+impl Found {
+    /// The file system, or why the dataset has none.
+    pub fn filesystem(&self, pool: &Pool, args: &OpenArgs) -> Result<Filesystem, Failure> {
+        Ok(Filesystem::open(objsets::open(pool, &self.dataset, args)?)?)
+    }
+
+    /// The path; the root's when only the dataset was named.
+    pub fn path(&self) -> &[u8] {
+        self.path.as_deref().unwrap_or_default()
+    }
+
+    /// The last name of the path; `None` for the root.
+    pub fn last_name(&self) -> Option<&[u8]> {
+        let mut parts = self.path().rsplit(|b| *b == b'/').filter(|p| !p.is_empty());
+        parts.next().filter(|p| *p != b"." && *p != b"..")
+    }
+
+    /// The file; `follow`: also through a symbolic link at the end.
+    pub fn node(&self, fs: &Filesystem, follow: bool) -> Result<Node, Failure> {
+        Ok(fs.by_path(self.path(), follow)?)
+    }
+}
+
+/// A name for people: what a terminal must not see becomes `\xNN`.
+pub fn printable(name: &[u8]) -> String {
+    let mut out = String::new();
+    for chunk in name.utf8_chunks() {
+        for c in chunk.valid().chars() {
+            if c.is_control() {
+                c.encode_utf8(&mut [0; 4]).bytes().for_each(|b| out.push_str(&hex(b)));
+            } else {
+                out.push(c);
+            }
+        }
+        chunk.invalid().iter().for_each(|b| out.push_str(&hex(*b)));
+    }
+    out
+}
+
+fn hex(b: u8) -> String {
+    format!("\\x{b:02x}")
+}
+
+/// A name as an [`OsString`].
+pub fn os(name: &[u8]) -> OsString {
+    OsString::from_vec(name.to_vec())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn control_characters_do_not_reach_the_terminal() {
+        assert_eq!(printable("a\u{1b}[2Jé".as_bytes()), "a\\x1b[2Jé");
+        assert_eq!(printable(b"\xff-"), "\\xff-");
+    }
+
+    #[test]
+    fn the_pool_is_the_first_name() {
+        for text in ["tank", "tank/a@b:c/d", "tank@s:x", "tank:/x"] {
+            assert_eq!(Place::from(OsStr::new(text)).pool(), "tank");
+        }
+    }
+}
