@@ -73,6 +73,7 @@ impl Txgs {
 }
 
 #[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test may stop where it likes")]
 mod tests {
     use super::*;
 
@@ -82,6 +83,27 @@ mod tests {
             if *add { t.add(*start, *end) } else { t.remove(*start, *end) }
         }
         t.0.into_iter().collect()
+    }
+
+    /// `degraded-raidz`: a disk was taken offline and never came back.
+    #[test]
+    fn a_disk_that_was_away_missed_what_was_written_since() {
+        let Some(corpus) = testkit::corpus("degraded-raidz") else { return };
+        let mut options = crate::OpenOptions::default();
+        options.search.paths = vec![corpus.dir.clone()];
+        let pool = crate::Pool::open(corpus.name(), &options).unwrap();
+        let disks = pool.config().vdev_tree.walk().filter(|v| v.kind.is_leaf());
+        let (away, present): (Vec<_>, Vec<_>) = disks.partition(|v| v.offline);
+        let log = |v: &ondisk::config::VdevConfig| match v.dtl {
+            Some(number) if number != 0 => read(pool.mos(), number).unwrap(),
+            _ => Vec::new(),
+        };
+        assert!(present.into_iter().all(|v| log(v).is_empty()));
+        let label = pool.candidate().leaves[&away[0].guid].txg;
+        let missed = log(away[0]);
+        let (first, last) = (missed.first().unwrap(), missed.last().unwrap());
+        assert!(*first.start() > label, "{missed:?}, its label is of {label}");
+        assert_eq!(*last.end(), pool.uberblock().txg, "{missed:?}");
     }
 
     #[test]

@@ -526,6 +526,22 @@ fn inner(kind: &str, mut children: Vec<NvList>) -> NvList {
     vdev
 }
 
+#[test]
+fn a_configuration_that_makes_no_tree_gives_way_to_the_labels() {
+    let lab = Lab::of(&testkit::fixture("sample"));
+    let whole = whole(&lab);
+    let forged = with_config(&lab, |list| {
+        let mut root = list.list("vdev_tree").unwrap().clone();
+        let mut tops = root.opt_lists("children").unwrap().unwrap().to_vec();
+        tops.push(tops[0].clone());
+        root.set("children", NvValue::NvListArray(tops));
+        list.set("vdev_tree", NvValue::NvList(root));
+    });
+    let pool = forged.open();
+    assert!(pool.salvage()[0].what.contains("configuration"), "{:?}", pool.salvage());
+    assert_same(&whole, &contents(&pool));
+}
+
 fn stranger() -> NvList {
     let mut disk = NvList::new();
     disk.set("type", NvValue::String("disk".into())).set("id", NvValue::U64(0));

@@ -1,0 +1,405 @@
+//! One attempt: from an uberblock to an open pool.
+//!
+//! Every step says whether its failure is the end. What a later step can do without is excused:
+//! noted in the pool's salvage, and gone without. See `docs/decisions/0004-read-path.md`.
+
+use super::{AUTOMATIC_ATTEMPTS, Features, OpenOptions, Pool, Salvage, known_version};
+use crate::assemble::Candidate;
+use crate::dtl;
+use crate::error::{Absence, Error, Result, UnknownFeature};
+use crate::faults::FaultLog;
+use crate::uberblocks;
+use dmu::{BlockStore, CachedStore, FaultSink, Objset, Zap};
+use dsl::Dsl;
+use ondisk::config::{AllocBias, PoolConfig, VdevConfig, VdevKind, aux_devices};
+use ondisk::features;
+use ondisk::indirect::{self, MappingEntry, MappingHeader};
+use ondisk::mos;
+use ondisk::nvlist::NvList;
+use ondisk::uberblock::{ReflowScratch, Uberblock};
+use ondisk::{Endian, checkpoint};
+use std::sync::Arc;
+use vdev::{IndirectSegment, Reflow, VdevTree};
+use zio::Reader;
+
+/// One attempt to open one uberblock.
+pub(super) struct Opening<'a> {
+    candidate: &'a Candidate,
+    uberblock: Uberblock,
+    options: &'a OpenOptions,
+    faults: Arc<FaultLog>,
+    salvage: Vec<Salvage>,
+}
+
+impl<'a> Opening<'a> {
+    pub(super) fn new(
+        candidate: &'a Candidate,
+        uberblock: Uberblock,
+        options: &'a OpenOptions,
+    ) -> Self {
+        let faults = Arc::new(FaultLog::default());
+        Self { candidate, uberblock, options, faults, salvage: Vec::new() }
+    }
+
+    fn pool(&self) -> String {
+        self.candidate.name().to_owned()
+    }
+
+    fn damaged(&self, what: &'static str) -> impl Fn(dmu::Error) -> Error + use<> {
+        let (pool, txg) = (self.pool(), self.uberblock.txg);
+        move |cause| Error::Damaged { pool: pool.clone(), txg, what, cause }
+    }
+
+    /// A reader over the vdevs of `tree`; when they are not enough, also over those devices that
+    /// are there and marked as out of use.
+    fn reader(&mut self, tree: &VdevConfig) -> Result<Reader> {
+        let reader = self.reader_over(tree, self.options.use_offline)?;
+        if self.options.use_offline || reader.vdevs().is_sufficient() {
+            return Ok(reader);
+        }
+        let wider = self.reader_over(tree, true)?;
+        if !wider.vdevs().is_sufficient() {
+            return Ok(reader);
+        }
+        let out_of_use = self.candidate.missing(tree);
+        let out_of_use = out_of_use.iter().filter(|m| m.absence == Absence::OutOfUse);
+        let guids: Vec<_> = out_of_use.map(|m| m.guid.to_string()).collect();
+        self.salvage.push(Salvage {
+            what: "the state of devices",
+            cause: format!("without those out of use there are too few: {}", guids.join(", ")),
+        });
+        Ok(wider)
+    }
+
+    fn reader_over(&self, tree: &VdevConfig, use_offline: bool) -> Result<Reader> {
+        let mut leaf = |c: &VdevConfig| match use_offline {
+            true => self.candidate.leaf_or_offline(c),
+            false => self.candidate.leaf_for(c),
+        };
+        let config =
+            |e: vdev::BuildError| Error::Config { pool: self.pool(), cause: e.to_string() };
+        let mut vdevs = VdevTree::build(tree, &mut leaf).map_err(config)?;
+        let expanding = tree.children.iter().filter(|t| t.raidz_expanding);
+        for top in expanding {
+            let id = u32::try_from(top.id).unwrap_or(u32::MAX);
+            let (scratch, offset) = self.uberblock.raidz_reflow();
+            let scratch_valid = scratch == ReflowScratch::Valid;
+            vdevs.set_reflow(id, Reflow { offset, scratch_valid }).map_err(config)?;
+        }
+        let mut reader = Reader::new(vdevs, &[0; 32]);
+        reader.set_trusting(self.options.ignore_checksums);
+        Ok(reader)
+    }
+
+    fn missing(&self, tree: &VdevConfig) -> Error {
+        Error::MissingDevices { pool: self.pool(), missing: self.candidate.missing(tree) }
+    }
+
+    fn store(&self, reader: Reader) -> Arc<CachedStore> {
+        let sink: Arc<dyn FaultSink> = Arc::clone(&self.faults) as _;
+        Arc::new(CachedStore::new(Arc::new(reader), self.options.cache_bytes, Some(sink)))
+    }
+
+    fn mos(&self, store: &Arc<CachedStore>) -> Result<Objset> {
+        let store: Arc<dyn BlockStore> = Arc::clone(store) as _;
+        Objset::open(store, 0, &self.uberblock.rootbp, None).map_err(self.damaged("the MOS"))
+    }
+
+    fn directory(&self, mos: &Objset) -> Result<Zap> {
+        let directory = mos.object(mos::DIRECTORY_OBJECT).and_then(|o| Zap::open(&o));
+        directory.map_err(self.damaged("the object directory"))
+    }
+
+    pub(super) fn run(mut self) -> Result<Pool> {
+        known_version(self.candidate.name(), self.uberblock.version)?;
+        // With the labels' tree, only to reach the configuration in the MOS, so whatever device
+        // there is may help. Labels do not tell removed vdevs from missing ones, so the tree may
+        // look worse than it is.
+        let reader = self.reader_over(&self.candidate.tree, true)?;
+        let complete = self.reader_over(&self.candidate.tree, false)?.vdevs().is_sufficient();
+        let first = self.store(reader);
+        let root = self.mos(&first).and_then(|mos| Ok((self.directory(&mos)?, mos)));
+        let (directory, mos) = match root {
+            Err(Error::Damaged { .. }) if !complete => {
+                return Err(self.missing(&self.candidate.tree));
+            }
+            other => other?,
+        };
+        let mut config = self.configuration(&first, &mos, &directory);
+        self.fill_classes(&mos, &mut config.vdev_tree);
+        self.rewind_to_checkpoint(&directory)?;
+        let mut reader = match self.reader(&config.vdev_tree) {
+            Err(Error::Config { cause, .. }) => {
+                self.salvage.push(Salvage { what: "the configuration in the MOS", cause });
+                config.vdev_tree = self.candidate.tree.clone();
+                self.reader(&config.vdev_tree)?
+            }
+            other => other?,
+        };
+        if !self.options.allow_missing && !reader.vdevs().is_sufficient() {
+            return Err(self.missing(&config.vdev_tree));
+        }
+        if let Some(salt) = self.salt(&directory) {
+            reader.set_salt(&salt);
+        }
+        self.set_missed(&mos, &mut reader, &config.vdev_tree);
+        let reader = self.with_indirect(reader, &config.vdev_tree)?;
+        let store = self.store(reader);
+        let mos = self.mos(&store)?;
+        let directory = self.directory(&mos)?;
+        let features = self.features(&mos, &directory)?;
+        let dsl = Dsl::open(mos.clone(), &config.name).map_err(|e| match e {
+            dsl::Error::Dmu(e) => self.damaged("the root dataset")(e),
+            other => Error::Config { pool: self.pool(), cause: other.to_string() },
+        })?;
+        let spares = self.aux(&mos, &directory, mos::SPARES, "spares");
+        let l2cache = self.aux(&mos, &directory, mos::L2CACHE, "l2cache");
+        Ok(Pool {
+            candidate: self.candidate.clone(),
+            config,
+            uberblock: self.uberblock,
+            store,
+            mos,
+            dsl,
+            features,
+            faults: self.faults,
+            salvage: self.salvage,
+            spares,
+            l2cache,
+        })
+    }
+
+    /// Notes a failure that costs only what it is about.
+    fn excuse<T>(&mut self, what: &'static str, result: dmu::Result<T>) -> Option<T> {
+        match result {
+            Ok(v) => Some(v),
+            Err(e) => {
+                self.salvage.push(Salvage { what, cause: e.to_string() });
+                None
+            }
+        }
+    }
+
+    fn packed_list(mos: &Objset, directory: &Zap, name: &str) -> dmu::Result<Option<NvList>> {
+        /// Packed lists are a few KiB; a pool of thousands of disks stays below this.
+        const LIST_MAX: u64 = 64 << 20;
+        let Some(number) = directory.get_u64(name)?.filter(|n| *n != 0) else { return Ok(None) };
+        let object = mos.object(number)?;
+        // The bonus says how many bytes of the data are the list.
+        let dnode = object.dnode();
+        let size = match dnode.bonus.first_chunk::<8>() {
+            Some(b) => dnode.endian.u64(*b),
+            None => object.size_of_blocks(),
+        };
+        if size > LIST_MAX.min(object.size_of_blocks()) {
+            return Err(object.error(dmu::ErrorKind::Tree("a packed list is too large")));
+        }
+        let mut bytes = vec![0; size as usize];
+        object.read_at(0, &mut bytes)?;
+        NvList::decode(&bytes).map(Some).map_err(|e| object.format_error(0, e))
+    }
+
+    /// The configuration in the MOS; without that, one of an older MOS, which describes the same
+    /// devices unless some came or went in between; without that, what the labels know.
+    fn configuration(
+        &mut self,
+        store: &Arc<CachedStore>,
+        mos: &Objset,
+        directory: &Zap,
+    ) -> PoolConfig {
+        let by_labels = || PoolConfig {
+            vdev_tree: self.candidate.tree.clone(),
+            ..self.candidate.config.clone()
+        };
+        let (by_labels, name) = (by_labels(), self.pool());
+        if let Some(config) = self.mos_config(mos, directory) {
+            return config;
+        }
+        let all = uberblocks::by_txg(&self.candidate.uberblocks);
+        let older = all.iter().filter(|c| c.uberblock.txg < self.uberblock.txg);
+        for c in older.take(AUTOMATIC_ATTEMPTS) {
+            let store: Arc<dyn BlockStore> = Arc::clone(store) as _;
+            let list = Objset::open(store, 0, &c.uberblock.rootbp, None).and_then(|mos| {
+                let directory = Zap::open(&mos.object(mos::DIRECTORY_OBJECT)?)?;
+                Self::packed_list(&mos, &directory, mos::CONFIG)
+            });
+            if let Some(config) = list.ok().flatten().and_then(|l| PoolConfig::decode(&l).ok()) {
+                let cause = format!("that of txg {} is used", c.uberblock.txg);
+                self.salvage.push(Salvage { what: "the configuration in the MOS", cause });
+                return PoolConfig { name, ..config };
+            }
+        }
+        by_labels
+    }
+
+    fn mos_config(&mut self, mos: &Objset, directory: &Zap) -> Option<PoolConfig> {
+        let list = Self::packed_list(mos, directory, mos::CONFIG);
+        let list = self.excuse("the configuration in the MOS", list)??;
+        match PoolConfig::decode(&list) {
+            // A pool that was renamed on import keeps its old name in an old MOS.
+            Ok(c) => Some(PoolConfig { name: self.pool(), ..c }),
+            Err(e) => {
+                let what = "the configuration in the MOS";
+                self.salvage.push(Salvage { what, cause: e.to_string() });
+                None
+            }
+        }
+    }
+
+    /// What a top-level vdev is for stands in its ZAP, not in the configuration.
+    fn fill_classes(&mut self, mos: &Objset, tree: &mut VdevConfig) {
+        for top in &mut tree.children {
+            let Some(zap) = top.vdev_zap_top.filter(|n| *n != 0) else { continue };
+            let entry = mos.object(zap).and_then(|o| Zap::open(&o));
+            let entry = entry.and_then(|z| z.get(mos::vdev_zap::ALLOCATION_BIAS.as_bytes()));
+            let entry = self.excuse("the allocation class of a vdev", entry).flatten();
+            if let Some(name) = entry.as_ref().and_then(|e| e.value_text()) {
+                top.alloc_bias = Some(AllocBias::from_name(&String::from_utf8_lossy(name)));
+            }
+        }
+    }
+
+    /// Tells the reader which txgs devices missed.
+    fn set_missed(&mut self, mos: &Objset, reader: &mut Reader, tree: &VdevConfig) {
+        for leaf in tree.walk() {
+            let Some(number) = leaf.dtl.filter(|n| *n != 0) else { continue };
+            let txgs = self.excuse("the txgs a device missed", dtl::read(mos, number));
+            if let Some(txgs) = txgs.filter(|t| !t.is_empty()) {
+                reader.vdevs_mut().set_missed(leaf.guid, txgs);
+            }
+        }
+    }
+
+    fn aux(
+        &mut self,
+        mos: &Objset,
+        directory: &Zap,
+        name: &'static str,
+        member: &'static str,
+    ) -> Vec<VdevConfig> {
+        let list = Self::packed_list(mos, directory, name);
+        let list = self.excuse(name, list).flatten();
+        list.and_then(|l| aux_devices(&l, member).ok()).unwrap_or_default()
+    }
+
+    fn salt(&mut self, directory: &Zap) -> Option<[u8; 32]> {
+        let entry = directory.get(mos::CHECKSUM_SALT.as_bytes());
+        let entry = self.excuse("the checksum salt", entry)??;
+        entry.value_bytes()?.try_into().ok()
+    }
+
+    /// Replaces the uberblock by the checkpoint's, when that was asked for.
+    fn rewind_to_checkpoint(&mut self, directory: &Zap) -> Result<()> {
+        if !self.options.checkpoint {
+            return Ok(());
+        }
+        let none = || Error::NoCheckpoint { pool: self.pool() };
+        let entry = directory.get(mos::ZPOOL_CHECKPOINT.as_bytes());
+        let entry = entry.map_err(self.damaged("the checkpoint"))?.ok_or_else(none)?;
+        let words: Vec<u64> = entry.ints().collect();
+        let order = Endian::Little;
+        let uberblock = checkpoint::uberblock_bytes(&words, order)
+            .and_then(|bytes| Uberblock::decode(&bytes))
+            .map_err(|e| self.damaged("the checkpoint")(directory.object().format_error(0, e)));
+        (self.uberblock, _) = uberblock?;
+        Ok(())
+    }
+
+    /// Loads the mappings of removed vdevs. Those removed last are loaded first: the mapping of an
+    /// earlier removal may itself have been moved by a later one.
+    fn with_indirect(&mut self, mut reader: Reader, tree: &VdevConfig) -> Result<Reader> {
+        let indirect = |t: &&VdevConfig| t.kind == VdevKind::Indirect;
+        let mut todo: Vec<&VdevConfig> = tree.children.iter().filter(indirect).collect();
+        let previous: Vec<_> = todo.iter().filter_map(|t| t.prev_indirect_vdev).collect();
+        // The latest removal is the one no other names as its predecessor.
+        let mut next = todo.iter().map(|t| t.id).find(|id| !previous.contains(id));
+        while !todo.is_empty() {
+            let at = todo.iter().position(|t| Some(t.id) == next).unwrap_or(0);
+            let top = todo.remove(at);
+            next = top.prev_indirect_vdev;
+            let store = self.store(reader);
+            let segments = self.mapping(&store, top);
+            // Nothing that read the mapping is left, so both are ours again.
+            let inner = Arc::into_inner(store).and_then(CachedStore::into_reader);
+            reader = inner.ok_or_else(|| Error::Config {
+                pool: self.pool(),
+                cause: "the reader is still in use".to_owned(),
+            })?;
+            if let Some(segments) = segments {
+                let id = u32::try_from(top.id).unwrap_or(u32::MAX);
+                if let Err(e) = reader.vdevs_mut().set_indirect(id, segments) {
+                    let what = "the mapping of a removed vdev";
+                    self.salvage.push(Salvage { what, cause: e.to_string() });
+                }
+            }
+        }
+        Ok(reader)
+    }
+
+    fn mapping(
+        &mut self,
+        store: &Arc<CachedStore>,
+        top: &VdevConfig,
+    ) -> Option<Vec<IndirectSegment>> {
+        let what = "the mapping of a removed vdev";
+        let number = top.indirect_object.filter(|n| *n != 0)?;
+        let read = || -> dmu::Result<Vec<IndirectSegment>> {
+            let store: Arc<dyn BlockStore> = Arc::clone(store) as _;
+            let mos = Objset::open(store, 0, &self.uberblock.rootbp, None)?;
+            let object = mos.object(number)?;
+            let dnode = object.dnode();
+            let bad = |e| object.format_error(0, e);
+            let header = MappingHeader::decode(&dnode.bonus, dnode.endian).map_err(bad)?;
+            let size = header.num_entries.checked_mul(MappingEntry::SIZE as u64);
+            let size = size.filter(|s| *s <= object.size_of_blocks()).ok_or_else(|| {
+                object.error(dmu::ErrorKind::Tree("a mapping has more entries than bytes"))
+            })?;
+            let mut bytes = vec![0; size as usize];
+            object.read_at(0, &mut bytes)?;
+            let entries = indirect::mapping(&header, &bytes, dnode.endian).map_err(bad)?;
+            let segment =
+                |e: MappingEntry| IndirectSegment { src_offset: e.src, size: e.size(), dst: e.dst };
+            Ok(entries.into_iter().map(segment).collect())
+        };
+        let segments = read();
+        self.excuse(what, segments)
+    }
+
+    fn features(&mut self, mos: &Objset, directory: &Zap) -> Result<Features> {
+        let mut table = |name: &'static str| -> Vec<(String, u64)> {
+            let read = || -> dmu::Result<Vec<(String, u64)>> {
+                let Some(n) = directory.get_u64(name)? else { return Ok(Vec::new()) };
+                let entries = Zap::open(&mos.object(n)?)?.to_vec()?;
+                let pair = |e: dmu::ZapEntry| {
+                    let name = String::from_utf8_lossy(e.name.bytes()?).into_owned();
+                    Some((name, e.u64()?))
+                };
+                Ok(entries.into_iter().filter_map(pair).collect())
+            };
+            let table = read();
+            self.excuse(name, table).unwrap_or_default()
+        };
+        let features = Features {
+            for_read: table(mos::FEATURES_FOR_READ),
+            for_write: table(mos::FEATURES_FOR_WRITE),
+            enabled_txg: table(mos::FEATURE_ENABLED_TXG),
+        };
+        // Enabled is not enough to stand in the way: only a feature in use changes the format.
+        let unknown = |(g, n): &&(String, u64)| *n > 0 && features::by_guid(g).is_none();
+        let unknown: Vec<_> = features.for_read.iter().filter(unknown).collect();
+        if unknown.is_empty() {
+            return Ok(features);
+        }
+        let describe = |guid: &str| -> Option<String> {
+            let n = directory.get_u64(mos::FEATURE_DESCRIPTIONS).ok()??;
+            let entry = Zap::open(&mos.object(n).ok()?).ok()?.get(guid.as_bytes()).ok()??;
+            Some(String::from_utf8_lossy(entry.value_text()?).into_owned())
+        };
+        let named =
+            |(g, _): &&(String, u64)| UnknownFeature { guid: g.clone(), description: describe(g) };
+        Err(Error::UnknownFeatures {
+            pool: self.pool(),
+            features: unknown.iter().map(named).collect(),
+        })
+    }
+}
