@@ -41,6 +41,12 @@ pub enum Command {
     Inventory(cmd::inventory::Args),
     /// Verify every block and cross-check all accounting
     Check(cmd::check::Args),
+    /// Write the manual pages into a folder
+    #[command(hide = true)]
+    Man(cmd::man::Args),
+    /// Print the completion script of a shell
+    #[command(hide = true)]
+    Completions(cmd::completions::Args),
 }
 
 impl Command {
@@ -57,6 +63,8 @@ impl Command {
             Self::Rescue(a) => a.run(),
             Self::Inventory(a) => a.run(),
             Self::Check(a) => a.run(),
+            Self::Man(a) => a.run(),
+            Self::Completions(a) => a.run(),
         }
     }
 }

@@ -2,9 +2,11 @@
 
 pub mod cat;
 pub mod check;
+pub mod completions;
 pub mod cp;
 pub mod inventory;
 pub mod ls;
+pub mod man;
 pub mod rescue;
 pub mod stat;
 pub mod zdb;

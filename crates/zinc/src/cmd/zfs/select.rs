@@ -56,7 +56,6 @@ pub struct Selected {
     pub kind: Types,
     pub create_txg: u64,
     pub properties: Vec<Property>,
-    dataset: Option<Dataset>,
 }
 
 impl Selected {
@@ -145,7 +144,7 @@ impl<'a> Finder<'a> {
         }
         if name.contains('@') {
             let snapshot = self.dsl().by_name(name)?;
-            return self.add(snapshot, Types::SNAPSHOT, out);
+            return self.add(&snapshot, Types::SNAPSHOT, out);
         }
         self.dsl().dir_by_name(name)?;
         let depth_of = |n: &str| n.matches('/').count();
@@ -183,14 +182,14 @@ impl<'a> Finder<'a> {
             DatasetKind::Volume => Types::VOLUME,
         };
         if types.has(kind) {
-            self.add(head.clone(), kind, out)?;
+            self.add(head, kind, out)?;
         }
         if self.wanted.depth.is_some_and(|d| depth >= d) {
             return Ok(());
         }
         if types.has(Types::SNAPSHOT) {
             for snapshot in self.dsl().snapshots(head)? {
-                self.add(snapshot, Types::SNAPSHOT, out)?;
+                self.add(&snapshot, Types::SNAPSHOT, out)?;
             }
         }
         if types.has(Types::BOOKMARK) {
@@ -201,10 +200,10 @@ impl<'a> Finder<'a> {
         Ok(())
     }
 
-    fn add(&self, dataset: Dataset, kind: Types, out: &mut Selection) -> engine::dsl::Result<()> {
-        let mut properties = self.dsl().properties(&dataset, &self.context)?;
+    fn add(&self, dataset: &Dataset, kind: Types, out: &mut Selection) -> engine::dsl::Result<()> {
+        let mut properties = self.dsl().properties(dataset, &self.context)?;
         for name in self.since {
-            properties.extend(self.dsl().property(&dataset, &self.context, name)?);
+            properties.extend(self.dsl().property(dataset, &self.context, name)?);
         }
         // Nothing is mounted by zinc.
         let mounted = (kind == Types::FILESYSTEM && !properties.iter().any(|p| p.name == "mounted"))
@@ -216,7 +215,6 @@ impl<'a> Finder<'a> {
             kind,
             create_txg: dataset.phys.creation_txg,
             properties,
-            dataset: Some(dataset),
         });
         Ok(())
     }
@@ -228,7 +226,6 @@ impl<'a> Finder<'a> {
             kind: Types::BOOKMARK,
             create_txg: b.phys.creation_txg,
             properties: self.dsl().bookmark_properties(b)?,
-            dataset: None,
         });
         Ok(())
     }
@@ -260,12 +257,5 @@ impl Selection {
     pub fn finish(&self) -> std::process::ExitCode {
         let codes = self.failures.iter().map(Failure::report);
         codes.last().unwrap_or(std::process::ExitCode::SUCCESS)
-    }
-}
-
-impl Selected {
-    /// Its snapshot's or file system's record; `None` of a bookmark.
-    pub fn dataset(&self) -> Option<&Dataset> {
-        self.dataset.as_ref()
     }
 }

@@ -122,8 +122,14 @@ impl Args {
         let right: Vec<bool> =
             fields.iter().map(|f| !matches!(f, Field::Type | Field::Name)).collect();
         let mut table = Table::new(&headings, &right, self.script);
+        // Old pools do not count objects.
+        let counted = rows.iter().any(|r| r.objects.is_some());
         for row in &rows {
-            table.row(fields.iter().map(|f| self.cell(kind, row, *f)).collect());
+            let cell = |f: &Field| match f {
+                Field::Objects | Field::ObjectQuota if !counted => "-".to_owned(),
+                f => self.cell(kind, row, *f),
+            };
+            table.row(fields.iter().map(cell).collect());
         }
         table.print();
         Ok(ExitCode::SUCCESS)
@@ -154,11 +160,8 @@ impl Args {
             Field::Used => nicebytes(row.used.unwrap_or(0)),
             Field::Quota => none(row.quota.unwrap_or(0), nicebytes),
             Field::ObjectQuota => none(row.object_quota.unwrap_or(0), nicenum),
-            Field::Objects => match row.objects {
-                Some(n) if self.parsable => n.to_string(),
-                Some(n) => nicenum(n),
-                None => "-".to_owned(),
-            },
+            Field::Objects if self.parsable => row.objects.unwrap_or(0).to_string(),
+            Field::Objects => nicenum(row.objects.unwrap_or(0)),
         }
     }
 

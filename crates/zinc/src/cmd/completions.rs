@@ -1,0 +1,26 @@
+//! `zinc completions`: what a shell needs to complete zinc's verbs and options. For those who
+//! package zinc; hidden from the help.
+
+use crate::cli::Cli;
+use crate::failure::Failure;
+use crate::ui;
+use clap::CommandFactory as _;
+use clap_complete::Shell;
+use std::process::ExitCode;
+
+/// Arguments of `zinc completions`.
+#[derive(clap::Args)]
+pub struct Args {
+    /// The shell
+    shell: Shell,
+}
+
+impl Args {
+    /// Runs it.
+    pub fn run(self) -> Result<ExitCode, Failure> {
+        let mut script = Vec::new();
+        clap_complete::generate(self.shell, &mut Cli::command(), "zinc", &mut script);
+        ui::out_bytes(&script)?;
+        Ok(ExitCode::SUCCESS)
+    }
+}

@@ -1,0 +1,24 @@
+//! `zinc man`: the manual pages, one for each verb, made from the command line's own definition.
+//! For those who package zinc; hidden from the help.
+
+use crate::cli::Cli;
+use crate::failure::Failure;
+use clap::CommandFactory as _;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+/// Arguments of `zinc man`.
+#[derive(clap::Args)]
+pub struct Args {
+    /// The folder
+    dir: PathBuf,
+}
+
+impl Args {
+    /// Runs it.
+    pub fn run(self) -> Result<ExitCode, Failure> {
+        std::fs::create_dir_all(&self.dir)?;
+        clap_mangen::generate_to(Cli::command(), &self.dir)?;
+        Ok(ExitCode::SUCCESS)
+    }
+}

@@ -1,0 +1,52 @@
+//! Running zinc on pools, for the tests of the command line.
+#![allow(clippy::unwrap_used, clippy::expect_used, dead_code, reason = "each test uses a part")]
+
+use serde_json::Value;
+use std::path::Path;
+use std::process::{Command, Output};
+
+/// What a command printed.
+pub(crate) struct Run {
+    pub(crate) code: i32,
+    pub(crate) out: String,
+    pub(crate) err: String,
+}
+
+/// Runs zinc with these arguments.
+pub(crate) fn zinc(args: &[&str]) -> Run {
+    zinc_in(Path::new("."), args)
+}
+
+/// Runs zinc in a folder, in the zone of the machine that wrote the manifests.
+pub(crate) fn zinc_in(dir: &Path, args: &[&str]) -> Run {
+    let output = Command::new(env!("CARGO_BIN_EXE_zinc"))
+        .args(args)
+        .current_dir(dir)
+        .env("TZ", "UTC")
+        .output()
+        .expect("zinc starts");
+    let Output { status, stdout, stderr } = output;
+    Run {
+        code: status.code().expect("zinc ends by itself"),
+        out: String::from_utf8_lossy(&stdout).into_owned(),
+        err: String::from_utf8_lossy(&stderr).into_owned(),
+    }
+}
+
+impl Run {
+    /// The output of a command that must succeed without a word on standard error.
+    pub(crate) fn ok(self) -> String {
+        assert_eq!((self.code, self.err.as_str()), (0, ""), "{}", self.out);
+        self.out
+    }
+
+    /// The output as JSON.
+    pub(crate) fn json(self) -> Value {
+        serde_json::from_str(&self.ok()).expect("JSON")
+    }
+}
+
+/// A path as an argument.
+pub(crate) fn arg(path: &Path) -> &str {
+    path.to_str().expect("test paths are UTF-8")
+}
