@@ -90,19 +90,48 @@ trait Target {
 }
 
 /// Replays the log of the file system in `objset`, the live one and no snapshot.
+///
+/// # Errors
+/// When it is no file system, or what every replay needs of it cannot be read. A record that
+/// cannot be applied is no error: see [`ReplayReport::stopped`].
 pub fn filesystem(objset: &Objset, settings: &Settings) -> Result<(Objset, ReplayReport)> {
+    filesystem_log(objset, settings, &Log::read(objset))
+}
+
+/// Like [`filesystem`], with the log already read, or with another one.
+///
+/// # Errors
+/// As [`filesystem`].
+pub fn filesystem_log(
+    objset: &Objset,
+    settings: &Settings,
+    log: &Log,
+) -> Result<(Objset, ReplayReport)> {
     let fs = crate::Filesystem::open(objset.clone())?;
-    let log = Log::read(objset);
-    replay(objset, settings, &log, |state, records| FileReplay::new(&fs, state, records))
+    replay(objset, settings, log, |state, records| FileReplay::new(&fs, state, records))
 }
 
 /// Replays the log of the volume in `objset`, the live one and no snapshot.
+///
+/// # Errors
+/// As [`filesystem`].
 pub fn volume(objset: &Objset, settings: &Settings) -> Result<(Objset, ReplayReport)> {
+    volume_log(objset, settings, &Log::read(objset))
+}
+
+/// Like [`volume`], with the log already read, or with another one.
+///
+/// # Errors
+/// As [`filesystem`].
+pub fn volume_log(
+    objset: &Objset,
+    settings: &Settings,
+    log: &Log,
+) -> Result<(Objset, ReplayReport)> {
     if objset.phys().kind != ObjsetKind::Zvol {
         return Err(Error::WrongKind { wanted: "volume" });
     }
-    let log = Log::read(objset);
-    replay(objset, settings, &log, |state, _| Ok(VolumeReplay { state }))
+    replay(objset, settings, log, |state, _| Ok(VolumeReplay { state }))
 }
 
 fn replay<T: Target>(

@@ -97,7 +97,17 @@ impl FileReplay {
         name: &[u8],
         any_case: bool,
     ) -> Result<Option<(Vec<u8>, Dirent)>> {
-        let table = Zap::open(&self.state.object(dir)?)?;
+        // Where every byte of a name counts, what was changed is found without a search.
+        let changed = self.state.changes(dir).filter(|_| self.norm_flags == 0);
+        if let Some(value) = changed.and_then(|o| o.zap.get(name)) {
+            let word = value.as_ref().and_then(|v| v.values.first_chunk::<8>());
+            return Ok(word.map(|w| (name.to_vec(), Dirent::decode(u64::from_be_bytes(*w)))));
+        }
+        let table = match changed {
+            Some(o) if o.detached => return Ok(None),
+            Some(_) => Zap::open(&self.fs.objset().object(dir)?)?,
+            None => Zap::open(&self.state.object(dir)?)?,
+        };
         let how = match self.fs.case_sensitivity() {
             CaseSensitivity::Mixed if !any_case => Match::NormalizeKeepCase,
             _ => Match::Normalize,

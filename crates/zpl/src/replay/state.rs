@@ -50,6 +50,11 @@ impl State {
         }
     }
 
+    /// What was changed of an object so far.
+    pub(super) fn changes(&self, number: u64) -> Option<&OverlayObject> {
+        self.overlay.objects.get(&number)
+    }
+
     /// The changes to one object.
     pub(super) fn edit(&mut self, number: u64) -> &mut OverlayObject {
         Arc::make_mut(&mut self.overlay).objects.entry(number).or_default()
