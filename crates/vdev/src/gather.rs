@@ -87,19 +87,37 @@ impl Gather {
     pub(crate) fn start(self) -> Pending {
         let slots = self.extents.iter().map(|_| Slot::Waiting).collect();
         let shared = Arc::new(Shared { slots: Mutex::new(slots), arrived: Condvar::new() });
-        let mut batches: BTreeMap<usize, Vec<Read>> = BTreeMap::new();
+        let mut batches: BTreeMap<usize, Vec<Merged>> = BTreeMap::new();
         for merged in merge(&self.extents) {
-            let deliver = Deliver { shared: Arc::clone(&shared), parts: merged.parts };
-            let done: Done = Box::new(move |result| deliver.finish(result));
-            let read = Read { offset: merged.offset, len: merged.len as usize, done };
-            batches.entry(merged.node).or_default().push(read);
+            batches.entry(merged.node).or_default().push(merged);
         }
+        let last = batches.pop_last();
         for (node, batch) in batches {
-            if let Some(device) = self.devices.get(&node) {
-                device.submit(batch);
+            self.submit(node, batch, &shared);
+        }
+        if let Some((node, mut batch)) = last {
+            // The caller is about to wait, so it may as well do the last read itself: following
+            // pointers, one block at a time, then never hands work to another thread.
+            let own = if batch.len() == 1 { batch.pop() } else { None };
+            match (own, self.devices.get(&node)) {
+                (Some(m), Some(device)) => {
+                    let result = device.read_new(m.offset, m.len as usize);
+                    Deliver { shared: Arc::clone(&shared), parts: m.parts }.finish(result);
+                }
+                _ => self.submit(node, batch, &shared),
             }
         }
         Pending { extents: self.extents, devices: self.devices, shared }
+    }
+
+    fn submit(&self, node: usize, batch: Vec<Merged>, shared: &Arc<Shared>) {
+        let Some(device) = self.devices.get(&node) else { return };
+        let read = |m: Merged| {
+            let deliver = Deliver { shared: Arc::clone(shared), parts: m.parts };
+            let done: Done = Box::new(move |result| deliver.finish(result));
+            Read { offset: m.offset, len: m.len as usize, done }
+        };
+        device.submit(batch.into_iter().map(read).collect());
     }
 }
 
