@@ -481,3 +481,39 @@ fn a_damaged_log_never_panics() {
     }
     assert!(stopped > 20, "only {stopped} of 120 damaged logs failed");
 }
+
+#[test]
+fn the_list_of_a_mode_is_the_one_openzfs_wrote() {
+    let mut seen = 0;
+    for case in ["basic", "version28"] {
+        let Some(corpus) = testkit::corpus(case) else { return };
+        let pool = open(&corpus);
+        for (name, _) in pool.dsl().walk() {
+            let objset = objset(&pool, &name);
+            let Ok(fs) = Filesystem::open(objset.clone()) else { continue };
+            let objects = objset.objects().filter_map(|o| Node::from_object(&fs, o.unwrap()).ok());
+            // The mode of a link says nothing: Linux lets nobody change it.
+            let trivial = |n: &Node| {
+                n.kind() != FileKind::Symlink && n.acl().is_ok_and(|a| a.trivial && n.links > 0)
+            };
+            let before: Vec<Node> = objects.filter(trivial).take(400).collect();
+            // With POSIX lists the mode changes without the other list.
+            let posix =
+                |n: &Node| n.linux_xattrs(true).unwrap().keys().any(|k| k.starts_with(b"system."));
+            if before.iter().any(posix) {
+                continue;
+            }
+            let list = before.iter().map(|n| setattr(n.number(), 1, n.mode, 0)).collect();
+            let (after, report) = apply(&objset, list);
+            assert!(report.stopped.is_none(), "{name}: {}", report.stopped.unwrap());
+            for node in before {
+                let ours = after.node(node.number()).unwrap();
+                let what = format!("{name}: object {} mode {:o}", node.number(), node.mode);
+                assert_eq!(ours.acl().unwrap().entries, node.acl().unwrap().entries, "{what}");
+                assert_eq!(ours.mode, node.mode, "{what}");
+                seen += 1;
+            }
+        }
+    }
+    assert!(seen > 500, "only {seen} files");
+}
