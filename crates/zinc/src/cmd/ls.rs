@@ -1,9 +1,14 @@
 //! `zinc ls`: directories of a dataset.
 
-use crate::common::{PoolArgs, Target, filesystem};
-use crate::failure::Failure;
-use crate::ui;
-use engine::zpl::FileKind;
+use crate::common::PoolArgs;
+use crate::failure::{FAILED, Failure};
+use crate::place::{Place, printable};
+use crate::{local_time, names, ui};
+use engine::inventory::json::{Json, Members};
+use engine::inventory::tree::Walk;
+use engine::inventory::{kind_name, nanoseconds};
+use engine::zpl::{FileKind, Node};
+use engine::{Filesystem, zpl};
 use std::process::ExitCode;
 
 /// Arguments of `zinc ls`.
@@ -11,24 +16,321 @@ use std::process::ExitCode;
 pub struct Args {
     #[command(flatten)]
     pool: PoolArgs,
+    /// One line for each file: type and mode, links, owner, group, size, time, name
+    #[arg(short, long)]
+    long: bool,
+    /// Show names that begin with a dot, too
+    #[arg(short, long)]
+    all: bool,
+    /// Show everything below, with paths
+    #[arg(short = 'R', long)]
+    recursive: bool,
+    /// One name on each line, also on a terminal
+    #[arg(short = '1')]
+    single: bool,
+    /// Show the directory itself, not what is in it
+    #[arg(short = 'D', long)]
+    directory: bool,
+    /// Show object numbers
+    #[arg(short, long)]
+    inode: bool,
+    /// Show numbers instead of names of users and groups
+    #[arg(short, long)]
+    numeric: bool,
+    /// Print JSON: one object a line
+    #[arg(short, long)]
+    json: bool,
     /// What to list, as POOL/DATASET[@SNAPSHOT]:PATH
-    target: Target,
+    target: std::ffi::OsString,
+}
+
+/// A name with the file it stands for, or why there is none.
+struct Line {
+    name: Vec<u8>,
+    object: u64,
+    node: zpl::Result<Node>,
 }
 
 impl Args {
-    /// Runs it.
+    /// Runs it. Exit code 1 when something could not be read.
     pub fn run(self) -> Result<ExitCode, Failure> {
-        let pool = self.pool.open(&self.target.dataset)?;
-        let dataset = pool.dsl().by_name(&self.target.dataset)?;
-        let fs = filesystem(&pool, &dataset, &self.pool.open)?;
-        let node = fs.by_path(self.target.path.as_bytes(), true)?;
-        if node.kind() != FileKind::Dir {
-            ui::out(&format!("{}\n", self.target.path));
+        let place = Place::from(self.target.as_os_str());
+        let pool = self.pool.open(&place.pool())?;
+        let found = place.find(&pool)?;
+        let fs = found.filesystem(&pool, &self.pool.open)?;
+        let node = found.node(&fs, !self.long && !self.directory)?;
+        if node.kind() != FileKind::Dir || self.directory {
+            let name = found.path().to_vec();
+            let name = if name.is_empty() { b".".to_vec() } else { name };
+            self.print(&fs, vec![Line { name, object: node.number(), node: Ok(node) }]);
             return Ok(ExitCode::SUCCESS);
         }
-        for entry in node.sorted_entries()? {
-            ui::out(&format!("{}\n", String::from_utf8_lossy(&entry.name)));
+        let failures = if self.recursive { self.tree(&fs, &node) } else { self.list(&fs, &node)? };
+        for f in &failures {
+            ui::error(&format!("zinc: {f}\n"));
         }
-        Ok(ExitCode::SUCCESS)
+        Ok(if failures.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(FAILED) })
+    }
+
+    fn is_shown(&self, name: &[u8]) -> bool {
+        self.all || !name.starts_with(b".")
+    }
+
+    fn list(&self, fs: &Filesystem, dir: &Node) -> Result<Vec<String>, Failure> {
+        let mut failures = Vec::new();
+        let mut lines = Vec::new();
+        for entry in dir.entries()? {
+            match entry {
+                Ok(e) if self.is_shown(&e.name) => {
+                    let node = fs.node(e.object);
+                    lines.push(Line { name: e.name, object: e.object, node });
+                }
+                Ok(_) => {}
+                Err(e) => failures.push(format!("entries are lost: {e}")),
+            }
+        }
+        lines.sort_by(|a, b| a.name.cmp(&b.name));
+        let name = |l: &Line, e| format!("{}: {e}", printable(&l.name));
+        failures.extend(lines.iter().filter_map(|l| l.node.as_ref().err().map(|e| name(l, e))));
+        self.print(fs, lines);
+        Ok(failures)
+    }
+
+    /// Prints everything below, in portions so that a large tree needs little memory.
+    fn tree(&self, fs: &Filesystem, top: &Node) -> Vec<String> {
+        const PORTION: usize = 512;
+        let mut walk = Walk::new(fs, top.number());
+        let mut failures = Vec::new();
+        let mut lines = Vec::new();
+        let hidden = |path: &[u8]| path.split(|b| *b == b'/').any(|n| !self.is_shown(n));
+        for found in walk.by_ref().skip(1) {
+            if hidden(&found.path) {
+                continue;
+            }
+            let node = fs.node(found.object);
+            if let Err(e) = &node {
+                failures.push(format!("{}: {e}", printable(&found.path)));
+            }
+            lines.push(Line { name: found.path, object: found.object, node });
+            if lines.len() >= PORTION {
+                self.print(fs, std::mem::take(&mut lines));
+            }
+        }
+        self.print(fs, lines);
+        let lost = walk.into_errors();
+        failures.extend(lost.iter().map(|e| format!("{}: {}", printable(&e.path), e.error)));
+        failures
+    }
+
+    fn print(&self, fs: &Filesystem, lines: Vec<Line>) {
+        if self.json {
+            for l in lines {
+                ui::out(&format!("{}\n", json(fs, &l).dump()));
+            }
+            return;
+        }
+        if self.long {
+            return ui::out(&self.long_text(fs, &lines));
+        }
+        let shown: Vec<String> = lines.iter().map(|l| self.short(l)).collect();
+        let width = (!self.single && !self.recursive).then(ui_columns).flatten();
+        match width {
+            Some(width) => ui::out(&columns(&shown, width)),
+            // Not for eyes: the bytes of the names as they are.
+            None if !ui_is_terminal() && !self.inode => {
+                for l in &lines {
+                    let _ = ui::out_bytes(&[l.name.as_slice(), b"\n"].concat());
+                }
+            }
+            None => shown.iter().for_each(|s| ui::out(&format!("{s}\n"))),
+        }
+    }
+
+    fn short(&self, l: &Line) -> String {
+        match self.inode {
+            true => format!("{} {}", l.object, printable(&l.name)),
+            false => printable(&l.name),
+        }
+    }
+
+    fn long_text(&self, fs: &Filesystem, lines: &[Line]) -> String {
+        let rows: Vec<[String; 6]> = lines.iter().map(|l| self.cells(fs, l)).collect();
+        let width = |c: usize| rows.iter().map(|r| r[c].chars().count()).max().unwrap_or(0);
+        let widths: Vec<usize> = (0..6).map(width).collect();
+        let mut out = String::new();
+        for (row, line) in rows.iter().zip(lines) {
+            if self.inode {
+                out.push_str(&format!("{:>8} ", line.object));
+            }
+            let [mode, links, owner, group, size, time] = row;
+            out.push_str(&format!(
+                "{mode} {links:>w1$} {owner:<w2$} {group:<w3$} {size:>w4$} {time} {}",
+                printable(&line.name),
+                w1 = widths[1],
+                w2 = widths[2],
+                w3 = widths[3],
+                w4 = widths[4],
+            ));
+            if let Ok(node) = &line.node
+                && node.kind() == FileKind::Symlink
+            {
+                let target = node.read_link().map(|t| printable(&t));
+                out.push_str(&format!(" -> {}", target.unwrap_or_else(|_| "?".to_owned())));
+            }
+            out.push('\n');
+        }
+        out
+    }
+
+    fn cells(&self, fs: &Filesystem, l: &Line) -> [String; 6] {
+        let Ok(node) = &l.node else { return ["?"; 6].map(str::to_owned) };
+        let named = |id: u64, name: fn(u64) -> Option<&'static str>| match name(id) {
+            Some(n) if !self.numeric => n.to_owned(),
+            _ => fs.id_text(id),
+        };
+        let size = match node.kind() {
+            FileKind::Block | FileKind::Char => {
+                let (major, minor) = node.device();
+                format!("{major}, {minor}")
+            }
+            _ => node.size.to_string(),
+        };
+        [
+            mode_text(node),
+            node.links.to_string(),
+            named(node.uid, names::user),
+            named(node.gid, names::group),
+            size,
+            time_text(node.mtime),
+        ]
+    }
+}
+
+fn ui_is_terminal() -> bool {
+    std::io::IsTerminal::is_terminal(&std::io::stdout())
+}
+
+/// Width of the terminal that standard output is.
+fn ui_columns() -> Option<usize> {
+    let known = std::env::var("COLUMNS").ok().and_then(|c| c.parse().ok());
+    ui_is_terminal().then(|| known.unwrap_or(80))
+}
+
+/// Names in columns, read downwards.
+fn columns(names: &[String], width: usize) -> String {
+    let longest = names.iter().map(|n| n.chars().count()).max().unwrap_or(0) + 2;
+    let across = (width / longest).max(1);
+    let rows = names.len().div_ceil(across);
+    let mut out = String::new();
+    for row in 0..rows {
+        let line: Vec<&String> = names.iter().skip(row).step_by(rows).collect();
+        for (i, name) in line.iter().enumerate() {
+            let pad = if i + 1 < line.len() { longest - name.chars().count() } else { 0 };
+            out.push_str(name);
+            out.push_str(&" ".repeat(pad));
+        }
+        out.push('\n');
+    }
+    out
+}
+
+/// Type and permissions in ten letters.
+pub fn mode_text(node: &Node) -> String {
+    let kind = match node.kind() {
+        FileKind::File => '-',
+        FileKind::Dir => 'd',
+        FileKind::Symlink => 'l',
+        FileKind::Fifo => 'p',
+        FileKind::Socket => 's',
+        FileKind::Block => 'b',
+        FileKind::Char => 'c',
+        FileKind::Unknown => '?',
+    };
+    let m = node.permissions();
+    let mut out = String::from(kind);
+    for (shift, special, letter) in [(6, 0o4000, 's'), (3, 0o2000, 's'), (0, 0o1000, 't')] {
+        let bits = m >> shift;
+        out.push(if bits & 4 != 0 { 'r' } else { '-' });
+        out.push(if bits & 2 != 0 { 'w' } else { '-' });
+        out.push(match (bits & 1 != 0, m & special != 0) {
+            (true, true) => letter,
+            (false, true) => letter.to_ascii_uppercase(),
+            (true, false) => 'x',
+            (false, false) => '-',
+        });
+    }
+    out
+}
+
+/// `2026-11-21 20:18:34` in local time; times before 1970 in seconds.
+pub fn time_text(t: zpl::Time) -> String {
+    match u64::try_from(t.seconds) {
+        Ok(s) => civil(local_time::local(s)),
+        Err(_) => format!("{}s", t.seconds),
+    }
+}
+
+/// A date of the Gregorian calendar from seconds since 1970.
+fn civil(seconds: u64) -> String {
+    let (days, rest) = (seconds / 86_400, seconds % 86_400);
+    // Days are counted from 1 March of year 0, so that a leap day is the last of its year.
+    let z = days + 719_468;
+    let (era, doe) = (z / 146_097, z % 146_097);
+    let yoe = (doe - doe / 1460 + doe / 36_524 - doe / 146_096) / 365;
+    let doy = doe - (365 * yoe + yoe / 4 - yoe / 100);
+    let mp = (5 * doy + 2) / 153;
+    let day = doy - (153 * mp + 2) / 5 + 1;
+    let month = if mp < 10 { mp + 3 } else { mp - 9 };
+    let year = yoe + era * 400 + u64::from(month <= 2);
+    let (h, m, s) = (rest / 3600, rest / 60 % 60, rest % 60);
+    format!("{year:04}-{month:02}-{day:02} {h:02}:{m:02}:{s:02}")
+}
+
+fn json(fs: &Filesystem, l: &Line) -> Json {
+    let mut m: Members = Vec::new();
+    let mut put = |name: &str, value: Json| m.push((name.into(), value));
+    match std::str::from_utf8(&l.name) {
+        Ok(name) => put("path", name.into()),
+        Err(_) => put("path_hex", engine::inventory::json::hex(&l.name).into()),
+    }
+    put("ino", l.object.into());
+    let node = match &l.node {
+        Ok(node) => node,
+        Err(e) => {
+            put("error", e.to_string().into());
+            return Json::Map(m);
+        }
+    };
+    put("type", kind_name(node.kind()).into());
+    put("mode", format!("{:04o}", node.permissions()).into());
+    put("nlink", node.links.into());
+    put("uid", fs.id_text(node.uid).into());
+    put("gid", fs.id_text(node.gid).into());
+    put("size", node.size.into());
+    put("mtime_ns", Json::Int(nanoseconds(node.mtime)));
+    if node.kind() == FileKind::Symlink
+        && let Ok(target) = node.read_link()
+    {
+        put("target", Json::Text(target));
+    }
+    Json::Map(m)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn dates_of_the_calendar() {
+        assert_eq!(civil(0), "1970-01-01 00:00:00");
+        assert_eq!(civil(951_782_400), "2000-02-29 00:00:00");
+        assert_eq!(civil(4_102_444_799), "2099-12-31 23:59:59");
+    }
+
+    #[test]
+    fn columns_are_read_downwards() {
+        let names: Vec<String> = ["a", "b", "c", "dd", "e"].map(str::to_owned).to_vec();
+        assert_eq!(columns(&names, 12), "a   c   e\nb   dd\n");
+        assert_eq!(columns(&names, 1), "a\nb\nc\ndd\ne\n");
     }
 }

@@ -1,15 +1,298 @@
-//! `zinc stat`.
+//! `zinc stat`: everything a pool knows about a file.
 
-use crate::failure::Failure;
+use crate::cmd::cp::has_posix_acls;
+use crate::cmd::ls::{mode_text, time_text};
+use crate::common::PoolArgs;
+use crate::failure::{FAILED, Failure};
+use crate::place::{Place, printable};
+use crate::{names, ui};
+use engine::inventory::json::{Json, Members, hex};
+use engine::inventory::{kind_name, nanoseconds};
+use engine::ondisk::acl::{POSIX_ACCESS_XATTR, POSIX_DEFAULT_XATTR, decode_posix, posix_text};
+use engine::ondisk::znode::flags;
+use engine::zpl::{FileKind, Node};
+use engine::{Filesystem, Pool, dmu};
 use std::process::ExitCode;
 
-/// Arguments.
+/// Data ranges that are shown, at most; `--json` shows all.
+const RANGES_SHOWN: usize = 16;
+/// Bytes of a value that are shown, at most; `--json` shows all.
+const VALUE_SHOWN: usize = 64;
+
+/// Arguments of `zinc stat`.
 #[derive(clap::Args)]
-pub struct Args {}
+pub struct Args {
+    #[command(flatten)]
+    pool: PoolArgs,
+    /// Follow a symbolic link at the end of the path
+    #[arg(short = 'L', long)]
+    dereference: bool,
+    /// Print JSON: one object a line
+    #[arg(short, long)]
+    json: bool,
+    /// Show this object of the dataset, whatever its name
+    #[arg(long, value_name = "N")]
+    object: Option<u64>,
+    /// Files, as POOL/DATASET[@SNAPSHOT]:PATH
+    #[arg(required = true, value_name = "FILE")]
+    files: Vec<std::ffi::OsString>,
+}
+
+/// Names of the bits of the flags word.
+const FLAGS: [(u64, &str); 24] = [
+    (flags::XATTR, "xattr"),
+    (flags::INHERIT_ACE, "inherit-ace"),
+    (flags::ACL_TRIVIAL, "acl-trivial"),
+    (flags::ACL_OBJ_ACE, "acl-object-ace"),
+    (flags::ACL_PROTECTED, "acl-protected"),
+    (flags::ACL_DEFAULTED, "acl-defaulted"),
+    (flags::ACL_AUTO_INHERIT, "acl-auto-inherit"),
+    (flags::BONUS_SCANSTAMP, "scan-stamp"),
+    (flags::NO_EXECS_DENIED, "no-execs-denied"),
+    (flags::READONLY, "readonly"),
+    (flags::HIDDEN, "hidden"),
+    (flags::SYSTEM, "system"),
+    (flags::ARCHIVE, "archive"),
+    (flags::IMMUTABLE, "immutable"),
+    (flags::NOUNLINK, "nounlink"),
+    (flags::APPENDONLY, "appendonly"),
+    (flags::NODUMP, "nodump"),
+    (flags::OPAQUE, "opaque"),
+    (flags::AV_QUARANTINED, "av-quarantined"),
+    (flags::AV_MODIFIED, "av-modified"),
+    (flags::REPARSE, "reparse"),
+    (flags::OFFLINE, "offline"),
+    (flags::PROJINHERIT, "project-inherit"),
+    (flags::PROJID, "project"),
+];
+
+/// A file with all that was read of it.
+struct Facts<'a> {
+    name: Vec<u8>,
+    fs: &'a Filesystem,
+    node: &'a Node,
+    posix: bool,
+}
 
 impl Args {
-    /// Runs it.
+    /// Runs it. A file that cannot be found is said and the next is tried; exit code 1 then.
     pub fn run(self) -> Result<ExitCode, Failure> {
-        Err(Failure::new("being written"))
+        let places: Vec<Place> = self.files.iter().map(|f| f.as_os_str().into()).collect();
+        let pool = self.pool.open(&places.first().map(Place::pool).unwrap_or_default())?;
+        let mut failed = false;
+        for place in &places {
+            if let Err(e) = self.one(&pool, place) {
+                e.report();
+                failed = true;
+            }
+        }
+        Ok(if failed { ExitCode::from(FAILED) } else { ExitCode::SUCCESS })
     }
+
+    fn one(&self, pool: &Pool, place: &Place) -> Result<(), Failure> {
+        let found = place.find(pool)?;
+        let fs = found.filesystem(pool, &self.pool.open)?;
+        let node = match self.object {
+            Some(n) => fs.node(n)?,
+            None => found.node(&fs, self.dereference)?,
+        };
+        let name = if found.path().is_empty() { b".".to_vec() } else { found.path().to_vec() };
+        let posix = has_posix_acls(pool, &found.dataset);
+        let facts = Facts { name, fs: &fs, node: &node, posix };
+        if self.json {
+            ui::out(&format!("{}\n", facts.json().dump()));
+        } else {
+            ui::out(&facts.text());
+        }
+        Ok(())
+    }
+}
+
+impl Facts<'_> {
+    fn flag_names(&self) -> Vec<&'static str> {
+        FLAGS.iter().filter(|(bit, _)| self.node.flags & bit != 0).map(|(_, n)| *n).collect()
+    }
+
+    fn posix_acl(&self) -> Option<String> {
+        let xattrs = self.node.linux_xattrs(self.posix).ok()?;
+        let list = |n: &str| xattrs.get(n.as_bytes()).and_then(|v| decode_posix(v).ok());
+        let (access, default) = (list(POSIX_ACCESS_XATTR), list(POSIX_DEFAULT_XATTR));
+        let some = access.is_some() || default.is_some();
+        some.then(|| posix_text(&access.unwrap_or_default(), &default.unwrap_or_default()))
+    }
+
+    fn text(&self) -> String {
+        let n = self.node;
+        let d = n.object().dnode();
+        let mut out = String::new();
+        let mut line = |what: &str, value: String| out.push_str(&format!("{what:>10}: {value}\n"));
+        let target = match n.kind() {
+            FileKind::Symlink => match n.read_link() {
+                Ok(t) => format!(" -> {}", printable(&t)),
+                Err(e) => format!(" -> ? ({e})"),
+            },
+            _ => String::new(),
+        };
+        line("File", format!("{}{target}", printable(&self.name)));
+        line("Type", kind_name(n.kind()).to_owned());
+        line("Object", format!("{}  generation {}  parent {}", n.number(), n.generation, n.parent));
+        line("Mode", format!("{:04o} {}  links {}", n.permissions(), mode_text(n), n.links));
+        let named = |id: u64, name: Option<&str>| match name {
+            Some(name) => format!("{} ({name})", self.fs.id_text(id)),
+            None => self.fs.id_text(id),
+        };
+        line("Owner", named(n.uid, names::user(n.uid)));
+        line("Group", named(n.gid, names::group(n.gid)));
+        if n.project != 0 {
+            line("Project", n.project.to_string());
+        }
+        if matches!(n.kind(), FileKind::Block | FileKind::Char) {
+            let (major, minor) = n.device();
+            line("Device", format!("{major}:{minor}"));
+        }
+        line("Size", format!("{} bytes, {} of 512 used", n.size, n.blocks()));
+        let times = [("Access", n.atime), ("Modify", n.mtime), ("Change", n.ctime)];
+        for (what, t) in times.into_iter().chain([("Birth", n.crtime)]) {
+            line(what, format!("{}.{:09}", time_text(t), t.nanos));
+        }
+        line("Flags", format!("{:#x} {}", n.flags, self.flag_names().join(" ")));
+        let form = if n.is_old_form() { "znode" } else { "system attributes" };
+        line(
+            "Stored as",
+            format!("{form}, bonus {} bytes, {} slots", d.bonus.len(), d.extra_slots + 1),
+        );
+        line("Blocks", layout_text(n.object()));
+        match n.segments() {
+            Ok(s) if matches!(n.kind(), FileKind::File) => line("Data", ranges_text(&s)),
+            Ok(_) => {}
+            Err(e) => line("Data", format!("? ({e})")),
+        }
+        match n.acl() {
+            Ok(acl) => {
+                for ace in &acl.entries {
+                    line("NFSv4", self.fs.ace_text(ace).to_string());
+                }
+            }
+            Err(e) => line("NFSv4", format!("? ({e})")),
+        }
+        for l in self.posix_acl().iter().flat_map(|t| t.lines()) {
+            line("POSIX", l.to_owned());
+        }
+        match n.xattrs() {
+            Ok(xattrs) => {
+                let lists = [POSIX_ACCESS_XATTR.as_bytes(), POSIX_DEFAULT_XATTR.as_bytes()];
+                for (name, value) in xattrs {
+                    if self.posix && lists.contains(&name.as_slice()) {
+                        continue;
+                    }
+                    let shown = value.get(..VALUE_SHOWN).unwrap_or(&value);
+                    let more = if shown.len() < value.len() { "…" } else { "" };
+                    let (name, shown) = (printable(&name), printable(shown));
+                    line("Xattr", format!("{name} ({} bytes) = {shown}{more}", value.len()));
+                }
+            }
+            Err(e) => line("Xattr", format!("? ({e})")),
+        }
+        out
+    }
+
+    fn json(&self) -> Json {
+        let n = self.node;
+        let d = n.object().dnode();
+        let mut m: Members = Vec::new();
+        let mut errors: Vec<Json> = Vec::new();
+        let mut put = |name: &str, value: Json| m.push((name.into(), value));
+        match std::str::from_utf8(&self.name) {
+            Ok(name) => put("path", name.into()),
+            Err(_) => put("path_hex", hex(&self.name).into()),
+        }
+        put("type", kind_name(n.kind()).into());
+        put("mode", format!("{:04o}", n.permissions()).into());
+        put("uid", self.fs.id_text(n.uid).into());
+        put("gid", self.fs.id_text(n.gid).into());
+        let numbers = [
+            ("size", n.size),
+            ("nlink", n.links),
+            ("ino", n.number()),
+            ("generation", n.generation),
+            ("parent", n.parent),
+            ("projid", n.project),
+            ("xattr_dir", n.xattr_dir),
+        ];
+        numbers.into_iter().for_each(|(name, v)| put(name, v.into()));
+        let times = [("atime", n.atime), ("mtime", n.mtime), ("ctime", n.ctime)];
+        for (name, t) in times.into_iter().chain([("crtime", n.crtime)]) {
+            put(&format!("{name}_ns"), Json::Int(nanoseconds(t)));
+        }
+        put("blocks", n.blocks().into());
+        put("flags", Json::List(self.flag_names().into_iter().map(Json::from).collect()));
+        if n.kind() == FileKind::Symlink {
+            match n.read_link() {
+                Ok(t) => put("target", Json::Text(t)),
+                Err(e) => errors.push(e.to_string().into()),
+            }
+        }
+        if matches!(n.kind(), FileKind::Block | FileKind::Char) {
+            let (major, minor) = n.device();
+            put("rdev", Json::List(vec![major.into(), minor.into()]));
+        }
+        let layout = [
+            ("block_size", d.block_size()),
+            ("indirect_block_size", 1u64.checked_shl(d.indirect_shift.into()).unwrap_or(0)),
+            ("levels", d.levels.into()),
+            ("max_block", d.max_block),
+            ("slots", u64::from(d.extra_slots) + 1),
+            ("bonus_bytes", d.bonus.len() as u64),
+        ];
+        let layout = layout.into_iter().map(|(name, v)| (name.into(), v.into())).collect();
+        put("layout", Json::Map(layout));
+        match n.segments() {
+            Ok(_) if n.kind() != FileKind::File => {}
+            Ok(segments) => {
+                let pair = |s: &dmu::Segment| Json::List(vec![s.offset.into(), s.length.into()]);
+                put("data", Json::List(segments.iter().map(pair).collect()));
+            }
+            Err(e) => errors.push(e.to_string().into()),
+        }
+        match n.acl() {
+            Ok(acl) => {
+                let texts = acl.entries.iter().map(|a| self.fs.ace_text(a).to_string().into());
+                put("nfs4_acl", Json::List(texts.collect()));
+            }
+            Err(e) => errors.push(e.to_string().into()),
+        }
+        if let Some(acl) = self.posix_acl() {
+            put("acl", acl.into());
+        }
+        match n.xattrs() {
+            Ok(x) => {
+                put("xattrs", Json::Map(x.into_iter().map(|(n, v)| (n, hex(&v).into())).collect()));
+            }
+            Err(e) => errors.push(e.to_string().into()),
+        }
+        if !errors.is_empty() {
+            put("errors", Json::List(errors));
+        }
+        Json::Map(m)
+    }
+}
+
+fn layout_text(object: &dmu::Object) -> String {
+    let d = object.dnode();
+    let indirect = 1u64.checked_shl(d.indirect_shift.into()).unwrap_or(0);
+    format!(
+        "{} bytes each, {} levels, indirect blocks of {indirect} bytes, largest number {}",
+        d.block_size(),
+        d.levels,
+        d.max_block
+    )
+}
+
+fn ranges_text(segments: &[dmu::Segment]) -> String {
+    let mut texts: Vec<String> =
+        segments.iter().take(RANGES_SHOWN).map(|s| format!("{}+{}", s.offset, s.length)).collect();
+    if segments.len() > RANGES_SHOWN {
+        texts.push(format!("… {} ranges", segments.len()));
+    }
+    if texts.is_empty() { "none".to_owned() } else { texts.join(", ") }
 }

@@ -264,7 +264,21 @@ impl<'a> Copier<'a> {
         self.make_room(dir, name, false)?;
         match target {
             Some(target) => dir.symlink(name, &target)?,
-            None => dir.special(name, node)?,
+            None => {
+                if let Err(e) = dir.special(name, node) {
+                    // Only root makes devices; what they were is said, so nothing is lost.
+                    let (major, minor) = node.device();
+                    let kind = engine::inventory::kind_name(node.kind());
+                    let what = match node.kind() {
+                        FileKind::Block | FileKind::Char => {
+                            format!("{kind} device {major}:{minor}")
+                        }
+                        _ => kind.to_owned(),
+                    };
+                    self.sink.not_kept(shown, &what, &e.to_string());
+                    return Ok(());
+                }
+            }
         }
         for r in dir.dress(name, node, self.keep, &self.xattrs(node, shown)) {
             self.sink.not_kept(shown, &r.what, &r.error.to_string());

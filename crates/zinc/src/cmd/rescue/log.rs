@@ -1,0 +1,172 @@
+//! The log of a rescue: `rescue.jsonl` in the destination, one JSON object a line.
+//!
+//! | event | members |
+//! | --- | --- |
+//! | `start` | `pool`, `guid`, `txg`, `source` |
+//! | `done` | `dataset`, `path`, `object`, `size`, `lost`: bytes that could not be read |
+//! | `lost` | `dataset`, `path`, `object`, `offset`, `length`, `cause`: a range that is zeros now |
+//! | `failed` | `dataset`, `path`, `object`, `cause`: nothing, or not all, of it was copied |
+//! | `not_kept` | `dataset`, `path`, `attribute`, `cause` |
+//! | `end` | `files`, `lost_bytes`, `losses` |
+//!
+//! `path_hex` stands for `path` where that is no UTF-8. A later run appends: what follows the last
+//! `start` is what counts, with the whole files (`done`, 0 bytes lost) of all runs before.
+
+use crate::cmd::cp::data::Lost;
+use crate::cmd::cp::tree::Sink;
+use engine::zpl::Node;
+use serde_json::{Map, Value, json};
+use std::collections::HashSet;
+use std::fs::{File, OpenOptions};
+use std::io::{self, BufRead as _, BufReader, Write as _};
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
+
+/// Name of the log in the destination.
+pub const LOG_NAME: &str = "rescue.jsonl";
+/// Longest line that is believed when an old log is read.
+const LINE_MAX: usize = 1 << 20;
+
+/// The log, open for appending.
+pub struct Log {
+    file: Mutex<File>,
+    /// Whole files of earlier runs: dataset, path and size.
+    whole: HashSet<(String, Vec<u8>, u64)>,
+    /// What could not be written to the log itself.
+    broken: Mutex<Option<io::Error>>,
+    /// Files copied.
+    pub files: AtomicU64,
+    /// Things of which something is lost.
+    pub losses: AtomicU64,
+    /// Bytes lost.
+    pub lost_bytes: AtomicU64,
+}
+
+impl Log {
+    /// Opens the log in `dir`, and reads what earlier runs did.
+    pub fn open(dir: &Path) -> io::Result<Self> {
+        let path = dir.join(LOG_NAME);
+        let mut options = OpenOptions::new();
+        options.read(true).append(true).create(true).custom_flags(libc::O_NOFOLLOW);
+        let file = options.open(&path)?;
+        let mut whole = HashSet::new();
+        let mut reader = BufReader::new(File::open(&path)?);
+        let mut line = Vec::new();
+        while {
+            line.clear();
+            reader.read_until(b'\n', &mut line)?
+        } > 0
+        {
+            // The last line of a run that was killed may be half a line.
+            let value = (line.len() <= LINE_MAX).then(|| serde_json::from_slice::<Value>(&line));
+            if let Some(Ok(v)) = value {
+                whole.extend(whole_file(&v));
+            }
+        }
+        // A half line is ended, so that the next one stands alone.
+        if !line.is_empty() && !line.ends_with(b"\n") {
+            (&file).write_all(b"\n")?;
+        }
+        let counts = || AtomicU64::new(0);
+        let (files, losses, lost_bytes) = (counts(), counts(), counts());
+        let file = Mutex::new(file);
+        Ok(Self { file, whole, broken: Mutex::new(None), files, losses, lost_bytes })
+    }
+
+    /// Writes a line.
+    pub fn write(&self, event: &str, members: Map<String, Value>) {
+        let mut all = Map::new();
+        all.insert("event".to_owned(), json!(event));
+        all.extend(members);
+        let mut line = Value::Object(all).to_string();
+        line.push('\n');
+        let mut file = self.file.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Err(e) = file.write_all(line.as_bytes()) {
+            self.broken.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(e);
+        }
+    }
+
+    /// The first failure to write the log: losses may be missing in it.
+    pub fn broken(&self) -> Option<io::Error> {
+        self.broken.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+
+    /// What is told of one dataset.
+    pub fn of<'a>(&'a self, dataset: &'a str) -> DatasetLog<'a> {
+        DatasetLog { log: self, dataset }
+    }
+}
+
+fn whole_file(v: &Value) -> Option<(String, Vec<u8>, u64)> {
+    if v["event"] != "done" || v["lost"] != 0 {
+        return None;
+    }
+    let path = match v.get("path") {
+        Some(p) => p.as_str()?.as_bytes().to_vec(),
+        None => unhex(v["path_hex"].as_str()?)?,
+    };
+    Some((v["dataset"].as_str()?.to_owned(), path, v["size"].as_u64()?))
+}
+
+fn unhex(text: &str) -> Option<Vec<u8>> {
+    let pairs = text.as_bytes().chunks_exact(2);
+    pairs.map(|p| u8::from_str_radix(std::str::from_utf8(p).ok()?, 16).ok()).collect()
+}
+
+/// The log, with the name of a dataset in every line.
+pub struct DatasetLog<'a> {
+    log: &'a Log,
+    dataset: &'a str,
+}
+
+impl DatasetLog<'_> {
+    fn members(&self, path: &[u8]) -> Map<String, Value> {
+        let mut m = Map::new();
+        m.insert("dataset".to_owned(), json!(self.dataset));
+        match std::str::from_utf8(path) {
+            Ok(p) => m.insert("path".to_owned(), json!(p)),
+            Err(_) => m.insert("path_hex".to_owned(), json!(engine::inventory::json::hex(path))),
+        };
+        m
+    }
+
+    fn write(&self, event: &str, path: &[u8], more: Value) {
+        let mut members = self.members(path);
+        if let Value::Object(more) = more {
+            members.extend(more);
+        }
+        self.log.write(event, members);
+    }
+}
+
+impl Sink for DatasetLog<'_> {
+    fn is_done(&self, path: &[u8], node: &Node) -> bool {
+        self.log.whole.contains(&(self.dataset.to_owned(), path.to_vec(), node.size))
+    }
+
+    fn lost(&self, path: &[u8], object: u64, lost: &Lost) -> bool {
+        self.log.losses.fetch_add(1, Ordering::Relaxed);
+        self.log.lost_bytes.fetch_add(lost.length, Ordering::Relaxed);
+        let Lost { offset, length, cause } = lost;
+        let more = json!({ "object": object, "offset": offset, "length": length, "cause": cause });
+        self.write("lost", path, more);
+        true
+    }
+
+    fn failed(&self, path: &[u8], object: u64, why: &str) {
+        self.log.losses.fetch_add(1, Ordering::Relaxed);
+        self.write("failed", path, json!({ "object": object, "cause": why }));
+    }
+
+    fn not_kept(&self, path: &[u8], what: &str, why: &str) {
+        self.write("not_kept", path, json!({ "attribute": what, "cause": why }));
+    }
+
+    fn done(&self, path: &[u8], node: &Node, lost_bytes: u64) {
+        self.log.files.fetch_add(1, Ordering::Relaxed);
+        let more = json!({ "object": node.number(), "size": node.size, "lost": lost_bytes });
+        self.write("done", path, more);
+    }
+}
