@@ -38,11 +38,6 @@ impl Dump {
         Self { text: String::new(), depth: 0, parts: json.then(root), exact, failures: 0 }
     }
 
-    /// What could not be read or decoded so far.
-    pub fn failures(&self) -> u64 {
-        self.failures
-    }
-
     /// Only JSON is wanted: text need not be made.
     pub fn is_json(&self) -> bool {
         self.parts.is_some()

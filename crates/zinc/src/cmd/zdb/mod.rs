@@ -7,6 +7,7 @@
 //! it stands, the dump goes on, and the exit code is 1.
 
 mod block;
+mod blocks;
 mod bonus;
 mod config;
 mod copy;
@@ -38,7 +39,7 @@ use std::process::ExitCode;
 
 /// Arguments.
 #[derive(clap::Args)]
-#[command(allow_negative_numbers = true)]
+#[command(allow_negative_numbers = true, disable_help_flag = true)]
 #[allow(clippy::struct_excessive_bools, reason = "they are switches of a command line")]
 pub struct Args {
     /// Labels of devices
@@ -113,6 +114,9 @@ pub struct Args {
     /// Look at the state of this txg
     #[arg(short = 't', value_name = "TXG")]
     at: Option<u64>,
+    /// Print help (`-h` is the history)
+    #[arg(long = "help", action = clap::ArgAction::Help)]
+    help: Option<bool>,
     /// Accepted for habit: what cannot be read never stops a dump, and leaks are for `zinc check`
     #[arg(short = 'A', short_aliases = ['F', 'G', 'L', 's', 'X', 'V', 'Y'], hide = true,
           action = clap::ArgAction::Count)]
@@ -266,6 +270,10 @@ impl Args {
         }
         if self.simulate {
             ddt::simulate(d, pool);
+        }
+        let given = self.blocks.max(self.checksum).max(u8::from(nothing && whole));
+        if given > 0 {
+            blocks::dump(d, pool, self.level(given.min(self.blocks.max(1))), self.checksum);
         }
         Ok(())
     }
