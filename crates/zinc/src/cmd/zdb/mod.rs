@@ -118,7 +118,7 @@ pub struct Args {
     #[arg(long = "help", action = clap::ArgAction::Help)]
     help: Option<bool>,
     /// Accepted for habit: what cannot be read never stops a dump, and leaks are for `zinc check`
-    #[arg(short = 'A', short_aliases = ['F', 'G', 'L', 's', 'X', 'V', 'Y'], hide = true,
+    #[arg(short = 'A', short_aliases = ['F', 'G', 'L', 's', 'X', 'Y'], hide = true,
           action = clap::ArgAction::Count)]
     habit: u8,
     #[command(flatten)]
