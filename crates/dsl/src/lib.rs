@@ -14,6 +14,7 @@
 mod bookmarks;
 mod deleg;
 mod error;
+mod found;
 mod holds;
 mod keys;
 pub mod nicenum;

@@ -74,6 +74,16 @@ impl Dsl {
         &self.keys
     }
 
+    /// Object of the pool's directory.
+    pub(crate) fn root_object(&self) -> u64 {
+        self.root
+    }
+
+    /// The pool's name.
+    pub(crate) fn pool(&self) -> &str {
+        &self.pool
+    }
+
     /// The pool's directory.
     pub fn root(&self) -> Result<Arc<Dir>> {
         self.dir(self.root, self.pool.clone())
@@ -110,7 +120,7 @@ impl Dsl {
     /// start with `$`) left out.
     pub fn child_names(&self, dir: &Dir) -> Result<Vec<(String, u64)>> {
         let mut names = self.names_in(dir.phys.child_zap)?;
-        names.retain(|(n, _)| !n.starts_with('$') && !n.starts_with('%'));
+        names.retain(|(n, _)| !is_internal(n));
         Ok(names)
     }
 
@@ -140,20 +150,36 @@ impl Dsl {
 
     /// Name to object entries of a table, sorted by name; empty without a table.
     pub(crate) fn names_in(&self, zap: u64) -> Result<Vec<(String, u64)>> {
+        match self.names_found(zap) {
+            (names, None) => Ok(names),
+            (_, Some(e)) => Err(e),
+        }
+    }
+
+    /// The same of a damaged table: what can be read of it, and the first failure.
+    pub(crate) fn names_found(&self, zap: u64) -> (Vec<(String, u64)>, Option<Error>) {
         let mut out = Vec::new();
         if zap == 0 {
-            return Ok(out);
+            return (out, None);
         }
-        let table = Zap::open(&self.mos.object(zap)?)?;
+        let table = match self.mos.object(zap).and_then(|o| Zap::open(&o)) {
+            Ok(table) => table,
+            Err(e) => return (out, Some(e.into())),
+        };
+        let mut failure = None;
         for e in table.entries() {
-            let e = e?;
-            let rule = "a name table has an entry that is no name and object";
-            let bad = || Error::Tree { object: zap, rule };
-            let name = e.name.bytes().ok_or_else(bad)?;
-            out.push((String::from_utf8_lossy(name).into_owned(), e.u64().ok_or_else(bad)?));
+            let entry = e.map_err(Error::from).and_then(|e| {
+                let rule = "a name table has an entry that is no name and object";
+                let name = e.name.bytes().map(|n| String::from_utf8_lossy(n).into_owned());
+                name.zip(e.u64()).ok_or(Error::Tree { object: zap, rule })
+            });
+            match entry {
+                Ok(pair) => out.push(pair),
+                Err(e) => failure = failure.or(Some(e)),
+            }
         }
         out.sort();
-        Ok(out)
+        (out, failure)
     }
 
     /// The directory of a name without `@` or `#`.
@@ -252,14 +278,12 @@ impl Dsl {
             let dir = self.dir(object, name.clone());
             if let Ok(dir) = &dir {
                 let depth = name.matches('/').count();
-                match self.child_names(dir) {
-                    Ok(names) if depth < DEPTH_MAX => {
-                        let below = names.into_iter().rev();
-                        stack.extend(below.map(|(n, o)| (format!("{name}/{n}"), o)));
-                    }
-                    Ok(_) => {}
-                    Err(e) => out.push((format!("{name}/?"), Err(e))),
+                let (names, failure) = self.names_found(dir.phys.child_zap);
+                if depth < DEPTH_MAX {
+                    let below = names.into_iter().rev().filter(|(n, _)| !is_internal(n));
+                    stack.extend(below.map(|(n, o)| (format!("{name}/{n}"), o)));
                 }
+                out.extend(failure.map(|e| (format!("{name}/?"), Err(e))));
             }
             out.push((name, dir));
         }
@@ -282,6 +306,11 @@ impl Dsl {
             false => Ok(None),
         }
     }
+}
+
+/// Directories of the pool's own (`$`), and of a receive under way (`%`).
+fn is_internal(name: &str) -> bool {
+    name.starts_with(['$', '%'])
 }
 
 fn is_zapified(dnode: &Dnode) -> bool {

@@ -13,10 +13,10 @@ use crate::assemble::Candidate;
 use crate::open::{OpenOptions, Pool};
 use crate::uberblocks::{TxgCandidate, Verdict, by_txg};
 use dmu::{Object, Objset};
-use dsl::{Dataset, Dir, Dsl};
+use dsl::Dataset;
 use ondisk::BlkPtr;
 use std::convert::Infallible;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Mutex, PoisonError};
 use vdev::Scope;
 use zio::{Place, Request};
 
@@ -32,9 +32,9 @@ pub fn verdict(pool: &Pool) -> Verdict {
     let judge = Judge::new(pool);
     judge.objects(pool.mos());
     let mut datasets = Vec::new();
-    for (name, dir) in pool.dsl().walk() {
-        match dir {
-            Ok(dir) => judge.datasets_of(pool.dsl(), &name, &dir, &mut datasets),
+    for (name, dataset) in pool.dsl().datasets() {
+        match dataset {
+            Ok(dataset) => datasets.push(dataset),
             Err(e) => judge.lost(format!("{name}: {e}")),
         }
     }
@@ -105,20 +105,6 @@ impl<'a> Judge<'a> {
             None => Verdict::Intact,
             Some(first) => Verdict::Partial { lost: losses.count, first },
         }
-    }
-
-    /// The head of a directory and its snapshots.
-    fn datasets_of(&self, dsl: &Dsl, name: &str, dir: &Arc<Dir>, out: &mut Vec<Dataset>) {
-        let head = match dsl.head(dir) {
-            Ok(Some(head)) => head,
-            Ok(None) => return,
-            Err(e) => return self.lost(format!("{name}: {e}")),
-        };
-        match dsl.snapshots(&head) {
-            Ok(snapshots) => out.extend(snapshots),
-            Err(e) => self.lost(format!("{name}: {e}")),
-        }
-        out.push(head);
     }
 
     /// All blocks of all objects of a set.

@@ -200,21 +200,11 @@ pub type Contents = BTreeMap<String, Result<u64, String>>;
 
 pub fn contents(pool: &Pool) -> Contents {
     let mut out = Contents::new();
-    let dsl = pool.dsl();
-    for (name, dir) in dsl.walk() {
-        let head = match dir.and_then(|d| dsl.head(&d)) {
-            Ok(Some(head)) => head,
-            Ok(None) => continue,
-            Err(e) => {
-                out.insert(name, Err(e.to_string()));
-                continue;
-            }
-        };
-        match dsl.snapshots(&head) {
-            Ok(all) => all.iter().for_each(|s| dataset(pool, s, &mut out)),
-            Err(e) => drop(out.insert(format!("{name}@"), Err(e.to_string()))),
+    for (name, found) in pool.dsl().datasets() {
+        match found {
+            Ok(found) => dataset(pool, &found, &mut out),
+            Err(e) => drop(out.insert(name, Err(e.to_string()))),
         }
-        dataset(pool, &head, &mut out);
     }
     out
 }

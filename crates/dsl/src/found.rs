@@ -1,0 +1,119 @@
+//! All datasets of a pool, also those that damage has cut off from the tree.
+//!
+//! The tree is one way to a dataset: directory, table of children, directory, head, table of
+//! snapshots. Any of these may be lost while the dataset itself is whole. It is an object of the
+//! MOS like any other, so when something on the way could not be read the MOS is searched from end
+//! to end for datasets the tree did not lead to, and for tables that still know a name.
+
+use crate::error::{Error, Result};
+use crate::tree::{Dataset, Dir, Dsl};
+use ondisk::DmuType;
+use ondisk::dsl::DslDir;
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+
+/// Deepest nesting of directories that a name is put together for.
+const DEPTH_MAX: usize = 64;
+
+impl Dsl {
+    /// A head's snapshots, oldest first. One that cannot be read is one error item, and a table
+    /// that cannot be read to its end another, under the name `head@?`.
+    #[must_use]
+    pub fn snapshots_found(&self, head: &Dataset) -> Vec<(String, Result<Dataset>)> {
+        let (names, failure) = self.names_found(head.phys.snapnames_zap);
+        let mut out = Vec::with_capacity(names.len());
+        for (n, object) in names {
+            let name = format!("{}@{n}", head.name);
+            out.push((name.clone(), self.dataset(object, name, &head.dir)));
+        }
+        out.sort_by_key(|(_, d)| d.as_ref().ok().map(|d| (d.phys.creation_txg, d.object)));
+        out.extend(failure.map(|e| (format!("{}@?", head.name), Err(e))));
+        out
+    }
+
+    /// Every head and snapshot of the pool by name, internal ones left out. What cannot be read is
+    /// an error item. When there is one, what the tree no longer leads to follows, under the
+    /// names that are still known: `?` and the object's number stand for those that are not.
+    #[must_use]
+    pub fn datasets(&self) -> Vec<(String, Result<Dataset>)> {
+        let mut out: Vec<(String, Result<Dataset>)> = Vec::new();
+        for (name, dir) in self.walk() {
+            match dir.and_then(|d| self.head(&d)) {
+                Ok(Some(head)) => {
+                    out.extend(self.snapshots_found(&head));
+                    out.push((name, Ok(head)));
+                }
+                Ok(None) => {}
+                Err(e) => out.push((name, Err(e))),
+            }
+        }
+        if out.iter().any(|(_, d)| d.is_err()) {
+            let known = out.iter().filter_map(|(_, d)| Some(d.as_ref().ok()?.object)).collect();
+            let orphans = self.orphans(&known);
+            out.extend(orphans.into_iter().map(|d| (d.name.clone(), Ok(d))));
+        }
+        out
+    }
+
+    /// Datasets in the MOS that are not among the known ones.
+    fn orphans(&self, known: &HashSet<u64>) -> Vec<Dataset> {
+        let mut names = HashMap::new();
+        let mut found = Vec::new();
+        for object in self.mos().objects().flatten() {
+            let dnode = object.dnode();
+            if [DmuType::DSL_DIR_CHILD_MAP, DmuType::DSL_DS_SNAP_MAP].contains(&dnode.kind) {
+                let (entries, _) = self.names_found(object.number());
+                names.extend(entries.into_iter().map(|(n, o)| (o, n)));
+            }
+            let number = object.number();
+            if dnode.bonus_kind == DmuType::DSL_DATASET && !known.contains(&number) {
+                found.push(number);
+            }
+        }
+        let mut out: Vec<_> = found.into_iter().filter_map(|o| self.orphan(o, &names)).collect();
+        out.sort_by(|a, b| a.name.cmp(&b.name));
+        out
+    }
+
+    /// `None` for what is internal, or no dataset after all.
+    fn orphan(&self, object: u64, names: &HashMap<u64, String>) -> Option<Dataset> {
+        let nobody = DslDir::default();
+        let nowhere = Dir { object: 0, name: String::new(), phys: nobody, has_fields: false };
+        let mut dataset = self.dataset(object, String::new(), &Arc::new(nowhere.clone())).ok()?;
+        let path = self.path_of(dataset.phys.dir, names)?;
+        let dir = self.dir(dataset.phys.dir, path.clone());
+        dataset.dir = dir.unwrap_or_else(|_| Arc::new(Dir { name: path.clone(), ..nowhere }));
+        dataset.name = match (dataset.phys.is_snapshot(), names.get(&object)) {
+            (false, _) => path,
+            (true, Some(name)) => format!("{path}@{name}"),
+            (true, None) => format!("{path}@?{object}"),
+        };
+        Some(dataset)
+    }
+
+    /// The path of a directory as far as it is known; `None` for internal ones.
+    fn path_of(&self, dir: u64, names: &HashMap<u64, String>) -> Option<String> {
+        let root = self.root_object();
+        let mut parts = Vec::new();
+        let mut at = dir;
+        while at != root && parts.len() < DEPTH_MAX {
+            let name = names.get(&at).cloned().unwrap_or_else(|| format!("?{at}"));
+            if name.starts_with(['$', '%']) {
+                return None;
+            }
+            parts.push(name);
+            match self.dir(at, String::new()) {
+                Ok(d) if d.phys.parent != 0 => at = d.phys.parent,
+                Ok(_) => break,
+                Err(Error::Dmu(_) | Error::Format { .. }) => {
+                    parts.push("?".to_owned());
+                    break;
+                }
+                Err(_) => break,
+            }
+        }
+        parts.push(self.pool().to_owned());
+        parts.reverse();
+        Some(parts.join("/"))
+    }
+}
