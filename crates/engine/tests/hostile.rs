@@ -10,6 +10,9 @@
 
 #![allow(clippy::expect_used, clippy::panic, clippy::print_stdout, reason = "a test")]
 
+#[path = "hostile/walk.rs"]
+mod walk;
+
 use device::{Device, DeviceRef, Error, ErrorKind, Read};
 use engine::check::{self, CheckOptions};
 use engine::rt::Progress;
@@ -20,14 +23,12 @@ use std::sync::Arc;
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 use testkit::{CorpusPool, Corruptor, SparseImage};
+use walk::{LOOKS_MAX, memory_peak_kib, read_files, read_objset};
 
 /// Longest a round may take: reading a whole corpus pool in a debug build takes seconds.
 const ROUND_LIMIT: Duration = Duration::from_secs(120);
 /// Largest resident size this whole test may reach, images included.
 const MEMORY_LIMIT_KIB: u64 = 3 << 20;
-/// Objects, entries and blocks one round looks at, at most: damage can make a small pool look
-/// like an enormous one, and reading all of an enormous pool rightly takes long.
-const LOOKS_MAX: usize = 20_000;
 /// When work that can be cancelled is cancelled: an enormous pool is not checked to its end, but
 /// the check must then stop.
 const CANCELLED_AFTER: Duration = Duration::from_secs(20);
@@ -209,52 +210,6 @@ fn read_everything(pool: &Pool) -> usize {
     looks
 }
 
-fn read_objset(objset: &dmu::Objset, looks: &mut usize) {
-    for object in objset.objects() {
-        *looks += 1;
-        if *looks > LOOKS_MAX {
-            return;
-        }
-        let Ok(object) = object else { continue };
-        if object.dnode().kind.layout() == ondisk::Layout::Zap
-            && let Ok(zap) = dmu::Zap::open(&object)
-        {
-            *looks += zap.entries().take(LOOKS_MAX).count();
-        }
-        let _ = object.read_spill();
-        let mut at = 0;
-        while *looks < LOOKS_MAX {
-            *looks += 1;
-            match object.next_block(at) {
-                Ok(Some(b)) => {
-                    let _ = object.read_block(b);
-                    let Some(next) = b.checked_add(1) else { break };
-                    at = next;
-                }
-                Ok(None) | Err((_, None)) => break,
-                Err((_, Some(resume))) => at = resume,
-            }
-        }
-    }
-}
-
-fn read_files(fs: &zpl::Filesystem, looks: &mut usize) {
-    let Ok(root) = fs.root() else { return };
-    let mut todo = vec![root];
-    while let Some(node) = todo.pop() {
-        *looks += 1;
-        if *looks > LOOKS_MAX {
-            return;
-        }
-        let _ = (node.xattrs(), node.acl());
-        let _ = node.read_link();
-        let mut buffer = [0; 8192];
-        let _ = node.read_at(0, &mut buffer);
-        let Ok(entries) = node.entries() else { continue };
-        todo.extend(entries.into_iter().flatten().filter_map(|e| fs.node(e.object).ok()));
-    }
-}
-
 fn pools() -> Vec<(String, Vec<SparseImage>)> {
     let load = |name: String, pool: CorpusPool| {
         let load = |p: &PathBuf| SparseImage::load(p).expect("an image of the corpus");
@@ -269,13 +224,6 @@ fn pools() -> Vec<(String, Vec<SparseImage>)> {
         }
     }
     out
-}
-
-/// Highest resident size so far in KiB.
-fn memory_peak_kib() -> u64 {
-    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let line = status.lines().find_map(|l| l.strip_prefix("VmHWM:"));
-    line.and_then(|l| l.split_whitespace().next()?.parse().ok()).unwrap_or(0)
 }
 
 fn budget() -> Duration {
