@@ -349,9 +349,9 @@ impl Audit<'_> {
         self.differs(&dir.name, "used", p.used, sum);
         let used = children.iter().fold(0u64, |s, c| s.saturating_add(c.phys.used));
         self.differs(&dir.name, "used by children", child, used);
-        let rest = children.iter().fold(0u64, |s, c| {
-            s.saturating_add(c.phys.reserved.saturating_sub(c.phys.used))
-        });
+        let rest = children
+            .iter()
+            .fold(0u64, |s, c| s.saturating_add(c.phys.reserved.saturating_sub(c.phys.used)));
         self.differs(&dir.name, "reserved by children", child_reserved, rest);
         let _ = reserved;
         self.by_dataset(dir, head, snap, children);

@@ -5,34 +5,40 @@
 
 use crate::issue::{At, Issue};
 use crate::lists;
+use crate::sets;
 use crate::totals::{Kind, Totals};
-use crate::walk::Walk;
+use crate::walk::{Set, Walk};
 use dmu::{Objset, Zap};
-use ondisk::BlkPtr;
 use ondisk::bpobj::bptree::{self, BptreeHeader};
 use ondisk::deadlist::parse_int_key;
+use ondisk::errlog::Zbookmark;
 use ondisk::mos;
 use std::collections::HashSet;
 use std::sync::Arc;
 use zio::Place;
 
-/// Counts all of them, and returns the roots of destroyed datasets that are still to be walked,
-/// with the txg before which their blocks belong to others.
-pub(crate) fn count(walk: &Walk<'_>, totals: &mut Totals) -> Vec<(BlkPtr, u64)> {
-    let mut roots = Vec::new();
-    let found = all(walk, totals, &mut roots);
+/// Destroyed datasets whose blocks are still to be freed.
+#[derive(Default)]
+pub(crate) struct Destroyed {
+    /// To be walked like other object sets.
+    pub(crate) sets: Vec<Arc<Set>>,
+    /// The freeing of one has begun, so that part of its tree is gone: it is left out, and what is
+    /// allocated and not reached cannot be judged.
+    pub(crate) is_begun: bool,
+}
+
+/// Counts all blocks in lists, and returns the destroyed datasets that are still to be walked.
+pub(crate) fn count(walk: &Walk<'_>, totals: &mut Totals) -> Destroyed {
+    let mut destroyed = Destroyed::default();
+    let found = all(walk, totals, &mut destroyed);
     if let Err(e) = found {
         let what = "a list of deferred frees";
         walk.sink.put(Issue::Unopened { what, cause: e.to_string() });
     }
-    roots
+    destroyed
 }
 
-fn all(
-    walk: &Walk<'_>,
-    totals: &mut Totals,
-    roots: &mut Vec<(BlkPtr, u64)>,
-) -> dmu::Result<()> {
+fn all(walk: &Walk<'_>, totals: &mut Totals, out: &mut Destroyed) -> dmu::Result<()> {
     let dir = walk.pool.directory()?;
     for name in [mos::SYNC_BPOBJ, mos::FREE_BPOBJ] {
         if let Some(object) = dir.get_u64(name)?.filter(|n| *n != 0) {
@@ -40,7 +46,7 @@ fn all(
         }
     }
     if let Some(object) = dir.get_u64(mos::BPTREE_OBJ)?.filter(|n| *n != 0) {
-        destroyed(walk.pool.mos(), object, roots)?;
+        destroyed(walk.pool.mos(), object, out)?;
     }
     if let Some(object) = dir.get_u64(mos::DELETED_CLONES)?.filter(|n| *n != 0) {
         for e in Zap::open(&walk.pool.mos().object(object)?)?.entries() {
@@ -67,11 +73,7 @@ fn list(walk: &Walk<'_>, object: u64, totals: &mut Totals) -> dmu::Result<()> {
     Ok(())
 }
 
-fn destroyed(
-    mos: &Objset,
-    object: u64,
-    roots: &mut Vec<(BlkPtr, u64)>,
-) -> dmu::Result<()> {
+fn destroyed(mos: &Objset, object: u64, out: &mut Destroyed) -> dmu::Result<()> {
     let object = mos.object(object)?;
     let dnode = object.dnode();
     let bad = |e| object.format_error(0, e);
@@ -84,7 +86,11 @@ fn destroyed(
         }
         object.read_at(offset, &mut bytes)?;
         let entry = bptree::entry(&bytes, index, index, dnode.endian).map_err(bad)?;
-        roots.push((entry.bp, entry.birth_txg));
+        if entry.bookmark == Zbookmark::default() {
+            out.sets.push(Arc::new(sets::destroyed(entry.bp, entry.birth_txg)));
+        } else {
+            out.is_begun = true;
+        }
     }
     Ok(())
 }

@@ -385,11 +385,12 @@ impl Issue {
             Self::Leaked { .. } => "the space is lost to the pool until it is made anew",
             Self::UsedButFree { .. } => "new writes will overwrite data that is in use",
             Self::SpaceMap { .. } => "an import that writes may refuse the pool or panic",
-            Self::DedupCount { stored, counted, .. }
-            | Self::CloneCount { stored, counted, .. } => match stored < counted {
-                true => "freeing some references frees a block that others still use",
-                false => "the block is never freed",
-            },
+            Self::DedupCount { stored, counted, .. } | Self::CloneCount { stored, counted, .. } => {
+                match stored < counted {
+                    true => "freeing some references frees a block that others still use",
+                    false => "the block is never freed",
+                }
+            }
             Self::DatasetSpace { .. } => "zfs list and quotas show a wrong size; no data is lost",
             Self::DatasetLinks { .. } => "destroying or promoting datasets may fail",
             Self::BlockList { .. } => "destroying snapshots frees too much or too little",

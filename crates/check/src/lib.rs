@@ -57,7 +57,7 @@ use std::sync::Arc;
 #[must_use]
 pub fn run(pool: &Pool, options: &CheckOptions, progress: &Progress) -> Report {
     use rt::Clock as _;
-    let clock = rt::RealClock::default();
+    let clock = rt::RealClock;
     let start = clock.now();
     let sink = sink::Sink::new(options.issues_max);
     let claims = claims::Claims::new(pool, &sink);
@@ -66,10 +66,10 @@ pub fn run(pool: &Pool, options: &CheckOptions, progress: &Progress) -> Report {
     progress.begin("blocks", 0);
     let walk = walk::Walk::new(pool, options, (&claims, &shared), &sink, progress);
     let mut totals = Totals::default();
-    let roots = deferred::count(&walk, &mut totals);
-    let mut found = walk.run(&sets.all);
+    let destroyed = deferred::count(&walk, &mut totals);
+    let roots: Vec<_> = sets.all.iter().chain(&destroyed.sets).map(Arc::clone).collect();
+    let mut found = walk.run(&roots);
     found.totals.merge(&totals);
-    let _ = roots;
     let mut report = Report {
         pool: pool.name().to_owned(),
         txg: pool.uberblock().txg,
@@ -86,8 +86,9 @@ pub fn run(pool: &Pool, options: &CheckOptions, progress: &Progress) -> Report {
     }
     if !report.cancelled {
         progress.begin("space maps", 0);
-        let complete = report.blocks_lost == 0;
-        (report.allocated, report.checkpointed) = spacemaps::compare(pool, &claims, complete, &sink);
+        let complete = report.blocks_lost == 0 && !destroyed.is_begun;
+        (report.allocated, report.checkpointed) =
+            spacemaps::compare(pool, &claims, complete, &sink);
         if complete {
             shared.settle(&sink);
         }

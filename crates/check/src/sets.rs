@@ -3,6 +3,7 @@
 
 use crate::issue::{At, Issue};
 use crate::sink::Sink;
+use crate::totals::Kind;
 use crate::walk::{Set, Space};
 use dsl::Dataset;
 use ondisk::DmuType;
@@ -35,10 +36,18 @@ fn set(id: u64, name: &str, root: ondisk::BlkPtr) -> Set {
         root,
         min_txg: 0,
         is_snapshot: false,
+        kind: None,
         key: None,
         own: Mutex::new(Space::default()),
         incomplete: AtomicBool::new(false),
     }
+}
+
+/// A destroyed dataset, of which only the root is left. It has no number any more; that it gets
+/// the largest keeps its places apart from those of others.
+pub(crate) fn destroyed(root: ondisk::BlkPtr, min_txg: u64) -> Set {
+    let is_snapshot = true;
+    Set { min_txg, is_snapshot, kind: Some(Kind::DeferredFree), ..set(u64::MAX, "destroyed", root) }
 }
 
 /// Names of all datasets that the directories lead to, by object.

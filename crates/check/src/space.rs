@@ -202,7 +202,11 @@ mod tests {
             let odd = (at..at + n).find(|u| plain.contains(u) == set).map(|u| u * 512);
             assert_eq!(got, Ok(odd));
             for u in at..at + n {
-                if set { plain.insert(u) } else { plain.remove(&u) };
+                if set {
+                    plain.insert(u)
+                } else {
+                    plain.remove(&u)
+                };
             }
         }
         let ranges = b.minus(&Bitmap::new(9, 1 << 30));

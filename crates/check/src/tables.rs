@@ -39,8 +39,7 @@ pub(crate) fn decode_all(objset: &Objset, name: &Arc<str>, sink: &Sink, progress
             _ => Ok(()),
         };
         if let Err(cause) = done {
-            let place =
-                Place { objset: objset.id(), object: object.number(), level: 0, blkid: 0 };
+            let place = Place { objset: objset.id(), object: object.number(), level: 0, blkid: 0 };
             let at = At { dataset: Arc::clone(name), place };
             sink.put(Issue::BadStructure { at, what, cause });
         }

@@ -24,9 +24,12 @@ fn surgeon(case: &str) -> Option<Surgeon> {
 fn find(s: &Surgeon, within: Option<u64>, choose: impl Fn(&Node) -> bool) -> (u64, u64) {
     let pool = s.open();
     for head in heads(&pool) {
-        let Ok(fs) = pool.dsl().objset(&head).map_err(|_| ()).and_then(|o| {
-            Filesystem::open(o).map_err(|_| ())
-        }) else {
+        let Ok(fs) = pool
+            .dsl()
+            .objset(&head)
+            .map_err(|_| ())
+            .and_then(|o| Filesystem::open(o).map_err(|_| ()))
+        else {
             continue;
         };
         let files = fs.objset().objects().filter_map(Result::ok);
@@ -359,7 +362,9 @@ fn references_of_dedup_and_clones() {
     for head in heads(&pool) {
         for o in pool.dsl().objset(&head).unwrap().objects().filter_map(Result::ok) {
             let d = o.dnode();
-            if d.levels == 1 && d.blkptrs[0].is_dedup() && !d.blkptrs[0].is_hole() {
+            let bp = &d.blkptrs[0];
+            let own = bp.logical_birth() > head.phys.prev_snap_txg && !bp.is_hole();
+            if d.levels == 1 && bp.is_dedup() && own {
                 found = found.or(Some((head.object, o.number())));
             }
         }

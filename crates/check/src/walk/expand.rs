@@ -46,7 +46,8 @@ impl Walk<'_> {
             owner.mark_incomplete();
             return;
         }
-        self.count(&bp, Kind::of(bp.dmu_type()), &at, &mut local.totals);
+        let kind = owner.set.kind.unwrap_or(Kind::of(bp.dmu_type()));
+        self.count(&bp, kind, &at, &mut local.totals);
         let space = self.pool_space(&bp);
         owner.take(space.used);
         if place.level != Place::LEVEL_ZIL {

@@ -185,7 +185,7 @@ impl<'p> Walk<'p> {
             }
             let batch = match q.batches.pop() {
                 Some(b) => b,
-                None => self.from_stack(&mut q),
+                None => self.take_from_stack(&mut q),
             };
             if !batch.is_empty() {
                 q.busy += 1;
@@ -204,7 +204,7 @@ impl<'p> Walk<'p> {
     }
 
     /// Takes a batch from the top of the stack.
-    fn from_stack(&self, q: &mut Queue) -> Vec<Item> {
+    fn take_from_stack(&self, q: &mut Queue) -> Vec<Item> {
         let mut bytes = 0;
         let mut n = 0;
         for item in q.stack.iter().rev().take(BATCH_POINTERS) {

@@ -2,6 +2,7 @@
 
 use crate::issue::{At, Issue};
 use crate::sink::Sink;
+use crate::totals::Kind;
 use dmu::Key;
 use ondisk::{BlkPtr, DmuType, Dnode};
 use parking_lot::Mutex;
@@ -24,6 +25,8 @@ pub(crate) struct Set {
     pub(crate) min_txg: u64,
     /// A snapshot: its intent log is not its own.
     pub(crate) is_snapshot: bool,
+    /// Row of the table that all its blocks belong to; `None`: each to its own.
+    pub(crate) kind: Option<Kind>,
     pub(crate) key: Option<Key>,
     /// Space of the blocks visited.
     pub(crate) own: Mutex<Space>,

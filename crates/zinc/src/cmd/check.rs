@@ -137,8 +137,7 @@ impl Args {
             ui::json(&json!({"txgs": rows.iter().map(row).collect::<Vec<_>>()}));
         } else {
             let right = [true, true, true, false, false];
-            let mut t =
-                ui::Table::new(&["TXG", "TIMESTAMP", "COPIES", "STATE", ""], &right, false);
+            let mut t = ui::Table::new(&["TXG", "TIMESTAMP", "COPIES", "STATE", ""], &right, false);
             for (txg, time, copies, state, detail) in rows {
                 let cells = [txg.to_string(), time.to_string(), copies.to_string()];
                 t.row(cells.into_iter().chain([state.to_owned(), detail]).collect());
