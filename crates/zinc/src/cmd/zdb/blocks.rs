@@ -42,7 +42,11 @@ pub fn dump(d: &mut Dump, pool: &Pool, level: u8, checksum: u8) {
         d.note("\tNo leaks (block sum matches space maps exactly)\n");
     }
     sums(d, &report.totals);
-    d.say("allocated", report.allocated, format_args!("\tspace maps:         {:12}", report.allocated));
+    d.say(
+        "allocated",
+        report.allocated,
+        format_args!("\tspace maps:         {:12}", report.allocated),
+    );
     let n = report.checkpointed;
     d.say("checkpointed", n, format_args!("\tcheckpoint only:    {n:12}"));
     let n = report.blocks_read;
@@ -70,10 +74,12 @@ fn sums(d: &mut Dump, totals: &Totals) {
     let (l, p, a) = (t.logical, t.physical, t.allocated);
     d.say("logical", l, format_args!("\tbp logical:         {l:12}      avg: {:6}", l / n));
     let (avg, comp) = (p / n, part(l, p));
-    let line = format!("\tbp physical:        {p:12}      avg: {avg:6}     compression: {comp:6.2}");
+    let line =
+        format!("\tbp physical:        {p:12}      avg: {avg:6}     compression: {comp:6.2}");
     d.say("physical", p, line);
     let (avg, comp) = (a / n, part(l, a));
-    let line = format!("\tbp allocated:       {a:12}      avg: {avg:6}     compression: {comp:6.2}");
+    let line =
+        format!("\tbp allocated:       {a:12}      avg: {avg:6}     compression: {comp:6.2}");
     d.say("bp_allocated", a, line);
     let (bytes, blocks) = (totals.dedup_bytes, totals.dedup_blocks);
     let ratio = part(bytes, a) + 1.0;
@@ -84,7 +90,11 @@ fn sums(d: &mut Dump, totals: &Totals) {
     d.say("dedup_bytes", bytes, line);
     let (bytes, blocks) = (totals.clone_bytes, totals.clone_blocks);
     d.hold("clone_blocks", blocks);
-    d.say("clone_bytes", bytes, format_args!("\tbp cloned:          {bytes:12}    count: {blocks:6}"));
+    d.say(
+        "clone_bytes",
+        bytes,
+        format_args!("\tbp cloned:          {bytes:12}    count: {blocks:6}"),
+    );
     let once = totals.allocated_once();
     d.say("allocated_once", once, format_args!("\tshared blocks once: {once:12}"));
     for (kind, n) in totals.embedded.iter().enumerate().filter(|(_, n)| **n > 0) {
@@ -133,7 +143,9 @@ fn row(d: &mut Dump, s: &Sum, all: &Sum, name: &str, mut value: serde_json::Valu
     let avg = d.nice(s.allocated / s.count.max(1));
     let (comp, share) = (part(s.logical, s.physical), 100.0 * part(s.allocated, all.allocated));
     let count = d.nice(s.count);
-    d.note(format_args!("{count:>6}\t{l:>5}\t{p:>5}\t{a:>5}\t{avg:>5}\t{comp:5.2}\t{share:6.2}\t{name}"));
+    d.note(format_args!(
+        "{count:>6}\t{l:>5}\t{p:>5}\t{a:>5}\t{avg:>5}\t{comp:5.2}\t{share:6.2}\t{name}"
+    ));
 }
 
 /// Histograms of sizes, of each type of block and of embedded payloads.

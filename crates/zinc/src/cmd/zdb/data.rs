@@ -29,7 +29,7 @@ pub fn dump(d: &mut Dump, cx: &Context, object: &Object, role: Option<&Role>) {
             Err(e) => d.fail(e),
         },
         DmuType::BPOBJ if cx.level >= 5 => block_pointers(d, object, cx.level >= 6),
-        DmuType::BPOBJ_SUBOBJ | DmuType::OBJECT_ARRAY if cx.level >= 5 => array(d, object, cx),
+        DmuType::BPOBJ_SUBOBJ | DmuType::OBJECT_ARRAY if cx.level >= 5 => array(d, object),
         DmuType::SPACE_MAP if cx.level >= 5 => match role.map(|r| r.form) {
             Some(Form::SpaceMap { start, shift }) => spacemap::entries(d, object, start, shift),
             _ => spacemap::entries(d, object, 0, 0),
@@ -61,7 +61,7 @@ fn by_role(d: &mut Dump, cx: &Context, object: &Object, role: Option<&Role>) {
         Form::ByType if cx.level >= 6 && object.dnode().kind.layout() == Layout::U64 => {
             d.outdent();
             d.outdent();
-            array(d, object, cx);
+            array(d, object);
             return;
         }
         _ => {}
@@ -107,7 +107,7 @@ pub fn blocks(
 }
 
 /// An array of words, zeros at the end left out.
-fn array(d: &mut Dump, object: &Object, _cx: &Context) {
+fn array(d: &mut Dump, object: &Object) {
     let mut words: Vec<u64> = Vec::new();
     blocks(d, object, object.size_of_blocks(), &mut |_, b, block, n| {
         let first = (b * object.dnode().block_size() / 8) as usize;
@@ -167,8 +167,7 @@ fn pointer(d: &mut Dump, bp: &BlkPtr, freed: bool, all: bool) {
     }
     // Entries are stripped of their fill count: it is where a livelist marks frees.
     let mark = if freed { " FREE" } else { "" };
-    let _ = all;
-    d.note(format_args!("\t{}{mark}", show::bp_short(bp, true)));
+    d.note(format_args!("\t{}{mark}", show::bp_short(bp, all)));
 }
 
 fn destroyed(d: &mut Dump, object: &Object) {
@@ -260,13 +259,11 @@ fn births(d: &mut Dump, object: &Object) {
 }
 
 fn counts(d: &mut Dump, object: &Object) {
-    let endian = object.dnode().endian;
     let mut all = Vec::new();
     blocks(d, object, object.size_of_blocks(), &mut |d, _, block, n| {
         let part = indirect::obsolete_counts(block.get(..n).unwrap_or_default(), block.endian());
         all.extend(d.keep("obsolete counts", part).unwrap_or_default());
     });
-    let _ = endian;
     for (i, n) in all.iter().enumerate().filter(|(_, n)| **n > 0) {
         d.push("obsolete", json!({"entry": i, "bytes": n}));
         d.note(format_args!("[{i:6}] {n:x} bytes obsolete"));

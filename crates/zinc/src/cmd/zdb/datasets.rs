@@ -106,7 +106,8 @@ pub fn one(d: &mut Dump, pool: &Pool, dataset: &Dataset, wanted: &Wanted) {
     let os = objset(pool, dataset);
     let Some(os) = d.keep(&dataset.name, os) else { return };
     let is_fs = os.phys().kind == ObjsetKind::Zfs;
-    let (names, trouble) = match is_fs && (wanted.level >= 4) {
+    let locked = os.root().uses_crypt() && os.key().is_none();
+    let (names, trouble) = match is_fs && wanted.level >= 4 && !locked {
         true => Names::open(&os),
         false => (Names::default(), None),
     };
@@ -141,7 +142,10 @@ pub fn one(d: &mut Dump, pool: &Pool, dataset: &Dataset, wanted: &Wanted) {
 fn compression(pool: &Pool, dataset: &Dataset) -> Option<String> {
     let value = pool.dsl().property(dataset, &Default::default(), "compression").ok()??;
     match value.value.as_str() {
-        "on" => Some("lz4".to_owned()),
+        "on" => {
+            let lz4 = pool.features().count("org.illumos:lz4_compress").is_some_and(|n| n > 0);
+            Some(if lz4 { "lz4" } else { "lzjb" }.to_owned())
+        }
         "off" => Some("uncompressed".to_owned()),
         other => Some(other.to_owned()),
     }
@@ -309,19 +313,21 @@ fn list_of_blocks(d: &mut Dump, mos: &Objset, title: &str, number: u64, level: u
     d.hold("num_blkptrs", h.num_blkptrs);
     d.hold("bytes", h.bytes);
     let bytes = d.nice(h.bytes);
-    let freed = match h.num_freed.unwrap_or(0) {
-        0 => String::new(),
-        n => format!(" {n} freed,"),
-    };
+    let freed = h.num_freed.map_or_else(String::new, |n| format!(" {n} freed,"));
     d.hold("num_freed", h.num_freed.unwrap_or(0));
-    let comp = h
-        .accounting
-        .map_or_else(String::new, |[c, u]| format!(" ({}/{} comp)", d.nice(c), d.nice(u)));
     let n = h.num_blkptrs;
     let below = h.subobjs.filter(|s| s.count > 0);
     let subs =
         below.map_or_else(String::new, |s| format!(" {} subobjs in object {},", s.count, s.object));
-    d.note(format_args!("    {title}: object {number}, {n} blkptrs,{subs}{freed} {bytes}{comp}"));
+    d.note(format_args!("    {title}: object {number}, {n} blkptrs,{freed}{subs} {bytes}"));
+    if let Some([comp, uncomp]) = h.accounting {
+        d.hold("comp", comp);
+        d.hold("uncomp", uncomp);
+        if uncomp > 0 {
+            let (c, u) = (d.nice(comp), d.nice(uncomp));
+            d.note(format_args!("\t({c}/{u} comp)"));
+        }
+    }
     if level < 5 {
         return;
     }
@@ -384,9 +390,12 @@ fn bookmarks(d: &mut Dump, mos: &Objset, number: u64) {
         }
         d.push("bookmarks", value);
         d.note(format_args!(
-            "\t#{name}: {{guid: {:x} creation_txg: {} creation_time: {} redaction_obj: {redaction}}}{more}",
+            "\t#{name}: {{guid: {:x} creation_txg: {} creation_time: {} redaction_obj: {redaction}}}",
             b.guid, b.creation_txg, b.creation_time
         ));
+        if !more.is_empty() {
+            d.note(format_args!("\t   {more}"));
+        }
     }
 }
 

@@ -307,11 +307,13 @@ fn ratio(d: &mut Dump, h: &Histogram) {
     );
 }
 
-/// Counts every block of the pool as if all were deduplicated.
+/// Counts every data block of the pool as if all were deduplicated.
 pub fn simulate(d: &mut Dump, pool: &Pool) {
     let mut seen: HashMap<DdtKey, (u64, Stat)> = HashMap::new();
     walk::pool(d, pool, &mut |bp, _| {
-        if bp.is_hole() || bp.is_embedded() {
+        // Only data can be deduplicated.
+        let data = bp.level() == 0 && !bp.dmu_type().is_metadata();
+        if bp.is_hole() || bp.is_embedded() || !data {
             return;
         }
         let (lsize, psize, dsize) = (bp.lsize(), bp.psize(), walk::deflated(pool, bp));

@@ -21,7 +21,7 @@ pub struct Wanted {
     pub config: bool,
     /// How much: 2 says where labels are, 3 prints each label, agreeing or not.
     pub level: u8,
-    /// The uberblocks: 1 each one once, 2 with block pointers of all copies' places.
+    /// The uberblocks, each one once: 0 for no.
     pub uberblocks: u8,
 }
 
@@ -76,7 +76,7 @@ fn one(d: &mut Dump, device: &DeviceRef, path: &Path, views: &[LabelView], wante
     }
     boot_env(d, device);
     if wanted.uberblocks > 0 {
-        ring(d, device, path, views, wanted);
+        ring(d, device, path, views);
     }
     d.close_flat();
 }
@@ -144,7 +144,7 @@ fn boot_env(d: &mut Dump, device: &DeviceRef) {
     }
 }
 
-fn ring(d: &mut Dump, device: &DeviceRef, path: &Path, views: &[LabelView], wanted: Wanted) {
+fn ring(d: &mut Dump, device: &DeviceRef, path: &Path, views: &[LabelView]) {
     let txg = |c: &&LabelConfig| if let LabelConfig::Member(m) = c { m.txg } else { 0 };
     let config = views.iter().filter_map(|v| v.config.as_ref().ok()).max_by_key(txg);
     let Some(config) = config.cloned() else { return };
@@ -164,5 +164,4 @@ fn ring(d: &mut Dump, device: &DeviceRef, path: &Path, views: &[LabelView], want
             d.close();
         }
     }
-    let _ = wanted;
 }

@@ -54,7 +54,7 @@ pub fn dump(d: &mut Dump, pool: &Pool, level: u8, which: &[String]) -> Result<()
     }
     if which.is_empty() {
         dirty_times(d, pool, level);
-        log_space_maps(d, &lists, level);
+        log_space_maps(d, pool, &lists, level);
         if let Some(ub) = uber::checkpointed(d, pool) {
             d.note("Checkpointed uberblock found:");
             d.open_one("checkpoint");
@@ -334,30 +334,58 @@ fn dirty_times(d: &mut Dump, pool: &Pool, level: u8) {
     }
 }
 
-fn log_space_maps(d: &mut Dump, lists: &[(u64, Object)], level: u8) {
+/// From which txg on the logs count, for each metaslab of each vdev: shift of the metaslab's
+/// size, and the txgs.
+fn flushed(pool: &Pool) -> HashMap<u32, (u32, Vec<u64>)> {
+    let mut out = HashMap::new();
+    for top in &pool.config().vdev_tree.children {
+        let zap = top.vdev_zap_top.and_then(|n| pool.mos().object(n).ok());
+        let zap = zap.and_then(|o| Zap::open(&o).ok());
+        let object = zap.and_then(|z| z.get_u64(vdev_zap::METASLAB_UNFLUSHED_TXGS).ok().flatten());
+        let object = object.and_then(|n| pool.mos().object(n).ok());
+        let txgs = object.iter().flat_map(words).collect();
+        let shift = top.metaslab_shift.unwrap_or(63) as u32;
+        out.insert(u32::try_from(top.id).unwrap_or(u32::MAX), (shift, txgs));
+    }
+    out
+}
+
+fn log_space_maps(d: &mut Dump, pool: &Pool, lists: &[(u64, Object)], level: u8) {
     if lists.is_empty() {
         return;
     }
+    let flushed = flushed(pool);
+    // An entry is void once its metaslab was flushed in a later txg.
+    let is_valid = |r: &Range, txg: u64| {
+        let (shift, txgs) = r.vdev.and_then(|v| flushed.get(&v))?;
+        let metaslab = usize::try_from(r.offset.checked_shr(*shift)?).ok()?;
+        Some(txgs.get(metaslab).copied().unwrap_or(0) <= txg)
+    };
     d.note("\nLog Space Maps in Pool:");
-    let mut total = 0u64;
+    let (mut all, mut all_valid) = (0u64, 0u64);
     let mut lines = Vec::new();
     for (txg, object) in lists {
         d.open_flat("log_space_maps");
         let n = object.number();
         d.say("txg", *txg, format_args!("Log Spacemap object {n} txg {txg}"));
         map(d, object, 0, engine::ondisk::spacemap::LOG_SHIFT, level);
-        let mut entries = 0u64;
+        let (mut entries, mut valid) = (0u64, 0u64);
         spacemap::walk(d, object, 0, engine::ondisk::spacemap::LOG_SHIFT, &mut |_, _, e| {
-            entries += u64::from(matches!(e, Entry::Range(_)));
+            if let Entry::Range(r) = e {
+                entries += 1;
+                valid += u64::from(is_valid(&r, *txg).unwrap_or(false));
+            }
         });
         d.hold("ranges", entries);
-        total += entries;
-        lines.push(format!("{entries:<8} entries - txg {txg}"));
+        d.hold("valid", valid);
+        all += entries;
+        all_valid += valid;
+        lines.push(format!("{valid:<8} valid entries out of {entries:<8} - txg {txg}"));
         d.close_flat();
     }
-    d.note("\nLog Space Map Entry Statistics:");
+    d.note("\nLog Space Map Obsolete Entry Statistics:");
     lines.iter().for_each(|l| d.note(l));
-    d.note(format_args!("{total:<8} entries - total\n"));
+    d.note(format_args!("{all_valid:<8} valid entries out of {all:<8} - total\n"));
 }
 
 #[cfg(test)]

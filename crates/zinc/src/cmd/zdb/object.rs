@@ -142,8 +142,7 @@ fn details(d: &mut Dump, cx: &Context, object: &Object) {
     if let Some(role) = &role {
         d.say("role", role.to_string(), format_args!("\trole: {role}"));
     }
-    let encrypted = dnode.blkptrs.iter().any(|bp| bp.uses_crypt());
-    let locked = encrypted && object.objset().key().is_none();
+    let locked = object.objset().root().uses_crypt() && object.objset().key().is_none();
     // Of a locked dataset only what is authenticated, not encrypted, can be shown.
     if locked && dnode.bonus_kind.is_encrypted() {
         d.note("\t\t(bonus encrypted)");

@@ -32,9 +32,17 @@ pub fn text(bytes: &[u8]) -> String {
     }
 }
 
-/// Seconds since 1970 as a date; times before 1970 as a number.
+/// Seconds since 1970 as a date. The calendar repeats after 400 years, days of the week too, so a
+/// time before 1970 is shown as one 400 years later with another year.
 pub fn time(seconds: i64) -> String {
-    u64::try_from(seconds).map_or_else(|_| format!("{seconds} s"), nicenum::ctime)
+    const CYCLE: i64 = 146_097 * 86_400;
+    if let Ok(after) = u64::try_from(seconds) {
+        return nicenum::ctime(after);
+    }
+    let later = seconds.checked_add(CYCLE).and_then(|s| u64::try_from(s).ok());
+    let Some(date) = later.map(nicenum::ctime) else { return format!("{seconds} s") };
+    let (day, year) = date.rsplit_once(' ').unwrap_or_default();
+    format!("{day} {}", year.parse::<i64>().unwrap_or(0) - 400)
 }
 
 /// Name of a compression algorithm in block pointers and dnodes.
@@ -234,7 +242,7 @@ pub fn histogram(d: &mut Dump, name: &str, buckets: &[u64], offset: usize) {
     let last = buckets.iter().rposition(|n| *n > 0).unwrap_or(first);
     let top = buckets.iter().copied().max().unwrap_or(1).max(WIDTH);
     for (i, n) in buckets.iter().enumerate().take(last + 1).skip(first) {
-        let stars = (n.saturating_mul(WIDTH) / top) as usize;
+        let stars = n.saturating_mul(WIDTH).div_ceil(top) as usize;
         d.note(format_args!("\t\t\t{:3}: {n:6} {}", i + offset, "*".repeat(stars)));
     }
 }

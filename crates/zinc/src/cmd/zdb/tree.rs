@@ -15,7 +15,7 @@ pub fn dump(d: &mut Dump, object: &Object, all: bool) {
     }
     if let Some(bp) = &object.dnode().spill {
         d.hold("spill", show::bp_json(bp));
-        d.note(format_args!("\tSpill block: {}", show::bp(bp)));
+        d.note(format_args!("\tSpill block: {}", show::bp_short(bp, all)));
     }
     d.blank();
     segments(d, object);

@@ -170,11 +170,8 @@ fn statistics(d: &mut Dump, zap: &Zap) {
 
 /// How full the leaves are, in five histograms.
 fn leaves(d: &mut Dump, zap: &Zap, shift: u64) {
-    let mut pointers = [0u64; 64];
-    let mut fives = [0u64; 64];
-    let mut tenths = [0u64; 11];
-    let mut chunks = [0u64; 128];
-    let mut buckets = [0u64; 64];
+    // The last of ten buckets counts all that is larger.
+    let [mut pointers, mut fives, mut tenths, mut chunks, mut buckets] = [[0u64; 10]; 5];
     let add = |h: &mut [u64], i: usize| {
         let last = h.len() - 1;
         if let Some(n) = h.get_mut(i.min(last)) {
@@ -194,9 +191,9 @@ fn leaves(d: &mut Dump, zap: &Zap, shift: u64) {
         let all = leaf.chunks.len();
         let used = all.saturating_sub(leaf.free_count.into());
         let block = zap.object().dnode().block_size() as usize;
-        // Header and buckets count as used.
-        let bytes = used * 24 + block.saturating_sub(all * 24);
-        add(&mut tenths, bytes * 10 / block.max(1));
+        // A free chunk counts 22 bytes, as OpenZFS has it: its text and the mark, not the link.
+        let free = (all - used) * 22;
+        add(&mut tenths, block.saturating_sub(free) * 10 / block.max(1));
         for e in leaf.chunks.iter().filter_map(entry) {
             add(&mut chunks, chunk_count(e));
         }

@@ -45,11 +45,16 @@ pub fn dump(d: &mut Dump, objset: &Objset, synced: u64, level: u8) {
     d.blank();
     d.indent();
     if level >= 3 {
-        let claim = if level >= 5 { Some(synced) } else { None };
         for b in &log.blocks {
             block(d, objset, &log, b, synced, level);
         }
-        let _ = claim;
+        if let Some(bp) = &log.next {
+            let seq = bp.checksum()[engine::ondisk::zil::CHECKSUM_SEQ_WORD];
+            let claim = claim(&log, bp.logical_birth(), synced);
+            let bp = if level >= 5 { format!(", {}", show::bp(bp)) } else { String::new() };
+            d.note(format_args!("Block seqno {seq}, {claim}{bp}"));
+            d.note("\tnever written");
+        }
     }
     statistics(d, &log, synced);
     end(d, &log);
@@ -115,7 +120,7 @@ fn end(d: &mut Dump, log: &Log) {
     };
     d.say("end", text.clone(), &text);
     if let Some(bp) = &log.next {
-        d.say("next", show::bp_json(bp), format_args!("next block: {}", show::bp(bp)));
+        d.hold("next", show::bp_json(bp));
     }
 }
 
