@@ -11,8 +11,8 @@ pub fn open(pool: &Pool, dataset: &Dataset, args: &OpenArgs) -> dsl::Result<Objs
         return pool.dsl().objset(dataset);
     }
     let (objset, report) = engine::replay::objset(pool, dataset)?;
-    if let Some(stop) = report.and_then(|r| r.stopped) {
-        ui::error(&format!("zinc: {}: {stop}; the rest of the log is lost\n", dataset.name));
+    if let Some(problem) = report.and_then(|r| r.problem()) {
+        ui::error(&format!("zinc: {}: {problem}\n", dataset.name));
     }
     Ok(objset)
 }

@@ -83,6 +83,22 @@ pub struct ReplayReport {
     pub log_end: LogEnd,
 }
 
+impl ReplayReport {
+    /// What was lost of the log, in words, if anything was.
+    #[must_use]
+    pub fn problem(&self) -> Option<String> {
+        if let Some(stop) = &self.stopped {
+            return Some(format!("{stop}; the rest of the log is lost"));
+        }
+        match &self.log_end {
+            LogEnd::Lost(e) => Some(format!("a block of the intent log is lost: {e}")),
+            LogEnd::Damaged(e) => Some(format!("a block of the intent log is damaged: {e}")),
+            LogEnd::Locked => Some("the intent log is encrypted and no key is loaded".to_owned()),
+            LogEnd::Empty | LogEnd::Unwritten | LogEnd::Claimed => None,
+        }
+    }
+}
+
 /// Something records are applied to.
 trait Target {
     fn apply(&mut self, record: &Record, endian: Endian) -> std::result::Result<(), Refusal>;
