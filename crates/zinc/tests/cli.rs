@@ -150,9 +150,9 @@ fn matches(pattern: &str, text: &str) -> bool {
             Some((first, rest)) if first.trim() == "…" => {
                 (0..=text.len()).any(|n| lines_match(rest, &text[n..]))
             }
-            Some((first, rest)) => text
-                .split_first()
-                .is_some_and(|(t, more)| t.trim_end() == first.trim_end() && lines_match(rest, more)),
+            Some((first, rest)) => text.split_first().is_some_and(|(t, more)| {
+                t.trim_end() == first.trim_end() && lines_match(rest, more)
+            }),
         }
     }
     let pattern: Vec<&str> = pattern.trim_end().lines().collect();

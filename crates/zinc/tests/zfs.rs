@@ -46,7 +46,8 @@ fn get_all_is_what_openzfs_showed() {
     for case in cases() {
         let keys = keys(&case);
         let dir = arg(&case.dir);
-        let args = ["zfs", "get", "-Hpr", "all", "-d", dir, "--keys", arg(keys.path()), case.name()];
+        let args =
+            ["zfs", "get", "-Hpr", "all", "-d", dir, "--keys", arg(keys.path()), case.name()];
         let out = zinc(&args).ok();
         let mut ours: BTreeMap<(&str, &str), (&str, &str)> = BTreeMap::new();
         for line in out.lines() {
@@ -82,7 +83,12 @@ fn list_shows_every_dataset_in_order() {
         let out = zinc(&[&all[..], &["-d", arg(&case.dir)]].concat()).ok();
         let record = |r: &&Value| {
             let property = |p: &str| r["properties"][p].as_str().unwrap_or("-").to_owned();
-            format!("{}\t{}\t{}", r["name"].as_str().unwrap(), property("referenced"), property("guid"))
+            format!(
+                "{}\t{}\t{}",
+                r["name"].as_str().unwrap(),
+                property("referenced"),
+                property("guid")
+            )
         };
         let mut theirs: Vec<String> = records(&case).iter().map(record).collect();
         let mut ours: Vec<String> = out.lines().map(str::to_owned).collect();
@@ -283,7 +289,12 @@ fn diff_finds_what_the_manifests_differ_in() {
                 for (to, b) in &states[i + 1..] {
                     let place = ["-d", arg(&case.dir), "--keys", arg(keys.path()), from, to];
                     let out = zinc(&[&["zfs", "diff", "-H"][..], &place].concat()).ok();
-                    compare_diff(&format!("{} {from} {to}", case.case), &out, &expected(a, b), mount_point);
+                    compare_diff(
+                        &format!("{} {from} {to}", case.case),
+                        &out,
+                        &expected(a, b),
+                        mount_point,
+                    );
                     pairs += 1;
                 }
             }
@@ -294,12 +305,7 @@ fn diff_finds_what_the_manifests_differ_in() {
     }
 }
 
-fn compare_diff(
-    what: &str,
-    out: &str,
-    expected: &BTreeMap<u64, Change>,
-    mount_point: &str,
-) {
+fn compare_diff(what: &str, out: &str, expected: &BTreeMap<u64, Change>, mount_point: &str) {
     let mut ours: Vec<(char, Vec<u8>)> = Vec::new();
     for line in out.lines() {
         let fields: Vec<&str> = line.split('\t').collect();

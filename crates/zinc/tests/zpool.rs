@@ -72,7 +72,8 @@ fn get_shows_the_properties_openzfs_showed() {
             let found = rows.into_iter().find(|r| r[1] == name);
             found.map(|r| r[2].to_owned()).unwrap_or_else(|| panic!("{}: no {name}", case.case))
         };
-        for name in ["size", "health", "guid", "dedupratio", "ashift", "compatibility", "failmode"] {
+        for name in ["size", "health", "guid", "dedupratio", "ashift", "compatibility", "failmode"]
+        {
             let theirs = case.manifest["pool_properties"][name].as_str().unwrap();
             assert_eq!(find(name), theirs, "{} {name}", case.case);
         }
@@ -126,7 +127,8 @@ fn import_tells_top_level_vdevs_nobody_describes() {
 #[test]
 fn txgs_are_judged_newest_first() {
     let case = fixture("gang");
-    let value = zinc(&["zpool", "import", "--txgs", "-j", "--json-int", "-d", arg(&case.dir)]).json();
+    let value =
+        zinc(&["zpool", "import", "--txgs", "-j", "--json-int", "-d", arg(&case.dir)]).json();
     let txgs = value["pools"]["gangs"]["txgs"].as_array().unwrap();
     let numbers: Vec<u64> = txgs.iter().map(|t| t["txg"].as_u64().unwrap()).collect();
     assert!(numbers.windows(2).all(|w| w[0] > w[1]), "{numbers:?}");

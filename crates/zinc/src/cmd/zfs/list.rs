@@ -34,7 +34,11 @@ pub struct Args {
     #[arg(short = 'p')]
     parsable: bool,
     /// Columns, separated by commas: properties, or `space`
-    #[arg(short = 'o', value_name = "PROPERTY,…", default_value = "name,used,avail,refer,mountpoint")]
+    #[arg(
+        short = 'o',
+        value_name = "PROPERTY,…",
+        default_value = "name,used,avail,refer,mountpoint"
+    )]
     columns: String,
     #[command(flatten)]
     order: Order,
@@ -64,7 +68,8 @@ impl clap::Args for Order {
             Arg::new(id).short(short).value_name("PROPERTY").action(action).help(help)
         };
         let up = option("ascending", 's', "Sort by this property, small ones first (repeatable)");
-        let down = option("descending", 'S', "Sort by this property, large ones first (repeatable)");
+        let down =
+            option("descending", 'S', "Sort by this property, large ones first (repeatable)");
         command.arg(up).arg(down)
     }
 

@@ -206,8 +206,9 @@ impl<'a> Finder<'a> {
             properties.extend(self.dsl().property(dataset, &self.context, name)?);
         }
         // Nothing is mounted by zinc.
-        let mounted = (kind == Types::FILESYSTEM && !properties.iter().any(|p| p.name == "mounted"))
-            .then(|| Property::native("mounted", "no".to_owned(), Source::None));
+        let mounted = (kind == Types::FILESYSTEM
+            && !properties.iter().any(|p| p.name == "mounted"))
+        .then(|| Property::native("mounted", "no".to_owned(), Source::None));
         properties.extend(mounted.flatten());
         out.push(Selected {
             name: dataset.name.clone(),

@@ -1,10 +1,9 @@
 //! `zinc zfs userspace`, `groupspace` and `projectspace`: space and quotas by who owns it.
 
-use crate::common::{PoolArgs, Pools};
+use crate::common::{PoolArgs, Pools, filesystem};
 use crate::failure::Failure;
 use crate::names;
 use crate::ui::Table;
-use engine::Filesystem;
 use engine::dsl::nicenum::{nicebytes, nicenum};
 use engine::zpl::{SpaceKind, SpaceRow};
 use std::cmp::Ordering;
@@ -107,9 +106,9 @@ impl Args {
     /// Runs it.
     pub fn run(self, kind: SpaceKind) -> Result<ExitCode, Failure> {
         let mut pools = Pools::new(self.pool.clone());
-        let dsl = pools.of(&self.dataset)?.dsl();
-        let dataset = dsl.by_name(&self.dataset)?;
-        let fs = Filesystem::open(dsl.objset(&dataset)?)?;
+        let pool = pools.of(&self.dataset)?;
+        let dataset = pool.dsl().by_name(&self.dataset)?;
+        let fs = filesystem(pool, &dataset, &self.pool.open)?;
         let mut rows = fs.space(kind)?;
         if let Some(types) = &self.types {
             rows.retain(|r| types.contains(&type_of(kind, r)));

@@ -86,13 +86,15 @@ impl Args {
 
     fn none(&self) -> Result<ExitCode, Failure> {
         match &self.name {
-            Some(name) => Err(Failure::new(format!("cannot find {name:?}: no such pool available"))
-                .hint("name directories, files or disks to search with -d PATH; \
-                       destroyed pools are shown with -D")),
+            Some(name) => {
+                Err(Failure::new(format!("cannot find {name:?}: no such pool available")).hint(
+                    "name directories, files or disks to search with -d PATH; \
+                       destroyed pools are shown with -D",
+                ))
+            }
             None => {
                 ui::error("no pools available to import\n");
-                let searched = !self.pool.search.is_empty();
-                Ok(if searched { ExitCode::from(FAILED) } else { ExitCode::SUCCESS })
+                Ok(ExitCode::from(FAILED))
             }
         }
     }
@@ -104,7 +106,8 @@ impl Judgement<'_> {
         let c = self.candidate;
         let name = c.name();
         // Writing to a String cannot fail.
-        let _ = write!(t, "   pool: {name}\n     id: {}\n  state: {}", c.config.pool_guid, self.state);
+        let _ =
+            write!(t, "   pool: {name}\n     id: {}\n  state: {}", c.config.pool_guid, self.state);
         let destroyed = c.state() == CandidateState::Destroyed;
         t.push_str(if destroyed { " (DESTROYED)\n" } else { "\n" });
         if let Some(status) = &self.status {

@@ -28,8 +28,11 @@ pub struct Args {
     #[arg(short = 'p')]
     parsable: bool,
     /// Columns, separated by commas: properties of pools
-    #[arg(short = 'o', value_name = "PROPERTY,…", default_value =
-          "name,size,allocated,free,checkpoint,expandsize,fragmentation,capacity,dedupratio,health,altroot")]
+    #[arg(
+        short = 'o',
+        value_name = "PROPERTY,…",
+        default_value = "name,size,allocated,free,checkpoint,expandsize,fragmentation,capacity,dedupratio,health,altroot"
+    )]
     columns: String,
     /// Print JSON
     #[arg(short = 'j', long)]

@@ -116,7 +116,10 @@ impl Args {
             }
         }
         let offset = local_time::utc_offset(now_of(status));
-        put("activity", json!(status.activity(offset).iter().map(|l| one_line(l)).collect::<Vec<_>>()));
+        put(
+            "activity",
+            json!(status.activity(offset).iter().map(|l| one_line(l)).collect::<Vec<_>>()),
+        );
         if let Some(s) = &status.scan {
             put("scan_stats", scan(s, int));
         }

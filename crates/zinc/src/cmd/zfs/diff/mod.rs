@@ -19,7 +19,7 @@
 mod objects;
 mod side;
 
-use crate::common::{PoolArgs, Pools};
+use crate::common::{PoolArgs, Pools, filesystem};
 use crate::failure::Failure;
 use crate::ui;
 use engine::zpl::FileKind;
@@ -81,7 +81,7 @@ impl Args {
         }
         let prefix = mount_point(dsl, &later)?;
         let mut a = Side::new(Filesystem::open(dsl.objset(&earlier)?)?, prefix.clone());
-        let mut b = Side::new(Filesystem::open(dsl.objset(&later)?)?, prefix);
+        let mut b = Side::new(filesystem(pool, &later, &self.pool.open)?, prefix);
         for number in objects::changed(a.objset(), b.objset(), earlier.phys.creation_txg)? {
             let (was, is) = (a.see(number)?, b.see(number)?);
             ui::out(&self.compare(was, is));

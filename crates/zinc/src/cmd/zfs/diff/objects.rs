@@ -25,6 +25,8 @@ pub fn changed(
         let (first, last) = slots(block, Some(&b));
         out.extend(first..last);
     })?;
+    // A replayed intent log changes objects that no block on disk tells of.
+    out.extend(later.overlay().iter().flat_map(|o| o.objects.keys()));
     out.remove(&0);
     Ok(out)
 }

@@ -59,9 +59,7 @@ pub fn properties(pool: &Pool, v: &Named<'_>) -> Vec<PoolProperty> {
         });
         let (value, source) = match (set, p.access) {
             (Some(value), Access::Settable) => (value, PoolPropertySource::Local),
-            (_, Access::ReadOnly) => {
-                (computed(pool, v, config, p.name), PoolPropertySource::None)
-            }
+            (_, Access::ReadOnly) => (computed(pool, v, config, p.name), PoolPropertySource::None),
             _ => (unset(config, p), PoolPropertySource::Default),
         };
         out.push(PoolProperty { name: p.name.to_owned(), value, source });

@@ -1,11 +1,11 @@
 //! What a candidate is worth: opened, looked at, and put into the words of `zpool import`.
 
 use super::shape::Shape;
-use engine::pool::{CandidateState, Error, UnknownFeature};
-use engine::vdev::{NodeRef, Reason, VdevState, VdevTree};
-use engine::{Candidate, OpenOptions, Pool};
 use engine::ondisk::config::{VdevConfig, VdevKind};
 use engine::ondisk::features::{self, FEATURES};
+use engine::pool::{Absence, CandidateState, Error, MissingDevice, UnknownFeature};
+use engine::vdev::{NodeRef, Reason, VdevState, VdevTree};
+use engine::{Candidate, OpenOptions, Pool};
 
 /// What could be found out about a candidate.
 pub struct Judgement<'c> {
@@ -64,36 +64,39 @@ impl<'c> Judgement<'c> {
         let name = |v: &VdevConfig| aux_name(candidate, &pool.config().vdev_tree, v);
         shape.spares = pool.spares().iter().map(name).collect();
         shape.cache = pool.l2cache().iter().map(name).collect();
-        let notes = notes(candidate, &pool.config().vdev_tree, tree);
+        let config = &pool.config().vdev_tree;
+        let notes = notes(candidate, config, tree, &candidate.missing(config));
         Self::with(candidate, state.to_string(), &trouble, shape, notes)
     }
 
     fn refused(candidate: &'c Candidate, error: Error) -> Self {
-        // Missing devices are listed one by one.
-        let missing = matches!(error, Error::MissingDevices { .. });
-        let cause = (!missing).then(|| error.to_string());
         let mut leaf = |c: &VdevConfig| candidate.leaf_for(c);
         let tree = VdevTree::build(&candidate.tree, &mut leaf).ok();
+        let mut shape = match &tree {
+            Some(tree) => Shape::new(candidate, &candidate.tree, tree),
+            None => Shape::bare(candidate),
+        };
+        let mut cause = Some(error.to_string());
+        let mut missing = Vec::new();
         let (state, reason, trouble) = match error {
             Error::NewerVersion { .. } => ("UNAVAIL", "newer version", Trouble::NewerVersion),
             Error::UnknownFeatures { features, .. } => {
                 ("UNAVAIL", "unsupported feature(s)", Trouble::UnknownFeatures(features))
             }
-            Error::MissingDevices { missing, .. } => match missing.iter().any(|m| m.guid == 0) {
-                true => ("UNAVAIL", "missing device", Trouble::MissingTop),
-                false => ("UNAVAIL", "insufficient replicas", Trouble::Missing),
-            },
+            Error::MissingDevices { missing: devices, .. } => {
+                // They are listed one by one.
+                (missing, cause) = (devices, None);
+                match shape.unknown_tops {
+                    0 => ("UNAVAIL", "insufficient replicas", Trouble::Missing),
+                    _ => ("UNAVAIL", "missing device", Trouble::MissingTop),
+                }
+            }
             _ => ("FAULTED", "corrupted data", Trouble::CorruptPool),
         };
-        let mut shape = match &tree {
-            Some(tree) => Shape::new(candidate, &candidate.tree, tree),
-            None => Shape::bare(candidate),
-        };
         shape.refuse(state, reason);
-        let notes = tree.map(|t| notes(candidate, &candidate.tree, &t)).unwrap_or_default();
-        let mut out = Self::with(candidate, state.to_owned(), &trouble, shape, notes);
-        out.cause = cause;
-        out
+        let notes = tree.map(|t| notes(candidate, &candidate.tree, &t, &missing));
+        let notes = notes.unwrap_or_default();
+        Self { cause, ..Self::with(candidate, state.to_owned(), &trouble, shape, notes) }
     }
 
     fn with(
@@ -157,10 +160,9 @@ impl Trouble {
             Self::OtherHost => {
                 ("The pool was last accessed by another system.", Some("ZFS-8000-EY"))
             }
-            Self::NewerVersion => (
-                "The pool is formatted using an incompatible version.",
-                Some("ZFS-8000-A5"),
-            ),
+            Self::NewerVersion => {
+                ("The pool is formatted using an incompatible version.", Some("ZFS-8000-A5"))
+            }
             Self::UnknownFeatures(features) => {
                 let mut text = "The pool uses the following feature(s) not supported on this \
                                 system:"
@@ -241,19 +243,28 @@ fn aux_name(candidate: &Candidate, tree: &VdevConfig, device: &VdevConfig) -> St
 }
 
 /// Devices that are missing or behind, each in a line.
-fn notes(candidate: &Candidate, config: &VdevConfig, tree: &VdevTree) -> Vec<String> {
+fn notes(
+    candidate: &Candidate,
+    config: &VdevConfig,
+    tree: &VdevTree,
+    missing: &[MissingDevice],
+) -> Vec<String> {
     let mut out = Vec::new();
     let top_name = |id: u64| {
         let top = u32::try_from(id).ok().and_then(|id| tree.top(id)).map(|t| t.node());
         let known = top.filter(|n| n.kind() != "missing");
         known.map_or_else(|| format!("top-level vdev {id}"), |n| n.name().to_owned())
     };
-    for m in candidate.missing(config) {
+    for m in missing {
         let of = top_name(m.top);
+        let how = match m.absence {
+            Absence::NotFound => "missing",
+            Absence::OutOfUse => "out of use",
+        };
         out.push(match (&m.path, m.guid) {
-            (Some(path), guid) => format!("{guid} of {of} is missing, was {path}"),
-            (None, 0) => format!("all devices of {of} are missing"),
-            (None, guid) => format!("{guid} of {of} is missing"),
+            (Some(path), guid) => format!("{guid} of {of} is {how}, was {path}"),
+            (None, 0) => format!("all devices of {of} are {how}"),
+            (None, guid) => format!("{guid} of {of} is {how}"),
         });
     }
     for top in &config.children {

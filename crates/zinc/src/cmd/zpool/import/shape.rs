@@ -87,7 +87,8 @@ impl Shape {
             let zap = config.and_then(|c| c.vdev_zap_top).filter(|n| *n != 0);
             let table = zap.and_then(|n| Zap::open(&pool.mos().object(n).ok()?).ok());
             let entry = table.and_then(|t| t.get(vdev_zap::ALLOCATION_BIAS.as_bytes()).ok()?);
-            let word = entry.and_then(|e| Some(String::from_utf8_lossy(e.value_text()?).into_owned()));
+            let word =
+                entry.and_then(|e| Some(String::from_utf8_lossy(e.value_text()?).into_owned()));
             top.class = word.map(|w| AllocBias::from_name(&w));
         }
     }
