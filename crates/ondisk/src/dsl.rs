@@ -137,7 +137,8 @@ word_struct! {
         pub flags: u64,
         /// Root of the object set.
         pub bp: BlkPtr,
-        /// ZAP of a snapshot: keys are the datasets that come next (clones' heads). Pool version 11.
+        /// ZAP of a snapshot: keys are the datasets that come next (clones' heads). Pool
+        /// version 11.
         pub next_clones: u64,
         /// ZAP of properties of a snapshot itself; 0: none. Pool version 12.
         pub props: u64,

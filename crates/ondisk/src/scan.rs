@@ -1,8 +1,8 @@
 //! Scrub, resilver and rebuild: what is kept of one that runs or ran.
 //!
-//! Specified in `docs/format/scan.md`. [`ScanState`] and [`ErrorScrubState`] are values of the MOS's
-//! object directory ([`crate::mos::SCAN`], [`crate::mos::ERROR_SCRUB`]), [`RebuildState`] of the
-//! ZAP of a top-level vdev: arrays of words, read with `from_words`.
+//! Specified in `docs/format/scan.md`. [`ScanState`] and [`ErrorScrubState`] are values of the
+//! MOS's object directory ([`crate::mos::SCAN`], [`crate::mos::ERROR_SCRUB`]), [`RebuildState`] of
+//! the ZAP of a top-level vdev: arrays of words, read with `from_words`.
 
 use crate::ddt::DdtBookmark;
 use crate::errlog::Zbookmark;

@@ -355,7 +355,9 @@ mod hostile {
 
         #[test]
         fn nearly_object_sets(changes in prop::collection::vec((0usize..4096, any::<u8>()), 0..9),
-                              len in prop_oneof![Just(1024usize), Just(2048), Just(4096), 0usize..5000],
+                              len in prop_oneof![
+                                  Just(1024usize), Just(2048), Just(4096), 0usize..5000,
+                              ],
                               e in endian()) {
             let mut bytes = sample!("crypt-80.objset").to_vec();
             for (at, value) in changes {

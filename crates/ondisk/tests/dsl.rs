@@ -656,7 +656,10 @@ mod hostile {
                 match (e.unwrap(), got.last_mut()) {
                     (Entry::Debug { .. }, _) => {}
                     (Entry::Range(r), Some(l)) if l.offset + l.size == r.offset
-                        && l.action == r.action && (l.size >> 9) % (1 << 36) == 0 => l.size += r.size,
+                        && l.action == r.action && (l.size >> 9) % (1 << 36) == 0 =>
+                    {
+                        l.size += r.size;
+                    }
                     (Entry::Range(r), _) => got.push(r),
                 }
             }
@@ -676,7 +679,9 @@ mod hostile {
         }
 
         #[test]
-        fn ddt_pack_any(words in prop::collection::vec(prop_oneof![Just(0u8), any::<u8>()], 72..=72)) {
+        fn ddt_pack_any(
+            words in prop::collection::vec(prop_oneof![Just(0u8), any::<u8>()], 72..=72),
+        ) {
             let v = Value::decode(&words, LITTLE, true).unwrap();
             prop_assert_eq!(Value::unpack(&v.pack(LITTLE), true), Ok(v));
         }

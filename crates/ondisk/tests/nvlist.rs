@@ -263,7 +263,10 @@ proptest! {
     }
 
     #[test]
-    fn noise_does_no_harm(mut bytes in proptest::collection::vec(any::<u8>(), 4..200), xdr in 0..2u8) {
+    fn noise_does_no_harm(
+        mut bytes in proptest::collection::vec(any::<u8>(), 4..200),
+        xdr in 0..2u8,
+    ) {
         bytes[0] = xdr;
         bytes[1] &= 1;
         let _ = NvList::decode(&bytes);
