@@ -135,10 +135,9 @@ impl VdevKind {
             "indirect" => Self::Indirect,
             "replacing" => Self::Replacing,
             "spare" => Self::Spare,
-            "dspare" => Self::DraidSpare {
-                top_guid: list.u64("top_guid")?,
-                spare_id: list.u64("spareid")?,
-            },
+            "dspare" => {
+                Self::DraidSpare { top_guid: list.u64("top_guid")?, spare_id: list.u64("spareid")? }
+            }
             "log" => Self::Log,
             "l2cache" => Self::L2cache,
             other => Self::Unknown(other.to_owned()),

@@ -1,10 +1,10 @@
 //! Logs of deduplication tables: changes on their way into the ZAPs.
 //!
 //! Specified in `docs/format/ddt.md`. A log is an object whose bonus is [`LogHeader`] and whose
-//! data are records, packed into blocks of 128 KiB; a record never lies across blocks, and a word of
-//! zeros or the end of the block ends a block. Of two logs, one takes new records while the other
-//! is being written into the ZAPs in the order of keys; its header's checkpoint is the last key
-//! that is done, and entries up to it no longer count.
+//! data are records, packed into blocks of 128 KiB; a record never lies across blocks, and a word
+//! of zeros or the end of the block ends a block. Of two logs, one takes new records while the
+//! other is being written into the ZAPs in the order of keys; its header's checkpoint is the last
+//! key that is done, and entries up to it no longer count.
 
 use crate::cursor::{Endian, Reader, Writer};
 use crate::ddt::{Class, DdtKey, FlatValue, LegacyValue, Value};
