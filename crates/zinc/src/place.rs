@@ -9,7 +9,7 @@ use crate::objsets;
 use engine::zpl::Node;
 use engine::{Dataset, Filesystem, Pool, dsl};
 use std::ffi::{OsStr, OsString};
-use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
+use std::os::unix::ffi::OsStrExt as _;
 
 /// A place as given on the command line.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -114,11 +114,6 @@ pub fn printable(name: &[u8]) -> String {
 
 fn hex(b: u8) -> String {
     format!("\\x{b:02x}")
-}
-
-/// A name as an [`OsString`].
-pub fn os(name: &[u8]) -> OsString {
-    OsString::from_vec(name.to_vec())
 }
 
 #[cfg(test)]
