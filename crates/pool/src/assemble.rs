@@ -4,7 +4,7 @@
 //! the label with the highest txg wins: a device that was away has an older idea of the pool.
 
 use crate::error::{Absence, MissingDevice};
-use crate::scan::FoundLeaf;
+use crate::scan::{FoundLeaf, SEARCHERS};
 use crate::uberblocks::{self, FoundUberblock};
 use device::DeviceRef;
 use ondisk::config::{LabelConfig, PoolConfig, PoolState, VdevConfig, VdevKind};
@@ -57,32 +57,35 @@ impl Candidate {
     /// Groups devices by pool, in order of pool names.
     #[must_use]
     pub fn group(found: &[FoundLeaf]) -> Vec<Self> {
-        let mut pools: BTreeMap<u64, Vec<&FoundLeaf>> = BTreeMap::new();
+        let mut pools: BTreeMap<u64, Vec<(&FoundLeaf, Vec<FoundUberblock>)>> = BTreeMap::new();
         let mut aux = HashMap::new();
-        for leaf in found {
+        for (leaf, ring) in found.iter().zip(read_rings(found)) {
             match &leaf.config {
-                LabelConfig::Member(c) => pools.entry(c.pool_guid).or_default().push(leaf),
+                LabelConfig::Member(c) => pools.entry(c.pool_guid).or_default().push((leaf, ring)),
                 LabelConfig::Aux(c) => {
                     aux.insert(c.guid, sight(leaf, 0));
                 }
             }
         }
         let mut out: Vec<_> =
-            pools.into_values().filter_map(|l| Self::assemble(&l, aux.clone())).collect();
+            pools.into_values().filter_map(|l| Self::assemble(l, aux.clone())).collect();
         out.sort_by(|a, b| a.config.name.cmp(&b.config.name));
         out
     }
 
-    fn assemble(found: &[&FoundLeaf], aux: HashMap<u64, LeafSight>) -> Option<Self> {
+    fn assemble(
+        found: Vec<(&FoundLeaf, Vec<FoundUberblock>)>,
+        aux: HashMap<u64, LeafSight>,
+    ) -> Option<Self> {
         let mut best: Option<&PoolConfig> = None;
         let mut tops: BTreeMap<u64, (u64, &VdevConfig)> = BTreeMap::new();
         let mut best_of: HashMap<u64, Sighting> = HashMap::new();
-        for leaf in found {
+        for (leaf, uberblocks) in found {
             let LabelConfig::Member(c) = &leaf.config else { continue };
             // Two images with one guid are copies of one device from different times, and those
             // do not mix: the newer one counts, with its uberblocks and nothing of the other's.
             if let Some(guid) = c.guid {
-                let new = Sighting::new(leaf, c.txg);
+                let new = Sighting { sight: sight(leaf, c.txg), uberblocks };
                 match best_of.get(&guid) {
                     Some(old) if old.age() >= new.age() => continue,
                     _ => best_of.insert(guid, new),
@@ -182,16 +185,24 @@ struct Sighting {
 }
 
 impl Sighting {
-    fn new(leaf: &FoundLeaf, txg: u64) -> Self {
-        Self { sight: sight(leaf, txg), uberblocks: uberblocks::read_ring(leaf) }
-    }
-
     /// Grows with every txg the device was part of: first its newest uberblock, then its label.
     fn age(&self) -> (u64, u64, u64) {
         let newest = self.uberblocks.iter().map(|u| (u.uberblock.txg, u.uberblock.timestamp)).max();
         let (txg, time) = newest.unwrap_or_default();
         (txg, time, self.sight.txg)
     }
+}
+
+/// The uberblocks of every device.
+fn read_rings(found: &[FoundLeaf]) -> Vec<Vec<FoundUberblock>> {
+    let mut rings: Vec<_> = found.iter().map(|_| Vec::new()).collect();
+    let workers = found.len().clamp(1, SEARCHERS);
+    let read = rt::for_each_parallel(workers, found.iter().zip(&mut rings), |(leaf, ring)| {
+        *ring = uberblocks::read_ring(leaf);
+        Ok::<(), std::convert::Infallible>(())
+    });
+    let Ok(()) = read;
+    rings
 }
 
 fn is_device(kind: &VdevKind) -> bool {

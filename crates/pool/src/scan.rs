@@ -17,6 +17,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 /// but an image may have been cut short.
 const FILE_SIZE_MIN: u64 = DATA_START + END_SIZE + 1;
 
+/// Devices looked at at the same time, at most. They wait for disks, not for processors.
+pub(crate) const SEARCHERS: usize = 16;
+
 /// Where and how to search.
 #[derive(Clone, Default)]
 pub struct SearchOptions {
@@ -75,7 +78,7 @@ pub fn scan(options: &SearchOptions) -> Result<Vec<FoundLeaf>> {
     let mut seen = std::collections::HashSet::new();
     files.retain(|f| seen.insert(f.canonicalize().unwrap_or_else(|_| f.clone())));
     let found = Mutex::new(Vec::new());
-    let workers = rt::threads_available().clamp(1, 8);
+    let workers = files.len().clamp(1, SEARCHERS);
     rt::for_each_parallel(workers, files.iter().enumerate(), |(i, file)| {
         let leaves = match FileDevice::open(file, &options.file) {
             Ok(device) => look_at(&(Arc::new(device) as DeviceRef), file),
