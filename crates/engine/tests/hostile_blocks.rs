@@ -19,8 +19,9 @@ use engine::dmu::{Block, BlockStore, Key, Objset, Place};
 use engine::ondisk::dnode::DNODE_SLOT_SIZE;
 use engine::ondisk::{BlkPtr, Compression, Dnode, Layout};
 use engine::zil::Log;
+use engine::zpl::replay::Settings;
 use engine::zpl::{Filesystem, Volume};
-use engine::{Dsl, OpenOptions, Pool, zio};
+use engine::{Dsl, OpenOptions, Pool, zio, zpl};
 use std::panic::AssertUnwindSafe;
 use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
@@ -89,8 +90,12 @@ fn read_through(pool: &Pool, lie: Box<Lie>) -> usize {
         let store = Arc::clone(&store) as _;
         let set = Objset::open(store, dataset.object, &dataset.phys.bp, key);
         let Ok(set) = set else { continue };
-        looks += Log::read(&set).pending(0).count();
         read_objset(&set, &mut looks);
+        let log = Log::read(&set);
+        looks += log.pending(0).count();
+        if !log.blocks.is_empty() {
+            replay(&set, &log, &mut looks);
+        }
         if let Ok(volume) = Volume::open(&set) {
             let _ = (volume.segments().is_ok(), volume.read_at(0, &mut [0; 4096]));
         }
@@ -102,6 +107,21 @@ fn read_through(pool: &Pool, lie: Box<Lie>) -> usize {
         }
     }
     looks
+}
+
+/// Replays the whole log into memory, and reads what that makes.
+fn replay(set: &Objset, log: &Log, looks: &mut usize) {
+    let settings = Settings { memory_max: 64 << 20, ..Settings::new(0) };
+    if let Ok((replayed, report)) = zpl::replay::filesystem_log(set, &settings, log) {
+        let _ = report.problem();
+        read_objset(&replayed, looks);
+        if let Ok(fs) = Filesystem::open(replayed) {
+            read_files(&fs, looks);
+        }
+    }
+    if let Ok((replayed, _)) = zpl::replay::volume_log(set, &settings, log) {
+        read_objset(&replayed, looks);
+    }
 }
 
 /// One block in eight gets one to four changes, the same for the same seed and block.
@@ -132,7 +152,8 @@ fn random_lies(seed: u64) -> Box<Lie> {
 
 fn all_pools() -> Vec<CorpusPool> {
     let mut out: Vec<_> = testkit::fixture_cases().iter().map(|n| testkit::fixture(n)).collect();
-    let cases = ["basic", "crypt", "version28", "history", "ziluncle", "zvols", "casefold"];
+    let cases =
+        ["basic", "crypt", "version28", "history", "ziluncle", "zil-slog", "zvols", "casefold"];
     out.extend(cases.iter().filter_map(|case| testkit::corpus(case)));
     out
 }
