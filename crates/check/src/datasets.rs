@@ -26,8 +26,10 @@ use crate::sink::Sink;
 use crate::walk::Space;
 use dmu::Zap;
 use dsl::{Dataset, Dir};
+use ondisk::bookmark::Bookmark;
 use ondisk::bpobj::BpobjHeader;
 use ondisk::deadlist::{DeadlistHeader, Form, parse_int_key};
+use ondisk::dsl::dataset_field;
 use ondisk::{BlkPtr, DmuType, DslDir};
 use pool::Pool;
 use std::collections::BTreeMap;
@@ -249,6 +251,7 @@ impl Audit<'_> {
         }
         self.children_of(d, &issue);
         self.head_tables(d, &issue);
+        self.bookmarks(d, &issue);
     }
 
     fn is_clone_of(&self, d: &Dataset, origin: &Dataset) -> bool {
@@ -282,6 +285,20 @@ impl Audit<'_> {
             let known = self.sets.datasets.get(&c).is_some_and(|c| c.phys.prev_snap == d.object);
             if !known {
                 issue(format!("dataset {c} is listed as its clone and is none"));
+            }
+        }
+    }
+
+    fn bookmarks(&self, d: &Dataset, issue: &dyn Fn(String)) {
+        let read = || -> Option<Zap> {
+            let fields = self.pool.dsl().fields(d.object, d.has_fields).ok()??;
+            let number = fields.get_u64(dataset_field::BOOKMARKS).ok()??;
+            Zap::open(&self.pool.mos().object(number).ok()?).ok()
+        };
+        for e in read().iter().flat_map(Zap::entries).filter_map(Result::ok) {
+            let words: Vec<u64> = e.ints().collect();
+            if let Err(error) = Bookmark::from_words(&words) {
+                issue(format!("bookmark {:?}: {error}", e.name));
             }
         }
     }
@@ -353,8 +370,18 @@ impl Audit<'_> {
             .iter()
             .fold(0u64, |s, c| s.saturating_add(c.phys.reserved.saturating_sub(c.phys.used)));
         self.differs(&dir.name, "reserved by children", child_reserved, rest);
-        let _ = reserved;
+        if let Some(rest) = self.unused_refreservation(dir) {
+            self.differs(&dir.name, "used by refreservation", reserved, rest);
+        }
         self.by_dataset(dir, head, snap, children);
+    }
+
+    /// What `refreservation` promises beyond what the head has for itself.
+    fn unused_refreservation(&self, dir: &Dir) -> Option<u64> {
+        let head = self.sets.datasets.get(&dir.phys.head_dataset)?;
+        let props = Zap::open(&self.pool.mos().object(dir.phys.props_zap).ok()?).ok()?;
+        let wanted = props.get_u64("refreservation").ok()?.unwrap_or(0);
+        Some(wanted.saturating_sub(head.phys.unique))
     }
 
     /// What the datasets of a directory take: the head, and what only snapshots hold.

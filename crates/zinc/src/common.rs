@@ -264,27 +264,6 @@ fn ask_for_keys(pool: &Pool) -> Result<(), Failure> {
     Ok(())
 }
 
-/// A place in a pool: `POOL/DATASET[@SNAP]:PATH`.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Target {
-    /// `POOL/DATASET[@SNAP]`.
-    pub dataset: String,
-    /// The path in it; empty: its root.
-    pub path: String,
-}
-
-impl std::str::FromStr for Target {
-    type Err = String;
-
-    fn from_str(s: &str) -> Result<Self, String> {
-        let (dataset, path) = s.split_once(':').unwrap_or((s, ""));
-        if dataset.is_empty() || dataset.contains('#') {
-            return Err("want POOL/DATASET[@SNAPSHOT]:PATH".to_owned());
-        }
-        Ok(Self { dataset: dataset.to_owned(), path: path.to_owned() })
-    }
-}
-
 /// Opens the file system of a dataset; with `--replay` as it is after its intent log.
 pub fn filesystem(pool: &Pool, dataset: &Dataset, args: &OpenArgs) -> Result<Filesystem, Failure> {
     Ok(Filesystem::open(crate::objsets::open(pool, dataset, args)?)?)

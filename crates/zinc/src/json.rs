@@ -25,6 +25,6 @@ pub fn text_or_number(text: &str, as_int: bool) -> Value {
 }
 
 /// A property with its source.
-pub fn property(value: Value, kind: &str, data: &str) -> Value {
+pub fn property(value: &Value, kind: &str, data: &str) -> Value {
     json!({ "value": value, "source": { "type": kind, "data": data } })
 }

@@ -221,7 +221,7 @@ mod tests {
     fn results_come_in_order() {
         let mut got = Vec::new();
         let work = |n: u64| {
-            if n % 100 == 0 {
+            if n.is_multiple_of(100) {
                 std::thread::sleep(std::time::Duration::from_millis(1));
             }
             n * 2

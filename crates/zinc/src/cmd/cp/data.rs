@@ -60,7 +60,7 @@ pub fn copy(
 ) -> Result<(), CopyError> {
     out.set_len(size)?;
     let bs = object.dnode().block_size();
-    let blocks = size.checked_div(bs).map_or(0, |n| n + u64::from(size % bs != 0));
+    let blocks = if bs == 0 { 0 } else { size.div_ceil(bs) };
     let batch = BATCH_BYTES.checked_div(bs).unwrap_or(1).clamp(1, BATCH_BLOCKS);
     let mut range = |from: u64, to: u64, e: &Error| {
         let offset = from.saturating_mul(bs);

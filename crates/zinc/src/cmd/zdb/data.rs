@@ -70,14 +70,12 @@ fn by_role(d: &mut Dump, cx: &Context, object: &Object, role: Option<&Role>) {
     d.outdent();
 }
 
+/// Shows one block: its number, its content, and how many bytes of it count.
+type ShowBlock<'a> = dyn FnMut(&mut Dump, u64, &Arc<Block>, usize) + 'a;
+
 /// Calls `each` with every stored block and its number, up to `length` bytes of data, the last
 /// block cut there. What cannot be read is said and left out.
-pub fn blocks(
-    d: &mut Dump,
-    object: &Object,
-    length: u64,
-    each: &mut dyn FnMut(&mut Dump, u64, &Arc<Block>, usize),
-) {
+pub fn blocks(d: &mut Dump, object: &Object, length: u64, each: &mut ShowBlock<'_>) {
     let size = object.dnode().block_size();
     let mut at = 0;
     loop {
@@ -166,8 +164,9 @@ fn pointer(d: &mut Dump, bp: &BlkPtr, freed: bool, all: bool) {
         return d.push("block_pointers", value);
     }
     // Entries are stripped of their fill count: it is where a livelist marks frees.
-    let mark = if freed { " FREE" } else { "" };
-    d.note(format_args!("\t{}{mark}", show::bp_short(bp, all)));
+    let text = show::bp_short(bp, all);
+    let text = if freed { text.replace(" cksum=", " FREE cksum=") } else { text };
+    d.note(format_args!("\t{text}"));
 }
 
 fn destroyed(d: &mut Dump, object: &Object) {
@@ -197,7 +196,8 @@ fn destroyed(d: &mut Dump, object: &Object) {
     }
 }
 
-fn mapping(d: &mut Dump, object: &Object) {
+/// The parts of a removed vdev and their new places.
+pub fn mapping(d: &mut Dump, object: &Object) {
     let dnode = object.dnode();
     let header = MappingHeader::decode(&dnode.bonus, dnode.endian);
     let Some(h) = d.keep("mapping", header) else { return };
@@ -242,7 +242,8 @@ fn whole(
     }
 }
 
-fn births(d: &mut Dump, object: &Object) {
+/// When the parts of a removed vdev were copied.
+pub fn births(d: &mut Dump, object: &Object) {
     let dnode = object.dnode();
     let header = BirthsHeader::decode(&dnode.bonus, dnode.endian);
     let Some(h) = d.keep("births", header) else { return };

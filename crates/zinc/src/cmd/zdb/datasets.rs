@@ -53,6 +53,7 @@ pub fn all(d: &mut Dump, pool: &Pool, wanted: &Wanted) {
     }
     if wanted.level >= 2 {
         frees(d, pool, wanted.level);
+        internal(d, pool, wanted.level);
     }
     for (name, dir) in pool.dsl().walk() {
         let head = dir.and_then(|dir| pool.dsl().head(&dir));
@@ -84,6 +85,22 @@ fn meta(d: &mut Dump, pool: &Pool, wanted: &Wanted) {
         objects(d, &cx, wanted);
     }
     d.close_flat();
+}
+
+/// Prints the lists of datasets without a name, such as the origin of all others.
+fn internal(d: &mut Dump, pool: &Pool, level: u8) {
+    for (name, object) in pool.dsl().internal_dirs().unwrap_or_default() {
+        let Some(dir) = d.keep(&name, pool.dsl().dir(object, name.clone())) else { continue };
+        let Some(Some(head)) = d.keep(&name, pool.dsl().head(&dir)) else { continue };
+        let snapshots = d.keep(&name, pool.dsl().snapshots(&head)).unwrap_or_default();
+        for ds in snapshots.iter().chain([&head]) {
+            d.open_flat("internal");
+            d.say("dataset", ds.name.clone(), format_args!("{}: object {}", ds.name, ds.object));
+            d.hold("object", ds.object);
+            lists(d, pool, ds, level);
+            d.close_flat();
+        }
+    }
 }
 
 fn mos_used(pool: &Pool) -> Option<u64> {
@@ -247,7 +264,8 @@ fn lists(d: &mut Dump, pool: &Pool, dataset: &Dataset, level: u8) {
     if let Some(Some(fields)) = d.keep("dataset", fields) {
         let remap = d.keep("", fields.get_u64(dataset_field::REMAP_DEADLIST)).flatten();
         if let Some(n) = remap.filter(|n| *n != 0) {
-            dead_list(d, mos, "Remap deadlist", "remap_deadlist", n, level);
+            d.note("ds_remap_deadlist:");
+            dead_list(d, mos, "Deadlist", "remap_deadlist", n, level);
         }
         let marks = d.keep("", fields.get_u64(dataset_field::BOOKMARKS)).flatten();
         if let Some(n) = marks.filter(|n| *n != 0) {

@@ -9,11 +9,11 @@
 //! | 5 | entries of all tables |
 
 use super::dump::Dump;
-use super::{show, walk};
+use super::{data, show, walk};
 use crate::failure::Failure;
 use engine::Pool;
 use engine::dmu::{Object, Zap};
-use engine::ondisk::ddt::log::LogHeader;
+use engine::ondisk::ddt::log::{self, LogHeader};
 use engine::ondisk::ddt::{self, Class, DdtKey, Histogram, Stat, Value};
 use engine::ondisk::zap::ZapName;
 use engine::ondisk::{BlkPtr, Checksum, Dva};
@@ -140,39 +140,61 @@ fn parts(d: &mut Dump, pool: &Pool, directory: &Zap) -> Vec<Part> {
             continue;
         }
         let kind = if version == 0 { "LEGACY" } else { "FDT" };
-        let names = [(ddt::FLAG_FLAT, "FLAT"), (ddt::FLAG_LOG, "LOG")];
-        let set: Vec<&str> =
-            names.iter().filter(|(b, _)| flags & b != 0).map(|(_, n)| *n).collect();
-        let set = if set.is_empty() { String::new() } else { format!(" [{}]", set.join(" ")) };
+        let set = flag_names(flags, [(ddt::FLAG_FLAT, "FLAT"), (ddt::FLAG_LOG, "LOG")]);
         let object = root.unwrap_or(1);
         let value = json!({"name": name, "version": version, "flags": flags, "object": object});
         d.push("directories", value);
         d.note(format_args!(
             "{name}: version={version} [{kind}]; flags=0x{flags:02x}{set}; rootobj={object}"
         ));
-        logs(d, pool, table, checksum);
+        logs(d, pool, table, checksum, flags & ddt::FLAG_FLAT != 0);
     }
     out
 }
 
-fn logs(d: &mut Dump, pool: &Pool, table: &Zap, checksum: Checksum) {
+fn logs(d: &mut Dump, pool: &Pool, table: &Zap, checksum: Checksum, flat: bool) {
     for n in 0..2 {
         let Some(name) = ddt::log_name(checksum, n) else { continue };
         let object = d.keep(&name, table.get_u64(&name)).flatten();
         let Some(o) = object.and_then(|n| d.keep(&name, pool.mos().object(n))) else { continue };
         let header = LogHeader::decode(&o.dnode().bonus, o.dnode().endian);
         let Some(h) = d.keep(&name, header) else { continue };
+        let entries = log_entries(d, &o, &h, flat);
         let value = json!({"name": name, "object": o.number(), "flags": h.flags(),
-                           "length": h.length, "first_txg": h.first_txg});
+                           "length": h.length, "first_txg": h.first_txg, "entries": entries});
         d.push("logs", value);
+        let names =
+            [(LogHeader::FLAG_FLUSHING, "FLUSHING"), (LogHeader::FLAG_CHECKPOINT, "CHECKPOINT")];
         d.note(format_args!(
-            "{name}: object={}; flags=0x{:02x}; length={}; first_txg={}",
-            o.number(),
+            "{name}: flags=0x{:02x}{}; obj={}; len={}; txg={}; entries={entries}",
             h.flags(),
+            flag_names(h.flags().into(), names.map(|(bit, n)| (bit.into(), n))),
+            o.number(),
             h.length,
             h.first_txg
         ));
+        if let Some(key) = h.valid_checkpoint() {
+            d.note(format_args!("{name}: checkpoint={}", show::words(key.checksum)));
+        }
     }
+}
+
+/// Names of the flags that are set, in brackets; nothing without any.
+fn flag_names(flags: u64, names: [(u64, &str); 2]) -> String {
+    let set = names.iter().filter(|(bit, _)| flags & bit != 0);
+    let set: Vec<&str> = set.map(|(_, name)| *name).collect();
+    if set.is_empty() { String::new() } else { format!(" [{}]", set.join(" ")) }
+}
+
+fn log_entries(d: &mut Dump, object: &Object, h: &LogHeader, flat: bool) -> u64 {
+    let mut n = 0;
+    data::blocks(d, object, h.length, &mut |d, _, block, length| {
+        let bytes = block.get(..length).unwrap_or_default();
+        for r in log::records(bytes, block.endian(), flat) {
+            n += u64::from(d.keep("DDT log", r).is_some());
+        }
+    });
+    n
 }
 
 /// The block pointer that an entry stands for.

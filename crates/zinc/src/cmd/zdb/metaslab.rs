@@ -12,11 +12,12 @@
 use super::dump::Dump;
 use super::roles::{number_table, words};
 use super::spacemap::{self, RangeSet};
-use super::{show, uber};
+use super::{data, show, uber};
 use crate::failure::Failure;
 use engine::Pool;
 use engine::dmu::{Object, Zap};
 use engine::ondisk::config::{VdevConfig, VdevKind};
+use engine::ondisk::indirect::{BirthsHeader, MappingHeader};
 use engine::ondisk::mos::{self, vdev_zap};
 use engine::ondisk::spacemap::{Entry, HISTOGRAM_BUCKETS, Range};
 use serde_json::json;
@@ -110,6 +111,7 @@ fn one_vdev(d: &mut Dump, pool: &Pool, top: &VdevConfig, level: u8, which: &[u64
     d.note(format_args!("\tvdev {id:10}{bias}{note}"));
     let txgs: Vec<u64> = unflushed.iter().flat_map(words).collect();
     metaslabs(d, pool, top, level, which, &txgs, logs);
+    removed(d, pool, top, level);
     if level >= 1 {
         for (key, title) in [
             (vdev_zap::CHECKPOINT_SPACE_MAP, "Checkpoint space map"),
@@ -225,12 +227,17 @@ fn one(
         let log = logs.get(&u32::try_from(top.id).unwrap_or(u32::MAX));
         let log = log.map_or(&[][..], Vec::as_slice);
         let mut set = replay(d, object.as_ref(), start, size, ashift);
+        d.open_one("own_map");
+        in_memory(d, &set, size, "In-memory histogram:");
+        d.close_flat();
         let inside = |r: &Range| r.offset >= start && r.offset < start.saturating_add(size);
-        // A map that was never flushed has everything in the logs.
-        for (_, r) in log.iter().filter(|(t, r)| *t >= txg && inside(r)) {
-            set.apply(r);
+        let mut pending = log.iter().filter(|(t, r)| *t >= txg && inside(r)).peekable();
+        if pending.peek().is_some() {
+            pending.for_each(|(_, r)| set.apply(r));
+            d.open_one("with_logs");
+            in_memory(d, &set, size, "Histogram with what the logs change:");
+            d.close_flat();
         }
-        in_memory(d, &set, size);
     }
     if let Some(h) = header.as_ref().and_then(|h| h.histogram.as_ref()) {
         let shifted = |h: &[u64; 32]| {
@@ -274,18 +281,18 @@ fn replay(d: &mut Dump, object: Option<&Object>, start: u64, size: u64, ashift: 
     set
 }
 
-fn in_memory(d: &mut Dump, set: &RangeSet, size: u64) {
+fn in_memory(d: &mut Dump, set: &RangeSet, size: u64, title: &str) {
     let (n, largest, free) = (set.len(), set.largest(), set.total());
     let percent = free.saturating_mul(100) / size.max(1);
     d.hold("segments", n);
     d.hold("largest", largest);
-    d.hold("free_now", free);
+    d.hold("free", free);
     let max = d.nice(largest);
     d.note(format_args!(
         "\t                  segments {n:10}   maxsize {max:>5}   freepct {percent:4}%"
     ));
-    d.note("\tIn-memory histogram:");
-    show::histogram(d, "histogram_now", &set.histogram(), 0);
+    d.note(format_args!("\t{title}"));
+    show::histogram(d, "histogram", &set.histogram(), 0);
 }
 
 /// A space map: its header, at level 3 its entries.
@@ -302,6 +309,34 @@ fn map(d: &mut Dump, object: &Object, start: u64, shift: u8, level: u8) {
         spacemap::entries(d, object, start, shift);
     }
     d.close_flat();
+}
+
+/// Where the blocks of a removed vdev are now.
+fn removed(d: &mut Dump, pool: &Pool, top: &VdevConfig, level: u8) {
+    let births = top.indirect_births.and_then(|n| d.keep("births", pool.mos().object(n)));
+    if let Some(o) = births {
+        d.note(format_args!("indirect births obj {}:", o.number()));
+        let dnode = o.dnode();
+        if let Some(h) = d.keep("births", BirthsHeader::decode(&dnode.bonus, dnode.endian)) {
+            d.say("vib_count", h.count, format_args!("    vib_count = {}", h.count));
+            data::births(d, &o);
+        }
+    }
+    let mapping = top.indirect_object.and_then(|n| d.keep("mapping", pool.mos().object(n)));
+    let Some(o) = mapping else { return };
+    d.note(format_args!("indirect mapping obj {}:", o.number()));
+    let dnode = o.dnode();
+    let header = MappingHeader::decode(&dnode.bonus, dnode.endian);
+    let Some(h) = d.keep("mapping", header) else { return };
+    d.hex("vim_max_offset", h.max_offset);
+    d.hex("vim_bytes_mapped", h.bytes_mapped);
+    d.fact("vim_count", h.num_entries);
+    if let Some(n) = h.counts_object {
+        d.fact("counts_object", n);
+    }
+    if level >= 2 {
+        data::mapping(d, &o);
+    }
 }
 
 /// The space maps of txgs that devices missed.

@@ -65,7 +65,7 @@ impl Names {
 
     /// The name of `object` in a directory.
     fn name_in(&mut self, objset: &Objset, directory: u64, object: u64) -> Option<Vec<u8>> {
-        if !self.directories.contains_key(&directory) {
+        let names = self.directories.entry(directory).or_insert_with(|| {
             let mut names = HashMap::new();
             let zap = objset.object(directory).and_then(|o| Zap::open(&o));
             if let Ok(zap) = zap {
@@ -75,9 +75,9 @@ impl Names {
                     }
                 }
             }
-            self.directories.insert(directory, names);
-        }
-        self.directories.get(&directory)?.get(&object).cloned()
+            names
+        });
+        names.get(&object).cloned()
     }
 
     /// Parent and flags of a file.
@@ -366,7 +366,7 @@ pub fn acl_object(d: &mut Dump, object: &Object) {
     }
     let (version, size) = if object.dnode().kind == DmuType::OLDACL { (0, 12) } else { (1, 0) };
     let endian: Endian = object.dnode().endian;
-    let count = if size > 0 { bytes.len() / size } else { 0 };
+    let count = bytes.len().checked_div(size).unwrap_or(0);
     match acl::decode_aces(&bytes, version, count as u64, endian) {
         Ok(list) => aces(d, &list),
         Err(e) => d.fail(e),

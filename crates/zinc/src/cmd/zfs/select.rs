@@ -6,6 +6,8 @@ use crate::failure::Failure;
 use engine::dsl::{DatasetKind, NamedBookmark, Property, PropertyContext, Source};
 use engine::ondisk::props;
 use engine::{Dataset, Dsl, Pool};
+use std::collections::{HashMap, HashSet};
+use std::process::ExitCode;
 
 /// Types of datasets; a set of them.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -81,6 +83,7 @@ impl Selected {
 pub struct Selection {
     pub found: Vec<Selected>,
     pub failures: Vec<Failure>,
+    names: HashSet<String>,
 }
 
 /// Everything `names` mean; without names, all of all pools.
@@ -91,11 +94,14 @@ pub fn select(
     since: &[String],
 ) -> Result<Selection, Failure> {
     let mut out = Selection::default();
+    // How full a pool is takes time to find out, and is the same for all names in it.
+    let mut sizes: HashMap<u64, u64> = HashMap::new();
+    let mut size = |p: &Pool| *sizes.entry(p.guid()).or_insert_with(|| p.space().usable());
     if names.is_empty() {
         for pool in pools.all()? {
             match pool {
                 Ok(pool) => {
-                    let finder = Finder::new(pool, wanted, since);
+                    let finder = Finder::new(pool, size(pool), wanted, since);
                     finder.named(pool.name(), &mut out);
                 }
                 Err(f) => out.failures.push(f),
@@ -105,7 +111,7 @@ pub fn select(
     }
     for name in names {
         match pools.of(name) {
-            Ok(pool) => Finder::new(pool, wanted, since).named(name, &mut out),
+            Ok(pool) => Finder::new(pool, size(pool), wanted, since).named(name, &mut out),
             Err(f) => out.failures.push(f),
         }
     }
@@ -121,9 +127,8 @@ struct Finder<'a> {
 }
 
 impl<'a> Finder<'a> {
-    fn new(pool: &'a Pool, wanted: &'a Wanted, since: &'a [String]) -> Self {
-        let pool_size = Some(pool.space().usable());
-        let context = PropertyContext { pool_size, altroot: None };
+    fn new(pool: &'a Pool, size: u64, wanted: &'a Wanted, since: &'a [String]) -> Self {
+        let context = PropertyContext { pool_size: Some(size), altroot: None };
         Self { pool, wanted, since, context }
     }
 
@@ -235,7 +240,7 @@ impl<'a> Finder<'a> {
 impl Selection {
     /// Adds one, unless another name on the command line meant it already.
     fn push(&mut self, new: Selected) {
-        if self.found.iter().all(|s| s.name != new.name) {
+        if self.names.insert(new.name.clone()) {
             self.found.push(new);
         }
     }
@@ -255,8 +260,11 @@ impl Selection {
     }
 
     /// Says what could not be read; the exit code.
-    pub fn finish(&self) -> std::process::ExitCode {
-        let codes = self.failures.iter().map(Failure::report);
-        codes.last().unwrap_or(std::process::ExitCode::SUCCESS)
+    pub fn finish(&self) -> ExitCode {
+        let mut code = ExitCode::SUCCESS;
+        for failure in &self.failures {
+            code = failure.report();
+        }
+        code
     }
 }

@@ -54,10 +54,10 @@ pub fn source(source: &Source) -> (&'static str, String) {
 
 /// One property as JSON; `None` stands for one the dataset does not have.
 pub fn property_json(property: Option<&Property>, style: &Style) -> Value {
-    let Some(p) = property else { return json::property(json!("-"), "NONE", "-") };
+    let Some(p) = property else { return json::property(&json!("-"), "NONE", "-") };
     let (kind, data) = source(&p.source);
     let text = text(p, style.parsable || style.json_int);
-    json::property(json::text_or_number(&text, style.json_int), kind, &data)
+    json::property(&json::text_or_number(&text, style.json_int), kind, &data)
 }
 
 /// The output of a command that shows `names` of each dataset.

@@ -89,7 +89,7 @@ pub fn value(property: &PoolProperty, style: &Style) -> Value {
         PoolPropertySource::Default => "DEFAULT",
         PoolPropertySource::Local => "LOCAL",
     };
-    json::property(json::text_or_number(&text, style.json_int), source, "-")
+    json::property(&json::text_or_number(&text, style.json_int), source, "-")
 }
 
 /// A pool, or a vdev of one, with its properties.

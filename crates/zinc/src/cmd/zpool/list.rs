@@ -183,7 +183,7 @@ impl Args {
             let property = |c: &Column| {
                 let text = vdev_cell(v, &c.name, self.parsable || self.json_int);
                 let value = json::text_or_number(&text, self.json_int);
-                (c.name.clone(), json::property(value, "NONE", "-"))
+                (c.name.clone(), json::property(&value, "NONE", "-"))
             };
             let mut map = Map::new();
             map.insert("name".to_owned(), json!(v.name));

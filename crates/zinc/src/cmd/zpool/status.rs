@@ -27,7 +27,7 @@ pub struct Args {
     /// Only pools that are not healthy
     #[arg(short = 'x')]
     sick: bool,
-    /// Exact numbers
+    /// Accepted as OpenZFS does; counts are exact in JSON, and below 1024
     #[arg(short = 'p')]
     parsable: bool,
     #[command(flatten)]
