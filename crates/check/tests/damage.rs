@@ -361,16 +361,21 @@ fn references_of_dedup_and_clones() {
     let mut found = None;
     for head in heads(&pool) {
         for o in pool.dsl().objset(&head).unwrap().objects().filter_map(Result::ok) {
-            let d = o.dnode();
-            let bp = &d.blkptrs[0];
-            let own = bp.logical_birth() > head.phys.prev_snap_txg && !bp.is_hole();
-            if d.levels == 1 && bp.is_dedup() && own {
-                found = found.or(Some((head.object, o.number())));
+            let own = |b: &ondisk::BlkPtr| {
+                let since = b.logical_birth() > head.phys.prev_snap_txg;
+                since && !b.is_hole() && b.is_dedup()
+            };
+            let first = o.block_pointer(0, 0).ok().flatten().filter(own);
+            if first.is_some() && o.dnode().levels <= 2 {
+                found = found.or(Some((head.object, o.number(), o.dnode().levels)));
             }
         }
     }
-    let file = found.expect("a deduplicated file");
-    s.edit_dnode(file, |d| d[64..64 + 128].fill(0));
+    let (set, file, levels) = found.expect("a deduplicated file");
+    match levels {
+        1 => s.edit_dnode((set, file), |d| d[64..64 + 128].fill(0)),
+        _ => s.edit_block((set, file), (1, 0), |b| b[..128].fill(0)),
+    }
     let names = s.check();
     assert!(names.contains(&"dedup-count"), "{names:?}");
     assert!(!names.contains(&"clone-count"), "{names:?}");
