@@ -408,7 +408,8 @@ fn bookmarks(d: &mut Dump, mos: &Objset, number: u64) {
         }
         d.push("bookmarks", value);
         d.note(format_args!(
-            "\t#{name}: {{guid: {:x} creation_txg: {} creation_time: {} redaction_obj: {redaction}}}",
+            "\t#{name}: {{guid: {:x} creation_txg: {} creation_time: {} \
+             redaction_obj: {redaction}}}",
             b.guid, b.creation_txg, b.creation_time
         ));
         if !more.is_empty() {

@@ -39,7 +39,8 @@ pub fn dump(d: &mut Dump, objset: &Objset, synced: u64, level: u8) {
         d.hold(name, n);
     }
     d.note(format_args!(
-        "    ZIL header: claim_txg {}, claim_blk_seq {}, claim_lr_seq {} replay_seq {}, flags {:#x}",
+        "    ZIL header: claim_txg {}, claim_blk_seq {}, claim_lr_seq {} \
+         replay_seq {}, flags {:#x}",
         h.claim_txg, h.claim_blk_seq, h.claim_lr_seq, h.replay_seq, h.flags
     ));
     d.blank();
