@@ -73,9 +73,6 @@ fn by_role(d: &mut Dump, cx: &Context, object: &Object, role: Option<&Role>) {
 /// Shows one block: its number, its content, and how many bytes of it count.
 type ShowBlock<'a> = dyn FnMut(&mut Dump, u64, &Arc<Block>, usize) + 'a;
 
-/// Receives a block: its number, and how many of its bytes count.
-pub type EachBlock<'a> = dyn FnMut(&mut Dump, u64, &Arc<Block>, usize) + 'a;
-
 /// Calls `each` with every stored block and its number, up to `length` bytes of data, the last
 /// block cut there. What cannot be read is said and left out.
 pub fn blocks(d: &mut Dump, object: &Object, length: u64, each: &mut ShowBlock<'_>) {
