@@ -188,6 +188,10 @@ fn load_key_file(pool: &Pool, file: &Path) -> Result<(), Failure> {
         |e: String| Failure::new(format!("cannot read keys in {}", file.display())).because(e);
     let text = std::fs::read_to_string(file).map_err(|e| fail(e.to_string()))?;
     let value: serde_json::Value = serde_json::from_str(&text).map_err(|e| fail(e.to_string()))?;
+    // The manifest of a pool without encrypted datasets has no keys.
+    if value.get("keys").is_none() && value.get("datasets").is_some() {
+        return Ok(());
+    }
     let keys = value.get("keys").unwrap_or(&value);
     let keys = keys.as_object().ok_or_else(|| fail("no object of keys by dataset".into()))?;
     for (dataset, key) in keys {
