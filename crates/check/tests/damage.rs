@@ -359,7 +359,11 @@ fn references_of_dedup_and_clones() {
     let Some(s) = surgeon("dedup-clone") else { return };
     let pool = s.open();
     let mut found = None;
-    for head in heads(&pool) {
+    let with_snapshots = |h: dsl::Dataset| {
+        let snapshots = pool.dsl().snapshots(&h).unwrap();
+        snapshots.into_iter().chain([h])
+    };
+    for head in heads(&pool).into_iter().flat_map(with_snapshots) {
         for o in pool.dsl().objset(&head).unwrap().objects().filter_map(Result::ok) {
             let own = |b: &ondisk::BlkPtr| {
                 let since = b.logical_birth() > head.phys.prev_snap_txg;
