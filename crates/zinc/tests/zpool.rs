@@ -125,6 +125,29 @@ fn import_tells_top_level_vdevs_nobody_describes() {
 }
 
 #[test]
+fn a_pool_without_its_metadata_is_faulted() {
+    use std::os::unix::fs::FileExt as _;
+    let case = fixture("gang");
+    let dir = tempfile::tempdir().unwrap();
+    let image = dir.path().join("disk");
+    std::fs::copy(&case.images[0], &image).unwrap();
+    let file = std::fs::OpenOptions::new().write(true).open(&image).unwrap();
+    let size = file.metadata().unwrap().len();
+    // All but the labels.
+    let (start, end) = (4 << 20, size - (1 << 20));
+    for at in (start..end).step_by(1 << 20) {
+        file.write_all_at(&vec![0xa5; (end - at).min(1 << 20) as usize], at).unwrap();
+    }
+    let out = zinc(&["zpool", "import", "-d", arg(&image)]).ok();
+    assert!(out.contains("  state: FAULTED\nstatus: The pool metadata is corrupted.\n"), "{out}");
+    assert!(out.contains("FAULTED  corrupted data\n"), "{out}");
+    assert!(out.contains("because: cannot open \"gangs\" at txg "), "{out}");
+    let run = zinc(&["zpool", "list", "-d", arg(dir.path())]);
+    assert_eq!(run.code, 1, "{}", run.out);
+    assert!(run.err.contains("hint: an older state may be intact"), "{}", run.err);
+}
+
+#[test]
 fn txgs_are_judged_newest_first() {
     let case = fixture("gang");
     let value =

@@ -128,10 +128,12 @@ impl Judgement<'_> {
                  \texact configuration cannot be determined.\n",
             );
         }
-        if !self.notes.is_empty() {
-            t.push_str("\ndevices:\n\n");
-            for note in &self.notes {
-                let _ = writeln!(t, "\t{note}");
+        for (title, lines) in [("devices", &self.notes), ("salvage", &self.salvage)] {
+            if !lines.is_empty() {
+                let _ = writeln!(t, "\n{title}:\n");
+            }
+            for line in lines {
+                let _ = writeln!(t, "\t{line}");
             }
         }
         if let Some(cause) = &self.cause {
@@ -167,6 +169,7 @@ impl Judgement<'_> {
         }
         put("vdev_tree", self.shape.to_json(as_int));
         put("devices", json!(self.notes));
+        put("salvage", json!(self.salvage));
         if let Some(cause) = &self.cause {
             put("cause", json!(cause));
         }

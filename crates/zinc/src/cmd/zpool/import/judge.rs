@@ -23,6 +23,8 @@ pub struct Judgement<'c> {
     pub unknown_tops: usize,
     /// Devices that are missing or behind.
     pub notes: Vec<String>,
+    /// What could not be read of a pool that opens all the same.
+    pub salvage: Vec<String>,
     /// Why the pool cannot be opened, in zinc's words.
     pub cause: Option<String>,
 }
@@ -66,7 +68,9 @@ impl<'c> Judgement<'c> {
         shape.cache = pool.l2cache().iter().map(name).collect();
         let config = &pool.config().vdev_tree;
         let notes = notes(candidate, config, tree, &candidate.missing(config));
-        Self::with(candidate, state.to_string(), &trouble, shape, notes)
+        let salvage = pool.salvage().iter().map(|s| format!("{}: {}", s.what, s.cause));
+        let salvage = salvage.collect();
+        Self { salvage, ..Self::with(candidate, state.to_string(), &trouble, shape, notes) }
     }
 
     fn refused(candidate: &'c Candidate, error: Error) -> Self {
@@ -110,8 +114,19 @@ impl<'c> Judgement<'c> {
         let (status, message_id) = trouble.status(unusable);
         let action = trouble.action(&state);
         let unknown_tops = shape.unknown_tops;
-        let cause = None;
-        Self { candidate, state, status, action, message_id, shape, unknown_tops, notes, cause }
+        let (salvage, cause) = (Vec::new(), None);
+        Self {
+            candidate,
+            state,
+            status,
+            action,
+            message_id,
+            shape,
+            unknown_tops,
+            notes,
+            salvage,
+            cause,
+        }
     }
 }
 
