@@ -31,7 +31,8 @@ pub struct Args {
     #[arg(
         short = 'o',
         value_name = "PROPERTY,…",
-        default_value = "name,size,allocated,free,checkpoint,expandsize,fragmentation,capacity,dedupratio,health,altroot"
+        default_value = "name,size,allocated,free,checkpoint,expandsize,fragmentation,\
+                         capacity,dedupratio,health,altroot"
     )]
     columns: String,
     /// Print JSON
