@@ -25,8 +25,8 @@ mod tree;
 pub use bookmarks::NamedBookmark;
 pub use deleg::Delegation;
 pub use error::{Error, Result};
-pub use keys::{KeyError, KeyFormat, KeyInfo, Keyring, WrappingKey};
 pub use holds::Hold;
+pub use keys::{KeyError, KeyFormat, KeyInfo, Keyring, WrappingKey};
 pub use props::{
     DatasetKind, Property, PropertyContext, Source, StoredProperties, StoredValue, has_property,
 };
