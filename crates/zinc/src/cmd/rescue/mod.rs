@@ -138,29 +138,24 @@ impl Rescue<'_> {
         Ok(())
     }
 
-    /// Datasets by name: that of `top` and, with `all`, those below.
+    /// Datasets by name: that of `top` and, with `all`, those below; of the whole pool also those
+    /// that damage has cut off from the tree.
     fn below(&self, top: &str, all: bool) {
         let inside = |n: &str| n.strip_prefix(top).is_some_and(|r| r.starts_with('/'));
-        for (name, dir) in self.pool.dsl().walk() {
-            if !(top.is_empty() || name == top || (all && inside(&name))) {
-                continue;
-            }
-            let head = dir.and_then(|d| self.pool.dsl().head(&d));
-            let head = match head {
-                Ok(Some(head)) => head,
-                Ok(None) => continue,
-                Err(e) => {
-                    self.log.of(&name).failed(b"", 0, &e.to_string());
-                    continue;
-                }
+        for (name, dataset) in self.pool.dsl().datasets() {
+            let (head, snapshot) = match name.split_once('@') {
+                Some((head, _)) => (head, true),
+                None => (name.as_str(), false),
             };
-            self.dataset(&head);
-            if !self.args.snapshots {
+            if snapshot && !self.args.snapshots {
                 continue;
             }
-            match self.pool.dsl().snapshots(&head) {
-                Ok(snapshots) => snapshots.iter().for_each(|s| self.dataset(s)),
-                Err(e) => self.log.of(&name).failed(b"", 0, &format!("snapshots: {e}")),
+            if !(top.is_empty() || head == top || (all && inside(head))) {
+                continue;
+            }
+            match dataset {
+                Ok(dataset) => self.dataset(&dataset),
+                Err(e) => self.log.of(&name).failed(b"", 0, &e.to_string()),
             }
         }
     }
