@@ -127,8 +127,13 @@ struct Writer<'a> {
 
 impl Writer<'_> {
     fn head(&mut self, head: &Dataset) -> io::Result<()> {
-        let snapshots = self.or_note(&head.name, "snapshots", |p| p.dsl().snapshots(head));
-        let mut snapshots = snapshots.unwrap_or_default();
+        let mut snapshots = Vec::new();
+        for (name, snapshot) in self.pool.dsl().snapshots_found(head) {
+            match snapshot {
+                Ok(s) => snapshots.push(s),
+                Err(e) => self.errors.push(format!("{name}: {e}")),
+            }
+        }
         snapshots
             .sort_by(|a, b| (a.phys.creation_txg, &a.name).cmp(&(b.phys.creation_txg, &b.name)));
         self.out.write_all(b"  {\n")?;

@@ -193,8 +193,11 @@ impl<'a> Finder<'a> {
             return Ok(());
         }
         if types.has(Types::SNAPSHOT) {
-            for snapshot in self.dsl().snapshots(head)? {
-                self.add(&snapshot, Types::SNAPSHOT, out)?;
+            for (name, snapshot) in self.dsl().snapshots_found(head) {
+                match snapshot {
+                    Ok(snapshot) => self.add(&snapshot, Types::SNAPSHOT, out)?,
+                    Err(e) => out.failures.push(Failure::from(e).about(&name)),
+                }
             }
         }
         if types.has(Types::BOOKMARK) {
