@@ -8,9 +8,9 @@ use crate::sink::Sink;
 use crate::space::Bitmap;
 use ondisk::config::VdevKind;
 use ondisk::gang::GANG_HEADER_SIZE;
-use ondisk::indirect::{self, MappingEntry, MappingHeader};
+use ondisk::indirect::MappingEntry;
 use ondisk::{BlkPtr, Dva};
-use pool::Pool;
+use pool::{Pool, indirect_mapping};
 use std::collections::BTreeMap;
 
 /// Space taken by blocks, by vdev.
@@ -18,22 +18,6 @@ pub(crate) struct Claims<'p> {
     pool: &'p Pool,
     vdevs: BTreeMap<u32, Bitmap>,
     removed: BTreeMap<u32, Vec<MappingEntry>>,
-}
-
-/// The mapping of a removed vdev, from the MOS.
-pub(crate) fn mapping(pool: &Pool, object: u64) -> dmu::Result<(MappingHeader, Vec<MappingEntry>)> {
-    let object = pool.mos().object(object)?;
-    let dnode = object.dnode();
-    let bad = |e| object.format_error(0, e);
-    let header = MappingHeader::decode(&dnode.bonus, dnode.endian).map_err(bad)?;
-    let size = header.num_entries.checked_mul(MappingEntry::SIZE as u64);
-    let size = size.filter(|s| *s <= object.size_of_blocks()).ok_or_else(|| {
-        object.error(dmu::ErrorKind::Tree("a mapping has more entries than bytes"))
-    })?;
-    let mut bytes = vec![0; size as usize];
-    object.read_at(0, &mut bytes)?;
-    let entries = indirect::mapping(&header, &bytes, dnode.endian).map_err(bad)?;
-    Ok((header, entries))
 }
 
 impl<'p> Claims<'p> {
@@ -44,7 +28,7 @@ impl<'p> Claims<'p> {
             let Ok(id) = u32::try_from(top.id) else { continue };
             match top.kind {
                 VdevKind::Indirect => {
-                    let found = top.indirect_object.map(|o| mapping(pool, o));
+                    let found = top.indirect_object.map(|o| indirect_mapping(pool.mos(), o));
                     match found {
                         Some(Ok((_, entries))) => {
                             removed.insert(id, entries);

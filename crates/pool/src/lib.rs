@@ -40,7 +40,7 @@ pub use faults::{FAULTS_KEPT, FaultLog, Repaired};
 pub use history::{HistoryFormat, history_text};
 pub use open::{Features, OpenOptions, Pool, Salvage};
 pub use props::{PoolProperty, PoolPropertySource};
-pub use removal::{Removal, VdevExpansion};
+pub use removal::{Removal, VdevExpansion, indirect_mapping};
 pub use scan::{
     FoundLeaf, LabelView, SearchOptions, default_search_paths, look_at_device, read_labels, scan,
 };

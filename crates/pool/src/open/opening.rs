@@ -13,7 +13,7 @@ use dmu::{BlockStore, CachedStore, FaultSink, Objset, Zap};
 use dsl::Dsl;
 use ondisk::config::{AllocBias, PoolConfig, VdevConfig, VdevKind, aux_devices};
 use ondisk::features;
-use ondisk::indirect::{self, MappingEntry, MappingHeader};
+use ondisk::indirect::MappingEntry;
 use ondisk::mos;
 use ondisk::nvlist::NvList;
 use ondisk::uberblock::{ReflowScratch, Uberblock};
@@ -346,17 +346,7 @@ impl<'a> Opening<'a> {
         let read = || -> dmu::Result<Vec<IndirectSegment>> {
             let store: Arc<dyn BlockStore> = Arc::clone(store) as _;
             let mos = Objset::open(store, 0, &self.uberblock.rootbp, None)?;
-            let object = mos.object(number)?;
-            let dnode = object.dnode();
-            let bad = |e| object.format_error(0, e);
-            let header = MappingHeader::decode(&dnode.bonus, dnode.endian).map_err(bad)?;
-            let size = header.num_entries.checked_mul(MappingEntry::SIZE as u64);
-            let size = size.filter(|s| *s <= object.size_of_blocks()).ok_or_else(|| {
-                object.error(dmu::ErrorKind::Tree("a mapping has more entries than bytes"))
-            })?;
-            let mut bytes = vec![0; size as usize];
-            object.read_at(0, &mut bytes)?;
-            let entries = indirect::mapping(&header, &bytes, dnode.endian).map_err(bad)?;
+            let (_, entries) = crate::indirect_mapping(&mos, number)?;
             let segment =
                 |e: MappingEntry| IndirectSegment { src_offset: e.src, size: e.size(), dst: e.dst };
             Ok(entries.into_iter().map(segment).collect())
