@@ -20,6 +20,7 @@ mod object;
 mod objset;
 mod overlay;
 mod store;
+mod tx;
 pub mod zap;
 
 pub use cache::{BlockCache, CacheStats};
@@ -28,5 +29,6 @@ pub use object::{BLOCK_BATCH, Object, Segment};
 pub use objset::{ObjectIter, Objset};
 pub use overlay::{BlockRanges, Overlay, OverlayBlock, OverlayObject};
 pub use store::{BlockStore, CachedStore, FaultSink, Key};
+pub use tx::{Hold, SpaceUse, Transactions, Tx};
 pub use zap::{Zap, ZapEntry, ZapKey, ZapValue};
 pub use zio::{Block, Place};

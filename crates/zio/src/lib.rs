@@ -21,12 +21,14 @@
 //! Nothing here is locked while I/O is under way: the vdev tree is immutable, counters are atomic.
 #![forbid(unsafe_code)]
 
+mod allocate;
 mod block;
 mod checksum;
 pub mod crypt;
 mod error;
 mod reader;
 
+pub use allocate::{AllocError, Allocate, Class, Want};
 pub use block::{Block, Place};
 pub use checksum::Verifier;
 pub use error::{Error, ErrorKind, Result};

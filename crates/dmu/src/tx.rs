@@ -1,0 +1,98 @@
+//! Transactions: the right to change a live object set, as part of one txg.
+//!
+//! A [`Tx`] belongs to the txg that was open when it began. As long as one of its transactions
+//! lives, a txg cannot quiesce: keep them short, and never wait for a txg while holding one.
+
+use crate::error::Result;
+use std::sync::Arc;
+
+/// How the space of a transaction is judged before it begins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SpaceUse {
+    /// It uses space: refused when the pool, a quota or the reserve has none left.
+    Write,
+    /// It ends with no more space used than before (removing, truncating): may use a part of the
+    /// pool's reserve.
+    Free,
+    /// It must go through whatever the state of the pool (destroying, housekeeping).
+    Always,
+}
+
+/// What a transaction will do.
+#[derive(Clone, Copy, Debug)]
+pub struct Hold {
+    /// Bytes it may make dirty, a generous estimate.
+    pub bytes: u64,
+    /// How its space is judged.
+    pub space: SpaceUse,
+}
+
+impl Hold {
+    /// Writes `bytes` of data and what belongs to them.
+    #[must_use]
+    pub fn write(bytes: u64) -> Self {
+        Self { bytes, space: SpaceUse::Write }
+    }
+
+    /// Frees.
+    #[must_use]
+    pub fn free() -> Self {
+        Self { bytes: 0, space: SpaceUse::Free }
+    }
+}
+
+/// Where transactions come from: the txg machine of the pool.
+pub trait Transactions: Send + Sync {
+    /// Enters the open txg. Waits while the pool holds too much dirty data. `objset` is the set that
+    /// will be changed, for quotas.
+    fn begin(&self, objset: u64, hold: Hold) -> Result<Tx>;
+
+    /// Pushes the txg along and waits until it is durable.
+    fn wait_synced(&self, txg: u64) -> Result<()>;
+
+    /// `bytes` more became dirty in `txg`.
+    fn dirtied(&self, txg: u64, bytes: u64);
+
+    /// A transaction of `txg` ended.
+    fn ended(&self, txg: u64);
+}
+
+/// The right to change objects in one txg; ends when it is dropped.
+pub struct Tx {
+    txg: u64,
+    source: Option<Arc<dyn Transactions>>,
+}
+
+impl Tx {
+    /// One transaction of `txg`; `source` is told when it ends.
+    #[must_use]
+    pub fn new(txg: u64, source: Arc<dyn Transactions>) -> Self {
+        Self { txg, source: Some(source) }
+    }
+
+    /// Changes made while `txg` is being synced: to the meta object set, by its one sync thread.
+    #[must_use]
+    pub fn syncing(txg: u64) -> Self {
+        Self { txg, source: None }
+    }
+
+    /// The txg it belongs to.
+    #[must_use]
+    pub fn txg(&self) -> u64 {
+        self.txg
+    }
+}
+
+impl Drop for Tx {
+    fn drop(&mut self) {
+        if let Some(source) = self.source.take() {
+            source.ended(self.txg);
+        }
+    }
+}
+
+impl std::fmt::Debug for Tx {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Tx({})", self.txg)
+    }
+}

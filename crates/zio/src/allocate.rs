@@ -1,0 +1,67 @@
+//! The seam between writing a block and knowing where space is free.
+
+use ondisk::{BlkPtr, Dva};
+use std::fmt;
+
+/// What a block's space is used for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Class {
+    /// Everything without a class of its own.
+    Normal,
+    /// Intent log blocks.
+    Log,
+    /// Metadata and small blocks.
+    Special,
+    /// Tables of deduplicated blocks.
+    Dedup,
+}
+
+/// Space that is wanted.
+#[derive(Clone, Copy, Debug)]
+pub struct Want {
+    /// Bytes of one copy as stored: the physical size, or that of a gang header.
+    pub psize: u64,
+    /// Copies, 1 to 3.
+    pub copies: u8,
+    /// Class to take it from; another may be taken when it is full or does not exist.
+    pub class: Class,
+    /// The txg that writes it.
+    pub txg: u64,
+    /// It is a gang header: the addresses carry the gang bit.
+    pub gang: bool,
+    /// Blocks with equal hints are best near each other (an object's number, say).
+    pub hint: u64,
+}
+
+/// Why there is no space.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AllocError {
+    /// No free segment is long enough; smaller ones may exist.
+    NoSpace,
+}
+
+impl fmt::Display for AllocError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("no free segment is long enough")
+    }
+}
+
+impl std::error::Error for AllocError {}
+
+/// Hands out and takes back space. Called by many threads at once; never waits for I/O.
+pub trait Allocate: Send + Sync {
+    /// Space for `want.copies` copies, on different top-level vdevs where there are several.
+    /// Addresses behind the last copy are empty.
+    ///
+    /// # Errors
+    /// When no segment is long enough; nothing is taken then.
+    fn allocate(&self, want: &Want) -> Result<[Dva; 3], AllocError>;
+
+    /// Gives back the addresses of `bp`, which were allocated in `txg` and which no uberblock
+    /// reaches: they may be handed out again at once.
+    fn discard(&self, bp: &BlkPtr, txg: u64);
+
+    /// Frees the addresses of `bp`, which an older txg allocated, as a change of `txg`: they are
+    /// handed out again only when no importable uberblock reaches them.
+    fn free(&self, bp: &BlkPtr, txg: u64);
+}
