@@ -45,6 +45,16 @@ pub enum ErrorKind {
     NoEntry(String),
     /// A table entry has another form than the reader needs.
     EntryForm(String),
+    /// The object set is open for reading only.
+    ReadOnly,
+    /// The object exists already, or its slots are taken.
+    Exists,
+    /// The pool, a quota or the reserve has no space left.
+    NoSpace,
+    /// A change that cannot be made; the text names the rule.
+    Invalid(&'static str),
+    /// Something that is read but cannot be written yet; the text says what.
+    Unsupported(&'static str),
 }
 
 impl Error {
@@ -89,6 +99,11 @@ impl fmt::Display for Error {
             ErrorKind::Tree(rule) => write!(f, "block tree contradicts itself: {rule}"),
             ErrorKind::WrongType { wanted, found } => write!(f, "is {found}, not {wanted}"),
             ErrorKind::NoEntry(name) => write!(f, "no entry {name:?}"),
+            ErrorKind::ReadOnly => f.write_str("is open for reading only"),
+            ErrorKind::Exists => f.write_str("exists already"),
+            ErrorKind::NoSpace => f.write_str("no space left"),
+            ErrorKind::Invalid(rule) => write!(f, "cannot be changed so: {rule}"),
+            ErrorKind::Unsupported(what) => write!(f, "cannot be written: {what}"),
             ErrorKind::EntryForm(name) => write!(f, "entry {name:?} has an unexpected form"),
             ErrorKind::Io(_) | ErrorKind::Format { .. } => Ok(()),
         }

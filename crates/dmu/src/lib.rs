@@ -16,6 +16,7 @@
 
 mod cache;
 mod error;
+mod live;
 mod object;
 mod objset;
 mod overlay;
@@ -25,6 +26,10 @@ pub mod zap;
 
 pub use cache::{BlockCache, CacheStats};
 pub use error::{Error, ErrorKind, Result};
+pub use live::{
+    Accounting, BlockOwner, BlockWriter, DnodeAttrs, LiveSpec, NewObject, Owner, RedundantMetadata,
+    SetPolicy, SyncContext,
+};
 pub use object::{BLOCK_BATCH, Object, Segment};
 pub use objset::{ObjectIter, Objset};
 pub use overlay::{BlockRanges, Overlay, OverlayBlock, OverlayObject};

@@ -68,16 +68,16 @@ impl Objset {
         self.inner.id
     }
 
-    /// The header.
+    /// The header; of a live set the last synced one.
     #[must_use]
-    pub fn phys(&self) -> &ObjsetPhys {
-        &self.inner.phys
+    pub fn phys(&self) -> Arc<ObjsetPhys> {
+        Arc::clone(&self.inner.phys)
     }
 
-    /// The pointer to the header.
+    /// The pointer to the header; of a live set the last synced one.
     #[must_use]
-    pub fn root(&self) -> &BlkPtr {
-        &self.inner.root
+    pub fn root(&self) -> BlkPtr {
+        self.inner.root
     }
 
     /// Key of the dataset, when it is encrypted and unlocked.

@@ -76,6 +76,11 @@ impl Tx {
         Self { txg, source: None }
     }
 
+    /// Made by [`Self::syncing`].
+    pub(crate) fn is_syncing(&self) -> bool {
+        self.source.is_none()
+    }
+
     /// The txg it belongs to.
     #[must_use]
     pub fn txg(&self) -> u64 {

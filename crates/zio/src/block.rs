@@ -72,6 +72,17 @@ impl Block {
     pub fn bytes(&self) -> &[u8] {
         &self.bytes
     }
+
+    /// The bytes, to change them while the block is not shared yet.
+    pub fn bytes_mut(&mut self) -> &mut [u8] {
+        &mut self.bytes
+    }
+
+    /// Gives the bytes back.
+    #[must_use]
+    pub fn into_bytes(self) -> AlignedBuf {
+        self.bytes
+    }
 }
 
 impl std::ops::Deref for Block {

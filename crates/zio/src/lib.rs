@@ -27,12 +27,14 @@ mod checksum;
 pub mod crypt;
 mod error;
 mod reader;
+mod spec;
 
 pub use allocate::{AllocError, Allocate, Class, Want};
 pub use block::{Block, Place};
 pub use checksum::Verifier;
 pub use error::{Error, ErrorKind, Result};
 pub use reader::{Outcome, Reader, Request};
+pub use spec::WriteSpec;
 
 /// Largest block, logical or physical, in bytes (feature `large_blocks`).
 pub const BLOCK_SIZE_MAX: u64 = 16 << 20;

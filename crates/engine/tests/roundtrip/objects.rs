@@ -17,7 +17,7 @@ use engine::ondisk::{
 /// All of one object set.
 pub(crate) fn objset(objset: &Objset, tally: &mut Tally) {
     let place = Place::objset(objset.id());
-    let header = objset.store().read(objset.root(), place, objset.key()).expect("a sound pool");
+    let header = objset.store().read(&objset.root(), place, objset.key()).expect("a sound pool");
     tally.round(
         "object set header",
         &header,

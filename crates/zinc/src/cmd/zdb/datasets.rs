@@ -178,10 +178,10 @@ fn line(d: &mut Dump, cx: &Context, name: &str, id: u64, txg: u64, used: u64, in
     let kind = kind_name(os.phys().kind);
     d.hold("dataset", name);
     d.hold("kind", kind.clone());
-    d.hold("rootbp", show::bp_json(os.root()));
+    d.hold("rootbp", show::bp_json(&os.root()));
     d.hold("inconsistent", inconsistent);
     let root = match cx.level >= 4 {
-        true => format!(", rootbp {}", show::bp(os.root())),
+        true => format!(", rootbp {}", show::bp(&os.root())),
         false => String::new(),
     };
     let note = if inconsistent { " (inconsistent)" } else { "" };

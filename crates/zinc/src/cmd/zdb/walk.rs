@@ -33,7 +33,7 @@ pub fn pool(d: &mut Dump, pool: &Pool, visit: &mut Visit<'_>) {
 
 /// Visits what an object set has that was born after `since`.
 pub fn objset(d: &mut Dump, os: &Objset, since: u64, visit: &mut Visit<'_>) {
-    let root = os.root();
+    let root = &os.root();
     if root.is_hole() || root.logical_birth() <= since {
         return;
     }
