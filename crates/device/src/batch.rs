@@ -1,7 +1,7 @@
 //! Reading several ranges and waiting for all of them.
 
 use crate::{AlignedBuf, Device, Done, Error, ErrorKind, Read, complete};
-use crossbeam_channel::bounded;
+use rt::Rt;
 use std::sync::Arc;
 
 /// Reads all `ranges` of (offset, length in bytes) at once and waits; the results stand in the
@@ -13,29 +13,18 @@ pub fn read_batch(device: &dyn Device, ranges: &[(u64, usize)]) -> Vec<Result<Al
     if ranges.len() <= 1 || complete::delivering() {
         return ranges.iter().map(|(offset, len)| read_one(device, *offset, *len)).collect();
     }
-    let (answers, inbox) = bounded(ranges.len());
-    let reads = ranges.iter().enumerate().map(|(index, (offset, len))| {
-        let answers = answers.clone();
-        let done: Done = Box::new(move |result| {
-            // Cannot fail: the channel has room for all, and the receiver waits below.
-            let _ = answers.send((index, result));
-        });
+    let (collector, tickets) = complete::collect(&Rt::current(), ranges.len());
+    let reads = ranges.iter().zip(tickets).map(|((offset, len), ticket)| {
+        let done: Done = Box::new(move |result| ticket.give(result));
         Read { offset: *offset, len: *len, done }
     });
     device.submit(reads.collect());
-    drop(answers);
-    let mut results: Vec<_> = ranges.iter().map(|_| None).collect();
-    // Ends when every `done` was called or, should a device break its promise, dropped.
-    for (index, result) in inbox {
-        if let Some(slot) = results.get_mut(index) {
-            *slot = Some(result);
-        }
-    }
     let name: Arc<str> = Arc::from(device.name());
     let fill = |(slot, (offset, len)): (Option<_>, &(u64, usize))| {
         slot.unwrap_or_else(|| Err(Error::read(ErrorKind::Gone, &name, *offset, *len)))
     };
-    results.into_iter().zip(ranges).map(fill).collect()
+    // Ends when every `done` was called or, should a device break its promise, dropped.
+    collector.wait().into_iter().zip(ranges).map(fill).collect()
 }
 
 /// Reads one range into a new buffer and waits.

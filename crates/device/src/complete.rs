@@ -1,6 +1,6 @@
 //! Delivering results.
 //!
-//! Three rules hold wherever a [`Done`] is called, and this file keeps them:
+//! Three rules hold wherever a [`Done`] or a [`WriteDone`] is called, and this file keeps them:
 //!
 //! - It never runs inside another one. A device that has its answer at once (memory, or a range
 //!   beyond the end) would otherwise recurse as deep as the chain of reads its callers build. On
@@ -9,13 +9,19 @@
 //! - A thread that is inside one is known ([`delivering`]), because there nothing may wait for the
 //!   device: [`crate::read_batch`] then reads by itself, and a full backlog does not hold it up.
 
-use crate::{AlignedBuf, Done, Error};
+use crate::{AlignedBuf, Done, Error, WriteDone};
+use parking_lot::Mutex;
+use rt::{Condvar, Rt};
 use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
 
 /// A result and who gets it.
-type Delivery = (Done, Result<AlignedBuf, Error>);
+enum Delivery {
+    Read(Done, Result<AlignedBuf, Error>),
+    Write(WriteDone, Result<(), Error>),
+}
 
 thread_local! {
     /// `Some` while this thread delivers: what is still to be delivered.
@@ -29,21 +35,33 @@ pub(crate) fn delivering() -> bool {
 
 /// Calls `done` with `result`: now, or after the deliveries this thread is already making.
 pub(crate) fn deliver(done: Done, result: Result<AlignedBuf, Error>) {
+    deliver_any(Delivery::Read(done, result));
+}
+
+/// The same for a write.
+pub(crate) fn deliver_write(done: WriteDone, result: Result<(), Error>) {
+    deliver_any(Delivery::Write(done, result));
+}
+
+fn deliver_any(delivery: Delivery) {
     let nested = QUEUE.with_borrow_mut(|queue| match queue {
         Some(queue) => {
-            queue.push_back((done, result));
+            queue.push_back(delivery);
             None
         }
         None => {
             *queue = Some(VecDeque::new());
-            Some((done, result))
+            Some(delivery)
         }
     });
     let mut next = nested;
-    while let Some((done, result)) = next {
+    while let Some(delivery) = next {
         // The panic hook has spoken already; the payload has no reader here. Whatever the
         // callback captured is dropped by the unwinding, which is how its owner learns of it.
-        drop(catch_unwind(AssertUnwindSafe(|| done(result))));
+        drop(catch_unwind(AssertUnwindSafe(|| match delivery {
+            Delivery::Read(done, result) => done(result),
+            Delivery::Write(done, result) => done(result),
+        })));
         next = QUEUE.with_borrow_mut(|queue| {
             let delivery = queue.as_mut().and_then(VecDeque::pop_front);
             if delivery.is_none() {
@@ -51,6 +69,67 @@ pub(crate) fn deliver(done: Done, result: Result<AlignedBuf, Error>) {
             }
             delivery
         });
+    }
+}
+
+/// Waits for the results of a batch.
+pub(crate) struct Collector<T>(Arc<Inbox<T>>);
+
+/// The right to give one result. Dropped unused, it leaves its place empty: a device that forgets
+/// a callback is not waited for.
+pub(crate) struct Ticket<T> {
+    inbox: Arc<Inbox<T>>,
+    index: usize,
+}
+
+struct Inbox<T> {
+    state: Mutex<Waiting<T>>,
+    all: Condvar,
+}
+
+struct Waiting<T> {
+    slots: Vec<Option<T>>,
+    /// Tickets that still exist.
+    left: usize,
+}
+
+/// Places for `count` results, and a ticket for each of them, in order. The waiting is `rt`'s, so
+/// that it happens in virtual time where the device does.
+pub(crate) fn collect<T>(rt: &Rt, count: usize) -> (Collector<T>, Vec<Ticket<T>>) {
+    let slots = (0..count).map(|_| None).collect();
+    let state = Mutex::new(Waiting { slots, left: count });
+    let inbox = Arc::new(Inbox { state, all: rt.condvar() });
+    let tickets = (0..count).map(|index| Ticket { inbox: Arc::clone(&inbox), index }).collect();
+    (Collector(inbox), tickets)
+}
+
+impl<T> Collector<T> {
+    /// The results, once every ticket is used or dropped.
+    pub(crate) fn wait(self) -> Vec<Option<T>> {
+        let mut state = self.0.state.lock();
+        while state.left > 0 {
+            self.0.all.wait(&mut state);
+        }
+        core::mem::take(&mut state.slots)
+    }
+}
+
+impl<T> Ticket<T> {
+    /// Gives the result.
+    pub(crate) fn give(self, result: T) {
+        if let Some(slot) = self.inbox.state.lock().slots.get_mut(self.index) {
+            *slot = Some(result);
+        }
+    }
+}
+
+impl<T> Drop for Ticket<T> {
+    fn drop(&mut self) {
+        let mut state = self.inbox.state.lock();
+        state.left -= 1;
+        if state.left == 0 {
+            self.inbox.all.notify_all();
+        }
     }
 }
 

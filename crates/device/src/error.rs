@@ -12,6 +12,12 @@ pub enum Operation {
     Open,
     /// Reading a range.
     Read,
+    /// Writing a range.
+    Write,
+    /// Making what was written durable.
+    Flush,
+    /// Saying that a range is not needed.
+    Trim,
 }
 
 /// Why it failed.
@@ -33,7 +39,7 @@ pub enum ErrorKind {
         /// Bytes of the range that were there.
         got: usize,
     },
-    /// The range is longer than a device reads at once ([`crate::MAX_READ_BYTES`]).
+    /// The range is longer than a device reads or writes at once ([`crate::MAX_READ_BYTES`]).
     TooLong,
     /// There was no memory for the bytes.
     OutOfMemory,
@@ -41,6 +47,10 @@ pub enum ErrorKind {
     Gone,
     /// It is neither a regular file nor a block device.
     NotADevice,
+    /// Somebody else has it open for writing, or the system itself uses it.
+    InUse,
+    /// The simulated power supply has failed.
+    PowerLoss,
 }
 
 /// One failed request.
@@ -64,6 +74,18 @@ impl Error {
     pub fn read(kind: ErrorKind, device: &Arc<str>, offset: u64, len: usize) -> Self {
         let operation = Operation::Read;
         Self { kind, operation, device: Arc::clone(device), offset, len: len as u64 }
+    }
+
+    /// A failed write of `len` bytes at `offset`.
+    #[must_use]
+    pub fn write(kind: ErrorKind, device: &Arc<str>, offset: u64, len: usize) -> Self {
+        Self { operation: Operation::Write, ..Self::read(kind, device, offset, len) }
+    }
+
+    /// A flush that failed.
+    #[must_use]
+    pub fn flush(kind: ErrorKind, device: &Arc<str>) -> Self {
+        Self { operation: Operation::Flush, ..Self::read(kind, device, 0, 0) }
     }
 
     /// A device that could not be opened.
@@ -102,6 +124,8 @@ impl fmt::Display for ErrorKind {
             Self::OutOfMemory => f.write_str("out of memory"),
             Self::Gone => f.write_str("the device is gone"),
             Self::NotADevice => f.write_str("neither a regular file nor a block device"),
+            Self::InUse => f.write_str("in use by another program or by the system"),
+            Self::PowerLoss => f.write_str("the (simulated) power has failed"),
         }
     }
 }
@@ -111,8 +135,15 @@ impl fmt::Display for Error {
         let Self { kind, device, offset, len, .. } = self;
         match self.operation {
             Operation::Open => write!(f, "{device}: cannot open: {kind}"),
+            Operation::Flush => write!(f, "{device}: cannot flush: {kind}"),
             Operation::Read => {
                 write!(f, "{device}: cannot read {len} bytes at offset {offset}: {kind}")
+            }
+            Operation::Write => {
+                write!(f, "{device}: cannot write {len} bytes at offset {offset}: {kind}")
+            }
+            Operation::Trim => {
+                write!(f, "{device}: cannot trim {len} bytes at offset {offset}: {kind}")
             }
         }
     }
@@ -132,6 +163,11 @@ mod tests {
         let text = "disk0: cannot read 512 bytes at offset 8192: \
                     beyond the end of the device (4096 bytes)";
         assert_eq!(e.to_string(), text);
+        let e = Error::write(ErrorKind::Gone, &name, 512, 1024);
+        let text = "disk0: cannot write 1024 bytes at offset 512: the device is gone";
+        assert_eq!(e.to_string(), text);
+        let e = Error::flush(ErrorKind::PowerLoss, &name);
+        assert_eq!(e.to_string(), "disk0: cannot flush: the (simulated) power has failed");
         let e = Error::open(ErrorKind::from_errno(libc::EACCES), &name);
         assert_eq!(e.to_string(), "disk0: cannot open: Permission denied (os error 13)");
     }

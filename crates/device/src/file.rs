@@ -1,4 +1,4 @@
-//! Regular files and block devices, read-only.
+//! Regular files and block devices: read-only here, written to in [`rw`].
 //!
 //! A single waiting read is a `pread` on the caller's thread. Batches go to a backend that is made
 //! when the first one comes, because most of the files a search for pools opens are looked at once
@@ -7,6 +7,9 @@
 
 mod backlog;
 mod core;
+#[cfg_attr(test, expect(unsafe_code, reason = "the tests play the kernel"))]
+mod gather;
+mod rw;
 #[expect(unsafe_code, reason = "system calls")]
 mod sys;
 #[expect(unsafe_code, reason = "the kernel writes into memory that is not initialised")]
@@ -16,7 +19,9 @@ mod transfer;
 #[expect(unsafe_code, reason = "the kernel writes into memory that is not initialised")]
 mod uring;
 
-use self::core::{Core, Request};
+pub use self::rw::RwFileDevice;
+
+use self::core::{Access, Core, Request, Work};
 use self::threads::Threads;
 use self::uring::Uring;
 use crate::{AlignedBuf, Device, Error, ErrorKind, Read, Stats, range_within};
@@ -39,8 +44,8 @@ pub enum Backend {
     Threads,
 }
 
-/// Whether reads pass the page cache by. Where it is wanted but the file system does not do it,
-/// reads are buffered all the same; [`FileDevice::is_direct`] says what is done.
+/// Whether requests pass the page cache by. Where it is wanted but the file system does not do it,
+/// they are buffered all the same; [`FileDevice::is_direct`] says what is done.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Direct {
     /// Block devices directly: another engine may write to the disk below the page cache, which
@@ -60,9 +65,9 @@ pub enum Direct {
 pub struct Options {
     /// Who makes the system calls.
     pub backend: Backend,
-    /// Whether reads pass the page cache by.
+    /// Whether requests pass the page cache by.
     pub direct: Direct,
-    /// Reads in the kernel at once, with io_uring. More wait their turn, without memory.
+    /// Requests in the kernel at once, with io_uring. More wait their turn, without memory.
     pub depth: u32,
     /// The same with threads: how many there are, at most.
     pub threads: usize,
@@ -103,7 +108,11 @@ impl FileDevice {
     /// # Errors
     /// When it cannot be opened, is something else, or io_uring was demanded and is not to be had.
     pub fn open(path: &Path, options: &Options) -> Result<Self, Error> {
-        let core = Arc::new(Core::open(path, options)?);
+        Self::open_with(path, options, Access::Read)
+    }
+
+    fn open_with(path: &Path, options: &Options, access: Access) -> Result<Self, Error> {
+        let core = Arc::new(Core::open(path, options, access)?);
         let device = Self { core, options: options.clone(), engine: OnceLock::new() };
         if options.backend == Backend::Uring {
             let ring = Uring::start(Arc::clone(&device.core), options.depth.max(1));
@@ -143,6 +152,14 @@ impl FileDevice {
             }
             Engine::Threads(Threads::new(Arc::clone(&self.core), *threads))
         })
+    }
+
+    /// Hands requests to the backend.
+    fn enqueue(&self, requests: Vec<Request>) {
+        match self.engine() {
+            Engine::Uring(ring) => ring.submit(requests),
+            Engine::Threads(threads) => threads.submit(requests),
+        }
     }
 
     /// Counts one waiting read of `len` bytes around `work`.
@@ -198,17 +215,14 @@ impl Device for FileDevice {
         let mut refused = Vec::new();
         for Read { offset, len, done } in batch {
             self.core.counters.begin();
-            let request = Request { offset, len, done, arrived };
+            let request = Request { offset, len, work: Work::Read(done), arrived };
             match range_within(self.core.size, offset, len) {
                 Ok(()) => accepted.push(request),
                 Err(kind) => refused.push((request, kind)),
             }
         }
         if !accepted.is_empty() {
-            match self.engine() {
-                Engine::Uring(ring) => ring.submit(accepted),
-                Engine::Threads(threads) => threads.submit(accepted),
-            }
+            self.enqueue(accepted);
         }
         // After the others are under way, because the callbacks run on this thread.
         for (request, kind) in refused {

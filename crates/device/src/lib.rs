@@ -5,9 +5,11 @@
 //! its bytes are there. Nothing above knows whether io_uring or threads did it, whether the page
 //! cache was passed by, or what alignment the device wants.
 //!
-//! **Invariant: nothing here can write.** Files are opened for reading only, and [`Device`] has no
-//! method that changes one. Writing will be a second trait over this one, so that a function that
-//! takes a [`DeviceRef`] cannot write whatever it is given.
+//! Writing is a second trait over it, [`WriteDevice`], implemented by what a different function
+//! opened ([`RwFileDevice`]) or wrapped.
+//!
+//! **Invariant: a [`DeviceRef`] cannot be written through.** [`Device`] has no method that changes
+//! one, and [`FileDevice`] opens for reading only.
 
 #![deny(unsafe_code)]
 
@@ -23,19 +25,21 @@ pub mod gpt;
 mod memory;
 mod partition;
 mod stats;
+mod write;
 
 pub use batch::{read_batch, read_one};
 pub use buf::{ALIGNMENT, AlignedBuf};
 pub use error::{Error, ErrorKind, Operation};
-pub use fault::{Fault, FaultDevice};
-pub use file::{Backend, Direct, FileDevice, Options};
+pub use fault::{Fault, FaultDevice, RwFaultDevice};
+pub use file::{Backend, Direct, FileDevice, Options, RwFileDevice};
 pub use memory::MemoryDevice;
-pub use partition::Partition;
+pub use partition::{Partition, RwPartition};
 pub use stats::{LATENCY_CLASSES, Stats};
+pub use write::{Shared, Write, WriteDevice, WriteDeviceRef, WriteDone, write_batch};
 
 use std::sync::Arc;
 
-/// Longest single read. A ZFS block has at most 16 MiB; this leaves room for aggregation, and
+/// Longest single read or write. A ZFS block has at most 16 MiB; this leaves room for aggregation, and
 /// keeps a length that was made up from costing memory on a device that is large but sparse.
 pub const MAX_READ_BYTES: usize = 256 << 20;
 
@@ -99,7 +103,7 @@ pub trait Device: Send + Sync {
 /// A shared device.
 pub type DeviceRef = Arc<dyn Device>;
 
-/// Checks that a range may be read from a device of `size` bytes.
+/// Checks that a range may be read from, or written to, a device of `size` bytes.
 pub(crate) fn range_within(size: u64, offset: u64, len: usize) -> Result<(), ErrorKind> {
     match offset.checked_add(len as u64) {
         Some(end) if end <= size => {}

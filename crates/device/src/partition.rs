@@ -1,6 +1,10 @@
 //! A window over another device.
 
-use crate::{AlignedBuf, Device, DeviceRef, Error, Read, Stats, range_within};
+use crate::write::{split_refused, trim_within};
+use crate::{
+    AlignedBuf, Device, DeviceRef, Error, Read, Stats, Write, WriteDevice, WriteDeviceRef,
+    complete, range_within,
+};
 use std::sync::Arc;
 
 /// Part of another device, as a device: a partition, or an image inside a larger one.
@@ -95,13 +99,107 @@ impl Device for Partition {
             self.parent.submit(inside);
         }
         for (done, error) in refused {
-            crate::complete::deliver(done, Err(error));
+            complete::deliver(done, Err(error));
         }
     }
 
     /// The whole parent's: its counters do not tell windows apart.
     fn stats(&self) -> Stats {
         self.parent.stats()
+    }
+}
+
+/// A [`Partition`] that can be written to.
+pub struct RwPartition {
+    reader: Partition,
+    parent: WriteDeviceRef,
+}
+
+impl RwPartition {
+    /// The window of [`Partition::new`], over a device that can be written to.
+    #[must_use]
+    pub fn new(parent: WriteDeviceRef, label: &str, start: u64, len: u64) -> Self {
+        let reader = Partition::new(Arc::clone(&parent).as_device(), label, start, len);
+        Self { reader, parent }
+    }
+
+    /// Byte offset on the parent where the window begins.
+    #[must_use]
+    pub fn start(&self) -> u64 {
+        self.reader.start
+    }
+
+    fn own(&self, error: Error) -> Error {
+        own(&self.reader.name, self.reader.start, error)
+    }
+}
+
+impl Device for RwPartition {
+    fn name(&self) -> &str {
+        self.reader.name()
+    }
+
+    fn size(&self) -> u64 {
+        self.reader.size()
+    }
+
+    fn sector_size(&self) -> u32 {
+        self.reader.sector_size()
+    }
+
+    fn read(&self, offset: u64, buf: &mut [u8]) -> Result<(), Error> {
+        self.reader.read(offset, buf)
+    }
+
+    fn read_new(&self, offset: u64, len: usize) -> Result<AlignedBuf, Error> {
+        self.reader.read_new(offset, len)
+    }
+
+    fn submit(&self, batch: Vec<Read>) {
+        self.reader.submit(batch);
+    }
+
+    fn stats(&self) -> Stats {
+        self.reader.stats()
+    }
+}
+
+impl WriteDevice for RwPartition {
+    fn submit_writes(&self, batch: Vec<Write>) {
+        let Partition { name, start, .. } = &self.reader;
+        let (accepted, refused) = split_refused(self.reader.present(), name, batch);
+        let shift = |Write { offset, parts, done }| {
+            let (name, start) = (Arc::clone(name), *start);
+            let done = Box::new(move |result: Result<(), _>| {
+                done(result.map_err(|error| own(&name, start, error)));
+            });
+            Write { offset: start + offset, parts, done }
+        };
+        if !accepted.is_empty() {
+            self.parent.submit_writes(accepted.into_iter().map(shift).collect());
+        }
+        for (done, error) in refused {
+            complete::deliver_write(done, Err(error));
+        }
+    }
+
+    fn flush(&self) -> Result<(), Error> {
+        self.parent.flush().map_err(|error| self.own(error))
+    }
+
+    fn write(&self, offset: u64, data: &[u8]) -> Result<(), Error> {
+        range_within(self.reader.present(), offset, data.len())
+            .map_err(|kind| Error::write(kind, &self.reader.name, offset, data.len()))?;
+        self.parent.write(self.reader.start + offset, data).map_err(|error| self.own(error))
+    }
+
+    fn trim(&self, offset: u64, len: u64) -> Result<(), Error> {
+        trim_within(self.reader.present(), &self.reader.name, offset, len)?;
+        self.parent.trim(self.reader.start + offset, len).map_err(|error| self.own(error))
+    }
+
+    fn as_device(self: Arc<Self>) -> DeviceRef {
+        self
     }
 }
 
@@ -153,5 +251,30 @@ mod tests {
         for error in [first, second] {
             assert_eq!((&*error.device, error.offset, error.kind), ("disk#1", 5, eio));
         }
+    }
+
+    #[test]
+    fn writes_are_shifted_and_bounded() {
+        let parent = Arc::new(MemoryDevice::zeros("disk", 200));
+        let part = RwPartition::new(Arc::clone(&parent) as WriteDeviceRef, "#1", 50, 100);
+        assert_eq!((part.start(), part.size()), (50, 100));
+        part.write(99, b"x").expect("write");
+        let data = crate::Shared::copy_of(b"abc");
+        let results = crate::write_batch(
+            &part,
+            vec![(0, vec![data.clone()]), (98, vec![data.clone()]), (u64::MAX, vec![data])],
+        );
+        assert!(results[0].is_ok());
+        for (result, offset) in results[1..].iter().zip([98, u64::MAX]) {
+            let error = result.clone().expect_err("outside");
+            assert_eq!(error.kind, ErrorKind::BeyondEnd { size: 100 });
+            assert_eq!((&*error.device, error.offset), ("disk#1", offset));
+        }
+        assert!(part.write(99, b"xy").is_err() && part.trim(99, 2).is_err());
+        assert_eq!(read_one(&*parent, 49, 5).map(|b| b.to_vec()), Ok(b"\0abc\0".to_vec()));
+        part.trim(1, 1).expect("trim");
+        assert_eq!(read_one(&part, 0, 3).map(|b| b.to_vec()), Ok(b"a\0c".to_vec()));
+        assert_eq!(read_one(&*parent, 149, 2).map(|b| b.to_vec()), Ok(b"x\0".to_vec()));
+        part.flush().expect("flush");
     }
 }

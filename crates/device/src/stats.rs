@@ -20,6 +20,15 @@ pub(crate) struct Counters {
     resubmitted: AtomicU64,
     direct_refused: AtomicU64,
     latency: [AtomicU64; LATENCY_CLASSES],
+    writes: AtomicU64,
+    written: AtomicU64,
+    write_errors: AtomicU64,
+    write_calls: AtomicU64,
+    write_latency: [AtomicU64; LATENCY_CLASSES],
+    flushes: AtomicU64,
+    flush_errors: AtomicU64,
+    flush_latency: [AtomicU64; LATENCY_CLASSES],
+    trimmed: AtomicU64,
 }
 
 impl Counters {
@@ -36,9 +45,35 @@ impl Counters {
             Ok(bytes) => self.bytes.fetch_add(bytes as u64, Ordering::Relaxed),
             Err(()) => self.errors.fetch_add(1, Ordering::Relaxed),
         };
-        if let Some(class) = self.latency.get(latency_class(took)) {
-            class.fetch_add(1, Ordering::Relaxed);
-        }
+        count(&self.latency, took);
+    }
+
+    /// A write ended, with its bytes or an error.
+    pub(crate) fn end_write(&self, result: Result<usize, ()>, took: Duration) {
+        self.in_flight.fetch_sub(1, Ordering::Relaxed);
+        self.writes.fetch_add(1, Ordering::Relaxed);
+        match result {
+            Ok(bytes) => self.written.fetch_add(bytes as u64, Ordering::Relaxed),
+            Err(()) => self.write_errors.fetch_add(1, Ordering::Relaxed),
+        };
+        count(&self.write_latency, took);
+    }
+
+    /// Several writes went to the system as one, or one did.
+    pub(crate) fn write_call(&self) {
+        self.write_calls.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// A flush ended.
+    pub(crate) fn flushed(&self, success: bool, took: Duration) {
+        self.flushes.fetch_add(1, Ordering::Relaxed);
+        self.flush_errors.fetch_add(u64::from(!success), Ordering::Relaxed);
+        count(&self.flush_latency, took);
+    }
+
+    /// So many bytes were trimmed.
+    pub(crate) fn trimmed(&self, bytes: u64) {
+        self.trimmed.fetch_add(bytes, Ordering::Relaxed);
     }
 
     /// Part of a request had to be issued again: a short read, an interruption.
@@ -62,7 +97,22 @@ impl Counters {
             resubmitted: get(&self.resubmitted),
             direct_refused: get(&self.direct_refused),
             latency: core::array::from_fn(|class| get(&self.latency[class])),
+            writes: get(&self.writes),
+            written: get(&self.written),
+            write_errors: get(&self.write_errors),
+            write_calls: get(&self.write_calls),
+            write_latency: core::array::from_fn(|class| get(&self.write_latency[class])),
+            flushes: get(&self.flushes),
+            flush_errors: get(&self.flush_errors),
+            flush_latency: core::array::from_fn(|class| get(&self.flush_latency[class])),
+            trimmed: get(&self.trimmed),
         }
+    }
+}
+
+fn count(classes: &[AtomicU64; LATENCY_CLASSES], took: Duration) {
+    if let Some(class) = classes.get(latency_class(took)) {
+        class.fetch_add(1, Ordering::Relaxed);
     }
 }
 
@@ -74,37 +124,72 @@ fn latency_class(took: Duration) -> usize {
 /// A device's counters at one moment, since it was opened.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Stats {
-    /// Requests ended, with or without success.
+    /// Reads ended, with or without success.
     pub reads: u64,
-    /// Bytes delivered.
+    /// Bytes delivered by reads.
     pub bytes: u64,
-    /// Requests that failed.
+    /// Reads that failed.
     pub errors: u64,
-    /// Requests accepted and not yet ended.
+    /// Reads and writes accepted and not yet ended.
     pub in_flight: u64,
     /// Times a part of a request was issued again after a short read or an interruption.
     pub resubmitted: u64,
-    /// Reads the device refused to do directly, so that they were buffered.
+    /// Requests the device refused to do directly, so that they were buffered.
     pub direct_refused: u64,
-    /// Requests by the time from submission to completion: class `n` counts those that took less
+    /// Reads by the time from submission to completion: class `n` counts those that took less
     /// than 2^n microseconds and not less than half of that.
     pub latency: [u64; LATENCY_CLASSES],
+    /// Writes ended, with or without success.
+    pub writes: u64,
+    /// Bytes written.
+    pub written: u64,
+    /// Writes that failed.
+    pub write_errors: u64,
+    /// System calls these writes began as, fewer where neighbours were merged; 0 for a device that
+    /// makes none.
+    pub write_calls: u64,
+    /// Writes by the time from submission to completion, as `latency`.
+    pub write_latency: [u64; LATENCY_CLASSES],
+    /// Flushes ended, with or without success.
+    pub flushes: u64,
+    /// Flushes that failed.
+    pub flush_errors: u64,
+    /// Flushes by the time they took, as `latency`.
+    pub flush_latency: [u64; LATENCY_CLASSES],
+    /// Bytes of the ranges that were trimmed.
+    pub trimmed: u64,
 }
 
 impl Stats {
-    /// Time within which at least `percent` of the requests ended, rounded up to a power of two
+    /// Time within which at least `percent` of the reads ended, rounded up to a power of two
     /// of microseconds; `None` before the first.
     #[must_use]
     pub fn latency_percentile(&self, percent: u8) -> Option<Duration> {
-        let total: u64 = self.latency.iter().sum();
-        let wanted = (u128::from(total) * u128::from(percent.min(100))).div_ceil(100).max(1);
-        let mut seen = 0u128;
-        let class = self.latency.iter().position(|count| {
-            seen += u128::from(*count);
-            seen >= wanted
-        })?;
-        Some(Duration::from_micros(1 << class))
+        percentile(&self.latency, percent)
     }
+
+    /// The same of the writes.
+    #[must_use]
+    pub fn write_latency_percentile(&self, percent: u8) -> Option<Duration> {
+        percentile(&self.write_latency, percent)
+    }
+
+    /// The same of the flushes.
+    #[must_use]
+    pub fn flush_latency_percentile(&self, percent: u8) -> Option<Duration> {
+        percentile(&self.flush_latency, percent)
+    }
+}
+
+fn percentile(classes: &[u64; LATENCY_CLASSES], percent: u8) -> Option<Duration> {
+    let total: u64 = classes.iter().sum();
+    let wanted = (u128::from(total) * u128::from(percent.min(100))).div_ceil(100).max(1);
+    let mut seen = 0u128;
+    let class = classes.iter().position(|count| {
+        seen += u128::from(*count);
+        seen >= wanted
+    })?;
+    Some(Duration::from_micros(1 << class))
 }
 
 #[cfg(test)]

@@ -1,5 +1,6 @@
 //! The same work on many items, by a bounded number of threads.
 
+use crate::Rt;
 use crate::thread::threads_available;
 use parking_lot::Mutex;
 use std::thread;
@@ -9,7 +10,20 @@ use std::thread;
 /// further items and is returned; items already handed out are finished.
 ///
 /// Items are drawn from the iterator one at a time and never collected, so it may be endless.
+///
+/// Called from a thread of a simulation, it runs on threads of that simulation.
 pub fn for_each_parallel<I, F, E>(workers: usize, items: I, work: F) -> Result<(), E>
+where
+    I: IntoIterator,
+    I::IntoIter: Send,
+    F: Fn(I::Item) -> Result<(), E> + Sync,
+    E: Send,
+{
+    Rt::current().for_each_parallel(workers, items, work)
+}
+
+/// The same, on the operating system's threads.
+pub(crate) fn on_real_threads<I, F, E>(workers: usize, items: I, work: F) -> Result<(), E>
 where
     I: IntoIterator,
     I::IntoIter: Send,

@@ -1,7 +1,8 @@
 //! Requests that were accepted and not yet started.
 //!
-//! Callers push whole batches; the backend takes as many as it has room for. A request here is a
-//! few dozen bytes and has no buffer yet, so the memory of reads is bounded by what is started.
+//! Callers push whole batches; the backend takes as many as it has room for. A read here is a
+//! few dozen bytes and has no buffer yet, so the memory of reads is bounded by what is started; the
+//! bytes of a write are the caller's, who bounds them.
 //!
 //! *Back-pressure*: a caller waits while [`LIMIT`] requests stand here. Nobody who is needed to
 //! empty the backlog ever waits: backends never push, and a thread that is inside a callback, of
@@ -124,14 +125,15 @@ impl Backlog {
 
 #[cfg(test)]
 mod tests {
+    use super::super::core::Work;
     use super::*;
     use core::time::Duration;
     use std::sync::Arc;
     use std::sync::atomic::{AtomicBool, Ordering};
 
     fn requests(n: usize) -> Vec<Request> {
-        let request =
-            |_| Request { offset: 0, len: 0, done: Box::new(|_| {}), arrived: Duration::ZERO };
+        let work = || Work::Read(Box::new(|_| {}));
+        let request = |_| Request { offset: 0, len: 0, work: work(), arrived: Duration::ZERO };
         (0..n).map(request).collect()
     }
 

@@ -1,18 +1,22 @@
-//! What all ways of reading a file share: its descriptors, its geometry, its counters.
+//! What all ways of reading and writing a file share: its descriptors, its geometry, its counters.
 //!
 //! There are two descriptors. The buffered one always exists; the other passes the page cache by
-//! and exists when direct I/O is wanted and the file system opened it. Which one a read uses is
-//! decided when it starts, so that direct I/O can be given up while reads are under way.
+//! and exists when direct I/O is wanted and the file system opened it. Which one a request uses is
+//! decided when it starts, so that direct I/O can be given up while requests are under way.
+//!
+//! A device that is written to is locked through the buffered descriptor, which lives as long as
+//! the device: files by `flock`, which every program of ours asks for, block devices by `O_EXCL`,
+//! with which Linux keeps out mounts, volume managers and other openings of that kind.
 
 use super::sys::{self, DirectSupport};
 use super::{Direct, Options};
 use crate::buf::ALIGNMENT;
 use crate::stats::Counters;
-use crate::{AlignedBuf, Done, Error, ErrorKind, complete};
+use crate::{AlignedBuf, Done, Error, ErrorKind, Shared, WriteDone, complete};
 use core::sync::atomic::{AtomicBool, Ordering};
 use core::time::Duration;
 use rt::Clock;
-use std::fs::{File, Metadata, OpenOptions};
+use std::fs::{File, Metadata, OpenOptions, TryLockError};
 use std::io::{self, Seek, SeekFrom};
 use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::Path;
@@ -24,13 +28,35 @@ const FILE_SECTOR_BYTES: u32 = 512;
 /// Alignment for direct I/O on a file system that does not say: a page serves all of them.
 const UNKNOWN_UNIT: u32 = 4096;
 
-/// A read that was accepted and has not ended.
+/// What a device is opened for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Access {
+    Read,
+    /// Reading and writing.
+    Write,
+}
+
+/// A request that was accepted and has not ended.
 pub(super) struct Request {
     pub(super) offset: u64,
     pub(super) len: usize,
-    pub(super) done: Done,
+    pub(super) work: Work,
     /// When it was accepted, in the clock's monotonic time.
     pub(super) arrived: Duration,
+}
+
+/// What is to be done, and who is told.
+pub(super) enum Work {
+    Read(Done),
+    /// The bytes, taken away when the write starts, and the callers' writes that became this one.
+    Write(Vec<Shared>, Vec<Ack>),
+}
+
+/// One of the callers' writes.
+pub(super) struct Ack {
+    pub(super) offset: u64,
+    pub(super) len: usize,
+    pub(super) done: WriteDone,
 }
 
 /// An open file or block device.
@@ -38,6 +64,8 @@ pub(super) struct Core {
     pub(super) name: Arc<str>,
     pub(super) size: u64,
     pub(super) sector_size: u32,
+    /// Whether it is a block device.
+    pub(super) is_block: bool,
     pub(super) counters: Counters,
     clock: Arc<dyn Clock>,
     buffered: File,
@@ -54,19 +82,37 @@ struct DirectFile {
 }
 
 impl Core {
-    pub(super) fn open(path: &Path, options: &Options) -> Result<Self, Error> {
+    pub(super) fn open(path: &Path, options: &Options, access: Access) -> Result<Self, Error> {
         let name: Arc<str> = Arc::from(path.to_string_lossy());
-        Self::open_named(&name, path, options).map_err(|kind| Error::open(kind, &name))
+        Self::open_named(&name, path, options, access).map_err(|kind| Error::open(kind, &name))
     }
 
-    fn open_named(name: &Arc<str>, path: &Path, options: &Options) -> Result<Self, ErrorKind> {
+    fn open_named(
+        name: &Arc<str>,
+        path: &Path,
+        options: &Options,
+        access: Access,
+    ) -> Result<Self, ErrorKind> {
         let kind = |e: io::Error| ErrorKind::from_io(&e);
         // Looked at first, because opening a pipe would wait for its writer.
-        check_type(&std::fs::metadata(path).map_err(kind)?)?;
-        let mut buffered = open_readonly(path, 0).map_err(kind)?;
+        let meta = std::fs::metadata(path).map_err(kind)?;
+        check_type(&meta)?;
+        let claim = access == Access::Write && meta.file_type().is_block_device();
+        let flags = if claim { libc::O_EXCL } else { 0 };
+        let mut buffered = open_file(path, flags, access).map_err(|e| match kind(e) {
+            ErrorKind::Io { errno: libc::EBUSY } => ErrorKind::InUse,
+            kind => kind,
+        })?;
         let meta = buffered.metadata().map_err(kind)?;
         check_type(&meta)?;
         let is_block = meta.file_type().is_block_device();
+        if access == Access::Write {
+            match buffered.try_lock() {
+                Ok(()) => {}
+                Err(TryLockError::WouldBlock) => return Err(ErrorKind::InUse),
+                Err(TryLockError::Error(e)) => return Err(kind(e)),
+            }
+        }
         let sector_size =
             if is_block { sys::logical_sector_size(&buffered) } else { Ok(FILE_SECTOR_BYTES) }
                 .map_err(kind)?;
@@ -78,11 +124,12 @@ impl Core {
             Direct::Auto => direct_is_better(&meta, is_block),
         };
         let unknown = if is_block { sector_size } else { UNKNOWN_UNIT };
-        let direct = wanted.then(|| DirectFile::open(path, &meta, unknown)).flatten();
+        let direct = wanted.then(|| DirectFile::open(path, &meta, unknown, access)).flatten();
         Ok(Self {
             name: Arc::clone(name),
             size,
             sector_size,
+            is_block,
             counters: Counters::default(),
             clock: Arc::clone(&options.clock),
             buffered,
@@ -91,19 +138,19 @@ impl Core {
         })
     }
 
-    /// The unit of direct reads, while the device does them.
+    /// The unit of direct requests, while the device does them.
     pub(super) fn direct_unit(&self) -> Option<usize> {
         let unit = self.direct.as_ref().map(|direct| direct.unit);
         unit.filter(|_| self.direct_on.load(Ordering::Relaxed))
     }
 
-    /// The device refused a direct read: no more of them.
+    /// The device refused a direct request: no more of them.
     pub(super) fn refuse_direct(&self) {
         self.direct_on.store(false, Ordering::Relaxed);
         self.counters.direct_refused();
     }
 
-    /// The descriptor for direct or for buffered reads.
+    /// The descriptor for direct or for buffered requests.
     pub(super) fn file(&self, direct: bool) -> &File {
         match &self.direct {
             Some(direct_file) if direct => &direct_file.file,
@@ -131,12 +178,27 @@ impl Core {
         Ok(())
     }
 
-    /// Ends a request: counts it and gives its result to who asked.
-    pub(super) fn end(&self, request: Request, result: Result<AlignedBuf, ErrorKind>) {
-        let Request { offset, len, done, arrived } = request;
+    /// Ends a request: counts it and gives its result to who asked. A read that succeeded has its
+    /// bytes, a write none.
+    pub(super) fn end(&self, request: Request, result: Result<Option<AlignedBuf>, ErrorKind>) {
+        let Request { offset, len, work, arrived } = request;
         let took = self.now().saturating_sub(arrived);
-        self.counters.end(result.as_ref().map(|_| len).map_err(|_| ()), took);
-        complete::deliver(done, result.map_err(|kind| self.error(kind, offset, len)));
+        match work {
+            Work::Read(done) => {
+                // A success without bytes cannot be.
+                let result = result.and_then(|bytes| bytes.ok_or(ErrorKind::Gone));
+                self.counters.end(result.as_ref().map(|_| len).map_err(|_| ()), took);
+                complete::deliver(done, result.map_err(|kind| self.error(kind, offset, len)));
+            }
+            Work::Write(_, acks) => {
+                let result = result.map(|_| ());
+                for Ack { offset, len, done } in acks {
+                    self.counters.end_write(result.map(|()| len).map_err(|_| ()), took);
+                    let error = |kind| Error::write(kind, &self.name, offset, len);
+                    complete::deliver_write(done, result.map_err(error));
+                }
+            }
+        }
     }
 
     /// A failed read of this device.
@@ -151,6 +213,7 @@ impl Core {
             name: Arc::from("test"),
             size: 1 << 40,
             sector_size: FILE_SECTOR_BYTES,
+            is_block: false,
             counters: Counters::default(),
             clock: Arc::new(rt::RealClock),
             buffered,
@@ -162,8 +225,8 @@ impl Core {
 
 impl DirectFile {
     /// `None` when the file system does not do it: the device is then read buffered.
-    fn open(path: &Path, expected: &Metadata, unknown: u32) -> Option<Self> {
-        let file = open_readonly(path, libc::O_DIRECT).ok()?;
+    fn open(path: &Path, expected: &Metadata, unknown: u32, access: Access) -> Option<Self> {
+        let file = open_file(path, libc::O_DIRECT, access).ok()?;
         let meta = file.metadata().ok()?;
         if (meta.dev(), meta.ino()) != (expected.dev(), expected.ino()) {
             // The path was replaced between the two openings.
@@ -179,9 +242,10 @@ impl DirectFile {
     }
 }
 
-/// Opens for reading, leaving the access time alone where that is allowed (to the file's owner).
-fn open_readonly(path: &Path, flags: i32) -> io::Result<File> {
-    let open = |flags| OpenOptions::new().read(true).custom_flags(flags).open(path);
+/// Opens, leaving the access time alone where that is allowed (to the file's owner).
+fn open_file(path: &Path, flags: i32, access: Access) -> io::Result<File> {
+    let write = access == Access::Write;
+    let open = |flags| OpenOptions::new().read(true).write(write).custom_flags(flags).open(path);
     match open(flags | libc::O_NOATIME) {
         Err(e) if e.raw_os_error() == Some(libc::EPERM) => open(flags),
         result => result,

@@ -1,4 +1,4 @@
-//! Reading with ordinary system calls, by a few threads.
+//! Reading and writing with ordinary system calls, by a few threads.
 //!
 //! For systems that forbid io_uring, as containers often do, and as the plain twin that io_uring
 //! is tested against. A thread makes one blocking call at a time, so the number of threads is the
@@ -6,10 +6,11 @@
 //! dropped.
 
 use super::backlog::Backlog;
-use super::core::{Core, Request};
+use super::core::{Core, Request, Work};
+use super::gather::Gather;
 use super::sys;
 use super::transfer::{Step, Transfer};
-use crate::{AlignedBuf, ErrorKind};
+use crate::{AlignedBuf, ErrorKind, Shared};
 use parking_lot::Mutex;
 use std::sync::Arc;
 
@@ -36,7 +37,7 @@ impl Threads {
         let mut started = self.started.lock();
         for _ in 0..self.backlog.unserved().min(self.max - *started) {
             let (core, backlog) = (Arc::clone(&self.core), Arc::clone(&self.backlog));
-            if rt::spawn("device read", move || serve(&core, &backlog)).is_err() {
+            if rt::spawn("device io", move || serve(&core, &backlog)).is_err() {
                 break;
             }
             *started += 1;
@@ -64,8 +65,14 @@ fn serve(core: &Core, backlog: &Backlog) {
     }
 }
 
-fn serve_one(core: &Core, request: Request) {
-    let result = read(core, request.offset, request.len);
+fn serve_one(core: &Core, mut request: Request) {
+    let result = match &mut request.work {
+        Work::Read(_) => read(core, request.offset, request.len).map(Some),
+        Work::Write(parts, _) => {
+            core.counters.write_call();
+            write(core, request.offset, std::mem::take(parts)).map(|()| None)
+        }
+    };
     core.end(request, result);
 }
 
@@ -83,4 +90,21 @@ pub(super) fn read(core: &Core, offset: u64, len: usize) -> Result<AlignedBuf, E
         }
     }
     Ok(transfer.finish())
+}
+
+/// Writes to a range that lies within the device, on this thread.
+pub(super) fn write(core: &Core, offset: u64, parts: Vec<Shared>) -> Result<(), ErrorKind> {
+    let mut gather = Gather::new(core, offset, parts)?;
+    while let Some(call) = gather.next() {
+        let file = core.file(call.direct);
+        // SAFETY: a call's vectors and the parts they point to live as long as the gather, which
+        // is not touched meanwhile.
+        let result = unsafe { sys::pwritev(file, call.vectors, call.count, call.offset) };
+        match gather.advance(core, result) {
+            Step::Again => {}
+            Step::Complete => break,
+            Step::Failed(kind) => return Err(kind),
+        }
+    }
+    Ok(())
 }

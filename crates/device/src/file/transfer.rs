@@ -19,8 +19,8 @@ use super::core::Core;
 use crate::ErrorKind;
 use crate::buf::{AlignedBuf, Space};
 
-/// How often a read is issued again without getting any further.
-const TRIES_MAX: u32 = 1000;
+/// How often a request is issued again without getting any further.
+pub(super) const TRIES_MAX: u32 = 1000;
 
 /// A read in progress.
 pub(super) struct Transfer {

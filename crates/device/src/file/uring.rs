@@ -1,4 +1,4 @@
-//! Reading with io_uring.
+//! Reading and writing with io_uring.
 //!
 //! Each device has one ring and one thread, and that thread alone touches the ring. Callers put
 //! batches into a [`Backlog`]; the thread moves them into the submission queue and enters the
@@ -36,7 +36,8 @@
 //! those in the kernel's hands is leaked, because the kernel may still write to it.
 
 use super::backlog::{Backlog, Found};
-use super::core::{Core, Request};
+use super::core::{Core, Request, Work};
+use super::gather::Gather;
 use super::sys;
 use super::transfer::{Step, Transfer};
 use crate::{AlignedBuf, ErrorKind};
@@ -62,10 +63,10 @@ pub(super) struct Uring {
 }
 
 impl Uring {
-    /// Makes the ring, for up to `depth` reads at once, and starts its thread.
+    /// Makes the ring, for up to `depth` requests at once, and starts its thread.
     ///
     /// # Errors
-    /// When the system has no io_uring, forbids it, or it cannot read files.
+    /// When the system has no io_uring, forbids it, or it cannot read or write files.
     pub(super) fn start(core: Arc<Core>, depth: u32) -> io::Result<Self> {
         let backlog = Arc::new(Backlog::default());
         let event = Arc::new(sys::event()?);
@@ -118,11 +119,73 @@ impl Drop for Uring {
 /// A request in a slot.
 struct Active {
     request: Request,
-    transfer: Transfer,
+    motion: Motion,
+}
+
+/// A request in the kernel's hands, or between two calls.
+enum Motion {
+    Read(Transfer),
+    Write(Gather),
+}
+
+impl Motion {
+    /// Starts a request. The bytes of a write move into it, because they have to live as long as
+    /// the kernel may look at them.
+    fn new(core: &Core, request: &mut Request) -> Result<Self, ErrorKind> {
+        match &mut request.work {
+            Work::Read(_) => Transfer::new(core, request.offset, request.len).map(Self::Read),
+            Work::Write(parts, _) => {
+                core.counters.write_call();
+                Gather::new(core, request.offset, std::mem::take(parts)).map(Self::Write)
+            }
+        }
+    }
+
+    /// The entry for the next system call; `None` when the request is complete.
+    fn next(&mut self, core: &Core) -> Option<squeue::Entry> {
+        let fd = |direct| types::Fd(core.file(direct).as_raw_fd());
+        let (entry, may_block) = match self {
+            Self::Read(transfer) => {
+                let call = transfer.next()?;
+                // Lengths are bounded by `MAX_READ_BYTES`; a longer one would be a short read.
+                let len = u32::try_from(call.len).unwrap_or(u32::MAX);
+                let read = opcode::Read::new(fd(call.direct), call.to, len);
+                (read.offset(call.offset).build(), call.may_block)
+            }
+            Self::Write(gather) => {
+                let call = gather.next()?;
+                // At most `PARTS_MAX`.
+                let count = u32::try_from(call.count).unwrap_or(0);
+                let write = opcode::Writev::new(fd(call.direct), call.vectors, count);
+                (write.offset(call.offset).build(), call.may_block)
+            }
+        };
+        Some(if may_block { entry.flags(squeue::Flags::ASYNC) } else { entry })
+    }
+
+    /// Takes the result of the last call.
+    ///
+    /// # Safety
+    /// The kernel has done with the call's memory as much as the result says, and does no more.
+    unsafe fn advance(&mut self, core: &Core, result: Result<usize, i32>) -> Step {
+        match self {
+            // SAFETY: the caller vouches for it.
+            Self::Read(transfer) => unsafe { transfer.advance(core, result) },
+            Self::Write(gather) => gather.advance(core, result),
+        }
+    }
+
+    /// The bytes of a read that is complete.
+    fn finish(self) -> Option<AlignedBuf> {
+        match self {
+            Self::Read(transfer) => Some(transfer.finish()),
+            Self::Write(_) => None,
+        }
+    }
 }
 
 /// A request that ended, before its callback is called.
-type Ended = (Request, Result<AlignedBuf, ErrorKind>);
+type Ended = (Request, Result<Option<AlignedBuf>, ErrorKind>);
 
 /// The thread's end of a ring.
 struct Engine {
@@ -150,7 +213,8 @@ impl Engine {
         let ring = make_ring(depth.saturating_add(1))?;
         let mut probe = Probe::new();
         ring.submitter().register_probe(&mut probe)?;
-        if !probe.is_supported(opcode::Read::CODE) || !probe.is_supported(opcode::PollAdd::CODE) {
+        let needed = [opcode::Read::CODE, opcode::Writev::CODE, opcode::PollAdd::CODE];
+        if needed.iter().any(|code| !probe.is_supported(*code)) {
             return Err(io::Error::from_raw_os_error(libc::EOPNOTSUPP));
         }
         // A kernel may clamp what was asked for; one entry is the wake-up's.
@@ -190,11 +254,11 @@ impl Engine {
     }
 
     /// Takes a request into a slot.
-    fn begin(&mut self, request: Request) {
-        match Transfer::new(&self.core, request.offset, request.len) {
-            Ok(transfer) => match self.free.pop() {
+    fn begin(&mut self, mut request: Request) {
+        match Motion::new(&self.core, &mut request) {
+            Ok(motion) => match self.free.pop() {
                 Some(slot) => {
-                    self.slots[slot] = Some(Active { request, transfer });
+                    self.slots[slot] = Some(Active { request, motion });
                     self.again.push(slot);
                 }
                 // Cannot be: no more are taken from the backlog than slots are free.
@@ -213,21 +277,16 @@ impl Engine {
             self.listening = true;
         }
         while let Some(slot) = self.again.pop() {
-            let Some(Active { transfer, .. }) = &mut self.slots[slot] else { continue };
-            let Some(call) = transfer.next() else {
+            let Some(Active { motion, .. }) = &mut self.slots[slot] else { continue };
+            let Some(entry) = motion.next(&self.core) else {
                 // An empty range.
                 self.end(slot, Ok(()));
                 continue;
             };
-            let fd = types::Fd(self.core.file(call.direct).as_raw_fd());
-            // Lengths are bounded by `MAX_READ_BYTES`; a longer one would be a short read.
-            let len = u32::try_from(call.len).unwrap_or(u32::MAX);
-            let read = opcode::Read::new(fd, call.to, len).offset(call.offset).build();
-            let read = if call.may_block { read.flags(squeue::Flags::ASYNC) } else { read };
-            // SAFETY: the memory belongs to the slot's transfer, which is neither finished nor
+            // SAFETY: the memory belongs to the slot's motion, which is neither finished nor
             // dropped before the entry's completion (and leaked when there is none); the
             // descriptor belongs to the core, which lives as long as the ring.
-            unsafe { push(&mut self.ring, &read.user_data(slot as u64)) }?;
+            unsafe { push(&mut self.ring, &entry.user_data(slot as u64)) }?;
         }
         Ok(())
     }
@@ -282,11 +341,11 @@ impl Engine {
             return;
         }
         let slot = usize::try_from(mark).unwrap_or(usize::MAX);
-        let Some(Some(Active { transfer, .. })) = self.slots.get_mut(slot) else { return };
+        let Some(Some(Active { motion, .. })) = self.slots.get_mut(slot) else { return };
         let result = usize::try_from(result).map_err(|_| -result);
         // SAFETY: this is the completion of the slot's only entry, so the kernel is done with the
-        // memory and has filled as many bytes as it says.
-        match unsafe { transfer.advance(&self.core, result) } {
+        // memory and has filled, or written, as many bytes as it says.
+        match unsafe { motion.advance(&self.core, result) } {
             Step::Again => self.again.push(slot),
             Step::Complete => self.end(slot, Ok(())),
             Step::Failed(kind) => self.end(slot, Err(kind)),
@@ -295,9 +354,9 @@ impl Engine {
 
     /// Frees a slot whose transfer is not in the kernel.
     fn end(&mut self, slot: usize, result: Result<(), ErrorKind>) {
-        if let Some(Active { request, transfer }) = self.slots[slot].take() {
+        if let Some(Active { request, motion }) = self.slots[slot].take() {
             self.free.push(slot);
-            self.ended.push((request, result.map(|()| transfer.finish())));
+            self.ended.push((request, result.map(|()| motion.finish())));
         }
     }
 }
@@ -308,8 +367,8 @@ impl Drop for Engine {
         self.backlog.close();
         let mut rest: Vec<Request> = Vec::new();
         self.backlog.take(usize::MAX, false, &mut rest);
-        for Active { request, transfer } in self.slots.drain(..).flatten() {
-            core::mem::forget(transfer);
+        for Active { request, motion } in self.slots.drain(..).flatten() {
+            core::mem::forget(motion);
             rest.push(request);
         }
         for (request, result) in self.ended.drain(..) {
@@ -367,7 +426,7 @@ mod tests {
             let done: Done = Box::new(move |result: Result<AlignedBuf, crate::Error>| {
                 answers.send(result.map(|_| ()).map_err(|e| e.kind)).expect("receiver");
             });
-            Request { offset, len: 512, done, arrived: core.now() }
+            Request { offset, len: 512, work: Work::Read(done), arrived: core.now() }
         };
         backlog.push((0..6).map(|i| request(i * 4096)).collect()).map_err(|_| ()).expect("open");
         let mut taken = Vec::new();
@@ -395,8 +454,8 @@ mod tests {
         };
         for i in 0..200 {
             core.counters.begin();
-            let done = Box::new(|_| {});
-            engine.begin(Request { offset: i * 512, len: 512, done, arrived: core.now() });
+            let work = Work::Read(Box::new(|_| {}));
+            engine.begin(Request { offset: i * 512, len: 512, work, arrived: core.now() });
         }
         engine.push_all().expect("push");
         while engine.ring.completion().len() < 200 {
@@ -421,7 +480,7 @@ mod tests {
                 let done: Done = Box::new(move |result: Result<AlignedBuf, crate::Error>| {
                     answers.send(result.is_ok()).expect("receiver");
                 });
-                Request { offset: 0, len: 4096, done, arrived: core.now() }
+                Request { offset: 0, len: 4096, work: Work::Read(done), arrived: core.now() }
             };
             ring.submit((0..200 * round + 1).map(request).collect());
             drop(answers);

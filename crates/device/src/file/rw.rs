@@ -1,0 +1,274 @@
+//! Regular files and block devices that are written to.
+
+use super::core::{Access, Ack, Core, Request, Work};
+use super::gather::PARTS_MAX;
+use super::{FileDevice, Options, sys, threads};
+use crate::write::{split_refused, trim_within};
+use crate::{
+    AlignedBuf, Device, DeviceRef, Error, ErrorKind, Operation, Read, Shared, Stats, Write,
+    WriteDevice, complete, range_within,
+};
+use core::sync::atomic::{AtomicBool, Ordering};
+use core::time::Duration;
+use parking_lot::Mutex;
+use std::fs::{File, OpenOptions};
+use std::path::Path;
+use std::sync::Arc;
+
+/// Most bytes that neighbouring writes of one batch are merged into. Longer system calls bring
+/// nothing, and fail or succeed as one.
+const MERGED_BYTES_MAX: usize = 1 << 20;
+
+/// A regular file or block device that is written to, and by nobody else: it is locked as long as
+/// it is open, against every other opening for writing, in this process too.
+///
+/// Neighbouring writes of one batch go to the system as one; should it fail, all of them do.
+pub struct RwFileDevice {
+    reader: FileDevice,
+    /// Held while a piece of a direct I/O unit is replaced, which is read and written as a whole.
+    piecemeal: Mutex<()>,
+    /// Why a flush has failed. The system tells of lost bytes once and then forgets them, so no
+    /// later flush may claim success.
+    flush_failed: Mutex<Option<ErrorKind>>,
+    /// Cleared when the device does not trim.
+    trims: AtomicBool,
+}
+
+impl RwFileDevice {
+    /// Opens a file or block device for reading and writing.
+    ///
+    /// # Errors
+    /// [`ErrorKind::InUse`] when somebody else writes to it, or the system has it mounted or
+    /// otherwise in use; else as for [`FileDevice::open`].
+    pub fn open(path: &Path, options: &Options) -> Result<Self, Error> {
+        Ok(Self {
+            reader: FileDevice::open_with(path, options, Access::Write)?,
+            piecemeal: Mutex::default(),
+            flush_failed: Mutex::default(),
+            trims: AtomicBool::new(true),
+        })
+    }
+
+    /// Makes a file of `size` zero bytes, none of which takes space yet, and opens it.
+    ///
+    /// # Errors
+    /// When there is something at `path` already, and when it cannot be made.
+    pub fn create(path: &Path, size: u64, options: &Options) -> Result<Self, Error> {
+        let fail = |e: std::io::Error| {
+            Error::open(ErrorKind::from_io(&e), &Arc::from(path.to_string_lossy()))
+        };
+        let file = OpenOptions::new().write(true).create_new(true).open(path).map_err(fail)?;
+        file.set_len(size).and_then(|()| file.sync_all()).map_err(fail)?;
+        // Only then is its name durable too. A directory that cannot be opened is left alone.
+        let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
+        if let Ok(directory) = File::open(parent.unwrap_or(Path::new("."))) {
+            directory.sync_all().map_err(fail)?;
+        }
+        Self::open(path, options)
+    }
+
+    /// Whether requests pass the page cache by, as far as is known now.
+    #[must_use]
+    pub fn is_direct(&self) -> bool {
+        self.reader.is_direct()
+    }
+
+    /// As [`FileDevice::backend`].
+    #[must_use]
+    pub fn backend(&self) -> super::Backend {
+        self.reader.backend()
+    }
+
+    fn core(&self) -> &Core {
+        &self.reader.core
+    }
+
+    /// Whether a direct write of this range would have to replace a part of a unit.
+    fn is_piecemeal(&self, offset: u64, len: usize) -> bool {
+        let whole = |unit: usize| offset.is_multiple_of(unit as u64) && len.is_multiple_of(unit);
+        len > 0 && self.core().direct_unit().is_some_and(|unit| !whole(unit))
+    }
+
+    /// Writes a range that is no whole number of direct I/O units: reads the units, and writes them
+    /// back with the new bytes. Not through the page cache, where a neighbour's direct write could
+    /// be undone. Waits; but whoever writes whole sectors to a disk never comes here.
+    fn write_piecemeal(&self, offset: u64, parts: &[Shared]) -> Result<(), ErrorKind> {
+        let _one_at_a_time = self.piecemeal.lock();
+        let core = self.core();
+        let len: usize = parts.iter().map(|part| part.len()).sum();
+        let unit = core.direct_unit().unwrap_or(1) as u64;
+        let start = offset - offset % unit;
+        // The last unit of a file may be cut off by its end; then the rest is buffered below.
+        let end = (offset + len as u64).next_multiple_of(unit).min(core.size);
+        let mut bytes = threads::read(core, start, (end - start) as usize)?;
+        let mut at = (offset - start) as usize;
+        for part in parts {
+            bytes[at..at + part.len()].copy_from_slice(part);
+            at += part.len();
+        }
+        threads::write(core, start, vec![Shared::from(bytes)])
+    }
+
+    fn ended(&self, result: Result<usize, ()>, begin: Duration) {
+        let took = self.core().now().saturating_sub(begin);
+        self.core().counters.end_write(result, took);
+    }
+}
+
+impl Device for RwFileDevice {
+    fn name(&self) -> &str {
+        self.reader.name()
+    }
+
+    fn size(&self) -> u64 {
+        self.reader.size()
+    }
+
+    fn sector_size(&self) -> u32 {
+        self.reader.sector_size()
+    }
+
+    fn read(&self, offset: u64, buf: &mut [u8]) -> Result<(), Error> {
+        self.reader.read(offset, buf)
+    }
+
+    fn read_new(&self, offset: u64, len: usize) -> Result<AlignedBuf, Error> {
+        self.reader.read_new(offset, len)
+    }
+
+    fn submit(&self, batch: Vec<Read>) {
+        self.reader.submit(batch);
+    }
+
+    fn stats(&self) -> Stats {
+        self.reader.stats()
+    }
+}
+
+impl WriteDevice for RwFileDevice {
+    fn submit_writes(&self, batch: Vec<Write>) {
+        let core = self.core();
+        let begin = core.now();
+        batch.iter().for_each(|_| core.counters.begin());
+        let (mut accepted, refused) = split_refused(core.size, &core.name, batch);
+        accepted.sort_by_key(|write| write.offset);
+        let mut requests: Vec<Request> = Vec::with_capacity(accepted.len());
+        let mut piecemeal = Vec::new();
+        for write in accepted {
+            let len = write.len();
+            if self.is_piecemeal(write.offset, len) {
+                piecemeal.push(write);
+            } else {
+                join(&mut requests, write, len, begin);
+            }
+        }
+        if !requests.is_empty() {
+            self.reader.enqueue(requests);
+        }
+        for Write { offset, parts, done } in piecemeal {
+            let len = parts.iter().map(|part| part.len()).sum();
+            core.counters.write_call();
+            let result = self.write_piecemeal(offset, &parts);
+            self.ended(result.map(|()| len).map_err(|_| ()), begin);
+            let result = result.map_err(|kind| Error::write(kind, &core.name, offset, len));
+            complete::deliver_write(done, result);
+        }
+        for (done, error) in refused {
+            self.ended(Err(()), begin);
+            complete::deliver_write(done, Err(error));
+        }
+    }
+
+    fn flush(&self) -> Result<(), Error> {
+        let core = self.core();
+        let begin = core.now();
+        // Held while flushing: a second caller then gets the answer of a flush that began after
+        // its own call, and both get the same bad news.
+        let mut failed = self.flush_failed.lock();
+        let result = match *failed {
+            Some(kind) => Err(kind),
+            None => sync_data(core.file(false)),
+        };
+        *failed = result.err();
+        drop(failed);
+        core.counters.flushed(result.is_ok(), core.now().saturating_sub(begin));
+        result.map_err(|kind| Error::flush(kind, &core.name))
+    }
+
+    fn write(&self, offset: u64, data: &[u8]) -> Result<(), Error> {
+        let core = self.core();
+        let begin = core.now();
+        core.counters.begin();
+        let checked = range_within(core.size, offset, data.len());
+        let result = checked.and_then(|()| {
+            core.counters.write_call();
+            let parts = vec![Shared::copy_of(data)];
+            if self.is_piecemeal(offset, data.len()) {
+                self.write_piecemeal(offset, &parts)
+            } else {
+                threads::write(core, offset, parts)
+            }
+        });
+        self.ended(result.map(|()| data.len()).map_err(|_| ()), begin);
+        result.map_err(|kind| Error::write(kind, &core.name, offset, data.len()))
+    }
+
+    fn trim(&self, offset: u64, len: u64) -> Result<(), Error> {
+        let core = self.core();
+        trim_within(core.size, &core.name, offset, len)?;
+        if !self.trims.load(Ordering::Relaxed) {
+            return Ok(());
+        }
+        // Whole sectors only: a device refuses others.
+        let sector = u64::from(core.sector_size);
+        let start = offset.next_multiple_of(sector);
+        let end = (offset + len) / sector * sector;
+        if start >= end {
+            return Ok(());
+        }
+        match sys::trim(core.file(false), core.is_block, start, end - start) {
+            Ok(()) => core.counters.trimmed(len),
+            Err(libc::EOPNOTSUPP | libc::ENOTTY | libc::ENOSYS) => {
+                self.trims.store(false, Ordering::Relaxed);
+            }
+            Err(errno) => {
+                let (kind, operation) = (ErrorKind::from_errno(errno), Operation::Trim);
+                let device = Arc::clone(&core.name);
+                return Err(Error { kind, operation, device, offset, len });
+            }
+        }
+        Ok(())
+    }
+
+    fn as_device(self: Arc<Self>) -> DeviceRef {
+        self
+    }
+}
+
+/// Appends a write to the last request where it continues that one, else as a request of its own.
+fn join(requests: &mut Vec<Request>, write: Write, len: usize, arrived: Duration) {
+    let Write { offset, mut parts, done } = write;
+    let ack = Ack { offset, len, done };
+    if let Some(Request { offset: start, len: sum, work: Work::Write(before, acks), .. }) =
+        requests.last_mut()
+        && *start + *sum as u64 == offset
+        && sum.saturating_add(len) <= MERGED_BYTES_MAX
+        && before.len() + parts.len() <= PARTS_MAX
+    {
+        before.append(&mut parts);
+        acks.push(ack);
+        *sum += len;
+        return;
+    }
+    requests.push(Request { offset, len, work: Work::Write(parts, vec![ack]), arrived });
+}
+
+/// Flushes the file, and the disk's own cache behind it.
+fn sync_data(file: &File) -> Result<(), ErrorKind> {
+    loop {
+        match file.sync_data() {
+            Err(e) if e.kind() == std::io::ErrorKind::Interrupted => {}
+            result => return result.map_err(|e| ErrorKind::from_io(&e)),
+        }
+    }
+}

@@ -1,0 +1,230 @@
+//! Writing to a leaf.
+//!
+//! [`WriteDevice`] is a second trait over [`Device`]: who was given a [`DeviceRef`] cannot write,
+//! whatever it refers to. Writes go in as reads do, in batches with a callback each, and have no
+//! order among themselves; [`WriteDevice::flush`] is the only promise about what survives.
+
+use crate::{AlignedBuf, Device, DeviceRef, Error, ErrorKind, Operation, complete, range_within};
+use core::fmt;
+use core::ops::{Deref, Range};
+use rt::Rt;
+use std::sync::Arc;
+
+/// An immutable window of an [`AlignedBuf`] that many may hold: one block goes to both sides of a
+/// mirror, and a part of it to each column of a stripe, without a copy.
+#[derive(Clone)]
+pub struct Shared {
+    buf: Arc<AlignedBuf>,
+    start: usize,
+    len: usize,
+}
+
+impl Shared {
+    /// A shared copy of `bytes`.
+    #[must_use]
+    pub fn copy_of(bytes: &[u8]) -> Self {
+        Self::from(AlignedBuf::copy_of(bytes))
+    }
+
+    /// The bytes of `range`, of the same memory.
+    ///
+    /// # Panics
+    /// When `range` is not within the window.
+    #[must_use]
+    pub fn slice(&self, range: Range<usize>) -> Self {
+        assert!(range.start <= range.end && range.end <= self.len, "{range:?} of {}", self.len);
+        Self { buf: Arc::clone(&self.buf), start: self.start + range.start, len: range.len() }
+    }
+}
+
+impl From<AlignedBuf> for Shared {
+    fn from(buf: AlignedBuf) -> Self {
+        let len = buf.len();
+        Self { buf: Arc::new(buf), start: 0, len }
+    }
+}
+
+impl Deref for Shared {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        &self.buf[self.start..self.start + self.len]
+    }
+}
+
+impl AsRef<[u8]> for Shared {
+    fn as_ref(&self) -> &[u8] {
+        self
+    }
+}
+
+impl fmt::Debug for Shared {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Shared({} bytes)", self.len)
+    }
+}
+
+/// Called once with the result of a write, under the rules of [`crate::Done`].
+pub type WriteDone = Box<dyn FnOnce(Result<(), Error>) + Send>;
+
+/// One write of a batch, gathered from parts.
+pub struct Write {
+    /// Byte offset on the device. Whole sectors are cheaper, and the only thing whose neighbours
+    /// are safe from a power failure.
+    pub offset: u64,
+    /// The bytes: the parts lie on the device one after the other from `offset` on.
+    pub parts: Vec<Shared>,
+    /// Receives the result.
+    pub done: WriteDone,
+}
+
+impl Write {
+    /// Bytes of all parts together.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.parts.iter().map(|part| part.len()).fold(0, usize::saturating_add)
+    }
+
+    /// Whether there is nothing to write.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.parts.iter().all(|part| part.is_empty())
+    }
+}
+
+/// A leaf that can be changed.
+///
+/// Writes that are under way at the same time, of one batch or of several, happen in any order;
+/// where two of them overlap, or share a sector, the result is undefined. A write is *done* when
+/// its callback was called: reads see it from then on. It *survives* a crash when a
+/// [`flush`](WriteDevice::flush) that began later has succeeded; before that, all of it, some of
+/// its sectors or nothing may be there after a crash.
+pub trait WriteDevice: Device {
+    /// Queues all writes of the batch and returns; each `done` is called exactly once, in any
+    /// order, even when the device is dropped first. Locks: as for [`Device::submit`].
+    fn submit_writes(&self, batch: Vec<Write>);
+
+    /// Makes durable every write whose `done` was called before this call, and waits for it.
+    ///
+    /// # Errors
+    /// Nothing is known then about any write since the last flush that succeeded, and a file or
+    /// disk never flushes successfully again: the system may have dropped what it could not write.
+    fn flush(&self) -> Result<(), Error>;
+
+    /// Writes and waits. Not durable before a flush.
+    fn write(&self, offset: u64, data: &[u8]) -> Result<(), Error>;
+
+    /// Tells the device that the range is not needed. What it reads as afterwards is undefined:
+    /// the old bytes or zeros. A device that cannot do it does nothing.
+    fn trim(&self, offset: u64, len: u64) -> Result<(), Error>;
+
+    /// This device as a reader.
+    fn as_device(self: Arc<Self>) -> DeviceRef;
+}
+
+/// A shared device that can be changed.
+pub type WriteDeviceRef = Arc<dyn WriteDevice>;
+
+/// Submits all writes of (offset, parts) at once and waits; the results stand in their order.
+///
+/// May not be called inside a callback of a device, where waiting is forbidden.
+pub fn write_batch(
+    device: &dyn WriteDevice,
+    writes: Vec<(u64, Vec<Shared>)>,
+) -> Vec<Result<(), Error>> {
+    let count = writes.len();
+    let ranges: Vec<(u64, usize)> = writes
+        .iter()
+        .map(|(offset, parts)| (*offset, parts.iter().map(|part| part.len()).sum()))
+        .collect();
+    let (collector, tickets) = complete::collect(&Rt::current(), count);
+    let batch = writes.into_iter().zip(tickets).map(|((offset, parts), ticket)| {
+        let done: WriteDone = Box::new(move |result| ticket.give(result));
+        Write { offset, parts, done }
+    });
+    device.submit_writes(batch.collect());
+    let name: Arc<str> = Arc::from(device.name());
+    let fill = |(slot, (offset, len)): (Option<_>, (u64, usize))| {
+        slot.unwrap_or_else(|| Err(Error::write(ErrorKind::Gone, &name, offset, len)))
+    };
+    collector.wait().into_iter().zip(ranges).map(fill).collect()
+}
+
+/// Checks that a range may be trimmed on a device of `size` bytes.
+pub(crate) fn trim_within(size: u64, name: &Arc<str>, offset: u64, len: u64) -> Result<(), Error> {
+    match offset.checked_add(len) {
+        Some(end) if end <= size => Ok(()),
+        _ => Err(Error {
+            kind: ErrorKind::BeyondEnd { size },
+            operation: Operation::Trim,
+            device: Arc::clone(name),
+            offset,
+            len,
+        }),
+    }
+}
+
+/// Sorts a batch into what may be written to a device of `size` bytes, and what ends at once.
+pub(crate) fn split_refused(
+    size: u64,
+    name: &Arc<str>,
+    batch: Vec<Write>,
+) -> (Vec<Write>, Vec<(WriteDone, Error)>) {
+    let mut refused = Vec::new();
+    let mut accepted = Vec::with_capacity(batch.len());
+    for write in batch {
+        let len = write.len();
+        match range_within(size, write.offset, len) {
+            Ok(()) => accepted.push(write),
+            Err(kind) => refused.push((write.done, Error::write(kind, name, write.offset, len))),
+        }
+    }
+    (accepted, refused)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{MemoryDevice, read_one};
+
+    #[test]
+    fn windows_share_memory() {
+        let whole = Shared::copy_of(b"0123456789");
+        let part = whole.slice(2..8);
+        let inner = part.slice(1..3);
+        assert_eq!((&part[..], &inner[..]), (&b"234567"[..], &b"34"[..]));
+        assert_eq!(inner.as_ptr(), whole[3..].as_ptr());
+        drop((whole, part));
+        assert_eq!(&inner[..], b"34");
+        assert!(inner.slice(2..2).is_empty());
+    }
+
+    #[test]
+    fn a_batch_is_written_in_parts_and_answers_in_order() {
+        let device = MemoryDevice::zeros("m", 1 << 20);
+        let shared = Shared::copy_of(b"abcdef");
+        let results = write_batch(
+            &device,
+            vec![
+                (100, vec![shared.slice(3..6), shared.slice(0..3)]),
+                ((1 << 20) - 2, vec![shared.slice(0..3)]),
+                (0, vec![]),
+                (200, vec![shared]),
+            ],
+        );
+        let ok: Vec<bool> = results.iter().map(Result::is_ok).collect();
+        assert_eq!(ok, [true, false, true, true]);
+        let error = results[1].clone().expect_err("beyond");
+        assert_eq!((error.operation, error.len), (Operation::Write, 3));
+        assert_eq!(read_one(&device, 99, 8).map(|b| b.to_vec()), Ok(b"\0defabc\0".to_vec()));
+        assert_eq!(read_one(&device, 200, 6).map(|b| b.to_vec()), Ok(b"abcdef".to_vec()));
+    }
+
+    #[test]
+    fn a_write_device_reads_as_a_device() {
+        let device: WriteDeviceRef = Arc::new(MemoryDevice::zeros("m", 1000));
+        device.write(10, b"x").expect("write");
+        let reader = Arc::clone(&device).as_device();
+        assert_eq!(read_one(&*reader, 10, 1).map(|b| b.to_vec()), Ok(b"x".to_vec()));
+    }
+}

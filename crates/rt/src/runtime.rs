@@ -1,0 +1,340 @@
+//! The runtime that is passed in: one handle for time, waiting, threads and randomness.
+//!
+//! Engine code takes an [`Rt`] and does not know which kind it is. In *real* mode everything is the
+//! operating system's. In a *simulation* the same code runs in virtual time, one thread at a time,
+//! and a seed decides every choice. For that, code on the engine's side has to keep two rules:
+//!
+//! - wait only through this handle: [`Condvar`], [`Rt::sleep`], [`Task::join`],
+//!   [`Rt::for_each_parallel`]; never through channels, barriers or the standard library;
+//! - hold no lock across such a wait, but the one the condition variable is given.
+//!
+//! Ordinary `parking_lot` locks are used as they are: with these rules a lock is never contended
+//! in a simulation.
+
+use crate::clock::{Clock, RealClock};
+use crate::{os_random, parallel, timer};
+use core::fmt;
+use core::time::Duration;
+use parking_lot::{Mutex, MutexGuard};
+use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Arc, OnceLock};
+
+/// The handle; cheap to clone.
+#[derive(Clone)]
+pub struct Rt(Inner);
+
+#[derive(Clone)]
+enum Inner {
+    Real(Arc<timer::Timers>),
+}
+
+impl Rt {
+    /// The operating system's time, threads and randomness.
+    #[must_use]
+    pub fn real() -> Self {
+        // One for the process, so that asking for it costs nothing; its only state is the timers
+        // not yet due.
+        static REAL: OnceLock<Rt> = OnceLock::new();
+        REAL.get_or_init(|| Self(Inner::Real(Arc::default()))).clone()
+    }
+
+    /// The runtime the calling thread belongs to: its simulation, or the real one. For waits deep
+    /// inside a helper that nobody passes a runtime to.
+    #[must_use]
+    pub fn current() -> Self {
+        Self::real()
+    }
+
+    /// Whether time is virtual here.
+    #[must_use]
+    pub fn is_simulated(&self) -> bool {
+        match &self.0 {
+            Inner::Real(_) => false,
+        }
+    }
+
+    /// Monotonic time since an origin that all users of this runtime share.
+    #[must_use]
+    pub fn now(&self) -> Duration {
+        match &self.0 {
+            Inner::Real(_) => RealClock.now(),
+        }
+    }
+
+    /// Wall time since 1970-01-01T00:00:00Z.
+    #[must_use]
+    pub fn wall(&self) -> Duration {
+        match &self.0 {
+            Inner::Real(_) => RealClock.wall(),
+        }
+    }
+
+    /// Waits for at least this long.
+    #[track_caller]
+    pub fn sleep(&self, duration: Duration) {
+        match &self.0 {
+            Inner::Real(_) => std::thread::sleep(duration),
+        }
+    }
+
+    /// Lets other threads run. Nothing in real mode; in a simulation a point where the seed may
+    /// choose another thread.
+    #[track_caller]
+    pub fn yield_now(&self) {
+        match &self.0 {
+            Inner::Real(_) => {}
+        }
+    }
+
+    /// Starts a thread. Tools show the first 15 bytes of `name`.
+    ///
+    /// # Errors
+    /// When the system refuses another thread.
+    pub fn spawn<F, T>(&self, name: &str, body: F) -> io::Result<Task<T>>
+    where
+        F: FnOnce() -> T + Send + 'static,
+        T: Send + 'static,
+    {
+        let outcome = Arc::new(Outcome { state: Mutex::new(None), ended: self.condvar() });
+        let inside = Arc::clone(&outcome);
+        let run = move || {
+            let result = catch_unwind(AssertUnwindSafe(body));
+            *inside.state.lock() = Some(result.map_err(|payload| Panicked::of(&*payload)));
+            inside.ended.notify_all();
+        };
+        match &self.0 {
+            Inner::Real(_) => drop(crate::thread::spawn(name, run)?),
+        }
+        Ok(Task(outcome))
+    }
+
+    /// A condition variable of this runtime.
+    #[must_use]
+    pub fn condvar(&self) -> Condvar {
+        match &self.0 {
+            Inner::Real(_) => Condvar(Waiters::Real(parking_lot::Condvar::new())),
+        }
+    }
+
+    /// Calls `callback` once, `delay` from now, on a thread of the runtime's. It must not wait, and
+    /// hold locks only shortly: other timers stand behind it. Calls due at the same time are made
+    /// in the order they were asked for.
+    pub fn after<F: FnOnce() + Send + 'static>(&self, delay: Duration, callback: F) {
+        match &self.0 {
+            Inner::Real(timers) => timers.add(delay, Box::new(callback)),
+        }
+    }
+
+    /// 64 random bits: the operating system's, or in a simulation the seed's.
+    #[must_use]
+    pub fn random_u64(&self) -> u64 {
+        let mut bytes = [0; 8];
+        self.fill_random(&mut bytes);
+        u64::from_le_bytes(bytes)
+    }
+
+    /// Fills a buffer with random bytes. In real mode they are fit for keys.
+    pub fn fill_random(&self, buf: &mut [u8]) {
+        match &self.0 {
+            Inner::Real(_) => os_random::fill(buf),
+        }
+    }
+
+    /// [`crate::for_each_parallel`] on threads of this runtime.
+    ///
+    /// # Errors
+    /// The first one of `work`.
+    pub fn for_each_parallel<I, F, E>(&self, workers: usize, items: I, work: F) -> Result<(), E>
+    where
+        I: IntoIterator,
+        I::IntoIter: Send,
+        F: Fn(I::Item) -> Result<(), E> + Sync,
+        E: Send,
+    {
+        match &self.0 {
+            Inner::Real(_) => parallel::on_real_threads(workers, items, work),
+        }
+    }
+}
+
+impl Clock for Rt {
+    fn now(&self) -> Duration {
+        Self::now(self)
+    }
+
+    fn wall(&self) -> Duration {
+        Self::wall(self)
+    }
+}
+
+impl fmt::Debug for Rt {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(if self.is_simulated() { "Rt(simulated)" } else { "Rt(real)" })
+    }
+}
+
+/// A thread that was started with [`Rt::spawn`]. Dropping it lets the thread run on.
+pub struct Task<T>(Arc<Outcome<T>>);
+
+/// What a thread leaves behind.
+struct Outcome<T> {
+    state: Mutex<Option<Result<T, Panicked>>>,
+    ended: Condvar,
+}
+
+impl<T> Task<T> {
+    /// Waits for the end of the thread and returns what it returned.
+    ///
+    /// # Errors
+    /// When it panicked. (In a simulation that ends the whole run instead.)
+    #[track_caller]
+    pub fn join(self) -> Result<T, Panicked> {
+        let mut state = self.0.state.lock();
+        loop {
+            if let Some(result) = state.take() {
+                return result;
+            }
+            self.0.ended.wait(&mut state);
+        }
+    }
+
+    /// Whether the thread has returned or panicked.
+    #[must_use]
+    pub fn is_finished(&self) -> bool {
+        self.0.state.lock().is_some()
+    }
+}
+
+/// A thread ended by a panic.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Panicked {
+    /// What it said.
+    pub message: String,
+}
+
+impl Panicked {
+    pub(crate) fn of(payload: &(dyn core::any::Any + Send)) -> Self {
+        let text = payload.downcast_ref::<&str>().map(|text| (*text).to_owned());
+        let text = text.or_else(|| payload.downcast_ref::<String>().cloned());
+        Self { message: text.unwrap_or_else(|| "a panic without words".to_owned()) }
+    }
+}
+
+impl fmt::Display for Panicked {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "a thread panicked: {}", self.message)
+    }
+}
+
+impl std::error::Error for Panicked {}
+
+/// Where threads wait until another one changed something. Used with `parking_lot` mutexes, and as
+/// those of the standard library: the condition is looked at in a loop.
+pub struct Condvar(Waiters);
+
+enum Waiters {
+    Real(parking_lot::Condvar),
+}
+
+impl Condvar {
+    /// Unlocks the mutex, waits to be notified, locks it again. May return for no reason.
+    #[track_caller]
+    pub fn wait<T>(&self, guard: &mut MutexGuard<'_, T>) {
+        match &self.0 {
+            Waiters::Real(condvar) => condvar.wait(guard),
+        }
+    }
+
+    /// The same until `deadline`, in the runtime's monotonic time ([`Rt::now`]). Returns whether
+    /// it returned because the deadline has passed.
+    #[track_caller]
+    pub fn wait_until<T>(&self, guard: &mut MutexGuard<'_, T>, deadline: Duration) -> bool {
+        match &self.0 {
+            Waiters::Real(condvar) => {
+                let left = deadline.saturating_sub(RealClock.now());
+                condvar.wait_for(guard, left).timed_out()
+            }
+        }
+    }
+
+    /// Waits while `condition` holds.
+    #[track_caller]
+    pub fn wait_while<T>(
+        &self,
+        guard: &mut MutexGuard<'_, T>,
+        mut condition: impl FnMut(&mut T) -> bool,
+    ) {
+        while condition(guard) {
+            self.wait(guard);
+        }
+    }
+
+    /// Ends one thread's wait.
+    pub fn notify_one(&self) {
+        match &self.0 {
+            Waiters::Real(condvar) => drop(condvar.notify_one()),
+        }
+    }
+
+    /// Ends every thread's wait.
+    pub fn notify_all(&self) {
+        match &self.0 {
+            Waiters::Real(condvar) => drop(condvar.notify_all()),
+        }
+    }
+}
+
+impl fmt::Debug for Condvar {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Condvar")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::atomic::{AtomicU64, Ordering};
+
+    #[test]
+    fn threads_give_back_what_they_made_or_say_why_not() {
+        let rt = Rt::real();
+        let task = rt.spawn("worker", || 6 * 7).expect("thread");
+        assert_eq!(task.join(), Ok(42));
+        let task = rt.spawn("worker", || panic!("on purpose")).expect("thread");
+        let message = task.join().map(|(): ()| ()).expect_err("panic").message;
+        assert_eq!(message, "on purpose");
+    }
+
+    #[test]
+    fn deadlines_pass_and_notices_arrive() {
+        let rt = Rt::real();
+        let shared = Arc::new((Mutex::new(0), rt.condvar()));
+        let mut guard = shared.0.lock();
+        let deadline = rt.now() + Duration::from_millis(5);
+        assert!(shared.1.wait_until(&mut guard, deadline));
+        assert!(rt.now() >= deadline);
+        drop(guard);
+        let other = Arc::clone(&shared);
+        let task = rt.spawn("setter", move || {
+            *other.0.lock() = 1;
+            other.1.notify_one();
+        });
+        let mut guard = shared.0.lock();
+        shared.1.wait_while(&mut guard, |n| *n == 0);
+        drop(guard);
+        assert_eq!(task.expect("thread").join(), Ok(()));
+    }
+
+    #[test]
+    fn random_bytes_differ_and_work_is_shared() {
+        let rt = Rt::real();
+        assert_ne!(rt.random_u64(), rt.random_u64());
+        let sum = AtomicU64::new(0);
+        let result = rt.for_each_parallel(3, 1..=100u64, |n| {
+            sum.fetch_add(n, Ordering::Relaxed);
+            Ok::<(), ()>(())
+        });
+        assert_eq!((result, sum.into_inner()), (Ok(()), 5050));
+    }
+}
