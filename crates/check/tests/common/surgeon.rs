@@ -169,7 +169,7 @@ impl Surgeon {
     }
 
     fn edit_header(&self, pool: &Pool, set: u64, change: &mut dyn FnMut(&mut [u8])) {
-        let root = *objset(pool, set).root();
+        let root = objset(pool, set).root();
         let block = pool.store().read_plain(&root, zio::Place::objset(set)).expect("readable");
         let mut bytes = block.to_vec();
         change(&mut bytes);
