@@ -45,6 +45,8 @@ pub enum ErrorKind {
     NoEntry(String),
     /// A table entry has another form than the reader needs.
     EntryForm(String),
+    /// A table has such an entry already.
+    EntryExists(String),
     /// The object set is open for reading only.
     ReadOnly,
     /// The object exists already, or its slots are taken.
@@ -99,6 +101,7 @@ impl fmt::Display for Error {
             ErrorKind::Tree(rule) => write!(f, "block tree contradicts itself: {rule}"),
             ErrorKind::WrongType { wanted, found } => write!(f, "is {found}, not {wanted}"),
             ErrorKind::NoEntry(name) => write!(f, "no entry {name:?}"),
+            ErrorKind::EntryExists(name) => write!(f, "entry {name:?} exists already"),
             ErrorKind::ReadOnly => f.write_str("is open for reading only"),
             ErrorKind::Exists => f.write_str("exists already"),
             ErrorKind::NoSpace => f.write_str("no space left"),

@@ -17,6 +17,7 @@
 mod cache;
 mod error;
 mod live;
+mod locks;
 mod object;
 mod objset;
 mod overlay;
@@ -30,6 +31,7 @@ pub use live::{
     Accounting, BlockOwner, BlockWriter, DnodeAttrs, LiveSpec, NewObject, Owner, RedundantMetadata,
     SetPolicy, SyncContext,
 };
+pub use locks::ObjectLock;
 pub use object::{BLOCK_BATCH, Object, Segment};
 pub use objset::{ObjectIter, Objset};
 pub use overlay::{BlockRanges, Overlay, OverlayBlock, OverlayObject};

@@ -1,6 +1,7 @@
 //! Object sets.
 
 use crate::error::{Error, ErrorKind, Result};
+use crate::locks::ObjectLocks;
 use crate::object::Object;
 use crate::overlay::Overlay;
 use crate::store::{BlockStore, Key};
@@ -20,6 +21,7 @@ pub(crate) struct Inner {
     pub(crate) id: u64,
     pub(crate) key: Option<Key>,
     pub(crate) overlay: Option<Arc<Overlay>>,
+    pub(crate) locks: Arc<ObjectLocks>,
     root: BlkPtr,
     phys: Arc<ObjsetPhys>,
     meta: Option<Arc<Dnode>>,
@@ -42,7 +44,16 @@ impl Objset {
             kind: ErrorKind::Format { place, error },
         })?;
         let meta = phys.meta_dnode.clone().map(Arc::new);
-        let inner = Inner { store, id, key, overlay: None, root: *bp, phys: Arc::new(phys), meta };
+        let inner = Inner {
+            store,
+            id,
+            key,
+            overlay: None,
+            locks: Arc::default(),
+            root: *bp,
+            phys: Arc::new(phys),
+            meta,
+        };
         Ok(Self { inner: Arc::new(inner) })
     }
 
@@ -55,6 +66,7 @@ impl Objset {
             id: i.id,
             key: i.key.clone(),
             overlay: Some(overlay),
+            locks: Arc::clone(&i.locks),
             root: i.root,
             phys: Arc::clone(&i.phys),
             meta: i.meta.clone(),

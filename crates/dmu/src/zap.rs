@@ -1,8 +1,19 @@
-//! Tables in objects: lookup and iteration over micro and fat ZAPs.
+//! Tables in objects: lookup in, iteration over and changing of micro and fat ZAPs.
 //!
 //! The blocks are decoded by [`ondisk::zap`]; this module fetches them. A fat ZAP is read leaf by
 //! leaf, so that a table of a million entries costs no more memory than a few leaves, and a leaf
-//! that is lost costs only its own entries.
+//! that is lost costs only its own entries. How tables are changed is told in `write.rs`.
+
+mod blocks;
+mod fat;
+mod table;
+#[cfg(test)]
+mod tests;
+mod write;
+
+pub use write::{
+    Editor, EntryKey, ZapSpec, add, create, format, insert, insert_u64, remove, set, set_u64,
+};
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::object::Object;
@@ -20,7 +31,7 @@ pub type ZapEntry = Entry;
 /// Leaves read in one submission while iterating.
 const LEAF_BATCH: usize = 16;
 
-/// A value to put over what is on disk.
+/// A value to be written.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ZapValue {
     /// Size of its integers in bytes: 1, 2, 4 or 8.
@@ -34,6 +45,26 @@ impl ZapValue {
     #[must_use]
     pub fn from_u64(v: u64) -> Self {
         Self { int_len: 8, values: v.to_be_bytes().to_vec() }
+    }
+
+    /// Several 64-bit integers.
+    #[must_use]
+    pub fn from_words(words: &[u64]) -> Self {
+        Self { int_len: 8, values: words.iter().flat_map(|w| w.to_be_bytes()).collect() }
+    }
+
+    /// Bytes.
+    #[must_use]
+    pub fn from_bytes(bytes: &[u8]) -> Self {
+        Self { int_len: 1, values: bytes.to_vec() }
+    }
+
+    /// Text with the NUL that ends it, as properties are stored.
+    #[must_use]
+    pub fn from_text(text: &str) -> Self {
+        let mut values = text.as_bytes().to_vec();
+        values.push(0);
+        Self { int_len: 1, values }
     }
 }
 
@@ -51,11 +82,18 @@ pub struct Zap {
     form: Form,
 }
 
-struct Held(Arc<Block>);
+/// A block of the pointer table, in the byte order of the header.
+enum Held {
+    AsIs(Arc<Block>),
+    Turned(Vec<u8>),
+}
 
 impl AsRef<[u8]> for Held {
     fn as_ref(&self) -> &[u8] {
-        self.0.bytes()
+        match self {
+            Self::AsIs(b) => b.bytes(),
+            Self::Turned(v) => v,
+        }
     }
 }
 
@@ -130,12 +168,23 @@ impl Zap {
         }
     }
 
-    fn fetch(&self, blkid: u64) -> Result<Held> {
+    /// Block `blkid` of the pointer table. Each block has the byte order of the machine that wrote
+    /// it last, which need not be the header's.
+    fn fetch_table(&self, blkid: u64) -> std::result::Result<Held, FetchError> {
+        let block = self.fetch(blkid).map_err(FetchError::Here)?;
+        if block.endian() == self.endian {
+            return Ok(Held::AsIs(block));
+        }
+        let words = block.as_chunks::<8>().0.iter();
+        Ok(Held::Turned(words.flat_map(|w| w.iter().rev().copied()).collect()))
+    }
+
+    fn fetch(&self, blkid: u64) -> Result<Arc<Block>> {
         if blkid > self.object.dnode().max_block {
             return Err(self.object.error(ErrorKind::Tree("a ZAP points behind its end")));
         }
         let hole = || self.object.error(ErrorKind::Tree("a ZAP points into a hole"));
-        self.object.read_block(blkid)?.map(Held).ok_or_else(hole)
+        self.object.read_block(blkid)?.ok_or_else(hole)
     }
 
     fn fetch_error(&self, e: FetchError) -> Error {
@@ -152,7 +201,7 @@ impl Zap {
     /// The leaves of a fat table with their block numbers, read one by one; a micro table has
     /// none. When the pointer table cannot be read, that error is all.
     pub fn leaves(&self) -> impl Iterator<Item = (u64, Result<Leaf>)> + '_ {
-        let fetch = |b| self.fetch(b).map_err(FetchError::Here);
+        let fetch = |b| self.fetch_table(b);
         let blocks = match &self.form {
             Form::Fat(h) => h.leaf_blocks(self.endian, fetch).map_err(|e| self.fetch_error(e)),
             _ => Ok(Vec::new()),
@@ -161,7 +210,7 @@ impl Zap {
             Ok(b) => (b, None),
             Err(e) => (Vec::new(), Some((0, Err(e)))),
         };
-        let leaf = |b| (b, self.fetch(b).and_then(|block| self.decode_leaf(b, &block.0)));
+        let leaf = |b| (b, self.fetch(b).and_then(|block| self.decode_leaf(b, &block)));
         error.into_iter().chain(blocks.into_iter().map(leaf))
     }
 
@@ -186,11 +235,11 @@ impl Zap {
                 })
             }
             Form::Fat(h) => {
-                let fetch = |b| self.fetch(b).map_err(FetchError::Here);
+                let fetch = |b| self.fetch_table(b);
                 let leaf =
                     h.leaf_of(key.hash, self.endian, fetch).map_err(|e| self.fetch_error(e))?;
                 let block = self.fetch(leaf)?;
-                let decoded = self.decode_leaf(leaf, &block.0)?;
+                let decoded = self.decode_leaf(leaf, &block)?;
                 decoded.lookup(key).map_err(|e| self.object.format_error(leaf, e))?
             }
         };
@@ -275,7 +324,7 @@ impl ZapIter<'_> {
                 Stage::Overlay
             }
             Form::Fat(h) => {
-                let fetch = |b| self.zap.fetch(b).map_err(FetchError::Here);
+                let fetch = |b| self.zap.fetch_table(b);
                 match h.leaf_blocks(self.zap.endian, fetch) {
                     Ok(l) => self.leaves = l.into(),
                     Err(e) => self.ready.push_back(Err(self.zap.fetch_error(e))),
@@ -292,7 +341,7 @@ impl ZapIter<'_> {
         }
         let integer_keys = self.zap.key_hash().integer_keys();
         for blkid in self.leaves.drain(..n).collect::<Vec<_>>() {
-            let leaf = self.zap.fetch(blkid).and_then(|b| self.zap.decode_leaf(blkid, &b.0));
+            let leaf = self.zap.fetch(blkid).and_then(|b| self.zap.decode_leaf(blkid, &b));
             match leaf.map(|l| (l.entries(integer_keys), l)) {
                 Ok((Ok(entries), _)) => self.ready.extend(entries.into_iter().map(Ok)),
                 Ok((Err(e), leaf)) => {

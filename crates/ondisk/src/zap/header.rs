@@ -21,6 +21,8 @@ use crate::error::{Error, ErrorKind, Result};
 pub const ZAP_MAGIC: u64 = 0x2_F52A_B2AB;
 /// Most bits a table can be indexed by: the longest hash.
 const TABLE_SHIFT_MAX: u64 = 48;
+/// Offset of the number of entries, the one field that changes with every entry.
+pub const ENTRY_COUNT_AT: usize = 72;
 const FIXED_SIZE: usize = 104;
 
 /// Where the pointer table is and how large.
@@ -152,6 +154,33 @@ impl ZapHeader {
         w.words(&[self.salt, self.norm_flags, self.flags]);
         w.bytes(&self.pad).words(&self.embedded);
         w.into_bytes()
+    }
+
+    /// The header of an empty ZAP with blocks of `1 << block_shift` bytes (9 to 20). All of its
+    /// table leads to block 1, which must be an empty [`super::Leaf`].
+    #[must_use]
+    pub fn new(block_shift: u32, of: KeyHash) -> Self {
+        let max = FAT_BLOCK_SIZE_MAX.trailing_zeros();
+        let block_shift = block_shift.clamp(BLOCK_SIZE_MIN.trailing_zeros(), max);
+        let half = 1usize << (block_shift - 1);
+        Self {
+            table: PointerTable { shift: u64::from(block_shift) - 4, ..PointerTable::default() },
+            free_block: 2,
+            leaf_count: 1,
+            entry_count: 0,
+            salt: of.salt,
+            norm_flags: of.norm_flags,
+            flags: of.flags,
+            embedded: vec![1; half / 8],
+            pad: vec![0; half - FIXED_SIZE],
+            block_shift,
+        }
+    }
+
+    /// Pointers in a block of an external table.
+    #[must_use]
+    pub fn pointers_per_block(&self) -> usize {
+        self.block_size() / 8
     }
 
     /// Block size of the ZAP in bytes.

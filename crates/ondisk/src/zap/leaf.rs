@@ -14,6 +14,10 @@
 //!
 //! Chains are walked with a budget of as many steps as there are chunks, so a loop is an error.
 
+mod edit;
+
+pub use edit::Fit;
+
 use super::hash::ZapKey;
 use super::{BLOCK_LEAF, BLOCK_SIZE_MIN, Entry, FAT_BLOCK_SIZE_MAX, ZapName};
 use crate::cursor::{Endian, Reader, Writer};

@@ -17,6 +17,8 @@ use crate::error::{ErrorKind, Result};
 pub const MICRO_CHUNK_SIZE: usize = 64;
 /// Bytes of a chunk's name field, NUL included.
 pub const MICRO_NAME_SIZE: usize = 50;
+/// Largest block that a micro ZAP is grown to before it becomes fat, in bytes.
+pub const MICRO_BLOCK_SIZE_MAX: usize = 128 << 10;
 
 /// One chunk as it stands on disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -130,6 +132,15 @@ impl MicroZap {
         w.into_bytes()
     }
 
+    /// Encodes the chunk `at` alone: its offset in the block and its bytes; `None` behind the end.
+    #[must_use]
+    pub fn encode_chunk(&self, at: usize, endian: Endian) -> Option<(usize, Vec<u8>)> {
+        let c = self.chunks.get(at)?;
+        let mut w = Writer::new(endian);
+        w.u64(c.value).u32(c.cd).bytes(&c.pad).bytes(&c.name);
+        Some(((at + 1) * MICRO_CHUNK_SIZE, w.into_bytes()))
+    }
+
     /// How names are hashed here.
     #[must_use]
     pub fn key_hash(&self) -> KeyHash {
@@ -161,6 +172,41 @@ impl MicroZap {
             .collect();
         out.sort_by_key(|e| (e.hash, e.cd));
         out
+    }
+
+    /// Bytes of the block.
+    #[must_use]
+    pub fn block_size(&self) -> usize {
+        (self.chunks.len() + 1) * MICRO_CHUNK_SIZE + self.tail.len()
+    }
+
+    /// Number of the chunk the key matches; of several the one with the smallest differentiator.
+    #[must_use]
+    pub fn find(&self, key: &ZapKey) -> Option<usize> {
+        let chunks = self.chunks.iter().enumerate().filter(|(_, c)| !c.is_free());
+        let matching = chunks.filter(|(_, c)| key.matches_name(c.name()));
+        matching.min_by_key(|(_, c)| c.cd).map(|(i, _)| i)
+    }
+
+    /// Puts an entry into the first free chunk and says which one that is; `None` when there is
+    /// none, or the name does not fit a chunk. Whether the name is there already is not looked at.
+    pub fn insert(&mut self, name: &[u8], value: u64) -> Option<usize> {
+        let at = self.chunks.iter().position(MicroChunk::is_free)?;
+        let of = self.key_hash();
+        let hash = of.name(name);
+        let mut used: Vec<u32> =
+            self.iter().filter(|e| of.name(e.name) == hash).map(|e| e.cd).collect();
+        used.sort_unstable();
+        let cd = (0..).zip(&used).find(|(n, cd)| n != *cd).map_or(used.len() as u32, |(n, _)| n);
+        *self.chunks.get_mut(at)? = MicroChunk::new(name, value, cd)?;
+        Some(at)
+    }
+
+    /// Makes the block larger: `block_size` bytes, a multiple of 64.
+    pub fn grow(&mut self, block_size: usize) {
+        let count = (block_size / MICRO_CHUNK_SIZE).saturating_sub(1).max(self.chunks.len());
+        self.chunks.resize(count, MicroChunk::FREE);
+        self.tail.clear();
     }
 
     /// The entry the key matches; of several the one with the smallest differentiator.

@@ -1,0 +1,90 @@
+//! One at a time for each object: changes that read, think and write.
+//!
+//! The live object keeps single writes apart by itself. A change of a table reads blocks, decides,
+//! and writes others; two of them at once would undo each other. Whoever makes such a change holds
+//! the object's lock for its duration, reading of blocks included: what is decided is only right
+//! for the blocks that were read. Nobody waits for a txg, or for a second object, while holding
+//! one, so holders always finish.
+//!
+//! A lock is an entry in a set, not a mutex: the holder waits for devices, and waiting for it must
+//! be a wait that the runtime knows of.
+
+use crate::objset::Objset;
+use parking_lot::Mutex;
+use rt::{Condvar, Rt};
+use std::collections::HashSet;
+use std::sync::Arc;
+
+/// The locks of one object set.
+pub(crate) struct ObjectLocks {
+    held: Mutex<HashSet<u64>>,
+    released: Condvar,
+}
+
+impl Default for ObjectLocks {
+    fn default() -> Self {
+        Self { held: Mutex::default(), released: Rt::current().condvar() }
+    }
+}
+
+impl ObjectLocks {
+    /// Waits until nobody holds object `number`, and holds it.
+    pub(crate) fn lock(self: &Arc<Self>, number: u64) -> ObjectLock {
+        let mut held = self.held.lock();
+        while !held.insert(number) {
+            self.released.wait(&mut held);
+        }
+        ObjectLock { locks: Arc::clone(self), number }
+    }
+}
+
+/// Holds an object of a set; dropped, lets go of it. See [`crate::Objset::lock`].
+pub struct ObjectLock {
+    locks: Arc<ObjectLocks>,
+    number: u64,
+}
+
+impl Drop for ObjectLock {
+    fn drop(&mut self) {
+        self.locks.held.lock().remove(&self.number);
+        self.locks.released.notify_all();
+    }
+}
+
+impl Objset {
+    /// Waits until nobody else changes object `number` as a whole, and keeps others from it until
+    /// the lock is dropped. The tables take it themselves, so it must not be held when one of their
+    /// functions is called for the same object.
+    #[must_use]
+    pub fn lock(&self, number: u64) -> ObjectLock {
+        self.inner.locks.lock(number)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::atomic::{AtomicU64, Ordering};
+
+    #[test]
+    fn one_at_a_time_for_each_object() {
+        let locks = Arc::new(ObjectLocks::default());
+        let counters = [AtomicU64::new(0), AtomicU64::new(0)];
+        std::thread::scope(|scope| {
+            for n in 0..8 {
+                let (locks, counters) = (&locks, &counters);
+                scope.spawn(move || {
+                    for _ in 0..1000 {
+                        let _lock = locks.lock(n % 2);
+                        let counter = &counters[(n % 2) as usize];
+                        let seen = counter.load(Ordering::Relaxed);
+                        std::hint::spin_loop();
+                        counter.store(seen + 1, Ordering::Relaxed);
+                    }
+                });
+            }
+        });
+        assert_eq!(counters.map(AtomicU64::into_inner), [4000, 4000]);
+        assert!(locks.held.lock().is_empty());
+    }
+}

@@ -1,0 +1,263 @@
+//! A table of either form that is being changed.
+
+use super::blocks::{Blocks, Change};
+use super::fat::Fat;
+use super::{EntryKey, ZapValue};
+use crate::error::{ErrorKind, Result};
+use ondisk::Endian;
+use ondisk::zap::{
+    Entry, FirstBlock, KeyHash, MICRO_BLOCK_SIZE_MAX, MICRO_NAME_SIZE, MicroZap, ZapKey, ZapName,
+};
+
+/// log2 of the block size that a micro table gets when it becomes fat.
+pub(super) const FAT_BLOCK_SHIFT: u32 = 14;
+/// Longest value in bytes.
+const VALUE_SIZE_MAX: usize = 8 << 10;
+/// Leaves kept in memory, at most, before [`Table::is_large`] asks for them to be written.
+const LEAVES_MAX: usize = 256;
+
+struct Micro {
+    zap: MicroZap,
+    /// Numbers of the changed chunks.
+    changed: Vec<usize>,
+    /// The whole block must be written: it is new, larger, or was in the other byte order.
+    whole: bool,
+    /// The block size changed.
+    grown: bool,
+}
+
+enum Form {
+    Micro(Micro),
+    Fat {
+        fat: Fat,
+        /// It was micro: the object needs another block size, this one.
+        resized: Option<usize>,
+    },
+}
+
+/// A table that is being changed in memory; [`Table::changes`] says what to write.
+pub(super) struct Table<B> {
+    pub(super) blocks: B,
+    form: Form,
+}
+
+fn is_single(value: &ZapValue) -> Option<u64> {
+    let word = value.values.as_slice().try_into().ok().map(u64::from_be_bytes);
+    word.filter(|_| value.int_len == 8)
+}
+
+impl<B: Blocks> Table<B> {
+    /// The table in `blocks`.
+    pub(super) fn open(blocks: B) -> Result<Self> {
+        let block = blocks.read(0)?;
+        let endian = block.endian();
+        let first = FirstBlock::decode(&block, endian).map_err(|e| blocks.format_error(0, e))?;
+        let form = match first {
+            FirstBlock::Micro(zap) => {
+                let whole = endian != Endian::Little;
+                Form::Micro(Micro { zap, changed: Vec::new(), whole, grown: false })
+            }
+            FirstBlock::Fat(header) => Form::Fat { fat: Fat::open(header, endian), resized: None },
+        };
+        Ok(Self { blocks, form })
+    }
+
+    /// A new, empty table: micro in a block of `block_size` bytes, or fat with blocks of
+    /// `1 << shift` bytes.
+    pub(super) fn new(blocks: B, of: KeyHash, fat_shift: Option<u32>, block_size: usize) -> Self {
+        let form = match fat_shift {
+            Some(shift) => Form::Fat { fat: Fat::new(shift, of), resized: Some(1 << shift) },
+            None => {
+                let zap = MicroZap::new(of.salt, of.norm_flags, block_size);
+                Form::Micro(Micro { zap, changed: Vec::new(), whole: true, grown: true })
+            }
+        };
+        Self { blocks, form }
+    }
+
+    pub(super) fn key_hash(&self) -> KeyHash {
+        match &self.form {
+            Form::Micro(m) => m.zap.key_hash(),
+            Form::Fat { fat, .. } => fat.key_hash(),
+        }
+    }
+
+    /// So much is in memory that it should be written before more is changed.
+    pub(super) fn is_large(&self) -> bool {
+        matches!(&self.form, Form::Fat { fat, .. } if fat.held() >= LEAVES_MAX)
+    }
+
+    /// The key in the form of this table.
+    fn key(&self, key: EntryKey<'_>) -> Result<(ZapKey, ZapName)> {
+        let of = self.key_hash();
+        let wrong = |text| Err(self.blocks.error(ErrorKind::Invalid(text)));
+        match key {
+            EntryKey::Words(_) if !of.integer_keys() => wrong("an integer key in a ZAP of names"),
+            EntryKey::Words(w) => Ok((ZapKey::words(&of, w), ZapName::U64s(w.to_vec()))),
+            EntryKey::Name(..) if of.integer_keys() => wrong("a name in a ZAP of integer keys"),
+            EntryKey::Name(n, _) if n.contains(&0) => wrong("a name with a NUL"),
+            EntryKey::Name(n, how) => Ok((ZapKey::name(&of, n, how), ZapName::Bytes(n.to_vec()))),
+        }
+    }
+
+    fn check_value(&self, value: &ZapValue) -> Result<()> {
+        let len = value.values.len();
+        let int_len = usize::from(value.int_len);
+        let whole = matches!(int_len, 1 | 2 | 4 | 8) && len.is_multiple_of(int_len);
+        match () {
+            () if !whole => {
+                Err(self.blocks.error(ErrorKind::Invalid("a value that is not of whole integers")))
+            }
+            () if len > VALUE_SIZE_MAX => {
+                Err(self.blocks.error(ErrorKind::Invalid("a value of more than 8 KiB")))
+            }
+            () => Ok(()),
+        }
+    }
+
+    pub(super) fn get(&mut self, key: EntryKey<'_>) -> Result<Option<Entry>> {
+        let (key, _) = self.key(key)?;
+        match &mut self.form {
+            Form::Micro(m) => Ok(m.zap.find(&key).and_then(|at| m.zap.chunks.get(at)).map(|c| {
+                let values = c.value.to_be_bytes().to_vec();
+                let name = ZapName::Bytes(c.name().to_vec());
+                Entry { name, cd: c.cd, hash: key.hash, int_len: 8, values }
+            })),
+            Form::Fat { fat, .. } => fat.get(&self.blocks, &key),
+        }
+    }
+
+    /// Adds an entry; one that is there already is an error.
+    pub(super) fn insert(&mut self, key: EntryKey<'_>, value: &ZapValue) -> Result<()> {
+        self.check_value(value)?;
+        if self.get(key)?.is_some() {
+            return Err(self.blocks.error(ErrorKind::EntryExists(key.to_string())));
+        }
+        let (zap_key, name) = self.key(key)?;
+        self.add(&name, zap_key.hash, value)
+    }
+
+    /// Adds an entry that is not there.
+    fn add(&mut self, name: &ZapName, hash: u64, value: &ZapValue) -> Result<()> {
+        if let Form::Micro(m) = &mut self.form {
+            let short = name.bytes().filter(|n| !n.is_empty() && n.len() < MICRO_NAME_SIZE);
+            if let (Some(name), Some(word)) = (short, is_single(value))
+                && m.insert(name, word)
+            {
+                return Ok(());
+            }
+            self.fatten(FAT_BLOCK_SHIFT, 0)?;
+        }
+        match &mut self.form {
+            Form::Fat { fat, .. } => {
+                fat.insert(&self.blocks, name, hash, None, value.int_len, &value.values)
+            }
+            Form::Micro(_) => Ok(()),
+        }
+    }
+
+    /// Inserts or replaces.
+    pub(super) fn set(&mut self, key: EntryKey<'_>, value: &ZapValue) -> Result<()> {
+        self.check_value(value)?;
+        let (zap_key, name) = self.key(key)?;
+        if let Form::Micro(m) = &mut self.form {
+            match (m.zap.find(&zap_key), is_single(value)) {
+                (None, _) => return self.add(&name, zap_key.hash, value),
+                (Some(at), Some(word)) => {
+                    m.change(at, |c| c.value = word);
+                    return Ok(());
+                }
+                (Some(_), None) => self.fatten(FAT_BLOCK_SHIFT, 0)?,
+            }
+        }
+        let Form::Fat { fat, .. } = &mut self.form else { return Ok(()) };
+        let (int_len, values) = (value.int_len, &value.values);
+        if fat.replace(&self.blocks, &name, &zap_key, int_len, values)? {
+            return Ok(());
+        }
+        fat.insert(&self.blocks, &name, zap_key.hash, None, int_len, values)
+    }
+
+    /// Removes an entry; false when there was none.
+    pub(super) fn remove(&mut self, key: EntryKey<'_>) -> Result<bool> {
+        let (key, _) = self.key(key)?;
+        match &mut self.form {
+            Form::Micro(m) => {
+                let found = m.zap.find(&key);
+                if let Some(at) = found {
+                    m.change(at, |c| *c = ondisk::zap::MicroChunk::FREE);
+                }
+                Ok(found.is_some())
+            }
+            Form::Fat { fat, .. } => fat.remove(&self.blocks, &key),
+        }
+    }
+
+    /// Makes a micro table fat, with the salt and the normal forms it has.
+    pub(super) fn fatten(&mut self, block_shift: u32, flags: u64) -> Result<()> {
+        let Form::Micro(m) = &self.form else { return Ok(()) };
+        let mut fat = Fat::new(block_shift, KeyHash { flags, ..m.zap.key_hash() });
+        // The differentiators stay: they are in the cursors of whoever reads a directory now.
+        for e in m.zap.entries() {
+            fat.insert(&self.blocks, &e.name, e.hash, Some(e.cd), e.int_len, &e.values)?;
+        }
+        self.form = Form::Fat { fat, resized: Some(1 << block_shift) };
+        Ok(())
+    }
+
+    /// What must be written, in order.
+    pub(super) fn changes(&self) -> Vec<Change> {
+        match &self.form {
+            Form::Micro(m) => m.changes(),
+            Form::Fat { fat, resized } => {
+                let size = resized.map(Change::BlockSize);
+                size.into_iter().chain(fat.changes()).collect()
+            }
+        }
+    }
+}
+
+impl Micro {
+    /// Puts an entry in, growing the block when it must; false when even the largest is full.
+    fn insert(&mut self, name: &[u8], value: u64) -> bool {
+        loop {
+            if let Some(at) = self.zap.insert(name, value) {
+                self.changed.push(at);
+                return true;
+            }
+            let size = self.zap.block_size();
+            if size >= MICRO_BLOCK_SIZE_MAX {
+                return false;
+            }
+            self.zap.grow((size * 2).min(MICRO_BLOCK_SIZE_MAX));
+            (self.grown, self.whole) = (true, true);
+        }
+    }
+
+    fn change(&mut self, at: usize, how: impl FnOnce(&mut ondisk::zap::MicroChunk)) {
+        if let Some(chunk) = self.zap.chunks.get_mut(at) {
+            how(chunk);
+            self.changed.push(at);
+        }
+    }
+
+    fn changes(&self) -> Vec<Change> {
+        if !self.grown && self.changed.is_empty() {
+            return Vec::new();
+        }
+        let mut out = Vec::new();
+        if self.grown {
+            out.push(Change::BlockSize(self.zap.block_size()));
+        }
+        if self.whole {
+            out.push(Change::Block(0, self.zap.encode(Endian::Little)));
+            return out;
+        }
+        let mut chunks = self.changed.clone();
+        chunks.sort_unstable();
+        chunks.dedup();
+        let patches = chunks.iter().filter_map(|at| self.zap.encode_chunk(*at, Endian::Little));
+        out.extend(patches.map(|(at, bytes)| Change::Patch(at, bytes)));
+        out
+    }
+}
