@@ -244,6 +244,42 @@ impl SaTables {
         self.layouts.iter().find(|(_, l)| *l == attrs).map(|(n, _)| *n)
     }
 
+    /// Registered length of the attribute of that number; 0: variable.
+    #[must_use]
+    pub fn length(&self, number: u16) -> Option<u16> {
+        self.by_number.get(&number).map(|info| info.length)
+    }
+
+    /// Adds an attribute; one of that name or number is an error.
+    pub fn add_attr(&mut self, name: &str, info: AttrInfo) -> Result<()> {
+        let name = name.as_bytes();
+        if self.by_name.contains_key(name) || self.by_number.contains_key(&info.number) {
+            let kind = ErrorKind::Inconsistent("two attributes have the same number");
+            return Err(table_error("registry", kind));
+        }
+        self.by_number.insert(info.number, info);
+        self.by_name.insert(name.to_vec(), info);
+        Ok(())
+    }
+
+    /// Adds a layout of these attributes, all registered, and returns its number: behind the
+    /// largest there is, from 2 on as OpenZFS counts.
+    pub fn add_layout(&mut self, attrs: &[u16]) -> Result<u16> {
+        if let Some(n) = attrs.iter().find(|n| !self.by_number.contains_key(*n)) {
+            let kind = ErrorKind::Unknown { value: u64::from(*n) };
+            return Err(table_error("layout attribute", kind));
+        }
+        let largest = self.layouts.keys().next_back().copied().unwrap_or(LAYOUT_EMPTY);
+        let number = largest.max(LAYOUT_EMPTY) + 1;
+        if number > LAYOUT_MAX || attrs.len() > LAYOUT_ATTRS_MAX {
+            let (value, max) = (number.into(), LAYOUT_MAX.into());
+            let kind = ErrorKind::OutOfRange { value, min: 2, max };
+            return Err(table_error("layout number", kind));
+        }
+        self.layouts.insert(number, attrs.to_vec());
+        Ok(number)
+    }
+
     /// Takes a bonus or spill block apart, in the layout's order.
     pub fn split(&self, data: &[u8]) -> Result<Vec<SaValue>> {
         let header = SaHeader::decode(data)?;

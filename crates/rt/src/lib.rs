@@ -15,7 +15,6 @@ mod parallel;
 mod progress;
 mod rng;
 mod runtime;
-mod sim;
 mod thread;
 mod timer;
 

@@ -10,6 +10,10 @@
 //! shown in the compact text of `ls -V` (illumos) and `nfs4_getfacl`-like tools:
 //! `user:1000:rwxpdDaARWcCos:fdi----:allow`.
 
+mod trivial;
+
+pub(crate) use trivial::{EXECUTE, READ_DATA, WRITE_DATA, trivial};
+
 use crate::error::{Error, Result};
 use crate::fs::Filesystem;
 use crate::node::Node;

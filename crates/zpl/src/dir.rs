@@ -26,22 +26,26 @@ impl Node {
         if self.kind() != FileKind::Dir {
             return Err(Error::NotDirectory(format!("object {}", self.number())));
         }
-        Ok(Zap::open(self.object())?)
+        // The table of a live file system may have grown since the node was opened.
+        match self.filesystem().objset().is_live() {
+            true => Ok(Zap::open(&self.object().reopen()?)?),
+            false => Ok(Zap::open(self.object())?),
+        }
     }
 
     /// The entries in no order, `.` and `..` left out. What cannot be read of the directory is an
     /// error item among them.
     pub fn entries(&self) -> Result<Vec<Result<DirEntry>>> {
-        let table = self.table()?;
-        let entry = |e: dmu::ZapEntry| {
-            let value = e.ints().next()?;
-            let Dirent { object, kind } = Dirent::decode(value);
-            Some(DirEntry { name: e.name.bytes()?.to_vec(), object, kind })
-        };
+        let _lock = self.filesystem().look(self.number());
+        self.stored_entries()
+    }
+
+    /// The entries of a directory nobody changes meanwhile.
+    pub(crate) fn stored_entries(&self) -> Result<Vec<Result<DirEntry>>> {
         let mut out = Vec::new();
-        for e in table.entries() {
+        for e in self.table()?.entries() {
             match e {
-                Ok(e) => out.extend(entry(e).map(Ok)),
+                Ok(e) => out.extend(dir_entry(&e).map(Ok)),
                 Err(e) => out.push(Err(e.into())),
             }
         }
@@ -57,20 +61,27 @@ impl Node {
 
     /// Looks one name up, by the rules of the file system for case and normal forms.
     pub fn lookup(&self, name: &[u8]) -> Result<Option<DirEntry>> {
-        let table = self.table()?;
-        let how = match self.filesystem().case_sensitivity() {
+        let _lock = self.filesystem().look(self.number());
+        self.filesystem().find_in(&self.table()?, name)
+    }
+}
+
+fn dir_entry(e: &dmu::ZapEntry) -> Option<DirEntry> {
+    let Dirent { object, kind } = Dirent::decode(e.ints().next()?);
+    Some(DirEntry { name: e.name.bytes()?.to_vec(), object, kind })
+}
+
+impl Filesystem {
+    /// Looks a name up in a directory's table, by the rules for case and normal forms.
+    pub(crate) fn find_in(&self, table: &Zap, name: &[u8]) -> Result<Option<DirEntry>> {
+        let how = match self.case_sensitivity() {
             CaseSensitivity::Mixed => Match::NormalizeKeepCase,
             _ => Match::Normalize,
         };
         let key = ZapKey::name(&table.key_hash(), name, how);
-        Ok(table.find(&key)?.and_then(|e| {
-            let Dirent { object, kind } = Dirent::decode(e.ints().next()?);
-            Some(DirEntry { name: e.name.bytes()?.to_vec(), object, kind })
-        }))
+        Ok(table.find(&key)?.as_ref().and_then(dir_entry))
     }
-}
 
-impl Filesystem {
     /// The file at a path from the root. `follow`: a symbolic link at the end is followed too;
     /// absolute targets start at this file system's root.
     pub fn by_path(&self, path: &[u8], follow: bool) -> Result<Node> {

@@ -38,8 +38,36 @@ pub enum Error {
     NotDirectory(String),
     /// Too many symbolic links, or they form a loop.
     TooManyLinks(String),
-    /// The name breaks a rule of the file system (`utf8only`).
+    /// The name breaks a rule of the file system (`utf8only`), or no file can have it.
     BadName(String),
+    /// The name is too long.
+    NameTooLong(String),
+    /// It is no symbolic link.
+    NotSymlink(String),
+    /// It is a directory.
+    IsDirectory(String),
+    /// There is something of that name already.
+    Exists(String),
+    /// The directory has entries.
+    NotEmpty(String),
+    /// A directory would get below itself.
+    Loop,
+    /// The file has as many names as it can.
+    TooManyNames,
+    /// Source and target belong to different projects.
+    OtherProject,
+    /// The file has no such extended attribute.
+    NoXattr(String),
+    /// Something is larger than it can be; the text says what.
+    TooLarge(&'static str),
+    /// The flags of a file forbid the change.
+    NotPermitted(&'static str),
+    /// The request contradicts a rule, which the text names.
+    Invalid(&'static str),
+    /// The file system is open for reading only.
+    ReadOnly,
+    /// Something that is read but not changed; the text says what.
+    Unsupported(&'static str),
 }
 
 impl From<dmu::Error> for Error {
@@ -62,6 +90,20 @@ impl fmt::Display for Error {
             Self::NotDirectory(p) => write!(f, "{p}: not a directory"),
             Self::TooManyLinks(p) => write!(f, "{p}: too many symbolic links"),
             Self::BadName(p) => write!(f, "{p}: not a name this file system allows"),
+            Self::NameTooLong(p) => write!(f, "{p}: the name is too long"),
+            Self::NotSymlink(p) => write!(f, "{p}: not a symbolic link"),
+            Self::IsDirectory(p) => write!(f, "{p}: is a directory"),
+            Self::Exists(p) => write!(f, "{p}: exists already"),
+            Self::NotEmpty(p) => write!(f, "{p}: the directory is not empty"),
+            Self::Loop => f.write_str("a directory would be below itself"),
+            Self::TooManyNames => f.write_str("the file has as many names as it can"),
+            Self::OtherProject => f.write_str("source and target are of different projects"),
+            Self::NoXattr(p) => write!(f, "{p}: no such extended attribute"),
+            Self::TooLarge(what) => write!(f, "too large: {what}"),
+            Self::NotPermitted(why) => write!(f, "not permitted: {why}"),
+            Self::Invalid(rule) => write!(f, "not possible: {rule}"),
+            Self::ReadOnly => f.write_str("the file system is open for reading only"),
+            Self::Unsupported(what) => write!(f, "cannot be changed: {what}"),
         }
     }
 }

@@ -5,8 +5,9 @@ use crate::node::Node;
 use dmu::{Objset, Zap};
 use ondisk::ObjsetKind;
 use ondisk::fuid::{self, FuidTable};
-use ondisk::sa::SaTables;
-use ondisk::znode::{MASTER_NODE, ZPL_VERSION_MAX, ZPL_VERSION_SA, master};
+use ondisk::sa::{SaTables, zpl};
+use ondisk::znode::{MASTER_NODE, ZPL_VERSION_MAX, ZPL_VERSION_SA, flags, master};
+use parking_lot::RwLock;
 use std::sync::Arc;
 
 /// How names are looked up.
@@ -20,7 +21,8 @@ pub enum CaseSensitivity {
     Mixed,
 }
 
-/// A file system, open for reading. Cheap to clone.
+/// A file system; one over a live object set can be changed (see [`crate::write`]). Cheap to
+/// clone; all clones share their locks, so a file system is opened once to be changed.
 #[derive(Clone)]
 pub struct Filesystem {
     pub(crate) inner: Arc<Inner>,
@@ -29,8 +31,11 @@ pub struct Filesystem {
 pub(crate) struct Inner {
     pub(crate) objset: Objset,
     pub(crate) version: u64,
-    pub(crate) sa: Option<SaTables>,
+    sa: Arc<RwLock<Option<Arc<SaTables>>>>,
+    pub(crate) state: crate::write::State,
     root: u64,
+    /// Files have projects.
+    projects: bool,
     case: CaseSensitivity,
     normalization: u64,
     utf8_only: bool,
@@ -54,13 +59,23 @@ impl Filesystem {
             _ => CaseSensitivity::Sensitive,
         };
         let sa = match master.get_u64("SA_ATTRS")? {
-            Some(object) if version >= ZPL_VERSION_SA => Some(sa_tables(&objset, object)?),
+            Some(object) if version >= ZPL_VERSION_SA => {
+                Some(Arc::new(sa_tables(&objset, object)?))
+            }
             _ => None,
         };
+        let root = master.need_u64(master::ROOT)?;
+        // A set that was never synced has no accounting yet; then the root directory tells.
+        let projects = sa.as_ref().is_some_and(|tables| {
+            objset.phys().project_used.is_some()
+                || (objset.is_live() && has_project(tables, &objset, root))
+        });
         let inner = Inner {
             version,
-            sa,
-            root: master.need_u64(master::ROOT)?,
+            projects,
+            sa: Arc::new(RwLock::new(sa)),
+            state: crate::write::State::new(),
+            root,
             case,
             normalization: master.get_u64(master::NORMALIZATION)?.unwrap_or(0),
             utf8_only: master.get_u64(master::UTF8ONLY)?.unwrap_or(0) != 0,
@@ -68,6 +83,41 @@ impl Filesystem {
             objset,
         };
         Ok(Self { inner: Arc::new(inner) })
+    }
+
+    /// The tables of attributes; `None` before version 5.
+    pub(crate) fn sa_tables(&self) -> Option<Arc<SaTables>> {
+        self.inner.sa.read().clone()
+    }
+
+    /// The tables as they will be at any time.
+    pub(crate) fn shared_tables(&self) -> Arc<RwLock<Option<Arc<SaTables>>>> {
+        Arc::clone(&self.inner.sa)
+    }
+
+    /// For a file system that is being made and that nobody else has.
+    pub(crate) fn set_projects(&mut self, projects: bool) {
+        if let Some(inner) = Arc::get_mut(&mut self.inner) {
+            inner.projects = projects;
+        }
+    }
+
+    pub(crate) fn set_sa_tables(&self, tables: Arc<SaTables>) {
+        *self.inner.sa.write() = Some(tables);
+    }
+
+    /// New files have projects.
+    pub(crate) fn counts_projects(&self) -> bool {
+        self.inner.projects
+    }
+
+    /// Normalisation of the names in its directories, case included.
+    pub(crate) fn norm_flags(&self) -> u64 {
+        let case = match self.inner.case {
+            CaseSensitivity::Sensitive => 0,
+            _ => ondisk::zap::NORM_TOUPPER,
+        };
+        self.inner.normalization | case
     }
 
     /// The object set.
@@ -119,7 +169,14 @@ impl Filesystem {
 
     /// A file by its object.
     pub fn node(&self, object: u64) -> Result<Node> {
+        let _lock = self.look(object);
         Node::open(self, object)
+    }
+
+    /// Keeps others from changing the attributes and entries of a file while it is looked at.
+    pub(crate) fn look(&self, object: u64) -> Option<crate::write::locks::Guard<'_>> {
+        let live = self.inner.objset.is_live();
+        live.then(|| self.inner.state.attrs.shared(object))
     }
 
     /// Objects of files that were unlinked while open, and have no name any more.
@@ -136,6 +193,14 @@ impl Filesystem {
     pub fn master(&self) -> Result<Zap> {
         Ok(Zap::open(&self.inner.objset.object(MASTER_NODE)?)?)
     }
+}
+
+fn has_project(tables: &SaTables, objset: &Objset, object: u64) -> bool {
+    let Ok(object) = objset.object(object) else { return false };
+    let values = tables.split(&object.dnode().bonus).unwrap_or_default();
+    let number = tables.attr(zpl::FLAGS).map(|info| info.number);
+    let word = values.iter().find(|v| Some(v.number) == number).and_then(|v| v.u64());
+    word.is_some_and(|w| w & flags::PROJID != 0)
 }
 
 /// Reads attribute registry and layouts.

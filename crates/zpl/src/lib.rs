@@ -21,6 +21,7 @@ mod node;
 pub mod replay;
 mod space;
 mod volume;
+pub mod write;
 mod xattr;
 
 pub use acl::{AceText, Acl};
@@ -31,4 +32,5 @@ pub use node::{FileKind, Node};
 pub use ondisk::znode::Time;
 pub use space::{SpaceKind, SpaceRow};
 pub use volume::Volume;
+pub use write::{FormatOptions, FsSettings, NewFile, NewKind, RenameMode, SetAttrs, XattrStore};
 pub use xattr::{XattrName, linux_name};

@@ -90,6 +90,7 @@ pub struct Node {
 }
 
 impl Node {
+    /// The file of that number, whose lock the caller holds when others may change it.
     pub(crate) fn open(fs: &Filesystem, number: u64) -> Result<Self> {
         let object = fs.objset().object(number)?;
         Self::from_object(fs, object)
@@ -141,7 +142,7 @@ impl Node {
         let number = object.number();
         let format = |error| Error::Format { object: number, error };
         let missing = |name| Error::NoAttribute { object: number, name };
-        let tables = fs.inner.sa.as_ref().ok_or_else(|| missing("SA_ATTRS"))?;
+        let tables = fs.sa_tables().ok_or_else(|| missing("SA_ATTRS"))?;
         let spill = object.read_spill()?;
         let spill = spill.as_ref().map(|b| b.bytes());
         let set = tables.read(&object.dnode().bonus, spill).map_err(format)?;
@@ -237,8 +238,11 @@ impl Node {
         pairs.iter().filter(|(f, _)| self.flags & f != 0).map(|(_, l)| l).sum()
     }
 
-    /// Target of a symbolic link.
+    /// Target of a symbolic link; an error for any other file.
     pub fn read_link(&self) -> Result<Vec<u8>> {
+        if self.kind() != FileKind::Symlink {
+            return Err(Error::NotSymlink(format!("object {}", self.number())));
+        }
         /// Longer targets cannot be made (`PATH_MAX` is 4096).
         const TARGET_MAX: u64 = 64 << 10;
         if let Some(target) = &self.inline_symlink {

@@ -5,11 +5,13 @@ use dmu::{Object, Objset, Segment, Zap};
 use ondisk::ObjsetKind;
 
 /// Object of a volume's data.
-const VOLUME_DATA: u64 = 1;
+pub(crate) const VOLUME_DATA: u64 = 1;
 /// Object of a volume's properties.
-const VOLUME_PROPERTIES: u64 = 2;
+pub(crate) const VOLUME_PROPERTIES: u64 = 2;
+/// Name of the size among the properties.
+pub(crate) const SIZE: &str = "size";
 
-/// A volume, open for reading.
+/// A volume; one over a live object set can be changed.
 #[derive(Clone)]
 pub struct Volume {
     data: Object,
@@ -23,7 +25,7 @@ impl Volume {
             return Err(Error::WrongKind { wanted: "volume" });
         }
         let properties = Zap::open(&objset.object(VOLUME_PROPERTIES)?)?;
-        let size = properties.need_u64("size")?;
+        let size = properties.need_u64(SIZE)?;
         Ok(Self { data: objset.object(VOLUME_DATA)?, size })
     }
 
@@ -31,6 +33,10 @@ impl Volume {
     #[must_use]
     pub fn size(&self) -> u64 {
         self.size
+    }
+
+    pub(crate) fn set_size(&mut self, size: u64) {
+        self.size = size;
     }
 
     /// Size of its blocks in bytes.

@@ -41,11 +41,21 @@ pub fn linux_name(name: &[u8], posix_acls: bool) -> XattrName {
 impl Node {
     /// All extended attributes by name, with the names as stored.
     pub fn xattrs(&self) -> Result<BTreeMap<Vec<u8>, Vec<u8>>> {
+        let fs = self.filesystem();
+        match fs.look(self.number()) {
+            // Both kinds must be of one moment, and what this node knows may be gone.
+            Some(_lock) => Self::open(fs, self.number())?.stored_xattrs(),
+            None => self.stored_xattrs(),
+        }
+    }
+
+    fn stored_xattrs(&self) -> Result<BTreeMap<Vec<u8>, Vec<u8>>> {
         let mut out = BTreeMap::new();
         if self.xattr_dir != 0 {
-            let dir = self.filesystem().node(self.xattr_dir)?;
-            for entry in dir.sorted_entries()? {
-                let file = self.filesystem().node(entry.object)?;
+            let dir = Self::open(self.filesystem(), self.xattr_dir)?;
+            for entry in dir.stored_entries()? {
+                let entry = entry?;
+                let file = Self::open(self.filesystem(), entry.object)?;
                 // Sparse values cannot be: what the size promises must be backed by blocks.
                 if file.size > VALUE_MAX.min(file.object().size_of_blocks()) {
                     let rule = "an extended attribute is larger than its object";

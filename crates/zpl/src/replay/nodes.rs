@@ -44,7 +44,7 @@ impl FileReplay {
     ) -> crate::Result<Self> {
         let objset = fs.objset();
         let root = Zap::open(&objset.object(fs.root_object())?)?;
-        let tables = fs.inner.sa.as_ref().map(|sa| Tables::new(objset, sa)).transpose()?;
+        let tables = fs.sa_tables().map(|sa| Tables::new(objset, &sa)).transpose()?;
         let mut this = Self {
             state,
             tables,

@@ -1,0 +1,55 @@
+//! The list that says what a mode says.
+
+use ondisk::acl::{Ace, FLAG_EVERYONE, FLAG_GROUP, FLAG_IDENTIFIER_GROUP, FLAG_OWNER};
+use ondisk::acl::{TYPE_ALLOW, TYPE_DENY};
+use ondisk::znode::mode;
+
+pub(crate) const READ_DATA: u32 = 0x1;
+pub(crate) const WRITE_DATA: u32 = 0x2;
+const APPEND_DATA: u32 = 0x4;
+const READ_NAMED_ATTRS: u32 = 0x8;
+const WRITE_NAMED_ATTRS: u32 = 0x10;
+pub(crate) const EXECUTE: u32 = 0x20;
+const DELETE_CHILD: u32 = 0x40;
+const READ_ATTRIBUTES: u32 = 0x80;
+const WRITE_ATTRIBUTES: u32 = 0x100;
+const READ_ACL: u32 = 0x2_0000;
+const WRITE_ACL: u32 = 0x4_0000;
+const WRITE_OWNER: u32 = 0x8_0000;
+const SYNCHRONIZE: u32 = 0x10_0000;
+/// What everyone may always do.
+const ALL: u32 = READ_ACL | READ_ATTRIBUTES | READ_NAMED_ATTRS | SYNCHRONIZE;
+/// What the owner may always do beyond that.
+const OWNER: u32 = WRITE_ATTRIBUTES | WRITE_OWNER | WRITE_ACL | WRITE_NAMED_ATTRS;
+const OWNING_GROUP: u16 = FLAG_GROUP | FLAG_IDENTIFIER_GROUP;
+
+/// The list that says what `m` says. A class that may less than one after it needs a denial first,
+/// or the later entry would grant it.
+pub(crate) fn trivial(m: u64) -> Vec<Ace> {
+    let write = match m & mode::TYPE {
+        mode::DIR => WRITE_DATA | APPEND_DATA | DELETE_CHILD,
+        _ => WRITE_DATA | APPEND_DATA,
+    };
+    let (mut allow0, mut deny1, mut deny2) = (0, 0, 0);
+    let (mut owner, mut group, mut everyone) = (ALL | OWNER, ALL, ALL);
+    for (bit, mask) in [(4, READ_DATA), (2, write), (1, EXECUTE)] {
+        let [u, g, o] = [6, 3, 0].map(|shift| (m >> shift) & bit != 0);
+        allow0 |= if u && !g && o { mask } else { 0 };
+        deny1 |= if !u && (g || o) { mask } else { 0 };
+        deny2 |= if !g && o { mask } else { 0 };
+        owner |= if u { mask } else { 0 };
+        group |= if g { mask } else { 0 };
+        everyone |= if o { mask } else { 0 };
+    }
+    let ace = |kind, flags, mask| Ace { kind, flags, mask, id: 0, object: None };
+    let before = [
+        ace(TYPE_ALLOW, FLAG_OWNER, allow0),
+        ace(TYPE_DENY, FLAG_OWNER, deny1),
+        ace(TYPE_DENY, OWNING_GROUP, deny2),
+    ];
+    let mut out: Vec<Ace> = before.into_iter().filter(|a| a.mask != 0).collect();
+    out.push(ace(TYPE_ALLOW, FLAG_OWNER, owner));
+    out.push(ace(TYPE_ALLOW, OWNING_GROUP, group));
+    out.push(ace(TYPE_ALLOW, FLAG_EVERYONE, everyone));
+    out
+}

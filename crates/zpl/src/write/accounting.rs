@@ -1,0 +1,90 @@
+//! Who the space of a file counts for: owner, group and project, read from its attributes.
+
+use crate::fs::Filesystem;
+use dmu::{Accounting, Block, Owner};
+use ondisk::sa::{SaTables, SaValue, zpl};
+use ondisk::znode::{Znode, flags};
+use ondisk::{DmuType, Dnode};
+use parking_lot::RwLock;
+use std::sync::{Arc, OnceLock};
+
+/// Finds the owners of the objects of one file system.
+///
+/// The object set needs it before the file system can be opened: it is made first and told of the
+/// file system as soon as there is one ([`FileOwners::attach`]). Until then nothing but a format
+/// can have changed the set, and its objects belong to root.
+pub struct FileOwners {
+    tables: OnceLock<Arc<RwLock<Option<Arc<SaTables>>>>>,
+    projects: bool,
+    objects: bool,
+}
+
+impl FileOwners {
+    /// With or without the features `project_quota` and `userobj_accounting`.
+    #[must_use]
+    pub fn new(projects: bool, objects: bool) -> Self {
+        Self { tables: OnceLock::new(), projects, objects }
+    }
+
+    /// Takes the tables of attributes of `fs`, as they are at any time from now on.
+    pub fn attach(&self, fs: &Filesystem) {
+        let _ = self.tables.set(fs.shared_tables());
+    }
+
+    fn tables(&self) -> Option<Arc<SaTables>> {
+        self.tables.get()?.read().clone()
+    }
+
+    fn of_attributes(&self, dnode: &Dnode, spill: Option<&Block>) -> Option<Owner> {
+        let Some(tables) = self.tables() else {
+            return Some(Owner { uid: 0, gid: 0, project: self.projects.then_some(0) });
+        };
+        let mut values = tables.split(&dnode.bonus).ok()?;
+        let find = |values: &[SaValue], name: &str| -> Option<u64> {
+            let number = tables.attr(name)?.number;
+            values.iter().find(|v| v.number == number).and_then(SaValue::u64)
+        };
+        let mut project = None;
+        if self.projects {
+            let has = find(&values, zpl::FLAGS).is_some_and(|f| f & flags::PROJID != 0);
+            if has && find(&values, zpl::PROJID).is_none() {
+                values.extend(spill.and_then(|b| tables.split(b.bytes()).ok()).unwrap_or_default());
+            }
+            // Files without a project count for project 0.
+            project = Some(find(&values, zpl::PROJID).filter(|_| has).unwrap_or(0));
+        }
+        Some(Owner { uid: find(&values, zpl::UID)?, gid: find(&values, zpl::GID)?, project })
+    }
+}
+
+impl Accounting for FileOwners {
+    fn owner(&self, dnode: &Dnode, spill: Option<&Block>) -> Option<Owner> {
+        match dnode.bonus_kind {
+            DmuType::SA => self.of_attributes(dnode, spill),
+            DmuType::ZNODE => {
+                let z = Znode::decode(&dnode.bonus, dnode.endian).ok()?;
+                let project = self.projects.then_some(0);
+                Some(Owner { uid: z.uid, gid: z.gid, project })
+            }
+            _ => None,
+        }
+    }
+
+    fn projects(&self) -> bool {
+        self.projects
+    }
+
+    fn objects(&self) -> bool {
+        self.objects
+    }
+}
+
+impl Filesystem {
+    /// The accounting of this file system, for a set that is opened again.
+    #[must_use]
+    pub fn owners(&self, objects: bool) -> FileOwners {
+        let owners = FileOwners::new(self.counts_projects(), objects);
+        owners.attach(self);
+        owners
+    }
+}

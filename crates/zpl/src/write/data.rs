@@ -1,0 +1,269 @@
+//! Content: writing, truncating, holes, and the growth of a file's first block.
+//!
+//! While a file fits one block, its block is the file rounded up to sectors; a longer one has
+//! blocks of the record size, and never another size again.
+
+use super::attrs::Attrs;
+use super::check_flags;
+use crate::error::{Error, Result};
+use crate::fs::Filesystem;
+use dmu::{Hold, SpaceUse, Tx};
+use ondisk::blkptr::SECTOR_SIZE;
+use ondisk::sa::zpl;
+use ondisk::znode::{Time, flags, mode};
+
+/// Files end before 2^63.
+const OFFSET_MAX: u64 = i64::MAX as u64;
+
+/// Bytes written in one transaction by the calls that begin their own.
+const CHUNK: u64 = 4 << 20;
+
+/// Bytes of indirect blocks and dnodes that a write makes dirty beside its data, at most but for odd
+/// cases.
+const HOLD_TREE: u64 = 256 << 10;
+
+/// Which flags forbid to change the content.
+const UNCHANGEABLE: u64 = flags::IMMUTABLE | flags::READONLY;
+
+/// Loads a regular file, whose attributes are locked or read at one moment.
+fn load_file(fs: &Filesystem, number: u64) -> Result<Attrs> {
+    let file = Attrs::load(fs, number)?;
+    match file.kind() {
+        mode::FILE => Ok(file),
+        mode::DIR => Err(Error::IsDirectory(format!("object {number}"))),
+        _ => Err(Error::Invalid("content is for regular files")),
+    }
+}
+
+/// The size that the only block of a file must have before the file ends at `end`; `None` when it
+/// has it already, or the file has more blocks.
+fn grown_block(block: u64, size: u64, end: u64, record: u64) -> Option<u64> {
+    let end = end.max(size);
+    if end <= block || size > block || (block.is_power_of_two() && block >= record) {
+        return None;
+    }
+    // A block larger than a record (the property was lowered) grows to the next power of two.
+    let limit = if block > record { block.next_power_of_two() } else { record };
+    let wanted = end.min(limit).next_multiple_of(SECTOR_SIZE);
+    (wanted > block).then_some(wanted)
+}
+
+impl Filesystem {
+    /// Writes `data` at byte `offset` of a regular file, in transactions of at most 4 MiB.
+    ///
+    /// # Errors
+    /// `NotFound`; no regular file; flags that forbid it; no space. What was written before the
+    /// error stays.
+    pub fn write_at(&self, file: u64, offset: u64, data: &[u8], now: Time) -> Result<()> {
+        let mut at = offset;
+        let mut rest = data;
+        while !rest.is_empty() {
+            // Transactions end at multiples of the chunk, so that no record is in two.
+            let n = (CHUNK - at % CHUNK).max(1).min(rest.len() as u64) as usize;
+            let (part, behind) = rest.split_at(n);
+            let hold = Hold::write(part.len() as u64 + HOLD_TREE);
+            self.with_tx(hold, |tx| self.write_at_tx(tx, file, at, part, now))?;
+            at = at.saturating_add(n as u64);
+            rest = behind;
+        }
+        Ok(())
+    }
+
+    /// [`Self::write_at`] within a transaction.
+    pub fn write_at_tx(
+        &self,
+        tx: &Tx,
+        file: u64,
+        offset: u64,
+        data: &[u8],
+        now: Time,
+    ) -> Result<()> {
+        self.check_writable()?;
+        let end = offset.checked_add(data.len() as u64).filter(|end| *end <= OFFSET_MAX);
+        let end = end.ok_or(Error::TooLarge("the write ends behind the largest file"))?;
+        if data.is_empty() {
+            return Ok(());
+        }
+        let content = &self.inner.state.content;
+        let mut lock = content.shared(file);
+        if self.block_for(file, end)?.is_some() {
+            drop(lock);
+            lock = content.exclusive(file);
+            if let Some(size) = self.block_for(file, end)? {
+                self.objset().object(file)?.set_block_size(tx, size)?;
+            }
+        }
+        {
+            let _look = self.look(file);
+            let attrs = load_file(self, file)?;
+            check_flags(&attrs, UNCHANGEABLE)?;
+            if offset < attrs.size() {
+                check_flags(&attrs, flags::APPENDONLY)?;
+            }
+        }
+        self.write_locked(tx, file, offset, data, now)?;
+        drop(lock);
+        Ok(())
+    }
+
+    /// Writes `data` behind the end of a regular file, in one transaction, and returns where that
+    /// was.
+    ///
+    /// # Errors
+    /// As [`Self::write_at`].
+    pub fn append(&self, file: u64, data: &[u8], now: Time) -> Result<u64> {
+        let hold = Hold::write(data.len() as u64 + HOLD_TREE);
+        self.with_tx(hold, |tx| self.append_tx(tx, file, data, now))
+    }
+
+    /// [`Self::append`] within a transaction.
+    pub fn append_tx(&self, tx: &Tx, file: u64, data: &[u8], now: Time) -> Result<u64> {
+        self.check_writable()?;
+        let _content = self.inner.state.content.exclusive(file);
+        let size = {
+            let _look = self.look(file);
+            let attrs = load_file(self, file)?;
+            check_flags(&attrs, UNCHANGEABLE)?;
+            attrs.size()
+        };
+        let end = size.checked_add(data.len() as u64).filter(|end| *end <= OFFSET_MAX);
+        let end = end.ok_or(Error::TooLarge("the write ends behind the largest file"))?;
+        if data.is_empty() {
+            return Ok(size);
+        }
+        if let Some(block) = self.block_for(file, end)? {
+            self.objset().object(file)?.set_block_size(tx, block)?;
+        }
+        self.write_locked(tx, file, size, data, now)?;
+        Ok(size)
+    }
+
+    /// Writes into blocks of the right size; the content is locked.
+    fn write_locked(&self, tx: &Tx, file: u64, offset: u64, data: &[u8], now: Time) -> Result<()> {
+        self.objset().object(file)?.write_at(tx, offset, data)?;
+        let _attrs = self.inner.state.attrs.exclusive(file);
+        let mut attrs = Attrs::load(self, file)?;
+        let end = offset.saturating_add(data.len() as u64);
+        if end > attrs.size() {
+            attrs.set(zpl::SIZE, end);
+        }
+        attrs.content_changed(now);
+        attrs.save(self, tx)
+    }
+
+    /// See [`grown_block`]; the content is locked.
+    fn block_for(&self, file: u64, end: u64) -> Result<Option<u32>> {
+        let _look = self.look(file);
+        let attrs = load_file(self, file)?;
+        let dnode = attrs.object().dnode();
+        if dnode.max_block > 0 {
+            return Ok(None);
+        }
+        let record = u64::from(self.settings().record_size);
+        let grown = grown_block(dnode.block_size(), attrs.size(), end, record);
+        Ok(grown.and_then(|n| u32::try_from(n).ok()))
+    }
+
+    /// Lets a regular file end at `size`: what is behind is gone, what comes is a hole.
+    ///
+    /// # Errors
+    /// As [`Self::write_at`].
+    pub fn truncate(&self, file: u64, size: u64, now: Time) -> Result<()> {
+        // Whether it shrinks is only known once it is locked; a file that grows gets holes, so
+        // both may use the reserve.
+        let hold = Hold { bytes: HOLD_TREE, space: SpaceUse::Free };
+        self.with_tx(hold, |tx| self.truncate_tx(tx, file, size, now))
+    }
+
+    /// [`Self::truncate`] within a transaction.
+    pub fn truncate_tx(&self, tx: &Tx, file: u64, size: u64, now: Time) -> Result<()> {
+        self.check_writable()?;
+        if size > OFFSET_MAX {
+            return Err(Error::TooLarge("no file can end there"));
+        }
+        let _content = self.inner.state.content.exclusive(file);
+        if let Some(block) = self.block_for(file, size)? {
+            let _attrs = self.inner.state.attrs.exclusive(file);
+            check_flags(&load_file(self, file)?, UNCHANGEABLE | flags::APPENDONLY)?;
+            self.objset().object(file)?.set_block_size(tx, block)?;
+        }
+        let _attrs = self.inner.state.attrs.exclusive(file);
+        let mut attrs = load_file(self, file)?;
+        check_flags(&attrs, UNCHANGEABLE | flags::APPENDONLY)?;
+        let before = attrs.size();
+        if size < before {
+            attrs.object().free_range(tx, size, u64::MAX)?;
+            // The tree may have got lower, and the bonus goes into the dnode as it is now.
+            attrs = load_file(self, file)?;
+        }
+        if size != before {
+            attrs.set(zpl::SIZE, size);
+        }
+        if size == 0 {
+            attrs.set_flag(flags::SPARSE, false);
+        }
+        attrs.content_changed(now);
+        attrs.save(self, tx)
+    }
+
+    /// Makes `len` bytes from `offset` of a regular file a hole, as far as the file reaches. Its
+    /// size does not change.
+    ///
+    /// # Errors
+    /// As [`Self::write_at`].
+    pub fn punch(&self, file: u64, offset: u64, len: u64, now: Time) -> Result<()> {
+        let hold = Hold { bytes: HOLD_TREE, space: SpaceUse::Free };
+        self.with_tx(hold, |tx| self.punch_tx(tx, file, offset, len, now))
+    }
+
+    /// [`Self::punch`] within a transaction.
+    pub fn punch_tx(&self, tx: &Tx, file: u64, offset: u64, len: u64, now: Time) -> Result<()> {
+        self.check_writable()?;
+        let _content = self.inner.state.content.exclusive(file);
+        let _attrs = self.inner.state.attrs.exclusive(file);
+        let mut attrs = load_file(self, file)?;
+        check_flags(&attrs, UNCHANGEABLE | flags::APPENDONLY)?;
+        let end = offset.saturating_add(len).min(attrs.size());
+        if offset >= end {
+            return Ok(());
+        }
+        attrs.object().free_range(tx, offset, end - offset)?;
+        attrs = load_file(self, file)?;
+        attrs.content_changed(now);
+        attrs.save(self, tx)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::grown_block;
+
+    const RECORD: u64 = 128 << 10;
+
+    #[test]
+    fn the_only_block_is_the_file_rounded_up_to_sectors() {
+        assert_eq!(grown_block(512, 0, 100, RECORD), None);
+        assert_eq!(grown_block(512, 0, 513, RECORD), Some(1024));
+        assert_eq!(grown_block(1024, 513, 100_000, RECORD), Some(100_352));
+        assert_eq!(grown_block(100_352, 100_000, 1 << 30, RECORD), Some(RECORD));
+        assert_eq!(grown_block(RECORD, 100_000, 1 << 30, RECORD), None);
+    }
+
+    #[test]
+    fn a_file_of_several_blocks_keeps_their_size() {
+        assert_eq!(grown_block(512, 513, 100_000, RECORD), None);
+        assert_eq!(grown_block(4096, 9000, 100_000, RECORD), None);
+    }
+
+    #[test]
+    fn a_block_larger_than_a_record_grows_to_a_power_of_two() {
+        assert_eq!(grown_block(100_352, 100_000, 1 << 30, 8192), Some(RECORD));
+        assert_eq!(grown_block(100_352, 100_000, 110_000, 8192), Some(110_080));
+        assert_eq!(grown_block(RECORD, 100_000, 1 << 30, 8192), None);
+    }
+
+    #[test]
+    fn records_of_one_sector_never_grow() {
+        assert_eq!(grown_block(512, 0, 100_000, 512), None);
+    }
+}

@@ -1,0 +1,200 @@
+//! Changing file systems and volumes.
+//!
+//! Everything here works on a live object set (see [`dmu::Objset::live`]). Each change has two
+//! forms: one that begins its own transaction, and one (`…_tx`) that takes the caller's, so that
+//! several changes become one. A change checks everything it can before it changes anything: an
+//! error of the caller (`Exists`, `NotEmpty` …) leaves all as it was.
+//!
+//! # Order of locks
+//!
+//! First begin the transaction, then lock, then change. Never begin while holding a lock: the
+//! txg that is to end waits for those inside it, and they may wait for the lock. Locks are
+//! taken in this order, several of one kind by ascending object number:
+//!
+//! 1. `rename`: one directory is moved below another at a time, so that nobody's ancestors change
+//!    while it is checked that no directory gets below itself.
+//! 2. `content` of a file: shared to write within its blocks, exclusive where the size of its
+//!    block or its end may change otherwise.
+//! 3. `attrs` of files: the attributes, and for a directory its entries too. Extended attributes
+//!    kept as files are guarded by the lock of the file they belong to.
+//! 4. `layouts`: the tables that say how attributes are stored.
+//!
+//! Lookups and listings of a live file system take the `attrs` lock shared: a table has several
+//! blocks, and they must be of one moment. A lookup that leads to a change is therefore done twice:
+//! shared to learn which files to lock, and again when all are locked.
+//!
+//! A [`Node`](crate::Node) shows the attributes as they were when it was opened; its content is read
+//! as it is.
+
+mod accounting;
+pub(crate) mod attrs;
+mod create;
+mod data;
+mod format;
+pub(crate) mod locks;
+mod names;
+mod open;
+mod remove;
+mod rename;
+mod setattr;
+mod tables;
+mod volume;
+mod xattr;
+
+pub use accounting::FileOwners;
+pub use create::{NewFile, NewKind};
+pub use format::FormatOptions;
+pub use open::OpenFile;
+pub use rename::RenameMode;
+pub use setattr::SetAttrs;
+pub use xattr::XattrMode;
+
+use crate::error::{Error, Result};
+use crate::fs::Filesystem;
+use dmu::{Hold, Tx};
+use locks::KeyedLocks;
+use ondisk::znode::flags;
+use open::OpenTable;
+use parking_lot::Mutex;
+use std::sync::Arc;
+
+/// Bytes that a change of names or attributes makes dirty, at most but for odd cases: a few blocks of
+/// dnodes and leaves of directories.
+const HOLD_NAMES: u64 = 128 << 10;
+
+/// Where new extended attributes go (property `xattr`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum XattrStore {
+    /// Among the attributes, as far as they fit.
+    Sa,
+    /// Into a hidden directory.
+    Dir,
+    /// There are none.
+    Off,
+}
+
+/// Properties of a dataset that change what is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FsSettings {
+    /// Size of the blocks of a file of more than one, a power of two from 512 to 16 MiB.
+    pub record_size: u32,
+    /// Where extended attributes go.
+    pub xattr: XattrStore,
+    /// Access times are kept.
+    pub atime: bool,
+    /// An access time is only kept when it tells something: when the file changed since it was last
+    /// read, or that was a day ago.
+    pub relatime: bool,
+    /// Nothing may be changed.
+    pub read_only: bool,
+    /// Slots of 512 bytes of the dnode of a new file; `None`: what the object set does.
+    pub dnode_slots: Option<u8>,
+    /// Names may have up to 1023 bytes.
+    pub long_names: bool,
+}
+
+impl Default for FsSettings {
+    fn default() -> Self {
+        Self {
+            record_size: 128 << 10,
+            xattr: XattrStore::Sa,
+            atime: true,
+            relatime: true,
+            read_only: false,
+            dnode_slots: None,
+            long_names: false,
+        }
+    }
+}
+
+/// What a file system needs to be changed.
+pub(crate) struct State {
+    settings: Mutex<FsSettings>,
+    pub(crate) rename: KeyedLocks,
+    pub(crate) content: KeyedLocks,
+    pub(crate) attrs: KeyedLocks,
+    pub(crate) layouts: KeyedLocks,
+    pub(crate) opens: Arc<OpenTable>,
+}
+
+impl State {
+    pub(crate) fn new() -> Self {
+        Self {
+            settings: Mutex::default(),
+            rename: KeyedLocks::new(),
+            content: KeyedLocks::new(),
+            attrs: KeyedLocks::new(),
+            layouts: KeyedLocks::new(),
+            opens: Arc::default(),
+        }
+    }
+}
+
+impl Filesystem {
+    /// The settings in force.
+    #[must_use]
+    pub fn settings(&self) -> FsSettings {
+        *self.inner.state.settings.lock()
+    }
+
+    /// Sets what is done from now on.
+    ///
+    /// # Errors
+    /// A record size that is none.
+    pub fn configure(&self, settings: FsSettings) -> Result<()> {
+        let size = settings.record_size;
+        if !size.is_power_of_two() || !(512..=16 << 20).contains(&size) {
+            return Err(Error::Invalid("a record size is a power of two from 512 to 16 MiB"));
+        }
+        if settings.dnode_slots.is_some_and(|n| !(1..=32).contains(&n)) {
+            return Err(Error::Invalid("a dnode has 1 to 32 slots"));
+        }
+        *self.inner.state.settings.lock() = settings;
+        Ok(())
+    }
+
+    /// Begins a transaction that can change this file system.
+    ///
+    /// # Errors
+    /// No space by `hold`; the file system is open for reading only.
+    pub fn begin(&self, hold: Hold) -> Result<Tx> {
+        self.check_writable()?;
+        Ok(self.objset().begin(hold)?)
+    }
+
+    pub(crate) fn check_writable(&self) -> Result<()> {
+        if self.settings().read_only || !self.objset().is_live() {
+            return Err(Error::ReadOnly);
+        }
+        Ok(())
+    }
+
+    /// Runs `change` in a transaction of its own.
+    pub(crate) fn with_tx<T>(
+        &self,
+        hold: Hold,
+        change: impl FnOnce(&Tx) -> Result<T>,
+    ) -> Result<T> {
+        let tx = self.begin(hold)?;
+        change(&tx)
+    }
+
+    /// For changes of names and attributes.
+    pub(crate) fn with_small_tx<T>(&self, change: impl FnOnce(&Tx) -> Result<T>) -> Result<T> {
+        self.with_tx(Hold::write(HOLD_NAMES), change)
+    }
+}
+
+/// Refuses to change what is marked as unchangeable.
+pub(crate) fn check_flags(attrs: &attrs::Attrs, forbidden: u64) -> Result<()> {
+    if attrs.has_flag(forbidden & flags::IMMUTABLE) {
+        return Err(Error::NotPermitted("the file is immutable"));
+    }
+    if attrs.has_flag(forbidden & flags::APPENDONLY) {
+        return Err(Error::NotPermitted("the file can only be appended to"));
+    }
+    if attrs.has_flag(forbidden) {
+        return Err(Error::NotPermitted("the file's flags forbid it"));
+    }
+    Ok(())
+}

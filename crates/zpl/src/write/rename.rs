@@ -1,0 +1,230 @@
+//! Names that move.
+
+use super::attrs::Attrs;
+use super::check_flags;
+use super::locks::Mode;
+use super::names::Count;
+use crate::dir::DirEntry;
+use crate::error::{Error, Result};
+use crate::fs::Filesystem;
+use dmu::{Tx, zap};
+use ondisk::sa::zpl;
+use ondisk::znode::{Dirent, Time, flags, mode};
+
+/// The lock of moves between directories has one key.
+const MOVES: u64 = 0;
+
+/// Directories above a directory, at most: more can only be a loop that is on disk.
+const DEPTH_MAX: usize = 1 << 16;
+
+/// What happens to a file that has the new name already.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RenameMode {
+    /// It loses it.
+    Replace,
+    /// The rename fails.
+    NoReplace,
+    /// It gets the old name; there must be one.
+    Exchange,
+}
+
+/// A rename whose files are locked and checked.
+struct Move<'a> {
+    from: (u64, &'a [u8]),
+    to: (u64, &'a [u8]),
+    now: Time,
+    source: DirEntry,
+    target: Option<DirEntry>,
+}
+
+impl Filesystem {
+    /// Renames `from` to `to`, each a directory and a name in it.
+    ///
+    /// # Errors
+    /// `NotFound`; `Exists` by `how`; `IsDirectory`, `NotDirectory`, `NotEmpty` about what would
+    /// be replaced; `Loop`; flags that forbid it.
+    pub fn rename(
+        &self,
+        from: (u64, &[u8]),
+        to: (u64, &[u8]),
+        how: RenameMode,
+        now: Time,
+    ) -> Result<()> {
+        self.with_small_tx(|tx| self.rename_tx(tx, from, to, how, now))
+    }
+
+    /// [`Self::rename`] within a transaction.
+    pub fn rename_tx(
+        &self,
+        tx: &Tx,
+        from: (u64, &[u8]),
+        to: (u64, &[u8]),
+        how: RenameMode,
+        now: Time,
+    ) -> Result<()> {
+        self.check_writable()?;
+        self.check_new_name(to.1)?;
+        let state = &self.inner.state;
+        let _moves = (from.0 != to.0).then(|| state.rename.exclusive(MOVES));
+        let absent = |name: &[u8]| Error::NotFound(String::from_utf8_lossy(name).into_owned());
+        loop {
+            let source = self.peek(from.0, from.1)?.ok_or_else(|| absent(from.1))?;
+            let target = self.peek(to.0, to.1)?;
+            let mut locked = vec![from.0, to.0, source.object];
+            locked.extend(target.as_ref().map(|t| t.object));
+            let _lock = state.attrs.lock(&locked, Mode::Exclusive);
+            let now_source = self.find(&self.dir_object(from.0)?, from.1)?;
+            let now_target = self.find(&self.dir_object(to.0)?, to.1)?;
+            if now_source.as_ref() != Some(&source) || now_target != target {
+                continue;
+            }
+            let this = Move { from, to, now, source, target };
+            return match how {
+                RenameMode::Exchange => self.exchange(tx, &this),
+                _ => self.move_name(tx, this, how),
+            };
+        }
+    }
+
+    /// Whether the directory `dir` is `above` or somewhere below it. Nobody moves meanwhile.
+    fn is_below(&self, dir: u64, above: u64) -> Result<bool> {
+        let mut at = dir;
+        for _ in 0..DEPTH_MAX {
+            if at == above {
+                return Ok(true);
+            }
+            if at == self.root_object() {
+                return Ok(false);
+            }
+            let parent = self.parent_of(at)?;
+            if parent == at {
+                return Ok(false);
+            }
+            at = parent;
+        }
+        Err(Error::Loop)
+    }
+
+    /// Parent of a directory that may not be locked: read from its bonus alone, which is of one
+    /// moment.
+    fn parent_of(&self, number: u64) -> Result<u64> {
+        let object = self.dir_object(number)?;
+        let tables = self.need_tables()?;
+        let values = tables.split(&object.dnode().bonus);
+        let values = values.map_err(|error| Error::Format { object: number, error })?;
+        let wanted = tables.attr(zpl::PARENT).map(|info| info.number);
+        let found = values.iter().find(|v| Some(v.number) == wanted).and_then(|v| v.u64());
+        found.ok_or(Error::NoAttribute { object: number, name: zpl::PARENT })
+    }
+
+    /// What holds for the file that gets a name in `to`.
+    fn check_move(&self, file: &Attrs, from: &Attrs, to: &Attrs) -> Result<()> {
+        check_flags(file, flags::IMMUTABLE | flags::NOUNLINK | flags::APPENDONLY)?;
+        if from.has_flag(flags::XATTR) != to.has_flag(flags::XATTR) {
+            return Err(Error::Invalid("an extended attribute has no name among files"));
+        }
+        if from.number() != to.number() {
+            self.check_project(to, file)?;
+            if file.is_dir() && self.is_below(to.number(), file.number())? {
+                return Err(Error::Loop);
+            }
+        }
+        Ok(())
+    }
+
+    fn move_name(&self, tx: &Tx, m: Move<'_>, how: RenameMode) -> Result<()> {
+        let Move { from, to, now, source, target } = m;
+        let shown = || String::from_utf8_lossy(to.1).into_owned();
+        let same_dir = from.0 == to.0;
+        let from_dir = self.load_dir(from.0)?;
+        let to_dir = self.load_dir(to.0)?;
+        let file = Attrs::load(self, source.object)?;
+        // Where case does not count, a name can be renamed to itself in another spelling.
+        let respelled = same_dir && target.as_ref() == Some(&source) && to.1 != source.name;
+        let over = target.filter(|_| !respelled);
+        if how == RenameMode::NoReplace && over.is_some() {
+            return Err(Error::Exists(shown()));
+        }
+        if over.as_ref().is_some_and(|t| t.object == source.object) {
+            return Ok(());
+        }
+        self.check_move(&file, &from_dir, &to_dir)?;
+        let is_dir = file.is_dir();
+        let over = match over {
+            Some(entry) => Some((Attrs::load(self, entry.object)?, entry)),
+            None => None,
+        };
+        if let Some((victim, entry)) = &over {
+            match (is_dir, victim.is_dir()) {
+                (true, false) => return Err(Error::NotDirectory(shown())),
+                (false, true) => return Err(Error::IsDirectory(shown())),
+                _ => self.check_removable(victim, entry)?,
+            }
+        }
+        zap::remove(from_dir.object(), tx, source.name.as_slice())?;
+        let mut count = Count::came(is_dir);
+        if let Some((victim, entry)) = over {
+            zap::remove(to_dir.object(), tx, entry.name.as_slice())?;
+            let gone = Count::went(victim.is_dir());
+            count.entries += gone.entries;
+            count.dirs += gone.dirs;
+            self.drop_name(tx, victim, now)?;
+        }
+        self.enter(tx, to_dir.object(), to.1, source.object, file.mode())?;
+        self.settle(tx, file, to.0, now)?;
+        let left = Count::went(is_dir);
+        self.save_dirs(tx, (from_dir, left), (to_dir, count), now)
+    }
+
+    fn exchange(&self, tx: &Tx, m: &Move<'_>) -> Result<()> {
+        let absent = || Error::NotFound(String::from_utf8_lossy(m.to.1).into_owned());
+        let target = m.target.as_ref().ok_or_else(absent)?;
+        if target.object == m.source.object {
+            return Ok(());
+        }
+        let from_dir = self.load_dir(m.from.0)?;
+        let to_dir = self.load_dir(m.to.0)?;
+        let a = Attrs::load(self, m.source.object)?;
+        let b = Attrs::load(self, target.object)?;
+        self.check_move(&a, &from_dir, &to_dir)?;
+        self.check_move(&b, &to_dir, &from_dir)?;
+        let dirs = i64::from(a.is_dir()) - i64::from(b.is_dir());
+        let value = |f: &Attrs| {
+            Dirent { object: f.number(), kind: ((f.mode() & mode::TYPE) >> 12) as u8 }.encode()
+        };
+        zap::set_u64(from_dir.object(), tx, m.source.name.as_slice(), value(&b))?;
+        zap::set_u64(to_dir.object(), tx, target.name.as_slice(), value(&a))?;
+        self.settle(tx, a, m.to.0, m.now)?;
+        self.settle(tx, b, m.from.0, m.now)?;
+        let count = |dirs| Count { entries: 0, dirs };
+        self.save_dirs(tx, (from_dir, count(-dirs)), (to_dir, count(dirs)), m.now)
+    }
+
+    /// A file got a name in another place.
+    fn settle(&self, tx: &Tx, mut file: Attrs, parent: u64, now: Time) -> Result<()> {
+        file.set(zpl::PARENT, parent);
+        file.set_flag(flags::AV_MODIFIED, true);
+        file.state_changed(now);
+        file.save(self, tx)
+    }
+
+    /// Saves both directories, which may be one.
+    fn save_dirs(
+        &self,
+        tx: &Tx,
+        from: (Attrs, Count),
+        to: (Attrs, Count),
+        now: Time,
+    ) -> Result<()> {
+        let ((mut from, left), (mut to, came)) = (from, to);
+        if from.number() == to.number() {
+            let entries = left.entries + came.entries;
+            self.count_entries(&mut to, Count { entries, dirs: left.dirs + came.dirs }, now);
+            return to.save(self, tx);
+        }
+        self.count_entries(&mut from, left, now);
+        from.save(self, tx)?;
+        self.count_entries(&mut to, came, now);
+        to.save(self, tx)
+    }
+}

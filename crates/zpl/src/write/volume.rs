@@ -1,0 +1,96 @@
+//! Changing volumes. The blocks of a volume never change their size, so nothing is locked: what
+//! overlaps is the business of whoever writes it, as with any disk.
+
+use crate::error::{Error, Result};
+use crate::volume::{SIZE, VOLUME_PROPERTIES, Volume};
+use dmu::{Hold, Objset, SpaceUse, Tx, zap};
+
+/// Bytes written in one transaction by [`Volume::write_at`].
+const CHUNK: u64 = 4 << 20;
+
+/// Bytes of indirect blocks that a write makes dirty beside its data.
+const HOLD_TREE: u64 = 256 << 10;
+
+impl Volume {
+    fn objset(&self) -> &Objset {
+        self.object().objset()
+    }
+
+    /// Whether a volume can have this size.
+    pub(super) fn check_size(size: u64, block_size: u64) -> Result<()> {
+        if size == 0 || size > i64::MAX as u64 || !size.is_multiple_of(block_size) {
+            return Err(Error::Invalid("a volume's size is a multiple of its block size"));
+        }
+        Ok(())
+    }
+
+    /// Writes `data` at byte `offset`, in transactions of at most 4 MiB.
+    ///
+    /// # Errors
+    /// It ends behind the volume; no space. What was written before the error stays.
+    pub fn write_at(&self, offset: u64, data: &[u8]) -> Result<()> {
+        let mut at = offset;
+        let mut rest = data;
+        self.check_range(offset, data.len() as u64)?;
+        while !rest.is_empty() {
+            // Transactions end at multiples of the chunk, so that no block is in two.
+            let n = (CHUNK - at % CHUNK).min(rest.len() as u64) as usize;
+            let (part, behind) = rest.split_at(n);
+            let tx = self.objset().begin(Hold::write(part.len() as u64 + HOLD_TREE))?;
+            self.write_at_tx(&tx, at, part)?;
+            at += n as u64;
+            rest = behind;
+        }
+        Ok(())
+    }
+
+    /// [`Self::write_at`] within a transaction.
+    pub fn write_at_tx(&self, tx: &Tx, offset: u64, data: &[u8]) -> Result<()> {
+        self.check_range(offset, data.len() as u64)?;
+        Ok(self.object().write_at(tx, offset, data)?)
+    }
+
+    /// Frees `len` bytes from `offset`; they read as zeros.
+    ///
+    /// # Errors
+    /// They end behind the volume; a block at an edge cannot be read.
+    pub fn trim(&self, offset: u64, len: u64) -> Result<()> {
+        self.check_range(offset, len)?;
+        let tx = self.objset().begin(Hold { bytes: HOLD_TREE, space: SpaceUse::Free })?;
+        self.trim_tx(&tx, offset, len)
+    }
+
+    /// [`Self::trim`] within a transaction.
+    pub fn trim_tx(&self, tx: &Tx, offset: u64, len: u64) -> Result<()> {
+        self.check_range(offset, len)?;
+        Ok(self.object().free_range(tx, offset, len)?)
+    }
+
+    /// Gives the volume another size; what is behind is gone.
+    ///
+    /// # Errors
+    /// The size is not a multiple of the block size.
+    pub fn resize(&mut self, size: u64) -> Result<()> {
+        let tx = self.objset().begin(Hold { bytes: HOLD_TREE, space: SpaceUse::Free })?;
+        self.resize_tx(&tx, size)
+    }
+
+    /// [`Self::resize`] within a transaction.
+    pub fn resize_tx(&mut self, tx: &Tx, size: u64) -> Result<()> {
+        Self::check_size(size, self.block_size())?;
+        let properties = self.objset().object(VOLUME_PROPERTIES)?;
+        zap::set_u64(&properties, tx, SIZE, size)?;
+        if size < self.size() {
+            self.object().free_range(tx, size, u64::MAX)?;
+        }
+        self.set_size(size);
+        Ok(())
+    }
+
+    fn check_range(&self, offset: u64, len: u64) -> Result<()> {
+        match offset.checked_add(len).filter(|end| *end <= self.size()) {
+            Some(_) => Ok(()),
+            None => Err(Error::Invalid("the range ends behind the volume")),
+        }
+    }
+}

@@ -1,0 +1,259 @@
+//! Extended attributes: in the list among the attributes, or as files in a hidden directory.
+//!
+//! A name is in one place: what is set in one is removed from the other. The list holds values up
+//! to [`VALUE_MAX`] and all of it up to [`LIST_MAX`]; what does not fit goes into the directory.
+
+use super::attrs::Attrs;
+use super::create::{NewFile, NewKind, Parent};
+use super::names::Count;
+use super::{XattrStore, check_flags};
+use crate::error::{Error, Result};
+use crate::fs::Filesystem;
+use dmu::{Hold, Tx, zap};
+use ondisk::nvlist::{NvList, NvPair, NvValue, Packing};
+use ondisk::sa::zpl;
+use ondisk::znode::{Time, flags, mode};
+
+/// Largest value in the list.
+const VALUE_MAX: usize = 32 << 10;
+/// Largest list, packed.
+const LIST_MAX: usize = 64 << 10;
+/// Largest value at all, as Linux limits it.
+const ANY_VALUE_MAX: usize = 64 << 10;
+/// Longest name, as Linux limits it.
+const NAME_MAX: usize = 255;
+/// What setting an attribute may make dirty beside its value.
+const HOLD_BESIDE: u64 = 256 << 10;
+
+/// What there may be of an attribute before it is set.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum XattrMode {
+    /// Anything.
+    Any,
+    /// Nothing.
+    Create,
+    /// Another value.
+    Replace,
+}
+
+/// Where a name is.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Found {
+    list: bool,
+    dir: bool,
+}
+
+impl Filesystem {
+    /// Sets the extended attribute `name` (with its namespace, `user.comment`) of a file.
+    ///
+    /// # Errors
+    /// `Exists`, `NoXattr` by `how`; `TooLarge`; `Unsupported` where `xattr=off`.
+    pub fn set_xattr(
+        &self,
+        file: u64,
+        name: &[u8],
+        value: &[u8],
+        how: XattrMode,
+        now: Time,
+    ) -> Result<()> {
+        let hold = Hold::write(HOLD_BESIDE + value.len() as u64);
+        self.with_tx(hold, |tx| self.set_xattr_tx(tx, file, name, value, how, now))
+    }
+
+    /// [`Self::set_xattr`] within a transaction.
+    pub fn set_xattr_tx(
+        &self,
+        tx: &Tx,
+        file: u64,
+        name: &[u8],
+        value: &[u8],
+        how: XattrMode,
+        now: Time,
+    ) -> Result<()> {
+        self.check_writable()?;
+        let shown = || String::from_utf8_lossy(name).into_owned();
+        if name.is_empty() || name.contains(&0) || name.contains(&b'/') {
+            return Err(Error::BadName(shown()));
+        }
+        if name.len() > NAME_MAX {
+            return Err(Error::NameTooLong(shown()));
+        }
+        if value.len() > ANY_VALUE_MAX {
+            return Err(Error::TooLarge("an extended attribute has at most 64 KiB"));
+        }
+        let store = self.settings().xattr;
+        if store == XattrStore::Off {
+            return Err(Error::Unsupported("the dataset has no extended attributes (xattr=off)"));
+        }
+        let _lock = self.inner.state.attrs.exclusive(file);
+        let mut attrs = Attrs::load(self, file)?;
+        check_flags(&attrs, flags::IMMUTABLE | flags::APPENDONLY)?;
+        let mut list = xattr_list(&attrs)?;
+        let found = self.find_xattr(&attrs, &list, name)?;
+        match how {
+            XattrMode::Create if found.list || found.dir => return Err(Error::Exists(shown())),
+            XattrMode::Replace if !found.list && !found.dir => {
+                return Err(Error::NoXattr(shown()));
+            }
+            _ => {}
+        }
+        list.pairs.retain(|p| p.name != name);
+        let without = list.clone();
+        let pair = NvPair { name: name.to_vec(), value: NvValue::ByteArray(value.to_vec()) };
+        list.pairs.push(pair);
+        let fits = store == XattrStore::Sa && value.len() <= VALUE_MAX;
+        let packed = if fits { Some(pack(&attrs, &list)?) } else { None };
+        match packed.filter(|p| p.len() <= LIST_MAX) {
+            Some(packed) => {
+                if found.dir {
+                    self.remove_dir_xattr(tx, &attrs, name, now)?;
+                }
+                attrs.set_bytes(zpl::DXATTR, packed);
+            }
+            None => {
+                self.set_dir_xattr(tx, &mut attrs, name, value, now)?;
+                if found.list {
+                    set_list(&mut attrs, &without)?;
+                }
+            }
+        }
+        attrs.state_changed(now);
+        attrs.save(self, tx)
+    }
+
+    /// Removes an extended attribute.
+    ///
+    /// # Errors
+    /// `NoXattr` when the file has none of that name.
+    pub fn remove_xattr(&self, file: u64, name: &[u8], now: Time) -> Result<()> {
+        self.with_small_tx(|tx| self.remove_xattr_tx(tx, file, name, now))
+    }
+
+    /// [`Self::remove_xattr`] within a transaction.
+    pub fn remove_xattr_tx(&self, tx: &Tx, file: u64, name: &[u8], now: Time) -> Result<()> {
+        self.check_writable()?;
+        let _lock = self.inner.state.attrs.exclusive(file);
+        let mut attrs = Attrs::load(self, file)?;
+        check_flags(&attrs, flags::IMMUTABLE | flags::APPENDONLY)?;
+        let mut list = xattr_list(&attrs)?;
+        let found = self.find_xattr(&attrs, &list, name)?;
+        if !found.list && !found.dir {
+            return Err(Error::NoXattr(String::from_utf8_lossy(name).into_owned()));
+        }
+        if found.dir {
+            self.remove_dir_xattr(tx, &attrs, name, now)?;
+        }
+        if found.list {
+            list.pairs.retain(|p| p.name != name);
+            set_list(&mut attrs, &list)?;
+        }
+        attrs.state_changed(now);
+        attrs.save(self, tx)
+    }
+
+    fn find_xattr(&self, attrs: &Attrs, list: &NvList, name: &[u8]) -> Result<Found> {
+        let in_list = list.pairs.iter().any(|p| p.name == name);
+        let in_dir = match attrs.get(zpl::XATTR) {
+            0 => false,
+            dir => self.find(&self.dir_object(dir)?, name)?.is_some(),
+        };
+        Ok(Found { list: in_list, dir: in_dir })
+    }
+
+    /// Sets an attribute in the directory, which is made when there is none.
+    fn set_dir_xattr(
+        &self,
+        tx: &Tx,
+        owner: &mut Attrs,
+        name: &[u8],
+        value: &[u8],
+        now: Time,
+    ) -> Result<()> {
+        let (uid, gid) = (owner.get(zpl::UID), owner.get(zpl::GID));
+        let mut number = owner.get(zpl::XATTR);
+        if number == 0 {
+            /// Of the directory; nobody sees it.
+            const DIR_MODE: u32 = 0o1777;
+            let new = NewFile { uid, gid, ..NewFile::new(NewKind::Dir, DIR_MODE, now) };
+            number = self.make(tx, &new, &Parent::Xattrs(owner))?;
+            owner.set(zpl::XATTR, number);
+        }
+        let dir = Attrs::load(self, number)?;
+        let file = match self.find(dir.object(), name)? {
+            Some(entry) => entry.object,
+            None => {
+                let new = NewFile { uid, gid, ..NewFile::new(NewKind::File, 0o644, now) };
+                let file = self.make(tx, &new, &Parent::Dir(&dir))?;
+                self.enter(tx, dir.object(), name, file, mode::FILE)?;
+                let mut dir = dir;
+                self.count_entries(&mut dir, Count::came(false), now);
+                dir.save(self, tx)?;
+                file
+            }
+        };
+        self.replace_content(tx, file, value, now)
+    }
+
+    /// Lets a small file be `value`. Nobody else can reach it.
+    fn replace_content(&self, tx: &Tx, file: u64, value: &[u8], now: Time) -> Result<()> {
+        let object = self.objset().object(file)?;
+        if object.dnode().max_block > 0 || Attrs::load(self, file)?.size() > 0 {
+            object.free_range(tx, 0, u64::MAX)?;
+        }
+        let object = object.reopen()?;
+        let wanted = (value.len() as u64).min(u64::from(self.settings().record_size));
+        let wanted = wanted.next_multiple_of(512).max(512);
+        if wanted > object.dnode().block_size() && object.dnode().max_block == 0 {
+            object.set_block_size(tx, wanted as u32)?;
+        }
+        if !value.is_empty() {
+            object.reopen()?.write_at(tx, 0, value)?;
+        }
+        let mut attrs = Attrs::load(self, file)?;
+        attrs.set(zpl::SIZE, value.len() as u64);
+        attrs.content_changed(now);
+        attrs.save(self, tx)
+    }
+
+    /// Removes an attribute from the directory, which stays.
+    fn remove_dir_xattr(&self, tx: &Tx, owner: &Attrs, name: &[u8], now: Time) -> Result<()> {
+        let mut dir = Attrs::load(self, owner.get(zpl::XATTR))?;
+        let Some(entry) = self.find(dir.object(), name)? else { return Ok(()) };
+        zap::remove(dir.object(), tx, entry.name.as_slice())?;
+        let mut file = Attrs::load(self, entry.object)?;
+        match file.links().saturating_sub(1) {
+            0 => self.objset().free(tx, entry.object)?,
+            links => {
+                file.set(zpl::LINKS, links);
+                file.save(self, tx)?;
+            }
+        }
+        self.count_entries(&mut dir, Count::went(false), now);
+        dir.save(self, tx)
+    }
+}
+
+/// The list among a file's attributes.
+fn xattr_list(attrs: &Attrs) -> Result<NvList> {
+    match attrs.bytes(zpl::DXATTR) {
+        None | Some([]) => Ok(NvList::new()),
+        Some(packed) => {
+            NvList::decode(packed).map_err(|error| Error::Format { object: attrs.number(), error })
+        }
+    }
+}
+
+fn pack(attrs: &Attrs, list: &NvList) -> Result<Vec<u8>> {
+    let packed = list.encode(Packing::XDR);
+    packed.map_err(|error| Error::Format { object: attrs.number(), error })
+}
+
+fn set_list(attrs: &mut Attrs, list: &NvList) -> Result<()> {
+    if list.pairs.is_empty() {
+        attrs.remove(zpl::DXATTR);
+    } else {
+        let packed = pack(attrs, list)?;
+        attrs.set_bytes(zpl::DXATTR, packed);
+    }
+    Ok(())
+}
