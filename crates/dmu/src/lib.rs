@@ -14,7 +14,9 @@
 //! Readers look there first, block by block and entry by entry.
 #![forbid(unsafe_code)]
 
+pub mod bpobj;
 mod cache;
+pub mod deadlist;
 mod error;
 mod live;
 mod locks;
