@@ -18,6 +18,7 @@
 //! maps, history, error logs) is not read here at all, so it cannot cost the pool.
 #![forbid(unsafe_code)]
 
+mod alloc;
 mod assemble;
 mod dtl;
 mod errlog;
@@ -33,6 +34,10 @@ mod status;
 mod uberblocks;
 mod verdict;
 
+pub use alloc::{
+    AllocOptions, Allocator, AsizeFn, ClassFigures, Figures, NewTop, SpaceSync, TopSpec, init_top,
+    metaslab_shift,
+};
 pub use assemble::{Candidate, CandidateState, LeafSight};
 pub use errlog::{DamagedObject, ErrorLog};
 pub use error::{Absence, Error, MissingDevice, Result, UnknownFeature};

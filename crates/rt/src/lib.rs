@@ -15,6 +15,7 @@ mod parallel;
 mod progress;
 mod rng;
 mod runtime;
+mod sim;
 mod thread;
 mod timer;
 

@@ -1,17 +1,23 @@
 //! The runtime that is passed in: one handle for time, waiting, threads and randomness.
 //!
 //! Engine code takes an [`Rt`] and does not know which kind it is. In *real* mode everything is the
-//! operating system's. In a *simulation* the same code runs in virtual time, one thread at a time,
-//! and a seed decides every choice. For that, code on the engine's side has to keep two rules:
+//! operating system's. In a *simulation* ([`Rt::simulate`]) the same code runs in virtual time, one
+//! thread at a time, and a seed decides every choice: who runs next at each wait, and every random
+//! number. The same program and seed give the same run. For that, code on the engine's side has to
+//! keep three rules:
 //!
 //! - wait only through this handle: [`Condvar`], [`Rt::sleep`], [`Task::join`],
-//!   [`Rt::for_each_parallel`]; never through channels, barriers or the standard library;
-//! - hold no lock across such a wait, but the one the condition variable is given.
+//!   [`Rt::for_each_parallel`]; never through channels, barriers, the standard library, or a loop
+//!   that spins (computing takes no time there, so the clock would stand still for ever);
+//! - hold no lock across such a wait, but the one the condition variable is given;
+//! - do nothing that differs from run to run: iterate over no map with random keys, look at no
+//!   address.
 //!
 //! Ordinary `parking_lot` locks are used as they are: with these rules a lock is never contended
 //! in a simulation.
 
 use crate::clock::{Clock, RealClock};
+use crate::sim::{self, ThreadId, World};
 use crate::{os_random, parallel, timer};
 use core::fmt;
 use core::time::Duration;
@@ -27,6 +33,7 @@ pub struct Rt(Inner);
 #[derive(Clone)]
 enum Inner {
     Real(Arc<timer::Timers>),
+    Sim(Arc<World>),
 }
 
 impl Rt {
@@ -39,11 +46,44 @@ impl Rt {
         REAL.get_or_init(|| Self(Inner::Real(Arc::default()))).clone()
     }
 
+    /// A simulation that this seed decides, with the calling thread as its first thread. It is over
+    /// when that thread begins another one, exits, or calls [`Rt::leave`]; [`Rt::simulate`] is the
+    /// safer way.
+    ///
+    /// # Panics
+    /// When the calling thread was started by another simulation.
+    #[must_use]
+    pub fn simulated(seed: u64) -> Self {
+        Self(Inner::Sim(sim::begin(seed)))
+    }
+
+    /// Runs `body` as the first thread of a simulation that this seed decides. When it returns or
+    /// panics, the simulation is over, and threads that it left behind are ended.
+    ///
+    /// # Panics
+    /// When a thread of the simulation panics, or all of them wait and nothing is going to happen.
+    pub fn simulate<T>(seed: u64, body: impl FnOnce(&Self) -> T) -> T {
+        struct Leave;
+        impl Drop for Leave {
+            fn drop(&mut self) {
+                Rt::leave();
+            }
+        }
+        let rt = Self::simulated(seed);
+        let _leave = Leave;
+        body(&rt)
+    }
+
+    /// Ends the simulation that the calling thread began; nothing if it began none.
+    pub fn leave() {
+        sim::leave();
+    }
+
     /// The runtime the calling thread belongs to: its simulation, or the real one. For waits deep
     /// inside a helper that nobody passes a runtime to.
     #[must_use]
     pub fn current() -> Self {
-        Self::real()
+        sim::current().map_or_else(Self::real, |world| Self(Inner::Sim(world)))
     }
 
     /// Whether time is virtual here.
@@ -51,6 +91,7 @@ impl Rt {
     pub fn is_simulated(&self) -> bool {
         match &self.0 {
             Inner::Real(_) => false,
+            Inner::Sim(_) => true,
         }
     }
 
@@ -59,6 +100,7 @@ impl Rt {
     pub fn now(&self) -> Duration {
         match &self.0 {
             Inner::Real(_) => RealClock.now(),
+            Inner::Sim(world) => world.now(),
         }
     }
 
@@ -67,6 +109,7 @@ impl Rt {
     pub fn wall(&self) -> Duration {
         match &self.0 {
             Inner::Real(_) => RealClock.wall(),
+            Inner::Sim(world) => world.wall(),
         }
     }
 
@@ -75,6 +118,7 @@ impl Rt {
     pub fn sleep(&self, duration: Duration) {
         match &self.0 {
             Inner::Real(_) => std::thread::sleep(duration),
+            Inner::Sim(world) => world.sleep(duration),
         }
     }
 
@@ -84,6 +128,7 @@ impl Rt {
     pub fn yield_now(&self) {
         match &self.0 {
             Inner::Real(_) => {}
+            Inner::Sim(world) => world.yield_now(),
         }
     }
 
@@ -98,13 +143,19 @@ impl Rt {
     {
         let outcome = Arc::new(Outcome { state: Mutex::new(None), ended: self.condvar() });
         let inside = Arc::clone(&outcome);
-        let run = move || {
-            let result = catch_unwind(AssertUnwindSafe(body));
-            *inside.state.lock() = Some(result.map_err(|payload| Panicked::of(&*payload)));
+        let end = move |result| {
+            *inside.state.lock() = Some(result);
             inside.ended.notify_all();
         };
         match &self.0 {
-            Inner::Real(_) => drop(crate::thread::spawn(name, run)?),
+            Inner::Real(_) => {
+                drop(crate::thread::spawn(name, move || {
+                    let result = catch_unwind(AssertUnwindSafe(body));
+                    end(result.map_err(|payload| Panicked::of(&*payload)));
+                })?);
+            }
+            // A panic ends the whole simulation there.
+            Inner::Sim(world) => world.spawn(name, move || end(Ok(body())))?,
         }
         Ok(Task(outcome))
     }
@@ -114,6 +165,7 @@ impl Rt {
     pub fn condvar(&self) -> Condvar {
         match &self.0 {
             Inner::Real(_) => Condvar(Waiters::Real(parking_lot::Condvar::new())),
+            Inner::Sim(world) => Condvar(Waiters::Sim(Arc::clone(world), Mutex::default())),
         }
     }
 
@@ -123,6 +175,7 @@ impl Rt {
     pub fn after<F: FnOnce() + Send + 'static>(&self, delay: Duration, callback: F) {
         match &self.0 {
             Inner::Real(timers) => timers.add(delay, Box::new(callback)),
+            Inner::Sim(world) => world.after(delay, Box::new(callback)),
         }
     }
 
@@ -138,6 +191,7 @@ impl Rt {
     pub fn fill_random(&self, buf: &mut [u8]) {
         match &self.0 {
             Inner::Real(_) => os_random::fill(buf),
+            Inner::Sim(world) => world.fill_random(buf),
         }
     }
 
@@ -154,6 +208,7 @@ impl Rt {
     {
         match &self.0 {
             Inner::Real(_) => parallel::on_real_threads(workers, items, work),
+            Inner::Sim(world) => world.for_each_parallel(workers, items, work),
         }
     }
 }
@@ -235,6 +290,7 @@ pub struct Condvar(Waiters);
 
 enum Waiters {
     Real(parking_lot::Condvar),
+    Sim(Arc<World>, Mutex<Vec<ThreadId>>),
 }
 
 impl Condvar {
@@ -243,6 +299,9 @@ impl Condvar {
     pub fn wait<T>(&self, guard: &mut MutexGuard<'_, T>) {
         match &self.0 {
             Waiters::Real(condvar) => condvar.wait(guard),
+            Waiters::Sim(world, waiting) => {
+                world.wait(waiting, guard, None);
+            }
         }
     }
 
@@ -255,6 +314,7 @@ impl Condvar {
                 let left = deadline.saturating_sub(RealClock.now());
                 condvar.wait_for(guard, left).timed_out()
             }
+            Waiters::Sim(world, waiting) => world.wait(waiting, guard, Some(deadline)),
         }
     }
 
@@ -274,6 +334,7 @@ impl Condvar {
     pub fn notify_one(&self) {
         match &self.0 {
             Waiters::Real(condvar) => drop(condvar.notify_one()),
+            Waiters::Sim(world, waiting) => world.notify(waiting, false),
         }
     }
 
@@ -281,6 +342,7 @@ impl Condvar {
     pub fn notify_all(&self) {
         match &self.0 {
             Waiters::Real(condvar) => drop(condvar.notify_all()),
+            Waiters::Sim(world, waiting) => world.notify(waiting, true),
         }
     }
 }

@@ -1,0 +1,244 @@
+//! Lanes: pieces of metaslabs from which blocks are cut without asking anybody.
+//!
+//! A lane has up to [`PIECES`] pieces for each copy of a block. Cutting a block off a piece moves
+//! its cursor: one lock that no other thread wants, no tree, no allocation of memory. The
+//! metaslab hears of it when the piece is used up, or before its map is written.
+
+use super::maps::ReadMaps;
+use super::top::{Avoid, COPIES, Top};
+use ondisk::Dva;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+use zio::Want;
+
+/// Bytes of a piece, when there is room.
+pub(super) const PIECE: u64 = 1 << 20;
+/// Pieces kept for one copy: the one that is cut, and ends of others that smaller blocks may fit.
+const PIECES: usize = 3;
+/// Pieces are at most so small a part of what is free, over all lanes: the rest is not bound.
+const SHARE: u64 = 4;
+/// Copies on the same vdev are this part of it apart, as a shift.
+const DISTANCE_SHIFT: u32 = 3;
+
+/// A range that was taken from a metaslab and is cut into blocks.
+struct Piece {
+    top: Arc<Top>,
+    metaslab: usize,
+    /// Blocks from here to `cursor` have not been settled.
+    settled: u64,
+    cursor: u64,
+    end: u64,
+    /// Txg of these blocks.
+    txg: u64,
+    /// There was none farther away from the other copies.
+    near: bool,
+}
+
+impl Piece {
+    fn room(&self) -> u64 {
+        self.end - self.cursor
+    }
+
+    fn settle(&mut self) {
+        if self.settled < self.cursor
+            && let Some(m) = self.top.metaslabs.get(self.metaslab)
+        {
+            m.settle(&self.top.room, self.settled, self.cursor, self.txg);
+            self.settled = self.cursor;
+        }
+    }
+
+    fn give_back(mut self) {
+        self.settle();
+        if self.cursor < self.end
+            && let Some(m) = self.top.metaslabs.get(self.metaslab)
+        {
+            m.give_back(&self.top.room, self.cursor, self.end);
+        }
+    }
+
+    fn cut(&mut self, asize: u64, txg: u64) -> u64 {
+        if self.txg != txg {
+            self.settle();
+            self.txg = txg;
+        }
+        let at = self.cursor;
+        self.cursor += asize;
+        at
+    }
+}
+
+/// What a lane needs to get more.
+pub(super) struct Source<'a> {
+    pub(super) maps: &'a dyn ReadMaps,
+    pub(super) problems: &'a dyn Fn(String),
+    /// Lanes of the class.
+    pub(super) lanes: u64,
+}
+
+/// See the head of this file.
+#[derive(Default)]
+pub(super) struct Lane {
+    /// The vdevs of its class.
+    pub(super) tops: Vec<Arc<Top>>,
+    pieces: [Vec<Piece>; COPIES],
+}
+
+/// An address that was found for one copy.
+struct Found {
+    top: Arc<Top>,
+    offset: u64,
+    asize: u64,
+}
+
+impl Lane {
+    /// Addresses for all copies, or none.
+    pub(super) fn allocate(&mut self, source: &Source<'_>, want: &Want) -> Option<[Dva; COPIES]> {
+        let copies = usize::from(want.copies).clamp(1, COPIES);
+        let mut found: [Option<Found>; COPIES] = [const { None }; COPIES];
+        for copy in 0..copies {
+            let (others, rest) = found.split_at_mut(copy);
+            let mut one = None;
+            // On another vdev while there is one; a second copy on the same is better than none.
+            if self.tops.len() > copy {
+                one = self.one(source, want, copy, others, true);
+            }
+            if one.is_none() && copy > 0 {
+                one = self.one(source, want, copy, others, false);
+            }
+            match one {
+                Some(f) => rest[0] = Some(f),
+                None => {
+                    for f in found.into_iter().flatten() {
+                        f.discard(want.txg);
+                    }
+                    return None;
+                }
+            }
+        }
+        Some(found.map(|f| match f {
+            Some(f) => Dva::new(f.top.id, f.offset, f.asize, want.gang),
+            None => Dva::default(),
+        }))
+    }
+
+    fn one(
+        &mut self,
+        source: &Source<'_>,
+        want: &Want,
+        copy: usize,
+        others: &[Option<Found>],
+        elsewhere: bool,
+    ) -> Option<Found> {
+        let used = |top: &Top| others.iter().flatten().any(|f| f.top.id == top.id);
+        let mut best: Option<(usize, u64)> = None;
+        let mut best_key = (true, u64::MAX);
+        for (i, p) in self.pieces[copy].iter().enumerate() {
+            let asize = p.top.asize(want.psize, want.txg);
+            if p.room() < asize || (elsewhere && used(&p.top)) {
+                continue;
+            }
+            let near =
+                |f: &Found| f.top.id == p.top.id && f.offset.abs_diff(p.cursor) < distance(&p.top);
+            if !p.near && others.iter().flatten().any(near) {
+                continue;
+            }
+            // Ends of pieces are used up first: what fits nothing is given back in the end.
+            let key = (p.txg != want.txg, p.room());
+            if key < best_key {
+                (best, best_key) = (Some((i, asize)), key);
+            }
+        }
+        let (index, asize) = match best {
+            Some(b) => b,
+            None => self.refill(source, want, copy, others, elsewhere)?,
+        };
+        let list = &mut self.pieces[copy];
+        let piece = &mut list[index];
+        let offset = piece.cut(asize, want.txg);
+        let top = Arc::clone(&piece.top);
+        if piece.room() == 0 {
+            list.swap_remove(index).give_back();
+        }
+        Some(Found { top, offset, asize })
+    }
+
+    /// Takes a new piece; its index, and the bytes the block takes there.
+    fn refill(
+        &mut self,
+        source: &Source<'_>,
+        want: &Want,
+        copy: usize,
+        others: &[Option<Found>],
+        elsewhere: bool,
+    ) -> Option<(usize, u64)> {
+        let list = &mut self.pieces[copy];
+        if list.len() >= PIECES
+            && let Some(i) = (0..list.len()).min_by_key(|i| list[*i].room())
+        {
+            list.swap_remove(i).give_back();
+        }
+        let used = |top: &Top| others.iter().flatten().any(|f| f.top.id == top.id);
+        let usable = |t: &&Arc<Top>| t.allocating.load(Relaxed) && !(elsewhere && used(t));
+        let mut tops: Vec<&Arc<Top>> = self.tops.iter().filter(usable).collect();
+        tops.sort_by_key(|t| t.pace.load(Relaxed));
+        for top in tops {
+            let min = top.asize(want.psize, want.txg);
+            let share = top.room() / (SHARE * source.lanes).max(1);
+            let piece = PIECE.min(share - share % top.unit).max(min);
+            let here = others.iter().flatten().filter(|f| f.top.id == top.id);
+            let at: Vec<u64> = here.map(|f| f.offset).collect();
+            let full = if at.is_empty() { 0 } else { distance(top) };
+            let mut apart = full;
+            loop {
+                let avoid = Avoid { at: &at, distance: apart };
+                let taken = top.take(source.maps, source.problems, (min, piece), copy, avoid);
+                if let Some(t) = taken {
+                    top.advance(t.end - t.start);
+                    list.push(Piece {
+                        top: Arc::clone(top),
+                        metaslab: t.metaslab,
+                        settled: t.start,
+                        cursor: t.start,
+                        end: t.end,
+                        txg: want.txg,
+                        near: apart < full,
+                    });
+                    return Some((list.len() - 1, min));
+                }
+                if apart == 0 {
+                    break;
+                }
+                // Half the distance, down to a metaslab's size, then anywhere.
+                apart = if apart >> top.ms_shift > 1 { apart / 2 } else { 0 };
+            }
+            // It is full for this size: the others come first for a while.
+            top.advance(piece);
+        }
+        None
+    }
+
+    /// Tells the metaslabs of all blocks that were cut.
+    pub(super) fn settle(&mut self) {
+        self.pieces.iter_mut().flatten().for_each(Piece::settle);
+    }
+
+    /// Gives back what was not cut.
+    pub(super) fn clear(&mut self) {
+        self.pieces.iter_mut().flat_map(|list| list.drain(..)).for_each(Piece::give_back);
+    }
+}
+
+impl Found {
+    fn discard(&self, txg: u64) {
+        let end = self.offset + self.asize;
+        if let Some(m) = self.top.metaslab(self.offset, end) {
+            m.discard(&self.top.room, self.offset, end, txg);
+        }
+    }
+}
+
+/// Bytes that copies on the same vdev are apart, when there is room.
+fn distance(top: &Top) -> u64 {
+    top.metaslabs.last().map_or(0, |m| m.end) >> DISTANCE_SHIFT
+}

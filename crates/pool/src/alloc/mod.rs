@@ -1,0 +1,301 @@
+//! The allocator: which byte of which top-level vdev is free, and who gets it.
+//!
+//! # Theory
+//!
+//! ```text
+//! Allocate::allocate          lane -> piece: move a cursor
+//!   piece used up             top-level vdev by rotation -> metaslab by score -> next piece
+//! Allocate::free, discard     metaslab: a set of ranges, by txg
+//! sync, in passes             lanes settle -> each changed metaslab appends to its space map
+//! synced                      what was freed two txgs ago is free; pieces are given back
+//! ```
+//!
+//! **Speed.** A writer takes the lane of its block's hint, or the next one that nobody is in, and
+//! cuts the block off a piece of 1 MiB: a handful of instructions under a lock that is free by
+//! choice. Metaslab and trees are touched once per piece, by one thread in hundreds of blocks, so
+//! one metaslab that all lanes share is enough to keep them busy, the blocks of a txg lie together
+//! on the device, and a small txg changes few space maps. What one writer cuts is consecutive, and
+//! the device layer merges it into long writes.
+//!
+//! **No wait.** No lock is held over I/O. The map of a metaslab is read before it is needed
+//! (after each txg for the next), or by the one writer that finds nothing else; freeing needs no
+//! map at all. Opening a pool reads headers only.
+//!
+//! **Never twice.** Free space leaves the set of the free before anybody has it, and comes back
+//! only in three ways: what was not cut; what no tree ever had ([`Allocate::discard`]); and what a
+//! txg freed, when two later ones are durable, so that the last uberblocks find all they
+//! point to.
+//!
+//! **No space** means: all pieces of all lanes were given back, and still no metaslab has a range
+//! that is long enough, in the class asked for or in those it may fall back to.
+//!
+//! **Log space maps** are read when the pool is opened for writing, and their changes become
+//! changes of the first txg, which writes them into the metaslabs' own maps and removes the logs.
+
+mod create;
+mod lanes;
+mod maps;
+mod metaslab;
+mod open;
+mod ranges;
+mod space;
+mod spec;
+mod sync;
+mod top;
+
+pub use create::{NewTop, init_top, metaslab_shift};
+pub use space::{ClassFigures, Figures};
+pub use spec::{AsizeFn, TopSpec};
+pub use sync::SpaceSync;
+
+use self::lanes::{Lane, PIECE, Source};
+use self::maps::{BUCKETS, ReadMaps};
+use self::spec::Summaries;
+use self::top::Top;
+use ondisk::gang::GANG_HEADER_SIZE;
+use ondisk::{BlkPtr, Dva};
+use parking_lot::{Mutex, RwLock};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use zio::{AllocError, Allocate, Class, Want};
+
+type Tops = BTreeMap<u32, Arc<Top>>;
+
+/// On a cache line of its own, so that neighbours do not slow each other down.
+#[repr(align(128))]
+#[derive(Default)]
+struct Padded(Mutex<Lane>);
+
+/// What the allocator must know of the pool.
+#[derive(Clone, Copy, Debug)]
+pub struct AllocOptions {
+    /// Threads that allocate at the same time; 0: as many as can run.
+    pub threads: usize,
+    /// Two-word entries may be written (feature `spacemap_v2`).
+    pub two_words: bool,
+    /// Space maps have histograms (feature `spacemap_histogram`).
+    pub histograms: bool,
+}
+
+/// Space of a pool: implements [`Allocate`] over metaslabs and their space maps.
+pub struct Allocator {
+    options: AllocOptions,
+    maps: Box<dyn ReadMaps>,
+    tops: RwLock<Arc<Tops>>,
+    /// By class.
+    lanes: [Box<[Padded]>; CLASSES.len()],
+    /// Objects of log space maps and of unflushed txgs, to be removed by the first sync.
+    logs: Mutex<Option<open::Logs>>,
+    problems: Mutex<Vec<String>>,
+}
+
+/// In the order of the lanes.
+const CLASSES: [Class; 4] = [Class::Normal, Class::Log, Class::Special, Class::Dedup];
+/// Lanes of a class, at most.
+const LANES_MAX: usize = 64;
+/// Problems that are remembered.
+const PROBLEMS_MAX: usize = 64;
+
+/// Where space for a class is looked for, in this order.
+fn chain(class: Class) -> &'static [Class] {
+    match class {
+        Class::Normal => &[Class::Normal],
+        Class::Log => &[Class::Log, Class::Normal],
+        Class::Special => &[Class::Special, Class::Normal],
+        Class::Dedup => &[Class::Dedup, Class::Special, Class::Normal],
+    }
+}
+
+impl Allocator {
+    fn empty(maps: Box<dyn ReadMaps>, options: AllocOptions) -> Self {
+        let threads = match options.threads {
+            0 => rt::threads_available(),
+            n => n,
+        };
+        let lanes = threads.saturating_mul(2).next_power_of_two().clamp(4, LANES_MAX);
+        let lanes = CLASSES.map(|_| (0..lanes).map(|_| Padded::default()).collect());
+        Self {
+            options,
+            maps,
+            tops: RwLock::default(),
+            lanes,
+            logs: Mutex::new(None),
+            problems: Mutex::default(),
+        }
+    }
+
+    /// Adds a new top-level vdev, all of which is free.
+    pub fn add_top(&self, spec: &TopSpec) {
+        self.add(Top::new(spec, &Summaries::default()));
+    }
+
+    fn add(&self, top: Top) {
+        let top = Arc::new(top);
+        {
+            let mut tops = self.tops.write();
+            // In the rotation it begins where the others are.
+            let pace = tops.values().map(|t| t.pace.load(std::sync::atomic::Ordering::Relaxed));
+            top.pace.store(pace.min().unwrap_or(0), std::sync::atomic::Ordering::Relaxed);
+            Arc::make_mut(&mut *tops).insert(top.id, Arc::clone(&top));
+        }
+        for lane in self.lanes_of(top.class) {
+            let mut lane = lane.0.lock();
+            lane.tops.retain(|t| t.id != top.id);
+            lane.tops.push(Arc::clone(&top));
+        }
+    }
+
+    fn tops(&self) -> Arc<Tops> {
+        Arc::clone(&self.tops.read())
+    }
+
+    fn top(&self, id: u32) -> Option<Arc<Top>> {
+        self.tops.read().get(&id).cloned()
+    }
+
+    fn lanes_of(&self, class: Class) -> &[Padded] {
+        &self.lanes[CLASSES.iter().position(|c| *c == class).unwrap_or(0)]
+    }
+
+    fn problem(&self, text: String) {
+        let mut problems = self.problems.lock();
+        if problems.len() < PROBLEMS_MAX {
+            problems.push(text);
+        }
+    }
+
+    /// What was wrong with space maps and with what was freed: metaslabs that cannot be read are not
+    /// allocated from, and space that seemed free already was left alone.
+    #[must_use]
+    pub fn problems(&self) -> Vec<String> {
+        self.problems.lock().clone()
+    }
+
+    /// Space in one class, from the lane of the hint or one that is free.
+    fn try_class(&self, class: Class, want: &Want) -> Option<[Dva; 3]> {
+        let lanes = self.lanes_of(class);
+        let problems = |text| self.problem(text);
+        let source = Source { maps: &*self.maps, problems: &problems, lanes: lanes.len() as u64 };
+        // Neighbouring numbers go to different lanes.
+        let first = want.hint.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
+        let first = first as usize % lanes.len();
+        let order = (first..lanes.len()).chain(0..first);
+        for lane in order.map(|i| &lanes[i]) {
+            if let Some(mut lane) = lane.0.try_lock() {
+                return lane.allocate(&source, want);
+            }
+        }
+        lanes[first].0.lock().allocate(&source, want)
+    }
+
+    /// All pieces of a class are given back, and every map is read that could have the space.
+    fn reclaim(&self, class: Class, want: &Want) {
+        for lane in self.lanes_of(class) {
+            lane.0.lock().clear();
+        }
+        let problems = |text| self.problem(text);
+        for top in self.tops().values().filter(|t| t.class == class) {
+            let asize = top.asize(want.psize, want.txg);
+            for (i, m) in top.metaslabs.iter().enumerate() {
+                // What its header said of the longest range is a guess after frees.
+                if !m.is_loaded() && m.room() >= asize {
+                    top.load(i, &*self.maps, &problems);
+                }
+            }
+        }
+    }
+
+    fn has(&self, class: Class) -> bool {
+        self.tops.read().values().any(|t| t.class == class)
+    }
+
+    /// The range of a copy; `None`, and noted, when there is no such place.
+    fn range(&self, dva: Dva, txg: u64) -> Option<(Arc<Top>, u64, u64)> {
+        let top = self.top(dva.vdev());
+        let found = top.and_then(|top| {
+            // The address of a gang header counts all its members.
+            let size = match dva.is_gang() {
+                true => top.asize(GANG_HEADER_SIZE as u64, txg),
+                false => dva.asize(),
+            };
+            let end = dva.offset().checked_add(size)?;
+            top.metaslab(dva.offset(), end)?;
+            Some((top, dva.offset(), end))
+        });
+        if found.is_none() {
+            self.problem(format!("{dva:?} is in no metaslab"));
+        }
+        found
+    }
+
+    /// Marks a block as allocated in `txg` that no space map knows: one of an intent log that is
+    /// kept over an import. Must come before anything is allocated.
+    ///
+    /// # Errors
+    /// What is wrong: some of it is not free.
+    pub fn claim(&self, bp: &BlkPtr, txg: u64) -> Result<(), String> {
+        for (_, dva) in bp.dvas() {
+            let problems = |text| self.problem(text);
+            let done = self.range(dva, txg).is_some_and(|(top, start, end)| {
+                let index = (start >> top.ms_shift) as usize;
+                let loaded = top.load(index, &*self.maps, &problems);
+                let m = top.metaslab(start, end);
+                loaded && m.is_some_and(|m| m.claim(&top.room, start, end, txg))
+            });
+            if !done {
+                return Err(format!("{dva:?} of an intent log is not free"));
+            }
+        }
+        Ok(())
+    }
+
+    /// Reads ahead what the next txg will allocate from.
+    fn prepare(&self) {
+        let problems = |text| self.problem(text);
+        for top in self.tops().values() {
+            if top.allocating.load(std::sync::atomic::Ordering::Relaxed) {
+                top.prepare(&*self.maps, &problems, PIECE);
+            }
+        }
+    }
+}
+
+impl Allocate for Allocator {
+    fn allocate(&self, want: &Want) -> Result<[Dva; 3], AllocError> {
+        for class in chain(want.class) {
+            if let Some(dvas) = self.try_class(*class, want) {
+                return Ok(dvas);
+            }
+            if !self.has(*class) {
+                continue;
+            }
+            // What is missing may be in the pieces of other lanes.
+            self.reclaim(*class, want);
+            if let Some(dvas) = self.try_class(*class, want) {
+                return Ok(dvas);
+            }
+        }
+        Err(AllocError::NoSpace)
+    }
+
+    fn discard(&self, bp: &BlkPtr, txg: u64) {
+        for (_, dva) in bp.dvas() {
+            if let Some((top, start, end)) = self.range(dva, txg)
+                && let Some(m) = top.metaslab(start, end)
+            {
+                m.discard(&top.room, start, end, txg);
+            }
+        }
+    }
+
+    fn free(&self, bp: &BlkPtr, txg: u64) {
+        for (_, dva) in bp.dvas() {
+            if let Some((top, start, end)) = self.range(dva, txg)
+                && let Some(m) = top.metaslab(start, end)
+                && !m.free(&top.room, start, end, txg)
+            {
+                self.problem(format!("{dva:?} was freed twice"));
+            }
+        }
+    }
+}

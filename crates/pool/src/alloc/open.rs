@@ -1,0 +1,211 @@
+//! Reading what is allocated when a pool is opened for writing.
+//!
+//! Only the headers of the metaslabs' maps are read here: so much is allocated, and so long are the
+//! free ranges. Log space maps are read whole; a pool that was exported has none to speak of.
+
+use super::maps::ReadMaps;
+use super::metaslab::{Summary, fragmentation};
+use super::spec::{Summaries, TopSpec};
+use super::top::Top;
+use super::{AllocOptions, Allocator, BUCKETS};
+use dmu::{Object, Objset, Zap};
+use ondisk::mos::{self, vdev_zap};
+use ondisk::spacemap::{
+    self, Action, Entry, HEADER_SIZE, HISTOGRAM_BUCKETS, LOG_SHIFT, SpaceMapHeader,
+};
+use ondisk::{Endian, deadlist};
+use std::collections::BTreeMap;
+
+/// Bytes of a map that are read at once; whole blocks.
+const READ_AT_ONCE: u64 = 1 << 20;
+/// Longest map that is read, in bytes.
+const LENGTH_MAX: u64 = 1 << 32;
+
+/// What the first sync removes.
+#[derive(Default)]
+pub(super) struct Logs {
+    /// Table of the logs.
+    pub(super) table: u64,
+    /// Key in the table, and object.
+    pub(super) logs: Vec<(Vec<u8>, u64)>,
+    /// Logs with a histogram in their headers.
+    pub(super) histograms: i64,
+    /// Objects with the txgs from which on logs count, and how many words they have.
+    pub(super) unflushed: Vec<(u64, u64)>,
+}
+
+impl Logs {
+    fn is_empty(&self) -> bool {
+        self.logs.is_empty() && self.unflushed.is_empty()
+    }
+}
+
+/// Space maps of the MOS.
+pub(super) struct MosMaps {
+    pub(super) mos: Objset,
+}
+
+impl ReadMaps for MosMaps {
+    fn read(
+        &self,
+        object: u64,
+        each: &mut dyn FnMut(&[u8], Endian) -> Result<(), String>,
+    ) -> Result<(), String> {
+        let object = self.mos.object(object).map_err(|e| e.to_string())?;
+        read_map(&object, each).map_err(|e| match e {
+            Ok(text) => text,
+            Err(e) => e.to_string(),
+        })
+    }
+}
+
+/// `Err(Ok(text))`: what `each` said.
+fn read_map(
+    object: &Object,
+    each: &mut dyn FnMut(&[u8], Endian) -> Result<(), String>,
+) -> Result<(), Result<String, dmu::Error>> {
+    let length = header_of(object).map_err(Err)?.length;
+    if length > LENGTH_MAX.min(object.size_of_blocks()) {
+        return Err(Err(object.error(dmu::ErrorKind::Tree("a space map is too long"))));
+    }
+    let piece = READ_AT_ONCE.max(object.dnode().block_size());
+    let mut at = 0;
+    while at < length {
+        let mut bytes = vec![0; piece.min(length - at) as usize];
+        object.read_at(at, &mut bytes).map_err(Err)?;
+        each(&bytes, object.dnode().endian).map_err(Ok)?;
+        at += bytes.len() as u64;
+    }
+    Ok(())
+}
+
+pub(super) fn header_of(object: &Object) -> dmu::Result<SpaceMapHeader> {
+    let dnode = object.dnode();
+    let bonus = dnode.bonus.get(..HEADER_SIZE).unwrap_or(&dnode.bonus);
+    SpaceMapHeader::decode(bonus, dnode.endian).map_err(|e| object.format_error(0, e))
+}
+
+/// The first `count` words of an object, as far as it goes.
+fn words(mos: &Objset, object: u64, count: u64) -> dmu::Result<Vec<u64>> {
+    if object == 0 {
+        return Ok(Vec::new());
+    }
+    let object = mos.object(object)?;
+    let count = count.min(object.size_of_blocks() / 8);
+    let mut bytes = vec![0; count as usize * 8];
+    object.read_at(0, &mut bytes)?;
+    let endian = object.dnode().endian;
+    Ok(bytes.as_chunks::<8>().0.iter().map(|b| endian.u64(*b)).collect())
+}
+
+/// What a header says of a metaslab of `size` bytes.
+fn summary(object: u64, header: &SpaceMapHeader, size: u64, shift: u8) -> Summary {
+    let allocated = header.allocated.max(0).cast_unsigned().min(size);
+    let free = size - allocated;
+    let mut counts = [0; BUCKETS];
+    let mut longest = free;
+    if let Some(h) = &header.histogram {
+        for (i, n) in h.iter().enumerate() {
+            counts[(i + usize::from(shift)).min(BUCKETS - 1)] += n;
+        }
+        let last = h.iter().rposition(|n| *n > 0).filter(|i| *i < HISTOGRAM_BUCKETS - 1);
+        let above = last.and_then(|i| 1u64.checked_shl(i as u32 + 1 + u32::from(shift)));
+        longest = above.map_or(free, |a| free.min(a - 1));
+    }
+    Summary { object, allocated, longest, fragmentation: fragmentation(&counts) }
+}
+
+impl Allocator {
+    /// The allocator of a pool whose meta object set is `mos`, a live one: it stays in use for
+    /// reading space maps.
+    ///
+    /// # Errors
+    /// When the space maps' headers or the logs cannot be read.
+    pub fn open(mos: &Objset, tops: &[TopSpec], options: AllocOptions) -> dmu::Result<Self> {
+        let out = Self::empty(Box::new(MosMaps { mos: mos.clone() }), options);
+        let mut unflushed = BTreeMap::new();
+        let mut logs = Logs::default();
+        for spec in tops {
+            let mut summaries = Vec::new();
+            for (i, object) in (0..).zip(words(mos, spec.ms_array, spec.ms_count)?) {
+                let (start, end) = spec.bounds(i);
+                summaries.push(match object {
+                    0 => Summary::default(),
+                    _ => {
+                        let header = header_of(&mos.object(object)?)?;
+                        summary(object, &header, end - start, spec.ashift)
+                    }
+                });
+            }
+            out.add(Top::new(spec, &Summaries(summaries)));
+            if spec.zap != 0 {
+                let zap = Zap::open(&mos.object(spec.zap)?)?;
+                let object = zap.get_u64(vdev_zap::METASLAB_UNFLUSHED_TXGS)?.unwrap_or(0);
+                let txgs = words(mos, object, spec.ms_count)?;
+                if txgs.iter().any(|t| *t != 0) {
+                    logs.unflushed.push((object, txgs.len() as u64));
+                }
+                unflushed.insert(spec.id, txgs);
+            }
+        }
+        out.read_logs(mos, &unflushed, &mut logs)?;
+        *out.logs.lock() = (!logs.is_empty()).then_some(logs);
+        out.prepare();
+        for top in out.tops().values() {
+            top.weigh();
+        }
+        Ok(out)
+    }
+
+    /// Applies what log space maps have and the metaslabs' own maps do not.
+    fn read_logs(
+        &self,
+        mos: &Objset,
+        unflushed: &BTreeMap<u32, Vec<u64>>,
+        logs: &mut Logs,
+    ) -> dmu::Result<()> {
+        let directory = Zap::open(&mos.object(mos::DIRECTORY_OBJECT)?)?;
+        let Some(table) = directory.get_u64(mos::LOG_SPACEMAP_ZAP)?.filter(|n| *n != 0) else {
+            return Ok(());
+        };
+        logs.table = table;
+        let mut by_txg = BTreeMap::new();
+        for entry in Zap::open(&mos.object(table)?)?.entries() {
+            let entry = entry?;
+            let name = entry.name.bytes().map(<[u8]>::to_vec).unwrap_or_default();
+            let txg = std::str::from_utf8(&name).ok().and_then(deadlist::parse_int_key);
+            if let (Some(txg), Some(object)) = (txg, entry.u64()) {
+                by_txg.insert(txg, object);
+                logs.logs.push((name, object));
+            }
+        }
+        let tops = self.tops();
+        for (txg, number) in by_txg {
+            let object = mos.object(number)?;
+            logs.histograms += i64::from(header_of(&object)?.histogram.is_some());
+            let apply = &mut |bytes: &[u8], endian| {
+                for entry in spacemap::entries(bytes, endian, 0, LOG_SHIFT) {
+                    let Entry::Range(r) = entry.map_err(|e| e.to_string())? else { continue };
+                    let end = r.offset.saturating_add(r.size);
+                    // Entries of vdevs that were removed since mean nothing any more.
+                    let Some((id, top)) = r.vdev.and_then(|id| Some((id, tops.get(&id)?))) else {
+                        continue;
+                    };
+                    let index = (r.offset >> top.ms_shift) as usize;
+                    let since = unflushed.get(&id).and_then(|t| t.get(index)).copied();
+                    if txg >= since.unwrap_or(0)
+                        && let Some(m) = top.metaslab(r.offset, end)
+                    {
+                        m.log(&top.room, r.offset, end, r.action == Action::Alloc);
+                    }
+                }
+                Ok(())
+            };
+            read_map(&object, apply).map_err(|e| match e {
+                Ok(_) => object.error(dmu::ErrorKind::Tree("a log space map has a bad entry")),
+                Err(e) => e,
+            })?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,135 @@
+//! How much space there is, and how much of it counts.
+
+use super::Allocator;
+use super::top::Top;
+use crate::EMBEDDED_LOG_METASLABS;
+use ondisk::BlkPtr;
+use std::sync::atomic::Ordering::Relaxed;
+use zio::Class;
+
+/// What a block is, whose share of data gives the deflation.
+pub(super) const TYPICAL_BLOCK: u64 = 128 << 10;
+const SECTOR: u64 = 512;
+
+/// 512ths of raw bytes that are left of a block of 128 KiB that takes `asize` bytes.
+pub(super) fn deflate_ratio(asize: u64) -> u64 {
+    TYPICAL_BLOCK.checked_div(asize / SECTOR).unwrap_or(SECTOR)
+}
+
+/// Space of one class of vdevs, as of the last txg that was synced.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ClassFigures {
+    /// Raw bytes in all.
+    pub size: u64,
+    /// Raw bytes allocated.
+    pub allocated: u64,
+    /// Raw bytes that are freed and wait for the next txgs.
+    pub deferred: u64,
+    /// `size` as datasets count it.
+    pub deflated: u64,
+    /// `allocated` as datasets count it.
+    pub deflated_allocated: u64,
+}
+
+/// Space of a pool.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Figures {
+    /// Everything without a class of its own.
+    pub normal: ClassFigures,
+    /// Log devices.
+    pub log: ClassFigures,
+    /// Metadata and small blocks.
+    pub special: ClassFigures,
+    /// Tables of deduplicated blocks.
+    pub dedup: ClassFigures,
+    /// Deflated bytes that datasets can use, with what is held back: the normal class without the
+    /// metaslabs OpenZFS sets apart for the intent log and without vdevs that take no new blocks.
+    pub dspace: u64,
+    /// Deflated bytes of the metaslabs set apart; for [`dsl::slop_space`].
+    pub embedded_log: u64,
+    /// Fragmentation of the normal class in percent.
+    pub fragmentation: u64,
+}
+
+impl Figures {
+    /// Deflated bytes held back.
+    #[must_use]
+    pub fn slop(&self) -> u64 {
+        dsl::slop_space(self.dspace, self.embedded_log)
+    }
+
+    /// Raw size and allocation as `zpool list` has them: all but log devices.
+    #[must_use]
+    pub fn total(&self) -> (u64, u64) {
+        let all = [&self.normal, &self.special, &self.dedup];
+        (all.iter().map(|c| c.size).sum(), all.iter().map(|c| c.allocated).sum())
+    }
+}
+
+impl Top {
+    fn deflated(&self, raw: u64) -> u64 {
+        (raw / SECTOR).saturating_mul(self.deflate_ratio)
+    }
+
+    fn deferred(&self) -> u64 {
+        let waiting = self.metaslabs.iter().filter(|m| m.is_active());
+        waiting.map(super::metaslab::Metaslab::deferred).sum()
+    }
+
+    /// The mean over the metaslabs, weighted with their free space.
+    fn fragmentation(&self) -> u64 {
+        let (mut all, mut weighted) = (0u128, 0u128);
+        for m in &self.metaslabs {
+            let free = u128::from(m.size().saturating_sub(m.allocated()));
+            all += free;
+            weighted += free * u128::from(m.fragmentation());
+        }
+        weighted.checked_div(all).unwrap_or(0) as u64
+    }
+}
+
+impl Allocator {
+    /// How much space there is.
+    #[must_use]
+    pub fn figures(&self) -> Figures {
+        let mut out = Figures::default();
+        let mut fragmentation = 0u128;
+        for top in self.tops().values() {
+            let class = match top.class {
+                Class::Normal => &mut out.normal,
+                Class::Log => &mut out.log,
+                Class::Special => &mut out.special,
+                Class::Dedup => &mut out.dedup,
+            };
+            let (size, allocated) = (top.size(), top.allocated());
+            class.size += size;
+            class.allocated += allocated;
+            class.deferred += top.deferred();
+            class.deflated += top.deflated(size);
+            class.deflated_allocated += top.deflated(allocated);
+            if top.class == Class::Normal {
+                fragmentation += u128::from(size) * u128::from(top.fragmentation());
+                if top.allocating.load(Relaxed) {
+                    let many = top.metaslabs.len() as u64 > EMBEDDED_LOG_METASLABS;
+                    let apart = if many { top.metaslabs[0].size() } else { 0 };
+                    out.embedded_log += top.deflated(apart);
+                    out.dspace += top.deflated(size - apart);
+                }
+            }
+        }
+        let size = u128::from(out.normal.size);
+        out.fragmentation = fragmentation.checked_div(size).unwrap_or(0) as u64;
+        out
+    }
+
+    /// Bytes that all copies of a block take as datasets count them.
+    #[must_use]
+    pub fn dsize(&self, bp: &BlkPtr) -> u64 {
+        let tops = self.tops();
+        let of = |d: ondisk::Dva| {
+            let ratio = tops.get(&d.vdev()).map_or(SECTOR, |t| t.deflate_ratio);
+            (d.asize() / SECTOR).saturating_mul(ratio)
+        };
+        bp.dvas().map(|(_, d)| of(d)).fold(0, u64::saturating_add)
+    }
+}

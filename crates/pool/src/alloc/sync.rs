@@ -1,0 +1,193 @@
+//! Writing what changed into the space maps, as part of a txg.
+
+use super::Allocator;
+use super::maps::{self, Shape, WriteMaps};
+use super::metaslab::Metaslab;
+use super::open::{Logs, header_of};
+use super::top::Top;
+use dmu::{NewObject, Objset, Place, Tx, zap};
+use ondisk::spacemap::SpaceMapHeader;
+use ondisk::{DmuType, Endian};
+
+/// Block size of new space maps in bytes. A txg appends a few words to each map it changes, and
+/// writes the last block again: as long as most of it is zeros it is written in a sector or two,
+/// and 16 KiB hold two thousand entries before the map needs indirect blocks, which then would be
+/// written with it. OpenZFS takes the same size on pools without log space maps.
+const BLOCK: usize = 16 << 10;
+/// log2 of the size of their indirect blocks.
+const INDIRECT_SHIFT: u8 = 14;
+
+/// What a pass did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SpaceSync {
+    /// Something was written: the MOS is dirty, and another pass must follow.
+    pub wrote: bool,
+    /// To be added to the count of the feature `spacemap_histogram`: maps with one that were made,
+    /// less those that were removed.
+    pub histograms: i64,
+}
+
+struct MosWriter<'a> {
+    mos: &'a Objset,
+    tx: &'a Tx,
+    histograms: bool,
+    made: i64,
+}
+
+impl WriteMaps for MosWriter<'_> {
+    fn create(&mut self, array: u64, index: u64) -> dmu::Result<u64> {
+        let header = SpaceMapHeader::new(self.histograms).encode(Endian::Little);
+        let spec = NewObject::new(DmuType::SPACE_MAP).block_size(BLOCK as u32);
+        let spec = NewObject { indirect_shift: Some(INDIRECT_SHIFT), ..spec };
+        let spec = spec.bonus(DmuType::SPACE_MAP_HEADER, &header);
+        let number = self.mos.create(self.tx, &spec)?.number();
+        let array = self.mos.object(array)?;
+        array.write_at(self.tx, index * 8, &number.to_le_bytes())?;
+        self.made += i64::from(self.histograms);
+        Ok(number)
+    }
+
+    fn open(&self, object: u64) -> dmu::Result<(SpaceMapHeader, usize)> {
+        let object = self.mos.object(object)?;
+        Ok((header_of(&object)?, object.dnode().block_size() as usize))
+    }
+
+    fn write(
+        &mut self,
+        number: u64,
+        at: u64,
+        bytes: &[u8],
+        header: &SpaceMapHeader,
+    ) -> dmu::Result<()> {
+        let object = self.mos.object(number)?;
+        object.write_at(self.tx, at, bytes)?;
+        let block = object.dnode().block_size().max(1);
+        let end = header.length.next_multiple_of(block);
+        if end < object.size_of_blocks() {
+            self.mos.object(number)?.free_range(self.tx, end, u64::MAX)?;
+        }
+        let bonus = header.encode(Endian::Little);
+        self.mos.object(number)?.set_bonus(self.tx, DmuType::SPACE_MAP_HEADER, &bonus)
+    }
+}
+
+impl Allocator {
+    /// Writes into the space maps of `mos` what `tx`'s txg allocated and freed since the last call.
+    /// Called once per pass, from 1 on, until nothing is written: writing the MOS changes what is
+    /// allocated.
+    ///
+    /// # Errors
+    /// When the MOS cannot be changed. The txg cannot be finished then.
+    pub fn sync_metaslabs(&self, mos: &Objset, tx: &Tx, pass: u32) -> dmu::Result<SpaceSync> {
+        let histograms = self.options.histograms;
+        let mut writer = MosWriter { mos, tx, histograms, made: 0 };
+        let wrote = self.sync_maps(&mut writer, tx.txg(), pass)?;
+        let mut out = SpaceSync { wrote, histograms: writer.made };
+        if let Some(logs) = self.logs.lock().take() {
+            remove_logs(mos, tx, &logs)?;
+            out.wrote = true;
+            out.histograms -= logs.histograms;
+        }
+        Ok(out)
+    }
+
+    /// The same over any maps.
+    pub(super) fn sync_maps(
+        &self,
+        writer: &mut dyn WriteMaps,
+        txg: u64,
+        pass: u32,
+    ) -> dmu::Result<bool> {
+        for lane in self.lanes.iter().flatten() {
+            lane.0.lock().settle();
+        }
+        let mut wrote = false;
+        for top in self.tops().values() {
+            for (i, m) in top.metaslabs.iter().enumerate() {
+                if m.is_dirty(txg) {
+                    wrote |= self.sync_one(writer, top, i, m, txg, pass)?;
+                }
+            }
+        }
+        Ok(wrote)
+    }
+
+    fn sync_one(
+        &self,
+        writer: &mut dyn WriteMaps,
+        top: &Top,
+        index: usize,
+        m: &Metaslab,
+        txg: u64,
+        pass: u32,
+    ) -> dmu::Result<bool> {
+        if m.is_logged() {
+            // The histogram cannot be carried on from a log.
+            top.load(index, &*self.maps, &|text| self.problem(text));
+        }
+        let object = m.object();
+        let (header, block_size) = match object {
+            0 => (SpaceMapHeader::new(self.options.histograms), BLOCK),
+            n => writer.open(n)?,
+        };
+        let shape = Shape {
+            length: header.length,
+            block_size,
+            shift: top.ashift,
+            two_words: self.options.two_words,
+            // Later passes only add what the earlier ones changed.
+            condense: pass == 1,
+        };
+        let Some(change) = m.collect(&top.room, txg, &shape) else { return Ok(false) };
+        let object = match object {
+            0 => writer.create(top.ms_array, index as u64)?,
+            n => n,
+        };
+        let new = maps::encode(&change, m.start, &shape, &header, txg, pass);
+        let new = new.map_err(|error| {
+            let place = Place { objset: 0, object, level: 0, blkid: 0 };
+            dmu::Error { objset: 0, object, kind: dmu::ErrorKind::Format { place, error } }
+        })?;
+        writer.write(object, new.at, &new.bytes, &new.header)?;
+        m.map_written(object);
+        Ok(true)
+    }
+
+    /// `txg` is durable. What was freed two synced txgs ago can be allocated from now on; what lanes
+    /// have not used goes back.
+    pub fn sync_done(&self, _txg: u64) {
+        for lane in self.lanes.iter().flatten() {
+            lane.0.lock().clear();
+        }
+        for top in self.tops().values() {
+            for m in top.metaslabs.iter().filter(|m| m.is_active()) {
+                m.synced(&top.room);
+            }
+            top.weigh();
+        }
+        self.prepare();
+    }
+
+    /// What freed space still waits for later txgs: as long as there is some, syncing empty txgs
+    /// makes more room.
+    #[must_use]
+    pub fn has_deferred(&self) -> bool {
+        let tops = self.tops();
+        let mut all = tops.values().flat_map(|t| &t.metaslabs);
+        all.any(|m| m.is_active() && m.deferred() > 0)
+    }
+}
+
+/// Removes what the metaslabs have taken in. A metaslab whose txg is 0 has nothing in any log; the
+/// table of logs stays, empty.
+fn remove_logs(mos: &Objset, tx: &Tx, logs: &Logs) -> dmu::Result<()> {
+    for (key, object) in &logs.logs {
+        zap::remove(&mos.object(logs.table)?, tx, key.as_slice())?;
+        mos.free(tx, *object)?;
+    }
+    for (object, words) in &logs.unflushed {
+        let zeros = vec![0; *words as usize * 8];
+        mos.object(*object)?.write_at(tx, 0, &zeros)?;
+    }
+    Ok(())
+}

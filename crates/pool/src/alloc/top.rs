@@ -1,0 +1,229 @@
+//! One top-level vdev: its metaslabs, and which of them is allocated from.
+
+use super::maps::{ReadMaps, free_of};
+use super::metaslab::Metaslab;
+use super::spec::{Summaries, TopSpec};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, AtomicUsize, Ordering::Relaxed};
+use zio::Class;
+
+/// Copies of a block.
+pub(super) const COPIES: usize = 3;
+
+/// Space to keep away from: that of another copy of the same block.
+#[derive(Clone, Copy)]
+pub(super) struct Avoid<'a> {
+    /// Where the other copies are.
+    pub(super) at: &'a [u64],
+    /// Bytes to keep between.
+    pub(super) distance: u64,
+}
+
+impl Avoid<'_> {
+    fn permits(&self, start: u64, end: u64) -> bool {
+        let far = |at: &u64| {
+            end <= at.saturating_sub(self.distance) || start >= at.saturating_add(self.distance)
+        };
+        self.distance == 0 || self.at.iter().all(far)
+    }
+}
+
+/// Space that was taken from a metaslab.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Taken {
+    pub(super) metaslab: usize,
+    pub(super) start: u64,
+    pub(super) end: u64,
+}
+
+/// A top-level vdev.
+pub(super) struct Top {
+    pub(super) id: u32,
+    pub(super) class: Class,
+    pub(super) ashift: u8,
+    pub(super) ms_shift: u32,
+    /// Object with the numbers of the space maps.
+    pub(super) ms_array: u64,
+    /// New blocks may be put here.
+    pub(super) allocating: AtomicBool,
+    /// Bytes of the smallest block with its parity; every allocation is a multiple.
+    pub(super) unit: u64,
+    pub(super) deflate_ratio: u64,
+    pub(super) metaslabs: Vec<Metaslab>,
+    /// Bytes that can be allocated.
+    pub(super) room: AtomicI64,
+    /// How far it has come in the rotation: space taken, in proportion to what there was.
+    pub(super) pace: AtomicU64,
+    /// Room at the last sync, which the pace counts in.
+    weight: AtomicU64,
+    /// The metaslab of each copy.
+    active: [AtomicUsize; COPIES],
+    asize: super::spec::AsizeFn,
+}
+
+impl Top {
+    pub(super) fn new(spec: &TopSpec, summaries: &Summaries) -> Self {
+        let unit = (spec.asize)(1, u64::MAX).max(1 << spec.ashift);
+        let metaslabs: Vec<Metaslab> = (0..spec.ms_count)
+            .map(|i| {
+                let (start, end) = spec.bounds(i);
+                Metaslab::new(start, end, &summaries.of(i, end - start))
+            })
+            .collect();
+        let room: u64 = metaslabs.iter().map(Metaslab::room).sum();
+        let typical = (spec.asize)(super::space::TYPICAL_BLOCK, 0);
+        Self {
+            id: spec.id,
+            class: spec.class,
+            ashift: spec.ashift,
+            ms_shift: spec.ms_shift,
+            ms_array: spec.ms_array,
+            allocating: AtomicBool::new(spec.allocating),
+            unit,
+            deflate_ratio: super::space::deflate_ratio(typical),
+            metaslabs,
+            room: AtomicI64::new(room.cast_signed()),
+            pace: AtomicU64::new(0),
+            weight: AtomicU64::new(room.max(1)),
+            active: Default::default(),
+            asize: spec.asize.clone(),
+        }
+    }
+
+    /// Bytes on this vdev of a block of `psize` that is written in `txg`.
+    pub(super) fn asize(&self, psize: u64, txg: u64) -> u64 {
+        let asize = (self.asize)(psize, txg).max(self.unit);
+        asize.checked_next_multiple_of(1 << self.ashift).unwrap_or(u64::MAX)
+    }
+
+    pub(super) fn room(&self) -> u64 {
+        self.room.load(Relaxed).max(0).cast_unsigned()
+    }
+
+    pub(super) fn size(&self) -> u64 {
+        self.metaslabs.iter().map(Metaslab::size).sum()
+    }
+
+    pub(super) fn allocated(&self) -> u64 {
+        self.metaslabs.iter().map(Metaslab::allocated).sum()
+    }
+
+    /// The metaslab that has all of a range.
+    pub(super) fn metaslab(&self, start: u64, end: u64) -> Option<&Metaslab> {
+        let index = usize::try_from(start.checked_shr(self.ms_shift)?).ok()?;
+        self.metaslabs.get(index).filter(|m| m.start <= start && start < end && end <= m.end)
+    }
+
+    /// Goes on in the rotation. A vdev twice as empty gets twice as much: all are full at once.
+    pub(super) fn advance(&self, bytes: u64) {
+        let step = (u128::from(bytes) << 32) / u128::from(self.weight.load(Relaxed).max(1));
+        self.pace.fetch_add(u64::try_from(step).unwrap_or(u64::MAX >> 8), Relaxed);
+    }
+
+    /// After a txg: the rotation counts in what there is now.
+    pub(super) fn weigh(&self) {
+        self.weight.store(self.room().max(1), Relaxed);
+    }
+
+    /// Takes between `min` and `want` bytes for copy `copy`.
+    pub(super) fn take(
+        &self,
+        maps: &dyn ReadMaps,
+        problems: &dyn Fn(String),
+        (min, want): (u64, u64),
+        copy: usize,
+        avoid: Avoid<'_>,
+    ) -> Option<Taken> {
+        let take = |index: usize| {
+            let m = self.metaslabs.get(index)?;
+            let (start, end) = m.take(&self.room, min, want, self.unit)?;
+            Some(Taken { metaslab: index, start, end })
+        };
+        let active = &self.active[copy.min(COPIES - 1)];
+        let current = active.load(Relaxed);
+        let goes_on =
+            |m: &Metaslab| m.is_loaded() && m.longest() >= want && avoid.permits(m.start, m.end);
+        if self.metaslabs.get(current).is_some_and(goes_on)
+            && let Some(taken) = take(current)
+        {
+            return Some(taken);
+        }
+        for need in [want, min] {
+            let mut skip = Vec::new();
+            while let Some(index) = self.best(need, avoid, &skip) {
+                // A metaslab is tried once: another thread may be as fast with its last space, and
+                // a map that is just being written is not waited for.
+                skip.push(index);
+                if !self.load(index, maps, problems) {
+                    continue;
+                }
+                if let Some(taken) = take(index) {
+                    active.store(index, Relaxed);
+                    return Some(taken);
+                }
+            }
+            if min == want {
+                break;
+            }
+        }
+        None
+    }
+
+    /// The best metaslab with a free range of `need` bytes, the first of equals.
+    fn best(&self, need: u64, avoid: Avoid<'_>, skip: &[usize]) -> Option<usize> {
+        let mut best = None;
+        let mut best_score = 0;
+        for (i, m) in self.metaslabs.iter().enumerate() {
+            if m.longest() < need || m.score() <= best_score {
+                continue;
+            }
+            if avoid.permits(m.start, m.end) && !skip.contains(&i) {
+                (best, best_score) = (Some(i), m.score());
+            }
+        }
+        best
+    }
+
+    /// Reads the map of a metaslab. False: that is not possible, now or ever.
+    pub(super) fn load(
+        &self,
+        index: usize,
+        maps: &dyn ReadMaps,
+        problems: &dyn Fn(String),
+    ) -> bool {
+        let Some(m) = self.metaslabs.get(index) else { return false };
+        // Only a sync writes the map, and not twice at once: the second try is the last.
+        for _ in 0..3 {
+            if m.is_loaded() {
+                return true;
+            }
+            let Some((object, epoch)) = m.begin_load() else { return m.is_loaded() };
+            match free_of(maps, object, m.start, m.end, self.ashift) {
+                Ok(free) => {
+                    if m.install(&self.room, free, epoch) {
+                        return true;
+                    }
+                }
+                Err(cause) => {
+                    m.set_broken(&self.room);
+                    let id = self.id;
+                    problems(format!("space map {object} of metaslab {index}, vdev {id}: {cause}"));
+                    return false;
+                }
+            }
+        }
+        false
+    }
+
+    /// Reads the map of the metaslab that will be taken next, so that no writer waits for it.
+    pub(super) fn prepare(&self, maps: &dyn ReadMaps, problems: &dyn Fn(String), want: u64) {
+        let current = self.metaslabs.get(self.active[0].load(Relaxed));
+        if current.is_some_and(|m| m.is_loaded() && m.longest() >= want) {
+            return;
+        }
+        if let Some(index) = self.best(want, Avoid { at: &[], distance: 0 }, &[])
+            && self.load(index, maps, problems)
+        {
+            self.active[0].store(index, Relaxed);
+        }
+    }
+}
