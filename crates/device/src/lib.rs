@@ -1,4 +1,5 @@
-//! One leaf of the vdev tree: a file, a block device, memory, or a window over another leaf.
+//! One leaf of the vdev tree: a file, a block device, memory, a simulated disk, or a window over
+//! another leaf.
 //!
 //! The rest of zinc sees a leaf only as [`Device`]. It reads byte ranges, in batches, without
 //! waiting: a batch of [`Read`]s goes in with one call, and each read's [`Done`] is called when
@@ -17,6 +18,7 @@ mod batch;
 #[expect(unsafe_code, reason = "allocates with an alignment, and not initialised")]
 mod buf;
 mod complete;
+mod crash;
 mod crc32;
 mod error;
 mod fault;
@@ -24,16 +26,19 @@ mod file;
 pub mod gpt;
 mod memory;
 mod partition;
+mod sim;
 mod stats;
 mod write;
 
 pub use batch::{read_batch, read_one};
 pub use buf::{ALIGNMENT, AlignedBuf};
+pub use crash::{CrashLog, CrashMode};
 pub use error::{Error, ErrorKind, Operation};
 pub use fault::{Fault, FaultDevice, RwFaultDevice};
 pub use file::{Backend, Direct, FileDevice, Options, RwFileDevice};
 pub use memory::MemoryDevice;
 pub use partition::{Partition, RwPartition};
+pub use sim::{SimCost, SimDevice, SimDisks, SimModel, SimOptions};
 pub use stats::{LATENCY_CLASSES, Stats};
 pub use write::{Shared, Write, WriteDevice, WriteDeviceRef, WriteDone, write_batch};
 

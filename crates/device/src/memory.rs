@@ -140,7 +140,7 @@ impl MemoryDevice {
 
     /// Makes a range that lies within the device zero, without going through its pages one by one
     /// when it is longer than what is there.
-    fn zero(&self, offset: u64, len: u64) {
+    pub(crate) fn zero(&self, offset: u64, len: u64) {
         let page = PAGE_BYTES as u64;
         let end = offset + len;
         let whole = offset.div_ceil(page)..end / page;

@@ -1,0 +1,527 @@
+//! Simulated disks: memory that answers in virtual time, may lose what was not flushed, and loses
+//! its power when told to.
+//!
+//! The disks of a pool are made by one [`SimDisks`], which counts and, if asked, records what
+//! happens to all of them. Each such *event* has a number: a write arrives, a write is done, a flush
+//! begins, a flush ends. The power can be made to fail at any event ([`SimDisks::fail_power_at`]),
+//! from which on every request fails; or a whole run is recorded and looked at as if the power had
+//! failed anywhere ([`CrashLog`]).
+
+use crate::crash::{Data, Event};
+use crate::stats::Counters;
+use crate::write::{split_refused, trim_within};
+use crate::{
+    AlignedBuf, CrashLog, CrashMode, Device, DeviceRef, Error, ErrorKind, MemoryDevice, Operation,
+    Read, Stats, Write, WriteDevice, complete, range_within, write_batch,
+};
+use core::time::Duration;
+use parking_lot::Mutex;
+use rt::{Rng, Rt, Xoshiro256};
+use std::sync::Arc;
+
+/// The time a kind of request takes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SimCost {
+    /// Before the first byte. Requests within the queue's depth spend it at the same time.
+    pub overhead: Duration,
+    /// Bytes that pass in a second, of all requests together; 0 for no limit.
+    pub bytes_per_second: u64,
+}
+
+impl SimCost {
+    /// The time that `bytes` need, without the overhead.
+    fn transfer(&self, bytes: u64) -> Duration {
+        let nanos = u128::from(bytes) * 1_000_000_000;
+        let nanos = nanos.checked_div(u128::from(self.bytes_per_second)).unwrap_or(0);
+        Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX))
+    }
+}
+
+/// How long a simulated disk takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SimModel {
+    /// Reads.
+    pub read: SimCost,
+    /// Writes, into the disk's cache.
+    pub write: SimCost,
+    /// Flushes: the bytes are those that were done since the last one. A flush does not wait for
+    /// other requests, nor they for it.
+    pub flush: SimCost,
+    /// Reads and writes that the disk works on at once; at least 1.
+    pub depth: usize,
+    /// Each read and write ends up to so much later, by chance, so that they overtake each other.
+    pub spread: Duration,
+}
+
+impl Default for SimModel {
+    /// A solid state disk: 80 µs to read, 20 µs to write, 2 GB/s, half a millisecond to flush.
+    fn default() -> Self {
+        let cost = |us, bytes_per_second| SimCost {
+            overhead: Duration::from_micros(us),
+            bytes_per_second,
+        };
+        Self {
+            read: cost(80, 2_000_000_000),
+            write: cost(20, 2_000_000_000),
+            flush: cost(500, 0),
+            depth: 32,
+            spread: Duration::from_micros(40),
+        }
+    }
+}
+
+/// How to make a simulated disk.
+#[derive(Clone, Debug)]
+pub struct SimOptions {
+    /// Its name, for messages.
+    pub name: String,
+    /// Bytes.
+    pub size: u64,
+    /// Bytes of a sector: what is never torn.
+    pub sector_size: u32,
+    /// Decides what chance decides here.
+    pub seed: u64,
+    /// How long it takes.
+    pub model: SimModel,
+    /// Flushes succeed and do nothing: a disk that lies, or an engine that forgets to flush.
+    pub ignore_flush: bool,
+}
+
+impl Default for SimOptions {
+    /// 256 MiB, sectors of 512 bytes.
+    fn default() -> Self {
+        Self {
+            name: "sim".to_owned(),
+            size: 256 << 20,
+            sector_size: 512,
+            seed: 0,
+            model: SimModel::default(),
+            ignore_flush: false,
+        }
+    }
+}
+
+/// The power supply and the recorder that the disks of a pool share. Cheap to clone.
+#[derive(Clone)]
+pub struct SimDisks(Arc<Site>);
+
+struct Site {
+    rt: Rt,
+    state: Mutex<SiteState>,
+}
+
+#[derive(Default)]
+struct SiteState {
+    /// What each disk holds. (Not the disks, which hold this.)
+    disks: Vec<Arc<MemoryDevice>>,
+    /// Events so far, since the recording began if there is one.
+    events: usize,
+    /// The event that does not happen any more.
+    fails_at: Option<usize>,
+    recording: Option<Recording>,
+    /// How many recordings there were: a number for this one.
+    recordings: u64,
+}
+
+struct Recording {
+    start: Vec<MemoryDevice>,
+    events: Vec<Event>,
+}
+
+/// An event that others refer to: its place, and in which recording.
+#[derive(Clone, Copy)]
+struct Mark {
+    place: usize,
+    recording: u64,
+}
+
+/// Said instead of an event's number.
+struct PowerFailed;
+
+impl SimDisks {
+    /// No disks yet, and nothing is recorded.
+    #[must_use]
+    pub fn new(rt: &Rt) -> Self {
+        Self(Arc::new(Site { rt: rt.clone(), state: Mutex::default() }))
+    }
+
+    /// Adds an empty disk.
+    #[must_use]
+    pub fn add(&self, options: &SimOptions) -> Arc<SimDevice> {
+        let contents = MemoryDevice::zeros(&options.name, options.size);
+        self.add_with(options, contents.with_sector_size(options.sector_size))
+    }
+
+    /// Adds a disk with these contents, whose name, size and sectors count.
+    #[must_use]
+    pub fn add_with(&self, options: &SimOptions, contents: MemoryDevice) -> Arc<SimDevice> {
+        let mut state = self.0.state.lock();
+        if let Some(recording) = &mut state.recording {
+            recording.start.push(contents.fork());
+        }
+        let queue = Queue {
+            free: vec![Duration::ZERO; options.model.depth.max(1)],
+            line: Duration::ZERO,
+            unflushed: 0,
+            rng: Xoshiro256::seeded(options.seed),
+        };
+        let contents = Arc::new(contents);
+        let disk = Arc::new(Disk {
+            site: Arc::clone(&self.0),
+            number: state.disks.len(),
+            name: Arc::from(contents.name()),
+            model: options.model,
+            ignore_flush: options.ignore_flush,
+            contents: Arc::clone(&contents),
+            counters: Counters::default(),
+            queue: Mutex::new(queue),
+        });
+        state.disks.push(contents);
+        Arc::new(SimDevice(disk))
+    }
+
+    /// Records from now on, and forgets what was recorded. What the disks hold now counts as
+    /// certain; events are numbered from zero again. The memory of all that is written is kept.
+    pub fn record(&self) {
+        let mut state = self.0.state.lock();
+        let start = state.disks.iter().map(|contents| contents.fork()).collect();
+        state.recording = Some(Recording { start, events: Vec::new() });
+        state.recordings += 1;
+        state.events = 0;
+    }
+
+    /// Number of events so far. What was promised to somebody when this was `n` has to be kept by
+    /// every crash at `n` or later.
+    #[must_use]
+    pub fn events(&self) -> usize {
+        self.0.state.lock().events
+    }
+
+    /// The power fails in place of event number `event`, and at once if that has happened already.
+    pub fn fail_power_at(&self, event: usize) {
+        self.0.state.lock().fails_at = Some(event);
+    }
+
+    /// Whether it has failed.
+    #[must_use]
+    pub fn power_failed(&self) -> bool {
+        self.0.state.lock().failed()
+    }
+
+    /// The recording so far; empty when there is none.
+    #[must_use]
+    pub fn log(&self) -> CrashLog {
+        let state = self.0.state.lock();
+        match &state.recording {
+            Some(Recording { start, events }) => {
+                let start = start.iter().map(MemoryDevice::fork).collect();
+                CrashLog::new(start, events.clone())
+            }
+            None => CrashLog::new(Vec::new(), Vec::new()),
+        }
+    }
+
+    /// What the disks would hold if the power failed now, or when it has failed; from the
+    /// recording.
+    #[must_use]
+    pub fn crash_images(&self, mode: CrashMode, seed: u64) -> Vec<MemoryDevice> {
+        let log = self.log();
+        log.images(log.len(), mode, seed)
+    }
+}
+
+impl SiteState {
+    fn failed(&self) -> bool {
+        self.fails_at.is_some_and(|event| self.events >= event)
+    }
+
+    /// Counts an event, and records it.
+    fn happen(&mut self, event: impl FnOnce() -> Event) -> Result<Mark, PowerFailed> {
+        if self.failed() {
+            return Err(PowerFailed);
+        }
+        if let Some(recording) = &mut self.recording {
+            recording.events.push(event());
+        }
+        self.events += 1;
+        Ok(Mark { place: self.events - 1, recording: self.recordings })
+    }
+}
+
+/// One disk's inside, which requests under way keep alive.
+struct Disk {
+    site: Arc<Site>,
+    /// Its place among the disks.
+    number: usize,
+    name: Arc<str>,
+    model: SimModel,
+    ignore_flush: bool,
+    /// What a read sees.
+    contents: Arc<MemoryDevice>,
+    counters: Counters,
+    queue: Mutex<Queue>,
+}
+
+struct Queue {
+    /// When each of the places in the queue is free.
+    free: Vec<Duration>,
+    /// When the way of the bytes is free.
+    line: Duration,
+    /// Bytes done since the last flush.
+    unflushed: u64,
+    rng: Xoshiro256,
+}
+
+impl Disk {
+    /// How long a request that arrives now will take. It waits for a place in the queue, then the
+    /// overhead, then for the line.
+    fn delay(&self, cost: SimCost, bytes: u64) -> Duration {
+        let now = self.site.rt.now();
+        let mut queue = self.queue.lock();
+        let Queue { free, line, rng, .. } = &mut *queue;
+        let Some(place) = free.iter_mut().min() else { return cost.overhead };
+        let ready = now.max(*place) + cost.overhead;
+        let end = if cost.bytes_per_second == 0 {
+            ready
+        } else {
+            *line = ready.max(*line) + cost.transfer(bytes);
+            *line
+        };
+        let spread = u64::try_from(self.model.spread.as_nanos()).unwrap_or(u64::MAX);
+        let end = end + Duration::from_nanos(rng.below(spread));
+        *place = end;
+        end - now
+    }
+
+    /// The end of a read.
+    fn end_read(&self, request: Read, arrived: Duration) {
+        let Read { offset, len, done } = request;
+        let fail = |kind| Error::read(kind, &self.name, offset, len);
+        let result = if self.site.state.lock().failed() {
+            Err(fail(ErrorKind::PowerLoss))
+        } else {
+            AlignedBuf::try_zeroed(len).ok_or_else(|| fail(ErrorKind::OutOfMemory))
+        };
+        let result = result.and_then(|mut buf| {
+            self.contents.read(offset, &mut buf)?;
+            Ok(buf)
+        });
+        let took = self.site.rt.now().saturating_sub(arrived);
+        self.counters.end(result.as_ref().map(|_| len).map_err(|_| ()), took);
+        complete::deliver(done, result);
+    }
+
+    fn end_write(&self, pending: PendingWrite, arrived: Duration) {
+        let PendingWrite { offset, len, parts, done, mark } = pending;
+        let happened = {
+            let mut state = self.site.state.lock();
+            let again = || self.write_event(offset, Data::Bytes(Arc::clone(&parts)));
+            // A recording that began meanwhile has not seen it arrive.
+            let mark =
+                if mark.recording == state.recordings { Ok(mark) } else { state.happen(again) };
+            mark.and_then(|mark| state.happen(|| Event::Done { write: mark.place }))
+        };
+        let result = match happened {
+            Ok(_) => {
+                let mut at = offset;
+                for part in parts.iter() {
+                    self.contents.put(at, part);
+                    at += part.len() as u64;
+                }
+                self.queue.lock().unflushed += len as u64;
+                Ok(())
+            }
+            Err(PowerFailed) => Err(Error::write(ErrorKind::PowerLoss, &self.name, offset, len)),
+        };
+        let took = self.site.rt.now().saturating_sub(arrived);
+        self.counters.end_write(result.as_ref().map(|()| len).map_err(|_| ()), took);
+        complete::deliver_write(done, result);
+    }
+
+    fn write_event(&self, offset: u64, data: Data) -> Event {
+        Event::Write { disk: self.number, offset, data }
+    }
+
+    fn flush(&self) -> Result<(), PowerFailed> {
+        let mut state = self.site.state.lock();
+        if state.failed() {
+            return Err(PowerFailed);
+        }
+        if self.ignore_flush {
+            return Ok(());
+        }
+        let mark = state.happen(|| Event::FlushBegin { disk: self.number })?;
+        drop(state);
+        let bytes = std::mem::take(&mut self.queue.lock().unflushed);
+        let cost = self.model.flush;
+        self.site.rt.sleep(cost.overhead + cost.transfer(bytes));
+        let mut state = self.site.state.lock();
+        if mark.recording == state.recordings {
+            state.happen(|| Event::FlushEnd { begin: mark.place })?;
+        } else if state.failed() {
+            return Err(PowerFailed);
+        }
+        Ok(())
+    }
+}
+
+struct PendingWrite {
+    offset: u64,
+    len: usize,
+    parts: Arc<[crate::Shared]>,
+    done: crate::WriteDone,
+    mark: Mark,
+}
+
+/// A simulated disk. Requests end in the runtime's virtual time; with a real runtime it is a slow
+/// memory.
+pub struct SimDevice(Arc<Disk>);
+
+impl SimDevice {
+    /// A disk on its own.
+    #[must_use]
+    pub fn new(rt: &Rt, options: &SimOptions) -> Arc<Self> {
+        SimDisks::new(rt).add(options)
+    }
+
+    /// The power supply and recorder it hangs on.
+    #[must_use]
+    pub fn disks(&self) -> SimDisks {
+        SimDisks(Arc::clone(&self.0.site))
+    }
+
+    /// What it holds now, as a device of its own.
+    #[must_use]
+    pub fn contents(&self) -> MemoryDevice {
+        self.0.contents.fork()
+    }
+}
+
+impl Device for SimDevice {
+    fn name(&self) -> &str {
+        &self.0.name
+    }
+
+    fn size(&self) -> u64 {
+        self.0.contents.size()
+    }
+
+    fn sector_size(&self) -> u32 {
+        self.0.contents.sector_size()
+    }
+
+    fn read(&self, offset: u64, buf: &mut [u8]) -> Result<(), Error> {
+        buf.copy_from_slice(&self.read_new(offset, buf.len())?);
+        Ok(())
+    }
+
+    fn read_new(&self, offset: u64, len: usize) -> Result<AlignedBuf, Error> {
+        let disk = &self.0;
+        let fail = |kind| Error::read(kind, &disk.name, offset, len);
+        if complete::delivering() {
+            // Nothing may wait here, so it takes no time.
+            if disk.site.state.lock().failed() {
+                return Err(fail(ErrorKind::PowerLoss));
+            }
+            return disk.contents.read_new(offset, len);
+        }
+        let (collector, tickets) = complete::collect(&disk.site.rt, 1);
+        for ticket in tickets {
+            let done = Box::new(move |result| ticket.give(result));
+            self.submit(vec![Read { offset, len, done }]);
+        }
+        let result = collector.wait().pop().flatten();
+        result.unwrap_or_else(|| Err(fail(ErrorKind::Gone)))
+    }
+
+    fn submit(&self, batch: Vec<Read>) {
+        let disk = &self.0;
+        let arrived = disk.site.rt.now();
+        let failed = disk.site.state.lock().failed();
+        for request in batch {
+            disk.counters.begin();
+            let Read { offset, len, .. } = request;
+            let checked = range_within(self.size(), offset, len);
+            if let Err(kind) = if failed { Err(ErrorKind::PowerLoss) } else { checked } {
+                disk.counters.end(Err(()), Duration::ZERO);
+                let error = Error::read(kind, &disk.name, offset, len);
+                complete::deliver(request.done, Err(error));
+                continue;
+            }
+            let delay = disk.delay(disk.model.read, len as u64);
+            let inside = Arc::clone(disk);
+            disk.site.rt.after(delay, move || inside.end_read(request, arrived));
+        }
+    }
+
+    fn stats(&self) -> Stats {
+        self.0.counters.snapshot()
+    }
+}
+
+impl WriteDevice for SimDevice {
+    fn submit_writes(&self, batch: Vec<Write>) {
+        let disk = &self.0;
+        let arrived = disk.site.rt.now();
+        batch.iter().for_each(|_| disk.counters.begin());
+        let (accepted, mut refused) = split_refused(self.size(), &disk.name, batch);
+        for write in accepted {
+            let len = write.len();
+            let Write { offset, parts, done } = write;
+            let parts: Arc<[crate::Shared]> = parts.into();
+            let event = || disk.write_event(offset, Data::Bytes(Arc::clone(&parts)));
+            let happened = disk.site.state.lock().happen(event);
+            let Ok(mark) = happened else {
+                let error = Error::write(ErrorKind::PowerLoss, &disk.name, offset, len);
+                refused.push((done, error));
+                continue;
+            };
+            let delay = disk.delay(disk.model.write, len as u64);
+            let inside = Arc::clone(disk);
+            let pending = PendingWrite { offset, len, parts, done, mark };
+            disk.site.rt.after(delay, move || inside.end_write(pending, arrived));
+        }
+        for (done, error) in refused {
+            disk.counters.end_write(Err(()), Duration::ZERO);
+            complete::deliver_write(done, Err(error));
+        }
+    }
+
+    fn flush(&self) -> Result<(), Error> {
+        let disk = &self.0;
+        let begin = disk.site.rt.now();
+        let result = disk.flush();
+        let took = disk.site.rt.now().saturating_sub(begin);
+        disk.counters.flushed(result.is_ok(), took);
+        result.map_err(|PowerFailed| Error::flush(ErrorKind::PowerLoss, &disk.name))
+    }
+
+    fn write(&self, offset: u64, data: &[u8]) -> Result<(), Error> {
+        let parts = vec![crate::Shared::copy_of(data)];
+        let gone = || Err(Error::write(ErrorKind::Gone, &self.0.name, offset, data.len()));
+        write_batch(self, vec![(offset, parts)]).pop().unwrap_or_else(gone)
+    }
+
+    /// At once: what a disk does with trims in the background costs nobody time.
+    fn trim(&self, offset: u64, len: u64) -> Result<(), Error> {
+        let disk = &self.0;
+        trim_within(self.size(), &disk.name, offset, len)?;
+        let mut state = disk.site.state.lock();
+        let happened = state
+            .happen(|| disk.write_event(offset, Data::Zeros(len)))
+            .and_then(|mark| state.happen(|| Event::Done { write: mark.place }));
+        drop(state);
+        if happened.is_err() {
+            let (kind, operation) = (ErrorKind::PowerLoss, Operation::Trim);
+            let device = Arc::clone(&disk.name);
+            return Err(Error { kind, operation, device, offset, len });
+        }
+        disk.contents.zero(offset, len);
+        disk.counters.trimmed(len);
+        Ok(())
+    }
+
+    fn as_device(self: Arc<Self>) -> DeviceRef {
+        self
+    }
+}
