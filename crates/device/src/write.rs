@@ -39,8 +39,14 @@ impl Shared {
 
 impl From<AlignedBuf> for Shared {
     fn from(buf: AlignedBuf) -> Self {
+        Self::from(Arc::new(buf))
+    }
+}
+
+impl From<Arc<AlignedBuf>> for Shared {
+    fn from(buf: Arc<AlignedBuf>) -> Self {
         let len = buf.len();
-        Self { buf: Arc::new(buf), start: 0, len }
+        Self { buf, start: 0, len }
     }
 }
 

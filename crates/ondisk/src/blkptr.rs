@@ -18,6 +18,10 @@
 //! An embedded block pointer carries up to 112 bytes of compressed payload in words 0..=5,
 //! 7..=9 and 11..=15.
 
+mod build;
+
+pub use build::BlkPtrParts;
+
 use crate::cursor::{Endian, Reader};
 use crate::dmu_type::DmuType;
 use crate::error::Result;

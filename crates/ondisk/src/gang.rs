@@ -25,6 +25,18 @@ pub struct GangHeader {
 }
 
 impl GangHeader {
+    /// A classic header of 512 bytes over up to three parts; `None` for more. The trailer is for
+    /// the I/O layer to seal.
+    #[must_use]
+    pub fn new(mut parts: Vec<BlkPtr>) -> Option<Self> {
+        let n = (GANG_HEADER_SIZE - EMBEDDED_CHECKSUM_SIZE) / BLKPTR_SIZE;
+        if parts.len() > n {
+            return None;
+        }
+        parts.resize(n, BlkPtr::HOLE);
+        Some(Self { parts, rest: vec![0; GANG_HEADER_SIZE - n * BLKPTR_SIZE] })
+    }
+
     /// Decodes a header of any size; `data` is the whole header. The trailer's checksum is
     /// verified by the I/O layer, which knows the address it is seeded with.
     pub fn decode(data: &[u8], endian: Endian) -> Result<Self> {

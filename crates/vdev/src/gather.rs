@@ -14,8 +14,10 @@
 //! it is taken. The lock around the slots is held only to store or take a result, never over I/O.
 
 use device::{AlignedBuf, DeviceRef, Done, Error, ErrorKind, Read};
+use parking_lot::{Mutex, MutexGuard};
+use rt::{Condvar, Rt};
 use std::collections::BTreeMap;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 /// Extents with at most this many bytes between them are read together: on every kind of device
 /// reading 32 KiB too much costs less than a second request.
@@ -63,8 +65,7 @@ struct Shared {
 
 impl Shared {
     fn lock(&self) -> MutexGuard<'_, Vec<Slot>> {
-        // A panic elsewhere cannot leave a slot half written.
-        self.slots.lock().unwrap_or_else(PoisonError::into_inner)
+        self.slots.lock()
     }
 }
 
@@ -86,7 +87,8 @@ impl Gather {
     /// Submits everything.
     pub(crate) fn start(self) -> Pending {
         let slots = self.extents.iter().map(|_| Slot::Waiting).collect();
-        let shared = Arc::new(Shared { slots: Mutex::new(slots), arrived: Condvar::new() });
+        let shared =
+            Arc::new(Shared { slots: Mutex::new(slots), arrived: Rt::current().condvar() });
         let mut batches: BTreeMap<usize, Vec<Merged>> = BTreeMap::new();
         for merged in merge(&self.extents) {
             batches.entry(merged.node).or_default().push(merged);
@@ -151,7 +153,7 @@ impl Pending {
                 Some(slot) => return std::mem::replace(slot, Slot::Taken),
                 None => return Slot::Taken,
             }
-            slots = self.shared.arrived.wait(slots).unwrap_or_else(PoisonError::into_inner);
+            self.shared.arrived.wait(&mut slots);
         }
     }
 

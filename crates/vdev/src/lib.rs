@@ -13,15 +13,20 @@
 //! The tree is built once from the pool's configuration and opened devices ([`VdevTree::build`]);
 //! missing devices are part of it. Reading never blocks others: no lock is held over I/O.
 //!
-//! **Invariant: this crate never writes, and knows a block's checksum only as a function that says
-//! yes or no.** Which checksum, decryption, decompression and gang blocks are the floor above.
+//! Writing goes the same way down: geometry, parity, devices, one submission per device (write),
+//! and knows the labels (label). A tree whose leaves were opened for reading has no writer in it.
+//!
+//! **Invariant: this crate knows a block's checksum only as a function that says yes or no.**
+//! Which checksum, encryption, compression and gang blocks are the floor above.
 #![forbid(unsafe_code)]
 
 pub mod draid;
 mod draid_seeds;
 mod error;
 mod gather;
+mod health;
 mod indirect;
+pub mod label;
 mod locate;
 pub mod map;
 pub mod raidz;
@@ -29,6 +34,7 @@ mod read;
 mod rebuild;
 mod state;
 mod tree;
+mod write;
 
 pub use error::{BuildError, Error, ErrorKind, Fault, FaultKind};
 pub use indirect::IndirectSegment;
@@ -36,3 +42,4 @@ pub use raidz::Reflow;
 pub use read::{BlockRead, BlockResult, Scope};
 pub use state::{Reason, VdevState};
 pub use tree::{LeafOpen, NodeRef, TopRef, VdevTree};
+pub use write::{BlockDone, BlockWrite, WriteError, WriteErrorKind};

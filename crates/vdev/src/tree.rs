@@ -9,10 +9,11 @@
 
 use crate::draid::Draid;
 use crate::error::BuildError;
+use crate::health::Health;
 use crate::indirect::{IndirectSegment, Mapping};
 use crate::raidz::{Raidz, Reflow};
 use crate::state::{Reason, VdevState, of_children};
-use device::DeviceRef;
+use device::{DeviceRef, WriteDeviceRef};
 use ondisk::config::{AllocBias, VdevConfig, VdevKind};
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
@@ -31,6 +32,12 @@ pub enum LeafOpen {
     Degraded(DeviceRef),
     /// The device is there, but it was absent while others were written: last choice for reads.
     Stale(DeviceRef),
+    /// The device is there, up to date, and may be changed.
+    Writable(WriteDeviceRef),
+    /// The same, used in spite of errors.
+    WritableDegraded(WriteDeviceRef),
+    /// The same, absent while others were written.
+    WritableStale(WriteDeviceRef),
     /// No device was found.
     Missing,
     /// A device was found whose label is not this vdev's.
@@ -58,19 +65,45 @@ impl LeafOpen {
         }
     }
 
-    fn split(self) -> (Option<DeviceRef>, VdevState, Reason, bool) {
-        use VdevState::{Degraded, Faulted, Offline, Online, Removed, Unavail};
-        match self {
-            Self::Online(d) => (Some(d), Online, Reason::None, false),
-            Self::Degraded(d) => (Some(d), Degraded, Reason::TooManyErrors, false),
-            Self::Stale(d) => (Some(d), Online, Reason::None, true),
-            Self::Missing => (None, Unavail, Reason::CannotOpen, false),
-            Self::BadLabel => (None, Faulted, Reason::BadLabel, false),
-            Self::Offline => (None, Offline, Reason::None, false),
-            Self::Faulted => (None, Faulted, Reason::TooManyErrors, false),
-            Self::Removed => (None, Removed, Reason::None, false),
+    /// The same for a device that may be changed.
+    #[must_use]
+    pub fn writable_by_config(config: &VdevConfig, device: Option<WriteDeviceRef>) -> Self {
+        let reader = device.clone().map(|d| d.as_device());
+        match (Self::by_config(config, reader), device) {
+            (Self::Online(_), Some(d)) => Self::Writable(d),
+            (Self::Degraded(_), Some(d)) => Self::WritableDegraded(d),
+            (other, _) => other,
         }
     }
+
+    fn split(self) -> Opened {
+        use VdevState::{Degraded, Faulted, Offline, Online, Removed, Unavail};
+        let reader = |d| (Some(d), None);
+        let writer = |d: WriteDeviceRef| (Some(Arc::clone(&d).as_device()), Some(d));
+        let ((device, writer), state, reason, stale) = match self {
+            Self::Online(d) => (reader(d), Online, Reason::None, false),
+            Self::Degraded(d) => (reader(d), Degraded, Reason::TooManyErrors, false),
+            Self::Stale(d) => (reader(d), Online, Reason::None, true),
+            Self::Writable(d) => (writer(d), Online, Reason::None, false),
+            Self::WritableDegraded(d) => (writer(d), Degraded, Reason::TooManyErrors, false),
+            Self::WritableStale(d) => (writer(d), Online, Reason::None, true),
+            Self::Missing => ((None, None), Unavail, Reason::CannotOpen, false),
+            Self::BadLabel => ((None, None), Faulted, Reason::BadLabel, false),
+            Self::Offline => ((None, None), Offline, Reason::None, false),
+            Self::Faulted => ((None, None), Faulted, Reason::TooManyErrors, false),
+            Self::Removed => ((None, None), Removed, Reason::None, false),
+        };
+        Opened { device, writer, state, reason, stale }
+    }
+}
+
+/// [`LeafOpen`], taken apart.
+struct Opened {
+    device: Option<DeviceRef>,
+    writer: Option<WriteDeviceRef>,
+    state: VdevState,
+    reason: Reason,
+    stale: bool,
 }
 
 /// What a node does with its children or its device.
@@ -118,6 +151,9 @@ pub(crate) struct Node {
     pub(crate) name: Arc<str>,
     pub(crate) children: Vec<usize>,
     pub(crate) device: Option<DeviceRef>,
+    /// The same device, when it was opened to be changed.
+    pub(crate) writer: Option<WriteDeviceRef>,
+    pub(crate) health: Arc<Health>,
     state: VdevState,
     reason: Reason,
     is_log: bool,
@@ -308,6 +344,18 @@ impl VdevTree {
         self.walk().filter(|n| matches!(n.node.role, Role::Leaf))
     }
 
+    pub(crate) fn node(&self, index: usize) -> Option<NodeRef<'_>> {
+        self.nodes.get(index).map(|node| NodeRef { tree: self, node })
+    }
+
+    /// log2 of the smallest sector of all vdevs for normal blocks: no stored block is rounded up
+    /// to less (OpenZFS: the pool's smallest allocation). 9 without such vdevs.
+    #[must_use]
+    pub fn min_alloc_shift(&self) -> u32 {
+        let is_normal = |t: &&Top| t.class.is_none() && t.ashift >= 9;
+        self.tops.values().filter(is_normal).map(|t| t.ashift).min().unwrap_or(9)
+    }
+
     /// The top-level vdevs in order of their numbers.
     pub fn tops(&self) -> impl Iterator<Item = TopRef<'_>> {
         self.tops.iter().map(|(id, top)| TopRef { tree: self, id: *id, top })
@@ -347,6 +395,8 @@ impl Builder<'_> {
             name,
             children: Vec::new(),
             device: None,
+            writer: None,
+            health: Arc::new(Health::new()),
             state: VdevState::Online,
             reason: Reason::None,
             is_log: config.is_log,
@@ -381,9 +431,10 @@ impl Builder<'_> {
         let index = self.push(config, role, name);
         if is_leaf || is_missing {
             let open = if is_leaf { (self.open)(config) } else { LeafOpen::Missing };
-            let (device, state, reason, stale) = open.split();
+            let Opened { device, writer, state, reason, stale } = open.split();
             let node = &mut self.nodes[index];
-            (node.device, node.state, node.reason, node.stale) = (device, state, reason, stale);
+            (node.device, node.writer) = (device, writer);
+            (node.state, node.reason, node.stale) = (state, reason, stale);
         }
         for child in &config.children {
             let child = self.add(child, kind, ashift, below)?;
@@ -498,6 +549,18 @@ impl<'t> NodeRef<'t> {
         self.node.device.as_ref()
     }
 
+    /// The device, when it may be changed and has not failed at that.
+    #[must_use]
+    pub fn writer(self) -> Option<&'t WriteDeviceRef> {
+        self.node.writer.as_ref().filter(|_| !self.node.health.is_out())
+    }
+
+    /// Failed writes since the tree was built.
+    #[must_use]
+    pub fn write_errors(self) -> u64 {
+        self.node.health.write_errors()
+    }
+
     /// Failed reads of blocks since the tree was built.
     #[must_use]
     pub fn read_errors(self) -> u64 {
@@ -538,6 +601,16 @@ impl<'t> TopRef<'t> {
     pub fn node(self) -> NodeRef<'t> {
         // `build` made the node before the top that names it.
         NodeRef { tree: self.tree, node: &self.tree.nodes[self.top.node] }
+    }
+
+    pub(crate) fn index(self) -> usize {
+        self.top.node
+    }
+
+    /// Blocks can be written here, and read again.
+    #[must_use]
+    pub fn is_writable(self) -> bool {
+        self.tree.can_write(self.top.node)
     }
 
     /// log2 of the sector size; 0 for holes.

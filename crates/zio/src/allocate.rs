@@ -57,11 +57,12 @@ pub trait Allocate: Send + Sync {
     /// When no segment is long enough; nothing is taken then.
     fn allocate(&self, want: &Want) -> Result<[Dva; 3], AllocError>;
 
-    /// Gives back the addresses of `bp`, which were allocated in `txg` and which no uberblock
+    /// Gives back the addresses of `bp` (of a gang: its header alone, each address with just the
+    /// header's space; the parts come one by one), which were allocated in `txg` and which no uberblock
     /// reaches: they may be handed out again at once.
     fn discard(&self, bp: &BlkPtr, txg: u64);
 
-    /// Frees the addresses of `bp`, which an older txg allocated, as a change of `txg`: they are
+    /// Frees the addresses of `bp` (of a gang: as above), which an older txg allocated, as a change of `txg`: they are
     /// handed out again only when no importable uberblock reaches them.
     fn free(&self, bp: &BlkPtr, txg: u64);
 }

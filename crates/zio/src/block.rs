@@ -1,8 +1,9 @@
 //! A block in memory, and its name in the tree.
 
-use device::AlignedBuf;
+use device::{AlignedBuf, Shared};
 use ondisk::Endian;
 use std::fmt;
+use std::sync::Arc;
 
 /// Where a block belongs: object set, object, level, block number (OpenZFS: a bookmark).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug, Default)]
@@ -48,9 +49,9 @@ impl fmt::Display for Place {
     }
 }
 
-/// The verified, decrypted, decompressed content of a block.
+/// The content of a block: as read, verified, decrypted and decompressed; or to be written.
 pub struct Block {
-    bytes: AlignedBuf,
+    bytes: Arc<AlignedBuf>,
     endian: Endian,
 }
 
@@ -58,7 +59,7 @@ impl Block {
     /// Takes bytes and the byte order of the machine that wrote them.
     #[must_use]
     pub fn new(bytes: AlignedBuf, endian: Endian) -> Self {
-        Self { bytes, endian }
+        Self { bytes: Arc::new(bytes), endian }
     }
 
     /// Byte order of the machine that wrote the block.
@@ -67,21 +68,28 @@ impl Block {
         self.endian
     }
 
+    /// The bytes, to be written without a copy.
+    #[must_use]
+    pub fn shared(&self) -> Shared {
+        Shared::from(Arc::clone(&self.bytes))
+    }
+
     /// The bytes.
     #[must_use]
     pub fn bytes(&self) -> &[u8] {
         &self.bytes
     }
 
-    /// The bytes, to change them while the block is not shared yet.
+    /// The bytes, to be changed. Copied first when they are being written.
     pub fn bytes_mut(&mut self) -> &mut [u8] {
-        &mut self.bytes
+        let bytes: &mut AlignedBuf = Arc::make_mut(&mut self.bytes);
+        bytes
     }
 
-    /// Gives the bytes back.
+    /// Gives the bytes back; a copy when they are being written.
     #[must_use]
     pub fn into_bytes(self) -> AlignedBuf {
-        self.bytes
+        Arc::unwrap_or_clone(self.bytes)
     }
 }
 

@@ -12,6 +12,25 @@ pub(crate) fn byte_order(endian: Endian) -> ByteOrder {
     }
 }
 
+/// The algorithm of a checksum that stands in block pointers.
+///
+/// # Errors
+/// The number is unknown, or that of a checksum that stands elsewhere.
+pub(crate) fn algorithm(kind: Checksum) -> Result<Algorithm, ErrorKind> {
+    Ok(match kind {
+        Checksum::OFF => Algorithm::Off,
+        Checksum::FLETCHER_2 => Algorithm::Fletcher2,
+        Checksum::FLETCHER_4 | Checksum::ON => Algorithm::Fletcher4,
+        Checksum::SHA256 => Algorithm::Sha256,
+        Checksum::NOPARITY => Algorithm::NoParity,
+        Checksum::SHA512 => Algorithm::Sha512_256,
+        Checksum::SKEIN => Algorithm::Skein,
+        Checksum::EDONR => Algorithm::Edonr,
+        Checksum::BLAKE3 => Algorithm::Blake3,
+        c => return Err(ErrorKind::UnknownAlgorithm { what: "checksum", number: c.0 }),
+    })
+}
+
 /// Where the checksum stands that the data is compared with.
 #[derive(Clone, Copy)]
 enum Checks {
@@ -45,16 +64,7 @@ impl<'a> Verifier<'a> {
         let algorithm = match bp.checksum_kind() {
             Checksum::ZILOG => return Ok(Self::log(bp, salted, Checks::LogBack)),
             Checksum::ZILOG2 => return Ok(Self::log(bp, salted, Checks::LogFront)),
-            Checksum::OFF => Algorithm::Off,
-            Checksum::FLETCHER_2 => Algorithm::Fletcher2,
-            Checksum::FLETCHER_4 | Checksum::ON => Algorithm::Fletcher4,
-            Checksum::SHA256 => Algorithm::Sha256,
-            Checksum::NOPARITY => Algorithm::NoParity,
-            Checksum::SHA512 => Algorithm::Sha512_256,
-            Checksum::SKEIN => Algorithm::Skein,
-            Checksum::EDONR => Algorithm::Edonr,
-            Checksum::BLAKE3 => Algorithm::Blake3,
-            c => return Err(ErrorKind::UnknownAlgorithm { what: "checksum", number: c.0 }),
+            kind => algorithm(kind)?,
         };
         Ok(Self {
             place: Checks::Pointer(algorithm),

@@ -1,12 +1,12 @@
-//! Why a block could not be had.
+//! Why a block could not be had, or not be written.
 
 use crate::block::Place;
 use std::fmt;
 
-/// Result of reading a block.
+/// Result of reading or writing a block.
 pub type Result<T> = std::result::Result<T, Error>;
 
-/// A block that could not be read: which, where it should be, why, and every fault met.
+/// A block that could not be read or written: which, where it should be, why, and every fault met.
 #[derive(Clone, Debug)]
 pub struct Error {
     /// The block.
@@ -46,6 +46,12 @@ pub enum ErrorKind {
     Gang,
     /// Memory for the block could not be had.
     OutOfMemory,
+    /// There is no space for the block, not even in parts.
+    NoSpace,
+    /// No block can be written like this; the text names the rule.
+    BadBlock(&'static str),
+    /// A device did not take it.
+    Write(vdev::WriteError),
 }
 
 impl fmt::Display for ErrorKind {
@@ -60,6 +66,9 @@ impl fmt::Display for ErrorKind {
             Self::Redacted => f.write_str("redacted: the data is not in this pool"),
             Self::Gang => f.write_str("gang block does not add up"),
             Self::OutOfMemory => f.write_str("out of memory"),
+            Self::NoSpace => f.write_str("no space left in the pool"),
+            Self::BadBlock(rule) => write!(f, "impossible block: {rule}"),
+            Self::Write(e) => write!(f, "cannot write: {e}"),
         }
     }
 }

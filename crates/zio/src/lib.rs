@@ -1,4 +1,4 @@
-//! One block: locate, read, verify, reconstruct, decrypt, decompress.
+//! One block: locate, read, verify, reconstruct, decrypt, decompress; and the way back.
 //!
 //! # Theory
 //!
@@ -18,6 +18,9 @@
 //! Reads come in batches: the first copies of all blocks of a batch go to the devices in one
 //! submission, and only what fails is read again, block by block.
 //!
+//! Writing is the same in the other direction, in two halves ([`Writer`]); where space is free is
+//! known above, and asked through [`Allocate`].
+//!
 //! Nothing here is locked while I/O is under way: the vdev tree is immutable, counters are atomic.
 #![forbid(unsafe_code)]
 
@@ -26,15 +29,21 @@ mod block;
 mod checksum;
 pub mod crypt;
 mod error;
+mod flight;
+mod place;
 mod reader;
 mod spec;
+mod transform;
+mod writer;
 
 pub use allocate::{AllocError, Allocate, Class, Want};
 pub use block::{Block, Place};
 pub use checksum::Verifier;
+pub use codec::compress::Algorithm as CompressionAlgorithm;
 pub use error::{Error, ErrorKind, Result};
 pub use reader::{Outcome, Reader, Request};
-pub use spec::WriteSpec;
+pub use spec::{IN_FLIGHT_MAX, WriteSpec, WriterSettings};
+pub use writer::{Writer, WriterStats};
 
 /// Largest block, logical or physical, in bytes (feature `large_blocks`).
 pub const BLOCK_SIZE_MAX: u64 = 16 << 20;

@@ -9,7 +9,7 @@ use codec::compress;
 use codec::crypto::MasterKey;
 use device::AlignedBuf;
 use ondisk::{BlkPtr, Compression, Dva, EmbeddedKind, GangHeader, gang::GANG_HEADER_SIZE};
-use vdev::{BlockRead, Fault, Scope, VdevTree};
+use vdev::{BlockRead, BlockResult, Fault, Scope, VdevTree};
 
 /// One block to read.
 #[derive(Clone, Copy)]
@@ -42,6 +42,12 @@ pub struct Reader {
     trusting: bool,
 }
 
+/// Says whether what was read at a block's address is right.
+enum Check<'a> {
+    Block(Verifier<'a>),
+    Header(&'a BlkPtr),
+}
+
 /// Verified bytes as stored, before decryption.
 struct Stored {
     bytes: Option<AlignedBuf>,
@@ -60,6 +66,11 @@ impl Reader {
     #[must_use]
     pub fn vdevs(&self) -> &VdevTree {
         &self.vdevs
+    }
+
+    /// What the salted checksums are made with.
+    pub(crate) fn salted(&self) -> &Salted {
+        &self.salted
     }
 
     /// The vdev tree, to complete it while the pool is being opened.
@@ -103,39 +114,48 @@ impl Reader {
     /// Reads a batch; the results stand in the order of the requests.
     #[must_use]
     pub fn read_many(&self, requests: &[Request<'_>]) -> Vec<Outcome> {
-        let mut verifiers = Vec::with_capacity(requests.len());
-        for r in requests {
-            verifiers.push(
-                plain_copy(r)
-                    .and_then(|dva| self.verifier(r.bp).ok().map(|verifier| (dva, verifier))),
-            );
-        }
-        // The first copies of all plain blocks, in one submission.
-        let checks: Vec<_> =
-            verifiers.iter().flatten().map(|(_, v)| move |b: &[u8]| v.matches(b)).collect();
-        let mut batch = Vec::with_capacity(checks.len());
-        let plain = requests.iter().zip(&verifiers).filter_map(|(r, v)| v.map(|(d, _)| (r, d)));
-        for ((r, dva), check) in plain.zip(&checks) {
-            batch.push(BlockRead {
-                dva,
-                size: r.bp.psize(),
-                birth: r.bp.physical_birth(),
-                verify: check,
-            });
-        }
         let scope = requests.first().map_or(Scope::Data, |r| r.scope);
-        let mut first = self.vdevs.read_batch(batch, scope).into_iter();
-        requests
-            .iter()
-            .zip(&verifiers)
-            .map(|(r, v)| {
-                let early = v.as_ref().and_then(|_| first.next());
-                self.finish(r, early)
-            })
-            .collect()
+        let bps: Vec<&BlkPtr> = requests.iter().map(|r| r.bp).collect();
+        let early = self.first_copies(&bps, scope);
+        requests.iter().zip(early).map(|(r, early)| self.finish(r, early)).collect()
     }
 
-    fn finish(&self, r: &Request<'_>, early: Option<vdev::BlockResult>) -> Outcome {
+    /// Reads the first copies of all plain blocks, and the first headers of all gangs, in one
+    /// submission.
+    fn first_copies(&self, bps: &[&BlkPtr], scope: Scope) -> Vec<Option<BlockResult>> {
+        let firsts: Vec<_> = bps.iter().map(|bp| self.first_copy(bp)).collect();
+        let checks: Vec<_> = firsts
+            .iter()
+            .flatten()
+            .map(|(_, check)| move |b: &[u8]| self.holds(check, b))
+            .collect();
+        let there = bps.iter().zip(&firsts).filter_map(|(bp, f)| Some((bp, f.as_ref()?.0)));
+        let batch = there.zip(&checks).map(|((bp, dva), c)| block_read(bp, dva, c)).collect();
+        let mut first = self.vdevs.read_batch(batch, scope).into_iter();
+        firsts.iter().map(|f| f.as_ref().and_then(|_| first.next())).collect()
+    }
+
+    /// What is read first of a block: its first copy, or the header that stands there.
+    fn first_copy<'a>(&'a self, bp: &'a BlkPtr) -> Option<(Dva, Check<'a>)> {
+        if bp.is_hole() || sane(bp).is_err() {
+            return None;
+        }
+        let (_, dva) = bp.dvas().next()?;
+        let check = match dva.is_gang() {
+            true => Check::Header(bp),
+            false => Check::Block(self.verifier(bp).ok()?),
+        };
+        Some((dva, check))
+    }
+
+    fn holds(&self, check: &Check<'_>, bytes: &[u8]) -> bool {
+        match check {
+            Check::Block(verifier) => verifier.matches(bytes),
+            Check::Header(bp) => self.is_gang_header(bp, bytes),
+        }
+    }
+
+    fn finish(&self, r: &Request<'_>, early: Option<BlockResult>) -> Outcome {
         if let Err(kind) = sane(r.bp) {
             return Outcome { block: Err(error(r, kind, Vec::new())), faults: Vec::new() };
         }
@@ -156,7 +176,7 @@ impl Reader {
     }
 
     /// Tries the copies one after the other; with [`Scope::All`] reads them all.
-    fn stored(&self, r: &Request<'_>, early: Option<vdev::BlockResult>) -> Stored {
+    fn stored(&self, r: &Request<'_>, early: Option<BlockResult>) -> Stored {
         let mut out = Stored { bytes: None, faults: Vec::new(), failure: ErrorKind::Unreadable };
         let verifier = match self.verifier(r.bp) {
             Ok(v) => v,
@@ -170,21 +190,18 @@ impl Reader {
             if out.bytes.is_some() && r.scope == Scope::Data {
                 break;
             }
-            let got = match early.take() {
-                Some(result) => {
-                    out.faults.extend(result.faults);
-                    result.data.ok()
-                }
-                None if dva.is_gang() => match self.gang(r, r.bp, dva, 0, &mut out.faults) {
+            let early = early.take();
+            let got = match dva.is_gang() {
+                true => match self.gang(r, (r.bp, dva), early, 0, &mut out.faults) {
                     Ok(b) => Some(b),
                     Err(kind) => {
                         out.failure = kind;
                         None
                     }
                 },
-                None => {
+                false => {
                     let check = |b: &[u8]| verifier.matches(b);
-                    self.copy(r, r.bp, dva, &check, &mut out.faults)
+                    self.copy(r, (r.bp, dva), early, &check, &mut out.faults)
                 }
             };
             out.bytes = out.bytes.or(got);
@@ -192,17 +209,19 @@ impl Reader {
         out
     }
 
+    /// Reads one copy, if it was not read before.
     fn copy(
         &self,
         r: &Request<'_>,
-        bp: &BlkPtr,
-        dva: Dva,
+        (bp, dva): (&BlkPtr, Dva),
+        early: Option<BlockResult>,
         verify: &(dyn Fn(&[u8]) -> bool + Sync),
         faults: &mut Vec<Fault>,
     ) -> Option<AlignedBuf> {
-        let size = if dva.is_gang() { GANG_HEADER_SIZE as u64 } else { bp.psize() };
-        let read = BlockRead { dva, size, birth: bp.physical_birth(), verify };
-        let result = self.vdevs.read_batch(vec![read], r.scope).pop()?;
+        let result = match early {
+            Some(result) => result,
+            None => self.vdevs.read_batch(vec![block_read(bp, dva, verify)], r.scope).pop()?,
+        };
         faults.extend(result.faults);
         result.data.ok()
     }
@@ -211,8 +230,8 @@ impl Reader {
     fn gang(
         &self,
         r: &Request<'_>,
-        bp: &BlkPtr,
-        dva: Dva,
+        (bp, dva): (&BlkPtr, Dva),
+        early: Option<BlockResult>,
         depth: u32,
         faults: &mut Vec<Fault>,
     ) -> std::result::Result<AlignedBuf, ErrorKind> {
@@ -220,14 +239,23 @@ impl Reader {
             return Err(ErrorKind::Gang);
         }
         let check = |b: &[u8]| self.is_gang_header(bp, b);
-        let header = self.copy(r, bp, dva, &check, faults).ok_or(ErrorKind::Unreadable)?;
+        let header = self.copy(r, (bp, dva), early, &check, faults).ok_or(ErrorKind::Unreadable)?;
         let header = GangHeader::decode(&header, bp.byteorder()).map_err(|_| ErrorKind::Gang)?;
-        let total = usize::try_from(bp.psize()).map_err(|_| ErrorKind::Gang)?;
-        let mut out = AlignedBuf::zeroed(total);
-        let mut at = 0usize;
-        for part in header.parts.iter().filter(|p| !p.is_hole()) {
+        let parts: Vec<&BlkPtr> = header.parts.iter().filter(|p| !p.is_hole()).collect();
+        let mut sum = 0u64;
+        for part in &parts {
             sane(part)?;
-            let bytes = self.gang_part(r, part, depth, faults)?;
+            sum = sum.saturating_add(part.psize());
+        }
+        // Before the parts are read: their sizes must not cost memory that the block does not.
+        if sum != bp.psize() {
+            return Err(ErrorKind::Gang);
+        }
+        let total = usize::try_from(sum).map_err(|_| ErrorKind::Gang)?;
+        let mut out = AlignedBuf::try_zeroed(total).ok_or(ErrorKind::OutOfMemory)?;
+        let mut at = 0usize;
+        for (part, early) in parts.iter().zip(self.first_copies(&parts, r.scope)) {
+            let bytes = self.gang_part(r, part, early, depth, faults)?;
             let end = at.checked_add(bytes.len()).ok_or(ErrorKind::Gang)?;
             out.get_mut(at..end).ok_or(ErrorKind::Gang)?.copy_from_slice(&bytes);
             at = end;
@@ -239,6 +267,7 @@ impl Reader {
         &self,
         r: &Request<'_>,
         part: &BlkPtr,
+        mut early: Option<BlockResult>,
         depth: u32,
         faults: &mut Vec<Fault>,
     ) -> std::result::Result<AlignedBuf, ErrorKind> {
@@ -250,15 +279,16 @@ impl Reader {
             if found.is_some() && r.scope == Scope::Data {
                 break;
             }
+            let early = early.take();
             let got = match dva.is_gang() {
-                true => match self.gang(r, part, dva, depth + 1, faults) {
+                true => match self.gang(r, (part, dva), early, depth + 1, faults) {
                     Ok(b) => Some(b),
                     Err(kind) => {
                         failure = kind;
                         None
                     }
                 },
-                false => self.copy(r, part, dva, &check, faults),
+                false => self.copy(r, (part, dva), early, &check, faults),
             };
             found = found.or(got);
         }
@@ -281,7 +311,8 @@ impl Reader {
             return;
         }
         let check = |b: &[u8]| self.is_gang_header(bp, b);
-        let Some(bytes) = self.copy(r, bp, dva, &check, &mut Vec::new()) else { return };
+        let bytes = self.copy(r, (bp, dva), None, &check, &mut Vec::new());
+        let Some(bytes) = bytes else { return };
         let Ok(header) = GangHeader::decode(&bytes, bp.byteorder()) else { return };
         for part in header.parts.iter().filter(|p| !p.is_hole() && sane(p).is_ok()) {
             out.push(*part);
@@ -297,12 +328,14 @@ fn is_gang_header(bp: &BlkPtr, header: &[u8]) -> bool {
     codec::checksum::verify_gang_header(header, vdev, first.offset(), birth).is_ok()
 }
 
-/// The first copy, when the block is stored plainly (no gang, not in the pointer).
-fn plain_copy(r: &Request<'_>) -> Option<Dva> {
-    if r.bp.is_hole() || sane(r.bp).is_err() {
-        return None;
-    }
-    r.bp.dvas().next().map(|(_, d)| d).filter(|d| !d.is_gang())
+/// How the copy of a block at one address, or the gang header there, is read.
+fn block_read<'a>(
+    bp: &BlkPtr,
+    dva: Dva,
+    verify: &'a (dyn Fn(&[u8]) -> bool + Sync),
+) -> BlockRead<'a> {
+    let size = if dva.is_gang() { GANG_HEADER_SIZE as u64 } else { bp.psize() };
+    BlockRead { dva, size, birth: bp.physical_birth(), verify }
 }
 
 /// What must hold before sizes and addresses of a pointer are used.

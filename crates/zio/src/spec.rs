@@ -1,34 +1,74 @@
-//! How one block is written.
+//! How blocks are written.
 
-use crate::allocate::Class;
 use codec::compress::Algorithm;
 use ondisk::{BlkPtr, Checksum, DmuType};
+
+use crate::allocate::Class;
 
 /// How one block is written.
 #[derive(Clone, Copy, Debug)]
 pub struct WriteSpec {
-    /// Type that the pointer will name.
+    /// Type of the object it belongs to.
     pub kind: DmuType,
     /// Level above the data.
     pub level: u8,
-    /// Compression that is tried, with its level.
+    /// Compression to try, with its level. Anything but off also turns blocks of zeros into holes.
     pub compression: Algorithm,
-    /// Checksum.
+    /// Checksum. `ON` and `INHERIT` mean fletcher4, and so does `OFF` for metadata.
     pub checksum: Checksum,
     /// Copies, 1 to 3.
     pub copies: u8,
     /// Where the space is taken from.
     pub class: Class,
-    /// What compresses to 112 bytes may go into the pointer itself.
+    /// What compresses to 112 bytes goes into the pointer (feature `embedded_data`). Dnodes,
+    /// object sets and indirect blocks never do.
     pub embed: bool,
-    /// Fill count that the pointer will have, when it is no hole.
+    /// Blocks (or dnodes) below, as the pointer is to say; 1 for a block of data.
     pub fill: u64,
     /// The txg that writes it.
     pub birth: u64,
-    /// Keep the block in memory until the writer's `release`.
+    /// Keep it in memory until [`crate::Writer::release`].
     pub hold: bool,
     /// A pointer written earlier in the same txg, which the new one replaces: its space is used
     /// again when the stored size is equal. The caller sees that from the first address; otherwise
     /// the old pointer is still the caller's to free.
     pub reuse: Option<BlkPtr>,
 }
+
+impl WriteSpec {
+    /// One copy of normal class, no compression, fletcher4, fill 1, written at once.
+    #[must_use]
+    pub fn new(kind: DmuType, level: u8, birth: u64) -> Self {
+        Self {
+            kind,
+            level,
+            compression: Algorithm::Off,
+            checksum: Checksum::FLETCHER_4,
+            copies: 1,
+            class: Class::Normal,
+            embed: false,
+            fill: 1,
+            birth,
+            hold: false,
+            reuse: None,
+        }
+    }
+}
+
+/// What holds for all blocks of a pool.
+#[derive(Clone, Copy, Debug)]
+pub struct WriterSettings {
+    /// Bytes handed to the devices and not answered yet, over which a write waits for room.
+    ///
+    /// What a device needs is its throughput times its latency: 10 GB/s at 2 ms are 20 MB, forty
+    /// disks with a megabyte each are 40 MB. The default leaves room above that and is small
+    /// beside the dirty data that waits anyway.
+    pub in_flight_max: u64,
+    /// log2 of the smallest allocation: compressed blocks are filled up to whole ones.
+    pub min_alloc_shift: u32,
+    /// Holes remember when they were made (feature `hole_birth` is active).
+    pub hole_birth: bool,
+}
+
+/// Default of [`WriterSettings::in_flight_max`].
+pub const IN_FLIGHT_MAX: u64 = 64 << 20;

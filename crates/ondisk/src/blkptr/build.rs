@@ -1,0 +1,190 @@
+//! Making block pointers: the inverse of the accessors.
+
+use super::{BlkPtr, DVAS_PER_BP, Dva, EMBEDDED_PAYLOAD_MAX, SECTOR_SIZE};
+use crate::cursor::Endian;
+use crate::dmu_type::DmuType;
+use crate::kinds::{Checksum, Compression};
+
+/// What a pointer to a stored block says; [`BlkPtr::build`] makes the pointer of it.
+#[derive(Clone, Copy, Debug)]
+pub struct BlkPtrParts {
+    /// The copies; those behind the last one are empty.
+    pub dvas: [Dva; DVAS_PER_BP],
+    /// Bytes of data: a multiple of 512, at least that.
+    pub lsize: u64,
+    /// Bytes as stored: a multiple of 512, at least that.
+    pub psize: u64,
+    /// How it is compressed.
+    pub compression: Compression,
+    /// Which checksum it has.
+    pub checksum_kind: Checksum,
+    /// The checksum.
+    pub checksum: [u64; 4],
+    /// Type of the object it belongs to.
+    pub kind: DmuType,
+    /// Level above the data.
+    pub level: u8,
+    /// Byte order of the block's content.
+    pub endian: Endian,
+    /// Txg in which it was written.
+    pub birth: u64,
+    /// Blocks (or dnodes) below.
+    pub fill: u64,
+}
+
+/// Sectors, less one, as the 16-bit fields have them.
+fn sectors(bytes: u64) -> u64 {
+    (bytes / SECTOR_SIZE).saturating_sub(1) & 0xffff
+}
+
+/// The fields that every form of a pointer has at the same place.
+fn common(kind: DmuType, level: u8) -> u64 {
+    u64::from(kind.0) << 48 | u64::from(level & 0x1f) << 56
+}
+
+impl BlkPtr {
+    /// The pointer to a stored block, without encryption and deduplication.
+    #[must_use]
+    pub fn build(parts: &BlkPtrParts) -> Self {
+        let mut words = [0; 16];
+        for (slot, dva) in words.as_chunks_mut::<2>().0.iter_mut().zip(parts.dvas) {
+            *slot = dva.words();
+        }
+        words[6] = sectors(parts.lsize)
+            | sectors(parts.psize) << 16
+            | u64::from(parts.compression.0 & 0x7f) << 32
+            | u64::from(parts.checksum_kind.0) << 40
+            | common(parts.kind, parts.level)
+            | u64::from(parts.endian == Endian::Little) << 63;
+        words[10] = parts.birth;
+        words[11] = parts.fill;
+        words[12..].copy_from_slice(&parts.checksum);
+        Self(words)
+    }
+
+    /// The hole where a block of `lsize` bytes was freed in txg `birth` (feature `hole_birth`).
+    /// Without the feature, and where never a block was, it is [`BlkPtr::HOLE`].
+    #[must_use]
+    pub fn hole(kind: DmuType, level: u8, lsize: u64, birth: u64) -> Self {
+        let mut words = [0; 16];
+        words[6] = sectors(lsize) | common(kind, level);
+        words[10] = birth;
+        Self(words)
+    }
+
+    /// The pointer that carries `payload`, a block of `lsize` bytes as compressed. `None` when the
+    /// payload is empty or does not fit (112 bytes), or no block has that size.
+    #[must_use]
+    pub fn embedded(
+        kind: DmuType,
+        level: u8,
+        lsize: u64,
+        compression: Compression,
+        payload: &[u8],
+        birth: u64,
+    ) -> Option<Self> {
+        let psize = payload.len() as u64;
+        if payload.is_empty() || payload.len() > EMBEDDED_PAYLOAD_MAX {
+            return None;
+        }
+        let lsize = lsize.checked_sub(1).filter(|n| *n <= 0x1ff_ffff)?;
+        let mut words = [0; 16];
+        let (chunks, rest) = payload.as_chunks::<8>();
+        let mut last = [0; 8];
+        last[..rest.len()].copy_from_slice(rest);
+        let places = (0..16).filter(|i| *i != 6 && *i != 10);
+        for (i, chunk) in places.zip(chunks.iter().chain([&last])) {
+            words[i] = u64::from_le_bytes(*chunk);
+        }
+        words[6] = lsize
+            | (psize - 1) << 25
+            | u64::from(compression.0 & 0x7f) << 32
+            | 1 << 39
+            | common(kind, level)
+            | 1 << 63;
+        words[10] = birth;
+        Some(Self(words))
+    }
+
+    /// The same pointer with another copy `i` (0, 1 or 2).
+    #[must_use]
+    pub fn with_dva(mut self, i: usize, dva: Dva) -> Self {
+        if i < DVAS_PER_BP {
+            self.0[2 * i..2 * i + 2].copy_from_slice(&dva.words());
+        }
+        self
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::blkptr::EmbeddedKind;
+
+    fn parts() -> BlkPtrParts {
+        BlkPtrParts {
+            dvas: [Dva::new(1, 512, 1024, false), Dva::new(2, 1 << 40, 512, true), Dva::default()],
+            lsize: 16 << 20,
+            psize: 12 << 10,
+            compression: Compression::ZSTD,
+            checksum_kind: Checksum::BLAKE3,
+            checksum: [1, 2, 3, u64::MAX],
+            kind: DmuType(0xc4),
+            level: 7,
+            endian: Endian::Little,
+            birth: 1 << 50,
+            fill: 99,
+        }
+    }
+
+    #[test]
+    fn accessors_give_back_what_was_built() {
+        let p = parts();
+        let bp = BlkPtr::build(&p);
+        assert_eq!([bp.dva(0), bp.dva(1), bp.dva(2)], p.dvas);
+        assert_eq!(bp.dvas().count(), 2);
+        assert_eq!((bp.lsize(), bp.psize(), bp.fill()), (p.lsize, p.psize, p.fill));
+        assert_eq!((bp.compression(), bp.checksum_kind()), (p.compression, p.checksum_kind));
+        assert_eq!((bp.checksum(), bp.dmu_type(), bp.level()), (p.checksum, p.kind, p.level));
+        assert_eq!((bp.logical_birth(), bp.physical_birth()), (p.birth, p.birth));
+        assert_eq!(bp.byteorder(), Endian::Little);
+        assert!(!bp.is_embedded() && !bp.is_hole() && !bp.is_dedup() && !bp.uses_crypt());
+        assert!(
+            BlkPtr::build(&BlkPtrParts { endian: Endian::Big, ..p }).byteorder() == Endian::Big
+        );
+        let moved = bp.with_dva(2, Dva::new(9, 1024, 512, false)).with_dva(3, Dva::default());
+        assert_eq!((moved.dva(2).vdev(), moved.dva(0)), (9, p.dvas[0]));
+        for e in [Endian::Little, Endian::Big] {
+            assert_eq!(BlkPtr::decode(&bp.encode(e), e), Ok(bp));
+        }
+    }
+
+    #[test]
+    fn holes_keep_size_type_level_and_birth() {
+        let bp = BlkPtr::hole(DmuType::OBJSET, 3, 128 << 10, 77);
+        assert!(bp.is_hole() && !bp.is_embedded());
+        assert_eq!((bp.lsize(), bp.level(), bp.logical_birth()), (128 << 10, 3, 77));
+        assert_eq!(bp.dmu_type(), DmuType::OBJSET);
+    }
+
+    #[test]
+    fn embedded_payloads_come_back_in_every_length() {
+        let bytes: Vec<u8> = (1..=113).collect();
+        let make = |n: usize, lsize| {
+            BlkPtr::embedded(DmuType(19), 0, lsize, Compression::LZ4, &bytes[..n], 5)
+        };
+        for n in 1..=EMBEDDED_PAYLOAD_MAX {
+            let bp = make(n, 4096 + n as u64).expect("fits");
+            assert_eq!(bp.embedded_payload(), &bytes[..n]);
+            assert_eq!((bp.lsize(), bp.psize()), (4096 + n as u64, n as u64));
+            assert_eq!((bp.logical_birth(), bp.fill(), bp.dmu_type()), (5, 1, DmuType(19)));
+            assert_eq!(
+                (bp.compression(), bp.embedded_kind()),
+                (Compression::LZ4, EmbeddedKind::Data)
+            );
+            assert!(bp.is_embedded() && !bp.is_hole() && bp.dvas().next().is_none());
+        }
+        assert!(make(0, 512).is_none() && make(113, 512).is_none() && make(1, 0).is_none());
+        assert!(make(1, 32 << 20).is_some() && make(1, (32 << 20) + 1).is_none());
+    }
+}

@@ -1,0 +1,413 @@
+//! Writing blocks: one block becomes writes on several devices, and one answer.
+//!
+//! A block's geometry gives its columns; each column's child gives the devices that are to hold
+//! it. All writes of a batch are handed over with one submission per device, in the order of
+//! their offsets, so that the device's own layer can merge neighbours.
+//!
+//! ```text
+//! block --locate--> columns --parity--> bytes of each --targets--> writes per device --> submit
+//!                                                  Join <-- results --/
+//! ```
+//!
+//! **A block is written when it can be read**, as long as no device fails besides those: a column
+//! is lost when none of its devices took it, and the block when more columns are lost than it has
+//! parity. What a device missed is remembered ([`VdevTree::missed`]), for the caller to record: the
+//! redundancy that is gone has to be made good one day.
+//!
+//! Nothing here waits for a device but [`VdevTree::flush`].
+
+use crate::error::ErrorKind;
+use crate::health::Health;
+use crate::locate::Piece;
+use crate::map::{Column, MapError, Stripe};
+use crate::tree::{Role, VdevTree};
+use codec::raidz;
+use device::{AlignedBuf, Error as DeviceError, Shared, Write, WriteDeviceRef};
+use ondisk::Dva;
+use parking_lot::Mutex;
+use std::collections::BTreeMap;
+use std::ops::RangeInclusive;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+/// Called once when every device has answered; under the rules of [`device::WriteDone`].
+pub type BlockDone = Box<dyn FnOnce(Result<(), WriteError>) + Send>;
+
+/// One copy of a block to write.
+pub struct BlockWrite {
+    /// Where.
+    pub dva: Dva,
+    /// The bytes as stored, 1 byte to 16 MiB. Filled up with zeros to whole sectors here.
+    pub data: Shared,
+    /// The txg that writes it: its physical birth.
+    pub birth: u64,
+    /// Receives the result.
+    pub done: BlockDone,
+}
+
+/// A block that could not be written, or a vdev that cannot be written to.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("vdev {vdev}, offset {offset:#x}, {size} bytes: {kind}")]
+pub struct WriteError {
+    /// Number of the top-level vdev.
+    pub vdev: u32,
+    /// Offset of the block on it; 0 when the vdev as a whole is meant.
+    pub offset: u64,
+    /// Bytes of the block; 0 when the vdev as a whole is meant.
+    pub size: u64,
+    /// Why.
+    pub kind: WriteErrorKind,
+}
+
+/// The ways in which writing a block can fail.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum WriteErrorKind {
+    /// No block can be there.
+    #[error("{0}")]
+    Place(#[from] ErrorKind),
+    /// Blocks cannot be written to this kind of vdev.
+    #[error("cannot write to {0}")]
+    Unsupported(&'static str),
+    /// The only device the block goes to refused it.
+    #[error(transparent)]
+    Device(DeviceError),
+    /// Fewer devices took the block than it needs to be read again.
+    #[error("too few devices can be written{}", because(.0.as_ref()))]
+    TooFewDevices(Option<DeviceError>),
+}
+
+fn because(error: Option<&DeviceError>) -> String {
+    error.map_or_else(String::new, |e| format!(": {e}"))
+}
+
+/// The bytes of one column and where they go.
+struct Out {
+    offset: u64,
+    parts: Vec<Shared>,
+    /// Nodes of the devices.
+    targets: Vec<usize>,
+}
+
+/// Where the answers for one block meet.
+struct Join {
+    /// Device writes without an answer.
+    left: AtomicUsize,
+    /// Of each column, devices that may still take it.
+    hopes: Box<[AtomicUsize]>,
+    /// Columns that no device took.
+    lost: AtomicUsize,
+    tolerated: usize,
+    /// The vdev is one device.
+    is_single: bool,
+    dva: Dva,
+    size: u64,
+    end: Mutex<End>,
+}
+
+struct End {
+    done: Option<BlockDone>,
+    error: Option<DeviceError>,
+}
+
+/// The write of one column to one device. Counts as failed when a device drops it unanswered.
+struct Part {
+    join: Arc<Join>,
+    column: usize,
+    health: Arc<Health>,
+    birth: u64,
+    answer: Option<Result<(), DeviceError>>,
+}
+
+impl Part {
+    fn answer(mut self, result: Result<(), DeviceError>) {
+        self.answer = Some(result);
+    }
+}
+
+impl Drop for Part {
+    fn drop(&mut self) {
+        let join = &*self.join;
+        let answer = self.answer.take();
+        if !matches!(answer, Some(Ok(()))) {
+            self.health.miss(self.birth);
+            if let Some(Err(e)) = answer {
+                self.health.failed(&e);
+                join.end.lock().error.get_or_insert(e);
+            }
+            let hopes = join.hopes.get(self.column);
+            if hopes.is_none_or(|h| h.fetch_sub(1, Ordering::AcqRel) == 1) {
+                join.lost.fetch_add(1, Ordering::AcqRel);
+            }
+        }
+        if join.left.fetch_sub(1, Ordering::AcqRel) == 1 {
+            join.finish();
+        }
+    }
+}
+
+impl Join {
+    fn finish(&self) {
+        let (done, error) = {
+            let mut end = self.end.lock();
+            (end.done.take(), end.error.take())
+        };
+        let Some(done) = done else { return };
+        if self.lost.load(Ordering::Acquire) <= self.tolerated {
+            return done(Ok(()));
+        }
+        let kind = match error {
+            Some(e) if self.is_single => WriteErrorKind::Device(e),
+            e => WriteErrorKind::TooFewDevices(e),
+        };
+        done(Err(failure(self.dva, self.size, kind)));
+    }
+}
+
+fn failure(dva: Dva, size: u64, kind: WriteErrorKind) -> WriteError {
+    WriteError { vdev: dva.vdev(), offset: dva.offset(), size, kind }
+}
+
+impl VdevTree {
+    /// Writes blocks. Returns when all are with their devices; each `done` is called once, perhaps
+    /// within this call: hold no lock that it takes. The order among the blocks is undefined, also
+    /// where they overlap.
+    pub fn write_batch(&self, blocks: Vec<BlockWrite>) {
+        let mut batches: BTreeMap<usize, Vec<Write>> = BTreeMap::new();
+        for BlockWrite { dva, data, birth, done } in blocks {
+            let size = data.len() as u64;
+            match self.columns_to_write(dva, &data, birth) {
+                Ok((columns, tolerated)) => {
+                    let end = Mutex::new(End { done: Some(done), error: None });
+                    let writable = |o: &Out| !o.targets.is_empty();
+                    let join = Join {
+                        left: AtomicUsize::new(columns.iter().map(|c| c.targets.len()).sum()),
+                        hopes: columns.iter().map(|c| c.targets.len().into()).collect(),
+                        lost: columns.iter().filter(|c| !writable(c)).count().into(),
+                        tolerated,
+                        is_single: columns.len() == 1 && tolerated == 0,
+                        dva,
+                        size,
+                        end,
+                    };
+                    self.queue(&Arc::new(join), columns, birth, &mut batches);
+                }
+                Err(kind) => done(Err(failure(dva, size, kind))),
+            }
+        }
+        for (node, mut batch) in batches {
+            if let Some(device) = self.nodes.get(node).and_then(|n| n.writer.as_ref()) {
+                batch.sort_by_key(|w| w.offset);
+                device.submit_writes(batch);
+            }
+        }
+    }
+
+    /// Adds the writes of one block to the batches of its devices.
+    fn queue(
+        &self,
+        join: &Arc<Join>,
+        columns: Vec<Out>,
+        birth: u64,
+        batches: &mut BTreeMap<usize, Vec<Write>>,
+    ) {
+        if join.left.load(Ordering::Acquire) == 0
+            || join.lost.load(Ordering::Acquire) > join.tolerated
+        {
+            // Nothing can make it whole: leave the devices alone.
+            join.lost.store(usize::MAX, Ordering::Release);
+            return join.finish();
+        }
+        for (column, out) in columns.into_iter().enumerate() {
+            for target in out.targets {
+                let Some(node) = self.nodes.get(target) else { continue };
+                let part = Part {
+                    join: Arc::clone(join),
+                    column,
+                    health: Arc::clone(&node.health),
+                    birth,
+                    answer: None,
+                };
+                let done = Box::new(move |result| part.answer(result));
+                let write = Write { offset: out.offset, parts: out.parts.clone(), done };
+                batches.entry(target).or_default().push(write);
+            }
+        }
+    }
+
+    /// The bytes of every column of a block, and how many columns may be lost.
+    fn columns_to_write(
+        &self,
+        dva: Dva,
+        data: &Shared,
+        birth: u64,
+    ) -> Result<(Vec<Out>, usize), WriteErrorKind> {
+        let size = data.len() as u64;
+        let top = self.tops.get(&dva.vdev()).ok_or(ErrorKind::NoSuchVdev)?;
+        let role = self.nodes.get(top.node).map(|n| &n.role).ok_or(ErrorKind::NoSuchVdev)?;
+        match role {
+            Role::Indirect(_) => return Err(WriteErrorKind::Unsupported("a removed vdev")),
+            Role::Draid(_) => return Err(WriteErrorKind::Unsupported("a draid vdev")),
+            Role::Raidz(r) if r.is_expanding() => {
+                return Err(WriteErrorKind::Unsupported("a raidz vdev while it is expanded"));
+            }
+            _ => {}
+        }
+        let sector = 1u64.checked_shl(top.ashift).unwrap_or(u64::MAX);
+        if !dva.offset().is_multiple_of(sector) {
+            return Err(ErrorKind::from(MapError::Misaligned(dva.offset())).into());
+        }
+        let whole = size.checked_next_multiple_of(sector).ok_or(MapError::Size(size));
+        let pieces =
+            self.locate(dva.vdev(), dva.offset(), whole.map_err(ErrorKind::from)?, birth)?;
+        let mut out = Vec::new();
+        let mut tolerated = usize::MAX;
+        for piece in &pieces {
+            for stripe in &piece.map.stripes {
+                tolerated = tolerated.min(stripe.nparity);
+                self.stripe_to_write(piece, stripe, data, birth, &mut out);
+            }
+        }
+        Ok((out, tolerated))
+    }
+
+    fn stripe_to_write(
+        &self,
+        piece: &Piece<'_>,
+        stripe: &Stripe,
+        data: &Shared,
+        birth: u64,
+        out: &mut Vec<Out>,
+    ) {
+        let n = stripe.nparity;
+        let bytes: Vec<Shared> =
+            stripe.columns.iter().skip(n).map(|c| window(data, piece.at + c.at, c.size)).collect();
+        let height = stripe.height() as usize;
+        let mut parity: Vec<AlignedBuf> = (0..n).map(|_| AlignedBuf::zeroed(height)).collect();
+        if n > 0 {
+            let mut columns: Vec<&mut [u8]> = parity.iter_mut().map(|p| &mut p[..]).collect();
+            let data: Vec<&[u8]> = bytes.iter().map(|b| &b[..]).collect();
+            // The geometry gives columns no longer than parity, at most three and 255 of them.
+            if raidz::generate(&mut columns, &data).is_err() {
+                debug_assert!(false, "a shape of columns that has no parity");
+            }
+        }
+        let all = parity.into_iter().map(Shared::from).chain(bytes);
+        for (column, bytes) in stripe.columns.iter().zip(all).filter(|(c, _)| c.size > 0) {
+            let targets = self.targets(piece, column, birth);
+            let missing = column.size as usize - bytes.len();
+            let mut parts = vec![bytes];
+            if missing > 0 {
+                parts.push(Shared::from(AlignedBuf::zeroed(missing)));
+            }
+            parts.retain(|p| !p.is_empty());
+            out.push(Out { offset: column.offset, parts, targets });
+        }
+    }
+
+    /// The devices that are to hold a column; those that cannot be written to miss it.
+    fn targets(&self, piece: &Piece<'_>, column: &Column, birth: u64) -> Vec<usize> {
+        let top = self.tops.get(&piece.vdev).map(|t| t.node);
+        let start = match piece.node.role {
+            Role::Raidz(_) => piece.node.children.get(column.child).copied(),
+            _ => top,
+        };
+        let mut out = Vec::with_capacity(1);
+        if let Some(start) = start {
+            self.leaves_below(start, &mut |index| {
+                let Some(node) = self.nodes.get(index) else { return };
+                if node.writer.is_some() && !node.health.is_out() {
+                    out.push(index);
+                } else {
+                    node.health.miss(birth);
+                }
+            });
+        }
+        out
+    }
+
+    /// Calls `each` for every leaf at or below a node. The tree's depth is bounded when it is built.
+    pub(crate) fn leaves_below(&self, index: usize, each: &mut dyn FnMut(usize)) {
+        let Some(node) = self.nodes.get(index) else { return };
+        if matches!(node.role, Role::Leaf) {
+            return each(index);
+        }
+        for child in &node.children {
+            self.leaves_below(*child, each);
+        }
+    }
+
+    /// Makes everything durable whose `done` was called before this call, on all devices at the
+    /// same time, and waits for it. A device that fails is not written to any more.
+    ///
+    /// # Errors
+    /// When a vdev has lost more devices than its redundancy covers.
+    pub fn flush(&self) -> Result<(), WriteError> {
+        self.on_all_writers(&|_, device| device.flush())
+    }
+
+    /// Does `work` on all devices that are written to, at the same time. One that fails is given up.
+    pub(crate) fn on_all_writers(
+        &self,
+        work: &(dyn Fn(usize, &WriteDeviceRef) -> Result<(), DeviceError> + Sync),
+    ) -> Result<(), WriteError> {
+        let nodes = self.nodes.iter().enumerate();
+        let writers: Vec<_> = nodes
+            .filter_map(|(i, n)| Some((i, n.writer.as_ref()?, &*n.health)))
+            .filter(|(_, _, health)| !health.is_out())
+            .collect();
+        let run = |(index, device, health): (usize, &WriteDeviceRef, &Health)| {
+            if let Err(e) = work(index, device) {
+                health.give_up(&e);
+            }
+            Ok::<(), std::convert::Infallible>(())
+        };
+        let Ok(()) = rt::Rt::current().for_each_parallel(writers.len(), writers, run);
+        self.tops.keys().try_for_each(|vdev| self.survives(*vdev))
+    }
+
+    /// A vdev that could be written to when the tree was built still can.
+    fn survives(&self, vdev: u32) -> Result<(), WriteError> {
+        let Some(node) = self.tops.get(&vdev).map(|t| t.node) else { return Ok(()) };
+        let (mut writable, mut error) = (false, None);
+        self.leaves_below(node, &mut |i| {
+            let Some(node) = self.nodes.get(i) else { return };
+            writable |= node.writer.is_some();
+            error = error.take().or_else(|| node.health.error());
+        });
+        if !writable || self.can_write(node) {
+            return Ok(());
+        }
+        let kind = WriteErrorKind::TooFewDevices(error);
+        Err(WriteError { vdev, offset: 0, size: 0, kind })
+    }
+
+    /// Enough devices at or below a node take writes for its blocks to be read again.
+    pub(crate) fn can_write(&self, index: usize) -> bool {
+        let Some(node) = self.nodes.get(index) else { return false };
+        let mut children = node.children.iter();
+        match &node.role {
+            Role::Leaf => node.writer.is_some() && !node.health.is_out(),
+            Role::Mirror | Role::Replacing | Role::Spare => children.any(|c| self.can_write(*c)),
+            Role::Raidz(r) => {
+                !r.is_expanding()
+                    && children.filter(|c| !self.can_write(**c)).count() <= r.nparity()
+            }
+            _ => false,
+        }
+    }
+
+    /// For every device that blocks did not reach since the tree was built: its guid, and the txgs
+    /// from the first to the last such block. Its dirty time log has to have them.
+    #[must_use]
+    pub fn missed(&self) -> Vec<(u64, RangeInclusive<u64>)> {
+        let of = |n: &crate::tree::Node| Some((n.guid, n.health.missed()?));
+        self.nodes.iter().filter_map(of).collect()
+    }
+}
+
+/// The part of a block's bytes in a column; shorter than `len` where the block ends.
+fn window(data: &Shared, at: u64, len: u64) -> Shared {
+    let end = (at.saturating_add(len)).min(data.len() as u64) as usize;
+    data.slice((at as usize).min(end)..end)
+}

@@ -1,0 +1,238 @@
+//! Blocks that have a pointer and are not on their devices yet.
+//!
+//! ```text
+//! write --hold--> held --release--> in flight --all devices answered--> gone
+//!      \------------------------/
+//! ```
+//!
+//! The table knows every such block by its first address, so that a reader gets it from memory. The
+//! flow counts what is in flight, keeps it below a bound, and keeps the first failure of each txg.
+//! Locks are held only to look something up; a shard's may be taken under the flow's, never the
+//! other way round.
+
+use crate::block::{Block, Place};
+use crate::error::Error;
+use device::Shared;
+use ondisk::{BlkPtr, Dva};
+use parking_lot::Mutex;
+use rt::{Condvar, Rt};
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+/// Shards of the table: many more than threads that write.
+const SHARDS: usize = 64;
+
+/// What is to be written of a held block.
+pub(crate) struct Held {
+    pub(crate) writes: Vec<(Dva, Shared)>,
+    /// Everything allocated for it.
+    pub(crate) taken: Vec<BlkPtr>,
+    pub(crate) place: Place,
+}
+
+impl Held {
+    /// Bytes that go to the vdevs.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.writes.iter().map(|(_, b)| b.len() as u64).sum()
+    }
+}
+
+/// A block on its way.
+struct Entry {
+    bp: BlkPtr,
+    block: Arc<Block>,
+    /// Tells an entry from a later one for the same address.
+    serial: u64,
+    held: Option<Held>,
+}
+
+/// All blocks on their way.
+pub(crate) struct Table {
+    shards: Vec<Mutex<Shard>>,
+    /// Entries: most readers find it zero and lock nothing.
+    len: AtomicUsize,
+}
+
+#[derive(Default)]
+struct Shard {
+    entries: HashMap<Dva, Entry>,
+    serial: u64,
+}
+
+/// Where a block stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Standing {
+    Held,
+    InFlight,
+    /// On its devices, or never seen.
+    Gone,
+}
+
+impl Table {
+    pub(crate) fn new() -> Self {
+        let shards = (0..SHARDS).map(|_| Mutex::default()).collect();
+        Self { shards, len: AtomicUsize::new(0) }
+    }
+
+    fn shard(&self, key: Dva) -> &Mutex<Shard> {
+        let [a, b] = key.words();
+        // Fibonacci hashing: neighbours on a disk go to different shards.
+        let mixed = (a ^ b.rotate_left(7)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        &self.shards[(mixed >> 32) as usize % SHARDS]
+    }
+
+    /// Adds a block; returns the serial to remove it by. An earlier one at the same address is
+    /// forgotten.
+    pub(crate) fn insert(&self, bp: BlkPtr, block: Arc<Block>, held: Option<Held>) -> u64 {
+        let key = bp.dva(0);
+        let mut shard = self.shard(key).lock();
+        shard.serial += 1;
+        let serial = shard.serial;
+        if shard.entries.insert(key, Entry { bp, block, serial, held }).is_none() {
+            self.len.fetch_add(1, Ordering::Release);
+        }
+        serial
+    }
+
+    pub(crate) fn remove(&self, key: Dva, serial: u64) {
+        let mut shard = self.shard(key).lock();
+        if shard.entries.get(&key).is_some_and(|e| e.serial == serial) {
+            shard.entries.remove(&key);
+            self.len.fetch_sub(1, Ordering::Release);
+        }
+    }
+
+    /// The content of the block, when it is on its way.
+    pub(crate) fn block(&self, bp: &BlkPtr) -> Option<Arc<Block>> {
+        if self.len.load(Ordering::Acquire) == 0 {
+            return None;
+        }
+        let shard = self.shard(bp.dva(0)).lock();
+        let entry = shard.entries.get(&bp.dva(0)).filter(|e| is_same(&e.bp, bp))?;
+        Some(Arc::clone(&entry.block))
+    }
+
+    pub(crate) fn standing(&self, bp: &BlkPtr) -> Standing {
+        let shard = self.shard(bp.dva(0)).lock();
+        match shard.entries.get(&bp.dva(0)).filter(|e| is_same(&e.bp, bp)) {
+            Some(Entry { held: Some(_), .. }) => Standing::Held,
+            Some(_) => Standing::InFlight,
+            None => Standing::Gone,
+        }
+    }
+
+    /// Forgets a held block.
+    pub(crate) fn take_held(&self, bp: &BlkPtr) -> Option<Held> {
+        let key = bp.dva(0);
+        let mut shard = self.shard(key).lock();
+        let entry = shard.entries.get_mut(&key).filter(|e| is_same(&e.bp, bp))?;
+        let held = entry.held.take()?;
+        shard.entries.remove(&key);
+        self.len.fetch_sub(1, Ordering::Release);
+        Some(held)
+    }
+
+    /// Takes what is to be written of all held blocks, in the order of their addresses. They stay
+    /// in the table, in flight.
+    pub(crate) fn release(&self) -> Vec<(BlkPtr, u64, Held)> {
+        let mut out = Vec::new();
+        for shard in &self.shards {
+            let mut shard = shard.lock();
+            for entry in shard.entries.values_mut() {
+                out.extend(entry.held.take().map(|held| (entry.bp, entry.serial, held)));
+            }
+        }
+        out.sort_unstable_by_key(|(bp, ..)| (bp.dva(0).vdev(), bp.dva(0).offset()));
+        out
+    }
+}
+
+/// The same version of the block at an address.
+fn is_same(a: &BlkPtr, b: &BlkPtr) -> bool {
+    a.dva(0) == b.dva(0)
+        && a.logical_birth() == b.logical_birth()
+        && a.psize() == b.psize()
+        && a.checksum() == b.checksum()
+}
+
+/// Counts what is in flight.
+pub(crate) struct Flow {
+    state: Mutex<FlowState>,
+    changed: Condvar,
+    max: u64,
+}
+
+struct FlowState {
+    bytes: u64,
+    waiting: usize,
+    /// First failure of each txg.
+    errors: BTreeMap<u64, Error>,
+}
+
+impl FlowState {
+    fn take(&mut self, bytes: u64, max: u64) -> bool {
+        let fits = self.bytes == 0 || self.bytes.saturating_add(bytes) <= max;
+        self.bytes += if fits { bytes } else { 0 };
+        fits
+    }
+}
+
+impl Flow {
+    pub(crate) fn new(rt: &Rt, max: u64) -> Self {
+        let state = FlowState { bytes: 0, waiting: 0, errors: BTreeMap::new() };
+        Self { state: Mutex::new(state), changed: rt.condvar(), max }
+    }
+
+    fn wait_until(&self, mut ready: impl FnMut(&mut FlowState) -> bool) {
+        let mut state = self.state.lock();
+        while !ready(&mut state) {
+            state.waiting += 1;
+            self.changed.wait(&mut state);
+            state.waiting -= 1;
+        }
+    }
+
+    /// Waits for room and takes it. What is larger than all the room there is goes alone.
+    pub(crate) fn enter(&self, bytes: u64) {
+        self.wait_until(|s| s.take(bytes, self.max));
+    }
+
+    /// Takes room when there is some.
+    pub(crate) fn try_enter(&self, bytes: u64) -> bool {
+        self.state.lock().take(bytes, self.max)
+    }
+
+    pub(crate) fn leave(&self, bytes: u64) {
+        let mut state = self.state.lock();
+        state.bytes -= bytes;
+        let waiting = state.waiting > 0;
+        drop(state);
+        if waiting {
+            self.changed.notify_all();
+        }
+    }
+
+    pub(crate) fn fail(&self, txg: u64, error: Error) {
+        self.state.lock().errors.entry(txg).or_insert(error);
+    }
+
+    /// Waits until nothing is in flight; the failure of the oldest txg that had one.
+    pub(crate) fn wait_idle(&self) -> Result<(), Error> {
+        let mut failure = None;
+        self.wait_until(|s| {
+            failure = s.errors.values().next().cloned();
+            s.bytes == 0
+        });
+        failure.map_or(Ok(()), Err)
+    }
+
+    /// Waits until the block is not in flight.
+    pub(crate) fn wait_gone(&self, table: &Table, bp: &BlkPtr) {
+        self.wait_until(|_| table.standing(bp) != Standing::InFlight);
+    }
+
+    pub(crate) fn in_flight(&self) -> u64 {
+        self.state.lock().bytes
+    }
+}

@@ -1,0 +1,184 @@
+//! The second half of writing: addresses for stored bytes, in one piece or as a gang.
+//!
+//! Everything is allocated before anything is written, so that a block for which there is no
+//! space leaves nothing behind. A gang's parts are a third of it each, in whole allocations; a
+//! part for which there is no segment is a gang itself, down to the smallest allocation.
+
+use crate::GANG_DEPTH;
+use crate::allocate::{AllocError, Allocate, Want};
+use crate::block::Place;
+use crate::error::ErrorKind;
+use crate::spec::WriteSpec;
+use crate::transform::{Stored, sum};
+use codec::checksum::{Salted, seal_gang_header};
+use device::{AlignedBuf, Shared};
+use ondisk::blkptr::BlkPtrParts;
+use ondisk::gang::GANG_HEADER_SIZE;
+use ondisk::{BlkPtr, Compression, DmuType, Dva, GangHeader};
+
+/// Parts of a gang at most.
+const PARTS_MAX: usize = 3;
+
+/// A block with an address.
+pub(crate) struct Placed {
+    pub(crate) bp: BlkPtr,
+    /// What goes where.
+    pub(crate) writes: Vec<(Dva, Shared)>,
+    /// All that was allocated: the pointer itself, or a pointer for each header and part of a gang,
+    /// the header's with the space of the header alone.
+    pub(crate) taken: Vec<BlkPtr>,
+}
+
+/// What all parts of a block have in common.
+pub(crate) struct Placer<'a> {
+    pub(crate) allocate: &'a dyn Allocate,
+    pub(crate) salted: &'a Salted,
+    pub(crate) spec: &'a WriteSpec,
+    /// Bytes of the smallest allocation.
+    pub(crate) unit: usize,
+    pub(crate) hint: u64,
+}
+
+/// Blocks of one object are best near each other.
+pub(crate) fn hint(place: Place) -> u64 {
+    place.objset.rotate_left(32) ^ place.object
+}
+
+/// Copies of a block.
+pub(crate) fn copies(spec: &WriteSpec) -> u8 {
+    spec.copies.clamp(1, 3)
+}
+
+impl Placer<'_> {
+    /// Puts the block at addresses it has already.
+    pub(crate) fn at(&self, stored: &Stored, dvas: [Dva; 3]) -> Placed {
+        let bp = BlkPtr::build(&BlkPtrParts { dvas, ..stored.parts });
+        let writes = present(dvas).map(|d| (d, stored.bytes.clone())).collect();
+        Placed { bp, writes, taken: vec![bp] }
+    }
+
+    /// Finds space for the block.
+    pub(crate) fn find(&self, stored: &Stored) -> Result<Placed, ErrorKind> {
+        let psize = stored.bytes.len();
+        match self.allocate(psize, copies(self.spec), false) {
+            Ok(dvas) => return Ok(self.at(stored, dvas)),
+            Err(AllocError::NoSpace) if psize <= self.unit => return Err(ErrorKind::NoSpace),
+            Err(AllocError::NoSpace) => {}
+        }
+        let mut gang = Gang { placer: self, stored, writes: Vec::new(), taken: Vec::new() };
+        match gang.header(&stored.bytes, 0) {
+            Ok(dvas) => {
+                let bp = BlkPtr::build(&BlkPtrParts { dvas, ..stored.parts });
+                Ok(Placed { bp, writes: gang.writes, taken: gang.taken })
+            }
+            Err(kind) => {
+                for bp in &gang.taken {
+                    self.allocate.discard(bp, self.spec.birth);
+                }
+                Err(kind)
+            }
+        }
+    }
+
+    fn allocate(&self, psize: usize, copies: u8, gang: bool) -> Result<[Dva; 3], AllocError> {
+        let (class, txg) = (self.spec.class, self.spec.birth);
+        let want = Want { psize: psize as u64, copies, class, txg, gang, hint: self.hint };
+        self.allocate.allocate(&want)
+    }
+}
+
+/// A block being split.
+struct Gang<'a> {
+    placer: &'a Placer<'a>,
+    stored: &'a Stored,
+    writes: Vec<(Dva, Shared)>,
+    taken: Vec<BlkPtr>,
+}
+
+impl Gang<'_> {
+    /// Writes `bytes` as a gang; gives the addresses of its header, with the space of all of it.
+    fn header(&mut self, bytes: &Shared, depth: u32) -> Result<[Dva; 3], ErrorKind> {
+        if depth >= GANG_DEPTH {
+            return Err(ErrorKind::NoSpace);
+        }
+        let placer = self.placer;
+        let copies = copies(placer.spec);
+        // One header more than copies: without it all parts are lost, and their space cannot even
+        // be freed. With two copies or three there are enough of them.
+        let mut dvas = placer
+            .allocate(GANG_HEADER_SIZE, copies.max(2), true)
+            .or_else(|_| placer.allocate(GANG_HEADER_SIZE, copies, true))
+            .map_err(|_: AllocError| ErrorKind::NoSpace)?;
+        self.taken.push(self.pointer(GANG_HEADER_SIZE, dvas, [0; 4]));
+        let mut parts = Vec::with_capacity(PARTS_MAX);
+        let mut at = 0;
+        for left in (1..=PARTS_MAX).rev() {
+            let rest = bytes.len() - at;
+            let len = (rest / left).max(1).next_multiple_of(placer.unit).min(rest);
+            if rest == 0 {
+                break;
+            }
+            let part = self.part(&bytes.slice(at..at + len), depth)?;
+            for (whole, part) in dvas.iter_mut().zip([part.dva(0), part.dva(1), part.dva(2)]) {
+                let asize = whole.asize() + part.asize();
+                *whole = if whole.is_empty() {
+                    *whole
+                } else {
+                    Dva::new(whole.vdev(), whole.offset(), asize, true)
+                };
+            }
+            parts.push(part);
+            at += len;
+        }
+        let header = GangHeader::new(parts).ok_or(ErrorKind::Gang)?;
+        let endian = self.stored.parts.endian;
+        let mut sealed = AlignedBuf::copy_of(&header.encode(endian));
+        let (vdev, offset) = (u64::from(dvas[0].vdev()), dvas[0].offset());
+        let order = crate::checksum::byte_order(endian);
+        seal_gang_header(&mut sealed, order, vdev, offset, placer.spec.birth)
+            .map_err(|_| ErrorKind::Gang)?;
+        let sealed = Shared::from(sealed);
+        self.writes.extend(present(dvas).map(|d| (d, sealed.clone())));
+        Ok(dvas)
+    }
+
+    /// Writes a part, as a gang where there is no space for it in one piece.
+    fn part(&mut self, bytes: &Shared, depth: u32) -> Result<BlkPtr, ErrorKind> {
+        let placer = self.placer;
+        let kind = self.stored.parts.checksum_kind;
+        let sum = sum(kind, self.stored.parts.endian, placer.salted, bytes)?;
+        match placer.allocate(bytes.len(), copies(placer.spec), false) {
+            Ok(dvas) => {
+                let bp = self.pointer(bytes.len(), dvas, sum);
+                self.taken.push(bp);
+                self.writes.extend(present(dvas).map(|d| (d, bytes.clone())));
+                Ok(bp)
+            }
+            Err(AllocError::NoSpace) if bytes.len() <= placer.unit => Err(ErrorKind::NoSpace),
+            Err(AllocError::NoSpace) => {
+                let dvas = self.header(bytes, depth + 1)?;
+                Ok(self.pointer(bytes.len(), dvas, sum))
+            }
+        }
+    }
+
+    /// A pointer to a part: it is of no type, not compressed, and nothing is below it.
+    fn pointer(&self, psize: usize, dvas: [Dva; 3], checksum: [u64; 4]) -> BlkPtr {
+        let size = psize as u64;
+        BlkPtr::build(&BlkPtrParts {
+            dvas,
+            lsize: size,
+            psize: size,
+            compression: Compression::OFF,
+            checksum,
+            kind: DmuType(0),
+            level: 0,
+            fill: 0,
+            ..self.stored.parts
+        })
+    }
+}
+
+fn present(dvas: [Dva; 3]) -> impl Iterator<Item = Dva> {
+    dvas.into_iter().filter(|d| !d.is_empty())
+}

@@ -1,0 +1,124 @@
+//! The first half of writing: from a block in memory to the bytes that are stored, or to a pointer
+//! that needs none.
+
+use crate::block::Block;
+use crate::checksum::{algorithm, byte_order};
+use crate::error::ErrorKind;
+use crate::spec::{WriteSpec, WriterSettings};
+use crate::{BLOCK_SIZE_MAX, checksum};
+use codec::checksum::Salted;
+use codec::compress::{self, Algorithm};
+use device::{AlignedBuf, Shared};
+use ondisk::blkptr::{BlkPtrParts, EMBEDDED_PAYLOAD_MAX, SECTOR_SIZE};
+use ondisk::{BlkPtr, Checksum, Compression, DmuType, Dva, Endian};
+
+/// What becomes of a block.
+pub(crate) enum Form {
+    /// A hole, or its data in the pointer.
+    Pointer(BlkPtr),
+    /// Bytes to be stored.
+    Stored(Stored),
+}
+
+/// A block as it is stored.
+pub(crate) struct Stored {
+    pub(crate) bytes: Shared,
+    /// The pointer to it, without addresses.
+    pub(crate) parts: BlkPtrParts,
+}
+
+/// Compresses and sums a block.
+pub(crate) fn transform(
+    data: &Block,
+    spec: &WriteSpec,
+    settings: &WriterSettings,
+    salted: &Salted,
+) -> Result<Form, ErrorKind> {
+    let lsize = data.len() as u64;
+    if lsize == 0 || lsize > BLOCK_SIZE_MAX || !lsize.is_multiple_of(SECTOR_SIZE) {
+        return Err(ErrorKind::BadBlock("its size is no multiple of 512 up to 16 MiB"));
+    }
+    let checksum_kind = checksum_kind(spec)?;
+    if spec.compression != Algorithm::Off && compress::is_zero(data) {
+        return Ok(Form::Pointer(hole(spec, lsize, settings)));
+    }
+    let packed = compress::compress(spec.compression, data);
+    let compression = Compression(spec.compression.number());
+    if let Some(bp) = packed.as_deref().and_then(|p| embedded(p, data, spec, compression)) {
+        return Ok(Form::Pointer(bp));
+    }
+    let (bytes, compression) = match packed.and_then(|p| padded(&p, lsize, settings)) {
+        Some(bytes) => (bytes, compression),
+        None => (data.shared(), Compression::OFF),
+    };
+    let sum = sum(checksum_kind, data.endian(), salted, &bytes)?;
+    let parts = BlkPtrParts {
+        dvas: [Dva::default(); 3],
+        lsize,
+        psize: bytes.len() as u64,
+        compression,
+        checksum_kind,
+        checksum: sum,
+        kind: spec.kind,
+        level: spec.level,
+        endian: data.endian(),
+        birth: spec.birth,
+        fill: spec.fill,
+    };
+    Ok(Form::Stored(Stored { bytes, parts }))
+}
+
+/// The checksum words of stored bytes.
+pub(crate) fn sum(
+    kind: Checksum,
+    endian: Endian,
+    salted: &Salted,
+    bytes: &[u8],
+) -> Result<[u64; 4], ErrorKind> {
+    let algorithm = algorithm(kind)?;
+    Ok(codec::checksum::compute(algorithm, byte_order(endian), salted, bytes).0)
+}
+
+/// The algorithm that a wish comes down to.
+fn checksum_kind(spec: &WriteSpec) -> Result<Checksum, ErrorKind> {
+    let is_metadata = spec.level > 0 || spec.kind.is_metadata();
+    match spec.checksum {
+        Checksum::INHERIT | Checksum::ON => Ok(Checksum::FLETCHER_4),
+        // A tree must never be followed on faith.
+        Checksum::OFF | Checksum::NOPARITY if is_metadata => Ok(Checksum::FLETCHER_4),
+        kind => checksum::algorithm(kind).map(|_| kind),
+    }
+}
+
+fn hole(spec: &WriteSpec, lsize: u64, settings: &WriterSettings) -> BlkPtr {
+    match settings.hole_birth {
+        true => BlkPtr::hole(spec.kind, spec.level, lsize, spec.birth),
+        false => BlkPtr::HOLE,
+    }
+}
+
+fn embedded(
+    packed: &[u8],
+    data: &Block,
+    spec: &WriteSpec,
+    compression: Compression,
+) -> Option<BlkPtr> {
+    let has_fill = matches!(spec.kind, DmuType::DNODE | DmuType::OBJSET);
+    let fits = packed.len() <= EMBEDDED_PAYLOAD_MAX && data.endian() == Endian::Little;
+    if !spec.embed || spec.level > 0 || has_fill || !fits {
+        return None;
+    }
+    BlkPtr::embedded(spec.kind, 0, data.len() as u64, compression, packed, spec.birth)
+}
+
+/// Compressed bytes filled up to whole allocations; `None` when that saves nothing any more.
+fn padded(packed: &[u8], lsize: u64, settings: &WriterSettings) -> Option<Shared> {
+    let unit = 1usize.checked_shl(settings.min_alloc_shift)?;
+    let psize = packed.len().max(1).checked_next_multiple_of(unit)?;
+    if psize as u64 >= lsize {
+        return None;
+    }
+    let mut out = AlignedBuf::zeroed(psize);
+    out.get_mut(..packed.len())?.copy_from_slice(packed);
+    Some(out.into())
+}

@@ -1,0 +1,326 @@
+//! The write pipeline.
+//!
+//! # Theory
+//!
+//! ```text
+//! block -> zeros? -> compress -> fits the pointer? -> checksum -> space -> pointer   (CPU half)
+//!                                                      \-> gang      \-> devices     (counted)
+//! ```
+//!
+//! The caller has the pointer as soon as the CPU half is done, and writes the parent with it. The
+//! device half is only counted: [`Writer::wait`] is the one place where a txg waits for its
+//! devices. Until then the block is read from memory ([`Writer::read_pending`]).
+//!
+//! *Held* blocks have a pointer and stay in memory until [`Writer::release`]: blocks of the MOS
+//! change in every pass of a sync, and only their last version is to reach a device. A version
+//! gives its space to the next one of the same size, so that the pointer's address, and with it
+//! what the space maps say, settles.
+//!
+//! Space of a block that is in flight is never given back before its write has ended: whoever got
+//! the space next would race with it on the device.
+
+use crate::allocate::Allocate;
+use crate::block::{Block, Place};
+use crate::error::{Error, ErrorKind, Result};
+use crate::flight::{Flow, Held, Standing, Table};
+use crate::place::{Placed, Placer, copies, hint};
+use crate::reader::Reader;
+use crate::spec::{IN_FLIGHT_MAX, WriteSpec, WriterSettings};
+use crate::transform::{Form, Stored, transform};
+use ondisk::gang::GANG_HEADER_SIZE;
+use ondisk::{BlkPtr, Dva};
+use rt::Rt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use vdev::{BlockWrite, WriteError};
+
+/// Held blocks are handed over in batches of about so many bytes: enough for neighbours to be
+/// merged, few enough that the first are on their way while the last are prepared.
+const BATCH_BYTES: u64 = 4 << 20;
+
+/// Writes blocks to a vdev tree.
+pub struct Writer {
+    reader: Arc<Reader>,
+    allocate: Arc<dyn Allocate>,
+    settings: WriterSettings,
+    core: Arc<Core>,
+}
+
+/// What completions need: they may outlive the writer.
+struct Core {
+    table: Table,
+    flow: Flow,
+    counts: Counts,
+}
+
+#[derive(Default)]
+struct Counts {
+    blocks: AtomicU64,
+    logical: AtomicU64,
+    stored: AtomicU64,
+    holes: AtomicU64,
+    embedded: AtomicU64,
+    gangs: AtomicU64,
+    reused: AtomicU64,
+}
+
+/// What a writer has done since it was made.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct WriterStats {
+    /// Blocks stored.
+    pub blocks: u64,
+    /// Their bytes before compression.
+    pub logical: u64,
+    /// Their bytes as stored, of one copy.
+    pub stored: u64,
+    /// Blocks that became holes.
+    pub holes: u64,
+    /// Blocks that went into their pointer.
+    pub embedded: u64,
+    /// Stored blocks that had to be split.
+    pub gangs: u64,
+    /// Stored blocks that took the space of their earlier version.
+    pub reused: u64,
+    /// Bytes handed to devices and not answered now.
+    pub in_flight: u64,
+}
+
+/// One stored block on its way to all its addresses.
+struct Flight {
+    core: Arc<Core>,
+    bp: BlkPtr,
+    serial: u64,
+    place: Place,
+    bytes: u64,
+    left: AtomicUsize,
+}
+
+impl Flight {
+    fn answered(&self, result: std::result::Result<(), WriteError>) {
+        if let Err(e) = result {
+            let error = failure(self.place, Some(&self.bp), ErrorKind::Write(e));
+            self.core.flow.fail(self.bp.logical_birth(), error);
+        }
+        if self.left.fetch_sub(1, Ordering::AcqRel) == 1 {
+            self.core.table.remove(self.bp.dva(0), self.serial);
+            self.core.flow.leave(self.bytes);
+        }
+    }
+}
+
+impl Writer {
+    /// Writes to the vdevs of `reader`, taking space from `allocate`; the settings are the defaults
+    /// for these vdevs, without `hole_birth`.
+    #[must_use]
+    pub fn new(rt: &Rt, reader: Arc<Reader>, allocate: Arc<dyn Allocate>) -> Self {
+        let min_alloc_shift = reader.vdevs().min_alloc_shift();
+        let in_flight_max = IN_FLIGHT_MAX;
+        let settings = WriterSettings { in_flight_max, min_alloc_shift, hole_birth: false };
+        Self::with_settings(rt, reader, allocate, settings)
+    }
+
+    /// The same with other settings.
+    #[must_use]
+    pub fn with_settings(
+        rt: &Rt,
+        reader: Arc<Reader>,
+        allocate: Arc<dyn Allocate>,
+        settings: WriterSettings,
+    ) -> Self {
+        let flow = Flow::new(rt, settings.in_flight_max);
+        let core = Core { table: Table::new(), flow, counts: Counts::default() };
+        Self { reader, allocate, settings, core: Arc::new(core) }
+    }
+
+    /// The settings.
+    #[must_use]
+    pub fn settings(&self) -> &WriterSettings {
+        &self.settings
+    }
+
+    /// Reads what was written.
+    #[must_use]
+    pub fn reader(&self) -> &Arc<Reader> {
+        &self.reader
+    }
+
+    /// Compresses, sums and places a block, hands it to its devices (or holds it), and returns its
+    /// pointer. Waits only for room among the bytes in flight. Called by many threads at once, but
+    /// never from a device's completion.
+    ///
+    /// # Errors
+    /// [`ErrorKind::NoSpace`], with nothing allocated; [`ErrorKind::BadBlock`] when no block can
+    /// be written like this. What happens on the devices is told by [`Writer::wait`].
+    pub fn write(&self, data: &Arc<Block>, spec: &WriteSpec, place: Place) -> Result<BlkPtr> {
+        let fail = |kind| failure(place, None, kind);
+        let counts = &self.core.counts;
+        let add = |count: &AtomicU64, n: u64| count.fetch_add(n, Ordering::Relaxed);
+        let form = transform(data, spec, &self.settings, self.reader.salted()).map_err(fail)?;
+        let stored = match form {
+            Form::Stored(stored) => stored,
+            Form::Pointer(bp) => {
+                add(if bp.is_hole() { &counts.holes } else { &counts.embedded }, 1);
+                return Ok(bp);
+            }
+        };
+        let placer = Placer {
+            allocate: &*self.allocate,
+            salted: self.reader.salted(),
+            spec,
+            unit: 1 << self.settings.min_alloc_shift.min(24),
+            hint: hint(place),
+        };
+        let reused = self.reusable(&stored, spec);
+        let placed = match reused {
+            Some(dvas) => placer.at(&stored, dvas),
+            None => placer.find(&stored).map_err(fail)?,
+        };
+        let bp = placed.bp;
+        add(&counts.blocks, 1);
+        add(&counts.logical, stored.parts.lsize);
+        add(&counts.stored, stored.parts.psize);
+        add(&counts.gangs, u64::from(bp.is_gang()));
+        add(&counts.reused, u64::from(reused.is_some()));
+        self.dispatch(placed, data, spec, place);
+        Ok(bp)
+    }
+
+    /// Holds the block or sends it off.
+    fn dispatch(&self, placed: Placed, data: &Arc<Block>, spec: &WriteSpec, place: Place) {
+        let Placed { bp, writes, taken } = placed;
+        let held = Held { writes, taken, place };
+        if spec.hold {
+            self.core.table.insert(bp, Arc::clone(data), Some(held));
+            return;
+        }
+        self.core.flow.enter(held.bytes());
+        let serial = self.core.table.insert(bp, Arc::clone(data), None);
+        let mut batch = Vec::with_capacity(held.writes.len());
+        self.depart(bp, serial, held, &mut batch);
+        self.reader.vdevs().write_batch(batch);
+    }
+
+    /// The writes of a block whose bytes have entered the flow.
+    fn depart(&self, bp: BlkPtr, serial: u64, held: Held, batch: &mut Vec<BlockWrite>) {
+        let (bytes, left) = (held.bytes(), AtomicUsize::new(held.writes.len()));
+        let (core, place) = (Arc::clone(&self.core), held.place);
+        let flight = Arc::new(Flight { core, bp, serial, place, bytes, left });
+        for (dva, data) in held.writes {
+            let flight = Arc::clone(&flight);
+            let done = Box::new(move |result| flight.answered(result));
+            batch.push(BlockWrite { dva, data, birth: bp.physical_birth(), done });
+        }
+    }
+
+    /// The addresses of the earlier version, when the new one can take them.
+    fn reusable(&self, stored: &Stored, spec: &WriteSpec) -> Option<[Dva; 3]> {
+        let old = spec.reuse.as_ref().filter(|bp| !bp.is_hole() && !bp.is_embedded())?;
+        let fits = old.physical_birth() == spec.birth
+            && old.psize() == stored.parts.psize
+            && old.dvas().count() == usize::from(copies(spec))
+            && !old.is_gang()
+            // Two writes to one place at the same time end in any order.
+            && self.core.table.standing(old) != Standing::InFlight;
+        fits.then(|| [old.dva(0), old.dva(1), old.dva(2)])
+    }
+
+    /// Frees a block as a change of `txg`: nothing for holes and embedded blocks; the parts of a
+    /// gang too, as far as its headers can be read. A block of the same txg is given back for use
+    /// at once; when it is in flight, this waits until it is not.
+    pub fn free(&self, bp: &BlkPtr, txg: u64) {
+        if bp.is_hole() || bp.is_embedded() {
+            return;
+        }
+        let is_new = bp.physical_birth() == txg;
+        if is_new {
+            if let Some(held) = self.core.table.take_held(bp) {
+                for bp in &held.taken {
+                    self.allocate.discard(bp, txg);
+                }
+                return;
+            }
+            self.core.flow.wait_gone(&self.core.table, bp);
+        }
+        // Before the header's own space can be handed out again.
+        let members = match bp.is_gang() {
+            true => self.reader.gang_members(bp, Place::default()),
+            false => Vec::new(),
+        };
+        for bp in members.iter().chain([bp]) {
+            let bp = self.header_alone(bp);
+            match is_new {
+                true => self.allocate.discard(&bp, txg),
+                false => self.allocate.free(&bp, txg),
+            }
+        }
+    }
+
+    /// The pointer to a gang with the space of its header only; its parts are freed by themselves.
+    fn header_alone(&self, bp: &BlkPtr) -> BlkPtr {
+        let mut out = *bp;
+        for (i, dva) in bp.dvas().filter(|(_, d)| d.is_gang()) {
+            let (vdev, birth) = (dva.vdev(), bp.physical_birth());
+            let asize = self.reader.vdevs().psize_to_asize(vdev, GANG_HEADER_SIZE as u64, birth);
+            let asize = asize.unwrap_or(dva.asize()).min(dva.asize());
+            out = out.with_dva(i, Dva::new(vdev, dva.offset(), asize, true));
+        }
+        out
+    }
+
+    /// The block, when it is written but not yet on its devices.
+    #[must_use]
+    pub fn read_pending(&self, bp: &BlkPtr) -> Option<Arc<Block>> {
+        if bp.is_hole() || bp.is_embedded() { None } else { self.core.table.block(bp) }
+    }
+
+    /// Sends off all held blocks. Waits only for room.
+    pub fn release(&self) {
+        let mut batch = Vec::new();
+        let mut bytes = 0;
+        for (bp, serial, held) in self.core.table.release() {
+            let more = held.bytes();
+            let flow = &self.core.flow;
+            // What waits for room must have handed over all it holds itself.
+            if batch.is_empty() || bytes + more > BATCH_BYTES || !flow.try_enter(more) {
+                self.reader.vdevs().write_batch(std::mem::take(&mut batch));
+                bytes = 0;
+                flow.enter(more);
+            }
+            bytes += more;
+            self.depart(bp, serial, held, &mut batch);
+        }
+        self.reader.vdevs().write_batch(batch);
+    }
+
+    /// Waits until all blocks that were sent off are on their devices. Not durable before a flush.
+    ///
+    /// # Errors
+    /// The first failure of the oldest txg that had one, also when it was reported before: what
+    /// was not written stays missing.
+    pub fn wait(&self) -> Result<()> {
+        self.core.flow.wait_idle()
+    }
+
+    /// What it has done.
+    #[must_use]
+    pub fn stats(&self) -> WriterStats {
+        let c = &self.core.counts;
+        let get = |count: &AtomicU64| count.load(Ordering::Relaxed);
+        WriterStats {
+            blocks: get(&c.blocks),
+            logical: get(&c.logical),
+            stored: get(&c.stored),
+            holes: get(&c.holes),
+            embedded: get(&c.embedded),
+            gangs: get(&c.gangs),
+            reused: get(&c.reused),
+            in_flight: self.core.flow.in_flight(),
+        }
+    }
+}
+
+fn failure(place: Place, bp: Option<&BlkPtr>, kind: ErrorKind) -> Error {
+    let dvas = bp.into_iter().flat_map(BlkPtr::dvas);
+    let copies: Vec<String> = dvas.map(|(_, d)| format!("{d:?}")).collect();
+    Error { place, copies: copies.join(", "), kind, faults: Vec::new() }
+}
