@@ -29,6 +29,13 @@ pub enum Error {
         /// What is wrong.
         error: ondisk::Error,
     },
+    /// What was asked for cannot be done to that dataset, at least not now.
+    Refused {
+        /// The dataset, or what else it was about.
+        name: String,
+        /// Why.
+        why: Refusal,
+    },
     /// The dataset's key could not be used.
     Key {
         /// The dataset.
@@ -36,6 +43,98 @@ pub enum Error {
         /// Why.
         error: crate::keys::KeyError,
     },
+}
+
+/// Why something cannot be done to a dataset.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Refusal {
+    /// There is one of that name.
+    Exists,
+    /// It is no snapshot.
+    NotASnapshot,
+    /// It is no file system or volume.
+    NotAHead,
+    /// It is no clone.
+    NotAClone,
+    /// It is the pool's own.
+    PoolRoot,
+    /// It would be below itself.
+    BelowItself,
+    /// There is something below, this for one.
+    HasChildren(String),
+    /// It has snapshots, this for one.
+    HasSnapshots(String),
+    /// Clones were made of it.
+    HasClones(Vec<String>),
+    /// There are younger snapshots or bookmarks, this for one.
+    HasYounger(String),
+    /// It is held by this tag.
+    Held(String),
+    /// It is not held by this tag.
+    NotHeld(String),
+    /// It is half received or half destroyed.
+    Inconsistent,
+    /// A limit of that name does not allow one more.
+    Limit(&'static str),
+    /// The quota of that name is used up.
+    Quota(&'static str),
+    /// The pool is full.
+    NoSpace,
+    /// More is used, or reserved, than the property of that name would allow.
+    BelowUsed(&'static str),
+    /// The quota is less than the reservation of that name would be.
+    AboveQuota(&'static str),
+    /// There is no property of that name.
+    NoProperty(String),
+    /// It does not have the property of that name.
+    NotHere(String),
+    /// The property of that name cannot be changed.
+    ReadOnly(String),
+    /// The property cannot have that value.
+    BadValue(String),
+    /// The pool does not have the feature.
+    NoFeature(&'static str),
+    /// This program cannot do that yet.
+    Unsupported(&'static str),
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Exists => f.write_str("exists already"),
+            Self::NotASnapshot => f.write_str("is not a snapshot"),
+            Self::NotAHead => f.write_str("is not a file system or volume"),
+            Self::NotAClone => f.write_str("is not a clone"),
+            Self::PoolRoot => f.write_str("is the pool's root dataset"),
+            Self::BelowItself => f.write_str("would be below itself"),
+            Self::HasChildren(n) => write!(f, "has datasets below it, such as {n:?}"),
+            Self::HasSnapshots(n) => write!(f, "has snapshots, such as {n:?}"),
+            Self::HasClones(n) => write!(f, "has clones: {}", n.join(", ")),
+            Self::HasYounger(n) => write!(f, "is older than {n:?}"),
+            Self::Held(tag) => write!(f, "is held by {tag:?}"),
+            Self::NotHeld(tag) => write!(f, "is not held by {tag:?}"),
+            Self::Inconsistent => f.write_str("is half received or half destroyed"),
+            Self::Limit(p) => write!(f, "{p} is reached"),
+            Self::Quota(p) => write!(f, "{p} is exceeded"),
+            Self::NoSpace => f.write_str("no space is left in the pool"),
+            Self::BelowUsed(p) => write!(f, "{p} is less than what is used or reserved"),
+            Self::AboveQuota(p) => write!(f, "{p} is more than the quota"),
+            Self::NoProperty(p) => write!(f, "there is no property {p:?}"),
+            Self::NotHere(p) => write!(f, "does not have the property {p:?}"),
+            Self::ReadOnly(p) => write!(f, "the property {p:?} cannot be changed"),
+            Self::BadValue(v) => write!(f, "{v:?} is no value for it"),
+            Self::NoFeature(guid) => write!(f, "the pool does not have the feature {guid}"),
+            Self::Unsupported(what) => write!(f, "{what} cannot be changed yet"),
+        }
+    }
+}
+
+impl Error {
+    /// A refusal about `name`.
+    pub(crate) fn refused(name: &str, why: Refusal) -> Self {
+        Self::Refused { name: name.to_owned(), why }
+    }
 }
 
 impl From<dmu::Error> for Error {
@@ -52,6 +151,7 @@ impl fmt::Display for Error {
             Self::BadName(n) => write!(f, "{n:?} is no dataset name"),
             Self::Tree { object, rule } => write!(f, "MOS object {object}: {rule}"),
             Self::Format { object, error } => write!(f, "MOS object {object}: {error}"),
+            Self::Refused { name, why } => write!(f, "{name}: {why}"),
             Self::Key { dataset, error } => write!(f, "key of {dataset:?}: {error}"),
         }
     }

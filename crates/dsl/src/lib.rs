@@ -21,10 +21,11 @@ pub mod nicenum;
 mod props;
 mod space;
 mod tree;
+pub mod write;
 
 pub use bookmarks::NamedBookmark;
 pub use deleg::Delegation;
-pub use error::{Error, Result};
+pub use error::{Error, Refusal, Result};
 pub use holds::Hold;
 pub use keys::{KeyError, KeyFormat, KeyInfo, Keyring, WrappingKey};
 pub use props::{

@@ -1,0 +1,289 @@
+//! Destroying snapshots, and heads with their directories.
+
+use super::dead;
+use super::features::{ASYNC_DESTROY, BOOKMARK_V2, BOOKMARK_WRITTEN, BOOKMARKS};
+use super::limits::Counted;
+use super::meta::DslCx;
+use super::spacing::{Delta, add};
+use crate::error::{Error, Refusal, Result};
+use crate::tree::{Dataset, Dsl};
+use ondisk::bpobj::Space;
+use ondisk::dsl::{DslDataset, DslDir, FREE_DIR_NAME, dataset_field, dir_field};
+use ondisk::mos;
+
+/// What became of a snapshot that was to be destroyed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Destroyed {
+    /// It is gone.
+    Now,
+    /// It goes with its last hold or clone.
+    Deferred,
+}
+
+/// Whether a snapshot can be destroyed: no clone was made of it and nobody holds it, or `defer` is
+/// set, which waits for that.
+pub fn check_destroy_snapshot(dsl: &Dsl, name: &str, defer: bool) -> Result<Dataset> {
+    let snap = dsl.by_name(name)?;
+    if !snap.phys.is_snapshot() {
+        return Err(Error::refused(name, Refusal::NotASnapshot));
+    }
+    if !defer && snap.phys.num_children > 1 {
+        return Err(Error::refused(name, Refusal::HasClones(dsl.clones(&snap)?)));
+    }
+    if let (false, Some(hold)) = (defer, dsl.holds(&snap)?.into_iter().next()) {
+        return Err(Error::refused(name, Refusal::Held(hold.tag)));
+    }
+    Ok(snap)
+}
+
+/// Destroys a snapshot, or with `defer` marks it to go with its last hold or clone.
+///
+/// Changes on disk: its blocks that nothing else has go to the pool's list of blocks to be freed,
+/// their space to `$FREE`; the dataset after it takes its dead list over and links to the one
+/// before, `unique` of both neighbours grows, the keys of its txg leave the dead lists of heads;
+/// the head's table, the directory's space, counts and time of the change; bookmarks.
+pub fn destroy_snapshot(cx: &DslCx<'_>, dsl: &Dsl, name: &str, defer: bool) -> Result<Destroyed> {
+    let snap = check_destroy_snapshot(dsl, name, defer)?;
+    let held = !dsl.holds(&snap)?.is_empty();
+    if defer && (held || snap.phys.num_children > 1) {
+        cx.update_dataset(snap.object, |ds| ds.flags |= DslDataset::FLAG_DEFER_DESTROY)?;
+        return Ok(Destroyed::Deferred);
+    }
+    destroy_snapshot_object(cx, snap.object)?;
+    Ok(Destroyed::Now)
+}
+
+/// Destroys a snapshot without clones and holds.
+pub(super) fn destroy_snapshot_object(cx: &DslCx<'_>, object: u64) -> Result<()> {
+    let ds = cx.dataset(object)?;
+    let dir = cx.dir(ds.dir)?;
+    let head = dir.head_dataset;
+    let name = cx.snapshot_name(&cx.dataset(head)?, object)?;
+    cx.refuse_remapped(object)?;
+    cx.drop_features(object)?;
+    let key_needed = cx.bookmarks_outlive(head, &ds)?;
+
+    // The list of datasets closes over the gap.
+    let mut next = cx.dataset(ds.next_snap)?;
+    if ds.prev_snap != 0 {
+        let mut prev = cx.dataset(ds.prev_snap)?;
+        if prev.next_snap == object {
+            prev.next_snap = ds.next_snap;
+            // What the next dataset gave up and both had is now the previous one's alone.
+            let freed = dead::space_range(cx, next.deadlist, prev.prev_snap_txg, ds.prev_snap_txg)?;
+            add(&mut prev.unique, freed.used.cast_signed());
+            cx.put_dataset(ds.prev_snap, &prev)?;
+        } else if prev.next_clones != 0 {
+            cx.remove_number(prev.next_clones, object)?;
+            cx.put_number(prev.next_clones, ds.next_snap)?;
+        }
+    }
+    next.prev_snap = ds.prev_snap;
+    next.prev_snap_txg = ds.prev_snap_txg;
+    cx.put_dataset(ds.next_snap, &next)?;
+
+    // Younger than what comes before, given up by what comes next: nobody has these any more.
+    let free_list = cx.directory(mos::FREE_BPOBJ)?;
+    let rule = "the pool has no list of blocks to be freed";
+    let free_list = free_list.ok_or(Error::Tree { object: mos::DIRECTORY_OBJECT, rule })?;
+    let freed = dead::move_from(cx, next.deadlist, ds.prev_snap_txg, free_list)?;
+    cx.charge(ds.dir, DslDir::USED_SNAP, Delta::from(freed).negated())?;
+    cx.charge_free(freed)?;
+    dead::merge(cx, next.deadlist, ds.deadlist)?;
+
+    if !key_needed {
+        remove_clones_key(cx, ds.dir, ds.creation_txg, 0)?;
+    }
+    if next.is_snapshot() {
+        // Born after what comes before, given up after the next: the next one's alone now.
+        let after = cx.dataset(next.next_snap)?;
+        let own = dead::space_range(cx, after.deadlist, ds.prev_snap_txg, ds.creation_txg)?;
+        cx.update_dataset(ds.next_snap, |n| add(&mut n.unique, own.used.cast_signed()))?;
+        if !key_needed {
+            dead::remove_key(cx, cx.dataset(head)?.deadlist, ds.creation_txg)?;
+        }
+    } else {
+        let before = next.unique;
+        let unique = head_unique(cx, &next)?;
+        cx.update_dataset(ds.next_snap, |n| {
+            n.unique = unique;
+            n.flags |= DslDataset::FLAG_UNIQUE_ACCURATE;
+        })?;
+        // What is the head's own again needs no reservation any more.
+        let reserved = cx.own_number(ds.dir, "refreservation")?;
+        let covered = unique.min(reserved).saturating_sub(before.min(reserved));
+        if covered != 0 {
+            let less = covered.cast_signed().wrapping_neg();
+            cx.charge(ds.dir, DslDir::USED_REF_RESERVED, Delta::used(less))?;
+        }
+    }
+
+    cx.remove(cx.dataset(head)?.snapnames_zap, &name)?;
+    cx.count(ds.dir, Counted::Snapshots, -1)?;
+    cx.note_snapshots_changed(ds.dir)?;
+    for table in [ds.next_clones, ds.props, ds.userrefs] {
+        cx.free_table(table)?;
+    }
+    cx.free_record(object)
+}
+
+/// What of a head is younger than its last snapshot: all it has but what it shares.
+pub(super) fn head_unique(cx: &DslCx<'_>, head: &DslDataset) -> Result<u64> {
+    let before = match head.prev_snap {
+        0 => 0,
+        n => cx.dataset(n)?.referenced,
+    };
+    let gone = dead::space(cx, head.deadlist)?.used;
+    Ok(head.referenced.saturating_sub(before.saturating_sub(gone)))
+}
+
+/// Takes the key of a destroyed snapshot out of the dead lists of all heads that descend from it.
+fn remove_clones_key(cx: &DslCx<'_>, dir: u64, txg: u64, depth: usize) -> Result<()> {
+    if depth > 256 {
+        return Err(Error::Tree { object: dir, rule: "clones form a loop" });
+    }
+    for head in cx.numbers(cx.dir(dir)?.clones)? {
+        let clone = cx.dataset(head)?;
+        if cx.origin_txg(&cx.dir(clone.dir)?)? > txg {
+            dead::remove_key(cx, clone.deadlist, txg)?;
+            remove_clones_key(cx, clone.dir, txg, depth + 1)?;
+        }
+    }
+    Ok(())
+}
+
+/// Whether a file system or volume can be destroyed: it has no snapshots and nothing below it.
+pub fn check_destroy_head(dsl: &Dsl, name: &str) -> Result<Dataset> {
+    let head = dsl.by_name(name)?;
+    if head.phys.is_snapshot() {
+        return Err(Error::refused(name, Refusal::NotAHead));
+    }
+    if head.dir.object == dsl.root_object() {
+        return Err(Error::refused(name, Refusal::PoolRoot));
+    }
+    if let Some((below, _)) = dsl.names_in(head.dir.phys.child_zap)?.into_iter().next() {
+        return Err(Error::refused(name, Refusal::HasChildren(below)));
+    }
+    if let Some((snap, _)) = dsl.names_in(head.phys.snapnames_zap)?.into_iter().next() {
+        return Err(Error::refused(name, Refusal::HasSnapshots(snap)));
+    }
+    Ok(head)
+}
+
+/// Destroys a file system or volume. Its blocks are freed later, by [`super::drain`]. Nothing of
+/// its object set may be dirty, and its intent log must have no blocks.
+///
+/// Changes on disk: its root goes to the queue of trees to be freed (made with the first, feature
+/// `async_destroy`), its space to `$FREE`; directory, head, tables, dead list and bookmarks go; the
+/// origin has one clone less, and goes too when it waited for that.
+pub fn destroy_head(cx: &DslCx<'_>, dsl: &Dsl, name: &str) -> Result<()> {
+    let head = check_destroy_head(dsl, name)?;
+    destroy_head_object(cx, head.object)
+}
+
+/// Destroys a head without snapshots and its directory, which has nothing below.
+pub(super) fn destroy_head_object(cx: &DslCx<'_>, object: u64) -> Result<()> {
+    let ds = cx.dataset(object)?;
+    if !cx.has(ASYNC_DESTROY)? {
+        let name = format!("object {object}");
+        return Err(Error::refused(&name, Refusal::NoFeature(ASYNC_DESTROY)));
+    }
+    cx.refuse_remapped(object)?;
+    if cx.field(ds.dir, dir_field::LIVELIST)?.is_some() {
+        let name = format!("object {object}");
+        return Err(Error::refused(&name, Refusal::Unsupported("livelists")));
+    }
+    cx.set_refreservation(ds.dir, object, 0)?;
+    cx.drop_features(object)?;
+    if ds.prev_snap != 0 {
+        let mut prev = cx.dataset(ds.prev_snap)?;
+        if prev.next_clones != 0 {
+            cx.remove_number(prev.next_clones, object)?;
+        }
+        prev.num_children = prev.num_children.saturating_sub(1).max(1);
+        cx.put_dataset(ds.prev_snap, &prev)?;
+        cx.remove_number(cx.dir(prev.dir)?.clones, object)?;
+    }
+    dead::free(cx, ds.deadlist)?;
+
+    // All that its directory accounts for is the head's, which has no snapshots.
+    let dir = cx.dir(ds.dir)?;
+    let own = Space { used: dir.used, compressed: dir.compressed, uncompressed: dir.uncompressed };
+    cx.queue_tree(&ds.bp, ds.prev_snap_txg, own)?;
+    cx.charge(ds.dir, DslDir::USED_HEAD, Delta::from(own).negated())?;
+    cx.charge_free(own)?;
+
+    drop_bookmarks(cx, object)?;
+    cx.free_table(ds.snapnames_zap)?;
+    cx.free_record(object)?;
+    destroy_dir(cx, ds.dir)?;
+    match ds.prev_snap {
+        0 => Ok(()),
+        n => cx.destroy_if_deferred(n),
+    }
+}
+
+fn drop_bookmarks(cx: &DslCx<'_>, head: u64) -> Result<()> {
+    let marks = cx.bookmarks_of(head)?;
+    for (_, b) in &marks {
+        if b.extra.is_some() {
+            cx.features.decr(cx, BOOKMARK_V2)?;
+        }
+        if super::bookmarks::counts_freed(b) {
+            cx.features.decr(cx, BOOKMARK_WRITTEN)?;
+        }
+    }
+    let table = cx.field(head, dataset_field::BOOKMARKS)?.unwrap_or(0);
+    if table != 0 {
+        cx.free_table(table)?;
+        cx.features.decr(cx, BOOKMARKS)?;
+    }
+    Ok(())
+}
+
+/// Destroys a directory whose head is gone and that nothing is below.
+fn destroy_dir(cx: &DslCx<'_>, object: u64) -> Result<()> {
+    cx.set_reservation_phys(object, 0)?;
+    let dir = cx.dir(object)?;
+    let parent = cx.dir(dir.parent)?;
+    let names = cx.entries(parent.child_zap)?;
+    let found = names.into_iter().find(|(_, v)| v.first() == Some(&object));
+    let rule = "a directory is not in its parent's table";
+    let (name, _) = found.ok_or(Error::Tree { object, rule })?;
+    if !name.starts_with('%') {
+        cx.count(dir.parent, Counted::Filesystems, -1)?;
+    }
+    cx.remove(parent.child_zap, &name)?;
+    for (_, words) in cx.entries(dir.deleg_zap)? {
+        cx.free_table(words.first().copied().unwrap_or(0))?;
+    }
+    for table in [dir.child_zap, dir.props_zap, dir.clones, dir.deleg_zap] {
+        cx.free_table(table)?;
+    }
+    cx.free_record(object)
+}
+
+impl DslCx<'_> {
+    /// Space that waits to be freed counts for `$FREE`.
+    pub(super) fn charge_free(&self, space: Space) -> Result<()> {
+        self.charge_free_by(space.into())
+    }
+
+    pub(super) fn charge_free_by(&self, delta: Delta) -> Result<()> {
+        match self.internal_dir(FREE_DIR_NAME)? {
+            Some(dir) if delta != Delta::default() => self.charge(dir, DslDir::USED_HEAD, delta),
+            _ => Ok(()),
+        }
+    }
+
+    /// Lists of remapped blocks belong to pools that lost a device; those are not changed yet.
+    fn refuse_remapped(&self, dataset: u64) -> Result<()> {
+        match self.field(dataset, dataset_field::REMAP_DEADLIST)? {
+            None | Some(0) => Ok(()),
+            Some(_) => {
+                let name = format!("object {dataset}");
+                Err(Error::refused(&name, Refusal::Unsupported("lists of remapped blocks")))
+            }
+        }
+    }
+}

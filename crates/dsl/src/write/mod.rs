@@ -1,0 +1,63 @@
+//! Changing the tree of datasets: what a sync task does to the meta object set.
+//!
+//! # Theory
+//!
+//! Everything here runs while a txg is being synced, by its one thread, on the *live* meta object
+//! set: nothing else changes the MOS meanwhile, so there are no locks, and every function reads a
+//! record, changes it and writes it back ([`DslCx`] has the means). A function that can be refused
+//! says so before it changes anything; its check is a function of its own where somebody may want
+//! to know before a txg is spent on it.
+//!
+//! Space is counted where it changes. A [`HeadAccount`] is told of every block that a head's sync
+//! writes and gives up; at its end [`finish_head`] writes the sums to the dataset, and up along its
+//! directories. What must hold at any time, to the byte:
+//!
+//! ```text
+//! referenced(head)  = blocks reachable from it
+//! unique(snapshot)  = blocks that only it reaches;  unique(head): those born after its last snapshot
+//! dead list of d    = blocks of the snapshot before d that d does not reach
+//! used(dir)         = blocks born after its origin that its head and snapshots reach
+//!                     + what reservations keep free + used of the directories below
+//! ```
+//!
+//! Snapshots cost nothing because of the dead lists: destroying one frees the blocks in the *next*
+//! dataset's list that were born after the snapshot *before*, and hands its own list on.
+
+mod account;
+mod bookmarks;
+mod create;
+mod dead;
+mod destroy;
+mod features;
+mod holds;
+mod limits;
+mod meta;
+mod names;
+mod promote;
+mod props;
+mod reap;
+mod rename;
+mod rollback;
+mod room;
+mod snapshot;
+mod spacing;
+
+pub use account::{HeadAccount, MosAccount, finish_head};
+pub use bookmarks::{create_bookmark, destroy_bookmark};
+pub use create::{
+    NewDataset, PoolTree, check_create, clone_dataset, create_dataset, create_pool_tree,
+};
+pub use destroy::{
+    Destroyed, check_destroy_head, check_destroy_snapshot, destroy_head, destroy_snapshot,
+};
+pub use features::{FeatureCounts, MosFeatures};
+pub use holds::{hold, release};
+pub use meta::{Blocks, DslCx, Now};
+pub use names::{NameKind, check_component, check_name};
+pub use promote::{check_promote, promote};
+pub use props::{PropertyChange, parse_value, set_property};
+pub use reap::{Drained, drain, is_drained};
+pub use rename::{check_rename, rename_dir, rename_snapshot};
+pub use rollback::{check_rollback, rollback};
+pub use room::{Room, room};
+pub use snapshot::{check_snapshots, snapshot};

@@ -1,0 +1,246 @@
+//! Setting properties: what is stored where, and what may be set.
+
+mod values;
+
+pub use values::parse_value;
+
+use super::meta::DslCx;
+use super::spacing::Delta;
+use crate::error::{Error, Refusal, Result};
+use crate::props::StoredValue;
+use crate::tree::{Dataset, Dsl};
+use dmu::{Objset, Zap};
+use ondisk::DmuType;
+use ondisk::dsl::DslDir;
+use ondisk::dsl::prop_suffix::{HAS_RECEIVED, INHERIT, IUV, RECEIVED};
+use ondisk::props::{DATASET, find};
+
+/// A change of one property.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PropertyChange {
+    /// Its name.
+    pub name: String,
+    /// The new local value ([`parse_value`] makes it from a text); `None`: no local value any more,
+    /// so that it is inherited or has its default.
+    pub value: Option<StoredValue>,
+}
+
+/// Properties that live in the object set: whoever makes or changes that takes care of them.
+const INSIDE: [&str; 6] =
+    ["volsize", "volblocksize", "version", "utf8only", "normalization", "casesensitivity"];
+
+/// The number a table of properties has of its own for `name`: local, or else received.
+fn own_number(mos: &Objset, table: u64, name: &str) -> Result<Option<u64>> {
+    if table == 0 {
+        return Ok(None);
+    }
+    let table = Zap::open(&mos.object(table)?)?;
+    let local = table.get(name.as_bytes())?;
+    if let Some(entry) = local {
+        return Ok(entry.u64());
+    }
+    if table.get(format!("{name}{INHERIT}").as_bytes())?.is_some() {
+        return Ok(None);
+    }
+    let received = table.get(format!("{name}{RECEIVED}").as_bytes())?;
+    Ok(received.and_then(|e| e.u64()))
+}
+
+impl Dsl {
+    /// The number a table of properties has of its own for `name`, inheritance left aside.
+    pub(super) fn own_number(&self, table: u64, name: &str) -> Result<Option<u64>> {
+        own_number(self.mos(), table, name)
+    }
+}
+
+/// Sets or clears a property of a head or snapshot (`dataset`).
+///
+/// Changes on disk: the table of properties of the directory (of a snapshot: its own, made with the
+/// first); for `quota`, `reservation` and `refreservation` the directory, and space above; for
+/// limits the counts of all directories below.
+///
+/// # Errors
+/// What cannot be set, or not to that value now.
+pub fn set_property(
+    cx: &DslCx<'_>,
+    dsl: &Dsl,
+    dataset: &str,
+    change: &PropertyChange,
+) -> Result<()> {
+    let ds = dsl.by_name(dataset)?;
+    if ds.phys.is_snapshot() {
+        return set_on_snapshot(cx, ds.object, change);
+    }
+    check_change(&ds, change)?;
+    if INSIDE.contains(&change.name.as_str()) {
+        return Err(Error::refused(dataset, Refusal::NotHere(change.name.clone())));
+    }
+    apply(cx, &ds.name, ds.dir.object, ds.object, change)
+}
+
+/// Sets a property of a dataset that is just being made; what lives in its object set is left to
+/// whoever makes that.
+pub(super) fn set_on_new(
+    cx: &DslCx<'_>,
+    dir: u64,
+    head: u64,
+    change: &PropertyChange,
+) -> Result<()> {
+    match INSIDE.contains(&change.name.as_str()) {
+        true => Ok(()),
+        false => apply(cx, "new dataset", dir, head, change),
+    }
+}
+
+/// Sets a property of a snapshot: users' properties only.
+pub(super) fn set_on_snapshot(cx: &DslCx<'_>, snap: u64, change: &PropertyChange) -> Result<()> {
+    if !ondisk::props::is_user_property(&change.name) {
+        return Err(Error::refused(&change.name, Refusal::NotHere(change.name.clone())));
+    }
+    let mut ds = cx.dataset(snap)?;
+    if ds.props == 0 {
+        if change.value.is_none() {
+            return Ok(());
+        }
+        ds.props = cx.new_table(DmuType::DSL_PROPS, 0)?;
+        cx.put_dataset(snap, &ds)?;
+    }
+    cx.store_property(ds.props, &change.name, change.value.as_ref())
+}
+
+/// What the tables say about who may set a property.
+fn check_change(ds: &Dataset, change: &PropertyChange) -> Result<()> {
+    let Some(p) = find(&DATASET, &change.name) else {
+        return match ondisk::props::is_user_property(&change.name) {
+            true => Ok(()),
+            false => Err(Error::refused(&ds.name, Refusal::NoProperty(change.name.clone()))),
+        };
+    };
+    match p.is_fixed() {
+        true => Err(Error::refused(&ds.name, Refusal::ReadOnly(change.name.clone()))),
+        false => Ok(()),
+    }
+}
+
+fn apply(cx: &DslCx<'_>, name: &str, dir: u64, head: u64, change: &PropertyChange) -> Result<()> {
+    let number = match change.value {
+        Some(StoredValue::Number(n)) => n,
+        _ => 0,
+    };
+    let d = cx.dir(dir)?;
+    let refused = |why| Err(Error::refused(name, why));
+    match change.name.as_str() {
+        "quota" => {
+            if number != 0 && (number < d.used || number < d.reserved) {
+                return refused(Refusal::BelowUsed("quota"));
+            }
+            cx.store_property(d.props_zap, "quota", change.value.as_ref())?;
+            cx.update_dir(dir, |d| d.quota = number)
+        }
+        "reservation" => {
+            if d.quota != 0 && number > d.quota {
+                return refused(Refusal::AboveQuota("reservation"));
+            }
+            cx.store_property(d.props_zap, "reservation", change.value.as_ref())?;
+            cx.set_reservation_phys(dir, number)
+        }
+        "refquota" => {
+            let ds = cx.dataset(head)?;
+            let reserved = cx.own_number(dir, "refreservation")?;
+            if number != 0 && (number < ds.referenced || number < reserved) {
+                return refused(Refusal::BelowUsed("refquota"));
+            }
+            cx.store_property(d.props_zap, "refquota", change.value.as_ref())
+        }
+        "refreservation" => {
+            let quota = cx.own_number(dir, "refquota")?;
+            if quota != 0 && number > quota {
+                return refused(Refusal::AboveQuota("refreservation"));
+            }
+            cx.charge_refreservation(dir, head, number)?;
+            cx.store_property(d.props_zap, "refreservation", change.value.as_ref())
+        }
+        limit @ ("filesystem_limit" | "snapshot_limit") => {
+            if change.value.is_some() {
+                cx.begin_counting(dir)?;
+            }
+            cx.store_property(d.props_zap, limit, change.value.as_ref())
+        }
+        other => cx.store_property(d.props_zap, other, change.value.as_ref()),
+    }
+}
+
+impl DslCx<'_> {
+    /// The number a directory has of its own for a property; 0 without one.
+    pub(super) fn own_number(&self, dir: u64, name: &str) -> Result<u64> {
+        Ok(own_number(self.mos, self.dir(dir)?.props_zap, name)?.unwrap_or(0))
+    }
+
+    /// Sets `reservation` in a directory: what it keeps free and does not use counts above.
+    pub(super) fn set_reservation_phys(&self, dir: u64, value: u64) -> Result<()> {
+        let mut d = self.dir(dir)?;
+        let more = d.used.max(value).wrapping_sub(d.used.max(d.reserved)).cast_signed();
+        d.reserved = value;
+        self.put_dir(dir, &d)?;
+        match d.parent {
+            0 => Ok(()),
+            _ if more == 0 => Ok(()),
+            above => self.charge(above, DslDir::USED_CHILD_RESERVED, Delta::used(more)),
+        }
+    }
+
+    /// Accounts for a new `refreservation`, before it is stored.
+    fn charge_refreservation(&self, dir: u64, head: u64, value: u64) -> Result<()> {
+        let unique = self.dataset(head)?.unique;
+        let old = self.own_number(dir, "refreservation")?;
+        let more = unique.max(value).wrapping_sub(unique.max(old)).cast_signed();
+        match more {
+            0 => Ok(()),
+            n => self.charge(dir, DslDir::USED_REF_RESERVED, Delta::used(n)),
+        }
+    }
+
+    /// Sets `refreservation`; 0 takes every trace of it away, for a head that is destroyed.
+    pub(super) fn set_refreservation(&self, dir: u64, head: u64, value: u64) -> Result<()> {
+        self.charge_refreservation(dir, head, value)?;
+        let table = self.dir(dir)?.props_zap;
+        if value != 0 {
+            return self.put(table, "refreservation", value);
+        }
+        for suffix in ["", INHERIT, RECEIVED] {
+            self.remove(table, &format!("refreservation{suffix}"))?;
+        }
+        Ok(())
+    }
+
+    /// Writes a local value into a table of properties, or takes it out. Where there are received
+    /// properties, taking it out also says that this one is not wanted.
+    pub(super) fn store_property(
+        &self,
+        table: u64,
+        name: &str,
+        value: Option<&StoredValue>,
+    ) -> Result<()> {
+        let inherit = format!("{name}{INHERIT}");
+        let hidden = format!("{name}{IUV}");
+        let Some(value) = value else {
+            self.remove(table, name)?;
+            self.remove(table, &hidden)?;
+            let received = self.zap(table)?.get(HAS_RECEIVED.as_bytes())?.is_some();
+            return if received { self.put(table, &inherit, 0) } else { Ok(()) };
+        };
+        self.remove(table, &inherit)?;
+        match value {
+            StoredValue::Text(text) => self.put_text(table, name, text),
+            StoredValue::Number(n) if name == "redundant_metadata" && *n >= 2 => {
+                // Older software knows only the first two words.
+                self.put(table, &hidden, *n)?;
+                self.put(table, name, 0)
+            }
+            StoredValue::Number(n) => {
+                self.remove(table, &hidden)?;
+                self.put(table, name, *n)
+            }
+        }
+    }
+}

@@ -1,0 +1,158 @@
+//! From the text of a property to what is stored of it.
+
+use crate::error::{Error, Refusal, Result};
+use crate::props::{DatasetKind, StoredValue};
+use ondisk::props::{Access, DATASET, Kind, Property, applies, find, is_user_property};
+
+/// Longest value of a user's property in bytes, its NUL counted.
+const USER_VALUE_MAX: usize = 8192;
+/// Longest name of a property in bytes.
+const NAME_MAX: usize = 255;
+
+/// Judges a text as a value of a property of a `kind` of dataset, and turns it into what is stored.
+/// `new`: the dataset is being made, when more can be set than later.
+///
+/// # Errors
+/// There is no such property, this kind of dataset does not have it, it cannot be set, or not to
+/// that.
+pub fn parse_value(name: &str, text: &str, kind: DatasetKind, new: bool) -> Result<StoredValue> {
+    let refused = |why| Err(Error::refused(name, why));
+    let bad = || Error::refused(name, Refusal::BadValue(text.to_owned()));
+    if is_user_property(name) {
+        let fits = name.len() <= NAME_MAX && text.len() < USER_VALUE_MAX && !text.contains('\0');
+        return if fits { Ok(StoredValue::Text(text.to_owned())) } else { Err(bad()) };
+    }
+    let Some(p) = find(&DATASET, name).filter(|p| p.is_visible() || p.name == "iscsioptions")
+    else {
+        return refused(Refusal::NoProperty(name.to_owned()));
+    };
+    let of_kind = match kind {
+        DatasetKind::Filesystem => applies::FILESYSTEM,
+        DatasetKind::Volume => applies::VOLUME,
+    };
+    // `volsize` is listed for volumes' snapshots as well, `special_small_blocks` not for volumes.
+    if p.applies & of_kind == 0 {
+        return refused(Refusal::NotHere(name.to_owned()));
+    }
+    let settable = match p.access {
+        Access::ReadOnly => false,
+        Access::Once | Access::OnceInherit => new,
+        Access::Settable | Access::Inherit => true,
+    };
+    if !settable {
+        return refused(Refusal::ReadOnly(name.to_owned()));
+    }
+    match p.kind {
+        Kind::Index(..) => p.number(text).map(StoredValue::Number).ok_or_else(bad),
+        Kind::Number(_) => number(p, text).map(StoredValue::Number).ok_or_else(bad),
+        Kind::Text(_) => {
+            is_text(name, text).then(|| StoredValue::Text(text.to_owned())).ok_or_else(bad)
+        }
+    }
+}
+
+fn is_text(name: &str, text: &str) -> bool {
+    match name {
+        "mountpoint" => text == "none" || text == "legacy" || text.starts_with('/'),
+        _ => text.len() < USER_VALUE_MAX && !text.contains('\0'),
+    }
+}
+
+/// A number as it is stored for that property.
+fn number(p: &Property, text: &str) -> Option<u64> {
+    match (p.name, text) {
+        ("filesystem_limit" | "snapshot_limit", "none") => return Some(u64::MAX),
+        ("filesystem_limit" | "snapshot_limit", _) => return text.parse().ok(),
+        ("quota" | "reservation" | "refquota" | "refreservation", "none") => return Some(0),
+        _ => {}
+    }
+    let n = parse_size(text)?;
+    let in_range = |least, most| n.is_power_of_two() && (least..=most).contains(&n);
+    let good = match p.name {
+        "recordsize" => in_range(512, 16 << 20),
+        "volblocksize" => in_range(512, 16 << 20),
+        "special_small_blocks" => n == 0 || in_range(512, 16 << 20),
+        "volsize" => n != 0 && n <= i64::MAX.cast_unsigned(),
+        _ => true,
+    };
+    good.then_some(n)
+}
+
+/// A size: a number, with a fraction when a unit follows; units are powers of 1024, `K`, `KB` or
+/// `KiB` in any case.
+fn parse_size(text: &str) -> Option<u64> {
+    let digits = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
+    let (value, unit) = text.split_at(digits);
+    let unit = unit.to_ascii_uppercase();
+    let shift = match unit.as_str() {
+        "" | "B" => 0,
+        _ => {
+            let at = "KMGTPE".find(unit.get(..1)?)?;
+            if !["", "B", "IB"].contains(&unit.get(1..)?) {
+                return None;
+            }
+            10 * (at as u32 + 1)
+        }
+    };
+    let (whole, part) = value.split_once('.').unwrap_or((value, ""));
+    if (whole.is_empty() && part.is_empty()) || (value.contains('.') && shift == 0) {
+        return None;
+    }
+    let whole: u64 = if whole.is_empty() { 0 } else { whole.parse().ok()? };
+    let scaled = whole.checked_mul(1u64.checked_shl(shift)?)?;
+    let mut fraction = 0u128;
+    for (i, c) in part.chars().take(18).enumerate() {
+        let digit = u128::from(c.to_digit(10)?);
+        fraction += (digit << shift) * 10u128.pow(17 - i as u32);
+    }
+    let fraction = fraction / 10u128.pow(18);
+    scaled.checked_add(u64::try_from(fraction).ok()?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn fs(name: &str, text: &str) -> Option<StoredValue> {
+        parse_value(name, text, DatasetKind::Filesystem, false).ok()
+    }
+
+    #[test]
+    fn sizes() {
+        assert_eq!(parse_size("0"), Some(0));
+        assert_eq!(parse_size("128k"), Some(128 << 10));
+        assert_eq!(parse_size("1.5G"), Some(3 << 29));
+        assert_eq!(parse_size("10KiB"), Some(10 << 10));
+        assert_eq!(parse_size(".5M"), Some(512 << 10));
+        assert_eq!(parse_size("18446744073709551615"), Some(u64::MAX));
+        for bad in ["", ".", "1.5", "1x", "1kk", "-1", "16E", "18446744073709551616", "1..5k"] {
+            assert_eq!(parse_size(bad), None, "{bad}");
+        }
+    }
+
+    #[test]
+    fn values_of_file_systems() {
+        let number = |n| Some(StoredValue::Number(n));
+        assert_eq!(fs("compression", "lz4"), number(15));
+        assert_eq!(fs("recordsize", "1M"), number(1 << 20));
+        assert_eq!(fs("quota", "none"), number(0));
+        assert_eq!(fs("snapshot_limit", "none"), number(u64::MAX));
+        assert_eq!(fs("mountpoint", "/a"), Some(StoredValue::Text("/a".to_owned())));
+        assert_eq!(fs("org.x:y", ""), Some(StoredValue::Text(String::new())));
+        for (name, bad) in [
+            ("compression", "lz5"),
+            ("recordsize", "3k"),
+            ("recordsize", "256"),
+            ("mountpoint", "a"),
+            ("volsize", "1G"),
+            ("used", "1"),
+            ("casesensitivity", "mixed"),
+            ("nonsense", "1"),
+            ("filesystem_limit", "1k"),
+        ] {
+            assert_eq!(fs(name, bad), None, "{name}={bad}");
+        }
+        let new = parse_value("casesensitivity", "mixed", DatasetKind::Filesystem, true);
+        assert!(new.is_ok());
+    }
+}

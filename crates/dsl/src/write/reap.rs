@@ -1,0 +1,327 @@
+//! Freeing in the background: what destroyed snapshots and heads leave behind.
+//!
+//! Two queues. The list `free_bpobj` has single blocks, of snapshots. The queue `bptree_obj`
+//! (feature `async_destroy`) has trees: the root of an object set, the txg after which its blocks
+//! are its own, and how far freeing has come. A tree is freed from the leaves up, so that whatever
+//! is still there can be reached after a crash; the place to go on from is the first block of
+//! level 0 that is not freed, in the order of the walk, as OpenZFS has it, which can take over in
+//! the middle.
+
+use super::dead;
+use super::features::ASYNC_DESTROY;
+use super::meta::DslCx;
+use super::spacing::{Delta, add};
+use crate::error::{Error, Result};
+use dmu::Place;
+use ondisk::bpobj::Space;
+use ondisk::bpobj::bptree::{BptreeEntry, BptreeHeader};
+use ondisk::dnode::DNODE_SLOT_SIZE;
+use ondisk::dsl::{DslDir, FREE_DIR_NAME, LEAK_DIR_NAME};
+use ondisk::{BlkPtr, DmuType, Dnode, Endian, ObjsetPhys, Zbookmark, mos};
+
+/// Type of the queue: an array of words that is metadata.
+const BPTREE_KIND: DmuType = DmuType(195);
+/// Bytes of a block of the queue.
+const BPTREE_BLOCK: u32 = 128 << 10;
+/// Dataset in the bookmarks of trees that belong to none any more.
+const DESTROYED: u64 = u64::MAX;
+/// Dnode slots in a block of dnodes.
+const SLOTS_PER_BLOCK: u64 = 32;
+
+/// What a call of [`drain`] did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Drained {
+    /// Blocks freed.
+    pub blocks: u64,
+    /// Their space in bytes.
+    pub bytes: u64,
+    /// Blocks that could not be read: they, and what they lead to, stay allocated.
+    pub lost: u64,
+    /// Nothing is left to be freed.
+    pub done: bool,
+}
+
+impl DslCx<'_> {
+    /// Appends a tree to the queue.
+    pub(super) fn queue_tree(&self, bp: &BlkPtr, birth_txg: u64, space: Space) -> Result<()> {
+        if bp.is_hole() {
+            return Ok(());
+        }
+        let object = match self.directory(mos::BPTREE_OBJ)? {
+            Some(object) => object,
+            None => {
+                let bonus = BptreeHeader::default().encode(Endian::Little);
+                let spec = dmu::NewObject::new(BPTREE_KIND)
+                    .block_size(BPTREE_BLOCK)
+                    .bonus(BPTREE_KIND, &bonus);
+                let object = self.mos.create(self.tx, &spec)?.number();
+                self.put(mos::DIRECTORY_OBJECT, mos::BPTREE_OBJ, object)?;
+                self.features.incr(self, ASYNC_DESTROY)?;
+                object
+            }
+        };
+        let mut header = self.queue(object)?;
+        let entry = BptreeEntry { bp: *bp, birth_txg, bookmark: Zbookmark::default() };
+        self.put_entry(object, header.end, &entry)?;
+        header.end += 1;
+        header.bytes = header.bytes.saturating_add(space.used);
+        header.compressed = header.compressed.saturating_add(space.compressed);
+        header.uncompressed = header.uncompressed.saturating_add(space.uncompressed);
+        self.put_queue(object, &header)
+    }
+
+    fn queue(&self, object: u64) -> Result<BptreeHeader> {
+        let o = self.mos.object(object)?;
+        let header = BptreeHeader::decode(&o.dnode().bonus, o.dnode().endian);
+        header.map_err(|error| Error::Format { object, error })
+    }
+
+    fn put_queue(&self, object: u64, header: &BptreeHeader) -> Result<()> {
+        let o = self.mos.object(object)?;
+        let kind = o.dnode().bonus_kind;
+        Ok(o.set_bonus(self.tx, kind, &header.encode(o.dnode().endian))?)
+    }
+
+    fn put_entry(&self, object: u64, index: u64, entry: &BptreeEntry) -> Result<()> {
+        let o = self.mos.object(object)?;
+        let at = index.saturating_mul(BptreeEntry::SIZE as u64);
+        Ok(o.write_at(self.tx, at, &entry.encode(o.dnode().endian))?)
+    }
+
+    fn entry(&self, object: u64, index: u64) -> Result<BptreeEntry> {
+        let o = self.mos.object(object)?;
+        let mut bytes = [0; BptreeEntry::SIZE];
+        o.read_at(index.saturating_mul(BptreeEntry::SIZE as u64), &mut bytes)?;
+        let entry = BptreeEntry::decode(&bytes, o.dnode().endian);
+        entry.map_err(|error| Error::Format { object, error })
+    }
+}
+
+/// Whether nothing waits to be freed.
+pub fn is_drained(cx: &DslCx<'_>) -> Result<bool> {
+    let list = cx.directory(mos::FREE_BPOBJ)?.unwrap_or(0);
+    Ok(cx.directory(mos::BPTREE_OBJ)?.is_none() && (list == 0 || dead::is_empty(cx, list)?))
+}
+
+/// Frees about `max_blocks` of the blocks that destroyed snapshots and heads left; called once in
+/// every txg until it is done.
+///
+/// Changes on disk: the two queues, the space of `$FREE`; the queue of trees goes when it is empty,
+/// and the feature `async_destroy` is not active any more. What could not be reached because a
+/// block on the way is lost stays allocated and counts for `$LEAK` then.
+pub fn drain(cx: &DslCx<'_>, max_blocks: u64) -> Result<Drained> {
+    let mut out = Drained::default();
+    let mut freed = Delta::default();
+    if let Some(list) = cx.directory(mos::FREE_BPOBJ)? {
+        dead::consume(cx, list, max_blocks, &mut |bp| {
+            cx.blocks.free(bp);
+            out.blocks += 1;
+            freed = freed.plus(cx.space_of(bp));
+        })?;
+    }
+    let list_freed = freed;
+    if let Some(object) = cx.directory(mos::BPTREE_OBJ)? {
+        let mut header = cx.queue(object)?;
+        while header.begin < header.end && out.blocks < max_blocks {
+            let mut entry = cx.entry(object, header.begin)?;
+            let resume = Some(entry.bookmark).filter(|b| *b != Zbookmark::default());
+            let left = max_blocks - out.blocks;
+            let mut walk = Walk { cx, min_txg: entry.birth_txg, resume, left, ..Walk::new(cx) };
+            walk.root(&entry.bp);
+            out.blocks += walk.blocks;
+            out.lost += walk.lost;
+            freed = freed.plus(walk.freed);
+            match walk.stop {
+                Some(bookmark) => {
+                    entry.bookmark = bookmark;
+                    cx.put_entry(object, header.begin, &entry)?;
+                }
+                None => header.begin += 1,
+            }
+        }
+        let of_trees = freed.minus(list_freed).negated();
+        add(&mut header.bytes, of_trees.used);
+        add(&mut header.compressed, of_trees.compressed);
+        add(&mut header.uncompressed, of_trees.uncompressed);
+        if header.begin < header.end {
+            cx.put_queue(object, &header)?;
+        } else {
+            cx.mos.free(cx.tx, object)?;
+            cx.remove(mos::DIRECTORY_OBJECT, mos::BPTREE_OBJ)?;
+            cx.features.decr(cx, ASYNC_DESTROY)?;
+        }
+    }
+    cx.charge_free_by(freed.negated())?;
+    out.bytes = freed.used.cast_unsigned();
+    out.done = is_drained(cx)?;
+    if out.done {
+        cx.account_leak()?;
+    }
+    Ok(out)
+}
+
+impl DslCx<'_> {
+    /// What `$FREE` still counts when nothing is left to be freed could not be reached.
+    fn account_leak(&self) -> Result<()> {
+        let Some(free) = self.internal_dir(FREE_DIR_NAME)? else { return Ok(()) };
+        let d = self.dir(free)?;
+        let rest = Space { used: d.used, compressed: d.compressed, uncompressed: d.uncompressed };
+        if rest == Space::default() {
+            return Ok(());
+        }
+        let leak = match self.internal_dir(LEAK_DIR_NAME)? {
+            Some(dir) => dir,
+            None => super::create::create_dir(self, Some((self.root_dir()?, LEAK_DIR_NAME)))?,
+        };
+        self.charge(leak, DslDir::USED_HEAD, rest.into())?;
+        self.charge(free, DslDir::USED_HEAD, Delta::from(rest).negated())
+    }
+
+    /// Space of a block.
+    pub(super) fn space_of(&self, bp: &BlkPtr) -> Delta {
+        let [compressed, uncompressed] = bp.accounted_sizes();
+        Space { used: self.blocks.dsize(bp), compressed, uncompressed }.into()
+    }
+}
+
+/// Frees a tree from where it was left, as far as `left` goes.
+struct Walk<'a> {
+    cx: &'a DslCx<'a>,
+    min_txg: u64,
+    resume: Option<Zbookmark>,
+    left: u64,
+    stop: Option<Zbookmark>,
+    freed: Delta,
+    blocks: u64,
+    lost: u64,
+}
+
+/// Where a block of level 0 stands in the walk: blocks of dnodes stand where their first object
+/// does.
+fn position(object: u64, blkid: u64) -> (u64, u64) {
+    match object {
+        0 => (blkid.saturating_mul(SLOTS_PER_BLOCK), 0),
+        n => (n, blkid),
+    }
+}
+
+impl<'a> Walk<'a> {
+    fn new(cx: &'a DslCx<'a>) -> Self {
+        let (resume, stop, freed) = (None, None, Delta::default());
+        Self { cx, min_txg: 0, resume, left: 0, stop, freed, blocks: 0, lost: 0 }
+    }
+
+    /// Reads a block on the way; a lost one is counted, and what is below it stays.
+    fn read(&mut self, bp: &BlkPtr, place: Place) -> Option<std::sync::Arc<dmu::Block>> {
+        let block = self.cx.mos.store().read(bp, place, None).ok();
+        self.lost += u64::from(block.is_none());
+        block
+    }
+
+    fn is_own(&self, bp: &BlkPtr) -> bool {
+        !bp.is_hole() && bp.logical_birth() > self.min_txg
+    }
+
+    /// The header block, below it the dnodes and the three tables of accounting.
+    fn root(&mut self, bp: &BlkPtr) {
+        if !self.is_own(bp) {
+            return;
+        }
+        let Some(block) = self.read(bp, Place::objset(DESTROYED)) else { return };
+        let Ok(phys) = ObjsetPhys::decode(&block, block.endian()) else {
+            self.lost += 1;
+            return;
+        };
+        if let Some(meta) = &phys.meta_dnode {
+            self.dnode(0, meta);
+        }
+        let tables = [(3, &phys.project_used), (2, &phys.group_used), (1, &phys.user_used)];
+        for (n, dnode) in tables {
+            if let Some(dnode) = dnode {
+                self.dnode(u64::wrapping_neg(n), dnode);
+            }
+        }
+        self.free(bp, None);
+    }
+
+    fn dnode(&mut self, object: u64, dnode: &Dnode) {
+        let top = dnode.levels.saturating_sub(1);
+        for (i, bp) in dnode.blkptrs.iter().enumerate() {
+            self.block(object, dnode, top, i as u64, bp);
+        }
+        if let Some(bp) = &dnode.spill {
+            self.block(object, dnode, 0, Zbookmark::SPILL_BLKID, bp);
+        }
+    }
+
+    fn block(&mut self, object: u64, dnode: &Dnode, level: u8, blkid: u64, bp: &BlkPtr) {
+        if self.stop.is_some() || !self.is_own(bp) {
+            return;
+        }
+        let shift = u32::from(dnode.indirect_shift).saturating_sub(7) * u32::from(level);
+        let first = |id: u64| id.checked_mul(1u64.checked_shl(shift).unwrap_or(u64::MAX));
+        let mut children = true;
+        if let Some(resume) = self.resume {
+            let end = first(blkid.saturating_add(1)).unwrap_or(u64::MAX);
+            if position(object, end) <= position(resume.object, resume.blkid) {
+                return;
+            }
+            if level == 0 && (object, blkid) == (resume.object, resume.blkid) {
+                self.resume = None;
+                children = false;
+            }
+        }
+        // A tree that lies about its levels must not lead in circles.
+        if children && (level > 0 || object == 0) && bp.level() == level {
+            let place = Place { objset: DESTROYED, object, level: level.cast_signed(), blkid };
+            let Some(block) = self.read(bp, place) else { return };
+            let endian = block.endian();
+            if level > 0 {
+                let fanout = dnode.pointers_per_indirect();
+                for (i, bytes) in block.chunks_exact(ondisk::blkptr::BLKPTR_SIZE).enumerate() {
+                    let Ok(child) = BlkPtr::decode(bytes, endian) else { continue };
+                    let id = blkid.saturating_mul(fanout).saturating_add(i as u64);
+                    self.block(object, dnode, level - 1, id, &child);
+                }
+            } else {
+                self.dnodes(blkid, &block, endian);
+            }
+        }
+        // Stopping at an indirect block would say that nothing below it is freed yet.
+        self.free(bp, (level == 0).then(|| Zbookmark::new(DESTROYED, object, 0, blkid)));
+    }
+
+    fn dnodes(&mut self, blkid: u64, block: &[u8], endian: Endian) {
+        let mut slot = 0;
+        while let Some(bytes) = block.get(slot * DNODE_SLOT_SIZE..).filter(|b| !b.is_empty()) {
+            let number = blkid.saturating_mul(SLOTS_PER_BLOCK).saturating_add(slot as u64);
+            slot += 1;
+            if Dnode::is_free_slot(bytes) {
+                continue;
+            }
+            match Dnode::decode(bytes, endian) {
+                Ok(dnode) => {
+                    slot += usize::from(dnode.extra_slots);
+                    self.dnode(number, &dnode);
+                }
+                Err(_) => self.lost += 1,
+            }
+        }
+    }
+
+    /// Frees a block whose whole tree is freed, or stops before it, when it has a place to go on
+    /// from.
+    fn free(&mut self, bp: &BlkPtr, at: Option<Zbookmark>) {
+        if self.stop.is_some() {
+            return;
+        }
+        if let (0, Some(at)) = (self.left, at) {
+            self.stop = Some(at);
+            return;
+        }
+        self.left = self.left.saturating_sub(1);
+        self.blocks += 1;
+        self.cx.blocks.free(bp);
+        self.freed = self.freed.plus(self.cx.space_of(bp));
+    }
+}

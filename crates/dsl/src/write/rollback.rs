@@ -1,0 +1,126 @@
+//! Rolling a head back to a snapshot.
+
+use super::dead;
+use super::destroy::{check_destroy_snapshot, destroy_snapshot_object};
+use super::meta::DslCx;
+use super::spacing::Delta;
+use crate::error::{Error, Refusal, Result};
+use crate::tree::{Dataset, Dsl};
+use ondisk::bpobj::Space;
+use ondisk::dsl::DslDir;
+
+/// Whether the head of the snapshot `name` can be rolled back to it. Younger snapshots are in the
+/// way, and so are younger bookmarks, unless `destroy_younger` is set; then none of the former may
+/// have a clone or be held. Returns the head and the younger snapshots, youngest first.
+pub fn check_rollback(
+    dsl: &Dsl,
+    name: &str,
+    destroy_younger: bool,
+) -> Result<(Dataset, Vec<Dataset>)> {
+    let snap = dsl.by_name(name)?;
+    if !snap.phys.is_snapshot() {
+        return Err(Error::refused(name, Refusal::NotASnapshot));
+    }
+    let tree = |rule| Error::Tree { object: snap.dir.object, rule };
+    let head = dsl.head(&snap.dir)?.ok_or_else(|| tree("a snapshot's directory has no head"))?;
+    let mut younger = dsl.snapshots(&head)?;
+    younger.retain(|s| s.phys.creation_txg > snap.phys.creation_txg);
+    younger.reverse();
+    if let (false, Some(s)) = (destroy_younger, younger.first()) {
+        return Err(Error::refused(name, Refusal::HasYounger(s.name.clone())));
+    }
+    for s in &younger {
+        check_destroy_snapshot(dsl, &s.name, false)?;
+    }
+    let marks = dsl.bookmarks(&head)?;
+    let mark = marks.iter().find(|b| b.phys.creation_txg > snap.phys.creation_txg);
+    if let (false, Some(b)) = (destroy_younger, mark) {
+        return Err(Error::refused(name, Refusal::HasYounger(b.name.clone())));
+    }
+    Ok((head, younger))
+}
+
+/// Rolls a head back to the snapshot `name` of it. Nothing of the head's object set may be dirty;
+/// an object set opened before is not that of the head any more.
+///
+/// Changes on disk: younger snapshots and bookmarks are destroyed; the tree the head had goes to
+/// the queue of trees to be freed, with its space to `$FREE`; the head has the snapshot's root,
+/// sizes and an empty dead list, nothing of its own and nothing that the snapshot has alone.
+pub fn rollback(cx: &DslCx<'_>, dsl: &Dsl, name: &str, destroy_younger: bool) -> Result<()> {
+    let (head, younger) = check_rollback(dsl, name, destroy_younger)?;
+    let snap = dsl.by_name(name)?;
+    for s in &younger {
+        destroy_snapshot_object(cx, s.object)?;
+    }
+    for mark in dsl.bookmarks(&head)? {
+        if mark.phys.creation_txg > snap.phys.creation_txg {
+            super::destroy_bookmark(cx, dsl, &mark.name)?;
+        }
+    }
+    rollback_head(cx, head.object)
+}
+
+/// Rolls a head back to its last snapshot.
+fn rollback_head(cx: &DslCx<'_>, object: u64) -> Result<()> {
+    let mut head = cx.dataset(object)?;
+    let prev_object = head.prev_snap;
+    let mut prev = cx.dataset(prev_object)?;
+    let dir = cx.dir(head.dir)?;
+    let given_up = dead::space(cx, head.deadlist)?;
+
+    // What the head alone has: all it references, less what it shares with the snapshot, which is
+    // all the snapshot references but what the head gave up.
+    let own = |head: u64, snap: u64, gone: u64| head.saturating_add(gone).saturating_sub(snap);
+    let own = Space {
+        used: own(head.referenced, prev.referenced, given_up.used),
+        compressed: own(head.compressed, prev.compressed, given_up.compressed),
+        uncompressed: own(head.uncompressed, prev.uncompressed, given_up.uncompressed),
+    };
+    let reserved = cx.own_number(head.dir, "refreservation")?;
+    let covered = head.unique.min(reserved).cast_signed();
+    let counted_as_snapshots =
+        dead::space_range(cx, head.deadlist, cx.origin_txg(&dir)?, u64::MAX)?.used.cast_signed();
+    let released = Delta::from(own).negated();
+    // A reservation covers again what the head had of its own.
+    let delta = Delta { used: released.used.wrapping_add(covered), ..released };
+    let parts = [
+        (DslDir::USED_HEAD, released.used.wrapping_add(counted_as_snapshots)),
+        (DslDir::USED_SNAP, counted_as_snapshots.wrapping_neg()),
+        (DslDir::USED_REF_RESERVED, covered),
+    ];
+    cx.queue_tree(&head.bp, head.prev_snap_txg, own)?;
+    cx.charge_parts(head.dir, delta, &parts)?;
+    cx.charge_free(own)?;
+
+    let list = dead::create_like(cx, head.deadlist, head.prev_snap_txg)?;
+    dead::free(cx, head.deadlist)?;
+    head.deadlist = list;
+    head.bp = prev.bp;
+    head.referenced = prev.referenced;
+    head.compressed = prev.compressed;
+    head.uncompressed = prev.uncompressed;
+    head.unique = 0;
+    if prev.next_snap == object {
+        prev.unique = 0;
+        cx.put_dataset(prev_object, &prev)?;
+    }
+    cx.put_dataset(object, &head)?;
+    cx.swap_features(object, prev_object)?;
+    cx.bookmarks_recount(object, prev_object)
+}
+
+impl DslCx<'_> {
+    /// A head has the features of a snapshot from now on.
+    fn swap_features(&self, head: u64, snap: u64) -> Result<()> {
+        let wanted = self.dataset_features(snap)?;
+        for (guid, _) in self.dataset_features(head)? {
+            if !wanted.iter().any(|(g, _)| *g == guid) {
+                self.deactivate(head, &guid)?;
+            }
+        }
+        for (guid, _) in wanted {
+            self.activate(head, &guid)?;
+        }
+        Ok(())
+    }
+}
