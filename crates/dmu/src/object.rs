@@ -1,6 +1,7 @@
 //! One object: its tree of blocks, read by block, by byte, and by what is allocated.
 
 use crate::error::{Error, ErrorKind, Result};
+use crate::live::state::{Found, LiveObject};
 use crate::objset::Objset;
 use crate::overlay::{OverlayBlock, OverlayObject};
 use ondisk::{BlkPtr, Dnode};
@@ -35,11 +36,37 @@ pub struct Object {
     objset: Objset,
     number: u64,
     dnode: Arc<Dnode>,
+    /// Of a live set: what is newer than `dnode`.
+    live: Option<Arc<LiveObject>>,
 }
 
 impl Object {
     pub(crate) fn new(objset: Objset, number: u64, dnode: Arc<Dnode>) -> Self {
-        Self { objset, number, dnode }
+        Self { objset, number, dnode, live: None }
+    }
+
+    pub(crate) fn new_live(
+        objset: Objset,
+        number: u64,
+        dnode: Arc<Dnode>,
+        live: Arc<LiveObject>,
+    ) -> Self {
+        Self { objset, number, dnode, live: Some(live) }
+    }
+
+    pub(crate) fn live(&self) -> Option<&Arc<LiveObject>> {
+        self.live.as_ref()
+    }
+
+    /// The tree of `dnode` alone, without what memory knows.
+    pub(crate) fn tree_of(&self, dnode: Arc<Dnode>) -> Self {
+        Self { objset: self.objset.clone(), number: self.number, dnode, live: None }
+    }
+
+    /// The attributes as they are now, of a live object whatever this value was opened with.
+    pub(crate) fn attrs(&self) -> Arc<Dnode> {
+        let live = self.live.as_ref().and_then(|l| l.current());
+        live.unwrap_or_else(|| Arc::clone(&self.dnode))
     }
 
     /// Its set.
@@ -54,7 +81,7 @@ impl Object {
         self.number
     }
 
-    /// Its dnode.
+    /// Its dnode, of a live object as it was when this value was opened.
     #[must_use]
     pub fn dnode(&self) -> &Dnode {
         &self.dnode
@@ -96,6 +123,10 @@ impl Object {
     /// The pointer to block `blkid` of `level`; `None` when it lies behind the end of the tree or
     /// below a hole. A hole itself is returned, for its birth.
     pub fn block_pointer(&self, level: u8, blkid: u64) -> Result<Option<BlkPtr>> {
+        if let Some(live) = &self.live {
+            let Some(tree) = live.synced() else { return Ok(None) };
+            return self.tree_of(tree).block_pointer(level, blkid);
+        }
         let top = self.dnode.levels - 1;
         if level > top {
             return Ok(None);
@@ -143,6 +174,10 @@ impl Object {
 
     /// Reads the indirect block `blkid` of `level`; `None` for a hole.
     pub fn read_indirect(&self, level: u8, blkid: u64) -> Result<Option<Arc<Block>>> {
+        if let Some(live) = &self.live {
+            let Some(tree) = live.synced() else { return Ok(None) };
+            return self.tree_of(tree).read_indirect(level, blkid);
+        }
         match self.block_pointer(level, blkid)? {
             Some(bp) if !bp.is_hole() => self.indirect(&bp, level, blkid).map(Some),
             _ => Ok(None),
@@ -164,8 +199,16 @@ impl Object {
         Ok(Some(bp))
     }
 
-    /// Where the data block is, the overlay asked first.
+    /// Where the data block is, the overlay and the versions asked first.
     fn locate(&self, blkid: u64) -> Result<Located> {
+        if let Some(live) = &self.live {
+            let found = live.lock().find(blkid);
+            return match found {
+                Found::Memory(b) => Ok(Located::Memory(b)),
+                Found::Hole => Ok(Located::Hole),
+                Found::Tree(dnode) => self.tree_of(dnode).locate(blkid),
+            };
+        }
         match self.overlaid().and_then(|o| o.block(blkid)) {
             Some(Some(OverlayBlock::Data(b))) => Ok(Located::Memory(Arc::clone(b))),
             Some(Some(OverlayBlock::Stored(bp))) => Ok(Located::Disk(**bp)),
@@ -176,20 +219,46 @@ impl Object {
 
     /// Reads the data block `blkid`; `None` for a hole.
     pub fn read_block(&self, blkid: u64) -> Result<Option<Arc<Block>>> {
-        match self.locate(blkid)? {
+        self.again(|| match self.locate(blkid)? {
             Located::Memory(b) => Ok(Some(b)),
             Located::Disk(bp) => {
                 let place = self.place(0, blkid);
                 Ok(Some(self.objset.store().read(&bp, place, self.objset.key())?))
             }
             Located::Hole => Ok(None),
-        }
+        })
+    }
+
+    /// Does `read`, and once more when it fails and the tree was replaced meanwhile: a slow reader
+    /// may come to a block that was freed and written anew.
+    fn again<T>(&self, read: impl Fn() -> Result<T>) -> Result<T> {
+        let tree = || self.live.as_ref().and_then(|l| l.synced());
+        let before = tree();
+        read().or_else(|e| {
+            let now = tree();
+            let same = match (&before, &now) {
+                (Some(a), Some(b)) => Arc::ptr_eq(a, b),
+                _ => now.is_none(),
+            };
+            if same { Err(e) } else { read() }
+        })
     }
 
     /// Reads the spill block, if there is one.
     pub fn read_spill(&self) -> Result<Option<Arc<Block>>> {
         if let Some(s) = self.overlaid().and_then(|o| o.spill.clone()) {
             return Ok(s);
+        }
+        if let Some(live) = &self.live {
+            let (decided, tree) = {
+                let state = live.lock();
+                (state.spill(), state.synced_tree())
+            };
+            return match (decided, tree) {
+                (Some(s), _) => Ok(s),
+                (None, Some(tree)) => self.tree_of(tree).read_spill(),
+                (None, None) => Ok(None),
+            };
         }
         match &self.dnode.spill {
             Some(bp) if !bp.is_hole() => {
@@ -204,7 +273,8 @@ impl Object {
     /// Bytes that the tree covers: all blocks up to the largest ever written.
     #[must_use]
     pub fn size_of_blocks(&self) -> u64 {
-        self.dnode.max_block.saturating_add(1).saturating_mul(self.dnode.block_size())
+        let dnode = self.attrs();
+        dnode.max_block.saturating_add(1).saturating_mul(dnode.block_size())
     }
 
     /// Reads `out.len()` bytes from `offset`; holes and bytes behind the last block are zeros.
@@ -220,7 +290,7 @@ impl Object {
         out: &mut [u8],
         lost: &mut dyn FnMut(u64, u64, Error) -> Result<()>,
     ) -> Result<()> {
-        let bs = self.dnode.block_size();
+        let bs = self.attrs().block_size();
         if bs == 0 {
             return Err(self.error(ErrorKind::Tree("block size 0")));
         }
@@ -267,6 +337,7 @@ impl Object {
             .map(|(blkid, known)| {
                 let block = known.unwrap_or_else(|| match got.next() {
                     Some(Ok(b)) => Ok(Some(b)),
+                    Some(Err(_)) if self.live.is_some() => self.read_block(blkid),
                     Some(Err(e)) => Err(e.into()),
                     None => Err(self.error(ErrorKind::Tree("batch came back short"))),
                 });
@@ -278,6 +349,9 @@ impl Object {
     /// The first block at or after `from` that is stored. On an unreadable indirect block: the
     /// error, and the block behind what it covers (`None` when that is the end).
     pub fn next_block(&self, from: u64) -> std::result::Result<Option<u64>, (Error, Option<u64>)> {
+        if let Some(live) = &self.live {
+            return self.next_block_live(live, from);
+        }
         let Some(o) = self.overlaid() else { return self.next_block_on_disk(from) };
         let memory = o.blocks.range(from..).next().map(|(b, _)| *b);
         if o.detached {
@@ -288,6 +362,28 @@ impl Object {
             // Blocks on disk may be covered by holes of the overlay.
             let Some(b) = self.next_block_on_disk(at)? else { break None };
             match o.holes.covering(b) {
+                Some(u64::MAX) => break None,
+                Some(end) => at = end,
+                None => break Some(b),
+            }
+        };
+        Ok([disk, memory].into_iter().flatten().min())
+    }
+
+    fn next_block_live(
+        &self,
+        live: &LiveObject,
+        from: u64,
+    ) -> std::result::Result<Option<u64>, (Error, Option<u64>)> {
+        let (memory, tree) = {
+            let state = live.lock();
+            (state.next_in_memory(from), state.synced_tree())
+        };
+        let Some(tree) = tree.map(|d| self.tree_of(d)) else { return Ok(memory) };
+        let mut at = from;
+        let disk = loop {
+            let Some(b) = tree.next_block_on_disk(at)? else { break None };
+            match live.lock().hole_end(b) {
                 Some(u64::MAX) => break None,
                 Some(end) => at = end,
                 None => break Some(b),
@@ -366,7 +462,7 @@ impl Object {
 
     /// The stored ranges of the first `size` bytes, merged, in order.
     pub fn segments(&self, size: u64) -> Result<Vec<Segment>> {
-        let bs = self.dnode.block_size();
+        let bs = self.attrs().block_size();
         let mut out: Vec<Segment> = Vec::new();
         if bs == 0 {
             return Ok(out);

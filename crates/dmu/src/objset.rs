@@ -1,6 +1,7 @@
 //! Object sets.
 
 use crate::error::{Error, ErrorKind, Result};
+use crate::live::set::LiveSet;
 use crate::locks::ObjectLocks;
 use crate::object::Object;
 use crate::overlay::Overlay;
@@ -22,6 +23,8 @@ pub(crate) struct Inner {
     pub(crate) key: Option<Key>,
     pub(crate) overlay: Option<Arc<Overlay>>,
     pub(crate) locks: Arc<ObjectLocks>,
+    /// Set: what follows is that of the time of opening, and the truth is there.
+    pub(crate) live: Option<Arc<LiveSet>>,
     root: BlkPtr,
     phys: Arc<ObjsetPhys>,
     meta: Option<Arc<Dnode>>,
@@ -50,11 +53,28 @@ impl Objset {
             key,
             overlay: None,
             locks: Arc::default(),
+            live: None,
             root: *bp,
             phys: Arc::new(phys),
             meta,
         };
         Ok(Self { inner: Arc::new(inner) })
+    }
+
+    pub(crate) fn of_live(store: Arc<dyn BlockStore>, id: u64, live: Arc<LiveSet>) -> Self {
+        let base = live.base();
+        let inner = Inner {
+            store,
+            id,
+            key: None,
+            overlay: None,
+            locks: Arc::default(),
+            root: base.root,
+            phys: Arc::clone(&base.phys),
+            meta: None,
+            live: Some(live),
+        };
+        Self { inner: Arc::new(inner) }
     }
 
     /// The same set seen through `overlay`.
@@ -67,6 +87,7 @@ impl Objset {
             key: i.key.clone(),
             overlay: Some(overlay),
             locks: Arc::clone(&i.locks),
+            live: i.live.clone(),
             root: i.root,
             phys: Arc::clone(&i.phys),
             meta: i.meta.clone(),
@@ -83,13 +104,16 @@ impl Objset {
     /// The header; of a live set the last synced one.
     #[must_use]
     pub fn phys(&self) -> Arc<ObjsetPhys> {
-        Arc::clone(&self.inner.phys)
+        match &self.inner.live {
+            Some(live) => Arc::clone(&live.base().phys),
+            None => Arc::clone(&self.inner.phys),
+        }
     }
 
     /// The pointer to the header; of a live set the last synced one.
     #[must_use]
     pub fn root(&self) -> BlkPtr {
-        self.inner.root
+        self.inner.live.as_ref().map_or(self.inner.root, |live| live.base().root)
     }
 
     /// Key of the dataset, when it is encrypted and unlocked.
@@ -117,12 +141,19 @@ impl Objset {
     /// The object whose data is the array of dnodes; `None` in an empty set.
     #[must_use]
     pub fn meta_object(&self) -> Option<Object> {
+        if let Some(live) = &self.inner.live {
+            let dnode = live.meta().synced()?;
+            return Some(Object::new_live(self.clone(), 0, dnode, Arc::clone(live.meta())));
+        }
         self.inner.meta.as_ref().map(|d| Object::new(self.clone(), 0, Arc::clone(d)))
     }
 
     /// The accounting objects of the header: user (-1), group (-2), project (-3) space used.
     #[must_use]
     pub fn accounting_objects(&self) -> [Option<Object>; 3] {
+        if self.inner.live.is_some() {
+            return [1u64, 2, 3].map(|n| self.object(n.wrapping_neg()).ok());
+        }
         let p = &self.inner.phys;
         let mut n = 0u64;
         [&p.user_used, &p.group_used, &p.project_used].map(|d| {
@@ -143,27 +174,60 @@ impl Objset {
             }
         }
         let absent = || self.error(number, ErrorKind::NoObject);
-        let meta = self.meta_object().ok_or_else(absent)?;
+        if let Some(live) = &self.inner.live {
+            let object = self.live_object(live, number)?.ok_or_else(absent)?;
+            let dnode = object.current().ok_or_else(absent)?;
+            return Ok(Object::new_live(self.clone(), number, dnode, object));
+        }
+        let dnode = self.dnode_on_disk(number)?.ok_or_else(absent)?;
+        Ok(Object::new(self.clone(), number, dnode))
+    }
+
+    /// The dnode in the array of dnodes; `None` when there is no such object.
+    pub(crate) fn dnode_on_disk(&self, number: u64) -> Result<Option<Arc<Dnode>>> {
+        let Some(meta) = self.meta_object() else { return Ok(None) };
         let per_block = meta.dnode().block_size() / DNODE_SLOT_SIZE as u64;
         if number == 0 || per_block == 0 {
-            return Err(absent());
+            return Ok(None);
         }
-        let block = meta.read_block(number / per_block)?.ok_or_else(absent)?;
+        let Some(block) = meta.read_block(number / per_block)? else { return Ok(None) };
         let mut slots = Slots::new(&block);
         slots.skip_to((number % per_block) as usize);
         match slots.next() {
             Some((at, dnode)) if at as u64 == number % per_block => {
                 let dnode = dnode.map_err(|error| self.bad_dnode(number, error))?;
-                Ok(Object::new(self.clone(), number, Arc::new(dnode)))
+                Ok(Some(Arc::new(dnode)))
             }
-            _ => Err(absent()),
+            _ => Ok(None),
         }
+    }
+
+    /// The free slots of a block of 32 dnodes in the tree on disk, the first in the lowest bit. A
+    /// block of the other byte order has none: new dnodes would not fit in.
+    pub(crate) fn free_in_block(&self, blkid: u64) -> Result<u32> {
+        let Some(meta) = self.meta_object() else { return Ok(u32::MAX) };
+        let Some(block) = meta.read_block(blkid)? else { return Ok(u32::MAX) };
+        if block.endian() != ondisk::Endian::Little {
+            return Ok(0);
+        }
+        let mut free = u32::MAX;
+        for (slot, dnode) in Slots::new(&block) {
+            let extra = dnode.map_or(0, |d| usize::from(d.extra_slots));
+            for taken in slot..=slot + extra {
+                free &= !(1u32.checked_shl(taken as u32).unwrap_or(0));
+            }
+        }
+        Ok(free)
     }
 
     /// Whether the `slots` slots (at most 32) from `number` on belong to no object, the overlay
     /// asked first.
     pub fn is_free(&self, number: u64, slots: u16) -> Result<bool> {
         const SLOTS_MAX: u64 = 32;
+        if let Some(live) = &self.inner.live {
+            let last = number.saturating_add(u64::from(slots)).saturating_sub(1);
+            return self.are_free(live, number, last);
+        }
         let wanted = number..number.saturating_add(u64::from(slots).min(SLOTS_MAX));
         let overlap = |n: u64, d: &Dnode| {
             n < wanted.end && n.saturating_add(u64::from(d.extra_slots)) >= wanted.start
@@ -274,7 +338,7 @@ impl ObjectIter {
             Some(o) => {
                 o.objects.iter().filter(|(_, v)| v.dnode.is_some()).map(|(k, _)| *k).collect()
             }
-            None => Vec::new(),
+            None => objset.inner.live.as_ref().map(|l| l.changed()).unwrap_or_default(),
         };
         added.sort_unstable_by(|a, b| b.cmp(a));
         let meta = objset.meta_object();
@@ -285,14 +349,26 @@ impl ObjectIter {
         while let Some(&n) = self.added.last().filter(|n| **n <= number) {
             self.added.pop();
             if n < number {
-                self.ready.push_back(self.objset.object(n));
+                self.push_added(n);
             }
+        }
+        if self.objset.is_live() {
+            self.push_added(number);
+            return;
         }
         let overlaid = self.objset.inner.overlay.as_ref().and_then(|o| o.objects.get(&number));
         match overlaid {
             Some(o) if o.freed => {}
             Some(o) if o.dnode.is_some() => self.ready.push_back(self.objset.object(number)),
             _ => self.ready.push_back(object),
+        }
+    }
+
+    /// An object of which memory knows more than the block of dnodes; it may be gone.
+    fn push_added(&mut self, number: u64) {
+        match self.objset.object(number) {
+            Err(e) if self.objset.is_live() && e.is_absent() => {}
+            o => self.ready.push_back(o),
         }
     }
 
@@ -345,7 +421,7 @@ impl Iterator for ObjectIter {
             }
             if !self.fill() {
                 let n = self.added.pop()?;
-                return Some(self.objset.object(n));
+                self.push_added(n);
             }
         }
     }

@@ -82,6 +82,42 @@ struct Slack {
 }
 
 impl Dnode {
+    /// A dnode of `slots` slots (1 to 32) without blocks, with room for `pointers` (1 to 3).
+    #[must_use]
+    pub fn new(kind: DmuType, slots: u8, pointers: usize, indirect_shift: u8) -> Self {
+        Self {
+            kind,
+            indirect_shift,
+            levels: 1,
+            bonus_kind: DmuType::NONE,
+            checksum: Checksum::INHERIT,
+            compression: Compression::INHERIT,
+            flags: FLAG_USED_BYTES,
+            data_sectors: 1,
+            extra_slots: slots.clamp(1, 32) - 1,
+            max_block: 0,
+            used: 0,
+            blkptrs: vec![BlkPtr::HOLE; pointers.clamp(1, 3)],
+            bonus: Vec::new(),
+            spill: None,
+            endian: Endian::Little,
+            slack: Slack::default(),
+        }
+    }
+
+    /// Longest bonus in bytes beside the block pointers, and a spill pointer if there is to be one.
+    #[must_use]
+    pub fn bonus_room(&self, spill: bool) -> usize {
+        let pointers = self.blkptrs.len() + usize::from(spill);
+        self.size().saturating_sub(DNODE_CORE_SIZE + pointers * BLKPTR_SIZE)
+    }
+
+    /// Forgets the bytes found behind the bonus, which is about to change its length or to get a
+    /// spill pointer behind it: zeros will be written there.
+    pub fn clear_tail(&mut self) {
+        self.slack.tail.clear();
+    }
+
     /// Size of the data blocks in bytes.
     #[must_use]
     pub fn block_size(&self) -> u64 {

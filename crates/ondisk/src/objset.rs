@@ -149,6 +149,24 @@ pub struct ObjsetPhys {
 }
 
 impl ObjsetPhys {
+    /// The header of a set without objects; `size` is one of the three forms.
+    #[must_use]
+    pub fn new(kind: ObjsetKind, size: usize) -> Self {
+        Self {
+            meta_dnode: None,
+            zil: ZilHeader::default(),
+            kind,
+            flags: 0,
+            portable_mac: [0; 32],
+            local_mac: [0; 32],
+            user_used: None,
+            group_used: None,
+            project_used: None,
+            size,
+            raw: Vec::new(),
+        }
+    }
+
     /// Decodes the whole block.
     pub fn decode(data: &[u8], endian: Endian) -> Result<Self> {
         let mut r = Reader::new("objset", data, endian);

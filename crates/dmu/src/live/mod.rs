@@ -22,7 +22,10 @@
 //! tree or out of it; space accounting and dead lists are the owner's.
 
 mod policy;
-mod set;
+pub(crate) mod set;
+mod slots;
+pub(crate) mod state;
+mod sync;
 mod write;
 
 pub use policy::{RedundantMetadata, SetPolicy};
@@ -195,6 +198,14 @@ pub struct DnodeAttrs {
     pub compression: Compression,
     /// log2 of the size of indirect blocks; changed only while the object has no indirect block.
     pub indirect_shift: u8,
+}
+
+/// `bytes` as a number of sectors; the error names the rule it breaks.
+fn sectors(bytes: u32) -> std::result::Result<u16, &'static str> {
+    match bytes {
+        512..=0x100_0000 if bytes.is_multiple_of(512) => Ok((bytes / 512) as u16),
+        _ => Err("a block has 512 bytes to 16 MiB, in whole sectors"),
+    }
 }
 
 impl Objset {

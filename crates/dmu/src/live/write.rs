@@ -1,20 +1,126 @@
-//! Changing an object.
+//! Changing an object: every change goes into the version of its transaction's txg.
 
 use super::DnodeAttrs;
+use super::set::LiveSet;
+use super::state::{Found, LiveObject, State, Version};
 use crate::error::{ErrorKind, Result};
 use crate::object::Object;
 use crate::tx::Tx;
 use device::AlignedBuf;
-use ondisk::DmuType;
+use ondisk::dnode::{DNODE_SLOT_SIZE, MAX_LEVELS};
+use ondisk::{BlkPtr, Dnode, DmuType, Endian};
+use std::ops::Range;
+use std::sync::Arc;
+use zio::{Block, Place};
+
+/// Longest spill block in bytes.
+const SPILL_MAX: usize = 128 << 10;
+
+/// The base of a block that is about to be changed in part.
+enum Before {
+    Block(Arc<Block>),
+    Hole,
+    Tree(Arc<Dnode>),
+}
+
+impl Before {
+    fn of(state: &State, blkid: u64) -> Self {
+        match state.find(blkid) {
+            Found::Memory(b) => Self::Block(b),
+            Found::Hole => Self::Hole,
+            Found::Tree(d) => Self::Tree(d),
+        }
+    }
+
+    fn is_still(&self, state: &State, blkid: u64) -> bool {
+        match (self, Self::of(state, blkid)) {
+            (Self::Block(a), Self::Block(b)) => Arc::ptr_eq(a, &b),
+            (Self::Tree(a), Self::Tree(b)) => Arc::ptr_eq(a, &b),
+            (Self::Hole, Self::Hole) => true,
+            _ => false,
+        }
+    }
+}
 
 impl Object {
+    /// The live halves of the object and its set, when `tx` may change them.
+    fn changing(&self, tx: &Tx) -> Result<(&Arc<LiveObject>, &LiveSet)> {
+        let live = self.objset().inner.live.as_deref();
+        let (Some(object), Some(set)) = (self.live(), live) else {
+            return Err(self.error(ErrorKind::ReadOnly));
+        };
+        if !set.is_open(tx) {
+            return Err(self.error(ErrorKind::Invalid("its txg is frozen")));
+        }
+        Ok((object, set))
+    }
+
+    /// Changes the version of `tx`, whose object exists, and puts it on the list for the sync.
+    fn change<T>(
+        &self,
+        tx: &Tx,
+        change: impl FnOnce(&mut Version, &mut Arc<Dnode>) -> Result<T>,
+    ) -> Result<T> {
+        let (object, set) = self.changing(tx)?;
+        self.change_locked(tx, object, set, &mut object.lock(), change)
+    }
+
+    fn change_locked<T>(
+        &self,
+        tx: &Tx,
+        object: &Arc<LiveObject>,
+        set: &LiveSet,
+        state: &mut State,
+        change: impl FnOnce(&mut Version, &mut Arc<Dnode>) -> Result<T>,
+    ) -> Result<T> {
+        let absent = || self.error(ErrorKind::NoObject);
+        // Before a version is made: one that is not on the list for the sync would stay.
+        state.attrs().ok_or_else(absent)?;
+        let version = state.version(tx.txg());
+        let mut attrs = version.attrs.take().ok_or_else(absent)?;
+        let done = change(version, &mut attrs);
+        version.attrs = Some(attrs);
+        if !std::mem::replace(&mut version.dirty, true) {
+            set.touch(object, tx.txg());
+        }
+        done
+    }
+
+    /// The block size now, once it is sure that `offset + len` can be in an object.
+    fn block_size_for(&self, offset: u64, len: u64) -> Result<u64> {
+        let attrs = self.attrs();
+        let bs = attrs.block_size();
+        if bs == 0 {
+            return Err(self.error(ErrorKind::Tree("block size 0")));
+        }
+        let end = offset.checked_add(len).filter(|e| *e <= i64::MAX as u64);
+        let reach = end.map(|e| e.div_ceil(bs).saturating_sub(1));
+        match reach.and_then(|last| levels_for(&attrs, last)) {
+            Some(levels) if levels <= MAX_LEVELS => Ok(bs),
+            _ => Err(self.error(ErrorKind::Invalid("no tree reaches that far"))),
+        }
+    }
+
     /// Writes `data` at byte `offset`, growing the object where it ends.
     ///
     /// # Errors
     /// The rest of a block that is written in part cannot be read; the set is not live.
     pub fn write_at(&self, tx: &Tx, offset: u64, data: &[u8]) -> Result<()> {
-        let _ = (tx, offset, data);
-        Err(self.error(ErrorKind::ReadOnly))
+        let bs = self.block_size_for(offset, data.len() as u64)?;
+        let (mut offset, mut data) = (offset, data);
+        while !data.is_empty() {
+            let (blkid, start) = (offset / bs, (offset % bs) as usize);
+            let n = data.len().min(bs as usize - start);
+            let (now, rest) = data.split_at(n);
+            if n as u64 == bs {
+                self.write_block(tx, blkid, AlignedBuf::copy_of(now))?;
+            } else {
+                self.patch(tx, blkid, bs, start..start + n, Some(now))?;
+            }
+            offset += n as u64;
+            data = rest;
+        }
+        Ok(())
     }
 
     /// Writes the whole block `blkid` without copying it. Shorter data are filled up with zeros.
@@ -22,8 +128,92 @@ impl Object {
     /// # Errors
     /// The data are longer than a block; the set is not live.
     pub fn write_block(&self, tx: &Tx, blkid: u64, data: AlignedBuf) -> Result<()> {
-        let _ = (tx, blkid, data);
-        Err(self.error(ErrorKind::ReadOnly))
+        let bs = self.block_size_for(blkid.saturating_mul(self.attrs().block_size()), 1)?;
+        let data = match (data.len() as u64).cmp(&bs) {
+            std::cmp::Ordering::Equal => data,
+            std::cmp::Ordering::Less => {
+                let mut whole = AlignedBuf::zeroed(bs as usize);
+                whole[..data.len()].copy_from_slice(&data);
+                whole
+            }
+            std::cmp::Ordering::Greater => {
+                return Err(self.error(ErrorKind::Invalid("the data are longer than a block")));
+            }
+        };
+        let block = Arc::new(Block::new(data, Endian::Little));
+        // The block that is replaced is given back outside the lock.
+        let before = self.change(tx, |version, attrs| {
+            reach(attrs, blkid);
+            Ok(version.blocks.insert(blkid, block))
+        })?;
+        if before.is_none() {
+            self.dirtied(tx, bs);
+        }
+        Ok(())
+    }
+
+    fn dirtied(&self, tx: &Tx, bytes: u64) {
+        if let Some(set) = &self.objset().inner.live {
+            set.dirtied(tx.txg(), bytes);
+        }
+    }
+
+    /// Overwrites `range` of block `blkid`; `None`: with zeros, and only when it is no hole.
+    fn patch(
+        &self,
+        tx: &Tx,
+        blkid: u64,
+        bs: u64,
+        range: Range<usize>,
+        data: Option<&[u8]>,
+    ) -> Result<()> {
+        let (object, set) = self.changing(tx)?;
+        let put = |bytes: &mut [u8]| match (bytes.get_mut(range.clone()), data) {
+            (Some(to), Some(from)) => to.copy_from_slice(from),
+            (Some(to), None) => to.fill(0),
+            (None, _) => {}
+        };
+        loop {
+            let before = {
+                let mut state = object.lock();
+                let state = &mut *state;
+                if state.has_own(tx.txg(), blkid) {
+                    return self.change_locked(tx, object, set, state, |version, attrs| {
+                        reach(attrs, blkid);
+                        if let Some(block) = version.blocks.get_mut(&blkid) {
+                            put(own_bytes(block, bs));
+                        }
+                        Ok(())
+                    });
+                }
+                Before::of(state, blkid)
+            };
+            let (mut bytes, endian) = match &before {
+                Before::Block(b) => (sized_copy(b, bs), b.endian()),
+                Before::Hole if data.is_none() => return Ok(()),
+                Before::Hole => (AlignedBuf::zeroed(bs as usize), Endian::Little),
+                Before::Tree(_) => match self.read_block(blkid)? {
+                    Some(b) => (sized_copy(&b, bs), b.endian()),
+                    None if data.is_none() => return Ok(()),
+                    None => (AlignedBuf::zeroed(bs as usize), Endian::Little),
+                },
+            };
+            put(&mut bytes);
+            let block = Arc::new(Block::new(bytes, endian));
+            let mut state = object.lock();
+            // Another thread may have changed the block meanwhile, or the tree was replaced.
+            if !before.is_still(&state, blkid) {
+                continue;
+            }
+            self.change_locked(tx, object, set, &mut state, |version, attrs| {
+                reach(attrs, blkid);
+                version.blocks.insert(blkid, block);
+                Ok(())
+            })?;
+            drop(state);
+            set.dirtied(tx.txg(), bs);
+            return Ok(());
+        }
     }
 
     /// Makes `len` bytes from `offset` a hole; `u64::MAX`: all behind. What covers whole blocks is
@@ -32,8 +222,36 @@ impl Object {
     /// # Errors
     /// A block at an edge cannot be read; the set is not live.
     pub fn free_range(&self, tx: &Tx, offset: u64, len: u64) -> Result<()> {
-        let _ = (tx, offset, len);
-        Err(self.error(ErrorKind::ReadOnly))
+        self.changing(tx)?;
+        let attrs = self.attrs();
+        let (bs, max_block) = (attrs.block_size(), attrs.max_block);
+        let size = max_block.saturating_add(1).saturating_mul(bs);
+        if bs == 0 || len == 0 || offset >= size {
+            return Ok(());
+        }
+        let end = offset.saturating_add(len).min(size);
+        let (first, last) = (offset.div_ceil(bs), end / bs);
+        let (head, tail) = (offset % bs, end % bs);
+        if offset / bs == end / bs {
+            // Within one block.
+            return self.patch(tx, offset / bs, bs, head as usize..tail as usize, None);
+        }
+        if head != 0 {
+            self.patch(tx, offset / bs, bs, head as usize..bs as usize, None)?;
+        }
+        if tail != 0 {
+            self.patch(tx, last, bs, 0..tail as usize, None)?;
+        }
+        if first >= last {
+            return Ok(());
+        }
+        self.change(tx, |version, attrs| {
+            version.free_blocks(first, last);
+            if last > attrs.max_block && first <= attrs.max_block {
+                Arc::make_mut(attrs).max_block = first.saturating_sub(1);
+            }
+            Ok(())
+        })
     }
 
     /// Replaces type and bytes of the bonus.
@@ -41,8 +259,25 @@ impl Object {
     /// # Errors
     /// It does not fit; the set is not live.
     pub fn set_bonus(&self, tx: &Tx, kind: DmuType, bytes: &[u8]) -> Result<()> {
-        let _ = (tx, kind, bytes);
-        Err(self.error(ErrorKind::ReadOnly))
+        let (object, set) = self.changing(tx)?;
+        let mut state = object.lock();
+        let spill = state.has_spill();
+        let known = state.is_dirty(tx.txg());
+        self.change_locked(tx, object, set, &mut state, |_, attrs| {
+            if bytes.len() > attrs.bonus_room(spill) {
+                return Err(self.error(ErrorKind::Invalid("the bonus does not fit the dnode")));
+            }
+            let attrs = Arc::make_mut(attrs);
+            attrs.bonus_kind = kind;
+            attrs.bonus.clear();
+            attrs.bonus.extend_from_slice(bytes);
+            Ok(())
+        })?;
+        drop(state);
+        if !known {
+            set.dirtied(tx.txg(), DNODE_SLOT_SIZE as u64);
+        }
+        Ok(())
     }
 
     /// Replaces the spill block, or removes it. It is filled up with zeros to whole sectors.
@@ -51,8 +286,30 @@ impl Object {
     /// It is empty or longer than 128 KiB, or there is no room for its pointer beside the bonus;
     /// the set is not live.
     pub fn set_spill(&self, tx: &Tx, bytes: Option<&[u8]>) -> Result<()> {
-        let _ = (tx, bytes);
-        Err(self.error(ErrorKind::ReadOnly))
+        let block = match bytes {
+            None => None,
+            Some(b) if b.is_empty() || b.len() > SPILL_MAX => {
+                return Err(self.error(ErrorKind::Invalid("a spill block has up to 128 KiB")));
+            }
+            Some(b) => {
+                let mut whole = AlignedBuf::zeroed(b.len().next_multiple_of(512));
+                whole[..b.len()].copy_from_slice(b);
+                Some(Arc::new(Block::new(whole, Endian::Little)))
+            }
+        };
+        let size = block.as_ref().map_or(0, |b| b.len() as u64);
+        let fresh = self.change(tx, |version, attrs| {
+            if block.is_some() && attrs.bonus.len() > attrs.bonus_room(true) {
+                let rule = "there is no room for a spill pointer";
+                return Err(self.error(ErrorKind::Invalid(rule)));
+            }
+            version.spill = Some(block);
+            Ok(!std::mem::replace(&mut version.spill_dirty, true))
+        })?;
+        if fresh {
+            self.dirtied(tx, size);
+        }
+        Ok(())
     }
 
     /// Changes the size of the blocks, while the object has none but block 0.
@@ -60,8 +317,27 @@ impl Object {
     /// # Errors
     /// There are more blocks, or no block can have that size; the set is not live.
     pub fn set_block_size(&self, tx: &Tx, bytes: u32) -> Result<()> {
-        let _ = (tx, bytes);
-        Err(self.error(ErrorKind::ReadOnly))
+        self.changing(tx)?;
+        let invalid = |rule| self.error(ErrorKind::Invalid(rule));
+        let sectors = super::sectors(bytes).map_err(invalid)?;
+        let attrs = self.attrs();
+        if attrs.data_sectors == sectors {
+            return Ok(());
+        }
+        if attrs.max_block > 0 {
+            return Err(invalid("the object has more than one block"));
+        }
+        let bs = u64::from(bytes);
+        let block = self.read_block(0)?;
+        let block = block.map(|b| Arc::new(Block::new(sized_copy(&b, bs), b.endian())));
+        let fresh = self.change(tx, |version, attrs| {
+            Arc::make_mut(attrs).data_sectors = sectors;
+            Ok(block.is_some_and(|b| version.blocks.insert(0, b).is_none()))
+        })?;
+        if fresh {
+            self.dirtied(tx, bs);
+        }
+        Ok(())
     }
 
     /// Changes attributes of the dnode.
@@ -69,8 +345,27 @@ impl Object {
     /// # Errors
     /// The indirect shift changes after indirect blocks exist; the set is not live.
     pub fn set_dnode(&self, tx: &Tx, change: impl FnOnce(&mut DnodeAttrs)) -> Result<()> {
-        let _ = (tx, change);
-        Err(self.error(ErrorKind::ReadOnly))
+        self.change(tx, |_, attrs| {
+            let mut new = DnodeAttrs {
+                kind: attrs.kind,
+                checksum: attrs.checksum,
+                compression: attrs.compression,
+                indirect_shift: attrs.indirect_shift,
+            };
+            change(&mut new);
+            let single = attrs.max_block == 0 && attrs.levels == 1;
+            let known = ondisk::dnode::INDIRECT_SHIFT_RANGE.contains(&new.indirect_shift);
+            if new.indirect_shift != attrs.indirect_shift && !(single && known) {
+                let rule = "the size of indirect blocks is fixed, or out of range";
+                return Err(self.error(ErrorKind::Invalid(rule)));
+            }
+            let attrs = Arc::make_mut(attrs);
+            attrs.kind = new.kind;
+            attrs.checksum = new.checksum;
+            attrs.compression = new.compression;
+            attrs.indirect_shift = new.indirect_shift;
+            Ok(())
+        })
     }
 
     /// The same object as it is now, with what was changed since this value was opened.
@@ -80,4 +375,58 @@ impl Object {
     pub fn reopen(&self) -> Result<Self> {
         self.objset().object(self.number())
     }
+}
+
+/// Levels that a tree needs to reach block `last`; `None`: more than a byte can say.
+pub(super) fn levels_for(dnode: &Dnode, last: u64) -> Option<u8> {
+    let fanout = u32::from(dnode.indirect_shift) - 7;
+    let mut reach = dnode.blkptrs.len() as u128;
+    let mut levels = 1u8;
+    while reach <= u128::from(last) {
+        reach <<= fanout;
+        levels = levels.checked_add(1)?;
+    }
+    Some(levels)
+}
+
+/// The object has block `blkid`.
+fn reach(attrs: &mut Arc<Dnode>, blkid: u64) {
+    if attrs.max_block < blkid {
+        Arc::make_mut(attrs).max_block = blkid;
+    }
+}
+
+fn sized_copy(block: &Block, bs: u64) -> AlignedBuf {
+    if block.len() as u64 == bs {
+        return AlignedBuf::copy_of(block);
+    }
+    let mut out = AlignedBuf::zeroed(bs as usize);
+    let n = block.len().min(out.len());
+    out[..n].copy_from_slice(&block[..n]);
+    out
+}
+
+/// The bytes of a block to change: its own when nobody else holds it, otherwise a copy's.
+fn own_bytes(block: &mut Arc<Block>, bs: u64) -> &mut [u8] {
+    if Arc::get_mut(block).is_none() || block.len() as u64 != bs {
+        *block = Arc::new(Block::new(sized_copy(block, bs), block.endian()));
+    }
+    Arc::get_mut(block).map_or(&mut [], |b| b.bytes_mut())
+}
+
+/// The pointer of an object's spill block, for errors and writes.
+pub(super) fn spill_place(objset: u64, object: u64) -> Place {
+    Place { objset, object, level: 0, blkid: Place::BLKID_SPILL }
+}
+
+/// A hole that was made in `txg` where `old` was.
+pub(super) fn hole(old: &BlkPtr, kind: DmuType, level: u8, lsize: u64, txg: u64) -> BlkPtr {
+    if old.logical_birth() == 0 {
+        return BlkPtr::HOLE;
+    }
+    let mut words = [0; 16];
+    words[6] = (lsize / 512).wrapping_sub(1) & 0xffff;
+    words[6] |= u64::from(kind.0) << 48 | u64::from(level) << 56;
+    words[10] = txg;
+    BlkPtr::from_words(words)
 }

@@ -1,0 +1,279 @@
+//! One live object: its versions, and what a reader sees through them.
+
+use crate::overlay::BlockRanges;
+use ondisk::Dnode;
+use parking_lot::{Mutex, MutexGuard};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use zio::Block;
+
+/// An object that is open, or has changes that are not durable.
+pub(crate) struct LiveObject {
+    number: u64,
+    state: Mutex<State>,
+}
+
+impl LiveObject {
+    pub(super) fn new(number: u64, synced: Option<Arc<Dnode>>) -> Self {
+        let slots = synced.as_ref().map_or(0, |d| d.extra_slots + 1);
+        let state = State { synced, pass: None, versions: Vec::new(), slots };
+        Self { number, state: Mutex::new(state) }
+    }
+
+    pub(super) fn number(&self) -> u64 {
+        self.number
+    }
+
+    pub(crate) fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock()
+    }
+
+    /// The dnode of the last durable txg.
+    pub(crate) fn synced(&self) -> Option<Arc<Dnode>> {
+        self.lock().synced.clone()
+    }
+
+    /// The dnode with the newest attributes; `None`: the object is gone.
+    pub(crate) fn current(&self) -> Option<Arc<Dnode>> {
+        self.lock().attrs().cloned()
+    }
+}
+
+/// Where a reader finds a block.
+pub(crate) enum Found {
+    Memory(Arc<Block>),
+    Hole,
+    /// In the tree of this dnode, if anywhere.
+    Tree(Arc<Dnode>),
+}
+
+pub(crate) struct State {
+    /// The tree that readers see behind the versions.
+    pub(super) synced: Option<Arc<Dnode>>,
+    /// The tree that the last pass of the txg being synced has made.
+    pub(super) pass: Option<Option<Arc<Dnode>>>,
+    /// By txg, ascending; three at most.
+    pub(super) versions: Vec<Version>,
+    /// Slots it takes, or took before it was freed.
+    pub(super) slots: u8,
+}
+
+impl State {
+    pub(crate) fn attrs(&self) -> Option<&Arc<Dnode>> {
+        match self.versions.last() {
+            Some(v) => v.attrs.as_ref(),
+            None => self.synced.as_ref(),
+        }
+    }
+
+    pub(crate) fn synced_tree(&self) -> Option<Arc<Dnode>> {
+        self.synced.clone()
+    }
+
+    /// Whether the version of `txg` holds the block, not synced yet.
+    pub(super) fn has_own(&self, txg: u64, blkid: u64) -> bool {
+        self.versions.iter().any(|v| v.txg == txg && v.blocks.contains_key(&blkid))
+    }
+
+    pub(super) fn is_dirty(&self, txg: u64) -> bool {
+        self.versions.iter().any(|v| v.txg == txg && v.dirty)
+    }
+
+    pub(crate) fn is_changed(&self) -> bool {
+        !self.versions.is_empty()
+    }
+
+    /// The version of `txg`, made from the one before it when it does not exist.
+    pub(super) fn version(&mut self, txg: u64) -> &mut Version {
+        let at = self.versions.partition_point(|v| v.txg < txg);
+        if self.versions.get(at).is_none_or(|v| v.txg != txg) {
+            let attrs = match at.checked_sub(1).and_then(|i| self.versions.get(i)) {
+                Some(before) => before.attrs.clone(),
+                None => self.synced.clone(),
+            };
+            self.versions.insert(at, Version::new(txg, attrs));
+        }
+        &mut self.versions[at]
+    }
+
+    pub(crate) fn find(&self, blkid: u64) -> Found {
+        for v in self.versions.iter().rev() {
+            match v.find(blkid) {
+                Some(Some(b)) => return Found::Memory(Arc::clone(b)),
+                Some(None) => return Found::Hole,
+                None => {}
+            }
+        }
+        self.synced.as_ref().map_or(Found::Hole, |d| Found::Tree(Arc::clone(d)))
+    }
+
+    /// The spill block: `Some` when a version decides it.
+    pub(crate) fn spill(&self) -> Option<Option<Arc<Block>>> {
+        for v in self.versions.iter().rev() {
+            if let Some(s) = &v.spill {
+                return Some(s.clone());
+            }
+            if v.cleared {
+                return Some(None);
+            }
+        }
+        None
+    }
+
+    pub(super) fn has_spill(&self) -> bool {
+        match self.spill() {
+            Some(s) => s.is_some(),
+            None => self.synced.as_ref().is_some_and(|d| d.spill.is_some()),
+        }
+    }
+
+    /// The first block at or behind `from` that a version holds.
+    pub(crate) fn next_in_memory(&self, from: u64) -> Option<u64> {
+        let visible = |b: &u64| matches!(self.find(*b), Found::Memory(_));
+        let of = |m: &BTreeMap<u64, Arc<Block>>| m.range(from..).map(|(b, _)| *b).find(visible);
+        self.versions.iter().flat_map(|v| [of(&v.blocks), of(&v.done_blocks)]).flatten().min()
+    }
+
+    /// When a version makes block `blkid` a hole: the end of that hole, at least `blkid + 1`.
+    pub(crate) fn hole_end(&self, blkid: u64) -> Option<u64> {
+        for v in self.versions.iter().rev() {
+            match v.find(blkid) {
+                Some(Some(_)) => return None,
+                Some(None) => {
+                    let ranges = [&v.holes, &v.done_holes];
+                    let end = ranges.iter().filter_map(|r| r.covering(blkid)).max();
+                    return Some(if v.cleared { u64::MAX } else { end.unwrap_or(u64::MAX) });
+                }
+                None => {}
+            }
+        }
+        None
+    }
+
+    /// The txg is durable: its tree is what readers see behind the versions that are left.
+    pub(super) fn publish(&mut self, txg: u64) {
+        if let Some(tree) = self.pass.take() {
+            self.synced = tree;
+        }
+        self.versions.retain(|v| v.txg > txg);
+        let Some(tree) = self.synced.clone() else { return };
+        for v in &mut self.versions {
+            if v.cleared {
+                break;
+            }
+            // A reader is shown addresses and space used of the tree that is on disk.
+            if let Some(attrs) = &mut v.attrs {
+                let attrs = Arc::make_mut(attrs);
+                attrs.levels = tree.levels;
+                attrs.used = tree.used;
+                attrs.flags = tree.flags;
+                attrs.blkptrs.clone_from(&tree.blkptrs);
+                attrs.spill = tree.spill;
+            }
+        }
+    }
+}
+
+/// What one txg changed.
+pub(super) struct Version {
+    pub(super) txg: u64,
+    /// Stands in the set's list of what must be synced.
+    pub(super) dirty: bool,
+    /// The attributes after the changes; `None`: the object is gone. The tree in it is no truth.
+    pub(super) attrs: Option<Arc<Dnode>>,
+    /// Nothing of an older version or tree belongs to the object any more.
+    pub(super) cleared: bool,
+    /// The next sync must kill the older tree.
+    pub(super) clear: bool,
+    /// Changed blocks.
+    pub(super) blocks: BTreeMap<u64, Arc<Block>>,
+    /// Freed ranges: of what is in `blocks`, nothing.
+    pub(super) holes: BlockRanges,
+    /// Blocks and ranges that an earlier pass has synced. Only readers need them.
+    pub(super) done_blocks: BTreeMap<u64, Arc<Block>>,
+    pub(super) done_holes: BlockRanges,
+    /// Changed spill block; `Some(None)`: removed.
+    pub(super) spill: Option<Option<Arc<Block>>>,
+    pub(super) spill_dirty: bool,
+}
+
+impl Version {
+    fn new(txg: u64, attrs: Option<Arc<Dnode>>) -> Self {
+        Self {
+            txg,
+            dirty: false,
+            attrs,
+            cleared: false,
+            clear: false,
+            blocks: BTreeMap::new(),
+            holes: BlockRanges::default(),
+            done_blocks: BTreeMap::new(),
+            done_holes: BlockRanges::default(),
+            spill: None,
+            spill_dirty: false,
+        }
+    }
+
+    /// `None`: this version does not say.
+    fn find(&self, blkid: u64) -> Option<Option<&Arc<Block>>> {
+        if let Some(b) = self.blocks.get(&blkid) {
+            return Some(Some(b));
+        }
+        if self.holes.covering(blkid).is_some() {
+            return Some(None);
+        }
+        if let Some(b) = self.done_blocks.get(&blkid) {
+            return Some(Some(b));
+        }
+        (self.cleared || self.done_holes.covering(blkid).is_some()).then_some(None)
+    }
+
+    /// Makes the blocks from `start` up to, not including, `end` holes.
+    pub(super) fn free_blocks(&mut self, start: u64, end: u64) {
+        remove_range(&mut self.blocks, start, end);
+        self.holes.add(start, end);
+    }
+
+    /// The object is gone, with everything it had.
+    pub(super) fn clear(&mut self) {
+        let dirty = self.dirty;
+        *self = Self { dirty, cleared: true, clear: true, ..Self::new(self.txg, None) };
+    }
+
+    /// Hands out what must be synced, and keeps it for readers.
+    pub(super) fn take(&mut self) -> Taken {
+        self.dirty = false;
+        let holes = std::mem::take(&mut self.holes);
+        for (start, end) in holes.iter() {
+            remove_range(&mut self.done_blocks, start, end);
+            self.done_holes.add(start, end);
+        }
+        let blocks = std::mem::take(&mut self.blocks);
+        let taken: Vec<_> = blocks.iter().map(|(id, b)| (*id, Arc::clone(b))).collect();
+        if self.done_blocks.is_empty() {
+            self.done_blocks = blocks;
+        } else {
+            self.done_blocks.extend(blocks);
+        }
+        let spill = std::mem::take(&mut self.spill_dirty).then(|| self.spill.clone()).flatten();
+        let clear = std::mem::take(&mut self.clear);
+        Taken { attrs: self.attrs.clone(), clear, blocks: taken, holes, spill }
+    }
+}
+
+fn remove_range(blocks: &mut BTreeMap<u64, Arc<Block>>, start: u64, end: u64) {
+    if start >= end || blocks.is_empty() {
+        return;
+    }
+    let mut tail = blocks.split_off(&start);
+    blocks.append(&mut tail.split_off(&end));
+}
+
+/// What a sync must write of one object.
+pub(super) struct Taken {
+    pub(super) attrs: Option<Arc<Dnode>>,
+    pub(super) clear: bool,
+    pub(super) blocks: Vec<(u64, Arc<Block>)>,
+    pub(super) holes: BlockRanges,
+    pub(super) spill: Option<Option<Arc<Block>>>,
+}

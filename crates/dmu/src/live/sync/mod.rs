@@ -1,0 +1,371 @@
+//! Writing a txg's changes.
+//!
+//! ```text
+//! take     what every dirty object has changed; its version stays for readers
+//! prune    freed ranges become holes, what was below them is killed
+//! load     the indirect blocks above changed blocks, from the top down
+//! write    level 0 of all objects in one parallel job, then each level above
+//! dnodes   the same once more, with the dnodes as data of the meta dnode
+//! header
+//! ```
+//!
+//! Each step is parallel over all objects, so one large file and a thousand small ones cost the
+//! same. Nothing here copies data blocks; indirect blocks are copied once, to be changed.
+
+mod account;
+mod dnodes;
+mod kill;
+mod tree;
+
+use super::set::{Base, FIRST_SPECIAL, LiveSet};
+use super::state::{LiveObject, Taken};
+use super::write::spill_place;
+use super::{SetPolicy, SyncContext};
+use crate::error::{ErrorKind, Result};
+use crate::objset::Objset;
+use crate::store::Key;
+use device::AlignedBuf;
+use kill::Doomed;
+use ondisk::dnode::{FLAG_SPILL, FLAG_USED_BYTES};
+use ondisk::{BlkPtr, Dnode, DmuType, Endian, ObjsetPhys};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
+use tree::Tree;
+use zio::{Block, Place, WriteSpec};
+
+/// Level-0 blocks that a worker takes at a time.
+const CHUNK: usize = 4;
+
+/// What the steps share.
+struct Sync<'a> {
+    cx: &'a SyncContext<'a>,
+    set: &'a Objset,
+    live: &'a LiveSet,
+    policy: Arc<SetPolicy>,
+}
+
+/// The sync of one object.
+struct Job {
+    object: Arc<LiveObject>,
+    /// Dnode and tree before.
+    before: Option<Arc<Dnode>>,
+    taken: Taken,
+    tree: Option<Tree>,
+    /// Change of the space used.
+    used: AtomicI64,
+    /// The result; `None`: the object is gone.
+    after: Option<Arc<Dnode>>,
+}
+
+/// A level-0 block to be written.
+struct Write {
+    job: usize,
+    /// Block number, or [`Place::BLKID_SPILL`].
+    blkid: u64,
+    block: Arc<Block>,
+    fill: u64,
+    old: BlkPtr,
+}
+
+impl Objset {
+    /// Writes the changes of a txg: of what was changed since the last call with the same txg.
+    /// Returns the new pointer to the header, or `None` when there was nothing to write.
+    ///
+    /// # Errors
+    /// A block that must be read first is lost, or there is no space. The set must not be synced
+    /// or changed after that: its trees and those of the owner may differ.
+    pub fn sync(&self, cx: &SyncContext<'_>) -> Result<Option<BlkPtr>> {
+        let Some(live) = self.inner.live.as_deref() else {
+            return Err(self.error(0, ErrorKind::ReadOnly));
+        };
+        let sync = Sync { cx, set: self, live, policy: live.policy() };
+        sync.run()
+    }
+}
+
+impl Sync<'_> {
+    fn run(&self) -> Result<Option<BlkPtr>> {
+        let Some(dirty) = self.live.dirty.lock().remove(&self.cx.txg) else { return Ok(None) };
+        let base = self.live.pass.lock().base.clone().unwrap_or_else(|| self.live.base());
+        let mut phys = ObjsetPhys::clone(&base.phys);
+        if let Some(zil) = dirty.zil {
+            phys.zil = zil;
+        }
+        let mut jobs = self.jobs(dirty.objects.into_values().collect());
+        self.write_trees(&mut jobs)?;
+        self.account(&jobs)?;
+        // The accounting has changed its tables in this same txg.
+        let tables = self.live.dirty.lock().remove(&self.cx.txg).unwrap_or_default();
+        let mut tables = self.jobs(tables.objects.into_values().collect());
+        self.write_trees(&mut tables)?;
+        jobs.extend(tables);
+        self.write_dnodes(&mut phys, &jobs)?;
+        for job in &jobs {
+            let slot = match job.object.number().wrapping_neg() {
+                1 => &mut phys.user_used,
+                2 => &mut phys.group_used,
+                3 => &mut phys.project_used,
+                _ => continue,
+            };
+            *slot = job.after.as_deref().cloned();
+        }
+        let root = self.write_header(&phys, &base.root)?;
+        let mut pass = self.live.pass.lock();
+        pass.base = Some(Arc::new(Base { root, phys: Arc::new(phys) }));
+        for job in jobs {
+            job.object.lock().pass = Some(job.after);
+            pass.objects.insert(job.object.number(), job.object);
+        }
+        Ok(Some(root))
+    }
+
+    /// Takes the changes out of the objects, in the order of their numbers.
+    fn jobs(&self, mut objects: Vec<Arc<LiveObject>>) -> Vec<Job> {
+        objects.sort_unstable_by_key(|o| o.number());
+        let take = |object: Arc<LiveObject>| {
+            let (before, taken) = {
+                let mut state = object.lock();
+                let before = state.pass.clone().unwrap_or_else(|| state.synced.clone());
+                (before, state.version(self.cx.txg).take())
+            };
+            Job { object, before, taken, tree: None, used: AtomicI64::new(0), after: None }
+        };
+        objects.into_iter().map(take).collect()
+    }
+
+    fn write_trees(&self, jobs: &mut [Job]) -> Result<()> {
+        self.for_each(jobs, |job| self.prune(job))?;
+        let doomed = self.doomed(jobs);
+        self.kill_all(jobs, doomed)?;
+        let mut writes = Vec::new();
+        let mut spills = Vec::new();
+        for (i, job) in jobs.iter_mut().enumerate() {
+            let Some(tree) = &mut job.tree else { continue };
+            tree.need(job.taken.blocks.iter().map(|(id, _)| *id));
+            let write = |blkid, block| Write { job: i, blkid, block, fill: 1, old: BlkPtr::HOLE };
+            let blocks = std::mem::take(&mut job.taken.blocks);
+            writes.extend(blocks.into_iter().map(|(id, block)| write(id, block)));
+            if let Some(Some(block)) = &job.taken.spill {
+                spills.push(write(Place::BLKID_SPILL, Arc::clone(block)));
+            }
+        }
+        let first_spill = writes.len();
+        writes.extend(spills);
+        self.load(jobs)?;
+        let written = self.write_level_0(jobs, &mut writes)?;
+        for (w, bp) in writes[first_spill..].iter().zip(&written[first_spill..]) {
+            if let Some(tree) = &mut jobs[w.job].tree {
+                tree.dnode.spill = Some(*bp);
+            }
+        }
+        let blocks = writes.iter().zip(&written).take(first_spill);
+        let changes = blocks.map(|(w, bp)| tree::Change { job: w.job, id: w.blkid, bp: *bp });
+        self.write_levels(jobs, changes.collect())?;
+        for job in jobs {
+            self.finish(job);
+        }
+        Ok(())
+    }
+
+    /// The tree of the object as it was, with the new attributes, the levels it will need, and
+    /// without what was freed.
+    fn prune(&self, job: &mut Job) -> Result<()> {
+        let Some(attrs) = &job.taken.attrs else { return Ok(()) };
+        let mut dnode = Dnode::clone(attrs);
+        match job.before.as_ref().filter(|_| !job.taken.clear) {
+            Some(before) => {
+                dnode.levels = before.levels;
+                dnode.blkptrs.clone_from(&before.blkptrs);
+                dnode.spill = before.spill;
+                dnode.used = before.used_bytes();
+                dnode.flags = before.flags | FLAG_USED_BYTES;
+            }
+            None => {
+                dnode.levels = 1;
+                dnode.blkptrs.fill(BlkPtr::HOLE);
+                dnode.spill = None;
+                dnode.used = 0;
+                dnode.flags = FLAG_USED_BYTES;
+            }
+        }
+        let mut tree = Tree::new(job.object.number(), dnode);
+        tree.grow();
+        for (start, end) in job.taken.holes.iter() {
+            tree.punch(self, start, end)?;
+        }
+        job.tree = Some(tree);
+        Ok(())
+    }
+
+    /// The pointers that prune and removed objects leave behind, with the job they belong to.
+    fn doomed(&self, jobs: &mut [Job]) -> Vec<Doomed> {
+        let mut out = Vec::new();
+        for (i, job) in jobs.iter_mut().enumerate() {
+            let object = job.object.number();
+            if let Some(tree) = &mut job.tree {
+                for (bp, level, id) in tree.doomed.drain(..) {
+                    out.push(Doomed { job: Some(i), object, bp, level, id });
+                }
+                if let (Some(_), Some(old)) = (&job.taken.spill, tree.dnode.spill.take()) {
+                    out.push(Doomed { job: Some(i), object, bp: old, level: 0, id: u64::MAX });
+                }
+            }
+            let Some(before) = job.before.as_ref().filter(|_| job.taken.clear) else { continue };
+            // What the new tree uses is counted from zero, so the old one's blocks do not count.
+            let level = before.levels - 1;
+            for (id, bp) in (0..).zip(&before.blkptrs) {
+                out.push(Doomed { job: None, object, bp: *bp, level, id });
+            }
+            if let Some(bp) = before.spill {
+                out.push(Doomed { job: None, object, bp, level: 0, id: u64::MAX });
+            }
+        }
+        out.retain(|d| !d.bp.is_hole());
+        out
+    }
+
+    fn write_level_0(&self, jobs: &[Job], writes: &mut [Write]) -> Result<Vec<BlkPtr>> {
+        // A pointer of this same txg may leave its space to the new one; older ones never do.
+        for w in writes.iter_mut().filter(|w| w.blkid != Place::BLKID_SPILL) {
+            let tree = jobs[w.job].tree.as_ref();
+            w.old = tree.map_or(BlkPtr::HOLE, |t| t.pointer(0, w.blkid));
+        }
+        let mut out = vec![BlkPtr::HOLE; writes.len()];
+        let mut chunks: Vec<_> = writes.chunks(CHUNK).zip(out.chunks_mut(CHUNK)).collect();
+        self.for_each(&mut chunks, |(writes, out)| {
+            for (w, out) in writes.iter().zip(out.iter_mut()) {
+                let Some(tree) = &jobs[w.job].tree else { continue };
+                let dnode = &tree.dnode;
+                let is_spill = w.blkid == Place::BLKID_SPILL;
+                let kind = if is_spill { dnode.bonus_kind } else { dnode.kind };
+                let size = w.block.len() as u64;
+                let mut spec = self.policy.spec(kind, 0, Some(dnode), size, self.cx.txg);
+                spec.fill = w.fill;
+                let place = match is_spill {
+                    true => spill_place(self.live.id, tree.number),
+                    false => self.place(tree.number, 0, w.blkid),
+                };
+                *out = self.write(&w.block, spec, place, &w.old)?;
+                if is_spill {
+                    jobs[w.job].replaced(self, &BlkPtr::HOLE, out);
+                }
+            }
+            Ok(())
+        })?;
+        Ok(out)
+    }
+
+    /// Writes one block in the place of `old`.
+    fn write(
+        &self,
+        block: &Arc<Block>,
+        mut spec: WriteSpec,
+        place: Place,
+        old: &BlkPtr,
+    ) -> Result<BlkPtr> {
+        spec.hold = self.cx.hold;
+        let own = old.logical_birth() == self.cx.txg && !old.is_hole() && !old.is_embedded();
+        spec.reuse = own.then_some(*old);
+        let bp = self.cx.writer.write(block, &spec, place)?;
+        if bp.is_hole() {
+            return Ok(self.hole(old, spec.kind, spec.level, block.len() as u64));
+        }
+        Ok(bp)
+    }
+
+    fn hole(&self, old: &BlkPtr, kind: DmuType, level: u8, size: u64) -> BlkPtr {
+        match self.policy.hole_birth {
+            true => super::write::hole(old, kind, level, size, self.cx.txg),
+            false => BlkPtr::HOLE,
+        }
+    }
+
+    fn finish(&self, job: &mut Job) {
+        let Some(tree) = job.tree.take() else { return };
+        let mut dnode = tree.dnode;
+        dnode.used = dnode.used.saturating_add_signed(job.used.load(Ordering::Relaxed));
+        dnode.flags &= !FLAG_SPILL;
+        if dnode.spill.is_some() {
+            dnode.flags |= FLAG_SPILL;
+        }
+        dnode.clear_tail();
+        if job.object.number() < FIRST_SPECIAL {
+            dnode.flags |= self.accounting_flags();
+        }
+        job.after = Some(Arc::new(dnode));
+    }
+
+    fn write_header(&self, phys: &ObjsetPhys, old: &BlkPtr) -> Result<BlkPtr> {
+        let bytes = AlignedBuf::copy_of(&phys.encode(Endian::Little));
+        let size = bytes.len() as u64;
+        let block = Arc::new(Block::new(bytes, Endian::Little));
+        let mut spec = self.policy.spec(DmuType::OBJSET, 0, None, size, self.cx.txg);
+        let meta = phys.meta_dnode.iter().flat_map(|d| &d.blkptrs);
+        spec.fill = meta.filter(|bp| !bp.is_hole()).map(BlkPtr::fill).sum();
+        let root = self.write(&block, spec, Place::objset(self.live.id), old)?;
+        if !self.is_reused(old, &root) {
+            self.swap(old, &root);
+        }
+        Ok(root)
+    }
+
+    /// Whether `new` took the space of `old` over, which then is nobody's to free.
+    fn is_reused(&self, old: &BlkPtr, new: &BlkPtr) -> bool {
+        let real = |bp: &BlkPtr| !bp.is_hole() && !bp.is_embedded();
+        real(old)
+            && real(new)
+            && old.logical_birth() == self.cx.txg
+            && old.dva(0).words() == new.dva(0).words()
+    }
+
+    /// Tells the owner that `new` stands where `old` stood.
+    fn swap(&self, old: &BlkPtr, new: &BlkPtr) {
+        if !old.is_hole() {
+            self.cx.owner.kill(old);
+        }
+        if !new.is_hole() {
+            self.cx.owner.born(new);
+        }
+    }
+
+    fn place(&self, object: u64, level: u8, blkid: u64) -> Place {
+        Place { objset: self.live.id, object, level: level.cast_signed(), blkid }
+    }
+
+    /// Reads a block of the tree that is being changed: of an older txg, or of this one.
+    fn read(&self, bp: &BlkPtr, place: Place) -> Result<Arc<Block>> {
+        if let Some(block) = self.cx.writer.read_pending(bp) {
+            return Ok(block);
+        }
+        Ok(self.set.store().read(bp, place, None::<&Key>)?)
+    }
+
+    /// `work` on every item, by as many threads as there are, or here when that is one.
+    fn for_each<T: Send>(
+        &self,
+        items: &mut [T],
+        work: impl Fn(&mut T) -> Result<()> + std::marker::Sync,
+    ) -> Result<()> {
+        if items.len() < 2 || self.cx.workers == 1 {
+            return items.iter_mut().try_for_each(work);
+        }
+        let most = match self.cx.workers {
+            0 => rt::threads_available(),
+            n => n,
+        };
+        rt::for_each_parallel(most.min(items.len()), items, work)
+    }
+}
+
+impl Job {
+    /// `new` stands where `old` stood: the owner is told, and the space used follows.
+    fn replaced(&self, sync: &Sync<'_>, old: &BlkPtr, new: &BlkPtr) {
+        if sync.is_reused(old, new) {
+            return;
+        }
+        sync.swap(old, new);
+        let size = |bp: &BlkPtr| if bp.is_hole() { 0 } else { sync.cx.owner.dsize(bp) };
+        let delta = size(new).cast_signed() - size(old).cast_signed();
+        self.used.fetch_add(delta, Ordering::Relaxed);
+    }
+}
