@@ -7,12 +7,12 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::object::Object;
 use crate::objset::Objset;
 use crate::tx::{Hold, Transactions, Tx};
-use ondisk::dnode::DNODE_SLOT_SIZE;
+use ondisk::dnode::{DNODE_SLOT_SIZE, MAX_LEVELS};
 use ondisk::objset::{
     FLAG_PROJECTQUOTA_COMPLETE, FLAG_USERACCOUNTING_COMPLETE, FLAG_USEROBJACCOUNTING_COMPLETE,
     OBJSET_SIZE_V1, OBJSET_SIZE_V3, ObjsetKind, ZilHeader,
 };
-use ondisk::{BlkPtr, Dnode, DmuType, Endian, ObjsetPhys};
+use ondisk::{BlkPtr, DmuType, Dnode, Endian, ObjsetPhys};
 use parking_lot::{Mutex, RwLock};
 use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -127,8 +127,9 @@ fn new_meta(spec: &LiveSpec) -> Dnode {
     // OpenZFS counts on the array of dnodes never growing a level, but in the MOS.
     if spec.kind != ObjsetKind::Meta {
         let fanout = u32::from(meta.indirect_shift) - 7;
-        let reach = |levels: u8| 3u128 * u128::from(SLOTS_PER_BLOCK) << (fanout * u32::from(levels - 1));
-        while reach(meta.levels) < u128::from(OBJECTS_MAX) {
+        let reach =
+            |levels: u8| 3u128 * u128::from(SLOTS_PER_BLOCK) << (fanout * u32::from(levels - 1));
+        while reach(meta.levels) < u128::from(OBJECTS_MAX) && meta.levels < MAX_LEVELS {
             meta.levels += 1;
         }
     }
@@ -164,7 +165,9 @@ impl LiveSet {
             // Dropped outside the lock: the last holder of an object may be this list.
             let all: Vec<_> = shard.lock().values().filter_map(Weak::upgrade).collect();
             let special = |o: &&Arc<LiveObject>| o.number() < FIRST_SPECIAL;
-            out.extend(all.iter().filter(special).filter(|o| o.lock().is_changed()).map(|o| o.number()));
+            out.extend(
+                all.iter().filter(special).filter(|o| o.lock().is_changed()).map(|o| o.number()),
+            );
         }
         out
     }
@@ -237,7 +240,11 @@ impl Objset {
     }
 
     /// The object of a live set, when it exists in the tree or in a version.
-    pub(crate) fn live_object(&self, live: &LiveSet, number: u64) -> Result<Option<Arc<LiveObject>>> {
+    pub(crate) fn live_object(
+        &self,
+        live: &LiveSet,
+        number: u64,
+    ) -> Result<Option<Arc<LiveObject>>> {
         loop {
             if let Some(known) = live.known(number) {
                 return Ok(Some(known));

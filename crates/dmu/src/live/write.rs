@@ -8,7 +8,7 @@ use crate::object::Object;
 use crate::tx::Tx;
 use device::AlignedBuf;
 use ondisk::dnode::{DNODE_SLOT_SIZE, MAX_LEVELS};
-use ondisk::{BlkPtr, Dnode, DmuType, Endian};
+use ondisk::{BlkPtr, DmuType, Dnode, Endian};
 use std::ops::Range;
 use std::sync::Arc;
 use zio::{Block, Place};

@@ -12,7 +12,7 @@ use crate::tx::Tx;
 use crate::zap::{self, ZapSpec};
 use ondisk::dnode::{DNODE_SLOT_SIZE, FLAG_USEROBJUSED_ACCOUNTED, FLAG_USERUSED_ACCOUNTED};
 use ondisk::objset::{OBJSET_SIZE_V1, OBJSET_SIZE_V3};
-use ondisk::{Dnode, DmuType};
+use ondisk::{DmuType, Dnode};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use zio::Block;

@@ -87,9 +87,8 @@ impl Sync<'_> {
             Some(old) => (AlignedBuf::copy_of(old), old.endian()),
             None => (AlignedBuf::zeroed(DNODE_BLOCK_SIZE as usize), Endian::Little),
         };
-        let wrong = |job: &Job, rule| {
-            Err(self.set.error(job.object.number(), ErrorKind::Tree(rule)))
-        };
+        let wrong =
+            |job: &Job, rule| Err(self.set.error(job.object.number(), ErrorKind::Tree(rule)));
         let at = |job: &Job| (job.object.number() % SLOTS_PER_BLOCK) as usize * DNODE_SLOT_SIZE;
         // All that goes makes room before what comes: it may come into the same slots.
         for job in b.jobs {

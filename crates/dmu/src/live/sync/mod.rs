@@ -27,7 +27,7 @@ use crate::store::Key;
 use device::AlignedBuf;
 use kill::Doomed;
 use ondisk::dnode::{FLAG_SPILL, FLAG_USED_BYTES};
-use ondisk::{BlkPtr, Dnode, DmuType, Endian, ObjsetPhys};
+use ondisk::{BlkPtr, DmuType, Dnode, Endian, ObjsetPhys};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 use tree::Tree;
@@ -206,7 +206,8 @@ impl Sync<'_> {
                 for (bp, level, id) in tree.doomed.drain(..) {
                     out.push(Doomed { job: Some(i), object, bp, level, id });
                 }
-                if let (Some(_), Some(old)) = (&job.taken.spill, tree.dnode.spill.take()) {
+                let old = tree.dnode.spill.take_if(|_| job.taken.spill.is_some());
+                if let Some(old) = old {
                     out.push(Doomed { job: Some(i), object, bp: old, level: 0, id: u64::MAX });
                 }
             }

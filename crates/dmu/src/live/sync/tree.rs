@@ -137,13 +137,7 @@ impl Tree {
         Ok(())
     }
 
-    fn punch_at(
-        &mut self,
-        sync: &Sync<'_>,
-        level: u8,
-        id: u64,
-        range: (u128, u128),
-    ) -> Result<()> {
+    fn punch_at(&mut self, sync: &Sync<'_>, level: u8, id: u64, range: (u128, u128)) -> Result<()> {
         let (first, behind) = self.cover(level, id);
         let bp = self.pointer(level, id);
         // A level that was added is loaded though nothing points to it yet.
@@ -244,7 +238,9 @@ impl Sync<'_> {
         let levels = jobs.iter().filter_map(|j| j.tree.as_ref()).map(|t| t.nodes.len()).max();
         for level in (1..=levels.unwrap_or(0) as u8).rev() {
             let mut wanted = Vec::new();
-            for (job, tree) in jobs.iter().enumerate().filter_map(|(i, j)| Some((i, j.tree.as_ref()?))) {
+            for (job, tree) in
+                jobs.iter().enumerate().filter_map(|(i, j)| Some((i, j.tree.as_ref()?)))
+            {
                 let Some(nodes) = tree.nodes.get(usize::from(level) - 1) else { continue };
                 for id in nodes.iter().filter(|(_, n)| n.is_none()).map(|(id, _)| *id) {
                     wanted.push((job, id, tree.pointer(level, id), None));
@@ -286,7 +282,8 @@ impl Sync<'_> {
             let mut items = Vec::with_capacity(nodes.len());
             for (job, id, node) in nodes {
                 let shift = jobs[job].tree.as_ref().map_or(0, Tree::fanout_shift);
-                let at = rest.partition_point(|c| (c.job, c.id >> shift_of(jobs, c.job)) < (job, id));
+                let at =
+                    rest.partition_point(|c| (c.job, c.id >> shift_of(jobs, c.job)) < (job, id));
                 rest = &rest[at..];
                 let n = rest.partition_point(|c| c.job == job && c.id >> shift == id);
                 let (mine, behind) = rest.split_at(n);
@@ -357,4 +354,3 @@ impl Sync<'_> {
 fn shift_of(jobs: &[Job], job: usize) -> u32 {
     jobs[job].tree.as_ref().map_or(0, Tree::fanout_shift)
 }
-
