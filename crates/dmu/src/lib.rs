@@ -37,7 +37,7 @@ pub use locks::ObjectLock;
 pub use object::{BLOCK_BATCH, Object, Segment};
 pub use objset::{ObjectIter, Objset};
 pub use overlay::{BlockRanges, Overlay, OverlayBlock, OverlayObject};
-pub use store::{BlockStore, CachedStore, FaultSink, Key};
+pub use store::{BlockStore, CachedStore, FaultSink, Key, PendingSource};
 pub use tx::{Hold, SpaceUse, Transactions, Tx};
 pub use zap::{Zap, ZapEntry, ZapKey, ZapValue};
 pub use zio::{Block, Place};

@@ -3,7 +3,7 @@
 use crate::cache::{BlockCache, CacheKey};
 use codec::crypto::MasterKey;
 use ondisk::BlkPtr;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use vdev::{Fault, Scope};
 use zio::{Block, Place, Reader, Request};
 
@@ -21,6 +21,17 @@ pub trait BlockStore: Send + Sync {
     /// Reads one block, decrypted and decompressed. A hole is zeros.
     fn read(&self, bp: &BlkPtr, place: Place, key: Option<&Key>) -> zio::Result<Arc<Block>>;
 
+    /// The same without a trace in a cache: for a block whose space may be written again with the
+    /// same birth, before its txg is durable.
+    fn read_uncached(
+        &self,
+        bp: &BlkPtr,
+        place: Place,
+        key: Option<&Key>,
+    ) -> zio::Result<Arc<Block>> {
+        self.read(bp, place, key)
+    }
+
     /// Reads a batch in one submission; results in the order of the requests.
     fn read_many(
         &self,
@@ -29,18 +40,42 @@ pub trait BlockStore: Send + Sync {
     ) -> Vec<zio::Result<Arc<Block>>>;
 }
 
+/// Blocks that were written and are not on their devices yet.
+pub trait PendingSource: Send + Sync {
+    /// The block, when it is one of them.
+    fn read_pending(&self, bp: &BlkPtr) -> Option<Arc<Block>>;
+}
+
+impl PendingSource for zio::Writer {
+    fn read_pending(&self, bp: &BlkPtr) -> Option<Arc<Block>> {
+        Self::read_pending(self, bp)
+    }
+}
+
 /// The block store of an open pool: the read pipeline behind a cache.
 pub struct CachedStore {
     reader: Arc<Reader>,
     cache: BlockCache,
     sink: Option<Arc<dyn FaultSink>>,
+    pending: OnceLock<Arc<dyn PendingSource>>,
 }
 
 impl CachedStore {
     /// Reads with `reader`, holding at most `cache_bytes` of content.
     #[must_use]
     pub fn new(reader: Arc<Reader>, cache_bytes: usize, sink: Option<Arc<dyn FaultSink>>) -> Self {
-        Self { reader, cache: BlockCache::new(cache_bytes), sink }
+        let (cache, pending) = (BlockCache::new(cache_bytes), OnceLock::new());
+        Self { reader, cache, sink, pending }
+    }
+
+    /// Asks `source` first from now on; the first source that is set stays. Its blocks are not
+    /// cached: as long as they are pending, their space may be written again in the same txg.
+    pub fn set_pending(&self, source: Arc<dyn PendingSource>) {
+        let _ = self.pending.set(source);
+    }
+
+    fn pending(&self, bp: &BlkPtr) -> Option<Arc<Block>> {
+        self.pending.get()?.read_pending(bp)
     }
 
     /// The read pipeline.
@@ -76,18 +111,31 @@ fn cache_key(bp: &BlkPtr, key: Option<&Key>) -> Option<CacheKey> {
 
 impl BlockStore for CachedStore {
     fn read(&self, bp: &BlkPtr, place: Place, key: Option<&Key>) -> zio::Result<Arc<Block>> {
+        if let Some(block) = self.pending(bp) {
+            return Ok(block);
+        }
         let id = cache_key(bp, key);
         if let Some(block) = id.as_ref().and_then(|id| self.cache.get(id)) {
             return Ok(block);
         }
+        let block = self.read_uncached(bp, place, key)?;
+        if let Some(id) = id {
+            self.cache.put(id, &block);
+        }
+        Ok(block)
+    }
+
+    fn read_uncached(
+        &self,
+        bp: &BlkPtr,
+        place: Place,
+        key: Option<&Key>,
+    ) -> zio::Result<Arc<Block>> {
         let key = key.map(AsRef::as_ref);
         let request = Request { bp, place, key, scope: Scope::Data, raw: false };
         let outcome = self.reader.read(request);
         let block = Arc::new(outcome.block?);
         self.note(place, bp, &outcome.faults);
-        if let Some(id) = id {
-            self.cache.put(id, &block);
-        }
         Ok(block)
     }
 
@@ -99,7 +147,8 @@ impl BlockStore for CachedStore {
         let mut out: Vec<Option<zio::Result<Arc<Block>>>> = Vec::with_capacity(blocks.len());
         let mut wanted = Vec::new();
         for (bp, place) in blocks {
-            let hit = cache_key(bp, key).and_then(|id| self.cache.get(&id));
+            let cached = || cache_key(bp, key).and_then(|id| self.cache.get(&id));
+            let hit = self.pending(bp).or_else(cached);
             if hit.is_none() {
                 let key = key.map(AsRef::as_ref);
                 wanted.push(Request { bp, place: *place, key, scope: Scope::Data, raw: false });

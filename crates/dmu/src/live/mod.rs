@@ -109,6 +109,16 @@ pub trait BlockWriter: Send + Sync {
     fn read_pending(&self, bp: &BlkPtr) -> Option<Arc<Block>>;
 }
 
+impl BlockWriter for zio::Writer {
+    fn write(&self, data: &Arc<Block>, spec: &WriteSpec, place: Place) -> zio::Result<BlkPtr> {
+        Self::write(self, data, spec, place)
+    }
+
+    fn read_pending(&self, bp: &BlkPtr) -> Option<Arc<Block>> {
+        Self::read_pending(self, bp)
+    }
+}
+
 /// One sync of one object set.
 #[derive(Clone, Copy)]
 pub struct SyncContext<'a> {

@@ -128,7 +128,7 @@ fn new_meta(spec: &LiveSpec) -> Dnode {
     if spec.kind != ObjsetKind::Meta {
         let fanout = u32::from(meta.indirect_shift) - 7;
         let reach =
-            |levels: u8| 3u128 * u128::from(SLOTS_PER_BLOCK) << (fanout * u32::from(levels - 1));
+            |levels: u8| (3 * u128::from(SLOTS_PER_BLOCK)) << (fanout * u32::from(levels - 1));
         while reach(meta.levels) < u128::from(OBJECTS_MAX) && meta.levels < MAX_LEVELS {
             meta.levels += 1;
         }

@@ -13,8 +13,6 @@ struct State {
     blocks: HashMap<u64, (u64, Arc<Block>)>,
     /// Every pointer that the owner holds.
     owned: HashMap<[u64; 2], BlkPtr>,
-    embedded: i64,
-    written: u64,
 }
 
 #[derive(Default)]
@@ -32,10 +30,6 @@ fn key(bp: &BlkPtr) -> [u64; 2] {
 impl Disk {
     pub(crate) fn owned(&self) -> HashMap<[u64; 2], BlkPtr> {
         self.state.lock().owned.clone()
-    }
-
-    pub(crate) fn written(&self) -> u64 {
-        self.state.lock().written
     }
 
     fn get(&self, bp: &BlkPtr, place: Place) -> zio::Result<Arc<Block>> {
@@ -72,7 +66,6 @@ impl BlockWriter for Disk {
             return Ok(BlkPtr::HOLE);
         }
         let mut state = self.state.lock();
-        state.written += data.len() as u64;
         let size = data.len() as u64;
         let reuse = spec.reuse.filter(|bp| bp.psize() == size);
         let offset = match reuse {

@@ -338,7 +338,13 @@ impl Sync<'_> {
         if let Some(block) = self.cx.writer.read_pending(bp) {
             return Ok(block);
         }
-        Ok(self.set.store().read(bp, place, None::<&Key>)?)
+        let store = self.set.store();
+        // What this txg has written may be discarded and its space written again in the same txg.
+        let block = match bp.physical_birth() == self.cx.txg {
+            true => store.read_uncached(bp, place, None::<&Key>),
+            false => store.read(bp, place, None::<&Key>),
+        };
+        Ok(block?)
     }
 
     /// `work` on every item, by as many threads as there are, or here when that is one.
