@@ -5,7 +5,8 @@
 //! - It never runs inside another one. A device that has its answer at once (memory, or a range
 //!   beyond the end) would otherwise recurse as deep as the chain of reads its callers build. On
 //!   each thread the first delivery drains a queue; those made meanwhile only append to it.
-//! - A panic in it does not reach the device: its thread serves other requests too.
+//! - A panic in it does not reach the device: its thread serves other requests too. In a
+//!   simulation, where a panic anywhere ends the run, it goes on to `rt`.
 //! - A thread that is inside one is known ([`delivering`]), because there nothing may wait for the
 //!   device: [`crate::read_batch`] then reads by itself, and a full backlog does not hold it up.
 
@@ -14,7 +15,7 @@ use parking_lot::Mutex;
 use rt::{Condvar, Rt};
 use std::cell::RefCell;
 use std::collections::VecDeque;
-use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
 
 /// A result and who gets it.
@@ -58,10 +59,17 @@ fn deliver_any(delivery: Delivery) {
     while let Some(delivery) = next {
         // The panic hook has spoken already; the payload has no reader here. Whatever the
         // callback captured is dropped by the unwinding, which is how its owner learns of it.
-        drop(catch_unwind(AssertUnwindSafe(|| match delivery {
+        let end = catch_unwind(AssertUnwindSafe(|| match delivery {
             Delivery::Read(done, result) => done(result),
             Delivery::Write(done, result) => done(result),
-        })));
+        }));
+        if let Err(payload) = end
+            && Rt::current().is_simulated()
+        {
+            let rest = QUEUE.take();
+            drop(rest);
+            resume_unwind(payload);
+        }
         next = QUEUE.with_borrow_mut(|queue| {
             let delivery = queue.as_mut().and_then(VecDeque::pop_front);
             if delivery.is_none() {

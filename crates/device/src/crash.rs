@@ -161,10 +161,10 @@ impl CrashLog {
             for Pending { write, .. } in pending {
                 let Event::Write { offset, data, .. } = &self.events[*write] else { continue };
                 match mode {
-                    CrashMode::KeepAll => apply(certain, *offset, data),
                     CrashMode::LoseUnflushed => {}
+                    CrashMode::KeepAll => apply(certain, *offset, data),
                     CrashMode::Random if rng.below(4) == 0 => {
-                        tear(certain, *offset, data, &mut rng)
+                        tear(certain, *offset, data, &mut rng);
                     }
                     CrashMode::Random if rng.below(8) < likely => apply(certain, *offset, data),
                     CrashMode::Random => {}

@@ -7,7 +7,7 @@
 
 use crate::{
     Device, DeviceRef, Error, ErrorKind, Operation, Read, Shared, Stats, Write, WriteDevice,
-    WriteDeviceRef, complete,
+    WriteDeviceRef, WriteDone, complete,
 };
 use core::ops::Range;
 use parking_lot::Mutex;
@@ -295,6 +295,29 @@ enum Met {
     Pieces(Vec<(u64, Shared)>),
 }
 
+/// A write that was cut into pieces.
+struct Pieces {
+    /// Those that are not done.
+    left: usize,
+    done: WriteDone,
+    result: Result<(), Error>,
+}
+
+/// One piece is done; the last one ends the write.
+fn piece_done(pieces: &Mutex<Option<Pieces>>, result: Result<(), Error>) {
+    let mut slot = pieces.lock();
+    let Some(mut all) = slot.take() else { return };
+    all.left -= 1;
+    all.result = all.result.and(result);
+    if all.left > 0 {
+        *slot = Some(all);
+        return;
+    }
+    // The callback may come back to this device.
+    drop(slot);
+    (all.done)(all.result);
+}
+
 impl Device for RwFaultDevice {
     fn name(&self) -> &str {
         self.faults.name()
@@ -340,19 +363,16 @@ impl WriteDevice for RwFaultDevice {
                     ));
                 }
                 Ok(Met::Unharmed) => passed.push(write),
-                Ok(Met::Pieces(mut pieces)) => match pieces.pop() {
-                    None => ended.push((write.done, Ok(()))),
-                    Some((offset, part)) => {
-                        // All but the last are written at once, whose end is then the end of all.
-                        let failed = pieces
-                            .into_iter()
-                            .find_map(|(offset, part)| self.inner.write(offset, &part).err());
-                        match failed {
-                            Some(error) => ended.push((write.done, Err(error))),
-                            None => passed.push(Write { offset, parts: vec![part], ..write }),
-                        }
-                    }
-                },
+                Ok(Met::Pieces(pieces)) if pieces.is_empty() => ended.push((write.done, Ok(()))),
+                Ok(Met::Pieces(pieces)) => {
+                    let all = Pieces { left: pieces.len(), done: write.done, result: Ok(()) };
+                    let all = Arc::new(Mutex::new(Some(all)));
+                    passed.extend(pieces.into_iter().map(|(offset, part)| {
+                        let all = Arc::clone(&all);
+                        let done = Box::new(move |result| piece_done(&all, result));
+                        Write { offset, parts: vec![part], done }
+                    }));
+                }
             }
         }
         if !passed.is_empty() {

@@ -267,3 +267,32 @@ fn a_run_replays_event_by_event() {
     assert_eq!(trace(1), trace(1));
     assert_ne!(trace(1), trace(2));
 }
+
+/// Real files can be used in a simulation: they cost no virtual time.
+#[test]
+fn files_work_in_a_simulation() {
+    let dir = tempfile::tempdir().expect("dir");
+    Rt::simulate(1, |rt| {
+        let path = dir.path().join("image");
+        let file = device::RwFileDevice::create(&path, 1 << 20, &device::Options::default());
+        let file = file.expect("create");
+        let data = Shared::copy_of(b"abc");
+        let results = write_batch(&file, vec![(0, vec![data.clone()]), (9000, vec![data])]);
+        assert!(results.iter().all(Result::is_ok));
+        let results = read_batch(&file, &[(0, 3), (9000, 3)]);
+        assert!(results.iter().all(|r| r.as_ref().is_ok_and(|b| b[..] == *b"abc")));
+        file.flush().expect("flush");
+        assert_eq!(rt.now(), Duration::ZERO);
+    });
+}
+
+#[test]
+#[should_panic(expected = "said in a callback")]
+fn a_panic_in_a_callback_ends_the_simulation() {
+    Rt::simulate(1, |rt| {
+        let disk = SimDevice::new(rt, &slow());
+        let done = Box::new(|_| panic!("said in a callback"));
+        disk.submit_writes(vec![Write { offset: 0, parts: vec![], done }]);
+        rt.sleep(MS * 1000);
+    });
+}

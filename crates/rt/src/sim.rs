@@ -41,7 +41,7 @@ const WALL_ORIGIN: Duration = Duration::from_secs(1_767_225_600);
 const WORKERS: usize = 4;
 
 /// Real time without any choice made after which, or after twice that, a simulation is given up.
-const WATCHDOG: Duration = Duration::from_secs(60);
+const WATCHDOG: Duration = Duration::from_secs(120);
 
 /// How long the end waits, in real time, for threads to unwind.
 const UNWINDING_MAX: Duration = Duration::from_secs(10);
@@ -60,6 +60,8 @@ const ROOT: ThreadId = 0;
 
 /// A simulation.
 pub(crate) struct World {
+    /// For messages.
+    seed: u64,
     state: Mutex<State>,
     /// Told when a thread has left.
     left: Condvar,
@@ -174,7 +176,7 @@ pub(crate) fn begin(seed: u64) -> Arc<World> {
         live: 0,
         over: None,
     };
-    let world = Arc::new(World { state: Mutex::new(state), left: Condvar::new() });
+    let world = Arc::new(World { seed, state: Mutex::new(state), left: Condvar::new() });
     let member = Membership { world: Arc::clone(&world), id: ROOT };
     SELF.set(Some(member));
     world
@@ -296,6 +298,8 @@ impl World {
         // Nobody else runs, so nobody can notify between the line above and the standing.
         let timed_out = MutexGuard::unlocked(guard, || {
             let mut state = self.state.lock();
+            // The last moment of all is never: else time would jump there instead of a deadlock.
+            let deadline = deadline.filter(|deadline| *deadline < Duration::MAX);
             let timer = deadline.map(|deadline| state.add(deadline, Event::Wake(me)));
             let thread = &mut state.threads[me];
             (thread.at, thread.timer) = (Standing::Waits(place), timer);
@@ -456,7 +460,9 @@ impl World {
         }
         let why = self.state.lock().over.clone();
         match why {
-            Some(why) if me == ROOT => panic!("the simulation is over: {why}"),
+            Some(why) if me == ROOT => {
+                panic!("the simulation of seed {} is over: {why}", self.seed)
+            }
             _ => resume_unwind(Box::new(Over)),
         }
     }

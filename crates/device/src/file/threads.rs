@@ -65,7 +65,8 @@ fn serve(core: &Core, backlog: &Backlog) {
     }
 }
 
-fn serve_one(core: &Core, mut request: Request) {
+/// Makes one request on this thread.
+pub(super) fn serve_one(core: &Core, mut request: Request) {
     let result = match &mut request.work {
         Work::Read(_) => read(core, request.offset, request.len).map(Some),
         Work::Write(parts, _) => {
