@@ -98,7 +98,7 @@ struct Join {
     /// Columns that no device took.
     lost: AtomicUsize,
     tolerated: usize,
-    /// The vdev is one device.
+    /// It goes to one device only.
     is_single: bool,
     dva: Dva,
     size: u64,
@@ -185,7 +185,7 @@ impl VdevTree {
                         hopes: columns.iter().map(|c| c.targets.len().into()).collect(),
                         lost: columns.iter().filter(|c| !writable(c)).count().into(),
                         tolerated,
-                        is_single: columns.len() == 1 && tolerated == 0,
+                        is_single: columns.iter().map(|c| c.targets.len()).sum::<usize>() == 1,
                         dva,
                         size,
                         end,
