@@ -44,8 +44,8 @@ pub use write::{Shared, Write, WriteDevice, WriteDeviceRef, WriteDone, write_bat
 
 use std::sync::Arc;
 
-/// Longest single read or write. A ZFS block has at most 16 MiB; this leaves room for aggregation, and
-/// keeps a length that was made up from costing memory on a device that is large but sparse.
+/// Longest single read or write. A ZFS block has at most 16 MiB; this leaves room for aggregation,
+/// and keeps a length that was made up from costing memory on a device that is large but sparse.
 pub const MAX_READ_BYTES: usize = 256 << 20;
 
 /// Called once with the result of a request.

@@ -9,9 +9,9 @@
 //! - when there is none of those either, the program is deadlocked, and every thread panics with a
 //!   list of who waits where.
 //!
-//! Computing takes no time. A notice, a spawn, and the taking of a lock are no points of choice: the
-//! thread goes on until it waits. So a `parking_lot` lock is never contended, provided that nobody
-//! keeps one across a wait, but for the one that a condition variable unlocks. Who breaks this rule
+//! Computing takes no time. A notice, a spawn, and the taking of a lock are no points of choice:
+//! the thread goes on until it waits. So a `parking_lot` lock is never contended, provided that
+//! nobody keeps one across a wait, but for the one that a condition variable unlocks. Who breaks this rule
 //! stops the simulation; the condition variable notices where it can, and a watchdog elsewhere.
 //!
 //! Nothing here looks at the machine: not its clock, its number of processors, an address or a hash
@@ -503,7 +503,8 @@ impl World {
         self.left.notify_all();
     }
 
-    /// The life of a registered thread, on the thread itself. A panic of `body` ends the simulation.
+    /// The life of a registered thread, on the thread itself. A panic of `body` ends the
+    /// simulation.
     pub(crate) fn run(self: &Arc<Self>, id: ThreadId, body: impl FnOnce()) {
         SELF.set(Some(Membership { world: Arc::clone(self), id }));
         let (gate, name) = {

@@ -272,3 +272,48 @@ fn sync_data(file: &File) -> Result<(), ErrorKind> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::OnceLock;
+
+    const EINVAL: ErrorKind = ErrorKind::Io { errno: libc::EINVAL };
+
+    fn over(file: File) -> RwFileDevice {
+        let core = Arc::new(Core::for_test(file, None));
+        let reader = FileDevice { core, options: Options::default(), engine: OnceLock::new() };
+        RwFileDevice {
+            reader,
+            piecemeal: Mutex::default(),
+            flush_failed: Mutex::default(),
+            trims: AtomicBool::new(true),
+        }
+    }
+
+    #[test]
+    fn a_flush_that_failed_has_failed_for_good() {
+        // Something that cannot be flushed.
+        let device = over(sys::event().expect("event"));
+        let error = device.flush().expect_err("no file");
+        assert_eq!((error.kind, error.operation), (EINVAL, Operation::Flush));
+        assert_eq!(*device.flush_failed.lock(), Some(EINVAL));
+        // Something that can, but once could not.
+        let device = over(tempfile::tempfile().expect("file"));
+        device.flush().expect("flush");
+        *device.flush_failed.lock() = Some(EINVAL);
+        assert_eq!(device.flush().map_err(|e| e.kind), Err(EINVAL));
+        let stats = device.stats();
+        assert_eq!((stats.flushes, stats.flush_errors), (2, 1));
+    }
+
+    #[test]
+    fn what_cannot_be_trimmed_is_not_tried_again() {
+        let device = over(sys::event().expect("event"));
+        // An event is no file with holes: whichever error that is here, none twice.
+        let _ = device.trim(0, 4096);
+        assert_eq!(device.stats().trimmed, 0);
+        let odd = device.trim(1, 510);
+        assert_eq!(odd, Ok(()), "no whole sector, nothing to do");
+    }
+}

@@ -84,8 +84,8 @@ pub(super) unsafe fn pread(
     usize::try_from(got).map_err(|_| last_errno())
 }
 
-/// Writes what the vectors hold at `offset`, as much of it as the system takes at once; the error is
-/// the `errno`.
+/// Writes what the vectors hold at `offset`, as much of it as the system takes at once; the error
+/// is the `errno`.
 ///
 /// # Safety
 /// `vectors` points to `count` vectors, which all point to initialised memory.
