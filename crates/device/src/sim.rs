@@ -4,8 +4,8 @@
 //! The disks of a pool are made by one [`SimDisks`], which counts and, if asked, records what
 //! happens to all of them. Each such *event* has a number: a write arrives, a write is done, a
 //! flush begins, a flush ends. The power can be made to fail at any event
-//! ([`SimDisks::fail_power_at`]), from which on every request fails; or a whole run is recorded and looked at as if the power had
-//! failed anywhere ([`CrashLog`]).
+//! ([`SimDisks::fail_power_at`]), from which on every request fails; or a whole run is recorded and
+//! looked at as if the power had failed anywhere ([`CrashLog`]).
 
 use crate::crash::{Data, Event};
 use crate::stats::Counters;

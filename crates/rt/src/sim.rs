@@ -1,8 +1,8 @@
 //! Simulations: real threads, one at a time, in virtual time, replayed from a seed.
 //!
 //! The threads are the operating system's, each waiting at a *gate* of its own. One gate is open:
-//! whoever is through it runs, all others stand. A thread that has to wait (a condition variable,
-//! a sleep, a join, a yield) decides, before it stands, who is next:
+//! whoever is through it runs, all others stand. A thread that has to wait (a condition variable, a
+//! sleep, a join, a yield) decides, before it stands, who is next:
 //!
 //! - among the threads that could run and, if one is due, the next timer, the seed chooses;
 //! - when none could run, time jumps to the next timer or deadline;
@@ -11,8 +11,9 @@
 //!
 //! Computing takes no time. A notice, a spawn, and the taking of a lock are no points of choice:
 //! the thread goes on until it waits. So a `parking_lot` lock is never contended, provided that
-//! nobody keeps one across a wait, but for the one that a condition variable unlocks. Who breaks this rule
-//! stops the simulation; the condition variable notices where it can, and a watchdog elsewhere.
+//! nobody keeps one across a wait, but for the one that a condition variable unlocks. Who breaks
+//! this rule stops the simulation; the condition variable notices where it can, and a watchdog
+//! elsewhere.
 //!
 //! Nothing here looks at the machine: not its clock, its number of processors, an address or a hash
 //! with a random key. So the same program and the same seed give the same run, on any machine.
