@@ -53,6 +53,8 @@ pub enum ErrorKind {
     Exists,
     /// The pool, a quota or the reserve has no space left.
     NoSpace,
+    /// The engine of the pool has stopped; the text says why.
+    Stopped(String),
     /// A change that cannot be made; the text names the rule.
     Invalid(&'static str),
     /// Something that is read but cannot be written yet; the text says what.
@@ -105,6 +107,7 @@ impl fmt::Display for Error {
             ErrorKind::ReadOnly => f.write_str("is open for reading only"),
             ErrorKind::Exists => f.write_str("exists already"),
             ErrorKind::NoSpace => f.write_str("no space left"),
+            ErrorKind::Stopped(why) => write!(f, "the pool has stopped: {why}"),
             ErrorKind::Invalid(rule) => write!(f, "cannot be changed so: {rule}"),
             ErrorKind::Unsupported(what) => write!(f, "cannot be written: {what}"),
             ErrorKind::EntryForm(name) => write!(f, "entry {name:?} has an unexpected form"),

@@ -3,7 +3,7 @@
 use crate::cache::{BlockCache, CacheKey};
 use codec::crypto::MasterKey;
 use ondisk::BlkPtr;
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, OnceLock, Weak};
 use vdev::{Fault, Scope};
 use zio::{Block, Place, Reader, Request};
 
@@ -57,7 +57,8 @@ pub struct CachedStore {
     reader: Arc<Reader>,
     cache: BlockCache,
     sink: Option<Arc<dyn FaultSink>>,
-    pending: OnceLock<Arc<dyn PendingSource>>,
+    /// Weak, because what it allocates from is read through this store.
+    pending: OnceLock<Weak<dyn PendingSource>>,
 }
 
 impl CachedStore {
@@ -70,12 +71,13 @@ impl CachedStore {
 
     /// Asks `source` first from now on; the first source that is set stays. Its blocks are not
     /// cached: as long as they are pending, their space may be written again in the same txg.
-    pub fn set_pending(&self, source: Arc<dyn PendingSource>) {
-        let _ = self.pending.set(source);
+    /// The source is not kept alive.
+    pub fn set_pending(&self, source: &Arc<dyn PendingSource>) {
+        let _ = self.pending.set(Arc::downgrade(source));
     }
 
     fn pending(&self, bp: &BlkPtr) -> Option<Arc<Block>> {
-        self.pending.get()?.read_pending(bp)
+        self.pending.get()?.upgrade()?.read_pending(bp)
     }
 
     /// The read pipeline.

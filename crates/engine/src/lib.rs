@@ -11,5 +11,6 @@ pub mod replay;
 pub use {check, codec, device, dmu, dsl, ondisk, pool, rt, vdev, zil, zio, zpl};
 
 pub use dsl::{Dataset, Dir, Dsl};
+pub use pool::live::{self, LivePool};
 pub use pool::{Candidate, OpenOptions, Pool, SearchOptions};
 pub use zpl::{Filesystem, Node, Volume};

@@ -1,5 +1,6 @@
-//! Why a pool cannot be opened: kind, place, cause, hint.
+//! Why a pool cannot be opened or changed: kind, place, cause, hint.
 
+use crate::live::Obstacle;
 use std::fmt;
 use std::path::PathBuf;
 
@@ -37,7 +38,7 @@ pub struct UnknownFeature {
     pub description: Option<String>,
 }
 
-/// Why a pool cannot be opened.
+/// Why a pool cannot be opened or changed.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Error {
@@ -117,9 +118,92 @@ pub enum Error {
         /// Why.
         cause: String,
     },
+    /// It can be read, but not written by this program.
+    NotWritable {
+        /// The pool.
+        pool: String,
+        /// Everything that stands in the way.
+        obstacles: Vec<Obstacle>,
+    },
+    /// It was destroyed.
+    Destroyed {
+        /// The pool.
+        pool: String,
+    },
+    /// Another host used it last and did not export it.
+    ForeignHost {
+        /// The pool.
+        pool: String,
+        /// Identity of that host.
+        hostid: u64,
+        /// Its name.
+        host: String,
+    },
+    /// Somebody else writes to it.
+    InUse {
+        /// The pool.
+        pool: String,
+    },
+    /// A device of it cannot be used.
+    Device {
+        /// The pool.
+        pool: String,
+        /// Why.
+        cause: device::Error,
+    },
+    /// A change that cannot be made, or options that make no pool.
+    Invalid {
+        /// What is wrong.
+        what: String,
+    },
+    /// The engine of the pool has stopped: nothing can be changed any more.
+    Stopped {
+        /// The pool.
+        pool: String,
+        /// Why.
+        cause: String,
+    },
+    /// Something failed while the pool was being changed.
+    Failed {
+        /// The pool.
+        pool: String,
+        /// What was being done.
+        doing: &'static str,
+        /// Why it failed.
+        cause: String,
+    },
+    /// Something in the MOS cannot be read or changed.
+    Dmu(dmu::Error),
+    /// A dataset cannot be found or changed.
+    Dsl(dsl::Error),
+    /// A file system or volume cannot be made or opened.
+    Zpl(zpl::Error),
+}
+
+impl From<dmu::Error> for Error {
+    fn from(e: dmu::Error) -> Self {
+        Self::Dmu(e)
+    }
+}
+
+impl From<dsl::Error> for Error {
+    fn from(e: dsl::Error) -> Self {
+        Self::Dsl(e)
+    }
+}
+
+impl From<zpl::Error> for Error {
+    fn from(e: zpl::Error) -> Self {
+        Self::Zpl(e)
+    }
 }
 
 impl Error {
+    /// `doing` something to `pool` failed.
+    pub(crate) fn failed(pool: &str, doing: &'static str, cause: &dyn fmt::Display) -> Self {
+        Self::Failed { pool: pool.to_owned(), doing, cause: cause.to_string() }
+    }
+
     /// What the user can do about it.
     #[must_use]
     pub fn hint(&self) -> Option<String> {
@@ -143,7 +227,16 @@ impl Error {
                       and choose one with --txg N"
                     .into(),
             ),
-            Self::NoCheckpoint { .. } | Self::Config { .. } => None,
+            Self::NotWritable { .. } => {
+                Some("it can be opened read-only: leave out what would change it".into())
+            }
+            Self::Destroyed { .. } => Some("import it with -D to get it back".into()),
+            Self::ForeignHost { .. } => {
+                Some("when no other host has it open, import it with -f".into())
+            }
+            Self::InUse { .. } => Some("export it there first".into()),
+            Self::Stopped { .. } => Some("what was synced is safe: open the pool again".into()),
+            _ => None,
         }
     }
 }
@@ -214,6 +307,23 @@ impl fmt::Display for Error {
             Self::Config { pool, cause } => {
                 write!(f, "cannot open {pool:?}: configuration: {cause}")
             }
+            Self::NotWritable { pool, obstacles } => {
+                let all: Vec<_> = obstacles.iter().map(ToString::to_string).collect();
+                write!(f, "cannot open {pool:?} for writing: {}", all.join("; "))
+            }
+            Self::Destroyed { pool } => write!(f, "pool {pool:?} was destroyed"),
+            Self::ForeignHost { pool, hostid, host } => {
+                write!(f, "pool {pool:?} was last used by host {host:?} ({hostid:x})")?;
+                f.write_str(" and not exported there")
+            }
+            Self::InUse { pool } => write!(f, "pool {pool:?} is in use by somebody else"),
+            Self::Device { pool, cause } => write!(f, "pool {pool:?}: {cause}"),
+            Self::Invalid { what } => f.write_str(what),
+            Self::Stopped { pool, cause } => write!(f, "pool {pool:?} has stopped: {cause}"),
+            Self::Failed { pool, doing, cause } => write!(f, "pool {pool:?}: {doing}: {cause}"),
+            Self::Dmu(e) => write!(f, "{e}"),
+            Self::Dsl(e) => write!(f, "{e}"),
+            Self::Zpl(e) => write!(f, "{e}"),
         }
     }
 }
@@ -221,7 +331,10 @@ impl fmt::Display for Error {
 impl std::error::Error for Error {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
-            Self::Damaged { cause, .. } => Some(cause),
+            Self::Damaged { cause, .. } | Self::Dmu(cause) => Some(cause),
+            Self::Dsl(cause) => Some(cause),
+            Self::Zpl(cause) => Some(cause),
+            Self::Device { cause, .. } => Some(cause),
             _ => None,
         }
     }

@@ -25,6 +25,7 @@ mod errlog;
 mod error;
 mod faults;
 mod history;
+pub mod live;
 mod open;
 mod props;
 mod removal;

@@ -136,6 +136,54 @@ impl Pool {
         Err(failure.unwrap_or_else(none))
     }
 
+    /// The same pool seen through a live MOS, under this name.
+    pub(crate) fn with_live(
+        &self,
+        name: &str,
+        store: &Arc<CachedStore>,
+        mos: &Objset,
+    ) -> Result<Self> {
+        let dsl = Dsl::open(mos.clone(), name)?;
+        Ok(Self {
+            candidate: self.candidate.clone(),
+            config: PoolConfig { name: name.to_owned(), ..self.config.clone() },
+            uberblock: self.uberblock,
+            store: Arc::clone(store),
+            mos: mos.clone(),
+            dsl,
+            features: self.features.clone(),
+            faults: Arc::clone(&self.faults),
+            salvage: self.salvage.clone(),
+            spares: self.spares.clone(),
+            l2cache: self.l2cache.clone(),
+        })
+    }
+
+    /// A pool that was made just now: seen through its live MOS, which is on no disk yet.
+    pub(crate) fn new_live(
+        candidate: Candidate,
+        config: PoolConfig,
+        uberblock: Uberblock,
+        store: &Arc<CachedStore>,
+        mos: &Objset,
+        features: Features,
+    ) -> Result<Self> {
+        let dsl = Dsl::open(mos.clone(), &config.name)?;
+        Ok(Self {
+            candidate,
+            config,
+            uberblock,
+            store: Arc::clone(store),
+            mos: mos.clone(),
+            dsl,
+            features,
+            faults: Arc::default(),
+            salvage: Vec::new(),
+            spares: Vec::new(),
+            l2cache: Vec::new(),
+        })
+    }
+
     /// The pool's name.
     #[must_use]
     pub fn name(&self) -> &str {

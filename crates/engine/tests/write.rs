@@ -1,0 +1,64 @@
+//! Pools made and changed here, judged by OpenZFS's zdb and by our own check.
+#![allow(clippy::unwrap_used, clippy::expect_used, missing_docs, unreachable_pub)]
+
+mod writing;
+
+use engine::live::NewFilesystem;
+use writing::{Layout, Pools};
+
+/// Every kind of pool, as small as it can be.
+const LAYOUTS: [Layout; 7] = [
+    Layout::Disks(1),
+    Layout::Disks(3),
+    Layout::Mirror(2),
+    Layout::Raidz(1, 3),
+    Layout::Raidz(2, 5),
+    Layout::Raidz(3, 7),
+    Layout::Special,
+];
+
+#[test]
+fn an_empty_pool_is_one_to_openzfs() {
+    for layout in LAYOUTS {
+        let pools = Pools::new("empty");
+        let pool = pools.create("tank", layout);
+        pool.export().unwrap();
+        pools.judge("tank");
+    }
+}
+
+#[test]
+fn datasets_files_and_snapshots() {
+    for layout in LAYOUTS {
+        let pools = Pools::new("files");
+        let pool = pools.create("tank", layout);
+        pool.create_filesystem("tank/fs", NewFilesystem::default(), Vec::new()).unwrap();
+        pool.create_volume("tank/vol", 8 << 20, 8192, Vec::new()).unwrap();
+        let fs = pool.filesystem("tank/fs").unwrap();
+        writing::fill(&fs, 1, 40);
+        pool.snapshot(&["tank/fs@one".to_owned()], Vec::new()).unwrap();
+        writing::fill(&fs, 2, 40);
+        let volume = pool.volume("tank/vol").unwrap();
+        volume.write_at(4096, &writing::bytes(3, 100_000)).unwrap();
+        pool.sync().unwrap();
+        pool.clone_snapshot("tank/fs@one", "tank/clone", Vec::new()).unwrap();
+        writing::fill(&pool.filesystem("tank/clone").unwrap(), 3, 10);
+        // What is open keeps the devices.
+        drop((fs, volume));
+        pool.export().unwrap();
+        pools.judge("tank");
+
+        let pool = pools.import("tank");
+        assert_eq!(writing::contents(&pool.filesystem("tank/fs").unwrap()), {
+            let pool = pools.open("tank");
+            let head = pool.dsl().by_name("tank/fs").unwrap();
+            let fs = engine::Filesystem::open(pool.dsl().objset(&head).unwrap()).unwrap();
+            writing::contents(&fs)
+        });
+        pool.destroy_dataset("tank/clone").unwrap();
+        pool.destroy_snapshots(&["tank/fs@one".to_owned()], false).unwrap();
+        pool.destroy_dataset("tank/vol").unwrap();
+        pool.export().unwrap();
+        pools.judge("tank");
+    }
+}

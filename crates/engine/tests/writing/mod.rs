@@ -1,0 +1,177 @@
+//! What the writing tests share: pools in files, something to put into them, and the judges.
+#![allow(dead_code, reason = "each test takes what it needs")]
+
+use engine::live::{
+    self, CreateOptions, Devices, ImportOptions, LivePool, NewTop, TopUse, VdevSpec,
+};
+use engine::{Candidate, Filesystem, OpenOptions, Pool, SearchOptions, device, rt, zpl};
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use zpl::write::{NewFile, NewKind};
+
+/// A pool's vdevs.
+#[derive(Clone, Copy, Debug)]
+pub enum Layout {
+    Disks(usize),
+    Mirror(usize),
+    Raidz(u64, usize),
+    /// A disk, and a mirror for metadata.
+    Special,
+}
+
+/// Pools in a directory of their own.
+pub struct Pools {
+    dir: tempfile::TempDir,
+}
+
+/// Bytes of each image.
+pub const IMAGE: u64 = 128 << 20;
+
+impl Pools {
+    pub fn new(name: &str) -> Self {
+        Self { dir: tempfile::Builder::new().prefix(name).tempdir().unwrap() }
+    }
+
+    pub fn dir(&self) -> &Path {
+        self.dir.path()
+    }
+
+    fn image(&self, n: usize) -> PathBuf {
+        self.dir().join(format!("vdev{n}.img"))
+    }
+
+    pub fn create(&self, name: &str, layout: Layout) -> LivePool {
+        self.create_with(name, layout, |_| {})
+    }
+
+    pub fn create_with(
+        &self,
+        name: &str,
+        layout: Layout,
+        change: impl FnOnce(&mut CreateOptions),
+    ) -> LivePool {
+        let mut devices = Devices::new();
+        let mut leaves = |n: usize| -> Vec<VdevSpec> {
+            let mut out = Vec::new();
+            for _ in 0..n {
+                let path = self.image(devices.len());
+                let options = device::Options::default();
+                let device = device::RwFileDevice::create(&path, IMAGE, &options).unwrap();
+                let path = path.to_str().unwrap().to_owned();
+                devices.insert(path.clone(), Arc::new(device) as _);
+                out.push(VdevSpec::Leaf { path, is_file: true });
+            }
+            out
+        };
+        let top = |spec| NewTop { spec, class: TopUse::Normal };
+        let tops = match layout {
+            Layout::Disks(n) => leaves(n).into_iter().map(top).collect(),
+            Layout::Mirror(n) => vec![top(VdevSpec::Mirror(leaves(n)))],
+            Layout::Raidz(nparity, n) => {
+                vec![top(VdevSpec::Raidz { nparity, children: leaves(n) })]
+            }
+            Layout::Special => {
+                let disk = leaves(1).pop().unwrap();
+                let spec = VdevSpec::Mirror(leaves(2));
+                vec![top(disk), NewTop { spec, class: TopUse::Special }]
+            }
+        };
+        let mut options = CreateOptions::new(name, tops);
+        change(&mut options);
+        live::create(&rt::Rt::real(), &options, &devices).unwrap()
+    }
+
+    fn search(&self) -> OpenOptions {
+        let search = SearchOptions { paths: vec![self.dir().to_owned()], ..Default::default() };
+        OpenOptions { search, ..OpenOptions::default() }
+    }
+
+    pub fn open(&self, name: &str) -> Pool {
+        Pool::open(name, &self.search()).unwrap()
+    }
+
+    pub fn import(&self, name: &str) -> LivePool {
+        self.try_import(name).unwrap()
+    }
+
+    pub fn try_import(&self, name: &str) -> Result<LivePool, engine::pool::Error> {
+        let open = self.search();
+        let found = engine::pool::scan(&open.search).unwrap();
+        let candidates = Candidate::group(&found);
+        let candidate = candidates.iter().find(|c| c.name() == name).unwrap();
+        live::import(&rt::Rt::real(), candidate, &ImportOptions::new(open), &mut |path| {
+            let device = device::RwFileDevice::open(path, &device::Options::default())?;
+            Ok(Arc::new(device) as _)
+        })
+    }
+
+    /// Both judges: zdb finds no leak and no error, our check finds nothing.
+    pub fn judge(&self, name: &str) {
+        let pool = self.open(name);
+        let report = check(&pool);
+        assert!(report.issues.is_empty(), "check: {:#?}", report.issues);
+        drop(pool);
+        let Some(verdict) = testkit::oracle::zdb_on(self.dir(), &["-bcc", name]) else {
+            eprintln!("SKIPPED: zdb is not here");
+            return;
+        };
+        assert!(verdict.success && verdict.text.contains("No leaks"), "zdb:\n{}", verdict.text);
+    }
+}
+
+pub fn check(pool: &Pool) -> engine::check::Report {
+    let options = engine::check::CheckOptions::default();
+    engine::check::run(pool, &options, &rt::Progress::new())
+}
+
+/// Bytes that a seed decides and that do not compress.
+pub fn bytes(seed: u64, len: usize) -> Vec<u8> {
+    let mut rng = testkit::Rng::new(seed);
+    let mut out = vec![0; len];
+    for part in out.chunks_mut(8) {
+        part.copy_from_slice(&rng.next_u64().to_le_bytes()[..part.len()]);
+    }
+    out
+}
+
+/// Files of many sizes, in a directory.
+pub fn fill(fs: &Filesystem, seed: u64, files: u64) {
+    let mut rng = testkit::Rng::new(seed);
+    let now = fs_time(seed);
+    let new = NewFile::new(NewKind::Dir, 0o755, now);
+    let dir = fs.create(fs.root_object(), format!("dir{seed}").as_bytes(), &new).unwrap();
+    for n in 0..files {
+        let new = NewFile::new(NewKind::File, 0o644, now);
+        let file = fs.create(dir.number(), format!("file{n}").as_bytes(), &new).unwrap();
+        let mut data = bytes(seed * 1000 + n, rng.below(300_000) as usize);
+        if n % 3 == 0 {
+            data.fill(b'x');
+        }
+        fs.write_at(file.number(), 0, &data, now).unwrap();
+    }
+}
+
+pub fn fs_time(seed: u64) -> engine::ondisk::znode::Time {
+    engine::ondisk::znode::Time { seconds: 1_700_000_000 + seed as i64, nanos: 5 }
+}
+
+/// Everything in a file system: path to content.
+pub fn contents(fs: &Filesystem) -> BTreeMap<String, Vec<u8>> {
+    let mut out = BTreeMap::new();
+    let mut todo = vec![(String::new(), fs.root().unwrap())];
+    while let Some((path, dir)) = todo.pop() {
+        for entry in dir.sorted_entries().unwrap() {
+            let name = format!("{path}/{}", String::from_utf8_lossy(&entry.name));
+            let node = fs.node(entry.object).unwrap();
+            if node.kind() == zpl::FileKind::Dir {
+                todo.push((name, node));
+            } else {
+                let mut data = vec![0; node.size as usize];
+                node.read_at(0, &mut data).unwrap();
+                out.insert(name, data);
+            }
+        }
+    }
+    out
+}

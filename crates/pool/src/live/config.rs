@@ -1,0 +1,336 @@
+//! What a pool's configuration looks like in the labels and in the MOS, made from a tree of vdevs.
+//!
+//! The tree is kept as [`VdevConfig`]s whose stored list is the truth ([`VdevConfig::nvlist`]), so
+//! that members this program knows nothing of survive every change. Members stand in the order in
+//! which OpenZFS writes them. Specified in `docs/format/config.md`.
+
+use ondisk::config::{PoolState, VdevConfig};
+use ondisk::nvlist::{NvList, NvValue};
+
+/// What a new vdev is made of.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum VdevSpec {
+    /// A device or file.
+    Leaf {
+        /// Path as it is to stand in the labels.
+        path: String,
+        /// A regular file: the label says `file`, else `disk`.
+        is_file: bool,
+    },
+    /// All children hold the same.
+    Mirror(Vec<VdevSpec>),
+    /// Parity over the children.
+    Raidz {
+        /// Parity columns, 1 to 3.
+        nparity: u64,
+        /// The leaves.
+        children: Vec<VdevSpec>,
+    },
+}
+
+impl VdevSpec {
+    /// Its leaves in order.
+    #[must_use]
+    pub fn leaves(&self) -> Vec<&str> {
+        match self {
+            Self::Leaf { path, .. } => vec![path],
+            Self::Mirror(c) | Self::Raidz { children: c, .. } => {
+                c.iter().flat_map(Self::leaves).collect()
+            }
+        }
+    }
+}
+
+/// What a new top-level vdev is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum TopUse {
+    /// Data and everything else.
+    Normal,
+    /// Intent logs.
+    Log,
+    /// Metadata and small blocks.
+    Special,
+    /// Deduplication tables.
+    Dedup,
+}
+
+impl TopUse {
+    /// As the ZAP of the vdev has it; `None` for normal.
+    #[must_use]
+    pub fn bias(self) -> Option<&'static str> {
+        match self {
+            Self::Normal => None,
+            Self::Log => Some("log"),
+            Self::Special => Some("special"),
+            Self::Dedup => Some("dedup"),
+        }
+    }
+}
+
+/// A list under construction.
+#[derive(Default)]
+pub(super) struct Builder(NvList);
+
+impl Builder {
+    pub(super) fn new() -> Self {
+        Self(NvList::new())
+    }
+
+    pub(super) fn u64(mut self, name: &str, value: u64) -> Self {
+        self.0.set(name, NvValue::U64(value));
+        self
+    }
+
+    pub(super) fn text(mut self, name: &str, value: &str) -> Self {
+        self.0.set(name, NvValue::String(value.as_bytes().to_vec()));
+        self
+    }
+
+    pub(super) fn boolean(mut self, name: &str) -> Self {
+        self.0.set(name, NvValue::Boolean);
+        self
+    }
+
+    pub(super) fn list(mut self, name: &str, value: NvList) -> Self {
+        self.0.set(name, NvValue::NvList(value));
+        self
+    }
+
+    pub(super) fn lists(mut self, name: &str, value: Vec<NvList>) -> Self {
+        self.0.set(name, NvValue::NvListArray(value));
+        self
+    }
+
+    pub(super) fn done(self) -> NvList {
+        self.0
+    }
+}
+
+/// Numbers a new top-level vdev is given before it has a configuration.
+pub(super) struct TopNumbers {
+    pub(super) id: u64,
+    pub(super) ashift: u64,
+    pub(super) asize: u64,
+    pub(super) metaslab_shift: u64,
+    pub(super) create_txg: u64,
+}
+
+/// The configuration of a new top-level vdev; its MOS objects are still 0.
+pub(super) fn new_top(
+    spec: &VdevSpec,
+    class: TopUse,
+    n: &TopNumbers,
+    guid: &mut dyn FnMut() -> u64,
+) -> ondisk::Result<VdevConfig> {
+    let mut list = vdev_list(spec, n.id, n.create_txg, guid);
+    for (name, value) in [
+        ("metaslab_array", 0),
+        ("metaslab_shift", n.metaslab_shift),
+        ("ashift", n.ashift),
+        ("asize", n.asize),
+        ("is_log", u64::from(class == TopUse::Log)),
+    ] {
+        list.set(name, NvValue::U64(value));
+    }
+    if let Some(bias) = class.bias() {
+        list.set("alloc_bias", NvValue::String(bias.as_bytes().to_vec()));
+    }
+    list.set("create_txg", NvValue::U64(n.create_txg));
+    VdevConfig::decode(&list)
+}
+
+fn vdev_list(spec: &VdevSpec, id: u64, txg: u64, guid: &mut dyn FnMut() -> u64) -> NvList {
+    let kind = match spec {
+        VdevSpec::Leaf { is_file: true, .. } => "file",
+        VdevSpec::Leaf { .. } => "disk",
+        VdevSpec::Mirror(_) => "mirror",
+        VdevSpec::Raidz { .. } => "raidz",
+    };
+    let list = Builder::new().text("type", kind).u64("id", id).u64("guid", guid());
+    let mut below = |children: &[VdevSpec]| {
+        let children = children.iter().zip(0..);
+        children.map(|(c, id)| vdev_list(c, id, txg, guid).clone()).collect()
+    };
+    match spec {
+        VdevSpec::Leaf { path, .. } => {
+            let list = list.text("path", path);
+            list.u64("whole_disk", 0).u64("create_txg", txg).done()
+        }
+        VdevSpec::Mirror(children) => list.lists("children", below(children)).done(),
+        VdevSpec::Raidz { nparity, children } => {
+            list.u64("nparity", *nparity).lists("children", below(children)).done()
+        }
+    }
+}
+
+/// A root over top-level vdevs.
+pub(super) fn new_root(
+    guid: u64,
+    create_txg: u64,
+    tops: Vec<VdevConfig>,
+) -> ondisk::Result<VdevConfig> {
+    let tops = tops.iter().map(VdevConfig::to_nvlist).collect();
+    let list = Builder::new().text("type", "root").u64("id", 0).u64("guid", guid);
+    VdevConfig::decode(&list.u64("create_txg", create_txg).lists("children", tops).done())
+}
+
+/// Sets a member of a vdev, in the stored list and in the decoded form.
+pub(super) fn set_u64(vdev: &mut VdevConfig, name: &str, value: u64) -> ondisk::Result<()> {
+    let mut list = vdev.to_nvlist();
+    list.set(name, NvValue::U64(value));
+    *vdev = VdevConfig::decode(&list)?;
+    Ok(())
+}
+
+/// What stands beside the tree of vdevs in every configuration of a pool.
+#[derive(Clone, Debug)]
+pub(super) struct PoolFacts {
+    pub(super) version: u64,
+    pub(super) name: String,
+    pub(super) guid: u64,
+    pub(super) hostid: u64,
+    pub(super) hostname: String,
+    pub(super) errata: u64,
+    pub(super) comment: Option<String>,
+    pub(super) compatibility: Option<String>,
+    /// Active features that one must know to read the MOS.
+    pub(super) features_for_read: Vec<String>,
+}
+
+impl PoolFacts {
+    fn start(&self, state: PoolState, txg: u64) -> Builder {
+        let mut list = Builder::new()
+            .u64("version", self.version)
+            .text("name", &self.name)
+            .u64("state", state.number())
+            .u64("txg", txg)
+            .u64("pool_guid", self.guid)
+            .u64("errata", self.errata);
+        if let Some(comment) = &self.comment {
+            list = list.text("comment", comment);
+        }
+        if let Some(compatibility) = &self.compatibility {
+            list = list.text("compatibility", compatibility);
+        }
+        if self.hostid != 0 {
+            list = list.u64("hostid", self.hostid);
+        }
+        list.text("hostname", &self.hostname)
+    }
+
+    fn features(&self) -> NvList {
+        let mut list = Builder::new();
+        for guid in &self.features_for_read {
+            list = list.boolean(guid);
+        }
+        list.done()
+    }
+
+    /// The packed list of the MOS.
+    pub(super) fn for_mos(&self, state: PoolState, txg: u64, root: &VdevConfig) -> NvList {
+        let mut list = self.start(state, txg).boolean("com.delphix:has_per_vdev_zaps");
+        list = list.u64("vdev_children", root.children.len() as u64);
+        list.list("vdev_tree", root.to_nvlist()).list("features_for_read", self.features()).done()
+    }
+
+    /// The list of one leaf's label. ZAPs of vdevs are not named in labels.
+    pub(super) fn for_label(
+        &self,
+        state: PoolState,
+        txg: u64,
+        root: &VdevConfig,
+        top: &VdevConfig,
+        leaf: u64,
+    ) -> NvList {
+        let mut list = self.start(state, txg).u64("top_guid", top.guid).u64("guid", leaf);
+        if top.is_log {
+            list = list.u64("is_log", 1);
+        }
+        list = list.u64("vdev_children", root.children.len() as u64);
+        let holes: Vec<u64> = root.children.iter().filter(|c| c.is_hole).map(|c| c.id).collect();
+        let mut tree = top.to_nvlist();
+        strip_zaps(&mut tree);
+        let mut out =
+            list.list("vdev_tree", tree).list("features_for_read", self.features()).done();
+        if !holes.is_empty() {
+            out.set("hole_array", NvValue::U64Array(holes));
+        }
+        out
+    }
+}
+
+fn strip_zaps(list: &mut NvList) {
+    list.remove("com.delphix:vdev_zap_top");
+    list.remove("com.delphix:vdev_zap_leaf");
+    for pair in list.pairs.iter_mut().filter(|p| p.name == b"children") {
+        if let NvValue::NvListArray(children) = &mut pair.value {
+            children.iter_mut().for_each(strip_zaps);
+        }
+    }
+}
+
+/// Sum of the guids of all vdevs, the root's included, as uberblocks have it.
+pub(super) fn guid_sum(root: &VdevConfig) -> u64 {
+    root.walk().fold(0u64, |sum, v| sum.wrapping_add(v.guid))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn leaf(path: &str) -> VdevSpec {
+        VdevSpec::Leaf { path: path.to_owned(), is_file: true }
+    }
+
+    fn root() -> VdevConfig {
+        let mut next = 100;
+        let mut guid = || {
+            next += 1;
+            next
+        };
+        let numbers =
+            TopNumbers { id: 0, ashift: 12, asize: 1 << 28, metaslab_shift: 24, create_txg: 4 };
+        let mirror = VdevSpec::Mirror(vec![leaf("/a"), leaf("/b")]);
+        let raidz = VdevSpec::Raidz { nparity: 1, children: vec![leaf("/c"), leaf("/d")] };
+        let a = new_top(&mirror, TopUse::Normal, &numbers, &mut guid).unwrap();
+        let numbers = TopNumbers { id: 1, ..numbers };
+        let b = new_top(&raidz, TopUse::Log, &numbers, &mut guid).unwrap();
+        new_root(7, 4, vec![a, b]).unwrap()
+    }
+
+    #[test]
+    fn labels_describe_their_own_top_and_name_no_zaps() {
+        let mut root = root();
+        set_u64(&mut root.children[1], "com.delphix:vdev_zap_top", 33).unwrap();
+        assert_eq!(root.children[1].vdev_zap_top, Some(33));
+        let facts = PoolFacts {
+            version: 5000,
+            name: "tank".to_owned(),
+            guid: 7,
+            hostid: 0,
+            hostname: "here".to_owned(),
+            errata: 0,
+            comment: None,
+            compatibility: None,
+            features_for_read: vec!["com.delphix:hole_birth".to_owned()],
+        };
+        let label = facts.for_label(PoolState::Active, 9, &root, &root.children[1], 105);
+        let decoded = ondisk::config::PoolConfig::decode(&label).unwrap();
+        assert_eq!((decoded.top_guid, decoded.guid), (Some(root.children[1].guid), Some(105)));
+        assert_eq!(decoded.vdev_children, Some(2));
+        assert!(decoded.is_log && decoded.vdev_tree.vdev_zap_top.is_none());
+        assert_eq!(decoded.features_for_read, facts.features_for_read);
+        let mos = facts.for_mos(PoolState::Active, 9, &root);
+        let decoded = ondisk::config::PoolConfig::decode(&mos).unwrap();
+        assert_eq!(decoded.vdev_tree.children[1].vdev_zap_top, Some(33));
+        assert!(decoded.has_per_vdev_zaps);
+    }
+
+    #[test]
+    fn the_sum_of_guids_counts_every_vdev() {
+        let root = root();
+        let all: Vec<u64> = root.walk().map(|v| v.guid).collect();
+        assert_eq!(all.len(), 7);
+        assert_eq!(guid_sum(&root), all.iter().sum::<u64>());
+    }
+}

@@ -1,0 +1,491 @@
+//! Making a pool.
+//!
+//! The first txg is [`FIRST_TXG`], as everywhere. Everything is built in memory as one txg's
+//! changes of an empty MOS and synced like any other; the labels are written first with a
+//! configuration that says "not part of a pool yet" (txg 0), so that a crash in between leaves
+//! nothing that looks like one.
+
+use super::config::{
+    PoolFacts, TopNumbers, TopUse, VdevSpec, guid_sum, new_root, new_top, set_u64,
+};
+use super::datasets::NewFilesystem;
+use super::features::{ENABLED_BY_DEFAULT, FeatureTable};
+use super::history::{self, Invocation};
+use super::shared::{ConfigState, Parts};
+use super::sync::TxgBlocks;
+use super::{LivePool, mos as util};
+use crate::alloc::{self, AllocOptions, Allocator, TopSpec};
+use crate::assemble::Candidate;
+use crate::error::{Error, Result};
+use crate::open::Pool;
+use crate::scan::look_at_device;
+use device::WriteDeviceRef;
+use dmu::bpobj::Lists;
+use dmu::zap::ZapSpec;
+use dmu::{CachedStore, LiveSpec, Objset, PendingSource, SetPolicy, Tx, ZapValue, zap};
+use dsl::DatasetKind;
+use dsl::write::{DslCx, Now, PropertyChange, parse_value};
+use ondisk::config::{PoolConfig, PoolState, VdevConfig, VdevKind};
+use ondisk::features;
+use ondisk::uberblock::Uberblock;
+use ondisk::{DmuType, ObjsetKind, mos};
+use rt::Rt;
+use std::collections::{BTreeMap, HashMap};
+use std::path::PathBuf;
+use std::sync::Arc;
+use vdev::{LeafOpen, VdevTree};
+use zio::{Reader, Writer};
+
+/// Number of a pool's first txg.
+pub const FIRST_TXG: u64 = 4;
+
+/// A new top-level vdev.
+#[derive(Clone, Debug)]
+pub struct NewTop {
+    /// What it is made of.
+    pub spec: VdevSpec,
+    /// What it is for.
+    pub class: TopUse,
+}
+
+/// How to make a pool.
+#[derive(Clone, Debug)]
+pub struct CreateOptions {
+    /// Its name.
+    pub name: String,
+    /// Its top-level vdevs, at least one of the normal class.
+    pub tops: Vec<NewTop>,
+    /// log2 of the sector size to use, 9 to 16; `None`: what the devices say, at least 12.
+    pub ashift: Option<u32>,
+    /// Features by name that are enabled (true) or left out (false) against the default.
+    pub features: BTreeMap<String, bool>,
+    /// Only what is in `features` is enabled.
+    pub no_features: bool,
+    /// Pool properties that are stored: name and value as it is stored.
+    pub properties: Vec<(String, PropertyWord)>,
+    /// Properties of the root dataset as text, validated by [`dsl`].
+    pub fs_properties: Vec<(String, String)>,
+    /// Identity of this host, 0 for none.
+    pub hostid: u64,
+    /// Its name.
+    pub hostname: String,
+    /// For the history.
+    pub invocation: Invocation,
+    /// Cap of the block cache in bytes.
+    pub cache_bytes: usize,
+    /// Owner, group and mode of the root directory.
+    pub root_owner: (u64, u64, u32),
+}
+
+/// A pool property's stored form.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum PropertyWord {
+    /// A number, or the number of a word.
+    Number(u64),
+    /// A text.
+    Text(String),
+}
+
+impl CreateOptions {
+    /// A pool of these vdevs with everything else as usual.
+    #[must_use]
+    pub fn new(name: &str, tops: Vec<NewTop>) -> Self {
+        Self {
+            name: name.to_owned(),
+            tops,
+            ashift: None,
+            features: BTreeMap::new(),
+            no_features: false,
+            properties: Vec::new(),
+            fs_properties: Vec::new(),
+            hostid: 0,
+            hostname: String::new(),
+            invocation: Invocation::default(),
+            cache_bytes: 256 << 20,
+            root_owner: (0, 0, 0o755),
+        }
+    }
+
+    /// The features to enable, in the table's order.
+    fn wanted(&self) -> Result<Vec<&'static features::Feature>> {
+        for name in self.features.keys() {
+            if features::by_name(name).is_none() {
+                return Err(Error::Invalid { what: format!("there is no feature {name:?}") });
+            }
+        }
+        let wanted = |f: &&features::Feature| {
+            let default = !self.no_features && ENABLED_BY_DEFAULT.contains(&f.name());
+            self.features.get(f.name()).copied().unwrap_or(default)
+        };
+        Ok(features::FEATURES.iter().filter(wanted).collect())
+    }
+}
+
+/// Opened devices by the path that stands in their [`VdevSpec::Leaf`].
+pub type Devices = HashMap<String, WriteDeviceRef>;
+
+/// Sector exponent for these devices.
+fn ashift_of(spec: &VdevSpec, devices: &Devices, wanted: Option<u32>) -> Result<u32> {
+    let sector = |p: &str| devices.get(p).map_or(512, |d| d.sector_size());
+    let largest = spec.leaves().into_iter().map(sector).max().unwrap_or(512);
+    let device = largest.next_power_of_two().trailing_zeros();
+    match wanted {
+        Some(n) if !(9..=16).contains(&n) => {
+            Err(Error::Invalid { what: format!("ashift {n} is not between 9 and 16") })
+        }
+        Some(n) if n < device => {
+            let what = format!("ashift {n} is below the sector size of the devices (2^{device})");
+            Err(Error::Invalid { what })
+        }
+        Some(n) => Ok(n),
+        // Disks that say 512 and have sectors of 4096 are the rule, and cannot be told.
+        None => Ok(device.max(12)),
+    }
+}
+
+/// Smallest device that can be part of a pool, in bytes.
+pub const DEVICE_MIN: u64 = 64 << 20;
+
+/// Bytes that can be allocated on a top-level vdev, parity included.
+fn asize_of(spec: &VdevSpec, devices: &Devices) -> Result<u64> {
+    let size = |path: &str| -> Result<u64> {
+        let none = || Error::Invalid { what: format!("{path} was not opened") };
+        let size = devices.get(path).ok_or_else(none)?.size();
+        if size < DEVICE_MIN {
+            let what = format!("{path} is too small: {size} bytes, at least {DEVICE_MIN} needed");
+            return Err(Error::Invalid { what });
+        }
+        Ok(ondisk::label::data_size(size))
+    };
+    let smallest = |paths: Vec<&str>| -> Result<u64> {
+        let sizes = paths.into_iter().map(size).collect::<Result<Vec<_>>>()?;
+        Ok(sizes.into_iter().min().unwrap_or(0))
+    };
+    let leaves = spec.leaves();
+    let n = leaves.len() as u64;
+    match spec {
+        VdevSpec::Leaf { .. } | VdevSpec::Mirror(_) => smallest(leaves),
+        VdevSpec::Raidz { nparity, .. } => {
+            if !(1..=3).contains(nparity) || n <= *nparity {
+                let what = format!("raidz{nparity} needs more than {n} devices");
+                return Err(Error::Invalid { what });
+            }
+            Ok(smallest(leaves)? * n)
+        }
+    }
+}
+
+/// Configurations of new top-level vdevs, numbered from `first`.
+pub(super) fn new_tops(
+    tops: &[NewTop],
+    first: u64,
+    txg: u64,
+    ashift: Option<u32>,
+    devices: &Devices,
+    guid: &mut dyn FnMut() -> u64,
+) -> Result<Vec<VdevConfig>> {
+    let mut out = Vec::with_capacity(tops.len());
+    for (top, id) in tops.iter().zip(first..) {
+        let ashift = ashift_of(&top.spec, devices, ashift)?;
+        let asize = asize_of(&top.spec, devices)?;
+        let metaslab_shift = u64::from(alloc::metaslab_shift(asize));
+        let ashift = u64::from(ashift);
+        let numbers = TopNumbers { id, ashift, asize, metaslab_shift, create_txg: txg };
+        let config = new_top(&top.spec, top.class, &numbers, guid);
+        out.push(config.map_err(|e| Error::Invalid { what: e.to_string() })?);
+    }
+    Ok(out)
+}
+
+/// The allocator over the vdevs of a configuration.
+pub(super) fn allocator(
+    mos: &Objset,
+    reader: &Arc<Reader>,
+    root: &VdevConfig,
+    features: &FeatureTable,
+) -> dmu::Result<Allocator> {
+    let tops: Vec<_> = root.children.iter().filter_map(|c| TopSpec::of(c, reader)).collect();
+    let options = AllocOptions {
+        threads: 0,
+        two_words: features.is_enabled("spacemap_v2"),
+        histograms: features.is_enabled("spacemap_histogram"),
+    };
+    Allocator::open(mos, &tops, options)
+}
+
+/// A guid that is not 0.
+pub(super) fn guid_from(rt: &Rt) -> impl FnMut() -> u64 + use<> {
+    let rt = rt.clone();
+    move || loop {
+        let n = rt.random_u64();
+        if n != 0 {
+            return n;
+        }
+    }
+}
+
+fn bad(e: ondisk::Error) -> Error {
+    Error::Invalid { what: e.to_string() }
+}
+
+/// Makes a pool on `devices` and opens it.
+///
+/// # Errors
+/// When the devices or options do not make a pool, or a device fails.
+pub fn create(rt: &Rt, options: &CreateOptions, devices: &Devices) -> Result<LivePool> {
+    if !options.tops.iter().any(|t| t.class == TopUse::Normal) {
+        let what = "a pool needs a vdev that is not log, special or dedup".to_owned();
+        return Err(Error::Invalid { what });
+    }
+    let wanted = options.wanted()?;
+    let mut guid = guid_from(rt);
+    let tops = new_tops(&options.tops, 0, FIRST_TXG, options.ashift, devices, &mut guid)?;
+    let pool_guid = guid();
+    let root = new_root(pool_guid, FIRST_TXG, tops).map_err(bad)?;
+    let facts = PoolFacts {
+        version: 5000,
+        name: options.name.clone(),
+        guid: pool_guid,
+        hostid: options.hostid,
+        hostname: options.hostname.clone(),
+        errata: 0,
+        comment: None,
+        compatibility: None,
+        features_for_read: Vec::new(),
+    };
+    for top in &root.children {
+        for leaf in top.walk().filter(|v| v.kind.is_leaf()) {
+            let list = facts.for_label(PoolState::Active, 0, &root, top, leaf.guid);
+            let Some(device) = leaf.path.as_ref().and_then(|p| devices.get(p)) else { continue };
+            let failed = |e| Error::failed(&options.name, "writing labels", &e);
+            vdev::label::initialise(device.as_ref(), &list).map_err(|e| failed(e))?;
+        }
+    }
+    let mut open = |c: &VdevConfig| match c.path.as_ref().and_then(|p| devices.get(p)) {
+        Some(device) => LeafOpen::Writable(Arc::clone(device)),
+        None => LeafOpen::Missing,
+    };
+    let vdevs = VdevTree::build(&root, &mut open);
+    let vdevs = vdevs.map_err(|e| Error::Invalid { what: e.to_string() })?;
+    let mut salt = [0; 32];
+    rt.fill_random(&mut salt);
+    let reader = Arc::new(Reader::new(vdevs, &salt));
+    let store = Arc::new(CachedStore::new(Arc::clone(&reader), options.cache_bytes, None));
+    let mos = Objset::live(LiveSpec {
+        store: Arc::clone(&store) as _,
+        id: 0,
+        root: None,
+        kind: ObjsetKind::Meta,
+        header_size: ondisk::objset::OBJSET_SIZE_V3,
+        transactions: None,
+        policy: SetPolicy::mos(),
+        accounting: None,
+        key: None,
+    })
+    .map_err(|e| Error::failed(&options.name, "making the MOS", &e))?;
+    let tx = Tx::syncing(FIRST_TXG);
+    let maker = Maker { mos: &mos, tx: &tx, options, salt };
+    let failed = |e: dmu::Error| Error::failed(&options.name, "making the MOS", &e);
+    let (features, root, config) = maker.make(root, &wanted).map_err(failed)?;
+    let alloc = Arc::new(allocator(&mos, &reader, &root, &features).map_err(failed)?);
+    let writer = Arc::new(Writer::new(rt, Arc::clone(&reader), Arc::clone(&alloc) as _));
+    store.set_pending(&(Arc::clone(&writer) as Arc<dyn PendingSource>));
+    let uberblock = Uberblock {
+        version: 5000,
+        txg: 0,
+        guid_sum: guid_sum(&root),
+        timestamp: 0,
+        rootbp: ondisk::BlkPtr::HOLE,
+        software_version: 5000,
+        mmp_magic: ondisk::uberblock::MMP_MAGIC,
+        mmp_delay: 0,
+        mmp_config: 0,
+        checkpoint_txg: 0,
+        raidz_reflow_info: 0,
+    };
+    let state = PoolState::Active;
+    let config = ConfigState { facts, root, object: config, state, dirty: true };
+    let parts = Parts { reader, store, writer, alloc, mos, features, config, uberblock };
+    first_txg(rt, parts, options, devices)
+}
+
+/// Makes the datasets, and syncs the first txg.
+fn first_txg(
+    rt: &Rt,
+    parts: Parts,
+    options: &CreateOptions,
+    devices: &Devices,
+) -> Result<LivePool> {
+    let tx = Tx::syncing(FIRST_TXG);
+    let blocks = TxgBlocks::new(&parts.alloc, &parts.writer);
+    let wall = rt.wall();
+    let cx = DslCx {
+        mos: &parts.mos,
+        tx: &tx,
+        blocks: &blocks,
+        features: &parts.features,
+        now: Now { secs: wall.as_secs(), nanos: u64::from(wall.subsec_nanos()) },
+        guid: &|| rt.random_u64(),
+    };
+    let tree = dsl::write::create_pool_tree(&cx)?;
+    let candidate = seen(devices, &options.name)?;
+    let list = parts.config.facts.for_mos(PoolState::Active, FIRST_TXG, &parts.config.root);
+    let config = PoolConfig::decode(&list).map_err(bad)?;
+    let known = parts.features.snapshot();
+    let view = Pool::new_live(candidate, config, parts.uberblock, &parts.store, &parts.mos, known)?;
+    let pool = LivePool::start(rt, parts, view)?;
+    let options = options.clone();
+    pool.run(move |cx| {
+        for (name, value) in &options.fs_properties {
+            let value = parse_value(name, value, DatasetKind::Filesystem, true)?;
+            let change = PropertyChange { name: name.clone(), value: Some(value) };
+            dsl::write::set_property(&cx.dsl(), &cx.shared.dsl, &options.name, &change)?;
+        }
+        let root = NewFilesystem { root: options.root_owner, ..NewFilesystem::default() };
+        cx.format_filesystem(tree.root_head, &root)?;
+        let command = history::command(&options.invocation, cx.dsl().now.secs);
+        cx.append_history(&[command], true)
+    })?;
+    Ok(pool)
+}
+
+/// The new pool as a search would find it.
+fn seen(devices: &Devices, pool: &str) -> Result<Candidate> {
+    let look = |(path, device): (&String, &WriteDeviceRef)| {
+        look_at_device(&Arc::clone(device).as_device(), PathBuf::from(path))
+    };
+    let found: Vec<_> = devices.iter().filter_map(look).collect();
+    let candidate = Candidate::group(&found).into_iter().find(|c| c.name() == pool);
+    candidate.ok_or_else(|| Error::failed(pool, "reading the new labels", &"they are not there"))
+}
+
+/// Makes what is in a new MOS beside the datasets.
+struct Maker<'a> {
+    mos: &'a Objset,
+    tx: &'a Tx,
+    options: &'a CreateOptions,
+    salt: [u8; 32],
+}
+
+impl Maker<'_> {
+    fn put(&self, name: &str, value: u64) -> dmu::Result<()> {
+        util::set_u64(self.mos, self.tx, mos::DIRECTORY_OBJECT, name, value)
+    }
+
+    fn make(
+        &self,
+        mut root: VdevConfig,
+        wanted: &[&'static features::Feature],
+    ) -> dmu::Result<(FeatureTable, VdevConfig, u64)> {
+        let (mos, tx) = (self.mos, self.tx);
+        let spec = ZapSpec::new(DmuType::OBJECT_DIRECTORY).number(mos::DIRECTORY_OBJECT);
+        zap::create(mos, tx, &spec)?;
+        let features = FeatureTable::create(mos, tx)?;
+        for feature in wanted {
+            features.enable(tx, feature)?;
+        }
+        self.put(mos::DEFLATE, 1)?;
+        self.put(mos::CREATION_VERSION, 5000)?;
+        let salt = ZapValue { int_len: 1, values: self.salt.to_vec() };
+        let directory = mos.object(mos::DIRECTORY_OBJECT)?;
+        zap::set(&directory, tx, mos::CHECKSUM_SALT.as_bytes(), &salt)?;
+        self.put(mos::SYNC_BPOBJ, Lists::new(mos, tx, &|_| 0)?.create()?)?;
+        self.vdev_zaps(&mut root, &features)?;
+        for top in &mut root.children {
+            let made = alloc::init_top(mos, tx, top.asize.unwrap_or(0))?;
+            set_member(mos, top, "metaslab_array", made.ms_array)?;
+        }
+        let size = root.children.iter().filter_map(|c| c.asize).sum();
+        let number = history::create(mos, tx, size)?;
+        self.put(mos::HISTORY, number)?;
+        self.properties()?;
+        let config = util::new_packed(mos, tx)?;
+        self.put(mos::CONFIG, config)?;
+        Ok((features, root, config))
+    }
+
+    /// A ZAP for every vdev, and the table of them.
+    fn vdev_zaps(&self, root: &mut VdevConfig, features: &FeatureTable) -> dmu::Result<()> {
+        let map = util::new_zap(self.mos, self.tx, util::TABLE)?;
+        self.put(mos::VDEV_ZAP_MAP, map)?;
+        if features.is_enabled("vdev_zaps_v2") {
+            let zap = new_vdev_zap(self.mos, self.tx, map)?;
+            set_member(self.mos, root, "com.klarasystems:vdev_zap_root", zap)?;
+        }
+        for top in &mut root.children {
+            add_top_zaps(self.mos, self.tx, map, top, features)?;
+        }
+        Ok(())
+    }
+
+    fn properties(&self) -> dmu::Result<()> {
+        if self.options.properties.is_empty() {
+            return Ok(());
+        }
+        let table = util::new_zap(self.mos, self.tx, DmuType::POOL_PROPS)?;
+        self.put(mos::POOL_PROPS, table)?;
+        let object = self.mos.object(table)?;
+        for (name, word) in &self.options.properties {
+            zap::set(&object, self.tx, name.as_bytes(), &word.value())?;
+        }
+        Ok(())
+    }
+}
+
+impl PropertyWord {
+    /// As a table's value.
+    pub(super) fn value(&self) -> ZapValue {
+        match self {
+            Self::Number(n) => ZapValue::from_u64(*n),
+            Self::Text(text) => {
+                let mut values = text.as_bytes().to_vec();
+                values.push(0);
+                ZapValue { int_len: 1, values }
+            }
+        }
+    }
+}
+
+fn set_member(mos: &Objset, vdev: &mut VdevConfig, name: &str, n: u64) -> dmu::Result<()> {
+    let failed = |e| dmu::Error {
+        objset: mos.id(),
+        object: mos::DIRECTORY_OBJECT,
+        kind: dmu::ErrorKind::Format { place: zio::Place::default(), error: e },
+    };
+    set_u64(vdev, name, n).map_err(failed)
+}
+
+fn new_vdev_zap(mos: &Objset, tx: &Tx, map: u64) -> dmu::Result<u64> {
+    let zap = util::new_zap(mos, tx, util::TABLE)?;
+    // The key is the number in hexadecimal, as with every table of numbers that is a set.
+    util::set_u64(mos, tx, map, &format!("{zap:x}"), zap)?;
+    Ok(zap)
+}
+
+/// Gives a new top-level vdev and its leaves their ZAPs.
+pub(super) fn add_top_zaps(
+    mos: &Objset,
+    tx: &Tx,
+    map: u64,
+    top: &mut VdevConfig,
+    features: &FeatureTable,
+) -> dmu::Result<()> {
+    fn leaves(mos: &Objset, tx: &Tx, map: u64, vdev: &mut VdevConfig) -> dmu::Result<()> {
+        if matches!(vdev.kind, VdevKind::Disk | VdevKind::File) {
+            let zap = new_vdev_zap(mos, tx, map)?;
+            return set_member(mos, vdev, "com.delphix:vdev_zap_leaf", zap);
+        }
+        vdev.children.iter_mut().try_for_each(|c| leaves(mos, tx, map, c))
+    }
+    leaves(mos, tx, map, top)?;
+    let zap = new_vdev_zap(mos, tx, map)?;
+    set_member(mos, top, "com.delphix:vdev_zap_top", zap)?;
+    let Some(bias) = &top.alloc_bias else { return Ok(()) };
+    let text = PropertyWord::Text(bias.name().to_owned()).value();
+    let key = mos::vdev_zap::ALLOCATION_BIAS.as_bytes();
+    zap::set(&mos.object(zap)?, tx, key, &text)?;
+    if !top.is_log {
+        features.add(tx, "org.zfsonlinux:allocation_classes", 1)?;
+    }
+    Ok(())
+}

@@ -1,0 +1,259 @@
+//! Datasets of a live pool: making, changing and removing them, and opening them for writing.
+//!
+//! Every function here is one sync task: it is checked and done at one point of one txg, and
+//! durable when the function returns. What the tasks write is in [`dsl::write`].
+
+use super::heads::settings;
+use super::{Head, LivePool, TaskCx};
+use crate::error::{Error, Result};
+use dsl::write::PropertyChange;
+use ondisk::ObjsetKind;
+use ondisk::znode::Time;
+use std::sync::Arc;
+use zpl::write::FormatOptions;
+use zpl::{CaseSensitivity, Filesystem, Volume};
+
+/// What a new file system is like, beside its properties.
+#[derive(Clone, Copy, Debug)]
+pub struct NewFilesystem {
+    /// How names are looked up.
+    pub case: CaseSensitivity,
+    /// Normal form of names: `NORM_NF…` of [`ondisk::zap`], 0 for none.
+    pub normalization: u64,
+    /// Only UTF-8 names are allowed.
+    pub utf8_only: bool,
+    /// Owner, group and permissions of the root directory.
+    pub root: (u64, u64, u32),
+}
+
+impl Default for NewFilesystem {
+    fn default() -> Self {
+        let case = CaseSensitivity::Sensitive;
+        Self { case, normalization: 0, utf8_only: false, root: (0, 0, 0o755) }
+    }
+}
+
+impl TaskCx<'_> {
+    /// Formats the object set of the new dataset `head` as a file system.
+    pub(super) fn format_filesystem(&self, head: u64, new: &NewFilesystem) -> Result<()> {
+        let wall = self.dsl().now;
+        let now = Time { seconds: wall.secs.cast_signed(), nanos: wall.nanos };
+        let (uid, gid, mode) = new.root;
+        let options = FormatOptions {
+            case: new.case,
+            normalization: new.normalization,
+            utf8_only: new.utf8_only,
+            uid,
+            gid,
+            mode,
+            projects: self.shared.features.is_enabled("project_quota"),
+            ..FormatOptions::new(now)
+        };
+        self.new_objset(head, ObjsetKind::Zfs, |objset, tx| {
+            Ok(Filesystem::format(objset, tx, &options)?)
+        })?;
+        Ok(())
+    }
+}
+
+impl LivePool {
+    /// Makes a file system.
+    pub fn create_filesystem(
+        &self,
+        name: &str,
+        new: NewFilesystem,
+        properties: Vec<PropertyChange>,
+    ) -> Result<()> {
+        let name = name.to_owned();
+        self.run(move |cx| {
+            let made = dsl::write::create_dataset(&cx.dsl(), &cx.shared.dsl, &name, &properties)?;
+            cx.format_filesystem(made.head, &new)?;
+            cx.log_event("create", "", &name)
+        })
+    }
+
+    /// Makes a volume of `size` bytes in blocks of `block_size`.
+    pub fn create_volume(
+        &self,
+        name: &str,
+        size: u64,
+        block_size: u32,
+        properties: Vec<PropertyChange>,
+    ) -> Result<()> {
+        let name = name.to_owned();
+        self.run(move |cx| {
+            let made = dsl::write::create_dataset(&cx.dsl(), &cx.shared.dsl, &name, &properties)?;
+            cx.new_objset(made.head, ObjsetKind::Zvol, |objset, tx| {
+                Ok(Volume::format(objset, tx, size, block_size)?)
+            })?;
+            cx.log_event("create", "", &name)
+        })
+    }
+
+    /// Makes a clone of a snapshot.
+    pub fn clone_snapshot(
+        &self,
+        origin: &str,
+        name: &str,
+        properties: Vec<PropertyChange>,
+    ) -> Result<()> {
+        let (origin, name) = (origin.to_owned(), name.to_owned());
+        self.run(move |cx| {
+            let dsl = &cx.shared.dsl;
+            dsl::write::clone_dataset(&cx.dsl(), dsl, &name, &origin, &properties)?;
+            cx.log_event("clone", &format!("origin={origin}"), &name)
+        })
+    }
+
+    /// Makes snapshots `pool/a@x`, all of the same moment.
+    pub fn snapshot(&self, names: &[String], properties: Vec<PropertyChange>) -> Result<()> {
+        let names = names.to_vec();
+        self.run(move |cx| {
+            dsl::write::snapshot(&cx.dsl(), &cx.shared.dsl, &names, &properties)?;
+            names.iter().try_for_each(|name| cx.log_event("snapshot", "", name))
+        })
+    }
+
+    /// Destroys snapshots; with `defer` those that are held or cloned go when that ends. Either all
+    /// or none.
+    pub fn destroy_snapshots(&self, names: &[String], defer: bool) -> Result<()> {
+        let names = names.to_vec();
+        self.run(move |cx| {
+            let dsl = &cx.shared.dsl;
+            for name in &names {
+                dsl::write::check_destroy_snapshot(dsl, name, defer)?;
+            }
+            for name in &names {
+                cx.log_event("destroy", "", name)?;
+                dsl::write::destroy_snapshot(&cx.dsl(), dsl, name, defer)?;
+            }
+            Ok(())
+        })
+    }
+
+    /// Destroys a file system or volume that has no snapshots and nothing below. Its blocks are
+    /// freed in the background.
+    pub fn destroy_dataset(&self, name: &str) -> Result<()> {
+        let name = name.to_owned();
+        self.run(move |cx| {
+            let dsl = &cx.shared.dsl;
+            let head = dsl::write::check_destroy_head(dsl, &name)?;
+            cx.log_event("destroy", "", &name)?;
+            cx.drop_head(head.object);
+            dsl::write::destroy_head(&cx.dsl(), dsl, &name)?;
+            cx.note_reaping();
+            Ok(())
+        })
+    }
+
+    /// Takes a head back to a snapshot; with `destroy_younger` the snapshots after it go.
+    pub fn rollback(&self, snapshot: &str, destroy_younger: bool) -> Result<()> {
+        let snapshot = snapshot.to_owned();
+        self.run(move |cx| {
+            let dsl = &cx.shared.dsl;
+            let (head, _) = dsl::write::check_rollback(dsl, &snapshot, destroy_younger)?;
+            cx.drop_head(head.object);
+            dsl::write::rollback(&cx.dsl(), dsl, &snapshot, destroy_younger)?;
+            cx.note_reaping();
+            cx.log_event("rollback", &snapshot, &head.name)
+        })
+    }
+
+    /// Makes a clone independent of its origin, which becomes its clone.
+    pub fn promote(&self, name: &str) -> Result<()> {
+        let name = name.to_owned();
+        self.run(move |cx| {
+            dsl::write::promote(&cx.dsl(), &cx.shared.dsl, &name)?;
+            cx.log_event("promote", "", &name)
+        })
+    }
+
+    /// Gives a file system or volume, and all below, another name.
+    pub fn rename(&self, from: &str, to: &str) -> Result<()> {
+        let (from, to) = (from.to_owned(), to.to_owned());
+        self.run(move |cx| {
+            dsl::write::rename_dir(&cx.dsl(), &cx.shared.dsl, &from, &to)?;
+            cx.log_event("rename", &format!("-> {to}"), &to)
+        })
+    }
+
+    /// Gives the snapshot `name` the short name `to`; with `recursive` also those of that name of
+    /// all datasets below.
+    pub fn rename_snapshot(&self, name: &str, to: &str, recursive: bool) -> Result<()> {
+        let (name, to) = (name.to_owned(), to.to_owned());
+        self.run(move |cx| {
+            dsl::write::rename_snapshot(&cx.dsl(), &cx.shared.dsl, &name, &to, recursive)?;
+            Ok(())
+        })
+    }
+
+    /// Sets or clears a property.
+    pub fn set_property(&self, dataset: &str, change: PropertyChange) -> Result<()> {
+        let dataset = dataset.to_owned();
+        self.run(move |cx| {
+            dsl::write::set_property(&cx.dsl(), &cx.shared.dsl, &dataset, &change)?;
+            cx.shared.refresh_heads()?;
+            cx.log_event("set", &format!("{change:?}"), &dataset)
+        })
+    }
+
+    /// Holds snapshots by a tag.
+    pub fn hold(&self, names: &[String], tag: &str) -> Result<()> {
+        let (names, tag) = (names.to_vec(), tag.to_owned());
+        self.run(move |cx| Ok(dsl::write::hold(&cx.dsl(), &cx.shared.dsl, &names, &tag)?))
+    }
+
+    /// Releases them.
+    pub fn release(&self, names: &[String], tag: &str) -> Result<()> {
+        let (names, tag) = (names.to_vec(), tag.to_owned());
+        self.run(move |cx| Ok(dsl::write::release(&cx.dsl(), &cx.shared.dsl, &names, &tag)?))
+    }
+
+    /// Makes a bookmark of a snapshot.
+    pub fn bookmark(&self, name: &str, snapshot: &str) -> Result<()> {
+        let (name, snapshot) = (name.to_owned(), snapshot.to_owned());
+        self.run(move |cx| {
+            let dsl = &cx.shared.dsl;
+            Ok(dsl::write::create_bookmark(&cx.dsl(), dsl, &name, &snapshot)?)
+        })
+    }
+
+    /// Destroys a bookmark.
+    pub fn destroy_bookmark(&self, name: &str) -> Result<()> {
+        let name = name.to_owned();
+        self.run(move |cx| Ok(dsl::write::destroy_bookmark(&cx.dsl(), &cx.shared.dsl, &name)?))
+    }
+
+    /// A dataset's head, open for writing.
+    pub fn head(&self, name: &str) -> Result<Arc<Head>> {
+        let dataset = {
+            let _guard = self.shared.gate.read();
+            self.shared.dsl.by_name(name)?
+        };
+        self.shared.head(&dataset)
+    }
+
+    /// A file system, open for writing.
+    pub fn filesystem(&self, name: &str) -> Result<Filesystem> {
+        let head = self.head(name)?;
+        if head.objset.phys().kind != ObjsetKind::Zfs {
+            return Err(Error::Invalid { what: format!("{name} is not a file system") });
+        }
+        let stored = {
+            let _guard = self.shared.gate.read();
+            self.shared.dsl.stored(&self.shared.dsl.by_name(name)?)?
+        };
+        let fs = head.filesystem(settings(&stored))?;
+        fs.drain_unlinked()?;
+        Ok(fs)
+    }
+
+    /// A volume, open for writing.
+    pub fn volume(&self, name: &str) -> Result<Volume> {
+        let head = self.head(name)?;
+        if head.objset.phys().kind != ObjsetKind::Zvol {
+            return Err(Error::Invalid { what: format!("{name} is not a volume") });
+        }
+        head.volume()
+    }
+}

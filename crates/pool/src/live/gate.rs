@@ -1,0 +1,107 @@
+//! A lock that may be held over I/O: many readers, or one writer.
+//!
+//! The meta object set is changed by the sync thread, over many steps with I/O between them; who
+//! reads more than one of its objects wants none of that in between. A mutex held over a wait would
+//! stop a simulation (see [`rt`]), so this one waits on a condition of the runtime.
+//!
+//! A writer that waits keeps new readers out, so that a stream of readers cannot hold up a sync.
+
+use parking_lot::Mutex;
+use rt::{Condvar, Rt};
+
+#[derive(Default)]
+struct State {
+    readers: usize,
+    writer: bool,
+    writers_waiting: usize,
+}
+
+/// See the head of the file.
+pub(crate) struct Gate {
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+/// Held by one reader.
+pub(crate) struct ReadGuard<'a>(&'a Gate);
+
+/// Held by the writer.
+pub(crate) struct WriteGuard<'a>(&'a Gate);
+
+impl Gate {
+    pub(crate) fn new(rt: &Rt) -> Self {
+        Self { state: Mutex::default(), changed: rt.condvar() }
+    }
+
+    pub(crate) fn read(&self) -> ReadGuard<'_> {
+        let mut state = self.state.lock();
+        while state.writer || state.writers_waiting > 0 {
+            self.changed.wait(&mut state);
+        }
+        state.readers += 1;
+        ReadGuard(self)
+    }
+
+    pub(crate) fn write(&self) -> WriteGuard<'_> {
+        let mut state = self.state.lock();
+        state.writers_waiting += 1;
+        while state.writer || state.readers > 0 {
+            self.changed.wait(&mut state);
+        }
+        state.writers_waiting -= 1;
+        state.writer = true;
+        WriteGuard(self)
+    }
+}
+
+impl Drop for ReadGuard<'_> {
+    fn drop(&mut self) {
+        let mut state = self.0.state.lock();
+        state.readers -= 1;
+        if state.readers == 0 {
+            self.0.changed.notify_all();
+        }
+    }
+}
+
+impl Drop for WriteGuard<'_> {
+    fn drop(&mut self) {
+        self.0.state.lock().writer = false;
+        self.0.changed.notify_all();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    #[test]
+    fn a_writer_is_alone_and_readers_are_not() {
+        let gate = Arc::new(Gate::new(&Rt::real()));
+        let inside = Arc::new(AtomicUsize::new(0));
+        let mut threads = Vec::new();
+        for n in 0..4 {
+            let (gate, inside) = (Arc::clone(&gate), Arc::clone(&inside));
+            threads.push(std::thread::spawn(move || {
+                for _ in 0..500 {
+                    if n == 0 {
+                        let _guard = gate.write();
+                        assert_eq!(inside.fetch_add(100, Ordering::SeqCst), 0);
+                        inside.fetch_sub(100, Ordering::SeqCst);
+                    } else {
+                        let _guard = gate.read();
+                        assert!(inside.fetch_add(1, Ordering::SeqCst) < 100);
+                        inside.fetch_sub(1, Ordering::SeqCst);
+                    }
+                }
+            }));
+        }
+        for thread in threads {
+            thread.join().unwrap();
+        }
+        let _one = gate.read();
+        let _two = gate.read();
+    }
+}

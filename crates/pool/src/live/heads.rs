@@ -1,0 +1,269 @@
+//! Heads of datasets that are open for writing.
+//!
+//! Each head has one live object set, shared by all who write to it, registered here under the
+//! dataset's object. It stays registered until the pool is closed: an idle one holds a header and
+//! what readers cached, nothing else. A dataset that is destroyed or rolled back is taken out, and its set is marked
+//! [`Head::is_gone`]: whoever still holds it can begin no more transactions in it.
+
+use super::shared::Shared;
+use crate::error::{Error, Result};
+use codec::compress::Algorithm;
+use dmu::{LiveSpec, Objset, RedundantMetadata, SetPolicy};
+use dsl::{Dataset, StoredProperties};
+use ondisk::props::{compression_parts, find_dataset};
+use ondisk::{BlkPtr, Checksum, Compression, ObjsetKind};
+use parking_lot::Mutex;
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use zpl::write::{FileOwners, FsSettings, XattrStore};
+use zpl::{Filesystem, Volume};
+
+/// A head that is open for writing.
+pub struct Head {
+    /// The dataset's object in the MOS.
+    pub dataset: u64,
+    /// Its live object set.
+    pub objset: Objset,
+    owners: Option<Arc<FileOwners>>,
+    fs: Mutex<Option<Filesystem>>,
+    gone: AtomicBool,
+    /// Bytes it may still use, as of the last synced txg.
+    available: AtomicU64,
+    /// Bytes promised to transactions since its last txg quiesced, inflated to what they may take.
+    promised: AtomicU64,
+    /// Bytes promised before, which are being written.
+    frozen: AtomicU64,
+}
+
+impl Head {
+    pub(super) fn new(dataset: u64, objset: Objset, owners: Option<Arc<FileOwners>>) -> Self {
+        Self {
+            dataset,
+            objset,
+            owners,
+            fs: Mutex::default(),
+            gone: AtomicBool::new(false),
+            available: AtomicU64::new(u64::MAX),
+            promised: AtomicU64::new(0),
+            frozen: AtomicU64::new(0),
+        }
+    }
+
+    /// The dataset was destroyed or rolled back: what is open of it is of no use any more.
+    #[must_use]
+    pub fn is_gone(&self) -> bool {
+        self.gone.load(Ordering::Acquire)
+    }
+
+    pub(super) fn set_gone(&self) {
+        self.gone.store(true, Ordering::Release);
+    }
+
+    /// Promises `bytes`, if there is room.
+    pub(super) fn promise(&self, bytes: u64) -> bool {
+        let before = self.promised.fetch_add(bytes, Ordering::Relaxed);
+        let all = before.saturating_add(bytes).saturating_add(self.frozen.load(Ordering::Relaxed));
+        let fits = all <= self.available.load(Ordering::Relaxed);
+        if !fits {
+            self.promised.fetch_sub(bytes, Ordering::Relaxed);
+        }
+        fits
+    }
+
+    /// What was promised so far belongs to the txg that is synced now.
+    pub(super) fn freeze_promises(&self) {
+        let bytes = self.promised.swap(0, Ordering::Relaxed);
+        self.frozen.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    /// That txg is written: this is what is left.
+    pub(super) fn set_available(&self, bytes: u64) {
+        self.available.store(bytes, Ordering::Relaxed);
+        self.frozen.store(0, Ordering::Relaxed);
+    }
+
+    /// The file system in it; all who ask share it, and its locks.
+    pub fn filesystem(&self, settings: FsSettings) -> Result<Filesystem> {
+        let mut held = self.fs.lock();
+        if let Some(fs) = &*held {
+            fs.configure(settings)?;
+            return Ok(fs.clone());
+        }
+        let fs = Filesystem::open(self.objset.clone())?;
+        fs.configure(settings)?;
+        if let Some(owners) = &self.owners {
+            owners.attach(&fs);
+        }
+        *held = Some(fs.clone());
+        drop(held);
+        Ok(fs)
+    }
+
+    /// Changes how its files are made, when it is open as a file system.
+    pub(super) fn configure(&self, settings: FsSettings) -> Result<()> {
+        match &*self.fs.lock() {
+            Some(fs) => Ok(fs.configure(settings)?),
+            None => Ok(()),
+        }
+    }
+
+    /// The volume in it.
+    pub fn volume(&self) -> Result<Volume> {
+        Ok(Volume::open(&self.objset)?)
+    }
+}
+
+/// The open heads by dataset object.
+pub(super) type Heads = HashMap<u64, Arc<Head>>;
+
+/// The value of a property as a number, inherited or by default.
+fn number(stored: &StoredProperties, name: &str) -> u64 {
+    let default = || find_dataset(name).and_then(|p| p.default_number());
+    stored.number(name).or_else(default).unwrap_or(0)
+}
+
+/// How blocks of a dataset with these properties are written.
+pub(super) fn policy(stored: &StoredProperties, shared: &Shared) -> SetPolicy {
+    let (compression, level) = compression_parts(number(stored, "compression"));
+    let lz4 = shared.features.is_enabled("lz4_compress");
+    let usual = if lz4 { Algorithm::Lz4 } else { Algorithm::Lzjb };
+    let compression = match compression {
+        Compression::ON | Compression::INHERIT => usual,
+        Compression::ZSTD => zstd(level),
+        c => Algorithm::from_number(c.0).unwrap_or(usual),
+    };
+    let checksum = match Checksum(number(stored, "checksum") as u8) {
+        Checksum::INHERIT | Checksum::ON => Checksum::FLETCHER_4,
+        c => c,
+    };
+    let slots = match number(stored, "dnodesize") {
+        // `legacy` and, as long as nothing says what an object needs, `auto`.
+        0 => 1,
+        1 => 2,
+        bytes => (bytes / 512).clamp(1, 32) as u8,
+    };
+    SetPolicy {
+        checksum,
+        compression,
+        metadata_compression: usual,
+        copies: number(stored, "copies").clamp(1, 3) as u8,
+        redundant_metadata: match number(stored, "redundant_metadata") {
+            1 => RedundantMetadata::Most,
+            2 => RedundantMetadata::Some,
+            3 => RedundantMetadata::None,
+            _ => RedundantMetadata::All,
+        },
+        embed: shared.features.is_enabled("embedded_data"),
+        hole_birth: shared.features.is_enabled("hole_birth"),
+        dnode_slots: if shared.features.is_enabled("large_dnode") { slots } else { 1 },
+        has_special_class: shared.alloc.figures().special.size > 0,
+        special_small_blocks: number(stored, "special_small_blocks"),
+        ..SetPolicy::default()
+    }
+}
+
+fn zstd(level: Option<u8>) -> Algorithm {
+    match level {
+        Some(level) => Algorithm::Zstd(i32::from(level)),
+        None => Algorithm::from_number(Compression::ZSTD.0).unwrap_or(Algorithm::Lz4),
+    }
+}
+
+/// How files of a dataset with these properties are made.
+pub(super) fn settings(stored: &StoredProperties) -> FsSettings {
+    FsSettings {
+        record_size: u32::try_from(number(stored, "recordsize")).unwrap_or(128 << 10),
+        xattr: match number(stored, "xattr") {
+            0 => XattrStore::Off,
+            1 => XattrStore::Dir,
+            _ => XattrStore::Sa,
+        },
+        atime: number(stored, "atime") != 0,
+        relatime: number(stored, "relatime") != 0,
+        read_only: number(stored, "readonly") != 0,
+        ..FsSettings::default()
+    }
+}
+
+impl Shared {
+    /// Makes or opens a live object set: `root` is `None` for a new one.
+    pub(super) fn live(
+        &self,
+        dataset: u64,
+        root: Option<BlkPtr>,
+        kind: ObjsetKind,
+        stored: &StoredProperties,
+    ) -> Result<Head> {
+        let files = kind == ObjsetKind::Zfs;
+        let owners = files.then(|| {
+            let enabled = |name| self.features.is_enabled(name);
+            Arc::new(FileOwners::new(enabled("project_quota"), enabled("userobj_accounting")))
+        });
+        let objset = Objset::live(LiveSpec {
+            store: Arc::clone(&self.store) as _,
+            id: dataset,
+            root,
+            kind,
+            header_size: ondisk::objset::OBJSET_SIZE_V3,
+            transactions: self.me.upgrade().map(|me| me as _),
+            policy: policy(stored, self),
+            accounting: owners.clone().map(|o| o as _),
+            key: None,
+        })?;
+        Ok(Head::new(dataset, objset, owners))
+    }
+
+    /// The head of a dataset, opened for writing when it is not open yet.
+    pub(super) fn head(&self, dataset: &Dataset) -> Result<Arc<Head>> {
+        if let Some(head) = self.heads.read().get(&dataset.object) {
+            return Ok(Arc::clone(head));
+        }
+        if dataset.is_snapshot() {
+            let what = format!("{} is a snapshot: it cannot be changed", dataset.name);
+            return Err(Error::Invalid { what });
+        }
+        // Nobody may sync it, destroy it or open it twice meanwhile.
+        let _guard = self.gate.write();
+        if let Some(head) = self.heads.read().get(&dataset.object) {
+            return Ok(Arc::clone(head));
+        }
+        let dataset = self.dsl.by_name(&dataset.name)?;
+        let stored = self.dsl.stored(&dataset)?;
+        let kind = self.dsl.objset(&dataset)?.phys().kind;
+        let head = self.live(dataset.object, Some(dataset.phys.bp), kind, &stored)?;
+        head.set_available(self.room_of(&dataset)?);
+        let head = Arc::new(head);
+        self.heads.write().insert(dataset.object, Arc::clone(&head));
+        Ok(head)
+    }
+
+    /// Bytes a dataset may still use.
+    pub(super) fn room_of(&self, dataset: &Dataset) -> Result<u64> {
+        let figures = self.alloc.figures();
+        // What is freed but not free yet cannot be written to.
+        let usable = figures.dspace.saturating_sub(figures.slop());
+        let usable = usable.saturating_sub(figures.normal.deferred);
+        Ok(dsl::write::room(&self.dsl, dataset, usable, 0)?.bytes)
+    }
+
+    /// Features that a new object set of that kind uses from the start.
+    pub(super) fn features_of(&self, kind: ObjsetKind) -> Vec<&'static str> {
+        let used = ["org.zfsonlinux:userobj_accounting", "org.zfsonlinux:project_quota"];
+        let mut used = used.to_vec();
+        used.retain(|guid| kind == ObjsetKind::Zfs && self.features.count(guid).is_some());
+        used
+    }
+
+    /// Properties changed: open heads write by them from now on.
+    pub(super) fn refresh_heads(&self) -> Result<()> {
+        let heads: Vec<_> = self.heads.read().values().cloned().collect();
+        for head in heads {
+            let name = self.dsl.name_of(head.dataset)?;
+            let stored = self.dsl.stored(&self.dsl.by_name(&name)?)?;
+            head.objset.set_policy(policy(&stored, self));
+            head.configure(settings(&stored))?;
+        }
+        Ok(())
+    }
+}

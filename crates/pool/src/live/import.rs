@@ -1,0 +1,208 @@
+//! Opening a pool for writing.
+//!
+//! ```text
+//! scan, read-only  ->  candidate  ->  open read-only  ->  obstacles?  ->  lock the devices
+//!   ->  has anybody written since?  ->  the tree again, over devices that can be written
+//! ```
+//!
+//! Nothing proportional to the pool's size is read: space maps are read when their metaslab is
+//! first used. A pool that was in use elsewhere is refused unless it is forced; one with multihost
+//! protection is watched first, forced or not.
+
+use super::LivePool;
+use super::config::PoolFacts;
+use super::create::allocator;
+use super::features::FeatureTable;
+use super::shared::{ConfigState, Parts};
+use super::writable::obstacles;
+use crate::assemble::{Candidate, CandidateState};
+use crate::error::{Error, Result};
+use crate::open::{OpenOptions, Pool};
+use crate::scan::look_at_device;
+use crate::uberblocks;
+use device::{DeviceRef, WriteDeviceRef};
+use dmu::{CachedStore, LiveSpec, Objset, PendingSource, SetPolicy};
+use ondisk::config::{PoolState, VdevConfig};
+use ondisk::uberblock::Uberblock;
+use ondisk::{ObjsetKind, mos};
+use rt::Rt;
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+use vdev::{LeafOpen, VdevTree};
+use zio::{Reader, Writer};
+
+/// How to open a pool for writing.
+#[derive(Clone)]
+pub struct ImportOptions {
+    /// How to open it for reading, which comes first.
+    pub open: OpenOptions,
+    /// Identity of this host, 0 for none.
+    pub hostid: u64,
+    /// Its name.
+    pub hostname: String,
+    /// Also when it was last used by another host and not exported.
+    pub force: bool,
+    /// Also when it was destroyed.
+    pub destroyed: bool,
+    /// Name it has from now on.
+    pub rename: Option<String>,
+}
+
+impl ImportOptions {
+    /// As a host without an identity, everything else as usual.
+    #[must_use]
+    pub fn new(open: OpenOptions) -> Self {
+        let hostname = String::new();
+        Self { open, hostid: 0, hostname, force: false, destroyed: false, rename: None }
+    }
+}
+
+/// Opens the devices of a candidate for writing.
+pub type OpenWritable<'a> =
+    dyn FnMut(&Path) -> std::result::Result<WriteDeviceRef, device::Error> + 'a;
+
+/// Opens a pool that was found for writing. `open` is called once for each of its devices, with the
+/// path at which it was found.
+///
+/// # Errors
+/// When it cannot be opened at all, is in use, or [`obstacles`] stand in the way.
+pub fn import(
+    rt: &Rt,
+    candidate: &Candidate,
+    options: &ImportOptions,
+    open: &mut OpenWritable<'_>,
+) -> Result<LivePool> {
+    check_state(candidate, options)?;
+    let reading = Pool::open_candidate(candidate, &options.open)?;
+    let name = reading.name().to_owned();
+    let obstacles = obstacles(&reading)?;
+    if !obstacles.is_empty() {
+        return Err(Error::NotWritable { pool: name, obstacles });
+    }
+    watch(rt, candidate, reading.uberblock(), &name)?;
+    let mut devices = HashMap::new();
+    for leaf in reading.config().vdev_tree.walk().filter(|v| v.kind.is_leaf()) {
+        let Some(sight) = candidate.leaves.get(&leaf.guid) else { continue };
+        let device =
+            open(&sight.path).map_err(|cause| Error::Device { pool: name.clone(), cause })?;
+        devices.insert(leaf.guid, device);
+    }
+    unchanged(&devices, reading.uberblock().txg, &name)?;
+    assemble(rt, &reading, options, &devices)
+}
+
+fn check_state(candidate: &Candidate, options: &ImportOptions) -> Result<()> {
+    let config = &candidate.config;
+    match candidate.state() {
+        CandidateState::Destroyed if !options.destroyed => {
+            Err(Error::Destroyed { pool: config.name.clone() })
+        }
+        CandidateState::Exported | CandidateState::Destroyed => Ok(()),
+        _ => {
+            let other = config.hostid.unwrap_or(0);
+            if other == options.hostid || other == 0 || options.force {
+                return Ok(());
+            }
+            let host = config.hostname.clone().unwrap_or_default();
+            Err(Error::ForeignHost { pool: config.name.clone(), hostid: other, host })
+        }
+    }
+}
+
+/// Waits, when another host writes uberblocks to show that it is there (multihost), whether it does.
+fn watch(rt: &Rt, candidate: &Candidate, best: &Uberblock, pool: &str) -> Result<()> {
+    let Some(mmp) = best.mmp().filter(|m| m.delay != 0) else { return Ok(()) };
+    if candidate.state() != CandidateState::Active {
+        return Ok(());
+    }
+    // As many intervals as it may miss before it stops itself, and as many again to be safe.
+    let interval = u64::from(mmp.interval.unwrap_or(1000)).max(100);
+    let intervals = u64::from(mmp.fail_intervals.unwrap_or(10)).max(10) * 2;
+    let seen = newest(candidate);
+    rt.sleep(Duration::from_millis(interval * intervals).max(Duration::from_nanos(mmp.delay * 10)));
+    match newest(candidate) == seen {
+        true => Ok(()),
+        false => Err(Error::InUse { pool: pool.to_owned() }),
+    }
+}
+
+/// Txg, time and multihost sequence of the newest uberblock on the devices now.
+fn newest(candidate: &Candidate) -> Option<(u64, u64, u64)> {
+    let rings = candidate.leaves.values().flat_map(|l| ring(&l.device));
+    rings.map(|u| (u.txg, u.timestamp, u.mmp_config)).max()
+}
+
+fn ring(device: &DeviceRef) -> Vec<Uberblock> {
+    let leaf = look_at_device(device, PathBuf::new());
+    let found = leaf.map(|l| uberblocks::read_ring(&l)).unwrap_or_default();
+    found.into_iter().map(|f| f.uberblock).collect()
+}
+
+/// Between the first look and the lock somebody else may have written.
+fn unchanged(devices: &HashMap<u64, WriteDeviceRef>, txg: u64, pool: &str) -> Result<()> {
+    for device in devices.values() {
+        if ring(&Arc::clone(device).as_device()).iter().any(|u| u.txg > txg) {
+            return Err(Error::InUse { pool: pool.to_owned() });
+        }
+    }
+    Ok(())
+}
+
+fn assemble(
+    rt: &Rt,
+    reading: &Pool,
+    options: &ImportOptions,
+    devices: &HashMap<u64, WriteDeviceRef>,
+) -> Result<LivePool> {
+    let config = reading.config();
+    let invalid = |what: String| Error::Invalid { what };
+    let mut leaf = |c: &VdevConfig| match devices.get(&c.guid) {
+        Some(device) => LeafOpen::Writable(Arc::clone(device)),
+        None => LeafOpen::Missing,
+    };
+    let root = config.vdev_tree.clone();
+    let vdevs = VdevTree::build(&root, &mut leaf).map_err(|e| invalid(e.to_string()))?;
+    let salt = reading.directory()?.get(mos::CHECKSUM_SALT.as_bytes())?;
+    let salt = salt.and_then(|e| <[u8; 32]>::try_from(e.value_bytes()?).ok()).unwrap_or_default();
+    let reader = Arc::new(Reader::new(vdevs, &salt));
+    let sink = Arc::clone(reading.faults()) as _;
+    let cache = options.open.cache_bytes;
+    let store = Arc::new(CachedStore::new(Arc::clone(&reader), cache, Some(sink)));
+    let uberblock = *reading.uberblock();
+    let mos = Objset::live(LiveSpec {
+        store: Arc::clone(&store) as _,
+        id: 0,
+        root: Some(uberblock.rootbp),
+        kind: ObjsetKind::Meta,
+        header_size: ondisk::objset::OBJSET_SIZE_V3,
+        transactions: None,
+        policy: SetPolicy::mos(),
+        accounting: None,
+        key: None,
+    })?;
+    let features = FeatureTable::open(&mos, reading.features())?;
+    let alloc = Arc::new(allocator(&mos, &reader, &root, &features)?);
+    let writer = Arc::new(Writer::new(rt, Arc::clone(&reader), Arc::clone(&alloc) as _));
+    store.set_pending(&(Arc::clone(&writer) as Arc<dyn PendingSource>));
+    let name = options.rename.clone().unwrap_or_else(|| reading.name().to_owned());
+    let facts = PoolFacts {
+        version: config.version,
+        name: name.clone(),
+        guid: config.pool_guid,
+        hostid: options.hostid,
+        hostname: options.hostname.clone(),
+        errata: config.errata,
+        comment: config.comment.clone(),
+        compatibility: config.compatibility.clone(),
+        features_for_read: features.for_labels(),
+    };
+    let directory = dmu::Zap::open(&mos.object(mos::DIRECTORY_OBJECT)?)?;
+    let object = directory.need_u64(mos::CONFIG)?;
+    // The labels must say who has the pool now.
+    let config = ConfigState { facts, root, object, state: PoolState::Active, dirty: true };
+    let parts = Parts { reader, store, writer, alloc, mos, features, config, uberblock };
+    let view = reading.with_live(&name, &parts.store, &parts.mos)?;
+    LivePool::start(rt, parts, view)
+}

@@ -1,0 +1,203 @@
+//! Pools that are open for writing.
+//!
+//! # Theory
+//!
+//! A [`LivePool`] is a [`Pool`] whose MOS is a live object set, with a txg machine behind it. One
+//! thread per pool syncs (`sync.rs`); everybody else enters transactions (`txg.rs`, through
+//! [`dmu::Transactions`]) or queues sync tasks (`task.rs`). The design is
+//! `docs/decisions/0007-write-path.md`.
+//!
+//! ```text
+//! create  import                 make or open a pool
+//! txg  sync  task                when changes become durable, and how
+//! heads  gate  shared            what is open, and who may look at it
+//! features  config  history      what the MOS says of the pool itself
+//! datasets                       file systems, volumes, snapshots, clones
+//! vdevs                          adding devices, new guids
+//! writable                       what is opened read-only, and why
+//! ```
+
+mod config;
+mod create;
+mod datasets;
+mod features;
+mod gate;
+mod heads;
+mod history;
+mod import;
+mod mos;
+mod shared;
+mod sync;
+mod task;
+mod txg;
+mod vdevs;
+mod writable;
+
+pub use config::{TopUse, VdevSpec};
+pub use create::{CreateOptions, DEVICE_MIN, Devices, FIRST_TXG, NewTop, PropertyWord, create};
+pub use datasets::NewFilesystem;
+pub use features::{ENABLED_BY_DEFAULT, is_writable};
+pub use heads::Head;
+pub use history::Invocation;
+pub use import::{ImportOptions, import};
+pub use shared::TaskCx;
+pub use txg::{Admit, HardLimit, Throttle, TxgLimits, TxgRecord};
+pub use writable::{Obstacle, obstacles};
+
+use crate::error::Result;
+use crate::open::Pool;
+use ondisk::config::PoolState;
+use parking_lot::Mutex;
+use rt::{Rt, Task};
+use shared::{Parts, Shared};
+use std::sync::Arc;
+
+/// A pool that is open for writing. Dropping it stops it after what is dirty is durable, and leaves
+/// it active, as a crash right after that would; [`LivePool::export`] says goodbye properly.
+pub struct LivePool {
+    shared: Arc<Shared>,
+    view: Pool,
+    syncer: Mutex<Option<Task<()>>>,
+}
+
+impl LivePool {
+    /// Starts the sync thread over what was made or opened.
+    fn start(rt: &Rt, parts: Parts, view: Pool) -> Result<Self> {
+        let shared = Shared::new(rt, parts, view.name())?;
+        let syncer = start_syncer(&shared)?;
+        Ok(Self { shared, view, syncer: Mutex::new(Some(syncer)) })
+    }
+
+    /// The pool to look at. What it reads of the MOS and of live datasets is the state in memory.
+    #[must_use]
+    pub fn view(&self) -> &Pool {
+        &self.view
+    }
+
+    /// Its name.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        self.view.name()
+    }
+
+    /// The runtime it lives in.
+    #[must_use]
+    pub fn rt(&self) -> &Rt {
+        &self.shared.rt
+    }
+
+    /// Makes everything durable that was changed before the call.
+    pub fn sync(&self) -> Result<()> {
+        let open = self.shared.txgs.open();
+        self.shared.txgs.wait_synced(open).map_err(|why| self.shared.stopped(&why))
+    }
+
+    /// The last txg that is durable.
+    #[must_use]
+    pub fn last_synced(&self) -> u64 {
+        self.shared.txgs.last_synced()
+    }
+
+    /// What the last txgs did, oldest first.
+    #[must_use]
+    pub fn txgs(&self) -> Vec<TxgRecord> {
+        self.shared.txgs.records()
+    }
+
+    /// When txgs are pushed and writers wait.
+    #[must_use]
+    pub fn limits(&self) -> TxgLimits {
+        self.shared.txgs.limits()
+    }
+
+    /// Changes them, from now on.
+    pub fn set_limits(&self, limits: TxgLimits) {
+        self.shared.txgs.set_limits(limits);
+    }
+
+    /// Sets the policy that slows writers down.
+    pub fn set_throttle(&self, throttle: Arc<dyn Throttle>) {
+        self.shared.txgs.set_throttle(throttle);
+    }
+
+    /// Runs `task` in syncing context, and waits until what it did is durable.
+    pub fn run<T: Send + 'static>(
+        &self,
+        task: impl FnOnce(&mut TaskCx<'_>) -> Result<T> + Send + 'static,
+    ) -> Result<T> {
+        self.shared.run(task)
+    }
+
+    /// Adds a line to the pool's history.
+    pub fn log(&self, what: &Invocation) -> Result<()> {
+        let what = what.clone();
+        self.run(move |cx| cx.log_command(&what))
+    }
+
+    /// Makes everything durable, marks the pool exported, and lets go of its devices.
+    pub fn export(self) -> Result<()> {
+        self.leave(PoolState::Exported)
+    }
+
+    /// The same, marking it destroyed: it can still be imported with `-D` until its devices are
+    /// used for something else.
+    pub fn destroy(self) -> Result<()> {
+        self.leave(PoolState::Destroyed)
+    }
+
+    fn leave(self, state: PoolState) -> Result<()> {
+        self.sync()?;
+        self.run(move |cx| {
+            let mut config = cx.shared.config.lock();
+            config.state = state;
+            config.dirty = true;
+            Ok(())
+        })?;
+        self.close()
+    }
+
+    /// Stops after what is dirty is durable.
+    pub fn close(self) -> Result<()> {
+        let synced = self.sync();
+        self.stop();
+        synced
+    }
+
+    fn stop(&self) {
+        self.shared.txgs.stop("the pool is closed");
+        if let Some(syncer) = self.syncer.lock().take() {
+            // Its panic was reported where it happened; there is nothing to add here.
+            let _ = syncer.join();
+        }
+        // Heads hold the pool as the source of their transactions: this lets it go.
+        self.shared.heads.write().clear();
+    }
+}
+
+impl Drop for LivePool {
+    fn drop(&mut self) {
+        if self.syncer.lock().is_some() {
+            // Whoever wants to know whether this worked calls `close`.
+            let _ = self.sync();
+            self.stop();
+        }
+    }
+}
+
+fn start_syncer(shared: &Arc<Shared>) -> Result<Task<()>> {
+    let body = {
+        let shared = Arc::clone(shared);
+        move || {
+            while let Some(mut record) = shared.txgs.next() {
+                match shared.sync(&mut record) {
+                    Ok(()) => shared.txgs.done(record),
+                    Err(e) => {
+                        shared.txgs.stop(&format!("txg {} failed: {e}", record.txg));
+                        return;
+                    }
+                }
+            }
+        }
+    };
+    shared.rt.spawn("txg_sync", body).map_err(|e| shared.failed("starting the sync thread", &e))
+}

@@ -1,0 +1,244 @@
+//! Syncing one txg: from frozen changes to a durable uberblock.
+//!
+//! # Theory
+//!
+//! ```text
+//! pass 1   heads     dirty object sets are written, their datasets accounted
+//!          tasks     changes of the MOS that somebody asked for: snapshots, properties, …
+//!          freeing   a piece of what was destroyed before
+//!          config    the packed configuration, when vdevs or names changed
+//! pass 1.. space     metaslabs append what was allocated and freed to their space maps
+//!          MOS       is written, into memory; writing allocates and frees, so again from `space`
+//!                    until nothing changed
+//! then     the MOS's blocks are submitted, all writes are waited for
+//!          labels 0 and 2, when the configuration changed
+//!          flush; uberblock; flush
+//!          labels 1 and 3
+//! ```
+//!
+//! Until the last flush no uberblock that a crash could leave points at anything new; after it the
+//! old one is of no importance. A failure before the uberblock leaves the pool as it was on disk,
+//! and the engine stops: nothing that is in memory can be trusted to agree with the disk any more.
+//!
+//! Convergence: in later passes only space maps and the path from them to the root are dirty; their
+//! blocks were born in this txg and go to the same place again when their size is the same.
+
+use super::heads::Head;
+use super::shared::{Shared, Task, TaskCx};
+use super::txg::TxgRecord;
+use crate::alloc::Allocator;
+use crate::error::Result;
+use dmu::{SyncContext, Tx};
+use dsl::write::{Blocks, HeadAccount, finish_head};
+use ondisk::BlkPtr;
+use ondisk::config::PoolState;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use vdev::label::Round;
+use zio::Writer;
+
+/// Passes after which something must be wrong. Real pools need 3 to 6.
+const PASSES_MAX: u32 = 64;
+
+/// Blocks that are freed while one txg is synced, and what blocks take.
+pub(super) struct TxgBlocks {
+    alloc: Arc<Allocator>,
+    writer: Arc<Writer>,
+    txg: AtomicU64,
+}
+
+impl TxgBlocks {
+    /// Of no txg yet.
+    pub(super) fn new(alloc: &Arc<Allocator>, writer: &Arc<Writer>) -> Self {
+        Self { alloc: Arc::clone(alloc), writer: Arc::clone(writer), txg: AtomicU64::new(0) }
+    }
+}
+
+impl Blocks for TxgBlocks {
+    fn dsize(&self, bp: &BlkPtr) -> u64 {
+        self.alloc.dsize(bp)
+    }
+
+    fn free(&self, bp: &BlkPtr) {
+        self.writer.free(bp, self.txg.load(Ordering::Relaxed));
+    }
+}
+
+impl Shared {
+    /// Syncs the txg of `record`, which nobody is in any more.
+    pub(super) fn sync(&self, record: &mut TxgRecord) -> Result<()> {
+        let txg = record.txg;
+        let began = self.rt.now();
+        let before = self.writer.stats();
+        let heads = self.dirty_heads(txg);
+        let tasks = self.take_tasks(txg);
+        let idle = heads.is_empty() && tasks.is_empty() && !self.config.lock().dirty;
+        let more = self.mos.is_dirty(txg) || self.reaping.load(Ordering::Relaxed);
+        // An empty txg brings what was freed before one txg closer to being free.
+        if idle && !more && !self.alloc.has_deferred() {
+            return Ok(());
+        }
+        let tx = Tx::syncing(txg);
+        self.blocks.txg.store(txg, Ordering::Relaxed);
+        let guid = || self.rt.random_u64();
+        let mut cx = TaskCx::new(self, &tx, &guid);
+        // The bulk: data of datasets. The MOS is not touched, so its readers need not wait.
+        let mut written = Vec::with_capacity(heads.len());
+        for head in &heads {
+            let account = self.account(&cx, head.dataset)?;
+            let root = self.sync_objset(head, txg, &account)?;
+            written.push((account, root));
+        }
+        let _guard = self.gate.write();
+        for (account, root) in &written {
+            finish_head(&cx.dsl(), account, root.as_ref(), &[])?;
+        }
+        for Task { run, .. } in tasks {
+            run(&mut cx);
+        }
+        cx.free_a_piece()?;
+        self.write_config(&cx)?;
+        let root = self.converge(&cx, record)?;
+        self.writer.release();
+        self.writer.wait().map_err(|e| self.failed("writing blocks", &e))?;
+        let after = self.writer.stats();
+        record.blocks = after.blocks - before.blocks;
+        record.written = after.stored - before.stored;
+        self.commit(txg, root)?;
+        self.publish(txg)?;
+        record.sync = self.rt.now().saturating_sub(began);
+        Ok(())
+    }
+
+    fn dirty_heads(&self, txg: u64) -> Vec<Arc<Head>> {
+        let heads = self.heads.read();
+        let dirty = heads.values().filter(|h| h.objset.is_dirty(txg));
+        let mut dirty: Vec<_> = dirty.cloned().collect();
+        // The order of a hash table must not decide what goes where on disk.
+        dirty.sort_by_key(|h| h.dataset);
+        for head in &dirty {
+            head.objset.freeze(txg);
+            head.freeze_promises();
+        }
+        dirty
+    }
+
+    /// The account of one sync of a dataset.
+    pub(super) fn account(&self, cx: &TaskCx<'_>, dataset: u64) -> Result<HeadAccount> {
+        let blocks = Arc::clone(&self.blocks) as Arc<dyn Blocks>;
+        Ok(HeadAccount::new(&cx.dsl(), blocks, dataset)?)
+    }
+
+    pub(super) fn sync_objset(
+        &self,
+        head: &Head,
+        txg: u64,
+        account: &HeadAccount,
+    ) -> Result<Option<BlkPtr>> {
+        let cx = SyncContext {
+            workers: self.workers,
+            writer: &*self.writer,
+            owner: account,
+            txg,
+            hold: false,
+        };
+        head.objset.sync(&cx).map_err(|e| self.failed("writing a dataset", &e))
+    }
+
+    /// Passes over space maps and the MOS until nothing changes; the pointer to the new MOS.
+    fn converge(&self, cx: &TaskCx<'_>, record: &mut TxgRecord) -> Result<BlkPtr> {
+        let failed = |e: dmu::Error| self.failed("writing the MOS", &e);
+        let mut root = self.uberblock.lock().rootbp;
+        for pass in 1..=PASSES_MAX {
+            record.passes = pass;
+            let maps = self.alloc.sync_metaslabs(&self.mos, cx.tx, pass).map_err(failed)?;
+            if maps.histograms != 0 {
+                let guid = "com.delphix:spacemap_histogram";
+                self.features.add(cx.tx, guid, maps.histograms).map_err(failed)?;
+            }
+            self.mos_account.apply(&cx.dsl())?;
+            if !self.mos.is_dirty(cx.tx.txg()) {
+                return Ok(root);
+            }
+            self.mos.freeze(cx.tx.txg());
+            let sync = SyncContext {
+                workers: self.workers,
+                writer: &*self.writer,
+                owner: &self.mos_account,
+                txg: cx.tx.txg(),
+                hold: true,
+            };
+            if let Some(bp) = self.mos.sync(&sync).map_err(failed)? {
+                root = bp;
+            }
+        }
+        Err(self.failed("writing the MOS", &"it did not converge"))
+    }
+
+    /// Makes `root` the pool's root: the point after which the txg cannot be lost.
+    fn commit(&self, txg: u64, root: BlkPtr) -> Result<()> {
+        let label = |e| self.failed("writing labels", &e);
+        let vdevs = self.reader.vdevs();
+        let mut uberblock = *self.uberblock.lock();
+        uberblock.txg = txg;
+        uberblock.rootbp = root;
+        uberblock.timestamp = self.rt.wall().as_secs();
+        let config = {
+            let mut state = self.config.lock();
+            uberblock.guid_sum = super::config::guid_sum(&state.root);
+            std::mem::take(&mut state.dirty)
+                .then(|| (state.facts.clone(), state.root.clone(), state.state))
+        };
+        let labels = |round| match &config {
+            None => Ok(()),
+            Some((facts, tree, state)) => vdevs.write_labels(round, &|leaf, top| {
+                let id = u64::from(top.id());
+                let config = tree.children.iter().find(|c| c.id == id);
+                let none = ondisk::nvlist::NvList::new();
+                config.map_or(none, |top| facts.for_label(*state, txg, tree, top, leaf.guid()))
+            }),
+        };
+        labels(Round::First).map_err(label)?;
+        let flush = || vdevs.flush().map_err(|e| self.failed("flushing", &e));
+        flush()?;
+        vdevs.write_uberblock(&uberblock).map_err(label)?;
+        flush()?;
+        if config.is_some() {
+            labels(Round::Second).map_err(label)?;
+            flush()?;
+        }
+        *self.uberblock.lock() = uberblock;
+        Ok(())
+    }
+
+    /// Lets everybody see the txg that is durable now.
+    fn publish(&self, txg: u64) -> Result<()> {
+        self.alloc.sync_done(txg);
+        self.mos.synced(txg);
+        let all: Vec<_> = self.heads.read().values().cloned().collect();
+        for head in &all {
+            head.objset.synced(txg);
+            let name = self.dsl.name_of(head.dataset)?;
+            head.set_available(self.room_of(&self.dsl.by_name(&name)?)?);
+        }
+        Ok(())
+    }
+
+    /// The packed configuration in the MOS, when it changed.
+    fn write_config(&self, cx: &TaskCx<'_>) -> Result<()> {
+        let mut state = self.config.lock();
+        state.facts.features_for_read = {
+            let now = self.features.for_labels();
+            state.dirty |= now != state.facts.features_for_read;
+            now
+        };
+        if !state.dirty {
+            return Ok(());
+        }
+        let list = state.facts.for_mos(PoolState::Active, cx.tx.txg(), &state.root);
+        let object = state.object;
+        drop(state);
+        super::mos::write_packed(&self.mos, cx.tx, object, &list)
+            .map_err(|e| self.failed("writing the configuration", &e))
+    }
+}

@@ -1,0 +1,99 @@
+//! What a sync task can do: the MOS in syncing context, and the object sets of datasets it makes.
+
+use super::heads::Head;
+use super::history::{self, Invocation};
+use super::shared::{Shared, TaskCx};
+use crate::error::Result;
+use dmu::{Objset, Tx};
+use dsl::write::{Blocks, DslCx, FeatureCounts, Now, finish_head};
+use ondisk::nvlist::NvList;
+use ondisk::{ObjsetKind, mos};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+/// Blocks that one txg frees in the background, at most: some thousand are a few hundred
+/// milliseconds of work, so that a large destroy does not hold up everybody's txg.
+const FREES_PER_TXG: u64 = 20_000;
+
+impl<'a> TaskCx<'a> {
+    pub(super) fn new(shared: &'a Shared, tx: &'a Tx, guid: &'a dyn Fn() -> u64) -> Self {
+        Self { shared, tx, guid }
+    }
+
+    /// The context of the functions of [`dsl::write`].
+    #[must_use]
+    pub fn dsl(&self) -> DslCx<'_> {
+        let wall = self.shared.rt.wall();
+        DslCx {
+            mos: &self.shared.mos,
+            tx: self.tx,
+            blocks: &*self.shared.blocks as &dyn Blocks,
+            features: &self.shared.features as &dyn FeatureCounts,
+            now: Now { secs: wall.as_secs(), nanos: u64::from(wall.subsec_nanos()) },
+            guid: self.guid,
+        }
+    }
+
+    /// Makes the object set of a dataset that was made just now, and registers its head.
+    pub(super) fn new_objset(
+        &self,
+        dataset: u64,
+        kind: ObjsetKind,
+        format: impl FnOnce(&Objset, &Tx) -> Result<()>,
+    ) -> Result<Arc<Head>> {
+        let shared = self.shared;
+        let name = shared.dsl.name_of(dataset)?;
+        let stored = shared.dsl.stored(&shared.dsl.by_name(&name)?)?;
+        let head = Arc::new(shared.live(dataset, None, kind, &stored)?);
+        format(&head.objset, self.tx)?;
+        head.objset.freeze(self.tx.txg());
+        let account = shared.account(self, dataset)?;
+        let root = shared.sync_objset(&head, self.tx.txg(), &account)?;
+        finish_head(&self.dsl(), &account, root.as_ref(), shared.features_of(kind).as_slice())?;
+        shared.heads.write().insert(dataset, Arc::clone(&head));
+        Ok(head)
+    }
+
+    /// Takes a dataset's head out of use: it is about to be destroyed or to be another one.
+    pub(super) fn drop_head(&self, dataset: u64) {
+        if let Some(head) = self.shared.heads.write().remove(&dataset) {
+            head.set_gone();
+        }
+    }
+
+    /// Something was destroyed whose blocks are freed in the background.
+    pub(super) fn note_reaping(&self) {
+        self.shared.reaping.store(true, Ordering::Relaxed);
+    }
+
+    /// Frees a piece of what was destroyed before.
+    pub(super) fn free_a_piece(&self) -> Result<()> {
+        let reaping = &self.shared.reaping;
+        if reaping.load(Ordering::Relaxed) {
+            dsl::write::drain(&self.dsl(), FREES_PER_TXG)?;
+            reaping.store(!dsl::write::is_drained(&self.dsl())?, Ordering::Relaxed);
+        }
+        Ok(())
+    }
+
+    /// Adds a line to the pool's history.
+    pub(super) fn log_command(&self, what: &Invocation) -> Result<()> {
+        self.append_history(&[history::command(what, self.dsl().now.secs)], false)
+    }
+
+    /// Notes something that was done to a dataset.
+    pub(super) fn log_event(&self, name: &str, text: &str, dataset: &str) -> Result<()> {
+        let object = self.shared.dsl.by_name(dataset).map_or(0, |d| d.object);
+        let host = self.shared.config.lock().facts.hostname.clone();
+        let (txg, now) = (self.tx.txg(), self.dsl().now.secs);
+        let record = history::event(name, text, Some((dataset, object)), txg, now, &host);
+        self.append_history(&[record], false)
+    }
+
+    pub(super) fn append_history(&self, records: &[NvList], creation: bool) -> Result<()> {
+        let mos = &self.shared.mos;
+        let directory = dmu::Zap::open(&mos.object(mos::DIRECTORY_OBJECT)?)?;
+        let Some(number) = directory.get_u64(mos::HISTORY)? else { return Ok(()) };
+        Ok(history::append(mos, self.tx, number, records, creation)?)
+    }
+}

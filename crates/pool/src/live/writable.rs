@@ -1,0 +1,144 @@
+//! Whether a pool can be changed by this engine, and if not, why.
+//!
+//! What is not understood is never rewritten: a pool in a state, or with an active feature, whose
+//! upkeep is not implemented is opened read-only, and each reason is named.
+
+use super::features::is_writable;
+use crate::open::Pool;
+use ondisk::config::VdevKind;
+use ondisk::scan::{ScanState, State};
+use ondisk::{Endian, features, mos};
+use std::fmt;
+
+/// Why a pool cannot be opened for writing.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Obstacle {
+    /// Older than feature flags.
+    Version(u64),
+    /// A feature is in use that this engine cannot keep up.
+    Feature(String),
+    /// A vdev is missing, damaged, or of a kind that cannot be written yet.
+    Vdev {
+        /// Its name.
+        name: String,
+        /// What is the matter.
+        what: String,
+    },
+    /// A dataset has an intent log that was not replayed.
+    IntentLog(String),
+    /// A scrub or resilver is under way.
+    Scan,
+    /// Blocks are deduplicated: their counts would have to be kept.
+    Dedup,
+    /// The last writer was a big-endian machine.
+    BigEndian,
+    /// Something had to be gone without to open it, so not all is known.
+    Salvaged(String),
+}
+
+impl fmt::Display for Obstacle {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Version(v) => write!(f, "pool version {v} (only version 5000 is written)"),
+            Self::Feature(name) => write!(f, "feature {name} is active and not written yet"),
+            Self::Vdev { name, what } => write!(f, "vdev {name}: {what}"),
+            Self::IntentLog(ds) => write!(f, "dataset {ds} has an intent log to be replayed"),
+            Self::Scan => f.write_str("a scrub or resilver is in progress"),
+            Self::Dedup => f.write_str("it has deduplicated blocks"),
+            Self::BigEndian => f.write_str("it was last written by a big-endian machine"),
+            Self::Salvaged(what) => write!(f, "it could not be read completely: {what}"),
+        }
+    }
+}
+
+/// Everything that stands in the way of writing to the pool; empty when nothing does.
+pub fn obstacles(pool: &Pool) -> dmu::Result<Vec<Obstacle>> {
+    let mut out = Vec::new();
+    if pool.config().version != 5000 {
+        out.push(Obstacle::Version(pool.config().version));
+        return Ok(out);
+    }
+    if pool.uberblock().rootbp.byteorder() == Endian::Big {
+        out.push(Obstacle::BigEndian);
+    }
+    out.extend(pool.salvage().iter().map(|s| Obstacle::Salvaged(s.what.to_owned())));
+    let known = pool.features();
+    let active = known.for_read.iter().chain(&known.for_write).filter(|(_, n)| *n > 0);
+    for (guid, _) in active {
+        if !features::by_guid(guid).is_some_and(is_writable) {
+            out.push(Obstacle::Feature(guid.clone()));
+        }
+    }
+    vdevs(pool, &mut out);
+    let directory = pool.directory()?;
+    if let Some(entry) = directory.get(mos::SCAN.as_bytes())? {
+        let words: Vec<u64> = entry.ints().collect();
+        let scanning = |s: &ScanState| s.state() == State::Active;
+        if ScanState::from_words(&words).is_ok_and(|s| scanning(&s)) {
+            out.push(Obstacle::Scan);
+        }
+    }
+    for entry in directory.to_vec()? {
+        let name = entry.name.bytes().unwrap_or_default();
+        // Tables stay behind, empty, when the last deduplicated block is gone.
+        if name.starts_with(b"DDT-") && name != b"DDT-statistics" {
+            let table = dmu::Zap::open(&pool.mos().object(entry.u64().unwrap_or(0))?)?;
+            if table.entries().next().is_some() {
+                out.push(Obstacle::Dedup);
+                break;
+            }
+        }
+    }
+    intent_logs(pool, &mut out);
+    Ok(out)
+}
+
+fn vdevs(pool: &Pool, out: &mut Vec<Obstacle>) {
+    for node in pool.vdevs().walk() {
+        let mut push = |what: String| {
+            out.push(Obstacle::Vdev { name: node.name().to_owned(), what });
+        };
+        match node.kind() {
+            "root" | "mirror" | "raidz" | "leaf" | "hole" => {}
+            kind => push(format!("{kind} vdevs are not written yet")),
+        }
+        if node.state() != vdev::VdevState::Online && node.kind() != "hole" {
+            push(format!("is {}", node.state()));
+        } else if node.is_stale() {
+            push("is behind the others".to_owned());
+        }
+    }
+    for top in pool.config().vdev_tree.walk() {
+        let mut push = |what: &str| {
+            let name = top.path.clone().unwrap_or_else(|| top.kind.name().to_owned());
+            out.push(Obstacle::Vdev { name, what: what.to_owned() });
+        };
+        if matches!(top.kind, VdevKind::Raidz { .. }) && !top.raidz_expand_txgs.is_empty() {
+            push("was expanded, and is not written yet");
+        }
+        if top.removing {
+            push("is being removed");
+        }
+        if top.dtl.is_some_and(|n| n != 0) && top.resilver_txg.is_some() {
+            push("is being resilvered");
+        }
+    }
+}
+
+fn intent_logs(pool: &Pool, out: &mut Vec<Obstacle>) {
+    for (name, dataset) in pool.dsl().datasets() {
+        let Ok(dataset) = dataset else {
+            out.push(Obstacle::Salvaged(format!("dataset {name}")));
+            continue;
+        };
+        if dataset.is_snapshot() || dataset.phys.bp.is_hole() {
+            continue;
+        }
+        match pool.dsl().objset(&dataset) {
+            Ok(objset) if objset.phys().zil.log.is_hole() => {}
+            Ok(_) => out.push(Obstacle::IntentLog(name)),
+            Err(_) => out.push(Obstacle::Salvaged(format!("dataset {name}"))),
+        }
+    }
+}
