@@ -326,7 +326,7 @@ impl VdevTree {
         out
     }
 
-    /// Calls `each` for every leaf at or below a node. The tree's depth is bounded when it is built.
+    /// Calls `each` for every leaf at or below a node. Building a tree bounds its depth.
     pub(crate) fn leaves_below(&self, index: usize, each: &mut dyn FnMut(usize)) {
         let Some(node) = self.nodes.get(index) else { return };
         if matches!(node.role, Role::Leaf) {
@@ -346,7 +346,7 @@ impl VdevTree {
         self.on_all_writers(&|_, device| device.flush())
     }
 
-    /// Does `work` on all devices that are written to, at the same time. One that fails is given up.
+    /// Does `work` on all devices that are written to, at the same time; gives up what fails.
     pub(crate) fn on_all_writers(
         &self,
         work: &(dyn Fn(usize, &WriteDeviceRef) -> Result<(), DeviceError> + Sync),

@@ -57,12 +57,12 @@ pub trait Allocate: Send + Sync {
     /// When no segment is long enough; nothing is taken then.
     fn allocate(&self, want: &Want) -> Result<[Dva; 3], AllocError>;
 
-    /// Gives back the addresses of `bp` (of a gang: its header alone, each address with just the
-    /// header's space; the parts come one by one), which were allocated in `txg` and which no uberblock
-    /// reaches: they may be handed out again at once.
+    /// Gives back the addresses of `bp`, which were allocated in `txg` and which no uberblock
+    /// reaches: they may be handed out again at once. Of a gang each header and part comes by
+    /// itself, and a header's addresses have the space of the header alone.
     fn discard(&self, bp: &BlkPtr, txg: u64);
 
-    /// Frees the addresses of `bp` (of a gang: as above), which an older txg allocated, as a change of `txg`: they are
-    /// handed out again only when no importable uberblock reaches them.
+    /// Frees the addresses of `bp`, which an older txg allocated, as a change of `txg`: they are
+    /// handed out again only when no importable uberblock reaches them. Gangs come as above.
     fn free(&self, bp: &BlkPtr, txg: u64);
 }
