@@ -350,7 +350,7 @@ impl Object {
     /// error, and the block behind what it covers (`None` when that is the end).
     pub fn next_block(&self, from: u64) -> std::result::Result<Option<u64>, (Error, Option<u64>)> {
         if let Some(live) = &self.live {
-            return self.next_block_live(live, from);
+            return self.next_block_live(live, from).or_else(|_| self.next_block_live(live, from));
         }
         let Some(o) = self.overlaid() else { return self.next_block_on_disk(from) };
         let memory = o.blocks.range(from..).next().map(|(b, _)| *b);

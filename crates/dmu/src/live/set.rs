@@ -330,10 +330,7 @@ impl Objset {
                 self.claim(live, tx.txg(), n, slots)?;
                 n
             }
-            None => {
-                let mut finder = live.slots.lock();
-                finder.allocate(tx.txg(), slots, &mut |from| self.free_slots(live, from))
-            }
+            None => self.next_number(live, tx.txg(), slots),
         };
         let object = match number >= FIRST_SPECIAL {
             true => self.live_object(live, number)?,
@@ -412,14 +409,30 @@ impl Objset {
             state.attrs().is_none().then_some(state.slots)
         });
         let own = freed.unwrap_or(0);
-        let mut finder = live.slots.lock();
         loop {
             let base = live.base();
-            let mut free = self.free_in_block(block)?;
-            free |= Slots::mask(slot as u32, own);
+            let free = self.free_in_block(block)? | Slots::mask(slot as u32, own);
+            let mut finder = live.slots.lock();
             if Arc::ptr_eq(&base, &live.base()) {
                 let taken = finder.claim(txg, block, slot as u32, slots, free, own);
                 return if taken { Ok(()) } else { Err(exists()) };
+            }
+        }
+    }
+
+    /// The number of a new object. What is free on disk is read without a lock, and counts only
+    /// when no other tree became the newest meanwhile.
+    fn next_number(&self, live: &LiveSet, txg: u64, slots: u8) -> u64 {
+        loop {
+            let from = match live.slots.lock().allocate(txg, slots) {
+                Ok(number) => return number,
+                Err(from) => from,
+            };
+            let base = live.base();
+            let (block, free) = self.free_slots(live, from);
+            let mut finder = live.slots.lock();
+            if Arc::ptr_eq(&base, &live.base()) {
+                finder.offer(from, block, free);
             }
         }
     }
@@ -451,12 +464,13 @@ impl Objset {
 
     /// Whether no object, on disk or in memory, has a slot from `first` to `last`.
     pub(crate) fn are_free(&self, live: &LiveSet, first: u64, last: u64) -> Result<bool> {
-        let finder = live.slots.lock();
         for block in first / SLOTS_PER_BLOCK..=last / SLOTS_PER_BLOCK {
             let start = first.max(block * SLOTS_PER_BLOCK);
             let end = last.min(block * SLOTS_PER_BLOCK + SLOTS_PER_BLOCK - 1);
             let mask = Slots::mask((start % SLOTS_PER_BLOCK) as u32, (end - start + 1) as u8);
-            if mask & (!self.free_in_block(block)? | finder.taken(block)) != 0 {
+            // Taken slots first: they are given up only after the tree shows them.
+            let taken = live.slots.lock().taken(block);
+            if mask & (taken | !self.free_in_block(block)?) != 0 {
                 return Ok(false);
             }
         }

@@ -52,33 +52,39 @@ impl Slots {
         }
     }
 
-    /// The number of a new object. `find` returns the first block at or behind its argument with
-    /// free slots on disk; behind the last block all are free.
-    pub(super) fn allocate(
-        &mut self,
-        txg: u64,
-        slots: u8,
-        find: &mut dyn FnMut(u64) -> (u64, u32),
-    ) -> u64 {
-        loop {
-            if let Some(c) = self.current
-                && let Some(slot) = Self::run(c.free, slots)
-            {
-                self.take(txg, c.block, Self::mask(slot, slots));
-                return c.block * 32 + u64::from(slot);
+    /// The number of a new object; or, when the block under the cursor has no room for it, the
+    /// block from which on to look for the next one, to be [offered](Self::offer).
+    pub(super) fn allocate(&mut self, txg: u64, slots: u8) -> Result<u64, u64> {
+        let current = self.current.and_then(|c| Some((c.block, Self::run(c.free, slots)?)));
+        let Some((block, slot)) = current else { return Err(self.next()) };
+        self.take(txg, block, Self::mask(slot, slots));
+        Ok(block * 32 + u64::from(slot))
+    }
+
+    /// Where the cursor goes next.
+    fn next(&self) -> u64 {
+        match self.current {
+            Some(c) if c.is_new && self.again.is_some_and(|a| a < c.block) => {
+                self.again.unwrap_or_default()
             }
-            let mut from = self.current.map_or(0, |c| c.block + 1);
-            if self.current.is_some_and(|c| c.is_new)
-                && let Some(again) = self.again.take()
-            {
-                from = again;
-            }
-            let (block, free) = find(from);
-            let is_new = free == u32::MAX;
-            let reserved = u32::from(block == 0);
-            let taken = self.taken(block);
-            self.current = Some(Current { block, free: free & !taken & !reserved, is_new });
+            Some(c) => c.block + 1,
+            None => 0,
         }
+    }
+
+    /// `block` is the first one at or behind `from` with free slots in the newest tree; behind the
+    /// last block of the tree all slots are free. Nothing happens when the cursor has moved on.
+    pub(super) fn offer(&mut self, from: u64, block: u64, free: u32) {
+        if self.next() != from {
+            return;
+        }
+        if self.again.is_some_and(|a| a >= from && a <= block) {
+            self.again = None;
+        }
+        let is_new = free == u32::MAX;
+        let reserved = u32::from(block == 0);
+        let free = free & !self.taken(block) & !reserved;
+        self.current = Some(Current { block, free, is_new });
     }
 
     /// Takes slots that the caller chose; false when they are not free. `free`: by the newest
@@ -128,16 +134,28 @@ impl Slots {
 mod tests {
     use super::*;
 
+    fn take(slots: &mut Slots, txg: u64, n: u8, free: impl Fn(u64) -> (u64, u32)) -> u64 {
+        loop {
+            match slots.allocate(txg, n) {
+                Ok(number) => return number,
+                Err(from) => {
+                    let (block, free) = free(from);
+                    slots.offer(from, block, free);
+                }
+            }
+        }
+    }
+
     #[test]
     fn numbers_are_dense_and_freed_ones_come_back_when_durable() {
         let mut slots = Slots::default();
-        let mut find = |from: u64| (from, u32::MAX);
-        let first: Vec<u64> = (0..40).map(|_| slots.allocate(5, 1, &mut find)).collect();
+        let first: Vec<u64> =
+            (0..40).map(|_| take(&mut slots, 5, 1, |from| (from, u32::MAX))).collect();
         assert_eq!(first, (1..=40).collect::<Vec<_>>());
         assert!(!slots.claim(5, 0, 7, 1, u32::MAX, 0), "taken in the same txg");
         slots.publish(5, Some(3));
-        let mut find = |from: u64| if from == 0 { (0, 1 << 3) } else { (from, u32::MAX) };
-        let next: Vec<u64> = (0..24).map(|_| slots.allocate(6, 1, &mut find)).collect();
+        let free = |from| if from == 0 { (0, 1 << 3) } else { (from, u32::MAX) };
+        let next: Vec<u64> = (0..24).map(|_| take(&mut slots, 6, 1, free)).collect();
         assert_eq!(next[..23], (41..=63).collect::<Vec<_>>());
         assert_eq!(next[23], 3, "the hole is filled before the set grows");
     }
@@ -145,11 +163,19 @@ mod tests {
     #[test]
     fn a_large_dnode_does_not_cross_a_block() {
         let mut slots = Slots::default();
-        let mut find = |from: u64| (from, u32::MAX);
-        assert_eq!(slots.allocate(1, 20, &mut find), 1);
-        assert_eq!(slots.allocate(1, 20, &mut find), 32);
-        assert_eq!(slots.allocate(1, 32, &mut find), 64);
+        let free = |from| (from, u32::MAX);
+        assert_eq!(take(&mut slots, 1, 20, free), 1);
+        assert_eq!(take(&mut slots, 1, 20, free), 32);
+        assert_eq!(take(&mut slots, 1, 32, free), 64);
         assert_eq!(Slots::mask(0, 32), u32::MAX);
         assert_eq!(Slots::mask(30, 2), 0xc000_0000);
+    }
+
+    #[test]
+    fn an_offer_for_a_cursor_that_moved_is_ignored() {
+        let mut slots = Slots::default();
+        slots.offer(0, 0, u32::MAX);
+        slots.offer(0, 7, u32::MAX);
+        assert_eq!(slots.allocate(1, 1), Ok(1));
     }
 }

@@ -13,14 +13,15 @@ struct State {
     blocks: HashMap<u64, (u64, Arc<Block>)>,
     /// Every pointer that the owner holds.
     owned: HashMap<[u64; 2], BlkPtr>,
+    /// Offsets freed by older txgs than the one being synced, by the txg that freed them.
+    freed: Vec<(u64, u64)>,
+    reused: u64,
 }
 
 #[derive(Default)]
 pub(crate) struct Disk {
     state: Mutex<State>,
-    pub(crate) txg: Mutex<u64>,
-    /// Writes that took over the space of an earlier one.
-    pub(crate) reused: Mutex<u64>,
+    txg: Mutex<u64>,
 }
 
 fn key(bp: &BlkPtr) -> [u64; 2] {
@@ -30,6 +31,22 @@ fn key(bp: &BlkPtr) -> [u64; 2] {
 impl Disk {
     pub(crate) fn owned(&self) -> HashMap<[u64; 2], BlkPtr> {
         self.state.lock().owned.clone()
+    }
+
+    pub(crate) fn reused(&self) -> u64 {
+        self.state.lock().reused
+    }
+
+    /// `txg` begins to be synced: what was freed two txgs ago is gone.
+    pub(crate) fn start(&self, txg: u64) {
+        *self.txg.lock() = txg;
+        let mut state = self.state.lock();
+        let (gone, kept) = state.freed.iter().partition(|(t, _)| t + 2 <= txg);
+        state.freed = kept;
+        let gone: Vec<(u64, u64)> = gone;
+        for (_, offset) in gone {
+            state.blocks.remove(&offset);
+        }
     }
 
     fn get(&self, bp: &BlkPtr, place: Place) -> zio::Result<Arc<Block>> {
@@ -71,7 +88,7 @@ impl BlockWriter for Disk {
         let offset = match reuse {
             Some(bp) => {
                 assert!(state.owned.contains_key(&key(&bp)), "{place}: reuse of what is not held");
-                *self.reused.lock() += 1;
+                state.reused += 1;
                 bp.dva(0).offset()
             }
             None => {
@@ -106,9 +123,10 @@ impl BlockOwner for Disk {
     fn kill(&self, bp: &BlkPtr) {
         let mut state = self.state.lock();
         assert!(state.owned.remove(&key(bp)).is_some(), "killed, but not held: {bp:?}");
-        // What is killed is gone at once: a reader that still wants it is wrong, or retries.
-        if bp.logical_birth() == *self.txg.lock() {
-            state.blocks.remove(&bp.dva(0).offset());
+        let (txg, offset) = (*self.txg.lock(), bp.dva(0).offset());
+        match bp.logical_birth() == txg {
+            true => drop(state.blocks.remove(&offset)),
+            false => state.freed.push((txg, offset)),
         }
     }
 

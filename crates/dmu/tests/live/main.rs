@@ -1,47 +1,51 @@
 //! Live object sets against a plain model: what was written is what a fresh reader finds.
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test says why by failing")]
 
+#[path = "../../../zio/tests/common/mod.rs"]
+mod bench;
 mod disk;
+mod ground;
 mod model;
+mod owners;
+mod threads;
 mod walk;
 
+use device::AlignedBuf;
 use disk::Disk;
-use dmu::{LiveSpec, NewObject, Objset, SetPolicy, SyncContext, Tx};
+use dmu::{LiveSpec, NewObject, Objset, SetPolicy, SyncContext, Transactions, Tx};
+use ground::{Devices, Ground};
 use ondisk::objset::{OBJSET_SIZE_V3, ObjsetKind};
 use ondisk::{BlkPtr, DmuType};
 use std::sync::Arc;
 
-pub(crate) fn open(disk: &Arc<Disk>, root: Option<BlkPtr>, kind: ObjsetKind) -> Objset {
-    let policy = SetPolicy { indirect_shift: 10, ..SetPolicy::default() };
-    Objset::live(LiveSpec {
-        store: Arc::clone(disk) as _,
+/// Tiny indirect blocks, so that trees are high.
+fn spec(ground: &dyn Ground, root: Option<BlkPtr>, kind: ObjsetKind) -> LiveSpec {
+    LiveSpec {
+        store: ground.store(),
         id: 54,
         root,
         kind,
         header_size: OBJSET_SIZE_V3,
         transactions: None,
-        policy,
-        accounting: None,
+        policy: SetPolicy { indirect_shift: 10, ..SetPolicy::default() },
+        accounting: (kind == ObjsetKind::Zfs).then(|| Arc::new(owners::FirstByte) as _),
         key: None,
-    })
-    .unwrap()
+    }
 }
 
-pub(crate) fn sync(
-    disk: &Disk,
-    set: &Objset,
-    txg: u64,
-    workers: usize,
-    hold: bool,
-) -> Option<BlkPtr> {
-    *disk.txg.lock() = txg;
+fn open(ground: &dyn Ground, root: Option<BlkPtr>, kind: ObjsetKind) -> Objset {
+    Objset::live(spec(ground, root, kind)).unwrap()
+}
+
+fn sync(ground: &dyn Ground, set: &Objset, txg: u64, workers: usize, hold: bool) -> Option<BlkPtr> {
+    ground.start(txg);
     set.freeze(txg);
-    let cx = SyncContext { workers, writer: disk, owner: disk, txg, hold };
-    set.sync(&cx).unwrap()
+    let (writer, owner) = (ground.writer(), ground.owner());
+    set.sync(&SyncContext { workers, writer, owner, txg, hold }).unwrap()
 }
 
-fn fresh(disk: &Arc<Disk>, root: &BlkPtr) -> Objset {
-    Objset::open(Arc::clone(disk) as _, 54, root, None).unwrap()
+fn fresh(ground: &dyn Ground, root: &BlkPtr) -> Objset {
+    Objset::open(ground.store(), 54, root, None).unwrap()
 }
 
 #[test]
@@ -79,14 +83,88 @@ fn an_object_comes_back() {
 
 #[test]
 fn a_set_is_what_the_model_says() {
-    for seed in 0..6 {
-        model::run(seed, ObjsetKind::Zfs, 1 + seed as usize % 3, 1);
+    for seed in 0..8 {
+        let ground = Arc::new(Disk::default());
+        model::run(&ground, seed, ObjsetKind::Zfs, 1 + seed as usize % 3, 1);
     }
 }
 
 #[test]
 fn passes_of_the_same_txg_build_on_each_other() {
-    for seed in 10..14 {
-        model::run(seed, ObjsetKind::Meta, 1, 3);
+    for seed in 10..13 {
+        model::run(&Arc::new(Disk::default()), seed, ObjsetKind::Meta, 1, 3);
     }
+}
+
+#[test]
+fn a_set_on_devices_is_what_the_model_says() {
+    model::run(&Devices::new(), 20, ObjsetKind::Zfs, 2, 1);
+    model::run(&Devices::new(), 21, ObjsetKind::Meta, 1, 3);
+}
+
+#[test]
+fn blocks_of_every_size() {
+    let ground = Devices::new();
+    let mut spec = spec(&ground, None, ObjsetKind::Zfs);
+    spec.policy = SetPolicy::default();
+    let set = Objset::live(spec).unwrap();
+    let tx = Tx::syncing(9);
+    let content = |size: u32, blkid: u64| bench::random(u64::from(size) + blkid, size as usize);
+    let sizes = || (9..=24).map(|s| 1u32 << s);
+    for size in sizes() {
+        let new = NewObject::new(DmuType::PLAIN_FILE_CONTENTS).block_size(size);
+        let object = set.create(&tx, &new).unwrap();
+        for blkid in [0, 5] {
+            let bytes = AlignedBuf::copy_of(&content(size, blkid));
+            object.write_block(&tx, blkid, bytes).unwrap();
+        }
+        let half = size as usize / 2;
+        object.write_at(&tx, u64::from(size) / 2, &vec![0; half]).unwrap();
+    }
+    drop(tx);
+    let root = sync(&ground, &set, 9, 2, false).unwrap();
+    ground.finish();
+    let fresh = fresh(&ground, &root);
+    walk::check(&ground, &fresh);
+    for (size, object) in sizes().zip(fresh.objects()) {
+        let object = object.unwrap();
+        let half = size as usize / 2;
+        let first = object.read_block(0).unwrap().unwrap();
+        assert!(first[..half] == content(size, 0)[..half]);
+        assert!(first[half..].iter().all(|b| *b == 0));
+        assert!(object.read_block(5).unwrap().unwrap()[..] == content(size, 5)[..]);
+        assert!(object.read_block(4).unwrap().is_none());
+    }
+}
+
+#[test]
+fn what_cannot_be_changed_is_refused() {
+    let disk = Arc::new(Disk::default());
+    let set = open(&disk, None, ObjsetKind::Zfs);
+    let tx = Tx::syncing(5);
+    let new = NewObject::new(DmuType::PLAIN_FILE_CONTENTS);
+    let object = set.create(&tx, &new.clone().number(40)).unwrap();
+    let refused = |what: dmu::Result<()>| {
+        let e = what.expect_err("refused");
+        assert!(matches!(e.kind, dmu::ErrorKind::Invalid(_)), "{e}");
+    };
+    assert!(set.create(&tx, &new.clone().number(40)).is_err());
+    refused(set.create(&tx, &new.clone().block_size(700)).map(drop));
+    refused(set.create(&tx, &new.clone().bonus(DmuType::SA, &[1; 400])).map(drop));
+    refused(set.create(&tx, &new.clone().number(0)).map(drop));
+    refused(object.write_at(&tx, u64::MAX - 3, b"far"));
+    refused(object.write_block(&tx, 0, AlignedBuf::zeroed(513)));
+    refused(object.set_bonus(&tx, DmuType::SA, &[1; 200]));
+    refused(object.set_spill(&tx, Some(&[])));
+    // Three pointers and a spill pointer have no room in one slot.
+    refused(object.set_bonus(&tx, DmuType::SA, &[1; 64]).and(object.set_spill(&tx, Some(&[1]))));
+    object.write_at(&tx, 512, b"second").unwrap();
+    refused(object.set_block_size(&tx, 1024));
+    set.freeze(7);
+    let late = Tx::new(7, Arc::new(threads::Nobody) as Arc<dyn Transactions>);
+    refused(object.write_at(&late, 0, b"late"));
+    let root = sync(&disk, &set, 5, 1, false).unwrap();
+    let read_only = fresh(&disk, &root).object(40).unwrap();
+    let e = read_only.write_at(&tx, 0, b"no").expect_err("refused");
+    assert!(matches!(e.kind, dmu::ErrorKind::ReadOnly), "{e}");
 }

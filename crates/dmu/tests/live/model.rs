@@ -1,12 +1,11 @@
 //! Random changes, made to a live set and to plain maps.
 
-use crate::disk::Disk;
-use crate::{fresh, open, sync, walk};
+use crate::ground::Ground;
+use crate::{fresh, open, owners, sync, walk};
 use dmu::{NewObject, Objset, Tx};
 use ondisk::DmuType;
 use ondisk::objset::ObjsetKind;
 use std::collections::BTreeMap;
-use std::sync::Arc;
 use testkit::Rng;
 
 struct Model {
@@ -45,10 +44,9 @@ impl Model {
 const SIZES: [u32; 4] = [512, 1024, 3072, 8192];
 
 /// Runs `passes` of changes in each txg; with more than one the set is synced like the MOS.
-pub(crate) fn run(seed: u64, kind: ObjsetKind, workers: usize, passes: u64) {
+pub(crate) fn run(ground: &dyn Ground, seed: u64, kind: ObjsetKind, workers: usize, passes: u64) {
     let mut rng = Rng::new(seed);
-    let disk = Arc::new(Disk::default());
-    let mut set = open(&disk, None, kind);
+    let mut set = open(ground, None, kind);
     let mut models: BTreeMap<u64, Model> = BTreeMap::new();
     for txg in 5..45 {
         let mut root = None;
@@ -60,22 +58,25 @@ pub(crate) fn run(seed: u64, kind: ObjsetKind, workers: usize, passes: u64) {
             if rng.below(2) == 0 {
                 compare(&set, &models);
             }
-            root = sync(&disk, &set, txg, workers, passes > 1).or(root);
+            root = sync(ground, &set, txg, workers, passes > 1).or(root);
             // Until the txg is durable its versions are what readers see.
             compare(&set, &models);
         }
+        ground.finish();
         set.synced(txg);
         compare(&set, &models);
         let Some(root) = root else { continue };
         assert_eq!(set.root(), root);
-        let fresh = fresh(&disk, &root);
+        let fresh = fresh(ground, &root);
         compare(&fresh, &models);
-        walk::check(&disk, &fresh);
+        walk::check(ground, &fresh);
+        owners::check(&fresh);
+        owners::check(&set);
         if rng.below(8) == 0 {
-            set = open(&disk, Some(root), kind);
+            set = open(ground, Some(root), kind);
         }
     }
-    assert!(passes == 1 || *disk.reused.lock() > 0, "later passes use the space of earlier ones");
+    assert!(passes == 1 || ground.reused() > 0, "later passes use the space of earlier ones");
 }
 
 fn step(rng: &mut Rng, set: &Objset, tx: &Tx, models: &mut BTreeMap<u64, Model>) {
@@ -141,7 +142,10 @@ fn step(rng: &mut Rng, set: &Objset, tx: &Tx, models: &mut BTreeMap<u64, Model>)
             let most = *rng.pick(&[100, 3 * bs, 40 * bs]);
             let len = rng.below(most);
             let fill = rng.below(256) as u8;
-            let bytes = vec![fill; len as usize];
+            let mut bytes = vec![fill; len as usize];
+            if rng.below(3) == 0 {
+                rng.fill(&mut bytes);
+            }
             let offset = rng.below(span);
             object.write_at(tx, offset, &bytes).unwrap();
             model.write(offset, &bytes);
@@ -190,7 +194,9 @@ fn compare(set: &Objset, models: &BTreeMap<u64, Model>) {
         for id in model.data.keys() {
             let mut got = vec![9; model.block_size as usize];
             object.read_at(id * model.block_size, &mut got).unwrap();
-            assert!(got == model.read(*id), "object {number} block {id}");
+            let want = model.read(*id);
+            let at = got.iter().zip(&want).position(|(a, b)| a != b);
+            assert!(at.is_none(), "object {number} block {id} of {} at {at:?}", model.block_size);
         }
         // Whatever is stored is known to the model, and in order.
         let mut at = 0;

@@ -1,18 +1,17 @@
 //! Everything a tree of an object set must agree with itself about.
 
-use crate::disk::Disk;
-use dmu::{BlockStore, Objset, Place};
+use crate::ground::{Ground, Owned};
+use dmu::{Objset, Place};
 use ondisk::{BlkPtr, Dnode};
-use std::collections::HashMap;
 
 struct Walk<'a> {
-    disk: &'a Disk,
-    reached: HashMap<[u64; 2], BlkPtr>,
+    set: &'a Objset,
+    reached: Owned,
 }
 
 /// Walks the set; all it reaches must be what the owner holds.
-pub(crate) fn check(disk: &Disk, set: &Objset) {
-    let mut walk = Walk { disk, reached: HashMap::new() };
+pub(crate) fn check(ground: &dyn Ground, set: &Objset) {
+    let mut walk = Walk { set, reached: Owned::new() };
     walk.reach(&set.root());
     let phys = set.phys();
     let meta = phys.meta_dnode.as_ref().expect("a set has one");
@@ -26,7 +25,7 @@ pub(crate) fn check(disk: &Disk, set: &Objset) {
     for o in set.accounting_objects().into_iter().flatten() {
         walk.dnode(o.number(), o.dnode());
     }
-    let owned = disk.owned();
+    let owned = ground.owned();
     for (key, bp) in &owned {
         assert!(walk.reached.contains_key(key), "leaked: {bp:?}");
     }
@@ -37,6 +36,9 @@ pub(crate) fn check(disk: &Disk, set: &Objset) {
 
 impl Walk<'_> {
     fn reach(&mut self, bp: &BlkPtr) {
+        if bp.is_embedded() {
+            return;
+        }
         assert!(self.reached.insert(bp.dva(0).words(), *bp).is_none(), "reached twice: {bp:?}");
     }
 
@@ -80,7 +82,7 @@ impl Walk<'_> {
             return bp.fill();
         }
         assert_eq!(bp.lsize(), 1 << dnode.indirect_shift);
-        let block = self.disk.read(bp, Place::default(), None).expect("an indirect block");
+        let block = self.set.store().read(bp, Place::default(), None).expect("an indirect block");
         let fanout = dnode.pointers_per_indirect();
         let mut fill = 0;
         for (slot, bytes) in (0..).zip(block.chunks(128)) {

@@ -155,7 +155,7 @@ impl Sync<'_> {
         let written = self.write_level_0(jobs, &mut writes)?;
         for (w, bp) in writes[first_spill..].iter().zip(&written[first_spill..]) {
             if let Some(tree) = &mut jobs[w.job].tree {
-                tree.dnode.spill = Some(*bp);
+                tree.dnode.spill = Some(*bp).filter(|bp| !bp.is_hole());
             }
         }
         let blocks = writes.iter().zip(&written).take(first_spill);

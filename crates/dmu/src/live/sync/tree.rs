@@ -63,7 +63,9 @@ impl Tree {
         while self.dnode.levels < wanted {
             let level = self.dnode.levels;
             self.nodes.push(BTreeMap::new());
-            if self.dnode.blkptrs.iter().any(|bp| *bp != BlkPtr::HOLE) {
+            // A node that was just added has no pointer yet.
+            let added = self.node(level - 1, 0).is_some();
+            if added || self.dnode.blkptrs.iter().any(|bp| *bp != BlkPtr::HOLE) {
                 let mut node = self.empty_node();
                 for (slot, bp) in self.dnode.blkptrs.iter().enumerate() {
                     node.put(slot, bp);
