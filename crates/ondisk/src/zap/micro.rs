@@ -47,6 +47,17 @@ impl MicroChunk {
         Some(Self { value, cd, name: field, pad: [0; 2] })
     }
 
+    /// `None` when the name has no NUL.
+    fn decode(bytes: &[u8; MICRO_CHUNK_SIZE], endian: Endian) -> Option<Self> {
+        let (value, rest) = bytes.split_first_chunk()?;
+        let (cd, rest) = rest.split_first_chunk()?;
+        let (pad, rest) = rest.split_first_chunk()?;
+        let name: &[u8; MICRO_NAME_SIZE] = rest.first_chunk()?;
+        let ends = name.last() == Some(&0) || name.contains(&0);
+        let (value, cd) = (endian.u64(*value), endian.u32(*cd));
+        ends.then_some(Self { value, cd, name: *name, pad: *pad })
+    }
+
     /// Whether the chunk holds no entry.
     #[must_use]
     pub fn is_free(&self) -> bool {
@@ -105,18 +116,18 @@ impl MicroZap {
         let salt = r.u64("salt")?;
         let norm_flags = r.u64("normflags")?;
         let pad = r.words("pad")?;
-        let mut chunks = Vec::with_capacity(r.remaining() / MICRO_CHUNK_SIZE);
-        while r.remaining() >= MICRO_CHUNK_SIZE {
-            let value = r.u64("value")?;
-            let cd = r.u32("cd")?;
-            let pad = r.array("pad")?;
-            let name: [u8; MICRO_NAME_SIZE] = r.array("name")?;
-            if !name.contains(&0) {
+        // A table has up to two thousand chunks and is decoded for every name that is looked up, so
+        // they are not read field by field.
+        let (raw, tail) = block.get(r.at()..).unwrap_or_default().as_chunks::<MICRO_CHUNK_SIZE>();
+        let mut chunks = Vec::with_capacity(raw.len());
+        for bytes in raw {
+            let Some(chunk) = MicroChunk::decode(bytes, endian) else {
+                r.seek("name", r.at() + chunks.len() * MICRO_CHUNK_SIZE)?;
                 return Err(r.error("name", ErrorKind::BadText));
-            }
-            chunks.push(MicroChunk { value, cd, name, pad });
+            };
+            chunks.push(chunk);
         }
-        let tail = r.bytes("tail", r.remaining())?.to_vec();
+        let tail = tail.to_vec();
         Ok(Self { salt, norm_flags, chunks, pad, tail })
     }
 
