@@ -12,8 +12,8 @@
 //! ([`Lists::create_empty`], [`Lists::drop_empty`]).
 //!
 //! Lists are changed in syncing context only, by its one thread. A drain goes piece by piece: what
-//! is handed out in one txg is off the list in the same txg, so that a crash neither frees twice nor
-//! forgets.
+//! is handed out in one txg is off the list in the same txg, so that a crash neither frees twice
+//! nor forgets.
 //!
 //! ```no_run
 //! # fn f(mos: &dmu::Objset, tx: &dmu::Tx, blocks: &[ondisk::BlkPtr]) -> dmu::Result<()> {

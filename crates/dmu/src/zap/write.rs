@@ -9,9 +9,9 @@
 //!
 //! A table starts micro, in one block that doubles while it fills, and becomes fat when 128 KiB are
 //! full, a value is not one 64-bit integer, or a name has more than 49 bytes; never back. In a fat
-//! table an entry goes into the leaf that its hash leads to. A full leaf is split in two by the next
-//! bit of the hash, and when the pointer table does not have that bit, the table is doubled. Leaves
-//! that become empty stay.
+//! table an entry goes into the leaf that its hash leads to. A full leaf is split in two by the
+//! next bit of the hash, and when the pointer table does not have that bit, the table is doubled.
+//! Leaves that become empty stay.
 //!
 //! ```no_run
 //! # fn f(objset: &dmu::Objset, tx: &dmu::Tx) -> dmu::Result<()> {
