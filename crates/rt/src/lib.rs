@@ -26,6 +26,7 @@
 #![forbid(unsafe_code)]
 
 mod clock;
+mod lock;
 mod os_random;
 mod parallel;
 mod progress;
@@ -36,6 +37,7 @@ mod thread;
 mod timer;
 
 pub use clock::{Clock, RealClock};
+pub use lock::{Lock, LockGuard};
 pub use parallel::for_each_parallel;
 pub use progress::{Cancelled, Progress, ProgressSnapshot};
 pub use rng::{Rng, Xoshiro256};

@@ -9,7 +9,8 @@
 //! - wait only through this handle: [`Condvar`], [`Rt::sleep`], [`Task::join`],
 //!   [`Rt::for_each_parallel`]; never through channels, barriers, the standard library, or a loop
 //!   that spins (computing takes no time there, so the clock would stand still for ever);
-//! - hold no lock across such a wait, but the one the condition variable is given;
+//! - hold no lock across such a wait, but the one the condition variable is given, and where it has
+//!   to be, a [`crate::Lock`]; reading from a device is such a wait;
 //! - do nothing that differs from run to run: iterate over no map with random keys, look at no
 //!   address.
 //!
