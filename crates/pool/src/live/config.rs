@@ -167,7 +167,7 @@ fn vdev_list(spec: &VdevSpec, id: u64, txg: u64, guid: &mut dyn FnMut() -> u64) 
 pub(super) fn new_root(
     guid: u64,
     create_txg: u64,
-    tops: Vec<VdevConfig>,
+    tops: &[VdevConfig],
 ) -> ondisk::Result<VdevConfig> {
     let tops = tops.iter().map(VdevConfig::to_nvlist).collect();
     let list = Builder::new().text("type", "root").u64("id", 0).u64("guid", guid);
@@ -295,7 +295,7 @@ mod tests {
         let a = new_top(&mirror, TopUse::Normal, &numbers, &mut guid).unwrap();
         let numbers = TopNumbers { id: 1, ..numbers };
         let b = new_top(&raidz, TopUse::Log, &numbers, &mut guid).unwrap();
-        new_root(7, 4, vec![a, b]).unwrap()
+        new_root(7, 4, &[a, b]).unwrap()
     }
 
     #[test]

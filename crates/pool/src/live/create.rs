@@ -224,7 +224,7 @@ pub(super) fn guid_from(rt: &Rt) -> impl FnMut() -> u64 + use<> {
     }
 }
 
-fn bad(e: ondisk::Error) -> Error {
+fn bad(e: &ondisk::Error) -> Error {
     Error::Invalid { what: e.to_string() }
 }
 
@@ -241,7 +241,7 @@ pub fn create(rt: &Rt, options: &CreateOptions, devices: &Devices) -> Result<Liv
     let mut guid = guid_from(rt);
     let tops = new_tops(&options.tops, 0, FIRST_TXG, options.ashift, devices, &mut guid)?;
     let pool_guid = guid();
-    let root = new_root(pool_guid, FIRST_TXG, tops).map_err(bad)?;
+    let root = new_root(pool_guid, FIRST_TXG, &tops).map_err(|e| bad(&e))?;
     let facts = PoolFacts {
         version: 5000,
         name: options.name.clone(),
@@ -258,7 +258,7 @@ pub fn create(rt: &Rt, options: &CreateOptions, devices: &Devices) -> Result<Liv
             let list = facts.for_label(PoolState::Active, 0, &root, top, leaf.guid);
             let Some(device) = leaf.path.as_ref().and_then(|p| devices.get(p)) else { continue };
             let failed = |e| Error::failed(&options.name, "writing labels", &e);
-            vdev::label::initialise(device.as_ref(), &list).map_err(|e| failed(e))?;
+            vdev::label::initialise(device.as_ref(), &list).map_err(failed)?;
         }
     }
     let mut open = |c: &VdevConfig| match c.path.as_ref().and_then(|p| devices.get(p)) {
@@ -330,7 +330,7 @@ fn first_txg(
     let tree = dsl::write::create_pool_tree(&cx)?;
     let candidate = seen(devices, &options.name)?;
     let list = parts.config.facts.for_mos(PoolState::Active, FIRST_TXG, &parts.config.root);
-    let config = PoolConfig::decode(&list).map_err(bad)?;
+    let config = PoolConfig::decode(&list).map_err(|e| bad(&e))?;
     let known = parts.features.snapshot();
     let view = Pool::new_live(candidate, config, parts.uberblock, &parts.store, &parts.mos, known)?;
     let pool = LivePool::start(rt, parts, view)?;

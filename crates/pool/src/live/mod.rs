@@ -39,7 +39,7 @@ pub use datasets::NewFilesystem;
 pub use features::{ENABLED_BY_DEFAULT, is_writable};
 pub use heads::Head;
 pub use history::Invocation;
-pub use import::{ImportOptions, import};
+pub use import::{ImportOptions, OpenWritable, import};
 pub use shared::TaskCx;
 pub use txg::{Admit, HardLimit, Throttle, TxgLimits, TxgRecord};
 pub use writable::{Obstacle, obstacles};

@@ -369,11 +369,6 @@ impl Txgs {
         self.quiet.notify_all();
         self.opened.notify_all();
     }
-
-    /// Why it was stopped.
-    pub(crate) fn stopped(&self) -> Option<Stopped> {
-        self.state.lock().stop.clone()
-    }
 }
 
 #[cfg(test)]
@@ -428,7 +423,7 @@ mod tests {
             txg
         });
         // Freeing is not held up.
-        let txg = txgs.enter(false).unwrap();
+        assert_eq!(txgs.enter(false).unwrap(), txg);
         txgs.leave();
         let record = txgs.next().unwrap();
         assert_eq!((record.txg, record.dirty), (11, 1000));
