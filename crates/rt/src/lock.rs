@@ -128,8 +128,7 @@ mod tests {
             })
             .collect();
         tasks.into_iter().for_each(|task| task.join().expect("ends"));
-        let value = *lock.lock();
-        value
+        *lock.lock()
     }
 
     #[test]

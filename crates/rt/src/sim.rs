@@ -42,7 +42,7 @@ const WALL_ORIGIN: Duration = Duration::from_secs(1_767_225_600);
 const WORKERS: usize = 4;
 
 /// Real time without any choice made after which, or after twice that, a simulation is given up.
-const WATCHDOG: Duration = Duration::from_secs(120);
+const WATCHDOG: Duration = Duration::from_secs(60);
 
 /// How long the end waits, in real time, for threads to unwind.
 const UNWINDING_MAX: Duration = Duration::from_secs(10);
@@ -227,9 +227,9 @@ impl State {
         }
     }
 
-    /// Who waits where.
-    fn deadlock(&self) -> String {
-        let mut text = format!("deadlock after {:?}: all threads wait", self.now);
+    /// Who waits where, a line each.
+    fn places(&self) -> String {
+        let mut text = String::new();
         for (id, thread) in self.threads.iter().enumerate() {
             let what = match thread.at {
                 Standing::Ready => "is ready".to_owned(),
@@ -359,8 +359,8 @@ impl World {
                 match due {
                     Some(time) => state.now = time,
                     None => {
-                        let text = state.deadlock();
-                        state.end(&text);
+                        let (now, places) = (state.now, state.places());
+                        state.end(&format!("deadlock after {now:?}: all threads wait{places}"));
                         continue;
                     }
                 }
@@ -429,10 +429,11 @@ impl World {
             drop(open);
             let mut state = self.state.lock();
             if seen == Some(state.switches) {
-                state.end(
-                    "a thread has not come back for minutes: it computes for long, or waits \
-                     outside the simulation, perhaps for a lock that another keeps across a wait",
-                );
+                let text = "a thread has not come back for a minute: it computes for long, or waits \
+                            outside the simulation, perhaps for a lock that another keeps across \
+                            one of these waits";
+                let places = state.places();
+                state.end(&format!("{text}{places}"));
             }
             seen = Some(state.switches);
             drop(state);

@@ -319,3 +319,25 @@ fn simulations_are_cheap() {
     let took = begin.elapsed();
     assert!(took < Duration::from_secs(60), "{took:?}");
 }
+
+/// The same rule broken where only the watchdog can notice it.
+#[test]
+#[ignore = "waits two minutes of real time for the watchdog"]
+fn the_watchdog_ends_what_hangs() {
+    let text = panic_of(|| {
+        Rt::simulate(5, |rt| {
+            let shared = Arc::new(Mutex::new(()));
+            let (inner, rt2) = (Arc::clone(&shared), rt.clone());
+            let keeper = move || {
+                let _kept = inner.lock();
+                rt2.sleep(MS * 100);
+            };
+            drop(rt.spawn("keeper", keeper));
+            rt.sleep(MS);
+            drop(shared.lock());
+            rt.sleep(MS);
+        });
+    });
+    assert!(text.contains("has not come back"), "{text}");
+    assert!(text.contains("`keeper` sleeps at crates/rt/tests/simulation.rs"), "{text}");
+}
