@@ -429,9 +429,9 @@ impl World {
             drop(open);
             let mut state = self.state.lock();
             if seen == Some(state.switches) {
-                let text = "a thread has not come back for a minute: it computes for long, or waits \
-                            outside the simulation, perhaps for a lock that another keeps across \
-                            one of these waits";
+                let text = "a thread has not come back for a minute: it computes for long, or \
+                            waits outside the simulation, perhaps for a lock that another keeps \
+                            across one of these waits";
                 let places = state.places();
                 state.end(&format!("{text}{places}"));
             }
