@@ -1,0 +1,276 @@
+//! The power fails at any moment, and nothing that was promised is lost.
+//!
+//! One run of a mixed workload on simulated disks is recorded, event by event. Then the disks are
+//! looked at as a crash at any event would have left them: with all that was not flushed lost, or
+//! with any part of it there, torn or reordered. Each time the pool opens, checks clean, holds
+//! exactly the state of the txg its uberblock names, and has all that a finished sync or snapshot had promised.
+#![allow(clippy::unwrap_used, clippy::expect_used, missing_docs)]
+
+use engine::device::{self, CrashLog, CrashMode, SimDevice, SimDisks, SimOptions};
+use engine::dmu::Hold;
+use engine::live::{self, CreateOptions, Devices, NewFilesystem, NewTop, TopUse, VdevSpec};
+use engine::ondisk::znode::Time;
+use engine::zpl::write::{NewFile, NewKind, RenameMode};
+use engine::{Candidate, Filesystem, OpenOptions, Pool, check, pool, rt};
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+/// Name of a file to what is in it.
+type State = BTreeMap<String, Vec<u8>>;
+
+/// What a run did, and what it was promised.
+struct Run {
+    log: CrashLog,
+    /// State after the last change of each txg.
+    by_txg: BTreeMap<u64, State>,
+    /// After so many events this txg was durable.
+    synced: Vec<(usize, u64)>,
+    /// After so many events there was this snapshot, of this state.
+    snapshots: Vec<(usize, String, State)>,
+}
+
+#[derive(Clone, Copy)]
+enum Shape {
+    Disk,
+    Mirror,
+    Raidz,
+}
+
+const DISK_BYTES: u64 = 64 << 20;
+
+fn disks(site: &SimDisks, seed: u64, shape: Shape, lying: bool) -> (Devices, Vec<NewTop>) {
+    let mut devices = Devices::new();
+    let n = match shape {
+        Shape::Disk => 1,
+        Shape::Mirror => 2,
+        Shape::Raidz => 3,
+    };
+    let mut leaves = Vec::new();
+    for i in 0..n {
+        let name = format!("sim{i}");
+        let options = SimOptions {
+            name: name.clone(),
+            size: DISK_BYTES,
+            seed: seed + i,
+            ignore_flush: lying,
+            ..SimOptions::default()
+        };
+        let disk: Arc<SimDevice> = site.add(&options);
+        devices.insert(name.clone(), disk as _);
+        leaves.push(VdevSpec::Leaf { path: name, is_file: false });
+    }
+    let spec = match shape {
+        Shape::Disk => leaves.pop().unwrap(),
+        Shape::Mirror => VdevSpec::Mirror(leaves),
+        Shape::Raidz => VdevSpec::Raidz { nparity: 1, children: leaves },
+    };
+    (devices, vec![NewTop { spec, class: TopUse::Normal }])
+}
+
+/// Runs `steps` changes in a simulation and records them.
+fn run(seed: u64, shape: Shape, steps: u64, lying: bool) -> Run {
+    // A simulation of its own has a thread of its own.
+    std::thread::spawn(move || run_here(seed, shape, steps, lying)).join().unwrap()
+}
+
+fn run_here(seed: u64, shape: Shape, steps: u64, lying: bool) -> Run {
+    let rt = rt::Rt::simulated(seed);
+    let site = SimDisks::new(&rt);
+    let (devices, tops) = disks(&site, seed, shape, lying);
+    let options = CreateOptions { ashift: Some(12), ..CreateOptions::new("tank", tops) };
+    let pool = live::create(&rt, &options, &devices).unwrap();
+    pool.create_filesystem("tank/fs", NewFilesystem::default(), Vec::new()).unwrap();
+    site.record();
+    let fs = pool.filesystem("tank/fs").unwrap();
+    let root = fs.root_object();
+    let now = Time { seconds: 1, nanos: 0 };
+    let mut rng = testkit::Rng::new(seed);
+    let mut state = State::new();
+    let mut out = Run {
+        log: site.log(),
+        by_txg: BTreeMap::from([(pool.last_synced(), State::new())]),
+        synced: vec![(0, pool.last_synced())],
+        snapshots: Vec::new(),
+    };
+    for step in 0..steps {
+        let name = format!("f{}", rng.below(12));
+        let tx = fs.begin(Hold::write(1 << 20)).unwrap();
+        let object = fs.root().unwrap().lookup(name.as_bytes()).unwrap().map(|e| e.object);
+        match (rng.below(10), object) {
+            (_, None) => {
+                let new = NewFile::new(NewKind::File, 0o644, now);
+                fs.create_tx(&tx, root, name.as_bytes(), &new).unwrap();
+                state.insert(name, Vec::new());
+            }
+            (0, Some(_)) => {
+                fs.unlink_tx(&tx, root, name.as_bytes(), now).unwrap();
+                state.remove(&name);
+            }
+            (1, Some(_)) => {
+                let target = format!("f{}", rng.below(12));
+                if target != name {
+                    let mode = RenameMode::Replace;
+                    let (from, to) = ((root, name.as_bytes()), (root, target.as_bytes()));
+                    fs.rename_tx(&tx, from, to, mode, now).unwrap();
+                    let data = state.remove(&name).unwrap();
+                    state.insert(target, data);
+                }
+            }
+            (2, Some(object)) => {
+                let size = rng.below(200_000);
+                fs.truncate_tx(&tx, object, size, now).unwrap();
+                state.get_mut(&name).unwrap().resize(size as usize, 0);
+            }
+            (_, Some(object)) => {
+                let at = rng.below(150_000) as usize;
+                let mut data = vec![0; rng.below(60_000) as usize + 1];
+                data.iter_mut().for_each(|b| *b = rng.next_u64() as u8);
+                fs.write_at_tx(&tx, object, at as u64, &data, now).unwrap();
+                let file = state.get_mut(&name).unwrap();
+                file.resize(file.len().max(at + data.len()), 0);
+                file[at..at + data.len()].copy_from_slice(&data);
+            }
+        }
+        out.by_txg.insert(tx.txg(), state.clone());
+        drop(tx);
+        match rng.below(20) {
+            0 => {
+                let name = format!("tank/fs@s{step}");
+                pool.snapshot(std::slice::from_ref(&name), Vec::new()).unwrap();
+                out.snapshots.push((site.events(), name, state.clone()));
+                out.synced.push((site.events(), pool.last_synced()));
+            }
+            1 | 2 => {
+                pool.sync().unwrap();
+                out.synced.push((site.events(), pool.last_synced()));
+            }
+            3 => rt.sleep(std::time::Duration::from_secs(2)),
+            _ => {}
+        }
+    }
+    pool.sync().unwrap();
+    out.synced.push((site.events(), pool.last_synced()));
+    drop(fs);
+    pool.close().unwrap();
+    out.log = site.log();
+    out
+}
+
+fn contents(fs: &Filesystem) -> Result<State, String> {
+    let text = |e: &dyn std::fmt::Display| e.to_string();
+    let mut out = State::new();
+    let root = fs.root().map_err(|e| text(&e))?;
+    for entry in root.sorted_entries().map_err(|e| text(&e))? {
+        let node = fs.node(entry.object).map_err(|e| text(&e))?;
+        let mut data = vec![0; node.size as usize];
+        node.read_at(0, &mut data).map_err(|e| text(&e))?;
+        out.insert(String::from_utf8_lossy(&entry.name).into_owned(), data);
+    }
+    Ok(out)
+}
+
+fn filesystem(pool: &Pool, name: &str) -> Result<Filesystem, String> {
+    let dataset = pool.dsl().by_name(name).map_err(|e| e.to_string())?;
+    let objset = pool.dsl().objset(&dataset).map_err(|e| e.to_string())?;
+    Filesystem::open(objset).map_err(|e| e.to_string())
+}
+
+/// What is wrong with the disks as a crash left them; nothing, if all is well.
+fn judge(run: &Run, cut: usize, mode: CrashMode, seed: u64, thorough: bool) -> Result<(), String> {
+    let images = run.log.images(cut, mode, seed);
+    let mut found = Vec::new();
+    for (i, image) in images.into_iter().enumerate() {
+        let device: device::DeviceRef = Arc::new(image);
+        let leaf = pool::look_at_device(&device, PathBuf::from(format!("sim{i}")));
+        found.push(leaf.ok_or("a device has no label")?);
+    }
+    let candidates = Candidate::group(&found);
+    let candidate = candidates.first().ok_or("there is no pool")?;
+    let options = OpenOptions { cache_bytes: 16 << 20, ..OpenOptions::default() };
+    let pool = Pool::open_candidate(candidate, &options).map_err(|e| e.to_string())?;
+    if let Some(lost) = pool.salvage().first() {
+        return Err(format!("{}: {}", lost.what, lost.cause));
+    }
+    let txg = pool.uberblock().txg;
+    let promised = run.synced.iter().filter(|(at, _)| *at <= cut).map(|(_, txg)| *txg).max();
+    if promised.is_some_and(|p| txg < p) {
+        return Err(format!("txg {txg} is there, {promised:?} was promised"));
+    }
+    let (_, want) = run.by_txg.range(..=txg).next_back().ok_or("no such txg")?;
+    let got = contents(&filesystem(&pool, "tank/fs")?)?;
+    if got != *want {
+        return Err(format!("txg {txg} does not hold its state"));
+    }
+    for (at, name, want) in &run.snapshots {
+        match filesystem(&pool, name) {
+            Ok(fs) if contents(&fs)? == *want => {}
+            Ok(_) => return Err(format!("snapshot {name} is another")),
+            Err(e) if *at <= cut => return Err(format!("snapshot {name} is lost: {e}")),
+            Err(_) => {}
+        }
+    }
+    if thorough {
+        let options = check::CheckOptions { workers: 1, ..check::CheckOptions::default() };
+        let report = check::run(&pool, &options, &rt::Progress::new());
+        if let Some(issue) = report.issues.iter().find(|i| i.severity() > check::Severity::Note) {
+            return Err(format!("check: {issue}"));
+        }
+    }
+    Ok(())
+}
+
+/// Judges crashes at every event, and `samples` with what is uncertain decided by chance.
+fn sweep(run: &Run, samples: u64, seed: u64) -> Result<u64, String> {
+    let mut judged = 0;
+    let said = |cut, mode, e| format!("cut at {cut} ({}), {mode:?}: {e}", run.log.describe(cut));
+    for cut in 0..=run.log.len() {
+        let mode = CrashMode::LoseUnflushed;
+        judge(run, cut, mode, 0, cut % 8 == 0).map_err(|e| said(cut, mode, e))?;
+        judged += 1;
+    }
+    let mut rng = testkit::Rng::new(seed);
+    for n in 0..samples {
+        let cut = rng.below(run.log.len() as u64 + 1) as usize;
+        let mode = CrashMode::Random;
+        judge(run, cut, mode, rng.next_u64(), n % 4 == 0).map_err(|e| said(cut, mode, e))?;
+        judged += 1;
+    }
+    Ok(judged)
+}
+
+#[test]
+fn every_cut_of_a_mixed_workload() {
+    for (seed, shape) in [(1, Shape::Disk), (2, Shape::Mirror), (3, Shape::Raidz)] {
+        let run = run(seed, shape, 60, false);
+        assert!(run.log.len() > 300, "{} events", run.log.len());
+        let judged = sweep(&run, 300, seed).unwrap_or_else(|e| panic!("seed {seed}: {e}"));
+        assert!(judged > 600);
+    }
+}
+
+/// The long form: `cargo test -p engine --test crash -- --ignored`.
+#[test]
+#[ignore = "minutes: the long form of the sweep"]
+fn ten_thousand_losses_tears_and_reorderings() {
+    for seed in 10..20 {
+        let shape = [Shape::Disk, Shape::Mirror, Shape::Raidz][seed as usize % 3];
+        let run = run(seed, shape, 200, false);
+        sweep(&run, 10_000, seed).unwrap_or_else(|e| panic!("seed {seed}: {e}"));
+    }
+}
+
+#[test]
+fn a_disk_that_ignores_flushes_is_found_out() {
+    let run = run(4, Shape::Disk, 60, true);
+    let error = sweep(&run, 300, 4).expect_err("nothing was flushed, and nobody noticed");
+    assert!(error.contains("cut at"), "{error}");
+}
+
+#[test]
+fn a_run_is_its_seed() {
+    let (a, b) = (run(5, Shape::Mirror, 30, false), run(5, Shape::Mirror, 30, false));
+    assert_eq!(a.log.len(), b.log.len());
+    let describe = |r: &Run| (0..r.log.len()).map(|i| r.log.describe(i)).collect::<Vec<_>>();
+    assert_eq!(describe(&a), describe(&b));
+}
