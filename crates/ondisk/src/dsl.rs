@@ -65,7 +65,7 @@ word_struct! {
         pub flags: u64,
         /// Parts of `used`, by `DslDir::USED_*`; valid with [`DslDir::FLAG_USED_BREAKDOWN`].
         pub used_breakdown: [u64; 5],
-        /// ZAP whose keys are the directories of clones of this one's snapshots; 0: none.
+        /// ZAP whose keys are the heads of clones of this one's snapshots; 0: none.
         pub clones: u64,
         pad: [u64; 13],
     }

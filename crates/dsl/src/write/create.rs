@@ -7,9 +7,10 @@ use super::names::{NameKind, check_name};
 use super::props::{PropertyChange, set_on_new};
 use super::snapshot::snapshot_one;
 use crate::error::{Error, Refusal, Result};
-use crate::tree::Dsl;
+use crate::tree::{Dir, Dsl};
 use ondisk::dsl::{
     DslDataset, DslDir, FREE_DIR_NAME, MOS_DIR_NAME, ORIGIN_DIR_NAME, ORIGIN_SNAPSHOT_NAME,
+    dir_field,
 };
 use ondisk::{DmuType, Endian, mos};
 
@@ -148,6 +149,23 @@ impl DslCx<'_> {
     }
 }
 
+impl Dsl {
+    /// What this program cannot change yet, and must not change in part.
+    pub(super) fn check_changeable(&self, dir: &Dir) -> Result<()> {
+        let Some(fields) = self.fields(dir.object, dir.has_fields)? else { return Ok(()) };
+        let what = [
+            (dir_field::CRYPTO_KEY_OBJ, "encrypted datasets"),
+            (dir_field::LIVELIST, "clones with a livelist"),
+        ];
+        for (key, name) in what {
+            if fields.get_u64(key)?.is_some_and(|n| n != 0) {
+                return Err(Error::refused(&dir.name, Refusal::Unsupported(name)));
+            }
+        }
+        Ok(())
+    }
+}
+
 /// What [`create_dataset`] and [`clone_dataset`] made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NewDataset {
@@ -169,6 +187,7 @@ pub fn check_create(dsl: &Dsl, name: &str) -> Result<u64> {
     if dsl.names_in(parent.phys.child_zap)?.iter().any(|(n, _)| n == last) {
         return Err(Error::refused(name, Refusal::Exists));
     }
+    dsl.check_changeable(&parent)?;
     dsl.check_limits(&parent, Counted::Filesystems, 1)?;
     Ok(parent.object)
 }
@@ -214,6 +233,7 @@ pub fn clone_dataset(
     if snap.phys.is_inconsistent() {
         return Err(Error::refused(origin, Refusal::Inconsistent));
     }
+    dsl.check_changeable(&snap.dir)?;
     let (_, last) = name.rsplit_once('/').ok_or_else(|| Error::BadName(name.to_owned()))?;
     let dir = create_dir(cx, Some((parent, last)))?;
     let head = create_head(cx, dir, Some(snap.object))?;

@@ -8,7 +8,7 @@ use super::spacing::{Delta, add};
 use crate::error::{Error, Refusal, Result};
 use crate::tree::{Dataset, Dsl};
 use ondisk::bpobj::Space;
-use ondisk::dsl::{DslDataset, DslDir, FREE_DIR_NAME, dataset_field, dir_field};
+use ondisk::dsl::{DslDataset, DslDir, FREE_DIR_NAME, dataset_field};
 use ondisk::mos;
 
 /// What became of a snapshot that was to be destroyed.
@@ -161,6 +161,7 @@ pub fn check_destroy_head(dsl: &Dsl, name: &str) -> Result<Dataset> {
     if head.dir.object == dsl.root_object() {
         return Err(Error::refused(name, Refusal::PoolRoot));
     }
+    dsl.check_changeable(&head.dir)?;
     if let Some((below, _)) = dsl.names_in(head.dir.phys.child_zap)?.into_iter().next() {
         return Err(Error::refused(name, Refusal::HasChildren(below)));
     }
@@ -189,10 +190,6 @@ pub(super) fn destroy_head_object(cx: &DslCx<'_>, object: u64) -> Result<()> {
         return Err(Error::refused(&name, Refusal::NoFeature(ASYNC_DESTROY)));
     }
     cx.refuse_remapped(object)?;
-    if cx.field(ds.dir, dir_field::LIVELIST)?.is_some() {
-        let name = format!("object {object}");
-        return Err(Error::refused(&name, Refusal::Unsupported("livelists")));
-    }
     cx.set_refreservation(ds.dir, object, 0)?;
     cx.drop_features(object)?;
     if ds.prev_snap != 0 {

@@ -45,8 +45,8 @@ pub fn hold(cx: &DslCx<'_>, dsl: &Dsl, names: &[String], tag: &str) -> Result<()
     Ok(())
 }
 
-/// Releases the hold `tag` of each snapshot, of all or none. One that was destroyed with `-d` in the
-/// meantime and has no other hold and no clone goes now.
+/// Releases the hold `tag` of each snapshot, of all or none. One that was destroyed with `-d`
+/// meanwhile and has no other hold and no clone goes now.
 ///
 /// Changes on disk: the snapshots' tables of holds; what destroying changes.
 pub fn release(cx: &DslCx<'_>, dsl: &Dsl, names: &[String], tag: &str) -> Result<()> {

@@ -14,7 +14,8 @@
 //!
 //! ```text
 //! referenced(head)  = blocks reachable from it
-//! unique(snapshot)  = blocks that only it reaches;  unique(head): those born after its last snapshot
+//! unique(snapshot)  = blocks that neither the one before nor the one after reaches
+//! unique(head)      = blocks born after its last snapshot
 //! dead list of d    = blocks of the snapshot before d that d does not reach
 //! used(dir)         = blocks born after its origin that its head and snapshots reach
 //!                     + what reservations keep free + used of the directories below

@@ -26,6 +26,8 @@ pub fn check_promote(dsl: &Dsl, name: &str) -> Result<(Dataset, Vec<String>)> {
         return Err(Error::refused(name, Refusal::NotAClone));
     }
     let snap = dsl.by_name(&origin)?;
+    dsl.check_changeable(&clone.dir)?;
+    dsl.check_changeable(&snap.dir)?;
     let tree = |rule| Error::Tree { object: snap.dir.object, rule };
     let head = dsl.head(&snap.dir)?.ok_or_else(|| tree("a snapshot's directory has no head"))?;
     let mut moved = Vec::new();

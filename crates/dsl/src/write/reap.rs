@@ -44,7 +44,8 @@ pub struct Drained {
 impl DslCx<'_> {
     /// Appends a tree to the queue.
     pub(super) fn queue_tree(&self, bp: &BlkPtr, birth_txg: u64, space: Space) -> Result<()> {
-        if bp.is_hole() {
+        // A root that is shared has nothing of its own below it.
+        if bp.is_hole() || bp.logical_birth() <= birth_txg {
             return Ok(());
         }
         let object = match self.directory(mos::BPTREE_OBJ)? {

@@ -32,6 +32,7 @@ pub fn check_snapshots(dsl: &Dsl, names: &[String]) -> Result<Vec<Dataset>> {
         if head.phys.is_inconsistent() {
             return Err(Error::refused(path, Refusal::Inconsistent));
         }
+        dsl.check_changeable(&head.dir)?;
         *wanted.entry(head.dir.object).or_default() += 1;
         heads.push(head);
     }
