@@ -43,8 +43,8 @@ impl Hold {
 
 /// Where transactions come from: the txg machine of the pool.
 pub trait Transactions: Send + Sync {
-    /// Enters the open txg. Waits while the pool holds too much dirty data. `objset` is the set that
-    /// will be changed, for quotas.
+    /// Enters the open txg. Waits while the pool holds too much dirty data. `objset` is the set
+    /// that will be changed, for quotas.
     fn begin(&self, objset: u64, hold: Hold) -> Result<Tx>;
 
     /// Pushes the txg along and waits until it is durable.

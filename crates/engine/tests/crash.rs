@@ -3,7 +3,8 @@
 //! One run of a mixed workload on simulated disks is recorded, event by event. Then the disks are
 //! looked at as a crash at any event would have left them: with all that was not flushed lost, or
 //! with any part of it there, torn or reordered. Each time the pool opens, checks clean, holds
-//! exactly the state of the txg its uberblock names, and has all that a finished sync or snapshot had promised.
+//! exactly the state of the txg its uberblock names, and has all that a finished sync or snapshot
+//! had promised.
 #![allow(clippy::unwrap_used, clippy::expect_used, missing_docs)]
 
 use engine::device::{self, CrashLog, CrashMode, SimDevice, SimDisks, SimOptions};
@@ -251,7 +252,7 @@ fn every_cut_of_a_mixed_workload() {
 
 /// The long form: `cargo test -p engine --test crash -- --ignored`.
 #[test]
-#[ignore = "minutes: the long form of the sweep"]
+#[ignore = "long form: minutes"]
 fn ten_thousand_losses_tears_and_reorderings() {
     for seed in 10..20 {
         let shape = [Shape::Disk, Shape::Mirror, Shape::Raidz][seed as usize % 3];

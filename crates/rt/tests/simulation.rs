@@ -322,7 +322,7 @@ fn simulations_are_cheap() {
 
 /// The same rule broken where only the watchdog can notice it.
 #[test]
-#[ignore = "waits two minutes of real time for the watchdog"]
+#[ignore = "long form: waits two minutes of real time for the watchdog"]
 fn the_watchdog_ends_what_hangs() {
     let text = panic_of(|| {
         Rt::simulate(5, |rt| {

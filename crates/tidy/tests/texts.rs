@@ -32,6 +32,8 @@ fn nothing_is_left_unfinished() {
     let words = [concat!("TO", "DO"), concat!("FIX", "ME"), concat!("XX", "X")];
     let calls = [concat!("dbg", "!("), concat!("todo", "!("), concat!("unimplemented", "!(")];
     let ignored = concat!("#[ign", "ore");
+    // The long form of a campaign whose bounded part runs always is the one reason to ignore.
+    let long = concat!("#[ign", "ore = \"long form:");
     let mut offences = Vec::new();
     for file in tracked_files() {
         let rust = file.path.ends_with(".rs");
@@ -41,7 +43,7 @@ fn nothing_is_left_unfinished() {
         for (index, line) in file.text.iter().flat_map(|text| text.lines()).enumerate() {
             let marked = words.iter().any(|word| has_word(line, word));
             let unfinished = rust && calls.iter().any(|call| line.contains(call));
-            if marked || unfinished || (rust && line.contains(ignored)) {
+            if marked || unfinished || (rust && line.contains(ignored) && !line.contains(long)) {
                 offences.push(format!("{}:{}: {}", file.path, index + 1, line.trim()));
             }
         }

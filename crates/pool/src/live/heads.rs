@@ -2,8 +2,8 @@
 //!
 //! Each head has one live object set, shared by all who write to it, registered here under the
 //! dataset's object. It stays registered until the pool is closed: an idle one holds a header and
-//! what readers cached, nothing else. A dataset that is destroyed or rolled back is taken out, and its set is marked
-//! [`Head::is_gone`]: whoever still holds it can begin no more transactions in it.
+//! what readers cached, nothing else. A dataset that is destroyed or rolled back is taken out, and
+//! its set is marked [`Head::is_gone`]: whoever still holds it can begin no more transactions.
 
 use super::shared::Shared;
 use crate::error::{Error, Result};
