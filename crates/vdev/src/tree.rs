@@ -168,7 +168,8 @@ pub(crate) struct Node {
 impl Node {
     /// The device may hold something else than what was written in txg `birth`.
     pub(crate) fn is_stale(&self, birth: u64) -> bool {
-        self.stale || self.missed.iter().any(|r| r.contains(&birth))
+        let just_now = || self.health.missed().is_some_and(|r| r.contains(&birth));
+        self.stale || self.missed.iter().any(|r| r.contains(&birth)) || just_now()
     }
 }
 
