@@ -1,7 +1,7 @@
 //! How much may be written to a dataset, and what stands in the way of more.
 
 use crate::error::{Error, Refusal, Result};
-use crate::tree::{Dataset, Dsl};
+use crate::tree::{Dataset, Dir, Dsl};
 
 /// Space that a dataset may still use.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -30,9 +30,25 @@ impl Room {
 /// in it and in all that shares its space. Worth keeping for a txg: what it says changes with
 /// every sync only.
 pub fn room(dsl: &Dsl, head: &Dataset, pool_size: u64, pending: u64) -> Result<Room> {
+    let Room { mut bytes, mut quota } = room_of_dir(dsl, &head.dir, pool_size, pending)?;
+    let number = |name| dsl.own_number(head.dir.phys.props_zap, name);
+    let reserved = number("refreservation")?.unwrap_or(0);
+    let unused = reserved.saturating_sub(head.phys.unique.saturating_add(pending));
+    bytes = bytes.saturating_add(unused);
+    let refquota = number("refquota")?.unwrap_or(0);
+    let here = refquota.saturating_sub(head.phys.referenced.saturating_add(pending));
+    if refquota != 0 && here < bytes {
+        bytes = here;
+        quota = Some(("refquota", head.name.clone()));
+    }
+    Ok(Room { bytes, quota })
+}
+
+/// The room a directory has for more: a dataset moved there, or a reservation of it.
+pub fn room_of_dir(dsl: &Dsl, dir: &Dir, pool_size: u64, pending: u64) -> Result<Room> {
     let mut left: Option<u64> = None;
     let mut quota = None;
-    for dir in dsl.ancestry(&head.dir)?.iter().rev() {
+    for dir in dsl.ancestry(dir)?.iter().rev() {
         let d = &dir.phys;
         let used = d.used.saturating_add(pending);
         let own = match (left, d.quota) {
@@ -41,22 +57,64 @@ pub fn room(dsl: &Dsl, head: &Dataset, pool_size: u64, pending: u64) -> Result<R
             (Some(_), 0) => u64::MAX,
             (Some(_), q) => q,
         };
-        let above = left.map_or(u64::MAX, |l| l.saturating_add(d.reserved.saturating_sub(used)));
+        let unused = d.reserved.saturating_sub(used);
+        let above = left.map_or(u64::MAX, |l| l.saturating_add(unused));
         let here = own.saturating_sub(used);
         if here < above && own == d.quota {
             quota = Some(("quota", dir.name.clone()));
         }
         left = Some(above.min(here));
     }
-    let number = |name| dsl.own_number(head.dir.phys.props_zap, name);
-    let reserved = number("refreservation")?.unwrap_or(0);
-    let unused = reserved.saturating_sub(head.phys.unique.saturating_add(pending));
-    let mut bytes = left.unwrap_or(0).saturating_add(unused);
-    let refquota = number("refquota")?.unwrap_or(0);
-    let here = refquota.saturating_sub(head.phys.referenced.saturating_add(pending));
-    if refquota != 0 && here < bytes {
-        bytes = here;
-        quota = Some(("refquota", head.name.clone()));
+    Ok(Room { bytes: left.unwrap_or(0), quota })
+}
+
+/// Whether there is room for a `reservation` or `refreservation` of `value` bytes; other properties
+/// need none.
+///
+/// # Errors
+/// [`Refusal::Quota`] or [`Refusal::NoSpace`].
+pub fn check_reservation(
+    dsl: &Dsl,
+    head: &Dataset,
+    property: &str,
+    value: u64,
+    pool_size: u64,
+) -> Result<()> {
+    let d = &head.dir.phys;
+    let (used, old, place) = match property {
+        "reservation" => {
+            // What it keeps free is taken from what is above.
+            let above = match d.parent {
+                0 => head.dir.clone(),
+                n => {
+                    let name = head.dir.name.rsplit_once('/').map_or("", |(above, _)| above);
+                    dsl.dir(n, name.to_owned())?
+                }
+            };
+            (d.used, d.reserved, above)
+        }
+        "refreservation" => {
+            let old = dsl.own_number(d.props_zap, property)?.unwrap_or(0);
+            (head.phys.unique, old, head.dir.clone())
+        }
+        _ => return Ok(()),
+    };
+    let more = used.max(value).saturating_sub(used.max(old));
+    room_of_dir(dsl, &place, pool_size, 0)?.check(&head.name, more)
+}
+
+/// Whether there is room for a snapshot of each head: what a refreservation covers now it has to
+/// cover a second time when a snapshot holds it.
+///
+/// # Errors
+/// [`Refusal::Quota`] or [`Refusal::NoSpace`].
+pub fn check_snapshot_room(dsl: &Dsl, heads: &[Dataset], pool_size: u64) -> Result<()> {
+    for head in heads {
+        let reserved = dsl.own_number(head.dir.phys.props_zap, "refreservation")?.unwrap_or(0);
+        let more = reserved.min(head.phys.unique);
+        if more != 0 {
+            room_of_dir(dsl, &head.dir, pool_size, 0)?.check(&head.name, more)?;
+        }
     }
-    Ok(Room { bytes, quota })
+    Ok(())
 }

@@ -202,6 +202,12 @@ fn a_quota_leaves_no_room() {
     assert!(room.check("p/a", 4096).is_ok());
     assert_eq!(refusal(room.check("p/a", 4097)), Refusal::Quota("quota"));
     assert_eq!(write::room(&dsl, &head, 1 << 40, 5000).unwrap().bytes, 0);
+    let over = |property, value| write::check_reservation(&dsl, &head, property, value, 1 << 30);
+    assert!(over("refreservation", head.phys.unique + 4096).is_ok());
+    let refused = refusal(over("refreservation", head.phys.unique + 4097));
+    assert_eq!(refused, Refusal::Quota("quota"));
+    assert!(over("reservation", 1 << 20).is_ok());
+    assert_eq!(refusal(over("reservation", 1 << 31)), Refusal::NoSpace);
     let root = dsl.by_name("p").unwrap();
     let full = write::room(&dsl, &root, root.dir.phys.used, 0).unwrap();
     assert_eq!(refusal(full.check("p", 1)), Refusal::NoSpace);
