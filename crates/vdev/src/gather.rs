@@ -28,6 +28,9 @@ const ALONE_MIN: u64 = 128 << 10;
 /// Longest read made from several extents. Longer ones would keep a device busy with one request
 /// while others idle.
 const MERGED_MAX: u64 = 512 << 10;
+/// The same for whoever reads all of a device and waits for no block in particular. Devices reach
+/// their best rate only with requests of a megabyte and more.
+const BULK_MAX: u64 = 4 << 20;
 
 /// Bytes to read from one device.
 #[derive(Clone, Debug)]
@@ -43,6 +46,7 @@ struct Extent {
 pub(crate) struct Gather {
     extents: Vec<Extent>,
     devices: BTreeMap<usize, DeviceRef>,
+    bulk: bool,
 }
 
 /// State of one extent.
@@ -77,6 +81,12 @@ pub(crate) struct Pending {
 }
 
 impl Gather {
+    /// For reading everything: neighbours become one read however large they are, up to
+    /// [`BULK_MAX`]. Their windows keep each other in memory until the last one is used up.
+    pub(crate) fn bulk() -> Self {
+        Self { bulk: true, ..Self::default() }
+    }
+
     /// Adds an extent; returns the number to take it by.
     pub(crate) fn add(&mut self, node: usize, device: &DeviceRef, offset: u64, len: u64) -> usize {
         self.devices.entry(node).or_insert_with(|| Arc::clone(device));
@@ -90,7 +100,7 @@ impl Gather {
         let shared =
             Arc::new(Shared { slots: Mutex::new(slots), arrived: Rt::current().condvar() });
         let mut batches: BTreeMap<usize, Vec<Merged>> = BTreeMap::new();
-        for merged in merge(&self.extents) {
+        for merged in merge(&self.extents, self.bulk) {
             batches.entry(merged.node).or_default().push(merged);
         }
         let last = batches.pop_last();
@@ -184,14 +194,14 @@ struct Merged {
 }
 
 /// Sorts and merges. Extents that overlap stay apart: a byte of a buffer has one owner.
-fn merge(extents: &[Extent]) -> Vec<Merged> {
+fn merge(extents: &[Extent], bulk: bool) -> Vec<Merged> {
     let mut order: Vec<usize> = (0..extents.len()).collect();
     order.sort_by_key(|i| extents.get(*i).map(|e| (e.node, e.offset)));
     let mut out: Vec<Merged> = Vec::new();
     for slot in order {
         let Some(e) = extents.get(slot) else { continue };
         if let Some(last) = out.last_mut()
-            && let Some(len) = joined(last, e)
+            && let Some(len) = joined(last, e, bulk)
         {
             last.parts.push(Part { slot, start: e.offset - last.offset, len: e.len });
             last.len = len;
@@ -204,12 +214,13 @@ fn merge(extents: &[Extent]) -> Vec<Merged> {
 }
 
 /// Length of `last` with `e` joined to its end, when they belong together.
-fn joined(last: &Merged, e: &Extent) -> Option<u64> {
+fn joined(last: &Merged, e: &Extent, bulk: bool) -> Option<u64> {
     let start = e.offset.checked_sub(last.offset)?;
     let gap = start.checked_sub(last.len)?;
     let len = start.checked_add(e.len)?;
     let large = e.len >= ALONE_MIN || (last.parts.len() == 1 && last.len >= ALONE_MIN);
-    (!large && last.node == e.node && gap <= GAP_MAX && len <= MERGED_MAX).then_some(len)
+    let fits = if bulk { len <= BULK_MAX } else { !large && len <= MERGED_MAX };
+    (fits && last.node == e.node && gap <= GAP_MAX).then_some(len)
 }
 
 /// Stores the result of one read in its extents' slots. When it is dropped unused, by a device
@@ -289,14 +300,15 @@ mod tests {
     #[test]
     fn neighbours_merge_and_strangers_do_not() {
         let near = GAP_MAX;
-        let m = merge(&[
+        let near_and_far = [
             extent(1, 1000, 24),
             extent(0, 0, 512),
             extent(0, 512, 512),
             extent(0, 1024 + near, 512),
             extent(0, 1024 + near + 512 + near + 1, 512),
             extent(0, 0, 512),
-        ]);
+        ];
+        let m = merge(&near_and_far, false);
         let shapes: Vec<_> = m.iter().map(|m| (m.node, m.offset, m.len, m.parts.len())).collect();
         let end = 1024 + near + 512;
         assert_eq!(
@@ -304,10 +316,14 @@ mod tests {
             [(0, 0, 512, 1), (0, 0, end, 3), (0, end + near + 1, 512, 1), (1, 1000, 24, 1)]
         );
         let big: Vec<_> = (0..40).map(|i| extent(0, i * 65536, 65536)).collect();
-        let merged = merge(&big);
+        let merged = merge(&big, false);
         assert!(merged.iter().all(|m| m.len <= MERGED_MAX) && merged.len() == 5);
         let large = [extent(0, 0, ALONE_MIN), extent(0, ALONE_MIN, 512), extent(0, 1 << 19, 512)];
-        assert_eq!(merge(&large).len(), 3);
+        assert_eq!(merge(&large, false).len(), 3);
+        assert_eq!(merge(&large, true).len(), 2);
+        let records: Vec<_> = (0..40).map(|i| extent(0, i << 17, 1 << 17)).collect();
+        let lens: Vec<_> = merge(&records, true).iter().map(|m| m.len).collect();
+        assert_eq!(lens, [BULK_MAX, 1 << 20]);
     }
 
     /// Fails every read that touches byte 5000, and forgets those at 0.

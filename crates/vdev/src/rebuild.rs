@@ -94,7 +94,7 @@ impl Cell {
 impl VdevTree {
     /// Reads blocks with all their copies and parity.
     pub(crate) fn read_everything(&self, reqs: &[BlockRead<'_>]) -> Vec<BlockResult> {
-        let mut gather = Gather::default();
+        let mut gather = Gather::bulk();
         let plans: Vec<_> = reqs
             .iter()
             .map(|r| {
