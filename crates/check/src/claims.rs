@@ -1,14 +1,16 @@
 //! From the copies of blocks to taken space.
 //!
-//! A copy on a removed vdev is followed through the vdev's mapping to where its bytes are now. A
-//! gang block takes a header at each of its addresses; its parts are blocks of their own.
+//! A copy on a removed vdev is followed through the vdev's mapping to where its bytes are now, and
+//! what of the mapping is in use is noted. While a vdev is being removed, what was copied already
+//! is taken at both places. A gang block takes a header at each of its addresses; its parts are
+//! blocks of their own.
 
 use crate::issue::{At, Issue};
 use crate::sink::Sink;
 use crate::space::Bitmap;
 use ondisk::config::VdevKind;
 use ondisk::gang::GANG_HEADER_SIZE;
-use ondisk::indirect::MappingEntry;
+use ondisk::indirect::{MappingEntry, MappingHeader};
 use ondisk::{BlkPtr, Dva};
 use pool::{Pool, indirect_mapping};
 use std::collections::BTreeMap;
@@ -17,37 +19,80 @@ use std::collections::BTreeMap;
 pub(crate) struct Claims<'p> {
     pool: &'p Pool,
     vdevs: BTreeMap<u32, Bitmap>,
-    removed: BTreeMap<u32, Vec<MappingEntry>>,
+    removed: BTreeMap<u32, Mapping>,
+    removing: BTreeMap<u32, Mapping>,
+}
+
+/// The mapping of a removed vdev, or of one that is being removed.
+pub(crate) struct Mapping {
+    pub(crate) header: MappingHeader,
+    pub(crate) entries: Vec<MappingEntry>,
+    /// The space of the vdev that blocks refer to.
+    pub(crate) used: Bitmap,
+}
+
+impl Mapping {
+    /// Sectors of 512 bytes, whatever the vdev had: so are the mapping's.
+    const SHIFT: u32 = 9;
+
+    fn new(header: MappingHeader, entries: Vec<MappingEntry>) -> Self {
+        let end = entries.last().map_or(0, MappingEntry::src_end);
+        Self { header, entries, used: Bitmap::new(Self::SHIFT, end) }
+    }
 }
 
 impl<'p> Claims<'p> {
     pub(crate) fn new(pool: &'p Pool, sink: &Sink) -> Self {
         let mut vdevs = BTreeMap::new();
-        let mut removed = BTreeMap::new();
+        let (mut removed, mut removing) = (BTreeMap::new(), BTreeMap::new());
         for top in &pool.config().vdev_tree.children {
             let Ok(id) = u32::try_from(top.id) else { continue };
-            match top.kind {
-                VdevKind::Indirect => {
-                    let found = top.indirect_object.map(|o| indirect_mapping(pool.mos(), o));
-                    match found {
-                        Some(Ok((_, entries))) => {
-                            removed.insert(id, entries);
-                        }
-                        Some(Err(e)) => sink.put(Issue::Unopened {
-                            what: "the mapping of a removed vdev",
-                            cause: e.to_string(),
-                        }),
-                        None => {}
-                    }
+            let object = top.indirect_object.filter(|o| *o != 0);
+            let is_removed = top.kind == VdevKind::Indirect;
+            match object.map(|o| indirect_mapping(pool.mos(), o)) {
+                Some(Ok((header, entries))) => {
+                    let all = if is_removed { &mut removed } else { &mut removing };
+                    all.insert(id, Mapping::new(header, entries));
                 }
-                VdevKind::Hole | VdevKind::Missing => {}
+                Some(Err(e)) => sink.put(Issue::Unopened {
+                    what: "the mapping of a removed vdev",
+                    cause: e.to_string(),
+                }),
+                None => {}
+            }
+            match top.kind {
+                VdevKind::Indirect | VdevKind::Hole | VdevKind::Missing => {}
                 _ => {
                     let ashift = top.ashift.unwrap_or(9) as u32;
                     vdevs.insert(id, Bitmap::new(ashift, size_of(pool, id, top.asize)));
                 }
             }
         }
-        Self { pool, vdevs, removed }
+        Self { pool, vdevs, removed, removing }
+    }
+
+    /// The mappings of removed vdevs.
+    pub(crate) fn removed(&self) -> impl Iterator<Item = (u32, &Mapping)> {
+        self.removed.iter().map(|(id, m)| (*id, m))
+    }
+
+    /// The mappings of vdevs whose removal has begun.
+    pub(crate) fn removing(&self) -> impl Iterator<Item = (u32, &Mapping)> {
+        self.removing.iter().map(|(id, m)| (*id, m))
+    }
+
+    /// The space taken by vdev, when the walk is over.
+    pub(crate) fn into_taken(self) -> BTreeMap<u32, Bitmap> {
+        self.vdevs
+    }
+
+    /// Whether the first copy of a block is taken.
+    pub(crate) fn holds(&self, bp: &BlkPtr) -> bool {
+        let Some((_, dva)) = bp.dvas().next().filter(|(_, d)| !d.is_gang()) else { return false };
+        match self.removed.get(&dva.vdev()) {
+            Some(mapping) => mapping.used.has(dva.offset(), dva.asize()),
+            None => self.taken(dva.vdev()).is_some_and(|m| m.has(dva.offset(), dva.asize())),
+        }
     }
 
     /// The space taken on a vdev that exists.
@@ -81,23 +126,38 @@ impl<'p> Claims<'p> {
             Ok(p) => p,
             Err(cause) => return bad(cause),
         };
+        let take = |vdev, offset, size| match self.vdevs.get(&vdev).map(|m| m.set(offset, size)) {
+            None => bad("names a vdev that does not exist"),
+            Some(Ok(None)) => {}
+            Some(Ok(Some(offset))) => {
+                sink.put(Issue::DoubleAllocation { at: at(), dva, offset });
+            }
+            Some(Err(misfit)) => bad(misfit.text()),
+        };
         for (vdev, offset, size) in pieces {
-            let Some(map) = self.vdevs.get(&vdev) else {
-                bad("names a vdev that does not exist");
-                continue;
-            };
-            match map.set(offset, size) {
-                Ok(None) => {}
-                Ok(Some(offset)) => {
-                    sink.put(Issue::DoubleAllocation { at: at(), dva, offset });
-                }
-                Err(misfit) => bad(misfit.text()),
+            take(vdev, offset, size);
+            for (vdev, offset, size) in self.copied(vdev, offset, size) {
+                take(vdev, offset, size);
             }
         }
     }
 
-    /// Where a range is, with removed vdevs followed.
-    pub(crate) fn places(
+    /// Where a removal that is under way has copied parts of a range already.
+    fn copied(&self, vdev: u32, offset: u64, size: u64) -> Vec<(u32, u64, u64)> {
+        let Some(mapping) = self.removing.get(&vdev) else { return Vec::new() };
+        let end = offset.saturating_add(size);
+        let first = mapping.entries.partition_point(|e| e.src_end() <= offset);
+        let within = mapping.entries.iter().skip(first).take_while(|e| e.src < end);
+        let part = |e: &MappingEntry| {
+            let (from, to) = (e.src.max(offset), e.src_end().min(end));
+            let start = e.dst.offset().saturating_add(from - e.src);
+            (e.dst.vdev(), start, to.saturating_sub(from))
+        };
+        within.map(part).collect()
+    }
+
+    /// Where a range is, with removed vdevs followed; notes what of their mappings is in use.
+    fn places(
         &self,
         vdev: u32,
         offset: u64,
@@ -111,7 +171,11 @@ impl<'p> Claims<'p> {
             for (vdev, offset, size) in todo {
                 match self.removed.get(&vdev) {
                     None => done.push((vdev, offset, size)),
-                    Some(m) => next.extend(follow(m, offset, size)?),
+                    Some(m) => {
+                        // What does not fit is not mapped either, and that is an error below.
+                        let _ = m.used.set(offset, size);
+                        next.extend(follow(&m.entries, offset, size)?);
+                    }
                 }
             }
             if next.is_empty() {

@@ -242,8 +242,13 @@ impl Survey<'_> {
             let fits = match names {
                 _ if nameless.contains(number) => true,
                 _ if f.is_xattr_dir => owner.is_none_or(|o| *o == f.parent),
-                // Of a file that lost one of several names the parent is not brought up to date.
-                Some(n) => f.kind != FileKind::Dir || n.by.contains(&f.parent),
+                // Attributes have one name. Of a file that lost one of several names the parent is
+                // not brought up to date, and may by now be the number of something else; but never
+                // of the file itself.
+                Some(_) if f.kind != FileKind::Dir && !f.is_xattr => {
+                    f.parent != *number && f.parent != 0
+                }
+                Some(n) => n.by.contains(&f.parent),
                 None => false,
             };
             if !fits {

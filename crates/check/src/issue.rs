@@ -173,6 +173,37 @@ pub enum Issue {
         /// What is wrong.
         cause: Cause,
     },
+    /// What is said to be obsolete of a removed vdev's mapping is what no block refers to.
+    Obsolete {
+        /// The removed vdev.
+        vdev: u32,
+        /// Begin of the mapping's entry, on that vdev.
+        offset: u64,
+        /// Obsolete bytes of the entry by its count and by the obsolete space map.
+        stored: u64,
+        /// Bytes of the entry that no block refers to.
+        counted: u64,
+    },
+    /// The record of a vdev's removal, the configuration and the mapping agree.
+    Removal {
+        /// The vdev.
+        vdev: u64,
+        /// What does not fit.
+        cause: Cause,
+    },
+    /// Space that the checkpoint has and the pool does not is listed in the checkpoint's maps.
+    CheckpointSpace {
+        /// Top-level vdev.
+        vdev: u32,
+        /// First byte.
+        offset: u64,
+        /// Bytes.
+        size: u64,
+        /// It is listed and the checkpoint has no block there; else it has and it is not listed.
+        listed: bool,
+    },
+    /// One of the other invariants does not hold in the state that the checkpoint keeps.
+    InCheckpoint(Box<Self>),
     /// A dedup table counts the references to each block.
     DedupCount {
         /// A copy of the block.
@@ -252,9 +283,10 @@ pub enum Issue {
         /// Links it says it has.
         links: u64,
     },
-    /// A directory's parent is the directory that names it.
+    /// A directory's parent is the directory that names it, as is that of an attribute; that of a
+    /// file with several names is one of these, or a directory that named it once.
     WrongParent {
-        /// The directory.
+        /// The directory, attribute or file.
         at: At,
         /// Parent it says it has.
         parent: u64,
@@ -326,6 +358,10 @@ impl Issue {
             Self::Leaked { .. } => "leaked",
             Self::UsedButFree { .. } => "used-but-free",
             Self::SpaceMap { .. } => "space-map",
+            Self::Obsolete { .. } => "obsolete",
+            Self::Removal { .. } => "removal",
+            Self::CheckpointSpace { .. } => "checkpoint-space",
+            Self::InCheckpoint(issue) => issue.name(),
             Self::DedupCount { .. } => "dedup-count",
             Self::CloneCount { .. } => "clone-count",
             Self::DatasetSpace { .. } => "dataset-space",
@@ -353,6 +389,7 @@ impl Issue {
                 Severity::Lost
             }
             Self::BadStructure { .. } => Severity::Lost,
+            Self::InCheckpoint(issue) => issue.severity(),
             Self::DeviceDamaged(d) if d.is_expected() => Severity::Note,
             Self::DeviceDamaged(_) | Self::Label { .. } => Severity::Repairable,
             Self::DeviceAbsent { .. } | Self::Locked { .. } | Self::KnownError { .. } => {
@@ -385,6 +422,18 @@ impl Issue {
             Self::Leaked { .. } => "the space is lost to the pool until it is made anew",
             Self::UsedButFree { .. } => "new writes will overwrite data that is in use",
             Self::SpaceMap { .. } => "an import that writes may refuse the pool or panic",
+            Self::Obsolete { stored, counted, .. } => match stored < counted {
+                true => "part of the mapping is kept in memory for nothing",
+                false => "condensing the mapping may lose blocks that are in use",
+            },
+            Self::Removal { .. } => "the removal may not be resumed rightly",
+            Self::CheckpointSpace { listed: true, .. } => {
+                "discarding the checkpoint frees what is not its own"
+            }
+            Self::CheckpointSpace { .. } => "what the checkpoint needs may be overwritten",
+            Self::InCheckpoint(_) => {
+                "the pool is not concerned, but rewinding to its checkpoint is"
+            }
             Self::DedupCount { stored, counted, .. } | Self::CloneCount { stored, counted, .. } => {
                 match stored < counted {
                     true => "freeing some references frees a block that others still use",
@@ -460,6 +509,21 @@ impl fmt::Display for Issue {
             Self::SpaceMap { vdev, metaslab, cause } => {
                 write!(f, "vdev {vdev} metaslab {metaslab}: {cause}")
             }
+            Self::Obsolete { vdev, offset, stored, counted } => write!(
+                f,
+                "removed vdev {vdev}, mapping entry at {offset:#x}: {stored} bytes said to be \
+                 obsolete, {counted} are"
+            ),
+            Self::Removal { vdev, cause } => write!(f, "vdev {vdev}: {cause}"),
+            Self::CheckpointSpace { vdev, offset, size, listed } => write!(
+                f,
+                "vdev {vdev}: {size} bytes at {offset:#x} {}",
+                match listed {
+                    true => "are kept for the checkpoint, which has nothing there",
+                    false => "are the checkpoint's alone and not kept for it",
+                }
+            ),
+            Self::InCheckpoint(issue) => write!(f, "in the checkpoint: {issue}"),
             Self::DedupCount { dva, stored, counted } => {
                 write!(f, "dedup entry of {dva:?}: {stored} references, found {counted}")
             }

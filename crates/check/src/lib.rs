@@ -8,8 +8,10 @@
 //! ```text
 //! walk       every reachable block: readable by every copy and all parity; right level, type,
 //!            size, birth, fill count; its space claimed
+//! checkpoint the same for what a checkpoint keeps
 //! spacemaps  claimed space against allocated space: leaks, double use, use of free space
 //! shared     references found against those in dedup and clone tables
+//! removed    mappings of removed vdevs against the blocks that need them
 //! datasets   sums of the walk against referenced, unique, used; dead lists; links among datasets
 //! files      names against files: links, parents, orphans, owners' sums
 //! tables     every table, list, attribute and log decodes
@@ -21,6 +23,7 @@
 //! [`Issue`]; that enum is the list of rules.
 #![forbid(unsafe_code)]
 
+mod checkpoint;
 mod claims;
 mod damage;
 mod datasets;
@@ -31,6 +34,7 @@ mod issue;
 mod labels;
 mod lists;
 mod options;
+mod removed;
 mod report;
 mod sets;
 mod shared;
@@ -70,6 +74,14 @@ pub fn run(pool: &Pool, options: &CheckOptions, progress: &Progress) -> Report {
     let roots: Vec<_> = sets.all.iter().chain(&destroyed.sets).map(Arc::clone).collect();
     let mut found = walk.run(&roots);
     found.totals.merge(&totals);
+    let blocks_lost = found.blocks_lost;
+    let mut kept = checkpoint::walk(pool, options, &claims, &sink, progress);
+    if let Some(k) = &mut kept {
+        found.damages.merge(std::mem::take(&mut k.damages));
+        found.blocks_read += k.blocks_read;
+        found.bytes_read += k.bytes_read;
+        found.blocks_lost += k.blocks_lost;
+    }
     let mut report = Report {
         pool: pool.name().to_owned(),
         txg: pool.uberblock().txg,
@@ -86,9 +98,10 @@ pub fn run(pool: &Pool, options: &CheckOptions, progress: &Progress) -> Report {
     }
     if !report.cancelled {
         progress.begin("space maps", 0);
-        let complete = report.blocks_lost == 0 && !destroyed.is_begun;
+        let complete = blocks_lost == 0 && !destroyed.is_begun;
         (report.allocated, report.checkpointed) =
-            spacemaps::compare(pool, &claims, complete, &sink);
+            spacemaps::compare(pool, &claims, kept.as_ref(), complete, &sink);
+        removed::audit(pool, &claims, complete, &sink);
         if complete {
             shared.settle(&sink);
         }
@@ -119,7 +132,8 @@ fn contents(
     let done = rt::for_each_parallel(options.workers, work, |d| {
         // Locked datasets have been named; what cannot be opened was met by the walk.
         let Ok(objset) = pool.dsl().objset(d) else { return Ok(()) };
-        if !pool.dsl().is_unlocked(d).unwrap_or(false) {
+        // A receive that was interrupted is no file system yet.
+        if !pool.dsl().is_unlocked(d).unwrap_or(false) || d.phys.is_inconsistent() {
             return Ok(());
         }
         let name = Arc::from(d.name.as_str());

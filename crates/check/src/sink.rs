@@ -30,6 +30,14 @@ impl Sink {
         }
     }
 
+    /// Adds what another collector counted and did not keep.
+    pub(crate) fn put_dropped(&self, dropped: BTreeMap<&'static str, u64>) {
+        let mut inner = self.inner.lock();
+        for (name, count) in dropped {
+            *inner.dropped.entry(name).or_default() += count;
+        }
+    }
+
     /// The issues in order of weight, and how many of each kind were not kept.
     pub(crate) fn finish(self) -> (Vec<Issue>, BTreeMap<&'static str, u64>) {
         let inner = self.inner.into_inner();

@@ -105,6 +105,11 @@ impl Bitmap {
         self.each(offset, size, |w, mask| !w.fetch_and(!mask, Ordering::Relaxed) & mask)
     }
 
+    /// Whether a range is taken whole.
+    pub(crate) fn has(&self, offset: u64, size: u64) -> bool {
+        self.each(offset, size, |w, mask| !w.load(Ordering::Relaxed) & mask) == Ok(None)
+    }
+
     /// Bytes in the set within a range.
     pub(crate) fn count(&self, from: u64, to: u64) -> u64 {
         let (from, to) = (from >> self.shift, to >> self.shift);
@@ -125,6 +130,16 @@ impl Bitmap {
             }
         }
         n << self.shift
+    }
+
+    /// Offset and length of the parts of a range that are not in the set.
+    pub(crate) fn gaps(&self, from: u64, to: u64) -> Vec<(u64, u64)> {
+        let range = Self::new(self.shift, self.size);
+        // A range that does not fit has no parts in the set to speak of.
+        if range.set(from, to.saturating_sub(from)).is_err() {
+            return vec![(from, to.saturating_sub(from))];
+        }
+        range.minus(self).into_iter().map(|(a, b)| (a, b - a)).collect()
     }
 
     /// Byte ranges that are in this set and not in `other` (of the same vdev), ascending.
@@ -169,6 +184,8 @@ mod tests {
         assert_eq!(b.set(at, 512 * 200), Ok(None));
         assert_eq!(b.count(0, 1 << 40), 512 * 200);
         assert_eq!(b.count(at + 512, at + 512 * 100), 512 * 99);
+        assert_eq!(b.gaps(at - 512, at + 512 * 2), [(at - 512, 512)]);
+        assert!(b.has(at, 512 * 200) && !b.has(at + 512, 512 * 200) && !b.has(at, 513));
         assert_eq!(b.set(at + 512 * 199, 512 * 2), Ok(Some(at + 512 * 199)));
         assert_eq!(b.clear(at, 512), Ok(None));
         assert_eq!(b.clear(at, 1024), Ok(Some(at)));

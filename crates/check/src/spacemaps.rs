@@ -4,6 +4,7 @@
 //! which cover all vdevs. Space that only the checkpoint holds is allocated too, and listed in a
 //! space map of its own.
 
+use crate::checkpoint::Kept;
 use crate::claims::Claims;
 use crate::issue::Issue;
 use crate::lists::for_bytes;
@@ -36,8 +37,15 @@ impl Vdev {
 }
 
 /// Compares; returns bytes allocated, and of these what only the checkpoint holds. Without a
-/// `complete` walk only what was reached can be judged, not what was not.
-pub(crate) fn compare(pool: &Pool, claims: &Claims<'_>, complete: bool, sink: &Sink) -> (u64, u64) {
+/// `complete` walk only what was reached can be judged, not what was not. `of_checkpoint` is what
+/// the checkpoint's blocks take.
+pub(crate) fn compare(
+    pool: &Pool,
+    claims: &Claims<'_>,
+    of_checkpoint: Option<&Kept>,
+    complete: bool,
+    sink: &Sink,
+) -> (u64, u64) {
     let mut vdevs = BTreeMap::new();
     for top in &pool.config().vdev_tree.children {
         if let Some(v) = load(pool, claims, top, sink) {
@@ -53,16 +61,16 @@ pub(crate) fn compare(pool: &Pool, claims: &Claims<'_>, complete: bool, sink: &S
         let size = v.map.size();
         allocated += v.map.count(0, size);
         let top = pool.config().vdev_tree.children.iter().find(|t| t.id == u64::from(v.id));
-        let only_checkpoint = top.map(|t| checkpointed(pool, t, v));
-        match only_checkpoint {
-            Some(Ok(bytes)) => kept += bytes,
-            Some(Err(e)) => {
-                sink.put(Issue::Unopened { what: "a checkpoint's map", cause: e.to_string() });
-                continue;
-            }
-            None => {}
+        let listed = Bitmap::new(v.shift, size);
+        if let Some(Err(e)) = top.map(|t| checkpointed(pool, t, v, &listed)) {
+            sink.put(Issue::Unopened { what: "a checkpoint's map", cause: e.to_string() });
+            continue;
         }
+        kept += listed.count(0, size);
         let Some(taken) = claims.taken(v.id) else { continue };
+        if let Some(own) = of_checkpoint.and_then(|k| k.taken(v.id)) {
+            compare_checkpoint(v.id, own, taken, &listed, complete, sink);
+        }
         for (from, to) in taken.minus(&v.map) {
             let (metaslab, offset, size) = (v.metaslab(from), from, to - from);
             sink.put(Issue::UsedButFree { vdev: v.id, metaslab, offset, size });
@@ -136,7 +144,7 @@ fn words(object: &Object, count: u64) -> dmu::Result<Vec<u64>> {
     Ok(out)
 }
 
-fn vdev_zap_of(pool: &Pool, top: &VdevConfig) -> dmu::Result<Option<Zap>> {
+pub(crate) fn vdev_zap_of(pool: &Pool, top: &VdevConfig) -> dmu::Result<Option<Zap>> {
     match top.vdev_zap_top.filter(|n| *n != 0) {
         Some(n) => Zap::open(&pool.mos().object(n)?).map(Some),
         None => Ok(None),
@@ -152,7 +160,7 @@ fn unflushed_txgs(pool: &Pool, top: &VdevConfig) -> dmu::Result<Vec<u64>> {
 }
 
 /// Calls `each` with every range of a space map; returns its header.
-fn ranges(
+pub(crate) fn ranges(
     object: &Object,
     start: u64,
     shift: u8,
@@ -240,18 +248,38 @@ fn apply_logs(pool: &Pool, vdevs: &BTreeMap<u32, Vdev>, sink: &Sink) -> dmu::Res
     Ok(())
 }
 
-/// Takes out of a vdev's map what only the checkpoint holds; returns how much.
-fn checkpointed(pool: &Pool, top: &VdevConfig, v: &Vdev) -> dmu::Result<u64> {
-    let Some(zap) = vdev_zap_of(pool, top)? else { return Ok(0) };
+/// Moves what only the checkpoint holds from a vdev's map to `listed`.
+fn checkpointed(pool: &Pool, top: &VdevConfig, v: &Vdev, listed: &Bitmap) -> dmu::Result<()> {
+    let Some(zap) = vdev_zap_of(pool, top)? else { return Ok(()) };
     let Some(n) = zap.get_u64(vdev_zap::CHECKPOINT_SPACE_MAP)?.filter(|n| *n != 0) else {
-        return Ok(0);
+        return Ok(());
     };
-    let mut bytes = 0;
     ranges(&pool.mos().object(n)?, 0, v.shift as u8, &mut |r| {
         // The map lists frees that were put off.
         if r.action == Action::Free && v.map.clear(r.offset, r.size) == Ok(None) {
-            bytes += r.size;
+            // It fitted into the other map, which is as large.
+            let _ = listed.set(r.offset, r.size);
         }
     })?;
-    Ok(bytes)
+    Ok(())
+}
+
+/// Judges what is `listed` as the checkpoint's alone, given what it and the pool take.
+fn compare_checkpoint(
+    vdev: u32,
+    own: &Bitmap,
+    pools: &Bitmap,
+    listed: &Bitmap,
+    complete: bool,
+    sink: &Sink,
+) {
+    for (from, to) in listed.minus(own) {
+        let (offset, size) = (from, to - from);
+        sink.put(Issue::CheckpointSpace { vdev, offset, size, listed: true });
+    }
+    for (from, to) in own.minus(pools).into_iter().filter(|_| complete) {
+        for (offset, size) in listed.gaps(from, to) {
+            sink.put(Issue::CheckpointSpace { vdev, offset, size, listed: false });
+        }
+    }
 }

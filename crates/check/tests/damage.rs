@@ -297,6 +297,26 @@ fn a_directory_with_another_parent() {
 }
 
 #[test]
+fn a_file_that_is_its_own_parent() {
+    let Some(s) = surgeon("basic") else { return };
+    let file = plain_file(&s, 2);
+    s.edit_bonus(file, SA_PARENT, |_| file.1);
+    assert_eq!(s.check(), ["wrong-parent"]);
+}
+
+#[test]
+fn an_attribute_with_another_parent() {
+    let Some(s) = surgeon("basic") else { return };
+    let attribute = find(&s, None, |n| {
+        n.kind() == FileKind::File
+            && n.flags & ondisk::znode::flags::XATTR != 0
+            && n.object().dnode().bonus_kind == DmuType::SA
+    });
+    s.edit_bonus(attribute, SA_PARENT, |n| n + 1);
+    assert_eq!(s.check(), ["wrong-parent"]);
+}
+
+#[test]
 fn a_file_with_another_owner() {
     let Some(s) = surgeon("basic") else { return };
     let file = plain_file(&s, 2);

@@ -72,6 +72,17 @@ pub fn fixture(name: &str) -> CorpusPool {
     open_case(&workspace_root().join("fixtures"), name, "fixtures")
 }
 
+/// Names of the pools in rare states that are shipped with the project, sorted. They are apart from
+/// the others, because some are large when unpacked and few tests need them.
+pub fn sample_cases() -> Vec<String> {
+    cases(&workspace_root().join("fixtures/samples"))
+}
+
+/// The pool in a rare state of that name.
+pub fn sample(name: &str) -> CorpusPool {
+    open_case(&workspace_root().join("fixtures/samples"), name, "samples")
+}
+
 /// The decompressed bytes of the send stream `../shared/streams/<name>.zfs.zst`; `None`, after a
 /// loud word, where there is no collection.
 pub fn stream(name: &str) -> Option<Vec<u8>> {

@@ -57,18 +57,42 @@ pub enum Damage {
     },
 }
 
+/// A kind of [`Damage`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum DamageKind {
+    /// [`Damage::FlipBit`].
+    FlipBit,
+    /// [`Damage::Zero`].
+    Zero,
+    /// [`Damage::Noise`].
+    Noise,
+    /// [`Damage::Copy`].
+    Copy,
+    /// [`Damage::Swap`].
+    Swap,
+    /// [`Damage::Truncate`].
+    Truncate,
+}
+
+impl DamageKind {
+    /// All, in the order in which a number chooses them.
+    pub const ALL: [DamageKind; 6] =
+        [Self::FlipBit, Self::Zero, Self::Noise, Self::Copy, Self::Swap, Self::Truncate];
+}
+
 /// Chooses and does damage; the same seed does the same to the same image.
 #[derive(Debug, Clone)]
 pub struct Corruptor {
     rng: Rng,
     spared: Vec<Range<u64>>,
-    truncates: bool,
+    kinds: Vec<DamageKind>,
 }
 
 impl Corruptor {
     /// A source of damage for that seed. It spares nothing and never truncates.
     pub fn new(seed: u64) -> Corruptor {
-        Corruptor { rng: Rng::new(seed), spared: Vec::new(), truncates: false }
+        let kinds = DamageKind::ALL.into_iter().filter(|k| *k != DamageKind::Truncate);
+        Corruptor { rng: Rng::new(seed), spared: Vec::new(), kinds: kinds.collect() }
     }
 
     /// Never damages a block that touches `range`.
@@ -89,7 +113,14 @@ impl Corruptor {
     /// May also cut the image short.
     #[must_use]
     pub fn truncates(mut self) -> Corruptor {
-        self.truncates = true;
+        self.kinds.push(DamageKind::Truncate);
+        self
+    }
+
+    /// Does nothing but this.
+    #[must_use]
+    pub fn only(mut self, kind: DamageKind) -> Corruptor {
+        self.kinds = vec![kind];
         self
     }
 
@@ -113,17 +144,18 @@ impl Corruptor {
     }
 
     fn choose(&mut self, image: &SparseImage, targets: &[u64]) -> Damage {
-        let kinds = if self.truncates { 6 } else { 5 };
         let offset = *self.rng.pick(targets);
         let other = *self.rng.pick(targets);
         let len = *self.rng.pick(&[512usize, 1024, 4096]);
-        match self.rng.below(kinds) {
-            0 => Damage::FlipBit { offset: offset + self.rng.below(4096), bit: self.bit() },
-            1 => Damage::Zero { offset, len },
-            2 => Damage::Noise { offset, len },
-            3 => Damage::Copy { from: offset, to: other, len },
-            4 => Damage::Swap { first: offset, second: other, len },
-            _ => Damage::Truncate { len: self.rng.below(image.len()) },
+        match *self.rng.pick(&self.kinds) {
+            DamageKind::FlipBit => {
+                Damage::FlipBit { offset: offset + self.rng.below(4096), bit: self.bit() }
+            }
+            DamageKind::Zero => Damage::Zero { offset, len },
+            DamageKind::Noise => Damage::Noise { offset, len },
+            DamageKind::Copy => Damage::Copy { from: offset, to: other, len },
+            DamageKind::Swap => Damage::Swap { first: offset, second: other, len },
+            DamageKind::Truncate => Damage::Truncate { len: self.rng.below(image.len()) },
         }
     }
 

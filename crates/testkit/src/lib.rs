@@ -20,8 +20,10 @@ pub mod oracle;
 mod rng;
 mod unpack;
 
-pub use corpus::{CorpusPool, corpus, corpus_cases, fixture, fixture_cases, stream};
-pub use corrupt::{Corruptor, Damage};
+pub use corpus::{
+    CorpusPool, corpus, corpus_cases, fixture, fixture_cases, sample, sample_cases, stream,
+};
+pub use corrupt::{Corruptor, Damage, DamageKind};
 pub use image::SparseImage;
 pub use rng::Rng;
 pub use unpack::{read_zst, unpack_zst};

@@ -22,6 +22,10 @@ fn shipped_pools_are_the_listed_ones() {
         .iter()
         .map(|name| std::fs::read_dir(folder.join(name)).unwrap().count())
         .sum();
+    let samples = testkit::sample_cases();
+    let files =
+        |name: &String| std::fs::read_dir(folder.join("samples").join(name)).unwrap().count();
+    let present = present + samples.iter().map(files).sum::<usize>();
     assert_eq!(listed, present, "every file of every pool is listed");
 }
 

@@ -96,6 +96,8 @@ pub(crate) struct Walk<'p> {
     pub(crate) shared: &'p Shared,
     pub(crate) sink: &'p Sink,
     progress: &'p Progress,
+    /// What another walk has read already: blocks without pointers inside need no second reading.
+    known: Option<&'p Claims<'p>>,
     queue: Mutex<Queue>,
     work: Condvar,
 }
@@ -109,7 +111,12 @@ impl<'p> Walk<'p> {
         progress: &'p Progress,
     ) -> Self {
         let (queue, work) = (Mutex::default(), Condvar::new());
-        Self { pool, options, claims, shared, sink, progress, queue, work }
+        Self { pool, options, claims, shared, sink, progress, known: None, queue, work }
+    }
+
+    /// Does not read again what the walk that made `known` has read.
+    pub(crate) fn knowing(self, known: &'p Claims<'p>) -> Self {
+        Self { known: Some(known), ..self }
     }
 
     /// Walks down from the roots of `sets` and returns when all is read.
@@ -242,8 +249,12 @@ impl<'p> Walk<'p> {
 
     /// Reads a batch and does with each block what its kind demands.
     fn process(&self, batch: Vec<Item>, local: &mut Local) {
-        let skip = |i: &Item| self.options.verify == Verify::Metadata && i.is_data();
-        let batch: Vec<Item> = batch.into_iter().filter(|i| !skip(i)).collect();
+        let skip = |i: &Item| match self.options.verify {
+            Verify::Metadata if i.is_data() => true,
+            _ => !i.has_children() && self.known.is_some_and(|k| k.holds(&i.bp)),
+        };
+        let (skipped, batch): (Vec<Item>, Vec<Item>) = batch.into_iter().partition(skip);
+        skipped.iter().for_each(|item| self.close(item));
         // Every copy is a request of its own; the first one of a block decodes it.
         let mut copies: Vec<(usize, BlkPtr)> = Vec::with_capacity(batch.len());
         for (n, item) in batch.iter().enumerate() {

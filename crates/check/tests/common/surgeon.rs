@@ -39,6 +39,11 @@ impl Surgeon {
         Self { dir, file, name: corpus.name().to_owned() }
     }
 
+    /// The folder of the copy.
+    pub fn dir(&self) -> &std::path::Path {
+        self.dir.path()
+    }
+
     /// Opens the pool as it is now.
     pub fn open(&self) -> Pool {
         super::open(self.dir.path(), &self.name)
