@@ -6,8 +6,8 @@ use dsl::write::{self, Blocks, DslCx, HeadAccount, MosAccount, MosFeatures, Now,
 use dsl::{Dsl, Error, Result};
 use ondisk::objset::{OBJSET_SIZE_V3, ObjsetKind};
 use ondisk::{BlkPtr, DmuType, features, mos};
-use std::cell::Cell;
-use std::collections::BTreeMap;
+use std::cell::{Cell, RefCell};
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 pub(crate) struct TestPool {
@@ -19,6 +19,8 @@ pub(crate) struct TestPool {
     /// Object sets of heads that were opened.
     heads: BTreeMap<u64, Objset>,
     pub free_list: u64,
+    /// Creation txgs of all bookmarks there ever were.
+    pub marks: RefCell<BTreeSet<u64>>,
 }
 
 fn live(disk: &Arc<Disk>, id: u64, root: Option<BlkPtr>) -> Objset {
@@ -51,6 +53,7 @@ impl TestPool {
             guid: Cell::new(1000),
             heads: BTreeMap::new(),
             free_list: 0,
+            marks: RefCell::default(),
         };
         let tx = Tx::syncing(pool.txg);
         let spec = dmu::zap::ZapSpec::new(DmuType::OBJECT_DIRECTORY).number(1);
