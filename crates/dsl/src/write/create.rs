@@ -153,10 +153,7 @@ impl Dsl {
     /// What this program cannot change yet, and must not change in part.
     pub(super) fn check_changeable(&self, dir: &Dir) -> Result<()> {
         let Some(fields) = self.fields(dir.object, dir.has_fields)? else { return Ok(()) };
-        let what = [
-            (dir_field::CRYPTO_KEY_OBJ, "encrypted datasets"),
-            (dir_field::LIVELIST, "clones with a livelist"),
-        ];
+        let what = [(dir_field::CRYPTO_KEY_OBJ, "encrypted datasets")];
         for (key, name) in what {
             if fields.get_u64(key)?.is_some_and(|n| n != 0) {
                 return Err(Error::refused(&dir.name, Refusal::Unsupported(name)));

@@ -100,7 +100,9 @@ impl Pools {
         let found = engine::pool::scan(&open.search).unwrap();
         let candidates = Candidate::group(&found);
         let candidate = candidates.iter().find(|c| c.name() == name).unwrap();
-        live::import(&rt::Rt::real(), candidate, &ImportOptions::new(open), &mut |path| {
+        // The pools of the collection were used by another host, as its hosts were thrown away.
+        let options = ImportOptions { force: true, ..ImportOptions::new(open) };
+        live::import(&rt::Rt::real(), candidate, &options, &mut |path| {
             let device = device::RwFileDevice::open(path, &device::Options::default())?;
             Ok(Arc::new(device) as _)
         })

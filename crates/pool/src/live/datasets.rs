@@ -7,8 +7,8 @@ use super::heads::settings;
 use super::{Head, LivePool, TaskCx};
 use crate::error::{Error, Result};
 use dsl::write::PropertyChange;
-use ondisk::ObjsetKind;
 use ondisk::znode::Time;
+use ondisk::{ObjsetKind, ZilHeader};
 use std::sync::Arc;
 use zpl::write::FormatOptions;
 use zpl::{CaseSensitivity, Filesystem, Volume};
@@ -101,6 +101,7 @@ impl LivePool {
         self.run(move |cx| {
             let dsl = &cx.shared.dsl;
             dsl::write::clone_dataset(&cx.dsl(), dsl, &name, &origin, &properties)?;
+            cx.empty_log(&dsl.by_name(&name)?, false)?;
             cx.log_event("clone", &format!("origin={origin}"), &name)
         })
     }
@@ -139,6 +140,8 @@ impl LivePool {
             let dsl = &cx.shared.dsl;
             let head = dsl::write::check_destroy_head(dsl, &name)?;
             cx.log_event("destroy", "", &name)?;
+            // Now that nothing can refuse it any more.
+            cx.take_over(&head)?;
             cx.drop_head(head.object);
             dsl::write::destroy_head(&cx.dsl(), dsl, &name)?;
             cx.note_reaping();
@@ -152,8 +155,10 @@ impl LivePool {
         self.run(move |cx| {
             let dsl = &cx.shared.dsl;
             let (head, _) = dsl::write::check_rollback(dsl, &snapshot, destroy_younger)?;
+            cx.take_over(&head)?;
             cx.drop_head(head.object);
             dsl::write::rollback(&cx.dsl(), dsl, &snapshot, destroy_younger)?;
+            cx.empty_log(&dsl.by_name(&head.name)?, false)?;
             cx.note_reaping();
             cx.log_event("rollback", &snapshot, &head.name)
         })
@@ -163,6 +168,12 @@ impl LivePool {
     pub fn promote(&self, name: &str) -> Result<()> {
         let name = name.to_owned();
         self.run(move |cx| {
+            let clone = cx.shared.dsl.by_name(&name)?;
+            cx.drop_livelist(&clone)?;
+            if let Some(origin) = cx.shared.dsl.origin(&clone.dir)? {
+                let head = origin.split('@').next().unwrap_or_default();
+                cx.drop_livelist(&cx.shared.dsl.by_name(head)?)?;
+            }
             dsl::write::promote(&cx.dsl(), &cx.shared.dsl, &name)?;
             cx.log_event("promote", "", &name)
         })
@@ -230,7 +241,12 @@ impl LivePool {
             let _guard = self.shared.gate.read();
             self.shared.dsl.by_name(name)?
         };
-        self.shared.head(&dataset)
+        let head = self.shared.head(&dataset)?;
+        let livelist = self.shared.features.count("com.delphix:livelist").unwrap_or(0) > 0;
+        if livelist || head.objset.phys().zil != ZilHeader::default() {
+            self.run(move |cx| cx.take_over(&dataset))?;
+        }
+        Ok(head)
     }
 
     /// A file system, open for writing.

@@ -46,13 +46,14 @@ pub const ENABLED_BY_DEFAULT: [&str; 24] = [
 pub fn is_writable(feature: &Feature) -> bool {
     // The others of the list are either maintained by zinc or need nothing of a writer while a
     // dataset that uses them is not changed.
-    const MORE: [&str; 6] = [
+    const MORE: [&str; 7] = [
         "multi_vdev_crash_dump",
         "head_errlog",
         "device_rebuild",
         "log_spacemap",
         "zilsaxattr",
         "resilver_defer",
+        "livelist",
     ];
     let name = feature.name();
     ENABLED_BY_DEFAULT.contains(&name) || MORE.contains(&name)

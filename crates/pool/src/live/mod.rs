@@ -14,7 +14,7 @@
 //! features  config  history      what the MOS says of the pool itself
 //! datasets                       file systems, volumes, snapshots, clones
 //! vdevs                          adding devices, new guids
-//! writable                       what is opened read-only, and why
+//! writable  log                  what is opened read-only, and why; logs that others left
 //! ```
 
 mod config;
@@ -25,6 +25,7 @@ mod gate;
 mod heads;
 mod history;
 mod import;
+mod log;
 mod mos;
 mod shared;
 mod sync;

@@ -4,6 +4,7 @@
 //! upkeep is not implemented is opened read-only, and each reason is named.
 
 use super::features::is_writable;
+use super::log::has_pending;
 use crate::open::Pool;
 use ondisk::config::VdevKind;
 use ondisk::scan::{ScanState, State};
@@ -79,6 +80,11 @@ pub fn obstacles(pool: &Pool) -> dmu::Result<Vec<Obstacle>> {
             out.push(Obstacle::Scan);
         }
     }
+    if let Some(table) = directory.get_u64(mos::DELETED_CLONES)?.filter(|n| *n != 0) {
+        if dmu::Zap::open(&pool.mos().object(table)?)?.entries().next().is_some() {
+            out.push(Obstacle::Feature("com.delphix:livelist (a clone is being freed)".to_owned()));
+        }
+    }
     for entry in directory.to_vec()? {
         let name = entry.name.bytes().unwrap_or_default();
         // Tables stay behind, empty, when the last deduplicated block is gone.
@@ -136,7 +142,7 @@ fn intent_logs(pool: &Pool, out: &mut Vec<Obstacle>) {
             continue;
         }
         match pool.dsl().objset(&dataset) {
-            Ok(objset) if objset.phys().zil.log.is_hole() => {}
+            Ok(objset) if !has_pending(&objset, pool.uberblock().txg) => {}
             Ok(_) => out.push(Obstacle::IntentLog(name)),
             Err(_) => out.push(Obstacle::Salvaged(format!("dataset {name}"))),
         }
