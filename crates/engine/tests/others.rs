@@ -17,7 +17,6 @@ const WRITABLE: [&str; 13] = [
     "raidz2",
     "raidz3",
     "stripe",
-    "fragmented",
     "casefold",
     "codecs",
     "compat-2.0",
