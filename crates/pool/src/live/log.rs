@@ -11,7 +11,7 @@
 //! before a clone is changed, and the count of the feature goes down.
 
 use super::shared::TaskCx;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use dmu::Objset;
 use dmu::bpobj::Lists;
 use dsl::Dataset;
@@ -79,6 +79,12 @@ impl TaskCx<'_> {
         let header = objset.phys().zil;
         if header == ZilHeader::default() {
             return Ok(());
+        }
+        if objset.root().logical_birth() >= self.tx.txg() {
+            // A snapshot of this very txg may have this header block too, and writing the header
+            // again in the same txg would use its place again.
+            let what = format!("{} changed in this very moment: try again", dataset.name);
+            return Err(Error::Invalid { what });
         }
         if free {
             for bp in blocks(&objset, &header, self.tx.txg() - 1) {
