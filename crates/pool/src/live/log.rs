@@ -3,8 +3,9 @@
 //! This engine writes none yet, and opens no pool for writing whose logs hold something to replay.
 //! But a dataset that was in use often keeps the first block of an empty log, allocated ahead. It
 //! belongs to nothing but the log's header, so it is freed, and the header emptied, before the
-//! dataset is changed or destroyed. A snapshot has its head's log in its header as it was then; in a
-//! clone, or after a rollback, that header is emptied and nothing is freed: the log was never theirs.
+//! dataset is changed or destroyed. A snapshot has its head's log in its header as it was then; in
+//! a clone, or after a rollback, that header is emptied and nothing is freed: the log was never
+//! theirs.
 //!
 //! A livelist names the blocks of a clone, so that destroying it is quick. It may be missing at any
 //! time (OpenZFS drops it when a clone has little in common with its origin), so it is dropped

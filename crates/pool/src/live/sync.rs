@@ -198,7 +198,7 @@ impl Shared {
                 config.map_or(none, |top| facts.for_label(*state, txg, tree, top, leaf.guid()))
             }),
         };
-        // Writing labels and uberblocks ends with a flush, the first of them flushes the blocks too.
+        // Writing labels and uberblocks ends with a flush; the first flushes the blocks too.
         match &config {
             None => vdevs.flush().map_err(|e| self.failed("flushing", &e))?,
             Some(_) => labels(Round::First).map_err(label)?,

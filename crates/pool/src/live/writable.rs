@@ -80,10 +80,10 @@ pub fn obstacles(pool: &Pool) -> dmu::Result<Vec<Obstacle>> {
             out.push(Obstacle::Scan);
         }
     }
-    if let Some(table) = directory.get_u64(mos::DELETED_CLONES)?.filter(|n| *n != 0) {
-        if dmu::Zap::open(&pool.mos().object(table)?)?.entries().next().is_some() {
-            out.push(Obstacle::Feature("com.delphix:livelist (a clone is being freed)".to_owned()));
-        }
+    if let Some(table) = directory.get_u64(mos::DELETED_CLONES)?.filter(|n| *n != 0)
+        && dmu::Zap::open(&pool.mos().object(table)?)?.entries().next().is_some()
+    {
+        out.push(Obstacle::Feature("com.delphix:livelist (a clone is being freed)".to_owned()));
     }
     for entry in directory.to_vec()? {
         let name = entry.name.bytes().unwrap_or_default();
