@@ -6,11 +6,14 @@
 #![forbid(unsafe_code)]
 #![allow(unreachable_pub, reason = "a binary exports nothing; pub says what a module offers")]
 
+mod cannot;
 mod cli;
 mod cmd;
 mod common;
 mod failure;
+mod host;
 mod json;
+mod live;
 mod local_time;
 mod names;
 mod objsets;

@@ -1,12 +1,14 @@
-//! `zinc cp`: files, trees and volumes out of a pool.
+//! `zinc cp`: files, trees and volumes out of a pool, and files, trees and archives into one.
 
 pub mod data;
+pub mod into;
 pub mod local;
 pub mod sys;
 pub mod tree;
 
 use crate::common::PoolArgs;
 use crate::failure::{FAILED, Failure};
+use crate::live::{LiveArgs, LiveHow};
 use crate::place::{Found, Place, printable};
 use crate::progress::while_showing;
 use crate::{objsets, ui};
@@ -16,6 +18,7 @@ use engine::rt::Progress;
 use engine::zpl::{FileKind, Node};
 use engine::{Dataset, Pool, Volume};
 use local::{Keep, LocalDir, is_root};
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -27,7 +30,9 @@ use tree::{Copier, Existing, Sink};
 POOL/DATASET: without a path copies a volume as an image, or with -r what is in the root of a file
 system. Holes stay holes; times, modes, hard links and extended attributes are kept, owners when
 zinc runs as root. A file that was copied whole before is left as it is, so an interrupted copy
-is continued by the same command.")]
+is continued by the same command.
+A destination POOL/DATASET:PATH is in a pool: the sources are files and directories of this machine,
+of which owners are kept in any case. SOURCE/. means what is in it.")]
 pub struct Args {
     #[command(flatten)]
     pool: PoolArgs,
@@ -49,12 +54,16 @@ pub struct Args {
     /// Name every file that is copied
     #[arg(short, long)]
     verbose: bool,
-    /// What to copy, as POOL/DATASET[@SNAPSHOT]:PATH
-    #[arg(required = true, value_name = "SOURCE")]
-    sources: Vec<std::ffi::OsString>,
-    /// Where to: a directory, or the new name of one file
-    #[arg(value_name = "DEST")]
-    dest: PathBuf,
+    /// Unpack this archive into the destination in a pool; - is standard input
+    #[arg(long, value_name = "FILE")]
+    tar: Option<PathBuf>,
+    /// Print what each transaction group did, of a pool that is copied to
+    #[arg(long)]
+    txgs: bool,
+    /// What to copy, as POOL/DATASET[@SNAPSHOT]:PATH, or into a pool files and directories; and
+    /// last where to: a directory, the new name of one file, or POOL/DATASET:PATH
+    #[arg(required = true, value_name = "SOURCE> <DEST")]
+    paths: Vec<OsString>,
 }
 
 /// Whether a dataset has POSIX access lists.
@@ -103,13 +112,28 @@ impl Sink for Talk {
 impl Args {
     /// Runs it. Exit code 1 when something was not copied.
     pub fn run(self) -> Result<ExitCode, Failure> {
-        let sources: Vec<Place> = self.sources.iter().map(|s| s.as_os_str().into()).collect();
+        let mut sources = self.paths.clone();
+        let Some(dest) = sources.pop() else {
+            return Err(Failure::usage("what is to be copied, and where to?"));
+        };
+        let is_into = into::is_in_pool(&dest);
+        if self.tar.is_some() || (is_into && sources.iter().all(|s| into::is_local(s))) {
+            return self.copy_into(sources, dest);
+        }
+        if sources.is_empty() {
+            return Err(Failure::usage("what is to be copied, and where to?"));
+        }
+        self.copy_out(&sources, Path::new(&dest))
+    }
+
+    fn copy_out(&self, sources: &[OsString], dest: &Path) -> Result<ExitCode, Failure> {
+        let sources: Vec<Place> = sources.iter().map(|s| s.as_os_str().into()).collect();
         let first = sources.first().map(Place::pool).unwrap_or_default();
         if let Some(other) = sources.iter().find(|s| s.pool() != first) {
             return Err(Failure::usage(format!("{}: one pool at a time", other.shown())));
         }
-        if sources.len() > 1 && !self.dest.is_dir() {
-            let what = format!("{}: no directory, to copy several to", self.dest.display());
+        if sources.len() > 1 && !dest.is_dir() {
+            let what = format!("{}: no directory, to copy several to", dest.display());
             return Err(Failure::usage(what));
         }
         let pool = self.pool.open(&first)?;
@@ -122,7 +146,8 @@ impl Args {
             told: AtomicBool::new(false),
         };
         while_showing(&progress, || {
-            sources.iter().try_for_each(|s| self.source(&pool, s, &progress, &sink))
+            let copy = |s| self.source(&pool, s, dest, &progress, &sink);
+            sources.iter().try_for_each(copy)
         })?;
         let refused = sink.attributes.into_inner();
         if refused > 1 && !self.verbose {
@@ -132,16 +157,38 @@ impl Args {
         Ok(if failures == 0 { ExitCode::SUCCESS } else { ExitCode::from(FAILED) })
     }
 
+    fn copy_into(self, sources: Vec<OsString>, dest: OsString) -> Result<ExitCode, Failure> {
+        match (&self.tar, sources.len()) {
+            (Some(_), 0) | (None, 1..) => {}
+            (Some(_), _) => return Err(Failure::usage("an archive, or files: not both")),
+            (None, _) => return Err(Failure::usage("what is to be copied?")),
+        }
+        let how = LiveHow { txgs: self.txgs, cache_mib: self.pool.open.cache_mib };
+        let args = into::IntoArgs {
+            live: LiveArgs { search: self.pool.search, how },
+            recursive: self.recursive,
+            force: self.force,
+            owner: !self.no_owner,
+            xattrs: !self.no_xattrs,
+            verbose: self.verbose,
+            tar: self.tar,
+            sources,
+            dest,
+        };
+        args.run()
+    }
+
     fn source(
         &self,
         pool: &Pool,
         place: &Place,
+        dest: &Path,
         progress: &Progress,
         sink: &Talk,
     ) -> Result<(), Failure> {
         let found = place.find(pool)?;
         if pool.dsl().kind(&found.dataset) == DatasetKind::Volume {
-            return self.volume(pool, &found, progress, sink);
+            return self.volume(pool, &found, dest, progress, sink);
         }
         let fs = found.filesystem(pool, &self.pool.open)?;
         let node = found.node(&fs, false)?;
@@ -157,38 +204,22 @@ impl Args {
             }
             // The root has no name to copy it under: what is in it goes into the target itself.
             let target = match found.last_name() {
-                Some(name) if self.dest.is_dir() => open(&self.dest)?.subdir(name),
-                _ => LocalDir::open_target(&self.dest),
+                Some(name) if dest.is_dir() => open(dest)?.subdir(name),
+                _ => LocalDir::open_target(dest),
             };
-            copier.tree(&node, &target.map_err(|e| cannot(&self.dest, &e))?, found.path());
+            copier.tree(&node, &target.map_err(|e| cannot(dest, &e))?, found.path());
             return Ok(());
         }
-        let (dir, name) = self.target(found.last_name().unwrap_or(b"file"))?;
+        let (dir, name) = target(dest, found.last_name().unwrap_or(b"file"))?;
         copier.one(&node, &dir, &name, found.path());
         Ok(())
-    }
-
-    /// Directory and name to copy one file to.
-    fn target(&self, name: &[u8]) -> Result<(LocalDir, Vec<u8>), Failure> {
-        use std::os::unix::ffi::OsStrExt as _;
-        if self.dest.is_dir() {
-            return Ok((open(&self.dest)?, name.to_vec()));
-        }
-        let Some(name) = self.dest.file_name() else {
-            return Err(Failure::usage(format!("{}: no name", self.dest.display())));
-        };
-        let parent = self.dest.parent().filter(|p| !p.as_os_str().is_empty());
-        let parent = parent.unwrap_or(Path::new("."));
-        if !parent.is_dir() {
-            return Err(Failure::new(format!("{}: no such directory", parent.display())));
-        }
-        Ok((open(parent)?, name.as_bytes().to_vec()))
     }
 
     fn volume(
         &self,
         pool: &Pool,
         found: &Found,
+        dest: &Path,
         progress: &Progress,
         sink: &Talk,
     ) -> Result<(), Failure> {
@@ -197,7 +228,7 @@ impl Args {
         }
         let volume = Volume::open(&objsets::open(pool, &found.dataset, &self.pool.open)?)?;
         let last = found.dataset.name.rsplit('/').next().unwrap_or("volume");
-        let (dir, name) = self.target(last.as_bytes())?;
+        let (dir, name) = target(dest, last.as_bytes())?;
         if dir.look(&name)?.is_some_and(|m| !m.is_file() || !self.force) {
             let what = format!("{}: exists", printable(&name));
             return Err(Failure::new(what).hint("--force replaces a file"));
@@ -209,6 +240,23 @@ impl Args {
                 .hint("zinc rescue copies what can be read")),
         }
     }
+}
+
+/// Directory and name to copy one file to.
+fn target(dest: &Path, name: &[u8]) -> Result<(LocalDir, Vec<u8>), Failure> {
+    use std::os::unix::ffi::OsStrExt as _;
+    if dest.is_dir() {
+        return Ok((open(dest)?, name.to_vec()));
+    }
+    let Some(name) = dest.file_name() else {
+        return Err(Failure::usage(format!("{}: no name", dest.display())));
+    };
+    let parent = dest.parent().filter(|p| !p.as_os_str().is_empty());
+    let parent = parent.unwrap_or(Path::new("."));
+    if !parent.is_dir() {
+        return Err(Failure::new(format!("{}: no such directory", parent.display())));
+    }
+    Ok((open(parent)?, name.as_bytes().to_vec()))
 }
 
 fn open(path: &Path) -> Result<LocalDir, Failure> {

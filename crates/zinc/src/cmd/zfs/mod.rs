@@ -1,10 +1,16 @@
 //! `zinc zfs`: verbs about datasets.
 
+mod below;
+mod changes;
+mod create;
+mod destroy;
 mod diff;
 mod get;
 mod holds;
 mod list;
+mod reserve;
 mod select;
+mod snapshot;
 mod space;
 mod value;
 
@@ -15,6 +21,13 @@ use std::process::ExitCode;
 /// The subcommands.
 #[derive(clap::Subcommand)]
 pub enum Command {
+    /// Make a file system or volume
+    Create(create::Args),
+    /// Destroy file systems, volumes, snapshots and bookmarks
+    Destroy(destroy::Args),
+    /// Take snapshots
+    #[command(alias = "snap")]
+    Snapshot(snapshot::Args),
     /// List datasets with their properties
     List(list::Args),
     /// Show properties of datasets, and where they come from
@@ -35,6 +48,9 @@ impl Command {
     /// Runs it.
     pub fn run(self) -> Result<ExitCode, Failure> {
         match self {
+            Self::Create(a) => a.run(),
+            Self::Destroy(a) => a.run(),
+            Self::Snapshot(a) => a.run(),
             Self::List(a) => a.run(),
             Self::Get(a) => a.run(),
             Self::Userspace(a) => a.run(SpaceKind::User),

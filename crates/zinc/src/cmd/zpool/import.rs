@@ -1,11 +1,13 @@
-//! `zinc zpool import`: what could be opened, in which state, and why something cannot.
+//! `zinc zpool import`: what could be opened, in which state, and why something cannot; and, with
+//! the name of a pool or `-a`, taking pools over.
 //!
-//! Nothing is imported: zinc opens a pool for each command, for reading. The text is that of
-//! `zpool import`, judged by really opening the pool as far as its datasets. What zinc knows
-//! beyond that (devices missing or behind, by guid) follows in a section `devices:`.
+//! Without a name nothing is imported. The text is that of `zpool import`, judged by really opening
+//! the pool as far as its datasets. What zinc knows beyond that (devices missing or behind, by guid)
+//! follows in a section `devices:`.
 
 mod judge;
 mod shape;
+mod take;
 mod txgs;
 
 use crate::common::PoolArgs;
@@ -23,9 +25,11 @@ use std::process::ExitCode;
 pub struct Args {
     #[command(flatten)]
     pool: PoolArgs,
-    /// Show destroyed pools only
+    /// Destroyed pools only
     #[arg(short = 'D')]
     destroyed: bool,
+    #[command(flatten)]
+    take: take::TakeArgs,
     /// List every txg that could be opened (see --txg), and whether its tree is intact
     #[arg(long)]
     txgs: bool,
@@ -35,13 +39,19 @@ pub struct Args {
     /// Write numbers as numbers in JSON
     #[arg(long)]
     json_int: bool,
-    /// Only the pool of this name or guid
+    /// Import the pool of this name or guid; with --txgs or -j only show it
     name: Option<String>,
+    /// Name it has from now on
+    #[arg(value_name = "NEWNAME")]
+    new_name: Option<String>,
 }
 
 impl Args {
     /// Runs it.
     pub fn run(self) -> Result<ExitCode, Failure> {
+        if !self.txgs && !self.json && (self.take.all || self.name.is_some()) {
+            return self.import();
+        }
         let options = self.pool.options();
         let found = engine::pool::scan(&options.search)?;
         let mut candidates = Candidate::group(&found);

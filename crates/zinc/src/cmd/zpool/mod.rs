@@ -1,10 +1,15 @@
 //! `zinc zpool`: verbs about pools.
 
+mod claim;
+pub mod create;
 mod get;
 mod history;
 mod import;
+mod layout;
+mod leave;
 mod list;
 mod naming;
+pub mod settings;
 mod status;
 
 use crate::common::PoolArgs;
@@ -17,8 +22,14 @@ use std::process::ExitCode;
 /// The subcommands.
 #[derive(clap::Subcommand)]
 pub enum Command {
-    /// Show which pools can be opened, and why others cannot
-    Import(import::Args),
+    /// Make a pool on files and disks
+    Create(create::Args),
+    /// Destroy a pool
+    Destroy(leave::Destroy),
+    /// Say goodbye to pools, so that any system takes them
+    Export(leave::Export),
+    /// Show which pools can be opened, and why others cannot; or take pools over
+    Import(Box<import::Args>),
     /// List pools, their size and health
     List(list::Args),
     /// Show the health of pools, device by device
@@ -33,6 +44,9 @@ impl Command {
     /// Runs it.
     pub fn run(self) -> Result<ExitCode, Failure> {
         match self {
+            Self::Create(a) => a.run(),
+            Self::Destroy(a) => a.run(),
+            Self::Export(a) => a.run(),
             Self::Import(a) => a.run(),
             Self::List(a) => a.run(),
             Self::Status(a) => a.run(),

@@ -133,7 +133,7 @@ impl<'c> Judgement<'c> {
 /// What is wrong with a pool that could be opened.
 fn trouble_of_open(candidate: &Candidate, pool: &Pool) -> Trouble {
     let config = &candidate.config;
-    let host = config.hostid.filter(|h| *h != 0 && *h != own_hostid());
+    let host = config.hostid.filter(|h| *h != 0 && *h != crate::host::id());
     if candidate.state() == CandidateState::Active && host.is_some() {
         return Trouble::OtherHost;
     }
@@ -159,12 +159,6 @@ fn trouble_of_open(candidate: &Candidate, pool: &Pool) -> Trouble {
 fn lacks_features(pool: &Pool) -> bool {
     let chosen = pool.config().compatibility.as_deref().is_some_and(|c| c != "off");
     !chosen && FEATURES.iter().any(|f| pool.features().count(f.guid).is_none())
-}
-
-/// This machine's host id, as OpenZFS reads it; 0 without one.
-fn own_hostid() -> u64 {
-    let bytes = std::fs::read("/etc/hostid").unwrap_or_default();
-    bytes.first_chunk::<4>().map_or(0, |b| u64::from(u32::from_le_bytes(*b)))
 }
 
 impl Trouble {

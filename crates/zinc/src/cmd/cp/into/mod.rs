@@ -1,0 +1,175 @@
+//! `zinc cp LOCAL... POOL/DATASET:PATH`: files, trees and archives into a file system of a pool.
+
+mod sink;
+mod tar;
+mod tree;
+
+use crate::failure::{FAILED, Failure};
+use crate::live::LiveArgs;
+use crate::place::Place;
+use crate::progress::while_showing;
+use crate::ui;
+use engine::rt::Progress;
+use engine::zpl::FileKind;
+use engine::{Filesystem, LivePool};
+use sink::{Existing, Into, Talk, last_name};
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::atomic::Ordering;
+
+/// What is copied into a pool, and how.
+pub struct IntoArgs {
+    pub live: LiveArgs,
+    pub recursive: bool,
+    pub force: bool,
+    pub owner: bool,
+    pub xattrs: bool,
+    pub verbose: bool,
+    /// An archive instead of files; `-` is standard input.
+    pub tar: Option<PathBuf>,
+    pub sources: Vec<OsString>,
+    pub dest: OsString,
+}
+
+/// Whether a place to copy to is in a pool: it has a colon, and is not written as a path.
+pub fn is_in_pool(dest: &OsStr) -> bool {
+    let bytes = dest.as_bytes();
+    let is_path = bytes.starts_with(b"/") || bytes.starts_with(b".");
+    !is_path && bytes.contains(&b':') && !Path::new(dest).exists()
+}
+
+/// Whether a thing to copy is on this machine.
+pub fn is_local(source: &OsStr) -> bool {
+    !source.as_bytes().contains(&b':') || std::fs::symlink_metadata(source).is_ok()
+}
+
+impl IntoArgs {
+    /// Copies. Exit code 1 when something was not.
+    pub fn run(self) -> Result<ExitCode, Failure> {
+        let place = Place::from(self.dest.as_os_str());
+        for source in &self.sources {
+            if let Err(e) = std::fs::symlink_metadata(source) {
+                let what = format!("cannot copy '{}'", source.display());
+                return Err(Failure::new(what).because(e.to_string()));
+            }
+        }
+        let talk = Talk::new(self.verbose);
+        let progress = Progress::new();
+        progress.begin("copied", 0);
+        self.live.change(&place.pool(), |pool| {
+            while_showing(&progress, || self.copy(pool, &place, &progress, &talk))
+        })?;
+        let refused = talk.not_kept.load(Ordering::Relaxed);
+        if refused > 1 && !self.verbose {
+            ui::error(&format!("zinc: {refused} attributes not kept; -v names them\n"));
+        }
+        match talk.failures.load(Ordering::Relaxed) {
+            0 => Ok(ExitCode::SUCCESS),
+            _ => Ok(ExitCode::from(FAILED)),
+        }
+    }
+
+    fn copy(
+        &self,
+        pool: &LivePool,
+        place: &Place,
+        progress: &Progress,
+        talk: &Talk,
+    ) -> Result<(), Failure> {
+        let found = place.find(pool.view())?;
+        if found.dataset.is_snapshot() {
+            let what = format!("cannot copy to '{}': a snapshot cannot be changed", place.shown());
+            return Err(Failure::new(what));
+        }
+        let fs = pool.filesystem(&found.dataset.name)?;
+        let into = Into {
+            fs: &fs,
+            progress,
+            talk,
+            existing: if self.force { Existing::Replace } else { Existing::Refuse },
+            owner: self.owner,
+            xattrs: self.xattrs,
+            posix_acls: super::has_posix_acls(pool.view(), &found.dataset),
+        };
+        if let Some(archive) = &self.tar {
+            let dir = directory(&fs, found.path(), place)?;
+            return tar::extract(&into, dir, archive);
+        }
+        let there = fs.by_path(found.path(), true).ok();
+        if let Some(node) = there.filter(|n| n.kind() == FileKind::Dir) {
+            return self.each(&into, |source| (node.number(), last_name(source)));
+        }
+        if self.sources.len() != 1 {
+            let what = format!("'{}' is no directory, to copy several to", place.shown());
+            return Err(Failure::new(what));
+        }
+        let (above, name) = parent(found.path());
+        let Some(name) = name else {
+            return Err(Failure::new(format!("'{}' names no file", place.shown())));
+        };
+        let dir = directory(&fs, above, place)?;
+        self.each(&into, |_| (dir, Some(name.to_vec())))
+    }
+
+    /// Copies each source to a directory and name; without a name what is in it goes there.
+    fn each(
+        &self,
+        into: &Into<'_>,
+        target: impl Fn(&OsStr) -> (u64, Option<Vec<u8>>),
+    ) -> Result<(), Failure> {
+        for source in &self.sources {
+            let path = Path::new(source);
+            let is_dir = std::fs::symlink_metadata(path)?.is_dir();
+            if is_dir && !self.recursive {
+                let what = format!("{}: a directory, not copied", path.display());
+                return Err(Failure::new(what).hint("-r copies directories"));
+            }
+            let (dir, name) = target(source);
+            tree::copy(into, path, dir, name.as_deref())?;
+        }
+        Ok(())
+    }
+}
+
+/// The object of a directory that is there.
+fn directory(fs: &Filesystem, path: &[u8], place: &Place) -> Result<u64, Failure> {
+    let fail = |why: String| Failure::new(format!("cannot copy to '{}': {why}", place.shown()));
+    let node = fs.by_path(path, true).map_err(|e| fail(e.to_string()))?;
+    match node.kind() {
+        FileKind::Dir => Ok(node.number()),
+        _ => Err(fail(format!("'{}' is no directory", String::from_utf8_lossy(path)))),
+    }
+}
+
+/// A path's directory and last name.
+pub fn parent(path: &[u8]) -> (&[u8], Option<&[u8]>) {
+    let end = path.iter().rposition(|b| *b != b'/').map_or(0, |at| at + 1);
+    let path = &path[..end];
+    let start = path.iter().rposition(|b| *b == b'/').map_or(0, |at| at + 1);
+    let name = path.get(start..).filter(|n| !n.is_empty() && *n != b"." && *n != b"..");
+    (path.get(..start).unwrap_or_default(), name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn paths_are_divided() {
+        assert_eq!(parent(b"/a/b/"), (&b"/a/"[..], Some(&b"b"[..])));
+        assert_eq!(parent(b"b"), (&b""[..], Some(&b"b"[..])));
+        assert_eq!(parent(b"/"), (&b""[..], None));
+        assert_eq!(parent(b"a/.."), (&b"a/"[..], None));
+    }
+
+    #[test]
+    fn places_in_pools_have_a_colon() {
+        assert!(is_in_pool(OsStr::new("tank/fs:/a")));
+        assert!(!is_in_pool(OsStr::new("./tank:x")));
+        assert!(!is_in_pool(OsStr::new("/tmp/a:b")));
+        assert!(!is_in_pool(OsStr::new("out")));
+        assert!(is_local(OsStr::new("out")) && !is_local(OsStr::new("tank/fs:/x")));
+    }
+}

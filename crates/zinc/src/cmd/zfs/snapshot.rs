@@ -1,0 +1,55 @@
+//! `zinc zfs snapshot`: snapshots, all of one moment.
+
+use super::below::snapshots;
+use super::changes::Target;
+use crate::cannot::cannot;
+use crate::failure::Failure;
+use crate::live::LiveArgs;
+use engine::dsl::DatasetKind;
+use std::process::ExitCode;
+
+/// Arguments of `zinc zfs snapshot`.
+#[derive(clap::Args)]
+pub struct Args {
+    #[command(flatten)]
+    live: LiveArgs,
+    /// Of all datasets below too
+    #[arg(short = 'r')]
+    recursive: bool,
+    /// Set a property of the snapshots (repeatable)
+    #[arg(short = 'o', value_name = "PROPERTY=VALUE")]
+    properties: Vec<String>,
+    /// The new snapshots, as DATASET@NAME, of one pool
+    #[arg(required = true, value_name = "SNAPSHOT")]
+    names: Vec<String>,
+}
+
+impl Args {
+    /// Runs it.
+    pub fn run(self) -> Result<ExitCode, Failure> {
+        let first = self.names.first().map_or("", String::as_str);
+        let kind = DatasetKind::Filesystem;
+        let target = Target { doing: "create snapshot", name: first, kind, is_new: false };
+        let changes = target.all(&self.properties)?;
+        one_pool(&self.names)?;
+        self.live.change(first, |pool| {
+            let mut all = Vec::new();
+            for name in &self.names {
+                all.extend(snapshots(pool.view().dsl(), name, self.recursive, false)?);
+            }
+            let named = if all.len() == 1 { all[0].clone() } else { first.to_owned() };
+            pool.snapshot(&all, changes).map_err(|e| cannot("create snapshot", &named, e))
+        })?;
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+/// What one command changes is in one pool.
+pub fn one_pool(names: &[String]) -> Result<(), Failure> {
+    let mut pools = names.iter().map(|n| crate::common::pool_of(n));
+    let first = pools.next();
+    match pools.all(|p| Some(p) == first) {
+        true => Ok(()),
+        false => Err(Failure::usage("all names must be of one pool")),
+    }
+}

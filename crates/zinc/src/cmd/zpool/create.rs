@@ -1,0 +1,172 @@
+//! `zinc zpool create`: a new pool on files and disks.
+
+use super::claim::claim;
+use super::layout;
+use super::settings::{self, Setting};
+use crate::cannot::cannot;
+use crate::failure::Failure;
+use crate::live::{LiveHow, invocation, show_txgs};
+use crate::{host, ui};
+use engine::dsl::DatasetKind;
+use engine::dsl::write::{NameKind, check_name, parse_value};
+use engine::live::{self, CreateOptions, PropertyWord, TopUse};
+use engine::rt::Rt;
+use std::process::ExitCode;
+
+/// Arguments of `zinc zpool create`.
+#[derive(clap::Args)]
+#[command(after_help = "\
+VDEV: a file or disk, or mirror, raidz1, raidz2, raidz3 followed by several; log, special and dedup
+say what those behind them are for. Files must exist: `truncate -s 1G FILE` makes one.
+The pool has the features enabled that zinc can write; -o feature@NAME=enabled adds one, -d leaves
+all out. After the command it is active: `zinc zpool export` says goodbye to it.")]
+pub struct Args {
+    /// Use devices that hold something, and vdevs that do not match
+    #[arg(short = 'f')]
+    force: bool,
+    /// Print the layout, and make nothing
+    #[arg(short = 'n')]
+    dry: bool,
+    /// Enable no features but those of -o
+    #[arg(short = 'd')]
+    no_features: bool,
+    /// Set a property of the pool, or a feature (repeatable)
+    #[arg(short = 'o', value_name = "PROPERTY=VALUE")]
+    properties: Vec<String>,
+    /// Set a property of the root file system (repeatable)
+    #[arg(short = 'O', value_name = "PROPERTY=VALUE")]
+    fs_properties: Vec<String>,
+    /// Mount point of the root file system
+    #[arg(short = 'm', value_name = "PATH")]
+    mountpoint: Option<String>,
+    /// Accepted; zinc mounts nothing here
+    #[arg(short = 'R', value_name = "ROOT")]
+    root: Option<String>,
+    /// Accepted; no other pool has to be evaded
+    #[arg(short = 't', value_name = "NAME")]
+    temporary: Option<String>,
+    #[command(flatten)]
+    how: LiveHow,
+    /// Name of the pool
+    pool: String,
+    /// What it is made of
+    #[arg(required = true, value_name = "VDEV")]
+    vdevs: Vec<String>,
+}
+
+/// Refuses what is no name for a pool.
+pub fn check_pool_name(name: &str, doing: &str) -> Result<(), Failure> {
+    let fail = |why: String| Err(Failure::new(format!("cannot {doing} '{name}': {why}")));
+    let starts_well = name.starts_with(|c: char| c.is_ascii_alphabetic());
+    if !starts_well {
+        return fail("name must begin with a letter".to_owned());
+    }
+    let reserved = ["mirror", "raidz", "draid", "spare", "log"];
+    let is_word = |r: &str| {
+        let rest = name.strip_prefix(r);
+        rest.is_some_and(|r| r.is_empty() || r.starts_with(|c: char| c.is_ascii_digit()))
+    };
+    if reserved.iter().any(|r| is_word(r)) {
+        return fail("name is reserved".to_owned());
+    }
+    match check_name(name) {
+        Ok(NameKind::Dataset) if !name.contains('/') => Ok(()),
+        _ => fail("invalid character in pool name".to_owned()),
+    }
+}
+
+impl Args {
+    /// Runs it.
+    pub fn run(self) -> Result<ExitCode, Failure> {
+        check_pool_name(&self.pool, "create")?;
+        let layout = layout::parse(&self.vdevs)?;
+        if !layout.tops.iter().any(|t| t.class == TopUse::Normal) {
+            return Err(Failure::new(
+                "invalid vdev specification: at least one toplevel vdev must be specified",
+            ));
+        }
+        if !self.force
+            && let Some(why) = layout.objection(&[])
+        {
+            return Err(Failure::new("invalid vdev specification")
+                .because(why)
+                .hint("use '-f' to override"));
+        }
+        if !(layout.spares.is_empty() && layout.cache.is_empty()) {
+            return Err(Failure::new(format!(
+                "cannot create '{}': zinc makes no spares and cache devices yet",
+                self.pool
+            )));
+        }
+        let options = self.options(layout.tops.clone())?;
+        let devices = claim(&layout, self.force)?;
+        if self.dry {
+            let text = layout.to_text(&self.pool, &[]);
+            ui::out(&format!("would create '{}' with the following layout:\n\n{text}", self.pool));
+            return Ok(ExitCode::SUCCESS);
+        }
+        let comments: Vec<_> = self.late()?;
+        let fail = |e| cannot("create", &self.pool, e);
+        let pool = live::create(&Rt::real(), &options, &devices).map_err(fail)?;
+        drop(devices);
+        for (name, word) in comments {
+            pool.set_pool_property(name, word).map_err(fail)?;
+        }
+        if self.how.txgs {
+            show_txgs(&pool)?;
+        }
+        pool.close().map_err(fail)?;
+        Ok(ExitCode::SUCCESS)
+    }
+
+    fn settings(&self) -> Result<Vec<Setting>, Failure> {
+        let doing = format!("cannot create '{}'", self.pool);
+        self.properties.iter().map(|text| settings::parse(&doing, text)).collect()
+    }
+
+    /// Properties that stand in the labels and not in the table.
+    fn late(&self) -> Result<Vec<(&'static str, PropertyWord)>, Failure> {
+        let settings = self.settings()?.into_iter();
+        Ok(settings
+            .filter_map(|s| match s {
+                Setting::Stored(name @ ("comment" | "compatibility"), word) => Some((name, word)),
+                _ => None,
+            })
+            .collect())
+    }
+
+    fn options(&self, tops: Vec<live::NewTop>) -> Result<CreateOptions, Failure> {
+        let mut options = CreateOptions::new(&self.pool, tops);
+        options.no_features = self.no_features;
+        options.hostid = host::id();
+        options.hostname = host::name();
+        options.invocation = invocation();
+        options.cache_bytes = self.how.cache_mib.max(1) << 20;
+        for setting in self.settings()? {
+            match setting {
+                Setting::Ashift(n) => options.ashift = (n != 0).then_some(n),
+                Setting::Feature(name, enabled) => {
+                    options.features.insert(name, enabled);
+                }
+                Setting::Stored("comment" | "compatibility", _) | Setting::Passing(_) => {}
+                Setting::Stored(name, word) => options.properties.push((name.to_owned(), word)),
+                Setting::ReadOnly(_) => {
+                    let what = "property 'readonly' can only be set at import time";
+                    return Err(Failure::new(format!("cannot create '{}': {what}", self.pool)));
+                }
+            }
+        }
+        for text in &self.fs_properties {
+            let (name, value) = settings::divide(text)?;
+            options.fs_properties.push((name.to_owned(), value.to_owned()));
+        }
+        if let Some(path) = &self.mountpoint {
+            options.fs_properties.push(("mountpoint".to_owned(), path.clone()));
+        }
+        for (name, value) in &options.fs_properties {
+            let parsed = parse_value(name, value, DatasetKind::Filesystem, true);
+            parsed.map_err(|e| cannot("create", &self.pool, e))?;
+        }
+        Ok(options)
+    }
+}

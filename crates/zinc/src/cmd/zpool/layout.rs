@@ -1,0 +1,389 @@
+//! The vdevs of a command line: `disk`, `mirror a b`, `raidz2 a b c`, behind `log`, `special`,
+//! `dedup`, `cache` and `spare`; what OpenZFS refuses without `-f`; and how they are printed.
+
+use crate::failure::Failure;
+use engine::live::{NewTop, TopUse, VdevSpec};
+use std::collections::HashMap;
+use std::fmt::Write as _;
+use std::fs::Metadata;
+use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _};
+use std::path::{Path, PathBuf};
+
+/// Sizes in one vdev that differ by more than this are a mistake rather than a rounding.
+const SIZE_SLACK: u64 = 16 << 20;
+
+/// What a command line adds to a pool.
+#[derive(Debug, Default)]
+pub struct Layout {
+    /// Top-level vdevs.
+    pub tops: Vec<NewTop>,
+    /// Hot spares, by path.
+    pub spares: Vec<String>,
+    /// Cache devices, by path.
+    pub cache: Vec<String>,
+}
+
+/// What the devices that follow are for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Section {
+    Tops(TopUse),
+    Cache,
+    Spare,
+}
+
+fn section(word: &str) -> Option<Section> {
+    Some(match word {
+        "log" | "logs" => Section::Tops(TopUse::Log),
+        "special" => Section::Tops(TopUse::Special),
+        "dedup" => Section::Tops(TopUse::Dedup),
+        "cache" => Section::Cache,
+        "spare" | "spares" => Section::Spare,
+        _ => return None,
+    })
+}
+
+/// A vdev of several devices.
+#[derive(Clone, Copy)]
+enum Group {
+    Mirror,
+    Raidz(u64),
+}
+
+impl Group {
+    fn of(word: &str) -> Result<Option<Self>, Failure> {
+        Ok(Some(match word {
+            "mirror" => Self::Mirror,
+            "raidz" | "raidz1" => Self::Raidz(1),
+            "raidz2" => Self::Raidz(2),
+            "raidz3" => Self::Raidz(3),
+            w if w.starts_with("draid") && !w.contains('/') => {
+                return Err(invalid(format!("zinc makes no {w} vdevs yet")));
+            }
+            _ => return Ok(None),
+        }))
+    }
+
+    fn name(self) -> String {
+        match self {
+            Self::Mirror => "mirror".to_owned(),
+            Self::Raidz(n) => format!("raidz{n}"),
+        }
+    }
+
+    fn least(self) -> usize {
+        match self {
+            Self::Mirror => 2,
+            Self::Raidz(parity) => parity as usize + 1,
+        }
+    }
+}
+
+fn invalid(why: impl std::fmt::Display) -> Failure {
+    Failure::new(format!("invalid vdev specification: {why}"))
+}
+
+/// Reads the words behind the pool's name. Paths become absolute, and are those of files and
+/// block devices that exist.
+pub fn parse(words: &[String]) -> Result<Layout, Failure> {
+    let mut layout = Layout::default();
+    let mut now = Section::Tops(TopUse::Normal);
+    let mut i = 0;
+    while let Some(word) = words.get(i) {
+        i += 1;
+        if let Some(next) = section(word) {
+            let followed = words.get(i).is_some_and(|w| section(w).is_none());
+            if !followed {
+                return Err(invalid(format!("{word} requires at least 1 device")));
+            }
+            now = next;
+            continue;
+        }
+        let Some(group) = Group::of(word)? else {
+            let path = device_path(word)?;
+            match now {
+                Section::Tops(class) => layout.tops.push(NewTop { spec: leaf(&path)?, class }),
+                Section::Cache => layout.cache.push(path),
+                Section::Spare => layout.spares.push(path),
+            }
+            continue;
+        };
+        let is_member = |w: &&String| section(w).is_none() && !matches!(Group::of(w), Ok(Some(_)));
+        let members: Vec<_> = words.iter().skip(i).take_while(is_member).collect();
+        i += members.len();
+        let Section::Tops(class) = now else {
+            return Err(invalid(format!("{} is not allowed here", group.name())));
+        };
+        if members.len() < group.least() {
+            let (name, least) = (group.name(), group.least());
+            return Err(invalid(format!("{name} requires at least {least} devices")));
+        }
+        if matches!(group, Group::Raidz(_)) && class != TopUse::Normal {
+            return Err(invalid(format!("unsupported '{}' device: raidz", class_name(class))));
+        }
+        let leaves = members.into_iter().map(|w| leaf(&device_path(w)?));
+        let children = leaves.collect::<Result<Vec<_>, Failure>>()?;
+        let spec = match group {
+            Group::Mirror => VdevSpec::Mirror(children),
+            Group::Raidz(nparity) => VdevSpec::Raidz { nparity, children },
+        };
+        layout.tops.push(NewTop { spec, class });
+    }
+    layout.refuse_doubles()?;
+    Ok(layout)
+}
+
+fn class_name(class: TopUse) -> &'static str {
+    match class {
+        TopUse::Normal => "normal",
+        TopUse::Log => "log",
+        TopUse::Special => "special",
+        TopUse::Dedup => "dedup",
+    }
+}
+
+/// The absolute path a word stands for.
+pub fn device_path(word: &str) -> Result<String, Failure> {
+    let given = Path::new(word);
+    let known = Path::new("/dev").join(word);
+    let path = match given.is_absolute() || given.exists() || !known.exists() {
+        true => std::path::absolute(given)?,
+        false => known,
+    };
+    let Ok(found) = std::fs::metadata(&path) else {
+        let shown = path.display();
+        return Err(Failure::new(format!("cannot open '{shown}': No such file or directory"))
+            .hint(format!("a file for a pool is made with `truncate -s 1G {shown}`")));
+    };
+    if !found.is_file() && !found.file_type().is_block_device() {
+        return Err(Failure::new(format!(
+            "cannot use '{}': must be a block device or regular file",
+            path.display()
+        )));
+    }
+    let text = path.into_os_string().into_string();
+    text.map_err(|_| invalid("paths of devices are UTF-8"))
+}
+
+fn leaf(path: &str) -> Result<VdevSpec, Failure> {
+    Ok(VdevSpec::Leaf { path: path.to_owned(), is_file: std::fs::metadata(path)?.is_file() })
+}
+
+/// What tells whether two names are of one device.
+fn identity(path: &str) -> Result<(u64, u64), Failure> {
+    let found: Metadata = std::fs::metadata(PathBuf::from(path))?;
+    let is_device = found.file_type().is_block_device();
+    Ok(if is_device { (u64::MAX, found.rdev()) } else { (found.dev(), found.ino()) })
+}
+
+impl Layout {
+    /// Every device in it.
+    pub fn paths(&self) -> Vec<&str> {
+        let tops = self.tops.iter().flat_map(|t| t.spec.leaves());
+        tops.chain(self.spares.iter().chain(&self.cache).map(String::as_str)).collect()
+    }
+
+    fn refuse_doubles(&self) -> Result<(), Failure> {
+        let mut seen = HashMap::new();
+        for path in self.paths() {
+            if let Some(other) = seen.insert(identity(path)?, path) {
+                let both = if other == path { String::new() } else { format!(" and '{other}'") };
+                return Err(invalid(format!(
+                    "one or more vdevs refer to the same device: '{path}'{both}"
+                )));
+            }
+        }
+        Ok(())
+    }
+
+    /// Why OpenZFS would want `-f`, vdevs that are there already included.
+    pub fn objection(&self, present: &[Level]) -> Option<String> {
+        for top in &self.tops {
+            if let Some(why) = uneven(&top.spec) {
+                return Some(why);
+            }
+        }
+        let normal = |t: &&NewTop| matches!(t.class, TopUse::Normal);
+        let new: Vec<Level> = self.tops.iter().filter(normal).map(|t| Level::of(&t.spec)).collect();
+        let both = new.windows(2).find_map(|pair| pair[0].differs(&pair[1]));
+        if let Some(what) = both {
+            return Some(format!("mismatched replication level: {what}"));
+        }
+        let (old, new) = (present.last()?, new.first()?);
+        old.differs(new)?;
+        Some(format!(
+            "mismatched replication level: pool uses {} and new vdev is {}",
+            old.shown(),
+            new.shown()
+        ))
+    }
+
+    /// As `zpool create -n` shows it, under the name of the pool. `present` is what an `add` adds
+    /// to, printed before its own class.
+    pub fn to_text(&self, pool: &str, present: &[(TopUse, String)]) -> String {
+        let mut out = format!("\t{pool}\n");
+        let classes = [
+            (TopUse::Normal, ""),
+            (TopUse::Dedup, "dedup"),
+            (TopUse::Special, "special"),
+            (TopUse::Log, "logs"),
+        ];
+        for (class, heading) in classes {
+            let mut text = String::new();
+            present.iter().filter(|(c, _)| *c == class).for_each(|(_, t)| text.push_str(t));
+            for top in self.tops.iter().filter(|t| t.class == class) {
+                tree(&mut text, &top.spec, 2);
+            }
+            if !text.is_empty() && !heading.is_empty() {
+                let _ = writeln!(out, "\t{heading}");
+            }
+            out.push_str(&text);
+        }
+        for (heading, paths) in [("cache", &self.cache), ("spares", &self.spares)] {
+            if !paths.is_empty() {
+                let _ = writeln!(out, "\t{heading}");
+            }
+            paths.iter().for_each(|p| line(&mut out, 2, shown(p)));
+        }
+        out
+    }
+}
+
+fn line(out: &mut String, indent: usize, text: &str) {
+    let _ = writeln!(out, "\t{:indent$}{text}", "");
+}
+
+/// A disk is shown without its directory, a file with it.
+fn shown(path: &str) -> &str {
+    path.strip_prefix("/dev/").unwrap_or(path)
+}
+
+fn tree(out: &mut String, spec: &VdevSpec, indent: usize) {
+    match spec {
+        VdevSpec::Leaf { path, .. } => line(out, indent, shown(path)),
+        VdevSpec::Mirror(children) | VdevSpec::Raidz { children, .. } => {
+            line(out, indent, &Level::of(spec).name());
+            children.iter().for_each(|c| tree(out, c, indent + 2));
+        }
+    }
+}
+
+/// How much a vdev survives.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Level {
+    /// Nothing: one device.
+    Single,
+    /// Of so many copies all but one.
+    Mirror(usize),
+    /// Parity and devices.
+    Raidz(u64, usize),
+}
+
+impl Level {
+    fn of(spec: &VdevSpec) -> Self {
+        match spec {
+            VdevSpec::Leaf { .. } => Self::Single,
+            VdevSpec::Mirror(c) => Self::Mirror(c.len()),
+            VdevSpec::Raidz { nparity, children } => Self::Raidz(*nparity, children.len()),
+        }
+    }
+
+    fn name(&self) -> String {
+        match self {
+            Self::Single => "disk".to_owned(),
+            Self::Mirror(_) => "mirror".to_owned(),
+            Self::Raidz(n, _) => format!("raidz{n}"),
+        }
+    }
+
+    fn shown(&self) -> String {
+        match self {
+            Self::Single => "disk".to_owned(),
+            Self::Mirror(n) | Self::Raidz(_, n) => format!("{n}-way {}", self.name()),
+        }
+    }
+
+    /// In which way two vdevs of one pool differ.
+    fn differs(&self, other: &Self) -> Option<String> {
+        match (self, other) {
+            (a, b) if a == b => None,
+            (Self::Mirror(a), Self::Mirror(b)) => {
+                Some(format!("both {a}-way and {b}-way mirror vdevs are present"))
+            }
+            (Self::Raidz(a, _), Self::Raidz(b, _)) if a != b => {
+                Some(format!("both {a} and {b} device parity raidz vdevs are present"))
+            }
+            (Self::Raidz(_, a), Self::Raidz(_, b)) => {
+                Some(format!("both {a}-way and {b}-way raidz vdevs are present"))
+            }
+            (a, b) => Some(format!("both {} and {} vdevs are present", a.name(), b.name())),
+        }
+    }
+}
+
+/// Devices of one vdev that are of two kinds, or not of one size.
+fn uneven(spec: &VdevSpec) -> Option<String> {
+    let (VdevSpec::Mirror(children) | VdevSpec::Raidz { children, .. }) = spec else {
+        return None;
+    };
+    let name = Level::of(spec).name();
+    let is_file = |c: &VdevSpec| matches!(c, VdevSpec::Leaf { is_file: true, .. });
+    let files = children.iter().filter(|c| is_file(c)).count();
+    if files != 0 && files != children.len() {
+        return Some(format!(
+            "mismatched replication level: {name} contains both files and devices"
+        ));
+    }
+    let size = |p: &str| engine::device::FileDevice::open(Path::new(p), &Default::default()).ok();
+    let sizes = spec.leaves().into_iter().filter_map(size);
+    let sizes: Vec<u64> = sizes.map(|d| engine::device::Device::size(&d)).collect();
+    let (least, most) = (sizes.iter().min()?, sizes.iter().max()?);
+    let differ = most - least > SIZE_SLACK;
+    differ.then(|| format!("{name} contains devices of different sizes"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn files(names: &[&str]) -> (tempfile::TempDir, Vec<String>) {
+        let dir = tempfile::tempdir().unwrap();
+        let mut out = Vec::new();
+        for name in names {
+            if Group::of(name).unwrap().is_none() && section(name).is_none() {
+                let path = dir.path().join(name);
+                std::fs::File::create(&path).unwrap().set_len(64 << 20).unwrap();
+                out.push(path.to_str().unwrap().to_owned());
+            } else {
+                out.push((*name).to_owned());
+            }
+        }
+        (dir, out)
+    }
+
+    #[test]
+    fn vdevs_of_every_kind() {
+        let words = ["mirror", "a", "b", "raidz", "c", "d", "e", "log", "f", "cache", "g", "spare"];
+        let (_dir, words) = files(&[&words[..], &["h"]].concat());
+        let layout = parse(&words).unwrap();
+        let levels: Vec<_> = layout.tops.iter().map(|t| Level::of(&t.spec)).collect();
+        assert_eq!(levels, [Level::Mirror(2), Level::Raidz(1, 3), Level::Single]);
+        assert_eq!(layout.tops[2].class, TopUse::Log);
+        assert_eq!((layout.cache.len(), layout.spares.len()), (1, 1));
+        let both = "mismatched replication level: both mirror and raidz1 vdevs are present";
+        assert_eq!(layout.objection(&[]).unwrap(), both);
+        let text = layout.to_text("tank", &[]);
+        let at = |what: &str| text.find(what).unwrap();
+        assert!(at("\tlogs\n") < at("\tcache\n") && at("\tcache\n") < at("\tspares\n"));
+    }
+
+    #[test]
+    fn too_few_and_the_same_twice() {
+        let (_dir, words) = files(&["mirror", "a"]);
+        let text = format!("{:?}", parse(&words).unwrap_err());
+        assert!(text.contains("mirror requires at least 2 devices"), "{text}");
+        let (_dir, mut words) = files(&["mirror", "a"]);
+        words.push(words[1].clone());
+        let text = format!("{:?}", parse(&words).unwrap_err());
+        assert!(text.contains("refer to the same device"), "{text}");
+    }
+}

@@ -1,0 +1,107 @@
+//! Pool properties as they are set: `-o ashift=12 -o comment=text -o feature@x=enabled`.
+
+use crate::failure::Failure;
+use engine::live::PropertyWord;
+use engine::ondisk::features;
+use engine::ondisk::pool_props::POOL;
+use engine::ondisk::props::{self, Kind};
+
+/// A setting that was understood.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Setting {
+    /// A property that the pool stores.
+    Stored(&'static str, PropertyWord),
+    /// log2 of the sector size of new vdevs; 0 is "as the devices say".
+    Ashift(u32),
+    /// The feature of that name is enabled, or left out.
+    Feature(String, bool),
+    /// It says something about an import that lasts, and none of zinc's does.
+    Passing(&'static str),
+    /// The pool is only to be read.
+    ReadOnly(bool),
+}
+
+/// Divides `name=value`.
+pub fn divide(text: &str) -> Result<(&str, &str), Failure> {
+    text.split_once('=')
+        .filter(|(name, _)| !name.is_empty())
+        .ok_or_else(|| Failure::usage(format!("missing '=' for property=value argument: {text:?}")))
+}
+
+/// Reads one `name=value`; `doing` begins the message when it is none.
+pub fn parse(doing: &str, text: &str) -> Result<Setting, Failure> {
+    let (name, value) = divide(text)?;
+    let fail = |why: String| Failure::new(format!("{doing}: {why}"));
+    if let Some(feature) = name.strip_prefix("feature@") {
+        if features::by_name(feature).is_none() {
+            return Err(fail(format!("invalid feature '{feature}'")));
+        }
+        return match value {
+            "enabled" => Ok(Setting::Feature(feature.to_owned(), true)),
+            "disabled" => Ok(Setting::Feature(feature.to_owned(), false)),
+            _ => Err(fail(format!("property '{name}' can only be set to 'enabled' or 'disabled'"))),
+        };
+    }
+    let Some(p) = props::find(&POOL, name) else {
+        return Err(fail(format!("property '{name}' is not a valid pool property")));
+    };
+    let bad = || {
+        let what = format!("bad property value '{value}' for '{name}'");
+        Failure::new(format!("{doing}: {what}")).hint(format!("it is {}", p.values))
+    };
+    match p.name {
+        "ashift" => {
+            let n: u32 = value.parse().map_err(|_| bad())?;
+            if n != 0 && !(9..=16).contains(&n) {
+                return Err(bad());
+            }
+            return Ok(Setting::Ashift(n));
+        }
+        "altroot" | "cachefile" => return Ok(Setting::Passing(p.name)),
+        "readonly" => return Ok(Setting::ReadOnly(value == "on")),
+        "comment" if value.len() > 32 => {
+            return Err(fail("comment must not exceed 32 characters".to_owned()));
+        }
+        "compatibility" if !matches!(value, "off" | "legacy") => {
+            return Err(fail("zinc reads no compatibility files".to_owned())
+                .hint("enable the features you want with -d -o feature@NAME=enabled"));
+        }
+        "multihost" if value == "on" => {
+            return Err(fail("zinc does not write the heartbeat of multihost".to_owned()));
+        }
+        "bootfs" | "version" | "dedup_table_quota" | "dedupditto" => {
+            return Err(fail(format!("property '{name}' cannot be set by zinc yet")));
+        }
+        _ => {}
+    }
+    if p.is_fixed() {
+        return Err(fail(format!("property '{name}' is readonly")));
+    }
+    let word = match p.kind {
+        Kind::Index(..) => PropertyWord::Number(p.number(value).ok_or_else(bad)?),
+        Kind::Number(_) => PropertyWord::Number(value.parse().map_err(|_| bad())?),
+        Kind::Text(_) => PropertyWord::Text(value.to_owned()),
+    };
+    Ok(Setting::Stored(p.name, word))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_can_be_set() {
+        let ok = |text: &str| parse("x", text).ok();
+        let stored = |name, n| Some(Setting::Stored(name, PropertyWord::Number(n)));
+        assert_eq!(ok("autotrim=on"), stored("autotrim", 1));
+        assert_eq!(ok("failmode=panic"), stored("failmode", 2));
+        assert_eq!(ok("ashift=13"), Some(Setting::Ashift(13)));
+        assert_eq!(
+            ok("feature@blake3=disabled"),
+            Some(Setting::Feature("blake3".to_owned(), false))
+        );
+        for bad in ["ashift=8", "size=1", "nix=1", "failmode=x", "feature@nix=enabled", "x", "=1"] {
+            assert!(ok(bad).is_none(), "{bad}");
+        }
+    }
+}
