@@ -62,3 +62,36 @@ fn datasets_files_and_snapshots() {
         pools.judge("tank");
     }
 }
+
+#[test]
+fn attributes_that_grow_and_shrink_within_a_txg() {
+    let pools = Pools::new("shrink");
+    let pool = pools.create("tank", Layout::Disks(1));
+    let fs = pool.filesystem("tank").unwrap();
+    let now = writing::fs_time(1);
+    for len in [1800, 20, 150, 3000, 0] {
+        let value = writing::bytes(len, len as usize);
+        let any = engine::zpl::write::XattrMode::Any;
+        fs.set_xattr(fs.root_object(), b"user.a", &value, any, now).unwrap();
+        assert_eq!(fs.root().unwrap().xattrs().unwrap()[&b"user.a"[..]], value);
+    }
+    drop(fs);
+    pool.export().unwrap();
+    pools.judge("tank");
+}
+
+#[test]
+fn volumes_below_datasets_with_large_dnodes() {
+    use engine::dsl::{DatasetKind, write::PropertyChange, write::parse_value};
+    let pools = Pools::new("dnodes");
+    let pool = pools.create("tank", Layout::Disks(1));
+    let value = parse_value("dnodesize", "16k", DatasetKind::Filesystem, false).unwrap();
+    let change = PropertyChange { name: "dnodesize".to_owned(), value: Some(value) };
+    pool.set_property("tank", change).unwrap();
+    pool.create_volume("tank/vol", 1 << 20, 4096, Vec::new()).unwrap();
+    pool.create_filesystem("tank/fs", NewFilesystem::default(), Vec::new()).unwrap();
+    writing::fill(&pool.filesystem("tank/fs").unwrap(), 1, 10);
+    pool.volume("tank/vol").unwrap().write_at(0, &[7; 5000]).unwrap();
+    pool.export().unwrap();
+    pools.judge("tank");
+}

@@ -2,6 +2,7 @@
 
 use std::io;
 use std::num::NonZero;
+use std::sync::OnceLock;
 use std::thread;
 
 pub use std::thread::JoinHandle;
@@ -19,10 +20,12 @@ where
     thread::Builder::new().name(name.replace('\0', "?")).spawn(body)
 }
 
-/// How many threads can run at the same time here; 1 when the system does not say.
+/// How many threads can run at the same time here; 1 when the system does not say. The system is
+/// asked once: the answer takes several files of it, and every txg asks.
 #[must_use]
 pub fn threads_available() -> usize {
-    thread::available_parallelism().map_or(1, NonZero::get)
+    static THREADS: OnceLock<usize> = OnceLock::new();
+    *THREADS.get_or_init(|| thread::available_parallelism().map_or(1, NonZero::get))
 }
 
 #[cfg(test)]

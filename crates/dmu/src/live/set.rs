@@ -370,7 +370,9 @@ impl Objset {
     ) -> std::result::Result<Dnode, &'static str> {
         let policy = live.policy();
         let special = spec.number.is_some_and(|n| n >= FIRST_SPECIAL);
-        let slots = if special { 1 } else { spec.slots.unwrap_or(policy.dnode_slots) };
+        // Who asks for a number may ask for the next one too, so a large dnode must be asked for.
+        let usual = if spec.number.is_some() { 1 } else { policy.dnode_slots };
+        let slots = if special { 1 } else { spec.slots.unwrap_or(usual) };
         if !(1..=32).contains(&slots) {
             return Err("a dnode has 1 to 32 slots");
         }

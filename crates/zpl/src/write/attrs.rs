@@ -47,6 +47,8 @@ pub(crate) struct Attrs {
     unregistered: Vec<(&'static str, Vec<u8>)>,
     endian: Endian,
     layouts: Option<Layouts>,
+    /// The file has a spill block, on disk or in memory only.
+    has_spill: bool,
     spill_changed: bool,
 }
 
@@ -90,6 +92,7 @@ impl Attrs {
             values,
             unregistered: Vec::new(),
             endian,
+            has_spill: layouts.spill.is_some(),
             layouts: Some(layouts),
             spill_changed: false,
         })
@@ -104,6 +107,7 @@ impl Attrs {
             unregistered: Vec::new(),
             endian: Endian::Little,
             layouts: None,
+            has_spill: false,
             spill_changed: false,
         })
     }
@@ -289,7 +293,7 @@ impl Attrs {
         };
         let bonus = self.encode(fs, tx, bonus)?;
         // A spill block that goes makes room for a longer bonus, one that comes needs room.
-        if spill.is_none() && dnode.spill.is_some() {
+        if spill.is_none() && self.has_spill {
             self.object.set_spill(tx, None)?;
         }
         self.object.set_bonus(tx, DmuType::SA, &bonus)?;

@@ -1,0 +1,153 @@
+//! The kernel's own OpenZFS judges pools that were made here.
+//!
+//! A random history fills a pool of every layout. The kernel imports it, scrubs it with nothing to
+//! repair, and describes all it holds: that must be what we say it holds. Then the kernel writes,
+//! and we open, check and describe what it wrote. Run by `scripts/judge`; it takes minutes, and a
+//! virtual machine in the folder of test material.
+#![allow(clippy::unwrap_used, clippy::expect_used, missing_docs)]
+
+mod random;
+
+use engine::{inventory, rt};
+use random::bench::{SHAPES, Shape};
+use random::{Bench, Run};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// Smallest devices there can be: the machine is emulated.
+const DEVICE_BYTES: u64 = 128 << 20;
+
+/// Images that the machine takes at once.
+const IMAGES_MAX: usize = 20;
+
+fn number(name: &str, default: u64) -> u64 {
+    std::env::var(name).map_or(default, |n| n.parse().expect("a number"))
+}
+
+/// A pool with everything in it, exported, in files of `dir`.
+fn make(seed: u64, shape: Shape, dir: &Path) -> Bench {
+    let ashift = if seed.is_multiple_of(2) { 12 } else { 9 };
+    let mut bench = Bench::new(shape, DEVICE_BYTES, ashift);
+    bench.disks = true;
+    bench.pool = format!("judge-{shape:?}").to_lowercase();
+    let mut run = Run::new(seed, bench);
+    run.weight_max = 1 << 20;
+    for _ in 0..number("ZINC_JUDGE_OPS", 1500) {
+        run.step();
+    }
+    run.free_limits();
+    let (bench, _) = run.finish();
+    bench.save(dir);
+    bench
+}
+
+/// Writes what the pool holds as we see it.
+fn describe(bench: &Bench, path: &Path) {
+    let pool = bench.open();
+    bench.check(&pool).unwrap_or_else(|e| panic!("{}: {e}", bench.pool));
+    let open = |d: &engine::Dataset| pool.dsl().objset(d);
+    let progress = rt::Progress::new();
+    let options =
+        inventory::Options { volumes: true, replayed: false, open: &open, progress: &progress };
+    let mut out = fs::File::create(path).unwrap();
+    let errors = inventory::write(&pool, &options, &mut out).unwrap();
+    assert!(errors.is_empty(), "{errors:?}");
+}
+
+/// What the machine is told: each pool in turn, with a state of its own to look at.
+fn job(dir: &Path, pools: &[(Bench, PathBuf)]) {
+    let mut script = String::from("fail=0\n");
+    for (bench, _) in pools {
+        let name = &bench.pool;
+        script += &format!(
+            "echo 'POOL={name} WRITE=1 SCRUB=1 MANIFEST=1 READONLY=0' > /job/options\n\
+             bash /judge/import-check.sh || fail=1\n\
+             for m in manifest manifest-after; do\n\
+             mv /out/$m.json /out/{name}-$m.json || fail=1\n\
+             done\n"
+        );
+    }
+    script += "exit $fail\n";
+    fs::create_dir_all(dir).unwrap();
+    fs::write(dir.join("run.sh"), script).unwrap();
+}
+
+fn same(judge: &Path, ours: &Path, theirs: &Path) -> bool {
+    let status = Command::new(judge.join("manifest-diff")).arg(ours).arg(theirs).status();
+    status.expect("manifest-diff runs").success()
+}
+
+/// Judges several pools in one run of the machine; what is wrong.
+fn judge(judge: &Path, mut pools: Vec<(Bench, PathBuf)>, work: &Path) -> Vec<String> {
+    let out = work.join("out");
+    job(&work.join("job"), &pools);
+    let mut command = Command::new(judge.join("run-job"));
+    command.args(["--timeout", "1800", "--out"]).arg(&out).arg(work.join("job"));
+    for (bench, dir) in &pools {
+        describe(bench, &dir.join("ours.json"));
+        command.args((0..bench.devices.len()).map(|n| dir.join(format!("vdev{n}.img"))));
+    }
+    let mut wrong = Vec::new();
+    if !command.status().expect("run-job runs").success() {
+        wrong.push(format!("the kernel complains, of one of {}", work.display()));
+    }
+    for (bench, dir) in &mut pools {
+        let name = bench.pool.clone();
+        let theirs = |what: &str| out.join(format!("{name}-{what}.json"));
+        if !same(judge, &dir.join("ours.json"), &theirs("manifest")) {
+            wrong.push(format!("{name} holds something else for the kernel"));
+        }
+        bench.load(dir);
+        describe(bench, &dir.join("ours-after.json"));
+        if !same(judge, &dir.join("ours-after.json"), &theirs("manifest-after")) {
+            wrong.push(format!("{name} holds something else for us, after the kernel wrote"));
+        }
+        if let Some(verdict) = testkit::oracle::zdb_on(dir, &["-bcc", &name])
+            && !verdict.success
+        {
+            wrong.push(format!("zdb of {name}:\n{}", verdict.text));
+        }
+    }
+    wrong
+}
+
+#[test]
+#[ignore = "minutes, and needs the kernel judge: scripts/judge"]
+fn the_kernel_agrees() {
+    let program = testkit::shared_dir().map(|d| d.join("judge"));
+    let Some(program) = program.filter(|p| p.join("run-job").is_file()) else {
+        return testkit::skip("needs the kernel judge (../shared/judge)");
+    };
+    let cache = std::env::var_os("ZFS_JUDGE_CACHE")
+        .map(PathBuf::from)
+        .or_else(|| Some(PathBuf::from(std::env::var_os("HOME")?).join(".cache/zfs-judge")));
+    if !cache.is_some_and(|c| c.join("root.img").is_file()) {
+        return testkit::skip("needs the kernel judge's machine (../shared/judge/build-vm)");
+    }
+    let dir = tempfile::Builder::new().prefix("judge").tempdir().unwrap();
+    let seed = number("ZINC_SEED", 1000);
+    let mut made = Vec::new();
+    for (n, shape) in SHAPES.into_iter().enumerate() {
+        let at = dir.path().join(format!("{shape:?}"));
+        fs::create_dir_all(&at).unwrap();
+        made.push((make(seed + n as u64, shape, &at), at));
+    }
+    let mut wrong = Vec::new();
+    let mut round = 0;
+    while !made.is_empty() {
+        let mut images = 0;
+        let fits = |(bench, _): &&(Bench, PathBuf)| {
+            images += bench.devices.len();
+            images <= IMAGES_MAX
+        };
+        let n = made.iter().take_while(fits).count().max(1);
+        let rest = made.split_off(n);
+        wrong.extend(judge(&program, made, &dir.path().join(format!("round{round}"))));
+        (made, round) = (rest, round + 1);
+    }
+    if !wrong.is_empty() {
+        let kept = dir.keep();
+        panic!("seed {seed}: {}\nkept in {}", wrong.join("\n"), kept.display());
+    }
+}

@@ -1,0 +1,56 @@
+//! Random histories of a pool beside a plain model in memory.
+//!
+//! Files, snapshots, clones, rollbacks, promotion, renames, properties and volumes are changed at
+//! random; what the pool holds is compared with the model while it is open and after it was closed,
+//! exported, or left as a crash leaves it. A failure names its seed and its operation.
+#![allow(clippy::unwrap_used, clippy::expect_used, missing_docs)]
+
+mod random;
+
+use random::bench::SHAPES;
+use random::{Bench, Run};
+
+const DEVICE_BYTES: u64 = 256 << 20;
+
+fn history(seed: u64, ops: u64) {
+    let shape = SHAPES[seed as usize % SHAPES.len()];
+    let ashift = if seed.is_multiple_of(2) { 12 } else { 9 };
+    let mut run = Run::new(seed, Bench::new(shape, DEVICE_BYTES, ashift));
+    for n in 1..=ops {
+        run.step();
+        if n % 250 == 0 {
+            run.look();
+        }
+        if n % 1500 == 0 {
+            run.reopen(n / 1500);
+        }
+    }
+    let (bench, _) = run.finish();
+    bench.zdb();
+}
+
+/// Runs the histories of these seeds, as many at once as there are processors.
+fn histories(seeds: std::ops::Range<u64>, ops: u64) {
+    let threads = std::thread::available_parallelism().map_or(2, usize::from) as u64;
+    std::thread::scope(|scope| {
+        for first in 0..threads.min(seeds.end - seeds.start) {
+            let mine = seeds.clone().skip(first as usize).step_by(threads as usize);
+            scope.spawn(move || mine.for_each(|seed| history(seed, ops)));
+        }
+    });
+}
+
+#[test]
+fn a_hundred_thousand_operations() {
+    histories(0..14, 7200);
+}
+
+/// The long form: `cargo test -p engine --test model -- --ignored`. `SEEDS=7..8` chooses.
+#[test]
+#[ignore = "long form: minutes"]
+fn more_seeds() {
+    let seeds = std::env::var("SEEDS").unwrap_or_else(|_| "100..140".to_owned());
+    let (first, end) = seeds.split_once("..").unwrap();
+    let ops = std::env::var("OPS").map_or(20_000, |n| n.parse().unwrap());
+    histories(first.parse().unwrap()..end.parse().unwrap(), ops);
+}

@@ -1,0 +1,197 @@
+//! The devices of a run: in memory, so that a state of them costs nothing to keep.
+
+use engine::device::{Device, DeviceRef, MemoryDevice, WriteDeviceRef};
+use engine::live::{
+    self, CreateOptions, Devices, ImportOptions, LivePool, NewTop, TopUse, TxgLimits, VdevSpec,
+};
+use engine::{Candidate, OpenOptions, Pool, check, pool, rt};
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// A pool's vdevs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Shape {
+    Disk,
+    Disks3,
+    Mirror,
+    Raidz1,
+    Raidz2,
+    Raidz3,
+    /// Two disks, and a mirror for metadata.
+    Special,
+}
+
+pub const SHAPES: [Shape; 7] = [
+    Shape::Disk,
+    Shape::Disks3,
+    Shape::Mirror,
+    Shape::Raidz1,
+    Shape::Raidz2,
+    Shape::Raidz3,
+    Shape::Special,
+];
+
+/// Devices in memory.
+pub struct Bench {
+    pub pool: String,
+    pub shape: Shape,
+    pub ashift: u32,
+    /// Leaves are called `disk` in the labels, not `file`.
+    pub disks: bool,
+    pub devices: Vec<Arc<MemoryDevice>>,
+}
+
+impl Bench {
+    pub fn new(shape: Shape, bytes: u64, ashift: u32) -> Self {
+        let count = match shape {
+            Shape::Disk => 1,
+            Shape::Mirror => 2,
+            Shape::Disks3 | Shape::Raidz1 => 3,
+            Shape::Special => 4,
+            Shape::Raidz2 => 5,
+            Shape::Raidz3 => 7,
+        };
+        let device = |n| Arc::new(MemoryDevice::zeros(&format!("mem{n}"), bytes));
+        let pool = String::from("tank");
+        Self { pool, shape, ashift, disks: false, devices: (0..count).map(device).collect() }
+    }
+
+    fn path(n: usize) -> PathBuf {
+        PathBuf::from(format!("mem{n}"))
+    }
+
+    fn write_ref(&self, n: usize) -> WriteDeviceRef {
+        Arc::clone(&self.devices[n]) as _
+    }
+
+    pub fn create(&self) -> LivePool {
+        let mut devices = Devices::new();
+        let mut specs = Vec::new();
+        for n in 0..self.devices.len() {
+            let path = format!("mem{n}");
+            devices.insert(path.clone(), self.write_ref(n));
+            specs.push(VdevSpec::Leaf { path, is_file: !self.disks });
+        }
+        let top = |spec| NewTop { spec, class: TopUse::Normal };
+        let raidz = |nparity, children| vec![top(VdevSpec::Raidz { nparity, children })];
+        let tops = match self.shape {
+            Shape::Disk | Shape::Disks3 => specs.into_iter().map(top).collect(),
+            Shape::Mirror => vec![top(VdevSpec::Mirror(specs))],
+            Shape::Raidz1 => raidz(1, specs),
+            Shape::Raidz2 => raidz(2, specs),
+            Shape::Raidz3 => raidz(3, specs),
+            Shape::Special => {
+                let special = VdevSpec::Mirror(specs.split_off(2));
+                let special = NewTop { spec: special, class: TopUse::Special };
+                specs.into_iter().map(top).chain([special]).collect()
+            }
+        };
+        let options = CreateOptions {
+            ashift: Some(self.ashift),
+            cache_bytes: 32 << 20,
+            ..CreateOptions::new(&self.pool, tops)
+        };
+        let pool = live::create(&rt::Rt::real(), &options, &devices).unwrap();
+        Self::quiet(&pool);
+        pool
+    }
+
+    /// Txgs end when somebody wants it, not by time or size: a run is its seed.
+    fn quiet(pool: &LivePool) {
+        let limits = TxgLimits {
+            dirty_max: 1 << 40,
+            sync_percent: 100,
+            timeout: Duration::from_secs(1 << 20),
+        };
+        pool.set_limits(limits);
+    }
+
+    fn options() -> OpenOptions {
+        OpenOptions { cache_bytes: 32 << 20, ..OpenOptions::default() }
+    }
+
+    fn candidate(&self) -> Candidate {
+        let look = |(n, device): (usize, &Arc<MemoryDevice>)| {
+            let device: DeviceRef = Arc::clone(device) as _;
+            pool::look_at_device(&device, Self::path(n)).unwrap()
+        };
+        let found: Vec<_> = self.devices.iter().enumerate().map(look).collect();
+        Candidate::group(&found).into_iter().find(|c| c.name() == self.pool).unwrap()
+    }
+
+    pub fn open(&self) -> Pool {
+        Pool::open_candidate(&self.candidate(), &Self::options()).unwrap()
+    }
+
+    pub fn import(&self) -> LivePool {
+        let candidate = self.candidate();
+        let options = ImportOptions::new(Self::options());
+        let mut open = |path: &Path| {
+            let n = (0..self.devices.len()).find(|n| Self::path(*n) == path).unwrap();
+            Ok(self.write_ref(n))
+        };
+        let pool = live::import(&rt::Rt::real(), &candidate, &options, &mut open).unwrap();
+        Self::quiet(&pool);
+        pool
+    }
+
+    /// From now on the devices are copies, which whoever holds the old ones cannot change.
+    pub fn fork(&mut self) {
+        self.devices = self.devices.iter().map(|d| Arc::new(d.fork())).collect();
+    }
+
+    pub fn check(&self, pool: &Pool) -> Result<(), String> {
+        if let Some(lost) = pool.salvage().first() {
+            return Err(format!("{}: {}", lost.what, lost.cause));
+        }
+        let options = check::CheckOptions { workers: 1, ..check::CheckOptions::default() };
+        let report = check::run(pool, &options, &rt::Progress::new());
+        match report.issues.as_slice() {
+            [] => Ok(()),
+            [first, ..] => Err(format!("check: {} issues: {first}", report.issues.len())),
+        }
+    }
+
+    /// The same devices as they are in files again.
+    pub fn load(&mut self, dir: &Path) {
+        let load = |n: usize| {
+            let name = format!("mem{n}");
+            let bytes = std::fs::read(dir.join(format!("vdev{n}.img"))).unwrap();
+            Arc::new(MemoryDevice::from_bytes(&name, &bytes))
+        };
+        self.devices = (0..self.devices.len()).map(load).collect();
+    }
+
+    /// Copies the devices into files of a directory.
+    pub fn save(&self, dir: &Path) -> Vec<PathBuf> {
+        let save = |(n, device): (usize, &Arc<MemoryDevice>)| {
+            let path = dir.join(format!("vdev{n}.img"));
+            let file = File::create(&path).unwrap();
+            file.set_len(device.size()).unwrap();
+            let mut buffer = engine::device::AlignedBuf::zeroed(1 << 20);
+            for at in (0..device.size()).step_by(1 << 20) {
+                let n = (device.size() - at).min(1 << 20) as usize;
+                device.read(at, &mut buffer[..n]).unwrap();
+                if buffer[..n].iter().any(|b| *b != 0) {
+                    file.write_all_at(&buffer[..n], at).unwrap();
+                }
+            }
+            path
+        };
+        self.devices.iter().enumerate().map(save).collect()
+    }
+
+    /// What `zdb` says of them.
+    pub fn zdb(&self) {
+        let dir = tempfile::Builder::new().prefix("random").tempdir().unwrap();
+        self.save(dir.path());
+        let Some(verdict) = testkit::oracle::zdb_on(dir.path(), &["-bcc", &self.pool]) else {
+            return;
+        };
+        let clean = verdict.success && verdict.text.contains("No leaks");
+        assert!(clean, "zdb of {:?}:\n{}", self.shape, verdict.text);
+    }
+}

@@ -1,0 +1,266 @@
+//! Random operations on a pool beside a plain model of what it must hold.
+//!
+//! `tree` and `sets` are the model, `files`, `volumes` and `datasets` the operations, `compare` what
+//! makes sure that both are the same, `bench` the devices. Everything is decided by one seed.
+#![allow(dead_code, reason = "each test takes what it needs")]
+#![allow(clippy::unwrap_used, clippy::expect_used, missing_docs, unreachable_pub)]
+
+pub mod bench;
+mod compare;
+mod datasets;
+mod files;
+mod sets;
+mod tree;
+mod volumes;
+
+pub use bench::Bench;
+pub use engine::ondisk::znode::Time;
+pub use sets::{Model, Set, State};
+
+use engine::zpl::Error;
+use engine::{Filesystem, LivePool, Volume};
+use std::collections::{BTreeMap, HashMap, VecDeque};
+use testkit::Rng;
+
+/// What an operation can answer, so that the model and the engine can be compared.
+pub mod class {
+    pub const EXISTS: &str = "exists";
+    pub const NOT_FOUND: &str = "not found";
+    pub const NOT_DIR: &str = "not a directory";
+    pub const IS_DIR: &str = "is a directory";
+    pub const NOT_EMPTY: &str = "not empty";
+    pub const LOOP: &str = "loop";
+    pub const NO_XATTR: &str = "no such attribute";
+    pub const NO_SPACE: &str = "no space";
+    pub const UNEXPECTED: &str = "unexpected";
+}
+
+/// The class of an error.
+pub fn class_of(e: &Error) -> &'static str {
+    match e {
+        Error::Exists(_) => class::EXISTS,
+        Error::NotFound(_) => class::NOT_FOUND,
+        Error::NotDirectory(_) => class::NOT_DIR,
+        Error::IsDirectory(_) => class::IS_DIR,
+        Error::NotEmpty(_) => class::NOT_EMPTY,
+        Error::Loop => class::LOOP,
+        Error::NoXattr(_) => class::NO_XATTR,
+        Error::Dmu(e) if matches!(e.kind, engine::dmu::ErrorKind::NoSpace) => class::NO_SPACE,
+        _ => class::UNEXPECTED,
+    }
+}
+
+/// Operations whose names are printed when something is wrong.
+const TRACED: usize = 40;
+
+/// The last operations, printed when a thread panics.
+struct Trace {
+    seed: u64,
+    op: u64,
+    last: VecDeque<String>,
+}
+
+impl Drop for Trace {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            eprintln!("seed {}, operation {}; the last were:", self.seed, self.op);
+            self.last.iter().for_each(|line| eprintln!("  {line}"));
+        }
+    }
+}
+
+/// A pool, its model, and what decides what happens next.
+pub struct Run {
+    trace: Trace,
+    pub bench: Bench,
+    pub rng: Rng,
+    pool: Option<LivePool>,
+    pub model: Model,
+    /// The model after the last change of each txg that may not be durable.
+    by_txg: BTreeMap<u64, Model>,
+    /// Txg of the last change.
+    last_txg: u64,
+    filesystems: HashMap<String, Filesystem>,
+    volumes: HashMap<String, Volume>,
+    clock: i64,
+    counter: u64,
+    /// Bytes that the files of a dataset have together, about; then less is added.
+    pub weight_max: u64,
+    /// Calls that were refused because there was no space.
+    pub refused: u64,
+}
+
+impl Run {
+    pub fn new(seed: u64, bench: Bench) -> Self {
+        let pool = bench.create();
+        let root = pool.filesystem(&bench.pool).unwrap();
+        let mtime = root.root().unwrap().mtime;
+        let model = Model::new(&bench.pool, root.root_object(), mtime);
+        drop(root);
+        let last_txg = pool.last_synced();
+        let by_txg = BTreeMap::from([(last_txg, model.clone())]);
+        Self {
+            trace: Trace { seed, op: 0, last: VecDeque::new() },
+            bench,
+            rng: Rng::new(seed),
+            pool: Some(pool),
+            model,
+            by_txg,
+            last_txg,
+            filesystems: HashMap::new(),
+            volumes: HashMap::new(),
+            clock: 1_600_000_000,
+            counter: 0,
+            weight_max: 12 << 20,
+            refused: 0,
+        }
+    }
+
+    pub fn pool(&self) -> &LivePool {
+        self.pool.as_ref().unwrap()
+    }
+
+    pub fn ops(&self) -> u64 {
+        self.trace.op
+    }
+
+    fn note(&mut self, what: String) {
+        if self.trace.last.len() == TRACED {
+            self.trace.last.pop_front();
+        }
+        self.trace.last.push_back(format!("{} {what}", self.trace.op));
+    }
+
+    fn tick(&mut self) -> Time {
+        self.clock += 1;
+        Time { seconds: self.clock, nanos: self.clock as u64 % 1000 }
+    }
+
+    fn unique(&mut self, prefix: &str) -> String {
+        self.counter += 1;
+        format!("{prefix}{}", self.counter)
+    }
+
+    /// A change is about to be made in `txg`.
+    fn in_txg(&mut self, txg: u64) {
+        if txg != self.last_txg {
+            self.by_txg.insert(self.last_txg, self.model.clone());
+            self.last_txg = txg;
+        }
+    }
+
+    /// All that was done is durable.
+    fn all_durable(&mut self) {
+        self.last_txg = self.pool().last_synced();
+        self.by_txg.clear();
+        self.by_txg.insert(self.last_txg, self.model.clone());
+    }
+
+    /// The model must answer as the engine did.
+    fn agree<T>(
+        &mut self,
+        got: &Result<T, Error>,
+        want: Result<(), &'static str>,
+    ) -> Result<(), String> {
+        match (got, want) {
+            (Ok(_), Ok(())) => Ok(()),
+            (Err(e), Err(class)) if class_of(e) == class => Ok(()),
+            (Ok(_), Err(class)) => Err(format!("succeeded, but should say: {class}")),
+            (Err(e), Ok(())) => Err(format!("failed: {e}")),
+            (Err(e), Err(class)) => Err(format!("says {e}, but should say: {class}")),
+        }
+    }
+
+    fn filesystem(&mut self, name: &str) -> Filesystem {
+        if let Some(fs) = self.filesystems.get(name) {
+            return fs.clone();
+        }
+        let fs = self.pool().filesystem(name).unwrap_or_else(|e| panic!("opening {name}: {e}"));
+        self.filesystems.insert(name.to_owned(), fs.clone());
+        fs
+    }
+
+    fn close_handles(&mut self) {
+        self.filesystems.clear();
+        self.volumes.clear();
+    }
+
+    /// One random operation.
+    pub fn step(&mut self) {
+        self.trace.op += 1;
+        let done = match self.rng.below(1000) {
+            0..=39 => self.dataset_op(),
+            40..=79 => self.volume_op(),
+            80..=89 => self.sync_op(),
+            _ => self.file_op(),
+        };
+        done.unwrap_or_else(|e| panic!("{e}"));
+    }
+
+    fn sync_op(&mut self) -> Result<(), String> {
+        self.note("sync".to_owned());
+        self.pool().sync().map_err(|e| e.to_string())?;
+        self.all_durable();
+        Ok(())
+    }
+
+    /// Closes the pool in one of three ways, and opens it again; compares all, and checks.
+    pub fn reopen(&mut self, how: u64) {
+        self.close_handles();
+        let pool = self.pool.take().unwrap();
+        match how % 3 {
+            0 => {
+                self.note("export, import".to_owned());
+                pool.export().unwrap();
+            }
+            1 => {
+                self.note("close, import".to_owned());
+                pool.close().unwrap();
+            }
+            _ => {
+                // As kill -9 would leave it: what the devices hold now is what there is.
+                self.note("crash, import".to_owned());
+                self.bench.fork();
+                drop(pool);
+            }
+        }
+        let view = self.bench.open();
+        let txg = view.uberblock().txg;
+        if how % 3 == 2 {
+            let (_, then) = self.by_txg.range(..=txg).next_back().unwrap_or_else(|| {
+                panic!("txg {txg} is older than what was promised: {:?}", self.by_txg.keys())
+            });
+            // The open txg's state is not in the map, and cannot be on disk: nothing was pushed
+            // but what the map's txgs are.
+            let then = if txg >= self.last_txg { &self.model } else { then };
+            self.model = then.clone();
+        }
+        self.bench.check(&view).unwrap_or_else(|e| panic!("after reopening: {e}"));
+        compare::pool(&view, &self.model).unwrap_or_else(|e| panic!("after reopening: {e}"));
+        drop(view);
+        self.pool = Some(self.bench.import());
+        self.all_durable();
+    }
+
+    /// Compares one dataset as it is in memory, and now and then all, as they are on disk.
+    pub fn look(&mut self) {
+        self.note("compare".to_owned());
+        let names: Vec<String> = self.model.sets.keys().cloned().collect();
+        let name = self.rng.pick(&names).clone();
+        let set = &self.model.sets[&name];
+        compare::set(self.pool().view(), &name, set).unwrap_or_else(|e| panic!("in memory: {e}"));
+        if let State::Files(tree) = &*set.state {
+            let tree = tree.clone();
+            let fs = self.filesystem(&name);
+            compare::tree(&fs, &tree).unwrap_or_else(|e| panic!("in memory: {name}: {e}"));
+        }
+    }
+
+    /// Exports the pool; it is in the bench's devices.
+    pub fn finish(mut self) -> (Bench, Model) {
+        self.close_handles();
+        let pool = self.pool.take().unwrap();
+        pool.export().unwrap();
+        (self.bench, self.model)
+    }
+}
