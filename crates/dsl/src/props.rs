@@ -226,6 +226,20 @@ impl Dsl {
             };
             return Ok(value.map(property));
         }
+        if let Some(since) = name.strip_prefix("written#") {
+            let head = dataset.name.split('@').next().unwrap_or_default();
+            let full =
+                if since.contains('#') { since.to_owned() } else { format!("{head}#{since}") };
+            let bookmark = self.bookmark(&full)?;
+            let value = self.written_since_bookmark(dataset, &bookmark.phys)?;
+            return Ok(value.map(|v| Property {
+                name: name.to_owned(),
+                value: v.to_string(),
+                source: Source::None,
+                received: None,
+                native: props::find(&props::DATASET, "written"),
+            }));
+        }
         let wanted = props::find_dataset(name).map_or(name, |p| p.name);
         Ok(self.properties(dataset, context)?.into_iter().find(|p| p.name == wanted))
     }

@@ -20,6 +20,7 @@
 use crate::error::{Error, Result};
 use crate::tree::{Dataset, Dir, Dsl};
 use dmu::Zap;
+use ondisk::bookmark::{Bookmark, BookmarkExtra};
 use ondisk::bpobj::{BpobjHeader, Space};
 use ondisk::deadlist::{DeadlistHeader, Form, parse_int_key};
 
@@ -118,6 +119,39 @@ impl Dsl {
                 0 => return Ok(None),
                 n => at = self.dataset(n, String::new(), &dataset.dir)?,
             }
+        }
+        Err(Error::Tree { object: dataset.object, rule: "snapshots form a loop" })
+    }
+
+    /// Bytes written to `dataset` since a bookmark of its line, whose snapshot may be gone; `None`
+    /// when the bookmark is younger or does not know enough (feature `bookmark_written`).
+    pub fn written_since_bookmark(
+        &self,
+        dataset: &Dataset,
+        since: &Bookmark,
+    ) -> Result<Option<u64>> {
+        let has_freed = |x: &&BookmarkExtra| x.flags & BookmarkExtra::FLAG_HAS_FREED != 0;
+        let Some(extra) = since.extra.as_ref().filter(has_freed) else { return Ok(None) };
+        let old = since.creation_txg;
+        if dataset.phys.is_snapshot() && dataset.phys.creation_txg < old {
+            return Ok(None);
+        }
+        let mut freed = 0u64;
+        let mut at = dataset.clone();
+        for _ in 0..CHAIN_MAX {
+            let before = at.phys.prev_snap_txg;
+            // The bookmark itself remembers what was freed until the next snapshot was made.
+            if before < old {
+                freed = freed.saturating_add(extra.freed_before_next_snap().used);
+            } else {
+                let limit = if before == old { u64::MAX } else { old };
+                freed = freed.saturating_add(self.deadlist_space(at.phys.deadlist, limit)?.used);
+            }
+            if before <= old {
+                let grown = dataset.phys.referenced.saturating_add(freed);
+                return Ok(Some(grown.saturating_sub(extra.referenced().used)));
+            }
+            at = self.dataset(at.phys.prev_snap, String::new(), &dataset.dir)?;
         }
         Err(Error::Tree { object: dataset.object, rule: "snapshots form a loop" })
     }

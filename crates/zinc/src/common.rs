@@ -81,6 +81,41 @@ impl PoolArgs {
     }
 }
 
+/// How a table is written.
+#[derive(Args, Clone, Copy, Default, Debug)]
+pub struct TableArgs {
+    /// No headings, tabs between columns
+    #[arg(short = 'H')]
+    pub script: bool,
+    /// Exact numbers; times as seconds since 1970
+    #[arg(short = 'p')]
+    pub parsable: bool,
+}
+
+/// Output for programs.
+#[derive(Args, Clone, Copy, Default, Debug)]
+pub struct JsonArgs {
+    /// Print JSON
+    #[arg(short = 'j', long)]
+    pub json: bool,
+    /// Write numbers as numbers in JSON
+    #[arg(long)]
+    pub json_int: bool,
+}
+
+/// The words of a list with commas between, each one of `known`; `what` names such a word.
+pub fn words<T: Clone>(
+    text: &str,
+    known: &[(&str, T)],
+    what: &str,
+) -> Result<std::sync::Arc<[T]>, String> {
+    let one = |word| {
+        let found = known.iter().find(|(name, _)| *name == word);
+        found.map(|(_, v)| v.clone()).ok_or_else(|| format!("invalid {what} {word:?}"))
+    };
+    text.split(',').map(one).collect()
+}
+
 /// The pool's part of a dataset's name.
 pub fn pool_of(name: &str) -> &str {
     name.split(['/', '@', '#']).next().unwrap_or(name)

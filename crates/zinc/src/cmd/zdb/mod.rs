@@ -117,6 +117,10 @@ pub struct Args {
     /// Print help (`-h` is the history)
     #[arg(long = "help", action = clap::ArgAction::Help)]
     help: Option<bool>,
+    /// Not done here
+    #[arg(short = 'M', short_aliases = ['y', 'B', 'T', 'Z'], hide = true,
+          action = clap::ArgAction::Count)]
+    elsewhere: u8,
     /// Accepted for habit: what cannot be read never stops a dump, and leaks are for `zinc check`
     #[arg(short = 'A', short_aliases = ['F', 'G', 'L', 's', 'X', 'Y'], hide = true,
           action = clap::ArgAction::Count)]
@@ -144,6 +148,12 @@ impl Args {
     }
 
     fn dump(&self, d: &mut Dump) -> Result<(), Failure> {
+        if self.elsewhere > 0 {
+            let what = "zdb -B, -M, -T, -y and -Z are not implemented";
+            return Err(Failure::usage(what.to_owned()).hint(
+                "`zinc check` verifies space maps; `zinc zdb -m` and -D show them and dedup",
+            ));
+        }
         if let Some(words) = &self.embedded {
             return block::embedded(d, words);
         }

@@ -2,7 +2,7 @@
 
 use super::select::{Selected, Selection, Types, Wanted, select};
 use super::value::{self, Style};
-use crate::common::{DepthArgs, Pools};
+use crate::common::{DepthArgs, JsonArgs, Pools, TableArgs, words};
 use crate::failure::Failure;
 use crate::ui::{self, Table};
 use engine::dsl::{Property, Source};
@@ -15,12 +15,8 @@ pub struct Args {
     /// Also everything below the named datasets
     #[arg(short = 'r')]
     recursive: bool,
-    /// No headings, tabs between columns
-    #[arg(short = 'H')]
-    script: bool,
-    /// Exact numbers
-    #[arg(short = 'p')]
-    parsable: bool,
+    #[command(flatten)]
+    table: TableArgs,
     /// Columns, separated by commas: name, property, value, received, source; or all
     #[arg(short = 'o', value_name = "FIELD,…", value_parser = parse_fields,
           default_value = "name,property,value,source")]
@@ -31,12 +27,8 @@ pub struct Args {
     /// Types: filesystem, volume, snapshot, bookmark, all
     #[arg(short = 't', value_name = "TYPE,…", value_parser = Types::parse)]
     types: Option<Types>,
-    /// Print JSON
-    #[arg(short = 'j', long)]
-    json: bool,
-    /// Write numbers as numbers in JSON
-    #[arg(long)]
-    json_int: bool,
+    #[command(flatten)]
+    output: JsonArgs,
     #[command(flatten)]
     pool: DepthArgs,
     /// Properties, separated by commas, or all
@@ -57,20 +49,19 @@ enum Field {
 
 type Fields = std::sync::Arc<[Field]>;
 
+const FIELDS: [(&str, Field); 5] = [
+    ("name", Field::Name),
+    ("property", Field::Property),
+    ("value", Field::Value),
+    ("received", Field::Received),
+    ("source", Field::Source),
+];
+
 fn parse_fields(text: &str) -> Result<Fields, String> {
-    use Field::{Name, Property, Received, Source, Value};
-    if text == "all" {
-        return Ok([Name, Property, Value, Received, Source].into());
+    match text {
+        "all" => Ok(FIELDS.iter().map(|(_, f)| *f).collect()),
+        _ => words(text, &FIELDS, "column name"),
     }
-    let field = |word| match word {
-        "name" => Ok(Name),
-        "property" => Ok(Property),
-        "value" => Ok(Value),
-        "received" => Ok(Received),
-        "source" => Ok(Source),
-        other => Err(format!("invalid column name {other:?}")),
-    };
-    text.split(',').map(field).collect()
 }
 
 impl Field {
@@ -89,11 +80,7 @@ type Sources = std::sync::Arc<[&'static str]>;
 
 fn parse_sources(text: &str) -> Result<Sources, String> {
     let known = ["local", "default", "inherited", "received", "temporary", "none"];
-    let source = |word| {
-        let found = known.iter().copied().find(|k| *k == word);
-        found.ok_or_else(|| format!("invalid source {word:?}"))
-    };
-    text.split(',').map(source).collect()
+    words(text, &known.map(|k| (k, k)), "source")
 }
 
 fn source_word(source: &Source) -> &'static str {
@@ -125,10 +112,10 @@ impl Args {
             (false, false) => Some(0),
         };
         let wanted = Wanted { types: self.types.unwrap_or(Types::ALL), depth };
-        let since = value::written_since(names.iter().copied());
+        let since = value::asked_for(names.iter().copied());
         let mut selection = select(&mut pools, &self.names, &wanted, &since)?;
         selection.sort_by_name();
-        if self.json {
+        if self.output.json {
             self.print_json(&selection, all, &names);
         } else {
             self.print(&selection, all, &names);
@@ -159,7 +146,7 @@ impl Args {
 
     fn print(&self, selection: &Selection, all: bool, names: &[&str]) {
         let headings: Vec<&str> = self.fields.iter().map(|f| f.heading()).collect();
-        let mut table = Table::new(&headings, &[], self.script);
+        let mut table = Table::new(&headings, &[], self.table.script);
         let mut any = false;
         for s in &selection.found {
             for (name, property) in self.rows(s, all, names) {
@@ -169,7 +156,9 @@ impl Args {
                     Field::Name => s.name.clone(),
                     Field::Property => name.clone(),
                     Field::Value if name == "name" => s.name.clone(),
-                    Field::Value => property.map_or_else(dash, |p| value::text(p, self.parsable)),
+                    Field::Value => {
+                        property.map_or_else(dash, |p| value::text(p, self.table.parsable))
+                    }
                     Field::Received => {
                         property.and_then(|p| p.received.clone()).unwrap_or_else(dash)
                     }
@@ -184,7 +173,7 @@ impl Args {
     }
 
     fn print_json(&self, selection: &Selection, all: bool, names: &[&str]) {
-        let style = Style { parsable: self.parsable, json_int: self.json_int };
+        let style = Style { parsable: self.table.parsable, json_int: self.output.json_int };
         let mut content = serde_json::Map::new();
         for s in &selection.found {
             let rows = self.rows(s, all, names).into_iter();

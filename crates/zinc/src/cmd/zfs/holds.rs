@@ -1,11 +1,12 @@
 //! `zinc zfs holds`: the tags that keep snapshots from being destroyed.
 
-use crate::common::{PoolArgs, Pools};
+use crate::common::{JsonArgs, PoolArgs, Pools, TableArgs};
 use crate::failure::Failure;
-use crate::local_time;
-use crate::ui::Table;
+use crate::ui::{self, Table};
+use crate::{json, local_time};
 use engine::dsl::nicenum::date;
 use engine::{Dataset, Dsl};
+use serde_json::{Map, json};
 use std::process::ExitCode;
 
 /// Arguments of `zinc zfs holds`.
@@ -14,12 +15,10 @@ pub struct Args {
     /// Also the snapshots of that name of all datasets below
     #[arg(short = 'r')]
     recursive: bool,
-    /// No headings, tabs between columns
-    #[arg(short = 'H')]
-    script: bool,
-    /// Times as seconds since 1970
-    #[arg(short = 'p')]
-    parsable: bool,
+    #[command(flatten)]
+    table: TableArgs,
+    #[command(flatten)]
+    output: JsonArgs,
     #[command(flatten)]
     pool: PoolArgs,
     /// Snapshots
@@ -31,23 +30,32 @@ impl Args {
     /// Runs it.
     pub fn run(self) -> Result<ExitCode, Failure> {
         let mut pools = Pools::new(self.pool.clone());
-        let mut table = Table::new(&["NAME", "TAG", "TIMESTAMP"], &[], self.script);
+        let mut content = Map::new();
+        let mut table = Table::new(&["NAME", "TAG", "TIMESTAMP"], &[], self.table.script);
         for name in &self.snapshots {
             if !name.contains('@') {
                 return Err(Failure::new(format!("{name:?} is not a snapshot")));
             }
             let dsl = pools.of(name)?.dsl();
             for snapshot in self.matching(dsl, name)? {
+                let mut tags = Map::new();
                 for hold in dsl.holds(&snapshot)? {
-                    let time = match self.parsable {
+                    let time = match self.table.parsable {
                         true => hold.time.to_string(),
                         false => date(local_time::local(hold.time)),
                     };
+                    let stamp = json::number(hold.time, self.output.json_int);
+                    tags.insert(hold.tag.clone(), stamp);
                     table.row(vec![snapshot.name.clone(), hold.tag, time]);
                 }
+                content.insert(snapshot.name.clone(), json!({ "holds": tags }));
             }
         }
-        table.print();
+        if self.output.json {
+            ui::json(&json::document("zfs holds", "datasets", content));
+        } else {
+            table.print();
+        }
         Ok(ExitCode::SUCCESS)
     }
 

@@ -2,7 +2,7 @@
 
 use super::select::{Selected, Selection, Types, Wanted, select};
 use super::value;
-use crate::common::{DepthArgs, Pools};
+use crate::common::{DepthArgs, JsonArgs, Pools, TableArgs};
 use crate::failure::Failure;
 use crate::ui::{self, Table};
 use clap::{Arg, ArgMatches, Command, FromArgMatches};
@@ -27,12 +27,8 @@ pub struct Args {
     /// Also everything below the named datasets
     #[arg(short = 'r')]
     recursive: bool,
-    /// No headings, tabs between columns
-    #[arg(short = 'H')]
-    script: bool,
-    /// Exact numbers
-    #[arg(short = 'p')]
-    parsable: bool,
+    #[command(flatten)]
+    table: TableArgs,
     /// Columns, separated by commas: properties, or `space`
     #[arg(
         short = 'o',
@@ -45,12 +41,8 @@ pub struct Args {
     /// Types: filesystem, volume, snapshot, bookmark, all
     #[arg(short = 't', value_name = "TYPE,…", value_parser = Types::parse)]
     types: Option<Types>,
-    /// Print JSON
-    #[arg(short = 'j', long)]
-    json: bool,
-    /// Write numbers as numbers in JSON
-    #[arg(long)]
-    json_int: bool,
+    #[command(flatten)]
+    output: JsonArgs,
     #[command(flatten)]
     pool: DepthArgs,
     /// Datasets; all of all pools found when none is named
@@ -114,21 +106,22 @@ impl Args {
             (false, true) => Some(1),
             (false, false) => Some(0),
         };
-        let since = value::written_since(columns.iter().map(String::as_str));
+        let since = value::asked_for(columns.iter().map(String::as_str));
         let wanted = Wanted { types, depth };
         let mut selection = select(&mut pools, &self.names, &wanted, &since)?;
         selection.sort_by_name();
         let order = &self.order.0;
         selection.found.sort_by(|a, b| compare(a, b, order));
-        if self.json {
+        if self.output.json {
             let found = &selection.found;
             let names: Vec<&str> =
                 columns.iter().map(String::as_str).filter(|c| *c != "name").collect();
-            let style = value::Style { parsable: self.parsable, json_int: self.json_int };
+            let style =
+                value::Style { parsable: self.table.parsable, json_int: self.output.json_int };
             ui::json(&value::document("zfs list", found, &names, &style));
             return Ok(selection.finish());
         }
-        print(&selection, &columns, self.script, self.parsable);
+        print(&selection, &columns, self.table.script, self.table.parsable);
         Ok(selection.finish())
     }
 }

@@ -8,6 +8,7 @@ mod diff;
 mod get;
 mod holds;
 mod list;
+mod owners;
 mod reserve;
 mod select;
 mod snapshot;

@@ -1,6 +1,7 @@
 //! Which datasets a command line means: names, types and depth to file systems, volumes,
 //! snapshots and bookmarks, each with its properties.
 
+use super::owners;
 use crate::common::Pools;
 use crate::failure::Failure;
 use engine::dsl::{DatasetKind, NamedBookmark, Property, PropertyContext, Source};
@@ -121,7 +122,7 @@ pub fn select(
 struct Finder<'a> {
     pool: &'a Pool,
     wanted: &'a Wanted,
-    /// Properties `written@…` that are asked for: they are not among the ordinary ones.
+    /// Properties that are made for whoever asks: they are not among the ordinary ones.
     since: &'a [String],
     context: PropertyContext,
 }
@@ -211,7 +212,11 @@ impl<'a> Finder<'a> {
     fn add(&self, dataset: &Dataset, kind: Types, out: &mut Selection) -> engine::dsl::Result<()> {
         let mut properties = self.dsl().properties(dataset, &self.context)?;
         for name in self.since {
-            properties.extend(self.dsl().property(dataset, &self.context, name)?);
+            let made = match owners::property(self.dsl(), dataset, name) {
+                None => self.dsl().property(dataset, &self.context, name)?,
+                owned => owned,
+            };
+            properties.extend(made);
         }
         // Nothing is mounted by zinc.
         let mounted = (kind == Types::FILESYSTEM

@@ -1,11 +1,12 @@
 //! `zinc zfs userspace`, `groupspace` and `projectspace`: space and quotas by who owns it.
 
-use crate::common::{PoolArgs, Pools, filesystem};
+use crate::common::{JsonArgs, PoolArgs, Pools, TableArgs, filesystem, words};
 use crate::failure::Failure;
-use crate::names;
-use crate::ui::Table;
+use crate::ui::{self, Table};
+use crate::{json, names};
 use engine::dsl::nicenum::{nicebytes, nicenum};
 use engine::zpl::{SpaceKind, SpaceRow};
+use serde_json::{Map, Value, json};
 use std::cmp::Ordering;
 use std::process::ExitCode;
 
@@ -37,7 +38,7 @@ fn parse_field(word: &str) -> Result<Field, String> {
 }
 
 fn parse_fields(text: &str) -> Result<Fields, String> {
-    text.split(',').map(parse_field).collect()
+    words(text, &FIELDS, "field")
 }
 
 /// Arguments of the three.
@@ -49,12 +50,8 @@ pub struct Args {
     /// Accepted and without effect: ids of other domains are shown as they are stored
     #[arg(short = 'i')]
     translate: bool,
-    /// No headings, tabs between columns
-    #[arg(short = 'H')]
-    script: bool,
-    /// Exact numbers
-    #[arg(short = 'p')]
-    parsable: bool,
+    #[command(flatten)]
+    table: TableArgs,
     /// Columns, separated by commas: type, name, used, quota, objused, objquota
     #[arg(short = 'o', value_name = "FIELD,…", value_parser = parse_fields)]
     fields: Option<Fields>,
@@ -67,6 +64,8 @@ pub struct Args {
     /// Types: all, posixuser, smbuser, posixgroup, smbgroup, project
     #[arg(short = 't', value_name = "TYPE,…", value_parser = parse_types)]
     types: Option<Types>,
+    #[command(flatten)]
+    output: JsonArgs,
     #[command(flatten)]
     pool: PoolArgs,
     /// A file system or snapshot
@@ -114,13 +113,17 @@ impl Args {
             rows.retain(|r| types.contains(&type_of(kind, r)));
         }
         rows.sort_by(|a, b| self.compare(kind, a, b));
+        if self.output.json {
+            self.print_json(kind, &rows);
+            return Ok(ExitCode::SUCCESS);
+        }
         let all = || FIELDS.iter().map(|(_, f)| *f).collect();
         let fields: Fields = self.fields.clone().unwrap_or_else(all);
         let names: Vec<String> = fields.iter().map(|f| heading(*f)).collect();
         let headings: Vec<&str> = names.iter().map(String::as_str).collect();
         let right: Vec<bool> =
             fields.iter().map(|f| !matches!(f, Field::Type | Field::Name)).collect();
-        let mut table = Table::new(&headings, &right, self.script);
+        let mut table = Table::new(&headings, &right, self.table.script);
         // Old pools do not count objects.
         let counted = rows.iter().any(|r| r.objects.is_some());
         for row in &rows {
@@ -132,6 +135,30 @@ impl Args {
         }
         table.print();
         Ok(ExitCode::SUCCESS)
+    }
+
+    fn print_json(&self, kind: SpaceKind, rows: &[SpaceRow]) {
+        let int = self.output.json_int;
+        let number = |n: Option<u64>| n.map_or(Value::Null, |n| json::number(n, int));
+        let row = |r: &SpaceRow| {
+            json!({
+                "type": type_of(kind, r),
+                "name": self.name(kind, r),
+                "id": r.id_text(),
+                "used": number(r.used),
+                "quota": number(r.quota),
+                "objused": number(r.objects),
+                "objquota": number(r.object_quota),
+            })
+        };
+        let verb = match kind {
+            SpaceKind::User => "zfs userspace",
+            SpaceKind::Group => "zfs groupspace",
+            SpaceKind::Project => "zfs projectspace",
+        };
+        let rows: Vec<Value> = rows.iter().map(row).collect();
+        let content = Map::from_iter([(self.dataset.clone(), Value::Array(rows))]);
+        ui::json(&json::document(verb, "datasets", content));
     }
 
     fn name(&self, kind: SpaceKind, row: &SpaceRow) -> String {
@@ -147,7 +174,7 @@ impl Args {
     }
 
     fn cell(&self, kind: SpaceKind, row: &SpaceRow, field: Field) -> String {
-        let none = |n: u64, nice: fn(u64) -> String| match (n, self.parsable) {
+        let none = |n: u64, nice: fn(u64) -> String| match (n, self.table.parsable) {
             (n, true) => n.to_string(),
             (0, false) => "none".to_owned(),
             (n, false) => nice(n),
@@ -155,11 +182,11 @@ impl Args {
         match field {
             Field::Type => type_of(kind, row).to_owned(),
             Field::Name => self.name(kind, row),
-            Field::Used if self.parsable => row.used.unwrap_or(0).to_string(),
+            Field::Used if self.table.parsable => row.used.unwrap_or(0).to_string(),
             Field::Used => nicebytes(row.used.unwrap_or(0)),
             Field::Quota => none(row.quota.unwrap_or(0), nicebytes),
             Field::ObjectQuota => none(row.object_quota.unwrap_or(0), nicenum),
-            Field::Objects if self.parsable => row.objects.unwrap_or(0).to_string(),
+            Field::Objects if self.table.parsable => row.objects.unwrap_or(0).to_string(),
             Field::Objects => nicenum(row.objects.unwrap_or(0)),
         }
     }

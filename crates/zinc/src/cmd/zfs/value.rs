@@ -1,5 +1,6 @@
 //! Values of properties as text and as JSON, and the names that are properties.
 
+use super::owners;
 use super::select::Selected;
 use crate::failure::Failure;
 use crate::{json, local_time};
@@ -20,6 +21,9 @@ pub fn text(property: &Property, parsable: bool) -> String {
     if parsable {
         return property.value.clone();
     }
+    if let Some(text) = property.number().and_then(|n| owners::pretty(&property.name, n)) {
+        return text;
+    }
     let offset = property.number().map_or(0, local_time::utc_offset);
     property.pretty(offset)
 }
@@ -28,16 +32,22 @@ pub fn text(property: &Property, parsable: bool) -> String {
 pub fn check_name(name: &str) -> Result<(), Failure> {
     let native = props::find_dataset(name).is_some();
     let user = props::is_user_property(name);
-    if native || user || name == "name" || name.starts_with("written@") {
+    if native || user || name == "name" || is_asked_for(name) {
         return Ok(());
     }
     Err(Failure::usage(format!("bad property list: invalid property {name:?}"))
         .hint("`zinc zfs get all DATASET` shows the properties there are"))
 }
 
-/// Those of the names that ask for what was written since a snapshot.
-pub fn written_since<'a>(names: impl Iterator<Item = &'a str>) -> Vec<String> {
-    names.filter(|n| n.starts_with("written@")).map(str::to_owned).collect()
+/// Not among a dataset's properties, but made for whoever asks: what was written since a snapshot
+/// or bookmark, what an owner uses and may use.
+fn is_asked_for(name: &str) -> bool {
+    name.starts_with("written@") || name.starts_with("written#") || owners::is_one(name)
+}
+
+/// Those of the names that are made for whoever asks.
+pub fn asked_for<'a>(names: impl Iterator<Item = &'a str>) -> Vec<String> {
+    names.filter(|n| is_asked_for(n)).map(str::to_owned).collect()
 }
 
 /// Kind and text of a source, as JSON has them.

@@ -2,7 +2,7 @@
 
 mod vdev;
 
-use crate::common::{PoolArgs, Pools};
+use crate::common::{JsonArgs, PoolArgs, Pools, TableArgs, words};
 use crate::failure::Failure;
 use crate::json;
 use crate::ui::{self, Table};
@@ -16,22 +16,14 @@ use std::process::ExitCode;
 /// Arguments of `zinc zpool get`.
 #[derive(clap::Args)]
 pub struct Args {
-    /// No headings, tabs between columns
-    #[arg(short = 'H')]
-    script: bool,
-    /// Exact numbers
-    #[arg(short = 'p')]
-    parsable: bool,
+    #[command(flatten)]
+    table: TableArgs,
     /// Columns, separated by commas: name, property, value, source; or all
     #[arg(short = 'o', value_name = "FIELD,…", value_parser = parse_fields,
           default_value = "name,property,value,source")]
     fields: Fields,
-    /// Print JSON
-    #[arg(short = 'j', long)]
-    json: bool,
-    /// Write numbers as numbers in JSON
-    #[arg(long)]
-    json_int: bool,
+    #[command(flatten)]
+    output: JsonArgs,
     #[command(flatten)]
     pool: PoolArgs,
     /// Properties, separated by commas, or all
@@ -53,19 +45,18 @@ enum Field {
 
 type Fields = std::sync::Arc<[Field]>;
 
+const FIELDS: [(&str, Field); 4] = [
+    ("name", Field::Name),
+    ("property", Field::Property),
+    ("value", Field::Value),
+    ("source", Field::Source),
+];
+
 fn parse_fields(text: &str) -> Result<Fields, String> {
-    use Field::{Name, Property, Source, Value};
-    if text == "all" {
-        return Ok([Name, Property, Value, Source].into());
+    match text {
+        "all" => Ok(FIELDS.iter().map(|(_, f)| *f).collect()),
+        _ => words(text, &FIELDS, "column name"),
     }
-    let field = |word| match word {
-        "name" => Ok(Name),
-        "property" => Ok(Property),
-        "value" => Ok(Value),
-        "source" => Ok(Source),
-        other => Err(format!("invalid column name {other:?}")),
-    };
-    text.split(',').map(field).collect()
 }
 
 /// How values are written.
@@ -184,7 +175,7 @@ impl Args {
     }
 
     fn show(&self, all: &[(&Pool, Vec<Subject>)], of_vdevs: bool) {
-        if self.json {
+        if self.output.json {
             return self.show_json(all, of_vdevs);
         }
         let heading = |f: &Field| match f {
@@ -194,13 +185,13 @@ impl Args {
             Field::Source => "SOURCE",
         };
         let headings: Vec<&str> = self.fields.iter().map(heading).collect();
-        let mut table = Table::new(&headings, &[], self.script);
+        let mut table = Table::new(&headings, &[], self.table.script);
         for s in all.iter().flat_map(|(_, subjects)| subjects) {
             for (name, property) in self.rows(s) {
                 let cell = |f: &Field| match (f, property) {
                     (Field::Name, _) | (Field::Value, None) => s.name.clone(),
                     (Field::Property, _) => name.to_owned(),
-                    (Field::Value, Some(p)) => text(p, self.parsable),
+                    (Field::Value, Some(p)) => text(p, self.table.parsable),
                     (Field::Source, Some(p)) => p.source.to_string(),
                     (Field::Source, None) => "-".to_owned(),
                 };
@@ -211,10 +202,10 @@ impl Args {
     }
 
     fn show_json(&self, all: &[(&Pool, Vec<Subject>)], of_vdevs: bool) {
-        let style = Style { parsable: self.parsable, json_int: self.json_int };
+        let style = Style { parsable: self.table.parsable, json_int: self.output.json_int };
         let mut content = Map::new();
         for (pool, subjects) in all {
-            let mut map = super::pool_json(pool, self.json_int);
+            let mut map = super::pool_json(pool, self.output.json_int);
             let mut vdevs = Map::new();
             for s in subjects {
                 let rows = self.rows(s).into_iter();

@@ -1,17 +1,18 @@
 //! `zinc zpool list`: pools, and with `-v` their vdevs, as a table.
 
 use super::naming::Naming;
-use crate::common::PoolArgs;
+use crate::common::{JsonArgs, PoolArgs, TableArgs};
 use crate::failure::Failure;
-use crate::{json, ui};
+use crate::{json, local_time, ui};
 use engine::Pool;
-use engine::dsl::nicenum::nicenum;
+use engine::dsl::nicenum::{date, nicenum};
 use engine::ondisk::pool_props::POOL;
 use engine::ondisk::props::{self, Shown};
 use engine::pool::{PoolProperty, Section, VdevView};
 use serde_json::{Map, Value, json};
 use std::cell::RefCell;
 use std::process::ExitCode;
+use std::time::Duration;
 
 /// Arguments of `zinc zpool list`.
 #[derive(clap::Args)]
@@ -21,12 +22,8 @@ pub struct Args {
     verbose: bool,
     #[command(flatten)]
     naming: Naming,
-    /// No headings, tabs between columns
-    #[arg(short = 'H')]
-    script: bool,
-    /// Exact numbers
-    #[arg(short = 'p')]
-    parsable: bool,
+    #[command(flatten)]
+    table: TableArgs,
     /// Columns, separated by commas: properties of pools
     #[arg(
         short = 'o',
@@ -35,15 +32,16 @@ pub struct Args {
                          capacity,dedupratio,health,altroot"
     )]
     columns: String,
-    /// Print JSON
-    #[arg(short = 'j', long)]
-    json: bool,
-    /// Write numbers as numbers in JSON
-    #[arg(long)]
-    json_int: bool,
+    #[command(flatten)]
+    output: JsonArgs,
     #[command(flatten)]
     pool: PoolArgs,
-    /// Pools; all found ones when none is named
+    /// Before each repetition a time stamp: d as `date` writes it, u as seconds since 1970
+    #[arg(short = 'T', value_name = "d|u", value_parser = ["d", "u"])]
+    stamp: Option<String>,
+    /// Pools, all found ones when none is named; then INTERVAL in seconds to repeat the list, and
+    /// COUNT of repetitions
+    #[arg(value_name = "POOL|INTERVAL [COUNT]")]
     pools: Vec<String>,
 }
 
@@ -53,9 +51,56 @@ struct Row {
     cells: Vec<String>,
 }
 
+/// Takes the interval and the count off the end of the arguments, as `zpool` does: names of pools
+/// never begin with a digit.
+fn repetition(args: &mut Vec<String>) -> Result<Option<(Duration, Option<u64>)>, Failure> {
+    // A number this long is the guid of a pool.
+    const DIGITS_MAX: usize = 9;
+    let number = |s: &String| s.parse::<f64>().ok().filter(|_| s.len() <= DIGITS_MAX);
+    let tail = args.iter().rev().take(2).take_while(|s| number(s).is_some()).count();
+    let numbers: Vec<f64> = args.split_off(args.len() - tail).iter().filter_map(number).collect();
+    let bad = |what: &str| Failure::usage(format!("{what} must be more than zero"));
+    let Some(interval) = numbers.first() else { return Ok(None) };
+    let interval = Duration::try_from_secs_f64(*interval).ok().filter(|d| !d.is_zero());
+    let interval = interval.ok_or_else(|| bad("the interval"))?;
+    let count = match numbers.get(1) {
+        None => None,
+        Some(c) if *c >= 1.0 => Some(*c as u64),
+        Some(_) => return Err(bad("the count")),
+    };
+    Ok(Some((interval, count)))
+}
+
 impl Args {
-    /// Runs it.
-    pub fn run(self) -> Result<ExitCode, Failure> {
+    /// Runs it, as often as is asked for. Pools are opened anew each time: somebody else may be
+    /// writing to them.
+    pub fn run(mut self) -> Result<ExitCode, Failure> {
+        let repeat = repetition(&mut self.pools)?;
+        let mut done = 0;
+        loop {
+            self.stamp();
+            let code = self.once()?;
+            done += 1;
+            match repeat {
+                Some((interval, count)) if count.is_none_or(|c| done < c) => {
+                    std::thread::sleep(interval);
+                }
+                _ => return Ok(code),
+            }
+        }
+    }
+
+    fn stamp(&self) {
+        let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+        let now = now.map_or(0, |d| d.as_secs());
+        match self.stamp.as_deref() {
+            Some("u") => ui::out(&format!("{now}\n")),
+            Some(_) => ui::out(&format!("{}\n", date(local_time::local(now)))),
+            None => {}
+        }
+    }
+
+    fn once(&self) -> Result<ExitCode, Failure> {
         let columns = columns(&self.columns)?;
         let rows = RefCell::new(Vec::new());
         let content = RefCell::new(Map::new());
@@ -65,8 +110,8 @@ impl Args {
             let mut view = pool.vdev_view(&space);
             self.naming.apply(pool, &mut view);
             let section = |s| view.section(s);
-            if self.json {
-                let mut map = super::pool_json(pool, self.json_int);
+            if self.output.json {
+                let mut map = super::pool_json(pool, self.output.json_int);
                 map.insert("properties".to_owned(), self.properties_json(&columns, &properties));
                 if self.verbose {
                     let all = Section::ALL.into_iter().flat_map(section);
@@ -84,7 +129,7 @@ impl Args {
             }
             Ok(())
         })?;
-        if self.json {
+        if self.output.json {
             ui::json(&json::document("zpool list", "pools", content.into_inner()));
         } else {
             self.print(&columns, &rows.into_inner());
@@ -97,7 +142,7 @@ impl Args {
             "name" => pool.name().to_owned(),
             name => {
                 let property = properties.iter().find(|p| p.name == name);
-                property.map_or_else(dash, |p| super::get::text(p, self.parsable))
+                property.map_or_else(dash, |p| super::get::text(p, self.table.parsable))
             }
         };
         Row { indent: 0, cells: columns.iter().map(cell).collect() }
@@ -131,7 +176,7 @@ impl Args {
     // Depth is bounded: the configuration's decoder limits it.
     fn vdev_rows(&self, rows: &mut Vec<Row>, columns: &[Column], v: &VdevView, indent: usize) {
         let of_vdevs = columns.iter().filter(|c| is_of_vdevs(&c.name));
-        let cells = of_vdevs.map(|c| vdev_cell(v, &c.name, self.parsable)).collect();
+        let cells = of_vdevs.map(|c| vdev_cell(v, &c.name, self.table.parsable)).collect();
         rows.push(Row { indent, cells });
         for child in &v.children {
             self.vdev_rows(rows, columns, child, indent + 2);
@@ -139,7 +184,7 @@ impl Args {
     }
 
     fn print(&self, columns: &[Column], rows: &[Row]) {
-        if self.script {
+        if self.table.script {
             for row in rows {
                 let lead = if row.indent > 0 { "\t" } else { "" };
                 ui::out(&format!("{lead}{}\n", row.cells.join("\t")));
@@ -169,7 +214,8 @@ impl Args {
 
     fn properties_json(&self, columns: &[Column], properties: &[PoolProperty]) -> Value {
         let shown = columns.iter().filter_map(|c| properties.iter().find(|p| p.name == c.name));
-        let style = super::get::Style { parsable: self.parsable, json_int: self.json_int };
+        let style =
+            super::get::Style { parsable: self.table.parsable, json_int: self.output.json_int };
         Value::Object(shown.map(|p| (p.name.clone(), super::get::value(p, &style))).collect())
     }
 
@@ -182,14 +228,14 @@ impl Args {
         let one = |v: &'v VdevView| {
             let of_vdevs = columns.iter().filter(|c| c.name != "name" && is_of_vdevs(&c.name));
             let property = |c: &Column| {
-                let text = vdev_cell(v, &c.name, self.parsable || self.json_int);
-                let value = json::text_or_number(&text, self.json_int);
+                let text = vdev_cell(v, &c.name, self.table.parsable || self.output.json_int);
+                let value = json::text_or_number(&text, self.output.json_int);
                 (c.name.clone(), json::property(&value, "NONE", "-"))
             };
             let mut map = Map::new();
             map.insert("name".to_owned(), json!(v.name));
             map.insert("vdev_type".to_owned(), json!(v.kind.name()));
-            map.insert("guid".to_owned(), json::number(v.guid, self.json_int));
+            map.insert("guid".to_owned(), json::number(v.guid, self.output.json_int));
             map.insert("state".to_owned(), json!(v.state));
             map.insert("properties".to_owned(), Value::Object(of_vdevs.map(property).collect()));
             if !v.children.is_empty() {

@@ -5,7 +5,7 @@
 //! in spite of damage.
 
 use super::naming::Naming;
-use crate::common::PoolArgs;
+use crate::common::{JsonArgs, PoolArgs};
 use crate::failure::Failure;
 use crate::{json, local_time, ui};
 use engine::Pool;
@@ -32,12 +32,8 @@ pub struct Args {
     parsable: bool,
     #[command(flatten)]
     naming: Naming,
-    /// Print JSON
-    #[arg(short = 'j', long)]
-    json: bool,
-    /// Write numbers as numbers in JSON
-    #[arg(long)]
-    json_int: bool,
+    #[command(flatten)]
+    output: JsonArgs,
     #[command(flatten)]
     pool: PoolArgs,
     /// Pools; all found ones when none is named
@@ -56,7 +52,7 @@ impl Args {
             if self.sick && healthy {
                 return Ok(());
             }
-            if self.json {
+            if self.output.json {
                 content.borrow_mut().insert(pool.name().to_owned(), self.value(pool, &status));
                 return Ok(());
             }
@@ -66,7 +62,7 @@ impl Args {
             ui::out(&self.text(pool, &status));
             Ok(())
         })?;
-        if self.json {
+        if self.output.json {
             let content = content.into_inner();
             ui::json(&json::document("zpool status", "pools", content));
         } else if self.sick && shown.into_inner() == 0 && code == ExitCode::SUCCESS {
@@ -104,7 +100,7 @@ impl Args {
     }
 
     fn value(&self, pool: &Pool, status: &Status) -> Value {
-        let int = self.json_int;
+        let int = self.output.json_int;
         let mut map = super::pool_json(pool, int);
         let mut put = |k: &str, v: Value| map.insert(k.to_owned(), v);
         if let Some(c) = status.condition {

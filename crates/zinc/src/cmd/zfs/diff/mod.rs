@@ -24,6 +24,7 @@ use crate::failure::Failure;
 use crate::ui;
 use engine::zpl::FileKind;
 use engine::{Dataset, Dsl, Filesystem};
+use serde_json::{Value, json};
 use side::{Seen, Side};
 use std::fmt::Write as _;
 use std::process::ExitCode;
@@ -44,6 +45,9 @@ pub struct Args {
     /// Print names as they are, without octal escapes
     #[arg(short = 'h')]
     raw: bool,
+    /// Print JSON
+    #[arg(short = 'j', long)]
+    json: bool,
     /// Print help
     #[arg(long, action = clap::ArgAction::Help)]
     help: Option<bool>,
@@ -82,53 +86,41 @@ impl Args {
         let prefix = mount_point(dsl, &later)?;
         let mut a = Side::new(Filesystem::open(dsl.objset(&earlier)?)?, prefix.clone());
         let mut b = Side::new(filesystem(pool, &later, &self.pool.open)?, prefix);
+        let mut all = Vec::new();
         for number in objects::changed(a.objset(), b.objset(), earlier.phys.creation_txg)? {
-            let (was, is) = (a.see(number)?, b.see(number)?);
-            ui::out(&self.compare(was, is));
+            for change in compare(a.see(number)?, b.see(number)?) {
+                if self.json {
+                    all.push(change.json(number));
+                } else {
+                    ui::out(&self.line(&change));
+                }
+            }
+        }
+        if self.json {
+            let of = json!({ "from": self.from, "to": to, "changes": all });
+            let content = serde_json::Map::from_iter([(later.name.clone(), of)]);
+            ui::json(&crate::json::document("zfs diff", "datasets", content));
         }
         Ok(ExitCode::SUCCESS)
     }
 
-    /// The lines about one object.
-    fn compare(&self, was: Option<Seen>, is: Option<Seen>) -> String {
-        let (was, is) = match (was, is) {
-            (None, None) => return String::new(),
-            (Some(was), None) => return self.line('-', &was, None, 0),
-            (None, Some(is)) => return self.line('+', &is, None, 0),
-            (Some(was), Some(is)) => (was, is),
-        };
-        if was.generation != is.generation {
-            return self.line('-', &was, None, 0) + &self.line('+', &is, None, 0);
-        }
-        if was.ctime == is.ctime {
-            return String::new();
-        }
-        if was.path != is.path {
-            return self.line('R', &is, Some(&was), 0);
-        }
-        let links = match is.kind {
-            FileKind::Dir => 0,
-            _ => i128::from(is.links) - i128::from(was.links),
-        };
-        self.line('M', &is, None, links)
-    }
-
-    fn line(&self, change: char, seen: &Seen, was: Option<&Seen>, links: i128) -> String {
+    fn line(&self, change: &Change) -> String {
+        let Change { sign, seen, was, links } = change;
         let mut t = String::new();
         // Writing to a String cannot fail.
         if self.time {
             let _ = write!(t, "{:10}.{:09}\t", seen.ctime.seconds, seen.ctime.nanos);
         }
-        let _ = write!(t, "{change}\t");
+        let _ = write!(t, "{sign}\t");
         if self.classify {
             let _ = write!(t, "{}\t", type_sign(seen.kind));
         }
         if let Some(was) = was {
-            t.push_str(&self.name(&was.path));
+            t.push_str(&self.name(was));
             t.push_str(if self.script { "\t" } else { " -> " });
         }
         t.push_str(&self.name(&seen.path));
-        if links != 0 {
+        if *links != 0 {
             let _ = write!(t, "\t({links:+})");
         }
         t.push('\n');
@@ -151,6 +143,60 @@ impl Args {
         }
         out
     }
+}
+
+/// One line: what became of a file.
+struct Change {
+    /// `+`, `-`, `R` or `M`.
+    sign: char,
+    seen: Seen,
+    /// The former path, of a renamed file.
+    was: Option<Vec<u8>>,
+    /// Change of the number of links, of a file that was modified.
+    links: i128,
+}
+
+impl Change {
+    fn new(sign: char, seen: Seen) -> Self {
+        Self { sign, seen, was: None, links: 0 }
+    }
+
+    fn json(&self, object: u64) -> Value {
+        let text = |path: &[u8]| String::from_utf8_lossy(path).into_owned();
+        json!({
+            "change": self.sign.to_string(),
+            "type": type_sign(self.seen.kind).to_string(),
+            "object": object,
+            "path": text(&self.seen.path),
+            "old_path": self.was.as_deref().map(text),
+            "links": i64::try_from(self.links).unwrap_or(i64::MAX),
+            "ctime": [self.seen.ctime.seconds as i64, self.seen.ctime.nanos as i64],
+        })
+    }
+}
+
+/// What became of one object.
+fn compare(was: Option<Seen>, is: Option<Seen>) -> Vec<Change> {
+    let (was, is) = match (was, is) {
+        (None, None) => return Vec::new(),
+        (Some(was), None) => return vec![Change::new('-', was)],
+        (None, Some(is)) => return vec![Change::new('+', is)],
+        (Some(was), Some(is)) => (was, is),
+    };
+    if was.generation != is.generation {
+        return vec![Change::new('-', was), Change::new('+', is)];
+    }
+    if was.ctime == is.ctime {
+        return Vec::new();
+    }
+    if was.path != is.path {
+        return vec![Change { was: Some(was.path), ..Change::new('R', is) }];
+    }
+    let links = match is.kind {
+        FileKind::Dir => 0,
+        _ => i128::from(is.links) - i128::from(was.links),
+    };
+    vec![Change { links, ..Change::new('M', is) }]
 }
 
 fn type_sign(kind: FileKind) -> char {

@@ -28,12 +28,14 @@ pub struct Side {
     /// Names by object of the directories read so far.
     names: HashMap<u64, HashMap<u64, Vec<u8>>>,
     kept: usize,
+    /// A directory that names the object, of files with several names; made when it is needed.
+    links: Option<HashMap<u64, u64>>,
 }
 
 impl Side {
     /// A state whose paths begin with `prefix`.
     pub fn new(fs: Filesystem, prefix: Vec<u8>) -> Self {
-        Self { fs, prefix, names: HashMap::new(), kept: 0 }
+        Self { fs, prefix, names: HashMap::new(), kept: 0, links: None }
     }
 
     pub fn objset(&self) -> &Objset {
@@ -79,7 +81,15 @@ impl Side {
             if at.flags & flags::XATTR != 0 && at.kind() == FileKind::Dir {
                 parts.push(b"<xattrdir>".to_vec());
             } else {
-                match self.name_in(at.parent, number)? {
+                let mut name = self.name_in(at.parent, number)?;
+                if name.is_none() && at.kind() != FileKind::Dir {
+                    // The directory it remembers has forgotten it, but another has not.
+                    if let Some(other) = self.link_of(number) {
+                        at.parent = other;
+                        name = self.name_in(other, number)?;
+                    }
+                }
+                match name {
                     Some(name) => parts.push(name),
                     None => return Ok(unknown(node.number())),
                 }
@@ -99,6 +109,24 @@ impl Side {
             path.push(b'/');
         }
         Ok(path)
+    }
+
+    /// The directory with the lowest number that names a file; all directories are read once.
+    fn link_of(&mut self, object: u64) -> Option<u64> {
+        if self.links.is_none() {
+            let mut links = HashMap::new();
+            for dir in self.fs.objset().objects().filter_map(Result::ok) {
+                let Ok(dir) = Node::from_object(&self.fs, dir) else { continue };
+                if dir.kind() != FileKind::Dir || dir.links == 0 || links.len() > NAMES_MAX {
+                    continue;
+                }
+                for e in dir.entries().into_iter().flatten().filter_map(Result::ok) {
+                    links.entry(e.object).or_insert(dir.number());
+                }
+            }
+            self.links = Some(links);
+        }
+        self.links.as_ref()?.get(&object).copied()
     }
 
     /// The name of an object in a directory. A file with several names remembers one directory
