@@ -5,6 +5,7 @@ use crate::keys::Keyring;
 use dmu::{Key, Object, Objset, Zap};
 use ondisk::dsl::{DslDataset, DslDir, ORIGIN_DIR_NAME};
 use ondisk::{DmuType, Dnode};
+use std::collections::HashSet;
 use std::sync::Arc;
 
 /// Deepest nesting of datasets that is followed (OpenZFS: 50).
@@ -274,7 +275,14 @@ impl Dsl {
     pub fn walk(&self) -> Vec<(String, Result<Arc<Dir>>)> {
         let mut out = Vec::new();
         let mut stack = vec![(self.pool.clone(), self.root)];
+        // A depth alone does not bound what loops with more than one child make.
+        let mut seen = HashSet::new();
         while let Some((name, object)) = stack.pop() {
+            if !seen.insert(object) {
+                let rule = "directories lead to one of them twice";
+                out.push((name, Err(Error::Tree { object, rule })));
+                continue;
+            }
             let dir = self.dir(object, name.clone());
             if let Ok(dir) = &dir {
                 let depth = name.matches('/').count();
