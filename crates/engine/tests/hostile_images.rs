@@ -69,7 +69,7 @@ fn round(case: &Case, kind: Kind, count: usize, trusting: bool, seed: u64) -> us
         case.name
     );
     let (mut images, lies) = (case.images.clone(), Arc::clone(&case.lies));
-    let spared = seed % 3 != 0;
+    let spared = !seed.is_multiple_of(3);
     guarded(ROUND_LIMIT, &what, move || {
         match kind {
             Kind::Lie(lie) => lies.tell(&mut images, lie, count, seed),
