@@ -106,7 +106,7 @@ fn lies_reach_the_decoders() {
 }
 
 #[test]
-#[ignore = "takes a quarter of an hour: see the head of this file"]
+#[ignore = "long form: a quarter of an hour, see the head of this file"]
 fn every_image_with_10_000_corruptions_of_each_kind() {
     let wanted = std::env::var("ZINC_POOLS").ok();
     let chosen =
