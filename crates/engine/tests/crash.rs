@@ -11,11 +11,13 @@ use engine::device::{self, CrashLog, CrashMode, SimDevice, SimDisks, SimOptions}
 use engine::dmu::Hold;
 use engine::live::{self, CreateOptions, Devices, NewFilesystem, NewTop, TopUse, VdevSpec};
 use engine::ondisk::znode::Time;
+use engine::ondisk::{BlkPtr, Dva};
+use engine::zio::{AllocError, Allocate, Want};
 use engine::zpl::write::{NewFile, NewKind, RenameMode};
 use engine::{Candidate, Filesystem, OpenOptions, Pool, check, pool, rt};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 /// Name of a file to what is in it.
 type State = BTreeMap<String, Vec<u8>>;
@@ -69,17 +71,63 @@ fn disks(site: &SimDisks, seed: u64, shape: Shape, lying: bool) -> (Devices, Vec
     (devices, vec![NewTop { spec, class: TopUse::Normal }])
 }
 
-/// Runs `steps` changes in a simulation and records them.
-fn run(seed: u64, shape: Shape, steps: u64, lying: bool) -> Run {
-    // A simulation of its own has a thread of its own.
-    std::thread::spawn(move || run_here(seed, shape, steps, lying)).join().unwrap()
+/// What is broken on purpose.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Broken {
+    Nothing,
+    /// Flushes do nothing.
+    Flush,
+    /// What a txg frees is handed out in the same txg.
+    Reuse,
 }
 
-fn run_here(seed: u64, shape: Shape, steps: u64, lying: bool) -> Run {
+/// Hands out what was freed just now.
+struct Hasty {
+    right: Arc<engine::pool::Allocator>,
+    freed: Mutex<Vec<(u64, [Dva; 3])>>,
+}
+
+impl Allocate for Hasty {
+    fn allocate(&self, want: &Want) -> Result<[Dva; 3], AllocError> {
+        let mut freed = self.freed.lock().unwrap();
+        let fits = |(size, dvas): &(u64, [Dva; 3])| {
+            *size == want.psize
+                && dvas.iter().filter(|d| !d.is_empty()).count() == usize::from(want.copies)
+        };
+        match freed.iter().position(fits) {
+            Some(i) => Ok(freed.swap_remove(i).1),
+            None => self.right.allocate(want),
+        }
+    }
+
+    fn discard(&self, bp: &BlkPtr, txg: u64) {
+        self.right.discard(bp, txg);
+    }
+
+    fn free(&self, bp: &BlkPtr, txg: u64) {
+        self.right.free(bp, txg);
+        let dvas = [0, 1, 2].map(|i| bp.dva(i));
+        self.freed.lock().unwrap().push((bp.psize(), dvas));
+    }
+}
+
+fn hasty(right: Arc<engine::pool::Allocator>) -> Arc<dyn Allocate> {
+    Arc::new(Hasty { right, freed: Mutex::default() })
+}
+
+/// Runs `steps` changes in a simulation and records them.
+fn run(seed: u64, shape: Shape, steps: u64, broken: Broken) -> Run {
+    // A simulation of its own has a thread of its own.
+    std::thread::spawn(move || run_here(seed, shape, steps, broken)).join().unwrap()
+}
+
+fn run_here(seed: u64, shape: Shape, steps: u64, broken: Broken) -> Run {
     let rt = rt::Rt::simulated(seed);
     let site = SimDisks::new(&rt);
-    let (devices, tops) = disks(&site, seed, shape, lying);
-    let options = CreateOptions { ashift: Some(12), ..CreateOptions::new("tank", tops) };
+    let (devices, tops) = disks(&site, seed, shape, broken == Broken::Flush);
+    let between = (broken == Broken::Reuse).then_some(hasty as fn(_) -> _);
+    let usual = CreateOptions::new("tank", tops);
+    let options = CreateOptions { ashift: Some(12), between, ..usual };
     let pool = live::create(&rt, &options, &devices).unwrap();
     pool.create_filesystem("tank/fs", NewFilesystem::default(), Vec::new()).unwrap();
     site.record();
@@ -243,7 +291,7 @@ fn sweep(run: &Run, samples: u64, seed: u64) -> Result<u64, String> {
 #[test]
 fn every_cut_of_a_mixed_workload() {
     for (seed, shape) in [(1, Shape::Disk), (2, Shape::Mirror), (3, Shape::Raidz)] {
-        let run = run(seed, shape, 60, false);
+        let run = run(seed, shape, 60, Broken::Nothing);
         assert!(run.log.len() > 300, "{} events", run.log.len());
         let judged = sweep(&run, 300, seed).unwrap_or_else(|e| panic!("seed {seed}: {e}"));
         assert!(judged > 600);
@@ -256,21 +304,29 @@ fn every_cut_of_a_mixed_workload() {
 fn ten_thousand_losses_tears_and_reorderings() {
     for seed in 10..20 {
         let shape = [Shape::Disk, Shape::Mirror, Shape::Raidz][seed as usize % 3];
-        let run = run(seed, shape, 200, false);
+        let run = run(seed, shape, 200, Broken::Nothing);
         sweep(&run, 10_000, seed).unwrap_or_else(|e| panic!("seed {seed}: {e}"));
     }
 }
 
 #[test]
 fn a_disk_that_ignores_flushes_is_found_out() {
-    let run = run(4, Shape::Disk, 60, true);
+    let run = run(4, Shape::Disk, 60, Broken::Flush);
     let error = sweep(&run, 300, 4).expect_err("nothing was flushed, and nobody noticed");
     assert!(error.contains("cut at"), "{error}");
 }
 
 #[test]
+fn a_block_reused_too_soon_is_found_out() {
+    let run = run(6, Shape::Disk, 40, Broken::Reuse);
+    let error = sweep(&run, 300, 6).expect_err("freed blocks were overwritten, and nobody noticed");
+    assert!(error.contains("cut at"), "{error}");
+}
+
+#[test]
 fn a_run_is_its_seed() {
-    let (a, b) = (run(5, Shape::Mirror, 30, false), run(5, Shape::Mirror, 30, false));
+    let (a, b) =
+        (run(5, Shape::Mirror, 30, Broken::Nothing), run(5, Shape::Mirror, 30, Broken::Nothing));
     assert_eq!(a.log.len(), b.log.len());
     let describe = |r: &Run| (0..r.log.len()).map(|i| r.log.describe(i)).collect::<Vec<_>>();
     assert_eq!(describe(&a), describe(&b));

@@ -34,7 +34,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::path::PathBuf;
 use std::sync::Arc;
 use vdev::{LeafOpen, VdevTree};
-use zio::{Reader, Writer};
+use zio::{Allocate, Reader, Writer};
 
 /// Number of a pool's first txg.
 pub const FIRST_TXG: u64 = 4;
@@ -75,6 +75,9 @@ pub struct CreateOptions {
     pub cache_bytes: usize,
     /// Owner, group and mode of the root directory.
     pub root_owner: (u64, u64, u32),
+    /// Stands between the writer and the allocator: for tests that break the rules on purpose, to
+    /// see that it is noticed.
+    pub between: Option<fn(Arc<Allocator>) -> Arc<dyn Allocate>>,
 }
 
 /// A pool property's stored form.
@@ -103,6 +106,7 @@ impl CreateOptions {
             invocation: Invocation::default(),
             cache_bytes: 256 << 20,
             root_owner: (0, 0, 0o755),
+            between: None,
         }
     }
 
@@ -288,7 +292,11 @@ pub fn create(rt: &Rt, options: &CreateOptions, devices: &Devices) -> Result<Liv
     let failed = |e: dmu::Error| Error::failed(&options.name, "making the MOS", &e);
     let (features, root, config) = maker.make(root, &wanted).map_err(failed)?;
     let alloc = Arc::new(allocator(&mos, &reader, &root, &features).map_err(failed)?);
-    let writer = Arc::new(Writer::new(rt, Arc::clone(&reader), Arc::clone(&alloc) as _));
+    let space = match options.between {
+        Some(between) => between(Arc::clone(&alloc)),
+        None => Arc::clone(&alloc) as _,
+    };
+    let writer = Arc::new(Writer::new(rt, Arc::clone(&reader), space));
     store.set_pending(&(Arc::clone(&writer) as Arc<dyn PendingSource>));
     let uberblock = Uberblock {
         version: 5000,
