@@ -18,8 +18,8 @@ const OFFSET_MAX: u64 = i64::MAX as u64;
 /// Bytes written in one transaction by the calls that begin their own.
 const CHUNK: u64 = 4 << 20;
 
-/// Bytes of indirect blocks and dnodes that a write makes dirty beside its data, at most but for odd
-/// cases.
+/// Bytes of indirect blocks and dnodes that a write makes dirty beside its data, at most but for
+/// odd cases.
 const HOLD_TREE: u64 = 256 << 10;
 
 /// Which flags forbid to change the content.

@@ -108,7 +108,8 @@ fn make_tables(objset: &Objset, tx: &Tx) -> Result<u64> {
 }
 
 impl Volume {
-    /// Makes a volume of `size` bytes with blocks of `block_size` bytes in an empty live object set.
+    /// Makes a volume of `size` bytes with blocks of `block_size` bytes in an empty live object
+    /// set.
     ///
     /// # Errors
     /// A block size that is no power of two from 512 bytes to 16 MiB, a size that is not a

@@ -2,8 +2,8 @@
 //!
 //! Whoever waits here lets nobody wait for ever: exclusive waiters go before new sharers. A thread
 //! must not ask for an object it holds already. Waiting goes through a condition variable and never
-//! through the mutex of a shard, which is held for the time of a table operation alone: a holder may
-//! wait for a device meanwhile.
+//! through the mutex of a shard, which is held for the time of a table operation alone: a holder
+//! may wait for a device meanwhile.
 
 use parking_lot::Mutex;
 use rt::{Condvar, Rt};

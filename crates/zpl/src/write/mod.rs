@@ -23,8 +23,8 @@
 //! blocks, and they must be of one moment. A lookup that leads to a change is therefore done twice:
 //! shared to learn which files to lock, and again when all are locked.
 //!
-//! A [`Node`](crate::Node) shows the attributes as they were when it was opened; its content is read
-//! as it is.
+//! A [`Node`](crate::Node) shows the attributes as they were when it was opened; its content is
+//! read as it is.
 
 mod accounting;
 pub(crate) mod attrs;
@@ -58,8 +58,8 @@ use open::OpenTable;
 use parking_lot::Mutex;
 use std::sync::Arc;
 
-/// Bytes that a change of names or attributes makes dirty, at most but for odd cases: a few blocks of
-/// dnodes and leaves of directories.
+/// Bytes that a change of names or attributes makes dirty, at most but for odd cases: a few blocks
+/// of dnodes and leaves of directories.
 const HOLD_NAMES: u64 = 128 << 10;
 
 /// Where new extended attributes go (property `xattr`).
