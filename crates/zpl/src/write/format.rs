@@ -119,9 +119,12 @@ impl Volume {
             return Err(Error::Invalid("a volume's block size is 512 bytes to 16 MiB"));
         }
         Self::check_size(size, block_size.into())?;
-        let data = NewObject::new(DmuType::ZVOL).block_size(block_size).number(VOLUME_DATA);
+        // One slot each, whatever the set does: the second object stands next to the first.
+        let mut data = NewObject::new(DmuType::ZVOL).block_size(block_size).number(VOLUME_DATA);
+        data.slots = Some(1);
         objset.create(tx, &data)?;
-        let properties = ZapSpec::new(DmuType::ZVOL_PROP).number(VOLUME_PROPERTIES);
+        let mut properties = ZapSpec::new(DmuType::ZVOL_PROP).number(VOLUME_PROPERTIES);
+        properties.slots = Some(1);
         let properties = zap::create(objset, tx, &properties)?;
         Ok(zap::set_u64(&properties, tx, crate::volume::SIZE, size)?)
     }
