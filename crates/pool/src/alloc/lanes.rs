@@ -4,8 +4,7 @@
 //! its cursor: one lock that no other thread wants, no tree, no allocation of memory. The
 //! metaslab hears of it when the piece is used up, or before its map is written.
 
-use super::maps::ReadMaps;
-use super::top::{Avoid, COPIES, Top};
+use super::top::{Avoid, COPIES, Miss, Top};
 use ondisk::Dva;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -68,12 +67,13 @@ impl Piece {
     }
 }
 
-/// What a lane needs to get more.
-pub(super) struct Source<'a> {
-    pub(super) maps: &'a dyn ReadMaps,
-    pub(super) problems: &'a dyn Fn(String),
+/// One try to allocate.
+pub(super) struct Try<'a> {
+    pub(super) want: &'a Want,
     /// Lanes of the class.
     pub(super) lanes: u64,
+    /// Metaslabs, by vdev, that could not be read when they were asked for.
+    pub(super) skip: &'a [(u32, usize)],
 }
 
 /// See the head of this file.
@@ -93,48 +93,48 @@ struct Found {
 
 impl Lane {
     /// Addresses for all copies, or none.
-    pub(super) fn allocate(&mut self, source: &Source<'_>, want: &Want) -> Option<[Dva; COPIES]> {
-        let copies = usize::from(want.copies).clamp(1, COPIES);
+    pub(super) fn allocate(&mut self, t: &Try<'_>) -> Result<[Dva; COPIES], Miss> {
+        let copies = usize::from(t.want.copies).clamp(1, COPIES);
         let mut found: [Option<Found>; COPIES] = [const { None }; COPIES];
         for copy in 0..copies {
             let (others, rest) = found.split_at_mut(copy);
-            let mut one = None;
             // On another vdev while there is one; a second copy on the same is better than none.
+            let mut one = Err(Miss::Full);
             if self.tops.len() > copy {
-                one = self.one(source, want, copy, others, true);
+                one = self.one(t, copy, others, true);
             }
-            if one.is_none() && copy > 0 {
-                one = self.one(source, want, copy, others, false);
+            if copy > 0 && matches!(one, Err(Miss::Full)) {
+                one = self.one(t, copy, others, false);
             }
             match one {
-                Some(f) => rest[0] = Some(f),
-                None => {
+                Ok(f) => rest[0] = Some(f),
+                Err(miss) => {
                     for f in found.into_iter().flatten() {
-                        f.discard(want.txg);
+                        f.discard(t.want.txg);
                     }
-                    return None;
+                    return Err(miss);
                 }
             }
         }
-        Some(found.map(|f| match f {
-            Some(f) => Dva::new(f.top.id, f.offset, f.asize, want.gang),
+        Ok(found.map(|f| match f {
+            Some(f) => Dva::new(f.top.id, f.offset, f.asize, t.want.gang),
             None => Dva::default(),
         }))
     }
 
     fn one(
         &mut self,
-        source: &Source<'_>,
-        want: &Want,
+        t: &Try<'_>,
         copy: usize,
         others: &[Option<Found>],
         elsewhere: bool,
-    ) -> Option<Found> {
+    ) -> Result<Found, Miss> {
+        let (psize, txg) = (t.want.psize, t.want.txg);
         let used = |top: &Top| others.iter().flatten().any(|f| f.top.id == top.id);
         let mut best: Option<(usize, u64)> = None;
         let mut best_key = (true, u64::MAX);
         for (i, p) in self.pieces[copy].iter().enumerate() {
-            let asize = p.top.asize(want.psize, want.txg);
+            let asize = p.top.asize(psize, txg);
             if p.room() < asize || (elsewhere && used(&p.top)) {
                 continue;
             }
@@ -144,34 +144,33 @@ impl Lane {
                 continue;
             }
             // Ends of pieces are used up first: what fits nothing is given back in the end.
-            let key = (p.txg != want.txg, p.room());
+            let key = (p.txg != txg, p.room());
             if key < best_key {
                 (best, best_key) = (Some((i, asize)), key);
             }
         }
         let (index, asize) = match best {
             Some(b) => b,
-            None => self.refill(source, want, copy, others, elsewhere)?,
+            None => self.refill(t, copy, others, elsewhere)?,
         };
         let list = &mut self.pieces[copy];
         let piece = &mut list[index];
-        let offset = piece.cut(asize, want.txg);
+        let offset = piece.cut(asize, txg);
         let top = Arc::clone(&piece.top);
         if piece.room() == 0 {
             list.swap_remove(index).give_back();
         }
-        Some(Found { top, offset, asize })
+        Ok(Found { top, offset, asize })
     }
 
     /// Takes a new piece; its index, and the bytes the block takes there.
     fn refill(
         &mut self,
-        source: &Source<'_>,
-        want: &Want,
+        t: &Try<'_>,
         copy: usize,
         others: &[Option<Found>],
         elsewhere: bool,
-    ) -> Option<(usize, u64)> {
+    ) -> Result<(usize, u64), Miss> {
         let list = &mut self.pieces[copy];
         if list.len() >= PIECES
             && let Some(i) = (0..list.len()).min_by_key(|i| list[*i].room())
@@ -183,39 +182,43 @@ impl Lane {
         let mut tops: Vec<&Arc<Top>> = self.tops.iter().filter(usable).collect();
         tops.sort_by_key(|t| t.pace.load(Relaxed));
         for top in tops {
-            let min = top.asize(want.psize, want.txg);
-            let share = top.room() / (SHARE * source.lanes).max(1);
-            let piece = PIECE.min(share - share % top.unit).max(min);
+            let min = top.asize(t.want.psize, t.want.txg);
+            let share = top.room() / (SHARE * t.lanes).max(1);
+            // Whole blocks of this size, so that blocks of one size leave no gaps between pieces.
+            let piece = PIECE.min(share);
+            let piece = (piece - piece % min).max(min);
             let here = others.iter().flatten().filter(|f| f.top.id == top.id);
             let at: Vec<u64> = here.map(|f| f.offset).collect();
             let full = if at.is_empty() { 0 } else { distance(top) };
             let mut apart = full;
             loop {
                 let avoid = Avoid { at: &at, distance: apart };
-                let taken = top.take(source.maps, source.problems, (min, piece), copy, avoid);
-                if let Some(t) = taken {
-                    top.advance(t.end - t.start);
-                    list.push(Piece {
-                        top: Arc::clone(top),
-                        metaslab: t.metaslab,
-                        settled: t.start,
-                        cursor: t.start,
-                        end: t.end,
-                        txg: want.txg,
-                        near: apart < full,
-                    });
-                    return Some((list.len() - 1, min));
+                match top.take((min, piece), copy, avoid, t.skip) {
+                    Ok(taken) => {
+                        top.advance(taken.end - taken.start);
+                        list.push(Piece {
+                            top: Arc::clone(top),
+                            metaslab: taken.metaslab,
+                            settled: taken.start,
+                            cursor: taken.start,
+                            end: taken.end,
+                            txg: t.want.txg,
+                            near: apart < full,
+                        });
+                        return Ok((list.len() - 1, min));
+                    }
+                    Err(Miss::Full) if apart > 0 => {
+                        // Half the distance, down to a metaslab's size, then anywhere.
+                        apart = if apart >> top.ms_shift > 1 { apart / 2 } else { 0 };
+                    }
+                    Err(Miss::Full) => break,
+                    Err(miss) => return Err(miss),
                 }
-                if apart == 0 {
-                    break;
-                }
-                // Half the distance, down to a metaslab's size, then anywhere.
-                apart = if apart >> top.ms_shift > 1 { apart / 2 } else { 0 };
             }
             // It is full for this size: the others come first for a while.
             top.advance(piece);
         }
-        None
+        Err(Miss::Full)
     }
 
     /// Tells the metaslabs of all blocks that were cut.

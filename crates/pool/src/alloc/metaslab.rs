@@ -20,6 +20,7 @@
 
 use super::maps::{BUCKETS, Change, Shape, optimal_length};
 use super::ranges::{Free, Ranges};
+use super::top::Avoid;
 use crate::space::FRAGMENTATION;
 use parking_lot::Mutex;
 use std::mem::take;
@@ -31,6 +32,8 @@ const TXGS: usize = 4;
 const DEFER: usize = 2;
 /// Free ranges behind the cursor that are looked at before the best fit is taken.
 const NEXT_FIT_TRIES: usize = 16;
+/// Free ranges that are looked at for one that is far enough from another copy.
+const FAR_FIT_TRIES: usize = 256;
 /// Syncs after which a map that nobody needed is dropped from memory, if it is this large.
 const IDLE_SYNCS: u32 = 64;
 const IDLE_RANGES: usize = 512;
@@ -276,10 +279,11 @@ impl Metaslab {
     }
 
     /// What a reader of the map must know: the object, and the epoch for [`Self::install`]. `None`:
-    /// there is nothing to read, or it is just being written.
+    /// there is nothing to read, it is just being written, or it is broken.
     pub(super) fn begin_load(&self) -> Option<(u64, u64)> {
+        let broken = self.marks.load(Relaxed) & BROKEN != 0;
         let state = self.state.lock();
-        let busy = state.writing || state.free().is_some();
+        let busy = broken || state.writing || state.free().is_some();
         (!busy).then_some((state.object, state.epoch))
     }
 
@@ -316,7 +320,8 @@ impl Metaslab {
         }
     }
 
-    /// Takes one free range of at least `min` and at most `want` bytes, both multiples of `unit`.
+    /// Takes one free range of at least `min` and at most `want` bytes, both multiples of `unit`,
+    /// far enough from the other copies.
     ///
     /// While there are ranges of `want` bytes, the next one behind the last is taken, so that what
     /// is written one after the other lies so. When there are none, space is in pieces, and short
@@ -324,15 +329,18 @@ impl Metaslab {
     pub(super) fn take(
         &self,
         room: &AtomicI64,
-        min: u64,
-        want: u64,
+        (min, want): (u64, u64),
         unit: u64,
+        avoid: Avoid<'_>,
     ) -> Option<(u64, u64)> {
+        let apart = !avoid.permits(self.start, self.end);
         self.change(room, |state| {
             let a = state.active();
             let free = a.free.as_mut()?;
             let longest = free.longest();
-            let (start, end) = if longest >= want {
+            let (start, end) = if apart {
+                far_fit(free, min, want, unit, avoid)?
+            } else if longest >= want {
                 free.next_fit(a.cursor, want, NEXT_FIT_TRIES).or_else(|| free.best_fit(want))?
             } else {
                 free.best_fit(min.max(longest.min(min.saturating_mul(8))))?
@@ -392,10 +400,14 @@ impl Metaslab {
     pub(super) fn free(&self, room: &AtomicI64, start: u64, end: u64, txg: u64) -> bool {
         self.change(room, |state| {
             let a = state.active();
-            let waits = a.defer.iter().chain([&a.freed, &a.unfree]);
-            let clash = waits.into_iter().any(|r| r.overlaps(start, end))
-                || a.freeing.iter().any(|r| r.overlaps(start, end))
-                || a.free.as_ref().is_some_and(|f| f.overlaps(start, end));
+            let is_free = match &a.free {
+                Some(free) => free.overlaps(start, end),
+                // Not read yet: this much is known from logs.
+                None => a.unfree.overlaps(start, end),
+            };
+            let overlaps = |r: &Ranges| r.overlaps(start, end);
+            let waits = overlaps(&a.freed) || a.defer.iter().any(overlaps);
+            let clash = is_free || waits || a.freeing.iter().any(overlaps);
             let done = !clash && a.freeing[slot(txg)].insert(start, end);
             self.marks.fetch_or(ACTIVE | 1 << slot(txg), Relaxed);
             done
@@ -537,6 +549,27 @@ impl Metaslab {
             self.weigh(state);
         });
     }
+}
+
+/// The first free range of `want` bytes that is far enough from the other copies, or else the
+/// longest of `min` and more, among the first [`FAR_FIT_TRIES`].
+fn far_fit(free: &Free, min: u64, want: u64, unit: u64, avoid: Avoid<'_>) -> Option<(u64, u64)> {
+    let mut best = None;
+    let mut best_len = min.saturating_sub(1);
+    for (start, end) in free.iter().take(FAR_FIT_TRIES) {
+        for (s, e) in avoid.parts(start, end) {
+            // Everything in a free range is counted from its beginning.
+            let s = start + (s - start).next_multiple_of(unit);
+            let len = e.saturating_sub(s);
+            if len >= want {
+                return Some((s, e));
+            }
+            if len > best_len {
+                (best, best_len) = (Some((s, e)), len);
+            }
+        }
+    }
+    best
 }
 
 /// The gaps between what is free.

@@ -43,15 +43,18 @@ mod spec;
 mod sync;
 mod top;
 
+#[cfg(test)]
+mod tests;
+
 pub use create::{NewTop, init_top, metaslab_shift};
 pub use space::{ClassFigures, Figures};
 pub use spec::{AsizeFn, TopSpec};
 pub use sync::SpaceSync;
 
-use self::lanes::{Lane, PIECE, Source};
+use self::lanes::{Lane, PIECE, Try};
 use self::maps::{BUCKETS, ReadMaps};
 use self::spec::Summaries;
-use self::top::Top;
+use self::top::{Miss, Top};
 use ondisk::gang::GANG_HEADER_SIZE;
 use ondisk::{BlkPtr, Dva};
 use parking_lot::{Mutex, RwLock};
@@ -81,6 +84,8 @@ pub struct AllocOptions {
 pub struct Allocator {
     options: AllocOptions,
     maps: Box<dyn ReadMaps>,
+    /// Block size of new space maps in bytes.
+    map_block: usize,
     tops: RwLock<Arc<Tops>>,
     /// By class.
     lanes: [Box<[Padded]>; CLASSES.len()],
@@ -117,6 +122,7 @@ impl Allocator {
         Self {
             options,
             maps,
+            map_block: sync::BLOCK,
             tops: RwLock::default(),
             lanes,
             logs: Mutex::new(None),
@@ -171,21 +177,44 @@ impl Allocator {
         self.problems.lock().clone()
     }
 
-    /// Space in one class, from the lane of the hint or one that is free.
+    /// Space in one class.
     fn try_class(&self, class: Class, want: &Want) -> Option<[Dva; 3]> {
-        let lanes = self.lanes_of(class);
         let problems = |text| self.problem(text);
-        let source = Source { maps: &*self.maps, problems: &problems, lanes: lanes.len() as u64 };
+        let mut skip = Vec::new();
+        loop {
+            match self.try_lanes(class, want, &skip) {
+                Ok(dvas) => return Some(dvas),
+                Err(Miss::Full) => return None,
+                // Read here, where no lock is held; what is just being written is not waited for.
+                Err(Miss::Unread(id, index)) => {
+                    let top = self.top(id)?;
+                    if !top.load(index, &*self.maps, &problems) {
+                        skip.push((id, index));
+                    }
+                }
+            }
+        }
+    }
+
+    /// From the lane of the hint, or the next that nobody is in.
+    fn try_lanes(
+        &self,
+        class: Class,
+        want: &Want,
+        skip: &[(u32, usize)],
+    ) -> Result<[Dva; 3], Miss> {
+        let lanes = self.lanes_of(class);
+        let attempt = Try { want, lanes: lanes.len() as u64, skip };
         // Neighbouring numbers go to different lanes.
         let first = want.hint.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
         let first = first as usize % lanes.len();
         let order = (first..lanes.len()).chain(0..first);
         for lane in order.map(|i| &lanes[i]) {
             if let Some(mut lane) = lane.0.try_lock() {
-                return lane.allocate(&source, want);
+                return lane.allocate(&attempt);
             }
         }
-        lanes[first].0.lock().allocate(&source, want)
+        lanes[first].0.lock().allocate(&attempt)
     }
 
     /// All pieces of a class are given back, and every map is read that could have the space.

@@ -3,17 +3,17 @@
 //! Only the headers of the metaslabs' maps are read here: so much is allocated, and so long are the
 //! free ranges. Log space maps are read whole; a pool that was exported has none to speak of.
 
-use super::maps::ReadMaps;
+use super::maps::{Each, ReadMaps};
 use super::metaslab::{Summary, fragmentation};
 use super::spec::{Summaries, TopSpec};
 use super::top::Top;
 use super::{AllocOptions, Allocator, BUCKETS};
 use dmu::{Object, Objset, Zap};
+use ondisk::deadlist;
 use ondisk::mos::{self, vdev_zap};
 use ondisk::spacemap::{
     self, Action, Entry, HEADER_SIZE, HISTOGRAM_BUCKETS, LOG_SHIFT, SpaceMapHeader,
 };
-use ondisk::{Endian, deadlist};
 use std::collections::BTreeMap;
 
 /// Bytes of a map that are read at once; whole blocks.
@@ -46,11 +46,7 @@ pub(super) struct MosMaps {
 }
 
 impl ReadMaps for MosMaps {
-    fn read(
-        &self,
-        object: u64,
-        each: &mut dyn FnMut(&[u8], Endian) -> Result<(), String>,
-    ) -> Result<(), String> {
+    fn read(&self, object: u64, each: &mut Each<'_>) -> Result<(), String> {
         let object = self.mos.object(object).map_err(|e| e.to_string())?;
         read_map(&object, each).map_err(|e| match e {
             Ok(text) => text,
@@ -60,10 +56,7 @@ impl ReadMaps for MosMaps {
 }
 
 /// `Err(Ok(text))`: what `each` said.
-fn read_map(
-    object: &Object,
-    each: &mut dyn FnMut(&[u8], Endian) -> Result<(), String>,
-) -> Result<(), Result<String, dmu::Error>> {
+fn read_map(object: &Object, each: &mut Each<'_>) -> Result<(), Result<String, dmu::Error>> {
     let length = header_of(object).map_err(Err)?.length;
     if length > LENGTH_MAX.min(object.size_of_blocks()) {
         return Err(Err(object.error(dmu::ErrorKind::Tree("a space map is too long"))));
@@ -99,7 +92,7 @@ fn words(mos: &Objset, object: u64, count: u64) -> dmu::Result<Vec<u64>> {
 }
 
 /// What a header says of a metaslab of `size` bytes.
-fn summary(object: u64, header: &SpaceMapHeader, size: u64, shift: u8) -> Summary {
+pub(super) fn summary(object: u64, header: &SpaceMapHeader, size: u64, shift: u8) -> Summary {
     let allocated = header.allocated.max(0).cast_unsigned().min(size);
     let free = size - allocated;
     let mut counts = [0; BUCKETS];

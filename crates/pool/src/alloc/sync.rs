@@ -13,7 +13,7 @@ use ondisk::{DmuType, Endian};
 /// writes the last block again: as long as most of it is zeros it is written in a sector or two,
 /// and 16 KiB hold two thousand entries before the map needs indirect blocks, which then would be
 /// written with it. OpenZFS takes the same size on pools without log space maps.
-const BLOCK: usize = 16 << 10;
+pub(super) const BLOCK: usize = 16 << 10;
 /// log2 of the size of their indirect blocks.
 const INDIRECT_SHIFT: u8 = 14;
 
@@ -83,7 +83,8 @@ impl Allocator {
         let mut writer = MosWriter { mos, tx, histograms, made: 0 };
         let wrote = self.sync_maps(&mut writer, tx.txg(), pass)?;
         let mut out = SpaceSync { wrote, histograms: writer.made };
-        if let Some(logs) = self.logs.lock().take() {
+        let logs = self.logs.lock().take();
+        if let Some(logs) = logs {
             remove_logs(mos, tx, &logs)?;
             out.wrote = true;
             out.histograms -= logs.histograms;
@@ -127,7 +128,7 @@ impl Allocator {
         }
         let object = m.object();
         let (header, block_size) = match object {
-            0 => (SpaceMapHeader::new(self.options.histograms), BLOCK),
+            0 => (SpaceMapHeader::new(self.options.histograms), self.map_block),
             n => writer.open(n)?,
         };
         let shape = Shape {

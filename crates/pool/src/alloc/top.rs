@@ -19,11 +19,31 @@ pub(super) struct Avoid<'a> {
 }
 
 impl Avoid<'_> {
-    fn permits(&self, start: u64, end: u64) -> bool {
+    /// Anywhere will do.
+    pub(super) const NONE: Self = Self { at: &[], distance: 0 };
+
+    /// The whole range is far enough.
+    pub(super) fn permits(&self, start: u64, end: u64) -> bool {
         let far = |at: &u64| {
             end <= at.saturating_sub(self.distance) || start >= at.saturating_add(self.distance)
         };
         self.distance == 0 || self.at.iter().all(far)
+    }
+
+    /// The parts of a range that are far enough.
+    pub(super) fn parts(&self, start: u64, end: u64) -> Vec<(u64, u64)> {
+        let mut out = vec![(start, end)];
+        for at in self.at {
+            let (from, to) = (at.saturating_sub(self.distance), at.saturating_add(self.distance));
+            let cut = |(s, e): (u64, u64)| [(s, e.min(from)), (s.max(to), e)];
+            out = out.into_iter().flat_map(cut).filter(|(s, e)| s < e).collect();
+        }
+        out
+    }
+
+    fn leaves(&self, m: &Metaslab, need: u64) -> bool {
+        self.permits(m.start, m.end)
+            || self.parts(m.start, m.end).iter().any(|(s, e)| e - s >= need)
     }
 }
 
@@ -33,6 +53,15 @@ pub(super) struct Taken {
     pub(super) metaslab: usize,
     pub(super) start: u64,
     pub(super) end: u64,
+}
+
+/// Why nothing was taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Miss {
+    /// There is no free range that is long enough.
+    Full,
+    /// The best metaslab of this vdev has not been read: that must be done without any lock.
+    Unread(u32, usize),
 }
 
 /// A top-level vdev.
@@ -124,48 +153,48 @@ impl Top {
         self.weight.store(self.room().max(1), Relaxed);
     }
 
-    /// Takes between `min` and `want` bytes for copy `copy`.
+    /// Takes between `min` and `want` bytes for copy `copy`. `skip`: metaslabs that could not be
+    /// read when they were asked for.
     pub(super) fn take(
         &self,
-        maps: &dyn ReadMaps,
-        problems: &dyn Fn(String),
         (min, want): (u64, u64),
         copy: usize,
         avoid: Avoid<'_>,
-    ) -> Option<Taken> {
+        skip: &[(u32, usize)],
+    ) -> Result<Taken, Miss> {
         let take = |index: usize| {
             let m = self.metaslabs.get(index)?;
-            let (start, end) = m.take(&self.room, min, want, self.unit)?;
+            let (start, end) = m.take(&self.room, (min, want), self.unit, avoid)?;
             Some(Taken { metaslab: index, start, end })
         };
         let active = &self.active[copy.min(COPIES - 1)];
         let current = active.load(Relaxed);
-        let goes_on =
-            |m: &Metaslab| m.is_loaded() && m.longest() >= want && avoid.permits(m.start, m.end);
+        let goes_on = |m: &Metaslab| m.is_loaded() && m.longest() >= want && avoid.leaves(m, want);
         if self.metaslabs.get(current).is_some_and(goes_on)
             && let Some(taken) = take(current)
         {
-            return Some(taken);
+            return Ok(taken);
         }
+        let skip = skip.iter().filter(|(id, _)| *id == self.id).map(|(_, i)| *i);
+        let skip: Vec<usize> = skip.collect();
         for need in [want, min] {
-            let mut skip = Vec::new();
+            let mut skip = skip.clone();
             while let Some(index) = self.best(need, avoid, &skip) {
-                // A metaslab is tried once: another thread may be as fast with its last space, and
-                // a map that is just being written is not waited for.
-                skip.push(index);
-                if !self.load(index, maps, problems) {
-                    continue;
+                if !self.metaslabs[index].is_loaded() {
+                    return Err(Miss::Unread(self.id, index));
                 }
                 if let Some(taken) = take(index) {
                     active.store(index, Relaxed);
-                    return Some(taken);
+                    return Ok(taken);
                 }
+                // Another thread was as fast with its last space, or it is too near.
+                skip.push(index);
             }
             if min == want {
                 break;
             }
         }
-        None
+        Err(Miss::Full)
     }
 
     /// The best metaslab with a free range of `need` bytes, the first of equals.
@@ -176,7 +205,7 @@ impl Top {
             if m.longest() < need || m.score() <= best_score {
                 continue;
             }
-            if avoid.permits(m.start, m.end) && !skip.contains(&i) {
+            if !skip.contains(&i) && avoid.leaves(m, need) {
                 (best, best_score) = (Some(i), m.score());
             }
         }
@@ -220,7 +249,7 @@ impl Top {
         if current.is_some_and(|m| m.is_loaded() && m.longest() >= want) {
             return;
         }
-        if let Some(index) = self.best(want, Avoid { at: &[], distance: 0 }, &[])
+        if let Some(index) = self.best(want, Avoid::NONE, &[])
             && self.load(index, maps, problems)
         {
             self.active[0].store(index, Relaxed);
