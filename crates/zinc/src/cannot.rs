@@ -10,13 +10,12 @@ pub fn cannot(doing: &str, name: &str, error: impl Into<pool::Error>) -> Failure
     match error.into() {
         pool::Error::Dsl(dsl::Error::NoSuchDataset(missing)) if missing != name => {
             let parent = name.rsplit_once('/').map(|(parent, _)| parent);
-            let failure = if parent == Some(missing.as_str()) {
+            if parent == Some(missing.as_str()) {
                 Failure::new(format!("{start}: parent does not exist"))
                     .hint("-p makes what is missing above it")
             } else {
                 Failure::new(format!("{start}: dataset '{missing}' does not exist"))
-            };
-            failure
+            }
         }
         pool::Error::Dsl(dsl::Error::NoSuchDataset(_)) => {
             Failure::new(format!("cannot open '{name}': dataset does not exist"))
@@ -26,9 +25,9 @@ pub fn cannot(doing: &str, name: &str, error: impl Into<pool::Error>) -> Failure
                 .hint("names are made of letters, digits and -_.: and have at most 255 characters")
         }
         pool::Error::Dsl(dsl::Error::Refused { name: about, why }) => {
-            let about = if about == name || about == "new dataset" { None } else { Some(about) };
             let (text, hint) = phrase(&why);
-            let about = about.map(|a| format!("'{a}': ")).unwrap_or_default();
+            let is_told = about == name || about == "new dataset" || text.contains(&about);
+            let about = if is_told { String::new() } else { format!("'{about}': ") };
             let failure = Failure::new(format!("{start}: {about}{text}"));
             match hint {
                 Some(hint) => failure.hint(hint),

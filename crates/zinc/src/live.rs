@@ -106,7 +106,7 @@ pub fn candidates(search: &[PathBuf]) -> Result<Vec<Candidate>, Failure> {
 }
 
 /// The pool that `name` (a pool, its guid, or anything in a pool) belongs to.
-fn find(search: &[PathBuf], name: &str) -> Result<Candidate, Failure> {
+pub fn find(search: &[PathBuf], name: &str) -> Result<Candidate, Failure> {
     pick(candidates(search)?, search, name, |c| c.state() != CandidateState::Destroyed)
 }
 

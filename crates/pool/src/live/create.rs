@@ -454,7 +454,12 @@ impl PropertyWord {
     }
 }
 
-fn set_member(mos: &Objset, vdev: &mut VdevConfig, name: &str, n: u64) -> dmu::Result<()> {
+pub(super) fn set_member(
+    mos: &Objset,
+    vdev: &mut VdevConfig,
+    name: &str,
+    n: u64,
+) -> dmu::Result<()> {
     let failed = |e| dmu::Error {
         objset: mos.id(),
         object: mos::DIRECTORY_OBJECT,

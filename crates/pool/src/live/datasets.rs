@@ -208,6 +208,19 @@ impl LivePool {
         })
     }
 
+    /// Sets or clears properties, each of the dataset that stands beside it, in one txg. The first
+    /// that is refused ends it; those before it are set.
+    pub fn set_properties(&self, changes: Vec<(String, PropertyChange)>) -> Result<()> {
+        self.run(move |cx| {
+            let set = changes.iter().try_for_each(|(dataset, change)| {
+                dsl::write::set_property(&cx.dsl(), &cx.shared.dsl, dataset, change)?;
+                cx.log_event("set", &format!("{change:?}"), dataset)
+            });
+            cx.shared.refresh_heads()?;
+            set
+        })
+    }
+
     /// Holds snapshots by a tag.
     pub fn hold(&self, names: &[String], tag: &str) -> Result<()> {
         let (names, tag) = (names.to_vec(), tag.to_owned());

@@ -1,11 +1,14 @@
 //! Changing the pool itself: more vdevs, its properties, its guid.
 
-use super::create::{PropertyWord, guid_from};
+use super::create::{Devices, NewTop, PropertyWord, add_top_zaps, guid_from, new_tops, set_member};
 use super::{LivePool, TaskCx, mos as util};
+use crate::alloc;
 use crate::error::{Error, Result};
 use dmu::{Zap, zap};
-use ondisk::config::VdevConfig;
+use ondisk::config::{PoolState, VdevConfig};
+use ondisk::nvlist::NvValue;
 use ondisk::{DmuType, features, mos};
+use vdev::label::{self, Round};
 
 impl TaskCx<'_> {
     /// The table of pool properties, made when there is none.
@@ -27,7 +30,79 @@ impl TaskCx<'_> {
     }
 }
 
+fn bad(e: &ondisk::Error) -> Error {
+    Error::Invalid { what: e.to_string() }
+}
+
+/// `root` with more children.
+fn grown(root: &VdevConfig, new: &[VdevConfig]) -> Result<VdevConfig> {
+    let mut list = root.to_nvlist();
+    let children = root.children.iter().chain(new).map(VdevConfig::to_nvlist).collect();
+    list.set("children", NvValue::NvListArray(children));
+    VdevConfig::decode(&list).map_err(|e| bad(&e))
+}
+
 impl LivePool {
+    /// Adds top-level vdevs on `devices`. They belong to the pool when this returns, and are
+    /// allocated from when the pool is opened the next time: the caller closes it and opens it
+    /// again, which also writes the state of the new devices' labels anew.
+    ///
+    /// # Errors
+    /// When the devices do not make vdevs, or one fails; the pool is then as it was.
+    pub fn add_tops(&self, tops: &[NewTop], ashift: Option<u32>, devices: &Devices) -> Result<()> {
+        let (tops, devices) = (tops.to_vec(), devices.clone());
+        let mut guid = guid_from(&self.shared.rt);
+        self.run(move |cx| {
+            let (facts, root) = {
+                let config = cx.shared.config.lock();
+                (config.facts.clone(), config.root.clone())
+            };
+            let first = root.children.iter().map(|c| c.id + 1).max().unwrap_or(0);
+            let txg = cx.tx.txg();
+            let mut new = new_tops(&tops, first, txg, ashift, &devices, &mut guid)?;
+            let labels = |new: &[VdevConfig], txg: u64| -> Result<VdevConfig> {
+                let root = grown(&root, new)?;
+                for top in new {
+                    for leaf in top.walk().filter(|v| v.kind.is_leaf()) {
+                        let device = leaf.path.as_ref().and_then(|p| devices.get(p));
+                        let Some(device) = device else { continue };
+                        let list = facts.for_label(PoolState::Active, txg, &root, top, leaf.guid);
+                        let write = || match txg {
+                            0 => label::initialise(device.as_ref(), &list),
+                            _ => {
+                                label::write_config(device.as_ref(), &list, Round::First)?;
+                                label::write_config(device.as_ref(), &list, Round::Second)?;
+                                Ok(device.flush()?)
+                            }
+                        };
+                        write().map_err(|e| cx.shared.failed("writing labels", &e))?;
+                    }
+                }
+                Ok(root)
+            };
+            // First as no part of any pool: a device that fails is found before anything changed.
+            labels(&new, 0)?;
+            let objects = &cx.shared.mos;
+            let directory = Zap::open(&objects.object(mos::DIRECTORY_OBJECT)?)?;
+            let map = directory.get_u64(mos::VDEV_ZAP_MAP)?;
+            for top in &mut new {
+                match map {
+                    Some(map) => add_top_zaps(objects, cx.tx, map, top, &cx.shared.features)?,
+                    None if top.alloc_bias.is_some() && !top.is_log => {
+                        let what = "the pool has no tables of vdevs, which such a vdev needs";
+                        return Err(Error::Invalid { what: what.to_owned() });
+                    }
+                    None => {}
+                }
+                let made = alloc::init_top(objects, cx.tx, top.asize.unwrap_or(0))?;
+                set_member(objects, top, "metaslab_array", made.ms_array)?;
+            }
+            let root = labels(&new, txg)?;
+            cx.set_root(root);
+            Ok(())
+        })
+    }
+
     /// Sets a stored pool property.
     pub fn set_pool_property(&self, name: &str, word: PropertyWord) -> Result<()> {
         let name = name.to_owned();
@@ -72,9 +147,8 @@ impl LivePool {
                 (config.root.clone(), config.root.create_txg)
             };
             let mut list = root.to_nvlist();
-            list.set("guid", ondisk::nvlist::NvValue::U64(guid));
-            let bad = |e: ondisk::Error| Error::Invalid { what: e.to_string() };
-            let root = VdevConfig::decode(&list).map_err(bad)?;
+            list.set("guid", NvValue::U64(guid));
+            let root = VdevConfig::decode(&list).map_err(|e| bad(&e))?;
             debug_assert_eq!(root.create_txg, txg);
             cx.shared.config.lock().facts.guid = guid;
             cx.set_root(root);

@@ -37,7 +37,7 @@ impl Target<'_> {
             ("encryption", v) if v != "off" => {
                 return Err(fail("zinc makes no encrypted datasets yet".to_owned()));
             }
-            ("keyformat" | "keylocation" | "pbkdf2iters", _) => {
+            ("keyformat" | "keylocation" | "pbkdf2iters", _) if self.is_new => {
                 return Err(fail("keys are of use with encryption only".to_owned()));
             }
             _ => {}

@@ -54,9 +54,12 @@ pub struct Args {
 }
 
 /// One sync task of a destruction.
-enum Step {
+pub enum Step {
+    /// Snapshots of one dataset, or of one name.
     Snapshots(Vec<String>),
+    /// A file system or volume.
     Head(String),
+    /// A bookmark.
     Bookmark(String),
 }
 
@@ -84,35 +87,14 @@ impl Args {
         live::change(&self.search, &self.how, name, |pool| {
             let steps = self.plan(pool.view().dsl(), name)?;
             self.say(pool.view().dsl(), &steps)?;
-            steps.iter().try_for_each(|step| self.destroy(pool, name, step))
+            steps.iter().try_for_each(|step| run(pool, name, step, self.defer))
         })?;
         Ok(ExitCode::SUCCESS)
     }
 
-    fn destroy(&self, pool: &LivePool, name: &str, step: &Step) -> Result<(), Failure> {
-        match step {
-            Step::Head(name) => pool.destroy_dataset(name).map_err(|e| cannot("destroy", name, e)),
-            Step::Bookmark(name) => {
-                pool.destroy_bookmark(name).map_err(|e| cannot("destroy", name, e))
-            }
-            Step::Snapshots(names) => {
-                let name = if names.len() == 1 { &names[0] } else { name };
-                let done = pool.destroy_snapshots(names, self.defer);
-                done.map_err(|e| cannot("destroy", name, e))
-            }
-        }
-    }
-
     /// What is to be done, in order.
     fn plan(&self, dsl: &Dsl, name: &str) -> Result<Vec<Step>, Failure> {
-        let mut plan = Plan {
-            dsl,
-            recursive: self.recursive || self.clones,
-            clones: self.clones,
-            doomed: HashSet::new(),
-            begun: HashSet::new(),
-            steps: Vec::new(),
-        };
+        let mut plan = Plan::new(dsl, self.recursive || self.clones, self.clones);
         if name.contains('#') {
             plan.steps.push(Step::Bookmark(name.to_owned()));
             return Ok(plan.steps);
@@ -181,6 +163,31 @@ impl Args {
     }
 }
 
+/// Does one step of a destruction that began with `name`.
+pub fn run(pool: &LivePool, name: &str, step: &Step, defer: bool) -> Result<(), Failure> {
+    match step {
+        Step::Head(name) => pool.destroy_dataset(name).map_err(|e| cannot("destroy", name, e)),
+        Step::Bookmark(name) => pool.destroy_bookmark(name).map_err(|e| cannot("destroy", name, e)),
+        Step::Snapshots(names) => {
+            let name = if names.len() == 1 { &names[0] } else { name };
+            pool.destroy_snapshots(names, defer).map_err(|e| cannot("destroy", name, e))
+        }
+    }
+}
+
+/// How to destroy the clones of all snapshots of its dataset that are younger than `snapshot`.
+pub fn clones_after(dsl: &Dsl, snapshot: &str) -> Result<Vec<Step>, Failure> {
+    let since = dsl.by_name(snapshot)?;
+    let head = split(snapshot).map_or("", |(head, _)| head);
+    let mut plan = Plan::new(dsl, true, true);
+    for younger in dsl.snapshots(&dsl.by_name(head)?)? {
+        if younger.phys.creation_txg > since.phys.creation_txg {
+            plan.clones_of(&younger)?;
+        }
+    }
+    Ok(plan.steps)
+}
+
 /// Finds an order in which everything can go.
 struct Plan<'a> {
     dsl: &'a Dsl,
@@ -192,7 +199,12 @@ struct Plan<'a> {
     steps: Vec<Step>,
 }
 
-impl Plan<'_> {
+impl<'a> Plan<'a> {
+    fn new(dsl: &'a Dsl, recursive: bool, clones: bool) -> Self {
+        let (doomed, begun) = (HashSet::new(), HashSet::new());
+        Self { dsl, recursive, clones, doomed, begun, steps: Vec::new() }
+    }
+
     /// A head with all below it and its snapshots; what refuses is left to the pool to say.
     fn tree(&mut self, name: &str) -> Result<(), Failure> {
         if !self.begun.insert(name.to_owned()) {

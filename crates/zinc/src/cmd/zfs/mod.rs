@@ -7,10 +7,13 @@ mod destroy;
 mod diff;
 mod get;
 mod holds;
+mod keep;
+mod line;
 mod list;
 mod owners;
 mod reserve;
 mod select;
+mod set;
 mod snapshot;
 mod space;
 mod value;
@@ -29,6 +32,24 @@ pub enum Command {
     /// Take snapshots
     #[command(alias = "snap")]
     Snapshot(snapshot::Args),
+    /// Take a file system or volume back to a snapshot
+    Rollback(line::Rollback),
+    /// Make a file system or volume of a snapshot
+    Clone(line::MakeClone),
+    /// Make a clone independent of where it comes from
+    Promote(line::Promote),
+    /// Rename file systems, volumes and snapshots
+    Rename(line::Rename),
+    /// Set properties of datasets
+    Set(set::Set),
+    /// Let properties have the value of the dataset above
+    Inherit(set::Inherit),
+    /// Keep snapshots from being destroyed
+    Hold(keep::Hold),
+    /// Let go what was held
+    Release(keep::Hold),
+    /// Make a bookmark of a snapshot
+    Bookmark(keep::Bookmark),
     /// List datasets with their properties
     List(list::Args),
     /// Show properties of datasets, and where they come from
@@ -52,6 +73,15 @@ impl Command {
             Self::Create(a) => a.run(),
             Self::Destroy(a) => a.run(),
             Self::Snapshot(a) => a.run(),
+            Self::Rollback(a) => a.run(),
+            Self::Clone(a) => a.run(),
+            Self::Promote(a) => a.run(),
+            Self::Rename(a) => a.run(),
+            Self::Set(a) => a.run(),
+            Self::Inherit(a) => a.run(),
+            Self::Hold(a) => a.hold(),
+            Self::Release(a) => a.release(),
+            Self::Bookmark(a) => a.run(),
             Self::List(a) => a.run(),
             Self::Get(a) => a.run(),
             Self::Userspace(a) => a.run(SpaceKind::User),

@@ -242,26 +242,26 @@ impl Layout {
             if !paths.is_empty() {
                 let _ = writeln!(out, "\t{heading}");
             }
-            paths.iter().for_each(|p| line(&mut out, 2, shown(p)));
+            paths.iter().for_each(|p| out.push_str(&line(2, p)));
         }
         out
     }
 }
 
-fn line(out: &mut String, indent: usize, text: &str) {
-    let _ = writeln!(out, "\t{:indent$}{text}", "");
+/// A line of the layout of a pool; a disk is shown without its directory, a file with it.
+pub fn line(indent: usize, text: &str) -> String {
+    format!("\t{:indent$}{}\n", "", shown(text))
 }
 
-/// A disk is shown without its directory, a file with it.
 fn shown(path: &str) -> &str {
     path.strip_prefix("/dev/").unwrap_or(path)
 }
 
 fn tree(out: &mut String, spec: &VdevSpec, indent: usize) {
     match spec {
-        VdevSpec::Leaf { path, .. } => line(out, indent, shown(path)),
+        VdevSpec::Leaf { path, .. } => out.push_str(&line(indent, path)),
         VdevSpec::Mirror(children) | VdevSpec::Raidz { children, .. } => {
-            line(out, indent, &Level::of(spec).name());
+            out.push_str(&line(indent, &Level::of(spec).name()));
             children.iter().for_each(|c| tree(out, c, indent + 2));
         }
     }
@@ -287,7 +287,8 @@ impl Level {
         }
     }
 
-    fn name(&self) -> String {
+    /// As the layout shows it.
+    pub fn name(&self) -> String {
         match self {
             Self::Single => "disk".to_owned(),
             Self::Mirror(_) => "mirror".to_owned(),

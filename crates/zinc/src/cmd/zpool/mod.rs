@@ -1,14 +1,17 @@
 //! `zinc zpool`: verbs about pools.
 
+mod add;
 mod claim;
 pub mod create;
 mod get;
 mod history;
 mod import;
+mod labelclear;
 mod layout;
 mod leave;
 mod list;
 mod naming;
+mod set;
 pub mod settings;
 mod status;
 
@@ -30,6 +33,18 @@ pub enum Command {
     Export(leave::Export),
     /// Show which pools can be opened, and why others cannot; or take pools over
     Import(Box<import::Args>),
+    /// Add vdevs to a pool
+    Add(add::Args),
+    /// Set a property of a pool, or enable a feature
+    Set(set::Set),
+    /// Enable the features zinc can write, or show which pools lack them
+    Upgrade(set::Upgrade),
+    /// Give a pool a new guid
+    Reguid(set::Reguid),
+    /// Show that everything is on disk, where it is after every command
+    Sync(set::Sync),
+    /// Take the labels off a device
+    Labelclear(labelclear::Args),
     /// List pools, their size and health
     List(list::Args),
     /// Show the health of pools, device by device
@@ -48,6 +63,12 @@ impl Command {
             Self::Destroy(a) => a.run(),
             Self::Export(a) => a.run(),
             Self::Import(a) => a.run(),
+            Self::Add(a) => a.run(),
+            Self::Set(a) => a.run(),
+            Self::Upgrade(a) => a.run(),
+            Self::Reguid(a) => a.run(),
+            Self::Sync(a) => a.run(),
+            Self::Labelclear(a) => a.run(),
             Self::List(a) => a.run(),
             Self::Status(a) => a.run(),
             Self::Get(a) => a.run(),

@@ -130,6 +130,9 @@ impl Fault {
     }
 }
 
+/// Writes a piece of content at its offset.
+pub type Write<'a> = dyn FnMut(u64, &[u8]) -> Result<(), Fault> + 'a;
+
 /// The time.
 pub fn now() -> Time {
     time(SystemTime::now())
@@ -238,7 +241,7 @@ impl Into<'_> {
         size: u64,
         a: &Attributes,
         shown: &Path,
-        fill: &mut dyn FnMut(&mut dyn FnMut(u64, &[u8]) -> Result<(), Fault>) -> Result<(), Fault>,
+        fill: &mut dyn FnMut(&mut Write<'_>) -> Result<(), Fault>,
     ) -> Result<Option<u64>, Fault> {
         let same = |node: &engine::Node| {
             node.kind() == FileKind::File && node.size == size && node.mtime == a.mtime

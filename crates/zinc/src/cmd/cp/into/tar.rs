@@ -1,6 +1,6 @@
 //! An archive into a pool, as `tar -x` would unpack it.
 
-use super::sink::{Attributes, CHUNK, Fault, Into};
+use super::sink::{Attributes, CHUNK, Fault, Into, Write};
 use crate::failure::Failure;
 use engine::zpl::{NewKind, Time};
 use std::collections::HashMap;
@@ -27,7 +27,7 @@ pub fn extract(into: &Into<'_>, dir: u64, path: &Path) -> Result<(), Failure> {
     unpack.dirs.insert(PathBuf::new(), dir);
     for entry in archive.entries().map_err(fail)? {
         let mut entry = entry.map_err(fail)?;
-        let name = PathBuf::from(entry.path().map_err(fail)?.into_owned());
+        let name = entry.path().map_err(fail)?.into_owned();
         if let Err(e) = unpack.entry(&mut entry, &name) {
             if e.is_fatal() {
                 let what = format!("cannot unpack '{}'", name.display());
@@ -133,10 +133,7 @@ impl Unpack<'_, '_> {
 }
 
 /// Hands on the content of an entry; chunks of zeros stay holes.
-fn pieces(
-    entry: &mut tar::Entry<'_, Box<dyn Read>>,
-    write: &mut dyn FnMut(u64, &[u8]) -> Result<(), Fault>,
-) -> Result<(), Fault> {
+fn pieces(entry: &mut tar::Entry<'_, Box<dyn Read>>, write: &mut Write<'_>) -> Result<(), Fault> {
     let size = usize::try_from(entry.size()).unwrap_or(CHUNK);
     let mut buffer = vec![0; CHUNK.min(size).max(1)];
     let mut at = 0u64;

@@ -1,7 +1,7 @@
 //! A local tree into a pool. Directories are made as they are found, files by several threads, and
 //! second names when all files are there.
 
-use super::sink::{Attributes, CHUNK, Fault, Into, time};
+use super::sink::{Attributes, CHUNK, Fault, Into, Write, time};
 use crate::failure::Failure;
 use engine::rt;
 use engine::zpl::NewKind;
@@ -144,11 +144,7 @@ fn open(path: &Path) -> io::Result<File> {
 }
 
 /// Hands on the content of a file, without its holes.
-fn pieces(
-    file: &File,
-    size: u64,
-    write: &mut dyn FnMut(u64, &[u8]) -> Result<(), Fault>,
-) -> Result<(), Fault> {
+fn pieces(file: &File, size: u64, write: &mut Write<'_>) -> Result<(), Fault> {
     let mut buffer = vec![0; CHUNK.min(usize::try_from(size).unwrap_or(CHUNK)).max(1)];
     let mut at = 0;
     while at < size {

@@ -1,0 +1,123 @@
+//! `zinc zfs hold`, `release` and `bookmark`: what is kept of snapshots.
+
+use super::below::snapshots;
+use super::snapshot::one_pool;
+use crate::cannot::cannot;
+use crate::failure::Failure;
+use crate::live::LiveArgs;
+use engine::LivePool;
+use std::process::ExitCode;
+
+/// Arguments of `zinc zfs hold` and `zinc zfs release`.
+#[derive(clap::Args)]
+pub struct Hold {
+    #[command(flatten)]
+    live: LiveArgs,
+    /// Snapshots of that name of all datasets below too
+    #[arg(short = 'r')]
+    recursive: bool,
+    /// The tag
+    tag: String,
+    /// Snapshots of one pool
+    #[arg(required = true, value_name = "SNAPSHOT")]
+    names: Vec<String>,
+}
+
+/// Arguments of `zinc zfs bookmark`.
+#[derive(clap::Args)]
+pub struct Bookmark {
+    #[command(flatten)]
+    live: LiveArgs,
+    /// The snapshot
+    snapshot: String,
+    /// The new bookmark, as DATASET#NAME or #NAME
+    name: String,
+}
+
+/// Longest tag in bytes.
+const TAG_MAX: usize = 255;
+
+impl Hold {
+    /// Holds.
+    pub fn hold(self) -> Result<ExitCode, Failure> {
+        if self.tag.starts_with('.') {
+            return Err(Failure::usage(format!("tag may not start with '.': '{}'", self.tag)));
+        }
+        if self.tag.is_empty() || self.tag.len() > TAG_MAX {
+            return Err(Failure::usage("a tag has 1 to 255 characters"));
+        }
+        self.each("hold", |pool, names, tag| match pool.hold(names, tag) {
+            Err(engine::pool::Error::Dsl(engine::dsl::Error::Refused {
+                why: engine::dsl::Refusal::Exists,
+                name,
+            })) => {
+                let what = format!("cannot hold snapshot '{name}'");
+                Err(Failure::new(format!("{what}: tag already exists on this dataset")))
+            }
+            other => other.map_err(|e| cannot("hold snapshot", &names[0], e)),
+        })
+    }
+
+    /// Lets go.
+    pub fn release(self) -> Result<ExitCode, Failure> {
+        self.each("release", |pool, names, tag| {
+            let done = pool.release(names, tag);
+            done.map_err(|e| cannot("release hold from snapshot", &names[0], e))
+        })
+    }
+
+    fn each(
+        &self,
+        doing: &str,
+        act: impl FnOnce(&LivePool, &[String], &str) -> Result<(), Failure>,
+    ) -> Result<ExitCode, Failure> {
+        one_pool(&self.names)?;
+        let first = self.names.first().map_or("", String::as_str);
+        self.live.change(first, |pool| {
+            let mut all = Vec::new();
+            for name in &self.names {
+                let found = snapshots(pool.view().dsl(), name, self.recursive, true)?;
+                if found.is_empty() {
+                    let what = format!("cannot {doing} snapshot '{name}'");
+                    return Err(Failure::new(format!("{what}: dataset does not exist")));
+                }
+                all.extend(found);
+            }
+            act(pool, &all, &self.tag)
+        })?;
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+impl Bookmark {
+    /// Runs it.
+    pub fn run(self) -> Result<ExitCode, Failure> {
+        let Some((head, _)) = self.snapshot.split_once('@') else {
+            let what = format!("invalid source name '{}': must contain a '@'", self.snapshot);
+            return Err(Failure::usage(what));
+        };
+        let name = match self.name.strip_prefix('#') {
+            Some(short) => format!("{head}#{short}"),
+            None => self.name.clone(),
+        };
+        let Some((base, _)) = name.split_once('#') else {
+            return Err(Failure::usage(format!("invalid bookmark name '{name}': no '#'")));
+        };
+        if base != head {
+            let what = "bookmark and snapshot must be of the same dataset";
+            return Err(Failure::new(format!("cannot create bookmark '{name}': {what}")));
+        }
+        self.live.change(head, |pool| {
+            let done = pool.bookmark(&name, &self.snapshot);
+            done.map_err(|e| match e {
+                engine::pool::Error::Dsl(engine::dsl::Error::NoSuchDataset(n))
+                    if n == self.snapshot =>
+                {
+                    cannot("open", &n, engine::dsl::Error::NoSuchDataset(n.clone()))
+                }
+                other => cannot("create bookmark", &name, other),
+            })
+        })?;
+        Ok(ExitCode::SUCCESS)
+    }
+}

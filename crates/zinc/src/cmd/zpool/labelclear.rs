@@ -1,0 +1,52 @@
+//! `zinc zpool labelclear`: a device that shall belong to no pool any more.
+
+use super::claim;
+use super::layout::device_path;
+use crate::failure::Failure;
+use crate::live::Disks;
+use engine::ondisk::config::{LabelConfig, PoolState};
+use engine::{pool, vdev};
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::Arc;
+
+/// Arguments of `zinc zpool labelclear`.
+#[derive(clap::Args)]
+pub struct Args {
+    /// Also when its pool is active or exported
+    #[arg(short = 'f')]
+    force: bool,
+    /// The file or disk
+    device: String,
+}
+
+impl Args {
+    /// Runs it.
+    pub fn run(self) -> Result<ExitCode, Failure> {
+        let path = device_path(&self.device)?;
+        let device = claim::open(&mut Disks::default(), &path)?;
+        let reader = Arc::clone(&device).as_device();
+        let Some(found) = pool::look_at_device(&reader, PathBuf::from(&path)) else {
+            return Err(Failure::new(format!(
+                "failed to check state for {path}: no label is on it"
+            )));
+        };
+        let what = match &found.config {
+            LabelConfig::Member(c) => match c.state {
+                PoolState::Destroyed => None,
+                PoolState::Exported => Some(format!("a member of exported pool \"{}\"", c.name)),
+                _ if c.txg == 0 => None,
+                _ => Some(format!("a member of pool \"{}\" that is not exported", c.name)),
+            },
+            LabelConfig::Aux(_) => Some("a spare or cache device of a pool".to_owned()),
+        };
+        if let (Some(what), false) = (what, self.force) {
+            return Err(Failure::new(format!("{path} is {what}"))
+                .hint("use '-f' to clear its labels; its pool has to do without it then"));
+        }
+        vdev::label::clear(device.as_ref()).map_err(|e| {
+            Failure::new(format!("failed to clear label for {path}")).because(e.to_string())
+        })?;
+        Ok(ExitCode::SUCCESS)
+    }
+}

@@ -1,0 +1,211 @@
+//! `zinc zpool set`, `upgrade`, `reguid` and `sync`: a pool's own settings.
+
+use super::settings::{self, Setting};
+use crate::cannot::cannot;
+use crate::failure::Failure;
+use crate::live::{LiveArgs, candidates};
+use crate::ui;
+use engine::live::ENABLED_BY_DEFAULT;
+use engine::ondisk::features::{self, Feature};
+use engine::pool::CandidateState;
+use engine::{Candidate, Pool};
+use std::fmt::Write as _;
+use std::process::ExitCode;
+
+/// Arguments of `zinc zpool set`.
+#[derive(clap::Args)]
+pub struct Set {
+    #[command(flatten)]
+    live: LiveArgs,
+    /// The property; feature@NAME=enabled enables a feature
+    #[arg(value_name = "PROPERTY=VALUE")]
+    setting: String,
+    /// The pool
+    pool: String,
+}
+
+/// Arguments of `zinc zpool upgrade`.
+#[derive(clap::Args)]
+#[command(disable_version_flag = true)]
+pub struct Upgrade {
+    #[command(flatten)]
+    live: LiveArgs,
+    /// All pools found
+    #[arg(short = 'a')]
+    all: bool,
+    /// List the features zinc enables
+    #[arg(short = 'v')]
+    list: bool,
+    /// Pools; without one: which pools lack which features
+    pools: Vec<String>,
+}
+
+/// Arguments of `zinc zpool reguid`.
+#[derive(clap::Args)]
+pub struct Reguid {
+    #[command(flatten)]
+    live: LiveArgs,
+    /// The pool
+    pool: String,
+}
+
+/// Arguments of `zinc zpool sync`.
+#[derive(clap::Args)]
+pub struct Sync {
+    #[command(flatten)]
+    live: LiveArgs,
+    /// Pools; all that are active when none is named
+    pools: Vec<String>,
+}
+
+impl Set {
+    /// Runs it.
+    pub fn run(self) -> Result<ExitCode, Failure> {
+        let doing = format!("cannot set property for '{}'", self.pool);
+        let fail = |what: &str| Err(Failure::new(format!("{doing}: {what}")));
+        let setting = settings::parse(&doing, &self.setting)?;
+        match &setting {
+            Setting::Feature(_, false) => {
+                return fail("a feature can only be set to 'enabled'");
+            }
+            Setting::Passing(_) | Setting::ReadOnly(_) => {
+                return fail("this property is of an import, and zinc keeps no pool imported");
+            }
+            Setting::Ashift(_) => return fail("give -o ashift=N to `zinc zpool add`"),
+            _ => {}
+        }
+        self.live.change(&self.pool, |pool| {
+            let done = match setting {
+                Setting::Stored(name, word) => pool.set_pool_property(name, word),
+                Setting::Feature(name, _) => pool.enable_feature(&name),
+                _ => Ok(()),
+            };
+            done.map_err(|e| cannot("set property for", &self.pool, e))
+        })?;
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+/// Features that zinc writes and that the pool does not have enabled.
+fn missing(pool: &Pool) -> Vec<&'static Feature> {
+    let wanted = ENABLED_BY_DEFAULT.iter().filter_map(|name| features::by_name(name));
+    wanted.filter(|f| pool.features().count(f.guid).is_none()).collect()
+}
+
+impl Upgrade {
+    /// Runs it.
+    pub fn run(self) -> Result<ExitCode, Failure> {
+        ui::out("This system supports ZFS pool feature flags.\n\n");
+        if self.list {
+            let mut text = "The following features are supported:\n\n".to_owned();
+            for feature in ENABLED_BY_DEFAULT.iter().filter_map(|n| features::by_name(n)) {
+                let _ = writeln!(text, "{}\n     {}", feature.name(), feature.description);
+            }
+            ui::out(&text);
+            return Ok(ExitCode::SUCCESS);
+        }
+        if !self.all && self.pools.is_empty() {
+            return self.show();
+        }
+        let names = match self.all {
+            true => {
+                let found = candidates(&self.live.search)?.into_iter().filter(is_there);
+                found.map(|c| c.config.pool_guid.to_string()).collect()
+            }
+            false => self.pools.clone(),
+        };
+        let mut code = ExitCode::SUCCESS;
+        for name in &names {
+            if let Err(failure) = self.upgrade(name) {
+                code = failure.report();
+            }
+        }
+        Ok(code)
+    }
+
+    fn upgrade(&self, name: &str) -> Result<(), Failure> {
+        let pool = self.live.look(name)?;
+        let wanted = missing(&pool);
+        let shown = pool.name().to_owned();
+        // A pool is opened for writing once it is not open any more.
+        drop(pool);
+        if wanted.is_empty() {
+            ui::out(&format!("Pool '{shown}' already has all supported features enabled.\n"));
+            return Ok(());
+        }
+        self.live.change(name, |pool| {
+            for feature in &wanted {
+                let done = pool.enable_feature(feature.name());
+                done.map_err(|e| cannot("upgrade", &shown, e))?;
+            }
+            Ok(())
+        })?;
+        let mut text = format!("Enabled the following features on '{shown}':\n");
+        wanted.iter().for_each(|f| {
+            let _ = writeln!(text, "  {}", f.name());
+        });
+        text.push('\n');
+        ui::out(&text);
+        Ok(())
+    }
+
+    fn show(&self) -> Result<ExitCode, Failure> {
+        let mut text = String::new();
+        for candidate in candidates(&self.live.search)?.iter().filter(|c| is_there(c)) {
+            let pool = self.live.look(&candidate.config.pool_guid.to_string())?;
+            let wanted = missing(&pool);
+            if !wanted.is_empty() {
+                let _ = writeln!(text, "{}", pool.name());
+            }
+            wanted.iter().for_each(|f| {
+                let _ = writeln!(text, "      {}", f.name());
+            });
+        }
+        ui::out("All pools are formatted using feature flags.\n\n");
+        if text.is_empty() {
+            ui::out("Every feature flags pool has all supported features enabled.\n");
+            return Ok(ExitCode::SUCCESS);
+        }
+        ui::out(
+            "Some supported features are not enabled on the following pools. Once a\n\
+             feature is enabled the pool may become incompatible with software\n\
+             that does not support the feature. See zpool-features(7) for details.\n\n\
+             POOL  FEATURE\n---------------\n",
+        );
+        ui::out(&text);
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+fn is_there(c: &Candidate) -> bool {
+    c.state() != CandidateState::Destroyed
+}
+
+impl Reguid {
+    /// Runs it.
+    pub fn run(self) -> Result<ExitCode, Failure> {
+        self.live.change(&self.pool, |pool| {
+            pool.reguid().map_err(|e| cannot("reguid", &self.pool, e))
+        })?;
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+impl Sync {
+    /// Runs it.
+    pub fn run(self) -> Result<ExitCode, Failure> {
+        let names = match self.pools.is_empty() {
+            true => {
+                let found = candidates(&self.live.search)?;
+                let active = found.iter().filter(|c| c.state() == CandidateState::Active);
+                active.map(|c| c.config.pool_guid.to_string()).collect()
+            }
+            false => self.pools.clone(),
+        };
+        for name in &names {
+            // Every command leaves what it did on disk: opening the pool shows that nothing waits.
+            self.live.look(name)?;
+        }
+        Ok(ExitCode::SUCCESS)
+    }
+}
