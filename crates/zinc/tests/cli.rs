@@ -102,7 +102,7 @@ struct Example {
     code: i32,
 }
 
-/// The commands of a page: lines `$ zinc …` in fenced blocks. `exit=N` behind the fence says that
+/// The commands of a page: lines `$ …` in fenced blocks. `exit=N` behind the fence says that
 /// the last command of the block ends with that code.
 fn examples(page: &Path) -> Vec<Example> {
     let text = std::fs::read_to_string(page).unwrap();
@@ -123,7 +123,7 @@ fn examples(page: &Path) -> Vec<Example> {
                 }
                 block = None;
             }
-            (None, Some(_)) if line.starts_with("$ zinc ") => {
+            (None, Some(_)) if line.starts_with("$ ") => {
                 is_ours = true;
                 let command = line["$ ".len()..].to_owned();
                 let at = format!("{name}:{}", i + 1);
