@@ -44,9 +44,9 @@ pub struct NewTop {
     pub ms_shift: u32,
 }
 
-/// Makes what a new top-level vdev of `asize` bytes needs in the MOS: an array of the space maps of
-/// its metaslabs, all of which are unused. [`super::TopSpec::of`] its configuration is then given to
-/// [`super::Allocator::add_top`].
+/// Makes what a new top-level vdev of `asize` bytes needs in the MOS: an array of the space maps
+/// of its metaslabs, all of which are unused. [`super::TopSpec::of`] its configuration is then
+/// given to [`super::Allocator::add_top`].
 ///
 /// # Errors
 /// When the MOS cannot be changed.

@@ -170,8 +170,8 @@ impl Allocator {
         }
     }
 
-    /// What was wrong with space maps and with what was freed: metaslabs that cannot be read are not
-    /// allocated from, and space that seemed free already was left alone.
+    /// What was wrong with space maps and with what was freed: metaslabs that cannot be read are
+    /// not allocated from, and space that seemed free already was left alone.
     #[must_use]
     pub fn problems(&self) -> Vec<String> {
         self.problems.lock().clone()

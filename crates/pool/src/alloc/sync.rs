@@ -154,8 +154,8 @@ impl Allocator {
         Ok(true)
     }
 
-    /// `txg` is durable. What was freed two synced txgs ago can be allocated from now on; what lanes
-    /// have not used goes back.
+    /// `txg` is durable. What was freed two synced txgs ago can be allocated from now on; what
+    /// lanes have not used goes back.
     pub fn sync_done(&self, _txg: u64) {
         for lane in self.lanes.iter().flatten() {
             lane.0.lock().clear();

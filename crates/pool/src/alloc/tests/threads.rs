@@ -5,7 +5,6 @@ use ondisk::Dva;
 use parking_lot::RwLock;
 use rt::{Rng, Xoshiro256};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
-use std::time::Instant;
 use zio::Allocate;
 
 /// Which sectors somebody has.
@@ -114,28 +113,4 @@ fn full_and_empty_a_hundred_times() {
         assert!(!alloc.has_deferred());
     }
     assert_eq!(alloc.problems(), Vec::<String>::new());
-}
-
-/// How fast it is: `cargo test -p pool alloc_speed -- --ignored --nocapture`.
-#[test]
-#[ignore = "a measurement"]
-fn alloc_speed() {
-    for threads in [1, 2, 4, 8] {
-        let specs: Vec<_> = (0..2).map(|i| plain(i, 12, 34, 64)).collect();
-        let alloc = Store::default().open(&specs, 8);
-        const EACH: u64 = 1_000_000;
-        let began = Instant::now();
-        std::thread::scope(|scope| {
-            for hint in 0..threads {
-                let alloc = &alloc;
-                scope.spawn(move || {
-                    for _ in 0..EACH {
-                        alloc.allocate(&want(8192, 1, 1, hint)).unwrap();
-                    }
-                });
-            }
-        });
-        let rate = (threads * EACH) as f64 / began.elapsed().as_secs_f64();
-        println!("{threads} threads: {rate:.0} allocations/s");
-    }
 }
