@@ -48,6 +48,9 @@ pub struct NewTop {
     pub class: TopUse,
 }
 
+/// Makes what stands between a pool's writer and its allocator.
+pub type Between = fn(Arc<Allocator>) -> Arc<dyn Allocate>;
+
 /// How to make a pool.
 #[derive(Clone, Debug)]
 pub struct CreateOptions {
@@ -77,7 +80,7 @@ pub struct CreateOptions {
     pub root_owner: (u64, u64, u32),
     /// Stands between the writer and the allocator: for tests that break the rules on purpose, to
     /// see that it is noticed.
-    pub between: Option<fn(Arc<Allocator>) -> Arc<dyn Allocate>>,
+    pub between: Option<Between>,
 }
 
 /// A pool property's stored form.

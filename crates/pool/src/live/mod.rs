@@ -35,7 +35,9 @@ mod vdevs;
 mod writable;
 
 pub use config::{TopUse, VdevSpec};
-pub use create::{CreateOptions, DEVICE_MIN, Devices, FIRST_TXG, NewTop, PropertyWord, create};
+pub use create::{
+    Between, CreateOptions, DEVICE_MIN, Devices, FIRST_TXG, NewTop, PropertyWord, create,
+};
 pub use datasets::NewFilesystem;
 pub use features::{ENABLED_BY_DEFAULT, is_writable};
 pub use heads::Head;
