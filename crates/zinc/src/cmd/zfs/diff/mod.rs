@@ -170,7 +170,7 @@ impl Change {
             "path": text(&self.seen.path),
             "old_path": self.was.as_deref().map(text),
             "links": i64::try_from(self.links).unwrap_or(i64::MAX),
-            "ctime": [self.seen.ctime.seconds as i64, self.seen.ctime.nanos as i64],
+            "ctime": [self.seen.ctime.seconds, self.seen.ctime.nanos.cast_signed()],
         })
     }
 }
