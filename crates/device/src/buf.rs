@@ -18,6 +18,7 @@ use core::fmt;
 use core::ops::{Deref, DerefMut, Range};
 use core::ptr::NonNull;
 use idle::Block;
+pub use idle::IdleMemory;
 use std::alloc::{Layout, handle_alloc_error};
 use std::sync::Arc;
 
@@ -87,6 +88,56 @@ impl Space {
     }
 }
 
+fn no_memory(len: usize) -> ! {
+    handle_alloc_error(Layout::from_size_align(len, ALIGNMENT).unwrap_or(Layout::new::<u8>()))
+}
+
+/// A buffer that is filled from its start, so that no byte is written twice.
+pub(crate) struct Filling {
+    space: Space,
+    filled: usize,
+}
+
+impl Filling {
+    /// Room for `len` bytes; `None` when the system has not that much memory.
+    pub(crate) fn new(len: usize) -> Option<Self> {
+        Some(Self { space: Space::new(len)?, filled: 0 })
+    }
+
+    /// The next bytes.
+    ///
+    /// # Panics
+    /// When there is no room for so many.
+    pub(crate) fn push(&mut self, bytes: &[u8]) {
+        let end = self.filled + bytes.len();
+        assert!(end <= self.space.len, "{end} bytes in a space of {}", self.space.len);
+        // SAFETY: the bytes from `filled` to `end` are within the allocation, which is nobody
+        // else's, so `bytes` is not in it.
+        unsafe {
+            self.space.at(self.filled).copy_from_nonoverlapping(bytes.as_ptr(), bytes.len());
+        }
+        self.filled = end;
+    }
+
+    /// The next `len` bytes are zeros.
+    ///
+    /// # Panics
+    /// When there is no room for so many.
+    pub(crate) fn push_zeros(&mut self, len: usize) {
+        let end = self.filled + len;
+        assert!(end <= self.space.len, "{end} bytes in a space of {}", self.space.len);
+        // SAFETY: the bytes from `filled` to `end` are within the allocation.
+        unsafe { self.space.at(self.filled).write_bytes(0, len) };
+        self.filled = end;
+    }
+
+    /// The buffer; what was not pushed is not in it.
+    pub(crate) fn finish(self) -> AlignedBuf {
+        // SAFETY: `filled` bytes from the start were written, by the calls above.
+        unsafe { self.space.filled(0..self.filled) }
+    }
+}
+
 /// Bytes for I/O.
 ///
 /// A buffer that was just made starts at a multiple of [`ALIGNMENT`]. One that was cut from
@@ -108,11 +159,7 @@ impl AlignedBuf {
     /// `len` zero bytes.
     #[must_use]
     pub fn zeroed(len: usize) -> Self {
-        Self::try_zeroed(len).unwrap_or_else(|| {
-            handle_alloc_error(
-                Layout::from_size_align(len, ALIGNMENT).unwrap_or(Layout::new::<u8>()),
-            )
-        })
+        Self::try_zeroed(len).unwrap_or_else(|| no_memory(len))
     }
 
     /// `len` zero bytes, or `None` when the system has not that much memory.
@@ -126,9 +173,9 @@ impl AlignedBuf {
     /// A copy of `bytes`.
     #[must_use]
     pub fn copy_of(bytes: &[u8]) -> Self {
-        let mut buf = Self::zeroed(bytes.len());
-        buf.copy_from_slice(bytes);
-        buf
+        let mut filling = Filling::new(bytes.len()).unwrap_or_else(|| no_memory(bytes.len()));
+        filling.push(bytes);
+        filling.finish()
     }
 
     /// Bytes of memory that live as long as this buffer: its whole allocation, which may be much
@@ -257,6 +304,24 @@ mod tests {
         // SAFETY: the loop above wrote all bytes of the window.
         let buf = unsafe { space.filled(3..9) };
         assert_eq!(&buf[..], &[3, 4, 5, 6, 7, 8]);
+    }
+
+    #[test]
+    fn a_buffer_is_filled_piece_by_piece() {
+        let mut filling = Filling::new(10).expect("memory");
+        filling.push(b"abc");
+        filling.push_zeros(2);
+        filling.push(b"de");
+        assert_eq!(&filling.finish()[..], b"abc\0\0de");
+        assert!(Filling::new(0).expect("memory").finish().is_empty());
+    }
+
+    #[test]
+    #[should_panic(expected = "11 bytes in a space of 10")]
+    fn nothing_is_filled_beyond_the_end() {
+        let mut filling = Filling::new(10).expect("memory");
+        filling.push_zeros(4);
+        filling.push(b"1234567");
     }
 
     #[test]

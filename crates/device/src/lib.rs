@@ -31,7 +31,7 @@ mod stats;
 mod write;
 
 pub use batch::{read_batch, read_one};
-pub use buf::{ALIGNMENT, AlignedBuf};
+pub use buf::{ALIGNMENT, AlignedBuf, IdleMemory};
 pub use crash::{CrashLog, CrashMode};
 pub use error::{Error, ErrorKind, Operation};
 pub use fault::{Fault, FaultDevice, RwFaultDevice};

@@ -8,6 +8,7 @@
 //! Pages lie in several maps with a lock each, so that writers and readers of different places do
 //! not wait for each other. A request that spans pages is not atomic as a whole, as on a disk.
 
+use crate::buf::Filling;
 use crate::stats::Counters;
 use crate::write::{split_refused, trim_within};
 use crate::{
@@ -138,6 +139,18 @@ impl MemoryDevice {
         }
     }
 
+    /// The same into new memory; `None` when there is none.
+    fn copy_new(&self, offset: u64, len: usize) -> Option<AlignedBuf> {
+        let mut out = Filling::new(len)?;
+        for (number, at, part) in page_parts(offset, len) {
+            match self.shard(number).read().get(&number) {
+                Some(page) => out.push(&page[at..at + part.len()]),
+                None => out.push_zeros(part.len()),
+            }
+        }
+        Some(out.finish())
+    }
+
     /// Makes a range that lies within the device zero, without going through its pages one by one
     /// when it is longer than what is there.
     pub(crate) fn zero(&self, offset: u64, len: u64) {
@@ -226,16 +239,17 @@ impl Device for MemoryDevice {
         })
     }
 
+    fn read_new(&self, offset: u64, len: usize) -> Result<AlignedBuf, Error> {
+        self.counted(len, || {
+            let fail = |kind| Error::read(kind, &self.name, offset, len);
+            range_within(self.size, offset, len).map_err(fail)?;
+            self.copy_new(offset, len).ok_or_else(|| fail(ErrorKind::OutOfMemory))
+        })
+    }
+
     fn submit(&self, batch: Vec<Read>) {
         for Read { offset, len, done } in batch {
-            let result = self.counted(len, || {
-                let fail = |kind| Error::read(kind, &self.name, offset, len);
-                range_within(self.size, offset, len).map_err(fail)?;
-                let mut buf =
-                    AlignedBuf::try_zeroed(len).ok_or_else(|| fail(ErrorKind::OutOfMemory))?;
-                self.copy_out(offset, &mut buf);
-                Ok(buf)
-            });
+            let result = self.read_new(offset, len);
             complete::deliver(done, result);
         }
     }

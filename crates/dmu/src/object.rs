@@ -297,7 +297,6 @@ impl Object {
         let end = offset
             .checked_add(out.len() as u64)
             .ok_or_else(|| self.error(ErrorKind::Tree("offset beyond 2^64")))?;
-        out.fill(0);
         let per_batch = (BATCH_BYTES / bs).clamp(1, BLOCK_BATCH);
         let last = end.div_ceil(bs);
         let mut first = offset / bs;
@@ -305,10 +304,14 @@ impl Object {
             let n = per_batch.min(last - first);
             for (blkid, block) in self.read_blocks(first, n) {
                 let start = blkid * bs;
+                let part = overlap(out, start, bs, offset);
                 match block {
-                    Ok(Some(b)) => copy_overlap(&b, start, offset, out),
-                    Ok(None) => {}
-                    Err(e) => lost(start, bs, e)?,
+                    Ok(Some(b)) => copy_part(&b, start, offset, part),
+                    Ok(None) => part.fill(0),
+                    Err(e) => {
+                        part.fill(0);
+                        lost(start, bs, e)?;
+                    }
                 }
             }
             first += n;
@@ -481,13 +484,41 @@ impl Object {
     }
 }
 
-fn copy_overlap(block: &[u8], start: u64, offset: u64, out: &mut [u8]) {
-    let (from, to) = match start.checked_sub(offset) {
-        Some(ahead) => (0, ahead as usize),
-        None => ((offset - start) as usize, 0),
-    };
-    let src = block.get(from..).unwrap_or_default();
-    let dst = out.get_mut(to..).unwrap_or_default();
-    let n = src.len().min(dst.len());
-    dst[..n].copy_from_slice(&src[..n]);
+/// The bytes of `out`, which begins at `offset`, that lie in the block of `bs` bytes at `start`.
+fn overlap(out: &mut [u8], start: u64, bs: u64, offset: u64) -> &mut [u8] {
+    let at = |position: u64| usize::try_from(position.saturating_sub(offset)).unwrap_or(usize::MAX);
+    let to = at(start.saturating_add(bs)).min(out.len());
+    let from = at(start).min(to);
+    out.get_mut(from..to).unwrap_or_default()
+}
+
+/// Copies what the block at `start` has from `offset` on; behind its end are zeros.
+fn copy_part(block: &[u8], start: u64, offset: u64, part: &mut [u8]) {
+    let from = usize::try_from(offset.saturating_sub(start)).unwrap_or(usize::MAX);
+    let bytes = block.get(from..).unwrap_or_default();
+    let (filled, rest) = part.split_at_mut(bytes.len().min(part.len()));
+    filled.copy_from_slice(&bytes[..filled.len()]);
+    rest.fill(0);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{copy_part, overlap};
+
+    #[test]
+    fn every_byte_of_a_read_is_of_one_block() {
+        // Blocks of 8; the second is stored short.
+        let blocks: [&[u8]; 3] = [b"01234567", b"89ab", b"ghijklmn"];
+        for offset in 0..20u64 {
+            for len in 0..=(24 - offset as usize) {
+                let mut out = vec![b'?'; len];
+                for (n, block) in (0..).zip(blocks) {
+                    let part = overlap(&mut out, n * 8, 8, offset);
+                    copy_part(block, n * 8, offset, part);
+                }
+                let whole = b"0123456789ab\0\0\0\0ghijklmn";
+                assert_eq!(out, whole[offset as usize..offset as usize + len]);
+            }
+        }
+    }
 }

@@ -133,6 +133,7 @@ impl<'a> Reader<'a> {
     }
 
     /// The next `n` bytes, borrowed.
+    #[inline]
     pub fn bytes(&mut self, field: &'static str, n: usize) -> Result<&'a [u8]> {
         match self.at.checked_add(n).and_then(|end| self.data.get(self.at..end)) {
             Some(s) => {
@@ -147,6 +148,7 @@ impl<'a> Reader<'a> {
     }
 
     /// The next `N` bytes, copied.
+    #[inline]
     pub fn array<const N: usize>(&mut self, field: &'static str) -> Result<[u8; N]> {
         let mut out = [0u8; N];
         out.copy_from_slice(self.bytes(field, N)?);
@@ -159,21 +161,25 @@ impl<'a> Reader<'a> {
     }
 
     /// One byte.
+    #[inline]
     pub fn u8(&mut self, field: &'static str) -> Result<u8> {
         Ok(self.array::<1>(field)?[0])
     }
 
     /// Two bytes.
+    #[inline]
     pub fn u16(&mut self, field: &'static str) -> Result<u16> {
         Ok(self.endian.u16(self.array(field)?))
     }
 
     /// Four bytes.
+    #[inline]
     pub fn u32(&mut self, field: &'static str) -> Result<u32> {
         Ok(self.endian.u32(self.array(field)?))
     }
 
     /// Eight bytes.
+    #[inline]
     pub fn u64(&mut self, field: &'static str) -> Result<u64> {
         Ok(self.endian.u64(self.array(field)?))
     }
@@ -181,6 +187,14 @@ impl<'a> Reader<'a> {
     /// `N` words of eight bytes.
     pub fn words<const N: usize>(&mut self, field: &'static str) -> Result<[u64; N]> {
         let mut out = [0u64; N];
+        if let Some(bytes) = self.data.get(self.at..).and_then(|d| d.get(..8 * N)) {
+            for (w, b) in out.iter_mut().zip(bytes.as_chunks::<8>().0) {
+                *w = self.endian.u64(*b);
+            }
+            self.at += 8 * N;
+            return Ok(out);
+        }
+        // The error names the first word that is not there.
         for w in &mut out {
             *w = self.u64(field)?;
         }
@@ -205,6 +219,12 @@ impl Writer {
     #[must_use]
     pub fn new(endian: Endian) -> Self {
         Self { out: Vec::new(), endian }
+    }
+
+    /// The same with memory for `bytes`.
+    #[must_use]
+    pub fn with_capacity(endian: Endian, bytes: usize) -> Self {
+        Self { out: Vec::with_capacity(bytes), endian }
     }
 
     /// Byte order this writer encodes with.

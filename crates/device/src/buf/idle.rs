@@ -4,6 +4,12 @@
 //! whole pages, so that what was freed fits what is asked for next: at most a quarter is wasted,
 //! and nothing on a power of two. What waits is bounded in bytes for the whole process; an
 //! allocation that is larger than any ZFS block, or one too many, goes back to the system at once.
+//!
+//! A pool that is written to fills and frees as much memory as may be dirty in it again and again,
+//! and getting that from the system costs more than everything else that is done with it. So who
+//! opens one keeps an [`IdleMemory`], which raises the bound, and lets go of what waits when
+//! nothing happens. Beyond the small bound, what waits and what is used are together never more
+//! than was used at once: waiting memory is taken from the past, not from others.
 
 use super::ALIGNMENT;
 use core::ptr::NonNull;
@@ -32,51 +38,144 @@ unsafe impl Sync for Block {}
 
 /// The waiting allocations, by their size.
 struct Idle {
+    /// Bytes that wait.
     bytes: usize,
+    /// Bytes of allocations that are used.
+    used: usize,
+    /// Most bytes that were used at once since what waits was let go.
+    peak: usize,
+    /// Bytes that may wait because of all [`IdleMemory`].
+    raised: usize,
     blocks: BTreeMap<usize, Vec<Block>>,
 }
 
-static IDLE: Mutex<Idle> = Mutex::new(Idle { bytes: 0, blocks: BTreeMap::new() });
+static IDLE: Mutex<Idle> =
+    Mutex::new(Idle { bytes: 0, used: 0, peak: 0, raised: 0, blocks: BTreeMap::new() });
+
+impl Idle {
+    fn use_more(&mut self, size: usize) {
+        self.used += size;
+        self.peak = self.peak.max(self.used);
+    }
+
+    fn take(&mut self, size: usize) -> Option<Block> {
+        let block = self.blocks.get_mut(&size)?.pop()?;
+        self.bytes -= size;
+        Some(block)
+    }
+
+    /// Takes out the largest while `too_many` of those that are left.
+    fn evict(&mut self, too_many: impl Fn(&Self) -> bool) -> Vec<Block> {
+        let mut out = Vec::new();
+        while self.bytes > 0 && too_many(self) {
+            let Some(mut size) = self.blocks.last_entry() else { break };
+            match size.get_mut().pop() {
+                Some(block) => {
+                    self.bytes -= block.layout.size();
+                    out.push(block);
+                }
+                None => drop(size.remove()),
+            }
+        }
+        out
+    }
+}
+
+/// Lets more memory wait for its next use, as long as it lives. See [`IdleMemory::new`].
+pub struct IdleMemory {
+    bytes: usize,
+}
+
+impl IdleMemory {
+    /// Lets `bytes` of freed buffers wait in this process, beside the little that always may.
+    #[must_use]
+    pub fn new(bytes: usize) -> Self {
+        let mut idle = IDLE.lock();
+        idle.raised = idle.raised.saturating_add(bytes);
+        Self { bytes }
+    }
+
+    /// Another bound from now on.
+    pub fn resize(&mut self, bytes: usize) {
+        let mut idle = IDLE.lock();
+        idle.raised = idle.raised.saturating_sub(self.bytes).saturating_add(bytes);
+        self.bytes = bytes;
+    }
+
+    /// Gives the memory that waits back to the system, but for the little that always may: there
+    /// is nothing to do now.
+    pub fn release(&self) {
+        let freed = {
+            let mut idle = IDLE.lock();
+            idle.peak = idle.used;
+            idle.evict(|idle| idle.bytes > IDLE_BYTES_MAX)
+        };
+        freed.into_iter().for_each(Block::free);
+    }
+}
+
+impl Drop for IdleMemory {
+    fn drop(&mut self) {
+        self.resize(0);
+        self.release();
+    }
+}
 
 impl Block {
     /// An allocation of at least `len` bytes; `None` when the system has not that much memory.
     pub(super) fn new(len: usize, zeroed: bool) -> Option<Self> {
         let size = rounded(len)?;
-        if let Some(block) = take(size) {
+        let layout = Layout::from_size_align(size, ALIGNMENT).ok()?;
+        let (waiting, freed) = {
+            let mut idle = IDLE.lock();
+            let waiting = idle.take(size);
+            if waiting.is_none() && idle.used.checked_add(size)? > isize::MAX as usize {
+                return None;
+            }
+            idle.use_more(size);
+            let too_many = |i: &Idle| i.bytes > IDLE_BYTES_MAX && i.used + i.bytes > i.peak;
+            let freed = if waiting.is_none() { idle.evict(too_many) } else { Vec::new() };
+            (waiting, freed)
+        };
+        freed.into_iter().for_each(Self::free);
+        if let Some(block) = waiting {
             if zeroed {
                 // SAFETY: a waiting block is an allocation of `size` bytes that nobody uses.
                 unsafe { block.start.write_bytes(0, size) };
             }
             return Some(block);
         }
-        let layout = Layout::from_size_align(size, ALIGNMENT).ok()?;
         // SAFETY: the layout's size is at least a page.
         let start = unsafe { if zeroed { alloc_zeroed(layout) } else { alloc(layout) } };
-        Some(Self { start: NonNull::new(start)?, layout })
+        let start = NonNull::new(start);
+        if start.is_none() {
+            IDLE.lock().used -= size;
+        }
+        Some(Self { start: start?, layout })
     }
-}
 
-fn take(size: usize) -> Option<Block> {
-    let mut idle = IDLE.lock();
-    let block = idle.blocks.get_mut(&size)?.pop()?;
-    idle.bytes -= size;
-    Some(block)
+    /// Gives it back to the system.
+    fn free(self) {
+        // SAFETY: the block came from the global allocator with this layout, and whoever had it
+        // gave it away.
+        unsafe { dealloc(self.start.as_ptr(), self.layout) }
+    }
 }
 
 /// Takes back an allocation that nobody uses any more.
 pub(super) fn give(block: Block) {
     let size = block.layout.size();
-    if size <= BLOCK_BYTES_MAX {
+    {
         let mut idle = IDLE.lock();
-        if idle.bytes + size <= IDLE_BYTES_MAX {
+        idle.used -= size;
+        let room = idle.raised.saturating_add(IDLE_BYTES_MAX);
+        if size <= BLOCK_BYTES_MAX && idle.bytes + size <= room {
             idle.bytes += size;
             idle.blocks.entry(size).or_default().push(block);
             return;
         }
     }
-    // SAFETY: the block came from the global allocator with this layout, and `Memory` gives each
-    // one back once.
-    unsafe { dealloc(block.start.as_ptr(), block.layout) }
+    block.free();
 }
 
 /// The size of an allocation for `len` bytes: at least a page; `None` beyond all memory.
@@ -115,8 +214,37 @@ mod tests {
         assert_eq!(blocks.len(), 40);
         blocks.into_iter().for_each(give);
         let idle = IDLE.lock();
-        assert!(idle.bytes <= IDLE_BYTES_MAX);
+        assert!(idle.bytes <= idle.raised + IDLE_BYTES_MAX);
         let counted: usize = idle.blocks.iter().map(|(size, list)| size * list.len()).sum();
         assert_eq!(idle.bytes, counted);
+    }
+
+    /// Other tests of this process use the same list, so only what they cannot change is told.
+    #[test]
+    fn more_waits_while_somebody_wants_it() {
+        const SIZE: usize = 7 << 20;
+        let waiting = || IDLE.lock().blocks.get(&SIZE).map_or(0, Vec::len);
+        let kept = IdleMemory::new(512 << 20);
+        let blocks: Vec<_> = (0..20).filter_map(|_| Block::new(SIZE, false)).collect();
+        blocks.into_iter().for_each(give);
+        assert_eq!(waiting(), 20);
+        let again: Vec<_> = (0..20).filter_map(|_| Block::new(SIZE, false)).collect();
+        assert_eq!(waiting(), 0);
+        again.into_iter().for_each(give);
+        // Memory that is wanted in another size does not come on top of what waits.
+        let (used, bytes) = {
+            let i = IDLE.lock();
+            (i.used, i.bytes)
+        };
+        let other: Vec<_> = (0..10).filter_map(|_| Block::new(5 << 20, false)).collect();
+        let idle = IDLE.lock();
+        assert!(idle.bytes < bytes || idle.used < used + (50 << 20), "{} {bytes}", idle.bytes);
+        drop(idle);
+        other.into_iter().for_each(give);
+        kept.release();
+        assert!(waiting() * SIZE <= IDLE_BYTES_MAX);
+        drop(kept);
+        let idle = IDLE.lock();
+        assert!(idle.used <= idle.peak && idle.bytes <= idle.raised + IDLE_BYTES_MAX);
     }
 }

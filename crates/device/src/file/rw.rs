@@ -1,8 +1,7 @@
 //! Regular files and block devices that are written to.
 
 use super::core::{Access, Ack, Core, Request, Work};
-use super::gather::PARTS_MAX;
-use super::{FileDevice, Options, sys, threads};
+use super::{FileDevice, Options, backlog, sys, threads};
 use crate::write::{split_refused, trim_within};
 use crate::{
     AlignedBuf, Device, DeviceRef, Error, ErrorKind, Operation, Read, Shared, Stats, Write,
@@ -15,14 +14,10 @@ use std::fs::{File, OpenOptions};
 use std::path::Path;
 use std::sync::Arc;
 
-/// Most bytes that neighbouring writes of one batch are merged into. Longer system calls bring
-/// nothing, and fail or succeed as one.
-const MERGED_BYTES_MAX: usize = 1 << 20;
-
 /// A regular file or block device that is written to, and by nobody else: it is locked as long as
 /// it is open, against every other opening for writing, in this process too.
 ///
-/// Neighbouring writes of one batch go to the system as one; should it fail, all of them do.
+/// Neighbouring writes that wait go to the system as one; should it fail, all of them do.
 pub struct RwFileDevice {
     reader: FileDevice,
     /// Held while a piece of a direct I/O unit is replaced, which is read and written as a whole.
@@ -159,7 +154,7 @@ impl WriteDevice for RwFileDevice {
             if self.is_piecemeal(write.offset, len) {
                 piecemeal.push(write);
             } else {
-                join(&mut requests, write, len, begin);
+                add(&mut requests, write, len, begin);
             }
         }
         if !requests.is_empty() {
@@ -246,21 +241,12 @@ impl WriteDevice for RwFileDevice {
 }
 
 /// Appends a write to the last request where it continues that one, else as a request of its own.
-fn join(requests: &mut Vec<Request>, write: Write, len: usize, arrived: Duration) {
-    let Write { offset, mut parts, done } = write;
+fn add(requests: &mut Vec<Request>, write: Write, len: usize, arrived: Duration) {
+    let Write { offset, parts, done } = write;
     let ack = Ack { offset, len, done };
-    if let Some(Request { offset: start, len: sum, work: Work::Write(before, acks), .. }) =
-        requests.last_mut()
-        && *start + *sum as u64 == offset
-        && sum.saturating_add(len) <= MERGED_BYTES_MAX
-        && before.len() + parts.len() <= PARTS_MAX
-    {
-        before.append(&mut parts);
-        acks.push(ack);
-        *sum += len;
-        return;
-    }
-    requests.push(Request { offset, len, work: Work::Write(parts, vec![ack]), arrived });
+    let request = Request { offset, len, work: Work::Write(parts, vec![ack]), arrived };
+    let rest = backlog::join(requests.last_mut().into_iter(), request);
+    requests.extend(rest);
 }
 
 /// Flushes the file, and the disk's own cache behind it.

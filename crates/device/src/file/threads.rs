@@ -25,7 +25,9 @@ pub(super) struct Threads {
 impl Threads {
     /// No thread yet; at most `max` of them.
     pub(super) fn new(core: Arc<Core>, max: usize) -> Self {
-        Self { core, backlog: Arc::default(), max: max.max(1), started: Mutex::new(0) }
+        let exclusive = core.direct_unit().is_none() && !core.is_block;
+        let backlog = Backlog::with_writes(if exclusive { 1 } else { usize::MAX });
+        Self { core, backlog: Arc::new(backlog), max: max.max(1), started: Mutex::new(0) }
     }
 
     /// Accepts a batch.
@@ -60,7 +62,9 @@ impl Drop for Threads {
 }
 
 fn serve(core: &Core, backlog: &Backlog) {
-    while let Some(request) = backlog.take_one() {
+    let mut wrote = false;
+    while let Some(request) = backlog.take_one(wrote) {
+        wrote = matches!(request.work, Work::Write(..));
         serve_one(core, request);
     }
 }

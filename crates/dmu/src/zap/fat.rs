@@ -155,8 +155,7 @@ impl Fat {
     /// An entry that would not fit an empty leaf is refused before anything is split for it.
     fn check_size(&self, blocks: &impl Blocks, name: &ZapName, values: &[u8]) -> Result<()> {
         let size = self.header.block_size();
-        let room = usize::from(Leaf::empty(size, 0, 0, false).free_count);
-        if Leaf::chunks_of(name, values.len()) > room {
+        if Leaf::chunks_of(name, values.len()) > Leaf::room(size) {
             return Err(
                 blocks.error(ErrorKind::Invalid("an entry is larger than a leaf of its ZAP"))
             );

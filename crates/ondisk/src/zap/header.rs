@@ -98,10 +98,8 @@ impl ZapHeader {
         let [free_block, leaf_count, entry_count, salt, norm_flags, flags] = r.words("fields")?;
         let half = block.len() / 2;
         let pad = r.bytes("pad", half - FIXED_SIZE)?.to_vec();
-        let mut embedded = Vec::with_capacity(half / 8);
-        for _ in 0..half / 8 {
-            embedded.push(r.u64("embedded table")?);
-        }
+        let words = r.bytes("embedded table", half)?.as_chunks::<8>().0;
+        let embedded = words.iter().map(|w| endian.u64(*w)).collect();
         let header = Self {
             table,
             free_block,

@@ -138,14 +138,18 @@ impl Leaf {
             let kind = ErrorKind::OutOfRange { value: prefix_len.into(), min: 0, max };
             return Err(error("prefix_len", 32, kind));
         }
-        let mut buckets = Vec::with_capacity(1 << bucket_shift);
-        for _ in 0..1usize << bucket_shift {
-            buckets.push(r.u16("hash table")?);
-        }
+        let table = r.bytes("hash table", 2 << bucket_shift)?;
+        let buckets = table.as_chunks::<2>().0.iter().map(|b| endian.u16(*b)).collect();
         // The rest of the block is a whole number of chunks for every power of two from 128 on.
-        let mut chunks = Vec::with_capacity(r.remaining() / CHUNK_SIZE);
-        while r.remaining() >= CHUNK_SIZE {
-            chunks.push(decode_chunk(&mut r)?);
+        let start = r.at();
+        let bytes = r.bytes("chunks", r.remaining())?;
+        let mut chunks = Vec::with_capacity(bytes.len() / CHUNK_SIZE);
+        for (i, chunk) in bytes.as_chunks::<CHUNK_SIZE>().0.iter().enumerate() {
+            let bad = |value: u8| {
+                let at = start + i * CHUNK_SIZE + 1;
+                error("chunk type", at, ErrorKind::Unknown { value: value.into() })
+            };
+            chunks.push(decode_chunk(chunk, endian).map_err(bad)?);
         }
         Ok(Self {
             prefix,
@@ -164,7 +168,7 @@ impl Leaf {
     /// Encodes the block.
     #[must_use]
     pub fn encode(&self, endian: Endian) -> Vec<u8> {
-        let mut w = Writer::new(endian);
+        let mut w = Writer::with_capacity(endian, self.offset_of(self.chunks.len() as u16));
         w.u64(BLOCK_LEAF).u64(self.pad1).u64(self.prefix).u32(LEAF_MAGIC);
         w.u16(self.free_count).u16(self.entry_count).u16(self.prefix_len).u16(self.free_list);
         w.u8(self.flags).bytes(&self.pad2);
@@ -172,19 +176,7 @@ impl Leaf {
             w.u16(*b);
         }
         for c in &self.chunks {
-            match c {
-                Chunk::Entry(e) => {
-                    w.u8(CHUNK_ENTRY).u8(e.int_len).u16(e.next);
-                    w.u16(e.name_chunk).u16(e.name_len).u16(e.value_chunk).u16(e.value_len);
-                    w.u32(e.cd).u64(e.hash);
-                }
-                Chunk::Array { bytes, next } => {
-                    w.u8(CHUNK_ARRAY).bytes(bytes).u16(*next);
-                }
-                Chunk::Free { bytes, next } => {
-                    w.u8(CHUNK_FREE).bytes(bytes).u16(*next);
-                }
-            }
+            w.bytes(&encode_chunk(c, endian));
         }
         w.into_bytes()
     }
@@ -278,6 +270,12 @@ impl Leaf {
         Ok(Entry { name, cd: e.cd, hash: e.hash, int_len: e.int_len, values })
     }
 
+    /// Chunks of a leaf of `block_size` bytes, a power of two.
+    #[must_use]
+    pub fn room(block_size: usize) -> usize {
+        (block_size - block_size / 16).saturating_sub(HEADER_SIZE) / CHUNK_SIZE
+    }
+
     fn offset_of(&self, chunk: u16) -> usize {
         HEADER_SIZE + 2 * self.buckets.len() + CHUNK_SIZE * usize::from(chunk)
     }
@@ -355,20 +353,49 @@ impl Leaf {
     }
 }
 
-fn decode_chunk(r: &mut Reader<'_>) -> Result<Chunk> {
-    match r.u8("chunk type")? {
-        CHUNK_ENTRY => Ok(Chunk::Entry(LeafEntry {
-            int_len: r.u8("value_intlen")?,
-            next: r.u16("next")?,
-            name_chunk: r.u16("name_chunk")?,
-            name_len: r.u16("name_numints")?,
-            value_chunk: r.u16("value_chunk")?,
-            value_len: r.u16("value_numints")?,
-            cd: r.u32("cd")?,
-            hash: r.u64("hash")?,
-        })),
-        CHUNK_ARRAY => Ok(Chunk::Array { bytes: r.array("array")?, next: r.u16("next")? }),
-        CHUNK_FREE => Ok(Chunk::Free { bytes: r.array("free")?, next: r.u16("next")? }),
-        other => Err(r.error("chunk type", ErrorKind::Unknown { value: other.into() })),
+/// The error is a type of chunk that there is not.
+fn decode_chunk(b: &[u8; CHUNK_SIZE], endian: Endian) -> core::result::Result<Chunk, u8> {
+    let [kind, rest @ ..] = b;
+    let [bytes @ .., n0, n1] = *rest;
+    let next = endian.u16([n0, n1]);
+    match *kind {
+        CHUNK_ENTRY => {
+            let [int_len, pairs @ .., c0, c1, c2, c3, h0, h1, h2, h3, h4, h5, h6, h7] = *rest;
+            let [next, name_chunk, name_len, value_chunk, value_len] = {
+                let [a0, a1, b0, b1, c0, c1, d0, d1, e0, e1] = pairs;
+                [[a0, a1], [b0, b1], [c0, c1], [d0, d1], [e0, e1]].map(|p| endian.u16(p))
+            };
+            let cd = endian.u32([c0, c1, c2, c3]);
+            let hash = endian.u64([h0, h1, h2, h3, h4, h5, h6, h7]);
+            let entry =
+                LeafEntry { int_len, next, name_chunk, name_len, value_chunk, value_len, cd, hash };
+            Ok(Chunk::Entry(entry))
+        }
+        CHUNK_ARRAY => Ok(Chunk::Array { bytes, next }),
+        CHUNK_FREE => Ok(Chunk::Free { bytes, next }),
+        other => Err(other),
     }
+}
+
+fn encode_chunk(chunk: &Chunk, endian: Endian) -> [u8; CHUNK_SIZE] {
+    let mut out = [0; CHUNK_SIZE];
+    let (kind, bytes, next) = match chunk {
+        Chunk::Entry(e) => {
+            let [a, b, c, d, f] = [e.next, e.name_chunk, e.name_len, e.value_chunk, e.value_len]
+                .map(|n| endian.put_u16(n));
+            (out[0], out[1]) = (CHUNK_ENTRY, e.int_len);
+            for (at, pair) in [a, b, c, d, f].into_iter().enumerate() {
+                out[2 + 2 * at..4 + 2 * at].copy_from_slice(&pair);
+            }
+            out[12..16].copy_from_slice(&endian.put_u32(e.cd));
+            out[16..].copy_from_slice(&endian.put_u64(e.hash));
+            return out;
+        }
+        Chunk::Array { bytes, next } => (CHUNK_ARRAY, bytes, *next),
+        Chunk::Free { bytes, next } => (CHUNK_FREE, bytes, *next),
+    };
+    out[0] = kind;
+    out[1..=ARRAY_BYTES].copy_from_slice(bytes);
+    out[1 + ARRAY_BYTES..].copy_from_slice(&endian.put_u16(next));
+    out
 }

@@ -21,7 +21,8 @@
 //!
 //! Lock order: `state` is the only lock, held over nothing but waits on its own condition.
 
-use parking_lot::Mutex;
+use device::IdleMemory;
+use parking_lot::{Mutex, MutexGuard};
 use rt::{Condvar, Rt};
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -137,6 +138,8 @@ pub(crate) struct Txgs {
     delays: [AtomicU64; SLOTS],
     delayed_ns: [AtomicU64; SLOTS],
     state: Mutex<State>,
+    /// What was dirty waits to be dirty again, until nothing happens.
+    memory: Mutex<IdleMemory>,
     /// A txg may have to be pushed.
     work: Condvar,
     /// The last transaction of a quiescing txg ended.
@@ -169,6 +172,7 @@ impl Txgs {
                 stop: None,
                 records: VecDeque::new(),
             }),
+            memory: Mutex::new(IdleMemory::new(limits.dirty_max as usize)),
             work: rt.condvar(),
             quiet: rt.condvar(),
             opened: rt.condvar(),
@@ -182,6 +186,7 @@ impl Txgs {
 
     pub(crate) fn set_limits(&self, limits: TxgLimits) {
         *self.limits.lock() = limits;
+        self.memory.lock().resize(limits.dirty_max as usize);
         let _state = self.state.lock();
         self.work.notify_all();
         self.synced.notify_all();
@@ -323,6 +328,9 @@ impl Txgs {
             } else {
                 let later = self.rt.now() + limits.timeout;
                 self.work.wait_until(&mut state, later);
+                if self.rt.now() >= later && self.dirty() == 0 {
+                    MutexGuard::unlocked(&mut state, || self.memory.lock().release());
+                }
             }
         };
         let began = self.rt.now();

@@ -86,19 +86,11 @@ impl Filesystem {
         }
         let content = &self.inner.state.content;
         let mut lock = content.shared(file);
-        if self.block_for(file, end)?.is_some() {
+        if self.before_write(file, offset, end)?.is_some() {
             drop(lock);
             lock = content.exclusive(file);
-            if let Some(size) = self.block_for(file, end)? {
+            if let Some(size) = self.before_write(file, offset, end)? {
                 self.objset().object(file)?.set_block_size(tx, size)?;
-            }
-        }
-        {
-            let _look = self.look(file);
-            let attrs = load_file(self, file)?;
-            check_flags(&attrs, UNCHANGEABLE)?;
-            if offset < attrs.size() {
-                check_flags(&attrs, flags::APPENDONLY)?;
             }
         }
         self.write_locked(tx, file, offset, data, now)?;
@@ -151,17 +143,33 @@ impl Filesystem {
         attrs.save(self, tx)
     }
 
+    /// Whether a regular file may be written from `offset` to `end`, and the size its block must
+    /// have for that; the content is locked.
+    fn before_write(&self, file: u64, offset: u64, end: u64) -> Result<Option<u32>> {
+        let _look = self.look(file);
+        let attrs = load_file(self, file)?;
+        check_flags(&attrs, UNCHANGEABLE)?;
+        if offset < attrs.size() {
+            check_flags(&attrs, flags::APPENDONLY)?;
+        }
+        Ok(self.block_of(&attrs, end))
+    }
+
     /// See [`grown_block`]; the content is locked.
     fn block_for(&self, file: u64, end: u64) -> Result<Option<u32>> {
         let _look = self.look(file);
         let attrs = load_file(self, file)?;
+        Ok(self.block_of(&attrs, end))
+    }
+
+    fn block_of(&self, attrs: &Attrs, end: u64) -> Option<u32> {
         let dnode = attrs.object().dnode();
         if dnode.max_block > 0 {
-            return Ok(None);
+            return None;
         }
         let record = u64::from(self.settings().record_size);
         let grown = grown_block(dnode.block_size(), attrs.size(), end, record);
-        Ok(grown.and_then(|n| u32::try_from(n).ok()))
+        grown.and_then(|n| u32::try_from(n).ok())
     }
 
     /// Lets a regular file end at `size`: what is behind is gone, what comes is a hole.

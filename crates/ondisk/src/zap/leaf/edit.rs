@@ -6,10 +6,7 @@
 //! exact. Chunk numbers come from disk and are never trusted: one that leads nowhere is an error.
 //! After an error the leaf may be half changed and must be thrown away.
 
-use super::{
-    ARRAY_BYTES, CHAIN_END, CHUNK_SIZE, Chunk, ENTRIES_CD_SORTED, HEADER_SIZE, Leaf, LeafEntry,
-    error,
-};
+use super::{ARRAY_BYTES, CHAIN_END, Chunk, ENTRIES_CD_SORTED, Leaf, LeafEntry, error};
 use crate::error::{ErrorKind, Result};
 use crate::zap::{FAT_BLOCK_SIZE_MAX, ZapKey, ZapName};
 
@@ -50,7 +47,7 @@ impl Leaf {
     pub fn empty(block_size: usize, prefix: u64, prefix_len: u16, sorted: bool) -> Self {
         let block_size = block_size.next_power_of_two().clamp(512, FAT_BLOCK_SIZE_MAX);
         let buckets = vec![CHAIN_END; block_size / 32];
-        let count = (block_size - HEADER_SIZE - 2 * buckets.len()) / CHUNK_SIZE;
+        let count = Self::room(block_size);
         let next = |i: usize| if i + 1 == count { CHAIN_END } else { (i + 1) as u16 };
         let free = |i| Chunk::Free { bytes: [0; ARRAY_BYTES], next: next(i) };
         Self {
