@@ -5,7 +5,7 @@ use crate::failure::Failure;
 use clap::{Parser, Subcommand};
 use std::process::ExitCode;
 
-/// ZFS pools without a kernel module: look inside, check, and get the data out
+/// ZFS pools without a kernel module: make, fill and change them, check them, get the data out
 #[derive(Parser)]
 #[command(name = "zinc", version, max_term_width = 100, propagate_version = true)]
 #[command(after_help = "Every verb that opens a pool searches the places given with -d PATH \
@@ -19,10 +19,10 @@ pub struct Cli {
 /// The verbs.
 #[derive(Subcommand)]
 pub enum Command {
-    /// Pools: find, list, status, properties, history
+    /// Pools: make, find, list, status, properties, history
     #[command(subcommand)]
     Zpool(cmd::zpool::Command),
-    /// Datasets: list, properties, space by user, holds, differences
+    /// Datasets: make, snapshot, clone, list, properties, holds, differences
     #[command(subcommand)]
     Zfs(cmd::zfs::Command),
     /// Everything inside a pool, structure by structure
@@ -33,8 +33,16 @@ pub enum Command {
     Stat(cmd::stat::Args),
     /// Write the content of files to standard output
     Cat(cmd::cat::Args),
-    /// Copy files and trees out of a pool
+    /// Copy files and trees out of a pool, or into one
     Cp(cmd::cp::Args),
+    /// Make directories
+    Mkdir(cmd::files::Mkdir),
+    /// Remove files and directories
+    Rm(cmd::files::Rm),
+    /// Rename files and directories
+    Mv(cmd::files::Mv),
+    /// Give files a second name, or make symbolic links
+    Ln(cmd::files::Ln),
     /// Copy everything that can still be read, and list exactly what cannot
     Rescue(cmd::rescue::Args),
     /// Describe the whole content of a pool as JSON
@@ -60,6 +68,10 @@ impl Command {
             Self::Stat(a) => a.run(),
             Self::Cat(a) => a.run(),
             Self::Cp(a) => a.run(),
+            Self::Mkdir(a) => a.run(),
+            Self::Rm(a) => a.run(),
+            Self::Mv(a) => a.run(),
+            Self::Ln(a) => a.run(),
             Self::Rescue(a) => a.run(),
             Self::Inventory(a) => a.run(),
             Self::Check(a) => a.run(),

@@ -14,6 +14,11 @@ pub fn name() -> String {
     name.trim().to_owned()
 }
 
+/// The group of the user who runs the command.
+pub fn group() -> u64 {
+    std::fs::metadata("/proc/self").map_or(0, |m| u64::from(m.gid()))
+}
+
 /// The user who runs the command.
 pub fn user() -> u64 {
     std::fs::metadata("/proc/self").map_or(0, |m| u64::from(m.uid()))

@@ -257,6 +257,27 @@ fn archives_and_odd_files() {
     };
     assert_eq!(plain(&place.path().join("out")), plain(&tree));
 
+    // Names are changed, and nothing is left behind.
+    place.step("mkdir -d . -p tank:/x/y/z");
+    place.step("mv -d . tank:/tree/deep tank:/x/y/z");
+    place.step("ln -d . tank:/x/y/z/deep/large tank:/x");
+    place.step("ln -d . -s y/z tank:/x/short");
+    assert_eq!(place.ok("ls -d . tank:/x"), "large\nshort\ny\n");
+    for (command, text) in [
+        ("mkdir -d . tank:/x", "cannot create directory 'tank:/x': "),
+        ("mkdir -d . tank:/q/r", "cannot create directory 'tank:/q/r': "),
+        ("rm -d . tank:/x", "cannot remove 'tank:/x': Is a directory"),
+        ("rm -d . tank:/q", "cannot remove 'tank:/q': No such file or directory"),
+        ("mv -d . tank:/x tank:/x/y", "cannot move 'tank:/x': "),
+        ("ln -d . tank:/x tank:/q", "cannot create link 'tank:/q': "),
+    ] {
+        let (code, line) = place.fails(command);
+        assert!(code == 1 && line.contains(text), "{command}: {line}");
+    }
+    place.step("rm -d . -r tank:/x tank:/tree");
+    place.step("rm -d . -f tank:/q");
+    assert_eq!(place.ok("ls -d . tank:/"), "");
+
     // The volume gets what a full one needs, and no more.
     place.step("zfs create -d . -V 16M -o volblocksize=8k tank/vol");
     let get = || place.ok("zfs get -Hpo value -d . volsize,refreservation tank/vol");

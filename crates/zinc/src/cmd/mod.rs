@@ -4,6 +4,7 @@ pub mod cat;
 pub mod check;
 pub mod completions;
 pub mod cp;
+pub mod files;
 pub mod inventory;
 pub mod ls;
 pub mod man;

@@ -2,8 +2,8 @@
 //! the name of a pool or `-a`, taking pools over.
 //!
 //! Without a name nothing is imported. The text is that of `zpool import`, judged by really opening
-//! the pool as far as its datasets. What zinc knows beyond that (devices missing or behind, by guid)
-//! follows in a section `devices:`.
+//! the pool as far as its datasets. What zinc knows beyond that (devices missing or behind, by
+//! guid) follows in a section `devices:`.
 
 mod judge;
 mod shape;

@@ -12,6 +12,7 @@ use crate::ui;
 use engine::rt::Progress;
 use engine::zpl::FileKind;
 use engine::{Filesystem, LivePool};
+pub use sink::now;
 use sink::{Existing, Into, Talk, last_name};
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt as _;

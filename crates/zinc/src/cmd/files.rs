@@ -1,0 +1,263 @@
+//! `zinc mkdir`, `rm`, `mv` and `ln`: small changes of names in a file system of a pool.
+
+use crate::cmd::cp::into::{now, parent};
+use crate::failure::Failure;
+use crate::host;
+use crate::live::LiveArgs;
+use crate::place::{Place, printable};
+use engine::zpl::{Error, FileKind, NewFile, NewKind, RenameMode};
+use engine::{Filesystem, LivePool};
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::OsStrExt as _;
+use std::process::ExitCode;
+
+/// Arguments of `zinc mkdir`.
+#[derive(clap::Args)]
+pub struct Mkdir {
+    #[command(flatten)]
+    live: LiveArgs,
+    /// Make what is missing above it too; what is there already is no failure
+    #[arg(short, long)]
+    parents: bool,
+    /// Permissions, octal
+    #[arg(short, long, value_name = "MODE", default_value = "755", value_parser = parse_mode)]
+    mode: u32,
+    /// Directories of one pool, as POOL/DATASET:PATH
+    #[arg(required = true, value_name = "PLACE")]
+    places: Vec<OsString>,
+}
+
+/// Arguments of `zinc rm`.
+#[derive(clap::Args)]
+pub struct Rm {
+    #[command(flatten)]
+    live: LiveArgs,
+    /// Remove directories with all that is in them
+    #[arg(short, long)]
+    recursive: bool,
+    /// What is not there is no failure
+    #[arg(short, long)]
+    force: bool,
+    /// Files of one pool, as POOL/DATASET:PATH
+    #[arg(required = true, value_name = "PLACE")]
+    places: Vec<OsString>,
+}
+
+/// Arguments of `zinc mv`.
+#[derive(clap::Args)]
+pub struct Mv {
+    #[command(flatten)]
+    live: LiveArgs,
+    /// Replace no file
+    #[arg(short = 'n', long)]
+    no_clobber: bool,
+    /// What there is, as POOL/DATASET:PATH
+    from: OsString,
+    /// Its new name, or the directory it goes to, in the same dataset
+    to: OsString,
+}
+
+/// Arguments of `zinc ln`.
+#[derive(clap::Args)]
+pub struct Ln {
+    #[command(flatten)]
+    live: LiveArgs,
+    /// A symbolic link: TARGET is the text it leads to
+    #[arg(short, long)]
+    symbolic: bool,
+    /// The file, as POOL/DATASET:PATH
+    target: OsString,
+    /// Its second name, as POOL/DATASET:PATH
+    place: OsString,
+}
+
+fn parse_mode(text: &str) -> Result<u32, String> {
+    let mode = u32::from_str_radix(text, 8).ok().filter(|m| *m <= 0o7777);
+    mode.ok_or_else(|| format!("invalid mode {text:?}"))
+}
+
+/// A place in a file system that is open for writing.
+struct Spot {
+    fs: Filesystem,
+    dataset: u64,
+    path: Vec<u8>,
+    shown: String,
+}
+
+impl Spot {
+    fn find(pool: &LivePool, text: &OsStr) -> Result<Self, Failure> {
+        let place = Place::from(text);
+        let found = place.find(pool.view())?;
+        if found.dataset.is_snapshot() {
+            let what = format!("'{}': a snapshot cannot be changed", place.shown());
+            return Err(Failure::new(what));
+        }
+        let fs = pool.filesystem(&found.dataset.name)?;
+        let path = found.path().to_vec();
+        Ok(Self { fs, dataset: found.dataset.object, path, shown: place.shown() })
+    }
+
+    fn fail(&self, doing: &str, why: &dyn std::fmt::Display) -> Failure {
+        Failure::new(format!("cannot {doing} '{}': {why}", self.shown))
+    }
+
+    /// The directory above it, and its name there.
+    fn above(&self, doing: &str) -> Result<(u64, Vec<u8>), Failure> {
+        let (above, name) = parent(&self.path);
+        let Some(name) = name else { return Err(self.fail(doing, &"it has no name")) };
+        let dir = self.fs.by_path(above, true).map_err(|e| self.fail(doing, &e))?;
+        Ok((dir.number(), name.to_vec()))
+    }
+
+    /// A directory that is there goes before what was named: then that is its name in it.
+    fn target(&self, doing: &str, name: &[u8]) -> Result<(u64, Vec<u8>), Failure> {
+        match self.fs.by_path(&self.path, true) {
+            Ok(node) if node.kind() == FileKind::Dir => Ok((node.number(), name.to_vec())),
+            _ => self.above(doing),
+        }
+    }
+}
+
+/// Opens the pool of the places, and does something with each.
+fn each(
+    live: &LiveArgs,
+    places: &[OsString],
+    mut act: impl FnMut(&Spot) -> Result<(), Failure>,
+) -> Result<ExitCode, Failure> {
+    let mut pools = places.iter().map(|p| Place::from(p.as_os_str()).pool());
+    let first = pools.next().unwrap_or_default();
+    if pools.any(|p| p != first) {
+        return Err(Failure::usage("all names must be of one pool"));
+    }
+    live.change(&first, |pool| places.iter().try_for_each(|text| act(&Spot::find(pool, text)?)))?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn new_file(kind: NewKind, mode: u32) -> NewFile {
+    let (uid, gid) = (host::user(), host::group());
+    NewFile { uid, gid, ..NewFile::new(kind, mode, now()) }
+}
+
+impl Mkdir {
+    /// Runs it.
+    pub fn run(self) -> Result<ExitCode, Failure> {
+        each(&self.live, &self.places, |spot| {
+            let fail = |e: Error| spot.fail("create directory", &e);
+            if !self.parents {
+                let (dir, name) = spot.above("create directory")?;
+                spot.fs.create(dir, &name, &new_file(NewKind::Dir, self.mode)).map_err(fail)?;
+                return Ok(());
+            }
+            let mut at = spot.fs.root().map_err(fail)?;
+            for name in spot.path.split(|b| *b == b'/').filter(|n| !n.is_empty()) {
+                at = match at.lookup(name).map_err(fail)? {
+                    Some(entry) => spot.fs.node(entry.object).map_err(fail)?,
+                    None => {
+                        let new = new_file(NewKind::Dir, self.mode);
+                        spot.fs.create(at.number(), name, &new).map_err(fail)?
+                    }
+                };
+                if at.kind() != FileKind::Dir {
+                    let what = format!("'{}' is no directory", printable(name));
+                    return Err(spot.fail("create directory", &what));
+                }
+            }
+            Ok(())
+        })
+    }
+}
+
+impl Rm {
+    /// Runs it.
+    pub fn run(self) -> Result<ExitCode, Failure> {
+        each(&self.live, &self.places, |spot| {
+            let fail = |e: Error| spot.fail("remove", &e);
+            let (dir, name) = match spot.above("remove") {
+                Ok(above) => above,
+                Err(_) if self.force => return Ok(()),
+                Err(e) => return Err(e),
+            };
+            let parent = spot.fs.node(dir).map_err(fail)?;
+            let Some(entry) = parent.lookup(&name).map_err(fail)? else {
+                let gone = || spot.fail("remove", &"No such file or directory");
+                return if self.force { Ok(()) } else { Err(gone()) };
+            };
+            let is_dir = spot.fs.node(entry.object).map_err(fail)?.kind() == FileKind::Dir;
+            match (is_dir, self.recursive) {
+                (false, _) => spot.fs.unlink(dir, &name, now()).map_err(fail),
+                (true, false) => {
+                    Err(spot.fail("remove", &"Is a directory").hint("-r removes directories"))
+                }
+                (true, true) => tree(&spot.fs, dir, &name, entry.object).map_err(fail),
+            }
+        })
+    }
+}
+
+/// Removes a directory with all in it. The stack is a list: names in a pool may nest deeper than
+/// calls.
+fn tree(fs: &Filesystem, dir: u64, name: &[u8], object: u64) -> Result<(), Error> {
+    let mut todo = vec![(dir, name.to_vec(), object, false)];
+    while let Some((dir, name, object, is_empty)) = todo.pop() {
+        if is_empty {
+            fs.rmdir(dir, &name, now())?;
+            continue;
+        }
+        todo.push((dir, name, object, true));
+        for entry in fs.node(object)?.entries()? {
+            let entry = entry?;
+            match fs.node(entry.object)?.kind() {
+                FileKind::Dir => todo.push((object, entry.name, entry.object, false)),
+                _ => fs.unlink(object, &entry.name, now())?,
+            }
+        }
+    }
+    Ok(())
+}
+
+impl Mv {
+    /// Runs it.
+    pub fn run(self) -> Result<ExitCode, Failure> {
+        let how = if self.no_clobber { RenameMode::NoReplace } else { RenameMode::Replace };
+        self.live.change(&Place::from(self.from.as_os_str()).pool(), |pool| {
+            let (from, to) = (Spot::find(pool, &self.from)?, Spot::find(pool, &self.to)?);
+            if from.dataset != to.dataset {
+                return Err(from
+                    .fail("move", &"it goes to another dataset")
+                    .hint("`zinc cp` copies out of one and into another"));
+            }
+            let (old_dir, old) = from.above("move")?;
+            let (dir, name) = to.target("move to", &old)?;
+            let done = from.fs.rename((old_dir, &old), (dir, &name), how, now());
+            done.map_err(|e| from.fail("move", &e))
+        })?;
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+impl Ln {
+    /// Runs it.
+    pub fn run(self) -> Result<ExitCode, Failure> {
+        self.live.change(&Place::from(self.place.as_os_str()).pool(), |pool| {
+            let spot = Spot::find(pool, &self.place)?;
+            let fail = |e: Error| spot.fail("create link", &e);
+            let text = self.target.as_bytes();
+            if self.symbolic {
+                let last = parent(text).1.unwrap_or(text);
+                let (dir, name) = spot.target("create link", last)?;
+                let kind = NewKind::Symlink(text.to_vec());
+                spot.fs.create(dir, &name, &new_file(kind, 0o777)).map_err(fail)?;
+                return Ok(());
+            }
+            let old = Spot::find(pool, &self.target)?;
+            if old.dataset != spot.dataset {
+                return Err(spot.fail("create link", &"the file is in another dataset"));
+            }
+            let (_, last) = old.above("link")?;
+            let node = old.fs.by_path(&old.path, false).map_err(|e| old.fail("link", &e))?;
+            let (dir, name) = spot.target("create link", &last)?;
+            spot.fs.link(node.number(), dir, &name, now()).map_err(fail)
+        })?;
+        Ok(ExitCode::SUCCESS)
+    }
+}
