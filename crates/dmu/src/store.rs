@@ -3,6 +3,7 @@
 use crate::cache::{BlockCache, CacheKey};
 use codec::crypto::MasterKey;
 use ondisk::BlkPtr;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 use vdev::{Fault, Scope};
 use zio::{Block, Place, Reader, Request};
@@ -59,6 +60,8 @@ pub struct CachedStore {
     sink: Option<Arc<dyn FaultSink>>,
     /// Weak, because what it allocates from is read through this store.
     pending: OnceLock<Weak<dyn PendingSource>>,
+    /// Blocks of younger txgs are not cached.
+    settled: AtomicU64,
 }
 
 impl CachedStore {
@@ -66,7 +69,21 @@ impl CachedStore {
     #[must_use]
     pub fn new(reader: Arc<Reader>, cache_bytes: usize, sink: Option<Arc<dyn FaultSink>>) -> Self {
         let (cache, pending) = (BlockCache::new(cache_bytes), OnceLock::new());
-        Self { reader, cache, sink, pending }
+        Self { reader, cache, sink, pending, settled: AtomicU64::new(u64::MAX) }
+    }
+
+    /// `txg` is durable: its blocks may be cached, those of younger ones may not. As long as a txg
+    /// is being synced, a place that it wrote can be given up and written again with the same
+    /// birth, and address and birth are all that the cache knows a block by.
+    pub fn set_settled(&self, txg: u64) {
+        self.settled.store(txg, Ordering::Release);
+    }
+
+    /// The name of a block in the cache, when it may be there. Asked before the block is read: what
+    /// is settled by the time it was read may have been another block when the reading began.
+    fn cache_key(&self, bp: &BlkPtr, key: Option<&Key>) -> Option<CacheKey> {
+        let settled = self.settled.load(Ordering::Acquire);
+        cache_key(bp, key).filter(|(_, birth, _)| *birth <= settled)
     }
 
     /// Asks `source` first from now on; the first source that is set stays. Its blocks are not
@@ -116,7 +133,7 @@ impl BlockStore for CachedStore {
         if let Some(block) = self.pending(bp) {
             return Ok(block);
         }
-        let id = cache_key(bp, key);
+        let id = self.cache_key(bp, key);
         if let Some(block) = id.as_ref().and_then(|id| self.cache.get(id)) {
             return Ok(block);
         }
@@ -148,23 +165,27 @@ impl BlockStore for CachedStore {
     ) -> Vec<zio::Result<Arc<Block>>> {
         let mut out: Vec<Option<zio::Result<Arc<Block>>>> = Vec::with_capacity(blocks.len());
         let mut wanted = Vec::new();
+        let mut names = Vec::new();
         for (bp, place) in blocks {
-            let cached = || cache_key(bp, key).and_then(|id| self.cache.get(&id));
+            let id = self.cache_key(bp, key);
+            let cached = || id.as_ref().and_then(|id| self.cache.get(id));
             let hit = self.pending(bp).or_else(cached);
             if hit.is_none() {
+                names.push(id);
                 let key = key.map(AsRef::as_ref);
                 wanted.push(Request { bp, place: *place, key, scope: Scope::Data, raw: false });
             }
             out.push(hit.map(Ok));
         }
-        let mut got = self.reader.read_many(&wanted).into_iter().zip(&wanted);
+        let got = self.reader.read_many(&wanted);
+        let mut got = got.into_iter().zip(wanted.iter().zip(names));
         for slot in out.iter_mut().filter(|s| s.is_none()) {
-            let Some((outcome, request)) = got.next() else { break };
+            let Some((outcome, (request, id))) = got.next() else { break };
             let block = outcome.block.map(Arc::new);
             if block.is_ok() {
                 self.note(request.place, request.bp, &outcome.faults);
             }
-            if let (Ok(b), Some(id)) = (&block, cache_key(request.bp, key)) {
+            if let (Ok(b), Some(id)) = (&block, id) {
                 self.cache.put(id, b);
             }
             *slot = Some(block);

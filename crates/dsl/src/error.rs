@@ -132,7 +132,8 @@ impl fmt::Display for Refusal {
 
 impl Error {
     /// A refusal about `name`.
-    pub(crate) fn refused(name: &str, why: Refusal) -> Self {
+    #[must_use]
+    pub fn refused(name: &str, why: Refusal) -> Self {
         Self::Refused { name: name.to_owned(), why }
     }
 }

@@ -33,7 +33,9 @@ fn make(seed: u64, shape: Shape, dir: &Path) -> Bench {
     bench.pool = format!("judge-{shape:?}").to_lowercase();
     let mut run = Run::new(seed, bench);
     run.weight_max = 1 << 20;
-    for _ in 0..number("ZINC_JUDGE_OPS", 1500) {
+    // Every byte is read and hashed, holes too.
+    run.offset_max = 8 << 20;
+    for _ in 0..number("ZINC_JUDGE_OPS", 1200) {
         run.step();
     }
     run.free_limits();

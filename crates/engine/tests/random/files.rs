@@ -215,7 +215,7 @@ impl Run {
         let offset = match self.rng.below(12) {
             0..=3 => size,
             4 => self.rng.below(2_000_000),
-            5 if self.rng.below(6) == 0 => self.rng.below(1 << 44),
+            5 if self.rng.below(6) == 0 => self.rng.below(self.offset_max),
             _ => self.rng.below(size.min(4 << 20) + 1),
         };
         let len = self.any_len().max(1);
@@ -262,7 +262,7 @@ impl Run {
         let to = match self.rng.below(8) {
             0 => 0,
             1 => size + self.rng.below(1_000_000),
-            2 => self.rng.below(1 << 40),
+            2 => self.rng.below(self.offset_max >> 4),
             _ => self.rng.below(size + 1),
         };
         self.note(format!("{name}: truncate {file} from {size} to {to}"));
@@ -355,7 +355,10 @@ impl Run {
 
     fn xattr(&mut self, name: &str, now: Time) -> Result<(), String> {
         let file = self.any_inode(name);
-        let key = format!("user.key{}", self.rng.below(6)).into_bytes();
+        // Linux knows attributes of users for files and directories only.
+        let users = !matches!(self.tree(name).get(file).kind, Kind::Other(_));
+        let space = if users { "user" } else { "trusted" };
+        let key = format!("{space}.key{}", self.rng.below(6)).into_bytes();
         if self.rng.below(4) == 0 {
             self.note(format!("{name}: remove attribute {} of {file}", show(&key)));
             return self.both(

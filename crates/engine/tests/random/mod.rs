@@ -86,6 +86,8 @@ pub struct Run {
     counter: u64,
     /// Bytes that the files of a dataset have together, about; then less is added.
     pub weight_max: u64,
+    /// Where sparse files end, at most.
+    pub offset_max: u64,
     /// Calls that were refused because there was no space.
     pub refused: u64,
 }
@@ -112,6 +114,7 @@ impl Run {
             clock: 1_600_000_000,
             counter: 0,
             weight_max: 12 << 20,
+            offset_max: 1 << 44,
             refused: 0,
         }
     }

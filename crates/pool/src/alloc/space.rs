@@ -122,6 +122,15 @@ impl Allocator {
         out
     }
 
+    /// Bytes that one copy of a block of `psize` bytes takes as datasets count them, on the vdev
+    /// where that is most.
+    #[must_use]
+    pub fn worst_dsize(&self, psize: u64) -> u64 {
+        let tops = self.tops();
+        let of = |t: &std::sync::Arc<Top>| t.deflated(t.asize(psize, u64::MAX));
+        tops.values().filter(|t| t.class != Class::Log).map(of).max().unwrap_or(psize)
+    }
+
     /// Bytes that all copies of a block take as datasets count them.
     #[must_use]
     pub fn dsize(&self, bp: &BlkPtr) -> u64 {

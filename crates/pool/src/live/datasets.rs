@@ -66,6 +66,7 @@ impl LivePool {
     ) -> Result<()> {
         let name = name.to_owned();
         self.run(move |cx| {
+            cx.check_room(&name)?;
             let made = dsl::write::create_dataset(&cx.dsl(), &cx.shared.dsl, &name, &properties)?;
             cx.format_filesystem(made.head, &new)?;
             cx.log_event("create", "", &name)
@@ -82,6 +83,7 @@ impl LivePool {
     ) -> Result<()> {
         let name = name.to_owned();
         self.run(move |cx| {
+            cx.check_room(&name)?;
             let made = dsl::write::create_dataset(&cx.dsl(), &cx.shared.dsl, &name, &properties)?;
             cx.new_objset(made.head, ObjsetKind::Zvol, |objset, tx| {
                 Ok(Volume::format(objset, tx, size, block_size)?)
@@ -99,6 +101,7 @@ impl LivePool {
     ) -> Result<()> {
         let (origin, name) = (origin.to_owned(), name.to_owned());
         self.run(move |cx| {
+            cx.check_room(&name)?;
             let dsl = &cx.shared.dsl;
             dsl::write::clone_dataset(&cx.dsl(), dsl, &name, &origin, &properties)?;
             cx.empty_log(&dsl.by_name(&name)?, false)?;
@@ -110,6 +113,7 @@ impl LivePool {
     pub fn snapshot(&self, names: &[String], properties: Vec<PropertyChange>) -> Result<()> {
         let names = names.to_vec();
         self.run(move |cx| {
+            cx.check_room(&names.join(" "))?;
             dsl::write::snapshot(&cx.dsl(), &cx.shared.dsl, &names, &properties)?;
             names.iter().try_for_each(|name| cx.log_event("snapshot", "", name))
         })

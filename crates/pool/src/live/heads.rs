@@ -6,6 +6,7 @@
 //! its set is marked [`Head::is_gone`]: whoever still holds it can begin no more transactions.
 
 use super::shared::Shared;
+use super::space::{Door, Entrance, Weight};
 use crate::error::{Error, Result};
 use codec::compress::Algorithm;
 use dmu::{LiveSpec, Objset, RedundantMetadata, SetPolicy};
@@ -15,7 +16,6 @@ use ondisk::{BlkPtr, Checksum, Compression, ObjsetKind};
 use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use zpl::write::{FileOwners, FsSettings, XattrStore};
 use zpl::{Filesystem, Volume};
 
@@ -27,60 +27,14 @@ pub struct Head {
     pub objset: Objset,
     owners: Option<Arc<FileOwners>>,
     fs: Mutex<Option<Filesystem>>,
-    gone: AtomicBool,
-    /// Bytes it may still use, as of the last synced txg.
-    available: AtomicU64,
-    /// Bytes promised to transactions since its last txg quiesced, inflated to what they may take.
-    promised: AtomicU64,
-    /// Bytes promised before, which are being written.
-    frozen: AtomicU64,
+    pub(super) door: Arc<Door>,
 }
 
 impl Head {
-    pub(super) fn new(dataset: u64, objset: Objset, owners: Option<Arc<FileOwners>>) -> Self {
-        Self {
-            dataset,
-            objset,
-            owners,
-            fs: Mutex::default(),
-            gone: AtomicBool::new(false),
-            available: AtomicU64::new(u64::MAX),
-            promised: AtomicU64::new(0),
-            frozen: AtomicU64::new(0),
-        }
-    }
-
     /// The dataset was destroyed or rolled back: what is open of it is of no use any more.
     #[must_use]
     pub fn is_gone(&self) -> bool {
-        self.gone.load(Ordering::Acquire)
-    }
-
-    pub(super) fn set_gone(&self) {
-        self.gone.store(true, Ordering::Release);
-    }
-
-    /// Promises `bytes`, if there is room.
-    pub(super) fn promise(&self, bytes: u64) -> bool {
-        let before = self.promised.fetch_add(bytes, Ordering::Relaxed);
-        let all = before.saturating_add(bytes).saturating_add(self.frozen.load(Ordering::Relaxed));
-        let fits = all <= self.available.load(Ordering::Relaxed);
-        if !fits {
-            self.promised.fetch_sub(bytes, Ordering::Relaxed);
-        }
-        fits
-    }
-
-    /// What was promised so far belongs to the txg that is synced now.
-    pub(super) fn freeze_promises(&self) {
-        let bytes = self.promised.swap(0, Ordering::Relaxed);
-        self.frozen.fetch_add(bytes, Ordering::Relaxed);
-    }
-
-    /// That txg is written: this is what is left.
-    pub(super) fn set_available(&self, bytes: u64) {
-        self.available.store(bytes, Ordering::Relaxed);
-        self.frozen.store(0, Ordering::Relaxed);
+        self.door.is_gone()
     }
 
     /// The file system in it; all who ask share it, and its locks.
@@ -200,18 +154,19 @@ impl Shared {
             let enabled = |name| self.features.is_enabled(name);
             Arc::new(FileOwners::new(enabled("project_quota"), enabled("userobj_accounting")))
         });
+        let door = Arc::new(Door::new(&self.me));
         let objset = Objset::live(LiveSpec {
             store: Arc::clone(&self.store) as _,
             id: dataset,
             root,
             kind,
             header_size: ondisk::objset::OBJSET_SIZE_V3,
-            transactions: self.me.upgrade().map(|me| me as _),
+            transactions: Some(Arc::new(Entrance(Arc::clone(&door)))),
             policy: policy(stored, self),
             accounting: owners.clone().map(|o| o as _),
             key: None,
         })?;
-        Ok(Head::new(dataset, objset, owners))
+        Ok(Head { dataset, objset, owners, fs: Mutex::default(), door })
     }
 
     /// The head of a dataset, opened for writing when it is not open yet.
@@ -232,10 +187,32 @@ impl Shared {
         let stored = self.dsl.stored(&dataset)?;
         let kind = self.dsl.objset(&dataset)?.phys().kind;
         let head = self.live(dataset.object, Some(dataset.phys.bp), kind, &stored)?;
-        head.set_available(self.room_of(&dataset)?);
+        head.door.set_available(self.room_of(&dataset)?);
+        self.weigh(&head, &stored)?;
         let head = Arc::new(head);
         self.heads.write().insert(dataset.object, Arc::clone(&head));
         Ok(head)
+    }
+
+    /// Tells a head how much its blocks take.
+    pub(super) fn weigh(&self, head: &Head, stored: &StoredProperties) -> Result<()> {
+        let record = match head.objset.phys().kind {
+            ObjsetKind::Zvol => head.volume()?.block_size(),
+            _ => number(stored, "recordsize"),
+        };
+        let copies = number(stored, "copies").clamp(1, 3);
+        let stored = self.alloc.worst_dsize(record);
+        head.door.set_weight(Weight { copies, record, stored });
+        Ok(())
+    }
+
+    /// Bytes that the whole pool still has for writing and for freeing, beside its reserve.
+    pub(super) fn room_of_pool(&self) -> Result<(u64, u64)> {
+        let figures = self.alloc.figures();
+        let used = self.dsl.root()?.phys.used.max(figures.normal.deflated_allocated);
+        let left = figures.dspace.saturating_sub(figures.normal.deferred).saturating_sub(used);
+        let slop = figures.slop();
+        Ok((left.saturating_sub(slop), left.saturating_sub(slop / 2)))
     }
 
     /// Bytes a dataset may still use.
@@ -263,6 +240,7 @@ impl Shared {
             let stored = self.dsl.stored(&self.dsl.by_name(&name)?)?;
             head.objset.set_policy(policy(&stored, self));
             head.configure(settings(&stored))?;
+            self.weigh(&head, &stored)?;
         }
         Ok(())
     }

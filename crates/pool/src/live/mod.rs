@@ -11,6 +11,7 @@
 //! create  import                 make or open a pool
 //! txg  sync  task                when changes become durable, and how
 //! heads  gate  shared            what is open, and who may look at it
+//! space                         how much may be written
 //! features  config  history      what the MOS says of the pool itself
 //! datasets                       file systems, volumes, snapshots, clones
 //! vdevs                          adding devices, new guids
@@ -28,6 +29,7 @@ mod import;
 mod log;
 mod mos;
 mod shared;
+mod space;
 mod sync;
 mod task;
 mod txg;
@@ -54,6 +56,7 @@ use parking_lot::Mutex;
 use rt::{Rt, Task};
 use shared::{Parts, Shared};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 /// A pool that is open for writing. Dropping it stops it after what is dirty is durable, and leaves
 /// it active, as a crash right after that would; [`LivePool::export`] says goodbye properly.
@@ -67,6 +70,8 @@ impl LivePool {
     /// Starts the sync thread over what was made or opened.
     fn start(rt: &Rt, parts: Parts, view: Pool) -> Result<Self> {
         let shared = Shared::new(rt, parts, view.name())?;
+        let (writing, freeing) = shared.room_of_pool()?;
+        shared.space.synced(shared.txgs.last_synced(), writing, freeing);
         let syncer = start_syncer(&shared)?;
         Ok(Self { shared, view, syncer: Mutex::new(Some(syncer)) })
     }
@@ -193,7 +198,13 @@ fn start_syncer(shared: &Arc<Shared>) -> Result<Task<()>> {
         move || {
             while let Some(mut record) = shared.txgs.next() {
                 match shared.sync(&mut record) {
-                    Ok(()) => shared.txgs.done(record),
+                    Ok(()) => {
+                        shared.txgs.done(record);
+                        // What is being destroyed goes on being freed when nobody asks.
+                        if shared.reaping.load(Ordering::Relaxed) {
+                            shared.txgs.want_next();
+                        }
+                    }
                     Err(e) => {
                         shared.txgs.stop(&format!("txg {} failed: {e}", record.txg));
                         return;

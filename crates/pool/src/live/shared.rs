@@ -8,11 +8,12 @@ use super::create::FIRST_TXG;
 use super::features::FeatureTable;
 use super::gate::Gate;
 use super::heads::Heads;
+use super::space::PoolSpace;
 use super::sync::TxgBlocks;
 use super::txg::{TxgLimits, Txgs};
 use crate::alloc::Allocator;
 use crate::error::{Error, Result};
-use dmu::{CachedStore, Hold, Objset, SpaceUse, Transactions, Tx};
+use dmu::{CachedStore, Objset, Tx};
 use dsl::Dsl;
 use dsl::write::MosAccount;
 use ondisk::config::{PoolState, VdevConfig};
@@ -70,6 +71,8 @@ pub(crate) struct Shared {
     pub(super) features: FeatureTable,
     pub(super) gate: Gate,
     pub(super) heads: RwLock<Heads>,
+    /// What may be written, of all heads together.
+    pub(super) space: PoolSpace,
     pub(super) tasks: Mutex<Vec<Task>>,
     pub(super) config: Mutex<ConfigState>,
     /// The last one written.
@@ -123,6 +126,7 @@ impl Shared {
         let Parts { reader, store, writer, alloc, mos, features, config, uberblock } = parts;
         let dsl = Dsl::open(mos.clone(), pool)?;
         let last = uberblock.txg.max(FIRST_TXG - 1);
+        store.set_settled(uberblock.txg);
         let blocks = Arc::new(TxgBlocks::new(&alloc, &writer));
         Ok(Arc::new_cyclic(|me| Self {
             rt: rt.clone(),
@@ -138,6 +142,7 @@ impl Shared {
             features,
             gate: Gate::new(rt),
             heads: RwLock::default(),
+            space: PoolSpace::default(),
             tasks: Mutex::default(),
             config: Mutex::new(config),
             uberblock: Mutex::new(uberblock),
@@ -157,63 +162,5 @@ impl Shared {
 
     pub(super) fn stopped(&self, why: &str) -> Error {
         Error::Stopped { pool: self.pool(), cause: why.to_owned() }
-    }
-
-    /// Bytes of disk that `bytes` of data may take: every block doubled for its metadata would be
-    /// far too much for large ones and is about right for the smallest; what is promised is only
-    /// compared with what is available, and corrected when the txg is synced.
-    fn inflated(bytes: u64) -> u64 {
-        bytes.saturating_add(bytes / 4).saturating_add(64 << 10)
-    }
-
-    fn check_space(&self, objset: u64, hold: Hold) -> Result<bool> {
-        let Some(head) = self.heads.read().get(&objset).cloned() else {
-            return Err(self.stopped("the dataset was destroyed or rolled back"));
-        };
-        match hold.space {
-            SpaceUse::Write => Ok(head.promise(Self::inflated(hold.bytes))),
-            SpaceUse::Free | SpaceUse::Always => Ok(true),
-        }
-    }
-}
-
-impl Transactions for Shared {
-    fn begin(&self, objset: u64, hold: Hold) -> dmu::Result<Tx> {
-        let fail = |kind| dmu::Error { objset, object: 0, kind };
-        let stopped = |why: &str| fail(dmu::ErrorKind::Stopped(why.to_owned()));
-        // What was freed can be used again two txgs later, and what is promised is mostly less once
-        // it is written: so no space is only said after that.
-        for attempt in 0.. {
-            match self.check_space(objset, hold) {
-                Ok(true) => break,
-                Ok(false) if attempt < 3 => {
-                    let open = self.txgs.open();
-                    self.txgs.wait_synced(open).map_err(|why| stopped(&why))?;
-                }
-                Ok(false) => return Err(fail(dmu::ErrorKind::NoSpace)),
-                Err(e) => return Err(stopped(&e.to_string())),
-            }
-        }
-        let txg = self.txgs.enter(hold.space == SpaceUse::Write).map_err(|why| stopped(&why))?;
-        match self.me.upgrade() {
-            Some(me) => Ok(Tx::new(txg, me)),
-            None => Err(stopped("the pool is being closed")),
-        }
-    }
-
-    fn wait_synced(&self, txg: u64) -> dmu::Result<()> {
-        self.txgs.wait_synced(txg).map_err(|why| dmu::Error {
-            objset: 0,
-            object: 0,
-            kind: dmu::ErrorKind::Stopped(why.to_string()),
-        })
-    }
-
-    fn dirtied(&self, txg: u64, bytes: u64) {
-        self.txgs.dirtied(txg, bytes);
-    }
-
-    fn ended(&self, _txg: u64) {
-        self.txgs.leave();
     }
 }

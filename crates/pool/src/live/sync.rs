@@ -76,6 +76,7 @@ impl Shared {
         let more = self.mos.is_dirty(txg) || self.reaping.load(Ordering::Relaxed);
         // An empty txg brings what was freed before one txg closer to being free.
         if idle && !more && !self.alloc.has_deferred() {
+            self.space.nothing_in(txg);
             return Ok(());
         }
         let tx = Tx::syncing(txg);
@@ -118,7 +119,6 @@ impl Shared {
         dirty.sort_by_key(|h| h.dataset);
         for head in &dirty {
             head.objset.freeze(txg);
-            head.freeze_promises();
         }
         dirty
     }
@@ -223,14 +223,17 @@ impl Shared {
 
     /// Lets everybody see the txg that is durable now.
     fn publish(&self, txg: u64) -> Result<()> {
+        self.store.set_settled(txg);
         self.alloc.sync_done(txg);
         self.mos.synced(txg);
         let all: Vec<_> = self.heads.read().values().cloned().collect();
         for head in &all {
             head.objset.synced(txg);
             let name = self.dsl.name_of(head.dataset)?;
-            head.set_available(self.room_of(&self.dsl.by_name(&name)?)?);
+            head.door.synced(txg, self.room_of(&self.dsl.by_name(&name)?)?);
         }
+        let (writing, freeing) = self.room_of_pool()?;
+        self.space.synced(txg, writing, freeing);
         Ok(())
     }
 

@@ -50,6 +50,7 @@ impl<'a> TaskCx<'a> {
         let account = shared.account(self, dataset)?;
         let root = shared.sync_objset(&head, self.tx.txg(), &account)?;
         finish_head(&self.dsl(), &account, root.as_ref(), shared.features_of(kind).as_slice())?;
+        shared.weigh(&head, &stored)?;
         shared.heads.write().insert(dataset, Arc::clone(&head));
         Ok(head)
     }
@@ -57,7 +58,16 @@ impl<'a> TaskCx<'a> {
     /// Takes a dataset's head out of use: it is about to be destroyed or to be another one.
     pub(super) fn drop_head(&self, dataset: u64) {
         if let Some(head) = self.shared.heads.write().remove(&dataset) {
-            head.set_gone();
+            head.door.close();
+        }
+    }
+
+    /// Whether there is room for something new in the MOS. What is asked first of all, so that
+    /// nothing is half done.
+    pub(super) fn check_room(&self, what: &str) -> Result<()> {
+        match self.shared.space.for_writing() {
+            0 => Err(dsl::Error::refused(what, dsl::Refusal::NoSpace).into()),
+            _ => Ok(()),
         }
     }
 

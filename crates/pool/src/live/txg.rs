@@ -305,6 +305,12 @@ impl Txgs {
         Ok(())
     }
 
+    /// The open txg is to be synced as soon as that can be.
+    pub(crate) fn want_next(&self) {
+        let mut state = self.state.lock();
+        state.wanted = state.wanted.max(self.open());
+    }
+
     /// Waits until a txg has to be synced and nobody is in it any more. `None`: stopped.
     pub(crate) fn next(&self) -> Option<TxgRecord> {
         let mut state = self.state.lock();

@@ -1,0 +1,204 @@
+//! Pools that are full: what needs space is refused by the typed error, what frees space works, the
+//! engine never stops, and afterwards all is as it was.
+#![allow(clippy::unwrap_used, clippy::expect_used, missing_docs)]
+
+mod random;
+
+use engine::dmu::ErrorKind;
+use engine::live::{LivePool, NewFilesystem};
+use engine::ondisk::znode::Time;
+use engine::zpl::Error;
+use engine::zpl::write::{NewFile, NewKind};
+use engine::{Filesystem, rt};
+use random::Bench;
+use random::bench::{SHAPES, Shape};
+use testkit::Rng;
+
+const DEVICE_BYTES: u64 = 64 << 20;
+const NOW: Time = Time { seconds: 1_700_000_000, nanos: 0 };
+
+fn is_full(e: &Error) -> bool {
+    matches!(e, Error::Dmu(e) if matches!(e.kind, ErrorKind::NoSpace))
+}
+
+/// Writes files until there is no space, of sizes by chance; their names. At least `least` bytes
+/// must have gone in.
+fn fill(fs: &Filesystem, rng: &mut Rng, round: u64, least: u64) -> Vec<String> {
+    let mut names = Vec::new();
+    let (mut written, mut refused) = (0, 0);
+    for n in 0.. {
+        let name = format!("r{round}-{n}");
+        let new = NewFile::new(NewKind::File, 0o644, NOW);
+        let file = match fs.create(fs.root_object(), name.as_bytes(), &new) {
+            Ok(file) => file,
+            Err(e) if is_full(&e) => break,
+            Err(e) => panic!("{e}"),
+        };
+        names.push(name);
+        let len = match rng.below(3) {
+            0 => rng.below(4000) + 1,
+            1 => rng.below(100_000) + 1,
+            _ => rng.below(3 << 20) + 1,
+        };
+        let mut data = vec![0; len as usize];
+        rng.fill(&mut data);
+        match fs.write_at(file.number(), 0, &data, NOW) {
+            Ok(()) => written += len,
+            Err(e) if is_full(&e) => {
+                refused += 1;
+                // Smaller files may still fit; but not for ever.
+                if refused == 8 {
+                    break;
+                }
+            }
+            Err(e) => panic!("{e}"),
+        }
+    }
+    assert!(written >= least, "only {written} bytes went in, {least} should");
+    names
+}
+
+fn used(pool: &LivePool) -> u64 {
+    pool.view().dsl().root().unwrap().phys.used
+}
+
+/// Waits until everything destroyed is free.
+fn settle(pool: &LivePool) {
+    for _ in 0..100 {
+        pool.sync().unwrap();
+        let free = pool.view().dsl().internal_dirs().unwrap();
+        let free = free.iter().find(|(n, _)| n == "$FREE").map(|(n, o)| (n.clone(), *o));
+        let Some((name, object)) = free else { break };
+        if pool.view().dsl().dir(object, name).unwrap().phys.used == 0 {
+            break;
+        }
+    }
+    for _ in 0..4 {
+        pool.sync().unwrap();
+    }
+}
+
+fn rounds(shape: Shape, rounds: u64) {
+    let bench = Bench::new(shape, DEVICE_BYTES, 12);
+    let pool = bench.create();
+    // Devices in memory are fast, and a txg must not hold all there is.
+    pool.set_limits(engine::live::TxgLimits { dirty_max: 16 << 20, ..Default::default() });
+    let mut rng = Rng::new(shape as u64);
+    let begin = used(&pool);
+    let mut least = 0;
+    for round in 0..rounds {
+        let at = |what: &str| format!("{shape:?}, round {round}: {what}");
+        pool.create_filesystem("tank/fs", NewFilesystem::default(), Vec::new()).unwrap();
+        let fs = pool.filesystem("tank/fs").unwrap();
+        let names = fill(&fs, &mut rng, round, least);
+        pool.sync().unwrap_or_else(|e| panic!("{}: {e}", at("full")));
+        // What went in the first time must go in again.
+        least = used(&pool).saturating_sub(begin) / 3;
+        let root = fs.root_object();
+        let number =
+            |name: &str| fs.root().unwrap().lookup(name.as_bytes()).unwrap().unwrap().object;
+        match round % 4 {
+            0 => {
+                for name in &names {
+                    fs.unlink(root, name.as_bytes(), NOW)
+                        .unwrap_or_else(|e| panic!("{}: {e}", at("unlink")));
+                }
+                drop(fs);
+            }
+            1 => {
+                for name in &names {
+                    fs.truncate(number(name), 0, NOW)
+                        .unwrap_or_else(|e| panic!("{}: {e}", at("truncate")));
+                }
+                drop(fs);
+            }
+            2 => {
+                // Nothing that is removed becomes free before the snapshot goes. On a full pool a
+                // snapshot may be refused.
+                let snapshot = "tank/fs@full".to_owned();
+                let made = pool.snapshot(std::slice::from_ref(&snapshot), Vec::new()).is_ok();
+                for name in &names {
+                    fs.unlink(root, name.as_bytes(), NOW)
+                        .unwrap_or_else(|e| panic!("{}: {e}", at("unlink under a snapshot")));
+                }
+                drop(fs);
+                pool.sync().unwrap();
+                if made {
+                    pool.destroy_snapshots(&[snapshot], false).unwrap();
+                }
+            }
+            _ => {
+                for name in names.iter().step_by(2) {
+                    fs.punch(number(name), 0, u64::MAX, NOW)
+                        .unwrap_or_else(|e| panic!("{}: {e}", at("punch")));
+                }
+                drop(fs);
+            }
+        }
+        pool.destroy_dataset("tank/fs").unwrap_or_else(|e| panic!("{}: {e}", at("destroy")));
+        settle(&pool);
+        let now = used(&pool);
+        assert!(now < begin + (2 << 20), "{}: {begin} bytes were used, now {now}", at("emptied"));
+    }
+    pool.export().unwrap();
+    let view = bench.open();
+    bench.check(&view).unwrap_or_else(|e| panic!("{shape:?}: {e}"));
+    drop(view);
+    bench.zdb();
+}
+
+fn every_shape(n: u64) {
+    let next = std::sync::atomic::AtomicUsize::new(0);
+    std::thread::scope(|scope| {
+        for _ in 0..rt::threads_available().min(SHAPES.len()) {
+            scope.spawn(|| {
+                loop {
+                    let i = next.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+                    let Some(shape) = SHAPES.get(i) else { break };
+                    rounds(*shape, n);
+                }
+            });
+        }
+    });
+}
+
+#[test]
+fn filled_and_emptied_again() {
+    every_shape(8);
+}
+
+/// The long form: `cargo test -p engine --test full -- --ignored`.
+#[test]
+#[ignore = "long form: minutes"]
+fn filled_and_emptied_a_hundred_times() {
+    every_shape(100);
+}
+
+/// Many writers at once, each in a dataset of its own: what each sees as free is the same space.
+#[test]
+fn writers_of_many_datasets_share_what_is_left() {
+    let bench = Bench::new(Shape::Disk, DEVICE_BYTES, 12);
+    let pool = bench.create();
+    pool.set_limits(engine::live::TxgLimits::default());
+    for n in 0..8 {
+        let name = format!("tank/fs{n}");
+        pool.create_filesystem(&name, NewFilesystem::default(), Vec::new()).unwrap();
+    }
+    std::thread::scope(|scope| {
+        for n in 0..8 {
+            let pool = &pool;
+            scope.spawn(move || {
+                let fs = pool.filesystem(&format!("tank/fs{n}")).unwrap();
+                fill(&fs, &mut Rng::new(n), n, 0);
+            });
+        }
+    });
+    pool.sync().unwrap();
+    for n in 0..8 {
+        pool.destroy_dataset(&format!("tank/fs{n}")).unwrap();
+    }
+    settle(&pool);
+    pool.export().unwrap();
+    bench.check(&bench.open()).unwrap();
+    bench.zdb();
+}
