@@ -232,10 +232,17 @@ impl Shared {
         used
     }
 
+    /// The open heads, in an order that a hash table does not decide: what is done with each reads
+    /// from the devices, and a simulation must repeat it.
+    pub(super) fn all_heads(&self) -> Vec<Arc<Head>> {
+        let mut all: Vec<_> = self.heads.read().values().cloned().collect();
+        all.sort_by_key(|h| h.dataset);
+        all
+    }
+
     /// Properties changed: open heads write by them from now on.
     pub(super) fn refresh_heads(&self) -> Result<()> {
-        let heads: Vec<_> = self.heads.read().values().cloned().collect();
-        for head in heads {
+        for head in self.all_heads() {
             let name = self.dsl.name_of(head.dataset)?;
             let stored = self.dsl.stored(&self.dsl.by_name(&name)?)?;
             head.objset.set_policy(policy(&stored, self));

@@ -226,8 +226,7 @@ impl Shared {
         self.store.set_settled(txg);
         self.alloc.sync_done(txg);
         self.mos.synced(txg);
-        let all: Vec<_> = self.heads.read().values().cloned().collect();
-        for head in &all {
+        for head in &self.all_heads() {
             head.objset.synced(txg);
             let name = self.dsl.name_of(head.dataset)?;
             head.door.synced(txg, self.room_of(&self.dsl.by_name(&name)?)?);
