@@ -30,7 +30,7 @@ use ondisk::features;
 use ondisk::uberblock::Uberblock;
 use ondisk::{DmuType, ObjsetKind, mos};
 use rt::Rt;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 use vdev::{LeafOpen, VdevTree};
@@ -128,8 +128,9 @@ impl CreateOptions {
     }
 }
 
-/// Opened devices by the path that stands in their [`VdevSpec::Leaf`].
-pub type Devices = HashMap<String, WriteDeviceRef>;
+/// Opened devices by the path that stands in their [`VdevSpec::Leaf`]; in order, so that a
+/// simulation repeats what is done with each.
+pub type Devices = BTreeMap<String, WriteDeviceRef>;
 
 /// Sector exponent for these devices.
 fn ashift_of(spec: &VdevSpec, devices: &Devices, wanted: Option<u32>) -> Result<u32> {
