@@ -353,7 +353,8 @@ impl Figure {
         let Self { work, threads, unit, note, .. } = self;
         let (best, median) = (self.best(), self.median());
         println!(
-            "{work:<10} {threads:>3}  best {best:>10.0}  median {median:>10.0}  cpu allows {:>8.0} {unit:<8} {note}",
+            "{work:<10} {threads:>3}  best {best:>10.0}  median {median:>10.0}  \
+             cpu allows {:>8.0} {unit:<8} {note}",
             self.ceiling()
         );
         let Some(path) = &args.json else { return Ok(()) };
@@ -494,7 +495,8 @@ fn show_txgs(bench: &Bench, after: u64) -> Outcome<()> {
     }
     for t in bench.pool()?.txgs().iter().filter(|t| t.txg > after) {
         println!(
-            "  txg {}: open {:?}, quiesce {:?}, sync {:?}, dirty {} MB, {} blocks, {} MB, {} passes",
+            "  txg {}: open {:?}, quiesce {:?}, sync {:?}, dirty {} MB, {} blocks, {} MB, \
+             {} passes",
             t.txg,
             t.open,
             t.quiesce,
@@ -626,7 +628,7 @@ fn snapshots(bench: &mut Bench) -> Outcome<()> {
         let snapshot = format!("{name}@{round}");
         let pool = bench.pool()?;
         let began = Instant::now();
-        pool.snapshot(&[snapshot.clone()], Vec::new())?;
+        pool.snapshot(std::slice::from_ref(&snapshot), Vec::new())?;
         make.rates.push(1.0 / began.elapsed().as_secs_f64());
         fill(&args, &fs, &files, 16 << 20, 0)?;
         pool.sync()?;

@@ -115,7 +115,7 @@ fn judge(judge: &Path, mut pools: Vec<(Bench, PathBuf)>, work: &Path) -> Vec<Str
 }
 
 #[test]
-#[ignore = "minutes, and needs the kernel judge: scripts/judge"]
+#[ignore = "long form: minutes, and needs the kernel judge: scripts/judge"]
 fn the_kernel_agrees() {
     let program = testkit::shared_dir().map(|d| d.join("judge"));
     let Some(program) = program.filter(|p| p.join("run-job").is_file()) else {

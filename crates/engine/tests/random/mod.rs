@@ -1,9 +1,11 @@
 //! Random operations on a pool beside a plain model of what it must hold.
 //!
-//! `tree` and `sets` are the model, `files`, `volumes` and `datasets` the operations, `compare` what
-//! makes sure that both are the same, `bench` the devices. Everything is decided by one seed.
+//! `tree` and `sets` are the model, `files`, `volumes` and `datasets` the operations, `compare`
+//! what makes sure that both are the same, `bench` the devices. Everything is decided by one seed.
 #![allow(dead_code, reason = "each test takes what it needs")]
 #![allow(clippy::unwrap_used, clippy::expect_used, missing_docs, unreachable_pub)]
+#![allow(clippy::needless_pass_by_value, clippy::type_complexity, reason = "plain test helpers")]
+#![allow(clippy::print_stderr, reason = "a failure says which seed and operation it was")]
 
 pub mod bench;
 mod compare;
