@@ -228,6 +228,15 @@ fn a_pool_grows() {
     assert_eq!(place.label_state("d"), "state: 1", "it was exported, and is so again");
     place.step("zpool add -f -d . tank log e special mirror f g");
     place.step("zfs create -d . -o special_small_blocks=64k tank/fs");
+    place.file("h", 128 << 20);
+    place.file("i", 128 << 20);
+    place.file("j", 128 << 20);
+    place.step("zpool add -d . tank cache h spare i");
+    place.step("zpool add -d . tank spare j");
+    let status = place.ok("zpool status -d . tank");
+    let at = |what: &str| status.find(what).unwrap_or_else(|| panic!("{what}: {status}"));
+    assert!(at("cache") < at("/h") && at("/h") < at("spares"), "{status}");
+    assert!(at("spares") < at("/i") && at("/i") < at("/j"), "{status}");
     place.step("cp -r -d . tree/. tank/fs:/");
     place.ok("cp -r -d . tank/fs:/ out");
     assert_eq!(describe(&place.path().join("out")), describe(&tree));
@@ -312,7 +321,7 @@ fn what_is_refused() {
         ("zpool create raidz c", 1, "name is reserved"),
         ("zpool create -o nix=1 p c", 1, "property 'nix' is not a valid pool property"),
         ("zpool create -O nix=1 p c", 1, "zinc: cannot create 'p': invalid property 'nix'"),
-        ("zpool create p c spare a", 1, "zinc makes no spares"),
+        ("zpool create p c spare", 1, "spare requires at least 1 device"),
         ("zpool labelclear a", 1, "is a member of pool \"tank\" that is not exported"),
         ("zpool import -d . nix", 1, "zinc: cannot import 'nix': no such pool available"),
         ("zfs create -d . tank/fs", 1, "zinc: cannot create 'tank/fs': dataset already exists"),

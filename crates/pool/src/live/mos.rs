@@ -45,3 +45,17 @@ pub(super) fn write_packed(mos: &Objset, tx: &Tx, number: u64, list: &NvList) ->
     object.write_at(tx, 0, &bytes)?;
     object.set_bonus(tx, DmuType::PACKED_NVLIST_SIZE, &(bytes.len() as u64).to_le_bytes())
 }
+
+/// Packed lists are a few KiB; a pool of thousands of disks stays below this.
+const PACKED_MAX: u64 = 64 << 20;
+
+/// Reads a packed list.
+pub(super) fn read_packed(mos: &Objset, number: u64) -> dmu::Result<NvList> {
+    let object = mos.object(number)?;
+    let bonus = &object.dnode().bonus;
+    let len = bonus.first_chunk::<8>().map_or(0, |b| object.dnode().endian.u64(*b));
+    let mut bytes =
+        vec![0; usize::try_from(len.min(object.size_of_blocks()).min(PACKED_MAX)).unwrap_or(0)];
+    object.read_at(0, &mut bytes)?;
+    NvList::decode(&bytes).map_err(|e| object.format_error(0, e))
+}

@@ -1,14 +1,18 @@
 //! Changing the pool itself: more vdevs, its properties, its guid.
 
+use super::config::{Builder, VdevSpec};
 use super::create::{Devices, NewTop, PropertyWord, add_top_zaps, guid_from, new_tops, set_member};
 use super::{LivePool, TaskCx, mos as util};
 use crate::alloc;
 use crate::error::{Error, Result};
 use dmu::{Zap, zap};
 use ondisk::config::{PoolState, VdevConfig};
-use ondisk::nvlist::NvValue;
+use ondisk::nvlist::{NvList, NvValue};
 use ondisk::{DmuType, features, mos};
 use vdev::label::{self, Round};
+
+/// Sector exponent in the label of a cache device.
+const AUX_ASHIFT: u64 = 12;
 
 impl TaskCx<'_> {
     /// The table of pool properties, made when there is none.
@@ -21,6 +25,28 @@ impl TaskCx<'_> {
         let table = util::new_zap(objects, self.tx, DmuType::POOL_PROPS)?;
         util::set_u64(objects, self.tx, mos::DIRECTORY_OBJECT, mos::POOL_PROPS, table)?;
         Ok(table)
+    }
+
+    /// Adds to the list `name` of spares or cache devices, made when there is none.
+    fn append_aux(&self, name: &str, new: Vec<NvList>) -> Result<()> {
+        let objects = &self.shared.mos;
+        let directory = Zap::open(&objects.object(mos::DIRECTORY_OBJECT)?)?;
+        let (number, mut all) = match directory.get_u64(name)? {
+            Some(number) => (number, util::read_packed(objects, number)?),
+            None => {
+                let number = util::new_packed(objects, self.tx)?;
+                util::set_u64(objects, self.tx, mos::DIRECTORY_OBJECT, name, number)?;
+                (number, NvList::new())
+            }
+        };
+        let old = all.pairs.iter().find(|p| p.name == name.as_bytes());
+        let mut lists = match old.map(|p| &p.value) {
+            Some(NvValue::NvListArray(lists)) => lists.clone(),
+            _ => Vec::new(),
+        };
+        lists.extend(new);
+        all.set(name, NvValue::NvListArray(lists));
+        Ok(util::write_packed(objects, self.tx, number, &all)?)
     }
 
     fn set_root(&self, root: VdevConfig) {
@@ -99,6 +125,52 @@ impl LivePool {
             }
             let root = labels(&new, txg)?;
             cx.set_root(root);
+            Ok(())
+        })
+    }
+
+    /// Adds hot spares and cache devices, each a leaf that is in `devices`. They get
+    /// labels and stand in the pool's lists; zinc itself neither swaps a spare in nor caches.
+    ///
+    /// # Errors
+    /// When a label or list cannot be written.
+    pub fn add_aux(
+        &self,
+        spares: &[VdevSpec],
+        cache: &[VdevSpec],
+        devices: &Devices,
+    ) -> Result<()> {
+        let (spares, cache, devices) = (spares.to_vec(), cache.to_vec(), devices.clone());
+        let mut guid = guid_from(&self.shared.rt);
+        self.run(move |cx| {
+            let kinds = [
+                (mos::SPARES, PoolState::Spare, &spares),
+                (mos::L2CACHE, PoolState::L2cache, &cache),
+            ];
+            for (name, state, specs) in kinds.into_iter().filter(|k| !k.2.is_empty()) {
+                let mut new = Vec::with_capacity(specs.len());
+                for spec in specs {
+                    let VdevSpec::Leaf { path, is_file } = spec else {
+                        let what = format!("a {name} device is no group of devices");
+                        return Err(Error::Invalid { what });
+                    };
+                    let Some(device) = devices.get(path) else {
+                        return Err(Error::Invalid { what: format!("{path} was not opened") });
+                    };
+                    let guid = guid();
+                    let label = Builder::new().u64("version", 5000).u64("state", state.number());
+                    let mut label = label.u64("guid", guid).text("path", path);
+                    if state == PoolState::L2cache {
+                        label = label.u64("ashift", AUX_ASHIFT);
+                    }
+                    let failed = |e| cx.shared.failed("writing labels", &e);
+                    label::initialise(device.as_ref(), &label.done()).map_err(failed)?;
+                    let kind = if *is_file { "file" } else { "disk" };
+                    let list = Builder::new().text("type", kind).u64("guid", guid);
+                    new.push(list.text("path", path).u64("whole_disk", 0).done());
+                }
+                cx.append_aux(name, new)?;
+            }
             Ok(())
         })
     }

@@ -68,12 +68,6 @@ impl Args {
     /// Runs it.
     pub fn run(self) -> Result<ExitCode, Failure> {
         let layout = layout::parse(&self.vdevs)?;
-        if !(layout.spares.is_empty() && layout.cache.is_empty()) {
-            let what = format!("cannot add to '{}'", self.pool);
-            return Err(Failure::new(format!(
-                "{what}: zinc makes no spares and cache devices yet"
-            )));
-        }
         let candidate = live::find(&self.live.search, &self.pool)?;
         let pool = engine::Pool::open_candidate(
             &candidate,
@@ -129,7 +123,12 @@ impl Args {
         let fail = |e| cannot("add to", &self.pool, e);
         let options = live::import_options(&self.live.search, self.live.how.cache_mib);
         let pool = live::import(candidate, &options)?;
-        let added = pool.add_tops(&layout.tops, ashift, devices).map_err(fail);
+        let added = match layout.tops.is_empty() {
+            true => Ok(()),
+            false => pool.add_tops(&layout.tops, ashift, devices),
+        };
+        let added = added.and_then(|()| pool.add_aux(&layout.spares, &layout.cache, devices));
+        let added = added.map_err(fail);
         if added.is_err() && candidate.state() == CandidateState::Exported {
             pool.export().map_err(fail)?;
             return added;
@@ -147,7 +146,10 @@ impl Args {
         }
         search.extend(layout.paths().into_iter().map(PathBuf::from));
         let candidate = live::find(&search, &self.pool)?;
-        let pool = live::import(&candidate, &live::import_options(&search, 64))?;
+        let pool = live::import_again(
+            &candidate,
+            &live::import_options(&search, self.live.how.cache_mib),
+        )?;
         pool.log(&invocation()).map_err(fail)?;
         if self.live.how.txgs {
             show_txgs(&pool)?;

@@ -16,8 +16,8 @@ use std::process::ExitCode;
 /// Arguments of `zinc zpool create`.
 #[derive(clap::Args)]
 #[command(after_help = "\
-VDEV: a file or disk, or mirror, raidz1, raidz2, raidz3 followed by several; log, special and dedup
-say what those behind them are for. Files must exist: `truncate -s 1G FILE` makes one.
+VDEV: a file or disk, or mirror, raidz1, raidz2, raidz3 followed by several; log, special, dedup, cache
+and spare say what those behind them are for. Files must exist: `truncate -s 1G FILE` makes one.
 The pool has the features enabled that zinc can write; -o feature@NAME=enabled adds one, -d leaves
 all out. After the command it is active: `zinc zpool export` says goodbye to it.")]
 pub struct Args {
@@ -92,12 +92,6 @@ impl Args {
                 .because(why)
                 .hint("use '-f' to override"));
         }
-        if !(layout.spares.is_empty() && layout.cache.is_empty()) {
-            return Err(Failure::new(format!(
-                "cannot create '{}': zinc makes no spares and cache devices yet",
-                self.pool
-            )));
-        }
         let options = self.options(layout.tops.clone())?;
         let devices = claim(&layout, self.force)?;
         if self.dry {
@@ -108,6 +102,7 @@ impl Args {
         let comments: Vec<_> = self.late()?;
         let fail = |e| cannot("create", &self.pool, e);
         let pool = live::create(&Rt::real(), &options, &devices).map_err(fail)?;
+        pool.add_aux(&layout.spares, &layout.cache, &devices).map_err(fail)?;
         drop(devices);
         for (name, word) in comments {
             pool.set_pool_property(name, word).map_err(fail)?;

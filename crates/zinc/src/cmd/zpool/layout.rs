@@ -17,10 +17,10 @@ const SIZE_SLACK: u64 = 16 << 20;
 pub struct Layout {
     /// Top-level vdevs.
     pub tops: Vec<NewTop>,
-    /// Hot spares, by path.
-    pub spares: Vec<String>,
-    /// Cache devices, by path.
-    pub cache: Vec<String>,
+    /// Hot spares.
+    pub spares: Vec<VdevSpec>,
+    /// Cache devices.
+    pub cache: Vec<VdevSpec>,
 }
 
 /// What the devices that follow are for.
@@ -102,8 +102,8 @@ pub fn parse(words: &[String]) -> Result<Layout, Failure> {
             let path = device_path(word)?;
             match now {
                 Section::Tops(class) => layout.tops.push(NewTop { spec: leaf(&path)?, class }),
-                Section::Cache => layout.cache.push(path),
-                Section::Spare => layout.spares.push(path),
+                Section::Cache => layout.cache.push(leaf(&path)?),
+                Section::Spare => layout.spares.push(leaf(&path)?),
             }
             continue;
         };
@@ -179,7 +179,7 @@ impl Layout {
     /// Every device in it.
     pub fn paths(&self) -> Vec<&str> {
         let tops = self.tops.iter().flat_map(|t| t.spec.leaves());
-        tops.chain(self.spares.iter().chain(&self.cache).map(String::as_str)).collect()
+        tops.chain(self.spares.iter().chain(&self.cache).flat_map(VdevSpec::leaves)).collect()
     }
 
     fn refuse_doubles(&self) -> Result<(), Failure> {
@@ -238,11 +238,11 @@ impl Layout {
             }
             out.push_str(&text);
         }
-        for (heading, paths) in [("cache", &self.cache), ("spares", &self.spares)] {
-            if !paths.is_empty() {
+        for (heading, specs) in [("cache", &self.cache), ("spares", &self.spares)] {
+            if !specs.is_empty() {
                 let _ = writeln!(out, "\t{heading}");
             }
-            paths.iter().for_each(|p| out.push_str(&line(2, p)));
+            specs.iter().for_each(|s| tree(&mut out, s, 2));
         }
         out
     }
