@@ -16,8 +16,9 @@ use std::process::ExitCode;
 /// Arguments of `zinc zpool create`.
 #[derive(clap::Args)]
 #[command(after_help = "\
-VDEV: a file or disk, or mirror, raidz1, raidz2, raidz3 followed by several; log, special, dedup, cache
-and spare say what those behind them are for. Files must exist: `truncate -s 1G FILE` makes one.
+VDEV: a file or disk, or mirror, raidz1, raidz2, raidz3 followed by several; log, special, dedup,
+cache and spare say what those behind them are for. Files must exist: `truncate -s 1G FILE` makes
+one.
 The pool has the features enabled that zinc can write; -o feature@NAME=enabled adds one, -d leaves
 all out. After the command it is active: `zinc zpool export` says goodbye to it.")]
 pub struct Args {
