@@ -22,23 +22,14 @@ pub trait BlockStore: Send + Sync {
     /// Reads one block, decrypted and decompressed. A hole is zeros.
     fn read(&self, bp: &BlkPtr, place: Place, key: Option<&Key>) -> zio::Result<Arc<Block>>;
 
-    /// The same without a trace in a cache: for a block whose space may be written again with the
-    /// same birth, before its txg is durable.
-    fn read_uncached(
-        &self,
-        bp: &BlkPtr,
-        place: Place,
-        key: Option<&Key>,
-    ) -> zio::Result<Arc<Block>> {
-        self.read(bp, place, key)
-    }
-
-    /// Reads a batch in one submission; results in the order of the requests.
+    /// Reads a batch, in one submission where that can be; results in the order of the requests.
     fn read_many(
         &self,
         blocks: &[(BlkPtr, Place)],
         key: Option<&Key>,
-    ) -> Vec<zio::Result<Arc<Block>>>;
+    ) -> Vec<zio::Result<Arc<Block>>> {
+        blocks.iter().map(|(bp, place)| self.read(bp, *place, key)).collect()
+    }
 }
 
 /// Blocks that were written and are not on their devices yet.
@@ -137,24 +128,13 @@ impl BlockStore for CachedStore {
         if let Some(block) = id.as_ref().and_then(|id| self.cache.get(id)) {
             return Ok(block);
         }
-        let block = self.read_uncached(bp, place, key)?;
+        let key = key.map(AsRef::as_ref);
+        let outcome = self.reader.read(Request { bp, place, key, scope: Scope::Data, raw: false });
+        let block = Arc::new(outcome.block?);
+        self.note(place, bp, &outcome.faults);
         if let Some(id) = id {
             self.cache.put(id, &block);
         }
-        Ok(block)
-    }
-
-    fn read_uncached(
-        &self,
-        bp: &BlkPtr,
-        place: Place,
-        key: Option<&Key>,
-    ) -> zio::Result<Arc<Block>> {
-        let key = key.map(AsRef::as_ref);
-        let request = Request { bp, place, key, scope: Scope::Data, raw: false };
-        let outcome = self.reader.read(request);
-        let block = Arc::new(outcome.block?);
-        self.note(place, bp, &outcome.faults);
         Ok(block)
     }
 

@@ -33,14 +33,6 @@ impl BlockStore for Memory {
         let bytes = self.blocks.get(&at).ok_or_else(absent)?;
         Ok(Arc::new(Block::new(AlignedBuf::copy_of(bytes), Endian::Little)))
     }
-
-    fn read_many(
-        &self,
-        blocks: &[(BlkPtr, Place)],
-        key: Option<&Key>,
-    ) -> Vec<zio::Result<Arc<Block>>> {
-        blocks.iter().map(|(bp, place)| self.read(bp, *place, key)).collect()
-    }
 }
 
 /// The pointer to the log block number `seq` at `at`.

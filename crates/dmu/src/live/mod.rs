@@ -41,7 +41,8 @@ use zio::{Block, Place, WriteSpec};
 
 /// What [`Objset::live`] needs to know.
 pub struct LiveSpec {
-    /// Where blocks are read from.
+    /// Where blocks are read from. It must not remember blocks of a txg that is not durable: their
+    /// space may be written again with the same birth ([`crate::CachedStore::set_settled`]).
     pub store: Arc<dyn BlockStore>,
     /// Number of the dataset's object in the MOS; 0 for the MOS.
     pub id: u64,

@@ -66,14 +66,6 @@ impl BlockStore for Disk {
         assert!(!bp.is_hole(), "a hole is not read");
         self.get(bp, place)
     }
-
-    fn read_many(
-        &self,
-        blocks: &[(BlkPtr, Place)],
-        key: Option<&Key>,
-    ) -> Vec<zio::Result<Arc<Block>>> {
-        blocks.iter().map(|(bp, place)| self.read(bp, *place, key)).collect()
-    }
 }
 
 impl BlockWriter for Disk {

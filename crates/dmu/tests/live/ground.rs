@@ -79,7 +79,10 @@ impl Devices {
 impl Ground for Devices {
     /// A new one each time, so that nothing comes from a cache.
     fn store(&self) -> Arc<dyn BlockStore> {
-        Arc::new(CachedStore::new(Arc::clone(self.writer.reader()), 8 << 20, None))
+        let store = CachedStore::new(Arc::clone(self.writer.reader()), 8 << 20, None);
+        // A place can be written again with the same birth, and nobody says here what is durable.
+        store.set_settled(0);
+        Arc::new(store)
     }
 
     fn writer(&self) -> &dyn BlockWriter {

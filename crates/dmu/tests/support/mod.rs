@@ -11,14 +11,6 @@ impl BlockStore for Nothing {
     fn read(&self, bp: &BlkPtr, place: Place, _: Option<&Key>) -> zio::Result<Arc<Block>> {
         unreachable!("{place} is read: {bp:?}")
     }
-
-    fn read_many(
-        &self,
-        blocks: &[(BlkPtr, Place)],
-        key: Option<&Key>,
-    ) -> Vec<zio::Result<Arc<Block>>> {
-        blocks.iter().map(|(bp, place)| self.read(bp, *place, key)).collect()
-    }
 }
 
 /// An empty MOS, to be changed with [`dmu::Tx::syncing`].

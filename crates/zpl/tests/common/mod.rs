@@ -62,14 +62,6 @@ impl BlockStore for Memory {
         let block = blocks.stored.get(&bp.dva(0).offset());
         Ok(Arc::clone(block.unwrap_or_else(|| panic!("{place}: {bp:?} was freed"))))
     }
-
-    fn read_many(
-        &self,
-        blocks: &[(BlkPtr, Place)],
-        key: Option<&Key>,
-    ) -> Vec<zio::Result<Arc<Block>>> {
-        blocks.iter().map(|(bp, place)| self.read(bp, *place, key)).collect()
-    }
 }
 
 impl BlockWriter for Memory {

@@ -23,7 +23,6 @@ use super::write::spill_place;
 use super::{SetPolicy, SyncContext};
 use crate::error::{ErrorKind, Result};
 use crate::objset::Objset;
-use crate::store::Key;
 use device::AlignedBuf;
 use kill::Doomed;
 use ondisk::dnode::{FLAG_SPILL, FLAG_USED_BYTES};
@@ -338,13 +337,7 @@ impl Sync<'_> {
         if let Some(block) = self.cx.writer.read_pending(bp) {
             return Ok(block);
         }
-        let store = self.set.store();
-        // What this txg has written may be discarded and its space written again in the same txg.
-        let block = match bp.physical_birth() == self.cx.txg {
-            true => store.read_uncached(bp, place, None::<&Key>),
-            false => store.read(bp, place, None::<&Key>),
-        };
-        Ok(block?)
+        Ok(self.set.store().read(bp, place, None)?)
     }
 
     /// `work` on every item, by as many threads as there are, or here when that is one.

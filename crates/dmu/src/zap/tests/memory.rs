@@ -131,14 +131,6 @@ impl BlockStore for Header {
     fn read(&self, _: &BlkPtr, _: Place, _: Option<&Key>) -> zio::Result<Arc<Block>> {
         Ok(Arc::new(Block::new(AlignedBuf::zeroed(OBJSET_SIZE_V1), Endian::Little)))
     }
-
-    fn read_many(
-        &self,
-        blocks: &[(BlkPtr, Place)],
-        key: Option<&Key>,
-    ) -> Vec<zio::Result<Arc<Block>>> {
-        blocks.iter().map(|(bp, place)| self.read(bp, *place, key)).collect()
-    }
 }
 
 /// The table as the reader sees it.

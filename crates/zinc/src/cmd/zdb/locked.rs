@@ -44,14 +44,6 @@ impl BlockStore for Store {
         }
         self.0.read(bp, place, key)
     }
-
-    fn read_many(
-        &self,
-        blocks: &[(BlkPtr, Place)],
-        key: Option<&Key>,
-    ) -> Vec<zio::Result<Arc<Block>>> {
-        blocks.iter().map(|(bp, place)| self.read(bp, *place, key)).collect()
-    }
 }
 
 /// The dataset is encrypted and its key is not loaded.
