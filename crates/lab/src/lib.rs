@@ -1,0 +1,11 @@
+//! Measurements of the engine and of disks: workloads, models of disks, experiments, reports.
+//!
+//! zinc began with five published measurements of ZFS. Each is an experiment here: it runs the
+//! engine (or a bare disk) under the study's load, on a real device, a pool, or a simulated disk in
+//! virtual time, and gives an [`experiment::Outcome`]: its figures beside the published ones.
+//!
+//! **Invariant: every published figure stands in the table of its experiment, and nowhere else;**
+//! the code that measures does not know it.
+#![forbid(unsafe_code)]
+
+pub mod experiment;
