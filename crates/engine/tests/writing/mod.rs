@@ -20,9 +20,11 @@ pub enum Layout {
     Special,
 }
 
-/// Pools in a directory of their own.
+/// Pools in a directory.
 pub struct Pools {
-    dir: tempfile::TempDir,
+    dir: PathBuf,
+    /// Removes it in the end.
+    _own: Option<tempfile::TempDir>,
 }
 
 /// Bytes of each image.
@@ -30,11 +32,17 @@ pub const IMAGE: u64 = 128 << 20;
 
 impl Pools {
     pub fn new(name: &str) -> Self {
-        Self { dir: tempfile::Builder::new().prefix(name).tempdir().unwrap() }
+        let own = tempfile::Builder::new().prefix(name).tempdir().unwrap();
+        Self { dir: own.path().to_owned(), _own: Some(own) }
+    }
+
+    /// In a directory that somebody else looks after.
+    pub fn at(dir: &Path) -> Self {
+        Self { dir: dir.to_owned(), _own: None }
     }
 
     pub fn dir(&self) -> &Path {
-        self.dir.path()
+        &self.dir
     }
 
     fn image(&self, n: usize) -> PathBuf {
@@ -114,6 +122,11 @@ impl Pools {
         let report = check(&pool);
         assert!(report.issues.is_empty(), "check: {:#?}", report.issues);
         drop(pool);
+        self.zdb(name);
+    }
+
+    /// zdb finds no leak and no error.
+    pub fn zdb(&self, name: &str) {
         let Some(verdict) = testkit::oracle::zdb_on(self.dir(), &["-bcc", name]) else { return };
         assert!(verdict.success && verdict.text.contains("No leaks"), "zdb:\n{}", verdict.text);
     }

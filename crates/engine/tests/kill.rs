@@ -1,0 +1,248 @@
+//! A process that writes is killed again and again, and nothing that it was promised is lost.
+//!
+//! The process makes numbered changes, each in one transaction that also writes the number down.
+//! What a change does follows from its number, so the number that is found tells everything that
+//! has to be there. After each sync and each snapshot that has returned, the process says how far
+//! it has come; that much at least must be found after its death.
+#![allow(clippy::unwrap_used, clippy::expect_used, missing_docs, unreachable_pub)]
+
+mod writing;
+
+use engine::check::Severity;
+use engine::dmu::Hold;
+use engine::live::{NewFilesystem, TxgLimits};
+use engine::zpl::write::{NewFile, NewKind};
+use engine::{Filesystem, LivePool, Pool};
+use std::collections::{BTreeMap, BTreeSet};
+use std::io::{BufRead, BufReader, Write};
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::Duration;
+use testkit::Rng;
+use writing::{Layout, Pools};
+
+/// The directory of the pool, for the process that is killed.
+const DIR: &str = "ZINC_TEST_KILL_DIR";
+/// Its name among the tests of this file.
+const WRITER: &str = "the_process_that_is_killed";
+/// A snapshot is made every so many changes, and destroyed when it is so many snapshots old.
+const SNAPSHOT_EVERY: u64 = 40;
+const SNAPSHOTS_KEPT: u64 = 6;
+
+type State = BTreeMap<String, Vec<u8>>;
+
+/// What a change does.
+enum Change {
+    Remove(String),
+    /// Cut off at the place, then followed by the bytes.
+    Write(String, usize, Vec<u8>),
+}
+
+fn change(n: u64) -> Change {
+    let mut rng = Rng::new(n);
+    let name = format!("f{}", rng.below(30));
+    match rng.below(8) {
+        0 => Change::Remove(name),
+        1..4 => Change::Write(name, rng.below(200_000) as usize, writing::bytes(n, 5_000)),
+        _ => Change::Write(name, 0, writing::bytes(n, rng.below(300_000) as usize)),
+    }
+}
+
+/// The state before change `n` becomes that after it.
+fn apply(state: &mut State, n: u64) {
+    match change(n) {
+        Change::Remove(name) => drop(state.remove(&name)),
+        Change::Write(name, at, bytes) => {
+            let file = state.entry(name).or_default();
+            file.truncate(at);
+            let at = file.len();
+            file.resize(at + bytes.len(), 0);
+            file[at..].copy_from_slice(&bytes);
+        }
+    }
+}
+
+fn make(fs: &Filesystem, n: u64) {
+    let (now, root) = (writing::fs_time(n), fs.root_object());
+    let tx = fs.begin(Hold::write(1 << 20)).unwrap();
+    let open = |name: &str| {
+        let found = fs.root().unwrap().lookup(name.as_bytes()).unwrap();
+        let new = NewFile::new(NewKind::File, 0o644, now);
+        found.map_or_else(
+            || fs.create_tx(&tx, root, name.as_bytes(), &new).unwrap(),
+            |entry| entry.object,
+        )
+    };
+    match change(n) {
+        Change::Remove(name) => {
+            if fs.root().unwrap().lookup(name.as_bytes()).unwrap().is_some() {
+                fs.unlink_tx(&tx, root, name.as_bytes(), now).unwrap();
+            }
+        }
+        Change::Write(name, at, bytes) => {
+            let object = open(&name);
+            let size = fs.node(object).unwrap().size;
+            let at = size.min(at as u64);
+            if at < size {
+                fs.truncate_tx(&tx, object, at, now).unwrap();
+            }
+            fs.write_at_tx(&tx, object, at, &bytes, now).unwrap();
+        }
+    }
+    fs.write_at_tx(&tx, open("count"), 0, &n.to_le_bytes(), now).unwrap();
+}
+
+/// What a file system holds, and the number of the last change in it.
+fn look(fs: &Filesystem) -> (u64, State) {
+    let mut state: State = writing::contents(fs)
+        .into_iter()
+        .map(|(path, data)| (path[1..].to_owned(), data))
+        .collect();
+    let count = state.remove("count");
+    (count.map_or(0, |c| u64::from_le_bytes(c.try_into().unwrap())), state)
+}
+
+fn dataset(pool: &Pool, name: &str) -> Filesystem {
+    let dsl = pool.dsl();
+    Filesystem::open(dsl.objset(&dsl.by_name(name).unwrap()).unwrap()).unwrap()
+}
+
+/// Changes until somebody kills it.
+fn write_for_ever(pool: &LivePool) {
+    // Small txgs, so that a death meets them in every state.
+    let limits =
+        TxgLimits { dirty_max: 8 << 20, timeout: Duration::from_millis(40), ..pool.limits() };
+    pool.set_limits(limits);
+    let fs = pool.filesystem("tank/fs").unwrap();
+    let promise = |n: u64| {
+        let mut out = std::io::stdout().lock();
+        writeln!(out, "durable {n}").and_then(|()| out.flush()).unwrap();
+    };
+    let snapshot = |n: u64| format!("tank/fs@s{n}");
+    let exists = |n: u64| pool.view().dsl().by_name(&snapshot(n)).is_ok();
+    let (last, _) = look(&fs);
+    for n in last.. {
+        // The last change is there already; its snapshot or promise may not be.
+        if n > last {
+            make(&fs, n);
+        }
+        if n > 0 && n.is_multiple_of(SNAPSHOT_EVERY) && !exists(n) {
+            pool.snapshot(&[snapshot(n)], Vec::new()).unwrap();
+            promise(n);
+            let old = n.saturating_sub(SNAPSHOT_EVERY * SNAPSHOTS_KEPT);
+            if exists(old) {
+                pool.destroy_snapshots(&[snapshot(old)], false).unwrap();
+            }
+        } else if n.is_multiple_of(17) {
+            pool.sync().unwrap();
+            promise(n);
+        }
+    }
+}
+
+/// No test on its own: what the others start and kill.
+#[test]
+fn the_process_that_is_killed() {
+    if let Some(dir) = std::env::var_os(DIR) {
+        write_for_ever(&Pools::at(Path::new(&dir)).import("tank"));
+    }
+}
+
+/// Lets a writer write for `time`, kills it, and gives what it said was durable last.
+fn write_and_die(dir: &Path, time: Duration) -> Option<u64> {
+    let mut child = Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", WRITER, "--nocapture"])
+        .env(DIR, dir)
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let out = BufReader::new(child.stdout.take().unwrap());
+    let reader = std::thread::spawn(move || {
+        let promised = |line: String| line.strip_prefix("durable ")?.parse().ok();
+        out.lines().map_while(Result::ok).filter_map(promised).last()
+    });
+    std::thread::sleep(time);
+    let early = child.try_wait().unwrap();
+    assert!(early.is_none(), "the writer ended by itself: {early:?}");
+    child.kill().unwrap();
+    child.wait().unwrap();
+    reader.join().unwrap()
+}
+
+/// What is known of the pool from the deaths before.
+#[derive(Default)]
+struct Known {
+    /// State after change `count`.
+    count: u64,
+    state: State,
+    /// Snapshots that were looked into.
+    seen: BTreeSet<u64>,
+}
+
+fn judge(pools: &Pools, known: &mut Known, promised: u64) {
+    let pool = pools.open("tank");
+    let report = writing::check(&pool);
+    // A death between the labels leaves an old one behind, which is no damage.
+    let issue = report.issues.iter().find(|i| i.severity() > Severity::Note);
+    assert!(issue.is_none(), "check: {issue:?}");
+    let (count, state) = look(&dataset(&pool, "tank/fs"));
+    assert!(count >= promised, "{promised} changes were promised, {count} are there");
+    let last = count - count % SNAPSHOT_EVERY;
+    let kept =
+        (1..=SNAPSHOTS_KEPT).map(|i| (last + SNAPSHOT_EVERY).saturating_sub(i * SNAPSHOT_EVERY));
+    let kept: BTreeSet<u64> = kept.filter(|n| *n > 0).collect();
+    for n in known.count + 1..=count {
+        apply(&mut known.state, n);
+        if kept.contains(&n) && n <= promised {
+            let (at, snapshot) = look(&dataset(&pool, &format!("tank/fs@s{n}")));
+            assert!(at == n && snapshot == known.state, "snapshot s{n} is not what it was");
+            known.seen.insert(n);
+        }
+    }
+    known.count = count;
+    assert!(state == known.state, "the state is not that after change {count}");
+    // The oldest may be on its way out.
+    for n in kept.iter().skip(1).filter(|n| known.seen.contains(n)) {
+        assert!(pool.dsl().by_name(&format!("tank/fs@s{n}")).is_ok(), "snapshot s{n} is lost");
+    }
+}
+
+fn kill_in_a_loop(layout: Layout, deaths: u64) {
+    let pools = Pools::new("kill");
+    let pool = pools.create("tank", layout);
+    pool.create_filesystem("tank/fs", NewFilesystem::default(), Vec::new()).unwrap();
+    pool.export().unwrap();
+    let mut known = Known::default();
+    let mut rng = Rng::new(deaths);
+    let mut progressed = 0;
+    for death in 0..deaths {
+        let time = Duration::from_millis(100 + rng.below(600));
+        let before = known.count;
+        let promised = write_and_die(pools.dir(), time).unwrap_or(known.count);
+        judge(&pools, &mut known, promised);
+        progressed += u64::from(known.count > before);
+        if death % 8 == 7 {
+            pools.zdb("tank");
+        }
+    }
+    // Opened and closed once more, nothing is left over.
+    pools.import("tank").export().unwrap();
+    pools.judge("tank");
+    assert!(progressed > deaths / 4, "only {progressed} of {deaths} writers came to write");
+}
+
+#[test]
+fn killed_on_a_disk() {
+    kill_in_a_loop(Layout::Disks(1), 16);
+}
+
+#[test]
+fn killed_on_raidz() {
+    kill_in_a_loop(Layout::Raidz(1, 3), 8);
+}
+
+#[test]
+#[ignore = "long form: half an hour"]
+fn killed_a_thousand_times() {
+    kill_in_a_loop(Layout::Mirror(2), 1000);
+}
