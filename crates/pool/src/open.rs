@@ -226,6 +226,12 @@ impl Pool {
         self.store.reader()
     }
 
+    /// What was read from the devices and written to them, by type of block and level.
+    #[must_use]
+    pub fn block_stats(&self) -> zio::stats::TypeStats {
+        self.reader().stats().snapshot()
+    }
+
     /// The vdev tree.
     #[must_use]
     pub fn vdevs(&self) -> &VdevTree {

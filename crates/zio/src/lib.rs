@@ -21,6 +21,8 @@
 //! Writing is the same in the other direction, in two halves ([`Writer`]); where space is free is
 //! known above, and asked through [`Allocate`].
 //!
+//! What reaches the devices is counted by type and level ([`stats`]).
+//!
 //! Nothing here is locked while I/O is under way: the vdev tree is immutable, counters are atomic.
 #![forbid(unsafe_code)]
 
@@ -33,6 +35,7 @@ mod flight;
 mod place;
 mod reader;
 mod spec;
+pub mod stats;
 mod transform;
 mod writer;
 

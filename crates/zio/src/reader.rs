@@ -3,6 +3,7 @@
 use crate::block::{Block, Place};
 use crate::checksum::Verifier;
 use crate::error::{Error, ErrorKind, Result};
+use crate::stats::ByType;
 use crate::{BLOCK_SIZE_MAX, GANG_DEPTH, crypt};
 use codec::checksum::Salted;
 use codec::compress;
@@ -40,6 +41,7 @@ pub struct Reader {
     vdevs: VdevTree,
     salted: Salted,
     trusting: bool,
+    stats: ByType,
 }
 
 /// Says whether what was read at a block's address is right.
@@ -59,13 +61,20 @@ impl Reader {
     /// Reads from `vdevs`, with the pool's checksum salt.
     #[must_use]
     pub fn new(vdevs: VdevTree, salt: &[u8; 32]) -> Self {
-        Self { vdevs, salted: Salted::new(salt), trusting: false }
+        let stats = ByType::default();
+        Self { vdevs, salted: Salted::new(salt), trusting: false, stats }
     }
 
     /// The vdev tree.
     #[must_use]
     pub fn vdevs(&self) -> &VdevTree {
         &self.vdevs
+    }
+
+    /// What was read, and written by the writer above this reader, by type and level.
+    #[must_use]
+    pub fn stats(&self) -> &ByType {
+        &self.stats
     }
 
     /// What the salted checksums are made with.
@@ -116,13 +125,18 @@ impl Reader {
     pub fn read_many(&self, requests: &[Request<'_>]) -> Vec<Outcome> {
         let scope = requests.first().map_or(Scope::Data, |r| r.scope);
         let bps: Vec<&BlkPtr> = requests.iter().map(|r| r.bp).collect();
-        let early = self.first_copies(&bps, scope);
+        let early = self.first_copies(&bps, scope, None);
         requests.iter().zip(early).map(|(r, early)| self.finish(r, early)).collect()
     }
 
     /// Reads the first copies of all plain blocks, and the first headers of all gangs, in one
-    /// submission.
-    fn first_copies(&self, bps: &[&BlkPtr], scope: Scope) -> Vec<Option<BlockResult>> {
+    /// submission. They are counted as `whole`, when they are parts of it.
+    fn first_copies(
+        &self,
+        bps: &[&BlkPtr],
+        scope: Scope,
+        whole: Option<&BlkPtr>,
+    ) -> Vec<Option<BlockResult>> {
         let firsts: Vec<_> = bps.iter().map(|bp| self.first_copy(bp)).collect();
         let checks: Vec<_> = firsts
             .iter()
@@ -130,7 +144,12 @@ impl Reader {
             .map(|(_, check)| move |b: &[u8]| self.holds(check, b))
             .collect();
         let there = bps.iter().zip(&firsts).filter_map(|(bp, f)| Some((bp, f.as_ref()?.0)));
-        let batch = there.zip(&checks).map(|((bp, dva), c)| block_read(bp, dva, c)).collect();
+        let read = |((bp, dva), check): ((&&BlkPtr, Dva), _)| {
+            let read = block_read(bp, dva, check);
+            self.stats.read(whole.unwrap_or(bp), read.size);
+            read
+        };
+        let batch = there.zip(&checks).map(|((bp, dva), c)| read(((bp, dva), c as _))).collect();
         let mut first = self.vdevs.read_batch(batch, scope).into_iter();
         firsts.iter().map(|f| f.as_ref().and_then(|_| first.next())).collect()
     }
@@ -220,7 +239,11 @@ impl Reader {
     ) -> Option<AlignedBuf> {
         let result = match early {
             Some(result) => result,
-            None => self.vdevs.read_batch(vec![block_read(bp, dva, verify)], r.scope).pop()?,
+            None => {
+                let read = block_read(bp, dva, verify);
+                self.stats.read(r.bp, read.size);
+                self.vdevs.read_batch(vec![read], r.scope).pop()?
+            }
         };
         faults.extend(result.faults);
         result.data.ok()
@@ -254,7 +277,7 @@ impl Reader {
         let total = usize::try_from(sum).map_err(|_| ErrorKind::Gang)?;
         let mut out = AlignedBuf::try_zeroed(total).ok_or(ErrorKind::OutOfMemory)?;
         let mut at = 0usize;
-        for (part, early) in parts.iter().zip(self.first_copies(&parts, r.scope)) {
+        for (part, early) in parts.iter().zip(self.first_copies(&parts, r.scope, Some(r.bp))) {
             let bytes = self.gang_part(r, part, early, depth, faults)?;
             let end = at.checked_add(bytes.len()).ok_or(ErrorKind::Gang)?;
             out.get_mut(at..end).ok_or(ErrorKind::Gang)?.copy_from_slice(&bytes);

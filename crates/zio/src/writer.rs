@@ -206,6 +206,7 @@ impl Writer {
         let (core, place) = (Arc::clone(&self.core), held.place);
         let flight = Arc::new(Flight { core, bp, serial, place, bytes, left });
         for (dva, data) in held.writes {
+            self.reader.stats().written(&bp, data.len() as u64);
             let flight = Arc::clone(&flight);
             let done = Box::new(move |result| flight.answered(result));
             batch.push(BlockWrite { dva, data, birth: bp.physical_birth(), done });
