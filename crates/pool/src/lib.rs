@@ -31,6 +31,7 @@ mod props;
 mod removal;
 mod scan;
 mod space;
+pub mod stats;
 mod status;
 mod uberblocks;
 mod verdict;

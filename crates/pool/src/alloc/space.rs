@@ -4,6 +4,7 @@ use super::Allocator;
 use super::top::Top;
 use crate::EMBEDDED_LOG_METASLABS;
 use ondisk::BlkPtr;
+use std::collections::HashMap;
 use std::sync::atomic::Ordering::Relaxed;
 use zio::Class;
 
@@ -89,6 +90,12 @@ impl Top {
 }
 
 impl Allocator {
+    /// Bytes that can be allocated and that are, by number of the top-level vdev.
+    pub(crate) fn space_of_tops(&self) -> HashMap<u64, (u64, u64)> {
+        let tops = self.tops();
+        tops.values().map(|t| (u64::from(t.id), (t.size(), t.allocated()))).collect()
+    }
+
     /// How much space there is.
     #[must_use]
     pub fn figures(&self) -> Figures {

@@ -55,6 +55,7 @@ use ondisk::config::PoolState;
 use parking_lot::Mutex;
 use rt::{Rt, Task};
 use shared::{Parts, Shared};
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -104,6 +105,17 @@ impl LivePool {
     #[must_use]
     pub fn last_synced(&self) -> u64 {
         self.shared.txgs.last_synced()
+    }
+
+    /// Bytes that are dirty, of all txgs that are not durable.
+    #[must_use]
+    pub fn dirty(&self) -> u64 {
+        self.shared.txgs.dirty()
+    }
+
+    /// Bytes that can be allocated and that are, by number of the top-level vdev.
+    pub(crate) fn space_of_tops(&self) -> HashMap<u64, (u64, u64)> {
+        self.shared.alloc.space_of_tops()
     }
 
     /// What the last txgs did, oldest first.

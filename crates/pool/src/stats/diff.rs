@@ -1,0 +1,183 @@
+//! Sums and differences of snapshots.
+
+use super::{BlockStats, ClassStats, DatasetStats, Snapshot, StageStats, VdevStats};
+
+impl ClassStats {
+    /// Adds another one's counters and gauges; the name stays.
+    pub fn merge(&mut self, other: &Self) {
+        self.ops += other.ops;
+        self.bytes += other.bytes;
+        self.errors += other.errors;
+        self.pending += other.pending;
+        self.active += other.active;
+        self.queue_ns.merge(&other.queue_ns);
+        self.disk_ns.merge(&other.disk_ns);
+        self.total_ns.merge(&other.total_ns);
+        self.individual_bytes.merge(&other.individual_bytes);
+        self.aggregated_bytes.merge(&other.aggregated_bytes);
+    }
+
+    fn since(&self, earlier: &Self) -> Self {
+        Self {
+            class: self.class.clone(),
+            ops: self.ops.saturating_sub(earlier.ops),
+            bytes: self.bytes.saturating_sub(earlier.bytes),
+            errors: self.errors.saturating_sub(earlier.errors),
+            pending: self.pending,
+            active: self.active,
+            queue_ns: self.queue_ns.since(&earlier.queue_ns),
+            disk_ns: self.disk_ns.since(&earlier.disk_ns),
+            total_ns: self.total_ns.since(&earlier.total_ns),
+            individual_bytes: self.individual_bytes.since(&earlier.individual_bytes),
+            aggregated_bytes: self.aggregated_bytes.since(&earlier.aggregated_bytes),
+        }
+    }
+}
+
+impl VdevStats {
+    fn since(&self, earlier: &Self) -> Self {
+        let before = |c: &ClassStats| earlier.class(&c.class).cloned().unwrap_or_default();
+        Self {
+            read_errors: self.read_errors.saturating_sub(earlier.read_errors),
+            write_errors: self.write_errors.saturating_sub(earlier.write_errors),
+            checksum_errors: self.checksum_errors.saturating_sub(earlier.checksum_errors),
+            io: self.io.iter().map(|c| c.since(&before(c))).collect(),
+            ..self.clone()
+        }
+    }
+}
+
+impl StageStats {
+    fn since(&self, earlier: &Self) -> Self {
+        Self {
+            stage: self.stage.clone(),
+            count: self.count.saturating_sub(earlier.count),
+            bytes: self.bytes.saturating_sub(earlier.bytes),
+            time_ns: self.time_ns.since(&earlier.time_ns),
+        }
+    }
+}
+
+impl BlockStats {
+    fn since(&self, earlier: &Self) -> Self {
+        Self {
+            kind: self.kind.clone(),
+            level: self.level,
+            reads: self.reads.saturating_sub(earlier.reads),
+            read_bytes: self.read_bytes.saturating_sub(earlier.read_bytes),
+            writes: self.writes.saturating_sub(earlier.writes),
+            written_bytes: self.written_bytes.saturating_sub(earlier.written_bytes),
+        }
+    }
+}
+
+impl DatasetStats {
+    fn since(&self, earlier: &Self) -> Self {
+        Self {
+            name: self.name.clone(),
+            objset: self.objset,
+            reads: self.reads.saturating_sub(earlier.reads),
+            read_bytes: self.read_bytes.saturating_sub(earlier.read_bytes),
+            writes: self.writes.saturating_sub(earlier.writes),
+            written_bytes: self.written_bytes.saturating_sub(earlier.written_bytes),
+        }
+    }
+}
+
+/// The one of `earlier` with the same name, or zeros.
+fn matching<T: Clone + Default>(earlier: &[T], same: impl Fn(&T) -> bool) -> T {
+    earlier.iter().find(|t| same(t)).cloned().unwrap_or_default()
+}
+
+impl Snapshot {
+    /// What happened between `earlier` and this one: counters are subtracted, gauges stay as they
+    /// are here, and of the txgs those are left that were not there yet. What was added meanwhile
+    /// counts from zero.
+    #[must_use]
+    pub fn since(&self, earlier: &Self) -> Self {
+        let newest = earlier.txgs.last().map_or(0, |t| t.txg);
+        let mut out = self.clone();
+        out.span_ns = self.at_ns.saturating_sub(earlier.at_ns);
+        for vdev in &mut out.vdevs {
+            let (guid, name) = (vdev.guid, vdev.name.clone());
+            *vdev = vdev.since(&matching(&earlier.vdevs, |v| v.guid == guid && v.name == name));
+        }
+        for stage in &mut out.stages {
+            let name = stage.stage.clone();
+            *stage = stage.since(&matching(&earlier.stages, |s| s.stage == name));
+        }
+        for block in &mut out.blocks {
+            let (kind, level) = (block.kind.clone(), block.level);
+            let same = |b: &BlockStats| b.kind == kind && b.level == level;
+            *block = block.since(&matching(&earlier.blocks, same));
+        }
+        for dataset in &mut out.datasets {
+            let objset = dataset.objset;
+            *dataset = dataset.since(&matching(&earlier.datasets, |d| d.objset == objset));
+        }
+        out.txgs.retain(|t| t.txg > newest);
+        out.cache.hits = self.cache.hits.saturating_sub(earlier.cache.hits);
+        out.cache.misses = self.cache.misses.saturating_sub(earlier.cache.misses);
+        out
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{Direction, Histogram, TxgStats};
+    use super::*;
+
+    fn class(name: &str, n: u64) -> ClassStats {
+        let counts = vec![0, n];
+        ClassStats {
+            class: name.to_owned(),
+            ops: n,
+            bytes: n * 100,
+            pending: n,
+            disk_ns: Histogram { sum: 3 * n, counts },
+            ..ClassStats::default()
+        }
+    }
+
+    fn snapshot(n: u64) -> Snapshot {
+        let vdev = |guid, io| VdevStats { guid, io, ..VdevStats::default() };
+        Snapshot {
+            at_ns: n * 1000,
+            span_ns: n * 1000,
+            vdevs: vec![vdev(1, vec![class("sync_read", n), class("scrub", n), class("trim", n)])],
+            txgs: (1..=n).map(|txg| TxgStats { txg, ..TxgStats::default() }).collect(),
+            ..Snapshot::default()
+        }
+    }
+
+    #[test]
+    fn an_interval_is_a_difference() {
+        let (one, three) = (snapshot(1), snapshot(3));
+        let between = three.since(&one);
+        assert_eq!(between.span_ns, 2000);
+        let read = between.vdevs[0].class("sync_read").expect("was there");
+        assert_eq!((read.ops, read.bytes, read.pending), (2, 200, 3));
+        assert_eq!((read.disk_ns.count(), read.disk_ns.mean()), (2, 3));
+        assert_eq!(between.txgs.iter().map(|t| t.txg).collect::<Vec<_>>(), [2, 3]);
+        let nothing = three.since(&three);
+        assert_eq!(nothing.vdevs[0].class("scrub").map(|c| c.disk_ns.counts.len()), Some(0));
+        assert_eq!(three.since(&Snapshot::default()).vdevs, three.vdevs);
+    }
+
+    #[test]
+    fn classes_have_directions() {
+        let vdev = &snapshot(2).vdevs[0];
+        assert_eq!(vdev.total(Direction::Read).ops, 4);
+        assert_eq!(vdev.total(Direction::Write).ops, 0);
+    }
+
+    #[test]
+    fn it_survives_being_written_down() {
+        let s = snapshot(3);
+        let text = serde_json::to_string(&s).expect("plain data");
+        assert_eq!(serde_json::from_str::<Snapshot>(&text).expect("its own text"), s);
+        // A reader that knows more fields than the writer did.
+        let old: Snapshot = serde_json::from_str("{\"pool\":\"tank\"}").expect("fewer fields");
+        assert_eq!((old.pool.as_str(), old.vdevs.len()), ("tank", 0));
+    }
+}

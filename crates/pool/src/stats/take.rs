@@ -1,0 +1,186 @@
+//! Taking a snapshot: every layer is asked.
+
+use super::{CacheStats, ClassStats, Direction, SNAPSHOT_VERSION, Snapshot, TxgStats, VdevStats};
+use crate::live::{LivePool, TxgRecord};
+use crate::open::Pool;
+use crate::space::PoolSpace;
+use crate::status::{Section, VdevView};
+use rt::Rt;
+use std::collections::HashMap;
+use std::time::Duration;
+use vdev::NodeRef;
+
+/// Bytes that can be allocated and that are, of a top-level vdev.
+type Space = (u64, u64);
+
+fn ns(time: Duration) -> u64 {
+    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
+}
+
+/// Name of a section as reports have it.
+fn section_name(section: Section) -> &'static str {
+    match section {
+        Section::Normal => "",
+        Section::Dedup => "dedup",
+        Section::Special => "special",
+        Section::Logs => "logs",
+        Section::Cache => "cache",
+        Section::Spares => "spares",
+    }
+}
+
+/// Goes over the vdevs of one pool.
+struct Walk<'p> {
+    nodes: HashMap<u64, NodeRef<'p>>,
+    /// By guid of the top-level vdev.
+    space: HashMap<u64, Space>,
+    out: Vec<VdevStats>,
+}
+
+impl Walk<'_> {
+    /// Adds a vdev and what is below it. Depth is bounded: the configuration's decoder limits it.
+    fn add(&mut self, view: &VdevView, depth: u32, section: &str) {
+        let at = self.out.len();
+        let node = self.nodes.get(&view.guid).copied();
+        let space = self.space.get(&view.guid).copied();
+        self.out.push(VdevStats {
+            depth,
+            name: view.name.clone(),
+            guid: view.guid,
+            kind: view.kind.name().to_owned(),
+            section: section.to_owned(),
+            state: view.state.clone(),
+            has_space: view.is_top && space.is_some(),
+            size_bytes: space.map_or(0, |s| s.0),
+            allocated_bytes: space.map_or(0, |s| s.1),
+            read_errors: node.map_or(0, NodeRef::read_errors),
+            write_errors: node.map_or(0, NodeRef::write_errors),
+            checksum_errors: node.map_or(0, NodeRef::checksum_errors),
+            io: Vec::new(),
+        });
+        for child in &view.children {
+            self.add(child, depth + 1, section);
+        }
+        self.sum_up(at);
+    }
+
+    /// Gives the vdev at `at` the I/O of those right below it.
+    fn sum_up(&mut self, at: usize) {
+        let Some(depth) = self.out.get(at).map(|v| v.depth) else { return };
+        let below = self.out.get(at + 1..).unwrap_or_default();
+        let children = below.iter().filter(|v| v.depth == depth + 1);
+        let mut sum: Vec<ClassStats> = Vec::new();
+        for class in children.flat_map(|v| &v.io) {
+            match sum.iter_mut().find(|c| c.class == class.class) {
+                Some(mine) => mine.merge(class),
+                None => sum.push(class.clone()),
+            }
+        }
+        if let Some(vdev) = self.out.get_mut(at).filter(|_| !sum.is_empty()) {
+            vdev.io = sum;
+        }
+    }
+}
+
+impl Pool {
+    /// What was done with the pool since it was opened. `space`, which costs reading, is needed
+    /// for the bytes allocated only.
+    #[must_use]
+    pub fn stats(&self, space: Option<&PoolSpace>) -> Snapshot {
+        let known = space.into_iter().flat_map(|s| &s.tops);
+        let known = known.map(|t| (t.id, (t.size(), t.allocated()))).collect();
+        self.snapshot(&Rt::current(), &known)
+    }
+
+    /// The part that is known without the txg machine; `space` by number of the top-level vdev.
+    fn snapshot(&self, rt: &Rt, space: &HashMap<u64, Space>) -> Snapshot {
+        let tops = &self.config().vdev_tree.children;
+        let by_guid = tops.iter().filter_map(|t| Some((t.guid, *space.get(&t.id)?)));
+        let mut walk = Walk {
+            nodes: self.vdevs().walk().map(|n| (n.guid(), n)).collect(),
+            space: by_guid.collect(),
+            out: Vec::new(),
+        };
+        let root = self.vdevs().root();
+        walk.out.push(VdevStats {
+            name: self.name().to_owned(),
+            guid: root.guid(),
+            kind: root.kind().to_owned(),
+            state: root.state().to_string(),
+            has_space: !space.is_empty(),
+            ..VdevStats::default()
+        });
+        let view = self.vdev_view(&PoolSpace::default());
+        for section in Section::ALL {
+            for vdev in view.section(section) {
+                walk.add(vdev, 1, section_name(section));
+            }
+        }
+        walk.sum_up(0);
+        let mut vdevs = walk.out;
+        // Logs do not count as the pool's space: nothing but the log can be there.
+        let counts = |v: &&VdevStats| v.depth == 1 && v.has_space && v.section != "logs";
+        let add = |s: Space, v: &VdevStats| (s.0 + v.size_bytes, s.1 + v.allocated_bytes);
+        let (size, allocated) = vdevs.iter().filter(counts).fold((0, 0), add);
+        if let Some(pool) = vdevs.first_mut() {
+            (pool.size_bytes, pool.allocated_bytes) = (size, allocated);
+        }
+        let cache = self.store().cache().stats();
+        let at = rt.now();
+        Snapshot {
+            version: SNAPSHOT_VERSION,
+            pool: self.name().to_owned(),
+            guid: self.guid(),
+            at_ns: ns(at),
+            span_ns: ns(at),
+            wall_ns: ns(rt.wall()),
+            txg: self.uberblock().txg,
+            vdevs,
+            cache: CacheStats {
+                hits: cache.hits,
+                misses: cache.misses,
+                bytes: cache.bytes,
+                max_bytes: 0,
+            },
+            ..Snapshot::default()
+        }
+    }
+}
+
+impl LivePool {
+    /// What the pool has done since it was opened. Reads nothing, waits for nothing.
+    #[must_use]
+    pub fn stats(&self) -> Snapshot {
+        let mut out = self.view().snapshot(self.rt(), &self.space_of_tops());
+        out.txg = self.last_synced();
+        out.dirty_bytes = self.dirty();
+        out.dirty_max_bytes = self.limits().dirty_max;
+        out.txgs = self.txgs().iter().map(txg_stats).collect();
+        out
+    }
+}
+
+fn txg_stats(record: &TxgRecord) -> TxgStats {
+    TxgStats {
+        txg: record.txg,
+        opened_ns: ns(record.opened),
+        open_ns: ns(record.open),
+        quiesce_ns: ns(record.quiesce),
+        sync_ns: ns(record.sync),
+        dirty_bytes: record.dirty,
+        written_bytes: record.written,
+        blocks: record.blocks,
+        delays: record.delays,
+        delayed_ns: ns(record.delayed),
+        ..TxgStats::default()
+    }
+}
+
+impl Snapshot {
+    /// Operations and bytes of the pool in one direction.
+    #[must_use]
+    pub fn traffic(&self, direction: Direction) -> (u64, u64) {
+        let total = self.root().map(|pool| pool.total(direction)).unwrap_or_default();
+        (total.ops, total.bytes)
+    }
+}
