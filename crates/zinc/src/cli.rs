@@ -49,6 +49,8 @@ pub enum Command {
     Inventory(cmd::inventory::Args),
     /// Verify every block and cross-check all accounting
     Check(cmd::check::Args),
+    /// The knobs of a pool that is open for writing: meaning, default, range
+    Tunables(cmd::tunables::Args),
     /// Write the manual pages into a folder
     #[command(hide = true)]
     Man(cmd::man::Args),
@@ -75,6 +77,7 @@ impl Command {
             Self::Rescue(a) => a.run(),
             Self::Inventory(a) => a.run(),
             Self::Check(a) => a.run(),
+            Self::Tunables(a) => a.run(),
             Self::Man(a) => a.run(),
             Self::Completions(a) => a.run(),
         }

@@ -8,7 +8,7 @@ use crate::ui::Table;
 use clap::Args;
 use engine::device::{self, RwFileDevice, RwPartition, WriteDeviceRef, gpt::Gpt};
 use engine::dsl::nicenum::nicenum;
-use engine::live::{self, ImportOptions, Invocation, TxgRecord};
+use engine::live::{self, ImportOptions, Invocation, Setting, TxgRecord};
 use engine::pool::{CandidateState, Error};
 use engine::rt::Rt;
 use engine::{Candidate, LivePool, OpenOptions};
@@ -39,6 +39,40 @@ pub struct LiveHow {
     /// Cap of the block cache in MiB
     #[arg(long, value_name = "MIB", default_value_t = 256)]
     pub cache_mib: usize,
+    #[command(flatten)]
+    pub tuning: Tuning,
+}
+
+/// Tunables for the time the pool is open.
+#[derive(Args, Clone, Default, Debug)]
+pub struct Tuning {
+    /// Set a tunable while the pool is open (repeatable); `zinc tunables` lists them
+    #[arg(long = "tunable", value_name = "NAME=VALUE", value_parser = read_setting)]
+    pub settings: Vec<Setting>,
+    /// Set those of a file first: lines NAME=VALUE, comments behind #
+    #[arg(long = "tunables", value_name = "FILE")]
+    pub file: Option<PathBuf>,
+}
+
+fn read_setting(text: &str) -> Result<Setting, String> {
+    Setting::parse(text).map_err(|e| format!("{e}; {}", e.hint()))
+}
+
+impl Tuning {
+    /// All settings, in the order in which they count.
+    pub fn all(&self) -> Result<Vec<Setting>, Failure> {
+        let mut out = Vec::new();
+        if let Some(path) = &self.file {
+            let shown = path.display();
+            let text = std::fs::read_to_string(path)
+                .map_err(|e| Failure::new(format!("cannot read {shown}")).because(e.to_string()))?;
+            out = Setting::parse_lines(&text).map_err(|(line, e)| {
+                Failure::usage(format!("{shown}, line {line}: {e}")).hint(e.hint())
+            })?;
+        }
+        out.extend(&self.settings);
+        Ok(out)
+    }
 }
 
 impl LiveArgs {
@@ -68,7 +102,7 @@ pub fn change<T>(
 ) -> Result<T, Failure> {
     let candidate = find(search, name)?;
     let was_exported = candidate.state() == CandidateState::Exported;
-    let options = import_options(search, how.cache_mib);
+    let options = import_options(search, how.cache_mib, &how.tuning)?;
     let pool = import(&candidate, &options)?;
     let result = act(&pool);
     let logged = match result.is_ok() {
@@ -94,12 +128,17 @@ pub fn options(search: &[PathBuf], cache_mib: usize) -> OpenOptions {
 }
 
 /// How they are taken over.
-pub fn import_options(search: &[PathBuf], cache_mib: usize) -> ImportOptions {
-    ImportOptions {
+pub fn import_options(
+    search: &[PathBuf],
+    cache_mib: usize,
+    tuning: &Tuning,
+) -> Result<ImportOptions, Failure> {
+    Ok(ImportOptions {
         hostid: host::id(),
         hostname: host::name(),
+        tunables: tuning.all()?,
         ..ImportOptions::new(options(search, cache_mib))
-    }
+    })
 }
 
 /// All pools in the places searched.

@@ -13,6 +13,7 @@ use super::features::{ENABLED_BY_DEFAULT, FeatureTable};
 use super::history::{self, Invocation};
 use super::shared::{ConfigState, Parts};
 use super::sync::TxgBlocks;
+use super::tunables::Setting;
 use super::{LivePool, mos as util};
 use crate::alloc::{self, AllocOptions, Allocator, TopSpec};
 use crate::assemble::Candidate;
@@ -78,6 +79,8 @@ pub struct CreateOptions {
     pub cache_bytes: usize,
     /// Owner, group and mode of the root directory.
     pub root_owner: (u64, u64, u32),
+    /// Tunables that are not to have their defaults.
+    pub tunables: Vec<Setting>,
     /// Stands between the writer and the allocator: for tests that break the rules on purpose, to
     /// see that it is noticed.
     pub between: Option<Between>,
@@ -109,6 +112,7 @@ impl CreateOptions {
             invocation: Invocation::default(),
             cache_bytes: 256 << 20,
             root_owner: (0, 0, 0o755),
+            tunables: Vec::new(),
             between: None,
         }
     }
@@ -345,7 +349,7 @@ fn first_txg(
     let config = PoolConfig::decode(&list).map_err(|e| bad(&e))?;
     let known = parts.features.snapshot();
     let view = Pool::new_live(candidate, config, parts.uberblock, &parts.store, &parts.mos, known)?;
-    let pool = LivePool::start(rt, parts, view)?;
+    let pool = LivePool::start(rt, parts, view, &options.tunables)?;
     let options = options.clone();
     pool.run(move |cx| {
         for (name, value) in &options.fs_properties {

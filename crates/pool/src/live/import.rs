@@ -14,6 +14,7 @@ use super::config::PoolFacts;
 use super::create::allocator;
 use super::features::FeatureTable;
 use super::shared::{ConfigState, Parts};
+use super::tunables::Setting;
 use super::writable::obstacles;
 use crate::assemble::{Candidate, CandidateState};
 use crate::error::{Error, Result};
@@ -48,6 +49,8 @@ pub struct ImportOptions {
     pub destroyed: bool,
     /// Name it has from now on.
     pub rename: Option<String>,
+    /// Tunables that are not to have their defaults.
+    pub tunables: Vec<Setting>,
 }
 
 impl ImportOptions {
@@ -55,7 +58,15 @@ impl ImportOptions {
     #[must_use]
     pub fn new(open: OpenOptions) -> Self {
         let hostname = String::new();
-        Self { open, hostid: 0, hostname, force: false, destroyed: false, rename: None }
+        Self {
+            open,
+            hostid: 0,
+            hostname,
+            force: false,
+            destroyed: false,
+            rename: None,
+            tunables: Vec::new(),
+        }
     }
 }
 
@@ -204,5 +215,5 @@ fn assemble(
     let config = ConfigState { facts, root, object, state: PoolState::Active, dirty: true };
     let parts = Parts { reader, store, writer, alloc, mos, features, config, uberblock };
     let view = reading.with_live(&name, &parts.store, &parts.mos)?;
-    LivePool::start(rt, parts, view)
+    LivePool::start(rt, parts, view, &options.tunables)
 }

@@ -12,6 +12,7 @@
 //! txg  sync  task                when changes become durable, and how
 //! heads  gate  shared            what is open, and who may look at it
 //! space                         how much may be written
+//! tunables                      what can be turned, with names, units and ranges
 //! features  config  history      what the MOS says of the pool itself
 //! datasets                       file systems, volumes, snapshots, clones
 //! vdevs                          adding devices, new guids
@@ -32,6 +33,7 @@ mod shared;
 mod space;
 mod sync;
 mod task;
+pub mod tunables;
 mod txg;
 mod vdevs;
 mod writable;
@@ -46,6 +48,7 @@ pub use heads::Head;
 pub use history::Invocation;
 pub use import::{ImportOptions, OpenWritable, import};
 pub use shared::TaskCx;
+pub use tunables::{Setting, Tunable, TunableError, Tunables};
 pub use txg::{Admit, HardLimit, Throttle, TxgLimits, TxgRecord};
 pub use writable::{Obstacle, obstacles};
 
@@ -69,10 +72,14 @@ pub struct LivePool {
 
 impl LivePool {
     /// Starts the sync thread over what was made or opened.
-    fn start(rt: &Rt, parts: Parts, view: Pool) -> Result<Self> {
+    fn start(rt: &Rt, parts: Parts, view: Pool, tunables: &[Setting]) -> Result<Self> {
         let shared = Shared::new(rt, parts, view.name())?;
         let (writing, freeing) = shared.room_of_pool()?;
         shared.space.synced(shared.txgs.last_synced(), writing, freeing);
+        for setting in tunables {
+            shared.tunables.store(setting.tunable, setting.value);
+        }
+        tunables::push_all(&shared);
         let syncer = start_syncer(&shared)?;
         Ok(Self { shared, view, syncer: Mutex::new(Some(syncer)) })
     }
@@ -130,9 +137,24 @@ impl LivePool {
         self.shared.txgs.limits()
     }
 
-    /// Changes them, from now on.
+    /// Changes them, from now on: three tunables at once, and finer than their units.
     pub fn set_limits(&self, limits: TxgLimits) {
-        self.shared.txgs.set_limits(limits);
+        let values = &self.shared.tunables;
+        values.store(Tunable::TxgTimeout, limits.timeout.as_secs());
+        values.store(Tunable::DirtyDataMax, limits.dirty_max);
+        values.store(Tunable::DirtyDataSyncPercent, limits.sync_percent);
+        self.shared.txgs.change_limits(|l| *l = limits);
+    }
+
+    /// The values of its tunables.
+    #[must_use]
+    pub fn tunables(&self) -> &Tunables {
+        &self.shared.tunables
+    }
+
+    /// Sets a tunable, from now on.
+    pub fn set_tunable(&self, setting: Setting) {
+        self.shared.set_tunable(setting.tunable, setting.value);
     }
 
     /// Sets the policy that slows writers down.

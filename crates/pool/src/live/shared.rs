@@ -10,6 +10,7 @@ use super::gate::Gate;
 use super::heads::Heads;
 use super::space::PoolSpace;
 use super::sync::TxgBlocks;
+use super::tunables::Tunables;
 use super::txg::{TxgLimits, Txgs};
 use crate::alloc::Allocator;
 use crate::error::{Error, Result};
@@ -59,6 +60,7 @@ pub(super) struct Parts {
 pub(crate) struct Shared {
     pub(super) rt: Rt,
     pub(super) txgs: Txgs,
+    pub(super) tunables: Tunables,
     pub(super) reader: Arc<Reader>,
     pub(super) store: Arc<CachedStore>,
     pub(super) writer: Arc<Writer>,
@@ -131,6 +133,7 @@ impl Shared {
         Ok(Arc::new_cyclic(|me| Self {
             rt: rt.clone(),
             txgs: Txgs::new(rt, last, TxgLimits::default()),
+            tunables: Tunables::default(),
             reader,
             store,
             writer,

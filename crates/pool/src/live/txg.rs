@@ -184,8 +184,12 @@ impl Txgs {
         *self.limits.lock()
     }
 
-    pub(crate) fn set_limits(&self, limits: TxgLimits) {
-        *self.limits.lock() = limits;
+    pub(crate) fn change_limits(&self, change: impl FnOnce(&mut TxgLimits)) {
+        let limits = {
+            let mut limits = self.limits.lock();
+            change(&mut limits);
+            *limits
+        };
         self.memory.lock().resize(limits.dirty_max as usize);
         let _state = self.state.lock();
         self.work.notify_all();

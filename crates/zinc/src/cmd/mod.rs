@@ -10,6 +10,7 @@ pub mod ls;
 pub mod man;
 pub mod rescue;
 pub mod stat;
+pub mod tunables;
 pub mod zdb;
 pub mod zfs;
 pub mod zpool;

@@ -8,7 +8,7 @@ pub mod tree;
 
 use crate::common::PoolArgs;
 use crate::failure::{FAILED, Failure};
-use crate::live::{LiveArgs, LiveHow};
+use crate::live::{LiveArgs, LiveHow, Tuning};
 use crate::place::{Found, Place, printable};
 use crate::progress::while_showing;
 use crate::{objsets, ui};
@@ -60,6 +60,8 @@ pub struct Args {
     /// Print what each transaction group did, of a pool that is copied to
     #[arg(long)]
     txgs: bool,
+    #[command(flatten)]
+    tuning: Tuning,
     /// What to copy, as POOL/DATASET[@SNAPSHOT]:PATH, or into a pool files and directories; and
     /// last where to: a directory, the new name of one file, or POOL/DATASET:PATH
     #[arg(required = true, value_name = "SOURCE> <DEST")]
@@ -163,7 +165,8 @@ impl Args {
             (Some(_), _) => return Err(Failure::usage("an archive, or files: not both")),
             (None, _) => return Err(Failure::usage("what is to be copied?")),
         }
-        let how = LiveHow { txgs: self.txgs, cache_mib: self.pool.open.cache_mib };
+        let how =
+            LiveHow { txgs: self.txgs, cache_mib: self.pool.open.cache_mib, tuning: self.tuning };
         let args = into::IntoArgs {
             live: LiveArgs { search: self.pool.search, how },
             recursive: self.recursive,

@@ -121,7 +121,8 @@ impl Args {
         devices: &engine::live::Devices,
     ) -> Result<(), Failure> {
         let fail = |e| cannot("add to", &self.pool, e);
-        let options = live::import_options(&self.live.search, self.live.how.cache_mib);
+        let how = &self.live.how;
+        let options = live::import_options(&self.live.search, how.cache_mib, &how.tuning)?;
         let pool = live::import(candidate, &options)?;
         let added = match layout.tops.is_empty() {
             true => Ok(()),
@@ -146,10 +147,9 @@ impl Args {
         }
         search.extend(layout.paths().into_iter().map(PathBuf::from));
         let candidate = live::find(&search, &self.pool)?;
-        let pool = live::import_again(
-            &candidate,
-            &live::import_options(&search, self.live.how.cache_mib),
-        )?;
+        let how = &self.live.how;
+        let options = live::import_options(&search, how.cache_mib, &how.tuning)?;
+        let pool = live::import_again(&candidate, &options)?;
         pool.log(&invocation()).map_err(fail)?;
         if self.live.how.txgs {
             show_txgs(&pool)?;

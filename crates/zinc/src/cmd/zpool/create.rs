@@ -138,6 +138,7 @@ impl Args {
         options.hostname = host::name();
         options.invocation = invocation();
         options.cache_bytes = self.how.cache_mib.max(1) << 20;
+        options.tunables = self.how.tuning.all()?;
         for setting in self.settings()? {
             match setting {
                 Setting::Ashift(n) => options.ashift = (n != 0).then_some(n),

@@ -41,7 +41,7 @@ fn end(
     candidate: &Candidate,
     act: impl FnOnce(LivePool) -> engine::pool::Result<()>,
 ) -> Result<(), Failure> {
-    let mut options = live::import_options(&args.search, args.how.cache_mib);
+    let mut options = live::import_options(&args.search, args.how.cache_mib, &args.how.tuning)?;
     options.force = force;
     let pool = live::import(candidate, &options)?;
     pool.log(&live::invocation())?;

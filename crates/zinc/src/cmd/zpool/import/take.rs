@@ -5,7 +5,7 @@ use super::Args;
 use crate::cmd::zpool::create::check_pool_name;
 use crate::cmd::zpool::settings::{self, Setting};
 use crate::failure::Failure;
-use crate::live::{import, import_options, invocation, pick, show_txgs};
+use crate::live::{Tuning, import, import_options, invocation, pick, show_txgs};
 use crate::ui;
 use engine::pool::CandidateState;
 use engine::{Candidate, Pool};
@@ -35,6 +35,8 @@ pub struct TakeArgs {
     /// Print what each transaction group did
     #[arg(long = "show-txgs")]
     show_txgs: bool,
+    #[command(flatten)]
+    tuning: Tuning,
 }
 
 impl Args {
@@ -82,7 +84,8 @@ impl Args {
             Pool::open_candidate(candidate, &self.pool.options())?;
             return Ok(());
         }
-        let mut options = import_options(&self.pool.search, self.pool.open.cache_mib);
+        let mut options =
+            import_options(&self.pool.search, self.pool.open.cache_mib, &self.take.tuning)?;
         options.force = self.take.force;
         options.destroyed = self.destroyed;
         if let (Some(new), false) = (&self.new_name, self.take.temporary) {

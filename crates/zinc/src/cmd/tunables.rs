@@ -1,0 +1,114 @@
+//! `zinc tunables`: the knobs of a pool that is open for writing.
+
+use crate::failure::Failure;
+use crate::ui::{self, Table};
+use engine::live::Tunable;
+use engine::live::tunables::{Row, Unit};
+use serde_json::{Value, json};
+use std::process::ExitCode;
+
+/// Width of the meaning in the details of one.
+const TEXT_COLUMNS: usize = 78;
+
+/// Arguments of `zinc tunables`.
+#[derive(clap::Args)]
+#[command(after_help = "\
+Every verb that opens a pool for writing takes `--tunable NAME=VALUE`, and `--tunables FILE` with
+such lines. Bytes take k, M, G, T in powers of 1024, numbers in powers of 1000. The names are those
+of zfs(4) where OpenZFS has the tunable.")]
+pub struct Args {
+    /// Print JSON
+    #[arg(short = 'j', long)]
+    json: bool,
+    /// Print no headings, and tabs between columns
+    #[arg(short = 'H')]
+    script: bool,
+    /// Only these, in detail
+    names: Vec<String>,
+}
+
+impl Args {
+    /// Runs it.
+    pub fn run(self) -> Result<ExitCode, Failure> {
+        let named = |name: &String| {
+            Tunable::named(name).map_err(|e| Failure::new(e.to_string()).hint(e.hint()))
+        };
+        let chosen = self.names.iter().map(named).collect::<Result<Vec<_>, Failure>>()?;
+        let all = chosen.is_empty();
+        let chosen = if all { Tunable::ALL.to_vec() } else { chosen };
+        if self.json {
+            let list: Vec<Value> = chosen.iter().map(|t| to_json(t.row(), None)).collect();
+            ui::json(&json!({ "tunables": list }));
+        } else if all || self.script {
+            let rows = chosen.iter().map(|t| (t.row(), t.row().default));
+            table(rows, "DEFAULT", self.script).print();
+        } else {
+            let text: Vec<String> = chosen.iter().map(|t| details(t.row())).collect();
+            ui::out(&text.join("\n"));
+        }
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+/// One line for each tunable; `heading` says what the values are.
+pub fn table<'a>(rows: impl Iterator<Item = (&'a Row, u64)>, heading: &str, script: bool) -> Table {
+    let headings = ["NAME", heading, "RANGE", "UNIT", "MEANING"];
+    let mut table = Table::new(&headings, &[false, true, false, false, false], script);
+    for (row, value) in rows {
+        // The first sentence; the others are details.
+        let first = row.meaning.split(". ").next().unwrap_or_default().trim_end_matches('.');
+        table.row(vec![
+            row.name.to_owned(),
+            row.unit.show(value),
+            row.range(),
+            row.unit.name().to_owned(),
+            first.to_owned(),
+        ]);
+    }
+    table
+}
+
+/// A tunable as JSON, with its value in a pool when there is one.
+pub fn to_json(row: &Row, value: Option<u64>) -> Value {
+    let number = |n: u64| match row.unit {
+        Unit::Word(_) => json!(row.unit.show(n)),
+        _ => json!(n),
+    };
+    let mut out = json!({
+        "name": row.name,
+        "default": number(row.default),
+        "unit": row.unit.name(),
+        "meaning": row.meaning,
+    });
+    match row.unit {
+        Unit::Word(words) => out["words"] = json!(words),
+        _ => {
+            out["min"] = json!(row.min);
+            out["max"] = json!(row.max);
+        }
+    }
+    if let Some(value) = value {
+        out["value"] = number(value);
+    }
+    out
+}
+
+fn details(row: &Row) -> String {
+    let unit = match row.unit {
+        Unit::Word(_) | Unit::Switch => String::new(),
+        unit => format!(" ({})", unit.name()),
+    };
+    let mut text = format!("{}\n", row.name);
+    text += &format!("  default  {}{unit}\n", row.unit.show(row.default));
+    text += &format!("  range    {}\n", row.range());
+    let mut line = String::new();
+    for word in row.meaning.split(' ') {
+        if !line.is_empty() && line.len() + word.len() > TEXT_COLUMNS {
+            text += &format!("  {line}\n");
+            line.clear();
+        }
+        line += if line.is_empty() { "" } else { " " };
+        line += word;
+    }
+    text + &format!("  {line}\n")
+}
