@@ -174,6 +174,48 @@ fn filled_and_emptied_a_hundred_times() {
     every_shape(100);
 }
 
+/// Many writers change what they have in a pool with little left over: room comes back with every
+/// txg, and none is refused because others were faster.
+#[test]
+fn writers_on_a_nearly_full_pool_wait_for_each_other() {
+    const WRITERS: u64 = 24;
+    let bench = Bench::new(Shape::Disk, 256 << 20, 12);
+    let pool = bench.create();
+    pool.set_limits(engine::live::TxgLimits { dirty_max: 8 << 20, ..Default::default() });
+    pool.create_filesystem("tank/fs", NewFilesystem::default(), Vec::new()).unwrap();
+    let fs = pool.filesystem("tank/fs").unwrap();
+    let create = |name: &str| {
+        let new = NewFile::new(NewKind::File, 0o644, NOW);
+        fs.create(fs.root_object(), name.as_bytes(), &new).unwrap().number()
+    };
+    // What goes in at all.
+    let (file, mut data) = (create("all"), vec![0; 1 << 20]);
+    Rng::new(1).fill(&mut data);
+    let all = (0..).find(|n| fs.write_at(file, n << 20, &data, NOW).is_err()).unwrap();
+    fs.unlink(fs.root_object(), b"all", NOW).unwrap();
+    settle(&pool);
+    // An eighth is left for what is in flight and for what waits to be free.
+    let size = (all - all / 8) / WRITERS;
+    let files: Vec<u64> = (0..WRITERS).map(|n| create(&format!("f{n}"))).collect();
+    std::thread::scope(|scope| {
+        for file in files {
+            let fs = &fs;
+            scope.spawn(move || {
+                let mut data = vec![0; 1 << 20];
+                let mut rng = Rng::new(file);
+                for n in 0..size * 4 {
+                    rng.fill(&mut data);
+                    fs.write_at(file, (n % size) << 20, &data, NOW).unwrap();
+                }
+            });
+        }
+    });
+    drop(fs);
+    pool.export().unwrap();
+    bench.check(&bench.open()).unwrap();
+    bench.zdb();
+}
+
 /// Many writers at once, each in a dataset of its own: what each sees as free is the same space.
 #[test]
 fn writers_of_many_datasets_share_what_is_left() {

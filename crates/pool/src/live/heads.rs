@@ -6,10 +6,11 @@
 //! its set is marked [`Head::is_gone`]: whoever still holds it can begin no more transactions.
 
 use super::shared::Shared;
-use super::space::{Door, Entrance, Weight};
+use super::space::{Door, Entrance, HeadRoom, PoolRoom, Weight};
 use crate::error::{Error, Result};
 use codec::compress::Algorithm;
 use dmu::{LiveSpec, Objset, RedundantMetadata, SetPolicy};
+use dsl::write::Room;
 use dsl::{Dataset, StoredProperties};
 use ondisk::props::{compression_parts, find_dataset};
 use ondisk::{BlkPtr, Checksum, Compression, ObjsetKind};
@@ -187,7 +188,7 @@ impl Shared {
         let stored = self.dsl.stored(&dataset)?;
         let kind = self.dsl.objset(&dataset)?.phys().kind;
         let head = self.live(dataset.object, Some(dataset.phys.bp), kind, &stored)?;
-        head.door.set_available(self.room_of(&dataset)?);
+        head.door.set_room(self.room_of(&dataset)?);
         self.weigh(&head, &stored)?;
         let head = Arc::new(head);
         self.heads.write().insert(dataset.object, Arc::clone(&head));
@@ -206,22 +207,30 @@ impl Shared {
         Ok(())
     }
 
-    /// Bytes that the whole pool still has for writing and for freeing, beside its reserve.
-    pub(super) fn room_of_pool(&self) -> Result<(u64, u64)> {
+    /// Bytes that the whole pool still has, beside its reserve.
+    pub(super) fn room_of_pool(&self) -> Result<PoolRoom> {
         let figures = self.alloc.figures();
         let used = self.dsl.root()?.phys.used.max(figures.normal.deflated_allocated);
-        let left = figures.dspace.saturating_sub(figures.normal.deferred).saturating_sub(used);
+        let deferred = figures.normal.deferred;
+        let left = figures.dspace.saturating_sub(deferred).saturating_sub(used);
         let slop = figures.slop();
-        Ok((left.saturating_sub(slop), left.saturating_sub(slop / 2)))
+        Ok(PoolRoom {
+            for_writing: left.saturating_sub(slop),
+            for_freeing: left.saturating_sub(slop / 2),
+            deferred,
+        })
     }
 
     /// Bytes a dataset may still use.
-    pub(super) fn room_of(&self, dataset: &Dataset) -> Result<u64> {
+    pub(super) fn room_of(&self, dataset: &Dataset) -> Result<HeadRoom> {
         let figures = self.alloc.figures();
         // What is freed but not free yet cannot be written to.
         let usable = figures.dspace.saturating_sub(figures.slop());
         let usable = usable.saturating_sub(figures.normal.deferred);
-        Ok(dsl::write::room(&self.dsl, dataset, usable, 0)?.bytes)
+        let Room { bytes: now, quota } = dsl::write::room(&self.dsl, dataset, usable, 0)?;
+        // A quota counts what is referenced, whatever becomes free.
+        let deferred = if quota.is_some() { 0 } else { figures.normal.deferred };
+        Ok(HeadRoom { now, later: now.saturating_add(deferred) })
     }
 
     /// Features that a new object set of that kind uses from the start.

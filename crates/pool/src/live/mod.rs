@@ -74,8 +74,7 @@ impl LivePool {
     /// Starts the sync thread over what was made or opened.
     fn start(rt: &Rt, parts: Parts, view: Pool, tunables: &[Setting]) -> Result<Self> {
         let shared = Shared::new(rt, parts, view.name())?;
-        let (writing, freeing) = shared.room_of_pool()?;
-        shared.space.synced(shared.txgs.last_synced(), writing, freeing);
+        shared.space.synced(shared.txgs.last_synced(), shared.room_of_pool()?);
         for setting in tunables {
             shared.tunables.store(setting.tunable, setting.value);
         }

@@ -32,8 +32,8 @@ const SLOTS: usize = 4;
 /// and one to write what is dirty now.
 const TXGS_WAITED: u32 = 3;
 
-/// Txgs that it waits for while something is being destroyed.
-const TXGS_OF_DESTROYING: u32 = 1000;
+/// Txgs that it waits for while something is being destroyed, or others take all that there is.
+const TXGS_OF_OTHERS: u32 = 1000;
 
 /// Records above this size are written as a whole for a change of one byte of theirs, which holds
 /// do not count.
@@ -53,14 +53,59 @@ impl InFlight {
         &self.dirty[(txg % SLOTS as u64) as usize]
     }
 
-    fn all(&self) -> u64 {
-        let dirty = self.dirty.iter().map(|d| d.load(Relaxed));
-        dirty.fold(self.live.load(Relaxed), u64::saturating_add)
+    /// Promises `bytes` when they fit into `room` beside all that is in flight. Many may try at
+    /// once, and as long as there is room for one of them one succeeds.
+    fn promise_within(&self, bytes: u64, room: u64) -> bool {
+        let more = |live: u64| {
+            let dirty = self.dirty.iter().map(|d| d.load(Relaxed));
+            let all = dirty.fold(live, u64::saturating_add).saturating_add(bytes);
+            (all <= room).then(|| live.saturating_add(bytes))
+        };
+        self.live.fetch_update(Relaxed, Relaxed, more).is_ok()
+    }
+
+    fn promise(&self, bytes: u64) {
+        self.live.fetch_add(bytes, Relaxed);
+    }
+
+    fn take_back(&self, bytes: u64) {
+        self.live.fetch_sub(bytes, Relaxed);
     }
 
     fn synced(&self, txg: u64) {
         self.slot(txg).store(0, Relaxed);
     }
+}
+
+/// Bytes that a pool has left beside its reserve.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct PoolRoom {
+    /// For what uses space.
+    pub(super) for_writing: u64,
+    /// For what frees it.
+    pub(super) for_freeing: u64,
+    /// Freed, and not yet in the two above.
+    pub(super) deferred: u64,
+}
+
+/// Bytes that a head may use.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct HeadRoom {
+    /// Now.
+    pub(super) now: u64,
+    /// When what was freed is free.
+    pub(super) later: u64,
+}
+
+/// How a transaction that wants room fares.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Fit {
+    /// There is room.
+    Now,
+    /// There may be, when others are done.
+    Later,
+    /// There is none, even alone.
+    Never,
 }
 
 /// Space of the pool, as of the last synced txg.
@@ -71,13 +116,16 @@ pub(super) struct PoolSpace {
     for_writing: AtomicU64,
     /// For what frees it.
     for_freeing: AtomicU64,
+    /// Freed, and free after a txg or two.
+    deferred: AtomicU64,
 }
 
 impl PoolSpace {
     /// `txg` is durable; this is what is left.
-    pub(super) fn synced(&self, txg: u64, for_writing: u64, for_freeing: u64) {
-        self.for_writing.store(for_writing, Relaxed);
-        self.for_freeing.store(for_freeing, Relaxed);
+    pub(super) fn synced(&self, txg: u64, room: PoolRoom) {
+        self.for_writing.store(room.for_writing, Relaxed);
+        self.for_freeing.store(room.for_freeing, Relaxed);
+        self.deferred.store(room.deferred, Relaxed);
         self.in_flight.synced(txg);
     }
 
@@ -135,7 +183,9 @@ pub(super) struct Door {
     shared: Weak<Shared>,
     gone: AtomicBool,
     in_flight: InFlight,
-    available: AtomicU64,
+    /// A [`HeadRoom`].
+    now: AtomicU64,
+    later: AtomicU64,
     weight: Mutex<Weight>,
 }
 
@@ -145,7 +195,8 @@ impl Door {
             shared: Weak::clone(shared),
             gone: AtomicBool::new(false),
             in_flight: InFlight::default(),
-            available: AtomicU64::new(u64::MAX),
+            now: AtomicU64::new(u64::MAX),
+            later: AtomicU64::new(u64::MAX),
             weight: Mutex::default(),
         }
     }
@@ -164,37 +215,58 @@ impl Door {
     }
 
     /// `txg` is durable; this is what the head may still use.
-    pub(super) fn synced(&self, txg: u64, available: u64) {
-        self.set_available(available);
+    pub(super) fn synced(&self, txg: u64, room: HeadRoom) {
+        self.set_room(room);
         self.in_flight.synced(txg);
     }
 
-    pub(super) fn set_available(&self, bytes: u64) {
-        self.available.store(bytes, Relaxed);
+    pub(super) fn set_room(&self, room: HeadRoom) {
+        self.now.store(room.now, Relaxed);
+        self.later.store(room.later, Relaxed);
     }
 
-    /// Whether `bytes` fit that were promised already.
-    fn fits(&self, pool: &PoolSpace, bytes: u64, space: SpaceUse) -> bool {
-        let flying = pool.in_flight.all();
+    /// Promises `bytes`, at worst `worst`, if there is room.
+    fn promise(&self, pool: &PoolSpace, bytes: u64, worst: u64, space: SpaceUse) -> Fit {
         match space {
-            SpaceUse::Always => true,
-            SpaceUse::Free => flying <= pool.for_freeing.load(Relaxed),
+            SpaceUse::Always => pool.in_flight.promise(worst),
+            SpaceUse::Free => {
+                let room = pool.for_freeing.load(Relaxed);
+                if !pool.in_flight.promise_within(worst, room) {
+                    return Fit::Later;
+                }
+            }
             SpaceUse::Write => {
-                let here = self.in_flight.all();
-                let here = here.saturating_add(bytes / 4).saturating_add(64 << 10);
-                flying <= pool.for_writing.load(Relaxed) && here <= self.available.load(Relaxed)
+                // Of what is above it, nobody else needs to know.
+                let above = (bytes / 4).saturating_add(64 << 10);
+                let (in_pool, here) = (pool.for_writing(), self.now.load(Relaxed));
+                let in_pool_later = in_pool.saturating_add(pool.deferred.load(Relaxed));
+                let alone = bytes.saturating_add(above);
+                if worst > in_pool_later || alone > self.later.load(Relaxed) {
+                    return Fit::Never;
+                }
+                if !pool.in_flight.promise_within(worst, in_pool) {
+                    return Fit::Later;
+                }
+                let fits = here.checked_sub(above);
+                if !fits.is_some_and(|room| self.in_flight.promise_within(bytes, room)) {
+                    pool.in_flight.take_back(worst);
+                    return Fit::Later;
+                }
+                return Fit::Now;
             }
         }
+        self.in_flight.promise(bytes);
+        Fit::Now
     }
 
-    fn promise(&self, shared: &Shared, bytes: u64, worst: u64) {
-        self.in_flight.live.fetch_add(bytes, Relaxed);
-        shared.space.in_flight.live.fetch_add(worst, Relaxed);
+    /// Promises them, room or not.
+    fn promise_anyway(&self, pool: &PoolSpace, bytes: u64, worst: u64) {
+        self.promise(pool, bytes, worst, SpaceUse::Always);
     }
 
-    fn take_back(&self, shared: &Shared, bytes: u64, worst: u64) {
-        self.in_flight.live.fetch_sub(bytes, Relaxed);
-        shared.space.in_flight.live.fetch_sub(worst, Relaxed);
+    fn take_back(&self, pool: &PoolSpace, bytes: u64, worst: u64) {
+        self.in_flight.take_back(bytes);
+        pool.in_flight.take_back(worst);
     }
 }
 
@@ -224,20 +296,19 @@ impl Transactions for Entrance {
             if door.is_gone() {
                 return Err(stopped(objset, "the dataset was destroyed or rolled back"));
             }
-            door.promise(&shared, bytes, worst);
-            if door.fits(&shared.space, bytes, hold.space) {
+            let fit = door.promise(&shared.space, bytes, worst, hold.space);
+            if fit == Fit::Now {
                 break;
             }
-            let more = if shared.reaping.load(Relaxed) { TXGS_OF_DESTROYING } else { TXGS_WAITED };
-            if attempt >= more {
-                if hold.space == SpaceUse::Free {
-                    break;
-                }
-                door.take_back(&shared, bytes, worst);
+            if hold.space == SpaceUse::Free && attempt >= TXGS_WAITED {
+                door.promise_anyway(&shared.space, bytes, worst);
+                break;
+            }
+            let others = shared.reaping.load(Relaxed) || fit == Fit::Later;
+            if attempt >= if others { TXGS_OF_OTHERS } else { TXGS_WAITED } {
                 let kind = dmu::ErrorKind::NoSpace;
                 return Err(dmu::Error { objset, object: 0, kind });
             }
-            door.take_back(&shared, bytes, worst);
             let open = shared.txgs.open();
             shared.txgs.wait_synced(open).map_err(|why| stopped(objset, &why))?;
         }
@@ -247,7 +318,7 @@ impl Transactions for Entrance {
                 Ok(Tx::new(txg, Arc::new(Entered { door, shared, bytes, worst })))
             }
             Err(why) => {
-                door.take_back(&shared, bytes, worst);
+                door.take_back(&shared.space, bytes, worst);
                 Err(stopped(objset, &why))
             }
         }
@@ -284,7 +355,7 @@ impl Transactions for Entered {
     }
 
     fn ended(&self, _txg: u64) {
-        self.door.take_back(&self.shared, self.bytes, self.worst);
+        self.door.take_back(&self.shared.space, self.bytes, self.worst);
         self.shared.txgs.leave();
     }
 }
@@ -304,5 +375,30 @@ mod tests {
         // A change of one byte writes the record.
         let large = Weight { copies: 1, record: 16 << 20, stored: 16 << 20 };
         assert!(large.of_hold(1) >= 16 << 20);
+    }
+    #[test]
+    fn who_would_fit_alone_waits_and_who_would_not_is_refused() {
+        let pool = PoolSpace::default();
+        pool.synced(0, PoolRoom { for_writing: 1000, for_freeing: 1500, deferred: 500 });
+        let door = Door::new(&Weak::new());
+        let fits = |worst| {
+            let fit = door.promise(&pool, 10, worst, SpaceUse::Write);
+            if fit == Fit::Now {
+                door.take_back(&pool, 10, worst);
+            }
+            fit
+        };
+        pool.in_flight.promise(300);
+        assert_eq!((fits(700), fits(701)), (Fit::Now, Fit::Later));
+        assert_eq!((fits(1500), fits(1501)), (Fit::Later, Fit::Never));
+        // A quota is not waited for.
+        let room = (10 + 10 / 4) + (64 << 10);
+        door.set_room(HeadRoom { now: room - 1, later: room - 1 });
+        assert_eq!(fits(1), Fit::Never);
+        door.set_room(HeadRoom { now: room - 1, later: room });
+        assert_eq!(fits(1), Fit::Later);
+        assert_eq!(door.promise(&pool, 10, 1201, SpaceUse::Free), Fit::Later);
+        assert_eq!(door.promise(&pool, 10, 1 << 40, SpaceUse::Always), Fit::Now);
+        assert_eq!(pool.in_flight.live.load(Relaxed), (1 << 40) + 300);
     }
 }

@@ -231,8 +231,7 @@ impl Shared {
             let name = self.dsl.name_of(head.dataset)?;
             head.door.synced(txg, self.room_of(&self.dsl.by_name(&name)?)?);
         }
-        let (writing, freeing) = self.room_of_pool()?;
-        self.space.synced(txg, writing, freeing);
+        self.space.synced(txg, self.room_of_pool()?);
         Ok(())
     }
 
