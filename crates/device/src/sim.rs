@@ -6,8 +6,12 @@
 //! flush begins, a flush ends. The power can be made to fail at any event
 //! ([`SimDisks::fail_power_at`]), from which on every request fails; or a whole run is recorded and
 //! looked at as if the power had failed anywhere ([`CrashLog`]).
+//!
+//! How long requests take is said by a few numbers ([`SimModel`]), or by a machine that has queues,
+//! heads and caches of its own ([`DiskModel`]).
 
 use crate::crash::{Data, Event};
+use crate::model::{DiskModel, ModelKind, ModelRequest};
 use crate::stats::Counters;
 use crate::write::{split_refused, trim_within};
 use crate::{
@@ -17,6 +21,7 @@ use crate::{
 use core::time::Duration;
 use parking_lot::Mutex;
 use rt::{Rng, Rt, Xoshiro256};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// The time a kind of request takes.
@@ -155,26 +160,48 @@ impl SimDisks {
     /// Adds a disk with these contents, whose name, size and sectors count.
     #[must_use]
     pub fn add_with(&self, options: &SimOptions, contents: MemoryDevice) -> Arc<SimDevice> {
+        let queue = Queue {
+            free: vec![Duration::ZERO; options.model.depth.max(1)],
+            line: Duration::ZERO,
+            rng: Xoshiro256::seeded(options.seed),
+        };
+        self.join(options, contents, Timing::Costs(options.model, Mutex::new(queue)))
+    }
+
+    /// Adds an empty disk whose time this model decides, not [`SimOptions::model`] and its seed.
+    #[must_use]
+    pub fn add_model(&self, options: &SimOptions, model: Box<dyn DiskModel>) -> Arc<SimDevice> {
+        let contents = MemoryDevice::zeros(&options.name, options.size);
+        self.add_model_with(options, contents.with_sector_size(options.sector_size), model)
+    }
+
+    /// The same with contents, whose name, size and sectors count.
+    #[must_use]
+    pub fn add_model_with(
+        &self,
+        options: &SimOptions,
+        contents: MemoryDevice,
+        model: Box<dyn DiskModel>,
+    ) -> Arc<SimDevice> {
+        let machine = Machine { model, next_id: 0, pending: BTreeMap::new(), timer: None };
+        self.join(options, contents, Timing::Machine(Mutex::new(machine)))
+    }
+
+    fn join(&self, options: &SimOptions, contents: MemoryDevice, timing: Timing) -> Arc<SimDevice> {
         let mut state = self.0.state.lock();
         if let Some(recording) = &mut state.recording {
             recording.start.push(contents.fork());
         }
-        let queue = Queue {
-            free: vec![Duration::ZERO; options.model.depth.max(1)],
-            line: Duration::ZERO,
-            unflushed: 0,
-            rng: Xoshiro256::seeded(options.seed),
-        };
         let contents = Arc::new(contents);
         let disk = Arc::new(Disk {
             site: Arc::clone(&self.0),
             number: state.disks.len(),
             name: Arc::from(contents.name()),
-            model: options.model,
+            timing,
             ignore_flush: options.ignore_flush,
             contents: Arc::clone(&contents),
             counters: Counters::default(),
-            queue: Mutex::new(queue),
+            unflushed: Mutex::new(0),
         });
         state.disks.push(contents);
         Arc::new(SimDevice(disk))
@@ -254,12 +281,35 @@ struct Disk {
     /// Its place among the disks.
     number: usize,
     name: Arc<str>,
-    model: SimModel,
+    timing: Timing,
     ignore_flush: bool,
     /// What a read sees.
     contents: Arc<MemoryDevice>,
     counters: Counters,
-    queue: Mutex<Queue>,
+    /// Bytes done since the last flush.
+    unflushed: Mutex<u64>,
+}
+
+/// What decides when requests end.
+enum Timing {
+    Costs(SimModel, Mutex<Queue>),
+    Machine(Mutex<Machine>),
+}
+
+/// A model, and the requests it has.
+struct Machine {
+    model: Box<dyn DiskModel>,
+    next_id: u64,
+    pending: BTreeMap<u64, Pending>,
+    /// When it will be asked next.
+    timer: Option<Duration>,
+}
+
+/// A request under way.
+enum Pending {
+    Read(Read, Duration),
+    Write(PendingWrite, Duration),
+    Flush(complete::Ticket<()>),
 }
 
 struct Queue {
@@ -267,18 +317,14 @@ struct Queue {
     free: Vec<Duration>,
     /// When the way of the bytes is free.
     line: Duration,
-    /// Bytes done since the last flush.
-    unflushed: u64,
     rng: Xoshiro256,
 }
 
-impl Disk {
+impl Queue {
     /// How long a request that arrives now will take. It waits for a place in the queue, then the
     /// overhead, then for the line.
-    fn delay(&self, cost: SimCost, bytes: u64) -> Duration {
-        let now = self.site.rt.now();
-        let mut queue = self.queue.lock();
-        let Queue { free, line, rng, .. } = &mut *queue;
+    fn delay(&mut self, now: Duration, cost: SimCost, bytes: u64, spread: Duration) -> Duration {
+        let Self { free, line, rng } = self;
         let Some(place) = free.iter_mut().min() else { return cost.overhead };
         let ready = now.max(*place) + cost.overhead;
         let end = if cost.bytes_per_second == 0 {
@@ -287,10 +333,99 @@ impl Disk {
             *line = ready.max(*line) + cost.transfer(bytes);
             *line
         };
-        let spread = u64::try_from(self.model.spread.as_nanos()).unwrap_or(u64::MAX);
+        let spread = u64::try_from(spread.as_nanos()).unwrap_or(u64::MAX);
         let end = end + Duration::from_nanos(rng.below(spread));
         *place = end;
         end - now
+    }
+}
+
+impl Disk {
+    /// Ends the request when its time has come.
+    fn start(self: &Arc<Self>, request: Pending) {
+        let now = self.site.rt.now();
+        let (kind, offset, len) = match &request {
+            Pending::Read(read, _) => (ModelKind::Read, read.offset, read.len),
+            Pending::Write(write, _) => (ModelKind::Write, write.offset, write.len),
+            Pending::Flush(_) => (ModelKind::Flush, 0, 0),
+        };
+        let len = len as u64;
+        match &self.timing {
+            Timing::Costs(model, queue) => {
+                let cost = match kind {
+                    ModelKind::Read => model.read,
+                    ModelKind::Write => model.write,
+                    ModelKind::Flush => model.flush,
+                };
+                let delay = queue.lock().delay(now, cost, len, model.spread);
+                let disk = Arc::clone(self);
+                self.site.rt.after(delay, move || disk.end(request));
+            }
+            Timing::Machine(machine) => {
+                let mut machine = machine.lock();
+                let id = machine.next_id;
+                machine.next_id += 1;
+                machine.pending.insert(id, request);
+                machine.model.arrive(now, ModelRequest { id, kind, offset, len });
+                self.ask_later(&mut machine, now);
+            }
+        }
+    }
+
+    /// Sets the timer for when the model wants to be asked.
+    fn ask_later(self: &Arc<Self>, machine: &mut Machine, now: Duration) {
+        let Some(next) = machine.model.next().map(|next| next.max(now)) else { return };
+        if machine.timer.is_some_and(|timer| timer <= next) {
+            return;
+        }
+        machine.timer = Some(next);
+        let disk = Arc::clone(self);
+        self.site.rt.after(next - now, move || disk.ask(next));
+    }
+
+    /// The timer that was set for `due`: asks the model, and ends what has ended.
+    fn ask(self: &Arc<Self>, due: Duration) {
+        let Timing::Machine(machine) = &self.timing else { return };
+        let ended: Vec<Pending> = {
+            let mut machine = machine.lock();
+            if machine.timer != Some(due) {
+                return; // An earlier one took its place.
+            }
+            machine.timer = None;
+            let now = self.site.rt.now();
+            let mut ids = Vec::new();
+            machine.model.advance(now, &mut ids);
+            let ended = ids.iter().filter_map(|id| machine.pending.remove(id)).collect();
+            self.ask_later(&mut machine, now);
+            ended
+        };
+        for request in ended {
+            self.end(request);
+        }
+    }
+
+    fn end(&self, request: Pending) {
+        match request {
+            Pending::Read(read, arrived) => self.end_read(read, arrived),
+            Pending::Write(write, arrived) => self.end_write(write, arrived),
+            Pending::Flush(ticket) => ticket.give(()),
+        }
+    }
+
+    /// Waits for what a flush takes.
+    fn wait_flush(self: &Arc<Self>) {
+        let bytes = std::mem::take(&mut *self.unflushed.lock());
+        match &self.timing {
+            Timing::Costs(model, _) => {
+                let cost = model.flush;
+                self.site.rt.sleep(cost.overhead + cost.transfer(bytes));
+            }
+            Timing::Machine(_) => {
+                let (collector, tickets) = complete::collect(&self.site.rt, 1);
+                tickets.into_iter().for_each(|ticket| self.start(Pending::Flush(ticket)));
+                collector.wait();
+            }
+        }
     }
 
     /// The end of a read.
@@ -328,7 +463,7 @@ impl Disk {
                     self.contents.put(at, part);
                     at += part.len() as u64;
                 }
-                self.queue.lock().unflushed += len as u64;
+                *self.unflushed.lock() += len as u64;
                 Ok(())
             }
             Err(PowerFailed) => Err(Error::write(ErrorKind::PowerLoss, &self.name, offset, len)),
@@ -342,7 +477,7 @@ impl Disk {
         Event::Write { disk: self.number, offset, data }
     }
 
-    fn flush(&self) -> Result<(), PowerFailed> {
+    fn flush(self: &Arc<Self>) -> Result<(), PowerFailed> {
         let mut state = self.site.state.lock();
         if state.failed() {
             return Err(PowerFailed);
@@ -352,9 +487,7 @@ impl Disk {
         }
         let mark = state.happen(|| Event::FlushBegin { disk: self.number })?;
         drop(state);
-        let bytes = std::mem::take(&mut self.queue.lock().unflushed);
-        let cost = self.model.flush;
-        self.site.rt.sleep(cost.overhead + cost.transfer(bytes));
+        self.wait_flush();
         let mut state = self.site.state.lock();
         if mark.recording == state.recordings {
             state.happen(|| Event::FlushEnd { begin: mark.place })?;
@@ -448,9 +581,7 @@ impl Device for SimDevice {
                 complete::deliver(request.done, Err(error));
                 continue;
             }
-            let delay = disk.delay(disk.model.read, len as u64);
-            let inside = Arc::clone(disk);
-            disk.site.rt.after(delay, move || inside.end_read(request, arrived));
+            disk.start(Pending::Read(request, arrived));
         }
     }
 
@@ -476,10 +607,8 @@ impl WriteDevice for SimDevice {
                 refused.push((done, error));
                 continue;
             };
-            let delay = disk.delay(disk.model.write, len as u64);
-            let inside = Arc::clone(disk);
             let pending = PendingWrite { offset, len, parts, done, mark };
-            disk.site.rt.after(delay, move || inside.end_write(pending, arrived));
+            disk.start(Pending::Write(pending, arrived));
         }
         for (done, error) in refused {
             disk.counters.end_write(Err(()), Duration::ZERO);

@@ -8,4 +8,5 @@
 //! the code that measures does not know it.
 #![forbid(unsafe_code)]
 
+pub mod disk;
 pub mod experiment;

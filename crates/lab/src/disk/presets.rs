@@ -1,0 +1,184 @@
+//! Disks by name.
+
+use super::{Host, Order, Preset, Rotating, Seek, Spec};
+
+/// The preset of this name.
+#[must_use]
+pub fn preset(name: &str) -> Option<Preset> {
+    presets().into_iter().find(|preset| preset.name == name)
+}
+
+/// All presets.
+#[must_use]
+pub fn presets() -> Vec<Preset> {
+    vec![
+        hitachi("hitachi-dk32ej36n", 0, "write cache off"),
+        hitachi("hitachi-dk32ej36n-cached", 4 << 20, "write cache on"),
+        seek_study(),
+        x4500_sata(),
+        sas_10k(),
+        hdd_16t(),
+    ]
+}
+
+const MIB: f64 = 1_048_576.0;
+
+/// The disk of the raw write sweep.
+///
+/// Fitted: the sustained rate (64 MiB/s outside: between the 66 the study reaches with the write
+/// cache on and the 59 it reaches with 8 MiB a write); rotation gives the rest, because each of
+/// its synchronous writes misses one.
+fn hitachi(name: &str, write_cache_bytes: u64, cache: &str) -> Preset {
+    Preset {
+        name: name.to_owned(),
+        description: format!("Hitachi DK32EJ36N, 36 GB, 10,000 rpm SCSI, {cache}"),
+        source: "data sheet: rotation, seek times, Ultra320 at 160 MB/s; fitted to the study \
+                 of single writes: sustained rate"
+            .to_owned(),
+        capacity_bytes: 36_420_000_000,
+        host: Host { command_cpu_us: 20.0, max_transfer_bytes: 8 << 20 },
+        disk: Spec::Rotating(Rotating {
+            rpm: 10_000.0,
+            heads: 4,
+            zones: 16,
+            track_sectors_multiple: 1,
+            outer_bytes_per_second: 64.0 * MIB,
+            inner_bytes_per_second: 42.0 * MIB,
+            head_switch_us: 600.0,
+            seek: Seek { one_track_ms: 0.5, average_ms: 4.9, full_ms: 10.5 },
+            write_settle_us: 200.0,
+            command_us: 120.0,
+            bus_bytes_per_second: 160e6,
+            depth: 64,
+            order: Order::Shortest,
+            read_ahead_bytes: 1 << 20,
+            segments: 4,
+            write_cache_bytes,
+        }),
+    }
+}
+
+/// The disk of the study of seeks.
+///
+/// Fitted, all of it. Reads in a row give the sustained rate outside (63 MiB/s), the time of a
+/// command and the rate of the bus (57 µs for 512 bytes, 82 µs for 4 KiB). How random reads grow
+/// with their size says how fast the platter is on average, and so how much slower it is inside;
+/// what is left of a random read of 512 bytes is half a rotation and the seek, which is shorter
+/// than any data sheet's of that time: either the study's program did not seek over the whole disk,
+/// or the disk was better than its paper. Tracks hold whole 32 KiB, so that aligned reads of up to
+/// that size never cross to the next track, as the study's growth from there on suggests.
+fn seek_study() -> Preset {
+    Preset {
+        name: "seek-study".to_owned(),
+        description: "the disk of the study of seeks: 63 MB/s, 189 random reads a second"
+            .to_owned(),
+        source: "fitted to the study, which does not name its disk".to_owned(),
+        capacity_bytes: 73_400_000_000,
+        host: Host { command_cpu_us: 7.0, max_transfer_bytes: 128 << 10 },
+        disk: Spec::Rotating(Rotating {
+            rpm: 10_000.0,
+            heads: 4,
+            zones: 16,
+            track_sectors_multiple: 64,
+            outer_bytes_per_second: 63.0 * MIB,
+            inner_bytes_per_second: 27.0 * MIB,
+            head_switch_us: 940.0,
+            seek: Seek { one_track_ms: 0.4, average_ms: 2.5, full_ms: 4.8 },
+            write_settle_us: 200.0,
+            command_us: 53.6,
+            bus_bytes_per_second: 144e6,
+            depth: 32,
+            order: Order::Shortest,
+            read_ahead_bytes: 1 << 20,
+            segments: 8,
+            write_cache_bytes: 8 << 20,
+        }),
+    }
+}
+
+fn x4500_sata() -> Preset {
+    Preset {
+        name: "x4500-sata".to_owned(),
+        description: "500 GB, 7200 rpm SATA, 48 of which are in a Sun Fire X4500".to_owned(),
+        source: "data sheets of the Hitachi 7K500 (65 MB/s outside, 8.5 ms); the study's pool of \
+                 42 wrote 1540 to 1681 MB/s, 37 to 40 each"
+            .to_owned(),
+        capacity_bytes: 500_107_862_016,
+        host: Host { command_cpu_us: 10.0, max_transfer_bytes: 1 << 20 },
+        disk: Spec::Rotating(Rotating {
+            rpm: 7200.0,
+            heads: 10,
+            zones: 20,
+            track_sectors_multiple: 1,
+            outer_bytes_per_second: 65e6,
+            inner_bytes_per_second: 31e6,
+            head_switch_us: 1000.0,
+            seek: Seek { one_track_ms: 1.1, average_ms: 8.5, full_ms: 15.0 },
+            write_settle_us: 500.0,
+            command_us: 60.0,
+            bus_bytes_per_second: 150e6,
+            depth: 32,
+            order: Order::Shortest,
+            read_ahead_bytes: 1 << 20,
+            segments: 8,
+            write_cache_bytes: 16 << 20,
+        }),
+    }
+}
+
+fn sas_10k() -> Preset {
+    Preset {
+        name: "sas-10k-100g".to_owned(),
+        description: "2.5 inch, 10,000 rpm SAS, 146 GB and more".to_owned(),
+        source: "data sheets of 2.5 inch 10,000 rpm SAS disks (3.8 ms, 2.9 ms latency)".to_owned(),
+        capacity_bytes: 146_000_000_000,
+        host: Host { command_cpu_us: 8.0, max_transfer_bytes: 1 << 20 },
+        disk: Spec::Rotating(Rotating {
+            rpm: 10_000.0,
+            heads: 4,
+            zones: 16,
+            track_sectors_multiple: 1,
+            outer_bytes_per_second: 120e6,
+            inner_bytes_per_second: 75e6,
+            head_switch_us: 600.0,
+            seek: Seek { one_track_ms: 0.4, average_ms: 3.8, full_ms: 8.0 },
+            write_settle_us: 300.0,
+            command_us: 50.0,
+            bus_bytes_per_second: 300e6,
+            depth: 64,
+            order: Order::Shortest,
+            read_ahead_bytes: 2 << 20,
+            segments: 16,
+            write_cache_bytes: 16 << 20,
+        }),
+    }
+}
+
+fn hdd_16t() -> Preset {
+    Preset {
+        name: "hdd-16t".to_owned(),
+        description: "16 TB, 7200 rpm SATA, helium filled".to_owned(),
+        source: "data sheets of 16 TB drives (261 MB/s outside, 8.5 ms, 256 MB of buffer)"
+            .to_owned(),
+        capacity_bytes: 16_000_900_661_248,
+        host: Host { command_cpu_us: 3.0, max_transfer_bytes: 1 << 20 },
+        disk: Spec::Rotating(Rotating {
+            rpm: 7200.0,
+            heads: 18,
+            zones: 24,
+            track_sectors_multiple: 8,
+            outer_bytes_per_second: 261e6,
+            inner_bytes_per_second: 125e6,
+            head_switch_us: 900.0,
+            seek: Seek { one_track_ms: 0.6, average_ms: 8.0, full_ms: 16.0 },
+            write_settle_us: 500.0,
+            command_us: 30.0,
+            bus_bytes_per_second: 560e6,
+            depth: 32,
+            order: Order::Shortest,
+            read_ahead_bytes: 4 << 20,
+            segments: 32,
+            write_cache_bytes: 128 << 20,
+        }),
+    }
+}
