@@ -18,6 +18,7 @@ pub mod bpobj;
 mod cache;
 pub mod deadlist;
 mod error;
+mod flights;
 mod live;
 mod locks;
 mod object;

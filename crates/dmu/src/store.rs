@@ -1,6 +1,7 @@
 //! The seam to the I/O layer.
 
 use crate::cache::{BlockCache, CacheKey};
+use crate::flights::{Claim, Flights};
 use codec::crypto::MasterKey;
 use ondisk::BlkPtr;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -44,10 +45,12 @@ impl PendingSource for zio::Writer {
     }
 }
 
-/// The block store of an open pool: the read pipeline behind a cache.
+/// The block store of an open pool: the read pipeline behind a cache. What several threads want at
+/// the same time is read once.
 pub struct CachedStore {
     reader: Arc<Reader>,
     cache: BlockCache,
+    flights: Flights,
     sink: Option<Arc<dyn FaultSink>>,
     /// Weak, because what it allocates from is read through this store.
     pending: OnceLock<Weak<dyn PendingSource>>,
@@ -60,7 +63,8 @@ impl CachedStore {
     #[must_use]
     pub fn new(reader: Arc<Reader>, cache_bytes: usize, sink: Option<Arc<dyn FaultSink>>) -> Self {
         let (cache, pending) = (BlockCache::new(cache_bytes), OnceLock::new());
-        Self { reader, cache, sink, pending, settled: AtomicU64::new(u64::MAX) }
+        let (flights, settled) = (Flights::new(), AtomicU64::new(u64::MAX));
+        Self { reader, cache, flights, sink, pending, settled }
     }
 
     /// `txg` is durable: its blocks may be cached, those of younger ones may not. As long as a txg
@@ -106,6 +110,24 @@ impl CachedStore {
         &self.cache
     }
 
+    /// Reads past the cache, and puts what was read there.
+    fn read_now(
+        &self,
+        bp: &BlkPtr,
+        place: Place,
+        key: Option<&Key>,
+        id: Option<CacheKey>,
+    ) -> zio::Result<Arc<Block>> {
+        let key = key.map(AsRef::as_ref);
+        let outcome = self.reader.read(Request { bp, place, key, scope: Scope::Data, raw: false });
+        let block = Arc::new(outcome.block?);
+        self.note(place, bp, &outcome.faults);
+        if let Some(id) = id {
+            self.cache.put(id, &block);
+        }
+        Ok(block)
+    }
+
     fn note(&self, place: Place, bp: &BlkPtr, faults: &[Fault]) {
         if let (Some(sink), false) = (&self.sink, faults.is_empty()) {
             sink.repaired(place, bp, faults);
@@ -128,14 +150,22 @@ impl BlockStore for CachedStore {
         if let Some(block) = id.as_ref().and_then(|id| self.cache.get(id)) {
             return Ok(block);
         }
-        let key = key.map(AsRef::as_ref);
-        let outcome = self.reader.read(Request { bp, place, key, scope: Scope::Data, raw: false });
-        let block = Arc::new(outcome.block?);
-        self.note(place, bp, &outcome.faults);
-        if let Some(id) = id {
-            self.cache.put(id, &block);
+        let Some(id) = id else { return self.read_now(bp, place, key, None) };
+        match self.flights.claim(id) {
+            Claim::Theirs(flight) => match flight.wait() {
+                Some(block) => Ok(block),
+                None => self.read_now(bp, place, key, Some(id)),
+            },
+            Claim::Mine(reading) => {
+                // It may have come since it was looked for.
+                let block = match self.cache.look(&id) {
+                    Some(block) => block,
+                    None => self.read_now(bp, place, key, Some(id))?,
+                };
+                reading.give(&block);
+                Ok(block)
+            }
         }
-        Ok(block)
     }
 
     fn read_many(
@@ -145,30 +175,53 @@ impl BlockStore for CachedStore {
     ) -> Vec<zio::Result<Arc<Block>>> {
         let mut out: Vec<Option<zio::Result<Arc<Block>>>> = Vec::with_capacity(blocks.len());
         let mut wanted = Vec::new();
-        let mut names = Vec::new();
-        for (bp, place) in blocks {
+        let mut mine = Vec::new();
+        let mut theirs = Vec::new();
+        for (at, (bp, place)) in blocks.iter().enumerate() {
             let id = self.cache_key(bp, key);
             let cached = || id.as_ref().and_then(|id| self.cache.get(id));
-            let hit = self.pending(bp).or_else(cached);
+            let mut hit = self.pending(bp).or_else(cached);
             if hit.is_none() {
-                names.push(id);
-                let key = key.map(AsRef::as_ref);
-                wanted.push(Request { bp, place: *place, key, scope: Scope::Data, raw: false });
+                let reading = match id.map(|id| self.flights.claim(id)) {
+                    Some(Claim::Theirs(flight)) => {
+                        theirs.push((at, flight));
+                        out.push(None);
+                        continue;
+                    }
+                    Some(Claim::Mine(reading)) => Some(reading),
+                    None => None,
+                };
+                hit = id.as_ref().and_then(|id| self.cache.look(id));
+                match (&hit, reading) {
+                    (Some(block), Some(reading)) => reading.give(block),
+                    (_, reading) => {
+                        mine.push((at, id, reading));
+                        let (place, key) = (*place, key.map(AsRef::as_ref));
+                        wanted.push(Request { bp, place, key, scope: Scope::Data, raw: false });
+                    }
+                }
             }
             out.push(hit.map(Ok));
         }
         let got = self.reader.read_many(&wanted);
-        let mut got = got.into_iter().zip(wanted.iter().zip(names));
-        for slot in out.iter_mut().filter(|s| s.is_none()) {
-            let Some((outcome, (request, id))) = got.next() else { break };
+        for ((outcome, request), (at, id, reading)) in got.into_iter().zip(&wanted).zip(mine) {
             let block = outcome.block.map(Arc::new);
-            if block.is_ok() {
+            if let Ok(block) = &block {
                 self.note(request.place, request.bp, &outcome.faults);
+                if let Some(id) = id {
+                    self.cache.put(id, block);
+                }
+                if let Some(reading) = reading {
+                    reading.give(block);
+                }
             }
-            if let (Ok(b), Some(id)) = (&block, id) {
-                self.cache.put(id, b);
-            }
-            *slot = Some(block);
+            out[at] = Some(block);
+        }
+        // Only now: among the others may be one that waits for a block of this batch.
+        for (at, flight) in theirs {
+            let (bp, place) = &blocks[at];
+            let again = || self.read_now(bp, *place, key, self.cache_key(bp, key));
+            out[at] = Some(flight.wait().map_or_else(again, Ok));
         }
         out.into_iter().flatten().collect()
     }

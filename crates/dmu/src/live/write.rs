@@ -140,7 +140,23 @@ impl Object {
                 return Err(self.error(ErrorKind::Invalid("the data are longer than a block")));
             }
         };
-        let block = Arc::new(Block::new(data, Endian::Little));
+        self.put_block(tx, blkid, Arc::new(Block::new(data, Endian::Little)), bs)
+    }
+
+    /// Writes the whole block `blkid` with content that others hold too, without copying it: a
+    /// pattern that is written in many places takes memory once.
+    ///
+    /// # Errors
+    /// The content is not of the size of a block; the set is not live.
+    pub fn write_shared(&self, tx: &Tx, blkid: u64, block: &Arc<Block>) -> Result<()> {
+        let bs = self.block_size_for(blkid.saturating_mul(self.attrs().block_size()), 1)?;
+        if block.len() as u64 != bs {
+            return Err(self.error(ErrorKind::Invalid("the content is no whole block")));
+        }
+        self.put_block(tx, blkid, Arc::clone(block), bs)
+    }
+
+    fn put_block(&self, tx: &Tx, blkid: u64, block: Arc<Block>, bs: u64) -> Result<()> {
         // The block that is replaced is given back outside the lock.
         let before = self.change(tx, |version, attrs| {
             reach(attrs, blkid);

@@ -7,6 +7,7 @@
 
 use super::shared::Shared;
 use super::space::{Door, Entrance, HeadRoom, PoolRoom, Weight};
+use super::tunables::Tunable;
 use crate::error::{Error, Result};
 use codec::compress::Algorithm;
 use dmu::{LiveSpec, Objset, RedundantMetadata, SetPolicy};
@@ -112,9 +113,9 @@ pub(super) fn policy(stored: &StoredProperties, shared: &Shared) -> SetPolicy {
         embed: shared.features.is_enabled("embedded_data"),
         hole_birth: shared.features.is_enabled("hole_birth"),
         dnode_slots: if shared.features.is_enabled("large_dnode") { slots } else { 1 },
+        indirect_shift: shared.tunables.get(Tunable::DefaultIbs) as u8,
         has_special_class: shared.alloc.figures().special.size > 0,
         special_small_blocks: number(stored, "special_small_blocks"),
-        ..SetPolicy::default()
     }
 }
 
@@ -193,6 +194,17 @@ impl Shared {
         let head = Arc::new(head);
         self.heads.write().insert(dataset.object, Arc::clone(&head));
         Ok(head)
+    }
+
+    /// Objects that are made from now on have indirect blocks of 2^`shift` bytes.
+    pub(super) fn set_indirect_shift(&self, shift: u64) {
+        let heads = self.all_heads();
+        for set in heads.iter().map(|h| &h.objset).chain([&self.mos]) {
+            if let Some(policy) = set.policy() {
+                let indirect_shift = shift as u8;
+                set.set_policy(SetPolicy { indirect_shift, ..SetPolicy::clone(&policy) });
+            }
+        }
     }
 
     /// Tells a head how much its blocks take.

@@ -63,4 +63,8 @@ table! {
         "A txg is pushed when it holds this part of zfs_dirty_data_max.";
     TxgHistory "zfs_txg_history" Unit::Count, 100, 1..=10_000, asked,
         "Txgs of which a record is kept.";
+    // Blocks.
+    DefaultIbs "zfs_default_ibs" Unit::Bits, 17, 12..=17, Shared::set_indirect_shift,
+        "Size of the indirect blocks of objects made from now on; those that exist keep theirs. \
+         OpenZFS refuses an object with more than 17 (128 KiB).";
 }
