@@ -1,7 +1,88 @@
 //! What an experiment gives: rows with the published figure beside the measured one, charts, and a
 //! sentence of what it means.
 
+use crate::target::Target;
 use serde::Serialize;
+use std::fmt;
+use std::sync::Arc;
+
+/// An experiment, as the registry has it.
+#[derive(Clone, Copy)]
+pub struct Experiment {
+    /// Its name on the command line.
+    pub name: &'static str,
+    /// What it does, in a line.
+    pub about: &'static str,
+    /// The preset it runs on when none is named; its figures are judged there only.
+    pub preset: &'static str,
+    /// Where it can run beside simulated disks.
+    pub on: On,
+    /// Runs it.
+    pub run: fn(&Target, &Setting) -> Result<Outcome, LabError>,
+}
+
+/// Where an experiment can run beside simulated disks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct On {
+    /// On a bare device.
+    pub device: bool,
+    /// It destroys what is on that device.
+    pub destroys: bool,
+    /// In a pool.
+    pub pool: bool,
+}
+
+/// What is the same for every target.
+#[derive(Clone)]
+pub struct Setting {
+    /// Decides what chance decides.
+    pub seed: u64,
+    /// Part of the study's amount of work: 1 for all of it. What it means exactly is each
+    /// experiment's to say.
+    pub scale: f64,
+    /// Seconds for each figure that is measured on a real device.
+    pub seconds: f64,
+    /// Told what is being done, in a few words.
+    pub progress: Arc<dyn Fn(&str) + Send + Sync>,
+}
+
+impl Default for Setting {
+    fn default() -> Self {
+        Self { seed: 1, scale: 1.0, seconds: 2.0, progress: Arc::new(|_| {}) }
+    }
+}
+
+/// Why an experiment could not be done.
+#[derive(Debug)]
+pub struct LabError {
+    /// What failed.
+    pub what: String,
+    /// Why.
+    pub why: String,
+    /// What to do, if anybody knows.
+    pub hint: Option<String>,
+}
+
+impl LabError {
+    /// What failed, and why.
+    pub fn new(what: impl Into<String>, why: impl fmt::Display) -> Self {
+        Self { what: what.into(), why: why.to_string(), hint: None }
+    }
+
+    /// Adds what to do.
+    #[must_use]
+    pub fn hint(self, hint: impl Into<String>) -> Self {
+        Self { hint: Some(hint.into()), ..self }
+    }
+}
+
+impl fmt::Display for LabError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.what, self.why)
+    }
+}
+
+impl std::error::Error for LabError {}
 
 /// How far a measured figure may be from the published one.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]

@@ -8,5 +8,21 @@
 //! the code that measures does not know it.
 #![forbid(unsafe_code)]
 
+pub mod bare;
 pub mod disk;
 pub mod experiment;
+mod raw_sweep;
+pub mod report;
+mod seek;
+pub mod target;
+
+use experiment::Experiment;
+
+/// All experiments, in the order of the studies.
+pub const EXPERIMENTS: &[Experiment] = &[raw_sweep::EXPERIMENT, seek::EXPERIMENT];
+
+/// The experiment of this name.
+#[must_use]
+pub fn experiment(name: &str) -> Option<&'static Experiment> {
+    EXPERIMENTS.iter().find(|experiment| experiment.name == name)
+}

@@ -45,6 +45,15 @@ pub enum Spec {
     Rotating(Rotating),
 }
 
+impl Spec {
+    /// Switches the write cache of a disk that has one.
+    pub fn switch_write_cache(&mut self, on: bool) {
+        match self {
+            Self::Rotating(spec) => spec.write_cache = on,
+        }
+    }
+}
+
 /// The machine that issues the requests, as far as a bare disk's experiment has to know it.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]

@@ -72,8 +72,10 @@ pub struct Rotating {
     pub read_ahead_bytes: u64,
     /// Places in the buffer that remember different reads.
     pub segments: usize,
-    /// Bytes of the write cache; 0 when it is switched off.
+    /// Bytes of the write cache.
     pub write_cache_bytes: u64,
+    /// Whether it is switched on.
+    pub write_cache: bool,
 }
 
 /// A request that comes before all others when it has waited for so long.
@@ -234,6 +236,7 @@ impl RotatingDisk {
             cylinder_skew: (one + one / 10 + write_settle).max(head_switch),
         });
         let curve = Curve::new(&spec.seek, geometry.cylinders());
+        let cache_bytes = if spec.write_cache { spec.write_cache_bytes } else { 0 };
         Self {
             curve,
             phase: Xoshiro256::seeded(seed).below(geometry.rotation()),
@@ -256,10 +259,7 @@ impl RotatingDisk {
             stream: None,
             segments: Vec::new(),
             uses: 0,
-            cache: WriteCache {
-                capacity: spec.write_cache_bytes / SECTOR_BYTES,
-                ..WriteCache::default()
-            },
+            cache: WriteCache { capacity: cache_bytes / SECTOR_BYTES, ..WriteCache::default() },
             ends: BTreeSet::new(),
             ended: 0,
             spec: spec.clone(),

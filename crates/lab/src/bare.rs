@@ -1,0 +1,280 @@
+//! A bare disk that gets one request at a time: a file or device of this machine, or a model.
+//!
+//! A model needs no runtime here, because nothing else happens at the same time: its clock is the
+//! end of the last request. A file is opened directly (past the page cache) where its file system
+//! does that.
+
+use crate::disk::Preset;
+use crate::experiment::LabError;
+use core::time::Duration;
+use engine::device::{AlignedBuf, DiskModel, ModelKind, ModelRequest};
+use rustix::fs::{FlockOperation, OFlags, flock};
+use std::fs::{File, OpenOptions};
+use std::io::{Seek as _, SeekFrom};
+use std::os::unix::fs::{FileExt as _, FileTypeExt as _, OpenOptionsExt as _};
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+/// A disk that is asked one thing at a time.
+pub trait Bare {
+    /// Bytes it has.
+    fn size(&self) -> u64;
+
+    /// Reads and waits.
+    ///
+    /// # Errors
+    /// The device's; [`std::io::ErrorKind::InvalidInput`] when it does not read so little at once.
+    fn read(&mut self, offset: u64, len: u64) -> std::io::Result<()>;
+
+    /// Writes zeros and waits until the device says that it is done.
+    ///
+    /// # Errors
+    /// The device's.
+    fn write(&mut self, offset: u64, len: u64) -> std::io::Result<()>;
+
+    /// Time since some moment.
+    fn now(&self) -> Duration;
+
+    /// Processor time that requests took since some moment; `None` where nobody counts it.
+    fn cpu(&self) -> Option<Duration>;
+}
+
+/// A model of a disk.
+pub struct ModelBare {
+    model: Box<dyn DiskModel>,
+    size: u64,
+    command_cpu: Duration,
+    now: Duration,
+    commands: u32,
+    ended: Vec<u64>,
+}
+
+impl ModelBare {
+    /// One of these disks, whole.
+    #[must_use]
+    pub fn new(preset: &Preset, seed: u64) -> Self {
+        Self {
+            model: preset.model(0, seed),
+            size: preset.capacity_bytes,
+            command_cpu: Duration::from_nanos((preset.host.command_cpu_us * 1e3) as u64),
+            now: Duration::ZERO,
+            commands: 0,
+            ended: Vec::new(),
+        }
+    }
+
+    fn request(&mut self, kind: ModelKind, offset: u64, len: u64) -> std::io::Result<()> {
+        let id = u64::from(self.commands);
+        self.commands = self.commands.wrapping_add(1);
+        self.model.arrive(self.now, ModelRequest { id, kind, offset, len });
+        self.ended.clear();
+        while !self.ended.contains(&id) {
+            let Some(next) = self.model.next() else {
+                return Err(std::io::Error::other("the model forgot a request"));
+            };
+            self.now = next.max(self.now);
+            self.model.advance(self.now, &mut self.ended);
+        }
+        Ok(())
+    }
+}
+
+impl Bare for ModelBare {
+    fn size(&self) -> u64 {
+        self.size
+    }
+
+    fn read(&mut self, offset: u64, len: u64) -> std::io::Result<()> {
+        self.request(ModelKind::Read, offset, len)
+    }
+
+    fn write(&mut self, offset: u64, len: u64) -> std::io::Result<()> {
+        self.request(ModelKind::Write, offset, len)
+    }
+
+    fn now(&self) -> Duration {
+        self.now
+    }
+
+    fn cpu(&self) -> Option<Duration> {
+        Some(self.command_cpu * self.commands)
+    }
+}
+
+/// How a file is opened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Access {
+    /// For reading.
+    Read,
+    /// For writing; the device may keep what it says is done in its cache.
+    Write,
+    /// For writing; what is done is safe from a power failure.
+    WriteSafely,
+}
+
+/// A file or device of this machine.
+pub struct FileBare {
+    file: File,
+    size: u64,
+    direct: bool,
+    buf: AlignedBuf,
+    begin: Instant,
+}
+
+/// The longest request.
+const BUFFER_BYTES: usize = 32 << 20;
+
+impl FileBare {
+    /// Opens it.
+    ///
+    /// # Errors
+    /// When it cannot be opened, or somebody else writes to it.
+    pub fn open(path: &Path, access: Access) -> Result<Self, LabError> {
+        let fail = |e: std::io::Error| LabError::new(format!("cannot open {}", path.display()), e);
+        let is_disk = std::fs::metadata(path).map_err(fail)?.file_type().is_block_device();
+        let mut flags = OFlags::empty();
+        if access == Access::WriteSafely {
+            flags |= OFlags::DSYNC;
+        }
+        if access != Access::Read && is_disk {
+            flags |= OFlags::EXCL; // Not while it is mounted.
+        }
+        let open = |flags: OFlags| {
+            let mut options = OpenOptions::new();
+            let flags = i32::try_from(flags.bits()).unwrap_or(0);
+            options.read(true).write(access != Access::Read).custom_flags(flags).open(path)
+        };
+        let (mut file, direct) = match open(flags | OFlags::DIRECT) {
+            Ok(file) => (file, true),
+            Err(e) if e.kind() == std::io::ErrorKind::InvalidInput => {
+                (open(flags).map_err(fail)?, false)
+            }
+            Err(e) => return Err(fail(e)),
+        };
+        if access != Access::Read {
+            flock(&file, FlockOperation::NonBlockingLockExclusive).map_err(|e| {
+                LabError::new(format!("cannot write to {}", path.display()), e)
+                    .hint("another program has it open for writing, a pool perhaps")
+            })?;
+        }
+        let size = file.seek(SeekFrom::End(0)).map_err(fail)?;
+        let buf = AlignedBuf::try_zeroed(BUFFER_BYTES)
+            .ok_or_else(|| LabError::new("no buffer", "out of memory"))?;
+        Ok(Self { file, size, direct, buf, begin: Instant::now() })
+    }
+
+    /// Whether requests pass the page cache by.
+    #[must_use]
+    pub fn is_direct(&self) -> bool {
+        self.direct
+    }
+}
+
+impl Bare for FileBare {
+    fn size(&self) -> u64 {
+        self.size
+    }
+
+    fn read(&mut self, offset: u64, len: u64) -> std::io::Result<()> {
+        let len = (len as usize).min(BUFFER_BYTES);
+        self.file.read_exact_at(&mut self.buf[..len], offset)
+    }
+
+    fn write(&mut self, offset: u64, len: u64) -> std::io::Result<()> {
+        let len = (len as usize).min(BUFFER_BYTES);
+        self.file.write_all_at(&self.buf[..len], offset)
+    }
+
+    fn now(&self) -> Duration {
+        self.begin.elapsed()
+    }
+
+    /// Of this thread, as the kernel's scheduler counts it.
+    fn cpu(&self) -> Option<Duration> {
+        let text = std::fs::read_to_string(PathBuf::from("/proc/thread-self/schedstat")).ok()?;
+        let nanos = text.split_whitespace().next()?.parse().ok()?;
+        Some(Duration::from_nanos(nanos))
+    }
+}
+
+/// What requests of one kind and length achieved.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Pace {
+    /// Requests.
+    pub count: u64,
+    /// Bytes of each.
+    pub len: u64,
+    /// Seconds they took.
+    pub seconds: f64,
+    /// Seconds of processor time.
+    pub cpu_seconds: Option<f64>,
+}
+
+impl Pace {
+    /// Requests in a second.
+    #[must_use]
+    pub fn per_second(&self) -> f64 {
+        self.count as f64 / self.seconds.max(1e-9)
+    }
+
+    /// 2^20 bytes in a second.
+    #[must_use]
+    pub fn mib_per_second(&self) -> f64 {
+        self.per_second() * self.len as f64 / f64::from(1 << 20)
+    }
+
+    /// Percent of the time in which the processor had nothing to do.
+    #[must_use]
+    pub fn idle_percent(&self) -> Option<f64> {
+        self.cpu_seconds.map(|cpu| (100.0 * (1.0 - cpu / self.seconds.max(1e-9))).max(0.0))
+    }
+}
+
+/// How long requests are repeated: until one of these is reached.
+#[derive(Clone, Copy, Debug)]
+pub struct Until {
+    /// Seconds.
+    pub seconds: f64,
+    /// Requests.
+    pub count: u64,
+}
+
+/// Repeats one request, at the offsets that `next` gives, one after the other.
+///
+/// # Errors
+/// The device's first one.
+pub fn pace(
+    disk: &mut dyn Bare,
+    kind: ModelKind,
+    len: u64,
+    until: Until,
+    mut next: impl FnMut() -> u64,
+) -> std::io::Result<Pace> {
+    let (begin, cpu) = (disk.now(), disk.cpu());
+    let mut count = 0;
+    loop {
+        let offset = next();
+        match kind {
+            ModelKind::Read => disk.read(offset, len)?,
+            ModelKind::Write | ModelKind::Flush => disk.write(offset, len)?,
+        }
+        count += 1;
+        let seconds = (disk.now() - begin).as_secs_f64();
+        if count >= until.count || seconds >= until.seconds {
+            let used = |end: Duration| Some((end - cpu?).as_secs_f64());
+            return Ok(Pace { count, len, seconds, cpu_seconds: disk.cpu().and_then(used) });
+        }
+    }
+}
+
+/// Offsets in a row, from the beginning again at the end of `size`.
+pub fn in_a_row(size: u64, len: u64) -> impl FnMut() -> u64 {
+    let mut at = 0;
+    move || {
+        if at + len > size {
+            at = 0;
+        }
+        at += len;
+        at - len
+    }
+}

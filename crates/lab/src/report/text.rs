@@ -1,0 +1,144 @@
+//! An outcome on a terminal.
+
+use super::{figure, log_ticks, ticks, verdict};
+use crate::experiment::{Chart, Outcome};
+use std::fmt::Write as _;
+
+/// Marks of a chart's lines.
+const MARKS: [char; 6] = ['o', '+', 'x', '*', '#', '@'];
+/// Lines of a chart.
+const HEIGHT: usize = 14;
+
+/// Tables, charts and sentence, for a terminal of this width.
+#[must_use]
+pub fn text(outcome: &Outcome, width: usize) -> String {
+    let mut text = format!("{} on {}\n\n", outcome.experiment, outcome.place);
+    table(outcome, &mut text);
+    for (title, body) in &outcome.texts {
+        let _ = write!(text, "\n{title}\n{body}");
+        if !body.ends_with('\n') {
+            text.push('\n');
+        }
+    }
+    for chart in &outcome.charts {
+        text.push('\n');
+        if chart.bars { bars(chart, width, &mut text) } else { lines(chart, width, &mut text) }
+    }
+    text.push('\n');
+    wrap(&outcome.meaning, width.clamp(40, 100), &mut text);
+    text
+}
+
+fn table(outcome: &Outcome, text: &mut String) {
+    let head = ["", "unit", "published", "measured", "ratio", "within"].map(str::to_owned);
+    let rows = outcome.rows.iter().map(|row| {
+        let optional = |value: Option<String>| value.unwrap_or_else(|| "-".to_owned());
+        [
+            row.row.clone(),
+            row.unit.to_owned(),
+            optional(row.published.map(figure)),
+            figure(row.measured),
+            optional(row.ratio().map(|ratio| format!("{ratio:.2}"))),
+            verdict(row).to_owned(),
+        ]
+    });
+    let rows: Vec<[String; 6]> = core::iter::once(head).chain(rows).collect();
+    let widths: [usize; 6] = core::array::from_fn(|column| {
+        rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0)
+    });
+    for row in &rows {
+        let mut line = String::new();
+        for (column, (cell, width)) in row.iter().zip(widths).enumerate() {
+            let pad = " ".repeat(width - cell.chars().count());
+            line.push_str("  ");
+            if column < 2 {
+                line.extend([cell.as_str(), &pad]);
+            } else {
+                line.extend([pad.as_str(), cell]);
+            }
+        }
+        text.push_str(line.trim_end());
+        text.push('\n');
+    }
+}
+
+fn lines(chart: &Chart, width: usize, text: &mut String) {
+    let points = || chart.series.iter().flat_map(|series| &series.points);
+    let least = |of: fn(&(f64, f64)) -> f64| points().map(of).fold(f64::INFINITY, f64::min);
+    let most = |of: fn(&(f64, f64)) -> f64| points().map(of).fold(f64::NEG_INFINITY, f64::max);
+    let (left, right) = (least(|p| p.0), most(|p| p.0));
+    let top = most(|p| p.1).max(f64::MIN_POSITIVE);
+    if !left.is_finite() || !right.is_finite() {
+        return;
+    }
+    let columns = width.saturating_sub(14).clamp(30, 72);
+    let across = |x: f64| {
+        let scale = |x: f64| if chart.x_log { x.max(1e-9).log2() } else { x };
+        let span = (scale(right) - scale(left)).max(f64::MIN_POSITIVE);
+        ((scale(x) - scale(left)) / span * (columns - 1) as f64).round() as usize
+    };
+    let mut canvas = vec![vec![' '; columns]; HEIGHT];
+    for (index, series) in chart.series.iter().enumerate().rev() {
+        let mark = MARKS[index % MARKS.len()];
+        for (x, y) in &series.points {
+            let up = (y / top * (HEIGHT - 1) as f64).round() as usize;
+            canvas[HEIGHT - 1 - up.min(HEIGHT - 1)][across(*x).min(columns - 1)] = mark;
+        }
+    }
+    let _ = writeln!(text, "{}: {}", chart.title, chart.y);
+    for (index, row) in canvas.iter().enumerate() {
+        let value = top * (HEIGHT - 1 - index) as f64 / (HEIGHT - 1) as f64;
+        let label =
+            if index % 3 == 0 || index == HEIGHT - 1 { figure(value) } else { String::new() };
+        let row: String = row.iter().collect();
+        let _ = writeln!(text, "{label:>10} |{}", row.trim_end());
+    }
+    let _ = writeln!(text, "{:>10} +{}", "", "-".repeat(columns));
+    let mut axis = vec![' '; columns + 12];
+    let marks = if chart.x_log { log_ticks(left, right) } else { ticks(left, right) };
+    let mut free = 0;
+    for tick in marks {
+        let label = figure(tick);
+        let from = across(tick).saturating_sub(label.len() / 2);
+        if from >= free && from + label.len() <= axis.len() {
+            axis[from..from + label.len()].iter_mut().zip(label.chars()).for_each(|(a, c)| *a = c);
+            free = from + label.len() + 1;
+        }
+    }
+    let axis: String = axis.iter().collect();
+    let _ = writeln!(text, "{:>11} {}", "", axis.trim_end());
+    let legend = chart.series.iter().zip(MARKS.iter().cycle());
+    let legend: Vec<String> = legend.map(|(s, mark)| format!("{mark} {}", s.name)).collect();
+    let _ = writeln!(text, "{:>11} {}    {}", "", chart.x, legend.join("  "));
+}
+
+fn bars(chart: &Chart, width: usize, text: &mut String) {
+    let room = width.saturating_sub(32).clamp(20, 60) as f64;
+    let _ = writeln!(text, "{}: {} by {}", chart.title, chart.y, chart.x);
+    for series in &chart.series {
+        let _ = writeln!(text, "  {}", series.name);
+        let most = series.points.iter().map(|p| p.1).fold(f64::MIN_POSITIVE, f64::max);
+        for (x, y) in &series.points {
+            let bar = "#".repeat((y / most * room).round() as usize);
+            let _ = writeln!(text, "{:>10} | {bar} {}", figure(*x), figure(*y));
+        }
+    }
+}
+
+fn wrap(sentence: &str, width: usize, text: &mut String) {
+    let mut used = 0;
+    for word in sentence.split_whitespace() {
+        let length = word.chars().count();
+        if used > 0 && used + 1 + length > width {
+            text.push('\n');
+            used = 0;
+        }
+        if used > 0 {
+            text.push(' ');
+            used += 1;
+        }
+        text.push_str(word);
+        used += length;
+    }
+    text.push('\n');
+}

@@ -1,0 +1,261 @@
+//! seek: what block size costs when one reads in a row, and when one seeks.
+//!
+//! The fourth study read a disk one request at a time, in a row and at random, with blocks from
+//! 512 bytes to 128 KiB. In a row, small blocks are limited by the time of a command, large ones by
+//! the platter; at random a larger block costs little more, and pays if it saves later seeks. To
+//! *break even*, doubling a block has to save the part of seeks by which requests become fewer:
+//! `1 - rate(2s) / rate(s)`.
+//!
+//! Two sizes are found by rule: where the bandwidth breaks (from it on every size reads at least
+//! 97 % of the most), and where the processor is idle (from it on commands take no more than 2 %
+//! of a processor).
+
+use crate::bare::{Access, Bare, FileBare, ModelBare, Pace, Until, in_a_row, pace};
+use crate::experiment::{Bound, Chart, Experiment, LabError, On, Outcome, Row, Series, Setting};
+use crate::target::Target;
+use engine::device::ModelKind;
+use engine::rt::{Rng, Xoshiro256};
+
+pub(crate) const EXPERIMENT: Experiment = Experiment {
+    name: "seek",
+    about: "reads of a bare disk in a row and at random, by block size",
+    preset: "seek-study",
+    on: On { device: true, destroys: false, pool: false },
+    run,
+};
+
+struct Published {
+    bytes: u64,
+    linear_per_s: f64,
+    linear_idle_percent: f64,
+    random_per_s: f64,
+}
+
+const fn published(bytes: u64, linear: f64, idle: f64, random: f64) -> Published {
+    Published { bytes, linear_per_s: linear, linear_idle_percent: idle, random_per_s: random }
+}
+
+const PUBLISHED: [Published; 9] = [
+    published(512, 17511.0, 85.0, 189.0),
+    published(1024, 16108.0, 87.0, 184.0),
+    published(2048, 14758.0, 87.0, 177.0),
+    published(4096, 12195.0, 89.0, 175.0),
+    published(8192, 8026.0, 95.0, 172.0),
+    published(16384, 4018.0, 96.0, 166.0),
+    published(32768, 2025.0, 98.0, 159.0),
+    published(65536, 1004.0, 99.0, 142.0),
+    published(131_072, 506.0, 99.0, 117.0),
+];
+/// Block that is doubled, and percent of later seeks that this has to save.
+const BREAK_EVEN: [(u64, f64); 3] = [(16384, 5.0), (32768, 11.0), (65536, 18.0)];
+const BANDWIDTH_BREAK_BYTES: f64 = 8192.0;
+const IDLE_BREAK_BYTES: f64 = 32768.0;
+
+/// Requests of a simulated row: enough that chance moves a break-even by a few percent of itself.
+const SIM_LINEAR: u64 = 4000;
+const SIM_RANDOM: u64 = 200_000;
+/// The rules of the two breaks.
+const FULL_BANDWIDTH: f64 = 0.97;
+const IDLE_PERCENT: f64 = 98.0;
+
+/// What a size achieved; `None` where the device does not read so little at once.
+struct Sizes {
+    bytes: u64,
+    linear: Option<Pace>,
+    random: Option<Pace>,
+}
+
+fn run(target: &Target, setting: &Setting) -> Result<Outcome, LabError> {
+    target.check(&EXPERIMENT)?;
+    let mut sizes = Vec::new();
+    for Published { bytes, .. } in PUBLISHED {
+        (setting.progress)(&format!("reads of {bytes} bytes"));
+        sizes.push(measure(target, setting, bytes)?);
+    }
+    let judged = target.is_the_study_s(&EXPERIMENT);
+    let within = |part| if judged { Bound::Within { part } } else { Bound::Shown };
+    let mut rows = Vec::new();
+    let mut row = |row: String, unit, published: f64, measured: Option<f64>, bound| {
+        if let Some(measured) = measured {
+            rows.push(Row { row, unit, published: Some(published), measured, bound });
+        }
+    };
+    for (p, s) in PUBLISHED.iter().zip(&sizes) {
+        let found = s.linear.map(|pace| pace.per_second());
+        row(format!("linear, {} bytes", p.bytes), "reads/s", p.linear_per_s, found, within(0.1));
+    }
+    for (p, s) in PUBLISHED.iter().zip(&sizes) {
+        let found = s.random.map(|pace| pace.per_second());
+        row(format!("random, {} bytes", p.bytes), "reads/s", p.random_per_s, found, within(0.1));
+    }
+    for (bytes, published) in BREAK_EVEN {
+        let found = break_even_percent(&sizes, bytes);
+        let text = format!("break-even of {} KiB instead of {}", bytes >> 9, bytes >> 10);
+        row(text, "% of seeks", published, found, within(0.1));
+    }
+    let (bandwidth, idle) = (bandwidth_break(&sizes), idle_break(&sizes));
+    row("full bandwidth from".to_owned(), "bytes", BANDWIDTH_BREAK_BYTES, bandwidth, within(0.0));
+    row("idle from".to_owned(), "bytes", IDLE_BREAK_BYTES, idle, within(0.0));
+    for (p, s) in PUBLISHED.iter().zip(&sizes) {
+        let found = s.linear.and_then(|pace| pace.idle_percent());
+        let text = format!("linear, {} bytes: idle", p.bytes);
+        row(text, "%", p.linear_idle_percent, found, Bound::Shown);
+    }
+    let mut texts = vec![("Reads by block size".to_owned(), table(&sizes))];
+    if let Target::Device { path, .. } = target {
+        let fio = format!(
+            "fio --name=seek --filename={} --readonly --ioengine=psync --direct=1 --runtime={} \
+             --time_based \\\n    --rw=read --bs=16k    (and the other sizes; --rw=randread)\n",
+            path.display(),
+            setting.seconds,
+        );
+        texts.push(("The same with fio".to_owned(), fio));
+    }
+    Ok(Outcome {
+        experiment: EXPERIMENT.name,
+        place: target.describe(&EXPERIMENT),
+        rows,
+        charts: charts(&sizes),
+        texts,
+        meaning: meaning(&sizes, bandwidth, idle),
+    })
+}
+
+fn measure(target: &Target, setting: &Setting, bytes: u64) -> Result<Sizes, LabError> {
+    let mut disk: Box<dyn Bare> = match target {
+        Target::Device { path, .. } => Box::new(FileBare::open(path, Access::Read)?),
+        _ => {
+            let none = || LabError::new("no simulated disk", EXPERIMENT.preset);
+            let preset = target.preset(&EXPERIMENT).ok_or_else(none)?;
+            Box::new(ModelBare::new(&preset, setting.seed))
+        }
+    };
+    let size = disk.size();
+    if size < bytes {
+        return Err(LabError::new("the device is too small", format_args!("{size} bytes")));
+    }
+    let until = |count| match target {
+        Target::Sim(_) => Until { seconds: f64::MAX, count },
+        _ => Until { seconds: setting.seconds, count: u64::MAX },
+    };
+    let told = |result: std::io::Result<Pace>| match result {
+        Ok(pace) => Ok(Some(pace)),
+        Err(e) if e.kind() == std::io::ErrorKind::InvalidInput => Ok(None),
+        Err(e) => Err(LabError::new(format!("a read of {bytes} bytes failed"), e)),
+    };
+    let linear = in_a_row(size, bytes);
+    let linear = told(pace(&mut *disk, ModelKind::Read, bytes, until(SIM_LINEAR), linear))?;
+    // The same places for every size, as far as sizes allow, so that chance is the same too.
+    let mut rng = Xoshiro256::seeded(setting.seed);
+    let largest = PUBLISHED[PUBLISHED.len() - 1].bytes;
+    let random = || {
+        let (place, part) = (rng.below(size / largest.min(size)), rng.below(largest / bytes));
+        (place * largest + part * bytes).min(size - bytes)
+    };
+    let random = told(pace(&mut *disk, ModelKind::Read, bytes, until(SIM_RANDOM), random))?;
+    Ok(Sizes { bytes, linear, random })
+}
+
+fn break_even_percent(sizes: &[Sizes], bytes: u64) -> Option<f64> {
+    let rate = |bytes| {
+        let size = sizes.iter().find(|size| size.bytes == bytes)?;
+        size.random.map(|pace| pace.per_second())
+    };
+    Some(100.0 * (1.0 - rate(bytes * 2)? / rate(bytes)?))
+}
+
+/// The smallest size from which on all pass.
+fn from_which_on(sizes: &[Sizes], passes: impl Fn(&Pace) -> bool) -> Option<f64> {
+    let good = sizes.iter().rev().take_while(|size| size.linear.as_ref().is_some_and(&passes));
+    good.last().map(|size| size.bytes as f64)
+}
+
+fn bandwidth_break(sizes: &[Sizes]) -> Option<f64> {
+    let rates = sizes.iter().filter_map(|size| size.linear.map(|pace| pace.mib_per_second()));
+    let most = rates.fold(0.0, f64::max);
+    from_which_on(sizes, |pace| pace.mib_per_second() >= FULL_BANDWIDTH * most)
+}
+
+fn idle_break(sizes: &[Sizes]) -> Option<f64> {
+    from_which_on(sizes, |pace| pace.idle_percent().is_some_and(|idle| idle >= IDLE_PERCENT))
+}
+
+fn table(sizes: &[Sizes]) -> String {
+    use std::fmt::Write as _;
+    let mut text =
+        String::from("    KB/read    linear/s      MB/s  idle %    random/s      MB/s\n");
+    for size in sizes {
+        let show = |pace: Option<Pace>, of: fn(&Pace) -> Option<f64>, decimals: usize| {
+            let value = pace.as_ref().and_then(of);
+            value.map_or_else(|| "-".to_owned(), |value| format!("{value:.decimals$}"))
+        };
+        let _ = writeln!(
+            text,
+            "{:>11.2} {:>11} {:>9} {:>7} {:>11} {:>9}",
+            size.bytes as f64 / 1024.0,
+            show(size.linear, |p| Some(p.per_second()), 0),
+            show(size.linear, |p| Some(p.mib_per_second()), 2),
+            show(size.linear, Pace::idle_percent, 0),
+            show(size.random, |p| Some(p.per_second()), 0),
+            show(size.random, |p| Some(p.mib_per_second()), 2),
+        );
+    }
+    text
+}
+
+fn charts(sizes: &[Sizes]) -> Vec<Chart> {
+    let points = |of: fn(&Sizes) -> Option<Pace>, what: fn(&Pace) -> f64| {
+        let point = |size: &Sizes| Some((size.bytes as f64, what(&of(size)?)));
+        sizes.iter().filter_map(point).collect::<Vec<_>>()
+    };
+    let study = |what: fn(&Published) -> f64| {
+        PUBLISHED.iter().map(|p| (p.bytes as f64, what(p))).collect::<Vec<_>>()
+    };
+    let chart = |title: &str, y: &str, measured, study| Chart {
+        title: title.to_owned(),
+        x: "block (bytes)".to_owned(),
+        y: y.to_owned(),
+        x_log: true,
+        bars: false,
+        series: vec![
+            Series { name: "measured".to_owned(), points: measured },
+            Series { name: "study".to_owned(), points: study },
+        ],
+    };
+    let mib = |per_s: f64, bytes: u64| per_s * bytes as f64 / f64::from(1 << 20);
+    vec![
+        chart(
+            "Reads in a row",
+            "MB/s (2^20)",
+            points(|size| size.linear, Pace::mib_per_second),
+            study(|p| p.linear_per_s).iter().map(|(b, n)| (*b, mib(*n, *b as u64))).collect(),
+        ),
+        chart(
+            "Reads at random",
+            "reads/s",
+            points(|size| size.random, Pace::per_second),
+            study(|p| p.random_per_s),
+        ),
+    ]
+}
+
+fn meaning(sizes: &[Sizes], bandwidth: Option<f64>, idle: Option<f64>) -> String {
+    let kib = |bytes: Option<f64>| match bytes {
+        Some(bytes) if bytes < 1024.0 => format!("{bytes} bytes"),
+        Some(bytes) => format!("{} KiB", bytes / 1024.0),
+        None => "no size measured".to_owned(),
+    };
+    let mut text = format!(
+        "Reads in a row have the full bandwidth from {} on, and commands cost no processor to \
+         speak of from {} on.",
+        kib(bandwidth),
+        kib(idle),
+    );
+    if let Some(percent) = break_even_percent(sizes, 65536) {
+        text += &format!(
+            " At random, 128 KiB instead of 64 KiB pay when they save more than {percent:.0} % of \
+             later seeks; below that, choose the smaller block."
+        );
+    }
+    text
+}

@@ -1,0 +1,106 @@
+//! Where an experiment runs.
+
+use crate::disk::{self, Preset};
+use crate::experiment::{Experiment, LabError};
+use std::path::{Path, PathBuf};
+
+/// Where an experiment runs.
+#[derive(Clone, Debug)]
+pub enum Target {
+    /// On simulated disks in virtual time: of this kind, or of the experiment's own.
+    Sim(Option<Box<Preset>>),
+    /// On a disk or file, which it may only destroy when this was said.
+    Device {
+        /// The disk or file.
+        path: PathBuf,
+        /// What is on it may be destroyed.
+        destroy: bool,
+    },
+    /// In a pool.
+    Pool {
+        /// Its name, or a dataset in it.
+        name: String,
+        /// Where to search for its devices; the usual places when this is empty.
+        search: Vec<PathBuf>,
+    },
+}
+
+impl Target {
+    /// Simulated disks: what `--sim` says, nothing, the name of a preset, or a file that holds one.
+    ///
+    /// # Errors
+    /// When there is no such preset, or the file cannot be read as one.
+    pub fn sim(preset: &str) -> Result<Self, LabError> {
+        if preset.is_empty() {
+            return Ok(Self::Sim(None));
+        }
+        if let Some(preset) = disk::preset(preset) {
+            return Ok(Self::Sim(Some(Box::new(preset))));
+        }
+        let path = Path::new(preset);
+        if !path.exists() {
+            return Err(LabError::new(format!("no simulated disk {preset:?}"), "no such preset")
+                .hint("`zinc lab presets` lists them; a file that `zinc lab fit` wrote does too"));
+        }
+        let text = std::fs::read_to_string(path);
+        let text = text.map_err(|e| LabError::new(format!("cannot read {preset}"), e))?;
+        let preset = serde_json::from_str(&text)
+            .map_err(|e| LabError::new(format!("{preset} holds no preset"), e))?;
+        Ok(Self::Sim(Some(Box::new(preset))))
+    }
+
+    /// The preset that an experiment runs on here; `None` where it does not run on simulated disks.
+    #[must_use]
+    pub fn preset(&self, own: &Experiment) -> Option<Preset> {
+        match self {
+            Self::Sim(Some(preset)) => Some((**preset).clone()),
+            Self::Sim(None) => disk::preset(own.preset),
+            Self::Device { .. } | Self::Pool { .. } => None,
+        }
+    }
+
+    /// Whether the study's figures are to be expected here: on the disks that were fitted to it.
+    #[must_use]
+    pub fn is_the_study_s(&self, own: &Experiment) -> bool {
+        match self {
+            Self::Sim(preset) => preset.as_ref().is_none_or(|preset| preset.name == own.preset),
+            Self::Device { .. } | Self::Pool { .. } => false,
+        }
+    }
+
+    /// Refuses a target that an experiment cannot run on.
+    ///
+    /// # Errors
+    /// Says what it can run on.
+    pub fn check(&self, own: &Experiment) -> Result<(), LabError> {
+        let refuse = |why: &str, hint: &str| {
+            Err(LabError::new(format!("{} does not run there", own.name), why).hint(hint))
+        };
+        match self {
+            Self::Device { .. } if !own.on.device => {
+                refuse("it needs a pool, not a bare device", "use --pool POOL, or --sim")
+            }
+            Self::Device { destroy: false, .. } if own.on.destroys => refuse(
+                "it writes to the device, and what is on it is lost",
+                "say --destroy-data if that is wanted",
+            ),
+            Self::Pool { .. } if !own.on.pool => {
+                refuse("it needs a bare device, not a pool", "use --device PATH, or --sim")
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// What it is, in words.
+    #[must_use]
+    pub fn describe(&self, own: &Experiment) -> String {
+        match self {
+            Self::Sim(_) => match self.preset(own) {
+                Some(preset) => format!("simulated: {}", preset.description),
+                None => format!("simulated: {}", own.preset),
+            },
+            Self::Device { path, .. } => path.display().to_string(),
+            Self::Pool { name, .. } => format!("pool {name}"),
+        }
+    }
+}
