@@ -192,6 +192,10 @@ impl Device for FaultDevice {
         self.inner.sector_size()
     }
 
+    fn is_rotating(&self) -> bool {
+        self.inner.is_rotating()
+    }
+
     fn read(&self, offset: u64, buf: &mut [u8]) -> Result<(), Error> {
         let effects = self.effects(Operation::Read, offset, buf.len());
         if let Some(kind) = failure(&effects) {
@@ -329,6 +333,10 @@ impl Device for RwFaultDevice {
 
     fn sector_size(&self) -> u32 {
         self.faults.sector_size()
+    }
+
+    fn is_rotating(&self) -> bool {
+        self.faults.is_rotating()
     }
 
     fn read(&self, offset: u64, buf: &mut [u8]) -> Result<(), Error> {

@@ -207,6 +207,10 @@ impl Device for FileDevice {
         self.core.sector_size
     }
 
+    fn is_rotating(&self) -> bool {
+        self.core.is_rotating
+    }
+
     fn read(&self, offset: u64, buf: &mut [u8]) -> Result<(), Error> {
         self.counted(offset, buf.len(), || self.read_now(offset, buf))
     }

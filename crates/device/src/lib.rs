@@ -81,6 +81,12 @@ pub trait Device: Send + Sync {
     /// offset and length may be asked for; whole sectors are cheaper.
     fn sector_size(&self) -> u32;
 
+    /// It has moving parts: the way between two places costs time, so it wants few and large
+    /// requests.
+    fn is_rotating(&self) -> bool {
+        false
+    }
+
     /// Reads and waits. A range that is not within the device is [`ErrorKind::BeyondEnd`]; then,
     /// and after any other error, the contents of `buf` mean nothing.
     fn read(&self, offset: u64, buf: &mut [u8]) -> Result<(), Error>;

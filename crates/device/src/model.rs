@@ -35,6 +35,11 @@ pub struct ModelRequest {
 
 /// The time a disk takes. The times it is told never go back.
 pub trait DiskModel: Send {
+    /// It has moving parts: see [`crate::Device::is_rotating`].
+    fn is_rotating(&self) -> bool {
+        false
+    }
+
     /// A request arrives.
     fn arrive(&mut self, now: Duration, request: ModelRequest);
 

@@ -67,6 +67,10 @@ impl Device for Partition {
         self.parent.sector_size()
     }
 
+    fn is_rotating(&self) -> bool {
+        self.parent.is_rotating()
+    }
+
     fn read(&self, offset: u64, buf: &mut [u8]) -> Result<(), Error> {
         self.check(offset, buf.len())?;
         self.parent
@@ -145,6 +149,10 @@ impl Device for RwPartition {
 
     fn sector_size(&self) -> u32 {
         self.reader.sector_size()
+    }
+
+    fn is_rotating(&self) -> bool {
+        self.reader.is_rotating()
     }
 
     fn read(&self, offset: u64, buf: &mut [u8]) -> Result<(), Error> {

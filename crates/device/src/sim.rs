@@ -543,6 +543,13 @@ impl Device for SimDevice {
         self.0.contents.sector_size()
     }
 
+    fn is_rotating(&self) -> bool {
+        match &self.0.timing {
+            Timing::Costs(..) => false,
+            Timing::Machine(machine) => machine.lock().model.is_rotating(),
+        }
+    }
+
     fn read(&self, offset: u64, buf: &mut [u8]) -> Result<(), Error> {
         buf.copy_from_slice(&self.read_new(offset, buf.len())?);
         Ok(())

@@ -13,14 +13,15 @@
 //! A merged read that fails says nothing about the extents in it, so each is read again alone when
 //! it is taken. The lock around the slots is held only to store or take a result, never over I/O.
 
-use device::{AlignedBuf, DeviceRef, Done, Error, ErrorKind, Read};
+use crate::queue::{IoClass, LeafQueue};
+use device::{AlignedBuf, Done, Error, ErrorKind, Read};
 use parking_lot::{Mutex, MutexGuard};
 use rt::{Condvar, Rt};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// Extents with at most this many bytes between them are read together: on every kind of device
-/// reading 32 KiB too much costs less than a second request.
+/// reading 32 KiB too much costs less than a second request. (`zfs_vdev_read_gap_limit`.)
 const GAP_MAX: u64 = 32 << 10;
 /// Extents from this size on are read alone: they cost the device one seek in many milliseconds of
 /// transfer, and their buffer becomes the block without a copy.
@@ -42,10 +43,10 @@ struct Extent {
 }
 
 /// Extents being collected.
-#[derive(Default)]
 pub(crate) struct Gather {
+    class: IoClass,
     extents: Vec<Extent>,
-    devices: BTreeMap<usize, DeviceRef>,
+    queues: BTreeMap<usize, Arc<LeafQueue>>,
     bulk: bool,
 }
 
@@ -75,21 +76,33 @@ impl Shared {
 
 /// Extents under way.
 pub(crate) struct Pending {
+    class: IoClass,
     extents: Vec<Extent>,
-    devices: BTreeMap<usize, DeviceRef>,
+    queues: BTreeMap<usize, Arc<LeafQueue>>,
     shared: Arc<Shared>,
 }
 
 impl Gather {
+    /// For blocks that somebody wants.
+    pub(crate) fn new(class: IoClass) -> Self {
+        Self { class, extents: Vec::new(), queues: BTreeMap::new(), bulk: false }
+    }
+
     /// For reading everything: neighbours become one read however large they are, up to
     /// [`BULK_MAX`]. Their windows keep each other in memory until the last one is used up.
-    pub(crate) fn bulk() -> Self {
-        Self { bulk: true, ..Self::default() }
+    pub(crate) fn bulk(class: IoClass) -> Self {
+        Self { bulk: true, ..Self::new(class) }
     }
 
     /// Adds an extent; returns the number to take it by.
-    pub(crate) fn add(&mut self, node: usize, device: &DeviceRef, offset: u64, len: u64) -> usize {
-        self.devices.entry(node).or_insert_with(|| Arc::clone(device));
+    pub(crate) fn add(
+        &mut self,
+        node: usize,
+        queue: &Arc<LeafQueue>,
+        offset: u64,
+        len: u64,
+    ) -> usize {
+        self.queues.entry(node).or_insert_with(|| Arc::clone(queue));
         self.extents.push(Extent { node, offset, len });
         self.extents.len() - 1
     }
@@ -100,7 +113,8 @@ impl Gather {
         let shared =
             Arc::new(Shared { slots: Mutex::new(slots), arrived: Rt::current().condvar() });
         let mut batches: BTreeMap<usize, Vec<Merged>> = BTreeMap::new();
-        for merged in merge(&self.extents, self.bulk) {
+        let merging = self.queues.values().next().map(|q| q.read_merging());
+        for merged in merge(&self.extents, Join::new(self.bulk, merging)) {
             batches.entry(merged.node).or_default().push(merged);
         }
         let last = batches.pop_last();
@@ -110,26 +124,29 @@ impl Gather {
         if let Some((node, mut batch)) = last {
             // The caller is about to wait, so it may as well do the last read itself: following
             // pointers, one block at a time, then never hands work to another thread.
-            let own = if batch.len() == 1 { batch.pop() } else { None };
-            match (own, self.devices.get(&node)) {
-                (Some(m), Some(device)) => {
-                    let result = device.read_new(m.offset, m.len as usize);
-                    Deliver { shared: Arc::clone(&shared), parts: m.parts }.finish(result);
+            let own = match (&batch[..], self.queues.get(&node)) {
+                ([m], Some(queue)) => queue.read_here(self.class, m.offset, m.len as usize),
+                _ => None,
+            };
+            match own {
+                Some(result) => {
+                    let parts = batch.pop().map(|m| m.parts).unwrap_or_default();
+                    Deliver { shared: Arc::clone(&shared), parts }.finish(result);
                 }
-                _ => self.submit(node, batch, &shared),
+                None => self.submit(node, batch, &shared),
             }
         }
-        Pending { extents: self.extents, devices: self.devices, shared }
+        Pending { class: self.class, extents: self.extents, queues: self.queues, shared }
     }
 
     fn submit(&self, node: usize, batch: Vec<Merged>, shared: &Arc<Shared>) {
-        let Some(device) = self.devices.get(&node) else { return };
+        let Some(queue) = self.queues.get(&node) else { return };
         let read = |m: Merged| {
             let deliver = Deliver { shared: Arc::clone(shared), parts: m.parts };
             let done: Done = Box::new(move |result| deliver.finish(result));
             Read { offset: m.offset, len: m.len as usize, done }
         };
-        device.submit(batch.into_iter().map(read).collect());
+        queue.read_batch(self.class, batch.into_iter().map(read).collect());
     }
 }
 
@@ -170,8 +187,11 @@ impl Pending {
     fn read_alone(&self, index: usize) -> Result<AlignedBuf, Error> {
         let gone = || Error::read(ErrorKind::Gone, &Arc::from("unknown"), 0, 0);
         let extent = self.extents.get(index).ok_or_else(gone)?;
-        let device = self.devices.get(&extent.node).ok_or_else(gone)?;
-        device::read_one(&**device, extent.offset, extent.len as usize)
+        let queue = self.queues.get(&extent.node).ok_or_else(gone)?;
+        let (offset, len) = (extent.offset, extent.len as usize);
+        // Something failed before; it is not worth standing in line for.
+        let here = queue.read_here(self.class, offset, len);
+        here.unwrap_or_else(|| device::read_one(&**queue.device(), offset, len))
     }
 }
 
@@ -193,15 +213,31 @@ struct Merged {
     parts: Vec<Part>,
 }
 
+/// What is joined.
+#[derive(Clone, Copy)]
+struct Join {
+    bulk: bool,
+    gap_max: u64,
+    merged_max: u64,
+}
+
+impl Join {
+    /// `limits` are those of the queue: bytes between, and bytes of the whole.
+    fn new(bulk: bool, limits: Option<(u64, u64)>) -> Self {
+        let (gap_max, all) = limits.unwrap_or((GAP_MAX, MERGED_MAX));
+        Self { bulk, gap_max, merged_max: if bulk { BULK_MAX } else { all.min(MERGED_MAX) } }
+    }
+}
+
 /// Sorts and merges. Extents that overlap stay apart: a byte of a buffer has one owner.
-fn merge(extents: &[Extent], bulk: bool) -> Vec<Merged> {
+fn merge(extents: &[Extent], join: Join) -> Vec<Merged> {
     let mut order: Vec<usize> = (0..extents.len()).collect();
     order.sort_by_key(|i| extents.get(*i).map(|e| (e.node, e.offset)));
     let mut out: Vec<Merged> = Vec::new();
     for slot in order {
         let Some(e) = extents.get(slot) else { continue };
         if let Some(last) = out.last_mut()
-            && let Some(len) = joined(last, e, bulk)
+            && let Some(len) = joined(last, e, join)
         {
             last.parts.push(Part { slot, start: e.offset - last.offset, len: e.len });
             last.len = len;
@@ -214,13 +250,13 @@ fn merge(extents: &[Extent], bulk: bool) -> Vec<Merged> {
 }
 
 /// Length of `last` with `e` joined to its end, when they belong together.
-fn joined(last: &Merged, e: &Extent, bulk: bool) -> Option<u64> {
+fn joined(last: &Merged, e: &Extent, join: Join) -> Option<u64> {
     let start = e.offset.checked_sub(last.offset)?;
     let gap = start.checked_sub(last.len)?;
     let len = start.checked_add(e.len)?;
     let large = e.len >= ALONE_MIN || (last.parts.len() == 1 && last.len >= ALONE_MIN);
-    let fits = if bulk { len <= BULK_MAX } else { !large && len <= MERGED_MAX };
-    (fits && last.node == e.node && gap <= GAP_MAX).then_some(len)
+    let fits = len <= join.merged_max && (join.bulk || !large);
+    (fits && last.node == e.node && gap <= join.gap_max).then_some(len)
 }
 
 /// Stores the result of one read in its extents' slots. When it is dropped unused, by a device
@@ -291,7 +327,11 @@ impl Drop for Deliver {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use device::{Device, MemoryDevice};
+    use crate::queue::QueueLimits;
+    use device::{Device, DeviceRef, MemoryDevice};
+
+    const BLOCKS: Join = Join { bulk: false, gap_max: GAP_MAX, merged_max: MERGED_MAX };
+    const BULK: Join = Join { bulk: true, gap_max: GAP_MAX, merged_max: BULK_MAX };
 
     fn extent(node: usize, offset: u64, len: u64) -> Extent {
         Extent { node, offset, len }
@@ -308,7 +348,7 @@ mod tests {
             extent(0, 1024 + near + 512 + near + 1, 512),
             extent(0, 0, 512),
         ];
-        let m = merge(&near_and_far, false);
+        let m = merge(&near_and_far, BLOCKS);
         let shapes: Vec<_> = m.iter().map(|m| (m.node, m.offset, m.len, m.parts.len())).collect();
         let end = 1024 + near + 512;
         assert_eq!(
@@ -316,13 +356,13 @@ mod tests {
             [(0, 0, 512, 1), (0, 0, end, 3), (0, end + near + 1, 512, 1), (1, 1000, 24, 1)]
         );
         let big: Vec<_> = (0..40).map(|i| extent(0, i * 65536, 65536)).collect();
-        let merged = merge(&big, false);
+        let merged = merge(&big, BLOCKS);
         assert!(merged.iter().all(|m| m.len <= MERGED_MAX) && merged.len() == 5);
         let large = [extent(0, 0, ALONE_MIN), extent(0, ALONE_MIN, 512), extent(0, 1 << 19, 512)];
-        assert_eq!(merge(&large, false).len(), 3);
-        assert_eq!(merge(&large, true).len(), 2);
+        assert_eq!(merge(&large, BLOCKS).len(), 3);
+        assert_eq!(merge(&large, BULK).len(), 2);
         let records: Vec<_> = (0..40).map(|i| extent(0, i << 17, 1 << 17)).collect();
-        let lens: Vec<_> = merge(&records, true).iter().map(|m| m.len).collect();
+        let lens: Vec<_> = merge(&records, BULK).iter().map(|m| m.len).collect();
         assert_eq!(lens, [BULK_MAX, 1 << 20]);
     }
 
@@ -358,10 +398,12 @@ mod tests {
     fn one_bad_sector_fails_only_its_own_extent() {
         let bytes: Vec<u8> = (0..100_000u32).map(|i| (i % 251) as u8).collect();
         let device: DeviceRef = Arc::new(Bad(MemoryDevice::from_bytes("m", &bytes)));
-        let mut g = Gather::default();
+        let limits = Arc::new(QueueLimits::unbounded());
+        let queue = LeafQueue::new(&Rt::real(), device, None, limits);
+        let mut g = Gather::new(IoClass::SyncRead);
         let wanted = [(4096, 512), (4608, 512), (6000, 300), (90_000, 10), (99_990, 20), (0, 9)];
         for (offset, len) in wanted {
-            g.add(7, &device, offset, len);
+            g.add(7, &queue, offset, len);
         }
         let pending = g.start();
         for (i, (offset, len)) in wanted.into_iter().enumerate().rev() {

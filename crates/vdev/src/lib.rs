@@ -29,6 +29,7 @@ mod indirect;
 pub mod label;
 mod locate;
 pub mod map;
+pub mod queue;
 pub mod raidz;
 mod read;
 mod rebuild;

@@ -9,6 +9,7 @@ use crate::error::{Error, ErrorKind, Fault};
 use crate::gather::{Gather, Pending};
 use crate::locate::{Piece, Source};
 use crate::map::{Column as MapColumn, Stripe};
+use crate::queue::IoClass;
 use crate::tree::VdevTree;
 use codec::raidz::{self, Column};
 use device::AlignedBuf;
@@ -82,7 +83,7 @@ impl VdevTree {
     }
 
     fn read_cheaply(&self, reqs: &[BlockRead<'_>]) -> Vec<BlockResult> {
-        let mut gather = Gather::default();
+        let mut gather = Gather::new(IoClass::SyncRead);
         let plans: Vec<_> = reqs.iter().map(|r| self.plan(r, &mut gather)).collect();
         let pending = gather.start();
         let mut out = Vec::with_capacity(reqs.len());
@@ -128,8 +129,8 @@ impl VdevTree {
 
     /// Adds the bytes of one source to the batch; `None` when it is not open.
     pub(crate) fn request(&self, gather: &mut Gather, s: Source, len: u64) -> Option<usize> {
-        let device = self.nodes.get(s.node)?.device.as_ref()?;
-        Some(gather.add(s.node, device, s.offset, len))
+        let queue = self.nodes.get(s.node)?.queue.as_ref()?;
+        Some(gather.add(s.node, queue, s.offset, len))
     }
 
     /// The source to read of each column: of all data columns, and of parity as far as data

@@ -19,6 +19,7 @@ use crate::error::{ErrorKind, Fault, FaultKind};
 use crate::gather::Gather;
 use crate::locate::{Piece, Source};
 use crate::map::{BlockMap, Column};
+use crate::queue::IoClass;
 use crate::read::{BlockRead, BlockResult, fill};
 use crate::tree::VdevTree;
 use device::AlignedBuf;
@@ -94,7 +95,7 @@ impl Cell {
 impl VdevTree {
     /// Reads blocks with all their copies and parity.
     pub(crate) fn read_everything(&self, reqs: &[BlockRead<'_>]) -> Vec<BlockResult> {
-        let mut gather = Gather::bulk();
+        let mut gather = Gather::bulk(IoClass::Scrub);
         let plans: Vec<_> = reqs
             .iter()
             .map(|r| {
@@ -123,7 +124,7 @@ impl VdevTree {
         req: &BlockRead<'_>,
         pieces: Vec<Piece<'_>>,
     ) -> BlockResult {
-        let mut gather = Gather::default();
+        let mut gather = Gather::new(IoClass::SyncRead);
         let asked = self.ask_everything(req, pieces, &mut gather);
         let pending = gather.start();
         let take = |i| pending.take(i);

@@ -11,14 +11,17 @@ use crate::draid::Draid;
 use crate::error::BuildError;
 use crate::health::Health;
 use crate::indirect::{IndirectSegment, Mapping};
+use crate::queue::{LeafQueue, LeafStats, QueueLimits};
 use crate::raidz::{Raidz, Reflow};
 use crate::state::{Reason, VdevState, of_children};
 use device::{DeviceRef, WriteDeviceRef};
 use ondisk::config::{AllocBias, VdevConfig, VdevKind};
+use rt::Rt;
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 /// Deepest nesting of a tree. OpenZFS has at most five: root, raidz, spare, replacing, disk.
 const DEPTH_MAX: u32 = 16;
@@ -153,6 +156,8 @@ pub(crate) struct Node {
     pub(crate) device: Option<DeviceRef>,
     /// The same device, when it was opened to be changed.
     pub(crate) writer: Option<WriteDeviceRef>,
+    /// What blocks are read and written through.
+    pub(crate) queue: Option<Arc<LeafQueue>>,
     pub(crate) health: Arc<Health>,
     state: VdevState,
     reason: Reason,
@@ -186,11 +191,15 @@ pub(crate) struct Top {
 pub struct VdevTree {
     pub(crate) nodes: Vec<Node>,
     pub(crate) tops: BTreeMap<u32, Top>,
+    limits: Arc<QueueLimits>,
+    born: Duration,
 }
 
 /// The tree under construction.
 struct Builder<'a> {
     nodes: Vec<Node>,
+    rt: Rt,
+    limits: Arc<QueueLimits>,
     open: &'a mut dyn FnMut(&VdevConfig) -> LeafOpen,
 }
 
@@ -208,7 +217,8 @@ impl VdevTree {
             let found = root.kind.name().to_owned();
             return Err(BuildError::NoRoot { found, guid: root.guid });
         }
-        let mut b = Builder { nodes: Vec::new(), open };
+        let limits = Arc::new(QueueLimits::unbounded());
+        let mut b = Builder { nodes: Vec::new(), rt: Rt::current(), limits, open };
         let index = b.push(root, Role::Root, "root".into());
         let mut tops = BTreeMap::new();
         for child in &root.children {
@@ -227,10 +237,33 @@ impl VdevTree {
             }
             b.adopt(index, node);
         }
-        let mut tree = Self { nodes: b.nodes, tops };
+        let born = b.rt.now();
+        let mut tree = Self { nodes: b.nodes, tops, limits: b.limits, born };
         tree.settle_draid_spares();
         tree.settle_states();
         Ok(tree)
+    }
+
+    /// Puts limits on the queues of all leaves, which have none from the start. For a pool that
+    /// others than a single reader of everything work with.
+    pub fn set_queue_limits(&mut self, rt: &Rt, limits: &Arc<QueueLimits>) {
+        self.limits = Arc::clone(limits);
+        self.born = rt.now();
+        for queue in self.nodes.iter_mut().filter_map(|n| n.queue.as_mut()) {
+            *queue = queue.under(rt, Arc::clone(limits));
+        }
+    }
+
+    /// When it began to count, on the clock of the runtime.
+    #[must_use]
+    pub fn born(&self) -> Duration {
+        self.born
+    }
+
+    /// The limits of the queues; they can be changed at any time.
+    #[must_use]
+    pub fn queue_limits(&self) -> &Arc<QueueLimits> {
+        &self.limits
     }
 
     /// Distributed spares have no device: they are as good as their name.
@@ -397,6 +430,7 @@ impl Builder<'_> {
             children: Vec::new(),
             device: None,
             writer: None,
+            queue: None,
             health: Arc::new(Health::new()),
             state: VdevState::Online,
             reason: Reason::None,
@@ -434,6 +468,10 @@ impl Builder<'_> {
             let open = if is_leaf { (self.open)(config) } else { LeafOpen::Missing };
             let Opened { device, writer, state, reason, stale } = open.split();
             let node = &mut self.nodes[index];
+            node.queue = device.as_ref().map(|d| {
+                let limits = Arc::clone(&self.limits);
+                LeafQueue::new(&self.rt, Arc::clone(d), writer.clone(), limits)
+            });
             (node.device, node.writer) = (device, writer);
             (node.state, node.reason, node.stale) = (state, reason, stale);
         }
@@ -554,6 +592,12 @@ impl<'t> NodeRef<'t> {
     #[must_use]
     pub fn writer(self) -> Option<&'t WriteDeviceRef> {
         self.node.writer.as_ref().filter(|_| !self.node.health.is_out())
+    }
+
+    /// What went through the queue of its device; `None` for a vdev without one.
+    #[must_use]
+    pub fn io(self) -> Option<LeafStats> {
+        self.node.queue.as_ref().map(|q| q.stats())
     }
 
     /// Failed writes since the tree was built.

@@ -1,8 +1,8 @@
 //! Writing blocks: one block becomes writes on several devices, and one answer.
 //!
 //! A block's geometry gives its columns; each column's child gives the devices that are to hold
-//! it. All writes of a batch are handed over with one submission per device, in the order of
-//! their offsets, so that the device's own layer can merge neighbours.
+//! it. All writes of a batch are handed to the device's queue at once, in the order of their
+//! offsets, so that neighbours are joined there.
 //!
 //! ```text
 //! block --locate--> columns --parity--> bytes of each --targets--> writes per device --> submit
@@ -20,6 +20,7 @@ use crate::error::ErrorKind;
 use crate::health::Health;
 use crate::locate::Piece;
 use crate::map::{Column, MapError, Stripe};
+use crate::queue::IoClass;
 use crate::tree::{Role, VdevTree};
 use codec::raidz;
 use device::{AlignedBuf, Error as DeviceError, Shared, Write, WriteDeviceRef};
@@ -41,6 +42,8 @@ pub struct BlockWrite {
     pub data: Shared,
     /// The txg that writes it: its physical birth.
     pub birth: u64,
+    /// Who waits for it.
+    pub class: IoClass,
     /// Receives the result.
     pub done: BlockDone,
 }
@@ -88,6 +91,9 @@ struct Out {
     /// Nodes of the devices.
     targets: Vec<usize>,
 }
+
+/// Writes by node and class.
+type Batches = BTreeMap<(usize, IoClass), Vec<Write>>;
 
 /// Where the answers for one block meet.
 struct Join {
@@ -173,8 +179,8 @@ impl VdevTree {
     /// within this call: hold no lock that it takes. The order among the blocks is undefined, also
     /// where they overlap.
     pub fn write_batch(&self, blocks: Vec<BlockWrite>) {
-        let mut batches: BTreeMap<usize, Vec<Write>> = BTreeMap::new();
-        for BlockWrite { dva, data, birth, done } in blocks {
+        let mut batches: Batches = BTreeMap::new();
+        for BlockWrite { dva, data, birth, class, done } in blocks {
             let size = data.len() as u64;
             match self.columns_to_write(dva, &data, birth) {
                 Ok((columns, tolerated)) => {
@@ -190,15 +196,15 @@ impl VdevTree {
                         size,
                         end,
                     };
-                    self.queue(&Arc::new(join), columns, birth, &mut batches);
+                    self.queue(&Arc::new(join), columns, (birth, class), &mut batches);
                 }
                 Err(kind) => done(Err(failure(dva, size, kind))),
             }
         }
-        for (node, mut batch) in batches {
-            if let Some(device) = self.nodes.get(node).and_then(|n| n.writer.as_ref()) {
+        for ((node, class), mut batch) in batches {
+            if let Some(queue) = self.nodes.get(node).and_then(|n| n.queue.as_ref()) {
                 batch.sort_by_key(|w| w.offset);
-                device.submit_writes(batch);
+                queue.write_batch(class, batch);
             }
         }
     }
@@ -208,8 +214,8 @@ impl VdevTree {
         &self,
         join: &Arc<Join>,
         columns: Vec<Out>,
-        birth: u64,
-        batches: &mut BTreeMap<usize, Vec<Write>>,
+        (birth, class): (u64, IoClass),
+        batches: &mut Batches,
     ) {
         if join.left.load(Ordering::Acquire) == 0
             || join.lost.load(Ordering::Acquire) > join.tolerated
@@ -230,7 +236,7 @@ impl VdevTree {
                 };
                 let done = Box::new(move |result| part.answer(result));
                 let write = Write { offset: out.offset, parts: out.parts.clone(), done };
-                batches.entry(target).or_default().push(write);
+                batches.entry((target, class)).or_default().push(write);
             }
         }
     }

@@ -27,6 +27,11 @@ pub fn is_terminal() -> bool {
     std::io::stderr().is_terminal()
 }
 
+/// Whether the output goes to a terminal.
+pub fn is_output_terminal() -> bool {
+    std::io::stdout().is_terminal()
+}
+
 /// Rows with columns padded as OpenZFS pads them, or tab separated with `-H`.
 pub struct Table {
     rows: Vec<Vec<String>>,

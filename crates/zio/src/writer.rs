@@ -32,6 +32,7 @@ use ondisk::{BlkPtr, Dva};
 use rt::Rt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use vdev::queue::IoClass;
 use vdev::{BlockWrite, WriteError};
 
 /// Held blocks are handed over in batches of about so many bytes: enough for neighbours to be
@@ -209,7 +210,8 @@ impl Writer {
             self.reader.stats().written(&bp, data.len() as u64);
             let flight = Arc::clone(&flight);
             let done = Box::new(move |result| flight.answered(result));
-            batch.push(BlockWrite { dva, data, birth: bp.physical_birth(), done });
+            let (birth, class) = (bp.physical_birth(), IoClass::AsyncWrite);
+            batch.push(BlockWrite { dva, data, birth, class, done });
         }
     }
 

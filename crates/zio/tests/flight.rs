@@ -290,7 +290,13 @@ fn missing_devices_are_gone_without_and_too_many_refuse() {
             let dva = ondisk::Dva::new(0, 0, 8192, false);
             let done = Box::new(move |r| *mine.lock().unwrap() = Some(r));
             let data = random(1, 4096).shared();
-            tree.write_batch(vec![vdev::BlockWrite { dva, data, birth: 3, done }]);
+            tree.write_batch(vec![vdev::BlockWrite {
+                dva,
+                data,
+                birth: 3,
+                class: vdev::queue::IoClass::SyncWrite,
+                done,
+            }]);
             let answer = answer.lock().unwrap().take().unwrap();
             assert_eq!(answer.is_ok(), good, "{answer:?}");
             let guids: Vec<u64> = tree.missed().into_iter().map(|(g, _)| g).collect();

@@ -66,6 +66,8 @@ pub(super) struct Core {
     pub(super) sector_size: u32,
     /// Whether it is a block device.
     pub(super) is_block: bool,
+    /// Whether the system says that it has moving parts.
+    pub(super) is_rotating: bool,
     pub(super) counters: Counters,
     clock: Arc<dyn Clock>,
     buffered: File,
@@ -130,6 +132,7 @@ impl Core {
             size,
             sector_size,
             is_block,
+            is_rotating: is_block && sys::is_rotating(&buffered),
             counters: Counters::default(),
             clock: Arc::clone(&options.clock),
             buffered,
@@ -214,6 +217,7 @@ impl Core {
             size: 1 << 40,
             sector_size: FILE_SECTOR_BYTES,
             is_block: false,
+            is_rotating: false,
             counters: Counters::default(),
             clock: Arc::new(rt::RealClock),
             buffered,

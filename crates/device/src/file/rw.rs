@@ -123,6 +123,10 @@ impl Device for RwFileDevice {
         self.reader.sector_size()
     }
 
+    fn is_rotating(&self) -> bool {
+        self.reader.is_rotating()
+    }
+
     fn read(&self, offset: u64, buf: &mut [u8]) -> Result<(), Error> {
         self.reader.read(offset, buf)
     }

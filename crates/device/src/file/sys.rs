@@ -42,6 +42,14 @@ pub(super) fn logical_sector_size(file: &File) -> io::Result<u32> {
     u32::try_from(bytes).map_err(|_| io::Error::from_raw_os_error(libc::EINVAL))
 }
 
+/// Whether a block device says that it has moving parts.
+pub(super) fn is_rotating(file: &File) -> bool {
+    let mut answer: libc::c_ushort = 0;
+    // SAFETY: this request writes one short, to an address that is valid during the call.
+    let result = unsafe { libc::ioctl(file.as_raw_fd(), BLKROTATIONAL, &raw mut answer) };
+    result == 0 && answer != 0
+}
+
 /// Bytes of memory this machine has; 0 when it does not say.
 pub(super) fn physical_memory() -> u64 {
     // SAFETY: `sysconf` takes a number and returns one.
@@ -128,6 +136,9 @@ pub(super) fn trim(file: &File, is_block: bool, offset: u64, len: u64) -> Result
 /// crate does not have.
 const BLKDISCARD: libc::Ioctl = 0x1277;
 
+/// The request number of "does it rotate", `_IO(0x12, 126)`, likewise.
+const BLKROTATIONAL: libc::Ioctl = 0x127e;
+
 fn last_errno() -> i32 {
     io::Error::last_os_error().raw_os_error().unwrap_or(libc::EIO)
 }
@@ -154,6 +165,7 @@ mod tests {
     fn questions_to_the_wrong_kind_of_file_are_errors_or_unknown() {
         let file = tempfile::tempfile().expect("file");
         assert!(logical_sector_size(&file).is_err());
+        assert!(!is_rotating(&file));
         if let DirectSupport::Alignment(n) = direct_support(&file) {
             assert!(n.is_power_of_two(), "{n}");
         }

@@ -559,6 +559,10 @@ impl RotatingDisk {
 }
 
 impl DiskModel for RotatingDisk {
+    fn is_rotating(&self) -> bool {
+        true
+    }
+
     fn arrive(&mut self, now: Duration, request: ModelRequest) {
         let now = nanos(now);
         let ModelRequest { id, kind, offset, len } = request;

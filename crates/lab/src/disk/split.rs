@@ -36,6 +36,10 @@ impl Split {
 }
 
 impl DiskModel for Split {
+    fn is_rotating(&self) -> bool {
+        self.below.is_rotating()
+    }
+
     fn arrive(&mut self, now: Duration, request: ModelRequest) {
         self.issue(now, request);
     }

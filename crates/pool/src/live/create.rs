@@ -278,7 +278,8 @@ pub fn create(rt: &Rt, options: &CreateOptions, devices: &Devices) -> Result<Liv
         None => LeafOpen::Missing,
     };
     let vdevs = VdevTree::build(&root, &mut open);
-    let vdevs = vdevs.map_err(|e| Error::Invalid { what: e.to_string() })?;
+    let mut vdevs = vdevs.map_err(|e| Error::Invalid { what: e.to_string() })?;
+    vdevs.set_queue_limits(rt, &Arc::default());
     let mut salt = [0; 32];
     rt.fill_random(&mut salt);
     let reader = Arc::new(Reader::new(vdevs, &salt));

@@ -174,7 +174,8 @@ fn assemble(
         None => LeafOpen::Missing,
     };
     let root = config.vdev_tree.clone();
-    let vdevs = VdevTree::build(&root, &mut leaf).map_err(|e| invalid(e.to_string()))?;
+    let mut vdevs = VdevTree::build(&root, &mut leaf).map_err(|e| invalid(e.to_string()))?;
+    vdevs.set_queue_limits(rt, &Arc::default());
     let salt = reading.directory()?.get(mos::CHECKSUM_SALT.as_bytes())?;
     let salt = salt.and_then(|e| <[u8; 32]>::try_from(e.value_bytes()?).ok()).unwrap_or_default();
     let reader = Arc::new(Reader::new(vdevs, &salt));

@@ -23,6 +23,7 @@ use parking_lot::{Mutex, RwLock};
 use rt::Rt;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Weak};
+use vdev::queue::{Pressure, QueueLimits};
 use zio::{Reader, Writer};
 
 /// A change of the MOS that waits for its txg.
@@ -84,6 +85,8 @@ pub(crate) struct Shared {
     /// Threads of a sync; 0: as many as can run.
     pub(super) workers: usize,
     pub(super) me: Weak<Shared>,
+    /// Limits of the queues of the leaves.
+    pub(super) queues: Arc<QueueLimits>,
 }
 
 /// What a sync task works with. See `docs/decisions/0007-write-path.md`.
@@ -92,6 +95,19 @@ pub struct TaskCx<'a> {
     /// The transaction of the txg being synced.
     pub tx: &'a Tx,
     pub(super) guid: &'a dyn Fn() -> u64,
+}
+
+/// How urgent the writes of a pool's txgs are, for the queues of its leaves.
+struct TxgPressure(Weak<Shared>);
+
+impl Pressure for TxgPressure {
+    fn dirty(&self) -> (u64, u64) {
+        self.0.upgrade().map_or((0, 0), |s| (s.txgs.dirty(), s.txgs.limits().dirty_max))
+    }
+
+    fn is_awaited(&self) -> bool {
+        self.0.upgrade().is_none_or(|s| s.txgs.is_awaited())
+    }
 }
 
 impl Shared {
@@ -130,7 +146,8 @@ impl Shared {
         let last = uberblock.txg.max(FIRST_TXG - 1);
         store.set_settled(uberblock.txg);
         let blocks = Arc::new(TxgBlocks::new(&alloc, &writer));
-        Ok(Arc::new_cyclic(|me| Self {
+        let queues = Arc::clone(reader.vdevs().queue_limits());
+        let shared = Arc::new_cyclic(|me| Self {
             rt: rt.clone(),
             txgs: Txgs::new(rt, last, TxgLimits::default()),
             tunables: Tunables::default(),
@@ -152,7 +169,11 @@ impl Shared {
             reaping: AtomicBool::new(true),
             workers: 0,
             me: Weak::clone(me),
-        }))
+            queues,
+        });
+        let pressure = TxgPressure(Arc::downgrade(&shared));
+        shared.queues.set_pressure(Some(Arc::new(pressure)));
+        Ok(shared)
     }
 
     pub(super) fn pool(&self) -> String {

@@ -132,6 +132,8 @@ pub(crate) struct Txgs {
     open: AtomicU64,
     /// Transactions that are in the open txg.
     inside: AtomicU64,
+    /// Threads that wait until a txg is durable.
+    awaited: AtomicU64,
     /// The open txg is quiescing: nobody may enter.
     shut: AtomicBool,
     dirty: [AtomicU64; SLOTS],
@@ -161,6 +163,7 @@ impl Txgs {
             throttle: Mutex::new(Arc::new(HardLimit)),
             open: AtomicU64::new(last + 1),
             inside: AtomicU64::new(0),
+            awaited: AtomicU64::new(0),
             shut: AtomicBool::new(false),
             dirty: Default::default(),
             delays: Default::default(),
@@ -293,6 +296,11 @@ impl Txgs {
         }
     }
 
+    /// Somebody waits until a txg is durable.
+    pub(crate) fn is_awaited(&self) -> bool {
+        self.awaited.load(Ordering::Relaxed) > 0
+    }
+
     /// Pushes `txg` and waits until it is durable.
     pub(crate) fn wait_synced(&self, txg: u64) -> Result<(), Stopped> {
         let mut state = self.state.lock();
@@ -300,13 +308,15 @@ impl Txgs {
             state.wanted = state.wanted.max(txg);
             self.work.notify_all();
         }
-        while state.synced < txg {
-            if let Some(why) = &state.stop {
-                return Err(Arc::clone(why));
-            }
+        self.awaited.fetch_add(1, Ordering::Relaxed);
+        while state.synced < txg && state.stop.is_none() {
             self.synced.wait(&mut state);
         }
-        Ok(())
+        self.awaited.fetch_sub(1, Ordering::Relaxed);
+        match &state.stop {
+            Some(why) if state.synced < txg => Err(Arc::clone(why)),
+            _ => Ok(()),
+        }
     }
 
     /// The open txg is to be synced as soon as that can be.

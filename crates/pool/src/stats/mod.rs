@@ -22,9 +22,11 @@
 
 mod diff;
 mod histogram;
+mod prometheus;
 mod take;
 
 pub use histogram::Histogram;
+pub use prometheus::prometheus;
 
 use serde::{Deserialize, Serialize};
 
@@ -79,6 +81,8 @@ pub struct VdevStats {
     pub guid: u64,
     /// `root`, `mirror`, `raidz`, `disk`, `file` …
     pub kind: String,
+    /// The pool has the whole disk, of which this is a partition.
+    pub whole_disk: bool,
     /// Allocation class of a top-level vdev and what is below: empty (normal), `dedup`,
     /// `special`, `logs`, `cache` or `spares`.
     pub section: String,

@@ -6,9 +6,10 @@ use crate::open::Pool;
 use crate::space::PoolSpace;
 use crate::status::{Section, VdevView};
 use rt::Rt;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::time::Duration;
 use vdev::NodeRef;
+use vdev::queue::{ClassCounts, IoClass, LeafStats};
 
 /// Bytes that can be allocated and that are, of a top-level vdev.
 type Space = (u64, u64);
@@ -29,11 +30,32 @@ fn section_name(section: Section) -> &'static str {
     }
 }
 
+/// The classes that had anything to do.
+fn classes(io: &LeafStats) -> Vec<ClassStats> {
+    let all = IoClass::ALL.into_iter().map(|class| (class, io.class(class)));
+    let used = all.filter(|(_, c)| c.ops + c.pending + c.active > 0);
+    let stats = |(class, c): (IoClass, &ClassCounts)| ClassStats {
+        class: class.name().to_owned(),
+        ops: c.ops,
+        bytes: c.bytes,
+        errors: c.errors,
+        pending: c.pending,
+        active: c.active,
+        queue_ns: (&c.queue_ns).into(),
+        disk_ns: (&c.disk_ns).into(),
+        total_ns: (&c.total_ns).into(),
+        individual_bytes: (&c.individual_bytes).into(),
+        aggregated_bytes: (&c.aggregated_bytes).into(),
+    };
+    used.map(stats).collect()
+}
+
 /// Goes over the vdevs of one pool.
 struct Walk<'p> {
     nodes: HashMap<u64, NodeRef<'p>>,
     /// By guid of the top-level vdev.
     space: HashMap<u64, Space>,
+    whole_disks: HashSet<u64>,
     out: Vec<VdevStats>,
 }
 
@@ -48,6 +70,7 @@ impl Walk<'_> {
             name: view.name.clone(),
             guid: view.guid,
             kind: view.kind.name().to_owned(),
+            whole_disk: self.whole_disks.contains(&view.guid),
             section: section.to_owned(),
             state: view.state.clone(),
             has_space: view.is_top && space.is_some(),
@@ -56,7 +79,7 @@ impl Walk<'_> {
             read_errors: node.map_or(0, NodeRef::read_errors),
             write_errors: node.map_or(0, NodeRef::write_errors),
             checksum_errors: node.map_or(0, NodeRef::checksum_errors),
-            io: Vec::new(),
+            io: node.and_then(NodeRef::io).map(|io| classes(&io)).unwrap_or_default(),
         });
         for child in &view.children {
             self.add(child, depth + 1, section);
@@ -96,9 +119,12 @@ impl Pool {
     fn snapshot(&self, rt: &Rt, space: &HashMap<u64, Space>) -> Snapshot {
         let tops = &self.config().vdev_tree.children;
         let by_guid = tops.iter().filter_map(|t| Some((t.guid, *space.get(&t.id)?)));
+        let all = self.config().vdev_tree.walk();
+        let whole = all.filter(|c| c.whole_disk == Some(true));
         let mut walk = Walk {
             nodes: self.vdevs().walk().map(|n| (n.guid(), n)).collect(),
             space: by_guid.collect(),
+            whole_disks: whole.map(|c| c.guid).collect(),
             out: Vec::new(),
         };
         let root = self.vdevs().root();
@@ -127,12 +153,13 @@ impl Pool {
         }
         let cache = self.store().cache().stats();
         let at = rt.now();
+        let born = self.vdevs().born();
         Snapshot {
             version: SNAPSHOT_VERSION,
             pool: self.name().to_owned(),
             guid: self.guid(),
             at_ns: ns(at),
-            span_ns: ns(at),
+            span_ns: ns(at.saturating_sub(born)),
             wall_ns: ns(rt.wall()),
             txg: self.uberblock().txg,
             vdevs,

@@ -53,7 +53,9 @@ struct Row {
 
 /// Takes the interval and the count off the end of the arguments, as `zpool` does: names of pools
 /// never begin with a digit.
-fn repetition(args: &mut Vec<String>) -> Result<Option<(Duration, Option<u64>)>, Failure> {
+pub(super) fn repetition(
+    args: &mut Vec<String>,
+) -> Result<Option<(Duration, Option<u64>)>, Failure> {
     // A number this long is the guid of a pool.
     const DIGITS_MAX: usize = 9;
     let number = |s: &String| s.parse::<f64>().ok().filter(|_| s.len() <= DIGITS_MAX);
@@ -71,6 +73,17 @@ fn repetition(args: &mut Vec<String>) -> Result<Option<(Duration, Option<u64>)>,
     Ok(Some((interval, count)))
 }
 
+/// Prints the time: `u` as seconds since 1970, `d` as `date` does.
+pub(super) fn stamp(form: Option<&str>) {
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+    let now = now.map_or(0, |d| d.as_secs());
+    match form {
+        Some("u") => ui::out(&format!("{now}\n")),
+        Some(_) => ui::out(&format!("{}\n", date(local_time::local(now)))),
+        None => {}
+    }
+}
+
 impl Args {
     /// Runs it, as often as is asked for. Pools are opened anew each time: somebody else may be
     /// writing to them.
@@ -78,7 +91,7 @@ impl Args {
         let repeat = repetition(&mut self.pools)?;
         let mut done = 0;
         loop {
-            self.stamp();
+            stamp(self.stamp.as_deref());
             let code = self.once()?;
             done += 1;
             match repeat {
@@ -87,16 +100,6 @@ impl Args {
                 }
                 _ => return Ok(code),
             }
-        }
-    }
-
-    fn stamp(&self) {
-        let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
-        let now = now.map_or(0, |d| d.as_secs());
-        match self.stamp.as_deref() {
-            Some("u") => ui::out(&format!("{now}\n")),
-            Some(_) => ui::out(&format!("{}\n", date(local_time::local(now)))),
-            None => {}
         }
     }
 

@@ -6,6 +6,7 @@ pub mod create;
 mod get;
 mod history;
 mod import;
+pub mod iostat;
 mod labelclear;
 mod layout;
 mod leave;
@@ -47,6 +48,8 @@ pub enum Command {
     Labelclear(labelclear::Args),
     /// List pools, their size and health
     List(list::Args),
+    /// Show what pools and their devices read and write
+    Iostat(iostat::Args),
     /// Show the health of pools, device by device
     Status(status::Args),
     /// Show properties of pools and vdevs
@@ -70,6 +73,7 @@ impl Command {
             Self::Sync(a) => a.run(),
             Self::Labelclear(a) => a.run(),
             Self::List(a) => a.run(),
+            Self::Iostat(a) => a.run(),
             Self::Status(a) => a.run(),
             Self::Get(a) => a.run(),
             Self::History(a) => a.run(),

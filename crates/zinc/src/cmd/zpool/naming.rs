@@ -2,6 +2,7 @@
 
 use engine::Pool;
 use engine::ondisk::config::{VdevConfig, VdevKind};
+use engine::pool::stats::Snapshot;
 use engine::pool::{VdevTreeView, VdevView};
 use std::path::Path;
 
@@ -23,17 +24,27 @@ impl Naming {
     /// Gives every vdev of the view the name that was asked for.
     pub fn apply(self, pool: &Pool, view: &mut VdevTreeView) {
         for section in &mut view.sections {
-            self.rename(pool, section);
+            self.rename_views(pool, section);
+        }
+    }
+
+    /// The same for the vdevs of a snapshot.
+    pub fn rename(self, snapshot: &mut Snapshot) {
+        for v in snapshot.vdevs.iter_mut().filter(|v| v.depth > 0) {
+            v.name = match self.guid {
+                true => v.guid.to_string(),
+                false => self.of_path(&v.name, v.kind == "disk", v.whole_disk),
+            };
         }
     }
 
     // Depth is bounded: the configuration's decoder limits it.
-    fn rename(self, pool: &Pool, vdevs: &mut [VdevView]) {
+    fn rename_views(self, pool: &Pool, vdevs: &mut [VdevView]) {
         for v in vdevs {
             let aux = || pool.spares().iter().chain(pool.l2cache()).find(|c| c.guid == v.guid);
             let config = pool.config().vdev_tree.find(v.guid).or_else(aux);
             v.name = self.name(config, v);
-            self.rename(pool, &mut v.children);
+            self.rename_views(pool, &mut v.children);
         }
     }
 
@@ -41,20 +52,25 @@ impl Naming {
         if self.guid {
             return v.guid.to_string();
         }
-        if !v.name.starts_with('/') {
-            return v.name.clone();
+        let whole = config.and_then(|c| c.whole_disk) == Some(true);
+        self.of_path(&v.name, v.kind == VdevKind::Disk, whole)
+    }
+
+    /// `name` is a path, or already the name of an inner vdev.
+    fn of_path(self, name: &str, is_disk: bool, whole_disk: bool) -> String {
+        if !name.starts_with('/') {
+            return name.to_owned();
         }
-        let followed = || Path::new(&v.name).canonicalize().ok();
+        let followed = || Path::new(name).canonicalize().ok();
         let path = match self.follow.then(followed).flatten() {
             Some(p) => p.display().to_string(),
-            None => v.name.clone(),
+            None => name.to_owned(),
         };
-        if self.full || v.kind != VdevKind::Disk {
+        if self.full || !is_disk {
             return path;
         }
         let name = path.rsplit('/').next().unwrap_or(&path);
-        let whole = config.and_then(|c| c.whole_disk) == Some(true);
-        if whole { without_partition(name).to_owned() } else { name.to_owned() }
+        if whole_disk { without_partition(name).to_owned() } else { name.to_owned() }
     }
 }
 

@@ -1,0 +1,291 @@
+//! One leaf's queue.
+
+use super::class::IoClass;
+use super::drive;
+use super::limits::QueueLimits;
+use super::line::{Io, Lines, Picked, Work};
+use super::schedule::Schedule;
+use super::stats::{Ended, LeafStats};
+use device::{AlignedBuf, DeviceRef, Error, Read, Shared, Write, WriteDeviceRef};
+use parking_lot::Mutex;
+use rt::Rt;
+use std::sync::Arc;
+
+/// The queue of one leaf. Requests under way keep it, and so its device, alive.
+pub(crate) struct LeafQueue {
+    device: DeviceRef,
+    writer: Option<WriteDeviceRef>,
+    limits: Arc<QueueLimits>,
+    rt: Rt,
+    rotating: bool,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    lines: Lines,
+    schedule: Schedule,
+    stats: Box<LeafStats>,
+}
+
+/// Requests that begin together.
+pub(super) type Begun = Vec<(IoClass, Picked)>;
+
+/// A request at the device. Counts as failed when the device drops it unanswered.
+struct Issued {
+    queue: Option<Arc<LeafQueue>>,
+    class: IoClass,
+    bytes: u64,
+    aggregated: bool,
+    arrived: u64,
+    begun: u64,
+}
+
+impl LeafQueue {
+    pub(crate) fn new(
+        rt: &Rt,
+        device: DeviceRef,
+        writer: Option<WriteDeviceRef>,
+        limits: Arc<QueueLimits>,
+    ) -> Arc<Self> {
+        let rotating = device.is_rotating();
+        let state = Mutex::default();
+        Arc::new(Self { device, writer, limits, rt: rt.clone(), rotating, state })
+    }
+
+    /// The device behind it.
+    pub(crate) fn device(&self) -> &DeviceRef {
+        &self.device
+    }
+
+    /// A new queue in front of the same device.
+    pub(crate) fn under(&self, rt: &Rt, limits: Arc<QueueLimits>) -> Arc<Self> {
+        Self::new(rt, Arc::clone(&self.device), self.writer.clone(), limits)
+    }
+
+    /// Most bytes between two reads that become one, and most bytes of that one.
+    pub(crate) fn read_merging(&self) -> (u64, u64) {
+        self.limits.read_merging()
+    }
+
+    /// Nanoseconds on the runtime's clock; 0 when nobody counts.
+    fn now(&self) -> u64 {
+        match self.limits.is_counting() {
+            true => u64::try_from(self.rt.now().as_nanos()).unwrap_or(u64::MAX),
+            false => 0,
+        }
+    }
+
+    /// What it has counted.
+    pub(crate) fn stats(&self) -> LeafStats {
+        let state = self.state.lock();
+        let mut out = LeafStats::clone(&state.stats);
+        for (class, counts) in IoClass::ALL.into_iter().zip(&mut out.classes) {
+            counts.pending = state.lines.waiting(class) as u64;
+            counts.active = state.schedule.active(class);
+        }
+        out
+    }
+
+    /// Queues reads. The rules of [`device::Device::submit`] hold.
+    pub(crate) fn read_batch(self: &Arc<Self>, class: IoClass, reads: Vec<Read>) {
+        let io = |Read { offset, len, done }| (offset, len as u64, Work::Read(done));
+        self.submit(class, reads.into_iter().map(io));
+    }
+
+    /// Queues writes. The rules of [`device::WriteDevice::submit_writes`] hold.
+    pub(crate) fn write_batch(self: &Arc<Self>, class: IoClass, writes: Vec<Write>) {
+        let io = |Write { offset, parts, done }| {
+            let len = parts.iter().map(|p: &Shared| p.len() as u64).sum();
+            (offset, len, Work::Write(parts, done))
+        };
+        self.submit(class, writes.into_iter().map(io));
+    }
+
+    fn submit(
+        self: &Arc<Self>,
+        class: IoClass,
+        batch: impl ExactSizeIterator<Item = (u64, u64, Work)>,
+    ) {
+        let arrived = self.now();
+        let count = batch.len();
+        let mut ios =
+            batch.map(|(offset, len, work)| Io { offset, len, arrived, alone: false, work });
+        if self.limits.is_unbounded() {
+            {
+                let mut state = self.state.lock();
+                (0..count).for_each(|_| state.schedule.begin(class));
+            }
+            return self.send(ios.map(|io| (class, Picked::alone(io))).collect());
+        }
+        let nested = drive::is_within();
+        let begun = {
+            let mut state = self.state.lock();
+            let free = state.lines.is_empty() && state.schedule.admits(class, &self.limits);
+            if !nested && count == 1 && free {
+                // Where little is going on there is no line to stand in.
+                state.schedule.begin(class);
+                ios.map(|io| (class, Picked::alone(io))).collect()
+            } else {
+                ios.by_ref().for_each(|io| state.lines.push(class, io));
+                if nested { Vec::new() } else { self.pick(&mut state) }
+            }
+        };
+        drive::run_or_leave_word(self, nested, begun);
+    }
+
+    /// Reads on the calling thread, when the read need not stand in line: who is going to wait for
+    /// it anyway then needs no other thread. Must not be called from a completion.
+    pub(crate) fn read_here(
+        self: &Arc<Self>,
+        class: IoClass,
+        offset: u64,
+        len: usize,
+    ) -> Option<Result<AlignedBuf, Error>> {
+        let arrived = self.now();
+        {
+            let mut state = self.state.lock();
+            let free = state.lines.is_empty() && state.schedule.admits(class, &self.limits);
+            if !free && !self.limits.is_unbounded() {
+                return None;
+            }
+            state.schedule.begin(class);
+        }
+        let mut issued = self.issued(class, len as u64, false, (arrived, arrived));
+        let result = self.device.read_new(offset, len);
+        issued.end(result.is_err(), Vec::new());
+        Some(result)
+    }
+
+    /// Takes what can begin now out of the lines.
+    fn pick(&self, state: &mut State) -> Begun {
+        let mut out = Vec::new();
+        let State { lines, schedule, .. } = state;
+        while !lines.is_empty() {
+            let waits = |class| lines.waiting(class) > 0;
+            let Some(class) = schedule.choose(&self.limits, waits) else { break };
+            let limit = self.limits.aggregation(self.rotating);
+            let Some(picked) = lines.take(class, limit) else { break };
+            schedule.begin(class);
+            out.push((class, picked));
+        }
+        out
+    }
+
+    /// The same for who does not hold the lock.
+    pub(super) fn pick_now(&self) -> Begun {
+        self.pick(&mut self.state.lock())
+    }
+
+    /// Hands over what has begun, with one submission of each kind.
+    pub(super) fn send(self: &Arc<Self>, begun: Begun) {
+        let now = self.now();
+        let (mut reads, mut writes) = (Vec::new(), Vec::new());
+        for (class, picked) in begun {
+            let times = (picked.io.arrived, now);
+            if !picked.is_alone() {
+                writes.push(self.joint_write(class, picked.ascending(), times));
+                continue;
+            }
+            let Io { offset, len, work, .. } = picked.io;
+            let mut issued = self.issued(class, len, false, times);
+            match work {
+                Work::Read(done) => {
+                    let done = Box::new(move |result: Result<AlignedBuf, Error>| {
+                        issued.end(result.is_err(), Vec::new());
+                        done(result);
+                    });
+                    reads.push(Read { offset, len: len as usize, done });
+                }
+                Work::Write(parts, done) => {
+                    let done = Box::new(move |result: Result<(), Error>| {
+                        issued.end(result.is_err(), Vec::new());
+                        done(result);
+                    });
+                    writes.push(Write { offset, parts, done });
+                }
+            }
+        }
+        if !reads.is_empty() {
+            self.device.submit(reads);
+        }
+        if let (Some(writer), false) = (&self.writer, writes.is_empty()) {
+            writer.submit_writes(writes);
+        }
+    }
+
+    /// One write of several neighbours. When it fails, each of them is tried again alone.
+    fn joint_write(self: &Arc<Self>, class: IoClass, members: Vec<Io>, times: (u64, u64)) -> Write {
+        let offset = members.first().map_or(0, |m| m.offset);
+        let len = members.iter().map(|m| m.len).sum();
+        // The members keep theirs; what is copied is a reference to the bytes.
+        let parts = members.iter().flat_map(|m| m.parts()).cloned().collect();
+        let mut issued = self.issued(class, len, true, times);
+        let done = Box::new(move |result: Result<(), Error>| {
+            if result.is_err() {
+                return issued.end(true, members);
+            }
+            issued.end(false, Vec::new());
+            for member in members {
+                if let Work::Write(_, done) = member.work {
+                    done(Ok(()));
+                }
+            }
+        });
+        Write { offset, parts, done }
+    }
+
+    fn issued(
+        self: &Arc<Self>,
+        class: IoClass,
+        bytes: u64,
+        aggregated: bool,
+        (arrived, begun): (u64, u64),
+    ) -> Issued {
+        Issued { queue: Some(Arc::clone(self)), class, bytes, aggregated, arrived, begun }
+    }
+
+    /// A request has ended; `again` stand in line once more, each for itself.
+    fn ended(self: &Arc<Self>, ended: &Ended, again: Vec<Io>) {
+        let nested = drive::is_within();
+        let begun = {
+            let mut state = self.state.lock();
+            state.schedule.end(ended.class, &self.limits);
+            if self.limits.is_counting() {
+                state.stats.count(ended);
+            }
+            for io in again {
+                state.lines.push(ended.class, Io { alone: true, ..io });
+            }
+            if state.lines.is_empty() {
+                return;
+            }
+            if nested { Vec::new() } else { self.pick(&mut state) }
+        };
+        drive::run_or_leave_word(self, nested, begun);
+    }
+}
+
+impl Issued {
+    /// The device has answered. Sends what the freed place admits, and lets go of the queue and its
+    /// device: whoever is told next may want to open the device anew.
+    fn end(&mut self, failed: bool, again: Vec<Io>) {
+        let Some(queue) = self.queue.take() else { return };
+        let ended = Ended {
+            class: self.class,
+            bytes: self.bytes,
+            failed,
+            aggregated: self.aggregated,
+            arrived: self.arrived,
+            begun: self.begun,
+            ended: queue.now(),
+        };
+        queue.ended(&ended, again);
+    }
+}
+
+impl Drop for Issued {
+    fn drop(&mut self) {
+        self.end(true, Vec::new());
+    }
+}

@@ -1,0 +1,228 @@
+//! `zinc zpool iostat`: what pools read and write, since they were opened and by intervals.
+//!
+//! A pool that another zinc process serves is asked; any other is opened for reading, and then the
+//! figures are those of the opening itself, as `zpool iostat` shows those of the import.
+
+pub mod layout;
+#[cfg(test)]
+mod tests;
+
+use super::list::{repetition, stamp};
+use super::naming::Naming;
+use crate::common::{JsonArgs, PoolArgs, TableArgs};
+use crate::failure::Failure;
+use crate::{json, ui};
+use engine::pool::stats::Snapshot;
+use engine::{Candidate, Pool};
+use layout::{Histograms, Layout};
+use serde_json::{Map, Value};
+use std::process::ExitCode;
+
+/// Lines between two headings on a terminal whose height is not known.
+const HEADING_EVERY: u64 = 24;
+
+/// Arguments of `zinc zpool iostat`.
+#[derive(clap::Args)]
+pub struct Args {
+    /// Also the vdevs of each pool
+    #[arg(short = 'v')]
+    verbose: bool,
+    /// Also mean waiting times
+    #[arg(short = 'l')]
+    latency: bool,
+    /// Also the lengths of the queues now
+    #[arg(short = 'q')]
+    queues: bool,
+    /// Histograms of waiting times, in place of the other columns
+    #[arg(short = 'w', conflicts_with_all = ["latency", "queues", "sizes"])]
+    waits: bool,
+    /// Histograms of the sizes of requests, in place of the other columns
+    #[arg(short = 'r', conflicts_with_all = ["latency", "queues"])]
+    sizes: bool,
+    /// Headings only once
+    #[arg(short = 'n')]
+    once: bool,
+    /// Leave out the first report, which covers everything since the pool was opened
+    #[arg(short = 'y')]
+    skip_first: bool,
+    #[command(flatten)]
+    naming: Naming,
+    #[command(flatten)]
+    table: TableArgs,
+    #[command(flatten)]
+    output: JsonArgs,
+    #[command(flatten)]
+    pool: PoolArgs,
+    /// Before each report a time stamp: d as `date` writes it, u as seconds since 1970
+    #[arg(short = 'T', value_name = "d|u", value_parser = ["d", "u"])]
+    stamp: Option<String>,
+    /// Pools or vdevs, all found pools when none is named; then INTERVAL in seconds to go on, and
+    /// COUNT of reports
+    #[arg(value_name = "POOL|VDEV|INTERVAL [COUNT]")]
+    names: Vec<String>,
+}
+
+/// Where the snapshots of a pool come from.
+pub trait Source {
+    /// What it has done until now.
+    fn take(&mut self) -> Result<Snapshot, Failure>;
+}
+
+/// A pool that this process has opened.
+struct Opened {
+    pool: Pool,
+    space: engine::pool::PoolSpace,
+}
+
+impl Source for Opened {
+    fn take(&mut self) -> Result<Snapshot, Failure> {
+        Ok(self.pool.stats(Some(&self.space)))
+    }
+}
+
+/// A pool being watched.
+struct Watched {
+    source: Box<dyn Source>,
+    last: Option<Snapshot>,
+    now: Snapshot,
+}
+
+impl Watched {
+    fn new(source: Box<dyn Source>) -> Self {
+        Self { source, last: None, now: Snapshot::default() }
+    }
+}
+
+impl Args {
+    /// Runs it, as often as is asked for.
+    pub fn run(mut self) -> Result<ExitCode, Failure> {
+        let repeat = repetition(&mut self.names)?;
+        let (mut pools, only, code) = self.sources()?;
+        let layout = self.layout(only);
+        let first = u64::from(self.skip_first);
+        if self.skip_first && repeat.is_none() {
+            return Err(Failure::usage("-y leaves nothing to print without an interval"));
+        }
+        let mut printed = 0;
+        for report in 0.. {
+            for pool in &mut pools {
+                let mut now = pool.source.take()?;
+                self.naming.rename(&mut now);
+                pool.last = Some(std::mem::replace(&mut pool.now, now)).filter(|_| report > 0);
+            }
+            if report >= first {
+                stamp(self.stamp.as_deref());
+                self.print(&layout, &pools, printed);
+                printed += 1;
+            }
+            match repeat {
+                Some((interval, count)) if count.is_none_or(|c| printed < c) => {
+                    std::thread::sleep(interval);
+                }
+                _ => break,
+            }
+        }
+        Ok(code)
+    }
+
+    fn layout(&self, only: Vec<String>) -> Layout {
+        let histograms = match (self.waits, self.sizes) {
+            (true, _) => Some(Histograms::Latency),
+            (_, true) => Some(Histograms::Sizes),
+            _ => None,
+        };
+        Layout {
+            verbose: self.verbose || !only.is_empty(),
+            parsable: self.table.parsable,
+            scripted: self.table.script,
+            latency: self.latency,
+            queues: self.queues,
+            histograms,
+            only,
+        }
+    }
+
+    /// The pools to watch, and the names of vdevs among the arguments.
+    fn sources(&self) -> Result<(Vec<Watched>, Vec<String>, ExitCode), Failure> {
+        let mut code = ExitCode::SUCCESS;
+        let mut pools = Vec::new();
+        let mut open = |pool: Result<Pool, Failure>| match pool {
+            Ok(pool) => {
+                let space = pool.space();
+                let source = Box::new(Opened { pool, space });
+                pools.push(Watched::new(source));
+            }
+            Err(failure) => code = failure.report(),
+        };
+        // A name that is no pool's is that of a vdev.
+        let found = engine::pool::scan(&self.pool.options().search)?;
+        let candidates = Candidate::group(&found);
+        let is_pool = |name: &String| {
+            let same = |c: &Candidate| c.name() == name || c.config.pool_guid.to_string() == *name;
+            candidates.iter().any(same)
+        };
+        let (wanted, vdevs): (Vec<String>, Vec<String>) =
+            self.names.iter().cloned().partition(is_pool);
+        if candidates.is_empty() {
+            ui::error("no pools available\n");
+        }
+        match wanted.is_empty() {
+            true => self.pool.open_all()?.into_iter().for_each(&mut open),
+            false => wanted.iter().for_each(|name| open(self.pool.open(name))),
+        }
+        if !vdevs.is_empty() {
+            self.check_vdevs(&mut pools, &vdevs)?;
+        }
+        Ok((pools, vdevs, code))
+    }
+
+    /// Every name is that of a vdev in one of the pools; pools without any are left out.
+    fn check_vdevs(&self, pools: &mut Vec<Watched>, vdevs: &[String]) -> Result<(), Failure> {
+        let mut names = Vec::new();
+        for pool in pools.iter_mut() {
+            let mut now = pool.source.take()?;
+            self.naming.rename(&mut now);
+            names.push(now.vdevs.iter().map(|v| v.name.clone()).collect::<Vec<_>>());
+        }
+        let unknown = vdevs.iter().find(|v| !names.iter().flatten().any(|n| n == *v));
+        if let Some(name) = unknown {
+            return Err(Failure::new(format!("no pool or vdev has the name {name:?}"))
+                .hint("`zinc zpool iostat -v` shows the names of the vdevs"));
+        }
+        let mut has = names.iter().map(|all| all.iter().any(|n| vdevs.contains(n)));
+        pools.retain(|_| has.next().unwrap_or(false));
+        Ok(())
+    }
+
+    /// Prints a report, with headings where they belong; `before` reports were printed already.
+    fn print(&self, layout: &Layout, pools: &[Watched], before: u64) {
+        let shown: Vec<(Snapshot, bool)> = pools
+            .iter()
+            .map(|p| match &p.last {
+                Some(last) => (p.now.since(last), false),
+                None => (p.now.clone(), true),
+            })
+            .collect();
+        if self.output.json {
+            let value = |s: &Snapshot| serde_json::to_value(s).unwrap_or(Value::Null);
+            let all: Map<_, _> = shown.iter().map(|(s, _)| (s.pool.clone(), value(s))).collect();
+            return ui::json(&json::document("zpool iostat", "pools", all));
+        }
+        let width = layout.name_width(shown.iter().map(|(s, _)| s));
+        let again = !self.once && ui::is_output_terminal() && before % HEADING_EVERY == 0;
+        let wanted = before == 0 || self.verbose || again;
+        let mut text = String::new();
+        if wanted && layout.histograms.is_none() && !layout.scripted {
+            text.push_str(&layout.header(width));
+        }
+        for (snapshot, since_open) in &shown {
+            text.push_str(&layout.pool(snapshot, width, *since_open));
+        }
+        let several = shown.len() > 1 && !layout.verbose;
+        let is_table = layout.histograms.is_none() && !layout.scripted;
+        if is_table && (several || !layout.only.is_empty()) {
+            text.push_str(&layout.separator(width));
+        }
+        ui::out(&text);
+    }
+}
