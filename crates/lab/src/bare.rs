@@ -6,6 +6,7 @@
 
 use crate::disk::Preset;
 use crate::experiment::LabError;
+use crate::fit::Fitted;
 use core::time::Duration;
 use engine::device::{AlignedBuf, DiskModel, ModelKind, ModelRequest};
 use rustix::fs::{FlockOperation, OFlags, flock};
@@ -76,6 +77,32 @@ impl ModelBare {
             self.model.advance(self.now, &mut self.ended);
         }
         Ok(())
+    }
+}
+
+impl Fitted for ModelBare {
+    fn read_many(&mut self, depth: usize, len: u64, offsets: &[u64]) -> std::io::Result<f64> {
+        let begin = self.now;
+        let mut left = offsets.iter();
+        let mut under_way = 0;
+        loop {
+            while under_way < depth
+                && let Some(offset) = left.next()
+            {
+                let id = u64::from(self.commands);
+                self.commands = self.commands.wrapping_add(1);
+                let request = ModelRequest { id, kind: ModelKind::Read, offset: *offset, len };
+                self.model.arrive(self.now, request);
+                under_way += 1;
+            }
+            let Some(next) = self.model.next().filter(|_| under_way > 0) else {
+                return Ok((self.now - begin).as_secs_f64());
+            };
+            self.now = next.max(self.now);
+            self.ended.clear();
+            self.model.advance(self.now, &mut self.ended);
+            under_way -= self.ended.len();
+        }
     }
 }
 
@@ -167,6 +194,30 @@ impl FileBare {
     #[must_use]
     pub fn is_direct(&self) -> bool {
         self.direct
+    }
+}
+
+impl Fitted for FileBare {
+    fn read_many(&mut self, depth: usize, len: u64, offsets: &[u64]) -> std::io::Result<f64> {
+        let begin = Instant::now();
+        let len = (len as usize).min(BUFFER_BYTES);
+        let file = &self.file;
+        std::thread::scope(|scope| {
+            let worker = |first: usize| {
+                move || {
+                    let none = || std::io::Error::from(std::io::ErrorKind::OutOfMemory);
+                    let mut buf = AlignedBuf::try_zeroed(len).ok_or_else(none)?;
+                    let mut mine = offsets.iter().skip(first).step_by(depth);
+                    mine.try_for_each(|offset| file.read_exact_at(&mut buf, *offset))
+                }
+            };
+            let workers: Vec<_> = (0..depth).map(|first| scope.spawn(worker(first))).collect();
+            workers.into_iter().try_for_each(|one| match one.join() {
+                Ok(result) => result,
+                Err(_) => Err(std::io::Error::other("a reading thread panicked")),
+            })
+        })?;
+        Ok(begin.elapsed().as_secs_f64())
     }
 }
 

@@ -11,6 +11,7 @@
 pub mod bare;
 pub mod disk;
 pub mod experiment;
+pub mod fit;
 mod raw_sweep;
 pub mod report;
 mod seek;

@@ -12,6 +12,7 @@ fn named(name: &str) -> Preset {
 fn rotating(preset: &mut Preset) -> &mut Rotating {
     match &mut preset.disk {
         Spec::Rotating(spec) => spec,
+        other => panic!("{other:?} does not rotate"),
     }
 }
 
@@ -230,4 +231,49 @@ fn a_device_takes_the_model_s_time_and_holds_bytes() {
         assert_eq!(back, vec![7; 100]);
         assert!(disk.contents().allocated() < 20 << 20);
     });
+}
+
+#[test]
+fn an_ssd_reads_in_parallel_and_writes_at_the_rate_of_its_units() {
+    let preset = named("nvme");
+    let per_second = |depth, count: u64| {
+        let requests = at_random(ModelKind::Read, 4096, count, preset.capacity_bytes);
+        count as f64 / closed(&mut *preset.model(0, 1), depth, &requests).0
+    };
+    near(per_second(1, 2000), 1e6 / 74.9, 0.02);
+    let many = per_second(1024, 200_000);
+    assert!((900e3..1.15e6).contains(&many), "{many}");
+    // Four times the buffer: what is beyond it goes at the rate of 128 units of 4 KiB in 105 us.
+    let requests = in_a_row(ModelKind::Write, 1 << 20, 8192);
+    let (took, _) = closed(&mut *preset.model(0, 1), 32, &requests);
+    near(8192.0 * f64::from(1 << 20) / took, 128.0 * 4096.0 / 105e-6, 0.05);
+    // A flush waits for the buffer.
+    let mut few = in_a_row(ModelKind::Write, 1 << 20, 64);
+    let (took, _) = closed(&mut *preset.model(0, 1), 1, &few);
+    few.push((ModelKind::Flush, 0, 0));
+    let (flushed, _) = closed(&mut *preset.model(0, 1), 1, &few);
+    assert!(flushed > took + 20e-6, "{took} {flushed}");
+}
+
+#[test]
+fn luns_share_their_controller() {
+    let mut preset = named("ddn-s2a9550-lun");
+    let latency = |under_way: u64| 11e-3 + 1.01e-3 * under_way as f64;
+    // One alone, and sixteen at once over four LUNs.
+    let (took, _) = closed(&mut *preset.model(0, 1), 1, &in_a_row(ModelKind::Write, 1 << 20, 10));
+    near(took / 10.0, latency(1), 0.001);
+    let mut models = preset.models(4, 0, 1);
+    for n in 0..16_u64 {
+        let request = ModelRequest { id: n, kind: ModelKind::Write, offset: n << 20, len: 1 << 20 };
+        models[n as usize % 4].arrive(Duration::ZERO, request);
+    }
+    let last = models.iter().filter_map(|model| model.next()).max().unwrap_or_default();
+    near(last.as_secs_f64(), latency(4), 0.001);
+    // One LUN cannot do more than its disks, nor several more than the controller.
+    let many = in_a_row(ModelKind::Write, 1 << 20, 2000);
+    if let Spec::Lun(lun) = &mut preset.disk {
+        (lun.latency_us, lun.crowding_us_per_mib) = (100.0, 0.0);
+    }
+    let (took, _) = closed(&mut *preset.model(0, 1), 16, &many);
+    near(2000.0 / took, 350.0, 0.01);
 }

@@ -51,6 +51,9 @@ pub enum Command {
     Check(cmd::check::Args),
     /// The knobs of a pool that is open for writing: meaning, default, range
     Tunables(cmd::tunables::Args),
+    /// The studies zinc began with, repeated on simulated disks, on a device, or in a pool
+    #[command(subcommand)]
+    Lab(cmd::lab::Command),
     /// Write the manual pages into a folder
     #[command(hide = true)]
     Man(cmd::man::Args),
@@ -78,6 +81,7 @@ impl Command {
             Self::Inventory(a) => a.run(),
             Self::Check(a) => a.run(),
             Self::Tunables(a) => a.run(),
+            Self::Lab(c) => c.run(),
             Self::Man(a) => a.run(),
             Self::Completions(a) => a.run(),
         }

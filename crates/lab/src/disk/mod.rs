@@ -8,14 +8,18 @@
 //! seed only says where the platter stands when time begins.
 
 mod geometry;
+mod lun;
 mod presets;
 mod rotating;
 mod seek;
 mod split;
+mod ssd;
 
+pub use lun::Lun;
 pub use presets::{preset, presets};
 pub use rotating::{Order, Rotating};
 pub use seek::Seek;
+pub use ssd::Ssd;
 
 use engine::device::{DiskModel, SimDevice, SimDisks, SimOptions};
 use serde::{Deserialize, Serialize};
@@ -43,6 +47,10 @@ pub(crate) fn transfer(bytes: u64, bytes_per_second: f64) -> Nanos {
 pub enum Spec {
     /// A platter and heads.
     Rotating(Rotating),
+    /// Flash memory.
+    Ssd(Ssd),
+    /// A part of an array.
+    Lun(Lun),
 }
 
 impl Spec {
@@ -50,6 +58,8 @@ impl Spec {
     pub fn switch_write_cache(&mut self, on: bool) {
         match self {
             Self::Rotating(spec) => spec.write_cache = on,
+            Self::Ssd(spec) => spec.write_cache = on,
+            Self::Lun(_) => {}
         }
     }
 }
@@ -115,17 +125,25 @@ impl Preset {
     /// The time one disk takes.
     #[must_use]
     pub fn model(&self, size: u64, seed: u64) -> Box<dyn DiskModel> {
-        let capacity = self.capacity_bytes.max(size);
-        let model: Box<dyn DiskModel> = match &self.disk {
-            Spec::Rotating(spec) => Box::new(rotating::RotatingDisk::new(spec, capacity, seed)),
-        };
-        self.behind_driver(model)
+        self.model_at(&lun::Shared::default(), size, seed)
     }
 
     /// The times of several disks that share what they share.
     #[must_use]
     pub fn models(&self, count: usize, size: u64, seed: u64) -> Vec<Box<dyn DiskModel>> {
-        (0..count as u64).map(|disk| self.model(size, seed.wrapping_add(disk))).collect()
+        let shared = lun::Shared::default();
+        let seeds = (0..count as u64).map(|disk| seed.wrapping_add(disk));
+        seeds.map(|seed| self.model_at(&shared, size, seed)).collect()
+    }
+
+    fn model_at(&self, shared: &lun::Shared, size: u64, seed: u64) -> Box<dyn DiskModel> {
+        let capacity = self.capacity_bytes.max(size);
+        let model: Box<dyn DiskModel> = match &self.disk {
+            Spec::Rotating(spec) => Box::new(rotating::RotatingDisk::new(spec, capacity, seed)),
+            Spec::Ssd(spec) => Box::new(ssd::SsdDisk::new(spec)),
+            Spec::Lun(spec) => Box::new(lun::LunDisk::new(spec, Arc::clone(shared))),
+        };
+        self.behind_driver(model)
     }
 
     fn behind_driver(&self, model: Box<dyn DiskModel>) -> Box<dyn DiskModel> {

@@ -6,6 +6,7 @@ pub mod completions;
 pub mod cp;
 pub mod files;
 pub mod inventory;
+pub mod lab;
 pub mod ls;
 pub mod man;
 pub mod rescue;

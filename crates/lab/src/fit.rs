@@ -1,0 +1,273 @@
+//! Parameters of a disk from measurements of it: a preset of one's own.
+//!
+//! Only reads, so that it may be done on a disk in use (which spoils the figures but nothing else).
+//! What is looked at, and what follows from it:
+//!
+//! - small reads of one place again and again come from the disk's buffer: by their length they say
+//!   what a command takes and what the bus carries;
+//! - long reads in a row at the beginning and the end say the sustained rates outside and inside;
+//! - a read that comes a known distance after another costs command, seek, and anything up to a
+//!   rotation. Over many of them the fastest and the slowest are a rotation apart, and the mean
+//!   less half of it is the seek; the seeks over eight distances give the curve;
+//! - random reads with more and more under way say how many the disk makes use of.
+//!
+//! Where the slowest is hardly slower than the fastest nothing rotates: then the random reads give
+//! the units of a solid state disk. Whether a write cache is on, and how large, cannot be seen by
+//! reading, and is assumed.
+
+use crate::bare::{Bare, Until, in_a_row, pace};
+use crate::disk::{Host, Order, Preset, Rotating, Seek, Spec, Ssd};
+use crate::experiment::LabError;
+use engine::device::ModelKind;
+use engine::rt::{Rng, Xoshiro256};
+
+/// Distances, as parts of the disk's cylinders.
+const DISTANCES: [f64; 8] =
+    [0.002, 1.0 / 128.0, 1.0 / 32.0, 1.0 / 12.0, 1.0 / 6.0, 1.0 / 3.0, 0.6, 0.9];
+/// Bytes of a small read.
+const SMALL: u64 = 4096;
+/// Requests under way that are tried.
+const DEPTHS: [usize; 7] = [1, 2, 4, 8, 16, 32, 64];
+
+/// How much is measured: each step until one of these is reached.
+#[derive(Clone, Copy, Debug)]
+pub struct Effort {
+    /// Seconds.
+    pub seconds: f64,
+    /// Requests.
+    pub requests: u64,
+}
+
+/// A disk that can be fitted.
+pub trait Fitted: Bare {
+    /// Reads these places with so many requests under way; returns the seconds it took.
+    ///
+    /// # Errors
+    /// The device's first one.
+    fn read_many(&mut self, depth: usize, len: u64, offsets: &[u64]) -> std::io::Result<f64>;
+}
+
+/// Measures a disk and says what it is like.
+///
+/// # Errors
+/// When it cannot be read, or is too small to see anything (less than 64 MiB).
+pub fn fit(
+    disk: &mut dyn Fitted,
+    name: &str,
+    effort: Effort,
+    progress: &dyn Fn(&str),
+) -> Result<Preset, LabError> {
+    let size = disk.size();
+    if size < 64 << 20 {
+        return Err(LabError::new("too small for a fit", format_args!("{size} bytes"))
+            .hint("64 MiB are the least; a disk's own size is best"));
+    }
+    measure(disk, name, size, effort, progress)
+        .map_err(|e| LabError::new("a read failed", e).hint("the disk may want larger reads"))
+}
+
+fn measure(
+    disk: &mut dyn Fitted,
+    name: &str,
+    size: u64,
+    effort: Effort,
+    progress: &dyn Fn(&str),
+) -> std::io::Result<Preset> {
+    progress("commands");
+    let small = same_place(disk, effort, SMALL)?;
+    let large = same_place(disk, effort, 16 * SMALL)?;
+    let per_byte = ((large - small) / (15 * SMALL) as f64).max(1e-12);
+    let command = (small - per_byte * SMALL as f64).max(0.0);
+    progress("rates");
+    let outer = rate(disk, effort, 0)?;
+    let inner = rate(disk, effort, size - (size / 100).max(8 << 20))?.min(outer);
+    progress("seeks");
+    let mut rng = Xoshiro256::seeded(1);
+    let mut spans = Vec::new();
+    let mut seeks = Vec::new();
+    for part in DISTANCES {
+        let times = after_a_distance(disk, effort, part, outer / inner, &mut rng)?;
+        spans.push(span(&times));
+        seeks.push(times.iter().sum::<f64>() / times.len().max(1) as f64);
+    }
+    spans.sort_by(f64::total_cmp);
+    let rotation = spans[spans.len() / 2];
+    let fastest = seeks.iter().copied().fold(f64::INFINITY, f64::min);
+    progress("queue");
+    let depths = depths(disk, effort, size, &mut rng)?;
+    let best = depths.iter().map(|(_, rate)| *rate).fold(0.0, f64::max);
+    let depth = depths.iter().find(|(_, rate)| *rate >= 0.95 * best).map_or(1, |(depth, _)| *depth);
+    let alone = depths.first().map_or(best, |(_, rate)| *rate);
+    // A platter turns at least every 11 ms and at most every 4; the mean wait is half of that.
+    let rotates = (3e-3..14e-3).contains(&rotation) && fastest > 1e-3;
+    let disk_spec = if rotates {
+        let waits: Vec<f64> = seeks
+            .iter()
+            .map(|mean| mean - rotation / 2.0 - command - SMALL as f64 / outer)
+            .collect();
+        Spec::Rotating(Rotating {
+            rpm: 60.0 / rotation,
+            heads: 4,
+            zones: 16,
+            track_sectors_multiple: 1,
+            outer_bytes_per_second: outer,
+            inner_bytes_per_second: inner,
+            head_switch_us: 800.0,
+            seek: curve(&waits),
+            write_settle_us: 300.0,
+            command_us: command * 1e6,
+            bus_bytes_per_second: 1.0 / per_byte,
+            depth,
+            order: if best > 1.3 * alone { Order::Shortest } else { Order::Fifo },
+            read_ahead_bytes: 1 << 20,
+            segments: 8,
+            write_cache_bytes: 16 << 20,
+            write_cache: true,
+        })
+    } else {
+        let page = 1.0 / alone.max(1.0);
+        Spec::Ssd(Ssd {
+            units: ((best * page).round() as usize).max(1),
+            page_bytes: SMALL,
+            read_us: page * 0.8e6,
+            program_us: page * 0.8e6,
+            command_us: 0.1e6 / best.max(1.0),
+            latency_us: page * 0.2e6,
+            bus_bytes_per_second: outer,
+            depth: depth.max(1) * 2,
+            write_cache_bytes: 64 << 20,
+            write_cache: true,
+            power_safe: false,
+        })
+    };
+    let cpu = pace(disk, ModelKind::Read, SMALL, until(effort), in_a_row(size, SMALL))?;
+    let command_cpu = cpu.cpu_seconds.unwrap_or(0.0) / cpu.count.max(1) as f64;
+    Ok(Preset {
+        name: "fitted".to_owned(),
+        description: format!("fitted to {name}"),
+        source: "zinc lab fit: reads only; write cache and track switches are assumed".to_owned(),
+        capacity_bytes: size,
+        host: Host { command_cpu_us: command_cpu * 1e6, max_transfer_bytes: 1 << 20 },
+        disk: disk_spec,
+    })
+}
+
+fn until(effort: Effort) -> Until {
+    Until { seconds: effort.seconds, count: effort.requests }
+}
+
+/// Seconds of a read whose place was read just before.
+fn same_place(disk: &mut dyn Fitted, effort: Effort, len: u64) -> std::io::Result<f64> {
+    disk.read(0, len)?;
+    let pace = pace(disk, ModelKind::Read, len, until(effort), || 0)?;
+    Ok(pace.seconds / pace.count.max(1) as f64)
+}
+
+/// Bytes in a second of long reads from a place on.
+fn rate(disk: &mut dyn Fitted, effort: Effort, from: u64) -> std::io::Result<f64> {
+    const LONG: u64 = 1 << 20;
+    let from = from / LONG * LONG;
+    disk.read(from, LONG)?;
+    let mut row = in_a_row(disk.size() - from - LONG, LONG);
+    let long = Until { seconds: effort.seconds * 2.0, count: effort.requests };
+    let pace = pace(disk, ModelKind::Read, LONG, long, || from + LONG + row())?;
+    Ok(pace.mib_per_second() * LONG as f64)
+}
+
+/// Times of reads that come so far after another, in parts of the cylinders.
+fn after_a_distance(
+    disk: &mut dyn Fitted,
+    effort: Effort,
+    part: f64,
+    ratio: f64,
+    rng: &mut Xoshiro256,
+) -> std::io::Result<Vec<f64>> {
+    // Cylinders hold less and less: those from 0 to c hold (r·c - (r-1)·c²/2) / ((r+1)/2) of the
+    // bytes, with r the ratio of the rates.
+    let size = disk.size() as f64;
+    let byte = |c: f64| {
+        let bytes = (ratio * c - (ratio - 1.0) * c * c / 2.0) / ((ratio + 1.0) / 2.0);
+        ((bytes * size) as u64 / SMALL * SMALL).min(disk_end(size))
+    };
+    let begin = disk.now();
+    let mut times = Vec::new();
+    while times.len() < 20
+        || ((times.len() as u64) < effort.requests
+            && (disk.now() - begin).as_secs_f64() < effort.seconds)
+    {
+        let from = rng.below(1 << 30) as f64 / f64::from(1 << 30) * (1.0 - part);
+        let (low, high) = (byte(from), byte(from + part));
+        let (first, second) = if rng.below(2) == 0 { (low, high) } else { (high, low) };
+        disk.read(first, SMALL)?;
+        let sent = disk.now();
+        disk.read(second, SMALL)?;
+        times.push((disk.now() - sent).as_secs_f64());
+    }
+    Ok(times)
+}
+
+fn disk_end(size: f64) -> u64 {
+    (size as u64 / SMALL * SMALL).saturating_sub(SMALL)
+}
+
+/// From the fastest to the slowest, were they spread evenly: without the outermost twentieths,
+/// which on a real disk are chance.
+fn span(times: &[f64]) -> f64 {
+    let mut times = times.to_vec();
+    times.sort_by(f64::total_cmp);
+    let at = |part: f64| times[(part * (times.len() - 1) as f64).round() as usize];
+    (at(0.95) - at(0.05)) / 0.9
+}
+
+/// Requests in a second by the number under way.
+fn depths(
+    disk: &mut dyn Fitted,
+    effort: Effort,
+    size: u64,
+    rng: &mut Xoshiro256,
+) -> std::io::Result<Vec<(usize, f64)>> {
+    let mut found = Vec::new();
+    // As many as one at a time finishes in the time there is.
+    let mut count = 64;
+    for depth in DEPTHS {
+        let offsets: Vec<u64> = (0..count).map(|_| rng.below(size / SMALL) * SMALL).collect();
+        let seconds = disk.read_many(depth, SMALL, &offsets)?.max(1e-9);
+        let rate = count as f64 / seconds;
+        found.push((depth, rate));
+        let more = (rate * effort.seconds * 2.0) as u64;
+        count = more.clamp(64, effort.requests.clamp(64, 1 << 20) * 4);
+    }
+    Ok(found)
+}
+
+/// The curve through the seeks over [`DISTANCES`], by least squares.
+fn curve(seconds: &[f64]) -> Seek {
+    let mut matrix = [[0.0; 4]; 3];
+    for (x, time) in DISTANCES.iter().zip(seconds) {
+        let features = [1.0, x.sqrt(), *x];
+        for row in 0..3 {
+            for column in 0..3 {
+                matrix[row][column] += features[row] * features[column];
+            }
+            matrix[row][3] += features[row] * time;
+        }
+    }
+    // Gauss; the matrix is that of eight different distances, so it has an inverse.
+    for pivot in 0..3 {
+        let by = matrix[pivot];
+        for (row, values) in matrix.iter_mut().enumerate() {
+            if row != pivot {
+                let part = values[pivot] / by[pivot];
+                values.iter_mut().zip(by).for_each(|(value, by)| *value -= part * by);
+            }
+        }
+    }
+    let of = |row: usize| matrix[row][3] / matrix[row][row];
+    let (one, root, linear) = (of(0).max(0.0), of(1), of(2));
+    let ms = |seconds: f64| (seconds * 1e3).max(0.0);
+    Seek {
+        one_track_ms: ms(one),
+        average_ms: ms(one + root * 8.0 / 15.0 + linear / 3.0),
+        full_ms: ms(one + root + linear),
+    }
+}

@@ -1,0 +1,68 @@
+//! A fit finds the parameters of the disk it measured.
+
+use lab::bare::{Access, FileBare, ModelBare};
+use lab::disk::{Preset, Rotating, Spec, preset};
+use lab::fit::{Effort, fit};
+
+const EFFORT: Effort = Effort { seconds: 1e9, requests: 2000 };
+
+fn fitted(name: &str) -> (Preset, Preset) {
+    let Some(original) = preset(name) else { panic!("no preset {name}") };
+    let mut disk = ModelBare::new(&original, 3);
+    let found = fit(&mut disk, name, EFFORT, &|_| {}).unwrap_or_else(|e| panic!("{e}"));
+    (original, found)
+}
+
+fn rotating(preset: &Preset) -> &Rotating {
+    match &preset.disk {
+        Spec::Rotating(spec) => spec,
+        other => panic!("{}: {other:?} does not rotate", preset.name),
+    }
+}
+
+/// Rotation, rates and command within 3 %; bus within 10 %; seeks within 6 % or 0.2 ms.
+#[test]
+fn a_fit_finds_a_disk_s_parameters_again() {
+    for name in ["sas-10k-100g", "hitachi-dk32ej36n", "x4500-sata", "hdd-16t"] {
+        let (original, found) = fitted(name);
+        let (a, b) = (rotating(&original), rotating(&found));
+        let check = |what: &str, expected: f64, found: f64, part: f64, free: f64| {
+            let good = (found - expected).abs() <= (part * expected).max(free);
+            assert!(good, "{name}: {what}: {found} instead of {expected}");
+        };
+        check("rpm", a.rpm, b.rpm, 0.03, 0.0);
+        check("outer", a.outer_bytes_per_second, b.outer_bytes_per_second, 0.03, 0.0);
+        check("inner", a.inner_bytes_per_second, b.inner_bytes_per_second, 0.03, 0.0);
+        check("command", a.command_us, b.command_us, 0.03, 1.0);
+        check("bus", a.bus_bytes_per_second, b.bus_bytes_per_second, 0.1, 0.0);
+        check("one track", a.seek.one_track_ms, b.seek.one_track_ms, 0.06, 0.2);
+        check("average", a.seek.average_ms, b.seek.average_ms, 0.06, 0.2);
+        check("full", a.seek.full_ms, b.seek.full_ms, 0.06, 0.2);
+        assert_eq!(a.order, b.order, "{name}");
+    }
+}
+
+#[test]
+fn a_solid_state_disk_is_seen_as_one() {
+    let (original, found) = fitted("sata-ssd");
+    let (Spec::Ssd(a), Spec::Ssd(b)) = (&original.disk, &found.disk) else {
+        panic!("{found:?}");
+    };
+    let near = |a: f64, b: f64, part: f64| assert!((a / b - 1.0).abs() < part, "{a} {b}");
+    near(b.bus_bytes_per_second, a.bus_bytes_per_second, 0.15);
+    near(b.read_us + b.latency_us, a.read_us + a.latency_us, 0.2);
+}
+
+#[test]
+fn a_file_can_be_fitted() {
+    let dir = tempfile::tempdir().unwrap_or_else(|e| panic!("{e}"));
+    let path = dir.path().join("disk");
+    let written = std::fs::write(&path, vec![1; 64 << 20]);
+    written.unwrap_or_else(|e| panic!("{e}"));
+    let mut disk = FileBare::open(&path, Access::Read).unwrap_or_else(|e| panic!("{e}"));
+    let effort = Effort { seconds: 0.02, requests: 1000 };
+    let found = fit(&mut disk, "disk", effort, &|_| {}).unwrap_or_else(|e| panic!("{e}"));
+    let text = serde_json::to_string(&found).unwrap_or_else(|e| panic!("{e}"));
+    let again: Preset = serde_json::from_str(&text).unwrap_or_else(|e| panic!("{e}"));
+    assert_eq!(again.capacity_bytes, 64 << 20);
+}

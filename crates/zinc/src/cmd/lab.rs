@@ -1,0 +1,291 @@
+//! `zinc lab`: the studies zinc began with, repeated.
+
+use crate::failure::{FAILED, Failure};
+use crate::ui;
+use clap::{ArgGroup, Subcommand};
+use lab::bare::{Access, FileBare, ModelBare};
+use lab::experiment::{Experiment, LabError, Outcome, Setting};
+use lab::fit::{self, Effort};
+use lab::report;
+use lab::target::Target;
+use std::io::{IsTerminal as _, Write as _};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::Arc;
+
+/// The verbs.
+#[derive(Subcommand)]
+pub enum Command {
+    /// Run experiments and compare them with the studies they repeat
+    Run(Run),
+    /// List the experiments
+    List,
+    /// List the simulated disks, or print one as JSON
+    Presets(Presets),
+    /// Measure a disk by reading it, and print what it is like as a preset for --sim
+    Fit(Fit),
+}
+
+/// Arguments of `zinc lab run`.
+#[derive(clap::Args)]
+#[command(group = ArgGroup::new("target").args(["sim", "device", "pool"]))]
+pub struct Run {
+    /// Names of experiments (`zinc lab list`), or `all`
+    #[arg(required = true, value_name = "EXPERIMENT")]
+    names: Vec<String>,
+    /// On simulated disks, which is the default: the study's own, or these (`zinc lab presets`, or
+    /// a file with one)
+    #[arg(long, value_name = "PRESET", num_args = 0..=1, default_missing_value = "")]
+    sim: Option<String>,
+    /// On this disk or file
+    #[arg(long, value_name = "PATH")]
+    device: Option<PathBuf>,
+    /// In this pool
+    #[arg(long, value_name = "POOL")]
+    pool: Option<String>,
+    /// Search this directory, file or disk for the pool's devices (repeatable)
+    #[arg(short = 'd', long = "dev", value_name = "PATH")]
+    search: Vec<PathBuf>,
+    /// Experiments that write to the device may destroy what is on it
+    #[arg(long, requires = "device")]
+    destroy_data: bool,
+    /// Do not ask before data is destroyed
+    #[arg(long)]
+    yes: bool,
+    /// Print JSON
+    #[arg(short = 'j', long)]
+    json: bool,
+    /// Write a report with charts into this file
+    #[arg(long, value_name = "FILE")]
+    html: Option<PathBuf>,
+    /// Part of the study's amount of work
+    #[arg(long, value_name = "PART", default_value_t = 1.0)]
+    scale: f64,
+    /// Seconds for each figure on a real device
+    #[arg(long, value_name = "SECONDS", default_value_t = 2.0)]
+    seconds: f64,
+    /// Decides what chance decides
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    seed: u64,
+}
+
+/// Arguments of `zinc lab presets`.
+#[derive(clap::Args)]
+pub struct Presets {
+    /// Print this one as JSON, in the form that `--sim FILE` reads
+    name: Option<String>,
+}
+
+impl Command {
+    /// Runs it.
+    pub fn run(self) -> Result<ExitCode, Failure> {
+        match self {
+            Self::Run(run) => run.run(),
+            Self::List => {
+                list();
+                Ok(ExitCode::SUCCESS)
+            }
+            Self::Presets(presets) => presets.run(),
+            Self::Fit(fit) => fit.run(),
+        }
+    }
+}
+
+impl From<LabError> for Failure {
+    fn from(e: LabError) -> Self {
+        let failure = Self::new(e.what).because(e.why);
+        match e.hint {
+            Some(hint) => failure.hint(hint),
+            None => failure,
+        }
+    }
+}
+
+fn list() {
+    let mut table = ui::Table::new(&["EXPERIMENT", "RUNS ON", "WHAT"], &[false; 3], false);
+    for experiment in lab::EXPERIMENTS {
+        let mut on = vec!["sim"];
+        on.extend(experiment.on.device.then_some("device"));
+        on.extend(experiment.on.pool.then_some("pool"));
+        let on = on.join(", ");
+        table.row(vec![experiment.name.to_owned(), on, experiment.about.to_owned()]);
+    }
+    table.print();
+}
+
+impl Presets {
+    fn run(self) -> Result<ExitCode, Failure> {
+        let Some(name) = self.name else {
+            let mut table = ui::Table::new(&["PRESET", "DISK", "FROM"], &[false; 3], false);
+            for preset in lab::disk::presets() {
+                table.row(vec![preset.name, preset.description, preset.source]);
+            }
+            table.print();
+            return Ok(ExitCode::SUCCESS);
+        };
+        let preset = lab::disk::preset(&name).ok_or_else(|| {
+            Failure::usage(format!("no simulated disk {name:?}"))
+                .hint("`zinc lab presets` lists them")
+        })?;
+        ui::json(&serde_json::to_value(preset).map_err(|e| Failure::new(e.to_string()))?);
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+/// Arguments of `zinc lab fit`.
+#[derive(clap::Args)]
+#[command(group = ArgGroup::new("disk").args(["sim", "device"]).required(true))]
+pub struct Fit {
+    /// This disk or file, which is only read
+    #[arg(long, value_name = "PATH")]
+    device: Option<PathBuf>,
+    /// A simulated disk: a preset, or a file with one
+    #[arg(long, value_name = "PRESET")]
+    sim: Option<String>,
+    /// Seconds for each step on a real device
+    #[arg(long, value_name = "SECONDS", default_value_t = 2.0)]
+    seconds: f64,
+}
+
+impl Fit {
+    fn run(self) -> Result<ExitCode, Failure> {
+        let show = |what: &str| {
+            if ui::is_terminal() {
+                ui::error(&format!("\r\x1b[Kfit: {what}"));
+            }
+        };
+        let preset = if let Some(path) = &self.device {
+            let mut disk = FileBare::open(path, Access::Read)?;
+            let effort = Effort { seconds: self.seconds, requests: u64::MAX >> 8 };
+            fit::fit(&mut disk, &path.display().to_string(), effort, &show)?
+        } else {
+            let name = self.sim.as_deref().unwrap_or("");
+            let Target::Sim(Some(preset)) = Target::sim(name)? else {
+                return Err(Failure::usage("which simulated disk?"));
+            };
+            let effort = Effort { seconds: f64::MAX, requests: 2000 };
+            fit::fit(&mut ModelBare::new(&preset, 1), &preset.name, effort, &show)?
+        };
+        clear_line();
+        ui::json(&serde_json::to_value(preset).map_err(|e| Failure::new(e.to_string()))?);
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+impl Run {
+    fn run(self) -> Result<ExitCode, Failure> {
+        let experiments = self.experiments()?;
+        let target = self.target()?;
+        experiments.iter().try_for_each(|experiment| target.check(experiment))?;
+        if let Target::Device { path, destroy: true } = &target
+            && experiments.iter().any(|experiment| experiment.on.destroys)
+            && !self.yes
+        {
+            confirm(path)?;
+        }
+        let mut outcomes = Vec::new();
+        for experiment in experiments {
+            let outcome = (experiment.run)(&target, &self.setting(experiment.name))?;
+            clear_line();
+            if !self.json {
+                if !outcomes.is_empty() {
+                    ui::out("\n");
+                }
+                ui::out(&report::text(&outcome, 90));
+            }
+            outcomes.push(outcome);
+        }
+        if self.json {
+            ui::json(&report::json(&outcomes));
+        }
+        if let Some(path) = &self.html {
+            let page = report::page(&outcomes, &self.how());
+            std::fs::write(path, page).map_err(|e| {
+                Failure::new(format!("cannot write {}", path.display())).because(e.to_string())
+            })?;
+        }
+        let good = outcomes.iter().all(Outcome::within_bounds);
+        Ok(if good { ExitCode::SUCCESS } else { ExitCode::from(FAILED) })
+    }
+
+    /// Those named, each once; `all` are those that can run on the target.
+    fn experiments(&self) -> Result<Vec<&'static Experiment>, Failure> {
+        if self.names.iter().any(|name| name == "all") {
+            let fits = |e: &&Experiment| match (&self.device, &self.pool) {
+                (Some(_), _) => e.on.device && (self.destroy_data || !e.on.destroys),
+                (_, Some(_)) => e.on.pool,
+                _ => true,
+            };
+            return Ok(lab::EXPERIMENTS.iter().filter(fits).collect());
+        }
+        let one = |name: &String| {
+            lab::experiment(name).ok_or_else(|| {
+                Failure::usage(format!("no experiment {name:?}"))
+                    .hint("`zinc lab list` lists them; `all` runs all")
+            })
+        };
+        self.names.iter().map(one).collect()
+    }
+
+    fn target(&self) -> Result<Target, Failure> {
+        if let Some(path) = &self.device {
+            return Ok(Target::Device { path: path.clone(), destroy: self.destroy_data });
+        }
+        if let Some(pool) = &self.pool {
+            return Ok(Target::Pool { name: pool.clone(), search: self.search.clone() });
+        }
+        Ok(Target::sim(self.sim.as_deref().unwrap_or(""))?)
+    }
+
+    fn setting(&self, experiment: &'static str) -> Setting {
+        let show = !self.json && ui::is_terminal();
+        let progress = move |what: &str| {
+            if show {
+                ui::error(&format!("\r\x1b[K{experiment}: {what}"));
+            }
+        };
+        Setting {
+            seed: self.seed,
+            scale: self.scale,
+            seconds: self.seconds,
+            progress: Arc::new(progress),
+        }
+    }
+
+    /// The command, for the report.
+    fn how(&self) -> String {
+        let mut how = format!("zinc {}: zinc lab run", env!("CARGO_PKG_VERSION"));
+        for name in &self.names {
+            how += &format!(" {name}");
+        }
+        match (&self.device, &self.pool) {
+            (Some(device), _) => how += &format!(" --device {}", device.display()),
+            (_, Some(pool)) => how += &format!(" --pool {pool}"),
+            _ => how += &format!(" --sim {}", self.sim.as_deref().unwrap_or("")),
+        }
+        how = how.trim_end().to_owned();
+        how + &format!(" --scale {} --seed {}", self.scale, self.seed)
+    }
+}
+
+fn clear_line() {
+    if ui::is_terminal() {
+        ui::error("\r\x1b[K");
+    }
+}
+
+/// Asks for the device's name to be typed.
+fn confirm(path: &Path) -> Result<(), Failure> {
+    let name = path.display().to_string();
+    let refused = |why: &str| {
+        Failure::new(format!("{name} was not touched")).because(why).hint("--yes does not ask")
+    };
+    if !std::io::stdin().is_terminal() {
+        return Err(refused("nobody is there to confirm that its data may be destroyed"));
+    }
+    ui::error(&format!("Everything on {name} will be lost. Type its path to go on: "));
+    let _ = std::io::stderr().flush();
+    let mut answer = String::new();
+    std::io::stdin().read_line(&mut answer)?;
+    if answer.trim() == name { Ok(()) } else { Err(refused("that is not its path")) }
+}
