@@ -30,6 +30,12 @@ use std::io;
 use std::path::Path;
 use std::sync::{Arc, OnceLock};
 
+/// Bytes of memory that this machine has; 0 when it does not say.
+#[must_use]
+pub fn memory_bytes() -> u64 {
+    sys::physical_memory()
+}
+
 /// Who makes the system calls.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Backend {

@@ -37,7 +37,7 @@ pub use buf::{ALIGNMENT, AlignedBuf, IdleMemory};
 pub use crash::{CrashLog, CrashMode};
 pub use error::{Error, ErrorKind, Operation};
 pub use fault::{Fault, FaultDevice, RwFaultDevice};
-pub use file::{Backend, Direct, FileDevice, Options, RwFileDevice};
+pub use file::{Backend, Direct, FileDevice, Options, RwFileDevice, memory_bytes};
 pub use histogram::{AtomicHistogram, HISTOGRAM_CLASSES, Histogram, histogram_class};
 pub use memory::MemoryDevice;
 pub use model::{DiskModel, ModelKind, ModelRequest, run_model};

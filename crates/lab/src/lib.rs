@@ -10,12 +10,16 @@
 
 pub mod bare;
 pub mod disk;
+pub mod distribution;
 pub mod experiment;
 pub mod fit;
 mod raw_sweep;
 pub mod report;
 mod seek;
+pub mod stream;
+mod sync_stream;
 pub mod target;
+pub mod throttle;
 
 use experiment::Experiment;
 

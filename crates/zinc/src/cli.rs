@@ -51,6 +51,10 @@ pub enum Command {
     Check(cmd::check::Args),
     /// The knobs of a pool that is open for writing: meaning, default, range
     Tunables(cmd::tunables::Args),
+    /// What each transaction group did: dirty, written, times, limit, delays
+    Txgs(cmd::txgs::Args),
+    /// How writers were held back: sync rate, MB/s, delays, and distributions
+    Throttle(cmd::throttle::Args),
     /// The studies zinc began with, repeated on simulated disks, on a device, or in a pool
     #[command(subcommand)]
     Lab(cmd::lab::Command),
@@ -81,6 +85,8 @@ impl Command {
             Self::Inventory(a) => a.run(),
             Self::Check(a) => a.run(),
             Self::Tunables(a) => a.run(),
+            Self::Txgs(a) => a.run(),
+            Self::Throttle(a) => a.run(),
             Self::Lab(c) => c.run(),
             Self::Man(a) => a.run(),
             Self::Completions(a) => a.run(),

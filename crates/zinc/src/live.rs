@@ -4,11 +4,10 @@
 use crate::common::pool_of;
 use crate::failure::Failure;
 use crate::host;
-use crate::ui::Table;
+use crate::txgs::{self, Style, history};
 use clap::Args;
 use engine::device::{self, RwFileDevice, RwPartition, WriteDeviceRef, gpt::Gpt};
-use engine::dsl::nicenum::nicenum;
-use engine::live::{self, ImportOptions, Invocation, Setting, TxgRecord};
+use engine::live::{self, ImportOptions, Invocation, Setting};
 use engine::pool::{CandidateState, Error};
 use engine::rt::Rt;
 use engine::{Candidate, LivePool, OpenOptions};
@@ -52,6 +51,9 @@ pub struct Tuning {
     /// Set those of a file first: lines NAME=VALUE, comments behind #
     #[arg(long = "tunables", value_name = "FILE")]
     pub file: Option<PathBuf>,
+    /// Append what each transaction group did to this file; `zinc txgs --history` shows it
+    #[arg(long = "txgs-log", value_name = "FILE")]
+    pub log: Option<PathBuf>,
 }
 
 fn read_setting(text: &str) -> Result<Setting, String> {
@@ -109,8 +111,8 @@ pub fn change<T>(
         true => pool.log(&invocation()).map_err(Failure::from),
         false => Ok(()),
     };
-    if how.txgs && result.is_ok() {
-        show_txgs(&pool)?;
+    if result.is_ok() {
+        tell_txgs(&pool, how)?;
     }
     let left = if was_exported { pool.export() } else { pool.close() };
     let result = result?;
@@ -253,31 +255,16 @@ pub fn invocation() -> Invocation {
     Invocation { command: words.join(" "), who: host::user(), host: host::name() }
 }
 
-/// Prints what each txg did.
-pub fn show_txgs(pool: &LivePool) -> Result<(), Failure> {
-    pool.sync()?;
-    let headings = ["TXG", "OPEN", "QUIESCE", "SYNC", "DIRTY", "WRITTEN", "BLOCKS", "PASSES"];
-    let mut table = Table::new(&headings, &[true; 8], false);
-    for r in &pool.txgs() {
-        table.row(row(r));
+/// Shows what each txg did, and writes it down, as far as that was asked for.
+pub fn tell_txgs(pool: &LivePool, how: &LiveHow) -> Result<(), Failure> {
+    if how.txgs || how.tuning.log.is_some() {
+        pool.sync()?;
     }
-    table.print();
-    Ok(())
-}
-
-fn row(r: &TxgRecord) -> Vec<String> {
-    vec![
-        r.txg.to_string(),
-        millis(r.open),
-        millis(r.quiesce),
-        millis(r.sync),
-        nicenum(r.dirty),
-        nicenum(r.written),
-        r.blocks.to_string(),
-        r.passes.to_string(),
-    ]
-}
-
-fn millis(time: Duration) -> String {
-    format!("{:.1} ms", time.as_secs_f64() * 1000.0)
+    if how.txgs {
+        txgs::table(&pool.txgs(), Style::Human).print();
+    }
+    match &how.tuning.log {
+        Some(path) => history::append(path, pool),
+        None => Ok(()),
+    }
 }

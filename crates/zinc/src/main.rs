@@ -19,6 +19,7 @@ mod names;
 mod objsets;
 mod place;
 mod progress;
+mod txgs;
 mod ui;
 
 use clap::Parser as _;

@@ -46,7 +46,7 @@ pub use codec::compress::Algorithm as CompressionAlgorithm;
 pub use error::{Error, ErrorKind, Result};
 pub use reader::{Outcome, Reader, Request};
 pub use spec::{IN_FLIGHT_MAX, WriteSpec, WriterSettings};
-pub use writer::{Writer, WriterStats};
+pub use writer::{Landing, Writer, WriterStats};
 
 /// Largest block, logical or physical, in bytes (feature `large_blocks`).
 pub const BLOCK_SIZE_MAX: u64 = 16 << 20;

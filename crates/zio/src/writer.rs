@@ -30,8 +30,8 @@ use crate::transform::{Form, Stored, transform};
 use ondisk::gang::GANG_HEADER_SIZE;
 use ondisk::{BlkPtr, Dva};
 use rt::Rt;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
 use vdev::queue::IoClass;
 use vdev::{BlockWrite, WriteError};
 
@@ -52,6 +52,22 @@ struct Core {
     table: Table,
     flow: Flow,
     counts: Counts,
+    landing: OnceLock<Arc<dyn Landing>>,
+}
+
+impl Core {
+    fn landed(&self, place: Place, txg: u64, level: u8, bytes: u64) {
+        if let Some(landing) = self.landing.get() {
+            landing.landed(place, txg, level, bytes);
+        }
+    }
+}
+
+/// Who wants to know when blocks are on their devices: the throttle.
+pub trait Landing: Send + Sync {
+    /// A block of `bytes`, uncompressed, of `txg` is on its devices, has failed there, or needs
+    /// none: it is a hole or in its pointer. Called from completions: must not wait.
+    fn landed(&self, place: Place, txg: u64, level: u8, bytes: u64);
 }
 
 #[derive(Default)]
@@ -104,6 +120,9 @@ impl Flight {
         }
         if self.left.fetch_sub(1, Ordering::AcqRel) == 1 {
             self.core.table.remove(self.bp.dva(0), self.serial);
+            let (txg, level) = (self.bp.logical_birth(), self.bp.level());
+            // Before the flow: who waits for that finds everything told.
+            self.core.landed(self.place, txg, level, self.bp.lsize());
             self.core.flow.leave(self.bytes);
         }
     }
@@ -129,8 +148,15 @@ impl Writer {
         settings: WriterSettings,
     ) -> Self {
         let flow = Flow::new(rt, settings.in_flight_max);
-        let core = Core { table: Table::new(), flow, counts: Counts::default() };
+        let core =
+            Core { table: Table::new(), flow, counts: Counts::default(), landing: OnceLock::new() };
         Self { reader, allocate, settings, core: Arc::new(core) }
+    }
+
+    /// From now on `landing` is told of blocks that are on their devices. Only the first call
+    /// counts.
+    pub fn tell(&self, landing: Arc<dyn Landing>) {
+        let _ = self.core.landing.set(landing);
     }
 
     /// The settings.
@@ -161,6 +187,7 @@ impl Writer {
             Form::Stored(stored) => stored,
             Form::Pointer(bp) => {
                 add(if bp.is_hole() { &counts.holes } else { &counts.embedded }, 1);
+                self.core.landed(place, spec.birth, spec.level, data.len() as u64);
                 return Ok(bp);
             }
         };

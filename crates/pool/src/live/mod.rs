@@ -9,7 +9,8 @@
 //!
 //! ```text
 //! create  import                 make or open a pool
-//! txg  sync  task                when changes become durable, and how
+//! txg  sync  task  record        when changes become durable, and how
+//! throttle                       how writers are slowed down before
 //! heads  gate  shared            what is open, and who may look at it
 //! space                         how much may be written
 //! tunables                      what can be turned, with names, units and ranges
@@ -29,10 +30,12 @@ mod history;
 mod import;
 mod log;
 mod mos;
+mod record;
 mod shared;
 mod space;
 mod sync;
 mod task;
+pub mod throttle;
 pub mod tunables;
 mod txg;
 mod vdevs;
@@ -47,9 +50,10 @@ pub use features::{ENABLED_BY_DEFAULT, is_writable};
 pub use heads::Head;
 pub use history::Invocation;
 pub use import::{ImportOptions, OpenWritable, import};
+pub use record::{Pushed, TxgRecord, TxgState};
 pub use shared::TaskCx;
 pub use tunables::{Setting, Tunable, TunableError, Tunables};
-pub use txg::{Admit, HardLimit, Throttle, TxgLimits, TxgRecord};
+pub use txg::TxgLimits;
 pub use writable::{Obstacle, obstacles};
 
 use crate::error::Result;
@@ -104,7 +108,7 @@ impl LivePool {
     /// Makes everything durable that was changed before the call.
     pub fn sync(&self) -> Result<()> {
         let open = self.shared.txgs.open();
-        self.shared.txgs.wait_synced(open).map_err(|why| self.shared.stopped(&why))
+        self.shared.txgs.wait_synced(open, Pushed::Waited).map_err(|why| self.shared.stopped(&why))
     }
 
     /// The last txg that is durable.
@@ -143,6 +147,7 @@ impl LivePool {
         values.store(Tunable::DirtyDataMax, limits.dirty_max);
         values.store(Tunable::DirtyDataSyncPercent, limits.sync_percent);
         self.shared.txgs.change_limits(|l| *l = limits);
+        self.shared.choose_throttle();
     }
 
     /// The values of its tunables.
@@ -156,9 +161,16 @@ impl LivePool {
         self.shared.set_tunable(setting.tunable, setting.value);
     }
 
-    /// Sets the policy that slows writers down.
-    pub fn set_throttle(&self, throttle: Arc<dyn Throttle>) {
-        self.shared.txgs.set_throttle(throttle);
+    /// What is known of the txgs that are not durable yet, oldest first; the last one is open.
+    #[must_use]
+    pub fn txgs_alive(&self) -> Vec<TxgRecord> {
+        self.shared.txgs.alive()
+    }
+
+    /// The policy that slows writers down, as its tunables say.
+    #[must_use]
+    pub fn throttle(&self) -> Arc<dyn throttle::Throttle> {
+        self.shared.txgs.policy()
     }
 
     /// Runs `task` in syncing context, and waits until what it did is durable.

@@ -8,6 +8,7 @@ use super::create::FIRST_TXG;
 use super::features::FeatureTable;
 use super::gate::Gate;
 use super::heads::Heads;
+use super::record::Pushed;
 use super::space::PoolSpace;
 use super::sync::TxgBlocks;
 use super::tunables::Tunables;
@@ -60,7 +61,7 @@ pub(super) struct Parts {
 /// See the head of the file.
 pub(crate) struct Shared {
     pub(super) rt: Rt,
-    pub(super) txgs: Txgs,
+    pub(super) txgs: Arc<Txgs>,
     pub(super) tunables: Tunables,
     pub(super) reader: Arc<Reader>,
     pub(super) store: Arc<CachedStore>,
@@ -126,7 +127,7 @@ impl Shared {
             txg
         };
         // The sync of a txg takes the tasks after the next was opened, so this one is among them.
-        self.txgs.wait_synced(txg).map_err(|why| self.stopped(&why))?;
+        self.txgs.wait_synced(txg, Pushed::Task).map_err(|why| self.stopped(&why))?;
         let answer = slot.lock().take();
         answer.unwrap_or_else(|| Err(self.stopped("the task was not run")))
     }
@@ -146,10 +147,12 @@ impl Shared {
         let last = uberblock.txg.max(FIRST_TXG - 1);
         store.set_settled(uberblock.txg);
         let blocks = Arc::new(TxgBlocks::new(&alloc, &writer));
+        let txgs = Arc::new(Txgs::new(rt, last, TxgLimits::default()));
+        writer.tell(Arc::clone(&txgs) as _);
         let queues = Arc::clone(reader.vdevs().queue_limits());
         let shared = Arc::new_cyclic(|me| Self {
             rt: rt.clone(),
-            txgs: Txgs::new(rt, last, TxgLimits::default()),
+            txgs,
             tunables: Tunables::default(),
             reader,
             store,

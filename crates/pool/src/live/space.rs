@@ -19,6 +19,7 @@
 //! before the frees of older ones come back is small. The other half is for the sync itself: space
 //! maps, the MOS, gang headers.
 
+use super::record::Pushed;
 use super::shared::Shared;
 use dmu::{Hold, SpaceUse, Transactions, Tx};
 use parking_lot::Mutex;
@@ -279,6 +280,8 @@ struct Entered {
     shared: Arc<Shared>,
     bytes: u64,
     worst: u64,
+    /// What it reserved of the txg, when the throttle was asked.
+    throttled: Option<u64>,
 }
 
 fn stopped(objset: u64, why: &str) -> dmu::Error {
@@ -310,12 +313,13 @@ impl Transactions for Entrance {
                 return Err(dmu::Error { objset, object: 0, kind });
             }
             let open = shared.txgs.open();
-            shared.txgs.wait_synced(open).map_err(|why| stopped(objset, &why))?;
+            shared.txgs.wait_synced(open, Pushed::Space).map_err(|why| stopped(objset, &why))?;
         }
-        match shared.txgs.enter(hold.space == SpaceUse::Write) {
+        let throttled = (hold.space == SpaceUse::Write).then_some(bytes);
+        match shared.txgs.enter(throttled) {
             Ok(txg) => {
                 let door = Arc::clone(door);
-                Ok(Tx::new(txg, Arc::new(Entered { door, shared, bytes, worst })))
+                Ok(Tx::new(txg, Arc::new(Entered { door, shared, bytes, worst, throttled })))
             }
             Err(why) => {
                 door.take_back(&shared.space, bytes, worst);
@@ -327,7 +331,7 @@ impl Transactions for Entrance {
     fn wait_synced(&self, txg: u64) -> dmu::Result<()> {
         let shared = self.0.shared.upgrade();
         let shared = shared.ok_or_else(|| stopped(0, "the pool is closed"))?;
-        shared.txgs.wait_synced(txg).map_err(|why| stopped(0, &why))
+        shared.txgs.wait_synced(txg, Pushed::Waited).map_err(|why| stopped(0, &why))
     }
 
     fn dirtied(&self, txg: u64, bytes: u64) {
@@ -354,9 +358,9 @@ impl Transactions for Entered {
         Entrance(Arc::clone(&self.door)).dirtied(txg, bytes);
     }
 
-    fn ended(&self, _txg: u64) {
+    fn ended(&self, txg: u64) {
         self.door.take_back(&self.shared.space, self.bytes, self.worst);
-        self.shared.txgs.leave();
+        self.shared.txgs.leave(txg, self.throttled);
     }
 }
 

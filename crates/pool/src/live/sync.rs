@@ -24,8 +24,8 @@
 //! blocks were born in this txg and go to the same place again when their size is the same.
 
 use super::heads::Head;
+use super::record::TxgRecord;
 use super::shared::{Shared, Task, TaskCx};
-use super::txg::TxgRecord;
 use crate::alloc::Allocator;
 use crate::error::Result;
 use dmu::{SyncContext, Tx};
@@ -64,12 +64,22 @@ impl Blocks for TxgBlocks {
     }
 }
 
+/// What devices did.
+#[derive(Clone, Copy, Default)]
+struct Traffic {
+    reads: u64,
+    read_bytes: u64,
+    writes: u64,
+    write_bytes: u64,
+}
+
 impl Shared {
     /// Syncs the txg of `record`, which nobody is in any more.
     pub(super) fn sync(&self, record: &mut TxgRecord) -> Result<()> {
         let txg = record.txg;
         let began = self.rt.now();
         let before = self.writer.stats();
+        let io = self.traffic();
         let heads = self.dirty_heads(txg);
         let tasks = self.take_tasks(txg);
         let idle = heads.is_empty() && tasks.is_empty() && !self.config.lock().dirty;
@@ -105,10 +115,29 @@ impl Shared {
         let after = self.writer.stats();
         record.blocks = after.blocks - before.blocks;
         record.written = after.stored - before.stored;
+        record.write_time = self.rt.now().saturating_sub(began);
         self.commit(txg, root)?;
         self.publish(txg)?;
+        let now = self.traffic();
+        record.reads = now.reads.saturating_sub(io.reads);
+        record.read_bytes = now.read_bytes.saturating_sub(io.read_bytes);
+        record.writes = now.writes.saturating_sub(io.writes);
+        record.write_bytes = now.write_bytes.saturating_sub(io.write_bytes);
         record.sync = self.rt.now().saturating_sub(began);
         Ok(())
+    }
+
+    /// What all devices have done so far.
+    fn traffic(&self) -> Traffic {
+        let mut out = Traffic::default();
+        for leaf in self.reader.vdevs().leaves() {
+            let Some(stats) = leaf.device().map(|d| d.stats()) else { continue };
+            out.reads += stats.reads;
+            out.read_bytes += stats.bytes;
+            out.writes += stats.writes;
+            out.write_bytes += stats.written;
+        }
+        out
     }
 
     fn dirty_heads(&self, txg: u64) -> Vec<Arc<Head>> {

@@ -3,8 +3,8 @@
 //! # Theory
 //!
 //! ```text
-//!            enter/leave            last leaves            durable
-//!   open  ------------------> quiescing ------> syncing ------------> synced
+//!            enter/leave            last leaves       its turn         durable
+//!   open  ------------------> quiescing ------> waiting ------> syncing ------> synced
 //!                             (door shut)  (the next is open)
 //! ```
 //!
@@ -14,29 +14,48 @@
 //! whoever counted himself in and saw the door open is seen by the quiescer.
 //!
 //! A txg is pushed when somebody waits for it, when it holds enough dirty data that the devices
-//! should begin to work, when it was open for `timeout` and is dirty, and at the end.
+//! should begin to work, when it was open for `timeout` and is dirty, and at the end. That is the
+//! sync thread's to see, so it happens when nothing is being synced. The exception is a writer at
+//! the throttle's wall: he quiesces the open txg himself, and it waits for its turn. At most one
+//! txg waits so; a writer at the next wall waits until its sync has begun.
 //!
-//! Dirty data is what was made dirty in txgs that are not synced. Writers wait at
-//! [`TxgLimits::dirty_max`], whatever the [`Throttle`] says; freeing and housekeeping pass.
+//! *Dirty* is what was made dirty and is not on the devices: it falls as writes complete
+//! ([`zio::Landing`]), and what never becomes a write of its own falls at the end of the txg.
+//! Writers wait at [`TxgLimits::dirty_max`], whatever the [`Throttle`] says; freeing and
+//! housekeeping pass. The memory of what landed is kept until its txg is durable, for readers, so
+//! what txgs hold in memory is less than twice the limit.
 //!
-//! Lock order: `state` is the only lock, held over nothing but waits on its own condition.
+//! Waiting for room: each write that lands below the limit wakes one writer, each end of a txg all
+//! of them. A writer counts himself as waiting before he looks at the dirty bytes for the last
+//! time, and who lands changes these before he looks at the count, so nobody waits for a wake-up
+//! that came before.
+//!
+//! Lock order: `state` is the only lock held while another is taken: `memory` never is, `policy`
+//! only for a moment.
 
+use super::record::{Pushed, TxgRecord, TxgState};
+use super::throttle::{Admit, HardLimit, LimitKnobs, Load, Request, Synced, Throttle, WriteLimit};
 use device::IdleMemory;
 use parking_lot::{Mutex, MutexGuard};
 use rt::{Condvar, Rt};
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
+use zio::Place;
 
-/// Txgs alive at once: open, quiescing, syncing; a power of two so that slots are found by a mask.
+/// Txgs alive at once: open, waiting, syncing; a power of two so that slots are found by a mask.
 const SLOTS: usize = 4;
 
-/// Txgs of which a record is kept.
+/// Records that are kept before `zfs_txg_history` says something else.
 const RECORDS_KEPT: usize = 100;
 
 fn slot(txg: u64) -> usize {
     (txg % SLOTS as u64) as usize
+}
+
+fn nanos(time: Duration) -> u64 {
+    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }
 
 /// When txgs are pushed and writers wait.
@@ -58,77 +77,66 @@ impl Default for TxgLimits {
     }
 }
 
-/// What a throttle says to a writer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Admit {
-    /// Go on.
-    Go,
-    /// Go on after this time.
-    Delay(Duration),
-    /// Wait until a txg is synced.
-    Wait,
-}
-
-/// Decides how writers are slowed down before the hard limit stops them.
-pub trait Throttle: Send + Sync {
-    /// `dirty` bytes of at most `max` are dirty, and a writer wants to enter.
-    fn admit(&self, dirty: u64, max: u64) -> Admit;
-}
-
-/// No throttle but the limit itself.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct HardLimit;
-
-impl Throttle for HardLimit {
-    fn admit(&self, dirty: u64, max: u64) -> Admit {
-        if dirty < max { Admit::Go } else { Admit::Wait }
-    }
-}
-
-/// What one txg did. Times are on the clock of [`Rt::now`].
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct TxgRecord {
-    /// Its number.
-    pub txg: u64,
-    /// When it was opened.
-    pub opened: Duration,
-    /// How long it was open.
-    pub open: Duration,
-    /// How long its last transactions took to end.
-    pub quiesce: Duration,
-    /// How long it took to sync, without the wait for its turn.
-    pub sync: Duration,
-    /// Bytes that were dirty in it.
-    pub dirty: u64,
-    /// Bytes written to devices' top-level vdevs (allocated sizes).
-    pub written: u64,
-    /// Blocks written.
-    pub blocks: u64,
-    /// Passes over the meta object set until it converged.
-    pub passes: u32,
-    /// Delays of writers and their sum.
-    pub delays: u64,
-    /// Sum of the delays.
-    pub delayed: Duration,
-}
-
 /// The machine was stopped: why, for all who waited.
 pub(crate) type Stopped = Arc<str>;
+
+/// What is counted of one txg.
+#[derive(Default)]
+struct Slot {
+    /// Bytes that became dirty in it.
+    dirtied: AtomicU64,
+    /// Bytes of them that are not on the devices.
+    dirty: AtomicU64,
+    /// Bytes that its live transactions may still make dirty.
+    reserved: AtomicU64,
+    delays: AtomicU64,
+    delayed_ns: AtomicU64,
+    stops: AtomicU64,
+    stopped_ns: AtomicU64,
+}
 
 struct State {
     synced: u64,
     /// Somebody wants all txgs up to this one synced.
     wanted: u64,
+    /// Why, said by who was first.
+    wanted_why: Pushed,
     opened: [Duration; SLOTS],
+    /// Somebody quiesces the open txg.
+    quiescing: bool,
+    /// The txg that waits for its turn, and since when.
+    waiting: Option<(TxgRecord, Duration)>,
+    /// The txg that is being synced, and since when.
+    syncing: Option<(TxgRecord, Duration)>,
     stop: Option<Stopped>,
     records: VecDeque<TxgRecord>,
+}
+
+impl State {
+    fn check(&self) -> Result<(), Stopped> {
+        self.stop.as_ref().map_or(Ok(()), |why| Err(Arc::clone(why)))
+    }
+
+    fn want(&mut self, txg: u64, why: Pushed) {
+        if self.wanted < txg {
+            (self.wanted, self.wanted_why) = (txg, why);
+        }
+    }
 }
 
 /// The machine. See the head of the file.
 pub(crate) struct Txgs {
     rt: Rt,
     limits: Mutex<TxgLimits>,
-    throttle: Mutex<Arc<dyn Throttle>>,
+    policy: Mutex<Arc<dyn Throttle>>,
+    /// The write limit's measurements, while that is the policy.
+    measured: Mutex<Option<Arc<WriteLimit>>>,
+    /// What the policy and the limits say, for those who only look: bytes below which nobody is
+    /// asked, bytes at which the open txg is pushed, bytes at which writers wait.
+    calm_below: AtomicU64,
+    push_at: AtomicU64,
+    dirty_max: AtomicU64,
+    records_max: AtomicUsize,
     open: AtomicU64,
     /// Transactions that are in the open txg.
     inside: AtomicU64,
@@ -136,20 +144,26 @@ pub(crate) struct Txgs {
     awaited: AtomicU64,
     /// The open txg is quiescing: nobody may enter.
     shut: AtomicBool,
-    dirty: [AtomicU64; SLOTS],
-    delays: [AtomicU64; SLOTS],
-    delayed_ns: [AtomicU64; SLOTS],
+    /// A txg waits for its turn.
+    has_waiting: AtomicBool,
+    slots: [Slot; SLOTS],
+    /// Writers that wait for room.
+    at_the_limit: AtomicUsize,
     state: Mutex<State>,
     /// What was dirty waits to be dirty again, until nothing happens.
     memory: Mutex<IdleMemory>,
-    /// A txg may have to be pushed.
+    /// A txg may have to be pushed, or waits for its turn.
     work: Condvar,
     /// The last transaction of a quiescing txg ended.
     quiet: Condvar,
-    /// The door opened again.
+    /// The door opened again, or the txg that waited has its turn.
     opened: Condvar,
     /// A txg was synced, or the machine stopped.
     synced: Condvar,
+    /// Less is dirty, or the machine stopped.
+    room: Condvar,
+    /// Nobody notifies it but the stop: for delays.
+    stopping: Condvar,
 }
 
 impl Txgs {
@@ -157,21 +171,31 @@ impl Txgs {
     pub(crate) fn new(rt: &Rt, last: u64, limits: TxgLimits) -> Self {
         let mut opened = [Duration::ZERO; SLOTS];
         opened[slot(last + 1)] = rt.now();
-        Self {
+        let TxgLimits { dirty_max, sync_percent, .. } = limits;
+        let out = Self {
             rt: rt.clone(),
             limits: Mutex::new(limits),
-            throttle: Mutex::new(Arc::new(HardLimit)),
+            policy: Mutex::new(Arc::new(HardLimit { dirty_max, sync_percent })),
+            measured: Mutex::new(None),
+            calm_below: AtomicU64::new(0),
+            push_at: AtomicU64::new(0),
+            dirty_max: AtomicU64::new(dirty_max),
+            records_max: AtomicUsize::new(RECORDS_KEPT),
             open: AtomicU64::new(last + 1),
             inside: AtomicU64::new(0),
             awaited: AtomicU64::new(0),
             shut: AtomicBool::new(false),
-            dirty: Default::default(),
-            delays: Default::default(),
-            delayed_ns: Default::default(),
+            has_waiting: AtomicBool::new(false),
+            slots: Default::default(),
+            at_the_limit: AtomicUsize::new(0),
             state: Mutex::new(State {
                 synced: last,
                 wanted: 0,
+                wanted_why: Pushed::default(),
                 opened,
+                quiescing: false,
+                waiting: None,
+                syncing: None,
                 stop: None,
                 records: VecDeque::new(),
             }),
@@ -180,7 +204,11 @@ impl Txgs {
             quiet: rt.condvar(),
             opened: rt.condvar(),
             synced: rt.condvar(),
-        }
+            room: rt.condvar(),
+            stopping: rt.condvar(),
+        };
+        out.look_at_policy();
+        out
     }
 
     pub(crate) fn limits(&self) -> TxgLimits {
@@ -194,13 +222,47 @@ impl Txgs {
             *limits
         };
         self.memory.lock().resize(limits.dirty_max as usize);
-        let _state = self.state.lock();
-        self.work.notify_all();
-        self.synced.notify_all();
+        self.look_at_policy();
     }
 
-    pub(crate) fn set_throttle(&self, throttle: Arc<dyn Throttle>) {
-        *self.throttle.lock() = throttle;
+    pub(crate) fn keep_records(&self, most: usize) {
+        self.records_max.store(most.max(1), Ordering::Relaxed);
+    }
+
+    /// From now on this policy decides.
+    pub(crate) fn set_policy(&self, policy: Arc<dyn Throttle>) {
+        *self.policy.lock() = policy;
+        *self.measured.lock() = None;
+        self.look_at_policy();
+    }
+
+    /// The policy of 2008, with what it measured when it is the policy already.
+    pub(crate) fn set_write_limit(&self, knobs: LimitKnobs) {
+        let mut measured = self.measured.lock();
+        let policy =
+            measured.as_ref().map_or_else(|| WriteLimit::new(knobs), |p| p.with_knobs(knobs));
+        let policy = Arc::new(policy);
+        *self.policy.lock() = Arc::clone(&policy) as _;
+        *measured = Some(policy);
+        drop(measured);
+        self.look_at_policy();
+    }
+
+    /// What decides now.
+    pub(crate) fn policy(&self) -> Arc<dyn Throttle> {
+        Arc::clone(&self.policy.lock())
+    }
+
+    /// Takes over what the policy and the limits say now.
+    fn look_at_policy(&self) {
+        let dirty_max = self.limits().dirty_max;
+        let policy = self.policy();
+        self.dirty_max.store(dirty_max, Ordering::SeqCst);
+        self.calm_below.store(policy.calm_below().min(dirty_max), Ordering::Relaxed);
+        self.push_at.store(policy.push_at().max(1), Ordering::Relaxed);
+        let _state = self.state.lock();
+        self.work.notify_all();
+        self.room.notify_all();
     }
 
     /// The open txg.
@@ -218,81 +280,203 @@ impl Txgs {
         self.state.lock().records.iter().cloned().collect()
     }
 
-    /// Bytes dirty in txgs that are not durable.
-    pub(crate) fn dirty(&self) -> u64 {
-        self.dirty.iter().map(|d| d.load(Ordering::Relaxed)).sum()
+    /// What is known of the txgs that are not durable, oldest first.
+    pub(crate) fn alive(&self) -> Vec<TxgRecord> {
+        let now = self.rt.now();
+        let state = self.state.lock();
+        let mut out = Vec::new();
+        if let Some((record, since)) = &state.syncing {
+            let sync = now.saturating_sub(*since);
+            out.push(TxgRecord { state: TxgState::Syncing, sync, ..record.clone() });
+        }
+        if let Some((record, since)) = &state.waiting {
+            let wait = now.saturating_sub(*since);
+            out.push(TxgRecord { state: TxgState::Waiting, wait, ..record.clone() });
+        }
+        let txg = self.open();
+        let opened = state.opened[slot(txg)];
+        out.push(TxgRecord {
+            txg,
+            state: if state.quiescing { TxgState::Quiescing } else { TxgState::Open },
+            opened,
+            open: now.saturating_sub(opened),
+            dirty: self.slots[slot(txg)].dirtied.load(Ordering::Relaxed),
+            ..TxgRecord::default()
+        });
+        out
     }
 
-    /// Enters the open txg; `throttled` writers wait while too much is dirty.
-    pub(crate) fn enter(&self, throttled: bool) -> Result<u64, Stopped> {
-        if throttled {
-            self.wait_for_room()?;
+    /// Bytes dirty in all txgs.
+    pub(crate) fn dirty(&self) -> u64 {
+        self.slots.iter().map(|s| s.dirty.load(Ordering::SeqCst)).sum()
+    }
+
+    fn reserved(&self) -> u64 {
+        self.slots.iter().map(|s| s.reserved.load(Ordering::Relaxed)).sum()
+    }
+
+    /// Enters the open txg. A transaction that is `throttled` waits as the policy says, and
+    /// reserves its bytes until it leaves.
+    pub(crate) fn enter(&self, throttled: Option<u64>) -> Result<u64, Stopped> {
+        if throttled.is_some() {
+            self.hold_back()?;
         }
         loop {
             self.inside.fetch_add(1, Ordering::SeqCst);
             if !self.shut.load(Ordering::SeqCst) {
-                return Ok(self.open());
+                let txg = self.open();
+                let reserved = &self.slots[slot(txg)].reserved;
+                reserved.fetch_add(throttled.unwrap_or(0), Ordering::Relaxed);
+                return Ok(txg);
             }
-            self.leave();
+            self.count_out();
             let mut state = self.state.lock();
             while self.shut.load(Ordering::SeqCst) {
                 self.opened.wait(&mut state);
             }
-            if let Some(why) = &state.stop {
-                return Err(Arc::clone(why));
+            state.check()?;
+        }
+    }
+
+    /// Asks the policy, and does what it says until it lets the transaction go.
+    fn hold_back(&self) -> Result<(), Stopped> {
+        let calm = self.calm_below.load(Ordering::Relaxed);
+        if self.dirty() + self.reserved() < calm {
+            return Ok(());
+        }
+        let mut request = Request { began: self.rt.now(), delayed: false };
+        loop {
+            let txg = self.open();
+            let slot = &self.slots[slot(txg)];
+            let load = Load {
+                now: self.rt.now(),
+                dirty: self.dirty(),
+                open: slot.dirtied.load(Ordering::Relaxed),
+                reserved: slot.reserved.load(Ordering::Relaxed),
+                waiting: self.has_waiting.load(Ordering::Relaxed),
+            };
+            if load.dirty >= self.dirty_max.load(Ordering::SeqCst) {
+                self.wait_for_room(load.dirty)?;
+                continue;
+            }
+            match self.policy().admit(&load, &request) {
+                Admit::Go => return Ok(()),
+                Admit::Delay { until } if !request.delayed => {
+                    request.delayed = true;
+                    self.delay(slot, load.now, until)?;
+                }
+                Admit::Delay { .. } => return Ok(()),
+                Admit::NextTxg => self.wait_for_next(txg)?,
+                // Nothing can become less than nothing.
+                Admit::Room if load.dirty == 0 => return Ok(()),
+                Admit::Room => self.wait_for_room(load.dirty)?,
             }
         }
     }
 
-    fn wait_for_room(&self) -> Result<(), Stopped> {
-        let limits = self.limits();
-        let dirty = self.dirty();
-        if dirty < limits.dirty_max / 4 {
-            // Far from any limit: no lock but the one above.
-            return Ok(());
-        }
-        let throttle = Arc::clone(&self.throttle.lock());
-        match throttle.admit(dirty, limits.dirty_max) {
-            Admit::Go if dirty < limits.dirty_max => return Ok(()),
-            Admit::Delay(time) if dirty < limits.dirty_max => {
-                let at = slot(self.open());
-                self.delays[at].fetch_add(1, Ordering::Relaxed);
-                self.delayed_ns[at].fetch_add(time.as_nanos() as u64, Ordering::Relaxed);
-                self.rt.sleep(time);
-                return Ok(());
-            }
-            _ => {}
-        }
+    fn delay(&self, slot: &Slot, now: Duration, until: Duration) -> Result<(), Stopped> {
+        slot.delays.fetch_add(1, Ordering::Relaxed);
+        slot.delayed_ns.fetch_add(nanos(until.saturating_sub(now)), Ordering::Relaxed);
         let mut state = self.state.lock();
-        while self.dirty() >= self.limits.lock().dirty_max {
-            if let Some(why) = &state.stop {
-                return Err(Arc::clone(why));
-            }
-            // Everything that is dirty is in the way, so the open txg must go too.
-            state.wanted = state.wanted.max(self.open());
-            self.work.notify_all();
-            self.synced.wait(&mut state);
+        while self.rt.now() < until {
+            state.check()?;
+            self.stopping.wait_until(&mut state, until);
         }
+        state.check()
+    }
+
+    /// Notes that a writer stood still since `began`.
+    fn stood(&self, txg: u64, began: Duration) {
+        let slot = &self.slots[slot(txg)];
+        slot.stops.fetch_add(1, Ordering::Relaxed);
+        let time = self.rt.now().saturating_sub(began);
+        slot.stopped_ns.fetch_add(nanos(time), Ordering::Relaxed);
+    }
+
+    /// Waits until less than `seen`, or than the limit, is dirty.
+    fn wait_for_room(&self, seen: u64) -> Result<(), Stopped> {
+        let began = self.rt.now();
+        self.at_the_limit.fetch_add(1, Ordering::SeqCst);
+        let mut state = self.state.lock();
+        let outcome = loop {
+            if let Err(why) = state.check() {
+                break Err(why);
+            }
+            let dirty = self.dirty();
+            if dirty < seen.min(self.dirty_max.load(Ordering::SeqCst)) {
+                break Ok(());
+            }
+            let txg = self.open();
+            if dirty == self.slots[slot(txg)].dirty.load(Ordering::SeqCst) {
+                // Nothing else can land, so the open txg must go.
+                state.want(txg, Pushed::Limit);
+                self.work.notify_all();
+            }
+            self.room.wait(&mut state);
+        };
+        drop(state);
+        self.at_the_limit.fetch_sub(1, Ordering::SeqCst);
+        self.stood(self.open(), began);
+        outcome
+    }
+
+    /// Waits until another txg than `txg` is open, and sees to that.
+    fn wait_for_next(&self, txg: u64) -> Result<(), Stopped> {
+        let began = self.rt.now();
+        let mut state = self.state.lock();
+        while self.open() == txg {
+            state.check()?;
+            if state.quiescing || state.waiting.is_some() {
+                self.opened.wait(&mut state);
+                continue;
+            }
+            self.quiesce(&mut state, txg, Pushed::Limit);
+            self.work.notify_all();
+        }
+        drop(state);
+        self.stood(txg, began);
         Ok(())
     }
 
-    /// A transaction ended.
-    pub(crate) fn leave(&self) {
+    /// Whoever was inside is not any more.
+    fn count_out(&self) {
         if self.inside.fetch_sub(1, Ordering::SeqCst) == 1 && self.shut.load(Ordering::SeqCst) {
             let _state = self.state.lock();
             self.quiet.notify_all();
         }
     }
 
+    /// A transaction of `txg` ended that had entered with `throttled`.
+    pub(crate) fn leave(&self, txg: u64, throttled: Option<u64>) {
+        let reserved = &self.slots[slot(txg)].reserved;
+        reserved.fetch_sub(throttled.unwrap_or(0), Ordering::Relaxed);
+        self.count_out();
+    }
+
     /// `bytes` more are dirty in `txg`.
     pub(crate) fn dirtied(&self, txg: u64, bytes: u64) {
-        self.dirty[slot(txg)].fetch_add(bytes, Ordering::Relaxed);
-        let limits = self.limits();
-        let push_at = limits.dirty_max / 100 * limits.sync_percent.min(100);
-        let now = self.dirty[slot(txg)].load(Ordering::Relaxed);
-        if now >= push_at && now - bytes < push_at {
+        let slot = &self.slots[slot(txg)];
+        slot.dirty.fetch_add(bytes, Ordering::SeqCst);
+        let before = slot.dirtied.fetch_add(bytes, Ordering::Relaxed);
+        let push_at = self.push_at.load(Ordering::Relaxed);
+        // The first byte starts the clock of the timeout.
+        if before == 0 || (before < push_at && before + bytes >= push_at) {
             let _state = self.state.lock();
             self.work.notify_all();
+        }
+    }
+
+    /// `bytes` that were dirty in `txg` are on the devices.
+    fn cleaned(&self, txg: u64, bytes: u64) {
+        let less = |dirty: u64| Some(dirty.saturating_sub(bytes));
+        let dirty = &self.slots[slot(txg)].dirty;
+        // It cannot fail: the closure always says something.
+        let _ = dirty.fetch_update(Ordering::SeqCst, Ordering::SeqCst, less);
+        if self.at_the_limit.load(Ordering::SeqCst) > 0
+            && self.dirty() < self.dirty_max.load(Ordering::SeqCst)
+        {
+            let _state = self.state.lock();
+            self.room.notify_one();
         }
     }
 
@@ -302,10 +486,10 @@ impl Txgs {
     }
 
     /// Pushes `txg` and waits until it is durable.
-    pub(crate) fn wait_synced(&self, txg: u64) -> Result<(), Stopped> {
+    pub(crate) fn wait_synced(&self, txg: u64, why: Pushed) -> Result<(), Stopped> {
         let mut state = self.state.lock();
         if state.synced < txg {
-            state.wanted = state.wanted.max(txg);
+            state.want(txg, why);
             self.work.notify_all();
         }
         self.awaited.fetch_add(1, Ordering::Relaxed);
@@ -313,192 +497,139 @@ impl Txgs {
             self.synced.wait(&mut state);
         }
         self.awaited.fetch_sub(1, Ordering::Relaxed);
-        match &state.stop {
-            Some(why) if state.synced < txg => Err(Arc::clone(why)),
-            _ => Ok(()),
-        }
+        if state.synced < txg { state.check() } else { Ok(()) }
     }
 
     /// The open txg is to be synced as soon as that can be.
     pub(crate) fn want_next(&self) {
         let mut state = self.state.lock();
-        state.wanted = state.wanted.max(self.open());
+        let open = self.open();
+        state.want(open, Pushed::Freeing);
     }
 
     /// Waits until a txg has to be synced and nobody is in it any more. `None`: stopped.
     pub(crate) fn next(&self) -> Option<TxgRecord> {
         let mut state = self.state.lock();
-        let txg = loop {
+        loop {
             if state.stop.is_some() {
                 return None;
             }
-            let txg = self.open();
-            let limits = self.limits();
-            let dirty = self.dirty[slot(txg)].load(Ordering::Relaxed);
-            let due = state.opened[slot(txg)] + limits.timeout;
-            let full = limits.dirty_max / 100 * limits.sync_percent.min(100);
-            if state.wanted >= txg || dirty >= full || (dirty > 0 && self.rt.now() >= due) {
-                break txg;
+            if let Some((mut record, since)) = state.waiting.take() {
+                let now = self.rt.now();
+                record.wait = now.saturating_sub(since);
+                state.syncing = Some((record.clone(), now));
+                self.has_waiting.store(false, Ordering::Relaxed);
+                self.opened.notify_all();
+                return Some(record);
             }
-            if dirty > 0 {
+            if state.quiescing {
+                self.opened.wait(&mut state);
+                continue;
+            }
+            let txg = self.open();
+            let timeout = self.limits().timeout;
+            let dirty = self.slots[slot(txg)].dirtied.load(Ordering::Relaxed);
+            let due = state.opened[slot(txg)] + timeout;
+            if state.wanted >= txg {
+                let why = state.wanted_why;
+                self.quiesce(&mut state, txg, why);
+            } else if dirty >= self.push_at.load(Ordering::Relaxed) {
+                self.quiesce(&mut state, txg, Pushed::Dirty);
+            } else if dirty > 0 && self.rt.now() >= due {
+                self.quiesce(&mut state, txg, Pushed::Timeout);
+            } else if dirty > 0 {
                 self.work.wait_until(&mut state, due);
             } else if self.rt.is_simulated() {
                 // A timer that never ends anything would keep a simulation from being idle.
                 self.work.wait(&mut state);
             } else {
-                let later = self.rt.now() + limits.timeout;
+                let later = self.rt.now() + timeout;
                 self.work.wait_until(&mut state, later);
                 if self.rt.now() >= later && self.dirty() == 0 {
                     MutexGuard::unlocked(&mut state, || self.memory.lock().release());
                 }
             }
-        };
+        }
+    }
+
+    /// Lets the last transactions of the open txg end, opens the next, and leaves the txg waiting
+    /// for its turn. Nobody else quiesces, and none waits.
+    fn quiesce(&self, state: &mut MutexGuard<'_, State>, txg: u64, why: Pushed) {
+        state.quiescing = true;
         let began = self.rt.now();
         self.shut.store(true, Ordering::SeqCst);
         while self.inside.load(Ordering::SeqCst) != 0 {
-            self.quiet.wait(&mut state);
+            self.quiet.wait(state);
         }
-        state.opened[slot(txg + 1)] = self.rt.now();
+        let now = self.rt.now();
+        state.opened[slot(txg + 1)] = now;
         self.open.store(txg + 1, Ordering::SeqCst);
         self.shut.store(false, Ordering::SeqCst);
         self.opened.notify_all();
         let opened = state.opened[slot(txg)];
-        let nanos = self.delayed_ns[slot(txg)].swap(0, Ordering::Relaxed);
-        Some(TxgRecord {
+        let slot = &self.slots[slot(txg)];
+        let take = |count: &AtomicU64| count.swap(0, Ordering::Relaxed);
+        let record = TxgRecord {
             txg,
+            state: TxgState::Waiting,
             opened,
             open: began.saturating_sub(opened),
-            quiesce: self.rt.now().saturating_sub(began),
-            dirty: self.dirty[slot(txg)].load(Ordering::Relaxed),
-            delays: self.delays[slot(txg)].swap(0, Ordering::Relaxed),
-            delayed: Duration::from_nanos(nanos),
+            quiesce: now.saturating_sub(began),
+            dirty: slot.dirtied.load(Ordering::Relaxed),
+            limit: self.policy().limit(),
+            delays: take(&slot.delays),
+            delayed: Duration::from_nanos(take(&slot.delayed_ns)),
+            stops: take(&slot.stops),
+            stopped: Duration::from_nanos(take(&slot.stopped_ns)),
+            pushed: why,
             ..TxgRecord::default()
-        })
+        };
+        state.quiescing = false;
+        state.waiting = Some((record, now));
+        self.has_waiting.store(true, Ordering::Relaxed);
     }
 
     /// The txg of `record` is durable.
-    pub(crate) fn done(&self, record: TxgRecord) {
+    pub(crate) fn done(&self, mut record: TxgRecord) {
+        let synced = Synced { dirtied: record.dirty, write_time: record.write_time };
+        self.policy().synced(&synced);
         let mut state = self.state.lock();
-        self.dirty[slot(record.txg)].store(0, Ordering::Relaxed);
+        let slot = &self.slots[slot(record.txg)];
+        slot.dirty.store(0, Ordering::SeqCst);
+        slot.dirtied.store(0, Ordering::Relaxed);
+        record.state = TxgState::Committed;
+        record.dirty_at_end = self.dirty();
         state.synced = record.txg;
-        if state.records.len() == RECORDS_KEPT {
+        state.syncing = None;
+        state.records.push_back(record);
+        while state.records.len() > self.records_max.load(Ordering::Relaxed) {
             state.records.pop_front();
         }
-        state.records.push_back(record);
         self.synced.notify_all();
+        drop(state);
+        self.look_at_policy();
     }
 
     /// Stops the machine; everybody who waits now or later is told why.
     pub(crate) fn stop(&self, why: &str) {
         let mut state = self.state.lock();
         state.stop.get_or_insert_with(|| Arc::from(why));
-        self.work.notify_all();
-        self.synced.notify_all();
-        self.quiet.notify_all();
-        self.opened.notify_all();
+        for condition in
+            [&self.work, &self.synced, &self.quiet, &self.opened, &self.room, &self.stopping]
+        {
+            condition.notify_all();
+        }
+    }
+}
+
+impl zio::Landing for Txgs {
+    fn landed(&self, place: Place, txg: u64, level: u8, bytes: u64) {
+        // Dirty are data of datasets: not the MOS, not tables of dnodes, not what is above data.
+        if level == 0 && place.objset != 0 && place.object != 0 {
+            self.cleaned(txg, bytes);
+        }
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use std::sync::atomic::AtomicBool;
-
-    fn machine(limits: TxgLimits) -> Arc<Txgs> {
-        Arc::new(Txgs::new(&Rt::real(), 10, limits))
-    }
-
-    #[test]
-    fn a_txg_waits_for_its_transactions_and_nobody_enters_meanwhile() {
-        let txgs = machine(TxgLimits::default());
-        let inside = txgs.enter(true).unwrap();
-        assert_eq!(inside, 11);
-        let syncer = Arc::clone(&txgs);
-        let thread = std::thread::spawn(move || {
-            let record = syncer.next().unwrap();
-            syncer.done(record.clone());
-            record.txg
-        });
-        let waiter = Arc::clone(&txgs);
-        let waiting = std::thread::spawn(move || waiter.wait_synced(11));
-        while !txgs.shut.load(Ordering::SeqCst) {
-            std::thread::yield_now();
-        }
-        let late = Arc::clone(&txgs);
-        let late = std::thread::spawn(move || late.enter(true).unwrap());
-        std::thread::sleep(Duration::from_millis(5));
-        assert_eq!((txgs.open(), txgs.last_synced()), (11, 10));
-        txgs.leave();
-        assert_eq!(late.join().unwrap(), 12);
-        assert_eq!(thread.join().unwrap(), 11);
-        waiting.join().unwrap().unwrap();
-        assert_eq!(txgs.last_synced(), 11);
-    }
-
-    #[test]
-    fn dirty_data_is_bounded_and_pushes() {
-        let limits = TxgLimits { dirty_max: 1000, sync_percent: 50, ..TxgLimits::default() };
-        let txgs = machine(limits);
-        let txg = txgs.enter(true).unwrap();
-        txgs.dirtied(txg, 1000);
-        txgs.leave();
-        let entered = Arc::new(AtomicBool::new(false));
-        let (writer, flag) = (Arc::clone(&txgs), Arc::clone(&entered));
-        let thread = std::thread::spawn(move || {
-            let txg = writer.enter(true).unwrap();
-            flag.store(true, Ordering::SeqCst);
-            writer.leave();
-            txg
-        });
-        // Freeing is not held up.
-        assert_eq!(txgs.enter(false).unwrap(), txg);
-        txgs.leave();
-        let record = txgs.next().unwrap();
-        assert_eq!((record.txg, record.dirty), (11, 1000));
-        assert!(!entered.load(Ordering::SeqCst));
-        txgs.done(record);
-        assert!(thread.join().unwrap() > 11);
-    }
-
-    #[test]
-    fn stopping_frees_everybody() {
-        let txgs = machine(TxgLimits::default());
-        let waiter = Arc::clone(&txgs);
-        let waiting = std::thread::spawn(move || waiter.wait_synced(11));
-        txgs.stop("the test ends");
-        assert_eq!(&*waiting.join().unwrap().unwrap_err(), "the test ends");
-        assert!(txgs.next().is_none());
-    }
-
-    #[test]
-    fn nothing_is_lost_between_entering_and_quiescing() {
-        let txgs = machine(TxgLimits::default());
-        let stop = Arc::new(AtomicBool::new(false));
-        let inside: Arc<[AtomicU64; SLOTS]> = Arc::default();
-        let mut threads = Vec::new();
-        for _ in 0..3 {
-            let (txgs, stop, inside) = (Arc::clone(&txgs), Arc::clone(&stop), Arc::clone(&inside));
-            threads.push(std::thread::spawn(move || {
-                while !stop.load(Ordering::Relaxed) {
-                    let txg = txgs.enter(false).unwrap();
-                    inside[slot(txg)].fetch_add(1, Ordering::SeqCst);
-                    inside[slot(txg)].fetch_sub(1, Ordering::SeqCst);
-                    txgs.leave();
-                }
-            }));
-        }
-        for n in 11..300 {
-            let waiter = Arc::clone(&txgs);
-            let waiting = std::thread::spawn(move || waiter.wait_synced(n));
-            let record = txgs.next().unwrap();
-            assert_eq!(record.txg, n);
-            assert_eq!(inside[slot(n)].load(Ordering::SeqCst), 0);
-            txgs.done(record);
-            waiting.join().unwrap().unwrap();
-        }
-        stop.store(true, Ordering::Relaxed);
-        for thread in threads {
-            thread.join().unwrap();
-        }
-    }
-}
+mod tests;

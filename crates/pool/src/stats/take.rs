@@ -199,7 +199,8 @@ fn txg_stats(record: &TxgRecord) -> TxgStats {
         blocks: record.blocks,
         delays: record.delays,
         delayed_ns: ns(record.delayed),
-        ..TxgStats::default()
+        wait_ns: ns(record.wait),
+        limit_bytes: record.limit,
     }
 }
 

@@ -3,11 +3,19 @@
 
 use super::super::shared::Shared;
 use super::{Row, Unit};
+use crate::live::throttle::{DelayKnobs, DirtyDelay, HardLimit, LimitKnobs, Rule};
+use std::sync::Arc;
 use std::time::Duration;
 use vdev::queue::{IoClass, QueueLimit};
 
 /// For values that are asked for where they are used.
+#[allow(dead_code, reason = "the lines that are only asked for come with their readers")]
 fn asked(_: &Shared, _: u64) {}
+
+/// For what the throttle is made of.
+fn policy(shared: &Shared, _: u64) {
+    shared.choose_throttle();
+}
 
 /// Brings every value down to what uses it.
 pub(crate) fn push_all(shared: &Shared) {
@@ -17,6 +25,51 @@ pub(crate) fn push_all(shared: &Shared) {
 }
 
 impl Shared {
+    /// Makes the throttle that the tunables describe, and lets it decide from now on.
+    pub(crate) fn choose_throttle(&self) {
+        let get = |tunable| self.tunables.get(tunable);
+        let (dirty_max, sync_percent) =
+            (get(Tunable::DirtyDataMax), get(Tunable::DirtyDataSyncPercent));
+        match get(Tunable::Throttle) {
+            0 => self.txgs.set_policy(Arc::new(DirtyDelay::new(DelayKnobs {
+                dirty_max,
+                sync_percent,
+                min_dirty_percent: get(Tunable::DelayMinDirtyPercent),
+                scale_ns: get(Tunable::DelayScale),
+            }))),
+            1 => self.txgs.set_write_limit(self.limit_knobs()),
+            _ => self.txgs.set_policy(Arc::new(HardLimit { dirty_max, sync_percent })),
+        }
+    }
+
+    fn limit_knobs(&self) -> LimitKnobs {
+        let get = |tunable| self.tunables.get(tunable);
+        let min = get(Tunable::WriteLimitMin);
+        let inflation = get(Tunable::WriteLimitInflation);
+        let max = match get(Tunable::WriteLimitMax) {
+            0 => device::memory_bytes() >> get(Tunable::WriteLimitShift),
+            max => max,
+        };
+        let inflated = match get(Tunable::WriteLimitInflated) {
+            0 => max.saturating_mul(inflation),
+            inflated => inflated,
+        };
+        LimitKnobs {
+            synctime: Duration::from_secs(get(Tunable::TxgSynctime)),
+            min,
+            inflated: inflated.max(min),
+            fixed: get(Tunable::WriteLimitOverride),
+            inflation,
+            delay_eighths: get(Tunable::WriteLimitDelayEighths),
+            off: get(Tunable::NoWriteThrottle) == 1,
+            rule: match get(Tunable::WriteLimitRule) {
+                0 => Rule::Throughput,
+                _ => Rule::Target,
+            },
+            sync_percent: get(Tunable::DirtyDataSyncPercent),
+        }
+    }
+
     /// Sets a value and brings it down to what uses it.
     pub(crate) fn set_tunable(&self, tunable: Tunable, value: u64) {
         self.tunables.store(tunable, value);
@@ -56,14 +109,58 @@ table! {
         |s, v| s.txgs.change_limits(|l| l.timeout = Duration::from_secs(v)),
         "A txg with changes is pushed when it was open for so long.";
     DirtyDataMax "zfs_dirty_data_max" Unit::Bytes, 256 << 20, 0x10_0000..=1 << 50,
-        |s, v| s.txgs.change_limits(|l| l.dirty_max = v),
+        |s, v| {
+            s.txgs.change_limits(|l| l.dirty_max = v);
+            s.choose_throttle();
+        },
         "Dirty data at which writers wait, whatever the throttle says. Memory held by txgs that \
          are not durable stays below twice as much.";
     DirtyDataSyncPercent "zfs_dirty_data_sync_percent" Unit::Percent, 20, 1..=100,
-        |s, v| s.txgs.change_limits(|l| l.sync_percent = v),
-        "A txg is pushed when it holds this part of zfs_dirty_data_max.";
-    TxgHistory "zfs_txg_history" Unit::Count, 100, 1..=10_000, asked,
+        |s, v| {
+            s.txgs.change_limits(|l| l.sync_percent = v);
+            s.choose_throttle();
+        },
+        "A txg is pushed when it holds this part of zfs_dirty_data_max, or under write-limit of \
+         the limit. With write-limit, 100 leaves it to the wall and the timeout, as in 2008.";
+    TxgHistory "zfs_txg_history" Unit::Count, 100, 1..=10_000,
+        |s, v| s.txgs.keep_records(usize::try_from(v).unwrap_or(usize::MAX)),
         "Txgs of which a record is kept.";
+
+    // The throttle.
+    Throttle "zinc_throttle" Unit::Word(&["dirty-delay", "write-limit", "none"]), 0, 0..=2, policy,
+        "The policy that slows writers down. dirty-delay is OpenZFS's of today, write-limit that \
+         of 2008; none leaves them to zfs_dirty_data_max, which holds under each of them.";
+    DelayMinDirtyPercent "zfs_delay_min_dirty_percent" Unit::Percent, 60, 0..=100, policy,
+        "dirty-delay: above this part of zfs_dirty_data_max each transaction is delayed.";
+    DelayScale "zfs_delay_scale" Unit::Nanoseconds, 500_000, 1..=1_000_000_000, policy,
+        "dirty-delay: the delay in the middle between where delays begin and the maximum. \
+         1000000000 divided by the operations that the pool does in a second is smoothest.";
+    TxgSynctime "zfs_txg_synctime" Unit::Seconds, 5, 1..=3600, policy,
+        "write-limit: the time that the sync of a txg should take.";
+    WriteLimitMin "zfs_write_limit_min" Unit::Bytes, 32 << 20, 0x1_0000..=1 << 50, policy,
+        "write-limit: the smallest limit, and the first one.";
+    WriteLimitMax "zfs_write_limit_max" Unit::Bytes, 0, 0..=1 << 50, policy,
+        "write-limit: the largest limit before it is inflated. 0 takes the machine's memory, \
+         shifted right by zfs_write_limit_shift.";
+    WriteLimitShift "zfs_write_limit_shift" Unit::Count, 3, 0..=32, policy,
+        "write-limit: what zfs_write_limit_max is, as a power of two of the machine's memory.";
+    WriteLimitInflated "zfs_write_limit_inflated" Unit::Bytes, 0, 0..=1 << 50, policy,
+        "write-limit: the largest limit. 0 takes zfs_write_limit_max times \
+         zinc_write_limit_inflation.";
+    WriteLimitOverride "zfs_write_limit_override" Unit::Bytes, 0, 0..=1 << 50, policy,
+        "write-limit: bytes of a txg instead of the measured limit, before inflation; 0 for none.";
+    NoWriteThrottle "zfs_no_write_throttle" Unit::Switch, 0, 0..=1, policy,
+        "write-limit: 1 holds nobody back.";
+    WriteLimitInflation "zinc_write_limit_inflation" Unit::Count, 2, 1..=24, policy,
+        "write-limit: how many times its bytes a block counts, for the worst that redundancy \
+         makes of it.";
+    WriteLimitDelayEighths "zinc_write_limit_delay_eighths" Unit::Count, 7, 0..=8, policy,
+        "write-limit: eighths of the limit above which each write takes a tick of 10 ms. 0 is what \
+         the code of March to autumn 2008 did by mistake.";
+    WriteLimitRule "zinc_write_limit_rule" Unit::Word(&["throughput", "target"]), 0, 0..=1, policy,
+        "write-limit: how the limit adapts. By the throughput that was measured (late 2008 on), or \
+         by how far a sync was from the target (March 2008).";
+
     // Blocks.
     DefaultIbs "zfs_default_ibs" Unit::Bits, 17, 12..=17, Shared::set_indirect_shift,
         "Size of the indirect blocks of objects made from now on; those that exist keep theirs. \

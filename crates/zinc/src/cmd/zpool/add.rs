@@ -5,7 +5,7 @@ use super::layout::{self, Layout, Level};
 use super::settings::{self, Setting};
 use crate::cannot::cannot;
 use crate::failure::Failure;
-use crate::live::{self, LiveArgs, invocation, show_txgs};
+use crate::live::{self, LiveArgs, invocation, tell_txgs};
 use crate::ui;
 use engine::live::TopUse;
 use engine::ondisk::config::{AllocBias, VdevConfig, VdevKind};
@@ -151,9 +151,7 @@ impl Args {
         let options = live::import_options(&search, how.cache_mib, &how.tuning)?;
         let pool = live::import_again(&candidate, &options)?;
         pool.log(&invocation()).map_err(fail)?;
-        if self.live.how.txgs {
-            show_txgs(&pool)?;
-        }
+        tell_txgs(&pool, &self.live.how)?;
         if was_exported { pool.export() } else { pool.close() }.map_err(fail)
     }
 }

@@ -5,7 +5,7 @@ use super::layout;
 use super::settings::{self, Setting};
 use crate::cannot::cannot;
 use crate::failure::Failure;
-use crate::live::{LiveHow, invocation, show_txgs};
+use crate::live::{LiveHow, invocation, tell_txgs};
 use crate::{host, ui};
 use engine::dsl::DatasetKind;
 use engine::dsl::write::{NameKind, check_name, parse_value};
@@ -108,9 +108,7 @@ impl Args {
         for (name, word) in comments {
             pool.set_pool_property(name, word).map_err(fail)?;
         }
-        if self.how.txgs {
-            show_txgs(&pool)?;
-        }
+        tell_txgs(&pool, &self.how)?;
         pool.close().map_err(fail)?;
         Ok(ExitCode::SUCCESS)
     }

@@ -45,9 +45,7 @@ fn end(
     options.force = force;
     let pool = live::import(candidate, &options)?;
     pool.log(&live::invocation())?;
-    if args.how.txgs {
-        live::show_txgs(&pool)?;
-    }
+    live::tell_txgs(&pool, &args.how)?;
     Ok(act(pool)?)
 }
 

@@ -5,7 +5,7 @@ use super::Args;
 use crate::cmd::zpool::create::check_pool_name;
 use crate::cmd::zpool::settings::{self, Setting};
 use crate::failure::Failure;
-use crate::live::{Tuning, import, import_options, invocation, pick, show_txgs};
+use crate::live::{LiveHow, Tuning, import, import_options, invocation, pick, tell_txgs};
 use crate::ui;
 use engine::pool::CandidateState;
 use engine::{Candidate, Pool};
@@ -99,9 +99,12 @@ impl Args {
             }
         }
         pool.log(&invocation())?;
-        if self.take.show_txgs {
-            show_txgs(&pool)?;
-        }
+        let how = LiveHow {
+            txgs: self.take.show_txgs,
+            cache_mib: self.pool.open.cache_mib,
+            tuning: self.take.tuning.clone(),
+        };
+        tell_txgs(&pool, &how)?;
         Ok(pool.close()?)
     }
 }

@@ -1,0 +1,208 @@
+//! Sequential writers over a pool on simulated disks, in virtual time: what `dd if=/dev/zero` does,
+//! one write of 1 MiB after the other, as fast as the throttle lets them.
+//!
+//! The data are one block of zeros that every write refers to, so that gigabytes of dirty data take
+//! the memory of one block, and the disks keep no page of zeros either. To the engine they are
+//! blocks like others: compression is off, they are summed, allocated and written.
+
+use engine::device::{AlignedBuf, WriteDeviceRef};
+use engine::dmu::{Hold, Object};
+use engine::live::{
+    self, CreateOptions, Devices, LivePool, NewTop, Setting, TopUse, TxgRecord, VdevSpec,
+};
+use engine::ondisk::Endian;
+use engine::rt::{Rt, Task};
+use engine::zio::Block;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Bytes of one write of an application.
+pub const WRITE_BYTES: u64 = 1 << 20;
+
+/// Bytes of a record.
+pub const RECORD_BYTES: u32 = 128 << 10;
+
+/// Metadata that a write makes dirty beside its data, at most.
+const HOLD_TREE: u64 = 256 << 10;
+
+/// Why a workload could not be run.
+#[derive(Debug, thiserror::Error)]
+pub enum StreamError {
+    /// The pool failed.
+    #[error(transparent)]
+    Pool(#[from] engine::pool::Error),
+    /// An object failed.
+    #[error(transparent)]
+    Dmu(#[from] engine::dmu::Error),
+    /// A thread could not be started.
+    #[error("cannot start a thread: {0}")]
+    Thread(#[from] std::io::Error),
+    /// A tunable cannot be set.
+    #[error(transparent)]
+    Tunable(#[from] live::TunableError),
+    /// A thread panicked.
+    #[error("{0}")]
+    Panicked(String),
+}
+
+/// A writer: how fast it could be, and when it stops.
+#[derive(Clone, Copy, Debug)]
+pub struct Writer {
+    /// Time that it needs for one write beside what the pool makes it wait: reading `/dev/zero`,
+    /// copying into the kernel.
+    pub own_time: Duration,
+    /// It begins so much after the others.
+    pub delay: Duration,
+}
+
+/// What writers did.
+#[derive(Clone, Debug, Default)]
+pub struct Flow {
+    /// The txgs that were synced meanwhile, oldest first.
+    pub records: Vec<TxgRecord>,
+    /// How long each write was held back, in the order in which they ended.
+    pub waits: Vec<Duration>,
+    /// Bytes written.
+    pub bytes: u64,
+    /// From the first write to the end of the last.
+    pub took: Duration,
+}
+
+impl Flow {
+    /// Bytes in a second, in units of 2^20.
+    #[must_use]
+    pub fn mb_per_s(&self) -> f64 {
+        self.bytes as f64 / f64::from(1 << 20) / self.took.as_secs_f64().max(1e-9)
+    }
+
+    /// The longest time that a write was held back.
+    #[must_use]
+    pub fn longest_wait(&self) -> Duration {
+        self.waits.iter().max().copied().unwrap_or_default()
+    }
+}
+
+/// A pool of these disks, striped, with these tunables (`NAME=VALUE`), and a volume for each writer.
+///
+/// # Errors
+/// When it cannot be made.
+pub fn pool(
+    rt: &Rt,
+    disks: Vec<WriteDeviceRef>,
+    writers: usize,
+    tunables: &[String],
+) -> Result<LivePool, StreamError> {
+    let mut devices = Devices::new();
+    let mut tops = Vec::new();
+    let size = disks.iter().map(|d| d.size()).sum::<u64>();
+    for (n, disk) in disks.into_iter().enumerate() {
+        let path = format!("disk{n:02}");
+        devices.insert(path.clone(), disk);
+        let spec = VdevSpec::Leaf { path, is_file: false };
+        tops.push(NewTop { spec, class: TopUse::Normal });
+    }
+    let settings: Result<Vec<Setting>, _> = tunables.iter().map(|t| Setting::parse(t)).collect();
+    let off = |name: &str, value: &str| (name.to_owned(), value.to_owned());
+    let options = CreateOptions {
+        ashift: Some(9),
+        fs_properties: vec![off("compression", "off")],
+        cache_bytes: 16 << 20,
+        tunables: settings?,
+        ..CreateOptions::new("h", tops)
+    };
+    let pool = live::create(rt, &options, &devices)?;
+    let each = size / (writers as u64 + 1) / u64::from(RECORD_BYTES) * u64::from(RECORD_BYTES);
+    for n in 0..writers {
+        pool.create_volume(&format!("h/w{n}"), each, RECORD_BYTES, Vec::new())?;
+    }
+    Ok(pool)
+}
+
+fn zeros() -> Arc<Block> {
+    let zeros = AlignedBuf::zeroed(RECORD_BYTES as usize);
+    Arc::new(Block::new(zeros, Endian::Little))
+}
+
+/// One write of an application: a transaction with its blocks.
+fn write(object: &Object, number: u64, zeros: &Arc<Block>) -> Result<(), StreamError> {
+    let blocks = WRITE_BYTES / u64::from(RECORD_BYTES);
+    let tx = object.objset().begin(Hold::write(WRITE_BYTES + HOLD_TREE))?;
+    for block in 0..blocks {
+        object.write_shared(&tx, number * blocks + block, zeros)?;
+    }
+    Ok(())
+}
+
+/// Writer `writer` does `count` writes, the first one number `from`; the number of the next.
+///
+/// # Errors
+/// When one fails.
+pub fn write_mib(
+    pool: &LivePool,
+    writer: usize,
+    from: u64,
+    count: u64,
+) -> Result<u64, StreamError> {
+    let volume = pool.volume(&format!("h/w{writer}"))?;
+    let zeros = zeros();
+    for number in from..from + count {
+        write(volume.object(), number, &zeros)?;
+    }
+    Ok(from + count)
+}
+
+/// Runs the writers, each from the begin of its volume, until `end` of virtual time or so many
+/// bytes each. Records of txgs that began before are left out.
+///
+/// # Errors
+/// When a write fails.
+pub fn run(
+    pool: &LivePool,
+    writers: &[Writer],
+    end: Duration,
+    bytes_each: u64,
+) -> Result<Flow, StreamError> {
+    let rt = pool.rt().clone();
+    pool.sync()?;
+    let first = pool.last_synced();
+    let began = rt.now();
+    let zeros = zeros();
+    let mut tasks: Vec<Task<Result<Vec<(Duration, Duration)>, StreamError>>> = Vec::new();
+    for (n, writer) in writers.iter().enumerate() {
+        let volume = pool.volume(&format!("h/w{n}"))?;
+        let (rt, zeros, writer) = (rt.clone(), Arc::clone(&zeros), *writer);
+        let body = {
+            let rt = rt.clone();
+            move || {
+                let object = volume.object();
+                let mut out = Vec::new();
+                rt.sleep(writer.delay);
+                for number in 0..bytes_each / WRITE_BYTES {
+                    rt.sleep(writer.own_time);
+                    let asked = rt.now();
+                    if asked >= began + end {
+                        break;
+                    }
+                    write(object, number, &zeros)?;
+                    out.push((rt.now(), rt.now() - asked));
+                }
+                Ok(out)
+            }
+        };
+        tasks.push(rt.spawn(&format!("writer{n}"), body)?);
+    }
+    let mut writes = Vec::new();
+    for task in tasks {
+        writes.extend(task.join().map_err(|e| StreamError::Panicked(e.message))??);
+    }
+    writes.sort_unstable();
+    let took = rt.now() - began;
+    pool.sync()?;
+    let records = pool.txgs().into_iter().filter(|r| r.txg > first).collect();
+    Ok(Flow {
+        records,
+        bytes: writes.len() as u64 * WRITE_BYTES,
+        waits: writes.into_iter().map(|(_, wait)| wait).collect(),
+        took,
+    })
+}

@@ -1,0 +1,306 @@
+//! `write-limit`: each txg may hold what the devices write in a target time.
+//!
+//! # Theory
+//!
+//! The policy of 2008. A txg has a limit in bytes, and what is admitted into it is counted as it
+//! would be at its worst on the devices: `inflation` times the bytes (copies, parity). Of what
+//! live transactions reserve, half counts, because that is a worst case already:
+//!
+//! ```text
+//! reserved = dirtied in the open txg + reservations / 2         (inflated)
+//! reserved > limit            wait for the next txg to open: the wall
+//! reserved > limit × 7/8      one tick of 10 ms for each transaction,
+//!                             unless nothing waits before the devices
+//! ```
+//!
+//! The tick is only worth something while a txg that has quiesced waits for the one before it; when
+//! the devices could take the open txg at once, nobody is delayed.
+//!
+//! The limit begins at the minimum, and adapts after each txg. By *throughput* (late 2008 to
+//! 2013), for a txg that wrote more than an eighth of the minimum in a time that can be measured:
+//!
+//! ```text
+//! throughput = written / time                        the first time
+//!            = this one / 4 + throughput × 3/4       afterwards
+//! limit      = throughput × synctime, at least min, at most inflated
+//! ```
+//!
+//! By *target* (March 2008):
+//!
+//! ```text
+//! time > synctime                          limit = min(limit, written) × synctime / time, ≥ min
+//! written ≥ limit and time/8 < synctime/8  limit = written × min(synctime / time, 2), ≤ inflated
+//! ```
+//!
+//! `zfs_write_limit_override` replaces the limit, `zfs_no_write_throttle` ends it all. Where zinc
+//! departs: the maximum is no part of the machine's memory but a tunable, since the process is a
+//! guest there; txgs are also pushed at a part of the limit (`zfs_dirty_data_sync_percent`), where
+//! 2008 waited for the wall or the timeout; at 100 it does too; and `zfs_dirty_data_max` holds.
+
+use super::{Admit, Load, Request, Synced, Throttle, percent_of};
+use parking_lot::Mutex;
+use std::time::Duration;
+
+/// A delay: one tick of a clock of 100 Hz.
+pub const TICK: Duration = Duration::from_millis(10);
+
+/// A sync that took less says nothing about the devices.
+const TIME_MIN: Duration = Duration::from_millis(1);
+
+/// How the limit adapts.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Rule {
+    /// By the throughput measured.
+    #[default]
+    Throughput,
+    /// By how far a sync was from the target.
+    Target,
+}
+
+/// The policy's tunables.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LimitKnobs {
+    /// `zfs_txg_synctime`: the time that a sync should take.
+    pub synctime: Duration,
+    /// `zfs_write_limit_min`: bytes, the least and the first limit.
+    pub min: u64,
+    /// `zfs_write_limit_inflated`: bytes, the largest limit.
+    pub inflated: u64,
+    /// `zfs_write_limit_override`: bytes, not inflated; 0: the limit is measured.
+    pub fixed: u64,
+    /// `zinc_write_limit_inflation`: how many times its bytes a block counts.
+    pub inflation: u64,
+    /// `zinc_write_limit_delay_eighths`: eighths of the limit above which a write takes a tick.
+    pub delay_eighths: u64,
+    /// `zfs_no_write_throttle`: writers are never held.
+    pub off: bool,
+    /// `zinc_write_limit_rule`.
+    pub rule: Rule,
+    /// `zfs_dirty_data_sync_percent`: part of the limit at which a txg is pushed.
+    pub sync_percent: u64,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Measured {
+    limit: u64,
+    /// Inflated bytes in a second; 0: not known.
+    throughput: u64,
+}
+
+/// The policy. See the head of the file.
+pub struct WriteLimit {
+    knobs: LimitKnobs,
+    measured: Mutex<Measured>,
+}
+
+impl WriteLimit {
+    /// With these knobs and nothing measured: the limit is the minimum.
+    #[must_use]
+    pub fn new(knobs: LimitKnobs) -> Self {
+        let measured = Measured { limit: knobs.min, throughput: 0 };
+        Self { knobs, measured: Mutex::new(measured) }
+    }
+
+    /// The same measurements with other knobs.
+    #[must_use]
+    pub fn with_knobs(&self, knobs: LimitKnobs) -> Self {
+        let mut measured = *self.measured.lock();
+        measured.limit = measured.limit.min(knobs.inflated).max(knobs.min);
+        Self { knobs, measured: Mutex::new(measured) }
+    }
+
+    fn inflate(&self, bytes: u64) -> u64 {
+        bytes.saturating_mul(self.knobs.inflation.max(1))
+    }
+
+    fn deflate(&self, bytes: u64) -> u64 {
+        bytes / self.knobs.inflation.max(1)
+    }
+
+    fn adapt(&self, now: Measured, written: u64, time: Duration) -> Measured {
+        let k = &self.knobs;
+        let cap = |limit: u64| limit.max(k.min).min(k.inflated.max(k.min));
+        let scaled = |bytes: u64, by: Duration, per: Duration| {
+            let out = u128::from(bytes) * by.as_micros() / per.as_micros().max(1);
+            u64::try_from(out).unwrap_or(u64::MAX)
+        };
+        match k.rule {
+            Rule::Throughput if written <= k.min / 8 || time <= TIME_MIN => now,
+            Rule::Throughput => {
+                let new = scaled(written, Duration::from_secs(1), time);
+                let throughput = match now.throughput {
+                    0 => new,
+                    old => new / 4 + old / 4 * 3,
+                };
+                let limit = cap(scaled(throughput, k.synctime, Duration::from_secs(1)));
+                Measured { limit, throughput }
+            }
+            Rule::Target if time > k.synctime => {
+                let limit = scaled(now.limit.min(written), k.synctime, time);
+                Measured { limit: limit.max(k.min), ..now }
+            }
+            Rule::Target if written >= now.limit && time / 8 < k.synctime / 8 => {
+                let hundredths = scaled(100, k.synctime, time).min(200);
+                let limit = written.saturating_mul(hundredths) / 100;
+                Measured { limit: cap(limit), ..now }
+            }
+            Rule::Target => now,
+        }
+    }
+}
+
+impl Throttle for WriteLimit {
+    fn name(&self) -> &'static str {
+        "write-limit"
+    }
+
+    fn admit(&self, load: &Load, request: &Request) -> Admit {
+        if self.knobs.off {
+            return Admit::Go;
+        }
+        let limit = self.limit();
+        let reserved = self.inflate(load.open).saturating_add(self.inflate(load.reserved) / 2);
+        if reserved > limit {
+            return Admit::NextTxg;
+        }
+        let soft = (u128::from(limit) * u128::from(self.knobs.delay_eighths.min(8)) / 8) as u64;
+        match reserved > soft && load.waiting && !request.delayed {
+            true => Admit::Delay { until: load.now + TICK },
+            false => Admit::Go,
+        }
+    }
+
+    fn calm_below(&self) -> u64 {
+        let calm = u128::from(self.limit()) * u128::from(self.knobs.delay_eighths.min(8)) / 8;
+        if self.knobs.off { u64::MAX } else { self.deflate(calm as u64) }
+    }
+
+    fn push_at(&self) -> u64 {
+        match self.knobs.sync_percent {
+            // At the wall, as in 2008.
+            100.. => u64::MAX,
+            percent => self.deflate(percent_of(self.limit(), percent)),
+        }
+    }
+
+    fn limit(&self) -> u64 {
+        match self.knobs.fixed {
+            0 => self.measured.lock().limit,
+            fixed => self.inflate(fixed),
+        }
+    }
+
+    fn synced(&self, txg: &Synced) {
+        let written = self.inflate(txg.dirtied);
+        let mut measured = self.measured.lock();
+        *measured = self.adapt(*measured, written, txg.write_time);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MIB: u64 = 1 << 20;
+
+    fn knobs() -> LimitKnobs {
+        LimitKnobs {
+            synctime: Duration::from_secs(5),
+            min: 32 * MIB,
+            inflated: 8192 * MIB,
+            fixed: 0,
+            inflation: 1,
+            delay_eighths: 7,
+            off: false,
+            rule: Rule::Throughput,
+            sync_percent: 20,
+        }
+    }
+
+    fn wrote(policy: &WriteLimit, mib: u64, millis: u64) -> u64 {
+        let write_time = Duration::from_millis(millis);
+        policy.synced(&Synced { dirtied: mib * MIB, write_time });
+        policy.limit() / MIB
+    }
+
+    #[test]
+    fn the_limit_is_throughput_times_synctime() {
+        let policy = WriteLimit::new(knobs());
+        assert_eq!(policy.limit(), 32 * MIB);
+        // The first time the throughput is taken as it is, later as a quarter.
+        assert_eq!(wrote(&policy, 100, 1000), 500);
+        assert_eq!(wrote(&policy, 200, 1000), 625);
+        // An eighth of the minimum, or a millisecond, says nothing.
+        assert_eq!(wrote(&policy, 4, 1000), 625);
+        assert_eq!(wrote(&policy, 900, 1), 625);
+        assert_eq!(wrote(&policy, 5, 1_000_000), 468);
+        // Never above the maximum, never below the minimum.
+        assert_eq!(wrote(&policy, 900_000, 1000), 8192);
+        let slow = WriteLimit::new(knobs());
+        assert_eq!(wrote(&slow, 5, 10_000), 32);
+    }
+
+    #[test]
+    fn by_target_it_shrinks_in_proportion_and_doubles_at_most() {
+        let policy = WriteLimit::new(LimitKnobs { rule: Rule::Target, ..knobs() });
+        // A full txg that was quick: at most double.
+        assert_eq!(wrote(&policy, 32, 1000), 64);
+        assert_eq!(wrote(&policy, 64, 4000), 80);
+        // Not full: nothing is known.
+        assert_eq!(wrote(&policy, 10, 100), 80);
+        // Too slow: in proportion, of what was written.
+        assert_eq!(wrote(&policy, 80, 10_000), 40);
+        assert_eq!(wrote(&policy, 36, 5_100), 35);
+        assert_eq!(wrote(&policy, 40, 20_000), 32);
+        // An eighth of the time is compared: within it nothing changes.
+        assert_eq!(wrote(&policy, 32, 5_000), 32);
+    }
+
+    #[test]
+    fn half_of_what_is_reserved_counts_and_the_wall_is_behind_the_ticks() {
+        let policy = WriteLimit::new(LimitKnobs { min: 800, ..knobs() });
+        let now = Duration::from_secs(1);
+        let ask = |open, reserved, waiting| {
+            let load = Load { now, open, reserved, waiting, dirty: open };
+            policy.admit(&load, &Request::default())
+        };
+        assert_eq!(ask(800, 0, false), Admit::Go);
+        assert_eq!(ask(801, 0, false), Admit::NextTxg);
+        assert_eq!(ask(700, 200, false), Admit::Go);
+        assert_eq!(ask(700, 202, false), Admit::NextTxg);
+        // Over 7/8, and a txg waits: one tick.
+        assert_eq!(ask(700, 0, true), Admit::Go);
+        assert_eq!(ask(701, 0, true), Admit::Delay { until: now + TICK });
+        let load = Load { now, open: 701, waiting: true, ..Load::default() };
+        assert_eq!(policy.admit(&load, &Request { delayed: true, began: now }), Admit::Go);
+        assert_eq!(policy.calm_below(), 700);
+    }
+
+    #[test]
+    fn an_override_is_inflated_and_no_throttle_is_none() {
+        let fixed = LimitKnobs { fixed: 800 * MIB, inflation: 2, ..knobs() };
+        let policy = WriteLimit::new(fixed);
+        assert_eq!(policy.limit(), 1600 * MIB);
+        wrote(&policy, 100, 10_000);
+        assert_eq!(policy.limit(), 1600 * MIB);
+        let full = Load { open: 801 * MIB, ..Load::default() };
+        assert_eq!(policy.admit(&full, &Request::default()), Admit::NextTxg);
+        assert_eq!(policy.push_at(), 160 * MIB);
+        let off = policy.with_knobs(LimitKnobs { off: true, ..fixed });
+        assert_eq!(off.admit(&full, &Request::default()), Admit::Go);
+        assert_eq!(off.calm_below(), u64::MAX);
+    }
+
+    #[test]
+    fn what_was_measured_survives_a_change_of_knobs() {
+        let policy = WriteLimit::new(knobs());
+        wrote(&policy, 1000, 1000);
+        let other = policy.with_knobs(LimitKnobs { inflated: 1024 * MIB, ..knobs() });
+        assert_eq!(other.limit(), 1024 * MIB);
+        let short = LimitKnobs { synctime: Duration::from_secs(1), ..knobs() };
+        let other = policy.with_knobs(short);
+        assert_eq!(wrote(&other, 1000, 1000), 1000);
+        let wall = LimitKnobs { sync_percent: 100, ..knobs() };
+        assert_eq!(policy.with_knobs(wall).push_at(), u64::MAX);
+    }
+}

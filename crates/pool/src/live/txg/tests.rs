@@ -1,0 +1,324 @@
+//! The machine under threads, real and simulated.
+
+use super::super::throttle::{DelayKnobs, DirtyDelay, Rule};
+use super::*;
+use std::sync::atomic::AtomicBool;
+
+fn machine(limits: TxgLimits) -> Arc<Txgs> {
+    Arc::new(Txgs::new(&Rt::real(), 10, limits))
+}
+
+#[test]
+fn a_txg_waits_for_its_transactions_and_nobody_enters_meanwhile() {
+    let txgs = machine(TxgLimits::default());
+    let inside = txgs.enter(Some(0)).unwrap();
+    assert_eq!(inside, 11);
+    let syncer = Arc::clone(&txgs);
+    let thread = std::thread::spawn(move || {
+        let record = syncer.next().unwrap();
+        syncer.done(record.clone());
+        record.txg
+    });
+    let waiter = Arc::clone(&txgs);
+    let waiting = std::thread::spawn(move || waiter.wait_synced(11, Pushed::Waited));
+    while !txgs.shut.load(Ordering::SeqCst) {
+        std::thread::yield_now();
+    }
+    let late = Arc::clone(&txgs);
+    let late = std::thread::spawn(move || late.enter(Some(0)).unwrap());
+    std::thread::sleep(Duration::from_millis(5));
+    assert_eq!((txgs.open(), txgs.last_synced()), (11, 10));
+    txgs.leave(11, None);
+    assert_eq!(late.join().unwrap(), 12);
+    assert_eq!(thread.join().unwrap(), 11);
+    waiting.join().unwrap().unwrap();
+    assert_eq!(txgs.last_synced(), 11);
+}
+
+#[test]
+fn dirty_data_is_bounded_and_pushes() {
+    let limits = TxgLimits { dirty_max: 1000, sync_percent: 50, ..TxgLimits::default() };
+    let txgs = machine(limits);
+    let txg = txgs.enter(Some(0)).unwrap();
+    txgs.dirtied(txg, 1000);
+    txgs.leave(11, None);
+    let entered = Arc::new(AtomicBool::new(false));
+    let (writer, flag) = (Arc::clone(&txgs), Arc::clone(&entered));
+    let thread = std::thread::spawn(move || {
+        let txg = writer.enter(Some(0)).unwrap();
+        flag.store(true, Ordering::SeqCst);
+        writer.leave(txg, Some(0));
+        txg
+    });
+    // Freeing is not held up.
+    assert_eq!(txgs.enter(None).unwrap(), txg);
+    txgs.leave(11, None);
+    let record = txgs.next().unwrap();
+    assert_eq!((record.txg, record.dirty), (11, 1000));
+    assert!(!entered.load(Ordering::SeqCst));
+    txgs.done(record);
+    assert!(thread.join().unwrap() > 11);
+}
+
+#[test]
+fn stopping_frees_everybody() {
+    let txgs = machine(TxgLimits::default());
+    let waiter = Arc::clone(&txgs);
+    let waiting = std::thread::spawn(move || waiter.wait_synced(11, Pushed::Waited));
+    txgs.stop("the test ends");
+    assert_eq!(&*waiting.join().unwrap().unwrap_err(), "the test ends");
+    assert!(txgs.next().is_none());
+}
+
+#[test]
+fn nothing_is_lost_between_entering_and_quiescing() {
+    let txgs = machine(TxgLimits::default());
+    let stop = Arc::new(AtomicBool::new(false));
+    let inside: Arc<[AtomicU64; SLOTS]> = Arc::default();
+    let mut threads = Vec::new();
+    for _ in 0..3 {
+        let (txgs, stop, inside) = (Arc::clone(&txgs), Arc::clone(&stop), Arc::clone(&inside));
+        threads.push(std::thread::spawn(move || {
+            while !stop.load(Ordering::Relaxed) {
+                let txg = txgs.enter(None).unwrap();
+                inside[slot(txg)].fetch_add(1, Ordering::SeqCst);
+                inside[slot(txg)].fetch_sub(1, Ordering::SeqCst);
+                txgs.leave(11, None);
+            }
+        }));
+    }
+    for n in 11..300 {
+        let waiter = Arc::clone(&txgs);
+        let waiting = std::thread::spawn(move || waiter.wait_synced(n, Pushed::Waited));
+        let record = txgs.next().unwrap();
+        assert_eq!(record.txg, n);
+        assert_eq!(inside[slot(n)].load(Ordering::SeqCst), 0);
+        txgs.done(record);
+        waiting.join().unwrap().unwrap();
+    }
+    stop.store(true, Ordering::Relaxed);
+    for thread in threads {
+        thread.join().unwrap();
+    }
+}
+
+/// What writers saw of a machine over one simulated device.
+struct Seen {
+    /// Most that was dirty at once.
+    dirty: u64,
+    /// Longest wait of a writer.
+    latency: Duration,
+    /// When the last writer was done.
+    took: Duration,
+    records: Vec<TxgRecord>,
+}
+
+const WRITE: u64 = 1 << 20;
+
+/// A device that writes so many bytes in a second, and needs so long for the end of a sync.
+#[derive(Clone, Copy)]
+struct Speed {
+    bytes_per_s: u64,
+    overhead: Duration,
+}
+
+const DISKS: Speed = Speed { bytes_per_s: 200 << 20, overhead: Duration::from_millis(20) };
+
+fn sync_thread(rt: &Rt, txgs: &Arc<Txgs>, speed: Speed) -> rt::Task<()> {
+    let (rt, txgs) = (rt.clone(), Arc::clone(txgs));
+    let body = {
+        let rt = rt.clone();
+        move || {
+            while let Some(mut record) = txgs.next() {
+                let began = rt.now();
+                let mut left = record.dirty;
+                while left > 0 {
+                    let part = left.min(128 << 10);
+                    rt.sleep(Duration::from_nanos(part * 1_000_000_000 / speed.bytes_per_s));
+                    txgs.cleaned(record.txg, part);
+                    left -= part;
+                }
+                record.write_time = rt.now() - began;
+                rt.sleep(speed.overhead);
+                record.sync = rt.now() - began;
+                txgs.done(record);
+            }
+        }
+    };
+    rt.spawn("txg_sync", body).unwrap()
+}
+
+/// `writers` threads do `each` transactions of [`WRITE`] as fast as they are let.
+fn load(seed: u64, writers: usize, each: u64, set: fn(&Txgs)) -> Seen {
+    std::thread::spawn(move || Rt::simulate(seed, |rt| load_here(rt, writers, each, set)))
+        .join()
+        .unwrap()
+}
+
+fn load_here(rt: &Rt, writers: usize, each: u64, set: fn(&Txgs)) -> Seen {
+    let limits = TxgLimits { dirty_max: 256 << 20, ..TxgLimits::default() };
+    let txgs = Arc::new(Txgs::new(rt, 10, limits));
+    txgs.keep_records(10_000);
+    set(&txgs);
+    let syncer = sync_thread(rt, &txgs, DISKS);
+    let most = Arc::new(AtomicU64::new(0));
+    let began = rt.now();
+    let write = |_| {
+        let (rt, txgs, most) = (rt.clone(), Arc::clone(&txgs), Arc::clone(&most));
+        let body = {
+            let rt = rt.clone();
+            move || {
+                let mut longest = Duration::ZERO;
+                for _ in 0..each {
+                    let asked = rt.now();
+                    let txg = txgs.enter(Some(WRITE)).unwrap();
+                    longest = longest.max(rt.now() - asked);
+                    txgs.dirtied(txg, WRITE);
+                    most.fetch_max(txgs.dirty(), Ordering::Relaxed);
+                    txgs.leave(txg, Some(WRITE));
+                    // Copying it in.
+                    rt.sleep(Duration::from_micros(500));
+                }
+                longest
+            }
+        };
+        rt.spawn("writer", body).unwrap()
+    };
+    let threads: Vec<_> = (0..writers).map(write).collect();
+    let latency = threads.into_iter().map(|t| t.join().unwrap()).max().unwrap();
+    let took = rt.now() - began;
+    txgs.wait_synced(txgs.open(), Pushed::Waited).unwrap();
+    assert_eq!((txgs.dirty(), txgs.reserved()), (0, 0));
+    txgs.stop("the test ends");
+    syncer.join().unwrap();
+    let records = txgs.records();
+    let total: u64 = records.iter().map(|r| r.dirty).sum();
+    assert_eq!(total, writers as u64 * each * WRITE, "every writer came through");
+    Seen { dirty: most.load(Ordering::Relaxed), latency, took, records }
+}
+
+fn dirty_delay(txgs: &Txgs) {
+    txgs.set_policy(Arc::new(DirtyDelay::new(DelayKnobs {
+        dirty_max: 256 << 20,
+        sync_percent: 20,
+        min_dirty_percent: 60,
+        scale_ns: 500_000,
+    })));
+}
+
+fn knobs() -> LimitKnobs {
+    LimitKnobs {
+        synctime: Duration::from_secs(1),
+        min: 32 << 20,
+        inflated: 8 << 30,
+        fixed: 0,
+        inflation: 2,
+        delay_eighths: 7,
+        off: false,
+        rule: Rule::Throughput,
+        sync_percent: 100,
+    }
+}
+
+fn write_limit(txgs: &Txgs) {
+    txgs.change_limits(|l| l.dirty_max = 8 << 30);
+    txgs.set_write_limit(knobs());
+}
+
+fn hard_limit(_: &Txgs) {}
+
+#[test]
+fn dirty_delay_bounds_dirty_data_with_many_short_delays() {
+    let seen = load(1, 8, 250, dirty_delay);
+    // Each writer may come in once more after the last look.
+    assert!(seen.dirty <= (256 << 20) + 8 * WRITE, "{}", seen.dirty);
+    let delays: u64 = seen.records.iter().map(|r| r.delays).sum();
+    let stops: u64 = seen.records.iter().map(|r| r.stops).sum();
+    assert!(delays > 500 && stops < 20, "{delays} delays, {stops} stops");
+    assert!(seen.latency < Duration::from_millis(200), "{:?}", seen.latency);
+    assert!(seen.records.iter().any(|r| r.pushed == Pushed::Dirty));
+    // The devices set the pace: 2000 MiB at 200 MiB/s, less what is dirty at the end.
+    let secs = seen.took.as_secs_f64();
+    assert!((8.0..11.5).contains(&secs), "{secs}");
+}
+
+#[test]
+fn without_a_policy_writers_stand_at_the_limit() {
+    let seen = load(2, 8, 250, hard_limit);
+    assert!(seen.dirty <= (256 << 20) + 8 * WRITE, "{}", seen.dirty);
+    let delays: u64 = seen.records.iter().map(|r| r.delays).sum();
+    assert_eq!(delays, 0);
+    assert!(seen.records.iter().any(|r| r.stops > 0));
+}
+
+#[test]
+fn a_write_limit_makes_txgs_of_the_target_time_and_a_wall() {
+    let seen = load(3, 8, 400, write_limit);
+    let last: Vec<_> = seen.records.iter().filter(|r| r.pushed == Pushed::Limit).collect();
+    assert!(last.len() > 5, "{}", last.len());
+    // The limit is 200 MiB/s × 1 s, counted twice, and so long do syncs take.
+    let settled = &last[last.len() - 3..];
+    for r in settled {
+        assert!((370 << 20..=410 << 20).contains(&r.limit), "{}", r.limit >> 20);
+        assert!((0.9..1.2).contains(&r.sync.as_secs_f64()), "{:?}", r.sync);
+    }
+    let delays: u64 = seen.records.iter().map(|r| r.delays).sum();
+    let stops: u64 = seen.records.iter().map(|r| r.stops).sum();
+    assert!(delays > 0 && stops > 0, "{delays} delays, {stops} stops");
+    // The wall is what dirty-delay was made against.
+    assert!(seen.latency > Duration::from_millis(300), "{:?}", seen.latency);
+}
+
+#[test]
+fn the_hard_limit_holds_under_a_write_limit() {
+    let set = |txgs: &Txgs| txgs.set_write_limit(LimitKnobs { fixed: 4 << 30, ..knobs() });
+    let seen = load(4, 8, 250, set);
+    assert!(seen.dirty <= (256 << 20) + 8 * WRITE, "{}", seen.dirty);
+}
+
+#[test]
+fn no_writer_is_lost_whatever_the_seed_and_the_policy() {
+    let policies: [fn(&Txgs); 4] = [dirty_delay, write_limit, hard_limit, |txgs| {
+        // Tiny: every transaction is at a limit.
+        txgs.change_limits(|l| l.dirty_max = 2 << 20);
+        txgs.set_write_limit(LimitKnobs { fixed: 1 << 20, delay_eighths: 0, ..knobs() });
+    }];
+    for seed in 0..12 {
+        for set in policies {
+            load(100 + seed, 1 + (seed as usize % 5) * 3, 30, set);
+        }
+    }
+}
+
+#[test]
+fn stopping_frees_writers_wherever_they_wait() {
+    let policies: [fn(&Txgs); 3] = [dirty_delay, write_limit, hard_limit];
+    for set in policies {
+        std::thread::spawn(move || {
+            Rt::simulate(7, |rt| {
+                let limits = TxgLimits { dirty_max: 64 << 20, ..TxgLimits::default() };
+                let txgs = Arc::new(Txgs::new(rt, 10, limits));
+                set(&txgs);
+                // Nobody syncs: sooner or later everybody waits.
+                let write = |_| {
+                    let txgs = Arc::clone(&txgs);
+                    let body = move || {
+                        while let Ok(txg) = txgs.enter(Some(WRITE)) {
+                            txgs.dirtied(txg, WRITE);
+                            txgs.leave(txg, Some(WRITE));
+                        }
+                    };
+                    rt.spawn("writer", body).unwrap()
+                };
+                let threads: Vec<_> = (0..6).map(write).collect();
+                rt.sleep(Duration::from_secs(5));
+                txgs.stop("the test ends");
+                for thread in threads {
+                    thread.join().unwrap();
+                }
+            });
+        })
+        .join()
+        .unwrap();
+    }
+}
