@@ -24,7 +24,8 @@ pub mod throttle;
 use experiment::Experiment;
 
 /// All experiments, in the order of the studies.
-pub const EXPERIMENTS: &[Experiment] = &[raw_sweep::EXPERIMENT, seek::EXPERIMENT];
+pub const EXPERIMENTS: &[Experiment] =
+    &[raw_sweep::EXPERIMENT, sync_stream::EXPERIMENT, throttle::EXPERIMENT, seek::EXPERIMENT];
 
 /// The experiment of this name.
 #[must_use]

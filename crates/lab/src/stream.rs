@@ -5,11 +5,10 @@
 //! the memory of one block, and the disks keep no page of zeros either. To the engine they are
 //! blocks like others: compression is off, they are summed, allocated and written.
 
+use crate::experiment::LabError;
 use engine::device::{AlignedBuf, WriteDeviceRef};
 use engine::dmu::{Hold, Object};
-use engine::live::{
-    self, CreateOptions, Devices, LivePool, NewTop, Setting, TopUse, TxgRecord, VdevSpec,
-};
+use engine::live::{self, CreateOptions, Devices, LivePool, NewTop, Setting, TopUse, VdevSpec};
 use engine::ondisk::Endian;
 use engine::rt::{Rt, Task};
 use engine::zio::Block;
@@ -40,49 +39,35 @@ pub enum StreamError {
     /// A tunable cannot be set.
     #[error(transparent)]
     Tunable(#[from] live::TunableError),
+    /// A device failed.
+    #[error(transparent)]
+    Device(#[from] engine::device::Error),
     /// A thread panicked.
     #[error("{0}")]
     Panicked(String),
 }
 
-/// A writer: how fast it could be, and when it stops.
+/// A writer: where it writes, and how fast it could be.
 #[derive(Clone, Copy, Debug)]
 pub struct Writer {
+    /// Number of its volume.
+    pub volume: usize,
     /// Time that it needs for one write beside what the pool makes it wait: reading `/dev/zero`,
     /// copying into the kernel.
     pub own_time: Duration,
-    /// It begins so much after the others.
-    pub delay: Duration,
 }
 
-/// What writers did.
-#[derive(Clone, Debug, Default)]
-pub struct Flow {
-    /// The txgs that were synced meanwhile, oldest first.
-    pub records: Vec<TxgRecord>,
-    /// How long each write was held back, in the order in which they ended.
-    pub waits: Vec<Duration>,
-    /// Bytes written.
-    pub bytes: u64,
-    /// From the first write to the end of the last.
-    pub took: Duration,
+/// A write that ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Write {
+    /// When, on the clock of the runtime.
+    pub ended: Duration,
+    /// How long it was held back.
+    pub held: Duration,
 }
 
-impl Flow {
-    /// Bytes in a second, in units of 2^20.
-    #[must_use]
-    pub fn mb_per_s(&self) -> f64 {
-        self.bytes as f64 / f64::from(1 << 20) / self.took.as_secs_f64().max(1e-9)
-    }
-
-    /// The longest time that a write was held back.
-    #[must_use]
-    pub fn longest_wait(&self) -> Duration {
-        self.waits.iter().max().copied().unwrap_or_default()
-    }
-}
-
-/// A pool of these disks, striped, with these tunables (`NAME=VALUE`), and a volume for each writer.
+/// A pool of these disks, striped, with these tunables (`NAME=VALUE`), and a volume for each
+/// writer.
 ///
 /// # Errors
 /// When it cannot be made.
@@ -118,6 +103,12 @@ pub fn pool(
     Ok(pool)
 }
 
+impl From<StreamError> for LabError {
+    fn from(e: StreamError) -> Self {
+        Self::new("the workload failed", e)
+    }
+}
+
 fn zeros() -> Arc<Block> {
     let zeros = AlignedBuf::zeroed(RECORD_BYTES as usize);
     Arc::new(Block::new(zeros, Endian::Little))
@@ -151,58 +142,49 @@ pub fn write_mib(
     Ok(from + count)
 }
 
-/// Runs the writers, each from the begin of its volume, until `end` of virtual time or so many
-/// bytes each. Records of txgs that began before are left out.
+/// Writers that are running.
+pub struct Running(Vec<Task<Result<Vec<Write>, StreamError>>>);
+
+/// Starts the writers, each at the begin of its volume, which run until `end` on the clock of the
+/// runtime.
 ///
 /// # Errors
-/// When a write fails.
-pub fn run(
-    pool: &LivePool,
-    writers: &[Writer],
-    end: Duration,
-    bytes_each: u64,
-) -> Result<Flow, StreamError> {
-    let rt = pool.rt().clone();
-    pool.sync()?;
-    let first = pool.last_synced();
-    let began = rt.now();
+/// When a volume cannot be opened or a thread not be started.
+pub fn start(pool: &LivePool, writers: &[Writer], end: Duration) -> Result<Running, StreamError> {
     let zeros = zeros();
-    let mut tasks: Vec<Task<Result<Vec<(Duration, Duration)>, StreamError>>> = Vec::new();
-    for (n, writer) in writers.iter().enumerate() {
-        let volume = pool.volume(&format!("h/w{n}"))?;
-        let (rt, zeros, writer) = (rt.clone(), Arc::clone(&zeros), *writer);
-        let body = {
-            let rt = rt.clone();
-            move || {
-                let object = volume.object();
-                let mut out = Vec::new();
-                rt.sleep(writer.delay);
-                for number in 0..bytes_each / WRITE_BYTES {
-                    rt.sleep(writer.own_time);
-                    let asked = rt.now();
-                    if asked >= began + end {
-                        break;
-                    }
-                    write(object, number, &zeros)?;
-                    out.push((rt.now(), rt.now() - asked));
+    let mut tasks = Vec::new();
+    for writer in writers {
+        let volume = pool.volume(&format!("h/w{}", writer.volume))?;
+        let (rt, zeros, writer) = (pool.rt().clone(), Arc::clone(&zeros), *writer);
+        let body = move || {
+            let mut out = Vec::new();
+            for number in 0..volume.size() / WRITE_BYTES {
+                rt.sleep(writer.own_time);
+                let asked = rt.now();
+                if asked >= end {
+                    break;
                 }
-                Ok(out)
+                write(volume.object(), number, &zeros)?;
+                out.push(Write { ended: rt.now(), held: rt.now() - asked });
             }
+            Ok(out)
         };
-        tasks.push(rt.spawn(&format!("writer{n}"), body)?);
+        tasks.push(pool.rt().spawn("writer", body)?);
     }
-    let mut writes = Vec::new();
-    for task in tasks {
-        writes.extend(task.join().map_err(|e| StreamError::Panicked(e.message))??);
+    Ok(Running(tasks))
+}
+
+impl Running {
+    /// Waits for all of them; their writes, in the order in which they ended.
+    ///
+    /// # Errors
+    /// When one failed.
+    pub fn finish(self) -> Result<Vec<Write>, StreamError> {
+        let mut writes = Vec::new();
+        for task in self.0 {
+            writes.extend(task.join().map_err(|e| StreamError::Panicked(e.message))??);
+        }
+        writes.sort_unstable();
+        Ok(writes)
     }
-    writes.sort_unstable();
-    let took = rt.now() - began;
-    pool.sync()?;
-    let records = pool.txgs().into_iter().filter(|r| r.txg > first).collect();
-    Ok(Flow {
-        records,
-        bytes: writes.len() as u64 * WRITE_BYTES,
-        waits: writes.into_iter().map(|(_, wait)| wait).collect(),
-        took,
-    })
 }

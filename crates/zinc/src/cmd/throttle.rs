@@ -13,9 +13,9 @@ use std::time::Duration;
 /// Arguments of `zinc throttle`.
 #[derive(clap::Args)]
 #[command(after_help = "\
-For each interval and pool: how many txgs were synced in a second, MB (2^20 bytes) that became dirty in
-a second, delays of writers in a second, and the distributions of the time of a sync, of the data of
-a txg, and of the throttle's limit. Txgs without data are left out.")]
+For each interval and pool: how many txgs were synced in a second, MB (2^20 bytes) that became dirty
+in a second, delays of writers in a second, and the distributions of the time of a sync, of the data
+of a txg, and of the throttle's limit. Txgs without data are left out.")]
 pub struct Args {
     /// Records that --txgs-log wrote
     #[arg(long, value_name = "FILE", required = true)]

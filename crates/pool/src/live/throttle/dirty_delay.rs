@@ -2,8 +2,8 @@
 //!
 //! # Theory
 //!
-//! With `M` the most that may be dirty, `m` the part of it where delays begin, and `d` what is dirty
-//! in the whole pool now, a transaction is to take
+//! With `M` the most that may be dirty, `m` the part of it where delays begin, and `d` what is
+//! dirty in the whole pool now, a transaction is to take
 //!
 //! ```text
 //! delay │                 :        scale × (d − m) / (M − d), at most 100 ms
