@@ -22,8 +22,8 @@
 //!   are under way on each disk and none are joined, as in 2008.
 //!
 //! The reports count txgs with data. As in the study, one pool is observed throughout, and knobs
-//! are turned while it runs. Not repeated is the distribution of what was written: the study's has most
-//! txgs below 200 MB, which with its rates and sync times is only possible if its script looked at
+//! are turned while it runs. Not repeated is the distribution of what was written: the study's has
+//! most txgs below 200 MB, which with its rates and sync times is only possible if its script looked at
 //! the counter when it had been reset.
 
 pub mod report;

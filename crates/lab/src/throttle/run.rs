@@ -1,4 +1,5 @@
-//! The run: one pool, writers that do not stop, and knobs that are turned meanwhile, as in the study.
+//! The run: one pool, writers that do not stop, and knobs that are turned meanwhile, as in the
+//! study.
 
 use super::report::Report;
 use crate::disk::Preset;
