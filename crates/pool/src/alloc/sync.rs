@@ -17,6 +17,9 @@ pub(super) const BLOCK: usize = 16 << 10;
 /// log2 of the size of their indirect blocks.
 const INDIRECT_SHIFT: u8 = 14;
 
+/// Threads that read ends of maps: they only wait.
+const READERS_MAX: usize = 64;
+
 /// What a pass did.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SpaceSync {
@@ -79,6 +82,9 @@ impl Allocator {
     /// # Errors
     /// When the MOS cannot be changed. The txg cannot be finished then.
     pub fn sync_metaslabs(&self, mos: &Objset, tx: &Tx, pass: u32) -> dmu::Result<SpaceSync> {
+        if pass == 1 {
+            self.read_ends(mos, tx.txg());
+        }
         let histograms = self.options.histograms;
         let mut writer = MosWriter { mos, tx, histograms, made: 0 };
         let wrote = self.sync_maps(&mut writer, tx.txg(), pass)?;
@@ -90,6 +96,30 @@ impl Allocator {
             out.histograms -= logs.histograms;
         }
         Ok(out)
+    }
+
+    /// Reads the last block of each map that is about to be appended to, all at the same time: one
+    /// after the other they are as many seeks as there are devices. What fails here is met again
+    /// where it matters.
+    fn read_ends(&self, mos: &Objset, txg: u64) {
+        let mut maps = Vec::new();
+        for top in self.tops().values() {
+            let dirty = top.metaslabs.iter().filter(|m| m.is_dirty(txg));
+            maps.extend(dirty.map(Metaslab::object).filter(|number| *number != 0));
+        }
+        // A few are not worth the threads.
+        if maps.len() < 8 {
+            return;
+        }
+        let read = |number: u64| -> dmu::Result<()> {
+            let object = mos.object(number)?;
+            let end = header_of(&object)?.length / object.dnode().block_size().max(1);
+            object.read_block(end).map(drop)
+        };
+        let _ = rt::for_each_parallel(maps.len().min(READERS_MAX), maps, |number| {
+            let _ = read(number);
+            Ok::<(), ()>(())
+        });
     }
 
     /// The same over any maps.
