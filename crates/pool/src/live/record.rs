@@ -152,7 +152,6 @@ mod nanos {
     use serde::{Deserialize, Deserializer, Serializer};
     use std::time::Duration;
 
-    #[expect(clippy::trivially_copy_pass_by_ref, reason = "the form that serde calls")]
     pub(super) fn serialize<S: Serializer>(time: &Duration, to: S) -> Result<S::Ok, S::Error> {
         to.serialize_u64(u64::try_from(time.as_nanos()).unwrap_or(u64::MAX))
     }
