@@ -1,6 +1,8 @@
 //! Taking a snapshot: every layer is asked.
 
-use super::{CacheStats, ClassStats, Direction, SNAPSHOT_VERSION, Snapshot, TxgStats, VdevStats};
+use super::{
+    BlockStats, CacheStats, ClassStats, Direction, SNAPSHOT_VERSION, Snapshot, TxgStats, VdevStats,
+};
 use crate::live::{LivePool, TxgRecord};
 use crate::open::Pool;
 use crate::space::PoolSpace;
@@ -10,6 +12,7 @@ use std::collections::{HashMap, HashSet};
 use std::time::Duration;
 use vdev::NodeRef;
 use vdev::queue::{ClassCounts, IoClass, LeafStats};
+use zio::stats::TypeCount;
 
 /// Bytes that can be allocated and that are, of a top-level vdev.
 type Space = (u64, u64);
@@ -163,6 +166,7 @@ impl Pool {
             wall_ns: ns(rt.wall()),
             txg: self.uberblock().txg,
             vdevs,
+            blocks: self.reader().stats().snapshot().rows().iter().map(block_stats).collect(),
             cache: CacheStats {
                 hits: cache.hits,
                 misses: cache.misses,
@@ -184,6 +188,17 @@ impl LivePool {
         out.dirty_max_bytes = self.limits().dirty_max;
         out.txgs = self.txgs().iter().map(txg_stats).collect();
         out
+    }
+}
+
+fn block_stats(row: &TypeCount) -> BlockStats {
+    BlockStats {
+        kind: row.kind.to_string(),
+        level: row.level,
+        reads: row.read.ios,
+        read_bytes: row.read.bytes,
+        writes: row.written.ios,
+        written_bytes: row.written.bytes,
     }
 }
 

@@ -32,6 +32,11 @@ impl Io {
         self.offset.saturating_add(self.len)
     }
 
+    /// It is a write that may become part of a larger one.
+    fn may_join(&self) -> bool {
+        matches!(self.work, Work::Write(..)) && !self.alone && self.len > 0
+    }
+
     /// The bytes of a write.
     pub(super) fn parts(&self) -> &[Shared] {
         match &self.work {
@@ -72,8 +77,6 @@ type Key = (u64, u64, u64);
 #[derive(Default)]
 pub(super) struct Lines {
     lines: [BTreeMap<Key, Io>; CLASSES],
-    /// Writes that may be aggregated, by offset and number: their class and the rest of their key.
-    writes: BTreeMap<(u64, u64), (IoClass, u64)>,
     /// Number of the next request.
     next: u64,
     /// Where the last one of each class ended.
@@ -94,24 +97,15 @@ impl Lines {
         let number = self.next;
         self.next += 1;
         let first = if class.is_in_turn() { number } else { io.arrived >> AGE_SHIFT };
-        if matches!(io.work, Work::Write(..)) && !io.alone {
-            self.writes.insert((io.offset, number), (class, first));
-        }
         self.lines[class as usize].insert((first, io.offset, number), io);
         self.count += 1;
     }
 
-    fn remove(&mut self, class: IoClass, key: Key) -> Option<Io> {
-        let io = self.lines[class as usize].remove(&key)?;
-        self.writes.remove(&(key.1, key.2));
-        self.count -= 1;
-        Some(io)
-    }
-
-    /// The next request of a class; with it, if it is a write, the writes around it, ascending by
-    /// offset, up to `limit` bytes in all.
+    /// The next request of a class; with it, if it is a write that goes by offset, the writes
+    /// around it in its line, up to `limit` bytes in all. Neighbours in another line, or of another
+    /// age, stay: a second index of everything would cost more than they are worth.
     pub(super) fn take(&mut self, class: IoClass, limit: u64) -> Option<Picked> {
-        let line = &self.lines[class as usize];
+        let line = &mut self.lines[class as usize];
         let first = *line.first_key_value()?.0;
         let key = match class.is_in_turn() {
             true => first,
@@ -121,44 +115,44 @@ impl Lines {
                 next.filter(|k| k.0 == first.0).unwrap_or(first)
             }
         };
-        let io = self.remove(class, key)?;
-        let mut out = Picked::alone(io);
+        let mut out = Picked::alone(line.remove(&key)?);
         let mut end = out.io.end();
-        if matches!(out.io.work, Work::Write(..)) && !out.io.alone && !self.writes.is_empty() {
-            end = self.join(&mut out, limit);
+        if !class.is_in_turn() && !line.is_empty() && out.io.may_join() {
+            end = join(line, key, &mut out, limit);
         }
+        self.count -= 1 + out.before.len() + out.after.len();
         self.last[class as usize] = end;
         Some(out)
     }
+}
 
-    /// Takes the writes in front of and behind the picked one; returns where they end.
-    fn join(&mut self, out: &mut Picked, limit: u64) -> u64 {
-        let (mut start, mut end) = (out.io.offset, out.io.end());
-        let mut parts = out.io.parts().len();
-        while let Some((at, of)) = self.writes.range(..(start, 0)).next_back() {
-            let key = (of.0, (of.1, at.0, at.1));
-            let Some(io) = self.at(key) else { break };
-            let (from, more) = (io.offset, io.parts().len());
-            if io.end() != start || end - from > limit || parts + more > PARTS_MAX {
-                break;
-            }
-            out.before.extend(self.remove(key.0, key.1));
-            (start, parts) = (from, parts + more);
+/// Takes the writes in front of and behind the picked one, which had this key; returns where they
+/// end.
+fn join(line: &mut BTreeMap<Key, Io>, key: Key, out: &mut Picked, limit: u64) -> u64 {
+    let (mut start, mut end) = (out.io.offset, out.io.end());
+    let mut parts = out.io.parts().len();
+    let mut keys = Vec::new();
+    for (at, io) in line.range((key.0, 0, 0)..key).rev() {
+        let more = io.parts().len();
+        let fits = end - io.offset <= limit && parts + more <= PARTS_MAX;
+        if io.end() != start || !fits || !io.may_join() {
+            break;
         }
-        while let Some((at, of)) = self.writes.range((end, 0)..).next() {
-            let key = (of.0, (of.1, at.0, at.1));
-            let Some(io) = self.at(key).filter(|io| io.offset == end && io.len > 0) else { break };
-            let (to, more) = (io.end(), io.parts().len());
-            if to - start > limit || parts + more > PARTS_MAX {
-                break;
-            }
-            out.after.extend(self.remove(key.0, key.1));
-            (end, parts) = (to, parts + more);
+        keys.push(*at);
+        (start, parts) = (io.offset, parts + more);
+    }
+    let before = keys.len();
+    for (at, io) in line.range(key..) {
+        let more = io.parts().len();
+        let fits = io.end() - start <= limit && parts + more <= PARTS_MAX;
+        if at.0 != key.0 || io.offset != end || !fits || !io.may_join() {
+            break;
         }
-        end
+        keys.push(*at);
+        (end, parts) = (io.end(), parts + more);
     }
-
-    fn at(&self, (class, key): (IoClass, Key)) -> Option<&Io> {
-        self.lines[class as usize].get(&key)
-    }
+    let mut taken = keys.iter().filter_map(|key| line.remove(key));
+    out.before.extend(taken.by_ref().take(before));
+    out.after.extend(taken);
+    end
 }

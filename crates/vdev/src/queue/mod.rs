@@ -21,9 +21,10 @@
 //! *Order* (`line`). Who is waited for goes first come, first served. The others go by offset,
 //! upwards from the last one, within classes of half a second of age, so that none waits for ever.
 //!
-//! *Aggregation*. A write that is admitted takes with it all waiting writes that lie next to it, up
-//! to the aggregation limit, and counts as one. Should the device refuse the whole, each is tried
-//! again alone. Reads are merged before they come here (`gather`), where their buffers are.
+//! *Aggregation*. A write that is admitted takes with it the waiting writes of its class that lie
+//! next to it, up to the aggregation limit, and counts as one. (Not what goes in turn: there each
+//! is waited for.) Should the device refuse the whole, each is tried again alone. Reads are merged
+//! before they come here (`gather`), where their buffers are.
 //!
 //! *Who does the work*. There is no thread here. Whoever submits sends what is admitted; whoever
 //! brings a result, a thread of the device, sends what the freed place admits before he tells the
