@@ -15,6 +15,7 @@
 #![allow(clippy::panic)]
 
 mod compression;
+mod control;
 mod files;
 mod mos;
 mod storage;
@@ -30,6 +31,7 @@ pub fn targets() -> Vec<(&'static str, Target)> {
     all.extend(mos::TARGETS);
     all.extend(files::TARGETS);
     all.extend(compression::TARGETS);
+    all.extend(control::TARGETS);
     all.extend(storage::TARGETS);
     all.sort_by_key(|(name, _)| *name);
     all

@@ -159,6 +159,27 @@ impl Pool {
         })
     }
 
+    /// The same pool as it is by now, when it is open for writing: what was read at opening and is
+    /// kept outside of the MOS is said by the one who writes, the rest is read again.
+    pub(crate) fn seen_again(
+        &self,
+        guid: u64,
+        comment: Option<String>,
+        uberblock: Uberblock,
+    ) -> Result<Self> {
+        let mut pool = self.with_live(self.name(), &self.store, &self.mos)?;
+        (pool.config.pool_guid, pool.config.comment) = (guid, comment);
+        pool.uberblock = uberblock;
+        let directory = self.directory()?;
+        let table = |name| opening::feature_table(&self.mos, &directory, name);
+        pool.features = Features {
+            for_read: table(mos::FEATURES_FOR_READ)?,
+            for_write: table(mos::FEATURES_FOR_WRITE)?,
+            enabled_txg: table(mos::FEATURE_ENABLED_TXG)?,
+        };
+        Ok(pool)
+    }
+
     /// A pool that was made just now: seen through its live MOS, which is on no disk yet.
     pub(crate) fn new_live(
         candidate: Candidate,

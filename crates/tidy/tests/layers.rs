@@ -29,8 +29,8 @@ fn objection(user: &str, used: &str, kind: &str) -> Option<String> {
     if used_floor >= user_floor {
         return Some("is not below".to_owned());
     }
-    if user == "zinc" && !["engine", "lab"].contains(&used) && kind != "dev" {
-        return Some("the command sees only the engine and the laboratory".to_owned());
+    if user == "zinc" && !["engine", "lab", "control"].contains(&used) && kind != "dev" {
+        return Some("the command sees only the engine, the laboratory and the socket".to_owned());
     }
     None
 }

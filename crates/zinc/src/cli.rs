@@ -58,6 +58,10 @@ pub enum Command {
     /// The studies zinc began with, repeated on simulated disks, on a device, or in a pool
     #[command(subcommand)]
     Lab(cmd::lab::Command),
+    /// Hold a pool open, so that other commands can work on it at once and watch it
+    Serve(cmd::serve::Args),
+    /// Watch a pool that is served
+    Top(cmd::top::Args),
     /// Write the manual pages into a folder
     #[command(hide = true)]
     Man(cmd::man::Args),
@@ -67,6 +71,22 @@ pub enum Command {
 }
 
 impl Command {
+    /// Runs the verb; a failure is said.
+    pub fn run_or_report(self) -> ExitCode {
+        self.run().unwrap_or_else(|failure| failure.report())
+    }
+
+    /// Whether a server runs it for its clients.
+    pub fn is_for_servers(&self) -> bool {
+        match self {
+            Self::Zpool(c) => c.is_for_servers(),
+            Self::Zfs(_) | Self::Ls(_) | Self::Stat(_) | Self::Cat(_) | Self::Cp(_) => true,
+            Self::Tunables(_) => true,
+            Self::Mkdir(_) | Self::Rm(_) | Self::Mv(_) | Self::Ln(_) | Self::Inventory(_) => true,
+            _ => false,
+        }
+    }
+
     /// Runs the verb.
     pub fn run(self) -> Result<ExitCode, Failure> {
         match self {
@@ -88,6 +108,8 @@ impl Command {
             Self::Txgs(a) => a.run(),
             Self::Throttle(a) => a.run(),
             Self::Lab(c) => c.run(),
+            Self::Serve(a) => a.run(),
+            Self::Top(a) => a.run(),
             Self::Man(a) => a.run(),
             Self::Completions(a) => a.run(),
         }

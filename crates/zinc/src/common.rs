@@ -1,5 +1,6 @@
 //! What verbs share: how a pool is found and opened, and how `POOL/DATASET[@SNAP]:PATH` is read.
 
+use crate::asked;
 use crate::failure::Failure;
 use clap::Args;
 use engine::pool::CandidateState;
@@ -50,7 +51,7 @@ impl PoolArgs {
     /// How the library opens it.
     pub fn options(&self) -> OpenOptions {
         let mut o = OpenOptions::default();
-        o.search.paths.clone_from(&self.search);
+        o.search.paths = self.search.iter().map(|p| asked::path(p)).collect();
         o.txg = self.open.txg;
         o.checkpoint = self.open.checkpoint;
         o.allow_missing = self.open.allow_missing;
@@ -58,8 +59,22 @@ impl PoolArgs {
         o
     }
 
-    /// Opens the pool that `name` (a pool or anything in it) belongs to, and loads the keys.
+    /// Opens the pool that `name` (a pool or anything in it) belongs to, and loads the keys. One
+    /// that is served is looked at where it is held.
     pub fn open(&self, name: &str) -> Result<Pool, Failure> {
+        if self.open.is_of_now() {
+            crate::served::forward(&self.search, name)?;
+            if let Some(pool) = asked::held(name) {
+                let pool = pool.look()?;
+                self.open.load_keys(&pool)?;
+                return Ok(pool);
+            }
+        }
+        self.open_devices(name)
+    }
+
+    /// The same, as it is on its devices, whoever holds it.
+    pub fn open_devices(&self, name: &str) -> Result<Pool, Failure> {
         let pool = Pool::open(pool_of(name), &self.options())?;
         self.open.load_keys(&pool)?;
         Ok(pool)
@@ -68,16 +83,31 @@ impl PoolArgs {
     /// Opens every pool found but destroyed ones, in order of their names. Those that cannot be
     /// opened are failures among them.
     pub fn open_all(&self) -> Result<Vec<Result<Pool, Failure>>, Failure> {
+        if self.open.is_of_now() {
+            crate::served::forward_all(&self.search)?;
+        }
         let options = self.options();
         let found = engine::pool::scan(&options.search)?;
         let mut candidates = Candidate::group(&found);
         candidates.retain(|c| c.state() != CandidateState::Destroyed);
         let open = |c: &Candidate| {
+            if let Some(pool) = asked::held(&c.config.pool_guid.to_string()) {
+                let pool = pool.look()?;
+                self.open.load_keys(&pool)?;
+                return Ok(pool);
+            }
             let pool = Pool::open_candidate(c, &options)?;
             self.open.load_keys(&pool)?;
             Ok(pool)
         };
-        Ok(candidates.iter().map(open).collect())
+        let mut all: Vec<_> = candidates.iter().map(open).collect();
+        if let Some(client) = asked::client() {
+            let guid = client.pool.view().guid();
+            if !all.iter().flatten().any(|p| p.guid() == guid) {
+                all.push(client.pool.look().map_err(Failure::from));
+            }
+        }
+        Ok(all)
     }
 }
 
@@ -193,7 +223,7 @@ impl DepthArgs {
         let (mut search, mut depth) = (self.search, self.depth);
         for value in self.depth_or_path {
             match value.parse::<usize>() {
-                Ok(n) if !Path::new(&value).exists() => depth = Some(n),
+                Ok(n) if !asked::path(Path::new(&value)).exists() => depth = Some(n),
                 _ => search.push(PathBuf::from(value)),
             }
         }
@@ -202,10 +232,15 @@ impl DepthArgs {
 }
 
 impl OpenArgs {
+    /// No other state is asked for than the newest, which is the one a server has.
+    fn is_of_now(&self) -> bool {
+        self.txg.is_none() && !self.checkpoint && !self.allow_missing
+    }
+
     /// Loads every key that was given.
     pub fn load_keys(&self, pool: &Pool) -> Result<(), Failure> {
         if let Some(file) = &self.keys {
-            load_key_file(pool, file)?;
+            load_key_file(pool, &asked::path(file))?;
         }
         for spec in &self.key {
             load_key_spec(pool, spec)?;
@@ -282,6 +317,10 @@ fn read_key(path: &Path) -> Result<Vec<u8>, Failure> {
 }
 
 fn prompt(dataset: &str) -> Result<Vec<u8>, Failure> {
+    if asked::client().is_some() {
+        return Err(Failure::new("a server cannot ask for keys on your terminal")
+            .hint("give them with --keys FILE or --key DATASET=file:///PATH"));
+    }
     let text = rpassword::prompt_password(format!("Key of {dataset}: "))?;
     Ok(text.into_bytes())
 }

@@ -57,6 +57,11 @@ impl Failure {
         Self { what: format!("{subject}: {}", self.what), ..self }
     }
 
+    /// What it says: what, why, and what to do.
+    pub fn parts(&self) -> (&str, &[String], Option<&str>) {
+        (&self.what, &self.causes, self.hint.as_deref())
+    }
+
     /// Prints it and gives the exit code.
     pub fn report(&self) -> ExitCode {
         let mut text = format!("zinc: {}\n", self.what);

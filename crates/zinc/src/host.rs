@@ -16,10 +16,16 @@ pub fn name() -> String {
 
 /// The group of the user who runs the command.
 pub fn group() -> u64 {
+    if let Some(client) = crate::asked::client() {
+        return client.group;
+    }
     std::fs::metadata("/proc/self").map_or(0, |m| u64::from(m.gid()))
 }
 
 /// The user who runs the command.
 pub fn user() -> u64 {
+    if let Some(client) = crate::asked::client() {
+        return client.user;
+    }
     std::fs::metadata("/proc/self").map_or(0, |m| u64::from(m.uid()))
 }

@@ -1,6 +1,7 @@
 //! How verbs that change a pool open it: they take it over, act, write one line into its history,
 //! and leave it as it was, active or exported.
 
+use crate::asked;
 use crate::common::pool_of;
 use crate::failure::Failure;
 use crate::host;
@@ -66,7 +67,7 @@ impl Tuning {
         let mut out = Vec::new();
         if let Some(path) = &self.file {
             let shown = path.display();
-            let text = std::fs::read_to_string(path)
+            let text = std::fs::read_to_string(asked::path(path))
                 .map_err(|e| Failure::new(format!("cannot read {shown}")).because(e.to_string()))?;
             out = Setting::parse_lines(&text).map_err(|(line, e)| {
                 Failure::usage(format!("{shown}, line {line}: {e}")).hint(e.hint())
@@ -90,9 +91,17 @@ impl LiveArgs {
 
     /// Opens it for reading, to see what would be done.
     pub fn look(&self, name: &str) -> Result<engine::Pool, Failure> {
-        let options = options(&self.search, self.how.cache_mib);
-        Ok(engine::Pool::open(pool_of(name), &options)?)
+        look(&self.search, &self.how, name)
     }
+}
+
+/// [`LiveArgs::look`] for verbs that find their pools in another way.
+pub fn look(search: &[PathBuf], how: &LiveHow, name: &str) -> Result<engine::Pool, Failure> {
+    crate::served::forward(search, name)?;
+    if let Some(pool) = asked::held(name) {
+        return Ok(pool.look()?);
+    }
+    Ok(engine::Pool::open(pool_of(name), &options(search, how.cache_mib))?)
 }
 
 /// [`LiveArgs::change`] for verbs that find their pools in another way.
@@ -102,6 +111,19 @@ pub fn change<T>(
     name: &str,
     act: impl FnOnce(&LivePool) -> Result<T, Failure>,
 ) -> Result<T, Failure> {
+    crate::served::forward(search, name)?;
+    if let Some(pool) = asked::held(name) {
+        if !how.tuning.all()?.is_empty() {
+            let what = format!("cannot set tunables for one command: {} is served", pool.name());
+            return Err(Failure::new(what)
+                .hint("`zinc tunables --pool POOL NAME=VALUE` sets one for all, from now on"));
+        }
+        let result = act(&pool)?;
+        // This line is written after what was done: when it is durable, all is.
+        pool.log(&invocation())?;
+        tell_txgs(&pool, how)?;
+        return Ok(result);
+    }
     let candidate = find(search, name)?;
     let was_exported = candidate.state() == CandidateState::Exported;
     let options = import_options(search, how.cache_mib, &how.tuning)?;
@@ -124,7 +146,7 @@ pub fn change<T>(
 /// How pools are searched and read.
 pub fn options(search: &[PathBuf], cache_mib: usize) -> OpenOptions {
     let mut o = OpenOptions::default();
-    o.search.paths = search.to_vec();
+    o.search.paths = search.iter().map(|p| asked::path(p)).collect();
     o.cache_bytes = cache_mib.max(1) << 20;
     o
 }
@@ -189,7 +211,13 @@ pub fn pick(
 /// Opens a candidate for writing.
 pub fn import(candidate: &Candidate, options: &ImportOptions) -> Result<LivePool, Failure> {
     let mut disks = Disks::default();
-    Ok(live::import(&Rt::real(), candidate, options, &mut |path| disks.open(path))?)
+    let opened = live::import(&Rt::real(), candidate, options, &mut |path| disks.open(path));
+    opened.map_err(|e| {
+        let in_use = matches!(&e, Error::Device { cause, .. }
+            if cause.kind == device::ErrorKind::InUse);
+        let failure = Failure::from(e);
+        if in_use { crate::served::held_by(candidate.config.pool_guid, failure) } else { failure }
+    })
 }
 
 /// The same, right after this process had the pool open: a thread that ends its last request may
@@ -244,7 +272,7 @@ impl Disks {
 
 /// The command as the history records it, without the program's own name.
 pub fn invocation() -> Invocation {
-    let mut words = std::env::args_os().map(|a| a.to_string_lossy().into_owned());
+    let mut words = asked::arguments().into_iter().map(|a| a.to_string_lossy().into_owned());
     let program = words.next().unwrap_or_default();
     let program = Path::new(&program).file_name().unwrap_or_default().to_string_lossy();
     let mut words: Vec<String> = words.collect();
@@ -264,7 +292,7 @@ pub fn tell_txgs(pool: &LivePool, how: &LiveHow) -> Result<(), Failure> {
         txgs::table(&pool.txgs(), Style::Human).print();
     }
     match &how.tuning.log {
-        Some(path) => history::append(path, pool),
+        Some(path) => history::append(&asked::path(path), pool),
         None => Ok(()),
     }
 }

@@ -24,7 +24,7 @@ pub fn local(time: u64) -> u64 {
 }
 
 fn zone_file() -> Option<PathBuf> {
-    let Some(zone) = std::env::var_os("TZ") else { return Some("/etc/localtime".into()) };
+    let Some(zone) = crate::asked::variable("TZ") else { return Some("/etc/localtime".into()) };
     let zone = zone.to_str()?;
     let zone = zone.strip_prefix(':').unwrap_or(zone);
     (!zone.is_empty()).then(|| Path::new(ZONES).join(zone))

@@ -6,6 +6,7 @@
 #![forbid(unsafe_code)]
 #![allow(unreachable_pub, reason = "a binary exports nothing; pub says what a module offers")]
 
+mod asked;
 mod cannot;
 mod cli;
 mod cmd;
@@ -19,6 +20,7 @@ mod names;
 mod objsets;
 mod place;
 mod progress;
+mod served;
 mod txgs;
 mod ui;
 
@@ -38,9 +40,5 @@ fn arguments() -> Vec<OsString> {
 }
 
 fn main() -> ExitCode {
-    let cli = cli::Cli::parse_from(arguments());
-    match cli.command.run() {
-        Ok(code) => code,
-        Err(failure) => failure.report(),
-    }
+    cli::Cli::parse_from(arguments()).command.run_or_report()
 }

@@ -1,11 +1,16 @@
 //! The terminal: the only place that prints.
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "this module is the terminal")]
 
+use crate::asked;
 use std::io::{IsTerminal as _, Write as _};
 
 /// Prints to standard output. A reader that went away (`| head`) ends the program quietly, as it
 /// ends other tools.
 pub fn out(text: &str) {
+    if let Some(client) = asked::client() {
+        let _ = client.print(text.as_bytes());
+        return;
+    }
     let mut stdout = std::io::stdout().lock();
     if stdout.write_all(text.as_bytes()).is_err() {
         std::process::exit(0);
@@ -14,22 +19,28 @@ pub fn out(text: &str) {
 
 /// Prints bytes to standard output.
 pub fn out_bytes(bytes: &[u8]) -> std::io::Result<()> {
+    if let Some(client) = asked::client() {
+        return client.print(bytes);
+    }
     std::io::stdout().lock().write_all(bytes)
 }
 
 /// Prints to standard error.
 pub fn error(text: &str) {
+    if let Some(client) = asked::client() {
+        return client.complain(text);
+    }
     let _ = std::io::stderr().lock().write_all(text.as_bytes());
 }
 
-/// Standard error is a terminal: progress may be shown.
+/// Standard error is a terminal: progress may be shown. A server shows none to its clients.
 pub fn is_terminal() -> bool {
-    std::io::stderr().is_terminal()
+    asked::client().is_none() && std::io::stderr().is_terminal()
 }
 
-/// Whether the output goes to a terminal.
+/// Standard output is a terminal.
 pub fn is_output_terminal() -> bool {
-    std::io::stdout().is_terminal()
+    asked::client().map_or_else(|| std::io::stdout().is_terminal(), |c| c.is_terminal())
 }
 
 /// Rows with columns padded as OpenZFS pads them, or tab separated with `-H`.

@@ -123,10 +123,16 @@ impl Reader {
     /// Reads a batch; the results stand in the order of the requests.
     #[must_use]
     pub fn read_many(&self, requests: &[Request<'_>]) -> Vec<Outcome> {
+        probes::fire!(read__start, requests.len() as u64);
         let scope = requests.first().map_or(Scope::Data, |r| r.scope);
         let bps: Vec<&BlkPtr> = requests.iter().map(|r| r.bp).collect();
         let early = self.first_copies(&bps, scope, None);
-        requests.iter().zip(early).map(|(r, early)| self.finish(r, early)).collect()
+        let finish = |(r, early): (&Request<'_>, _)| {
+            let out = self.finish(r, early);
+            probes::fire!(read__done, r.bp.lsize(), u64::from(out.block.is_err()));
+            out
+        };
+        requests.iter().zip(early).map(finish).collect()
     }
 
     /// Reads the first copies of all plain blocks, and the first headers of all gangs, in one

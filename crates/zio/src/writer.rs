@@ -179,6 +179,13 @@ impl Writer {
     /// [`ErrorKind::NoSpace`], with nothing allocated; [`ErrorKind::BadBlock`] when no block can
     /// be written like this. What happens on the devices is told by [`Writer::wait`].
     pub fn write(&self, data: &Arc<Block>, spec: &WriteSpec, place: Place) -> Result<BlkPtr> {
+        probes::fire!(write__start, data.bytes().len() as u64, spec.birth);
+        let bp = self.write_unseen(data, spec, place)?;
+        probes::fire!(write__done, data.bytes().len() as u64, bp.psize(), spec.birth);
+        Ok(bp)
+    }
+
+    fn write_unseen(&self, data: &Arc<Block>, spec: &WriteSpec, place: Place) -> Result<BlkPtr> {
         let fail = |kind| failure(place, None, kind);
         let counts = &self.core.counts;
         let add = |count: &AtomicU64, n: u64| count.fetch_add(n, Ordering::Relaxed);

@@ -93,6 +93,17 @@ impl LivePool {
         &self.view
     }
 
+    /// The pool as it is now, to look at for a while. [`Self::view`] keeps guid, comment, features
+    /// and uberblock of the time when the pool was opened. Keys loaded into this one are its own.
+    pub fn look(&self) -> Result<Pool> {
+        let (guid, comment) = {
+            let config = self.shared.config.lock();
+            (config.root.guid, config.facts.comment.clone())
+        };
+        let uberblock = *self.shared.uberblock.lock();
+        self.view.seen_again(guid, comment, uberblock)
+    }
+
     /// Its name.
     #[must_use]
     pub fn name(&self) -> &str {

@@ -377,6 +377,7 @@ impl Txgs {
     fn delay(&self, slot: &Slot, now: Duration, until: Duration) -> Result<(), Stopped> {
         slot.delays.fetch_add(1, Ordering::Relaxed);
         slot.delayed_ns.fetch_add(nanos(until.saturating_sub(now)), Ordering::Relaxed);
+        probes::fire!(throttle__delay, nanos(until.saturating_sub(now)));
         let mut state = self.state.lock();
         while self.rt.now() < until {
             state.check()?;
@@ -557,6 +558,8 @@ impl Txgs {
     fn quiesce(&self, state: &mut MutexGuard<'_, State>, txg: u64, why: Pushed) {
         state.quiescing = true;
         let began = self.rt.now();
+        let was_open = began.saturating_sub(state.opened[slot(txg)]);
+        probes::fire!(txg__quiesce, txg, nanos(was_open), self.dirty());
         self.shut.store(true, Ordering::SeqCst);
         while self.inside.load(Ordering::SeqCst) != 0 {
             self.quiet.wait(state);
@@ -566,6 +569,9 @@ impl Txgs {
         self.open.store(txg + 1, Ordering::SeqCst);
         self.shut.store(false, Ordering::SeqCst);
         self.opened.notify_all();
+        probes::fire!(txg__open, txg + 1);
+        let took = self.rt.now().saturating_sub(began);
+        probes::fire!(txg__sync, txg, nanos(took), self.dirty());
         let opened = state.opened[slot(txg)];
         let slot = &self.slots[slot(txg)];
         let take = |count: &AtomicU64| count.swap(0, Ordering::Relaxed);
@@ -591,6 +597,8 @@ impl Txgs {
 
     /// The txg of `record` is durable.
     pub(crate) fn done(&self, mut record: TxgRecord) {
+        let took = nanos(record.sync);
+        probes::fire!(txg__synced, record.txg, took, record.written, record.blocks);
         let synced = Synced { dirtied: record.dirty, write_time: record.write_time };
         self.policy().synced(&synced);
         let mut state = self.state.lock();

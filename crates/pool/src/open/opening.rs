@@ -357,16 +357,7 @@ impl<'a> Opening<'a> {
 
     fn features(&mut self, mos: &Objset, directory: &Zap) -> Result<Features> {
         let mut table = |name: &'static str| -> Vec<(String, u64)> {
-            let read = || -> dmu::Result<Vec<(String, u64)>> {
-                let Some(n) = directory.get_u64(name)? else { return Ok(Vec::new()) };
-                let entries = Zap::open(&mos.object(n)?)?.to_vec()?;
-                let pair = |e: dmu::ZapEntry| {
-                    let name = String::from_utf8_lossy(e.name.bytes()?).into_owned();
-                    Some((name, e.u64()?))
-                };
-                Ok(entries.into_iter().filter_map(pair).collect())
-            };
-            let table = read();
+            let table = feature_table(mos, directory, name);
             self.excuse(name, table).unwrap_or_default()
         };
         let features = Features {
@@ -392,4 +383,19 @@ impl<'a> Opening<'a> {
             features: unknown.iter().map(named).collect(),
         })
     }
+}
+
+/// One of the tables of features in the MOS: guids and numbers.
+pub(super) fn feature_table(
+    mos: &Objset,
+    directory: &Zap,
+    name: &'static str,
+) -> dmu::Result<Vec<(String, u64)>> {
+    let Some(n) = directory.get_u64(name)? else { return Ok(Vec::new()) };
+    let entries = Zap::open(&mos.object(n)?)?.to_vec()?;
+    let pair = |e: dmu::ZapEntry| {
+        let name = String::from_utf8_lossy(e.name.bytes()?).into_owned();
+        Some((name, e.u64()?))
+    };
+    Ok(entries.into_iter().filter_map(pair).collect())
 }

@@ -52,7 +52,7 @@ pub struct Args {
 impl Args {
     /// Runs it.
     pub fn run(self) -> Result<ExitCode, Failure> {
-        let pool = self.pool.open(&self.name)?;
+        let pool = self.pool.open_devices(&self.name)?;
         if self.list_txgs {
             return Ok(self.txgs(&pool));
         }

@@ -137,7 +137,7 @@ impl Args {
         match width {
             Some(width) => ui::out(&columns(&shown, width)),
             // Not for eyes: the bytes of the names as they are.
-            None if !ui_is_terminal() && !self.inode => {
+            None if !ui::is_output_terminal() && !self.inode => {
                 for l in &lines {
                     let _ = ui::out_bytes(&[l.name.as_slice(), b"\n"].concat());
                 }
@@ -206,14 +206,11 @@ impl Args {
     }
 }
 
-fn ui_is_terminal() -> bool {
-    std::io::IsTerminal::is_terminal(&std::io::stdout())
-}
-
 /// Width of the terminal that standard output is.
 fn ui_columns() -> Option<usize> {
-    let known = std::env::var("COLUMNS").ok().and_then(|c| c.parse().ok());
-    ui_is_terminal().then(|| known.unwrap_or(80))
+    let known = crate::asked::variable("COLUMNS");
+    let known = known.and_then(|c| c.to_str()?.parse().ok());
+    ui::is_output_terminal().then(|| known.unwrap_or(80))
 }
 
 /// Names in columns, read downwards.

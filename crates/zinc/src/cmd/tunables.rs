@@ -2,9 +2,11 @@
 
 use crate::failure::Failure;
 use crate::ui::{self, Table};
-use engine::live::Tunable;
+use engine::LivePool;
 use engine::live::tunables::{Row, Unit};
+use engine::live::{Setting, Tunable, TunableError};
 use serde_json::{Value, json};
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 /// Width of the meaning in the details of one.
@@ -23,6 +25,12 @@ pub struct Args {
     /// Print no headings, and tabs between columns
     #[arg(short = 'H')]
     script: bool,
+    /// Those of this pool, which is served: their values now. NAME=VALUE sets one, from now on
+    #[arg(long, value_name = "POOL")]
+    pool: Option<String>,
+    /// Search this directory, file or disk for the pool's devices (repeatable)
+    #[arg(short = 'd', long = "dev", value_name = "PATH", requires = "pool")]
+    search: Vec<PathBuf>,
     /// Only these, in detail
     names: Vec<String>,
 }
@@ -30,6 +38,12 @@ pub struct Args {
 impl Args {
     /// Runs it.
     pub fn run(self) -> Result<ExitCode, Failure> {
+        if let Some(pool) = &self.pool {
+            crate::served::forward(&self.search, pool)?;
+            let held = crate::asked::held(pool);
+            let held = held.ok_or_else(|| crate::served::not_served(pool))?;
+            return self.of_pool(&held);
+        }
         let named = |name: &String| {
             Tunable::named(name).map_err(|e| Failure::new(e.to_string()).hint(e.hint()))
         };
@@ -45,6 +59,32 @@ impl Args {
         } else {
             let text: Vec<String> = chosen.iter().map(|t| details(t.row())).collect();
             ui::out(&text.join("\n"));
+        }
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+impl Args {
+    /// Sets what is to be set, and shows the values of a pool that is held.
+    fn of_pool(&self, pool: &LivePool) -> Result<ExitCode, Failure> {
+        let fail = |e: TunableError| Failure::new(e.to_string()).hint(e.hint());
+        let is_setting = |name: &&String| name.contains('=');
+        let (settings, names): (Vec<_>, Vec<_>) = self.names.iter().partition(is_setting);
+        // All are right, or none is set.
+        let settings = settings.iter().map(|s| Setting::parse(s).map_err(fail));
+        let settings = settings.collect::<Result<Vec<_>, Failure>>()?;
+        let named = |name: &&String| Tunable::named(name).map_err(fail);
+        let mut chosen = names.iter().map(named).collect::<Result<Vec<_>, Failure>>()?;
+        settings.iter().for_each(|s| pool.set_tunable(*s));
+        if chosen.is_empty() && settings.is_empty() {
+            chosen = Tunable::ALL.to_vec();
+        }
+        let values = chosen.iter().map(|t| (t.row(), pool.tunables().get(*t)));
+        if self.json {
+            let list: Vec<Value> = values.map(|(row, value)| to_json(row, Some(value))).collect();
+            ui::json(&json!({ "tunables": list }));
+        } else if !chosen.is_empty() {
+            table(values, "VALUE", self.script).print();
         }
         Ok(ExitCode::SUCCESS)
     }

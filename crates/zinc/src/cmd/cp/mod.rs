@@ -6,6 +6,7 @@ pub mod local;
 pub mod sys;
 pub mod tree;
 
+use crate::asked;
 use crate::common::PoolArgs;
 use crate::failure::{FAILED, Failure};
 use crate::live::{LiveArgs, LiveHow, Tuning};
@@ -120,12 +121,13 @@ impl Args {
         };
         let is_into = into::is_in_pool(&dest);
         if self.tar.is_some() || (is_into && sources.iter().all(|s| into::is_local(s))) {
+            let sources = sources.iter().map(|s| asked::argument(s)).collect();
             return self.copy_into(sources, dest);
         }
         if sources.is_empty() {
             return Err(Failure::usage("what is to be copied, and where to?"));
         }
-        self.copy_out(&sources, Path::new(&dest))
+        self.copy_out(&sources, &asked::path(Path::new(&dest)))
     }
 
     fn copy_out(&self, sources: &[OsString], dest: &Path) -> Result<ExitCode, Failure> {
@@ -174,7 +176,7 @@ impl Args {
             owner: !self.no_owner,
             xattrs: !self.no_xattrs,
             verbose: self.verbose,
-            tar: self.tar,
+            tar: self.tar.map(|t| if t == Path::new("-") { t } else { asked::path(&t) }),
             sources,
             dest,
         };

@@ -10,6 +10,7 @@
 
 use super::data::{self, CopyError, Lost};
 use super::local::{Keep, LocalDir, Xattrs, is_copy};
+use crate::asked;
 use engine::rt::{Progress, for_each_parallel};
 use engine::zpl::{DirEntry, FileKind, Node};
 use engine::{Filesystem, Volume};
@@ -114,9 +115,10 @@ impl<'a> Copier<'a> {
             ready: Vec::new(),
             dressed: Vec::new(),
         };
+        let client = asked::client();
         let copied = for_each_parallel(0, &mut walk, |task: Task| {
             self.progress.check()?;
-            self.file(&task, prefix, &links);
+            asked::inherit(client.as_ref(), || self.file(&task, prefix, &links));
             Ok::<(), engine::rt::Cancelled>(())
         });
         if copied.is_err() {

@@ -58,7 +58,7 @@ impl Args {
     /// Runs it.
     pub fn run(self) -> Result<ExitCode, Failure> {
         let place = Place::from(self.source.as_os_str());
-        let pool = self.pool.open(&place.pool())?;
+        let pool = self.pool.open_devices(&place.pool())?;
         let cannot = |e: std::io::Error| {
             Failure::new(format!("cannot write to {}", self.dest.display())).because(e.to_string())
         };

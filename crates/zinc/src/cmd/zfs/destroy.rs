@@ -6,7 +6,7 @@ use crate::failure::Failure;
 use crate::live::{self, LiveHow};
 use crate::ui;
 use engine::dsl::nicenum::nicenum;
-use engine::{Dataset, Dsl, LivePool, Pool};
+use engine::{Dataset, Dsl, LivePool};
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -67,7 +67,7 @@ impl Args {
     /// Runs it.
     pub fn run(mut self) -> Result<ExitCode, Failure> {
         for value in std::mem::take(&mut self.defer_or_path) {
-            if !value.is_empty() && Path::new(&value).exists() {
+            if !value.is_empty() && crate::asked::path(Path::new(&value)).exists() {
                 self.search.push(PathBuf::from(value));
                 continue;
             }
@@ -78,8 +78,7 @@ impl Args {
             return Err(Failure::usage("destroy takes one dataset, or snapshots of one"));
         };
         if self.dry {
-            let options = live::options(&self.search, self.how.cache_mib);
-            let pool = Pool::open(crate::common::pool_of(name), &options)?;
+            let pool = live::look(&self.search, &self.how, name)?;
             let steps = self.plan(pool.dsl(), name)?;
             self.say(pool.dsl(), &steps)?;
             return Ok(ExitCode::SUCCESS);

@@ -92,6 +92,8 @@ struct Subject {
 impl Args {
     /// Runs it.
     pub fn run(self) -> Result<ExitCode, Failure> {
+        let forward = |name| crate::served::forward(&self.pool.search, name);
+        self.names.first().map_or(Ok(()), |name| forward(name))?;
         let mut pools = Pools::new(self.pool.clone());
         if let [pool, vdevs @ ..] = self.names.as_slice()
             && !vdevs.is_empty()

@@ -2,8 +2,11 @@
 
 use crate::failure::Failure;
 use crate::live::{self, LiveArgs, candidates, pick};
+use crate::served::Server;
 use engine::pool::CandidateState;
 use engine::{Candidate, LivePool};
+use serde_json::json;
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 /// Arguments of `zinc zpool export`.
@@ -49,17 +52,42 @@ fn end(
     Ok(act(pool)?)
 }
 
+/// Has the server of a pool export it, which ends the server.
+fn end_served(mut server: Server) -> Result<(), Failure> {
+    let invocation = live::invocation();
+    server.call("export", json!({ "command": invocation.command })).map(drop)
+}
+
+/// The same for all pools that are served and found in these places.
+fn end_all_served(search: &[PathBuf]) -> Result<(), Failure> {
+    let found = candidates(search)?;
+    let is_there = |s: &Server| found.iter().any(|c| c.config.pool_guid == s.guid);
+    Server::all().into_iter().filter(is_there).try_for_each(end_served)
+}
+
 impl Export {
     /// Runs it.
     pub fn run(self) -> Result<ExitCode, Failure> {
         let active = |c: &Candidate| c.state() == CandidateState::Active;
         let mut code = ExitCode::SUCCESS;
+        let mut names = Vec::new();
+        for name in &self.pools {
+            match Server::find(&self.live.search, name)? {
+                Some(server) => end_served(server)?,
+                None => names.push(name),
+            }
+        }
+        if self.all {
+            end_all_served(&self.live.search)?;
+        } else if names.is_empty() {
+            return Ok(code);
+        }
         let found = candidates(&self.live.search)?;
         let chosen: Vec<_> = match self.all {
             true => found.into_iter().filter(active).map(Ok).collect(),
             false => {
-                let one = |name| pick(found.clone(), &self.live.search, name, active);
-                self.pools.iter().map(|name| one(name)).collect()
+                let one = |name: &str| pick(found.clone(), &self.live.search, name, active);
+                names.into_iter().map(|name| one(name)).collect()
             }
         };
         for candidate in chosen {

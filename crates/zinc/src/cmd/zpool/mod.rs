@@ -59,6 +59,13 @@ pub enum Command {
 }
 
 impl Command {
+    /// Whether a server runs it for its clients.
+    pub fn is_for_servers(&self) -> bool {
+        let changes = matches!(self, Self::Set(_) | Self::Upgrade(_) | Self::Reguid(_));
+        let shows = matches!(self, Self::List(_) | Self::Status(_) | Self::Get(_));
+        changes || shows || matches!(self, Self::Sync(_) | Self::History(_))
+    }
+
     /// Runs it.
     pub fn run(self) -> Result<ExitCode, Failure> {
         match self {
@@ -88,6 +95,8 @@ fn for_each_pool(
     names: &[String],
     mut act: impl FnMut(&Pool) -> Result<(), Failure>,
 ) -> Result<ExitCode, Failure> {
+    // Before anything is printed that a server would print again.
+    names.iter().try_for_each(|name| crate::served::forward(&args.search, name))?;
     let mut code = ExitCode::SUCCESS;
     let mut one = |pool: Result<Pool, Failure>| {
         if let Err(failure) = pool.and_then(|p| act(&p)) {

@@ -95,6 +95,9 @@ fn missing(pool: &Pool) -> Vec<&'static Feature> {
 impl Upgrade {
     /// Runs it.
     pub fn run(self) -> Result<ExitCode, Failure> {
+        // Before anything is printed that a server would print again.
+        let mut names = self.pools.iter();
+        names.try_for_each(|name| crate::served::forward(&self.live.search, name))?;
         ui::out("This system supports ZFS pool feature flags.\n\n");
         if self.list {
             let mut text = "The following features are supported:\n\n".to_owned();
@@ -196,6 +199,7 @@ impl Sync {
     pub fn run(self) -> Result<ExitCode, Failure> {
         let names = match self.pools.is_empty() {
             true => {
+                crate::served::forward_all(&self.live.search)?;
                 let found = candidates(&self.live.search)?;
                 let active = found.iter().filter(|c| c.state() == CandidateState::Active);
                 active.map(|c| c.config.pool_guid.to_string()).collect()
@@ -203,8 +207,12 @@ impl Sync {
             false => self.pools.clone(),
         };
         for name in &names {
-            // Every command leaves what it did on disk: opening the pool shows that nothing waits.
+            // Every command leaves what it did on disk: where nobody holds the pool, opening it
+            // shows that nothing waits.
             self.live.look(name)?;
+            if let Some(pool) = crate::asked::held(name) {
+                pool.sync()?;
+            }
         }
         Ok(ExitCode::SUCCESS)
     }

@@ -4,6 +4,7 @@ mod sink;
 mod tar;
 mod tree;
 
+use crate::asked;
 use crate::failure::{FAILED, Failure};
 use crate::live::LiveArgs;
 use crate::place::Place;
@@ -38,12 +39,12 @@ pub struct IntoArgs {
 pub fn is_in_pool(dest: &OsStr) -> bool {
     let bytes = dest.as_bytes();
     let is_path = bytes.starts_with(b"/") || bytes.starts_with(b".");
-    !is_path && bytes.contains(&b':') && !Path::new(dest).exists()
+    !is_path && bytes.contains(&b':') && !asked::path(Path::new(dest)).exists()
 }
 
 /// Whether a thing to copy is on this machine.
 pub fn is_local(source: &OsStr) -> bool {
-    !source.as_bytes().contains(&b':') || std::fs::symlink_metadata(source).is_ok()
+    !source.as_bytes().contains(&b':') || asked::path(Path::new(source)).symlink_metadata().is_ok()
 }
 
 impl IntoArgs {

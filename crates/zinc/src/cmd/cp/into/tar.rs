@@ -19,7 +19,7 @@ pub fn extract(into: &Into<'_>, dir: u64, path: &Path) -> Result<(), Failure> {
         Failure::new(format!("cannot read archive '{}'", path.display())).because(e.to_string())
     };
     let source: Box<dyn Read> = match path == Path::new("-") {
-        true => Box::new(io::stdin().lock()),
+        true => crate::asked::input()?,
         false => Box::new(File::open(path).map_err(fail)?),
     };
     let mut archive = Archive::new(source);

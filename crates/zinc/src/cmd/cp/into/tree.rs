@@ -2,6 +2,7 @@
 //! second names when all files are there.
 
 use super::sink::{Attributes, CHUNK, Fault, Into, Write, time};
+use crate::asked;
 use crate::failure::Failure;
 use engine::rt;
 use engine::zpl::NewKind;
@@ -53,7 +54,10 @@ pub fn copy(into: &Into<'_>, path: &Path, dir: u64, name: Option<&[u8]>) -> Resu
         None => walk.todo.push((path.to_owned(), dir)),
     }
     let links = Mutex::new(Links::default());
-    rt::for_each_parallel(WORKERS, &mut walk, |task| one(into, task, &links))?;
+    let client = asked::client();
+    rt::for_each_parallel(WORKERS, &mut walk, |task| {
+        asked::inherit(client.as_ref(), || one(into, task, &links))
+    })?;
     let links = links.into_inner().unwrap_or_else(PoisonError::into_inner);
     for task in links.later {
         let Some(object) = links.made.get(&(task.found.dev(), task.found.ino())) else {

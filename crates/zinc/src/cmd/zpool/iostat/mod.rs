@@ -11,6 +11,7 @@ use super::list::{repetition, stamp};
 use super::naming::Naming;
 use crate::common::{JsonArgs, PoolArgs, TableArgs};
 use crate::failure::Failure;
+use crate::served::Server;
 use crate::{json, ui};
 use engine::pool::stats::Snapshot;
 use engine::{Candidate, Pool};
@@ -80,6 +81,12 @@ impl Source for Opened {
     }
 }
 
+impl Source for Server {
+    fn take(&mut self) -> Result<Snapshot, Failure> {
+        self.stats()
+    }
+}
+
 /// A pool being watched.
 struct Watched {
     source: Box<dyn Source>,
@@ -146,6 +153,30 @@ impl Args {
     fn sources(&self) -> Result<(Vec<Watched>, Vec<String>, ExitCode), Failure> {
         let mut code = ExitCode::SUCCESS;
         let mut pools = Vec::new();
+        // What is served is what is imported: alone when no pool is named.
+        let mut served = Server::all_in(&self.pool.search)?;
+        let is_named = |s: &Server| self.names.iter().any(|n| s.is_called(n));
+        let is_served = |name: &&String| served.iter().any(|s| s.is_called(name));
+        let (held, others): (Vec<&String>, Vec<&String>) = self.names.iter().partition(is_served);
+        let candidates = match others.is_empty() && !served.is_empty() {
+            true => Vec::new(),
+            false => Candidate::group(&engine::pool::scan(&self.pool.options().search)?),
+        };
+        // A name that is no pool's is that of a vdev.
+        let is_pool = |name: &&String| {
+            let same =
+                |c: &Candidate| c.name() == *name || c.config.pool_guid.to_string() == **name;
+            candidates.iter().any(same)
+        };
+        let (wanted, vdevs): (Vec<&String>, Vec<&String>) = others.into_iter().partition(is_pool);
+        let vdevs: Vec<String> = vdevs.into_iter().cloned().collect();
+        let is_any = wanted.is_empty() && held.is_empty();
+        served.retain(|s| is_any || is_named(s));
+        if candidates.is_empty() && served.is_empty() {
+            ui::error("no pools available\n");
+        }
+        let is_alone = !served.is_empty();
+        pools.extend(served.into_iter().map(|s| Watched::new(Box::new(s))));
         let mut open = |pool: Result<Pool, Failure>| match pool {
             Ok(pool) => {
                 let space = pool.space();
@@ -154,19 +185,8 @@ impl Args {
             }
             Err(failure) => code = failure.report(),
         };
-        // A name that is no pool's is that of a vdev.
-        let found = engine::pool::scan(&self.pool.options().search)?;
-        let candidates = Candidate::group(&found);
-        let is_pool = |name: &String| {
-            let same = |c: &Candidate| c.name() == name || c.config.pool_guid.to_string() == *name;
-            candidates.iter().any(same)
-        };
-        let (wanted, vdevs): (Vec<String>, Vec<String>) =
-            self.names.iter().cloned().partition(is_pool);
-        if candidates.is_empty() {
-            ui::error("no pools available\n");
-        }
-        match wanted.is_empty() {
+        match is_any {
+            true if is_alone => {}
             true => self.pool.open_all()?.into_iter().for_each(&mut open),
             false => wanted.iter().for_each(|name| open(self.pool.open(name))),
         }

@@ -1,0 +1,113 @@
+//! Asking.
+
+use crate::protocol::{ANSWER_MAX, Refusal, Request, decode_answer};
+use crate::wire::{Lines, Trouble, send};
+use serde_json::Value;
+use std::fmt;
+use std::io;
+use std::os::fd::BorrowedFd;
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::time::Duration;
+
+/// Why there is no answer to use.
+#[derive(Debug)]
+pub enum CallError {
+    /// The server refused.
+    Refused(Refusal),
+    /// The server ended or hung up before it answered.
+    Gone,
+    /// What came is no answer.
+    Nonsense,
+    /// The system's error; a timeout among them.
+    Io(io::Error),
+}
+
+impl fmt::Display for CallError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Refused(refusal) => write!(f, "{refusal}"),
+            Self::Gone => f.write_str("the server ended before it answered"),
+            Self::Nonsense => f.write_str("the server's answer is none"),
+            Self::Io(e) => write!(f, "{e}"),
+        }
+    }
+}
+
+impl std::error::Error for CallError {}
+
+impl From<io::Error> for CallError {
+    fn from(e: io::Error) -> Self {
+        Self::Io(e)
+    }
+}
+
+/// A connection to a server.
+#[derive(Debug)]
+pub struct Client {
+    stream: UnixStream,
+}
+
+impl Client {
+    /// Connects. With `patience` each answer is waited for so long at most.
+    ///
+    /// # Errors
+    /// When nobody listens there.
+    pub fn connect(path: &Path, patience: Option<Duration>) -> io::Result<Self> {
+        let stream = UnixStream::connect(path)?;
+        let client = Self { stream };
+        client.set_patience(patience)?;
+        Ok(client)
+    }
+
+    /// Sets how long answers are waited for; `None`: for ever.
+    ///
+    /// # Errors
+    /// When it is zero.
+    pub fn set_patience(&self, patience: Option<Duration>) -> io::Result<()> {
+        self.stream.set_read_timeout(patience)
+    }
+
+    /// Asks, and waits for the answer.
+    ///
+    /// # Errors
+    /// When the server refuses or is no more.
+    pub fn call(&mut self, verb: &str, params: Value) -> Result<Value, CallError> {
+        self.call_with(verb, params, &[])
+    }
+
+    /// The same, sending open files along.
+    ///
+    /// # Errors
+    /// When the server refuses or is no more.
+    pub fn call_with(
+        &mut self,
+        verb: &str,
+        params: Value,
+        files: &[BorrowedFd<'_>],
+    ) -> Result<Value, CallError> {
+        let sent = send(&self.stream, &Request::new(verb, params).encode(), files);
+        if let Err(e) = sent {
+            // Why it hung up may stand in what it sent before.
+            let hung_up = [io::ErrorKind::BrokenPipe, io::ErrorKind::ConnectionReset];
+            if !hung_up.contains(&e.kind()) {
+                return Err(e.into());
+            }
+        }
+        // One request is under way at a time, so nothing stays in the reader's buffer.
+        let line = match Lines::new(&self.stream, ANSWER_MAX).next() {
+            Ok(Some(line)) => line,
+            Ok(None) => return Err(CallError::Gone),
+            Err(Trouble::TooLong) => return Err(CallError::Nonsense),
+            Err(Trouble::Io(e)) if e.kind() == io::ErrorKind::ConnectionReset => {
+                return Err(CallError::Gone);
+            }
+            Err(Trouble::Io(e)) => return Err(e.into()),
+        };
+        match decode_answer(&line.bytes) {
+            Some(Ok(value)) => Ok(value),
+            Some(Err(refusal)) => Err(CallError::Refused(refusal)),
+            None => Err(CallError::Nonsense),
+        }
+    }
+}

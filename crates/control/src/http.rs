@@ -1,0 +1,180 @@
+//! One page over HTTP: what monitoring systems fetch.
+//!
+//! It answers `GET /metrics` of HTTP/1.0 and 1.1, one request for each connection, and says what
+//! is wrong with everything else. A slow client is hung up: connections are answered one after the
+//! other, and a page is asked for every few seconds.
+
+use std::io::{self, Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::time::{Duration, Instant};
+
+/// Longest head of a request in bytes.
+const HEAD_MAX: usize = 8 << 10;
+/// How long one connection may take.
+const PATIENCE: Duration = Duration::from_secs(2);
+/// How long the server rests when the system has no more files for it.
+const REST: Duration = Duration::from_millis(100);
+
+/// What a head asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Wanted {
+    /// The page; `body` is false for `HEAD`.
+    Page {
+        /// Whether it is to be sent, or only its length.
+        body: bool,
+    },
+    /// Another path.
+    NotFound,
+    /// Another method.
+    NotAllowed,
+    /// No request.
+    Bad,
+}
+
+/// Reads the first line of a head.
+#[must_use]
+pub fn wanted(head: &[u8]) -> Wanted {
+    let line = head.split(|b| *b == b'\n').next().unwrap_or_default();
+    let Ok(line) = std::str::from_utf8(line) else { return Wanted::Bad };
+    let mut words = line.trim_end_matches('\r').split(' ');
+    let (Some(method), Some(target), Some(version), None) =
+        (words.next(), words.next(), words.next(), words.next())
+    else {
+        return Wanted::Bad;
+    };
+    if !version.starts_with("HTTP/1.") || !target.starts_with('/') {
+        return Wanted::Bad;
+    }
+    let path = target.split('?').next().unwrap_or_default();
+    match (method, path) {
+        ("GET" | "HEAD", "/metrics") => Wanted::Page { body: method == "GET" },
+        ("GET" | "HEAD", _) => Wanted::NotFound,
+        _ => Wanted::NotAllowed,
+    }
+}
+
+/// Whether the head is there to its empty line.
+fn is_whole(head: &[u8]) -> bool {
+    head.windows(4).any(|w| w == b"\r\n\r\n") || head.windows(2).any(|w| w == b"\n\n")
+}
+
+/// Answers with the page that `page` makes, in a thread of its own, until the process ends. The
+/// address it listens at is returned: the port is the system's choice where 0 was asked for.
+///
+/// # Errors
+/// When the address cannot be had.
+pub fn serve(
+    address: SocketAddr,
+    page: impl Fn() -> String + Send + 'static,
+) -> io::Result<SocketAddr> {
+    let listener = TcpListener::bind(address)?;
+    let bound = listener.local_addr()?;
+    let answer_all = move || {
+        for stream in listener.incoming() {
+            match stream {
+                // What goes wrong here is the client's loss, and it knows.
+                Ok(stream) => drop(answer(&stream, &page)),
+                Err(_) => std::thread::sleep(REST),
+            }
+        }
+    };
+    std::thread::Builder::new().name("metrics".to_owned()).spawn(answer_all)?;
+    Ok(bound)
+}
+
+fn answer(stream: &TcpStream, page: &dyn Fn() -> String) -> io::Result<()> {
+    stream.set_write_timeout(Some(PATIENCE))?;
+    let Some(head) = read_head(stream)? else {
+        return respond(stream, "431 Request Header Fields Too Large", "too long\n", true);
+    };
+    match wanted(&head) {
+        Wanted::Page { body } => respond(stream, "200 OK", &page(), body),
+        Wanted::NotFound => respond(stream, "404 Not Found", "the page is /metrics\n", true),
+        Wanted::NotAllowed => respond(stream, "405 Method Not Allowed", "only GET\n", true),
+        Wanted::Bad => respond(stream, "400 Bad Request", "no HTTP request\n", true),
+    }
+}
+
+/// The head of a request; `None` when it is too long.
+fn read_head(mut stream: &TcpStream) -> io::Result<Option<Vec<u8>>> {
+    let until = Instant::now() + PATIENCE;
+    let mut head = Vec::new();
+    while !is_whole(&head) {
+        let left = until.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return Err(io::ErrorKind::TimedOut.into());
+        }
+        stream.set_read_timeout(Some(left))?;
+        let mut bytes = [0; 1024];
+        let got = stream.read(&mut bytes)?;
+        if got == 0 {
+            break;
+        }
+        head.extend_from_slice(bytes.get(..got).unwrap_or_default());
+        if head.len() > HEAD_MAX {
+            return Ok(None);
+        }
+    }
+    Ok(Some(head))
+}
+
+fn respond(mut stream: &TcpStream, status: &str, page: &str, body: bool) -> io::Result<()> {
+    let kind = match status.starts_with("200") {
+        true => "text/plain; version=0.0.4; charset=utf-8",
+        false => "text/plain; charset=utf-8",
+    };
+    let length = page.len();
+    let mut text = format!(
+        "HTTP/1.1 {status}\r\nContent-Type: {kind}\r\nContent-Length: {length}\r\n\
+         Connection: close\r\n\r\n"
+    );
+    if body {
+        text.push_str(page);
+    }
+    stream.write_all(text.as_bytes())?;
+    stream.shutdown(std::net::Shutdown::Write)?;
+    // What was not read would turn the end into a reset, which could overtake the page.
+    let mut rest = [0; 1024];
+    stream.set_read_timeout(Some(Duration::from_millis(200)))?;
+    for _ in 0..16 {
+        if !matches!(stream.read(&mut rest), Ok(1..)) {
+            break;
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    fn ask(address: SocketAddr, bytes: &[u8]) -> String {
+        let mut stream = TcpStream::connect(address).unwrap();
+        stream.write_all(bytes).unwrap();
+        let mut text = String::new();
+        stream.read_to_string(&mut text).unwrap();
+        text
+    }
+
+    #[test]
+    fn the_page_is_served_and_the_rest_is_refused() {
+        let local = SocketAddr::from(([127, 0, 0, 1], 0));
+        let address = serve(local, || "zinc_up 1\n".to_owned()).unwrap();
+        let page = ask(address, b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n");
+        assert!(page.starts_with("HTTP/1.1 200 OK\r\n"), "{page}");
+        assert!(page.contains("Content-Length: 10\r\n") && page.ends_with("\r\n\r\nzinc_up 1\n"));
+        let head = ask(address, b"HEAD /metrics HTTP/1.0\r\n\r\n");
+        assert!(head.contains("200 OK") && head.ends_with("\r\n\r\n"), "{head}");
+        for (asked, status) in [
+            (&b"GET / HTTP/1.1\r\n\r\n"[..], "404"),
+            (b"POST /metrics HTTP/1.1\r\n\r\n", "405"),
+            (b"\xff\xff\r\n\r\n", "400"),
+            (b"GET /metrics\r\n\r\n", "400"),
+        ] {
+            assert!(ask(address, asked).starts_with(&format!("HTTP/1.1 {status}")));
+        }
+        let long = [&b"GET /metrics HTTP/1.1\r\nX: "[..], &[b'x'; HEAD_MAX]].concat();
+        assert!(ask(address, &long).starts_with("HTTP/1.1 431"));
+    }
+}

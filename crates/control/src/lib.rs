@@ -1,0 +1,33 @@
+//! The control socket: how other processes reach the one that holds a pool.
+//!
+//! # Theory
+//!
+//! A pool has one writer. The process that serves it listens on a Unix socket; whoever wants
+//! something of the pool connects, and both speak lines of JSON:
+//!
+//! ```text
+//! client  ->  {"id": 1, "do": "txgs", "count": 10}
+//! server  ->  {"id": 1, "ok": [...]}           or  {"id": 1, "error": {"what": "...", ...}}
+//! ```
+//!
+//! `protocol` has the lines, as pure functions; `wire` carries them, and open files beside them, so
+//! that a command which is run by the server reads and writes what its caller's terminal is;
+//! `place` makes the socket and takes over the name of one whose owner died; `server` answers, one
+//! thread for each connection; `client` asks. `http` is the one page that monitoring systems fetch.
+//! Why it is like this: `docs/decisions/0012-control-socket.md`.
+//!
+//! **Invariant:** whatever bytes come in, they cost bounded memory and one connection; what a
+//! request means is the handler's business.
+#![forbid(unsafe_code)]
+
+mod client;
+pub mod http;
+mod place;
+pub mod protocol;
+mod server;
+mod wire;
+
+pub use client::{CallError, Client};
+pub use place::{Endpoint, PlaceError};
+pub use protocol::{Refusal, Request};
+pub use server::{Handler, Peer, Server};

@@ -1,0 +1,233 @@
+//! Answering: one thread accepts, one more for each connection reads its lines and answers them in
+//! order.
+//!
+//! A connection that sends nonsense is told so; one that sends a line without an end is told so and
+//! hung up. A request whose handler panics costs that request. At most [`CONNECTIONS_MAX`] are
+//! open; the next one is told to come back.
+
+use crate::place::{Endpoint, user};
+use crate::protocol::{REQUEST_MAX, Refusal, Request, answer};
+use crate::wire::{Lines, Trouble, send};
+use parking_lot::Mutex;
+use rustix::net::sockopt::socket_peercred;
+use serde_json::Value;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Connections open at once.
+const CONNECTIONS_MAX: usize = 64;
+/// How long the accepting thread rests when the system has no more files for it.
+const REST: Duration = Duration::from_millis(100);
+
+/// Who asks, as the system says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Peer {
+    /// Its process.
+    pub pid: i32,
+    /// Its user.
+    pub user: u32,
+    /// Its group.
+    pub group: u32,
+}
+
+/// What requests mean.
+pub trait Handler: Send + Sync + 'static {
+    /// Answers one. `files` are those that came with it.
+    ///
+    /// # Errors
+    /// What the client is told instead.
+    fn handle(&self, request: &Request, peer: Peer, files: Vec<OwnedFd>) -> Result<Value, Refusal>;
+
+    /// The answer to this request was sent.
+    fn answered(&self, request: &Request);
+}
+
+/// A socket that is being answered. Dropping it takes its name away; connections that are open go
+/// on until the process ends.
+pub struct Server {
+    endpoint: Endpoint,
+}
+
+impl Server {
+    /// Begins to answer.
+    ///
+    /// # Errors
+    /// When no thread can be started.
+    pub fn start(endpoint: Endpoint, handler: Arc<dyn Handler>) -> io::Result<Self> {
+        let listener = endpoint.listener()?;
+        let open = Arc::new(Mutex::new(0usize));
+        let accept = move || {
+            for stream in listener.incoming() {
+                match stream {
+                    Ok(stream) => begin(stream, &handler, &open),
+                    Err(_) => std::thread::sleep(REST),
+                }
+            }
+        };
+        std::thread::Builder::new().name("control".to_owned()).spawn(accept)?;
+        Ok(Self { endpoint })
+    }
+
+    /// Where it listens.
+    #[must_use]
+    pub fn path(&self) -> PathBuf {
+        Path::to_owned(self.endpoint.path())
+    }
+}
+
+/// Counts a connection for as long as it is open.
+struct Slot(Arc<Mutex<usize>>);
+
+impl Slot {
+    fn take(open: &Arc<Mutex<usize>>) -> Option<Self> {
+        let mut count = open.lock();
+        let is_room = *count < CONNECTIONS_MAX;
+        *count += usize::from(is_room);
+        is_room.then(|| Self(Arc::clone(open)))
+    }
+}
+
+impl Drop for Slot {
+    fn drop(&mut self) {
+        *self.0.lock() -= 1;
+    }
+}
+
+fn begin(stream: UnixStream, handler: &Arc<dyn Handler>, open: &Arc<Mutex<usize>>) {
+    let refuse = |what: &str| {
+        let _ = send(&stream, &answer(&Value::Null, &Err(Refusal::new(what))), &[]);
+    };
+    let Ok(peer) = socket_peercred(&stream) else { return };
+    let peer = Peer {
+        pid: peer.pid.as_raw_nonzero().get(),
+        user: peer.uid.as_raw(),
+        group: peer.gid.as_raw(),
+    };
+    // The mode of the socket says the same; a folder that was moved or a file that was handed on
+    // does not get around this.
+    if peer.user != user() && peer.user != 0 {
+        return refuse("only the user who serves the pool may ask");
+    }
+    let Some(slot) = Slot::take(open) else {
+        return refuse("too many connections: try again later");
+    };
+    let handler = Arc::clone(handler);
+    let converse = move || {
+        let _slot = slot;
+        converse(&stream, peer, &*handler);
+    };
+    // Without a thread the connection is closed, which the client reports.
+    let _ = std::thread::Builder::new().name("control_client".to_owned()).spawn(converse);
+}
+
+fn converse(stream: &UnixStream, peer: Peer, handler: &dyn Handler) {
+    let mut lines = Lines::new(stream, REQUEST_MAX);
+    loop {
+        let line = match lines.next() {
+            Ok(Some(line)) => line,
+            Err(Trouble::TooLong) => {
+                let what = format!("a request has at most {REQUEST_MAX} bytes");
+                let _ = send(stream, &answer(&Value::Null, &Err(Refusal::new(what))), &[]);
+                return;
+            }
+            Ok(None) | Err(Trouble::Io(_)) => return,
+        };
+        let request = match Request::decode(&line.bytes) {
+            Ok(request) => request,
+            Err((id, refusal)) => match send(stream, &answer(&id, &Err(refusal)), &[]) {
+                Ok(()) => continue,
+                Err(_) => return,
+            },
+        };
+        let handle = AssertUnwindSafe(|| handler.handle(&request, peer, line.files));
+        let result = catch_unwind(handle).unwrap_or_else(|_| {
+            let what = format!("cannot {}: the server made a mistake", request.verb);
+            Err(Refusal::new(what).hint("its standard error says more"))
+        });
+        let sent = send(stream, &answer(&request.id, &result), &[]);
+        handler.answered(&request);
+        if sent.is_err() {
+            return;
+        }
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, clippy::panic)]
+mod tests {
+    use super::*;
+    use crate::client::{CallError, Client};
+    use serde_json::json;
+    use std::io::{BufRead as _, BufReader, Write as _};
+
+    struct Echo;
+
+    impl Handler for Echo {
+        fn handle(
+            &self,
+            request: &Request,
+            peer: Peer,
+            files: Vec<OwnedFd>,
+        ) -> Result<Value, Refusal> {
+            match request.verb.as_str() {
+                "echo" => Ok(json!({ "got": request.params, "files": files.len() })),
+                "who" => Ok(json!(peer.pid)),
+                "panic" => panic!("as it was asked to"),
+                other => Err(Refusal::new(format!("cannot {other}"))),
+            }
+        }
+
+        fn answered(&self, _: &Request) {}
+    }
+
+    fn server(dir: &Path) -> Server {
+        let endpoint = Endpoint::listen(&dir.join("s")).unwrap();
+        Server::start(endpoint, Arc::new(Echo)).unwrap()
+    }
+
+    #[test]
+    fn requests_are_answered_in_order_and_mistakes_cost_one_request() {
+        let dir = tempfile::tempdir().unwrap();
+        let server = server(dir.path());
+        let mut client = Client::connect(&server.path(), None).unwrap();
+        let answer = client.call("echo", json!({ "a": 1 })).unwrap();
+        assert_eq!(answer, json!({ "got": { "a": 1 }, "files": 0 }));
+        assert_eq!(client.call("who", Value::Null).unwrap(), json!(std::process::id()));
+        let refused = client.call("panic", Value::Null);
+        assert!(matches!(refused, Err(CallError::Refused(r)) if r.what.contains("mistake")));
+        let refused = client.call("fly", Value::Null);
+        assert!(matches!(refused, Err(CallError::Refused(r)) if r.what == "cannot fly"));
+        assert!(client.call("echo", Value::Null).is_ok());
+    }
+
+    #[test]
+    fn nonsense_is_answered_and_the_connection_goes_on() {
+        let dir = tempfile::tempdir().unwrap();
+        let server = server(dir.path());
+        let mut stream = UnixStream::connect(server.path()).unwrap();
+        stream.write_all(b"\xff\n{}\n{\"id\":5,\"do\":\"who\"}\n").unwrap();
+        let mut lines = BufReader::new(stream).lines();
+        let mut next = || serde_json::from_str::<Value>(&lines.next().unwrap().unwrap()).unwrap();
+        assert_eq!(next()["error"]["what"], "not a request");
+        assert_eq!(next()["error"]["because"][0], "it has no `do`");
+        assert_eq!(next(), json!({ "id": 5, "ok": std::process::id() }));
+    }
+
+    #[test]
+    fn there_is_a_last_connection() {
+        let dir = tempfile::tempdir().unwrap();
+        let server = server(dir.path());
+        let connect = |_| Client::connect(&server.path(), None).unwrap();
+        let mut clients: Vec<Client> = (0..CONNECTIONS_MAX).map(connect).collect();
+        for client in &mut clients {
+            client.call("who", Value::Null).unwrap();
+        }
+        let refused = connect(0).call("who", Value::Null);
+        assert!(matches!(refused, Err(CallError::Refused(r)) if r.what.contains("too many")));
+    }
+}

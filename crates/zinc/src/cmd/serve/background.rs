@@ -1,0 +1,47 @@
+//! `zinc serve -b`: the same command once more, as a process of its own; this one waits until that
+//! one is ready, says so, and ends.
+
+use crate::failure::{FAILED, Failure};
+use crate::ui;
+use std::ffi::OsString;
+use std::fs::File;
+use std::io::{BufRead as _, BufReader, Read as _};
+use std::os::unix::process::CommandExt as _;
+use std::path::Path;
+use std::process::{Command, ExitCode, Stdio};
+
+/// The option that tells the second process that it is the one.
+pub const INNER: &str = "serve-now";
+
+/// Starts it. What it says before it is ready is said here.
+pub fn start(log: Option<&Path>) -> Result<ExitCode, Failure> {
+    let fail = |e: std::io::Error| {
+        Failure::new("cannot start the process that serves").because(e.to_string())
+    };
+    let mut args: Vec<OsString> = crate::arguments().into_iter().skip(1).collect();
+    // Behind the verb, which is the first word.
+    args.insert(args.len().min(1), format!("--{INNER}").into());
+    let mut command = Command::new(std::env::current_exe().map_err(fail)?);
+    // A group of its own: what the terminal sends to this one is not meant for it.
+    command.args(args).process_group(0).stdin(Stdio::null()).stdout(Stdio::piped());
+    match log {
+        Some(path) => command.stderr(File::create(path).map_err(fail)?),
+        None => command.stderr(Stdio::piped()),
+    };
+    let mut child = command.spawn().map_err(fail)?;
+    let mut line = String::new();
+    if let Some(out) = child.stdout.take() {
+        BufReader::new(out).read_line(&mut line).map_err(fail)?;
+    }
+    if !line.is_empty() {
+        ui::out(&line);
+        return Ok(ExitCode::SUCCESS);
+    }
+    let mut said = String::new();
+    if let Some(mut errors) = child.stderr.take() {
+        errors.read_to_string(&mut said).map_err(fail)?;
+    }
+    ui::error(&said);
+    let code = child.wait().map_err(fail)?.code().and_then(|c| u8::try_from(c).ok());
+    Ok(ExitCode::from(code.unwrap_or(FAILED)))
+}

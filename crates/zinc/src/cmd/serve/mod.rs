@@ -1,0 +1,216 @@
+//! `zinc serve`: a process that holds a pool open.
+//!
+//! ```text
+//! take the pool over -> listen -> say so -> wait -> stop listening -> export -> end
+//!                        |                    |
+//!                        requests             SIGTERM, SIGINT, SIGHUP, an export, --for
+//! ```
+//!
+//! The socket appears after the pool is held and goes before it is let go, so whoever finds it
+//! finds the pool. Verbs that run for clients hold the pool for that long; exporting waits for
+//! them. What is killed instead leaves the pool as any crash does, and its socket to be taken over.
+
+mod background;
+mod handler;
+
+use crate::failure::Failure;
+use crate::live::{self, LiveArgs, LiveHow};
+use crate::served::{self, Server as Other};
+use crate::ui;
+use control::{Endpoint, Server};
+use engine::LivePool;
+use handler::{Held, Service};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::time::Duration;
+
+/// Arguments of `zinc serve`.
+#[derive(clap::Args)]
+#[command(after_help = "\
+While it runs, other zinc commands on the pool are carried out by it, and it can be watched.
+SIGTERM, SIGINT and `zinc zpool export POOL` make everything durable, export the pool and end it; a
+second signal ends it at once, which is as safe as any crash.")]
+pub struct Args {
+    #[command(flatten)]
+    live: LiveArgs,
+    /// Also when another system used the pool last
+    #[arg(short = 'f')]
+    force: bool,
+    /// Listen here instead of in the user's folder of sockets
+    #[arg(long, value_name = "PATH")]
+    socket: Option<PathBuf>,
+    /// End after this time
+    #[arg(long = "for", value_name = "SECONDS")]
+    seconds: Option<f64>,
+    /// Write the number of the process into this file while it serves
+    #[arg(long, value_name = "FILE")]
+    pidfile: Option<PathBuf>,
+    /// Give the terminal back as soon as the pool is held and reachable
+    #[arg(short = 'b', long)]
+    background: bool,
+    /// With -b: write what goes to standard error into this file
+    #[arg(long = "log", value_name = "FILE")]
+    errors: Option<PathBuf>,
+    /// What -b starts
+    #[arg(long = background::INNER, hide = true)]
+    inner: bool,
+    /// Answer GET /metrics at this address, for Prometheus: 127.0.0.1:9134 asks for this machine's
+    /// own, port 0 for any that is free
+    #[arg(long, value_name = "ADDRESS:PORT")]
+    metrics: Option<SocketAddr>,
+    /// The pool
+    pool: String,
+}
+
+/// Why serving ends.
+enum End {
+    /// A signal.
+    Signal(i32),
+    /// A client exported the pool.
+    Exported,
+    /// The time is over.
+    Time,
+}
+
+/// A file that is there as long as this is.
+struct PidFile(PathBuf);
+
+impl PidFile {
+    fn write(path: &Path) -> Result<Self, Failure> {
+        let text = format!("{}\n", std::process::id());
+        std::fs::write(path, text).map_err(|e| {
+            Failure::new(format!("cannot write {}", path.display())).because(e.to_string())
+        })?;
+        Ok(Self(path.to_owned()))
+    }
+}
+
+impl Drop for PidFile {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(&self.0);
+    }
+}
+
+impl Args {
+    /// Runs it.
+    pub fn run(self) -> Result<ExitCode, Failure> {
+        if self.background && !self.inner {
+            return background::start(self.errors.as_deref());
+        }
+        let time = self.seconds.map(Duration::try_from_secs_f64).transpose();
+        let time = time.map_err(|_| Failure::usage("--for takes a number of seconds"))?;
+        if let Some(other) = Other::find(&self.live.search, &self.pool)? {
+            let what = format!("cannot serve '{}': process {} does", other.name, other.pid);
+            return Err(Failure::new(what)
+                .because(format!("it listens at {}", other.path.display()))
+                .hint(format!("`zinc zpool export {}` ends that", other.name)));
+        }
+        let candidate = live::find(&self.live.search, &self.pool)?;
+        let how = &self.live.how;
+        let mut options = live::import_options(&self.live.search, how.cache_mib, &how.tuning)?;
+        options.force = self.force;
+        // Before the pool is held, so that a signal never ends it half.
+        let (ends, ended) = channel();
+        listen_to_signals(ends.clone())?;
+        let pool = live::import(&candidate, &options)?;
+        let mut invocation = live::invocation();
+        // What the user typed, and not what -b made of it.
+        invocation.command = invocation.command.replace(&format!(" --{}", background::INNER), "");
+        pool.log(&invocation)?;
+        let (name, guid) = (pool.name().to_owned(), pool.view().guid());
+        let held = Held::new(pool);
+        let served = self.serve(&held, ends, &ended, time);
+        // However serving ended, the pool is let go properly.
+        let exported = match held.take() {
+            Some(pool) => export(pool, &self.live.how),
+            None => Ok(()),
+        };
+        let end = served?;
+        exported.map_err(|f| f.about(&format!("exporting {name} ({guid})")))?;
+        let why = match end {
+            End::Signal(signal) => format!("signal {signal}"),
+            End::Exported => "a client exported it".to_owned(),
+            End::Time => "its time is over".to_owned(),
+        };
+        ui::error(&format!("zinc: {name} is exported: {why}\n"));
+        Ok(ExitCode::SUCCESS)
+    }
+
+    /// Answers until something ends it.
+    fn serve(
+        &self,
+        held: &Arc<Held>,
+        ends: Sender<End>,
+        ended: &Receiver<End>,
+        time: Option<Duration>,
+    ) -> Result<End, Failure> {
+        let _pidfile = self.pidfile.as_deref().map(PidFile::write).transpose()?;
+        let fail = |e: &dyn std::fmt::Display| {
+            Failure::new("cannot listen for requests").because(e.to_string())
+        };
+        let path = match &self.socket {
+            Some(path) => path.clone(),
+            None => {
+                let folder = served::folders().into_iter().next().unwrap_or_default();
+                Endpoint::make_folder(&folder).map_err(|e| fail(&e))?;
+                folder.join(served::file_name(held.guid()))
+            }
+        };
+        let endpoint = Endpoint::listen(&path).map_err(|e| {
+            fail(&e).hint("--socket PATH listens elsewhere; only this user may use the folder")
+        })?;
+        let service = Service::new(Arc::clone(held), path.clone(), move || {
+            let _ = ends.send(End::Exported);
+        });
+        let _server = Server::start(endpoint, Arc::new(service)).map_err(|e| fail(&e))?;
+        let (pid, name, guid) = (std::process::id(), held.name(), held.guid());
+        if let Some(address) = self.metrics {
+            let page = Arc::clone(held);
+            let bound = control::http::serve(address, move || page.metrics()).map_err(|e| {
+                Failure::new(format!("cannot answer at {address}")).because(e.to_string())
+            })?;
+            if !bound.ip().is_loopback() {
+                ui::error(&format!("zinc: {bound} can be reached by other machines\n"));
+            }
+            ui::error(&format!("zinc: metrics at http://{bound}/metrics\n"));
+        }
+        let path = path.display();
+        ui::out(&format!("serving {name} ({guid}) as process {pid} at {path}\n"));
+        let end = match time {
+            Some(time) => ended.recv_timeout(time).unwrap_or(End::Time),
+            // The other end is kept by the thread that waits for signals.
+            None => ended.recv().unwrap_or(End::Time),
+        };
+        if let End::Signal(signal) = end {
+            ui::error(&format!("zinc: signal {signal}: {name} is being exported\n"));
+        }
+        Ok(end)
+    }
+}
+
+/// Makes everything durable and says goodbye.
+fn export(pool: LivePool, how: &LiveHow) -> Result<(), Failure> {
+    live::tell_txgs(&pool, how)?;
+    Ok(pool.export()?)
+}
+
+/// The first signal ends serving, the second the process.
+fn listen_to_signals(ends: Sender<End>) -> Result<(), Failure> {
+    let mut signals = Signals::new([SIGTERM, SIGINT, SIGHUP])?;
+    let wait = move || {
+        for (count, signal) in signals.forever().enumerate() {
+            if count > 0 {
+                ui::error("zinc: a second signal: ends at once, the pool is not exported\n");
+                std::process::exit(i32::from(crate::failure::FAILED));
+            }
+            let _ = ends.send(End::Signal(signal));
+        }
+    };
+    std::thread::Builder::new().name("signals".to_owned()).spawn(wait)?;
+    Ok(())
+}

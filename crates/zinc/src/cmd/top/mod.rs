@@ -1,0 +1,251 @@
+//! `zinc top`: what a served pool does, as it does it.
+//!
+//! ```text
+//! a server's counters --+                       +-> the screen, with keys
+//!                       +-> Source -> snapshots +-> text, or JSON lines
+//! a recording ----------+                       +-> a recording
+//! ```
+//!
+//! Every frame shows the difference of two snapshots; the source waits between them.
+
+pub mod frame;
+pub mod recording;
+mod screen;
+
+use crate::failure::Failure;
+use crate::served::Server;
+use crate::ui;
+use engine::pool::stats::{Snapshot, TxgStats};
+use frame::{POINTS, Point, Scene, Sort};
+use recording::{Recorder, Recording};
+use screen::{Key, Screen};
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+/// Shortest and longest interval that keys set.
+const INTERVALS: (Duration, Duration) = (Duration::from_millis(125), Duration::from_secs(64));
+/// Longest wait between two snapshots of a recording.
+const GAP_MAX: Duration = Duration::from_secs(10);
+
+/// Arguments of `zinc top`.
+#[derive(clap::Args)]
+#[command(after_help = "\
+Keys: q quits, s sorts the datasets by something else, p pauses, + and - change the interval, h
+shows this. Where standard output is no terminal, frames are printed as text.")]
+pub struct Args {
+    /// Search this directory, file or disk for the pool's devices (repeatable)
+    #[arg(short = 'd', long = "dev", value_name = "PATH")]
+    search: Vec<PathBuf>,
+    /// Ask the server that listens here
+    #[arg(long, value_name = "PATH")]
+    socket: Option<PathBuf>,
+    /// Print everything since the pool was opened once, as text
+    #[arg(long)]
+    once: bool,
+    /// Print one JSON object a line for each interval
+    #[arg(short = 'j', long)]
+    json: bool,
+    /// Write all snapshots into this file too
+    #[arg(long, value_name = "FILE")]
+    record: Option<PathBuf>,
+    /// Show a recording instead of a pool
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["socket", "search", "record"])]
+    replay: Option<PathBuf>,
+    /// Show the recording so many times faster; 0 does not wait at all
+    #[arg(long, value_name = "N", default_value_t = 1.0, requires = "replay")]
+    speed: f64,
+    /// The pool, which is served
+    #[arg(required_unless_present_any = ["replay", "socket"])]
+    pool: Option<String>,
+    /// Seconds between two frames
+    #[arg(default_value_t = 1.0)]
+    interval: f64,
+    /// End after so many frames
+    count: Option<u64>,
+}
+
+/// Where snapshots come from.
+enum Source {
+    Live(Box<Server>),
+    Recorded { recording: Recording, speed: f64, last: Option<u64> },
+}
+
+impl Source {
+    fn open(args: &Args) -> Result<Self, Failure> {
+        if let Some(path) = &args.replay {
+            let recording = Recording::open(path)?;
+            return Ok(Self::Recorded { recording, speed: args.speed, last: None });
+        }
+        let name = args.pool.as_deref().unwrap_or_default();
+        let server = Server::must(args.socket.as_deref(), &args.search, name)?;
+        Ok(Self::Live(Box::new(server)))
+    }
+
+    fn name(&self) -> &'static str {
+        match self {
+            Self::Live(_) => "live",
+            Self::Recorded { .. } => "replay",
+        }
+    }
+
+    /// The next snapshot, and how long to wait before it is shown.
+    fn next(&mut self) -> Result<Option<(Snapshot, Option<Duration>)>, Failure> {
+        match self {
+            Self::Live(server) => Ok(Some((server.stats()?, None))),
+            Self::Recorded { recording, speed, last } => {
+                let Some(snapshot) = recording.next()? else { return Ok(None) };
+                let since = last.replace(snapshot.at_ns);
+                let gap = since.map_or(0, |then| snapshot.at_ns.saturating_sub(then));
+                let gap = if *speed > 0.0 { gap as f64 / *speed } else { 0.0 };
+                let gap = Duration::from_nanos(gap as u64).min(GAP_MAX);
+                Ok(Some((snapshot, Some(gap))))
+            }
+        }
+    }
+}
+
+/// What has been seen.
+struct Watch {
+    source: Source,
+    recorder: Option<Recorder>,
+    interval: Duration,
+    last: Option<Snapshot>,
+    /// What the last two snapshots differ by.
+    shown: Snapshot,
+    txgs: Vec<TxgStats>,
+    points: Vec<Point>,
+}
+
+impl Watch {
+    /// Takes the next snapshot, and gives the time until which its interval lasts; `None` at the
+    /// end of a recording.
+    fn step(&mut self) -> Result<Option<Duration>, Failure> {
+        let Some((snapshot, wait)) = self.source.next()? else { return Ok(None) };
+        if let Some(recorder) = &mut self.recorder {
+            recorder.add(&snapshot)?;
+        }
+        self.shown = match &self.last {
+            Some(last) => snapshot.since(last),
+            None => snapshot.clone(),
+        };
+        if self.last.is_some() {
+            self.points.push(Point::of(&self.shown));
+            let old = self.points.len().saturating_sub(POINTS);
+            self.points.drain(..old);
+        }
+        self.txgs.clone_from(&snapshot.txgs);
+        self.last = Some(snapshot);
+        Ok(Some(wait.unwrap_or(self.interval)))
+    }
+
+    fn scene<'a>(&'a self, sort: Sort, state: &'a str, help: bool) -> Scene<'a> {
+        let (interval, txgs, points) = (&self.shown, &self.txgs, &self.points);
+        Scene { interval, txgs, points, sort, state, help }
+    }
+}
+
+impl Args {
+    /// Runs it.
+    pub fn run(self) -> Result<ExitCode, Failure> {
+        let interval = Duration::try_from_secs_f64(self.interval).ok();
+        let interval = interval.filter(|i| !i.is_zero());
+        let Some(interval) = interval else {
+            return Err(Failure::usage("an interval is a number of seconds"));
+        };
+        if !self.speed.is_finite() || self.speed < 0.0 {
+            return Err(Failure::usage("a speed is a number, and not negative"));
+        }
+        let source = Source::open(&self)?;
+        let recorder = self.record.as_deref().map(Recorder::create).transpose()?;
+        let (last, shown) = (None, Snapshot::default());
+        let (txgs, points) = (Vec::new(), Vec::new());
+        let mut watch = Watch { source, recorder, interval, last, shown, txgs, points };
+        if self.json || self.once || !ui::is_output_terminal() {
+            self.print(&mut watch)?;
+        } else {
+            self.screen(&mut watch)?;
+        }
+        Ok(ExitCode::SUCCESS)
+    }
+
+    /// Frames as text or JSON, one for each interval.
+    fn print(&self, watch: &mut Watch) -> Result<(), Failure> {
+        let Some(mut wait) = watch.step()? else { return Ok(()) };
+        if self.once {
+            // A recording's last snapshot says the most.
+            while watch.source.name() == "replay" && watch.step()?.is_some() {}
+            watch.shown = watch.last.clone().unwrap_or_default();
+            self.print_one(watch)?;
+            return Ok(());
+        }
+        let mut count = self.count.unwrap_or(u64::MAX);
+        while count > 0 {
+            std::thread::sleep(wait);
+            match watch.step()? {
+                Some(next) => wait = next,
+                None => return Ok(()),
+            }
+            self.print_one(watch)?;
+            count -= 1;
+        }
+        Ok(())
+    }
+
+    fn print_one(&self, watch: &Watch) -> Result<(), Failure> {
+        if !self.json {
+            let text = frame::text(&watch.scene(Sort::Written, watch.source.name(), false));
+            ui::out(&format!("{text}\n"));
+            return Ok(());
+        }
+        let line = serde_json::to_string(&watch.shown)
+            .map_err(|e| Failure::new("cannot print the counters").because(e.to_string()))?;
+        ui::out(&format!("{line}\n"));
+        Ok(())
+    }
+
+    fn screen(&self, watch: &mut Watch) -> Result<(), Failure> {
+        let Some(mut wait) = watch.step()? else { return Ok(()) };
+        let mut screen = Screen::open()?;
+        let (mut sort, mut paused, mut help) = (Sort::Written, false, false);
+        let mut count = self.count.unwrap_or(u64::MAX);
+        let mut due = Instant::now() + wait;
+        let mut is_over = false;
+        loop {
+            let state = match (is_over, paused) {
+                (true, _) => "the recording ends here",
+                (false, true) => "paused",
+                (false, false) => watch.source.name(),
+            };
+            let (columns, rows) = screen.size();
+            screen.show(&frame::frame(&watch.scene(sort, state, help), columns, rows))?;
+            match screen.key(due)? {
+                Some(Key::Quit) => return Ok(()),
+                Some(Key::Sort) => sort = sort.next(),
+                Some(Key::Pause) => paused = !paused,
+                Some(Key::Help) => help = !help,
+                Some(Key::Faster) => watch.interval = (watch.interval / 2).max(INTERVALS.0),
+                Some(Key::Slower) => watch.interval = (watch.interval * 2).min(INTERVALS.1),
+                Some(Key::Redraw) => {}
+                None if is_over => due = Instant::now() + INTERVALS.1,
+                None if paused && watch.source.name() == "replay" => due = Instant::now() + wait,
+                None => {
+                    let shown = paused
+                        .then(|| (watch.shown.clone(), watch.txgs.clone(), watch.points.clone()));
+                    match watch.step()? {
+                        Some(next) => wait = next,
+                        None => is_over = true,
+                    }
+                    if let Some(shown) = shown {
+                        (watch.shown, watch.txgs, watch.points) = shown;
+                    }
+                    due = Instant::now() + wait;
+                    count -= 1;
+                    if count == 0 {
+                        return Ok(());
+                    }
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,273 @@
+//! Finding the process that serves a pool, and having it do what was asked here.
+//!
+//! A server's socket is named after its pool's guid, in a folder of the user ([`folders`]). A verb
+//! that is about to open a pool asks here first: if the pool is served, the whole command line goes
+//! to the server, with this process's standard streams, and this process ends with the exit code of
+//! the verb that ran there. So a command does the same whether its pool is served or not.
+
+use crate::asked;
+use crate::common::pool_of;
+use crate::failure::Failure;
+use control::protocol::word_to_json;
+use control::{CallError, Client, Endpoint};
+use engine::live::TxgRecord;
+use engine::pool::stats::Snapshot;
+use serde_json::{Map, Value, json};
+use std::os::fd::AsFd as _;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// How long a server may take to say who it is.
+const PATIENCE: Duration = Duration::from_secs(2);
+/// Verbs that reach a pool that is served, for people.
+pub const REACHABLE: &str = "zfs, ls, cat, stat, cp, mkdir, rm, mv, ln, inventory, top, txgs, \
+                             throttle, tunables, and of zpool: export, get, history, iostat, \
+                             list, reguid, set, status, sync, upgrade";
+
+/// A process that serves a pool.
+pub struct Server {
+    /// Name of the pool.
+    pub name: String,
+    /// Its guid.
+    pub guid: u64,
+    /// The process.
+    pub pid: u64,
+    /// Its socket.
+    pub path: PathBuf,
+    client: Client,
+}
+
+/// Folders in which sockets are looked for; a server makes its own in the first.
+pub fn folders() -> Vec<PathBuf> {
+    let mut out = Vec::new();
+    let runtime = std::env::var_os("XDG_RUNTIME_DIR").filter(|dir| !dir.is_empty());
+    out.extend(runtime.map(|dir| PathBuf::from(dir).join("zinc")));
+    if crate::host::user() == 0 {
+        out.push(PathBuf::from("/run/zinc"));
+    }
+    if out.is_empty() {
+        let name = format!("zinc-{}", crate::host::user());
+        out.push(std::env::temp_dir().join(name));
+    }
+    out
+}
+
+/// Name of the socket of a pool.
+pub fn file_name(guid: u64) -> String {
+    format!("{guid}.sock")
+}
+
+fn sockets() -> Vec<PathBuf> {
+    let mut out = Vec::new();
+    for folder in folders().into_iter().filter(|f| Endpoint::is_folder(f)) {
+        let entries = std::fs::read_dir(&folder).into_iter().flatten().flatten();
+        let paths = entries.map(|e| e.path());
+        out.extend(paths.filter(|p| p.extension().is_some_and(|e| e == "sock")));
+    }
+    out.sort();
+    out
+}
+
+impl Server {
+    /// The server at this socket.
+    pub fn at(path: &Path) -> Result<Self, Failure> {
+        let fail =
+            |why: String| Failure::new(format!("no server at {}", path.display())).because(why);
+        let mut client = Client::connect(path, Some(PATIENCE)).map_err(|e| fail(e.to_string()))?;
+        let about = client.call("ping", Value::Null).map_err(|e| fail(e.to_string()))?;
+        let _ = client.set_patience(None);
+        let text = |key: &str| about[key].as_str().map(str::to_owned);
+        Ok(Self {
+            name: text("pool").unwrap_or_default(),
+            guid: text("guid").and_then(|g| g.parse().ok()).unwrap_or_default(),
+            pid: about["pid"].as_u64().unwrap_or_default(),
+            path: path.to_owned(),
+            client,
+        })
+    }
+
+    /// All that can be reached.
+    pub fn all() -> Vec<Self> {
+        sockets().iter().filter_map(|path| Self::at(path).ok()).collect()
+    }
+
+    /// All whose pools are found in these places; without places all. A verb that a server runs
+    /// sees none.
+    pub fn all_in(search: &[PathBuf]) -> Result<Vec<Self>, Failure> {
+        if asked::client().is_some() {
+            return Ok(Vec::new());
+        }
+        let mut servers = Self::all();
+        if !servers.is_empty() && !search.is_empty() {
+            let there = crate::live::candidates(search)?;
+            servers.retain(|s| there.iter().any(|c| c.config.pool_guid == s.guid));
+        }
+        Ok(servers)
+    }
+
+    /// Whether `name` (a pool, its guid, or anything in a pool) belongs to its pool.
+    pub fn is_called(&self, name: &str) -> bool {
+        let wanted = pool_of(name);
+        self.name == wanted || wanted.parse() == Ok(self.guid)
+    }
+
+    /// What its last txgs did, oldest first.
+    pub fn txgs(&mut self) -> Result<Vec<TxgRecord>, Failure> {
+        let value = self.call("txgs", Value::Null)?;
+        serde_json::from_value(value).map_err(|e| {
+            Failure::new("cannot read the server's records of txgs").because(e.to_string())
+        })
+    }
+
+    /// What the pool has done since it was opened.
+    pub fn stats(&mut self) -> Result<Snapshot, Failure> {
+        let value = self.call("stats", Value::Null)?;
+        serde_json::from_value(value)
+            .map_err(|e| Failure::new("cannot read the server's counters").because(e.to_string()))
+    }
+
+    /// The one that serves the pool `name` (a pool, its guid, or anything in it) belongs to. With
+    /// places to search, only if the pool is found there.
+    pub fn find(search: &[PathBuf], name: &str) -> Result<Option<Self>, Failure> {
+        // A verb that a server runs must not come back to a server.
+        if asked::client().is_some() {
+            return Ok(None);
+        }
+        let mut found: Vec<Self> = Self::all();
+        found.retain(|s| s.is_called(name));
+        if !found.is_empty() && !search.is_empty() {
+            let there = crate::live::candidates(search)?;
+            found.retain(|s| there.iter().any(|c| c.config.pool_guid == s.guid));
+        }
+        match (found.pop(), found.is_empty()) {
+            (None, _) => Ok(None),
+            (Some(one), true) => Ok(Some(one)),
+            (Some(one), false) => {
+                found.push(one);
+                let guids: Vec<_> = found.iter().map(|s| s.guid.to_string()).collect();
+                let what = format!("more than one pool {:?} is served", pool_of(name));
+                Err(Failure::new(what).hint(format!("name one by its guid: {}", guids.join(", "))))
+            }
+        }
+    }
+
+    /// The same for verbs that need one: at `socket` when that is said.
+    pub fn must(socket: Option<&Path>, search: &[PathBuf], name: &str) -> Result<Self, Failure> {
+        if let Some(path) = socket {
+            return Self::at(path);
+        }
+        Self::find(search, name)?.ok_or_else(|| not_served(name))
+    }
+
+    /// Asks it.
+    pub fn call(&mut self, verb: &str, params: Value) -> Result<Value, Failure> {
+        self.client.call(verb, params).map_err(|e| failed(&e, self.pid))
+    }
+
+    /// Has this process's command line run there; the exit code.
+    fn run(&mut self) -> Result<u8, Failure> {
+        let args: Vec<Value> = crate::arguments().iter().map(|a| word_to_json(a)).collect();
+        let folder = std::env::current_dir()?;
+        let known = asked::ENVIRONMENT.iter();
+        let known = known.filter_map(|n| Some(((*n).to_owned(), std::env::var(n).ok()?.into())));
+        let environment: Map<String, Value> = known.collect();
+        let params = json!({
+            "args": args,
+            "folder": word_to_json(folder.as_os_str()),
+            "environment": environment,
+        });
+        let (input, output, errors) = (std::io::stdin(), std::io::stdout(), std::io::stderr());
+        let files = [input.as_fd(), output.as_fd(), errors.as_fd()];
+        let answer = self.client.call_with("run", params, &files);
+        let answer = answer.map_err(|e| failed(&e, self.pid))?;
+        let code = answer["code"].as_u64().and_then(|c| u8::try_from(c).ok());
+        Ok(code.unwrap_or(crate::failure::FAILED))
+    }
+}
+
+/// Why a verb that needs a server does nothing.
+pub fn not_served(name: &str) -> Failure {
+    Failure::new(format!("pool {:?} is not served", pool_of(name)))
+        .hint("`zinc serve POOL` holds it open, so that it can be watched and turned")
+}
+
+fn failed(e: &CallError, pid: u64) -> Failure {
+    match e {
+        CallError::Refused(refusal) => {
+            let mut failure = Failure::new(&refusal.what);
+            for why in &refusal.because {
+                failure = failure.because(why);
+            }
+            match &refusal.hint {
+                Some(hint) => failure.hint(hint),
+                None => failure,
+            }
+        }
+        other => Failure::new(format!("no answer from process {pid}, which serves the pool"))
+            .because(other.to_string())
+            .hint("what was synced is safe; whether this was done, the pool itself shows"),
+    }
+}
+
+/// Ends this process with what a server did instead, if the pool is served. Otherwise nothing
+/// happened.
+pub fn forward(search: &[PathBuf], name: &str) -> Result<(), Failure> {
+    match Server::find(search, name)? {
+        Some(mut server) => std::process::exit(i32::from(server.run()?)),
+        None => Ok(()),
+    }
+}
+
+/// The same for a verb about all pools: the first of them that is served does it for all.
+pub fn forward_all(search: &[PathBuf]) -> Result<(), Failure> {
+    match Server::all_in(search)?.first_mut() {
+        Some(server) => std::process::exit(i32::from(server.run()?)),
+        None => Ok(()),
+    }
+}
+
+/// Who holds a pool that cannot be opened because its devices are in use, as a failure says it.
+pub fn held_by(guid: u64, failure: Failure) -> Failure {
+    match Server::all().into_iter().find(|s| s.guid == guid) {
+        Some(server) => failure
+            .because(format!("process {} serves it (`zinc serve`)", server.pid))
+            .hint(format!(
+                "`zinc zpool export {}` ends that; these verbs reach it as it is: {REACHABLE}",
+                server.name
+            )),
+        None => failure.hint("another process has it open: wait for its end, or end it"),
+    }
+}
+
+/// `[INTERVAL [COUNT]]` of verbs that watch a server: calls `look` once without, and so often, and
+/// with such pauses, as is asked for.
+#[derive(clap::Args, Clone, Copy, Debug)]
+pub struct Repeat {
+    /// Seconds between two looks at a pool that is served
+    interval: Option<f64>,
+    /// End after so many
+    count: Option<u64>,
+}
+
+impl Repeat {
+    /// Seconds from one look to the next, when there is one.
+    pub fn interval(self) -> Result<Option<Duration>, Failure> {
+        let Some(seconds) = self.interval else { return Ok(None) };
+        let interval = Duration::try_from_secs_f64(seconds).ok().filter(|i| !i.is_zero());
+        interval.map(Some).ok_or_else(|| Failure::usage("an interval is a number of seconds"))
+    }
+
+    /// Does so.
+    pub fn run(self, mut look: impl FnMut() -> Result<(), Failure>) -> Result<(), Failure> {
+        let Some(interval) = self.interval()? else { return look() };
+        let mut left = self.count.unwrap_or(u64::MAX);
+        while left > 0 {
+            look()?;
+            left -= 1;
+            if left > 0 {
+                std::thread::sleep(interval);
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,409 @@
+//! A pool that is served: real processes, real sockets, real signals.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+mod support;
+
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::{Value, json};
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdout, Command, Output, Stdio};
+use std::time::{Duration, Instant};
+use support::{Run, arg};
+
+/// How long a server may take to begin or end.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// A folder with a pool `tank` in a file, and the sockets of its servers.
+struct Place {
+    dir: tempfile::TempDir,
+}
+
+/// A process that serves it; killed when it is dropped.
+struct Server {
+    child: Child,
+    out: BufReader<ChildStdout>,
+    /// What it printed when it was ready.
+    line: String,
+}
+
+impl Place {
+    fn new() -> Self {
+        let place = Self { dir: tempfile::tempdir().unwrap() };
+        let disk = std::fs::File::create(place.path().join("disk")).unwrap();
+        disk.set_len(256 << 20).unwrap();
+        place.run(&["zpool", "create", "-d", "tank", "disk"]).ok();
+        place
+    }
+
+    fn path(&self) -> &Path {
+        self.dir.path()
+    }
+
+    fn command(&self, args: &[&str]) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_zinc"));
+        command.args(args).current_dir(self.path()).env("TZ", "UTC");
+        command.env("XDG_RUNTIME_DIR", self.path().join("run"));
+        command
+    }
+
+    fn run(&self, args: &[&str]) -> Run {
+        let output = self.command(args).stdin(Stdio::null()).output().unwrap();
+        let Output { status, stdout, stderr } = output;
+        Run {
+            code: status.code().expect("zinc ends by itself"),
+            out: String::from_utf8_lossy(&stdout).into_owned(),
+            err: String::from_utf8_lossy(&stderr).into_owned(),
+        }
+    }
+
+    fn serve(&self, more: &[&str]) -> Server {
+        let args: Vec<&str> = ["serve", "-d", "."].iter().chain(more).copied().collect();
+        let mut command = self.command(&[&args[..], &["tank"]].concat());
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = command.spawn().unwrap();
+        let mut out = BufReader::new(child.stdout.take().unwrap());
+        let mut line = String::new();
+        out.read_line(&mut line).unwrap();
+        if line.is_empty() {
+            panic!("the server did not begin: {}", rest_of_errors(&mut child));
+        }
+        Server { child, out, line }
+    }
+
+    fn sockets(&self) -> Vec<PathBuf> {
+        let entries = std::fs::read_dir(self.path().join("run/zinc"));
+        entries.into_iter().flatten().map(|e| e.unwrap().path()).collect()
+    }
+
+    fn is_clean(&self) {
+        let run = self.run(&["check", "-d", ".", "tank"]);
+        assert_eq!(run.code, 0, "{}{}", run.out, run.err);
+    }
+}
+
+fn rest_of_errors(child: &mut Child) -> String {
+    let mut text = String::new();
+    if let Some(mut err) = child.stderr.take() {
+        err.read_to_string(&mut text).unwrap();
+    }
+    text
+}
+
+impl Server {
+    fn signal(&self, signal: Signal) {
+        kill_process(Pid::from_child(&self.child), signal).unwrap();
+    }
+
+    /// Waits for its end: exit code, and what it said on standard error.
+    fn end(mut self) -> (Option<i32>, String) {
+        let began = Instant::now();
+        let status = loop {
+            if let Some(status) = self.child.try_wait().unwrap() {
+                break status;
+            }
+            assert!(began.elapsed() < PATIENCE, "the server does not end");
+            std::thread::sleep(Duration::from_millis(5));
+        };
+        let mut rest = String::new();
+        self.out.read_to_string(&mut rest).unwrap();
+        assert_eq!(rest, "", "nothing but one line is for standard output");
+        (status.code(), rest_of_errors(&mut self.child))
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// One request over the socket; the whole answer.
+fn ask(socket: &Path, line: &str) -> Value {
+    let mut stream = UnixStream::connect(socket).unwrap();
+    stream.write_all(line.as_bytes()).unwrap();
+    let mut answer = String::new();
+    BufReader::new(stream).read_line(&mut answer).unwrap();
+    serde_json::from_str(&answer).unwrap()
+}
+
+#[test]
+fn commands_reach_the_pool_that_is_held_with_the_same_results() {
+    let place = Place::new();
+    let server = place.serve(&[]);
+    let [socket] = &place.sockets()[..] else { panic!("one socket") };
+    let expected = format!("as process {} at {}\n", server.child.id(), socket.display());
+    assert!(server.line.starts_with("serving tank (") && server.line.ends_with(&expected));
+
+    place.run(&["zfs", "create", "-d", ".", "-o", "compression=zstd", "tank/a"]).ok();
+    // Without a place to search the name is enough: the pool is open.
+    assert_eq!(
+        place.run(&["zfs", "list", "-Ho", "name,compression"]).ok(),
+        "tank\ton\ntank/a\tzstd\n"
+    );
+    std::fs::create_dir(place.path().join("dir")).unwrap();
+    std::fs::write(place.path().join("dir/file"), "content\n").unwrap();
+    place.run(&["cp", "-r", "dir", "tank/a:/"]).ok();
+    assert_eq!(place.run(&["ls", "tank/a:/dir"]).ok(), "file\n");
+    assert_eq!(place.run(&["cat", "-d", ".", "tank/a:/dir/file"]).ok(), "content\n");
+    place.run(&["zfs", "snapshot", "tank/a@s"]).ok();
+    place.run(&["rm", "-r", "tank/a:/dir"]).ok();
+    place.run(&["cp", "-r", "tank/a@s:/", "back"]).ok();
+    assert_eq!(std::fs::read(place.path().join("back/dir/file")).unwrap(), b"content\n");
+    assert_eq!(place.run(&["zpool", "sync", "tank"]).ok(), "");
+    assert_eq!(place.run(&["zpool", "list", "-Ho", "name,health"]).ok(), "tank\tONLINE\n");
+    for (setting, name, value) in [
+        ("comment=held", "comment", "held\n"),
+        ("listsnapshots=on", "listsnapshots", "on\n"),
+        ("feature@edonr=enabled", "feature@edonr", "enabled\n"),
+    ] {
+        place.run(&["zpool", "set", setting, "tank"]).ok();
+        let shown = place.run(&["zpool", "get", "-Ho", "value", name, "tank"]);
+        assert_eq!(shown.ok(), value, "{name}");
+    }
+
+    // Failures are the same too.
+    let refused = place.run(&["zfs", "create", "tank/a"]);
+    assert_eq!(refused.code, 1);
+    assert_eq!(refused.err, "zinc: cannot create 'tank/a': dataset already exists\n");
+    assert_eq!(place.run(&["zfs", "destroy", "tank/a"]).code, 1);
+    assert_eq!(place.run(&["zfs", "nonsense", "tank/a"]).code, 2);
+
+    server.signal(Signal::TERM);
+    let (code, said) = server.end();
+    assert_eq!(code, Some(0), "{said}");
+    assert!(said.ends_with("zinc: tank is exported: signal 15\n"), "{said}");
+    assert_eq!(place.sockets(), Vec::<PathBuf>::new());
+    let found = place.run(&["zpool", "import", "-d", ".", "-j"]).json();
+    assert_eq!(found["pools"]["tank"]["label_state"], "EXPORTED");
+    let history = place.run(&["zpool", "history", "-d", ".", "tank"]).ok();
+    for command in ["zinc serve -d . tank", "zfs snapshot tank/a@s", "zinc cp -r dir tank/a:/"] {
+        assert!(history.contains(command), "{command}:\n{history}");
+    }
+    place.is_clean();
+}
+
+#[test]
+fn streams_of_the_client_are_those_of_the_verb() {
+    let place = Place::new();
+    let _server = place.serve(&[]);
+    let data: Vec<u8> = (0..3_000_000u32).flat_map(|n| (n % 251).to_le_bytes()).collect();
+    std::fs::write(place.path().join("data"), &data).unwrap();
+    let tar = Command::new("tar").args(["-c", "data"]).current_dir(place.path()).output().unwrap();
+    let mut unpack = place.command(&["cp", "--tar", "-", "tank:/"]);
+    let mut unpack = unpack.stdin(Stdio::piped()).spawn().unwrap();
+    unpack.stdin.take().unwrap().write_all(&tar.stdout).unwrap();
+    assert!(unpack.wait().unwrap().success());
+    let output = place.command(&["cat", "tank:/data"]).output().unwrap();
+    assert_eq!((output.status.code(), output.stdout == data), (Some(0), true));
+    // A reader that goes away harms nobody.
+    let mut reader = place.command(&["cat", "tank:/data"]).stdout(Stdio::piped()).spawn().unwrap();
+    drop(reader.stdout.take());
+    reader.wait().unwrap();
+    assert_eq!(place.run(&["ls", "tank:/"]).ok(), "data\n");
+}
+
+#[test]
+fn a_pool_has_one_server_and_others_are_told() {
+    let place = Place::new();
+    let server = place.serve(&[]);
+    let pid = server.child.id();
+    let second = place.run(&["serve", "-d", ".", "tank"]);
+    assert_eq!(second.code, 1);
+    let expected = format!("zinc: cannot serve 'tank': process {pid} does\n");
+    assert!(second.err.starts_with(&expected), "{}", second.err);
+    // A verb that cannot work on a held pool says who holds it, and what one can do.
+    let destroy = place.run(&["zpool", "destroy", "-d", ".", "tank"]);
+    assert_eq!(destroy.code, 1);
+    assert!(destroy.err.contains(&format!("process {pid} serves it")), "{}", destroy.err);
+    assert!(destroy.err.contains("`zinc zpool export tank` ends that"), "{}", destroy.err);
+    // One who does not find the socket is told by the lock.
+    let elsewhere = place.path().join("elsewhere");
+    let mut blind = place.command(&["zfs", "create", "-d", ".", "tank/x"]);
+    let blind = blind.env("XDG_RUNTIME_DIR", &elsewhere).output().unwrap();
+    let text = String::from_utf8_lossy(&blind.stderr).into_owned();
+    assert!(text.contains("another process has it open"), "{text}");
+}
+
+#[test]
+fn a_server_that_is_killed_loses_nothing_that_was_synced() {
+    let place = Place::new();
+    let server = place.serve(&[]);
+    place.run(&["zfs", "create", "tank/kept"]).ok();
+    std::fs::write(place.path().join("file"), "kept\n").unwrap();
+    place.run(&["cp", "file", "tank/kept:/"]).ok();
+    drop(server);
+    assert_eq!(place.sockets().len(), 1, "a killed server leaves its socket");
+    // Which stands in nobody's way.
+    assert_eq!(place.run(&["cat", "-d", ".", "tank/kept:/file"]).ok(), "kept\n");
+    let again = place.serve(&[]);
+    assert_eq!(place.run(&["cat", "tank/kept:/file"]).ok(), "kept\n");
+    again.signal(Signal::INT);
+    let (code, said) = again.end();
+    assert_eq!(code, Some(0), "{said}");
+    assert!(place.sockets().is_empty());
+    place.is_clean();
+}
+
+#[test]
+fn exporting_ends_the_server() {
+    let place = Place::new();
+    let server = place.serve(&["--pidfile", "pid", "--socket", "here.sock"]);
+    let pid = std::fs::read_to_string(place.path().join("pid")).unwrap();
+    assert_eq!(pid, format!("{}\n", server.child.id()));
+    let socket = place.path().join("here.sock");
+    let status = ask(&socket, "{\"id\":\"x\",\"do\":\"status\"}\n");
+    assert_eq!((&status["id"], &status["ok"]["pool"]), (&json!("x"), &json!("tank")));
+    assert_eq!(ask(&socket, "{\"id\":2,\"do\":\"export\"}\n"), json!({ "id": 2, "ok": null }));
+    let (code, said) = server.end();
+    assert_eq!(code, Some(0), "{said}");
+    assert!(!socket.exists() && !place.path().join("pid").exists());
+
+    let _server = place.serve(&[]);
+    place.run(&["zpool", "export", "-d", ".", "tank"]).ok();
+    let gone = place.run(&["zpool", "export", "-d", ".", "tank"]);
+    assert!(gone.err.contains("no such pool imported"), "{}", gone.err);
+}
+
+#[test]
+fn tunables_are_set_live() {
+    let place = Place::new();
+    let _server = place.serve(&["--tunable", "zfs_txg_timeout=300"]);
+    let get = |name: &str| {
+        let shown = place.run(&["tunables", "--pool", "tank", "-H", name]).ok();
+        shown.split('\t').nth(1).unwrap_or_default().to_owned()
+    };
+    let synced = || {
+        let socket = &place.sockets()[0];
+        ask(socket, "{\"do\":\"status\"}\n")["ok"]["synced_txg"].as_u64().unwrap()
+    };
+    assert_eq!(get("zfs_txg_timeout"), "300");
+    // What is dirty waits for five minutes, and then, as the tunable is turned, for a second.
+    place.run(&["mkdir", "tank:/a"]).ok();
+    assert_eq!(place.run(&["tunables", "--pool", "tank", "zfs_txg_timeout=1"]).ok(), "");
+    assert_eq!(get("zfs_txg_timeout"), "1");
+    let before = synced();
+    let wrong = place.run(&["tunables", "--pool", "tank", "zfs_txg_timeout=-1"]);
+    assert!(wrong.code == 1 && wrong.err.contains("zfs_txg_timeout"), "{}", wrong.err);
+    let set = "{\"do\":\"tunables\",\"set\":{\"zfs_txg_timeout\":2}}\n";
+    let answer = ask(&place.sockets()[0], set);
+    assert_eq!(answer["ok"][0]["value"], 2, "{answer}");
+    assert_eq!(get("zfs_txg_timeout"), "2");
+    assert!(synced() >= before);
+    let all = place.run(&["tunables", "--pool", "tank", "-j"]).json();
+    assert!(all["tunables"].as_array().map_or(0, Vec::len) >= 3);
+    let refused = place.run(&["mkdir", "--tunable", "zfs_txg_timeout=1", "tank:/b"]);
+    assert!(refused.err.contains("cannot set tunables for one command"), "{}", refused.err);
+    let unserved = place.run(&["tunables", "--pool", "other"]);
+    assert!(unserved.err.contains("is not served"), "{}", unserved.err);
+}
+
+#[test]
+fn a_served_pool_is_watched_recorded_and_replayed() {
+    let place = Place::new();
+    let _server = place.serve(&["--metrics", "127.0.0.1:0"]);
+    let once = place.run(&["top", "--once", "tank"]).ok();
+    assert!(once.starts_with("zinc top  tank  ONLINE  txg "), "{once}");
+    place.run(&["mkdir", "tank:/a"]).ok();
+    let iostat = place.run(&["zpool", "iostat", "-Hp", "tank"]).ok();
+    let written = iostat.trim_end().rsplit('\t').next().and_then(|n| n.parse::<u64>().ok());
+    assert!(iostat.starts_with("tank\t") && written > Some(0), "{iostat}");
+    let txgs = place.run(&["txgs", "-H", "tank", "0.05", "2"]).ok();
+    assert!(txgs.lines().count() > 1 && txgs.contains("\tC\t"), "{txgs}");
+    let throttle = place.run(&["throttle", "tank"]);
+    assert_eq!((throttle.code, throttle.err.as_str()), (0, ""), "{}", throttle.out);
+    let lines = place.run(&["top", "-j", "--record", "file", "tank", "0.05", "3"]).ok();
+    let lines: Vec<Value> = lines.lines().map(|l| serde_json::from_str(l).unwrap()).collect();
+    assert_eq!(lines.len(), 3);
+    assert!(lines.iter().all(|l| l["span_ns"].as_u64() >= Some(50_000_000)), "{lines:?}");
+    let again = place.run(&["top", "-j", "--replay", "file", "--speed", "0"]).ok();
+    let again: Vec<Value> = again.lines().map(|l| serde_json::from_str(l).unwrap()).collect();
+    assert_eq!(again, lines);
+    let missing = place.run(&["top", "--replay", "disk"]);
+    assert!(missing.err.contains("it is no recording"), "{}", missing.err);
+    assert_eq!(place.run(&["top"]).code, 2);
+}
+
+#[test]
+fn the_screen_is_given_back() {
+    let place = Place::new();
+    let _server = place.serve(&[]);
+    let zinc = env!("CARGO_BIN_EXE_zinc");
+    // One ends by a key, one by a signal. Then the terminal is asked how it is.
+    for (command, keys) in [
+        (format!("{zinc} top tank 0.1; stty -a"), "hhs+- q"),
+        (format!("timeout --foreground -s TERM 1 {zinc} top tank 0.1; stty -a"), ""),
+    ] {
+        let mut script = Command::new("script");
+        script.args(["-qec", &command, "/dev/null"]).current_dir(place.path());
+        script.env("XDG_RUNTIME_DIR", place.path().join("run")).env("TERM", "xterm");
+        script.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut script = script.spawn().expect("`script` is of every Debian system");
+        let mut input = script.stdin.take().unwrap();
+        let typing = std::thread::spawn(move || {
+            std::thread::sleep(Duration::from_millis(300));
+            let _ = input.write_all(keys.as_bytes());
+            // The end of input would be typed too.
+            std::thread::sleep(Duration::from_secs(2));
+        });
+        let output = script.wait_with_output().unwrap();
+        typing.join().unwrap();
+        let text = String::from_utf8_lossy(&output.stdout);
+        let (shown, after) = text.split_once("\u{1b}[?1049l").expect("the screen is left");
+        assert!(shown.contains("\u{1b}[?1049h") && shown.contains("zinc top  tank"), "{shown}");
+        assert!(shown.contains("\u{1b}[?25h"), "the cursor is seen again: {shown}");
+        let flags: Vec<&str> = after.split([' ', ';', '\r', '\n']).collect();
+        assert!(flags.contains(&"icanon") && flags.contains(&"echo"), "{after}");
+    }
+}
+
+#[test]
+fn a_server_in_the_background_gives_the_prompt_back() {
+    let place = Place::new();
+    let line = place.run(&["serve", "-b", "-d", ".", "--pidfile", "pid", "tank"]).ok();
+    assert!(line.starts_with("serving tank ("), "{line}");
+    let pid = std::fs::read_to_string(place.path().join("pid")).unwrap();
+    assert!(line.contains(&format!("as process {} at", pid.trim())), "{line}");
+    let second = place.run(&["serve", "-b", "-d", ".", "tank"]);
+    assert!(second.code == 1 && second.err.contains("cannot serve"), "{}", second.err);
+    place.run(&["zpool", "export", "tank"]).ok();
+    let history = place.run(&["zpool", "history", "-d", ".", "tank"]).ok();
+    assert!(history.contains("zinc serve -b -d . --pidfile pid tank\n"), "{history}");
+}
+
+#[test]
+fn a_time_can_be_set() {
+    let place = Place::new();
+    let server = place.serve(&["--for", "0.2"]);
+    let (code, said) = server.end();
+    assert_eq!(code, Some(0));
+    assert!(said.ends_with("tank is exported: its time is over\n"), "{said}");
+    let run = place.run(&["serve", "-d", ".", "--for", "-1", "tank"]);
+    assert_eq!(run.code, 2, "{}", run.err);
+}
+
+#[test]
+fn nonsense_on_the_socket_harms_nobody() {
+    let place = Place::new();
+    let _server = place.serve(&["--socket", "s"]);
+    let socket = place.path().join("s");
+    for (line, what) in [
+        ("\u{0}\u{1}\n", "not a request"),
+        ("[[[[[[[[[[[[[[[[[[\n", "not a request"),
+        ("{\"do\":\"fly\"}\n", "no request is named \"fly\""),
+        ("{\"do\":\"run\"}\n", "cannot run: `args` is not a list of words"),
+        ("{\"do\":\"run\",\"args\":[],\"folder\":\"/\"}\n", "cannot run: it takes three files"),
+        ("{\"do\":\"txgs\",\"count\":-1}\n", "cannot txgs: `count` is not a number"),
+    ] {
+        let answer = ask(&socket, line);
+        let told = answer["error"]["what"].as_str().unwrap_or_default();
+        assert!(told.starts_with(what), "{line:?}: {answer}");
+    }
+    let synced = ask(&socket, "{\"id\":1,\"do\":\"sync\"}\n");
+    let txgs = ask(&socket, "{\"id\":1,\"do\":\"txgs\",\"count\":1}\n");
+    assert_eq!(txgs["ok"].as_array().map(Vec::len), Some(1), "{txgs}");
+    assert!(txgs["ok"][0]["txg"].as_u64() >= synced["ok"]["txg"].as_u64());
+    assert_eq!(arg(&socket).len(), socket.as_os_str().len());
+}
