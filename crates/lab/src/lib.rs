@@ -8,6 +8,7 @@
 //! the code that measures does not know it.
 #![forbid(unsafe_code)]
 
+pub mod advise;
 pub mod bare;
 pub mod disk;
 pub mod distribution;

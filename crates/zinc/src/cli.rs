@@ -62,6 +62,8 @@ pub enum Command {
     Serve(cmd::serve::Args),
     /// Watch a pool that is served
     Top(cmd::top::Args),
+    /// What to set for a pool, and why
+    Advise(cmd::advise::Args),
     /// Write the manual pages into a folder
     #[command(hide = true)]
     Man(cmd::man::Args),
@@ -110,6 +112,7 @@ impl Command {
             Self::Lab(c) => c.run(),
             Self::Serve(a) => a.run(),
             Self::Top(a) => a.run(),
+            Self::Advise(a) => a.run(),
             Self::Man(a) => a.run(),
             Self::Completions(a) => a.run(),
         }

@@ -57,7 +57,7 @@ impl Writer {
     }
 
     /// Buckets, sum and count.
-    fn histogram(&mut self, name: &str, labels: Labels<'_>, h: &Histogram, scale: Scale) {
+    fn histogram(&mut self, name: &str, labels: Labels<'_>, h: &Histogram, scale: &Scale) {
         let bucket = format!("{name}_bucket");
         let mut below = 0u64;
         let mut counts = h.counts.iter().copied().chain(std::iter::repeat(0));
@@ -224,7 +224,7 @@ fn class_families(w: &mut Writer, pools: &[Snapshot]) {
         w.family(name, "histogram", help);
         each_class(pools, |c, labels| {
             let scale = Scale { classes: scale.classes.clone(), is_time: scale.is_time };
-            w.histogram(name, labels, value(c), scale);
+            w.histogram(name, labels, value(c), &scale);
         });
     }
 }
@@ -241,7 +241,7 @@ fn other_families(w: &mut Writer, pools: &[Snapshot]) {
     for s in pools {
         for stage in &s.stages {
             let labels = [("pool", &*s.pool), ("stage", &*stage.stage)];
-            w.histogram("zinc_stage_seconds", &labels, &stage.time_ns, Scale::TIME);
+            w.histogram("zinc_stage_seconds", &labels, &stage.time_ns, &Scale::TIME);
         }
     }
     let names = [

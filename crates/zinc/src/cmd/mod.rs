@@ -1,5 +1,6 @@
 //! The verbs, one file (or folder) each.
 
+pub mod advise;
 pub mod cat;
 pub mod check;
 pub mod completions;

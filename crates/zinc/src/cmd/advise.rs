@@ -1,0 +1,56 @@
+//! `zinc advise`: what to set for a pool, and why.
+
+use crate::common::PoolArgs;
+use crate::failure::Failure;
+use crate::ui;
+use lab::advise;
+use lab::target::Target;
+use serde_json::json;
+use std::fmt::Write as _;
+use std::process::ExitCode;
+
+/// Arguments of `zinc advise`.
+#[derive(clap::Args)]
+pub struct Args {
+    #[command(flatten)]
+    pool: PoolArgs,
+    /// What its disks are like: a preset (`zinc lab presets`), or a file that `zinc lab fit` wrote
+    #[arg(long, value_name = "PRESET")]
+    disk: Option<String>,
+    /// Print JSON
+    #[arg(short = 'j', long)]
+    json: bool,
+    /// Name or guid of the pool
+    name: String,
+}
+
+impl Args {
+    /// Runs it.
+    pub fn run(self) -> Result<ExitCode, Failure> {
+        let pool = self.pool.open(&self.name)?;
+        let mut devices = pool.vdevs().leaves().filter_map(|leaf| leaf.device());
+        let guess = if devices.any(|device| device.is_rotating()) { "hdd-16t" } else { "nvme" };
+        let Target::Sim(Some(preset)) = Target::sim(self.disk.as_deref().unwrap_or(guess))? else {
+            return Err(Failure::usage("which disk?").hint("`zinc lab presets` lists them"));
+        };
+        let costs = advise::costs(&preset)?;
+        let facts = advise::look(&pool);
+        let memory = (self.pool.open.cache_mib as u64) << 20;
+        let advice = advise::advise(&facts, &costs, &preset, memory);
+        if self.json {
+            let list: Vec<_> = advice
+                .iter()
+                .map(|advice| json!({ "set": advice.set, "because": advice.because }))
+                .collect();
+            ui::json(&json!({ "pool": pool.name(), "disk": preset.name, "advice": list }));
+            return Ok(ExitCode::SUCCESS);
+        }
+        let how = if self.disk.is_some() { "as you say" } else { "assumed; see --disk" };
+        let mut text = format!("{}: disks like {} ({how})\n", pool.name(), preset.description);
+        for advice in &advice {
+            let _ = write!(text, "\n{}\n    because {}\n", advice.set, advice.because);
+        }
+        ui::out(&text);
+        Ok(ExitCode::SUCCESS)
+    }
+}
