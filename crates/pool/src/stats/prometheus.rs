@@ -223,7 +223,6 @@ fn class_families(w: &mut Writer, pools: &[Snapshot]) {
     for (name, help, value, scale) in histograms {
         w.family(name, "histogram", help);
         each_class(pools, |c, labels| {
-            let scale = Scale { classes: scale.classes.clone(), is_time: scale.is_time };
             w.histogram(name, labels, value(c), &scale);
         });
     }

@@ -38,7 +38,6 @@ fn snapshot(n: u64) -> Snapshot {
         read_bytes: read,
         writes: written >> 17,
         written_bytes: written,
-        ..DatasetStats::default()
     };
     let txg = |txg| TxgStats {
         txg,

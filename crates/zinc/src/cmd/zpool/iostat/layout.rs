@@ -258,7 +258,7 @@ impl Layout {
             if v.kind == "indirect" || v.section == "spares" {
                 continue;
             }
-            let chosen = self.only.iter().any(|name| *name == v.name);
+            let chosen = self.only.contains(&v.name);
             if !self.only.is_empty() && !chosen {
                 continue;
             }

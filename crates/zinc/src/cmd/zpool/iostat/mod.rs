@@ -229,7 +229,7 @@ impl Args {
             return ui::json(&json::document("zpool iostat", "pools", all));
         }
         let width = layout.name_width(shown.iter().map(|(s, _)| s));
-        let again = !self.once && ui::is_output_terminal() && before % HEADING_EVERY == 0;
+        let again = !self.once && ui::is_output_terminal() && before.is_multiple_of(HEADING_EVERY);
         let wanted = before == 0 || self.verbose || again;
         let mut text = String::new();
         if wanted && layout.histograms.is_none() && !layout.scripted {
