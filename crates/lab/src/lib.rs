@@ -14,6 +14,7 @@ pub mod disk;
 pub mod distribution;
 pub mod experiment;
 pub mod fit;
+pub mod pios;
 mod raw_sweep;
 pub mod report;
 mod seek;

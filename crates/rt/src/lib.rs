@@ -26,6 +26,7 @@
 #![forbid(unsafe_code)]
 
 mod clock;
+mod cpu;
 mod lock;
 mod os_random;
 mod parallel;
@@ -37,9 +38,10 @@ mod thread;
 mod timer;
 
 pub use clock::{Clock, RealClock};
+pub use cpu::{CpuCost, CpuModel};
 pub use lock::{Lock, LockGuard};
 pub use parallel::for_each_parallel;
 pub use progress::{Cancelled, Progress, ProgressSnapshot};
 pub use rng::{Rng, Xoshiro256};
-pub use runtime::{Condvar, Panicked, Rt, Task};
+pub use runtime::{Condvar, Panicked, Rt, Task, charge};
 pub use thread::{JoinHandle, spawn, threads_available};

@@ -9,6 +9,7 @@
 //! - wait only through this handle: [`Condvar`], [`Rt::sleep`], [`Task::join`],
 //!   [`Rt::for_each_parallel`]; never through channels, barriers, the standard library, or a loop
 //!   that spins (computing takes no time there, so the clock would stand still for ever);
+//!   [`charge`] is such a wait when the simulation has a model of its processors;
 //! - hold no lock across such a wait, but the one the condition variable is given, and where it has
 //!   to be, a [`crate::Lock`]; reading from a device is such a wait;
 //! - do nothing that differs from run to run: iterate over no map with random keys, look at no
@@ -18,6 +19,7 @@
 //! in a simulation.
 
 use crate::clock::{Clock, RealClock};
+use crate::cpu::CpuModel;
 use crate::sim::{self, ThreadId, World};
 use crate::{os_random, parallel, timer};
 use core::fmt;
@@ -120,6 +122,33 @@ impl Rt {
         match &self.0 {
             Inner::Real(_) => std::thread::sleep(duration),
             Inner::Sim(world) => world.sleep(duration),
+        }
+    }
+
+    /// From now on computing takes the time that `model` says ([`charge`]); `None`: none. Nothing
+    /// in real mode.
+    pub fn set_cpu(&self, model: Option<CpuModel>) {
+        if let Inner::Sim(world) = &self.0 {
+            world.set_cpu(model);
+        }
+    }
+
+    /// Time that all processors of the simulation's model were busy together.
+    #[must_use]
+    pub fn cpu_busy(&self) -> Duration {
+        match &self.0 {
+            Inner::Real(_) => Duration::ZERO,
+            Inner::Sim(world) => world.cpu_busy(),
+        }
+    }
+
+    /// How many threads can run at the same time: the machine's processors, or in a simulation its
+    /// model's, and a fixed number without one.
+    #[must_use]
+    pub fn processors(&self) -> usize {
+        match &self.0 {
+            Inner::Real(_) => crate::thread::threads_available(),
+            Inner::Sim(world) => world.processors(),
         }
     }
 
@@ -227,6 +256,16 @@ impl Clock for Rt {
 impl fmt::Debug for Rt {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(if self.is_simulated() { "Rt(simulated)" } else { "Rt(real)" })
+    }
+}
+
+/// Says that the calling thread does, or has just done, work of this kind on so many bytes. In a
+/// simulation with a model of its processors ([`Rt::set_cpu`]) this takes the time the model says,
+/// so it is a wait, with a wait's rules. Otherwise it is nothing.
+#[track_caller]
+pub fn charge(kind: usize, bytes: u64) {
+    if let Some(world) = sim::current() {
+        world.charge(kind, bytes);
     }
 }
 

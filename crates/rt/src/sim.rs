@@ -9,7 +9,8 @@
 //! - when there is none of those either, the program is deadlocked, and every thread panics with a
 //!   list of who waits where.
 //!
-//! Computing takes no time. A notice, a spawn, and the taking of a lock are no points of choice:
+//! Computing takes no time, unless a model says which does (`cpu.rs`).
+//! A notice, a spawn, and the taking of a lock are no points of choice:
 //! the thread goes on until it waits. So a `parking_lot` lock is never contended, provided that
 //! nobody keeps one across a wait, but for the one that a condition variable unlocks. Who breaks
 //! this rule stops the simulation; the condition variable notices where it can, and a watchdog
@@ -22,6 +23,7 @@
 //! any thread panics, the simulation is over. Threads that still wait unwind from where they stand,
 //! silently; a wait inside a destructor that runs then returns at once.
 
+use crate::cpu::{CpuModel, Processors};
 use crate::rng::{Rng, Xoshiro256};
 use crate::runtime::Panicked;
 use crate::timer::Callback;
@@ -84,6 +86,8 @@ struct State {
     /// Chooses who runs next; apart from the numbers the program draws.
     chooser: Xoshiro256,
     random: Xoshiro256,
+    /// What computing costs, if it does.
+    processors: Option<Processors>,
     /// A timer's callback is running.
     calling: bool,
     /// Threads besides the root that have not left.
@@ -173,6 +177,7 @@ pub(crate) fn begin(seed: u64) -> Arc<World> {
         switches: 0,
         chooser: stream(),
         random: stream(),
+        processors: None,
         calling: false,
         live: 0,
         over: None,
@@ -274,6 +279,32 @@ impl World {
         let thread = &mut state.threads[me];
         (thread.at, thread.timer) = (Standing::Sleeps(Location::caller()), Some(timer));
         self.stand(state, Some(me));
+    }
+
+    pub(crate) fn set_cpu(&self, model: Option<CpuModel>) {
+        self.state.lock().processors = model.map(Processors::new);
+    }
+
+    pub(crate) fn cpu_busy(&self) -> Duration {
+        self.state.lock().processors.as_ref().map_or(Duration::ZERO, Processors::busy)
+    }
+
+    pub(crate) fn processors(&self) -> usize {
+        self.state.lock().processors.as_ref().map_or(WORKERS, Processors::count)
+    }
+
+    /// Waits while a processor does this work. A callback of a timer works for nothing: it must not
+    /// wait.
+    #[track_caller]
+    pub(crate) fn charge(&self, kind: usize, bytes: u64) {
+        let mut state = self.state.lock();
+        let (now, calling) = (state.now, state.calling);
+        let Some(processors) = state.processors.as_mut().filter(|_| !calling) else { return };
+        let time = processors.occupy(now, kind, bytes);
+        drop(state);
+        if !time.is_zero() {
+            self.sleep(time);
+        }
     }
 
     #[track_caller]
@@ -574,7 +605,7 @@ impl World {
         F: Fn(I::Item) -> Result<(), E> + Sync,
         E: Send,
     {
-        let workers = if workers == 0 { WORKERS } else { workers };
+        let workers = if workers == 0 { self.processors() } else { workers };
         let items = Mutex::new(items.into_iter().fuse());
         // Threads that wait for the iterator: its `next` may wait itself, with the lock held.
         let waiting = Mutex::new(Vec::new());

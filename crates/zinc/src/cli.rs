@@ -64,6 +64,8 @@ pub enum Command {
     Top(cmd::top::Args),
     /// What to set for a pool, and why
     Advise(cmd::advise::Args),
+    /// Load files, devices or a pool with many threads (pios), and measure
+    Pios(Box<cmd::pios::Args>),
     /// Write the manual pages into a folder
     #[command(hide = true)]
     Man(cmd::man::Args),
@@ -113,6 +115,7 @@ impl Command {
             Self::Serve(a) => a.run(),
             Self::Top(a) => a.run(),
             Self::Advise(a) => a.run(),
+            Self::Pios(a) => a.run(),
             Self::Man(a) => a.run(),
             Self::Completions(a) => a.run(),
         }

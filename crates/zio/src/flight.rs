@@ -18,7 +18,7 @@ use parking_lot::Mutex;
 use rt::{Condvar, Rt};
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 /// Shards of the table: many more than threads that write.
 const SHARDS: usize = 64;
@@ -160,7 +160,7 @@ fn is_same(a: &BlkPtr, b: &BlkPtr) -> bool {
 pub(crate) struct Flow {
     state: Mutex<FlowState>,
     changed: Condvar,
-    max: u64,
+    max: AtomicU64,
 }
 
 struct FlowState {
@@ -181,7 +181,7 @@ impl FlowState {
 impl Flow {
     pub(crate) fn new(rt: &Rt, max: u64) -> Self {
         let state = FlowState { bytes: 0, waiting: 0, errors: BTreeMap::new() };
-        Self { state: Mutex::new(state), changed: rt.condvar(), max }
+        Self { state: Mutex::new(state), changed: rt.condvar(), max: AtomicU64::new(max) }
     }
 
     fn wait_until(&self, mut ready: impl FnMut(&mut FlowState) -> bool) {
@@ -195,12 +195,23 @@ impl Flow {
 
     /// Waits for room and takes it. What is larger than all the room there is goes alone.
     pub(crate) fn enter(&self, bytes: u64) {
-        self.wait_until(|s| s.take(bytes, self.max));
+        self.wait_until(|s| s.take(bytes, self.max()));
+    }
+
+    fn max(&self) -> u64 {
+        self.max.load(Ordering::Relaxed)
+    }
+
+    /// Changes the bound, from now on.
+    pub(crate) fn set_max(&self, max: u64) {
+        self.max.store(max, Ordering::Relaxed);
+        let _state = self.state.lock();
+        self.changed.notify_all();
     }
 
     /// Takes room when there is some.
     pub(crate) fn try_enter(&self, bytes: u64) -> bool {
-        self.state.lock().take(bytes, self.max)
+        self.state.lock().take(bytes, self.max())
     }
 
     pub(crate) fn leave(&self, bytes: u64) {

@@ -21,7 +21,8 @@
 //! Writing is the same in the other direction, in two halves ([`Writer`]); where space is free is
 //! known above, and asked through [`Allocate`].
 //!
-//! What reaches the devices is counted by type and level ([`stats`]).
+//! What reaches the devices is counted by type and level ([`stats`]), what the threads do by kind
+//! and stage ([`profile`]).
 //!
 //! Nothing here is locked while I/O is under way: the vdev tree is immutable, counters are atomic.
 #![forbid(unsafe_code)]
@@ -29,10 +30,13 @@
 mod allocate;
 mod block;
 mod checksum;
+pub mod cpu;
 pub mod crypt;
 mod error;
 mod flight;
+mod issue;
 mod place;
+pub mod profile;
 mod reader;
 mod spec;
 pub mod stats;

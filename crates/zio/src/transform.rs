@@ -3,7 +3,9 @@
 
 use crate::block::Block;
 use crate::checksum::{algorithm, byte_order};
+use crate::cpu::Work;
 use crate::error::ErrorKind;
+use crate::profile::{Laps, Stage};
 use crate::spec::{WriteSpec, WriterSettings};
 use crate::{BLOCK_SIZE_MAX, checksum};
 use codec::checksum::Salted;
@@ -33,6 +35,7 @@ pub(crate) fn transform(
     spec: &WriteSpec,
     settings: &WriterSettings,
     salted: &Salted,
+    laps: &mut Laps<'_>,
 ) -> Result<Form, ErrorKind> {
     let lsize = data.len() as u64;
     if lsize == 0 || lsize > BLOCK_SIZE_MAX || !lsize.is_multiple_of(SECTOR_SIZE) {
@@ -42,8 +45,15 @@ pub(crate) fn transform(
     if spec.compression != Algorithm::Off && compress::is_zero(data) {
         return Ok(Form::Pointer(hole(spec, lsize, settings)));
     }
-    let packed = compress::compress(spec.compression, data);
     let compression = Compression(spec.compression.number());
+    let packed = match spec.compression {
+        Algorithm::Off => None,
+        algorithm => laps.stage(Stage::Compress, || {
+            let packed = compress::compress(algorithm, data);
+            Work::Compress(compression).charge(lsize);
+            packed
+        }),
+    };
     if let Some(bp) = packed.as_deref().and_then(|p| embedded(p, data, spec, compression)) {
         return Ok(Form::Pointer(bp));
     }
@@ -51,7 +61,11 @@ pub(crate) fn transform(
         Some(bytes) => (bytes, compression),
         None => (data.shared(), Compression::OFF),
     };
-    let sum = sum(checksum_kind, data.endian(), salted, &bytes)?;
+    let sum = laps.stage(Stage::Checksum, || {
+        let sum = sum(checksum_kind, data.endian(), salted, &bytes)?;
+        Work::Checksum(checksum_kind).charge(bytes.len() as u64);
+        Ok(sum)
+    })?;
     let parts = BlkPtrParts {
         dvas: [Dva::default(); 3],
         lsize,

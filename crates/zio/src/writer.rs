@@ -16,14 +16,20 @@
 //! gives its space to the next one of the same size, so that the pointer's address, and with it
 //! what the space maps say, settles.
 //!
+//! The devices are written asynchronously, or by a number of threads that each wait for one write
+//! (`issue.rs`).
+//!
 //! Space of a block that is in flight is never given back before its write has ended: whoever got
 //! the space next would race with it on the device.
 
 use crate::allocate::Allocate;
 use crate::block::{Block, Place};
+use crate::cpu::Work;
 use crate::error::{Error, ErrorKind, Result};
 use crate::flight::{Flow, Held, Standing, Table};
+use crate::issue::Issue;
 use crate::place::{Placed, Placer, copies, hint};
+use crate::profile::{Kind, Profiler, Span, Stage};
 use crate::reader::Reader;
 use crate::spec::{IN_FLIGHT_MAX, WriteSpec, WriterSettings};
 use crate::transform::{Form, Stored, transform};
@@ -45,6 +51,7 @@ pub struct Writer {
     allocate: Arc<dyn Allocate>,
     settings: WriterSettings,
     core: Arc<Core>,
+    issue: Issue,
 }
 
 /// What completions need: they may outlive the writer.
@@ -53,6 +60,7 @@ struct Core {
     flow: Flow,
     counts: Counts,
     landing: OnceLock<Arc<dyn Landing>>,
+    profiler: Arc<Profiler>,
 }
 
 impl Core {
@@ -113,7 +121,11 @@ struct Flight {
 }
 
 impl Flight {
-    fn answered(&self, result: std::result::Result<(), WriteError>) {
+    /// `span`: of one copy that no thread waited for.
+    fn answered(&self, result: std::result::Result<(), WriteError>, span: Option<Span>) {
+        if let Some(span) = span {
+            self.core.profiler.end(span);
+        }
         if let Err(e) = result {
             let error = failure(self.place, Some(&self.bp), ErrorKind::Write(e));
             self.core.flow.fail(self.bp.logical_birth(), error);
@@ -148,9 +160,34 @@ impl Writer {
         settings: WriterSettings,
     ) -> Self {
         let flow = Flow::new(rt, settings.in_flight_max);
-        let core =
-            Core { table: Table::new(), flow, counts: Counts::default(), landing: OnceLock::new() };
-        Self { reader, allocate, settings, core: Arc::new(core) }
+        let profiler = Arc::new(Profiler::new(rt));
+        let issue = Issue::new(rt, &reader, &profiler);
+        let (table, counts, landing) = (Table::new(), Counts::default(), OnceLock::new());
+        let core = Core { table, flow, counts, landing, profiler };
+        Self { reader, allocate, settings, core: Arc::new(core), issue }
+    }
+
+    /// What the pipeline's threads do.
+    #[must_use]
+    pub fn profiler(&self) -> &Arc<Profiler> {
+        &self.core.profiler
+    }
+
+    /// Threads that issue device writes, one at a time each (`zio_taskq_threads`). 0, the default:
+    /// devices are written asynchronously, and only the bytes in flight are bounded.
+    #[must_use]
+    pub fn issue_threads(&self) -> usize {
+        self.issue.threads()
+    }
+
+    /// Changes it, from now on.
+    pub fn set_issue_threads(&self, n: usize) {
+        self.issue.set_threads(n);
+    }
+
+    /// Changes [`WriterSettings::in_flight_max`], from now on.
+    pub fn set_in_flight_max(&self, bytes: u64) {
+        self.core.flow.set_max(bytes);
     }
 
     /// From now on `landing` is told of blocks that are on their devices. Only the first call
@@ -189,7 +226,9 @@ impl Writer {
         let fail = |kind| failure(place, None, kind);
         let counts = &self.core.counts;
         let add = |count: &AtomicU64, n: u64| count.fetch_add(n, Ordering::Relaxed);
-        let form = transform(data, spec, &self.settings, self.reader.salted()).map_err(fail)?;
+        let mut laps = self.core.profiler.block(data.len());
+        let form = transform(data, spec, &self.settings, self.reader.salted(), &mut laps);
+        let form = form.map_err(fail)?;
         let stored = match form {
             Form::Stored(stored) => stored,
             Form::Pointer(bp) => {
@@ -206,10 +245,15 @@ impl Writer {
             hint: hint(place),
         };
         let reused = self.reusable(&stored, spec);
-        let placed = match reused {
-            Some(dvas) => placer.at(&stored, dvas),
-            None => placer.find(&stored).map_err(fail)?,
-        };
+        let placed = laps.stage(Stage::Allocate, || {
+            let placed = match reused {
+                Some(dvas) => placer.at(&stored, dvas),
+                None => placer.find(&stored)?,
+            };
+            Work::Prepare.charge(stored.parts.psize);
+            Ok(placed)
+        });
+        let placed = placed.map_err(fail)?;
         let bp = placed.bp;
         add(&counts.blocks, 1);
         add(&counts.logical, stored.parts.lsize);
@@ -232,7 +276,7 @@ impl Writer {
         let serial = self.core.table.insert(bp, Arc::clone(data), None);
         let mut batch = Vec::with_capacity(held.writes.len());
         self.depart(bp, serial, held, &mut batch);
-        self.reader.vdevs().write_batch(batch);
+        self.issue.send(batch);
     }
 
     /// The writes of a block whose bytes have entered the flow.
@@ -240,10 +284,12 @@ impl Writer {
         let (bytes, left) = (held.bytes(), AtomicUsize::new(held.writes.len()));
         let (core, place) = (Arc::clone(&self.core), held.place);
         let flight = Arc::new(Flight { core, bp, serial, place, bytes, left });
+        let watched = self.issue.threads() == 0;
         for (dva, data) in held.writes {
             self.reader.stats().written(&bp, data.len() as u64);
             let flight = Arc::clone(&flight);
-            let done = Box::new(move |result| flight.answered(result));
+            let span = watched.then(|| flight.core.profiler.begin(Kind::ZioIssue, Stage::Io));
+            let done = Box::new(move |result| flight.answered(result, span));
             let (birth, class) = (bp.physical_birth(), IoClass::AsyncWrite);
             batch.push(BlockWrite { dva, data, birth, class, done });
         }
@@ -319,14 +365,14 @@ impl Writer {
             let flow = &self.core.flow;
             // What waits for room must have handed over all it holds itself.
             if batch.is_empty() || bytes + more > BATCH_BYTES || !flow.try_enter(more) {
-                self.reader.vdevs().write_batch(std::mem::take(&mut batch));
+                self.issue.send(std::mem::take(&mut batch));
                 bytes = 0;
                 flow.enter(more);
             }
             bytes += more;
             self.depart(bp, serial, held, &mut batch);
         }
-        self.reader.vdevs().write_batch(batch);
+        self.issue.send(batch);
     }
 
     /// Waits until all blocks that were sent off are on their devices. Not durable before a flush.

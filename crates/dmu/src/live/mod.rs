@@ -37,6 +37,7 @@ use crate::tx::Transactions;
 use ondisk::objset::ObjsetKind;
 use ondisk::{BlkPtr, Checksum, Compression, DmuType, Dnode};
 use std::sync::Arc;
+use zio::profile::Profiler;
 use zio::{Block, Place, WriteSpec};
 
 /// What [`Objset::live`] needs to know.
@@ -108,6 +109,11 @@ pub trait BlockWriter: Send + Sync {
 
     /// A block that was written and may not be on its device yet.
     fn read_pending(&self, bp: &BlkPtr) -> Option<Arc<Block>>;
+
+    /// Where the threads of a sync are counted; `None`: nowhere.
+    fn profiler(&self) -> Option<&Profiler> {
+        None
+    }
 }
 
 impl BlockWriter for zio::Writer {
@@ -117,6 +123,10 @@ impl BlockWriter for zio::Writer {
 
     fn read_pending(&self, bp: &BlkPtr) -> Option<Arc<Block>> {
         Self::read_pending(self, bp)
+    }
+
+    fn profiler(&self) -> Option<&Profiler> {
+        Some(Self::profiler(self))
     }
 }
 

@@ -11,6 +11,7 @@ use ondisk::dnode::{DNODE_SLOT_SIZE, MAX_LEVELS};
 use ondisk::{BlkPtr, DmuType, Dnode, Endian};
 use std::ops::Range;
 use std::sync::Arc;
+use zio::cpu::Work;
 use zio::{Block, Place};
 
 /// Longest spill block in bytes.
@@ -107,6 +108,7 @@ impl Object {
     /// The rest of a block that is written in part cannot be read; the set is not live.
     pub fn write_at(&self, tx: &Tx, offset: u64, data: &[u8]) -> Result<()> {
         let bs = self.block_size_for(offset, data.len() as u64)?;
+        Work::Copy.charge(data.len() as u64);
         let (mut offset, mut data) = (offset, data);
         while !data.is_empty() {
             let (blkid, start) = (offset / bs, (offset % bs) as usize);
@@ -153,6 +155,7 @@ impl Object {
         if block.len() as u64 != bs {
             return Err(self.error(ErrorKind::Invalid("the content is no whole block")));
         }
+        Work::Copy.charge(bs);
         self.put_block(tx, blkid, Arc::clone(block), bs)
     }
 

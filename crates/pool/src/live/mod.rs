@@ -11,6 +11,7 @@
 //! create  import                 make or open a pool
 //! txg  sync  task  record        when changes become durable, and how
 //! throttle                       how writers are slowed down before
+//! pipeline                       how many threads do it
 //! heads  gate  shared            what is open, and who may look at it
 //! space                         how much may be written
 //! tunables                      what can be turned, with names, units and ranges
@@ -30,6 +31,7 @@ mod history;
 mod import;
 mod log;
 mod mos;
+mod pipeline;
 mod record;
 mod shared;
 mod space;
@@ -65,6 +67,7 @@ use shared::{Parts, Shared};
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use zio::profile::Kind;
 
 /// A pool that is open for writing. Dropping it stops it after what is dirty is durable, and leaves
 /// it active, as a crash right after that would; [`LivePool::export`] says goodbye properly.
@@ -252,6 +255,8 @@ fn start_syncer(shared: &Arc<Shared>) -> Result<Task<()>> {
     let body = {
         let shared = Arc::clone(shared);
         move || {
+            let profiler = Arc::clone(shared.writer.profiler());
+            let _role = profiler.role(Kind::SpaSync);
             while let Some(mut record) = shared.txgs.next() {
                 match shared.sync(&mut record) {
                     Ok(()) => {

@@ -83,8 +83,6 @@ pub(crate) struct Shared {
     pub(super) uberblock: Mutex<Uberblock>,
     /// Something that was destroyed is not freed yet.
     pub(super) reaping: AtomicBool,
-    /// Threads of a sync; 0: as many as can run.
-    pub(super) workers: usize,
     pub(super) me: Weak<Shared>,
     /// Limits of the queues of the leaves.
     pub(super) queues: Arc<QueueLimits>,
@@ -170,7 +168,6 @@ impl Shared {
             config: Mutex::new(config),
             uberblock: Mutex::new(uberblock),
             reaping: AtomicBool::new(true),
-            workers: 0,
             me: Weak::clone(me),
             queues,
         });

@@ -36,6 +36,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use vdev::label::Round;
 use zio::Writer;
+use zio::profile::Stage;
 
 /// Passes after which something must be wrong. Real pools need 3 to 6.
 const PASSES_MAX: u32 = 64;
@@ -116,7 +117,7 @@ impl Shared {
         record.blocks = after.blocks - before.blocks;
         record.written = after.stored - before.stored;
         record.write_time = self.rt.now().saturating_sub(began);
-        self.commit(txg, root)?;
+        self.writer.profiler().watch(Stage::Io, || self.commit(txg, root))?;
         self.publish(txg)?;
         let now = self.traffic();
         record.reads = now.reads.saturating_sub(io.reads);
@@ -165,7 +166,7 @@ impl Shared {
         account: &HeadAccount,
     ) -> Result<Option<BlkPtr>> {
         let cx = SyncContext {
-            workers: self.workers,
+            workers: self.leaf_sync_workers(),
             writer: &*self.writer,
             owner: account,
             txg,
@@ -191,7 +192,7 @@ impl Shared {
             }
             self.mos.freeze(cx.tx.txg());
             let sync = SyncContext {
-                workers: self.workers,
+                workers: self.leaf_sync_workers(),
                 writer: &*self.writer,
                 owner: &self.mos_account,
                 txg: cx.tx.txg(),

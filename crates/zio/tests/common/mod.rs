@@ -155,7 +155,7 @@ struct State {
 }
 
 impl Books {
-    fn new(reader: Arc<Reader>, segment: u64) -> Self {
+    pub fn new(reader: Arc<Reader>, segment: u64) -> Self {
         Self { reader, segment, state: Mutex::default() }
     }
 

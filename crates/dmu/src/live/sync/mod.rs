@@ -27,9 +27,11 @@ use device::AlignedBuf;
 use kill::Doomed;
 use ondisk::dnode::{FLAG_SPILL, FLAG_USED_BYTES};
 use ondisk::{BlkPtr, DmuType, Dnode, Endian, ObjsetPhys};
+use rt::Rt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 use tree::Tree;
+use zio::profile::{Kind, Profiler};
 use zio::{Block, Place, WriteSpec};
 
 /// Level-0 blocks that a worker takes at a time.
@@ -232,7 +234,10 @@ impl Sync<'_> {
         }
         let mut out = vec![BlkPtr::HOLE; writes.len()];
         let mut chunks: Vec<_> = writes.chunks(CHUNK).zip(out.chunks_mut(CHUNK)).collect();
-        self.for_each(&mut chunks, |(writes, out)| {
+        // A serial sync does this too; its workers are a kind of thread of their own.
+        let serial = self.cx.workers == 1;
+        let profiler = self.cx.writer.profiler().filter(|_| !serial);
+        self.for_each_in(&mut chunks, profiler, |(writes, out)| {
             for (w, out) in writes.iter().zip(out.iter_mut()) {
                 let Some(tree) = &jobs[w.job].tree else { continue };
                 let dnode = &tree.dnode;
@@ -349,11 +354,25 @@ impl Sync<'_> {
         if items.len() < 2 || self.cx.workers == 1 {
             return items.iter_mut().try_for_each(work);
         }
+        let rt = Rt::current();
         let most = match self.cx.workers {
-            0 => rt::threads_available(),
+            0 => rt.processors(),
             n => n,
         };
-        rt::for_each_parallel(most.min(items.len()), items, work)
+        rt.for_each_parallel(most.min(items.len()), items, work)
+    }
+
+    /// The same, by threads that are counted as workers of the leaves.
+    fn for_each_in<T: Send>(
+        &self,
+        items: &mut [T],
+        profiler: Option<&Profiler>,
+        work: impl Fn(&mut T) -> Result<()> + std::marker::Sync,
+    ) -> Result<()> {
+        self.for_each(items, |item| {
+            let _role = profiler.map(|p| p.role(Kind::LeafSync));
+            work(item)
+        })
     }
 }
 

@@ -314,7 +314,8 @@ mod tests {
         for t in Tunable::ALL {
             let r = t.row();
             assert!((r.min..=r.max).contains(&r.default), "{}", r.name);
-            assert!(r.name.starts_with("zfs_") || r.name.starts_with("zinc_"), "{}", r.name);
+            let prefixes = ["zfs_", "zio_", "zinc_"];
+            assert!(prefixes.iter().any(|p| r.name.starts_with(p)), "{}", r.name);
             assert!(!r.meaning.is_empty() && r.meaning.ends_with('.'), "{}", r.name);
             if let Unit::Word(words) = r.unit {
                 assert_eq!((r.min, r.max), (0, words.len() as u64 - 1), "{}", r.name);

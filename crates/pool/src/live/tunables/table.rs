@@ -280,4 +280,19 @@ table! {
         |s, v| s.queues.set(QueueLimit::NiaCredit, v),
         "So many requests of scrubs and the like may begin after each that somebody waits \
          for.";
+
+    // The write pipeline.
+    ZioTaskqThreads "zio_taskq_threads" Unit::Count, 0, 0..=1024,
+        |s, v| s.writer.set_issue_threads(v as usize),
+        "Threads that issue device writes, one at a time each, for the whole pool. 0: none, the \
+         devices are written asynchronously.";
+    LeafSyncThreads "zinc_leaf_sync_threads" Unit::Count, 0, 0..=1024, asked,
+        "Workers of a sync's level 0, which compress, checksum and allocate. 0: as many as there \
+         are processors, and never more; 1: the sync thread alone.";
+    LeafSyncCrowd "zinc_leaf_sync_crowd" Unit::Switch, 0, 0..=1, asked,
+        "1: as many workers as zinc_leaf_sync_threads says are started, also when there are not so \
+         many processors.";
+    InFlightMax "zinc_in_flight_max" Unit::Bytes, zio::IN_FLIGHT_MAX, 0x10_0000..=1 << 50,
+        |s, v| s.writer.set_in_flight_max(v),
+        "Bytes handed to the devices and not answered yet, over which a sync waits for room.";
 }

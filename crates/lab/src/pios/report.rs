@@ -1,0 +1,168 @@
+//! What runs found, as tables and JSON.
+
+use super::plan::{Layout, Plan};
+use super::run::{Measured, RunResult};
+use engine::zio::profile::{Kind, Profile};
+use serde_json::{Value, json as value};
+
+/// Bytes with the largest suffix that loses nothing, or one decimal.
+#[must_use]
+pub fn human(bytes: u64) -> String {
+    let units = [(40, 'T'), (30, 'G'), (20, 'M'), (10, 'K')];
+    let exact = |shift: &u32| bytes != 0 && bytes.trailing_zeros() >= *shift;
+    if let Some((shift, unit)) = units.iter().find(|(shift, _)| exact(shift)) {
+        return format!("{}{unit}", bytes >> shift);
+    }
+    match units.iter().find(|(shift, _)| bytes >> shift > 0) {
+        Some((shift, unit)) => format!("{:.1}{unit}", bytes as f64 / (1u64 << shift) as f64),
+        None => bytes.to_string(),
+    }
+}
+
+/// A table with a line for each run: its headings, and its cells as text. With `plain` sizes are
+/// bytes, otherwise they have suffixes.
+#[must_use]
+pub fn table(runs: &[RunResult], plain: bool) -> (Vec<&'static str>, Vec<Vec<String>>) {
+    let headings = vec![
+        "THREADS",
+        "REGIONS",
+        "REGION",
+        "CHUNK",
+        "BLOCK",
+        "OFFSET",
+        "DATA",
+        "WRITE s",
+        "WRITE MiB/s",
+        "READ s",
+        "READ MiB/s",
+    ];
+    let size = |n: u64| if plain { n.to_string() } else { human(n) };
+    let time =
+        |m: Option<&Measured>| m.map_or("-".to_owned(), |m| format!("{:.3}", m.time.as_secs_f64()));
+    let rate =
+        |m: Option<&Measured>| m.map_or("-".to_owned(), |m| format!("{:.1}", m.mib_per_second()));
+    let row = |r: &RunResult| {
+        let (p, w, d) = (&r.plan, r.write.as_ref(), r.read.as_ref());
+        vec![
+            p.threads.to_string(),
+            p.regions.to_string(),
+            size(p.region_size),
+            size(p.chunk_size),
+            size(p.block_size),
+            size(p.offset),
+            size(p.total()),
+            time(w),
+            rate(w),
+            time(d),
+            rate(d),
+        ]
+    };
+    (headings, runs.iter().map(row).collect())
+}
+
+fn measured(m: Option<&Measured>) -> Value {
+    m.map_or(Value::Null, |m| {
+        value!({
+            "bytes": m.bytes,
+            "ios": m.ios,
+            "seconds": m.time.as_secs_f64(),
+            "bytes_per_second": m.bytes_per_second(),
+            "longest_io_seconds": m.longest.as_secs_f64(),
+        })
+    })
+}
+
+fn plan(p: &Plan) -> Value {
+    value!({
+        "threads": p.threads,
+        "regions": p.regions,
+        "region_bytes": p.region_size,
+        "chunk_bytes": p.chunk_size,
+        "block_bytes": p.block_size,
+        "offset_bytes": p.offset,
+        "layout": if p.layout == Layout::Shared { "ssf" } else { "fpp" },
+        "chunk_noise_bytes": p.chunk_noise,
+        "region_noise": p.region_noise,
+        "thread_delay_ms": p.thread_delay.as_millis() as u64,
+        "timestamp": p.seed,
+    })
+}
+
+/// The runs as JSON.
+#[must_use]
+pub fn json(runs: &[RunResult]) -> Value {
+    let run = |r: &RunResult| {
+        value!({
+            "plan": plan(&r.plan),
+            "write": measured(r.write.as_ref()),
+            "read": measured(r.read.as_ref()),
+        })
+    };
+    Value::Array(runs.iter().map(run).collect())
+}
+
+/// The profile in the columns of the study: headings, and a line for each kind of thread that did
+/// anything.
+#[must_use]
+pub fn profile_table(profile: &Profile) -> (Vec<&'static str>, Vec<Vec<String>>) {
+    let headings = vec![
+        "THREADS",
+        "COUNT",
+        "CHECKSUM s/thread",
+        "AT ONCE",
+        "COMPRESS s/thread",
+        "ALLOCATE s/thread",
+        "I/O s/thread",
+        "I/Os",
+        "AT ONCE",
+    ];
+    let row = |k: &engine::zio::profile::KindProfile| {
+        let seconds = |s| format!("{:.2}", k.per_thread(s));
+        // Without threads of their own, I/Os are the devices', and counted together.
+        let count = match (k.kind, k.threads) {
+            (Kind::ZioIssue, 0) => "async".to_owned(),
+            (_, n) => n.to_string(),
+        };
+        vec![
+            k.kind.to_string(),
+            count,
+            seconds(&k.checksum),
+            format!("{:.2}", k.checksum.at_once()),
+            seconds(&k.compress),
+            seconds(&k.allocate),
+            seconds(&k.io),
+            k.io.count.to_string(),
+            format!("{:.2}", k.io.at_once()),
+        ]
+    };
+    let busy = |k: &&engine::zio::profile::KindProfile| {
+        k.threads > 0 || k.io.count > 0 || k.checksum.count > 0
+    };
+    (headings, profile.kinds.iter().filter(busy).map(row).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use core::time::Duration;
+
+    #[test]
+    fn sizes_are_short_and_the_table_says_what_was_not_done() {
+        let sizes = [0, 512, 1 << 10, 1536, 128 << 20, (8 << 30) + 1, 5 << 40];
+        let texts = sizes.map(human);
+        assert_eq!(texts, ["0", "512", "1K", "1.5K", "128M", "8.0G", "5T"]);
+        let m = Measured {
+            bytes: 8 << 30,
+            ios: 4096,
+            time: Duration::from_millis(24_576),
+            longest: Duration::ZERO,
+        };
+        let plan = Plan::new(4, 64, 128 << 20, 2 << 20);
+        let run = RunResult { plan, write: Some(m), read: None };
+        let (headings, rows) = table(std::slice::from_ref(&run), false);
+        assert_eq!(headings.len(), rows[0].len());
+        let expected = ["4", "64", "128M", "2M", "128K", "128M", "8G", "24.576", "333.3", "-", "-"];
+        assert_eq!(rows[0], expected);
+        assert_eq!(json(&[run])[0]["write"]["ios"], 4096);
+    }
+}

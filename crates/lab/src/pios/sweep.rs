@@ -1,0 +1,92 @@
+//! Lists and ranges of values, and sizes as people write them.
+
+use super::{PiosError, Result};
+
+/// The values that an option goes through.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Sweep(Vec<u64>);
+
+impl Sweep {
+    /// One value.
+    #[must_use]
+    pub fn one(value: u64) -> Self {
+        Self(vec![value])
+    }
+
+    /// A list: `1,8,40`.
+    ///
+    /// # Errors
+    /// One of them is no number.
+    pub fn list(text: &str) -> Result<Self> {
+        let values: Result<Vec<u64>> = text.split(',').map(parse_bytes).collect();
+        Ok(Self(values?))
+    }
+
+    /// From `low` to `high`, each value `percent` larger than the one before, as pios counts; at
+    /// least one larger. The last is never above `high`.
+    ///
+    /// # Errors
+    /// The range is empty, or has no step.
+    pub fn range(low: u64, high: u64, percent: u64) -> Result<Self> {
+        if low == 0 || low > high {
+            let what = format!("no range goes from {low} to {high}");
+            return Err(PiosError::new(what).hint("_low is at least 1 and not above _high"));
+        }
+        if percent == 0 {
+            return Err(PiosError::new("a range needs a step of at least 1 percent (_incr)"));
+        }
+        let mut values = Vec::new();
+        let mut at = low;
+        while at <= high {
+            values.push(at);
+            let step = u128::from(at) * u128::from(percent) / 100;
+            at = at.saturating_add(u64::try_from(step.max(1)).unwrap_or(u64::MAX));
+        }
+        Ok(Self(values))
+    }
+
+    /// The values.
+    #[must_use]
+    pub fn values(&self) -> &[u64] {
+        &self.0
+    }
+}
+
+/// A number with an optional suffix k, m, g or t: powers of 1024.
+///
+/// # Errors
+/// It is none.
+pub fn parse_bytes(text: &str) -> Result<u64> {
+    let text = text.trim();
+    let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
+    let shift = match text[digits.len()..].to_ascii_lowercase().as_str() {
+        "" | "b" => Some(0),
+        "k" | "kb" | "kib" => Some(10),
+        "m" | "mb" | "mib" => Some(20),
+        "g" | "gb" | "gib" => Some(30),
+        "t" | "tb" | "tib" => Some(40),
+        _ => None,
+    };
+    let number: Option<u64> = digits.parse().ok();
+    let bytes = number.zip(shift).and_then(|(n, shift)| n.checked_mul(1 << shift));
+    let wrong = || PiosError::new(format!("`{text}` is no number with an optional k, m, g or t"));
+    bytes.ok_or_else(wrong)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_have_suffixes_and_ranges_grow_by_percent() {
+        assert_eq!(parse_bytes("128K"), Ok(128 << 10));
+        assert_eq!(parse_bytes(" 2m "), Ok(2 << 20));
+        assert!(parse_bytes("2x").is_err() && parse_bytes("").is_err());
+        assert!(parse_bytes("99999999t").is_err());
+        assert_eq!(Sweep::list("1,8,40").expect("list").values(), [1, 8, 40]);
+        assert!(Sweep::list("1,,2").is_err());
+        assert_eq!(Sweep::range(1, 8, 100).expect("range").values(), [1, 2, 4, 8]);
+        assert_eq!(Sweep::range(1, 5, 10).expect("range").values(), [1, 2, 3, 4, 5]);
+        assert!(Sweep::range(4, 2, 100).is_err() && Sweep::range(1, 2, 0).is_err());
+    }
+}

@@ -1,0 +1,422 @@
+//! `zinc pios`: the parallel I/O simulator.
+
+use crate::failure::Failure;
+use crate::live::{LiveHow, change};
+use crate::ui::{self, Table};
+use clap::ValueEnum;
+use engine::LivePool;
+use engine::rt::Rt;
+use lab::experiment::{Chart, Outcome, Series};
+use lab::pios::{
+    self, Layout, PiosError, PlainFiles, PlainMethod, Plan, PoolFiles, PoolMethod, RunResult,
+    Sweep, Target,
+};
+use std::path::PathBuf;
+use std::process::{Command, ExitCode};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+/// Dataset that is used when only a pool is named.
+const DATASET: &str = "pios";
+
+/// How to load, one word of `-L`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Load {
+    /// Objects of a pool, a transaction for each chunk
+    Dmuio,
+    /// Files of a pool, through its POSIX layer
+    Zplio,
+    /// Plain files or a device, buffered
+    Posixio,
+    /// Plain files or a device, O_DIRECT
+    Directio,
+    /// One shared file
+    Ssf,
+    /// One file per region
+    Fpp,
+}
+
+/// Arguments of `zinc pios`.
+#[derive(clap::Args)]
+#[command(disable_help_flag = false)]
+#[command(after_help = "\
+Sizes take k, m, g, t. An option with a list (1,8,40) makes one run for each combination; the forms
+NAME_low, NAME_high and NAME_incr go from low to high in steps of so many percent (100 doubles).
+
+  zinc pios -L dmuio -p tank -c 2M -o 128M -n 64 -t 4 -s 128M -S 1M
+  zinc pios -L posixio -p /mnt/here -t 1,2,4 -n 16 -s 64M -c 1M -x
+
+Each run's files carry its time stamp, which is also the seed of what is in them: -V=STAMP reads an
+earlier run's files and verifies them, with the same sizes given again.")]
+pub struct Args {
+    /// Threads
+    #[arg(short = 't', long = "threadcount", value_name = "N,..")]
+    threads: Option<String>,
+    #[arg(long = "threadcount_low", alias = "threadcount-low", value_name = "N", hide = true)]
+    threads_low: Option<String>,
+    #[arg(long = "threadcount_high", alias = "threadcount-high", value_name = "N", hide = true)]
+    threads_high: Option<String>,
+    #[arg(long = "threadcount_incr", alias = "threadcount-incr", value_name = "%", hide = true)]
+    threads_incr: Option<String>,
+    /// Regions: streams that are written
+    #[arg(short = 'n', long = "regioncount", value_name = "N,..")]
+    regions: Option<String>,
+    #[arg(long = "regioncount_low", alias = "regioncount-low", value_name = "N", hide = true)]
+    regions_low: Option<String>,
+    #[arg(long = "regioncount_high", alias = "regioncount-high", value_name = "N", hide = true)]
+    regions_high: Option<String>,
+    #[arg(long = "regioncount_incr", alias = "regioncount-incr", value_name = "%", hide = true)]
+    regions_incr: Option<String>,
+    /// Bytes of a region
+    #[arg(short = 's', long = "regionsize", value_name = "SIZE,..")]
+    size: Option<String>,
+    #[arg(long = "regionsize_low", alias = "regionsize-low", value_name = "SIZE", hide = true)]
+    size_low: Option<String>,
+    #[arg(long = "regionsize_high", alias = "regionsize-high", value_name = "SIZE", hide = true)]
+    size_high: Option<String>,
+    #[arg(long = "regionsize_incr", alias = "regionsize-incr", value_name = "%", hide = true)]
+    size_incr: Option<String>,
+    /// Bytes of an I/O
+    #[arg(short = 'c', long = "chunksize", value_name = "SIZE,..")]
+    chunk: Option<String>,
+    #[arg(long = "chunksize_low", alias = "chunksize-low", value_name = "SIZE", hide = true)]
+    chunk_low: Option<String>,
+    #[arg(long = "chunksize_high", alias = "chunksize-high", value_name = "SIZE", hide = true)]
+    chunk_high: Option<String>,
+    #[arg(long = "chunksize_incr", alias = "chunksize-incr", value_name = "%", hide = true)]
+    chunk_incr: Option<String>,
+    /// Bytes between starts of regions in a shared file [default: the region size]
+    #[arg(short = 'o', long = "offset", value_name = "SIZE,..")]
+    offset: Option<String>,
+    #[arg(long = "offset_low", alias = "offset-low", value_name = "SIZE", hide = true)]
+    offset_low: Option<String>,
+    #[arg(long = "offset_high", alias = "offset-high", value_name = "SIZE", hide = true)]
+    offset_high: Option<String>,
+    #[arg(long = "offset_incr", alias = "offset-incr", value_name = "%", hide = true)]
+    offset_incr: Option<String>,
+    /// Bytes of a block of a pool's files
+    #[arg(short = 'S', long = "blocksize", value_name = "SIZE,..", default_value = "128k")]
+    block: String,
+    /// How to load: dmuio, zplio, posixio or directio, and ssf or fpp
+    #[arg(short = 'L', long = "load", value_name = "WORD,..", value_delimiter = ',')]
+    load: Vec<Load>,
+    /// One file for each region
+    #[arg(long)]
+    fpp: bool,
+    /// Directory, file or device; or pool or dataset
+    #[arg(short = 'p', long = "path", visible_alias = "pool", value_name = "PATH")]
+    path: PathBuf,
+    /// Search this directory, file or disk for the pool's devices (repeatable)
+    #[arg(short = 'd', long = "dev", value_name = "PATH")]
+    search: Vec<PathBuf>,
+    #[command(flatten)]
+    how: LiveHow,
+    /// Chunks are up to so many bytes longer or shorter
+    #[arg(short = 'N', long = "chunknoise", value_name = "SIZE", default_value = "0")]
+    chunk_noise: String,
+    /// The next chunk is of a region up to so many farther on
+    #[arg(short = 'I', long = "regionnoise", value_name = "N", default_value = "0")]
+    region_noise: String,
+    /// Threads pause up to so many milliseconds between I/Os
+    #[arg(short = 'T', long = "threaddelay", value_name = "MS", default_value_t = 0)]
+    thread_delay: u64,
+    /// Remove the files afterwards
+    #[arg(short = 'x', long)]
+    cleanup: bool,
+    /// Run this shell command before each run
+    #[arg(short = 'P', long, value_name = "COMMAND")]
+    prerun: Option<String>,
+    /// Run this shell command after each run
+    #[arg(short = 'R', long, value_name = "COMMAND")]
+    postrun: Option<String>,
+    /// Compare what is read with what was written; with =STAMP, of an earlier run
+    #[arg(short = 'V', long, value_name = "STAMP", num_args = 0..=1, require_equals = true)]
+    verify: Option<Option<u64>>,
+    /// Write only
+    #[arg(long, conflicts_with = "verify")]
+    no_read: bool,
+    /// Overwrite the file or device that was named
+    #[arg(long)]
+    force: bool,
+    /// Print sizes with suffixes
+    #[arg(short = 'H', long = "human-readable")]
+    human: bool,
+    /// Say what is being done
+    #[arg(short = 'v', long)]
+    verbose: bool,
+    /// Print what the threads of the engine spent their time on
+    #[arg(long)]
+    profile: bool,
+    /// Print JSON
+    #[arg(short = 'j', long)]
+    json: bool,
+    /// Write a report with charts
+    #[arg(long, value_name = "FILE")]
+    html: Option<PathBuf>,
+}
+
+impl From<PiosError> for Failure {
+    fn from(e: PiosError) -> Self {
+        let mut out = Self::new(e.what);
+        if let Some(cause) = e.cause {
+            out = out.because(cause);
+        }
+        match e.hint {
+            Some(hint) => out.hint(hint),
+            None => out,
+        }
+    }
+}
+
+/// The texts of an option: its list, and its range.
+type Texts<'a> = [&'a Option<String>; 4];
+
+fn sweep(name: &str, texts: Texts<'_>, default: u64) -> Result<Sweep, Failure> {
+    let wrong = |e: PiosError| Failure::from(e).about(name);
+    let number = |text: &Option<String>| {
+        text.as_ref().map(|t| pios::parse_bytes(t)).transpose().map_err(wrong)
+    };
+    match texts {
+        [Some(list), None, None, None] => Sweep::list(list).map_err(wrong),
+        [None, None, None, None] => Ok(Sweep::one(default)),
+        [None, low, high, incr] => match (number(low)?, number(high)?, number(incr)?) {
+            (Some(low), Some(high), incr) => {
+                Sweep::range(low, high, incr.unwrap_or(100)).map_err(wrong)
+            }
+            _ => Err(Failure::usage(format!("{name}: a range needs _low and _high"))),
+        },
+        _ => Err(Failure::usage(format!("{name}: give a list or a range, not both"))),
+    }
+}
+
+/// How files are reached.
+#[derive(Clone, Copy)]
+enum Method {
+    Pool(PoolMethod),
+    Plain(PlainMethod),
+}
+
+impl Args {
+    /// Runs it.
+    pub fn run(self) -> Result<ExitCode, Failure> {
+        let (method, layout) = self.load()?;
+        let plans = self.plans(layout)?;
+        let mut results = Vec::new();
+        match method {
+            Method::Plain(method) => {
+                for plan in plans {
+                    let target: Box<dyn Target> = Box::new(match self.earlier() {
+                        Some(_) => PlainFiles::reopen(&self.path, &plan, method)?,
+                        None => PlainFiles::create(&self.path, &plan, method, self.force)?,
+                    });
+                    results.push(self.one(&Rt::real(), plan, &*target)?);
+                }
+            }
+            Method::Pool(method) => {
+                let name = self.path.to_str().ok_or_else(|| Failure::usage("no name of a pool"))?;
+                let dataset = match name.contains('/') {
+                    true => name.to_owned(),
+                    false => format!("{name}/{DATASET}"),
+                };
+                change(&self.search, &self.how, name, |pool| {
+                    for plan in plans {
+                        results.push(self.one_in(pool, &dataset, plan, method)?);
+                    }
+                    Ok(())
+                })?;
+            }
+        }
+        self.show(&results)?;
+        Ok(ExitCode::SUCCESS)
+    }
+
+    fn one_in(
+        &self,
+        pool: &LivePool,
+        dataset: &str,
+        plan: Plan,
+        method: PoolMethod,
+    ) -> Result<RunResult, Failure> {
+        let target = match self.earlier() {
+            Some(_) => PoolFiles::reopen(pool, dataset, &plan, method)?,
+            None => PoolFiles::create(pool, dataset, &plan, method)?,
+        };
+        pool.profiler().reset();
+        let result = self.one(pool.rt(), plan, &target)?;
+        if self.profile {
+            let (headings, rows) = pios::profile_table(&pool.profiler().snapshot());
+            let mut right = vec![true; headings.len()];
+            right[0] = false;
+            let mut table = Table::new(&headings, &right, false);
+            rows.into_iter().for_each(|row| table.row(row));
+            table.print();
+        }
+        Ok(result)
+    }
+
+    fn earlier(&self) -> Option<u64> {
+        self.verify.flatten()
+    }
+
+    fn load(&self) -> Result<(Method, Layout), Failure> {
+        let (mut method, mut layout) = (None, None);
+        for word in &self.load {
+            let (m, l) = match word {
+                Load::Dmuio => (Some(Method::Pool(PoolMethod::Dmu)), None),
+                Load::Zplio => (Some(Method::Pool(PoolMethod::Zpl)), None),
+                Load::Posixio => (Some(Method::Plain(PlainMethod::Posix)), None),
+                Load::Directio => (Some(Method::Plain(PlainMethod::Direct)), None),
+                Load::Ssf => (None, Some(Layout::Shared)),
+                Load::Fpp => (None, Some(Layout::PerRegion)),
+            };
+            if (m.is_some() && method.is_some()) || (l.is_some() && layout.is_some()) {
+                let what = "-L takes one of dmuio, zplio, posixio and directio, and ssf or fpp";
+                return Err(Failure::usage(what));
+            }
+            (method, layout) = (m.or(method), l.or(layout));
+        }
+        if self.fpp && layout == Some(Layout::Shared) {
+            return Err(Failure::usage("--fpp and -L ssf say the opposite"));
+        }
+        let usual = if self.fpp { Layout::PerRegion } else { Layout::Shared };
+        Ok((method.unwrap_or(Method::Plain(PlainMethod::Posix)), layout.unwrap_or(usual)))
+    }
+
+    fn plans(&self, layout: Layout) -> Result<Vec<Plan>, Failure> {
+        let all = |name, texts, default| sweep(name, texts, default);
+        let threads = all(
+            "-t",
+            [&self.threads, &self.threads_low, &self.threads_high, &self.threads_incr],
+            1,
+        )?;
+        let regions = all(
+            "-n",
+            [&self.regions, &self.regions_low, &self.regions_high, &self.regions_incr],
+            16,
+        )?;
+        let sizes =
+            all("-s", [&self.size, &self.size_low, &self.size_high, &self.size_incr], 4 << 20)?;
+        let chunks =
+            all("-c", [&self.chunk, &self.chunk_low, &self.chunk_high, &self.chunk_incr], 1 << 20)?;
+        // Zero stands for the region's size, which is not known yet.
+        let offsets =
+            all("-o", [&self.offset, &self.offset_low, &self.offset_high, &self.offset_incr], 0)?;
+        let blocks = Sweep::list(&self.block)?;
+        let mut seed = self.earlier().unwrap_or_else(|| {
+            SystemTime::now().duration_since(UNIX_EPOCH).map_or(1, |t| t.as_secs())
+        });
+        let mut out = Vec::new();
+        for &threads in threads.values() {
+            for &regions in regions.values() {
+                for &size in sizes.values() {
+                    for &chunk in chunks.values() {
+                        for &offset in offsets.values() {
+                            for &block in blocks.values() {
+                                let threads = usize::try_from(threads).unwrap_or(usize::MAX);
+                                let shared = offset == 0 && layout == Layout::Shared;
+                                let plan = Plan {
+                                    offset: if shared { size } else { offset },
+                                    block_size: block,
+                                    layout,
+                                    chunk_noise: pios::parse_bytes(&self.chunk_noise)?,
+                                    region_noise: pios::parse_bytes(&self.region_noise)?,
+                                    thread_delay: Duration::from_millis(self.thread_delay),
+                                    seed,
+                                    ..Plan::new(threads, regions, size, chunk)
+                                };
+                                plan.check()?;
+                                out.push(plan);
+                                // Runs of one second have names of their own.
+                                seed += u64::from(self.earlier().is_none());
+                            }
+                        }
+                    }
+                }
+            }
+        }
+        Ok(out)
+    }
+
+    /// One run: write, read, remove.
+    fn one(&self, rt: &Rt, plan: Plan, target: &dyn Target) -> Result<RunResult, Failure> {
+        if self.verbose {
+            ui::error(&format!("run {}: {plan:?}\n", plan.seed));
+        }
+        hook("--prerun", self.prerun.as_deref())?;
+        let write = match self.earlier() {
+            Some(_) => None,
+            None => Some(pios::write(rt, &plan, target)?),
+        };
+        let read = match self.no_read {
+            true => None,
+            false => Some(pios::read(rt, &plan, target, self.verify.is_some())?),
+        };
+        hook("--postrun", self.postrun.as_deref())?;
+        if self.cleanup {
+            target.remove()?;
+        }
+        Ok(RunResult { plan, write, read })
+    }
+
+    fn show(&self, results: &[RunResult]) -> Result<(), Failure> {
+        if self.json {
+            ui::json(&pios::json(results));
+        } else {
+            let (headings, rows) = pios::table(results, !self.human);
+            let mut table = Table::new(&headings, &vec![true; headings.len()], false);
+            rows.into_iter().for_each(|row| table.row(row));
+            table.print();
+            let stamps: Vec<String> = results.iter().map(|r| r.plan.seed.to_string()).collect();
+            ui::out(&format!("timestamp {}\n", stamps.join(" ")));
+            if self.verify.is_some() {
+                ui::out("verified: every byte is what was written\n");
+            }
+        }
+        if let Some(path) = &self.html {
+            let page = lab::report::page(&[self.report(results)], "zinc pios");
+            std::fs::write(path, page).map_err(|e| {
+                Failure::new(format!("cannot write {}", path.display())).because(e.to_string())
+            })?;
+        }
+        Ok(())
+    }
+
+    /// The runs as charts over their threads.
+    fn report(&self, results: &[RunResult]) -> Outcome {
+        let points = |of: fn(&RunResult) -> Option<&pios::Measured>| {
+            let point = |r: &RunResult| Some((r.plan.threads as f64, of(r)?.mib_per_second()));
+            results.iter().filter_map(point).collect::<Vec<_>>()
+        };
+        let lines =
+            [("write", points(|r| r.write.as_ref())), ("read", points(|r| r.read.as_ref()))];
+        let lines = lines.into_iter().filter(|(_, p)| !p.is_empty());
+        let chart = Chart {
+            title: "Bandwidth".to_owned(),
+            x: "threads".to_owned(),
+            y: "MiB/s".to_owned(),
+            x_log: true,
+            bars: false,
+            series: lines.map(|(name, points)| Series { name: name.to_owned(), points }).collect(),
+        };
+        let (headings, rows) = pios::table(results, false);
+        let lines = rows.iter().map(|row| row.join("  "));
+        let text = core::iter::once(headings.join("  ")).chain(lines).collect::<Vec<_>>();
+        Outcome {
+            experiment: "pios",
+            place: self.path.display().to_string(),
+            rows: Vec::new(),
+            charts: vec![chart],
+            texts: vec![("Runs".to_owned(), text.join("\n"))],
+            meaning: String::new(),
+        }
+    }
+}
+
+fn hook(name: &str, command: Option<&str>) -> Result<(), Failure> {
+    let Some(command) = command else { return Ok(()) };
+    let failed = |why: String| Failure::new(format!("{name} `{command}` failed")).because(why);
+    let status = Command::new("sh").args(["-c", command]).status();
+    match status.map_err(|e| failed(e.to_string()))? {
+        status if status.success() => Ok(()),
+        status => Err(failed(status.to_string())),
+    }
+}

@@ -1,0 +1,167 @@
+//! Threads that issue device writes, as many as a tunable says (`zio_taskq_threads`).
+//!
+//! By default there are none: writes go to the devices' queues as they come, as many as there is
+//! room for. With `n` threads each takes one write at a time and waits until it is on its device,
+//! so no more than `n` are under way in the whole pool, as in the engine of 2007. The number may
+//! change at any time: what is queued is written by whoever is there.
+
+use crate::profile::{Kind, Profiler, Stage};
+use crate::reader::Reader;
+use parking_lot::Mutex;
+use rt::{Condvar, Rt, Task};
+use std::collections::VecDeque;
+use std::sync::Arc;
+use vdev::BlockWrite;
+
+/// The threads and their queue.
+pub(crate) struct Issue {
+    inner: Arc<Inner>,
+    tasks: Mutex<Vec<Task<()>>>,
+}
+
+struct Inner {
+    rt: Rt,
+    reader: Arc<Reader>,
+    profiler: Arc<Profiler>,
+    state: Mutex<State>,
+    /// There is something to do, or nothing any more.
+    work: Condvar,
+}
+
+#[derive(Default)]
+struct State {
+    queue: VecDeque<BlockWrite>,
+    /// As many as there should be.
+    wanted: usize,
+    /// As many as there are.
+    running: usize,
+    closed: bool,
+}
+
+impl Issue {
+    pub(crate) fn new(rt: &Rt, reader: &Arc<Reader>, profiler: &Arc<Profiler>) -> Self {
+        let inner = Inner {
+            rt: rt.clone(),
+            reader: Arc::clone(reader),
+            profiler: Arc::clone(profiler),
+            state: Mutex::default(),
+            work: rt.condvar(),
+        };
+        Self { inner: Arc::new(inner), tasks: Mutex::default() }
+    }
+
+    /// How many threads there should be.
+    pub(crate) fn threads(&self) -> usize {
+        self.inner.state.lock().wanted
+    }
+
+    /// Changes it. Fewer than asked for when the system refuses threads; with none at all, writes
+    /// go to the devices as they come.
+    pub(crate) fn set_threads(&self, n: usize) {
+        self.tasks.lock().retain(|task| !task.is_finished());
+        self.inner.state.lock().wanted = n;
+        loop {
+            {
+                let mut state = self.inner.state.lock();
+                if state.running >= state.wanted {
+                    break;
+                }
+                state.running += 1;
+            }
+            let inner = Arc::clone(&self.inner);
+            match self.inner.rt.spawn("zio_issue", move || inner.run()) {
+                Ok(task) => self.tasks.lock().push(task),
+                Err(_) => {
+                    let mut state = self.inner.state.lock();
+                    state.running -= 1;
+                    state.wanted = state.running;
+                    break;
+                }
+            }
+        }
+        self.inner.work.notify_all();
+    }
+
+    /// Writes a batch, now or by one of the threads.
+    pub(crate) fn send(&self, batch: Vec<BlockWrite>) {
+        {
+            let mut state = self.inner.state.lock();
+            if state.wanted > 0 {
+                let writes = batch.len();
+                state.queue.extend(batch);
+                drop(state);
+                for _ in 0..writes {
+                    self.inner.work.notify_one();
+                }
+                return;
+            }
+        }
+        self.inner.reader.vdevs().write_batch(batch);
+    }
+}
+
+impl Drop for Issue {
+    fn drop(&mut self) {
+        self.inner.state.lock().closed = true;
+        self.inner.work.notify_all();
+        if self.inner.rt.is_simulated() {
+            // It may be over, and whoever waited for its threads would wait for ever.
+            return;
+        }
+        // They hold the devices, which the next who opens them wants for itself.
+        for task in self.tasks.lock().drain(..) {
+            let _ = task.join();
+        }
+    }
+}
+
+impl Inner {
+    fn run(&self) {
+        let _role = self.profiler.role(Kind::ZioIssue);
+        while let Some(write) = self.next() {
+            self.write(write);
+        }
+    }
+
+    /// The next write; `None`: this thread is not wanted any more.
+    fn next(&self) -> Option<BlockWrite> {
+        let mut state = self.state.lock();
+        loop {
+            let last_one_leaves_nothing = state.queue.is_empty() || state.running > 1;
+            if state.running > state.wanted && last_one_leaves_nothing {
+                break;
+            }
+            if let Some(write) = state.queue.pop_front() {
+                return Some(write);
+            }
+            if state.closed {
+                break;
+            }
+            self.work.wait(&mut state);
+        }
+        state.running -= 1;
+        None
+    }
+
+    /// Writes one block and waits for it.
+    fn write(&self, write: BlockWrite) {
+        let answer = Arc::new((Mutex::new(None), self.rt.condvar()));
+        let told = Arc::clone(&answer);
+        let done = Box::new(move |result| {
+            *told.0.lock() = Some(result);
+            told.1.notify_one();
+        });
+        let BlockWrite { dva, data, birth, class, done: tell } = write;
+        let result = self.profiler.watch(Stage::Io, || {
+            self.reader.vdevs().write_batch(vec![BlockWrite { dva, data, birth, class, done }]);
+            let mut result = answer.0.lock();
+            loop {
+                match result.take() {
+                    Some(result) => return result,
+                    None => answer.1.wait(&mut result),
+                }
+            }
+        });
+        tell(result);
+    }
+}
