@@ -1,0 +1,153 @@
+//! One run of pios on the simulated machine.
+
+use super::machine::Units;
+use crate::pios::{self, Plan, PoolFiles, PoolMethod};
+use engine::LivePool;
+use engine::device::SimDisks;
+use engine::dsl::DatasetKind;
+use engine::dsl::write::{PropertyChange, parse_value};
+use engine::live::{
+    self, CreateOptions, Devices, NewFilesystem, NewTop, Setting, TopUse, Tunable, VdevSpec,
+};
+use engine::rt::Rt;
+use engine::zio::cpu::Processors;
+use engine::zio::profile::Profile;
+use std::time::Duration;
+
+/// Bytes of a simulated unit; sparse.
+const UNIT_BYTES: u64 = 64 << 30;
+
+/// What a run is made with.
+#[derive(Clone, Debug)]
+pub struct Setup {
+    /// Logical units.
+    pub luns: usize,
+    /// Their model.
+    pub units: Units,
+    /// The processors.
+    pub processors: Processors,
+    /// Tunables that are set.
+    pub tunables: Vec<(Tunable, u64)>,
+    /// Whether data are summed.
+    pub checksum: bool,
+    /// The load.
+    pub plan: Plan,
+}
+
+/// What it gave.
+#[derive(Clone, Debug)]
+pub struct Measured {
+    /// From the first write until all is durable.
+    pub time: Duration,
+    /// Bytes written.
+    pub bytes: u64,
+    /// What the threads did.
+    pub profile: Profile,
+    /// Txgs that were synced.
+    pub txgs: u64,
+    /// Part of all processors' time that was used.
+    pub cpu: f64,
+}
+
+impl Measured {
+    /// MiB (2^20 bytes) in a second.
+    #[must_use]
+    pub fn mib_per_second(&self) -> f64 {
+        self.bytes as f64 / f64::from(1 << 20) / self.time.as_secs_f64()
+    }
+}
+
+/// Runs it in a simulation of its own.
+///
+/// # Errors
+/// What failed, in words.
+pub fn run(setup: &Setup) -> Result<Measured, String> {
+    Rt::simulate(1, |rt| run_in(rt, setup)).map_err(|e| e.to_string())
+}
+
+fn run_in(rt: &Rt, setup: &Setup) -> Result<Measured, Box<dyn std::error::Error>> {
+    let pool = create(rt, setup)?;
+    let target = PoolFiles::create(&pool, "tank/pios", &setup.plan, PoolMethod::Dmu)?;
+    for (tunable, value) in &setup.tunables {
+        pool.set_tunable(Setting::new(*tunable, *value)?);
+    }
+    rt.set_cpu(Some(setup.processors.model()));
+    pool.profiler().reset();
+    let first = pool.last_synced();
+    let written = pios::write(rt, &setup.plan, &target)?;
+    let busy = rt.cpu_busy().as_secs_f64() / setup.processors.count as f64;
+    rt.set_cpu(None);
+    let out = Measured {
+        time: written.time,
+        bytes: written.bytes,
+        profile: pool.profiler().snapshot(),
+        txgs: pool.last_synced() - first,
+        cpu: busy / written.time.as_secs_f64(),
+    };
+    drop(target);
+    pool.close()?;
+    Ok(out)
+}
+
+fn create(rt: &Rt, setup: &Setup) -> Result<LivePool, Box<dyn std::error::Error>> {
+    let disks = SimDisks::new(rt);
+    let mut devices = Devices::new();
+    let mut tops = Vec::new();
+    let units = setup.units.devices(&disks, setup.luns, UNIT_BYTES);
+    for (n, unit) in units.into_iter().enumerate() {
+        let path = format!("lun{n}");
+        devices.insert(path.clone(), unit as _);
+        tops.push(NewTop { spec: VdevSpec::Leaf { path, is_file: false }, class: TopUse::Normal });
+    }
+    let pool = live::create(rt, &CreateOptions::new("tank", tops), &devices)?;
+    let record = setup.plan.block_size.to_string();
+    let checksum = if setup.checksum { "on" } else { "off" };
+    let mut properties = Vec::new();
+    for (name, text) in [("compression", "off"), ("recordsize", &record), ("checksum", checksum)] {
+        let value = parse_value(name, text, DatasetKind::Filesystem, true)?;
+        properties.push(PropertyChange { name: name.to_owned(), value: Some(value) });
+    }
+    pool.create_filesystem("tank/pios", NewFilesystem::default(), properties)?;
+    Ok(pool)
+}
+
+/// What the bare units take when as many bytes are in flight to them as zinc keeps, block by block
+/// in turn: the hardware's limit.
+///
+/// # Errors
+/// A unit failed.
+pub fn bare(luns: usize, units: Units, block: u64, blocks: u64, depth: u64) -> Result<f64, String> {
+    Rt::simulate(1, |rt| {
+        let disks = SimDisks::new(rt);
+        let devices = units.devices(&disks, luns, UNIT_BYTES);
+        let data = engine::device::Shared::from(engine::device::AlignedBuf::zeroed(block as usize));
+        let began = rt.now();
+        let write = |n: u64| {
+            let device = devices.get(n as usize % luns).ok_or("no unit")?;
+            let at = n / luns as u64 * block;
+            let results = engine::device::write_batch(&**device, vec![(at, vec![data.clone()])]);
+            results.into_iter().try_for_each(|r| r.map_err(|e| e.to_string()))
+        };
+        rt.for_each_parallel(depth.clamp(1, 1024) as usize, 0..blocks, write)?;
+        Ok((blocks * block) as f64 / f64::from(1 << 20) / (rt.now() - began).as_secs_f64())
+    })
+}
+
+impl Setup {
+    /// With another load.
+    #[must_use]
+    pub fn with_plan(&self, change: impl FnOnce(&mut Plan)) -> Self {
+        let mut out = self.clone();
+        change(&mut out.plan);
+        out
+    }
+
+    /// With a tunable set.
+    #[must_use]
+    pub fn tuned(&self, tunable: Tunable, value: u64) -> Self {
+        let mut out = self.clone();
+        out.tunables.retain(|(t, _)| *t != tunable);
+        out.tunables.push((tunable, value));
+        out
+    }
+}
