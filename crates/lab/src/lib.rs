@@ -15,6 +15,7 @@ pub mod distribution;
 pub mod experiment;
 pub mod fit;
 pub mod pios;
+mod indirect;
 mod raw_sweep;
 pub mod report;
 mod seek;
@@ -26,8 +27,13 @@ pub mod throttle;
 use experiment::Experiment;
 
 /// All experiments, in the order of the studies.
-pub const EXPERIMENTS: &[Experiment] =
-    &[raw_sweep::EXPERIMENT, sync_stream::EXPERIMENT, throttle::EXPERIMENT, seek::EXPERIMENT];
+pub const EXPERIMENTS: &[Experiment] = &[
+    raw_sweep::EXPERIMENT,
+    sync_stream::EXPERIMENT,
+    throttle::EXPERIMENT,
+    seek::EXPERIMENT,
+    indirect::EXPERIMENT,
+];
 
 /// The experiment of this name.
 #[must_use]

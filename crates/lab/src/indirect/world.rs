@@ -1,0 +1,201 @@
+//! The pool of the study, and its one large file.
+//!
+//! Three disks side by side, sectors of 512 bytes, and a file of 8 KiB records. What is known of the
+//! file is how well its indirect blocks compressed: 8 bytes and less for each pointer of 128. That
+//! says how it was made. Pointers to blocks of random bytes differ in 32 bytes of checksum and do
+//! not compress so well; those to blocks of zeros that were stored as they are, without
+//! compression, all have the same checksum and differ in the address only. So the file is of zeros,
+//! with `compression=off`; metadata are compressed with LZ4 and have two copies
+//! (`redundant_metadata=all`), both defaults of the time. (LZJB needs a third more for L1.)
+//!
+//! The pointers in its L2 blocks took 54 to 56 bytes: more than checksum and addresses of L1 blocks
+//! that lie side by side, as here all L1 blocks of a txg do. So neighbouring L1 blocks lay apart.
+//! Here they do when the file is written at many places at once, so that neighbours are of different
+//! txgs.
+//!
+//! Zeros cost nothing here: one block in memory stands for all of them, and a disk in memory keeps
+//! no page of zeros. So 80 GB take what their metadata take.
+
+use engine::device::{AlignedBuf, MemoryDevice, WriteDeviceRef};
+use engine::dmu::Hold;
+use engine::live::{
+    self, CreateOptions, Devices, ImportOptions, LivePool, NewTop, Setting, TopUse, Tunable,
+    VdevSpec,
+};
+use engine::ondisk::Endian;
+use engine::ondisk::znode::Time;
+use engine::pool::look_at_device;
+use engine::rt::Rt;
+use engine::zio::Block;
+use engine::zpl::write::{NewFile, NewKind};
+use engine::{Candidate, Filesystem, OpenOptions, Pool};
+use std::path::PathBuf;
+use std::sync::Arc;
+
+/// Whatever went wrong, in words.
+pub(super) type Error = Box<dyn std::error::Error + Send + Sync>;
+pub(super) type Result<T> = std::result::Result<T, Error>;
+
+/// Bytes of a record.
+pub(super) const RECORD: u64 = 8 << 10;
+/// Name of the pool.
+pub(super) const POOL: &str = "lab";
+/// Name of the file.
+pub(super) const FILE: &[u8] = b"file";
+/// Writers of the file, each of its own part, from its first block to its last.
+pub(super) const WRITERS: u64 = 64;
+/// Blocks that each writes in a txg: 64 MiB of all of them, where txgs of that time were pushed.
+const BATCH: u64 = 128;
+
+/// What is made.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Plan {
+    /// Blocks of the file.
+    pub(super) blocks: u64,
+    /// log2 of the bytes of an indirect block.
+    pub(super) indirect_shift: u8,
+    /// Disks.
+    pub(super) disks: usize,
+    /// Bytes of each.
+    pub(super) disk_bytes: u64,
+    /// Decides guids and where chance puts things.
+    pub(super) seed: u64,
+}
+
+/// Disks with the pool on them, exported.
+pub(super) struct Image {
+    /// What is on each disk.
+    pub(super) disks: Vec<MemoryDevice>,
+}
+
+impl Image {
+    /// The same once more, independent from now on.
+    pub(super) fn fork(&self) -> Self {
+        Self { disks: self.disks.iter().map(MemoryDevice::fork).collect() }
+    }
+}
+
+pub(super) fn now() -> Time {
+    Time { seconds: 1_465_516_800, nanos: 0 }
+}
+
+pub(super) fn name(disk: usize) -> String {
+    format!("disk{disk}")
+}
+
+/// Creates the pool on `disks`.
+pub(super) fn create_pool(
+    rt: &Rt,
+    disks: &[WriteDeviceRef],
+    compression: &str,
+) -> Result<LivePool> {
+    let mut devices = Devices::new();
+    let mut tops = Vec::new();
+    for (n, disk) in disks.iter().enumerate() {
+        devices.insert(name(n), Arc::clone(disk));
+        let spec = VdevSpec::Leaf { path: name(n), is_file: false };
+        tops.push(NewTop { spec, class: TopUse::Normal });
+    }
+    let property = |name: &str, value: &str| (name.to_owned(), value.to_owned());
+    let options = CreateOptions {
+        ashift: Some(9),
+        fs_properties: vec![
+            property("recordsize", "8K"),
+            property("compression", compression),
+            property("atime", "off"),
+        ],
+        ..CreateOptions::new(POOL, tops)
+    };
+    Ok(live::create(rt, &options, &devices)?)
+}
+
+/// The pool as a search finds it on `disks`.
+pub(super) fn candidate(disks: &[WriteDeviceRef]) -> Result<Candidate> {
+    let look = |(n, disk): (usize, &WriteDeviceRef)| {
+        look_at_device(&Arc::clone(disk).as_device(), PathBuf::from(name(n)))
+    };
+    let found: Vec<_> = disks.iter().enumerate().filter_map(look).collect();
+    Ok(Candidate::group(&found).into_iter().next().ok_or("no pool on the disks")?)
+}
+
+pub(super) fn options(cache_bytes: usize) -> OpenOptions {
+    OpenOptions { cache_bytes, ..OpenOptions::default() }
+}
+
+/// Opens what is on `disks` for reading.
+pub(super) fn open(disks: &[WriteDeviceRef], cache_bytes: usize) -> Result<Pool> {
+    Ok(Pool::open_candidate(&candidate(disks)?, &options(cache_bytes))?)
+}
+
+/// Opens it for writing.
+pub(super) fn import(rt: &Rt, disks: &[WriteDeviceRef], cache_bytes: usize) -> Result<LivePool> {
+    let options = ImportOptions::new(options(cache_bytes));
+    let pool = live::import(rt, &candidate(disks)?, &options, &mut |path| {
+        let at = (0..disks.len()).find(|n| path.to_str() == Some(&name(*n))).unwrap_or(0);
+        Ok(Arc::clone(&disks[at]))
+    })?;
+    Ok(pool)
+}
+
+/// An empty file of this length, with this size of indirect blocks; its object.
+pub(super) fn new_file(pool: &LivePool, fs: &Filesystem, blocks: u64, shift: u8) -> Result<u64> {
+    let value = u64::from(shift);
+    pool.set_tunable(Setting { tunable: Tunable::DefaultIbs, value });
+    let new = NewFile::new(NewKind::File, 0o644, now());
+    let file = fs.create(fs.root_object(), FILE, &new)?.number();
+    fs.truncate(file, blocks * RECORD, now())?;
+    Ok(file)
+}
+
+/// Makes the file in `fs`, of blocks of zeros that are stored, by [`WRITERS`].
+fn make_file(pool: &LivePool, fs: &Filesystem, plan: Plan) -> Result<()> {
+    let blocks = plan.blocks;
+    let file = new_file(pool, fs, blocks, plan.indirect_shift)?;
+    let object = fs.objset().object(file)?;
+    let zeros = AlignedBuf::zeroed(RECORD as usize);
+    let zeros = Arc::new(Block::new(zeros, Endian::Little));
+    let part = blocks.div_ceil(WRITERS).next_multiple_of(BATCH);
+    for round in 0..part / BATCH {
+        for writer in 0..WRITERS {
+            let first = writer * part + round * BATCH;
+            let end = (first + BATCH).min(blocks);
+            if first >= end {
+                continue;
+            }
+            let tx = fs.begin(Hold::write((end - first) * RECORD))?;
+            for block in first..end {
+                object.write_shared(&tx, block, &zeros)?;
+            }
+        }
+        pool.sync()?;
+    }
+    Ok(())
+}
+
+/// Runs `body` in a simulation that this seed decides, on a thread of its own.
+pub(super) fn simulate<T: Send + 'static>(
+    seed: u64,
+    body: impl FnOnce(&Rt) -> Result<T> + Send + 'static,
+) -> Result<T> {
+    let thread = std::thread::Builder::new().name("indirect".to_owned());
+    let ran = thread.spawn(move || Rt::simulate(seed, body))?.join();
+    ran.map_err(|_| "the simulation panicked")?
+}
+
+/// Makes the pool and the file, in a simulation, so that the seed decides all of it.
+pub(super) fn make(plan: Plan) -> Result<Image> {
+    simulate(plan.seed, move |rt| make_here(rt, plan))
+}
+
+fn make_here(rt: &Rt, plan: Plan) -> Result<Image> {
+    let disk = |n| Arc::new(MemoryDevice::zeros(&name(n), plan.disk_bytes));
+    let disks: Vec<Arc<MemoryDevice>> = (0..plan.disks).map(disk).collect();
+    let devices: Vec<WriteDeviceRef> = disks.iter().map(|d| Arc::clone(d) as _).collect();
+    let pool = create_pool(rt, &devices, "off")?;
+    let fs = pool.filesystem(POOL)?;
+    make_file(&pool, &fs, plan)?;
+    drop(fs);
+    pool.export()?;
+    drop(devices);
+    Ok(Image { disks: disks.iter().map(|d| d.fork()).collect() })
+}

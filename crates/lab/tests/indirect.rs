@@ -1,0 +1,73 @@
+//! The experiment `indirect`: its bounds, and its table against the study's data.
+
+use lab::experiment::{Bound, Outcome, Setting};
+use lab::target::Target;
+use std::sync::Arc;
+
+fn run(scale: f64, seed: u64) -> Outcome {
+    let Some(experiment) = lab::experiment("indirect") else { panic!("no such experiment") };
+    let target = Target::sim("").unwrap_or_else(|e| panic!("{e}"));
+    let progress = Arc::new(|_: &str| {});
+    let setting = Setting { seed, scale, progress, ..Setting::default() };
+    (experiment.run)(&target, &setting).unwrap_or_else(|e| panic!("{e}"))
+}
+
+fn measured(outcome: &Outcome, row: &str, unit: &str) -> f64 {
+    let found = outcome.rows.iter().find(|r| r.row == row && r.unit == unit);
+    found.map_or_else(|| panic!("no row {row} [{unit}]"), |r| r.measured)
+}
+
+fn failures(outcome: &Outcome) -> Vec<String> {
+    let bad = outcome.rows.iter().filter(|r| !r.holds());
+    bad.map(|r| format!("{} [{}]: {:?} {}", r.row, r.unit, r.published, r.measured)).collect()
+}
+
+/// A fiftieth: I/Os and KiB scale exactly, but for what sampling so few places does.
+#[test]
+fn a_fiftieth_of_the_study() {
+    let outcome = run(1.0 / 50.0, 1);
+    let levels = |size: &str, every: &str| {
+        let row = |level: &str| format!("{size} KiB, every {every}th block: {level}");
+        ["L0", "L1", "L2"].map(|l| measured(&outcome, &row(l), "I/Os"))
+    };
+    // One L1 for each place, but for case 2 with large blocks: each L1 there is, once.
+    let [l0, l1, l2] = levels("16", "1024");
+    assert!(l0 == l1 && l2 == 13.0, "{l0} {l1} {l2}");
+    let [l0, l1, l2] = levels("128", "1024");
+    assert!(l0 == l1 && l2 == 1.0, "{l0} {l1} {l2}");
+    let [l0, l1, l2] = levels("16", "128");
+    assert!(l0 == l1 && l2 == 13.0, "{l0} {l1} {l2}");
+    let [l0, l1, l2] = levels("128", "128");
+    assert!(l0 > 1000.0 && l1 == 196.0 && l2 == 1.0, "{l0} {l1} {l2}");
+    let kib = |size: &str, level: &str| {
+        let row = format!("{size} KiB, every 128th block: {level}");
+        measured(&outcome, &row, "KiB") / measured(&outcome, &row, "I/Os")
+    };
+    assert!((0.95..1.05).contains(&kib("16", "L1")));
+    assert!((5.4..5.6).contains(&kib("128", "L1")));
+    let gain = |every: &str| {
+        let row = format!("128 KiB over 16 KiB, every {every}th block: rate");
+        measured(&outcome, &row, "times")
+    };
+    assert!(gain("128") > 1.3, "{}", gain("128"));
+    assert!(outcome.rows.iter().any(|r| r.row.ends_with("deletion") && r.measured > 0.0));
+    assert!(outcome.meaning.contains("zfs_default_ibs"));
+}
+
+#[test]
+fn the_seed_decides_everything() {
+    let rows = |seed| {
+        let all = run(1.0 / 200.0, seed).rows;
+        all.into_iter().map(|r| (r.row, r.measured)).collect::<Vec<_>>()
+    };
+    assert_eq!(rows(7), rows(7));
+}
+
+#[test]
+#[ignore = "long form: the whole file of ten million blocks; minutes"]
+fn the_study_is_within_its_bounds() {
+    let outcome = run(1.0, 1);
+    assert_eq!(failures(&outcome), [""; 0]);
+    let judged = outcome.rows.iter().filter(|r| r.bound != Bound::Shown && r.published.is_some());
+    assert_eq!(judged.count(), 4 * 7 + 2);
+}
