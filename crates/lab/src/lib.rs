@@ -14,8 +14,9 @@ pub mod disk;
 pub mod distribution;
 pub mod experiment;
 pub mod fit;
-pub mod pios;
 mod indirect;
+pub mod pios;
+pub mod pios_study;
 mod raw_sweep;
 pub mod report;
 mod seek;
@@ -31,6 +32,7 @@ pub const EXPERIMENTS: &[Experiment] = &[
     raw_sweep::EXPERIMENT,
     sync_stream::EXPERIMENT,
     throttle::EXPERIMENT,
+    pios_study::EXPERIMENT,
     seek::EXPERIMENT,
     indirect::EXPERIMENT,
 ];

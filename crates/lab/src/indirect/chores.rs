@@ -25,12 +25,15 @@ pub(super) struct Chore {
     ios: u64,
 }
 
+/// What a chore does, and what it takes.
+type Work = fn(&Rt, Image, &Preset, u64) -> Result<Done>;
+
 /// All chores on files of so many blocks.
 pub(super) fn run(blocks: u64, preset: &Preset, seed: u64) -> Result<Vec<Chore>> {
     let mut out = Vec::new();
     for shift in SHIFTS {
         let image = super::make(blocks, shift, seed)?;
-        let chores: [(&'static str, fn(&Rt, Image, &Preset, u64) -> Result<Done>); 2] =
+        let chores: [(&'static str, Work); 2] =
             [("traversal, as by a scrub or send", traverse), ("deletion", delete)];
         for (what, chore) in chores {
             let (image, preset) = (image.fork(), preset.clone());

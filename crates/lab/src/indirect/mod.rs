@@ -213,7 +213,8 @@ fn study(measured: &All<'_>) -> String {
 
 fn how(blocks: u64) -> String {
     format!(
-        "Three disks of {} GB side by side, ashift 9. A file of {blocks} blocks of 8 KiB of zeros,\n\
+        "Three disks of {} GB side by side, ashift 9. A file of {blocks} blocks of 8 KiB of \
+         zeros,\n\
          compression off, so that they are stored; metadata compressed with LZ4, two copies.\n\
          That is what the study's KiB per indirect block ask for: its L1 blocks take 5 to 8 bytes\n\
          for a pointer, so pointers differ in the address only, and LZJB does not get there; its\n\
@@ -249,7 +250,8 @@ fn meaning(measured: &All<'_>) -> String {
     let gains = gains(measured);
     let percent = |at: usize| gains.get(at).map_or(0.0, |(_, g)| (g - 1.0) * 100.0);
     format!(
-        "Leave indirect blocks at 128 KiB (zfs_default_ibs=17): with cold metadata random reads are \
+        "Leave indirect blocks at 128 KiB (zfs_default_ibs=17): with cold metadata random reads \
+         are \
          {:.0} % faster than with 16 KiB where every read needs a pointer block of its own, and \
          {:.0} % where reads share them, because one larger read replaces eight. 16 KiB (14) pay \
          only where small random writes to a file far larger than memory rewrite a whole pointer \

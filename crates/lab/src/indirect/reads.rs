@@ -64,7 +64,7 @@ pub(super) fn disks(
     image: Image,
     seed: u64,
 ) -> Vec<WriteDeviceRef> {
-    let size = image.disks.first().map_or(0, |d| engine::device::Device::size(d));
+    let size = image.disks.first().map_or(0, engine::device::Device::size);
     let models = preset.models(image.disks.len(), size, seed);
     let disk = |(contents, model)| site.add_model_with(&SimOptions::default(), contents, model);
     image.disks.into_iter().zip(models).map(|pair| disk(pair) as _).collect()

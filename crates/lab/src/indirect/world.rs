@@ -1,15 +1,15 @@
 //! The pool of the study, and its one large file.
 //!
-//! Three disks side by side, sectors of 512 bytes, and a file of 8 KiB records. What is known of the
-//! file is how well its indirect blocks compressed: 8 bytes and less for each pointer of 128. That
+//! Three disks side by side, sectors of 512 bytes, and a file of 8 KiB records. What is known of
+//! it is how well its indirect blocks compressed: 8 bytes and less for each pointer of 128. That
 //! says how it was made. Pointers to blocks of random bytes differ in 32 bytes of checksum and do
 //! not compress so well; those to blocks of zeros that were stored as they are, without
 //! compression, all have the same checksum and differ in the address only. So the file is of zeros,
 //! with `compression=off`; metadata are compressed with LZ4 and have two copies
 //! (`redundant_metadata=all`), both defaults of the time. (LZJB needs a third more for L1.)
 //!
-//! The pointers in its L2 blocks took 54 to 56 bytes: more than checksum and addresses of L1 blocks
-//! that lie side by side, as here all L1 blocks of a txg do. So neighbouring L1 blocks lay apart.
+//! The pointers in its L2 blocks took 54 to 56 bytes: more than checksum and addresses of L1
+//! blocks that lie side by side, as here all L1 blocks of a txg do. So neighbouring L1 blocks lay apart.
 //! Here they do when the file is written at many places at once, so that neighbours are of different
 //! txgs.
 //!
