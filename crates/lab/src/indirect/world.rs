@@ -9,9 +9,9 @@
 //! (`redundant_metadata=all`), both defaults of the time. (LZJB needs a third more for L1.)
 //!
 //! The pointers in its L2 blocks took 54 to 56 bytes: more than checksum and addresses of L1
-//! blocks that lie side by side, as here all L1 blocks of a txg do. So neighbouring L1 blocks lay apart.
-//! Here they do when the file is written at many places at once, so that neighbours are of different
-//! txgs.
+//! blocks that lie side by side, as here all L1 blocks of a txg do. So neighbouring L1 blocks lay
+//! apart. Here they do when the file is written at many places at once, so that neighbours are of
+//! different txgs.
 //!
 //! Zeros cost nothing here: one block in memory stands for all of them, and a disk in memory keeps
 //! no page of zeros. So 80 GB take what their metadata take.
