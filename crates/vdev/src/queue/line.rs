@@ -142,10 +142,11 @@ fn join(line: &mut BTreeMap<Key, Io>, key: Key, out: &mut Picked, limit: u64) ->
         (start, parts) = (io.offset, parts + more);
     }
     let before = keys.len();
-    for (at, io) in line.range(key..) {
+    // Behind those of this age stand younger ones, from anywhere on the device.
+    for (at, io) in line.range(key..(key.0 + 1, 0, 0)) {
         let more = io.parts().len();
         let fits = io.end() - start <= limit && parts + more <= PARTS_MAX;
-        if at.0 != key.0 || io.offset != end || !fits || !io.may_join() {
+        if io.offset != end || !fits || !io.may_join() {
             break;
         }
         keys.push(*at);
@@ -155,4 +156,28 @@ fn join(line: &mut BTreeMap<Key, Io>, key: Key, out: &mut Picked, limit: u64) ->
     out.before.extend(taken.by_ref().take(before));
     out.after.extend(taken);
     end
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn write(offset: u64, arrived: u64) -> Io {
+        let work = Work::Write(vec![Shared::copy_of(&[7; 4096])], Box::new(|_| {}));
+        Io { offset, len: 4096, arrived, alone: false, work }
+    }
+
+    #[test]
+    fn a_younger_write_far_in_front_is_left_alone() {
+        let mut lines = Lines::default();
+        for io in [write(1 << 30, 0), write((1 << 30) + 4096, 0), write(0, 1 << AGE_SHIFT)] {
+            lines.push(IoClass::AsyncWrite, io);
+        }
+        let mut take = || {
+            let picked = lines.take(IoClass::AsyncWrite, 1 << 20)?;
+            Some(picked.ascending().iter().map(|io| io.offset).collect::<Vec<_>>())
+        };
+        assert_eq!(take(), Some(vec![1 << 30, (1 << 30) + 4096]));
+        assert_eq!((take(), take()), (Some(vec![0]), None));
+    }
 }

@@ -37,7 +37,8 @@ enum Load {
 
 /// Arguments of `zinc pios`.
 #[derive(clap::Args)]
-#[command(disable_help_flag = false)]
+// `-V` is verify here, as it always was in pios.
+#[command(disable_version_flag = true)]
 #[command(after_help = "\
 Sizes take k, m, g, t. An option with a list (1,8,40) makes one run for each combination; the forms
 NAME_low, NAME_high and NAME_incr go from low to high in steps of so many percent (100 doubles).
