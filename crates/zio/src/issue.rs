@@ -11,6 +11,7 @@ use parking_lot::Mutex;
 use rt::{Condvar, Rt, Task};
 use std::collections::VecDeque;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use vdev::BlockWrite;
 
 /// The threads and their queue.
@@ -23,6 +24,9 @@ struct Inner {
     rt: Rt,
     reader: Arc<Reader>,
     profiler: Arc<Profiler>,
+    /// As many threads as there should be. Changed under the lock of `state`; every write looks at
+    /// it without.
+    wanted: AtomicUsize,
     state: Mutex<State>,
     /// There is something to do, or nothing any more.
     work: Condvar,
@@ -31,8 +35,6 @@ struct Inner {
 #[derive(Default)]
 struct State {
     queue: VecDeque<BlockWrite>,
-    /// As many as there should be.
-    wanted: usize,
     /// As many as there are.
     running: usize,
     closed: bool,
@@ -44,6 +46,7 @@ impl Issue {
             rt: rt.clone(),
             reader: Arc::clone(reader),
             profiler: Arc::clone(profiler),
+            wanted: AtomicUsize::new(0),
             state: Mutex::default(),
             work: rt.condvar(),
         };
@@ -52,18 +55,18 @@ impl Issue {
 
     /// How many threads there should be.
     pub(crate) fn threads(&self) -> usize {
-        self.inner.state.lock().wanted
+        self.inner.wanted.load(Ordering::Relaxed)
     }
 
     /// Changes it. Fewer than asked for when the system refuses threads; with none at all, writes
     /// go to the devices as they come.
     pub(crate) fn set_threads(&self, n: usize) {
         self.tasks.lock().retain(|task| !task.is_finished());
-        self.inner.state.lock().wanted = n;
+        self.inner.want(n);
         loop {
             {
                 let mut state = self.inner.state.lock();
-                if state.running >= state.wanted {
+                if state.running >= self.threads() {
                     break;
                 }
                 state.running += 1;
@@ -74,7 +77,7 @@ impl Issue {
                 Err(_) => {
                     let mut state = self.inner.state.lock();
                     state.running -= 1;
-                    state.wanted = state.running;
+                    self.inner.wanted.store(state.running, Ordering::Relaxed);
                     break;
                 }
             }
@@ -84,9 +87,10 @@ impl Issue {
 
     /// Writes a batch, now or by one of the threads.
     pub(crate) fn send(&self, batch: Vec<BlockWrite>) {
-        {
+        if self.threads() > 0 {
             let mut state = self.inner.state.lock();
-            if state.wanted > 0 {
+            // Again, now that it cannot change: the last thread leaves when the queue is empty.
+            if self.threads() > 0 {
                 let writes = batch.len();
                 state.queue.extend(batch);
                 drop(state);
@@ -116,6 +120,11 @@ impl Drop for Issue {
 }
 
 impl Inner {
+    fn want(&self, n: usize) {
+        let _state = self.state.lock();
+        self.wanted.store(n, Ordering::Relaxed);
+    }
+
     fn run(&self) {
         let _role = self.profiler.role(Kind::ZioIssue);
         while let Some(write) = self.next() {
@@ -128,7 +137,7 @@ impl Inner {
         let mut state = self.state.lock();
         loop {
             let last_one_leaves_nothing = state.queue.is_empty() || state.running > 1;
-            if state.running > state.wanted && last_one_leaves_nothing {
+            if state.running > self.wanted.load(Ordering::Relaxed) && last_one_leaves_nothing {
                 break;
             }
             if let Some(write) = state.queue.pop_front() {

@@ -151,7 +151,7 @@ impl Shared {
         let shared = Arc::new_cyclic(|me| Self {
             rt: rt.clone(),
             txgs,
-            tunables: Tunables::default(),
+            tunables: Tunables::of(rt),
             reader,
             store,
             writer,

@@ -50,6 +50,11 @@ const SLOTS: usize = 4;
 /// Records that are kept before `zfs_txg_history` says something else.
 const RECORDS_KEPT: usize = 100;
 
+/// A delay that is shorter is not slept: a processor would be busier with sleeping and waking than
+/// with the write. The policy's queue has grown by it, so those who come next pay: many short delays
+/// become a few of this length, and the rate stays what the policy says.
+const SHORTEST_SLEEP: Duration = Duration::from_millis(1);
+
 fn slot(txg: u64) -> usize {
     (txg % SLOTS as u64) as usize
 }
@@ -71,10 +76,15 @@ pub struct TxgLimits {
 
 impl Default for TxgLimits {
     fn default() -> Self {
-        // OpenZFS's defaults, but for the cap: a tenth of memory there, a fixed and modest number
-        // here, because the process is a guest on its machine.
+        // OpenZFS's defaults, but for the dirty data: a part of the machine's memory there, and in
+        // a pool that is really open; the same everywhere here, for simulations.
         Self { dirty_max: 256 << 20, sync_percent: 20, timeout: Duration::from_secs(5) }
     }
+}
+
+/// Bytes that txgs hold at most: what is dirty, and as much that landed.
+fn memory_held(limits: &TxgLimits) -> usize {
+    usize::try_from(limits.dirty_max.saturating_mul(2)).unwrap_or(usize::MAX)
 }
 
 /// The machine was stopped: why, for all who waited.
@@ -199,7 +209,7 @@ impl Txgs {
                 stop: None,
                 records: VecDeque::new(),
             }),
-            memory: Mutex::new(IdleMemory::new(limits.dirty_max as usize)),
+            memory: Mutex::new(IdleMemory::new(memory_held(&limits))),
             work: rt.condvar(),
             quiet: rt.condvar(),
             opened: rt.condvar(),
@@ -221,7 +231,7 @@ impl Txgs {
             change(&mut limits);
             *limits
         };
-        self.memory.lock().resize(limits.dirty_max as usize);
+        self.memory.lock().resize(memory_held(&limits));
         self.look_at_policy();
     }
 
@@ -361,6 +371,7 @@ impl Txgs {
             }
             match self.policy().admit(&load, &request) {
                 Admit::Go => return Ok(()),
+                Admit::Delay { until } if until < load.now + SHORTEST_SLEEP => return Ok(()),
                 Admit::Delay { until } if !request.delayed => {
                     request.delayed = true;
                     self.delay(slot, load.now, until)?;

@@ -54,7 +54,7 @@ impl Args {
             let list: Vec<Value> = chosen.iter().map(|t| to_json(t.row(), None)).collect();
             ui::json(&json!({ "tunables": list }));
         } else if all || self.script {
-            let rows = chosen.iter().map(|t| (t.row(), t.row().default));
+            let rows = chosen.iter().map(|t| (t.row(), t.row().default()));
             table(rows, "DEFAULT", self.script).print();
         } else {
             let text: Vec<String> = chosen.iter().map(|t| details(t.row())).collect();
@@ -116,7 +116,7 @@ pub fn to_json(row: &Row, value: Option<u64>) -> Value {
     };
     let mut out = json!({
         "name": row.name,
-        "default": number(row.default),
+        "default": number(row.default()),
         "unit": row.unit.name(),
         "meaning": row.meaning,
     });
@@ -139,7 +139,7 @@ fn details(row: &Row) -> String {
         unit => format!(" ({})", unit.name()),
     };
     let mut text = format!("{}\n", row.name);
-    text += &format!("  default  {}{unit}\n", row.unit.show(row.default));
+    text += &format!("  default  {}{unit}\n", row.unit.show(row.default()));
     text += &format!("  range    {}\n", row.range());
     let mut line = String::new();
     for word in row.meaning.split(' ') {

@@ -20,6 +20,8 @@ mod table;
 pub use table::Tunable;
 pub(crate) use table::push_all;
 
+use super::TxgLimits;
+use rt::Rt;
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -111,8 +113,8 @@ pub struct Row {
     pub name: &'static str,
     /// What its number counts.
     pub unit: Unit,
-    /// Its value in a pool where nobody set it.
-    pub default: u64,
+    /// See [`Self::default`].
+    default: fn() -> u64,
     /// The smallest value.
     pub min: u64,
     /// The largest one.
@@ -123,6 +125,12 @@ pub struct Row {
 }
 
 impl Row {
+    /// Its value in a pool where nobody set it.
+    #[must_use]
+    pub fn default(&self) -> u64 {
+        (self.default)()
+    }
+
     /// The values it may have, in words.
     #[must_use]
     pub fn range(&self) -> String {
@@ -286,12 +294,22 @@ fn is_like(name: &str, wrong: &str) -> bool {
 pub struct Tunables(Vec<AtomicU64>);
 
 impl Default for Tunables {
+    /// As on this machine.
     fn default() -> Self {
-        Self(table::ROWS.iter().map(|r| AtomicU64::new(r.default)).collect())
+        Self(table::ROWS.iter().map(|r| AtomicU64::new(r.default())).collect())
     }
 }
 
 impl Tunables {
+    /// As on this machine; in a simulation, as on every machine.
+    pub(super) fn of(rt: &Rt) -> Self {
+        let out = Self::default();
+        if rt.is_simulated() {
+            out.store(Tunable::DirtyDataMax, TxgLimits::default().dirty_max);
+        }
+        out
+    }
+
     /// The value now.
     #[must_use]
     pub fn get(&self, tunable: Tunable) -> u64 {
@@ -313,7 +331,8 @@ mod tests {
         let mut names: Vec<_> = Tunable::ALL.iter().map(|t| t.row().name).collect();
         for t in Tunable::ALL {
             let r = t.row();
-            assert!((r.min..=r.max).contains(&r.default), "{}", r.name);
+            let default = r.default();
+            assert!((r.min..=r.max).contains(&default), "{}", r.name);
             let prefixes = ["zfs_", "zio_", "zinc_"];
             assert!(prefixes.iter().any(|p| r.name.starts_with(p)), "{}", r.name);
             assert!(!r.meaning.is_empty() && r.meaning.ends_with('.'), "{}", r.name);
@@ -322,8 +341,8 @@ mod tests {
             }
             assert_eq!(Tunable::named(r.name), Ok(*t));
             // What is shown can be read again.
-            let text = format!("{}={}", r.name, r.unit.show(r.default));
-            assert_eq!(Setting::parse(&text), Ok(Setting { tunable: *t, value: r.default }));
+            let text = format!("{}={}", r.name, r.unit.show(default));
+            assert_eq!(Setting::parse(&text), Ok(Setting { tunable: *t, value: default }));
         }
         let len = names.len();
         names.sort_unstable();

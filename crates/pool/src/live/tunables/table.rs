@@ -3,6 +3,7 @@
 
 use super::super::shared::Shared;
 use super::{Row, Unit};
+use crate::live::TxgLimits;
 use crate::live::throttle::{DelayKnobs, DirtyDelay, HardLimit, LimitKnobs, Rule};
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,6 +12,16 @@ use vdev::queue::{IoClass, QueueLimit};
 /// For values that are asked for where they are used.
 #[allow(dead_code, reason = "the lines that are only asked for come with their readers")]
 fn asked(_: &Shared, _: u64) {}
+
+/// `zfs_dirty_data_max` of this machine: OpenZFS's is a tenth of memory, at most 4 GiB. Half of that
+/// part here, because the memory of what landed is kept until its txg is durable; and no more than
+/// txgs of seconds need on a disk of 2 GB/s, because the process is a guest on its machine.
+fn dirty_max_of_machine() -> u64 {
+    match device::memory_bytes() / 20 {
+        0 => TxgLimits::default().dirty_max,
+        part => (part >> 20 << 20).clamp(64 << 20, 1 << 30),
+    }
+}
 
 /// For what the throttle is made of.
 fn policy(shared: &Shared, _: u64) {
@@ -94,7 +105,7 @@ macro_rules! table {
         pub(super) static ROWS: &[Row] = &[$(Row {
             name: $name,
             unit: $unit,
-            default: $default,
+            default: || $default,
             min: $min,
             max: $max,
             meaning: $meaning,
@@ -108,13 +119,14 @@ table! {
     TxgTimeout "zfs_txg_timeout" Unit::Seconds, 5, 1..=86_400,
         |s, v| s.txgs.change_limits(|l| l.timeout = Duration::from_secs(v)),
         "A txg with changes is pushed when it was open for so long.";
-    DirtyDataMax "zfs_dirty_data_max" Unit::Bytes, 256 << 20, 0x10_0000..=1 << 50,
+    DirtyDataMax "zfs_dirty_data_max" Unit::Bytes, dirty_max_of_machine(), 0x10_0000..=1 << 50,
         |s, v| {
             s.txgs.change_limits(|l| l.dirty_max = v);
             s.choose_throttle();
         },
         "Dirty data at which writers wait, whatever the throttle says. Memory held by txgs that \
-         are not durable stays below twice as much.";
+         are not durable stays below twice as much. The default is a twentieth of the machine's \
+         memory, at least 64 MiB and at most 1 GiB.";
     DirtyDataSyncPercent "zfs_dirty_data_sync_percent" Unit::Percent, 20, 1..=100,
         |s, v| {
             s.txgs.change_limits(|l| l.sync_percent = v);

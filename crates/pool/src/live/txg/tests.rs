@@ -243,6 +243,26 @@ fn dirty_delay_bounds_dirty_data_with_many_short_delays() {
 }
 
 #[test]
+fn short_delays_are_owed_and_served_together() {
+    let run = |rt: &Rt| {
+        let txgs = Txgs::new(rt, 10, TxgLimits { dirty_max: 256 << 20, ..TxgLimits::default() });
+        dirty_delay(&txgs);
+        // So much of 256 MiB is dirty that the curve says 25 microseconds.
+        txgs.dirtied(11, (256 << 20) * 6191 / 10_000);
+        let began = rt.now();
+        for _ in 0..4000 {
+            txgs.leave(txgs.enter(Some(0)).unwrap(), Some(0));
+        }
+        let delays = txgs.slots[slot(11)].delays.load(Ordering::Relaxed);
+        (rt.now() - began, delays)
+    };
+    let (took, delays) = Rt::simulate(1, run);
+    // 4000 times 25 microseconds, and no more than one sleep in each millisecond of them.
+    assert!((0.095..0.105).contains(&took.as_secs_f64()), "{took:?}");
+    assert!((50..=105).contains(&delays), "{delays}");
+}
+
+#[test]
 fn without_a_policy_writers_stand_at_the_limit() {
     let seen = load(2, 8, 250, hard_limit);
     assert!(seen.dirty <= (256 << 20) + 8 * WRITE, "{}", seen.dirty);
