@@ -51,8 +51,8 @@ const SLOTS: usize = 4;
 const RECORDS_KEPT: usize = 100;
 
 /// A delay that is shorter is not slept: a processor would be busier with sleeping and waking than
-/// with the write. The policy's queue has grown by it, so those who come next pay: many short delays
-/// become a few of this length, and the rate stays what the policy says.
+/// with the write. The policy's queue has grown by it, so those who come next pay: many short
+/// delays become a few of this length, and the rate stays what the policy says.
 const SHORTEST_SLEEP: Duration = Duration::from_millis(1);
 
 fn slot(txg: u64) -> usize {

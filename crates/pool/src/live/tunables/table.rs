@@ -13,9 +13,9 @@ use vdev::queue::{IoClass, QueueLimit};
 #[allow(dead_code, reason = "the lines that are only asked for come with their readers")]
 fn asked(_: &Shared, _: u64) {}
 
-/// `zfs_dirty_data_max` of this machine: OpenZFS's is a tenth of memory, at most 4 GiB. Half of that
-/// part here, because the memory of what landed is kept until its txg is durable; and no more than
-/// txgs of seconds need on a disk of 2 GB/s, because the process is a guest on its machine.
+/// `zfs_dirty_data_max` of this machine: OpenZFS's is a tenth of memory, at most 4 GiB. Half of
+/// that part here, because the memory of what landed is kept until its txg is durable; and no more
+/// than a disk of 2 GB/s needs, because the process is a guest on its machine.
 fn dirty_max_of_machine() -> u64 {
     match device::memory_bytes() / 20 {
         0 => TxgLimits::default().dirty_max,
