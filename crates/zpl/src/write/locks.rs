@@ -8,6 +8,7 @@
 use parking_lot::Mutex;
 use rt::{Condvar, Rt};
 use std::collections::HashMap;
+use std::sync::Arc;
 
 /// Shards of the table; a power of two.
 const SHARDS: usize = 64;
@@ -19,42 +20,82 @@ pub(crate) enum Mode {
     Exclusive,
 }
 
+/// An object that somebody holds or waits for.
 #[derive(Default)]
 struct Held {
     sharers: u32,
     exclusive: bool,
     /// Threads that wait to hold it exclusively.
-    waiting: u32,
+    waiting_exclusive: u32,
+    /// Threads that wait to share it.
+    waiting_shared: u32,
+    /// One of those was called and has not looked yet: no need to call another.
+    called: bool,
+    /// What they wait on, since the first of them.
+    changed: Option<Arc<Changed>>,
+}
+
+/// Who waits for one object. Two conditions, so that one release wakes those who can go on, and of
+/// many who want the object for themselves, one.
+struct Changed {
+    for_exclusive: Condvar,
+    for_shared: Condvar,
+}
+
+impl Changed {
+    fn of(&self, mode: Mode) -> &Condvar {
+        match mode {
+            Mode::Shared => &self.for_shared,
+            Mode::Exclusive => &self.for_exclusive,
+        }
+    }
 }
 
 impl Held {
     fn allows(&self, mode: Mode) -> bool {
         match mode {
-            Mode::Shared => !self.exclusive && self.waiting == 0,
+            Mode::Shared => !self.exclusive && self.waiting_exclusive == 0,
             Mode::Exclusive => !self.exclusive && self.sharers == 0,
         }
     }
 
-    fn is_idle(&self) -> bool {
-        !self.exclusive && self.sharers == 0 && self.waiting == 0
+    fn waiting(&mut self, mode: Mode) -> &mut u32 {
+        match mode {
+            Mode::Shared => &mut self.waiting_shared,
+            Mode::Exclusive => &mut self.waiting_exclusive,
+        }
     }
-}
 
-struct Shard {
-    held: Mutex<HashMap<u64, Held>>,
-    changed: Condvar,
+    fn is_idle(&self) -> bool {
+        let waiting = self.waiting_exclusive + self.waiting_shared;
+        !self.exclusive && self.sharers == 0 && waiting == 0
+    }
+
+    /// Wakes who can go on now. Who is woken may find that another was faster, whose release then
+    /// wakes him again.
+    fn wake(&mut self) {
+        let Some(changed) = self.changed.as_ref().filter(|_| !self.exclusive) else { return };
+        if self.waiting_exclusive == 0 {
+            changed.for_shared.notify_all();
+        } else if self.sharers == 0 && !self.called {
+            self.called = true;
+            changed.for_exclusive.notify_one();
+        }
+    }
 }
 
 /// A table of locks.
 pub(crate) struct KeyedLocks {
+    rt: Rt,
     shards: Vec<Shard>,
 }
 
+/// A part of the objects.
+type Shard = Mutex<HashMap<u64, Held>>;
+
 impl KeyedLocks {
     pub(crate) fn new() -> Self {
-        let rt = Rt::current();
-        let shard = |_| Shard { held: Mutex::default(), changed: rt.condvar() };
-        Self { shards: (0..SHARDS).map(shard).collect() }
+        Self { rt: Rt::current(), shards: (0..SHARDS).map(|_| Shard::default()).collect() }
     }
 
     fn shard(&self, object: u64) -> Option<&Shard> {
@@ -84,42 +125,48 @@ impl KeyedLocks {
 
     fn acquire(&self, object: u64, mode: Mode) {
         let Some(shard) = self.shard(object) else { return };
-        let mut table = shard.held.lock();
-        let mut counted = false;
+        let mut table = shard.lock();
+        let mut waited = false;
         loop {
             let held = table.entry(object).or_default();
+            if waited && mode == Mode::Exclusive {
+                held.called = false;
+            }
             if held.allows(mode) {
                 match mode {
                     Mode::Shared => held.sharers += 1,
                     Mode::Exclusive => held.exclusive = true,
                 }
-                if counted {
-                    held.waiting -= 1;
+                if waited {
+                    *held.waiting(mode) -= 1;
                 }
                 return;
             }
-            if mode == Mode::Exclusive && !counted {
-                held.waiting += 1;
-                counted = true;
+            if !waited {
+                *held.waiting(mode) += 1;
+                waited = true;
             }
-            shard.changed.wait(&mut table);
+            let changed = Arc::clone(held.changed.get_or_insert_with(|| {
+                let (for_exclusive, for_shared) = (self.rt.condvar(), self.rt.condvar());
+                Arc::new(Changed { for_exclusive, for_shared })
+            }));
+            changed.of(mode).wait(&mut table);
         }
     }
 
     fn release(&self, object: u64, mode: Mode) {
         let Some(shard) = self.shard(object) else { return };
-        let mut table = shard.held.lock();
+        let mut table = shard.lock();
         if let Some(held) = table.get_mut(&object) {
             match mode {
                 Mode::Shared => held.sharers = held.sharers.saturating_sub(1),
                 Mode::Exclusive => held.exclusive = false,
             }
+            held.wake();
             if held.is_idle() {
                 table.remove(&object);
             }
         }
-        drop(table);
-        shard.changed.notify_all();
     }
 }
 
@@ -162,7 +209,35 @@ mod tests {
             }
         });
         assert_eq!(worst.load(Ordering::SeqCst), 1);
-        assert!(locks.shards.iter().all(|s| s.held.lock().is_empty()));
+        assert!(locks.shards.iter().all(|s| s.lock().is_empty()));
+    }
+
+    /// Both kinds want the same object all the time, and everybody comes through.
+    #[test]
+    fn nobody_who_waits_is_forgotten() {
+        let locks = KeyedLocks::new();
+        let (writers, readers) = (AtomicU64::new(0), AtomicU64::new(0));
+        std::thread::scope(|s| {
+            for t in 0..6u64 {
+                let (locks, writers, readers) = (&locks, &writers, &readers);
+                s.spawn(move || {
+                    for _ in 0..2000 {
+                        if t % 2 == 0 {
+                            let _held = locks.exclusive(7);
+                            let before = writers.load(Ordering::Relaxed);
+                            std::thread::yield_now();
+                            writers.store(before + 1, Ordering::Relaxed);
+                        } else {
+                            let _held = locks.shared(7);
+                            readers.fetch_add(1, Ordering::Relaxed);
+                        }
+                    }
+                });
+            }
+        });
+        let came = (writers.into_inner(), readers.into_inner());
+        assert_eq!(came, (6000, 6000));
+        assert!(locks.shards.iter().all(|s| s.lock().is_empty()));
     }
 
     #[test]
@@ -172,6 +247,6 @@ mod tests {
         let b = locks.shared(5);
         drop((a, b));
         drop(locks.exclusive(5));
-        assert!(locks.shards.iter().all(|s| s.held.lock().is_empty()));
+        assert!(locks.shards.iter().all(|s| s.lock().is_empty()));
     }
 }
