@@ -216,6 +216,7 @@ fn waiting_neighbours_become_one_write() {
         }
     }
     limits.set_pressure(Some(Arc::new(Calm)));
+    limits.set(QueueLimit::AggregationNonRotating, 128 << 10);
     queue.write_batch(IoClass::AsyncWrite, vec![write(0, 512, &ok), write(4096, 512, &ok)]);
     assert_eq!(device.seen(), [(0, 512), (4096, 512)]);
     // In any order, from several callers; 40 times 4 KiB from 1 MiB on, one with a gap behind it.
