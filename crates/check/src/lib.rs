@@ -60,8 +60,7 @@ use std::sync::Arc;
 /// Checks an open pool.
 #[must_use]
 pub fn run(pool: &Pool, options: &CheckOptions, progress: &Progress) -> Report {
-    use rt::Clock as _;
-    let clock = rt::RealClock;
+    let clock = rt::Rt::current();
     let start = clock.now();
     let sink = sink::Sink::new(options.issues_max);
     let claims = claims::Claims::new(pool, &sink);

@@ -33,12 +33,12 @@ use crate::shared::{Shared, Visit};
 use crate::sink::Sink;
 use crate::totals::{Kind, Totals};
 use ondisk::{BlkPtr, DmuType, Dva};
-use parking_lot::{Condvar, Mutex};
+use parking_lot::Mutex;
 use pool::Pool;
-use rt::Progress;
+use rt::{Condvar, Progress, Rt};
 pub(crate) use set::{Owner, Set, Space};
+use std::convert::Infallible;
 use std::sync::Arc;
-use std::thread;
 use vdev::Scope;
 use zio::{Block, Place, Request};
 
@@ -110,7 +110,7 @@ impl<'p> Walk<'p> {
         sink: &'p Sink,
         progress: &'p Progress,
     ) -> Self {
-        let (queue, work) = (Mutex::default(), Condvar::new());
+        let (queue, work) = (Mutex::default(), Rt::current().condvar());
         Self { pool, options, claims, shared, sink, progress, known: None, queue, work }
     }
 
@@ -129,29 +129,22 @@ impl<'p> Walk<'p> {
             self.visit(set.root, place, &owner, u64::MAX, &mut all);
         }
         self.hand_over(&mut all.children);
+        let rt = Rt::current();
         let workers = match self.options.workers {
             // Threads wait for the disk as well as compute.
-            0 => (2 * rt::threads_available()).max(4),
+            0 => (2 * rt.processors()).max(4),
             n => n,
         };
         let out = Mutex::new(all);
-        thread::scope(|scope| {
-            let run = || {
-                let local = self.work();
-                let mut all = out.lock();
-                all.totals.merge(&local.totals);
-                all.damages.merge(local.damages);
-                all.blocks_read += local.blocks_read;
-                all.bytes_read += local.bytes_read;
-                all.blocks_lost += local.blocks_lost;
-            };
-            for _ in 1..workers {
-                let named = thread::Builder::new().name("check".to_owned());
-                if named.spawn_scoped(scope, run).is_err() {
-                    break;
-                }
-            }
-            run();
+        let Ok(()) = rt.for_each_parallel(workers, 0..workers, |_| {
+            let local = self.work();
+            let mut all = out.lock();
+            all.totals.merge(&local.totals);
+            all.damages.merge(local.damages);
+            all.blocks_read += local.blocks_read;
+            all.bytes_read += local.bytes_read;
+            all.blocks_lost += local.blocks_lost;
+            Ok::<(), Infallible>(())
         });
         out.into_inner()
     }
