@@ -216,26 +216,40 @@ impl Dsl {
         self.dataset(object, name.to_owned(), &head.dir)
     }
 
-    /// The name of a dataset by its object: walks up its directories.
-    pub fn name_of(&self, object: u64) -> Result<String> {
+    /// The directory of a dataset by the dataset's object: walks up the directories for its name.
+    fn dir_of(&self, object: u64) -> Result<Arc<Dir>> {
         let nameless = Arc::new(Dir {
             object: 0,
             name: String::new(),
             phys: DslDir::default(),
             has_fields: false,
         });
-        let ds = self.dataset(object, String::new(), &nameless)?;
-        let path = self.dir_name(ds.phys.dir)?;
-        let dir = self.dir(ds.phys.dir, path.clone())?;
+        let dir = self.dataset(object, String::new(), &nameless)?.phys.dir;
+        self.dir(dir, self.dir_name(dir)?)
+    }
+
+    /// A head by its object.
+    ///
+    /// # Errors
+    /// It is no head, or cannot be read.
+    pub fn head_by_object(&self, object: u64) -> Result<Dataset> {
+        let dir = self.dir_of(object)?;
+        let head = self.head(&dir)?.filter(|head| head.object == object);
+        head.ok_or(Error::Tree { object, rule: "it is not the head of its directory" })
+    }
+
+    /// The name of a dataset by its object: walks up its directories.
+    pub fn name_of(&self, object: u64) -> Result<String> {
+        let dir = self.dir_of(object)?;
         if dir.phys.head_dataset == object {
-            return Ok(path);
+            return Ok(dir.name.clone());
         }
         let tree = |rule| Error::Tree { object, rule };
         let head = self.head(&dir)?.ok_or_else(|| tree("a snapshot's directory has no head"))?;
         let names = self.names_in(head.phys.snapnames_zap)?;
         let found = names.into_iter().find(|(_, o)| *o == object);
         let (name, _) = found.ok_or_else(|| tree("a snapshot is not in its head's table"))?;
-        Ok(format!("{path}@{name}"))
+        Ok(format!("{}@{name}", dir.name))
     }
 
     /// The name of a directory by its object.

@@ -407,6 +407,27 @@ fn destroy_by_device(lab: &Lab, number: u64) -> Lab {
 }
 
 #[test]
+fn datasets_are_found_by_their_objects() {
+    let Some(lab) = Lab::corpus("history") else { return };
+    let pool = lab.open();
+    let dsl = pool.dsl();
+    let (mut heads, mut snapshots) = (0, 0);
+    for (name, dataset) in dsl.datasets() {
+        let object = dataset.unwrap().object;
+        assert_eq!(dsl.name_of(object).unwrap(), name);
+        let head = dsl.head_by_object(object);
+        if name.contains('@') {
+            assert!(head.is_err(), "{name} is no head");
+            snapshots += 1;
+        } else {
+            assert_eq!(head.unwrap().name, name);
+            heads += 1;
+        }
+    }
+    assert!(heads > 5 && snapshots > 5, "{heads} heads, {snapshots} snapshots");
+}
+
+#[test]
 fn one_bad_dataset_costs_only_itself() {
     let Some(lab) = Lab::corpus("history") else { return };
     let pool = lab.open();

@@ -264,8 +264,7 @@ impl Shared {
     /// Properties changed: open heads write by them from now on.
     pub(super) fn refresh_heads(&self) -> Result<()> {
         for head in self.all_heads() {
-            let name = self.dsl.name_of(head.dataset)?;
-            let stored = self.dsl.stored(&self.dsl.by_name(&name)?)?;
+            let stored = self.dsl.stored(&self.dsl.head_by_object(head.dataset)?)?;
             head.objset.set_policy(policy(&stored, self));
             head.configure(settings(&stored))?;
             self.weigh(&head, &stored)?;

@@ -258,8 +258,7 @@ impl Shared {
         self.mos.synced(txg);
         for head in &self.all_heads() {
             head.objset.synced(txg);
-            let name = self.dsl.name_of(head.dataset)?;
-            head.door.synced(txg, self.room_of(&self.dsl.by_name(&name)?)?);
+            head.door.synced(txg, self.room_of(&self.dsl.head_by_object(head.dataset)?)?);
         }
         self.space.synced(txg, self.room_of_pool()?);
         Ok(())

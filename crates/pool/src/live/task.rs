@@ -42,8 +42,7 @@ impl<'a> TaskCx<'a> {
         format: impl FnOnce(&Objset, &Tx) -> Result<()>,
     ) -> Result<Arc<Head>> {
         let shared = self.shared;
-        let name = shared.dsl.name_of(dataset)?;
-        let stored = shared.dsl.stored(&shared.dsl.by_name(&name)?)?;
+        let stored = shared.dsl.stored(&shared.dsl.head_by_object(dataset)?)?;
         let head = Arc::new(shared.live(dataset, None, kind, &stored)?);
         format(&head.objset, self.tx)?;
         head.objset.freeze(self.tx.txg());
