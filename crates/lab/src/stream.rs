@@ -142,6 +142,24 @@ pub fn write_mib(
     Ok(from + count)
 }
 
+/// Writes 1 MiB after the other to a volume until `end` on the clock of the runtime, and from its
+/// begin again when it is full.
+///
+/// # Errors
+/// When one fails.
+pub fn write_until(pool: &LivePool, volume: &str, end: Duration) -> Result<(), StreamError> {
+    let volume = pool.volume(volume)?;
+    let zeros = zeros();
+    let writes = (volume.size() / WRITE_BYTES).max(1);
+    for number in (0..writes).cycle() {
+        if pool.rt().now() >= end {
+            break;
+        }
+        write(volume.object(), number, &zeros)?;
+    }
+    Ok(())
+}
+
 /// Writers that are running.
 pub struct Running(Vec<Task<Result<Vec<Write>, StreamError>>>);
 

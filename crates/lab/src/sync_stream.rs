@@ -15,6 +15,8 @@
 //! The disk has its write cache switched on, as ZFS does with a disk of its own; a sync ends with a
 //! flush.
 
+mod in_pool;
+
 use crate::experiment::{Bound, Chart, Experiment, LabError, On, Outcome, Row, Series, Setting};
 use crate::stream::{self, RECORD_BYTES, StreamError};
 use crate::target::Target;
@@ -57,12 +59,15 @@ pub(crate) const EXPERIMENT: Experiment = Experiment {
     name: "sync-stream",
     about: "one sequential writer, measured over the sync of each txg",
     preset: "hitachi-dk32ej36n-cached",
-    on: On { device: true, destroys: true, pool: false },
+    on: On { device: true, destroys: true, pool: true },
     run,
 };
 
 fn run(target: &Target, setting: &Setting) -> Result<Outcome, LabError> {
     target.check(&EXPERIMENT)?;
+    if let Target::Pool(pool) = target {
+        return in_pool::run(pool, setting);
+    }
     let mut scale = setting.scale.clamp(0.001, 1.0);
     let records = match (target, target.preset(&EXPERIMENT)) {
         (Target::Device { path, .. }, _) => {

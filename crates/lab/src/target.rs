@@ -2,7 +2,10 @@
 
 use crate::disk::{self, Preset};
 use crate::experiment::{Experiment, LabError};
+use engine::live::LivePool;
+use std::fmt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 /// Where an experiment runs.
 #[derive(Clone, Debug)]
@@ -17,12 +20,39 @@ pub enum Target {
         destroy: bool,
     },
     /// In a pool.
-    Pool {
-        /// Its name, or a dataset in it.
-        name: String,
-        /// Where to search for its devices; the usual places when this is empty.
-        search: Vec<PathBuf>,
-    },
+    Pool(PoolTarget),
+}
+
+/// Opens a pool, lets somebody work in it, and leaves it as it was.
+pub type WithPool =
+    dyn Fn(&mut dyn FnMut(&LivePool) -> Result<(), LabError>) -> Result<(), LabError> + Send + Sync;
+
+/// A pool to run in.
+#[derive(Clone)]
+pub struct PoolTarget {
+    /// The pool's name, or that of a dataset in it: what is made is made below.
+    pub dataset: String,
+    /// Opens it.
+    pub open: Arc<WithPool>,
+}
+
+impl PoolTarget {
+    /// Lets `act` work in the pool.
+    ///
+    /// # Errors
+    /// When the pool cannot be opened or closed, or as `act`.
+    pub fn with(
+        &self,
+        act: &mut dyn FnMut(&LivePool) -> Result<(), LabError>,
+    ) -> Result<(), LabError> {
+        (self.open)(act)
+    }
+}
+
+impl fmt::Debug for PoolTarget {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("PoolTarget").field("dataset", &self.dataset).finish_non_exhaustive()
+    }
 }
 
 impl Target {
@@ -55,7 +85,7 @@ impl Target {
         match self {
             Self::Sim(Some(preset)) => Some((**preset).clone()),
             Self::Sim(None) => disk::preset(own.preset),
-            Self::Device { .. } | Self::Pool { .. } => None,
+            Self::Device { .. } | Self::Pool(_) => None,
         }
     }
 
@@ -64,7 +94,7 @@ impl Target {
     pub fn is_the_study_s(&self, own: &Experiment) -> bool {
         match self {
             Self::Sim(preset) => preset.as_ref().is_none_or(|preset| preset.name == own.preset),
-            Self::Device { .. } | Self::Pool { .. } => false,
+            Self::Device { .. } | Self::Pool(_) => false,
         }
     }
 
@@ -84,7 +114,7 @@ impl Target {
                 "it writes to the device, and what is on it is lost",
                 "say --destroy-data if that is wanted",
             ),
-            Self::Pool { .. } if !own.on.pool => {
+            Self::Pool(_) if !own.on.pool => {
                 refuse("it needs a bare device, not a pool", "use --device PATH, or --sim")
             }
             _ => Ok(()),
@@ -100,7 +130,7 @@ impl Target {
                 None => format!("simulated: {}", own.preset),
             },
             Self::Device { path, .. } => path.display().to_string(),
-            Self::Pool { name, .. } => format!("pool {name}"),
+            Self::Pool(pool) => format!("pool {}", pool.dataset),
         }
     }
 }

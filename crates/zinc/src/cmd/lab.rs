@@ -1,13 +1,15 @@
 //! `zinc lab`: the studies zinc began with, repeated.
 
 use crate::failure::{FAILED, Failure};
+use crate::live::LiveArgs;
 use crate::ui;
 use clap::{ArgGroup, Subcommand};
+use engine::LivePool;
 use lab::bare::{Access, FileBare, ModelBare};
 use lab::experiment::{Experiment, LabError, Outcome, Setting};
 use lab::fit::{self, Effort};
 use lab::report;
-use lab::target::Target;
+use lab::target::{PoolTarget, Target};
 use std::io::{IsTerminal as _, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -232,7 +234,7 @@ impl Run {
             return Ok(Target::Device { path: path.clone(), destroy: self.destroy_data });
         }
         if let Some(pool) = &self.pool {
-            return Ok(Target::Pool { name: pool.clone(), search: self.search.clone() });
+            return Ok(Target::Pool(pool_target(pool, &self.search)));
         }
         Ok(Target::sim(self.sim.as_deref().unwrap_or(""))?)
     }
@@ -266,6 +268,20 @@ impl Run {
         how = how.trim_end().to_owned();
         how + &format!(" --scale {} --seed {}", self.scale, self.seed)
     }
+}
+
+/// Opens the pool as every verb does that changes one.
+fn pool_target(dataset: &str, search: &[PathBuf]) -> PoolTarget {
+    let args = LiveArgs { search: search.to_vec(), ..LiveArgs::default() };
+    let name = dataset.to_owned();
+    let open = move |act: &mut dyn FnMut(&LivePool) -> Result<(), LabError>| {
+        args.change(&name, |pool| Ok(act(pool)?)).map_err(|failure| {
+            let (what, causes, hint) = failure.parts();
+            let error = LabError::new(what, causes.join("; "));
+            LabError { hint: hint.map(str::to_owned), ..error }
+        })
+    };
+    PoolTarget { dataset: dataset.to_owned(), open: Arc::new(open) }
 }
 
 fn clear_line() {
