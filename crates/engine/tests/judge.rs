@@ -18,6 +18,9 @@ use std::process::Command;
 /// Smallest devices there can be: the machine is emulated.
 const DEVICE_BYTES: u64 = 128 << 20;
 
+/// Time that a pool may take, on a busy host; two minutes on an idle one.
+const SECONDS_OF_A_POOL: usize = 1200;
+
 /// Images that the machine takes at once.
 const IMAGES_MAX: usize = 20;
 
@@ -95,7 +98,8 @@ fn judge(judge: &Path, mut pools: Vec<(Bench, PathBuf)>, work: &Path) -> Vec<Str
     let out = work.join("out");
     job(&work.join("job"), &pools);
     let mut command = Command::new(judge.join("run-job"));
-    command.args(["--timeout", "1800", "--out"]).arg(&out).arg(work.join("job"));
+    let seconds = SECONDS_OF_A_POOL * pools.len();
+    command.args(["--timeout", &seconds.to_string(), "--out"]).arg(&out).arg(work.join("job"));
     for (bench, dir) in &pools {
         describe(bench, &dir.join("ours.json"));
         command.args((0..bench.devices.len()).map(|n| dir.join(format!("vdev{n}.img"))));
