@@ -4,18 +4,40 @@
 //! [`AtomicHistogram`], where a snapshot may be one value apart between its fields.
 
 use core::sync::atomic::{AtomicU64, Ordering};
+use serde::{Deserialize, Deserializer, Serialize};
 
 /// Classes of a histogram. Class `n` holds values from 2^n on and below 2^(n+1), the first also 0,
 /// the last all that is more: nine minutes in nanoseconds, half a terabyte in bytes.
 pub const HISTOGRAM_CLASSES: usize = 40;
 
-/// How many values were seen, by size, and their sum.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// How many values were seen, by size, and their sum. As JSON, classes behind the last one with a
+/// value are left out.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Histogram {
-    /// Values of each class.
-    pub counts: [u64; HISTOGRAM_CLASSES],
     /// All values together.
     pub sum: u64,
+    /// Values of each class.
+    #[serde(serialize_with = "until_last", deserialize_with = "from_list")]
+    pub counts: [u64; HISTOGRAM_CLASSES],
+}
+
+fn until_last<S: serde::Serializer>(
+    counts: &[u64; HISTOGRAM_CLASSES],
+    to: S,
+) -> Result<S::Ok, S::Error> {
+    let used = counts.iter().rposition(|c| *c != 0).map_or(0, |last| last + 1);
+    to.collect_seq(counts.iter().take(used))
+}
+
+fn from_list<'de, D: Deserializer<'de>>(from: D) -> Result<[u64; HISTOGRAM_CLASSES], D::Error> {
+    let list: Vec<u64> = Vec::deserialize(from)?;
+    let mut counts = [0u64; HISTOGRAM_CLASSES];
+    for (class, count) in list.into_iter().enumerate() {
+        let class = &mut counts[class.min(HISTOGRAM_CLASSES - 1)];
+        *class = class.saturating_add(count);
+    }
+    Ok(counts)
 }
 
 impl Default for Histogram {
@@ -41,7 +63,7 @@ impl Histogram {
     /// Counts what another one has counted.
     pub fn merge(&mut self, other: &Self) {
         for (mine, theirs) in self.counts.iter_mut().zip(other.counts) {
-            *mine += theirs;
+            *mine = mine.saturating_add(theirs);
         }
         self.sum = self.sum.wrapping_add(other.sum);
     }
@@ -49,7 +71,37 @@ impl Histogram {
     /// Values seen.
     #[must_use]
     pub fn count(&self) -> u64 {
-        self.counts.iter().sum()
+        self.counts.iter().fold(0, |sum, c| sum.saturating_add(*c))
+    }
+
+    /// Their mean; 0 when there are none.
+    #[must_use]
+    pub fn mean(&self) -> u64 {
+        self.sum.checked_div(self.count()).unwrap_or(0)
+    }
+
+    /// The value below which at least `percent` of the values lie, rounded up to a power of two;
+    /// `None` without values.
+    #[must_use]
+    pub fn percentile(&self, percent: f64) -> Option<u64> {
+        let wanted = (self.count() as f64 * percent.clamp(0.0, 100.0) / 100.0).ceil().max(1.0);
+        let mut seen = 0u64;
+        let class = self.counts.iter().position(|count| {
+            seen = seen.saturating_add(*count);
+            seen as f64 >= wanted
+        })?;
+        Some(1u64 << (class + 1))
+    }
+
+    /// The values that came since `earlier`.
+    #[must_use]
+    pub fn since(&self, earlier: &Self) -> Self {
+        let mut out = self.clone();
+        for (now, then) in out.counts.iter_mut().zip(earlier.counts) {
+            *now = now.saturating_sub(then);
+        }
+        out.sum = self.sum.wrapping_sub(earlier.sum);
+        out
     }
 }
 
@@ -69,8 +121,18 @@ impl Default for AtomicHistogram {
 impl AtomicHistogram {
     /// Counts one value.
     pub fn add(&self, value: u64) {
-        self.counts[histogram_class(value)].fetch_add(1, Ordering::Relaxed);
-        self.sum.fetch_add(value, Ordering::Relaxed);
+        self.add_many(value, 1);
+    }
+
+    /// Counts one value as `weight` of them.
+    pub fn add_many(&self, value: u64, weight: u64) {
+        self.counts[histogram_class(value)].fetch_add(weight, Ordering::Relaxed);
+        self.sum.fetch_add(value.wrapping_mul(weight), Ordering::Relaxed);
+    }
+
+    /// Begins anew. What others add at the same time may be lost in part.
+    pub fn reset(&self) {
+        self.counts.iter().chain([&self.sum]).for_each(|n| n.store(0, Ordering::Relaxed));
     }
 
     /// What was counted so far.
@@ -103,5 +165,19 @@ mod tests {
         assert_eq!((plain.count(), plain.sum, plain.counts[12]), (5, 10_015, 2));
         plain.merge(&shared.snapshot());
         assert_eq!((plain.count(), plain.sum), (10, 20_030));
+    }
+
+    #[test]
+    fn percentiles_and_means() {
+        let mut h = Histogram::default();
+        assert_eq!((h.percentile(50.0), h.mean()), (None, 0));
+        for value in [1, 2, 3, 1000] {
+            h.add(value);
+        }
+        assert_eq!((h.mean(), h.percentile(50.0), h.percentile(99.0)), (251, Some(4), Some(1024)));
+        let before = h.clone();
+        h.add(1000);
+        let since = h.since(&before);
+        assert_eq!((since.count(), since.sum, since.counts[9]), (1, 1000, 1));
     }
 }

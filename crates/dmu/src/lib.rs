@@ -26,6 +26,7 @@ mod objset;
 mod overlay;
 mod store;
 mod tx;
+mod usage;
 pub mod zap;
 
 pub use cache::{BlockCache, CacheStats};
@@ -40,5 +41,6 @@ pub use objset::{ObjectIter, Objset};
 pub use overlay::{BlockRanges, Overlay, OverlayBlock, OverlayObject};
 pub use store::{BlockStore, CachedStore, FaultSink, Key, PendingSource};
 pub use tx::{Hold, SpaceUse, Transactions, Tx};
+pub use usage::{SetCounts, SetUse, Usage, UseCount};
 pub use zap::{Zap, ZapEntry, ZapKey, ZapValue};
 pub use zio::{Block, Place};

@@ -4,7 +4,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::live::state::{Found, LiveObject};
 use crate::objset::Objset;
 use crate::overlay::{OverlayBlock, OverlayObject};
-use ondisk::{BlkPtr, Dnode};
+use ondisk::{BlkPtr, DmuType, Dnode};
 use std::sync::Arc;
 use zio::{Block, Place};
 
@@ -290,6 +290,26 @@ impl Object {
         out: &mut [u8],
         lost: &mut dyn FnMut(u64, u64, Error) -> Result<()>,
     ) -> Result<()> {
+        let bytes = out.len() as u64;
+        self.counted(bytes, || self.read_bytes(offset, out, lost))
+    }
+
+    /// Counts `read` as one of a user, when this is what users read.
+    fn counted<T>(&self, bytes: u64, read: impl FnOnce() -> Result<T>) -> Result<T> {
+        match self.dnode.kind {
+            DmuType::PLAIN_FILE_CONTENTS | DmuType::ZVOL => {
+                self.objset.usage().reading(bytes, read)
+            }
+            _ => read(),
+        }
+    }
+
+    fn read_bytes(
+        &self,
+        offset: u64,
+        out: &mut [u8],
+        lost: &mut dyn FnMut(u64, u64, Error) -> Result<()>,
+    ) -> Result<()> {
         let bs = self.attrs().block_size();
         if bs == 0 {
             return Err(self.error(ErrorKind::Tree("block size 0")));
@@ -302,7 +322,7 @@ impl Object {
         let mut first = offset / bs;
         while first < last {
             let n = per_batch.min(last - first);
-            for (blkid, block) in self.read_blocks(first, n) {
+            for (blkid, block) in self.read_batch(first, n) {
                 let start = blkid * bs;
                 let part = overlap(out, start, bs, offset);
                 match block {
@@ -321,6 +341,12 @@ impl Object {
 
     /// Reads `n` data blocks from `first` in one submission.
     pub fn read_blocks(&self, first: u64, n: u64) -> Vec<(u64, Result<Option<Arc<Block>>>)> {
+        let bytes = self.dnode.block_size().saturating_mul(n);
+        // A batch that was read in part was read.
+        self.counted(bytes, || Ok(self.read_batch(first, n))).unwrap_or_default()
+    }
+
+    fn read_batch(&self, first: u64, n: u64) -> Vec<(u64, Result<Option<Arc<Block>>>)> {
         let mut out = Vec::with_capacity(n as usize);
         let mut wanted = Vec::new();
         for blkid in first..first.saturating_add(n) {

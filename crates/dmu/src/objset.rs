@@ -6,9 +6,10 @@ use crate::locks::ObjectLocks;
 use crate::object::Object;
 use crate::overlay::Overlay;
 use crate::store::{BlockStore, Key};
+use crate::usage::SetUse;
 use ondisk::dnode::{DNODE_SLOT_SIZE, EXTRA_SLOTS_AT};
 use ondisk::{BlkPtr, Dnode, ObjsetPhys};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use zio::{Block, Place};
 
 /// A set of objects, open for reading.
@@ -28,6 +29,8 @@ pub(crate) struct Inner {
     root: BlkPtr,
     phys: Arc<ObjsetPhys>,
     meta: Option<Arc<Dnode>>,
+    /// Found when it is first asked for.
+    usage: OnceLock<Arc<SetUse>>,
 }
 
 impl Objset {
@@ -57,6 +60,7 @@ impl Objset {
             root: *bp,
             phys: Arc::new(phys),
             meta,
+            usage: OnceLock::new(),
         };
         Ok(Self { inner: Arc::new(inner) })
     }
@@ -73,6 +77,7 @@ impl Objset {
             phys: Arc::clone(&base.phys),
             meta: None,
             live: Some(live),
+            usage: OnceLock::new(),
         };
         Self { inner: Arc::new(inner) }
     }
@@ -91,6 +96,7 @@ impl Objset {
             root: i.root,
             phys: Arc::clone(&i.phys),
             meta: i.meta.clone(),
+            usage: i.usage.clone(),
         };
         Self { inner: Arc::new(inner) }
     }
@@ -126,6 +132,12 @@ impl Objset {
     #[must_use]
     pub fn store(&self) -> &Arc<dyn BlockStore> {
         &self.inner.store
+    }
+
+    /// Counts what users do with its contents.
+    #[must_use]
+    pub fn usage(&self) -> &SetUse {
+        self.inner.usage.get_or_init(|| self.inner.store.usage(self.inner.id))
     }
 
     /// The overlay, if any.

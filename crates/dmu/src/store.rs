@@ -2,6 +2,7 @@
 
 use crate::cache::{BlockCache, CacheKey};
 use crate::flights::{Claim, Flights};
+use crate::usage::{SetUse, Usage};
 use codec::crypto::MasterKey;
 use ondisk::BlkPtr;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -31,6 +32,12 @@ pub trait BlockStore: Send + Sync {
     ) -> Vec<zio::Result<Arc<Block>>> {
         blocks.iter().map(|(bp, place)| self.read(bp, *place, key)).collect()
     }
+
+    /// Where what users do with an object set is counted.
+    fn usage(&self, set: u64) -> Arc<SetUse> {
+        let _ = set;
+        Arc::default()
+    }
 }
 
 /// Blocks that were written and are not on their devices yet.
@@ -56,6 +63,7 @@ pub struct CachedStore {
     pending: OnceLock<Weak<dyn PendingSource>>,
     /// Blocks of younger txgs are not cached.
     settled: AtomicU64,
+    usage: Usage,
 }
 
 impl CachedStore {
@@ -64,7 +72,8 @@ impl CachedStore {
     pub fn new(reader: Arc<Reader>, cache_bytes: usize, sink: Option<Arc<dyn FaultSink>>) -> Self {
         let (cache, pending) = (BlockCache::new(cache_bytes), OnceLock::new());
         let (flights, settled) = (Flights::new(), AtomicU64::new(u64::MAX));
-        Self { reader, cache, flights, sink, pending, settled }
+        let usage = Usage::default();
+        Self { reader, cache, flights, sink, pending, settled, usage }
     }
 
     /// `txg` is durable: its blocks may be cached, those of younger ones may not. As long as a txg
@@ -102,6 +111,12 @@ impl CachedStore {
     #[must_use]
     pub fn into_reader(self) -> Option<Reader> {
         Arc::into_inner(self.reader)
+    }
+
+    /// What users do with the object sets read through it.
+    #[must_use]
+    pub fn used(&self) -> &Usage {
+        &self.usage
     }
 
     /// The cache.
@@ -142,6 +157,10 @@ fn cache_key(bp: &BlkPtr, key: Option<&Key>) -> Option<CacheKey> {
 }
 
 impl BlockStore for CachedStore {
+    fn usage(&self, set: u64) -> Arc<SetUse> {
+        self.usage.of(set)
+    }
+
     fn read(&self, bp: &BlkPtr, place: Place, key: Option<&Key>) -> zio::Result<Arc<Block>> {
         if let Some(block) = self.pending(bp) {
             return Ok(block);

@@ -68,6 +68,11 @@ impl Table {
 
     /// Prints all rows.
     pub fn print(&self) {
+        out(&self.text());
+    }
+
+    /// All rows as they are printed.
+    pub fn text(&self) -> String {
         let columns = self.rows.iter().map(Vec::len).max().unwrap_or(0);
         let length = |s: &String| s.chars().count();
         let width = |c| self.rows.iter().filter_map(|r| r.get(c)).map(length).max().unwrap_or(0);
@@ -81,7 +86,7 @@ impl Table {
             }
             text.push('\n');
         }
-        out(&text);
+        text
     }
 
     fn padded(&self, row: &[String], widths: &[usize]) -> String {

@@ -327,6 +327,52 @@ fn a_served_pool_is_watched_recorded_and_replayed() {
 }
 
 #[test]
+fn what_happened_inside_a_served_pool_is_told() {
+    let place = Place::new();
+    let _server = place.serve(&[]);
+    let ask = |which| place.run(&["zpool", "iostat", "-Hp", which, "tank"]).ok();
+    let cells = |text: &str, first: &[&str]| -> Vec<u64> {
+        let mut rows = text.lines().map(|l| l.split('\t').collect::<Vec<_>>());
+        let row = rows.find(|r| r.starts_with(first)).unwrap_or_else(|| panic!("{text}"));
+        row[first.len()..].iter().map(|c| c.parse().unwrap_or(0)).collect()
+    };
+    assert_eq!(ask("--datasets"), "", "nobody did anything yet");
+    place.run(&["zfs", "create", "-o", "compression=lz4", "tank/a"]).ok();
+    std::fs::write(place.path().join("file"), vec![7; 300_000]).unwrap();
+    place.run(&["cp", "file", "tank/a:/file"]).ok();
+    place.run(&["zpool", "sync", "tank"]).ok();
+    place.run(&["cat", "tank/a:/file"]).ok();
+    let used = ask("--datasets");
+    assert_eq!(used.lines().count(), 1, "the root was not used: {used}");
+    let [reads, nread, mean, p99, writes, nwritten, ..] = cells(&used, &["tank", "tank/a"])[..]
+    else {
+        panic!("{used}")
+    };
+    assert!(reads >= 1 && writes >= 1 && mean > 0 && p99 > 0, "{used}");
+    assert_eq!((nread, nwritten), (300_000, 300_000));
+    let stages = ask("--stages");
+    for stage in ["compress", "checksum", "allocate", "write"] {
+        let [count, bytes, ..] = cells(&stages, &["tank", stage])[..] else { panic!("{stages}") };
+        assert!(count >= 3 && bytes > 0, "{stages}");
+    }
+    assert!(cells(&stages, &["tank", "leaf_sync"])[0] >= 1, "{stages}");
+    let blocks = ask("--blocks");
+    let [_, _, _, _, writes, bytes, mean] = cells(&blocks, &["tank", "L0", "ZFS plain file"])[..]
+    else {
+        panic!("{blocks}")
+    };
+    assert!(writes == 3 && bytes >= 3 * 4096 && mean > 0, "{blocks}");
+    // A name follows its dataset, and goes with it.
+    place.run(&["zfs", "destroy", "tank/a"]).ok();
+    assert_eq!(ask("--datasets"), "");
+    let json = place.run(&["zpool", "iostat", "-j", "tank"]).ok();
+    let json: Value = serde_json::from_str(&json).unwrap();
+    let kinds = &json["pools"]["tank"]["profile"]["kinds"];
+    assert_eq!(kinds[2]["kind"], "leaf_sync", "{kinds}");
+    assert!(kinds[2]["checksum"]["time_ns"].as_u64() > Some(0), "{kinds}");
+}
+
+#[test]
 fn the_screen_is_given_back() {
     let place = Place::new();
     let _server = place.serve(&[]);

@@ -161,7 +161,7 @@ impl Inner {
             told.1.notify_one();
         });
         let BlockWrite { dva, data, birth, class, done: tell } = write;
-        let result = self.profiler.watch(Stage::Io, || {
+        let result = self.profiler.watch(Stage::Io, data.len(), || {
             self.reader.vdevs().write_batch(vec![BlockWrite { dva, data, birth, class, done }]);
             let mut result = answer.0.lock();
             loop {

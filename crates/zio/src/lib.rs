@@ -22,7 +22,7 @@
 //! known above, and asked through [`Allocate`].
 //!
 //! What reaches the devices is counted by type and level ([`stats`]), what the threads do by kind
-//! and stage ([`profile`]).
+//! and stage ([`profile`]), and what goes through the stages of reading ([`stages`]).
 //!
 //! Nothing here is locked while I/O is under way: the vdev tree is immutable, counters are atomic.
 #![forbid(unsafe_code)]
@@ -39,6 +39,7 @@ mod place;
 pub mod profile;
 mod reader;
 mod spec;
+pub mod stages;
 pub mod stats;
 mod transform;
 mod writer;

@@ -7,25 +7,20 @@
 //! zio_issue     blocking device writes (none by default: devices are written asynchronously)
 //! ```
 //!
-//! Always on. A block costs one look at the clock before its first stage and one after each, and a
-//! few relaxed atomics; small blocks are looked at one in eight and counted as so many, but in
-//! a simulation, where everything is exact.
+//! A block costs one look at the clock before its first stage and one after each, and a few relaxed
+//! atomics; small blocks are looked at one in eight and counted as so many, but in a simulation,
+//! where everything is exact. Always on, but to measure what it costs.
 //!
 //! *At once* is the mean number of threads (or of I/Os) that are in a stage while any is: the
 //! time spent in it, of all together, over the time in which at least one was.
 
+use crate::stages::{Sampled, StageCount, StageMeter, nanos, weight};
 use rt::Rt;
 use serde::{Deserialize, Serialize};
 use std::cell::Cell;
 use std::fmt;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
-
-/// Blocks of fewer bytes are sampled.
-const SMALL: usize = 32 << 10;
-
-/// Of so many small blocks one is looked at.
-const SAMPLE: u32 = 8;
 
 /// What a thread is, as far as the pipeline is concerned.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -73,9 +68,11 @@ pub enum Stage {
 
 const STAGES: usize = 4;
 
+/// Names of the stages, in the order of [`Stage`].
+const STAGE_NAMES: [&str; STAGES] = ["compress", "checksum", "allocate", "write"];
+
 thread_local! {
     static KIND: Cell<Kind> = const { Cell::new(Kind::Application) };
-    static TICK: Cell<u32> = const { Cell::new(0) };
 }
 
 /// Makes the calling thread one of a kind, until it is dropped.
@@ -98,9 +95,8 @@ impl Drop for Role<'_> {
 /// One stage of one kind of thread.
 #[derive(Debug, Default)]
 struct Meter {
-    count: AtomicU64,
-    /// All time, with what samples stand for.
-    nanos: AtomicU64,
+    /// All of it, with what samples stand for.
+    seen: StageMeter,
     /// Time that was watched: what `at once` is made of.
     watched: AtomicU64,
     /// Time in which somebody was in it.
@@ -116,11 +112,11 @@ impl Meter {
         }
     }
 
-    fn leave(&self, began: Duration, now: Duration, weight: u64) {
-        let time = nanos(now.saturating_sub(began));
-        self.count.fetch_add(weight, Relaxed);
-        self.nanos.fetch_add(time * weight, Relaxed);
-        self.watched.fetch_add(time, Relaxed);
+    /// Ends a visit with a block of so many bytes, which stands for `weight` of them.
+    fn leave(&self, began: Duration, now: Duration, bytes: usize, weight: u64) {
+        let time = now.saturating_sub(began);
+        self.seen.add(time, bytes, weight);
+        self.watched.fetch_add(nanos(time), Relaxed);
         // While this one is inside, nobody is the first to enter: `since` stands.
         let since = self.since.load(Relaxed);
         if self.inside.fetch_sub(1, Relaxed) == 1 {
@@ -129,15 +125,15 @@ impl Meter {
     }
 
     fn snapshot(&self) -> StageProfile {
-        let get = |n: &AtomicU64| n.load(Relaxed);
-        let [time, watched, busy] =
-            [&self.nanos, &self.watched, &self.busy].map(|n| Duration::from_nanos(get(n)));
-        StageProfile { count: get(&self.count), time, watched, busy }
+        let time = |n: &AtomicU64| Duration::from_nanos(n.load(Relaxed));
+        let seen = self.seen.snapshot().time_ns;
+        StageProfile {
+            count: seen.count(),
+            time: Duration::from_nanos(seen.sum),
+            watched: time(&self.watched),
+            busy: time(&self.busy),
+        }
     }
-}
-
-fn nanos(time: Duration) -> u64 {
-    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }
 
 #[derive(Debug, Default)]
@@ -151,6 +147,7 @@ struct OfKind {
 #[derive(Debug)]
 pub struct Profiler {
     rt: Rt,
+    on: AtomicBool,
     kinds: [OfKind; 4],
 }
 
@@ -158,7 +155,12 @@ impl Profiler {
     /// Nothing has happened.
     #[must_use]
     pub fn new(rt: &Rt) -> Self {
-        Self { rt: rt.clone(), kinds: Default::default() }
+        Self { rt: rt.clone(), on: AtomicBool::new(true), kinds: Default::default() }
+    }
+
+    /// Switches the counting off, to measure what it costs, or on again.
+    pub fn set_counting(&self, on: bool) {
+        self.on.store(on, Relaxed);
     }
 
     fn of(&self, kind: Kind) -> &OfKind {
@@ -180,32 +182,48 @@ impl Profiler {
 
     /// Watches the stages of one block of so many bytes, on the calling thread.
     pub(crate) fn block(&self, bytes: usize) -> Laps<'_> {
-        let mut weight = 1;
-        if bytes < SMALL && !self.rt.is_simulated() {
-            let tick = TICK.get();
-            TICK.set(tick.wrapping_add(1));
-            weight = if tick.is_multiple_of(SAMPLE) { u64::from(SAMPLE) } else { 0 };
-        }
+        let on = self.on.load(Relaxed);
+        let weight = if on { weight(&self.rt, Sampled::Write, bytes) } else { 0 };
         let last = if weight == 0 { Duration::ZERO } else { self.rt.now() };
-        Laps { profiler: self, kind: KIND.get(), weight, last }
+        Laps { profiler: self, kind: KIND.get(), bytes, weight, last }
     }
 
-    /// Does `work` as this stage of the calling thread's kind.
-    pub fn watch<T>(&self, stage: Stage, work: impl FnOnce() -> T) -> T {
-        let span = self.begin(KIND.get(), stage);
+    /// Does `work` with so many bytes as this stage of the calling thread's kind.
+    pub fn watch<T>(&self, stage: Stage, bytes: usize, work: impl FnOnce() -> T) -> T {
+        let span = self.begin(KIND.get(), stage, bytes);
         let out = work();
-        self.end(span);
+        if let Some(span) = span {
+            self.end(span);
+        }
         out
     }
 
-    pub(crate) fn begin(&self, kind: Kind, stage: Stage) -> Span {
+    /// `None` when nobody counts.
+    pub(crate) fn begin(&self, kind: Kind, stage: Stage, bytes: usize) -> Option<Span> {
+        if !self.on.load(Relaxed) {
+            return None;
+        }
         let began = self.rt.now();
         self.meter(kind, stage).enter(began);
-        Span { kind, stage, began }
+        Some(Span { kind, stage, bytes, began })
     }
 
-    pub(crate) fn end(&self, span: Span) {
-        self.meter(span.kind, span.stage).leave(span.began, self.rt.now(), 1);
+    /// How long it was.
+    pub(crate) fn end(&self, span: Span) -> Duration {
+        let now = self.rt.now();
+        self.meter(span.kind, span.stage).leave(span.began, now, span.bytes, 1);
+        now.saturating_sub(span.began)
+    }
+
+    /// What went through the stages so far, of all kinds of threads together.
+    #[must_use]
+    pub fn stages(&self) -> Vec<(&'static str, StageCount)> {
+        let all = STAGE_NAMES.iter().enumerate().map(|(stage, name)| {
+            let mut sum = StageCount::default();
+            self.kinds.iter().for_each(|k| sum.merge(&k.stages[stage].seen.snapshot()));
+            (*name, sum)
+        });
+        all.collect()
     }
 
     /// What has happened so far.
@@ -226,9 +244,9 @@ impl Profiler {
         for of in &self.kinds {
             of.threads_most.store(of.threads.load(Relaxed), Relaxed);
             for m in &of.stages {
-                for n in [&m.count, &m.nanos, &m.watched, &m.busy] {
-                    n.store(0, Relaxed);
-                }
+                m.seen.reset();
+                m.watched.store(0, Relaxed);
+                m.busy.store(0, Relaxed);
                 m.since.store(nanos(self.rt.now()), Relaxed);
             }
         }
@@ -240,6 +258,7 @@ impl Profiler {
 pub(crate) struct Span {
     kind: Kind,
     stage: Stage,
+    bytes: usize,
     began: Duration,
 }
 
@@ -247,6 +266,7 @@ pub(crate) struct Span {
 pub(crate) struct Laps<'a> {
     profiler: &'a Profiler,
     kind: Kind,
+    bytes: usize,
     /// Blocks this one stands for; 0: it is not looked at.
     weight: u64,
     last: Duration,
@@ -262,23 +282,41 @@ impl Laps<'_> {
         meter.enter(self.last);
         let out = work();
         let now = self.profiler.rt.now();
-        meter.leave(self.last, now, self.weight);
+        meter.leave(self.last, now, self.bytes, self.weight);
         self.last = now;
         out
     }
 }
 
-/// One stage of one kind of thread.
+/// One stage of one kind of thread. As JSON, times are nanoseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct StageProfile {
     /// How often: blocks, or I/Os.
     pub count: u64,
     /// Time in it, of all threads together.
+    #[serde(rename = "time_ns", with = "as_nanos")]
     pub time: Duration,
     /// The part of that time that `at_once` is made of.
+    #[serde(rename = "watched_ns", with = "as_nanos")]
     pub watched: Duration,
     /// Time in which at least one was in it.
+    #[serde(rename = "busy_ns", with = "as_nanos")]
     pub busy: Duration,
+}
+
+/// Durations as nanoseconds.
+mod as_nanos {
+    use serde::{Deserialize, Deserializer, Serializer};
+    use std::time::Duration;
+
+    pub(super) fn serialize<S: Serializer>(time: &Duration, to: S) -> Result<S::Ok, S::Error> {
+        to.serialize_u64(super::nanos(*time))
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Duration, D::Error> {
+        u64::deserialize(from).map(Duration::from_nanos)
+    }
 }
 
 impl StageProfile {
@@ -287,10 +325,20 @@ impl StageProfile {
     pub fn at_once(&self) -> f64 {
         if self.busy.is_zero() { 0.0 } else { self.watched.as_secs_f64() / self.busy.as_secs_f64() }
     }
+
+    fn since(&self, earlier: &Self) -> Self {
+        Self {
+            count: self.count.saturating_sub(earlier.count),
+            time: self.time.saturating_sub(earlier.time),
+            watched: self.watched.saturating_sub(earlier.watched),
+            busy: self.busy.saturating_sub(earlier.busy),
+        }
+    }
 }
 
 /// One kind of thread.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct KindProfile {
     /// Which.
     pub kind: Kind,
@@ -307,6 +355,24 @@ pub struct KindProfile {
 }
 
 impl KindProfile {
+    fn since(&self, earlier: &Self) -> Self {
+        Self {
+            kind: self.kind,
+            threads: self.threads,
+            compress: self.compress.since(&earlier.compress),
+            checksum: self.checksum.since(&earlier.checksum),
+            allocate: self.allocate.since(&earlier.allocate),
+            io: self.io.since(&earlier.io),
+        }
+    }
+
+    /// Its stages, by name, in their order.
+    #[must_use]
+    pub fn stages(&self) -> [(&'static str, &StageProfile); STAGES] {
+        let [a, b, c, d] = STAGE_NAMES;
+        [(a, &self.compress), (b, &self.checksum), (c, &self.allocate), (d, &self.io)]
+    }
+
     /// Seconds of a stage per thread.
     #[must_use]
     pub fn per_thread(&self, stage: &StageProfile) -> f64 {
@@ -327,11 +393,19 @@ impl Profile {
     pub fn of(&self, kind: Kind) -> Option<&KindProfile> {
         self.kinds.iter().find(|k| k.kind == kind)
     }
+
+    /// What was done since `earlier`; of the threads it is the most there ever were.
+    #[must_use]
+    pub fn since(&self, earlier: &Self) -> Self {
+        let before = |kind| earlier.of(kind).copied().unwrap_or_default();
+        Self { kinds: self.kinds.iter().map(|k| k.since(&before(k.kind))).collect() }
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::stages::{SAMPLE, SMALL};
 
     const MS: Duration = Duration::from_millis(1);
 
@@ -347,7 +421,7 @@ mod tests {
                 Ok::<(), ()>(())
             };
             rt.for_each_parallel(2, [3, 1], work).expect("work");
-            profiler.watch(Stage::Io, || rt.sleep(MS * 5));
+            profiler.watch(Stage::Io, 300, || rt.sleep(MS * 5));
             profiler.snapshot()
         });
         let leaf = profile.of(Kind::LeafSync).expect("kind");
@@ -358,6 +432,30 @@ mod tests {
         assert!((leaf.per_thread(&leaf.checksum) - 0.002).abs() < 1e-9);
         let app = profile.of(Kind::Application).expect("kind");
         assert_eq!((app.io.count, app.io.time), (1, MS * 5));
+        let text = serde_json::to_string(&profile).expect("plain data");
+        assert!(text.contains(r#""time_ns":5000000"#), "{text}");
+        assert_eq!(serde_json::from_str::<Profile>(&text).expect("its own text"), profile);
+        let none = profile.since(&profile);
+        assert_eq!(none.of(Kind::LeafSync).map(|k| (k.threads, k.checksum.count)), Some((2, 0)));
+    }
+
+    #[test]
+    fn stages_are_those_of_all_threads_and_can_be_switched_off() {
+        let stages = Rt::simulate(1, |rt| {
+            let profiler = Profiler::new(rt);
+            for kind in [Kind::LeafSync, Kind::SpaSync] {
+                let _role = profiler.role(kind);
+                profiler.block(100).stage(Stage::Checksum, || rt.sleep(MS));
+            }
+            profiler.set_counting(false);
+            profiler.block(100).stage(Stage::Checksum, || rt.sleep(MS));
+            profiler.watch(Stage::Io, 100, || rt.sleep(MS));
+            profiler.stages()
+        });
+        let seen: Vec<_> = stages.iter().map(|(n, c)| (*n, c.bytes, c.time_ns.sum)).collect();
+        let expected =
+            [("compress", 0, 0), ("checksum", 200, 2_000_000), ("allocate", 0, 0), ("write", 0, 0)];
+        assert_eq!(seen, expected);
     }
 
     #[test]

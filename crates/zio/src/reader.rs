@@ -3,6 +3,7 @@
 use crate::block::{Block, Place};
 use crate::checksum::Verifier;
 use crate::error::{Error, ErrorKind, Result};
+use crate::stages::{ReadStages, Sampled};
 use crate::stats::ByType;
 use crate::{BLOCK_SIZE_MAX, GANG_DEPTH, crypt};
 use codec::checksum::Salted;
@@ -10,6 +11,9 @@ use codec::compress;
 use codec::crypto::MasterKey;
 use device::AlignedBuf;
 use ondisk::{BlkPtr, Compression, Dva, EmbeddedKind, GangHeader, gang::GANG_HEADER_SIZE};
+use rt::Rt;
+use std::sync::Arc;
+use std::time::Duration;
 use vdev::{BlockRead, BlockResult, Fault, Scope, VdevTree};
 
 /// One block to read.
@@ -41,7 +45,8 @@ pub struct Reader {
     vdevs: VdevTree,
     salted: Salted,
     trusting: bool,
-    stats: ByType,
+    stats: Arc<ByType>,
+    stages: ReadStages,
 }
 
 /// Says whether what was read at a block's address is right.
@@ -61,8 +66,8 @@ impl Reader {
     /// Reads from `vdevs`, with the pool's checksum salt.
     #[must_use]
     pub fn new(vdevs: VdevTree, salt: &[u8; 32]) -> Self {
-        let stats = ByType::default();
-        Self { vdevs, salted: Salted::new(salt), trusting: false, stats }
+        let (stats, stages) = (Arc::default(), ReadStages::new(Rt::current()));
+        Self { vdevs, salted: Salted::new(salt), trusting: false, stats, stages }
     }
 
     /// The vdev tree.
@@ -75,6 +80,23 @@ impl Reader {
     #[must_use]
     pub fn stats(&self) -> &ByType {
         &self.stats
+    }
+
+    pub(crate) fn types(&self) -> &Arc<ByType> {
+        &self.stats
+    }
+
+    /// What went through the stages of reading.
+    #[must_use]
+    pub fn stages(&self) -> &ReadStages {
+        &self.stages
+    }
+
+    /// Switches the counting of [`Self::stats`] and [`Self::stages`] off, to measure what it costs,
+    /// or on again.
+    pub fn set_counting(&self, on: bool) {
+        self.stats.set_counting(on);
+        self.stages.set_counting(on);
     }
 
     /// What the salted checksums are made with.
@@ -149,15 +171,30 @@ impl Reader {
             .flatten()
             .map(|(_, check)| move |b: &[u8]| self.holds(check, b))
             .collect();
-        let there = bps.iter().zip(&firsts).filter_map(|(bp, f)| Some((bp, f.as_ref()?.0)));
+        let there = || bps.iter().zip(&firsts).filter_map(|(bp, f)| Some((bp, f.as_ref()?.0)));
         let read = |((bp, dva), check): ((&&BlkPtr, Dva), _)| {
             let read = block_read(bp, dva, check);
             self.stats.read(whole.unwrap_or(bp), read.size);
             read
         };
-        let batch = there.zip(&checks).map(|((bp, dva), c)| read(((bp, dva), c as _))).collect();
+        let batch = there().zip(&checks).map(|((bp, dva), c)| read(((bp, dva), c as _))).collect();
+        let began = self.stages.now();
         let mut first = self.vdevs.read_batch(batch, scope).into_iter();
+        there().for_each(|(bp, dva)| self.took(whole.unwrap_or(bp), read_size(bp, dva), began));
         firsts.iter().map(|f| f.as_ref().and_then(|_| first.next())).collect()
+    }
+
+    /// So many bytes of `bp` were read since `began`.
+    fn took(&self, bp: &BlkPtr, bytes: u64, began: Option<Duration>) {
+        if let (Some(began), Some(now)) = (began, self.stages.now()) {
+            let time = now.saturating_sub(began);
+            self.stages.was_read(time, bytes);
+            self.stats.read_took(bp, time);
+        }
+    }
+
+    fn matches(&self, verifier: &Verifier<'_>, bytes: &[u8]) -> bool {
+        self.stages.watch(Sampled::Verify, bytes.len(), || verifier.matches(bytes))
     }
 
     /// What is read first of a block: its first copy, or the header that stands there.
@@ -175,7 +212,7 @@ impl Reader {
 
     fn holds(&self, check: &Check<'_>, bytes: &[u8]) -> bool {
         match check {
-            Check::Block(verifier) => verifier.matches(bytes),
+            Check::Block(verifier) => self.matches(verifier, bytes),
             Check::Header(bp) => self.is_gang_header(bp, bytes),
         }
     }
@@ -195,7 +232,7 @@ impl Reader {
             };
         };
         Outcome {
-            block: logical(r, bytes).map_err(|k| error(r, k, stored.faults.clone())),
+            block: logical(r, bytes, &self.stages).map_err(|k| error(r, k, stored.faults.clone())),
             faults: stored.faults,
         }
     }
@@ -225,7 +262,7 @@ impl Reader {
                     }
                 },
                 false => {
-                    let check = |b: &[u8]| verifier.matches(b);
+                    let check = |b: &[u8]| self.matches(&verifier, b);
                     self.copy(r, (r.bp, dva), early, &check, &mut out.faults)
                 }
             };
@@ -247,8 +284,12 @@ impl Reader {
             Some(result) => result,
             None => {
                 let read = block_read(bp, dva, verify);
-                self.stats.read(r.bp, read.size);
-                self.vdevs.read_batch(vec![read], r.scope).pop()?
+                let size = read.size;
+                self.stats.read(r.bp, size);
+                let began = self.stages.now();
+                let result = self.vdevs.read_batch(vec![read], r.scope).pop();
+                self.took(r.bp, size, began);
+                result?
             }
         };
         faults.extend(result.faults);
@@ -301,7 +342,7 @@ impl Reader {
         faults: &mut Vec<Fault>,
     ) -> std::result::Result<AlignedBuf, ErrorKind> {
         let verifier = self.verifier(part)?;
-        let check = |b: &[u8]| verifier.matches(b);
+        let check = |b: &[u8]| self.matches(&verifier, b);
         let mut failure = ErrorKind::Unreadable;
         let mut found = None;
         for (_, dva) in part.dvas() {
@@ -363,8 +404,12 @@ fn block_read<'a>(
     dva: Dva,
     verify: &'a (dyn Fn(&[u8]) -> bool + Sync),
 ) -> BlockRead<'a> {
-    let size = if dva.is_gang() { GANG_HEADER_SIZE as u64 } else { bp.psize() };
-    BlockRead { dva, size, birth: bp.physical_birth(), verify }
+    BlockRead { dva, size: read_size(bp, dva), birth: bp.physical_birth(), verify }
+}
+
+/// Bytes of the copy of a block at one address, or of the gang header there.
+fn read_size(bp: &BlkPtr, dva: Dva) -> u64 {
+    if dva.is_gang() { GANG_HEADER_SIZE as u64 } else { bp.psize() }
 }
 
 /// What must hold before sizes and addresses of a pointer are used.
@@ -409,19 +454,24 @@ fn inline_block(r: &Request<'_>) -> Result<Block> {
 }
 
 /// Decrypts and decompresses.
-fn logical(r: &Request<'_>, mut bytes: AlignedBuf) -> std::result::Result<Block, ErrorKind> {
+fn logical(
+    r: &Request<'_>,
+    mut bytes: AlignedBuf,
+    stages: &ReadStages,
+) -> std::result::Result<Block, ErrorKind> {
     let endian = r.bp.byteorder();
     if r.raw {
         return Ok(Block::new(bytes, endian));
     }
     if r.bp.uses_crypt() {
-        crypt::open_block(r.key, r.bp, &mut bytes)?;
+        stages
+            .watch(Sampled::Decrypt, bytes.len(), || crypt::open_block(r.key, r.bp, &mut bytes))?;
     }
     let plain = if r.bp.compression() == Compression::OFF && bytes.len() as u64 == r.bp.lsize() {
         bytes
     } else {
         let mut out = AlignedBuf::zeroed(r.bp.lsize() as usize);
-        expand(r.bp, &bytes, &mut out)?;
+        stages.watch(Sampled::Decompress, bytes.len(), || expand(r.bp, &bytes, &mut out))?;
         out
     };
     if r.bp.has_indirect_mac() {

@@ -6,12 +6,16 @@
 //! is its own business and is counted there. Headers and parts of a gang count as the block that
 //! was split.
 //!
-//! One relaxed atomic per figure in a table of fixed size: counting takes no lock, no memory, and a
-//! few nanoseconds beside the microseconds of the I/O.
+//! One relaxed atomic per figure in a table of fixed size: counting takes no lock and a few
+//! nanoseconds beside the microseconds of the I/O. The histograms of a type and level are made when
+//! its first I/O ends. Of an I/O that was one of a batch the time is that of the batch.
 
+use device::{AtomicHistogram, Histogram};
 use ondisk::{BlkPtr, DmuType};
 use std::fmt;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
 
 /// Levels that have a row of their own; the last row holds all that is above, too. A tree of the
 /// largest object has seven levels.
@@ -92,24 +96,50 @@ struct Cell {
     read_bytes: AtomicU64,
     writes: AtomicU64,
     written_bytes: AtomicU64,
+    times: OnceLock<Box<Times>>,
+}
+
+#[derive(Default)]
+struct Times {
+    read_ns: AtomicHistogram,
+    written_ns: AtomicHistogram,
+}
+
+/// How long the I/Os of one type and level took, in nanoseconds.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct TypeTimes {
+    /// Reads.
+    pub read_ns: Histogram,
+    /// Writes. Not counted while threads of their own issue them.
+    pub written_ns: Histogram,
 }
 
 /// The counters.
 pub struct ByType {
+    on: AtomicBool,
     /// By type, then level.
     cells: Box<[Cell]>,
 }
 
 impl Default for ByType {
     fn default() -> Self {
-        Self { cells: (0..TYPES * LEVELS).map(|_| Cell::default()).collect() }
+        let cells = (0..TYPES * LEVELS).map(|_| Cell::default()).collect();
+        Self { on: AtomicBool::new(true), cells }
     }
 }
 
 impl ByType {
     fn cell(&self, bp: &BlkPtr) -> Option<&Cell> {
-        let level = usize::from(bp.level()).min(LEVELS - 1);
-        self.cells.get(usize::from(bp.dmu_type().0) * LEVELS + level)
+        self.on.load(Ordering::Relaxed).then(|| self.at(bp.dmu_type(), bp.level()))?
+    }
+
+    fn at(&self, kind: DmuType, level: u8) -> Option<&Cell> {
+        let level = usize::from(level).min(LEVELS - 1);
+        self.cells.get(usize::from(kind.0) * LEVELS + level)
+    }
+
+    pub(crate) fn set_counting(&self, on: bool) {
+        self.on.store(on, Ordering::Relaxed);
     }
 
     /// `bytes` of block `bp` are read.
@@ -126,6 +156,30 @@ impl ByType {
             cell.writes.fetch_add(1, Ordering::Relaxed);
             cell.written_bytes.fetch_add(bytes, Ordering::Relaxed);
         }
+    }
+
+    /// A read of block `bp` took so long.
+    pub(crate) fn read_took(&self, bp: &BlkPtr, time: Duration) {
+        if let Some(cell) = self.cell(bp) {
+            cell.times.get_or_init(Box::default).read_ns.add(crate::stages::nanos(time));
+        }
+    }
+
+    /// A write of block `bp` took so long.
+    pub(crate) fn write_took(&self, bp: &BlkPtr, time: Duration) {
+        if let Some(cell) = self.cell(bp) {
+            cell.times.get_or_init(Box::default).written_ns.add(crate::stages::nanos(time));
+        }
+    }
+
+    /// How long the I/Os of one type and level took.
+    #[must_use]
+    pub fn times(&self, kind: DmuType, level: u8) -> TypeTimes {
+        let times = self.at(kind, level).and_then(|cell| cell.times.get());
+        times.map_or_else(TypeTimes::default, |t| TypeTimes {
+            read_ns: t.read_ns.snapshot(),
+            written_ns: t.written_ns.snapshot(),
+        })
     }
 
     /// The counters now. Two figures of one row may be one I/O apart.

@@ -32,6 +32,7 @@ use crate::place::{Placed, Placer, copies, hint};
 use crate::profile::{Kind, Profiler, Span, Stage};
 use crate::reader::Reader;
 use crate::spec::{IN_FLIGHT_MAX, WriteSpec, WriterSettings};
+use crate::stats::ByType;
 use crate::transform::{Form, Stored, transform};
 use ondisk::gang::GANG_HEADER_SIZE;
 use ondisk::{BlkPtr, Dva};
@@ -61,6 +62,7 @@ struct Core {
     counts: Counts,
     landing: OnceLock<Arc<dyn Landing>>,
     profiler: Arc<Profiler>,
+    types: Arc<ByType>,
 }
 
 impl Core {
@@ -124,7 +126,8 @@ impl Flight {
     /// `span`: of one copy that no thread waited for.
     fn answered(&self, result: std::result::Result<(), WriteError>, span: Option<Span>) {
         if let Some(span) = span {
-            self.core.profiler.end(span);
+            let took = self.core.profiler.end(span);
+            self.core.types.write_took(&self.bp, took);
         }
         if let Err(e) = result {
             let error = failure(self.place, Some(&self.bp), ErrorKind::Write(e));
@@ -163,7 +166,8 @@ impl Writer {
         let profiler = Arc::new(Profiler::new(rt));
         let issue = Issue::new(rt, &reader, &profiler);
         let (table, counts, landing) = (Table::new(), Counts::default(), OnceLock::new());
-        let core = Core { table, flow, counts, landing, profiler };
+        let types = Arc::clone(reader.types());
+        let core = Core { table, flow, counts, landing, profiler, types };
         Self { reader, allocate, settings, core: Arc::new(core), issue }
     }
 
@@ -288,7 +292,9 @@ impl Writer {
         for (dva, data) in held.writes {
             self.reader.stats().written(&bp, data.len() as u64);
             let flight = Arc::clone(&flight);
-            let span = watched.then(|| flight.core.profiler.begin(Kind::ZioIssue, Stage::Io));
+            let profiler = &flight.core.profiler;
+            let begin = || profiler.begin(Kind::ZioIssue, Stage::Io, data.len());
+            let span = watched.then(begin).flatten();
             let done = Box::new(move |result| flight.answered(result, span));
             let (birth, class) = (bp.physical_birth(), IoClass::AsyncWrite);
             batch.push(BlockWrite { dva, data, birth, class, done });

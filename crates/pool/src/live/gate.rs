@@ -42,6 +42,16 @@ impl Gate {
         ReadGuard(self)
     }
 
+    /// The same for who would rather not wait.
+    pub(crate) fn try_read(&self) -> Option<ReadGuard<'_>> {
+        let mut state = self.state.lock();
+        if state.writer || state.writers_waiting > 0 {
+            return None;
+        }
+        state.readers += 1;
+        Some(ReadGuard(self))
+    }
+
     pub(crate) fn write(&self) -> WriteGuard<'_> {
         let mut state = self.state.lock();
         state.writers_waiting += 1;
@@ -101,7 +111,11 @@ mod tests {
         for thread in threads {
             thread.join().unwrap();
         }
-        let _one = gate.read();
-        let _two = gate.read();
+        let one = gate.read();
+        let two = gate.try_read().expect("readers only");
+        drop(one);
+        drop(two);
+        let _writer = gate.write();
+        assert!(gate.try_read().is_none());
     }
 }

@@ -16,7 +16,7 @@ use dsl::{Dataset, StoredProperties};
 use ondisk::props::{compression_parts, find_dataset};
 use ondisk::{BlkPtr, Checksum, Compression, ObjsetKind};
 use parking_lot::Mutex;
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use zpl::write::{FileOwners, FsSettings, XattrStore};
 use zpl::{Filesystem, Volume};
@@ -259,6 +259,17 @@ impl Shared {
         let mut all: Vec<_> = self.heads.read().values().cloned().collect();
         all.sort_by_key(|h| h.dataset);
         all
+    }
+
+    /// The names of the datasets that were used. Read anew when the MOS is not just being changed;
+    /// otherwise they are those of the last time, for who looks on shall not wait.
+    pub(super) fn names_of_sets(&self) -> BTreeMap<u64, String> {
+        if let Some(_guard) = self.gate.try_read() {
+            let used = self.store.used().snapshot();
+            let name = |c: &dmu::SetCounts| Some((c.set, self.dsl.name_of(c.set).ok()?));
+            *self.names.lock() = used.iter().filter_map(name).collect();
+        }
+        self.names.lock().clone()
     }
 
     /// Properties changed: open heads write by them from now on.

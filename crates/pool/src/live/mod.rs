@@ -64,7 +64,7 @@ use ondisk::config::PoolState;
 use parking_lot::Mutex;
 use rt::{Rt, Task};
 use shared::{Parts, Shared};
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use zio::profile::Kind;
@@ -140,6 +140,11 @@ impl LivePool {
     /// Bytes that can be allocated and that are, by number of the top-level vdev.
     pub(crate) fn space_of_tops(&self) -> HashMap<u64, (u64, u64)> {
         self.shared.alloc.space_of_tops()
+    }
+
+    /// The names of the datasets that were used, by object.
+    pub(crate) fn names_of_sets(&self) -> BTreeMap<u64, String> {
+        self.shared.names_of_sets()
     }
 
     /// What the last txgs did, oldest first.

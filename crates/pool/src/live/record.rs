@@ -84,7 +84,7 @@ pub struct TxgRecord {
     /// Where it stands.
     pub state: TxgState,
     /// When it was opened.
-    #[serde(rename = "birth_ns", with = "nanos")]
+    #[serde(rename = "birth_ns", alias = "opened_ns", with = "nanos")]
     pub opened: Duration,
     /// How long it was open.
     #[serde(rename = "open_ns", with = "nanos")]

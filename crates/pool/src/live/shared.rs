@@ -22,6 +22,7 @@ use ondisk::config::{PoolState, VdevConfig};
 use ondisk::uberblock::Uberblock;
 use parking_lot::{Mutex, RwLock};
 use rt::Rt;
+use std::collections::BTreeMap;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Weak};
 use vdev::queue::{Pressure, QueueLimits};
@@ -75,6 +76,8 @@ pub(crate) struct Shared {
     pub(super) features: FeatureTable,
     pub(super) gate: Gate,
     pub(super) heads: RwLock<Heads>,
+    /// Names of datasets that were used, as they were when statistics were last asked for.
+    pub(super) names: Mutex<BTreeMap<u64, String>>,
     /// What may be written, of all heads together.
     pub(super) space: PoolSpace,
     pub(super) tasks: Mutex<Vec<Task>>,
@@ -163,6 +166,7 @@ impl Shared {
             features,
             gate: Gate::new(rt),
             heads: RwLock::default(),
+            names: Mutex::default(),
             space: PoolSpace::default(),
             tasks: Mutex::default(),
             config: Mutex::new(config),

@@ -117,7 +117,7 @@ impl Shared {
         record.blocks = after.blocks - before.blocks;
         record.written = after.stored - before.stored;
         record.write_time = self.rt.now().saturating_sub(began);
-        self.writer.profiler().watch(Stage::Io, || self.commit(txg, root))?;
+        self.writer.profiler().watch(Stage::Io, 0, || self.commit(txg, root))?;
         self.publish(txg)?;
         let now = self.traffic();
         record.reads = now.reads.saturating_sub(io.reads);

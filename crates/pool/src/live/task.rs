@@ -56,6 +56,7 @@ impl<'a> TaskCx<'a> {
 
     /// Takes a dataset's head out of use: it is about to be destroyed or to be another one.
     pub(super) fn drop_head(&self, dataset: u64) {
+        self.shared.store.used().forget(dataset);
         if let Some(head) = self.shared.heads.write().remove(&dataset) {
             head.door.close();
         }

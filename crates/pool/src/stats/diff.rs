@@ -2,46 +2,17 @@
 
 use super::{BlockStats, ClassStats, DatasetStats, Snapshot, StageStats, VdevStats};
 
-impl ClassStats {
-    /// Adds another one's counters and gauges; the name stays.
-    pub fn merge(&mut self, other: &Self) {
-        self.ops += other.ops;
-        self.bytes += other.bytes;
-        self.errors += other.errors;
-        self.pending += other.pending;
-        self.active += other.active;
-        self.queue_ns.merge(&other.queue_ns);
-        self.disk_ns.merge(&other.disk_ns);
-        self.total_ns.merge(&other.total_ns);
-        self.individual_bytes.merge(&other.individual_bytes);
-        self.aggregated_bytes.merge(&other.aggregated_bytes);
-    }
-
-    fn since(&self, earlier: &Self) -> Self {
-        Self {
-            class: self.class.clone(),
-            ops: self.ops.saturating_sub(earlier.ops),
-            bytes: self.bytes.saturating_sub(earlier.bytes),
-            errors: self.errors.saturating_sub(earlier.errors),
-            pending: self.pending,
-            active: self.active,
-            queue_ns: self.queue_ns.since(&earlier.queue_ns),
-            disk_ns: self.disk_ns.since(&earlier.disk_ns),
-            total_ns: self.total_ns.since(&earlier.total_ns),
-            individual_bytes: self.individual_bytes.since(&earlier.individual_bytes),
-            aggregated_bytes: self.aggregated_bytes.since(&earlier.aggregated_bytes),
-        }
-    }
-}
-
 impl VdevStats {
     fn since(&self, earlier: &Self) -> Self {
-        let before = |c: &ClassStats| earlier.class(&c.class).cloned().unwrap_or_default();
+        let since = |c: &ClassStats| {
+            let before = earlier.class(&c.class).cloned().unwrap_or_default();
+            ClassStats { class: c.class.clone(), counts: c.counts.since(&before) }
+        };
         Self {
             read_errors: self.read_errors.saturating_sub(earlier.read_errors),
             write_errors: self.write_errors.saturating_sub(earlier.write_errors),
             checksum_errors: self.checksum_errors.saturating_sub(earlier.checksum_errors),
-            io: self.io.iter().map(|c| c.since(&before(c))).collect(),
+            io: self.io.iter().map(since).collect(),
             ..self.clone()
         }
     }
@@ -67,6 +38,8 @@ impl BlockStats {
             read_bytes: self.read_bytes.saturating_sub(earlier.read_bytes),
             writes: self.writes.saturating_sub(earlier.writes),
             written_bytes: self.written_bytes.saturating_sub(earlier.written_bytes),
+            read_ns: self.read_ns.since(&earlier.read_ns),
+            write_ns: self.write_ns.since(&earlier.write_ns),
         }
     }
 }
@@ -80,6 +53,8 @@ impl DatasetStats {
             read_bytes: self.read_bytes.saturating_sub(earlier.read_bytes),
             writes: self.writes.saturating_sub(earlier.writes),
             written_bytes: self.written_bytes.saturating_sub(earlier.written_bytes),
+            read_ns: self.read_ns.since(&earlier.read_ns),
+            write_ns: self.write_ns.since(&earlier.write_ns),
         }
     }
 }
@@ -106,6 +81,7 @@ impl Snapshot {
             let name = stage.stage.clone();
             *stage = stage.since(&matching(&earlier.stages, |s| s.stage == name));
         }
+        out.profile = self.profile.since(&earlier.profile);
         for block in &mut out.blocks {
             let (kind, level) = (block.kind.clone(), block.level);
             let same = |b: &BlockStats| b.kind == kind && b.level == level;
@@ -124,19 +100,17 @@ impl Snapshot {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{Direction, Histogram, TxgStats};
+    use super::super::{Direction, Histogram};
     use super::*;
+    use crate::live::TxgRecord;
+    use vdev::queue::ClassCounts;
 
     fn class(name: &str, n: u64) -> ClassStats {
-        let counts = vec![0, n];
-        ClassStats {
-            class: name.to_owned(),
-            ops: n,
-            bytes: n * 100,
-            pending: n,
-            disk_ns: Histogram { sum: 3 * n, counts },
-            ..ClassStats::default()
-        }
+        let mut disk_ns = Histogram::default();
+        (0..n).for_each(|_| disk_ns.add(3));
+        let (ops, bytes, pending) = (n, n * 100, n);
+        let counts = ClassCounts { ops, bytes, pending, disk_ns, ..ClassCounts::default() };
+        ClassStats { class: name.to_owned(), counts }
     }
 
     fn snapshot(n: u64) -> Snapshot {
@@ -145,7 +119,7 @@ mod tests {
             at_ns: n * 1000,
             span_ns: n * 1000,
             vdevs: vec![vdev(1, vec![class("sync_read", n), class("scrub", n), class("trim", n)])],
-            txgs: (1..=n).map(|txg| TxgStats { txg, ..TxgStats::default() }).collect(),
+            txgs: (1..=n).map(|txg| TxgRecord { txg, ..TxgRecord::default() }).collect(),
             ..Snapshot::default()
         }
     }
@@ -160,7 +134,7 @@ mod tests {
         assert_eq!((read.disk_ns.count(), read.disk_ns.mean()), (2, 3));
         assert_eq!(between.txgs.iter().map(|t| t.txg).collect::<Vec<_>>(), [2, 3]);
         let nothing = three.since(&three);
-        assert_eq!(nothing.vdevs[0].class("scrub").map(|c| c.disk_ns.counts.len()), Some(0));
+        assert_eq!(nothing.vdevs[0].class("scrub").map(|c| c.disk_ns.count()), Some(0));
         assert_eq!(three.since(&Snapshot::default()).vdevs, three.vdevs);
     }
 
@@ -179,5 +153,7 @@ mod tests {
         // A reader that knows more fields than the writer did.
         let old: Snapshot = serde_json::from_str("{\"pool\":\"tank\"}").expect("fewer fields");
         assert_eq!((old.pool.as_str(), old.vdevs.len()), ("tank", 0));
+        assert!(text.contains(r#"{"class":"scrub","ops":3,"#), "{text}");
+        assert!(text.contains(r#""disk_ns":{"sum":9,"counts":[0,3]}"#), "{text}");
     }
 }

@@ -14,21 +14,24 @@
 //!
 //! ```text
 //! Snapshot -- vdevs, parents before children: space, errors, I/O by class
-//!          |- stages: compress, checksum, allocate, ...
+//!          |- stages: compress, checksum, allocate, write; read, verify, decompress
+//!          |- profile: the stages of writing by kind of thread
 //!          |- blocks by type and level
 //!          |- datasets
 //!          \- txgs: the records of the last hundred
 //! ```
 
 mod diff;
-mod histogram;
 mod prometheus;
 mod take;
 
-pub use histogram::Histogram;
+pub use device::Histogram;
 pub use prometheus::prometheus;
 
+use crate::live::TxgRecord;
 use serde::{Deserialize, Serialize};
+use vdev::queue::ClassCounts;
+use zio::profile::Profile;
 
 /// Version of the layout; it grows when a field changes its meaning.
 pub const SNAPSHOT_VERSION: u32 = 1;
@@ -57,14 +60,16 @@ pub struct Snapshot {
     pub dirty_max_bytes: u64,
     /// The vdevs, parents before children, the first one the pool itself.
     pub vdevs: Vec<VdevStats>,
-    /// The stages of the pipeline.
+    /// The stages of the pipeline that were gone through.
     pub stages: Vec<StageStats>,
+    /// What the threads of the write pipeline spent their time on.
+    pub profile: Profile,
     /// What was read and written at the devices, by block type and level.
     pub blocks: Vec<BlockStats>,
     /// The datasets that were used.
     pub datasets: Vec<DatasetStats>,
     /// What the last txgs did, oldest first.
-    pub txgs: Vec<TxgStats>,
+    pub txgs: Vec<TxgRecord>,
     /// The block cache.
     pub cache: CacheStats,
 }
@@ -113,37 +118,21 @@ pub struct VdevStats {
 pub struct ClassStats {
     /// Its name.
     pub class: String,
-    /// Requests that ended at the device, aggregated ones once.
-    pub ops: u64,
-    /// Their bytes.
-    pub bytes: u64,
-    /// Those that failed.
-    pub errors: u64,
-    /// Requests that wait in the queue now.
-    pub pending: u64,
-    /// Requests that are with the device now.
-    pub active: u64,
-    /// Nanoseconds from arrival to the device, of each that ended.
-    pub queue_ns: Histogram,
-    /// Nanoseconds at the device.
-    pub disk_ns: Histogram,
-    /// Both together.
-    pub total_ns: Histogram,
-    /// Bytes of requests that went to the device alone.
-    pub individual_bytes: Histogram,
-    /// Bytes of requests that were aggregated.
-    pub aggregated_bytes: Histogram,
+    /// What its requests did.
+    #[serde(flatten)]
+    pub counts: ClassCounts,
 }
 
 /// A stage of the pipeline.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct StageStats {
-    /// `compress`, `encrypt`, `checksum`, `allocate`, `submit`, `device`, …
+    /// Of writing `compress`, `checksum`, `allocate`, `write` (with the device); of reading `read`,
+    /// `verify`, `decrypt`, `decompress`.
     pub stage: String,
-    /// Times it was gone through.
+    /// Blocks that went through it. Small ones are sampled.
     pub count: u64,
-    /// Bytes that went in.
+    /// Their bytes.
     pub bytes: u64,
     /// Nanoseconds it took.
     pub time_ns: Histogram,
@@ -165,6 +154,10 @@ pub struct BlockStats {
     pub writes: u64,
     /// Bytes written there.
     pub written_bytes: u64,
+    /// Nanoseconds of each read; of one in a batch those of the batch.
+    pub read_ns: Histogram,
+    /// Nanoseconds of each write.
+    pub write_ns: Histogram,
 }
 
 /// What users did to a dataset, as it is asked for and not as it reaches the devices.
@@ -183,36 +176,10 @@ pub struct DatasetStats {
     pub writes: u64,
     /// Bytes written (`nwritten`).
     pub written_bytes: u64,
-}
-
-/// What one txg did: [`crate::live::TxgRecord`] as plain data.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(default)]
-pub struct TxgStats {
-    /// Its number.
-    pub txg: u64,
-    /// When it was opened, on the clock of `at_ns`.
-    pub opened_ns: u64,
-    /// How long it was open.
-    pub open_ns: u64,
-    /// How long its last transactions took to end.
-    pub quiesce_ns: u64,
-    /// How long it waited for its turn.
-    pub wait_ns: u64,
-    /// How long it took to sync.
-    pub sync_ns: u64,
-    /// Bytes that were dirty in it.
-    pub dirty_bytes: u64,
-    /// Bytes written (allocated sizes).
-    pub written_bytes: u64,
-    /// Blocks written.
-    pub blocks: u64,
-    /// Delays of writers.
-    pub delays: u64,
-    /// Their sum.
-    pub delayed_ns: u64,
-    /// Limit that was in force; 0 for none.
-    pub limit_bytes: u64,
+    /// Nanoseconds of each read.
+    pub read_ns: Histogram,
+    /// Nanoseconds of each write, with the throttle.
+    pub write_ns: Histogram,
 }
 
 /// The block cache.
@@ -253,16 +220,16 @@ pub enum Direction {
 impl VdevStats {
     /// The I/O of a class, when there was any.
     #[must_use]
-    pub fn class(&self, name: &str) -> Option<&ClassStats> {
-        self.io.iter().find(|c| c.class == name)
+    pub fn class(&self, name: &str) -> Option<&ClassCounts> {
+        self.io.iter().find(|c| c.class == name).map(|c| &c.counts)
     }
 
     /// The sum of all classes of a direction.
     #[must_use]
-    pub fn total(&self, direction: Direction) -> ClassStats {
-        let mut sum = ClassStats::default();
+    pub fn total(&self, direction: Direction) -> ClassCounts {
+        let mut sum = ClassCounts::default();
         for class in self.io.iter().filter(|c| c.direction() == Some(direction)) {
-            sum.merge(class);
+            sum.merge(&class.counts);
         }
         sum
     }

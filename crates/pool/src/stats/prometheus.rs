@@ -4,8 +4,11 @@
 //! only. Buckets of a histogram are cumulative; their bounds are powers of two of nanoseconds, or
 //! of bytes, whatever was counted, so that a series never appears or disappears.
 
+use super::take::ns;
 use super::{ClassStats, Histogram, Snapshot, VdevStats};
+use crate::live::TxgRecord;
 use std::fmt::{Display, Write as _};
+use zio::profile::StageProfile;
 
 /// Bounds of the buckets of times: 2^10 ns (a microsecond) to 2^35 ns (half a minute).
 const TIME_CLASSES: std::ops::Range<usize> = 9..35;
@@ -192,11 +195,15 @@ fn each_class(pools: &[Snapshot], mut each: impl FnMut(&ClassStats, Labels<'_>))
 fn class_families(w: &mut Writer, pools: &[Snapshot]) {
     type OfClass = (&'static str, &'static str, &'static str, fn(&ClassStats) -> u64);
     let families: [OfClass; 5] = [
-        ("zinc_io_operations_total", "counter", "Requests that ended at a device.", |c| c.ops),
-        ("zinc_io_bytes_total", "counter", "Bytes of requests that ended well.", |c| c.bytes),
-        ("zinc_io_errors_total", "counter", "Requests that failed.", |c| c.errors),
-        ("zinc_io_pending", "gauge", "Requests that wait in the queue.", |c| c.pending),
-        ("zinc_io_active", "gauge", "Requests that are at the device.", |c| c.active),
+        ("zinc_io_operations_total", "counter", "Requests that ended at a device.", |c| {
+            c.counts.ops
+        }),
+        ("zinc_io_bytes_total", "counter", "Bytes of requests that ended well.", |c| {
+            c.counts.bytes
+        }),
+        ("zinc_io_errors_total", "counter", "Requests that failed.", |c| c.counts.errors),
+        ("zinc_io_pending", "gauge", "Requests that wait in the queue.", |c| c.counts.pending),
+        ("zinc_io_active", "gauge", "Requests that are at the device.", |c| c.counts.active),
     ];
     for (name, kind, help, value) in families {
         w.family(name, kind, help);
@@ -204,19 +211,24 @@ fn class_families(w: &mut Writer, pools: &[Snapshot]) {
     }
     type Times = (&'static str, &'static str, fn(&ClassStats) -> &Histogram, Scale);
     let histograms: [Times; 5] = [
-        ("zinc_io_queue_seconds", "Time from arrival to the device.", |c| &c.queue_ns, Scale::TIME),
-        ("zinc_io_disk_seconds", "Time at the device.", |c| &c.disk_ns, Scale::TIME),
-        ("zinc_io_wait_seconds", "Both times together.", |c| &c.total_ns, Scale::TIME),
+        (
+            "zinc_io_queue_seconds",
+            "Time from arrival to the device.",
+            |c| &c.counts.queue_ns,
+            Scale::TIME,
+        ),
+        ("zinc_io_disk_seconds", "Time at the device.", |c| &c.counts.disk_ns, Scale::TIME),
+        ("zinc_io_wait_seconds", "Both times together.", |c| &c.counts.total_ns, Scale::TIME),
         (
             "zinc_io_individual_size_bytes",
             "Sizes of requests that went to the device alone.",
-            |c| &c.individual_bytes,
+            |c| &c.counts.individual_bytes,
             Scale::SIZE,
         ),
         (
             "zinc_io_aggregated_size_bytes",
             "Sizes of requests that were made of several.",
-            |c| &c.aggregated_bytes,
+            |c| &c.counts.aggregated_bytes,
             Scale::SIZE,
         ),
     ];
@@ -282,19 +294,61 @@ fn other_families(w: &mut Writer, pools: &[Snapshot]) {
             }
         }
     }
+    w.family("zinc_dataset_seconds", "histogram", "Time that reads and writes of users took.");
+    for s in pools {
+        for d in &s.datasets {
+            for (direction, times) in [("read", &d.read_ns), ("write", &d.write_ns)] {
+                let labels = [("pool", &*s.pool), ("dataset", &*d.name), ("direction", direction)];
+                w.histogram("zinc_dataset_seconds", &labels, times, &Scale::TIME);
+            }
+        }
+    }
+    thread_families(w, pools);
     txg_families(w, pools);
+}
+
+/// The profile: who did what in the write pipeline.
+fn thread_families(w: &mut Writer, pools: &[Snapshot]) {
+    type OfStage = (&'static str, &'static str, &'static str, fn(&StageProfile) -> String);
+    let families: [OfStage; 3] = [
+        (
+            "zinc_thread_stage_operations_total",
+            "counter",
+            "Blocks and I/Os in a stage of writing, by kind of thread.",
+            |s| s.count.to_string(),
+        ),
+        ("zinc_thread_stage_seconds_total", "counter", "Their time, of all threads.", |s| {
+            seconds(ns(s.time))
+        }),
+        (
+            "zinc_thread_stage_busy_seconds_total",
+            "counter",
+            "Time in which at least one was in the stage.",
+            |s| seconds(ns(s.busy)),
+        ),
+    ];
+    for (name, kind, help, value) in families {
+        w.family(name, kind, help);
+        for s in pools {
+            for k in &s.profile.kinds {
+                let thread = k.kind.to_string();
+                for (stage, profile) in k.stages().into_iter().filter(|(_, p)| p.count > 0) {
+                    let labels = [("pool", &*s.pool), ("thread", &*thread), ("stage", stage)];
+                    w.sample(name, &labels, value(profile));
+                }
+            }
+        }
+    }
 }
 
 /// Of the last txg: a collector that comes every few seconds sees the most of them.
 fn txg_families(w: &mut Writer, pools: &[Snapshot]) {
-    type OfTxg = (&'static str, &'static str, fn(&super::TxgStats) -> String);
+    type OfTxg = (&'static str, &'static str, fn(&TxgRecord) -> String);
     let families: [OfTxg; 4] = [
-        ("zinc_txg_sync_seconds", "Time that the last txg took to sync.", |t| seconds(t.sync_ns)),
-        ("zinc_txg_written_bytes", "Bytes that the last txg wrote.", |t| {
-            t.written_bytes.to_string()
-        }),
+        ("zinc_txg_sync_seconds", "Time that the last txg took to sync.", |t| seconds(ns(t.sync))),
+        ("zinc_txg_written_bytes", "Bytes that the last txg wrote.", |t| t.written.to_string()),
         ("zinc_txg_delays", "Delays of writers in the last txg.", |t| t.delays.to_string()),
-        ("zinc_txg_delayed_seconds", "Their sum.", |t| seconds(t.delayed_ns)),
+        ("zinc_txg_delayed_seconds", "Their sum.", |t| seconds(ns(t.delayed))),
     ];
     for (name, help, value) in families {
         w.family(name, "gauge", help);
@@ -308,9 +362,12 @@ fn txg_families(w: &mut Writer, pools: &[Snapshot]) {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{BlockStats, DatasetStats, StageStats, TxgStats};
+    use super::super::{BlockStats, DatasetStats, StageStats};
     use super::*;
     use std::collections::{BTreeMap, BTreeSet};
+    use std::time::Duration;
+    use vdev::queue::ClassCounts;
+    use zio::profile::{KindProfile, Profile};
 
     /// One sample: name, labels, value.
     type Sample = (String, BTreeMap<String, String>, f64);
@@ -375,14 +432,11 @@ mod tests {
     }
 
     fn snapshot() -> Snapshot {
-        let time = Histogram { sum: 3_000_000_000, counts: vec![1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 2] };
-        let class = ClassStats {
-            class: "async_write".to_owned(),
-            ops: 3,
-            bytes: 12_288,
-            queue_ns: time.clone(),
-            ..ClassStats::default()
-        };
+        let mut time = Histogram { sum: 3_000_000_000, ..Histogram::default() };
+        (time.counts[0], time.counts[10]) = (1, 2);
+        let (ops, bytes, queue_ns) = (3, 12_288, time.clone());
+        let counts = ClassCounts { ops, bytes, queue_ns, ..ClassCounts::default() };
+        let class = ClassStats { class: "async_write".to_owned(), counts };
         let vdev = |depth, name: &str, io: Vec<ClassStats>| VdevStats {
             depth,
             name: name.to_owned(),
@@ -416,7 +470,21 @@ mod tests {
                 read_bytes: 5,
                 ..DatasetStats::default()
             }],
-            txgs: vec![TxgStats { txg: 4, sync_ns: 250_000_000, ..TxgStats::default() }],
+            txgs: vec![TxgRecord {
+                txg: 4,
+                sync: Duration::from_millis(250),
+                ..TxgRecord::default()
+            }],
+            profile: Profile {
+                kinds: vec![KindProfile {
+                    checksum: StageProfile {
+                        count: 6,
+                        time: Duration::from_millis(1500),
+                        ..StageProfile::default()
+                    },
+                    ..KindProfile::default()
+                }],
+            },
             ..Snapshot::default()
         }
     }
@@ -437,6 +505,10 @@ mod tests {
         assert_eq!(of("zinc_block_operations_total")[1].2, 4.0);
         assert_eq!(of("zinc_dataset_bytes_total")[0].2, 5.0);
         assert_eq!(types["zinc_io_bytes_total"], "counter");
+        let stages = of("zinc_thread_stage_seconds_total");
+        assert_eq!((stages.len(), stages[0].2), (1, 1.5));
+        assert_eq!(stages[0].1["thread"], "application");
+        assert_eq!(stages[0].1["stage"], "checksum");
     }
 
     #[test]

@@ -1,23 +1,26 @@
 //! Taking a snapshot: every layer is asked.
 
 use super::{
-    BlockStats, CacheStats, ClassStats, Direction, SNAPSHOT_VERSION, Snapshot, TxgStats, VdevStats,
+    BlockStats, CacheStats, ClassStats, DatasetStats, Direction, SNAPSHOT_VERSION, Snapshot,
+    StageStats, VdevStats,
 };
-use crate::live::{LivePool, TxgRecord};
+use crate::live::LivePool;
 use crate::open::Pool;
 use crate::space::PoolSpace;
 use crate::status::{Section, VdevView};
+use dmu::SetCounts;
 use rt::Rt;
 use std::collections::{HashMap, HashSet};
 use std::time::Duration;
 use vdev::NodeRef;
-use vdev::queue::{ClassCounts, IoClass, LeafStats};
-use zio::stats::TypeCount;
+use vdev::queue::{IoClass, LeafStats};
+use zio::stages::StageCount;
+use zio::stats::{ByType, TypeCount};
 
 /// Bytes that can be allocated and that are, of a top-level vdev.
 type Space = (u64, u64);
 
-fn ns(time: Duration) -> u64 {
+pub(super) fn ns(time: Duration) -> u64 {
     u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }
 
@@ -37,20 +40,8 @@ fn section_name(section: Section) -> &'static str {
 fn classes(io: &LeafStats) -> Vec<ClassStats> {
     let all = IoClass::ALL.into_iter().map(|class| (class, io.class(class)));
     let used = all.filter(|(_, c)| c.ops + c.pending + c.active > 0);
-    let stats = |(class, c): (IoClass, &ClassCounts)| ClassStats {
-        class: class.name().to_owned(),
-        ops: c.ops,
-        bytes: c.bytes,
-        errors: c.errors,
-        pending: c.pending,
-        active: c.active,
-        queue_ns: (&c.queue_ns).into(),
-        disk_ns: (&c.disk_ns).into(),
-        total_ns: (&c.total_ns).into(),
-        individual_bytes: (&c.individual_bytes).into(),
-        aggregated_bytes: (&c.aggregated_bytes).into(),
-    };
-    used.map(stats).collect()
+    used.map(|(class, c)| ClassStats { class: class.name().to_owned(), counts: c.clone() })
+        .collect()
 }
 
 /// Goes over the vdevs of one pool.
@@ -98,7 +89,7 @@ impl Walk<'_> {
         let mut sum: Vec<ClassStats> = Vec::new();
         for class in children.flat_map(|v| &v.io) {
             match sum.iter_mut().find(|c| c.class == class.class) {
-                Some(mine) => mine.merge(class),
+                Some(mine) => mine.counts.merge(&class.counts),
                 None => sum.push(class.clone()),
             }
         }
@@ -115,7 +106,9 @@ impl Pool {
     pub fn stats(&self, space: Option<&PoolSpace>) -> Snapshot {
         let known = space.into_iter().flat_map(|s| &s.tops);
         let known = known.map(|t| (t.id, (t.size(), t.allocated()))).collect();
-        self.snapshot(&Rt::current(), &known)
+        let mut out = self.snapshot(&Rt::current(), &known);
+        out.datasets = datasets(self.store().used().snapshot(), |set| self.dsl().name_of(set).ok());
+        out
     }
 
     /// The part that is known without the txg machine; `space` by number of the top-level vdev.
@@ -166,7 +159,8 @@ impl Pool {
             wall_ns: ns(rt.wall()),
             txg: self.uberblock().txg,
             vdevs,
-            blocks: self.reader().stats().snapshot().rows().iter().map(block_stats).collect(),
+            stages: stages(self.reader().stages().snapshot()),
+            blocks: blocks(self.reader().stats()),
             cache: CacheStats {
                 hits: cache.hits,
                 misses: cache.misses,
@@ -186,37 +180,61 @@ impl LivePool {
         out.txg = self.last_synced();
         out.dirty_bytes = self.dirty();
         out.dirty_max_bytes = self.limits().dirty_max;
-        out.txgs = self.txgs().iter().map(txg_stats).collect();
+        out.txgs = self.txgs();
+        out.profile = self.profiler().snapshot();
+        let read = std::mem::take(&mut out.stages);
+        out.stages = stages(self.profiler().stages());
+        out.stages.extend(read);
+        let names = self.names_of_sets();
+        let used = self.view().store().used().snapshot();
+        out.datasets = datasets(used, |set| names.get(&set).cloned());
         out
     }
 }
 
-fn block_stats(row: &TypeCount) -> BlockStats {
-    BlockStats {
-        kind: row.kind.to_string(),
-        level: row.level,
-        reads: row.read.ios,
-        read_bytes: row.read.bytes,
-        writes: row.written.ios,
-        written_bytes: row.written.bytes,
-    }
+/// The stages that anything went through.
+fn stages(counts: Vec<(&'static str, StageCount)>) -> Vec<StageStats> {
+    let used = counts.into_iter().filter(|(_, c)| c.time_ns.count() > 0);
+    let stats = |(stage, c): (&str, StageCount)| StageStats {
+        stage: stage.to_owned(),
+        count: c.time_ns.count(),
+        bytes: c.bytes,
+        time_ns: c.time_ns,
+    };
+    used.map(stats).collect()
 }
 
-fn txg_stats(record: &TxgRecord) -> TxgStats {
-    TxgStats {
-        txg: record.txg,
-        opened_ns: ns(record.opened),
-        open_ns: ns(record.open),
-        quiesce_ns: ns(record.quiesce),
-        sync_ns: ns(record.sync),
-        dirty_bytes: record.dirty,
-        written_bytes: record.written,
-        blocks: record.blocks,
-        delays: record.delays,
-        delayed_ns: ns(record.delayed),
-        wait_ns: ns(record.wait),
-        limit_bytes: record.limit,
-    }
+fn blocks(counted: &ByType) -> Vec<BlockStats> {
+    let stats = |row: &TypeCount| {
+        let times = counted.times(row.kind, row.level);
+        BlockStats {
+            kind: row.kind.to_string(),
+            level: row.level,
+            reads: row.read.ios,
+            read_bytes: row.read.bytes,
+            writes: row.written.ios,
+            written_bytes: row.written.bytes,
+            read_ns: times.read_ns,
+            write_ns: times.written_ns,
+        }
+    };
+    counted.snapshot().rows().iter().map(stats).collect()
+}
+
+/// The object sets that users did anything with; one whose name is not known by its number.
+fn datasets(used: Vec<SetCounts>, name: impl Fn(u64) -> Option<String>) -> Vec<DatasetStats> {
+    let any = |c: &SetCounts| c.read.time_ns.count() + c.written.time_ns.count() > 0;
+    let stats = |c: SetCounts| DatasetStats {
+        name: name(c.set).unwrap_or_else(|| format!("objset-{:#x}", c.set)),
+        objset: c.set,
+        reads: c.read.time_ns.count(),
+        read_bytes: c.read.bytes,
+        writes: c.written.time_ns.count(),
+        written_bytes: c.written.bytes,
+        read_ns: c.read.time_ns,
+        write_ns: c.written.time_ns,
+    };
+    used.into_iter().filter(any).map(stats).collect()
 }
 
 impl Snapshot {

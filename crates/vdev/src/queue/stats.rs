@@ -2,9 +2,11 @@
 
 use super::class::{CLASSES, IoClass};
 use device::Histogram;
+use serde::{Deserialize, Serialize};
 
-/// Requests of one class.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+/// Requests of one class, or of several together.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct ClassCounts {
     /// Requests that ended at the device, aggregated ones once.
     pub ops: u64,
@@ -26,6 +28,39 @@ pub struct ClassCounts {
     pub individual_bytes: Histogram,
     /// Bytes of requests that were made of several.
     pub aggregated_bytes: Histogram,
+}
+
+impl ClassCounts {
+    /// Adds another one's counters and gauges.
+    pub fn merge(&mut self, other: &Self) {
+        self.ops += other.ops;
+        self.bytes += other.bytes;
+        self.errors += other.errors;
+        self.pending += other.pending;
+        self.active += other.active;
+        self.queue_ns.merge(&other.queue_ns);
+        self.disk_ns.merge(&other.disk_ns);
+        self.total_ns.merge(&other.total_ns);
+        self.individual_bytes.merge(&other.individual_bytes);
+        self.aggregated_bytes.merge(&other.aggregated_bytes);
+    }
+
+    /// What was counted since `earlier`; what is now stays.
+    #[must_use]
+    pub fn since(&self, earlier: &Self) -> Self {
+        Self {
+            ops: self.ops.saturating_sub(earlier.ops),
+            bytes: self.bytes.saturating_sub(earlier.bytes),
+            errors: self.errors.saturating_sub(earlier.errors),
+            pending: self.pending,
+            active: self.active,
+            queue_ns: self.queue_ns.since(&earlier.queue_ns),
+            disk_ns: self.disk_ns.since(&earlier.disk_ns),
+            total_ns: self.total_ns.since(&earlier.total_ns),
+            individual_bytes: self.individual_bytes.since(&earlier.individual_bytes),
+            aggregated_bytes: self.aggregated_bytes.since(&earlier.aggregated_bytes),
+        }
+    }
 }
 
 /// Everything a leaf's queue has counted.

@@ -55,6 +55,11 @@ impl Filesystem {
     /// `NotFound`; no regular file; flags that forbid it; no space. What was written before the
     /// error stays.
     pub fn write_at(&self, file: u64, offset: u64, data: &[u8], now: Time) -> Result<()> {
+        let write = || self.write_in_chunks(file, offset, data, now);
+        self.objset().usage().writing(data.len() as u64, write)
+    }
+
+    fn write_in_chunks(&self, file: u64, offset: u64, data: &[u8], now: Time) -> Result<()> {
         let mut at = offset;
         let mut rest = data;
         while !rest.is_empty() {
@@ -62,7 +67,7 @@ impl Filesystem {
             let n = (CHUNK - at % CHUNK).max(1).min(rest.len() as u64) as usize;
             let (part, behind) = rest.split_at(n);
             let hold = Hold::write(part.len() as u64 + HOLD_TREE);
-            self.with_tx(hold, |tx| self.write_at_tx(tx, file, at, part, now))?;
+            self.with_tx(hold, |tx| self.write_chunk(tx, file, at, part, now))?;
             at = at.saturating_add(n as u64);
             rest = behind;
         }
@@ -78,6 +83,11 @@ impl Filesystem {
         data: &[u8],
         now: Time,
     ) -> Result<()> {
+        let write = || self.write_chunk(tx, file, offset, data, now);
+        self.objset().usage().writing(data.len() as u64, write)
+    }
+
+    fn write_chunk(&self, tx: &Tx, file: u64, offset: u64, data: &[u8], now: Time) -> Result<()> {
         self.check_writable()?;
         let end = offset.checked_add(data.len() as u64).filter(|end| *end <= OFFSET_MAX);
         let end = end.ok_or(Error::TooLarge("the write ends behind the largest file"))?;
@@ -104,12 +114,19 @@ impl Filesystem {
     /// # Errors
     /// As [`Self::write_at`].
     pub fn append(&self, file: u64, data: &[u8], now: Time) -> Result<u64> {
-        let hold = Hold::write(data.len() as u64 + HOLD_TREE);
-        self.with_tx(hold, |tx| self.append_tx(tx, file, data, now))
+        let bytes = data.len() as u64;
+        let hold = Hold::write(bytes + HOLD_TREE);
+        let append = || self.with_tx(hold, |tx| self.append_locked(tx, file, data, now));
+        self.objset().usage().writing(bytes, append)
     }
 
     /// [`Self::append`] within a transaction.
     pub fn append_tx(&self, tx: &Tx, file: u64, data: &[u8], now: Time) -> Result<u64> {
+        let append = || self.append_locked(tx, file, data, now);
+        self.objset().usage().writing(data.len() as u64, append)
+    }
+
+    fn append_locked(&self, tx: &Tx, file: u64, data: &[u8], now: Time) -> Result<u64> {
         self.check_writable()?;
         let _content = self.inner.state.content.exclusive(file);
         let size = {

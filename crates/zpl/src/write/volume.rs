@@ -29,15 +29,20 @@ impl Volume {
     /// # Errors
     /// It ends behind the volume; no space. What was written before the error stays.
     pub fn write_at(&self, offset: u64, data: &[u8]) -> Result<()> {
+        self.check_range(offset, data.len() as u64)?;
+        let usage = self.objset().usage();
+        usage.writing(data.len() as u64, || self.write_in_chunks(offset, data))
+    }
+
+    fn write_in_chunks(&self, offset: u64, data: &[u8]) -> Result<()> {
         let mut at = offset;
         let mut rest = data;
-        self.check_range(offset, data.len() as u64)?;
         while !rest.is_empty() {
             // Transactions end at multiples of the chunk, so that no block is in two.
             let n = (CHUNK - at % CHUNK).min(rest.len() as u64) as usize;
             let (part, behind) = rest.split_at(n);
             let tx = self.objset().begin(Hold::write(part.len() as u64 + HOLD_TREE))?;
-            self.write_at_tx(&tx, at, part)?;
+            self.object().write_at(&tx, at, part)?;
             at += n as u64;
             rest = behind;
         }
@@ -47,7 +52,8 @@ impl Volume {
     /// [`Self::write_at`] within a transaction.
     pub fn write_at_tx(&self, tx: &Tx, offset: u64, data: &[u8]) -> Result<()> {
         self.check_range(offset, data.len() as u64)?;
-        Ok(self.object().write_at(tx, offset, data)?)
+        let write = || self.object().write_at(tx, offset, data);
+        Ok(self.objset().usage().writing(data.len() as u64, write)?)
     }
 
     /// Frees `len` bytes from `offset`; they read as zeros.

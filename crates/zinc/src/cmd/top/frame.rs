@@ -4,8 +4,11 @@
 //! first, and say how many lines they have left out.
 
 use engine::dsl::nicenum::nicenum;
-use engine::pool::stats::{Direction, Histogram, Snapshot, TxgStats, VdevStats};
+use engine::live::TxgRecord;
+use engine::pool::stats::{Direction, Histogram, Snapshot, VdevStats};
+use engine::zio::profile::KindProfile;
 use std::fmt::Write as _;
+use std::time::Duration;
 
 /// Heights of a sparkline's columns.
 const LEVELS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
@@ -74,7 +77,7 @@ pub struct Scene<'a> {
     /// What happened in the interval.
     pub interval: &'a Snapshot,
     /// What the last txgs did, oldest first, also those before the interval.
-    pub txgs: &'a [TxgStats],
+    pub txgs: &'a [TxgRecord],
     /// The intervals before it and itself, oldest first.
     pub points: &'a [Point],
     /// Order of the datasets.
@@ -104,6 +107,7 @@ pub fn frame(scene: &Scene<'_>, columns: usize, rows: usize) -> Vec<Line> {
             vdevs(scene),
             classes(scene),
             stages(scene),
+            threads(scene),
             datasets(scene),
         ]);
         sections.retain(|s| !s.is_empty());
@@ -173,6 +177,10 @@ pub fn time(ns: u64) -> String {
         10_000_000..1_000_000_000 => format!("{}ms", ns / 1_000_000),
         _ => format!("{:.1}s", ns as f64 / 1e9),
     }
+}
+
+fn span(time_taken: Duration) -> String {
+    time(u64::try_from(time_taken.as_nanos()).unwrap_or(u64::MAX))
 }
 
 fn percentile(histogram: &Histogram, percent: f64) -> String {
@@ -266,26 +274,26 @@ fn txgs(scene: &Scene<'_>) -> Vec<Line> {
         nicenum(now.dirty_max_bytes),
     )));
     let recent = scene.txgs.get(scene.txgs.len().saturating_sub(POINTS)..).unwrap_or_default();
-    let (line, max) = sparkline(recent.iter().map(|t| t.sync_ns as f64));
+    let (line, max) = sparkline(recent.iter().map(|t| t.sync.as_nanos() as f64));
     out.push(plain(format!("sync  {line:<POINTS$} max {}", time(max as u64))));
     out.extend(scene.txgs.iter().rev().take(TXGS).map(|t| plain(txg(t))));
     out
 }
 
-fn txg(t: &TxgStats) -> String {
-    let limit = if t.limit_bytes == 0 { "-".to_owned() } else { nicenum(t.limit_bytes) };
+fn txg(t: &TxgRecord) -> String {
+    let limit = if t.limit == 0 { "-".to_owned() } else { nicenum(t.limit) };
     format!(
         "{:<9} {:>8} {:>8} {:>8} {:>8} {:>7} {:>7} {:>7} {:>7} {:>8} {limit:>7}",
         t.txg,
-        time(t.open_ns),
-        time(t.quiesce_ns),
-        time(t.wait_ns),
-        time(t.sync_ns),
-        nicenum(t.dirty_bytes),
-        nicenum(t.written_bytes),
+        span(t.open),
+        span(t.quiesce),
+        span(t.wait),
+        span(t.sync),
+        nicenum(t.dirty),
+        nicenum(t.written),
         nicenum(t.blocks),
         nicenum(t.delays),
-        time(t.delayed_ns),
+        span(t.delayed),
     )
 }
 
@@ -344,14 +352,14 @@ fn classes(scene: &Scene<'_>) -> Vec<Line> {
         out.push(plain(format!(
             "{:<14} {:>8} {:>8} {:>5} {:>5} {:>10} {:>7} {:>9} {:>7}",
             class.class,
-            rate(class.ops, now),
-            rate(class.bytes, now),
-            class.pending,
-            class.active,
-            percentile(&class.queue_ns, 50.0),
-            percentile(&class.queue_ns, 99.0),
-            percentile(&class.disk_ns, 50.0),
-            percentile(&class.disk_ns, 99.0),
+            rate(class.counts.ops, now),
+            rate(class.counts.bytes, now),
+            class.counts.pending,
+            class.counts.active,
+            percentile(&class.counts.queue_ns, 50.0),
+            percentile(&class.counts.queue_ns, 99.0),
+            percentile(&class.counts.disk_ns, 50.0),
+            percentile(&class.counts.disk_ns, 99.0),
         )));
     }
     out
@@ -376,6 +384,26 @@ fn stages(scene: &Scene<'_>) -> Vec<Line> {
             percentile(&stage.time_ns, 90.0),
             percentile(&stage.time_ns, 99.0),
         )));
+    }
+    out
+}
+
+/// What the threads of the write pipeline do: how many of a kind are in a stage at a time.
+fn threads(scene: &Scene<'_>) -> Vec<Line> {
+    let now = scene.interval;
+    let did = |k: &&KindProfile| k.stages().iter().any(|(_, stage)| stage.count > 0);
+    let mut kinds = now.profile.kinds.iter().filter(did).peekable();
+    if kinds.peek().is_none() {
+        return Vec::new();
+    }
+    let mut out =
+        vec![heading("THREADS       MOST  COMPRESS  CHECKSUM  ALLOCATE     WRITE   WRITES/s")];
+    for kind in kinds {
+        let mut line = format!("{:<12} {:>5}", kind.kind, kind.threads);
+        for (_, stage) in kind.stages() {
+            let _ = write!(line, " {:>9.2}", stage.time.as_secs_f64() / seconds(now));
+        }
+        out.push(plain(format!("{line} {:>10}", rate(kind.io.count, now))));
     }
     out
 }

@@ -15,7 +15,8 @@ mod screen;
 use crate::failure::Failure;
 use crate::served::Server;
 use crate::ui;
-use engine::pool::stats::{Snapshot, TxgStats};
+use engine::live::TxgRecord;
+use engine::pool::stats::Snapshot;
 use frame::{POINTS, Point, Scene, Sort};
 use recording::{Recorder, Recording};
 use screen::{Key, Screen};
@@ -113,7 +114,7 @@ struct Watch {
     last: Option<Snapshot>,
     /// What the last two snapshots differ by.
     shown: Snapshot,
-    txgs: Vec<TxgStats>,
+    txgs: Vec<TxgRecord>,
     points: Vec<Point>,
 }
 

@@ -3,25 +3,27 @@
 
 use super::*;
 use engine::pool::stats::{ClassStats, DatasetStats, StageStats};
+use engine::vdev::queue::ClassCounts;
+use engine::zio::profile::{Kind, Profile, StageProfile};
 use std::sync::LazyLock;
 
 fn histogram(class: usize, count: u64) -> Histogram {
-    let mut counts = vec![0; class + 1];
-    counts[class] = count;
-    Histogram { sum: count << class, counts }
+    let mut out = Histogram { sum: count << class, ..Histogram::default() };
+    out.counts[class] = count;
+    out
 }
 
 fn snapshot(n: u64) -> Snapshot {
-    let write = ClassStats {
-        class: "async_write".to_owned(),
+    let counts = ClassCounts {
         ops: 100 * n,
         bytes: n * (100 << 17),
         pending: 7,
         active: 3,
         queue_ns: histogram(20, 100 * n),
         disk_ns: histogram(22, 100 * n),
-        ..ClassStats::default()
+        ..ClassCounts::default()
     };
+    let write = ClassStats { class: "async_write".to_owned(), counts };
     let vdev = |depth, name: &str, io: Vec<ClassStats>| VdevStats {
         depth,
         name: name.to_owned(),
@@ -38,19 +40,23 @@ fn snapshot(n: u64) -> Snapshot {
         read_bytes: read,
         writes: written >> 17,
         written_bytes: written,
+        ..DatasetStats::default()
     };
-    let txg = |txg| TxgStats {
+    let txg = |txg| TxgRecord {
         txg,
-        open_ns: 5_000_000_000,
-        quiesce_ns: 40_000,
-        sync_ns: 250_000_000 * txg,
-        dirty_bytes: 64 << 20,
-        written_bytes: 60 << 20,
+        open: Duration::from_secs(5),
+        quiesce: Duration::from_micros(40),
+        sync: Duration::from_millis(250 * txg),
+        dirty: 64 << 20,
+        written: 60 << 20,
         blocks: 512,
         delays: 12,
-        delayed_ns: 1_500_000,
-        ..TxgStats::default()
+        delayed: Duration::from_micros(1500),
+        ..TxgRecord::default()
     };
+    let checksum =
+        StageProfile { count: n, time: Duration::from_millis(500 * n), ..StageProfile::default() };
+    let leaf = KindProfile { kind: Kind::LeafSync, threads: 2, checksum, ..Default::default() };
     Snapshot {
         pool: "tank".to_owned(),
         at_ns: n * 2_000_000_000,
@@ -69,13 +75,14 @@ fn snapshot(n: u64) -> Snapshot {
             bytes: n * (100 << 17),
             time_ns: histogram(19, 100 * n),
         }],
+        profile: Profile { kinds: vec![KindProfile::default(), leaf] },
         datasets: vec![dataset("tank/a", n << 20, n << 24), dataset("tank/b", n << 24, 0)],
         txgs: (1..=8).map(txg).collect(),
         ..Snapshot::default()
     }
 }
 
-static TXGS_SEEN: LazyLock<Vec<TxgStats>> = LazyLock::new(|| snapshot(2).txgs);
+static TXGS_SEEN: LazyLock<Vec<TxgRecord>> = LazyLock::new(|| snapshot(2).txgs);
 
 fn interval() -> Snapshot {
     snapshot(2).since(&snapshot(1))

@@ -5,7 +5,8 @@
 //! queue lengths (`-q`) on demand. Histograms (`-w`, `-r`) are tables of their own, one per vdev.
 
 use engine::dsl::nicenum::nicenum;
-use engine::pool::stats::{ClassStats, Direction, Histogram, Snapshot, VdevStats};
+use engine::pool::stats::{Direction, Histogram, Snapshot, VdevStats};
+use engine::vdev::queue::ClassCounts;
 use std::fmt::Write as _;
 
 /// Which table of histograms.
@@ -326,7 +327,7 @@ impl Layout {
         };
         let [read, write] = [Direction::Read, Direction::Write].map(|d| v.total(d));
         let rate = |n: u64| self.number((n as f64 * scale) as u64);
-        let of = |c: &ClassStats| (rate(c.ops), rate(c.bytes));
+        let of = |c: &ClassCounts| (rate(c.ops), rate(c.bytes));
         let ((reads, read), (writes, write)) = (of(&read), of(&write));
         cells.extend([reads, writes, read, write]);
         cells.into_iter().map(|cell| (cell, width)).collect()

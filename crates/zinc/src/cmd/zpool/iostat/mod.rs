@@ -3,6 +3,7 @@
 //! A pool that another zinc process serves is asked; any other is opened for reading, and then the
 //! figures are those of the opening itself, as `zpool iostat` shows those of the import.
 
+mod inside;
 pub mod layout;
 #[cfg(test)]
 mod tests;
@@ -15,6 +16,7 @@ use crate::served::Server;
 use crate::{json, ui};
 use engine::pool::stats::Snapshot;
 use engine::{Candidate, Pool};
+use inside::{Inside, Style};
 use layout::{Histograms, Layout};
 use serde_json::{Map, Value};
 use std::process::ExitCode;
@@ -40,6 +42,18 @@ pub struct Args {
     /// Histograms of the sizes of requests, in place of the other columns
     #[arg(short = 'r', conflicts_with_all = ["latency", "queues"])]
     sizes: bool,
+    /// Stages of the pipeline and what its threads spend their time on, in place of the other
+    /// columns
+    #[arg(long, conflicts_with_all = ["latency", "queues", "waits", "sizes", "verbose"])]
+    stages: bool,
+    /// What went to and came from the devices, by type of object and level, in place of the other
+    /// columns
+    #[arg(long, conflicts_with_all = ["latency", "queues", "waits", "sizes", "verbose", "stages"])]
+    blocks: bool,
+    /// What users read and wrote, by dataset, in place of the other columns
+    #[arg(long, conflicts_with_all = ["latency", "queues", "waits", "sizes", "verbose", "stages",
+                                      "blocks"])]
+    datasets: bool,
     /// Headings only once
     #[arg(short = 'n')]
     once: bool,
@@ -130,6 +144,16 @@ impl Args {
             }
         }
         Ok(code)
+    }
+
+    /// The tables in place of the columns, when they are asked for.
+    fn inside(&self) -> Option<Inside> {
+        match (self.stages, self.blocks, self.datasets) {
+            (true, ..) => Some(Inside::Stages),
+            (_, true, _) => Some(Inside::Blocks),
+            (.., true) => Some(Inside::Datasets),
+            _ => None,
+        }
     }
 
     fn layout(&self, only: Vec<String>) -> Layout {
@@ -227,6 +251,12 @@ impl Args {
             let value = |s: &Snapshot| serde_json::to_value(s).unwrap_or(Value::Null);
             let all: Map<_, _> = shown.iter().map(|(s, _)| (s.pool.clone(), value(s))).collect();
             return ui::json(&json::document("zpool iostat", "pools", all));
+        }
+        if let Some(inside) = self.inside() {
+            let pools: Vec<&Snapshot> = shown.iter().map(|(s, _)| s).collect();
+            let (parsable, scripted) = (self.table.parsable, self.table.script);
+            let text = inside.text(&pools, Style { parsable, scripted });
+            return ui::out(&if before > 0 && !scripted { format!("\n{text}") } else { text });
         }
         let width = layout.name_width(shown.iter().map(|(s, _)| s));
         let again = !self.once && ui::is_output_terminal() && before.is_multiple_of(HEADING_EVERY);

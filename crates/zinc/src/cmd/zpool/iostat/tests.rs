@@ -2,14 +2,17 @@
 
 use super::layout::{Histograms, Layout, nicetime};
 use engine::pool::stats::{ClassStats, Histogram, Snapshot, VdevStats};
+use engine::vdev::queue::ClassCounts;
+
+fn histogram(class: usize, count: u64, sum: u64) -> Histogram {
+    let mut out = Histogram { sum, ..Histogram::default() };
+    out.counts[class] = count;
+    out
+}
 
 fn class(name: &str, ops: u64, bytes: u64, ns: u64) -> ClassStats {
-    let mut counts = vec![0; 64 - ns.leading_zeros() as usize];
-    *counts.last_mut().unwrap() = ops;
-    let time = Histogram { sum: ops * ns, counts };
-    let sizes = Histogram { sum: bytes, counts: [vec![0; 17], vec![ops]].concat() };
-    ClassStats {
-        class: name.to_owned(),
+    let time = histogram(ns.ilog2() as usize, ops, ops * ns);
+    let counts = ClassCounts {
         ops,
         bytes,
         pending: 3,
@@ -17,9 +20,10 @@ fn class(name: &str, ops: u64, bytes: u64, ns: u64) -> ClassStats {
         queue_ns: time.clone(),
         disk_ns: time.clone(),
         total_ns: time,
-        individual_bytes: sizes,
-        ..ClassStats::default()
-    }
+        individual_bytes: histogram(17, ops, bytes),
+        ..ClassCounts::default()
+    };
+    ClassStats { class: name.to_owned(), counts }
 }
 
 fn vdev(depth: u32, name: &str, section: &str, io: Vec<ClassStats>) -> VdevStats {

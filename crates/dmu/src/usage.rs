@@ -1,0 +1,179 @@
+//! What users read and wrote, by object set.
+//!
+//! An operation is what a caller asked for: a `read` of any length, a `write` of any length. What
+//! the caches, the tree and the devices make of it is counted elsewhere. Counted are the contents
+//! of files and volumes, not tables and attributes.
+//!
+//! The counters of a set are found once, when it is first used after it was opened ([`Usage::of`]);
+//! from then on they are a pointer, and an operation costs three relaxed atomics and two looks at
+//! the clock. All who open the same set over one store share them.
+
+use device::{AtomicHistogram, Histogram};
+use parking_lot::Mutex;
+use rt::Rt;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+
+/// Operations of one direction.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct UseCount {
+    /// Bytes of those that succeeded.
+    pub bytes: u64,
+    /// Nanoseconds of each; how many there were, too.
+    pub time_ns: Histogram,
+}
+
+/// What one object set was used for.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct SetCounts {
+    /// Number of the dataset's object in the MOS.
+    pub set: u64,
+    /// Reads.
+    pub read: UseCount,
+    /// Writes.
+    pub written: UseCount,
+}
+
+#[derive(Default)]
+struct Meter {
+    bytes: AtomicU64,
+    time_ns: AtomicHistogram,
+}
+
+impl Meter {
+    fn snapshot(&self) -> UseCount {
+        UseCount { bytes: self.bytes.load(Relaxed), time_ns: self.time_ns.snapshot() }
+    }
+}
+
+/// The counters of one object set.
+pub struct SetUse {
+    rt: Rt,
+    on: Arc<AtomicBool>,
+    read: Meter,
+    written: Meter,
+}
+
+impl Default for SetUse {
+    /// Counters that nobody sees, and that count nothing.
+    fn default() -> Self {
+        Self::new(Arc::default())
+    }
+}
+
+impl SetUse {
+    fn new(on: Arc<AtomicBool>) -> Self {
+        Self { rt: Rt::current(), on, read: Meter::default(), written: Meter::default() }
+    }
+
+    /// Does `work`, which reads so many bytes for a user.
+    ///
+    /// # Errors
+    /// Those of `work`.
+    pub fn reading<T, E>(&self, bytes: u64, work: impl FnOnce() -> Result<T, E>) -> Result<T, E> {
+        self.watch(&self.read, bytes, work)
+    }
+
+    /// Does `work`, which writes so many bytes for a user.
+    ///
+    /// # Errors
+    /// Those of `work`.
+    pub fn writing<T, E>(&self, bytes: u64, work: impl FnOnce() -> Result<T, E>) -> Result<T, E> {
+        self.watch(&self.written, bytes, work)
+    }
+
+    fn watch<T, E>(
+        &self,
+        meter: &Meter,
+        bytes: u64,
+        work: impl FnOnce() -> Result<T, E>,
+    ) -> Result<T, E> {
+        if !self.on.load(Relaxed) {
+            return work();
+        }
+        let began = self.rt.now();
+        let out = work();
+        let took = self.rt.now().saturating_sub(began);
+        meter.time_ns.add(u64::try_from(took.as_nanos()).unwrap_or(u64::MAX));
+        if out.is_ok() {
+            meter.bytes.fetch_add(bytes, Relaxed);
+        }
+        out
+    }
+}
+
+/// The counters of all object sets of a pool that were used.
+pub struct Usage {
+    on: Arc<AtomicBool>,
+    sets: Mutex<BTreeMap<u64, Arc<SetUse>>>,
+}
+
+impl Default for Usage {
+    fn default() -> Self {
+        Self { on: Arc::new(AtomicBool::new(true)), sets: Mutex::default() }
+    }
+}
+
+impl Usage {
+    /// The counters of a set.
+    #[must_use]
+    pub fn of(&self, set: u64) -> Arc<SetUse> {
+        let mut sets = self.sets.lock();
+        let new = || Arc::new(SetUse::new(Arc::clone(&self.on)));
+        Arc::clone(sets.entry(set).or_insert_with(new))
+    }
+
+    /// Forgets a set: its number may be another's soon. Who has it open goes on counting unseen.
+    pub fn forget(&self, set: u64) {
+        self.sets.lock().remove(&set);
+    }
+
+    /// Switches the counting off, to measure what it costs, or on again.
+    pub fn set_counting(&self, on: bool) {
+        self.on.store(on, Relaxed);
+    }
+
+    /// What was counted so far, by number.
+    #[must_use]
+    pub fn snapshot(&self) -> Vec<SetCounts> {
+        let sets = self.sets.lock();
+        let counts = |(set, used): (&u64, &Arc<SetUse>)| SetCounts {
+            set: *set,
+            read: used.read.snapshot(),
+            written: used.written.snapshot(),
+        };
+        sets.iter().map(counts).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Duration;
+
+    #[test]
+    fn operations_are_counted_with_their_bytes_and_times() {
+        let counts = Rt::simulate(1, |rt| {
+            let usage = Usage::default();
+            let (one, same) = (usage.of(54), usage.of(54));
+            let sleep = |ms| {
+                rt.sleep(Duration::from_millis(ms));
+                Ok::<(), ()>(())
+            };
+            one.reading(100, || sleep(2)).expect("read");
+            same.reading(100, || sleep(2)).expect("read");
+            assert_eq!(one.writing(7, || Err::<(), i32>(5)), Err(5));
+            usage.set_counting(false);
+            one.reading(100, || sleep(2)).expect("read");
+            let _ = usage.of(60);
+            usage.forget(60);
+            usage.snapshot()
+        });
+        assert_eq!(counts.len(), 1);
+        let SetCounts { set, read, written } = &counts[0];
+        assert_eq!((*set, read.bytes, read.time_ns.count()), (54, 200, 2));
+        assert_eq!(read.time_ns.mean(), 2_000_000);
+        assert_eq!((written.bytes, written.time_ns.count()), (0, 1), "it failed");
+    }
+}
