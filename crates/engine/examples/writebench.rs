@@ -10,7 +10,8 @@ use engine::device::{AlignedBuf, Direct, MemoryDevice, Options, RwFileDevice, Wr
 use engine::dsl::DatasetKind;
 use engine::dsl::write::{PropertyChange, parse_value};
 use engine::live::{
-    self, CreateOptions, Devices, ImportOptions, LivePool, NewFilesystem, NewTop, TopUse, VdevSpec,
+    self, CreateOptions, Devices, ImportOptions, LivePool, NewFilesystem, NewTop, Setting, TopUse,
+    Tunable, VdevSpec,
 };
 use engine::ondisk::znode::Time;
 use engine::zpl::write::{NewFile, NewKind};
@@ -30,10 +31,11 @@ usage: writebench [OPTION]...
   --size BYTES             size of each (6G)
   --direct on|off|auto     page cache of files (auto)
   --mirror | --raidz N     one vdev of all devices instead of one of each
-  --work LIST              floor,seqwrite,rewrite,seqread,randwrite,creates,snapshots (seqwrite)
+  --work LIST              floor,seqwrite,rewrite,seqread,randwrite,randread,creates,
+                           snapshots (seqwrite)
   --threads LIST           writers (1)
   --bytes BYTES            written or read by all threads together (2G)
-  --record BYTES           record size (128K); that of randwrite is 8K
+  --record BYTES           record size (128K); that of randwrite and randread is 8K
   --io BYTES               of one call (the record)
   --checksum NAME          (fletcher4)
   --compression NAME       (off)
@@ -44,6 +46,7 @@ usage: writebench [OPTION]...
   --rounds N               each measurement (3): the best and the median are told
   --json FILE              the same figures, one object each line
   --txgs                   what each txg did
+  --stats on|off           count what is done, as always, or do not (on)
 ";
 
 /// The command line.
@@ -67,6 +70,7 @@ struct Args {
     rounds: usize,
     json: Option<PathBuf>,
     txgs: bool,
+    stats: bool,
 }
 
 fn number(text: &str) -> Outcome<u64> {
@@ -103,6 +107,7 @@ fn args() -> Outcome<Args> {
         rounds: 3,
         json: None,
         txgs: false,
+        stats: true,
     };
     let mut words = std::env::args().skip(1);
     while let Some(word) = words.next() {
@@ -135,6 +140,7 @@ fn args() -> Outcome<Args> {
             "--rounds" => a.rounds = number(&value()?)? as usize,
             "--json" => a.json = Some(value()?.into()),
             "--txgs" => a.txgs = true,
+            "--stats" => a.stats = value()? != "off",
             _ => return Err(USAGE.into()),
         }
     }
@@ -237,6 +243,8 @@ fn limit(live: &LivePool, args: &Args) {
     if let Some(dirty_max) = args.dirty {
         live.set_limits(live::TxgLimits { dirty_max, ..live.limits() });
     }
+    let (tunable, value) = (Tunable::Stats, u64::from(args.stats));
+    live.set_tunable(Setting { tunable, value });
 }
 
 fn open_device(args: &Args, n: usize, word: &str) -> Outcome<(String, WriteDeviceRef)> {
@@ -539,6 +547,40 @@ fn seqread(bench: &mut Bench, threads: usize) -> Outcome<()> {
     bench.drop_filesystem(&name, fs)
 }
 
+/// Reads of single 8 KiB records at random places, with a cold cache.
+fn randread(bench: &mut Bench, threads: usize) -> Outcome<()> {
+    const RECORD: u64 = 8 << 10;
+    let mut args = bench.args.clone();
+    args.io = 1 << 20;
+    let mut figure = Figure::new("randread", threads, "IOPS");
+    let each = args.bytes / 4 / threads as u64 / args.io * args.io;
+    let (name, fs) = bench.filesystem(RECORD)?;
+    let files = make_files(&fs, threads)?;
+    timed(threads, |t| fill(&args, &fs, &files, each, t), || Ok(()))?;
+    drop(fs);
+    for round in 0..args.rounds {
+        bench.reopen()?;
+        let fs = bench.pool()?.filesystem(&name)?;
+        let blocks = each / RECORD;
+        let read = |t: usize| -> Outcome<()> {
+            let node = fs.node(files[t])?;
+            let mut buf = vec![0; RECORD as usize];
+            let mut state = (t * 1000 + round + 1) as u64;
+            for _ in 0..blocks {
+                state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+                node.read_at((state >> 33) % blocks * RECORD, &mut buf)?;
+            }
+            Ok(())
+        };
+        let cpu = cpu_seconds();
+        let took = timed(threads, read, || Ok(()))?;
+        figure.add((blocks * threads as u64) as f64, took, cpu);
+    }
+    figure.show(&args)?;
+    let fs = bench.pool()?.filesystem(&name)?;
+    bench.drop_filesystem(&name, fs)
+}
+
 /// Overwrites of whole 8 KiB records at random places of a file that is there.
 fn randwrite(bench: &mut Bench, threads: usize) -> Outcome<()> {
     const RECORD: u64 = 8 << 10;
@@ -660,6 +702,7 @@ fn main() -> Outcome<()> {
                 "seqwrite" => seqwrite(&mut bench, threads, false)?,
                 "rewrite" => seqwrite(&mut bench, threads, true)?,
                 "seqread" => seqread(&mut bench, threads)?,
+                "randread" => randread(&mut bench, threads)?,
                 "randwrite" => randwrite(&mut bench, threads)?,
                 "creates" => {
                     creates(&mut bench, threads, true)?;

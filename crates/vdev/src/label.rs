@@ -24,6 +24,7 @@
 //! The configuration part is 112 KiB, sealed with its own offset, as is each slot: a label copied
 //! from elsewhere does not verify.
 
+use crate::queue::IoClass;
 use crate::tree::{NodeRef, TopRef, VdevTree};
 use crate::write::WriteError;
 use codec::checksum::{ByteOrder, seal_label};
@@ -210,6 +211,22 @@ fn put(device: &dyn WriteDevice, writes: Vec<(u64, Shared)>) -> Result<(), Devic
 }
 
 impl VdevTree {
+    /// Counts the writes that `put` makes past the queue of the leaf at `index`, by their sizes.
+    fn counted<T, E>(
+        &self,
+        index: usize,
+        sizes: &[u64],
+        put: impl FnOnce() -> Result<T, E>,
+    ) -> Result<T, E> {
+        let queue = self.nodes.get(index).and_then(|n| n.queue.as_ref());
+        let began = queue.map_or(0, |q| q.now());
+        let result = put();
+        if let Some(queue) = queue {
+            queue.count_writes(IoClass::SyncWrite, sizes, began, result.is_err());
+        }
+        result
+    }
+
     /// Writes the configuration to two labels of every device that is written to, and flushes.
     /// `config` makes the list of one device; it is asked before anything is written.
     ///
@@ -234,7 +251,9 @@ impl VdevTree {
         }
         self.on_all_writers(&|i, device| {
             let Some(list) = lists.get(&i) else { return Ok(()) };
-            write_config(&**device, list, round).map_err(|e| as_device_error(&**device, e))?;
+            let written =
+                self.counted(i, &[Part::Config.size(); 2], || write_config(&**device, list, round));
+            written.map_err(|e| as_device_error(&**device, e))?;
             device.flush()
         })?;
         Ok(())
@@ -255,7 +274,9 @@ impl VdevTree {
         }
         self.on_all_writers(&|i, device| {
             let Some(ashift) = ashifts.get(&i) else { return Ok(()) };
-            let written = write_uberblock(&**device, *ashift, uberblock);
+            let size = slot_size(u64::from(*ashift)) as u64;
+            let written =
+                self.counted(i, &[size; LABELS], || write_uberblock(&**device, *ashift, uberblock));
             written.map_err(|e| as_device_error(&**device, e))?;
             device.flush()
         })?;

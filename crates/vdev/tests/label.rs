@@ -13,6 +13,7 @@ use ondisk::uberblock::{MMP_MAGIC, slot_count, slot_size};
 use ondisk::{BlkPtr, NvList, Uberblock};
 use std::sync::Arc;
 use vdev::label::{LabelError, Round, clear, initialise, slot, write_config, write_uberblock};
+use vdev::queue::IoClass;
 use vdev::{LeafOpen, VdevTree};
 
 /// Not a whole number of labels: the end is where it is rounded down.
@@ -169,6 +170,12 @@ fn a_tree_writes_each_device_its_own_label_and_all_the_uberblock() {
     tree.write_labels(Round::First, &own(8)).unwrap();
     tree.write_uberblock(&uberblock(8)).unwrap();
     tree.write_labels(Round::Second, &own(8)).unwrap();
+    for leaf in tree.leaves() {
+        let io = leaf.io().unwrap();
+        let counts = io.class(IoClass::SyncWrite);
+        assert_eq!((counts.ops, counts.bytes), (2 + 4 + 2, 4 * (112 << 10) + 4 * 1024));
+        assert_eq!((counts.errors, counts.active, counts.disk_ns.count()), (0, 0, 8));
+    }
     for (i, device) in devices.iter().enumerate() {
         assert_eq!(configs(&**device), [Some(8); LABELS]);
         assert_eq!(newest(&**device, 9), [Some((8, uberblock(8))); LABELS]);
@@ -180,6 +187,8 @@ fn a_tree_writes_each_device_its_own_label_and_all_the_uberblock() {
     let eio = device::ErrorKind::Io { errno: 5 };
     devices[2].add(Fault::fail_writes(0..u64::MAX, eio));
     tree.write_uberblock(&uberblock(9)).unwrap();
+    let errors = |l: vdev::NodeRef<'_>| l.io().unwrap().class(IoClass::SyncWrite).errors;
+    assert_eq!(tree.leaves().map(errors).collect::<Vec<_>>(), [0, 0, 4, 0]);
     assert_eq!(newest(&*devices[2], 9), [Some((8, uberblock(8))); LABELS]);
     assert_eq!(newest(&*devices[3], 9), [Some((9, uberblock(9))); LABELS]);
     devices[3].add(Fault::fail_flushes(eio));

@@ -5,15 +5,24 @@
 //! terminal, who it is. It is kept for the thread that runs the verb; [`inherit`] hands it to
 //! threads that the verb starts. A verb does not notice, as long as it prints through `ui` and
 //! resolves what was typed with [`path`].
+//!
+//! A client that ends before its verb (Ctrl-C, most of all) is missed by it: what it prints goes
+//! nowhere, long work that can be cancelled is ([`crate::progress`]), and a pause is over at once
+//! ([`sleep`]). What is one operation of the pool is done to its end.
 
+use crate::failure::Failure;
 use engine::LivePool;
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io::{self, IsTerminal as _, Read, Write as _};
+use std::net::Shutdown;
+use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::thread::JoinHandle;
+use std::time::Duration;
 
 /// Variables that change what verbs print, and go with the command line.
 pub const ENVIRONMENT: [&str; 2] = ["TZ", "COLUMNS"];
@@ -38,6 +47,64 @@ pub struct Asked {
     pub output: File,
     /// Its standard error.
     pub errors: File,
+    /// Whether it is still there.
+    pub presence: Arc<Presence>,
+}
+
+/// Whether a client is still there.
+#[derive(Default)]
+pub struct Presence {
+    gone: Mutex<bool>,
+    changed: Condvar,
+}
+
+impl Presence {
+    fn leave(&self) {
+        *self.gone.lock().unwrap_or_else(PoisonError::into_inner) = true;
+        self.changed.notify_all();
+    }
+
+    /// It ended.
+    pub fn is_gone(&self) -> bool {
+        *self.gone.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Waits so long at most for it to end; whether it did.
+    pub fn ends_within(&self, time: Duration) -> bool {
+        let gone = self.gone.lock().unwrap_or_else(PoisonError::into_inner);
+        let wait = self.changed.wait_timeout_while(gone, time, |gone| !*gone);
+        *wait.unwrap_or_else(PoisonError::into_inner).0
+    }
+}
+
+/// Looks after a client while its verb runs: the client holds the other end of the stream, and
+/// nothing is ever written to it.
+pub struct Lifeline {
+    stream: UnixStream,
+    watcher: Option<JoinHandle<()>>,
+}
+
+impl Lifeline {
+    /// From now on `presence` says whether the client is there.
+    pub fn watch(stream: UnixStream, presence: &Arc<Presence>) -> io::Result<Self> {
+        let (mut end, presence) = (stream.try_clone()?, Arc::clone(presence));
+        let wait = move || {
+            // It ends with the client, or when the verb has ended and nobody asks any more.
+            let _ = end.read(&mut [0]);
+            presence.leave();
+        };
+        let watcher = std::thread::Builder::new().name("lifeline".to_owned()).spawn(wait)?;
+        Ok(Self { stream, watcher: Some(watcher) })
+    }
+}
+
+impl Drop for Lifeline {
+    fn drop(&mut self) {
+        let _ = self.stream.shutdown(Shutdown::Both);
+        if let Some(watcher) = self.watcher.take() {
+            let _ = watcher.join();
+        }
+    }
 }
 
 thread_local! {
@@ -97,6 +164,23 @@ pub fn argument(typed: &OsStr) -> OsString {
     path(Path::new(typed)).into_os_string()
 }
 
+/// A pause between two reports.
+///
+/// # Errors
+/// Whoever they are for is gone.
+pub fn sleep(time: Duration) -> Result<(), Failure> {
+    match client() {
+        Some(client) if client.presence.ends_within(time) => {
+            Err(Failure::new("whoever asked is gone"))
+        }
+        Some(_) => Ok(()),
+        None => {
+            std::thread::sleep(time);
+            Ok(())
+        }
+    }
+}
+
 /// Standard input.
 pub fn input() -> io::Result<Box<dyn Read>> {
     Ok(match client() {
@@ -108,11 +192,17 @@ pub fn input() -> io::Result<Box<dyn Read>> {
 impl Asked {
     /// Prints to the client's standard output. One that went away misses it, as `| head` wants.
     pub fn print(&self, bytes: &[u8]) -> io::Result<()> {
+        if self.presence.is_gone() {
+            return Err(io::ErrorKind::BrokenPipe.into());
+        }
         (&self.output).write_all(bytes)
     }
 
     /// Prints to its standard error.
     pub fn complain(&self, text: &str) {
+        if self.presence.is_gone() {
+            return;
+        }
         let _ = (&self.errors).write_all(text.as_bytes());
     }
 

@@ -2,8 +2,10 @@
 //!
 //! The work runs where it was called; a second thread looks at its [`Progress`] ten times a second
 //! and draws one line on standard error. Where that is no terminal nothing is drawn, and work that
-//! ends quickly draws nothing either.
+//! ends quickly draws nothing either. A server draws nothing for its clients; it looks whether they
+//! are still there.
 
+use crate::asked::{self, Presence};
 use crate::ui;
 use engine::rt::{Progress, ProgressSnapshot};
 use indicatif::{HumanBytes, ProgressBar, ProgressDrawTarget, ProgressStyle};
@@ -17,6 +19,9 @@ const TICK: Duration = Duration::from_millis(100);
 
 /// Runs `work` while its progress is shown.
 pub fn while_showing<T>(progress: &Progress, work: impl FnOnce() -> T) -> T {
+    if let Some(client) = asked::client() {
+        return while_there(progress, &client.presence, work);
+    }
     if !ui::is_terminal() {
         return work();
     }
@@ -25,6 +30,23 @@ pub fn while_showing<T>(progress: &Progress, work: impl FnOnce() -> T) -> T {
         scope.spawn(move || show(progress, &ended));
         let result = work();
         // Ends the thread at once, before anything else is printed.
+        drop(done);
+        result
+    })
+}
+
+/// Runs `work` for a client of a server, and cancels it when the client is gone.
+fn while_there<T>(progress: &Progress, presence: &Presence, work: impl FnOnce() -> T) -> T {
+    std::thread::scope(|scope| {
+        let (done, ended) = mpsc::channel::<()>();
+        scope.spawn(move || {
+            while matches!(ended.recv_timeout(TICK), Err(mpsc::RecvTimeoutError::Timeout)) {
+                if presence.is_gone() {
+                    return progress.cancel();
+                }
+            }
+        });
+        let result = work();
         drop(done);
         result
     })

@@ -13,7 +13,9 @@ use control::{CallError, Client, Endpoint};
 use engine::live::TxgRecord;
 use engine::pool::stats::Snapshot;
 use serde_json::{Map, Value, json};
+use std::ffi::OsString;
 use std::os::fd::AsFd as _;
+use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -111,9 +113,9 @@ impl Server {
         self.name == wanted || wanted.parse() == Ok(self.guid)
     }
 
-    /// What its last txgs did, oldest first.
-    pub fn txgs(&mut self) -> Result<Vec<TxgRecord>, Failure> {
-        let value = self.call("txgs", Value::Null)?;
+    /// What its last txgs did, oldest first; with `alive` also those that are not durable yet.
+    pub fn txgs(&mut self, alive: bool) -> Result<Vec<TxgRecord>, Failure> {
+        let value = self.call("txgs", json!({ "alive": alive }))?;
         serde_json::from_value(value).map_err(|e| {
             Failure::new("cannot read the server's records of txgs").because(e.to_string())
         })
@@ -164,9 +166,10 @@ impl Server {
         self.client.call(verb, params).map_err(|e| failed(&e, self.pid))
     }
 
-    /// Has this process's command line run there; the exit code.
-    fn run(&mut self) -> Result<u8, Failure> {
-        let args: Vec<Value> = crate::arguments().iter().map(|a| word_to_json(a)).collect();
+    /// Has this process's command line run there, with `more` behind it; the exit code.
+    fn run(&mut self, more: &[String]) -> Result<u8, Failure> {
+        let words = crate::arguments().into_iter().chain(more.iter().map(OsString::from));
+        let args: Vec<Value> = words.map(|a| word_to_json(&a)).collect();
         let folder = std::env::current_dir()?;
         let known = asked::ENVIRONMENT.iter();
         let known = known.filter_map(|n| Some(((*n).to_owned(), std::env::var(n).ok()?.into())));
@@ -177,7 +180,9 @@ impl Server {
             "environment": environment,
         });
         let (input, output, errors) = (std::io::stdin(), std::io::stdout(), std::io::stderr());
-        let files = [input.as_fd(), output.as_fd(), errors.as_fd()];
+        // Closed by the system when this process ends, however it does: so the server knows.
+        let (_mine, theirs) = UnixStream::pair()?;
+        let files = [input.as_fd(), output.as_fd(), errors.as_fd(), theirs.as_fd()];
         let answer = self.client.call_with("run", params, &files);
         let answer = answer.map_err(|e| failed(&e, self.pid))?;
         let code = answer["code"].as_u64().and_then(|c| u8::try_from(c).ok());
@@ -213,17 +218,30 @@ fn failed(e: &CallError, pid: u64) -> Failure {
 /// happened.
 pub fn forward(search: &[PathBuf], name: &str) -> Result<(), Failure> {
     match Server::find(search, name)? {
-        Some(mut server) => std::process::exit(i32::from(server.run()?)),
+        Some(mut server) => std::process::exit(i32::from(server.run(&[])?)),
         None => Ok(()),
     }
 }
 
-/// The same for a verb about all pools: the first of them that is served does it for all.
+/// The same for a verb that looks at all pools: the first that is served does it for all. Pools
+/// that others serve it reads from their devices, as of their last txg.
 pub fn forward_all(search: &[PathBuf]) -> Result<(), Failure> {
     match Server::all_in(search)?.first_mut() {
-        Some(server) => std::process::exit(i32::from(server.run()?)),
+        Some(server) => std::process::exit(i32::from(server.run(&[])?)),
         None => Ok(()),
     }
+}
+
+/// The same for a verb that does something to all pools, and takes their names behind everything
+/// else: every server does it to its own. Their guids, and the worst of the exit codes.
+pub fn forward_each(search: &[PathBuf]) -> Result<(Vec<u64>, u8), Failure> {
+    let (mut guids, mut worst) = (Vec::new(), 0);
+    for server in &mut Server::all_in(search)? {
+        let name = server.guid.to_string();
+        worst = worst.max(server.run(&[name])?);
+        guids.push(server.guid);
+    }
+    Ok((guids, worst))
 }
 
 /// Who holds a pool that cannot be opened because its devices are in use, as a failure says it.
@@ -265,7 +283,7 @@ impl Repeat {
             look()?;
             left -= 1;
             if left > 0 {
-                std::thread::sleep(interval);
+                asked::sleep(interval)?;
             }
         }
         Ok(())

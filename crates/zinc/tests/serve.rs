@@ -59,8 +59,12 @@ impl Place {
     }
 
     fn serve(&self, more: &[&str]) -> Server {
+        self.serve_pool("tank", more)
+    }
+
+    fn serve_pool(&self, pool: &str, more: &[&str]) -> Server {
         let args: Vec<&str> = ["serve", "-d", "."].iter().chain(more).copied().collect();
-        let mut command = self.command(&[&args[..], &["tank"]].concat());
+        let mut command = self.command(&[&args[..], &[pool]].concat());
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn().unwrap();
         let mut out = BufReader::new(child.stdout.take().unwrap());
@@ -312,6 +316,12 @@ fn a_served_pool_is_watched_recorded_and_replayed() {
     assert!(iostat.starts_with("tank\t") && written > Some(0), "{iostat}");
     let txgs = place.run(&["txgs", "-H", "tank", "0.05", "2"]).ok();
     assert!(txgs.lines().count() > 1 && txgs.contains("\tC\t"), "{txgs}");
+    let last = txgs.lines().last().unwrap_or_default();
+    assert!(last.contains("\tO\t") && last.ends_with("\t-"), "{txgs}");
+    let one = place.run(&["txgs", "-j", "-n", "1", "tank"]).ok();
+    let one: Value = serde_json::from_str(&one).unwrap();
+    assert_eq!(one["txgs"].as_array().map(Vec::len), Some(1), "{one}");
+    assert_eq!(one["txgs"][0]["state"], "O");
     let throttle = place.run(&["throttle", "tank"]);
     assert_eq!((throttle.code, throttle.err.as_str()), (0, ""), "{}", throttle.out);
     let lines = place.run(&["top", "-j", "--record", "file", "tank", "0.05", "3"]).ok();
@@ -324,6 +334,51 @@ fn a_served_pool_is_watched_recorded_and_replayed() {
     let missing = place.run(&["top", "--replay", "disk"]);
     assert!(missing.err.contains("it is no recording"), "{}", missing.err);
     assert_eq!(place.run(&["top"]).code, 2);
+}
+
+#[test]
+fn verbs_about_all_pools_reach_every_server() {
+    let place = Place::new();
+    let disk = std::fs::File::create(place.path().join("disk2")).unwrap();
+    disk.set_len(128 << 20).unwrap();
+    place.run(&["zpool", "create", "-d", "dozer", "disk2"]).ok();
+    let _servers = [place.serve(&[]), place.serve_pool("dozer", &[])];
+    let names = place.run(&["zpool", "list", "-d", ".", "-Ho", "name"]).ok();
+    assert_eq!(names, "dozer\ntank\n");
+    let txg = |pool| {
+        let txgs = place.run(&["txgs", "-H", "-n", "1", pool]).ok();
+        txgs.split('\t').next().and_then(|n| n.parse::<u64>().ok()).unwrap()
+    };
+    let before = ["tank", "dozer"].map(txg);
+    place.run(&["zpool", "sync", "-d", "."]).ok();
+    let after = ["tank", "dozer"].map(txg);
+    assert!(after[0] > before[0] && after[1] > before[1], "{before:?} {after:?}");
+}
+
+#[test]
+fn a_verb_ends_with_its_client() {
+    let place = Place::new();
+    let server = place.serve(&[]);
+    let mut command = place.command(&["zpool", "list", "-H", "-o", "name", "tank", "0.05"]);
+    command.stdin(Stdio::null()).stdout(Stdio::piped());
+    let mut client = command.spawn().unwrap();
+    let mut out = BufReader::new(client.stdout.take().unwrap());
+    let mut line = String::new();
+    for _ in 0..2 {
+        line.clear();
+        out.read_line(&mut line).unwrap();
+        assert_eq!(line, "tank\n", "it goes on for ever");
+    }
+    // Ctrl-C at the client; this end of the pipe stays open, as a terminal would.
+    kill_process(Pid::from_child(&client), Signal::INT).unwrap();
+    client.wait().unwrap();
+    // Exporting waits for verbs that are running.
+    place.run(&["zpool", "export", "tank"]).ok();
+    assert_eq!(server.end().0, Some(0));
+    let mut rest = String::new();
+    out.read_to_string(&mut rest).unwrap();
+    assert!(rest.len() < 100 * line.len(), "{}", rest.len());
+    place.is_clean();
 }
 
 #[test]
@@ -363,6 +418,7 @@ fn what_happened_inside_a_served_pool_is_told() {
     };
     assert!(writes == 3 && bytes >= 3 * 4096 && mean > 0, "{blocks}");
     // A name follows its dataset, and goes with it.
+    place.run(&["zpool", "set", "feature@async_destroy=enabled", "tank"]).ok();
     place.run(&["zfs", "destroy", "tank/a"]).ok();
     assert_eq!(ask("--datasets"), "");
     let json = place.run(&["zpool", "iostat", "-j", "tank"]).ok();

@@ -22,6 +22,16 @@ impl Shared {
     }
 }
 
+impl Shared {
+    /// Switches everything off that only counts, or on again.
+    pub(super) fn set_counting(&self, on: bool) {
+        self.queues.set_counting(on);
+        self.reader.set_counting(on);
+        self.writer.profiler().set_counting(on);
+        self.store.used().set_counting(on);
+    }
+}
+
 impl LivePool {
     /// What the threads of the pipeline do, since the pool was opened or it was reset.
     #[must_use]

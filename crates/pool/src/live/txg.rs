@@ -114,6 +114,8 @@ struct State {
     opened: [Duration; SLOTS],
     /// Somebody quiesces the open txg.
     quiescing: bool,
+    /// Since when.
+    quiescing_since: Duration,
     /// The txg that waits for its turn, and since when.
     waiting: Option<(TxgRecord, Duration)>,
     /// The txg that is being synced, and since when.
@@ -204,6 +206,7 @@ impl Txgs {
                 wanted_why: Pushed::default(),
                 opened,
                 quiescing: false,
+                quiescing_since: Duration::ZERO,
                 waiting: None,
                 syncing: None,
                 stop: None,
@@ -305,12 +308,22 @@ impl Txgs {
         }
         let txg = self.open();
         let opened = state.opened[slot(txg)];
+        // While it quiesces the door is shut: it is not open any more.
+        let closed = state.quiescing.then_some(state.quiescing_since);
+        let slot = &self.slots[slot(txg)];
+        let get = |count: &AtomicU64| count.load(Ordering::Relaxed);
         out.push(TxgRecord {
             txg,
-            state: if state.quiescing { TxgState::Quiescing } else { TxgState::Open },
+            state: if closed.is_some() { TxgState::Quiescing } else { TxgState::Open },
             opened,
-            open: now.saturating_sub(opened),
-            dirty: self.slots[slot(txg)].dirtied.load(Ordering::Relaxed),
+            open: closed.unwrap_or(now).saturating_sub(opened),
+            quiesce: now.saturating_sub(closed.unwrap_or(now)),
+            dirty: get(&slot.dirtied),
+            limit: self.policy().limit(),
+            delays: get(&slot.delays),
+            delayed: Duration::from_nanos(get(&slot.delayed_ns)),
+            stops: get(&slot.stops),
+            stopped: Duration::from_nanos(get(&slot.stopped_ns)),
             ..TxgRecord::default()
         });
         out
@@ -567,8 +580,9 @@ impl Txgs {
     /// Lets the last transactions of the open txg end, opens the next, and leaves the txg waiting
     /// for its turn. Nobody else quiesces, and none waits.
     fn quiesce(&self, state: &mut MutexGuard<'_, State>, txg: u64, why: Pushed) {
-        state.quiescing = true;
         let began = self.rt.now();
+        state.quiescing = true;
+        state.quiescing_since = began;
         let was_open = began.saturating_sub(state.opened[slot(txg)]);
         probes::fire!(txg__quiesce, txg, nanos(was_open), self.dirty());
         self.shut.store(true, Ordering::SeqCst);

@@ -69,7 +69,7 @@ impl LeafQueue {
     }
 
     /// Nanoseconds on the runtime's clock; 0 when nobody counts.
-    fn now(&self) -> u64 {
+    pub(crate) fn now(&self) -> u64 {
         match self.limits.is_counting() {
             true => u64::try_from(self.rt.now().as_nanos()).unwrap_or(u64::MAX),
             false => 0,
@@ -155,6 +155,22 @@ impl LeafQueue {
         let result = self.device.read_new(offset, len);
         issued.end(result.is_err(), Vec::new());
         Some(result)
+    }
+
+    /// Counts writes of these sizes that did not come through here: labels, which go in rounds of
+    /// their own. They began at `began` ([`Self::now`]) and have ended.
+    pub(crate) fn count_writes(&self, class: IoClass, sizes: &[u64], began: u64, failed: bool) {
+        if !self.limits.is_counting() {
+            return;
+        }
+        let (aggregated, ended) = (false, self.now());
+        let mut state = self.state.lock();
+        for bytes in sizes {
+            let arrived = began;
+            let ended =
+                Ended { class, bytes: *bytes, failed, aggregated, arrived, begun: began, ended };
+            state.stats.count(&ended);
+        }
     }
 
     /// Takes what can begin now out of the lines.

@@ -1,14 +1,13 @@
 //! `zinc throttle`: how writers were held back, in the manner of the observation script of 2008.
 
 use crate::failure::Failure;
-use crate::served::{Repeat, Server};
-use crate::txgs::history::{self, Line};
+use crate::txgs::Records;
+use crate::txgs::history::Line;
 use crate::ui;
 use engine::live::TxgRecord;
 use lab::throttle::report::Report;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
-use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -19,38 +18,22 @@ For each interval and pool: how many txgs were synced in a second, MB (2^20 byte
 in a second, delays of writers in a second, and the distributions of the time of a sync, of the data
 of a txg, and of the throttle's limit. Txgs without data are left out.")]
 pub struct Args {
-    /// Records that --txgs-log wrote, instead of those of a pool that is served
-    #[arg(long, value_name = "FILE")]
-    history: Option<PathBuf>,
+    #[command(flatten)]
+    records: Records,
     /// Seconds of an interval of a history; 0 for one over all
     #[arg(short = 'i', long = "interval", value_name = "SECONDS", default_value_t = 0)]
     span: u64,
-    /// Search this directory, file or disk for the pool's devices (repeatable)
-    #[arg(short = 'd', long = "dev", value_name = "PATH")]
-    search: Vec<PathBuf>,
-    /// Ask the server that listens here
-    #[arg(long, value_name = "PATH", conflicts_with = "history")]
-    socket: Option<PathBuf>,
-    /// Print JSON
-    #[arg(short = 'j', long)]
-    json: bool,
-    /// The pool, which is served; or of a history, only of this pool
-    #[arg(required_unless_present_any = ["history", "socket"])]
-    pool: Option<String>,
-    #[command(flatten)]
-    repeat: Repeat,
 }
 
 impl Args {
     /// Runs it.
     pub fn run(self) -> Result<ExitCode, Failure> {
-        let Some(path) = &self.history else {
+        let Some(lines) = self.records.history() else {
             self.live()?;
             return Ok(ExitCode::SUCCESS);
         };
-        let lines = history::read(path, self.pool.as_deref())?;
-        let reports = reports(&lines, Duration::from_secs(self.span));
-        if self.json {
+        let reports = reports(&lines?, Duration::from_secs(self.span));
+        if self.records.json {
             let list: Vec<Value> = reports
                 .iter()
                 .map(|(at, report)| json!({ "begin_s": at.as_secs_f64(), "report": report }))
@@ -70,24 +53,23 @@ impl Args {
 impl Args {
     /// A report on what a server remembers, or on what comes in each interval.
     fn live(&self) -> Result<(), Failure> {
-        let name = self.pool.as_deref().unwrap_or_default();
-        let mut server = Server::must(self.socket.as_deref(), &self.search, name)?;
+        let mut server = self.records.server()?;
         let name = server.name.clone();
-        let interval = self.repeat.interval()?;
+        let interval = self.records.repeat.interval()?;
         let mut seen = 0;
         if interval.is_some() {
-            seen = server.txgs()?.last().map_or(0, |r| r.txg);
+            seen = server.txgs(false)?.last().map_or(0, |r| r.txg);
             std::thread::sleep(interval.unwrap_or_default());
         }
-        self.repeat.run(|| {
-            let mut records = server.txgs()?;
+        self.records.repeat.run(|| {
+            let mut records = server.txgs(false)?;
             records.retain(|r| r.txg > seen);
             seen = records.last().map_or(seen, |r| r.txg);
             let began = records.first().map_or(Duration::ZERO, |r| r.opened);
             let ended = records.last().map_or(Duration::ZERO, TxgRecord::ended);
             let span = interval.unwrap_or(ended.saturating_sub(began));
             let report = Report::new(&name, &records, span);
-            if self.json {
+            if self.records.json {
                 ui::json(&json!({ "report": report }));
             } else {
                 ui::out(&format!("{}\n\n", report.to_text()));
@@ -114,4 +96,37 @@ fn reports(lines: &[Line], interval: Duration) -> Vec<(Duration, Report)> {
         (first + interval * number, Report::new(pool, &records, span))
     };
     groups.into_iter().map(report).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A txg of so many milliseconds that began so many after 1970.
+    fn line(pool: &str, txg: u64, began: u64, took: u64) -> Line {
+        let sync = Duration::from_millis(took);
+        let record = TxgRecord { txg, sync, dirty: 1 << 20, ..TxgRecord::default() };
+        Line { pool: pool.to_owned(), birth_wall_ns: began * 1_000_000, record }
+    }
+
+    #[test]
+    fn a_history_is_cut_into_intervals_by_pool() {
+        let lines = [
+            line("tank", 1, 5_000, 300),
+            line("tank", 2, 5_300, 600),
+            // It ended in the interval after the one in which it began.
+            line("tank", 3, 5_900, 200),
+            line("dozer", 7, 7_500, 100),
+        ];
+        let show = |seconds| -> Vec<(u64, String, u64)> {
+            let reports = reports(&lines, Duration::from_secs(seconds));
+            let shown =
+                reports.iter().map(|(at, r)| (at.as_millis() as u64, r.pool.clone(), r.syncs));
+            shown.collect()
+        };
+        let row = |at, pool: &str, txgs| (at, pool.to_owned(), txgs);
+        assert_eq!(show(0), [row(5_000, "dozer", 1), row(5_000, "tank", 3)]);
+        assert_eq!(show(1), [row(5_000, "tank", 2), row(6_000, "tank", 1), row(7_000, "dozer", 1)]);
+        assert!(reports(&[], Duration::ZERO).is_empty());
+    }
 }

@@ -1,30 +1,25 @@
 //! `zinc txgs`: what each transaction group did.
 
 use crate::failure::Failure;
-use crate::served::{Repeat, Server};
-use crate::txgs::{Style, history, table};
+use crate::txgs::{Records, Style, keep_last, table};
 use crate::ui;
+use engine::live::TxgState;
 use serde_json::json;
-use std::path::PathBuf;
 use std::process::ExitCode;
 
 /// Arguments of `zinc txgs`.
 #[derive(clap::Args)]
 #[command(after_help = "\
+A pool that is served shows its last txgs, and behind them those that are not durable yet; with an
+interval, each time those that became durable meanwhile, and the others as they are now.
+
 Columns: txg, birth (seconds on the clock of the process), state (O open, Q quiescing, W waiting, S
 being synced, C durable), ndirty (bytes that became dirty), nread, nwritten, reads, writes (what the
 devices did during its sync), otime, qtime, wtime, stime (open, quiescing, waiting, being synced),
 limit (of the throttle), delays and delayed, stops and stopped (of writers), pushed (why).")]
 pub struct Args {
-    /// Records that --txgs-log wrote, instead of those of a pool that is served
-    #[arg(long, value_name = "FILE")]
-    history: Option<PathBuf>,
-    /// Search this directory, file or disk for the pool's devices (repeatable)
-    #[arg(short = 'd', long = "dev", value_name = "PATH")]
-    search: Vec<PathBuf>,
-    /// Ask the server that listens here
-    #[arg(long, value_name = "PATH", conflicts_with = "history")]
-    socket: Option<PathBuf>,
+    #[command(flatten)]
+    records: Records,
     /// Only the last N
     #[arg(short = 'n', value_name = "N")]
     last: Option<usize>,
@@ -34,27 +29,18 @@ pub struct Args {
     /// No headings, tabs between columns, exact numbers
     #[arg(short = 'H')]
     script: bool,
-    /// Print JSON
-    #[arg(short = 'j', long)]
-    json: bool,
-    /// The pool, which is served; or of a history, only of this pool
-    #[arg(required_unless_present_any = ["history", "socket"])]
-    pool: Option<String>,
-    #[command(flatten)]
-    repeat: Repeat,
 }
 
 impl Args {
     /// Runs it.
     pub fn run(self) -> Result<ExitCode, Failure> {
-        let Some(path) = &self.history else {
+        let Some(lines) = self.records.history() else {
             self.live()?;
             return Ok(ExitCode::SUCCESS);
         };
-        let mut lines = history::read(path, self.pool.as_deref())?;
-        let skipped = lines.len().saturating_sub(self.last.unwrap_or(usize::MAX));
-        lines.drain(..skipped);
-        if self.json {
+        let mut lines = lines?;
+        keep_last(&mut lines, self.last);
+        if self.records.json {
             ui::json(&json!({ "txgs": lines }));
             return Ok(ExitCode::SUCCESS);
         }
@@ -73,16 +59,15 @@ impl Args {
 
     /// Those a server remembers, and with an interval those that come.
     fn live(&self) -> Result<(), Failure> {
-        let name = self.pool.as_deref().unwrap_or_default();
-        let mut server = Server::must(self.socket.as_deref(), &self.search, name)?;
+        let mut server = self.records.server()?;
         let mut seen = 0;
-        self.repeat.run(|| {
-            let mut records = server.txgs()?;
+        self.records.repeat.run(|| {
+            let mut records = server.txgs(true)?;
             records.retain(|r| r.txg > seen);
-            seen = records.last().map_or(seen, |r| r.txg);
-            let skipped = records.len().saturating_sub(self.last.unwrap_or(usize::MAX));
-            records.drain(..skipped);
-            if self.json {
+            let mut durable = records.iter().filter(|r| r.state == TxgState::Committed);
+            seen = durable.next_back().map_or(seen, |r| r.txg);
+            keep_last(&mut records, self.last);
+            if self.records.json {
                 ui::json(&json!({ "txgs": records }));
             } else {
                 table(&records, self.style()).print();

@@ -11,13 +11,16 @@
 //! | limit | the throttle's limit when it quiesced |
 //! | delays, delayed | how often writers were delayed, and for how long in all |
 //! | stops, stopped | how often they stood still at a limit, and for how long in all |
-//! | pushed | why it was pushed |
+//! | pushed | why it was pushed; - as long as it is open |
 
 pub mod history;
+mod source;
+
+pub use source::{Records, keep_last};
 
 use crate::ui::Table;
 use engine::dsl::nicenum::nicenum;
-use engine::live::TxgRecord;
+use engine::live::{TxgRecord, TxgState};
 use std::time::Duration;
 
 /// How numbers are written.
@@ -70,7 +73,10 @@ pub fn table(records: &[TxgRecord], style: Style) -> Table {
             time(r.delayed),
             r.stops.to_string(),
             time(r.stopped),
-            r.pushed.name().to_owned(),
+            match r.state {
+                TxgState::Open | TxgState::Quiescing => "-".to_owned(),
+                _ => r.pushed.name().to_owned(),
+            },
         ]);
     }
     table

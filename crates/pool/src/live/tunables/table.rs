@@ -307,4 +307,9 @@ table! {
     InFlightMax "zinc_in_flight_max" Unit::Bytes, zio::IN_FLIGHT_MAX, 0x10_0000..=1 << 50,
         |s, v| s.writer.set_in_flight_max(v),
         "Bytes handed to the devices and not answered yet, over which a sync waits for room.";
+
+    // The instruments.
+    Stats "zinc_stats" Unit::Switch, 1, 0..=1, |s, v| s.set_counting(v == 1),
+        "0: nothing is counted, to measure what counting costs. What a txg did is still recorded, \
+         for the throttle needs it.";
 }

@@ -36,6 +36,41 @@ fn a_txg_waits_for_its_transactions_and_nobody_enters_meanwhile() {
 }
 
 #[test]
+fn txgs_that_are_alive_are_shown_where_they_stand() {
+    const MS: Duration = Duration::from_millis(1);
+    Rt::simulate(1, |rt| {
+        let txgs = Arc::new(Txgs::new(rt, 10, TxgLimits::default()));
+        let states = || -> Vec<(u64, char)> {
+            txgs.alive().iter().map(|r| (r.txg, r.state.letter())).collect()
+        };
+        assert_eq!(states(), [(11, 'O')]);
+        assert_eq!(txgs.enter(None).unwrap(), 11);
+        txgs.dirtied(11, 500);
+        let (waiter, syncer, sleeper) = (Arc::clone(&txgs), Arc::clone(&txgs), rt.clone());
+        rt.sleep(MS * 3);
+        let waiter = rt.spawn("waiter", move || waiter.wait_synced(11, Pushed::Waited));
+        let syncer = rt.spawn("syncer", move || {
+            let record = syncer.next().unwrap();
+            sleeper.sleep(MS * 5);
+            syncer.done(record);
+        });
+        rt.sleep(MS * 2);
+        assert_eq!(states(), [(11, 'Q')]);
+        let record = &txgs.alive()[0];
+        assert_eq!((record.open, record.quiesce, record.dirty), (MS * 3, MS * 2, 500));
+        txgs.leave(11, None);
+        rt.sleep(MS);
+        assert_eq!(states(), [(11, 'S'), (12, 'O')]);
+        assert_eq!(txgs.alive()[0].sync, MS);
+        rt.sleep(MS * 10);
+        assert_eq!(states(), [(12, 'O')]);
+        assert_eq!(txgs.records().len(), 1);
+        waiter.unwrap().join().unwrap().unwrap();
+        syncer.unwrap().join().unwrap();
+    });
+}
+
+#[test]
 fn dirty_data_is_bounded_and_pushes() {
     let limits = TxgLimits { dirty_max: 1000, sync_percent: 50, ..TxgLimits::default() };
     let txgs = machine(limits);

@@ -4,18 +4,22 @@
 //! | --- | --- | --- |
 //! | `ping` | | pool, guid, process |
 //! | `status` | | the same, with open and durable txg |
-//! | `txgs` | `count` | records of the last txgs, oldest first |
+//! | `txgs` | `count`, `alive` | records of the last txgs, oldest first; if `alive`, of all |
 //! | `stats` | | a snapshot of all counters |
 //! | `tunables` | `set`, an object of values by name | the values, all or those that were set |
 //! | `sync` | | the txg that is durable now |
 //! | `export` | `command` | nothing; the server ends |
 //! | `run` | `args`, `folder`, `environment`, three files | the exit code of that command |
+//!
+//! A fourth file of `run`, the end of a stream whose other end the client keeps, says when the
+//! client is gone.
 
-use crate::asked::{self, Asked};
+use crate::asked::{self, Asked, Lifeline};
 use crate::cli::Cli;
 use crate::cmd::tunables::to_json;
 use crate::failure::{FAILED, Failure, USAGE};
 use crate::host;
+use crate::txgs::keep_last;
 use clap::Parser as _;
 use control::{Handler, Peer, Refusal, Request};
 use engine::LivePool;
@@ -23,6 +27,7 @@ use engine::live::{Invocation, Setting, Tunable, TunableError};
 use serde_json::{Map, Value, json};
 use std::fs::File;
 use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::{Arc, PoisonError, RwLock};
@@ -125,10 +130,14 @@ impl Service {
 
     fn txgs(&self, request: &Request) -> Result<Value, Refusal> {
         let count = request.number("count")?.and_then(|n| usize::try_from(n).ok());
+        let alive = request.params.get("alive").and_then(Value::as_bool) == Some(true);
         self.held.with(|pool| {
-            let records = pool.txgs();
-            let skip = records.len().saturating_sub(count.unwrap_or(usize::MAX));
-            let records = records.get(skip..).unwrap_or_default();
+            // In this order: what becomes durable between the two looks is seen twice, not never.
+            let alive = if alive { pool.txgs_alive() } else { Vec::new() };
+            let mut records = pool.txgs();
+            keep_last(&mut records, count);
+            let durable = records.last().map_or(0, |r| r.txg);
+            records.extend(alive.into_iter().filter(|r| r.txg > durable));
             serde_json::to_value(records)
                 .map_err(|e| Refusal::new("cannot txgs").because(e.to_string()))
         })
@@ -180,7 +189,18 @@ impl Service {
         exported.map(|()| Value::Null).map_err(|e| refusal(&Failure::from(e)))
     }
 
-    fn run(&self, request: &Request, peer: Peer, files: Vec<OwnedFd>) -> Result<Value, Refusal> {
+    fn run(
+        &self,
+        request: &Request,
+        peer: Peer,
+        mut files: Vec<OwnedFd>,
+    ) -> Result<Value, Refusal> {
+        let presence = Arc::default();
+        let lifeline = if files.len() > 3 { files.pop() } else { None };
+        let lifeline = lifeline.map(|end| Lifeline::watch(UnixStream::from(end), &presence));
+        let _lifeline = lifeline
+            .transpose()
+            .map_err(|e| Refusal::new("cannot run: no thread for it").because(e.to_string()))?;
         let args = request.words("args")?;
         let folder = PathBuf::from(request.word("folder")?);
         let files: Result<[OwnedFd; 3], _> = files.try_into();
@@ -203,6 +223,7 @@ impl Service {
                 input,
                 output,
                 errors,
+                presence,
             });
             let code = asked::inherit(Some(&asked), || run_verb(&asked));
             Ok(json!({ "code": code }))

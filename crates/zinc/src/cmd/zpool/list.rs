@@ -96,7 +96,7 @@ impl Args {
             done += 1;
             match repeat {
                 Some((interval, count)) if count.is_none_or(|c| done < c) => {
-                    std::thread::sleep(interval);
+                    crate::asked::sleep(interval)?;
                 }
                 _ => return Ok(code),
             }

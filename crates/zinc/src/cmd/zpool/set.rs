@@ -197,12 +197,15 @@ impl Reguid {
 impl Sync {
     /// Runs it.
     pub fn run(self) -> Result<ExitCode, Failure> {
+        let mut code = 0;
         let names = match self.pools.is_empty() {
             true => {
-                crate::served::forward_all(&self.live.search)?;
+                let (served, worst) = crate::served::forward_each(&self.live.search)?;
+                code = worst;
                 let found = candidates(&self.live.search)?;
                 let active = found.iter().filter(|c| c.state() == CandidateState::Active);
-                active.map(|c| c.config.pool_guid.to_string()).collect()
+                let guids = active.map(|c| c.config.pool_guid);
+                guids.filter(|g| !served.contains(g)).map(|g| g.to_string()).collect()
             }
             false => self.pools.clone(),
         };
@@ -214,6 +217,6 @@ impl Sync {
                 pool.sync()?;
             }
         }
-        Ok(ExitCode::SUCCESS)
+        Ok(ExitCode::from(code))
     }
 }

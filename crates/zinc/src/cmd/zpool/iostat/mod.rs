@@ -138,7 +138,7 @@ impl Args {
             }
             match repeat {
                 Some((interval, count)) if count.is_none_or(|c| printed < c) => {
-                    std::thread::sleep(interval);
+                    crate::asked::sleep(interval)?;
                 }
                 _ => break,
             }
