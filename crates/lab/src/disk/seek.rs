@@ -22,6 +22,18 @@ pub struct Seek {
     pub full_ms: f64,
 }
 
+impl Seek {
+    /// All of them so many times as long.
+    #[must_use]
+    pub fn times(self, factor: f64) -> Self {
+        Self {
+            one_track_ms: self.one_track_ms * factor,
+            average_ms: self.average_ms * factor,
+            full_ms: self.full_ms * factor,
+        }
+    }
+}
+
 /// The curve through a [`Seek`]'s points, over a number of cylinders.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Curve {

@@ -1,25 +1,40 @@
-//! What reads all metadata of a file: a traversal, with which a scrub and a send begin, and its
-//! deletion.
+//! What goes through all metadata of a file: the study says that larger indirect blocks help a
+//! scrub, a send and deletions most, without figures. So each is done with both sizes, on a part of
+//! the file that its rows name, and the larger size has to be no slower.
+//!
+//! ```text
+//! scrub         `zinc check`: every copy of all metadata first, then data in the disks' order
+//! send          the file from its first byte to its last, 16 MiB ahead, as a send's queue
+//! pointers      every L1 in order, one after the other: a send that only looks for changes
+//! deletion      unlinks the file, until its space is free
+//! destruction   destroys its file system, until its space is free
+//! ```
 
 use super::reads::{disks, file};
 use super::world::{self, Image, Result};
 use super::{SHIFTS, kib};
 use crate::disk::Preset;
 use crate::experiment::{Bound, Row};
+use engine::check::{self, CheckOptions};
 use engine::device::SimDisks;
+use engine::live::LivePool;
 use engine::ondisk::DmuType;
-use engine::rt::Rt;
+use engine::rt::{Progress, Rt};
 use engine::zio::stats::TypeStats;
 use std::time::Duration;
 
 /// Room in the cache: metadata do not have to be read twice.
 const CACHE_BYTES: usize = 256 << 20;
+/// Pieces that a send reads at once, and bytes of each.
+const SEND_PIECES: usize = 16;
+const SEND_PIECE: u64 = 1 << 20;
+/// Txgs after which the space of what was deleted has to be free.
+const TXGS_MAX: usize = 1000;
 
 /// One chore with one size of indirect blocks.
 pub(super) struct Chore {
     what: &'static str,
     shift: u8,
-    blocks: u64,
     took: Duration,
     /// I/Os of the file's indirect blocks, read and written.
     ios: u64,
@@ -27,32 +42,72 @@ pub(super) struct Chore {
 
 /// What a chore does, and what it takes.
 type Work = fn(&Rt, Image, &Preset, u64) -> Result<Done>;
+type Done = (Duration, TypeStats);
 
-/// All chores on files of so many blocks.
-pub(super) fn run(blocks: u64, preset: &Preset, seed: u64) -> Result<Vec<Chore>> {
+const CHORES: [(&str, Work); 5] = [
+    ("scrub", scrub),
+    ("send", send),
+    ("pointers", pointers),
+    ("deletion", delete),
+    ("destruction", destroy),
+];
+
+/// All chores on files of so many blocks, by chore, then size.
+pub(super) fn run(
+    blocks: u64,
+    preset: &Preset,
+    seed: u64,
+    progress: &dyn Fn(&str),
+) -> Result<Vec<Chore>> {
+    let images = SHIFTS.map(|shift| super::make(blocks, shift, seed));
+    let [small, large] = images;
+    let images = [small?, large?];
     let mut out = Vec::new();
-    for shift in SHIFTS {
-        let image = super::make(blocks, shift, seed)?;
-        let chores: [(&'static str, Work); 2] =
-            [("traversal, as by a scrub or send", traverse), ("deletion", delete)];
-        for (what, chore) in chores {
+    for (what, work) in CHORES {
+        progress(what);
+        for (image, shift) in images.iter().zip(SHIFTS) {
             let (image, preset) = (image.fork(), preset.clone());
-            let (took, stats) = world::simulate(seed, move |rt| chore(rt, image, &preset, seed))?;
+            let (took, stats) = world::simulate(seed, move |rt| work(rt, image, &preset, seed))?;
             let indirect = stats
                 .rows()
                 .iter()
                 .filter(|r| r.kind == DmuType::PLAIN_FILE_CONTENTS && r.level > 0);
             let ios = indirect.map(|r| r.read.ios + r.written.ios).sum();
-            out.push(Chore { what, shift, blocks, took, ios });
+            out.push(Chore { what, shift, took, ios });
         }
     }
     Ok(out)
 }
 
-type Done = (Duration, TypeStats);
+/// Verifies the pool.
+fn scrub(rt: &Rt, image: Image, preset: &Preset, seed: u64) -> Result<Done> {
+    let site = SimDisks::new(rt);
+    let pool = world::open(&disks(&site, preset, image, seed), CACHE_BYTES)?;
+    let (before, begin) = (pool.block_stats(), rt.now());
+    let report = check::run(&pool, &CheckOptions::default(), &Progress::new());
+    if let Some(issue) = report.issues.first() {
+        return Err(issue.to_string().into());
+    }
+    Ok((rt.now().saturating_sub(begin), pool.block_stats().since(&before)))
+}
+
+/// All of the file.
+fn send(rt: &Rt, image: Image, preset: &Preset, seed: u64) -> Result<Done> {
+    let site = SimDisks::new(rt);
+    let pool = world::open(&disks(&site, preset, image, seed), CACHE_BYTES)?;
+    let (fs, number) = file(&pool)?;
+    let object = fs.objset().object(number)?;
+    let (before, begin) = (pool.block_stats(), rt.now());
+    let bytes = (object.dnode().max_block + 1) * world::RECORD;
+    rt.for_each_parallel(SEND_PIECES, 0..bytes.div_ceil(SEND_PIECE), |piece| {
+        let at = piece * SEND_PIECE;
+        object.read_at(at, &mut vec![0; SEND_PIECE.min(bytes - at) as usize])
+    })?;
+    Ok((rt.now().saturating_sub(begin), pool.block_stats().since(&before)))
+}
 
 /// Every pointer of the file, in order, by one thread.
-fn traverse(rt: &Rt, image: Image, preset: &Preset, seed: u64) -> Result<Done> {
+fn pointers(rt: &Rt, image: Image, preset: &Preset, seed: u64) -> Result<Done> {
     let site = SimDisks::new(rt);
     let pool = world::open(&disks(&site, preset, image, seed), CACHE_BYTES)?;
     let (fs, number) = file(&pool)?;
@@ -65,34 +120,76 @@ fn traverse(rt: &Rt, image: Image, preset: &Preset, seed: u64) -> Result<Done> {
     Ok((rt.now().saturating_sub(begin), pool.block_stats().since(&before)))
 }
 
-/// Unlinks the file, and waits until all of it is free.
 fn delete(rt: &Rt, image: Image, preset: &Preset, seed: u64) -> Result<Done> {
+    freed(rt, image, preset, seed, |pool| {
+        let fs = pool.filesystem(world::DATASET)?;
+        Ok(fs.unlink(fs.root_object(), world::FILE, world::now())?)
+    })
+}
+
+fn destroy(rt: &Rt, image: Image, preset: &Preset, seed: u64) -> Result<Done> {
+    freed(rt, image, preset, seed, |pool| Ok(pool.destroy_dataset(world::DATASET)?))
+}
+
+/// Does `work`, and waits until the file's space is free.
+fn freed(
+    rt: &Rt,
+    image: Image,
+    preset: &Preset,
+    seed: u64,
+    work: fn(&LivePool) -> Result<()>,
+) -> Result<Done> {
     let site = SimDisks::new(rt);
-    let disks = disks(&site, preset, image, seed);
-    let pool = world::import(rt, &disks, CACHE_BYTES)?;
-    let fs = pool.filesystem(world::POOL)?;
+    let pool = world::import(rt, &disks(&site, preset, image, seed), CACHE_BYTES)?;
+    let allocated = |pool: &LivePool| pool.view().space().total().allocated;
+    let full = allocated(&pool);
     let (before, begin) = (pool.view().block_stats(), rt.now());
-    fs.unlink(fs.root_object(), world::FILE, world::now())?;
-    // One txg to free it, two until the space is free.
-    for _ in 0..3 {
+    work(&pool)?;
+    let mut txgs = 0;
+    while allocated(&pool) > full / 20 {
+        if txgs == TXGS_MAX {
+            return Err("the space of what was deleted is still not free".into());
+        }
         pool.sync()?;
+        txgs += 1;
     }
     let took = rt.now().saturating_sub(begin);
     let stats = pool.view().block_stats().since(&before);
-    drop(fs);
     pool.close()?;
     Ok((took, stats))
 }
 
-/// Rows that are shown.
-pub(super) fn rows(rows: &mut Vec<Row>, chores: &[Chore]) {
-    for c in chores {
-        let name = format!("{} KiB, {} blocks: {}", kib(c.shift), c.blocks, c.what);
-        let mut row = |unit, measured| {
-            let (row, bound) = (name.clone(), Bound::Shown);
-            rows.push(Row { row, unit, published: None, measured, bound });
-        };
-        row("indirect I/Os", c.ios as f64);
-        row("s", c.took.as_secs_f64());
+/// How many times as fast the larger blocks are.
+fn gain(pair: &[Chore]) -> f64 {
+    let [small, large] = [0, 1].map(|at: usize| pair[at].took.as_secs_f64());
+    small / large.max(1e-9)
+}
+
+/// The same of all chores, in words.
+pub(super) fn gains(chores: &[Chore]) -> String {
+    let one = |pair: &[Chore]| format!("{} {:.1}", pair[0].what, gain(pair));
+    let all: Vec<String> = chores.chunks_exact(2).map(one).collect();
+    all.join(", ")
+}
+
+/// Rows that are shown, and one per chore that is judged: larger blocks are no slower.
+pub(super) fn rows(rows: &mut Vec<Row>, blocks: u64, chores: &[Chore], judged: bool) {
+    for pair in chores.chunks_exact(2) {
+        for c in pair {
+            let name = format!("{}, {blocks} blocks, {} KiB", c.what, kib(c.shift));
+            let mut row = |what: &str, unit, measured| {
+                let (row, bound) = (format!("{name}: {what}"), Bound::Shown);
+                rows.push(Row { row, unit, published: None, measured, bound });
+            };
+            row("indirect", "I/Os", c.ios as f64);
+            row("took", "s", c.took.as_secs_f64());
+        }
+        rows.push(Row {
+            row: format!("128 KiB over 16 KiB, {}: speed", pair[0].what),
+            unit: "times",
+            published: Some(1.0),
+            measured: gain(pair),
+            bound: if judged { Bound::AtLeast } else { Bound::Shown },
+        });
     }
 }

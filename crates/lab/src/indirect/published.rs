@@ -59,6 +59,7 @@ pub(super) const GAIN_PERCENT: [f64; 2] = [14.0, 80.0];
 /// A write case.
 pub(super) struct Write {
     pub(super) compression: &'static str,
+    pub(super) compress_ratio: f64,
     pub(super) file_gb: f64,
     pub(super) allocated_percent: f64,
     /// Writes in a second with 16 and 128 KiB.
@@ -70,6 +71,7 @@ pub(super) struct Write {
 pub(super) const WRITES: [Write; 2] = [
     Write {
         compression: "off",
+        compress_ratio: 1.0,
         file_gb: 240.0,
         allocated_percent: 80.0,
         iops: [1100.0, 1150.0],
@@ -77,6 +79,7 @@ pub(super) const WRITES: [Write; 2] = [
     },
     Write {
         compression: "lz4",
+        compress_ratio: 2.90,
         file_gb: 700.0,
         allocated_percent: 75.0,
         iops: [850.0, 940.0],

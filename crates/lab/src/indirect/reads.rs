@@ -57,7 +57,8 @@ impl Measured {
     }
 }
 
-/// Disks of this kind that hold the image.
+/// Disks of this kind that hold the image. Where the image is a part of the study's, so are they,
+/// so that seeks are as long.
 pub(super) fn disks(
     site: &SimDisks,
     preset: &Preset,
@@ -65,6 +66,9 @@ pub(super) fn disks(
     seed: u64,
 ) -> Vec<WriteDeviceRef> {
     let size = image.disks.first().map_or(0, engine::device::Device::size);
+    let part = size as f64 / super::DISK_BYTES as f64;
+    let capacity_bytes = (preset.capacity_bytes as f64 * part.min(1.0)) as u64;
+    let preset = Preset { capacity_bytes, ..preset.clone() };
     let models = preset.models(image.disks.len(), size, seed);
     let disk = |(contents, model)| site.add_model_with(&SimOptions::default(), contents, model);
     image.disks.into_iter().zip(models).map(|pair| disk(pair) as _).collect()
@@ -72,7 +76,7 @@ pub(super) fn disks(
 
 /// The file system and the file of an open pool.
 pub(super) fn file(pool: &Pool) -> Result<(Filesystem, u64)> {
-    let dataset = pool.dsl().by_name(world::POOL)?;
+    let dataset = pool.dsl().by_name(world::DATASET)?;
     let fs = Filesystem::open(pool.dsl().objset(&dataset)?)?;
     let entry = fs.root()?.lookup(world::FILE)?.ok_or("the file is gone")?;
     Ok((fs, entry.object))

@@ -19,13 +19,13 @@
 use engine::device::{AlignedBuf, MemoryDevice, WriteDeviceRef};
 use engine::dmu::Hold;
 use engine::live::{
-    self, CreateOptions, Devices, ImportOptions, LivePool, NewTop, Setting, TopUse, Tunable,
-    VdevSpec,
+    self, CreateOptions, Devices, ImportOptions, LivePool, NewFilesystem, NewTop, Setting, TopUse,
+    Tunable, VdevSpec,
 };
 use engine::ondisk::Endian;
 use engine::ondisk::znode::Time;
 use engine::pool::look_at_device;
-use engine::rt::Rt;
+use engine::rt::{CpuModel, Rt};
 use engine::zio::Block;
 use engine::zpl::write::{NewFile, NewKind};
 use engine::{Candidate, Filesystem, OpenOptions, Pool};
@@ -39,7 +39,9 @@ pub(super) type Result<T> = std::result::Result<T, Error>;
 /// Bytes of a record.
 pub(super) const RECORD: u64 = 8 << 10;
 /// Name of the pool.
-pub(super) const POOL: &str = "lab";
+const POOL: &str = "lab";
+/// Name of the file system.
+pub(super) const DATASET: &str = "lab/data";
 /// Name of the file.
 pub(super) const FILE: &[u8] = b"file";
 /// Writers of the file, each of its own part, from its first block to its last.
@@ -83,7 +85,7 @@ pub(super) fn name(disk: usize) -> String {
     format!("disk{disk}")
 }
 
-/// Creates the pool on `disks`.
+/// Creates the pool on `disks`, and the file system.
 pub(super) fn create_pool(
     rt: &Rt,
     disks: &[WriteDeviceRef],
@@ -106,7 +108,9 @@ pub(super) fn create_pool(
         ],
         ..CreateOptions::new(POOL, tops)
     };
-    Ok(live::create(rt, &options, &devices)?)
+    let pool = live::create(rt, &options, &devices)?;
+    pool.create_filesystem(DATASET, NewFilesystem::default(), Vec::new())?;
+    Ok(pool)
 }
 
 /// The pool as a search finds it on `disks`.
@@ -187,12 +191,21 @@ pub(super) fn make(plan: Plan) -> Result<Image> {
     simulate(plan.seed, move |rt| make_here(rt, plan))
 }
 
+/// Has a txg synced by one thread, or again by several. Where devices take no time, several only
+/// hand each block to each other.
+pub(super) fn by_one_thread(rt: &Rt, one: bool) {
+    let model =
+        CpuModel { processors: 1, costs: Vec::new(), contention_percent: 0, crowding_percent: 0 };
+    rt.set_cpu(one.then_some(model));
+}
+
 fn make_here(rt: &Rt, plan: Plan) -> Result<Image> {
+    by_one_thread(rt, true);
     let disk = |n| Arc::new(MemoryDevice::zeros(&name(n), plan.disk_bytes));
     let disks: Vec<Arc<MemoryDevice>> = (0..plan.disks).map(disk).collect();
     let devices: Vec<WriteDeviceRef> = disks.iter().map(|d| Arc::clone(d) as _).collect();
     let pool = create_pool(rt, &devices, "off")?;
-    let fs = pool.filesystem(POOL)?;
+    let fs = pool.filesystem(DATASET)?;
     make_file(&pool, &fs, plan)?;
     drop(fs);
     pool.export()?;
