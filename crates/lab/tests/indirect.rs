@@ -67,12 +67,10 @@ fn a_fiftieth_of_the_study() {
 }
 
 #[test]
-fn the_seed_decides_all_reads() {
+fn the_seed_decides_everything() {
     let rows = |seed| {
-        let written = ["scrub", "deletion", "destruction"];
         let all = run(1.0 / 200.0, seed).rows;
-        let read = all.into_iter().filter(|r| !written.iter().any(|w| r.row.contains(w)));
-        read.map(|r| (r.row, r.measured)).collect::<Vec<_>>()
+        all.into_iter().map(|r| (r.row, r.measured)).collect::<Vec<_>>()
     };
     assert_eq!(rows(7), rows(7));
 }
@@ -85,5 +83,6 @@ fn the_study_is_within_its_bounds() {
     let judged = outcome.rows.iter().filter(|r| r.bound != Bound::Shown && r.published.is_some());
     assert_eq!(judged.count(), 4 * 7 + 2 + 5);
     let writes = outcome.rows.iter().filter(|r| r.row.contains("writes at 1/200"));
-    assert_eq!(writes.count(), 4 * 4 + 2);
+    let missing = outcome.texts.iter().find(|(title, _)| title.contains("failed"));
+    assert!(writes.count() == 4 * 4 + 2, "{missing:?}");
 }

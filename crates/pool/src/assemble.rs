@@ -9,7 +9,7 @@ use crate::uberblocks::{self, FoundUberblock};
 use device::DeviceRef;
 use ondisk::config::{LabelConfig, PoolConfig, PoolState, VdevConfig, VdevKind};
 use ondisk::nvlist::{NvList, NvValue};
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 use vdev::LeafOpen;
@@ -33,9 +33,9 @@ pub struct Candidate {
     /// All top-level vdevs the labels describe, under a root; unknown ones are `Missing`.
     pub tree: VdevConfig,
     /// Devices found, by guid.
-    pub leaves: HashMap<u64, LeafSight>,
+    pub leaves: BTreeMap<u64, LeafSight>,
     /// Spares and cache devices found, by guid: they name no pool.
-    pub aux: HashMap<u64, LeafSight>,
+    pub aux: BTreeMap<u64, LeafSight>,
     /// Uberblocks of all devices.
     pub uberblocks: Vec<FoundUberblock>,
 }
@@ -58,7 +58,7 @@ impl Candidate {
     #[must_use]
     pub fn group(found: &[FoundLeaf]) -> Vec<Self> {
         let mut pools: BTreeMap<u64, Vec<(&FoundLeaf, Vec<FoundUberblock>)>> = BTreeMap::new();
-        let mut aux = HashMap::new();
+        let mut aux = BTreeMap::new();
         for (leaf, ring) in found.iter().zip(read_rings(found)) {
             match &leaf.config {
                 LabelConfig::Member(c) => pools.entry(c.pool_guid).or_default().push((leaf, ring)),
@@ -75,11 +75,11 @@ impl Candidate {
 
     fn assemble(
         found: Vec<(&FoundLeaf, Vec<FoundUberblock>)>,
-        aux: HashMap<u64, LeafSight>,
+        aux: BTreeMap<u64, LeafSight>,
     ) -> Option<Self> {
         let mut best: Option<&PoolConfig> = None;
         let mut tops: BTreeMap<u64, (u64, &VdevConfig)> = BTreeMap::new();
-        let mut best_of: HashMap<u64, Sighting> = HashMap::new();
+        let mut best_of: BTreeMap<u64, Sighting> = BTreeMap::new();
         for (leaf, uberblocks) in found {
             let LabelConfig::Member(c) = &leaf.config else { continue };
             // Two images with one guid are copies of one device from different times, and those
@@ -103,7 +103,7 @@ impl Candidate {
             }
         }
         let config = best?.clone();
-        let mut leaves = HashMap::new();
+        let mut leaves = BTreeMap::new();
         let mut uberblocks = Vec::new();
         for (guid, seen) in best_of {
             leaves.insert(guid, seen.sight);

@@ -106,10 +106,12 @@ fn run(target: &Target, setting: &Setting) -> Result<Outcome, LabError> {
     chores::rows(&mut rows, fewer, &chores, part >= 1.0 && judged);
     if part >= 1.0 {
         let tell = |what: &str| (setting.progress)(&format!("random writes, {what}"));
-        // Only shown: that they fail must not take the judged rows away.
-        match writes::run(&preset, setting.seed, &tell) {
-            Ok(writes) => writes::rows(&mut rows, &writes),
-            Err(why) => texts.push(("Random writes failed".to_owned(), format!("{why}\n"))),
+        let (writes, failures) = writes::run(&preset, setting.seed, &tell);
+        writes::rows(&mut rows, &writes);
+        // Only shown: that one fails must not take the other rows away.
+        if !failures.is_empty() {
+            let text = failures.join("\n") + "\n";
+            texts.push(("Random writes that failed".to_owned(), text));
         }
     }
     texts.push(("How it was made".to_owned(), how(blocks)));

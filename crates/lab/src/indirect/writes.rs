@@ -67,17 +67,27 @@ impl Written {
     }
 }
 
-/// All cases.
-pub(super) fn run(preset: &Preset, seed: u64, progress: &dyn Fn(&str)) -> Result<Vec<Written>> {
-    let mut out = Vec::new();
+/// All cases, and why those that are missing could not be done.
+pub(super) fn run(
+    preset: &Preset,
+    seed: u64,
+    progress: &dyn Fn(&str),
+) -> (Vec<Written>, Vec<String>) {
+    let (mut out, mut failed) = (Vec::new(), Vec::new());
     for case in &WRITES {
-        for (size, shift) in SHIFTS.into_iter().enumerate() {
-            progress(&format!("compression={}, {} KiB", case.compression, kib(shift)));
+        let both = SHIFTS.into_iter().enumerate().map(|(size, shift)| {
+            let what = format!("compression={}, {} KiB", case.compression, kib(shift));
+            progress(&what);
             let preset = preset.clone();
-            out.push(world::simulate(seed, move |rt| one(rt, &preset, case, size, seed))?);
+            world::simulate(seed, move |rt| one(rt, &preset, case, size, seed))
+                .map_err(|why| format!("{what}: {why}"))
+        });
+        match both.collect::<std::result::Result<Vec<_>, _>>() {
+            Ok(both) => out.extend(both),
+            Err(why) => failed.push(why),
         }
     }
-    Ok(out)
+    (out, failed)
 }
 
 /// Blocks that compress as the case wants: a begin of noise, and zeros.

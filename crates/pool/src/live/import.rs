@@ -27,7 +27,7 @@ use ondisk::config::{PoolState, VdevConfig};
 use ondisk::uberblock::Uberblock;
 use ondisk::{ObjsetKind, mos};
 use rt::Rt;
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -93,7 +93,7 @@ pub fn import(
         return Err(Error::NotWritable { pool: name, obstacles });
     }
     watch(rt, candidate, reading.uberblock(), &name)?;
-    let mut devices = HashMap::new();
+    let mut devices = BTreeMap::new();
     for leaf in reading.config().vdev_tree.walk().filter(|v| v.kind.is_leaf()) {
         let Some(sight) = candidate.leaves.get(&leaf.guid) else { continue };
         let device =
@@ -152,7 +152,7 @@ fn ring(device: &DeviceRef) -> Vec<Uberblock> {
 }
 
 /// Between the first look and the lock somebody else may have written.
-fn unchanged(devices: &HashMap<u64, WriteDeviceRef>, txg: u64, pool: &str) -> Result<()> {
+fn unchanged(devices: &BTreeMap<u64, WriteDeviceRef>, txg: u64, pool: &str) -> Result<()> {
     for device in devices.values() {
         if ring(&Arc::clone(device).as_device()).iter().any(|u| u.txg > txg) {
             return Err(Error::InUse { pool: pool.to_owned() });
@@ -165,7 +165,7 @@ fn assemble(
     rt: &Rt,
     reading: &Pool,
     options: &ImportOptions,
-    devices: &HashMap<u64, WriteDeviceRef>,
+    devices: &BTreeMap<u64, WriteDeviceRef>,
 ) -> Result<LivePool> {
     let config = reading.config();
     let invalid = |what: String| Error::Invalid { what };
