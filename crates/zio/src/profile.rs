@@ -12,7 +12,8 @@
 //! where everything is exact. Always on, but to measure what it costs.
 //!
 //! *At once* is the mean number of threads (or of I/Os) that are in a stage while any is: the
-//! time spent in it, of all together, over the time in which at least one was.
+//! time spent in it, of all together, over the time in which at least one was. Where small blocks
+//! are sampled it is that of the sample, and so a lower bound.
 
 use crate::stages::{Sampled, StageCount, StageMeter, nanos, weight};
 use rt::Rt;
@@ -190,7 +191,7 @@ impl Profiler {
 
     /// Does `work` with so many bytes as this stage of the calling thread's kind.
     pub fn watch<T>(&self, stage: Stage, bytes: usize, work: impl FnOnce() -> T) -> T {
-        let span = self.begin(KIND.get(), stage, bytes);
+        let span = self.span(KIND.get(), stage, bytes, 1);
         let out = work();
         if let Some(span) = span {
             self.end(span);
@@ -198,21 +199,27 @@ impl Profiler {
         out
     }
 
-    /// `None` when nobody counts.
+    /// Begins an I/O. `None` when nobody counts, or not this one.
     pub(crate) fn begin(&self, kind: Kind, stage: Stage, bytes: usize) -> Option<Span> {
+        let on = self.on.load(Relaxed);
+        let weight = if on { weight(&self.rt, Sampled::Io, bytes) } else { 0 };
+        if weight == 0 { None } else { self.span(kind, stage, bytes, weight) }
+    }
+
+    fn span(&self, kind: Kind, stage: Stage, bytes: usize, weight: u64) -> Option<Span> {
         if !self.on.load(Relaxed) {
             return None;
         }
         let began = self.rt.now();
         self.meter(kind, stage).enter(began);
-        Some(Span { kind, stage, bytes, began })
+        Some(Span { kind, stage, bytes, weight, began })
     }
 
-    /// How long it was.
-    pub(crate) fn end(&self, span: Span) -> Duration {
+    /// How long it was, and how many it stands for.
+    pub(crate) fn end(&self, span: Span) -> (Duration, u64) {
         let now = self.rt.now();
-        self.meter(span.kind, span.stage).leave(span.began, now, span.bytes, 1);
-        now.saturating_sub(span.began)
+        self.meter(span.kind, span.stage).leave(span.began, now, span.bytes, span.weight);
+        (now.saturating_sub(span.began), span.weight)
     }
 
     /// What went through the stages so far, of all kinds of threads together.
@@ -259,6 +266,7 @@ pub(crate) struct Span {
     kind: Kind,
     stage: Stage,
     bytes: usize,
+    weight: u64,
     began: Duration,
 }
 

@@ -10,8 +10,8 @@
 //! batch takes as long as the whole batch: so the sum of the times over the time that went by is
 //! the number of blocks that were being read at once.
 //!
-//! Small blocks are looked at one in eight, and that one is counted as eight, but for `read`, and
-//! in a simulation, where everything is exact.
+//! Small blocks are looked at one in eight, and that one is counted as eight; but not in `read`, and
+//! not in a simulation, where everything is exact.
 
 use device::{AtomicHistogram, Histogram};
 use rt::Rt;
@@ -27,7 +27,7 @@ pub(crate) const SAMPLE: u32 = 8;
 
 thread_local! {
     /// Small blocks seen, for each thing that is sampled.
-    static TICKS: [Cell<u32>; 4] = const { [const { Cell::new(0) }; 4] };
+    static TICKS: [Cell<u32>; 5] = const { [const { Cell::new(0) }; 5] };
 }
 
 /// Things that are sampled each for itself: who looked at every eighth block of two that take turns
@@ -38,6 +38,7 @@ pub(crate) enum Sampled {
     Verify,
     Decrypt,
     Decompress,
+    Io,
 }
 
 /// As how many a block of so many bytes counts; 0: it is not looked at.

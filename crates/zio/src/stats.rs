@@ -110,7 +110,7 @@ struct Times {
 pub struct TypeTimes {
     /// Reads.
     pub read_ns: Histogram,
-    /// Writes. Not counted while threads of their own issue them.
+    /// Writes, small ones sampled. Not counted while threads of their own issue them.
     pub written_ns: Histogram,
 }
 
@@ -165,10 +165,11 @@ impl ByType {
         }
     }
 
-    /// A write of block `bp` took so long.
-    pub(crate) fn write_took(&self, bp: &BlkPtr, time: Duration) {
+    /// A write of block `bp` took so long, and stands for so many.
+    pub(crate) fn write_took(&self, bp: &BlkPtr, time: Duration, weight: u64) {
         if let Some(cell) = self.cell(bp) {
-            cell.times.get_or_init(Box::default).written_ns.add(crate::stages::nanos(time));
+            let times = cell.times.get_or_init(Box::default);
+            times.written_ns.add_many(crate::stages::nanos(time), weight);
         }
     }
 

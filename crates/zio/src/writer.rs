@@ -126,8 +126,8 @@ impl Flight {
     /// `span`: of one copy that no thread waited for.
     fn answered(&self, result: std::result::Result<(), WriteError>, span: Option<Span>) {
         if let Some(span) = span {
-            let took = self.core.profiler.end(span);
-            self.core.types.write_took(&self.bp, took);
+            let (took, weight) = self.core.profiler.end(span);
+            self.core.types.write_took(&self.bp, took, weight);
         }
         if let Err(e) = result {
             let error = failure(self.place, Some(&self.bp), ErrorKind::Write(e));
