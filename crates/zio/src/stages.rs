@@ -10,8 +10,8 @@
 //! batch takes as long as the whole batch: so the sum of the times over the time that went by is
 //! the number of blocks that were being read at once.
 //!
-//! Small blocks are looked at one in eight, and that one is counted as eight; but not in `read`, and
-//! not in a simulation, where everything is exact.
+//! Small blocks are looked at one in eight, and that one is counted as eight; but not in `read`,
+//! and not in a simulation, where everything is exact.
 
 use device::{AtomicHistogram, Histogram};
 use rt::Rt;
