@@ -72,8 +72,24 @@ fn names(plan: &Plan) -> Vec<String> {
 }
 
 impl<'a> PoolFiles<'a> {
-    /// Makes the files of a run in `dataset`, which is made too when it is not there: without
-    /// compression, with records of the plan's block size.
+    /// Whether `dataset` has files of a run of this time stamp.
+    #[must_use]
+    pub fn is_taken(pool: &LivePool, dataset: &str, plan: &Plan) -> bool {
+        let fs = pool.filesystem(dataset);
+        let is_there = |fs: Filesystem| {
+            names(plan).iter().any(|name| fs.by_path(name.as_bytes(), false).is_ok())
+        };
+        fs.is_ok_and(is_there)
+    }
+
+    /// The record size of `dataset`, when it is there.
+    #[must_use]
+    pub fn record_size(pool: &LivePool, dataset: &str) -> Option<u64> {
+        pool.filesystem(dataset).ok().map(|fs| u64::from(fs.settings().record_size))
+    }
+
+    /// Makes the files of a run in `dataset`, which is made too when it is not there, without
+    /// compression; its record size becomes the plan's block size.
     ///
     /// # Errors
     /// There is no room, or the files are there already.
@@ -84,18 +100,18 @@ impl<'a> PoolFiles<'a> {
         method: PoolMethod,
     ) -> Result<Self> {
         let fail = |e: &dyn Display| PiosError::new(format!("cannot use {dataset}")).because(e);
-        let record = plan.block_size.to_string();
+        let change = |name: &str, text: &str| {
+            let value = parse_value(name, text, DatasetKind::Filesystem, true);
+            let change = |v| PropertyChange { name: name.to_owned(), value: Some(v) };
+            value.map(change).map_err(|e| fail(&e))
+        };
+        let record = change("recordsize", &plan.block_size.to_string())?;
         if pool.view().dsl().by_name(dataset).is_err() {
-            let change = |name: &str, text: &str| {
-                let value = parse_value(name, text, DatasetKind::Filesystem, true);
-                value.map(|v| PropertyChange { name: name.to_owned(), value: Some(v) })
-            };
-            let properties = [("compression", "off"), ("recordsize", &record)];
-            let properties: std::result::Result<Vec<_>, _> =
-                properties.iter().map(|(name, text)| change(name, text)).collect();
-            let properties = properties.map_err(|e| fail(&e))?;
+            let properties = vec![change("compression", "off")?, record];
             let made = pool.create_filesystem(dataset, NewFilesystem::default(), properties);
             made.map_err(|e| fail(&e))?;
+        } else if Self::record_size(pool, dataset) != Some(plan.block_size) {
+            pool.set_property(dataset, record).map_err(|e| fail(&e))?;
         }
         let found = pool.view().dsl().by_name(dataset).map_err(|e| fail(&e))?;
         let usable = pool.view().space().usable();

@@ -2,7 +2,7 @@
 
 use super::plan::{Layout, Plan};
 use super::run::{Measured, RunResult};
-use engine::zio::profile::{Kind, Profile};
+use engine::zio::profile::{Kind, KindProfile, Profile, StageProfile};
 use serde_json::{Value, json as value};
 
 /// Bytes with the largest suffix that loses nothing, or one decimal.
@@ -88,6 +88,24 @@ fn plan(p: &Plan) -> Value {
     })
 }
 
+fn profile(profile: &Profile) -> Value {
+    let stage = |s: &StageProfile| {
+        let seconds = s.time.as_secs_f64();
+        value!({ "count": s.count, "seconds": seconds, "at_once": s.at_once() })
+    };
+    let kind = |k: &KindProfile| {
+        value!({
+            "kind": k.kind.to_string(),
+            "threads": k.threads,
+            "checksum": stage(&k.checksum),
+            "compress": stage(&k.compress),
+            "allocate": stage(&k.allocate),
+            "io": stage(&k.io),
+        })
+    };
+    profile.kinds.iter().map(kind).collect()
+}
+
 /// The runs as JSON.
 #[must_use]
 pub fn json(runs: &[RunResult]) -> Value {
@@ -96,6 +114,7 @@ pub fn json(runs: &[RunResult]) -> Value {
             "plan": plan(&r.plan),
             "write": measured(r.write.as_ref()),
             "read": measured(r.read.as_ref()),
+            "profile": r.profile.as_ref().map_or(Value::Null, profile),
         })
     };
     Value::Array(runs.iter().map(run).collect())
@@ -116,7 +135,7 @@ pub fn profile_table(profile: &Profile) -> (Vec<&'static str>, Vec<Vec<String>>)
         "I/Os",
         "AT ONCE",
     ];
-    let row = |k: &engine::zio::profile::KindProfile| {
+    let row = |k: &KindProfile| {
         let seconds = |s| format!("{:.2}", k.per_thread(s));
         // Without threads of their own, I/Os are the devices', and counted together.
         let count = match (k.kind, k.threads) {
@@ -135,9 +154,7 @@ pub fn profile_table(profile: &Profile) -> (Vec<&'static str>, Vec<Vec<String>>)
             format!("{:.2}", k.io.at_once()),
         ]
     };
-    let busy = |k: &&engine::zio::profile::KindProfile| {
-        k.threads > 0 || k.io.count > 0 || k.checksum.count > 0
-    };
+    let busy = |k: &&KindProfile| k.threads > 0 || k.io.count > 0 || k.checksum.count > 0;
     (headings, profile.kinds.iter().filter(busy).map(row).collect())
 }
 
@@ -158,7 +175,7 @@ mod tests {
             longest: Duration::ZERO,
         };
         let plan = Plan::new(4, 64, 128 << 20, 2 << 20);
-        let run = RunResult { plan, write: Some(m), read: None };
+        let run = RunResult { plan, write: Some(m), read: None, profile: None };
         let (headings, rows) = table(std::slice::from_ref(&run), false);
         assert_eq!(headings.len(), rows[0].len());
         let expected = ["4", "64", "128M", "2M", "128K", "128M", "8G", "24.576", "333.3", "-", "-"];

@@ -7,6 +7,7 @@ use super::{PiosError, Result, Target};
 use engine::device::AlignedBuf;
 use engine::rt::{Rng, Rt, Xoshiro256};
 use engine::zio::cpu::Work;
+use engine::zio::profile::Profile;
 use parking_lot::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
@@ -59,6 +60,8 @@ pub struct RunResult {
     pub write: Option<Measured>,
     /// Reading; `None` when it was not asked for.
     pub read: Option<Measured>,
+    /// What the engine's threads did, where it was asked for.
+    pub profile: Option<Profile>,
 }
 
 /// What the threads of a phase share.

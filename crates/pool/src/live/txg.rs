@@ -30,6 +30,9 @@
 //! time, and who lands changes these before he looks at the count, so nobody waits for a wake-up
 //! that came before.
 //!
+//! A writer at whom a policy in turn looks keeps `turn` while he waits: for a delay, for room. He
+//! is in no txg then, and nothing that he waits for asks for the turn.
+//!
 //! Lock order: `state` is the only lock held while another is taken: `memory` never is, `policy`
 //! only for a moment.
 
@@ -158,9 +161,13 @@ pub(crate) struct Txgs {
     shut: AtomicBool,
     /// A txg waits for its turn.
     has_waiting: AtomicBool,
+    /// What landed stays dirty until its txg is durable (`zinc_dirty_until_durable`).
+    until_durable: AtomicBool,
     slots: [Slot; SLOTS],
     /// Writers that wait for room.
     at_the_limit: AtomicUsize,
+    /// Whose turn it is, under a policy that judges in turn; kept while he waits.
+    turn: rt::Lock<()>,
     state: Mutex<State>,
     /// What was dirty waits to be dirty again, until nothing happens.
     memory: Mutex<IdleMemory>,
@@ -198,8 +205,10 @@ impl Txgs {
             awaited: AtomicU64::new(0),
             shut: AtomicBool::new(false),
             has_waiting: AtomicBool::new(false),
+            until_durable: AtomicBool::new(false),
             slots: Default::default(),
             at_the_limit: AtomicUsize::new(0),
+            turn: rt::Lock::new(rt, ()),
             state: Mutex::new(State {
                 synced: last,
                 wanted: 0,
@@ -236,6 +245,11 @@ impl Txgs {
         };
         self.memory.lock().resize(memory_held(&limits));
         self.look_at_policy();
+    }
+
+    /// Whether data stays dirty until its txg is durable.
+    pub(crate) fn keep_dirty(&self, until_durable: bool) {
+        self.until_durable.store(until_durable, Ordering::Relaxed);
     }
 
     pub(crate) fn keep_records(&self, most: usize) {
@@ -367,6 +381,7 @@ impl Txgs {
         if self.dirty() + self.reserved() < calm {
             return Ok(());
         }
+        let _turn = self.policy().in_turn().then(|| self.turn.lock());
         let mut request = Request { began: self.rt.now(), delayed: false };
         loop {
             let txg = self.open();
@@ -658,7 +673,8 @@ impl Txgs {
 impl zio::Landing for Txgs {
     fn landed(&self, place: Place, txg: u64, level: u8, bytes: u64) {
         // Dirty are data of datasets: not the MOS, not tables of dnodes, not what is above data.
-        if level == 0 && place.objset != 0 && place.object != 0 {
+        let is_data = level == 0 && place.objset != 0 && place.object != 0;
+        if is_data && !self.until_durable.load(Ordering::Relaxed) {
             self.cleaned(txg, bytes);
         }
     }

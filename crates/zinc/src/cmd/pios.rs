@@ -1,5 +1,6 @@
 //! `zinc pios`: the parallel I/O simulator.
 
+use crate::asked;
 use crate::failure::Failure;
 use crate::live::{LiveHow, change};
 use crate::ui::{self, Table};
@@ -11,7 +12,7 @@ use lab::pios::{
     self, Layout, PiosError, PlainFiles, PlainMethod, Plan, PoolFiles, PoolMethod, RunResult,
     Sweep, Target,
 };
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -29,6 +30,8 @@ enum Load {
     Posixio,
     /// Plain files or a device, O_DIRECT
     Directio,
+    /// Plain files; what is overwritten is copied to a shadow file first
+    Cowio,
     /// One shared file
     Ssf,
     /// One file per region
@@ -47,7 +50,8 @@ NAME_low, NAME_high and NAME_incr go from low to high in steps of so many percen
   zinc pios -L posixio -p /mnt/here -t 1,2,4 -n 16 -s 64M -c 1M -x
 
 Each run's files carry its time stamp, which is also the seed of what is in them: -V=STAMP reads an
-earlier run's files and verifies them, with the same sizes given again.")]
+earlier run's files and verifies them, with the same sizes given again; -V=STAMP,.. has one for each
+run. Buffered files come back from memory then, unless --prerun drops it.")]
 pub struct Args {
     /// Threads
     #[arg(short = 't', long = "threadcount", value_name = "N,..")]
@@ -94,12 +98,18 @@ pub struct Args {
     offset_high: Option<String>,
     #[arg(long = "offset_incr", alias = "offset-incr", value_name = "%", hide = true)]
     offset_incr: Option<String>,
-    /// Bytes of a block of a pool's files
-    #[arg(short = 'S', long = "blocksize", value_name = "SIZE,..", default_value = "128k")]
-    block: String,
-    /// How to load: dmuio, zplio, posixio or directio, and ssf or fpp
+    /// Bytes of a block of a pool's files: sets recordsize [default: the dataset's, or 128K]
+    #[arg(short = 'S', long = "blocksize", value_name = "SIZE,..")]
+    block: Option<String>,
+    /// How to load: dmuio, zplio, posixio, directio or cowio, and ssf or fpp [default: posixio,ssf]
     #[arg(short = 'L', long = "load", value_name = "WORD,..", value_delimiter = ',')]
     load: Vec<Load>,
+    #[arg(long, hide = true)]
+    posixio: bool,
+    #[arg(long, hide = true)]
+    directio: bool,
+    #[arg(long, hide = true)]
+    cowio: bool,
     /// One file for each region
     #[arg(long)]
     fpp: bool,
@@ -130,8 +140,8 @@ pub struct Args {
     #[arg(short = 'R', long, value_name = "COMMAND")]
     postrun: Option<String>,
     /// Compare what is read with what was written; with =STAMP, of an earlier run
-    #[arg(short = 'V', long, value_name = "STAMP", num_args = 0..=1, require_equals = true)]
-    verify: Option<Option<u64>>,
+    #[arg(short = 'V', long, value_name = "STAMP,..", num_args = 0..=1, require_equals = true)]
+    verify: Option<Option<String>>,
     /// Write only
     #[arg(long, conflicts_with = "verify")]
     no_read: bool,
@@ -144,7 +154,7 @@ pub struct Args {
     /// Say what is being done
     #[arg(short = 'v', long)]
     verbose: bool,
-    /// Print what the threads of the engine spent their time on
+    /// Print what the threads of the engine spent their time on (dmuio, zplio)
     #[arg(long)]
     profile: bool,
     /// Print JSON
@@ -204,10 +214,16 @@ impl Args {
         let mut results = Vec::new();
         match method {
             Method::Plain(method) => {
-                for plan in plans {
-                    let target: Box<dyn Target> = Box::new(match self.earlier() {
-                        Some(_) => PlainFiles::reopen(&self.path, &plan, method)?,
-                        None => PlainFiles::create(&self.path, &plan, method, self.force)?,
+                if self.profile {
+                    let what = "--profile shows threads of the engine, which writes no plain files";
+                    return Err(Failure::usage(what).hint("-L dmuio or zplio"));
+                }
+                let mut next = 0;
+                for mut plan in plans {
+                    self.stamp(&mut plan, &mut next, |p| PlainFiles::is_taken(&self.path, p));
+                    let target: Box<dyn Target> = Box::new(match self.reads_earlier() {
+                        true => PlainFiles::reopen(&self.path, &plan, method)?,
+                        false => PlainFiles::create(&self.path, &plan, method, self.force)?,
                     });
                     results.push(self.one(&Rt::real(), plan, &*target)?);
                 }
@@ -219,7 +235,14 @@ impl Args {
                     false => format!("{name}/{DATASET}"),
                 };
                 change(&self.search, &self.how, name, |pool| {
-                    for plan in plans {
+                    let mut next = 0;
+                    for mut plan in plans {
+                        let record = PoolFiles::record_size(pool, &dataset);
+                        if let (None, Some(record)) = (&self.block, record) {
+                            plan.block_size = record;
+                        }
+                        let taken = |p: &Plan| PoolFiles::is_taken(pool, &dataset, p);
+                        self.stamp(&mut plan, &mut next, taken);
                         results.push(self.one_in(pool, &dataset, plan, method)?);
                     }
                     Ok(())
@@ -230,6 +253,19 @@ impl Args {
         Ok(ExitCode::SUCCESS)
     }
 
+    /// Gives a run the first time stamp, from now and from `next` on, that no files have.
+    fn stamp(&self, plan: &mut Plan, next: &mut u64, is_taken: impl Fn(&Plan) -> bool) {
+        if self.reads_earlier() {
+            return;
+        }
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(1, |t| t.as_secs());
+        plan.seed = now.max(*next);
+        while is_taken(plan) {
+            plan.seed += 1;
+        }
+        *next = plan.seed + 1;
+    }
+
     fn one_in(
         &self,
         pool: &LivePool,
@@ -237,40 +273,51 @@ impl Args {
         plan: Plan,
         method: PoolMethod,
     ) -> Result<RunResult, Failure> {
-        let target = match self.earlier() {
-            Some(_) => PoolFiles::reopen(pool, dataset, &plan, method)?,
-            None => PoolFiles::create(pool, dataset, &plan, method)?,
+        let target = match self.reads_earlier() {
+            true => PoolFiles::reopen(pool, dataset, &plan, method)?,
+            false => PoolFiles::create(pool, dataset, &plan, method)?,
         };
         pool.profiler().reset();
-        let result = self.one(pool.rt(), plan, &target)?;
-        if self.profile {
-            let (headings, rows) = pios::profile_table(&pool.profiler().snapshot());
-            let mut right = vec![true; headings.len()];
-            right[0] = false;
-            let mut table = Table::new(&headings, &right, false);
-            rows.into_iter().for_each(|row| table.row(row));
-            table.print();
-        }
+        let mut result = self.one(pool.rt(), plan, &target)?;
+        result.profile = self.profile.then(|| pool.profiler().snapshot());
         Ok(result)
     }
 
-    fn earlier(&self) -> Option<u64> {
-        self.verify.flatten()
+    fn reads_earlier(&self) -> bool {
+        matches!(self.verify, Some(Some(_)))
+    }
+
+    /// The time stamps of earlier runs that are to be verified.
+    fn earlier(&self) -> Result<Vec<u64>, Failure> {
+        let Some(Some(text)) = &self.verify else { return Ok(Vec::new()) };
+        let stamp = |text: &str| {
+            let wrong = || Failure::usage(format!("-V: `{text}` is no time stamp"));
+            text.trim().parse().map_err(|_| wrong())
+        };
+        text.split(',').map(stamp).collect()
     }
 
     fn load(&self) -> Result<(Method, Layout), Failure> {
         let (mut method, mut layout) = (None, None);
-        for word in &self.load {
+        let words = [
+            (self.posixio, Load::Posixio),
+            (self.directio, Load::Directio),
+            (self.cowio, Load::Cowio),
+        ];
+        let flags = words.iter().filter(|(given, _)| *given).map(|(_, word)| word);
+        for word in self.load.iter().chain(flags) {
             let (m, l) = match word {
                 Load::Dmuio => (Some(Method::Pool(PoolMethod::Dmu)), None),
                 Load::Zplio => (Some(Method::Pool(PoolMethod::Zpl)), None),
                 Load::Posixio => (Some(Method::Plain(PlainMethod::Posix)), None),
                 Load::Directio => (Some(Method::Plain(PlainMethod::Direct)), None),
+                Load::Cowio => (Some(Method::Plain(PlainMethod::Cow)), None),
                 Load::Ssf => (None, Some(Layout::Shared)),
                 Load::Fpp => (None, Some(Layout::PerRegion)),
             };
             if (m.is_some() && method.is_some()) || (l.is_some() && layout.is_some()) {
-                let what = "-L takes one of dmuio, zplio, posixio and directio, and ssf or fpp";
+                let what =
+                    "-L takes one of dmuio, zplio, posixio, directio and cowio, and ssf or fpp";
                 return Err(Failure::usage(what));
             }
             (method, layout) = (m.or(method), l.or(layout));
@@ -301,10 +348,7 @@ impl Args {
         // Zero stands for the region's size, which is not known yet.
         let offsets =
             all("-o", [&self.offset, &self.offset_low, &self.offset_high, &self.offset_incr], 0)?;
-        let blocks = Sweep::list(&self.block)?;
-        let mut seed = self.earlier().unwrap_or_else(|| {
-            SystemTime::now().duration_since(UNIX_EPOCH).map_or(1, |t| t.as_secs())
-        });
+        let blocks = sweep("-S", [&self.block, &None, &None, &None], 128 << 10)?;
         let mut out = Vec::new();
         for &threads in threads.values() {
             for &regions in regions.values() {
@@ -321,17 +365,27 @@ impl Args {
                                     chunk_noise: pios::parse_bytes(&self.chunk_noise)?,
                                     region_noise: pios::parse_bytes(&self.region_noise)?,
                                     thread_delay: Duration::from_millis(self.thread_delay),
-                                    seed,
                                     ..Plan::new(threads, regions, size, chunk)
                                 };
                                 plan.check()?;
                                 out.push(plan);
-                                // Runs of one second have names of their own.
-                                seed += u64::from(self.earlier().is_none());
                             }
                         }
                     }
                 }
+            }
+        }
+        match *self.earlier()? {
+            [] => {}
+            // The same files, read in several ways.
+            [stamp] => out.iter_mut().for_each(|plan| plan.seed = stamp),
+            ref stamps if stamps.len() == out.len() => {
+                out.iter_mut().zip(stamps).for_each(|(plan, stamp)| plan.seed = *stamp);
+            }
+            ref stamps => {
+                let (stamps, runs) = (stamps.len(), out.len());
+                let what = format!("-V names {stamps} time stamps, and the sizes make {runs} runs");
+                return Err(Failure::usage(what).hint("give one for all, or one for each run"));
             }
         }
         Ok(out)
@@ -343,9 +397,9 @@ impl Args {
             ui::error(&format!("run {}: {plan:?}\n", plan.seed));
         }
         hook("--prerun", self.prerun.as_deref())?;
-        let write = match self.earlier() {
-            Some(_) => None,
-            None => Some(pios::write(rt, &plan, target)?),
+        let write = match self.reads_earlier() {
+            true => None,
+            false => Some(pios::write(rt, &plan, target)?),
         };
         let read = match self.no_read {
             true => None,
@@ -355,7 +409,7 @@ impl Args {
         if self.cleanup {
             target.remove()?;
         }
-        Ok(RunResult { plan, write, read })
+        Ok(RunResult { plan, write, read, profile: None })
     }
 
     fn show(&self, results: &[RunResult]) -> Result<(), Failure> {
@@ -367,14 +421,25 @@ impl Args {
             rows.into_iter().for_each(|row| table.row(row));
             table.print();
             let stamps: Vec<String> = results.iter().map(|r| r.plan.seed.to_string()).collect();
-            ui::out(&format!("timestamp {}\n", stamps.join(" ")));
+            ui::out(&format!("timestamp {}\n", stamps.join(",")));
             if self.verify.is_some() {
                 ui::out("verified: every byte is what was written\n");
+            }
+            for result in results {
+                let Some(profile) = &result.profile else { continue };
+                if results.len() > 1 {
+                    ui::out(&format!("\n{}\n", result.plan.seed));
+                }
+                let (headings, rows) = pios::profile_table(profile);
+                let right: Vec<bool> = (0..headings.len()).map(|n| n > 0).collect();
+                let mut table = Table::new(&headings, &right, false);
+                rows.into_iter().for_each(|row| table.row(row));
+                table.print();
             }
         }
         if let Some(path) = &self.html {
             let page = lab::report::page(&[self.report(results)], "zinc pios");
-            std::fs::write(path, page).map_err(|e| {
+            std::fs::write(asked::path(path), page).map_err(|e| {
                 Failure::new(format!("cannot write {}", path.display())).because(e.to_string())
             })?;
         }
@@ -415,7 +480,17 @@ impl Args {
 fn hook(name: &str, command: Option<&str>) -> Result<(), Failure> {
     let Some(command) = command else { return Ok(()) };
     let failed = |why: String| Failure::new(format!("{name} `{command}` failed")).because(why);
-    let status = Command::new("sh").args(["-c", command]).status();
+    let mut shell = Command::new("sh");
+    shell.args(["-c", command]).current_dir(asked::path(Path::new(".")));
+    let status = match asked::client() {
+        None => shell.status(),
+        // In a server: what it says is for whoever asked.
+        Some(client) => shell.output().map(|output| {
+            let _ = client.print(&output.stdout);
+            client.complain(&String::from_utf8_lossy(&output.stderr));
+            output.status
+        }),
+    };
     match status.map_err(|e| failed(e.to_string()))? {
         status if status.success() => Ok(()),
         status => Err(failed(status.to_string())),

@@ -15,15 +15,18 @@
 //!              m    middle     M
 //! ```
 //!
-//! since it first asked: what it has waited for anything else already counts. And it is queued
-//! behind the transaction that was delayed before it, whoever that was. So the delay is the inverse
-//! of the *pool's* rate of transactions, however many threads there are, and the curve finds the
-//! point where that rate is the devices': there `d` stays, because it falls with every write that
-//! completes. At `M` everybody waits for room.
+//! since it is its turn. Transactions have it one after the other, whoever they are. So the delay
+//! is the inverse of the *pool's* rate of transactions, however many threads there are, and the
+//! curve finds the point where that rate is the devices': there `d` stays, because it falls with
+//! every write that completes. At `M` everybody waits for room.
 //!
-//! This is OpenZFS's formula, with its names and defaults (zfs(4)). What OpenZFS has beside it and
-//! zinc does not: the same curve over the un-synced log bytes of the ZIL, which zinc does not
-//! write, and the reserve for the overhead of the sync itself.
+//! This is OpenZFS's formula, with its names and defaults (zfs(4)), but for two things. OpenZFS
+//! gives out all delays at once, by what is dirty when it is asked, each behind the one before: 64
+//! threads that ask near `M` wait for seconds, however soon the devices have made room, and begin
+//! together when the pool has run dry. Here a delay is reckoned when its turn comes. And `d` counts
+//! what transactions under way may still make dirty, as 64 threads can pass `m` at the same time.
+//! What OpenZFS has and zinc does not: the same curve over the un-synced log bytes of the ZIL,
+//! which zinc does not write, and the reserve for the overhead of the sync itself.
 
 use super::{Admit, Load, Request, Synced, Throttle, percent_of};
 use parking_lot::Mutex;
@@ -84,11 +87,15 @@ impl Throttle for DirtyDelay {
         "dirty-delay"
     }
 
+    fn in_turn(&self) -> bool {
+        true
+    }
+
     fn admit(&self, load: &Load, request: &Request) -> Admit {
         if load.dirty >= self.knobs.dirty_max {
             return Admit::Room;
         }
-        let tx_time = self.tx_time(load.dirty);
+        let tx_time = self.tx_time(load.dirty.saturating_add(load.reserved));
         if request.delayed || tx_time.is_zero() || load.now > request.began + tx_time {
             return Admit::Go;
         }
@@ -166,6 +173,17 @@ mod tests {
         // Once is enough.
         let again = Request { delayed: true, ..request };
         assert_eq!(policy.admit(&load, &again), Admit::Go);
+    }
+
+    #[test]
+    fn what_transactions_under_way_may_make_dirty_counts() {
+        let policy = policy();
+        let now = Duration::from_secs(9);
+        let request = Request { began: now, delayed: false };
+        let load = Load { now, dirty: M / 2, reserved: M / 10 * 3, ..Load::default() };
+        let until = now + Duration::from_micros(500);
+        assert_eq!(policy.admit(&load, &request), Admit::Delay { until });
+        assert_eq!(policy.admit(&Load { reserved: 0, ..load }, &request), Admit::Go);
     }
 
     #[test]

@@ -91,6 +91,12 @@ pub trait Throttle: Send + Sync {
     /// Its name, as the tunable has it.
     fn name(&self) -> &'static str;
 
+    /// Whether those who may have to wait are judged one after the other, each when the one before
+    /// has gone on; otherwise all at the same time.
+    fn in_turn(&self) -> bool {
+        false
+    }
+
     /// Judges a transaction.
     fn admit(&self, load: &Load, request: &Request) -> Admit;
 

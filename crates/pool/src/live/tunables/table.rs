@@ -134,6 +134,10 @@ table! {
         },
         "A txg is pushed when it holds this part of zfs_dirty_data_max, or under write-limit of \
          the limit. With write-limit, 100 leaves it to the wall and the timeout, as in 2008.";
+    DirtyUntilDurable "zinc_dirty_until_durable" Unit::Switch, 0, 0..=1,
+        |s, v| s.txgs.keep_dirty(v == 1),
+        "1: data is dirty until its txg is durable, as in the engine before 2013, and not until it \
+         is on the devices.";
     TxgHistory "zfs_txg_history" Unit::Count, 100, 1..=10_000,
         |s, v| s.txgs.keep_records(usize::try_from(v).unwrap_or(usize::MAX)),
         "Txgs of which a record is kept.";
