@@ -83,6 +83,17 @@ impl CachedStore {
         self.settled.store(txg, Ordering::Release);
     }
 
+    /// Puts a block into the cache that was just written, when its txg is settled. What is encrypted
+    /// is not put there: who reads it may hold another form of it.
+    pub fn keep_written(&self, bp: &BlkPtr, block: &Arc<Block>) {
+        if bp.uses_crypt() {
+            return;
+        }
+        if let Some(id) = self.cache_key(bp, None) {
+            self.cache.put(id, block);
+        }
+    }
+
     /// The name of a block in the cache, when it may be there. Asked before the block is read: what
     /// is settled by the time it was read may have been another block when the reading began.
     fn cache_key(&self, bp: &BlkPtr, key: Option<&Key>) -> Option<CacheKey> {

@@ -16,6 +16,9 @@
 //! gives its space to the next one of the same size, so that the pointer's address, and with it
 //! what the space maps say, settles.
 //!
+//! Metadata are kept until somebody takes them ([`Writer::take_recent`]): the next txg changes most
+//! of what this one wrote, and should not have to read it from the devices first.
+//!
 //! The devices are written asynchronously, or by a number of threads that each wait for one write
 //! (`issue.rs`).
 //!
@@ -36,7 +39,9 @@ use crate::stats::ByType;
 use crate::transform::{Form, Stored, transform};
 use ondisk::gang::GANG_HEADER_SIZE;
 use ondisk::{BlkPtr, Dva};
+use parking_lot::Mutex;
 use rt::Rt;
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 use vdev::queue::IoClass;
@@ -53,6 +58,8 @@ pub struct Writer {
     settings: WriterSettings,
     core: Arc<Core>,
     issue: Issue,
+    /// Metadata written since they were last taken, by their first address.
+    recent: Mutex<BTreeMap<[u64; 2], (BlkPtr, Arc<Block>)>>,
 }
 
 /// What completions need: they may outlive the writer.
@@ -168,7 +175,8 @@ impl Writer {
         let (table, counts, landing) = (Table::new(), Counts::default(), OnceLock::new());
         let types = Arc::clone(reader.types());
         let core = Core { table, flow, counts, landing, profiler, types };
-        Self { reader, allocate, settings, core: Arc::new(core), issue }
+        let recent = Mutex::default();
+        Self { reader, allocate, settings, core: Arc::new(core), issue, recent }
     }
 
     /// What the pipeline's threads do.
@@ -264,6 +272,9 @@ impl Writer {
         add(&counts.stored, stored.parts.psize);
         add(&counts.gangs, u64::from(bp.is_gang()));
         add(&counts.reused, u64::from(reused.is_some()));
+        if spec.level > 0 || place.objset == 0 || place.object == 0 {
+            self.recent.lock().insert(bp.dva(0).words(), (bp, Arc::clone(data)));
+        }
         self.dispatch(placed, data, spec, place);
         Ok(bp)
     }
@@ -322,6 +333,8 @@ impl Writer {
         }
         let is_new = bp.physical_birth() == txg;
         if is_new {
+            // Its space may be another block's before the txg ends.
+            self.recent.lock().remove(&bp.dva(0).words());
             if let Some(held) = self.core.table.take_held(bp) {
                 for bp in &held.taken {
                     self.allocate.discard(bp, txg);
@@ -360,6 +373,11 @@ impl Writer {
     #[must_use]
     pub fn read_pending(&self, bp: &BlkPtr) -> Option<Arc<Block>> {
         if bp.is_hole() || bp.is_embedded() { None } else { self.core.table.block(bp) }
+    }
+
+    /// The metadata that were written since the last call, and not given up since.
+    pub fn take_recent(&self) -> Vec<(BlkPtr, Arc<Block>)> {
+        std::mem::take(&mut *self.recent.lock()).into_values().collect()
     }
 
     /// Sends off all held blocks. Waits only for room.

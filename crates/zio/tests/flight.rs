@@ -326,3 +326,20 @@ fn a_device_that_cannot_flush_is_written_to_no_more() {
     writer.write(&random(2, 512), &spec(), PLACE).unwrap();
     assert!(writer.wait().is_err());
 }
+
+#[test]
+fn metadata_are_kept_until_taken_but_not_what_was_given_up() {
+    let bench = Bench::new(&[Shape("file", 1, 0)], 9);
+    let (writer, _) = bench.writer(u64::MAX);
+    let data = prose(1, 16 << 10);
+    let above = WriteSpec { level: 1, ..spec() };
+    let kept = writer.write(&data, &above, PLACE).unwrap();
+    let given_up = writer.write(&data, &above, PLACE).unwrap();
+    writer.write(&data, &spec(), PLACE).unwrap();
+    writer.wait().unwrap();
+    writer.free(&given_up, TXG);
+    let recent = writer.take_recent();
+    assert_eq!(recent.iter().map(|(bp, _)| *bp).collect::<Vec<_>>(), [kept]);
+    assert!(Arc::ptr_eq(&recent[0].1, &data));
+    assert!(writer.take_recent().is_empty(), "they are taken once");
+}

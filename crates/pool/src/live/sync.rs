@@ -254,6 +254,9 @@ impl Shared {
     /// Lets everybody see the txg that is durable now.
     fn publish(&self, txg: u64) -> Result<()> {
         self.store.set_settled(txg);
+        for (bp, block) in self.writer.take_recent() {
+            self.store.keep_written(&bp, &block);
+        }
         self.alloc.sync_done(txg);
         self.mos.synced(txg);
         for head in &self.all_heads() {

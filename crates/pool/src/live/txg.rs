@@ -639,7 +639,8 @@ impl Txgs {
     pub(crate) fn done(&self, mut record: TxgRecord) {
         let took = nanos(record.sync);
         probes::fire!(txg__synced, record.txg, took, record.written, record.blocks);
-        let synced = Synced { dirtied: record.dirty, write_time: record.write_time };
+        let TxgRecord { dirty: dirtied, write_time, sync: sync_time, .. } = record;
+        let synced = Synced { dirtied, write_time, sync_time };
         self.policy().synced(&synced);
         let mut state = self.state.lock();
         let slot = &self.slots[slot(record.txg)];

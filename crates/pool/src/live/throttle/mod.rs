@@ -84,6 +84,8 @@ pub struct Synced {
     pub dirtied: u64,
     /// Time from the begin of its sync until its data were written and its tree converged.
     pub write_time: Duration,
+    /// Time until it was durable: flushes and labels too.
+    pub sync_time: Duration,
 }
 
 /// A policy. See the head of the file.

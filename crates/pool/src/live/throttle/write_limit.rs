@@ -25,7 +25,8 @@
 //! limit      = throughput × synctime, at least min, at most inflated
 //! ```
 //!
-//! By *target* (March 2008):
+//! where `time` is that of writing, without flushes and labels. By *target* (March 2008), with the
+//! time of the whole sync:
 //!
 //! ```text
 //! time > synctime                          limit = min(limit, written) × synctime / time, ≥ min
@@ -117,7 +118,8 @@ impl WriteLimit {
         bytes / self.knobs.inflation.max(1)
     }
 
-    fn adapt(&self, now: Measured, written: u64, time: Duration) -> Measured {
+    fn adapt(&self, now: Measured, written: u64, txg: &Synced) -> Measured {
+        let (time, whole) = (txg.write_time, txg.sync_time);
         let k = &self.knobs;
         let cap = |limit: u64| limit.max(k.min).min(k.inflated.max(k.min));
         let scaled = |bytes: u64, by: Duration, per: Duration| {
@@ -135,12 +137,12 @@ impl WriteLimit {
                 let limit = cap(scaled(throughput, k.synctime, Duration::from_secs(1)));
                 Measured { limit, throughput }
             }
-            Rule::Target if time > k.synctime => {
-                let limit = scaled(now.limit.min(written), k.synctime, time);
+            Rule::Target if whole > k.synctime => {
+                let limit = scaled(now.limit.min(written), k.synctime, whole);
                 Measured { limit: limit.max(k.min), ..now }
             }
-            Rule::Target if written >= now.limit && time / 8 < k.synctime / 8 => {
-                let hundredths = scaled(100, k.synctime, time).min(200);
+            Rule::Target if written >= now.limit && whole / 8 < k.synctime / 8 => {
+                let hundredths = scaled(100, k.synctime, whole).min(200);
                 let limit = written.saturating_mul(hundredths) / 100;
                 Measured { limit: cap(limit), ..now }
             }
@@ -193,7 +195,7 @@ impl Throttle for WriteLimit {
     fn synced(&self, txg: &Synced) {
         let written = self.inflate(txg.dirtied);
         let mut measured = self.measured.lock();
-        *measured = self.adapt(*measured, written, txg.write_time);
+        *measured = self.adapt(*measured, written, txg);
     }
 }
 
@@ -219,8 +221,30 @@ mod tests {
 
     fn wrote(policy: &WriteLimit, mib: u64, millis: u64) -> u64 {
         let write_time = Duration::from_millis(millis);
-        policy.synced(&Synced { dirtied: mib * MIB, write_time });
+        policy.synced(&Synced { dirtied: mib * MIB, write_time, sync_time: write_time });
         policy.limit() / MIB
+    }
+
+    #[test]
+    fn flushes_count_for_the_target_and_not_for_the_throughput() {
+        for (rule, limit) in [(Rule::Throughput, 640), (Rule::Target, 50)] {
+            let policy = WriteLimit::new(LimitKnobs { min: MIB, rule, ..knobs() });
+            policy.synced(&Synced {
+                dirtied: 100 * MIB,
+                write_time: Duration::from_millis(781),
+                sync_time: Duration::from_secs(1),
+            });
+            if rule == Rule::Target {
+                // Twice what was written, and then half of that.
+                assert_eq!(policy.limit() / MIB, 200);
+                policy.synced(&Synced {
+                    dirtied: 100 * MIB,
+                    write_time: Duration::from_secs(4),
+                    sync_time: Duration::from_secs(10),
+                });
+            }
+            assert_eq!(policy.limit() / MIB, limit);
+        }
     }
 
     #[test]
