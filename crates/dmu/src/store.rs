@@ -83,8 +83,8 @@ impl CachedStore {
         self.settled.store(txg, Ordering::Release);
     }
 
-    /// Puts a block into the cache that was just written, when its txg is settled. What is encrypted
-    /// is not put there: who reads it may hold another form of it.
+    /// Puts a block into the cache that was just written, when its txg is settled. Nothing of an
+    /// encrypted dataset is put there: who reads it may hold another form of it.
     pub fn keep_written(&self, bp: &BlkPtr, block: &Arc<Block>) {
         if bp.uses_crypt() {
             return;

@@ -3,7 +3,8 @@
 //!
 //! The data are one block of zeros that every write refers to, so that gigabytes of dirty data take
 //! the memory of one block, and the disks keep no page of zeros either. To the engine they are
-//! blocks like others: compression is off, they are summed, allocated and written.
+//! blocks like others: they are allocated and written. Compression and checksums of data are off:
+//! no experiment here charges what processors need for them.
 
 use crate::experiment::LabError;
 use engine::device::{AlignedBuf, WriteDeviceRef};
@@ -52,6 +53,8 @@ pub enum StreamError {
 pub struct Writer {
     /// Number of its volume.
     pub volume: usize,
+    /// Number of its first write there.
+    pub first: u64,
     /// Time that it needs for one write beside what the pool makes it wait: reading `/dev/zero`,
     /// copying into the kernel.
     pub own_time: Duration,
@@ -90,7 +93,7 @@ pub fn pool(
     let off = |name: &str, value: &str| (name.to_owned(), value.to_owned());
     let options = CreateOptions {
         ashift: Some(9),
-        fs_properties: vec![off("compression", "off")],
+        fs_properties: vec![off("compression", "off"), off("checksum", "off")],
         cache_bytes: 16 << 20,
         tunables: settings?,
         ..CreateOptions::new("h", tops)
@@ -114,11 +117,11 @@ fn zeros() -> Arc<Block> {
     Arc::new(Block::new(zeros, Endian::Little))
 }
 
-/// One write of an application: a transaction with its blocks.
+/// One write of an application: a transaction for each of its records, as ZFS writes files.
 fn write(object: &Object, number: u64, zeros: &Arc<Block>) -> Result<(), StreamError> {
     let blocks = WRITE_BYTES / u64::from(RECORD_BYTES);
-    let tx = object.objset().begin(Hold::write(WRITE_BYTES + HOLD_TREE))?;
     for block in 0..blocks {
+        let tx = object.objset().begin(Hold::write(u64::from(RECORD_BYTES) + HOLD_TREE))?;
         object.write_shared(&tx, number * blocks + block, zeros)?;
     }
     Ok(())
@@ -163,7 +166,7 @@ pub fn write_until(pool: &LivePool, volume: &str, end: Duration) -> Result<(), S
 /// Writers that are running.
 pub struct Running(Vec<Task<Result<Vec<Write>, StreamError>>>);
 
-/// Starts the writers, each at the begin of its volume, which run until `end` on the clock of the
+/// Starts the writers, which run until `end` on the clock of the
 /// runtime.
 ///
 /// # Errors
@@ -176,7 +179,7 @@ pub fn start(pool: &LivePool, writers: &[Writer], end: Duration) -> Result<Runni
         let (rt, zeros, writer) = (pool.rt().clone(), Arc::clone(&zeros), *writer);
         let body = move || {
             let mut out = Vec::new();
-            for number in 0..volume.size() / WRITE_BYTES {
+            for number in writer.first..volume.size() / WRITE_BYTES {
                 rt.sleep(writer.own_time);
                 let asked = rt.now();
                 if asked >= end {

@@ -144,8 +144,9 @@ fn x4500_sata() -> Preset {
     Preset {
         name: "x4500-sata".to_owned(),
         description: "500 GB, 7200 rpm SATA, 48 of which are in a Sun Fire X4500".to_owned(),
-        source: "data sheets of the Hitachi 7K500 (65 MB/s outside, 8.5 ms); the study's pool of \
-                 42 wrote 1540 to 1681 MB/s, 37 to 40 each"
+        source: "data sheet of the Hitachi 7K500: rotation, seek times, cache; fitted to the rate \
+                 that 42 of them sustained in the study of the write throttle: 45 MB/s outside, \
+                 of the 65 of the data sheet"
             .to_owned(),
         capacity_bytes: 500_107_862_016,
         host: Host { command_cpu_us: 10.0, max_transfer_bytes: 1 << 20 },
@@ -154,7 +155,7 @@ fn x4500_sata() -> Preset {
             heads: 10,
             zones: 20,
             track_sectors_multiple: 1,
-            outer_bytes_per_second: 65e6,
+            outer_bytes_per_second: 45e6,
             inner_bytes_per_second: 31e6,
             head_switch_us: 1000.0,
             seek: Seek { one_track_ms: 1.1, average_ms: 8.5, full_ms: 15.0 },

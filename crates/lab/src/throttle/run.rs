@@ -1,5 +1,5 @@
-//! The run: one pool, writers that do not stop, and knobs that are turned meanwhile, as in the
-//! study.
+//! The run: one pool, and one test of the study after the other on it. Each starts its writers on
+//! an idle pool, and is observed for a while.
 
 use super::report::Report;
 use crate::disk::Preset;
@@ -9,6 +9,9 @@ use engine::live::{Setting, Tunable, TxgRecord};
 use engine::rt::Rt;
 use std::time::Duration;
 
+/// Writes of a test begin so many after those of the test before: each has files of its own.
+const APART: u64 = 100_000;
+
 /// The machine, as far as it matters here. See the head of [`super`].
 #[derive(Clone, Debug)]
 pub struct Machine {
@@ -16,38 +19,36 @@ pub struct Machine {
     pub disks: usize,
     /// Time that a `dd` needs for a write of 1 MiB beside what the pool makes it wait.
     pub own_time: Duration,
-    /// The same for the writer of the third report.
-    pub paced_time: Duration,
-    /// Writers of the first two reports.
-    pub writers: usize,
     /// `NAME=VALUE` of the pool.
     pub tunables: Vec<String>,
 }
 
-/// What is observed in a phase.
+/// A test.
 #[derive(Clone, Debug)]
-pub struct Phase {
+pub struct Test {
     /// Tunables that are set at its begin.
     pub settings: Vec<String>,
-    /// Time before the observation.
-    pub settle: Duration,
+    /// Writers.
+    pub writers: usize,
+    /// They have been writing for so long when the observation begins.
+    pub lead: Duration,
     /// Time of the observation.
     pub observe: Duration,
-    /// One writer at his own pace instead of those before.
-    pub paced: bool,
 }
 
 /// What was observed.
 #[derive(Clone, Debug)]
 pub struct Observed {
-    /// The report of the phase.
+    /// When the observation began.
+    pub began: Duration,
+    /// The report of the test.
     pub report: Report,
     /// Its txgs.
     pub records: Vec<TxgRecord>,
     /// The longest time that a write was held back.
     pub longest: Duration,
-    /// MiB written by the writers in a second.
-    pub mb_per_s: f64,
+    /// MiB in a second from the begin of the test until all that it wrote was durable.
+    pub sustained_mb_per_s: f64,
 }
 
 /// Those of a list that this engine knows.
@@ -57,50 +58,41 @@ pub fn known(tunables: &[String]) -> Vec<String> {
     tunables.iter().filter(|t| Tunable::named(&name(t)).is_ok()).cloned().collect()
 }
 
-/// Runs the phases one after the other on one pool.
+/// Runs the tests one after the other on one pool.
 ///
 /// # Errors
 /// When the pool cannot be made or written.
-pub fn phases(
+pub fn tests(
     rt: &Rt,
     preset: &Preset,
     seed: u64,
     machine: &Machine,
-    phases: &[Phase],
+    tests: &[Test],
 ) -> Result<Vec<Observed>, StreamError> {
     let site = SimDisks::new(rt);
     let size = preset.capacity_bytes / 512 * 512;
     let disks = preset.devices(&site, "disk", machine.disks, size, seed);
     let disks = disks.into_iter().map(|d| d as _).collect();
-    let pool = stream::pool(rt, disks, machine.writers + 1, &known(&machine.tunables))?;
-    pool.sync()?;
-    let fast = |volume| Writer { volume, own_time: machine.own_time };
-    let fast: Vec<Writer> = (0..machine.writers).map(fast).collect();
-    let paced = [Writer { volume: machine.writers, own_time: machine.paced_time }];
+    let most = tests.iter().map(|t| t.writers).max().unwrap_or(0);
+    let pool = stream::pool(rt, disks, most, &known(&machine.tunables))?;
     let mut out = Vec::new();
-    let mut rest = phases;
-    while let Some(first) = rest.first() {
-        // Phases with the same writers follow each other without a pause.
-        let same = rest.iter().take_while(|p| p.paced == first.paced).count();
-        let (now, later) = rest.split_at(same);
-        rest = later;
-        let length: Duration = now.iter().map(|p| p.settle + p.observe).sum();
-        let writers = if first.paced { &paced[..] } else { &fast[..] };
-        let running = stream::start(&pool, writers, rt.now() + length)?;
-        let mut windows = Vec::new();
-        for phase in now {
-            for text in &phase.settings {
-                pool.set_tunable(Setting::parse(text)?);
-            }
-            rt.sleep(phase.settle);
-            let began = rt.now();
-            rt.sleep(phase.observe);
-            windows.push((began, rt.now()));
-        }
-        let writes = running.finish()?;
+    for (n, test) in (0..).zip(tests) {
         pool.sync()?;
-        let records = pool.txgs();
-        out.extend(windows.into_iter().map(|window| observed(window, &records, &writes)));
+        for text in &test.settings {
+            pool.set_tunable(Setting::parse(text)?);
+        }
+        let started = rt.now();
+        let began = started + test.lead;
+        let ended = began + test.observe;
+        let writer = |volume| Writer { volume, first: n * APART, own_time: machine.own_time };
+        let writers: Vec<Writer> = (0..test.writers).map(writer).collect();
+        let writes = stream::start(&pool, &writers, ended)?.finish()?;
+        // What is under way is not observed, but it has to end.
+        pool.sync()?;
+        let seconds = (rt.now() - started).as_secs_f64();
+        let mb = (writes.len() as u64 * stream::WRITE_BYTES) as f64 / 1_048_576.0;
+        let observed = observed((began, ended), &pool.txgs(), &writes);
+        out.push(Observed { sustained_mb_per_s: mb / seconds.max(1e-9), ..observed });
     }
     pool.close()?;
     Ok(out)
@@ -112,13 +104,17 @@ fn observed(
     writes: &[Write],
 ) -> Observed {
     let within = |at: Duration| began < at && at <= ended;
+    // The study counts delays when they happen: at the begin of a txg, while the one before waits.
+    let opened = records.iter().filter(|r| began <= r.opened && r.opened < ended);
+    let delays: u64 = opened.map(|r| r.delays).sum();
+    let delays_per_s = delays as f64 / (ended - began).as_secs_f64();
     let records: Vec<_> = records.iter().filter(|r| within(r.ended())).cloned().collect();
-    let writes: Vec<_> = writes.iter().filter(|w| within(w.ended)).collect();
-    let seconds = (ended - began).as_secs_f64();
+    let writes = writes.iter().filter(|w| within(w.ended));
     Observed {
-        report: Report::new("h", &records, ended - began),
+        began,
+        report: Report { delays_per_s, ..Report::new("h", &records, ended - began) },
         records,
-        longest: writes.iter().map(|w| w.held).max().unwrap_or_default(),
-        mb_per_s: (writes.len() as u64 * stream::WRITE_BYTES) as f64 / 1_048_576.0 / seconds,
+        longest: writes.map(|w| w.held).max().unwrap_or_default(),
+        sustained_mb_per_s: 0.0,
     }
 }
