@@ -270,7 +270,9 @@ fn dirty_delay_bounds_dirty_data_with_many_short_delays() {
     let delays: u64 = seen.records.iter().map(|r| r.delays).sum();
     let stops: u64 = seen.records.iter().map(|r| r.stops).sum();
     assert!(delays > 500 && stops < 20, "{delays} delays, {stops} stops");
-    assert!(seen.latency < Duration::from_millis(200), "{:?}", seen.latency);
+    // A delay of a tenth of a second at most, the turns of others, which are not handed on in the
+    // order of asking, and the time in which a txg is made durable and nothing lands.
+    assert!(seen.latency < Duration::from_millis(300), "{:?}", seen.latency);
     assert!(seen.records.iter().any(|r| r.pushed == Pushed::Dirty));
     // The devices set the pace: 2000 MiB at 200 MiB/s, less what is dirty at the end.
     let secs = seen.took.as_secs_f64();
