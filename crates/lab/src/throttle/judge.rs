@@ -238,12 +238,14 @@ fn meaning(m: &Measured<'_>) -> String {
     let rate = change(five.report.mb_per_s, one.report.mb_per_s);
     let (old, new) = (held_ms(one), held_ms(m.today));
     let held = if new < old { "no longer than" } else { "up to" };
+    let kept = m.today.sustained_mb_per_s >= 0.9 * one.sustained_mb_per_s;
+    let advice = if new < old && kept { ": leave zinc_throttle at dirty-delay." } else { "." };
     format!(
         "A target time of 1 s instead of 5 {syncs} (from {long:.0} to {short:.0} ms), at \
          {rate:+.0} % of throughput; a limit of 800 MB with one writer gives syncs of {:.0} ms \
          on average and {:.0} delays a second. Under the limit per txg a write stood still for up \
          to {old:.0} ms, with delays that grow with the dirty data {held} {new:.0} ms, at {:.0} % \
-         of the throughput: leave zinc_throttle at dirty-delay.",
+         of the throughput{advice}",
         mean_ms(fixed),
         fixed.report.delays_per_s,
         100.0 * m.today.sustained_mb_per_s / one.sustained_mb_per_s.max(1e-9),
