@@ -81,7 +81,7 @@ fn the_study_is_within_its_bounds() {
     let outcome = run(1.0, 1);
     assert_eq!(failures(&outcome), [""; 0]);
     let judged = outcome.rows.iter().filter(|r| r.bound != Bound::Shown && r.published.is_some());
-    assert_eq!(judged.count(), 4 * 7 + 2 + 5);
+    assert_eq!(judged.count(), 4 * 7 + 2 + 4);
     let writes = outcome.rows.iter().filter(|r| r.row.contains("writes at 1/200"));
     let missing = outcome.texts.iter().find(|(title, _)| title.contains("failed"));
     assert!(writes.count() == 4 * 4 + 2, "{missing:?}");

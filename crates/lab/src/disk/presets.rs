@@ -107,13 +107,13 @@ const SAS_10K_SEEK: Seek = Seek { one_track_ms: 0.4, average_ms: 3.8, full_ms: 8
 
 /// The disks of the study of indirect blocks.
 ///
-/// Fitted: one factor for all seek times, to one figure, the 700 reads a second with 16 KiB at
-/// every 128th block. The other three rates and both gains follow from it.
+/// Fitted: one factor for all seek times, to one figure, the 665 reads a second with 128 KiB
+/// at every 1024th block. The other three rates and both gains follow from it.
 fn indirect_study() -> Preset {
     Preset {
         name: "indirect-study".to_owned(),
         description: "100 GB, 10,000 rpm SAS, as in the study of indirect blocks".to_owned(),
-        source: "as sas-10k-100g, but for seeks that are 1.42 times as long: fitted to one of \
+        source: "as sas-10k-100g, but for seeks that are 1.35 times as long: fitted to one of \
                  the study's rates"
             .to_owned(),
         capacity_bytes: 100_000_000_000,
@@ -126,7 +126,7 @@ fn indirect_study() -> Preset {
             outer_bytes_per_second: 120e6,
             inner_bytes_per_second: 75e6,
             head_switch_us: 600.0,
-            seek: SAS_10K_SEEK.times(1.42),
+            seek: SAS_10K_SEEK.times(1.35),
             write_settle_us: 300.0,
             command_us: 50.0,
             bus_bytes_per_second: 300e6,

@@ -28,6 +28,8 @@ const CACHE_BYTES: usize = 256 << 20;
 /// Pieces that a send reads at once, and bytes of each.
 const SEND_PIECES: usize = 16;
 const SEND_PIECE: u64 = 1 << 20;
+/// The chore that the study does not speak of.
+const POINTERS: &str = "pointers";
 /// Txgs after which the space of what was deleted has to be free.
 const TXGS_MAX: usize = 1000;
 
@@ -47,7 +49,7 @@ type Done = (Duration, TypeStats);
 const CHORES: [(&str, Work); 5] = [
     ("scrub", scrub),
     ("send", send),
-    ("pointers", pointers),
+    (POINTERS, pointers),
     ("deletion", delete),
     ("destruction", destroy),
 ];
@@ -189,7 +191,7 @@ pub(super) fn rows(rows: &mut Vec<Row>, blocks: u64, chores: &[Chore], judged: b
             unit: "times",
             published: Some(1.0),
             measured: gain(pair),
-            bound: if judged { Bound::AtLeast } else { Bound::Shown },
+            bound: if judged && pair[0].what != POINTERS { Bound::AtLeast } else { Bound::Shown },
         });
     }
 }

@@ -14,10 +14,10 @@
 //! file, and overwrites files on full pools (`writes.rs`), at a two hundredth.
 //!
 //! [`Setting::scale`] is a part of the file, of the reads, and of the disks, so that seeks are as
-//! long as in the study. Rates stay what they are; I/Os and KiB become that part, but for what
-//! chance does to few places: `n` reads hit so many different ones give or take a root of them. So
-//! below the full size only counts of thousands are judged, nothing else, and nothing is
-//! overwritten.
+//! long as in the study. Rates stay within a sixth of what they are; I/Os and KiB become that part,
+//! but for what chance does to few places: `n` reads hit so many different ones give or take a root
+//! of them. So below the full size only counts of thousands are judged, nothing else, and nothing
+//! is overwritten.
 
 mod chores;
 mod published;
@@ -262,7 +262,7 @@ fn meaning(measured: &All<'_>, chores: &[Chore]) -> String {
         "Leave indirect blocks at 128 KiB (zfs_default_ibs=17): with cold metadata random reads \
          are {:.0} % faster than with 16 KiB where every read needs a pointer block of its own, \
          and {:.0} % where reads share them, because one larger read replaces eight. What goes \
-         through all metadata is faster, too (times as fast: {}).",
+         through all metadata is so many times as fast: {}.",
         percent(0),
         percent(1),
         chores::gains(chores),
