@@ -91,9 +91,9 @@ fn outcome(target: &PoolTarget, records: &[TxgRecord]) -> Outcome {
         }],
         texts: Vec::new(),
         meaning: format!(
-            "One sequential writer with records of 128 KiB kept this pool at {all:.0} MB/s through \
-             its syncs, with the tunables it has. `zinc lab run sync-stream --device` says what the \
-             disk alone could do, `zinc txgs` why txgs had their sizes."
+            "One sequential writer with records of 128 KiB kept this pool at {all:.0} MB/s \
+             through its syncs, with the tunables it has. `zinc lab run sync-stream --device` says \
+             what the disk alone could do, `zinc txgs` why txgs had their sizes."
         ),
     }
 }
