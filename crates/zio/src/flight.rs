@@ -122,6 +122,13 @@ impl Table {
         }
     }
 
+    /// Everything that was allocated for a held block.
+    pub(crate) fn taken(&self, bp: &BlkPtr) -> Option<Vec<BlkPtr>> {
+        let shard = self.shard(bp.dva(0)).lock();
+        let entry = shard.entries.get(&bp.dva(0)).filter(|e| is_same(&e.bp, bp))?;
+        Some(entry.held.as_ref()?.taken.clone())
+    }
+
     /// Forgets a held block.
     pub(crate) fn take_held(&self, bp: &BlkPtr) -> Option<Held> {
         let key = bp.dva(0);

@@ -3,6 +3,9 @@
 //! Everything is allocated before anything is written, so that a block for which there is no
 //! space leaves nothing behind. A gang's parts are a third of it each, in whole allocations; a
 //! part for which there is no segment is a gang itself, down to the smallest allocation.
+//!
+//! A block that is written again in the same txg goes where it was, a gang over its own parts: the
+//! passes over the MOS would not come to an end otherwise.
 
 use crate::GANG_DEPTH;
 use crate::allocate::{AllocError, Allocate, Want};
@@ -65,19 +68,18 @@ impl Placer<'_> {
             Err(AllocError::NoSpace) if psize <= self.unit => return Err(ErrorKind::NoSpace),
             Err(AllocError::NoSpace) => {}
         }
-        let mut gang = Gang { placer: self, stored, writes: Vec::new(), taken: Vec::new() };
-        match gang.header(&stored.bytes, 0) {
-            Ok(dvas) => {
-                let bp = BlkPtr::build(&BlkPtrParts { dvas, ..stored.parts });
-                Ok(Placed { bp, writes: gang.writes, taken: gang.taken })
+        let mut gang = Gang::new(self, stored, Room::New);
+        gang.place().inspect_err(|_| {
+            for bp in &gang.taken {
+                self.allocate.discard(bp, self.spec.birth);
             }
-            Err(kind) => {
-                for bp in &gang.taken {
-                    self.allocate.discard(bp, self.spec.birth);
-                }
-                Err(kind)
-            }
-        }
+        })
+    }
+
+    /// Puts the block where a gang of the same size stands, of which this was allocated; `None`
+    /// when it does not fit.
+    pub(crate) fn over(&self, stored: &Stored, taken: Vec<BlkPtr>) -> Option<Placed> {
+        Gang::new(self, stored, Room::Old(taken.into_iter())).place().ok()
     }
 
     fn allocate(&self, psize: usize, copies: u8, gang: bool) -> Result<[Dva; 3], AllocError> {
@@ -87,28 +89,80 @@ impl Placer<'_> {
     }
 }
 
+/// Where a gang gets its space.
+enum Room {
+    /// It is allocated.
+    New,
+    /// It is that of an older gang, in the order in which that took it. Sizes alone decide how a
+    /// block is split, and what was taken which parts are gangs themselves.
+    Old(std::vec::IntoIter<BlkPtr>),
+}
+
 /// A block being split.
 struct Gang<'a> {
     placer: &'a Placer<'a>,
     stored: &'a Stored,
+    room: Room,
     writes: Vec<(Dva, Shared)>,
     taken: Vec<BlkPtr>,
 }
 
-impl Gang<'_> {
+impl<'a> Gang<'a> {
+    fn new(placer: &'a Placer<'a>, stored: &'a Stored, room: Room) -> Self {
+        Self { placer, stored, room, writes: Vec::new(), taken: Vec::new() }
+    }
+
+    fn place(&mut self) -> Result<Placed, ErrorKind> {
+        let dvas = self.header(&self.stored.bytes, 0)?;
+        let bp = BlkPtr::build(&BlkPtrParts { dvas, ..self.stored.parts });
+        let (writes, taken) = (std::mem::take(&mut self.writes), std::mem::take(&mut self.taken));
+        Ok(Placed { bp, writes, taken })
+    }
+
+    /// Space for a header.
+    fn header_room(&mut self) -> Result<[Dva; 3], ErrorKind> {
+        let placer = self.placer;
+        let copies = copies(placer.spec);
+        match &mut self.room {
+            // One header more than copies: without it all parts are lost, and their space cannot
+            // even be freed. With two copies or three there are enough of them.
+            Room::New => placer
+                .allocate(GANG_HEADER_SIZE, copies.max(2), true)
+                .or_else(|_| placer.allocate(GANG_HEADER_SIZE, copies, true))
+                .map_err(|_: AllocError| ErrorKind::NoSpace),
+            Room::Old(old) => {
+                let fits = |bp: &BlkPtr| bp.is_gang() && bp.dvas().count() >= usize::from(copies);
+                old.next().filter(fits).map(|bp| addresses(&bp)).ok_or(ErrorKind::Gang)
+            }
+        }
+    }
+
+    /// Space for a part of `len` bytes in one piece.
+    fn part_room(&mut self, len: usize) -> Result<[Dva; 3], AllocError> {
+        let copies = copies(self.placer.spec);
+        match &mut self.room {
+            Room::New => self.placer.allocate(len, copies, false),
+            Room::Old(old) => {
+                let fits = |bp: &&BlkPtr| {
+                    !bp.is_gang()
+                        && bp.psize() == len as u64
+                        && bp.dvas().count() == usize::from(copies)
+                };
+                let found = old.as_slice().first().filter(fits).map(addresses);
+                let found = found.ok_or(AllocError::NoSpace)?;
+                let _ = old.next();
+                Ok(found)
+            }
+        }
+    }
+
     /// Writes `bytes` as a gang; gives the addresses of its header, with the space of all of it.
     fn header(&mut self, bytes: &Shared, depth: u32) -> Result<[Dva; 3], ErrorKind> {
         if depth >= GANG_DEPTH {
             return Err(ErrorKind::NoSpace);
         }
         let placer = self.placer;
-        let copies = copies(placer.spec);
-        // One header more than copies: without it all parts are lost, and their space cannot even
-        // be freed. With two copies or three there are enough of them.
-        let mut dvas = placer
-            .allocate(GANG_HEADER_SIZE, copies.max(2), true)
-            .or_else(|_| placer.allocate(GANG_HEADER_SIZE, copies, true))
-            .map_err(|_: AllocError| ErrorKind::NoSpace)?;
+        let mut dvas = self.header_room()?;
         self.taken.push(self.pointer(GANG_HEADER_SIZE, dvas, [0; 4]));
         let mut parts = Vec::with_capacity(PARTS_MAX);
         let mut at = 0;
@@ -147,7 +201,7 @@ impl Gang<'_> {
         let placer = self.placer;
         let kind = self.stored.parts.checksum_kind;
         let sum = sum(kind, self.stored.parts.endian, placer.salted, bytes)?;
-        match placer.allocate(bytes.len(), copies(placer.spec), false) {
+        match self.part_room(bytes.len()) {
             Ok(dvas) => {
                 let bp = self.pointer(bytes.len(), dvas, sum);
                 self.taken.push(bp);
@@ -177,6 +231,10 @@ impl Gang<'_> {
             ..self.stored.parts
         })
     }
+}
+
+fn addresses(bp: &BlkPtr) -> [Dva; 3] {
+    [bp.dva(0), bp.dva(1), bp.dva(2)]
 }
 
 fn present(dvas: [Dva; 3]) -> impl Iterator<Item = Dva> {

@@ -256,12 +256,10 @@ impl Writer {
             unit: 1 << self.settings.min_alloc_shift.min(24),
             hint: hint(place),
         };
-        let reused = self.reusable(&stored, spec);
+        let reused = self.reusable(&placer, &stored);
+        let is_reused = reused.is_some();
         let placed = laps.stage(Stage::Allocate, || {
-            let placed = match reused {
-                Some(dvas) => placer.at(&stored, dvas),
-                None => placer.find(&stored)?,
-            };
+            let placed = reused.map_or_else(|| placer.find(&stored), Ok)?;
             Work::Prepare.charge(stored.parts.psize);
             Ok(placed)
         });
@@ -271,7 +269,7 @@ impl Writer {
         add(&counts.logical, stored.parts.lsize);
         add(&counts.stored, stored.parts.psize);
         add(&counts.gangs, u64::from(bp.is_gang()));
-        add(&counts.reused, u64::from(reused.is_some()));
+        add(&counts.reused, u64::from(is_reused));
         if spec.level > 0 || place.objset == 0 || place.object == 0 {
             self.recent.lock().insert(bp.dva(0).words(), (bp, Arc::clone(data)));
         }
@@ -312,16 +310,22 @@ impl Writer {
         }
     }
 
-    /// The addresses of the earlier version, when the new one can take them.
-    fn reusable(&self, stored: &Stored, spec: &WriteSpec) -> Option<[Dva; 3]> {
+    /// The block at the addresses of its earlier version, when it can take them.
+    fn reusable(&self, placer: &Placer<'_>, stored: &Stored) -> Option<Placed> {
+        let spec = placer.spec;
         let old = spec.reuse.as_ref().filter(|bp| !bp.is_hole() && !bp.is_embedded())?;
         let fits = old.physical_birth() == spec.birth
             && old.psize() == stored.parts.psize
-            && old.dvas().count() == usize::from(copies(spec))
-            && !old.is_gang()
             // Two writes to one place at the same time end in any order.
             && self.core.table.standing(old) != Standing::InFlight;
-        fits.then(|| [old.dva(0), old.dva(1), old.dva(2)])
+        if !fits {
+            None
+        } else if old.is_gang() {
+            placer.over(stored, self.core.table.taken(old)?)
+        } else {
+            let same = old.dvas().count() == usize::from(copies(spec));
+            same.then(|| placer.at(stored, [old.dva(0), old.dva(1), old.dva(2)]))
+        }
     }
 
     /// Frees a block as a change of `txg`: nothing for holes and embedded blocks; the parts of a

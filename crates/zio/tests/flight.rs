@@ -176,6 +176,39 @@ fn held_blocks_stay_in_memory_until_they_are_released() {
 }
 
 #[test]
+fn a_new_version_of_a_gang_takes_its_parts() {
+    for (ashift, segment, copies) in [(9, 16 << 10, 1), (9, 2048, 3), (12, 4096, 2)] {
+        let bench = Bench::new(&[Shape("mirror", 2, 0)], ashift);
+        let (writer, books) = bench.writer(segment);
+        let held = WriteSpec { hold: true, copies, ..spec() };
+        let mut bp = writer.write(&random(0, 60 << 10), &held, PLACE).unwrap();
+        assert!(bp.is_gang());
+        let (first, live) = (bp.dva(0), books.live());
+        for i in 1..5 {
+            let spec = WriteSpec { reuse: Some(bp), ..held.clone() };
+            bp = writer.write(&random(i, 60 << 10), &spec, PLACE).unwrap();
+            assert_eq!((bp.dva(0), books.live()), (first, live));
+            assert!(writer.read_pending(&bp).unwrap().bytes() == random(i, 60 << 10).bytes());
+        }
+        assert_eq!(writer.stats().reused, 4);
+        // Another size, or another number of copies, is another place.
+        let spec = WriteSpec { reuse: Some(bp), ..held.clone() };
+        let other = writer.write(&random(9, 52 << 10), &spec, PLACE).unwrap();
+        assert_ne!(other.dva(0), first);
+        writer.free(&other, TXG);
+        let spec = WriteSpec { copies: copies % 3 + 1, ..spec };
+        let other = writer.write(&random(9, 60 << 10), &spec, PLACE).unwrap();
+        assert_ne!(other.dva(0), first);
+        writer.free(&other, TXG);
+        writer.release();
+        writer.wait().unwrap();
+        assert_whole(writer.reader(), &bp, &random(4, 60 << 10));
+        writer.free(&bp, TXG + 1);
+        assert_eq!(books.live(), 0);
+    }
+}
+
+#[test]
 fn a_new_version_takes_the_space_of_the_old_one_where_it_fits() {
     let bench = Bench::new(&[Shape("raidz", 3, 1)], 9);
     let (writer, books) = bench.writer(u64::MAX);

@@ -74,6 +74,13 @@ impl SetPolicy {
         Self { copies: COPIES_MAX, ..Self::default() }
     }
 
+    /// The same without compression, so that a block's size is that of its content.
+    #[must_use]
+    pub fn uncompressed(self) -> Self {
+        let none = Algorithm::Off;
+        Self { compression: none, metadata_compression: none, embed: false, ..self }
+    }
+
     /// How a block of an object of type `kind` at `level` is written in `txg`. `attrs`: the
     /// object's dnode, whose own checksum and compression come first; `None` for the header.
     /// `size`: bytes before compression. The caller sets `fill`, `hold` and `reuse`.

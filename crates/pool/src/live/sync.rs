@@ -21,14 +21,16 @@
 //! and the engine stops: nothing that is in memory can be trusted to agree with the disk any more.
 //!
 //! Convergence: in later passes only space maps and the path from them to the root are dirty; their
-//! blocks were born in this txg and go to the same place again when their size is the same.
+//! blocks were born in this txg and go to the same place again when their size is the same, gangs
+//! too. On a full pool, where each new place changes many maps, compressed sizes may go on changing;
+//! so after some passes nothing is compressed, and then all sizes are what they are.
 
 use super::heads::Head;
 use super::record::TxgRecord;
 use super::shared::{Shared, Task, TaskCx};
 use crate::alloc::Allocator;
 use crate::error::Result;
-use dmu::{SyncContext, Tx};
+use dmu::{SetPolicy, SyncContext, Tx};
 use dsl::write::{Blocks, HeadAccount, finish_head};
 use ondisk::BlkPtr;
 use ondisk::config::PoolState;
@@ -40,6 +42,10 @@ use zio::profile::Stage;
 
 /// Passes after which something must be wrong. Real pools need 3 to 6.
 const PASSES_MAX: u32 = 64;
+
+/// The pass from which on the MOS is not compressed any more: as OpenZFS's
+/// `zfs_sync_pass_dont_compress`.
+const PASS_UNCOMPRESSED: u32 = 8;
 
 /// Blocks that are freed while one txg is synced, and what blocks take.
 pub(super) struct TxgBlocks {
@@ -181,6 +187,9 @@ impl Shared {
         let mut root = self.uberblock.lock().rootbp;
         for pass in 1..=PASSES_MAX {
             record.passes = pass;
+            if pass == PASS_UNCOMPRESSED {
+                self.mos.set_policy(SetPolicy::mos().uncompressed());
+            }
             let maps = self.alloc.sync_metaslabs(&self.mos, cx.tx, pass).map_err(failed)?;
             if maps.histograms != 0 {
                 let guid = "com.delphix:spacemap_histogram";
@@ -188,6 +197,9 @@ impl Shared {
             }
             self.mos_account.apply(&cx.dsl())?;
             if !self.mos.is_dirty(cx.tx.txg()) {
+                if pass >= PASS_UNCOMPRESSED {
+                    self.mos.set_policy(SetPolicy::mos());
+                }
                 return Ok(root);
             }
             self.mos.freeze(cx.tx.txg());
