@@ -163,7 +163,10 @@ fn rows(m: &Measured<'_>) -> Vec<Row> {
         row(held, "ms", None, held_ms(new), Bound::Shown);
         let part = held_ms(new) / held_ms(old).max(1e-9);
         let what = "held longest: dirty-delay / synctime 1 s".to_owned();
-        row(what, "", Some(1.0), part, Bound::AtMost);
+        // A tick is a tick on any machine, but the time of a transaction, of which delays are made,
+        // is seven times as long on a seventh of the disks.
+        let bound = if m.part >= 1.0 { Bound::AtMost } else { Bound::Shown };
+        row(what, "", Some(1.0), part, bound);
         let part = new.sustained_mb_per_s / old.sustained_mb_per_s.max(1e-9);
         let what = "throughput: dirty-delay / synctime 1 s".to_owned();
         row(what, "", Some(1.0), part, RATE);
