@@ -22,8 +22,8 @@
 //!
 //! Convergence: in later passes only space maps and the path from them to the root are dirty; their
 //! blocks were born in this txg and go to the same place again when their size is the same, gangs
-//! too. On a full pool, where each new place changes many maps, compressed sizes may go on changing;
-//! so after some passes nothing is compressed, and then all sizes are what they are.
+//! too. On a full pool, where each new place changes many maps, compressed sizes may go on
+//! changing; so after some passes nothing is compressed, and then all sizes are what they are.
 
 use super::heads::Head;
 use super::record::TxgRecord;
