@@ -51,6 +51,9 @@ use vdev::{BlockWrite, WriteError};
 /// merged, few enough that the first are on their way while the last are prepared.
 const BATCH_BYTES: u64 = 4 << 20;
 
+/// A block with its pointer.
+type Recent = (BlkPtr, Arc<Block>);
+
 /// Writes blocks to a vdev tree.
 pub struct Writer {
     reader: Arc<Reader>,
@@ -59,7 +62,7 @@ pub struct Writer {
     core: Arc<Core>,
     issue: Issue,
     /// Metadata written since they were last taken, by their first address.
-    recent: Mutex<BTreeMap<[u64; 2], (BlkPtr, Arc<Block>)>>,
+    recent: Mutex<BTreeMap<[u64; 2], Recent>>,
 }
 
 /// What completions need: they may outlive the writer.

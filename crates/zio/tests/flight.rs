@@ -185,14 +185,14 @@ fn a_new_version_of_a_gang_takes_its_parts() {
         assert!(bp.is_gang());
         let (first, live) = (bp.dva(0), books.live());
         for i in 1..5 {
-            let spec = WriteSpec { reuse: Some(bp), ..held.clone() };
+            let spec = WriteSpec { reuse: Some(bp), ..held };
             bp = writer.write(&random(i, 60 << 10), &spec, PLACE).unwrap();
             assert_eq!((bp.dva(0), books.live()), (first, live));
             assert!(writer.read_pending(&bp).unwrap().bytes() == random(i, 60 << 10).bytes());
         }
         assert_eq!(writer.stats().reused, 4);
         // Another size, or another number of copies, is another place.
-        let spec = WriteSpec { reuse: Some(bp), ..held.clone() };
+        let spec = WriteSpec { reuse: Some(bp), ..held };
         let other = writer.write(&random(9, 52 << 10), &spec, PLACE).unwrap();
         assert_ne!(other.dva(0), first);
         writer.free(&other, TXG);
