@@ -128,6 +128,18 @@ fn scaled(sync: &Published, scale: f64) -> u64 {
     ((sync.written_mb as f64 * scale) as u64).max(1)
 }
 
+/// The throughput of each txg's sync, by its number.
+fn chart(series: Vec<Series>) -> Chart {
+    Chart {
+        title: "Throughput of each txg's sync".to_owned(),
+        x: "txg".to_owned(),
+        y: "MB/s".to_owned(),
+        x_log: false,
+        bars: true,
+        series,
+    }
+}
+
 fn outcome(target: &Target, records: &[TxgRecord], scale: f64) -> Outcome {
     let judged = target.is_the_study_s(&EXPERIMENT);
     let mut rows = Vec::new();
@@ -164,14 +176,7 @@ fn outcome(target: &Target, records: &[TxgRecord], scale: f64) -> Outcome {
         experiment: "sync-stream",
         place: target.describe(&EXPERIMENT),
         rows,
-        charts: vec![Chart {
-            title: "Throughput of each txg's sync".to_owned(),
-            x: "txg".to_owned(),
-            y: "MB/s".to_owned(),
-            x_log: false,
-            bars: true,
-            series: vec![line("published", study), line("measured", points)],
-        }],
+        charts: vec![chart(vec![line("published", study), line("measured", points)])],
         texts: Vec::new(),
         meaning: format!(
             "Blocks of 128 KiB, {IN_FLIGHT} of them under way, keep this disk at {least:.0} MB/s \

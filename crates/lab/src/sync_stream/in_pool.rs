@@ -5,7 +5,7 @@
 //! is written beside the experiment counts too.
 
 use super::MIB;
-use crate::experiment::{Bound, Chart, LabError, Outcome, Row, Series, Setting};
+use crate::experiment::{Bound, LabError, Outcome, Row, Series, Setting};
 use crate::stream::{self, RECORD_BYTES, StreamError};
 use crate::target::PoolTarget;
 use engine::dsl::DatasetKind;
@@ -81,14 +81,7 @@ fn outcome(target: &PoolTarget, records: &[TxgRecord]) -> Outcome {
         experiment: super::EXPERIMENT.name,
         place: format!("pool {}", target.dataset),
         rows,
-        charts: vec![Chart {
-            title: "Throughput of each txg's sync".to_owned(),
-            x: "txg".to_owned(),
-            y: "MB/s".to_owned(),
-            x_log: false,
-            bars: true,
-            series: vec![Series { name: "measured".to_owned(), points }],
-        }],
+        charts: vec![super::chart(vec![Series { name: "measured".to_owned(), points }])],
         texts: Vec::new(),
         meaning: format!(
             "One sequential writer with records of 128 KiB kept this pool at {all:.0} MB/s \

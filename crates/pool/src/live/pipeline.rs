@@ -20,9 +20,7 @@ impl Shared {
             n => n.min(self.rt.processors()),
         }
     }
-}
 
-impl Shared {
     /// Switches everything off that only counts, or on again.
     pub(super) fn set_counting(&self, on: bool) {
         self.queues.set_counting(on);
