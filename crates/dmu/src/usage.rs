@@ -134,6 +134,12 @@ impl Usage {
         self.on.store(on, Relaxed);
     }
 
+    /// The numbers of the sets.
+    #[must_use]
+    pub fn sets(&self) -> Vec<u64> {
+        self.sets.lock().keys().copied().collect()
+    }
+
     /// What was counted so far, by number.
     #[must_use]
     pub fn snapshot(&self) -> Vec<SetCounts> {

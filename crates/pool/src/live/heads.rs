@@ -265,9 +265,8 @@ impl Shared {
     /// otherwise they are those of the last time, for who looks on shall not wait.
     pub(super) fn names_of_sets(&self) -> BTreeMap<u64, String> {
         if let Some(_guard) = self.gate.try_read() {
-            let used = self.store.used().snapshot();
-            let name = |c: &dmu::SetCounts| Some((c.set, self.dsl.name_of(c.set).ok()?));
-            *self.names.lock() = used.iter().filter_map(name).collect();
+            let name = |set| Some((set, self.dsl.name_of(set).ok()?));
+            *self.names.lock() = self.store.used().sets().into_iter().filter_map(name).collect();
         }
         self.names.lock().clone()
     }
