@@ -63,6 +63,12 @@ impl BlockCache {
         }
     }
 
+    /// Bytes of content that it holds at most.
+    #[must_use]
+    pub fn capacity(&self) -> usize {
+        self.shard_cap * SHARDS
+    }
+
     fn shard(&self, key: &CacheKey) -> &Mutex<Shard> {
         // Addresses are multiples of sectors: multiply, then take high bits, to spread them.
         let h = (key.0[0] ^ key.0[1].rotate_left(17) ^ key.1).wrapping_mul(0x9e37_79b9_7f4a_7c15);

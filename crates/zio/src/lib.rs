@@ -38,6 +38,7 @@ mod issue;
 mod place;
 pub mod profile;
 mod reader;
+mod recent;
 mod spec;
 pub mod stages;
 pub mod stats;

@@ -16,8 +16,8 @@
 //! gives its space to the next one of the same size, so that the pointer's address, and with it
 //! what the space maps say, settles.
 //!
-//! Metadata are kept until somebody takes them ([`Writer::take_recent`]): the next txg changes most
-//! of what this one wrote, and should not have to read it from the devices first.
+//! Metadata are kept, up to a bound, until somebody takes them ([`Writer::take_recent`]): the next
+//! txg changes most of what this one wrote, and should not have to read it from the devices first.
 //!
 //! The devices are written asynchronously, or by a number of threads that each wait for one write
 //! (`issue.rs`).
@@ -34,14 +34,13 @@ use crate::issue::Issue;
 use crate::place::{Placed, Placer, copies, hint};
 use crate::profile::{Kind, Profiler, Span, Stage};
 use crate::reader::Reader;
+use crate::recent::Recent;
 use crate::spec::{IN_FLIGHT_MAX, WriteSpec, WriterSettings};
 use crate::stats::ByType;
 use crate::transform::{Form, Stored, transform};
 use ondisk::gang::GANG_HEADER_SIZE;
 use ondisk::{BlkPtr, Dva};
-use parking_lot::Mutex;
 use rt::Rt;
-use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 use vdev::queue::IoClass;
@@ -51,9 +50,6 @@ use vdev::{BlockWrite, WriteError};
 /// merged, few enough that the first are on their way while the last are prepared.
 const BATCH_BYTES: u64 = 4 << 20;
 
-/// A block with its pointer.
-type Recent = (BlkPtr, Arc<Block>);
-
 /// Writes blocks to a vdev tree.
 pub struct Writer {
     reader: Arc<Reader>,
@@ -61,8 +57,8 @@ pub struct Writer {
     settings: WriterSettings,
     core: Arc<Core>,
     issue: Issue,
-    /// Metadata written since they were last taken, by their first address.
-    recent: Mutex<BTreeMap<[u64; 2], Recent>>,
+    /// Metadata written since they were last taken.
+    recent: Recent,
 }
 
 /// What completions need: they may outlive the writer.
@@ -178,7 +174,7 @@ impl Writer {
         let (table, counts, landing) = (Table::new(), Counts::default(), OnceLock::new());
         let types = Arc::clone(reader.types());
         let core = Core { table, flow, counts, landing, profiler, types };
-        let recent = Mutex::default();
+        let recent = Recent::new();
         Self { reader, allocate, settings, core: Arc::new(core), issue, recent }
     }
 
@@ -274,7 +270,7 @@ impl Writer {
         add(&counts.gangs, u64::from(bp.is_gang()));
         add(&counts.reused, u64::from(is_reused));
         if spec.level > 0 || place.objset == 0 || place.object == 0 {
-            self.recent.lock().insert(bp.dva(0).words(), (bp, Arc::clone(data)));
+            self.recent.keep(&bp, data);
         }
         self.dispatch(placed, data, spec, place);
         Ok(bp)
@@ -340,8 +336,7 @@ impl Writer {
         }
         let is_new = bp.physical_birth() == txg;
         if is_new {
-            // Its space may be another block's before the txg ends.
-            self.recent.lock().remove(&bp.dva(0).words());
+            self.recent.forget(bp);
             if let Some(held) = self.core.table.take_held(bp) {
                 for bp in &held.taken {
                     self.allocate.discard(bp, txg);
@@ -382,9 +377,15 @@ impl Writer {
         if bp.is_hole() || bp.is_embedded() { None } else { self.core.table.block(bp) }
     }
 
-    /// The metadata that were written since the last call, and not given up since.
+    /// The metadata that were written since the last call, and not given up since: as many of the
+    /// newest as there is room for, oldest first.
     pub fn take_recent(&self) -> Vec<(BlkPtr, Arc<Block>)> {
-        std::mem::take(&mut *self.recent.lock()).into_values().collect()
+        self.recent.take()
+    }
+
+    /// Changes how many bytes of them are kept, from now on (64 MiB).
+    pub fn set_recent_max(&self, bytes: u64) {
+        self.recent.set_bytes_max(bytes);
     }
 
     /// Sends off all held blocks. Waits only for room.

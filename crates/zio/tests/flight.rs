@@ -376,3 +376,28 @@ fn metadata_are_kept_until_taken_but_not_what_was_given_up() {
     assert!(Arc::ptr_eq(&recent[0].1, &data));
     assert!(writer.take_recent().is_empty(), "they are taken once");
 }
+
+#[test]
+fn the_newest_metadata_are_kept_within_the_bound() {
+    let bench = Bench::new(&[Shape("file", 1, 0)], 9);
+    let (writer, _) = bench.writer(u64::MAX);
+    let above = WriteSpec { level: 1, ..spec() };
+    let write = |n| writer.write(&prose(n, 16 << 10), &above, PLACE).unwrap();
+    let taken = || writer.take_recent().into_iter().map(|(bp, _)| bp).collect::<Vec<_>>();
+    writer.set_recent_max(3 * (16 << 10));
+    let all: Vec<_> = (1..=5).map(write).collect();
+    assert_eq!(taken(), all[2..], "oldest first");
+    // What is given up makes room, and so does what is taken.
+    let all: Vec<_> = (6..=8).map(write).collect();
+    writer.wait().unwrap();
+    writer.free(&all[1], TXG);
+    let more = write(9);
+    assert_eq!(taken(), [all[0], all[2], more]);
+    let last = [write(10), write(11)];
+    writer.set_recent_max(16 << 10);
+    assert_eq!(taken(), last[1..], "a new bound holds at once");
+    writer.set_recent_max((16 << 10) - 1);
+    write(12);
+    assert_eq!(taken(), [], "one that is larger than all the room is not kept");
+    writer.wait().unwrap();
+}

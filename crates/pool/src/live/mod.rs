@@ -69,6 +69,10 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use zio::profile::Kind;
 
+/// The metadata of a txg that is not durable yet, which the cache may not have before that, take at
+/// most this part of what the cache may take: one in so many bytes.
+const RECENT_SHARE: u64 = 4;
+
 /// A pool that is open for writing. Dropping it stops it after what is dirty is durable, and leaves
 /// it active, as a crash right after that would; [`LivePool::export`] says goodbye properly.
 pub struct LivePool {
@@ -80,6 +84,7 @@ pub struct LivePool {
 impl LivePool {
     /// Starts the sync thread over what was made or opened.
     fn start(rt: &Rt, parts: Parts, view: Pool, tunables: &[Setting]) -> Result<Self> {
+        parts.writer.set_recent_max(parts.store.cache().capacity() as u64 / RECENT_SHARE);
         let shared = Shared::new(rt, parts, view.name())?;
         shared.space.synced(shared.txgs.last_synced(), shared.room_of_pool()?);
         for setting in tunables {
