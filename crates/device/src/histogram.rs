@@ -10,6 +10,23 @@ use serde::{Deserialize, Deserializer, Serialize};
 /// the last all that is more: nine minutes in nanoseconds, half a terabyte in bytes.
 pub const HISTOGRAM_CLASSES: usize = 40;
 
+/// What moves fewer bytes is sampled where it costs looks at the clock to time it.
+pub const SMALL_BYTES: u64 = 32 << 10;
+
+/// Of so many small ones one is timed, and counts as so many.
+pub const SAMPLE: u64 = 16;
+
+/// As how many the `n`th of a kind, which moves so many bytes, counts in a histogram of times; 0:
+/// it is not timed. How many there were, and their bytes, are counted elsewhere, and exactly.
+#[must_use]
+pub fn sample_weight(n: u64, bytes: u64) -> u64 {
+    match (bytes >= SMALL_BYTES, n.is_multiple_of(SAMPLE)) {
+        (true, _) => 1,
+        (false, true) => SAMPLE,
+        (false, false) => 0,
+    }
+}
+
 /// How many values were seen, by size, and their sum. As JSON, classes behind the last one with a
 /// value are left out.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -56,8 +73,13 @@ pub fn histogram_class(value: u64) -> usize {
 impl Histogram {
     /// Counts one value.
     pub fn add(&mut self, value: u64) {
-        self.counts[histogram_class(value)] += 1;
-        self.sum = self.sum.wrapping_add(value);
+        self.add_many(value, 1);
+    }
+
+    /// Counts one value as `weight` of them.
+    pub fn add_many(&mut self, value: u64, weight: u64) {
+        self.counts[histogram_class(value)] += weight;
+        self.sum = self.sum.wrapping_add(value.wrapping_mul(weight));
     }
 
     /// Counts what another one has counted.
@@ -165,6 +187,14 @@ mod tests {
         assert_eq!((plain.count(), plain.sum, plain.counts[12]), (5, 10_015, 2));
         plain.merge(&shared.snapshot());
         assert_eq!((plain.count(), plain.sum), (10, 20_030));
+    }
+
+    #[test]
+    fn samples_stand_for_all_small_ones() {
+        let weights = |bytes| (0..SAMPLE * 3).map(move |n| sample_weight(n, bytes));
+        assert_eq!(weights(SMALL_BYTES - 1).sum::<u64>(), SAMPLE * 3);
+        assert_eq!(weights(SMALL_BYTES - 1).filter(|w| *w > 0).count(), 3);
+        assert!(weights(SMALL_BYTES).all(|w| w == 1));
     }
 
     #[test]

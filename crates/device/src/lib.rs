@@ -38,7 +38,10 @@ pub use crash::{CrashLog, CrashMode};
 pub use error::{Error, ErrorKind, Operation};
 pub use fault::{Fault, FaultDevice, RwFaultDevice};
 pub use file::{Backend, Direct, FileDevice, Options, RwFileDevice, memory_bytes};
-pub use histogram::{AtomicHistogram, HISTOGRAM_CLASSES, Histogram, histogram_class};
+pub use histogram::{
+    AtomicHistogram, HISTOGRAM_CLASSES, Histogram, SAMPLE, SMALL_BYTES, histogram_class,
+    sample_weight,
+};
 pub use memory::MemoryDevice;
 pub use model::{DiskModel, ModelKind, ModelRequest, run_model};
 pub use partition::{Partition, RwPartition};

@@ -294,13 +294,28 @@ impl Object {
         self.counted(bytes, || self.read_bytes(offset, out, lost))
     }
 
+    /// It holds what users read and write.
+    fn is_of_users(&self) -> bool {
+        matches!(self.dnode.kind, DmuType::PLAIN_FILE_CONTENTS | DmuType::ZVOL)
+    }
+
     /// Counts `read` as one of a user, when this is what users read.
     fn counted<T>(&self, bytes: u64, read: impl FnOnce() -> Result<T>) -> Result<T> {
-        match self.dnode.kind {
-            DmuType::PLAIN_FILE_CONTENTS | DmuType::ZVOL => {
-                self.objset.usage().reading(bytes, read)
-            }
-            _ => read(),
+        match self.is_of_users() {
+            true => self.objset.usage().reading(bytes, read),
+            false => read(),
+        }
+    }
+
+    /// The same for a write.
+    pub(crate) fn counted_write<T>(
+        &self,
+        bytes: u64,
+        write: impl FnOnce() -> Result<T>,
+    ) -> Result<T> {
+        match self.is_of_users() {
+            true => self.objset.usage().writing(bytes, write),
+            false => write(),
         }
     }
 

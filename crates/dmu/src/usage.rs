@@ -2,25 +2,37 @@
 //!
 //! An operation is what a caller asked for: a `read` of any length, a `write` of any length. What
 //! the caches, the tree and the devices make of it is counted elsewhere. Counted are the contents
-//! of files and volumes, not tables and attributes.
+//! of files and volumes, not tables and attributes. Files and volumes count where they are asked,
+//! with the wait for a transaction; who goes to the objects themselves is counted there. So one may
+//! happen within the other, and then only the outer one counts.
 //!
 //! The counters of a set are found once, when it is first used after it was opened ([`Usage::of`]);
-//! from then on they are a pointer, and an operation costs three relaxed atomics and two looks at
-//! the clock. All who open the same set over one store share them.
+//! from then on they are a pointer, and an operation costs two relaxed atomics; one that is timed,
+//! two more and two looks at the clock. Of small operations one in 16 is timed and stands for
+//! all ([`device::sample_weight`]), but in a simulation all are. All who open the same set over one
+//! store share its counters.
 
-use device::{AtomicHistogram, Histogram};
+use device::{AtomicHistogram, Histogram, sample_weight};
 use parking_lot::Mutex;
 use rt::Rt;
+use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
+thread_local! {
+    /// An operation of this thread is being counted.
+    static WITHIN: Cell<bool> = const { Cell::new(false) };
+}
+
 /// Operations of one direction.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct UseCount {
+    /// How many began.
+    pub ops: u64,
     /// Bytes of those that succeeded.
     pub bytes: u64,
-    /// Nanoseconds of each; how many there were, too.
+    /// Nanoseconds of each.
     pub time_ns: Histogram,
 }
 
@@ -37,13 +49,15 @@ pub struct SetCounts {
 
 #[derive(Default)]
 struct Meter {
+    ops: AtomicU64,
     bytes: AtomicU64,
     time_ns: AtomicHistogram,
 }
 
 impl Meter {
     fn snapshot(&self) -> UseCount {
-        UseCount { bytes: self.bytes.load(Relaxed), time_ns: self.time_ns.snapshot() }
+        let (ops, bytes) = (self.ops.load(Relaxed), self.bytes.load(Relaxed));
+        UseCount { ops, bytes, time_ns: self.time_ns.snapshot() }
     }
 }
 
@@ -89,17 +103,44 @@ impl SetUse {
         bytes: u64,
         work: impl FnOnce() -> Result<T, E>,
     ) -> Result<T, E> {
-        if !self.on.load(Relaxed) {
+        if !self.on.load(Relaxed) || WITHIN.get() {
             return work();
         }
-        let began = self.rt.now();
-        let out = work();
-        let took = self.rt.now().saturating_sub(began);
-        meter.time_ns.add(u64::try_from(took.as_nanos()).unwrap_or(u64::MAX));
+        let within = Within::begin();
+        let n = meter.ops.fetch_add(1, Relaxed);
+        let weight = if self.rt.is_simulated() { 1 } else { sample_weight(n, bytes) };
+        let out = match weight {
+            0 => work(),
+            _ => {
+                let began = self.rt.now();
+                let out = work();
+                let took = self.rt.now().saturating_sub(began);
+                let nanos = u64::try_from(took.as_nanos()).unwrap_or(u64::MAX);
+                meter.time_ns.add_many(nanos, weight);
+                out
+            }
+        };
+        drop(within);
         if out.is_ok() {
             meter.bytes.fetch_add(bytes, Relaxed);
         }
         out
+    }
+}
+
+/// What this thread does now is part of an operation that counts; ends also when `work` panics.
+struct Within;
+
+impl Within {
+    fn begin() -> Self {
+        WITHIN.set(true);
+        Self
+    }
+}
+
+impl Drop for Within {
+    fn drop(&mut self) {
+        WITHIN.set(false);
     }
 }
 
@@ -156,6 +197,7 @@ impl Usage {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use device::{SAMPLE, SMALL_BYTES};
     use std::time::Duration;
 
     #[test]
@@ -170,6 +212,9 @@ mod tests {
             one.reading(100, || sleep(2)).expect("read");
             same.reading(100, || sleep(2)).expect("read");
             assert_eq!(one.writing(7, || Err::<(), i32>(5)), Err(5));
+            // Part of one is no other one, whatever it does and however it ends.
+            let part = || one.reading(50, || Err::<(), ()>(())).or_else(|()| sleep(1));
+            one.writing(30, || one.writing(30, part)).expect("write");
             usage.set_counting(false);
             one.reading(100, || sleep(2)).expect("read");
             let _ = usage.of(60);
@@ -180,6 +225,20 @@ mod tests {
         let SetCounts { set, read, written } = &counts[0];
         assert_eq!((*set, read.bytes, read.time_ns.count()), (54, 200, 2));
         assert_eq!(read.time_ns.mean(), 2_000_000);
-        assert_eq!((written.bytes, written.time_ns.count()), (0, 1), "it failed");
+        let times = &written.time_ns;
+        assert_eq!((written.ops, written.bytes, times.count()), (2, 30, 2), "one failed");
+        assert_eq!(times.sum, 1_000_000);
+    }
+
+    #[test]
+    fn times_of_small_operations_are_sampled_and_nothing_else() {
+        let usage = Usage::default();
+        let set = usage.of(54);
+        for bytes in (0..20).map(|_| 512).chain([SMALL_BYTES; 3]) {
+            set.reading(bytes, || Ok::<(), ()>(())).expect("read");
+        }
+        let read = &usage.snapshot()[0].read;
+        assert_eq!((read.ops, read.bytes), (23, 20 * 512 + 3 * SMALL_BYTES));
+        assert_eq!(read.time_ns.count(), 2 * SAMPLE + 3);
     }
 }

@@ -13,11 +13,12 @@ use ondisk::features::{FEATURES, VERSION_FEATURES};
 use ondisk::pool_props::POOL;
 use ondisk::props::{self, Kind};
 use ondisk::{features, mos};
+use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
 use std::fmt;
 
 /// Where a value comes from.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum PoolPropertySource {
     /// Nowhere: it is computed.
     None,
@@ -39,7 +40,7 @@ impl fmt::Display for PoolPropertySource {
 }
 
 /// A property of a pool with its value.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PoolProperty {
     /// Its name.
     pub name: String,

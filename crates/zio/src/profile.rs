@@ -8,7 +8,7 @@
 //! ```
 //!
 //! A block costs one look at the clock before its first stage and one after each, and a few relaxed
-//! atomics; small blocks are looked at one in eight and counted as so many, but in a simulation,
+//! atomics; small blocks are looked at one in 16 and counted as so many, but in a simulation,
 //! where everything is exact. Always on, but to measure what it costs.
 //!
 //! *At once* is the mean number of threads (or of I/Os) that are in a stage while any is: the
@@ -127,10 +127,10 @@ impl Meter {
 
     fn snapshot(&self) -> StageProfile {
         let time = |n: &AtomicU64| Duration::from_nanos(n.load(Relaxed));
-        let seen = self.seen.snapshot().time_ns;
+        let seen = self.seen.snapshot();
         StageProfile {
-            count: seen.count(),
-            time: Duration::from_nanos(seen.sum),
+            count: seen.count,
+            time: Duration::from_nanos(seen.time_ns.sum),
             watched: time(&self.watched),
             busy: time(&self.busy),
         }
@@ -199,11 +199,21 @@ impl Profiler {
         out
     }
 
-    /// Begins an I/O. `None` when nobody counts, or not this one.
-    pub(crate) fn begin(&self, kind: Kind, stage: Stage, bytes: usize) -> Option<Span> {
+    /// Begins a write that no thread waits for; or that one will, which watches it itself
+    /// (`by_thread`): then the time is only told by [`Self::end`]. `None` when nobody counts, or
+    /// not this one.
+    pub(crate) fn begin_write(&self, bytes: usize, by_thread: bool) -> Option<Span> {
         let on = self.on.load(Relaxed);
         let weight = if on { weight(&self.rt, Sampled::Io, bytes) } else { 0 };
-        if weight == 0 { None } else { self.span(kind, stage, bytes, weight) }
+        if weight == 0 {
+            return None;
+        }
+        let (kind, stage) = (Kind::ZioIssue, Stage::Io);
+        if by_thread {
+            let began = self.rt.now();
+            return Some(Span { kind, stage, bytes, weight, began, is_metered: false });
+        }
+        self.span(kind, stage, bytes, weight)
     }
 
     fn span(&self, kind: Kind, stage: Stage, bytes: usize, weight: u64) -> Option<Span> {
@@ -212,13 +222,15 @@ impl Profiler {
         }
         let began = self.rt.now();
         self.meter(kind, stage).enter(began);
-        Some(Span { kind, stage, bytes, weight, began })
+        Some(Span { kind, stage, bytes, weight, began, is_metered: true })
     }
 
     /// How long it was, and how many it stands for.
     pub(crate) fn end(&self, span: Span) -> (Duration, u64) {
         let now = self.rt.now();
-        self.meter(span.kind, span.stage).leave(span.began, now, span.bytes, span.weight);
+        if span.is_metered {
+            self.meter(span.kind, span.stage).leave(span.began, now, span.bytes, span.weight);
+        }
         (now.saturating_sub(span.began), span.weight)
     }
 
@@ -268,6 +280,8 @@ pub(crate) struct Span {
     bytes: usize,
     weight: u64,
     began: Duration,
+    /// Its stage counts it.
+    is_metered: bool,
 }
 
 /// The stages of one block, one after the other.
@@ -413,7 +427,7 @@ impl Profile {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::stages::{SAMPLE, SMALL};
+    use device::{SAMPLE, SMALL_BYTES};
 
     const MS: Duration = Duration::from_millis(1);
 
@@ -473,11 +487,11 @@ mod tests {
             profiler.block(512).stage(Stage::Checksum, || ());
         }
         for _ in 0..10 {
-            profiler.block(SMALL).stage(Stage::Checksum, || ());
+            profiler.block(SMALL_BYTES as usize).stage(Stage::Checksum, || ());
         }
         let app = profiler.snapshot();
         let count = app.of(Kind::Application).expect("kind").checksum.count;
-        assert_eq!(count, u64::from(SAMPLE) * 10 + 10);
+        assert_eq!(count, SAMPLE * 10 + 10);
         profiler.reset();
         assert_eq!(profiler.snapshot().of(Kind::Application).expect("kind").checksum.count, 0);
     }

@@ -3,7 +3,7 @@
 use crate::block::{Block, Place};
 use crate::checksum::Verifier;
 use crate::error::{Error, ErrorKind, Result};
-use crate::stages::{ReadStages, Sampled};
+use crate::stages::{ReadStages, Sampled, Waited};
 use crate::stats::ByType;
 use crate::{BLOCK_SIZE_MAX, GANG_DEPTH, crypt};
 use codec::checksum::Salted;
@@ -13,7 +13,6 @@ use device::AlignedBuf;
 use ondisk::{BlkPtr, Compression, Dva, EmbeddedKind, GangHeader, gang::GANG_HEADER_SIZE};
 use rt::Rt;
 use std::sync::Arc;
-use std::time::Duration;
 use vdev::{BlockRead, BlockResult, Fault, Scope, VdevTree};
 
 /// One block to read.
@@ -177,19 +176,22 @@ impl Reader {
             self.stats.read(whole.unwrap_or(bp), read.size);
             read
         };
-        let batch = there().zip(&checks).map(|((bp, dva), c)| read(((bp, dva), c as _))).collect();
-        let began = self.stages.now();
+        let batch: Vec<_> =
+            there().zip(&checks).map(|((bp, dva), c)| read(((bp, dva), c as _))).collect();
+        let reading = self.stages.begin(batch.iter().map(|read| read.size as usize).sum());
         let mut first = self.vdevs.read_batch(batch, scope).into_iter();
-        there().for_each(|(bp, dva)| self.took(whole.unwrap_or(bp), read_size(bp, dva), began));
+        if let Some(waited) = reading.map(|reading| self.stages.end(reading)) {
+            there()
+                .for_each(|(bp, dva)| self.took(whole.unwrap_or(bp), read_size(bp, dva), waited));
+        }
         firsts.iter().map(|f| f.as_ref().and_then(|_| first.next())).collect()
     }
 
-    /// So many bytes of `bp` were read since `began`.
-    fn took(&self, bp: &BlkPtr, bytes: u64, began: Option<Duration>) {
-        if let (Some(began), Some(now)) = (began, self.stages.now()) {
-            let time = now.saturating_sub(began);
-            self.stages.was_read(time, bytes);
-            self.stats.read_took(bp, time);
+    /// So many bytes of `bp` were read, and waited for.
+    fn took(&self, bp: &BlkPtr, bytes: u64, waited: Waited) {
+        self.stages.was_read(waited, bytes);
+        if waited.weight > 0 {
+            self.stats.read_took(bp, waited.time, waited.weight);
         }
     }
 
@@ -286,9 +288,11 @@ impl Reader {
                 let read = block_read(bp, dva, verify);
                 let size = read.size;
                 self.stats.read(r.bp, size);
-                let began = self.stages.now();
+                let reading = self.stages.begin(size as usize);
                 let result = self.vdevs.read_batch(vec![read], r.scope).pop();
-                self.took(r.bp, size, began);
+                if let Some(reading) = reading {
+                    self.took(r.bp, size, self.stages.end(reading));
+                }
                 result?
             }
         };

@@ -10,27 +10,22 @@
 //! batch takes as long as the whole batch: so the sum of the times over the time that went by is
 //! the number of blocks that were being read at once.
 //!
-//! Small blocks are looked at one in eight, and that one is counted as eight; but not in `read`,
-//! and not in a simulation, where everything is exact.
+//! Small blocks are looked at one in 16, and that one is counted as so many, but not in a
+//! simulation, where everything is exact; in `read` only the times are sampled, and only where one
+//! block is read by itself.
 
-use device::{AtomicHistogram, Histogram};
+use device::{AtomicHistogram, Histogram, SMALL_BYTES, sample_weight};
 use rt::Rt;
 use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
-/// Blocks of fewer bytes are sampled.
-pub(crate) const SMALL: usize = 32 << 10;
-
-/// Of so many small blocks one is looked at.
-pub(crate) const SAMPLE: u32 = 8;
-
 thread_local! {
     /// Small blocks seen, for each thing that is sampled.
-    static TICKS: [Cell<u32>; 5] = const { [const { Cell::new(0) }; 5] };
+    static TICKS: [Cell<u64>; 6] = const { [const { Cell::new(0) }; 6] };
 }
 
-/// Things that are sampled each for itself: who looked at every eighth block of two that take turns
+/// Things that are sampled each for itself: who looked at every second block of two that take turns
 /// would only ever see one of them.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Sampled {
@@ -39,18 +34,19 @@ pub(crate) enum Sampled {
     Decrypt,
     Decompress,
     Io,
+    Read,
 }
 
 /// As how many a block of so many bytes counts; 0: it is not looked at.
 pub(crate) fn weight(rt: &Rt, what: Sampled, bytes: usize) -> u64 {
-    if bytes >= SMALL || rt.is_simulated() {
+    if bytes as u64 >= SMALL_BYTES || rt.is_simulated() {
         return 1;
     }
     TICKS.with(|ticks| {
         let cell = &ticks[what as usize];
         let tick = cell.get();
         cell.set(tick.wrapping_add(1));
-        if tick.is_multiple_of(SAMPLE) { u64::from(SAMPLE) } else { 0 }
+        sample_weight(tick, bytes as u64)
     })
 }
 
@@ -61,15 +57,18 @@ pub(crate) fn nanos(time: Duration) -> u64 {
 /// What went through one stage.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct StageCount {
-    /// Bytes of the blocks, as they went in.
+    /// Blocks.
+    pub count: u64,
+    /// Their bytes, as they went in.
     pub bytes: u64,
-    /// Nanoseconds of each block; how many there were, too.
+    /// Nanoseconds of each.
     pub time_ns: Histogram,
 }
 
 impl StageCount {
     /// Adds another one's.
     pub fn merge(&mut self, other: &Self) {
+        self.count = self.count.saturating_add(other.count);
         self.bytes = self.bytes.saturating_add(other.bytes);
         self.time_ns.merge(&other.time_ns);
     }
@@ -78,6 +77,7 @@ impl StageCount {
 /// Counts what goes through one stage.
 #[derive(Debug, Default)]
 pub(crate) struct StageMeter {
+    count: AtomicU64,
     bytes: AtomicU64,
     time_ns: AtomicHistogram,
 }
@@ -85,18 +85,39 @@ pub(crate) struct StageMeter {
 impl StageMeter {
     /// A block of so many bytes took so long, and stands for `weight` of them.
     pub(crate) fn add(&self, time: Duration, bytes: usize, weight: u64) {
-        self.bytes.fetch_add((bytes as u64).wrapping_mul(weight), Relaxed);
+        self.count(weight, (bytes as u64).wrapping_mul(weight));
         self.time_ns.add_many(nanos(time), weight);
     }
 
+    fn count(&self, blocks: u64, bytes: u64) {
+        self.count.fetch_add(blocks, Relaxed);
+        self.bytes.fetch_add(bytes, Relaxed);
+    }
+
     pub(crate) fn snapshot(&self) -> StageCount {
-        StageCount { bytes: self.bytes.load(Relaxed), time_ns: self.time_ns.snapshot() }
+        let (count, bytes) = (self.count.load(Relaxed), self.bytes.load(Relaxed));
+        StageCount { count, bytes, time_ns: self.time_ns.snapshot() }
     }
 
     pub(crate) fn reset(&self) {
+        self.count.store(0, Relaxed);
         self.bytes.store(0, Relaxed);
         self.time_ns.reset();
     }
+}
+
+/// Blocks that are being read together.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Reading {
+    weight: u64,
+    began: Duration,
+}
+
+/// How long somebody waited for blocks, and for how many that stands; 0: it is not known.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Waited {
+    pub(crate) weight: u64,
+    pub(crate) time: Duration,
 }
 
 /// The stages of reading.
@@ -120,14 +141,29 @@ impl ReadStages {
         self.on.store(on, Relaxed);
     }
 
-    /// The time, when somebody counts.
-    pub(crate) fn now(&self) -> Option<Duration> {
-        self.on.load(Relaxed).then(|| self.rt.now())
+    /// Begins to read so many bytes together. `None` when nobody counts, or there is nothing to
+    /// read.
+    pub(crate) fn begin(&self, bytes: usize) -> Option<Reading> {
+        if bytes == 0 || !self.on.load(Relaxed) {
+            return None;
+        }
+        let weight = weight(&self.rt, Sampled::Read, bytes);
+        Some(Reading { weight, began: if weight > 0 { self.rt.now() } else { Duration::ZERO } })
     }
 
-    /// A block of so many bytes came from its device after `time`.
-    pub(crate) fn was_read(&self, time: Duration, bytes: u64) {
-        self.read.add(time, usize::try_from(bytes).unwrap_or(usize::MAX), 1);
+    /// They have come from their devices.
+    pub(crate) fn end(&self, reading: Reading) -> Waited {
+        let Reading { weight, began } = reading;
+        let time = if weight > 0 { self.rt.now().saturating_sub(began) } else { Duration::ZERO };
+        Waited { weight, time }
+    }
+
+    /// A block of so many bytes was among them.
+    pub(crate) fn was_read(&self, waited: Waited, bytes: u64) {
+        self.read.count(1, bytes);
+        if waited.weight > 0 {
+            self.read.time_ns.add_many(nanos(waited.time), waited.weight);
+        }
     }
 
     /// Does `work` with a block of so many bytes.
@@ -165,26 +201,35 @@ impl ReadStages {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use device::SAMPLE;
+
+    const SMALL: usize = SMALL_BYTES as usize;
 
     #[test]
     fn small_blocks_are_sampled_each_stage_for_itself() {
         let stages = ReadStages::new(Rt::real());
-        for _ in 0..SAMPLE * 5 {
-            stages.watch(Sampled::Verify, 512, || ());
-            stages.watch(Sampled::Decompress, 512, || ());
+        let small = || (0..SAMPLE * 5).map(|_| 512);
+        for bytes in small() {
+            stages.watch(Sampled::Verify, bytes, || ());
+            stages.watch(Sampled::Decompress, bytes, || ());
         }
         stages.watch(Sampled::Verify, SMALL, || ());
-        stages.was_read(Duration::from_micros(3), 512);
+        // What is read is counted exactly: alone, in a batch, and when no time was taken.
+        for bytes in small().skip(1).chain([SMALL]) {
+            let reading = stages.begin(bytes).expect("counting");
+            stages.was_read(stages.end(reading), bytes as u64);
+        }
         stages.set_counting(false);
         stages.watch(Sampled::Verify, SMALL, || ());
-        assert_eq!(stages.now(), None);
+        assert!(stages.begin(SMALL).is_none());
         let counts = stages.snapshot();
-        let seen: Vec<_> = counts.iter().map(|(n, c)| (*n, c.time_ns.count(), c.bytes)).collect();
+        let seen: Vec<_> =
+            counts.iter().map(|(n, c)| (*n, c.count, c.bytes, c.time_ns.count())).collect();
         let expected = [
-            ("read", 1, 512),
-            ("verify", 41, 40 * 512 + SMALL as u64),
-            ("decrypt", 0, 0),
-            ("decompress", 40, 40 * 512),
+            ("read", 80, 79 * 512 + SMALL as u64, 81),
+            ("verify", 81, 80 * 512 + SMALL as u64, 81),
+            ("decrypt", 0, 0, 0),
+            ("decompress", 80, 80 * 512, 80),
         ];
         assert_eq!(seen, expected);
     }

@@ -108,9 +108,10 @@ struct Times {
 /// How long the I/Os of one type and level took, in nanoseconds.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TypeTimes {
-    /// Reads.
+    /// Reads, small ones sampled.
     pub read_ns: Histogram,
-    /// Writes, small ones sampled. Not counted while threads of their own issue them.
+    /// Writes, small ones sampled: from when they were sent off, so that waiting for a thread that
+    /// issues them is part of it where there are such threads.
     pub written_ns: Histogram,
 }
 
@@ -158,10 +159,11 @@ impl ByType {
         }
     }
 
-    /// A read of block `bp` took so long.
-    pub(crate) fn read_took(&self, bp: &BlkPtr, time: Duration) {
+    /// A read of block `bp` took so long, and stands for so many.
+    pub(crate) fn read_took(&self, bp: &BlkPtr, time: Duration, weight: u64) {
         if let Some(cell) = self.cell(bp) {
-            cell.times.get_or_init(Box::default).read_ns.add(crate::stages::nanos(time));
+            let times = cell.times.get_or_init(Box::default);
+            times.read_ns.add_many(crate::stages::nanos(time), weight);
         }
     }
 

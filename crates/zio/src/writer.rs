@@ -32,7 +32,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::flight::{Flow, Held, Standing, Table};
 use crate::issue::Issue;
 use crate::place::{Placed, Placer, copies, hint};
-use crate::profile::{Kind, Profiler, Span, Stage};
+use crate::profile::{Profiler, Span, Stage};
 use crate::reader::Reader;
 use crate::recent::Recent;
 use crate::spec::{IN_FLIGHT_MAX, WriteSpec, WriterSettings};
@@ -129,7 +129,7 @@ struct Flight {
 }
 
 impl Flight {
-    /// `span`: of one copy that no thread waited for.
+    /// `span`: of one copy, when somebody looks at it.
     fn answered(&self, result: std::result::Result<(), WriteError>, span: Option<Span>) {
         if let Some(span) = span {
             let (took, weight) = self.core.profiler.end(span);
@@ -296,13 +296,11 @@ impl Writer {
         let (bytes, left) = (held.bytes(), AtomicUsize::new(held.writes.len()));
         let (core, place) = (Arc::clone(&self.core), held.place);
         let flight = Arc::new(Flight { core, bp, serial, place, bytes, left });
-        let watched = self.issue.threads() == 0;
+        let by_thread = self.issue.threads() > 0;
         for (dva, data) in held.writes {
             self.reader.stats().written(&bp, data.len() as u64);
             let flight = Arc::clone(&flight);
-            let profiler = &flight.core.profiler;
-            let begin = || profiler.begin(Kind::ZioIssue, Stage::Io, data.len());
-            let span = watched.then(begin).flatten();
+            let span = flight.core.profiler.begin_write(data.len(), by_thread);
             let done = Box::new(move |result| flight.answered(result, span));
             let (birth, class) = (bp.physical_birth(), IoClass::AsyncWrite);
             batch.push(BlockWrite { dva, data, birth, class, done });

@@ -57,6 +57,11 @@ fn as_many_writes_are_under_way_as_there_are_threads() {
         }
         let profile = writer.profiler().snapshot();
         assert_eq!(io(&profile), (12, 72, MS * 720));
+        // By type it is the time since they were sent off: those that wait for a thread, longer.
+        let times = writer.reader().stats().times(DmuType::PLAIN_FILE_CONTENTS, 0).written_ns;
+        let waits = 780 + 3 * (10 + 20 + 30 + 40) + 2 * (10 + 20 + 30 + 40 + 50 + 60);
+        let sum = Duration::from_nanos(times.sum);
+        assert_eq!((times.count(), sum), (72, MS * (3 * 120 + waits)));
     });
 }
 

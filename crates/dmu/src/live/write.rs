@@ -107,6 +107,10 @@ impl Object {
     /// # Errors
     /// The rest of a block that is written in part cannot be read; the set is not live.
     pub fn write_at(&self, tx: &Tx, offset: u64, data: &[u8]) -> Result<()> {
+        self.counted_write(data.len() as u64, || self.write_bytes(tx, offset, data))
+    }
+
+    fn write_bytes(&self, tx: &Tx, offset: u64, data: &[u8]) -> Result<()> {
         let bs = self.block_size_for(offset, data.len() as u64)?;
         Work::Copy.charge(data.len() as u64);
         let (mut offset, mut data) = (offset, data);
@@ -115,7 +119,7 @@ impl Object {
             let n = data.len().min(bs as usize - start);
             let (now, rest) = data.split_at(n);
             if n as u64 == bs {
-                self.write_block(tx, blkid, AlignedBuf::copy_of(now))?;
+                self.write_whole(tx, blkid, AlignedBuf::copy_of(now))?;
             } else {
                 self.patch(tx, blkid, bs, start..start + n, Some(now))?;
             }
@@ -130,6 +134,10 @@ impl Object {
     /// # Errors
     /// The data are longer than a block; the set is not live.
     pub fn write_block(&self, tx: &Tx, blkid: u64, data: AlignedBuf) -> Result<()> {
+        self.counted_write(data.len() as u64, || self.write_whole(tx, blkid, data))
+    }
+
+    fn write_whole(&self, tx: &Tx, blkid: u64, data: AlignedBuf) -> Result<()> {
         let bs = self.block_size_for(blkid.saturating_mul(self.attrs().block_size()), 1)?;
         let data = match (data.len() as u64).cmp(&bs) {
             std::cmp::Ordering::Equal => data,
@@ -155,8 +163,10 @@ impl Object {
         if block.len() as u64 != bs {
             return Err(self.error(ErrorKind::Invalid("the content is no whole block")));
         }
-        Work::Copy.charge(bs);
-        self.put_block(tx, blkid, Arc::clone(block), bs)
+        self.counted_write(bs, || {
+            Work::Copy.charge(bs);
+            self.put_block(tx, blkid, Arc::clone(block), bs)
+        })
     }
 
     fn put_block(&self, tx: &Tx, blkid: u64, block: Arc<Block>, bs: u64) -> Result<()> {

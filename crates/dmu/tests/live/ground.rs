@@ -74,15 +74,20 @@ impl Devices {
         let (writer, books) = bench.writer(32 << 20);
         Self { writer, books, ledger: Mutex::default() }
     }
+
+    /// A store with an empty cache, that has counted nothing.
+    pub(crate) fn cached(&self) -> Arc<CachedStore> {
+        let store = CachedStore::new(Arc::clone(self.writer.reader()), 8 << 20, None);
+        // A place can be written again with the same birth, and nobody says here what is durable.
+        store.set_settled(0);
+        Arc::new(store)
+    }
 }
 
 impl Ground for Devices {
     /// A new one each time, so that nothing comes from a cache.
     fn store(&self) -> Arc<dyn BlockStore> {
-        let store = CachedStore::new(Arc::clone(self.writer.reader()), 8 << 20, None);
-        // A place can be written again with the same birth, and nobody says here what is durable.
-        store.set_settled(0);
-        Arc::new(store)
+        self.cached()
     }
 
     fn writer(&self) -> &dyn BlockWriter {

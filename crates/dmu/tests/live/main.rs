@@ -138,6 +138,30 @@ fn blocks_of_every_size() {
 }
 
 #[test]
+fn what_users_write_into_objects_is_counted_once() {
+    let ground = Devices::new();
+    let store = ground.cached();
+    let spec = spec(&ground, None, ObjsetKind::Zfs);
+    let set = Objset::live(LiveSpec { store: Arc::clone(&store) as _, ..spec }).unwrap();
+    let tx = Tx::syncing(5);
+    let new = |kind| set.create(&tx, &NewObject::new(kind).block_size(4096)).unwrap();
+    let file = new(DmuType::PLAIN_FILE_CONTENTS);
+    // Whole blocks and parts of blocks of one call are one operation.
+    file.write_at(&tx, 1000, &[1; 10_000]).unwrap();
+    file.write_block(&tx, 7, AlignedBuf::zeroed(4096)).unwrap();
+    file.write_shared(&tx, 8, &bench::random(1, 4096)).unwrap();
+    assert!(file.write_at(&tx, u64::MAX - 3, b"far").is_err());
+    // What calls within an operation is part of it.
+    let within = || set.usage().writing(50, || file.write_at(&tx, 0, &[2; 50]));
+    within().unwrap();
+    new(DmuType::DIRECTORY_CONTENTS).write_at(&tx, 0, b"a table").unwrap();
+    let [counts] = &store.used().snapshot()[..] else { panic!("one set") };
+    let written = 10_000 + 2 * 4096 + 50;
+    assert_eq!((counts.written.bytes, counts.written.ops), (written, 5));
+    assert_eq!((counts.read.bytes, counts.read.ops), (0, 0));
+}
+
+#[test]
 fn what_cannot_be_changed_is_refused() {
     let disk = Arc::new(Disk::default());
     let set = open(&disk, None, ObjsetKind::Zfs);

@@ -130,7 +130,7 @@ pub struct StageStats {
     /// Of writing `compress`, `checksum`, `allocate`, `write` (with the device); of reading `read`,
     /// `verify`, `decrypt`, `decompress`.
     pub stage: String,
-    /// Blocks that went through it. Small ones are sampled.
+    /// Blocks that went through it. Small ones are sampled, but in `read`.
     pub count: u64,
     /// Their bytes.
     pub bytes: u64,

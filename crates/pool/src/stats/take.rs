@@ -194,10 +194,10 @@ impl LivePool {
 
 /// The stages that anything went through.
 fn stages(counts: Vec<(&'static str, StageCount)>) -> Vec<StageStats> {
-    let used = counts.into_iter().filter(|(_, c)| c.time_ns.count() > 0);
+    let used = counts.into_iter().filter(|(_, c)| c.count > 0);
     let stats = |(stage, c): (&str, StageCount)| StageStats {
         stage: stage.to_owned(),
-        count: c.time_ns.count(),
+        count: c.count,
         bytes: c.bytes,
         time_ns: c.time_ns,
     };
@@ -223,13 +223,13 @@ fn blocks(counted: &ByType) -> Vec<BlockStats> {
 
 /// The object sets that users did anything with; one whose name is not known by its number.
 fn datasets(used: Vec<SetCounts>, name: impl Fn(u64) -> Option<String>) -> Vec<DatasetStats> {
-    let any = |c: &SetCounts| c.read.time_ns.count() + c.written.time_ns.count() > 0;
+    let any = |c: &SetCounts| c.read.ops + c.written.ops > 0;
     let stats = |c: SetCounts| DatasetStats {
         name: name(c.set).unwrap_or_else(|| format!("objset-{:#x}", c.set)),
         objset: c.set,
-        reads: c.read.time_ns.count(),
+        reads: c.read.ops,
         read_bytes: c.read.bytes,
-        writes: c.written.time_ns.count(),
+        writes: c.written.ops,
         written_bytes: c.written.bytes,
         read_ns: c.read.time_ns,
         write_ns: c.written.time_ns,

@@ -1,12 +1,12 @@
 //! One leaf's queue.
 
-use super::class::IoClass;
+use super::class::{CLASSES, IoClass};
 use super::drive;
 use super::limits::QueueLimits;
 use super::line::{Io, Lines, Picked, Work};
 use super::schedule::Schedule;
 use super::stats::{Ended, LeafStats};
-use device::{AlignedBuf, DeviceRef, Error, Read, Shared, Write, WriteDeviceRef};
+use device::{AlignedBuf, DeviceRef, Error, Read, Shared, Write, WriteDeviceRef, sample_weight};
 use parking_lot::Mutex;
 use rt::Rt;
 use std::sync::Arc;
@@ -26,10 +26,22 @@ struct State {
     lines: Lines,
     schedule: Schedule,
     stats: Box<LeafStats>,
+    /// Requests that have begun, by class.
+    begun: [u64; CLASSES],
+}
+
+/// A request that begins.
+pub(super) struct Beginning {
+    class: IoClass,
+    picked: Picked,
+    /// When it came, if it had to wait.
+    arrived: Option<u64>,
+    /// As how many it counts where times are counted; 0: it is not timed.
+    weight: u64,
 }
 
 /// Requests that begin together.
-pub(super) type Begun = Vec<(IoClass, Picked)>;
+pub(super) type Begun = Vec<Beginning>;
 
 /// A request at the device. Counts as failed when the device drops it unanswered.
 struct Issued {
@@ -37,6 +49,7 @@ struct Issued {
     class: IoClass,
     bytes: u64,
     aggregated: bool,
+    weight: u64,
     arrived: u64,
     begun: u64,
 }
@@ -68,12 +81,25 @@ impl LeafQueue {
         self.limits.read_merging()
     }
 
-    /// Nanoseconds on the runtime's clock; 0 when nobody counts.
+    /// Nanoseconds on the runtime's clock.
+    fn clock(&self) -> u64 {
+        u64::try_from(self.rt.now().as_nanos()).unwrap_or(u64::MAX)
+    }
+
+    /// The same; 0 when nobody counts.
     pub(crate) fn now(&self) -> u64 {
-        match self.limits.is_counting() {
-            true => u64::try_from(self.rt.now().as_nanos()).unwrap_or(u64::MAX),
-            false => 0,
+        if self.limits.is_counting() { self.clock() } else { 0 }
+    }
+
+    /// A request of so many bytes begins; as how many it counts where times are counted.
+    fn begin(&self, state: &mut State, class: IoClass, bytes: u64) -> u64 {
+        state.schedule.begin(class);
+        if !self.limits.is_counting() {
+            return 0;
         }
+        let n = &mut state.begun[class as usize];
+        *n += 1;
+        if self.rt.is_simulated() { 1 } else { sample_weight(*n - 1, bytes) }
     }
 
     /// What it has counted.
@@ -107,30 +133,31 @@ impl LeafQueue {
         class: IoClass,
         batch: impl ExactSizeIterator<Item = (u64, u64, Work)>,
     ) {
-        let arrived = self.now();
         let count = batch.len();
         let mut ios =
-            batch.map(|(offset, len, work)| Io { offset, len, arrived, alone: false, work });
-        if self.limits.is_unbounded() {
-            {
-                let mut state = self.state.lock();
-                (0..count).for_each(|_| state.schedule.begin(class));
-            }
-            return self.send(ios.map(|io| (class, Picked::alone(io))).collect());
-        }
+            batch.map(|(offset, len, work)| Io { offset, len, arrived: 0, alone: false, work });
         let nested = drive::is_within();
+        let is_unbounded = self.limits.is_unbounded();
         let begun = {
             let mut state = self.state.lock();
             let free = state.lines.is_empty() && state.schedule.admits(class, &self.limits);
-            if !nested && count == 1 && free {
+            if is_unbounded || (!nested && count == 1 && free) {
                 // Where little is going on there is no line to stand in.
-                state.schedule.begin(class);
-                ios.map(|io| (class, Picked::alone(io))).collect()
+                let begin = |io: Io| {
+                    let weight = self.begin(&mut state, class, io.len);
+                    Beginning { class, picked: Picked::alone(io), arrived: None, weight }
+                };
+                ios.map(begin).collect()
             } else {
-                ios.by_ref().for_each(|io| state.lines.push(class, io));
+                // They go by their age too, so this is no matter of counting.
+                let arrived = self.clock();
+                ios.by_ref().for_each(|io| state.lines.push(class, Io { arrived, ..io }));
                 if nested { Vec::new() } else { self.pick(&mut state) }
             }
         };
+        if is_unbounded {
+            return self.send(begun);
+        }
         drive::run_or_leave_word(self, nested, begun);
     }
 
@@ -142,16 +169,16 @@ impl LeafQueue {
         offset: u64,
         len: usize,
     ) -> Option<Result<AlignedBuf, Error>> {
-        let arrived = self.now();
-        {
+        let weight = {
             let mut state = self.state.lock();
             let free = state.lines.is_empty() && state.schedule.admits(class, &self.limits);
             if !free && !self.limits.is_unbounded() {
                 return None;
             }
-            state.schedule.begin(class);
-        }
-        let mut issued = self.issued(class, len as u64, false, (arrived, arrived));
+            self.begin(&mut state, class, len as u64)
+        };
+        let arrived = if weight > 0 { self.clock() } else { 0 };
+        let mut issued = self.issued(class, len as u64, false, weight, (arrived, arrived));
         let result = self.device.read_new(offset, len);
         issued.end(result.is_err(), Vec::new());
         Some(result)
@@ -163,12 +190,12 @@ impl LeafQueue {
         if !self.limits.is_counting() {
             return;
         }
-        let (aggregated, ended) = (false, self.now());
+        let (aggregated, weight, ended) = (false, 1, self.now());
         let mut state = self.state.lock();
         for bytes in sizes {
             let arrived = began;
-            let ended =
-                Ended { class, bytes: *bytes, failed, aggregated, arrived, begun: began, ended };
+            let (bytes, begun) = (*bytes, began);
+            let ended = Ended { class, bytes, failed, aggregated, weight, arrived, begun, ended };
             state.stats.count(&ended);
         }
     }
@@ -176,14 +203,15 @@ impl LeafQueue {
     /// Takes what can begin now out of the lines.
     fn pick(&self, state: &mut State) -> Begun {
         let mut out = Vec::new();
-        let State { lines, schedule, .. } = state;
-        while !lines.is_empty() {
+        while !state.lines.is_empty() {
+            let State { lines, schedule, .. } = state;
             let waits = |class| lines.waiting(class) > 0;
             let Some(class) = schedule.choose(&self.limits, waits) else { break };
             let limit = self.limits.aggregation(self.rotating);
             let Some(picked) = lines.take(class, limit) else { break };
-            schedule.begin(class);
-            out.push((class, picked));
+            let weight = self.begin(state, class, picked.len());
+            let arrived = Some(picked.io.arrived);
+            out.push(Beginning { class, picked, arrived, weight });
         }
         out
     }
@@ -195,16 +223,17 @@ impl LeafQueue {
 
     /// Hands over what has begun, with one submission of each kind.
     pub(super) fn send(self: &Arc<Self>, begun: Begun) {
-        let now = self.now();
+        let is_timed = begun.iter().any(|b| b.weight > 0);
+        let now = if is_timed { self.clock() } else { 0 };
         let (mut reads, mut writes) = (Vec::new(), Vec::new());
-        for (class, picked) in begun {
-            let times = (picked.io.arrived, now);
+        for Beginning { class, picked, arrived, weight } in begun {
+            let times = (arrived.unwrap_or(now), now);
             if !picked.is_alone() {
-                writes.push(self.joint_write(class, picked.ascending(), times));
+                writes.push(self.joint_write(class, picked.ascending(), weight, times));
                 continue;
             }
             let Io { offset, len, work, .. } = picked.io;
-            let mut issued = self.issued(class, len, false, times);
+            let mut issued = self.issued(class, len, false, weight, times);
             match work {
                 Work::Read(done) => {
                     let done = Box::new(move |result: Result<AlignedBuf, Error>| {
@@ -231,12 +260,18 @@ impl LeafQueue {
     }
 
     /// One write of several neighbours. When it fails, each of them is tried again alone.
-    fn joint_write(self: &Arc<Self>, class: IoClass, members: Vec<Io>, times: (u64, u64)) -> Write {
+    fn joint_write(
+        self: &Arc<Self>,
+        class: IoClass,
+        members: Vec<Io>,
+        weight: u64,
+        times: (u64, u64),
+    ) -> Write {
         let offset = members.first().map_or(0, |m| m.offset);
         let len = members.iter().map(|m| m.len).sum();
         // The members keep theirs; what is copied is a reference to the bytes.
         let parts = members.iter().flat_map(|m| m.parts()).cloned().collect();
-        let mut issued = self.issued(class, len, true, times);
+        let mut issued = self.issued(class, len, true, weight, times);
         let done = Box::new(move |result: Result<(), Error>| {
             if result.is_err() {
                 return issued.end(true, members);
@@ -256,9 +291,11 @@ impl LeafQueue {
         class: IoClass,
         bytes: u64,
         aggregated: bool,
+        weight: u64,
         (arrived, begun): (u64, u64),
     ) -> Issued {
-        Issued { queue: Some(Arc::clone(self)), class, bytes, aggregated, arrived, begun }
+        let queue = Some(Arc::clone(self));
+        Issued { queue, class, bytes, aggregated, weight, arrived, begun }
     }
 
     /// A request has ended; `again` stand in line once more, each for itself.
@@ -292,9 +329,10 @@ impl Issued {
             bytes: self.bytes,
             failed,
             aggregated: self.aggregated,
+            weight: self.weight,
             arrived: self.arrived,
             begun: self.begun,
-            ended: queue.now(),
+            ended: if self.weight > 0 { queue.clock() } else { 0 },
         };
         queue.ended(&ended, again);
     }

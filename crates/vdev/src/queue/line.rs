@@ -20,7 +20,7 @@ pub(super) enum Work {
 pub(super) struct Io {
     pub(super) offset: u64,
     pub(super) len: u64,
-    /// On the runtime's clock, in nanoseconds.
+    /// On the runtime's clock, in nanoseconds; of one that need not wait it is not known.
     pub(super) arrived: u64,
     /// It was part of an aggregated request that failed.
     pub(super) alone: bool,
@@ -57,6 +57,12 @@ pub(super) struct Picked {
 impl Picked {
     pub(super) fn alone(io: Io) -> Self {
         Self { io, before: Vec::new(), after: Vec::new() }
+    }
+
+    /// Bytes of all together.
+    pub(super) fn len(&self) -> u64 {
+        let others = self.before.iter().chain(&self.after);
+        self.io.len + others.map(|io| io.len).sum::<u64>()
     }
 
     pub(super) fn is_alone(&self) -> bool {

@@ -1,4 +1,7 @@
 //! What went through a queue. Counted under the queue's own lock, which is held anyway.
+//!
+//! Requests, bytes and sizes are exact. Waiting times cost looks at the clock, so small requests
+//! are sampled ([`device::sample_weight`]), each class for itself; but not in a simulation.
 
 use super::class::{CLASSES, IoClass};
 use device::Histogram;
@@ -18,7 +21,7 @@ pub struct ClassCounts {
     pub pending: u64,
     /// Requests that are at the device.
     pub active: u64,
-    /// Nanoseconds from arrival to the device.
+    /// Nanoseconds from arrival to the device; as the two below, of small requests sampled.
     pub queue_ns: Histogram,
     /// Nanoseconds at the device.
     pub disk_ns: Histogram,
@@ -84,6 +87,8 @@ pub(super) struct Ended {
     pub(super) bytes: u64,
     pub(super) failed: bool,
     pub(super) aggregated: bool,
+    /// As how many it counts; 0: the times are not known.
+    pub(super) weight: u64,
     pub(super) arrived: u64,
     pub(super) begun: u64,
     pub(super) ended: u64,
@@ -98,9 +103,11 @@ impl LeafStats {
         } else {
             class.bytes += e.bytes;
         }
-        class.queue_ns.add(e.begun.saturating_sub(e.arrived));
-        class.disk_ns.add(e.ended.saturating_sub(e.begun));
-        class.total_ns.add(e.ended.saturating_sub(e.arrived));
+        if e.weight > 0 {
+            class.queue_ns.add_many(e.begun.saturating_sub(e.arrived), e.weight);
+            class.disk_ns.add_many(e.ended.saturating_sub(e.begun), e.weight);
+            class.total_ns.add_many(e.ended.saturating_sub(e.arrived), e.weight);
+        }
         match e.aggregated {
             true => class.aggregated_bytes.add(e.bytes),
             false => class.individual_bytes.add(e.bytes),
