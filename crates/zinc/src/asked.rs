@@ -49,6 +49,9 @@ pub struct Asked {
     pub errors: File,
     /// Whether it is still there.
     pub presence: Arc<Presence>,
+    /// It wants what is seen of the pool that is held, as data, to show it together with what is
+    /// seen of others.
+    pub is_part: bool,
 }
 
 /// Whether a client is still there.
@@ -128,6 +131,11 @@ pub fn inherit<T>(asked: Option<&Arc<Asked>>, work: impl FnOnce() -> T) -> T {
     }
     let _back = Back(ASKED.replace(asked.cloned()));
     work()
+}
+
+/// This thread works for a client that wants a part of what it will show.
+pub fn is_for_a_part() -> bool {
+    client().is_some_and(|client| client.is_part)
 }
 
 /// The pool that is held, when `name` (a pool, its guid, or anything in a pool) belongs to it.

@@ -4,7 +4,7 @@ use crate::asked;
 use crate::failure::Failure;
 use clap::Args;
 use engine::pool::CandidateState;
-use engine::{Candidate, Dataset, Filesystem, OpenOptions, Pool};
+use engine::{Candidate, Dataset, Filesystem, LivePool, OpenOptions, Pool};
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
@@ -64,13 +64,23 @@ impl PoolArgs {
     pub fn open(&self, name: &str) -> Result<Pool, Failure> {
         if self.open.is_of_now() {
             crate::served::forward(&self.search, name)?;
-            if let Some(pool) = asked::held(name) {
-                let pool = pool.look()?;
-                self.open.load_keys(&pool)?;
-                return Ok(pool);
-            }
         }
-        self.open_devices(name)
+        self.open_here(name)
+    }
+
+    /// The same for who has asked the servers already.
+    pub fn open_here(&self, name: &str) -> Result<Pool, Failure> {
+        match asked::held(name).filter(|_| self.open.is_of_now()) {
+            Some(pool) => self.look_at(&pool),
+            None => self.open_devices(name),
+        }
+    }
+
+    /// The pool that this process holds, as it is now.
+    pub fn look_at(&self, pool: &LivePool) -> Result<Pool, Failure> {
+        let pool = pool.look()?;
+        self.open.load_keys(&pool)?;
+        Ok(pool)
     }
 
     /// The same, as it is on its devices, whoever holds it.
@@ -86,15 +96,20 @@ impl PoolArgs {
         if self.open.is_of_now() {
             crate::served::forward_all(&self.search)?;
         }
+        self.open_found(&[])
+    }
+
+    /// The same for who has asked the servers already, without the pools of these guids.
+    pub fn open_found(&self, known: &[u64]) -> Result<Vec<Result<Pool, Failure>>, Failure> {
         let options = self.options();
         let found = engine::pool::scan(&options.search)?;
         let mut candidates = Candidate::group(&found);
-        candidates.retain(|c| c.state() != CandidateState::Destroyed);
+        candidates.retain(|c| {
+            c.state() != CandidateState::Destroyed && !known.contains(&c.config.pool_guid)
+        });
         let open = |c: &Candidate| {
             if let Some(pool) = asked::held(&c.config.pool_guid.to_string()) {
-                let pool = pool.look()?;
-                self.open.load_keys(&pool)?;
-                return Ok(pool);
+                return self.look_at(&pool);
             }
             let pool = Pool::open_candidate(c, &options)?;
             self.open.load_keys(&pool)?;
@@ -178,11 +193,6 @@ impl Pools {
         Ok(&self.open[at])
     }
 
-    /// The pool of this guid, when it is open already.
-    pub fn opened(&self, guid: &str) -> Option<&Pool> {
-        self.open.iter().find(|p| p.guid().to_string() == guid)
-    }
-
     /// Every pool found, as [`PoolArgs::open_all`] finds them.
     pub fn all(&mut self) -> Result<Vec<Result<&Pool, Failure>>, Failure> {
         let mut failures = Vec::new();
@@ -233,7 +243,7 @@ impl DepthArgs {
 
 impl OpenArgs {
     /// No other state is asked for than the newest, which is the one a server has.
-    fn is_of_now(&self) -> bool {
+    pub fn is_of_now(&self) -> bool {
         self.txg.is_none() && !self.checkpoint && !self.allow_missing
     }
 

@@ -12,9 +12,11 @@ use control::protocol::word_to_json;
 use control::{CallError, Client, Endpoint};
 use engine::live::TxgRecord;
 use engine::pool::stats::Snapshot;
+use serde::de::DeserializeOwned;
 use serde_json::{Map, Value, json};
 use std::ffi::OsString;
-use std::os::fd::AsFd as _;
+use std::io::Read as _;
+use std::os::fd::{AsFd as _, BorrowedFd};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -88,9 +90,11 @@ impl Server {
         })
     }
 
-    /// All that can be reached.
+    /// All that can be reached, in the order of the names of their pools.
     pub fn all() -> Vec<Self> {
-        sockets().iter().filter_map(|path| Self::at(path).ok()).collect()
+        let mut all: Vec<_> = sockets().iter().filter_map(|path| Self::at(path).ok()).collect();
+        all.sort_by(|a, b| (&a.name, a.guid).cmp(&(&b.name, b.guid)));
+        all
     }
 
     /// All whose pools are found in these places; without places all. A verb that a server runs
@@ -141,16 +145,23 @@ impl Server {
             let there = crate::live::candidates(search)?;
             found.retain(|s| there.iter().any(|c| c.config.pool_guid == s.guid));
         }
-        match (found.pop(), found.is_empty()) {
-            (None, _) => Ok(None),
-            (Some(one), true) => Ok(Some(one)),
-            (Some(one), false) => {
-                found.push(one);
-                let guids: Vec<_> = found.iter().map(|s| s.guid.to_string()).collect();
-                let what = format!("more than one pool {:?} is served", pool_of(name));
-                Err(Failure::new(what).hint(format!("name one by its guid: {}", guids.join(", "))))
-            }
+        Self::the_one(&mut found, name)?;
+        Ok(found.pop())
+    }
+
+    /// The one among these whose pool `name` belongs to.
+    pub fn the_one<'s>(
+        servers: &'s mut [Self],
+        name: &str,
+    ) -> Result<Option<&'s mut Self>, Failure> {
+        let mut called: Vec<_> = servers.iter_mut().filter(|s| s.is_called(name)).collect();
+        if called.len() > 1 {
+            let guids: Vec<_> = called.iter().map(|s| s.guid.to_string()).collect();
+            let what = format!("more than one pool {:?} is served", pool_of(name));
+            let hint = format!("name one by its guid: {}", guids.join(", "));
+            return Err(Failure::new(what).hint(hint));
         }
+        Ok(called.pop())
     }
 
     /// The same for verbs that need one: at `socket` when that is said.
@@ -168,6 +179,38 @@ impl Server {
 
     /// Has this process's command line run there, with `more` behind it; the exit code.
     fn run(&mut self, more: &[String]) -> Result<u8, Failure> {
+        self.run_to(more, std::io::stdout().as_fd(), false)
+    }
+
+    /// Has it run there for a part of what this process will show (`cmd/zpool/each`).
+    pub fn part<T: DeserializeOwned>(&mut self) -> Result<T, Failure> {
+        let cannot = || Failure::new(format!("cannot see pool {:?}, which is served", self.name));
+        let (cannot, (mut from, to)) = (cannot(), std::io::pipe()?);
+        let (code, text) = std::thread::scope(|scope| {
+            // Whatever is in the way of the answer, so as to make room for what comes before it.
+            let reading = scope.spawn(move || {
+                let mut text = String::new();
+                from.read_to_string(&mut text).map(|_| text)
+            });
+            let code = self.run_to(&[], to.as_fd(), true);
+            drop(to);
+            (code, reading.join())
+        });
+        match (code?, text) {
+            (0, Ok(text)) => {
+                serde_json::from_str(&text?).map_err(|e| cannot.because(e.to_string()))
+            }
+            _ => Err(cannot),
+        }
+    }
+
+    /// Has this process's command line run there, with `more` behind it and this file to print to.
+    fn run_to(
+        &mut self,
+        more: &[String],
+        output: BorrowedFd<'_>,
+        is_part: bool,
+    ) -> Result<u8, Failure> {
         let words = crate::arguments().into_iter().chain(more.iter().map(OsString::from));
         let args: Vec<Value> = words.map(|a| word_to_json(&a)).collect();
         let folder = std::env::current_dir()?;
@@ -178,11 +221,12 @@ impl Server {
             "args": args,
             "folder": word_to_json(folder.as_os_str()),
             "environment": environment,
+            "part": is_part,
         });
-        let (input, output, errors) = (std::io::stdin(), std::io::stdout(), std::io::stderr());
+        let (input, errors) = (std::io::stdin(), std::io::stderr());
         // Closed by the system when this process ends, however it does: so the server knows.
         let (_mine, theirs) = UnixStream::pair()?;
-        let files = [input.as_fd(), output.as_fd(), errors.as_fd(), theirs.as_fd()];
+        let files = [input.as_fd(), output, errors.as_fd(), theirs.as_fd()];
         let answer = self.client.call_with("run", params, &files);
         let answer = answer.map_err(|e| failed(&e, self.pid))?;
         let code = answer["code"].as_u64().and_then(|c| u8::try_from(c).ok());

@@ -343,8 +343,35 @@ fn verbs_about_all_pools_reach_every_server() {
     disk.set_len(128 << 20).unwrap();
     place.run(&["zpool", "create", "-d", "dozer", "disk2"]).ok();
     let _servers = [place.serve(&[]), place.serve_pool("dozer", &[])];
-    let names = place.run(&["zpool", "list", "-d", ".", "-Ho", "name"]).ok();
-    assert_eq!(names, "dozer\ntank\n");
+    // Found by their devices as well, and found by their servers alone: each is there once.
+    for search in [&["-d", "."][..], &[]] {
+        let run = |verb: &[&str], names: &[&str]| {
+            place.run(&[&["zpool"], verb, search, names].concat()).ok()
+        };
+        assert_eq!(run(&["list", "-Ho", "name,health"], &[]), "dozer\tONLINE\ntank\tONLINE\n");
+        assert_eq!(run(&["list", "-Ho", "name"], &["tank", "dozer"]), "tank\ndozer\n");
+        let table = run(&["list", "-v"], &[]);
+        let firsts: Vec<_> = table.lines().filter_map(|l| l.split_whitespace().next()).collect();
+        assert_eq!(firsts.len(), 5, "{table}");
+        assert_eq!((firsts[0], firsts[1], firsts[3]), ("NAME", "dozer", "tank"), "{table}");
+        let status = run(&["status"], &[]);
+        let pools: Vec<_> = status.lines().filter(|l| l.contains("pool:")).collect();
+        assert_eq!(pools, ["  pool: dozer", "  pool: tank"], "{status}");
+        let health = run(&["get", "-Ho", "name,value", "health"], &[]);
+        assert_eq!(health, "dozer\tONLINE\ntank\tONLINE\n");
+        let history = run(&["history"], &["dozer", "tank"]);
+        let made = history.matches(" zpool create -d ").count();
+        assert_eq!(made, 2, "{history}");
+        let json: Value = serde_json::from_str(&run(&["list", "-j"], &[])).unwrap();
+        let pools: Vec<_> = json["pools"].as_object().unwrap().keys().collect();
+        assert_eq!(pools, ["dozer", "tank"]);
+        let counted = run(&["iostat", "-Hp"], &[]);
+        let pools: Vec<_> = counted.lines().filter_map(|l| l.split('\t').next()).collect();
+        assert_eq!(pools, ["dozer", "tank"], "{counted}");
+    }
+    // What one server cannot do is said, and the others are shown.
+    let run = place.run(&["zpool", "list", "-Ho", "name", "tank", "gone", "dozer"]);
+    assert_eq!((run.code, run.out.as_str()), (1, "tank\ndozer\n"), "{}", run.err);
     let txg = |pool| {
         let txgs = place.run(&["txgs", "-H", "-n", "1", pool]).ok();
         txgs.split('\t').next().and_then(|n| n.parse::<u64>().ok()).unwrap()

@@ -203,6 +203,7 @@ impl Service {
             .map_err(|e| Refusal::new("cannot run: no thread for it").because(e.to_string()))?;
         let args = request.words("args")?;
         let folder = PathBuf::from(request.word("folder")?);
+        let is_part = request.params.get("part") == Some(&Value::Bool(true));
         let files: Result<[OwnedFd; 3], _> = files.try_into();
         let [input, output, errors] = files
             .map_err(|_| Refusal::new("cannot run: it takes three files to read and write"))?
@@ -224,6 +225,7 @@ impl Service {
                 output,
                 errors,
                 presence,
+                is_part,
             });
             let code = asked::inherit(Some(&asked), || run_verb(&asked));
             Ok(json!({ "code": code }))

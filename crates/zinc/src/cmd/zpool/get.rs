@@ -2,14 +2,17 @@
 
 mod vdev;
 
+use super::each::each;
 use crate::common::{JsonArgs, PoolArgs, Pools, TableArgs, words};
 use crate::failure::Failure;
 use crate::json;
+use crate::served::Server;
 use crate::ui::{self, Table};
 use engine::Pool;
 use engine::ondisk::pool_props::{POOL, VDEV};
 use engine::ondisk::props;
 use engine::pool::{PoolProperty, PoolPropertySource};
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 use std::process::ExitCode;
 
@@ -84,20 +87,29 @@ pub fn value(property: &PoolProperty, style: &Style) -> Value {
 }
 
 /// A pool, or a vdev of one, with its properties.
+#[derive(Serialize, Deserialize)]
 struct Subject {
     name: String,
     properties: Vec<PoolProperty>,
 }
 
+/// A pool and what is shown of it.
+#[derive(Serialize, Deserialize)]
+struct Shown {
+    name: String,
+    /// What JSON says of every pool.
+    about: Map<String, Value>,
+    subjects: Vec<Subject>,
+}
+
 impl Args {
     /// Runs it.
     pub fn run(self) -> Result<ExitCode, Failure> {
-        let forward = |name| crate::served::forward(&self.pool.search, name);
-        self.names.first().map_or(Ok(()), |name| forward(name))?;
-        let mut pools = Pools::new(self.pool.clone());
         if let [pool, vdevs @ ..] = self.names.as_slice()
             && !vdevs.is_empty()
+            && !self.are_served()?
         {
+            let mut pools = Pools::new(self.pool.clone());
             let pool = pools.of(pool)?;
             let view = pool.vdev_view(&pool.space());
             if let Some(found) = vdev::named(pool, &view, vdevs) {
@@ -107,40 +119,30 @@ impl Args {
                     properties: vdev::properties(pool, v),
                 };
                 let subjects: Vec<Subject> = found.iter().map(subject).collect();
-                self.show(&[(pool, subjects)], true);
+                self.show(&[self.shown(pool, subjects)], true);
                 return Ok(ExitCode::SUCCESS);
             }
         }
         self.check_names(&POOL)?;
-        self.pools(&mut pools)
+        let look = |pool: &Pool| {
+            let properties = pool.properties(&pool.space());
+            Ok(self.shown(pool, vec![Subject { name: pool.name().to_owned(), properties }]))
+        };
+        each(&self.pool, &self.names, look, |all: Vec<Shown>, _| self.show(&all, false))
     }
 
-    fn pools(&self, pools: &mut Pools) -> Result<ExitCode, Failure> {
-        let mut code = ExitCode::SUCCESS;
-        let mut names = self.names.clone();
-        if names.is_empty() {
-            for pool in pools.all()? {
-                match pool {
-                    Ok(pool) => names.push(pool.guid().to_string()),
-                    Err(f) => code = f.report(),
-                }
-            }
+    /// Every name is that of a pool that is served.
+    fn are_served(&self) -> Result<bool, Failure> {
+        if crate::asked::is_for_a_part() {
+            return Ok(true);
         }
-        let mut opened = Vec::new();
-        for name in &names {
-            match pools.of(name) {
-                Ok(pool) => opened.push(pool.guid().to_string()),
-                Err(f) => code = f.report(),
-            }
-        }
-        let mut all = Vec::new();
-        for guid in &opened {
-            let Some(pool) = pools.opened(guid) else { continue };
-            let properties = pool.properties(&pool.space());
-            all.push((pool, vec![Subject { name: pool.name().to_owned(), properties }]));
-        }
-        self.show(&all, false);
-        Ok(code)
+        let servers = Server::all_in(&self.pool.search)?;
+        Ok(self.names.iter().all(|name| servers.iter().any(|s| s.is_called(name))))
+    }
+
+    fn shown(&self, pool: &Pool, subjects: Vec<Subject>) -> Shown {
+        let about = super::pool_json(pool, self.output.json_int);
+        Shown { name: pool.name().to_owned(), about, subjects }
     }
 
     fn check_names(&self, table: &'static [props::Property]) -> Result<(), Failure> {
@@ -176,7 +178,7 @@ impl Args {
         out
     }
 
-    fn show(&self, all: &[(&Pool, Vec<Subject>)], of_vdevs: bool) {
+    fn show(&self, all: &[Shown], of_vdevs: bool) {
         if self.output.json {
             return self.show_json(all, of_vdevs);
         }
@@ -188,7 +190,7 @@ impl Args {
         };
         let headings: Vec<&str> = self.fields.iter().map(heading).collect();
         let mut table = Table::new(&headings, &[], self.table.script);
-        for s in all.iter().flat_map(|(_, subjects)| subjects) {
+        for s in all.iter().flat_map(|shown| &shown.subjects) {
             for (name, property) in self.rows(s) {
                 let cell = |f: &Field| match (f, property) {
                     (Field::Name, _) | (Field::Value, None) => s.name.clone(),
@@ -203,11 +205,11 @@ impl Args {
         table.print();
     }
 
-    fn show_json(&self, all: &[(&Pool, Vec<Subject>)], of_vdevs: bool) {
+    fn show_json(&self, all: &[Shown], of_vdevs: bool) {
         let style = Style { parsable: self.table.parsable, json_int: self.output.json_int };
         let mut content = Map::new();
-        for (pool, subjects) in all {
-            let mut map = super::pool_json(pool, self.output.json_int);
+        for Shown { name, about, subjects } in all {
+            let mut map = about.clone();
             let mut vdevs = Map::new();
             for s in subjects {
                 let rows = self.rows(s).into_iter();
@@ -223,7 +225,7 @@ impl Args {
             if of_vdevs {
                 map.insert("vdevs".to_owned(), Value::Object(vdevs));
             }
-            content.insert(pool.name().to_owned(), Value::Object(map));
+            content.insert(name.clone(), Value::Object(map));
         }
         ui::json(&json::document("zpool get", "pools", content));
     }

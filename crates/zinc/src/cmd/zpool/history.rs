@@ -1,11 +1,13 @@
 //! `zinc zpool history`: the commands and events a pool remembers.
 
+use super::each::each;
 use crate::common::PoolArgs;
-use crate::failure::Failure;
+use crate::failure::{FAILED, Failure};
 use crate::{json, local_time, names, ui};
 use engine::Pool;
 use engine::pool::{HistoryFormat, history_text};
-use serde_json::{Map, Value, json};
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
 use std::process::ExitCode;
 
 /// Arguments of `zinc zpool history`.
@@ -26,19 +28,31 @@ pub struct Args {
     pools: Vec<String>,
 }
 
+/// What is shown of a pool.
+#[derive(Serialize, Deserialize)]
+struct Text {
+    text: String,
+    /// The rest could not be read.
+    is_cut: bool,
+}
+
 impl Args {
     /// Runs it.
     pub fn run(self) -> Result<ExitCode, Failure> {
-        if !self.json {
-            return super::for_each_pool(&self.pool, &self.pools, |pool| self.show(pool));
+        if self.json {
+            let look = |pool: &Pool| Ok((pool.name().to_owned(), self.records(pool)?));
+            return each(&self.pool, &self.pools, look, |all: Vec<(String, Value)>, _| {
+                let content = all.into_iter().collect();
+                ui::json(&json::document("zpool history", "pools", content));
+            });
         }
-        let mut content = Map::new();
-        let code = super::for_each_pool(&self.pool, &self.pools, |pool| {
-            content.insert(pool.name().to_owned(), self.records(pool)?);
-            Ok(())
+        let mut is_cut = false;
+        let look = |pool: &Pool| Ok(self.text(pool));
+        let code = each(&self.pool, &self.pools, look, |all: Vec<Text>, _| {
+            all.iter().for_each(|text| ui::out(&text.text));
+            is_cut = all.iter().any(|text| text.is_cut);
         })?;
-        ui::json(&json::document("zpool history", "pools", content));
-        Ok(code)
+        Ok(if is_cut { ExitCode::from(FAILED) } else { code })
     }
 
     fn records(&self, pool: &Pool) -> Result<Value, Failure> {
@@ -57,8 +71,23 @@ impl Args {
         Ok(json!({ "name": pool.name(), "history": out }))
     }
 
-    fn show(&self, pool: &Pool) -> Result<(), Failure> {
-        ui::out(&format!("History for '{}':\n", pool.name()));
+    /// The text; where it cannot be read any further, that is said at once.
+    fn text(&self, pool: &Pool) -> Text {
+        let mut text = format!("History for '{}':\n", pool.name());
+        let is_cut = match self.add_records(pool, &mut text) {
+            Ok(()) => {
+                text.push('\n');
+                false
+            }
+            Err(failure) => {
+                failure.report();
+                true
+            }
+        };
+        Text { text, is_cut }
+    }
+
+    fn add_records(&self, pool: &Pool, text: &mut String) -> Result<(), Failure> {
         let user = |id| names::user(id).map(str::to_owned);
         for record in pool.history()? {
             let record = record?;
@@ -67,12 +96,11 @@ impl Args {
                 long: self.long,
                 utc_offset: local_time::utc_offset(record.time().unwrap_or(0)),
             };
-            if let Some(text) = history_text(&record, format, &user) {
-                ui::out(&text);
-                ui::out("\n");
+            if let Some(line) = history_text(&record, format, &user) {
+                text.push_str(&line);
+                text.push('\n');
             }
         }
-        ui::out("\n");
         Ok(())
     }
 }

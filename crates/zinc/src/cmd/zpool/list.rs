@@ -1,5 +1,6 @@
 //! `zinc zpool list`: pools, and with `-v` their vdevs, as a table.
 
+use super::each::each;
 use super::naming::Naming;
 use crate::common::{JsonArgs, PoolArgs, TableArgs};
 use crate::failure::Failure;
@@ -9,8 +10,8 @@ use engine::dsl::nicenum::{date, nicenum};
 use engine::ondisk::pool_props::POOL;
 use engine::ondisk::props::{self, Shown};
 use engine::pool::{PoolProperty, Section, VdevView};
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
-use std::cell::RefCell;
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -45,7 +46,16 @@ pub struct Args {
     pools: Vec<String>,
 }
 
+/// What is listed of a pool: lines, or JSON.
+#[derive(Default, Serialize, Deserialize)]
+struct Seen {
+    name: String,
+    rows: Vec<Row>,
+    value: Value,
+}
+
 /// A line of the table; of a vdev or the heading of a section some cells are missing at the end.
+#[derive(Serialize, Deserialize)]
 struct Row {
     indent: usize,
     cells: Vec<String>,
@@ -89,6 +99,9 @@ impl Args {
     /// writing to them.
     pub fn run(mut self) -> Result<ExitCode, Failure> {
         let repeat = repetition(&mut self.pools)?;
+        if crate::asked::is_for_a_part() {
+            return self.once();
+        }
         let mut done = 0;
         loop {
             stamp(self.stamp.as_deref());
@@ -105,14 +118,13 @@ impl Args {
 
     fn once(&self) -> Result<ExitCode, Failure> {
         let columns = columns(&self.columns)?;
-        let rows = RefCell::new(Vec::new());
-        let content = RefCell::new(Map::new());
-        let code = super::for_each_pool(&self.pool, &self.pools, |pool| {
+        let look = |pool: &Pool| {
             let space = pool.space();
             let properties = pool.properties(&space);
             let mut view = pool.vdev_view(&space);
             self.naming.apply(pool, &mut view);
             let section = |s| view.section(s);
+            let mut seen = Seen { name: pool.name().to_owned(), ..Seen::default() };
             if self.output.json {
                 let mut map = super::pool_json(pool, self.output.json_int);
                 map.insert("properties".to_owned(), self.properties_json(&columns, &properties));
@@ -120,24 +132,26 @@ impl Args {
                     let all = Section::ALL.into_iter().flat_map(section);
                     map.insert("vdevs".to_owned(), self.vdevs_json(&columns, all));
                 }
-                content.borrow_mut().insert(pool.name().to_owned(), Value::Object(map));
-                return Ok(());
+                seen.value = Value::Object(map);
+                return Ok(seen);
             }
-            let mut rows = rows.borrow_mut();
-            rows.push(self.pool_row(pool, &columns, &properties));
+            seen.rows.push(self.pool_row(pool, &columns, &properties));
             if self.verbose {
                 for s in Section::ALL {
-                    self.section_rows(&mut rows, &columns, s, section(s));
+                    self.section_rows(&mut seen.rows, &columns, s, section(s));
                 }
             }
-            Ok(())
-        })?;
-        if self.output.json {
-            ui::json(&json::document("zpool list", "pools", content.into_inner()));
-        } else {
-            self.print(&columns, &rows.into_inner());
-        }
-        Ok(code)
+            Ok(seen)
+        };
+        each(&self.pool, &self.pools, look, |all: Vec<Seen>, _| {
+            if self.output.json {
+                let content = all.into_iter().map(|seen| (seen.name, seen.value)).collect();
+                ui::json(&json::document("zpool list", "pools", content));
+            } else {
+                let rows: Vec<Row> = all.into_iter().flat_map(|seen| seen.rows).collect();
+                self.print(&columns, &rows);
+            }
+        })
     }
 
     fn pool_row(&self, pool: &Pool, columns: &[Column], properties: &[PoolProperty]) -> Row {

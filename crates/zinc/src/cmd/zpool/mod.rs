@@ -3,6 +3,7 @@
 mod add;
 mod claim;
 pub mod create;
+mod each;
 mod get;
 mod history;
 mod import;
@@ -16,9 +17,7 @@ mod set;
 pub mod settings;
 mod status;
 
-use crate::common::PoolArgs;
 use crate::failure::Failure;
-use crate::ui;
 use engine::Pool;
 use serde_json::{Map, Value, json};
 use std::process::ExitCode;
@@ -86,34 +85,6 @@ impl Command {
             Self::History(a) => a.run(),
         }
     }
-}
-
-/// Does something with each named pool, or with all found ones. What fails is said, costs nothing
-/// else, and makes the command fail in the end.
-fn for_each_pool(
-    args: &PoolArgs,
-    names: &[String],
-    mut act: impl FnMut(&Pool) -> Result<(), Failure>,
-) -> Result<ExitCode, Failure> {
-    // Before anything is printed that a server would print again.
-    names.iter().try_for_each(|name| crate::served::forward(&args.search, name))?;
-    let mut code = ExitCode::SUCCESS;
-    let mut one = |pool: Result<Pool, Failure>| {
-        if let Err(failure) = pool.and_then(|p| act(&p)) {
-            code = failure.report();
-        }
-    };
-    if names.is_empty() {
-        let all = args.open_all()?;
-        if all.is_empty() {
-            ui::error("no pools available\n");
-        }
-        all.into_iter().for_each(&mut one);
-    }
-    for name in names {
-        one(args.open(name));
-    }
-    Ok(code)
 }
 
 /// What JSON says of every pool.

@@ -4,6 +4,7 @@
 //! `salvage:` lists what could not be read and was not needed, `faults:` the blocks that were read
 //! in spite of damage.
 
+use super::each::each;
 use super::naming::Naming;
 use crate::common::{JsonArgs, PoolArgs};
 use crate::failure::Failure;
@@ -11,7 +12,6 @@ use crate::{json, local_time, ui};
 use engine::Pool;
 use engine::pool::{Section, Status, VdevView};
 use serde_json::{Map, Value, json};
-use std::cell::RefCell;
 use std::fmt::Write as _;
 use std::process::ExitCode;
 
@@ -43,35 +43,34 @@ pub struct Args {
 impl Args {
     /// Runs it.
     pub fn run(self) -> Result<ExitCode, Failure> {
-        let shown = RefCell::new(0);
-        let content = RefCell::new(Map::new());
-        let code = super::for_each_pool(&self.pool, &self.pools, |pool| {
+        let look = |pool: &Pool| {
             let mut status = pool.status(&pool.space());
             self.naming.apply(pool, &mut status.vdevs);
             let healthy = status.condition.is_none() && status.damaged.is_empty();
-            if self.sick && healthy {
-                return Ok(());
-            }
+            let report = match (self.sick && healthy, self.output.json) {
+                (true, _) => None,
+                (false, true) => Some(self.value(pool, &status)),
+                (false, false) => Some(Value::String(self.text(pool, &status))),
+            };
+            Ok((pool.name().to_owned(), report))
+        };
+        each(&self.pool, &self.pools, look, |all: Vec<(String, Option<Value>)>, is_whole| {
+            let reports = all.into_iter().filter_map(|(name, report)| Some((name, report?)));
+            let reports: Vec<(String, Value)> = reports.collect();
             if self.output.json {
-                content.borrow_mut().insert(pool.name().to_owned(), self.value(pool, &status));
-                return Ok(());
+                let content = reports.into_iter().collect();
+                ui::json(&json::document("zpool status", "pools", content));
+            } else if self.sick && reports.is_empty() && is_whole {
+                ui::out(&match self.pools.as_slice() {
+                    [one] => format!("pool '{one}' is healthy\n"),
+                    _ => "all pools are healthy\n".to_owned(),
+                });
+            } else {
+                let texts: Vec<&str> =
+                    reports.iter().filter_map(|(_, text)| text.as_str()).collect();
+                ui::out(&texts.join("\n"));
             }
-            if shown.replace_with(|n| *n + 1) > 0 {
-                ui::out("\n");
-            }
-            ui::out(&self.text(pool, &status));
-            Ok(())
-        })?;
-        if self.output.json {
-            let content = content.into_inner();
-            ui::json(&json::document("zpool status", "pools", content));
-        } else if self.sick && shown.into_inner() == 0 && code == ExitCode::SUCCESS {
-            ui::out(&match self.pools.as_slice() {
-                [one] => format!("pool '{one}' is healthy\n"),
-                _ => "all pools are healthy\n".to_owned(),
-            });
-        }
-        Ok(code)
+        })
     }
 
     fn text(&self, pool: &Pool, status: &Status) -> String {

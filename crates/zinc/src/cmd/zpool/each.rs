@@ -1,0 +1,77 @@
+//! Verbs that look at several pools, each where it is held.
+//!
+//! A pool that is served is looked at by its server, any other by this process, and what was seen
+//! comes together here, so that one table has all of them. A server gets the command line as it
+//! gets that of any verb, with the mark that only its part is wanted ([`asked::is_for_a_part`]): it
+//! looks at the pool it holds, prints what it saw as one line of JSON, and shows nothing.
+
+use crate::asked;
+use crate::common::PoolArgs;
+use crate::failure::Failure;
+use crate::served::{self, Server};
+use crate::ui;
+use engine::Pool;
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+use std::process::ExitCode;
+
+/// What was seen of a pool.
+#[derive(Serialize, Deserialize)]
+struct Part<T> {
+    pool: String,
+    seen: T,
+}
+
+/// Looks at each named pool, in the order of the names; without names at all that are served or
+/// found, each once, in the order of their own. Then shows what was seen of all, with whether
+/// nothing failed. What fails is said, costs nothing else, and makes the command fail in the end.
+pub(super) fn each<T: Serialize + DeserializeOwned>(
+    args: &PoolArgs,
+    names: &[String],
+    mut look: impl FnMut(&Pool) -> Result<T, Failure>,
+    show: impl FnOnce(Vec<T>, bool),
+) -> Result<ExitCode, Failure> {
+    let mut part_of = |pool: Result<Pool, Failure>| {
+        let pool = pool?;
+        Ok(Part { pool: pool.name().to_owned(), seen: look(&pool)? })
+    };
+    if let Some(client) = asked::client().filter(|client| client.is_part) {
+        let part = part_of(args.look_at(&client.pool))?;
+        let line = serde_json::to_string(&part).map_err(|e| Failure::new(e.to_string()))?;
+        ui::out(&line);
+        return Ok(ExitCode::SUCCESS);
+    }
+    let mut servers = Vec::new();
+    if args.open.is_of_now() {
+        if let [name] = names {
+            served::forward(&args.search, name)?;
+        }
+        servers = Server::all_in(&args.search)?;
+    }
+    let mut parts = Vec::new();
+    let mut code = ExitCode::SUCCESS;
+    let mut add = |part: Result<Part<T>, Failure>| match part {
+        Ok(part) => parts.push(part),
+        Err(failure) => code = failure.report(),
+    };
+    if names.is_empty() {
+        let guids: Vec<u64> = servers.iter().map(|s| s.guid).collect();
+        servers.iter_mut().for_each(|server| add(server.part()));
+        args.open_found(&guids)?.into_iter().for_each(|pool| add(part_of(pool)));
+    }
+    for name in names {
+        let called = Server::the_one(&mut servers, name);
+        add(called.and_then(|server| match server {
+            Some(server) => server.part(),
+            None => part_of(args.open_here(name)),
+        }));
+    }
+    if names.is_empty() {
+        if parts.is_empty() && code == ExitCode::SUCCESS {
+            ui::error("no pools available\n");
+        }
+        parts.sort_by(|a, b| a.pool.cmp(&b.pool));
+    }
+    show(parts.into_iter().map(|part| part.seen).collect(), code == ExitCode::SUCCESS);
+    Ok(code)
+}
