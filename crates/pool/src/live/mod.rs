@@ -39,6 +39,7 @@ mod sync;
 mod task;
 pub mod throttle;
 pub mod tunables;
+mod turn;
 mod txg;
 mod vdevs;
 mod writable;

@@ -30,14 +30,17 @@
 //! time, and who lands changes these before he looks at the count, so nobody waits for a wake-up
 //! that came before.
 //!
-//! A writer at whom a policy in turn looks keeps `turn` while he waits: for a delay, for room. He
-//! is in no txg then, and nothing that he waits for asks for the turn.
+//! A writer at whom a policy in turn looks keeps his turn ([`Turns`]) while he waits: for a delay,
+//! for room. He is in no txg then, and nothing that he waits for asks for a turn. Turns that were
+//! waited in are first come, first served, so nobody waits longer than all others one after the
+//! other.
 //!
 //! Lock order: `state` is the only lock held while another is taken: `memory` never is, `policy`
 //! only for a moment.
 
 use super::record::{Pushed, TxgRecord, TxgState};
 use super::throttle::{Admit, HardLimit, LimitKnobs, Load, Request, Synced, Throttle, WriteLimit};
+use super::turn::{Turn, Turns};
 use device::IdleMemory;
 use parking_lot::{Mutex, MutexGuard};
 use rt::{Condvar, Rt};
@@ -167,7 +170,7 @@ pub(crate) struct Txgs {
     /// Writers that wait for room.
     at_the_limit: AtomicUsize,
     /// Whose turn it is, under a policy that judges in turn; kept while he waits.
-    turn: rt::Lock<()>,
+    turns: Turns,
     state: Mutex<State>,
     /// What was dirty waits to be dirty again, until nothing happens.
     memory: Mutex<IdleMemory>,
@@ -208,7 +211,7 @@ impl Txgs {
             until_durable: AtomicBool::new(false),
             slots: Default::default(),
             at_the_limit: AtomicUsize::new(0),
-            turn: rt::Lock::new(rt, ()),
+            turns: Turns::new(rt),
             state: Mutex::new(State {
                 synced: last,
                 wanted: 0,
@@ -381,7 +384,7 @@ impl Txgs {
         if self.dirty() + self.reserved() < calm {
             return Ok(());
         }
-        let _turn = self.policy().in_turn().then(|| self.turn.lock());
+        let mut turn = self.policy().in_turn().then(|| self.turns.take());
         let mut request = Request { began: self.rt.now(), delayed: false };
         loop {
             let txg = self.open();
@@ -393,22 +396,31 @@ impl Txgs {
                 reserved: slot.reserved.load(Ordering::Relaxed),
                 waiting: self.has_waiting.load(Ordering::Relaxed),
             };
+            let mut keep = || turn.iter_mut().for_each(Turn::keep);
             if load.dirty >= self.dirty_max.load(Ordering::SeqCst) {
+                keep();
                 self.wait_for_room(load.dirty)?;
                 continue;
             }
             match self.policy().admit(&load, &request) {
                 Admit::Go => return Ok(()),
                 Admit::Delay { until } if until < load.now + SHORTEST_SLEEP => return Ok(()),
-                Admit::Delay { until } if !request.delayed => {
+                Admit::Delay { .. } if request.delayed => return Ok(()),
+                Admit::Delay { until } => {
+                    keep();
                     request.delayed = true;
                     self.delay(slot, load.now, until)?;
                 }
-                Admit::Delay { .. } => return Ok(()),
-                Admit::NextTxg => self.wait_for_next(txg)?,
+                Admit::NextTxg => {
+                    keep();
+                    self.wait_for_next(txg)?;
+                }
                 // Nothing can become less than nothing.
                 Admit::Room if load.dirty == 0 => return Ok(()),
-                Admit::Room => self.wait_for_room(load.dirty)?,
+                Admit::Room => {
+                    keep();
+                    self.wait_for_room(load.dirty)?;
+                }
             }
         }
     }

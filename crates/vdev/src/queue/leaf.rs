@@ -18,6 +18,7 @@ pub(crate) struct LeafQueue {
     limits: Arc<QueueLimits>,
     rt: Rt,
     rotating: bool,
+    in_memory: bool,
     state: Mutex<State>,
 }
 
@@ -61,9 +62,9 @@ impl LeafQueue {
         writer: Option<WriteDeviceRef>,
         limits: Arc<QueueLimits>,
     ) -> Arc<Self> {
-        let rotating = device.is_rotating();
+        let (rotating, in_memory) = (device.is_rotating(), device.is_memory());
         let state = Mutex::default();
-        Arc::new(Self { device, writer, limits, rt: rt.clone(), rotating, state })
+        Arc::new(Self { device, writer, limits, rt: rt.clone(), rotating, in_memory, state })
     }
 
     /// The device behind it.
@@ -140,8 +141,7 @@ impl LeafQueue {
         let is_unbounded = self.limits.is_unbounded();
         let begun = {
             let mut state = self.state.lock();
-            let free = state.lines.is_empty() && state.schedule.admits(class, &self.limits);
-            if is_unbounded || (!nested && count == 1 && free) {
+            if is_unbounded || (!nested && count == 1 && self.is_free(&state, class)) {
                 // Where little is going on there is no line to stand in.
                 let begin = |io: Io| {
                     let weight = self.begin(&mut state, class, io.len);
@@ -161,6 +161,13 @@ impl LeafQueue {
         drive::run_or_leave_word(self, nested, begun);
     }
 
+    /// A request may go to the device without standing in line. To memory every one may: it is the
+    /// caller's processor that serves it, and threads that lost theirs within a copy would fill
+    /// the limits while nothing is being done.
+    fn is_free(&self, state: &State, class: IoClass) -> bool {
+        self.in_memory || state.lines.is_empty() && state.schedule.admits(class, &self.limits)
+    }
+
     /// Reads on the calling thread, when the read need not stand in line: who is going to wait for
     /// it anyway then needs no other thread. Must not be called from a completion.
     pub(crate) fn read_here(
@@ -171,8 +178,7 @@ impl LeafQueue {
     ) -> Option<Result<AlignedBuf, Error>> {
         let weight = {
             let mut state = self.state.lock();
-            let free = state.lines.is_empty() && state.schedule.admits(class, &self.limits);
-            if !free && !self.limits.is_unbounded() {
+            if !self.is_free(&state, class) && !self.limits.is_unbounded() {
                 return None;
             }
             self.begin(&mut state, class, len as u64)
