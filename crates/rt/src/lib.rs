@@ -25,6 +25,7 @@
 
 #![forbid(unsafe_code)]
 
+mod affinity;
 mod clock;
 mod cpu;
 mod lock;

@@ -23,6 +23,7 @@
 //! any thread panics, the simulation is over. Threads that still wait unwind from where they stand,
 //! silently; a wait inside a destructor that runs then returns at once.
 
+use crate::affinity::OneProcessor;
 use crate::cpu::{CpuModel, Processors};
 use crate::rng::{Rng, Xoshiro256};
 use crate::runtime::Panicked;
@@ -143,6 +144,8 @@ thread_local! {
 struct Membership {
     world: Arc<World>,
     id: ThreadId,
+    /// The root's: all threads come from it.
+    _processor: Option<OneProcessor>,
 }
 
 impl Drop for Membership {
@@ -183,7 +186,8 @@ pub(crate) fn begin(seed: u64) -> Arc<World> {
         over: None,
     };
     let world = Arc::new(World { seed, state: Mutex::new(state), left: Condvar::new() });
-    let member = Membership { world: Arc::clone(&world), id: ROOT };
+    let world2 = Arc::clone(&world);
+    let member = Membership { world: world2, id: ROOT, _processor: OneProcessor::keep() };
     SELF.set(Some(member));
     world
 }
@@ -539,7 +543,7 @@ impl World {
     /// The life of a registered thread, on the thread itself. A panic of `body` ends the
     /// simulation.
     pub(crate) fn run(self: &Arc<Self>, id: ThreadId, body: impl FnOnce()) {
-        SELF.set(Some(Membership { world: Arc::clone(self), id }));
+        SELF.set(Some(Membership { world: Arc::clone(self), id, _processor: None }));
         let (gate, name) = {
             let state = self.state.lock();
             (Arc::clone(&state.threads[id].gate), Arc::clone(&state.threads[id].name))

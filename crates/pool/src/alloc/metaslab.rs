@@ -32,6 +32,8 @@ const TXGS: usize = 4;
 const DEFER: usize = 2;
 /// Free ranges behind the cursor that are looked at before the best fit is taken.
 const NEXT_FIT_TRIES: usize = 16;
+/// Blocks that are taken at once where there is no room for a whole piece, a power of two.
+const BLOCKS_AT_ONCE: u64 = 8;
 /// Free ranges that are looked at for one that is far enough from another copy.
 const FAR_FIT_TRIES: usize = 256;
 /// Syncs after which a map that nobody needed is dropped from memory, if it is this large.
@@ -337,13 +339,15 @@ impl Metaslab {
         self.change(room, |state| {
             let a = state.active();
             let free = a.free.as_mut()?;
-            let longest = free.longest();
             let (start, end) = if apart {
                 far_fit(free, min, want, unit, avoid)?
-            } else if longest >= want {
+            } else if free.is_mostly(want) {
                 free.next_fit(a.cursor, want, NEXT_FIT_TRIES).or_else(|| free.best_fit(want))?
             } else {
-                free.best_fit(min.max(longest.min(min.saturating_mul(8))))?
+                let mut lengths =
+                    (1..=BLOCKS_AT_ONCE.ilog2()).rev().map(|n| min.saturating_mul(1 << n));
+                let usual = lengths.find(|len| free.is_mostly(*len));
+                free.best_fit(usual.unwrap_or(min))?
             };
             let len = (end - start).min(want);
             let len = (len - len % unit).max(min);

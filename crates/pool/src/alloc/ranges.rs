@@ -192,6 +192,13 @@ impl Free {
         &self.index.histogram
     }
 
+    /// Most of the bytes are in ranges of `len` and more, as far as powers of two tell.
+    pub(super) fn is_mostly(&self, len: u64) -> bool {
+        let long = self.index.histogram.iter().enumerate().skip(bucket(len.saturating_sub(1)) + 1);
+        let at_least: u64 = long.map(|(log2, n)| n << log2).sum();
+        at_least > self.bytes / 2
+    }
+
     /// The shortest range of at least `len` bytes, the first of those.
     pub(super) fn best_fit(&self, len: u64) -> Option<(u64, u64)> {
         self.index.by_len.range((len, 0)..).next().map(|(len, s)| (*s, s + len))

@@ -264,3 +264,28 @@ fn fragmented_space_is_used_up() {
     assert_eq!(figures.normal.allocated, 2 << 20, "as of the last sync");
     assert_eq!(figures.fragmentation, 88, "pieces of 8 KiB");
 }
+
+/// A block that needs a long range would become a gang of many parts.
+#[test]
+fn where_space_is_dust_small_blocks_leave_long_ranges_alone() {
+    let store = Store::default();
+    let alloc = store.open(&[plain(0, 9, 22, 1)], 1);
+    let mut blocks = Vec::new();
+    while let Ok(d) = alloc.allocate(&want(4096, 1, 1, 0)) {
+        blocks.push(d);
+    }
+    store.sync(&alloc, 1, |_| {});
+    blocks.sort_by_key(|d| d[0].offset());
+    // 320 holes of 4 KiB in the first five eighths, eight of 32 KiB behind.
+    let holes = blocks.iter().take(640).step_by(2);
+    let long = (0..8).flat_map(|n| blocks.iter().skip(656 + 16 * n).take(8));
+    holes.chain(long).for_each(|d| alloc.free(&pointer(*d), 2));
+    (2..5).for_each(|txg| store.sync(&alloc, txg, |_| {}));
+    for n in 0..300 {
+        assert!(alloc.allocate(&want(4096, 1, 5, 0)).is_ok(), "small block {n}");
+    }
+    for n in 0..8 {
+        assert!(alloc.allocate(&want(32 << 10, 1, 5, 0)).is_ok(), "large block {n}");
+    }
+    assert_eq!(alloc.allocate(&want(8192, 1, 5, 0)), Err(AllocError::NoSpace));
+}
