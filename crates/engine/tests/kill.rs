@@ -121,6 +121,12 @@ fn write_for_ever(pool: &LivePool) {
     let snapshot = |n: u64| format!("tank/fs@s{n}");
     let exists = |n: u64| pool.view().dsl().by_name(&snapshot(n)).is_ok();
     let (last, _) = look(&fs);
+    // A death may have come between a snapshot and the end of the oldest.
+    let old =
+        (0..last.saturating_sub(SNAPSHOT_EVERY * SNAPSHOTS_KEPT)).step_by(SNAPSHOT_EVERY as usize);
+    for n in old.filter(|n| exists(*n)) {
+        pool.destroy_snapshots(&[snapshot(n)], false).unwrap();
+    }
     for n in last.. {
         // The last change is there already; its snapshot or promise may not be.
         if n > last {
