@@ -281,7 +281,7 @@ fn where_space_is_dust_small_blocks_leave_long_ranges_alone() {
     let long = (0..8).flat_map(|n| blocks.iter().skip(656 + 16 * n).take(8));
     holes.chain(long).for_each(|d| alloc.free(&pointer(*d), 2));
     (2..5).for_each(|txg| store.sync(&alloc, txg, |_| {}));
-    for n in 0..300 {
+    for n in 0..240 {
         assert!(alloc.allocate(&want(4096, 1, 5, 0)).is_ok(), "small block {n}");
     }
     for n in 0..8 {
