@@ -1,4 +1,5 @@
-//! A bare disk that gets one request at a time: a file or device of this machine, or a model.
+//! A bare disk that gets one request at a time: a file or device of this machine, a model, or a
+//! volume of a pool.
 //!
 //! A model needs no runtime here, because nothing else happens at the same time: its clock is the
 //! end of the last request. A file is opened directly (past the page cache) where its file system
@@ -9,7 +10,9 @@ use crate::experiment::LabError;
 use crate::fit::Fitted;
 use core::time::Duration;
 use engine::device::{AlignedBuf, DiskModel, ModelKind, ModelRequest};
-use rustix::fs::{FlockOperation, OFlags, flock};
+use engine::rt::{Rng as _, Rt, Xoshiro256};
+use engine::zpl::Volume;
+use rustix::fs::{FlockOperation, OFlags, SeekFrom as Place, flock, seek};
 use std::fs::{File, OpenOptions};
 use std::io::{Seek as _, SeekFrom};
 use std::os::unix::fs::{FileExt as _, FileTypeExt as _, OpenOptionsExt as _};
@@ -27,7 +30,7 @@ pub trait Bare {
     /// The device's; [`std::io::ErrorKind::InvalidInput`] when it does not read so little at once.
     fn read(&mut self, offset: u64, len: u64) -> std::io::Result<()>;
 
-    /// Writes zeros and waits until the device says that it is done.
+    /// Writes bytes that do not compress, and waits until the device says that it is done.
     ///
     /// # Errors
     /// The device's.
@@ -151,6 +154,15 @@ pub struct FileBare {
 /// The longest request.
 const BUFFER_BYTES: usize = 32 << 20;
 
+/// Bytes that do not compress. (Memory that nobody touched is one page of zeros over and over, which
+/// no data ever is; and the first request that it is read into would have to make its pages.)
+fn buffer() -> Result<AlignedBuf, LabError> {
+    let mut buf = AlignedBuf::try_zeroed(BUFFER_BYTES)
+        .ok_or_else(|| LabError::new("no buffer", "out of memory"))?;
+    Xoshiro256::seeded(1).fill(&mut buf);
+    Ok(buf)
+}
+
 impl FileBare {
     /// Opens it.
     ///
@@ -185,15 +197,25 @@ impl FileBare {
             })?;
         }
         let size = file.seek(SeekFrom::End(0)).map_err(fail)?;
-        let buf = AlignedBuf::try_zeroed(BUFFER_BYTES)
-            .ok_or_else(|| LabError::new("no buffer", "out of memory"))?;
-        Ok(Self { file, size, direct, buf, begin: Instant::now() })
+        Ok(Self { file, size, direct, buf: buffer()?, begin: Instant::now() })
     }
 
-    /// Whether requests pass the page cache by.
+    /// What makes figures of this file other than those of the disk that it is on.
     #[must_use]
-    pub fn is_direct(&self) -> bool {
-        self.direct
+    pub fn caveats(&self) -> Vec<&'static str> {
+        let mut out = Vec::new();
+        if !self.direct {
+            out.push("Its file system has no direct I/O: the page cache is measured with it.");
+        }
+        let hole = seek(&self.file, Place::Hole(0));
+        if hole.is_ok_and(|at| at < self.size) {
+            out.push(
+                "Some of it was never written: the first write to such a place also waits for the \
+                 file\nsystem, which makes a note of it, and it is read from no disk. Write all of \
+                 it first for\nfigures of the disk.",
+            );
+        }
+        out
     }
 }
 
@@ -245,6 +267,50 @@ impl Bare for FileBare {
         let text = std::fs::read_to_string(PathBuf::from("/proc/thread-self/schedstat")).ok()?;
         let nanos = text.split_whitespace().next()?.parse().ok()?;
         Some(Duration::from_nanos(nanos))
+    }
+}
+
+/// A volume of a pool, through the engine.
+pub struct VolumeBare {
+    volume: Volume,
+    rt: Rt,
+    buf: AlignedBuf,
+}
+
+impl VolumeBare {
+    /// This one, of a pool in this runtime.
+    ///
+    /// # Errors
+    /// When there is no memory for a request.
+    pub fn new(volume: Volume, rt: &Rt) -> Result<Self, LabError> {
+        Ok(Self { volume, rt: rt.clone(), buf: buffer()? })
+    }
+}
+
+impl Bare for VolumeBare {
+    fn size(&self) -> u64 {
+        self.volume.size()
+    }
+
+    fn read(&mut self, offset: u64, len: u64) -> std::io::Result<()> {
+        let len = (len as usize).min(BUFFER_BYTES);
+        let read = self.volume.read_at(offset, &mut self.buf[..len]);
+        read.map(drop).map_err(std::io::Error::other)
+    }
+
+    /// Done when the engine has it; durable when the pool was synced.
+    fn write(&mut self, offset: u64, len: u64) -> std::io::Result<()> {
+        let len = (len as usize).min(BUFFER_BYTES);
+        self.volume.write_at(offset, &self.buf[..len]).map_err(std::io::Error::other)
+    }
+
+    fn now(&self) -> Duration {
+        self.rt.now()
+    }
+
+    /// The engine's threads are not told from others.
+    fn cpu(&self) -> Option<Duration> {
+        None
     }
 }
 

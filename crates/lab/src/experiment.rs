@@ -15,21 +15,29 @@ pub struct Experiment {
     pub about: &'static str,
     /// The preset it runs on when none is named; its figures are judged there only.
     pub preset: &'static str,
-    /// Where it can run beside simulated disks.
-    pub on: On,
+    /// What it does with a device. In a pool it does no harm.
+    pub on_device: OnDevice,
     /// Runs it.
     pub run: fn(&Target, &Setting) -> Result<Outcome, LabError>,
 }
 
-/// Where an experiment can run beside simulated disks.
+/// What an experiment does with a device that it is given.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct On {
-    /// On a bare device.
-    pub device: bool,
-    /// It destroys what is on that device.
-    pub destroys: bool,
-    /// In a pool.
-    pub pool: bool,
+pub enum OnDevice {
+    /// It reads it.
+    Reads,
+    /// It writes to it.
+    Writes,
+    /// It makes a pool on it, runs in that, and destroys it.
+    MakesPool,
+}
+
+impl Experiment {
+    /// Whether what is on a device that it is given is lost.
+    #[must_use]
+    pub fn destroys(&self) -> bool {
+        self.on_device != OnDevice::Reads
+    }
 }
 
 /// What is the same for every target.
@@ -49,6 +57,13 @@ pub struct Setting {
 impl Default for Setting {
     fn default() -> Self {
         Self { seed: 1, scale: 1.0, seconds: 2.0, progress: Arc::new(|_| {}) }
+    }
+}
+
+impl Setting {
+    /// [`Self::seconds`] in the form that fio takes parts of a second in.
+    pub(crate) fn milliseconds(&self) -> u64 {
+        (self.seconds * 1e3).round() as u64
     }
 }
 

@@ -20,6 +20,7 @@ pub mod pios_study;
 mod raw_sweep;
 pub mod report;
 mod seek;
+pub mod stay;
 pub mod stream;
 mod sync_stream;
 pub mod target;

@@ -7,10 +7,16 @@
 //!
 //! On a device of this machine the writes ask for safety (`O_DSYNC`) instead of a cache that is
 //! switched off, and the last row does not.
+//!
+//! In a pool (`in_pool.rs`) it is a volume that is written, whose writes are durable together.
+
+mod in_pool;
 
 use crate::bare::{Access, Bare, FileBare, ModelBare, Pace, Until, in_a_row, pace};
 use crate::disk::Preset;
-use crate::experiment::{Bound, Chart, Experiment, LabError, On, Outcome, Row, Series, Setting};
+use crate::experiment::{
+    Bound, Chart, Experiment, LabError, OnDevice, Outcome, Row, Series, Setting,
+};
 use crate::target::Target;
 use engine::device::ModelKind;
 
@@ -18,7 +24,7 @@ pub(crate) const EXPERIMENT: Experiment = Experiment {
     name: "raw-sweep",
     about: "single synchronous writes to a bare disk, by size",
     preset: "hitachi-dk32ej36n",
-    on: On { device: true, destroys: true, pool: false },
+    on_device: OnDevice::Writes,
     run,
 };
 
@@ -47,10 +53,15 @@ const ENOUGH: f64 = 0.95;
 
 fn run(target: &Target, setting: &Setting) -> Result<Outcome, LabError> {
     target.check(&EXPERIMENT)?;
+    if let Target::Pool(_) = target {
+        return in_pool::run(target, setting);
+    }
     let judged = target.is_the_study_s(&EXPERIMENT);
     let bound = if judged { Bound::WithinOrRounding { part: 0.1 } } else { Bound::Shown };
     let mut rows = Vec::new();
     let mut points = Vec::new();
+    // Before the first write, which changes them.
+    let mut texts = target.caveats()?;
     for (kib, published) in PUBLISHED {
         (setting.progress)(&format!("writes of {kib} KiB"));
         let measured = measure(target, setting, kib << 10, true)?.mib_per_second();
@@ -62,36 +73,36 @@ fn run(target: &Target, setting: &Setting) -> Result<Outcome, LabError> {
     let measured = measure(target, setting, kib << 10, false)?.mib_per_second();
     let row = format!("{kib} KiB, write cache on");
     rows.push(Row { row, unit: "MB/s", published: Some(published), measured, bound });
-    let mut texts = Vec::new();
     if let Target::Device { path, .. } = target {
         let fio = format!(
             "fio --name=raw-sweep --filename={} --rw=write --ioengine=psync --direct=1 \\\n    \
-             --sync=dsync --runtime={} --time_based --bs=16k    (and the other sizes; without \
+             --sync=dsync --runtime={}ms --time_based --bs=16k    (and the other sizes; without \
              --sync for the last row)\n",
             path.display(),
-            setting.seconds,
+            setting.milliseconds(),
         );
         texts.push(("The same with fio".to_owned(), fio));
     }
     let meaning = meaning(&points, measured);
-    let mut series = vec![Series { name: "measured".to_owned(), points }];
+    let place = target.describe(&EXPERIMENT);
+    let charts = vec![chart("Bandwidth of single synchronous writes", points)];
+    Ok(Outcome { experiment: EXPERIMENT.name, place, rows, charts, texts, meaning })
+}
+
+/// MB/s by KiB, beside the study's.
+fn chart(title: &str, points: Vec<(f64, f64)>) -> Chart {
     let study = PUBLISHED.iter().map(|(kib, mb)| (*kib as f64, *mb)).collect();
-    series.push(Series { name: "study".to_owned(), points: study });
-    Ok(Outcome {
-        experiment: EXPERIMENT.name,
-        place: target.describe(&EXPERIMENT),
-        rows,
-        charts: vec![Chart {
-            title: "Bandwidth of single synchronous writes".to_owned(),
-            x: "size of a write (KiB)".to_owned(),
-            y: "MB/s (2^20)".to_owned(),
-            x_log: true,
-            bars: false,
-            series,
-        }],
-        texts,
-        meaning,
-    })
+    Chart {
+        title: title.to_owned(),
+        x: "size of a write (KiB)".to_owned(),
+        y: "MB/s (2^20)".to_owned(),
+        x_log: true,
+        bars: false,
+        series: vec![
+            Series { name: "measured".to_owned(), points },
+            Series { name: "study".to_owned(), points: study },
+        ],
+    }
 }
 
 /// Writes of one size, one at a time, in a row from the beginning.
@@ -125,11 +136,15 @@ fn cached(target: &Target, on: bool) -> Result<Preset, LabError> {
     Ok(preset)
 }
 
+fn size_in_words(kib: f64) -> String {
+    if kib < 1024.0 { format!("{kib} KiB") } else { format!("{} MiB", kib / 1024.0) }
+}
+
 fn meaning(points: &[(f64, f64)], cached: f64) -> String {
     let best = points.iter().map(|(_, rate)| *rate).fold(0.0, f64::max);
     let enough = points.iter().find(|(_, rate)| *rate >= ENOUGH * best);
     let (size, rate) = enough.copied().unwrap_or_default();
-    let size = if size < 1024.0 { format!("{size} KiB") } else { format!("{} MiB", size / 1024.0) };
+    let size = size_in_words(size);
     format!(
         "Bandwidth saturates at {size}: from there on single synchronous writes reach {:.0} % of \
          the best ({rate:.1} of {best:.1} MB/s). Smaller ones are paid for with waiting, not with \

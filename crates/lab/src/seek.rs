@@ -9,9 +9,15 @@
 //! Two sizes are found by rule: where the bandwidth breaks (from it on every size reads at least
 //! 97 % of the most), and where the processor is idle (from it on commands take no more than 2 %
 //! of a processor).
+//!
+//! In a pool (`in_pool.rs`) the block that is read is a volume's.
+
+mod in_pool;
 
 use crate::bare::{Access, Bare, FileBare, ModelBare, Pace, Until, in_a_row, pace};
-use crate::experiment::{Bound, Chart, Experiment, LabError, On, Outcome, Row, Series, Setting};
+use crate::experiment::{
+    Bound, Chart, Experiment, LabError, OnDevice, Outcome, Row, Series, Setting,
+};
 use crate::target::Target;
 use engine::device::ModelKind;
 use engine::rt::{Rng, Xoshiro256};
@@ -20,7 +26,7 @@ pub(crate) const EXPERIMENT: Experiment = Experiment {
     name: "seek",
     about: "reads of a bare disk in a row and at random, by block size",
     preset: "seek-study",
-    on: On { device: true, destroys: false, pool: false },
+    on_device: OnDevice::Reads,
     run,
 };
 
@@ -67,11 +73,11 @@ struct Sizes {
 
 fn run(target: &Target, setting: &Setting) -> Result<Outcome, LabError> {
     target.check(&EXPERIMENT)?;
-    let mut sizes = Vec::new();
-    for Published { bytes, .. } in PUBLISHED {
-        (setting.progress)(&format!("reads of {bytes} bytes"));
-        sizes.push(measure(target, setting, bytes)?);
-    }
+    let mut texts = target.caveats()?;
+    let sizes = match target {
+        Target::Pool(_) => in_pool::measure(target, setting, &mut texts)?,
+        _ => on_disk(target, setting)?,
+    };
     let judged = target.is_the_study_s(&EXPERIMENT);
     let within = |part| if judged { Bound::Within { part } } else { Bound::Shown };
     let mut rows = Vec::new();
@@ -101,13 +107,14 @@ fn run(target: &Target, setting: &Setting) -> Result<Outcome, LabError> {
         let text = format!("linear, {} bytes: idle", p.bytes);
         row(text, "%", p.linear_idle_percent, found, Bound::Shown);
     }
-    let mut texts = vec![("Reads by block size".to_owned(), table(&sizes))];
+    texts.push(("Reads by block size".to_owned(), table(&sizes)));
     if let Target::Device { path, .. } = target {
         let fio = format!(
-            "fio --name=seek --filename={} --readonly --ioengine=psync --direct=1 --runtime={} \
-             --time_based \\\n    --rw=read --bs=16k    (and the other sizes; --rw=randread)\n",
+            "fio --name=seek --filename={} --readonly --ioengine=psync --direct=1 --runtime={}ms \
+             \\\n    --time_based --norandommap --rw=read --bs=16k    (and the other sizes; \
+             --rw=randread)\n",
             path.display(),
-            setting.seconds,
+            setting.milliseconds(),
         );
         texts.push(("The same with fio".to_owned(), fio));
     }
@@ -119,6 +126,14 @@ fn run(target: &Target, setting: &Setting) -> Result<Outcome, LabError> {
         texts,
         meaning: meaning(&sizes, bandwidth, idle),
     })
+}
+
+fn on_disk(target: &Target, setting: &Setting) -> Result<Vec<Sizes>, LabError> {
+    let size = |p: &Published| {
+        (setting.progress)(&format!("reads of {} bytes", p.bytes));
+        measure(target, setting, p.bytes)
+    };
+    PUBLISHED.iter().map(size).collect()
 }
 
 fn measure(target: &Target, setting: &Setting, bytes: u64) -> Result<Sizes, LabError> {
@@ -245,12 +260,11 @@ fn meaning(sizes: &[Sizes], bandwidth: Option<f64>, idle: Option<f64>) -> String
         Some(bytes) => format!("{} KiB", bytes / 1024.0),
         None => "no size measured".to_owned(),
     };
-    let mut text = format!(
-        "Reads in a row have the full bandwidth from {} on, and commands cost no processor to \
-         speak of from {} on.",
-        kib(bandwidth),
-        kib(idle),
-    );
+    let mut text = format!("Reads in a row have the full bandwidth from {} on", kib(bandwidth));
+    if idle.is_some() {
+        text += &format!(", and commands cost no processor to speak of from {} on", kib(idle));
+    }
+    text.push('.');
     if let Some(percent) = break_even_percent(sizes, 65536) {
         text += &format!(
             " At random, 128 KiB instead of 64 KiB pay when they save more than {percent:.0} % of \

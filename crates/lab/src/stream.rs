@@ -13,6 +13,7 @@ use engine::live::{self, CreateOptions, Devices, LivePool, NewTop, Setting, TopU
 use engine::ondisk::Endian;
 use engine::rt::{Rt, Task};
 use engine::zio::Block;
+use engine::zpl::Volume;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -49,11 +50,11 @@ pub enum StreamError {
 }
 
 /// A writer: where it writes, and how fast it could be.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct Writer {
-    /// Number of its volume.
-    pub volume: usize,
-    /// Number of its first write there.
+    /// Name of its volume.
+    pub volume: String,
+    /// Number of its first write there; behind the last one comes the volume's first.
     pub first: u64,
     /// Time that it needs for one write beside what the pool makes it wait: reading `/dev/zero`,
     /// copying into the kernel.
@@ -150,8 +151,7 @@ pub fn write_mib(
 ///
 /// # Errors
 /// When one fails.
-pub fn write_until(pool: &LivePool, volume: &str, end: Duration) -> Result<(), StreamError> {
-    let volume = pool.volume(volume)?;
+pub fn write_until(pool: &LivePool, volume: &Volume, end: Duration) -> Result<(), StreamError> {
     let zeros = zeros();
     let writes = (volume.size() / WRITE_BYTES).max(1);
     for number in (0..writes).cycle() {
@@ -175,17 +175,19 @@ pub fn start(pool: &LivePool, writers: &[Writer], end: Duration) -> Result<Runni
     let zeros = zeros();
     let mut tasks = Vec::new();
     for writer in writers {
-        let volume = pool.volume(&format!("h/w{}", writer.volume))?;
-        let (rt, zeros, writer) = (pool.rt().clone(), Arc::clone(&zeros), *writer);
+        let volume = pool.volume(&writer.volume)?;
+        let (rt, zeros) = (pool.rt().clone(), Arc::clone(&zeros));
+        let (first, own_time) = (writer.first, writer.own_time);
         let body = move || {
             let mut out = Vec::new();
-            for number in writer.first..volume.size() / WRITE_BYTES {
-                rt.sleep(writer.own_time);
+            let writes = (volume.size() / WRITE_BYTES).max(1);
+            for number in first.. {
+                rt.sleep(own_time);
                 let asked = rt.now();
                 if asked >= end {
                     break;
                 }
-                write(volume.object(), number, &zeros)?;
+                write(volume.object(), number % writes, &zeros)?;
                 out.push(Write { ended: rt.now(), held: rt.now() - asked });
             }
             Ok(out)

@@ -17,13 +17,15 @@
 
 mod in_pool;
 
-use crate::experiment::{Bound, Chart, Experiment, LabError, On, Outcome, Row, Series, Setting};
+use crate::experiment::{
+    Bound, Chart, Experiment, LabError, OnDevice, Outcome, Row, Series, Setting,
+};
+use crate::stay;
 use crate::stream::{self, RECORD_BYTES, StreamError};
 use crate::target::Target;
-use engine::device::{self, Device as _, RwFileDevice, SimDisks, WriteDeviceRef};
-use engine::live::{Tunable, TxgRecord};
+use engine::device::{SimDisks, WriteDeviceRef};
+use engine::live::{LivePool, Tunable, TxgRecord};
 use engine::rt::Rt;
-use std::sync::Arc;
 
 const MIB: f64 = 1_048_576.0;
 
@@ -59,24 +61,23 @@ pub(crate) const EXPERIMENT: Experiment = Experiment {
     name: "sync-stream",
     about: "one sequential writer, measured over the sync of each txg",
     preset: "hitachi-dk32ej36n-cached",
-    on: On { device: true, destroys: true, pool: true },
+    on_device: OnDevice::MakesPool,
     run,
 };
 
 fn run(target: &Target, setting: &Setting) -> Result<Outcome, LabError> {
     target.check(&EXPERIMENT)?;
-    if let Target::Pool(pool) = target {
-        return in_pool::run(pool, setting);
+    if let Target::Pool(_) = target {
+        return in_pool::run(target, setting);
     }
     let mut scale = setting.scale.clamp(0.001, 1.0);
     let records = match (target, target.preset(&EXPERIMENT)) {
         (Target::Device { path, .. }, _) => {
-            let device = RwFileDevice::open(path, &device::Options::default());
-            let device = device.map_err(StreamError::from)?;
+            let device = stay::open(path)?;
             // Half of it, however small it is.
             let all: u64 = TABLE.iter().map(|p| p.written_mb << 20).sum();
             scale = scale.min(device.size() as f64 / 2.0 / all as f64);
-            syncs(&Rt::real(), Arc::new(device), setting, scale)?
+            syncs(&Rt::real(), device, setting, scale)?
         }
         (_, Some(preset)) => Rt::simulate(setting.seed, |rt| {
             let site = SimDisks::new(rt);
@@ -110,17 +111,24 @@ fn syncs(
     scale: f64,
 ) -> Result<Vec<TxgRecord>, StreamError> {
     let pool = stream::pool(rt, vec![disk], 1, &tunables())?;
+    let records = records(&pool, setting, scale);
+    // It was made on the disk for this, so nothing of it stays there.
+    let destroyed = pool.destroy();
+    let records = records?;
+    destroyed?;
+    Ok(records)
+}
+
+fn records(pool: &LivePool, setting: &Setting, scale: f64) -> Result<Vec<TxgRecord>, StreamError> {
     pool.sync()?;
     let first = pool.last_synced();
     let mut at = 0;
     for sync in &TABLE {
         (setting.progress)(&format!("a txg of {} MB", scaled(sync, scale)));
-        at = stream::write_mib(&pool, 0, at, scaled(sync, scale))?;
+        at = stream::write_mib(pool, 0, at, scaled(sync, scale))?;
         pool.sync()?;
     }
-    let records = pool.txgs().into_iter().filter(|r| r.txg > first && r.dirty > 0).collect();
-    pool.close()?;
-    Ok(records)
+    Ok(pool.txgs().into_iter().filter(|r| r.txg > first && r.dirty > 0).collect())
 }
 
 /// MiB of a txg, at least one.

@@ -1,5 +1,6 @@
 //! Where an experiment runs.
 
+use crate::bare::{Access, FileBare};
 use crate::disk::{self, Preset};
 use crate::experiment::{Experiment, LabError};
 use engine::live::LivePool;
@@ -98,27 +99,30 @@ impl Target {
         }
     }
 
-    /// Refuses a target that an experiment cannot run on.
+    /// Refuses a device whose data would be lost without that having been said.
     ///
     /// # Errors
-    /// Says what it can run on.
+    /// Says what to say.
     pub fn check(&self, own: &Experiment) -> Result<(), LabError> {
-        let refuse = |why: &str, hint: &str| {
-            Err(LabError::new(format!("{} does not run there", own.name), why).hint(hint))
-        };
         match self {
-            Self::Device { .. } if !own.on.device => {
-                refuse("it needs a pool, not a bare device", "use --pool POOL, or --sim")
-            }
-            Self::Device { destroy: false, .. } if own.on.destroys => refuse(
-                "it writes to the device, and what is on it is lost",
-                "say --destroy-data if that is wanted",
-            ),
-            Self::Pool(_) if !own.on.pool => {
-                refuse("it needs a bare device, not a pool", "use --device PATH, or --sim")
+            Self::Device { destroy: false, .. } if own.destroys() => {
+                let what = format!("{} does not run there", own.name);
+                Err(LabError::new(what, "it writes to the device, and what is on it is lost")
+                    .hint("say --destroy-data if that is wanted"))
             }
             _ => Ok(()),
         }
+    }
+
+    /// What to know of a device before its figures are believed, as a text of an outcome.
+    ///
+    /// # Errors
+    /// When it cannot be opened.
+    pub(crate) fn caveats(&self) -> Result<Vec<(String, String)>, LabError> {
+        let Self::Device { path, .. } = self else { return Ok(Vec::new()) };
+        let caveats = FileBare::open(path, Access::Read)?.caveats();
+        let text = |caveats: Vec<&str>| ("Take care".to_owned(), caveats.join("\n") + "\n");
+        Ok((!caveats.is_empty()).then(|| text(caveats)).into_iter().collect())
     }
 
     /// What it is, in words.

@@ -18,14 +18,19 @@
 //! but for what chance does to few places: `n` reads hit so many different ones give or take a root
 //! of them. So below the full size only counts of thousands are judged, nothing else, and nothing
 //! is overwritten.
+//!
+//! In a pool (`in_pool.rs`) the same file is made and read there.
 
 mod chores;
+mod in_pool;
 mod published;
 mod reads;
 mod world;
 mod writes;
 
-use crate::experiment::{Bound, Chart, Experiment, LabError, On, Outcome, Row, Series, Setting};
+use crate::experiment::{
+    Bound, Chart, Experiment, LabError, OnDevice, Outcome, Row, Series, Setting,
+};
 use crate::target::Target;
 use chores::Chore;
 use published::{BLOCKS, GAIN_PERCENT, READS};
@@ -37,7 +42,7 @@ pub(crate) const EXPERIMENT: Experiment = Experiment {
     name: "indirect",
     about: "random reads of a large file by the size of its indirect blocks",
     preset: "indirect-study",
-    on: On { device: false, destroys: false, pool: false },
+    on_device: OnDevice::MakesPool,
     run,
 };
 
@@ -68,6 +73,9 @@ fn failed(doing: &str) -> impl Fn(world::Error) -> LabError + '_ {
 
 fn run(target: &Target, setting: &Setting) -> Result<Outcome, LabError> {
     target.check(&EXPERIMENT)?;
+    if !matches!(target, Target::Sim(_)) {
+        return in_pool::run(target, setting);
+    }
     let none = || LabError::new("no simulated disk", EXPERIMENT.preset);
     let preset = target.preset(&EXPERIMENT).ok_or_else(none)?;
     let part = setting.scale.clamp(SMALLEST, 1.0);
@@ -78,13 +86,7 @@ fn run(target: &Target, setting: &Setting) -> Result<Outcome, LabError> {
         let image = make(blocks, shift, setting.seed).map_err(failed("cannot make the file"))?;
         for p in READS.iter().filter(|p| p.indirect_kib == kib(shift)) {
             (setting.progress)(&format!("reads at every {}th block", p.alignment));
-            let case = Case {
-                reads: (p.reads as f64 * part) as u64,
-                alignment: p.alignment,
-                threads: READERS,
-                blocks,
-                seed: setting.seed,
-            };
+            let case = case(p, blocks, setting);
             let m = reads::run(image.fork(), &preset, case);
             measured.push((p, case, m.map_err(failed("cannot read the file"))?));
         }
@@ -119,6 +121,13 @@ fn run(target: &Target, setting: &Setting) -> Result<Outcome, LabError> {
     let charts = vec![chart(&measured)];
     let place = target.describe(&EXPERIMENT);
     Ok(Outcome { experiment: EXPERIMENT.name, place, rows, charts, texts, meaning })
+}
+
+/// A case of the study with a file of so many blocks, and as many reads as go with them.
+fn case(p: &published::Read, blocks: u64, setting: &Setting) -> Case {
+    let reads = (p.reads as f64 * blocks as f64 / BLOCKS as f64) as u64;
+    let (alignment, threads, seed) = (p.alignment, READERS, setting.seed);
+    Case { reads: reads.max(1), alignment, threads, blocks, seed }
 }
 
 fn make(blocks: u64, indirect_shift: u8, seed: u64) -> world::Result<Image> {
@@ -255,16 +264,19 @@ fn chart(measured: &All<'_>) -> Chart {
     }
 }
 
-fn meaning(measured: &All<'_>, chores: &[Chore]) -> String {
+/// By how many percent the larger blocks read faster: worst and best case.
+fn percents(measured: &All<'_>) -> [f64; 2] {
     let gains = gains(measured);
-    let percent = |at: usize| gains.get(at).map_or(0.0, |(_, g)| (g - 1.0) * 100.0);
+    [0, 1].map(|at: usize| gains.get(at).map_or(0.0, |(_, g)| (g - 1.0) * 100.0))
+}
+
+fn meaning(measured: &All<'_>, chores: &[Chore]) -> String {
+    let [alone, shared] = percents(measured);
     format!(
         "Leave indirect blocks at 128 KiB (zfs_default_ibs=17): with cold metadata random reads \
-         are {:.0} % faster than with 16 KiB where every read needs a pointer block of its own, \
-         and {:.0} % where reads share them, because one larger read replaces eight. What goes \
-         through all metadata is so many times as fast: {}.",
-        percent(0),
-        percent(1),
+         are {alone:.0} % faster than with 16 KiB where every read needs a pointer block of its \
+         own, and {shared:.0} % where reads share them, because one larger read replaces eight. \
+         What goes through all metadata is so many times as fast: {}.",
         chores::gains(chores),
     )
 }

@@ -76,7 +76,11 @@ pub(super) fn disks(
 
 /// The file system and the file of an open pool.
 pub(super) fn file(pool: &Pool) -> Result<(Filesystem, u64)> {
-    let dataset = pool.dsl().by_name(world::DATASET)?;
+    file_in(pool, world::DATASET)
+}
+
+fn file_in(pool: &Pool, dataset: &str) -> Result<(Filesystem, u64)> {
+    let dataset = pool.dsl().by_name(dataset)?;
     let fs = Filesystem::open(pool.dsl().objset(&dataset)?)?;
     let entry = fs.root()?.lookup(world::FILE)?.ok_or("the file is gone")?;
     Ok((fs, entry.object))
@@ -91,8 +95,12 @@ pub(super) fn run(image: Image, preset: &Preset, case: Case) -> Result<Measured>
 fn run_here(rt: &Rt, image: Image, preset: &Preset, case: Case) -> Result<Measured> {
     let site = SimDisks::new(rt);
     let disks = disks(&site, preset, image, case.seed);
-    let pool = world::open(&disks, CACHE_BYTES)?;
-    let (fs, number) = file(&pool)?;
+    read(rt, &world::open(&disks, CACHE_BYTES)?, world::DATASET, case)
+}
+
+/// Runs a case on the file in a dataset of an open pool.
+pub(super) fn read(rt: &Rt, pool: &Pool, dataset: &str, case: Case) -> Result<Measured> {
+    let (fs, number) = file_in(pool, dataset)?;
     let object = fs.objset().object(number)?;
     let (before, begin) = (pool.block_stats(), rt.now());
     let places = Arc::new(case.places());

@@ -49,6 +49,9 @@ pub(super) const WRITERS: u64 = 64;
 /// Blocks that each writes in a txg: 64 MiB of all of them, where txgs of that time were pushed.
 const BATCH: u64 = 128;
 
+/// Properties of the file system, beside its compression.
+pub(super) const PROPERTIES: [(&str, &str); 2] = [("recordsize", "8K"), ("atime", "off")];
+
 /// What is made.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Plan {
@@ -98,14 +101,11 @@ pub(super) fn create_pool(
         let spec = VdevSpec::Leaf { path: name(n), is_file: false };
         tops.push(NewTop { spec, class: TopUse::Normal });
     }
-    let property = |name: &str, value: &str| (name.to_owned(), value.to_owned());
+    let compressed = [("compression", compression)];
+    let of_file = PROPERTIES.iter().chain(&compressed);
     let options = CreateOptions {
         ashift: Some(9),
-        fs_properties: vec![
-            property("recordsize", "8K"),
-            property("compression", compression),
-            property("atime", "off"),
-        ],
+        fs_properties: of_file.map(|(n, v)| ((*n).to_owned(), (*v).to_owned())).collect(),
         ..CreateOptions::new(POOL, tops)
     };
     let pool = live::create(rt, &options, &devices)?;
@@ -152,9 +152,8 @@ pub(super) fn new_file(pool: &LivePool, fs: &Filesystem, blocks: u64, shift: u8)
 }
 
 /// Makes the file in `fs`, of blocks of zeros that are stored, by [`WRITERS`].
-fn make_file(pool: &LivePool, fs: &Filesystem, plan: Plan) -> Result<()> {
-    let blocks = plan.blocks;
-    let file = new_file(pool, fs, blocks, plan.indirect_shift)?;
+pub(super) fn make_file(pool: &LivePool, fs: &Filesystem, blocks: u64, shift: u8) -> Result<()> {
+    let file = new_file(pool, fs, blocks, shift)?;
     let object = fs.objset().object(file)?;
     let zeros = AlignedBuf::zeroed(RECORD as usize);
     let zeros = Arc::new(Block::new(zeros, Endian::Little));
@@ -206,7 +205,7 @@ fn make_here(rt: &Rt, plan: Plan) -> Result<Image> {
     let devices: Vec<WriteDeviceRef> = disks.iter().map(|d| Arc::clone(d) as _).collect();
     let pool = create_pool(rt, &devices, "off")?;
     let fs = pool.filesystem(DATASET)?;
-    make_file(&pool, &fs, plan)?;
+    make_file(&pool, &fs, plan.blocks, plan.indirect_shift)?;
     drop(fs);
     pool.export()?;
     drop(devices);

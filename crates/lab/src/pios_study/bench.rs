@@ -1,7 +1,7 @@
 //! One run of pios on the simulated machine.
 
 use super::machine::Units;
-use crate::pios::{self, Plan, PoolFiles, PoolMethod};
+use crate::pios::{self, PiosError, Plan, PoolFiles, PoolMethod};
 use engine::LivePool;
 use engine::device::SimDisks;
 use engine::dsl::DatasetKind;
@@ -45,8 +45,6 @@ pub struct Measured {
     pub profile: Profile,
     /// Txgs that were synced.
     pub txgs: u64,
-    /// Part of all processors' time that was used.
-    pub cpu: f64,
 }
 
 impl Measured {
@@ -72,21 +70,28 @@ fn run_in(rt: &Rt, setup: &Setup) -> Result<Measured, Box<dyn std::error::Error>
         pool.set_tunable(Setting::new(*tunable, *value)?);
     }
     rt.set_cpu(Some(setup.processors.model()));
+    let out = load(&pool, &target, &setup.plan)?;
+    rt.set_cpu(None);
+    drop(target);
+    pool.close()?;
+    Ok(out)
+}
+
+/// Runs the load on files of a pool that is open.
+pub(super) fn load(
+    pool: &LivePool,
+    target: &PoolFiles<'_>,
+    plan: &Plan,
+) -> Result<Measured, PiosError> {
     pool.profiler().reset();
     let first = pool.last_synced();
-    let written = pios::write(rt, &setup.plan, &target)?;
-    let busy = rt.cpu_busy().as_secs_f64() / setup.processors.count as f64;
-    rt.set_cpu(None);
-    let out = Measured {
+    let written = pios::write(pool.rt(), plan, target)?;
+    Ok(Measured {
         time: written.time,
         bytes: written.bytes,
         profile: pool.profiler().snapshot(),
         txgs: pool.last_synced() - first,
-        cpu: busy / written.time.as_secs_f64(),
-    };
-    drop(target);
-    pool.close()?;
-    Ok(out)
+    })
 }
 
 fn create(rt: &Rt, setup: &Setup) -> Result<LivePool, Box<dyn std::error::Error>> {

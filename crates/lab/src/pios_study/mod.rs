@@ -16,27 +16,30 @@
 //! 2007 had, and the three open things are judged against the hardware's limit (`survey.rs`) and
 //! against each other.
 //!
+//! In a pool (`in_pool.rs`) the profiles' load runs on whatever disks and processors there are.
+//!
 //! `scale` is the part of the 8 GiB that zinc's surveys write, with fewer points when it is not all
 //! of it; the profiles always write all, as only then their times compare. Surveys with settings of
 //! 2007 are only shown, and write 3 GiB.
 
 pub mod bench;
+mod in_pool;
 pub mod machine;
 mod survey;
 
-use crate::experiment::{Bound, Experiment, LabError, On, Outcome, Row, Setting};
+use crate::experiment::{Bound, Experiment, LabError, OnDevice, Outcome, Row, Setting};
 use crate::pios::{Plan, profile_table};
 use crate::target::Target;
 use bench::{Measured, Setup};
 use engine::live::Tunable;
 use engine::zio::profile::{Kind, KindProfile};
-use survey::{Done, Jobs};
+use survey::Jobs;
 
 pub(crate) const EXPERIMENT: Experiment = Experiment {
     name: "pios",
     about: "parallel writing over the object layer, by threads, units and stages",
     preset: "ddn-s2a9550-lun",
-    on: On { device: false, destroys: false, pool: false },
+    on_device: OnDevice::MakesPool,
     run,
 };
 
@@ -142,12 +145,15 @@ fn measure(setup: &Setup) -> Result<Measured, LabError> {
 
 fn run(target: &Target, setting: &Setting) -> Result<Outcome, LabError> {
     target.check(&EXPERIMENT)?;
+    if !matches!(target, Target::Sim(_)) {
+        return in_pool::run(target, setting);
+    }
     if let Target::Sim(Some(preset)) = target
         && preset.name != EXPERIMENT.preset
     {
         let what = "pios runs on the machine of its study only";
         return Err(LabError::new(what, format_args!("{} is another disk", preset.name))
-            .hint("`zinc pios -L dmuio -p POOL` runs the load itself on any pool"));
+            .hint("--pool and --device run its load on your own disks"));
     }
     let mut out = Outcome {
         experiment: EXPERIMENT.name,
@@ -164,7 +170,9 @@ fn run(target: &Target, setting: &Setting) -> Result<Outcome, LabError> {
     survey::plan(setting, &mut jobs);
     let done = jobs.run(setting)?;
     for (n, published) in (0..).zip(&PUBLISHED) {
-        profile(n, published, &done, &mut out);
+        if let Some(measured) = done.of(PROFILE, n) {
+            profile(published, measured, None, &mut out);
+        }
     }
     let found = survey::tell(setting, &done, &mut out)?;
     out.meaning = format!(
@@ -182,9 +190,9 @@ fn run(target: &Target, setting: &Setting) -> Result<Outcome, LabError> {
     Ok(out)
 }
 
-/// One profile of the study: its rows and its table.
-fn profile(number: u64, published: &Published, done: &Done, out: &mut Outcome) {
-    let Some(measured) = done.of(PROFILE, number) else { return };
+/// One profile of the study: its rows and its table. Of a part of the study's bytes the rows are
+/// shown, and the times published are that part.
+fn profile(published: &Published, measured: &Measured, part: Option<f64>, out: &mut Outcome) {
     let Published { zio_threads, leaf_sync_threads, .. } = *published;
     let name = match leaf_sync_threads {
         1 => format!("{zio_threads} zio threads"),
@@ -194,9 +202,12 @@ fn profile(number: u64, published: &Published, done: &Done, out: &mut Outcome) {
         out.rows.push(Row {
             row: format!("{name}: {what}"),
             unit,
-            published: Some(published),
+            published: Some(match part {
+                Some(part) if unit.starts_with('s') => published * part,
+                _ => published,
+            }),
             measured,
-            bound,
+            bound: if part.is_none() { bound } else { Bound::Shown },
         });
     };
     let none = KindProfile::default();

@@ -6,15 +6,11 @@
 
 use super::MIB;
 use crate::experiment::{Bound, LabError, Outcome, Row, Series, Setting};
+use crate::stay::{self, Visit};
 use crate::stream::{self, RECORD_BYTES, StreamError};
-use crate::target::PoolTarget;
-use engine::dsl::DatasetKind;
-use engine::dsl::write::{PropertyChange, parse_value};
-use engine::live::{LivePool, TxgRecord};
+use crate::target::Target;
+use engine::live::TxgRecord;
 use std::time::Duration;
-
-/// Part of the pool's free space that is written at most.
-const PART_OF_FREE: u64 = 4;
 
 /// Seconds of writing for each second that a figure of a device is measured: several txgs.
 const SECONDS: f64 = 5.0;
@@ -22,43 +18,23 @@ const SECONDS: f64 = 5.0;
 /// Rows of single txgs.
 const TXGS_SHOWN: usize = 12;
 
-pub(super) fn run(target: &PoolTarget, setting: &Setting) -> Result<Outcome, LabError> {
-    let name = format!("{}/zinc-lab-{}", target.dataset, setting.seed);
-    let mut records = Vec::new();
-    target.with(&mut |pool| {
-        (setting.progress)(&format!("writing to {name}"));
-        records = syncs(pool, &name, setting)?;
-        Ok(())
-    })?;
+pub(super) fn run(target: &Target, setting: &Setting) -> Result<Outcome, LabError> {
+    let records = stay::stay(target, setting, |stay| stay.visit(|visit| syncs(visit, setting)))?;
     Ok(outcome(target, &records))
 }
 
-fn syncs(pool: &LivePool, name: &str, setting: &Setting) -> Result<Vec<TxgRecord>, StreamError> {
-    let space = pool.look()?.space().total();
-    let free = space.size.saturating_sub(space.allocated);
-    let record = u64::from(RECORD_BYTES);
-    let size = free / PART_OF_FREE / record * record;
-    // Blocks of zeros shall be written, and nothing be told from them.
-    let off = |name: &str| {
-        let value = parse_value(name, "off", DatasetKind::Volume, true)
-            .map_err(engine::pool::Error::from)?;
-        Ok::<_, StreamError>(PropertyChange { name: name.to_owned(), value: Some(value) })
-    };
-    let plain = vec![off("compression")?, off("dedup")?];
-    pool.create_volume(name, size.max(record), RECORD_BYTES, plain)?;
+fn syncs(visit: &Visit<'_>, setting: &Setting) -> Result<Vec<TxgRecord>, LabError> {
+    let (pool, name) = (visit.pool, "volume");
+    (setting.progress)(&format!("writing to {}", visit.name(name)));
+    let volume = visit.volume(name, visit.budget()?, RECORD_BYTES)?;
     let first = pool.last_synced();
     let time = Duration::from_secs_f64((setting.seconds * SECONDS).clamp(0.01, 3600.0));
-    let written = stream::write_until(pool, name, pool.rt().now() + time);
-    let synced = pool.sync();
-    let records = pool.txgs().into_iter().filter(|r| r.txg > first && r.dirty > 0).collect();
-    let destroyed = pool.destroy_dataset(name);
-    written?;
-    synced?;
-    destroyed?;
-    Ok(records)
+    stream::write_until(pool, &volume, pool.rt().now() + time)?;
+    pool.sync().map_err(StreamError::from)?;
+    Ok(pool.txgs().into_iter().filter(|r| r.txg > first && r.dirty > 0).collect())
 }
 
-fn outcome(target: &PoolTarget, records: &[TxgRecord]) -> Outcome {
+fn outcome(target: &Target, records: &[TxgRecord]) -> Outcome {
     let mut rows = Vec::new();
     let mut show = |row: String, unit, measured| {
         rows.push(Row { row, unit, published: None, measured, bound: Bound::Shown });
@@ -79,7 +55,7 @@ fn outcome(target: &PoolTarget, records: &[TxgRecord]) -> Outcome {
     let points = records.iter().enumerate().map(|(n, r)| (n as f64 + 1.0, rate(r))).collect();
     Outcome {
         experiment: super::EXPERIMENT.name,
-        place: format!("pool {}", target.dataset),
+        place: target.describe(&super::EXPERIMENT),
         rows,
         charts: vec![super::chart(vec![Series { name: "measured".to_owned(), points }])],
         texts: Vec::new(),

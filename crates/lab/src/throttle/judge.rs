@@ -115,7 +115,8 @@ fn sync_ms(o: &Observed) -> impl Iterator<Item = f64> {
 }
 
 fn mean_ms(o: &Observed) -> f64 {
-    sync_ms(o).sum::<f64>() / (sync_ms(o).count() as f64).max(1.0)
+    // The sum of nothing is -0.
+    (0.0 + sync_ms(o).sum::<f64>()) / (sync_ms(o).count() as f64).max(1.0)
 }
 
 fn held_ms(o: &Observed) -> f64 {

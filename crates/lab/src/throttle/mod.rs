@@ -55,23 +55,26 @@
 //! The scale of a run is the part of the machine: of the disks, of the speed of the writers, of the
 //! limits. Syncs take as long on fewer disks that have as much less to write; what is shown is for
 //! the whole machine.
+//!
+//! In a pool (`in_pool.rs`) the same writers do the same tests on volumes of that pool.
 
+mod in_pool;
 mod judge;
 pub mod report;
 pub mod run;
 
-use crate::experiment::{Experiment, LabError, On, Outcome, Setting};
+use crate::experiment::{Experiment, LabError, OnDevice, Outcome, Setting};
 use crate::target::Target;
 use engine::rt::Rt;
 use judge::Measured;
-use run::{Machine, Test, tests};
+use run::{Machine, Observed, Test, tests};
 use std::time::Duration;
 
 pub(crate) const EXPERIMENT: Experiment = Experiment {
     name: "throttle",
     about: "the write throttle of 2008 on 42 disks, and today's on the same",
     preset: "x4500-sata",
-    on: On { device: false, destroys: false, pool: false },
+    on_device: OnDevice::MakesPool,
     run: run_it,
 };
 
@@ -170,7 +173,7 @@ fn test(settings: &[String], writers: usize, lead: f64, seconds: u64) -> Test {
 fn run_it(target: &Target, setting: &Setting) -> Result<Outcome, LabError> {
     target.check(&EXPERIMENT)?;
     let Some(preset) = target.preset(&EXPERIMENT) else {
-        return Err(LabError::new("throttle", "it runs on simulated disks only"));
+        return in_pool::run(target, setting);
     };
     let disks = (DISKS * setting.scale.clamp(0.01, 1.0)).round() as usize;
     let part = Part { disks: disks.max(3) };
@@ -182,18 +185,22 @@ fn run_it(target: &Target, setting: &Setting) -> Result<Outcome, LabError> {
     (setting.progress)("the same writers with dirty-delay");
     let today = [test(&[], WRITERS, 0.7, OBSERVED)];
     let new = Rt::simulate(seed, |rt| tests(rt, &preset, seed, &part.of_today(), &today))?;
-    // The last test of each group has the report.
-    let ends = groups.iter().scan(0, |end, group| {
-        *end += group.len();
-        Some(*end - 1)
-    });
-    let reports: Vec<_> = ends.filter_map(|end| old.get(end)).collect();
+    let reports = reports(&groups, &old);
     let Some(today) = new.first() else {
         return Err(LabError::new("throttle", "today's throttle has no report"));
     };
     let measured = Measured { reports: &reports, today, part: part.of_all() };
     let judged = target.is_the_study_s(&EXPERIMENT);
     Ok(judge::outcome(target.describe(&EXPERIMENT), &measured, judged))
+}
+
+/// The last test of each group has its report.
+fn reports<'a>(groups: &[Vec<Test>], observed: &'a [Observed]) -> Vec<&'a Observed> {
+    let ends = groups.iter().scan(0, |end, group| {
+        *end += group.len();
+        Some(*end - 1)
+    });
+    ends.filter_map(|end| observed.get(end)).collect()
 }
 
 #[cfg(test)]

@@ -5,7 +5,7 @@ use super::report::Report;
 use crate::disk::Preset;
 use crate::stream::{self, StreamError, Write, Writer};
 use engine::device::SimDisks;
-use engine::live::{Setting, Tunable, TxgRecord};
+use engine::live::{LivePool, Setting, Tunable, TxgRecord};
 use engine::rt::Rt;
 use std::time::Duration;
 
@@ -75,30 +75,47 @@ pub fn tests(
     let disks = disks.into_iter().map(|d| d as _).collect();
     let most = tests.iter().map(|t| t.writers).max().unwrap_or(0);
     let pool = stream::pool(rt, disks, most, &known(&machine.tunables))?;
+    let volumes: Vec<String> = (0..most).map(|n| format!("h/w{n}")).collect();
+    let out = on_pool(&pool, &volumes, machine.own_time, tests)?;
+    pool.close()?;
+    Ok(out)
+}
+
+/// Runs the tests one after the other on a pool that has these volumes, one for each writer.
+///
+/// # Errors
+/// When it cannot be written.
+pub fn on_pool(
+    pool: &LivePool,
+    volumes: &[String],
+    own_time: Duration,
+    tests: &[Test],
+) -> Result<Vec<Observed>, StreamError> {
     let mut out = Vec::new();
     for (n, test) in (0..).zip(tests) {
         pool.sync()?;
         for text in &test.settings {
             pool.set_tunable(Setting::parse(text)?);
         }
-        let started = rt.now();
+        let started = pool.rt().now();
         let began = started + test.lead;
         let ended = began + test.observe;
-        let writer = |volume| Writer { volume, first: n * APART, own_time: machine.own_time };
-        let writers: Vec<Writer> = (0..test.writers).map(writer).collect();
-        let writes = stream::start(&pool, &writers, ended)?.finish()?;
+        let writer =
+            |volume: &String| Writer { volume: volume.clone(), first: n * APART, own_time };
+        let writers: Vec<Writer> = volumes.iter().take(test.writers).map(writer).collect();
+        let writes = stream::start(pool, &writers, ended)?.finish()?;
         // What is under way is not observed, but it has to end.
         pool.sync()?;
-        let seconds = (rt.now() - started).as_secs_f64();
+        let seconds = (pool.rt().now() - started).as_secs_f64();
         let mb = (writes.len() as u64 * stream::WRITE_BYTES) as f64 / 1_048_576.0;
-        let observed = observed((began, ended), &pool.txgs(), &writes);
+        let observed = observed(pool.name(), (began, ended), &pool.txgs(), &writes);
         out.push(Observed { sustained_mb_per_s: mb / seconds.max(1e-9), ..observed });
     }
-    pool.close()?;
     Ok(out)
 }
 
 fn observed(
+    pool: &str,
     (began, ended): (Duration, Duration),
     records: &[TxgRecord],
     writes: &[Write],
@@ -112,7 +129,7 @@ fn observed(
     let writes = writes.iter().filter(|w| within(w.ended));
     Observed {
         began,
-        report: Report { delays_per_s, ..Report::new("h", &records, ended - began) },
+        report: Report { delays_per_s, ..Report::new(pool, &records, ended - began) },
         records,
         longest: writes.map(|w| w.held).max().unwrap_or_default(),
         sustained_mb_per_s: 0.0,

@@ -6,14 +6,17 @@ use crate::ui;
 use clap::{ArgGroup, Subcommand};
 use engine::LivePool;
 use lab::bare::{Access, FileBare, ModelBare};
-use lab::experiment::{Experiment, LabError, Outcome, Setting};
+use lab::experiment::{Experiment, LabError, OnDevice, Outcome, Setting};
 use lab::fit::{self, Effort};
 use lab::report;
+use lab::stay::{CACHE_BYTES, PATIENCE};
 use lab::target::{PoolTarget, Target};
 use std::io::{IsTerminal as _, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::time::{Duration, Instant};
 
 /// The verbs.
 #[derive(Subcommand)]
@@ -106,10 +109,12 @@ impl From<LabError> for Failure {
 fn list() {
     let mut table = ui::Table::new(&["EXPERIMENT", "RUNS ON", "WHAT"], &[false; 3], false);
     for experiment in lab::EXPERIMENTS {
-        let mut on = vec!["sim"];
-        on.extend(experiment.on.device.then_some("device"));
-        on.extend(experiment.on.pool.then_some("pool"));
-        let on = on.join(", ");
+        let device = match experiment.on_device {
+            OnDevice::Reads => "reads it",
+            OnDevice::Writes => "writes to it",
+            OnDevice::MakesPool => "makes a pool on it",
+        };
+        let on = format!("sim, pool, device ({device})");
         table.row(vec![experiment.name.to_owned(), on, experiment.about.to_owned()]);
     }
     table.print();
@@ -180,7 +185,7 @@ impl Run {
         let target = self.target()?;
         experiments.iter().try_for_each(|experiment| target.check(experiment))?;
         if let Target::Device { path, destroy: true } = &target
-            && experiments.iter().any(|experiment| experiment.on.destroys)
+            && experiments.iter().any(|experiment| experiment.destroys())
             && !self.yes
         {
             confirm(path)?;
@@ -213,11 +218,8 @@ impl Run {
     /// Those named, each once; `all` are those that can run on the target.
     fn experiments(&self) -> Result<Vec<&'static Experiment>, Failure> {
         if self.names.iter().any(|name| name == "all") {
-            let fits = |e: &&Experiment| match (&self.device, &self.pool) {
-                (Some(_), _) => e.on.device && (self.destroy_data || !e.on.destroys),
-                (_, Some(_)) => e.on.pool,
-                _ => true,
-            };
+            let fits =
+                |e: &&Experiment| self.device.is_none() || self.destroy_data || !e.destroys();
             return Ok(lab::EXPERIMENTS.iter().filter(fits).collect());
         }
         let one = |name: &String| {
@@ -270,16 +272,33 @@ impl Run {
     }
 }
 
+/// The failure of a verb as one of an experiment.
+fn in_lab(failure: &Failure) -> LabError {
+    let (what, causes, hint) = failure.parts();
+    LabError { hint: hint.map(str::to_owned), ..LabError::new(what, causes.join("; ")) }
+}
+
 /// Opens the pool as every verb does that changes one.
 fn pool_target(dataset: &str, search: &[PathBuf]) -> PoolTarget {
-    let args = LiveArgs { search: search.to_vec(), ..LiveArgs::default() };
+    let mut args = LiveArgs { search: search.to_vec(), ..LiveArgs::default() };
+    args.how.cache_mib = CACHE_BYTES >> 20;
     let name = dataset.to_owned();
+    let was_open = AtomicBool::new(false);
     let open = move |act: &mut dyn FnMut(&LivePool) -> Result<(), LabError>| {
-        args.change(&name, |pool| Ok(act(pool)?)).map_err(|failure| {
-            let (what, causes, hint) = failure.parts();
-            let error = LabError::new(what, causes.join("; "));
-            LabError { hint: hint.map(str::to_owned), ..error }
-        })
+        let began = Instant::now();
+        loop {
+            let mut acted = false;
+            let result = args.change(&name, |pool| {
+                acted = true;
+                Ok(act(pool)?)
+            });
+            // A thread that ends its last request may hold a device for a moment longer.
+            let again = was_open.fetch_or(acted, Relaxed) && !acted && result.is_err();
+            if !again || began.elapsed() > PATIENCE {
+                return result.map_err(|failure| in_lab(&failure));
+            }
+            std::thread::sleep(Duration::from_millis(2));
+        }
     };
     PoolTarget { dataset: dataset.to_owned(), open: Arc::new(open) }
 }

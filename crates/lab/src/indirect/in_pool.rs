@@ -1,0 +1,71 @@
+//! The study's file in a pool, as large a part of it as `scale` says and an eighth of the free
+//! space holds: once with indirect blocks of 16 KiB and once of 128 KiB. Each case reads it in a
+//! visit of its own, so that all metadata are cold; what was read by level is counted by the
+//! engine.
+
+use super::published::{BLOCKS, READS};
+use super::reads;
+use super::world::{self, RECORD};
+use super::{EXPERIMENT, SHIFTS, case, chart, failed, gain_rows, kib, percents, read_rows, study};
+use crate::experiment::{LabError, Outcome, Setting};
+use crate::stay::{self, Visit};
+use crate::stream::StreamError;
+use crate::target::Target;
+
+/// Part of a file's bytes that its metadata take at most, with sectors of 4 KiB.
+const METADATA: u64 = 8;
+
+pub(super) fn run(target: &Target, setting: &Setting) -> Result<Outcome, LabError> {
+    let (blocks, mut measured) = stay::stay(target, setting, |stay| {
+        let room = stay.visit(|visit| visit.budget())? / SHIFTS.len() as u64;
+        let wanted = (BLOCKS as f64 * setting.scale.clamp(0.0, 1.0)) as u64;
+        let blocks = wanted.min((room - room / METADATA) / RECORD).max(1);
+        let mut measured = Vec::new();
+        for shift in SHIFTS {
+            let name = format!("indirect-{}", kib(shift));
+            (setting.progress)(&format!("a file of {blocks} blocks, {name} KiB"));
+            stay.visit(|visit| make(visit, &name, blocks, shift))?;
+            for p in READS.iter().filter(|p| p.indirect_kib == kib(shift)) {
+                (setting.progress)(&format!("{name} KiB, reads at every {}th block", p.alignment));
+                let case = case(p, blocks, setting);
+                let m = stay.visit(|visit| {
+                    let (pool, dataset) = (visit.pool, visit.name(&name));
+                    reads::read(pool.rt(), pool.view(), &dataset, case)
+                        .map_err(failed("cannot read the file"))
+                })?;
+                measured.push((p, case, m));
+            }
+        }
+        Ok((blocks, measured))
+    })?;
+    // As published: by case, then by size.
+    measured.sort_by_key(|(p, ..)| (p.reads, p.indirect_kib));
+    let part = blocks as f64 / BLOCKS as f64;
+    let mut rows = Vec::new();
+    for (p, case, m) in &measured {
+        read_rows(&mut rows, p, case, m, part, false);
+    }
+    gain_rows(&mut rows, &measured, false);
+    let [alone, shared] = percents(&measured);
+    let meaning = format!(
+        "A file of {blocks} blocks of 8 KiB, a part of {part:.4} of the study's: with cold \
+         metadata and indirect blocks of 128 KiB the rate of random reads changes by {alone:+.0} % \
+         where every read needs a pointer block of its own, and by {shared:+.0} % where reads \
+         share them. A file that is small beside a disk's own cache, or the host's, says little: \
+         a larger --scale says more."
+    );
+    Ok(Outcome {
+        experiment: EXPERIMENT.name,
+        place: target.describe(&EXPERIMENT),
+        rows,
+        charts: vec![chart(&measured)],
+        texts: vec![("Read from the disks, as the study prints it".to_owned(), study(&measured))],
+        meaning,
+    })
+}
+
+fn make(visit: &Visit<'_>, name: &str, blocks: u64, shift: u8) -> Result<(), LabError> {
+    visit.filesystem(name, &world::PROPERTIES)?;
+    let fs = visit.pool.filesystem(&visit.name(name)).map_err(StreamError::from)?;
+    world::make_file(visit.pool, &fs, blocks, shift).map_err(failed("cannot make the file"))
+}

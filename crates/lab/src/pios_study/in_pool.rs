@@ -1,0 +1,93 @@
+//! The load of the study in a pool: its three profiles, with settings of 2007, and the same load
+//! with everything as the pool has it.
+//!
+//! As much as `scale` of the study's 8 GiB is written by each, a sixteenth of the free space at
+//! most, in files of records of 1 MiB. Times that the study published are shown for as many bytes.
+
+use super::bench::{self, Measured};
+use super::{EXPERIMENT, PUBLISHED, REGIONS, columns, engine_of_2007, plan, profile};
+use crate::experiment::{Bound, LabError, Outcome, Row, Setting};
+use crate::pios::{PiosError, Plan, PoolFiles, PoolMethod, profile_table};
+use crate::stay::{self, Visit};
+use crate::target::Target;
+use engine::live::{self, Tunable};
+
+/// Runs: the profiles, and the pool as it is.
+const RUNS: u64 = PUBLISHED.len() as u64 + 1;
+
+impl From<PiosError> for LabError {
+    fn from(e: PiosError) -> Self {
+        Self { hint: e.hint, ..Self::new(e.what, e.cause.unwrap_or_default()) }
+    }
+}
+
+pub(super) fn run(target: &Target, setting: &Setting) -> Result<Outcome, LabError> {
+    let (profiles, as_it_is, part) = stay::stay(target, setting, |stay| {
+        let plan = stay.visit(|visit| Ok(smaller(visit.budget()? / RUNS, setting)))?;
+        let mut profiles = Vec::new();
+        for p in &PUBLISHED {
+            let (zio, leaf) = (p.zio_threads, p.leaf_sync_threads);
+            (setting.progress)(&format!("{zio} zio threads, {leaf} leaf-sync threads"));
+            let tunables = engine_of_2007(zio, leaf).tunables;
+            let name = format!("profile-{zio}-{leaf}");
+            profiles.push(stay.visit(|visit| load(visit, &name, &plan, &tunables))?);
+        }
+        (setting.progress)("the pool as it is");
+        let as_it_is = stay.visit(|visit| load(visit, "as-it-is", &plan, &[]))?;
+        Ok((profiles, as_it_is, plan.total() as f64 / super::plan().total() as f64))
+    })?;
+    let mut out = Outcome {
+        experiment: EXPERIMENT.name,
+        place: target.describe(&EXPERIMENT),
+        rows: Vec::new(),
+        charts: Vec::new(),
+        texts: Vec::new(),
+        meaning: String::new(),
+    };
+    let mut show = |row: &str, unit, measured| {
+        let (row, bound) = (row.to_owned(), Bound::Shown);
+        out.rows.push(Row { row, unit, published: None, measured, bound });
+    };
+    let mib = as_it_is.bytes as f64 / f64::from(1 << 20);
+    show("written in each run", "MiB", mib);
+    show("the pool as it is: runtime", "s", as_it_is.time.as_secs_f64());
+    show("the pool as it is: bandwidth", "MiB/s", as_it_is.mib_per_second());
+    let (headings, rows) = profile_table(&as_it_is.profile);
+    for (published, measured) in PUBLISHED.iter().zip(&profiles) {
+        profile(published, measured, Some(part), &mut out);
+    }
+    out.texts.push(("Profile: the pool as it is".to_owned(), columns(&headings, &rows)));
+    let best = profiles.iter().map(Measured::mib_per_second).fold(0.0, f64::max);
+    out.meaning = format!(
+        "{mib:.0} MiB in records of 1 MiB by {} threads: {:.0} MiB/s with the pool as it is, \
+         {best:.0} MiB/s with the best of the study's three settings of 2007. Runs that end within \
+         a few txgs say little: a larger --scale says more.",
+        plan().threads,
+        as_it_is.mib_per_second(),
+    );
+    Ok(out)
+}
+
+/// The study's load with fewer bytes: regions become shorter, then fewer.
+fn smaller(most: u64, setting: &Setting) -> Plan {
+    let all = plan();
+    let total = ((all.total() as f64 * setting.scale.clamp(0.0, 1.0)) as u64).min(most);
+    let blocks = (total / all.block_size).max(1);
+    let regions = blocks.min(REGIONS);
+    let region_size = blocks / regions * all.block_size;
+    let chunk_size = all.chunk_size.min(region_size);
+    Plan { regions, region_size, offset: region_size, chunk_size, ..all }
+}
+
+fn load(
+    visit: &Visit<'_>,
+    name: &str,
+    plan: &Plan,
+    tunables: &[(Tunable, u64)],
+) -> Result<Measured, LabError> {
+    let target = PoolFiles::create(visit.pool, &visit.name(name), plan, PoolMethod::Dmu)?;
+    for (tunable, value) in tunables {
+        visit.pool.set_tunable(live::Setting { tunable: *tunable, value: *value });
+    }
+    Ok(bench::load(visit.pool, &target, plan)?)
+}

@@ -1,0 +1,310 @@
+//! An experiment as a guest in a pool: what it makes there is one dataset with others below, and in
+//! the end it is all gone.
+//!
+//! A stay is made of visits. Each opens the pool and leaves it again, so that its cache is empty at
+//! the begin of every visit, but for a pool that a server holds. What a visit sets live is set back
+//! at its end, and what the stay made is destroyed at its end, also when something failed.
+//!
+//! A device is had as a pool too: one is made on it, and destroyed when the stay is over.
+
+use crate::experiment::{LabError, Setting};
+use crate::stream::StreamError;
+use crate::target::{PoolTarget, Target};
+use engine::device::{self, RwFileDevice, WriteDeviceRef};
+use engine::dsl::DatasetKind;
+use engine::dsl::write::{PropertyChange, parse_value};
+use engine::live::{
+    self, CreateOptions, Devices, ImportOptions, LivePool, NewFilesystem, NewTop, TopUse, Tunable,
+    VdevSpec,
+};
+use engine::pool::look_at_device;
+use engine::rt::Rt;
+use engine::zpl::Volume;
+use engine::{Candidate, OpenOptions};
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// A cap of the block cache that holds all that an experiment wants to find there again.
+pub const CACHE_BYTES: usize = 1 << 30;
+
+/// Part of the free space that a stay takes at most.
+const PART_OF_FREE: u64 = 4;
+
+/// How long to wait for a device that this process had open.
+pub const PATIENCE: Duration = Duration::from_secs(2);
+
+/// The pool that is made on a device.
+const POOL_ON_DEVICE: &str = "zinc-lab";
+
+/// What an experiment has in a pool.
+pub(crate) struct Stay<'a> {
+    target: &'a PoolTarget,
+    home: String,
+}
+
+/// The pool, while it is open.
+pub(crate) struct Visit<'a> {
+    /// The pool.
+    pub(crate) pool: &'a LivePool,
+    home: &'a str,
+}
+
+/// Lets an experiment stay in the pool of a target, or in one that is made on its device.
+///
+/// # Errors
+/// When there is no such pool, what is made there cannot be made or destroyed, or as `act`.
+pub(crate) fn stay<T>(
+    target: &Target,
+    setting: &Setting,
+    act: impl FnOnce(&Stay<'_>) -> Result<T, LabError>,
+) -> Result<T, LabError> {
+    match target {
+        Target::Pool(pool) => stay_in(pool, setting, act),
+        Target::Device { path, .. } => {
+            let device = open(path)?;
+            let pool = pool_on(path, &device)?;
+            let result = stay_in(&pool, setting, act);
+            let gone = import(path, &device)
+                .and_then(LivePool::destroy)
+                .map_err(|e| LabError::new(format!("cannot destroy {POOL_ON_DEVICE}"), e));
+            result.and_then(|result| gone.map(|()| result))
+        }
+        Target::Sim(_) => Err(LabError::new("no pool to stay in", "the target is simulated disks")),
+    }
+}
+
+fn stay_in<T>(
+    target: &PoolTarget,
+    setting: &Setting,
+    act: impl FnOnce(&Stay<'_>) -> Result<T, LabError>,
+) -> Result<T, LabError> {
+    let stay = Stay { target, home: format!("{}/zinc-lab-{}", target.dataset, setting.seed) };
+    stay.visit(|visit| {
+        // Blocks of zeros shall be written, and nothing be told from them.
+        let plain =
+            properties(DatasetKind::Filesystem, &[("compression", "off"), ("dedup", "off")])?;
+        let made = visit.pool.create_filesystem(&stay.home, NewFilesystem::default(), plain);
+        made.map_err(|e| {
+            LabError::new(format!("cannot make {}", stay.home), e)
+                .hint("a run that was killed leaves it: `zinc zfs destroy -r`, or another --seed")
+        })
+    })?;
+    let result = act(&stay);
+    let gone = stay.visit(|visit| Ok(visit.destroy_all()?));
+    result.and_then(|result| gone.map(|()| result))
+}
+
+impl Stay<'_> {
+    /// Opens the pool and leaves it.
+    ///
+    /// # Errors
+    /// When it cannot be opened or left, or as `act`.
+    pub(crate) fn visit<T>(
+        &self,
+        act: impl FnOnce(&Visit<'_>) -> Result<T, LabError>,
+    ) -> Result<T, LabError> {
+        let (mut act, mut result) = (Some(act), None);
+        self.target.with(&mut |pool| {
+            let Some(act) = act.take() else { return Ok(()) };
+            let before: Vec<_> = Tunable::ALL.iter().map(|t| pool.tunables().get(*t)).collect();
+            let acted = act(&Visit { pool, home: &self.home });
+            for (tunable, value) in Tunable::ALL.iter().zip(before) {
+                if pool.tunables().get(*tunable) != value {
+                    pool.set_tunable(live::Setting { tunable: *tunable, value });
+                }
+            }
+            result = Some(acted?);
+            Ok(())
+        })?;
+        result.ok_or_else(|| LabError::new("the pool was not opened", "nobody says why"))
+    }
+}
+
+impl Visit<'_> {
+    /// The name of something below the dataset of the stay.
+    pub(crate) fn name(&self, what: &str) -> String {
+        format!("{}/{what}", self.home)
+    }
+
+    /// Bytes that the stay may take.
+    ///
+    /// # Errors
+    /// When the pool cannot be read.
+    pub(crate) fn budget(&self) -> Result<u64, LabError> {
+        let pool = self.pool.look().map_err(StreamError::from)?;
+        let free = || {
+            let home = pool.dsl().by_name(self.home)?;
+            pool.dsl().available(&home, pool.space().usable())
+        };
+        let free = free().map_err(|e| LabError::new("cannot tell what is free", e))?;
+        Ok(free / PART_OF_FREE)
+    }
+
+    /// Makes a volume of this size, rounded down to whole blocks, and at least one.
+    ///
+    /// # Errors
+    /// When it cannot be made.
+    pub(crate) fn volume(&self, what: &str, bytes: u64, block: u32) -> Result<Volume, StreamError> {
+        let (name, block_bytes) = (self.name(what), u64::from(block));
+        let bytes = (bytes / block_bytes).max(1) * block_bytes;
+        self.pool.create_volume(&name, bytes, block, Vec::new())?;
+        Ok(self.pool.volume(&name)?)
+    }
+
+    /// Makes a file system.
+    ///
+    /// # Errors
+    /// When it cannot be made.
+    pub(crate) fn filesystem(&self, what: &str, with: &[(&str, &str)]) -> Result<(), LabError> {
+        let with = properties(DatasetKind::Filesystem, with)?;
+        let made = self.pool.create_filesystem(&self.name(what), NewFilesystem::default(), with);
+        Ok(made.map_err(StreamError::from)?)
+    }
+
+    /// Sets tunables, for this visit.
+    ///
+    /// # Errors
+    /// When there is no such tunable or value.
+    pub(crate) fn set(&self, settings: &[String]) -> Result<(), StreamError> {
+        for text in settings {
+            self.pool.set_tunable(live::Setting::parse(text)?);
+        }
+        Ok(())
+    }
+
+    fn destroy_all(&self) -> Result<(), StreamError> {
+        let dsl = |e: engine::dsl::Error| StreamError::from(engine::pool::Error::from(e));
+        let view = self.pool.view().dsl();
+        let below = view.dir_by_name(self.home).and_then(|home| view.child_names(&home));
+        for (name, _) in below.map_err(dsl)? {
+            self.pool.destroy_dataset(&self.name(&name))?;
+        }
+        Ok(self.pool.destroy_dataset(self.home)?)
+    }
+}
+
+fn properties(kind: DatasetKind, with: &[(&str, &str)]) -> Result<Vec<PropertyChange>, LabError> {
+    let change = |(name, text): &(&str, &str)| {
+        let value = parse_value(name, text, kind, true)
+            .map_err(|e| LabError::new(format!("cannot set {name}={text}"), e))?;
+        Ok(PropertyChange { name: (*name).to_owned(), value: Some(value) })
+    };
+    with.iter().map(change).collect()
+}
+
+/// Opens a device for a pool. A thread of a pool that this process had on it may still end its last
+/// request and hold the device for a moment.
+///
+/// # Errors
+/// When it cannot be opened, or somebody else has it.
+pub(crate) fn open(path: &Path) -> Result<WriteDeviceRef, StreamError> {
+    let began = Instant::now();
+    loop {
+        match RwFileDevice::open(path, &device::Options::default()) {
+            Err(e) if e.kind == device::ErrorKind::InUse && began.elapsed() < PATIENCE => {
+                std::thread::sleep(Duration::from_millis(2));
+            }
+            other => return Ok(Arc::new(other?)),
+        }
+    }
+}
+
+/// Makes the pool. The device stays open until the last copy of its reference is gone, so nobody
+/// else takes it between two visits.
+fn pool_on(path: &Path, device: &WriteDeviceRef) -> Result<PoolTarget, LabError> {
+    let leaf = path.display().to_string();
+    let spec = VdevSpec::Leaf { path: leaf.clone(), is_file: path.is_file() };
+    let options = CreateOptions {
+        cache_bytes: CACHE_BYTES,
+        ..CreateOptions::new(POOL_ON_DEVICE, vec![NewTop { spec, class: TopUse::Normal }])
+    };
+    let made = live::create(&Rt::real(), &options, &Devices::from([(leaf, Arc::clone(device))]))
+        .and_then(LivePool::close);
+    made.map_err(|e| LabError::new(format!("cannot make a pool on {}", path.display()), e))?;
+    let (path, device) = (path.to_owned(), Arc::clone(device));
+    let open = move |act: &mut dyn FnMut(&LivePool) -> Result<(), LabError>| {
+        let pool = import(&path, &device).map_err(StreamError::from)?;
+        let result = act(&pool);
+        let left = pool.close().map_err(|e| StreamError::from(e).into());
+        result.and(left)
+    };
+    Ok(PoolTarget { dataset: POOL_ON_DEVICE.to_owned(), open: Arc::new(open) })
+}
+
+fn import(path: &Path, device: &WriteDeviceRef) -> Result<LivePool, engine::pool::Error> {
+    let sight = look_at_device(&Arc::clone(device).as_device(), path.to_owned());
+    let candidate = Candidate::group(&sight.into_iter().collect::<Vec<_>>()).into_iter().next();
+    let candidate = candidate.ok_or_else(|| engine::pool::Error::NoSuchPool {
+        wanted: POOL_ON_DEVICE.to_owned(),
+        found: Vec::new(),
+        searched: vec![path.to_owned()],
+    })?;
+    let open = OpenOptions { cache_bytes: CACHE_BYTES, ..OpenOptions::default() };
+    live::import(&Rt::real(), &candidate, &ImportOptions::new(open), &mut |_| {
+        Ok(Arc::clone(device))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use engine::device::MemoryDevice;
+    use engine::pool::CandidateState;
+
+    fn datasets(pool: &LivePool) -> usize {
+        pool.view().dsl().walk().len()
+    }
+
+    #[test]
+    fn nothing_stays_behind_when_an_experiment_fails() {
+        let device: WriteDeviceRef = Arc::new(MemoryDevice::zeros("disk", 128 << 20));
+        let spec = VdevSpec::Leaf { path: "disk".to_owned(), is_file: false };
+        let top = NewTop { spec, class: TopUse::Normal };
+        let devices = Devices::from([("disk".to_owned(), device)]);
+        let pool = live::create(&Rt::real(), &CreateOptions::new("tank", vec![top]), &devices);
+        let pool = Arc::new(pool.expect("a pool"));
+        let held = Arc::clone(&pool);
+        let open = move |act: &mut dyn FnMut(&LivePool) -> Result<(), LabError>| act(&held);
+        let target = PoolTarget { dataset: "tank".to_owned(), open: Arc::new(open) };
+        let (before, timeout) = (datasets(&pool), pool.tunables().get(Tunable::TxgTimeout));
+        let failed = stay(&Target::Pool(target), &Setting::default(), |stay| {
+            stay.visit(|visit| {
+                visit.set(&["zfs_txg_timeout=77".to_owned()])?;
+                let budget = visit.budget()?;
+                assert!((10 << 20..32 << 20).contains(&budget), "{budget}");
+                visit.volume("volume", budget, 8 << 10)?;
+                visit.filesystem("files", &[("recordsize", "8K")])?;
+                assert_eq!(datasets(&pool), before + 3);
+                Ok(())
+            })?;
+            assert_eq!(pool.tunables().get(Tunable::TxgTimeout), timeout);
+            stay.visit(|visit| Ok(visit.set(&["zfs_txg_timeout=never".to_owned()])?))
+        });
+        let why = failed.expect_err("there is no such value").to_string();
+        assert!(why.contains("zfs_txg_timeout"), "{why}");
+        assert_eq!(datasets(&pool), before);
+    }
+
+    #[test]
+    fn what_others_made_is_not_touched() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let path = dir.path().join("disk");
+        let file = std::fs::File::create(&path).expect("a file");
+        file.set_len(128 << 20).expect("its size");
+        let target = Target::Device { path: path.clone(), destroy: true };
+        let nested = stay(&target, &Setting::default(), |outer| {
+            let again = stay_in(outer.target, &Setting::default(), |_| Ok(()));
+            let why = again.expect_err("the name is taken").to_string();
+            assert!(why.contains("zinc-lab-1"), "{why}");
+            outer.visit(|visit| {
+                visit.volume("volume", 1 << 20, 8 << 10).map(drop).map_err(Into::into)
+            })
+        });
+        nested.expect("the first one goes on");
+        let device = open(&path).expect("nobody holds it");
+        let sight = look_at_device(&device.as_device(), path).expect("a label");
+        let candidate = Candidate::group(&[sight]).into_iter().next().expect("a pool");
+        assert_eq!(candidate.state(), CandidateState::Destroyed);
+    }
+}

@@ -1,0 +1,61 @@
+//! The same writers in a pool: the study's three tests with the settings of the model, then today's
+//! throttle with everything as the pool has it.
+//!
+//! The disks are what they are, so nothing is judged. Each test is as long as the study's at
+//! `--seconds 2`. What is written goes round in volumes of a quarter of the free space together; it
+//! is zeros that are stored, so a limit of gigabytes takes no such memory.
+
+use super::judge::{self, Measured};
+use super::run::{Test, known, on_pool};
+use super::{DISKS, EXPERIMENT, OBSERVED, Part, WRITERS, reports, test};
+use crate::experiment::{LabError, Outcome, Setting};
+use crate::stay::{self, Visit};
+use crate::stream::RECORD_BYTES;
+use crate::target::Target;
+
+/// Seconds of a figure at which tests are as long as the study's.
+const AS_LONG_AS_THE_STUDY: f64 = 2.0;
+
+pub(super) fn run(target: &Target, setting: &Setting) -> Result<Outcome, LabError> {
+    let part = Part { disks: DISKS as usize };
+    let groups = part.tests_of_2008();
+    let shorter = |tests: &[Test]| -> Vec<Test> {
+        let factor = (setting.seconds / AS_LONG_AS_THE_STUDY).clamp(0.001, 1000.0);
+        let of = |t: &Test| {
+            let (lead, observe) = (t.lead.mul_f64(factor), t.observe.mul_f64(factor));
+            Test { lead, observe, ..t.clone() }
+        };
+        tests.iter().map(of).collect()
+    };
+    let own_time = part.of_2008().own_time;
+    let tests = |visit: &Visit<'_>, tests: &[Test]| {
+        let volumes: Vec<String> = (0..WRITERS).map(|n| visit.name(&volume(n))).collect();
+        on_pool(visit.pool, &volumes, own_time, &shorter(tests))
+    };
+    let (old, new) = stay::stay(target, setting, |stay| {
+        (setting.progress)("write-limit, with two target times and an override");
+        let old = stay.visit(|visit| {
+            let each = visit.budget()? / WRITERS as u64;
+            for n in 0..WRITERS {
+                visit.volume(&volume(n), each, RECORD_BYTES)?;
+            }
+            visit.set(&known(&part.of_2008().tunables))?;
+            Ok(tests(visit, &groups.concat())?)
+        })?;
+        (setting.progress)("the same writers with dirty-delay");
+        let new = stay.visit(|visit| {
+            visit.set(&["zinc_throttle=dirty-delay".to_owned()])?;
+            Ok(tests(visit, &[test(&[], WRITERS, 0.7, OBSERVED)])?)
+        })?;
+        Ok((old, new))
+    })?;
+    let Some(today) = new.first() else {
+        return Err(LabError::new("throttle", "today's throttle has no report"));
+    };
+    let measured = Measured { reports: &reports(&groups, &old), today, part: part.of_all() };
+    Ok(judge::outcome(target.describe(&EXPERIMENT), &measured, false))
+}
+
+fn volume(writer: usize) -> String {
+    format!("writer-{writer}")
+}
