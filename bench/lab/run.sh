@@ -3,37 +3,63 @@
 # disk: prints MB/s (2^20) of both and their ratio. What is on the file or disk is lost.
 #
 # usage: bench/lab/run.sh ZINC FILE [SECONDS] [ROUNDS]
-#   ZINC  the program; FILE  exists and has its size (fallocate -l 1G FILE)
+#   ZINC     the program; FILE  a disk, or a file of the size that is to be used
+#   SECONDS  of each figure, 0.5 for half of one; ROUNDS  who begins changes from one to the next
+#   UNDER    in the environment: a command that each half of a round is run under
 set -euo pipefail
-readonly zinc=${1:?usage: bench/lab/run.sh ZINC FILE [SECONDS] [ROUNDS]} file=${2:?which file}
-readonly seconds=${3:-2} rounds=${4:-3}
+readonly usage='usage: bench/lab/run.sh ZINC FILE [SECONDS] [ROUNDS]'
+readonly zinc=${1:?$usage} file=${2:?$usage}
+readonly seconds=${3:-0.5} rounds=${4:-6}
 readonly work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
+read -r -a under <<<"${UNDER:-}"
 
-# fio WHAT BYTES [OPTION…]: MB/s (2^20)
-with_fio() {
-    local rw=$1 bytes=$2
-    shift 2
-    fio --name=lab --filename="$file" --rw="$rw" --bs="$bytes" --ioengine=psync --direct=1 \
-        --runtime="$seconds" --time_based --output-format=json "$@" |
-        python3 -c 'import json,sys; j=json.load(sys.stdin)["jobs"][0]
-print(max(j["read"]["bw_bytes"], j["write"]["bw_bytes"]) / 2**20)'
+# All of it is written first: a place that never was is another thing to a file system.
+size=$(blockdev --getsize64 "$file" 2>/dev/null || stat -c %s "$file")
+dd if=/dev/urandom of="$file" bs=1M count=$((size >> 20)) oflag=direct conv=notrunc,nocreat,fsync \
+    status=none
+
+# What zinc does, in its order, as jobs of one fio: a job begins when the one before it has ended.
+fio_jobs() { # SEED
+    printf '[global]\nfilename=%s\nioengine=psync\ndirect=1\ntime_based\nruntime=%sms\nstonewall\n' \
+        "$file" "$(python3 -c "print(round($seconds * 1000))")"
+    # zinc draws each place anew.
+    printf 'norandommap\nrandseed=%s\n' "$1"
+    for kib in 16 32 64 128 256 512 1024 2048 4096 8192 16384 32768; do
+        printf '[write,%s]\nrw=write\nsync=dsync\nbs=%sk\n' $((kib << 10)) $kib
+    done
+    printf '[cached,16384]\nrw=write\nbs=16k\n'
+    for bytes in 512 1024 2048 4096 8192 16384 32768 65536 131072; do
+        # As zinc, not where the device does not read so little at once.
+        test $bytes -ge "$least" || continue
+        printf '[read,%s]\nrw=read\nbs=%s\n[randread,%s]\nrw=randread\nbs=%s\n' \
+            $bytes $bytes $bytes $bytes
+    done
 }
+
+with_zinc() { # ROUND
+    "${under[@]}" "$zinc" lab run raw-sweep seek --device "$file" --destroy-data --yes \
+        --seconds "$seconds" --seed "$1" -j >"$work/$1.zinc"
+}
+
+with_fio() { # ROUND
+    fio_jobs "$1" >"$work/jobs"
+    "${under[@]}" fio --output-format=json --output="$work/$1.fio" "$work/jobs"
+}
+
+least=512
+dd if="$file" of=/dev/null bs=512 count=1 iflag=direct status=none 2>/dev/null || least=4096
+readonly least
 
 for round in $(seq "$rounds"); do
     echo "round $round of $rounds; load $(cut -d' ' -f1-3 /proc/loadavg)" >&2
-    "$zinc" lab run raw-sweep --device "$file" --destroy-data --yes --seconds "$seconds" -j \
-        >"$work/$round.sweep"
-    "$zinc" lab run seek --device "$file" --seconds "$seconds" -j >"$work/$round.seek"
-    {
-        for kib in 16 128 1024 8192; do
-            echo "write $((kib << 10)) $(with_fio write ${kib}k --sync=dsync)"
-        done
-        for bytes in 4096 16384 131072; do
-            echo "read $bytes $(with_fio read $bytes)"
-            echo "randread $bytes $(with_fio randread $bytes)"
-        done
-    } >"$work/$round.fio"
+    if test $((round % 2)) = 1; then
+        with_zinc "$round"
+        with_fio "$round"
+    else
+        with_fio "$round"
+        with_zinc "$round"
+    fi
 done
 
 # Medians, and how far the rounds of each are apart: what is within that is noise.
@@ -43,25 +69,33 @@ work, rounds = sys.argv[1], int(sys.argv[2])
 ours, theirs = {}, {}
 for n in range(1, rounds + 1):
     rows = {}
-    for name in ("sweep", "seek"):
-        for row in json.load(open(f"{work}/{n}.{name}"))["experiments"][0]["rows"]:
+    for experiment in json.load(open(f"{work}/{n}.zinc"))["experiments"]:
+        for row in experiment["rows"]:
             rows[row["row"]] = row["measured"]
-    for line in open(f"{work}/{n}.fio"):
-        what, size, fio = line.split()
-        size, fio = int(size), float(fio)
-        if what == "write":
-            zinc = rows.get(f"{size >> 10} KiB")
+    for job in json.load(open(f"{work}/{n}.fio"))["jobs"]:
+        what, size = job["jobname"].split(",")
+        size = int(size)
+        fio = max(job["read"]["bw_bytes"], job["write"]["bw_bytes"]) / 2**20
+        if what in ("write", "cached"):
+            zinc = rows[f"{size >> 10} KiB" + ", write cache on" * (what == "cached")]
         else:
             name = "linear" if what == "read" else "random"
-            zinc = rows.get(f"{name}, {size} bytes")
-            zinc = zinc and zinc * size / 2**20
-        if zinc:
-            ours.setdefault((what, size), []).append(zinc)
-            theirs.setdefault((what, size), []).append(fio)
-print("pattern        bytes    zinc MB/s  max/min     fio MB/s  max/min   ratio")
-for key, zinc in ours.items():
-    fio = theirs[key]
+            zinc = rows[f"{name}, {size} bytes"] * size / 2**20
+        ours.setdefault((what, size), []).append(zinc)
+        theirs.setdefault((what, size), []).append(fio)
+names = {"write": "write, durable", "cached": "write", "read": "read", "randread": "random read"}
+print("| pattern | bytes | zinc MB/s | max/min | fio MB/s | max/min | ratio | within noise |")
+print("| --- " * 8 + "|")
+agreed = 0
+for (what, size), zinc in ours.items():
+    fio = theirs[what, size]
     a, b = statistics.median(zinc), statistics.median(fio)
-    print(f"{key[0]:10} {key[1]:9} {a:12.1f} {max(zinc)/min(zinc):8.2f} "
-          f"{b:12.1f} {max(fio)/min(fio):8.2f} {a/b:7.2f}")
+    noise = [max(x) / min(x) for x in (zinc, fio)]
+    agrees = max(a / b, b / a) <= max(noise)
+    agreed += agrees
+    print(f"| {names[what]} | {size} | {a:.1f} | {noise[0]:.2f} | {b:.1f} | {noise[1]:.2f} "
+          f"| {a / b:.2f} | {'yes' if agrees else 'no'} |")
+print(f"\n{agreed} of {len(ours)} patterns agree within noise.")
+ratios = [statistics.median(z) / statistics.median(theirs[k]) for k, z in ours.items()]
+print(f"Median of all ratios: {statistics.median(ratios):.2f}.")
 PYTHON
