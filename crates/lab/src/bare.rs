@@ -154,8 +154,8 @@ pub struct FileBare {
 /// The longest request.
 const BUFFER_BYTES: usize = 32 << 20;
 
-/// Bytes that do not compress. (Memory that nobody touched is one page of zeros over and over, which
-/// no data ever is; and the first request that it is read into would have to make its pages.)
+/// Bytes that do not compress. (Memory that nobody touched is one page of zeros over and over,
+/// which no data ever is; and the first request that it is read into would have to make its pages.)
 fn buffer() -> Result<AlignedBuf, LabError> {
     let mut buf = AlignedBuf::try_zeroed(BUFFER_BYTES)
         .ok_or_else(|| LabError::new("no buffer", "out of memory"))?;
