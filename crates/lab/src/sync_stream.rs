@@ -201,8 +201,7 @@ mod tests {
     /// The table is the study's, as far as the study is at hand.
     #[test]
     fn the_table_is_the_published_one() {
-        let path = testkit::workspace_root().join("../shared/seeds/figures.toml");
-        let Ok(text) = std::fs::read_to_string(path) else { return };
+        let Some(text) = testkit::figures() else { return };
         let section = text.split("[sync_stream]").nth(1).expect("the section");
         let rows = section.lines().find_map(|l| l.strip_prefix("rows = ")).expect("rows");
         let mine = TABLE.iter().map(|p| {

@@ -55,8 +55,7 @@ fn data(text: &str, section: &str, key: &str) -> Vec<Vec<f64>> {
 
 #[test]
 fn the_tables_are_those_of_the_data_file() {
-    let path = testkit::workspace_root().join("../shared/seeds/figures.toml");
-    let Ok(text) = std::fs::read_to_string(path) else { return };
+    let Some(text) = testkit::figures() else { return };
     let published = |outcome: &Outcome, from: usize, count: usize| -> Vec<f64> {
         outcome.rows[from..from + count].iter().filter_map(|row| row.published).collect()
     };

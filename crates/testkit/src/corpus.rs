@@ -157,3 +157,15 @@ fn read_json(path: &Path) -> Value {
     let text = fs::read(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
     serde_json::from_slice(&text).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
+
+/// The data file with all figures of the studies, `../shared/seeds/figures.toml`; `None`, after a
+/// loud word, where there is no collection.
+pub fn figures() -> Option<String> {
+    let Some(shared) = shared_dir() else {
+        skip("needs ../shared");
+        return None;
+    };
+    let path = shared.join("seeds/figures.toml");
+    let text = std::fs::read_to_string(&path);
+    Some(text.unwrap_or_else(|error| panic!("{}: {error}", path.display())))
+}

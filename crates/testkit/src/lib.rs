@@ -21,7 +21,7 @@ mod rng;
 mod unpack;
 
 pub use corpus::{
-    CorpusPool, corpus, corpus_cases, fixture, fixture_cases, sample, sample_cases, stream,
+    CorpusPool, corpus, corpus_cases, figures, fixture, fixture_cases, sample, sample_cases, stream,
 };
 pub use corrupt::{Corruptor, Damage, DamageKind};
 pub use image::SparseImage;

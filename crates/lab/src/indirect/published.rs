@@ -112,8 +112,7 @@ mod tests {
 
     #[test]
     fn the_table_is_that_of_the_data_file() {
-        let path = testkit::workspace_root().join("../shared/seeds/figures.toml");
-        let Ok(text) = std::fs::read_to_string(path) else { return };
+        let Some(text) = testkit::figures() else { return };
         let [iops, ios, kib] = ["iops", "ios", "kib"].map(|k| numbers(&text, "indirect.read", k));
         assert_eq!(iops.len(), READS.len());
         for (at, read) in READS.iter().enumerate() {

@@ -259,8 +259,7 @@ mod tests {
     /// The table above and the file that has all studies' figures, where that is at hand.
     #[test]
     fn the_published_figures_are_those_of_the_studies() {
-        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../../shared/seeds/figures.toml");
-        let Ok(text) = std::fs::read_to_string(path) else { return };
+        let Some(text) = testkit::figures() else { return };
         let pios = text.split("[pios]").nth(1).and_then(|t| t.split("\n[seek]").next());
         let profiles: Vec<&str> = pios.expect("part").split("[[pios.profile]]").skip(1).collect();
         assert_eq!(profiles.len(), PUBLISHED.len());

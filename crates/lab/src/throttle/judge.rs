@@ -266,8 +266,7 @@ mod tests {
     /// The table is the study's, as far as the study is at hand.
     #[test]
     fn the_table_is_the_published_one() {
-        let path = testkit::workspace_root().join("../shared/seeds/figures.toml");
-        let Ok(text) = std::fs::read_to_string(path) else { return };
+        let Some(text) = testkit::figures() else { return };
         let names = ["default", "synctime_1s", "override_800mb"];
         for (name, p) in names.iter().zip(&TABLE) {
             let section = text.split(&format!("[throttle.{name}]")).nth(1).expect("the section");
