@@ -22,6 +22,7 @@ pub mod report;
 mod seek;
 pub mod stay;
 pub mod stream;
+mod striped;
 mod sync_stream;
 pub mod target;
 pub mod throttle;

@@ -7,9 +7,10 @@
 //! no experiment here charges what processors need for them.
 
 use crate::experiment::LabError;
+use crate::striped::striped;
 use engine::device::{AlignedBuf, WriteDeviceRef};
 use engine::dmu::{Hold, Object};
-use engine::live::{self, CreateOptions, Devices, LivePool, NewTop, Setting, TopUse, VdevSpec};
+use engine::live::{self, CreateOptions, LivePool, Setting};
 use engine::ondisk::Endian;
 use engine::rt::{Rt, Task};
 use engine::zio::Block;
@@ -81,15 +82,9 @@ pub fn pool(
     writers: usize,
     tunables: &[String],
 ) -> Result<LivePool, StreamError> {
-    let mut devices = Devices::new();
-    let mut tops = Vec::new();
     let size = disks.iter().map(|d| d.size()).sum::<u64>();
-    for (n, disk) in disks.into_iter().enumerate() {
-        let path = format!("disk{n:02}");
-        devices.insert(path.clone(), disk);
-        let spec = VdevSpec::Leaf { path, is_file: false };
-        tops.push(NewTop { spec, class: TopUse::Normal });
-    }
+    let named = disks.into_iter().enumerate().map(|(n, disk)| (format!("disk{n:02}"), disk));
+    let (devices, tops) = striped(named);
     let settings: Result<Vec<Setting>, _> = tunables.iter().map(|t| Setting::parse(t)).collect();
     let off = |name: &str, value: &str| (name.to_owned(), value.to_owned());
     let options = CreateOptions {

@@ -16,12 +16,10 @@
 //! Zeros cost nothing here: one block in memory stands for all of them, and a disk in memory keeps
 //! no page of zeros. So 80 GB take what their metadata take.
 
+use crate::striped::striped;
 use engine::device::{AlignedBuf, MemoryDevice, WriteDeviceRef};
 use engine::dmu::Hold;
-use engine::live::{
-    self, CreateOptions, Devices, ImportOptions, LivePool, NewFilesystem, NewTop, Setting, TopUse,
-    Tunable, VdevSpec,
-};
+use engine::live::{self, CreateOptions, ImportOptions, LivePool, NewFilesystem, Setting, Tunable};
 use engine::ondisk::Endian;
 use engine::ondisk::znode::Time;
 use engine::pool::look_at_device;
@@ -94,13 +92,8 @@ pub(super) fn create_pool(
     disks: &[WriteDeviceRef],
     compression: &str,
 ) -> Result<LivePool> {
-    let mut devices = Devices::new();
-    let mut tops = Vec::new();
-    for (n, disk) in disks.iter().enumerate() {
-        devices.insert(name(n), Arc::clone(disk));
-        let spec = VdevSpec::Leaf { path: name(n), is_file: false };
-        tops.push(NewTop { spec, class: TopUse::Normal });
-    }
+    let named = disks.iter().enumerate().map(|(n, disk)| (name(n), Arc::clone(disk)));
+    let (devices, tops) = striped(named);
     let compressed = [("compression", compression)];
     let of_file = PROPERTIES.iter().chain(&compressed);
     let options = CreateOptions {

@@ -2,13 +2,12 @@
 
 use super::machine::Units;
 use crate::pios::{self, PiosError, Plan, PoolFiles, PoolMethod};
+use crate::striped::striped;
 use engine::LivePool;
 use engine::device::SimDisks;
 use engine::dsl::DatasetKind;
 use engine::dsl::write::{PropertyChange, parse_value};
-use engine::live::{
-    self, CreateOptions, Devices, NewFilesystem, NewTop, Setting, TopUse, Tunable, VdevSpec,
-};
+use engine::live::{self, CreateOptions, NewFilesystem, Setting, Tunable};
 use engine::rt::Rt;
 use engine::zio::cpu::Processors;
 use engine::zio::profile::Profile;
@@ -96,14 +95,8 @@ pub(super) fn load(
 
 fn create(rt: &Rt, setup: &Setup) -> Result<LivePool, Box<dyn std::error::Error>> {
     let disks = SimDisks::new(rt);
-    let mut devices = Devices::new();
-    let mut tops = Vec::new();
-    let units = setup.units.devices(&disks, setup.luns, UNIT_BYTES);
-    for (n, unit) in units.into_iter().enumerate() {
-        let path = format!("lun{n}");
-        devices.insert(path.clone(), unit as _);
-        tops.push(NewTop { spec: VdevSpec::Leaf { path, is_file: false }, class: TopUse::Normal });
-    }
+    let units = setup.units.devices(&disks, setup.luns, UNIT_BYTES).into_iter().enumerate();
+    let (devices, tops) = striped(units.map(|(n, unit)| (format!("lun{n}"), unit as _)));
     let pool = live::create(rt, &CreateOptions::new("tank", tops), &devices)?;
     let record = setup.plan.block_size.to_string();
     let checksum = if setup.checksum { "on" } else { "off" };
