@@ -90,7 +90,8 @@ pub fn pool(
     let options = CreateOptions {
         ashift: Some(9),
         fs_properties: vec![off("compression", "off"), off("checksum", "off")],
-        cache_bytes: 16 << 20,
+        // Metadata that a sync writes are wanted by the next one.
+        cache_bytes: 256 << 20,
         tunables: settings?,
         ..CreateOptions::new("h", tops)
     };
