@@ -109,7 +109,7 @@ fn run(target: &Target, setting: &Setting) -> Result<Outcome, LabError> {
     if part >= 1.0 {
         let tell = |what: &str| (setting.progress)(&format!("random writes, {what}"));
         let (writes, failures) = writes::run(&preset, setting.seed, &tell);
-        writes::rows(&mut rows, &writes);
+        writes::rows(&mut rows, &writes, judged);
         // Only shown: that one fails must not take the other rows away.
         if !failures.is_empty() {
             let text = failures.join("\n") + "\n";

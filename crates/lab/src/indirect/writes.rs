@@ -207,23 +207,25 @@ fn pen(pool: &LivePool, blocks: u64, shift: Option<u8>, contents: Vec<Arc<Block>
     Ok(Pen { fs, object, contents: Arc::new(contents), blocks })
 }
 
-/// Rows: the rates, how full and fragmented, and what larger indirect blocks bring.
-pub(super) fn rows(rows: &mut Vec<Row>, all: &[Written]) {
+/// Rows: the rates, how full and fragmented, and what larger indirect blocks bring. How full and
+/// fragmented does not depend on the scale.
+pub(super) fn rows(rows: &mut Vec<Row>, all: &[Written], judged: bool) {
+    let state = if judged { Bound::Within { part: 0.1 } } else { Bound::Shown };
     for pair in all.chunks_exact(2) {
         for w in pair {
             let (case, i) = (w.case, w.size);
             let size = kib(SHIFTS[i]);
             let name = format!("{size} KiB, writes at 1/{SCALE}, {}", case.compression);
-            let mut row = |what: &str, unit, published, measured| {
-                let (row, bound) = (format!("{name}: {what}"), Bound::Shown);
+            let mut row = |what: &str, unit, published, measured, bound| {
+                let row = format!("{name}: {what}");
                 rows.push(Row { row, unit, published, measured, bound });
             };
             let gb = (w.blocks * RECORD * SCALE) as f64 / 1e9;
-            row(&format!("file, {SCALE} times"), "GB", Some(case.file_gb), gb);
-            row("rate", "writes/s", Some(case.iops[i]), w.rate());
-            row("allocated", "%", Some(case.allocated_percent), w.allocated_percent);
+            row(&format!("file, {SCALE} times"), "GB", Some(case.file_gb), gb, Bound::Shown);
+            row("rate", "writes/s", Some(case.iops[i]), w.rate(), Bound::Shown);
+            row("allocated", "%", Some(case.allocated_percent), w.allocated_percent, state);
             let published = case.fragmentation_percent.map(|f| f[i]);
-            row("fragmentation", "%", published, w.fragmentation_percent);
+            row("fragmentation", "%", published, w.fragmentation_percent, state);
         }
         let case = pair[0].case;
         rows.push(Row {
