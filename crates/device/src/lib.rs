@@ -90,12 +90,6 @@ pub trait Device: Send + Sync {
         false
     }
 
-    /// It is memory: every request is done on the calling thread, with its processor's time, so
-    /// nothing is gained by having fewer of them at once.
-    fn is_memory(&self) -> bool {
-        false
-    }
-
     /// Reads and waits. A range that is not within the device is [`ErrorKind::BeyondEnd`]; then,
     /// and after any other error, the contents of `buf` mean nothing.
     fn read(&self, offset: u64, buf: &mut [u8]) -> Result<(), Error>;

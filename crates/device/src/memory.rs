@@ -230,10 +230,6 @@ impl Device for MemoryDevice {
         self.sector_size
     }
 
-    fn is_memory(&self) -> bool {
-        true
-    }
-
     fn read(&self, offset: u64, buf: &mut [u8]) -> Result<(), Error> {
         self.counted(buf.len(), || {
             range_within(self.size, offset, buf.len())

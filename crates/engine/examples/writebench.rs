@@ -89,6 +89,13 @@ fn list(text: &str) -> Vec<String> {
     text.split(',').map(str::to_owned).collect()
 }
 
+impl Args {
+    /// Bytes of one call.
+    fn call_bytes(&self) -> u64 {
+        if self.io == 0 { self.record } else { self.io }
+    }
+}
+
 fn args() -> Outcome<Args> {
     let mut a = Args {
         devices: Vec::new(),
@@ -430,7 +437,7 @@ fn make_files(fs: &Filesystem, threads: usize) -> Outcome<Vec<u64>> {
 
 /// Writes `bytes` into each file from its start.
 fn fill(args: &Args, fs: &Filesystem, files: &[u64], bytes: u64, thread: usize) -> Outcome<()> {
-    let io = if args.io == 0 { args.record } else { args.io };
+    let io = args.call_bytes();
     // A window of a longer buffer, so that neighbouring blocks differ.
     let source = payload(io as usize + WINDOW, thread as u64 + 1, args.random);
     for (n, at) in (0..bytes).step_by(io as usize).enumerate() {
@@ -549,7 +556,7 @@ fn seqread(bench: &mut Bench, threads: usize) -> Outcome<()> {
         let fs = bench.pool()?.filesystem(&name)?;
         let read = |t: usize| -> Outcome<()> {
             let node = fs.node(files[t])?;
-            let mut buf = vec![0; 1 << 20];
+            let mut buf = vec![0; args.call_bytes() as usize];
             let mut at = 0;
             while at < each {
                 at += node.read_at(at, &mut buf)? as u64;

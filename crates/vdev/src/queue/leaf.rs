@@ -18,7 +18,6 @@ pub(crate) struct LeafQueue {
     limits: Arc<QueueLimits>,
     rt: Rt,
     rotating: bool,
-    in_memory: bool,
     state: Mutex<State>,
 }
 
@@ -62,9 +61,9 @@ impl LeafQueue {
         writer: Option<WriteDeviceRef>,
         limits: Arc<QueueLimits>,
     ) -> Arc<Self> {
-        let (rotating, in_memory) = (device.is_rotating(), device.is_memory());
+        let rotating = device.is_rotating();
         let state = Mutex::default();
-        Arc::new(Self { device, writer, limits, rt: rt.clone(), rotating, in_memory, state })
+        Arc::new(Self { device, writer, limits, rt: rt.clone(), rotating, state })
     }
 
     /// The device behind it.
@@ -161,11 +160,9 @@ impl LeafQueue {
         drive::run_or_leave_word(self, nested, begun);
     }
 
-    /// A request may go to the device without standing in line. To memory every one may: it is the
-    /// caller's processor that serves it, and threads that lost theirs within a copy would fill
-    /// the limits while nothing is being done.
+    /// A request may go to the device without standing in line.
     fn is_free(&self, state: &State, class: IoClass) -> bool {
-        self.in_memory || state.lines.is_empty() && state.schedule.admits(class, &self.limits)
+        state.lines.is_empty() && state.schedule.admits(class, &self.limits)
     }
 
     /// Reads on the calling thread, when the read need not stand in line: who is going to wait for
