@@ -4,6 +4,7 @@
 //! [`AtomicHistogram`], where a snapshot may be one value apart between its fields.
 
 use core::sync::atomic::{AtomicU64, Ordering};
+use rt::Rt;
 use serde::{Deserialize, Deserializer, Serialize};
 
 /// Classes of a histogram. Class `n` holds values from 2^n on and below 2^(n+1), the first also 0,
@@ -17,10 +18,11 @@ pub const SMALL_BYTES: u64 = 32 << 10;
 pub const SAMPLE: u64 = 16;
 
 /// As how many the `n`th of a kind, which moves so many bytes, counts in a histogram of times; 0:
-/// it is not timed. How many there were, and their bytes, are counted elsewhere, and exactly.
+/// it is not timed. How many there were, and their bytes, are counted elsewhere, and exactly. In a
+/// simulation looks at the clock cost nothing that counts, and all are timed.
 #[must_use]
-pub fn sample_weight(n: u64, bytes: u64) -> u64 {
-    match (bytes >= SMALL_BYTES, n.is_multiple_of(SAMPLE)) {
+pub fn sample_weight(rt: &Rt, n: u64, bytes: u64) -> u64 {
+    match (bytes >= SMALL_BYTES || rt.is_simulated(), n.is_multiple_of(SAMPLE)) {
         (true, _) => 1,
         (false, true) => SAMPLE,
         (false, false) => 0,
@@ -191,10 +193,15 @@ mod tests {
 
     #[test]
     fn samples_stand_for_all_small_ones() {
-        let weights = |bytes| (0..SAMPLE * 3).map(move |n| sample_weight(n, bytes));
-        assert_eq!(weights(SMALL_BYTES - 1).sum::<u64>(), SAMPLE * 3);
-        assert_eq!(weights(SMALL_BYTES - 1).filter(|w| *w > 0).count(), 3);
-        assert!(weights(SMALL_BYTES).all(|w| w == 1));
+        let weights = |rt: &Rt, bytes| -> Vec<u64> {
+            (0..SAMPLE * 3).map(|n| sample_weight(rt, n, bytes)).collect()
+        };
+        let small = weights(&Rt::real(), SMALL_BYTES - 1);
+        assert_eq!(small.iter().sum::<u64>(), SAMPLE * 3);
+        assert_eq!(small.iter().filter(|w| **w > 0).count(), 3);
+        assert!(weights(&Rt::real(), SMALL_BYTES).iter().all(|w| *w == 1));
+        let simulated = Rt::simulate(1, |rt| weights(rt, SMALL_BYTES - 1));
+        assert!(simulated.iter().all(|w| *w == 1));
     }
 
     #[test]

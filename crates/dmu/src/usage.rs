@@ -108,7 +108,7 @@ impl SetUse {
         }
         let within = Within::begin();
         let n = meter.ops.fetch_add(1, Relaxed);
-        let weight = if self.rt.is_simulated() { 1 } else { sample_weight(n, bytes) };
+        let weight = sample_weight(&self.rt, n, bytes);
         let out = match weight {
             0 => work(),
             _ => {

@@ -39,14 +39,15 @@ pub(crate) enum Sampled {
 
 /// As how many a block of so many bytes counts; 0: it is not looked at.
 pub(crate) fn weight(rt: &Rt, what: Sampled, bytes: usize) -> u64 {
-    if bytes as u64 >= SMALL_BYTES || rt.is_simulated() {
+    // Large ones are no part of the count: small ones among them are sampled as evenly.
+    if bytes as u64 >= SMALL_BYTES {
         return 1;
     }
     TICKS.with(|ticks| {
         let cell = &ticks[what as usize];
         let tick = cell.get();
         cell.set(tick.wrapping_add(1));
-        sample_weight(tick, bytes as u64)
+        sample_weight(rt, tick, bytes as u64)
     })
 }
 

@@ -99,7 +99,7 @@ impl LeafQueue {
         }
         let n = &mut state.begun[class as usize];
         *n += 1;
-        if self.rt.is_simulated() { 1 } else { sample_weight(*n - 1, bytes) }
+        sample_weight(&self.rt, *n - 1, bytes)
     }
 
     /// What it has counted.
