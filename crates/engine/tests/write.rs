@@ -95,3 +95,47 @@ fn volumes_below_datasets_with_large_dnodes() {
     pool.export().unwrap();
     pools.judge("tank");
 }
+
+/// However a snapshot goes, its blocks are free some txgs later, not only after the next import.
+#[test]
+fn blocks_of_destroyed_snapshots_are_freed_at_once() {
+    let pools = Pools::new("freeing");
+    let pool = pools.create("tank", Layout::Disks(1));
+    let freeing = || {
+        (0..5).try_for_each(|_| pool.sync()).unwrap();
+        let look = pool.look().unwrap();
+        let properties = look.properties(&look.space());
+        properties.into_iter().find(|p| p.name == "freeing").unwrap().value
+    };
+    let rewritten = |seed: u64| {
+        let name = format!("tank/fs{seed}");
+        pool.create_filesystem(&name, NewFilesystem::default(), Vec::new()).unwrap();
+        let fs = pool.filesystem(&name).unwrap();
+        let now = writing::fs_time(seed);
+        let new = engine::zpl::write::NewFile::new(engine::zpl::write::NewKind::File, 0o644, now);
+        let file = fs.create(fs.root_object(), b"file", &new).unwrap().number();
+        fs.write_at(file, 0, &writing::bytes(seed, 3_000_000), now).unwrap();
+        let snapshot = vec![format!("{name}@s")];
+        pool.snapshot(&snapshot, Vec::new()).unwrap();
+        fs.write_at(file, 0, &writing::bytes(seed + 1, 3_000_000), now).unwrap();
+        pool.sync().unwrap();
+        snapshot
+    };
+    pool.destroy_snapshots(&rewritten(1), false).unwrap();
+    assert_eq!(freeing(), "0", "destroyed");
+
+    let held = rewritten(3);
+    pool.hold(&held, "tag").unwrap();
+    pool.destroy_snapshots(&held, true).unwrap();
+    pool.release(&held, "tag").unwrap();
+    assert_eq!(freeing(), "0", "its last hold released");
+
+    let cloned = rewritten(5);
+    pool.clone_snapshot(&cloned[0], "tank/clone", Vec::new()).unwrap();
+    pool.destroy_snapshots(&cloned, true).unwrap();
+    pool.destroy_dataset("tank/clone").unwrap();
+    assert_eq!(freeing(), "0", "its last clone destroyed");
+
+    pool.export().unwrap();
+    pools.judge("tank");
+}

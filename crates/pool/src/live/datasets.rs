@@ -147,9 +147,7 @@ impl LivePool {
             // Now that nothing can refuse it any more.
             cx.take_over(&head)?;
             cx.drop_head(head.object);
-            dsl::write::destroy_head(&cx.dsl(), dsl, &name)?;
-            cx.note_reaping();
-            Ok(())
+            Ok(dsl::write::destroy_head(&cx.dsl(), dsl, &name)?)
         })
     }
 
@@ -163,7 +161,6 @@ impl LivePool {
             cx.drop_head(head.object);
             dsl::write::rollback(&cx.dsl(), dsl, &snapshot, destroy_younger)?;
             cx.empty_log(&dsl.by_name(&head.name)?, false)?;
-            cx.note_reaping();
             cx.log_event("rollback", &snapshot, &head.name)
         })
     }

@@ -111,10 +111,11 @@ impl Shared {
         for (account, root) in &written {
             finish_head(&cx.dsl(), account, root.as_ref(), &[])?;
         }
+        let tasks_ran = !tasks.is_empty();
         for Task { run, .. } in tasks {
             run(&mut cx);
         }
-        cx.free_a_piece()?;
+        cx.free_a_piece(tasks_ran)?;
         self.write_config(&cx)?;
         let root = self.converge(&cx, record)?;
         self.writer.release();

@@ -71,17 +71,17 @@ impl<'a> TaskCx<'a> {
         }
     }
 
-    /// Something was destroyed whose blocks are freed in the background.
-    pub(super) fn note_reaping(&self) {
-        self.shared.reaping.store(true, Ordering::Relaxed);
-    }
-
-    /// Frees a piece of what was destroyed before.
-    pub(super) fn free_a_piece(&self) -> Result<()> {
+    /// Frees a piece of what was destroyed before. `tasks_ran` when this txg may have added to it:
+    /// many ways lead there (a snapshot, its last hold or clone, a rollback), so the lists are
+    /// asked, not those who may have filled them.
+    pub(super) fn free_a_piece(&self, tasks_ran: bool) -> Result<()> {
         let reaping = &self.shared.reaping;
-        if reaping.load(Ordering::Relaxed) {
-            dsl::write::drain(&self.dsl(), FREES_PER_TXG)?;
+        if tasks_ran {
             reaping.store(!dsl::write::is_drained(&self.dsl())?, Ordering::Relaxed);
+        }
+        if reaping.load(Ordering::Relaxed) {
+            let drained = dsl::write::drain(&self.dsl(), FREES_PER_TXG)?;
+            reaping.store(!drained.done, Ordering::Relaxed);
         }
         Ok(())
     }
