@@ -4,7 +4,7 @@
 //! blocks of the record size, and never another size again.
 
 use super::attrs::Attrs;
-use super::check_flags;
+use super::{HOLD_TREE, check_flags};
 use crate::error::{Error, Result};
 use crate::fs::Filesystem;
 use dmu::{Hold, SpaceUse, Tx};
@@ -17,10 +17,6 @@ const OFFSET_MAX: u64 = i64::MAX as u64;
 
 /// Bytes written in one transaction by the calls that begin their own.
 const CHUNK: u64 = 4 << 20;
-
-/// Bytes of indirect blocks and dnodes that a write makes dirty beside its data, at most but for
-/// odd cases.
-const HOLD_TREE: u64 = 256 << 10;
 
 /// Which flags forbid to change the content.
 const UNCHANGEABLE: u64 = flags::IMMUTABLE | flags::READONLY;
@@ -189,11 +185,16 @@ impl Filesystem {
         grown.and_then(|n| u32::try_from(n).ok())
     }
 
-    /// Lets a regular file end at `size`: what is behind is gone, what comes is a hole.
+    /// Lets a regular file end at `size`: what is behind is gone, what comes is a hole. Of a large
+    /// file that is done in pieces, each of which is durable before the next.
     ///
     /// # Errors
     /// As [`Self::write_at`].
     pub fn truncate(&self, file: u64, size: u64, now: Time) -> Result<()> {
+        self.free_most_of(file, size, u64::MAX, |attrs| {
+            check_flags(attrs, UNCHANGEABLE | flags::APPENDONLY)?;
+            Ok(attrs.kind() == mode::FILE && attrs.size() > size)
+        })?;
         // Whether it shrinks is only known once it is locked; a file that grows gets holes, so
         // both may use the reserve.
         let hold = Hold { bytes: HOLD_TREE, space: SpaceUse::Free };
@@ -237,6 +238,11 @@ impl Filesystem {
     /// # Errors
     /// As [`Self::write_at`].
     pub fn punch(&self, file: u64, offset: u64, len: u64, now: Time) -> Result<()> {
+        let end = offset.saturating_add(len);
+        self.free_most_of(file, offset, end, |attrs| {
+            check_flags(attrs, UNCHANGEABLE | flags::APPENDONLY)?;
+            Ok(attrs.kind() == mode::FILE)
+        })?;
         let hold = Hold { bytes: HOLD_TREE, space: SpaceUse::Free };
         self.with_tx(hold, |tx| self.punch_tx(tx, file, offset, len, now))
     }

@@ -34,6 +34,7 @@ mod format;
 pub(crate) mod locks;
 mod names;
 mod open;
+mod pieces;
 mod remove;
 mod rename;
 mod setattr;
@@ -57,6 +58,10 @@ use ondisk::znode::flags;
 use open::OpenTable;
 use parking_lot::Mutex;
 use std::sync::Arc;
+
+/// Bytes of indirect blocks and dnodes that a change of content makes dirty beside its data, at
+/// most but for odd cases.
+const HOLD_TREE: u64 = 256 << 10;
 
 /// Bytes that a change of names or attributes makes dirty, at most but for odd cases: a few blocks
 /// of dnodes and leaves of directories.
@@ -169,14 +174,18 @@ impl Filesystem {
         Ok(())
     }
 
-    /// Runs `change` in a transaction of its own.
+    /// Runs `change` in a transaction of its own, and frees what it left for later.
     pub(crate) fn with_tx<T>(
         &self,
         hold: Hold,
         change: impl FnOnce(&Tx) -> Result<T>,
     ) -> Result<T> {
-        let tx = self.begin(hold)?;
-        change(&tx)
+        let done = {
+            let tx = self.begin(hold)?;
+            change(&tx)
+        };
+        self.free_left();
+        done
     }
 
     /// For changes of names and attributes.

@@ -1,6 +1,10 @@
 //! Files that are in use: one that loses its last name meanwhile lives until the last user is
 //! done. Until then it stands in the delete queue, which is emptied when a file system is opened to
 //! be changed, so that a crash leaves nothing behind.
+//!
+//! A large file that nobody uses stands there too until all its pieces are freed (`pieces.rs`).
+//! The transaction that took its last name cannot do that, so it leaves the file to whoever ends
+//! it, or ends the next one.
 
 use super::attrs::Attrs;
 use crate::error::{Error, Result};
@@ -9,7 +13,7 @@ use dmu::{Hold, Tx, Zap, zap};
 use ondisk::sa::zpl;
 use ondisk::znode::master;
 use parking_lot::Mutex;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 #[derive(Default)]
 struct Use {
@@ -18,14 +22,23 @@ struct Use {
     unlinked: bool,
 }
 
-/// Which files are in use.
 #[derive(Default)]
-pub(crate) struct OpenTable(Mutex<HashMap<u64, Use>>);
+struct Files {
+    used: HashMap<u64, Use>,
+    /// In the delete queue, and for the next who comes to free.
+    left: Vec<u64>,
+    /// Being freed.
+    freeing: HashSet<u64>,
+}
+
+/// Which files are in use, and which are on their way out.
+#[derive(Default)]
+pub(crate) struct OpenTable(Mutex<Files>);
 
 impl OpenTable {
     /// Notes that a file lost its last name; true when somebody uses it.
     pub(super) fn unlink(&self, object: u64) -> bool {
-        match self.0.lock().get_mut(&object) {
+        match self.0.lock().used.get_mut(&object) {
             Some(u) => {
                 u.unlinked = true;
                 true
@@ -36,15 +49,34 @@ impl OpenTable {
 
     /// Whether somebody uses a file.
     pub(super) fn is_used(&self, object: u64) -> bool {
-        self.0.lock().contains_key(&object)
+        self.0.lock().used.contains_key(&object)
+    }
+
+    /// Notes a file of the delete queue that nobody uses.
+    pub(super) fn leave_to_free(&self, object: u64) {
+        self.0.lock().left.push(object);
+    }
+
+    fn take_left(&self) -> Option<u64> {
+        self.0.lock().left.pop()
+    }
+
+    /// Whether the caller may free a file: nobody uses it, and nobody else frees it.
+    fn begin_to_free(&self, object: u64) -> bool {
+        let mut files = self.0.lock();
+        !files.used.contains_key(&object) && files.freeing.insert(object)
+    }
+
+    fn end_to_free(&self, object: u64) {
+        self.0.lock().freeing.remove(&object);
     }
 
     /// One user less; true when it was the last and the file has no name.
     fn leave(&self, object: u64) -> bool {
-        let mut table = self.0.lock();
-        let Some(u) = table.get_mut(&object) else { return false };
+        let used = &mut self.0.lock().used;
+        let Some(u) = used.get_mut(&object) else { return false };
         u.users -= 1;
-        u.users == 0 && table.remove(&object).is_some_and(|u| u.unlinked)
+        u.users == 0 && used.remove(&object).is_some_and(|u| u.unlinked)
     }
 }
 
@@ -74,7 +106,7 @@ impl OpenFile {
     fn end(&mut self) -> Result<()> {
         if !std::mem::replace(&mut self.ended, true) && self.fs.inner.state.opens.leave(self.object)
         {
-            self.fs.release_queued(self.object)?;
+            self.fs.free_queued(self.object)?;
         }
         Ok(())
     }
@@ -105,7 +137,7 @@ impl Filesystem {
             return Err(Error::NotFound(format!("object {object}")));
         }
         let mut table = self.inner.state.opens.0.lock();
-        let entry = table.entry(object).or_default();
+        let entry = table.used.entry(object).or_default();
         entry.users += 1;
         entry.unlinked |= links == 0;
         drop(table);
@@ -122,44 +154,54 @@ impl Filesystem {
         Ok(zap::set_u64(&self.delete_queue()?, tx, &format!("{object:x}"), object)?)
     }
 
-    /// Frees a file of the delete queue.
-    fn release_queued(&self, object: u64) -> Result<()> {
-        self.with_tx(Hold::free(), |tx| {
-            let _lock = self.inner.state.attrs.exclusive(object);
-            if self.inner.state.opens.is_used(object) {
-                return Ok(());
+    /// Frees a file of the delete queue, unless it is in use or somebody else frees it; whether it
+    /// did.
+    fn free_queued(&self, object: u64) -> Result<bool> {
+        let opens = &self.inner.state.opens;
+        if !opens.begin_to_free(object) {
+            return Ok(false);
+        }
+        let done = self.free_queued_now(object);
+        opens.end_to_free(object);
+        done
+    }
+
+    fn free_queued_now(&self, object: u64) -> Result<bool> {
+        self.free_most_of(object, 0, u64::MAX, |file| Ok(file.links() == 0))?;
+        let tx = self.begin(Hold::free())?;
+        let _lock = self.inner.state.attrs.exclusive(object);
+        let freed = match Attrs::load(self, object) {
+            // A file with a name does not belong here.
+            Ok(file) if file.get(zpl::LINKS) != 0 => false,
+            Ok(_) => {
+                self.free_file(&tx, object)?;
+                true
             }
-            self.free_file(tx, object)?;
-            zap::remove(&self.delete_queue()?, tx, &format!("{object:x}"))?;
-            Ok(())
-        })
+            Err(Error::NotFound(_)) => false,
+            Err(e) => return Err(e),
+        };
+        zap::remove(&self.delete_queue()?, &tx, &format!("{object:x}"))?;
+        Ok(freed)
+    }
+
+    /// Frees what transactions left. What cannot be freed stays in the delete queue, and goes with
+    /// the next opening.
+    pub(super) fn free_left(&self) {
+        while let Some(object) = self.inner.state.opens.take_left() {
+            let _ = self.free_queued(object);
+        }
     }
 
     /// Frees what was unlinked while in use before a crash; returns how many files. Done once when
     /// a file system is opened to be changed.
     ///
     /// # Errors
-    /// The queue cannot be read or changed. Files that cannot be freed stay in it.
+    /// The queue cannot be read. Files that cannot be freed stay in it.
     pub fn drain_unlinked(&self) -> Result<u64> {
         let mut freed = 0;
         for entry in Zap::open(&self.delete_queue()?)?.to_vec()? {
-            let (Some(name), Some(object)) = (entry.name.bytes(), entry.u64()) else { continue };
-            if self.inner.state.opens.is_used(object) {
-                continue;
-            }
-            let gone = self.with_tx(Hold::free(), |tx| {
-                let _lock = self.inner.state.attrs.exclusive(object);
-                match Attrs::load(self, object) {
-                    // A file with a name does not belong here.
-                    Ok(file) if file.get(zpl::LINKS) != 0 => {}
-                    Ok(_) => self.free_file(tx, object)?,
-                    Err(Error::NotFound(_)) => {}
-                    Err(_) => return Ok(false),
-                }
-                zap::remove(&self.delete_queue()?, tx, name)?;
-                Ok(true)
-            })?;
-            freed += u64::from(gone);
+            let Some(object) = entry.u64() else { continue };
+            freed += u64::from(self.free_queued(object).unwrap_or(false));
         }
         Ok(freed)
     }

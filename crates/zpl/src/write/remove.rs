@@ -4,6 +4,7 @@ use super::attrs::Attrs;
 use super::check_flags;
 use super::locks::Mode;
 use super::names::Count;
+use super::pieces::is_large;
 use crate::dir::DirEntry;
 use crate::error::{Error, Result};
 use crate::fs::Filesystem;
@@ -19,8 +20,9 @@ fn hold() -> Hold {
 }
 
 impl Filesystem {
-    /// Takes a name away that is no directory's. A file without names is freed, or when it is in
-    /// use ([`Self::hold`]) as soon as it is no more.
+    /// Takes a name away that is no directory's. A file without names is freed, a large one in
+    /// pieces, each of which is durable before the next; or when it is in use ([`Self::hold`]) as
+    /// soon as it is no more.
     ///
     /// # Errors
     /// `NotFound`; `IsDirectory`; flags that forbid it.
@@ -28,7 +30,8 @@ impl Filesystem {
         self.with_tx(hold(), |tx| self.unlink_tx(tx, dir, name, now))
     }
 
-    /// [`Self::unlink`] within a transaction.
+    /// [`Self::unlink`] within a transaction. A large file is freed by the next change that begins
+    /// its own, or when the file system is opened.
     pub fn unlink_tx(&self, tx: &Tx, dir: u64, name: &[u8], now: Time) -> Result<()> {
         self.remove(tx, dir, name, false, now)
     }
@@ -86,7 +89,10 @@ impl Filesystem {
         let number = file.number();
         let links = if file.is_dir() { 0 } else { file.links().saturating_sub(1) };
         if links == 0 && !self.inner.state.opens.unlink(number) {
-            return self.free_file(tx, number);
+            if file.is_dir() || !is_large(file.object()) {
+                return self.free_file(tx, number);
+            }
+            self.inner.state.opens.leave_to_free(number);
         }
         file.set(zpl::LINKS, links);
         file.state_changed(now);

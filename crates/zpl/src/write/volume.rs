@@ -1,15 +1,14 @@
 //! Changing volumes. The blocks of a volume never change their size, so nothing is locked: what
 //! overlaps is the business of whoever writes it, as with any disk.
 
+use super::HOLD_TREE;
+use super::pieces::free_most;
 use crate::error::{Error, Result};
 use crate::volume::{SIZE, VOLUME_PROPERTIES, Volume};
 use dmu::{Hold, Objset, SpaceUse, Tx, zap};
 
 /// Bytes written in one transaction by [`Volume::write_at`].
 const CHUNK: u64 = 4 << 20;
-
-/// Bytes of indirect blocks that a write makes dirty beside its data.
-const HOLD_TREE: u64 = 256 << 10;
 
 impl Volume {
     fn objset(&self) -> &Objset {
@@ -62,6 +61,7 @@ impl Volume {
     /// They end behind the volume; a block at an edge cannot be read.
     pub fn trim(&self, offset: u64, len: u64) -> Result<()> {
         self.check_range(offset, len)?;
+        self.free_most(offset, offset.saturating_add(len))?;
         let tx = self.objset().begin(Hold { bytes: HOLD_TREE, space: SpaceUse::Free })?;
         self.trim_tx(&tx, offset, len)
     }
@@ -77,6 +77,8 @@ impl Volume {
     /// # Errors
     /// The size is not a multiple of the block size.
     pub fn resize(&mut self, size: u64) -> Result<()> {
+        Self::check_size(size, self.block_size())?;
+        self.free_most(size, u64::MAX)?;
         let tx = self.objset().begin(Hold { bytes: HOLD_TREE, space: SpaceUse::Free })?;
         self.resize_tx(&tx, size)
     }
@@ -91,6 +93,14 @@ impl Volume {
         }
         self.set_size(size);
         Ok(())
+    }
+
+    /// Frees a large range but for what one transaction can free.
+    fn free_most(&self, offset: u64, end: u64) -> Result<()> {
+        free_most(self.object(), offset, end, |tx, at, len| {
+            self.object().free_range(tx, at, len)?;
+            Ok(true)
+        })
     }
 
     fn check_range(&self, offset: u64, len: u64) -> Result<()> {

@@ -13,6 +13,7 @@ use ondisk::objset::{OBJSET_SIZE_V3, ObjsetKind};
 use ondisk::znode::Time;
 use ondisk::{BlkPtr, Checksum, Compression};
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Condvar, Mutex, Weak};
 use zio::WriteSpec;
 use zpl::write::FileOwners;
@@ -115,6 +116,10 @@ struct Txgs {
     this: Weak<Txgs>,
     state: Mutex<(u64, u64, bool)>,
     changed: Condvar,
+    /// Transactions begun.
+    begun: AtomicU64,
+    /// No more of them than this.
+    most: AtomicU64,
 }
 
 impl Txgs {
@@ -123,6 +128,8 @@ impl Txgs {
             this: this.clone(),
             state: Mutex::new((4, 0, false)),
             changed: Condvar::new(),
+            begun: AtomicU64::new(0),
+            most: AtomicU64::new(u64::MAX),
         })
     }
 
@@ -144,7 +151,11 @@ impl Txgs {
 }
 
 impl Transactions for Txgs {
-    fn begin(&self, _: u64, _: Hold) -> dmu::Result<Tx> {
+    fn begin(&self, objset: u64, _: Hold) -> dmu::Result<Tx> {
+        if self.begun.fetch_add(1, Relaxed) >= self.most.load(Relaxed) {
+            let kind = dmu::ErrorKind::Stopped("so the test wants it".to_owned());
+            return Err(dmu::Error { objset, object: 0, kind });
+        }
         let mut state = self.state.lock().unwrap();
         while state.2 {
             state = self.changed.wait(state).unwrap();
@@ -213,6 +224,16 @@ impl Set {
         self.objset.synced(txg);
         self.memory.done();
         txg
+    }
+
+    /// Transactions begun so far.
+    pub(crate) fn begun(&self) -> u64 {
+        self.txgs.begun.load(Relaxed)
+    }
+
+    /// Lets so many more transactions begin.
+    pub(crate) fn let_begin(&self, more: u64) {
+        self.txgs.most.store(self.begun().saturating_add(more), Relaxed);
     }
 
     /// The set as it is on disk, opened anew for reading.

@@ -1,0 +1,96 @@
+//! Large files are freed in pieces.
+//!
+//! What a txg frees it frees while it is synced: every indirect block is read, and every block it
+//! names is given up. For a file of millions of blocks that takes minutes, in which everybody
+//! waits for this one txg. So what is more than some [`PIECE_BLOCKS`] goes in several transactions,
+//! each of which makes a hole and is durable before the next begins: a txg has one piece of a file.
+//! Looking for the blocks of a piece reads their indirect blocks into the cache, so that is not
+//! left to the sync either.
+//!
+//! A file without a name stands in the delete queue (`open.rs`) until the last piece is gone, so a
+//! crash leaves nothing behind. One that is cut off, or gets a hole, is changed from the front to
+//! the back, and its size last: a crash in between, or a reader, finds zeros where something went
+//! already.
+
+use super::HOLD_TREE;
+use super::attrs::Attrs;
+use crate::error::Result;
+use crate::fs::Filesystem;
+use dmu::{Hold, Object, SpaceUse, Tx};
+
+/// Blocks that one transaction frees, about: as many as a txg frees of destroyed datasets. Indirect
+/// blocks count as full.
+const PIECE_BLOCKS: u64 = 20_000;
+
+/// Whether an object may have more blocks than one transaction should free.
+pub(super) fn is_large(object: &Object) -> bool {
+    object.dnode().max_block >= PIECE_BLOCKS
+}
+
+/// The blocks from `from` on that are worth a transaction of their own, as a half-open range;
+/// `None` when what is left before `end` is not, or cannot be read.
+fn next_piece(object: &Object, from: u64, end: u64) -> Option<(u64, u64)> {
+    let next = |from| object.next_block(from).ok().flatten().filter(|b| *b < end);
+    let fanout = 1 << object.dnode().indirect_shift.saturating_sub(7).min(32);
+    let first = next(from)?;
+    let mut behind = first;
+    for _ in 0..(PIECE_BLOCKS / fanout).max(1) {
+        behind = (next(behind)? / fanout + 1).saturating_mul(fanout);
+    }
+    next(behind).map(|_| (first, behind))
+}
+
+/// Frees what is stored from byte `from` to `end`, but for what one transaction can free: that is
+/// left to the caller. `free` makes a hole of so many bytes from a place on; when it says false,
+/// that was all.
+pub(super) fn free_most(
+    object: &Object,
+    from: u64,
+    end: u64,
+    free: impl Fn(&Tx, u64, u64) -> Result<bool>,
+) -> Result<()> {
+    let block_size = object.dnode().block_size();
+    if !is_large(object) || block_size == 0 {
+        return Ok(());
+    }
+    let (mut first, end) = (from.div_ceil(block_size), end / block_size);
+    while let Some((start, behind)) = next_piece(object, first, end) {
+        let tx = object.objset().begin(Hold { bytes: HOLD_TREE, space: SpaceUse::Free })?;
+        let bytes = (behind - start).saturating_mul(block_size);
+        if !free(&tx, start.saturating_mul(block_size), bytes)? {
+            break;
+        }
+        let txg = tx.txg();
+        // Whoever holds a transaction cannot wait for its txg.
+        drop(tx);
+        object.objset().wait_synced(txg)?;
+        first = behind;
+    }
+    Ok(())
+}
+
+impl Filesystem {
+    /// [`free_most`] of a file, as long as `goes_on` with it; its content and attributes are
+    /// locked while that is asked and while a piece is made a hole.
+    pub(super) fn free_most_of(
+        &self,
+        file: u64,
+        from: u64,
+        end: u64,
+        goes_on: impl Fn(&Attrs) -> Result<bool>,
+    ) -> Result<()> {
+        self.check_writable()?;
+        // When there is no such file, the caller's own transaction says so best.
+        let Ok(object) = self.objset().object(file) else { return Ok(()) };
+        free_most(&object, from, end, |tx, at, len| {
+            let _content = self.inner.state.content.exclusive(file);
+            let _attrs = self.inner.state.attrs.exclusive(file);
+            let attrs = Attrs::load(self, file)?;
+            if !goes_on(&attrs)? {
+                return Ok(false);
+            }
+            attrs.object().free_range(tx, at, len)?;
+            Ok(true)
+        })
+    }
+}
