@@ -101,6 +101,8 @@ struct Active {
     orphans: [Ranges; TXGS],
     written: Ranges,
     written_txg: u64,
+    /// The last txg in which the map was written anew.
+    condensed_txg: u64,
     unfree: Ranges,
     logged: Ranges,
     freed: Ranges,
@@ -502,8 +504,11 @@ impl Metaslab {
                     state.allocated = size.saturating_sub(bytes);
                     let optimal = optimal_length(&histogram, shape);
                     let floor = CONDENSE_BLOCKS * shape.block_size as u64;
-                    if shape.condense && shape.length >= 2 * optimal && shape.length > floor {
+                    let wasteful = shape.length >= 2 * optimal && shape.length > floor;
+                    // Once in a txg: later passes only add what the earlier ones changed.
+                    if shape.condense && wasteful && a.condensed_txg != txg {
                         change.condensed = Some(allocated_of(self.start, self.end, free, &others));
+                        a.condensed_txg = txg;
                     }
                     change.histogram = Some(histogram);
                     change.allocated = Some(state.allocated);

@@ -17,6 +17,10 @@ pub(super) const BLOCK: usize = 16 << 10;
 /// log2 of the size of their indirect blocks.
 const INDIRECT_SHIFT: u8 = 14;
 
+/// Passes in which maps are written anew. What the MOS itself takes and gives up is known from the
+/// second on; late passes only add, so that they come to an end.
+const CONDENSE_PASSES: u32 = 4;
+
 /// Threads that read ends of maps: they only wait.
 const READERS_MAX: usize = 64;
 
@@ -166,8 +170,7 @@ impl Allocator {
             block_size,
             shift: top.ashift,
             two_words: self.options.two_words,
-            // Later passes only add what the earlier ones changed.
-            condense: pass == 1,
+            condense: pass <= CONDENSE_PASSES,
         };
         let Some(change) = m.collect(&top.room, txg, &shape) else { return Ok(false) };
         let object = match object {

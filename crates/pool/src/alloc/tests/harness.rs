@@ -73,6 +73,11 @@ impl Store {
         self.0.lock().rewritten
     }
 
+    /// Bytes of the longest map.
+    pub(super) fn longest(&self) -> u64 {
+        self.0.lock().maps.values().map(|(header, _)| header.length).max().unwrap_or(0)
+    }
+
     pub(super) fn damage(&self, object: u64) {
         let mut o = self.0.lock();
         let (_, bytes) = o.maps.get_mut(&object).unwrap();

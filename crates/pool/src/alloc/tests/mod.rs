@@ -4,7 +4,7 @@ mod harness;
 mod model;
 mod threads;
 
-use self::harness::{Store, plain, pointer, raidz, want};
+use self::harness::{BLOCK, Store, plain, pointer, raidz, want};
 use super::Allocator;
 use super::spec::TopSpec;
 use zio::{AllocError, Allocate, Class, Want};
@@ -236,6 +236,25 @@ fn freed_space_comes_back_after_two_more_txgs() {
     assert_eq!(pointer(all(5).unwrap()), bp);
     alloc.discard(&bp, 5);
     assert_eq!(pointer(all(5).unwrap()), bp, "what no tree has is free at once");
+}
+
+/// A metaslab that only the MOS writes to has nothing new in a txg's first pass.
+#[test]
+fn a_map_that_only_late_passes_change_does_not_grow_for_ever() {
+    let store = Store::default();
+    let alloc: Allocator = store.open(&[plain(0, 9, 20, 1)], 1);
+    let mut last = None;
+    for txg in 1..2000 {
+        let pass = |n| alloc.sync_maps(&mut store.clone(), txg, n).unwrap();
+        assert!(!pass(1));
+        let block = pointer(alloc.allocate(&want(4096, 1, txg, 0)).unwrap());
+        if let Some(old) = last.replace(block) {
+            alloc.free(&old, txg);
+        }
+        assert!(pass(2) && !pass(3));
+        alloc.sync_done(txg);
+    }
+    assert!(store.longest() < 8 * BLOCK as u64, "{} bytes", store.longest());
 }
 
 #[test]
