@@ -81,6 +81,8 @@ pub enum Refusal {
     Quota(&'static str),
     /// The pool is full.
     NoSpace,
+    /// There is no room for a reservation of that name.
+    NoRoomFor(&'static str),
     /// More is used, or reserved, than the property of that name would allow.
     BelowUsed(&'static str),
     /// The quota is less than the reservation of that name would be.
@@ -118,6 +120,7 @@ impl fmt::Display for Refusal {
             Self::Limit(p) => write!(f, "{p} is reached"),
             Self::Quota(p) => write!(f, "{p} is exceeded"),
             Self::NoSpace => f.write_str("no space is left in the pool"),
+            Self::NoRoomFor(p) => write!(f, "{p} is more than the space that is left"),
             Self::BelowUsed(p) => write!(f, "{p} is less than what is used or reserved"),
             Self::AboveQuota(p) => write!(f, "{p} is more than the quota"),
             Self::NoProperty(p) => write!(f, "there is no property {p:?}"),

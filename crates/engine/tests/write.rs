@@ -3,7 +3,10 @@
 
 mod writing;
 
+use engine::dsl::StoredValue;
+use engine::dsl::write::PropertyChange;
 use engine::live::NewFilesystem;
+use engine::zpl::write::{NewFile, NewKind};
 use writing::{Layout, Pools};
 
 /// Every kind of pool, as small as it can be.
@@ -112,8 +115,7 @@ fn blocks_of_destroyed_snapshots_are_freed_at_once() {
         pool.create_filesystem(&name, NewFilesystem::default(), Vec::new()).unwrap();
         let fs = pool.filesystem(&name).unwrap();
         let now = writing::fs_time(seed);
-        let new = engine::zpl::write::NewFile::new(engine::zpl::write::NewKind::File, 0o644, now);
-        let file = fs.create(fs.root_object(), b"file", &new).unwrap().number();
+        let file = new_file(&fs, "file");
         fs.write_at(file, 0, &writing::bytes(seed, 3_000_000), now).unwrap();
         let snapshot = vec![format!("{name}@s")];
         pool.snapshot(&snapshot, Vec::new()).unwrap();
@@ -138,4 +140,43 @@ fn blocks_of_destroyed_snapshots_are_freed_at_once() {
 
     pool.export().unwrap();
     pools.judge("tank");
+}
+
+fn number(name: &str, n: u64) -> PropertyChange {
+    PropertyChange { name: name.to_owned(), value: Some(StoredValue::Number(n)) }
+}
+
+fn new_file(fs: &engine::Filesystem, name: &str) -> u64 {
+    let new = NewFile::new(NewKind::File, 0o644, writing::fs_time(1));
+    fs.create(fs.root_object(), name.as_bytes(), &new).unwrap().number()
+}
+
+/// What is reserved for a dataset can be written when the others have used up all the rest.
+#[test]
+fn a_reservation_is_there_for_who_has_it() {
+    for property in ["reservation", "refreservation"] {
+        let pools = Pools::new("reserved");
+        let pool = pools.create("tank", Layout::Disks(1));
+        for name in ["tank/mine", "tank/others"] {
+            let plain = vec![number("compression", 2)];
+            pool.create_filesystem(name, NewFilesystem::default(), plain).unwrap();
+        }
+        let reserved = 40 << 20;
+        pool.set_property("tank/mine", number(property, reserved)).unwrap();
+        let fill = |name: &str, file: &str| {
+            let fs = pool.filesystem(name).unwrap();
+            let file = new_file(&fs, file);
+            let data = writing::bytes(7, 128 << 10);
+            let chunks = (0u64..).take_while(|n| {
+                fs.write_at(file, n * data.len() as u64, &data, writing::fs_time(1)).is_ok()
+            });
+            chunks.count() as u64 * data.len() as u64
+        };
+        assert!(fill("tank/others", "first") > 8 << 20);
+        let mine = fill("tank/mine", "file");
+        assert!(mine > reserved - (4 << 20), "{property}: {mine} of {reserved}");
+        assert!(fill("tank/others", "second") < 1 << 20);
+        pool.export().unwrap();
+        pools.judge("tank");
+    }
 }

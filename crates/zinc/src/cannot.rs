@@ -70,7 +70,9 @@ fn phrase(why: &Refusal) -> (String, Option<String>) {
         Refusal::BelowUsed(_) => {
             ("size is less than current used or reserved space".to_owned(), None)
         }
-        Refusal::AboveQuota(_) => ("size is greater than available space".to_owned(), None),
+        Refusal::AboveQuota(_) | Refusal::NoRoomFor(_) => {
+            ("size is greater than available space".to_owned(), None)
+        }
         Refusal::NoProperty(p) => (format!("invalid property '{p}'"), None),
         Refusal::NotHere(p) => (format!("'{p}' does not apply to datasets of this type"), None),
         Refusal::ReadOnly(p) => (format!("'{p}' is readonly"), None),

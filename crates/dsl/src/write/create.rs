@@ -4,7 +4,7 @@ use super::dead;
 use super::limits::Counted;
 use super::meta::DslCx;
 use super::names::{NameKind, check_name};
-use super::props::{PropertyChange, set_on_new};
+use super::props::{PropertyChange, check_new, set_on_new};
 use super::snapshot::snapshot_one;
 use crate::error::{Error, Refusal, Result};
 use crate::tree::{Dir, Dsl};
@@ -201,7 +201,8 @@ pub fn create_dataset(
     properties: &[PropertyChange],
 ) -> Result<NewDataset> {
     let parent = check_create(dsl, name)?;
-    let (_, last) = name.rsplit_once('/').ok_or_else(|| Error::BadName(name.to_owned()))?;
+    let (above, last) = name.rsplit_once('/').ok_or_else(|| Error::BadName(name.to_owned()))?;
+    check_new(dsl, &*dsl.dir_by_name(above)?, name, 0, properties, cx.pool_size)?;
     let dir = create_dir(cx, Some((parent, last)))?;
     let origin = cx.origin_snap()?;
     let head = create_head(cx, dir, origin)?;
@@ -231,7 +232,9 @@ pub fn clone_dataset(
         return Err(Error::refused(origin, Refusal::Inconsistent));
     }
     dsl.check_changeable(&snap.dir)?;
-    let (_, last) = name.rsplit_once('/').ok_or_else(|| Error::BadName(name.to_owned()))?;
+    let (above, last) = name.rsplit_once('/').ok_or_else(|| Error::BadName(name.to_owned()))?;
+    let (place, referenced) = (dsl.dir_by_name(above)?, snap.phys.referenced);
+    check_new(dsl, &place, name, referenced, properties, cx.pool_size)?;
     let dir = create_dir(cx, Some((parent, last)))?;
     let head = create_head(cx, dir, Some(snap.object))?;
     for change in properties {

@@ -43,6 +43,8 @@ pub struct DslCx<'a> {
     pub now: Now,
     /// Random numbers for GUIDs.
     pub guid: &'a dyn Fn() -> u64,
+    /// Bytes that all datasets together may take, for what needs room to be allowed.
+    pub pool_size: u64,
 }
 
 impl DslCx<'_> {

@@ -60,5 +60,5 @@ pub use props::{PropertyChange, parse_value, set_property};
 pub use reap::{Drained, drain, is_drained};
 pub use rename::{check_rename, rename_dir, rename_snapshot};
 pub use rollback::{check_rollback, rollback};
-pub use room::{Room, check_reservation, check_snapshot_room, room, room_of_dir};
+pub use room::{Room, room};
 pub use snapshot::{check_snapshots, snapshot};

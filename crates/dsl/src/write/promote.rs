@@ -3,6 +3,7 @@
 use super::dead;
 use super::limits::Counted;
 use super::meta::DslCx;
+use super::room::check_move;
 use super::spacing::Delta;
 use crate::error::{Error, Refusal, Result};
 use crate::tree::{Dataset, Dsl};
@@ -128,6 +129,9 @@ pub fn promote(cx: &DslCx<'_>, dsl: &Dsl, name: &str) -> Result<()> {
         };
         moved = moved.minus(space.into());
     }
+    let from = dsl.by_name(&dsl.origin(&clone.dir)?.unwrap_or_default())?.dir;
+    let bytes = u64::try_from(moved.used).unwrap_or(0);
+    check_move(dsl, &from, &clone.dir, bytes, cx.pool_size)?;
     let unique = dead::space_range(cx, oldest_ds.deadlist, snap.prev_snap_txg, u64::MAX)?.used;
     let before = cx.origin_txg(&other)?;
     let clone_snaps =

@@ -5,10 +5,11 @@ mod values;
 pub use values::parse_value;
 
 use super::meta::DslCx;
+use super::room::{check_new_reservation, check_reservation};
 use super::spacing::Delta;
 use crate::error::{Error, Refusal, Result};
 use crate::props::StoredValue;
-use crate::tree::{Dataset, Dsl};
+use crate::tree::{Dataset, Dir, Dsl};
 use dmu::{Objset, Zap};
 use ondisk::DmuType;
 use ondisk::dsl::DslDir;
@@ -24,6 +25,19 @@ pub struct PropertyChange {
     /// so that it is inherited or has its default.
     pub value: Option<StoredValue>,
 }
+
+impl PropertyChange {
+    /// The number that it sets the property to.
+    fn number(&self) -> Option<u64> {
+        match self.value {
+            Some(StoredValue::Number(n)) => Some(n),
+            _ => None,
+        }
+    }
+}
+
+/// Properties that take room from others.
+const RESERVATIONS: [&str; 2] = ["reservation", "refreservation"];
 
 /// Properties that live in the object set: whoever makes or changes that takes care of them.
 const INSIDE: [&str; 6] =
@@ -75,7 +89,45 @@ pub fn set_property(
     if INSIDE.contains(&change.name.as_str()) {
         return Err(Error::refused(dataset, Refusal::NotHere(change.name.clone())));
     }
+    let number = |p| (change.name == p).then(|| change.number().unwrap_or(0));
+    for (property, value) in RESERVATIONS.iter().filter_map(|p| Some((*p, number(*p)?))) {
+        check_reservation(dsl, &ds, property, value, cx.pool_size)?;
+    }
     apply(cx, &ds.name, ds.dir.object, ds.object, change)
+}
+
+/// Whether a new dataset below `parent` that references `referenced` bytes can have these
+/// properties, asked before anything is made.
+///
+/// # Errors
+/// Quotas and reservations that exclude each other, or for which there is no room.
+pub(super) fn check_new(
+    dsl: &Dsl,
+    parent: &Dir,
+    name: &str,
+    referenced: u64,
+    properties: &[PropertyChange],
+    pool_size: u64,
+) -> Result<()> {
+    let number = |name| {
+        let found = properties.iter().find(|p| p.name == name);
+        found.and_then(PropertyChange::number).unwrap_or(0)
+    };
+    let (quota, refquota) = (number("quota"), number("refquota"));
+    let [reserved, refreserved] = RESERVATIONS.map(number);
+    for (property, value, most) in [
+        ("reservation", reserved, quota),
+        ("refreservation", refreserved, quota),
+        ("refreservation", refreserved, refquota),
+    ] {
+        if most != 0 && value > most {
+            return Err(Error::refused(name, Refusal::AboveQuota(property)));
+        }
+    }
+    if refquota != 0 && referenced > refquota {
+        return Err(Error::refused(name, Refusal::BelowUsed("refquota")));
+    }
+    check_new_reservation(dsl, parent, name, reserved.max(refreserved), pool_size)
 }
 
 /// Sets a property of a dataset that is just being made; what lives in its object set is left to
@@ -123,10 +175,7 @@ fn check_change(ds: &Dataset, change: &PropertyChange) -> Result<()> {
 }
 
 fn apply(cx: &DslCx<'_>, name: &str, dir: u64, head: u64, change: &PropertyChange) -> Result<()> {
-    let number = match change.value {
-        Some(StoredValue::Number(n)) => n,
-        _ => 0,
-    };
+    let number = change.number().unwrap_or(0);
     let d = cx.dir(dir)?;
     let refused = |why| Err(Error::refused(name, why));
     match change.name.as_str() {

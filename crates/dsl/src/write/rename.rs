@@ -3,6 +3,7 @@
 use super::limits::Counted;
 use super::meta::DslCx;
 use super::names::{NAME_MAX, NameKind, check_component, check_name};
+use super::room::check_move;
 use super::spacing::Delta;
 use crate::error::{Error, Refusal, Result};
 use crate::tree::{Dir, Dsl};
@@ -80,6 +81,11 @@ fn check_moved_limits(dsl: &Dsl, dir: &Dir, parent: &Dir) -> Result<()> {
 /// directory's parent, and space and counts of all directories above both.
 pub fn rename_dir(cx: &DslCx<'_>, dsl: &Dsl, from: &str, to: &str) -> Result<()> {
     let (dir, parent) = check_rename(dsl, from, to)?;
+    if parent.object != dir.phys.parent {
+        let old = from.rsplit_once('/').map_or("", |(above, _)| above);
+        let taken = dir.phys.used.max(dir.phys.reserved);
+        check_move(dsl, &*dsl.dir_by_name(old)?, &parent, taken, cx.pool_size)?;
+    }
     let last = |name: &str| name.rsplit_once('/').map(|(_, l)| l.to_owned());
     let bad = || Error::BadName(to.to_owned());
     let (old_name, new_name) = (last(from).ok_or_else(bad)?, last(to).ok_or_else(bad)?);

@@ -3,6 +3,7 @@
 use super::dead;
 use super::destroy::{check_destroy_snapshot, destroy_snapshot_object};
 use super::meta::DslCx;
+use super::room::check_snapshot_room;
 use super::spacing::Delta;
 use crate::error::{Error, Refusal, Result};
 use crate::tree::{Dataset, Dsl};
@@ -50,6 +51,7 @@ pub fn check_rollback(
 pub fn rollback(cx: &DslCx<'_>, dsl: &Dsl, name: &str, destroy_younger: bool) -> Result<()> {
     let (head, younger) = check_rollback(dsl, name, destroy_younger)?;
     let snap = dsl.by_name(name)?;
+    check_rollback_room(cx, dsl, &head, &snap)?;
     for s in &younger {
         destroy_snapshot_object(cx, s.object)?;
     }
@@ -59,6 +61,16 @@ pub fn rollback(cx: &DslCx<'_>, dsl: &Dsl, name: &str, destroy_younger: bool) ->
         }
     }
     rollback_head(cx, head.object)
+}
+
+/// Whether there is room for the head as it was: a refreservation covers again what the head had
+/// of its own, and a refquota may be younger than the snapshot.
+fn check_rollback_room(cx: &DslCx<'_>, dsl: &Dsl, head: &Dataset, snap: &Dataset) -> Result<()> {
+    let refquota = cx.own_number(head.dir.object, "refquota")?;
+    if refquota != 0 && snap.phys.referenced > refquota {
+        return Err(Error::refused(&head.name, Refusal::Quota("refquota")));
+    }
+    check_snapshot_room(dsl, std::slice::from_ref(head), cx.pool_size)
 }
 
 /// Rolls a head back to its last snapshot.

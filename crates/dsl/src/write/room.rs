@@ -1,5 +1,6 @@
 //! How much may be written to a dataset, and what stands in the way of more.
 
+use super::spacing::beyond;
 use crate::error::{Error, Refusal, Result};
 use crate::tree::{Dataset, Dir, Dsl};
 
@@ -30,7 +31,7 @@ impl Room {
 /// in it and in all that shares its space. Worth keeping for a txg: what it says changes with
 /// every sync only.
 pub fn room(dsl: &Dsl, head: &Dataset, pool_size: u64, pending: u64) -> Result<Room> {
-    let Room { mut bytes, mut quota } = room_of_dir(dsl, &head.dir, pool_size, pending)?;
+    let Room { mut bytes, mut quota } = room_beside(dsl, &head.dir, pool_size, pending, None)?;
     let number = |name| dsl.own_number(head.dir.phys.props_zap, name);
     let reserved = number("refreservation")?.unwrap_or(0);
     let unused = reserved.saturating_sub(head.phys.unique.saturating_add(pending));
@@ -44,13 +45,29 @@ pub fn room(dsl: &Dsl, head: &Dataset, pool_size: u64, pending: u64) -> Result<R
     Ok(Room { bytes, quota })
 }
 
-/// The room a directory has for more: a dataset moved there, or a reservation of it.
-pub fn room_of_dir(dsl: &Dsl, dir: &Dir, pool_size: u64, pending: u64) -> Result<Room> {
+/// The room a directory has for more.
+fn room_of_dir(dsl: &Dsl, dir: &Dir, pool_size: u64) -> Result<Room> {
+    room_beside(dsl, dir, pool_size, 0, None)
+}
+
+/// The same with bytes that are dirty in it, and when a directory on the way to the root gets some
+/// back: its object, and how many.
+fn room_beside(
+    dsl: &Dsl,
+    dir: &Dir,
+    pool_size: u64,
+    pending: u64,
+    back: Option<(u64, u64)>,
+) -> Result<Room> {
     let mut left: Option<u64> = None;
     let mut quota = None;
     for dir in dsl.ancestry(dir)?.iter().rev() {
         let d = &dir.phys;
-        let used = d.used.saturating_add(pending);
+        let mut used = d.used.saturating_add(pending);
+        if let Some((_, bytes)) = back.filter(|(object, _)| *object == dir.object) {
+            used = used.saturating_sub(bytes);
+            left = left.map(|l| l.saturating_add(bytes));
+        }
         let own = match (left, d.quota) {
             (None, 0) => pool_size,
             (None, q) => q.min(pool_size),
@@ -68,15 +85,40 @@ pub fn room_of_dir(dsl: &Dsl, dir: &Dir, pool_size: u64, pending: u64) -> Result
     Ok(Room { bytes: left.unwrap_or(0), quota })
 }
 
+/// Whether `bytes` can move from below the directory `from` to below `to`: what is above both has
+/// them already.
+///
+/// # Errors
+/// [`Refusal::Quota`] or [`Refusal::NoSpace`].
+pub(super) fn check_move(
+    dsl: &Dsl,
+    from: &Dir,
+    to: &Dir,
+    bytes: u64,
+    pool_size: u64,
+) -> Result<()> {
+    let above: Vec<u64> = dsl.ancestry(to)?.iter().map(|d| d.object).collect();
+    let mut gone = bytes.cast_signed().wrapping_neg();
+    for dir in dsl.ancestry(from)? {
+        if above.contains(&dir.object) {
+            let back = Some((dir.object, gone.unsigned_abs()));
+            return room_beside(dsl, to, pool_size, 0, back)?.check(&to.name, bytes);
+        }
+        // What is reserved there and used no more stays reserved.
+        gone = beyond(dir.phys.used, dir.phys.reserved, gone);
+    }
+    Ok(())
+}
+
 /// Whether there is room for a `reservation` or `refreservation` of `value` bytes; other properties
 /// need none.
 ///
 /// # Errors
-/// [`Refusal::Quota`] or [`Refusal::NoSpace`].
-pub fn check_reservation(
+/// [`Refusal::NoRoomFor`].
+pub(super) fn check_reservation(
     dsl: &Dsl,
     head: &Dataset,
-    property: &str,
+    property: &'static str,
     value: u64,
     pool_size: u64,
 ) -> Result<()> {
@@ -100,20 +142,37 @@ pub fn check_reservation(
         _ => return Ok(()),
     };
     let more = used.max(value).saturating_sub(used.max(old));
-    room_of_dir(dsl, &place, pool_size, 0)?.check(&head.name, more)
+    match more <= room_of_dir(dsl, &place, pool_size)?.bytes {
+        true => Ok(()),
+        false => Err(Error::refused(&head.name, Refusal::NoRoomFor(property))),
+    }
 }
 
-/// Whether there is room for a snapshot of each head: what a refreservation covers now it has to
-/// cover a second time when a snapshot holds it.
+/// Whether there is room below `parent` for the reservations of a new dataset.
 ///
 /// # Errors
 /// [`Refusal::Quota`] or [`Refusal::NoSpace`].
-pub fn check_snapshot_room(dsl: &Dsl, heads: &[Dataset], pool_size: u64) -> Result<()> {
+pub(super) fn check_new_reservation(
+    dsl: &Dsl,
+    parent: &Dir,
+    name: &str,
+    bytes: u64,
+    pool_size: u64,
+) -> Result<()> {
+    room_of_dir(dsl, parent, pool_size)?.check(name, bytes)
+}
+
+/// Whether there is room for a snapshot of each head, or to roll it back: what the head has of its
+/// own is covered by its refreservation, which covers new space from then on.
+///
+/// # Errors
+/// [`Refusal::Quota`] or [`Refusal::NoSpace`].
+pub(super) fn check_snapshot_room(dsl: &Dsl, heads: &[Dataset], pool_size: u64) -> Result<()> {
     for head in heads {
         let reserved = dsl.own_number(head.dir.phys.props_zap, "refreservation")?.unwrap_or(0);
         let more = reserved.min(head.phys.unique);
         if more != 0 {
-            room_of_dir(dsl, &head.dir, pool_size, 0)?.check(&head.name, more)?;
+            room_of_dir(dsl, &head.dir, pool_size)?.check(&head.name, more)?;
         }
     }
     Ok(())

@@ -4,6 +4,7 @@ use super::dead;
 use super::limits::Counted;
 use super::meta::DslCx;
 use super::names::{NameKind, check_name};
+use super::room::check_snapshot_room;
 use super::spacing::Delta;
 use crate::error::{Error, Refusal, Result};
 use crate::tree::{Dataset, Dsl};
@@ -57,6 +58,7 @@ pub fn snapshot(
     properties: &[super::PropertyChange],
 ) -> Result<Vec<u64>> {
     let heads = check_snapshots(dsl, names)?;
+    check_snapshot_room(dsl, &heads, cx.pool_size)?;
     let mut out = Vec::with_capacity(heads.len());
     for (head, name) in heads.iter().zip(names) {
         let (_, short) = name.split_once('@').ok_or_else(|| Error::BadName(name.clone()))?;

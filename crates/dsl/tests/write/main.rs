@@ -9,7 +9,7 @@ mod random;
 
 use dsl::write::{self, Destroyed, PropertyChange};
 use dsl::{Error, Refusal, StoredValue};
-use pool::TestPool;
+use pool::{POOL_SIZE, TestPool};
 use std::collections::BTreeMap;
 
 fn refusal<T: std::fmt::Debug>(result: dsl::Result<T>) -> Refusal {
@@ -202,15 +202,101 @@ fn a_quota_leaves_no_room() {
     assert!(room.check("p/a", 4096).is_ok());
     assert_eq!(refusal(room.check("p/a", 4097)), Refusal::Quota("quota"));
     assert_eq!(write::room(&dsl, &head, 1 << 40, 5000).unwrap().bytes, 0);
-    let over = |property, value| write::check_reservation(&dsl, &head, property, value, 1 << 30);
-    assert!(over("refreservation", head.phys.unique + 4096).is_ok());
-    let refused = refusal(over("refreservation", head.phys.unique + 4097));
-    assert_eq!(refused, Refusal::Quota("quota"));
-    assert!(over("reservation", 1 << 20).is_ok());
-    assert_eq!(refusal(over("reservation", 1 << 31)), Refusal::NoSpace);
     let root = dsl.by_name("p").unwrap();
     let full = write::room(&dsl, &root, root.dir.phys.used, 0).unwrap();
     assert_eq!(refusal(full.check("p", 1)), Refusal::NoSpace);
+}
+
+fn number(name: &str, n: u64) -> PropertyChange {
+    PropertyChange { name: name.to_owned(), value: Some(StoredValue::Number(n)) }
+}
+
+#[test]
+fn reservations_need_room() {
+    let mut pool = TestPool::create();
+    make(&mut pool, "p/a", 10);
+    let head = pool.dsl().by_name("p/a").unwrap();
+    let (used, unique) = (head.dir.phys.used, head.phys.unique);
+    let set = |pool: &TestPool, property: &str, n| {
+        pool.task(|cx, dsl| write::set_property(cx, dsl, "p/a", &number(property, n)))
+    };
+    let refused = refusal(set(&pool, "reservation", POOL_SIZE));
+    assert_eq!(refused, Refusal::NoRoomFor("reservation"));
+    set(&pool, "quota", used + 4096).unwrap();
+    let refused = refusal(set(&pool, "refreservation", unique + 4097));
+    assert_eq!(refused, Refusal::NoRoomFor("refreservation"));
+    set(&pool, "refreservation", unique + 4096).unwrap();
+    // A snapshot would have the reservation cover all that is there a second time.
+    let snapshot =
+        |pool: &TestPool| pool.task(|cx, dsl| write::snapshot(cx, dsl, &["p/a@1".into()], &[]));
+    assert_eq!(refusal(snapshot(&pool)), Refusal::Quota("quota"));
+    set(&pool, "quota", 2 * used + 8192).unwrap();
+    snapshot(&pool).unwrap();
+    pool.sync();
+    audit::check(&pool);
+}
+
+#[test]
+fn what_is_refused_is_not_half_made() {
+    let mut pool = TestPool::create();
+    make(&mut pool, "p/a", 10);
+    pool.task(|cx, dsl| write::snapshot(cx, dsl, &["p/a@1".into()], &[])).unwrap();
+    let cases = [
+        (("quota", 1024), ("reservation", 2048), Refusal::AboveQuota("reservation")),
+        (("reservation", 2048), ("quota", 1024), Refusal::AboveQuota("reservation")),
+        (("refquota", 1024), ("refreservation", 2048), Refusal::AboveQuota("refreservation")),
+        (("quota", 0), ("reservation", POOL_SIZE), Refusal::NoSpace),
+        (("quota", 0), ("refreservation", POOL_SIZE), Refusal::NoSpace),
+    ];
+    for (first, second, wanted) in cases {
+        let properties = &[number(first.0, first.1), number(second.0, second.1)];
+        let made = pool.task(|cx, dsl| write::create_dataset(cx, dsl, "p/b", properties));
+        assert_eq!(refusal(made), wanted);
+        let made = pool.task(|cx, dsl| write::clone_dataset(cx, dsl, "p/b", "p/a@1", properties));
+        assert_eq!(refusal(made), wanted);
+        assert!(pool.dsl().dir_by_name("p/b").is_err(), "{properties:?}");
+    }
+    let small = [number("refquota", 1024)];
+    let made = pool.task(|cx, dsl| write::clone_dataset(cx, dsl, "p/b", "p/a@1", &small));
+    assert_eq!(refusal(made), Refusal::BelowUsed("refquota"));
+    pool.sync();
+    audit::check(&pool);
+}
+
+#[test]
+fn quotas_hold_for_what_is_moved_below_them() {
+    let mut pool = TestPool::create();
+    make(&mut pool, "p/all", 1);
+    make(&mut pool, "p/all/a", 10);
+    make(&mut pool, "p/all/small", 1);
+    let set = |pool: &TestPool, dataset: &str, property: &str, n| {
+        pool.task(|cx, dsl| write::set_property(cx, dsl, dataset, &number(property, n)))
+    };
+    let used = |pool: &TestPool, name| pool.dsl().by_name(name).unwrap().dir.phys.used;
+    let (a, small) = (used(&pool, "p/all/a"), used(&pool, "p/all/small"));
+    set(&pool, "p/all/small", "quota", small + a - 1).unwrap();
+    let rename = |pool: &TestPool, from: &str, to: &str| {
+        pool.task(|cx, dsl| write::rename_dir(cx, dsl, from, to))
+    };
+    let moved = rename(&pool, "p/all/a", "p/all/small/a");
+    assert_eq!(refusal(moved), Refusal::Quota("quota"));
+    set(&pool, "p/all/small", "quota", small + a).unwrap();
+    // What both are below of has no more room, and needs none.
+    set(&pool, "p/all", "quota", used(&pool, "p/all")).unwrap();
+    rename(&pool, "p/all/a", "p/all/small/a").unwrap();
+    rename(&pool, "p/all/small/a", "p/a").unwrap();
+    rename(&pool, "p/a", "p/all/a").unwrap();
+
+    pool.task(|cx, dsl| write::snapshot(cx, dsl, &["p/all/a@1".into()], &[])).unwrap();
+    pool.task(|cx, dsl| write::clone_dataset(cx, dsl, "p/all/c", "p/all/a@1", &[])).unwrap();
+    pool.sync();
+    set(&pool, "p/all/c", "quota", a - 1).unwrap();
+    let promoted = pool.task(|cx, dsl| write::promote(cx, dsl, "p/all/c"));
+    assert_eq!(refusal(promoted), Refusal::Quota("quota"));
+    set(&pool, "p/all/c", "quota", a).unwrap();
+    pool.task(|cx, dsl| write::promote(cx, dsl, "p/all/c")).unwrap();
+    pool.sync();
+    audit::check(&pool);
 }
 
 #[test]

@@ -10,6 +10,9 @@ use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+/// Bytes that its datasets may take.
+pub(crate) const POOL_SIZE: u64 = 1 << 30;
+
 pub(crate) struct TestPool {
     pub disk: Arc<Disk>,
     pub mos: Objset,
@@ -99,6 +102,7 @@ impl TestPool {
             features: &MosFeatures,
             now: Now { secs: 1_700_000_000 + self.txg, nanos: 5 },
             guid: &guid,
+            pool_size: POOL_SIZE,
         };
         f(&cx)
     }

@@ -54,7 +54,7 @@ fn is_space(e: &Error) -> bool {
         _ => return false,
     };
     matches!(refusal, Refusal::NoSpace | Refusal::Quota(_) | Refusal::BelowUsed(_))
-        || matches!(refusal, Refusal::AboveQuota(_))
+        || matches!(refusal, Refusal::AboveQuota(_) | Refusal::NoRoomFor(_))
 }
 
 impl Run {

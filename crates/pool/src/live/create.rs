@@ -343,6 +343,7 @@ fn first_txg(
         features: &parts.features,
         now: Now { secs: wall.as_secs(), nanos: u64::from(wall.subsec_nanos()) },
         guid: &|| rt.random_u64(),
+        pool_size: u64::MAX,
     };
     let tree = dsl::write::create_pool_tree(&cx)?;
     let candidate = seen(devices, &options.name)?;

@@ -219,18 +219,25 @@ impl Shared {
         Ok(())
     }
 
-    /// Bytes that the whole pool still has, beside its reserve.
-    pub(super) fn room_of_pool(&self) -> Result<PoolRoom> {
+    /// Bytes that the whole pool still has, beside its reserve. What one dataset has reserved is
+    /// free here: who else may not have it is said by [`Self::room_of`].
+    pub(super) fn room_of_pool(&self) -> PoolRoom {
         let figures = self.alloc.figures();
-        let used = self.dsl.root()?.phys.used.max(figures.normal.deflated_allocated);
         let deferred = figures.normal.deferred;
-        let left = figures.dspace.saturating_sub(deferred).saturating_sub(used);
+        let left = figures.dspace.saturating_sub(deferred);
+        let left = left.saturating_sub(figures.normal.deflated_allocated);
         let slop = figures.slop();
-        Ok(PoolRoom {
+        PoolRoom {
             for_writing: left.saturating_sub(slop),
             for_freeing: left.saturating_sub(slop / 2),
             deferred,
-        })
+        }
+    }
+
+    /// Bytes that all datasets together may take.
+    pub(super) fn size_for_datasets(&self) -> u64 {
+        let figures = self.alloc.figures();
+        figures.dspace.saturating_sub(figures.slop())
     }
 
     /// Bytes a dataset may still use.

@@ -87,7 +87,7 @@ impl LivePool {
     fn start(rt: &Rt, parts: Parts, view: Pool, tunables: &[Setting]) -> Result<Self> {
         parts.writer.set_recent_max(parts.store.cache().capacity() as u64 / RECENT_SHARE);
         let shared = Shared::new(rt, parts, view.name())?;
-        shared.space.synced(shared.txgs.last_synced(), shared.room_of_pool()?);
+        shared.space.synced(shared.txgs.last_synced(), shared.room_of_pool());
         for setting in tunables {
             shared.tunables.store(setting.tunable, setting.value);
         }

@@ -97,6 +97,8 @@ pub struct TaskCx<'a> {
     /// The transaction of the txg being synced.
     pub tx: &'a Tx,
     pub(super) guid: &'a dyn Fn() -> u64,
+    /// Bytes that all datasets together may take.
+    pub(super) pool_size: u64,
 }
 
 /// How urgent the writes of a pool's txgs are, for the queues of its leaves.

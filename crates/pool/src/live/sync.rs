@@ -276,7 +276,7 @@ impl Shared {
             head.objset.synced(txg);
             head.door.synced(txg, self.room_of(&self.dsl.head_by_object(head.dataset)?)?);
         }
-        self.space.synced(txg, self.room_of_pool()?);
+        self.space.synced(txg, self.room_of_pool());
         Ok(())
     }
 

@@ -17,7 +17,7 @@ const FREES_PER_TXG: u64 = 20_000;
 
 impl<'a> TaskCx<'a> {
     pub(super) fn new(shared: &'a Shared, tx: &'a Tx, guid: &'a dyn Fn() -> u64) -> Self {
-        Self { shared, tx, guid }
+        Self { shared, tx, guid, pool_size: shared.size_for_datasets() }
     }
 
     /// The context of the functions of [`dsl::write`].
@@ -31,6 +31,7 @@ impl<'a> TaskCx<'a> {
             features: &self.shared.features as &dyn FeatureCounts,
             now: Now { secs: wall.as_secs(), nanos: u64::from(wall.subsec_nanos()) },
             guid: self.guid,
+            pool_size: self.pool_size,
         }
     }
 
@@ -65,7 +66,8 @@ impl<'a> TaskCx<'a> {
     /// Whether there is room for something new in the MOS. What is asked first of all, so that
     /// nothing is half done.
     pub(super) fn check_room(&self, what: &str) -> Result<()> {
-        match self.shared.space.for_writing() {
+        let unreserved = self.pool_size.saturating_sub(self.shared.dsl.root()?.phys.used);
+        match unreserved.min(self.shared.space.for_writing()) {
             0 => Err(dsl::Error::refused(what, dsl::Refusal::NoSpace).into()),
             _ => Ok(()),
         }
