@@ -151,6 +151,37 @@ fn new_file(fs: &engine::Filesystem, name: &str) -> u64 {
     fs.create(fs.root_object(), name.as_bytes(), &new).unwrap().number()
 }
 
+/// What was open before a rename writes with what it inherits after it.
+#[test]
+fn a_renamed_dataset_inherits_at_once() {
+    const ZSTD: u64 = 16;
+    let pools = Pools::new("inherit");
+    let pool = pools.create("tank", Layout::Disks(1));
+    for (name, properties) in [
+        ("tank/plain", vec![number("compression", 2)]),
+        ("tank/tight", vec![number("compression", ZSTD)]),
+        ("tank/plain/fs", Vec::new()),
+    ] {
+        pool.create_filesystem(name, NewFilesystem::default(), properties).unwrap();
+    }
+    let fs = pool.filesystem("tank/plain/fs").unwrap();
+    let write = |name: &str| {
+        fs.write_at(new_file(&fs, name), 0, &vec![b'x'; 3 << 20], writing::fs_time(1)).unwrap();
+        pool.sync().unwrap();
+    };
+    let referenced = |name: &str| pool.view().dsl().by_name(name).unwrap().phys.referenced;
+    write("before");
+    let before = referenced("tank/plain/fs");
+    assert!(before > 3 << 20);
+    pool.rename("tank/plain/fs", "tank/tight/fs").unwrap();
+    write("after");
+    let after = referenced("tank/tight/fs");
+    assert!(after < before + (1 << 20), "{before} {after}");
+    drop(fs);
+    pool.export().unwrap();
+    pools.judge("tank");
+}
+
 /// What is reserved for a dataset can be written when the others have used up all the rest.
 #[test]
 fn a_reservation_is_there_for_who_has_it() {

@@ -185,6 +185,8 @@ impl LivePool {
         let (from, to) = (from.to_owned(), to.to_owned());
         self.run(move |cx| {
             dsl::write::rename_dir(&cx.dsl(), &cx.shared.dsl, &from, &to)?;
+            // It inherits from another place now.
+            cx.shared.refresh_heads()?;
             cx.log_event("rename", &format!("-> {to}"), &to)
         })
     }
