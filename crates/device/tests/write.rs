@@ -163,6 +163,21 @@ fn another_process_is_kept_out() {
     assert!(try_lock().is_ok_and(|status| status.success()));
 }
 
+/// As it is held by a program that was being started while it was closed.
+#[test]
+fn who_holds_it_for_a_moment_longer_is_waited_for() {
+    let (_dir, path) = directory();
+    let options = Options::default();
+    let device = RwFileDevice::create(&path, 8192, &options).expect("create");
+    let opened = std::thread::scope(|scope| {
+        let opening = scope.spawn(|| RwFileDevice::open(&path, &options).map(|_| ()));
+        std::thread::sleep(std::time::Duration::from_millis(100));
+        drop(device);
+        opening.join().expect("no panic")
+    });
+    assert_eq!(opened, Ok(()));
+}
+
 #[test]
 fn what_may_not_be_written_is_refused() {
     let (dir, path) = directory();

@@ -23,16 +23,12 @@ use engine::zpl::Volume;
 use engine::{Candidate, OpenOptions};
 use std::path::Path;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
 
 /// A cap of the block cache that holds all that an experiment wants to find there again.
 pub const CACHE_BYTES: usize = 1 << 30;
 
 /// Part of the free space that a stay takes at most.
 const PART_OF_FREE: u64 = 4;
-
-/// How long to wait for a device that this process had open.
-pub const PATIENCE: Duration = Duration::from_secs(2);
 
 /// The pool that is made on a device.
 const POOL_ON_DEVICE: &str = "zinc-lab";
@@ -193,21 +189,12 @@ fn properties(kind: DatasetKind, with: &[(&str, &str)]) -> Result<Vec<PropertyCh
     with.iter().map(change).collect()
 }
 
-/// Opens a device for a pool. A thread of a pool that this process had on it may still end its last
-/// request and hold the device for a moment.
+/// Opens a device for a pool.
 ///
 /// # Errors
 /// When it cannot be opened, or somebody else has it.
 pub(crate) fn open(path: &Path) -> Result<WriteDeviceRef, StreamError> {
-    let began = Instant::now();
-    loop {
-        match RwFileDevice::open(path, &device::Options::default()) {
-            Err(e) if e.kind == device::ErrorKind::InUse && began.elapsed() < PATIENCE => {
-                std::thread::sleep(Duration::from_millis(2));
-            }
-            other => return Ok(Arc::new(other?)),
-        }
-    }
+    Ok(Arc::new(RwFileDevice::open(path, &device::Options::default())?))
 }
 
 /// Makes the pool. The device stays open until the last copy of its reference is gone, so nobody

@@ -15,10 +15,6 @@ use engine::{Candidate, LivePool, OpenOptions};
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
-
-/// How long [`import_again`] waits for devices.
-const PATIENCE: Duration = Duration::from_secs(5);
 
 /// How a verb that changes a pool finds it.
 #[derive(Args, Clone, Default, Debug)]
@@ -218,24 +214,6 @@ pub fn import(candidate: &Candidate, options: &ImportOptions) -> Result<LivePool
         let failure = Failure::from(e);
         if in_use { crate::served::held_by(candidate.config.pool_guid, failure) } else { failure }
     })
-}
-
-/// The same, right after this process had the pool open: a thread that ends its last request may
-/// hold a device for a moment longer.
-pub fn import_again(candidate: &Candidate, options: &ImportOptions) -> Result<LivePool, Failure> {
-    let began = Instant::now();
-    loop {
-        let mut disks = Disks::default();
-        let opened = live::import(&Rt::real(), candidate, options, &mut |path| disks.open(path));
-        match opened {
-            Err(Error::Device { cause, .. })
-                if cause.kind == device::ErrorKind::InUse && began.elapsed() < PATIENCE =>
-            {
-                std::thread::sleep(Duration::from_millis(2));
-            }
-            other => return Ok(other?),
-        }
-    }
 }
 
 /// Devices that are open for writing; a disk is opened once for all its partitions.

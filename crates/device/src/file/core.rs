@@ -7,6 +7,10 @@
 //! A device that is written to is locked through the buffered descriptor, which lives as long as
 //! the device: files by `flock`, which every program of ours asks for, block devices by `O_EXCL`,
 //! with which Linux keeps out mounts, volume managers and other openings of that kind.
+//!
+//! Who had a device a moment ago may hold it a moment longer: a thread that ends its last request,
+//! or a process that was being started just then, which has all descriptors of its parent until it
+//! runs its own program. So a device that is in use is tried again for [`LOCK_PATIENCE`].
 
 use super::sys::{self, DirectSupport};
 use super::{Direct, Options};
@@ -21,12 +25,20 @@ use std::io::{self, Seek, SeekFrom};
 use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Instant;
 
 /// Sector size of a regular file: ZFS's smallest, which any file system can serve.
 const FILE_SECTOR_BYTES: u32 = 512;
 
 /// Alignment for direct I/O on a file system that does not say: a page serves all of them.
 const UNKNOWN_UNIT: u32 = 4096;
+
+/// How long a device in use is tried again: far longer than it takes to start a program on a busy
+/// machine, and not long for somebody who named a device that is really in use.
+const LOCK_PATIENCE: Duration = Duration::from_secs(1);
+
+/// Time between two tries.
+const LOCK_PAUSE: Duration = Duration::from_millis(2);
 
 /// What a device is opened for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -86,7 +98,15 @@ struct DirectFile {
 impl Core {
     pub(super) fn open(path: &Path, options: &Options, access: Access) -> Result<Self, Error> {
         let name: Arc<str> = Arc::from(path.to_string_lossy());
-        Self::open_named(&name, path, options, access).map_err(|kind| Error::open(kind, &name))
+        let began = Instant::now();
+        loop {
+            match Self::open_named(&name, path, options, access) {
+                Err(ErrorKind::InUse) if began.elapsed() < LOCK_PATIENCE => {
+                    std::thread::sleep(LOCK_PAUSE);
+                }
+                other => return other.map_err(|kind| Error::open(kind, &name)),
+            }
+        }
     }
 
     fn open_named(

@@ -9,14 +9,12 @@ use lab::bare::{Access, FileBare, ModelBare};
 use lab::experiment::{Experiment, LabError, OnDevice, Outcome, Setting};
 use lab::fit::{self, Effort};
 use lab::report;
-use lab::stay::{CACHE_BYTES, PATIENCE};
+use lab::stay::CACHE_BYTES;
 use lab::target::{PoolTarget, Target};
 use std::io::{IsTerminal as _, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use std::time::{Duration, Instant};
 
 /// The verbs.
 #[derive(Subcommand)]
@@ -283,22 +281,8 @@ fn pool_target(dataset: &str, search: &[PathBuf]) -> PoolTarget {
     let mut args = LiveArgs { search: search.to_vec(), ..LiveArgs::default() };
     args.how.cache_mib = CACHE_BYTES >> 20;
     let name = dataset.to_owned();
-    let was_open = AtomicBool::new(false);
     let open = move |act: &mut dyn FnMut(&LivePool) -> Result<(), LabError>| {
-        let began = Instant::now();
-        loop {
-            let mut acted = false;
-            let result = args.change(&name, |pool| {
-                acted = true;
-                Ok(act(pool)?)
-            });
-            // A thread that ends its last request may hold a device for a moment longer.
-            let again = was_open.fetch_or(acted, Relaxed) && !acted && result.is_err();
-            if !again || began.elapsed() > PATIENCE {
-                return result.map_err(|failure| in_lab(&failure));
-            }
-            std::thread::sleep(Duration::from_millis(2));
-        }
+        args.change(&name, |pool| Ok(act(pool)?)).map_err(|failure| in_lab(&failure))
     };
     PoolTarget { dataset: dataset.to_owned(), open: Arc::new(open) }
 }

@@ -149,7 +149,7 @@ impl Args {
         let candidate = live::find(&search, &self.pool)?;
         let how = &self.live.how;
         let options = live::import_options(&search, how.cache_mib, &how.tuning)?;
-        let pool = live::import_again(&candidate, &options)?;
+        let pool = live::import(&candidate, &options)?;
         pool.log(&invocation()).map_err(fail)?;
         tell_txgs(&pool, &self.live.how)?;
         if was_exported { pool.export() } else { pool.close() }.map_err(fail)
