@@ -2,7 +2,7 @@
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "this module is the terminal")]
 
 use crate::asked;
-use std::io::{IsTerminal as _, Write as _};
+use std::io::{self, IsTerminal as _, Write as _};
 
 /// Prints to standard output. A reader that went away (`| head`) ends the program quietly, as it
 /// ends other tools.
@@ -11,18 +11,34 @@ pub fn out(text: &str) {
         let _ = client.print(text.as_bytes());
         return;
     }
-    let mut stdout = std::io::stdout().lock();
+    let mut stdout = io::stdout().lock();
     if stdout.write_all(text.as_bytes()).is_err() {
         std::process::exit(0);
     }
 }
 
 /// Prints bytes to standard output.
-pub fn out_bytes(bytes: &[u8]) -> std::io::Result<()> {
+pub fn out_bytes(bytes: &[u8]) -> io::Result<()> {
     if let Some(client) = asked::client() {
         return client.print(bytes);
     }
-    std::io::stdout().lock().write_all(bytes)
+    io::stdout().lock().write_all(bytes)
+}
+
+/// Standard output for who writes piece by piece: a client's, as long as a verb runs for it.
+pub struct Output;
+
+impl io::Write for Output {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        out_bytes(bytes).map(|()| bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        match asked::client() {
+            Some(_) => Ok(()),
+            None => io::stdout().flush(),
+        }
+    }
 }
 
 /// Prints to standard error.
@@ -30,17 +46,17 @@ pub fn error(text: &str) {
     if let Some(client) = asked::client() {
         return client.complain(text);
     }
-    let _ = std::io::stderr().lock().write_all(text.as_bytes());
+    let _ = io::stderr().lock().write_all(text.as_bytes());
 }
 
 /// Standard error is a terminal: progress may be shown. A server shows none to its clients.
 pub fn is_terminal() -> bool {
-    asked::client().is_none() && std::io::stderr().is_terminal()
+    asked::client().is_none() && io::stderr().is_terminal()
 }
 
 /// Standard output is a terminal.
 pub fn is_output_terminal() -> bool {
-    asked::client().map_or_else(|| std::io::stdout().is_terminal(), |c| c.is_terminal())
+    asked::client().map_or_else(|| io::stdout().is_terminal(), |c| c.is_terminal())
 }
 
 /// Rows with columns padded as OpenZFS pads them, or tab separated with `-H`.

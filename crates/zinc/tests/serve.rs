@@ -207,6 +207,15 @@ fn streams_of_the_client_are_those_of_the_verb() {
     drop(reader.stdout.take());
     reader.wait().unwrap();
     assert_eq!(place.run(&["ls", "tank:/"]).ok(), "data\n");
+    // What is written piece by piece comes too, and a file is where the client stands.
+    let shown = place.run(&["inventory", "tank"]).ok();
+    let json: Value = serde_json::from_str(&shown).expect("an inventory");
+    assert!(shown.contains("\"path\": \"data\"") && json.is_object(), "{shown}");
+    let folder = place.path().join("folder");
+    std::fs::create_dir(&folder).unwrap();
+    let mut there = place.command(&["inventory", "-o", "file", "tank"]);
+    assert!(there.current_dir(&folder).status().unwrap().success());
+    assert_eq!(std::fs::read_to_string(folder.join("file")).unwrap(), shown);
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use crate::common::PoolArgs;
 use crate::failure::Failure;
 use crate::progress::while_showing;
-use crate::{objsets, ui};
+use crate::{asked, objsets, ui};
 use engine::inventory::{self, Options};
 use engine::rt::Progress;
 use std::fs::File;
@@ -41,9 +41,9 @@ impl Args {
             progress: &progress,
         };
         let errors = while_showing(&progress, || match &self.out {
-            Some(path) => write_file(&pool, &options, path),
+            Some(path) => write_file(&pool, &options, &asked::path(path)),
             None => {
-                let mut out = BufWriter::with_capacity(1 << 16, std::io::stdout());
+                let mut out = BufWriter::with_capacity(1 << 16, ui::Output);
                 let errors = inventory::write(&pool, &options, &mut out)?;
                 out.flush().map(|()| errors)
             }
