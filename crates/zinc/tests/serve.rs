@@ -549,3 +549,41 @@ fn nonsense_on_the_socket_harms_nobody() {
     assert!(txgs["ok"][0]["txg"].as_u64() >= synced["ok"]["txg"].as_u64());
     assert_eq!(arg(&socket).len(), socket.as_os_str().len());
 }
+
+#[test]
+fn a_pool_that_goes_is_watched_no_more_and_the_others_are() {
+    let place = Place::new();
+    let disk = std::fs::File::create(place.path().join("disk2")).unwrap();
+    disk.set_len(128 << 20).unwrap();
+    place.run(&["zpool", "create", "-d", "dozer", "disk2"]).ok();
+    let _servers = [place.serve(&[]), place.serve_pool("dozer", &[])];
+    let mut command = place.command(&["zpool", "iostat", "-H", "-T", "d", "0.05"]);
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut watch = command.spawn().unwrap();
+    let mut lines = BufReader::new(watch.stdout.take().unwrap()).lines().map(Result::unwrap);
+    let mut report = || {
+        // A time to the second, then a line for each pool.
+        let time = lines.next().unwrap();
+        assert_eq!(time.matches(':').count(), 2, "{time}");
+        let mut pools = Vec::new();
+        for line in lines.by_ref() {
+            pools.push(line.split('\t').next().unwrap_or_default().to_owned());
+            if line.starts_with("tank") {
+                return pools;
+            }
+        }
+        panic!("it ended after {pools:?}")
+    };
+    assert_eq!(report(), ["dozer", "tank"]);
+    place.run(&["zpool", "export", "dozer"]).ok();
+    let began = Instant::now();
+    while report() != ["tank"] {
+        assert!(began.elapsed() < PATIENCE);
+    }
+    // With the last one it ends, and what happened is said.
+    place.run(&["zpool", "export", "tank"]).ok();
+    lines.by_ref().for_each(drop);
+    assert_eq!(watch.wait().unwrap().code(), Some(1));
+    let said = rest_of_errors(&mut watch);
+    assert!(said.contains("dozer") && said.contains("tank"), "{said}");
+}

@@ -6,7 +6,7 @@ use crate::common::{JsonArgs, PoolArgs, TableArgs};
 use crate::failure::Failure;
 use crate::{json, local_time, ui};
 use engine::Pool;
-use engine::dsl::nicenum::{date, nicenum};
+use engine::dsl::nicenum::{ctime, nicenum};
 use engine::ondisk::pool_props::POOL;
 use engine::ondisk::props::{self, Shown};
 use engine::pool::{PoolProperty, Section, VdevView};
@@ -68,7 +68,10 @@ pub(super) fn repetition(
 ) -> Result<Option<(Duration, Option<u64>)>, Failure> {
     // A number this long is the guid of a pool.
     const DIGITS_MAX: usize = 9;
-    let number = |s: &String| s.parse::<f64>().ok().filter(|_| s.len() <= DIGITS_MAX);
+    // `inf` and `nan` are numbers to Rust, and may be pools.
+    let is_number =
+        |s: &String| s.len() <= DIGITS_MAX && s.starts_with(|c: char| !c.is_alphabetic());
+    let number = |s: &String| s.parse::<f64>().ok().filter(|_| is_number(s));
     let tail = args.iter().rev().take(2).take_while(|s| number(s).is_some()).count();
     let numbers: Vec<f64> = args.split_off(args.len() - tail).iter().filter_map(number).collect();
     let bad = |what: &str| Failure::usage(format!("{what} must be more than zero"));
@@ -89,7 +92,7 @@ pub(super) fn stamp(form: Option<&str>) {
     let now = now.map_or(0, |d| d.as_secs());
     match form {
         Some("u") => ui::out(&format!("{now}\n")),
-        Some(_) => ui::out(&format!("{}\n", date(local_time::local(now)))),
+        Some(_) => ui::out(&format!("{}\n", ctime(local_time::local(now)))),
         None => {}
     }
 }

@@ -118,7 +118,7 @@ impl Args {
     /// Runs it, as often as is asked for.
     pub fn run(mut self) -> Result<ExitCode, Failure> {
         let repeat = repetition(&mut self.names)?;
-        let (mut pools, only, code) = self.sources()?;
+        let (mut pools, only, mut code) = self.sources()?;
         let layout = self.layout(only);
         let first = u64::from(self.skip_first);
         if self.skip_first && repeat.is_none() {
@@ -126,11 +126,7 @@ impl Args {
         }
         let mut printed = 0;
         for report in 0.. {
-            for pool in &mut pools {
-                let mut now = pool.source.take()?;
-                self.naming.rename(&mut now);
-                pool.last = Some(std::mem::replace(&mut pool.now, now)).filter(|_| report > 0);
-            }
+            self.look(&mut pools, report > 0, &mut code)?;
             if report >= first {
                 stamp(self.stamp.as_deref());
                 self.print(&layout, &pools, printed);
@@ -144,6 +140,33 @@ impl Args {
             }
         }
         Ok(code)
+    }
+
+    /// Takes the next snapshot of each pool. One that is gone, because it was exported, is said and
+    /// watched no more; that of the last one ends the command.
+    fn look(
+        &self,
+        pools: &mut Vec<Watched>,
+        again: bool,
+        code: &mut ExitCode,
+    ) -> Result<(), Failure> {
+        let mut at = 0;
+        while at < pools.len() {
+            match pools[at].source.take() {
+                Ok(mut now) => {
+                    self.naming.rename(&mut now);
+                    let pool = &mut pools[at];
+                    pool.last = Some(std::mem::replace(&mut pool.now, now)).filter(|_| again);
+                    at += 1;
+                }
+                Err(failure) if pools.len() > 1 => {
+                    *code = failure.report();
+                    pools.remove(at);
+                }
+                Err(failure) => return Err(failure),
+            }
+        }
+        Ok(())
     }
 
     /// The tables in place of the columns, when they are asked for.
