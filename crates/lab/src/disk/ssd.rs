@@ -1,11 +1,12 @@
 //! A solid state disk.
 //!
-//! Pages lie across units (dies behind channels) that each do one thing at a time. A read ends when
-//! its pages have come from their units and over the bus. A write ends when its bytes are in the
-//! buffer, from where they go into their units; a full buffer lets writes in as fast as the units
-//! make room. Reads go before the writing in the background, and wait for no more than the one page
-//! that is just being written in their unit. A flush waits until the buffer is empty, or takes no
-//! more than a command where the buffer outlives a power failure.
+//! Pages lie across units (dies behind channels) that each do one thing at a time. A read ends
+//! when its pages have come from their units and over the bus. A write ends when its bytes are in
+//! the buffer, from where they go into their units; a full buffer lets writes in as fast as the
+//! units make room. Without a buffer, or with one that is switched off, it ends when its pages are
+//! in their units. Reads go before the writing in the background, and wait for no more than the
+//! one page that is just being written in their unit. A flush waits until the buffer is empty, or
+//! takes no more than a command where the buffer outlives a power failure.
 
 use super::{Nanos, micros, nanos, transfer};
 use core::time::Duration;
@@ -134,6 +135,10 @@ impl SsdDisk {
             let (free, written) = &mut self.units[unit];
             *written = (*written).max(let_in).max(*free) + program;
             safe = safe.max(*written);
+            if capacity == 0 {
+                // No page waits for another but in its unit.
+                continue;
+            }
             self.events += 1;
             self.buffered.insert((*written, self.events, bytes));
             self.buffered_bytes += bytes;
