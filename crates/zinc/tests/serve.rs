@@ -466,6 +466,9 @@ fn what_happened_inside_a_served_pool_is_told() {
     let kinds = &json["pools"]["tank"]["profile"]["kinds"];
     assert_eq!(kinds[2]["kind"], "leaf_sync", "{kinds}");
     assert!(kinds[2]["checksum"]["time_ns"].as_u64() > Some(0), "{kinds}");
+    let cache = &json["pools"]["tank"]["cache"];
+    assert!(cache["bytes"].as_u64() > Some(0), "{cache}");
+    assert_eq!(cache["max_bytes"], 256 << 20);
 }
 
 #[test]

@@ -106,7 +106,7 @@ fn seconds(ns: u64) -> String {
 type OfPool = (&'static str, &'static str, &'static str, fn(&Snapshot) -> String);
 
 fn pool_families(w: &mut Writer, pools: &[Snapshot]) {
-    let families: [OfPool; 8] = [
+    let families: [OfPool; 10] = [
         ("zinc_pool_open_seconds", "Time since the pool was opened.", "gauge", |s| {
             seconds(s.span_ns)
         }),
@@ -126,6 +126,10 @@ fn pool_families(w: &mut Writer, pools: &[Snapshot]) {
         }),
         ("zinc_cache_misses_total", "Lookups that did not.", "counter", |s| {
             s.cache.misses.to_string()
+        }),
+        ("zinc_cache_bytes", "Bytes in the cache.", "gauge", |s| s.cache.bytes.to_string()),
+        ("zinc_cache_max_bytes", "Bytes that it holds at most.", "gauge", |s| {
+            s.cache.max_bytes.to_string()
         }),
     ];
     for (name, help, kind, value) in families {

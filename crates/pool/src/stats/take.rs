@@ -147,7 +147,8 @@ impl Pool {
         if let Some(pool) = vdevs.first_mut() {
             (pool.size_bytes, pool.allocated_bytes) = (size, allocated);
         }
-        let cache = self.store().cache().stats();
+        let store = self.store();
+        let (cache, cache_max) = (store.cache().stats(), store.cache().capacity());
         let at = rt.now();
         let born = self.vdevs().born();
         Snapshot {
@@ -165,7 +166,7 @@ impl Pool {
                 hits: cache.hits,
                 misses: cache.misses,
                 bytes: cache.bytes,
-                max_bytes: 0,
+                max_bytes: cache_max as u64,
             },
             ..Snapshot::default()
         }
