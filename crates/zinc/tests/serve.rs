@@ -590,3 +590,46 @@ fn a_pool_that_goes_is_watched_no_more_and_the_others_are() {
     let said = rest_of_errors(&mut watch);
     assert!(said.contains("dozer") && said.contains("tank"), "{said}");
 }
+
+#[test]
+fn blocks_and_checksums_of_files_follow_their_tunables() {
+    let place = Place::new();
+    let server = place.serve(&["--tunable", "zfs_max_recordsize=20000"]);
+    place.run(&["zfs", "create", "tank/a"]).ok();
+    std::fs::write(place.path().join("file"), vec![7; 300_000]).unwrap();
+    let set = |settings: &[&str]| {
+        place.run(&[&["tunables", "--pool", "tank"], settings].concat()).ok();
+    };
+    let copy = |to: &str| place.run(&["cp", "file", &format!("tank/a:/{to}")]).ok();
+    copy("small");
+    set(&["zfs_max_recordsize=64k", "zinc_checksum=sha256"]);
+    copy("middle");
+    set(&["zfs_max_recordsize=16M", "zinc_checksum=off"]);
+    copy("unsummed");
+    // A property that is set meanwhile has its say, within what the tunables leave to it.
+    set(&["zfs_max_recordsize=32k", "zinc_checksum=property"]);
+    place.run(&["zfs", "set", "recordsize=64k", "tank/a"]).ok();
+    copy("least");
+    place.run(&["zpool", "export", "tank"]).ok();
+    assert_eq!(server.end().0, Some(0));
+    let of = |name: &str| {
+        let text = place.run(&["stat", "-d", ".", &format!("tank/a:/{name}")]).ok();
+        let word = |label| {
+            let line = text.lines().find_map(|l| l.trim().strip_prefix(label)).unwrap();
+            line.trim().split(' ').next().unwrap().to_owned()
+        };
+        let zdb = ["zdb", "-e", "-p", ".", "-dddddd", "tank/a", &word("Object:")];
+        let blocks = place.run(&zdb).out;
+        let sum =
+            blocks.lines().filter(|l| l.contains(" L0 ")).find_map(|l| l.split("cksum=").nth(1));
+        (word("Blocks:").parse::<u32>().unwrap(), sum.unwrap().to_owned())
+    };
+    let all = ["small", "middle", "unsummed", "least"].map(of);
+    let sizes = all.each_ref().map(|(size, _)| *size);
+    assert_eq!(sizes, [16 << 10, 64 << 10, 128 << 10, 32 << 10]);
+    // The first word of fletcher4 is a sum of words of 32 bits, that of sha256 is any.
+    let first = all.each_ref().map(|(_, sum)| u64::from_str_radix(&sum[..16], 16).unwrap());
+    assert!(first[0] > 0 && first[0] < 1 << 48 && first[3] > 0 && first[3] < 1 << 48, "{all:?}");
+    assert!(first[1] >= 1 << 48 && first[2] == 0, "{all:?}");
+    place.is_clean();
+}

@@ -29,7 +29,37 @@ pub struct Head {
     pub objset: Objset,
     owners: Option<Arc<FileOwners>>,
     fs: Mutex<Option<Filesystem>>,
+    said: Mutex<Said>,
     pub(super) door: Arc<Door>,
+}
+
+/// What the properties of a head say where tunables have a say too.
+struct Said {
+    checksum: Checksum,
+    copies: u64,
+    /// Bytes of a record, or of a block of a volume.
+    record: u64,
+    settings: FsSettings,
+    /// No record is larger (`zfs_max_recordsize`).
+    record_max: u32,
+}
+
+impl Said {
+    fn new(shared: &Shared, stored: &StoredProperties) -> Self {
+        Self {
+            checksum: checksum(stored),
+            copies: number(stored, "copies").clamp(1, 3),
+            record: number(stored, "recordsize"),
+            settings: settings(stored),
+            record_max: record_max(shared.tunables.get(Tunable::MaxRecordsize)),
+        }
+    }
+
+    /// How files are made.
+    fn settings(&self) -> FsSettings {
+        let record_size = self.settings.record_size.min(self.record_max);
+        FsSettings { record_size, ..self.settings }
+    }
 }
 
 impl Head {
@@ -42,6 +72,11 @@ impl Head {
     /// The file system in it; all who ask share it, and its locks.
     pub fn filesystem(&self, settings: FsSettings) -> Result<Filesystem> {
         let mut held = self.fs.lock();
+        let settings = {
+            let mut said = self.said.lock();
+            said.settings = settings;
+            said.settings()
+        };
         if let Some(fs) = &*held {
             fs.configure(settings)?;
             return Ok(fs.clone());
@@ -57,7 +92,7 @@ impl Head {
     }
 
     /// Changes how its files are made, when it is open as a file system.
-    pub(super) fn configure(&self, settings: FsSettings) -> Result<()> {
+    fn configure(&self, settings: FsSettings) -> Result<()> {
         match &*self.fs.lock() {
             Some(fs) => Ok(fs.configure(settings)?),
             None => Ok(()),
@@ -79,6 +114,19 @@ fn number(stored: &StoredProperties, name: &str) -> u64 {
     stored.number(name).or_else(default).unwrap_or(0)
 }
 
+/// The checksum of a dataset with these properties.
+fn checksum(stored: &StoredProperties) -> Checksum {
+    match Checksum(number(stored, "checksum") as u8) {
+        Checksum::INHERIT | Checksum::ON => Checksum::FLETCHER_4,
+        c => c,
+    }
+}
+
+/// The largest record that `zfs_max_recordsize` allows: a power of two.
+fn record_max(bytes: u64) -> u32 {
+    u32::try_from(bytes).map_or(1 << 31, |n| 1 << n.max(512).ilog2())
+}
+
 /// How blocks of a dataset with these properties are written.
 pub(super) fn policy(stored: &StoredProperties, shared: &Shared) -> SetPolicy {
     let (compression, level) = compression_parts(number(stored, "compression"));
@@ -89,10 +137,6 @@ pub(super) fn policy(stored: &StoredProperties, shared: &Shared) -> SetPolicy {
         Compression::ZSTD => zstd(level),
         c => Algorithm::from_number(c.0).unwrap_or(usual),
     };
-    let checksum = match Checksum(number(stored, "checksum") as u8) {
-        Checksum::INHERIT | Checksum::ON => Checksum::FLETCHER_4,
-        c => c,
-    };
     let slots = match number(stored, "dnodesize") {
         // `legacy` and, as long as nothing says what an object needs, `auto`.
         0 => 1,
@@ -100,7 +144,7 @@ pub(super) fn policy(stored: &StoredProperties, shared: &Shared) -> SetPolicy {
         bytes => (bytes / 512).clamp(1, 32) as u8,
     };
     SetPolicy {
-        checksum,
+        checksum: shared.checksum_for(checksum(stored)),
         compression,
         metadata_compression: usual,
         copies: number(stored, "copies").clamp(1, 3) as u8,
@@ -168,7 +212,8 @@ impl Shared {
             accounting: owners.clone().map(|o| o as _),
             key: None,
         })?;
-        Ok(Head { dataset, objset, owners, fs: Mutex::default(), door })
+        let said = Mutex::new(Said::new(self, stored));
+        Ok(Head { dataset, objset, owners, fs: Mutex::default(), said, door })
     }
 
     /// The head of a dataset, opened for writing when it is not open yet.
@@ -207,16 +252,60 @@ impl Shared {
         }
     }
 
+    /// The checksum of data, where a dataset's properties say `said`.
+    fn checksum_for(&self, said: Checksum) -> Checksum {
+        match self.tunables.get(Tunable::Checksum) {
+            1 => Checksum::OFF,
+            2 => Checksum::FLETCHER_2,
+            3 => Checksum::FLETCHER_4,
+            4 => Checksum::SHA256,
+            _ => said,
+        }
+    }
+
+    /// Data is written from now on with the checksum that `zinc_checksum` says.
+    pub(super) fn set_checksum(&self, _: u64) {
+        for head in self.all_heads() {
+            if let Some(policy) = head.objset.policy() {
+                let checksum = self.checksum_for(head.said.lock().checksum);
+                head.objset.set_policy(SetPolicy { checksum, ..SetPolicy::clone(&policy) });
+            }
+        }
+    }
+
+    /// Files that are made from now on have records of so many bytes at most.
+    pub(super) fn set_record_max(&self, bytes: u64) {
+        let files = |head: &Arc<Head>| head.objset.phys().kind == ObjsetKind::Zfs;
+        for head in self.all_heads().into_iter().filter(files) {
+            let settings = {
+                let mut said = head.said.lock();
+                said.record_max = record_max(bytes);
+                said.settings()
+            };
+            // What the properties said was taken, and so is a smaller power of two.
+            let _ = head.configure(settings);
+            self.weigh_as_said(&head);
+        }
+    }
+
     /// Tells a head how much its blocks take.
     pub(super) fn weigh(&self, head: &Head, stored: &StoredProperties) -> Result<()> {
-        let record = match head.objset.phys().kind {
-            ObjsetKind::Zvol => head.volume()?.block_size(),
-            _ => number(stored, "recordsize"),
+        let mut said = Said::new(self, stored);
+        if head.objset.phys().kind == ObjsetKind::Zvol {
+            (said.record, said.record_max) = (head.volume()?.block_size(), 1 << 31);
+        }
+        *head.said.lock() = said;
+        self.weigh_as_said(head);
+        Ok(())
+    }
+
+    fn weigh_as_said(&self, head: &Head) {
+        let (copies, record) = {
+            let said = head.said.lock();
+            (said.copies, said.record.min(u64::from(said.record_max)))
         };
-        let copies = number(stored, "copies").clamp(1, 3);
         let stored = self.alloc.worst_dsize(record);
         head.door.set_weight(Weight { copies, record, stored });
-        Ok(())
     }
 
     /// Bytes that the whole pool still has, beside its reserve. What one dataset has reserved is
@@ -283,8 +372,9 @@ impl Shared {
         for head in self.all_heads() {
             let stored = self.dsl.stored(&self.dsl.head_by_object(head.dataset)?)?;
             head.objset.set_policy(policy(&stored, self));
-            head.configure(settings(&stored))?;
             self.weigh(&head, &stored)?;
+            let settings = head.said.lock().settings();
+            head.configure(settings)?;
         }
         Ok(())
     }

@@ -182,6 +182,16 @@ table! {
         "Size of the indirect blocks of objects made from now on; those that exist keep theirs. \
          OpenZFS refuses an object with more than 17 (128 KiB).";
 
+    MaxRecordsize "zfs_max_recordsize" Unit::Bytes, 16 << 20, 512..=16 << 20,
+        Shared::set_record_max,
+        "Blocks of files that are made from now on are no larger, whatever recordsize says; those \
+         that exist keep theirs. What is no power of two is the next smaller one.";
+    Checksum "zinc_checksum"
+        Unit::Word(&["property", "off", "fletcher2", "fletcher4", "sha256"]), 0, 0..=4,
+        Shared::set_checksum,
+        "The checksum of data that is written from now on, in all datasets; property leaves it to \
+         their property checksum. Metadata always has one.";
+
     // Queues of the devices.
     SyncReadMinActive "zfs_vdev_sync_read_min_active" Unit::Count,
         QueueLimit::Min(IoClass::SyncRead).default_value(), 1..=1 << 20,
