@@ -154,11 +154,6 @@ impl AtomicHistogram {
         self.sum.fetch_add(value.wrapping_mul(weight), Ordering::Relaxed);
     }
 
-    /// Begins anew. What others add at the same time may be lost in part.
-    pub fn reset(&self) {
-        self.counts.iter().chain([&self.sum]).for_each(|n| n.store(0, Ordering::Relaxed));
-    }
-
     /// What was counted so far.
     #[must_use]
     pub fn snapshot(&self) -> Histogram {

@@ -85,7 +85,8 @@ impl Command {
         match self {
             Self::Zpool(c) => c.is_for_servers(),
             Self::Zfs(_) | Self::Ls(_) | Self::Stat(_) | Self::Cat(_) | Self::Cp(_) => true,
-            Self::Tunables(_) => true,
+            Self::Tunables(_) | Self::Advise(_) | Self::Pios(_) => true,
+            Self::Lab(c) => c.is_for_servers(),
             Self::Mkdir(_) | Self::Rm(_) | Self::Mv(_) | Self::Ln(_) | Self::Inventory(_) => true,
             _ => false,
         }

@@ -18,6 +18,7 @@ mod live;
 mod local_time;
 mod names;
 mod objsets;
+mod page;
 mod place;
 mod progress;
 mod served;

@@ -25,8 +25,8 @@ use std::time::Duration;
 const PATIENCE: Duration = Duration::from_secs(2);
 /// Verbs that reach a pool that is served, for people.
 pub const REACHABLE: &str = "zfs, ls, cat, stat, cp, mkdir, rm, mv, ln, inventory, top, txgs, \
-                             throttle, tunables, and of zpool: export, get, history, iostat, \
-                             list, reguid, set, status, sync, upgrade";
+                             throttle, tunables, advise, pios, lab run, and of zpool: export, \
+                             get, history, iostat, list, reguid, set, status, sync, upgrade";
 
 /// A process that serves a pool.
 pub struct Server {

@@ -3,6 +3,7 @@
 
 use crate::asked;
 use std::io::{self, IsTerminal as _, Write as _};
+use std::os::fd::{AsFd as _, OwnedFd};
 
 /// Prints to standard output. A reader that went away (`| head`) ends the program quietly, as it
 /// ends other tools.
@@ -38,6 +39,17 @@ impl io::Write for Output {
             Some(_) => Ok(()),
             None => io::stdout().flush(),
         }
+    }
+}
+
+/// Standard output and standard error for another program.
+pub fn streams() -> io::Result<[OwnedFd; 2]> {
+    match asked::client() {
+        Some(client) => Ok([client.output.try_clone()?.into(), client.errors.try_clone()?.into()]),
+        None => Ok([
+            io::stdout().as_fd().try_clone_to_owned()?,
+            io::stderr().as_fd().try_clone_to_owned()?,
+        ]),
     }
 }
 

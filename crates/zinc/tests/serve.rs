@@ -633,3 +633,51 @@ fn blocks_and_checksums_of_files_follow_their_tunables() {
     assert!(first[1] >= 1 << 48 && first[2] == 0, "{all:?}");
     place.is_clean();
 }
+
+#[test]
+fn a_served_pool_is_loaded_measured_and_advised_where_it_is_held() {
+    let place = Place::new();
+    let _server = place.serve(&[]);
+    place.run(&["zpool", "set", "feature@async_destroy=enabled", "tank"]).ok();
+    let pios = ["pios", "-L", "dmuio", "-p", "tank", "-n", "4", "-s", "1M", "-c", "64k"];
+    let run = |more: &[&str]| place.run(&[&pios[..], more].concat());
+    let text = run(&["-x", "-V", "--profile", "-P", "echo before", "--html", "page"]).ok();
+    assert!(text.starts_with("before\n") && text.contains("every byte is what was"), "{text}");
+    let page = std::fs::read_to_string(place.path().join("page")).unwrap();
+    assert!(page.contains("<svg"), "{page}");
+    // Whoever watches goes on counting: nothing begins anew.
+    let stages = || place.run(&["zpool", "iostat", "-Hp", "--stages", "tank"]).ok();
+    let sums = |text: &str| {
+        let line = text.lines().find(|l| l.starts_with("tank\tleaf_sync")).unwrap().to_owned();
+        line.split('\t').nth(4).and_then(|n| n.parse::<u64>().ok()).unwrap()
+    };
+    let before = sums(&stages());
+    // What a hook prints is no part of the JSON.
+    let json = run(&["-x", "-j", "--profile", "-P", "echo before"]);
+    assert_eq!((json.code, json.err.as_str()), (0, "before\n"));
+    let json: Value = serde_json::from_str(&json.out).unwrap();
+    assert_eq!(json[0]["write"]["bytes"], 4 << 20, "{json}");
+    assert!(sums(&stages()) > before);
+    assert_eq!(place.run(&["ls", "tank/pios:/"]).ok(), "");
+    let advice = place.run(&["advise", "-j", "tank"]).ok();
+    let advice: Value = serde_json::from_str(&advice).unwrap();
+    assert_eq!(advice["pool"], "tank");
+    let lab = place.run(&["lab", "run", "seek", "--pool", "tank", "--seconds", "0.01", "-j"]).ok();
+    let lab: Value = serde_json::from_str(&lab).unwrap();
+    assert_eq!(lab["experiments"][0]["experiment"], "seek", "{lab}");
+    // A run whose client is gone ends, and with -x leaves nothing.
+    let long = ["-n", "1", "-s", "1M", "-c", "4k", "-T", "200", "-x"];
+    let mut client = place.command(&[&pios[..3], &["-p", "tank"], &long[..]].concat());
+    let mut client = client.stdin(Stdio::null()).stdout(Stdio::null()).spawn().unwrap();
+    let began = Instant::now();
+    let wait = |files: usize| {
+        while place.run(&["ls", "tank/pios:/"]).ok().lines().count() != files {
+            assert!(began.elapsed() < PATIENCE);
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    };
+    wait(1);
+    kill_process(Pid::from_child(&client), Signal::INT).unwrap();
+    client.wait().unwrap();
+    wait(0);
+}

@@ -99,12 +99,6 @@ impl StageMeter {
         let (count, bytes) = (self.count.load(Relaxed), self.bytes.load(Relaxed));
         StageCount { count, bytes, time_ns: self.time_ns.snapshot() }
     }
-
-    pub(crate) fn reset(&self) {
-        self.count.store(0, Relaxed);
-        self.bytes.store(0, Relaxed);
-        self.time_ns.reset();
-    }
 }
 
 /// Blocks that are being read together.

@@ -52,7 +52,9 @@ pub struct PiosError {
 }
 
 impl PiosError {
-    pub(crate) fn new(what: impl Into<String>) -> Self {
+    /// Something failed, and there is no more to say.
+    #[must_use]
+    pub fn new(what: impl Into<String>) -> Self {
         Self { what: what.into(), cause: None, hint: None }
     }
 

@@ -82,13 +82,13 @@ pub(super) fn load(
     target: &PoolFiles<'_>,
     plan: &Plan,
 ) -> Result<Measured, PiosError> {
-    pool.profiler().reset();
+    let before = pool.profiler().begin();
     let first = pool.last_synced();
     let written = pios::write(pool.rt(), plan, target)?;
     Ok(Measured {
         time: written.time,
         bytes: written.bytes,
-        profile: pool.profiler().snapshot(),
+        profile: pool.profiler().snapshot().since(&before),
         txgs: pool.last_synced() - first,
     })
 }

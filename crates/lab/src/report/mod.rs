@@ -7,17 +7,25 @@ mod text;
 pub use html::page;
 pub use text::text;
 
-use crate::experiment::Outcome;
+use crate::experiment::{Outcome, Row};
 use serde_json::{Value, json};
+use std::collections::BTreeMap;
 
 /// `{"experiments": [{"experiment", "within_bounds", "rows": [{"row", "published", "measured",
-/// "ratio"}]}]}`; what the study does not have is null.
+/// "ratio"}]}]}`; what the study does not have is null. Rows that only their units tell apart have
+/// them in their names.
 #[must_use]
 pub fn json(outcomes: &[Outcome]) -> Value {
     let experiments = outcomes.iter().map(|outcome| {
+        let mut named = BTreeMap::<&str, usize>::new();
+        outcome.rows.iter().for_each(|row| *named.entry(&row.row).or_default() += 1);
+        let name = |row: &Row| match named.get(row.row.as_str()) {
+            Some(2..) => format!("{}, {}", row.row, row.unit),
+            _ => row.row.clone(),
+        };
         let rows = outcome.rows.iter().map(|row| {
             json!({
-                "row": row.row,
+                "row": name(row),
                 "published": row.published,
                 "measured": row.measured,
                 "ratio": row.ratio(),
@@ -47,7 +55,7 @@ pub(crate) fn figure(value: f64) -> String {
 }
 
 /// What is said of a row: within its bound, outside, or not judged.
-pub(crate) fn verdict(row: &crate::experiment::Row) -> &'static str {
+pub(crate) fn verdict(row: &Row) -> &'static str {
     use crate::experiment::Bound;
     if row.published.is_none() || row.bound == Bound::Shown {
         "-"
@@ -86,7 +94,7 @@ pub(crate) fn log_ticks(low: f64, high: f64) -> Vec<f64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::experiment::{Bound, Chart, Row, Series};
+    use crate::experiment::{Bound, Chart, Series};
 
     pub(super) fn outcome() -> Outcome {
         let row = |name: &str, published, measured, bound| Row {
@@ -139,6 +147,19 @@ mod tests {
             ],
         }]});
         assert_eq!(json(&[outcome()]), expected);
+        // Two rows of one name cannot be told apart without their units.
+        let mut two = outcome();
+        two.rows = [("I/Os", 6176.0), ("KiB", 49408.0)]
+            .map(|(unit, figure)| Row {
+                row: "L0".to_owned(),
+                unit,
+                published: Some(figure),
+                measured: figure,
+                bound: Bound::Shown,
+            })
+            .into();
+        let rows = &json(&[two])["experiments"][0]["rows"];
+        assert_eq!((&rows[0]["row"], &rows[1]["row"]), (&json!("L0, I/Os"), &json!("L0, KiB")));
     }
 
     #[test]

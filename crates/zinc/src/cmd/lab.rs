@@ -2,6 +2,7 @@
 
 use crate::failure::{FAILED, Failure};
 use crate::live::LiveArgs;
+use crate::page::Page;
 use crate::ui;
 use clap::{ArgGroup, Subcommand};
 use engine::LivePool;
@@ -61,15 +62,31 @@ pub struct Run {
     /// Write a report with charts into this file
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
-    /// Part of the study's amount of work
-    #[arg(long, value_name = "PART", default_value_t = 1.0)]
+    /// Part of the study's amount of work, 1 at most
+    #[arg(long, value_name = "PART", default_value_t = 1.0, value_parser = part)]
     scale: f64,
     /// Seconds for each figure on a real device
-    #[arg(long, value_name = "SECONDS", default_value_t = 2.0)]
+    #[arg(long, value_name = "SECONDS", default_value_t = 2.0, value_parser = seconds)]
     seconds: f64,
     /// Decides what chance decides
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
+}
+
+/// What `--scale` takes.
+fn part(text: &str) -> Result<f64, String> {
+    number_up_to(text, 1.0)
+}
+
+/// What `--seconds` takes.
+fn seconds(text: &str) -> Result<f64, String> {
+    const DAY: f64 = 86400.0;
+    number_up_to(text, DAY)
+}
+
+fn number_up_to(text: &str, most: f64) -> Result<f64, String> {
+    let number = text.parse().ok().filter(|n: &f64| *n > 0.0 && *n <= most);
+    number.ok_or_else(|| format!("it takes more than 0, and {most} at most"))
 }
 
 /// Arguments of `zinc lab presets`.
@@ -80,6 +97,11 @@ pub struct Presets {
 }
 
 impl Command {
+    /// A server runs it for its clients: only what is measured in the pool that it holds.
+    pub fn is_for_servers(&self) -> bool {
+        matches!(self, Self::Run(run) if run.pool.is_some())
+    }
+
     /// Runs it.
     pub fn run(self) -> Result<ExitCode, Failure> {
         match self {
@@ -96,7 +118,10 @@ impl Command {
 
 impl From<LabError> for Failure {
     fn from(e: LabError) -> Self {
-        let failure = Self::new(e.what).because(e.why);
+        let mut failure = Self::new(e.what);
+        if !e.why.is_empty() {
+            failure = failure.because(e.why);
+        }
         match e.hint {
             Some(hint) => failure.hint(hint),
             None => failure,
@@ -148,7 +173,7 @@ pub struct Fit {
     #[arg(long, value_name = "PRESET")]
     sim: Option<String>,
     /// Seconds for each step on a real device
-    #[arg(long, value_name = "SECONDS", default_value_t = 2.0)]
+    #[arg(long, value_name = "SECONDS", default_value_t = 2.0, value_parser = seconds)]
     seconds: f64,
 }
 
@@ -188,6 +213,7 @@ impl Run {
         {
             confirm(path)?;
         }
+        let page = self.html.as_deref().map(Page::begin).transpose()?;
         let mut outcomes = Vec::new();
         for experiment in experiments {
             let outcome = (experiment.run)(&target, &self.setting(experiment.name))?;
@@ -203,11 +229,8 @@ impl Run {
         if self.json {
             ui::json(&report::json(&outcomes));
         }
-        if let Some(path) = &self.html {
-            let page = report::page(&outcomes, &self.how());
-            std::fs::write(path, page).map_err(|e| {
-                Failure::new(format!("cannot write {}", path.display())).because(e.to_string())
-            })?;
+        if let Some(page) = page {
+            page.write(&report::page(&outcomes, &self.how()))?;
         }
         let good = outcomes.iter().all(Outcome::within_bounds);
         Ok(if good { ExitCode::SUCCESS } else { ExitCode::from(FAILED) })

@@ -1,8 +1,9 @@
 //! `zinc pios`: the parallel I/O simulator.
 
-use crate::asked;
+use crate::asked::{self, Asked};
 use crate::failure::Failure;
 use crate::live::{LiveHow, change};
+use crate::page::Page;
 use crate::ui::{self, Table};
 use clap::ValueEnum;
 use engine::LivePool;
@@ -13,7 +14,7 @@ use lab::pios::{
     Sweep, Target,
 };
 use std::path::{Path, PathBuf};
-use std::process::{Command, ExitCode};
+use std::process::{Command, ExitCode, Stdio};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// Dataset that is used when only a pool is named.
@@ -53,7 +54,7 @@ Each run's files carry its time stamp, which is also the seed of what is in them
 earlier run's files and verifies them, with the same sizes given again; -V=STAMP,.. has one for each
 run. Buffered files come back from memory then, unless --prerun drops it.")]
 pub struct Args {
-    /// Threads
+    /// Threads [default: 1]
     #[arg(short = 't', long = "threadcount", value_name = "N,..")]
     threads: Option<String>,
     #[arg(long = "threadcount_low", alias = "threadcount-low", value_name = "N", hide = true)]
@@ -62,7 +63,7 @@ pub struct Args {
     threads_high: Option<String>,
     #[arg(long = "threadcount_incr", alias = "threadcount-incr", value_name = "%", hide = true)]
     threads_incr: Option<String>,
-    /// Regions: streams that are written
+    /// Regions: streams that are written [default: 16]
     #[arg(short = 'n', long = "regioncount", value_name = "N,..")]
     regions: Option<String>,
     #[arg(long = "regioncount_low", alias = "regioncount-low", value_name = "N", hide = true)]
@@ -71,7 +72,7 @@ pub struct Args {
     regions_high: Option<String>,
     #[arg(long = "regioncount_incr", alias = "regioncount-incr", value_name = "%", hide = true)]
     regions_incr: Option<String>,
-    /// Bytes of a region
+    /// Bytes of a region [default: 4M]
     #[arg(short = 's', long = "regionsize", value_name = "SIZE,..")]
     size: Option<String>,
     #[arg(long = "regionsize_low", alias = "regionsize-low", value_name = "SIZE", hide = true)]
@@ -80,7 +81,7 @@ pub struct Args {
     size_high: Option<String>,
     #[arg(long = "regionsize_incr", alias = "regionsize-incr", value_name = "%", hide = true)]
     size_incr: Option<String>,
-    /// Bytes of an I/O
+    /// Bytes of an I/O [default: 1M]
     #[arg(short = 'c', long = "chunksize", value_name = "SIZE,..")]
     chunk: Option<String>,
     #[arg(long = "chunksize_low", alias = "chunksize-low", value_name = "SIZE", hide = true)]
@@ -130,7 +131,7 @@ pub struct Args {
     /// Threads pause up to so many milliseconds between I/Os
     #[arg(short = 'T', long = "threaddelay", value_name = "MS", default_value_t = 0)]
     thread_delay: u64,
-    /// Remove the files afterwards
+    /// Remove the files afterwards, also when something failed
     #[arg(short = 'x', long)]
     cleanup: bool,
     /// Run this shell command before each run
@@ -211,6 +212,7 @@ impl Args {
     pub fn run(self) -> Result<ExitCode, Failure> {
         let (method, layout) = self.load()?;
         let plans = self.plans(layout)?;
+        let page = self.html.as_deref().map(Page::begin).transpose()?;
         let mut results = Vec::new();
         match method {
             Method::Plain(method) => {
@@ -249,7 +251,7 @@ impl Args {
                 })?;
             }
         }
-        self.show(&results)?;
+        self.show(&results, page)?;
         Ok(ExitCode::SUCCESS)
     }
 
@@ -277,9 +279,14 @@ impl Args {
             true => PoolFiles::reopen(pool, dataset, &plan, method)?,
             false => PoolFiles::create(pool, dataset, &plan, method)?,
         };
-        pool.profiler().reset();
-        let mut result = self.one(pool.rt(), plan, &target)?;
-        result.profile = self.profile.then(|| pool.profiler().snapshot());
+        let before = pool.profiler().begin();
+        let client = asked::client();
+        let mut result = match &client {
+            // What a client that is gone asked for is not done to its end.
+            Some(client) => self.one(pool.rt(), plan, &WhileThere { target: &target, client })?,
+            None => self.one(pool.rt(), plan, &target)?,
+        };
+        result.profile = self.profile.then(|| pool.profiler().snapshot().since(&before));
         Ok(result)
     }
 
@@ -396,7 +403,21 @@ impl Args {
         if self.verbose {
             ui::error(&format!("run {}: {plan:?}\n", plan.seed));
         }
-        hook("--prerun", self.prerun.as_deref())?;
+        let result = self.work(rt, plan, target);
+        match self.cleanup {
+            // Also when something failed; that is what is said.
+            true => {
+                let removed = target.remove();
+                let result = result?;
+                removed?;
+                Ok(result)
+            }
+            false => result,
+        }
+    }
+
+    fn work(&self, rt: &Rt, plan: Plan, target: &dyn Target) -> Result<RunResult, Failure> {
+        self.hook("--prerun", self.prerun.as_deref())?;
         let write = match self.reads_earlier() {
             true => None,
             false => Some(pios::write(rt, &plan, target)?),
@@ -405,14 +426,28 @@ impl Args {
             true => None,
             false => Some(pios::read(rt, &plan, target, self.verify.is_some())?),
         };
-        hook("--postrun", self.postrun.as_deref())?;
-        if self.cleanup {
-            target.remove()?;
-        }
+        self.hook("--postrun", self.postrun.as_deref())?;
         Ok(RunResult { plan, write, read, profile: None })
     }
 
-    fn show(&self, results: &[RunResult]) -> Result<(), Failure> {
+    /// Runs a command of the user's. With --json what it prints goes where complaints go.
+    fn hook(&self, name: &str, command: Option<&str>) -> Result<(), Failure> {
+        let Some(command) = command else { return Ok(()) };
+        let failed = |why: String| Failure::new(format!("{name} `{command}` failed")).because(why);
+        let status = || {
+            let [output, errors] = ui::streams()?;
+            let output = if self.json { errors.try_clone()? } else { output };
+            let mut shell = Command::new("sh");
+            shell.args(["-c", command]).current_dir(asked::path(Path::new(".")));
+            shell.stdin(Stdio::null()).stdout(output).stderr(errors).status()
+        };
+        match status().map_err(|e| failed(e.to_string()))? {
+            status if status.success() => Ok(()),
+            status => Err(failed(status.to_string())),
+        }
+    }
+
+    fn show(&self, results: &[RunResult], page: Option<Page>) -> Result<(), Failure> {
         if self.json {
             ui::json(&pios::json(results));
         } else {
@@ -437,13 +472,10 @@ impl Args {
                 table.print();
             }
         }
-        if let Some(path) = &self.html {
-            let page = lab::report::page(&[self.report(results)], "zinc pios");
-            std::fs::write(asked::path(path), page).map_err(|e| {
-                Failure::new(format!("cannot write {}", path.display())).because(e.to_string())
-            })?;
+        match page {
+            Some(page) => page.write(&lab::report::page(&[self.report(results)], "zinc pios")),
+            None => Ok(()),
         }
-        Ok(())
     }
 
     /// The runs as charts over their threads.
@@ -477,22 +509,37 @@ impl Args {
     }
 }
 
-fn hook(name: &str, command: Option<&str>) -> Result<(), Failure> {
-    let Some(command) = command else { return Ok(()) };
-    let failed = |why: String| Failure::new(format!("{name} `{command}` failed")).because(why);
-    let mut shell = Command::new("sh");
-    shell.args(["-c", command]).current_dir(asked::path(Path::new(".")));
-    let status = match asked::client() {
-        None => shell.status(),
-        // In a server: what it says is for whoever asked.
-        Some(client) => shell.output().map(|output| {
-            let _ = client.print(&output.stdout);
-            client.complain(&String::from_utf8_lossy(&output.stderr));
-            output.status
-        }),
-    };
-    match status.map_err(|e| failed(e.to_string()))? {
-        status if status.success() => Ok(()),
-        status => Err(failed(status.to_string())),
+/// Files of a pool that is held for others: a run ends with the one who asked for it.
+struct WhileThere<'a> {
+    target: &'a PoolFiles<'a>,
+    client: &'a Asked,
+}
+
+impl WhileThere<'_> {
+    fn check(&self) -> pios::Result<()> {
+        match self.client.presence.is_gone() {
+            true => Err(PiosError::new("whoever asked is gone")),
+            false => Ok(()),
+        }
+    }
+}
+
+impl Target for WhileThere<'_> {
+    fn write(&self, file: u64, at: u64, data: &[u8]) -> pios::Result<()> {
+        self.check()?;
+        self.target.write(file, at, data)
+    }
+
+    fn read(&self, file: u64, at: u64, buf: &mut [u8]) -> pios::Result<()> {
+        self.check()?;
+        self.target.read(file, at, buf)
+    }
+
+    fn sync(&self) -> pios::Result<()> {
+        self.target.sync()
+    }
+
+    fn remove(&self) -> pios::Result<()> {
+        self.target.remove()
     }
 }
