@@ -174,7 +174,7 @@ impl Server {
 
     /// Asks it.
     pub fn call(&mut self, verb: &str, params: Value) -> Result<Value, Failure> {
-        self.client.call(verb, params).map_err(|e| failed(&e, self.pid))
+        self.client.call(verb, params).map_err(|e| failed(&e, self.pid, &self.name))
     }
 
     /// Has this process's command line run there, with `more` behind it; the exit code.
@@ -228,7 +228,7 @@ impl Server {
         let (_mine, theirs) = UnixStream::pair()?;
         let files = [input.as_fd(), output, errors.as_fd(), theirs.as_fd()];
         let answer = self.client.call_with("run", params, &files);
-        let answer = answer.map_err(|e| failed(&e, self.pid))?;
+        let answer = answer.map_err(|e| failed(&e, self.pid, &self.name))?;
         let code = answer["code"].as_u64().and_then(|c| u8::try_from(c).ok());
         Ok(code.unwrap_or(crate::failure::FAILED))
     }
@@ -240,7 +240,7 @@ pub fn not_served(name: &str) -> Failure {
         .hint("`zinc serve POOL` holds it open, so that it can be watched and turned")
 }
 
-fn failed(e: &CallError, pid: u64) -> Failure {
+fn failed(e: &CallError, pid: u64, pool: &str) -> Failure {
     match e {
         CallError::Refused(refusal) => {
             let mut failure = Failure::new(&refusal.what);
@@ -252,7 +252,7 @@ fn failed(e: &CallError, pid: u64) -> Failure {
                 None => failure,
             }
         }
-        other => Failure::new(format!("no answer from process {pid}, which serves the pool"))
+        other => Failure::new(format!("no answer from process {pid}, which serves {pool}"))
             .because(other.to_string())
             .hint("what was synced is safe; whether this was done, the pool itself shows"),
     }
