@@ -90,16 +90,8 @@ impl PoolArgs {
         Ok(pool)
     }
 
-    /// Opens every pool found but destroyed ones, in order of their names. Those that cannot be
-    /// opened are failures among them.
-    pub fn open_all(&self) -> Result<Vec<Result<Pool, Failure>>, Failure> {
-        if self.open.is_of_now() {
-            crate::served::forward_all(&self.search)?;
-        }
-        self.open_found(&[])
-    }
-
-    /// The same for who has asked the servers already, without the pools of these guids.
+    /// Opens every pool found but destroyed ones and those of these guids, in order of their names.
+    /// Those that cannot be opened are failures among them. The servers were asked already.
     pub fn open_found(&self, known: &[u64]) -> Result<Vec<Result<Pool, Failure>>, Failure> {
         let options = self.options();
         let found = engine::pool::scan(&options.search)?;
@@ -193,10 +185,15 @@ impl Pools {
         Ok(&self.open[at])
     }
 
-    /// Every pool found, as [`PoolArgs::open_all`] finds them.
-    pub fn all(&mut self) -> Result<Vec<Result<&Pool, Failure>>, Failure> {
+    /// How they are found.
+    pub fn args(&self) -> &PoolArgs {
+        &self.args
+    }
+
+    /// Every pool found, but those of these guids, which others have looked at.
+    pub fn all_but(&mut self, known: &[u64]) -> Result<Vec<Result<&Pool, Failure>>, Failure> {
         let mut failures = Vec::new();
-        for pool in self.args.open_all()? {
+        for pool in self.args.open_found(known)? {
             match pool {
                 Ok(pool) if self.open.iter().all(|p| p.guid() != pool.guid()) => {
                     self.open.push(pool);

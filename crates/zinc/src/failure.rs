@@ -7,6 +7,7 @@
 //! | 2 | the command line is wrong |
 //! | 3 | `check`: the pool has issues |
 
+use serde::{Deserialize, Serialize};
 use std::fmt::Write as _;
 use std::process::ExitCode;
 
@@ -18,7 +19,7 @@ pub const USAGE: u8 = 2;
 pub const ISSUES: u8 = 3;
 
 /// Why a command failed.
-#[derive(Debug)]
+#[derive(Debug, Serialize, Deserialize)]
 pub struct Failure {
     what: String,
     causes: Vec<String>,

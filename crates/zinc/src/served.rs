@@ -267,15 +267,6 @@ pub fn forward(search: &[PathBuf], name: &str) -> Result<(), Failure> {
     }
 }
 
-/// The same for a verb that looks at all pools: the first that is served does it for all. Pools
-/// that others serve it reads from their devices, as of their last txg.
-pub fn forward_all(search: &[PathBuf]) -> Result<(), Failure> {
-    match Server::all_in(search)?.first_mut() {
-        Some(server) => std::process::exit(i32::from(server.run(&[])?)),
-        None => Ok(()),
-    }
-}
-
 /// The same for a verb that does something to all pools, and takes their names behind everything
 /// else: every server does it to its own. Their guids, and the worst of the exit codes.
 pub fn forward_each(search: &[PathBuf]) -> Result<(Vec<u64>, u8), Failure> {

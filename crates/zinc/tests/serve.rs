@@ -378,6 +378,20 @@ fn verbs_about_all_pools_reach_every_server() {
         let pools: Vec<_> = counted.lines().filter_map(|l| l.split('\t').next()).collect();
         assert_eq!(pools, ["dozer", "tank"], "{counted}");
     }
+    // Datasets of all pools come from their servers too, whether they are named or not.
+    place.run(&["zfs", "create", "-o", "recordsize=16K", "-o", "a:b=c", "tank/new"]).ok();
+    let zfs = |args: &[&str]| place.run(&[&["zfs"], args].concat());
+    assert_eq!(zfs(&["list", "-Ho", "name"]).ok(), "dozer\ntank\ntank/new\n");
+    assert_eq!(zfs(&["list", "-d", ".", "-Ho", "name"]).ok(), "dozer\ntank\ntank/new\n");
+    let get = zfs(&["get", "-Ho", "all", "recordsize,a:b", "dozer", "tank/new"]).ok();
+    let expected = "dozer\trecordsize\t128K\t-\tdefault\ndozer\ta:b\t-\t-\t-\n\
+                    tank/new\trecordsize\t16K\t-\tlocal\ntank/new\ta:b\tc\t-\tlocal\n";
+    assert_eq!(get, expected);
+    let json: Value = serde_json::from_str(&zfs(&["list", "-j"]).ok()).unwrap();
+    assert_eq!(json["datasets"].as_object().unwrap().len(), 3, "{json}");
+    let some = zfs(&["list", "-Ho", "name", "tank/new", "dozer/none", "gone", "dozer"]);
+    assert_eq!((some.code, some.out.as_str()), (1, "dozer\ntank/new\n"), "{}", some.err);
+    assert!(some.err.contains("dozer/none") && some.err.contains("\"gone\""), "{}", some.err);
     // What one server cannot do is said, and the others are shown.
     let run = place.run(&["zpool", "list", "-Ho", "name", "tank", "gone", "dozer"]);
     assert_eq!((run.code, run.out.as_str()), (1, "tank\ndozer\n"), "{}", run.err);

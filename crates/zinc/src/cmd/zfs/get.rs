@@ -113,7 +113,9 @@ impl Args {
         };
         let wanted = Wanted { types: self.types.unwrap_or(Types::ALL), depth };
         let since = value::asked_for(names.iter().copied());
-        let mut selection = select(&mut pools, &self.names, &wanted, &since)?;
+        let Some(mut selection) = select(&mut pools, &self.names, &wanted, &since)? else {
+            return Ok(ExitCode::SUCCESS);
+        };
         selection.sort_by_name();
         if self.output.json {
             self.print_json(&selection, all, &names);

@@ -108,7 +108,9 @@ impl Args {
         };
         let since = value::asked_for(columns.iter().map(String::as_str));
         let wanted = Wanted { types, depth };
-        let mut selection = select(&mut pools, &self.names, &wanted, &since)?;
+        let Some(mut selection) = select(&mut pools, &self.names, &wanted, &since)? else {
+            return Ok(ExitCode::SUCCESS);
+        };
         selection.sort_by_name();
         let order = &self.order.0;
         selection.found.sort_by(|a, b| compare(a, b, order));

@@ -2,16 +2,20 @@
 //! snapshots and bookmarks, each with its properties.
 
 use super::owners;
+use crate::asked;
 use crate::common::Pools;
 use crate::failure::Failure;
+use crate::served::Server;
+use crate::ui;
 use engine::dsl::{DatasetKind, NamedBookmark, Property, PropertyContext, Source};
 use engine::ondisk::props;
 use engine::{Dataset, Dsl, Pool};
+use serde::{Deserialize, Serialize};
 use std::collections::{HashMap, HashSet};
 use std::process::ExitCode;
 
 /// Types of datasets; a set of them.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Types(u8);
 
 impl Types {
@@ -53,12 +57,65 @@ pub struct Wanted {
 }
 
 /// A dataset that was asked for.
+#[derive(Serialize, Deserialize)]
 pub struct Selected {
     pub name: String,
     pub pool: String,
     pub kind: Types,
     pub create_txg: u64,
+    #[serde(with = "properties")]
     pub properties: Vec<Property>,
+}
+
+/// Properties between a server and the one who shows them.
+mod properties {
+    use super::{Deserialize, Property, Serialize, Source, props};
+    use serde::{Deserializer, Serializer};
+
+    #[derive(Serialize, Deserialize)]
+    #[serde(remote = "Source")]
+    enum SourceForm {
+        None,
+        Default,
+        Local,
+        Inherited(String),
+        Received,
+        Temporary,
+    }
+
+    #[derive(Serialize, Deserialize)]
+    struct Form {
+        name: String,
+        value: String,
+        #[serde(with = "SourceForm")]
+        source: Source,
+        received: Option<String>,
+        /// The name in the table of OpenZFS's properties, of one that is there.
+        native: Option<String>,
+    }
+
+    pub(super) fn serialize<S: Serializer>(all: &[Property], to: S) -> Result<S::Ok, S::Error> {
+        to.collect_seq(all.iter().map(|p| Form {
+            name: p.name.clone(),
+            value: p.value.clone(),
+            source: p.source.clone(),
+            received: p.received.clone(),
+            native: p.native.map(|native| native.name.to_owned()),
+        }))
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(
+        from: D,
+    ) -> Result<Vec<Property>, D::Error> {
+        let property = |form: Form| Property {
+            name: form.name,
+            value: form.value,
+            source: form.source,
+            received: form.received,
+            native: form.native.and_then(|name| props::find(&props::DATASET, &name)),
+        };
+        Ok(Vec::<Form>::deserialize(from)?.into_iter().map(property).collect())
+    }
 }
 
 impl Selected {
@@ -80,26 +137,41 @@ impl Selected {
 }
 
 /// Collects what is selected; what cannot be read is a failure beside it.
-#[derive(Default)]
+#[derive(Default, Serialize, Deserialize)]
 pub struct Selection {
     pub found: Vec<Selected>,
     pub failures: Vec<Failure>,
+    #[serde(skip)]
     names: HashSet<String>,
 }
 
-/// Everything `names` mean; without names, all of all pools.
+/// Everything `names` mean; without names, all of all pools. Each pool is looked at where it is
+/// held. `None` when this was a server's part of it, which is printed.
 pub fn select(
     pools: &mut Pools,
     names: &[String],
     wanted: &Wanted,
     since: &[String],
-) -> Result<Selection, Failure> {
+) -> Result<Option<Selection>, Failure> {
     let mut out = Selection::default();
+    if let Some(client) = asked::client().filter(|client| client.is_part) {
+        let pool = pools.args().look_at(&client.pool)?;
+        let finder = Finder::new(&pool, pool.space().usable(), wanted, since);
+        if names.is_empty() {
+            finder.named(pool.name(), &mut out);
+        }
+        let held = names.iter().filter(|name| asked::held(name).is_some());
+        held.for_each(|name| finder.named(name, &mut out));
+        ui::out(&serde_json::to_string(&out).map_err(|e| Failure::new(e.to_string()))?);
+        return Ok(None);
+    }
+    let servers = out.ask_servers(pools, names)?;
     // How full a pool is takes time to find out, and is the same for all names in it.
     let mut sizes: HashMap<u64, u64> = HashMap::new();
     let mut size = |p: &Pool| *sizes.entry(p.guid()).or_insert_with(|| p.space().usable());
     if names.is_empty() {
-        for pool in pools.all()? {
+        let guids: Vec<u64> = servers.iter().map(|server| server.guid).collect();
+        for pool in pools.all_but(&guids)? {
             match pool {
                 Ok(pool) => {
                     let finder = Finder::new(pool, size(pool), wanted, since);
@@ -108,15 +180,14 @@ pub fn select(
                 Err(f) => out.failures.push(f),
             }
         }
-        return Ok(out);
     }
-    for name in names {
+    for name in names.iter().filter(|name| !servers.iter().any(|s| s.is_called(name))) {
         match pools.of(name) {
             Ok(pool) => Finder::new(pool, size(pool), wanted, since).named(name, &mut out),
             Err(f) => out.failures.push(f),
         }
     }
-    Ok(out)
+    Ok(Some(out))
 }
 
 struct Finder<'a> {
@@ -246,6 +317,36 @@ impl<'a> Finder<'a> {
 }
 
 impl Selection {
+    /// Adds what servers see of the pools that are meant, and says which servers those were.
+    fn ask_servers(&mut self, pools: &Pools, names: &[String]) -> Result<Vec<Server>, Failure> {
+        let args = pools.args();
+        if !args.open.is_of_now() {
+            return Ok(Vec::new());
+        }
+        let mut servers = Server::all_in(&args.search)?;
+        for name in names {
+            // Two pools of one name are told apart by their guids.
+            Server::the_one(&mut servers, name)?;
+        }
+        servers.retain(|s| names.is_empty() || names.iter().any(|name| s.is_called(name)));
+        if let ([server], false) = (&mut servers[..], names.is_empty())
+            && names.iter().all(|name| server.is_called(name))
+        {
+            // It can do all of it, and then needs nobody to put it together.
+            crate::served::forward(&args.search, &names[0])?;
+        }
+        for server in &mut servers {
+            match server.part::<Self>() {
+                Ok(part) => {
+                    part.found.into_iter().for_each(|found| self.push(found));
+                    self.failures.extend(part.failures);
+                }
+                Err(failure) => self.failures.push(failure),
+            }
+        }
+        Ok(servers)
+    }
+
     /// Adds one, unless another name on the command line meant it already.
     fn push(&mut self, new: Selected) {
         if self.names.insert(new.name.clone()) {

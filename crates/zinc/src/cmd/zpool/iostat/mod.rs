@@ -234,7 +234,7 @@ impl Args {
         };
         match is_any {
             true if is_alone => {}
-            true => self.pool.open_all()?.into_iter().for_each(&mut open),
+            true => self.pool.open_found(&[])?.into_iter().for_each(&mut open),
             false => wanted.iter().for_each(|name| open(self.pool.open(name))),
         }
         if !vdevs.is_empty() {
