@@ -183,6 +183,24 @@ impl Dsl {
         (out, failure)
     }
 
+    /// The name that a table has for an object.
+    fn name_in(&self, zap: u64, object: u64) -> Result<Option<String>> {
+        if zap == 0 {
+            return Ok(None);
+        }
+        let mut failure = None;
+        for entry in Zap::open(&self.mos.object(zap)?)?.entries() {
+            match entry {
+                Ok(e) if e.u64() == Some(object) => {
+                    return Ok(e.name.bytes().map(|n| String::from_utf8_lossy(n).into_owned()));
+                }
+                Ok(_) => {}
+                Err(e) => failure = failure.or(Some(e)),
+            }
+        }
+        failure.map_or(Ok(None), |e| Err(e.into()))
+    }
+
     /// The directory of a name without `@` or `#`.
     pub fn dir_by_name(&self, name: &str) -> Result<Arc<Dir>> {
         let absent = || Error::NoSuchDataset(name.to_owned());
@@ -218,6 +236,11 @@ impl Dsl {
 
     /// The directory of a dataset by the dataset's object: walks up the directories for its name.
     fn dir_of(&self, object: u64) -> Result<Arc<Dir>> {
+        let dir = self.nameless_dir_of(object)?;
+        self.dir(dir.object, self.dir_name(dir.object)?)
+    }
+
+    fn nameless_dir_of(&self, object: u64) -> Result<Arc<Dir>> {
         let nameless = Arc::new(Dir {
             object: 0,
             name: String::new(),
@@ -225,7 +248,7 @@ impl Dsl {
             has_fields: false,
         });
         let dir = self.dataset(object, String::new(), &nameless)?.phys.dir;
-        self.dir(dir, self.dir_name(dir)?)
+        self.dir(dir, String::new())
     }
 
     /// A head by its object.
@@ -233,8 +256,20 @@ impl Dsl {
     /// # Errors
     /// It is no head, or cannot be read.
     pub fn head_by_object(&self, object: u64) -> Result<Dataset> {
-        let dir = self.dir_of(object)?;
-        let head = self.head(&dir)?.filter(|head| head.object == object);
+        self.head_of(&self.dir_of(object)?, object)
+    }
+
+    /// The same with empty names: those are found in the tables of all directories above, which is
+    /// too much for what is done for every open head in every txg.
+    ///
+    /// # Errors
+    /// It is no head, or cannot be read.
+    pub fn nameless_head(&self, object: u64) -> Result<Dataset> {
+        self.head_of(&self.nameless_dir_of(object)?, object)
+    }
+
+    fn head_of(&self, dir: &Arc<Dir>, object: u64) -> Result<Dataset> {
+        let head = self.head(dir)?.filter(|head| head.object == object);
         head.ok_or(Error::Tree { object, rule: "it is not the head of its directory" })
     }
 
@@ -246,9 +281,8 @@ impl Dsl {
         }
         let tree = |rule| Error::Tree { object, rule };
         let head = self.head(&dir)?.ok_or_else(|| tree("a snapshot's directory has no head"))?;
-        let names = self.names_in(head.phys.snapnames_zap)?;
-        let found = names.into_iter().find(|(_, o)| *o == object);
-        let (name, _) = found.ok_or_else(|| tree("a snapshot is not in its head's table"))?;
+        let name = self.name_in(head.phys.snapnames_zap, object)?;
+        let name = name.ok_or_else(|| tree("a snapshot is not in its head's table"))?;
         Ok(format!("{}@{name}", dir.name))
     }
 
@@ -262,11 +296,9 @@ impl Dsl {
             }
             let dir = self.dir(at, String::new())?;
             let parent = self.dir(dir.phys.parent, String::new())?;
-            let names = self.names_in(parent.phys.child_zap)?;
-            let found = names.into_iter().find(|(_, o)| *o == at);
+            let name = self.name_in(parent.phys.child_zap, at)?;
             let rule = "a directory is not in its parent's table";
-            let (name, _) = found.ok_or(Error::Tree { object: at, rule })?;
-            parts.push(name);
+            parts.push(name.ok_or(Error::Tree { object: at, rule })?);
             at = dir.phys.parent;
         }
         parts.push(self.pool.clone());

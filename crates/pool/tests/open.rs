@@ -415,12 +415,15 @@ fn datasets_are_found_by_their_objects() {
     for (name, dataset) in dsl.datasets() {
         let object = dataset.unwrap().object;
         assert_eq!(dsl.name_of(object).unwrap(), name);
-        let head = dsl.head_by_object(object);
+        let (head, nameless) = (dsl.head_by_object(object), dsl.nameless_head(object));
         if name.contains('@') {
-            assert!(head.is_err(), "{name} is no head");
+            assert!(head.is_err() && nameless.is_err(), "{name} is no head");
             snapshots += 1;
         } else {
-            assert_eq!(head.unwrap().name, name);
+            let head = head.unwrap();
+            assert_eq!(head.name, name);
+            let nameless = nameless.unwrap();
+            assert_eq!((nameless.name.as_str(), nameless.phys), ("", head.phys));
             heads += 1;
         }
     }

@@ -370,7 +370,7 @@ impl Shared {
     /// Properties changed: open heads write by them from now on.
     pub(super) fn refresh_heads(&self) -> Result<()> {
         for head in self.all_heads() {
-            let stored = self.dsl.stored(&self.dsl.head_by_object(head.dataset)?)?;
+            let stored = self.dsl.stored(&self.dsl.nameless_head(head.dataset)?)?;
             head.objset.set_policy(policy(&stored, self));
             self.weigh(&head, &stored)?;
             let settings = head.said.lock().settings();

@@ -274,7 +274,7 @@ impl Shared {
         self.mos.synced(txg);
         for head in &self.all_heads() {
             head.objset.synced(txg);
-            head.door.synced(txg, self.room_of(&self.dsl.head_by_object(head.dataset)?)?);
+            head.door.synced(txg, self.room_of(&self.dsl.nameless_head(head.dataset)?)?);
         }
         self.space.synced(txg, self.room_of_pool());
         Ok(())
