@@ -128,6 +128,20 @@ fn measure(target: &Target, setting: &Setting, len: u64, safe: bool) -> Result<P
         .map_err(|e| LabError::new(format!("a write of {len} bytes failed"), e))
 }
 
+/// The smallest size of the study's writes that reaches this rate on simulated disks, in words.
+pub(crate) fn enough_for(
+    target: &Target,
+    setting: &Setting,
+    mib_per_second: f64,
+) -> Result<Option<String>, LabError> {
+    for (kib, _) in PUBLISHED {
+        if measure(target, setting, kib << 10, true)?.mib_per_second() >= mib_per_second {
+            return Ok(Some(size_in_words(kib as f64)));
+        }
+    }
+    Ok(None)
+}
+
 /// The preset with its write cache switched.
 fn cached(target: &Target, on: bool) -> Result<Preset, LabError> {
     let none = || LabError::new("no simulated disk", EXPERIMENT.preset);

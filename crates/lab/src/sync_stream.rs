@@ -20,6 +20,7 @@ mod in_pool;
 use crate::experiment::{
     Bound, Chart, Experiment, LabError, OnDevice, Outcome, Row, Series, Setting,
 };
+use crate::raw_sweep;
 use crate::stay;
 use crate::stream::{self, RECORD_BYTES, StreamError};
 use crate::target::Target;
@@ -86,7 +87,9 @@ fn run(target: &Target, setting: &Setting) -> Result<Outcome, LabError> {
         })?,
         _ => return Err(LabError::new("sync-stream", "it runs on disks only")),
     };
-    Ok(outcome(target, &records, scale))
+    let mut outcome = outcome(target, &records, scale);
+    outcome.meaning = meaning(target, setting, &outcome)?;
+    Ok(outcome)
 }
 
 /// The tunables of the run; those of queues where this engine has them.
@@ -186,12 +189,25 @@ fn outcome(target: &Target, records: &[TxgRecord], scale: f64) -> Outcome {
         rows,
         charts: vec![chart(vec![line("published", study), line("measured", points)])],
         texts: Vec::new(),
-        meaning: format!(
-            "Blocks of 128 KiB, {IN_FLIGHT} of them under way, keep this disk at {least:.0} MB/s \
-             or more through whole syncs, flush included; single raw writes need 4 MiB each for \
-             that. A larger recordsize gains nothing for a sequential writer here."
-        ),
+        meaning: String::new(),
     }
+}
+
+/// What the least throughput of a sync means beside single writes to the bare disk.
+fn meaning(target: &Target, setting: &Setting, outcome: &Outcome) -> Result<String, LabError> {
+    let least = outcome.rows.last().map_or(0.0, |row| row.measured);
+    let raw = match target {
+        Target::Sim(_) => match raw_sweep::enough_for(target, setting, least)? {
+            Some(size) => format!("single raw writes need {size} each for that"),
+            None => "single raw writes do not reach that, whatever their size".to_owned(),
+        },
+        _ => "`zinc lab run raw-sweep` says what single raw writes need for that".to_owned(),
+    };
+    Ok(format!(
+        "Blocks of 128 KiB, {IN_FLIGHT} of them under way, keep this disk at {least:.0} MB/s or \
+         more through whole syncs, flush included; {raw}. A larger recordsize gains nothing for a \
+         sequential writer here."
+    ))
 }
 
 #[cfg(test)]
@@ -221,5 +237,21 @@ mod tests {
         for row in outcome.rows.iter().filter(|r| !r.row.contains("average")) {
             assert!(row.holds(), "{row:?}");
         }
+    }
+
+    /// What single writes need is measured on the disk in question, not remembered of the study's.
+    #[test]
+    fn the_meaning_is_about_the_disk_it_ran_on() {
+        let setting = Setting::default();
+        let said = |preset: &str, least: f64| {
+            let target = Target::sim(preset).expect("a preset");
+            let mut out = outcome(&target, &[], 1.0);
+            out.rows.last_mut().expect("the least").measured = least;
+            meaning(&target, &setting, &out).expect("a simulation")
+        };
+        assert!(said("", 58.0).contains("single raw writes need 4 MiB each"));
+        assert!(said("", 20.0).contains("single raw writes need 256 KiB each"));
+        assert!(said("nvme", 400.0).contains("single raw writes need 64 KiB each"));
+        assert!(said("nvme", 4000.0).contains("do not reach that"));
     }
 }
