@@ -33,6 +33,9 @@ const PART_OF_FREE: u64 = 4;
 /// The pool that is made on a device.
 const POOL_ON_DEVICE: &str = "zinc-lab";
 
+/// The feature without which a pool destroys no datasets.
+const DESTROYS: &str = "com.delphix:async_destroy";
+
 /// What an experiment has in a pool.
 pub(crate) struct Stay<'a> {
     target: &'a PoolTarget,
@@ -77,6 +80,13 @@ fn stay_in<T>(
 ) -> Result<T, LabError> {
     let stay = Stay { target, home: format!("{}/zinc-lab-{}", target.dataset, setting.seed) };
     stay.visit(|visit| {
+        // Asked first, or what is made here stays for ever.
+        let look = visit.pool.look().map_err(StreamError::from)?;
+        if look.feature_state(DESTROYS) == "disabled" {
+            let why = "the pool lacks the feature async_destroy: nothing could be destroyed again";
+            return Err(LabError::new(format!("cannot make {}", stay.home), why)
+                .hint("`zinc zpool set feature@async_destroy=enabled POOL` gives it"));
+        }
         // Blocks of zeros shall be written, and nothing be told from them.
         let plain =
             properties(DatasetKind::Filesystem, &[("compression", "off"), ("dedup", "off")])?;

@@ -652,6 +652,11 @@ fn blocks_and_checksums_of_files_follow_their_tunables() {
 fn a_served_pool_is_loaded_measured_and_advised_where_it_is_held() {
     let place = Place::new();
     let _server = place.serve(&[]);
+    // A guest that could not clear up does not come in.
+    let lab = || place.run(&["lab", "run", "seek", "--pool", "tank", "--seconds", "0.01", "-j"]);
+    let refused = lab();
+    assert!(refused.code == 1 && refused.err.contains("async_destroy"), "{}", refused.err);
+    assert_eq!(place.run(&["zfs", "list", "-H", "-o", "name", "-r", "tank"]).ok(), "tank\n");
     place.run(&["zpool", "set", "feature@async_destroy=enabled", "tank"]).ok();
     let pios = ["pios", "-L", "dmuio", "-p", "tank", "-n", "4", "-s", "1M", "-c", "64k"];
     let run = |more: &[&str]| place.run(&[&pios[..], more].concat());
@@ -676,8 +681,7 @@ fn a_served_pool_is_loaded_measured_and_advised_where_it_is_held() {
     let advice = place.run(&["advise", "-j", "tank"]).ok();
     let advice: Value = serde_json::from_str(&advice).unwrap();
     assert_eq!(advice["pool"], "tank");
-    let lab = place.run(&["lab", "run", "seek", "--pool", "tank", "--seconds", "0.01", "-j"]).ok();
-    let lab: Value = serde_json::from_str(&lab).unwrap();
+    let lab: Value = serde_json::from_str(&lab().ok()).unwrap();
     assert_eq!(lab["experiments"][0]["experiment"], "seek", "{lab}");
     // A run whose client is gone ends, and with -x leaves nothing.
     let long = ["-n", "1", "-s", "1M", "-c", "4k", "-T", "200", "-x"];
