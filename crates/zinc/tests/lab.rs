@@ -93,7 +93,7 @@ fn assert_all_in_a_pool(report: &Value) {
     // Cold: each read needs blocks of the file, and both sizes read the same.
     for every in ["1024", "128"] {
         let level = |size: &str| {
-            let row = format!("{size} KiB, every {every}th block: L0");
+            let row = format!("{size} KiB, every {every}th block: L0, I/Os");
             measured(report, "indirect", &row)
         };
         assert!(
