@@ -6,10 +6,11 @@
 //! "this name in that open directory" with the means of the standard library.
 //!
 //! A file is written under a temporary name and renamed when it is whole, so that a name in the
-//! target always stands for a whole file and an interrupted copy can go on.
+//! target always stands for a whole file and an interrupted copy can go on. It is locked meanwhile:
+//! what is not locked was left by an interrupted copy.
 
 use super::sys;
-use std::fs::{self, File, FileTimes, Metadata, OpenOptions, Permissions};
+use std::fs::{self, File, FileTimes, Metadata, OpenOptions, Permissions, TryLockError};
 use std::io;
 use std::os::fd::AsRawFd as _;
 use std::os::unix::ffi::OsStrExt as _;
@@ -90,19 +91,19 @@ impl LocalDir {
         Ok(at)
     }
 
-    /// A new, empty file under a temporary name that `number` makes unique.
+    /// A new, empty file under a temporary name, made of `number` so that it is found again after
+    /// an interruption.
     pub fn begin(&self, number: u64) -> io::Result<Unfinished<'_>> {
-        let name = format!(".zinc-{number}.part").into_bytes();
-        let path = self.at(&name)?;
-        // What an interrupted copy left, or a link somebody put there.
-        match fs::remove_file(&path) {
-            Err(e) if e.kind() != io::ErrorKind::NotFound => return Err(e),
-            _ => {}
+        let mut name = format!(".zinc-{number}.part").into_bytes();
+        let mut others = 0;
+        loop {
+            if let Some(file) = take(&self.at(&name)?)? {
+                return Ok(Unfinished { dir: self, name, file });
+            }
+            // Files of several datasets have the same numbers.
+            others += 1;
+            name = format!(".zinc-{number}-{others}.part").into_bytes();
         }
-        let mut options = OpenOptions::new();
-        options.write(true).read(true).create_new(true).mode(0o600);
-        let file = options.custom_flags(libc::O_NOFOLLOW | libc::O_CLOEXEC).open(&path)?;
-        Ok(Unfinished { dir: self, name, file })
     }
 
     /// Removes a name that is no directory.
@@ -157,6 +158,43 @@ impl LocalDir {
     pub fn dress_self(&self, node: &Node, keep: Keep, xattrs: &Xattrs) -> Vec<Refused> {
         dress_file(&self.handle, node, keep, xattrs)
     }
+}
+
+/// Makes the file of a temporary name, locked for as long as it is written; `None` when another
+/// copy is writing it.
+fn take(path: &Path) -> io::Result<Option<File>> {
+    let flags = libc::O_NOFOLLOW | libc::O_CLOEXEC | libc::O_NONBLOCK;
+    let is_busy = |file: &File| matches!(file.try_lock(), Err(TryLockError::WouldBlock));
+    loop {
+        let mut options = OpenOptions::new();
+        options.write(true).read(true).create_new(true).mode(0o600);
+        match options.custom_flags(flags).open(path) {
+            // Before it was locked somebody may have taken it for what was left over.
+            Ok(file) if is_busy(&file) => return Ok(None),
+            Ok(file) if is_at(&file, path) => return Ok(Some(file)),
+            Ok(_) => continue,
+            Err(e) if e.kind() != io::ErrorKind::AlreadyExists => return Err(e),
+            Err(_) => {}
+        }
+        // What an interrupted copy left, or a link somebody put there.
+        match OpenOptions::new().read(true).custom_flags(flags).open(path) {
+            Ok(old) if is_busy(&old) => return Ok(None),
+            Ok(old) if !is_at(&old, path) => continue,
+            Err(e) if e.kind() == io::ErrorKind::NotFound => continue,
+            _ => {}
+        }
+        match fs::remove_file(path) {
+            Err(e) if e.kind() != io::ErrorKind::NotFound => return Err(e),
+            _ => {}
+        }
+    }
+}
+
+/// Whether an open file still has that name.
+fn is_at(file: &File, path: &Path) -> bool {
+    let named = fs::symlink_metadata(path);
+    let same = |a: Metadata, b: Metadata| (a.dev(), a.ino()) == (b.dev(), b.ino());
+    named.is_ok_and(|a| file.metadata().is_ok_and(|b| same(a, b)))
 }
 
 /// Extended attributes by the names Linux shows.
@@ -251,4 +289,31 @@ pub fn is_copy(m: &Metadata, node: &Node) -> bool {
 /// Whether this process may do what only root may.
 pub fn is_root() -> bool {
     fs::metadata("/proc/self").is_ok_and(|m| m.uid() == 0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Write as _;
+
+    #[test]
+    fn copies_beside_each_other_do_not_share_a_file() {
+        let dir = tempfile::tempdir().unwrap();
+        let local = LocalDir { handle: open_directory(dir.path()).unwrap() };
+        let left_over = dir.path().join(".zinc-7.part");
+        fs::write(&left_over, "left over").unwrap();
+        let (mut one, mut two) = (local.begin(7).unwrap(), local.begin(7).unwrap());
+        one.file.write_all(b"one").unwrap();
+        two.file.write_all(b"two").unwrap();
+        one.finish(b"1").unwrap();
+        std::os::unix::fs::symlink("1", &left_over).unwrap();
+        let three = local.begin(7).unwrap();
+        assert_eq!(three.name, b".zinc-7.part");
+        three.abandon();
+        two.finish(b"2").unwrap();
+        let mut names: Vec<_> = fs::read_dir(&dir).unwrap().map(|e| e.unwrap().path()).collect();
+        names.sort();
+        let found: Vec<_> = names.iter().map(|n| fs::read_to_string(n).unwrap()).collect();
+        assert_eq!(found, ["one", "two"]);
+    }
 }
