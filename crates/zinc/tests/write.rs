@@ -245,6 +245,64 @@ fn a_pool_grows() {
     place.judge("tank");
 }
 
+/// Sparse files in the three forms that pax archives have them in, after a note of `git archive`.
+#[test]
+fn sparse_files_in_pax_archives() {
+    let place = Place::new(&["a"]);
+    place.step("zpool create tank a");
+    let mut archive = tar::Builder::new(std::fs::File::create(place.path().join("t.tar")).unwrap());
+    let add = |archive: &mut tar::Builder<std::fs::File>, kind, path: &str, content: &[u8]| {
+        let mut header = tar::Header::new_ustar();
+        header.set_entry_type(kind);
+        header.set_size(content.len() as u64);
+        header.set_mode(0o644);
+        header.set_uid(0);
+        header.set_gid(0);
+        header.set_mtime(0);
+        header.set_cksum();
+        archive.append_data(&mut header, path, content).unwrap();
+    };
+    add(&mut archive, tar::EntryType::XGlobalHeader, "pax_global_header", b"13 comment=1\n");
+    let map: &[(&str, &[u8])] = &[("GNU.sparse.map", b"4096,3,9000,4")];
+    let parts: &[(&str, &[u8])] = &[
+        ("GNU.sparse.offset", b"4096"),
+        ("GNU.sparse.numbytes", b"3"),
+        ("GNU.sparse.offset", b"9000"),
+        ("GNU.sparse.numbytes", b"4"),
+    ];
+    for (name, records) in [("0.1", map), ("0.0", parts)] {
+        let size: (&str, &[u8]) = ("GNU.sparse.size", b"10000");
+        archive.append_pax_extensions([size].into_iter().chain(records.iter().copied())).unwrap();
+        add(&mut archive, tar::EntryType::Regular, name, b"onefour");
+    }
+    for (name, map) in [("1.0", "2\n4096\n3\n9000\n4\n"), ("bad", "1\n9998\n7\n")] {
+        let records: [(&str, &[u8]); 4] = [
+            ("GNU.sparse.major", b"1"),
+            ("GNU.sparse.minor", b"0"),
+            ("GNU.sparse.name", name.as_bytes()),
+            ("GNU.sparse.realsize", b"10000"),
+        ];
+        archive.append_pax_extensions(records).unwrap();
+        let mut content = map.as_bytes().to_vec();
+        content.resize(512, 0);
+        content.extend(b"onefour");
+        add(&mut archive, tar::EntryType::Regular, &format!("parts.1/{name}"), &content);
+    }
+    archive.into_inner().unwrap();
+    let (code, line) = place.fails("cp --tar t.tar -d . tank:/");
+    assert!(code == 1 && line.contains("parts.1/bad: a sparse file whose map"), "{line}");
+    assert_eq!(line.lines().count(), 1, "{line}");
+    let mut wanted = vec![0; 10000];
+    wanted[4096..4099].copy_from_slice(b"one");
+    wanted[9000..9004].copy_from_slice(b"four");
+    for name in ["0.0", "0.1", "1.0"] {
+        place.ok(&format!("cp -d . tank:/{name} ."));
+        assert!(std::fs::read(place.path().join(name)).unwrap() == wanted, "{name}");
+    }
+    assert_eq!(place.ok("ls -d . tank:/"), "0.0\n0.1\n1.0\n");
+    place.judge("tank");
+}
+
 #[test]
 fn archives_and_odd_files() {
     let place = Place::new(&["a", "b", "c"]);

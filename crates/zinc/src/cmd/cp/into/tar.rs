@@ -4,6 +4,7 @@ use super::sink::{Attributes, CHUNK, Fault, Into, Write};
 use crate::failure::Failure;
 use engine::zpl::{NewKind, Time};
 use std::collections::HashMap;
+use std::ffi::OsStr;
 use std::fs::File;
 use std::io::{self, Read};
 use std::os::unix::ffi::OsStrExt as _;
@@ -27,6 +28,10 @@ pub fn extract(into: &Into<'_>, dir: u64, path: &Path) -> Result<(), Failure> {
     unpack.dirs.insert(PathBuf::new(), dir);
     for entry in archive.entries().map_err(fail)? {
         let mut entry = entry.map_err(fail)?;
+        // What holds for all entries. `git archive` notes a commit so, which is of no use here.
+        if entry.header().entry_type() == EntryType::XGlobalHeader {
+            continue;
+        }
         let name = entry.path().map_err(fail)?.into_owned();
         if let Err(e) = unpack.entry(&mut entry, &name) {
             if e.is_fatal() {
@@ -72,8 +77,10 @@ impl Unpack<'_, '_> {
         entry: &mut tar::Entry<'_, Box<dyn Read>>,
         name: &Path,
     ) -> Result<(), Fault> {
+        let (attributes, sparse) = attributes(entry)?;
+        let named = sparse.name.as_deref().map(|n| Path::new(OsStr::from_bytes(n)));
+        let name = named.unwrap_or(name);
         let path = inner(name)?;
-        let attributes = attributes(entry)?;
         let (Some(above), Some(last)) = (path.parent(), path.file_name()) else {
             // The archive's own root.
             let object = self.dir(&path)?;
@@ -105,7 +112,7 @@ impl Unpack<'_, '_> {
                 NewKind::Block(major, minor)
             }
             EntryType::Link => {
-                let old = inner(Path::new(std::ffi::OsStr::from_bytes(&target)))?;
+                let old = inner(Path::new(OsStr::from_bytes(&target)))?;
                 let (Some(above), Some(name)) = (old.parent(), old.file_name()) else {
                     return Err(Fault::InTheWay("a second name of nothing"));
                 };
@@ -119,10 +126,14 @@ impl Unpack<'_, '_> {
                 let size = if entry.header().entry_type().is_gnu_sparse() {
                     entry.header().as_gnu().map_or(Ok(size), tar::GnuHeader::real_size)?
                 } else {
-                    size
+                    sparse.size.unwrap_or(size)
                 };
-                self.into
-                    .file(dir, last, size, &attributes, name, &mut |write| pieces(entry, write))?;
+                let stored = entry.size();
+                let mut content = |write: &mut Write<'_>| match sparse.size {
+                    Some(_) => sparse.pieces(entry, stored, write),
+                    None => pieces(entry, write),
+                };
+                self.into.file(dir, last, size, &attributes, name, &mut content)?;
                 return Ok(());
             }
             _ => return Err(Fault::InTheWay("an entry of a kind that is not known")),
@@ -168,7 +179,111 @@ fn inner(path: &Path) -> Result<PathBuf, Fault> {
     Ok(out)
 }
 
-fn attributes(entry: &mut tar::Entry<'_, Box<dyn Read>>) -> Result<Attributes, Fault> {
+/// A sparse file as `tar --format=pax` and libarchive write it: its name and size stand in records,
+/// and its content is the pieces of it that are no holes, one behind the other.
+#[derive(Default)]
+struct Sparse {
+    name: Option<Vec<u8>>,
+    /// Bytes of the file; `None`: it is not a sparse one.
+    size: Option<u64>,
+    /// Form 1: the map of the pieces stands before them.
+    has_map_inside: bool,
+    /// Offset and length of each piece.
+    map: Vec<(u64, u64)>,
+}
+
+impl Sparse {
+    /// Takes note of a record; false when it says nothing of this.
+    fn note(&mut self, key: &[u8], value: &[u8]) -> Result<bool, Fault> {
+        let number = || decimal(value).ok_or(BAD_MAP);
+        match key.strip_prefix(b"GNU.sparse.") {
+            Some(b"name") => self.name = Some(value.to_vec()),
+            Some(b"size" | b"realsize") => self.size = Some(number()?),
+            Some(b"major") => self.has_map_inside = number()? == 1,
+            Some(b"offset") => self.map.push((number()?, 0)),
+            Some(b"numbytes") => self.map.last_mut().ok_or(BAD_MAP)?.1 = number()?,
+            Some(b"map") => {
+                let words: Option<Vec<u64>> = value.split(|b| *b == b',').map(decimal).collect();
+                self.map = pairs(&words.ok_or(BAD_MAP)?)?;
+            }
+            Some(_) => {}
+            None => return Ok(false),
+        }
+        Ok(true)
+    }
+
+    /// Hands on the content, which takes `stored` bytes in the archive.
+    fn pieces(
+        &self,
+        content: &mut dyn Read,
+        stored: u64,
+        write: &mut Write<'_>,
+    ) -> Result<(), Fault> {
+        let inside;
+        let map = match self.has_map_inside {
+            true => {
+                inside = read_map(content, stored)?;
+                &inside
+            }
+            false => &self.map,
+        };
+        let size = self.size.unwrap_or(0);
+        let mut buffer = vec![0; CHUNK];
+        for (start, len) in map {
+            let end = start.checked_add(*len).filter(|end| *end <= size).ok_or(BAD_MAP)?;
+            let mut at = *start;
+            while at < end {
+                let n = usize::try_from(end - at).unwrap_or(CHUNK).min(CHUNK);
+                content.read_exact(&mut buffer[..n])?;
+                if buffer[..n].iter().any(|b| *b != 0) {
+                    write(at, &buffer[..n])?;
+                }
+                at += n as u64;
+            }
+        }
+        Ok(())
+    }
+}
+
+const BAD_MAP: Fault = Fault::InTheWay("a sparse file whose map contradicts itself");
+
+/// Bytes of a block of an archive.
+const BLOCK: usize = 512;
+
+fn decimal(text: &[u8]) -> Option<u64> {
+    std::str::from_utf8(text).ok()?.parse().ok()
+}
+
+fn pairs(words: &[u64]) -> Result<Vec<(u64, u64)>, Fault> {
+    let (pairs, rest) = words.as_chunks::<2>();
+    if rest.is_empty() { Ok(pairs.iter().map(|[a, b]| (*a, *b)).collect()) } else { Err(BAD_MAP) }
+}
+
+/// The map before the pieces of a sparse file: a line with their number, then two lines for each,
+/// up to the end of a block.
+fn read_map(content: &mut dyn Read, stored: u64) -> Result<Vec<(u64, u64)>, Fault> {
+    let mut words = Vec::new();
+    let mut line = Vec::new();
+    let mut left = stored;
+    loop {
+        let mut block = [0; BLOCK];
+        left = left.checked_sub(BLOCK as u64).ok_or(BAD_MAP)?;
+        content.read_exact(&mut block)?;
+        for byte in block {
+            match byte {
+                b'\n' => words.push(decimal(&std::mem::take(&mut line)).ok_or(BAD_MAP)?),
+                digit => line.push(digit),
+            }
+            let wanted = words.first().map(|n: &u64| n.saturating_mul(2).saturating_add(1));
+            if wanted == Some(words.len() as u64) {
+                return pairs(&words[1..]);
+            }
+        }
+    }
+}
+
+fn attributes(entry: &mut tar::Entry<'_, Box<dyn Read>>) -> Result<(Attributes, Sparse), Fault> {
+    let mut sparse = Sparse::default();
     let header = entry.header();
     let seconds = header.mtime()?.cast_signed();
     let mut out = Attributes {
@@ -186,6 +301,7 @@ fn attributes(entry: &mut tar::Entry<'_, Box<dyn Read>>) -> Result<Attributes, F
             match key {
                 b"mtime" => out.mtime = fraction(value).unwrap_or(out.mtime),
                 b"atime" => atime = fraction(value),
+                _ if sparse.note(key, value)? => {}
                 _ => {
                     if let Some(name) = key.strip_prefix(XATTR_KEY) {
                         out.xattrs.insert(name.to_vec(), value.to_vec());
@@ -195,7 +311,7 @@ fn attributes(entry: &mut tar::Entry<'_, Box<dyn Read>>) -> Result<Attributes, F
         }
     }
     out.atime = atime.unwrap_or(out.mtime);
-    Ok(out)
+    Ok((out, sparse))
 }
 
 /// A time as seconds with a fraction.
