@@ -61,6 +61,8 @@ pub enum Refusal {
     PoolRoot,
     /// It would be below itself.
     BelowItself,
+    /// It would be below a volume.
+    BelowVolume,
     /// There is something below, this for one.
     HasChildren(String),
     /// It has snapshots, this for one.
@@ -110,6 +112,7 @@ impl fmt::Display for Refusal {
             Self::NotAClone => f.write_str("is not a clone"),
             Self::PoolRoot => f.write_str("is the pool's root dataset"),
             Self::BelowItself => f.write_str("would be below itself"),
+            Self::BelowVolume => f.write_str("would be below a volume"),
             Self::HasChildren(n) => write!(f, "has datasets below it, such as {n:?}"),
             Self::HasSnapshots(n) => write!(f, "has snapshots, such as {n:?}"),
             Self::HasClones(n) => write!(f, "has clones: {}", n.join(", ")),

@@ -3,8 +3,8 @@
 
 mod writing;
 
-use engine::dsl::StoredValue;
 use engine::dsl::write::PropertyChange;
+use engine::dsl::StoredValue;
 use engine::live::NewFilesystem;
 use engine::zpl::write::{NewFile, NewKind};
 use writing::{Layout, Pools};
@@ -149,6 +149,26 @@ fn number(name: &str, n: u64) -> PropertyChange {
 fn new_file(fs: &engine::Filesystem, name: &str) -> u64 {
     let new = NewFile::new(NewKind::File, 0o644, writing::fs_time(1));
     fs.create(fs.root_object(), name.as_bytes(), &new).unwrap().number()
+}
+
+#[test]
+fn nothing_is_below_a_volume() {
+    let pools = Pools::new("below");
+    let pool = pools.create("tank", Layout::Disks(1));
+    pool.create_volume("tank/vol", 1 << 20, 8192, Vec::new()).unwrap();
+    pool.create_filesystem("tank/fs", NewFilesystem::default(), Vec::new()).unwrap();
+    pool.snapshot(&["tank/fs@s".to_owned()], Vec::new()).unwrap();
+    let refused = |done: Result<(), engine::pool::Error>| {
+        let why = done.unwrap_err();
+        assert!(why.to_string().contains("below a volume"), "{why}");
+    };
+    refused(pool.create_filesystem("tank/vol/a", NewFilesystem::default(), Vec::new()));
+    refused(pool.create_volume("tank/vol/a", 1 << 20, 8192, Vec::new()));
+    refused(pool.clone_snapshot("tank/fs@s", "tank/vol/a", Vec::new()));
+    refused(pool.rename("tank/fs", "tank/vol/a"));
+    pool.rename("tank/vol", "tank/fs/vol").unwrap();
+    pool.export().unwrap();
+    pools.judge("tank");
 }
 
 /// What was open before a rename writes with what it inherits after it.

@@ -78,6 +78,7 @@ fn phrase(why: &Refusal) -> (String, Option<String>) {
         Refusal::ReadOnly(p) => (format!("'{p}' is readonly"), None),
         Refusal::NotASnapshot => ("not a snapshot".to_owned(), None),
         Refusal::NotAClone => ("not a cloned filesystem".to_owned(), None),
+        Refusal::BelowVolume => ("parent is not a filesystem".to_owned(), None),
         Refusal::PoolRoot => {
             let text = "operation does not apply to pools".to_owned();
             (text, hint("use 'zfs destroy -r' for what is in it, 'zpool destroy' for the pool"))

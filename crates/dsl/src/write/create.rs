@@ -7,12 +7,14 @@ use super::names::{NameKind, check_name};
 use super::props::{PropertyChange, check_new, set_on_new};
 use super::snapshot::snapshot_one;
 use crate::error::{Error, Refusal, Result};
+use crate::props::DatasetKind;
 use crate::tree::{Dir, Dsl};
 use ondisk::dsl::{
     DslDataset, DslDir, FREE_DIR_NAME, MOS_DIR_NAME, ORIGIN_DIR_NAME, ORIGIN_SNAPSHOT_NAME,
     dir_field,
 };
 use ondisk::{DmuType, Endian, mos};
+use std::sync::Arc;
 
 /// First txg of a pool: what is made in it has creation txg 1.
 const TXG_INITIAL: u64 = 4;
@@ -172,8 +174,18 @@ pub struct NewDataset {
     pub head: u64,
 }
 
-/// Whether a dataset of that name can be made: the name is good, the directory above is there and
-/// its limits allow one more. Returns the directory above.
+impl Dsl {
+    /// Only file systems have others below them.
+    pub(super) fn check_parent(&self, name: &str, parent: &Arc<Dir>) -> Result<()> {
+        match self.head(parent)?.map(|head| self.kind(&head)) {
+            Some(DatasetKind::Volume) => Err(Error::refused(name, Refusal::BelowVolume)),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// Whether a dataset of that name can be made: the name is good, the directory above is there, is a
+/// file system's, and its limits allow one more. Returns the directory above.
 pub fn check_create(dsl: &Dsl, name: &str) -> Result<u64> {
     let bad = || Error::BadName(name.to_owned());
     if check_name(name)? != NameKind::Dataset {
@@ -184,6 +196,7 @@ pub fn check_create(dsl: &Dsl, name: &str) -> Result<u64> {
     if dsl.names_in(parent.phys.child_zap)?.iter().any(|(n, _)| n == last) {
         return Err(Error::refused(name, Refusal::Exists));
     }
+    dsl.check_parent(name, &parent)?;
     dsl.check_changeable(&parent)?;
     dsl.check_limits(&parent, Counted::Filesystems, 1)?;
     Ok(parent.object)

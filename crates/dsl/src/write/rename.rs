@@ -44,6 +44,7 @@ pub fn check_rename(dsl: &Dsl, from: &str, to: &str) -> Result<(Arc<Dir>, Arc<Di
         }
     }
     if parent.object != dir.phys.parent {
+        dsl.check_parent(to, &parent)?;
         dsl.check_changeable(&dir)?;
         dsl.check_changeable(&parent)?;
         check_moved_limits(dsl, &dir, &parent)?;
