@@ -4,7 +4,7 @@
 mod writing;
 
 use engine::dsl::write::PropertyChange;
-use engine::dsl::StoredValue;
+use engine::dsl::{PropertyContext, StoredValue};
 use engine::live::NewFilesystem;
 use engine::zpl::write::{NewFile, NewKind};
 use writing::{Layout, Pools};
@@ -230,4 +230,44 @@ fn a_reservation_is_there_for_who_has_it() {
         pool.export().unwrap();
         pools.judge("tank");
     }
+}
+
+/// Who holds still sees datasets that fit together, however fast they come and go.
+#[test]
+fn datasets_come_and_go_beside_who_looks() {
+    let pools = Pools::new("looking");
+    let pool = pools.create("tank", Layout::Disks(1));
+    let look = || {
+        let _still = pool.view().hold_still().expect("open for writing");
+        let dsl = pool.view().dsl();
+        for (name, dir) in dsl.walk() {
+            let head = dsl.head(&dir.unwrap()).unwrap().unwrap();
+            for dataset in dsl.snapshots(&head).unwrap().iter().chain([&head]) {
+                let properties = dsl.properties(dataset, &PropertyContext::default());
+                assert!(properties.is_ok(), "{name}: {properties:?}");
+            }
+        }
+    };
+    let churn = || {
+        for n in 0..40 {
+            let (name, clone) = (format!("tank/fs{n}"), format!("tank/clone{n}"));
+            let snapshots = [format!("{name}@a"), format!("{name}@b")];
+            pool.create_filesystem(&name, NewFilesystem::default(), Vec::new()).unwrap();
+            for snapshot in &snapshots {
+                pool.snapshot(std::slice::from_ref(snapshot), Vec::new()).unwrap();
+            }
+            pool.clone_snapshot(&snapshots[0], &clone, Vec::new()).unwrap();
+            pool.promote(&clone).unwrap();
+            pool.destroy_snapshots(&[snapshots[1].clone()], false).unwrap();
+            pool.destroy_dataset(&name).unwrap();
+        }
+    };
+    std::thread::scope(|threads| {
+        let churning = threads.spawn(churn);
+        while !churning.is_finished() {
+            look();
+        }
+    });
+    pool.export().unwrap();
+    pools.judge("tank");
 }

@@ -6,6 +6,7 @@ use self::opening::Opening;
 use crate::assemble::Candidate;
 use crate::error::{Error, Result, UnknownFeature};
 use crate::faults::FaultLog;
+use crate::live::gate::{Gate, ReadGuard};
 use crate::scan::{SearchOptions, scan};
 use crate::uberblocks::{self, TxgCandidate};
 use dmu::{CachedStore, Objset, Zap};
@@ -93,7 +94,12 @@ pub struct Pool {
     salvage: Vec<Salvage>,
     spares: Vec<VdevConfig>,
     l2cache: Vec<VdevConfig>,
+    /// Of a pool that is open for writing: what its syncs hold while they change the MOS.
+    gate: Option<Arc<Gate>>,
 }
+
+/// As long as it lives nothing changes the tree of datasets. See [`Pool::hold_still`].
+pub struct Still<'a>(#[allow(dead_code, reason = "held, not used")] ReadGuard<'a>);
 
 impl Pool {
     /// Searches for the pool with this name or guid and opens it.
@@ -156,7 +162,22 @@ impl Pool {
             salvage: self.salvage.clone(),
             spares: self.spares.clone(),
             l2cache: self.l2cache.clone(),
+            gate: self.gate.clone(),
         })
+    }
+
+    /// Looks at a pool that is open for writing between two of its syncs.
+    pub(crate) fn set_gate(&mut self, gate: &Arc<Gate>) {
+        self.gate = Some(Arc::clone(gate));
+    }
+
+    /// Keeps the datasets of a pool that is open for writing as they are, so that what is read of
+    /// several objects fits together; `None` when they never change. No txg becomes durable
+    /// meanwhile: for some reads and not for anything that waits, asks the pool for a change, or
+    /// holds still again.
+    #[must_use]
+    pub fn hold_still(&self) -> Option<Still<'_>> {
+        self.gate.as_ref().map(|gate| Still(gate.read()))
     }
 
     /// The same pool as it is by now, when it is open for writing: what was read at opening and is
@@ -202,6 +223,7 @@ impl Pool {
             salvage: Vec::new(),
             spares: Vec::new(),
             l2cache: Vec::new(),
+            gate: None,
         })
     }
 

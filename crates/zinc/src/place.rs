@@ -49,6 +49,7 @@ impl Place {
 
     /// Finds the dataset.
     pub fn find(&self, pool: &Pool) -> Result<Found, Failure> {
+        let _still = pool.hold_still();
         let text = self.0.as_bytes();
         let mut failure = None;
         let colons = text.iter().enumerate().filter(|(_, b)| **b == b':').map(|(i, _)| i);

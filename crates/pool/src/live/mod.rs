@@ -25,7 +25,7 @@ mod config;
 mod create;
 mod datasets;
 mod features;
-mod gate;
+pub(crate) mod gate;
 mod heads;
 mod history;
 mod import;
@@ -84,9 +84,10 @@ pub struct LivePool {
 
 impl LivePool {
     /// Starts the sync thread over what was made or opened.
-    fn start(rt: &Rt, parts: Parts, view: Pool, tunables: &[Setting]) -> Result<Self> {
+    fn start(rt: &Rt, parts: Parts, mut view: Pool, tunables: &[Setting]) -> Result<Self> {
         parts.writer.set_recent_max(parts.store.cache().capacity() as u64 / RECENT_SHARE);
         let shared = Shared::new(rt, parts, view.name())?;
+        view.set_gate(&shared.gate);
         shared.space.synced(shared.txgs.last_synced(), shared.room_of_pool());
         for setting in tunables {
             shared.tunables.store(setting.tunable, setting.value);
@@ -110,6 +111,7 @@ impl LivePool {
             (config.root.guid, config.facts.comment.clone())
         };
         let uberblock = *self.shared.uberblock.lock();
+        let _still = self.view.hold_still();
         self.view.seen_again(guid, comment, uberblock)
     }
 

@@ -74,7 +74,7 @@ pub(crate) struct Shared {
     pub(super) blocks: Arc<TxgBlocks>,
     pub(super) dsl: Dsl,
     pub(super) features: FeatureTable,
-    pub(super) gate: Gate,
+    pub(super) gate: Arc<Gate>,
     pub(super) heads: RwLock<Heads>,
     /// Names of datasets that were used, as they were when statistics were last asked for.
     pub(super) names: Mutex<BTreeMap<u64, String>>,
@@ -166,7 +166,7 @@ impl Shared {
             blocks,
             dsl,
             features,
-            gate: Gate::new(rt),
+            gate: Arc::new(Gate::new(rt)),
             heads: RwLock::default(),
             names: Mutex::default(),
             space: PoolSpace::default(),

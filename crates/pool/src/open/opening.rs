@@ -166,6 +166,7 @@ impl<'a> Opening<'a> {
             salvage: self.salvage,
             spares,
             l2cache,
+            gate: None,
         })
     }
 

@@ -84,7 +84,9 @@ impl Args {
             return Ok(ExitCode::SUCCESS);
         }
         live::change(&self.search, &self.how, name, |pool| {
+            let still = pool.view().hold_still();
             let steps = self.plan(pool.view().dsl(), name)?;
+            drop(still);
             self.say(pool.view().dsl(), &steps)?;
             steps.iter().try_for_each(|step| run(pool, name, step, self.defer))
         })?;

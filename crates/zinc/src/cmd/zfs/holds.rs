@@ -36,7 +36,8 @@ impl Args {
             if !name.contains('@') {
                 return Err(Failure::new(format!("{name:?} is not a snapshot")));
             }
-            let dsl = pools.of(name)?.dsl();
+            let pool = pools.of(name)?;
+            let (dsl, _still) = (pool.dsl(), pool.hold_still());
             for snapshot in self.matching(dsl, name)? {
                 let mut tags = Map::new();
                 for hold in dsl.holds(&snapshot)? {

@@ -75,6 +75,7 @@ impl Hold {
         let first = self.names.first().map_or("", String::as_str);
         self.live.change(first, |pool| {
             let mut all = Vec::new();
+            let still = pool.view().hold_still();
             for name in &self.names {
                 let found = snapshots(pool.view().dsl(), name, self.recursive, true)?;
                 if found.is_empty() {
@@ -83,6 +84,7 @@ impl Hold {
                 }
                 all.extend(found);
             }
+            drop(still);
             act(pool, &all, &self.tag)
         })?;
         Ok(ExitCode::SUCCESS)

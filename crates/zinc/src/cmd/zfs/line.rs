@@ -90,7 +90,9 @@ impl Rollback {
         }
         self.live.change(name, |pool| {
             if self.clones {
+                let still = pool.view().hold_still();
                 let younger = destroy::clones_after(pool.view().dsl(), name)?;
+                drop(still);
                 younger.iter().try_for_each(|step| destroy::run(pool, name, step, false))?;
             }
             let done = pool.rollback(name, self.recursive || self.clones);

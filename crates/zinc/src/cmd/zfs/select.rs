@@ -7,7 +7,7 @@ use crate::common::Pools;
 use crate::failure::Failure;
 use crate::served::Server;
 use crate::ui;
-use engine::dsl::{DatasetKind, NamedBookmark, Property, PropertyContext, Source};
+use engine::dsl::{DatasetKind, Error, NamedBookmark, Property, PropertyContext, Source};
 use engine::ondisk::props;
 use engine::{Dataset, Dsl, Pool};
 use serde::{Deserialize, Serialize};
@@ -215,6 +215,7 @@ impl<'a> Finder<'a> {
     }
 
     fn try_named(&self, name: &str, out: &mut Selection) -> engine::dsl::Result<()> {
+        let still = self.pool.hold_still();
         if name.contains('#') {
             let bookmark = self.dsl().bookmark(name)?;
             return self.add_bookmark(&bookmark, out);
@@ -226,15 +227,22 @@ impl<'a> Finder<'a> {
         self.dsl().dir_by_name(name)?;
         let depth_of = |n: &str| n.matches('/').count();
         let (base, below) = (depth_of(name), format!("{name}/"));
-        for (dir_name, dir) in self.dsl().walk() {
+        let all = self.dsl().walk();
+        drop(still);
+        for (dir_name, dir) in all {
             let depth = depth_of(&dir_name).saturating_sub(base);
             let inside = dir_name == name || dir_name.starts_with(&below);
             if !inside || self.wanted.depth.is_some_and(|d| depth > d) {
                 continue;
             }
+            // One dataset after the other: syncs do not wait for all of them.
+            let still = self.pool.hold_still();
+            let dir = if still.is_some() { self.dsl().dir_by_name(&dir_name) } else { dir };
             let head = match dir.and_then(|d| self.dsl().head(&d)) {
                 Ok(Some(head)) => head,
                 Ok(None) => continue,
+                // It was destroyed or renamed just now.
+                Err(Error::NoSuchDataset(_)) if still.is_some() => continue,
                 Err(e) => {
                     out.failures.push(Failure::from(e).about(&dir_name));
                     continue;

@@ -34,9 +34,11 @@ impl Args {
         one_pool(&self.names)?;
         self.live.change(first, |pool| {
             let mut all = Vec::new();
+            let still = pool.view().hold_still();
             for name in &self.names {
                 all.extend(snapshots(pool.view().dsl(), name, self.recursive, false)?);
             }
+            drop(still);
             let named = if all.len() == 1 { all[0].clone() } else { first.to_owned() };
             pool.snapshot(&all, changes).map_err(|e| cannot("create snapshot", &named, e))
         })?;
