@@ -56,7 +56,7 @@ pub use holds::{hold, release};
 pub use meta::{Blocks, DslCx, Now};
 pub use names::{NameKind, check_component, check_name};
 pub use promote::{check_promote, promote};
-pub use props::{PropertyChange, parse_value, set_property};
+pub use props::{PropertyChange, parse_value, revert_property, set_property};
 pub use reap::{Drained, drain, is_drained};
 pub use rename::{check_rename, rename_dir, rename_snapshot};
 pub use rollback::{check_rollback, rollback};

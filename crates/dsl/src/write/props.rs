@@ -130,6 +130,35 @@ pub(super) fn check_new(
     check_new_reservation(dsl, parent, name, reserved.max(refreserved), pool_size)
 }
 
+/// Gives a property the value again that was received for it: what was set here since then goes,
+/// and so does the mark that it be inherited. Without a received value it is inherited.
+///
+/// Changes on disk: the table of properties of the directory, or of the snapshot.
+///
+/// # Errors
+/// Properties that are kept elsewhere too: quotas, reservations, and what lives in the object set.
+pub fn revert_property(cx: &DslCx<'_>, dsl: &Dsl, dataset: &str, name: &str) -> Result<()> {
+    let ds = dsl.by_name(dataset)?;
+    let change = PropertyChange { name: name.to_owned(), value: None };
+    check_change(&ds, &change)?;
+    if !is_inherited(name) {
+        return Err(Error::refused(dataset, Refusal::Unsupported("received quotas")));
+    }
+    let table = if ds.phys.is_snapshot() { ds.phys.props } else { ds.dir.phys.props_zap };
+    if table == 0 {
+        return Ok(());
+    }
+    for suffix in ["", INHERIT, IUV] {
+        cx.remove(table, &format!("{name}{suffix}"))?;
+    }
+    Ok(())
+}
+
+/// Whether a dataset has the value of the one above when it has none of its own.
+fn is_inherited(name: &str) -> bool {
+    find(&DATASET, name).map_or(ondisk::props::is_user_property(name), |p| p.is_inheritable())
+}
+
 /// Sets a property of a dataset that is just being made; what lives in its object set is left to
 /// whoever makes that.
 pub(super) fn set_on_new(

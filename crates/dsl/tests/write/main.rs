@@ -187,6 +187,37 @@ fn properties_are_stored_and_inherited() {
 }
 
 #[test]
+fn what_was_received_can_be_had_again() {
+    let mut pool = TestPool::create();
+    make(&mut pool, "p/a", 1);
+    let table = pool.dsl().by_name("p/a").unwrap().dir.phys.props_zap;
+    let receive = |cx: &write::DslCx<'_>, name: &str, n| {
+        dmu::zap::set_u64(&cx.mos.object(table).unwrap(), cx.tx, name, n).unwrap();
+    };
+    pool.task(|cx, _| {
+        receive(cx, "$hasrecvd", 0);
+        receive(cx, "compression$recvd", 15);
+        Ok(())
+    })
+    .unwrap();
+    let now = |pool: &TestPool| {
+        let dsl = pool.dsl();
+        dsl.stored(&dsl.by_name("p/a").unwrap()).unwrap().number("compression")
+    };
+    let clear = PropertyChange { name: "compression".to_owned(), value: None };
+    for change in [number("compression", 2), clear] {
+        pool.task(|cx, dsl| write::set_property(cx, dsl, "p/a", &change)).unwrap();
+        assert_ne!(now(&pool), Some(15), "{change:?}");
+        pool.task(|cx, dsl| write::revert_property(cx, dsl, "p/a", "compression")).unwrap();
+        assert_eq!(now(&pool), Some(15), "after {change:?}");
+    }
+    for name in ["quota", "used"] {
+        let done = pool.task(|cx, dsl| write::revert_property(cx, dsl, "p/a", name));
+        assert!(done.is_err(), "{name}");
+    }
+}
+
+#[test]
 fn a_quota_leaves_no_room() {
     let mut pool = TestPool::create();
     make(&mut pool, "p/a", 10);

@@ -224,6 +224,19 @@ impl LivePool {
         })
     }
 
+    /// Gives each dataset the value of a property again that was received for it.
+    pub fn revert_property(&self, datasets: &[String], property: &str) -> Result<()> {
+        let (datasets, property) = (datasets.to_vec(), property.to_owned());
+        self.run(move |cx| {
+            let done = datasets.iter().try_for_each(|dataset| {
+                dsl::write::revert_property(&cx.dsl(), &cx.shared.dsl, dataset, &property)?;
+                cx.log_event("inherit", &format!("{property} to what was received"), dataset)
+            });
+            cx.shared.refresh_heads()?;
+            done
+        })
+    }
+
     /// Holds snapshots by a tag.
     pub fn hold(&self, names: &[String], tag: &str) -> Result<()> {
         let (names, tag) = (names.to_vec(), tag.to_owned());

@@ -34,7 +34,7 @@ pub struct Inherit {
     /// Of all datasets below too
     #[arg(short = 'r')]
     recursive: bool,
-    /// Go back to the value that was received; without one as without -S
+    /// Have the value again that was received, if one was
     #[arg(short = 'S')]
     received: bool,
     /// The property
@@ -164,26 +164,21 @@ impl Inherit {
         let first = self.names.first().map_or("", String::as_str);
         self.live.change(first, |pool| {
             let dsl = pool.view().dsl();
-            let mut changes = Vec::new();
+            let still = pool.view().hold_still();
+            let mut all = Vec::new();
             for name in &self.names {
-                let all = match self.recursive && !name.contains('@') {
+                all.extend(match self.recursive && !name.contains('@') {
                     true => heads(dsl, name)?,
                     false => vec![dataset(dsl, "inherit property for", name)?],
-                };
-                for dataset in all {
-                    let context = PropertyContext::default();
-                    let now = dsl.property(&dataset, &context, property)?;
-                    if self.received && now.is_some_and(|p| p.received.is_some()) {
-                        let what = format!("cannot inherit '{property}' for '{}'", dataset.name);
-                        return Err(Failure::new(format!(
-                            "{what}: zinc cannot go back to received values yet"
-                        )));
-                    }
-                    let change = PropertyChange { name: property.to_owned(), value: None };
-                    changes.push((dataset.name, change));
-                }
+                });
             }
-            let done = pool.set_properties(changes);
+            drop(still);
+            let names = all.into_iter().map(|dataset| dataset.name);
+            let inherit = || PropertyChange { name: property.to_owned(), value: None };
+            let done = match self.received {
+                true => pool.revert_property(&names.collect::<Vec<_>>(), property),
+                false => pool.set_properties(names.map(|name| (name, inherit())).collect()),
+            };
             done.map_err(|e| cannot("inherit property for", first, e))
         })?;
         Ok(ExitCode::SUCCESS)
