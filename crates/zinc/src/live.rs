@@ -114,9 +114,14 @@ pub fn change<T>(
             return Err(Failure::new(what)
                 .hint("`zinc tunables --pool POOL NAME=VALUE` sets one for all, from now on"));
         }
-        let result = act(&pool)?;
-        // This line is written after what was done: when it is durable, all is.
-        pool.log(&invocation())?;
+        let result = act(&pool);
+        match &result {
+            // This line is written after what was done: when it is durable, all is.
+            Ok(_) => pool.log(&invocation())?,
+            // What was done before it failed: only then it is seen by who looks.
+            Err(_) => pool.sync()?,
+        }
+        let result = result?;
         tell_txgs(&pool, how)?;
         return Ok(result);
     }

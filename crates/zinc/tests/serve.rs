@@ -218,6 +218,19 @@ fn streams_of_the_client_are_those_of_the_verb() {
     assert_eq!(std::fs::read_to_string(folder.join("file")).unwrap(), shown);
 }
 
+/// What a verb did before it failed is seen by the next one, as if the pool were not held.
+#[test]
+fn what_was_done_before_a_failure_is_seen_at_once() {
+    let place = Place::new();
+    let _server = place.serve(&[]);
+    for name in ["new", "other", "here"] {
+        std::fs::write(place.path().join(name), name).unwrap();
+    }
+    place.run(&["cp", "other", "tank:/here"]).ok();
+    assert_eq!(place.run(&["cp", "new", "here", "tank:/"]).code, 1);
+    assert_eq!(place.run(&["ls", "tank:/"]).ok(), "here\nnew\n");
+}
+
 #[test]
 fn a_pool_has_one_server_and_others_are_told() {
     let place = Place::new();
