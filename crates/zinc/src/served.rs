@@ -41,8 +41,12 @@ pub struct Server {
     client: Client,
 }
 
-/// Folders in which sockets are looked for; a server makes its own in the first.
+/// Folders in which sockets are looked for; a server makes its own in the first. `ZINC_SOCKETS`
+/// names one in place of the usual ones.
 pub fn folders() -> Vec<PathBuf> {
+    if let Some(only) = std::env::var_os("ZINC_SOCKETS").filter(|dir| !dir.is_empty()) {
+        return vec![PathBuf::from(only)];
+    }
     let mut out = Vec::new();
     let runtime = std::env::var_os("XDG_RUNTIME_DIR").filter(|dir| !dir.is_empty());
     out.extend(runtime.map(|dir| PathBuf::from(dir).join("zinc")));

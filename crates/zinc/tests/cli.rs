@@ -189,7 +189,7 @@ fn every_command_of_the_guide_does_what_it_says() {
                 .current_dir(dir.path())
                 .env("PATH", &path)
                 .env("TZ", "UTC")
-                .env("XDG_RUNTIME_DIR", dir.path().join("run"))
+                .env("ZINC_SOCKETS", dir.path().join("run/zinc"))
                 .output()
                 .unwrap();
             let text = String::from_utf8_lossy(&output.stdout);

@@ -486,7 +486,8 @@ impl Txgs {
             self.work.notify_all();
         }
         drop(state);
-        self.stood(txg, began);
+        // What `txg` counted was taken when it quiesced.
+        self.stood(self.open(), began);
         Ok(())
     }
 

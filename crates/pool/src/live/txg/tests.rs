@@ -322,6 +322,9 @@ fn a_write_limit_makes_txgs_of_the_target_time_and_a_wall() {
     let delays: u64 = seen.records.iter().map(|r| r.delays).sum();
     let stops: u64 = seen.records.iter().map(|r| r.stops).sum();
     assert!(delays > 0 && stops > 0, "{delays} delays, {stops} stops");
+    // A stop is one of the txg that is entered after it: the one after that which met the wall.
+    let wall = seen.records.iter().position(|r| r.pushed == Pushed::Limit).unwrap();
+    assert_eq!(seen.records.iter().position(|r| r.stops > 0), Some(wall + 1));
     // The wall is what dirty-delay was made against.
     assert!(seen.latency > Duration::from_millis(300), "{:?}", seen.latency);
 }
