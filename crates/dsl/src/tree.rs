@@ -236,19 +236,18 @@ impl Dsl {
 
     /// The directory of a dataset by the dataset's object: walks up the directories for its name.
     fn dir_of(&self, object: u64) -> Result<Arc<Dir>> {
-        let dir = self.nameless_dir_of(object)?;
-        self.dir(dir.object, self.dir_name(dir.object)?)
+        let dir = self.dir_object_of(object)?;
+        self.dir(dir, self.dir_name(dir)?)
     }
 
-    fn nameless_dir_of(&self, object: u64) -> Result<Arc<Dir>> {
+    fn dir_object_of(&self, object: u64) -> Result<u64> {
         let nameless = Arc::new(Dir {
             object: 0,
             name: String::new(),
             phys: DslDir::default(),
             has_fields: false,
         });
-        let dir = self.dataset(object, String::new(), &nameless)?.phys.dir;
-        self.dir(dir, String::new())
+        Ok(self.dataset(object, String::new(), &nameless)?.phys.dir)
     }
 
     /// A head by its object.
@@ -265,7 +264,8 @@ impl Dsl {
     /// # Errors
     /// It is no head, or cannot be read.
     pub fn nameless_head(&self, object: u64) -> Result<Dataset> {
-        self.head_of(&self.nameless_dir_of(object)?, object)
+        let dir = self.dir(self.dir_object_of(object)?, String::new())?;
+        self.head_of(&dir, object)
     }
 
     fn head_of(&self, dir: &Arc<Dir>, object: u64) -> Result<Dataset> {

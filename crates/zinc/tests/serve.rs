@@ -31,10 +31,15 @@ struct Server {
 impl Place {
     fn new() -> Self {
         let place = Self { dir: tempfile::tempdir().unwrap() };
-        let disk = std::fs::File::create(place.path().join("disk")).unwrap();
-        disk.set_len(256 << 20).unwrap();
-        place.run(&["zpool", "create", "-d", "tank", "disk"]).ok();
+        place.make("tank", "disk", 256 << 20);
         place
+    }
+
+    /// A pool without optional features on a disk of so many bytes.
+    fn make(&self, pool: &str, disk: &str, bytes: u64) {
+        let file = std::fs::File::create(self.path().join(disk)).unwrap();
+        file.set_len(bytes).unwrap();
+        self.run(&["zpool", "create", "-d", pool, disk]).ok();
     }
 
     fn path(&self) -> &Path {
@@ -361,9 +366,7 @@ fn a_served_pool_is_watched_recorded_and_replayed() {
 #[test]
 fn verbs_about_all_pools_reach_every_server() {
     let place = Place::new();
-    let disk = std::fs::File::create(place.path().join("disk2")).unwrap();
-    disk.set_len(128 << 20).unwrap();
-    place.run(&["zpool", "create", "-d", "dozer", "disk2"]).ok();
+    place.make("dozer", "disk2", 128 << 20);
     let _servers = [place.serve(&[]), place.serve_pool("dozer", &[])];
     // Found by their devices as well, and found by their servers alone: each is there once.
     for search in [&["-d", "."][..], &[]] {
@@ -583,9 +586,7 @@ fn nonsense_on_the_socket_harms_nobody() {
 #[test]
 fn a_pool_that_goes_is_watched_no_more_and_the_others_are() {
     let place = Place::new();
-    let disk = std::fs::File::create(place.path().join("disk2")).unwrap();
-    disk.set_len(128 << 20).unwrap();
-    place.run(&["zpool", "create", "-d", "dozer", "disk2"]).ok();
+    place.make("dozer", "disk2", 128 << 20);
     let _servers = [place.serve(&[]), place.serve_pool("dozer", &[])];
     let mut command = place.command(&["zpool", "iostat", "-H", "-T", "d", "0.05"]);
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());

@@ -186,7 +186,7 @@ impl Dsl {
 
 /// Whether a dataset of that name can be made: the name is good, the directory above is there, is a
 /// file system's, and its limits allow one more. Returns the directory above.
-pub fn check_create(dsl: &Dsl, name: &str) -> Result<u64> {
+pub fn check_create(dsl: &Dsl, name: &str) -> Result<Arc<Dir>> {
     let bad = || Error::BadName(name.to_owned());
     if check_name(name)? != NameKind::Dataset {
         return Err(bad());
@@ -199,7 +199,7 @@ pub fn check_create(dsl: &Dsl, name: &str) -> Result<u64> {
     dsl.check_parent(name, &parent)?;
     dsl.check_changeable(&parent)?;
     dsl.check_limits(&parent, Counted::Filesystems, 1)?;
-    Ok(parent.object)
+    Ok(parent)
 }
 
 /// Makes a file system or volume: directory, head without an object set (its root is a hole until
@@ -214,9 +214,9 @@ pub fn create_dataset(
     properties: &[PropertyChange],
 ) -> Result<NewDataset> {
     let parent = check_create(dsl, name)?;
-    let (above, last) = name.rsplit_once('/').ok_or_else(|| Error::BadName(name.to_owned()))?;
-    check_new(dsl, &*dsl.dir_by_name(above)?, name, 0, properties, cx.pool_size)?;
-    let dir = create_dir(cx, Some((parent, last)))?;
+    let (_, last) = name.rsplit_once('/').ok_or_else(|| Error::BadName(name.to_owned()))?;
+    check_new(dsl, &parent, name, 0, properties, cx.pool_size)?;
+    let dir = create_dir(cx, Some((parent.object, last)))?;
     let origin = cx.origin_snap()?;
     let head = create_head(cx, dir, origin)?;
     for change in properties {
@@ -245,10 +245,9 @@ pub fn clone_dataset(
         return Err(Error::refused(origin, Refusal::Inconsistent));
     }
     dsl.check_changeable(&snap.dir)?;
-    let (above, last) = name.rsplit_once('/').ok_or_else(|| Error::BadName(name.to_owned()))?;
-    let (place, referenced) = (dsl.dir_by_name(above)?, snap.phys.referenced);
-    check_new(dsl, &place, name, referenced, properties, cx.pool_size)?;
-    let dir = create_dir(cx, Some((parent, last)))?;
+    let (_, last) = name.rsplit_once('/').ok_or_else(|| Error::BadName(name.to_owned()))?;
+    check_new(dsl, &parent, name, snap.phys.referenced, properties, cx.pool_size)?;
+    let dir = create_dir(cx, Some((parent.object, last)))?;
     let head = create_head(cx, dir, Some(snap.object))?;
     for change in properties {
         set_on_new(cx, dir, head, change)?;
