@@ -2,7 +2,8 @@
 //!
 //! Space on RAID-Z is accounted *deflated*: allocated bytes times the share that a block of 128 KiB
 //! leaves for data, so that a dataset does not seem larger than what was written to it. The share
-//! is a number of 512ths, rounded down, made for the vdev's original width.
+//! is a number of 512ths, rounded down, made for the vdev's original width. Pools whose object
+//! directory does not have the flag `deflate`, made with version 1 or 2, account raw bytes.
 
 use ondisk::bpobj::Space;
 use ondisk::{BlkPtr, EmbeddedKind};
@@ -16,6 +17,10 @@ const SECTOR: u64 = 512;
 pub(crate) fn deflated(pool: &Pool, bp: &BlkPtr) -> u64 {
     let mut sum = 0u64;
     for (_, dva) in bp.dvas() {
+        if !pool.deflates() {
+            sum = sum.saturating_add(dva.asize());
+            continue;
+        }
         let typical = pool.vdevs().psize_to_asize(dva.vdev(), TYPICAL_BLOCK, 0);
         let ratio = match typical.map(|a| a / SECTOR) {
             Some(sectors) if sectors > 0 => TYPICAL_BLOCK / sectors,

@@ -137,7 +137,9 @@ fn contents(
         }
         let name = Arc::from(d.name.as_str());
         tables::decode_all(&objset, &name, sink, progress);
-        if objset.phys().kind == ondisk::ObjsetKind::Zfs {
+        // A set without any object was made and never became a file system: nothing is missing.
+        let is_empty = objset.root().fill() == 0;
+        if objset.phys().kind == ondisk::ObjsetKind::Zfs && !is_empty {
             match zpl::Filesystem::open(objset) {
                 Ok(fs) => files::survey(fs, &name, sink, progress),
                 Err(e) => sink.put(Issue::DatasetLinks { dataset: name, cause: e.to_string() }),

@@ -62,6 +62,8 @@ const STORED: [Stored; 7] = [
 const UBERBLOCK: (&[u8], u64) = (BLOCKS.split_at(8192).1.split_at(1024).0, 0x61400);
 /// A gang header; it stood on vdev 0 at offset 0x3c00, born in txg 4.
 const GANG: &[u8] = BLOCKS.split_at(9216).1.split_at(512).0;
+/// A gang header over dnodes of an encrypted dataset, which `ztest -g 8192` of OpenZFS 2.3 wrote.
+static SECRET_GANG: &[u8] = include_bytes!("data/checksum/gang-mac.bin");
 /// An intent-log block, the bytes used, and the checksum words of the pointer to it.
 const LOG: (&[u8], usize, [u64; 4]) = (
     BLOCKS.split_at(9728).1.split_at(4096).0,
@@ -99,13 +101,25 @@ fn uberblock_slot() {
 
 #[test]
 fn gang_header() {
-    assert_eq!(verify_gang_header(GANG, 0, 0x3c00, 4), Ok(ByteOrder::Little));
+    assert_eq!(verify_gang_header(GANG, 0, 0x3c00, 4, false), Ok(ByteOrder::Little));
     for (vdev, offset, birth) in [(1, 0x3c00, 4), (0, 0x3e00, 4), (0, 0x3c00, 5)] {
-        assert!(verify_gang_header(GANG, vdev, offset, birth).is_err());
+        assert!(verify_gang_header(GANG, vdev, offset, birth, false).is_err());
     }
     let mut again = cleared(GANG, GANG.len() - 40);
-    seal_gang_header(&mut again, ByteOrder::Little, 0, 0x3c00, 4).unwrap();
+    seal_gang_header(&mut again, ByteOrder::Little, 0, 0x3c00, 4, false).unwrap();
     assert_eq!(again, GANG);
+}
+
+#[test]
+fn gang_header_of_an_encrypted_block() {
+    let (offset, birth) = (0x2e_a200, 318);
+    let little = ByteOrder::Little;
+    assert_eq!(verify_gang_header(SECRET_GANG, 0, offset, birth, true), Ok(little));
+    assert!(verify_gang_header(SECRET_GANG, 0, offset, birth, false).is_err());
+    assert!(verify_gang_header(SECRET_GANG, 0, offset, birth + 1, true).is_err());
+    let mut again = cleared(SECRET_GANG, SECRET_GANG.len() - 40);
+    seal_gang_header(&mut again, little, 0, offset, birth, true).unwrap();
+    assert_eq!(again, SECRET_GANG);
 }
 
 #[test]

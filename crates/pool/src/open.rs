@@ -94,6 +94,8 @@ pub struct Pool {
     salvage: Vec<Salvage>,
     spares: Vec<VdevConfig>,
     l2cache: Vec<VdevConfig>,
+    /// Datasets count space on RAID-Z without its parity.
+    deflate: bool,
     /// Of a pool that is open for writing: what its syncs hold while they change the MOS.
     gate: Option<Arc<Gate>>,
 }
@@ -162,6 +164,7 @@ impl Pool {
             salvage: self.salvage.clone(),
             spares: self.spares.clone(),
             l2cache: self.l2cache.clone(),
+            deflate: self.deflate,
             gate: self.gate.clone(),
         })
     }
@@ -223,6 +226,7 @@ impl Pool {
             salvage: Vec::new(),
             spares: Vec::new(),
             l2cache: Vec::new(),
+            deflate: true,
             gate: None,
         })
     }
@@ -321,6 +325,13 @@ impl Pool {
     #[must_use]
     pub fn l2cache(&self) -> &[VdevConfig] {
         &self.l2cache
+    }
+
+    /// Whether datasets count space on RAID-Z without its parity: what a flag in the object
+    /// directory says. Pools that were made with version 1 or 2 lack it for ever, upgraded or not.
+    #[must_use]
+    pub fn deflates(&self) -> bool {
+        self.deflate
     }
 
     /// The object directory of the MOS.

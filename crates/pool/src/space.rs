@@ -294,13 +294,11 @@ impl Pool {
     #[must_use]
     pub fn space(&self) -> PoolSpace {
         let mut out = PoolSpace::default();
-        let deflate = self.directory().and_then(|d| d.get_u64(mos::DEFLATE));
-        let deflate = out.note("the flag of deflation", deflate).flatten().is_some_and(|n| n != 0);
         for config in &self.config().vdev_tree.children {
             if matches!(config.kind, VdevKind::Hole | VdevKind::Missing) {
                 continue;
             }
-            let top = self.top_space(config, deflate, &mut out);
+            let top = self.top_space(config, &mut out);
             out.tops.push(top);
         }
         let logs = self.apply_logs(&mut out.tops);
@@ -315,11 +313,12 @@ impl Pool {
         out
     }
 
-    fn top_space(&self, config: &VdevConfig, deflate: bool, out: &mut PoolSpace) -> TopSpace {
+    fn top_space(&self, config: &VdevConfig, out: &mut PoolSpace) -> TopSpace {
         let shift = config.metaslab_shift.unwrap_or(0).min(63) as u32;
         let id = u32::try_from(config.id).unwrap_or(u32::MAX);
         let whole = self.vdevs().psize_to_asize(id, DEFLATE_BLOCK, 0);
-        let ratio = whole.filter(|a| deflate && *a >= 512).map(|a| DEFLATE_BLOCK / (a >> 9));
+        let ratio =
+            whole.filter(|a| self.deflates() && *a >= 512).map(|a| DEFLATE_BLOCK / (a >> 9));
         let mut top = TopSpace {
             id: config.id,
             class: Some(class_of(config)),

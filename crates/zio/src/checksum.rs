@@ -31,6 +31,12 @@ pub(crate) fn algorithm(kind: Checksum) -> Result<Algorithm, ErrorKind> {
     })
 }
 
+/// Words 2 and 3 of the pointer's checksum are a MAC, so what is summed has two words of checksum
+/// only, gang headers included. The MACs of an object set stand within it.
+pub(crate) fn has_mac(bp: &BlkPtr) -> bool {
+    bp.uses_crypt() && bp.dmu_type() != DmuType::OBJSET
+}
+
 /// Where the checksum stands that the data is compared with.
 #[derive(Clone, Copy)]
 enum Checks {
@@ -71,7 +77,7 @@ impl<'a> Verifier<'a> {
             order: byte_order(bp.byteorder()),
             salted,
             expected: bp.checksum(),
-            truncated: bp.uses_crypt() && bp.dmu_type() != DmuType::OBJSET,
+            truncated: has_mac(bp),
         })
     }
 

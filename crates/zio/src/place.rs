@@ -189,7 +189,8 @@ impl<'a> Gang<'a> {
         let mut sealed = AlignedBuf::copy_of(&header.encode(endian));
         let (vdev, offset) = (u64::from(dvas[0].vdev()), dvas[0].offset());
         let order = crate::checksum::byte_order(endian);
-        seal_gang_header(&mut sealed, order, vdev, offset, placer.spec.birth)
+        // Nothing is written encrypted yet, so no pointer here has a MAC in its checksum.
+        seal_gang_header(&mut sealed, order, vdev, offset, placer.spec.birth, false)
             .map_err(|_| ErrorKind::Gang)?;
         let sealed = Shared::from(sealed);
         self.writes.extend(present(dvas).map(|d| (d, sealed.clone())));

@@ -399,7 +399,8 @@ impl Reader {
 fn is_gang_header(bp: &BlkPtr, header: &[u8]) -> bool {
     let first = bp.dva(0);
     let (vdev, birth) = (u64::from(first.vdev()), bp.physical_birth());
-    codec::checksum::verify_gang_header(header, vdev, first.offset(), birth).is_ok()
+    let mac = crate::checksum::has_mac(bp);
+    codec::checksum::verify_gang_header(header, vdev, first.offset(), birth, mac).is_ok()
 }
 
 /// How the copy of a block at one address, or the gang header there, is read.

@@ -5,12 +5,15 @@ use crate::issue::Issue;
 use crate::totals::Kind;
 use ondisk::blkptr::BLKPTR_SIZE;
 use ondisk::dnode::DNODE_SLOT_SIZE;
+use ondisk::objset::OBJSET_SIZE_V1;
 use ondisk::zil::{Body, CHECKSUM_SEQ_WORD, Chain, ChainPlace, records};
 use ondisk::{BlkPtr, DmuType, Dnode, ObjsetPhys, ZilHeader};
 use std::sync::Arc;
 use vdev::Scope;
 use zio::{Block, Place, Request};
 
+/// The pool version that brought accounting by user and group.
+const VERSION_USERSPACE: u64 = 15;
 /// Numbers of the accounting objects in the header of a set.
 const ACCOUNTING: [u64; 3] = [u64::MAX, u64::MAX - 1, u64::MAX - 2];
 
@@ -117,6 +120,13 @@ impl Walk<'_> {
         }
     }
 
+    /// Old implementations counted the meta dnode among the objects of a set, up to pool version
+    /// 14; what they wrote and nobody changed keeps that count after an upgrade. Sets of that time
+    /// are known by their size, but the MOS has had that size ever since.
+    fn may_count_meta_dnode(&self, set: &Set, size: usize) -> bool {
+        self.pool.config().version < VERSION_USERSPACE || (set.id != 0 && size == OBJSET_SIZE_V1)
+    }
+
     fn fill(&self, item: &Item, counted: u64) {
         let stored = item.bp.fill();
         if stored != counted {
@@ -207,7 +217,10 @@ impl Walk<'_> {
         let birth = item.bp.logical_birth();
         if let Some(meta) = &phys.meta_dnode {
             let filled = meta.blkptrs.iter().filter(|b| !b.is_hole());
-            self.fill(item, filled.fold(0, |sum, b| sum.saturating_add(b.fill())));
+            let filled = filled.fold(0, |sum: u64, b| sum.saturating_add(b.fill()));
+            let with_meta = filled.saturating_add(1);
+            let old = item.bp.fill() == with_meta && self.may_count_meta_dnode(set, block.len());
+            self.fill(item, if old { with_meta } else { filled });
             self.expand_dnode(meta, Owner::object(set, 0, meta), birth, local);
         }
         let accounting = [&phys.user_used, &phys.group_used, &phys.project_used];

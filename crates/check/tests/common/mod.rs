@@ -1,6 +1,7 @@
 //! Opening pools, and damaging them with every checksum right again.
 #![allow(dead_code, unreachable_pub, clippy::unwrap_used, clippy::expect_used, missing_docs)]
 
+pub mod summary;
 pub mod surgeon;
 
 use pool::{OpenOptions, Pool};

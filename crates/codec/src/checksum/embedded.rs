@@ -23,7 +23,7 @@
 //! bytes used, trailer), at the end of a classic block and at the front of a slim one. A slim
 //! block is summed only as far as it is used, rounded up to 4 KiB, so that a large block with
 //! little in it is written and read cheaply. In an encrypted dataset words 2 and 3 of the trailer
-//! hold a MAC, and words 0 and 1 the folded checksum.
+//! hold a MAC (of a gang header: zeros), and words 0 and 1 the folded checksum.
 
 use super::{Algorithm, ByteOrder, Digest, Fletcher2, Fletcher4};
 use sha2::Digest as _;
@@ -85,14 +85,15 @@ pub enum EmbeddedError {
 /// # Errors
 /// The trailer is missing, or the checksum is another one.
 pub fn verify_label(block: &[u8], offset_on_vdev: u64) -> Result<ByteOrder, EmbeddedError> {
-    verify_sha256(block, [offset_on_vdev, 0, 0, 0])
+    verify_sha256(block, [offset_on_vdev, 0, 0, 0], false)
 }
 
 /// Verifies a gang header.
 ///
 /// `vdev` and `offset` are those of the **first** DVA of the pointer to it, `birth` is the
 /// pointer's physical birth txg. All copies of a header are the same bytes, sealed with the first
-/// address: the second copy does not verify with its own.
+/// address: the second copy does not verify with its own. `mac`: words 2 and 3 of the pointer's
+/// own checksum are a MAC, so the trailer holds a folded checksum of two words.
 ///
 /// # Errors
 /// The trailer is missing, or the checksum is another one.
@@ -101,8 +102,9 @@ pub fn verify_gang_header(
     vdev: u64,
     offset: u64,
     birth: u64,
+    mac: bool,
 ) -> Result<ByteOrder, EmbeddedError> {
-    verify_sha256(block, [vdev, offset, birth, 0])
+    verify_sha256(block, [vdev, offset, birth, 0], mac)
 }
 
 /// Verifies a classic intent-log block against the checksum words of the pointer to it. `mac`: the
@@ -157,7 +159,7 @@ pub fn seal_label(
     order: ByteOrder,
     offset_on_vdev: u64,
 ) -> Result<(), EmbeddedError> {
-    seal_sha256(block, order, [offset_on_vdev, 0, 0, 0])
+    seal_sha256(block, order, [offset_on_vdev, 0, 0, 0], false)
 }
 
 /// Writes the trailer of a gang header; the arguments are those of [`verify_gang_header`].
@@ -170,8 +172,9 @@ pub fn seal_gang_header(
     vdev: u64,
     offset: u64,
     birth: u64,
+    mac: bool,
 ) -> Result<(), EmbeddedError> {
-    seal_sha256(block, order, [vdev, offset, birth, 0])
+    seal_sha256(block, order, [vdev, offset, birth, 0], mac)
 }
 
 /// Writes the trailer of a classic intent-log block whose header is otherwise complete. `mac`: the
@@ -189,7 +192,7 @@ pub fn seal_zilog(
     let at = block.len().checked_sub(TRAILER_SIZE).ok_or(too_short)?;
     put_magic(block, at, order)?;
     let digest = fletcher2_sealed(block, order, seed);
-    put_trailer(block, at, order, zil_words(digest, mac))
+    put_trailer(block, at, order, words(digest, mac))
 }
 
 /// Writes the trailer of a slim intent-log block whose header is otherwise complete, with the bytes
@@ -206,7 +209,7 @@ pub fn seal_zilog2(
     put_magic(block, CHAIN_TRAILER, order)?;
     let (_, summed) = slim_extent(block, order)?;
     let digest = fletcher4_sealed(block.get(..summed).unwrap_or(block), order, seed);
-    put_trailer(block, CHAIN_TRAILER, order, zil_words(digest, mac))
+    put_trailer(block, CHAIN_TRAILER, order, words(digest, mac))
 }
 
 /// Bytes used of a slim block, and bytes its checksum covers; the block holds both.
@@ -222,27 +225,34 @@ fn slim_extent(block: &[u8], order: ByteOrder) -> Result<(usize, usize), Embedde
     Ok((used as usize, summed))
 }
 
-fn zil_words(digest: Digest, mac: Option<[u64; 2]>) -> [u64; 4] {
+/// What a trailer holds; with a MAC, the checksum folded into its first two words.
+fn words(digest: Digest, mac: Option<[u64; 2]>) -> [u64; 4] {
     let Some([m0, m1]) = mac else { return digest.0 };
-    // Both Fletcher sums are weak, so either name folds.
+    // Checksums within blocks are folded whatever they are, SHA-256 too: so a weak one's name.
     let [a, b] = digest.truncated(Algorithm::Fletcher4);
     [a, b, m0, m1]
 }
 
-fn verify_sha256(block: &[u8], seed: [u64; 4]) -> Result<ByteOrder, EmbeddedError> {
+fn verify_sha256(block: &[u8], seed: [u64; 4], mac: bool) -> Result<ByteOrder, EmbeddedError> {
     let too_short = EmbeddedError::TooShort { len: block.len() };
     let at = block.len().checked_sub(TRAILER_SIZE).ok_or(too_short)?;
     let (order, expected) = trailer(block, at)?;
-    compare(expected, sha256_sealed(block, order, seed), false)?;
+    compare(expected, sha256_sealed(block, order, seed), mac)?;
     Ok(order)
 }
 
-fn seal_sha256(block: &mut [u8], order: ByteOrder, seed: [u64; 4]) -> Result<(), EmbeddedError> {
+fn seal_sha256(
+    block: &mut [u8],
+    order: ByteOrder,
+    seed: [u64; 4],
+    mac: bool,
+) -> Result<(), EmbeddedError> {
     let too_short = EmbeddedError::TooShort { len: block.len() };
     let at = block.len().checked_sub(TRAILER_SIZE).ok_or(too_short)?;
     put_magic(block, at, order)?;
     let digest = sha256_sealed(block, order, seed);
-    put_trailer(block, at, order, digest.0)
+    // Of a gang header the MAC stands in the pointer, so its two words stay empty here.
+    put_trailer(block, at, order, words(digest, mac.then_some([0, 0])))
 }
 
 /// The digest of a block whose last four words are taken to be the seed.

@@ -146,9 +146,9 @@ proptest! {
         prop_assert!(verify_label(&block, seed[0]).is_err());
 
         let [vdev, offset, birth, _] = seed;
-        seal_gang_header(&mut block, order, vdev, offset, birth).unwrap();
-        prop_assert_eq!(verify_gang_header(&block, vdev, offset, birth), Ok(order));
-        prop_assert!(verify_gang_header(&block, vdev, offset, birth ^ 1).is_err());
+        seal_gang_header(&mut block, order, vdev, offset, birth, big).unwrap();
+        prop_assert_eq!(verify_gang_header(&block, vdev, offset, birth, big), Ok(order));
+        prop_assert!(verify_gang_header(&block, vdev, offset, birth ^ 1, big).is_err());
 
         block.truncate(block.len() / 16 * 16);
         if let Some(room) = block.len().checked_sub(ZIL_CHAIN_SIZE) {
@@ -179,7 +179,7 @@ proptest! {
             let _ = seal_zilog2(&mut copy, order, [0; 4], Some([1, 2]));
         }
         let _ = verify_label(&data, 0);
-        let _ = verify_gang_header(&data, 0, 0, 0);
+        let _ = verify_gang_header(&data, 0, 0, 0, false);
         let _ = verify_zilog(&data, [0; 4], false);
         let _ = verify_zilog2(&data, [0; 4], true);
     }

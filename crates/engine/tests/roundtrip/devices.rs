@@ -97,7 +97,7 @@ fn gang_header(pool: &Pool, bp: &BlkPtr, tally: &mut Tally) {
     let (_, dva) = bp.dvas().find(|(_, d)| d.is_gang()).expect("a gang");
     let (birth, first) = (bp.physical_birth(), bp.dva(0));
     let verify =
-        |b: &[u8]| verify_gang_header(b, first.vdev().into(), first.offset(), birth).is_ok();
+        |b: &[u8]| verify_gang_header(b, first.vdev().into(), first.offset(), birth, false).is_ok();
     let read = BlockRead { dva, size: GANG_HEADER_SIZE as u64, birth, verify: &verify };
     let bytes = pool.vdevs().read(read).data.expect("a sound pool");
     let order: Endian = bp.byteorder();

@@ -84,6 +84,8 @@ pub struct AllocOptions {
 pub struct Allocator {
     options: AllocOptions,
     maps: Box<dyn ReadMaps>,
+    /// Datasets count space deflated; pools made with version 1 or 2 do not.
+    deflate: bool,
     /// Block size of new space maps in bytes.
     map_block: usize,
     tops: RwLock<Arc<Tops>>,
@@ -122,6 +124,7 @@ impl Allocator {
         Self {
             options,
             maps,
+            deflate: true,
             map_block: sync::BLOCK,
             tops: RwLock::default(),
             lanes,
@@ -135,7 +138,10 @@ impl Allocator {
         self.add(Top::new(spec, &Summaries::default()));
     }
 
-    fn add(&self, top: Top) {
+    fn add(&self, mut top: Top) {
+        if !self.deflate {
+            top.deflate_ratio = space::SECTOR;
+        }
         let top = Arc::new(top);
         {
             let mut tops = self.tops.write();

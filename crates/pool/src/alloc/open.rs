@@ -115,7 +115,9 @@ impl Allocator {
     /// # Errors
     /// When the space maps' headers or the logs cannot be read.
     pub fn open(mos: &Objset, tops: &[TopSpec], options: AllocOptions) -> dmu::Result<Self> {
-        let out = Self::empty(Box::new(MosMaps { mos: mos.clone() }), options);
+        let mut out = Self::empty(Box::new(MosMaps { mos: mos.clone() }), options);
+        let directory = Zap::open(&mos.object(mos::DIRECTORY_OBJECT)?)?;
+        out.deflate = directory.get_u64(mos::DEFLATE)?.is_some_and(|n| n != 0);
         let mut unflushed = BTreeMap::new();
         let mut logs = Logs::default();
         for spec in tops {

@@ -10,7 +10,7 @@ use zio::Class;
 
 /// What a block is, whose share of data gives the deflation.
 pub(super) const TYPICAL_BLOCK: u64 = 128 << 10;
-const SECTOR: u64 = 512;
+pub(super) const SECTOR: u64 = 512;
 
 /// 512ths of raw bytes that are left of a block of 128 KiB that takes `asize` bytes.
 pub(super) fn deflate_ratio(asize: u64) -> u64 {

@@ -154,6 +154,9 @@ impl<'a> Opening<'a> {
         })?;
         let spares = self.aux(&mos, &directory, mos::SPARES, "spares");
         let l2cache = self.aux(&mos, &directory, mos::L2CACHE, "l2cache");
+        // Nearly every pool has the flag, so a directory that cannot be read is taken to have it.
+        let flag = self.excuse("the flag of deflation", directory.get_u64(mos::DEFLATE));
+        let deflate = flag.is_none_or(|flag| flag.is_some_and(|n| n != 0));
         Ok(Pool {
             candidate: self.candidate.clone(),
             config,
@@ -166,6 +169,7 @@ impl<'a> Opening<'a> {
             salvage: self.salvage,
             spares,
             l2cache,
+            deflate,
             gate: None,
         })
     }

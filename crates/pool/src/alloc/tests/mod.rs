@@ -126,6 +126,18 @@ fn deflation_counts_what_parity_leaves() {
 }
 
 #[test]
+fn without_the_flag_parity_counts() {
+    let mut alloc = Store::default().open(&[], 1);
+    alloc.deflate = false;
+    alloc.add_top(&raidz(&plain(0, 12, 24, 4), 1, 3));
+    let figures = alloc.figures();
+    assert_eq!((figures.normal.size, figures.normal.deflated), (64 << 20, 64 << 20));
+    let none = ondisk::Dva::new(0, 0, 0, false);
+    let bp = pointer([ondisk::Dva::new(0, 0, 192 << 10, false), none, none]);
+    assert_eq!(alloc.dsize(&bp), 192 << 10);
+}
+
+#[test]
 fn freeing_twice_is_noted_and_harmless() {
     let store = Store::default();
     let spec = plain(0, 9, 20, 2);
