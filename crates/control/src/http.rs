@@ -1,17 +1,32 @@
 //! One page over HTTP: what monitoring systems fetch.
 //!
 //! It answers `GET /metrics` of HTTP/1.0 and 1.1, one request for each connection, and says what
-//! is wrong with everything else. A slow client is hung up: connections are answered one after the
-//! other, and a page is asked for every few seconds.
+//! is wrong with everything else.
+//!
+//! Each connection has a thread and a short time. There are at most so many of them
+//! ([`CONNECTIONS_MAX`]); connections that say nothing make room for those that ask (`guests`).
+//!
+//! A page in somebody's browser can have that browser ask here: it takes a name of its own that
+//! leads to this address (DNS rebinding). So the `Host` of a request must be one that such a page
+//! cannot have: `localhost`, or the address itself.
 
+use crate::guests::{Guests, Seat};
 use std::io::{self, Read, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
+
+/// Connections open at once.
+const CONNECTIONS_MAX: usize = 32;
 
 /// Longest head of a request in bytes.
 const HEAD_MAX: usize = 8 << 10;
 /// How long one connection may take.
 const PATIENCE: Duration = Duration::from_secs(2);
+/// How long what a client still sends is read after its answer.
+const LINGER: Duration = Duration::from_millis(200);
+/// A connection that came in so short a time ago is not hung up for another one.
+const SPARED: Duration = Duration::from_millis(10);
 /// How long the server rests when the system has no more files for it.
 const REST: Duration = Duration::from_millis(100);
 
@@ -53,27 +68,60 @@ pub fn wanted(head: &[u8]) -> Wanted {
     }
 }
 
+/// The hosts that a head names; more than one is an error of the client.
+fn hosts(head: &[u8]) -> impl Iterator<Item = &str> {
+    let lines =
+        head.split(|b| *b == b'\n').skip(1).filter_map(|line| std::str::from_utf8(line).ok());
+    let field = lines.filter_map(|line| line.split_once(':'));
+    field.filter(|(name, _)| name.eq_ignore_ascii_case("host")).map(|(_, value)| value.trim())
+}
+
+/// Whether a host with or without port is this machine, as no foreign page can name it. `local` is
+/// the address at which the connection came in.
+fn is_ours(host: &str, local: IpAddr) -> bool {
+    let name = match host.strip_prefix('[') {
+        Some(rest) => rest.split(']').next().unwrap_or_default(),
+        None => host.split(':').next().unwrap_or_default(),
+    };
+    if name.eq_ignore_ascii_case("localhost") {
+        return true;
+    }
+    let address = name.parse::<IpAddr>().map(|ip| ip.to_canonical());
+    address.is_ok_and(|ip| ip.is_loopback() || ip == local.to_canonical())
+}
+
+/// Whether the head asks this machine, under a name that is its own.
+fn is_for_us(head: &[u8], local: IpAddr) -> bool {
+    let mut hosts = hosts(head);
+    match (hosts.next(), hosts.next()) {
+        // A browser always says it; programs that speak HTTP/1.0 need not.
+        (None, _) => true,
+        (Some(host), None) => is_ours(host, local),
+        (Some(_), Some(_)) => false,
+    }
+}
+
 /// Whether the head is there to its empty line.
 fn is_whole(head: &[u8]) -> bool {
     head.windows(4).any(|w| w == b"\r\n\r\n") || head.windows(2).any(|w| w == b"\n\n")
 }
 
-/// Answers with the page that `page` makes, in a thread of its own, until the process ends. The
+/// Answers with the page that `page` makes, in threads of its own, until the process ends. The
 /// address it listens at is returned: the port is the system's choice where 0 was asked for.
 ///
 /// # Errors
 /// When the address cannot be had.
 pub fn serve(
     address: SocketAddr,
-    page: impl Fn() -> String + Send + 'static,
+    page: impl Fn() -> String + Send + Sync + 'static,
 ) -> io::Result<SocketAddr> {
     let listener = TcpListener::bind(address)?;
     let bound = listener.local_addr()?;
+    let (page, guests): (Arc<Page>, _) = (Arc::new(page), Guests::new(CONNECTIONS_MAX, SPARED));
     let answer_all = move || {
         for stream in listener.incoming() {
             match stream {
-                // What goes wrong here is the client's loss, and it knows.
-                Ok(stream) => drop(answer(&stream, &page)),
+                Ok(stream) => begin(stream, &guests, &page),
                 Err(_) => std::thread::sleep(REST),
             }
         }
@@ -82,12 +130,30 @@ pub fn serve(
     Ok(bound)
 }
 
-fn answer(stream: &TcpStream, page: &dyn Fn() -> String) -> io::Result<()> {
+type Page = dyn Fn() -> String + Send + Sync;
+
+fn begin(stream: TcpStream, guests: &Arc<Guests<TcpStream>>, page: &Arc<Page>) {
+    let (stream, page) = (Arc::new(stream), Arc::clone(page));
+    // What goes wrong here is the client's loss, and it knows: the connection is closed.
+    let Some(seat) = guests.admit(&stream) else { return };
+    let work = move || drop(answer(&stream, &seat, &*page));
+    let _ = std::thread::Builder::new().name("metrics_client".to_owned()).spawn(work);
+}
+
+fn answer(stream: &TcpStream, seat: &Seat<TcpStream>, page: &Page) -> io::Result<()> {
     stream.set_write_timeout(Some(PATIENCE))?;
     let Some(head) = read_head(stream)? else {
         return respond(stream, "431 Request Header Fields Too Large", "too long\n", true);
     };
+    if !seat.begin() {
+        return Ok(());
+    }
+    let local = stream.local_addr()?.ip();
     match wanted(&head) {
+        Wanted::Page { .. } if !is_for_us(&head, local) => {
+            let text = format!("ask for http://{}/metrics\n", stream.local_addr()?);
+            respond(stream, "421 Misdirected Request", &text, true)
+        }
         Wanted::Page { body } => respond(stream, "200 OK", &page(), body),
         Wanted::NotFound => respond(stream, "404 Not Found", "the page is /metrics\n", true),
         Wanted::NotAllowed => respond(stream, "405 Method Not Allowed", "only GET\n", true),
@@ -135,12 +201,9 @@ fn respond(mut stream: &TcpStream, status: &str, page: &str, body: bool) -> io::
     stream.shutdown(std::net::Shutdown::Write)?;
     // What was not read would turn the end into a reset, which could overtake the page.
     let mut rest = [0; 1024];
-    stream.set_read_timeout(Some(Duration::from_millis(200)))?;
-    for _ in 0..16 {
-        if !matches!(stream.read(&mut rest), Ok(1..)) {
-            break;
-        }
-    }
+    stream.set_read_timeout(Some(LINGER))?;
+    let began = Instant::now();
+    while matches!(stream.read(&mut rest), Ok(1..)) && began.elapsed() < LINGER {}
     Ok(())
 }
 
@@ -161,7 +224,7 @@ mod tests {
     fn the_page_is_served_and_the_rest_is_refused() {
         let local = SocketAddr::from(([127, 0, 0, 1], 0));
         let address = serve(local, || "zinc_up 1\n".to_owned()).unwrap();
-        let page = ask(address, b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n");
+        let page = ask(address, b"GET /metrics HTTP/1.1\r\nHost: LocalHost:9134\r\n\r\n");
         assert!(page.starts_with("HTTP/1.1 200 OK\r\n"), "{page}");
         assert!(page.contains("Content-Length: 10\r\n") && page.ends_with("\r\n\r\nzinc_up 1\n"));
         let head = ask(address, b"HEAD /metrics HTTP/1.0\r\n\r\n");
@@ -174,7 +237,38 @@ mod tests {
         ] {
             assert!(ask(address, asked).starts_with(&format!("HTTP/1.1 {status}")));
         }
+        let host = |host: &str| format!("GET /metrics HTTP/1.1\r\nX: y\r\nhost:{host}\r\n\r\n");
+        for (name, status) in [
+            ("127.0.0.1", "200"),
+            (" 127.0.0.1:80 ", "200"),
+            ("[::1]:80", "200"),
+            ("evil.example", "421"),
+            ("127.0.0.1.evil.example", "421"),
+            ("localhost.evil.example:9134", "421"),
+            ("192.0.2.7", "421"),
+            ("", "421"),
+            ("localhost\r\nHost: evil.example", "421"),
+        ] {
+            let got = ask(address, host(name).as_bytes());
+            assert!(got.starts_with(&format!("HTTP/1.1 {status}")), "{name}: {got}");
+        }
         let long = [&b"GET /metrics HTTP/1.1\r\nX: "[..], &[b'x'; HEAD_MAX]].concat();
         assert!(ask(address, &long).starts_with("HTTP/1.1 431"));
+    }
+
+    #[test]
+    fn connections_that_say_nothing_keep_nobody_out() {
+        let local = SocketAddr::from(([127, 0, 0, 1], 0));
+        let address = serve(local, || "zinc_up 1\n".to_owned()).unwrap();
+        let idle: Vec<_> =
+            (0..3 * CONNECTIONS_MAX).map(|_| TcpStream::connect(address).unwrap()).collect();
+        std::thread::sleep(2 * SPARED);
+        let began = Instant::now();
+        for _ in 0..5 {
+            let page = ask(address, b"GET /metrics HTTP/1.0\r\n\r\n");
+            assert!(page.contains("zinc_up 1"), "{page}");
+        }
+        assert!(began.elapsed() < PATIENCE, "{:?}", began.elapsed());
+        drop(idle);
     }
 }

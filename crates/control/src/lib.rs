@@ -13,7 +13,8 @@
 //! `protocol` has the lines, as pure functions; `wire` carries them, and open files beside them, so
 //! that a command which is run by the server reads and writes what its caller's terminal is;
 //! `place` makes the socket and takes over the name of one whose owner died; `server` answers, one
-//! thread for each connection; `client` asks. `http` is the one page that monitoring systems fetch.
+//! thread for each connection; `guests` bounds how many there are; `client` asks. `http` is the one
+//! page that monitoring systems fetch.
 //! Why it is like this: `docs/decisions/0012-control-socket.md`.
 //!
 //! **Invariant:** whatever bytes come in, they cost bounded memory and one connection; what a
@@ -21,6 +22,7 @@
 #![forbid(unsafe_code)]
 
 mod client;
+mod guests;
 pub mod http;
 mod place;
 pub mod protocol;

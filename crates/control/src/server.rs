@@ -2,13 +2,14 @@
 //! order.
 //!
 //! A connection that sends nonsense is told so; one that sends a line without an end is told so and
-//! hung up. A request whose handler panics costs that request. At most [`CONNECTIONS_MAX`] are
-//! open; the next one is told to come back.
+//! hung up, and so is one that does not read its answers. A request whose handler panics costs that
+//! request. At most [`CONNECTIONS_MAX`] are open; then one that waits makes room (`guests`), or the
+//! next one is told to come back.
 
+use crate::guests::{Guests, Seat};
 use crate::place::{Endpoint, user};
 use crate::protocol::{REQUEST_MAX, Refusal, Request, answer};
 use crate::wire::{Lines, Trouble, send};
-use parking_lot::Mutex;
 use rustix::net::sockopt::socket_peercred;
 use serde_json::Value;
 use std::io;
@@ -21,6 +22,10 @@ use std::time::Duration;
 
 /// Connections open at once.
 const CONNECTIONS_MAX: usize = 64;
+/// Whoever has waited no longer than this is not hung up for another one.
+const SPARED: Duration = Duration::from_secs(1);
+/// How long a client may take to read an answer.
+const PATIENCE: Duration = Duration::from_secs(10);
 /// How long the accepting thread rests when the system has no more files for it.
 const REST: Duration = Duration::from_millis(100);
 
@@ -60,11 +65,11 @@ impl Server {
     /// When no thread can be started.
     pub fn start(endpoint: Endpoint, handler: Arc<dyn Handler>) -> io::Result<Self> {
         let listener = endpoint.listener()?;
-        let open = Arc::new(Mutex::new(0usize));
+        let guests = Guests::new(CONNECTIONS_MAX, SPARED);
         let accept = move || {
             for stream in listener.incoming() {
                 match stream {
-                    Ok(stream) => begin(stream, &handler, &open),
+                    Ok(stream) => begin(stream, &handler, &guests),
                     Err(_) => std::thread::sleep(REST),
                 }
             }
@@ -80,25 +85,11 @@ impl Server {
     }
 }
 
-/// Counts a connection for as long as it is open.
-struct Slot(Arc<Mutex<usize>>);
-
-impl Slot {
-    fn take(open: &Arc<Mutex<usize>>) -> Option<Self> {
-        let mut count = open.lock();
-        let is_room = *count < CONNECTIONS_MAX;
-        *count += usize::from(is_room);
-        is_room.then(|| Self(Arc::clone(open)))
+fn begin(stream: UnixStream, handler: &Arc<dyn Handler>, guests: &Arc<Guests<UnixStream>>) {
+    let stream = Arc::new(stream);
+    if stream.set_write_timeout(Some(PATIENCE)).is_err() {
+        return;
     }
-}
-
-impl Drop for Slot {
-    fn drop(&mut self) {
-        *self.0.lock() -= 1;
-    }
-}
-
-fn begin(stream: UnixStream, handler: &Arc<dyn Handler>, open: &Arc<Mutex<usize>>) {
     let refuse = |what: &str| {
         let _ = send(&stream, &answer(&Value::Null, &Err(Refusal::new(what))), &[]);
     };
@@ -113,19 +104,16 @@ fn begin(stream: UnixStream, handler: &Arc<dyn Handler>, open: &Arc<Mutex<usize>
     if peer.user != user() && peer.user != 0 {
         return refuse("only the user who serves the pool may ask");
     }
-    let Some(slot) = Slot::take(open) else {
+    let Some(seat) = guests.admit(&stream) else {
         return refuse("too many connections: try again later");
     };
     let handler = Arc::clone(handler);
-    let converse = move || {
-        let _slot = slot;
-        converse(&stream, peer, &*handler);
-    };
+    let converse = move || converse(&stream, &seat, peer, &*handler);
     // Without a thread the connection is closed, which the client reports.
     let _ = std::thread::Builder::new().name("control_client".to_owned()).spawn(converse);
 }
 
-fn converse(stream: &UnixStream, peer: Peer, handler: &dyn Handler) {
+fn converse(stream: &UnixStream, seat: &Seat<UnixStream>, peer: Peer, handler: &dyn Handler) {
     let mut lines = Lines::new(stream, REQUEST_MAX);
     loop {
         let line = match lines.next() {
@@ -137,10 +125,16 @@ fn converse(stream: &UnixStream, peer: Peer, handler: &dyn Handler) {
             }
             Ok(None) | Err(Trouble::Io(_)) => return,
         };
+        if !seat.begin() {
+            return;
+        }
         let request = match Request::decode(&line.bytes) {
             Ok(request) => request,
             Err((id, refusal)) => match send(stream, &answer(&id, &Err(refusal)), &[]) {
-                Ok(()) => continue,
+                Ok(()) => {
+                    seat.end();
+                    continue;
+                }
                 Err(_) => return,
             },
         };
@@ -154,6 +148,7 @@ fn converse(stream: &UnixStream, peer: Peer, handler: &dyn Handler) {
         if sent.is_err() {
             return;
         }
+        seat.end();
     }
 }
 
@@ -229,5 +224,17 @@ mod tests {
         }
         let refused = connect(0).call("who", Value::Null);
         assert!(matches!(refused, Err(CallError::Refused(r)) if r.what.contains("too many")));
+    }
+
+    #[test]
+    fn clients_that_only_wait_make_room() {
+        let dir = tempfile::tempdir().unwrap();
+        let server = server(dir.path());
+        let connect = |_| Client::connect(&server.path(), None).unwrap();
+        let mut clients: Vec<Client> = (0..CONNECTIONS_MAX).map(connect).collect();
+        std::thread::sleep(SPARED + REST);
+        assert!(connect(0).call("who", Value::Null).is_ok());
+        assert!(matches!(clients[0].call("who", Value::Null), Err(CallError::Gone)));
+        assert!(clients[1].call("who", Value::Null).is_ok());
     }
 }

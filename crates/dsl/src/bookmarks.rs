@@ -7,6 +7,7 @@ use dmu::Zap;
 use ondisk::bookmark::Bookmark;
 use ondisk::dsl::dataset_field;
 use ondisk::redaction::RedactionHeader;
+use ondisk::spelling;
 
 /// A bookmark and its name.
 #[derive(Clone, Debug)]
@@ -26,7 +27,7 @@ impl Dsl {
         for entry in table.entries() {
             let entry = entry?;
             let bad = || Error::Tree { object, rule: "a bookmark has no name" };
-            let name = String::from_utf8_lossy(entry.name.bytes().ok_or_else(bad)?).into_owned();
+            let name = spelling::name(entry.name.bytes().ok_or_else(bad)?);
             let words: Vec<u64> = entry.ints().collect();
             let phys = Bookmark::from_words(&words);
             let phys = phys.map_err(|error| Error::Format { object, error })?;
@@ -42,7 +43,7 @@ impl Dsl {
         let (path, short) = name.split_once('#').ok_or_else(|| Error::BadName(name.to_owned()))?;
         let head = self.head(&self.dir_by_name(path)?)?.ok_or_else(absent)?;
         let table = self.bookmark_table(&head)?.ok_or_else(absent)?;
-        let entry = table.get(short.as_bytes())?.ok_or_else(absent)?;
+        let entry = table.get(&spelling::stored(short))?.ok_or_else(absent)?;
         let words: Vec<u64> = entry.ints().collect();
         let object = table.object().number();
         let phys = Bookmark::from_words(&words);

@@ -4,7 +4,7 @@ use crate::error::{Error, Result};
 use crate::keys::Keyring;
 use dmu::{Key, Object, Objset, Zap};
 use ondisk::dsl::{DslDataset, DslDir, ORIGIN_DIR_NAME};
-use ondisk::{DmuType, Dnode};
+use ondisk::{DmuType, Dnode, spelling};
 use std::collections::HashSet;
 use std::sync::Arc;
 
@@ -171,7 +171,7 @@ impl Dsl {
         for e in table.entries() {
             let entry = e.map_err(Error::from).and_then(|e| {
                 let rule = "a name table has an entry that is no name and object";
-                let name = e.name.bytes().map(|n| String::from_utf8_lossy(n).into_owned());
+                let name = e.name.bytes().map(spelling::name);
                 name.zip(e.u64()).ok_or(Error::Tree { object: zap, rule })
             });
             match entry {
@@ -192,13 +192,21 @@ impl Dsl {
         for entry in Zap::open(&self.mos.object(zap)?)?.entries() {
             match entry {
                 Ok(e) if e.u64() == Some(object) => {
-                    return Ok(e.name.bytes().map(|n| String::from_utf8_lossy(n).into_owned()));
+                    return Ok(e.name.bytes().map(spelling::name));
                 }
                 Ok(_) => {}
                 Err(e) => failure = failure.or(Some(e)),
             }
         }
         failure.map_or(Ok(None), |e| Err(e.into()))
+    }
+
+    /// The object that a table has under a name, as it is spelled.
+    fn number_of(table: &Zap, name: &str) -> Result<Option<u64>> {
+        let Some(entry) = table.get(&spelling::stored(name))? else { return Ok(None) };
+        let rule = "a name table has an entry that is no name and object";
+        let number = entry.u64().ok_or(Error::Tree { object: table.object().number(), rule })?;
+        Ok(Some(number))
     }
 
     /// The directory of a name without `@` or `#`.
@@ -214,7 +222,7 @@ impl Dsl {
                 return Err(Error::BadName(name.to_owned()));
             }
             let table = Zap::open(&self.mos.object(dir.phys.child_zap)?)?;
-            let child = table.get_u64(part)?.ok_or_else(absent)?;
+            let child = Self::number_of(&table, part)?.ok_or_else(absent)?;
             dir = self.dir(child, format!("{}/{part}", dir.name))?;
         }
         Ok(dir)
@@ -230,7 +238,7 @@ impl Dsl {
         let head = self.head(&self.dir_by_name(path)?)?.ok_or_else(absent)?;
         let Some(snapshot) = snapshot else { return Ok(head) };
         let table = Zap::open(&self.mos.object(head.phys.snapnames_zap)?)?;
-        let object = table.get_u64(snapshot)?.ok_or_else(absent)?;
+        let object = Self::number_of(&table, snapshot)?.ok_or_else(absent)?;
         self.dataset(object, name.to_owned(), &head.dir)
     }
 

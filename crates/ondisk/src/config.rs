@@ -12,6 +12,7 @@
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::nvlist::{NvList, NvPair, NvValue};
+use crate::spelling;
 
 /// Deepest nesting of vdevs accepted. OpenZFS nests at most five: root, raidz, spare, replacing,
 /// disk.
@@ -508,13 +509,13 @@ impl PoolConfig {
         }
         Ok(Self {
             version: list.u64("version")?,
-            name: list.text("name")?.to_owned(),
+            name: spelling::name(list.text("name")?.as_bytes()),
             state: PoolState::from_number(list.u64("state")?),
             txg: list.u64("txg")?,
             pool_guid: list.u64("pool_guid")?,
             errata: list.opt_u64("errata")?.unwrap_or(0),
             hostid: list.opt_u64("hostid")?,
-            hostname: list.opt_lossy("hostname")?,
+            hostname: list.opt_lossy("hostname")?.map(|h| spelling::in_line(&h)),
             top_guid: list.opt_u64("top_guid")?,
             guid: list.opt_u64("guid")?,
             is_spare: list.flag("is_spare")?,
@@ -523,7 +524,7 @@ impl PoolConfig {
             hole_array: list.opt_u64s("hole_array")?.unwrap_or_default().to_vec(),
             vdev_tree: VdevConfig::decode(list.list("vdev_tree")?)?,
             features_for_read,
-            comment: list.opt_lossy("comment")?,
+            comment: list.opt_lossy("comment")?.map(|c| spelling::in_line(&c)),
             compatibility: list.opt_lossy("compatibility")?,
             has_per_vdev_zaps: list.flag("com.delphix:has_per_vdev_zaps")?,
             split_guid: list.opt_u64("split_guid")?,

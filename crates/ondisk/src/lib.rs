@@ -37,6 +37,7 @@ pub mod redaction;
 pub mod sa;
 pub mod scan;
 pub mod spacemap;
+pub mod spelling;
 pub mod uberblock;
 mod wordstruct;
 pub mod zap;

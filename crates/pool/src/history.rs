@@ -71,6 +71,11 @@ impl From<ondisk::Error> for Wrapped {
     }
 }
 
+/// A value that stands in one line: it cannot look like another record.
+fn in_line(text: impl AsRef<str>) -> String {
+    ondisk::spelling::in_line(text.as_ref())
+}
+
 /// The text `zpool history` prints of a record, without the newline at the end; `None` for what
 /// it does not show in this format. `user` gives the name of a user id.
 #[must_use]
@@ -82,22 +87,22 @@ pub fn history_text(
     let time = record.time().unwrap_or(0).saturating_add_signed(format.utc_offset);
     let mut out = stamp(time, '.');
     if let Some(command) = record.command() {
-        let _ = write!(out, " {command}");
+        let _ = write!(out, " {}", in_line(command));
     } else if !format.internal {
         return None;
     } else if let Some(event) = record.internal_event() {
         let index = usize::try_from(event).unwrap_or(usize::MAX);
         let name = OLD_EVENTS.get(index).copied().unwrap_or("unknown");
         let (txg, text) = (record.txg().unwrap_or(0), record.internal_str().unwrap_or_default());
-        let _ = write!(out, " [internal {name} txg:{txg}] {text}");
+        let _ = write!(out, " [internal {name} txg:{txg}] {}", in_line(text));
     } else if let Some(name) = record.internal_name() {
-        let _ = write!(out, " [txg:{}] {name}", record.txg().unwrap_or(0));
+        let _ = write!(out, " [txg:{}] {}", record.txg().unwrap_or(0), in_line(name));
         if let Some(dataset) = record.dsname() {
-            let _ = write!(out, " {dataset} ({})", record.dsid().unwrap_or(0));
+            let _ = write!(out, " {} ({})", in_line(dataset), record.dsid().unwrap_or(0));
         }
-        let _ = write!(out, " {}", record.internal_str().unwrap_or_default());
+        let _ = write!(out, " {}", in_line(record.internal_str().unwrap_or_default()));
     } else if let Some(ioctl) = record.ioctl() {
-        let _ = writeln!(out, " ioctl {ioctl}");
+        let _ = writeln!(out, " ioctl {}", in_line(ioctl));
         if let Some(list) = record.input() {
             let _ = write!(out, "    input:\n{list:8}");
         }
@@ -115,14 +120,14 @@ pub fn history_text(
         if let Some(who) = record.who() {
             let _ = write!(out, "user {who} ");
             if let Some(name) = user(who) {
-                let _ = write!(out, "({name}) ");
+                let _ = write!(out, "({}) ", in_line(&name));
             }
         }
         if let Some(host) = record.host() {
-            let _ = write!(out, "on {host}");
+            let _ = write!(out, "on {}", in_line(host));
         }
         if let Some(zone) = record.zone() {
-            let _ = write!(out, ":{zone}");
+            let _ = write!(out, ":{}", in_line(zone));
         }
         out.push(']');
     }

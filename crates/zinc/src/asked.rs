@@ -6,23 +6,29 @@
 //! threads that the verb starts. A verb does not notice, as long as it prints through `ui` and
 //! resolves what was typed with [`path`].
 //!
-//! A client that ends before its verb (Ctrl-C, most of all) is missed by it: what it prints goes
-//! nowhere, long work that can be cancelled is ([`crate::progress`]), and a pause is over at once
-//! ([`sleep`]). What is one operation of the pool is done to its end.
+//! A client that ends before its verb (Ctrl-C, most of all) calls the verb off, and so does the
+//! server when the pool is about to be let go: what it prints goes nowhere, a write that waits for
+//! a reader gives up, long work that can be cancelled is ([`crate::progress`], [`check`]), and a
+//! pause is over at once ([`sleep`]). What is one operation of the pool is done to its end.
 
 use crate::failure::Failure;
+use crate::ui::sink::{self, Fate, Patience};
 use engine::LivePool;
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
-use std::io::{self, IsTerminal as _, Read, Write as _};
+use std::io::{self, IsTerminal as _, Read};
 use std::net::Shutdown;
+use std::os::fd::AsFd as _;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
+
+/// How long a client may take to read why its verb ended.
+const LAST_WORDS: Duration = Duration::from_secs(1);
 
 /// Variables that change what verbs print, and go with the command line.
 pub const ENVIRONMENT: [&str; 2] = ["TZ", "COLUMNS"];
@@ -49,34 +55,69 @@ pub struct Asked {
     pub errors: File,
     /// Whether it is still there.
     pub presence: Arc<Presence>,
+    /// What became of what was printed for it.
+    pub fate: Fate,
+    /// Held by the thread that prints: the client's streams may be one pipe.
+    pub turn: Mutex<()>,
     /// It wants what is seen of the pool that is held, as data, to show it together with what is
     /// seen of others.
     pub is_part: bool,
 }
 
-/// Whether a client is still there.
+/// Whether a client is still there, and what runs for it still wanted.
 #[derive(Default)]
 pub struct Presence {
-    gone: Mutex<bool>,
+    state: Mutex<Stay>,
     changed: Condvar,
 }
 
+#[derive(Clone, Default)]
+enum Stay {
+    #[default]
+    Here,
+    /// The server ends the verb, for this reason.
+    CalledOff(String),
+    Gone,
+}
+
 impl Presence {
+    fn state(&self) -> MutexGuard<'_, Stay> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     fn leave(&self) {
-        *self.gone.lock().unwrap_or_else(PoisonError::into_inner) = true;
+        *self.state() = Stay::Gone;
         self.changed.notify_all();
     }
 
-    /// It ended.
-    pub fn is_gone(&self) -> bool {
-        *self.gone.lock().unwrap_or_else(PoisonError::into_inner)
+    /// Ends what runs for it as soon as that can be; `why` is what the client is told.
+    pub fn call_off(&self, why: &str) {
+        let mut state = self.state();
+        if matches!(*state, Stay::Here) {
+            *state = Stay::CalledOff(why.to_owned());
+        }
+        self.changed.notify_all();
+    }
+
+    /// It is there, and what runs for it is wanted.
+    pub fn is_here(&self) -> bool {
+        matches!(*self.state(), Stay::Here)
+    }
+
+    /// Why its verb was called off.
+    pub fn reason(&self) -> Option<String> {
+        match &*self.state() {
+            Stay::CalledOff(why) => Some(why.clone()),
+            Stay::Here | Stay::Gone => None,
+        }
     }
 
     /// Waits so long at most for it to end; whether it did.
     pub fn ends_within(&self, time: Duration) -> bool {
-        let gone = self.gone.lock().unwrap_or_else(PoisonError::into_inner);
-        let wait = self.changed.wait_timeout_while(gone, time, |gone| !*gone);
-        *wait.unwrap_or_else(PoisonError::into_inner).0
+        let state = self.state();
+        let is_here = |state: &mut Stay| matches!(state, Stay::Here);
+        let wait = self.changed.wait_timeout_while(state, time, is_here);
+        !matches!(*wait.unwrap_or_else(PoisonError::into_inner).0, Stay::Here)
     }
 }
 
@@ -172,15 +213,28 @@ pub fn argument(typed: &OsStr) -> OsString {
     path(Path::new(typed)).into_os_string()
 }
 
+fn called_off() -> Failure {
+    Failure::new("the command was cancelled")
+}
+
+/// Looked at in loops that may take long.
+///
+/// # Errors
+/// The verb was called off.
+pub fn check() -> Result<(), Failure> {
+    match client() {
+        Some(client) if !client.presence.is_here() => Err(called_off()),
+        _ => Ok(()),
+    }
+}
+
 /// A pause between two reports.
 ///
 /// # Errors
-/// Whoever they are for is gone.
+/// The verb was called off.
 pub fn sleep(time: Duration) -> Result<(), Failure> {
     match client() {
-        Some(client) if client.presence.ends_within(time) => {
-            Err(Failure::new("whoever asked is gone"))
-        }
+        Some(client) if client.presence.ends_within(time) => Err(called_off()),
         Some(_) => Ok(()),
         None => {
             std::thread::sleep(time);
@@ -198,20 +252,43 @@ pub fn input() -> io::Result<Box<dyn Read>> {
 }
 
 impl Asked {
-    /// Prints to the client's standard output. One that went away misses it, as `| head` wants.
+    /// Prints to the client's standard output.
+    ///
+    /// # Errors
+    /// It was lost, now or before, or the verb was called off.
     pub fn print(&self, bytes: &[u8]) -> io::Result<()> {
-        if self.presence.is_gone() {
-            return Err(io::ErrorKind::BrokenPipe.into());
-        }
-        (&self.output).write_all(bytes)
+        let _turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
+        self.fate.check()?;
+        let written = sink::write(self.output.as_fd(), bytes, Patience::While(&self.presence));
+        written.inspect_err(|e| {
+            if self.presence.is_here() {
+                self.fate.lose(e);
+                if !self.fate.runs_on() {
+                    self.presence.call_off("its output cannot be written");
+                }
+            }
+        })
     }
 
-    /// Prints to its standard error.
+    /// Prints to its standard error, as long as the verb is wanted.
     pub fn complain(&self, text: &str) {
-        if self.presence.is_gone() {
-            return;
+        if self.presence.is_here() {
+            self.say(text, Patience::While(&self.presence));
         }
-        let _ = (&self.errors).write_all(text.as_bytes());
+    }
+
+    /// Says why the verb ended.
+    pub fn last_words(&self, text: &str) {
+        self.say(text, Patience::Until(Instant::now() + LAST_WORDS));
+    }
+
+    fn say(&self, text: &str, patience: Patience<'_>) {
+        let _turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Err(e) = sink::write(self.errors.as_fd(), text.as_bytes(), patience)
+            && self.presence.is_here()
+        {
+            self.fate.lose_errors(&e);
+        }
     }
 
     /// Its standard output is a terminal.

@@ -1,7 +1,7 @@
 //! The command line as a whole.
 
-use crate::cmd;
 use crate::failure::Failure;
+use crate::{asked, cmd, ui};
 use clap::{Parser, Subcommand};
 use std::process::ExitCode;
 
@@ -72,6 +72,21 @@ pub enum Command {
     /// Print the completion script of a shell
     #[command(hide = true)]
     Completions(cmd::completions::Args),
+}
+
+/// Prints what the command line asked for in place of a verb (help, the version), or what is wrong
+/// with it; the exit code.
+pub fn explain(e: &clap::Error) -> ExitCode {
+    let text = e.render();
+    if e.use_stderr() {
+        ui::error(&text.to_string());
+    } else if ui::is_output_terminal() && asked::variable("NO_COLOR").is_none() {
+        // This text is all zinc's own.
+        let _ = ui::out_bytes(text.ansi().to_string().as_bytes());
+    } else {
+        ui::out(&text.to_string());
+    }
+    u8::try_from(e.exit_code()).map_or(ExitCode::FAILURE, ExitCode::from)
 }
 
 impl Command {

@@ -2,11 +2,12 @@
 //!
 //! | code | meaning |
 //! | --- | --- |
-//! | 0 | done |
-//! | 1 | failed, or done with losses (the text says which) |
+//! | 0 | done; or the reader of standard output went away, and wanted no more |
+//! | 1 | failed, or done with losses (the text says which); output that could not be written |
 //! | 2 | the command line is wrong |
 //! | 3 | `check`: the pool has issues |
 
+use crate::ui::escape;
 use serde::{Deserialize, Serialize};
 use std::fmt::Write as _;
 use std::process::ExitCode;
@@ -63,16 +64,21 @@ impl Failure {
         (&self.what, &self.causes, self.hint.as_deref())
     }
 
-    /// Prints it and gives the exit code.
-    pub fn report(&self) -> ExitCode {
-        let mut text = format!("zinc: {}\n", self.what);
+    /// As it is printed: what it quotes forges no line of it.
+    pub fn text(&self) -> String {
+        let mut text = format!("zinc: {}\n", escape::line(&self.what));
         for c in &self.causes {
-            let _ = writeln!(text, "  because: {c}");
+            let _ = writeln!(text, "  because: {}", escape::line(c));
         }
         if let Some(h) = &self.hint {
-            let _ = writeln!(text, "  hint: {h}");
+            let _ = writeln!(text, "  hint: {}", escape::line(h));
         }
-        crate::ui::error(&text);
+        text
+    }
+
+    /// Prints it and gives the exit code.
+    pub fn report(&self) -> ExitCode {
+        crate::ui::error(&self.text());
         ExitCode::from(self.code)
     }
 }
@@ -111,8 +117,17 @@ impl From<engine::zpl::Error> for Failure {
     }
 }
 
+/// The system's words for an error, without its number.
+pub fn system_text(e: &std::io::Error) -> String {
+    let text = e.to_string();
+    match text.split_once(" (os error ") {
+        Some((words, _)) => words.to_owned(),
+        None => text,
+    }
+}
+
 impl From<std::io::Error> for Failure {
     fn from(e: std::io::Error) -> Self {
-        Self::new(e.to_string())
+        Self::new(system_text(&e))
     }
 }

@@ -6,6 +6,7 @@ use crate::common::pool_of;
 use crate::failure::Failure;
 use crate::host;
 use crate::txgs::{self, Style, history};
+use crate::ui;
 use clap::Args;
 use engine::device::{self, RwFileDevice, RwPartition, WriteDeviceRef, gpt::Gpt};
 use engine::live::{self, ImportOptions, Invocation, Setting};
@@ -109,6 +110,7 @@ pub fn change<T>(
 ) -> Result<T, Failure> {
     crate::served::forward(search, name)?;
     if let Some(pool) = asked::held(name) {
+        ui::runs_on();
         if !how.tuning.all()?.is_empty() {
             let what = format!("cannot set tunables for one command: {} is served", pool.name());
             return Err(Failure::new(what)
@@ -211,6 +213,7 @@ pub fn pick(
 
 /// Opens a candidate for writing.
 pub fn import(candidate: &Candidate, options: &ImportOptions) -> Result<LivePool, Failure> {
+    ui::runs_on();
     let mut disks = Disks::default();
     let opened = live::import(&Rt::real(), candidate, options, &mut |path| disks.open(path));
     opened.map_err(|e| {

@@ -41,5 +41,9 @@ fn arguments() -> Vec<OsString> {
 }
 
 fn main() -> ExitCode {
-    cli::Cli::parse_from(arguments()).command.run_or_report()
+    let code = match cli::Cli::try_parse_from(arguments()) {
+        Ok(cli) => cli.command.run_or_report(),
+        Err(e) => cli::explain(&e),
+    };
+    ui::finish(code)
 }

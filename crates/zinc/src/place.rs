@@ -6,6 +6,7 @@
 use crate::common::OpenArgs;
 use crate::failure::Failure;
 use crate::objsets;
+use crate::ui::escape;
 use engine::zpl::Node;
 use engine::{Dataset, Filesystem, Pool, dsl};
 use std::ffi::{OsStr, OsString};
@@ -99,22 +100,7 @@ impl Found {
 
 /// A name for people: what a terminal must not see becomes `\xNN`.
 pub fn printable(name: &[u8]) -> String {
-    let mut out = String::new();
-    for chunk in name.utf8_chunks() {
-        for c in chunk.valid().chars() {
-            if c.is_control() {
-                c.encode_utf8(&mut [0; 4]).bytes().for_each(|b| out.push_str(&hex(b)));
-            } else {
-                out.push(c);
-            }
-        }
-        chunk.invalid().iter().for_each(|b| out.push_str(&hex(*b)));
-    }
-    out
-}
-
-fn hex(b: u8) -> String {
-    format!("\\x{b:02x}")
+    escape::name(name)
 }
 
 #[cfg(test)]

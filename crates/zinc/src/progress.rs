@@ -35,13 +35,13 @@ pub fn while_showing<T>(progress: &Progress, work: impl FnOnce() -> T) -> T {
     })
 }
 
-/// Runs `work` for a client of a server, and cancels it when the client is gone.
+/// Runs `work` for a client of a server, and cancels it when the verb is called off.
 fn while_there<T>(progress: &Progress, presence: &Presence, work: impl FnOnce() -> T) -> T {
     std::thread::scope(|scope| {
         let (done, ended) = mpsc::channel::<()>();
         scope.spawn(move || {
             while matches!(ended.recv_timeout(TICK), Err(mpsc::RecvTimeoutError::Timeout)) {
-                if presence.is_gone() {
+                if !presence.is_here() {
                     return progress.cancel();
                 }
             }

@@ -8,6 +8,7 @@
 use crate::asked;
 use crate::common::pool_of;
 use crate::failure::Failure;
+use crate::ui;
 use control::protocol::word_to_json;
 use control::{CallError, Client, Endpoint};
 use engine::live::TxgRecord;
@@ -183,7 +184,8 @@ impl Server {
 
     /// Has this process's command line run there, with `more` behind it; the exit code.
     fn run(&mut self, more: &[String]) -> Result<u8, Failure> {
-        self.run_to(more, std::io::stdout().as_fd(), false)
+        let [output, _] = ui::streams()?;
+        self.run_to(more, output.as_fd(), false)
     }
 
     /// Has it run there for a part of what this process will show (`cmd/zpool/each`).
@@ -227,7 +229,7 @@ impl Server {
             "environment": environment,
             "part": is_part,
         });
-        let (input, errors) = (std::io::stdin(), std::io::stderr());
+        let (input, [_, errors]) = (std::io::stdin(), ui::streams()?);
         // Closed by the system when this process ends, however it does: so the server knows.
         let (_mine, theirs) = UnixStream::pair()?;
         let files = [input.as_fd(), output, errors.as_fd(), theirs.as_fd()];

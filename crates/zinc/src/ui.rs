@@ -1,32 +1,74 @@
-//! The terminal: the only place that prints.
-#![allow(clippy::print_stdout, clippy::print_stderr, reason = "this module is the terminal")]
+//! The terminal: the only place that writes to standard output and standard error.
+//!
+//! # Failures
+//!
+//! A reader that goes away (`| head`, EPIPE) wanted no more: the verb ends quietly, with exit code
+//! 0. Every other error (a full disk, an input/output error, also one that shows only when the file
+//! is closed) is a failure: the verb ends, that is said, and the exit code is 1. A verb that
+//! changes a pool or a device ([`runs_on`]) is done to its end first; what could not be printed is
+//! said then. For a client of a server the same holds of the client's descriptors: the first loss
+//! is kept, calls the verb off, and becomes its exit code ([`finish`]). A message that standard
+//! error did not take makes the exit code 1 where it would be 0.
+//!
+//! # What is printed how
+//!
+//! | function | for | bytes |
+//! | --- | --- | --- |
+//! | [`out`], [`error`] | people | escaped, but for line ends and tabs ([`escape`]) |
+//! | [`exact`] | programs (`-H`) | as they are; escaped where standard output is a terminal |
+//! | [`json`], [`json_line`] | programs | JSON that says the same with escapes of its own |
+//! | [`out_bytes`], [`Output`] | content of files, screens | as they are |
+//! | [`progress`] | people at a terminal | one line that is drawn over, escaped |
+
+pub mod escape;
+pub mod sink;
+mod table;
+
+pub use table::{Table, script_row};
 
 use crate::asked;
-use std::io::{self, IsTerminal as _, Write as _};
+use crate::failure::{FAILED, Failure};
+use sink::{Fate, Lost, Patience};
+use std::io::{self, IsTerminal as _};
 use std::os::fd::{AsFd as _, OwnedFd};
+use std::process::ExitCode;
 
-/// Prints to standard output. A reader that went away (`| head`) ends the program quietly, as it
-/// ends other tools.
+/// What became of the output of this process itself.
+static OWN: Fate = Fate::new();
+
+/// Prints text for people to standard output.
 pub fn out(text: &str) {
-    if let Some(client) = asked::client() {
-        let _ = client.print(text.as_bytes());
-        return;
-    }
-    let mut stdout = io::stdout().lock();
-    if stdout.write_all(text.as_bytes()).is_err() {
-        std::process::exit(0);
+    // What fails is kept, and becomes the exit code.
+    let _ = out_bytes(escape::text(text).as_bytes());
+}
+
+/// Prints lines for programs (`-H`) to standard output; see [`script_row`].
+pub fn exact(text: &str) {
+    match is_output_terminal() {
+        true => out(text),
+        false => drop(out_bytes(text.as_bytes())),
     }
 }
 
-/// Prints bytes to standard output.
+/// Prints bytes to standard output as they are.
+///
+/// # Errors
+/// Output is lost, now or before: there is no use in going on.
 pub fn out_bytes(bytes: &[u8]) -> io::Result<()> {
     if let Some(client) = asked::client() {
         return client.print(bytes);
     }
-    io::stdout().lock().write_all(bytes)
+    OWN.check()?;
+    sink::write(io::stdout().as_fd(), bytes, Patience::Ever).inspect_err(|e| {
+        OWN.lose(e);
+        if !OWN.runs_on() {
+            let code = if finish(ExitCode::SUCCESS) == ExitCode::SUCCESS { 0 } else { FAILED };
+            std::process::exit(code.into());
+        }
+    })
 }
 
-/// Standard output for who writes piece by piece: a client's, as long as a verb runs for it.
+/// Standard output for what is written piece by piece: a client's, as long as a verb runs for it.
 pub struct Output;
 
 impl io::Write for Output {
@@ -35,10 +77,7 @@ impl io::Write for Output {
     }
 
     fn flush(&mut self) -> io::Result<()> {
-        match asked::client() {
-            Some(_) => Ok(()),
-            None => io::stdout().flush(),
-        }
+        Ok(())
     }
 }
 
@@ -53,12 +92,66 @@ pub fn streams() -> io::Result<[OwnedFd; 2]> {
     }
 }
 
-/// Prints to standard error.
+/// Prints text for people to standard error.
 pub fn error(text: &str) {
+    complain(&escape::text(text));
+}
+
+fn complain(text: &str) {
     if let Some(client) = asked::client() {
         return client.complain(text);
     }
-    let _ = io::stderr().lock().write_all(text.as_bytes());
+    if let Err(e) = sink::write(io::stderr().as_fd(), text.as_bytes(), Patience::Ever) {
+        OWN.lose_errors(&e);
+    }
+}
+
+/// Draws a line over the one that was drawn before, where standard error is a terminal; an empty
+/// one at the end.
+pub fn progress(line: &str) {
+    if is_terminal() {
+        complain(&format!("\r{}\x1b[K", escape::line(line)));
+    }
+}
+
+/// The verb changes something from now on, and is done to its end even when nobody reads any more
+/// what it prints.
+pub fn runs_on() {
+    match asked::client() {
+        Some(client) => client.fate.run_on(),
+        None => OWN.run_on(),
+    }
+}
+
+/// Ends what a verb printed: the exit code it has after all, when it would have `code`.
+pub fn finish(code: ExitCode) -> ExitCode {
+    let client = asked::client();
+    let fate = client.as_ref().map_or(&OWN, |client| &client.fate);
+    if fate.lost().is_none() {
+        let error = match &client {
+            Some(client) => sink::close_error(client.output.as_fd()),
+            None => sink::close_error(io::stdout().as_fd()),
+        };
+        error.inspect(|e| fate.lose(e));
+    }
+    let said = |failure: &Failure| match &client {
+        Some(client) => client.last_words(&failure.text()),
+        None => complain(&failure.text()),
+    };
+    let code = match (fate.lost(), client.as_ref().and_then(|c| c.presence.reason())) {
+        (Some(Lost::Failed(why)), _) => {
+            said(&Failure::new("cannot write to standard output").because(why));
+            ExitCode::from(FAILED)
+        }
+        (Some(Lost::ReaderGone), _) if !fate.runs_on() => ExitCode::SUCCESS,
+        (_, Some(why)) => {
+            said(&Failure::new("the command was cancelled").because(why));
+            ExitCode::from(FAILED)
+        }
+        _ => code,
+    };
+    let is_hidden = fate.has_lost_errors() && code == ExitCode::SUCCESS;
+    if is_hidden { ExitCode::from(FAILED) } else { code }
 }
 
 /// Standard error is a terminal: progress may be shown. A server shows none to its clients.
@@ -71,75 +164,14 @@ pub fn is_output_terminal() -> bool {
     asked::client().map_or_else(|| io::stdout().is_terminal(), |c| c.is_terminal())
 }
 
-/// Rows with columns padded as OpenZFS pads them, or tab separated with `-H`.
-pub struct Table {
-    rows: Vec<Vec<String>>,
-    right: Vec<bool>,
-    script: bool,
-}
-
-impl Table {
-    /// A table with these headings; `right` says which columns are flush right. With `script`
-    /// headings are left out and columns are separated by a tab (`-H`).
-    pub fn new(headings: &[&str], right: &[bool], script: bool) -> Self {
-        let mut rows = Vec::new();
-        if !script {
-            rows.push(headings.iter().map(|h| (*h).to_owned()).collect());
-        }
-        Self { rows, right: right.to_vec(), script }
-    }
-
-    /// Adds a row.
-    pub fn row(&mut self, cells: Vec<String>) {
-        self.rows.push(cells);
-    }
-
-    /// Prints all rows.
-    pub fn print(&self) {
-        out(&self.text());
-    }
-
-    /// All rows as they are printed.
-    pub fn text(&self) -> String {
-        let columns = self.rows.iter().map(Vec::len).max().unwrap_or(0);
-        let length = |s: &String| s.chars().count();
-        let width = |c| self.rows.iter().filter_map(|r| r.get(c)).map(length).max().unwrap_or(0);
-        let widths: Vec<usize> = (0..columns).map(width).collect();
-        let mut text = String::new();
-        for row in &self.rows {
-            if self.script {
-                text.push_str(&row.join("\t"));
-            } else {
-                text.push_str(self.padded(row, &widths).trim_end());
-            }
-            text.push('\n');
-        }
-        text
-    }
-
-    fn padded(&self, row: &[String], widths: &[usize]) -> String {
-        let mut line = String::new();
-        for (i, (cell, width)) in row.iter().zip(widths).enumerate() {
-            let pad = " ".repeat(width.saturating_sub(cell.chars().count()));
-            if i > 0 {
-                line.push_str("  ");
-            }
-            if self.right.get(i).copied().unwrap_or(false) {
-                line.push_str(&pad);
-                line.push_str(cell);
-            } else {
-                line.push_str(cell);
-                line.push_str(&pad);
-            }
-        }
-        line
-    }
-}
-
 /// Prints a JSON value.
 pub fn json(value: &serde_json::Value) {
     // A value cannot fail to become text: its keys are strings.
     let text = serde_json::to_string_pretty(value).unwrap_or_default();
-    out(&text);
-    out("\n");
+    let _ = out_bytes(format!("{}\n", escape::json(&text)).as_bytes());
+}
+
+/// Prints JSON that is text already, as one line.
+pub fn json_line(text: &str) {
+    let _ = out_bytes(format!("{}\n", escape::json(text)).as_bytes());
 }

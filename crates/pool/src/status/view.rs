@@ -3,6 +3,7 @@
 use crate::open::Pool;
 use crate::space::{PoolSpace, SpaceClass, class_of};
 use ondisk::config::{VdevConfig, VdevKind};
+use ondisk::spelling::in_line;
 use std::collections::HashMap;
 use vdev::{NodeRef, Reason, VdevState};
 
@@ -179,7 +180,7 @@ impl Pool {
         let removed = matches!(config.kind, VdevKind::Indirect | VdevKind::Hole);
         let mut remark = if removed { String::new() } else { reason.to_string() };
         if let (true, Some(path)) = (is_absent(config, state), &config.path) {
-            remark = format!("was {path}");
+            remark = format!("was {}", in_line(path));
         }
         VdevView {
             name: printed_name(config, state),
@@ -230,7 +231,7 @@ fn printed_name(config: &VdevConfig, state: VdevState) -> String {
     let id = config.id;
     match &config.kind {
         VdevKind::Disk | VdevKind::File | VdevKind::DraidSpare { .. } => match &config.path {
-            Some(path) if !is_absent(config, state) => path.clone(),
+            Some(path) if !is_absent(config, state) => in_line(path),
             _ => config.guid.to_string(),
         },
         VdevKind::Missing => config.guid.to_string(),

@@ -4,7 +4,7 @@ use crate::common::PoolArgs;
 use crate::failure::{FAILED, Failure};
 use crate::objsets;
 use crate::place::Place;
-use crate::ui;
+use crate::{asked, ui};
 use engine::dsl::DatasetKind;
 use engine::zpl::FileKind;
 use engine::{Pool, Volume, dmu};
@@ -39,7 +39,7 @@ impl Args {
         for place in &places {
             match self.one(&pool, place) {
                 Ok(true) => {}
-                // The reader wanted no more.
+                // Nobody is there to write to.
                 Ok(false) => return Ok(ExitCode::SUCCESS),
                 Err(e) => {
                     e.report();
@@ -50,7 +50,7 @@ impl Args {
         Ok(if failed { ExitCode::from(FAILED) } else { ExitCode::SUCCESS })
     }
 
-    /// Writes one; false when the reader went away.
+    /// Writes one; false when its output is lost.
     fn one(&self, pool: &Pool, place: &Place) -> Result<bool, Failure> {
         let found = place.find(pool)?;
         if pool.dsl().kind(&found.dataset) == DatasetKind::Volume {
@@ -74,7 +74,9 @@ impl Args {
         while at < end {
             let n = buffer.len().min(usize::try_from(end - at).unwrap_or(usize::MAX));
             object.read_at(at, &mut buffer[..n])?;
+            asked::check()?;
             if ui::out_bytes(&buffer[..n]).is_err() {
+                // Why becomes the exit code.
                 return Ok(false);
             }
             at += n as u64;

@@ -166,15 +166,15 @@ fn with_progress(pool: &Pool, options: &CheckOptions, wanted: bool) -> Report {
                     let secs = start.elapsed().as_secs_f64();
                     let rate = s.bytes as f64 / secs / 1e6;
                     let bytes = s.bytes >> 20;
-                    ui::error(&format!(
-                        "\r{}: {} items, {bytes} MiB of at most {}, {rate:.0} MB/s\x1b[K",
+                    ui::progress(&format!(
+                        "{}: {} items, {bytes} MiB of at most {}, {rate:.0} MB/s",
                         s.phase,
                         s.done,
                         total >> 20
                     ));
                 }
             }
-            ui::error("\r\x1b[K");
+            ui::progress("");
         });
         let report = check::run(pool, options, &progress);
         done.store(true, Ordering::Relaxed);

@@ -12,7 +12,7 @@ use lab::fit::{self, Effort};
 use lab::report;
 use lab::stay::CACHE_BYTES;
 use lab::target::{PoolTarget, Target};
-use std::io::{IsTerminal as _, Write as _};
+use std::io::IsTerminal as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -180,9 +180,7 @@ pub struct Fit {
 impl Fit {
     fn run(self) -> Result<ExitCode, Failure> {
         let show = |what: &str| {
-            if ui::is_terminal() {
-                ui::error(&format!("\r\x1b[Kfit: {what}"));
-            }
+            ui::progress(&format!("fit: {what}"));
         };
         let preset = if let Some(path) = &self.device {
             let mut disk = FileBare::open(path, Access::Read)?;
@@ -263,10 +261,10 @@ impl Run {
     }
 
     fn setting(&self, experiment: &'static str) -> Setting {
-        let show = !self.json && ui::is_terminal();
+        let show = !self.json;
         let progress = move |what: &str| {
             if show {
-                ui::error(&format!("\r\x1b[K{experiment}: {what}"));
+                ui::progress(&format!("{experiment}: {what}"));
             }
         };
         Setting {
@@ -311,9 +309,7 @@ fn pool_target(dataset: &str, search: &[PathBuf]) -> PoolTarget {
 }
 
 fn clear_line() {
-    if ui::is_terminal() {
-        ui::error("\r\x1b[K");
-    }
+    ui::progress("");
 }
 
 /// Asks for the device's name to be typed.
@@ -326,7 +322,6 @@ fn confirm(path: &Path) -> Result<(), Failure> {
         return Err(refused("nobody is there to confirm that its data may be destroyed"));
     }
     ui::error(&format!("Everything on {name} will be lost. Type its path to go on: "));
-    let _ = std::io::stderr().flush();
     let mut answer = String::new();
     std::io::stdin().read_line(&mut answer)?;
     if answer.trim() == name { Ok(()) } else { Err(refused("that is not its path")) }

@@ -3,7 +3,7 @@
 use crate::common::PoolArgs;
 use crate::failure::{FAILED, Failure};
 use crate::place::{Place, printable};
-use crate::{local_time, names, ui};
+use crate::{asked, local_time, names, ui};
 use engine::inventory::json::{Json, Members};
 use engine::inventory::tree::Walk;
 use engine::inventory::{kind_name, nanoseconds};
@@ -65,7 +65,7 @@ impl Args {
             self.print(&fs, vec![Line { name, object: node.number(), node: Ok(node) }]);
             return Ok(ExitCode::SUCCESS);
         }
-        let failures = if self.recursive { self.tree(&fs, &node) } else { self.list(&fs, &node)? };
+        let failures = if self.recursive { self.tree(&fs, &node)? } else { self.list(&fs, &node)? };
         for f in &failures {
             ui::error(&format!("zinc: {f}\n"));
         }
@@ -97,13 +97,14 @@ impl Args {
     }
 
     /// Prints everything below, in portions so that a large tree needs little memory.
-    fn tree(&self, fs: &Filesystem, top: &Node) -> Vec<String> {
+    fn tree(&self, fs: &Filesystem, top: &Node) -> Result<Vec<String>, Failure> {
         const PORTION: usize = 512;
         let mut walk = Walk::new(fs, top.number());
         let mut failures = Vec::new();
         let mut lines = Vec::new();
         let hidden = |path: &[u8]| path.split(|b| *b == b'/').any(|n| !self.is_shown(n));
         for found in walk.by_ref().skip(1) {
+            asked::check()?;
             if hidden(&found.path) {
                 continue;
             }
@@ -119,13 +120,13 @@ impl Args {
         self.print(fs, lines);
         let lost = walk.into_errors();
         failures.extend(lost.iter().map(|e| format!("{}: {}", printable(&e.path), e.error)));
-        failures
+        Ok(failures)
     }
 
     fn print(&self, fs: &Filesystem, lines: Vec<Line>) {
         if self.json {
             for l in lines {
-                ui::out(&format!("{}\n", json(fs, &l).dump()));
+                ui::json_line(&json(fs, &l).dump());
             }
             return;
         }
@@ -208,7 +209,7 @@ impl Args {
 
 /// Width of the terminal that standard output is.
 fn ui_columns() -> Option<usize> {
-    let known = crate::asked::variable("COLUMNS");
+    let known = asked::variable("COLUMNS");
     let known = known.and_then(|c| c.to_str()?.parse().ok());
     ui::is_output_terminal().then(|| known.unwrap_or(80))
 }

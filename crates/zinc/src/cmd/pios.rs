@@ -14,11 +14,13 @@ use lab::pios::{
     Sweep, Target,
 };
 use std::path::{Path, PathBuf};
-use std::process::{Command, ExitCode, Stdio};
+use std::process::{Child, Command, ExitCode, ExitStatus, Stdio};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// Dataset that is used when only a pool is named.
 const DATASET: &str = "pios";
+/// Time between two looks whether a program that runs for a client has ended.
+const HOOK_TICK: Duration = Duration::from_millis(20);
 
 /// How to load, one word of `-L`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -439,7 +441,8 @@ impl Args {
             let output = if self.json { errors.try_clone()? } else { output };
             let mut shell = Command::new("sh");
             shell.args(["-c", command]).current_dir(asked::path(Path::new(".")));
-            shell.stdin(Stdio::null()).stdout(output).stderr(errors).status()
+            let child = shell.stdin(Stdio::null()).stdout(output).stderr(errors).spawn()?;
+            wait_for(child)
         };
         match status().map_err(|e| failed(e.to_string()))? {
             status if status.success() => Ok(()),
@@ -509,7 +512,20 @@ impl Args {
     }
 }
 
-/// Files of a pool that is held for others: a run ends with the one who asked for it.
+/// Waits for a program; one that runs for a client is ended when the client's command is.
+fn wait_for(mut child: Child) -> std::io::Result<ExitStatus> {
+    let Some(client) = asked::client() else { return child.wait() };
+    loop {
+        if let Some(status) = child.try_wait()? {
+            return Ok(status);
+        }
+        if client.presence.ends_within(HOOK_TICK) {
+            child.kill()?;
+        }
+    }
+}
+
+/// Files of a pool that is held for others: a run ends with the command that asked for it.
 struct WhileThere<'a> {
     target: &'a PoolFiles<'a>,
     client: &'a Asked,
@@ -517,9 +533,9 @@ struct WhileThere<'a> {
 
 impl WhileThere<'_> {
     fn check(&self) -> pios::Result<()> {
-        match self.client.presence.is_gone() {
-            true => Err(PiosError::new("whoever asked is gone")),
-            false => Ok(()),
+        match self.client.presence.is_here() {
+            true => Ok(()),
+            false => Err(PiosError::new("the command was cancelled")),
         }
     }
 }

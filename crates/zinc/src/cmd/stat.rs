@@ -100,7 +100,7 @@ impl Args {
         let posix = has_posix_acls(pool, &found.dataset);
         let facts = Facts { name, fs: &fs, node: &node, posix };
         if self.json {
-            ui::out(&format!("{}\n", facts.json().dump()));
+            ui::json_line(&facts.json().dump());
         } else {
             ui::out(&facts.text());
         }

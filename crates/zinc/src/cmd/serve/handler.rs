@@ -15,11 +15,12 @@
 //! client is gone.
 
 use crate::asked::{self, Asked, Lifeline};
-use crate::cli::Cli;
+use crate::cli::{self, Cli};
 use crate::cmd::tunables::to_json;
-use crate::failure::{FAILED, Failure, USAGE};
+use crate::failure::{FAILED, Failure};
 use crate::host;
 use crate::txgs::keep_last;
+use crate::ui::{self, sink::Fate};
 use clap::Parser as _;
 use control::{Handler, Peer, Refusal, Request};
 use engine::LivePool;
@@ -30,7 +31,7 @@ use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::Duration;
 
 /// The pool that is held, until it is taken out.
@@ -225,29 +226,29 @@ impl Service {
                 output,
                 errors,
                 presence,
+                fate: Fate::new(),
+                turn: Mutex::default(),
                 is_part,
             });
-            let code = asked::inherit(Some(&asked), || run_verb(&asked));
+            let code = asked::inherit(Some(&asked), || ui::finish(run_verb(&asked)));
+            let code = number(code);
             Ok(json!({ "code": code }))
         })
     }
 }
 
 /// Runs the command line of a client; the exit code.
-fn run_verb(asked: &Asked) -> u8 {
+fn run_verb(asked: &Asked) -> ExitCode {
     let cli = match Cli::try_parse_from(&asked.args) {
         Ok(cli) => cli,
-        Err(e) => {
-            asked.complain(&e.render().to_string());
-            return USAGE;
-        }
+        Err(e) => return cli::explain(&e),
     };
     if !cli.command.is_for_servers() {
         let failure = Failure::new("a server does not run this verb for its clients")
             .hint(format!("it runs {}", crate::served::REACHABLE));
-        return number(failure.report());
+        return failure.report();
     }
-    number(cli.command.run_or_report())
+    cli.command.run_or_report()
 }
 
 /// The number of an exit code.

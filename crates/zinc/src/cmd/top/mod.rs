@@ -201,7 +201,7 @@ impl Args {
         }
         let line = serde_json::to_string(&watch.shown)
             .map_err(|e| Failure::new("cannot print the counters").because(e.to_string()))?;
-        ui::out(&format!("{line}\n"));
+        ui::json_line(&line);
         Ok(())
     }
 

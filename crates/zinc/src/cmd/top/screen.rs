@@ -6,6 +6,7 @@
 //! at. What cannot be caught (`kill -9`) leaves what `reset` repairs.
 
 use super::frame::Line;
+use crate::ui;
 use crossterm::cursor::{Hide, MoveTo, Show};
 use crossterm::event::{self, Event, KeyCode, KeyEventKind, KeyModifiers};
 use crossterm::style::{Attribute, Print, SetAttribute};
@@ -53,7 +54,7 @@ impl Screen {
         terminal::enable_raw_mode()?;
         // From here on dropping it repairs what was done.
         let screen = Self { ended };
-        execute!(io::stdout(), EnterAlternateScreen, Hide)?;
+        execute!(ui::Output, EnterAlternateScreen, Hide)?;
         Ok(screen)
     }
 
@@ -67,14 +68,14 @@ impl Screen {
 
     /// Shows a frame.
     pub fn show(&mut self, lines: &[Line]) -> io::Result<()> {
-        let mut out = BufWriter::new(io::stdout().lock());
+        let mut out = BufWriter::new(ui::Output);
         queue!(out, MoveTo(0, 0))?;
         for (row, line) in (0u16..).zip(lines) {
             queue!(out, MoveTo(0, row))?;
             if line.heading {
                 queue!(out, SetAttribute(Attribute::Bold))?;
             }
-            queue!(out, Print(&line.text), SetAttribute(Attribute::Reset))?;
+            queue!(out, Print(ui::escape::line(&line.text)), SetAttribute(Attribute::Reset))?;
             queue!(out, Clear(ClearType::UntilNewLine))?;
         }
         let (_, rows) = self.size();
@@ -110,7 +111,7 @@ impl Drop for Screen {
 
 fn restore() {
     // Where the terminal is gone there is nothing to repair.
-    let _ = execute!(io::stdout(), SetAttribute(Attribute::Reset), Show, LeaveAlternateScreen);
+    let _ = execute!(ui::Output, SetAttribute(Attribute::Reset), Show, LeaveAlternateScreen);
     let _ = terminal::disable_raw_mode();
 }
 

@@ -88,7 +88,10 @@ impl Args {
             let steps = self.plan(pool.view().dsl(), name)?;
             drop(still);
             self.say(pool.view().dsl(), &steps)?;
-            steps.iter().try_for_each(|step| run(pool, name, step, self.defer))
+            steps.iter().try_for_each(|step| {
+                crate::asked::check()?;
+                run(pool, name, step, self.defer)
+            })
         })?;
         Ok(ExitCode::SUCCESS)
     }

@@ -162,7 +162,7 @@ pub fn select(
         }
         let held = names.iter().filter(|name| asked::held(name).is_some());
         held.for_each(|name| finder.named(name, &mut out));
-        ui::out(&serde_json::to_string(&out).map_err(|e| Failure::new(e.to_string()))?);
+        ui::json_line(&serde_json::to_string(&out).map_err(|e| Failure::new(e.to_string()))?);
         return Ok(None);
     }
     let servers = out.ask_servers(pools, names)?;

@@ -38,7 +38,7 @@ pub(super) fn each<T: Serialize + DeserializeOwned>(
     if let Some(client) = asked::client().filter(|client| client.is_part) {
         let part = part_of(args.look_at(&client.pool))?;
         let line = serde_json::to_string(&part).map_err(|e| Failure::new(e.to_string()))?;
-        ui::out(&line);
+        ui::json_line(&line);
         return Ok(ExitCode::SUCCESS);
     }
     let mut servers = Vec::new();

@@ -207,7 +207,7 @@ impl Args {
         if self.table.script {
             for row in rows {
                 let lead = if row.indent > 0 { "\t" } else { "" };
-                ui::out(&format!("{lead}{}\n", row.cells.join("\t")));
+                ui::exact(&format!("{lead}{}", ui::script_row(&row.cells)));
             }
             return;
         }

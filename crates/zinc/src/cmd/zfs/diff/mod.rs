@@ -88,6 +88,7 @@ impl Args {
         let mut b = Side::new(filesystem(pool, &later, &self.pool.open)?, prefix);
         let mut all = Vec::new();
         for number in objects::changed(a.objset(), b.objset(), earlier.phys.creation_txg)? {
+            crate::asked::check()?;
             for change in compare(a.see(number)?, b.see(number)?) {
                 if self.json {
                     all.push(change.json(number));

@@ -279,7 +279,11 @@ impl Args {
             let pools: Vec<&Snapshot> = shown.iter().map(|(s, _)| s).collect();
             let (parsable, scripted) = (self.table.parsable, self.table.script);
             let text = inside.text(&pools, Style { parsable, scripted });
-            return ui::out(&if before > 0 && !scripted { format!("\n{text}") } else { text });
+            return match scripted {
+                true => ui::exact(&text),
+                false if before > 0 => ui::out(&format!("\n{text}")),
+                false => ui::out(&text),
+            };
         }
         let width = layout.name_width(shown.iter().map(|(s, _)| s));
         let again = !self.once && ui::is_output_terminal() && before.is_multiple_of(HEADING_EVERY);
@@ -296,6 +300,9 @@ impl Args {
         if is_table && (several || !layout.only.is_empty()) {
             text.push_str(&layout.separator(width));
         }
-        ui::out(&text);
+        match layout.scripted {
+            true => ui::exact(&text),
+            false => ui::out(&text),
+        }
     }
 }

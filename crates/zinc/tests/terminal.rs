@@ -1,0 +1,402 @@
+//! What reaches standard output and standard error: every verb that prints, with output that
+//! cannot be written, readers that go away, and pools full of orders to the terminal.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+mod support;
+
+use sha2::{Digest as _, Sha256};
+use std::fs::{File, OpenOptions};
+use std::os::unix::fs::FileExt as _;
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+use support::{arg, zinc_in};
+
+/// Bytes of the pools' disks.
+const DISK: u64 = 128 << 20;
+
+fn command(dir: &Path, args: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_zinc"));
+    command.args(args).current_dir(dir).env("TZ", "UTC").stdin(Stdio::null());
+    command.env("ZINC_SOCKETS", dir.join("run/zinc"));
+    command
+}
+
+fn ok(dir: &Path, args: &[&str]) {
+    let run = zinc_in(dir, args);
+    assert_eq!(run.code, 0, "{args:?}: {}{}", run.out, run.err);
+}
+
+fn disk(dir: &Path, name: &str) {
+    File::create(dir.join(name)).unwrap().set_len(DISK).unwrap();
+}
+
+/// A pool `tank` with something of everything, and `away`, which is exported.
+fn pools(dir: &Path) {
+    for name in ["one", "two", "free"] {
+        disk(dir, name);
+    }
+    ok(dir, &["zpool", "create", "tank", arg(&dir.join("one"))]);
+    ok(dir, &["zpool", "create", "-d", "away", arg(&dir.join("two"))]);
+    ok(dir, &["zpool", "export", "-d", "two", "away"]);
+    std::fs::write(dir.join("file"), vec![b'x'; 1 << 20]).unwrap();
+    ok(dir, &["zfs", "create", "-d", "one", "tank/fs"]);
+    ok(dir, &["zfs", "set", "-d", "one", "a:b=c", "tank/fs"]);
+    ok(dir, &["cp", "-d", "one", "file", "tank/fs:/file"]);
+    ok(dir, &["zfs", "snapshot", "-d", "one", "tank/fs@a"]);
+    ok(dir, &["zfs", "hold", "-d", "one", "tag", "tank/fs@a"]);
+    ok(dir, &["cp", "-d", "one", "file", "tank/fs:/more"]);
+    ok(dir, &["zfs", "snapshot", "-d", "one", "tank/fs@b"]);
+}
+
+/// Command lines that print and change nothing, one for each verb and way of printing.
+const PRINTING: &[&str] = &[
+    "--help",
+    "--version",
+    "zpool --help",
+    "zfs list --help",
+    "completions bash",
+    "zpool list -d one",
+    "zpool list -H -d one",
+    "zpool list -v -d one",
+    "zpool list -j -d one",
+    "zpool status -d one",
+    "zpool status -j -d one",
+    "zpool get -d one all tank",
+    "zpool get -j -d one all tank",
+    "zpool history -d one tank",
+    "zpool history -il -d one tank",
+    "zpool history -j -d one tank",
+    "zpool import -d two",
+    "zpool upgrade -v",
+    "zpool create -n new free",
+    "zpool add -n -d one tank free",
+    "zfs list -d one",
+    "zfs list -H -t all -r -d one tank",
+    "zfs list -j -d one",
+    "zfs get -d one all tank/fs",
+    "zfs get -H -d one all tank/fs",
+    "zfs get -j -d one all tank/fs",
+    "zfs holds -d one tank/fs@a",
+    "zfs holds -j -d one tank/fs@a",
+    "zfs userspace -d one tank/fs",
+    "zfs userspace -j -d one tank/fs",
+    "zfs diff -d one tank/fs@a tank/fs@b",
+    "zfs destroy -nv -d one tank/fs@b",
+    "zdb -e -p one tank",
+    "zdb -l one",
+    "zdb -C -e -p one tank",
+    "zdb -u -e -p one tank",
+    "zdb -b -e -p one tank",
+    "zdb -dddd -e -p one tank/fs",
+    "ls -d one tank/fs:/",
+    "ls -l -d one tank/fs:/",
+    "ls -R -d one tank/fs:/",
+    "ls --json -d one tank/fs:/",
+    "stat -d one tank/fs:/file",
+    "stat --json -d one tank/fs:/file",
+    "cat -d one tank/fs:/file",
+    "inventory -d one tank",
+    "check -d one tank",
+    "check -j -d one tank",
+    "check --list-txgs -d one tank",
+    "tunables",
+    "tunables -j",
+    "lab list",
+    "lab presets",
+    "lab run seek --sim --scale 0.01",
+];
+
+fn words(line: &str) -> Vec<&str> {
+    line.split(' ').collect()
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+/// Runs a command line whose standard output is this.
+fn run_to(dir: &Path, line: &str, output: impl Into<Stdio>) -> Output {
+    command(dir, &words(line)).stdout(output).output().unwrap()
+}
+
+fn full() -> File {
+    OpenOptions::new().write(true).open("/dev/full").unwrap()
+}
+
+#[test]
+fn output_that_cannot_be_written_is_a_failure_of_every_verb() {
+    let dir = tempfile::tempdir().unwrap();
+    pools(dir.path());
+    let mut offences = Vec::new();
+    for line in PRINTING {
+        let whole = run_to(dir.path(), line, Stdio::piped());
+        let usual = whole.status.code();
+        if !matches!(usual, Some(0 | 1 | 3)) || whole.stdout.is_empty() {
+            offences.push(format!("{line}: prints nothing: {}", text(&whole.stderr)));
+            continue;
+        }
+        let failed = run_to(dir.path(), line, full());
+        let said = text(&failed.stderr);
+        let tells = said.contains("cannot write to standard output") && said.contains("No space");
+        if failed.status.code() != Some(1) || !tells {
+            offences.push(format!("{line} >/dev/full: {:?}, {said}", failed.status.code()));
+        }
+        // The reader went away before a byte was written.
+        let (reader, writer) = std::io::pipe().unwrap();
+        drop(reader);
+        let left = run_to(dir.path(), line, writer);
+        if left.status.code() != Some(0) || left.stderr != whole.stderr {
+            let said = text(&left.stderr);
+            offences.push(format!("{line} | true: {:?}, {said}", left.status.code()));
+        }
+    }
+    assert!(offences.is_empty(), "{}", offences.join("\n"));
+    assert_eq!(zinc_in(dir.path(), &["check", "-d", "one", "tank"]).code, 0);
+}
+
+#[test]
+fn a_reader_that_reads_a_little_ends_the_verb_quietly() {
+    let dir = tempfile::tempdir().unwrap();
+    pools(dir.path());
+    let zinc = env!("CARGO_BIN_EXE_zinc");
+    let script =
+        format!("\"{zinc}\" cat -d one tank/fs:/file | head -c 3; echo ${{PIPESTATUS[0]}}");
+    let run = Command::new("bash").args(["-c", &script]).current_dir(dir.path()).output().unwrap();
+    assert_eq!((text(&run.stdout).as_str(), run.stderr.as_slice()), ("xxx0\n", &b""[..]));
+}
+
+/// Standard streams that are closed are as `/dev/null`: no file of the pool takes their numbers.
+#[test]
+fn closed_streams_harm_nobody() {
+    let dir = tempfile::tempdir().unwrap();
+    pools(dir.path());
+    let zinc = env!("CARGO_BIN_EXE_zinc");
+    for closed in [">&-", "<&-", "2>&-", "<&- >&- 2>&-"] {
+        for verb in ["zpool status -d one", "zfs create -d one tank/new", "zpool list"] {
+            let script = format!("\"{zinc}\" {verb} {closed}");
+            let mut shell = Command::new("bash");
+            let run = shell.args(["-c", &script]).current_dir(dir.path()).output().unwrap();
+            assert_eq!(run.status.code(), Some(0), "{script}");
+        }
+        ok(dir.path(), &["zfs", "destroy", "-d", "one", "tank/new"]);
+    }
+    assert_eq!(zinc_in(dir.path(), &["check", "-d", "one", "tank"]).code, 0);
+}
+
+/// A verb that changes a pool is done to its end; then what was lost is said.
+#[test]
+fn a_change_is_done_though_it_cannot_be_told() {
+    let dir = tempfile::tempdir().unwrap();
+    pools(dir.path());
+    let (reader, writer) = std::io::pipe().unwrap();
+    drop(reader);
+    for (name, output, code) in [("b", Stdio::from(full()), 1), ("a", Stdio::from(writer), 0)] {
+        if name == "a" {
+            ok(dir.path(), &["zfs", "release", "-d", "one", "tag", "tank/fs@a"]);
+        }
+        let run = run_to(dir.path(), &format!("zfs destroy -v -d one tank/fs@{name}"), output);
+        assert_eq!(run.status.code(), Some(code), "{}", text(&run.stderr));
+    }
+    let left =
+        zinc_in(dir.path(), &["zfs", "list", "-H", "-t", "snapshot", "-r", "-d", "one", "tank"]);
+    assert_eq!(left.out, "");
+    assert_eq!(zinc_in(dir.path(), &["check", "-d", "one", "tank"]).code, 0);
+}
+
+#[test]
+fn a_message_that_is_lost_is_no_success() {
+    let dir = tempfile::tempdir().unwrap();
+    pools(dir.path());
+    let mut none = command(dir.path(), &["zpool", "list", "-d", "run"]);
+    std::fs::create_dir_all(dir.path().join("run")).unwrap();
+    let usual = none.output().unwrap();
+    assert_eq!(text(&usual.stderr), "no pools available\n");
+    let lost = none.stderr(full()).stdout(Stdio::null()).status().unwrap();
+    assert_eq!((usual.status.code(), lost.code()), (Some(0), Some(1)));
+}
+
+/// A server writes into what its client has as standard output.
+#[test]
+fn a_client_of_a_server_fails_as_the_verb_does() {
+    let dir = tempfile::tempdir().unwrap();
+    pools(dir.path());
+    ok_served(dir.path());
+    let mut offences = Vec::new();
+    for line in PRINTING.iter().filter(|l| l.contains("-d one") && !l.contains("history")) {
+        let verb = line.split(' ').next().unwrap();
+        if ["zdb", "check"].contains(&verb) || line.contains("add -n") {
+            continue;
+        }
+        let failed = run_to(dir.path(), line, full());
+        let said = text(&failed.stderr);
+        if failed.status.code() != Some(1) || !said.contains("No space left on device") {
+            offences.push(format!("{line} >/dev/full: {:?}, {said}", failed.status.code()));
+        }
+        let (reader, writer) = std::io::pipe().unwrap();
+        drop(reader);
+        let left = run_to(dir.path(), line, writer);
+        if left.status.code() != Some(0) || !left.stderr.is_empty() {
+            let said = text(&left.stderr);
+            offences.push(format!("{line} | true: {:?}, {said}", left.status.code()));
+        }
+    }
+    let end = command(dir.path(), &["zpool", "export", "-d", "one", "tank"]).status().unwrap();
+    assert!(offences.is_empty(), "{}", offences.join("\n"));
+    assert!(end.success());
+}
+
+fn ok_served(dir: &Path) {
+    let log = arg(&dir.join("log")).to_owned();
+    let args = ["serve", "-b", "--log", &log, "--for", "120", "-d", "one", "tank"];
+    let run = command(dir, &args).output().unwrap();
+    assert!(run.status.success(), "{}", text(&run.stderr));
+}
+
+/// An order to the terminal, in forms of one byte and of two, and one that turns text around.
+const ORDER: &str = "\u{1b}[31m\u{9b}1m\u{7f}\u{202e}\r";
+
+/// A pool whose device, properties, history, holds and files have orders in them.
+fn hostile(dir: &Path) -> String {
+    let name = format!("di{ORDER}sk");
+    disk(dir, &name);
+    ok(dir, &["zpool", "create", "-d", "tank", arg(&dir.join(&name))]);
+    ok(dir, &["zfs", "create", "-d", &name, "tank/fs"]);
+    ok(dir, &["zfs", "set", "-d", &name, &format!("a:b=x{ORDER}\nforged\tline"), "tank/fs"]);
+    std::fs::write(dir.join("file"), "content").unwrap();
+    ok(dir, &["cp", "-d", &name, "file", &format!("tank/fs:/f{ORDER}ile")]);
+    ok(dir, &["zfs", "snapshot", "-d", &name, "tank/fs@a"]);
+    ok(dir, &["cp", "-d", &name, "file", &format!("tank/fs:/g{ORDER}ile")]);
+    name
+}
+
+/// What a terminal must not get, but for line ends and tabs.
+fn orders(bytes: &[u8]) -> Option<String> {
+    let text = String::from_utf8_lossy(bytes);
+    let is_order = |c: char| (c.is_control() && c != '\n' && c != '\t') || c == '\u{202e}';
+    let bad = |line: &&str| line.chars().any(|c| is_order(c) || c == '\u{fffd}');
+    text.split('\n').find(bad).map(|line| format!("{line:?}"))
+}
+
+#[test]
+fn no_order_reaches_the_terminal() {
+    let dir = tempfile::tempdir().unwrap();
+    let name = hostile(dir.path());
+    let mut offences = Vec::new();
+    for line in [
+        "zpool list -v -d . tank",
+        "zpool list -vP -d . tank",
+        "zpool list -j -v -d . tank",
+        "zpool status -P -d . tank",
+        "zpool status -j -d . tank",
+        "zpool get -d . all tank",
+        "zpool history -d . tank",
+        "zpool history -il -d . tank",
+        "zpool history -j -d . tank",
+        "zfs list -r -o name,a:b -d . tank",
+        "zfs get -r -d . all tank",
+        "zfs get -j -d . all tank/fs",
+        "zfs diff -d . tank/fs@a tank/fs",
+        "zdb -e -p . tank",
+        "zdb -C -e -p . tank",
+        "zdb -h -e -p . tank",
+        "zdb -dddddd -e -p . tank/fs",
+        "ls -l -d . tank/fs:/",
+        "ls -lR -d . tank/fs:/",
+        "ls --json -d . tank/fs:/",
+        "check -d . tank",
+        "check -j -d . tank",
+        "inventory -d . tank",
+        "zpool iostat -v -d . tank",
+        "cp -rv -d . tank/fs:/ out",
+        "zpool export -d . nothing",
+    ] {
+        let run = run_to(dir.path(), line, Stdio::piped());
+        for bytes in [&run.stdout, &run.stderr] {
+            offences.extend(orders(bytes).map(|shown| format!("{line}: {shown}")));
+        }
+    }
+    for args in [
+        ["zdb", "-l", name.as_str()].as_slice(),
+        &["zfs", "list", "-d", ".", &format!("tank/{ORDER}")],
+        &["zpool", "list", "-d", ".", &format!("tank{ORDER}")],
+        &["ls", "-d", ".", &format!("tank/fs:/none{ORDER}")],
+        &["stat", "-d", ".", &format!("tank/fs:/f{ORDER}ile")],
+        &["check", "-d", &format!("none{ORDER}"), "tank"],
+        &[&format!("verb{ORDER}")],
+    ] {
+        let run = command(dir.path(), args).output().unwrap();
+        for bytes in [&run.stdout, &run.stderr] {
+            offences.extend(orders(bytes).map(|shown| format!("{args:?}: {shown}")));
+        }
+    }
+    assert!(offences.is_empty(), "{}", offences.join("\n"));
+}
+
+/// Programs get a value as it is, but never another row or column.
+#[test]
+fn output_for_programs_is_exact() {
+    let dir = tempfile::tempdir().unwrap();
+    let name = hostile(dir.path());
+    let run = zinc_in(dir.path(), &["zfs", "get", "-H", "-d", &name, "a:b", "tank/fs"]);
+    assert_eq!(run.ok(), format!("tank/fs\ta:b\tx{ORDER}\\x0aforged\\x09line\tlocal\n"));
+    let run = zinc_in(dir.path(), &["zfs", "get", "-j", "-d", &name, "a:b", "tank/fs"]).json();
+    let value = &run["datasets"]["tank/fs"]["properties"]["a:b"]["value"];
+    assert_eq!(value, &serde_json::json!(format!("x{ORDER}\nforged\tline")));
+    // One record is one line, whatever is in it.
+    let history = zinc_in(dir.path(), &["zpool", "history", "-d", &name, "tank"]).ok();
+    assert!(!history.lines().any(|l| l.starts_with("forged")), "{history}");
+}
+
+/// Writes `to` over every `from` in a label, as somebody who makes hostile images does.
+fn patch_labels(path: &Path, from: &[u8], to: &[u8]) {
+    const LABEL: u64 = 256 << 10;
+    const PHYS: (u64, usize) = (16 << 10, 112 << 10);
+    assert_eq!(from.len(), to.len());
+    let file = OpenOptions::new().read(true).write(true).open(path).unwrap();
+    for start in [0, LABEL, DISK - 2 * LABEL, DISK - LABEL] {
+        let at = start + PHYS.0;
+        let mut phys = vec![0; PHYS.1];
+        file.read_exact_at(&mut phys, at).unwrap();
+        for place in 0..phys.len() - from.len() {
+            if phys[place..].starts_with(from) {
+                phys[place..place + to.len()].copy_from_slice(to);
+            }
+        }
+        // The checksum at the end, made with the offset in its place.
+        let tail = PHYS.1 - 32;
+        phys[tail..].fill(0);
+        phys[tail..tail + 8].copy_from_slice(&at.to_le_bytes());
+        let sum = Sha256::digest(&phys);
+        for (word, bytes) in phys[tail..].chunks_exact_mut(8).zip(sum.chunks_exact(8)) {
+            word.copy_from_slice(bytes);
+            word.reverse();
+        }
+        file.write_all_at(&phys, at).unwrap();
+    }
+}
+
+#[test]
+fn a_scanned_pool_gives_no_orders() {
+    let dir = tempfile::tempdir().unwrap();
+    disk(dir.path(), "disk");
+    let path = dir.path().join("disk");
+    ok(dir.path(), &["zpool", "create", "-d", "tank", arg(&path)]);
+    ok(dir.path(), &["zpool", "export", "-d", ".", "tank"]);
+    let before = arg(&path).as_bytes().to_vec();
+    let mut after = before.clone();
+    after[1..5].copy_from_slice(b"\x1b[2J");
+    patch_labels(&path, &before, &after);
+    // A name in the label, not the one in the path.
+    patch_labels(&path, b"\0\0\0\x04tank", b"\0\0\0\x04t\x1b\nk");
+    for line in ["zpool import -d .", "zpool import -a -d .", "zpool list -d .", "zdb -l disk"] {
+        let run = run_to(dir.path(), line, Stdio::piped());
+        for bytes in [&run.stdout, &run.stderr] {
+            assert_eq!(orders(bytes), None, "{line}");
+        }
+        let all = text(&run.stdout) + &text(&run.stderr);
+        assert!(!all.lines().any(|l| l.starts_with('k')), "{line}: {all}");
+        if line == "zpool import -d ." {
+            assert!(all.contains("t\\x1b"), "{all}");
+        }
+    }
+}
