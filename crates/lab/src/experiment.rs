@@ -1,10 +1,17 @@
-//! What an experiment gives: rows with the published figure beside the measured one, charts, and a
-//! sentence of what it means.
+//! What an experiment gives: rows with the published figure beside the measured one, charts, the
+//! parameters of its model, and what the rows say.
+//!
+//! An experiment runs once for each seed, and the rows of all runs are joined: what chance decides
+//! (where platters and heads stand, where reads go, who comes first) is in every row's range.
 
+use crate::parameter::{Origin, Parameter};
+use crate::row::{ELSEWHERE, Kind, Row, Verdict};
 use crate::target::Target;
+use engine::rt::for_each_parallel;
 use serde::Serialize;
+use std::collections::BTreeMap;
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 /// An experiment, as the registry has it.
 #[derive(Clone, Copy)]
@@ -15,6 +22,8 @@ pub struct Experiment {
     pub about: &'static str,
     /// The preset it runs on when none is named; its figures are judged there only.
     pub preset: &'static str,
+    /// Seeds that it runs with on simulated disks when none are asked for: as many as take seconds.
+    pub seeds: u64,
     /// What it does with a device. In a pool it does no harm.
     pub on_device: OnDevice,
     /// Runs it.
@@ -99,81 +108,6 @@ impl fmt::Display for LabError {
 
 impl std::error::Error for LabError {}
 
-/// How far a measured figure may be from the published one.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
-#[serde(rename_all = "snake_case", tag = "kind")]
-pub enum Bound {
-    /// No farther than this part of the published figure: 0.1 for a tenth.
-    Within {
-        /// The part.
-        part: f64,
-    },
-    /// Within this part, or within the rounding of a figure that was printed cut off to an integer
-    /// (a printed 2 means 2.0 to 2.99), where that is wider.
-    WithinOrRounding {
-        /// The part.
-        part: f64,
-    },
-    /// At least the published figure.
-    AtLeast,
-    /// At most the published figure.
-    AtMost,
-    /// Between the published figure and this one, ends included.
-    UpTo {
-        /// The upper end.
-        high: f64,
-    },
-    /// Shown, not judged.
-    Shown,
-}
-
-impl Bound {
-    /// Whether `measured` is near enough to `published`.
-    #[must_use]
-    pub fn holds(self, published: f64, measured: f64) -> bool {
-        let near = |part: f64| (measured - published).abs() <= part * published.abs();
-        match self {
-            Self::Within { part } => near(part),
-            Self::WithinOrRounding { part } => {
-                near(part) || (published..published + 1.0).contains(&measured)
-            }
-            Self::AtLeast => measured >= published,
-            Self::AtMost => measured <= published,
-            Self::UpTo { high } => (published..=high).contains(&measured),
-            Self::Shown => true,
-        }
-    }
-}
-
-/// One figure.
-#[derive(Clone, Debug, Serialize)]
-pub struct Row {
-    /// What was measured: "1024 KiB", "16 KiB indirect, case 1: L1 I/Os".
-    pub row: String,
-    /// Its unit: "MB/s", "ms", "I/Os"; empty for a plain number.
-    pub unit: &'static str,
-    /// The study's figure; `None` where it has none.
-    pub published: Option<f64>,
-    /// Ours.
-    pub measured: f64,
-    /// How near it has to be.
-    pub bound: Bound,
-}
-
-impl Row {
-    /// Measured over published; `None` where nothing was published, or zero.
-    #[must_use]
-    pub fn ratio(&self) -> Option<f64> {
-        self.published.filter(|p| *p != 0.0).map(|p| self.measured / p)
-    }
-
-    /// Whether it is within its bound; what was not published is.
-    #[must_use]
-    pub fn holds(&self) -> bool {
-        self.published.is_none_or(|p| self.bound.holds(p, self.measured))
-    }
-}
-
 /// A line of a chart.
 #[derive(Clone, Debug, Serialize)]
 pub struct Series {
@@ -201,56 +135,195 @@ pub struct Chart {
 }
 
 /// What an experiment found.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug)]
 pub struct Outcome {
     /// Its name on the command line.
     pub experiment: &'static str,
     /// Where it ran, in words: "simulated: Hitachi DK32EJ36N", "disk0.img".
     pub place: String,
+    /// The seeds it ran with.
+    pub seeds: Vec<u64>,
     /// The figures.
     pub rows: Vec<Row>,
-    /// Charts.
+    /// What the model was given.
+    pub parameters: Vec<Parameter>,
+    /// Charts, of the first seed.
     pub charts: Vec<Chart>,
-    /// Further tables or text as it would be printed on a terminal, by title.
+    /// Further tables or text as it would be printed on a terminal, by title; of the first seed.
     pub texts: Vec<(String, String)>,
-    /// What it means for the user, in a sentence or two.
-    pub meaning: String,
+    /// Says what the rows mean, from the rows alone.
+    pub meaning: fn(&Self) -> String,
 }
 
 impl Outcome {
-    /// Whether every row is within its bound.
+    /// Of no rows yet.
+    #[must_use]
+    pub fn new(experiment: &'static str, place: String) -> Self {
+        Self {
+            experiment,
+            place,
+            seeds: Vec::new(),
+            rows: Vec::new(),
+            parameters: Vec::new(),
+            charts: Vec::new(),
+            texts: Vec::new(),
+            meaning: |_| String::new(),
+        }
+    }
+
+    /// Whether no judged row is outside its bounds.
     #[must_use]
     pub fn within_bounds(&self) -> bool {
-        self.rows.iter().all(Row::holds)
+        !self.rows.iter().any(Row::misses)
+    }
+
+    /// What the rows mean, in words.
+    #[must_use]
+    pub fn says(&self) -> String {
+        (self.meaning)(self)
+    }
+
+    /// The row of this name, of any unit.
+    #[must_use]
+    pub fn row(&self, name: &str) -> Option<&Row> {
+        self.rows.iter().find(|row| row.row == name)
+    }
+
+    /// What is measured in the row of this name.
+    #[must_use]
+    pub fn measured(&self, name: &str) -> Option<f64> {
+        self.row(name).map(Row::measured)
+    }
+
+    /// The same, on a machine that is not the study's: nothing is judged.
+    #[must_use]
+    pub fn elsewhere(mut self) -> Self {
+        let shown = self.rows.into_iter().map(|row| row.not_judged(ELSEWHERE));
+        self.rows = shown.collect();
+        self
+    }
+
+    /// How many rows of each kind there are, and how they came out.
+    #[must_use]
+    pub fn tallies(&self) -> Vec<Tally> {
+        tallies(&self.rows)
+    }
+
+    /// Parameters that rows chose.
+    #[must_use]
+    pub fn fitted_parameters(&self) -> usize {
+        let fitted = |p: &&Parameter| matches!(p.origin, Origin::Fitted(_));
+        self.parameters.iter().filter(fitted).count()
+    }
+
+    /// Published values of which none follows from the others or was given to the machine.
+    #[must_use]
+    pub fn independent_values(&self) -> usize {
+        let free = |row: &&Row| matches!(row.kind(), Kind::Predicted | Kind::Fitted);
+        self.rows.iter().filter(free).count()
+    }
+
+    /// Adds what another seed gave.
+    fn join(&mut self, other: Self) {
+        self.seeds.extend(other.seeds);
+        for row in other.rows {
+            match self.rows.iter_mut().find(|mine| mine.is(&row)) {
+                Some(mine) => mine.join(&row),
+                None => self.rows.push(row),
+            }
+        }
+    }
+}
+
+/// The rows of one kind.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Tally {
+    /// The kind.
+    pub kind: Kind,
+    /// All of them.
+    pub rows: usize,
+    /// Those that are judged.
+    pub judged: usize,
+    /// Those that are within their bounds.
+    pub within: usize,
+}
+
+/// Counts rows by kind.
+#[must_use]
+pub fn tallies<'a>(rows: impl IntoIterator<Item = &'a Row>) -> Vec<Tally> {
+    let none = |kind| Tally { kind, rows: 0, judged: 0, within: 0 };
+    let mut out: Vec<Tally> = Kind::ALL.into_iter().map(none).collect();
+    for row in rows {
+        let Some(tally) = out.iter_mut().find(|tally| tally.kind == row.kind()) else { continue };
+        tally.rows += 1;
+        tally.judged += usize::from(!matches!(row.verdict(), Verdict::NotJudged(_)));
+        tally.within += usize::from(row.verdict() == Verdict::Within);
+    }
+    out
+}
+
+impl Experiment {
+    /// Runs it with so many seeds from the setting's on, and joins what they gave.
+    ///
+    /// Simulations run at the same time, as many as there are processors; on a disk or in a pool
+    /// one follows the other.
+    ///
+    /// # Errors
+    /// Those of the first run that failed.
+    pub fn repeat(
+        &self,
+        target: &Target,
+        setting: &Setting,
+        seeds: u64,
+    ) -> Result<Outcome, LabError> {
+        target.check(self)?;
+        let seeds = (0..seeds.max(1)).map(|n| setting.seed.wrapping_add(n));
+        let one = |seed: u64| -> Result<Outcome, LabError> {
+            let outcome = (self.run)(target, &Setting { seed, ..setting.clone() })?;
+            Ok(Outcome { seeds: vec![seed], ..outcome })
+        };
+        let outcomes: Vec<Outcome> = match target {
+            Target::Sim(_) => {
+                let done = Mutex::new(BTreeMap::new());
+                for_each_parallel(0, seeds.enumerate(), |(n, seed)| {
+                    let outcome = one(seed)?;
+                    done.lock().unwrap_or_else(PoisonError::into_inner).insert(n, outcome);
+                    Ok::<(), LabError>(())
+                })?;
+                done.into_inner().unwrap_or_else(PoisonError::into_inner).into_values().collect()
+            }
+            _ => seeds.map(one).collect::<Result<_, _>>()?,
+        };
+        let none = || LabError::new(self.name, "no seed ran");
+        let joined = outcomes.into_iter().reduce(|mut all, one| {
+            all.join(one);
+            all
+        });
+        joined.ok_or_else(none)
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::row::Bound;
 
-    #[test]
-    fn bounds_are_judged_as_they_say() {
-        let part = Bound::Within { part: 0.1 };
-        assert!(part.holds(100.0, 90.0) && part.holds(100.0, 110.0));
-        assert!(!part.holds(100.0, 89.9) && !part.holds(100.0, 110.1));
-        let rounded = Bound::WithinOrRounding { part: 0.1 };
-        assert!(rounded.holds(2.0, 2.99) && !rounded.holds(2.0, 3.0) && !rounded.holds(2.0, 1.7));
-        assert!(Bound::AtLeast.holds(56.0, 57.0) && !Bound::AtLeast.holds(56.0, 55.0));
-        assert!(Bound::UpTo { high: 1540.0 }.holds(100.0, 1540.0));
-        assert!(!Bound::UpTo { high: 1540.0 }.holds(100.0, 99.0));
+    fn of(seed: u64, rows: Vec<Row>) -> Outcome {
+        Outcome { seeds: vec![seed], rows, ..Outcome::new("x", String::new()) }
     }
 
     #[test]
-    fn a_row_without_a_published_figure_has_no_ratio_and_holds() {
-        let row = |published| Row {
-            row: "x".to_owned(),
-            unit: "MB/s",
-            published,
-            measured: 3.0,
-            bound: Bound::Within { part: 0.1 },
-        };
-        assert_eq!((row(None).ratio(), row(None).holds()), (None, true));
-        assert_eq!((row(Some(2.0)).ratio(), row(Some(2.0)).holds()), (Some(1.5), false));
+    fn the_rows_of_all_seeds_are_joined_by_name_and_unit() {
+        let row = |name: &str, value| Row::predicted(name, "ms", 10.0, Bound::Within(0.1), value);
+        let mut all = of(1, vec![row("a", 9.5), row("b", 10.0)]);
+        all.join(of(2, vec![row("b", 20.0), row("a", 10.5), Row::own("a", "s", 1.0)]));
+        assert_eq!(all.seeds, [1, 2]);
+        assert_eq!(all.rows.len(), 3);
+        assert_eq!(all.rows[0].values(), [9.5, 10.5]);
+        assert!(!all.within_bounds() && all.rows[1].misses());
+        let predicted = Tally { kind: Kind::Predicted, rows: 2, judged: 2, within: 1 };
+        assert_eq!(all.tallies()[0], predicted);
+        assert_eq!(all.independent_values(), 2);
+        assert!(all.elsewhere().within_bounds());
     }
 }

@@ -60,6 +60,8 @@ pub struct Writer {
     /// Time that it needs for one write beside what the pool makes it wait: reading `/dev/zero`,
     /// copying into the kernel.
     pub own_time: Duration,
+    /// It begins so much later than the others.
+    pub late: Duration,
 }
 
 /// A write that ended.
@@ -71,8 +73,8 @@ pub struct Write {
     pub held: Duration,
 }
 
-/// A pool of these disks, striped, with these tunables (`NAME=VALUE`), and a volume for each
-/// writer.
+/// A pool of these disks, striped, with these tunables (`NAME=VALUE`), and a volume of such records
+/// for each writer.
 ///
 /// # Errors
 /// When it cannot be made.
@@ -80,6 +82,7 @@ pub fn pool(
     rt: &Rt,
     disks: Vec<WriteDeviceRef>,
     writers: usize,
+    record: u32,
     tunables: &[String],
 ) -> Result<LivePool, StreamError> {
     let size = disks.iter().map(|d| d.size()).sum::<u64>();
@@ -96,9 +99,9 @@ pub fn pool(
         ..CreateOptions::new("h", tops)
     };
     let pool = live::create(rt, &options, &devices)?;
-    let each = size / (writers as u64 + 1) / u64::from(RECORD_BYTES) * u64::from(RECORD_BYTES);
+    let each = size / (writers as u64 + 1) / u64::from(record) * u64::from(record);
     for n in 0..writers {
-        pool.create_volume(&format!("h/w{n}"), each, RECORD_BYTES, Vec::new())?;
+        pool.create_volume(&format!("h/w{n}"), each, record, Vec::new())?;
     }
     Ok(pool)
 }
@@ -109,22 +112,24 @@ impl From<StreamError> for LabError {
     }
 }
 
-fn zeros() -> Arc<Block> {
-    let zeros = AlignedBuf::zeroed(RECORD_BYTES as usize);
+fn zeros(record: u32) -> Arc<Block> {
+    let zeros = AlignedBuf::zeroed(record as usize);
     Arc::new(Block::new(zeros, Endian::Little))
 }
 
 /// One write of an application: a transaction for each of its records, as ZFS writes files.
 fn write(object: &Object, number: u64, zeros: &Arc<Block>) -> Result<(), StreamError> {
-    let blocks = WRITE_BYTES / u64::from(RECORD_BYTES);
+    let record = zeros.bytes().len() as u64;
+    let blocks = WRITE_BYTES / record;
     for block in 0..blocks {
-        let tx = object.objset().begin(Hold::write(u64::from(RECORD_BYTES) + HOLD_TREE))?;
+        let tx = object.objset().begin(Hold::write(record + HOLD_TREE))?;
         object.write_shared(&tx, number * blocks + block, zeros)?;
     }
     Ok(())
 }
 
-/// Writer `writer` does `count` writes, the first one number `from`; the number of the next.
+/// Writer `writer` does `count` writes in records of its volume's size, the first one number
+/// `from`; the number of the next.
 ///
 /// # Errors
 /// When one fails.
@@ -133,9 +138,10 @@ pub fn write_mib(
     writer: usize,
     from: u64,
     count: u64,
+    record: u32,
 ) -> Result<u64, StreamError> {
     let volume = pool.volume(&format!("h/w{writer}"))?;
-    let zeros = zeros();
+    let zeros = zeros(record);
     for number in from..from + count {
         write(volume.object(), number, &zeros)?;
     }
@@ -148,7 +154,7 @@ pub fn write_mib(
 /// # Errors
 /// When one fails.
 pub fn write_until(pool: &LivePool, volume: &Volume, end: Duration) -> Result<(), StreamError> {
-    let zeros = zeros();
+    let zeros = zeros(RECORD_BYTES);
     let writes = (volume.size() / WRITE_BYTES).max(1);
     for number in (0..writes).cycle() {
         if pool.rt().now() >= end {
@@ -168,14 +174,15 @@ pub struct Running(Vec<Task<Result<Vec<Write>, StreamError>>>);
 /// # Errors
 /// When a volume cannot be opened or a thread not be started.
 pub fn start(pool: &LivePool, writers: &[Writer], end: Duration) -> Result<Running, StreamError> {
-    let zeros = zeros();
+    let zeros = zeros(RECORD_BYTES);
     let mut tasks = Vec::new();
     for writer in writers {
         let volume = pool.volume(&writer.volume)?;
         let (rt, zeros) = (pool.rt().clone(), Arc::clone(&zeros));
-        let (first, own_time) = (writer.first, writer.own_time);
+        let (first, own_time, late) = (writer.first, writer.own_time, writer.late);
         let body = move || {
             let mut out = Vec::new();
+            rt.sleep(late);
             let writes = (volume.size() / WRITE_BYTES).max(1);
             for number in first.. {
                 rt.sleep(own_time);

@@ -14,13 +14,21 @@
 //! that the study saw, and what is measured is how long they take. Up to 35 writes are under way.
 //! The disk has its write cache switched on, as ZFS does with a disk of its own; a sync ends with a
 //! flush.
+//!
+//! The rate of a sync is what was written over its time, so of the study's three figures of each
+//! the first is given to the writer, the second is predicted, and the third follows.
+//!
+//! What the study leaves open, whether larger blocks would be faster, is measured: its first txg
+//! with records of 256 KiB and of 1 MiB. And once more with the write cache off, where it saw no
+//! difference.
 
 mod in_pool;
 
-use crate::experiment::{
-    Bound, Chart, Experiment, LabError, OnDevice, Outcome, Row, Series, Setting,
-};
+use crate::disk::Preset;
+use crate::experiment::{Chart, Experiment, LabError, OnDevice, Outcome, Series, Setting};
+use crate::parameter::{Origin, Parameter};
 use crate::raw_sweep;
+use crate::row::{Bound, Row};
 use crate::stay;
 use crate::stream::{self, RECORD_BYTES, StreamError};
 use crate::target::Target;
@@ -34,34 +42,40 @@ const MIB: f64 = 1_048_576.0;
 struct Published {
     written_mb: u64,
     sync_ms: f64,
+    average_kib: f64,
     mb_per_s: f64,
 }
 
-const fn published(written_mb: u64, sync_ms: f64, mb_per_s: f64) -> Published {
-    Published { written_mb, sync_ms, mb_per_s }
+const fn published(written_mb: u64, sync_ms: f64, average_kib: f64, mb_per_s: f64) -> Published {
+    Published { written_mb, sync_ms, average_kib, mb_per_s }
 }
 
 /// seeds/000.
 const TABLE: [Published; 5] = [
-    published(1431, 23_723.0, 60.0),
-    published(1387, 23_044.0, 60.0),
-    published(2680, 44_209.0, 60.0),
-    published(1359, 24_223.0, 56.0),
-    published(1143, 19_183.0, 59.0),
+    published(1431, 23_723.0, 127.0, 60.0),
+    published(1387, 23_044.0, 127.0, 60.0),
+    published(2680, 44_209.0, 127.0, 60.0),
+    published(1359, 24_223.0, 127.0, 56.0),
+    published(1143, 19_183.0, 126.0, 59.0),
 ];
-/// The least rate of a sync in the study.
-const LEAST_MB_PER_S: f64 = 56.0;
-/// The average size of an I/O was 126 or 127 KiB.
-const AVERAGE_KIB: (f64, f64) = (126.0, 128.0);
+/// With the write cache off: "the same".
+const CACHE_OFF_MB_PER_S: f64 = 60.0;
 /// Writes under way.
 const IN_FLIGHT: u64 = 35;
 /// A printed integer was cut off, so rates may differ by that; and the disk by a tenth.
-const NEAR: Bound = Bound::Within { part: 0.1 };
+const NEAR: Bound = Bound::WithinOrRounding(0.1);
+/// Records whose throughput is compared with that of 128 KiB.
+const LARGER: [u32; 2] = [256 << 10, 1 << 20];
+
+/// Names of rows that others refer to.
+const LEAST: &str = "least throughput of a sync";
+const RAW: &str = "single raw writes that reach the least throughput";
 
 pub(crate) const EXPERIMENT: Experiment = Experiment {
     name: "sync-stream",
     about: "one sequential writer, measured over the sync of each txg",
     preset: "hitachi-dk32ej36n-cached",
+    seeds: 5,
     on_device: OnDevice::MakesPool,
     run,
 };
@@ -72,33 +86,82 @@ fn run(target: &Target, setting: &Setting) -> Result<Outcome, LabError> {
         return in_pool::run(target, setting);
     }
     let mut scale = setting.scale.clamp(0.001, 1.0);
-    let records = match (target, target.preset(&EXPERIMENT)) {
-        (Target::Device { path, .. }, _) => {
-            let device = stay::open(path)?;
-            // Half of it, however small it is.
-            let all: u64 = TABLE.iter().map(|p| p.written_mb << 20).sum();
-            scale = scale.min(device.size() as f64 / 2.0 / all as f64);
-            syncs(&Rt::real(), device, setting, scale)?
-        }
-        (_, Some(preset)) => Rt::simulate(setting.seed, |rt| {
-            let site = SimDisks::new(rt);
-            let size = preset.capacity_bytes / 512 * 512;
-            syncs(rt, preset.device(&site, size, setting.seed), setting, scale)
-        })?,
-        _ => return Err(LabError::new("sync-stream", "it runs on disks only")),
-    };
+    if let Target::Device { path, .. } = target {
+        let device = stay::open(path)?;
+        // Half of it, however small it is.
+        let all: u64 = TABLE.iter().map(|p| p.written_mb << 20).sum();
+        scale = scale.min(device.size() as f64 / 2.0 / all as f64);
+        let load = Load { syncs: &TABLE, scale, record: RECORD_BYTES };
+        let records = syncs(&Rt::real(), device, setting, &load)?;
+        return Ok(outcome(target, &records, scale).elsewhere());
+    }
+    let none = || LabError::new("no simulated disk", EXPERIMENT.preset);
+    let preset = target.preset(&EXPERIMENT).ok_or_else(none)?;
+    let load = |syncs, record| Load { syncs, scale, record };
+    let records = simulated(&preset, setting, &load(&TABLE, RECORD_BYTES))?;
     let mut outcome = outcome(target, &records, scale);
-    outcome.meaning = meaning(target, setting, &outcome)?;
-    Ok(outcome)
+    for record in LARGER {
+        let one = simulated(&preset, setting, &load(&TABLE[..1], record))?;
+        outcome.rows.extend(larger(record, &records, &one));
+    }
+    let mut uncached = preset;
+    uncached.disk.switch_write_cache(false);
+    let off = simulated(&uncached, setting, &load(&TABLE[..1], RECORD_BYTES))?;
+    outcome.rows.extend(off.first().map(|record| {
+        let name = "write cache off, txg 1: throughput";
+        Row::predicted(name, "MB/s", CACHE_OFF_MB_PER_S, NEAR, rate(record))
+    }));
+    let least = outcome.measured(LEAST).unwrap_or_default();
+    let raw = raw_sweep::enough_for(target, setting, least)?;
+    outcome.rows.extend(raw.map(|kib| Row::own(RAW, "KiB", kib as f64)));
+    outcome.parameters = parameters(target, scale);
+    Ok(if target.is_the_study_s(&EXPERIMENT) { outcome } else { outcome.elsewhere() })
+}
+
+/// What is written.
+struct Load {
+    /// The txgs.
+    syncs: &'static [Published],
+    /// Part of the study's bytes.
+    scale: f64,
+    /// Bytes of a record.
+    record: u32,
+}
+
+/// The txgs on a simulated disk.
+fn simulated(
+    preset: &Preset,
+    setting: &Setting,
+    load: &Load,
+) -> Result<Vec<TxgRecord>, StreamError> {
+    Rt::simulate(setting.seed, |rt| {
+        let site = SimDisks::new(rt);
+        let size = preset.capacity_bytes / 512 * 512;
+        syncs(rt, preset.device(&site, size, setting.seed), setting, load)
+    })
+}
+
+/// What the model was given.
+fn parameters(target: &Target, scale: f64) -> Vec<Parameter> {
+    let Some(preset) = target.preset(&EXPERIMENT) else { return Vec::new() };
+    let mut all = preset.parameters();
+    let kib = f64::from(RECORD_BYTES) / 1024.0;
+    all.push(Parameter::new("record", kib, "KiB", Origin::Study));
+    all.push(Parameter::new("writes under way", IN_FLIGHT as f64, "", Origin::Study));
+    all.push(Parameter::choice("end of a txg", "after the study's bytes", Origin::Study));
+    let joined = Origin::Fitted("average I/O of the txgs");
+    all.push(Parameter::new("neighbours are joined up to", kib, "KiB", joined));
+    all.push(Parameter::new("part of the study's bytes", scale, "", Origin::Given));
+    all
 }
 
 /// The tunables of the run; those of queues where this engine has them.
-fn tunables() -> Vec<String> {
+fn tunables(record: u32) -> Vec<String> {
     let wanted = [
         format!("zfs_vdev_async_write_max_active={IN_FLIGHT}"),
         format!("zfs_vdev_async_write_min_active={IN_FLIGHT}"),
         // The study's machine sent each block by itself.
-        format!("zfs_vdev_aggregation_limit={RECORD_BYTES}"),
+        format!("zfs_vdev_aggregation_limit={record}"),
         "zfs_dirty_data_max=4G".to_owned(),
         "zfs_dirty_data_sync_percent=100".to_owned(),
         "zfs_txg_timeout=3600".to_owned(),
@@ -111,10 +174,10 @@ fn syncs(
     rt: &Rt,
     disk: WriteDeviceRef,
     setting: &Setting,
-    scale: f64,
+    load: &Load,
 ) -> Result<Vec<TxgRecord>, StreamError> {
-    let pool = stream::pool(rt, vec![disk], 1, &tunables())?;
-    let records = records(&pool, setting, scale);
+    let pool = stream::pool(rt, vec![disk], 1, load.record, &tunables(load.record))?;
+    let records = records(&pool, setting, load);
     // It was made on the disk for this, so nothing of it stays there.
     let destroyed = pool.destroy();
     let records = records?;
@@ -122,13 +185,14 @@ fn syncs(
     Ok(records)
 }
 
-fn records(pool: &LivePool, setting: &Setting, scale: f64) -> Result<Vec<TxgRecord>, StreamError> {
+fn records(pool: &LivePool, setting: &Setting, load: &Load) -> Result<Vec<TxgRecord>, StreamError> {
     pool.sync()?;
     let first = pool.last_synced();
     let mut at = 0;
-    for sync in &TABLE {
-        (setting.progress)(&format!("a txg of {} MB", scaled(sync, scale)));
-        at = stream::write_mib(pool, 0, at, scaled(sync, scale))?;
+    for sync in load.syncs {
+        let mib = scaled(sync, load.scale);
+        (setting.progress)(&format!("a txg of {mib} MB, records of {} KiB", load.record >> 10));
+        at = stream::write_mib(pool, 0, at, mib, load.record)?;
         pool.sync()?;
     }
     Ok(pool.txgs().into_iter().filter(|r| r.txg > first && r.dirty > 0).collect())
@@ -137,6 +201,11 @@ fn records(pool: &LivePool, setting: &Setting, scale: f64) -> Result<Vec<TxgReco
 /// MiB of a txg, at least one.
 fn scaled(sync: &Published, scale: f64) -> u64 {
     ((sync.written_mb as f64 * scale) as u64).max(1)
+}
+
+/// MiB that the disk wrote in a second of a sync.
+fn rate(record: &TxgRecord) -> f64 {
+    record.write_bytes as f64 / MIB / record.sync.as_secs_f64().max(1e-9)
 }
 
 /// The throughput of each txg's sync, by its number.
@@ -151,63 +220,81 @@ fn chart(series: Vec<Series>) -> Chart {
     }
 }
 
+/// Why the average of little data is not judged.
+const LITTLE: &str = "metadata are a larger part of little data";
+
 fn outcome(target: &Target, records: &[TxgRecord], scale: f64) -> Outcome {
-    let judged = target.is_the_study_s(&EXPERIMENT);
     let mut rows = Vec::new();
     let mut points = Vec::new();
-    let mut least = f64::INFINITY;
-    for (n, (record, published)) in records.iter().zip(&TABLE).enumerate() {
+    for (n, (record, p)) in records.iter().zip(&TABLE).enumerate() {
+        let name = |what: &str| format!("txg {}: {what}", n + 1);
         let ms = record.sync.as_secs_f64() * 1e3;
         let mb = record.write_bytes as f64 / MIB;
-        let rate = mb / ms * 1e3;
         let kib = record.write_bytes as f64 / 1024.0 / record.writes.max(1) as f64;
-        least = least.min(rate);
-        points.push((n as f64 + 1.0, rate));
-        let mut row = |what: &str, unit, published, measured, bound| {
-            let row = format!("txg {}: {what}", n + 1);
-            let bound = if judged { bound } else { Bound::Shown };
-            rows.push(Row { row, unit, published: Some(published), measured, bound });
-        };
-        row("throughput", "MB/s", published.mb_per_s, rate, NEAR);
-        row("sync time", "ms", published.sync_ms * scale, ms, NEAR);
-        row("written", "MB", published.written_mb as f64 * scale, mb, NEAR);
-        let average = Bound::UpTo { high: AVERAGE_KIB.1 };
-        row("average I/O", "KiB", AVERAGE_KIB.0, kib, average);
+        points.push((n as f64 + 1.0, rate(record)));
+        let given = p.written_mb as f64 * scale;
+        rows.push(Row::input(name("written"), "MB", given, NEAR, mb));
+        rows.push(Row::predicted(name("sync time"), "ms", p.sync_ms * scale, NEAR, ms));
+        rows.push(Row::derived(name("throughput"), "MB/s", p.mb_per_s, NEAR, rate(record)));
+        let rounding = Bound::Between(p.average_kib, p.average_kib + 1.0);
+        let average = Row::fitted(name("average I/O"), "KiB", p.average_kib, rounding, kib);
+        rows.push(average.judged_if(scale >= 1.0, LITTLE));
     }
-    rows.push(Row {
-        row: "least throughput of a sync".to_owned(),
-        unit: "MB/s",
-        published: Some(LEAST_MB_PER_S),
-        measured: least,
-        bound: if judged { Bound::AtLeast } else { Bound::Shown },
-    });
+    let least = |rates: &mut dyn Iterator<Item = f64>| rates.fold(f64::INFINITY, f64::min);
+    let published = least(&mut TABLE.iter().map(|p| p.mb_per_s));
+    let measured = least(&mut points.iter().map(|p| p.1));
+    rows.push(Row::derived(LEAST, "MB/s", published, NEAR, measured));
     let line = |name: &str, points| Series { name: name.to_owned(), points };
     let study = TABLE.iter().enumerate().map(|(n, p)| (n as f64 + 1.0, p.mb_per_s)).collect();
     Outcome {
-        experiment: "sync-stream",
-        place: target.describe(&EXPERIMENT),
         rows,
-        charts: vec![chart(vec![line("published", study), line("measured", points)])],
-        texts: Vec::new(),
-        meaning: String::new(),
+        charts: vec![chart(vec![line("measured", points), line("study", study)])],
+        meaning,
+        ..Outcome::new("sync-stream", target.describe(&EXPERIMENT))
     }
 }
 
-/// What the least throughput of a sync means beside single writes to the bare disk.
-fn meaning(target: &Target, setting: &Setting, outcome: &Outcome) -> Result<String, LabError> {
-    let least = outcome.rows.last().map_or(0.0, |row| row.measured);
-    let raw = match target {
-        Target::Sim(_) => match raw_sweep::enough_for(target, setting, least)? {
-            Some(size) => format!("single raw writes need {size} each for that"),
-            None => "single raw writes do not reach that, whatever their size".to_owned(),
-        },
-        _ => "`zinc lab run raw-sweep` says what single raw writes need for that".to_owned(),
+/// The throughput of the first txg with larger records, beside that with 128 KiB.
+fn larger(record: u32, small: &[TxgRecord], large: &[TxgRecord]) -> Option<Row> {
+    let gain = 100.0 * (rate(large.first()?) / rate(small.first()?) - 1.0);
+    Some(Row::own(gained(record), "%", gain))
+}
+
+fn gained(record: u32) -> String {
+    format!("txg 1 with records of {} KiB: more throughput", record >> 10)
+}
+
+/// What the least throughput of a sync means beside single writes to the bare disk, and what larger
+/// records gain; each as far as it was measured.
+fn meaning(outcome: &Outcome) -> String {
+    let Some(least) = outcome.measured(LEAST).filter(|least| least.is_finite()) else {
+        return String::new();
     };
-    Ok(format!(
-        "Blocks of 128 KiB, {IN_FLIGHT} of them under way, keep this disk at {least:.0} MB/s or \
-         more through whole syncs, flush included; {raw}. A larger recordsize gains nothing for a \
-         sequential writer here."
-    ))
+    let mut text = format!(
+        "On {}: blocks of 128 KiB, {IN_FLIGHT} of them under way, keep the disk at {least:.0} MB/s \
+         or more through whole syncs, flush included.",
+        outcome.place,
+    );
+    match outcome.measured(RAW) {
+        Some(kib) => {
+            let size = raw_sweep::size_in_words(kib);
+            text += &format!(" Single raw writes, one at a time, need {size} each for that.");
+        }
+        None if outcome.row(&gained(LARGER[0])).is_some() => {
+            text += " No size of the study's single raw writes reaches that.";
+        }
+        None => {}
+    }
+    for record in LARGER {
+        if let Some(row) = outcome.row(&gained(record)) {
+            let (kib, low, high) = (record >> 10, row.min(), row.max());
+            text += &format!(
+                " Records of {kib} KiB change the throughput of such a writer by {low:+.1} to \
+                 {high:+.1} %.",
+            );
+        }
+    }
+    text
 }
 
 #[cfg(test)]
@@ -220,10 +307,9 @@ mod tests {
         let Some(text) = testkit::figures() else { return };
         let section = text.split("[sync_stream]").nth(1).expect("the section");
         let rows = section.lines().find_map(|l| l.strip_prefix("rows = ")).expect("rows");
-        let mine = TABLE.iter().map(|p| {
-            let kib = if p.written_mb == 1143 { 126 } else { 127 };
-            format!("[{},{},{kib},{}]", p.written_mb, p.sync_ms, p.mb_per_s)
-        });
+        let mine = TABLE
+            .iter()
+            .map(|p| format!("[{},{},{},{}]", p.written_mb, p.sync_ms, p.average_kib, p.mb_per_s));
         assert_eq!(rows.trim(), format!("[{}]", mine.collect::<Vec<_>>().join(",")));
         assert!(section.contains(&format!("concurrent_ios = {IN_FLIGHT}\n")));
     }
@@ -232,26 +318,25 @@ mod tests {
     fn a_tenth_of_the_data_is_synced_at_the_published_rate() {
         let setting = Setting { scale: 0.1, ..Setting::default() };
         let outcome = run(&Target::Sim(None), &setting).expect("runs");
-        assert_eq!(outcome.rows.len(), TABLE.len() * 4 + 1);
-        // Metadata are a larger part of little data: the average is smaller.
-        for row in outcome.rows.iter().filter(|r| !r.row.contains("average")) {
-            assert!(row.holds(), "{row:?}");
+        assert_eq!(outcome.rows.len(), TABLE.len() * 4 + 1 + LARGER.len() + 2);
+        let cache_off = "write cache off, txg 1: throughput";
+        for row in outcome.rows.iter().filter(|row| row.row != cache_off) {
+            assert!(!row.misses(), "{row:?}");
         }
+        let said = outcome.says();
+        assert!(said.contains("Records of 1024 KiB change"), "{said}");
     }
 
     /// What single writes need is measured on the disk in question, not remembered of the study's.
     #[test]
     fn the_meaning_is_about_the_disk_it_ran_on() {
         let setting = Setting::default();
-        let said = |preset: &str, least: f64| {
+        let enough = |preset: &str, least: f64| {
             let target = Target::sim(preset).expect("a preset");
-            let mut out = outcome(&target, &[], 1.0);
-            out.rows.last_mut().expect("the least").measured = least;
-            meaning(&target, &setting, &out).expect("a simulation")
+            raw_sweep::enough_for(&target, &setting, least).expect("a simulation")
         };
-        assert!(said("", 58.0).contains("single raw writes need 4 MiB each"));
-        assert!(said("", 20.0).contains("single raw writes need 256 KiB each"));
-        assert!(said("nvme", 400.0).contains("single raw writes need 64 KiB each"));
-        assert!(said("nvme", 4000.0).contains("do not reach that"));
+        assert_eq!(enough("", 58.0), Some(4096));
+        assert_eq!(enough("", 20.0), Some(256));
+        assert_eq!((enough("nvme", 400.0), enough("nvme", 4000.0)), (Some(64), None));
     }
 }

@@ -75,8 +75,9 @@ impl Target {
         }
         let text = std::fs::read_to_string(path);
         let text = text.map_err(|e| LabError::new(format!("cannot read {preset}"), e))?;
-        let preset = serde_json::from_str(&text)
+        let preset: Preset = serde_json::from_str(&text)
             .map_err(|e| LabError::new(format!("{preset} holds no preset"), e))?;
+        preset.check()?;
         Ok(Self::Sim(Some(Box::new(preset))))
     }
 
@@ -94,7 +95,10 @@ impl Target {
     #[must_use]
     pub fn is_the_study_s(&self, own: &Experiment) -> bool {
         match self {
-            Self::Sim(preset) => preset.as_ref().is_none_or(|preset| preset.name == own.preset),
+            // A file may have the name of ours, and other numbers.
+            Self::Sim(preset) => preset
+                .as_ref()
+                .is_none_or(|preset| disk::preset(own.preset).as_ref() == Some(preset)),
             Self::Device { .. } | Self::Pool(_) => false,
         }
     }

@@ -264,7 +264,7 @@ fn an_ssd_reads_in_parallel_and_writes_at_the_rate_of_its_units() {
 #[test]
 fn luns_share_their_controller() {
     let mut preset = named("ddn-s2a9550-lun");
-    let latency = |under_way: u64| 11e-3 + 1.01e-3 * under_way as f64;
+    let latency = |under_way: u64| 10e-3 + 1e-3 * under_way as f64;
     // One alone, and sixteen at once over four LUNs.
     let (took, _) = closed(&mut *preset.model(0, 1), 1, &in_a_row(ModelKind::Write, 1 << 20, 10));
     near(took / 10.0, latency(1), 0.001);
@@ -278,8 +278,9 @@ fn luns_share_their_controller() {
     // One LUN cannot do more than its disks, nor several more than the controller.
     let many = in_a_row(ModelKind::Write, 1 << 20, 2000);
     if let Spec::Lun(lun) = &mut preset.disk {
-        (lun.latency_us, lun.crowding_us_per_mib) = (100.0, 0.0);
+        (lun.latency_us, lun.latency_us_per_mib) = (100.0, 0.0);
+        (lun.command_us, lun.crowding_us_per_mib) = (0.0, 0.0);
     }
     let (took, _) = closed(&mut *preset.model(0, 1), 16, &many);
-    near(2000.0 / took, 350.0, 0.01);
+    near(2000.0 / took, 350e6 / f64::from(1 << 20), 0.01);
 }

@@ -1,9 +1,10 @@
 //! A LUN: a part of an array, behind a controller that it shares with others.
 //!
 //! The array's cache takes what is written and reads ahead, so that places do not matter. A request
-//! takes a latency, which grows with all that is under way in the controller at that time, and its
-//! bytes pass the LUN's disks and the controller, each with a rate of its own. The controller's
-//! rate and count are shared by all LUNs made together ([`super::Preset::devices`]).
+//! takes a latency, which grows with its size and with all that is under way in the controller at
+//! that time. Its bytes pass the LUN's disks, one command after the other, and the controller, each
+//! with a rate of its own. The controller's rate and count are shared by all LUNs made together
+//! ([`super::Preset::devices`]).
 
 use super::{Nanos, micros, nanos, transfer};
 use core::time::Duration;
@@ -20,8 +21,14 @@ pub struct Lun {
     pub lun_bytes_per_second: f64,
     /// What the controller carries, of all LUNs together.
     pub controller_bytes_per_second: f64,
-    /// What every request takes.
+    /// What a command costs the LUN itself, one after the other.
+    #[serde(default)]
+    pub command_us: f64,
+    /// What every request takes, whatever its size.
     pub latency_us: f64,
+    /// And for each MiB of it.
+    #[serde(default)]
+    pub latency_us_per_mib: f64,
     /// What each MiB of a request takes longer for each request that is under way in the
     /// controller, itself included.
     pub crowding_us_per_mib: f64,
@@ -65,7 +72,7 @@ impl LunDisk {
     }
 
     fn accept(&mut self, now: Nanos, request: ModelRequest) {
-        let Lun { latency_us, crowding_us_per_mib, flush_us, .. } = self.spec;
+        let Lun { latency_us, latency_us_per_mib, crowding_us_per_mib, flush_us, .. } = self.spec;
         self.inside += 1;
         self.events += 1;
         let mut controller = self.controller.lock().unwrap_or_else(PoisonError::into_inner);
@@ -75,10 +82,13 @@ impl LunDisk {
         } else {
             let rate = self.spec.controller_bytes_per_second;
             controller.free = controller.free.max(now) + transfer(request.len, rate);
-            self.free = self.free.max(now) + transfer(request.len, self.spec.lun_bytes_per_second);
+            let own = micros(self.spec.command_us);
+            let rate = self.spec.lun_bytes_per_second;
+            self.free = self.free.max(now) + own + transfer(request.len, rate);
             let mib = request.len as f64 / f64::from(1 << 20);
-            let crowd = micros(crowding_us_per_mib * mib * controller.under_way as f64);
-            (now + micros(latency_us) + crowd).max(controller.free).max(self.free)
+            let crowd = crowding_us_per_mib * controller.under_way as f64;
+            let latency = latency_us + (latency_us_per_mib + crowd) * mib;
+            (now + micros(latency)).max(controller.free).max(self.free)
         };
         self.ends.insert((end, self.events, request.id));
     }

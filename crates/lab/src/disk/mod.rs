@@ -5,10 +5,11 @@
 //! [`engine::device::SimDevice`]s, on which the engine runs in virtual time.
 //!
 //! All of them are deterministic: the same requests at the same times end at the same times. The
-//! seed only says where the platter stands when time begins.
+//! seed only says where platter and heads stand when time begins.
 
 mod geometry;
 mod lun;
+mod parameters;
 mod presets;
 mod rotating;
 mod seek;

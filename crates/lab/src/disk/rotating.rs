@@ -236,10 +236,13 @@ impl RotatingDisk {
             cylinder_skew: (one + one / 10 + write_settle).max(head_switch),
         });
         let curve = Curve::new(&spec.seek, geometry.cylinders());
+        let mut rng = Xoshiro256::seeded(seed);
         let cache_bytes = if spec.write_cache { spec.write_cache_bytes } else { 0 };
         Self {
             curve,
-            phase: Xoshiro256::seeded(seed).below(geometry.rotation()),
+            phase: rng.below(geometry.rotation()),
+            // Where the heads were left by whatever came before.
+            cylinder: rng.below(geometry.cylinders().max(1)),
             geometry,
             head_switch,
             write_settle,
@@ -252,7 +255,6 @@ impl RotatingDisk {
             decoding: VecDeque::new(),
             queue: Vec::new(),
             head_free: 0,
-            cylinder: 0,
             head: 0,
             after: 0,
             last_was_request: false,

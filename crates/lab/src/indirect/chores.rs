@@ -11,10 +11,11 @@
 //! ```
 
 use super::reads::{disks, file};
+use super::rows::{OVER, PART};
 use super::world::{self, Image, Result};
 use super::{SHIFTS, kib};
 use crate::disk::Preset;
-use crate::experiment::{Bound, Row};
+use crate::row::{Range, Row};
 use engine::check::{self, CheckOptions};
 use engine::device::SimDisks;
 use engine::live::LivePool;
@@ -167,31 +168,19 @@ fn gain(pair: &[Chore]) -> f64 {
     small / large.max(1e-9)
 }
 
-/// The same of all chores, in words.
-pub(super) fn gains(chores: &[Chore]) -> String {
-    let one = |pair: &[Chore]| format!("{} {:.1}", pair[0].what, gain(pair));
-    let all: Vec<String> = chores.chunks_exact(2).map(one).collect();
-    all.join(", ")
-}
-
-/// Rows that are shown, and one per chore that is judged: larger blocks are no slower.
-pub(super) fn rows(rows: &mut Vec<Row>, blocks: u64, chores: &[Chore], judged: bool) {
+/// Rows that are shown, and a goal for each chore that the study speaks of: larger blocks are no
+/// slower.
+pub(super) fn rows(rows: &mut Vec<Row>, blocks: u64, chores: &[Chore], full: bool) {
     for pair in chores.chunks_exact(2) {
         for c in pair {
             let name = format!("{}, {blocks} blocks, {} KiB", c.what, kib(c.shift));
-            let mut row = |what: &str, unit, measured| {
-                let (row, bound) = (format!("{name}: {what}"), Bound::Shown);
-                rows.push(Row { row, unit, published: None, measured, bound });
-            };
-            row("indirect", "I/Os", c.ios as f64);
-            row("took", "s", c.took.as_secs_f64());
+            rows.push(Row::own(format!("{name}: indirect"), "I/Os", c.ios as f64));
+            rows.push(Row::own(format!("{name}: took"), "s", c.took.as_secs_f64()));
         }
-        rows.push(Row {
-            row: format!("128 KiB over 16 KiB, {}: speed", pair[0].what),
-            unit: "times",
-            published: Some(1.0),
-            measured: gain(pair),
-            bound: if judged && pair[0].what != POINTERS { Bound::AtLeast } else { Bound::Shown },
+        let name = format!("{OVER}, {}: speed", pair[0].what);
+        rows.push(match pair[0].what {
+            POINTERS => Row::own(name, "times", gain(pair)),
+            _ => Row::goal(name, "times", Range::at_least(1.0), gain(pair)).judged_if(full, PART),
         });
     }
 }

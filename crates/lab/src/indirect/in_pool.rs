@@ -6,7 +6,7 @@
 use super::published::{BLOCKS, READS};
 use super::reads;
 use super::world::{self, RECORD};
-use super::{EXPERIMENT, SHIFTS, case, chart, failed, gain_rows, kib, percents, read_rows, study};
+use super::{EXPERIMENT, SHIFTS, case, chart, failed, kib, rows, study};
 use crate::experiment::{LabError, Outcome, Setting};
 use crate::stay::{self, Visit};
 use crate::stream::StreamError;
@@ -41,27 +41,24 @@ pub(super) fn run(target: &Target, setting: &Setting) -> Result<Outcome, LabErro
     // As published: by case, then by size.
     measured.sort_by_key(|(p, ..)| (p.reads, p.indirect_kib));
     let part = blocks as f64 / BLOCKS as f64;
-    let mut rows = Vec::new();
-    for (p, case, m) in &measured {
-        read_rows(&mut rows, p, case, m, part, false);
-    }
-    gain_rows(&mut rows, &measured, false);
-    let [alone, shared] = percents(&measured);
-    let meaning = format!(
-        "A file of {blocks} blocks of 8 KiB, a part of {part:.4} of the study's: with cold \
-         metadata and indirect blocks of 128 KiB the rate of random reads changes by {alone:+.0} % \
-         where every read needs a pointer block of its own, and by {shared:+.0} % where reads \
-         share them. A file that is small beside a disk's own cache, or the host's, says little: \
-         a larger --scale says more."
-    );
-    Ok(Outcome {
-        experiment: EXPERIMENT.name,
-        place: target.describe(&EXPERIMENT),
-        rows,
+    let outcome = Outcome {
+        rows: rows::of_reads(&measured, part),
         charts: vec![chart(&measured)],
-        texts: vec![("Read from the disks, as the study prints it".to_owned(), study(&measured))],
-        meaning,
-    })
+        texts: vec![
+            ("Read from the disks, as the study prints it".to_owned(), study(&measured)),
+            ("Size".to_owned(), size(blocks, part)),
+        ],
+        meaning: rows::meaning,
+        ..Outcome::new(EXPERIMENT.name, target.describe(&EXPERIMENT))
+    };
+    Ok(outcome.elsewhere())
+}
+
+fn size(blocks: u64, part: f64) -> String {
+    format!(
+        "A file of {blocks} blocks of 8 KiB, a part of {part:.4} of the study's. A file that is \
+         small beside a\ndisk's own cache, or the host's, says little: a larger --scale says more.\n"
+    )
 }
 
 fn make(visit: &Visit<'_>, name: &str, blocks: u64, shift: u8) -> Result<(), LabError> {

@@ -25,15 +25,15 @@ mod chores;
 mod in_pool;
 mod published;
 mod reads;
+mod rows;
 mod world;
 mod writes;
 
-use crate::experiment::{
-    Bound, Chart, Experiment, LabError, OnDevice, Outcome, Row, Series, Setting,
-};
+use crate::disk::Preset;
+use crate::experiment::{Chart, Experiment, LabError, OnDevice, Outcome, Series, Setting};
+use crate::parameter::{Origin, Parameter};
 use crate::target::Target;
-use chores::Chore;
-use published::{BLOCKS, GAIN_PERCENT, READS};
+use published::{BLOCKS, READS};
 use reads::{Case, Measured};
 use std::fmt::Write as _;
 use world::{Image, Plan};
@@ -42,6 +42,7 @@ pub(crate) const EXPERIMENT: Experiment = Experiment {
     name: "indirect",
     about: "random reads of a large file by the size of its indirect blocks",
     preset: "indirect-study",
+    seeds: 1,
     on_device: OnDevice::MakesPool,
     run,
 };
@@ -51,8 +52,6 @@ const DISKS: usize = 3;
 const DISK_BYTES: u64 = 100_000_000_000;
 /// Threads that read.
 const READERS: usize = 16;
-/// So many I/Os are within 2 % of what is expected, whatever places chance chooses.
-const COUNTABLE: f64 = 5000.0;
 /// Chores are done on this part of the file.
 const CHORES_PART: u64 = 10;
 /// But no smaller than this.
@@ -93,34 +92,65 @@ fn run(target: &Target, setting: &Setting) -> Result<Outcome, LabError> {
     }
     // As published: by case, then by size.
     measured.sort_by_key(|(p, ..)| (p.reads, p.indirect_kib));
-    let judged = target.is_the_study_s(&EXPERIMENT);
-    let mut rows = Vec::new();
-    for (p, case, m) in &measured {
-        read_rows(&mut rows, p, case, m, part, judged);
-    }
-    gain_rows(&mut rows, &measured, part >= 1.0 && judged);
+    let mut rows = rows::of_reads(&measured, part);
     let mut texts =
         vec![("Read from the disks, as the study prints it".to_owned(), study(&measured))];
     let fewer = (blocks / CHORES_PART).max(CHORES_SMALLEST);
     let tell = |what: &str| (setting.progress)(&format!("{what} of a file of {fewer} blocks"));
     let chores =
         chores::run(fewer, &preset, setting.seed, &tell).map_err(failed("cannot do the chores"))?;
-    chores::rows(&mut rows, fewer, &chores, part >= 1.0 && judged);
+    chores::rows(&mut rows, fewer, &chores, part >= 1.0);
     if part >= 1.0 {
         let tell = |what: &str| (setting.progress)(&format!("random writes, {what}"));
         let (writes, failures) = writes::run(&preset, setting.seed, &tell);
-        writes::rows(&mut rows, &writes, judged);
-        // Only shown: that one fails must not take the other rows away.
+        writes::rows(&mut rows, &writes);
+        // That one fails must not take the other rows away.
         if !failures.is_empty() {
             let text = failures.join("\n") + "\n";
             texts.push(("Random writes that failed".to_owned(), text));
         }
     }
+    rows.push(rows::slower(&rows, part));
     texts.push(("How it was made".to_owned(), how(blocks)));
-    let meaning = meaning(&measured, &chores);
-    let charts = vec![chart(&measured)];
-    let place = target.describe(&EXPERIMENT);
-    Ok(Outcome { experiment: EXPERIMENT.name, place, rows, charts, texts, meaning })
+    let outcome = Outcome {
+        rows,
+        parameters: parameters(&preset, part),
+        charts: vec![chart(&measured)],
+        texts,
+        meaning: rows::meaning,
+        ..Outcome::new(EXPERIMENT.name, target.describe(&EXPERIMENT))
+    };
+    Ok(if target.is_the_study_s(&EXPERIMENT) { outcome } else { outcome.elsewhere() })
+}
+
+/// What the model was given.
+fn parameters(preset: &Preset, part: f64) -> Vec<Parameter> {
+    let mut all = preset.parameters();
+    let counts = Origin::Fitted("L0, I/Os: places that are different");
+    all.extend([
+        Parameter::new("disks", DISKS as f64, "", Origin::Study),
+        Parameter::new("blocks of the file", BLOCKS as f64, "", Origin::Study),
+        Parameter::new("threads that read", READERS as f64, "", Origin::Study),
+        Parameter::choice("cache of the reads", "holds all that is read", counts),
+        Parameter::choice("compression of metadata", "lz4", Origin::Fitted("L1, KiB")),
+        Parameter::choice("contents of the file", "equal blocks", Origin::Fitted("L1, KiB")),
+        Parameter::new(
+            "places at which the file is written at once",
+            world::WRITERS as f64,
+            "",
+            Origin::Fitted("L2, KiB"),
+        ),
+        Parameter::new("threads that write", writes::WRITERS as f64, "", Origin::Study),
+        Parameter::new(
+            "dirty data of the writes, of the whole machine",
+            (writes::DIRTY_MAX * writes::SCALE) as f64 / f64::from(1 << 20),
+            "MiB",
+            Origin::Assumed,
+        ),
+        Parameter::new("overwrites before the writes are timed", 1.0, "files", Origin::Assumed),
+        Parameter::new("part of the study's file", part, "", Origin::Given),
+    ]);
+    all
 }
 
 /// A case of the study with a file of so many blocks, and as many reads as go with them.
@@ -136,74 +166,12 @@ fn make(blocks: u64, indirect_shift: u8, seed: u64) -> world::Result<Image> {
     world::make(Plan { blocks, indirect_shift, disks, disk_bytes, seed })
 }
 
-fn read_rows(
-    rows: &mut Vec<Row>,
-    p: &published::Read,
-    case: &Case,
-    m: &Measured,
-    part: f64,
-    judged: bool,
-) {
-    let name =
-        |what: &str| format!("{} KiB, every {}th block: {what}", p.indirect_kib, p.alignment);
-    for level in 0..3u8 {
-        let count = m.level(level);
-        let (ios, kib) = (p.ios[usize::from(level)], p.kib[usize::from(level)]);
-        let scales = part >= 1.0 || ios * part >= COUNTABLE;
-        let within = |part| if scales && judged { Bound::Within { part } } else { Bound::Shown };
-        rows.push(Row {
-            row: name(&format!("L{level}")),
-            unit: "I/Os",
-            published: Some(ios * part),
-            measured: count.ios as f64,
-            bound: within(0.02),
-        });
-        rows.push(Row {
-            row: name(&format!("L{level}")),
-            unit: "KiB",
-            published: Some(kib * part),
-            measured: count.bytes as f64 / 1024.0,
-            bound: within(0.15),
-        });
-    }
-    let full = part >= 1.0 && judged;
-    rows.push(Row {
-        row: name("rate"),
-        unit: "reads/s",
-        published: Some(p.iops),
-        measured: rate(case, m),
-        bound: if full { Bound::Within { part: 0.1 } } else { Bound::Shown },
-    });
-}
-
 /// Reads of the application in a second, those that the cache answered included.
 fn rate(case: &Case, m: &Measured) -> f64 {
     case.reads as f64 / m.took.as_secs_f64().max(1e-9)
 }
 
 type All<'a> = [(&'a published::Read, Case, Measured)];
-
-/// By how much the larger blocks read faster, per case: as a ratio.
-fn gains(measured: &All<'_>) -> Vec<(u64, f64)> {
-    let pairs = measured.chunks_exact(2);
-    let gain = |pair: &All<'_>| {
-        let rates: Vec<f64> = pair.iter().map(|(_, case, m)| rate(case, m)).collect();
-        (pair[0].0.alignment, rates[1] / rates[0])
-    };
-    pairs.map(gain).collect()
-}
-
-fn gain_rows(rows: &mut Vec<Row>, measured: &All<'_>, judged: bool) {
-    for ((alignment, gain), percent) in gains(measured).into_iter().zip(GAIN_PERCENT) {
-        rows.push(Row {
-            row: format!("128 KiB over 16 KiB, every {alignment}th block: rate"),
-            unit: "times",
-            published: Some(1.0 + percent / 100.0),
-            measured: gain,
-            bound: if judged { Bound::Within { part: 0.1 } } else { Bound::Shown },
-        });
-    }
-}
 
 /// The counts as the study prints them.
 fn study(measured: &All<'_>) -> String {
@@ -262,21 +230,4 @@ fn chart(measured: &All<'_>) -> Chart {
         bars: false,
         series: SHIFTS.map(|s| series(kib(s))).into(),
     }
-}
-
-/// By how many percent the larger blocks read faster: worst and best case.
-fn percents(measured: &All<'_>) -> [f64; 2] {
-    let gains = gains(measured);
-    [0, 1].map(|at: usize| gains.get(at).map_or(0.0, |(_, g)| (g - 1.0) * 100.0))
-}
-
-fn meaning(measured: &All<'_>, chores: &[Chore]) -> String {
-    let [alone, shared] = percents(measured);
-    format!(
-        "Leave indirect blocks at 128 KiB (zfs_default_ibs=17): with cold metadata random reads \
-         are {alone:.0} % faster than with 16 KiB where every read needs a pointer block of its \
-         own, and {shared:.0} % where reads share them, because one larger read replaces eight. \
-         What goes through all metadata is so many times as fast: {}.",
-        chores::gains(chores),
-    )
 }

@@ -16,10 +16,11 @@
 
 use super::published::{WRITES, Write};
 use super::reads::disks;
+use super::rows::OVER;
 use super::world::{self, DATASET, FILE, Image, RECORD, Result};
 use super::{SHIFTS, kib};
 use crate::disk::Preset;
-use crate::experiment::{Bound, Row};
+use crate::row::{Bound, Row};
 use engine::Filesystem;
 use engine::device::{AlignedBuf, MemoryDevice, SimDisks, WriteDeviceRef};
 use engine::dmu::{Hold, Object};
@@ -31,12 +32,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 /// Part of the study's disks and files.
-const SCALE: u64 = 200;
+pub(super) const SCALE: u64 = 200;
 const DISK_BYTES: u64 = super::DISK_BYTES / SCALE;
 /// Threads that write.
-const WRITERS: u64 = 4;
+pub(super) const WRITERS: u64 = 4;
 /// Bytes of dirty data: this part of what OpenZFS allowed.
-const DIRTY_MAX: u64 = (4 << 30) / SCALE;
+pub(super) const DIRTY_MAX: u64 = (4 << 30) / SCALE;
 /// Blocks of a txg while the file is made and made old.
 const BATCH: u64 = (4 << 20) / RECORD;
 /// Writes before it is timed: twice what may be dirty.
@@ -209,31 +210,37 @@ fn pen(pool: &LivePool, blocks: u64, shift: Option<u8>, contents: Vec<Arc<Block>
 
 /// Rows: the rates, how full and fragmented, and what larger indirect blocks bring. How full and
 /// fragmented does not depend on the scale.
-pub(super) fn rows(rows: &mut Vec<Row>, all: &[Written], judged: bool) {
-    let state = if judged { Bound::Within { part: 0.1 } } else { Bound::Shown };
+pub(super) fn rows(rows: &mut Vec<Row>, all: &[Written]) {
+    const NEAR: Bound = Bound::Within(0.1);
     for pair in all.chunks_exact(2) {
         for w in pair {
             let (case, i) = (w.case, w.size);
             let size = kib(SHIFTS[i]);
-            let name = format!("{size} KiB, writes at 1/{SCALE}, {}", case.compression);
-            let mut row = |what: &str, unit, published, measured, bound| {
-                let row = format!("{name}: {what}");
-                rows.push(Row { row, unit, published, measured, bound });
+            let name = |what: &str| {
+                format!("{size} KiB, writes at 1/{SCALE}, {}: {what}", case.compression)
             };
             let gb = (w.blocks * RECORD * SCALE) as f64 / 1e9;
-            row(&format!("file, {SCALE} times"), "GB", Some(case.file_gb), gb, Bound::Shown);
-            row("rate", "writes/s", Some(case.iops[i]), w.rate(), Bound::Shown);
-            row("allocated", "%", Some(case.allocated_percent), w.allocated_percent, state);
-            let published = case.fragmentation_percent.map(|f| f[i]);
-            row("fragmentation", "%", published, w.fragmentation_percent, state);
+            let file = name(&format!("file, {SCALE} times"));
+            rows.push(Row::input(file, "GB", case.file_gb, NEAR, gb));
+            rows.push(Row::predicted(name("rate"), "writes/s", case.iops[i], NEAR, w.rate()));
+            let full = (case.allocated_percent, w.allocated_percent);
+            rows.push(Row::input(name("allocated"), "%", full.0, NEAR, full.1));
+            let (name, found) = (name("fragmentation"), w.fragmentation_percent);
+            rows.push(match case.fragmentation_percent {
+                Some(published) => Row::predicted(name, "%", published[i], NEAR, found),
+                None => Row::own(name, "%", found),
+            });
         }
         let case = pair[0].case;
-        rows.push(Row {
-            row: format!("128 KiB over 16 KiB, writes at 1/{SCALE}, {}: rate", case.compression),
-            unit: "times",
-            published: Some(case.iops[1] / case.iops[0]),
-            measured: pair[1].rate() / pair[0].rate(),
-            bound: Bound::Shown,
-        });
+        let name = |what: &str| format!("writes at 1/{SCALE}, {}: {what}", case.compression);
+        let published = case.iops[1] / case.iops[0];
+        let gain = pair[1].rate() / pair[0].rate();
+        let row = format!("{OVER}, {}", name("rate"));
+        rows.push(Row::derived(row, "times", published, NEAR, gain));
+        if let Some([small, large]) = case.fragmentation_percent {
+            let less = pair[0].fragmentation_percent - pair[1].fragmentation_percent;
+            let row = name("fragmentation less with 128 KiB");
+            rows.push(Row::derived(row, "points", small - large, NEAR, less));
+        }
     }
 }

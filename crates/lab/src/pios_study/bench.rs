@@ -1,6 +1,6 @@
 //! One run of pios on the simulated machine.
 
-use super::machine::Units;
+use crate::disk::Preset;
 use crate::pios::{self, PiosError, Plan, PoolFiles, PoolMethod};
 use crate::striped::striped;
 use engine::LivePool;
@@ -21,8 +21,10 @@ const UNIT_BYTES: u64 = 64 << 30;
 pub struct Setup {
     /// Logical units.
     pub luns: usize,
-    /// Their model.
-    pub units: Units,
+    /// Their kind.
+    pub lun: Preset,
+    /// Decides what chance decides.
+    pub seed: u64,
     /// The processors.
     pub processors: Processors,
     /// Tunables that are set.
@@ -59,7 +61,7 @@ impl Measured {
 /// # Errors
 /// What failed, in words.
 pub fn run(setup: &Setup) -> Result<Measured, String> {
-    Rt::simulate(1, |rt| run_in(rt, setup)).map_err(|e| e.to_string())
+    Rt::simulate(setup.seed, |rt| run_in(rt, setup)).map_err(|e| e.to_string())
 }
 
 fn run_in(rt: &Rt, setup: &Setup) -> Result<Measured, Box<dyn std::error::Error>> {
@@ -95,7 +97,9 @@ pub(super) fn load(
 
 fn create(rt: &Rt, setup: &Setup) -> Result<LivePool, Box<dyn std::error::Error>> {
     let disks = SimDisks::new(rt);
-    let units = setup.units.devices(&disks, setup.luns, UNIT_BYTES).into_iter().enumerate();
+    let size = UNIT_BYTES.min(setup.lun.capacity_bytes / 512 * 512);
+    let units = setup.lun.devices(&disks, "lun", setup.luns, size, setup.seed);
+    let units = units.into_iter().enumerate();
     let (devices, tops) = striped(units.map(|(n, unit)| (format!("lun{n}"), unit as _)));
     let pool = live::create(rt, &CreateOptions::new("tank", tops), &devices)?;
     let record = setup.plan.block_size.to_string();
@@ -109,15 +113,17 @@ fn create(rt: &Rt, setup: &Setup) -> Result<LivePool, Box<dyn std::error::Error>
     Ok(pool)
 }
 
-/// What the bare units take when as many bytes are in flight to them as zinc keeps, block by block
-/// in turn: the hardware's limit.
+/// What so many bare units take when as many bytes are in flight to them as zinc keeps, block by
+/// block in turn: the hardware's limit.
 ///
 /// # Errors
 /// A unit failed.
-pub fn bare(luns: usize, units: Units, block: u64, blocks: u64, depth: u64) -> Result<f64, String> {
-    Rt::simulate(1, |rt| {
+pub fn bare(setup: &Setup, luns: usize, blocks: u64, depth: u64) -> Result<f64, String> {
+    let block = setup.plan.block_size;
+    Rt::simulate(setup.seed, |rt| {
         let disks = SimDisks::new(rt);
-        let devices = units.devices(&disks, luns, UNIT_BYTES);
+        let size = UNIT_BYTES.min(setup.lun.capacity_bytes / 512 * 512);
+        let devices = setup.lun.devices(&disks, "lun", luns, size, setup.seed);
         let data = engine::device::Shared::from(engine::device::AlignedBuf::zeroed(block as usize));
         let began = rt.now();
         let write = |n: u64| {

@@ -5,9 +5,10 @@
 //! most, in files of records of 1 MiB. Times that the study published are shown for as many bytes.
 
 use super::bench::{self, Measured};
-use super::{EXPERIMENT, PUBLISHED, REGIONS, columns, engine_of_2007, plan, profile};
-use crate::experiment::{Bound, LabError, Outcome, Row, Setting};
+use super::{EXPERIMENT, PUBLISHED, REGIONS, columns, plan, profile, tunables_of_2007};
+use crate::experiment::{LabError, Outcome, Setting};
 use crate::pios::{PiosError, Plan, PoolFiles, PoolMethod, profile_table};
+use crate::row::Row;
 use crate::stay::{self, Visit};
 use crate::target::Target;
 use engine::live::{self, Tunable};
@@ -28,7 +29,7 @@ pub(super) fn run(target: &Target, setting: &Setting) -> Result<Outcome, LabErro
         for p in &PUBLISHED {
             let (zio, leaf) = (p.zio_threads, p.leaf_sync_threads);
             (setting.progress)(&format!("{zio} zio threads, {leaf} leaf-sync threads"));
-            let tunables = engine_of_2007(zio, leaf).tunables;
+            let tunables = tunables_of_2007(zio, leaf);
             let name = format!("profile-{zio}-{leaf}");
             profiles.push(stay.visit(|visit| load(visit, &name, &plan, &tunables))?);
         }
@@ -36,36 +37,38 @@ pub(super) fn run(target: &Target, setting: &Setting) -> Result<Outcome, LabErro
         let as_it_is = stay.visit(|visit| load(visit, "as-it-is", &plan, &[]))?;
         Ok((profiles, as_it_is, plan.total() as f64 / super::plan().total() as f64))
     })?;
-    let mut out = Outcome {
-        experiment: EXPERIMENT.name,
-        place: target.describe(&EXPERIMENT),
-        rows: Vec::new(),
-        charts: Vec::new(),
-        texts: Vec::new(),
-        meaning: String::new(),
-    };
-    let mut show = |row: &str, unit, measured| {
-        let (row, bound) = (row.to_owned(), Bound::Shown);
-        out.rows.push(Row { row, unit, published: None, measured, bound });
-    };
+    let place = target.describe(&EXPERIMENT);
+    let mut out = Outcome { meaning, ..Outcome::new(EXPERIMENT.name, place) };
     let mib = as_it_is.bytes as f64 / f64::from(1 << 20);
-    show("written in each run", "MiB", mib);
-    show("the pool as it is: runtime", "s", as_it_is.time.as_secs_f64());
-    show("the pool as it is: bandwidth", "MiB/s", as_it_is.mib_per_second());
+    out.rows.push(Row::own(WRITTEN, "MiB", mib));
+    out.rows.push(Row::own("the pool as it is: runtime", "s", as_it_is.time.as_secs_f64()));
+    out.rows.push(Row::own(AS_IT_IS, "MiB/s", as_it_is.mib_per_second()));
     let (headings, rows) = profile_table(&as_it_is.profile);
     for (published, measured) in PUBLISHED.iter().zip(&profiles) {
-        profile(published, measured, Some(part), &mut out);
+        profile(published, measured, part, &mut out);
     }
     out.texts.push(("Profile: the pool as it is".to_owned(), columns(&headings, &rows)));
-    let best = profiles.iter().map(Measured::mib_per_second).fold(0.0, f64::max);
-    out.meaning = format!(
-        "{mib:.0} MiB in records of 1 MiB by {} threads: {:.0} MiB/s with the pool as it is, \
-         {best:.0} MiB/s with the best of the study's three settings of 2007. Runs that end within \
-         a few txgs say little: a larger --scale says more.",
+    Ok(out.elsewhere())
+}
+
+/// Names of rows that others refer to.
+const WRITTEN: &str = "written in each run";
+const AS_IT_IS: &str = "the pool as it is: bandwidth";
+
+fn meaning(outcome: &Outcome) -> String {
+    let (Some(mib), Some(as_it_is)) = (outcome.measured(WRITTEN), outcome.measured(AS_IT_IS))
+    else {
+        return String::new();
+    };
+    let of_2007 = outcome.rows.iter().filter(|row| row.row.ends_with("threads: bandwidth"));
+    let best = of_2007.map(Row::measured).fold(0.0, f64::max);
+    format!(
+        "{mib:.0} MiB in records of 1 MiB by {} threads in {}: {as_it_is:.0} MiB/s with the pool \
+         as it is, {best:.0} MiB/s with the best of the study's three settings of 2007. Runs that end \
+         within a few txgs say little: a larger --scale says more.",
         plan().threads,
-        as_it_is.mib_per_second(),
-    );
-    Ok(out)
+        outcome.place,
+    )
 }
 
 /// The study's load with fewer bytes: regions become shorter, then fewer.

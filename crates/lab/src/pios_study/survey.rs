@@ -1,5 +1,8 @@
 //! The surveys of the study, with the engine of 2007 and with zinc, and the three things it left
-//! open.
+//! open. Of its charts the study gives no numbers but those in its text; these are the rows.
+//!
+//! As there, blocks have 128 KiB where threads, units and checksums are surveyed, and 1 MiB where
+//! the threads of the engine are.
 //!
 //! What the units can do is measured without an engine, with as many I/Os under way as zinc keeps;
 //! what the processors can do follows from their model. The hardware's limit is the lower of both.
@@ -8,8 +11,9 @@
 //! has processors, and do not know of each other.
 
 use super::bench::{Measured, Setup};
-use super::{NOISE, OF_THE_LIMIT, REGIONS, bench, engine_of_2007, machine, measure, zinc};
-use crate::experiment::{Bound, Chart, LabError, Outcome, Row, Series, Setting};
+use super::{Machine, NEAR, NOISE, OF_THE_LIMIT, REGIONS, bench, machine, measure};
+use crate::experiment::{Chart, LabError, Outcome, Series, Setting};
+use crate::row::{Bound, Range, Row};
 use engine::live::Tunable;
 use engine::rt::for_each_parallel;
 use std::collections::BTreeMap;
@@ -18,21 +22,12 @@ use std::sync::{Mutex, PoisonError};
 /// zinc's bytes in flight, as I/Os of 1 MiB to the bare units.
 const DEPTH: u64 = 64;
 
-/// Regions in the surveys with settings of 2007, which are not judged: two txgs of the most they
-/// hold.
+/// Regions in the surveys with settings of 2007: two txgs of the most they hold.
 const SHORT: u64 = 24;
+/// The largest block of the engine of 2007 unless it was changed.
+const NATIVE_BLOCK: u64 = 128 << 10;
 
 const MIB: f64 = (1u64 << 20) as f64;
-
-/// What the surveys say.
-pub(super) struct Found {
-    /// The best throughput with zinc, in MiB/s.
-    pub(super) best: f64,
-    /// The least part of the hardware's limit that it reaches with any number of units.
-    pub(super) of_limit: f64,
-    /// What large blocks gain, in MiB/s.
-    pub(super) large_blocks_gain: f64,
-}
 
 type Points = Vec<(f64, f64)>;
 
@@ -127,11 +122,19 @@ fn axes(setting: &Setting) -> (&'static Axes, u64) {
     (if regions < REGIONS { &FEW } else { &ALL }, regions)
 }
 
+/// Names of the surveys that others refer to.
+const THREADS_2007: &str = "2007, threads";
+const UNITS_2007: &str = "2007, units";
+const ZIO_2007: &str = "2007, zio threads";
+const LEAVES_2007: &str = "2007, leaf-sync threads";
+const BLOCKS_2007: &str = "2007, block size";
+const UNSUMMED_2007: &str = "2007, no checksums";
+
 /// Adds all runs of the surveys.
-pub(super) fn plan(setting: &Setting, jobs: &mut Jobs) {
+pub(super) fn plan(setting: &Setting, machine: &Machine<'_>, jobs: &mut Jobs) {
     let (axes, regions) = axes(setting);
-    let zinc = || zinc().with_plan(|p| p.regions = regions);
-    let old = |zio, leaf| engine_of_2007(zio, leaf).with_plan(|p| p.regions = SHORT);
+    let zinc = || machine.zinc().with_plan(|p| p.regions = regions);
+    let old = |zio, leaf| machine.engine_of_2007(zio, leaf).with_plan(|p| p.regions = SHORT);
     let threads = |setup: Setup, n: u64| setup.with_plan(|p| p.threads = n as usize);
     let block = |setup: Setup, n: u64| setup.with_plan(|p| p.block_size = n);
     jobs.survey("zinc, threads", axes.threads, |n| threads(zinc(), n));
@@ -143,16 +146,27 @@ pub(super) fn plan(setting: &Setting, jobs: &mut Jobs) {
     if regions < REGIONS {
         return;
     }
-    jobs.survey("2007, threads", &[1, 4, 16, 64], |n| threads(old(8, 1), n));
-    jobs.survey("2007, units", &[1, 2, 4, 12], |n| Setup { luns: n as usize, ..old(8, 1) });
-    jobs.survey("2007, zio threads", &[1, 4, 8, 12, 16, 32], |n| old(n, 1));
-    jobs.survey("2007, leaf-sync threads", &[1, 2, 4, 8, 32], |n| old(16, n));
-    jobs.survey("2007, block size", axes.blocks, |n| block(old(8, 1), n));
-    jobs.add("2007, no checksums", 4, Setup { checksum: false, ..old(8, 1) });
+    let native = || block(old(8, 1), NATIVE_BLOCK);
+    jobs.survey(THREADS_2007, &[1, 4, 16, 64], |n| threads(native(), n));
+    jobs.survey(UNITS_2007, &[1, 2, 4, 12], |n| Setup { luns: n as usize, ..native() });
+    jobs.survey(ZIO_2007, &[1, 4, 8, 12, 16, 32], |n| old(n, 1));
+    jobs.survey(LEAVES_2007, &[1, 2, 4, 8, 32], |n| old(16, n));
+    jobs.survey(BLOCKS_2007, axes.blocks, |n| block(old(8, 1), n));
+    jobs.add(UNSUMMED_2007, 4, Setup { checksum: false, ..native() });
 }
 
+/// Names of rows that others refer to.
+const BEST: &str = "zinc: best throughput";
+const LARGE_BLOCKS: &str = "zinc: records of 1 MiB gain over 128 KiB";
+const OF_LIMIT: &str = "zinc: units, least part of the hardware's limit";
+
 /// Says what the surveys found.
-pub(super) fn tell(setting: &Setting, done: &Done, out: &mut Outcome) -> Result<Found, LabError> {
+pub(super) fn tell(
+    setting: &Setting,
+    machine: &Machine<'_>,
+    done: &Done,
+    out: &mut Outcome,
+) -> Result<(), LabError> {
     let (axes, _) = axes(setting);
     let by_threads = done.points("zinc, threads");
     let by_luns = done.points("zinc, units");
@@ -160,7 +174,7 @@ pub(super) fn tell(setting: &Setting, done: &Done, out: &mut Outcome) -> Result<
     let by_block = done.points("zinc, block size");
     let computed = machine::most_computed(&machine::processors(), 1 << 20) / MIB;
     let limit = |n: &u64| {
-        let bare = bench::bare(*n as usize, machine::units(), 1 << 20, 2048, DEPTH);
+        let bare = bench::bare(&machine.zinc(), *n as usize, 2048, DEPTH);
         let bare = bare.map_err(|e| LabError::new("the bare units failed", e))?;
         Ok((*n as f64, bare.min(computed)))
     };
@@ -170,14 +184,23 @@ pub(super) fn tell(setting: &Setting, done: &Done, out: &mut Outcome) -> Result<
     let of_six = limits.iter().find(|(n, _)| *n == 6.0).map_or(computed, |p| p.1);
 
     let mut solved = |row: &str, measured: f64, least: f64| {
-        let (row, bound) = (format!("zinc: {row}"), Bound::AtLeast);
-        out.rows.push(Row { row, unit: "", published: Some(least), measured, bound });
+        out.rows.push(Row::goal(row, "", Range::at_least(least), measured));
     };
-    solved("most threads kept of the best of fewer", least_kept(&by_threads), 1.0 - NOISE);
-    solved("most threads, part of the hardware's limit", last(&by_threads) / of_six, OF_THE_LIMIT);
-    solved("units kept of the best of fewer", least_kept(&by_luns), 1.0 - NOISE);
-    solved("units, least part of the hardware's limit", of_limit, OF_THE_LIMIT);
-    solved("leaf-sync threads kept of the best of fewer", least_kept(&by_leaves), 1.0 - NOISE);
+    let kept = 1.0 - NOISE;
+    solved("zinc: most threads kept of the best of fewer", least_kept(&by_threads), kept);
+    let name = "zinc: most threads, part of the hardware's limit";
+    solved(name, last(&by_threads) / of_six, OF_THE_LIMIT);
+    solved("zinc: units kept of the best of fewer", least_kept(&by_luns), kept);
+    solved(OF_LIMIT, of_limit, OF_THE_LIMIT);
+    solved("zinc: leaf-sync threads kept of the best of fewer", least_kept(&by_leaves), kept);
+    let best = by_luns.iter().chain(&by_threads).map(|p| p.1).fold(0.0, f64::max);
+    out.rows.push(Row::own(BEST, "MiB/s", best));
+    if let [(first, low), .., (end, high)] = by_block[..]
+        && (first, end) == (NATIVE_BLOCK as f64, MIB)
+    {
+        out.rows.push(Row::own(LARGE_BLOCKS, "MiB/s", high - low));
+    }
+    out.rows.extend(of_2007(done));
 
     let mut by = |title: &str, x: &str, ours: &Points, theirs: &Points, limit: &Points| {
         let lines = [("zinc", ours), ("settings of 2007", theirs), ("hardware's limit", limit)];
@@ -186,26 +209,90 @@ pub(super) fn tell(setting: &Setting, done: &Done, out: &mut Outcome) -> Result<
     };
     let none = Points::new();
     let old = |name| done.points(name);
-    by("Application threads", "threads", &by_threads, &old("2007, threads"), &none);
-    by("Units in the pool", "units", &by_luns, &old("2007, units"), &limits);
-    by("Leaf-sync threads", "threads", &by_leaves, &old("2007, leaf-sync threads"), &none);
+    by("Application threads", "threads", &by_threads, &old(THREADS_2007), &none);
+    by("Units in the pool", "units", &by_luns, &old(UNITS_2007), &limits);
+    by("Leaf-sync threads", "threads", &by_leaves, &old(LEAVES_2007), &none);
     let kib = |points: Points| points.iter().map(|(x, y)| (x / 1024.0, *y)).collect::<Points>();
-    let (blocks, of_2007) = (kib(by_block.clone()), kib(old("2007, block size")));
+    let (blocks, of_2007) = (kib(by_block.clone()), kib(old(BLOCKS_2007)));
     by("Block size", "KiB", &blocks, &of_2007, &none);
-    by("zio threads", "threads", &none, &old("2007, zio threads"), &none);
+    by("zio threads", "threads", &none, &old(ZIO_2007), &none);
     out.charts.retain(|chart| !chart.series.is_empty());
-    if let (Some(unsummed), Some(summed)) =
-        (done.of("2007, no checksums", 4), done.of("2007, threads", 4))
-    {
-        out.rows.push(Row {
-            row: "settings of 2007: gain without checksums".to_owned(),
-            unit: "MiB/s",
-            published: None,
-            measured: unsummed.mib_per_second() - summed.mib_per_second(),
-            bound: Bound::Shown,
-        });
+    Ok(())
+}
+
+/// What the study's text says of its surveys, with the settings of 2007.
+fn of_2007(done: &Done) -> Vec<Row> {
+    let at = |name, x| done.of(name, x).map(Measured::mib_per_second);
+    let name = |what: &str| format!("settings of 2007: {what}");
+    let mut rows = Vec::new();
+    let mut told = |what: &str, published, bound, measured: Option<f64>, unit| {
+        rows.extend(measured.map(|m| Row::predicted(name(what), unit, published, bound, m)));
+    };
+    for (luns, published) in [(2, 240.0), (4, 250.0), (12, 350.0)] {
+        let what = format!("{luns} units, blocks of 128 KiB");
+        told(&what, published, NEAR, at(UNITS_2007, luns), "MB/s");
     }
-    let first = by_block.first().map_or(0.0, |p| p.1);
-    let best = by_luns.iter().chain(&by_threads).map(|p| p.1).fold(0.0, f64::max);
-    Ok(Found { best, of_limit, large_blocks_gain: last(&by_block) - first })
+    let over = |name, x, y| Some(at(name, x)? / at(name, y)?);
+    let faster = over(THREADS_2007, 64, 1);
+    told("64 threads over 1", 1.0, Bound::AtMost, faster, "times");
+    let gain = |name, x, y| Some(at(name, x)? - at(name, y)?);
+    let unsummed = at(UNSUMMED_2007, 4).and_then(|rate| Some(rate - at(THREADS_2007, 4)?));
+    told("gain without checksums", 10.0, Bound::Within(0.5), unsummed, "MB/s");
+    for kib in [512, 1024] {
+        let found = gain(BLOCKS_2007, kib << 10, NATIVE_BLOCK);
+        let what = format!("gain with blocks of {kib} KiB (20 to 50)");
+        told(&what, 20.0, Bound::Between(20.0, 50.0), found, "MB/s");
+    }
+    let by_zio = done.points(ZIO_2007);
+    let best = by_zio.iter().map(|p| p.1).fold(0.0, f64::max);
+    let enough = by_zio.iter().find(|p| p.1 >= best * (1.0 - NOISE)).map(|p| p.0);
+    told("zio threads that are enough", 12.0, Bound::AtLeast, enough, "");
+    let by_leaves = done.points(LEAVES_2007);
+    if let Some(((_, alone), more)) = by_leaves.split_first().map(|(first, more)| (*first, more)) {
+        let least = more.iter().map(|p| p.1 / alone).reduce(f64::min);
+        let what = "any leaf-sync threads over none";
+        told(what, 1.0, Bound::AtLeast, least, "times");
+        let best = more.iter().copied().max_by(|a, b| a.1.total_cmp(&b.1)).map(|p| p.0);
+        told("best number of leaf-sync threads", 2.0, Bound::Within(0.0), best, "");
+    }
+    // A unit's cost of a command was chosen by it.
+    let one = at(UNITS_2007, 1);
+    let what = name("1 unit, blocks of 128 KiB");
+    rows.splice(0..0, one.map(|rate| Row::fitted(what, "MB/s", 210.0, NEAR, rate)));
+    rows
+}
+
+/// What zinc reaches on this machine, as far as its goals are met.
+pub(super) fn meaning(outcome: &Outcome) -> String {
+    let (Some(best), Some(part)) = (outcome.row(BEST), outcome.row(OF_LIMIT)) else {
+        return String::new();
+    };
+    let mut text = format!(
+        "On {}: with its defaults zinc reaches up to {:.0} MiB/s, and with any number of units \
+         {:.0} % of the hardware's limit or more.",
+        outcome.place,
+        best.min(),
+        100.0 * part.min(),
+    );
+    let of_2007 = outcome.rows.iter().filter(|row| row.row.ends_with("threads: bandwidth"));
+    let fastest = of_2007.map(Row::measured).fold(0.0, f64::max);
+    if fastest > 0.0 {
+        text += &format!(
+            " The best of the study's three settings of 2007 reaches {fastest:.0} MiB/s here."
+        );
+    }
+    let goals = outcome.rows.iter().filter(|row| row.row.ends_with("kept of the best of fewer"));
+    if goals.clone().count() > 0 && !goals.clone().any(Row::misses) {
+        let least = goals.map(Row::min).fold(1.0, f64::min);
+        text += &format!(
+            " More application threads, units or leaf-sync threads cost {:.0} % of the throughput \
+             at most.",
+            100.0 * (1.0 - least),
+        );
+    }
+    if let Some(gain) = outcome.row(LARGE_BLOCKS) {
+        let (low, high) = (gain.min(), gain.max());
+        text += &format!(" Records of 1 MiB instead of 128 KiB gain {low:.0} to {high:.0} MiB/s.");
+    }
+    text
 }

@@ -6,7 +6,8 @@
 
 use super::{ENOUGH, EXPERIMENT, PUBLISHED, chart, size_in_words};
 use crate::bare::{Bare as _, Pace, Until, VolumeBare, in_a_row, pace};
-use crate::experiment::{Bound, LabError, Outcome, Row, Setting};
+use crate::experiment::{LabError, Outcome, Setting};
+use crate::row::Row;
 use crate::stay::{self, Visit};
 use crate::stream::StreamError;
 use crate::target::Target;
@@ -18,33 +19,39 @@ const BLOCK_BYTES: u32 = 16 << 10;
 pub(super) fn run(target: &Target, setting: &Setting) -> Result<Outcome, LabError> {
     let (paces, synced) =
         stay::stay(target, setting, |stay| stay.visit(|visit| measure(visit, setting)))?;
-    let row = |row: String, published, pace: &Pace| Row {
-        row,
-        unit: "MB/s",
-        published: Some(published),
-        measured: pace.mib_per_second(),
-        bound: Bound::Shown,
-    };
-    let named = PUBLISHED.iter().zip(&paces);
-    let mut rows: Vec<_> =
-        named.map(|((kib, mb), pace)| row(format!("{kib} KiB"), *mb, pace)).collect();
-    let (kib, mb) = PUBLISHED[0];
-    rows.push(row(format!("{kib} KiB, a sync after each"), mb, &synced));
-    let points: Vec<_> =
-        paces.iter().map(|pace| ((pace.len >> 10) as f64, pace.mib_per_second())).collect();
-    let best = points.iter().map(|p| p.1).fold(0.0, f64::max);
-    let enough = points.iter().find(|p| p.1 >= ENOUGH * best).map_or(0.0, |p| p.0);
-    let meaning = format!(
-        "Writes that the pool makes durable together reach {:.0} % of its best ({best:.0} MB/s) \
-         from {} on: it keeps many blocks under way whatever size they came in. \
-         With a sync after each, {kib} KiB get {:.2} MB/s: one txg for every write.",
+    let mut rows: Vec<Row> = Vec::new();
+    let mut points = Vec::new();
+    for pace in &paces {
+        let (kib, rate) = (pace.len >> 10, pace.mib_per_second());
+        points.push((kib as f64, rate));
+        rows.push(Row::own(format!("{kib} KiB"), "MB/s", rate));
+    }
+    rows.push(Row::own(SYNCED, "MB/s", synced.mib_per_second()));
+    Ok(Outcome {
+        rows,
+        charts: vec![chart("Bandwidth of writes to a volume, synced in the end", points)],
+        meaning,
+        ..Outcome::new(EXPERIMENT.name, target.describe(&EXPERIMENT))
+    })
+}
+
+/// The row of writes that are each synced.
+const SYNCED: &str = "16 KiB, a sync after each";
+
+fn meaning(outcome: &Outcome) -> String {
+    let rate = |kib: u64| outcome.measured(&format!("{kib} KiB"));
+    let rates: Vec<(u64, f64)> =
+        PUBLISHED.iter().filter_map(|p| Some((p.kib, rate(p.kib)?))).collect();
+    let best = rates.iter().map(|p| p.1).fold(0.0, f64::max);
+    let enough = rates.iter().find(|p| p.1 >= ENOUGH * best).map_or(0, |p| p.0);
+    format!(
+        "In {}: writes that the pool makes durable together reach {:.0} % of the best of these \
+         sizes ({best:.0} MB/s) from {} on. With a sync after each, 16 KiB get {:.2} MB/s.",
+        outcome.place,
         100.0 * ENOUGH,
-        size_in_words(enough),
-        synced.mib_per_second(),
-    );
-    let place = target.describe(&EXPERIMENT);
-    let charts = vec![chart("Bandwidth of writes to a volume, synced in the end", points)];
-    Ok(Outcome { experiment: EXPERIMENT.name, place, rows, charts, texts: Vec::new(), meaning })
+        size_in_words(enough as f64),
+        outcome.measured(SYNCED).unwrap_or_default(),
+    )
 }
 
 /// All sizes, and the smallest with a sync after each write.
@@ -53,7 +60,7 @@ fn measure(visit: &Visit<'_>, setting: &Setting) -> Result<(Vec<Pace>, Pace), La
     let mut disk = VolumeBare::new(volume, visit.pool.rt())?;
     let size = disk.size();
     let mut paces = Vec::new();
-    for (kib, _) in PUBLISHED.iter().filter(|(kib, _)| kib << 10 <= size) {
+    for kib in PUBLISHED.iter().map(|p| p.kib).filter(|kib| kib << 10 <= size) {
         (setting.progress)(&format!("writes of {kib} KiB"));
         let (len, begin) = (kib << 10, disk.now());
         let until = Until { seconds: setting.seconds, count: u64::MAX };

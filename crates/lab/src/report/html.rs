@@ -1,8 +1,8 @@
 //! Outcomes as one page that needs nothing else: no scripts, no fonts, no pictures from elsewhere.
 
 use super::svg::{COLOURS, svg};
-use super::{figure, verdict};
-use crate::experiment::{Chart, Outcome};
+use super::{bounds, figure, freedom, headline, published, reasons, spread, values, verdict};
+use crate::experiment::{Chart, Outcome, Tally, tallies};
 use std::fmt::Write as _;
 
 /// Colours of series: for light and for dark pages, told apart by lightness too.
@@ -28,6 +28,7 @@ h1, h2, h3 { line-height: 1.2; } h2 { margin-top: 3rem; border-bottom: 1px solid
 th, td { padding: .15rem .8rem; text-align: right; border-bottom: 1px solid var(--line); }
 th:first-child, td:first-child { text-align: left; } th { font-weight: 600; }
 .no { color: var(--bad); font-weight: 700; } .yes { color: var(--good); }
+.headline { font-size: 1.3rem; font-weight: 600; } .words { text-align: left; }
 pre { overflow-x: auto; padding: .8rem; border: 1px solid var(--line); font-size: .85rem; }
 figure { margin: 1.5rem 0; } svg { width: 100%; max-width: 44rem; height: auto; display: block; }
 svg text { font: 12px system-ui, sans-serif; fill: var(--fg); } svg .label { font-size: 13px; }
@@ -47,7 +48,7 @@ pub fn page(outcomes: &[Outcome], how: &str) -> String {
     colours(&mut out);
     out.push_str("</style>\n</head>\n<body>\n<h1>zinc lab</h1>\n");
     let _ = writeln!(out, "<p class=\"place\">{}</p>", escape(how));
-    if outcomes.len() > 1 {
+    if outcomes.iter().any(|outcome| !outcome.rows.is_empty()) {
         summary(outcomes, &mut out);
     }
     for outcome in outcomes {
@@ -74,19 +75,38 @@ fn colours(out: &mut String) {
     out.push_str("}\n");
 }
 
+/// The headline, and how many rows of each kind there are.
 fn summary(outcomes: &[Outcome], out: &mut String) {
-    out.push_str("<div class=\"scroll\"><table>\n<tr><th>experiment</th><th>figures</th>");
-    out.push_str("<th>judged</th><th>within bounds</th></tr>\n");
+    let _ = writeln!(out, "<p class=\"headline\">{}</p>", escape(&headline(outcomes)));
+    kinds(&tallies(outcomes.iter().flat_map(|outcome| &outcome.rows)), out);
+    out.push_str("<div class=\"scroll\"><table>\n<tr><th>experiment</th><th>predicted</th>");
+    out.push_str("<th>judged</th><th>within</th></tr>\n");
     for outcome in outcomes {
-        let judged = outcome.rows.iter().filter(|row| verdict(row) != "-").count();
-        let within = outcome.rows.iter().filter(|row| verdict(row) == "yes").count();
-        let class = if outcome.within_bounds() { "yes" } else { "no" };
         let name = escape(outcome.experiment);
+        let Some(tally) = outcome.tallies().into_iter().next() else { continue };
+        let class = if tally.within == tally.judged { "yes" } else { "no" };
         let _ = writeln!(
             out,
-            "<tr><td><a href=\"#{name}\">{name}</a></td><td>{}</td><td>{judged}</td>\
-             <td class=\"{class}\">{within}</td></tr>",
-            outcome.rows.len(),
+            "<tr><td><a href=\"#{name}\">{name}</a></td><td>{}</td><td>{}</td>\
+             <td class=\"{class}\">{}</td></tr>",
+            tally.rows, tally.judged, tally.within,
+        );
+    }
+    out.push_str("</table></div>\n");
+}
+
+fn kinds(tallies: &[Tally], out: &mut String) {
+    out.push_str("<div class=\"scroll\"><table>\n<tr><th>kind</th><th>rows</th><th>judged</th>");
+    out.push_str("<th>within</th><th class=\"words\">what it is</th></tr>\n");
+    for tally in tallies.iter().filter(|tally| tally.rows > 0) {
+        let _ = writeln!(
+            out,
+            "<tr><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td class=\"words\">{}</td></tr>",
+            tally.kind.name(),
+            tally.rows,
+            tally.judged,
+            tally.within,
+            escape(tally.kind.about()),
         );
     }
     out.push_str("</table></div>\n");
@@ -96,11 +116,25 @@ fn section(outcome: &Outcome, out: &mut String) {
     let name = escape(outcome.experiment);
     let _ = writeln!(out, "<h2 id=\"{name}\">{name}</h2>");
     let _ = writeln!(out, "<p class=\"place\">{}</p>", escape(&outcome.place));
-    let _ = writeln!(out, "<p class=\"meaning\">{}</p>", escape(&outcome.meaning));
+    if outcome.seeds.len() > 1 {
+        let seeds: Vec<String> = outcome.seeds.iter().map(u64::to_string).collect();
+        let seeds = seeds.join(", ");
+        let _ = writeln!(
+            out,
+            "<p class=\"place\">Seeds {seeds}. Measured is the median; charts and texts are of the \
+             first seed.</p>",
+        );
+    }
+    let _ = writeln!(out, "<p class=\"meaning\">{}</p>", escape(&outcome.says()));
     for chart in &outcome.charts {
         figure_of(chart, out);
     }
-    table(outcome, out);
+    if !outcome.rows.is_empty() {
+        table(outcome, out);
+    }
+    if !outcome.parameters.is_empty() {
+        parameters(outcome, out);
+    }
     for (title, body) in &outcome.texts {
         let _ = writeln!(out, "<h3>{}</h3>\n<pre>{}</pre>", escape(title), escape(body));
     }
@@ -119,25 +153,56 @@ fn figure_of(chart: &Chart, out: &mut String) {
 }
 
 fn table(outcome: &Outcome, out: &mut String) {
-    out.push_str("<div class=\"scroll\"><table>\n<tr><th></th><th>unit</th><th>published</th>");
-    out.push_str("<th>measured</th><th>ratio</th><th>within</th></tr>\n");
+    let several = outcome.seeds.len() > 1;
+    out.push_str("<div class=\"scroll\"><table>\n<tr><th></th><th>unit</th><th>kind</th>");
+    out.push_str("<th>published</th><th>bounds</th><th>measured</th>");
+    out.push_str(if several { "<th>range</th>" } else { "" });
+    out.push_str("<th>ratio</th><th>verdict</th>");
+    out.push_str(if several { "<th class=\"words\">of each seed</th></tr>\n" } else { "</tr>\n" });
     for row in &outcome.rows {
         let verdict = verdict(row);
         let class = match verdict {
-            "yes" => "yes",
-            "NO" => "no",
+            "within" => "yes",
+            "OUTSIDE" => "no",
             _ => "",
         };
-        let optional = |value: Option<String>| value.unwrap_or_else(|| "-".to_owned());
+        let cell = |text: String| format!("<td>{}</td>", escape(&text));
+        out.push_str("<tr>");
+        for text in [row.row.clone(), row.unit.to_owned(), row.kind().name().to_owned()] {
+            out.push_str(&cell(text));
+        }
+        for text in [published(row), bounds(row), figure(row.measured())] {
+            out.push_str(&cell(text));
+        }
+        if several {
+            out.push_str(&cell(spread(row)));
+        }
+        out.push_str(&cell(row.ratio().map_or_else(|| "-".to_owned(), |r| format!("{r:.2}"))));
+        let _ = write!(out, "<td class=\"{class}\">{verdict}</td>");
+        if several {
+            let _ = write!(out, "<td class=\"words\">{}</td>", escape(&values(row)));
+        }
+        out.push_str("</tr>\n");
+    }
+    out.push_str("</table></div>\n");
+    kinds(&outcome.tallies(), out);
+    if let Some(reasons) = reasons(outcome) {
+        let _ = writeln!(out, "<p>{}</p>", escape(&reasons));
+    }
+}
+
+fn parameters(outcome: &Outcome, out: &mut String) {
+    let _ = writeln!(out, "<h3>Parameters</h3>\n<p>{}</p>", escape(&freedom(outcome)));
+    out.push_str("<div class=\"scroll\"><table>\n<tr><th></th><th>value</th><th>unit</th>");
+    out.push_str("<th class=\"words\">where from</th></tr>\n");
+    for p in &outcome.parameters {
         let _ = writeln!(
             out,
-            "<tr><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td>\
-             <td class=\"{class}\">{verdict}</td></tr>",
-            escape(&row.row),
-            escape(row.unit),
-            optional(row.published.map(figure)),
-            figure(row.measured),
-            optional(row.ratio().map(|ratio| format!("{ratio:.2}"))),
+            "<tr><td>{}</td><td>{}</td><td>{}</td><td class=\"words\">{}</td></tr>",
+            escape(&p.name),
+            escape(&p.value),
+            escape(p.unit),
+            escape(&p.origin.text()),
         );
     }
     out.push_str("</table></div>\n");

@@ -7,12 +7,14 @@ mod text;
 pub use html::page;
 pub use text::text;
 
-use crate::experiment::{Outcome, Row};
+use crate::experiment::{Outcome, Tally, tallies};
+use crate::row::{Kind, Published, Row, Verdict};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 
-/// `{"experiments": [{"experiment", "within_bounds", "rows": [{"row", "published", "measured",
-/// "ratio"}]}]}`; what the study does not have is null. Rows that only their units tell apart have
+/// `{"summary": …, "experiments": [{"experiment", "place", "seeds", "rows": [{"row", "unit",
+/// "kind", "published", "low", "high", "measured", "min", "max", "values", "ratio", "within",
+/// "verdict"}], "parameters": […], …}]}`; what there is not is null. Rows that only their units tell apart have
 /// them in their names.
 #[must_use]
 pub fn json(outcomes: &[Outcome]) -> Value {
@@ -23,21 +25,132 @@ pub fn json(outcomes: &[Outcome]) -> Value {
             Some(2..) => format!("{}, {}", row.row, row.unit),
             _ => row.row.clone(),
         };
-        let rows = outcome.rows.iter().map(|row| {
-            json!({
-                "row": name(row),
-                "published": row.published,
-                "measured": row.measured,
-                "ratio": row.ratio(),
-            })
-        });
+        let rows = outcome.rows.iter().map(|row| json_row(row, &name(row)));
+        let parameters: Vec<Value> = outcome.parameters.iter().map(|p| p.json()).collect();
         json!({
             "experiment": outcome.experiment,
+            "place": outcome.place,
+            "seeds": outcome.seeds,
             "within_bounds": outcome.within_bounds(),
+            "kinds": json_kinds(&outcome.tallies()),
             "rows": rows.collect::<Vec<_>>(),
+            "parameters": parameters,
+            "fitted_parameters": outcome.fitted_parameters(),
+            "independent_published_values": outcome.independent_values(),
+            "says": outcome.says(),
         })
     });
-    json!({ "experiments": experiments.collect::<Vec<_>>() })
+    let experiments: Vec<Value> = experiments.collect();
+    let all = tallies(outcomes.iter().flat_map(|outcome| &outcome.rows));
+    json!({
+        "summary": { "headline": headline(outcomes), "kinds": json_kinds(&all) },
+        "experiments": experiments,
+    })
+}
+
+fn json_row(row: &Row, name: &str) -> Value {
+    let verdict = row.verdict();
+    json!({
+        "row": name,
+        "unit": row.unit,
+        "kind": row.kind(),
+        "published": row.published(),
+        "low": row.range().low,
+        "high": row.range().high,
+        "measured": row.measured(),
+        "min": row.min(),
+        "max": row.max(),
+        "values": row.values(),
+        "ratio": row.ratio(),
+        "within": match verdict {
+            Verdict::Within => Some(true),
+            Verdict::Outside => Some(false),
+            Verdict::NotJudged(_) => None,
+        },
+        "verdict": match verdict {
+            Verdict::Within => "within".to_owned(),
+            Verdict::Outside => "outside".to_owned(),
+            Verdict::NotJudged(why) => format!("not judged: {why}"),
+        },
+    })
+}
+
+fn json_kinds(tallies: &[Tally]) -> Value {
+    let one = |t: &Tally| {
+        let counts = json!({ "rows": t.rows, "judged": t.judged, "within": t.within });
+        (t.kind.name().to_owned(), counts)
+    };
+    Value::Object(tallies.iter().map(one).collect())
+}
+
+/// The one sentence that sums up: how many predictions came out.
+#[must_use]
+pub fn headline(outcomes: &[Outcome]) -> String {
+    let all = tallies(outcomes.iter().flat_map(|outcome| &outcome.rows));
+    match all.iter().find(|tally| tally.kind == Kind::Predicted) {
+        Some(Tally { judged: 0, .. }) | None => "No predicted row is judged here.".to_owned(),
+        Some(t) => format!("{} of {} predicted rows are within their bounds.", t.within, t.judged),
+    }
+}
+
+/// What is published, in a cell of a table.
+pub(crate) fn published(row: &Row) -> String {
+    match row.published() {
+        None => "-".to_owned(),
+        Some(Published::Figure(published)) => figure(*published),
+        Some(Published::Histogram(buckets)) => {
+            let counts: u32 = buckets.iter().map(|bucket| bucket.1).sum();
+            format!("{counts} in {} buckets", buckets.len())
+        }
+    }
+}
+
+/// Where it has to be, in a cell of a table.
+pub(crate) fn bounds(row: &Row) -> String {
+    let range = row.range();
+    match (range.low, range.high) {
+        (Some(low), Some(high)) if low == high => figure(low),
+        (Some(low), Some(high)) => format!("{}..{}", figure(low), figure(high)),
+        (Some(low), None) => format!(">= {}", figure(low)),
+        (None, Some(high)) => format!("<= {}", figure(high)),
+        (None, None) => "-".to_owned(),
+    }
+}
+
+/// The least and the most that a seed gave, in a cell of a table.
+pub(crate) fn spread(row: &Row) -> String {
+    match row.values() {
+        [] | [_] => "-".to_owned(),
+        _ => format!("{}..{}", figure(row.min()), figure(row.max())),
+    }
+}
+
+/// What every seed gave, in a cell of a table.
+pub(crate) fn values(row: &Row) -> String {
+    row.values().iter().map(|value| figure(*value)).collect::<Vec<_>>().join(" ")
+}
+
+/// Why rows are not judged, and how many for each reason.
+pub(crate) fn reasons(outcome: &Outcome) -> Option<String> {
+    let mut reasons = BTreeMap::<&str, usize>::new();
+    for row in &outcome.rows {
+        if let Verdict::NotJudged(why) = row.verdict() {
+            *reasons.entry(why).or_default() += 1;
+        }
+    }
+    let one = |(why, count): (&str, usize)| format!("{count} rows: {why}");
+    let all: Vec<String> = reasons.into_iter().map(one).collect();
+    (!all.is_empty()).then(|| format!("Not judged: {}.", all.join("; ")))
+}
+
+/// The number of parameters against what there is to choose them by.
+pub(crate) fn freedom(outcome: &Outcome) -> String {
+    format!(
+        "{} parameters, {} of them fitted, against {} independent published values.",
+        outcome.parameters.len(),
+        outcome.fitted_parameters(),
+        outcome.independent_values(),
+    )
 }
 
 /// A figure with about four digits.
@@ -54,15 +167,12 @@ pub(crate) fn figure(value: f64) -> String {
     }
 }
 
-/// What is said of a row: within its bound, outside, or not judged.
+/// What is said of a row, in a cell of a table.
 pub(crate) fn verdict(row: &Row) -> &'static str {
-    use crate::experiment::Bound;
-    if row.published.is_none() || row.bound == Bound::Shown {
-        "-"
-    } else if row.holds() {
-        "yes"
-    } else {
-        "NO"
+    match row.verdict() {
+        Verdict::Within => "within",
+        Verdict::Outside => "OUTSIDE",
+        Verdict::NotJudged(_) => "-",
     }
 }
 
@@ -94,17 +204,12 @@ pub(crate) fn log_ticks(low: f64, high: f64) -> Vec<f64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::experiment::{Bound, Chart, Series};
+    use crate::experiment::{Chart, Series};
+    use crate::parameter::{Origin, Parameter};
+    use crate::row::{Bound, Range};
 
     pub(super) fn outcome() -> Outcome {
-        let row = |name: &str, published, measured, bound| Row {
-            row: name.to_owned(),
-            unit: "MB/s",
-            published,
-            measured,
-            bound,
-        };
-        let part = Bound::Within { part: 0.1 };
+        let part = Bound::Within(0.1);
         let points = vec![(16.0, 2.5), (64.0, 8.9), (1024.0, 46.0)];
         let bars = vec![(100.0, 3.0), (120.0, 1.0)];
         let chart = |title: &str, x_log, bars, points: Vec<(f64, f64)>| Chart {
@@ -119,46 +224,59 @@ mod tests {
             ],
         };
         Outcome {
-            experiment: "raw-sweep",
-            place: "simulated: <disk>".to_owned(),
+            seeds: vec![1],
             rows: vec![
-                row("16 KiB", Some(2.0), 2.1, part),
-                row("64 KiB", Some(8.0), 12.0, part),
-                row("extra", None, 0.25, Bound::Shown),
+                Row::predicted("16 KiB", "MB/s", 2.0, part, 2.1),
+                Row::predicted("64 KiB", "MB/s", 8.0, part, 12.0),
+                Row::fitted("8 MiB", "MB/s", 59.0, part, 61.0),
+                Row::predicted_shape("shape", &[(100.0, 3), (120.0, 1)], 0.5, 0.25),
+                Row::goal("goal", "", Range::at_least(1.0), 2.0),
+                Row::own("extra", "MB/s", 0.25),
             ],
+            parameters: vec![Parameter::new("rate", 64.0, "MB/s", Origin::Fitted("8 MiB"))],
             charts: vec![
                 chart("Rates", true, false, points),
                 chart("Distribution", false, true, bars),
             ],
             texts: vec![("More".to_owned(), "a < b\n".to_owned())],
-            meaning: "Use 64 KiB & more.".to_owned(),
+            meaning: |_| "Use 64 KiB & more.".to_owned(),
+            ..Outcome::new("raw-sweep", "simulated: <disk>".to_owned())
         }
     }
 
     #[test]
     fn json_has_exactly_the_promised_keys() {
-        let expected = json!({"experiments": [{
-            "experiment": "raw-sweep",
-            "within_bounds": false,
-            "rows": [
-                {"row": "16 KiB", "published": 2.0, "measured": 2.1, "ratio": 1.05},
-                {"row": "64 KiB", "published": 8.0, "measured": 12.0, "ratio": 1.5},
-                {"row": "extra", "published": null, "measured": 0.25, "ratio": null},
-            ],
-        }]});
-        assert_eq!(json(&[outcome()]), expected);
-        // Two rows of one name cannot be told apart without their units.
-        let mut two = outcome();
-        two.rows = [("I/Os", 6176.0), ("KiB", 49408.0)]
-            .map(|(unit, figure)| Row {
-                row: "L0".to_owned(),
-                unit,
-                published: Some(figure),
-                measured: figure,
-                bound: Bound::Shown,
-            })
-            .into();
-        let rows = &json(&[two])["experiments"][0]["rows"];
+        let all = json(&[outcome()]);
+        let rows = &all["experiments"][0]["rows"];
+        let expected = json!({
+            "row": "16 KiB", "unit": "MB/s", "kind": "predicted", "published": 2.0, "low": 1.8,
+            "high": 2.2, "measured": 2.1, "min": 2.1, "max": 2.1, "values": [2.1], "ratio": 1.05,
+            "within": true, "verdict": "within",
+        });
+        assert_eq!(rows[0], expected);
+        assert_eq!((&rows[1]["within"], &rows[1]["verdict"]), (&json!(false), &json!("outside")));
+        assert_eq!(rows[3]["published"], json!([[100.0, 3], [120.0, 1]]));
+        let expected = json!({
+            "row": "extra", "unit": "MB/s", "kind": "own", "published": null, "low": null,
+            "high": null, "measured": 0.25, "min": 0.25, "max": 0.25, "values": [0.25],
+            "ratio": null, "within": null, "verdict": "not judged: no goal",
+        });
+        assert_eq!(rows[5], expected);
+        let experiment = &all["experiments"][0];
+        assert_eq!(experiment["within_bounds"], json!(false));
+        assert_eq!(experiment["fitted_parameters"], json!(1));
+        assert_eq!(experiment["independent_published_values"], json!(4));
+        assert_eq!(experiment["parameters"][0]["origin"], json!("fitted by: 8 MiB"));
+        let headline = "2 of 3 predicted rows are within their bounds.";
+        assert_eq!(all["summary"]["headline"], json!(headline));
+        let own = json!({ "rows": 2, "judged": 1, "within": 1 });
+        assert_eq!(all["summary"]["kinds"]["own"], own);
+    }
+
+    #[test]
+    fn rows_that_only_their_units_tell_apart_have_them_in_their_names() {
+        let rows = vec![Row::own("L0", "I/Os", 6176.0), Row::own("L0", "KiB", 49408.0)];
+        let rows = &json(&[Outcome { rows, ..outcome() }])["experiments"][0]["rows"];
         assert_eq!((&rows[0]["row"], &rows[1]["row"]), (&json!("L0, I/Os"), &json!("L0, KiB")));
     }
 
@@ -183,7 +301,17 @@ mod tests {
     fn a_page_is_whole_and_escapes_what_it_shows() {
         let page = page(&[outcome()], "made & shown");
         assert!(page.starts_with("<!doctype html>") && page.trim_end().ends_with("</html>"));
-        for piece in ["simulated: &lt;disk&gt;", "study &amp; more", "size &lt;KiB&gt;", "<svg"] {
+        for piece in [
+            "simulated: &lt;disk&gt;",
+            "study &amp; more",
+            "size &lt;KiB&gt;",
+            "<svg",
+            "predicted",
+            "1.80..2.20",
+            "2 of 3 predicted rows",
+            "fitted by: 8 MiB",
+            "1 parameters, 1 of them fitted, against 4",
+        ] {
             assert!(page.contains(piece), "{piece}");
         }
         for foreign in ["<script", "http://", "https://", "url(", "@import"] {
@@ -197,9 +325,30 @@ mod tests {
     #[test]
     fn text_has_the_table_the_chart_and_the_sentence() {
         let text = text(&outcome(), 80);
-        for piece in ["16 KiB", "1.05", "yes", "NO", "Use 64 KiB & more.", "o measured"] {
+        for piece in [
+            "16 KiB",
+            "1.80..2.20",
+            "within",
+            "OUTSIDE",
+            "Use 64 KiB & more.",
+            "o measured",
+            "4 in 2 buckets",
+            "2 of 3 predicted rows are within their bounds.",
+            "Not judged: 1 rows: no goal.",
+            "fitted by: 8 MiB",
+        ] {
             assert!(text.contains(piece), "{piece} in\n{text}");
         }
         assert!(text.lines().all(|line| line.chars().count() <= 100), "{text}");
+        let mut three = outcome();
+        three.seeds = vec![1, 2, 3];
+        three.rows.truncate(1);
+        for value in [2.0, 2.3] {
+            three.rows[0].join(&Row::predicted("16 KiB", "MB/s", 2.0, Bound::AtLeast, value));
+        }
+        let text = super::text(&three, 80);
+        for piece in ["seeds 1 2 3", "2.10 2 2.30", "2..2.30", "OUTSIDE"] {
+            assert!(text.contains(piece), "{piece} in\n{text}");
+        }
     }
 }

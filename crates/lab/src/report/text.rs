@@ -1,6 +1,9 @@
 //! An outcome on a terminal.
 
-use super::{figure, log_ticks, ticks, verdict};
+use super::{
+    bounds, figure, freedom, headline, log_ticks, published, reasons, spread, ticks, values,
+    verdict,
+};
 use crate::experiment::{Chart, Outcome};
 use std::fmt::Write as _;
 
@@ -12,8 +15,19 @@ const HEIGHT: usize = 14;
 /// Tables, charts and sentence, for a terminal of this width.
 #[must_use]
 pub fn text(outcome: &Outcome, width: usize) -> String {
-    let mut text = format!("{} on {}\n\n", outcome.experiment, outcome.place);
-    table(outcome, &mut text);
+    let mut text = format!("{} on {}\n", outcome.experiment, outcome.place);
+    if outcome.seeds.len() > 1 {
+        let seeds: Vec<String> = outcome.seeds.iter().map(u64::to_string).collect();
+        let _ = writeln!(text, "seeds {}; measured is the median", seeds.join(" "));
+    }
+    text.push('\n');
+    if !outcome.rows.is_empty() {
+        rows(outcome, &mut text);
+        kinds(outcome, &mut text);
+    }
+    if !outcome.parameters.is_empty() {
+        parameters(outcome, &mut text);
+    }
     for (title, body) in &outcome.texts {
         let _ = write!(text, "\n{title}\n{body}");
         if !body.ends_with('\n') {
@@ -25,39 +39,82 @@ pub fn text(outcome: &Outcome, width: usize) -> String {
         if chart.bars { bars(chart, width, &mut text) } else { lines(chart, width, &mut text) }
     }
     text.push('\n');
-    wrap(&outcome.meaning, width.clamp(40, 100), &mut text);
+    wrap(&outcome.says(), width.clamp(40, 100), &mut text);
     text
 }
 
-fn table(outcome: &Outcome, text: &mut String) {
-    let head = ["", "unit", "published", "measured", "ratio", "within"].map(str::to_owned);
-    let rows = outcome.rows.iter().map(|row| {
-        let optional = |value: Option<String>| value.unwrap_or_else(|| "-".to_owned());
+fn rows(outcome: &Outcome, text: &mut String) {
+    let several = outcome.seeds.len() > 1;
+    let mut table =
+        vec![["", "unit", "kind", "published", "bounds", "measured", "verdict"].map(str::to_owned)];
+    table.extend(outcome.rows.iter().map(|row| {
         [
             row.row.clone(),
             row.unit.to_owned(),
-            optional(row.published.map(figure)),
-            figure(row.measured),
-            optional(row.ratio().map(|ratio| format!("{ratio:.2}"))),
+            row.kind().name().to_owned(),
+            published(row),
+            bounds(row),
+            figure(row.measured()),
             verdict(row).to_owned(),
         ]
-    });
-    let rows: Vec<[String; 6]> = core::iter::once(head).chain(rows).collect();
-    let widths: [usize; 6] = core::array::from_fn(|column| {
-        rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0)
-    });
-    for row in &rows {
-        let mut line = String::new();
-        for (column, (cell, width)) in row.iter().zip(widths).enumerate() {
-            let pad = " ".repeat(width - cell.chars().count());
-            line.push_str("  ");
-            if column < 2 {
-                line.extend([cell.as_str(), &pad]);
+    }));
+    let mut table: Vec<Vec<String>> = table.into_iter().map(Vec::from).collect();
+    if several {
+        for (n, line) in table.iter_mut().enumerate() {
+            let row = n.checked_sub(1).and_then(|n| outcome.rows.get(n));
+            line.insert(6, row.map_or_else(|| "range".to_owned(), spread));
+            line.push(row.map_or_else(|| "of each seed".to_owned(), values));
+        }
+    }
+    let left = |column: usize| column < 3 || column > 5 + usize::from(several);
+    columns(&table, left, text);
+}
+
+/// How many of each kind, and why some are not judged.
+fn kinds(outcome: &Outcome, text: &mut String) {
+    let mut table = vec![["kind", "rows", "judged", "within", ""].map(str::to_owned).to_vec()];
+    for tally in outcome.tallies().into_iter().filter(|tally| tally.rows > 0) {
+        let counts = [tally.rows, tally.judged, tally.within].map(|n| n.to_string());
+        let mut line = vec![tally.kind.name().to_owned()];
+        line.extend(counts);
+        line.push(tally.kind.about().to_owned());
+        table.push(line);
+    }
+    let _ = writeln!(text, "\n{}", headline(std::slice::from_ref(outcome)));
+    columns(&table, |column| column == 0 || column == 4, text);
+    if let Some(reasons) = reasons(outcome) {
+        let _ = writeln!(text, "{reasons}");
+    }
+}
+
+fn parameters(outcome: &Outcome, text: &mut String) {
+    let _ = writeln!(text, "\nParameters: {}", freedom(outcome));
+    let line = |p: &crate::parameter::Parameter| {
+        vec![p.name.clone(), p.value.clone(), p.unit.to_owned(), p.origin.text()]
+    };
+    let table: Vec<Vec<String>> = outcome.parameters.iter().map(line).collect();
+    columns(&table, |column| column != 1, text);
+}
+
+/// Lines of cells that stand below each other, to the left or to the right of their columns.
+fn columns(table: &[Vec<String>], left: impl Fn(usize) -> bool, text: &mut String) {
+    let width = |column: usize| {
+        let cells = table.iter().filter_map(|line| line.get(column));
+        cells.map(|cell| cell.chars().count()).max().unwrap_or(0)
+    };
+    let widths: Vec<usize> = (0..table.first().map_or(0, Vec::len)).map(width).collect();
+    for line in table {
+        let mut out = String::new();
+        for (column, (cell, width)) in line.iter().zip(&widths).enumerate() {
+            let pad = " ".repeat(width.saturating_sub(cell.chars().count()));
+            out.push_str("  ");
+            if left(column) {
+                out.extend([cell.as_str(), &pad]);
             } else {
-                line.extend([pad.as_str(), cell]);
+                out.extend([pad.as_str(), cell]);
             }
         }
-        text.push_str(line.trim_end());
+        text.push_str(out.trim_end());
         text.push('\n');
     }
 }

@@ -5,7 +5,8 @@
 //! is written beside the experiment counts too.
 
 use super::MIB;
-use crate::experiment::{Bound, LabError, Outcome, Row, Series, Setting};
+use crate::experiment::{LabError, Outcome, Series, Setting};
+use crate::row::Row;
 use crate::stay::{self, Visit};
 use crate::stream::{self, RECORD_BYTES, StreamError};
 use crate::target::Target;
@@ -36,9 +37,7 @@ fn syncs(visit: &Visit<'_>, setting: &Setting) -> Result<Vec<TxgRecord>, LabErro
 
 fn outcome(target: &Target, records: &[TxgRecord]) -> Outcome {
     let mut rows = Vec::new();
-    let mut show = |row: String, unit, measured| {
-        rows.push(Row { row, unit, published: None, measured, bound: Bound::Shown });
-    };
+    let mut show = |row: String, unit, measured| rows.push(Row::own(row, unit, measured));
     let megabytes = |bytes: u64| bytes as f64 / MIB;
     let rate = |r: &TxgRecord| megabytes(r.write_bytes) / r.sync.as_secs_f64().max(1e-9);
     for (n, record) in records.iter().enumerate().take(TXGS_SHOWN) {
@@ -50,19 +49,26 @@ fn outcome(target: &Target, records: &[TxgRecord]) -> Outcome {
     let writes: u64 = records.iter().map(|r| r.writes).sum();
     let syncing: f64 = records.iter().map(|r| r.sync.as_secs_f64()).sum();
     let all = megabytes(bytes) / syncing.max(1e-9);
-    show("all txgs: throughput".to_owned(), "MB/s", all);
+    show(ALL.to_owned(), "MB/s", all);
     show("all txgs: average I/O".to_owned(), "KiB", bytes as f64 / 1024.0 / writes.max(1) as f64);
     let points = records.iter().enumerate().map(|(n, r)| (n as f64 + 1.0, rate(r))).collect();
     Outcome {
-        experiment: super::EXPERIMENT.name,
-        place: target.describe(&super::EXPERIMENT),
         rows,
         charts: vec![super::chart(vec![Series { name: "measured".to_owned(), points }])],
-        texts: Vec::new(),
-        meaning: format!(
-            "One sequential writer with records of 128 KiB kept this pool at {all:.0} MB/s \
-             through its syncs, with the tunables it has. `zinc lab run sync-stream --device` says \
-             what the disk alone could do, `zinc txgs` why txgs had their sizes."
-        ),
+        meaning,
+        ..Outcome::new(super::EXPERIMENT.name, target.describe(&super::EXPERIMENT))
     }
+}
+
+/// The row of all txgs.
+const ALL: &str = "all txgs: throughput";
+
+fn meaning(outcome: &Outcome) -> String {
+    let Some(all) = outcome.measured(ALL) else { return String::new() };
+    format!(
+        "One sequential writer with records of 128 KiB kept {} at {all:.0} MB/s through its syncs, \
+         with the tunables it has. `zinc lab run sync-stream --device` says what the disk alone \
+         could do, `zinc txgs` why txgs had their sizes.",
+        outcome.place,
+    )
 }

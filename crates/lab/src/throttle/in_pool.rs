@@ -30,7 +30,7 @@ pub(super) fn run(target: &Target, setting: &Setting) -> Result<Outcome, LabErro
     let own_time = part.of_2008().own_time;
     let tests = |visit: &Visit<'_>, tests: &[Test]| {
         let volumes: Vec<String> = (0..WRITERS).map(|n| visit.name(&volume(n))).collect();
-        on_pool(visit.pool, &volumes, own_time, &shorter(tests))
+        on_pool(visit.pool, &volumes, own_time, &shorter(tests), setting.seed)
     };
     let (old, new) = stay::stay(target, setting, |stay| {
         (setting.progress)("write-limit, with two target times and an override");
@@ -53,7 +53,7 @@ pub(super) fn run(target: &Target, setting: &Setting) -> Result<Outcome, LabErro
         return Err(LabError::new("throttle", "today's throttle has no report"));
     };
     let measured = Measured { reports: &reports(&groups, &old), today, part: part.of_all() };
-    Ok(judge::outcome(target.describe(&EXPERIMENT), &measured, false))
+    Ok(judge::outcome(target.describe(&EXPERIMENT), &measured).elsewhere())
 }
 
 fn volume(writer: usize) -> String {

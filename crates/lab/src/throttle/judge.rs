@@ -1,8 +1,15 @@
 //! The study's reports, the rows that are made of them and of what was measured, and what the rows
 //! say.
+//!
+//! Of a histogram the shape is judged: the largest difference of the cumulated parts (the distance
+//! of Kolmogorov and Smirnov) has to be no more than the 5 % point of that test for two samples of
+//! as many values as the study's.
 
 use super::run::Observed;
-use crate::experiment::{Bound, Chart, Outcome, Row, Series};
+use super::shape::{self, Buckets};
+use crate::experiment::{Chart, Outcome, Series};
+use crate::row::{Bound, Range, Row};
+use engine::live::TxgRecord;
 
 /// A report of the study.
 pub(super) struct Published {
@@ -12,14 +19,22 @@ pub(super) struct Published {
     delays_per_s: f64,
     /// How many syncs took so many milliseconds or up to [`BUCKET_MS`] more.
     syncs: &'static [(f64, u32)],
-    /// Lowest bucket of the limit that holds something, and the end of the highest.
-    limit_mb: (f64, f64),
+    /// How many txgs had so many MB or up to 200 more; 0 is "< 200", 4000 is ">= 4000".
+    written: &'static [(f64, u32)],
+    /// How often the limit was so many MB or up to 250 more; 8000 is ">= 8000".
+    limits: &'static [(f64, u32)],
 }
 
+/// Widths of buckets, and where the last one begins that has no end.
+const SYNC_MS: Buckets = Buckets { width: 20.0, last: 100_000.0 };
+const WRITTEN_MB: Buckets = Buckets { width: 200.0, last: 4000.0 };
+const LIMIT_MB: Buckets = Buckets { width: 250.0, last: 8000.0 };
 /// Width of a bucket of the sync times.
-const BUCKET_MS: f64 = 20.0;
+const BUCKET_MS: f64 = SYNC_MS.width;
+/// An average of "well over a second" in report 1.
+const WELL_OVER_A_SECOND_MS: f64 = 1000.0;
 
-/// seeds/001. What is `>= 8000` may be anything from there on.
+/// seeds/001.
 pub(super) const TABLE: [Published; 3] = [
     Published {
         what: "synctime 5 s",
@@ -36,7 +51,8 @@ pub(super) const TABLE: [Published; 3] = [
             (1360.0, 1),
             (1520.0, 1),
         ],
-        limit_mb: (8000.0, f64::INFINITY),
+        written: &[(0.0, 9), (3000.0, 1), (4000.0, 1)],
+        limits: &[(8000.0, 11)],
     },
     Published {
         what: "synctime 1 s",
@@ -57,7 +73,16 @@ pub(super) const TABLE: [Published; 3] = [
             (860.0, 2),
             (1040.0, 1),
         ],
-        limit_mb: (2750.0, f64::INFINITY),
+        written: &[(0.0, 10), (2400.0, 1), (2800.0, 1), (4000.0, 2)],
+        limits: &[
+            (2750.0, 2),
+            (4750.0, 1),
+            (5000.0, 2),
+            (5500.0, 4),
+            (6500.0, 1),
+            (7000.0, 3),
+            (8000.0, 1),
+        ],
     },
     Published {
         what: "override 800 MB",
@@ -65,7 +90,8 @@ pub(super) const TABLE: [Published; 3] = [
         mb_per_s: 677.0,
         delays_per_s: 1.0,
         syncs: &[(140.0, 6), (160.0, 15), (180.0, 15), (200.0, 5)],
-        limit_mb: (1500.0, 1750.0),
+        written: &[(0.0, 31), (400.0, 5), (800.0, 5)],
+        limits: &[(1500.0, 41)],
     },
 ];
 
@@ -87,15 +113,17 @@ impl Published {
     }
 }
 
-/// Rates, of writes and of delays: a tenth, as everywhere.
-const RATE: Bound = Bound::Within { part: 0.1 };
-/// Syncs in a second were printed cut off to an integer.
-const SYNCS: Bound = Bound::WithinOrRounding { part: 0.1 };
-/// Mean sync times follow from a model of the writers, whom the study does not describe, and are of
-/// a dozen txgs: two short ones more or less move a mean by a sixth. A third.
-const MODELLED: Bound = Bound::Within { part: 1.0 / 3.0 };
-/// From the first to the second report delays become more, and by no more than twice as much.
-const RISING: Bound = Bound::Within { part: 0.99 };
+/// Rates, of writes and of delays: a tenth, as everywhere. They were printed cut off to integers.
+const RATE: Bound = Bound::WithinOrRounding(0.1);
+/// What follows from the model: a fifth.
+const PART: f64 = 0.2;
+const MODELLED: Bound = Bound::Within(PART);
+const COUNTED: Bound = Bound::WithinOrRounding(PART);
+
+/// A value that was printed as a bucket: a fifth less than its begin, or more than its end.
+fn in_bucket(begin: f64, width: f64) -> Bound {
+    Bound::Between(begin * (1.0 - PART), (begin + width) * (1.0 + PART))
+}
 
 /// Part of the machine from which on the longest waits are compared: six of 42 disks.
 const SMALLEST_PART: f64 = 0.14;
@@ -129,60 +157,138 @@ fn held_ms(o: &Observed) -> f64 {
 /// The rows of all reports, then those of the comparison.
 fn rows(m: &Measured<'_>) -> Vec<Row> {
     let mut rows = Vec::new();
-    let mut row = |row: String, unit, published, measured: f64, bound| {
-        rows.push(Row { row, unit, published, measured, bound });
-    };
     for (n, (p, o)) in TABLE.iter().zip(m.reports.iter().copied()).enumerate() {
-        let name = |what: &str| format!("{}: {what}", p.what);
-        let mib = |bytes: u64| bytes as f64 / 1_048_576.0 / m.part;
-        row(name("syncs"), "/s", Some(p.syncs_per_s), o.report.syncs_per_s, SYNCS);
-        row(name("written"), "MB/s", Some(p.mb_per_s), o.report.mb_per_s / m.part, RATE);
-        // The third report has next to none.
-        let delays = if n < 2 { RATE } else { Bound::AtMost };
-        row(name("delays"), "/s", Some(p.delays_per_s), o.report.delays_per_s, delays);
-        let (shortest, longest) = extremes(sync_ms(o));
-        let within = Bound::UpTo { high: p.longest_ms() };
-        row(name("shortest sync, from"), "ms", Some(p.shortest_ms()), shortest, within);
-        row(name("longest sync, from"), "ms", Some(p.shortest_ms()), longest, within);
-        row(name("mean sync"), "ms", Some(p.mean_ms()), mean_ms(o), MODELLED);
-        let (low, high) = extremes(o.records.iter().map(|r| mib(r.limit)));
-        let within = Bound::UpTo { high: p.limit_mb.1 };
-        row(name("lowest limit, from"), "MB", Some(p.limit_mb.0), low, within);
-        row(name("highest limit, from"), "MB", Some(p.limit_mb.0), high, within);
+        rows.extend(rates(n, p, o, m.part));
+        rows.extend(times(n, p, o));
+        rows.extend(limits(n, p, o, m.part));
+        rows.extend(shapes(n, p, o, m.part));
     }
-    if let ([first, second, ..], [a, b, ..]) = (&TABLE, m.reports) {
-        let published = second.delays_per_s - first.delays_per_s;
-        let measured = b.report.delays_per_s - a.report.delays_per_s;
-        let what = "delays: more with 1 s than with 5 s".to_owned();
-        row(what, "/s", Some(published), measured, RISING);
-        let (old, new) = (b, m.today);
-        row("dirty-delay: delays".to_owned(), "/s", None, new.report.delays_per_s, Bound::Shown);
-        let rate = new.sustained_mb_per_s / m.part;
-        row("dirty-delay: sustained".to_owned(), "MB/s", None, rate, Bound::Shown);
-        let rate = old.sustained_mb_per_s / m.part;
-        row("synctime 1 s: sustained".to_owned(), "MB/s", None, rate, Bound::Shown);
-        let held = "a write held longest, synctime 1 s".to_owned();
-        row(held, "ms", None, held_ms(old), Bound::Shown);
-        let held = "a write held longest, dirty-delay".to_owned();
-        row(held, "ms", None, held_ms(new), Bound::Shown);
-        let part = held_ms(new) / held_ms(old).max(1e-9);
-        let what = "held longest: dirty-delay / synctime 1 s".to_owned();
-        // A tick is a tick on any machine, but the time of a transaction, of which delays are made,
-        // is fourteen times as long on a fourteenth of the disks.
-        let bound = if m.part >= SMALLEST_PART { Bound::AtMost } else { Bound::Shown };
-        row(what, "", Some(1.0), part, bound);
-        let part = new.sustained_mb_per_s / old.sustained_mb_per_s.max(1e-9);
-        let what = "throughput: dirty-delay / synctime 1 s".to_owned();
-        row(what, "", Some(1.0), part, RATE);
+    rows.extend(comparison(m));
+    rows
+}
+
+/// What happened in a second of report `n`.
+fn rates(n: usize, p: &Published, o: &Observed, part: f64) -> Vec<Row> {
+    let name = |what: &str| format!("{}: {what}", p.what);
+    let (syncs, delays) = (o.report.syncs_per_s, o.report.delays_per_s);
+    let syncs = match n {
+        // The push was chosen by it.
+        2 => Row::fitted(name("syncs"), "/s", p.syncs_per_s, COUNTED, syncs),
+        _ => Row::predicted(name("syncs"), "/s", p.syncs_per_s, COUNTED, syncs),
+    };
+    // The rate of the disks was chosen by the first two, that of a writer by the third.
+    let written = o.report.mb_per_s / part;
+    let written = Row::fitted(name("written"), "MB/s", p.mb_per_s, RATE, written);
+    let delays = match n {
+        2 => Row::predicted(name("delays"), "/s", p.delays_per_s, COUNTED, delays),
+        // Number and speed of the writers were chosen by it.
+        _ => Row::fitted(name("delays"), "/s", p.delays_per_s, RATE, delays),
+    };
+    vec![syncs, written, delays]
+}
+
+/// How long the syncs of report `n` took.
+fn times(n: usize, p: &Published, o: &Observed) -> Vec<Row> {
+    let name = |what: &str| format!("{}: {what}", p.what);
+    let (shortest, longest) = extremes(sync_ms(o));
+    let bound = in_bucket(p.shortest_ms(), BUCKET_MS);
+    let shortest = match n {
+        // The begin of the report was chosen by it.
+        1 => Row::fitted(name("shortest sync"), "ms", p.shortest_ms(), bound, shortest),
+        _ => Row::predicted(name("shortest sync"), "ms", p.shortest_ms(), bound, shortest),
+    };
+    let bound = in_bucket(p.longest_ms() - BUCKET_MS, BUCKET_MS);
+    let mut rows = vec![
+        shortest,
+        Row::predicted(name("longest sync"), "ms", p.longest_ms(), bound, longest),
+        Row::predicted(name("mean sync"), "ms", p.mean_ms(), MODELLED, mean_ms(o)),
+    ];
+    if n == 0 {
+        let name = name("mean sync, by the text");
+        let text = WELL_OVER_A_SECOND_MS;
+        rows.push(Row::predicted(name, "ms", text, Bound::AtLeast, mean_ms(o)));
     }
     rows
 }
 
-pub(super) fn outcome(place: String, m: &Measured<'_>, judged: bool) -> Outcome {
-    let mut rows = rows(m);
-    if !judged {
-        rows.iter_mut().for_each(|row| row.bound = Bound::Shown);
-    }
+fn limits(n: usize, p: &Published, o: &Observed, part: f64) -> Vec<Row> {
+    let name = |what: &str| format!("{}: {what}", p.what);
+    let mib = |bytes: u64| bytes as f64 / 1_048_576.0 / part;
+    let (low, high) = extremes(o.records.iter().map(|r| mib(r.limit)));
+    let ends = [("lowest limit", p.limits.first(), low), ("highest limit", p.limits.last(), high)];
+    let row = |(what, bucket, measured): (&str, Option<&(f64, u32)>, f64)| {
+        let begin = bucket?.0;
+        let open = begin >= LIMIT_MB.last;
+        let bound = if open { Bound::AtLeast } else { in_bucket(begin, LIMIT_MB.width) };
+        Some(match n {
+            // How often a byte counts was chosen by these.
+            1 => Row::fitted(name(what), "MB", begin, bound, measured),
+            _ => Row::input(name(what), "MB", begin, bound, measured),
+        })
+    };
+    ends.into_iter().filter_map(row).collect()
+}
+
+/// The three histograms of report `n`.
+fn shapes(n: usize, p: &Published, o: &Observed, part: f64) -> Vec<Row> {
+    let name = |what: &str| format!("{}: histogram of {what}", p.what);
+    let mib = |bytes: u64| bytes as f64 / 1_048_576.0 / part;
+    let synced = || o.records.iter().filter(|r| r.dirty > 0);
+    let far = |buckets: Buckets, study: &[(f64, u32)], values: &mut dyn Iterator<Item = f64>| {
+        (shape::most(study), shape::distance(buckets, study, values))
+    };
+    let (most, times) = far(SYNC_MS, p.syncs, &mut sync_ms(o));
+    let mut rows = vec![Row::predicted_shape(name("sync times"), p.syncs, most, times)];
+    let mut dirty = synced().map(|r: &TxgRecord| mib(r.dirty));
+    let (most, written) = far(WRITTEN_MB, p.written, &mut dirty);
+    rows.push(Row::predicted_shape(name("written"), p.written, most, written));
+    let (most, limits) = far(LIMIT_MB, p.limits, &mut synced().map(|r| mib(r.limit)));
+    rows.push(match n {
+        1 => Row::fitted_shape(name("limits"), p.limits, most, limits),
+        _ => Row::input_shape(name("limits"), p.limits, most, limits),
+    });
+    rows
+}
+
+/// Where the longest waits of a part of the machine are no waits of the whole.
+const TOO_SMALL: &str = "a part of the machine on which a transaction takes too long";
+
+/// Names of rows that others refer to.
+const OLD_RATE: &str = "synctime 1 s: sustained";
+const NEW_RATE: &str = "dirty-delay: sustained";
+const OLD_HELD: &str = "a write held longest, synctime 1 s";
+const NEW_HELD: &str = "a write held longest, dirty-delay";
+
+/// What the first two reports are to each other, and today's throttle beside the second.
+fn comparison(m: &Measured<'_>) -> Vec<Row> {
+    let ([first, second, ..], [a, b, ..]) = (&TABLE, m.reports) else { return Vec::new() };
+    let (old, new) = (b, m.today);
+    let published = second.delays_per_s - first.delays_per_s;
+    let measured = b.report.delays_per_s - a.report.delays_per_s;
+    let name = "delays: more with 1 s than with 5 s";
+    let mut rows = vec![Row::derived(name, "/s", published, COUNTED, measured)];
+    let published = second.longest_ms() / first.longest_ms();
+    let measured = extremes(sync_ms(b)).1 / extremes(sync_ms(a)).1.max(1e-9);
+    let name = "longest sync: 1 s over 5 s";
+    rows.push(Row::derived(name, "times", published, MODELLED, measured));
+    let rate = |o: &Observed| o.sustained_mb_per_s / m.part;
+    rows.push(Row::own("dirty-delay: delays", "/s", new.report.delays_per_s));
+    rows.push(Row::own(NEW_RATE, "MB/s", rate(new)));
+    rows.push(Row::own(OLD_RATE, "MB/s", rate(old)));
+    rows.push(Row::own(OLD_HELD, "ms", held_ms(old)));
+    rows.push(Row::own(NEW_HELD, "ms", held_ms(new)));
+    let part = held_ms(new) / held_ms(old).max(1e-9);
+    let held = Row::goal("held longest: dirty-delay / synctime 1 s", "", Range::at_most(1.0), part);
+    // A tick is a tick on any machine, but the time of a transaction, of which delays are made,
+    // is fourteen times as long on a fourteenth of the disks.
+    rows.push(held.judged_if(m.part >= SMALLEST_PART, TOO_SMALL));
+    let part = rate(new) / rate(old).max(1e-9);
+    let goal = Range { low: Some(0.9), high: Some(1.1) };
+    rows.push(Row::goal("throughput: dirty-delay / synctime 1 s", "", goal, part));
+    rows
+}
+
+pub(super) fn outcome(place: String, m: &Measured<'_>) -> Outcome {
     let named = TABLE.iter().zip(m.reports.iter().copied());
     let syncs = named.clone().map(|(p, o)| {
         let point = |r: &engine::live::TxgRecord| {
@@ -207,15 +313,14 @@ pub(super) fn outcome(place: String, m: &Measured<'_>, judged: bool) -> Outcome 
         series,
     };
     Outcome {
-        experiment: "throttle",
-        place,
-        rows,
+        rows: rows(m),
         charts: vec![
             chart("Time of each txg's sync", "time, s", "sync, s", syncs),
             chart("Syncs that take no longer", "sync, ms", "% of all", parts),
         ],
         texts: named.map(|(p, o)| (p.what.to_owned(), o.report.to_text())).collect(),
-        meaning: meaning(m),
+        meaning,
+        ..Outcome::new("throttle", place)
     }
 }
 
@@ -231,32 +336,41 @@ fn cumulated(mut values: Vec<(f64, u32)>) -> Vec<(f64, f64)> {
     values.into_iter().map(&mut point).collect()
 }
 
-/// What was measured, in words; no more than that.
-fn meaning(m: &Measured<'_>) -> String {
-    let [five, one, fixed] = m.reports else { return String::new() };
-    let longest = |o: &Observed| extremes(sync_ms(o)).1;
-    let (long, short) = (longest(five), longest(one));
-    let change = |from: f64, to: f64| 100.0 * (to / from.max(1e-9) - 1.0);
-    let syncs = match change(long, short) {
-        c if c < -10.0 => "shortens the longest sync",
-        c if c > 10.0 => "lengthens the longest sync",
-        _ => "leaves the longest sync as it is",
+/// What the rows say, where all seeds agree; no more than that.
+fn meaning(outcome: &Outcome) -> String {
+    let range = |name: &str| {
+        let row = outcome.row(name).filter(|row| row.values().iter().all(|v| v.is_finite()))?;
+        Some((row.min(), row.max()))
     };
-    let rate = change(five.report.mb_per_s, one.report.mb_per_s);
-    let (old, new) = (held_ms(one), held_ms(m.today));
-    let held = if new < old { "no longer than" } else { "up to" };
-    let kept = m.today.sustained_mb_per_s >= 0.9 * one.sustained_mb_per_s;
-    let advice = if new < old && kept { ": leave zinc_throttle at dirty-delay." } else { "." };
-    format!(
-        "A target time of 1 s instead of 5 {syncs} (from {long:.0} to {short:.0} ms), at \
-         {rate:+.0} % of throughput; a limit of 800 MB with one writer gives syncs of {:.0} ms \
-         on average and {:.0} delays a second. Under the limit per txg a write stood still for up \
-         to {old:.0} ms, with delays that grow with the dirty data {held} {new:.0} ms, at {:.0} % \
-         of the throughput{advice}",
-        mean_ms(fixed),
-        fixed.report.delays_per_s,
-        100.0 * m.today.sustained_mb_per_s / one.sustained_mb_per_s.max(1e-9),
-    )
+    let between = |(low, high): (f64, f64)| match (low.round(), high.round()) {
+        (low, high) if low == high => format!("{low:.0}"),
+        (low, high) => format!("{low:.0} to {high:.0}"),
+    };
+    let mut text = format!("On {}, with these writers:", outcome.place);
+    let empty = text.len();
+    if let Some((low, high)) = range("longest sync: 1 s over 5 s") {
+        let what = match (low, high) {
+            (_, high) if high < 0.9 => "shortens the longest sync",
+            (low, _) if low > 1.1 => "lengthens the longest sync",
+            _ => "does not change the longest sync by more than a tenth in all runs",
+        };
+        text += &format!(
+            " a target time of 1 s instead of 5 s {what} (to {low:.2} to {high:.2} of its time)."
+        );
+    }
+    if let (Some(old), Some(new)) = (range(OLD_HELD), range(NEW_HELD)) {
+        text += &format!(
+            " Under the limit per txg a write stood still for up to {} ms, with delays that grow \
+             with the dirty data for up to {} ms",
+            between(old),
+            between(new),
+        );
+        if let (Some(old), Some(new)) = (range(OLD_RATE), range(NEW_RATE)) {
+            text += &format!(", at {} instead of {} MB/s", between(new), between(old));
+        }
+        text.push('.');
+    }
+    if text.len() == empty { String::new() } else { text }
 }
 
 #[cfg(test)]
@@ -276,7 +390,10 @@ mod tests {
             has(format!("mb_per_s = {}\n", p.mb_per_s));
             has(format!("delays_per_s = {}\n", p.delays_per_s));
             has(format!("sync_ms_range = [{}, ", p.shortest_ms()));
-            has(format!("write_limit_mb = [[{},", p.limit_mb.0));
+            has(format!("write_limit_mb = [[{},", p.limits[0].0));
+            for (mb, count) in p.written {
+                has(format!("[{mb},{count}]"));
+            }
             // The study's second report has one bucket more than the data file.
             for (ms, count) in p.syncs.iter().filter(|s| s.0 != 860.0) {
                 has(format!("[{ms},{count}]"));

@@ -3,10 +3,10 @@
 
 use super::report::Report;
 use crate::disk::Preset;
-use crate::stream::{self, StreamError, Write, Writer};
+use crate::stream::{self, RECORD_BYTES, StreamError, Write, Writer};
 use engine::device::SimDisks;
 use engine::live::{LivePool, Setting, Tunable, TxgRecord};
-use engine::rt::Rt;
+use engine::rt::{Rng as _, Rt, Xoshiro256};
 use std::time::Duration;
 
 /// Writes of a test begin so many after those of the test before: each has files of its own.
@@ -74,14 +74,15 @@ pub fn tests(
     let disks = preset.devices(&site, "disk", machine.disks, size, seed);
     let disks = disks.into_iter().map(|d| d as _).collect();
     let most = tests.iter().map(|t| t.writers).max().unwrap_or(0);
-    let pool = stream::pool(rt, disks, most, &known(&machine.tunables))?;
+    let pool = stream::pool(rt, disks, most, RECORD_BYTES, &known(&machine.tunables))?;
     let volumes: Vec<String> = (0..most).map(|n| format!("h/w{n}")).collect();
-    let out = on_pool(&pool, &volumes, machine.own_time, tests)?;
+    let out = on_pool(&pool, &volumes, machine.own_time, tests, seed)?;
     pool.close()?;
     Ok(out)
 }
 
-/// Runs the tests one after the other on a pool that has these volumes, one for each writer.
+/// Runs the tests one after the other on a pool that has these volumes, one for each writer. The
+/// writers of a test do not begin at the same moment: each by chance within the time of a write.
 ///
 /// # Errors
 /// When it cannot be written.
@@ -90,8 +91,10 @@ pub fn on_pool(
     volumes: &[String],
     own_time: Duration,
     tests: &[Test],
+    seed: u64,
 ) -> Result<Vec<Observed>, StreamError> {
     let mut out = Vec::new();
+    let mut rng = Xoshiro256::seeded(seed);
     for (n, test) in (0..).zip(tests) {
         pool.sync()?;
         for text in &test.settings {
@@ -100,8 +103,11 @@ pub fn on_pool(
         let started = pool.rt().now();
         let began = started + test.lead;
         let ended = began + test.observe;
-        let writer =
-            |volume: &String| Writer { volume: volume.clone(), first: n * APART, own_time };
+        let writer = |volume: &String| {
+            let late = rng.below(u64::try_from(own_time.as_nanos()).unwrap_or(u64::MAX).max(1));
+            let (volume, late) = (volume.clone(), Duration::from_nanos(late));
+            Writer { volume, first: n * APART, own_time, late }
+        };
         let writers: Vec<Writer> = volumes.iter().take(test.writers).map(writer).collect();
         let writes = stream::start(pool, &writers, ended)?.finish()?;
         // What is under way is not observed, but it has to end.

@@ -68,9 +68,13 @@ pub struct Run {
     /// Seconds for each figure on a real device
     #[arg(long, value_name = "SECONDS", default_value_t = 2.0, value_parser = seconds)]
     seconds: f64,
-    /// Decides what chance decides
+    /// Decides what chance decides: where platters and heads stand, where reads go, who comes first
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
+    /// Run with so many seeds from --seed on, and show median and range; without it as many as take
+    /// seconds on simulated disks, and one elsewhere
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1000))]
+    seeds: Option<u64>,
 }
 
 /// What `--scale` takes.
@@ -214,7 +218,8 @@ impl Run {
         let page = self.html.as_deref().map(Page::begin).transpose()?;
         let mut outcomes = Vec::new();
         for experiment in experiments {
-            let outcome = (experiment.run)(&target, &self.setting(experiment.name))?;
+            let setting = self.setting(experiment.name);
+            let outcome = experiment.repeat(&target, &setting, self.seeds(experiment, &target))?;
             clear_line();
             if !self.json {
                 if !outcomes.is_empty() {
@@ -226,6 +231,8 @@ impl Run {
         }
         if self.json {
             ui::json(&report::json(&outcomes));
+        } else if outcomes.len() > 1 {
+            ui::out(&format!("\n{}\n", report::headline(&outcomes)));
         }
         if let Some(page) = page {
             page.write(&report::page(&outcomes, &self.how()))?;
@@ -248,6 +255,13 @@ impl Run {
             })
         };
         self.names.iter().map(one).collect()
+    }
+
+    fn seeds(&self, experiment: &Experiment, target: &Target) -> u64 {
+        self.seeds.unwrap_or(match target {
+            Target::Sim(_) => experiment.seeds,
+            Target::Device { .. } | Target::Pool(_) => 1,
+        })
     }
 
     fn target(&self) -> Result<Target, Failure> {
@@ -287,7 +301,11 @@ impl Run {
             _ => how += &format!(" --sim {}", self.sim.as_deref().unwrap_or("")),
         }
         how = how.trim_end().to_owned();
-        how + &format!(" --scale {} --seed {}", self.scale, self.seed)
+        how += &format!(" --scale {} --seed {}", self.scale, self.seed);
+        match self.seeds {
+            Some(seeds) => how + &format!(" --seeds {seeds}"),
+            None => how,
+        }
     }
 }
 

@@ -502,12 +502,9 @@ impl Args {
         let lines = rows.iter().map(|row| row.join("  "));
         let text = core::iter::once(headings.join("  ")).chain(lines).collect::<Vec<_>>();
         Outcome {
-            experiment: "pios",
-            place: self.path.display().to_string(),
-            rows: Vec::new(),
             charts: vec![chart],
             texts: vec![("Runs".to_owned(), text.join("\n"))],
-            meaning: String::new(),
+            ..Outcome::new("pios", self.path.display().to_string())
         }
     }
 }

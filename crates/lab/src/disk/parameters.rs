@@ -1,0 +1,297 @@
+//! The numbers of a preset one by one: which of them no disk has, and where each comes from.
+
+use super::{Lun, Order, Preset, Rotating, Spec, Ssd, preset};
+use crate::experiment::LabError;
+use crate::parameter::{Origin, Parameter};
+
+/// A number of a preset: its name in JSON, its value, its unit, and the least it can be.
+type Number = (&'static str, f64, &'static str, Least);
+
+/// What a number has to be at least.
+#[derive(Clone, Copy, PartialEq)]
+enum Least {
+    /// More than nothing.
+    Some,
+    /// Nothing, or more.
+    None,
+    /// One, or more.
+    One,
+}
+
+fn rotating(spec: &Rotating) -> Vec<Number> {
+    use Least::{None, One, Some};
+    let (count, bytes) = (|n: u64| n as f64, |n: u64| n as f64);
+    vec![
+        ("rpm", spec.rpm, "/min", Some),
+        ("heads", count(spec.heads), "", One),
+        ("zones", count(spec.zones), "", One),
+        ("track_sectors_multiple", count(spec.track_sectors_multiple), "sectors", One),
+        ("outer_bytes_per_second", spec.outer_bytes_per_second, "bytes/s", Some),
+        ("inner_bytes_per_second", spec.inner_bytes_per_second, "bytes/s", Some),
+        ("head_switch_us", spec.head_switch_us, "us", None),
+        ("seek.one_track_ms", spec.seek.one_track_ms, "ms", None),
+        ("seek.average_ms", spec.seek.average_ms, "ms", None),
+        ("seek.full_ms", spec.seek.full_ms, "ms", None),
+        ("write_settle_us", spec.write_settle_us, "us", None),
+        ("command_us", spec.command_us, "us", None),
+        ("bus_bytes_per_second", spec.bus_bytes_per_second, "bytes/s", Some),
+        ("depth", count(spec.depth as u64), "requests", One),
+        ("read_ahead_bytes", bytes(spec.read_ahead_bytes), "bytes", None),
+        ("segments", count(spec.segments as u64), "", One),
+        ("write_cache_bytes", bytes(spec.write_cache_bytes), "bytes", None),
+    ]
+}
+
+fn ssd(spec: &Ssd) -> Vec<Number> {
+    use Least::{None, One, Some};
+    vec![
+        ("units", spec.units as f64, "", One),
+        ("page_bytes", spec.page_bytes as f64, "bytes", Some),
+        ("read_us", spec.read_us, "us", Some),
+        ("program_us", spec.program_us, "us", Some),
+        ("command_us", spec.command_us, "us", None),
+        ("latency_us", spec.latency_us, "us", None),
+        ("bus_bytes_per_second", spec.bus_bytes_per_second, "bytes/s", Some),
+        ("depth", spec.depth as f64, "requests", One),
+        ("write_cache_bytes", spec.write_cache_bytes as f64, "bytes", None),
+    ]
+}
+
+fn lun(spec: &Lun) -> Vec<Number> {
+    use Least::{None, One, Some};
+    vec![
+        ("lun_bytes_per_second", spec.lun_bytes_per_second, "bytes/s", Some),
+        ("controller_bytes_per_second", spec.controller_bytes_per_second, "bytes/s", Some),
+        ("command_us", spec.command_us, "us", None),
+        ("latency_us", spec.latency_us, "us", None),
+        ("latency_us_per_mib", spec.latency_us_per_mib, "us", None),
+        ("crowding_us_per_mib", spec.crowding_us_per_mib, "us", None),
+        ("depth", spec.depth as f64, "requests", One),
+        ("flush_us", spec.flush_us, "us", None),
+    ]
+}
+
+/// The smallest disk that there is a model of.
+const SMALLEST_BYTES: f64 = 1_048_576.0;
+
+impl Preset {
+    fn numbers(&self) -> Vec<Number> {
+        let mut all = vec![
+            ("capacity_bytes", self.capacity_bytes as f64, "bytes", Least::Some),
+            ("host.command_cpu_us", self.host.command_cpu_us, "us", Least::None),
+            ("host.max_transfer_bytes", self.host.max_transfer_bytes as f64, "bytes", Least::None),
+        ];
+        all.extend(match &self.disk {
+            Spec::Rotating(spec) => rotating(spec),
+            Spec::Ssd(spec) => ssd(spec),
+            Spec::Lun(spec) => lun(spec),
+        });
+        all
+    }
+
+    /// Refuses numbers that no disk has.
+    ///
+    /// # Errors
+    /// Names each of them.
+    pub fn check(&self) -> Result<(), LabError> {
+        let mut wrong = Vec::new();
+        for (name, value, _, least) in self.numbers() {
+            let (good, rule) = match least {
+                Least::Some => (value > 0.0, "more than 0"),
+                Least::None => (value >= 0.0, "0 or more"),
+                Least::One => (value >= 1.0, "1 or more"),
+            };
+            if !good || !value.is_finite() {
+                wrong.push(format!("{name} is {value}: it has to be {rule}"));
+            }
+        }
+        if self.capacity_bytes > 0 && (self.capacity_bytes as f64) < SMALLEST_BYTES {
+            let bytes = self.capacity_bytes;
+            wrong.push(format!("capacity_bytes is {bytes}: it has to be {SMALLEST_BYTES} or more"));
+        }
+        if let Spec::Rotating(spec) = &self.disk {
+            wrong.extend(contradictions(spec));
+        }
+        if wrong.is_empty() {
+            return Ok(());
+        }
+        let what = format!("no disk is like the preset {:?}", self.name);
+        Err(LabError::new(what, wrong.join("; ")))
+    }
+
+    /// Its numbers as parameters of a model. Those of a preset of ours say where they come from.
+    #[must_use]
+    pub fn parameters(&self) -> Vec<Parameter> {
+        let ours = preset(&self.name).is_some_and(|ours| ours == *self);
+        let of = |field: &str| if ours { origin(&self.name, field) } else { Origin::Given };
+        let one = |(name, value, unit, _): Number| {
+            Parameter::new(format!("disk: {name}"), value, unit, of(name))
+        };
+        let mut all: Vec<Parameter> = self.numbers().into_iter().map(one).collect();
+        if let Spec::Rotating(spec) = &self.disk {
+            let order = match spec.order {
+                Order::Fifo => "fifo",
+                Order::Elevator => "elevator",
+                Order::Shortest => "shortest",
+            };
+            all.push(Parameter::choice("disk: order", order, of("order")));
+            let cache = if spec.write_cache { "on" } else { "off" };
+            all.push(Parameter::choice("disk: write_cache", cache, of("write_cache")));
+        }
+        all
+    }
+}
+
+/// Numbers that are each a disk's, but not together.
+fn contradictions(spec: &Rotating) -> Vec<String> {
+    let mut wrong = Vec::new();
+    let seek = &spec.seek;
+    if seek.one_track_ms > seek.average_ms || seek.average_ms > seek.full_ms {
+        wrong.push(format!(
+            "seek.one_track_ms, seek.average_ms and seek.full_ms are {}, {} and {}: none of them \
+             can be shorter than the one before",
+            seek.one_track_ms, seek.average_ms, seek.full_ms,
+        ));
+    }
+    let track = spec.outer_bytes_per_second.min(spec.inner_bytes_per_second) * 60.0 / spec.rpm;
+    if track.is_finite() && track > 0.0 && track < 512.0 {
+        wrong.push(format!(
+            "rpm is {} and inner_bytes_per_second {}: a track has no sector",
+            spec.rpm, spec.inner_bytes_per_second,
+        ));
+    }
+    wrong
+}
+
+/// Where a number of a preset of ours comes from.
+fn origin(preset: &str, field: &str) -> Origin {
+    match preset {
+        "hitachi-dk32ej36n" | "hitachi-dk32ej36n-cached" => hitachi(field),
+        "seek-study" => seek_study(field),
+        "indirect-study" => indirect_study(field),
+        "x4500-sata" => x4500(field),
+        "ddn-s2a9550-lun" => ddn(field),
+        _ => data_sheet(field),
+    }
+}
+
+fn data_sheet(field: &str) -> Origin {
+    match field {
+        "capacity_bytes"
+        | "rpm"
+        | "seek.average_ms"
+        | "seek.full_ms"
+        | "seek.one_track_ms"
+        | "outer_bytes_per_second"
+        | "bus_bytes_per_second"
+        | "write_cache_bytes"
+        | "read_us"
+        | "depth" => Origin::DataSheet,
+        _ => Origin::Assumed,
+    }
+}
+
+fn hitachi(field: &str) -> Origin {
+    match field {
+        "outer_bytes_per_second" => {
+            Origin::Fitted("raw-sweep, 8192 KiB and 16 KiB with the write cache on")
+        }
+        "host.max_transfer_bytes" | "write_cache" => Origin::Study,
+        "write_cache_bytes" | "depth" => Origin::Assumed,
+        _ => data_sheet(field),
+    }
+}
+
+fn seek_study(field: &str) -> Origin {
+    match field {
+        "outer_bytes_per_second" => Origin::Fitted("linear reads of 8192 bytes and more"),
+        "command_us" | "bus_bytes_per_second" => {
+            Origin::Fitted("linear reads of 512 to 4096 bytes")
+        }
+        "host.command_cpu_us" => Origin::Fitted("idle of the linear reads"),
+        "rpm"
+        | "seek.one_track_ms"
+        | "seek.average_ms"
+        | "seek.full_ms"
+        | "inner_bytes_per_second"
+        | "head_switch_us"
+        | "track_sectors_multiple" => Origin::Fitted("random reads of all sizes"),
+        _ => Origin::Assumed,
+    }
+}
+
+fn indirect_study(field: &str) -> Origin {
+    match field {
+        "rpm" | "capacity_bytes" => Origin::Study,
+        "seek.one_track_ms" | "seek.average_ms" | "seek.full_ms" => Origin::Fitted(
+            "128 KiB, every 1024th block: rate (one factor for all three seek times)",
+        ),
+        _ => data_sheet(field),
+    }
+}
+
+fn x4500(field: &str) -> Origin {
+    match field {
+        "outer_bytes_per_second" | "inner_bytes_per_second" => {
+            Origin::Fitted("synctime 5 s and synctime 1 s: written")
+        }
+        _ => data_sheet(field),
+    }
+}
+
+fn ddn(field: &str) -> Origin {
+    match field {
+        "latency_us" | "latency_us_per_mib" | "crowding_us_per_mib" => {
+            Origin::Fitted("8 and 16 zio threads: writers' I/O and I/Os at once")
+        }
+        "lun_bytes_per_second" => Origin::Study,
+        "command_us" => Origin::Fitted("one unit: 210 MB/s in blocks of 128 KiB"),
+        "flush_us" => Origin::Fitted("the runtimes of the three profiles"),
+        _ => Origin::Assumed,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::disk::presets;
+
+    #[test]
+    fn the_presets_are_disks_and_say_where_each_number_is_from() {
+        for preset in presets() {
+            preset.check().expect("a disk");
+            let parameters = preset.parameters();
+            assert!(parameters.len() > 8, "{}", preset.name);
+            assert!(parameters.iter().all(|p| p.origin != Origin::Given), "{}", preset.name);
+            let mut other = preset;
+            other.capacity_bytes += 512;
+            assert!(other.parameters().iter().all(|p| p.origin == Origin::Given));
+        }
+    }
+
+    #[test]
+    fn numbers_that_no_disk_has_are_named() {
+        let refused = |change: fn(&mut Rotating)| {
+            let mut wrong = preset("hdd-16t").expect("a preset");
+            let Spec::Rotating(spec) = &mut wrong.disk else { panic!("no platter") };
+            change(spec);
+            wrong.check().expect_err("refused").why
+        };
+        assert!(refused(|s| s.rpm = 0.0).contains("rpm is 0"));
+        assert!(refused(|s| s.rpm = -7200.0).contains("rpm is -7200"));
+        assert!(refused(|s| s.rpm = f64::NAN).contains("rpm is NaN"));
+        assert!(refused(|s| s.rpm = 1e12).contains("a track has no sector"));
+        assert!(refused(|s| s.heads = 0).contains("heads is 0"));
+        assert!(refused(|s| s.track_sectors_multiple = 0).contains("track_sectors_multiple is 0"));
+        assert!(refused(|s| s.bus_bytes_per_second = f64::INFINITY).contains("bus_bytes"));
+        assert!(refused(|s| s.seek.average_ms = 99.0).contains("seek.average_ms"));
+        assert!(refused(|s| s.command_us = -1.0).contains("command_us is -1"));
+        let two = refused(|s| (s.zones, s.depth) = (0, 0));
+        assert!(two.contains("zones is 0") && two.contains("depth is 0"), "{two}");
+        let mut small = preset("nvme").expect("a preset");
+        small.capacity_bytes = 512;
+        assert!(small.check().expect_err("refused").why.contains("capacity_bytes is 512"));
+        small.capacity_bytes = 0;
+        assert!(small.check().is_err());
+    }
+}

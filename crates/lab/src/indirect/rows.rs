@@ -1,0 +1,127 @@
+//! The rows of the reads, and what all rows say.
+
+use super::published::{GAIN_PERCENT, Read};
+use super::{All, rate};
+use crate::experiment::Outcome;
+use crate::row::{Bound, Row};
+
+/// So many I/Os are within 2 % of what is expected, whatever places chance chooses.
+const COUNTABLE: f64 = 5000.0;
+/// The case and size by whose rate the seeks of the disks were chosen.
+const FITTED: (u64, u64) = (1024, 128);
+
+/// Why rows of a smaller file are not judged.
+pub(super) const PART: &str = "a part of the study's file";
+const FEW: &str = "so few that chance decides";
+
+const NEAR: Bound = Bound::Within(0.1);
+const COUNT: Bound = Bound::Within(0.02);
+const BYTES: Bound = Bound::Within(0.15);
+
+/// Begin of the names of rows that compare both sizes: how many times as fast the larger is.
+pub(super) const OVER: &str = "128 KiB over 16 KiB";
+
+/// The rows of all cases, then the gains.
+pub(super) fn of_reads(measured: &All<'_>, part: f64) -> Vec<Row> {
+    let mut rows = Vec::new();
+    for (p, case, m) in measured {
+        let name =
+            |what: &str| format!("{} KiB, every {}th block: {what}", p.indirect_kib, p.alignment);
+        for level in 0..3u8 {
+            let count = m.level(level);
+            let found = (count.ios as f64, count.bytes as f64 / 1024.0);
+            rows.extend(of_level(&name(&format!("L{level}")), level, (p, part), found));
+        }
+        rows.push(of_rate(name("rate"), p, rate(case, m), part));
+    }
+    for ((alignment, gain), percent) in gains(measured).into_iter().zip(GAIN_PERCENT) {
+        let name = format!("{OVER}, every {alignment}th block: rate");
+        let row = Row::derived(name, "times", 1.0 + percent / 100.0, NEAR, gain);
+        rows.push(row.judged_if(part >= 1.0, PART));
+    }
+    rows
+}
+
+/// I/Os and KiB of a level.
+fn of_level(name: &str, level: u8, (p, part): (&Read, f64), found: (f64, f64)) -> [Row; 2] {
+    let at = usize::from(level);
+    let (ios, kib) = (p.ios[at] * part, p.kib[at] * part);
+    let judged = part >= 1.0 || ios >= COUNTABLE;
+    let ios = match level {
+        // That the cache holds all that was read was chosen by it.
+        0 => Row::fitted(name, "I/Os", ios, COUNT, found.0),
+        _ => Row::predicted(name, "I/Os", ios, COUNT, found.0),
+    };
+    let kib = match level {
+        // Data are not compressed.
+        0 => Row::derived(name, "KiB", kib, BYTES, found.1),
+        // What the file holds, how it was written and what compresses it were chosen by these.
+        _ => Row::fitted(name, "KiB", kib, BYTES, found.1),
+    };
+    [ios, kib].map(|row| row.judged_if(judged, FEW))
+}
+
+fn of_rate(name: String, p: &Read, found: f64, part: f64) -> Row {
+    let row = match (p.alignment, p.indirect_kib) {
+        FITTED => Row::fitted(name, "reads/s", p.iops, NEAR, found),
+        _ => Row::predicted(name, "reads/s", p.iops, NEAR, found),
+    };
+    row.judged_if(part >= 1.0, PART)
+}
+
+/// By how much the larger blocks read faster, per case: as a ratio.
+fn gains(measured: &All<'_>) -> Vec<(u64, f64)> {
+    let pairs = measured.chunks_exact(2);
+    let gain = |pair: &All<'_>| {
+        let rates: Vec<f64> = pair.iter().map(|(_, case, m)| rate(case, m)).collect();
+        (pair[0].0.alignment, rates[1] / rates[0])
+    };
+    pairs.map(gain).collect()
+}
+
+/// How many of the workloads that were measured are slower with the larger blocks. The study could
+/// not find one.
+pub(super) fn slower(rows: &[Row], part: f64) -> Row {
+    let slower = rows.iter().filter(|row| row.row.starts_with(OVER) && row.measured() < 1.0);
+    let name = "workloads that 128 KiB make slower";
+    let row = Row::derived(name, "", 0.0, Bound::AtMost, slower.count() as f64);
+    row.judged_if(part >= 1.0, PART)
+}
+
+/// What the size of indirect blocks did to each workload, and whether that is the same in all runs.
+pub(super) fn meaning(outcome: &Outcome) -> String {
+    let over = || outcome.rows.iter().filter(|row| row.row.starts_with(OVER));
+    let named = |row: &Row| {
+        let what = row.row.trim_start_matches(OVER).trim_start_matches(", ");
+        let what = what.split(": ").next().unwrap_or(what).to_owned();
+        match (row.min(), row.max()) {
+            (low, high) if (high - low).abs() < 0.005 => format!("{what} {low:.2}"),
+            (low, high) => format!("{what} {low:.2} to {high:.2}"),
+        }
+    };
+    let list = |rows: &mut dyn Iterator<Item = &Row>| rows.map(named).collect::<Vec<_>>();
+    let faster = list(&mut over().filter(|row| row.min() > 1.0));
+    let slower = list(&mut over().filter(|row| row.max() < 1.0));
+    let either = list(&mut over().filter(|row| row.min() <= 1.0 && row.max() >= 1.0));
+    if over().next().is_none() {
+        return String::new();
+    }
+    let mut text = format!(
+        "On {}, with cold metadata, indirect blocks of 128 KiB instead of 16 KiB are so many times \
+         as fast.",
+        outcome.place,
+    );
+    for (what, found) in
+        [("Faster", faster), ("Slower", slower), ("Not the same in all runs", either)]
+    {
+        if !found.is_empty() {
+            text += &format!(" {what}: {}.", found.join(", "));
+        }
+    }
+    let small = over().any(|row| row.row.contains("writes at 1/"));
+    if small {
+        text +=
+            " The writes are on a small model of the study's pool, whose rates it does not meet.";
+    }
+    text
+}

@@ -1,0 +1,82 @@
+//! What a model was given, and where each number of it comes from.
+
+use crate::report::figure;
+use serde_json::{Value, json};
+
+/// Where a parameter comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Origin {
+    /// A data sheet.
+    DataSheet,
+    /// The study's text.
+    Study,
+    /// Chosen so that these rows come out.
+    Fitted(&'static str),
+    /// Neither: what such machines commonly have, or what this engine's run needs. No row chose it.
+    Assumed,
+    /// The preset or file that `--sim` names.
+    Given,
+}
+
+impl Origin {
+    /// In words.
+    #[must_use]
+    pub fn text(self) -> String {
+        match self {
+            Self::DataSheet => "data sheet".to_owned(),
+            Self::Study => "the study's text".to_owned(),
+            Self::Fitted(rows) => format!("fitted by: {rows}"),
+            Self::Assumed => "assumed".to_owned(),
+            Self::Given => "the preset of --sim".to_owned(),
+        }
+    }
+}
+
+/// A parameter of a model.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Parameter {
+    /// Its name.
+    pub name: String,
+    /// Its value.
+    pub value: String,
+    /// Its unit; empty for a plain number.
+    pub unit: &'static str,
+    /// Where it comes from.
+    pub origin: Origin,
+}
+
+impl Parameter {
+    /// A number.
+    #[must_use]
+    pub fn new(name: impl Into<String>, value: f64, unit: &'static str, origin: Origin) -> Self {
+        Self { name: name.into(), value: figure(value), unit, origin }
+    }
+
+    /// A choice in words.
+    #[must_use]
+    pub fn choice(name: impl Into<String>, value: impl Into<String>, origin: Origin) -> Self {
+        Self { name: name.into(), value: value.into(), unit: "", origin }
+    }
+
+    /// As JSON.
+    #[must_use]
+    pub fn json(&self) -> Value {
+        json!({
+            "name": self.name,
+            "value": self.value,
+            "unit": self.unit,
+            "origin": self.origin.text(),
+            "fitted": matches!(self.origin, Origin::Fitted(_)),
+        })
+    }
+}
+
+/// Lists parameters of one origin.
+#[must_use]
+pub fn all_of(
+    origin: Origin,
+    values: impl IntoIterator<Item = (&'static str, f64, &'static str)>,
+) -> Vec<Parameter> {
+    let one = |(name, value, unit)| Parameter::new(name, value, unit, origin);
+    values.into_iter().map(one).collect()
+}

@@ -1,0 +1,435 @@
+//! A figure: what was published, what was measured, what kind of evidence it is, and within which
+//! bounds it has to be.
+//!
+//! The kind says what agreement would show. A figure that a parameter was chosen by shows nothing
+//! when it is met; one of which nothing was used does. So a row cannot be made without its kind:
+//! there is a constructor for each, and only the four that are of the study take a published value.
+//! A goal of ours has none.
+
+use serde::Serialize;
+
+/// What kind of evidence a row is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Kind {
+    /// Nothing of it was used to make the model.
+    Predicted,
+    /// A parameter was chosen by it.
+    Fitted,
+    /// Arithmetic from other rows.
+    Derived,
+    /// Given to the machine because the study says it.
+    Input,
+    /// A goal or a figure of ours; nothing was published.
+    Own,
+}
+
+impl Kind {
+    /// All of them, in the order of what they show.
+    pub const ALL: [Self; 5] =
+        [Self::Predicted, Self::Fitted, Self::Derived, Self::Input, Self::Own];
+
+    /// Its name, as in JSON.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Predicted => "predicted",
+            Self::Fitted => "fitted",
+            Self::Derived => "derived",
+            Self::Input => "input",
+            Self::Own => "own",
+        }
+    }
+
+    /// What it means, in words.
+    #[must_use]
+    pub fn about(self) -> &'static str {
+        match self {
+            Self::Predicted => "nothing of it was used to make the model",
+            Self::Fitted => "a parameter was chosen by it",
+            Self::Derived => "arithmetic from other rows",
+            Self::Input => "given to the machine because the study says it",
+            Self::Own => "a goal or a figure of ours; nothing was published",
+        }
+    }
+}
+
+/// What a study printed.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(untagged)]
+pub enum Published {
+    /// A number.
+    Figure(f64),
+    /// How many values fell into each bucket, by its lower bound. What is measured is how far the
+    /// shapes are apart.
+    Histogram(Vec<(f64, u32)>),
+}
+
+impl Published {
+    /// The number, if it is one.
+    #[must_use]
+    pub fn figure(&self) -> Option<f64> {
+        match self {
+            Self::Figure(figure) => Some(*figure),
+            Self::Histogram(_) => None,
+        }
+    }
+}
+
+/// Where a figure has to be, ends included.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Range {
+    /// The lower end; none where it may be as low as it likes.
+    pub low: Option<f64>,
+    /// The upper end.
+    pub high: Option<f64>,
+}
+
+impl Range {
+    /// From here on.
+    #[must_use]
+    pub fn at_least(low: f64) -> Self {
+        Self { low: Some(low), high: None }
+    }
+
+    /// Up to here.
+    #[must_use]
+    pub fn at_most(high: f64) -> Self {
+        Self { low: None, high: Some(high) }
+    }
+
+    /// Whether a value is in it. No number is in no range.
+    #[must_use]
+    pub fn holds(self, value: f64) -> bool {
+        !value.is_nan()
+            && self.low.is_none_or(|low| value >= low)
+            && self.high.is_none_or(|high| value <= high)
+    }
+}
+
+/// How far a measured figure may be from the published one.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Bound {
+    /// No farther than this part of the published figure: 0.1 for a tenth.
+    Within(f64),
+    /// Within this part, or within the rounding of a figure that was printed cut off to an integer
+    /// (a printed 2 means 2 to 3), where that is wider.
+    WithinOrRounding(f64),
+    /// At least the published figure.
+    AtLeast,
+    /// At most the published figure.
+    AtMost,
+    /// Between these.
+    Between(f64, f64),
+}
+
+impl Bound {
+    /// The range that it means for a published figure.
+    #[must_use]
+    pub fn range(self, published: f64) -> Range {
+        let near = |part: f64| (published - part * published.abs(), part * published.abs());
+        let (low, high) = match self {
+            Self::Within(part) => {
+                let (low, reach) = near(part);
+                (low, published + reach)
+            }
+            Self::WithinOrRounding(part) => {
+                let (low, reach) = near(part);
+                (low, published + reach.max(1.0))
+            }
+            Self::AtLeast => return Range::at_least(published),
+            Self::AtMost => return Range::at_most(published),
+            Self::Between(low, high) => (low, high),
+        };
+        Range { low: Some(low), high: high.is_finite().then_some(high) }
+    }
+}
+
+/// What is said of a row.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// Every measured value is within the bounds.
+    Within,
+    /// One is not.
+    Outside,
+    /// It is shown only, and why.
+    NotJudged(&'static str),
+}
+
+/// Why the rows of another machine are not judged.
+pub(crate) const ELSEWHERE: &str = "not the study's machine";
+/// Why rows of ours without a goal are not.
+const NO_GOAL: &str = "no goal";
+
+/// One figure.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Row {
+    /// What was measured: "1024 KiB", "16 KiB indirect, case 1: L1 I/Os".
+    pub row: String,
+    /// Its unit: "MB/s", "ms", "I/Os"; empty for a plain number.
+    pub unit: &'static str,
+    kind: Kind,
+    published: Option<Published>,
+    range: Range,
+    values: Vec<f64>,
+    not_judged: Option<&'static str>,
+}
+
+impl Row {
+    fn of_study(
+        kind: Kind,
+        (row, unit): (impl Into<String>, &'static str),
+        (published, range): (Published, Range),
+        measured: f64,
+    ) -> Self {
+        let (row, published, values) = (row.into(), Some(published), vec![measured]);
+        Self { row, unit, kind, published, range, values, not_judged: None }
+    }
+
+    /// What the machine was given because the study says it.
+    #[must_use]
+    pub fn input(
+        row: impl Into<String>,
+        unit: &'static str,
+        published: f64,
+        bound: Bound,
+        measured: f64,
+    ) -> Self {
+        let study = (Published::Figure(published), bound.range(published));
+        Self::of_study(Kind::Input, (row, unit), study, measured)
+    }
+
+    /// What a parameter was chosen by.
+    #[must_use]
+    pub fn fitted(
+        row: impl Into<String>,
+        unit: &'static str,
+        published: f64,
+        bound: Bound,
+        measured: f64,
+    ) -> Self {
+        let study = (Published::Figure(published), bound.range(published));
+        Self::of_study(Kind::Fitted, (row, unit), study, measured)
+    }
+
+    /// What the model says although nothing of it was used.
+    #[must_use]
+    pub fn predicted(
+        row: impl Into<String>,
+        unit: &'static str,
+        published: f64,
+        bound: Bound,
+        measured: f64,
+    ) -> Self {
+        let study = (Published::Figure(published), bound.range(published));
+        Self::of_study(Kind::Predicted, (row, unit), study, measured)
+    }
+
+    /// What follows from other rows by arithmetic.
+    #[must_use]
+    pub fn derived(
+        row: impl Into<String>,
+        unit: &'static str,
+        published: f64,
+        bound: Bound,
+        measured: f64,
+    ) -> Self {
+        let study = (Published::Figure(published), bound.range(published));
+        Self::of_study(Kind::Derived, (row, unit), study, measured)
+    }
+
+    /// How far a distribution is from a published one that nothing was chosen by, at most `most`.
+    #[must_use]
+    pub fn predicted_shape(
+        row: impl Into<String>,
+        published: &[(f64, u32)],
+        most: f64,
+        distance: f64,
+    ) -> Self {
+        let study = (Published::Histogram(published.to_vec()), Range::at_most(most));
+        Self::of_study(Kind::Predicted, (row, "distance"), study, distance)
+    }
+
+    /// How far a distribution is from a published one that a parameter was chosen by.
+    #[must_use]
+    pub fn fitted_shape(
+        row: impl Into<String>,
+        published: &[(f64, u32)],
+        most: f64,
+        distance: f64,
+    ) -> Self {
+        let study = (Published::Histogram(published.to_vec()), Range::at_most(most));
+        Self::of_study(Kind::Fitted, (row, "distance"), study, distance)
+    }
+
+    /// How far a distribution is from a published one that was given to the machine.
+    #[must_use]
+    pub fn input_shape(
+        row: impl Into<String>,
+        published: &[(f64, u32)],
+        most: f64,
+        distance: f64,
+    ) -> Self {
+        let study = (Published::Histogram(published.to_vec()), Range::at_most(most));
+        Self::of_study(Kind::Input, (row, "distance"), study, distance)
+    }
+
+    /// A goal of ours: where it has to be.
+    #[must_use]
+    pub fn goal(row: impl Into<String>, unit: &'static str, range: Range, measured: f64) -> Self {
+        Self { range, not_judged: None, ..Self::own(row, unit, measured) }
+    }
+
+    /// A figure of ours that is only shown.
+    #[must_use]
+    pub fn own(row: impl Into<String>, unit: &'static str, measured: f64) -> Self {
+        Self {
+            row: row.into(),
+            unit,
+            kind: Kind::Own,
+            published: None,
+            range: Range::default(),
+            values: vec![measured],
+            not_judged: Some(NO_GOAL),
+        }
+    }
+
+    /// The same row, shown and not judged.
+    #[must_use]
+    pub fn not_judged(mut self, why: &'static str) -> Self {
+        self.not_judged.get_or_insert(why);
+        self
+    }
+
+    /// The same row, judged where this holds.
+    #[must_use]
+    pub fn judged_if(self, judged: bool, why_not: &'static str) -> Self {
+        if judged { self } else { self.not_judged(why_not) }
+    }
+
+    /// What kind of evidence it is.
+    #[must_use]
+    pub fn kind(&self) -> Kind {
+        self.kind
+    }
+
+    /// What the study printed; a row of ours has nothing.
+    #[must_use]
+    pub fn published(&self) -> Option<&Published> {
+        self.published.as_ref()
+    }
+
+    /// Where it has to be.
+    #[must_use]
+    pub fn range(&self) -> Range {
+        self.range
+    }
+
+    /// What each seed gave.
+    #[must_use]
+    pub fn values(&self) -> &[f64] {
+        &self.values
+    }
+
+    /// The median of what the seeds gave.
+    #[must_use]
+    pub fn measured(&self) -> f64 {
+        let mut values = self.values.clone();
+        values.sort_by(f64::total_cmp);
+        let middle = values.len() / 2;
+        match values.len() {
+            0 => f64::NAN,
+            n if n % 2 == 1 => values[middle],
+            _ => f64::midpoint(values[middle - 1], values[middle]),
+        }
+    }
+
+    /// The least that a seed gave.
+    #[must_use]
+    pub fn min(&self) -> f64 {
+        self.values.iter().copied().fold(f64::INFINITY, f64::min)
+    }
+
+    /// The most that a seed gave.
+    #[must_use]
+    pub fn max(&self) -> f64 {
+        self.values.iter().copied().fold(f64::NEG_INFINITY, f64::max)
+    }
+
+    /// Measured over published; `None` where no number was published, or zero.
+    #[must_use]
+    pub fn ratio(&self) -> Option<f64> {
+        let published = self.published.as_ref()?.figure()?;
+        (published != 0.0).then(|| self.measured() / published)
+    }
+
+    /// What is said of it: it is within its bounds when the value of every seed is.
+    #[must_use]
+    pub fn verdict(&self) -> Verdict {
+        match self.not_judged {
+            Some(why) => Verdict::NotJudged(why),
+            None if self.values.iter().all(|v| self.range.holds(*v)) => Verdict::Within,
+            None => Verdict::Outside,
+        }
+    }
+
+    /// Whether it is judged and outside.
+    #[must_use]
+    pub fn misses(&self) -> bool {
+        self.verdict() == Verdict::Outside
+    }
+
+    /// Adds what another seed gave for the same row.
+    pub(crate) fn join(&mut self, other: &Self) {
+        self.values.extend(&other.values);
+        self.not_judged = self.not_judged.or(other.not_judged);
+    }
+
+    /// Whether the other is the same row.
+    pub(crate) fn is(&self, other: &Self) -> bool {
+        self.row == other.row && self.unit == other.unit
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bounds_are_judged_as_they_say() {
+        let within = |bound: Bound, published, value| bound.range(published).holds(value);
+        let part = Bound::Within(0.1);
+        assert!(within(part, 100.0, 90.0) && within(part, 100.0, 110.0));
+        assert!(!within(part, 100.0, 89.9) && !within(part, 100.0, 110.1));
+        let rounded = Bound::WithinOrRounding(0.1);
+        assert!(within(rounded, 2.0, 2.99) && !within(rounded, 2.0, 3.01));
+        assert!(!within(rounded, 2.0, 1.7) && within(rounded, 100.0, 110.0));
+        assert!(within(Bound::AtLeast, 56.0, 57.0) && !within(Bound::AtLeast, 56.0, 55.0));
+        let between = Bound::Between(100.0, 1540.0);
+        assert!(within(between, 700.0, 1540.0) && !within(between, 700.0, 99.0));
+        assert!(!within(Bound::AtMost, 1.0, f64::NAN));
+        assert_eq!(Bound::Between(1.0, f64::INFINITY).range(1.0), Range::at_least(1.0));
+    }
+
+    #[test]
+    fn a_row_is_within_when_every_seed_is() {
+        let one = |measured| Row::predicted("x", "ms", 100.0, Bound::Within(0.1), measured);
+        let mut row = one(95.0);
+        row.join(&one(109.0));
+        row.join(&one(99.0));
+        assert_eq!((row.measured(), row.min(), row.max()), (99.0, 95.0, 109.0));
+        assert_eq!((row.verdict(), row.ratio()), (Verdict::Within, Some(0.99)));
+        row.join(&one(120.0));
+        assert_eq!((row.measured(), row.verdict()), (104.0, Verdict::Outside));
+        assert_eq!(row.not_judged(ELSEWHERE).verdict(), Verdict::NotJudged(ELSEWHERE));
+    }
+
+    #[test]
+    fn what_is_ours_has_nothing_published() {
+        let shown = Row::own("x", "ms", 3.0);
+        assert_eq!((shown.published(), shown.verdict()), (None, Verdict::NotJudged(NO_GOAL)));
+        let goal = |measured| Row::goal("x", "", Range::at_least(1.0), measured);
+        assert_eq!((goal(1.0).verdict(), goal(0.9).verdict()), (Verdict::Within, Verdict::Outside));
+        assert_eq!((goal(1.0).kind(), goal(1.0).published()), (Kind::Own, None));
+    }
+}
