@@ -59,6 +59,8 @@ pub enum ErrorKind {
     Invalid(&'static str),
     /// Something that is read but cannot be written yet; the text says what.
     Unsupported(&'static str),
+    /// A test asked for it ([`crate::Faults`]).
+    Injected,
 }
 
 impl Error {
@@ -110,6 +112,7 @@ impl fmt::Display for Error {
             ErrorKind::Stopped(why) => write!(f, "the pool has stopped: {why}"),
             ErrorKind::Invalid(rule) => write!(f, "cannot be changed so: {rule}"),
             ErrorKind::Unsupported(what) => write!(f, "cannot be written: {what}"),
+            ErrorKind::Injected => f.write_str("a failure that a test asked for"),
             ErrorKind::EntryForm(name) => write!(f, "entry {name:?} has an unexpected form"),
             ErrorKind::Io(_) | ErrorKind::Format { .. } => Ok(()),
         }

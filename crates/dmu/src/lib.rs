@@ -18,6 +18,7 @@ pub mod bpobj;
 mod cache;
 pub mod deadlist;
 mod error;
+mod faults;
 mod flights;
 mod live;
 mod locks;
@@ -31,6 +32,7 @@ pub mod zap;
 
 pub use cache::{BlockCache, CacheStats};
 pub use error::{Error, ErrorKind, Result};
+pub use faults::Faults;
 pub use live::{
     Accounting, BlockOwner, BlockWriter, DnodeAttrs, LiveSpec, NewObject, Owner, RedundantMetadata,
     SetPolicy, SyncContext,

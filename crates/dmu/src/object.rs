@@ -219,6 +219,9 @@ impl Object {
 
     /// Reads the data block `blkid`; `None` for a hole.
     pub fn read_block(&self, blkid: u64) -> Result<Option<Arc<Block>>> {
+        if let Some(set) = &self.objset.inner.live {
+            set.access(self.number)?;
+        }
         self.again(|| match self.locate(blkid)? {
             Located::Memory(b) => Ok(Some(b)),
             Located::Disk(bp) => {

@@ -187,6 +187,7 @@ impl Objset {
         }
         let absent = || self.error(number, ErrorKind::NoObject);
         if let Some(live) = &self.inner.live {
+            live.access(number)?;
             let object = self.live_object(live, number)?.ok_or_else(absent)?;
             let dnode = object.current().ok_or_else(absent)?;
             return Ok(Object::new_live(self.clone(), number, dnode, object));

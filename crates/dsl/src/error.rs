@@ -51,6 +51,10 @@ pub enum Error {
 pub enum Refusal {
     /// There is one of that name.
     Exists,
+    /// Two snapshots of one dataset cannot be taken in the same moment.
+    SeveralOfOne,
+    /// A snapshot of it was taken in this txg: the next txg can take another.
+    JustTaken,
     /// It is no snapshot.
     NotASnapshot,
     /// It is no file system or volume.
@@ -95,6 +99,8 @@ pub enum Refusal {
     NotHere(String),
     /// The property of that name cannot be changed.
     ReadOnly(String),
+    /// The property is given two values.
+    SetTwice(String),
     /// The property cannot have that value.
     BadValue(String),
     /// The pool does not have the feature.
@@ -107,6 +113,8 @@ impl fmt::Display for Refusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Exists => f.write_str("exists already"),
+            Self::JustTaken => f.write_str("a snapshot was taken in this very moment: try again"),
+            Self::SeveralOfOne => f.write_str("multiple snapshots of same fs not allowed"),
             Self::NotASnapshot => f.write_str("is not a snapshot"),
             Self::NotAHead => f.write_str("is not a file system or volume"),
             Self::NotAClone => f.write_str("is not a clone"),
@@ -129,6 +137,7 @@ impl fmt::Display for Refusal {
             Self::NoProperty(p) => write!(f, "there is no property {p:?}"),
             Self::NotHere(p) => write!(f, "does not have the property {p:?}"),
             Self::ReadOnly(p) => write!(f, "the property {p:?} cannot be changed"),
+            Self::SetTwice(p) => write!(f, "the property {p:?} is given twice"),
             Self::BadValue(v) => write!(f, "{v:?} is no value for it"),
             Self::NoFeature(guid) => write!(f, "the pool does not have the feature {guid}"),
             Self::Unsupported(what) => write!(f, "{what} cannot be changed yet"),

@@ -6,14 +6,11 @@
 //! to end for datasets the tree did not lead to, and for tables that still know a name.
 
 use crate::error::{Error, Result};
-use crate::tree::{Dataset, Dir, Dsl};
+use crate::tree::{DEPTH_MAX, Dataset, Dir, Dsl, sort_by_age};
 use ondisk::DmuType;
 use ondisk::dsl::DslDir;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
-
-/// Deepest nesting of directories that a name is put together for.
-const DEPTH_MAX: usize = 64;
 
 impl Dsl {
     /// A head's snapshots, oldest first. One that cannot be read is one error item, and a table
@@ -21,12 +18,17 @@ impl Dsl {
     #[must_use]
     pub fn snapshots_found(&self, head: &Dataset) -> Vec<(String, Result<Dataset>)> {
         let (names, failure) = self.names_found(head.phys.snapnames_zap);
-        let mut out = Vec::with_capacity(names.len());
+        let (mut lost, mut found) = (Vec::new(), Vec::with_capacity(names.len()));
         for (n, object) in names {
             let name = format!("{}@{n}", head.name);
-            out.push((name.clone(), self.dataset(object, name, &head.dir)));
+            match self.dataset(object, name.clone(), &head.dir) {
+                Ok(snapshot) => found.push(snapshot),
+                Err(e) => lost.push((name, Err(e))),
+            }
         }
-        out.sort_by_key(|(_, d)| d.as_ref().ok().map(|d| (d.phys.creation_txg, d.object)));
+        sort_by_age(&mut found, head);
+        let mut out = lost;
+        out.extend(found.into_iter().map(|s| (s.name.clone(), Ok(s))));
         out.extend(failure.map(|e| (format!("{}@?", head.name), Err(e))));
         out
     }

@@ -18,17 +18,14 @@
 //! then and has been freed since: the dead lists of everything younger hold exactly that.
 
 use crate::error::{Error, Result};
-use crate::tree::{Dataset, Dir, Dsl};
+use crate::tree::{DEPTH_MAX, Dataset, Dir, Dsl, Seen};
 use dmu::Zap;
 use ondisk::bookmark::{Bookmark, BookmarkExtra};
 use ondisk::bpobj::{BpobjHeader, Space};
 use ondisk::deadlist::{DeadlistHeader, Form, parse_int_key};
 
-/// Longest chain of snapshots that is followed: more than any dataset has, so that a chain with a
-/// loop ends.
-const CHAIN_MAX: usize = 1 << 20;
-/// Deepest nesting of directories that is followed (OpenZFS: 50).
-const DEPTH_MAX: usize = 64;
+/// What is wrong with a chain of snapshots that comes back to where it was.
+const CIRCLE: &str = "snapshots form a loop";
 
 /// Share of the pool that is held back: 1/32.
 const SLOP_SHIFT: u32 = 5;
@@ -105,7 +102,9 @@ impl Dsl {
         let old = since.phys.creation_txg;
         let mut freed = 0u64;
         let mut at = dataset.clone();
-        for _ in 0..CHAIN_MAX {
+        let mut seen = Seen::default();
+        loop {
+            seen.step(at.object, CIRCLE)?;
             if at.object == since.object {
                 let grown = dataset.phys.referenced.saturating_add(freed);
                 return Ok(Some(grown.saturating_sub(since.phys.referenced)));
@@ -120,7 +119,6 @@ impl Dsl {
                 n => at = self.dataset(n, String::new(), &dataset.dir)?,
             }
         }
-        Err(Error::Tree { object: dataset.object, rule: "snapshots form a loop" })
     }
 
     /// Bytes written to `dataset` since a bookmark of its line, whose snapshot may be gone; `None`
@@ -138,7 +136,9 @@ impl Dsl {
         }
         let mut freed = 0u64;
         let mut at = dataset.clone();
-        for _ in 0..CHAIN_MAX {
+        let mut seen = Seen::default();
+        loop {
+            seen.step(at.object, CIRCLE)?;
             let before = at.phys.prev_snap_txg;
             // The bookmark itself remembers what was freed until the next snapshot was made.
             if before < old {
@@ -153,7 +153,6 @@ impl Dsl {
             }
             at = self.dataset(at.phys.prev_snap, String::new(), &dataset.dir)?;
         }
-        Err(Error::Tree { object: dataset.object, rule: "snapshots form a loop" })
     }
 
     /// Space of the blocks in a dead list born before `limit` (a txg with a list of its own, or

@@ -5,11 +5,13 @@ use crate::keys::Keyring;
 use dmu::{Key, Object, Objset, Zap};
 use ondisk::dsl::{DslDataset, DslDir, ORIGIN_DIR_NAME};
 use ondisk::{DmuType, Dnode, spelling};
-use std::collections::HashSet;
+use std::cmp::Reverse;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-/// Deepest nesting of datasets that is followed (OpenZFS: 50).
-const DEPTH_MAX: usize = 64;
+/// Deepest nesting of datasets that is followed. OpenZFS makes 50 levels unless a tunable says
+/// more; a name of 255 bytes has room for 128.
+pub(crate) const DEPTH_MAX: usize = 128;
 
 /// A directory: a name in the tree.
 #[derive(Clone, Debug)]
@@ -145,7 +147,7 @@ impl Dsl {
         for (n, o) in names {
             out.push(self.dataset(o, format!("{}@{n}", head.name), &head.dir)?);
         }
-        out.sort_by_key(|d| (d.phys.creation_txg, d.object));
+        sort_by_age(&mut out, head);
         Ok(out)
     }
 
@@ -366,6 +368,40 @@ impl Dsl {
         match has_fields {
             true => Ok(Some(Zap::open(&self.mos.object(object)?)?)),
             false => Ok(None),
+        }
+    }
+}
+
+/// Sorts the snapshots of `head`, oldest first. The truth is the chain of links from the head back;
+/// txgs alone do not decide, because pools exist with several snapshots of one head and one txg.
+/// Snapshots that a damaged chain does not reach stand where their txgs put them.
+pub(crate) fn sort_by_age(snapshots: &mut [Dataset], head: &Dataset) {
+    let links: HashMap<u64, u64> = snapshots.iter().map(|s| (s.object, s.phys.prev_snap)).collect();
+    // How far back from the head. A link is followed once, so a circle ends.
+    let mut back: HashMap<u64, usize> = HashMap::with_capacity(links.len());
+    let mut at = head.phys.prev_snap;
+    while let Some(before) = links.get(&at) {
+        let rank = back.len();
+        if back.insert(at, rank).is_some() {
+            break;
+        }
+        at = *before;
+    }
+    let rank = |s: &Dataset| back.get(&s.object).copied().unwrap_or(usize::MAX);
+    snapshots.sort_by_key(|s| (s.phys.creation_txg, Reverse(rank(s)), s.object));
+}
+
+/// What a walk along links from disk came by: links that lead in a circle are damage, and end it.
+/// It takes no more memory than there are objects.
+#[derive(Default)]
+pub(crate) struct Seen(HashSet<u64>);
+
+impl Seen {
+    /// Notes that the walk is at `object`.
+    pub(crate) fn step(&mut self, object: u64, rule: &'static str) -> Result<()> {
+        match self.0.insert(object) {
+            true => Ok(()),
+            false => Err(Error::Tree { object, rule }),
         }
     }
 }

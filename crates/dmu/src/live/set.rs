@@ -4,6 +4,7 @@ use super::slots::Slots;
 use super::state::LiveObject;
 use super::{Accounting, LiveSpec, NewObject, SetPolicy};
 use crate::error::{Error, ErrorKind, Result};
+use crate::faults::Faults;
 use crate::object::Object;
 use crate::objset::Objset;
 use crate::tx::{Hold, Transactions, Tx};
@@ -16,7 +17,7 @@ use ondisk::{BlkPtr, DmuType, Dnode, Endian, ObjsetPhys};
 use parking_lot::{Mutex, RwLock};
 use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, OnceLock, Weak};
 
 /// Size of a block of dnodes. No implementation has ever made another.
 pub(super) const DNODE_BLOCK_SIZE: u64 = 16 << 10;
@@ -65,6 +66,9 @@ pub(crate) struct LiveSet {
     slots: Mutex<Slots>,
     frozen: AtomicU64,
     pub(super) leaked: Mutex<Vec<Error>>,
+    /// Changes that were made in syncing context, where they are few.
+    changes: AtomicU64,
+    faults: OnceLock<Arc<Faults>>,
 }
 
 pub(super) fn open(spec: LiveSpec) -> Result<Objset> {
@@ -103,6 +107,8 @@ pub(super) fn open(spec: LiveSpec) -> Result<Objset> {
         slots: Mutex::default(),
         frozen: AtomicU64::new(0),
         leaked: Mutex::default(),
+        changes: AtomicU64::new(0),
+        faults: OnceLock::new(),
     };
     Ok(Objset::of_live(spec.store, spec.id, Arc::new(live)))
 }
@@ -208,6 +214,21 @@ impl LiveSet {
         }
     }
 
+    /// Something is changed by `tx`.
+    pub(super) fn count_change(&self, tx: &Tx) {
+        if tx.is_syncing() {
+            self.changes.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// Lets an access to `object` fail when a test asked for that.
+    pub(crate) fn access(&self, object: u64) -> Result<()> {
+        match self.faults.get().is_some_and(|f| f.fails()) {
+            false => Ok(()),
+            true => Err(Error { objset: self.id, object, kind: ErrorKind::Injected }),
+        }
+    }
+
     /// Whether a transaction may still change its txg.
     pub(super) fn is_open(&self, tx: &Tx) -> bool {
         tx.is_syncing() || tx.txg() > self.frozen.load(Ordering::Acquire)
@@ -270,6 +291,20 @@ impl Objset {
         }
     }
 
+    /// How often it was changed in syncing context: what changes a set between two looks makes two
+    /// numbers of it.
+    #[must_use]
+    pub fn changes(&self) -> u64 {
+        self.inner.live.as_ref().map_or(0, |l| l.changes.load(Ordering::Relaxed))
+    }
+
+    /// Lets accesses fail as `faults` say; for tests. The first call of a set holds.
+    pub fn inject(&self, faults: &Arc<Faults>) {
+        if let Some(live) = &self.inner.live {
+            live.faults.get_or_init(|| Arc::clone(faults));
+        }
+    }
+
     /// Whether it can be changed.
     #[must_use]
     pub fn is_live(&self) -> bool {
@@ -317,6 +352,7 @@ impl Objset {
     /// The number is taken, a size cannot be, or the bonus does not fit.
     pub fn create(&self, tx: &Tx, spec: &NewObject) -> Result<Object> {
         let live = self.live_set()?;
+        live.access(spec.number.unwrap_or(0))?;
         let invalid = |rule| self.error(spec.number.unwrap_or(0), ErrorKind::Invalid(rule));
         if !live.is_open(tx) {
             return Err(invalid("its txg is frozen"));
@@ -352,6 +388,7 @@ impl Objset {
                 return Err(self.error(number, ErrorKind::Exists));
             }
             state.slots = slots;
+            live.count_change(tx);
             let version = state.version(tx.txg());
             version.attrs = Some(Arc::clone(&dnode));
             version.cleared = true;
@@ -485,6 +522,7 @@ impl Objset {
     /// There is no such object.
     pub fn free(&self, tx: &Tx, number: u64) -> Result<()> {
         let live = self.live_set()?;
+        live.access(number)?;
         let absent = || self.error(number, ErrorKind::NoObject);
         if !live.is_open(tx) {
             return Err(self.error(number, ErrorKind::Invalid("its txg is frozen")));
@@ -494,6 +532,7 @@ impl Objset {
         if state.attrs().is_none() {
             return Err(absent());
         }
+        live.count_change(tx);
         let version = state.version(tx.txg());
         version.clear();
         if !std::mem::replace(&mut version.dirty, true) {
@@ -510,6 +549,8 @@ impl Objset {
     /// The set is not live.
     pub fn set_zil(&self, tx: &Tx, zil: &ZilHeader) -> Result<()> {
         let live = self.live_set()?;
+        live.access(0)?;
+        live.count_change(tx);
         live.dirty.lock().entry(tx.txg()).or_default().zil = Some(*zil);
         Ok(())
     }
@@ -531,6 +572,17 @@ impl Objset {
     pub fn synced(&self, txg: u64) {
         if let Some(live) = &self.inner.live {
             live.publish(txg);
+        }
+    }
+
+    /// The txg, which is the only one with changes, will never be durable: readers see what was
+    /// durable before. Nothing may be changed or synced after that.
+    pub fn forget(&self, txg: u64) {
+        let Some(live) = &self.inner.live else { return };
+        let dirty = live.dirty.lock().remove(&txg).unwrap_or_default();
+        let synced = std::mem::take(&mut *live.pass.lock());
+        for object in dirty.objects.into_values().chain(synced.objects.into_values()) {
+            object.lock().forget(txg);
         }
     }
 

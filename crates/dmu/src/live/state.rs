@@ -150,6 +150,12 @@ impl State {
         None
     }
 
+    /// The txg will never be durable: what it changed is not seen any more.
+    pub(super) fn forget(&mut self, txg: u64) {
+        self.pass = None;
+        self.versions.retain(|v| v.txg != txg);
+    }
+
     /// The txg is durable: its tree is what readers see behind the versions that are left.
     pub(super) fn publish(&mut self, txg: u64) {
         if let Some(tree) = self.pass.take() {

@@ -53,6 +53,7 @@ impl Object {
         if !set.is_open(tx) {
             return Err(self.error(ErrorKind::Invalid("its txg is frozen")));
         }
+        set.access(self.number())?;
         Ok((object, set))
     }
 
@@ -81,6 +82,7 @@ impl Object {
         let mut attrs = version.attrs.take().ok_or_else(absent)?;
         let done = change(version, &mut attrs);
         version.attrs = Some(attrs);
+        set.count_change(tx);
         if !std::mem::replace(&mut version.dirty, true) {
             set.touch(object, tx.txg());
         }

@@ -9,6 +9,7 @@ use super::features::{BOOKMARK_V2, BOOKMARK_WRITTEN, BOOKMARKS};
 use super::meta::{DslCx, ZAPIFIED};
 use super::names::{NameKind, check_name};
 use super::spacing::{Delta, add};
+use crate::bookmarks::NamedBookmark;
 use crate::error::{Error, Refusal, Result};
 use crate::tree::Dsl;
 use ondisk::bookmark::{Bookmark, BookmarkExtra};
@@ -191,15 +192,21 @@ pub fn create_bookmark(cx: &DslCx<'_>, dsl: &Dsl, name: &str, snapshot: &str) ->
     cx.add_bookmark(head.object, short, &b)
 }
 
+/// Whether a bookmark can be destroyed.
+pub(super) fn check_destroy_bookmark(mark: &NamedBookmark) -> Result<()> {
+    if mark.phys.extra.is_some_and(|x| x.redaction_obj != 0) {
+        return Err(Error::refused(&mark.name, Refusal::Unsupported("redaction bookmarks")));
+    }
+    Ok(())
+}
+
 /// Destroys a bookmark.
 ///
 /// Changes on disk: the head's table of bookmarks, which goes with the last; a key of the head's
 /// dead list that only this bookmark still needed.
 pub fn destroy_bookmark(cx: &DslCx<'_>, dsl: &Dsl, name: &str) -> Result<()> {
     let found = dsl.bookmark(name)?;
-    if found.phys.extra.is_some_and(|x| x.redaction_obj != 0) {
-        return Err(Error::refused(name, Refusal::Unsupported("redaction bookmarks")));
-    }
+    check_destroy_bookmark(&found)?;
     let bad = || Error::BadName(name.to_owned());
     let (path, short) = name.split_once('#').ok_or_else(bad)?;
     let head = dsl.by_name(path)?;

@@ -6,7 +6,7 @@ use super::limits::Counted;
 use super::meta::DslCx;
 use super::spacing::{Delta, add};
 use crate::error::{Error, Refusal, Result};
-use crate::tree::{Dataset, Dsl};
+use crate::tree::{Dataset, Dsl, Seen};
 use ondisk::bpobj::Space;
 use ondisk::dsl::{DslDataset, DslDir, FREE_DIR_NAME, dataset_field};
 use ondisk::mos;
@@ -22,7 +22,12 @@ pub enum Destroyed {
 
 /// Whether a snapshot can be destroyed: no clone was made of it and nobody holds it, or `defer` is
 /// set, which waits for that.
-pub fn check_destroy_snapshot(dsl: &Dsl, name: &str, defer: bool) -> Result<Dataset> {
+pub fn check_destroy_snapshot(
+    cx: &DslCx<'_>,
+    dsl: &Dsl,
+    name: &str,
+    defer: bool,
+) -> Result<Dataset> {
     let snap = dsl.by_name(name)?;
     if !snap.phys.is_snapshot() {
         return Err(Error::refused(name, Refusal::NotASnapshot));
@@ -33,6 +38,7 @@ pub fn check_destroy_snapshot(dsl: &Dsl, name: &str, defer: bool) -> Result<Data
     if let (false, Some(hold)) = (defer, dsl.holds(&snap)?.into_iter().next()) {
         return Err(Error::refused(name, Refusal::Held(hold.tag)));
     }
+    cx.check_doomed(snap.object)?;
     Ok(snap)
 }
 
@@ -43,7 +49,7 @@ pub fn check_destroy_snapshot(dsl: &Dsl, name: &str, defer: bool) -> Result<Data
 /// before, `unique` of both neighbours grows, the keys of its txg leave the dead lists of heads;
 /// the head's table, the directory's space, counts and time of the change; bookmarks.
 pub fn destroy_snapshot(cx: &DslCx<'_>, dsl: &Dsl, name: &str, defer: bool) -> Result<Destroyed> {
-    let snap = check_destroy_snapshot(dsl, name, defer)?;
+    let snap = check_destroy_snapshot(cx, dsl, name, defer)?;
     let held = !dsl.holds(&snap)?.is_empty();
     if defer && (held || snap.phys.num_children > 1) {
         cx.update_dataset(snap.object, |ds| ds.flags |= DslDataset::FLAG_DEFER_DESTROY)?;
@@ -59,7 +65,6 @@ pub(super) fn destroy_snapshot_object(cx: &DslCx<'_>, object: u64) -> Result<()>
     let dir = cx.dir(ds.dir)?;
     let head = dir.head_dataset;
     let name = cx.snapshot_name(&cx.dataset(head)?, object)?;
-    cx.refuse_remapped(object)?;
     cx.drop_features(object)?;
     let key_needed = cx.bookmarks_outlive(head, &ds)?;
 
@@ -83,16 +88,13 @@ pub(super) fn destroy_snapshot_object(cx: &DslCx<'_>, object: u64) -> Result<()>
     cx.put_dataset(ds.next_snap, &next)?;
 
     // Younger than what comes before, given up by what comes next: nobody has these any more.
-    let free_list = cx.directory(mos::FREE_BPOBJ)?;
-    let rule = "the pool has no list of blocks to be freed";
-    let free_list = free_list.ok_or(Error::Tree { object: mos::DIRECTORY_OBJECT, rule })?;
-    let freed = dead::move_from(cx, next.deadlist, ds.prev_snap_txg, free_list)?;
+    let freed = dead::move_from(cx, next.deadlist, ds.prev_snap_txg, cx.free_list()?)?;
     cx.charge(ds.dir, DslDir::USED_SNAP, Delta::from(freed).negated())?;
     cx.charge_free(freed)?;
     dead::merge(cx, next.deadlist, ds.deadlist)?;
 
     if !key_needed {
-        remove_clones_key(cx, ds.dir, ds.creation_txg, 0)?;
+        remove_clones_key(cx, ds.dir, ds.creation_txg)?;
     }
     if next.is_snapshot() {
         // Born after what comes before, given up after the next: the next one's alone now.
@@ -138,22 +140,24 @@ pub(super) fn head_unique(cx: &DslCx<'_>, head: &DslDataset) -> Result<u64> {
 }
 
 /// Takes the key of a destroyed snapshot out of the dead lists of all heads that descend from it.
-fn remove_clones_key(cx: &DslCx<'_>, dir: u64, txg: u64, depth: usize) -> Result<()> {
-    if depth > 256 {
-        return Err(Error::Tree { object: dir, rule: "clones form a loop" });
-    }
-    for head in cx.numbers(cx.dir(dir)?.clones)? {
-        let clone = cx.dataset(head)?;
-        if cx.origin_txg(&cx.dir(clone.dir)?)? > txg {
-            dead::remove_key(cx, clone.deadlist, txg)?;
-            remove_clones_key(cx, clone.dir, txg, depth + 1)?;
+/// Clones of clones may nest as deep as there are datasets, so this does not recurse.
+fn remove_clones_key(cx: &DslCx<'_>, dir: u64, txg: u64) -> Result<()> {
+    let (mut dirs, mut seen) = (vec![dir], Seen::default());
+    while let Some(dir) = dirs.pop() {
+        for head in cx.numbers(cx.dir(dir)?.clones)? {
+            let clone = cx.dataset(head)?;
+            if cx.origin_txg(&cx.dir(clone.dir)?)? > txg {
+                seen.step(clone.dir, "clones form a loop")?;
+                dead::remove_key(cx, clone.deadlist, txg)?;
+                dirs.push(clone.dir);
+            }
         }
     }
     Ok(())
 }
 
 /// Whether a file system or volume can be destroyed: it has no snapshots and nothing below it.
-pub fn check_destroy_head(dsl: &Dsl, name: &str) -> Result<Dataset> {
+pub fn check_destroy_head(cx: &DslCx<'_>, dsl: &Dsl, name: &str) -> Result<Dataset> {
     let head = dsl.by_name(name)?;
     if head.phys.is_snapshot() {
         return Err(Error::refused(name, Refusal::NotAHead));
@@ -168,6 +172,14 @@ pub fn check_destroy_head(dsl: &Dsl, name: &str) -> Result<Dataset> {
     if let Some((snap, _)) = dsl.names_in(head.phys.snapnames_zap)?.into_iter().next() {
         return Err(Error::refused(name, Refusal::HasSnapshots(snap)));
     }
+    if !cx.has(ASYNC_DESTROY)? {
+        return Err(Error::refused(name, Refusal::NoFeature(ASYNC_DESTROY)));
+    }
+    cx.check_doomed(head.object)?;
+    if head.phys.prev_snap != 0 {
+        // It may go with its last clone.
+        cx.check_doomed(head.phys.prev_snap)?;
+    }
     Ok(head)
 }
 
@@ -178,18 +190,13 @@ pub fn check_destroy_head(dsl: &Dsl, name: &str) -> Result<Dataset> {
 /// `async_destroy`), its space to `$FREE`; directory, head, tables, dead list and bookmarks go; the
 /// origin has one clone less, and goes too when it waited for that.
 pub fn destroy_head(cx: &DslCx<'_>, dsl: &Dsl, name: &str) -> Result<()> {
-    let head = check_destroy_head(dsl, name)?;
+    let head = check_destroy_head(cx, dsl, name)?;
     destroy_head_object(cx, head.object)
 }
 
 /// Destroys a head without snapshots and its directory, which has nothing below.
 pub(super) fn destroy_head_object(cx: &DslCx<'_>, object: u64) -> Result<()> {
     let ds = cx.dataset(object)?;
-    if !cx.has(ASYNC_DESTROY)? {
-        let name = format!("object {object}");
-        return Err(Error::refused(&name, Refusal::NoFeature(ASYNC_DESTROY)));
-    }
-    cx.refuse_remapped(object)?;
     cx.set_refreservation(ds.dir, object, 0)?;
     cx.drop_features(object)?;
     if ds.prev_snap != 0 {
@@ -273,8 +280,14 @@ impl DslCx<'_> {
         }
     }
 
-    /// Lists of remapped blocks belong to pools that lost a device; those are not changed yet.
-    fn refuse_remapped(&self, dataset: u64) -> Result<()> {
+    /// Whether nothing that is known before speaks against destroying a dataset: what has to be
+    /// asked before anything changes.
+    ///
+    /// # Errors
+    /// Lists of remapped blocks, which belong to pools that lost a device and are not changed yet;
+    /// a pool without a list of blocks to be freed.
+    pub(super) fn check_doomed(&self, dataset: u64) -> Result<()> {
+        self.free_list()?;
         match self.field(dataset, dataset_field::REMAP_DEADLIST)? {
             None | Some(0) => Ok(()),
             Some(_) => {
@@ -282,5 +295,12 @@ impl DslCx<'_> {
                 Err(Error::refused(&name, Refusal::Unsupported("lists of remapped blocks")))
             }
         }
+    }
+
+    /// The pool's list of blocks to be freed.
+    fn free_list(&self) -> Result<u64> {
+        let rule = "the pool has no list of blocks to be freed";
+        let absent = Error::Tree { object: mos::DIRECTORY_OBJECT, rule };
+        self.directory(mos::FREE_BPOBJ)?.ok_or(absent)
     }
 }

@@ -53,9 +53,11 @@ pub fn release(cx: &DslCx<'_>, dsl: &Dsl, names: &[String], tag: &str) -> Result
     let mut snaps = Vec::with_capacity(names.len());
     for name in names {
         let snap = snapshot_of(dsl, name)?;
-        if cx.lookup(snap.phys.userrefs, tag)?.is_none() {
+        let twice = snaps.contains(&snap.object);
+        if twice || cx.lookup(snap.phys.userrefs, tag)?.is_none() {
             return Err(Error::refused(name, Refusal::NotHeld(tag.to_owned())));
         }
+        cx.check_doomed(snap.object)?;
         snaps.push(snap.object);
     }
     for object in snaps {

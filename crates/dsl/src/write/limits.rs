@@ -8,11 +8,8 @@ use super::features::FILESYSTEM_LIMITS;
 use super::meta::DslCx;
 use super::spacing::add;
 use crate::error::{Error, Refusal, Result};
-use crate::tree::{Dir, Dsl};
+use crate::tree::{DEPTH_MAX, Dir, Dsl};
 use ondisk::dsl::dir_field::{FILESYSTEM_COUNT, SNAPSHOT_COUNT};
-
-/// Deepest nesting of directories that is followed (OpenZFS: 50).
-const DEPTH_MAX: usize = 64;
 
 /// What is counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -6,12 +6,9 @@ use super::meta::DslCx;
 use super::room::check_move;
 use super::spacing::Delta;
 use crate::error::{Error, Refusal, Result};
-use crate::tree::{Dataset, Dsl};
+use crate::tree::{Dataset, Dsl, Seen};
 use ondisk::bpobj::Space;
 use ondisk::dsl::{DslDataset, DslDir};
-
-/// Longest chain of snapshots that is followed.
-const CHAIN_MAX: usize = 1 << 20;
 
 /// Whether the clone `name` can be promoted: it has an origin, and none of the snapshots it takes
 /// over has the name of one of its own. Returns its head and the names of those snapshots.
@@ -32,10 +29,9 @@ pub fn check_promote(dsl: &Dsl, name: &str) -> Result<(Dataset, Vec<String>)> {
     let tree = |rule| Error::Tree { object: snap.dir.object, rule };
     let head = dsl.head(&snap.dir)?.ok_or_else(|| tree("a snapshot's directory has no head"))?;
     let mut moved = Vec::new();
-    for s in dsl.snapshots(&head)? {
-        if s.phys.creation_txg > snap.phys.creation_txg {
-            break;
-        }
+    let all = dsl.snapshots(&head)?;
+    let up_to = all.iter().position(|s| s.object == snap.object).map_or(0, |at| at + 1);
+    for s in all.iter().take(up_to) {
         let Some((_, short)) = s.name.split_once('@') else { continue };
         if dsl.snapshot_named(&clone, short)?.is_some() {
             let taken = format!("{name}@{short}");
@@ -65,11 +61,9 @@ impl DslCx<'_> {
     /// very first).
     fn line(&self, first: u64, last: u64) -> Result<Vec<Link>> {
         let mut out = Vec::new();
-        let mut at = first;
+        let (mut at, mut seen) = (first, Seen::default());
         while at != last && at != 0 {
-            if out.len() > CHAIN_MAX {
-                return Err(Error::Tree { object: first, rule: "snapshots form a loop" });
-            }
+            seen.step(at, "snapshots form a loop")?;
             let ds = self.dataset(at)?;
             out.push((at, ds));
             at = ds.prev_snap;

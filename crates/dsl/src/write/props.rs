@@ -9,12 +9,13 @@ use super::room::{check_new_reservation, check_reservation};
 use super::spacing::Delta;
 use crate::error::{Error, Refusal, Result};
 use crate::props::StoredValue;
-use crate::tree::{Dataset, Dir, Dsl};
+use crate::tree::{Dir, Dsl};
 use dmu::{Objset, Zap};
 use ondisk::DmuType;
 use ondisk::dsl::DslDir;
 use ondisk::dsl::prop_suffix::{HAS_RECEIVED, INHERIT, IUV, RECEIVED};
-use ondisk::props::{DATASET, find};
+use ondisk::props::{Access, DATASET, find};
+use std::collections::HashSet;
 
 /// A change of one property.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -85,7 +86,7 @@ pub fn set_property(
     if ds.phys.is_snapshot() {
         return set_on_snapshot(cx, ds.object, change);
     }
-    check_change(&ds, change)?;
+    check_change(&ds.name, change)?;
     if INSIDE.contains(&change.name.as_str()) {
         return Err(Error::refused(dataset, Refusal::NotHere(change.name.clone())));
     }
@@ -94,6 +95,12 @@ pub fn set_property(
         check_reservation(dsl, &ds, property, value, cx.pool_size)?;
     }
     apply(cx, &ds.name, ds.dir.object, ds.object, change)
+}
+
+/// The first name that comes twice.
+fn named_twice(properties: &[PropertyChange]) -> Option<&str> {
+    let mut seen = HashSet::new();
+    properties.iter().map(|p| p.name.as_str()).find(|name| !seen.insert(*name))
 }
 
 /// Whether a new dataset below `parent` that references `referenced` bytes can have these
@@ -109,12 +116,22 @@ pub(super) fn check_new(
     properties: &[PropertyChange],
     pool_size: u64,
 ) -> Result<()> {
+    if let Some(twice) = named_twice(properties) {
+        return Err(Error::refused(name, Refusal::SetTwice(twice.to_owned())));
+    }
     let number = |name| {
         let found = properties.iter().find(|p| p.name == name);
         found.and_then(PropertyChange::number).unwrap_or(0)
     };
     let (quota, refquota) = (number("quota"), number("refquota"));
     let [reserved, refreserved] = RESERVATIONS.map(number);
+    for change in properties.iter().filter(|p| !INSIDE.contains(&p.name.as_str())) {
+        match find(&DATASET, &change.name) {
+            // What cannot be changed later is set now.
+            Some(p) if p.is_fixed() && p.access != Access::ReadOnly => check_stored(name, change)?,
+            _ => check_change(name, change)?,
+        }
+    }
     for (property, value, most) in [
         ("reservation", reserved, quota),
         ("refreservation", refreserved, quota),
@@ -140,7 +157,7 @@ pub(super) fn check_new(
 pub fn revert_property(cx: &DslCx<'_>, dsl: &Dsl, dataset: &str, name: &str) -> Result<()> {
     let ds = dsl.by_name(dataset)?;
     let change = PropertyChange { name: name.to_owned(), value: None };
-    check_change(&ds, &change)?;
+    check_change(&ds.name, &change)?;
     if !is_inherited(name) {
         return Err(Error::refused(dataset, Refusal::Unsupported("received quotas")));
     }
@@ -175,9 +192,7 @@ pub(super) fn set_on_new(
 
 /// Sets a property of a snapshot: users' properties only.
 pub(super) fn set_on_snapshot(cx: &DslCx<'_>, snap: u64, change: &PropertyChange) -> Result<()> {
-    if !ondisk::props::is_user_property(&change.name) {
-        return Err(Error::refused(&change.name, Refusal::NotHere(change.name.clone())));
-    }
+    check_on_snapshot(change)?;
     let mut ds = cx.dataset(snap)?;
     if ds.props == 0 {
         if change.value.is_none() {
@@ -189,18 +204,48 @@ pub(super) fn set_on_snapshot(cx: &DslCx<'_>, snap: u64, change: &PropertyChange
     cx.store_property(ds.props, &change.name, change.value.as_ref())
 }
 
-/// What the tables say about who may set a property.
-fn check_change(ds: &Dataset, change: &PropertyChange) -> Result<()> {
+/// Whether a snapshot can have a property: users' properties only.
+pub(super) fn check_on_snapshot(change: &PropertyChange) -> Result<()> {
+    if !ondisk::props::is_user_property(&change.name) {
+        return Err(Error::refused(&change.name, Refusal::NotHere(change.name.clone())));
+    }
+    check_stored(&change.name, change)
+}
+
+/// What the tables say about who may set a property, and to what.
+fn check_change(dataset: &str, change: &PropertyChange) -> Result<()> {
     let Some(p) = find(&DATASET, &change.name) else {
         return match ondisk::props::is_user_property(&change.name) {
-            true => Ok(()),
-            false => Err(Error::refused(&ds.name, Refusal::NoProperty(change.name.clone()))),
+            true => check_stored(dataset, change),
+            false => Err(Error::refused(dataset, Refusal::NoProperty(change.name.clone()))),
         };
     };
     match p.is_fixed() {
-        true => Err(Error::refused(&ds.name, Refusal::ReadOnly(change.name.clone()))),
-        false => Ok(()),
+        true => Err(Error::refused(dataset, Refusal::ReadOnly(change.name.clone()))),
+        false => check_stored(dataset, change),
     }
+}
+
+/// Whether a table can hold a property, and whoever reads it can use it: [`parse_value`] makes
+/// nothing else of a text, but not every value comes from there.
+fn check_stored(dataset: &str, change: &PropertyChange) -> Result<()> {
+    let good = match &change.value {
+        None => true,
+        Some(StoredValue::Text(text)) => {
+            text.len() < values::USER_VALUE_MAX && !text.contains('\0')
+        }
+        Some(StoredValue::Number(n)) => {
+            change.name != "recordsize" || n.is_power_of_two() && (512..=16 << 20).contains(n)
+        }
+    };
+    if !good || change.name.len() > values::NAME_MAX {
+        let value = match &change.value {
+            Some(StoredValue::Number(n)) => n.to_string(),
+            _ => change.name.clone(),
+        };
+        return Err(Error::refused(dataset, Refusal::BadValue(value)));
+    }
+    Ok(())
 }
 
 fn apply(cx: &DslCx<'_>, name: &str, dir: u64, head: u64, change: &PropertyChange) -> Result<()> {

@@ -1,5 +1,6 @@
 //! Rolling a head back to a snapshot.
 
+use super::bookmarks::check_destroy_bookmark;
 use super::dead;
 use super::destroy::{check_destroy_snapshot, destroy_snapshot_object};
 use super::meta::DslCx;
@@ -14,6 +15,7 @@ use ondisk::dsl::DslDir;
 /// way, and so are younger bookmarks, unless `destroy_younger` is set; then none of the former may
 /// have a clone or be held. Returns the head and the younger snapshots, youngest first.
 pub fn check_rollback(
+    cx: &DslCx<'_>,
     dsl: &Dsl,
     name: &str,
     destroy_younger: bool,
@@ -26,19 +28,24 @@ pub fn check_rollback(
     let tree = |rule| Error::Tree { object: snap.dir.object, rule };
     let head = dsl.head(&snap.dir)?.ok_or_else(|| tree("a snapshot's directory has no head"))?;
     let mut younger = dsl.snapshots(&head)?;
-    younger.retain(|s| s.phys.creation_txg > snap.phys.creation_txg);
+    let at = younger.iter().position(|s| s.object == snap.object);
+    let at = at.ok_or_else(|| tree("a snapshot is not in its head's table"))?;
+    younger.drain(..=at);
     younger.reverse();
     if let (false, Some(s)) = (destroy_younger, younger.first()) {
         return Err(Error::refused(name, Refusal::HasYounger(s.name.clone())));
     }
     for s in &younger {
-        check_destroy_snapshot(dsl, &s.name, false)?;
+        check_destroy_snapshot(cx, dsl, &s.name, false)?;
     }
     let marks = dsl.bookmarks(&head)?;
-    let mark = marks.iter().find(|b| b.phys.creation_txg > snap.phys.creation_txg);
-    if let (false, Some(b)) = (destroy_younger, mark) {
-        return Err(Error::refused(name, Refusal::HasYounger(b.name.clone())));
+    for mark in marks.iter().filter(|b| b.phys.creation_txg > snap.phys.creation_txg) {
+        if !destroy_younger {
+            return Err(Error::refused(name, Refusal::HasYounger(mark.name.clone())));
+        }
+        check_destroy_bookmark(mark)?;
     }
+    check_rollback_room(cx, dsl, &head, &snap)?;
     Ok((head, younger))
 }
 
@@ -49,9 +56,8 @@ pub fn check_rollback(
 /// the queue of trees to be freed, with its space to `$FREE`; the head has the snapshot's root,
 /// sizes and an empty dead list, nothing of its own and nothing that the snapshot has alone.
 pub fn rollback(cx: &DslCx<'_>, dsl: &Dsl, name: &str, destroy_younger: bool) -> Result<()> {
-    let (head, younger) = check_rollback(dsl, name, destroy_younger)?;
+    let (head, younger) = check_rollback(cx, dsl, name, destroy_younger)?;
     let snap = dsl.by_name(name)?;
-    check_rollback_room(cx, dsl, &head, &snap)?;
     for s in &younger {
         destroy_snapshot_object(cx, s.object)?;
     }

@@ -10,36 +10,48 @@ use crate::error::{Error, Refusal, Result};
 use crate::tree::{Dataset, Dsl};
 use ondisk::dsl::{DslDataset, DslDir, ORIGIN_SNAPSHOT_NAME, dir_field};
 use ondisk::{DmuType, Endian};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 /// Bits of an `fsid_guid`.
 const FSID_MASK: u64 = (1 << 56) - 1;
 
 /// Whether all these snapshots can be taken together, each `pool/a@name`. Returns their heads.
+///
+/// # Errors
+/// Two of one head ([`Refusal::SeveralOfOne`]): they would be of one txg, and nothing that compares
+/// txgs could tell which is older. Whatever speaks against one of them.
 pub fn check_snapshots(dsl: &Dsl, names: &[String]) -> Result<Vec<Dataset>> {
-    let mut heads = Vec::with_capacity(names.len());
+    let mut heads: Vec<Dataset> = Vec::with_capacity(names.len());
     let mut wanted: HashMap<u64, u64> = HashMap::new();
-    for (i, name) in names.iter().enumerate() {
+    let mut seen = HashSet::new();
+    for name in names {
         let bad = || Error::BadName(name.clone());
         if check_name(name)? != NameKind::Snapshot {
             return Err(bad());
         }
         let (path, short) = name.split_once('@').ok_or_else(bad)?;
         let head = dsl.by_name(path)?;
-        let taken = dsl.snapshot_named(&head, short)?.is_some();
-        if taken || names.iter().take(i).any(|n| n == name) {
+        if !seen.insert(head.object) {
+            return Err(Error::refused(name, Refusal::SeveralOfOne));
+        }
+        if dsl.snapshot_named(&head, short)?.is_some() {
             return Err(Error::refused(name, Refusal::Exists));
         }
         if head.phys.is_inconsistent() {
             return Err(Error::refused(path, Refusal::Inconsistent));
         }
         dsl.check_changeable(&head.dir)?;
-        *wanted.entry(head.dir.object).or_default() += 1;
+        // A limit counts all that is below it.
+        for above in dsl.ancestry(&head.dir)? {
+            *wanted.entry(above.object).or_default() += 1;
+        }
         heads.push(head);
     }
     for head in &heads {
-        let n = wanted.get(&head.dir.object).copied().unwrap_or(1);
-        dsl.check_limits(&head.dir, Counted::Snapshots, n)?;
+        for above in dsl.ancestry(&head.dir)? {
+            let n = wanted.get(&above.object).copied().unwrap_or(1);
+            dsl.check_limits_at(&above, Counted::Snapshots, n)?;
+        }
     }
     Ok(heads)
 }
@@ -47,6 +59,10 @@ pub fn check_snapshots(dsl: &Dsl, names: &[String]) -> Result<Vec<Dataset>> {
 /// Takes snapshots, all or none: each `pool/a@name`. The heads must have been synced in this txg,
 /// so that their roots are those of the moment. Returns the snapshots' objects; `properties` are
 /// theirs (users' properties only).
+///
+/// # Errors
+/// What [`check_snapshots`] refuses, and [`Refusal::JustTaken`] of heads that this very txg took a
+/// snapshot of.
 ///
 /// Changes on disk, for each: a new dataset before the head, which takes the head's dead list over;
 /// the head with a new one; what comes before; the head's table of snapshots; the directory (time
@@ -58,7 +74,11 @@ pub fn snapshot(
     properties: &[super::PropertyChange],
 ) -> Result<Vec<u64>> {
     let heads = check_snapshots(dsl, names)?;
+    if let Some(head) = heads.iter().find(|h| h.phys.prev_snap_txg >= cx.txg()) {
+        return Err(Error::refused(&head.name, Refusal::JustTaken));
+    }
     check_snapshot_room(dsl, &heads, cx.pool_size)?;
+    properties.iter().try_for_each(super::props::check_on_snapshot)?;
     let mut out = Vec::with_capacity(heads.len());
     for (head, name) in heads.iter().zip(names) {
         let (_, short) = name.split_once('@').ok_or_else(|| Error::BadName(name.clone()))?;

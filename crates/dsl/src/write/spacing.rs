@@ -2,11 +2,9 @@
 
 use super::meta::DslCx;
 use crate::error::{Error, Result};
+use crate::tree::DEPTH_MAX;
 use ondisk::bpobj::Space;
 use ondisk::dsl::DslDir;
-
-/// Deepest nesting of directories that is followed (OpenZFS: 50).
-const DEPTH_MAX: usize = 64;
 
 /// A change of space.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

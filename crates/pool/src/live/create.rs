@@ -353,17 +353,26 @@ fn first_txg(
     let view = Pool::new_live(candidate, config, parts.uberblock, &parts.store, &parts.mos, known)?;
     let pool = LivePool::start(rt, parts, view, &options.tunables)?;
     let options = options.clone();
+    let properties = options.fs_properties.iter().map(|(name, value)| {
+        let value = parse_value(name, value, DatasetKind::Filesystem, true)?;
+        Ok(PropertyChange { name: name.clone(), value: Some(value) })
+    });
+    let properties = properties.collect::<Result<Vec<_>>>()?;
     pool.run(move |cx| {
-        for (name, value) in &options.fs_properties {
-            let value = parse_value(name, value, DatasetKind::Filesystem, true)?;
-            let change = PropertyChange { name: name.clone(), value: Some(value) };
-            dsl::write::set_property(&cx.dsl(), &cx.shared.dsl, &options.name, &change)?;
+        let set = |change| {
+            let dsl = &cx.shared.dsl;
+            Ok(dsl::write::set_property(&cx.dsl(), dsl, &options.name, change)?)
+        };
+        // What is refused here says why no pool was made; it broke nothing.
+        let set = properties.iter().try_for_each(|change| cx.whole(|_| set(change)));
+        if set.is_err() {
+            return Ok(set);
         }
         let root = NewFilesystem { root: options.root_owner, ..NewFilesystem::default() };
         cx.format_filesystem(tree.root_head, &root)?;
         let command = history::command(&options.invocation, cx.dsl().now.secs);
-        cx.append_history(&[command], true)
-    })?;
+        cx.append_history(&[command], true).map(Ok)
+    })??;
     Ok(pool)
 }
 

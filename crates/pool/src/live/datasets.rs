@@ -1,7 +1,8 @@
 //! Datasets of a live pool: making, changing and removing them, and opening them for writing.
 //!
-//! Every function here is one sync task: it is checked and done at one point of one txg, and
-//! durable when the function returns. What the tasks write is in [`dsl::write`].
+//! Every function here is one sync task (`task.rs` says what such a task may do): it is checked and
+//! done at one point of one txg, and durable when the function returns. What the tasks write is in
+//! [`dsl::write`].
 
 use super::heads::settings;
 use super::{Head, LivePool, TaskCx};
@@ -9,6 +10,7 @@ use crate::error::{Error, Result};
 use dsl::write::PropertyChange;
 use ondisk::znode::Time;
 use ondisk::{ObjsetKind, ZilHeader};
+use std::collections::HashSet;
 use std::sync::Arc;
 use zpl::write::FormatOptions;
 use zpl::{CaseSensitivity, Filesystem, Volume};
@@ -31,6 +33,24 @@ impl Default for NewFilesystem {
         let case = CaseSensitivity::Sensitive;
         Self { case, normalization: 0, utf8_only: false, root: (0, 0, 0o755) }
     }
+}
+
+impl NewFilesystem {
+    /// Whether a file system can be like that.
+    fn check(&self) -> Result<()> {
+        Ok(FormatOptions {
+            normalization: self.normalization,
+            utf8_only: self.utf8_only,
+            ..FormatOptions::new(Time::default())
+        }
+        .check()?)
+    }
+}
+
+/// The names, each where it comes first: a task that met one again would find it done.
+fn each_once(names: &[String]) -> Vec<String> {
+    let mut seen = HashSet::new();
+    names.iter().filter(|name| seen.insert(name.as_str())).cloned().collect()
 }
 
 impl TaskCx<'_> {
@@ -67,6 +87,7 @@ impl LivePool {
         let name = name.to_owned();
         self.run(move |cx| {
             cx.check_room(&name)?;
+            new.check()?;
             let made = dsl::write::create_dataset(&cx.dsl(), &cx.shared.dsl, &name, &properties)?;
             cx.format_filesystem(made.head, &new)?;
             cx.log_event("create", "", &name)
@@ -84,6 +105,7 @@ impl LivePool {
         let name = name.to_owned();
         self.run(move |cx| {
             cx.check_room(&name)?;
+            Volume::check_format(size, block_size)?;
             let made = dsl::write::create_dataset(&cx.dsl(), &cx.shared.dsl, &name, &properties)?;
             cx.new_objset(made.head, ObjsetKind::Zvol, |objset, tx| {
                 Ok(Volume::format(objset, tx, size, block_size)?)
@@ -103,30 +125,44 @@ impl LivePool {
         self.run(move |cx| {
             cx.check_room(&name)?;
             let dsl = &cx.shared.dsl;
+            cx.check_log(&dsl.by_name(&origin)?)?;
             dsl::write::clone_dataset(&cx.dsl(), dsl, &name, &origin, &properties)?;
             cx.empty_log(&dsl.by_name(&name)?, false)?;
             cx.log_event("clone", &format!("origin={origin}"), &name)
         })
     }
 
-    /// Makes snapshots `pool/a@x`, all of the same moment.
+    /// Makes snapshots `pool/a@x`, all of the same moment, so one of each dataset; a name that is
+    /// given twice counts once.
     pub fn snapshot(&self, names: &[String], properties: Vec<PropertyChange>) -> Result<()> {
-        let names = names.to_vec();
-        self.run(move |cx| {
-            cx.check_room(&names.join(" "))?;
-            dsl::write::snapshot(&cx.dsl(), &cx.shared.dsl, &names, &properties)?;
-            names.iter().try_for_each(|name| cx.log_event("snapshot", "", name))
-        })
+        let wanted = Arc::new((each_once(names), properties));
+        loop {
+            let wanted = Arc::clone(&wanted);
+            let taken = self.run(move |cx| {
+                let (names, properties) = &*wanted;
+                cx.check_room(&names.join(" "))?;
+                dsl::write::snapshot(&cx.dsl(), &cx.shared.dsl, names, properties)?;
+                names.iter().try_for_each(|name| cx.log_event("snapshot", "", name))
+            });
+            // Another caller took one of the same dataset in that txg, which is durable now.
+            let again = matches!(
+                &taken,
+                Err(Error::Dsl(dsl::Error::Refused { why: dsl::Refusal::JustTaken, .. }))
+            );
+            if !again {
+                return taken;
+            }
+        }
     }
 
     /// Destroys snapshots; with `defer` those that are held or cloned go when that ends. Either all
     /// or none.
     pub fn destroy_snapshots(&self, names: &[String], defer: bool) -> Result<()> {
-        let names = names.to_vec();
+        let names = each_once(names);
         self.run(move |cx| {
             let dsl = &cx.shared.dsl;
             for name in &names {
-                dsl::write::check_destroy_snapshot(dsl, name, defer)?;
+                dsl::write::check_destroy_snapshot(&cx.dsl(), dsl, name, defer)?;
             }
             for name in &names {
                 cx.log_event("destroy", "", name)?;
@@ -142,9 +178,9 @@ impl LivePool {
         let name = name.to_owned();
         self.run(move |cx| {
             let dsl = &cx.shared.dsl;
-            let head = dsl::write::check_destroy_head(dsl, &name)?;
+            let head = dsl::write::check_destroy_head(&cx.dsl(), dsl, &name)?;
+            cx.check_log(&head)?;
             cx.log_event("destroy", "", &name)?;
-            // Now that nothing can refuse it any more.
             cx.take_over(&head)?;
             cx.drop_head(head.object);
             Ok(dsl::write::destroy_head(&cx.dsl(), dsl, &name)?)
@@ -156,7 +192,10 @@ impl LivePool {
         let snapshot = snapshot.to_owned();
         self.run(move |cx| {
             let dsl = &cx.shared.dsl;
-            let (head, _) = dsl::write::check_rollback(dsl, &snapshot, destroy_younger)?;
+            let check = dsl::write::check_rollback;
+            let (head, _) = check(&cx.dsl(), dsl, &snapshot, destroy_younger)?;
+            cx.check_log(&head)?;
+            cx.check_log(&dsl.by_name(&snapshot)?)?;
             cx.take_over(&head)?;
             cx.drop_head(head.object);
             dsl::write::rollback(&cx.dsl(), dsl, &snapshot, destroy_younger)?;
@@ -169,13 +208,15 @@ impl LivePool {
     pub fn promote(&self, name: &str) -> Result<()> {
         let name = name.to_owned();
         self.run(move |cx| {
-            let clone = cx.shared.dsl.by_name(&name)?;
-            cx.drop_livelist(&clone)?;
-            if let Some(origin) = cx.shared.dsl.origin(&clone.dir)? {
+            let dsl = &cx.shared.dsl;
+            let mut with_livelists = vec![dsl.by_name(&name)?];
+            if let Some(origin) = dsl.origin(&with_livelists[0].dir)? {
                 let head = origin.split('@').next().unwrap_or_default();
-                cx.drop_livelist(&cx.shared.dsl.by_name(head)?)?;
+                with_livelists.push(dsl.by_name(head)?);
             }
-            dsl::write::promote(&cx.dsl(), &cx.shared.dsl, &name)?;
+            dsl::write::promote(&cx.dsl(), dsl, &name)?;
+            // Neither is true any more, and promoting reads neither.
+            with_livelists.iter().try_for_each(|head| cx.drop_livelist(head))?;
             cx.log_event("promote", "", &name)
         })
     }
@@ -214,38 +255,44 @@ impl LivePool {
     /// Sets or clears properties, each of the dataset that stands beside it, in one txg. The first
     /// that is refused ends it; those before it are set.
     pub fn set_properties(&self, changes: Vec<(String, PropertyChange)>) -> Result<()> {
-        self.run(move |cx| {
-            let set = changes.iter().try_for_each(|(dataset, change)| {
-                dsl::write::set_property(&cx.dsl(), &cx.shared.dsl, dataset, change)?;
-                cx.log_event("set", &format!("{change:?}"), dataset)
-            });
-            cx.shared.refresh_heads()?;
-            set
+        self.run_each(changes, |cx, (dataset, change)| {
+            dsl::write::set_property(&cx.dsl(), &cx.shared.dsl, dataset, change)?;
+            cx.log_event("set", &format!("{change:?}"), dataset)
         })
     }
 
     /// Gives each dataset the value of a property again that was received for it.
     pub fn revert_property(&self, datasets: &[String], property: &str) -> Result<()> {
-        let (datasets, property) = (datasets.to_vec(), property.to_owned());
-        self.run(move |cx| {
-            let done = datasets.iter().try_for_each(|dataset| {
-                dsl::write::revert_property(&cx.dsl(), &cx.shared.dsl, dataset, &property)?;
-                cx.log_event("inherit", &format!("{property} to what was received"), dataset)
-            });
-            cx.shared.refresh_heads()?;
-            done
+        let property = property.to_owned();
+        self.run_each(datasets.to_vec(), move |cx, dataset| {
+            dsl::write::revert_property(&cx.dsl(), &cx.shared.dsl, dataset, &property)?;
+            cx.log_event("inherit", &format!("{property} to what was received"), dataset)
         })
+    }
+
+    /// Changes properties of several datasets in one txg, `one` after the other until one of them
+    /// is refused. Each is a task of its own: what went before a refusal stays.
+    fn run_each<T: Send + 'static>(
+        &self,
+        all: Vec<T>,
+        one: impl Fn(&TaskCx<'_>, &T) -> Result<()> + Send + 'static,
+    ) -> Result<()> {
+        self.run(move |cx| {
+            let done = all.iter().try_for_each(|item| cx.whole(|cx| one(cx, item)));
+            cx.shared.refresh_heads()?;
+            Ok(done)
+        })?
     }
 
     /// Holds snapshots by a tag.
     pub fn hold(&self, names: &[String], tag: &str) -> Result<()> {
-        let (names, tag) = (names.to_vec(), tag.to_owned());
+        let (names, tag) = (each_once(names), tag.to_owned());
         self.run(move |cx| Ok(dsl::write::hold(&cx.dsl(), &cx.shared.dsl, &names, &tag)?))
     }
 
     /// Releases them.
     pub fn release(&self, names: &[String], tag: &str) -> Result<()> {
-        let (names, tag) = (names.to_vec(), tag.to_owned());
+        let (names, tag) = (each_once(names), tag.to_owned());
         self.run(move |cx| Ok(dsl::write::release(&cx.dsl(), &cx.shared.dsl, &names, &tag)?))
     }
 

@@ -160,11 +160,11 @@ impl FeatureTable {
             }
         }
         let count = u64::from(feature.is_active_when_enabled());
-        self.counts.write().insert(feature.guid, count);
         self.store(tx, feature, count)?;
         let text = ZapValue { int_len: 1, values: with_nul(feature.description) };
         let table = self.mos.object(self.descriptions)?;
         zap::set(&table, tx, feature.guid.as_bytes(), &text)?;
+        self.counts.write().insert(feature.guid, count);
         self.note_txg(tx, feature)
     }
 
@@ -195,8 +195,10 @@ impl FeatureTable {
         if new == old {
             return Ok(());
         }
+        // Memory follows the table, so that a failure leaves both as they were.
+        self.store(tx, feature, new)?;
         self.counts.write().insert(feature.guid, new);
-        self.store(tx, feature, new)
+        Ok(())
     }
 }
 

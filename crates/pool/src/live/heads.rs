@@ -172,8 +172,12 @@ fn zstd(level: Option<u8>) -> Algorithm {
 
 /// How files of a dataset with these properties are made.
 pub(super) fn settings(stored: &StoredProperties) -> FsSettings {
+    // What stands in a table need not be a record size: the default then, so that a head that
+    // inherits it by a rename can still be told.
+    let record = u32::try_from(number(stored, "recordsize")).ok();
+    let record = record.filter(|n| n.is_power_of_two() && (512..=16 << 20).contains(n));
     FsSettings {
-        record_size: u32::try_from(number(stored, "recordsize")).unwrap_or(128 << 10),
+        record_size: record.unwrap_or(128 << 10),
         xattr: match number(stored, "xattr") {
             0 => XattrStore::Off,
             1 => XattrStore::Dir,
@@ -212,6 +216,7 @@ impl Shared {
             accounting: owners.clone().map(|o| o as _),
             key: None,
         })?;
+        objset.inject(&self.faults.accesses);
         let said = Mutex::new(Said::new(self, stored));
         Ok(Head { dataset, objset, owners, fs: Mutex::default(), said, door })
     }

@@ -70,6 +70,21 @@ impl TaskCx<'_> {
         Ok(self.shared.features.add(self.tx, "com.delphix:livelist", -1)?)
     }
 
+    /// Whether [`Self::empty_log`] can be done to a dataset, or to a head made of it: what is asked
+    /// before a task changes anything.
+    pub(super) fn check_log(&self, dataset: &Dataset) -> Result<()> {
+        if dataset.phys.bp.is_hole() || dataset.phys.bp.logical_birth() < self.tx.txg() {
+            return Ok(());
+        }
+        if self.shared.dsl.objset(dataset)?.phys().zil == ZilHeader::default() {
+            return Ok(());
+        }
+        // A snapshot of this very txg may have this header block too, and writing the header again
+        // in the same txg would use its place again.
+        let what = format!("{} changed in this very moment: try again", dataset.name);
+        Err(Error::Invalid { what })
+    }
+
     /// Empties the log in the header of a head's object set. `free`: it is the head's own, and its
     /// blocks are freed.
     pub(super) fn empty_log(&self, dataset: &Dataset, free: bool) -> Result<()> {
@@ -81,12 +96,8 @@ impl TaskCx<'_> {
         if header == ZilHeader::default() {
             return Ok(());
         }
-        if objset.root().logical_birth() >= self.tx.txg() {
-            // A snapshot of this very txg may have this header block too, and writing the header
-            // again in the same txg would use its place again.
-            let what = format!("{} changed in this very moment: try again", dataset.name);
-            return Err(Error::Invalid { what });
-        }
+        self.check_log(dataset)?;
+        self.touch();
         if free {
             for bp in blocks(&objset, &header, self.tx.txg() - 1) {
                 self.shared.writer.free(&bp, self.tx.txg());

@@ -55,6 +55,7 @@ pub use history::Invocation;
 pub use import::{ImportOptions, OpenWritable, import};
 pub use record::{Pushed, TxgRecord, TxgState};
 pub use shared::TaskCx;
+pub use task::TaskFaults;
 pub use tunables::{Setting, Tunable, TunableError, Tunables};
 pub use txg::TxgLimits;
 pub use writable::{Obstacle, obstacles};
@@ -200,12 +201,20 @@ impl LivePool {
         self.shared.txgs.policy()
     }
 
-    /// Runs `task` in syncing context, and waits until what it did is durable.
+    /// Runs `task` in syncing context, and waits until what it did is durable. A task that fails
+    /// after it changed something stops the pool; `task.rs` says more.
     pub fn run<T: Send + 'static>(
         &self,
-        task: impl FnOnce(&mut TaskCx<'_>) -> Result<T> + Send + 'static,
+        task: impl FnOnce(&TaskCx<'_>) -> Result<T> + Send + 'static,
     ) -> Result<T> {
         self.shared.run(task)
+    }
+
+    /// Where tests make sync tasks fail.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn task_faults(&self) -> &TaskFaults {
+        &self.shared.faults
     }
 
     /// Adds a line to the pool's history.
@@ -264,10 +273,21 @@ impl Drop for LivePool {
     }
 }
 
+/// The end of the sync thread, whatever ends it: nobody waits for it any more.
+struct End<'a>(&'a Shared);
+
+impl Drop for End<'_> {
+    fn drop(&mut self) {
+        // A reason that was given before stays.
+        self.0.txgs.stop("the sync thread broke off: this is a bug of zinc");
+    }
+}
+
 fn start_syncer(shared: &Arc<Shared>) -> Result<Task<()>> {
     let body = {
         let shared = Arc::clone(shared);
         move || {
+            let _end = End(&shared);
             let profiler = Arc::clone(shared.writer.profiler());
             let _role = profiler.role(Kind::SpaSync);
             while let Some(mut record) = shared.txgs.next() {
@@ -280,6 +300,9 @@ fn start_syncer(shared: &Arc<Shared>) -> Result<Task<()>> {
                         }
                     }
                     Err(e) => {
+                        // Whoever looks from now on sees what the disks hold.
+                        let _guard = shared.gate.write();
+                        shared.mos.forget(record.txg);
                         shared.txgs.stop(&format!("txg {} failed: {e}", record.txg));
                         return;
                     }

@@ -11,6 +11,7 @@ use super::heads::Heads;
 use super::record::Pushed;
 use super::space::PoolSpace;
 use super::sync::TxgBlocks;
+use super::task::TaskFaults;
 use super::tunables::Tunables;
 use super::txg::{TxgLimits, Txgs};
 use crate::alloc::Allocator;
@@ -22,6 +23,7 @@ use ondisk::config::{PoolState, VdevConfig};
 use ondisk::uberblock::Uberblock;
 use parking_lot::{Mutex, RwLock};
 use rt::Rt;
+use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Weak};
@@ -89,6 +91,8 @@ pub(crate) struct Shared {
     pub(super) me: Weak<Shared>,
     /// Limits of the queues of the leaves.
     pub(super) queues: Arc<QueueLimits>,
+    /// Failures that a test asks for in sync tasks.
+    pub(super) faults: Arc<TaskFaults>,
 }
 
 /// What a sync task works with. See `docs/decisions/0007-write-path.md`.
@@ -99,6 +103,10 @@ pub struct TaskCx<'a> {
     pub(super) guid: &'a dyn Fn() -> u64,
     /// Bytes that all datasets together may take.
     pub(super) pool_size: u64,
+    /// What was changed beside the MOS.
+    pub(super) touched: Cell<u64>,
+    /// Why a task stopped half way: the txg must not become durable.
+    pub(super) broken: RefCell<Option<String>>,
 }
 
 /// How urgent the writes of a pool's txgs are, for the queues of its leaves.
@@ -118,14 +126,19 @@ impl Shared {
     /// Runs `task` in the sync of the open txg, or of a later one, and waits until that is durable.
     pub(super) fn run<T: Send + 'static>(
         &self,
-        task: impl FnOnce(&mut TaskCx<'_>) -> Result<T> + Send + 'static,
+        task: impl FnOnce(&TaskCx<'_>) -> Result<T> + Send + 'static,
     ) -> Result<T> {
         let slot = Arc::new(Mutex::new(None));
         let answer = Arc::clone(&slot);
         let txg = {
             let mut tasks = self.tasks.lock();
             let txg = self.txgs.open();
-            let run = move |cx: &mut TaskCx<'_>| *answer.lock() = Some(task(cx));
+            let run = move |cx: &mut TaskCx<'_>| {
+                cx.shared.faults.begin();
+                let done = cx.whole(|cx| task(cx));
+                cx.shared.faults.end();
+                *answer.lock() = Some(done);
+            };
             tasks.push(Task { txg, run: Box::new(run) });
             txg
         };
@@ -153,6 +166,8 @@ impl Shared {
         let txgs = Arc::new(Txgs::new(rt, last, TxgLimits::default()));
         writer.tell(Arc::clone(&txgs) as _);
         let queues = Arc::clone(reader.vdevs().queue_limits());
+        let faults = Arc::<TaskFaults>::default();
+        mos.inject(&faults.accesses);
         let shared = Arc::new_cyclic(|me| Self {
             rt: rt.clone(),
             txgs,
@@ -176,6 +191,7 @@ impl Shared {
             reaping: AtomicBool::new(true),
             me: Weak::clone(me),
             queues,
+            faults,
         });
         let pressure = TxgPressure(Arc::downgrade(&shared));
         shared.queues.set_pressure(Some(Arc::new(pressure)));

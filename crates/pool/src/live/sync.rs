@@ -19,6 +19,7 @@
 //! Until the last flush no uberblock that a crash could leave points at anything new; after it the
 //! old one is of no importance. A failure before the uberblock leaves the pool as it was on disk,
 //! and the engine stops: nothing that is in memory can be trusted to agree with the disk any more.
+//! That includes a task that fails after it changed something (`task.rs`).
 //!
 //! Convergence: in later passes only space maps and the path from them to the root are dirty; their
 //! blocks were born in this txg and go to the same place again when their size is the same, gangs
@@ -114,6 +115,9 @@ impl Shared {
         let tasks_ran = !tasks.is_empty();
         for Task { run, .. } in tasks {
             run(&mut cx);
+            if let Some(why) = cx.broken.take() {
+                return Err(self.failed("a change failed half way and was not written", &why));
+            }
         }
         cx.free_a_piece(tasks_ran)?;
         self.write_config(&cx)?;

@@ -1,23 +1,113 @@
 //! What a sync task can do: the MOS in syncing context, and the object sets of datasets it makes.
+//!
+//! # Theory
+//!
+//! A sync task is all or nothing. It runs in the sync of one txg, alone, after the data of all
+//! heads was written and accounted, and it has two halves:
+//!
+//! ```text
+//! check    reads only, and may fail for any reason: a name that is taken, a quota, a feature that
+//!          is missing, a block that cannot be read. The caller gets the error, nothing else
+//!          happens, the txg goes on with the next task.
+//! change   begins with the first change and may fail no more. If it does (a block that cannot be
+//!          read, a structure that contradicts itself, no space), half of the task stands in
+//!          memory, mixed with what other tasks did. Then the txg is broken: its uberblock is not
+//!          written, the pool stops, and the disks keep the state of the last durable txg.
+//! ```
+//!
+//! Where one half ends is not declared but observed ([`TaskCx::whole`]): the MOS counts its
+//! changes, and what else a task changes (the table of open heads, space, object sets of its own) is told by
+//! [`TaskCx::touch`] *before* it is changed. So a check that comes too late does no harm to the
+//! disks, but it stops a pool where a refusal would have done: whatever can be refused for a
+//! logical reason has to be asked before the first change. `dsl::write` has a `check_…` for each
+//! task; a task of several steps asks for all of them first.
+//!
+//! Several tasks in one ([`TaskCx::whole`] nested) are for lists whose items stand alone, such as
+//! properties: the refusal of one leaves those before it done.
+//!
+//! Why not roll back: see `docs/decisions/0013-sync-tasks.md`. Tests make every access of every
+//! task fail once ([`TaskFaults`], `crates/engine/tests/atomic.rs`).
 
 use super::heads::Head;
 use super::history::{self, Invocation};
 use super::shared::{Shared, TaskCx};
 use crate::error::Result;
-use dmu::{Objset, Tx};
+use dmu::{Faults, Objset, Tx};
 use dsl::write::{Blocks, DslCx, FeatureCounts, Now, finish_head};
 use ondisk::nvlist::NvList;
 use ondisk::{ObjsetKind, mos};
+use std::cell::{Cell, RefCell};
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Blocks that one txg frees in the background, at most: some thousand are a few hundred
 /// milliseconds of work, so that a large destroy does not hold up everybody's txg.
 const FREES_PER_TXG: u64 = 20_000;
 
+/// Failures in sync tasks, as tests ask for them: one access of one task fails.
+#[derive(Default)]
+pub struct TaskFaults {
+    /// What the object sets ask.
+    pub(super) accesses: Arc<Faults>,
+    /// The access of the next task that is to fail, counted from 1; 0: none.
+    wanted: AtomicU64,
+}
+
+impl TaskFaults {
+    /// Lets the `nth` access of the next task fail.
+    pub fn fail_next(&self, nth: u64) {
+        self.wanted.store(nth, Ordering::SeqCst);
+    }
+
+    /// A task begins.
+    pub(super) fn begin(&self) {
+        match self.wanted.swap(0, Ordering::SeqCst) {
+            0 => {}
+            nth => self.accesses.arm(nth),
+        }
+    }
+
+    /// It ended.
+    pub(super) fn end(&self) {
+        self.accesses.disarm();
+    }
+
+    /// Whether the access that was to fail came.
+    #[must_use]
+    pub fn came(&self) -> bool {
+        self.accesses.came()
+    }
+
+    /// Accesses of the last task of which one was to fail.
+    #[must_use]
+    pub fn seen(&self) -> u64 {
+        self.accesses.seen()
+    }
+}
+
 impl<'a> TaskCx<'a> {
     pub(super) fn new(shared: &'a Shared, tx: &'a Tx, guid: &'a dyn Fn() -> u64) -> Self {
-        Self { shared, tx, guid, pool_size: shared.size_for_datasets() }
+        let pool_size = shared.size_for_datasets();
+        Self { shared, tx, guid, pool_size, touched: Cell::new(0), broken: RefCell::default() }
+    }
+
+    /// Runs a task, or a part of one that stands alone. When it fails after a change the txg is
+    /// broken.
+    pub(super) fn whole<T>(&self, task: impl FnOnce(&Self) -> Result<T>) -> Result<T> {
+        let changes = || self.shared.mos.changes() + self.touched.get();
+        let before = changes();
+        let done = task(self);
+        if let Err(e) = &done
+            && changes() != before
+        {
+            self.broken.borrow_mut().get_or_insert_with(|| e.to_string());
+        }
+        done
+    }
+
+    /// Something beside the MOS is about to be changed: from here on the task must not fail.
+    pub(super) fn touch(&self) {
+        self.touched.set(self.touched.get() + 1);
     }
 
     /// The context of the functions of [`dsl::write`].
@@ -45,6 +135,7 @@ impl<'a> TaskCx<'a> {
         let shared = self.shared;
         let stored = shared.dsl.stored(&shared.dsl.head_by_object(dataset)?)?;
         let head = Arc::new(shared.live(dataset, None, kind, &stored)?);
+        self.touch();
         format(&head.objset, self.tx)?;
         head.objset.freeze(self.tx.txg());
         let account = shared.account(self, dataset)?;
@@ -57,6 +148,7 @@ impl<'a> TaskCx<'a> {
 
     /// Takes a dataset's head out of use: it is about to be destroyed or to be another one.
     pub(super) fn drop_head(&self, dataset: u64) {
+        self.touch();
         self.shared.store.used().forget(dataset);
         if let Some(head) = self.shared.heads.write().remove(&dataset) {
             head.door.close();

@@ -162,6 +162,8 @@ pub(crate) struct Txgs {
     awaited: AtomicU64,
     /// The open txg is quiescing: nobody may enter.
     shut: AtomicBool,
+    /// The machine was stopped: nobody may enter any more.
+    has_stopped: AtomicBool,
     /// A txg waits for its turn.
     has_waiting: AtomicBool,
     /// What landed stays dirty until its txg is durable (`zinc_dirty_until_durable`).
@@ -207,6 +209,7 @@ impl Txgs {
             inside: AtomicU64::new(0),
             awaited: AtomicU64::new(0),
             shut: AtomicBool::new(false),
+            has_stopped: AtomicBool::new(false),
             has_waiting: AtomicBool::new(false),
             until_durable: AtomicBool::new(false),
             slots: Default::default(),
@@ -362,6 +365,10 @@ impl Txgs {
             self.hold_back()?;
         }
         loop {
+            // What is changed from then on would never be durable.
+            if self.has_stopped.load(Ordering::Relaxed) {
+                self.state.lock().check()?;
+            }
             self.inside.fetch_add(1, Ordering::SeqCst);
             if !self.shut.load(Ordering::SeqCst) {
                 let txg = self.open();
@@ -676,6 +683,7 @@ impl Txgs {
     pub(crate) fn stop(&self, why: &str) {
         let mut state = self.state.lock();
         state.stop.get_or_insert_with(|| Arc::from(why));
+        self.has_stopped.store(true, Ordering::Relaxed);
         for condition in
             [&self.work, &self.synced, &self.quiet, &self.opened, &self.room, &self.stopping]
         {

@@ -11,6 +11,10 @@ use ondisk::nvlist::{NvList, NvValue};
 use ondisk::{DmuType, features, mos};
 use vdev::label::{self, Round};
 
+/// Longest text of a pool property in bytes, and longest name.
+const PROPERTY_MAX: usize = 8191;
+const PROPERTY_NAME_MAX: usize = 255;
+
 /// Sector exponent in the label of a cache device.
 const AUX_ASHIFT: u64 = 12;
 
@@ -74,7 +78,8 @@ impl LivePool {
     /// again, which also writes the state of the new devices' labels anew.
     ///
     /// # Errors
-    /// When the devices do not make vdevs, or one fails; the pool is then as it was.
+    /// When the devices do not make vdevs, or one fails; the pool is then as it was. One that fails
+    /// only when its label says that it belongs to the pool stops the pool.
     pub fn add_tops(&self, tops: &[NewTop], ashift: Option<u32>, devices: &Devices) -> Result<()> {
         let (tops, devices) = (tops.to_vec(), devices.clone());
         let mut guid = guid_from(&self.shared.rt);
@@ -111,14 +116,13 @@ impl LivePool {
             let objects = &cx.shared.mos;
             let directory = Zap::open(&objects.object(mos::DIRECTORY_OBJECT)?)?;
             let map = directory.get_u64(mos::VDEV_ZAP_MAP)?;
+            if map.is_none() && new.iter().any(|top| top.alloc_bias.is_some() && !top.is_log) {
+                let what = "the pool has no tables of vdevs, which such a vdev needs";
+                return Err(Error::Invalid { what: what.to_owned() });
+            }
             for top in &mut new {
-                match map {
-                    Some(map) => add_top_zaps(objects, cx.tx, map, top, &cx.shared.features)?,
-                    None if top.alloc_bias.is_some() && !top.is_log => {
-                        let what = "the pool has no tables of vdevs, which such a vdev needs";
-                        return Err(Error::Invalid { what: what.to_owned() });
-                    }
-                    None => {}
+                if let Some(map) = map {
+                    add_top_zaps(objects, cx.tx, map, top, &cx.shared.features)?;
                 }
                 let made = alloc::init_top(objects, cx.tx, top.asize.unwrap_or(0))?;
                 set_member(objects, top, "metaslab_array", made.ms_array)?;
@@ -147,6 +151,7 @@ impl LivePool {
                 (mos::SPARES, PoolState::Spare, &spares),
                 (mos::L2CACHE, PoolState::L2cache, &cache),
             ];
+            let mut lists = Vec::new();
             for (name, state, specs) in kinds.into_iter().filter(|k| !k.2.is_empty()) {
                 let mut new = Vec::with_capacity(specs.len());
                 for spec in specs {
@@ -169,9 +174,10 @@ impl LivePool {
                     let list = Builder::new().text("type", kind).u64("guid", guid);
                     new.push(list.text("path", path).u64("whole_disk", 0).done());
                 }
-                cx.append_aux(name, new)?;
+                lists.push((name, new));
             }
-            Ok(())
+            // All labels are written: nothing but the lists is left to be changed.
+            lists.into_iter().try_for_each(|(name, new)| cx.append_aux(name, new))
         })
     }
 
@@ -191,6 +197,11 @@ impl LivePool {
                     config.dirty = true;
                 }
                 _ => {
+                    let text = if let PropertyWord::Text(text) = &word { text.len() } else { 0 };
+                    if text > PROPERTY_MAX || name.len() > PROPERTY_NAME_MAX {
+                        let what = format!("the property {name:?} or its value is too long");
+                        return Err(Error::Invalid { what });
+                    }
                     let table = cx.shared.mos.object(cx.pool_props()?)?;
                     zap::set(&table, cx.tx, name.as_bytes(), &word.value())?;
                 }

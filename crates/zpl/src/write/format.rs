@@ -49,6 +49,17 @@ impl FormatOptions {
             projects: true,
         }
     }
+
+    /// Whether a file system can be like that.
+    ///
+    /// # Errors
+    /// Names that are normalised and need not be UTF-8.
+    pub fn check(&self) -> Result<()> {
+        if self.normalization != 0 && !self.utf8_only {
+            return Err(Error::Invalid("names that are normalised must be UTF-8"));
+        }
+        Ok(())
+    }
 }
 
 impl Filesystem {
@@ -60,9 +71,7 @@ impl Filesystem {
     /// # Errors
     /// The set is not empty; a block cannot be written.
     pub fn format(objset: &Objset, tx: &Tx, options: &FormatOptions) -> Result<()> {
-        if options.normalization != 0 && !options.utf8_only {
-            return Err(Error::Invalid("names that are normalised must be UTF-8"));
-        }
+        options.check()?;
         let master = ZapSpec::new(DmuType::MASTER_NODE).number(MASTER_NODE);
         let master = zap::create(objset, tx, &master)?;
         let set = |name: &str, value: u64| zap::set_u64(&master, tx, name, value);
@@ -108,6 +117,18 @@ fn make_tables(objset: &Objset, tx: &Tx) -> Result<u64> {
 }
 
 impl Volume {
+    /// Whether a volume can have this size and blocks of `block_size` bytes.
+    ///
+    /// # Errors
+    /// A block size that is no power of two from 512 bytes to 16 MiB, a size that is not a
+    /// multiple of it.
+    pub fn check_format(size: u64, block_size: u32) -> Result<()> {
+        if !block_size.is_power_of_two() || !(512..=16 << 20).contains(&block_size) {
+            return Err(Error::Invalid("a volume's block size is 512 bytes to 16 MiB"));
+        }
+        Self::check_size(size, block_size.into())
+    }
+
     /// Makes a volume of `size` bytes with blocks of `block_size` bytes in an empty live object
     /// set.
     ///
@@ -115,10 +136,7 @@ impl Volume {
     /// A block size that is no power of two from 512 bytes to 16 MiB, a size that is not a
     /// multiple of it; the set is not empty.
     pub fn format(objset: &Objset, tx: &Tx, size: u64, block_size: u32) -> Result<()> {
-        if !block_size.is_power_of_two() || !(512..=16 << 20).contains(&block_size) {
-            return Err(Error::Invalid("a volume's block size is 512 bytes to 16 MiB"));
-        }
-        Self::check_size(size, block_size.into())?;
+        Self::check_format(size, block_size)?;
         // One slot each, whatever the set does: the second object stands next to the first.
         let mut data = NewObject::new(DmuType::ZVOL).block_size(block_size).number(VOLUME_DATA);
         data.slots = Some(1);

@@ -271,6 +271,7 @@ impl Sync<'_> {
         spec.hold = self.cx.hold;
         let own = old.logical_birth() == self.cx.txg && !old.is_hole() && !old.is_embedded();
         spec.reuse = own.then_some(*old);
+        self.live.access(place.object)?;
         let bp = self.cx.writer.write(block, &spec, place)?;
         if bp.is_hole() {
             return Ok(self.hole(old, spec.kind, spec.level, block.len() as u64));

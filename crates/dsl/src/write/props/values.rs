@@ -5,9 +5,9 @@ use crate::props::{DatasetKind, StoredValue};
 use ondisk::props::{Access, DATASET, Kind, Property, applies, find, is_user_property};
 
 /// Longest value of a user's property in bytes, its NUL counted.
-const USER_VALUE_MAX: usize = 8192;
+pub(super) const USER_VALUE_MAX: usize = 8192;
 /// Longest name of a property in bytes.
-const NAME_MAX: usize = 255;
+pub(super) const NAME_MAX: usize = 255;
 
 /// Judges a text as a value of a property of a `kind` of dataset, and turns it into what is stored.
 /// `new`: the dataset is being made, when more can be set than later.
@@ -53,7 +53,7 @@ pub fn parse_value(name: &str, text: &str, kind: DatasetKind, new: bool) -> Resu
 
 fn is_text(name: &str, text: &str) -> bool {
     match name {
-        "mountpoint" => text == "none" || text == "legacy" || text.starts_with('/'),
+        "mountpoint" if !["none", "legacy"].contains(&text) && !text.starts_with('/') => false,
         _ => text.len() < USER_VALUE_MAX && !text.contains('\0'),
     }
 }

@@ -184,10 +184,9 @@ pub fn clones_after(dsl: &Dsl, snapshot: &str) -> Result<Vec<Step>, Failure> {
     let since = dsl.by_name(snapshot)?;
     let head = split(snapshot).map_or("", |(head, _)| head);
     let mut plan = Plan::new(dsl, true, true);
-    for younger in dsl.snapshots(&dsl.by_name(head)?)? {
-        if younger.phys.creation_txg > since.phys.creation_txg {
-            plan.clones_of(&younger)?;
-        }
+    let all = dsl.snapshots(&dsl.by_name(head)?)?;
+    for younger in all.iter().skip_while(|s| s.object != since.object).skip(1) {
+        plan.clones_of(younger)?;
     }
     Ok(plan.steps)
 }
@@ -255,7 +254,7 @@ fn chosen(dsl: &Dsl, head: &str, spec: &str, strict: bool) -> Result<Vec<String>
     let all = dsl.snapshots(&dsl.by_name(head)?)?;
     let short = |d: &Dataset| split(&d.name).map_or("", |(_, s)| s).to_owned();
     let position = |name: &str| all.iter().position(|d| short(d) == name);
-    let mut out = Vec::new();
+    let mut doomed = vec![false; all.len()];
     for part in spec.split(',') {
         let range = match part.split_once('%') {
             None => position(part).map(|at| (at, at)),
@@ -269,7 +268,7 @@ fn chosen(dsl: &Dsl, head: &str, spec: &str, strict: bool) -> Result<Vec<String>
             }
         };
         match range {
-            Some((from, to)) => out.extend(all.iter().take(to + 1).skip(from)),
+            Some((from, to)) => doomed[from..=to].fill(true),
             None if strict && !spec.contains([',', '%']) => {
                 let what = format!("cannot destroy '{head}@{part}': dataset does not exist");
                 return Err(Failure::new(what));
@@ -277,9 +276,8 @@ fn chosen(dsl: &Dsl, head: &str, spec: &str, strict: bool) -> Result<Vec<String>
             None => {}
         }
     }
-    out.sort_by_key(|d| d.phys.creation_txg);
-    out.dedup_by_key(|d| d.object);
-    Ok(out.into_iter().map(|d| d.name.clone()).collect())
+    let names = all.iter().zip(doomed).filter(|(_, doomed)| *doomed);
+    Ok(names.map(|(d, _)| d.name.clone()).collect())
 }
 
 /// Bytes that nothing has any more when these snapshots are gone: of each run of neighbours what

@@ -371,7 +371,9 @@ impl Selection {
                 Types::BOOKMARK => 2,
                 _ => 0,
             };
-            (head, rank, s.create_txg, s.name.clone())
+            // Snapshots were found in the order of their chain: it decides among those of one txg.
+            let name = if rank == 1 { String::new() } else { s.name.clone() };
+            (head, rank, s.create_txg, name)
         };
         self.found.sort_by_cached_key(key);
     }

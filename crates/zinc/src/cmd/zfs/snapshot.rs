@@ -5,7 +5,8 @@ use super::changes::Target;
 use crate::cannot::cannot;
 use crate::failure::Failure;
 use crate::live::LiveArgs;
-use engine::dsl::DatasetKind;
+use engine::dsl::{DatasetKind, Error, Refusal};
+use engine::pool;
 use std::process::ExitCode;
 
 /// Arguments of `zinc zfs snapshot`.
@@ -32,17 +33,28 @@ impl Args {
         let target = Target { doing: "create snapshot", name: first, kind, is_new: false };
         let changes = target.all(&self.properties)?;
         one_pool(&self.names)?;
-        self.live.change(first, |pool| {
+        self.live.change(first, |live| {
             let mut all = Vec::new();
-            let still = pool.view().hold_still();
+            let still = live.view().hold_still();
             for name in &self.names {
-                all.extend(snapshots(pool.view().dsl(), name, self.recursive, false)?);
+                all.extend(snapshots(live.view().dsl(), name, self.recursive, false)?);
             }
             drop(still);
             let named = if all.len() == 1 { all[0].clone() } else { first.to_owned() };
-            pool.snapshot(&all, changes).map_err(|e| cannot("create snapshot", &named, e))
+            live.snapshot(&all, changes).map_err(|e| refused(&named, e))
         })?;
         Ok(ExitCode::SUCCESS)
+    }
+}
+
+/// Why no snapshot was taken.
+fn refused(name: &str, error: pool::Error) -> Failure {
+    match error {
+        pool::Error::Dsl(Error::Refused { why: Refusal::SeveralOfOne, .. }) => {
+            Failure::new("cannot create snapshots : multiple snapshots of same fs not allowed")
+                .hint("take them one after the other, or use one name for all")
+        }
+        other => cannot("create snapshot", name, other),
     }
 }
 
