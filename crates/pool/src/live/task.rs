@@ -16,9 +16,9 @@
 //! ```
 //!
 //! Where one half ends is not declared but observed ([`TaskCx::whole`]): the MOS counts its
-//! changes, and what else a task changes (the table of open heads, space, object sets of its own) is told by
-//! [`TaskCx::touch`] *before* it is changed. So a check that comes too late does no harm to the
-//! disks, but it stops a pool where a refusal would have done: whatever can be refused for a
+//! changes, and what else a task changes (the table of open heads, space, object sets of its own)
+//! is told by [`TaskCx::touch`] *before* it is changed. So a check that comes too late does no harm
+//! to the disks, but it stops a pool where a refusal would have done: whatever can be refused for a
 //! logical reason has to be asked before the first change. `dsl::write` has a `check_…` for each
 //! task; a task of several steps asks for all of them first.
 //!
