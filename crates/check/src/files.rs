@@ -43,6 +43,8 @@ struct Facts {
 struct Names {
     count: u64,
     by: Vec<u64>,
+    /// Kinds that directories say it is, one bit each.
+    kinds: u16,
 }
 
 /// Bytes and objects by owner.
@@ -161,6 +163,7 @@ impl Survey<'_> {
             }
         };
         let (mut subdirs, mut count) = (0, 0);
+        let mut names = HashSet::with_capacity(entries.len());
         for e in entries {
             let e = match e {
                 Ok(e) => e,
@@ -170,6 +173,10 @@ impl Survey<'_> {
                 }
             };
             count += 1;
+            if let Some(cause) = fault(&e.name, &mut names) {
+                let (at, name) = (self.at(number), String::from_utf8_lossy(&e.name).into_owned());
+                self.sink.put(Issue::BadEntry { at, name, cause });
+            }
             let is_dir = match e.kind {
                 // Version 1 does not say; the file itself must be asked.
                 0 => self.fs.node(e.object).is_ok_and(|n| n.kind() == FileKind::Dir),
@@ -183,6 +190,7 @@ impl Survey<'_> {
             }
             let names = self.names.entry(e.object).or_default();
             names.count += 1;
+            names.kinds |= 1 << (e.kind & 0xf);
             if !names.by.contains(&number) {
                 names.by.push(number);
             }
@@ -231,6 +239,12 @@ impl Survey<'_> {
             }
             if count == 0 && owner.is_none() && f.links == 0 {
                 continue;
+            }
+            let others = names.map_or(0, |n| n.kinds) & !kinds_of(f.kind);
+            if others != 0 {
+                let (name, cause) =
+                    (String::new(), "a directory takes it for another kind of file");
+                self.sink.put(Issue::BadEntry { at: at(), name, cause });
             }
             let counted = match f.kind {
                 FileKind::Dir => f.subdirs + 2,
@@ -304,4 +318,21 @@ impl Survey<'_> {
             }
         }
     }
+}
+
+/// What is wrong with a name in a directory that has those of `names` already.
+fn fault(name: &[u8], names: &mut HashSet<Vec<u8>>) -> Option<&'static str> {
+    match name {
+        b"" | b"." | b".." => Some("no name that a file can have"),
+        _ if name.contains(&b'/') || name.contains(&0) => Some("no name that a file can have"),
+        _ if !names.insert(name.to_vec()) => Some("there twice"),
+        _ => None,
+    }
+}
+
+/// The kinds by which a directory may name a file, one bit each: its own, and none, as in
+/// version 1.
+fn kinds_of(kind: FileKind) -> u16 {
+    let is_it = |k: &u16| FileKind::from_mode(u64::from(*k) << 12) == kind;
+    (0..16).filter(is_it).fold(1, |all, k| all | (1 << k))
 }

@@ -276,6 +276,16 @@ pub enum Issue {
         /// Object it names.
         object: u64,
     },
+    /// A directory has every name once, and only such as a file can have; and it knows rightly what
+    /// kind of file a name is.
+    BadEntry {
+        /// The directory; of a wrong kind the file.
+        at: At,
+        /// The name; empty where it is not known.
+        name: String,
+        /// What is wrong with it.
+        cause: &'static str,
+    },
     /// Every file has a name, or waits to be deleted.
     Orphan {
         /// The file.
@@ -370,6 +380,7 @@ impl Issue {
             Self::LinkCount { .. } => "link-count",
             Self::DirectorySize { .. } => "directory-size",
             Self::DanglingEntry { .. } => "dangling-entry",
+            Self::BadEntry { .. } => "bad-entry",
             Self::Orphan { .. } => "orphan",
             Self::WrongParent { .. } => "wrong-parent",
             Self::OwnerSpace { .. } => "owner-space",
@@ -446,6 +457,7 @@ impl Issue {
             Self::LinkCount { .. } => "the file is freed too early or never",
             Self::DirectorySize { .. } => "the directory may not be removable",
             Self::DanglingEntry { .. } => "the name cannot be opened: the file is gone",
+            Self::BadEntry { .. } => "the file may not be reachable by its name",
             Self::Orphan { .. } => "the file cannot be reached by any name",
             Self::WrongParent { .. } => "zfs diff and NFS may show a wrong path",
             Self::OwnerSpace { .. } => "zfs userspace and quotas show a wrong size",
@@ -546,6 +558,8 @@ impl fmt::Display for Issue {
             Self::DanglingEntry { at, name, object } => {
                 write!(f, "{at}: {name:?} names object {object}, which is no file")
             }
+            Self::BadEntry { at, name, cause } if name.is_empty() => write!(f, "{at}: {cause}"),
+            Self::BadEntry { at, name, cause } => write!(f, "{at}: {name:?} is {cause}"),
             Self::Orphan { at, links } => write!(f, "{at}: {links} links, but no name"),
             Self::WrongParent { at, parent } => {
                 write!(f, "{at}: parent {parent} does not name it")
