@@ -22,6 +22,7 @@ mod page;
 mod place;
 mod progress;
 mod served;
+mod target;
 mod txgs;
 mod ui;
 

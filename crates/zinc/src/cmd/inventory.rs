@@ -3,10 +3,10 @@
 use crate::common::PoolArgs;
 use crate::failure::Failure;
 use crate::progress::while_showing;
-use crate::{asked, objsets, ui};
+use crate::target::Output;
+use crate::{objsets, ui};
 use engine::inventory::{self, Options};
 use engine::rt::Progress;
-use std::fs::File;
 use std::io::{BufWriter, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -40,17 +40,24 @@ impl Args {
             open: &open,
             progress: &progress,
         };
-        let errors = while_showing(&progress, || match &self.out {
-            Some(path) => write_file(&pool, &options, &asked::path(path)),
-            None => {
-                let mut out = BufWriter::with_capacity(1 << 16, ui::Output);
-                let errors = inventory::write(&pool, &options, &mut out)?;
-                out.flush().map(|()| errors)
+        let file = self.out.as_deref().map(Output::create).transpose()?;
+        let errors = while_showing(&progress, || match file {
+            Some(mut file) => {
+                let errors = write(&pool, &options, &mut file);
+                if errors.as_ref().is_err_and(is_gone) {
+                    return Ok(errors);
+                }
+                let (errors, written) = match errors {
+                    Ok(errors) => (errors, Ok(())),
+                    Err(e) => (Vec::new(), Err(e)),
+                };
+                file.finish(written).map(|()| Ok(errors))
             }
-        });
+            None => Ok(write(&pool, &options, &mut ui::Output)),
+        })?;
         let errors = match errors {
             // A reader that went away, as with `| head`, wanted no more.
-            Err(e) if e.kind() == std::io::ErrorKind::BrokenPipe => return Ok(ExitCode::SUCCESS),
+            Err(e) if is_gone(&e) => return Ok(ExitCode::SUCCESS),
             other => other?,
         };
         for e in &errors {
@@ -60,17 +67,16 @@ impl Args {
     }
 }
 
-/// Writes beside `path` and renames, so that a manifest with that name is a whole one.
-fn write_file(
+fn is_gone(e: &std::io::Error) -> bool {
+    e.kind() == std::io::ErrorKind::BrokenPipe
+}
+
+fn write(
     pool: &engine::Pool,
     options: &Options<'_>,
-    path: &std::path::Path,
+    out: &mut (impl Write + Send),
 ) -> std::io::Result<Vec<String>> {
-    let mut part = path.as_os_str().to_owned();
-    part.push(".part");
-    let mut out = BufWriter::with_capacity(1 << 16, File::create(&part)?);
+    let mut out = BufWriter::with_capacity(1 << 16, out);
     let errors = inventory::write(pool, options, &mut out)?;
-    out.into_inner().map_err(std::io::IntoInnerError::into_error)?.sync_all()?;
-    std::fs::rename(&part, path)?;
-    Ok(errors)
+    out.flush().map(|()| errors)
 }

@@ -51,8 +51,7 @@ pub fn append(path: &Path, pool: &LivePool) -> Result<(), Failure> {
         text += &serde_json::to_string(&line).unwrap_or_default();
         text.push('\n');
     }
-    let file = std::fs::OpenOptions::new().create(true).append(true).open(path);
-    file.and_then(|mut f| f.write_all(text.as_bytes())).map_err(|e| {
+    crate::target::append(path)?.write_all(text.as_bytes()).map_err(|e| {
         Failure::new(format!("cannot write to {}", path.display())).because(e.to_string())
     })
 }

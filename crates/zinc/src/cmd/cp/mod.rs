@@ -2,9 +2,10 @@
 
 pub mod data;
 pub mod into;
-pub mod local;
-pub mod sys;
+pub mod keep;
+mod links;
 pub mod tree;
+mod walk;
 
 use crate::asked;
 use crate::common::PoolArgs;
@@ -12,13 +13,14 @@ use crate::failure::{FAILED, Failure};
 use crate::live::{LiveArgs, LiveHow, Tuning};
 use crate::place::{Found, Place, printable};
 use crate::progress::while_showing;
+use crate::target::{Dir, names};
 use crate::{objsets, ui};
 use data::Lost;
 use engine::dsl::{DatasetKind, PropertyContext};
 use engine::rt::Progress;
 use engine::zpl::{FileKind, Node};
 use engine::{Dataset, Pool, Volume};
-use local::{Keep, LocalDir, is_root};
+use keep::KeepArgs;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -31,7 +33,7 @@ use tree::{Copier, Existing, Sink};
 POOL/DATASET: without a path copies a volume as an image, or with -r what is in the root of a file
 system. Holes stay holes; times, modes, hard links and extended attributes are kept, owners when
 zinc runs as root. A file that was copied whole before is left as it is, so an interrupted copy
-is continued by the same command.
+is continued by the same command. A directory is closed to others until all that is in it is there.
 A destination POOL/DATASET:PATH is in a pool: the sources are files and directories of this machine,
 of which owners are kept in any case. SOURCE/. means what is in it.")]
 pub struct Args {
@@ -40,18 +42,11 @@ pub struct Args {
     /// Copy directories with all that is in them
     #[arg(short, long)]
     recursive: bool,
-    /// Replace files that exist and are different
+    /// Replace files that exist and are different, and below directories links, pipes and devices
     #[arg(short, long)]
     force: bool,
-    /// Keep owners and set-id bits though not root
-    #[arg(long)]
-    owner: bool,
-    /// Leave owners and set-id bits
-    #[arg(long, conflicts_with = "owner")]
-    no_owner: bool,
-    /// Leave extended attributes and access lists
-    #[arg(long)]
-    no_xattrs: bool,
+    #[command(flatten)]
+    keep: KeepArgs,
     /// Name every file that is copied
     #[arg(short, long)]
     verbose: bool,
@@ -96,6 +91,8 @@ impl Sink for Talk {
         self.failures.fetch_add(1, Ordering::Relaxed);
         ui::error(&format!("zinc: {} (object {object}): {why}\n", printable(path)));
     }
+
+    fn renamed(&self, _: &[u8], _: u64, _: &[u8]) {}
 
     fn not_kept(&self, path: &[u8], what: &str, why: &str) {
         self.attributes.fetch_add(1, Ordering::Relaxed);
@@ -162,6 +159,9 @@ impl Args {
     }
 
     fn copy_into(self, sources: Vec<OsString>, dest: OsString) -> Result<ExitCode, Failure> {
+        if self.keep.no_devices {
+            return Err(Failure::usage("--no-devices is for copies out of a pool"));
+        }
         match (&self.tar, sources.len()) {
             (Some(_), 0) | (None, 1..) => {}
             (Some(_), _) => return Err(Failure::usage("an archive, or files: not both")),
@@ -173,8 +173,8 @@ impl Args {
             live: LiveArgs { search: self.pool.search, how },
             recursive: self.recursive,
             force: self.force,
-            owner: !self.no_owner,
-            xattrs: !self.no_xattrs,
+            owner: !self.keep.no_owner,
+            xattrs: !self.keep.no_xattrs,
             verbose: self.verbose,
             tar: self.tar.map(|t| if t == Path::new("-") { t } else { asked::path(&t) }),
             sources,
@@ -197,9 +197,7 @@ impl Args {
         }
         let fs = found.filesystem(pool, &self.pool.open)?;
         let node = found.node(&fs, false)?;
-        let mut copier = Copier::new(&fs, progress, sink);
-        let owner = self.owner || (is_root() && !self.no_owner);
-        copier.keep = Keep { owner, xattrs: !self.no_xattrs };
+        let mut copier = Copier::new(&fs, self.keep.keep(), progress, sink);
         copier.existing = if self.force { Existing::Replace } else { Existing::Refuse };
         copier.posix_acls = has_posix_acls(pool, &found.dataset);
         if node.kind() == FileKind::Dir {
@@ -209,15 +207,15 @@ impl Args {
             }
             // The root has no name to copy it under: what is in it goes into the target itself.
             let target = match found.last_name() {
-                Some(name) if dest.is_dir() => open(dest)?.subdir(name),
-                _ => LocalDir::open_target(dest),
+                Some(name) if dest.is_dir() => open(dest)?.subdir(name).map(|(dir, _)| dir),
+                _ => Dir::open_target(dest, true),
             };
-            copier.tree(&node, &target.map_err(|e| cannot(dest, &e))?, found.path());
-            return Ok(());
+            let target = target.map_err(|e| cannot(dest, &e))?;
+            return copier.tree(&node, target, found.path()).map_err(|e| cancelled(&e));
         }
-        let (dir, name) = target(dest, found.last_name().unwrap_or(b"file"))?;
-        copier.one(&node, &dir, &name, found.path());
-        Ok(())
+        let target = target(dest, found.last_name().unwrap_or(b"file"))?;
+        copier.one(&node, target.dir, &target.name, found.path());
+        progress.check().map_err(|e| cancelled(&e))
     }
 
     fn volume(
@@ -233,12 +231,14 @@ impl Args {
         }
         let volume = Volume::open(&objsets::open(pool, &found.dataset, &self.pool.open)?)?;
         let last = found.dataset.name.rsplit('/').next().unwrap_or("volume");
-        let (dir, name) = target(dest, last.as_bytes())?;
-        if dir.look(&name)?.is_some_and(|m| !m.is_file() || !self.force) {
+        let Target { dir, name } = target(dest, last.as_bytes())?;
+        let there = dir.look(&name)?;
+        if there.is_some_and(|there| !there.is_file() || !self.force) {
             let what = format!("{}: exists", printable(&name));
             return Err(Failure::new(what).hint("--force replaces a file"));
         }
-        match tree::volume(&volume, &dir, &name, progress, sink) {
+        let replaced = there.map(|there| there.identity);
+        match tree::volume(&volume, &dir, &name, replaced, progress, sink) {
             Ok(_) => Ok(()),
             Err(e) => Err(Failure::new(format!("{}: not copied", found.dataset.name))
                 .because(e.to_string())
@@ -247,11 +247,22 @@ impl Args {
     }
 }
 
-/// Directory and name to copy one file to.
-fn target(dest: &Path, name: &[u8]) -> Result<(LocalDir, Vec<u8>), Failure> {
+/// Where one file is copied to.
+struct Target {
+    dir: Dir,
+    name: Vec<u8>,
+}
+
+/// Directory and name to copy one file to. What was named by the user and is no file stays: who
+/// wants to write into a device or pipe has `zinc cat`.
+fn target(dest: &Path, name: &[u8]) -> Result<Target, Failure> {
     use std::os::unix::ffi::OsStrExt as _;
     if dest.is_dir() {
-        return Ok((open(dest)?, name.to_vec()));
+        if let Some(why) = names::fault(name) {
+            let what = format!("{}: {why}, which no file can have here", printable(name));
+            return Err(Failure::new(what).hint("give the name of the copy"));
+        }
+        return Ok(Target { dir: open(dest)?, name: name.to_vec() });
     }
     let Some(name) = dest.file_name() else {
         return Err(Failure::usage(format!("{}: no name", dest.display())));
@@ -261,13 +272,25 @@ fn target(dest: &Path, name: &[u8]) -> Result<(LocalDir, Vec<u8>), Failure> {
     if !parent.is_dir() {
         return Err(Failure::new(format!("{}: no such directory", parent.display())));
     }
-    Ok((open(parent)?, name.as_bytes().to_vec()))
+    let target = Target { dir: open(parent)?, name: name.as_bytes().to_vec() };
+    match target.dir.look(&target.name)? {
+        Some(there) if !there.is_file() => {
+            let what = format!("{}: {}, not replaced", dest.display(), there.kind_name());
+            Err(Failure::new(what).hint("zinc cat writes into devices and pipes"))
+        }
+        _ => Ok(target),
+    }
 }
 
-fn open(path: &Path) -> Result<LocalDir, Failure> {
-    LocalDir::open_target(path).map_err(|e| cannot(path, &e))
+fn open(path: &Path) -> Result<Dir, Failure> {
+    Dir::open_target(path, false).map_err(|e| cannot(path, &e))
 }
 
 fn cannot(path: &Path, e: &std::io::Error) -> Failure {
     Failure::new(format!("cannot write to {}", path.display())).because(e.to_string())
+}
+
+/// What is said of a copy that was told to stop.
+pub fn cancelled(e: &engine::rt::Cancelled) -> Failure {
+    Failure::new(format!("the copy is not whole: {e}"))
 }

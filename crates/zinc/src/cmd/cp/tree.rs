@@ -1,20 +1,25 @@
 //! Files and trees of a pool into a local directory; what both `cp` and `rescue` do.
 //!
 //! Directories are made by one thread, in the order in which they are found; files are copied by
-//! all cores. A directory gets its attributes at the end, those deep down first: a time would
-//! be changed by what is made in it later, and a mode could forbid it. Second names of files are
-//! made when all first names are there.
+//! all cores. A directory gets its attributes at the end, those deep down first: until then it is
+//! closed to others, for what is in it may be as private as it is itself, and a time would be
+//! changed by what is made in it later. Second names of files are made when all first names are
+//! there ([`super::links`]).
 //!
-//! A directory that is reached a second time is reported and not entered, so a damaged tree
-//! cannot make a copy endless.
+//! What the pool says is not believed: a directory that is reached a second time is reported and
+//! not entered, so a damaged tree cannot make a copy endless; of a name that a directory has twice
+//! the second is refused; what a file is, is said by the file, not by the directory it is in.
 
 use super::data::{self, CopyError, Lost};
-use super::local::{Keep, LocalDir, Xattrs, is_copy};
+use super::links::{First, Links};
+use super::walk::Walk;
 use crate::asked;
-use engine::rt::{Progress, for_each_parallel};
-use engine::zpl::{DirEntry, FileKind, Node};
+use crate::target::{Dir, Identity, Keep, Look, Tree, Xattrs, names};
+use engine::rt::{Cancelled, Progress, for_each_parallel};
+use engine::zpl::{FileKind, Node};
 use engine::{Filesystem, Volume};
-use std::collections::{HashMap, HashSet};
+use rustix::fs::FileType;
+use std::collections::HashSet;
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -26,21 +31,24 @@ pub trait Sink: Sync {
     fn lost(&self, path: &[u8], object: u64, lost: &Lost) -> bool;
     /// Something was not copied at all, or a directory not whole.
     fn failed(&self, path: &[u8], object: u64, why: &str);
+    /// Something was copied under a name of its own, because no file here can have its name.
+    fn renamed(&self, path: &[u8], object: u64, name: &[u8]);
     /// An attribute could not be kept.
     fn not_kept(&self, path: &[u8], what: &str, why: &str);
     /// A file is copied, with so many bytes lost.
     fn done(&self, path: &[u8], node: &Node, lost_bytes: u64);
 }
 
-/// What to do with a name that is there already.
+/// What to do with a name that is there already. A directory is never replaced.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Existing {
     /// Leave a whole copy as it is; anything else is a failure.
     Refuse,
-    /// Leave a whole copy as it is, replace any other file.
+    /// Leave a whole copy as it is, replace anything else.
     Replace,
-    /// Replace any file, unless the sink says it is done.
-    Renew,
+    /// Replace any regular file, unless the sink says it is done; links, pipes, sockets and
+    /// devices only with `force`.
+    Renew { force: bool },
 }
 
 /// Copies from one file system.
@@ -53,6 +61,8 @@ pub struct Copier<'a> {
     pub posix_acls: bool,
     /// What to do with names that are there.
     pub existing: Existing,
+    /// Files whose names cannot be made here are copied under other names.
+    pub escapes: bool,
     /// Is told how far it is, and says when to stop.
     pub progress: &'a Progress,
     /// Is told what happens.
@@ -61,41 +71,64 @@ pub struct Copier<'a> {
     seen: Mutex<HashSet<u64>>,
 }
 
+/// A directory that files are copied into.
+pub struct Folder {
+    /// It, held open.
+    pub dir: Arc<Dir>,
+    /// Its number in the tree.
+    pub spot: usize,
+    /// Its path, for people.
+    pub shown: Vec<u8>,
+    /// What was made in it, or left there as whole.
+    made: Mutex<HashSet<Identity>>,
+}
+
 /// A file to copy.
-struct Task {
-    dir: Arc<LocalDir>,
-    name: Vec<u8>,
-    path: Vec<u8>,
-    object: u64,
+pub struct Task {
+    /// Where to.
+    pub folder: Arc<Folder>,
+    /// Its name there.
+    pub name: Vec<u8>,
+    /// What.
+    pub object: u64,
 }
 
-/// Second names of files, by object.
-#[derive(Default)]
-struct Links {
-    /// Path of the first name.
-    first: HashMap<u64, Vec<u8>>,
-    later: Vec<(u64, Vec<u8>)>,
+/// What there is for a file under its name.
+pub enum Room {
+    /// Nothing, or what will be replaced.
+    Free(Option<Identity>),
+    /// A whole copy.
+    Whole(Identity),
 }
 
-fn lock<T>(m: &Mutex<T>) -> MutexGuard<'_, T> {
+pub fn lock<T>(m: &Mutex<T>) -> MutexGuard<'_, T> {
     m.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// The names of a path.
-pub fn names(path: &[u8]) -> impl DoubleEndedIterator<Item = &[u8]> {
+pub fn names_of(path: &[u8]) -> impl DoubleEndedIterator<Item = &[u8]> {
     path.split(|b| *b == b'/').filter(|n| !n.is_empty())
 }
 
-fn join(path: &[u8], name: &[u8]) -> Vec<u8> {
-    if path.is_empty() { name.to_vec() } else { [path, b"/", name].concat() }
+pub fn join(path: &[u8], name: &[u8]) -> Vec<u8> {
+    match (path, name) {
+        ([], _) => name.to_vec(),
+        (_, []) => path.to_vec(),
+        _ => [path, b"/", name].concat(),
+    }
+}
+
+impl Folder {
+    pub fn new(dir: Arc<Dir>, spot: usize, shown: Vec<u8>) -> Self {
+        Self { dir, spot, shown, made: Mutex::default() }
+    }
 }
 
 impl<'a> Copier<'a> {
     /// One that has seen nothing yet.
-    pub fn new(fs: &'a Filesystem, progress: &'a Progress, sink: &'a dyn Sink) -> Self {
-        let keep = Keep { owner: false, xattrs: true };
-        let existing = Existing::Refuse;
-        Self { fs, keep, posix_acls: false, existing, progress, sink, seen: Mutex::default() }
+    pub fn new(fs: &'a Filesystem, keep: Keep, progress: &'a Progress, sink: &'a dyn Sink) -> Self {
+        let (existing, seen) = (Existing::Refuse, Mutex::default());
+        Self { fs, keep, posix_acls: false, existing, escapes: false, progress, sink, seen }
     }
 
     /// Whether an object was come across.
@@ -103,135 +136,191 @@ impl<'a> Copier<'a> {
         lock(&self.seen).contains(&object)
     }
 
+    /// Notes that an object was come across; whether that is new.
+    pub fn see(&self, object: u64) -> bool {
+        lock(&self.seen).insert(object)
+    }
+
     /// Copies what is in the directory `top`, and its attributes, into `into`. Paths in reports
     /// begin with `prefix`.
-    pub fn tree(&self, top: &Node, into: &LocalDir, prefix: &[u8]) {
-        let links = Mutex::new(Links::default());
-        let mut walk = Walk {
-            copier: self,
-            into,
-            prefix,
-            todo: vec![(Vec::new(), top.number())],
-            ready: Vec::new(),
-            dressed: Vec::new(),
+    pub fn tree(&self, top: &Node, into: Dir, prefix: &[u8]) -> Result<(), Cancelled> {
+        let links = Links::default();
+        let mut walk = match Walk::new(self, top, into, prefix) {
+            Ok(walk) => walk,
+            Err(e) => {
+                self.sink.failed(prefix, top.number(), &e.to_string());
+                return Ok(());
+            }
         };
         let client = asked::client();
-        let copied = for_each_parallel(0, &mut walk, |task: Task| {
+        loop {
+            for_each_parallel(0, &mut walk, |task: Task| {
+                self.progress.check()?;
+                asked::inherit(client.as_ref(), || self.file(&task, &links));
+                Ok::<(), Cancelled>(())
+            })?;
             self.progress.check()?;
-            asked::inherit(client.as_ref(), || self.file(&task, prefix, &links));
-            Ok::<(), engine::rt::Cancelled>(())
-        });
-        if copied.is_err() {
-            return;
-        }
-        self.second_names(&links, into, prefix);
-        let dressed = std::mem::take(&mut walk.dressed);
-        for (path, object) in dressed.into_iter().rev() {
-            let shown = join(prefix, &path);
-            let result = self.fs.node(object).map_err(|e| e.to_string()).and_then(|node| {
-                let dir = into.descend(names(&path)).map_err(|e| e.to_string())?;
-                let xattrs = self.xattrs(&node, &shown);
-                for r in dir.dress_self(&node, self.keep, &xattrs) {
-                    self.sink.not_kept(&shown, &r.what, &r.error.to_string());
-                }
-                Ok(())
-            });
-            if let Err(e) = result {
-                self.sink.not_kept(&shown, "attributes", &e);
+            if !walk.go_on(links.take_directories()) {
+                break;
             }
         }
+        let (mut tree, objects) = walk.into_parts();
+        self.second_names(links, &mut tree, prefix)?;
+        self.dress_all(&mut tree, &objects, prefix)
     }
 
-    fn second_names(&self, links: &Mutex<Links>, into: &LocalDir, prefix: &[u8]) {
-        let links = std::mem::take(&mut *lock(links));
-        for (object, path) in links.later {
-            let Some(first) = links.first.get(&object) else { continue };
-            let result = split(&path).zip(split(first)).map(|((dir, name), (old_dir, old))| {
-                let old_dir = into.descend(names(old_dir))?;
-                let dir = into.descend(names(dir))?;
-                if let Some(there) = dir.look(name)? {
-                    let same = old_dir.look(old)?.is_some_and(|o| {
-                        use std::os::unix::fs::MetadataExt as _;
-                        (o.dev(), o.ino()) == (there.dev(), there.ino())
-                    });
-                    if same {
-                        return Ok(());
+    /// Puts attributes on all directories, the last ones made first.
+    fn dress_all(&self, tree: &mut Tree, objects: &[u64], prefix: &[u8]) -> Result<(), Cancelled> {
+        for (at, object) in objects.iter().enumerate().rev() {
+            self.progress.check()?;
+            let shown = || join(prefix, &tree.path(at));
+            let node = match self.fs.node(*object) {
+                Ok(node) => node,
+                Err(e) => {
+                    self.sink.not_kept(&shown(), "attributes", &e.to_string());
+                    continue;
+                }
+            };
+            let shown = shown();
+            match tree.dir(at) {
+                Ok(dir) => {
+                    for r in dir.dress(&node, self.keep, &self.xattrs(&node, &shown)) {
+                        self.sink.not_kept(&shown, &r.what, &r.error.to_string());
                     }
-                    self.make_room(&dir, name, false)?;
                 }
-                dir.hard_link(name, &old_dir, old)
-            });
-            let shown = join(prefix, &path);
-            match result {
-                Some(Ok(())) => self.progress.add(1, 0),
-                Some(Err(e)) => self.sink.failed(&shown, object, &e.to_string()),
-                None => self.sink.failed(&shown, object, "no name"),
+                Err(e) => self.sink.not_kept(&shown, "attributes", &e.to_string()),
             }
         }
+        Ok(())
     }
 
-    fn file(&self, task: &Task, prefix: &[u8], links: &Mutex<Links>) {
-        let shown = join(prefix, &task.path);
+    fn file(&self, task: &Task, links: &Links) {
+        let shown = join(&task.folder.shown, &task.name);
         let node = match self.fs.node(task.object) {
             Ok(node) => node,
             Err(e) => return self.sink.failed(&shown, task.object, &e.to_string()),
         };
-        if node.links > 1 && node.kind() != FileKind::Dir {
-            let mut links = lock(links);
-            if links.first.contains_key(&task.object) {
-                links.later.push((task.object, task.path.clone()));
-                return;
-            }
-            links.first.insert(task.object, task.path.clone());
+        let (spot, name) = (task.folder.spot, task.name.clone());
+        if node.kind() == FileKind::Dir {
+            return links.note_directory(spot, name, task.object);
         }
-        self.one(&node, &task.dir, &task.name, &shown);
+        if !self.see(task.object) {
+            return links.note_second(spot, name, task.object);
+        }
+        let made = self.make(&node, &task.folder, &task.name, &shown);
+        if let Some((identity, name)) = made.filter(|_| node.links > 1) {
+            links.note_first(task.object, First { spot, name, identity });
+        }
     }
 
     /// Copies one file that is no directory.
-    pub fn one(&self, node: &Node, dir: &LocalDir, name: &[u8], shown: &[u8]) {
-        lock(&self.seen).insert(node.number());
-        let result = match node.kind() {
-            FileKind::File => self.regular(node, dir, name, shown),
-            _ => self.other(node, dir, name, shown).map(|()| Some(0)).map_err(CopyError::Io),
-        };
+    pub fn one(&self, node: &Node, dir: Dir, name: &[u8], shown: &[u8]) {
+        self.see(node.number());
+        let folder = Folder::new(Arc::new(dir), 0, Vec::new());
+        self.make(node, &folder, name, shown);
+    }
+
+    /// Makes a file; which one it is and its name, if it is whole.
+    pub fn make(
+        &self,
+        node: &Node,
+        folder: &Folder,
+        name: &[u8],
+        shown: &[u8],
+    ) -> Option<(Identity, Vec<u8>)> {
+        let mut name = name.to_vec();
+        let mut result = self.try_make(node, folder, &name, shown);
+        if let Err(CopyError::Io(e)) = &result
+            && self.escapes
+            && names::is_refused(e)
+            && names::escaped(&name) != name
+        {
+            name = names::escaped(&name);
+            result = self.try_make(node, folder, &name, shown);
+            if result.is_ok() {
+                self.sink.renamed(shown, node.number(), &name);
+            }
+        }
         self.progress.add(1, 0);
         match result {
-            Ok(Some(lost)) => self.sink.done(shown, node, lost),
-            Ok(None) => {}
-            Err(CopyError::Cancelled) => {}
-            Err(e) => self.sink.failed(shown, node.number(), &e.to_string()),
+            Ok((identity, lost)) => {
+                lost.into_iter().for_each(|lost| self.sink.done(shown, node, lost));
+                lock(&folder.made).insert(identity?);
+                Some((identity?, name))
+            }
+            Err(CopyError::Cancelled) => None,
+            Err(e) => {
+                self.sink.failed(shown, node.number(), &e.to_string());
+                None
+            }
         }
     }
 
-    /// Makes a name free, as far as that is wanted; `whole`: what is there is a whole copy. True
-    /// when there is nothing to do any more.
-    fn make_room(&self, dir: &LocalDir, name: &[u8], whole: bool) -> io::Result<bool> {
-        let Some(there) = dir.look(name)? else { return Ok(false) };
-        let exists = |text: &str| io::Error::new(io::ErrorKind::AlreadyExists, text.to_owned());
+    /// Which file it is, if there is one now, and the bytes lost, if something was copied.
+    fn try_make(
+        &self,
+        node: &Node,
+        folder: &Folder,
+        name: &[u8],
+        shown: &[u8],
+    ) -> Result<(Option<Identity>, Option<u64>), CopyError> {
+        match node.kind() {
+            FileKind::File => self.regular(node, folder, name, shown),
+            _ => Ok(self.other(node, folder, name, shown)?),
+        }
+    }
+
+    /// What there is for a name, and whether it may be made; `whole` says of what is there that it
+    /// is a whole copy.
+    pub fn room(
+        &self,
+        folder: &Folder,
+        name: &[u8],
+        whole: impl Fn(&Look) -> bool,
+    ) -> io::Result<Room> {
+        let Some(there) = folder.dir.look(name)? else { return Ok(Room::Free(None)) };
+        let exists = |text: &str| Err(io::Error::new(io::ErrorKind::AlreadyExists, text));
+        if lock(&folder.made).contains(&there.identity) {
+            return exists(
+                "another file of the pool was made here: the target does not tell their names \
+                 apart",
+            );
+        }
+        let is_renewed = matches!(self.existing, Existing::Renew { .. }) && there.is_file();
+        if !is_renewed && whole(&there) {
+            return Ok(Room::Whole(there.identity));
+        }
+        if there.is_dir() {
+            return exists("a directory is in the way");
+        }
         match self.existing {
-            Existing::Refuse | Existing::Replace if whole => Ok(true),
-            Existing::Refuse => Err(exists("exists and is different; --force replaces it")),
-            _ if there.is_dir() => Err(exists("a directory is in the way")),
-            _ => dir.remove(name).map(|()| false),
+            Existing::Refuse => exists("exists and is different; --force replaces it"),
+            Existing::Renew { force: false } if !there.is_file() => {
+                exists(&format!("{} is in the way; --force replaces it", there.kind_name()))
+            }
+            _ => Ok(Room::Free(Some(there.identity))),
         }
     }
 
     fn regular(
         &self,
         node: &Node,
-        dir: &LocalDir,
+        folder: &Folder,
         name: &[u8],
         shown: &[u8],
-    ) -> Result<Option<u64>, CopyError> {
-        let there = dir.look(name)?;
-        if there.as_ref().is_some_and(|m| m.len() == node.size) && self.sink.is_done(shown, node) {
-            return Ok(None);
+    ) -> Result<(Option<Identity>, Option<u64>), CopyError> {
+        if let Some(there) = folder.dir.look(name)?
+            && (there.is_file() && there.size == node.size)
+            && !lock(&folder.made).contains(&there.identity)
+            && self.sink.is_done(shown, node)
+        {
+            return Ok((Some(there.identity), None));
         }
-        let whole = there.is_some_and(|m| is_copy(&m, node));
-        if self.make_room(dir, name, whole)? {
-            return Ok(None);
-        }
-        let out = dir.begin(node.number())?;
+        let replaced = match self.room(folder, name, |there| is_copy(there, node))? {
+            Room::Free(replaced) => replaced,
+            Room::Whole(identity) => return Ok((Some(identity), None)),
+        };
+        let out = folder.dir.begin()?;
         let mut lost_bytes = 0u64;
         let mut lost = |l: Lost| {
             lost_bytes = lost_bytes.saturating_add(l.length);
@@ -240,52 +329,65 @@ impl<'a> Copier<'a> {
                 false => Err(CopyError::Lost(l)),
             }
         };
-        let copied = data::copy(node.object(), node.size, &out.file, self.progress, &mut lost);
-        if let Err(e) = copied {
-            out.abandon();
-            return Err(e);
-        }
+        data::copy(node.object(), node.size, &out.file, self.progress, &mut lost)?;
         for r in out.dress(node, self.keep, &self.xattrs(node, shown)) {
             self.sink.not_kept(shown, &r.what, &r.error.to_string());
         }
-        out.finish(name)?;
-        Ok(Some(lost_bytes))
+        let identity = out.finish(name, replaced)?;
+        Ok((Some(identity), Some(lost_bytes)))
     }
 
     /// Links, pipes, sockets and devices.
-    fn other(&self, node: &Node, dir: &LocalDir, name: &[u8], shown: &[u8]) -> io::Result<()> {
+    fn other(
+        &self,
+        node: &Node,
+        folder: &Folder,
+        name: &[u8],
+        shown: &[u8],
+    ) -> io::Result<(Option<Identity>, Option<u64>)> {
         let target = match node.kind() {
             FileKind::Symlink => Some(node.read_link().map_err(io::Error::other)?),
             FileKind::Unknown => return Err(io::Error::other("a file of no known type")),
             _ => None,
         };
-        // These are made in no time: there is nothing to be whole or not.
-        if dir.look(name)?.is_some_and(|m| !m.is_dir() && !m.is_file()) {
-            dir.remove(name)?;
+        let is_device = matches!(node.kind(), FileKind::Block | FileKind::Char);
+        if is_device && !self.keep.devices {
+            return Ok((None, None));
         }
-        self.make_room(dir, name, false)?;
-        match target {
-            Some(target) => dir.symlink(name, &target)?,
-            None => {
-                if let Err(e) = dir.special(name, node) {
-                    // Only root makes devices; what they were is said, so nothing is lost.
+        let dir = &folder.dir;
+        let whole = |there: &Look| match &target {
+            Some(target) => {
+                there.kind == FileType::Symlink
+                    && dir.read_link(name).is_ok_and(|link| link == *target)
+            }
+            None => is_special_copy(there, node),
+        };
+        let replaced = match self.room(folder, name, whole)? {
+            Room::Free(replaced) => replaced,
+            Room::Whole(identity) => return Ok((Some(identity), None)),
+        };
+        if let Some(seen) = replaced {
+            dir.remove(name, seen)?;
+        }
+        let made = match &target {
+            Some(target) => dir.symlink(name, target)?,
+            None => match dir.special(name, node.kind(), node.device()) {
+                Ok(made) => made,
+                // Only root makes devices; what they were is said, so nothing is lost.
+                Err(e) if is_device && e.kind() == io::ErrorKind::PermissionDenied => {
                     let (major, minor) = node.device();
                     let kind = engine::inventory::kind_name(node.kind());
-                    let what = match node.kind() {
-                        FileKind::Block | FileKind::Char => {
-                            format!("{kind} device {major}:{minor}")
-                        }
-                        _ => kind.to_owned(),
-                    };
+                    let what = format!("{kind} device {major}:{minor}");
                     self.sink.not_kept(shown, &what, &e.to_string());
-                    return Ok(());
+                    return Ok((None, Some(0)));
                 }
-            }
-        }
-        for r in dir.dress(name, node, self.keep, &self.xattrs(node, shown)) {
+                Err(e) => return Err(e),
+            },
+        };
+        for r in made.dress(node, self.keep, &self.xattrs(node, shown)) {
             self.sink.not_kept(shown, &r.what, &r.error.to_string());
         }
-        Ok(())
+        Ok((Some(made.look()?.identity), Some(0)))
     }
 
     fn xattrs(&self, node: &Node, shown: &[u8]) -> Xattrs {
@@ -299,97 +401,36 @@ impl<'a> Copier<'a> {
     }
 }
 
-/// Directory and last name of a path.
-fn split(path: &[u8]) -> Option<(&[u8], &[u8])> {
-    let name = names(path).next_back()?;
-    Some((&path[..path.len() - name.len()], name))
+/// Whether what is there is a whole copy of a regular file: same size and time of change.
+pub fn is_copy(there: &Look, node: &Node) -> bool {
+    there.is_file()
+        && there.size == node.size
+        && there.mtime == (node.mtime.seconds, node.mtime.nanos)
 }
 
-/// Finds directories and makes them; hands out files.
-struct Walk<'w, 'a> {
-    copier: &'w Copier<'a>,
-    into: &'w LocalDir,
-    prefix: &'w [u8],
-    /// Directories that exist in the target and are still to be read.
-    todo: Vec<(Vec<u8>, u64)>,
-    ready: Vec<Task>,
-    /// Directories that were read, whose attributes are still to be kept.
-    dressed: Vec<(Vec<u8>, u64)>,
+/// Whether what is there is the same pipe, socket or device. Its time is set last of all.
+fn is_special_copy(there: &Look, node: &Node) -> bool {
+    let same_kind = match node.kind() {
+        FileKind::Fifo => there.kind == FileType::Fifo,
+        FileKind::Socket => there.kind == FileType::Socket,
+        FileKind::Block => there.kind == FileType::BlockDevice && there.device == node.device(),
+        FileKind::Char => there.kind == FileType::CharacterDevice && there.device == node.device(),
+        _ => false,
+    };
+    same_kind && there.mtime == (node.mtime.seconds, node.mtime.nanos)
 }
 
-impl Walk<'_, '_> {
-    fn failed(&self, path: &[u8], object: u64, why: &str) {
-        self.copier.sink.failed(&join(self.prefix, path), object, why);
-    }
-
-    fn read(&mut self, path: Vec<u8>, object: u64) {
-        if !lock(&self.copier.seen).insert(object) {
-            return self.failed(&path, object, "the directory has a second name; not entered");
-        }
-        let node = self.copier.fs.node(object);
-        let entries = match node.and_then(|n| n.entries()) {
-            Ok(entries) => entries,
-            Err(e) => return self.failed(&path, object, &e.to_string()),
-        };
-        let dir = match self.into.descend(names(&path)) {
-            Ok(dir) => Arc::new(dir),
-            Err(e) => return self.failed(&path, object, &e.to_string()),
-        };
-        for entry in entries {
-            match entry {
-                Ok(entry) => self.entry(&path, &dir, entry),
-                Err(e) => {
-                    self.failed(&path, object, &format!("entries of the directory are lost: {e}"));
-                }
-            }
-        }
-        self.dressed.push((path, object));
-    }
-
-    fn entry(&mut self, path: &[u8], dir: &Arc<LocalDir>, entry: DirEntry) {
-        let below = join(path, &entry.name);
-        if self.is_directory(&entry) {
-            match dir.subdir(&entry.name) {
-                Ok(_) => self.todo.push((below, entry.object)),
-                Err(e) => self.failed(&below, entry.object, &e.to_string()),
-            }
-            return;
-        }
-        let (dir, name, object) = (Arc::clone(dir), entry.name, entry.object);
-        self.ready.push(Task { dir, name, path: below, object });
-    }
-
-    fn is_directory(&self, entry: &DirEntry) -> bool {
-        const DIRECTORY: u8 = 4;
-        let opened = || self.copier.fs.node(entry.object).is_ok_and(|n| n.kind() == FileKind::Dir);
-        entry.kind == DIRECTORY || (entry.kind == 0 && opened())
-    }
-}
-
-impl Iterator for Walk<'_, '_> {
-    type Item = Task;
-
-    fn next(&mut self) -> Option<Task> {
-        loop {
-            if let Some(task) = self.ready.pop() {
-                return Some(task);
-            }
-            let (path, object) = self.todo.pop()?;
-            self.read(path, object);
-        }
-    }
-}
-
-/// Copies a volume as a sparse image; the bytes lost.
+/// Copies a volume as a sparse image, in place of what was looked at before; the bytes lost.
 pub fn volume(
     volume: &Volume,
-    dir: &LocalDir,
+    dir: &Dir,
     name: &[u8],
+    replaced: Option<Identity>,
     progress: &Progress,
     sink: &dyn Sink,
 ) -> Result<u64, CopyError> {
     let object = volume.object();
-    let out = dir.begin(object.objset().id())?;
+    let out = dir.begin()?;
     let mut lost_bytes = 0u64;
     let mut lost = |l: Lost| {
         lost_bytes = lost_bytes.saturating_add(l.length);
@@ -398,13 +439,8 @@ pub fn volume(
             false => Err(CopyError::Lost(l)),
         }
     };
-    match data::copy(object, volume.size(), &out.file, progress, &mut lost) {
-        Ok(()) => out.finish(name)?,
-        Err(e) => {
-            out.abandon();
-            return Err(e);
-        }
-    }
+    data::copy(object, volume.size(), &out.file, progress, &mut lost)?;
+    out.finish(name, replaced)?;
     progress.add(1, 0);
     Ok(lost_bytes)
 }

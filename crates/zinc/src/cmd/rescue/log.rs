@@ -6,6 +6,7 @@
 //! | `done` | `dataset`, `path`, `object`, `size`, `lost`: bytes that could not be read |
 //! | `lost` | `dataset`, `path`, `object`, `offset`, `length`, `cause`: a range that is zeros now |
 //! | `failed` | `dataset`, `path`, `object`, `cause`: nothing, or not all, of it was copied |
+//! | `renamed` | `dataset`, `path`, `object`, `name`: what it is called in the copy |
 //! | `not_kept` | `dataset`, `path`, `attribute`, `cause` |
 //! | `end` | `files`, `lost_bytes`, `losses` |
 //!
@@ -14,13 +15,14 @@
 
 use crate::cmd::cp::data::Lost;
 use crate::cmd::cp::tree::Sink;
+use crate::target::{Dir, Look};
 use engine::zpl::Node;
+use rustix::fs::{Mode, OFlags, openat};
 use serde_json::{Map, Value, json};
+use sha2::{Digest as _, Sha256};
 use std::collections::HashSet;
-use std::fs::{File, OpenOptions};
-use std::io::{self, BufRead as _, BufReader, Write as _};
-use std::os::unix::fs::OpenOptionsExt as _;
-use std::path::Path;
+use std::fs::File;
+use std::io::{self, BufRead as _, BufReader, Read as _, Seek as _, Write as _};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
@@ -29,11 +31,14 @@ pub const LOG_NAME: &str = "rescue.jsonl";
 /// Longest line that is believed when an old log is read.
 const LINE_MAX: usize = 1 << 20;
 
+/// A checksum of dataset, path and size.
+type Key = [u8; 32];
+
 /// The log, open for appending.
 pub struct Log {
     file: Mutex<File>,
-    /// Whole files of earlier runs: dataset, path and size.
-    whole: HashSet<(String, Vec<u8>, u64)>,
+    /// Whole files of earlier runs.
+    whole: HashSet<Key>,
     /// What could not be written to the log itself.
     broken: Mutex<Option<io::Error>>,
     /// Files copied.
@@ -42,17 +47,46 @@ pub struct Log {
     pub losses: AtomicU64,
     /// Bytes lost.
     pub lost_bytes: AtomicU64,
+    /// Things that have other names in the copy.
+    pub renamed: AtomicU64,
+}
+
+fn key(dataset: &str, path: &[u8], size: u64) -> Key {
+    let mut sum = Sha256::new();
+    // No name of a dataset has a zero byte.
+    sum.update(dataset.as_bytes());
+    sum.update([0]);
+    sum.update(size.to_le_bytes());
+    sum.update(path);
+    sum.finalize().into()
+}
+
+/// Opens the log of an earlier run, or a new one. Nothing else that has its name is touched.
+fn open(dir: &Dir) -> io::Result<File> {
+    // Without waiting, should it be a pipe.
+    let flags = OFlags::RDWR | OFlags::APPEND | OFlags::CREATE;
+    let careful = OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
+    let file = File::from(openat(dir, LOG_NAME, flags | careful, Mode::RUSR | Mode::WUSR)?);
+    let look = Look::of(&file)?;
+    let mine = look.owner == rustix::process::geteuid().as_raw();
+    let mut head = Vec::new();
+    if look.is_file() {
+        (&file).take(16).read_to_end(&mut head)?;
+    }
+    let is_log = head.is_empty() || head.starts_with(b"{\"event\":\"start\"");
+    match look.is_file() && look.links == 1 && mine && is_log {
+        true => Ok(file),
+        false => Err(io::Error::other("it is there and no log of a rescue by this user")),
+    }
 }
 
 impl Log {
     /// Opens the log in `dir`, and reads what earlier runs did.
-    pub fn open(dir: &Path) -> io::Result<Self> {
-        let path = dir.join(LOG_NAME);
-        let mut options = OpenOptions::new();
-        options.read(true).append(true).create(true).custom_flags(libc::O_NOFOLLOW);
-        let file = options.open(&path)?;
+    pub fn open(dir: &Dir) -> io::Result<Self> {
+        let file = open(dir)?;
         let mut whole = HashSet::new();
-        let mut reader = BufReader::new(File::open(&path)?);
+        (&file).rewind()?;
+        let mut reader = BufReader::new(&file);
         let mut line = Vec::new();
         while {
             line.clear();
@@ -70,9 +104,9 @@ impl Log {
             (&file).write_all(b"\n")?;
         }
         let counts = || AtomicU64::new(0);
-        let (files, losses, lost_bytes) = (counts(), counts(), counts());
-        let file = Mutex::new(file);
-        Ok(Self { file, whole, broken: Mutex::new(None), files, losses, lost_bytes })
+        let [files, losses, lost_bytes, renamed] = [counts(), counts(), counts(), counts()];
+        let (file, broken) = (Mutex::new(file), Mutex::new(None));
+        Ok(Self { file, whole, broken, files, losses, lost_bytes, renamed })
     }
 
     /// Writes a line.
@@ -99,7 +133,7 @@ impl Log {
     }
 }
 
-fn whole_file(v: &Value) -> Option<(String, Vec<u8>, u64)> {
+fn whole_file(v: &Value) -> Option<Key> {
     if v["event"] != "done" || v["lost"] != 0 {
         return None;
     }
@@ -107,7 +141,7 @@ fn whole_file(v: &Value) -> Option<(String, Vec<u8>, u64)> {
         Some(p) => p.as_str()?.as_bytes().to_vec(),
         None => unhex(v["path_hex"].as_str()?)?,
     };
-    Some((v["dataset"].as_str()?.to_owned(), path, v["size"].as_u64()?))
+    Some(key(v["dataset"].as_str()?, &path, v["size"].as_u64()?))
 }
 
 fn unhex(text: &str) -> Option<Vec<u8>> {
@@ -143,7 +177,7 @@ impl DatasetLog<'_> {
 
 impl Sink for DatasetLog<'_> {
     fn is_done(&self, path: &[u8], node: &Node) -> bool {
-        self.log.whole.contains(&(self.dataset.to_owned(), path.to_vec(), node.size))
+        self.log.whole.contains(&key(self.dataset, path, node.size))
     }
 
     fn lost(&self, path: &[u8], object: u64, lost: &Lost) -> bool {
@@ -158,6 +192,17 @@ impl Sink for DatasetLog<'_> {
     fn failed(&self, path: &[u8], object: u64, why: &str) {
         self.log.losses.fetch_add(1, Ordering::Relaxed);
         self.write("failed", path, json!({ "object": object, "cause": why }));
+    }
+
+    fn renamed(&self, path: &[u8], object: u64, name: &[u8]) {
+        self.log.renamed.fetch_add(1, Ordering::Relaxed);
+        let mut more = Map::new();
+        more.insert("object".to_owned(), json!(object));
+        match std::str::from_utf8(name) {
+            Ok(name) => more.insert("name".to_owned(), json!(name)),
+            Err(_) => more.insert("name_hex".to_owned(), json!(engine::inventory::json::hex(name))),
+        };
+        self.write("renamed", path, Value::Object(more));
     }
 
     fn not_kept(&self, path: &[u8], what: &str, why: &str) {

@@ -6,16 +6,17 @@
 
 mod log;
 
-use crate::cmd::cp::has_posix_acls;
-use crate::cmd::cp::local::{Keep, LocalDir, is_root};
-use crate::cmd::cp::tree::{self, Copier, Existing, Sink, names};
+use crate::cmd::cp::keep::KeepArgs;
+use crate::cmd::cp::tree::{self, Copier, Existing, Sink, names_of};
+use crate::cmd::cp::{cancelled, has_posix_acls};
 use crate::common::PoolArgs;
 use crate::failure::{FAILED, Failure};
 use crate::place::Place;
 use crate::progress::while_showing;
-use crate::{objsets, ui};
+use crate::target::{Dir, names};
+use crate::{asked, objsets, ui};
 use engine::dsl::DatasetKind;
-use engine::rt::Progress;
+use engine::rt::{Cancelled, Progress};
 use engine::zpl::{FileKind, Node};
 use engine::{Dataset, Filesystem, Pool, Volume, ondisk};
 use log::{LOG_NAME, Log};
@@ -33,7 +34,8 @@ const LOST_AND_FOUND: &[u8] = b"lost+found";
 #[command(after_help = "\
 Each dataset becomes a folder of DEST, named like it with % for /; a volume becomes an image with
 .img behind its name. With a path, what is there is copied into DEST itself. DEST/rescue.jsonl lists
-every loss; started again with the same DEST, files that are whole are not read again.
+every loss; started again with the same DEST, files that are whole are not read again. A name that no
+file can have here becomes another (a/b is a%2Fb), and the log says which.
 
 Exit code 1: something is lost, the log says what.")]
 pub struct Args {
@@ -45,9 +47,11 @@ pub struct Args {
     /// Snapshots, too
     #[arg(long)]
     snapshots: bool,
-    /// Keep owners and set-id bits though not root
-    #[arg(long)]
-    owner: bool,
+    /// Replace links, pipes, sockets and devices that are in the way, too
+    #[arg(short, long)]
+    force: bool,
+    #[command(flatten)]
+    keep: KeepArgs,
     /// What to rescue: POOL (everything in it), POOL/DATASET[@SNAPSHOT] or one with :PATH
     source: std::ffi::OsString,
     /// The directory to copy into; made when it is not there
@@ -62,8 +66,12 @@ impl Args {
         let cannot = |e: std::io::Error| {
             Failure::new(format!("cannot write to {}", self.dest.display())).because(e.to_string())
         };
-        let dest = LocalDir::open_target(&self.dest).map_err(cannot)?;
-        let log = Log::open(&self.dest).map_err(cannot)?;
+        let path = asked::path(&self.dest);
+        let dest = Dir::open_target(&path, false).map_err(cannot)?;
+        let log = Log::open(&dest).map_err(|e| {
+            let what = format!("cannot write to {}", path.join(LOG_NAME).display());
+            Failure::new(what).because(e.to_string())
+        })?;
         let progress = Progress::new();
         progress.begin("rescued", 0);
         log.write(
@@ -78,6 +86,9 @@ impl Args {
         let rescue =
             Rescue { args: &self, pool: &pool, dest: &dest, log: &log, progress: &progress };
         while_showing(&progress, || rescue.run(&place))?;
+        progress.check().map_err(|e| cancelled(&e))?;
+        // "Nothing lost" is said of what is on the disk.
+        dest.sync().map_err(cannot)?;
         let count = |n: &std::sync::atomic::AtomicU64| n.load(Ordering::Relaxed);
         let (files, losses) = (count(&log.files), count(&log.losses));
         let lost_bytes = count(&log.lost_bytes);
@@ -86,17 +97,21 @@ impl Args {
         if let Some(e) = log.broken() {
             return Err(cannot(e).hint("the log is not whole"));
         }
+        let lost = match losses {
+            0 => "nothing lost".to_owned(),
+            _ => format!("{losses} losses, {lost_bytes} bytes of files"),
+        };
+        let renamed = match count(&log.renamed) {
+            0 => String::new(),
+            n => format!(", {n} under other names"),
+        };
         let logged = self.dest.join(LOG_NAME);
-        if losses == 0 {
-            ui::error(&format!("zinc: {files} files rescued, nothing lost\n"));
-            return Ok(ExitCode::SUCCESS);
-        }
-        let text = format!(
-            "zinc: {files} files rescued, {losses} losses, {lost_bytes} bytes of files: see {}\n",
-            logged.display()
-        );
-        ui::error(&text);
-        Ok(ExitCode::from(FAILED))
+        let see = match losses == 0 && renamed.is_empty() {
+            true => String::new(),
+            false => format!(": see {}", logged.display()),
+        };
+        ui::error(&format!("zinc: {files} files rescued, {lost}{renamed}{see}\n"));
+        Ok(if losses == 0 { ExitCode::SUCCESS } else { ExitCode::from(FAILED) })
     }
 }
 
@@ -110,7 +125,7 @@ fn object(v: Value) -> Map<String, Value> {
 struct Rescue<'a> {
     args: &'a Args,
     pool: &'a Pool,
-    dest: &'a LocalDir,
+    dest: &'a Dir,
     log: &'a Log,
     progress: &'a Progress,
 }
@@ -123,7 +138,7 @@ impl Rescue<'_> {
             return Ok(());
         }
         let found = place.find(self.pool)?;
-        if let Some(path) = found.path.as_ref().filter(|p| names(p).next().is_some()) {
+        if let Some(path) = found.path.as_ref().filter(|p| names_of(p).next().is_some()) {
             let fs = found.filesystem(self.pool, &self.args.pool.open)?;
             let node = found.node(&fs, false)?;
             let name = found.last_name().unwrap_or(b"file");
@@ -153,6 +168,9 @@ impl Rescue<'_> {
             if !(top.is_empty() || head == top || (all && inside(head))) {
                 continue;
             }
+            if self.progress.is_cancelled() {
+                return;
+            }
             match dataset {
                 Ok(dataset) => self.dataset(&dataset),
                 Err(e) => self.log.of(&name).failed(b"", 0, &e.to_string()),
@@ -175,23 +193,43 @@ impl Rescue<'_> {
         }
         let objset = objsets::open(self.pool, dataset, &self.args.pool.open);
         let objset = objset.map_err(|e| e.to_string())?;
-        let folder = dataset.name.replace('/', "%");
+        let folder = self.own_name(dataset.name.replace('/', "%").as_bytes());
         if self.pool.dsl().kind(dataset) == DatasetKind::Volume {
             let volume = Volume::open(&objset).map_err(|e| e.to_string())?;
-            let name = format!("{folder}.img").into_bytes();
-            let lost = tree::volume(&volume, self.dest, &name, self.progress, &log);
+            let name = [&folder[..], b".img"].concat();
+            let there = self.dest.look(&name).map_err(text)?;
+            if let Some(there) = there.filter(|there| !there.is_file()) {
+                return Err(format!("{} is in the way", there.kind_name()));
+            }
+            let replaced = there.map(|there| there.identity);
+            let lost = tree::volume(&volume, self.dest, &name, replaced, self.progress, &log);
             lost.map_err(|e| e.to_string())?;
             self.log.files.fetch_add(1, Ordering::Relaxed);
             return Ok(());
         }
         let fs = Filesystem::open(objset).map_err(|e| e.to_string())?;
-        let into = self.dest.subdir(folder.as_bytes()).map_err(text)?;
+        let (into, _) = self.dest.subdir(&folder).map_err(text)?;
         let copier = self.copier(dataset, &fs, &log);
-        match fs.root() {
-            Ok(root) => copier.tree(&root, &into, b""),
-            Err(e) => log.failed(b".", fs.root_object(), &e.to_string()),
+        let ended = match fs.root() {
+            Ok(root) => copier.tree(&root, into.again().map_err(text)?, b""),
+            Err(e) => {
+                log.failed(b".", fs.root_object(), &e.to_string());
+                Ok(())
+            }
+        };
+        match ended {
+            Ok(()) => self.nameless(&copier, &fs, &into, &log).map_err(text),
+            // It is said once, of all.
+            Err(Cancelled) => Ok(()),
         }
-        self.nameless(&copier, &fs, &into, &log).map_err(text)
+    }
+
+    /// A name in the destination, where the log has its own.
+    fn own_name(&self, name: &[u8]) -> Vec<u8> {
+        match name == LOG_NAME.as_bytes() {
+            true => [name, b"%"].concat(),
+            false => name.to_vec(),
+        }
     }
 
     fn copier<'a>(
@@ -200,9 +238,9 @@ impl Rescue<'_> {
         fs: &'a Filesystem,
         log: &'a dyn Sink,
     ) -> Copier<'a> {
-        let mut copier = Copier::new(fs, self.progress, log);
-        copier.keep = Keep { owner: self.args.owner || is_root(), xattrs: true };
-        copier.existing = Existing::Renew;
+        let mut copier = Copier::new(fs, self.args.keep.keep(), self.progress, log);
+        copier.existing = Existing::Renew { force: self.args.force };
+        copier.escapes = true;
         copier.posix_acls = has_posix_acls(self.pool, dataset);
         copier
     }
@@ -211,12 +249,20 @@ impl Rescue<'_> {
     fn node(&self, dataset: &Dataset, fs: &Filesystem, node: &Node, name: &[u8], path: &[u8]) {
         let log = self.log.of(&dataset.name);
         let copier = self.copier(dataset, fs, &log);
-        if node.kind() != FileKind::Dir {
-            return copier.one(node, self.dest, name, path);
+        let mut name = self.own_name(name);
+        if names::fault(&name).is_some() {
+            name = names::escaped(&name);
+            log.renamed(path, node.number(), &name);
         }
-        match self.dest.subdir(name) {
-            Ok(into) => copier.tree(node, &into, path),
-            Err(e) => log.failed(path, node.number(), &e.to_string()),
+        let copied = match node.kind() {
+            FileKind::Dir => self.dest.subdir(&name).map(|(into, _)| copier.tree(node, into, path)),
+            _ => self.dest.again().map(|dir| {
+                copier.one(node, dir, &name, path);
+                Ok(())
+            }),
+        };
+        if let Err(e) = copied {
+            log.failed(path, node.number(), &e.to_string());
         }
     }
 
@@ -225,11 +271,14 @@ impl Rescue<'_> {
         &self,
         copier: &Copier<'_>,
         fs: &Filesystem,
-        into: &LocalDir,
+        into: &Dir,
         log: &dyn Sink,
     ) -> std::io::Result<()> {
         let (mut lost, mut known) = (Vec::new(), self.not_files(fs));
         for object in fs.objset().objects() {
+            if self.progress.is_cancelled() {
+                return Ok(());
+            }
             let object = match object {
                 Ok(object) => object,
                 Err(e) => {
@@ -252,7 +301,9 @@ impl Rescue<'_> {
         if lost.is_empty() {
             return Ok(());
         }
-        let place = into.subdir(LOST_AND_FOUND)?;
+        // The pool may have a directory of this name, with files of the same names.
+        let folder = free_name(fs, LOST_AND_FOUND);
+        let (place, _) = into.subdir(&folder)?;
         // Directories first, and those first whose own directory is not lost as well: what is in
         // them then has a name.
         let numbers: HashSet<u64> = lost.iter().map(Node::number).collect();
@@ -263,12 +314,12 @@ impl Rescue<'_> {
                 continue;
             }
             let name = format!("#{}", node.number()).into_bytes();
-            let shown = [LOST_AND_FOUND, b"/", &name].concat();
+            let shown = [&folder, &b"/"[..], &name].concat();
             log.failed(&shown, node.number(), "no directory names it; found by its object");
-            if node.kind() == FileKind::Dir {
-                copier.tree(node, &place.subdir(&name)?, &shown);
-            } else {
-                copier.one(node, &place, &name, &shown);
+            if node.kind() != FileKind::Dir {
+                copier.one(node, place.again()?, &name, &shown);
+            } else if copier.tree(node, place.subdir(&name)?.0, &shown).is_err() {
+                return Ok(());
             }
         }
         Ok(())
@@ -282,4 +333,14 @@ impl Rescue<'_> {
         out.extend(shares.ok().flatten());
         out
     }
+}
+
+/// A name that the root of a file system does not have.
+fn free_name(fs: &Filesystem, wanted: &[u8]) -> Vec<u8> {
+    let mut name = wanted.to_vec();
+    let Ok(root) = fs.root() else { return name };
+    while matches!(root.lookup(&name), Ok(Some(_))) {
+        name.push(b'%');
+    }
+    name
 }

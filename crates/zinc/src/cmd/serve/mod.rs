@@ -16,12 +16,14 @@ mod handler;
 use crate::failure::Failure;
 use crate::live::{self, LiveArgs, LiveHow};
 use crate::served::{self, Server as Other};
+use crate::target::{Output, Remover};
 use crate::ui;
 use control::{Endpoint, Server};
 use engine::LivePool;
 use handler::{Held, Service};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
+use std::io::Write as _;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -77,23 +79,13 @@ enum End {
     Time,
 }
 
-/// A file that is there as long as this is.
-struct PidFile(PathBuf);
-
-impl PidFile {
-    fn write(path: &Path) -> Result<Self, Failure> {
-        let text = format!("{}\n", std::process::id());
-        std::fs::write(path, text).map_err(|e| {
-            Failure::new(format!("cannot write {}", path.display())).because(e.to_string())
-        })?;
-        Ok(Self(path.to_owned()))
-    }
-}
-
-impl Drop for PidFile {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_file(&self.0);
-    }
+/// Writes the process's number; the file is there as long as what is returned.
+fn write_pid(path: &Path) -> Result<Remover, Failure> {
+    let mut file = Output::create(path)?;
+    let written = writeln!(file, "{}", std::process::id());
+    let remover = file.remover()?;
+    file.finish(written)?;
+    Ok(remover)
 }
 
 impl Args {
@@ -149,7 +141,7 @@ impl Args {
         ended: &Receiver<End>,
         time: Option<Duration>,
     ) -> Result<End, Failure> {
-        let _pidfile = self.pidfile.as_deref().map(PidFile::write).transpose()?;
+        let _pidfile = self.pidfile.as_deref().map(write_pid).transpose()?;
         let fail = |e: &dyn std::fmt::Display| {
             Failure::new("cannot listen for requests").because(e.to_string())
         };

@@ -3,10 +3,11 @@
 use super::dump::Dump;
 use super::{datasets, object};
 use crate::failure::Failure;
+use crate::target::Output;
 use engine::zpl::FileKind;
 use engine::{Filesystem, Pool};
-use std::fs::File;
-use std::io::{Seek as _, SeekFrom, Write as _};
+use std::io::{self, Write as _};
+use std::os::unix::fs::FileExt as _;
 use std::path::Path;
 
 /// Bytes copied at a time.
@@ -47,31 +48,71 @@ pub fn copy(
     if node.kind() != FileKind::File {
         return Err(Failure::new(format!("{path}: not a regular file")));
     }
-    let fail = |e: std::io::Error| {
-        Failure::new(format!("cannot write {}", target.display())).because(e.to_string())
-    };
-    let size = node.size;
+    let mut out = Output::create(target)?;
     d.note(format_args!("Copying object {} to {}", node.number(), target.display()));
-    let mut out = File::create(target).map_err(fail)?;
-    let object = node.object();
     let mut lost_bytes = 0u64;
-    for s in object.segments(size)? {
-        let (mut at, end) = (s.offset, s.offset.saturating_add(s.length).min(size));
+    let copied = bytes(d, &node, &mut out, &mut lost_bytes);
+    match copied {
+        Ok(()) => out.finish(Ok(()))?,
+        Err(Stop::Write(e)) => out.finish(Err(e))?,
+        Err(Stop::Read(e)) => return Err(e.into()),
+    }
+    d.hold("object", node.number());
+    d.hold("size", node.size);
+    d.hold("lost", lost_bytes);
+    Ok(())
+}
+
+/// Why a copy ended early.
+enum Stop {
+    Read(engine::dmu::Error),
+    Write(io::Error),
+}
+
+impl From<engine::dmu::Error> for Stop {
+    fn from(e: engine::dmu::Error) -> Self {
+        Self::Read(e)
+    }
+}
+
+impl From<io::Error> for Stop {
+    fn from(e: io::Error) -> Self {
+        Self::Write(e)
+    }
+}
+
+/// Copies the content: into a file only what is no hole, into a pipe or device all of it.
+fn bytes(
+    d: &mut Dump,
+    node: &engine::Node,
+    out: &mut Output,
+    lost_bytes: &mut u64,
+) -> Result<(), Stop> {
+    let (object, size) = (node.object(), node.size);
+    let file = out.at_any_offset()?.map(std::fs::File::try_clone).transpose()?;
+    let pieces = match &file {
+        Some(_) => object.segments(size)?.iter().map(|s| (s.offset, s.length)).collect(),
+        None => vec![(0, size)],
+    };
+    for (offset, length) in pieces {
+        let (mut at, end) = (offset, offset.saturating_add(length).min(size));
         while at < end {
             let n = CHUNK.min(end - at);
             let mut bytes = vec![0; n as usize];
             object.read_at_with(at, &mut bytes, &mut |start, length, e| {
-                lost_bytes = lost_bytes.saturating_add(length);
+                *lost_bytes = lost_bytes.saturating_add(length);
                 d.fail(format_args!("bytes {start}+{length}: {e}"));
                 Ok(())
             })?;
-            out.seek(SeekFrom::Start(at)).and_then(|_| out.write_all(&bytes)).map_err(fail)?;
+            match &file {
+                Some(file) => file.write_all_at(&bytes, at)?,
+                None => out.write_all(&bytes)?,
+            }
             at += n;
         }
     }
-    out.set_len(size).map_err(fail)?;
-    d.hold("object", node.number());
-    d.hold("size", size);
-    d.hold("lost", lost_bytes);
+    if let Some(file) = file {
+        file.set_len(size)?;
+    }
     Ok(())
 }

@@ -1,0 +1,33 @@
+//! Which attributes a copy out of a pool gets: the options that `cp` and `rescue` share.
+
+use crate::target::{Keep, is_root};
+
+/// What is kept of a file beside its content.
+#[derive(Clone, Copy, clap::Args)]
+pub struct KeepArgs {
+    /// Keep owners, set-id bits and attributes that give rights, though not root
+    #[arg(long)]
+    pub owner: bool,
+    /// Leave owners, and with them set-id bits and security.* and trusted.* attributes; devices
+    /// are for their new owner alone
+    #[arg(long, conflicts_with = "owner")]
+    pub no_owner: bool,
+    /// Leave extended attributes and access lists
+    #[arg(long)]
+    pub no_xattrs: bool,
+    /// Make no block and character devices
+    #[arg(long)]
+    pub no_devices: bool,
+}
+
+impl KeepArgs {
+    /// What is kept by whoever runs this.
+    pub fn keep(self) -> Keep {
+        Keep {
+            owner: self.owner || (is_root() && !self.no_owner),
+            declined: self.no_owner,
+            xattrs: !self.no_xattrs,
+            devices: !self.no_devices,
+        }
+    }
+}

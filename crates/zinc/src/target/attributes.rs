@@ -1,0 +1,156 @@
+//! Attributes of a node of a pool, put on what was made for it, by descriptor.
+
+use super::dir::{Dir, Item, Look, path_of};
+use super::new_file::NewFile;
+use engine::Filesystem;
+use engine::zpl::{FileKind, Node, Time};
+use rustix::fs::{
+    AtFlags, CWD, Gid, Mode, Timespec, Timestamps, Uid, XattrFlags, chmod, chownat, fchmod,
+    fsetxattr, futimens, setxattr, utimensat,
+};
+use std::collections::BTreeMap;
+use std::io;
+use std::os::fd::{AsFd as _, BorrowedFd};
+
+/// Extended attributes by the names Linux shows.
+pub type Xattrs = BTreeMap<Vec<u8>, Vec<u8>>;
+
+/// What of a file's attributes is put on the copy.
+#[derive(Clone, Copy, Debug)]
+pub struct Keep {
+    /// Owner and group, and what is worth something only with them: set-id bits, attributes that
+    /// give rights, devices that others may open.
+    pub owner: bool,
+    /// The user asked for owners to be left, and need not be told what goes with them.
+    pub declined: bool,
+    /// Extended attributes and access lists.
+    pub xattrs: bool,
+    /// Devices.
+    pub devices: bool,
+}
+
+/// An attribute that the target did not take.
+#[derive(Debug)]
+pub struct Refused {
+    /// Which.
+    pub what: String,
+    /// Why.
+    pub error: io::Error,
+}
+
+/// Something attributes can be put on.
+struct Handle<'a> {
+    fd: BorrowedFd<'a>,
+    /// It was opened for its attributes alone: calls that want an open file go by `/proc`.
+    is_item: bool,
+}
+
+impl Dir {
+    /// Puts the attributes of `node` on the directory. What could not be kept is returned.
+    pub fn dress(&self, node: &Node, keep: Keep, xattrs: &Xattrs) -> Vec<Refused> {
+        Handle { fd: self.as_fd(), is_item: false }.dress(node, keep, xattrs)
+    }
+
+    /// Closes a directory that was there before, until it gets the attributes of `node`: what is
+    /// copied into it is not for those whom the pool keeps out.
+    pub fn close_for_others(&self, node: &Node, keep: Keep) -> io::Result<()> {
+        let look = Look::of(self)?;
+        let me = rustix::process::geteuid();
+        if look.owner != me.as_raw() && keep.owner {
+            rustix::fs::fchown(self, Some(me), None)?;
+            return Ok(fchmod(self, Mode::RWXU)?);
+        }
+        if look.mode & !node.permissions() & 0o077 != 0 {
+            fchmod(self, Mode::RWXU)?;
+        }
+        Ok(())
+    }
+}
+
+impl NewFile<'_> {
+    /// Puts the attributes of `node` on the file. What could not be kept is returned.
+    pub fn dress(&self, node: &Node, keep: Keep, xattrs: &Xattrs) -> Vec<Refused> {
+        Handle { fd: self.file.as_fd(), is_item: false }.dress(node, keep, xattrs)
+    }
+}
+
+impl Item {
+    /// Puts the attributes of `node` on it. What could not be kept is returned.
+    pub fn dress(&self, node: &Node, keep: Keep, xattrs: &Xattrs) -> Vec<Refused> {
+        Handle { fd: self.as_fd(), is_item: true }.dress(node, keep, xattrs)
+    }
+}
+
+impl Handle<'_> {
+    fn dress(&self, node: &Node, keep: Keep, xattrs: &Xattrs) -> Vec<Refused> {
+        let mut refused = Vec::new();
+        let mut note = |what: &str, result: io::Result<()>| {
+            let kept = result.is_ok();
+            refused.extend(result.err().map(|error| Refused { what: what.into(), error }));
+            kept
+        };
+        let owned = keep.owner && note("owner", self.set_owner(node));
+        for (name, value) in xattrs.iter().filter(|_| keep.xattrs) {
+            let what = String::from_utf8_lossy(name).into_owned();
+            if keep.owner || !gives_rights(name) {
+                note(&what, self.set_xattr(name, value));
+            } else if !keep.declined {
+                note(&what, Err(io::Error::other("it is kept only with the owner")));
+            }
+        }
+        if node.kind() != FileKind::Symlink {
+            // After the owner, whose change takes set-id bits away.
+            note("mode", self.set_mode(permissions(node, owned)));
+        }
+        note("times", self.set_times(node.atime, node.mtime));
+        refused
+    }
+
+    fn set_owner(&self, node: &Node) -> io::Result<()> {
+        let id = Filesystem::linux_id;
+        let (uid, gid) = (Uid::from_raw(id(node.uid)), Gid::from_raw(id(node.gid)));
+        Ok(chownat(self.fd, "", Some(uid), Some(gid), AtFlags::EMPTY_PATH)?)
+    }
+
+    fn set_mode(&self, mode: u32) -> io::Result<()> {
+        let mode = Mode::from_raw_mode(mode);
+        match self.is_item {
+            false => Ok(fchmod(self.fd, mode)?),
+            true => Ok(chmod(path_of(self.fd), mode)?),
+        }
+    }
+
+    fn set_xattr(&self, name: &[u8], value: &[u8]) -> io::Result<()> {
+        match self.is_item {
+            false => Ok(fsetxattr(self.fd, name, value, XattrFlags::empty())?),
+            true => Ok(setxattr(path_of(self.fd), name, value, XattrFlags::empty())?),
+        }
+    }
+
+    fn set_times(&self, accessed: Time, modified: Time) -> io::Result<()> {
+        let spec = |t: Time| Timespec {
+            tv_sec: t.seconds,
+            tv_nsec: i64::try_from(t.nanos.min(999_999_999)).unwrap_or(0),
+        };
+        let times = Timestamps { last_access: spec(accessed), last_modification: spec(modified) };
+        match self.is_item {
+            false => Ok(futimens(self.fd, &times)?),
+            true => Ok(utimensat(CWD, path_of(self.fd), &times, AtFlags::empty())?),
+        }
+    }
+}
+
+/// Whether an extended attribute gives its file rights that only an administrator gives.
+fn gives_rights(name: &[u8]) -> bool {
+    [&b"security."[..], b"trusted."].iter().any(|space| name.starts_with(space))
+}
+
+/// Set-id bits are for the owner they were given to, and so is a device.
+fn permissions(node: &Node, owned: bool) -> u32 {
+    let mask = match node.kind() {
+        _ if owned => 0o7777,
+        FileKind::Block | FileKind::Char => 0o600,
+        _ => 0o1777,
+    };
+    node.permissions() & mask
+}

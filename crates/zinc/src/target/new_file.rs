@@ -1,0 +1,184 @@
+//! A regular file that has no name until it is whole.
+//!
+//! Where the file system can, it is made without any name (`O_TMPFILE`), so that nothing is left
+//! of it when the program is killed. Elsewhere it is made in a private folder in the directory
+//! that the user named. That folder's name is random: no pool can hold it. It goes when the copy
+//! ends; one that was left by a killed copy is empty but for files that nobody needs.
+
+use super::dir::{Dir, Identity, Look, link_open};
+use rustix::fs::{
+    AtFlags, Mode, OFlags, RenameFlags, linkat, mkdirat, openat, renameat_with, unlinkat,
+};
+use rustix::io::Errno;
+use std::fs::File;
+use std::hash::{BuildHasher as _, RandomState};
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// Where the files of one target are made.
+pub(super) struct Shop {
+    root: OwnedFd,
+    /// The file system has no files without names.
+    is_plain: AtomicBool,
+    folder: Mutex<Option<Arc<Folder>>>,
+}
+
+/// The private folder.
+struct Folder {
+    above: OwnedFd,
+    name: String,
+    handle: OwnedFd,
+}
+
+/// A file that is being written.
+pub struct NewFile<'d> {
+    /// The file itself.
+    pub file: File,
+    dir: &'d Dir,
+    /// Its temporary name, where it has one.
+    temporary: Option<(Arc<Folder>, String)>,
+}
+
+/// A name that nobody can foretell.
+pub(super) fn random_name() -> String {
+    let number = |n: u8| RandomState::new().hash_one(n);
+    format!(".zinc-{:016x}{:016x}", number(0), number(1))
+}
+
+const NEW: OFlags = OFlags::RDWR.union(OFlags::CREATE).union(OFlags::EXCL).union(OFlags::NOFOLLOW);
+const OWN: Mode = Mode::RUSR.union(Mode::WUSR);
+
+/// A file without a name in a directory; `None` where there are none.
+pub(super) fn nameless(dir: impl AsFd, mode: Mode) -> io::Result<Option<File>> {
+    match openat(dir, ".", OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC, mode) {
+        Ok(file) => Ok(Some(file.into())),
+        // What kernels and file systems say that do not know the flag.
+        Err(Errno::OPNOTSUPP | Errno::ISDIR | Errno::INVAL | Errno::NOENT | Errno::NOSYS) => {
+            Ok(None)
+        }
+        Err(e) => Err(e.into()),
+    }
+}
+
+/// A new file under a random name.
+pub(super) fn named(dir: impl AsFd, mode: Mode) -> io::Result<(File, String)> {
+    let name = random_name();
+    let file = openat(dir, name.as_str(), NEW | OFlags::CLOEXEC, mode)?;
+    Ok((file.into(), name))
+}
+
+impl Shop {
+    pub(super) fn new(root: OwnedFd) -> Self {
+        Self { root, is_plain: AtomicBool::new(false), folder: Mutex::new(None) }
+    }
+
+    fn folder(&self) -> io::Result<Arc<Folder>> {
+        let mut folder = self.folder.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(folder) = &*folder {
+            return Ok(Arc::clone(folder));
+        }
+        let name = random_name();
+        mkdirat(&self.root, name.as_str(), Mode::RWXU)?;
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let handle = openat(&self.root, name.as_str(), flags, Mode::empty())?;
+        let above = self.root.try_clone()?;
+        let made = Arc::new(Folder { above, name, handle });
+        Ok(Arc::clone(folder.insert(made)))
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = unlinkat(&self.above, self.name.as_str(), AtFlags::REMOVEDIR);
+    }
+}
+
+impl Dir {
+    /// A new, empty file that will be in this directory.
+    pub fn begin(&self) -> io::Result<NewFile<'_>> {
+        let shop = self.shop();
+        if !shop.is_plain.load(Ordering::Relaxed) {
+            if let Some(file) = nameless(self, OWN)? {
+                return Ok(NewFile { file, dir: self, temporary: None });
+            }
+            shop.is_plain.store(true, Ordering::Relaxed);
+        }
+        let folder = shop.folder()?;
+        let (file, name) = named(&folder.handle, OWN)?;
+        Ok(NewFile { file, dir: self, temporary: Some((folder, name)) })
+    }
+}
+
+impl NewFile<'_> {
+    /// Gives it its name. What has the name already stays, and is an error, unless it is
+    /// `replaced`.
+    pub fn finish(mut self, name: &[u8], replaced: Option<Identity>) -> io::Result<Identity> {
+        super::names::check(name)?;
+        let identity = Look::of(&self.file)?.identity;
+        if let Some(seen) = replaced {
+            self.dir.remove(name, seen)?;
+        }
+        match &self.temporary {
+            None => link_open(self.file.as_fd(), self.dir, name)?,
+            Some((folder, old)) => {
+                // Such file systems are mostly on a network, and say only now that they are full.
+                self.file.sync_all()?;
+                let to = self.dir.as_fd();
+                match renameat_with(&folder.handle, old, to, name, RenameFlags::NOREPLACE) {
+                    Err(Errno::INVAL | Errno::NOSYS) => {
+                        linkat(&folder.handle, old, to, name, AtFlags::empty())?;
+                    }
+                    other => {
+                        other?;
+                        self.temporary = None;
+                    }
+                }
+            }
+        }
+        Ok(identity)
+    }
+}
+
+impl Drop for NewFile<'_> {
+    fn drop(&mut self) {
+        if let Some((folder, name)) = &self.temporary {
+            let _ = unlinkat(&folder.handle, name.as_str(), AtFlags::empty());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Write as _;
+
+    fn names(path: &std::path::Path) -> Vec<String> {
+        let entries = std::fs::read_dir(path).unwrap();
+        entries.map(|e| e.unwrap().file_name().into_string().unwrap()).collect()
+    }
+
+    #[test]
+    fn a_file_has_its_name_when_it_is_whole_and_leaves_nothing_else() {
+        for is_plain in [false, true] {
+            let place = tempfile::tempdir().unwrap();
+            let dir = Dir::open_target(place.path(), false).unwrap();
+            dir.shop().is_plain.store(is_plain, Ordering::Relaxed);
+            let mut new = dir.begin().unwrap();
+            new.file.write_all(b"one").unwrap();
+            assert!(names(place.path()).iter().all(|n| n.starts_with(".zinc-")));
+            new.finish(b"a", None).unwrap();
+            // What is there stays.
+            let error = dir.begin().unwrap().finish(b"a", None).unwrap_err();
+            assert_eq!(error.kind(), io::ErrorKind::AlreadyExists);
+            assert_eq!(std::fs::read(place.path().join("a")).unwrap(), b"one");
+            let seen = dir.look(b"a").unwrap().map(|l| l.identity);
+            dir.begin().unwrap().finish(b"a", seen).unwrap();
+            assert_eq!(std::fs::read(place.path().join("a")).unwrap(), b"");
+            drop(dir.begin().unwrap());
+            drop(dir);
+            assert_eq!(names(place.path()), ["a"], "plain: {is_plain}");
+        }
+    }
+}

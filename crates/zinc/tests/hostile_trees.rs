@@ -1,0 +1,185 @@
+//! File systems that no honest program wrote: directories with names twice, names no file can
+//! have, names for directories above, for objects that are no files, for files of another type.
+//! Whatever copies, lists or checks such a tree ends in bounded time and memory, and nothing but
+//! its target changes: a tree beside the target, to which all links lead, is compared by all that
+//! `lstat` says and by content. As root this has teeth: root may change what it likes.
+//!
+//! Each round makes a pool from a seed, which a failure names. Bounded to `ZINC_CAMPAIGN_SECONDS`
+//! (default 20); `ZINC_SEED` is the seed of the first round.
+#![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a test")]
+
+mod made;
+
+use engine::zpl::NewKind;
+use made::{Fill, Made, full, is_root};
+use std::fs;
+use std::os::unix::fs::{PermissionsExt as _, symlink};
+use std::path::Path;
+use std::process::Stdio;
+use std::time::{Duration, Instant};
+use testkit::Rng;
+
+/// Longest a command may take. A debug build on a busy machine is slow.
+const TIME_MAX: Duration = Duration::from_secs(60);
+/// Largest a command may become, in KiB: the cache and what is under way.
+const MEMORY_MAX: u64 = 512 << 10;
+/// What is run on each pool, into targets that stay from one command to the next.
+const COMMANDS: [&str; 9] = [
+    "cp -r p/fs: out",
+    "cp -rf p/fs: out",
+    "rescue p saved",
+    "rescue -f p saved",
+    "cp -r --no-owner --no-devices p/fs:/d0 out",
+    "inventory -o list p",
+    "ls -R p/fs:",
+    "ls -lRa p/fs:",
+    "check p",
+];
+
+/// What the hostile links want: files, a directory and a pipe.
+fn lay_out(beside: &Path) {
+    fs::write(beside.join("victim"), "mine").unwrap();
+    fs::set_permissions(beside.join("victim"), fs::Permissions::from_mode(0o600)).unwrap();
+    fs::create_dir(beside.join("folder")).unwrap();
+    fs::write(beside.join("folder/inside"), "mine, too").unwrap();
+    symlink("folder", beside.join("link")).unwrap();
+    let mode = rustix::fs::Mode::RUSR;
+    let fifo = rustix::fs::FileType::Fifo;
+    rustix::fs::mknodat(rustix::fs::CWD, beside.join("pipe"), fifo, mode, 0).unwrap();
+}
+
+/// Fills a file system with nodes of all kinds, and then writes its directories at random.
+fn fill_badly(fill: &Fill<'_>, beside: &Path, rng: &mut Rng) {
+    let root = fill.root();
+    let outside = |name: &str| beside.join(name).into_os_string().into_encoded_bytes();
+    let dirs: Vec<u64> = (0..8).map(|n| fill.dir(root, &format!("d{n}"), 0o777)).collect();
+    let mut nodes: Vec<(u64, u8)> = dirs.iter().map(|d| (*d, 4)).collect();
+    nodes.push((root, 4));
+    for n in 0..6 {
+        let bytes = vec![b'0' + n; 1 + usize::from(n) * 50_000];
+        nodes.push((fill.file(root, &format!("f{n}"), &bytes), 8));
+    }
+    let mut add = |name: String, kind: NewKind, dirent: u8| {
+        nodes.push((fill.node(root, &name, kind, 0o6777), dirent));
+    };
+    for (n, name) in ["victim", "folder", "link", "pipe", "new", "."].iter().enumerate() {
+        add(format!("l{n}"), NewKind::Symlink(outside(name)), 10);
+    }
+    for (n, target) in ["..", "../..", "d0", "l1/inside", "."].iter().enumerate() {
+        add(format!("m{n}"), NewKind::Symlink(target.as_bytes().to_vec()), 10);
+    }
+    add("pipe".to_owned(), NewKind::Fifo, 1);
+    add("socket".to_owned(), NewKind::Socket, 12);
+    add("null".to_owned(), NewKind::Char(1, 3), 2);
+    // The master node, an object that is nothing, and one that cannot be.
+    nodes.extend([(1, 8), (1, 4), (7_777, 8), (7_777, 4), ((1 << 47) + 1, 4)]);
+    let absolute = outside("victim");
+    let mut names: Vec<&[u8]> = vec![
+        b"a",
+        b"b",
+        b"c",
+        b"d",
+        b"e",
+        b"f",
+        b"g",
+        b"h",
+        b"d0",
+        b"d1",
+        b"f0",
+        b"l0",
+        b"pipe",
+        b"..",
+        b".",
+        b"a/b",
+        b"../victim",
+        b"../../etc",
+        b"/",
+        b"\xff\xfe",
+        b"\x1b[2J",
+        b"lost+found",
+        b".zinc-9.part",
+        b"rescue.jsonl",
+        b"#9",
+        b"a%2Fb",
+    ];
+    names.extend(Some(&absolute[..]).filter(|name| name.len() < 50));
+    for dir in dirs.iter().chain([&root]) {
+        let count = rng.below(40);
+        let mut entries: Vec<(&[u8], u64, u8)> = Vec::new();
+        for _ in 0..count {
+            let (object, kind) = *rng.pick(&nodes);
+            let swapped = *rng.pick(&[0, 1, 4, 8, 10, 15]);
+            let kind = if rng.below(4) == 0 { swapped } else { kind };
+            let name = rng.pick(&names);
+            entries.push((*name, object, kind));
+        }
+        // A way down, so that not every root is a dead end.
+        entries.push((b"down", *rng.pick(&dirs), 4));
+        fill.table(*dir, &entries);
+    }
+}
+
+/// Runs a command within the limits; why it failed them.
+fn within_limits(made: &Made, words: &str) -> Result<(), String> {
+    let mut command = made.command(words);
+    command.stdin(Stdio::null()).stdout(Stdio::null());
+    let errors = fs::File::create(made.path("errors")).unwrap();
+    let mut child = command.stderr(errors).spawn().unwrap();
+    let (start, status) = (Instant::now(), format!("/proc/{}/status", child.id()));
+    let said = || fs::read_to_string(made.path("errors")).unwrap_or_default();
+    loop {
+        let text = fs::read_to_string(&status).unwrap_or_default();
+        let peak = text.lines().find_map(|l| l.strip_prefix("VmHWM:"));
+        let kib = peak.and_then(|l| l.trim().trim_end_matches(" kB").parse::<u64>().ok());
+        let is_large = kib.is_some_and(|kib| kib > MEMORY_MAX);
+        if let Some(ended) = child.try_wait().unwrap() {
+            let is_good = matches!(ended.code(), Some(0..=3));
+            return if is_good { Ok(()) } else { Err(format!("{ended}: {}", said())) };
+        }
+        if is_large || start.elapsed() > TIME_MAX {
+            child.kill().unwrap();
+            child.wait().unwrap();
+            return Err(format!("{:?}, {kib:?} KiB", start.elapsed()));
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+fn round(seed: u64) {
+    let beside = tempfile::Builder::new().prefix("b").rand_bytes(4).tempdir().unwrap();
+    lay_out(beside.path());
+    let made = Made::new(|fill| fill_badly(fill, beside.path(), &mut Rng::new(seed)));
+    let before = full(beside.path());
+    let pool = full(&made.path("pool"));
+    for words in COMMANDS {
+        let ended = within_limits(&made, words);
+        assert_eq!(ended, Ok(()), "seed {seed}: {words}");
+        assert_eq!(full(beside.path()), before, "seed {seed}: {words} left its target");
+        let same = full(&made.path("pool")) == pool;
+        assert!(same, "seed {seed}: {words} changed the pool");
+    }
+    let entries = fs::read_dir(made.path("")).unwrap();
+    let mut names: Vec<_> =
+        entries.map(|e| e.unwrap().file_name().into_string().unwrap()).collect();
+    names.sort();
+    assert_eq!(names, ["errors", "list", "out", "pool", "saved"], "seed {seed}");
+}
+
+#[test]
+fn hostile_trees_stay_in_their_target() {
+    // Others may not change what is beside, whatever they are told: the test is weaker then.
+    is_root();
+    let number = |name: &str| std::env::var(name).ok().and_then(|s| s.parse().ok());
+    let budget = Duration::from_secs(number("ZINC_CAMPAIGN_SECONDS").unwrap_or(20));
+    let start = Instant::now();
+    let first = number("ZINC_SEED").unwrap_or(1);
+    let mut rounds = 0;
+    for seed in first.. {
+        if rounds > 0 && start.elapsed() > budget {
+            break;
+        }
+        round(seed);
+        rounds += 1;
+    }
+    println!("{rounds} hostile trees from seed {first}");
+}
