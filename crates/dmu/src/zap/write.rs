@@ -192,8 +192,11 @@ pub fn create(objset: &Objset, tx: &Tx, spec: &ZapSpec) -> Result<Object> {
         ..NewObject::new(spec.kind)
     };
     let object = objset.create(tx, &new)?;
-    format(&object, tx, spec)?;
-    object.reopen()
+    format(&object, tx, spec).and_then(|()| object.reopen()).or_else(|e| {
+        // Nobody knows of it.
+        objset.free(tx, object.number())?;
+        Err(e)
+    })
 }
 
 /// Makes an empty table of an object that exists and has no data: one of the accounting objects,

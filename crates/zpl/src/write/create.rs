@@ -119,17 +119,56 @@ impl Filesystem {
         if self.find(parent.object(), name)?.is_some() {
             return Err(Error::Exists(String::from_utf8_lossy(name).into_owned()));
         }
+        let names = self.dir_object(dir)?;
         let number = self.make(tx, new, &Parent::Dir(&parent))?;
-        self.enter(tx, parent.object(), name, number, new.kind.mode_type())?;
-        let is_dir = new.kind == NewKind::Dir;
-        self.count_entries(&mut parent, Count::came(is_dir), new.now);
-        parent.save(self, tx)?;
+        let entered = self.enter(tx, &names, name, number, new.kind.mode_type());
+        let done = entered.and_then(|()| {
+            self.count_entries(&mut parent, Count::came(new.kind == NewKind::Dir), new.now);
+            parent.save(self, tx)
+        });
+        if let Err(e) = done {
+            // A file without a name would stay for ever, and one that its directory does not count
+            // would make that look empty.
+            self.leave(tx, dir, name, number)?;
+            return self.unmake(tx, number, e);
+        }
         Ok(number)
     }
 
-    /// Makes the object of a file and gives it its attributes.
+    /// Takes the name of `number` away that was entered just now, if it was.
+    pub(super) fn leave(&self, tx: &Tx, dir: u64, name: &[u8], number: u64) -> Result<()> {
+        let names = self.dir_object(dir)?;
+        match self.find(&names, name)? {
+            Some(entry) if entry.object == number => {
+                zap::remove(&names, tx, entry.name.as_slice())?;
+                Ok(())
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Frees what was made just now, because of `error`.
+    fn unmake<T>(&self, tx: &Tx, number: u64, error: Error) -> Result<T> {
+        self.objset().free(tx, number)?;
+        Err(error)
+    }
+
+    /// Makes the object of a file and gives it its attributes. When that fails, there is none.
     pub(super) fn make(&self, tx: &Tx, new: &NewFile, parent: &Parent<'_>) -> Result<u64> {
         let object = self.make_object(tx, &new.kind)?;
+        let number = object.number();
+        let given = self.give_attributes(tx, object, new, parent);
+        given.or_else(|e| self.unmake(tx, number, e))?;
+        Ok(number)
+    }
+
+    fn give_attributes(
+        &self,
+        tx: &Tx,
+        object: Object,
+        new: &NewFile,
+        parent: &Parent<'_>,
+    ) -> Result<()> {
         let number = object.number();
         let mut file = Attrs::new(self, object)?;
         let kind = new.kind.mode_type();
@@ -192,8 +231,7 @@ impl Filesystem {
         if let Some(target) = target {
             file.set_bytes(zpl::SYMLINK, target.clone());
         }
-        file.save(self, tx)?;
-        Ok(number)
+        file.save(self, tx)
     }
 
     fn make_object(&self, tx: &Tx, kind: &NewKind) -> Result<Object> {
@@ -226,6 +264,7 @@ impl Filesystem {
         self.check_new_name(name)?;
         let _lock = self.inner.state.attrs.lock(&[file, dir], super::locks::Mode::Exclusive);
         let mut parent = self.load_dir(dir)?;
+        let before = Attrs::load(self, file)?;
         let mut target = Attrs::load(self, file)?;
         if target.is_dir() {
             return Err(Error::IsDirectory(format!("object {file}")));
@@ -244,13 +283,22 @@ impl Filesystem {
         if self.find(parent.object(), name)?.is_some() {
             return Err(Error::Exists(String::from_utf8_lossy(name).into_owned()));
         }
-        self.enter(tx, parent.object(), name, file, target.mode())?;
-        target.set(zpl::LINKS, target.links() + 1);
-        target.set(zpl::PARENT, dir);
-        target.state_changed(now);
-        target.save(self, tx)?;
-        self.count_entries(&mut parent, Count::came(false), now);
-        parent.save(self, tx)
+        let names = self.dir_object(dir)?;
+        let entered = self.enter(tx, &names, name, file, target.mode());
+        let done = entered.and_then(|()| {
+            target.set(zpl::LINKS, target.links() + 1);
+            target.set(zpl::PARENT, dir);
+            target.state_changed(now);
+            target.save(self, tx)?;
+            self.count_entries(&mut parent, Count::came(false), now);
+            parent.save(self, tx)
+        });
+        if let Err(e) = done {
+            before.save(self, tx)?;
+            self.leave(tx, dir, name, file)?;
+            return Err(e);
+        }
+        Ok(())
     }
 
     /// What is put into a directory whose project is inherited must be of that project.

@@ -28,6 +28,15 @@ pub enum RenameMode {
     Exchange,
 }
 
+/// What a move changes in the tables of names.
+struct Step<'a> {
+    from: (u64, &'a [u8]),
+    to: (u64, &'a [u8]),
+    now: Time,
+    source: &'a DirEntry,
+    replaced: Option<&'a DirEntry>,
+}
+
 /// A rename whose files are locked and checked.
 struct Move<'a> {
     from: (u64, &'a [u8]),
@@ -161,19 +170,58 @@ impl Filesystem {
                 _ => self.check_removable(victim, entry)?,
             }
         }
-        zap::remove(from_dir.object(), tx, source.name.as_slice())?;
-        let mut count = Count::came(is_dir);
-        if let Some((victim, entry)) = over {
-            zap::remove(to_dir.object(), tx, entry.name.as_slice())?;
-            let gone = Count::went(victim.is_dir());
+        let mut saved = vec![Attrs::load(self, source.object)?, self.load_dir(from.0)?];
+        if !same_dir {
+            saved.push(self.load_dir(to.0)?);
+        }
+        let (victim, replaced) = over.unzip();
+        let step = Step { from, to, now, source: &source, replaced: replaced.as_ref() };
+        let gone = victim.as_ref().map(|victim| Count::went(victim.is_dir()));
+        if let Err(e) = self.move_checked(tx, &step, file, (from_dir, to_dir), gone) {
+            self.take_back(tx, &step, saved)?;
+            return Err(e);
+        }
+        // The last, because it cannot be taken back: a file that is in use is freed by its users.
+        victim.map_or(Ok(()), |victim| self.drop_name(tx, victim, now))
+    }
+
+    /// The changes of a move that nothing speaks against, but what becomes of a file that loses its
+    /// name, which is `gone` from the directory.
+    fn move_checked(
+        &self,
+        tx: &Tx,
+        step: &Step<'_>,
+        file: Attrs,
+        (from_dir, to_dir): (Attrs, Attrs),
+        gone: Option<Count>,
+    ) -> Result<()> {
+        let (from_names, to_names) = (self.dir_object(step.from.0)?, self.dir_object(step.to.0)?);
+        zap::remove(&from_names, tx, step.source.name.as_slice())?;
+        let mut count = Count::came(file.is_dir());
+        if let (Some(gone), Some(entry)) = (gone, step.replaced) {
+            zap::remove(&to_names, tx, entry.name.as_slice())?;
             count.entries += gone.entries;
             count.dirs += gone.dirs;
-            self.drop_name(tx, victim, now)?;
         }
-        self.enter(tx, to_dir.object(), to.1, source.object, file.mode())?;
-        self.settle(tx, file, to.0, now)?;
-        let left = Count::went(is_dir);
-        self.save_dirs(tx, (from_dir, left), (to_dir, count), now)
+        self.enter(tx, &to_names, step.to.1, step.source.object, file.mode())?;
+        let left = Count::went(file.is_dir());
+        self.settle(tx, file, step.to.0, step.now)?;
+        self.save_dirs(tx, (from_dir, left), (to_dir, count), step.now)
+    }
+
+    /// Puts the names back as they were before a move that failed half way, and the attributes
+    /// that were `saved` then.
+    fn take_back(&self, tx: &Tx, step: &Step<'_>, saved: Vec<Attrs>) -> Result<()> {
+        self.leave(tx, step.to.0, step.to.1, step.source.object)?;
+        let was = [Some((step.from.0, step.source)), step.replaced.map(|old| (step.to.0, old))];
+        for (dir, entry) in was.into_iter().flatten() {
+            let names = self.dir_object(dir)?;
+            if self.find(&names, &entry.name)?.is_none() {
+                let value = Dirent { object: entry.object, kind: entry.kind }.encode();
+                zap::insert_u64(&names, tx, entry.name.as_slice(), value)?;
+            }
+        }
+        saved.into_iter().try_for_each(|attrs| attrs.save(self, tx))
     }
 
     fn exchange(&self, tx: &Tx, m: &Move<'_>) -> Result<()> {
