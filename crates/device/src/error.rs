@@ -117,7 +117,11 @@ impl ErrorKind {
 impl fmt::Display for ErrorKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Io { errno } => write!(f, "{}", io::Error::from_raw_os_error(*errno)),
+            Self::Io { errno } => {
+                // The standard library's text without the number behind it.
+                let text = io::Error::from_raw_os_error(*errno).to_string();
+                f.write_str(text.split(" (os error ").next().unwrap_or(&text))
+            }
             Self::BeyondEnd { size } => write!(f, "beyond the end of the device ({size} bytes)"),
             Self::ShortRead { got } => write!(f, "the device ended after {got} bytes of it"),
             Self::TooLong => write!(f, "more than {} bytes at once", crate::MAX_READ_BYTES),
@@ -169,7 +173,7 @@ mod tests {
         let e = Error::flush(ErrorKind::PowerLoss, &name);
         assert_eq!(e.to_string(), "disk0: cannot flush: the (simulated) power has failed");
         let e = Error::open(ErrorKind::from_errno(libc::EACCES), &name);
-        assert_eq!(e.to_string(), "disk0: cannot open: Permission denied (os error 13)");
+        assert_eq!(e.to_string(), "disk0: cannot open: Permission denied");
     }
 
     #[test]

@@ -186,12 +186,12 @@ pub fn find(table: &'static [Property], name: &str) -> Option<&'static Property>
     table.iter().find(|p| p.name == name)
 }
 
-/// A native property of datasets by its name or its column's heading in any case, as `zfs` takes
-/// them (`refer` for `referenced`).
+/// A native property of datasets by its name or its column's heading in small letters, as `zfs`
+/// takes them (`refer` for `referenced`).
 #[must_use]
 pub fn find_dataset(name: &str) -> Option<&'static Property> {
     find(&DATASET, name).or_else(|| {
-        let heading = |p: &&Property| p.is_visible() && p.column.eq_ignore_ascii_case(name);
+        let heading = |p: &&Property| p.is_visible() && p.column.to_ascii_lowercase() == name;
         DATASET.iter().find(heading)
     })
 }

@@ -49,7 +49,8 @@ pub use open::{Features, OpenOptions, Pool, Salvage, Still};
 pub use props::{PoolProperty, PoolPropertySource};
 pub use removal::{Removal, VdevExpansion, indirect_mapping};
 pub use scan::{
-    FoundLeaf, LabelView, SearchOptions, default_search_paths, look_at_device, read_labels, scan,
+    FoundLeaf, LabelView, SearchOptions, default_search_paths, denied, look_at_device, read_labels,
+    scan,
 };
 pub use space::{
     ClassSpace, EMBEDDED_LOG_METASLABS, FRAGMENTATION, Metaslab, PoolSpace, SpaceClass, TopSpace,

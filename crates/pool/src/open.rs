@@ -255,6 +255,15 @@ impl Pool {
         &self.config
     }
 
+    /// What its labels say of its use; of one that is open for writing, that it is active.
+    #[must_use]
+    pub fn label_state(&self) -> crate::CandidateState {
+        match self.gate {
+            Some(_) => crate::CandidateState::Active,
+            None => self.candidate.state(),
+        }
+    }
+
     /// The uberblock that was opened.
     #[must_use]
     pub fn uberblock(&self) -> &Uberblock {
@@ -345,15 +354,11 @@ const AUTOMATIC_ATTEMPTS: usize = 3;
 
 fn pick(wanted: &str, candidates: &[Candidate], options: &OpenOptions) -> Result<Candidate> {
     let guid = wanted.parse::<u64>().ok();
-    let fits = |c: &Candidate| c.name() == wanted || guid == Some(c.config.pool_guid);
+    // A destroyed pool has no name any more, but is still what its guid says.
+    let living = |c: &Candidate| c.state() != crate::CandidateState::Destroyed;
+    let fits =
+        |c: &Candidate| (c.name() == wanted && living(c)) || guid == Some(c.config.pool_guid);
     let mut fitting: Vec<_> = candidates.iter().filter(|c| fits(c)).cloned().collect();
-    // A destroyed pool of the same name must not hide the living one.
-    if fitting.len() > 1 {
-        let living = |c: &Candidate| c.state() != crate::CandidateState::Destroyed;
-        if fitting.iter().any(living) {
-            fitting.retain(living);
-        }
-    }
     match fitting.pop() {
         Some(c) if fitting.is_empty() => Ok(c),
         Some(last) => {

@@ -153,7 +153,10 @@ impl Pool {
             "comment" => set(self.config().comment.as_ref()),
             "compatibility" => set(self.config().compatibility.as_ref()),
             "altroot" | "cachefile" => (None, Default),
-            "readonly" => (Some("on".to_owned()), Computed),
+            "readonly" => {
+                let word = if crate::live::can_write_features(self) { "off" } else { "on" };
+                (Some(word.to_owned()), Computed)
+            }
             "bootfs" => match stored.numbers.get(p.name).filter(|n| **n != 0) {
                 Some(object) => (self.dsl().name_of(*object).ok(), Local),
                 None => (None, Default),

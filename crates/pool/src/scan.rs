@@ -40,6 +40,8 @@ pub struct LabelView {
     pub config: std::result::Result<LabelConfig, String>,
     /// The configuration as stored.
     pub nvlist: Option<NvList>,
+    /// A configuration is there, but its checksum is not that of it.
+    pub is_altered: bool,
 }
 
 /// A device with at least one readable label.
@@ -93,6 +95,16 @@ pub fn scan(options: &SearchOptions) -> Result<Vec<FoundLeaf>> {
     let mut found = found.into_inner().unwrap_or_else(PoisonError::into_inner);
     found.sort_by_key(|(i, _)| *i);
     Ok(found.into_iter().map(|(_, l)| l).collect())
+}
+
+/// Devices and files in these places that may not be read, so that nobody knows what is on them.
+#[must_use]
+pub fn denied(options: &SearchOptions) -> Vec<PathBuf> {
+    let named = !options.paths.is_empty();
+    let paths = if named { options.paths.clone() } else { default_search_paths() };
+    let files = paths.iter().filter_map(|path| collect_files(path).ok()).flatten();
+    let is_denied = |e: std::io::Error| e.kind() == std::io::ErrorKind::PermissionDenied;
+    files.filter(|f| std::fs::File::open(f).is_err_and(is_denied)).collect()
 }
 
 fn collect_files(path: &Path) -> std::io::Result<Vec<PathBuf>> {
@@ -159,7 +171,11 @@ pub fn read_labels(device: &DeviceRef) -> Vec<LabelView> {
     let blocks = device::read_batch(device.as_ref(), &ranges);
     let mut out = Vec::with_capacity(label::LABELS);
     for ((index, offset), block) in offsets.into_iter().enumerate().zip(blocks) {
+        let mut is_altered = false;
         let list = block.map_err(|e| e.to_string()).and_then(|b| {
+            let at = offset + Part::Config.start();
+            let is_good = codec::checksum::verify_label(&b, at).is_ok();
+            is_altered = !is_good && label::decode_nvlist(&b).is_ok();
             codec::checksum::verify_label(&b, offset + Part::Config.start())
                 .map_err(|e| e.to_string())?;
             label::decode_nvlist(&b).map_err(|e| e.to_string())
@@ -168,7 +184,7 @@ pub fn read_labels(device: &DeviceRef) -> Vec<LabelView> {
             .as_ref()
             .map_err(Clone::clone)
             .and_then(|l| LabelConfig::decode(l).map_err(|e| e.to_string()));
-        out.push(LabelView { index, offset, config, nvlist: list.ok() });
+        out.push(LabelView { index, offset, config, nvlist: list.ok(), is_altered });
     }
     out
 }

@@ -164,14 +164,16 @@ pub fn initialise(device: &dyn WriteDevice, config: &NvList) -> Result<(), Label
     Ok(device.flush()?)
 }
 
-/// Makes all four labels zeros, so that the device belongs to no pool. Waits until it is durable.
+/// Makes labels zeros, by their numbers, so that the device belongs to no pool when all that are
+/// good go. Waits until it is durable.
 ///
 /// # Errors
 /// The device is too small to have labels, or refuses.
-pub fn clear(device: &dyn WriteDevice) -> Result<(), LabelError> {
+pub fn clear(device: &dyn WriteDevice, which: &[usize]) -> Result<(), LabelError> {
     let zeros = Shared::from(AlignedBuf::zeroed(LABEL_SIZE as usize));
-    let writes = offsets(device)?.map(|start| (start, zeros.clone()));
-    put(device, writes.into())?;
+    let all = offsets(device)?;
+    let chosen = which.iter().filter_map(|n| all.get(*n));
+    put(device, chosen.map(|start| (*start, zeros.clone())).collect())?;
     Ok(device.flush()?)
 }
 

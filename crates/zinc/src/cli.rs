@@ -8,6 +8,7 @@ use std::process::ExitCode;
 /// ZFS pools without a kernel module: make, fill and change them, check them, get the data out
 #[derive(Parser)]
 #[command(name = "zinc", version, max_term_width = 100, propagate_version = true)]
+#[command(args_override_self = true)]
 #[command(after_help = "Every verb that opens a pool searches the places given with -d PATH \
                         (directories, files, disks), and the usual device directories otherwise.")]
 pub struct Cli {

@@ -31,7 +31,8 @@ pub struct Failure {
 impl Failure {
     /// A failure in one line.
     pub fn new(what: impl Into<String>) -> Self {
-        Self { what: what.into(), causes: Vec::new(), hint: None, code: FAILED }
+        let what = without_number(what.into());
+        Self { what, causes: Vec::new(), hint: None, code: FAILED }
     }
 
     /// The command line is wrong.
@@ -42,7 +43,7 @@ impl Failure {
     /// Adds why.
     #[must_use]
     pub fn because(mut self, cause: impl Into<String>) -> Self {
-        self.causes.push(cause.into());
+        self.causes.push(without_number(cause.into()));
         self
     }
 
@@ -83,11 +84,47 @@ impl Failure {
     }
 }
 
+/// The text without the numbers of errors that the standard library adds, as in "Permission denied
+/// (os error 13)": no program of a system says them.
+fn without_number(mut text: String) -> String {
+    const MARK: &str = " (os error ";
+    while let Some(at) = text.find(MARK) {
+        let behind = at + MARK.len();
+        let digits = text[behind..].find(|c: char| !c.is_ascii_digit());
+        let Some(end) = digits.map(|n| behind + n).filter(|e| text[*e..].starts_with(')')) else {
+            break;
+        };
+        text.replace_range(at..=end, "");
+    }
+    text
+}
+
 impl From<engine::pool::Error> for Failure {
     fn from(e: engine::pool::Error) -> Self {
         let hint = e.hint();
-        Self { hint, ..Self::new(e.to_string()) }
+        let mut failure = Self { hint, ..Self::new(e.to_string()) };
+        if let engine::pool::Error::NoSuchPool { searched, .. } = &e {
+            failure.causes.extend(unread(searched));
+        }
+        failure
     }
+}
+
+/// Devices in these places that may not be read: what is looked for may be there.
+pub fn unread(places: &[std::path::PathBuf]) -> Vec<String> {
+    const SHOWN: usize = 8;
+    let mut options = engine::pool::SearchOptions::default();
+    options.paths = places.to_vec();
+    let denied = engine::pool::denied(&options);
+    let mut out: Vec<String> = denied
+        .iter()
+        .take(SHOWN)
+        .map(|p| format!("cannot open '{}': Permission denied", p.display()))
+        .collect();
+    if denied.len() > SHOWN {
+        out.push(format!("and {} more devices", denied.len() - SHOWN));
+    }
+    out
 }
 
 impl From<engine::dsl::Error> for Failure {
@@ -129,5 +166,20 @@ pub fn system_text(e: &std::io::Error) -> String {
 impl From<std::io::Error> for Failure {
     fn from(e: std::io::Error) -> Self {
         Self::new(system_text(&e))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_of_errors_are_left_out() {
+        let denied = std::io::Error::from_raw_os_error(13).to_string();
+        let failure = Failure::new(format!("a: {denied}")).because(format!("{denied}; {denied}"));
+        let (what, causes, _) = failure.parts();
+        assert_eq!(what, "a: Permission denied");
+        assert_eq!(causes, ["Permission denied; Permission denied"]);
+        assert_eq!(without_number("x (os error ".to_owned()), "x (os error ");
     }
 }

@@ -176,7 +176,12 @@ pub fn candidates(search: &[PathBuf]) -> Result<Vec<Candidate>, Failure> {
 
 /// The pool that `name` (a pool, its guid, or anything in a pool) belongs to.
 pub fn find(search: &[PathBuf], name: &str) -> Result<Candidate, Failure> {
-    pick(candidates(search)?, search, name, |c| c.state() != CandidateState::Destroyed)
+    let mut all = candidates(search)?;
+    // A destroyed pool has no name any more; its guid still means it.
+    let guid: Option<u64> = pool_of(name).parse().ok();
+    let is_there = |c: &Candidate| c.state() != CandidateState::Destroyed;
+    all.retain(|c| is_there(c) || guid == Some(c.config.pool_guid));
+    pick(all, search, name, is_there)
 }
 
 /// The one candidate of that name or guid; where several have the name, the one `preferred` tells

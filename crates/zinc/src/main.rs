@@ -16,6 +16,7 @@ mod host;
 mod json;
 mod live;
 mod local_time;
+mod missing;
 mod names;
 mod objsets;
 mod page;
@@ -25,6 +26,7 @@ mod served;
 mod target;
 mod txgs;
 mod ui;
+mod version;
 
 use clap::Parser as _;
 use std::ffi::OsString;
@@ -42,7 +44,12 @@ fn arguments() -> Vec<OsString> {
 }
 
 fn main() -> ExitCode {
-    let code = match cli::Cli::try_parse_from(arguments()) {
+    let mut words = arguments();
+    // Usage names the command as this manual does, whatever the link to it is called.
+    if let Some(program) = words.first_mut() {
+        *program = OsString::from("zinc");
+    }
+    let code = match cli::Cli::try_parse_from(words) {
         Ok(cli) => cli.command.run_or_report(),
         Err(e) => cli::explain(&e),
     };

@@ -206,7 +206,7 @@ fn every_mode_has_json() {
         (&["-S", "twice"], "simulated"),
         (&["-b", "twice"], "block_stats"),
     ] {
-        let mut arguments = vec!["-j"];
+        let mut arguments = vec!["--json"];
         arguments.extend(modes);
         let out = zinc(&pool, &arguments);
         let errors = String::from_utf8_lossy(&out.stderr);

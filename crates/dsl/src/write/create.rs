@@ -4,7 +4,7 @@ use super::dead;
 use super::limits::Counted;
 use super::meta::DslCx;
 use super::names::{NameKind, check_name};
-use super::props::{PropertyChange, check_new, set_on_new};
+use super::props::{PropertyChange, check_features, check_new, set_on_new};
 use super::snapshot::snapshot_one;
 use crate::error::{Error, Refusal, Result};
 use crate::props::DatasetKind;
@@ -216,6 +216,7 @@ pub fn create_dataset(
     let parent = check_create(dsl, name)?;
     let (_, last) = name.rsplit_once('/').ok_or_else(|| Error::BadName(name.to_owned()))?;
     check_new(dsl, &parent, name, 0, properties, cx.pool_size)?;
+    check_features(cx, name, properties)?;
     let dir = create_dir(cx, Some((parent.object, last)))?;
     let origin = cx.origin_snap()?;
     let head = create_head(cx, dir, origin)?;
@@ -247,6 +248,7 @@ pub fn clone_dataset(
     dsl.check_changeable(&snap.dir)?;
     let (_, last) = name.rsplit_once('/').ok_or_else(|| Error::BadName(name.to_owned()))?;
     check_new(dsl, &parent, name, snap.phys.referenced, properties, cx.pool_size)?;
+    check_features(cx, name, properties)?;
     let dir = create_dir(cx, Some((parent.object, last)))?;
     let head = create_head(cx, dir, Some(snap.object))?;
     for change in properties {

@@ -1,5 +1,6 @@
 //! Setting properties: what is stored where, and what may be set.
 
+mod needs;
 mod values;
 
 pub use values::parse_value;
@@ -94,7 +95,25 @@ pub fn set_property(
     for (property, value) in RESERVATIONS.iter().filter_map(|p| Some((*p, number(*p)?))) {
         check_reservation(dsl, &ds, property, value, cx.pool_size)?;
     }
+    check_features(cx, dataset, std::slice::from_ref(change))?;
     apply(cx, &ds.name, ds.dir.object, ds.object, change)
+}
+
+/// Whether the pool has the features that these values need, asked before anything is changed.
+///
+/// # Errors
+/// One is missing.
+pub(super) fn check_features(
+    cx: &DslCx<'_>,
+    name: &str,
+    properties: &[PropertyChange],
+) -> Result<()> {
+    for feature in properties.iter().filter_map(needs::feature) {
+        if !cx.has(feature)? {
+            return Err(Error::refused(name, Refusal::NoFeature(feature)));
+        }
+    }
+    Ok(())
 }
 
 /// The first name that comes twice.
@@ -252,6 +271,9 @@ fn apply(cx: &DslCx<'_>, name: &str, dir: u64, head: u64, change: &PropertyChang
     let number = change.number().unwrap_or(0);
     let d = cx.dir(dir)?;
     let refused = |why| Err(Error::refused(name, why));
+    if needs::feature(change) == Some(needs::ZSTD) {
+        cx.activate(head, needs::ZSTD)?;
+    }
     match change.name.as_str() {
         "quota" => {
             if number != 0 && (number < d.used || number < d.reserved) {

@@ -353,11 +353,14 @@ fn first_txg(
     let view = Pool::new_live(candidate, config, parts.uberblock, &parts.store, &parts.mos, known)?;
     let pool = LivePool::start(rt, parts, view, &options.tunables)?;
     let options = options.clone();
-    let properties = options.fs_properties.iter().map(|(name, value)| {
+    let mut root = NewFilesystem { root: options.root_owner, ..NewFilesystem::default() };
+    let mut properties = Vec::new();
+    for (name, value) in &options.fs_properties {
         let value = parse_value(name, value, DatasetKind::Filesystem, true)?;
-        Ok(PropertyChange { name: name.clone(), value: Some(value) })
-    });
-    let properties = properties.collect::<Result<Vec<_>>>()?;
+        if !root.take(name, &value) {
+            properties.push(PropertyChange { name: name.clone(), value: Some(value) });
+        }
+    }
     pool.run(move |cx| {
         let set = |change| {
             let dsl = &cx.shared.dsl;
@@ -368,7 +371,6 @@ fn first_txg(
         if set.is_err() {
             return Ok(set);
         }
-        let root = NewFilesystem { root: options.root_owner, ..NewFilesystem::default() };
         cx.format_filesystem(tree.root_head, &root)?;
         let command = history::command(&options.invocation, cx.dsl().now.secs);
         cx.append_history(&[command], true).map(Ok)

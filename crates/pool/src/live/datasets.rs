@@ -7,6 +7,7 @@
 use super::heads::settings;
 use super::{Head, LivePool, TaskCx};
 use crate::error::{Error, Result};
+use dsl::StoredValue;
 use dsl::write::PropertyChange;
 use ondisk::znode::Time;
 use ondisk::{ObjsetKind, ZilHeader};
@@ -26,6 +27,32 @@ pub struct NewFilesystem {
     pub utf8_only: bool,
     /// Owner, group and permissions of the root directory.
     pub root: (u64, u64, u32),
+}
+
+impl NewFilesystem {
+    /// Takes a property that is kept in the file system itself; false for all others.
+    pub(crate) fn take(&mut self, name: &str, value: &StoredValue) -> bool {
+        let StoredValue::Number(n) = value else { return false };
+        match name {
+            "casesensitivity" => {
+                self.case = match n {
+                    1 => CaseSensitivity::Insensitive,
+                    2 => CaseSensitivity::Mixed,
+                    _ => CaseSensitivity::Sensitive,
+                }
+            }
+            // Names can only be normalised when they are text.
+            "normalization" => {
+                self.normalization = *n;
+                self.utf8_only |= *n != 0;
+            }
+            "utf8only" => self.utf8_only |= *n != 0,
+            // There is none here: a value that asked for some was refused.
+            "encryption" => {}
+            _ => return false,
+        }
+        true
+    }
 }
 
 impl Default for NewFilesystem {

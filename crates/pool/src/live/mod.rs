@@ -58,6 +58,7 @@ pub use shared::TaskCx;
 pub use task::TaskFaults;
 pub use tunables::{Setting, Tunable, TunableError, Tunables};
 pub use txg::TxgLimits;
+pub(crate) use writable::can_write_features;
 pub use writable::{Obstacle, obstacles};
 
 use crate::error::Result;

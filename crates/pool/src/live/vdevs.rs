@@ -196,6 +196,11 @@ impl LivePool {
                     config.facts.compatibility = Some(text.clone());
                     config.dirty = true;
                 }
+                // A property that users invented is gone when it is empty.
+                (name, PropertyWord::Text(text)) if name.contains(':') && text.is_empty() => {
+                    let table = cx.shared.mos.object(cx.pool_props()?)?;
+                    zap::remove(&table, cx.tx, name.as_bytes())?;
+                }
                 _ => {
                     let text = if let PropertyWord::Text(text) = &word { text.len() } else { 0 };
                     if text > PROPERTY_MAX || name.len() > PROPERTY_NAME_MAX {
@@ -221,9 +226,10 @@ impl LivePool {
         })
     }
 
-    /// Gives the pool a new guid, so that a copy of it can be told from it.
-    pub fn reguid(&self) -> Result<u64> {
-        let guid = guid_from(&self.shared.rt)();
+    /// Gives the pool a new guid, so that a copy of it can be told from it: this one, or one that
+    /// is chosen.
+    pub fn reguid(&self, wanted: Option<u64>) -> Result<u64> {
+        let guid = wanted.unwrap_or_else(guid_from(&self.shared.rt));
         self.run(move |cx| {
             let (root, txg) = {
                 let config = cx.shared.config.lock();

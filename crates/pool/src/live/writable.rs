@@ -53,6 +53,14 @@ impl fmt::Display for Obstacle {
     }
 }
 
+/// Whether the pool's version and the features in use are such that this engine writes them.
+pub(crate) fn can_write_features(pool: &Pool) -> bool {
+    let known = pool.features();
+    let mut active = known.for_read.iter().chain(&known.for_write).filter(|(_, n)| *n > 0);
+    pool.config().version == 5000
+        && active.all(|(guid, _)| features::by_guid(guid).is_some_and(is_writable))
+}
+
 /// Everything that stands in the way of writing to the pool; empty when nothing does.
 pub fn obstacles(pool: &Pool) -> dmu::Result<Vec<Obstacle>> {
     let mut out = Vec::new();

@@ -4,8 +4,9 @@
 //! seen in a pool opened for reading are here.
 
 use super::view::VdevTreeView;
+use crate::live::ENABLED_BY_DEFAULT;
 use crate::open::Pool;
-use ondisk::features::{FEATURES, VERSION_FEATURES};
+use ondisk::features::{VERSION_FEATURES, by_name};
 use ondisk::scan::{Function, State};
 
 /// Something is to be said about the pool; the worst first.
@@ -124,6 +125,13 @@ impl Condition {
         }
     }
 
+    /// Nothing is the matter with the pool: it is only not the newest. `zpool status -x` leaves
+    /// such pools out.
+    #[must_use]
+    pub fn is_advice(self) -> bool {
+        matches!(self, Self::OldVersion | Self::FeaturesDisabled)
+    }
+
     /// What is the matter; lines after the first begin with a tab.
     #[must_use]
     pub fn text(self) -> &'static str {
@@ -180,9 +188,11 @@ impl Condition {
     }
 }
 
-/// A feature is not enabled that the pool's property `compatibility` does not rule out. Which
+/// A feature that `zpool upgrade` would enable is not, and the pool's property `compatibility` does
+/// not rule it out. Which
 /// features a named set has is written in files of the system, so with one nothing is said.
 fn wants_features(pool: &Pool) -> bool {
     let off = matches!(pool.config().compatibility.as_deref(), None | Some("" | "off"));
-    off && FEATURES.iter().any(|f| pool.features().count(f.guid).is_none())
+    let mut wanted = ENABLED_BY_DEFAULT.iter().filter_map(|name| by_name(name));
+    off && wanted.any(|f| pool.features().count(f.guid).is_none())
 }

@@ -54,6 +54,11 @@ pub fn parse_value(name: &str, text: &str, kind: DatasetKind, new: bool) -> Resu
 fn is_text(name: &str, text: &str) -> bool {
     match name {
         "mountpoint" if !["none", "legacy"].contains(&text) && !text.starts_with('/') => false,
+        "sharenfs" | "sharesmb" => {
+            let is_switch = |word: &str| text.eq_ignore_ascii_case(word) && text != word;
+            let is_odd = text.is_empty() || is_switch("on") || is_switch("off");
+            !is_odd && text.len() < USER_VALUE_MAX
+        }
         _ => text.len() < USER_VALUE_MAX && !text.contains('\0'),
     }
 }
@@ -72,6 +77,7 @@ fn number(p: &Property, text: &str) -> Option<u64> {
         "recordsize" => in_range(512, 16 << 20),
         "volblocksize" => in_range(512, 16 << 20),
         "special_small_blocks" => n == 0 || in_range(512, 16 << 20),
+        "quota" | "refquota" => n != 0,
         "volsize" => n != 0 && n <= i64::MAX.cast_unsigned(),
         _ => true,
     };
@@ -136,6 +142,8 @@ mod tests {
         assert_eq!(fs("compression", "lz4"), number(15));
         assert_eq!(fs("recordsize", "1M"), number(1 << 20));
         assert_eq!(fs("quota", "none"), number(0));
+        assert_eq!(fs("quota", "0"), None, "nobody means a quota of nothing");
+        assert_eq!(fs("reservation", "0"), number(0));
         assert_eq!(fs("snapshot_limit", "none"), number(u64::MAX));
         assert_eq!(fs("mountpoint", "/a"), Some(StoredValue::Text("/a".to_owned())));
         assert_eq!(fs("org.x:y", ""), Some(StoredValue::Text(String::new())));

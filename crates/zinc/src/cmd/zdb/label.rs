@@ -25,8 +25,15 @@ pub struct Wanted {
     pub uberblocks: u8,
 }
 
-/// Prints the labels of a device and of the ZFS partitions on it.
-pub fn dump(d: &mut Dump, path: &Path, wanted: Wanted) -> Result<(), Failure> {
+/// The path of a device: `sda` is `/dev/sda` unless a file here has that name.
+pub fn device(word: &str) -> PathBuf {
+    let known = Path::new("/dev").join(word);
+    let is_short = !word.contains('/') && !Path::new(word).exists() && known.exists();
+    if is_short { known } else { PathBuf::from(word) }
+}
+
+/// Prints the labels of a device and of the ZFS partitions on it; whether there is one.
+pub fn dump(d: &mut Dump, path: &Path, wanted: Wanted) -> Result<bool, Failure> {
     let device = FileDevice::open(path, &Options::default()).map_err(|e| {
         Failure::new(format!("cannot open {}", path.display())).because(e.to_string())
     })?;
@@ -36,16 +43,18 @@ pub fn dump(d: &mut Dump, path: &Path, wanted: Wanted) -> Result<(), Failure> {
     let table = if any { None } else { Gpt::read(device.as_ref()).ok().flatten() };
     let Some(table) = table else {
         one(d, &device, path, &views, wanted);
-        return Ok(());
+        return Ok(any);
     };
+    let mut any = false;
     for part in table.zfs() {
         let mut name = path.as_os_str().to_owned();
         name.push(format!("#{}", part.number));
         let window: DeviceRef = Arc::new(part.open(&device));
         let views = pool::read_labels(&window);
+        any |= views.iter().any(|v| v.nvlist.is_some());
         one(d, &window, &PathBuf::from(name), &views, wanted);
     }
-    Ok(())
+    Ok(any)
 }
 
 fn one(d: &mut Dump, device: &DeviceRef, path: &Path, views: &[LabelView], wanted: Wanted) {
@@ -63,6 +72,7 @@ fn one(d: &mut Dump, device: &DeviceRef, path: &Path, views: &[LabelView], wante
         let same = |v: &LabelView| match (&v.nvlist, &view.nvlist) {
             _ if wanted.level >= 3 => v.index == view.index,
             (Some(a), Some(b)) => a == b,
+            (None, None) if v.is_altered => view.is_altered,
             _ => v.index == view.index,
         };
         let mut agree = Vec::new();
@@ -90,7 +100,8 @@ fn label(d: &mut Dump, view: &LabelView, agree: &[usize], wanted: Wanted) {
     d.hold("label", view.index);
     if wanted.config {
         d.note("------------------------------------");
-        d.note(format_args!("LABEL {}", view.index));
+        let note = if view.is_altered { " (Bad label cksum)" } else { "" };
+        d.note(format_args!("LABEL {}{note}", view.index));
         d.note("------------------------------------");
     }
     if wanted.level >= 2 {

@@ -31,7 +31,7 @@ mod zil;
 mod znode;
 
 use crate::common::OpenArgs;
-use crate::failure::{FAILED, Failure};
+use crate::failure::{FAILED, Failure, USAGE};
 use dump::Dump;
 use engine::{OpenOptions, Pool};
 use std::path::{Path, PathBuf};
@@ -97,7 +97,7 @@ pub struct Args {
     #[arg(short = 'P', long = "parseable")]
     exact: bool,
     /// Print JSON
-    #[arg(short = 'j', long = "json")]
+    #[arg(long = "json")]
     json: bool,
     /// Search this directory, file or disk for devices (repeatable)
     #[arg(short = 'p', long = "path", visible_alias = "dev", value_name = "PATH")]
@@ -131,6 +131,10 @@ pub struct Args {
     args: Vec<String>,
 }
 
+fn usage() -> Failure {
+    Failure::usage("zdb: name a pool, a dataset or, with -l, a device")
+}
+
 impl Args {
     /// Runs it.
     pub fn run(self) -> Result<ExitCode, Failure> {
@@ -138,8 +142,12 @@ impl Args {
         let outcome = self.dump(&mut d);
         // What was dumped before a failure is still worth printing.
         let failures = d.finish();
-        outcome?;
-        Ok(if failures > 0 { ExitCode::from(FAILED) } else { ExitCode::SUCCESS })
+        let has_labels = outcome?;
+        Ok(match failures {
+            0 => ExitCode::SUCCESS,
+            _ if has_labels => ExitCode::from(FAILED),
+            _ => ExitCode::from(USAGE),
+        })
     }
 
     /// Level of a mode with `-v`.
@@ -147,7 +155,15 @@ impl Args {
         if given == 0 { 0 } else { given.saturating_add(self.verbose) }
     }
 
-    fn dump(&self, d: &mut Dump) -> Result<(), Failure> {
+    /// Dumps what is asked for; false when that are the labels of devices that have none.
+    fn dump(&self, d: &mut Dump) -> Result<bool, Failure> {
+        if self.labels > 0 && self.elsewhere == 0 && self.embedded.is_none() {
+            return self.dump_labels(d);
+        }
+        self.dump_inside(d).map(|()| true)
+    }
+
+    fn dump_inside(&self, d: &mut Dump) -> Result<(), Failure> {
         if self.elsewhere > 0 {
             let what = "zdb -B, -M, -T, -y and -Z are not implemented";
             return Err(Failure::usage(what.to_owned()).hint(
@@ -158,14 +174,16 @@ impl Args {
             return block::embedded(d, words);
         }
         let Some((first, rest)) = self.args.split_first() else {
-            return Err(Failure::usage("zdb: name a pool, a dataset or, with -l, a device"));
+            return Err(usage());
         };
-        if self.labels > 0 {
-            return self.dump_labels(d);
-        }
+        // A shell completes the name of a folder so.
+        let first = first.strip_suffix('/').unwrap_or(first);
         let pool = self.open_pool(first)?;
         for s in pool.salvage() {
             d.fail(format_args!("{}: {}", s.what, s.cause));
+        }
+        if self.read && rest.is_empty() {
+            return Err(Failure::usage("zdb: want -R POOL VDEV:OFFSET:SIZE[/PSIZE][:FLAGS]"));
         }
         if self.read {
             return rest.iter().try_for_each(|spec| block::read(d, &pool, spec));
@@ -176,13 +194,20 @@ impl Args {
         self.dump_pool(d, &pool, first, rest)
     }
 
-    fn dump_labels(&self, d: &mut Dump) -> Result<(), Failure> {
+    fn dump_labels(&self, d: &mut Dump) -> Result<bool, Failure> {
+        if self.args.is_empty() {
+            return Err(usage());
+        }
         let wanted = label::Wanted {
             config: !self.quiet,
             level: self.level(self.labels),
             uberblocks: self.level(self.uberblocks),
         };
-        self.args.iter().try_for_each(|path| label::dump(d, Path::new(path), wanted))
+        let mut any = false;
+        for path in &self.args {
+            any |= label::dump(d, &label::device(path), wanted)?;
+        }
+        Ok(any)
     }
 
     fn open_pool(&self, name: &str) -> Result<Pool, Failure> {

@@ -184,9 +184,16 @@ impl Range {
         };
         let last = number(last)?;
         let last = if last == -1 { i64::MAX } else { last };
+        if last < first {
+            return None;
+        }
         let mut flags = Vec::new();
         let mut wanted = true;
-        for c in parts.next().unwrap_or_default().chars() {
+        let text = parts.next();
+        if text.is_some_and(|t| t.is_empty() || t.ends_with(['-', '+'])) {
+            return None;
+        }
+        for c in text.unwrap_or_default().chars() {
             match c {
                 '-' => wanted = false,
                 'A' | 'd' | 'f' | 'm' | 'z' => {

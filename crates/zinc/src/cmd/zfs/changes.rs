@@ -42,6 +42,9 @@ impl Target<'_> {
             }
             _ => {}
         }
+        if ["quota", "refquota"].contains(&name) && value == "0" {
+            return Err(fail("use 'none' to disable quota/refquota".to_owned()));
+        }
         match parse_value(name, value, self.kind, self.is_new) {
             Ok(value) => Ok(PropertyChange { name: name.to_owned(), value: Some(value) }),
             Err(engine::dsl::Error::Refused { why: engine::dsl::Refusal::BadValue(_), .. }) => {

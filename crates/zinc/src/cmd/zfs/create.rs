@@ -8,6 +8,7 @@ use crate::live::LiveArgs;
 use crate::ui;
 use engine::dsl::write::{NameKind, PropertyChange, check_name};
 use engine::dsl::{DatasetKind, Dsl, StoredValue};
+use engine::ondisk::config::VdevConfig;
 use engine::{LivePool, Pool};
 use std::process::ExitCode;
 
@@ -35,7 +36,7 @@ pub struct Args {
     #[arg(short = 'P')]
     parsable: bool,
     /// Accepted; zinc mounts nothing here
-    #[arg(short = 'u')]
+    #[arg(short = 'u', conflicts_with = "volume")]
     unmounted: bool,
     /// A volume that reserves no space
     #[arg(short = 's', requires = "volume")]
@@ -104,16 +105,14 @@ impl Args {
         if self.dry {
             let pool = self.live.look(&self.name)?;
             self.check(&pool)?;
-            self.say(pool.dsl(), &changes);
+            self.say(&pool.config().vdev_tree, &changes, volume.as_ref());
             return Ok(ExitCode::SUCCESS);
         }
         self.live.change(&self.name, |pool| {
             if self.parents && pool.view().dsl().dir_by_name(&self.name).is_ok() {
                 return Ok(());
             }
-            if self.verbose {
-                self.say(pool.view().dsl(), &changes);
-            }
+            self.say(&pool.view().config().vdev_tree, &changes, volume.as_ref());
             if self.parents {
                 make_above(pool, &self.name, "create")?;
             }
@@ -128,6 +127,11 @@ impl Args {
         changes: &mut Vec<PropertyChange>,
     ) -> Result<Option<NewVolume>, Failure> {
         let Some(text) = &self.volume else { return Ok(None) };
+        let units = text.trim_start_matches(|c: char| c.is_ascii_digit() || c == '.');
+        if units.starts_with(['z', 'Z']) {
+            let what = format!("cannot create '{}': bad numeric value '{text}'", self.name);
+            return Err(Failure::new(what).because("the value is too large"));
+        }
         let size = target.change("volsize", text)?;
         let size = number(&[size], "volsize").unwrap_or(0);
         let block_size = number(changes, "volblocksize").unwrap_or(VOLBLOCKSIZE);
@@ -149,28 +153,65 @@ impl Args {
         Ok(())
     }
 
-    fn say(&self, dsl: &Dsl, changes: &[PropertyChange]) {
-        let above = if self.parents { missing_above(dsl, &self.name) } else { Vec::new() };
+    fn say(&self, tree: &VdevConfig, changes: &[PropertyChange], volume: Option<&NewVolume>) {
+        if !(self.verbose || self.parsable) {
+            return;
+        }
+        let would = if self.dry { "would create" } else { "create" };
         let mut text = String::new();
-        for name in above.iter().chain([&self.name]) {
-            text.push_str(&match (self.parsable, self.dry) {
-                (true, _) => format!("create\t{name}\n"),
-                (false, true) => format!("would create {name}\n"),
-                (false, false) => format!("create {name}\n"),
+        if self.parents {
+            text.push_str(&match self.parsable {
+                true => format!("create_ancestors\t{}\n", self.name),
+                false => format!("{would} ancestors of {}\n", self.name),
             });
         }
-        for given in &self.properties {
-            let (name, value) = given.split_once('=').unwrap_or((given, ""));
-            if changes.iter().any(|c| c.name == name) {
-                text.push_str(&match self.parsable {
-                    true => format!("property\t{name}\t{value}\n"),
-                    false => format!("\t{name}={value}\n"),
-                });
-            }
+        text.push_str(&match self.parsable {
+            true => format!("create\t{}\n", self.name),
+            false => format!("{would} {}\n", self.name),
+        });
+        for (name, value) in self.shown(tree, changes, volume) {
+            text.push_str(&match self.parsable {
+                true => format!("property\t{name}\t{value}\n"),
+                false => format!("\t{name}={value}\n"),
+            });
         }
-        if self.verbose || self.parsable {
-            ui::out(&text);
+        ui::out(&text);
+    }
+
+    /// The properties that it gets: those given, and of a volume what makes it one.
+    fn shown(
+        &self,
+        tree: &VdevConfig,
+        changes: &[PropertyChange],
+        volume: Option<&NewVolume>,
+    ) -> Vec<(String, String)> {
+        let given = self.properties.iter().filter_map(|text| text.split_once('='));
+        let given = given.filter(|(name, _)| changes.iter().any(|c| c.name == *name));
+        let mut out: Vec<_> = given.map(|(n, v)| (n.to_owned(), v.to_owned())).collect();
+        let Some(volume) = volume else { return out };
+        let mut put = |name: &str, n: u64| out.push((name.to_owned(), n.to_string()));
+        if self.block_size.is_some() || self.properties.iter().any(|p| p.contains("volblocksize="))
+        {
+            put("volblocksize", volume.block_size);
         }
+        put("volsize", volume.size);
+        if let Some(bytes) = self.reserved(tree, changes, volume) {
+            put("refreservation", bytes);
+        }
+        out
+    }
+
+    /// What a volume reserves when nothing else was said.
+    fn reserved(
+        &self,
+        tree: &VdevConfig,
+        changes: &[PropertyChange],
+        volume: &NewVolume,
+    ) -> Option<u64> {
+        let said = changes.iter().any(|c| ["refreservation", "reservation"].contains(&&*c.name));
+        let copies = number(changes, "copies").unwrap_or(1);
+        let bytes = || reserve::for_volume(volume.size, volume.block_size, copies, tree);
+        (!self.sparse && !said).then(bytes)
     }
 
     fn make(
@@ -188,16 +229,7 @@ impl Args {
             let new = names_of(dsl, parent, &changes)?;
             return pool.create_filesystem(&self.name, new, changes).map_err(fail);
         };
-        let reserved =
-            changes.iter().any(|c| ["refreservation", "reservation"].contains(&&*c.name));
-        if !self.sparse && !reserved {
-            let copies = number(&changes, "copies").unwrap_or(1);
-            let bytes = reserve::for_volume(
-                volume.size,
-                volume.block_size,
-                copies,
-                &pool.view().config().vdev_tree,
-            );
+        if let Some(bytes) = self.reserved(&pool.view().config().vdev_tree, &changes, volume) {
             let value = Some(StoredValue::Number(bytes));
             changes.push(PropertyChange { name: "refreservation".to_owned(), value });
         }

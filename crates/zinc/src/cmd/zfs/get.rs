@@ -1,6 +1,6 @@
 //! `zinc zfs get`: properties, one a line.
 
-use super::select::{Selected, Selection, Types, Wanted, select};
+use super::select::{Selected, Selection, Types, Wanted, named_by_path, select};
 use super::value::{self, Style};
 use crate::common::{DepthArgs, JsonArgs, Pools, TableArgs, words};
 use crate::failure::Failure;
@@ -113,7 +113,8 @@ impl Args {
         };
         let wanted = Wanted { types: self.types.unwrap_or(Types::ALL), depth };
         let since = value::asked_for(names.iter().copied());
-        let Some(mut selection) = select(&mut pools, &self.names, &wanted, &since)? else {
+        let named = named_by_path(&pools, &self.names)?;
+        let Some(mut selection) = select(&mut pools, &named, &wanted, &since)? else {
             return Ok(ExitCode::SUCCESS);
         };
         selection.sort_by_name();

@@ -94,9 +94,13 @@ impl Hold {
 impl Bookmark {
     /// Runs it.
     pub fn run(self) -> Result<ExitCode, Failure> {
-        let Some((head, _)) = self.snapshot.split_once('@') else {
-            let what = format!("invalid source name '{}': must contain a '@'", self.snapshot);
-            return Err(Failure::usage(what));
+        let source = match (self.snapshot.strip_prefix('@'), self.name.split_once('#')) {
+            (Some(short), Some((base, _))) if !base.is_empty() => format!("{base}@{short}"),
+            _ => self.snapshot.clone(),
+        };
+        let Some((head, _)) = source.split_once('@').filter(|(head, _)| !head.is_empty()) else {
+            let what = format!("invalid source name '{source}': must contain a '@'");
+            return Err(Failure::usage(what).hint("snapshots are named DATASET@SNAPSHOT"));
         };
         let name = match self.name.strip_prefix('#') {
             Some(short) => format!("{head}#{short}"),
@@ -106,15 +110,13 @@ impl Bookmark {
             return Err(Failure::usage(format!("invalid bookmark name '{name}': no '#'")));
         };
         if base != head {
-            let what = "bookmark and snapshot must be of the same dataset";
+            let what = "source is not an ancestor of the new bookmark's dataset";
             return Err(Failure::new(format!("cannot create bookmark '{name}': {what}")));
         }
         self.live.change(head, |pool| {
-            let done = pool.bookmark(&name, &self.snapshot);
+            let done = pool.bookmark(&name, &source);
             done.map_err(|e| match e {
-                engine::pool::Error::Dsl(engine::dsl::Error::NoSuchDataset(n))
-                    if n == self.snapshot =>
-                {
+                engine::pool::Error::Dsl(engine::dsl::Error::NoSuchDataset(n)) if n == source => {
                     cannot("open", &n, engine::dsl::Error::NoSuchDataset(n.clone()))
                 }
                 other => cannot("create bookmark", &name, other),

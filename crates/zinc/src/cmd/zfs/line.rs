@@ -115,7 +115,15 @@ impl MakeClone {
             let origin = dsl.by_name(from).map_err(|e| cannot("create", from, e))?;
             let kind = dsl.kind(&origin);
             let changes = Target { doing: "create", name, kind, is_new: false };
-            let changes = changes.all(&self.properties)?;
+            let is_auto = |p: &&String| p.as_str() == "refreservation=auto";
+            let is_volume = kind == engine::dsl::DatasetKind::Volume;
+            let (auto, given): (Vec<_>, Vec<_>) =
+                self.properties.iter().partition(|p| is_volume && is_auto(p));
+            let given: Vec<String> = given.into_iter().cloned().collect();
+            let mut changes = changes.all(&given)?;
+            if !auto.is_empty() {
+                changes.push(super::set::whole_volume(pool, &origin)?);
+            }
             if self.parents {
                 if dsl.dir_by_name(name).is_ok() {
                     return Ok(());

@@ -1,6 +1,6 @@
 //! `zinc zfs list`: datasets as a table, one a line.
 
-use super::select::{Selected, Selection, Types, Wanted, select};
+use super::select::{Selected, Selection, Types, Wanted, named_by_path, select};
 use super::value;
 use crate::common::{DepthArgs, JsonArgs, Pools, TableArgs};
 use crate::failure::Failure;
@@ -108,7 +108,8 @@ impl Args {
         };
         let since = value::asked_for(columns.iter().map(String::as_str));
         let wanted = Wanted { types, depth };
-        let Some(mut selection) = select(&mut pools, &self.names, &wanted, &since)? else {
+        let named = named_by_path(&pools, &self.names)?;
+        let Some(mut selection) = select(&mut pools, &named, &wanted, &since)? else {
             return Ok(ExitCode::SUCCESS);
         };
         selection.sort_by_name();

@@ -18,8 +18,12 @@ mod snapshot;
 mod space;
 mod value;
 
+pub use changes::Target;
+
 use crate::failure::Failure;
+use crate::missing;
 use engine::zpl::SpaceKind;
+use std::ffi::OsString;
 use std::process::ExitCode;
 
 /// The subcommands.
@@ -64,6 +68,12 @@ pub enum Command {
     Diff(diff::Args),
     /// List the holds of snapshots
     Holds(holds::Args),
+    /// Print the version of zinc
+    #[command(disable_version_flag = true)]
+    Version(crate::version::Args),
+    /// Any other word.
+    #[command(external_subcommand)]
+    Other(Vec<OsString>),
 }
 
 impl Command {
@@ -89,6 +99,8 @@ impl Command {
             Self::Projectspace(a) => a.run(SpaceKind::Project),
             Self::Diff(a) => a.run(),
             Self::Holds(a) => a.run(),
+            Self::Version(a) => a.run("zfs"),
+            Self::Other(words) => Err(missing::failure("zfs", &words, &missing::ZFS)),
         }
     }
 }

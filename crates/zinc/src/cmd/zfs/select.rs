@@ -12,6 +12,7 @@ use engine::ondisk::props;
 use engine::{Dataset, Dsl, Pool};
 use serde::{Deserialize, Serialize};
 use std::collections::{HashMap, HashSet};
+use std::path::Path;
 use std::process::ExitCode;
 
 /// Types of datasets; a set of them.
@@ -188,6 +189,35 @@ pub fn select(
         }
     }
     Ok(Some(out))
+}
+
+/// The names that are paths (`/tank/home`) replaced by those of the file systems that these lie in.
+pub fn named_by_path(pools: &Pools, names: &[String]) -> Result<Vec<String>, Failure> {
+    if !names.iter().any(|n| n.starts_with('/')) {
+        return Ok(names.to_vec());
+    }
+    let wanted = Wanted { types: Types::FILESYSTEM, depth: None };
+    // As they stand on the devices: a server is asked later, by name.
+    let mut all = Selection::default();
+    for pool in pools.args().open_found(&[])?.into_iter().flatten() {
+        Finder::new(&pool, 0, &wanted, &[]).named(pool.name(), &mut all);
+    }
+    let mut mounts: Vec<(&Path, &str)> = Vec::new();
+    for s in &all.found {
+        let at = s.property("mountpoint").map(|p| p.value.as_str()).unwrap_or_default();
+        if at.starts_with('/') {
+            mounts.push((Path::new(at), &s.name));
+        }
+    }
+    // The deepest mount point above a path is the one it lies in.
+    mounts.sort_by_key(|(at, _)| std::cmp::Reverse(at.components().count()));
+    let find = |path: &String| {
+        let found = mounts.iter().find(|(at, _)| Path::new(path).starts_with(at));
+        let none = || Failure::new(format!("cannot open '{path}': not a ZFS filesystem"));
+        found.map(|(_, name)| (*name).to_owned()).ok_or_else(none)
+    };
+    let one = |n: &String| if n.starts_with('/') { find(n) } else { Ok(n.clone()) };
+    names.iter().map(one).collect()
 }
 
 struct Finder<'a> {

@@ -98,12 +98,17 @@ fn change(
             resize(pool, dataset, wanted)
         }
         ("refreservation", DatasetKind::Volume) if value == "auto" => {
-            let volume = engine::Volume::open(&pool.view().dsl().objset(dataset)?)?;
-            let bytes = reserved(pool, dataset, volume.size(), volume.block_size())?;
-            one(number_change(property, bytes))
+            one(whole_volume(pool, dataset)?)
         }
         _ => one(target.change(property, value)?),
     }
+}
+
+/// The reservation by which all of a volume can always be written.
+pub fn whole_volume(pool: &LivePool, dataset: &Dataset) -> Result<PropertyChange, Failure> {
+    let volume = engine::Volume::open(&pool.view().dsl().objset(dataset)?)?;
+    let bytes = reserved(pool, dataset, volume.size(), volume.block_size())?;
+    Ok(number_change("refreservation", bytes))
 }
 
 fn number_change(name: &str, n: u64) -> PropertyChange {

@@ -24,6 +24,18 @@ pub struct Args {
     /// Print the layout, and change nothing
     #[arg(short = 'n')]
     dry: bool,
+    /// Show full paths (with -n), as zinc always does of files
+    #[arg(short = 'P')]
+    full: bool,
+    /// Use devices that hold something
+    #[arg(long)]
+    allow_in_use: bool,
+    /// Add vdevs that survive less than those that are there
+    #[arg(long)]
+    allow_replication_mismatch: bool,
+    /// Add vdevs of another sector size
+    #[arg(long)]
+    allow_ashift_mismatch: bool,
     /// ashift=N: log2 of the sector size of the new vdevs
     #[arg(short = 'o', value_name = "PROPERTY=VALUE")]
     properties: Vec<String>,
@@ -61,7 +73,18 @@ fn shown(top: &VdevConfig) -> String {
         return layout::line(2, &path(top));
     };
     let leaves = top.children.iter().map(|c| layout::line(4, &path(c)));
-    layout::line(2, &level.name()) + &leaves.collect::<String>()
+    let name = match class_of(top) {
+        TopUse::Normal => format!("{}-{}", level.name(), top.id),
+        _ => level.name(),
+    };
+    layout::line(2, &name) + &leaves.collect::<String>()
+}
+
+/// The pool's own property `ashift`, when it says something.
+fn ashift_of(pool: &engine::Pool) -> Option<u32> {
+    let properties = pool.properties(&pool.space());
+    let value = properties.iter().find(|p| p.name == "ashift")?.value.parse().ok()?;
+    (value != 0).then_some(value)
 }
 
 impl Args {
@@ -74,21 +97,26 @@ impl Args {
             &live::options(&self.live.search, self.live.how.cache_mib),
         )?;
         let tops = &pool.config().vdev_tree.children;
-        let normal = tops.iter().filter(|t| class_of(t) == TopUse::Normal);
-        let present: Vec<Level> = normal.filter_map(level_of).collect();
-        if !self.force
+        let counts = tops.iter().filter(|t| !t.is_hole && class_of(t) != TopUse::Log);
+        let present: Vec<Level> = counts.filter_map(level_of).collect();
+        if !(self.force || self.allow_replication_mismatch)
             && let Some(why) = layout.objection(&present)
         {
             return Err(Failure::new("invalid vdev specification")
                 .because(why)
                 .hint("use '-f' to override"));
         }
-        let ashift = self.ashift()?;
-        let devices = claim(&layout, self.force)?;
+        let ashift = self.ashift()?.or_else(|| ashift_of(&pool));
+        self.refuse_other_ashift(&pool, ashift)?;
+        let devices = claim(&layout, self.force || self.allow_in_use)?;
         if self.dry {
             let used = tops.iter().filter(|t| !t.is_hole && level_of(t).is_some());
             let used: Vec<_> = used.map(|t| (class_of(t), shown(t))).collect();
-            let text = layout.to_text(&self.pool, &used);
+            let paths = |all: &[VdevConfig]| -> Vec<String> {
+                all.iter().filter_map(|c| c.path.clone()).collect()
+            };
+            let aux = [paths(pool.l2cache()), paths(pool.spares())];
+            let text = layout.to_text(&self.pool, &used, &aux);
             let name = &self.pool;
             ui::out(&format!("would update '{name}' to the following configuration:\n\n{text}"));
             return Ok(ExitCode::SUCCESS);
@@ -99,6 +127,19 @@ impl Args {
         drop(devices);
         self.reopen(&layout, candidate.state() == CandidateState::Exported)?;
         Ok(ExitCode::SUCCESS)
+    }
+
+    /// Data that was made for one sector size wastes space on, or is slow on, another.
+    fn refuse_other_ashift(&self, pool: &engine::Pool, wanted: Option<u32>) -> Result<(), Failure> {
+        let tops = pool.config().vdev_tree.children.iter();
+        let mut normal = tops.filter(|t| class_of(t) == TopUse::Normal).filter_map(|t| t.ashift);
+        let differs = wanted.is_some_and(|w| normal.any(|there| there != u64::from(w)));
+        match differs && !(self.force || self.allow_ashift_mismatch) {
+            true => Err(Failure::new(format!("cannot add to '{}'", self.pool))
+                .because("adding devices with different physical sector sizes is not allowed")
+                .hint("use '--allow-ashift-mismatch' to override")),
+            false => Ok(()),
+        }
     }
 
     fn ashift(&self) -> Result<Option<u32>, Failure> {

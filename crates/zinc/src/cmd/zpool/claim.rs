@@ -2,12 +2,13 @@
 //! at first, so that nothing of value is overwritten by a slip.
 
 use super::layout::Layout;
+use super::{holders, signatures};
 use crate::failure::Failure;
 use crate::live::Disks;
-use engine::device::{Device, ErrorKind, WriteDeviceRef};
-use engine::live::{DEVICE_MIN, Devices};
+use engine::device::{ErrorKind, WriteDeviceRef};
+use engine::live::{DEVICE_MIN, Devices, VdevSpec};
 use engine::ondisk::config::{LabelConfig, PoolState};
-use engine::pool;
+use engine::pool::{self, CandidateState};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -15,14 +16,26 @@ use std::sync::Arc;
 pub fn claim(layout: &Layout, force: bool) -> Result<Devices, Failure> {
     let mut disks = Disks::default();
     let mut out = Devices::new();
+    let spares: Vec<&str> = layout.spares.iter().flat_map(VdevSpec::leaves).collect();
     for path in layout.paths() {
+        if !force && let Some(device) = holders::loop_above(Path::new(path)) {
+            return Err(Failure::new("invalid vdev specification")
+                .because(format!("{path} is in use: {device} is a loop device on it"))
+                .hint("use '-f' to override, or name the loop device"));
+        }
+        // Not even `-f` takes from the system what it works with.
+        if let Some(who) = holders::of(Path::new(path)) {
+            let what = format!("cannot use '{path}': Device or resource busy");
+            return Err(Failure::new(what).because(who));
+        }
         let device = open(&mut disks, path)?;
         if device.size() < DEVICE_MIN {
             return Err(Failure::new(format!("'{path}' is too small"))
                 .because(format!("it has {} bytes; a pool needs {DEVICE_MIN}", device.size()))
                 .hint("`truncate -s 64M FILE` makes a file of the smallest size"));
         }
-        if !force && let Some(what) = held(&device, Path::new(path)) {
+        let is_spare = spares.contains(&path);
+        if !force && let Some(what) = held(&device, Path::new(path), is_spare) {
             return Err(Failure::new("invalid vdev specification")
                 .because(format!("{path} {what}"))
                 .hint("use '-f' to override, which destroys what is on it"));
@@ -35,46 +48,50 @@ pub fn claim(layout: &Layout, force: bool) -> Result<Devices, Failure> {
 /// Opens one device for this process alone.
 pub fn open(disks: &mut Disks, path: &str) -> Result<WriteDeviceRef, Failure> {
     disks.open(Path::new(path)).map_err(|e| match e.kind {
-        ErrorKind::InUse => Failure::new(format!("cannot open '{path}': Device or resource busy"))
-            .because("somebody else writes to it, or the system has it in use"),
+        ErrorKind::InUse => {
+            let who = holders::of(Path::new(path));
+            Failure::new(format!("cannot open '{path}': Device or resource busy"))
+                .because(who.unwrap_or_else(|| "another program writes to it".to_owned()))
+        }
         _ => Failure::new(format!("cannot open '{path}'")).because(e.to_string()),
     })
 }
 
-/// What a device holds that would be lost, as the end of a sentence.
-pub fn held(device: &WriteDeviceRef, path: &Path) -> Option<String> {
+/// The pool that has a spare or cache device of this guid, among those whose devices are where this
+/// one is. Its label does not name the pool, and stays when the pool is destroyed.
+fn owner(guid: u64, path: &Path) -> Option<String> {
+    let mut options = engine::OpenOptions::default();
+    if !path.starts_with("/dev") {
+        options.search.paths = path.parent().map(Path::to_owned).into_iter().collect();
+    }
+    let found = pool::scan(&options.search).ok()?;
+    let candidates = engine::Candidate::group(&found).into_iter();
+    let living = candidates.filter(|c| c.state() != CandidateState::Destroyed);
+    let pools = living.filter_map(|c| engine::Pool::open_candidate(&c, &options).ok());
+    let has = |p: &engine::Pool| p.spares().iter().chain(p.l2cache()).any(|c| c.guid == guid);
+    pools.filter(has).map(|p| p.name().to_owned()).next()
+}
+
+/// What a device holds that would be lost, as the end of a sentence. A spare of one pool may be a
+/// spare of others too.
+fn held(device: &WriteDeviceRef, path: &Path, is_spare: bool) -> Option<String> {
     let reader = Arc::clone(device).as_device();
     if let Some(found) = pool::look_at_device(&reader, PathBuf::from(path)) {
         let text = match found.config {
             LabelConfig::Member(c) => match c.state {
-                PoolState::Destroyed => return None,
-                PoolState::Exported => format!("is part of exported pool '{}'", c.name),
-                _ if c.txg == 0 => return None,
-                _ => format!("is part of active pool '{}'", c.name),
+                PoolState::Destroyed => None,
+                PoolState::Exported => Some(format!("is part of exported pool '{}'", c.name)),
+                _ if c.txg == 0 => None,
+                _ => Some(format!("is part of active pool '{}'", c.name)),
             },
-            LabelConfig::Aux(_) => "is a spare or cache device of a pool".to_owned(),
+            LabelConfig::Aux(c) if is_spare && c.state == PoolState::Spare => return None,
+            LabelConfig::Aux(c) => owner(c.guid, path)
+                .map(|pool| format!("is a spare or cache device of pool '{pool}'")),
         };
-        return Some(text);
+        if text.is_some() {
+            return text;
+        }
     }
-    foreign(reader.as_ref()).map(|what| format!("contains {what}"))
-}
-
-/// Byte offset, bytes and name of what other systems put at the start of a device.
-const SIGNS: [(u64, &[u8], &str); 8] = [
-    (0x438, b"\x53\xef", "a file system of type 'ext4'"),
-    (0, b"XFSB", "a file system of type 'xfs'"),
-    (0x10040, b"_BHRfS_M", "a file system of type 'btrfs'"),
-    (3, b"NTFS    ", "a file system of type 'ntfs'"),
-    (0x36, b"FAT", "a file system of type 'vfat'"),
-    (0x52, b"FAT32", "a file system of type 'vfat'"),
-    (0, b"LUKS\xba\xbe", "an encrypted volume of type 'crypto_LUKS'"),
-    (512, b"EFI PART", "a partition table"),
-];
-
-fn foreign(device: &dyn Device) -> Option<&'static str> {
-    let has = |(offset, sign, _): &&(u64, &[u8], &str)| {
-        let mut bytes = vec![0; sign.len()];
-        device.read(*offset, &mut bytes).is_ok() && bytes == *sign
-    };
-    SIGNS.iter().find(has).map(|(_, _, name)| *name)
+    // Something else may have been put on what is left of a pool.
+    signatures::foreign(reader.as_ref()).map(|what| format!("contains {what}"))
 }

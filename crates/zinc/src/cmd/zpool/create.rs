@@ -4,11 +4,12 @@ use super::claim::claim;
 use super::layout;
 use super::settings::{self, Setting};
 use crate::cannot::cannot;
+use crate::cmd::zfs::Target;
 use crate::failure::Failure;
 use crate::live::{LiveHow, invocation, tell_txgs};
 use crate::{host, ui};
 use engine::dsl::DatasetKind;
-use engine::dsl::write::{NameKind, check_name, parse_value};
+use engine::dsl::write::{NameKind, check_name};
 use engine::live::{self, CreateOptions, PropertyWord, TopUse};
 use engine::rt::Rt;
 use std::process::ExitCode;
@@ -76,6 +77,20 @@ pub fn check_pool_name(name: &str, doing: &str) -> Result<(), Failure> {
     }
 }
 
+/// Special and dedup vdevs need a feature that may have been left out.
+fn needs_classes(pool: &str, options: &CreateOptions) -> Result<(), Failure> {
+    let classes = [TopUse::Special, TopUse::Dedup];
+    let used = options.tops.iter().any(|top| classes.contains(&top.class));
+    let said = options.features.get("allocation_classes").copied();
+    match used && !said.unwrap_or(!options.no_features) {
+        true => Err(Failure::new(format!(
+            "cannot create '{pool}': special and dedup vdevs need the feature 'allocation_classes'"
+        ))
+        .hint("enable it with -o feature@allocation_classes=enabled")),
+        false => Ok(()),
+    }
+}
+
 impl Args {
     /// Runs it.
     pub fn run(self) -> Result<ExitCode, Failure> {
@@ -93,10 +108,11 @@ impl Args {
                 .because(why)
                 .hint("use '-f' to override"));
         }
+        self.refuse_used_mountpoint()?;
         let options = self.options(layout.tops.clone())?;
         let devices = claim(&layout, self.force)?;
         if self.dry {
-            let text = layout.to_text(&self.pool, &[]);
+            let text = layout.to_text(&self.pool, &[], &Default::default());
             ui::out(&format!("would create '{}' with the following layout:\n\n{text}", self.pool));
             return Ok(ExitCode::SUCCESS);
         }
@@ -111,6 +127,19 @@ impl Args {
         tell_txgs(&pool, &self.how)?;
         pool.close().map_err(fail)?;
         Ok(ExitCode::SUCCESS)
+    }
+
+    /// A mount point that was asked for would hide what is in it.
+    fn refuse_used_mountpoint(&self) -> Result<(), Failure> {
+        let Some(path) = self.mountpoint.as_deref().filter(|p| p.starts_with('/')) else {
+            return Ok(());
+        };
+        let used = std::fs::read_dir(path).is_ok_and(|mut entries| entries.next().is_some());
+        match used {
+            true => Err(Failure::new(format!("mountpoint '{path}' exists and is not empty"))
+                .hint("use '-m' option to provide a different default")),
+            false => Ok(()),
+        }
     }
 
     fn settings(&self) -> Result<Vec<Setting>, Failure> {
@@ -139,8 +168,15 @@ impl Args {
         options.tunables = self.how.tuning.all()?;
         for setting in self.settings()? {
             match setting {
-                Setting::Ashift(n) => options.ashift = (n != 0).then_some(n),
+                Setting::Ashift(n) => {
+                    options.ashift = (n != 0).then_some(n);
+                    options.properties.push(("ashift".to_owned(), settings::ashift_word(n)));
+                }
+                Setting::User(name, word) => options.properties.push((name, word)),
                 Setting::Feature(name, enabled) => {
+                    if enabled {
+                        super::set::note_unwritten(&name)?;
+                    }
                     options.features.insert(name, enabled);
                 }
                 Setting::Stored("comment" | "compatibility", _) | Setting::Passing(_) => {}
@@ -158,10 +194,10 @@ impl Args {
         if let Some(path) = &self.mountpoint {
             options.fs_properties.push(("mountpoint".to_owned(), path.clone()));
         }
-        for (name, value) in &options.fs_properties {
-            let parsed = parse_value(name, value, DatasetKind::Filesystem, true);
-            parsed.map_err(|e| cannot("create", &self.pool, e))?;
-        }
+        let kind = DatasetKind::Filesystem;
+        let target = Target { doing: "create", name: &self.pool, kind, is_new: true };
+        target.all(&self.fs_properties)?;
+        needs_classes(&self.pool, &options)?;
         Ok(options)
     }
 }

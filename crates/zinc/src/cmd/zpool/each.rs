@@ -22,6 +22,16 @@ struct Part<T> {
     seen: T,
 }
 
+/// Refuses the name of a dataset, whose pool nobody asked for.
+fn must_be_a_pool(name: &str) -> Result<(), Failure> {
+    match name.find(['/', '@', '#']).and_then(|at| name[at..].chars().next()) {
+        Some(c) => {
+            Err(Failure::new(format!("cannot open '{name}': invalid character '{c}' in pool name")))
+        }
+        None => Ok(()),
+    }
+}
+
 /// Looks at each named pool, in the order of the names; without names at all that are served or
 /// found, each once, in the order of their own. Then shows what was seen of all, with whether
 /// nothing failed. What fails is said, costs nothing else, and makes the command fail in the end.
@@ -31,6 +41,7 @@ pub(super) fn each<T: Serialize + DeserializeOwned>(
     mut look: impl FnMut(&Pool) -> Result<T, Failure>,
     show: impl FnOnce(Vec<T>, bool),
 ) -> Result<ExitCode, Failure> {
+    names.iter().try_for_each(|name| must_be_a_pool(name))?;
     let mut part_of = |pool: Result<Pool, Failure>| {
         let pool = pool?;
         Ok(Part { pool: pool.name().to_owned(), seen: look(&pool)? })

@@ -104,6 +104,9 @@ impl Args {
             }
             None => {
                 ui::error("no pools available to import\n");
+                for line in crate::failure::unread(&self.pool.options().search.paths) {
+                    ui::error(&format!("  because: {line}\n"));
+                }
                 Ok(ExitCode::from(FAILED))
             }
         }

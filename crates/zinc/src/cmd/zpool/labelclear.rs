@@ -41,10 +41,15 @@ impl Args {
             LabelConfig::Aux(_) => Some("a spare or cache device of a pool".to_owned()),
         };
         if let (Some(what), false) = (what, self.force) {
-            return Err(Failure::new(format!("{path} is {what}"))
-                .hint("use '-f' to clear its labels; its pool has to do without it then"));
+            return Err(Failure::new(format!(
+                "use '-f' to override the following error:\n{path} is {what}"
+            ))
+            .hint("use '-f' to clear its labels; its pool has to do without it then"));
         }
-        vdev::label::clear(device.as_ref()).map_err(|e| {
+        // What else is there is not a label, and may be of use to somebody.
+        let good = |l: &&pool::LabelView| l.nvlist.is_some();
+        let labels: Vec<usize> = found.labels.iter().filter(good).map(|l| l.index).collect();
+        vdev::label::clear(device.as_ref(), &labels).map_err(|e| {
             Failure::new(format!("failed to clear label for {path}")).because(e.to_string())
         })?;
         Ok(ExitCode::SUCCESS)

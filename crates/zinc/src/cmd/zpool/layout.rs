@@ -110,9 +110,12 @@ pub fn parse(words: &[String]) -> Result<Layout, Failure> {
         let is_member = |w: &&String| section(w).is_none() && !matches!(Group::of(w), Ok(Some(_)));
         let members: Vec<_> = words.iter().skip(i).take_while(is_member).collect();
         i += members.len();
-        let Section::Tops(class) = now else {
-            return Err(invalid(format!("{} is not allowed here", group.name())));
+        // A group ends the list of spares and cache devices: those are single devices.
+        let class = match now {
+            Section::Tops(class) => class,
+            Section::Cache | Section::Spare => TopUse::Normal,
         };
+        now = Section::Tops(class);
         if members.len() < group.least() {
             let (name, least) = (group.name(), group.least());
             return Err(invalid(format!("{name} requires at least {least} devices")));
@@ -151,8 +154,13 @@ pub fn device_path(word: &str) -> Result<String, Failure> {
     };
     let Ok(found) = std::fs::metadata(&path) else {
         let shown = path.display();
-        return Err(Failure::new(format!("cannot open '{shown}': No such file or directory"))
-            .hint(format!("a file for a pool is made with `truncate -s 1G {shown}`")));
+        let failure = Failure::new(format!("cannot open '{shown}': No such file or directory"));
+        // A file can be made in a folder that is there; disks come by themselves.
+        let is_folder = path.parent().is_some_and(Path::is_dir) && !path.starts_with("/dev");
+        return Err(match is_folder {
+            true => failure.hint(format!("`truncate -s 1G {shown}` makes a file for a pool")),
+            false => failure,
+        });
     };
     if !found.is_file() && !found.file_type().is_block_device() {
         return Err(Failure::new(format!(
@@ -202,8 +210,9 @@ impl Layout {
                 return Some(why);
             }
         }
-        let normal = |t: &&NewTop| matches!(t.class, TopUse::Normal);
-        let new: Vec<Level> = self.tops.iter().filter(normal).map(|t| Level::of(&t.spec)).collect();
+        // A log survives without redundancy; whatever else is lost takes the pool with it.
+        let counts = |t: &&NewTop| !matches!(t.class, TopUse::Log);
+        let new: Vec<Level> = self.tops.iter().filter(counts).map(|t| Level::of(&t.spec)).collect();
         let both = new.windows(2).find_map(|pair| pair[0].differs(&pair[1]));
         if let Some(what) = both {
             return Some(format!("mismatched replication level: {what}"));
@@ -218,8 +227,13 @@ impl Layout {
     }
 
     /// As `zpool create -n` shows it, under the name of the pool. `present` is what an `add` adds
-    /// to, printed before its own class.
-    pub fn to_text(&self, pool: &str, present: &[(TopUse, String)]) -> String {
+    /// to, printed before its own class; `aux` the cache devices and spares that are there.
+    pub fn to_text(
+        &self,
+        pool: &str,
+        present: &[(TopUse, String)],
+        aux: &[Vec<String>; 2],
+    ) -> String {
         let mut out = format!("\t{pool}\n");
         let classes = [
             (TopUse::Normal, ""),
@@ -238,10 +252,12 @@ impl Layout {
             }
             out.push_str(&text);
         }
-        for (heading, specs) in [("cache", &self.cache), ("spares", &self.spares)] {
-            if !specs.is_empty() {
+        let sections = [("cache", &self.cache), ("spares", &self.spares)];
+        for ((heading, specs), there) in sections.into_iter().zip(aux) {
+            if !specs.is_empty() || !there.is_empty() {
                 let _ = writeln!(out, "\t{heading}");
             }
+            there.iter().for_each(|path| out.push_str(&line(2, path)));
             specs.iter().for_each(|s| tree(&mut out, s, 2));
         }
         out
@@ -307,6 +323,13 @@ impl Level {
     fn differs(&self, other: &Self) -> Option<String> {
         match (self, other) {
             (a, b) if a == b => None,
+            // What survives as much is as good.
+            (Self::Mirror(n), Self::Raidz(parity, _))
+            | (Self::Raidz(parity, _), Self::Mirror(n))
+                if *n as u64 == parity + 1 =>
+            {
+                None
+            }
             (Self::Mirror(a), Self::Mirror(b)) => {
                 Some(format!("both {a}-way and {b}-way mirror vdevs are present"))
             }
@@ -372,9 +395,16 @@ mod tests {
         assert_eq!((layout.cache.len(), layout.spares.len()), (1, 1));
         let both = "mismatched replication level: both mirror and raidz1 vdevs are present";
         assert_eq!(layout.objection(&[]).unwrap(), both);
-        let text = layout.to_text("tank", &[]);
+        let text = layout.to_text("tank", &[], &Default::default());
         let at = |what: &str| text.find(what).unwrap();
         assert!(at("\tlogs\n") < at("\tcache\n") && at("\tcache\n") < at("\tspares\n"));
+    }
+
+    #[test]
+    fn a_group_ends_a_list_of_single_devices() {
+        let (_dir, words) = files(&["mirror", "a", "b", "spare", "c", "mirror", "d", "e"]);
+        let layout = parse(&words).unwrap();
+        assert_eq!((layout.tops.len(), layout.spares.len()), (2, 1));
     }
 
     #[test]

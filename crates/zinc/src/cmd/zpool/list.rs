@@ -160,6 +160,8 @@ impl Args {
     fn pool_row(&self, pool: &Pool, columns: &[Column], properties: &[PoolProperty]) -> Row {
         let cell = |c: &Column| match c.name.as_str() {
             "name" => pool.name().to_owned(),
+            // What is well and not in use: anybody may import it.
+            "health" if is_exported_and_well(pool) => "EXPORTED".to_owned(),
             name => {
                 let property = properties.iter().find(|p| p.name == name);
                 property.map_or_else(dash, |p| super::get::text(p, self.table.parsable))
@@ -307,7 +309,8 @@ fn column(word: &str) -> Result<Column, Failure> {
         let (name, heading) = (word.to_owned(), "NAME".to_owned());
         return Ok(Column { name, heading, right: false, width: 0 });
     }
-    let by_heading = || POOL.iter().find(|p| p.is_visible() && p.column.eq_ignore_ascii_case(word));
+    let by_heading =
+        || POOL.iter().find(|p| p.is_visible() && p.column.to_ascii_lowercase() == word);
     if let Some(p) = props::find(&POOL, word).or_else(by_heading) {
         // Space for the widest usual value.
         let width = match p.name {
@@ -324,6 +327,11 @@ fn column(word: &str) -> Result<Column, Failure> {
     }
     Err(Failure::usage(format!("bad property list: invalid property {word:?}"))
         .hint("`zinc zpool get all POOL` shows the properties there are"))
+}
+
+fn is_exported_and_well(pool: &Pool) -> bool {
+    let state = pool.vdevs().root().state().to_string();
+    super::label_state(pool) == "EXPORTED" && state == "ONLINE"
 }
 
 fn dash() -> String {

@@ -6,6 +6,7 @@ pub mod create;
 mod each;
 mod get;
 mod history;
+mod holders;
 mod import;
 pub mod iostat;
 mod labelclear;
@@ -15,11 +16,15 @@ mod list;
 mod naming;
 mod set;
 pub mod settings;
+mod signatures;
 mod status;
 
 use crate::failure::Failure;
+use crate::missing;
 use engine::Pool;
+use engine::pool::CandidateState;
 use serde_json::{Map, Value, json};
+use std::ffi::OsString;
 use std::process::ExitCode;
 
 /// The subcommands.
@@ -55,6 +60,12 @@ pub enum Command {
     Get(get::Args),
     /// Show the commands that made the pool what it is
     History(history::Args),
+    /// Print the version of zinc
+    #[command(disable_version_flag = true)]
+    Version(crate::version::Args),
+    /// Any other word.
+    #[command(external_subcommand)]
+    Other(Vec<OsString>),
 }
 
 impl Command {
@@ -83,7 +94,19 @@ impl Command {
             Self::Status(a) => a.run(),
             Self::Get(a) => a.run(),
             Self::History(a) => a.run(),
+            Self::Version(a) => a.run("zpool"),
+            Self::Other(words) => Err(missing::failure("zpool", &words, &missing::ZPOOL)),
         }
+    }
+}
+
+/// What the labels say of a pool's use, as JSON has it.
+fn label_state(pool: &Pool) -> &'static str {
+    match pool.label_state() {
+        CandidateState::Exported => "EXPORTED",
+        CandidateState::Destroyed => "DESTROYED",
+        CandidateState::Active => "ACTIVE",
+        CandidateState::Other => "UNKNOWN",
     }
 }
 

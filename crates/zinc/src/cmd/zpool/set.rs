@@ -5,7 +5,7 @@ use crate::cannot::cannot;
 use crate::failure::Failure;
 use crate::live::{LiveArgs, candidates};
 use crate::ui;
-use engine::live::ENABLED_BY_DEFAULT;
+use engine::live::{ENABLED_BY_DEFAULT, is_writable};
 use engine::ondisk::features::{self, Feature};
 use engine::pool::CandidateState;
 use engine::{Candidate, Pool};
@@ -31,20 +31,27 @@ pub struct Upgrade {
     #[command(flatten)]
     live: LiveArgs,
     /// All pools found
-    #[arg(short = 'a')]
+    #[arg(short = 'a', conflicts_with_all = ["list", "pools"])]
     all: bool,
-    /// List the features zinc enables
-    #[arg(short = 'v')]
+    /// List the features zinc enables, and the versions before features
+    #[arg(short = 'v', conflicts_with = "pools")]
     list: bool,
+    /// Accepted for the version that zinc writes: 5000, which has features
+    #[arg(short = 'V', value_name = "VERSION", conflicts_with = "list")]
+    version: Option<u64>,
     /// Pools; without one: which pools lack which features
     pools: Vec<String>,
 }
 
 /// Arguments of `zinc zpool reguid`.
 #[derive(clap::Args)]
+#[command(allow_negative_numbers = true)]
 pub struct Reguid {
     #[command(flatten)]
     live: LiveArgs,
+    /// The new guid, in decimal; one is chosen without
+    #[arg(short = 'g', value_name = "GUID", value_parser = parse_guid)]
+    guid: Option<u64>,
     /// The pool
     pool: String,
 }
@@ -54,9 +61,44 @@ pub struct Reguid {
 pub struct Sync {
     #[command(flatten)]
     live: LiveArgs,
+    /// Accepted: a new state is written whenever something changed
+    #[arg(short = 'f')]
+    force: bool,
     /// Pools; all that are active when none is named
     pools: Vec<String>,
 }
+
+/// What each version of pools before features brought, from version 1 on.
+const VERSIONS: [&str; 28] = [
+    "Initial version",
+    "Ditto blocks",
+    "Hot spares, and raidz of two parities",
+    "History of the pool",
+    "Compression by gzip",
+    "Property bootfs",
+    "Separate log devices",
+    "Delegated administration",
+    "Properties refquota and refreservation",
+    "Cache devices",
+    "Faster scrub",
+    "Properties of snapshots",
+    "Properties of used space",
+    "More values of aclinherit",
+    "Space of users and groups",
+    "Conversion of versions with snapshots",
+    "Raidz of three parities",
+    "Holds on snapshots",
+    "Removal of log devices",
+    "Compression zle",
+    "Deduplication",
+    "Properties that were received",
+    "Slim intent log",
+    "System attributes",
+    "Scrub statistics",
+    "Faster destruction of snapshots",
+    "Faster creation of snapshots",
+    "Several vdevs as replacements",
+];
 
 impl Set {
     /// Runs it.
@@ -71,12 +113,14 @@ impl Set {
             Setting::Passing(_) | Setting::ReadOnly(_) => {
                 return fail("this property is of an import, and zinc keeps no pool imported");
             }
-            Setting::Ashift(_) => return fail("give -o ashift=N to `zinc zpool add`"),
+            Setting::Feature(name, true) => note_unwritten(name)?,
             _ => {}
         }
         self.live.change(&self.pool, |pool| {
             let done = match setting {
                 Setting::Stored(name, word) => pool.set_pool_property(name, word),
+                Setting::User(name, word) => pool.set_pool_property(&name, word),
+                Setting::Ashift(n) => pool.set_pool_property("ashift", settings::ashift_word(n)),
                 Setting::Feature(name, _) => pool.enable_feature(&name),
                 _ => Ok(()),
             };
@@ -104,8 +148,18 @@ impl Upgrade {
             for feature in ENABLED_BY_DEFAULT.iter().filter_map(|n| features::by_name(n)) {
                 let _ = writeln!(text, "{}\n     {}", feature.name(), feature.description);
             }
+            text.push_str(
+                "\nThe following legacy versions are also known, and read:\n\n\
+                 VER  DESCRIPTION\n---  -----------\n",
+            );
+            for (version, what) in (1..).zip(VERSIONS) {
+                let _ = writeln!(text, " {version:<2}  {what}");
+            }
             ui::out(&text);
             return Ok(ExitCode::SUCCESS);
+        }
+        if self.version.is_some_and(|v| v != 5000) {
+            return Err(Failure::usage("zinc writes pools of version 5000 only"));
         }
         if !self.all && self.pools.is_empty() {
             return self.show();
@@ -180,6 +234,28 @@ impl Upgrade {
     }
 }
 
+/// A guid as it is typed: a number other than 0, or as C reads one, a negative one of 64 bits.
+fn parse_guid(text: &str) -> Result<u64, String> {
+    let number = text.parse().ok().or_else(|| text.parse().ok().map(i64::cast_unsigned));
+    number.filter(|n| *n != 0).ok_or_else(|| "a guid is a number of 64 bits, and not 0".to_owned())
+}
+
+/// Says what becomes of a pool with this feature when another implementation uses it; refuses a
+/// feature that is in use at once.
+pub fn note_unwritten(name: &str) -> Result<(), Failure> {
+    let Some(feature) = features::by_name(name).filter(|f| !is_writable(f)) else { return Ok(()) };
+    if feature.is_active_when_enabled() {
+        return Err(Failure::new(format!("cannot enable '{name}': zinc does not write it"))
+            .because("it is active from the moment on in which it is enabled")
+            .hint("the pool could only be read by zinc from then on"));
+    }
+    ui::error(&format!(
+        "note: zinc does not write '{name}': once another system uses it, this pool can only be \
+         read here\n"
+    ));
+    Ok(())
+}
+
 fn is_there(c: &Candidate) -> bool {
     c.state() != CandidateState::Destroyed
 }
@@ -188,7 +264,11 @@ impl Reguid {
     /// Runs it.
     pub fn run(self) -> Result<ExitCode, Failure> {
         self.live.change(&self.pool, |pool| {
-            pool.reguid().map_err(|e| cannot("reguid", &self.pool, e))
+            if self.guid == Some(pool.view().guid()) {
+                let what = format!("cannot reguid '{}': it has this guid already", self.pool);
+                return Err(Failure::new(what));
+            }
+            pool.reguid(self.guid).map_err(|e| cannot("reguid", &self.pool, e))
         })?;
         Ok(ExitCode::SUCCESS)
     }

@@ -11,6 +11,8 @@ use engine::ondisk::props::{self, Kind};
 pub enum Setting {
     /// A property that the pool stores.
     Stored(&'static str, PropertyWord),
+    /// A property that users invented.
+    User(String, PropertyWord),
     /// log2 of the sector size of new vdevs; 0 is "as the devices say".
     Ashift(u32),
     /// The feature of that name is enabled, or left out.
@@ -41,6 +43,9 @@ pub fn parse(doing: &str, text: &str) -> Result<Setting, Failure> {
             "disabled" => Ok(Setting::Feature(feature.to_owned(), false)),
             _ => Err(fail(format!("property '{name}' can only be set to 'enabled' or 'disabled'"))),
         };
+    }
+    if name.contains(':') {
+        return user(name, value).map_err(fail);
     }
     let Some(p) = props::find(&POOL, name) else {
         return Err(fail(format!("property '{name}' is not a valid pool property")));
@@ -83,6 +88,28 @@ pub fn parse(doing: &str, text: &str) -> Result<Setting, Failure> {
         Kind::Text(_) => PropertyWord::Text(value.to_owned()),
     };
     Ok(Setting::Stored(p.name, word))
+}
+
+/// `ashift` as a pool stores it.
+pub fn ashift_word(n: u32) -> PropertyWord {
+    PropertyWord::Number(u64::from(n))
+}
+
+/// Longest name and value of a property that users invented, in bytes.
+const USER_NAME_MAX: usize = 255;
+const USER_VALUE_MAX: usize = 8191;
+
+fn user(name: &str, value: &str) -> Result<Setting, String> {
+    if !props::is_user_property(name) {
+        return Err(format!("invalid property '{name}'"));
+    }
+    if name.len() > USER_NAME_MAX {
+        return Err(format!("property name '{name}' is too long"));
+    }
+    if value.len() > USER_VALUE_MAX {
+        return Err(format!("property value of '{name}' is too long"));
+    }
+    Ok(Setting::User(name.to_owned(), PropertyWord::Text(value.to_owned())))
 }
 
 #[cfg(test)]

@@ -10,7 +10,7 @@ use crate::common::{JsonArgs, PoolArgs};
 use crate::failure::Failure;
 use crate::{json, local_time, ui};
 use engine::Pool;
-use engine::pool::{Section, Status, VdevView};
+use engine::pool::{CandidateState, Section, Status, VdevView};
 use serde_json::{Map, Value, json};
 use std::fmt::Write as _;
 use std::process::ExitCode;
@@ -30,6 +30,12 @@ pub struct Args {
     /// Accepted as OpenZFS does; counts are exact in JSON, and below 1024
     #[arg(short = 'p')]
     parsable: bool,
+    /// Only vdevs that are not healthy
+    #[arg(short = 'e')]
+    errors: bool,
+    /// Accepted; zinc counts no slow operations of a pool that it opens for the report
+    #[arg(short = 's')]
+    slow: bool,
     #[command(flatten)]
     naming: Naming,
     #[command(flatten)]
@@ -46,7 +52,11 @@ impl Args {
         let look = |pool: &Pool| {
             let mut status = pool.status(&pool.space());
             self.naming.apply(pool, &mut status.vdevs);
-            let healthy = status.condition.is_none() && status.damaged.is_empty();
+            if self.errors {
+                status.vdevs.sections.iter_mut().for_each(|s| s.retain_mut(keep_sick));
+            }
+            let trouble = status.condition.filter(|c| !c.is_advice());
+            let healthy = trouble.is_none() && status.damaged.is_empty();
             let report = match (self.sick && healthy, self.output.json) {
                 (true, _) => None,
                 (false, true) => Some(self.value(pool, &status)),
@@ -75,6 +85,10 @@ impl Args {
 
     fn text(&self, pool: &Pool, status: &Status) -> String {
         let mut t = status.to_text(self.verbose, local_time::utc_offset(now_of(status)));
+        if pool.label_state() == CandidateState::Exported {
+            let state = format!(" state: {}\n", status.state);
+            t = t.replacen(&state, &format!(" state: {} (EXPORTED)\n", status.state), 1);
+        }
         if !pool.salvage().is_empty() {
             t.push_str("\nsalvage: Parts could not be read and are left out:\n\n");
             for s in pool.salvage() {
@@ -102,6 +116,7 @@ impl Args {
         let int = self.output.json_int;
         let mut map = super::pool_json(pool, int);
         let mut put = |k: &str, v: Value| map.insert(k.to_owned(), v);
+        put("label_state", json!(super::label_state(pool)));
         if let Some(c) = status.condition {
             put("status", json!(one_line(c.text())));
             put("action", json!(one_line(c.action())));
@@ -150,6 +165,14 @@ impl Args {
         put("faults", json::number(pool.faults().count(), int));
         Value::Object(map)
     }
+}
+
+/// Leaves of a vdev what is not healthy; whether it is that itself, or has something left.
+// Depth is bounded: the configuration's decoder limits it.
+fn keep_sick(v: &mut VdevView) -> bool {
+    v.children.retain_mut(keep_sick);
+    let fine = ["ONLINE", "AVAIL", "INUSE"].contains(&v.state.as_str());
+    !fine || v.read_errors + v.checksum_errors > 0 || !v.children.is_empty()
 }
 
 /// A time for which the local offset is asked: the latest one the report shows.

@@ -51,7 +51,11 @@ pub fn properties(pool: &Pool, v: &Named<'_>) -> Vec<PoolProperty> {
     let config = tree.find(v.guid);
     let stored = config.and_then(|c| stored(pool, c));
     let mut out = Vec::new();
-    for p in VDEV.iter().filter(|p| p.is_visible()) {
+    let is_raidz = config.is_some_and(|c| matches!(c.kind, VdevKind::Raidz { .. }));
+    // Only a raidz vdev can be expanded.
+    let applies =
+        |p: &&props::Property| p.is_visible() && (is_raidz || p.name != "raidz_expanding");
+    for p in VDEV.iter().filter(applies) {
         let set = stored.as_ref().and_then(|t| t.get(p.name.as_bytes()).ok().flatten());
         let set = set.and_then(|e| match e.value_text() {
             Some(t) => Some(String::from_utf8_lossy(t).into_owned()),

@@ -1,0 +1,249 @@
+//! What else can be on a device that is about to become part of a pool: file systems, swap, members
+//! of other volume managers, partition tables.
+//!
+//! Each row of [`SIGNS`] is a fact about a format: bytes that stand at a place. The places are those
+//! that the formats' own documents, the database of file(1) and libblkid's documentation name, and
+//! the types have libblkid's names, which OpenZFS's messages show. Formats that one magic number
+//! does not tell from chance (tables of partitions by DOS and Atari) are looked at more closely.
+
+use engine::device::Device;
+
+/// Where the bytes of a sign stand.
+#[derive(Clone, Copy)]
+enum At {
+    /// So many bytes from the start.
+    Start(u64),
+    /// So many bytes before the end, rounded down to a multiple of the second number first.
+    End(u64, u64),
+}
+
+use At::{End, Start};
+
+/// The sector that places at the end of a device are multiples of.
+const SECTOR: u64 = 512;
+
+/// Place, bytes, and type of what has them.
+const SIGNS: &[(At, &[u8], &str)] = &[
+    // Members of volume managers, before the file systems that may be left inside.
+    (Start(0x018), b"LVM2 001", "LVM2_member"),
+    (Start(0x218), b"LVM2 001", "LVM2_member"),
+    (Start(0x418), b"LVM2 001", "LVM2_member"),
+    (Start(0x618), b"LVM2 001", "LVM2_member"),
+    (Start(0), b"HM\x01\0", "LVM1_member"),
+    (Start(0), b"\xfc\x4e\x2b\xa9", "linux_raid_member"),
+    (Start(0x1000), b"\xfc\x4e\x2b\xa9", "linux_raid_member"),
+    (End(0x2000, 0x1000), b"\xfc\x4e\x2b\xa9", "linux_raid_member"),
+    (End(0x10000, 0x10000), b"\xfc\x4e\x2b\xa9", "linux_raid_member"),
+    (End(0x10000, 0x10000), b"\xa9\x2b\x4e\xfc", "linux_raid_member"),
+    (End(2 * SECTOR, SECTOR), b"Intel Raid ISM Cfg Sig. ", "isw_raid_member"),
+    (End(SECTOR, SECTOR), b"\xde\x11\xde\x11", "ddf_raid_member"),
+    (Start(0), b"LUKS\xba\xbe", "crypto_LUKS"),
+    (Start(0x4000), b"SKUL\xba\xbe", "crypto_LUKS"),
+    (Start(3), b"-FVE-FS-", "BitLocker"),
+    (Start(0x1018), b"\xc6\x85\x73\xf6\x4e\x1a\x45\xca", "bcache"),
+    (Start(0x1018), b"\xc6\x85\x73\xf6\x66\xce\x90\xa9", "bcachefs"),
+    (Start(0x204), b"!Stra0tis\x86\xff\x02^\x41rh", "stratis"),
+    (Start(0), b"dmvdo001", "vdo"),
+    (Start(0), b"bluestore block device", "ceph_bluestore"),
+    (Start(0x20), b"ORCLDISK", "oracleasm"),
+    (Start(0), b"verity\0\0", "DM_verity_hash"),
+    (Start(0), b"integrt\0", "DM_integrity"),
+    (Start(0x200000), b"\x5e\xf1\xab\x2f", "VMFS"),
+    (Start(0x100000), b"\x0d\xd0\x01\xc0", "VMFS_volume_member"),
+    (Start(0), b"UBI#", "ubi"),
+    // Swap, and images of suspended systems, for each size of page.
+    (Start(0xff6), b"SWAPSPACE2", "swap"),
+    (Start(0xff6), b"SWAP-SPACE", "swap"),
+    (Start(0x1ff6), b"SWAPSPACE2", "swap"),
+    (Start(0x3ff6), b"SWAPSPACE2", "swap"),
+    (Start(0xfff6), b"SWAPSPACE2", "swap"),
+    (Start(0xff6), b"S1SUSPEND\0", "swsuspend"),
+    (Start(0xff6), b"S2SUSPEND\0", "swsuspend"),
+    // File systems.
+    (Start(0x438), b"\x53\xef", "ext4"),
+    (Start(0), b"XFSB", "xfs"),
+    (Start(0x10040), b"_BHRfS_M", "btrfs"),
+    (Start(3), b"NTFS    ", "ntfs"),
+    (Start(3), b"EXFAT   ", "exfat"),
+    (Start(0x52), b"FAT32   ", "vfat"),
+    (Start(0x36), b"FAT12   ", "vfat"),
+    (Start(0x36), b"FAT16   ", "vfat"),
+    (Start(0x36), b"FAT     ", "vfat"),
+    (Start(0x8001), b"CD001", "iso9660"),
+    (Start(0x8001), b"BEA01", "udf"),
+    (Start(0x8801), b"NSR02", "udf"),
+    (Start(0x8801), b"NSR03", "udf"),
+    (Start(0x400), b"H+\x00\x04", "hfsplus"),
+    (Start(0x400), b"HX\x00\x05", "hfsplus"),
+    (Start(0x20), b"NXSB", "apfs"),
+    (Start(0x8000), b"JFS1", "jfs"),
+    (Start(0x10034), b"ReIsErFs", "reiserfs"),
+    (Start(0x10034), b"ReIsEr2Fs", "reiserfs"),
+    (Start(0x10034), b"ReIsEr3Fs", "reiserfs"),
+    (Start(0x10000), b"ReIsEr4", "reiser4"),
+    (Start(0x400), b"\x10\x20\xf5\xf2", "f2fs"),
+    (Start(0x10000), b"\x01\x16\x19\x70", "gfs2"),
+    (Start(0x400), b"OCFSV2", "ocfs2"),
+    (Start(0x800), b"OCFSV2", "ocfs2"),
+    (Start(0x1000), b"OCFSV2", "ocfs2"),
+    (Start(0x2000), b"OCFSV2", "ocfs2"),
+    (Start(0), b"hsqs", "squashfs"),
+    (Start(0), b"sqsh", "squashfs"),
+    (Start(0), b"\x45\x3d\xcd\x28", "cramfs"),
+    (Start(0x400), b"\xe2\xe1\xf5\xe0", "erofs"),
+    (Start(0x406), b"\x34\x34", "nilfs2"),
+    (Start(0x410), b"\x7f\x13", "minix"),
+    (Start(0x410), b"\x8f\x13", "minix"),
+    (Start(0x410), b"\x68\x24", "minix"),
+    (Start(0x410), b"\x78\x24", "minix"),
+    (Start(0x418), b"\x5a\x4d", "minix"),
+    (Start(0), b"-rom1fs-", "romfs"),
+    (Start(0), b"SFOZ", "zonefs"),
+    (Start(0x220), b"1SFB", "befs"),
+    (Start(0x255c), b"\x54\x19\x01\x00", "ufs"),
+    (Start(0x255c), b"\x00\x01\x19\x54", "ufs"),
+    (Start(0x1055c), b"\x19\x01\x54\x19", "ufs"),
+    (Start(0x1055c), b"\x19\x54\x01\x19", "ufs"),
+];
+
+/// Place, bytes, and type of tables of partitions.
+const TABLES: &[(At, &[u8], &str)] = &[
+    (Start(SECTOR), b"EFI PART", "gpt"),
+    (Start(0x1000), b"EFI PART", "gpt"),
+    (End(SECTOR, SECTOR), b"EFI PART", "gpt"),
+    (End(0x1000, 0x1000), b"EFI PART", "gpt"),
+    (Start(SECTOR), b"PM\0\0", "mac"),
+    (Start(0), b"\x0b\xe5\xa9\x41", "sgi"),
+    (Start(0x200), b"\x57\x45\x56\x82", "bsd"),
+    (Start(0), b"RDSK", "amiga"),
+    (Start(0x1fc), b"\xda\xbe", "sun"),
+];
+
+/// What is on the device, as the end of a sentence that begins with "contains"; `None` when nothing
+/// is known to be there.
+pub fn foreign(device: &dyn Device) -> Option<String> {
+    if let Some(kind) = find(device, SIGNS) {
+        return Some(format!("a filesystem of type '{kind}'"));
+    }
+    let table = find(device, TABLES).or_else(|| sector_table(device));
+    table.map(|kind| format!("a partition table of type '{kind}'"))
+}
+
+fn find(device: &dyn Device, signs: &[(At, &[u8], &'static str)]) -> Option<&'static str> {
+    let has = |(at, sign, _): &&(At, &[u8], &str)| {
+        let place = match at {
+            Start(n) => Some(*n),
+            End(n, step) => device.size().checked_sub(*n).map(|p| p - p % step),
+        };
+        let mut bytes = vec![0; sign.len()];
+        place.is_some_and(|p| device.read(p, &mut bytes).is_ok()) && bytes == *sign
+    };
+    signs.iter().find(has).map(|(_, _, kind)| *kind)
+}
+
+/// Tables that stand in the first sector without a magic number worth the name.
+fn sector_table(device: &dyn Device) -> Option<&'static str> {
+    let mut sector = [0; SECTOR as usize];
+    device.read(0, &mut sector).ok()?;
+    if is_dos(&sector) {
+        return Some("dos");
+    }
+    is_atari(&sector, device.size() / SECTOR).then_some("atari")
+}
+
+/// Four entries of 16 bytes before the mark at the end; a boot sector without a table has the same
+/// mark, so entries have to be possible, and one used.
+fn is_dos(sector: &[u8; SECTOR as usize]) -> bool {
+    let entries = sector.get(0x1be..0x1fe).unwrap_or_default();
+    let possible = entries.chunks(16).all(|e| matches!(e.first(), Some(0 | 0x80)));
+    let used = entries.chunks(16).any(|e| {
+        let kind = e.get(4).copied().unwrap_or(0);
+        kind != 0 && e.get(12..16).is_some_and(|sectors| sectors.iter().any(|b| *b != 0))
+    });
+    sector.ends_with(b"\x55\xaa") && possible && used
+}
+
+/// Four entries of 12 bytes: a flag, a name of three letters, start and length in sectors, most
+/// significant byte first.
+fn is_atari(sector: &[u8; SECTOR as usize], sectors: u64) -> bool {
+    const NAMES: [&[u8]; 6] = [b"GEM", b"BGM", b"XGM", b"LNX", b"SWP", b"RAW"];
+    let word = |e: &[u8], at: usize| {
+        let bytes = e.get(at..at + 4).and_then(|b| b.try_into().ok());
+        u64::from(u32::from_be_bytes(bytes.unwrap_or_default()))
+    };
+    sector.get(0x1c6..0x1f6).unwrap_or_default().chunks(12).any(|e| {
+        let (start, length) = (word(e, 4), word(e, 8));
+        let named = e.get(1..4).is_some_and(|name| NAMES.contains(&name));
+        let used = e.first().is_some_and(|flag| flag & 1 != 0);
+        used && named && start > 0 && length > 0 && start + length <= sectors
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use engine::device::{FileDevice, Options};
+    use std::os::unix::fs::FileExt as _;
+    use std::process::Command;
+
+    const SIZE: u64 = (16 << 20) + 512;
+
+    fn seen(writes: &[(u64, &[u8])]) -> Option<String> {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        file.as_file().set_len(SIZE).unwrap();
+        writes.iter().for_each(|(at, bytes)| file.as_file().write_all_at(bytes, *at).unwrap());
+        foreign(&FileDevice::open(file.path(), &Options::default()).unwrap())
+    }
+
+    #[test]
+    fn every_sign_is_found_where_it_stands() {
+        assert_eq!(seen(&[]), None);
+        for (at, bytes, kind) in SIGNS.iter().chain(TABLES) {
+            let place = match at {
+                Start(n) => *n,
+                End(n, step) => (SIZE - n) / step * step,
+            };
+            let found = seen(&[(place, bytes)]).unwrap();
+            assert!(found.ends_with(&format!("of type '{kind}'")), "{kind}: {found}");
+        }
+    }
+
+    #[test]
+    fn tables_without_a_magic_number_of_their_own() {
+        let mut entry = [0; 16];
+        (entry[4], entry[13]) = (0x83, 1);
+        let dos: [(u64, &[u8]); 2] = [(0x1be, &entry), (0x1fe, b"\x55\xaa")];
+        assert_eq!(seen(&dos).unwrap(), "a partition table of type 'dos'");
+        // The boot sector of a system that has no table.
+        assert_eq!(seen(&[(0, b"\xeb\x3c\x90"), (0x1fe, b"\x55\xaa")]), None);
+        let atari: [(u64, &[u8]); 1] = [(0x1c6, b"\x01GEM\0\0\0\x02\0\0\x10\0")];
+        assert_eq!(seen(&atari).unwrap(), "a partition table of type 'atari'");
+        let beyond: [(u64, &[u8]); 1] = [(0x1c6, b"\x01GEM\0\0\0\x02\x7f\0\x10\0")];
+        assert_eq!(seen(&beyond), None);
+    }
+
+    /// With the tools that make them, where they are installed.
+    #[test]
+    fn what_real_tools_make_is_found() {
+        for (tool, more, kind) in [
+            ("mkswap", "", "swap"),
+            ("mkfs.ext4", "-q -F", "ext4"),
+            ("mkfs.vfat", "", "vfat"),
+            ("mkfs.minix", "", "minix"),
+            ("mkfs.xfs", "-q -f", "xfs"),
+            ("mkfs.btrfs", "-q -f", "btrfs"),
+        ] {
+            let file = tempfile::NamedTempFile::new().unwrap();
+            file.as_file().set_len(512 << 20).unwrap();
+            let path = std::env::var("PATH").unwrap_or_default() + ":/usr/sbin:/sbin";
+            let mut command = Command::new(tool);
+            command.env("PATH", path).args(more.split_whitespace()).arg(file.path());
+            let made = command.output().is_ok_and(|o| o.status.success());
+            if made {
+                let found = foreign(&FileDevice::open(file.path(), &Options::default()).unwrap());
+                let text = found.unwrap_or_default();
+                assert!(text.ends_with(&format!("'{kind}'")), "{tool}: {text}");
+            }
+        }
+    }
+}

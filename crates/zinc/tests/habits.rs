@@ -1,0 +1,361 @@
+//! Habits that fingers and scripts have from OpenZFS's zpool, zfs and zdb: verbs, options and
+//! refusals, each as a fact of its own.
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test")]
+
+mod support;
+
+use std::path::Path;
+use support::{Run, zinc, zinc_in};
+
+/// A folder with files that can become devices.
+struct Place(tempfile::TempDir);
+
+impl Place {
+    fn new(files: &[&str]) -> Self {
+        let place = Self(tempfile::tempdir().unwrap());
+        for name in files {
+            std::fs::File::create(place.path().join(name)).unwrap().set_len(128 << 20).unwrap();
+        }
+        place
+    }
+
+    fn path(&self) -> &Path {
+        self.0.path()
+    }
+
+    /// Runs the words of a command.
+    fn run(&self, command: &str) -> Run {
+        zinc_in(self.path(), &command.split_whitespace().collect::<Vec<_>>())
+    }
+
+    fn ok(&self, command: &str) -> String {
+        let run = self.run(command);
+        assert_eq!((run.code, run.err.as_str()), (0, ""), "{command}: {}", run.out);
+        run.out
+    }
+
+    /// A command that must fail: all it says on standard error.
+    fn fails(&self, command: &str) -> String {
+        let run = self.run(command);
+        assert_ne!(run.code, 0, "{command}: {}", run.out);
+        run.err
+    }
+}
+
+#[test]
+fn a_verb_that_is_missing_says_so() {
+    for (verb, code, text) in [
+        ("zpool replace a b", 1, "zpool replace: zinc does not do this yet"),
+        ("zpool scrub -w a", 1, "zpool scrub: zinc does not do this yet"),
+        ("zfs send -R a@b", 1, "zfs send: zinc does not do this yet"),
+        ("zfs recv a", 1, "zfs recv: zinc does not do this yet"),
+        ("zpool nix", 2, "unrecognized command 'nix'"),
+        ("zfs nix -x", 2, "unrecognized command 'nix'"),
+    ] {
+        let run = zinc(&verb.split(' ').collect::<Vec<_>>());
+        assert_eq!((run.code, run.out.as_str()), (code, ""), "{verb}");
+        assert!(run.err.contains(text) && !run.err.contains("similar"), "{}", run.err);
+    }
+}
+
+#[test]
+fn flags_may_be_given_twice() {
+    let place = Place::new(&["a"]);
+    place.ok("zpool create tank a");
+    place.ok("zpool get -Hpp all -d . tank");
+    place.ok("zpool list -HpHp -d . tank");
+    place.ok("zpool history -lil -d . tank");
+    place.ok("zfs get -pp all -d . tank");
+}
+
+#[test]
+fn usage_names_the_command_whatever_the_link_is_called() {
+    let place = Place::new(&[]);
+    let link = place.path().join("zpool");
+    std::os::unix::fs::symlink(env!("CARGO_BIN_EXE_zinc"), &link).unwrap();
+    let output = std::process::Command::new(link).args(["create", "--bad"]).output().unwrap();
+    let text = String::from_utf8(output.stderr).unwrap();
+    assert!(text.contains("Usage: zinc zpool create "), "{text}");
+}
+
+#[test]
+fn errors_of_the_system_have_no_numbers() {
+    let place = Place::new(&[]);
+    std::os::unix::fs::symlink("loop", place.path().join("loop")).unwrap();
+    for command in ["zdb -l nix", "zpool import -d nix", "cp -d . nix tank:/x", "zdb -l loop"] {
+        let text = place.fails(command);
+        assert!(!text.contains("os error"), "{text}");
+    }
+}
+
+#[test]
+fn a_new_pool_is_healthy_and_exported_ones_are_marked() {
+    let place = Place::new(&["a"]);
+    place.ok("zpool create tank a");
+    let status = place.ok("zpool status -d . tank");
+    assert!(!status.contains("status:") && status.contains(" state: ONLINE\n"), "{status}");
+    assert_eq!(place.ok("zpool status -x -d ."), "all pools are healthy\n");
+    assert_eq!(place.ok("zpool list -Ho health -d . tank"), "ONLINE\n");
+    place.ok("zpool export -d . tank");
+    let status = place.ok("zpool status -d . tank");
+    assert!(status.contains(" state: ONLINE (EXPORTED)\n"), "{status}");
+    assert_eq!(place.ok("zpool list -Ho health -d . tank"), "EXPORTED\n");
+    // A pool without features is no trouble either.
+    place.ok("zpool destroy -d . tank");
+    place.ok("zpool create -d tank a");
+    assert!(place.ok("zpool status -d . tank").contains("Enable all features using"));
+    assert_eq!(place.ok("zpool status -x -d . tank"), "pool 'tank' is healthy\n");
+    assert!(!place.ok("zpool status -e -d . tank").contains("/a "));
+}
+
+#[test]
+fn readonly_and_ashift_say_what_is() {
+    let place = Place::new(&["a", "b"]);
+    place.ok("zpool create -o ashift=13 tank a");
+    let get = "zpool get -Ho value,source readonly,ashift -d . tank";
+    assert_eq!(place.ok(get), "off\t-\n13\tlocal\n");
+    place.ok("zpool add -d . tank b");
+    assert!(place.ok("zdb -l b").contains("ashift: 13"));
+    place.ok("zpool set ashift=12 -d . tank");
+    assert_eq!(place.ok(get), "off\t-\n12\tlocal\n");
+}
+
+#[test]
+fn vdevs_of_another_sector_size_need_a_word() {
+    let place = Place::new(&["a", "b"]);
+    place.ok("zpool create -o ashift=13 tank a");
+    let text = place.fails("zpool add -o ashift=12 -d . tank b");
+    assert!(text.contains("different physical sector sizes"), "{text}");
+    place.ok("zpool add --allow-ashift-mismatch -o ashift=12 -d . tank b");
+}
+
+#[test]
+fn vdevs_that_survive_as_much_go_together() {
+    let place = Place::new(&["a", "b", "c", "d", "e", "f"]);
+    place.ok("zpool create tank mirror a b");
+    place.ok("zpool add -d . tank raidz1 c d");
+    let text = place.fails("zpool add -d . tank e");
+    assert!(text.contains("mismatched replication level"), "{text}");
+    place.ok("zpool add -d . --allow-replication-mismatch tank e");
+    place.ok("zpool destroy -d . tank");
+    let text = place.fails("zpool create tank raidz1 a b c special d");
+    assert!(text.contains("mismatched replication level"), "{text}");
+    place.ok("zpool create tank raidz1 a b c special mirror d e");
+}
+
+#[test]
+fn add_shows_the_whole_configuration_to_be() {
+    let place = Place::new(&["a", "b", "c", "d", "e"]);
+    place.ok("zpool create tank mirror a b cache c");
+    let text = place.ok("zpool add -n -d . tank spare d cache e");
+    let names: Vec<&str> =
+        text.lines().skip(2).map(|l| l.rsplit('/').next().unwrap().trim()).collect();
+    assert_eq!(names, ["tank", "mirror-0", "a", "b", "cache", "c", "e", "spares", "d"], "{text}");
+}
+
+#[test]
+fn foreign_data_needs_force() {
+    let place = Place::new(&["a"]);
+    let put = |at: u64, bytes: &[u8]| {
+        use std::os::unix::fs::FileExt as _;
+        let file = std::fs::File::options().write(true).open(place.path().join("a")).unwrap();
+        file.write_all_at(bytes, at).unwrap();
+    };
+    put(0xff6, b"SWAPSPACE2");
+    let text = place.fails("zpool create tank a");
+    assert!(text.contains("contains a filesystem of type 'swap'"), "{text}");
+    place.ok("zpool create -f tank a");
+    place.ok("zpool destroy -d . tank");
+    // What was put on the remains of a pool counts too.
+    put(0x218, b"LVM2 001");
+    let text = place.fails("zpool create tank a");
+    assert!(text.contains("contains a filesystem of type 'LVM2_member'"), "{text}");
+}
+
+#[test]
+fn hints_fit_the_case() {
+    let place = Place::new(&[]);
+    assert!(!place.fails("zpool create tank /dev/zinc-absent").contains("truncate"));
+    assert!(!place.fails("zpool create tank no/folder/a").contains("truncate"));
+    assert!(place.fails("zpool create tank a").contains("truncate -s 1G"));
+}
+
+#[test]
+fn refusals_say_the_true_reason() {
+    let place = Place::new(&["a", "b"]);
+    for (options, why) in [
+        ("-O encryption=on", "zinc makes no encrypted datasets yet"),
+        ("-O quota=0", "use 'none' to disable quota/refquota"),
+        ("-O QuOta=none", "invalid property 'QuOta'"),
+        ("-d -O dnodesize=1k", "does not have the feature org.zfsonlinux:large_dnode"),
+        ("-d -O recordsize=1M", "does not have the feature org.open-zfs:large_blocks"),
+    ] {
+        let text = place.fails(&format!("zpool create {options} tank a"));
+        assert!(text.contains(why), "{options}: {text}");
+        place.run("zpool labelclear -f a");
+    }
+    let text = place.fails("zpool create -d tank a special b");
+    assert!(text.contains("allocation_classes"), "{text}");
+    place.ok("zpool create -O casesensitivity=insensitive -O normalization=formC tank a");
+    let get = "zfs get -Ho value casesensitivity,normalization,utf8only -d . tank";
+    assert_eq!(place.ok(get), "insensitive\nformC\non\n");
+    assert_eq!(place.run("check -d . tank").code, 0);
+    for (command, why) in [
+        ("zfs set quota=0 -d . tank", "use 'none'"),
+        ("zfs set sharenfs= -d . tank", "sharenfs"),
+        ("zfs get USED -d . tank", "invalid property \"USED\""),
+        ("zfs create -V 16M -u -d . tank/v", "cannot be used with"),
+        ("zfs create -V 1z -d . tank/v", "value is too large"),
+        ("zpool history -d . tank/x", "invalid character '/' in pool name"),
+        ("zpool status -d . tank/x", "invalid character '/' in pool name"),
+        ("zpool upgrade -va -d .", "cannot be used with"),
+        ("zdb -j -p . tank", "unexpected argument"),
+        ("zdb -dd -p . tank 1:0", "objects are"),
+        ("zdb -dd -p . tank 0:1:A-", "objects are"),
+    ] {
+        let text = place.fails(command);
+        assert!(text.contains(why), "{command}: {text}");
+    }
+    place.ok("zfs get refer -d . tank");
+}
+
+#[test]
+fn features_that_zinc_does_not_write_are_not_enabled_in_silence() {
+    let place = Place::new(&["a"]);
+    place.ok("zpool create tank a");
+    let run = place.run("zpool set feature@encryption=enabled -d . tank");
+    assert_eq!(run.code, 0);
+    assert!(run.err.contains("note: zinc does not write 'encryption'"), "{}", run.err);
+}
+
+#[test]
+fn a_value_can_make_its_feature_active() {
+    let place = Place::new(&["a"]);
+    place.ok("zpool create tank a");
+    let feature = "zpool get -Ho value feature@zstd_compress -d . tank";
+    place.ok("zfs create -o compress=zstd-7 -d . tank/a");
+    assert_eq!(place.ok(feature), "active\n");
+    place.ok("zfs create -d . tank/b");
+    place.ok("zfs set compression=zstd -d . tank/b");
+    place.ok("zfs destroy -d . tank/a");
+    assert_eq!(place.ok(feature), "active\n");
+    place.ok("zfs destroy -d . tank/b");
+    assert_eq!(place.ok(feature), "enabled\n");
+    assert_eq!(place.run("check -d . tank").code, 0);
+}
+
+#[test]
+fn labels_that_are_none_stay_as_they_are() {
+    use std::os::unix::fs::FileExt as _;
+    let place = Place::new(&["a"]);
+    place.ok("zpool create tank a");
+    let file = std::fs::File::options().read(true).write(true).open(place.path().join("a"));
+    let file = file.unwrap();
+    file.write_all_at(&vec![0xa5; 1 << 20], 0).unwrap();
+    place.ok("zpool labelclear -f a");
+    let mut bytes = vec![0; 1 << 20];
+    file.read_exact_at(&mut bytes, 0).unwrap();
+    assert!(bytes.iter().all(|b| *b == 0xa5), "what is no label belongs to somebody else");
+    assert_eq!(place.run("zdb -lq a").code, 2);
+    place.fails("zpool labelclear -f a");
+}
+
+#[test]
+fn a_destroyed_pool_has_no_name() {
+    let place = Place::new(&["a"]);
+    place.ok("zpool create tank a");
+    place.ok("zpool destroy -d . tank");
+    for command in ["zpool list", "zpool get all", "zfs list", "zfs create -o mountpoint=none"] {
+        place.fails(&format!("{command} -d . tank"));
+    }
+}
+
+#[test]
+fn properties_that_users_invent_are_kept_by_pools() {
+    let place = Place::new(&["a"]);
+    place.ok("zpool create tank a");
+    place.ok("zpool set cool:pool=hello -d . tank");
+    assert_eq!(place.ok("zpool get -Ho value cool:pool -d . tank"), "hello\n");
+    place.ok("zpool set cool:pool= -d . tank");
+    assert_eq!(place.ok("zpool get -Ho value cool:pool -d . tank"), "");
+    assert_eq!(place.run("check -d . tank").code, 0);
+}
+
+#[test]
+fn a_guid_can_be_chosen() {
+    let place = Place::new(&["a"]);
+    place.ok("zpool create tank a");
+    for (typed, guid) in [("0123", "123"), ("-1", "18446744073709551615")] {
+        place.ok(&format!("zpool reguid -g {typed} -d . tank"));
+        assert_eq!(place.ok("zpool get -Ho value guid -d . tank"), format!("{guid}\n"));
+    }
+    for bad in ["0", "0xa", "18446744073709551616", "-1"] {
+        place.fails(&format!("zpool reguid -g {bad} -d . tank"));
+    }
+}
+
+#[test]
+fn datasets_are_found_by_their_mount_points() {
+    let place = Place::new(&["a"]);
+    place.ok("zpool create tank a");
+    place.ok("zfs create -o mountpoint=/somewhere/else -d . tank/x");
+    assert_eq!(place.ok("zfs list -Ho name -d . /tank"), "tank\n");
+    assert_eq!(place.ok("zfs get -Ho name used -d . /somewhere/else/below"), "tank/x\n");
+    let text = place.fails("zfs list -d . /nowhere");
+    assert!(text.contains("cannot open '/nowhere': not a ZFS filesystem"), "{text}");
+}
+
+#[test]
+fn what_create_would_make_is_told_in_full() {
+    let place = Place::new(&["a"]);
+    place.ok("zpool create tank a");
+    let text = place.ok("zfs create -Pn -b 4k -V 10m -s -d . tank/v");
+    assert_eq!(text, "create\ttank/v\nproperty\tvolblocksize\t4096\nproperty\tvolsize\t10485760\n");
+    let text = place.ok("zfs create -Pp -o compression=on -d . tank/a/b");
+    assert_eq!(text, "create_ancestors\ttank/a/b\ncreate\ttank/a/b\nproperty\tcompression\ton\n");
+    let text = place.ok("zfs create -nv -V 10m -d . tank/w");
+    assert!(
+        text.starts_with("would create tank/w\n\tvolsize=10485760\n\trefreservation="),
+        "{text}"
+    );
+}
+
+#[test]
+fn short_names_of_snapshots_and_automatic_reservations() {
+    let place = Place::new(&["a"]);
+    place.ok("zpool create tank a");
+    place.ok("zfs create -s -V 16M -d . tank/v");
+    place.ok("zfs snapshot -d . tank/v@s");
+    place.ok("zfs bookmark -d . @s tank/v#b");
+    assert_eq!(place.ok("zfs list -Ht bookmark -o name -d . -r tank"), "tank/v#b\n");
+    place.fails("zfs bookmark -d . @s #c");
+    place.ok("zfs clone -o refreservation=auto -d . tank/v@s tank/w");
+    assert_ne!(place.ok("zfs get -Hpo value refreservation -d . tank/w"), "0\n");
+}
+
+#[test]
+fn upgrade_lists_the_old_versions() {
+    let text = zinc(&["zpool", "upgrade", "-v"]).ok();
+    for version in 1..=28 {
+        let starts = format!(" {version} ");
+        assert!(text.lines().any(|l| l.starts_with(&starts)), "{version}");
+    }
+}
+
+#[test]
+fn zdb_names_what_is_wrong_with_labels() {
+    use std::os::unix::fs::FileExt as _;
+    let place = Place::new(&["a"]);
+    place.ok("zpool create tank a");
+    place.ok("zdb -d -p . tank/");
+    let file = std::fs::File::options().write(true).open(place.path().join("a")).unwrap();
+    for label in [0, 1] {
+        // The last bytes of the configuration are its checksum.
+        file.write_all_at(&[1; 8], label * (256 << 10) + (128 << 10) - 8).unwrap();
+    }
+    let bad =
+        |level: &str| place.run(&format!("zdb {level} a")).out.matches("(Bad label cksum)").count();
+    assert_eq!((bad("-l"), bad("-lll")), (1, 2));
+    std::fs::File::create(place.path().join("empty")).unwrap();
+    assert_eq!(place.run("zdb -l empty").code, 2);
+}
