@@ -1,10 +1,11 @@
 //! What else can be on a device that is about to become part of a pool: file systems, swap, members
 //! of other volume managers, partition tables.
 //!
-//! Each row of [`SIGNS`] is a fact about a format: bytes that stand at a place. The places are those
-//! that the formats' own documents, the database of file(1) and libblkid's documentation name, and
-//! the types have libblkid's names, which OpenZFS's messages show. Formats that one magic number
-//! does not tell from chance (tables of partitions by DOS and Atari) are looked at more closely.
+//! Each row of [`SIGNS`] is a fact about a format: bytes that stand at a place. The places are
+//! those that the formats' own documents, the database of file(1) and libblkid's documentation
+//! name, and the types have libblkid's names, which OpenZFS's messages show. Formats that one magic
+//! number does not tell from chance (tables of partitions by DOS and Atari) are looked at more
+//! closely.
 
 use engine::device::Device;
 
