@@ -63,8 +63,13 @@ fn describe(bench: &Bench, path: &Path) {
     bench.check(&pool).unwrap_or_else(|e| panic!("{}: {e}", bench.pool));
     let open = |d: &engine::Dataset| pool.dsl().objset(d);
     let progress = rt::Progress::new();
-    let options =
-        inventory::Options { volumes: true, replayed: false, open: &open, progress: &progress };
+    let options = inventory::Options {
+        volumes: true,
+        replayed: false,
+        open: &open,
+        max_hole: inventory::MAX_HOLE,
+        progress: &progress,
+    };
     let mut out = fs::File::create(path).unwrap();
     let errors = inventory::write(&pool, &options, &mut out).unwrap();
     assert!(errors.is_empty(), "{errors:?}");

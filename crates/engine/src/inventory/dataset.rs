@@ -1,6 +1,7 @@
 //! File systems, volumes, snapshots and bookmarks.
 
 use super::entry::{EntryOptions, describe, snapshot_root};
+use super::hash::HashError;
 use super::json::{Json, Members, hex};
 use super::tree::{Walk, WalkError, in_order};
 use super::{Options, ctldir, hash, member, some_map};
@@ -256,7 +257,7 @@ impl Writer<'_> {
     ) -> io::Result<()> {
         write!(self.out, ",\n{indent}\"entries\": [")?;
         let progress = self.options.progress;
-        let seen = |bytes| progress.add(0, bytes);
+        let hashing = self.options.hashing();
         let mut walk = Walk::new(fs, fs.root_object());
         let mut ctldir: Option<Vec<Json>> = about.shows_ctldir.then(|| {
             let short = |s: &Dataset| s.name.rsplit('@').next().unwrap_or_default().to_owned();
@@ -274,7 +275,8 @@ impl Writer<'_> {
             };
             in_order(
                 &mut walk,
-                |found| (describe(fs, &found, about, &seen), found.path),
+                |found| found.path.len(),
+                |found| (describe(fs, &found, about, hashing), found.path),
                 |(described, path)| {
                     progress.check().map_err(io::Error::other)?;
                     progress.add(1, 0);
@@ -323,14 +325,21 @@ impl Writer<'_> {
         progress.check().map_err(io::Error::other)?;
         let hashed = (self.options.open)(d).map_err(|e| e.to_string()).and_then(|os| {
             let volume = Volume::open(&os).map_err(|e| e.to_string())?;
-            let seen = |bytes| progress.add(0, bytes);
-            let sum = hash::sha256(volume.object(), volume.size(), &seen);
-            Ok((volume.size(), sum.map_err(|e| e.to_string())?))
+            let sum = hash::sha256(volume.object(), volume.size(), self.options.hashing());
+            let mut members = vec![member("size", volume.size())];
+            match sum {
+                Ok(sum) => members.push(member("sha256", hex(&sum))),
+                Err(e @ HashError::Holes(_)) => members.push(member("not_hashed", e.to_string())),
+                Err(e) => return Err(e.to_string()),
+            }
+            Ok(members)
         });
         progress.add(1, 0);
         match hashed {
-            Ok((size, sum)) => {
-                let members = vec![member("size", size), member("sha256", hex(&sum))];
+            Ok(members) => {
+                if let Some((_, why)) = members.iter().find(|(n, _)| n == b"not_hashed") {
+                    self.errors.push(format!("{}: not hashed: {}", d.name, why.dump()));
+                }
                 self.and(indent, "volume", &Json::Map(members))
             }
             Err(e) => {

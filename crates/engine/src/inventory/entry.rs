@@ -1,8 +1,9 @@
 //! One file as one member of `entries`.
 
+use super::ctldir;
+use super::hash::{self, HashError, Hashing};
 use super::json::{Json, Members, hex, put_text_or_hex};
 use super::tree::Found;
-use super::{ctldir, hash};
 use ondisk::acl::{
     POSIX_ACCESS_XATTR, POSIX_DEFAULT_XATTR, decode_posix, posix_from_mode, posix_text,
 };
@@ -67,14 +68,14 @@ pub fn describe(
     fs: &Filesystem,
     found: &Found,
     options: EntryOptions,
-    seen: &(dyn Fn(u64) + Sync),
+    hashing: Hashing<'_>,
 ) -> Described {
     let mut d = Describing { members: Vec::new(), errors: Vec::new(), path: &found.path };
     put_text_or_hex(&mut d.members, "path", &found.path);
     match fs.node(found.object) {
         Ok(node) => {
             d.attributes(&node, options);
-            d.content(&node, seen);
+            d.content(&node, hashing);
             d.xattrs(&node, options);
         }
         Err(e) => d.fail("", &e.to_string()),
@@ -118,7 +119,7 @@ impl Describing<'_> {
         self.put("blocks", node.blocks());
     }
 
-    fn content(&mut self, node: &Node, seen: &(dyn Fn(u64) + Sync)) {
+    fn content(&mut self, node: &Node, hashing: Hashing<'_>) {
         match node.kind() {
             FileKind::Symlink => match node.read_link() {
                 Ok(target) => put_text_or_hex(&mut self.members, "target", &target),
@@ -128,9 +129,17 @@ impl Describing<'_> {
                 let (major, minor) = node.device();
                 self.put("rdev", Json::List(vec![major.into(), minor.into()]));
             }
-            FileKind::File => match hash::sha256(node.object(), node.size, seen) {
+            FileKind::File => match hash::sha256(node.object(), node.size, hashing) {
                 Ok(sum) => {
                     self.put("sha256", hex(&sum));
+                    self.ranges(node);
+                    self.flags(node);
+                }
+                Err(e @ HashError::Holes(_)) => {
+                    let why = e.to_string();
+                    let path = String::from_utf8_lossy(self.path);
+                    self.errors.push(format!("{path}: not hashed: {why}"));
+                    self.put("not_hashed", why);
                     self.ranges(node);
                     self.flags(node);
                 }
@@ -194,9 +203,7 @@ fn has_no_holes(node: &Node) -> bool {
     let object = node.object();
     let dnode = object.dnode();
     let blocks = node.size.div_ceil(dnode.block_size().max(1));
-    let below = dnode.blkptrs.iter().filter(|bp| !bp.is_hole());
-    let filled = below.fold(0u64, |n, bp| n.saturating_add(bp.fill()));
     object.objset().overlay().is_none()
         && dnode.max_block.checked_add(1) == Some(blocks)
-        && filled == blocks
+        && hash::filled(object) == blocks
 }

@@ -2,10 +2,14 @@
 //!
 //! Blocks go from the cache to the hash without a copy. When there are many batches, a second
 //! thread reads ahead by one, so that hashing and reading overlap. Holes are hashed as zeros
-//! without being looked up block by block.
+//! without being looked up block by block. That takes its time all the same, and a hole costs no
+//! space: 4 EiB of them fit a file of one block and would take a century. So a file with more bytes
+//! of holes than [`Hashing::max_hole`] is not hashed.
 
 use dmu::{Block, Object};
+use rt::{Cancelled, Progress};
 use sha2::{Digest as _, Sha256};
+use std::fmt;
 use std::sync::Arc;
 use std::sync::mpsc;
 
@@ -16,6 +20,51 @@ const BATCH_BLOCKS: u64 = 1024;
 /// Zeros hashed at a time.
 static ZEROS: [u8; 128 << 10] = [0; 128 << 10];
 
+/// Bytes of holes that are hashed of one file, unless something else is said.
+pub const MAX_HOLE: u64 = 64 << 30;
+
+/// How content is hashed.
+#[derive(Clone, Copy, Debug)]
+pub struct Hashing<'a> {
+    /// Is told how many bytes were gone through, and ends the work when it was cancelled.
+    pub progress: &'a Progress,
+    /// Bytes of holes in one file, at most.
+    pub max_hole: u64,
+}
+
+/// Why there is no hash.
+#[derive(Clone, Debug)]
+pub enum HashError {
+    /// A block cannot be read.
+    Lost(dmu::Error),
+    /// It has more bytes of holes than are hashed.
+    Holes(u64),
+    /// The work was cancelled.
+    Cancelled,
+}
+
+impl From<dmu::Error> for HashError {
+    fn from(e: dmu::Error) -> Self {
+        Self::Lost(e)
+    }
+}
+
+impl From<Cancelled> for HashError {
+    fn from(_: Cancelled) -> Self {
+        Self::Cancelled
+    }
+}
+
+impl fmt::Display for HashError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Lost(e) => write!(f, "{e}"),
+            Self::Holes(max) => write!(f, "more than {max} bytes of holes"),
+            Self::Cancelled => write!(f, "{Cancelled}"),
+        }
+    }
+}
+
 /// Part of an object's bytes.
 enum Piece {
     /// Blocks in order; `None` is a hole.
@@ -24,28 +73,32 @@ enum Piece {
     Holes(u64),
 }
 
-/// Hashes the first `size` bytes of an object; `seen` is told how many bytes were read.
+/// Hashes the first `size` bytes of an object.
 ///
 /// # Errors
-/// The first block that cannot be read.
-pub fn sha256(
-    object: &Object,
-    size: u64,
-    seen: &(dyn Fn(u64) + Sync),
-) -> Result<[u8; 32], dmu::Error> {
-    let mut sink = Sink { hash: Sha256::new(), left: size, block: object.dnode().block_size() };
+/// The first block that cannot be read; too many holes; the work was cancelled.
+pub fn sha256(object: &Object, size: u64, how: Hashing<'_>) -> Result<[u8; 32], HashError> {
+    let block = object.dnode().block_size();
+    let mut sink = Sink { hash: Sha256::new(), left: size, block, how, holes: 0 };
     if size == 0 {
         return Ok(sink.hash.finalize().into());
     }
-    if sink.block == 0 {
-        return Err(object.error(dmu::ErrorKind::Tree("block size 0")));
+    if block == 0 {
+        return Err(object.error(dmu::ErrorKind::Tree("block size 0")).into());
     }
-    let blocks = size.div_ceil(sink.block);
+    let blocks = size.div_ceil(block);
+    // Known before the first byte, where the pointers' counts are true.
+    if object.objset().overlay().is_none() {
+        let stored = filled(object).min(blocks).saturating_mul(block);
+        if size.saturating_sub(stored) > how.max_hole {
+            return Err(HashError::Holes(how.max_hole));
+        }
+    }
     let batch = (BATCH_BYTES / sink.block).clamp(1, BATCH_BLOCKS);
     let mut reader = Batches { object, next: 0, blocks, batch };
     if blocks <= 2 * batch {
         for piece in reader.by_ref() {
-            sink.add(&piece?, seen);
+            sink.add(&piece?)?;
         }
         return Ok(sink.hash.finalize().into());
     }
@@ -61,47 +114,64 @@ pub fn sha256(
             }
         });
         for piece in receive {
-            sink.add(&piece?, seen);
+            sink.add(&piece?)?;
         }
         Ok(sink.hash.finalize().into())
     })
 }
 
-struct Sink {
+/// Blocks with data, as the pointers in the dnode count them.
+pub(super) fn filled(object: &Object) -> u64 {
+    let below = object.dnode().blkptrs.iter().filter(|bp| !bp.is_hole());
+    below.fold(0u64, |n, bp| n.saturating_add(bp.fill()))
+}
+
+struct Sink<'a> {
     hash: Sha256,
     left: u64,
     block: u64,
+    how: Hashing<'a>,
+    /// Bytes of holes so far.
+    holes: u64,
 }
 
-impl Sink {
-    fn add(&mut self, piece: &Piece, seen: &(dyn Fn(u64) + Sync)) {
-        let before = self.left;
+impl Sink<'_> {
+    fn add(&mut self, piece: &Piece) -> Result<(), HashError> {
         match piece {
             Piece::Holes(n) => self.zeros(n.saturating_mul(self.block)),
             Piece::Blocks(blocks) => {
+                self.how.progress.check()?;
                 for b in blocks {
                     let content = b.as_ref().map_or(&[][..], |b| b.bytes());
                     let want = self.block.min(self.left) as usize;
                     let content = content.get(..want).unwrap_or(content);
                     self.hash.update(content);
                     self.left -= content.len() as u64;
+                    self.how.progress.add(0, content.len() as u64);
                     // A block shorter than the object's (the only one of a small file, kept at
                     // its first size) is followed by zeros, as is a hole.
-                    self.zeros((want - content.len()) as u64);
+                    self.zeros((want - content.len()) as u64)?;
                 }
+                Ok(())
             }
         }
-        seen(before - self.left);
     }
 
-    fn zeros(&mut self, n: u64) {
+    fn zeros(&mut self, n: u64) -> Result<(), HashError> {
         let mut n = n.min(self.left);
+        self.holes = self.holes.saturating_add(n);
+        if self.holes > self.how.max_hole {
+            return Err(HashError::Holes(self.how.max_hole));
+        }
         self.left -= n;
         while n > 0 {
+            self.how.progress.check()?;
             let step = n.min(ZEROS.len() as u64) as usize;
             self.hash.update(&ZEROS[..step]);
+            self.how.progress.add(0, step as u64);
             n -= step as u64;
         }
+        Ok(())
     }
 }
 

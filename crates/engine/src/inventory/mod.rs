@@ -7,7 +7,8 @@
 //! be compared member by member, and two manifests of zinc tell what changed between.
 //!
 //! It is written while the pool is read, one line for each file, and never held in memory: a
-//! dataset costs the names of one directory per level, and a few thousand files in flight.
+//! dataset costs the names of one directory per level, and a few thousand files in flight, or fewer
+//! when their paths are long.
 //!
 //! What cannot be read is left out and named in `errors`; only a failure to write ends it early.
 
@@ -20,7 +21,7 @@ mod poolwide;
 pub mod tree;
 
 pub use entry::{Described, EntryOptions, describe, kind_name, nanoseconds, snapshot_root};
-pub use hash::sha256;
+pub use hash::{HashError, Hashing, MAX_HOLE, sha256};
 
 use crate::{Dataset, Pool};
 use dmu::Objset;
@@ -39,8 +40,17 @@ pub struct Options<'a> {
     pub replayed: bool,
     /// How object sets are opened.
     pub open: &'a OpenObjset<'a>,
+    /// Bytes of holes in a file or volume, at most, that it is hashed with; what has more is listed
+    /// with `not_hashed`. [`MAX_HOLE`] is a good one.
+    pub max_hole: u64,
     /// Told how far it is: files and bytes.
     pub progress: &'a Progress,
+}
+
+impl Options<'_> {
+    fn hashing(&self) -> Hashing<'_> {
+        Hashing { progress: self.progress, max_hole: self.max_hole }
+    }
 }
 
 /// Writes the manifest of `pool`. Returns what could not be read, as it is listed in `errors`.

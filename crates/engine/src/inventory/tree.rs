@@ -17,6 +17,10 @@ use zpl::{DirEntry, FileKind, Filesystem};
 const DEPTH_MAX: usize = 4096;
 /// Descriptions that may be waiting for an earlier one.
 const WINDOW: u64 = 4096;
+/// The same as bytes of their paths, each of which may be as long as a megabyte.
+const WINDOW_BYTES: usize = 8 << 20;
+/// Bytes of paths of errors that are kept.
+const ERRORS_BYTES: usize = 16 << 20;
 
 /// A file that was found.
 #[derive(Clone, Debug)]
@@ -40,13 +44,18 @@ pub struct WalkError {
 pub struct Walk<'a> {
     fs: &'a Filesystem,
     stack: Vec<Level>,
+    /// Path of the last entry. That of every level is a part of it: one for each would be long.
+    path: Vec<u8>,
     root: Option<u64>,
     entered: HashSet<u64>,
     errors: Vec<WalkError>,
+    /// Bytes of the paths in them.
+    error_bytes: usize,
 }
 
 struct Level {
-    path: Vec<u8>,
+    /// Bytes of the path.
+    path: usize,
     /// Entries still to come, last first.
     todo: Vec<DirEntry>,
 }
@@ -55,8 +64,8 @@ impl<'a> Walk<'a> {
     /// Starts at the directory `object`, whose path is shown as `.`.
     #[must_use]
     pub fn new(fs: &'a Filesystem, object: u64) -> Self {
-        let (stack, entered, errors) = Default::default();
-        Self { fs, stack, root: Some(object), entered, errors }
+        let (stack, path, entered, errors) = Default::default();
+        Self { fs, stack, path, root: Some(object), entered, errors, error_bytes: 0 }
     }
 
     /// The errors so far.
@@ -65,20 +74,32 @@ impl<'a> Walk<'a> {
         self.errors
     }
 
-    fn fail(&mut self, path: &[u8], error: zpl::Error) {
-        self.errors.push(WalkError { path: path.to_vec(), error });
+    /// Keeps an error about the last entry, while there are not too many.
+    fn fail(&mut self, error: zpl::Error) {
+        let path = if self.path.is_empty() { b".".to_vec() } else { self.path.clone() };
+        let before = self.error_bytes;
+        self.error_bytes = before.saturating_add(path.len());
+        if before >= ERRORS_BYTES {
+            return;
+        }
+        self.errors.push(WalkError { path, error });
+        if self.error_bytes >= ERRORS_BYTES {
+            let error = zpl::Error::TooLarge("there are more errors than are kept");
+            self.errors.push(WalkError { path: b".".to_vec(), error });
+        }
     }
 
-    fn enter(&mut self, path: &[u8], object: u64) {
+    /// Goes into the directory that is the last entry.
+    fn enter(&mut self, object: u64) {
         let tree = |rule| match self.fs.objset().object(object) {
             Ok(o) => o.error(dmu::ErrorKind::Tree(rule)).into(),
             Err(e) => zpl::Error::from(e),
         };
         if !self.entered.insert(object) {
-            return self.fail(path, tree("the directory has a second name"));
+            return self.fail(tree("the directory has a second name"));
         }
         if self.stack.len() >= DEPTH_MAX {
-            return self.fail(path, tree("directories nest too deep"));
+            return self.fail(tree("directories nest too deep"));
         }
         let entries = self.fs.node(object).and_then(|n| n.entries());
         let mut todo = Vec::new();
@@ -87,15 +108,14 @@ impl<'a> Walk<'a> {
                 for e in entries {
                     match e {
                         Ok(e) => todo.push(e),
-                        Err(e) => self.fail(path, e),
+                        Err(e) => self.fail(e),
                     }
                 }
             }
-            Err(e) => return self.fail(path, e),
+            Err(e) => return self.fail(e),
         }
         todo.sort_by(|a, b| b.name.cmp(&a.name));
-        let path = if path == b"." { Vec::new() } else { path.to_vec() };
-        self.stack.push(Level { path, todo });
+        self.stack.push(Level { path: self.path.len(), todo });
     }
 
     fn is_directory(&self, entry: &DirEntry) -> bool {
@@ -114,7 +134,7 @@ impl Iterator for Walk<'_> {
 
     fn next(&mut self) -> Option<Found> {
         if let Some(object) = self.root.take() {
-            self.enter(b".", object);
+            self.enter(object);
             return Some(Found { path: b".".to_vec(), object });
         }
         loop {
@@ -123,23 +143,25 @@ impl Iterator for Walk<'_> {
                 self.stack.pop();
                 continue;
             };
-            let mut path = level.path.clone();
-            if !path.is_empty() {
-                path.push(b'/');
+            self.path.truncate(level.path);
+            if !self.path.is_empty() {
+                self.path.push(b'/');
             }
-            path.extend_from_slice(&entry.name);
+            self.path.extend_from_slice(&entry.name);
             if self.is_directory(&entry) {
-                self.enter(&path, entry.object);
+                self.enter(entry.object);
             }
-            return Some(Found { path, object: entry.object });
+            return Some(Found { path: self.path.clone(), object: entry.object });
         }
     }
 }
 
 /// State of [`in_order`].
 struct Order<T> {
-    /// Results that wait for an earlier one.
-    waiting: BTreeMap<u64, T>,
+    /// Results that wait for an earlier one, with the weights of their items.
+    waiting: BTreeMap<u64, (usize, T)>,
+    /// Weight of the items that were given out and whose results were not handed out.
+    weight: usize,
     /// Number of the next result to hand out.
     next: u64,
     /// Somebody is handing out.
@@ -152,8 +174,9 @@ impl<T> Order<T> {
     /// Takes what can be handed out now.
     fn take(&mut self) -> Vec<T> {
         let mut ready = Vec::new();
-        while let Some(r) = self.waiting.remove(&self.next) {
+        while let Some((weight, r)) = self.waiting.remove(&self.next) {
             self.next += 1;
+            self.weight = self.weight.saturating_sub(weight);
             ready.push(r);
         }
         ready
@@ -161,9 +184,11 @@ impl<T> Order<T> {
 }
 
 /// Calls `work` on every item on all cores and `sink` on the results in the order of the items,
-/// one at a time. The first error of `sink` ends it.
+/// one at a time. The first error of `sink` ends it. `weigh` says how many bytes an item and its
+/// result take: not too many are under way at a time.
 pub fn in_order<I, T, E>(
     items: I,
+    weigh: impl Fn(&I::Item) -> usize + Sync + Send,
     work: impl Fn(I::Item) -> T + Sync,
     sink: impl FnMut(T) -> Result<(), E> + Send,
 ) -> Result<(), E>
@@ -172,23 +197,28 @@ where
     T: Send,
     E: Send,
 {
-    let start = Order { waiting: BTreeMap::new(), next: 0, busy: false, stopped: false };
+    let waiting = BTreeMap::new();
+    let start = Order { waiting, weight: 0, next: 0, busy: false, stopped: false };
     let order = Mutex::new(start);
     let moved = Condvar::new();
     let sink = Mutex::new(sink);
     let lock = || order.lock().unwrap_or_else(PoisonError::into_inner);
-    let numbered = (0u64..).zip(items).take_while(|(n, _)| {
-        // Whoever makes the oldest result never waits here, so the others are woken in the end.
+    let numbered = (0u64..).zip(items).take_while(|(n, item)| {
+        // The thread with the oldest result never waits here, so the others are woken in the end.
+        let is_far =
+            |o: &Order<T>| *n >= o.next + WINDOW || (*n > o.next && o.weight >= WINDOW_BYTES);
         let mut o = lock();
-        while !o.stopped && *n >= o.next + WINDOW {
+        while !o.stopped && is_far(&o) {
             o = moved.wait(o).unwrap_or_else(PoisonError::into_inner);
         }
+        o.weight = o.weight.saturating_add(weigh(item));
         !o.stopped
     });
     for_each_parallel(0, numbered, |(n, item)| {
+        let weight = weigh(&item);
         let result = work(item);
         let mut o = lock();
-        o.waiting.insert(n, result);
+        o.waiting.insert(n, (weight, result));
         if o.busy {
             return Ok(());
         }
@@ -230,7 +260,7 @@ mod tests {
             got.push(n);
             Ok::<(), ()>(())
         };
-        in_order(0..20_000u64, work, sink).unwrap();
+        in_order(0..20_000u64, |_| 10_000, work, sink).unwrap();
         assert!(got.iter().copied().eq((0..20_000u64).map(|n| n * 2)), "{} results", got.len());
     }
 
@@ -239,6 +269,7 @@ mod tests {
         let mut left = 10;
         let result = in_order(
             0u64..,
+            |_| 0,
             |n| n,
             |n| {
                 left -= 1;

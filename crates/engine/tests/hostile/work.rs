@@ -132,7 +132,13 @@ fn list_everything(pool: &Pool) -> usize {
     let open = |dataset: &dsl::Dataset| replay::objset(pool, dataset).map(|(objset, _)| objset);
     let mut out = Lines(0);
     let _ = with_progress(|progress| {
-        let options = inventory::Options { volumes: true, replayed: true, open: &open, progress };
+        let options = inventory::Options {
+            volumes: true,
+            replayed: true,
+            open: &open,
+            max_hole: 1 << 30,
+            progress,
+        };
         inventory::write(pool, &options, &mut out)
     });
     out.0

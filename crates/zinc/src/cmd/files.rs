@@ -5,6 +5,8 @@ use crate::failure::Failure;
 use crate::host;
 use crate::live::LiveArgs;
 use crate::place::{Place, printable};
+use crate::progress::while_showing;
+use engine::rt::Progress;
 use engine::zpl::{Error, FileKind, NewFile, NewKind, RenameMode};
 use engine::{Filesystem, LivePool};
 use std::ffi::{OsStr, OsString};
@@ -170,6 +172,8 @@ impl Mkdir {
 impl Rm {
     /// Runs it.
     pub fn run(self) -> Result<ExitCode, Failure> {
+        let progress = Progress::new();
+        progress.begin("removed", 0);
         each(&self.live, &self.places, |spot| {
             let fail = |e: Error| spot.fail("remove", &e);
             let (dir, name) = match spot.above("remove") {
@@ -188,31 +192,74 @@ impl Rm {
                 (true, false) => {
                     Err(spot.fail("remove", &"Is a directory").hint("-r removes directories"))
                 }
-                (true, true) => tree(&spot.fs, dir, &name, entry.object).map_err(fail),
+                (true, true) => {
+                    let top = Doomed { dir, name, object: entry.object, is_empty: false };
+                    while_showing(&progress, || tree(spot, top, &progress))
+                }
             }
         })
     }
 }
 
+/// A directory that is removed with all in it.
+struct Doomed {
+    /// The directory it is in, and its name there.
+    dir: u64,
+    name: Vec<u8>,
+    object: u64,
+    /// All in it is gone.
+    is_empty: bool,
+}
+
 /// Removes a directory with all in it. The stack is a list: names in a pool may nest deeper than
-/// calls.
-fn tree(fs: &Filesystem, dir: u64, name: &[u8], object: u64) -> Result<(), Error> {
-    let mut todo = vec![(dir, name.to_vec(), object, false)];
-    while let Some((dir, name, object, is_empty)) = todo.pop() {
-        if is_empty {
-            fs.rmdir(dir, &name, now())?;
+/// calls. A directory is entered from the one it names as its parent alone: in a damaged or hostile
+/// tree a name may lead to a directory of somewhere else, or of further up.
+fn tree(spot: &Spot, top: Doomed, progress: &Progress) -> Result<(), Failure> {
+    let fs = &spot.fs;
+    let mut todo = vec![top];
+    while let Some(doomed) = todo.pop() {
+        let Doomed { dir, name, object, is_empty } = &doomed;
+        let fail = |e: Error| in_tree(spot, &todo, name, &e);
+        progress.check().map_err(|e| in_tree(spot, &todo, name, &e))?;
+        if *is_empty {
+            fs.rmdir(*dir, name, now()).map_err(fail)?;
+            progress.add(1, 0);
             continue;
         }
-        todo.push((dir, name, object, true));
-        for entry in fs.node(object)?.entries()? {
-            let entry = entry?;
-            match fs.node(entry.object)?.kind() {
-                FileKind::Dir => todo.push((object, entry.name, entry.object, false)),
-                _ => fs.unlink(object, &entry.name, now())?,
+        let node = fs.node(*object).map_err(fail)?;
+        if node.parent != *dir {
+            let why = "the directory belongs to another one; the tree is damaged";
+            return Err(in_tree(spot, &todo, name, &why));
+        }
+        let mut dirs = Vec::new();
+        for entry in node.entries().map_err(fail)? {
+            progress.check().map_err(|e| in_tree(spot, &todo, name, &e))?;
+            let entry = entry.map_err(fail)?;
+            match fs.node(entry.object).map_err(fail)?.kind() {
+                FileKind::Dir => dirs.push(Doomed {
+                    dir: *object,
+                    name: entry.name,
+                    object: entry.object,
+                    is_empty: false,
+                }),
+                _ => {
+                    fs.unlink(*object, &entry.name, now()).map_err(fail)?;
+                    progress.add(1, 0);
+                }
             }
         }
+        todo.push(Doomed { is_empty: true, ..doomed });
+        todo.append(&mut dirs);
     }
     Ok(())
+}
+
+/// Why something below a place is not removed.
+fn in_tree(spot: &Spot, above: &[Doomed], name: &[u8], why: &dyn std::fmt::Display) -> Failure {
+    // What is to be emptied yet is on the way to it, but for the place itself.
+    let names = above.iter().filter(|d| d.is_empty).skip(1).map(|d| d.name.as_slice());
+    let path: Vec<String> = names.chain([name]).map(printable).collect();
+    spot.fail("remove", &format!("'{}': {why}", path.join("/")))
 }
 
 impl Mv {

@@ -99,6 +99,9 @@ impl Args {
     /// Prints everything below, in portions so that a large tree needs little memory.
     fn tree(&self, fs: &Filesystem, top: &Node) -> Result<Vec<String>, Failure> {
         const PORTION: usize = 512;
+        // The path of a file that is deep down may be as long as a megabyte.
+        const PORTION_BYTES: usize = 1 << 20;
+        let mut bytes = 0;
         let mut walk = Walk::new(fs, top.number());
         let mut failures = Vec::new();
         let mut lines = Vec::new();
@@ -112,8 +115,10 @@ impl Args {
             if let Err(e) = &node {
                 failures.push(format!("{}: {e}", printable(&found.path)));
             }
+            bytes += found.path.len();
             lines.push(Line { name: found.path, object: found.object, node });
-            if lines.len() >= PORTION {
+            if lines.len() >= PORTION || bytes >= PORTION_BYTES {
+                bytes = 0;
                 self.print(fs, std::mem::take(&mut lines));
             }
         }

@@ -49,6 +49,16 @@ impl NewKind {
             Self::Char(..) => mode::CHAR,
         }
     }
+
+    /// Whether there can be such a file.
+    pub(super) fn check(&self) -> Result<()> {
+        match self {
+            Self::Symlink(target) if !(1..=TARGET_MAX).contains(&target.len()) => {
+                Err(Error::Invalid("the target of a symbolic link has 1 to 4095 bytes"))
+            }
+            _ => Ok(()),
+        }
+    }
 }
 
 /// A file to be made.
@@ -110,11 +120,7 @@ impl Filesystem {
         new: &NewFile,
     ) -> Result<u64> {
         self.check_new_name(name)?;
-        if let NewKind::Symlink(target) = &new.kind
-            && !(1..=TARGET_MAX).contains(&target.len())
-        {
-            return Err(Error::Invalid("the target of a symbolic link has 1 to 4095 bytes"));
-        }
+        new.kind.check()?;
         let mut parent = self.load_dir(dir)?;
         if self.find(parent.object(), name)?.is_some() {
             return Err(Error::Exists(String::from_utf8_lossy(name).into_owned()));

@@ -39,6 +39,7 @@ mod remove;
 mod rename;
 mod setattr;
 mod tables;
+mod unnamed;
 mod volume;
 mod xattr;
 

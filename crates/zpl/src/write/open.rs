@@ -47,6 +47,21 @@ impl OpenTable {
         }
     }
 
+    /// Notes a file in use that has no name.
+    fn begin_unnamed(&self, object: u64) {
+        let mut files = self.0.lock();
+        let entry = files.used.entry(object).or_default();
+        entry.users += 1;
+        entry.unlinked = true;
+    }
+
+    /// Notes that a file in use got a name.
+    pub(super) fn named(&self, object: u64) {
+        if let Some(u) = self.0.lock().used.get_mut(&object) {
+            u.unlinked = false;
+        }
+    }
+
     /// Whether somebody uses a file.
     pub(super) fn is_used(&self, object: u64) -> bool {
         self.0.lock().used.contains_key(&object)
@@ -103,6 +118,12 @@ impl OpenFile {
         self.end()
     }
 
+    /// Ends the use of a file without a name, which stays in the delete queue.
+    pub(super) fn leave_queued(mut self) {
+        self.ended = true;
+        self.fs.inner.state.opens.leave(self.object);
+    }
+
     fn end(&mut self) -> Result<()> {
         if !std::mem::replace(&mut self.ended, true) && self.fs.inner.state.opens.leave(self.object)
         {
@@ -144,6 +165,12 @@ impl Filesystem {
         Ok(OpenFile { fs: self.clone(), object, ended: false })
     }
 
+    /// Uses a file that is being made without a name.
+    pub(super) fn use_unnamed(&self, object: u64) -> OpenFile {
+        self.inner.state.opens.begin_unnamed(object);
+        OpenFile { fs: self.clone(), object, ended: false }
+    }
+
     fn delete_queue(&self) -> Result<dmu::Object> {
         let number = self.master()?.need_u64(master::DELETE_QUEUE)?;
         Ok(self.objset().object(number)?)
@@ -152,6 +179,12 @@ impl Filesystem {
     /// Puts a file without a name into the delete queue.
     pub(super) fn enqueue(&self, tx: &Tx, object: u64) -> Result<()> {
         Ok(zap::set_u64(&self.delete_queue()?, tx, &format!("{object:x}"), object)?)
+    }
+
+    /// Takes a file that has a name out of the delete queue.
+    pub(super) fn dequeue(&self, tx: &Tx, object: u64) -> Result<()> {
+        zap::remove(&self.delete_queue()?, tx, &format!("{object:x}"))?;
+        Ok(())
     }
 
     /// Frees a file of the delete queue, unless it is in use or somebody else frees it; whether it
@@ -184,9 +217,9 @@ impl Filesystem {
         Ok(freed)
     }
 
-    /// Frees what transactions left. What cannot be freed stays in the delete queue, and goes with
-    /// the next opening.
-    pub(super) fn free_left(&self) {
+    /// Frees the large files that transactions of the caller left. What cannot be freed stays in
+    /// the delete queue, and goes with the next opening.
+    pub fn free_left(&self) {
         while let Some(object) = self.inner.state.opens.take_left() {
             let _ = self.free_queued(object);
         }

@@ -1,11 +1,14 @@
 //! `zinc cp LOCAL... POOL/DATASET:PATH`: files, trees and archives into a file system of a pool.
 
+mod archive;
 mod sink;
+mod source;
+mod sparse;
 mod tar;
 mod tree;
 
 use crate::asked;
-use crate::failure::{FAILED, Failure};
+use crate::failure::{FAILED, Failure, system_text};
 use crate::live::LiveArgs;
 use crate::place::Place;
 use crate::progress::while_showing;
@@ -54,7 +57,7 @@ impl IntoArgs {
         for source in &self.sources {
             if let Err(e) = std::fs::symlink_metadata(source) {
                 let what = format!("cannot copy '{}'", source.display());
-                return Err(Failure::new(what).because(e.to_string()));
+                return Err(Failure::new(what).because(system_text(&e)));
             }
         }
         let talk = Talk::new(self.verbose);
@@ -94,6 +97,7 @@ impl IntoArgs {
             owner: self.owner,
             xattrs: self.xattrs,
             posix_acls: super::has_posix_acls(pool.view(), &found.dataset),
+            made: self.tar.is_some().then(Default::default),
         };
         if let Some(archive) = &self.tar {
             let dir = directory(&fs, found.path(), place)?;

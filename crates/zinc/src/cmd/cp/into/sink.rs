@@ -1,24 +1,34 @@
 //! Making one file in a pool: what both a tree and an archive are made of.
+//!
+//! A file gets its name in the transaction that completes it, its times included. So whatever ends
+//! a copy, a name stands for a whole file, and one that has the size and the time of its source was
+//! copied whole. (Earlier versions of zinc could leave files whose end is missing: see
+//! [`Into::file`].)
 
+use crate::failure::system_text;
 use crate::place::printable;
 use crate::ui;
 use engine::Filesystem;
-use engine::dmu::Hold;
-use engine::rt::Progress;
-use engine::zpl::write::XattrMode;
+use engine::dmu::{Hold, Tx};
+use engine::rt::{Cancelled, Progress};
+use engine::zpl::write::{OpenFile, XattrMode};
 use engine::zpl::{Error, FileKind, NewFile, NewKind, SetAttrs, Time};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::ffi::OsStr;
 use std::io;
 use std::os::unix::ffi::OsStrExt as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 /// Bytes written at once. A transaction takes 4 MiB.
 pub const CHUNK: usize = 4 << 20;
 /// What a new file makes dirty beside its data, at most but for odd cases.
 const HOLD_FILE: u64 = 512 << 10;
+/// Extended attributes that are set in the transaction that makes the file, at most: how many, and
+/// their bytes.
+const XATTRS_AT_ONCE: (usize, usize) = (16, 64 << 10);
 
 /// What is done about a file that is there already.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -38,6 +48,28 @@ pub struct Into<'a> {
     pub owner: bool,
     pub xattrs: bool,
     pub posix_acls: bool,
+    /// Objects this copy made, of which a later one of the same name takes the place, as in
+    /// archives that were appended to; `None` where names are not repeated.
+    pub made: Option<Mutex<HashSet<u64>>>,
+}
+
+/// What is to be done about a name.
+enum Room {
+    /// Nobody has it.
+    Free,
+    /// This object has it, and loses it.
+    Over(u64),
+    /// This object has it, and is what would be made.
+    Same(u64),
+}
+
+impl Room {
+    fn over(self) -> Option<u64> {
+        match self {
+            Self::Over(object) => Some(object),
+            Self::Free | Self::Same(_) => None,
+        }
+    }
 }
 
 /// Tells the user.
@@ -68,9 +100,9 @@ impl Talk {
         }
     }
 
-    fn done(&self, path: &Path) {
+    fn done(&self, shown: &dyn Fn() -> PathBuf) {
         if self.verbose {
-            ui::error(&format!("{}\n", printable(path.as_os_str().as_bytes())));
+            ui::error(&format!("{}\n", printable(shown().as_os_str().as_bytes())));
         }
     }
 }
@@ -95,17 +127,29 @@ pub enum Fault {
     Source(io::Error),
     /// The pool does not take it.
     Pool(Error),
-    /// It is in the way.
+    /// It is in the way, or what is to be copied contradicts itself.
     InTheWay(&'static str),
+    /// The same, with numbers.
+    Bad(String),
+    /// The copy was told to stop.
+    Cancelled,
 }
 
 impl std::fmt::Display for Fault {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Self::Source(e) => write!(f, "{e}"),
+            Self::Source(e) => f.write_str(&system_text(e)),
             Self::Pool(e) => write!(f, "{e}"),
             Self::InTheWay(what) => f.write_str(what),
+            Self::Bad(what) => f.write_str(what),
+            Self::Cancelled => write!(f, "{Cancelled}"),
         }
+    }
+}
+
+impl From<Cancelled> for Fault {
+    fn from(_: Cancelled) -> Self {
+        Self::Cancelled
     }
 }
 
@@ -122,11 +166,16 @@ impl From<Error> for Fault {
 }
 
 impl Fault {
-    /// Nothing more can be written: going on with the next file makes no sense.
+    /// Nothing more can be written, or shall be: there is no going on with the next file.
     pub fn is_fatal(&self) -> bool {
         use engine::dmu::ErrorKind;
-        let Self::Pool(Error::Dmu(e)) = self else { return false };
-        matches!(e.kind, ErrorKind::NoSpace | ErrorKind::Stopped(_))
+        match self {
+            Self::Pool(Error::Dmu(e)) => {
+                matches!(e.kind, ErrorKind::NoSpace | ErrorKind::Stopped(_))
+            }
+            Self::Cancelled => true,
+            _ => false,
+        }
     }
 }
 
@@ -164,6 +213,20 @@ pub fn last_name(source: &OsStr) -> Option<Vec<u8>> {
     Path::new(source).file_name().map(|n| n.as_bytes().to_vec())
 }
 
+/// Gives the pieces of a file's content to what it is called with.
+pub type Fill<'a> = dyn FnMut(&mut Write<'_>) -> Result<(), Fault> + 'a;
+
+/// A file to be made: which name of which directory, and how messages call it.
+#[derive(Clone, Copy)]
+pub struct Spot<'a> {
+    pub dir: u64,
+    pub name: &'a [u8],
+    pub shown: &'a dyn Fn() -> PathBuf,
+}
+
+/// A piece of content, with its offset.
+type Piece = (u64, Vec<u8>);
+
 impl Into<'_> {
     fn new_file(&self, kind: NewKind, a: &Attributes) -> NewFile {
         let (uid, gid) = if self.owner { (a.uid, a.gid) } else { (0, 0) };
@@ -173,48 +236,108 @@ impl Into<'_> {
     }
 
     /// The directory of that name, made when it is not there.
-    pub fn dir(&self, parent: u64, name: &[u8], a: &Attributes) -> Result<u64, Fault> {
-        if let Some(entry) = self.fs.node(parent)?.lookup(name)? {
+    pub fn dir(&self, spot: Spot<'_>, a: &Attributes) -> Result<u64, Fault> {
+        if let Some(entry) = self.fs.node(spot.dir)?.lookup(spot.name)? {
             let node = self.fs.node(entry.object)?;
             return match node.kind() {
                 FileKind::Dir => Ok(node.number()),
                 _ => Err(Fault::InTheWay("a file is in the way of a directory")),
             };
         }
-        Ok(self.fs.create(parent, name, &self.new_file(NewKind::Dir, a))?.number())
+        let new = self.new_file(NewKind::Dir, a);
+        Ok(self.fs.create(spot.dir, spot.name, &new)?.number())
     }
 
-    /// Makes room for a file; false when there is nothing to do, for it is there already.
-    fn make_room(
+    /// Gives a directory, which is there, its attributes but for the times; those come when all is
+    /// in it ([`Self::times`]).
+    pub fn dress(&self, object: u64, a: &Attributes, spot: Spot<'_>) -> Result<(), Fault> {
+        let now = now();
+        let mask = if self.owner { 0o7777 } else { 0o1777 };
+        let set = SetAttrs { mode: Some(a.mode & mask), ..self.owners(a) };
+        self.fs.set_attrs(object, &set, now)?;
+        for (name, value) in self.kept_xattrs(a) {
+            self.note(
+                spot,
+                name,
+                self.check_xattr(name)
+                    .and_then(|()| self.fs.set_xattr(object, name, value, XattrMode::Any, now)),
+            );
+        }
+        Ok(())
+    }
+
+    /// Gives a directory its times.
+    pub fn times(&self, object: u64, atime: Time, mtime: Time) -> Result<(), Fault> {
+        let set = SetAttrs { atime: Some(atime), mtime: Some(mtime), ..SetAttrs::default() };
+        Ok(self.fs.set_attrs(object, &set, now())?)
+    }
+
+    /// Owner and group: where the directory's group was taken over, or a mask applied.
+    fn owners(&self, a: &Attributes) -> SetAttrs {
+        let (uid, gid) = if self.owner { (Some(a.uid), Some(a.gid)) } else { (None, None) };
+        SetAttrs { uid, gid, ..SetAttrs::default() }
+    }
+
+    fn kept_xattrs<'x>(
         &self,
-        parent: u64,
-        name: &[u8],
-        same: impl Fn(&engine::Node) -> bool,
-    ) -> Result<bool, Fault> {
-        let Some(entry) = self.fs.node(parent)?.lookup(name)? else { return Ok(true) };
+        a: &'x Attributes,
+    ) -> impl Iterator<Item = (&'x Vec<u8>, &'x Vec<u8>)> + use<'x> {
+        let wanted = self.xattrs;
+        a.xattrs.iter().filter(move |_| wanted)
+    }
+
+    fn check_xattr(&self, name: &[u8]) -> Result<(), Error> {
+        match name.starts_with(b"system.posix_acl_") && !self.posix_acls {
+            true => Err(Error::Unsupported("the dataset has acltype=off")),
+            false => Ok(()),
+        }
+    }
+
+    fn note(&self, spot: Spot<'_>, name: &[u8], set: Result<(), Error>) {
+        if let Err(e) = set {
+            self.talk.refused(&(spot.shown)(), name, &e);
+        }
+    }
+
+    /// What is to be done about a name that a file shall get.
+    fn room(&self, spot: Spot<'_>, same: impl Fn(&engine::Node) -> bool) -> Result<Room, Fault> {
+        let Some(entry) = self.fs.node(spot.dir)?.lookup(spot.name)? else { return Ok(Room::Free) };
         let node = self.fs.node(entry.object)?;
         if node.kind() == FileKind::Dir {
             return Err(Fault::InTheWay("a directory is in the way"));
         }
         if same(&node) {
-            return Ok(false);
+            return Ok(Room::Same(entry.object));
         }
-        if self.existing == Existing::Refuse {
+        if self.existing == Existing::Refuse && !self.made_here(entry.object) {
             return Err(Fault::InTheWay("exists and is different; --force replaces it"));
         }
-        self.fs.unlink(parent, name, now())?;
-        Ok(true)
+        Ok(Room::Over(entry.object))
     }
 
-    /// Makes a file that has no content; its object. `None`: it is there already.
-    pub fn special(
-        &self,
-        parent: u64,
-        name: &[u8],
-        kind: NewKind,
-        a: &Attributes,
-        shown: &Path,
-    ) -> Result<Option<u64>, Fault> {
+    fn made_here(&self, object: u64) -> bool {
+        let made = self.made.as_ref().map(|m| m.lock().unwrap_or_else(PoisonError::into_inner));
+        made.is_some_and(|m| m.contains(&object))
+    }
+
+    /// One more was made.
+    fn done(&self, object: u64, over: Option<u64>, spot: Spot<'_>) {
+        if over.is_some() {
+            self.fs.free_left();
+        }
+        if let Some(made) = &self.made {
+            let mut made = made.lock().unwrap_or_else(PoisonError::into_inner);
+            over.inspect(|o| {
+                made.remove(o);
+            });
+            made.insert(object);
+        }
+        self.progress.add(1, 0);
+        self.talk.done(spot.shown);
+    }
+
+    /// Makes a file that has no content; its object.
+    pub fn special(&self, spot: Spot<'_>, kind: NewKind, a: &Attributes) -> Result<u64, Fault> {
         let target = match &kind {
             NewKind::Symlink(target) => Some(target.clone()),
             _ => None,
@@ -222,84 +345,200 @@ impl Into<'_> {
         let same = |node: &engine::Node| {
             node.kind() == FileKind::Symlink && target.is_some() && node.read_link().ok() == target
         };
-        if !self.make_room(parent, name, same)? {
-            return Ok(None);
+        let room = self.room(spot, same)?;
+        if let Room::Same(object) = room {
+            return Ok(object);
         }
-        let object = self.fs.create(parent, name, &self.new_file(kind, a))?.number();
-        self.dress(object, a, shown)?;
-        self.progress.add(1, 0);
-        self.talk.done(shown);
-        Ok(Some(object))
+        let new = self.new_file(kind, a);
+        match self.fits_at_once(a) {
+            true => self.at_once(spot, &new, a, (0, &[]), room.over()),
+            false => self.in_steps(spot, &new, a, 0, room.over(), &mut |_| Ok(())),
+        }
     }
 
-    /// Makes a regular file of `size` bytes. `fill` calls for each piece of content, with its
-    /// offset; what it leaves out stays a hole.
+    /// Makes a regular file of `size` bytes; its object. `fill` calls for each piece of content,
+    /// with its offset; what it leaves out stays a hole.
     pub fn file(
         &self,
-        parent: u64,
-        name: &[u8],
+        spot: Spot<'_>,
         size: u64,
         a: &Attributes,
-        shown: &Path,
-        fill: &mut dyn FnMut(&mut Write<'_>) -> Result<(), Fault>,
-    ) -> Result<Option<u64>, Fault> {
+        fill: &mut Fill<'_>,
+    ) -> Result<u64, Fault> {
         let same = |node: &engine::Node| {
             node.kind() == FileKind::File && node.size == size && node.mtime == a.mtime
         };
-        if !self.make_room(parent, name, same)? {
-            return Ok(None);
+        let mut room = self.room(spot, same)?;
+        if let Room::Same(object) = room {
+            match self.missing_end(object)? {
+                // Of two members of one archive the later counts, whatever they look like.
+                _ if self.made_here(object) => room = Room::Over(object),
+                Some(_) if self.existing == Existing::Replace => room = Room::Over(object),
+                Some(end) if !is_empty_from(end, fill)? => {
+                    return Err(Fault::InTheWay(
+                        "exists with its size and time, but its end is missing, as an interrupted \
+                         copy of an earlier zinc left it; --force replaces it",
+                    ));
+                }
+                _ => return Ok(object),
+            }
         }
         let new = self.new_file(NewKind::File, a);
-        let object = self.fs.create(parent, name, &new)?.number();
+        if size > CHUNK as u64 || !self.fits_at_once(a) {
+            return self.in_steps(spot, &new, a, size, room.over(), fill);
+        }
+        let mut pieces: Vec<Piece> = Vec::new();
+        fill(&mut |offset, bytes| {
+            pieces.push((offset, bytes.to_vec()));
+            Ok(self.progress.check()?)
+        })?;
+        self.at_once(spot, &new, a, (size, &pieces), room.over())
+    }
+
+    fn fits_at_once(&self, a: &Attributes) -> bool {
+        let bytes: usize = self.kept_xattrs(a).map(|(n, v)| n.len() + v.len()).sum();
+        self.kept_xattrs(a).count() <= XATTRS_AT_ONCE.0 && bytes <= XATTRS_AT_ONCE.1
+    }
+
+    /// Where the content of a file ends whose last block is a hole; `None` for any other. What
+    /// earlier versions made of a source that ended too early is such a file.
+    fn missing_end(&self, object: u64) -> Result<Option<u64>, Fault> {
+        let node = self.fs.node(object)?;
+        let block = node.object().dnode().block_size();
+        let Some(last) = node.size.checked_sub(1).and_then(|n| n.checked_div(block)) else {
+            return Ok(None);
+        };
+        if node.object().next_block(last).map_err(|(e, _)| Error::from(e))?.is_some() {
+            return Ok(None);
+        }
+        Ok(Some(node.segments()?.last().map_or(0, |s| s.offset.saturating_add(s.length))))
+    }
+
+    /// Makes a file in one transaction.
+    fn at_once(
+        &self,
+        spot: Spot<'_>,
+        new: &NewFile,
+        a: &Attributes,
+        (size, pieces): (u64, &[Piece]),
+        over: Option<u64>,
+    ) -> Result<u64, Fault> {
+        let bytes: usize = pieces.iter().map(|(_, b)| b.len()).sum();
+        let xattrs: u64 = self.kept_xattrs(a).map(|(_, v)| (64 << 10) + v.len() as u64).sum();
+        let file: OpenFile;
+        {
+            let tx = self.fs.begin(Hold::write(HOLD_FILE + xattrs + bytes as u64))?;
+            file = self.fs.create_unnamed_tx(&tx, spot.dir, new)?;
+            let object = file.object();
+            let mut end = 0;
+            for (offset, bytes) in pieces {
+                self.fs.write_at_tx(&tx, object, *offset, bytes, new.now)?;
+                end = end.max(offset.saturating_add(bytes.len() as u64));
+            }
+            if end < size {
+                self.fs.truncate_tx(&tx, object, size, new.now)?;
+            }
+            self.finish(&tx, object, a, spot, over)?;
+        }
+        self.progress.add(0, bytes as u64);
+        self.done(file.object(), over, spot);
+        Ok(file.object())
+    }
+
+    /// The last of a file: attributes and its name.
+    fn finish(
+        &self,
+        tx: &Tx,
+        object: u64,
+        a: &Attributes,
+        spot: Spot<'_>,
+        over: Option<u64>,
+    ) -> Result<(), Fault> {
+        let now = now();
+        if self.fits_at_once(a) {
+            for (name, value) in self.kept_xattrs(a) {
+                self.note(
+                    spot,
+                    name,
+                    self.check_xattr(name).and_then(|()| {
+                        self.fs.set_xattr_tx(tx, object, name, value, XattrMode::Any, now)
+                    }),
+                );
+            }
+        }
+        let set = SetAttrs { atime: Some(a.atime), mtime: Some(a.mtime), ..self.owners(a) };
+        self.fs.set_attrs_tx(tx, object, &set, now)?;
+        Ok(self.fs.give_name_tx(tx, object, (spot.dir, spot.name), over, now)?)
+    }
+
+    /// Makes a file in many transactions, of which the last gives it its name.
+    fn in_steps(
+        &self,
+        spot: Spot<'_>,
+        new: &NewFile,
+        a: &Attributes,
+        size: u64,
+        over: Option<u64>,
+        fill: &mut Fill<'_>,
+    ) -> Result<u64, Fault> {
+        let file = self.fs.create_unnamed(spot.dir, new)?;
+        let object = file.object();
         let mut end = 0;
-        let filled = fill(&mut |offset, bytes| {
+        fill(&mut |offset, bytes| {
+            self.progress.check()?;
             self.fs.write_at(object, offset, bytes, new.now)?;
-            end = end.max(offset + bytes.len() as u64);
+            end = end.max(offset.saturating_add(bytes.len() as u64));
             self.progress.add(0, bytes.len() as u64);
             Ok(())
-        });
-        if let Err(fault) = filled {
-            // A name stands for a whole file or for none.
-            self.fs.unlink(parent, name, now())?;
-            return Err(fault);
-        }
+        })?;
         if end < size {
             self.fs.truncate(object, size, new.now)?;
         }
-        self.dress(object, a, shown)?;
-        self.progress.add(1, 0);
-        self.talk.done(shown);
-        Ok(Some(object))
+        if !self.fits_at_once(a) {
+            for (name, value) in self.kept_xattrs(a) {
+                self.progress.check()?;
+                self.note(
+                    spot,
+                    name,
+                    self.check_xattr(name).and_then(|()| {
+                        self.fs.set_xattr(object, name, value, XattrMode::Any, new.now)
+                    }),
+                );
+            }
+        }
+        {
+            let tx = self.fs.begin(Hold::write(HOLD_FILE * 2))?;
+            self.finish(&tx, object, a, spot, over)?;
+        }
+        self.done(object, over, spot);
+        Ok(object)
     }
 
     /// Gives a file a second name.
-    pub fn link(&self, object: u64, parent: u64, name: &[u8], shown: &Path) -> Result<(), Fault> {
-        if self.make_room(parent, name, |node| node.number() == object)? {
-            self.fs.link(object, parent, name, now())?;
+    pub fn link(&self, object: u64, spot: Spot<'_>) -> Result<(), Fault> {
+        let room = self.room(spot, |node| node.number() == object)?;
+        if !matches!(room, Room::Same(_)) {
+            let now = now();
+            let tx = self.fs.begin(Hold::write(HOLD_FILE))?;
+            if let Room::Over(_) = room {
+                self.fs.unlink_tx(&tx, spot.dir, spot.name, now)?;
+            }
+            self.fs.link_tx(&tx, object, spot.dir, spot.name, now)?;
         }
+        // The file may have been there before: it does not count as made.
         self.progress.add(1, 0);
-        self.talk.done(shown);
+        self.talk.done(spot.shown);
         Ok(())
     }
+}
 
-    /// Puts extended attributes and times on a file; last, for all else changes times.
-    pub fn dress(&self, object: u64, a: &Attributes, shown: &Path) -> Result<(), Fault> {
-        let now = now();
-        for (name, value) in a.xattrs.iter().filter(|_| self.xattrs) {
-            let is_acl = name.starts_with(b"system.posix_acl_");
-            let set = match is_acl && !self.posix_acls {
-                true => Err(Error::Unsupported("the dataset has acltype=off")),
-                false => self.fs.set_xattr(object, name, value, XattrMode::Any, now),
-            };
-            if let Err(e) = set {
-                self.talk.refused(shown, name, &e);
-            }
-        }
-        // Where the directory's group was taken over, or a mask applied.
-        let (uid, gid) = if self.owner { (Some(a.uid), Some(a.gid)) } else { (None, None) };
-        let (atime, mtime) = (Some(a.atime), Some(a.mtime));
-        let set = SetAttrs { uid, gid, atime, mtime, ..SetAttrs::default() };
-        let tx = self.fs.begin(Hold::write(HOLD_FILE))?;
-        Ok(self.fs.set_attrs_tx(&tx, object, &set, now)?)
-    }
+/// Whether content has nothing but zeros from `end` on.
+fn is_empty_from(end: u64, fill: &mut Fill<'_>) -> Result<bool, Fault> {
+    let mut empty = true;
+    fill(&mut |offset, bytes| {
+        let skip = usize::try_from(end.saturating_sub(offset)).unwrap_or(usize::MAX);
+        empty &= bytes.get(skip..).unwrap_or_default().iter().all(|b| *b == 0);
+        Ok(())
+    })?;
+    Ok(empty)
 }

@@ -1,84 +1,90 @@
 //! A local tree into a pool. Directories are made as they are found, files by several threads, and
 //! second names when all files are there.
 
-use super::sink::{Attributes, CHUNK, Fault, Into, Write, time};
+use super::sink::{CHUNK, Fault, Into, Spot, Write};
+use super::source::{
+    self, CHANGED, Id, Name, attributes, id, look, look_again, open_directory, open_file,
+};
+use super::tar::DEPTH_MAX;
 use crate::asked;
 use crate::failure::Failure;
+use crate::place::printable;
 use engine::rt;
-use engine::zpl::NewKind;
-use rustix::fs::{SeekFrom, lgetxattr, llistxattr, major, minor, seek};
-use std::collections::{BTreeMap, HashMap};
-use std::fs::{self, File, Metadata};
+use engine::zpl::{NewKind, Time};
+use rustix::fs::{Dir, SeekFrom, major, minor, seek};
+use std::collections::{HashMap, HashSet};
+use std::fs::{File, Metadata};
 use std::io;
+use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt as _;
-use std::os::unix::fs::{FileExt as _, FileTypeExt as _, MetadataExt as _, OpenOptionsExt as _};
+use std::os::unix::fs::{FileExt as _, FileTypeExt as _, MetadataExt as _};
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 /// Files copied at the same time.
 const WORKERS: usize = 8;
-/// Largest value of an extended attribute on Linux.
-const XATTR_MAX: usize = 64 << 10;
+/// Directories that are held open on the way down; those above are found again on the way up.
+const OPEN_MAX: usize = 64;
 
 /// A file to be copied.
 struct Task {
-    path: PathBuf,
+    /// The directory it is in, on this machine and in the pool.
+    from: Arc<OwnedFd>,
+    at: Arc<Name>,
     dir: u64,
     name: Vec<u8>,
+    /// What the file is called in the pool, where that is something else.
+    as_name: Option<Vec<u8>>,
     found: Metadata,
+}
+
+/// Another name of a file that has several.
+struct Later {
+    file: Id,
+    at: Arc<Name>,
+    dir: u64,
+    name: Vec<u8>,
 }
 
 /// Files that have several names: the object of the first, and the names to come.
 #[derive(Default)]
 struct Links {
-    made: HashMap<(u64, u64), u64>,
-    begun: HashMap<(u64, u64), ()>,
-    later: Vec<Task>,
+    made: HashMap<Id, u64>,
+    begun: HashSet<Id>,
+    later: Vec<Later>,
 }
 
 /// Copies `path` to `name` in the directory `dir`; without a name what is in it goes there.
 pub fn copy(into: &Into<'_>, path: &Path, dir: u64, name: Option<&[u8]>) -> Result<(), Failure> {
-    let mut walk = Walk { into, todo: Vec::new(), ready: Vec::new(), dressed: Vec::new() };
-    let found = fs::symlink_metadata(path)?;
-    match name {
-        Some(name) if !found.is_dir() => {
-            walk.ready.push(Task { path: path.to_owned(), dir, name: name.to_vec(), found });
-        }
-        Some(name) => {
-            let attributes = attributes(into, path, &found);
-            let made = into.dir(dir, name, &attributes);
-            let object = made.map_err(|e| cannot(path, &e))?;
-            walk.todo.push((path.to_owned(), object));
-            walk.dressed.push((path.to_owned(), object, attributes));
-        }
-        None => walk.todo.push((path.to_owned(), dir)),
-    }
+    let mut walk = Walk { into, levels: Vec::new(), first: None, times: Vec::new() };
+    walk.begin(path, dir, name).map_err(|e| cannot(path, &e))?;
     let links = Mutex::new(Links::default());
     let client = asked::client();
     rt::for_each_parallel(WORKERS, &mut walk, |task| {
         asked::inherit(client.as_ref(), || one(into, task, &links))
     })?;
+    into.progress.check().map_err(|e| cannot(path, &e.into()))?;
     let links = links.into_inner().unwrap_or_else(PoisonError::into_inner);
-    for task in links.later {
-        let Some(object) = links.made.get(&(task.found.dev(), task.found.ino())) else {
-            // The first name failed, and was told of.
-            continue;
+    for later in &links.later {
+        let shown = || later.at.below(&later.name).path();
+        let spot = Spot { dir: later.dir, name: &later.name, shown: &shown };
+        let made = match links.made.get(&later.file) {
+            Some(object) => into.link(*object, spot),
+            None => Err(Fault::InTheWay("a second name of a file that was not copied")),
         };
-        if let Err(e) = into.link(*object, task.dir, &task.name, &task.path) {
-            give_up(into, &task.path, &e)?;
-        }
+        made.or_else(|e| give_up(into, &shown(), &e))?;
     }
     // What was made in a directory changed its times; children come after their parents.
-    for (path, object, attributes) in walk.dressed.iter().rev() {
-        if let Err(e) = into.dress(*object, attributes, path) {
-            give_up(into, path, &e)?;
-        }
+    for (at, object, atime, mtime) in walk.times.iter().rev() {
+        let done = into.times(*object, *atime, *mtime);
+        done.or_else(|e| give_up(into, &at.path(), &e))?;
     }
     Ok(())
 }
 
 fn cannot(path: &Path, why: &Fault) -> Failure {
-    Failure::new(format!("cannot copy '{}'", path.display())).because(why.to_string())
+    let path = printable(path.as_os_str().as_bytes());
+    Failure::new(format!("cannot copy '{path}'")).because(why.to_string())
 }
 
 /// One file that fails costs nothing else, unless none can be written any more.
@@ -92,59 +98,66 @@ fn give_up(into: &Into<'_>, path: &Path, why: &Fault) -> Result<(), Failure> {
 
 fn one(into: &Into<'_>, task: Task, links: &Mutex<Links>) -> Result<(), Failure> {
     let lock = || links.lock().unwrap_or_else(PoisonError::into_inner);
-    let key = (task.found.dev(), task.found.ino());
     let has_more = task.found.nlink() > 1;
     if has_more {
+        let file = id(&task.found);
         let mut links = lock();
-        if links.begun.insert(key, ()).is_some() {
-            links.later.push(task);
+        if !links.begun.insert(file) {
+            let Task { at, dir, name, .. } = task;
+            links.later.push(Later { file, at, dir, name });
             return Ok(());
         }
     }
     match make(into, &task) {
-        Ok(Some(object)) if has_more => {
-            lock().made.insert(key, object);
+        Ok(object) if has_more => {
+            lock().made.insert(id(&task.found), object);
             Ok(())
         }
         Ok(_) => Ok(()),
-        Err(e) => give_up(into, &task.path, &e),
+        Err(e) => give_up(into, &task.shown(), &e),
     }
 }
 
-fn make(into: &Into<'_>, task: &Task) -> Result<Option<u64>, Fault> {
-    let Task { path, dir, name, found } = task;
-    let attributes = attributes(into, path, found);
-    let kind = found.file_type();
-    let device = || {
-        let dev = found.rdev();
-        (major(dev), minor(dev))
-    };
+impl Task {
+    fn shown(&self) -> PathBuf {
+        self.at.below(&self.name).path()
+    }
+}
+
+fn make(into: &Into<'_>, task: &Task) -> Result<u64, Fault> {
+    into.progress.check()?;
+    let shown = || task.shown();
+    let name = task.as_name.as_ref().unwrap_or(&task.name);
+    let spot = Spot { dir: task.dir, name, shown: &shown };
+    let kind = task.found.file_type();
+    if kind.is_file() {
+        return regular(into, task, spot);
+    }
+    let file = look_again(&task.from, &task.name, &task.found)?;
+    let dev = task.found.rdev();
     let special = match () {
-        () if kind.is_symlink() => {
-            NewKind::Symlink(fs::read_link(path)?.into_os_string().as_bytes().to_vec())
-        }
+        () if kind.is_symlink() => NewKind::Symlink(source::read_link(&file)?),
         () if kind.is_fifo() => NewKind::Fifo,
         () if kind.is_socket() => NewKind::Socket,
-        () if kind.is_block_device() => NewKind::Block(device().0, device().1),
-        () if kind.is_char_device() => NewKind::Char(device().0, device().1),
-        () => {
-            let file = open(path)?;
-            let size = file.metadata()?.len();
-            return into.file(*dir, name, size, &attributes, path, &mut |write| {
-                pieces(&file, size, write)
-            });
-        }
+        () if kind.is_block_device() => NewKind::Block(major(dev), minor(dev)),
+        () if kind.is_char_device() => NewKind::Char(major(dev), minor(dev)),
+        () => return Err(Fault::InTheWay("a file of a kind that is not known")),
     };
-    let made = into.special(*dir, name, special, &attributes, path)?;
-    Ok(made.or_else(|| existing(into, *dir, name)))
+    into.special(spot, special, &attributes(&file, &task.found, into.xattrs))
 }
 
-fn existing(into: &Into<'_>, dir: u64, name: &[u8]) -> Option<u64> {
-    Some(into.fs.node(dir).ok()?.lookup(name).ok()??.object)
-}
-
-fn open(path: &Path) -> io::Result<File> {
-    fs::OpenOptions::new().read(true).custom_flags(libc::O_NOFOLLOW | libc::O_CLOEXEC).open(path)
+fn regular(into: &Into<'_>, task: &Task, spot: Spot<'_>) -> Result<u64, Fault> {
+    let (file, found) = open_file(&task.from, &task.name, &task.found)?;
+    let size = found.len();
+    let attributes = attributes(&file, &found, into.xattrs);
+    let object = into.file(spot, size, &attributes, &mut |write| pieces(&file, size, write))?;
+    // The copy has the time of before: the next one will see that it is not the same.
+    let after = file.metadata()?;
+    let state = |m: &Metadata| (m.len(), m.mtime(), m.mtime_nsec());
+    if state(&after) != state(&found) {
+        into.talk.failed(&task.shown(), &CHANGED);
+    }
+    Ok(object)
 }
 
 /// Hands on the content of a file, without its holes.
@@ -154,7 +167,7 @@ fn pieces(file: &File, size: u64, write: &mut Write<'_>) -> Result<(), Fault> {
     while at < size {
         let start = match seek(file, SeekFrom::Data(at)) {
             Ok(start) => start.min(size),
-            // Nothing but a hole is left.
+            // Nothing but a hole is left, or the file became shorter.
             Err(rustix::io::Errno::NXIO) => break,
             // A file system that does not know its holes has none.
             Err(_) => at,
@@ -167,77 +180,158 @@ fn pieces(file: &File, size: u64, write: &mut Write<'_>) -> Result<(), Fault> {
             let wanted = wanted.min(CHUNK - (at % CHUNK as u64) as usize);
             let got = file.read_at(&mut buffer[..wanted], at)?;
             if got == 0 {
-                // It became shorter meanwhile.
-                return Ok(());
+                break;
             }
             write(at, &buffer[..got])?;
             at += got as u64;
         }
+        if at < end {
+            break;
+        }
     }
-    Ok(())
-}
-
-fn attributes(into: &Into<'_>, path: &Path, found: &Metadata) -> Attributes {
-    let xattrs = if into.xattrs { xattrs(path).unwrap_or_default() } else { BTreeMap::new() };
-    Attributes {
-        mode: found.mode() & 0o7777,
-        uid: u64::from(found.uid()),
-        gid: u64::from(found.gid()),
-        atime: found.accessed().map(time).unwrap_or_default(),
-        mtime: found.modified().map(time).unwrap_or_default(),
-        xattrs,
+    match file.metadata()?.len() < size {
+        true => Err(Fault::InTheWay("became shorter while it was copied")),
+        false => Ok(()),
     }
 }
 
-fn xattrs(path: &Path) -> rustix::io::Result<BTreeMap<Vec<u8>, Vec<u8>>> {
-    let mut names = vec![0u8; XATTR_MAX];
-    let length = llistxattr(path, &mut names)?;
-    let mut out = BTreeMap::new();
-    for name in names[..length].split(|b| *b == 0).filter(|n| !n.is_empty()) {
-        let mut value = vec![0u8; XATTR_MAX];
-        // One that went meanwhile, or that this user may not see.
-        let Ok(length) = lgetxattr(path, name, &mut value) else { continue };
-        value.truncate(length);
-        out.insert(name.to_vec(), value);
-    }
-    Ok(out)
+/// A directory on the way to what is copied.
+struct Level {
+    at: Arc<Name>,
+    id: Id,
+    object: u64,
+    /// Closed while the walk is far below.
+    fd: Option<Arc<OwnedFd>>,
+    /// Names still to come.
+    list: Option<Dir>,
+    /// Directories found in it.
+    todo: Vec<(Vec<u8>, Id)>,
 }
 
 /// Finds directories and makes them; hands out files.
 struct Walk<'w, 'a> {
     into: &'w Into<'a>,
-    todo: Vec<(PathBuf, u64)>,
-    ready: Vec<Task>,
-    /// Directories whose attributes are still to be set.
-    dressed: Vec<(PathBuf, u64, Attributes)>,
+    levels: Vec<Level>,
+    /// What was named, when it is no directory.
+    first: Option<Task>,
+    /// Directories whose times are still to be set.
+    times: Vec<(Arc<Name>, u64, Time, Time)>,
 }
 
 impl Walk<'_, '_> {
-    fn read(&mut self, path: &Path, object: u64) -> io::Result<()> {
-        for entry in fs::read_dir(path)? {
-            let entry = entry?;
-            let (below, name) = (entry.path(), entry.file_name().as_bytes().to_vec());
-            let found = match entry.metadata() {
-                Ok(found) => found,
-                Err(e) => {
-                    self.into.talk.failed(&below, &e);
-                    continue;
-                }
-            };
-            if !found.is_dir() {
-                self.ready.push(Task { path: below, dir: object, name, found });
-                continue;
+    fn begin(&mut self, path: &Path, dir: u64, name: Option<&[u8]>) -> Result<(), Fault> {
+        let found = std::fs::symlink_metadata(path)?;
+        if found.is_dir() {
+            let here = OwnedFd::from(File::open(".")?);
+            let path_bytes = path.as_os_str().as_bytes();
+            let (fd, found) = open_directory(&here, path_bytes, id(&found))?;
+            return self.enter(Name::top(path), (fd, found), dir, name);
+        }
+        let (above, last) = (path.parent(), path.file_name());
+        let (Some(above), Some(last), Some(name)) = (above, last, name) else {
+            return Err(Fault::InTheWay("it has no name"));
+        };
+        let named = if above.as_os_str().is_empty() { Path::new(".") } else { above };
+        let from = Arc::new(OwnedFd::from(File::open(named)?));
+        let (at, last) = (Name::top(above), last.as_bytes().to_vec());
+        let as_name = Some(name.to_vec());
+        self.first = Some(Task { from, at, dir, name: last, as_name, found });
+        Ok(())
+    }
+
+    /// Makes an open directory, unless there is no name for it, and goes on in it.
+    fn enter(
+        &mut self,
+        at: Arc<Name>,
+        (fd, found): (OwnedFd, Metadata),
+        dir: u64,
+        name: Option<&[u8]>,
+    ) -> Result<(), Fault> {
+        if self.levels.len() >= DEPTH_MAX {
+            return Err(Fault::InTheWay("directories nest too deep"));
+        }
+        let file = File::from(fd);
+        let mut object = dir;
+        if let Some(name) = name {
+            let a = attributes(&file, &found, self.into.xattrs);
+            let shown = || at.path();
+            let spot = Spot { dir, name, shown: &shown };
+            object = self.into.dir(spot, &a)?;
+            self.into.dress(object, &a, spot)?;
+            self.times.push((Arc::clone(&at), object, a.atime, a.mtime));
+        }
+        let fd = OwnedFd::from(file);
+        let list = source::list(&fd)?;
+        if let Some(far) = self.levels.len().checked_sub(OPEN_MAX) {
+            // Its names were all read before the walk went below.
+            self.levels[far].fd = None;
+        }
+        let (fd, list) = (Some(Arc::new(fd)), Some(list));
+        self.levels.push(Level { at, id: id(&found), object, fd, list, todo: Vec::new() });
+        Ok(())
+    }
+
+    fn failed(&self, at: &Name, why: &Fault) {
+        self.into.talk.failed(&at.path(), why);
+    }
+
+    /// What a name of the last directory stands for, if that is a file.
+    fn found(&mut self, name: &[u8]) -> Option<Task> {
+        let into = self.into;
+        let level = self.levels.last_mut()?;
+        let from = Arc::clone(level.fd.as_ref()?);
+        match look(&from, name) {
+            Ok((_, found)) if found.is_dir() => level.todo.push((name.to_vec(), id(&found))),
+            Ok((_, found)) => {
+                let (at, dir, name) = (Arc::clone(&level.at), level.object, name.to_vec());
+                return Some(Task { from, at, dir, name, as_name: None, found });
             }
-            let attributes = attributes(self.into, &below, &found);
-            match self.into.dir(object, &name, &attributes) {
-                Ok(made) => {
-                    self.dressed.push((below.clone(), made, attributes));
-                    self.todo.push((below, made));
-                }
-                Err(e) => self.into.talk.failed(&below, &e),
+            Err(e) => into.talk.failed(&level.at.below(name).path(), &e),
+        }
+        None
+    }
+
+    /// Goes into the next directory of the last one; false when there is none.
+    fn down(&mut self) -> bool {
+        let Some(level) = self.levels.last_mut() else { return false };
+        let Some((name, before)) = level.todo.pop() else { return false };
+        let (at, dir) = (level.at.below(&name), level.object);
+        let opened = match &level.fd {
+            Some(fd) => open_directory(fd, &name, before),
+            None => Err(CHANGED),
+        };
+        let entered =
+            opened.and_then(|opened| self.enter(Arc::clone(&at), opened, dir, Some(&name)));
+        if let Err(e) = entered {
+            self.failed(&at, &e);
+            if e.is_fatal() {
+                // The files that are to come say the same.
+                self.levels.clear();
             }
         }
-        Ok(())
+        true
+    }
+
+    /// Leaves the last directory for the one it is in.
+    fn up(&mut self) {
+        let Some(left) = self.levels.pop() else { return };
+        let Some(above) = self.levels.last_mut() else { return };
+        if above.fd.is_some() {
+            return;
+        }
+        let opened = match &left.fd {
+            Some(fd) => open_directory(fd, b"..", above.id),
+            None => Err(CHANGED),
+        };
+        match opened {
+            Ok((fd, _)) => above.fd = Some(Arc::new(fd)),
+            Err(_) if above.todo.is_empty() => {}
+            Err(e) => {
+                above.todo.clear();
+                let at = Arc::clone(&above.at);
+                self.failed(&at, &e);
+            }
+        }
     }
 }
 
@@ -245,13 +339,39 @@ impl Iterator for Walk<'_, '_> {
     type Item = Task;
 
     fn next(&mut self) -> Option<Task> {
+        if let Some(first) = self.first.take() {
+            return Some(first);
+        }
         loop {
-            if let Some(task) = self.ready.pop() {
-                return Some(task);
+            if self.into.progress.is_cancelled() {
+                return None;
             }
-            let (path, object) = self.todo.pop()?;
-            if let Err(e) = self.read(&path, object) {
-                self.into.talk.failed(&path, &e);
+            let level = self.levels.last_mut()?;
+            let listed = match &mut level.list {
+                Some(list) => list.read(),
+                None => None,
+            };
+            match listed {
+                Some(Ok(entry)) => {
+                    let name = entry.file_name().to_bytes();
+                    if name == b"." || name == b".." {
+                        continue;
+                    }
+                    if let Some(task) = self.found(name) {
+                        return Some(task);
+                    }
+                }
+                Some(Err(e)) => {
+                    level.list = None;
+                    let at = Arc::clone(&level.at);
+                    self.failed(&at, &Fault::Source(io::Error::from(e)));
+                }
+                None => {
+                    level.list = None;
+                    if !self.down() {
+                        self.up();
+                    }
+                }
             }
         }
     }

@@ -1,0 +1,444 @@
+//! Reading an archive: ustar, GNU and pax, one member after the other.
+//!
+//! Nothing is believed that is not there: a header's claim of a size reserves no memory, names and
+//! attributes of one member are kept up to [`HEADERS_MAX`], and an archive that ends too early is
+//! an error wherever that is.
+
+use super::sink::{Attributes, Fault};
+use super::sparse::Sparse;
+use crate::place::printable;
+use engine::zpl::Time;
+use std::io::{self, Read};
+use tar::{EntryType, GnuExtSparseHeader, Header};
+
+/// Bytes of a block of an archive.
+pub const BLOCK: usize = 512;
+/// Bytes of names and attributes that one member may have.
+const HEADERS_MAX: u64 = 16 << 20;
+/// Where the extended attributes of a file stand in an archive.
+const XATTR_KEY: &[u8] = b"SCHILY.xattr.";
+
+/// A member of an archive.
+pub struct Member {
+    pub path: Vec<u8>,
+    pub kind: EntryType,
+    /// Target of a link.
+    pub link: Vec<u8>,
+    /// Major and minor number of a device.
+    pub device: (u32, u32),
+    pub attributes: Attributes,
+    /// Bytes in the archive.
+    pub stored: u64,
+    pub sparse: Sparse,
+    /// Why it cannot be unpacked.
+    pub fault: Option<Fault>,
+}
+
+/// What the headers before a member say about it.
+#[derive(Default)]
+struct Before {
+    path: Option<Vec<u8>>,
+    link: Option<Vec<u8>>,
+    size: Option<u64>,
+    uid: Option<u64>,
+    gid: Option<u64>,
+    mtime: Option<Time>,
+    atime: Option<Time>,
+    xattrs: std::collections::BTreeMap<Vec<u8>, Vec<u8>>,
+    sparse: Sparse,
+    /// Bytes they have.
+    bytes: u64,
+    fault: Option<Fault>,
+}
+
+/// An archive that is read.
+pub struct Archive<R> {
+    source: R,
+    /// Bytes read so far.
+    at: u64,
+    /// Content of the member that was not read yet.
+    left: u64,
+    /// Zeros behind it, up to a whole block.
+    padding: u64,
+    /// It ended, well or not.
+    ended: bool,
+    /// Of the member that is read.
+    name: Vec<u8>,
+}
+
+const CUT_OFF: Fault = Fault::InTheWay("the archive ends in the middle of it");
+
+impl<R: Read> Archive<R> {
+    pub fn new(source: R) -> Self {
+        Self { source, at: 0, left: 0, padding: 0, ended: false, name: Vec::new() }
+    }
+
+    /// Fills as much of `out` as there is.
+    fn fill(&mut self, out: &mut [u8]) -> Result<usize, Fault> {
+        let mut got = 0;
+        while got < out.len() {
+            match self.source.read(&mut out[got..]) {
+                Ok(0) => break,
+                Ok(n) => got += n,
+                Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+                Err(e) => {
+                    self.ended = true;
+                    return Err(Fault::Source(e));
+                }
+            }
+        }
+        self.at += got as u64;
+        Ok(got)
+    }
+
+    /// Content of the member: as much of `out` as is left of it; 0 at its end.
+    pub fn read(&mut self, out: &mut [u8]) -> Result<usize, Fault> {
+        let wanted = usize::try_from(self.left).unwrap_or(usize::MAX).min(out.len());
+        let got = self.fill(&mut out[..wanted])?;
+        self.left -= got as u64;
+        if got < wanted {
+            self.ended = true;
+            return Err(CUT_OFF);
+        }
+        Ok(got)
+    }
+
+    /// The same, for what must be there.
+    pub fn read_exact(&mut self, out: &mut [u8]) -> Result<(), Fault> {
+        match self.read(out)? == out.len() {
+            true => Ok(()),
+            false => Err(Fault::InTheWay("its content is shorter than its map says")),
+        }
+    }
+
+    /// Passes over what was not read of a member.
+    fn skip(&mut self) -> Result<(), Fault> {
+        let skipped = self.skip_rest();
+        skipped.map_err(|e| Fault::Bad(format!("'{}': {e}", printable(&self.name))))
+    }
+
+    fn skip_rest(&mut self) -> Result<(), Fault> {
+        let mut buffer = vec![0; 64 << 10];
+        while self.left > 0 {
+            self.read(&mut buffer)?;
+        }
+        self.left = std::mem::take(&mut self.padding);
+        while self.left > 0 {
+            self.read(&mut buffer)?;
+        }
+        Ok(())
+    }
+
+    fn begin(&mut self, size: u64) {
+        let block = BLOCK as u64;
+        self.left = size;
+        self.padding = (block - size % block) % block;
+    }
+
+    /// The next block; `None` at the archive's end.
+    fn header(&mut self) -> Result<Option<Header>, Fault> {
+        let mut header = Header::new_old();
+        let start = self.at;
+        let got = self.fill(header.as_mut_bytes())?;
+        if got == 0 {
+            self.ended = true;
+            return Err(Fault::InTheWay("the archive has no end mark: it may be cut off"));
+        }
+        if got < BLOCK {
+            self.ended = true;
+            return Err(Fault::Bad(format!("the archive ends in a header, at byte {start}")));
+        }
+        if header.as_bytes().iter().all(|b| *b == 0) {
+            self.ended = true;
+            return Ok(None);
+        }
+        let sum = header.as_bytes().iter().enumerate().map(|(i, b)| match i {
+            148..156 => u32::from(b' '),
+            _ => u32::from(*b),
+        });
+        let sum: u32 = sum.sum();
+        if header.cksum().ok() != Some(sum) {
+            self.ended = true;
+            return Err(Fault::Bad(format!("no header of a tar archive at byte {start}")));
+        }
+        Ok(Some(header))
+    }
+
+    /// The next member, whose content can be read then. An error about the archive itself is told
+    /// once, and is its end.
+    ///
+    /// # Errors
+    /// It cannot be read, is cut off, or is none; what of a member contradicts itself stands in it.
+    pub fn next_member(&mut self) -> Result<Option<Member>, Fault> {
+        let mut before = Before::default();
+        loop {
+            if self.ended {
+                return Ok(None);
+            }
+            self.skip()?;
+            let Some(header) = self.header()? else { return Ok(None) };
+            let kind = header.entry_type();
+            let damaged = |e: io::Error| Fault::Bad(format!("a damaged header: {e}"));
+            let size = header.entry_size().map_err(damaged);
+            let size = size.inspect_err(|_| self.ended = true)?;
+            let is_about_next = matches!(
+                kind,
+                EntryType::XHeader | EntryType::GNULongName | EntryType::GNULongLink
+            );
+            if !is_about_next && kind != EntryType::XGlobalHeader {
+                return self.member(&header, before, size).map(Some);
+            }
+            self.begin(size);
+            // What holds for all members. `git archive` notes a commit so, which is of no use here.
+            if kind != EntryType::XGlobalHeader {
+                self.about_next(kind, size, &mut before)?;
+            }
+        }
+    }
+
+    /// Reads a header that says something of the member behind it.
+    fn about_next(&mut self, kind: EntryType, size: u64, before: &mut Before) -> Result<(), Fault> {
+        before.bytes = before.bytes.saturating_add(size);
+        if before.bytes > HEADERS_MAX {
+            let what = format!(
+                "its headers claim {} bytes of names and attributes; {HEADERS_MAX} are the most",
+                before.bytes
+            );
+            before.fault = Some(Fault::Bad(what));
+            return Ok(());
+        }
+        let mut text = Vec::new();
+        let mut piece = [0; 16 << 10];
+        loop {
+            match self.read(&mut piece)? {
+                0 => break,
+                n => text.extend_from_slice(&piece[..n]),
+            }
+        }
+        match kind {
+            EntryType::XHeader => {
+                if let Err(e) = before.records(&text) {
+                    before.fault.get_or_insert(e);
+                }
+            }
+            EntryType::GNULongName => before.path = Some(until_nul(text)),
+            _ => before.link = Some(until_nul(text)),
+        }
+        Ok(())
+    }
+
+    fn member(&mut self, header: &Header, before: Before, size: u64) -> Result<Member, Fault> {
+        let mut kind = header.entry_type();
+        let path = before.path.or(before.sparse.name.clone());
+        let path = path.unwrap_or_else(|| header.path_bytes().into_owned());
+        let link = header.link_name_bytes().map(|n| n.into_owned()).unwrap_or_default();
+        // A link has no content, whatever its header says; what a record says counts for any other.
+        let stored = match kind {
+            EntryType::Link | EntryType::Symlink => before.size.unwrap_or(0),
+            _ => before.size.unwrap_or(size),
+        };
+        if kind == EntryType::Regular && path.ends_with(b"/") {
+            kind = EntryType::Directory;
+        }
+        let mut fault = before.fault;
+        let mut sparse = before.sparse;
+        if kind == EntryType::GNUSparse {
+            if let Err(e) = self.old_sparse(header, &mut sparse) {
+                if self.ended {
+                    return Err(e);
+                }
+                fault.get_or_insert(e);
+            }
+        }
+        let mut field = |value: io::Result<u64>| match value {
+            Ok(value) => value,
+            Err(e) => {
+                fault.get_or_insert(Fault::Source(e));
+                0
+            }
+        };
+        let seconds = field(header.mtime()).cast_signed();
+        let mtime = before.mtime.unwrap_or(Time { seconds, nanos: 0 });
+        let attributes = Attributes {
+            mode: field(header.mode().map(u64::from)) as u32 & 0o7777,
+            uid: before.uid.unwrap_or_else(|| field(header.uid())),
+            gid: before.gid.unwrap_or_else(|| field(header.gid())),
+            atime: before.atime.unwrap_or(mtime),
+            mtime,
+            xattrs: before.xattrs,
+        };
+        let mut device = (0, 0);
+        if matches!(kind, EntryType::Char | EntryType::Block) {
+            let mut part =
+                |n: io::Result<Option<u32>>| field(n.map(|n| u64::from(n.unwrap_or(0)))) as u32;
+            device = (part(header.device_major()), part(header.device_minor()));
+        }
+        self.begin(stored);
+        self.name.clone_from(&path);
+        let link = before.link.unwrap_or(link);
+        Ok(Member { path, kind, link, device, attributes, stored, sparse, fault })
+    }
+
+    /// The map of a sparse file in the old form, of which a part may stand in blocks behind the
+    /// header.
+    fn old_sparse(&mut self, header: &Header, sparse: &mut Sparse) -> Result<(), Fault> {
+        let bad = || Fault::InTheWay("a sparse file without a map");
+        let gnu = header.as_gnu().ok_or_else(bad)?;
+        sparse.size = Some(gnu.real_size()?);
+        let mut note = |pieces: &[tar::GnuSparseHeader]| -> Result<(), Fault> {
+            for piece in pieces.iter().filter(|p| !p.is_empty()) {
+                sparse.push(piece.offset()?, piece.length()?)?;
+            }
+            Ok(())
+        };
+        // The blocks are passed over also when what is in them is refused.
+        let mut noted = note(&gnu.sparse);
+        let mut goes_on = gnu.is_extended();
+        while goes_on {
+            let mut block = GnuExtSparseHeader::new();
+            if self.fill(block.as_mut_bytes())? < BLOCK {
+                self.ended = true;
+                return Err(CUT_OFF);
+            }
+            noted = noted.and_then(|()| note(block.sparse()));
+            goes_on = block.is_extended();
+        }
+        noted
+    }
+}
+
+fn until_nul(mut text: Vec<u8>) -> Vec<u8> {
+    let end = text.iter().position(|b| *b == 0).unwrap_or(text.len());
+    text.truncate(end);
+    text
+}
+
+impl Before {
+    /// Takes note of the records of a pax header: `LENGTH KEY=VALUE` and a new line.
+    fn records(&mut self, text: &[u8]) -> Result<(), Fault> {
+        const BAD: Fault = Fault::InTheWay("a pax record that contradicts itself");
+        let mut rest = text;
+        while !rest.is_empty() {
+            let digits = rest.iter().take(20).position(|b| *b == b' ').ok_or(BAD)?;
+            let length = decimal(&rest[..digits]).and_then(|n| usize::try_from(n).ok());
+            let length = length.filter(|n| *n > digits + 1).ok_or(BAD)?;
+            let record = rest.get(digits + 1..length).ok_or(BAD)?;
+            let record = record.strip_suffix(b"\n").ok_or(BAD)?;
+            let equals = record.iter().position(|b| *b == b'=').ok_or(BAD)?;
+            self.record(&record[..equals], &record[equals + 1..])?;
+            rest = &rest[length..];
+        }
+        Ok(())
+    }
+
+    fn record(&mut self, key: &[u8], value: &[u8]) -> Result<(), Fault> {
+        const BAD: Fault = Fault::InTheWay("a pax record with no number");
+        let number = || decimal(value).ok_or(BAD);
+        match key {
+            b"path" => self.path = Some(value.to_vec()),
+            b"linkpath" => self.link = Some(value.to_vec()),
+            b"size" => self.size = Some(number()?),
+            b"uid" => self.uid = Some(number()?),
+            b"gid" => self.gid = Some(number()?),
+            b"mtime" => self.mtime = fraction(value),
+            b"atime" => self.atime = fraction(value),
+            _ if self.sparse.note(key, value)? => {}
+            _ => {
+                if let Some(name) = key.strip_prefix(XATTR_KEY) {
+                    self.xattrs.insert(name.to_vec(), value.to_vec());
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A number in decimal digits.
+pub fn decimal(text: &[u8]) -> Option<u64> {
+    std::str::from_utf8(text).ok()?.parse().ok()
+}
+
+/// A time as seconds with a fraction.
+fn fraction(text: &[u8]) -> Option<Time> {
+    let text = std::str::from_utf8(text).ok()?;
+    let (seconds, part) = text.split_once('.').unwrap_or((text, ""));
+    let is_negative = seconds.starts_with('-');
+    let seconds: i64 = seconds.parse().ok()?;
+    let mut digits: String = part.chars().take(9).collect();
+    while digits.len() < 9 {
+        digits.push('0');
+    }
+    let nanos: u64 = digits.parse().ok()?;
+    Some(match (is_negative, nanos) {
+        // -1.25 is three quarters after -2.
+        (true, n) if n > 0 => Time { seconds: seconds.checked_sub(1)?, nanos: 1_000_000_000 - n },
+        (_, nanos) => Time { seconds, nanos },
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_with_a_fraction() {
+        let time = |s, n| Some(Time { seconds: s, nanos: n });
+        assert_eq!(fraction(b"12"), time(12, 0));
+        assert_eq!(fraction(b"12.5"), time(12, 500_000_000));
+        assert_eq!(fraction(b"-1.25"), time(-2, 750_000_000));
+        assert_eq!(fraction(b"x"), None);
+    }
+
+    #[test]
+    fn records_that_lie_are_refused() {
+        let read = |text: &[u8]| Before::default().records(text);
+        assert!(read(b"12 size=512\n").is_ok());
+        for lie in [&b"99 size=512\n"[..], b"3 x", b"0 a=b\n", b"18446744073709551615 a=b\n", b"x"]
+        {
+            assert!(read(lie).is_err(), "{}", String::from_utf8_lossy(lie));
+        }
+    }
+
+    fn header(kind: EntryType, name: &str, size: u64) -> Vec<u8> {
+        let mut header = Header::new_ustar();
+        header.set_path(name).unwrap();
+        header.set_entry_type(kind);
+        header.set_size(size);
+        (header.set_mode(0o644), header.set_uid(0), header.set_gid(0), header.set_mtime(0));
+        header.set_cksum();
+        header.as_bytes().to_vec()
+    }
+
+    #[test]
+    fn headers_that_claim_gigabytes_cost_the_member_and_little_memory() {
+        const CLAIM: u64 = 3 << 30;
+        let (long, next) = (header(EntryType::GNULongName, "L", CLAIM), [0; BLOCK]);
+        let member = header(EntryType::Regular, "short", 0);
+        let source = (&long[..]).chain(io::repeat(b'n').take(CLAIM));
+        let mut archive = Archive::new(source.chain(&member[..]).chain(&next[..]));
+        let member = archive.next_member().unwrap().unwrap();
+        assert_eq!(member.path, b"short");
+        assert!(member.fault.unwrap().to_string().contains("3221225472 bytes"));
+        assert!(archive.next_member().unwrap().is_none());
+    }
+
+    #[test]
+    fn an_archive_that_ends_too_early_says_so_once() {
+        let mut whole = header(EntryType::Regular, "a", 700);
+        whole.extend([1; 1024]);
+        whole.extend([0; 1024]);
+        for cut in [0, 100, 512, 900, 1400, 1536] {
+            let mut archive = Archive::new(&whole[..cut]);
+            let mut faults = 0;
+            let mut content = [0; 4096];
+            loop {
+                match archive.next_member() {
+                    Ok(None) => break,
+                    Ok(Some(_)) => faults += u32::from(archive.read(&mut content).is_err()),
+                    Err(_) => faults += 1,
+                }
+            }
+            assert_eq!(faults, 1, "cut at {cut}");
+        }
+    }
+}

@@ -1,0 +1,163 @@
+//! The tree on this machine that is copied, gone through by open directories.
+//!
+//! Others may change the tree meanwhile. So everything is opened by its name in an open directory,
+//! never through a symbolic link and never waiting for a pipe's other end, and what was opened is
+//! compared with what was listed: a link, pipe or directory that was put in the place of what was
+//! there is named, and not followed. Paths are made up for messages alone.
+
+use super::sink::{Attributes, Fault, time};
+use rustix::fs::{Dir, Mode, OFlags, fgetxattr, flistxattr, getxattr, listxattr, openat};
+use std::collections::BTreeMap;
+use std::fs::{File, Metadata};
+use std::io;
+use std::os::fd::{AsRawFd as _, OwnedFd};
+use std::os::unix::ffi::OsStrExt as _;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// Largest list of names, and largest value of an extended attribute, on Linux.
+const XATTR_MAX: usize = 64 << 10;
+/// Bytes of extended attributes that are kept of one file.
+const XATTRS_MAX: usize = 16 << 20;
+/// Looks at a file without opening it.
+const LOOK: OFlags = OFlags::PATH.union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
+const READ: OFlags = OFlags::RDONLY.union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
+
+/// What is said of a name that stands for something else than a moment ago.
+pub const CHANGED: Fault = Fault::InTheWay("changed while it was copied");
+
+/// Where something is, as names from the bottom to the top: a path for each of many nested
+/// directories would be long.
+pub struct Name {
+    above: Option<Arc<Name>>,
+    name: PathBuf,
+}
+
+impl Name {
+    pub fn top(path: &Path) -> Arc<Self> {
+        Arc::new(Self { above: None, name: path.to_owned() })
+    }
+
+    pub fn below(self: &Arc<Self>, name: &[u8]) -> Arc<Self> {
+        let name = PathBuf::from(std::ffi::OsStr::from_bytes(name));
+        Arc::new(Self { above: Some(Arc::clone(self)), name })
+    }
+
+    /// The path, for messages: of a very long one its end.
+    pub fn path(&self) -> PathBuf {
+        const SHOWN_MAX: usize = 4096;
+        let mut names = vec![self.name.as_path()];
+        let (mut at, mut length) = (self, self.name.as_os_str().len());
+        while let Some(above) = &at.above {
+            length += above.name.as_os_str().len() + 1;
+            if length > SHOWN_MAX {
+                names.push(Path::new("…"));
+                break;
+            }
+            names.push(&above.name);
+            at = above;
+        }
+        names.into_iter().rev().collect()
+    }
+}
+
+/// A file's identity on this machine.
+pub type Id = (u64, u64);
+
+pub fn id(m: &Metadata) -> Id {
+    (m.dev(), m.ino())
+}
+
+/// Looks at a name, without opening what it stands for.
+pub fn look(dir: &OwnedFd, name: &[u8]) -> io::Result<(File, Metadata)> {
+    let file = File::from(openat(dir, name, LOOK, Mode::empty())?);
+    let found = file.metadata()?;
+    Ok((file, found))
+}
+
+/// The same, for what was looked at before and must not be anything else now.
+pub fn look_again(dir: &OwnedFd, name: &[u8], before: &Metadata) -> Result<File, Fault> {
+    let (file, found) = look(dir, name)?;
+    let same = id(&found) == id(before) && found.file_type() == before.file_type();
+    if same { Ok(file) } else { Err(CHANGED) }
+}
+
+/// Opens a directory that was looked at.
+pub fn open_directory(
+    dir: &OwnedFd,
+    name: &[u8],
+    before: Id,
+) -> Result<(OwnedFd, Metadata), Fault> {
+    let opened = openat(dir, name, READ | OFlags::DIRECTORY, Mode::empty());
+    let file = File::from(opened.map_err(changed)?);
+    let found = file.metadata()?;
+    if id(&found) == before { Ok((file.into(), found)) } else { Err(CHANGED) }
+}
+
+/// Opens a regular file that was looked at.
+pub fn open_file(dir: &OwnedFd, name: &[u8], before: &Metadata) -> Result<(File, Metadata), Fault> {
+    let opened = openat(dir, name, READ | OFlags::NONBLOCK | OFlags::NOCTTY, Mode::empty());
+    let file = File::from(opened.map_err(changed)?);
+    let found = file.metadata()?;
+    if id(&found) == id(before) && found.is_file() { Ok((file, found)) } else { Err(CHANGED) }
+}
+
+/// What opening says when something else is there than what was looked at.
+fn changed(e: rustix::io::Errno) -> Fault {
+    use rustix::io::Errno;
+    match e {
+        Errno::LOOP | Errno::NOTDIR | Errno::NOENT | Errno::NXIO => CHANGED,
+        e => Fault::Source(e.into()),
+    }
+}
+
+/// The names in an open directory.
+pub fn list(dir: &OwnedFd) -> io::Result<Dir> {
+    Ok(Dir::read_from(dir)?)
+}
+
+/// The target of a link that was looked at.
+pub fn read_link(link: &File) -> io::Result<Vec<u8>> {
+    Ok(rustix::fs::readlinkat(link, c"", Vec::new())?.into_bytes())
+}
+
+/// What is kept of an open file beside its content.
+pub fn attributes(file: &File, found: &Metadata, with_xattrs: bool) -> Attributes {
+    let at = |t: io::Result<std::time::SystemTime>| t.map(time).unwrap_or_default();
+    Attributes {
+        mode: found.mode() & 0o7777,
+        uid: u64::from(found.uid()),
+        gid: u64::from(found.gid()),
+        atime: at(found.accessed()),
+        mtime: at(found.modified()),
+        xattrs: if with_xattrs { xattrs(file).unwrap_or_default() } else { BTreeMap::new() },
+    }
+}
+
+fn xattrs(file: &File) -> rustix::io::Result<BTreeMap<Vec<u8>, Vec<u8>>> {
+    // What was only looked at cannot be asked itself, but by this name of it.
+    let name = format!("/proc/self/fd/{}", file.as_raw_fd());
+    let mut names = vec![0u8; XATTR_MAX];
+    let length = match flistxattr(file, &mut names) {
+        Err(rustix::io::Errno::BADF) => listxattr(&name, &mut names)?,
+        listed => listed?,
+    };
+    let mut out = BTreeMap::new();
+    let mut bytes = 0;
+    let mut buffer = vec![0u8; XATTR_MAX];
+    for key in names[..length].split(|b| *b == 0).filter(|n| !n.is_empty()) {
+        let length = match fgetxattr(file, key, &mut buffer) {
+            Err(rustix::io::Errno::BADF) => getxattr(&name, key, &mut buffer),
+            got => got,
+        };
+        // One that went meanwhile, or that this user may not see.
+        let Ok(length) = length else { continue };
+        bytes += key.len() + length;
+        if bytes > XATTRS_MAX {
+            return Err(rustix::io::Errno::TOOBIG);
+        }
+        out.insert(key.to_vec(), buffer[..length].to_vec());
+    }
+    Ok(out)
+}

@@ -1,0 +1,132 @@
+//! Files that are made before they have a name.
+//!
+//! Such a file has no links and stands in the delete queue (`open.rs`), like one that lost its
+//! last name while it was in use. It gets its name in the transaction that completes it. So a name
+//! always stands for a whole file: whatever ends the work before that, a crash included, leaves a
+//! file that the next opening of the file system frees.
+
+use super::attrs::Attrs;
+use super::create::{NewFile, NewKind, Parent};
+use super::locks::Mode;
+use super::names::Count;
+use super::open::OpenFile;
+use super::setattr::SetAttrs;
+use crate::error::{Error, Result};
+use crate::fs::Filesystem;
+use dmu::{Tx, zap};
+use ondisk::sa::zpl;
+use ondisk::znode::Time;
+
+impl Filesystem {
+    /// Makes a file that has no name yet and will have one in the directory `dir`, as far as that
+    /// decides about its group and project. It goes when the value is dropped, unless
+    /// [`Self::give_name`] named it.
+    ///
+    /// # Errors
+    /// `NotFound`, `NotDirectory` about `dir`; a directory is to be made; no space.
+    pub fn create_unnamed(&self, dir: u64, new: &NewFile) -> Result<OpenFile> {
+        self.with_small_tx(|tx| self.create_unnamed_tx(tx, dir, new))
+    }
+
+    /// [`Self::create_unnamed`] within a transaction. The value must not be dropped before it
+    /// ended.
+    pub fn create_unnamed_tx(&self, tx: &Tx, dir: u64, new: &NewFile) -> Result<OpenFile> {
+        self.check_writable()?;
+        if new.kind == NewKind::Dir {
+            return Err(Error::Invalid("a directory is made with its name"));
+        }
+        new.kind.check()?;
+        let number = {
+            let _lock = self.inner.state.attrs.shared(dir);
+            let parent = Attrs::load(self, dir)?;
+            if !parent.is_dir() {
+                return Err(Error::NotDirectory(format!("object {dir}")));
+            }
+            self.make(tx, new, &Parent::Dir(&parent))?
+        };
+        // From here on it is in use: emptying the queue does not free it.
+        let open = self.use_unnamed(number);
+        match self.take_links(tx, number) {
+            Ok(()) => Ok(open),
+            Err(e) => {
+                // To free it takes a transaction, and this one is not over.
+                open.leave_queued();
+                Err(e)
+            }
+        }
+    }
+
+    fn take_links(&self, tx: &Tx, number: u64) -> Result<()> {
+        let _lock = self.inner.state.attrs.exclusive(number);
+        let mut file = Attrs::load(self, number)?;
+        file.set(zpl::LINKS, 0);
+        file.save(self, tx)?;
+        self.enqueue(tx, number)
+    }
+
+    /// Gives a file of [`Self::create_unnamed`] its attributes and its name, in one transaction.
+    /// `over`: the file that has the name now and loses it; nobody has it without.
+    ///
+    /// # Errors
+    /// `Exists` when another file than `over` has the name; `IsDirectory`; flags that forbid it; a
+    /// name that cannot be; no space.
+    pub fn give_name(
+        &self,
+        file: u64,
+        (dir, name): (u64, &[u8]),
+        over: Option<u64>,
+        set: &SetAttrs,
+        now: Time,
+    ) -> Result<()> {
+        self.with_small_tx(|tx| {
+            self.set_attrs_tx(tx, file, set, now)?;
+            self.give_name_tx(tx, file, (dir, name), over, now)
+        })
+    }
+
+    /// The name alone, within a transaction.
+    pub fn give_name_tx(
+        &self,
+        tx: &Tx,
+        file: u64,
+        (dir, name): (u64, &[u8]),
+        over: Option<u64>,
+        now: Time,
+    ) -> Result<()> {
+        self.check_writable()?;
+        self.check_new_name(name)?;
+        let mut locked = vec![file, dir];
+        locked.extend(over);
+        let _lock = self.inner.state.attrs.lock(&locked, Mode::Exclusive);
+        let shown = || String::from_utf8_lossy(name).into_owned();
+        let mut parent = self.load_dir(dir)?;
+        let mut attrs = Attrs::load(self, file)?;
+        if attrs.links() != 0 || !self.inner.state.opens.is_used(file) {
+            return Err(Error::Invalid("the file has a name already"));
+        }
+        self.check_project(&parent, &attrs)?;
+        let mut count = Count::came(false);
+        if let Some(entry) = self.find(parent.object(), name)? {
+            if over != Some(entry.object) {
+                return Err(Error::Exists(shown()));
+            }
+            let victim = Attrs::load(self, entry.object)?;
+            if victim.is_dir() {
+                return Err(Error::IsDirectory(shown()));
+            }
+            self.check_removable(&victim, &entry)?;
+            zap::remove(parent.object(), tx, entry.name.as_slice())?;
+            self.drop_name(tx, victim, now)?;
+            count = Count::default();
+        }
+        self.enter(tx, parent.object(), name, file, attrs.mode())?;
+        self.dequeue(tx, file)?;
+        attrs.set(zpl::LINKS, 1);
+        attrs.set(zpl::PARENT, dir);
+        attrs.state_changed(now);
+        attrs.save(self, tx)?;
+        self.inner.state.opens.named(file);
+        self.count_entries(&mut parent, count, now);
+        parent.save(self, tx)
+    }
+}
