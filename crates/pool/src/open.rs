@@ -36,6 +36,10 @@ pub struct OpenOptions {
     pub use_offline: bool,
     /// Take blocks as they are, whatever their checksums say: the last resort.
     pub ignore_checksums: bool,
+    /// What the pool is called as long as it is open, when its labels have another name.
+    pub name: Option<String>,
+    /// Folder that is shown before its mount points (the property `altroot`).
+    pub altroot: Option<String>,
 }
 
 impl Default for OpenOptions {
@@ -48,6 +52,8 @@ impl Default for OpenOptions {
             allow_missing: false,
             use_offline: false,
             ignore_checksums: false,
+            name: None,
+            altroot: None,
         }
     }
 }
@@ -96,6 +102,7 @@ pub struct Pool {
     l2cache: Vec<VdevConfig>,
     /// Datasets count space on RAID-Z without its parity.
     deflate: bool,
+    altroot: Option<String>,
     /// Of a pool that is open for writing: what its syncs hold while they change the MOS.
     gate: Option<Arc<Gate>>,
 }
@@ -134,7 +141,11 @@ impl Pool {
                         let what = "the newest uberblock; an older one was opened";
                         pool.salvage.insert(0, Salvage { what, cause: Error::to_string(&e) });
                     }
-                    return Ok(pool);
+                    pool.altroot.clone_from(&options.altroot);
+                    return match &options.name {
+                        Some(name) if name != pool.name() => pool.with_name(name),
+                        _ => Ok(pool),
+                    };
                 }
                 Err(e @ Error::Damaged { .. }) => failure = failure.or(Some(e)),
                 Err(e) => return Err(e),
@@ -142,6 +153,13 @@ impl Pool {
         }
         let none = || Error::NoUberblock { pool: name, txg: options.txg, available: Vec::new() };
         Err(failure.unwrap_or_else(none))
+    }
+
+    /// The same pool under another name.
+    fn with_name(self, name: &str) -> Result<Self> {
+        let dsl = Dsl::open(self.mos.clone(), name)?;
+        let config = PoolConfig { name: name.to_owned(), ..self.config };
+        Ok(Self { dsl, config, ..self })
     }
 
     /// The same pool seen through a live MOS, under this name.
@@ -165,6 +183,7 @@ impl Pool {
             spares: self.spares.clone(),
             l2cache: self.l2cache.clone(),
             deflate: self.deflate,
+            altroot: self.altroot.clone(),
             gate: self.gate.clone(),
         })
     }
@@ -227,6 +246,7 @@ impl Pool {
             spares: Vec::new(),
             l2cache: Vec::new(),
             deflate: true,
+            altroot: None,
             gate: None,
         })
     }
@@ -341,6 +361,12 @@ impl Pool {
     #[must_use]
     pub fn deflates(&self) -> bool {
         self.deflate
+    }
+
+    /// What is shown before its mount points.
+    #[must_use]
+    pub fn altroot(&self) -> Option<&str> {
+        self.altroot.as_deref()
     }
 
     /// The object directory of the MOS.

@@ -152,7 +152,11 @@ impl Pool {
             "version" => (Some(self.config().version.to_string()), Local),
             "comment" => set(self.config().comment.as_ref()),
             "compatibility" => set(self.config().compatibility.as_ref()),
-            "altroot" | "cachefile" => (None, Default),
+            "altroot" => match self.altroot() {
+                Some(path) => (Some(path.to_owned()), Local),
+                None => (None, Default),
+            },
+            "cachefile" => (None, Default),
             "readonly" => {
                 let word = if crate::live::can_write_features(self) { "off" } else { "on" };
                 (Some(word.to_owned()), Computed)

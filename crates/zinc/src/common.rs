@@ -2,9 +2,10 @@
 
 use crate::asked;
 use crate::failure::Failure;
+use crate::found::{self, Found, Reach};
+use crate::queue::{self, Wait};
 use clap::Args;
-use engine::pool::CandidateState;
-use engine::{Candidate, Dataset, Filesystem, LivePool, OpenOptions, Pool};
+use engine::{Dataset, Filesystem, LivePool, OpenOptions, Pool};
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
@@ -14,6 +15,9 @@ pub struct PoolArgs {
     /// Search this directory, file or disk for devices (repeatable)
     #[arg(short = 'd', long = "dev", value_name = "PATH")]
     pub search: Vec<PathBuf>,
+    /// Where it is looked for without -d, when it is not known.
+    #[arg(skip)]
+    pub reach: Reach,
     #[command(flatten)]
     pub open: OpenArgs,
 }
@@ -45,6 +49,8 @@ pub struct OpenArgs {
     /// Cap of the block cache in MiB
     #[arg(long, value_name = "MIB", default_value_t = 256)]
     pub cache_mib: usize,
+    #[command(flatten)]
+    pub wait: Wait,
 }
 
 impl PoolArgs {
@@ -59,6 +65,13 @@ impl PoolArgs {
         o
     }
 
+    /// The same for a verb that only reads, and is meant for pools that are not imported too.
+    #[must_use]
+    pub fn anywhere(mut self) -> Self {
+        self.reach = Reach::Anywhere;
+        self
+    }
+
     /// Opens the pool that `name` (a pool or anything in it) belongs to, and loads the keys. One
     /// that is served is looked at where it is held.
     pub fn open(&self, name: &str) -> Result<Pool, Failure> {
@@ -70,10 +83,16 @@ impl PoolArgs {
 
     /// The same for who has asked the servers already.
     pub fn open_here(&self, name: &str) -> Result<Pool, Failure> {
-        match asked::held(name).filter(|_| self.open.is_of_now()) {
-            Some(pool) => self.look_at(&pool),
-            None => self.open_devices(name),
+        if let Some(pool) = asked::held(name).filter(|_| self.open.is_of_now()) {
+            return self.look_at(&pool);
         }
+        let found = found::find(&self.search, name, self.reach)?;
+        let keep = self.reach == Reach::Anywhere;
+        let found = match queue::wait_for_writers(self.open.wait, &found.candidate, keep)? {
+            true => found::find(&self.search, name, self.reach)?,
+            false => found,
+        };
+        self.open_found_one(&found)
     }
 
     /// The pool that this process holds, as it is now.
@@ -85,31 +104,35 @@ impl PoolArgs {
 
     /// The same, as it is on its devices, whoever holds it.
     pub fn open_devices(&self, name: &str) -> Result<Pool, Failure> {
-        let pool = Pool::open(pool_of(name), &self.options())?;
+        self.open_found_one(&found::find(&self.search, name, Reach::Anywhere)?)
+    }
+
+    fn open_found_one(&self, found: &Found) -> Result<Pool, Failure> {
+        let mut options = self.options();
+        found.complete(&mut options);
+        let pool = Pool::open_candidate(&found.candidate, &options)?;
         self.open.load_keys(&pool)?;
         Ok(pool)
     }
 
-    /// Opens every pool found but destroyed ones and those of these guids, in order of their names.
-    /// Those that cannot be opened are failures among them. The servers were asked already.
-    pub fn open_found(&self, known: &[u64]) -> Result<Vec<Result<Pool, Failure>>, Failure> {
-        let options = self.options();
-        let found = engine::pool::scan(&options.search)?;
-        let mut candidates = Candidate::group(&found);
-        candidates.retain(|c| {
-            c.state() != CandidateState::Destroyed && !known.contains(&c.config.pool_guid)
-        });
-        let open = |c: &Candidate| {
-            if let Some(pool) = asked::held(&c.config.pool_guid.to_string()) {
+    /// Opens every pool that is known, or in the places that are named, but destroyed ones and
+    /// those of these guids, in order of their names. Those that cannot be opened are failures
+    /// among them. The servers were asked already.
+    pub fn open_found(&self, but: &[u64]) -> Result<Vec<Result<Pool, Failure>>, Failure> {
+        let open = |found: Result<Found, Failure>| {
+            let found = found?;
+            let guid = found.guid().to_string();
+            if let Some(pool) = asked::held(&guid) {
                 return self.look_at(&pool);
             }
-            let pool = Pool::open_candidate(c, &options)?;
-            self.open.load_keys(&pool)?;
-            Ok(pool)
+            match queue::wait_for_writers(self.open.wait, &found.candidate, false)? {
+                true => self.open_here(&guid),
+                false => self.open_found_one(&found),
+            }
         };
-        let mut all: Vec<_> = candidates.iter().map(open).collect();
+        let mut all: Vec<_> = found::all(&self.search, but)?.into_iter().map(open).collect();
         if let Some(client) = asked::client() {
-            let guid = client.pool.view().guid();
+            let guid = client.pool.guid();
             if !all.iter().flatten().any(|p| p.guid() == guid) {
                 all.push(client.pool.look().map_err(Failure::from));
             }
@@ -234,7 +257,7 @@ impl DepthArgs {
                 _ => search.push(PathBuf::from(value)),
             }
         }
-        (PoolArgs { search, open: self.open }, depth)
+        (PoolArgs { search, reach: Reach::Known, open: self.open }, depth)
     }
 }
 

@@ -2,17 +2,15 @@
 //! and leave it as it was, active or exported.
 
 use crate::asked;
-use crate::common::pool_of;
 use crate::failure::Failure;
-use crate::host;
+use crate::found::{self, Found, Reach};
+use crate::queue::{self, Wait};
 use crate::txgs::{self, Style, history};
-use crate::ui;
+use crate::{host, known, ui};
 use clap::Args;
 use engine::device::{self, RwFileDevice, RwPartition, WriteDeviceRef, gpt::Gpt};
-use engine::live::{self, ImportOptions, Invocation, Setting};
-use engine::pool::{CandidateState, Error};
-use engine::rt::Rt;
-use engine::{Candidate, LivePool, OpenOptions};
+use engine::live::{ImportOptions, Invocation, Setting};
+use engine::{LivePool, OpenOptions};
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -36,6 +34,8 @@ pub struct LiveHow {
     /// Cap of the block cache in MiB
     #[arg(long, value_name = "MIB", default_value_t = 256)]
     pub cache_mib: usize,
+    #[command(flatten)]
+    pub wait: Wait,
     #[command(flatten)]
     pub tuning: Tuning,
 }
@@ -98,7 +98,52 @@ pub fn look(search: &[PathBuf], how: &LiveHow, name: &str) -> Result<engine::Poo
     if let Some(pool) = asked::held(name) {
         return Ok(pool.look()?);
     }
-    Ok(engine::Pool::open(pool_of(name), &options(search, how.cache_mib))?)
+    let found = found::find(search, name, Reach::Known)?;
+    let mut options = options(search, how.cache_mib);
+    found.complete(&mut options);
+    // Not kept: this process may be about to write.
+    let found = match queue::wait_for_writers(how.wait, &found.candidate, false)? {
+        true => found::find(search, name, Reach::Known)?,
+        false => found,
+    };
+    Ok(engine::Pool::open_candidate(&found.candidate, &options)?)
+}
+
+/// Opens for writing what `find` finds, when others that have it are done; `adjust` has the last
+/// word on how.
+pub fn take(
+    find: impl FnMut() -> Result<Found, Failure>,
+    how: &LiveHow,
+    tunables: &[Setting],
+    adjust: impl Fn(&mut ImportOptions),
+) -> Result<(Found, LivePool), Failure> {
+    let mut find = find;
+    let find = || {
+        let found = find()?;
+        match found.known.as_ref().filter(|known| known.is_readonly()) {
+            Some(known) => {
+                Err(Failure::new(format!("cannot change '{}': pool is read-only", known.name()))
+                    .because("it was imported with -o readonly=on")
+                    .hint("export it, and import it without that"))
+            }
+            None => Ok(found),
+        }
+    };
+    let options = |found: &Found| {
+        let mut open = options(&[], how.cache_mib);
+        found.complete(&mut open);
+        let mut options = ImportOptions {
+            hostid: host::id(),
+            hostname: host::name(),
+            tunables: tunables.to_vec(),
+            // A device that was only looked at in another place stays where it is for its host.
+            adopt_paths: found.known.is_some(),
+            ..ImportOptions::new(open)
+        };
+        adjust(&mut options);
+        options
+    };
+    queue::take(how.wait, find, options)
 }
 
 /// [`LiveArgs::change`] for verbs that find their pools in another way.
@@ -116,7 +161,9 @@ pub fn change<T>(
             return Err(Failure::new(what)
                 .hint("`zinc tunables --pool POOL NAME=VALUE` sets one for all, from now on"));
         }
+        let guid = pool.guid();
         let result = act(&pool);
+        known::refresh(guid, &pool);
         match &result {
             // This line is written after what was done: when it is durable, all is.
             Ok(_) => pool.log(&invocation())?,
@@ -127,10 +174,13 @@ pub fn change<T>(
         tell_txgs(&pool, how)?;
         return Ok(result);
     }
-    let candidate = find(search, name)?;
-    let was_exported = candidate.state() == CandidateState::Exported;
-    let options = import_options(search, how.cache_mib, &how.tuning)?;
-    let pool = import(&candidate, &options)?;
+    let tunables = how.tuning.all()?;
+    let find = || {
+        crate::served::forward(search, name)?;
+        found::find(search, name, Reach::Known)
+    };
+    let (found, pool) = take(find, how, &tunables, |_| {})?;
+    let was_exported = found.is_exported();
     let result = act(&pool);
     let logged = match result.is_ok() {
         true => pool.log(&invocation()).map_err(Failure::from),
@@ -139,6 +189,7 @@ pub fn change<T>(
     if result.is_ok() {
         tell_txgs(&pool, how)?;
     }
+    known::refresh(found.guid(), &pool);
     let left = if was_exported { pool.export() } else { pool.close() };
     let result = result?;
     logged?;
@@ -152,81 +203,6 @@ pub fn options(search: &[PathBuf], cache_mib: usize) -> OpenOptions {
     o.search.paths = search.iter().map(|p| asked::path(p)).collect();
     o.cache_bytes = cache_mib.max(1) << 20;
     o
-}
-
-/// How they are taken over.
-pub fn import_options(
-    search: &[PathBuf],
-    cache_mib: usize,
-    tuning: &Tuning,
-) -> Result<ImportOptions, Failure> {
-    Ok(ImportOptions {
-        hostid: host::id(),
-        hostname: host::name(),
-        tunables: tuning.all()?,
-        ..ImportOptions::new(options(search, cache_mib))
-    })
-}
-
-/// All pools in the places searched.
-pub fn candidates(search: &[PathBuf]) -> Result<Vec<Candidate>, Failure> {
-    let found = engine::pool::scan(&options(search, 1).search)?;
-    Ok(Candidate::group(&found))
-}
-
-/// The pool that `name` (a pool, its guid, or anything in a pool) belongs to.
-pub fn find(search: &[PathBuf], name: &str) -> Result<Candidate, Failure> {
-    let mut all = candidates(search)?;
-    // A destroyed pool has no name any more; its guid still means it.
-    let guid: Option<u64> = pool_of(name).parse().ok();
-    let is_there = |c: &Candidate| c.state() != CandidateState::Destroyed;
-    all.retain(|c| is_there(c) || guid == Some(c.config.pool_guid));
-    pick(all, search, name, is_there)
-}
-
-/// The one candidate of that name or guid; where several have the name, the one `preferred` tells
-/// from the others.
-pub fn pick(
-    candidates: Vec<Candidate>,
-    search: &[PathBuf],
-    name: &str,
-    preferred: impl Fn(&Candidate) -> bool,
-) -> Result<Candidate, Failure> {
-    let wanted = pool_of(name);
-    let guid: Option<u64> = wanted.parse().ok();
-    let is_it = |c: &Candidate| c.name() == wanted || Some(c.config.pool_guid) == guid;
-    let known = candidates.iter().map(|c| (c.name().to_owned(), c.config.pool_guid)).collect();
-    let mut found: Vec<_> = candidates.into_iter().filter(is_it).collect();
-    if found.len() > 1 && found.iter().any(&preferred) {
-        found.retain(&preferred);
-    }
-    match (found.len(), found.pop()) {
-        (1, Some(one)) => Ok(one),
-        (0, _) | (_, None) => {
-            let searched = match search.is_empty() {
-                true => engine::pool::default_search_paths(),
-                false => search.to_vec(),
-            };
-            Err(Error::NoSuchPool { wanted: wanted.to_owned(), found: known, searched }.into())
-        }
-        (_, Some(last)) => {
-            let guids = found.iter().chain([&last]).map(|c| c.config.pool_guid).collect();
-            Err(Error::Ambiguous { name: wanted.to_owned(), guids }.into())
-        }
-    }
-}
-
-/// Opens a candidate for writing.
-pub fn import(candidate: &Candidate, options: &ImportOptions) -> Result<LivePool, Failure> {
-    ui::runs_on();
-    let mut disks = Disks::default();
-    let opened = live::import(&Rt::real(), candidate, options, &mut |path| disks.open(path));
-    opened.map_err(|e| {
-        let in_use = matches!(&e, Error::Device { cause, .. }
-            if cause.kind == device::ErrorKind::InUse);
-        let failure = Failure::from(e);
-        if in_use { crate::served::held_by(candidate.config.pool_guid, failure) } else { failure }
-    })
 }
 
 /// Devices that are open for writing; a disk is opened once for all its partitions.

@@ -110,7 +110,7 @@ impl Server {
         }
         let mut servers = Self::all();
         if !servers.is_empty() && !search.is_empty() {
-            let there = crate::live::candidates(search)?;
+            let there = crate::found::candidates(search)?;
             servers.retain(|s| there.iter().any(|c| c.config.pool_guid == s.guid));
         }
         Ok(servers)
@@ -147,7 +147,7 @@ impl Server {
         let mut found: Vec<Self> = Self::all();
         found.retain(|s| s.is_called(name));
         if !found.is_empty() && !search.is_empty() {
-            let there = crate::live::candidates(search)?;
+            let there = crate::found::candidates(search)?;
             found.retain(|s| there.iter().any(|c| c.config.pool_guid == s.guid));
         }
         Self::the_one(&mut found, name)?;

@@ -7,6 +7,7 @@ use std::process::{Command, Output};
 fn zinc(case: &str, arguments: &[&str]) -> Option<Output> {
     let corpus = testkit::corpus(case)?;
     let mut command = Command::new(env!("CARGO_BIN_EXE_zinc"));
+    command.env("ZINC_STATE", concat!(env!("CARGO_TARGET_TMPDIR"), "/run/state"));
     command.arg("check").arg("-d").arg(&corpus.dir).args(arguments).arg(corpus.name());
     Some(command.output().expect("zinc runs"))
 }
@@ -58,6 +59,7 @@ fn the_newest_txg_is_listed_as_intact() {
 fn no_such_pool_ends_with_1() {
     let Some(corpus) = testkit::corpus("basic") else { return };
     let mut command = Command::new(env!("CARGO_BIN_EXE_zinc"));
+    command.env("ZINC_STATE", concat!(env!("CARGO_TARGET_TMPDIR"), "/run/state"));
     let output = command.args(["check", "-d"]).arg(&corpus.dir).arg("nosuchpool").output();
     assert_eq!(output.expect("zinc runs").status.code(), Some(1));
 }

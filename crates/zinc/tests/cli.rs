@@ -70,6 +70,7 @@ fn called_as_zpool_or_zfs_it_is_that_command() {
         let link = dir.path().join(name);
         std::os::unix::fs::symlink(env!("CARGO_BIN_EXE_zinc"), &link).unwrap();
         let mut command = Command::new(&link);
+        command.env("ZINC_STATE", dir.path().join("run/state"));
         command.args(args).args(["-d", arg(&case.dir)]);
         if name == "zfs" {
             command.args(["objsetid", "gangs"]);
@@ -190,6 +191,7 @@ fn every_command_of_the_guide_does_what_it_says() {
                 .env("PATH", &path)
                 .env("TZ", "UTC")
                 .env("ZINC_SOCKETS", dir.path().join("run/zinc"))
+                .env("ZINC_STATE", dir.path().join("run/state"))
                 .output()
                 .unwrap();
             let text = String::from_utf8_lossy(&output.stdout);

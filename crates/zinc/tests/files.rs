@@ -18,6 +18,7 @@ const DATA_START: u64 = 4 << 20;
 
 fn zinc(verb: &str, dir: &Path, args: &[&str]) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_zinc"));
+    command.env("ZINC_STATE", concat!(env!("CARGO_TARGET_TMPDIR"), "/run/state"));
     command.arg(verb).arg("-d").arg(dir).args(args).output().unwrap()
 }
 

@@ -154,6 +154,7 @@ fn differ(path: &str, want: &Value, got: &Value, out: &mut Vec<(String, String)>
 
 fn inventory(pool: &CorpusPool, more: &[&str]) -> Value {
     let mut command = Command::new(env!("CARGO_BIN_EXE_zinc"));
+    command.env("ZINC_STATE", concat!(env!("CARGO_TARGET_TMPDIR"), "/run/state"));
     command.arg("inventory").arg("-d").arg(&pool.dir).args(more);
     if pool.manifest.get("keys").is_some() {
         command.arg("--keys").arg(pool.source().join("manifest.json"));
@@ -267,6 +268,7 @@ fn a_difference_is_found() {
 fn locked_datasets_have_no_entries() {
     let Some(pool) = testkit::corpus("crypt") else { return };
     let mut command = Command::new(env!("CARGO_BIN_EXE_zinc"));
+    command.env("ZINC_STATE", concat!(env!("CARGO_TARGET_TMPDIR"), "/run/state"));
     let output = command.arg("inventory").arg("-d").arg(&pool.dir).arg(pool.name()).output();
     let output = output.unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));

@@ -36,6 +36,7 @@ fn typed(dir: &Path, args: &str, what: &str) -> Option<(String, i32)> {
     let child = Command::new("script")
         .args(["-qec", &command, "/dev/null"])
         .current_dir(dir)
+        .env("ZINC_STATE", dir.join("run/state"))
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .spawn();

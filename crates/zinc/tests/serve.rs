@@ -50,6 +50,7 @@ impl Place {
         let mut command = Command::new(env!("CARGO_BIN_EXE_zinc"));
         command.args(args).current_dir(self.path()).env("TZ", "UTC");
         command.env("ZINC_SOCKETS", self.path().join("run/zinc"));
+        command.env("ZINC_STATE", self.path().join("run/state"));
         command
     }
 
@@ -253,7 +254,7 @@ fn a_pool_has_one_server_and_others_are_told() {
     // One who does not find the socket is told by the lock.
     let elsewhere = place.path().join("elsewhere");
     let mut blind = place.command(&["zfs", "create", "-d", ".", "tank/x"]);
-    let blind = blind.env("ZINC_SOCKETS", &elsewhere).output().unwrap();
+    let blind = blind.env("ZINC_SOCKETS", &elsewhere).env("ZINC_WAIT", "1").output().unwrap();
     let text = String::from_utf8_lossy(&blind.stderr).into_owned();
     assert!(text.contains("another process has it open"), "{text}");
 }
@@ -514,6 +515,7 @@ fn the_screen_is_given_back() {
         let mut script = Command::new("script");
         script.args(["-qec", &command, "/dev/null"]).current_dir(place.path());
         script.env("ZINC_SOCKETS", place.path().join("run/zinc")).env("TERM", "xterm");
+        script.env("ZINC_STATE", place.path().join("run/state"));
         script.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut script = script.spawn().expect("`script` is of every Debian system");
         let mut input = script.stdin.take().unwrap();

@@ -9,6 +9,7 @@ use testkit::{CorpusPool, corpus, oracle};
 
 fn zinc(case: &CorpusPool, arguments: &[&str]) -> Output {
     let mut c = Command::new(env!("CARGO_BIN_EXE_zinc"));
+    c.env("ZINC_STATE", concat!(env!("CARGO_TARGET_TMPDIR"), "/run/state"));
     c.arg("zdb").arg("-p").arg(&case.dir).args(arguments);
     c.output().expect("zinc runs")
 }
@@ -239,6 +240,7 @@ fn a_file_is_copied_with_its_bytes() {
     assert_eq!(out.status.code(), Some(0), "{}", String::from_utf8_lossy(&out.stderr));
     let files = Command::new(env!("CARGO_BIN_EXE_zinc"))
         .args(["cat", "-d"])
+        .env("ZINC_STATE", concat!(env!("CARGO_TARGET_TMPDIR"), "/run/state"))
         .arg(&pool.dir)
         .arg("tank/data:/hole-many")
         .output()

@@ -4,7 +4,7 @@
 //! that members this program knows nothing of survive every change. Members stand in the order in
 //! which OpenZFS writes them. Specified in `docs/format/config.md`.
 
-use ondisk::config::{PoolState, VdevConfig};
+use ondisk::config::{PoolConfig, PoolState, VdevConfig};
 use ondisk::nvlist::{NvList, NvValue};
 
 /// What a new vdev is made of.
@@ -198,6 +198,21 @@ pub(super) struct PoolFacts {
 }
 
 impl PoolFacts {
+    /// Those of a configuration that was read.
+    pub(super) fn of(config: &PoolConfig) -> Self {
+        Self {
+            version: config.version,
+            name: config.name.clone(),
+            guid: config.pool_guid,
+            hostid: config.hostid.unwrap_or(0),
+            hostname: config.hostname.clone().unwrap_or_default(),
+            errata: config.errata,
+            comment: config.comment.clone(),
+            compatibility: config.compatibility.clone(),
+            features_for_read: config.features_for_read.clone(),
+        }
+    }
+
     fn start(&self, state: PoolState, txg: u64) -> Builder {
         let mut list = Builder::new()
             .u64("version", self.version)

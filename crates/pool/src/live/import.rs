@@ -49,6 +49,8 @@ pub struct ImportOptions {
     pub destroyed: bool,
     /// Name it has from now on.
     pub rename: Option<String>,
+    /// Its configuration names its devices by the paths at which they were found, from now on.
+    pub adopt_paths: bool,
     /// Tunables that are not to have their defaults.
     pub tunables: Vec<Setting>,
 }
@@ -65,6 +67,7 @@ impl ImportOptions {
             force: false,
             destroyed: false,
             rename: None,
+            adopt_paths: false,
             tunables: Vec::new(),
         }
     }
@@ -101,7 +104,11 @@ pub fn import(
         devices.insert(leaf.guid, device);
     }
     unchanged(&devices, reading.uberblock().txg, &name)?;
-    assemble(rt, &reading, options, &devices)
+    let mut root = reading.config().vdev_tree.clone();
+    if options.adopt_paths {
+        super::paths::adopt(&mut root, &candidate.leaves);
+    }
+    assemble(rt, &reading, options, root, &devices)
 }
 
 fn check_state(candidate: &Candidate, options: &ImportOptions) -> Result<()> {
@@ -165,6 +172,7 @@ fn assemble(
     rt: &Rt,
     reading: &Pool,
     options: &ImportOptions,
+    root: VdevConfig,
     devices: &BTreeMap<u64, WriteDeviceRef>,
 ) -> Result<LivePool> {
     let config = reading.config();
@@ -173,7 +181,6 @@ fn assemble(
         Some(device) => LeafOpen::Writable(Arc::clone(device)),
         None => LeafOpen::Missing,
     };
-    let root = config.vdev_tree.clone();
     let mut vdevs = VdevTree::build(&root, &mut leaf).map_err(|e| invalid(e.to_string()))?;
     vdevs.set_queue_limits(rt, &Arc::default());
     let salt = reading.directory()?.get(mos::CHECKSUM_SALT.as_bytes())?;
@@ -198,17 +205,17 @@ fn assemble(
     let alloc = Arc::new(allocator(&mos, &reader, &root, &features)?);
     let writer = Arc::new(Writer::new(rt, Arc::clone(&reader), Arc::clone(&alloc) as _));
     store.set_pending(&(Arc::clone(&writer) as Arc<dyn PendingSource>));
-    let name = options.rename.clone().unwrap_or_else(|| reading.name().to_owned());
+    // A name for this time only is not written down.
+    let labelled =
+        if options.open.name.is_some() { reading.candidate().name() } else { reading.name() };
+    let written = options.rename.clone().unwrap_or_else(|| labelled.to_owned());
+    let name = options.open.name.clone().unwrap_or_else(|| written.clone());
     let facts = PoolFacts {
-        version: config.version,
-        name: name.clone(),
-        guid: config.pool_guid,
+        name: written,
         hostid: options.hostid,
         hostname: options.hostname.clone(),
-        errata: config.errata,
-        comment: config.comment.clone(),
-        compatibility: config.compatibility.clone(),
         features_for_read: features.for_labels(),
+        ..PoolFacts::of(config)
     };
     let directory = dmu::Zap::open(&mos.object(mos::DIRECTORY_OBJECT)?)?;
     let object = directory.need_u64(mos::CONFIG)?;

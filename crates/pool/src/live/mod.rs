@@ -16,6 +16,7 @@
 //! space                         how much may be written
 //! tunables                      what can be turned, with names, units and ranges
 //! features  config  history      what the MOS says of the pool itself
+//! paths                          where its devices are
 //! datasets                       file systems, volumes, snapshots, clones
 //! vdevs                          adding devices, new guids
 //! writable  log                  what is opened read-only, and why; logs that others left
@@ -31,6 +32,7 @@ mod history;
 mod import;
 mod log;
 mod mos;
+mod paths;
 mod pipeline;
 mod record;
 mod shared;
@@ -63,7 +65,9 @@ pub use writable::{Obstacle, obstacles};
 
 use crate::error::Result;
 use crate::open::Pool;
-use ondisk::config::PoolState;
+use config::PoolFacts;
+use ondisk::config::{PoolState, VdevConfig};
+use ondisk::nvlist::{NvList, NvValue};
 use parking_lot::Mutex;
 use rt::{Rt, Task};
 use shared::{Parts, Shared};
@@ -121,6 +125,21 @@ impl LivePool {
     #[must_use]
     pub fn name(&self) -> &str {
         self.view.name()
+    }
+
+    /// Its guid as it is now.
+    #[must_use]
+    pub fn guid(&self) -> u64 {
+        self.shared.config.lock().root.guid
+    }
+
+    /// Its configuration as a cache file has it, by [`Self::name`].
+    #[must_use]
+    pub fn cache_config(&self) -> NvList {
+        let txg = self.last_synced();
+        let config = self.shared.config.lock();
+        let facts = PoolFacts { name: self.name().to_owned(), ..config.facts.clone() };
+        with_aux(facts.for_mos(PoolState::Active, txg, &config.root), &self.view)
     }
 
     /// The runtime it lives in.
@@ -262,6 +281,26 @@ impl LivePool {
         // Heads hold the pool as the source of their transactions: this lets it go.
         self.shared.heads.write().clear();
     }
+}
+
+/// The configuration of a pool that is open for reading, as a cache file has it.
+#[must_use]
+pub fn cache_config(pool: &Pool) -> NvList {
+    let facts = PoolFacts::of(pool.config());
+    let mut root = pool.config().vdev_tree.clone();
+    paths::adopt(&mut root, &pool.candidate().leaves);
+    with_aux(facts.for_mos(PoolState::Active, pool.uberblock().txg, &root), pool)
+}
+
+/// Adds where spares and cache devices are, which the MOS keeps in lists of their own.
+fn with_aux(mut config: NvList, pool: &Pool) -> NvList {
+    for (name, devices) in [("spares", pool.spares()), ("l2cache", pool.l2cache())] {
+        if !devices.is_empty() {
+            let lists = devices.iter().map(VdevConfig::to_nvlist).collect();
+            config.set(name, NvValue::NvListArray(lists));
+        }
+    }
+    config
 }
 
 impl Drop for LivePool {

@@ -170,6 +170,7 @@ impl<'a> Opening<'a> {
             spares,
             l2cache,
             deflate,
+            altroot: None,
             gate: None,
         })
     }

@@ -73,7 +73,8 @@ impl Pool {
             format!("{}.{:02}x", dedup / 100, dedup % 100),
             self.vdevs().root().state().to_string(),
         ];
-        ListRow { indent: 0, name: self.name().to_owned(), cells, altroot: Some(dash()) }
+        let altroot = self.altroot().map_or_else(dash, str::to_owned);
+        ListRow { indent: 0, name: self.name().to_owned(), cells, altroot: Some(altroot) }
     }
 }
 

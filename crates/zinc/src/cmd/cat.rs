@@ -34,7 +34,7 @@ impl Args {
     pub fn run(self) -> Result<ExitCode, Failure> {
         let places: Vec<Place> = self.files.iter().map(|f| f.as_os_str().into()).collect();
         let first = places.first().map(Place::pool).unwrap_or_default();
-        let pool = self.pool.open(&first)?;
+        let pool = self.pool.clone().anywhere().open(&first)?;
         let mut failed = false;
         for place in &places {
             match self.one(&pool, place) {

@@ -49,7 +49,7 @@ fn parse_bytes(text: &str) -> Result<u64, String> {
 impl Args {
     /// Runs it. Exit code 1 when something could not be read.
     pub fn run(self) -> Result<ExitCode, Failure> {
-        let pool = self.pool.open(&self.name)?;
+        let pool = self.pool.clone().anywhere().open(&self.name)?;
         let progress = Progress::new();
         progress.begin("files", 0);
         let open = |d: &engine::Dataset| objsets::open(&pool, d, &self.pool.open);

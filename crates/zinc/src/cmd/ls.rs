@@ -55,7 +55,7 @@ impl Args {
     /// Runs it. Exit code 1 when something could not be read.
     pub fn run(self) -> Result<ExitCode, Failure> {
         let place = Place::from(self.target.as_os_str());
-        let pool = self.pool.open(&place.pool())?;
+        let pool = self.pool.clone().anywhere().open(&place.pool())?;
         let found = place.find(&pool)?;
         let fs = found.filesystem(&pool, &self.pool.open)?;
         let node = found.node(&fs, !self.long && !self.directory)?;

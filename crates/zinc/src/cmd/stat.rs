@@ -78,7 +78,11 @@ impl Args {
     /// Runs it. A file that cannot be found is said and the next is tried; exit code 1 then.
     pub fn run(self) -> Result<ExitCode, Failure> {
         let places: Vec<Place> = self.files.iter().map(|f| f.as_os_str().into()).collect();
-        let pool = self.pool.open(&places.first().map(Place::pool).unwrap_or_default())?;
+        let pool = self
+            .pool
+            .clone()
+            .anywhere()
+            .open(&places.first().map(Place::pool).unwrap_or_default())?;
         let mut failed = false;
         for place in &places {
             if let Err(e) = self.one(&pool, place) {

@@ -2,7 +2,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, dead_code, reason = "each test uses a part")]
 
 use serde_json::Value;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
 /// What a command printed.
@@ -23,6 +23,7 @@ pub(crate) fn zinc_in(dir: &Path, args: &[&str]) -> Run {
         .args(args)
         .current_dir(dir)
         .env("TZ", "UTC")
+        .env("ZINC_STATE", state(dir))
         .output()
         .expect("zinc starts");
     let Output { status, stdout, stderr } = output;
@@ -31,6 +32,13 @@ pub(crate) fn zinc_in(dir: &Path, args: &[&str]) -> Run {
         out: String::from_utf8_lossy(&stdout).into_owned(),
         err: String::from_utf8_lossy(&stderr).into_owned(),
     }
+}
+
+/// Where pools are known that are made or imported in this folder: never this machine's own list.
+pub(crate) fn state(dir: &Path) -> PathBuf {
+    let is_own = dir != Path::new(".");
+    let dir = if is_own { dir } else { Path::new(env!("CARGO_TARGET_TMPDIR")) };
+    dir.join("run/state")
 }
 
 impl Run {

@@ -137,7 +137,7 @@ impl Args {
             let what = format!("{}: no directory, to copy several to", dest.display());
             return Err(Failure::usage(what));
         }
-        let pool = self.pool.open(&first)?;
+        let pool = self.pool.clone().anywhere().open(&first)?;
         let progress = Progress::new();
         progress.begin("copied", 0);
         let sink = Talk {
@@ -167,8 +167,12 @@ impl Args {
             (Some(_), _) => return Err(Failure::usage("an archive, or files: not both")),
             (None, _) => return Err(Failure::usage("what is to be copied?")),
         }
-        let how =
-            LiveHow { txgs: self.txgs, cache_mib: self.pool.open.cache_mib, tuning: self.tuning };
+        let how = LiveHow {
+            txgs: self.txgs,
+            cache_mib: self.pool.open.cache_mib,
+            wait: self.pool.open.wait,
+            tuning: self.tuning,
+        };
         let args = into::IntoArgs {
             live: LiveArgs { search: self.pool.search, how },
             recursive: self.recursive,

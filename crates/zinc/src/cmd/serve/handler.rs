@@ -19,6 +19,7 @@ use crate::cli::{self, Cli};
 use crate::cmd::tunables::to_json;
 use crate::failure::{FAILED, Failure};
 use crate::host;
+use crate::served::file_name;
 use crate::txgs::keep_last;
 use crate::ui::{self, sink::Fate};
 use clap::Parser as _;
@@ -26,18 +27,20 @@ use control::{Handler, Peer, Refusal, Request};
 use engine::LivePool;
 use engine::live::{Invocation, Setting, Tunable, TunableError};
 use serde_json::{Map, Value, json};
+use std::ffi::OsStr;
 use std::fs::File;
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::Duration;
 
 /// The pool that is held, until it is taken out.
 pub struct Held {
     name: String,
-    guid: u64,
+    guid: AtomicU64,
     /// Whoever works with the pool holds this for reading, so that it can be taken whole.
     pool: RwLock<Option<Arc<LivePool>>>,
 }
@@ -46,7 +49,7 @@ impl Held {
     /// Holds it.
     pub fn new(pool: LivePool) -> Arc<Self> {
         let (name, guid) = (pool.name().to_owned(), pool.view().guid());
-        Arc::new(Self { name, guid, pool: RwLock::new(Some(Arc::new(pool))) })
+        Arc::new(Self { name, guid: AtomicU64::new(guid), pool: RwLock::new(Some(Arc::new(pool))) })
     }
 
     /// Its name.
@@ -54,9 +57,9 @@ impl Held {
         &self.name
     }
 
-    /// Its guid when it was opened, after which the socket is named.
+    /// Its guid, after which the socket is named.
     pub fn guid(&self) -> u64 {
-        self.guid
+        self.guid.load(Ordering::Relaxed)
     }
 
     /// Takes it out when nobody works with it any more; `None` when it was taken before.
@@ -92,10 +95,37 @@ impl Held {
     }
 }
 
+/// Where the socket is.
+pub struct Socket(Mutex<PathBuf>);
+
+impl Socket {
+    /// At first it is here.
+    pub fn new(path: PathBuf) -> Arc<Self> {
+        Arc::new(Self(Mutex::new(path)))
+    }
+
+    /// Its path.
+    pub fn path(&self) -> PathBuf {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Gives it another name, if it has this one and nothing has the other.
+    fn rename(&self, old: &str, new: &str) {
+        let mut path = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let to = path.with_file_name(new);
+        if path.file_name() == Some(OsStr::new(old))
+            && !to.exists()
+            && std::fs::rename(&*path, &to).is_ok()
+        {
+            *path = to;
+        }
+    }
+}
+
 /// The service.
 pub struct Service {
     held: Arc<Held>,
-    socket: PathBuf,
+    socket: Arc<Socket>,
     exported: Box<dyn Fn() + Send + Sync>,
 }
 
@@ -103,20 +133,29 @@ impl Service {
     /// `exported` is called after a client exported the pool.
     pub fn new(
         held: Arc<Held>,
-        socket: PathBuf,
+        socket: Arc<Socket>,
         exported: impl Fn() + Send + Sync + 'static,
     ) -> Self {
         Self { held, socket, exported: Box::new(exported) }
+    }
+
+    /// The pool may have another guid now (`zpool reguid`): the socket's name follows it, or a copy
+    /// of the pool with the old one could not be served.
+    fn follow(&self, guid: u64) {
+        let old = self.held.guid.swap(guid, Ordering::Relaxed);
+        if old != guid {
+            self.socket.rename(&file_name(old), &file_name(guid));
+        }
     }
 
     fn ping(&self) -> Value {
         json!({
             "pool": self.held.name,
             // A guid does not fit into the numbers that most JSON readers have.
-            "guid": self.held.guid.to_string(),
+            "guid": self.held.guid().to_string(),
             "pid": std::process::id(),
             "version": env!("CARGO_PKG_VERSION"),
-            "socket": self.socket.to_string_lossy(),
+            "socket": self.socket.path().to_string_lossy(),
         })
     }
 
@@ -185,8 +224,12 @@ impl Service {
         let Some(pool) = self.held.take() else {
             return Err(Refusal::new(format!("{} is being exported already", self.held.name)));
         };
+        let guid = pool.guid();
         let logged = pool.log(&Invocation { command, who, host: host::name() });
         let exported = logged.and_then(|()| pool.export());
+        if exported.is_ok() {
+            crate::known::forget(guid);
+        }
         exported.map(|()| Value::Null).map_err(|e| refusal(&Failure::from(e)))
     }
 
@@ -232,6 +275,7 @@ impl Service {
             });
             let code = asked::inherit(Some(&asked), || ui::finish(run_verb(&asked)));
             let code = number(code);
+            self.follow(pool.guid());
             Ok(json!({ "code": code }))
         })
     }

@@ -14,13 +14,14 @@ mod background;
 mod handler;
 
 use crate::failure::Failure;
+use crate::found::{self, Reach};
 use crate::live::{self, LiveArgs, LiveHow};
 use crate::served::{self, Server as Other};
 use crate::target::{Output, Remover};
-use crate::ui;
+use crate::{known, ui};
 use control::{Endpoint, Server};
 use engine::LivePool;
-use handler::{Held, Service};
+use handler::{Held, Service, Socket};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use std::io::Write as _;
@@ -35,8 +36,9 @@ use std::time::Duration;
 #[derive(clap::Args)]
 #[command(after_help = "\
 While it runs, other zinc commands on the pool are carried out by it, and it can be watched.
-SIGTERM, SIGINT and `zinc zpool export POOL` make everything durable, export the pool and end it; a
-second signal ends it at once, which is as safe as any crash.")]
+SIGTERM and SIGINT make everything durable, close the pool and end it; `zinc zpool export POOL`
+exports it too, and so does the end when the pool was found with -d. A second signal ends it at
+once, which is as safe as any crash.")]
 pub struct Args {
     #[command(flatten)]
     live: LiveArgs,
@@ -88,6 +90,21 @@ fn write_pid(path: &Path) -> Result<Remover, Failure> {
     Ok(remover)
 }
 
+/// Takes a socket away at the end that was given another name than its listener knows.
+struct Renamed {
+    socket: Arc<Socket>,
+    first: PathBuf,
+}
+
+impl Drop for Renamed {
+    fn drop(&mut self) {
+        let path = self.socket.path();
+        if path != self.first {
+            let _ = std::fs::remove_file(path);
+        }
+    }
+}
+
 impl Args {
     /// Runs it.
     pub fn run(self) -> Result<ExitCode, Failure> {
@@ -102,14 +119,19 @@ impl Args {
                 .because(format!("it listens at {}", other.path.display()))
                 .hint(format!("`zinc zpool export {}` ends that", other.name)));
         }
-        let candidate = live::find(&self.live.search, &self.pool)?;
         let how = &self.live.how;
-        let mut options = live::import_options(&self.live.search, how.cache_mib, &how.tuning)?;
-        options.force = self.force;
+        let tunables = how.tuning.all()?;
         // Before the pool is held, so that a signal never ends it half.
         let (ends, ended) = channel();
         listen_to_signals(ends.clone())?;
-        let pool = live::import(&candidate, &options)?;
+        let find = || found::find(&self.live.search, &self.pool, Reach::Known);
+        let (_, pool) = live::take(find, how, &tunables, |options| {
+            options.force = self.force;
+            options.adopt_paths = true;
+        })?;
+        // What was found by its name stays imported when nobody serves it any more; what was found
+        // with -d is exported.
+        let is_known = self.live.search.is_empty();
         let mut invocation = live::invocation();
         // What the user typed, and not what -b made of it.
         invocation.command = invocation.command.replace(&format!(" --{}", background::INNER), "");
@@ -119,17 +141,19 @@ impl Args {
         let served = self.serve(&held, ends, &ended, time);
         // However serving ended, the pool is let go properly.
         let exported = match held.take() {
-            Some(pool) => export(pool, &self.live.how),
+            Some(pool) => leave(pool, &self.live.how, is_known),
             None => Ok(()),
         };
         let end = served?;
-        exported.map_err(|f| f.about(&format!("exporting {name} ({guid})")))?;
+        exported.map_err(|f| f.about(&format!("letting go of {name} ({guid})")))?;
+        let is_kept = is_known && !matches!(end, End::Exported);
+        let how = if is_kept { "no longer served" } else { "exported" };
         let why = match end {
             End::Signal(signal) => format!("signal {signal}"),
             End::Exported => "a client exported it".to_owned(),
             End::Time => "its time is over".to_owned(),
         };
-        ui::error(&format!("zinc: {name} is exported: {why}\n"));
+        ui::error(&format!("zinc: {name} is {how}: {why}\n"));
         Ok(ExitCode::SUCCESS)
     }
 
@@ -156,7 +180,9 @@ impl Args {
         let endpoint = Endpoint::listen(&path).map_err(|e| {
             fail(&e).hint("--socket PATH listens elsewhere; only this user may use the folder")
         })?;
-        let service = Service::new(Arc::clone(held), path.clone(), move || {
+        let socket = Socket::new(path.clone());
+        let _renamed = Renamed { socket: Arc::clone(&socket), first: path.clone() };
+        let service = Service::new(Arc::clone(held), socket, move || {
             let _ = ends.send(End::Exported);
         });
         let _server = Server::start(endpoint, Arc::new(service)).map_err(|e| fail(&e))?;
@@ -179,16 +205,22 @@ impl Args {
             None => ended.recv().unwrap_or(End::Time),
         };
         if let End::Signal(signal) = end {
-            ui::error(&format!("zinc: signal {signal}: {name} is being exported\n"));
+            ui::error(&format!("zinc: signal {signal}: {name} is being closed\n"));
         }
         Ok(end)
     }
 }
 
-/// Makes everything durable and says goodbye.
-fn export(pool: LivePool, how: &LiveHow) -> Result<(), Failure> {
+/// Makes everything durable and lets go of the pool, or exports it.
+fn leave(pool: LivePool, how: &LiveHow, is_known: bool) -> Result<(), Failure> {
     live::tell_txgs(&pool, how)?;
-    Ok(pool.export()?)
+    if is_known {
+        return Ok(pool.close()?);
+    }
+    let guid = pool.guid();
+    pool.export()?;
+    known::forget(guid);
+    Ok(())
 }
 
 /// The first signal ends serving, the second the process.

@@ -230,7 +230,8 @@ struct Finder<'a> {
 
 impl<'a> Finder<'a> {
     fn new(pool: &'a Pool, size: u64, wanted: &'a Wanted, since: &'a [String]) -> Self {
-        let context = PropertyContext { pool_size: Some(size), altroot: None };
+        let altroot = pool.altroot().map(str::to_owned);
+        let context = PropertyContext { pool_size: Some(size), altroot };
         Self { pool, wanted, since, context }
     }
 

@@ -5,11 +5,11 @@ use super::layout::{self, Layout, Level};
 use super::settings::{self, Setting};
 use crate::cannot::cannot;
 use crate::failure::Failure;
+use crate::found::{self, Reach};
 use crate::live::{self, LiveArgs, invocation, tell_txgs};
-use crate::ui;
+use crate::{known, ui};
 use engine::live::TopUse;
 use engine::ondisk::config::{AllocBias, VdevConfig, VdevKind};
-use engine::pool::CandidateState;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -91,11 +91,10 @@ impl Args {
     /// Runs it.
     pub fn run(self) -> Result<ExitCode, Failure> {
         let layout = layout::parse(&self.vdevs)?;
-        let candidate = live::find(&self.live.search, &self.pool)?;
-        let pool = engine::Pool::open_candidate(
-            &candidate,
-            &live::options(&self.live.search, self.live.how.cache_mib),
-        )?;
+        let found = found::find(&self.live.search, &self.pool, Reach::Known)?;
+        let mut options = live::options(&self.live.search, self.live.how.cache_mib);
+        found.complete(&mut options);
+        let pool = engine::Pool::open_candidate(&found.candidate, &options)?;
         let tops = &pool.config().vdev_tree.children;
         let counts = tops.iter().filter(|t| !t.is_hole && class_of(t) != TopUse::Log);
         let present: Vec<Level> = counts.filter_map(level_of).collect();
@@ -108,7 +107,7 @@ impl Args {
         }
         let ashift = self.ashift()?.or_else(|| ashift_of(&pool));
         self.refuse_other_ashift(&pool, ashift)?;
-        let devices = claim(&layout, self.force || self.allow_in_use)?;
+        let devices = claim(&layout, self.force || self.allow_in_use, self.live.how.wait)?;
         if self.dry {
             let used = tops.iter().filter(|t| !t.is_hole && level_of(t).is_some());
             let used: Vec<_> = used.map(|t| (class_of(t), shown(t))).collect();
@@ -122,10 +121,10 @@ impl Args {
             return Ok(ExitCode::SUCCESS);
         }
         drop(pool);
-        self.add(&candidate, &layout, ashift, &devices)?;
+        let was_exported = self.add(&layout, ashift, &devices)?;
         // They are taken anew, by the pool they belong to now.
         drop(devices);
-        self.reopen(&layout, candidate.state() == CandidateState::Exported)?;
+        self.reopen(&layout, was_exported)?;
         Ok(ExitCode::SUCCESS)
     }
 
@@ -156,42 +155,42 @@ impl Args {
 
     fn add(
         &self,
-        candidate: &engine::Candidate,
         layout: &Layout,
         ashift: Option<u32>,
         devices: &engine::live::Devices,
-    ) -> Result<(), Failure> {
+    ) -> Result<bool, Failure> {
         let fail = |e| cannot("add to", &self.pool, e);
         let how = &self.live.how;
-        let options = live::import_options(&self.live.search, how.cache_mib, &how.tuning)?;
-        let pool = live::import(candidate, &options)?;
+        let find = || found::find(&self.live.search, &self.pool, Reach::Known);
+        let (found, pool) = live::take(find, how, &how.tuning.all()?, |_| {})?;
+        let was_exported = found.is_exported();
         let added = match layout.tops.is_empty() {
             true => Ok(()),
             false => pool.add_tops(&layout.tops, ashift, devices),
         };
         let added = added.and_then(|()| pool.add_aux(&layout.spares, &layout.cache, devices));
         let added = added.map_err(fail);
-        if added.is_err() && candidate.state() == CandidateState::Exported {
+        if added.is_err() && was_exported {
             pool.export().map_err(fail)?;
-            return added;
+        } else {
+            known::refresh(found.guid(), &pool);
+            pool.close().map_err(fail)?;
         }
-        pool.close().map_err(fail)?;
-        added
+        added.map(|()| was_exported)
     }
 
     /// Opens the pool with its new devices, which makes their labels those of an open pool.
     fn reopen(&self, layout: &Layout, was_exported: bool) -> Result<(), Failure> {
         let fail = |e| cannot("add to", &self.pool, e);
         let mut search = self.live.search.clone();
-        if search.is_empty() {
-            search = engine::pool::default_search_paths();
+        if !search.is_empty() {
+            search.extend(layout.paths().into_iter().map(PathBuf::from));
         }
-        search.extend(layout.paths().into_iter().map(PathBuf::from));
-        let candidate = live::find(&search, &self.pool)?;
         let how = &self.live.how;
-        let options = live::import_options(&search, how.cache_mib, &how.tuning)?;
-        let pool = live::import(&candidate, &options)?;
+        let find = || found::find(&search, &self.pool, Reach::Known);
+        let (found, pool) = live::take(find, how, &how.tuning.all()?, |_| {})?;
         pool.log(&invocation()).map_err(fail)?;
+        known::refresh(found.guid(), &pool);
         tell_txgs(&pool, &self.live.how)?;
         if was_exported { pool.export() } else { pool.close() }.map_err(fail)
     }

@@ -5,15 +5,18 @@ use super::layout::Layout;
 use super::{holders, signatures};
 use crate::failure::Failure;
 use crate::live::Disks;
+use crate::queue::{PAUSE, Wait, holder};
 use engine::device::{ErrorKind, WriteDeviceRef};
 use engine::live::{DEVICE_MIN, Devices, VdevSpec};
 use engine::ondisk::config::{LabelConfig, PoolState};
 use engine::pool::{self, CandidateState};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Instant;
 
 /// Opens every device of a layout. Unless `force`, refuses those that hold something.
-pub fn claim(layout: &Layout, force: bool) -> Result<Devices, Failure> {
+pub fn claim(layout: &Layout, force: bool, wait: Wait) -> Result<Devices, Failure> {
+    let began = Instant::now();
     let mut disks = Disks::default();
     let mut out = Devices::new();
     let spares: Vec<&str> = layout.spares.iter().flat_map(VdevSpec::leaves).collect();
@@ -28,7 +31,15 @@ pub fn claim(layout: &Layout, force: bool) -> Result<Devices, Failure> {
             let what = format!("cannot use '{path}': Device or resource busy");
             return Err(Failure::new(what).because(who));
         }
-        let device = open(&mut disks, path)?;
+        let device = loop {
+            match open(&mut disks, path) {
+                // A command that is about to end may have it.
+                Err(_) if is_locked(path) && began.elapsed() < wait.patience() => {
+                    std::thread::sleep(PAUSE);
+                }
+                other => break other?,
+            }
+        };
         if device.size() < DEVICE_MIN {
             return Err(Failure::new(format!("'{path}' is too small"))
                 .because(format!("it has {} bytes; a pool needs {DEVICE_MIN}", device.size()))
@@ -45,11 +56,17 @@ pub fn claim(layout: &Layout, force: bool) -> Result<Devices, Failure> {
     Ok(out)
 }
 
+/// Another process of ours has it, and no server: that one does not end by itself.
+fn is_locked(path: &str) -> bool {
+    holder(&[PathBuf::from(path)]).is_some_and(|who| !who.contains(" serve "))
+}
+
 /// Opens one device for this process alone.
 pub fn open(disks: &mut Disks, path: &str) -> Result<WriteDeviceRef, Failure> {
     disks.open(Path::new(path)).map_err(|e| match e.kind {
         ErrorKind::InUse => {
-            let who = holders::of(Path::new(path));
+            let locked = || Some(format!("{} has it", holder(&[PathBuf::from(path)])?));
+            let who = holders::of(Path::new(path)).or_else(locked);
             Failure::new(format!("cannot open '{path}': Device or resource busy"))
                 .because(who.unwrap_or_else(|| "another program writes to it".to_owned()))
         }

@@ -2,12 +2,12 @@
 
 use super::claim::claim;
 use super::layout;
-use super::settings::{self, Setting};
+use super::settings::{self, Remembered, Setting};
 use crate::cannot::cannot;
 use crate::cmd::zfs::Target;
 use crate::failure::Failure;
 use crate::live::{LiveHow, invocation, tell_txgs};
-use crate::{host, ui};
+use crate::{host, known, ui};
 use engine::dsl::DatasetKind;
 use engine::dsl::write::{NameKind, check_name};
 use engine::live::{self, CreateOptions, PropertyWord, TopUse};
@@ -21,7 +21,8 @@ VDEV: a file or disk, or mirror, raidz1, raidz2, raidz3 followed by several; log
 cache and spare say what those behind them are for. Files must exist: `truncate -s 1G FILE` makes
 one.
 The pool has the features enabled that zinc can write; -o feature@NAME=enabled adds one, -d leaves
-all out. After the command it is active: `zinc zpool export` says goodbye to it.")]
+all out. It is known by its name until `zinc zpool export` says goodbye to it; -o cachefile= says where
+it is remembered: nothing for the usual place, none, or a file for `zinc zpool import -c`.")]
 pub struct Args {
     /// Use devices that hold something, and vdevs that do not match
     #[arg(short = 'f')]
@@ -41,10 +42,11 @@ pub struct Args {
     /// Mount point of the root file system
     #[arg(short = 'm', value_name = "PATH")]
     mountpoint: Option<String>,
-    /// Accepted; zinc mounts nothing here
+    /// Show mount points below this folder (altroot), and remember the pool only until the machine
+    /// is started anew (cachefile=none)
     #[arg(short = 'R', value_name = "ROOT")]
     root: Option<String>,
-    /// Accepted; no other pool has to be evaded
+    /// Name by which the pool is known here, until it is exported or the machine is started anew
     #[arg(short = 't', value_name = "NAME")]
     temporary: Option<String>,
     #[command(flatten)]
@@ -95,6 +97,13 @@ impl Args {
     /// Runs it.
     pub fn run(self) -> Result<ExitCode, Failure> {
         check_pool_name(&self.pool, "create")?;
+        if let Some(name) = &self.temporary {
+            check_pool_name(name, "create")?;
+        }
+        let name = self.temporary.as_ref().unwrap_or(&self.pool);
+        self.refuse_name(name)?;
+        let remembered = self.remembered()?;
+        self.check_mountpoint(remembered.altroot.as_deref())?;
         let layout = layout::parse(&self.vdevs)?;
         if !layout.tops.iter().any(|t| t.class == TopUse::Normal) {
             return Err(Failure::new(
@@ -108,9 +117,8 @@ impl Args {
                 .because(why)
                 .hint("use '-f' to override"));
         }
-        self.refuse_used_mountpoint()?;
         let options = self.options(layout.tops.clone())?;
-        let devices = claim(&layout, self.force)?;
+        let devices = claim(&layout, self.force, self.how.wait)?;
         if self.dry {
             let text = layout.to_text(&self.pool, &[], &Default::default());
             ui::out(&format!("would create '{}' with the following layout:\n\n{text}", self.pool));
@@ -118,6 +126,8 @@ impl Args {
         }
         let comments: Vec<_> = self.late()?;
         let fail = |e| cannot("create", &self.pool, e);
+        let _names = known::hold_names();
+        self.refuse_name(name)?;
         let pool = live::create(&Rt::real(), &options, &devices).map_err(fail)?;
         pool.add_aux(&layout.spares, &layout.cache, &devices).map_err(fail)?;
         drop(devices);
@@ -125,20 +135,44 @@ impl Args {
             pool.set_pool_property(name, word).map_err(fail)?;
         }
         tell_txgs(&pool, &self.how)?;
+        remembered.remember(pool.cache_config(), name);
         pool.close().map_err(fail)?;
         Ok(ExitCode::SUCCESS)
     }
 
-    /// A mount point that was asked for would hide what is in it.
-    fn refuse_used_mountpoint(&self) -> Result<(), Failure> {
-        let Some(path) = self.mountpoint.as_deref().filter(|p| p.starts_with('/')) else {
-            return Ok(());
-        };
-        let used = std::fs::read_dir(path).is_ok_and(|mut entries| entries.next().is_some());
-        match used {
-            true => Err(Failure::new(format!("mountpoint '{path}' exists and is not empty"))
-                .hint("use '-m' option to provide a different default")),
+    fn refuse_name(&self, name: &str) -> Result<(), Failure> {
+        match known::has_name(name) {
+            true => Err(Failure::new(format!("cannot create '{name}': pool already exists"))),
             false => Ok(()),
+        }
+    }
+
+    fn remembered(&self) -> Result<Remembered, Failure> {
+        let doing = format!("cannot create '{}'", self.pool);
+        let is_passing = self.temporary.is_some();
+        Remembered::of(&doing, &self.settings()?, self.root.as_deref(), is_passing)
+    }
+
+    /// OpenZFS would mount the root file system there at once, over what is there.
+    fn check_mountpoint(&self, altroot: Option<&str>) -> Result<(), Failure> {
+        let Some(path) = self.mountpoint.as_deref() else { return Ok(()) };
+        if matches!(path, "legacy" | "none") {
+            return Ok(());
+        }
+        if !path.starts_with('/') {
+            let what = "must be an absolute path, 'legacy', or 'none'";
+            return Err(Failure::new(format!("invalid mountpoint '{path}': {what}")));
+        }
+        let shown = format!("{}{path}", altroot.unwrap_or_default().trim_end_matches('/'));
+        let hint = "use '-m' option to provide a different default";
+        match std::fs::read_dir(&shown).map(|mut entries| entries.next().is_none()) {
+            Err(e) if e.kind() == std::io::ErrorKind::NotFound => Ok(()),
+            Err(e) => Err(Failure::new(format!("mountpoint '{shown}' : {e}")).hint(hint)),
+            Ok(true) => Ok(()),
+            Ok(false) => {
+                let what = format!("mountpoint '{shown}' exists and is not empty");
+                Err(Failure::new(what).hint(hint))
+            }
         }
     }
 
@@ -179,7 +213,9 @@ impl Args {
                     }
                     options.features.insert(name, enabled);
                 }
-                Setting::Stored("comment" | "compatibility", _) | Setting::Passing(_) => {}
+                Setting::Stored("comment" | "compatibility", _)
+                | Setting::Cachefile(_)
+                | Setting::Altroot(_) => {}
                 Setting::Stored(name, word) => options.properties.push((name.to_owned(), word)),
                 Setting::ReadOnly(_) => {
                     let what = "property 'readonly' can only be set at import time";

@@ -1,7 +1,7 @@
 //! `zinc zpool import`: what could be opened, in which state, and why something cannot; and, with
 //! the name of a pool or `-a`, taking pools over.
 //!
-//! Without a name nothing is imported. The text is that of `zpool import`, judged by really opening
+//! Without a name nothing is imported, and pools that are known or served already are left out. The text is that of `zpool import`, judged by really opening
 //! the pool as far as its datasets. What zinc knows beyond that (devices missing or behind, by
 //! guid) follows in a section `devices:`.
 
@@ -53,8 +53,7 @@ impl Args {
             return self.import();
         }
         let options = self.pool.options();
-        let found = engine::pool::scan(&options.search)?;
-        let mut candidates = Candidate::group(&found);
+        let mut candidates = self.shown()?;
         candidates.retain(|c| self.is_wanted(c));
         if candidates.is_empty() && !self.json {
             return self.none();

@@ -1,7 +1,9 @@
 //! `zinc zpool export` and `zinc zpool destroy`: the two ways to end with a pool.
 
 use crate::failure::Failure;
-use crate::live::{self, LiveArgs, candidates, pick};
+use crate::found::{self, Found, Reach, candidates, pick};
+use crate::known::{self, Known};
+use crate::live::{self, LiveArgs};
 use crate::served::Server;
 use engine::pool::CandidateState;
 use engine::{Candidate, LivePool};
@@ -37,19 +39,20 @@ pub struct Destroy {
     pool: String,
 }
 
-/// Opens a candidate that is in use, and lets `act` end that.
+/// Takes the pool that `find` finds, and lets `act` end with it. From then on it is not known.
 fn end(
     args: &LiveArgs,
     force: bool,
-    candidate: &Candidate,
+    find: impl FnMut() -> Result<Found, Failure>,
     act: impl FnOnce(LivePool) -> engine::pool::Result<()>,
 ) -> Result<(), Failure> {
-    let mut options = live::import_options(&args.search, args.how.cache_mib, &args.how.tuning)?;
-    options.force = force;
-    let pool = live::import(candidate, &options)?;
+    let how = &args.how;
+    let (found, pool) = live::take(find, how, &how.tuning.all()?, |options| options.force = force)?;
     pool.log(&live::invocation())?;
-    live::tell_txgs(&pool, &args.how)?;
-    Ok(act(pool)?)
+    live::tell_txgs(&pool, how)?;
+    act(pool)?;
+    known::forget(found.guid());
+    Ok(())
 }
 
 /// Has the server of a pool export it, which ends the server.
@@ -68,51 +71,73 @@ fn end_all_served(search: &[PathBuf]) -> Result<(), Failure> {
 impl Export {
     /// Runs it.
     pub fn run(self) -> Result<ExitCode, Failure> {
-        let active = |c: &Candidate| c.state() == CandidateState::Active;
+        let search = &self.live.search;
         let mut code = ExitCode::SUCCESS;
         let mut names = Vec::new();
         for name in &self.pools {
-            match Server::find(&self.live.search, name)? {
+            match Server::find(search, name)? {
                 Some(server) => end_served(server)?,
-                None => names.push(name),
+                None => names.push(name.clone()),
             }
         }
         if self.all {
-            end_all_served(&self.live.search)?;
-        } else if names.is_empty() {
-            return Ok(code);
+            end_all_served(search)?;
+            names = self.all_names()?;
         }
-        let found = candidates(&self.live.search)?;
-        let chosen: Vec<_> = match self.all {
-            true => found.into_iter().filter(active).map(Ok).collect(),
-            false => {
-                let one = |name: &str| pick(found.clone(), &self.live.search, name, active);
-                names.into_iter().map(|name| one(name)).collect()
-            }
-        };
-        for candidate in chosen {
-            let done = candidate.and_then(|c| match active(&c) {
-                true => end(&self.live, self.force, &c, LivePool::export),
-                false => {
-                    let why = "no such pool imported: its labels say exported or destroyed";
-                    Err(Failure::new(format!("cannot export '{}': {why}", c.name())))
-                }
-            });
-            if let Err(failure) = done {
+        for name in names {
+            if let Err(failure) = self.export(&name) {
                 code = failure.report();
             }
         }
         Ok(code)
+    }
+
+    /// Everything that is imported: what is known, or what is active in the places named.
+    fn all_names(&self) -> Result<Vec<String>, Failure> {
+        if self.live.search.is_empty() {
+            return Ok(known::all().iter().map(|known| known.guid().to_string()).collect());
+        }
+        let active = |c: &Candidate| c.state() == CandidateState::Active;
+        let found = candidates(&self.live.search)?.into_iter().filter(active);
+        Ok(found.map(|c| c.config.pool_guid.to_string()).collect())
+    }
+
+    fn export(&self, name: &str) -> Result<(), Failure> {
+        if self.live.search.is_empty()
+            && let Some(known) = known::find(name)
+            && self.is_only_forgotten(&known)
+        {
+            known::forget(known.guid());
+            return Ok(());
+        }
+        let active = |c: &Candidate| c.state() == CandidateState::Active;
+        let find = || {
+            if self.live.search.is_empty() {
+                return found::find(&[], name, Reach::Known);
+            }
+            let candidate = pick(candidates(&self.live.search)?, &self.live.search, name, active)?;
+            if !active(&candidate) {
+                let why = "no such pool imported: its labels say exported or destroyed";
+                let what = format!("cannot export '{}': {why}", candidate.name());
+                return Err(Failure::new(what));
+            }
+            Ok(Found::at_place(candidate))
+        };
+        end(&self.live, self.force, find, LivePool::export)
+    }
+
+    /// Nothing is to be written: it was imported to be read only, or, with -f, it is not there to
+    /// be written to.
+    fn is_only_forgotten(&self, known: &Known) -> bool {
+        known.is_readonly() || (self.force && found::find(&[], known.name(), Reach::Known).is_err())
     }
 }
 
 impl Destroy {
     /// Runs it.
     pub fn run(self) -> Result<ExitCode, Failure> {
-        let usable = |c: &Candidate| c.state() != CandidateState::Destroyed;
-        let found = candidates(&self.live.search)?;
-        let candidate = pick(found, &self.live.search, &self.pool, usable)?;
-        end(&self.live, self.force, &candidate, LivePool::destroy)?;
+        let find = || found::find(&self.live.search, &self.pool, Reach::Known);
+        end(&self.live, self.force, find, LivePool::destroy)?;
         Ok(ExitCode::SUCCESS)
     }
 }

@@ -3,12 +3,14 @@
 use super::settings::{self, Setting};
 use crate::cannot::cannot;
 use crate::failure::Failure;
-use crate::live::{LiveArgs, candidates};
+use crate::found;
+use crate::known::{self, Cachefile};
+use crate::live::LiveArgs;
 use crate::ui;
+use engine::Pool;
 use engine::live::{ENABLED_BY_DEFAULT, is_writable};
 use engine::ondisk::features::{self, Feature};
 use engine::pool::CandidateState;
-use engine::{Candidate, Pool};
 use std::fmt::Write as _;
 use std::process::ExitCode;
 
@@ -110,8 +112,12 @@ impl Set {
             Setting::Feature(_, false) => {
                 return fail("a feature can only be set to 'enabled'");
             }
-            Setting::Passing(_) | Setting::ReadOnly(_) => {
-                return fail("this property is of an import, and zinc keeps no pool imported");
+            Setting::Cachefile(place) => return self.set_cachefile(place),
+            Setting::Altroot(_) => {
+                return fail("property 'altroot' can only be set during pool creation or import");
+            }
+            Setting::ReadOnly(_) => {
+                return fail("property 'readonly' can only be set at import time");
             }
             Setting::Feature(name, true) => note_unwritten(name)?,
             _ => {}
@@ -126,6 +132,21 @@ impl Set {
             };
             done.map_err(|e| cannot("set property for", &self.pool, e))
         })?;
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+impl Set {
+    /// The pool is remembered elsewhere from now on.
+    fn set_cachefile(&self, place: &Cachefile) -> Result<ExitCode, Failure> {
+        match known::find(&self.pool) {
+            Some(known) => known::remember(&known, place),
+            None => {
+                let what = format!("cannot open '{}': no such pool", self.pool);
+                return Err(Failure::new(what)
+                    .because("only a pool that was created or imported here is remembered"));
+            }
+        }
         Ok(ExitCode::SUCCESS)
     }
 }
@@ -166,8 +187,11 @@ impl Upgrade {
         }
         let names = match self.all {
             true => {
-                let found = candidates(&self.live.search)?.into_iter().filter(is_there);
-                found.map(|c| c.config.pool_guid.to_string()).collect()
+                let found = found::all(&self.live.search, &[])?;
+                found
+                    .into_iter()
+                    .map(|f| Ok(f?.guid().to_string()))
+                    .collect::<Result<_, Failure>>()?
             }
             false => self.pools.clone(),
         };
@@ -208,8 +232,8 @@ impl Upgrade {
 
     fn show(&self) -> Result<ExitCode, Failure> {
         let mut text = String::new();
-        for candidate in candidates(&self.live.search)?.iter().filter(|c| is_there(c)) {
-            let pool = self.live.look(&candidate.config.pool_guid.to_string())?;
+        for found in found::all(&self.live.search, &[])? {
+            let pool = self.live.look(&found?.guid().to_string())?;
             let wanted = missing(&pool);
             if !wanted.is_empty() {
                 let _ = writeln!(text, "{}", pool.name());
@@ -256,10 +280,6 @@ pub fn note_unwritten(name: &str) -> Result<(), Failure> {
     Ok(())
 }
 
-fn is_there(c: &Candidate) -> bool {
-    c.state() != CandidateState::Destroyed
-}
-
 impl Reguid {
     /// Runs it.
     pub fn run(self) -> Result<ExitCode, Failure> {
@@ -282,10 +302,14 @@ impl Sync {
             true => {
                 let (served, worst) = crate::served::forward_each(&self.live.search)?;
                 code = worst;
-                let found = candidates(&self.live.search)?;
-                let active = found.iter().filter(|c| c.state() == CandidateState::Active);
-                let guids = active.map(|c| c.config.pool_guid);
-                guids.filter(|g| !served.contains(g)).map(|g| g.to_string()).collect()
+                let mut names = Vec::new();
+                for found in found::all(&self.live.search, &served)? {
+                    let found = found?;
+                    if found.candidate.state() == CandidateState::Active {
+                        names.push(found.guid().to_string());
+                    }
+                }
+                names
             }
             false => self.pools.clone(),
         };

@@ -1,8 +1,10 @@
 //! Pool properties as they are set: `-o ashift=12 -o comment=text -o feature@x=enabled`.
 
 use crate::failure::Failure;
+use crate::known::{self, Cachefile, Known};
 use engine::live::PropertyWord;
 use engine::ondisk::features;
+use engine::ondisk::nvlist::{NvList, NvValue};
 use engine::ondisk::pool_props::POOL;
 use engine::ondisk::props::{self, Kind};
 
@@ -17,8 +19,10 @@ pub enum Setting {
     Ashift(u32),
     /// The feature of that name is enabled, or left out.
     Feature(String, bool),
-    /// It says something about an import that lasts, and none of zinc's does.
-    Passing(&'static str),
+    /// Where the pool is remembered.
+    Cachefile(Cachefile),
+    /// The folder below which its mount points are shown.
+    Altroot(String),
     /// The pool is only to be read.
     ReadOnly(bool),
 }
@@ -62,7 +66,13 @@ pub fn parse(doing: &str, text: &str) -> Result<Setting, Failure> {
             }
             return Ok(Setting::Ashift(n));
         }
-        "altroot" | "cachefile" => return Ok(Setting::Passing(p.name)),
+        "cachefile" => {
+            return Cachefile::parse(value).map(Setting::Cachefile).ok_or_else(|| {
+                fail(format!("cachefile property '{value}' is invalid"))
+                    .hint("it is an absolute path, or 'none', or nothing for the usual file")
+            });
+        }
+        "altroot" => return altroot(doing, value).map(Setting::Altroot),
         "readonly" => return Ok(Setting::ReadOnly(value == "on")),
         "comment" if value.len() > 32 => {
             return Err(fail("comment must not exceed 32 characters".to_owned()));
@@ -110,6 +120,60 @@ fn user(name: &str, value: &str) -> Result<Setting, String> {
         return Err(format!("property value of '{name}' is too long"));
     }
     Ok(Setting::User(name.to_owned(), PropertyWord::Text(value.to_owned())))
+}
+
+/// Reads the folder below which mount points are shown.
+pub fn altroot(doing: &str, path: &str) -> Result<String, Failure> {
+    match path.starts_with('/') {
+        true => Ok(path.to_owned()),
+        false => Err(Failure::new(format!("{doing}: bad alternate root '{path}'"))
+            .hint("it is an absolute path")),
+    }
+}
+
+/// What is remembered of an import, apart from the pool itself.
+#[derive(Default)]
+pub struct Remembered {
+    pub altroot: Option<String>,
+    pub cachefile: Cachefile,
+    pub readonly: bool,
+}
+
+impl Remembered {
+    /// As these settings say, `-R ROOT`, and whether the pool's name is for this time only: what
+    /// only holds for now is not remembered for ever, unless that is asked for.
+    pub fn of(
+        doing: &str,
+        settings: &[Setting],
+        root: Option<&str>,
+        is_passing: bool,
+    ) -> Result<Self, Failure> {
+        let mut out = Self::default();
+        let mut cachefile = None;
+        out.altroot = root.map(|root| altroot(doing, root)).transpose()?;
+        for setting in settings {
+            match setting {
+                Setting::Altroot(path) => out.altroot = Some(path.clone()),
+                Setting::Cachefile(place) => cachefile = Some(place.clone()),
+                Setting::ReadOnly(readonly) => out.readonly = *readonly,
+                _ => {}
+            }
+        }
+        let is_passing = is_passing || out.altroot.is_some();
+        let usual = if is_passing { Cachefile::None } else { Cachefile::Usual };
+        out.cachefile = cachefile.unwrap_or(usual);
+        Ok(out)
+    }
+
+    /// Remembers a pool of this configuration under this name.
+    pub fn remember(&self, mut config: NvList, name: &str) {
+        config.set("name", NvValue::String(name.as_bytes().to_vec()));
+        // A configuration that was just made can be read.
+        if let Some(known) = Known::new(config) {
+            let known = known.marked(self.altroot.as_deref(), self.readonly);
+            known::remember(&known, &self.cachefile);
+        }
+    }
 }
 
 #[cfg(test)]

@@ -1,14 +1,17 @@
-//! Taking a pool over: it is opened for writing, and its labels say from now on that it is active
-//! and whose it is. Nothing stays behind in memory.
+//! Taking a pool over: it is opened for writing, its labels say from now on that it is active, whose
+//! it is and where its devices are, and it is known by its name until it is exported.
 
 use super::Args;
 use crate::cmd::zpool::create::check_pool_name;
-use crate::cmd::zpool::settings::{self, Setting};
+use crate::cmd::zpool::settings::{self, Remembered, Setting};
 use crate::failure::Failure;
-use crate::live::{LiveHow, Tuning, import, import_options, invocation, pick, tell_txgs};
-use crate::ui;
+use crate::found::{self, Found, candidates, import_places, pick};
+use crate::live::{self, LiveHow, Tuning, invocation, tell_txgs};
+use crate::{known, ui};
+use engine::live::cache_config;
 use engine::pool::CandidateState;
-use engine::{Candidate, Pool};
+use engine::{Candidate, LivePool, Pool};
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 /// What only matters when a pool is taken over.
@@ -20,17 +23,22 @@ pub struct TakeArgs {
     /// Also when another system used it last and did not export it
     #[arg(short = 'f')]
     force: bool,
-    /// Accepted; zinc mounts nothing here
+    /// Mount nothing, which zinc does not do at an import anyway
     #[arg(short = 'N')]
     no_mount: bool,
-    /// readonly=on: see whether the pool opens, and change nothing; others are set (repeatable)
+    /// Find pools by this cache file instead of searching for devices
+    #[arg(short = 'c', value_name = "CACHEFILE", conflicts_with = "search")]
+    cache: Option<PathBuf>,
+    /// readonly=on: nothing is written, now and until it is exported; cachefile=none or a file:
+    /// where it is remembered; others are set (repeatable)
     #[arg(short = 'o', value_name = "PROPERTY=VALUE")]
     properties: Vec<String>,
-    /// Accepted; zinc mounts nothing here
+    /// Show mount points below this folder (altroot), and remember the pool only until the machine
+    /// is started anew (cachefile=none)
     #[arg(short = 'R', value_name = "ROOT")]
     root: Option<String>,
-    /// The new name is for this import only: it is forgotten, for nothing stays imported
-    #[arg(short = 't')]
+    /// NEWNAME holds until the pool is exported or the machine is started anew, and is not written
+    #[arg(short = 't', requires = "new_name")]
     temporary: bool,
     /// Print what each transaction group did
     #[arg(long = "show-txgs")]
@@ -39,13 +47,48 @@ pub struct TakeArgs {
     tuning: Tuning,
 }
 
+/// The pools that are imported already: known here, or served.
+fn imported() -> Vec<u64> {
+    let served = crate::served::Server::all().into_iter().map(|server| server.guid);
+    known::all().iter().map(|known| known.guid()).chain(served).collect()
+}
+
 impl Args {
+    /// The pools in the places that were named, or in a cache file.
+    fn in_places(&self) -> Result<Vec<Candidate>, Failure> {
+        let Some(file) = &self.take.cache else {
+            return candidates(&import_places(&self.pool.search));
+        };
+        let mut out = Vec::new();
+        for known in known::read(&crate::asked::path(file))? {
+            match found::look_for(known) {
+                Ok(found) => out.push(found.candidate),
+                Err(failure) => {
+                    failure.report();
+                }
+            }
+        }
+        Ok(out)
+    }
+
+    /// Those of them that can be shown: without a name only what is not imported already.
+    pub fn shown(&self) -> Result<Vec<Candidate>, Failure> {
+        let mut all = self.in_places()?;
+        if self.name.is_none() && !self.txgs {
+            let imported = imported();
+            all.retain(|c| !imported.contains(&c.config.pool_guid));
+        }
+        Ok(all)
+    }
+
     /// Imports the pool that was named, or all.
     pub fn import(&self) -> Result<ExitCode, Failure> {
-        let found = crate::live::candidates(&self.pool.search)?;
+        let imported = imported();
+        let found = self.in_places()?;
         let fits = |c: &Candidate| (c.state() == CandidateState::Destroyed) == self.destroyed;
         let Some(name) = &self.name else {
-            let chosen: Vec<_> = found.into_iter().filter(fits).collect();
+            let is_new = |c: &Candidate| fits(c) && !imported.contains(&c.config.pool_guid);
+            let chosen: Vec<_> = found.into_iter().filter(is_new).collect();
             if chosen.is_empty() {
                 ui::error("no pools available to import\n");
                 return Ok(ExitCode::FAILURE);
@@ -62,6 +105,9 @@ impl Args {
             c.name() == name || name.parse::<u64>().ok() == Some(c.config.pool_guid)
         };
         if !found.iter().any(|c| is_it(c) && fits(c)) {
+            if known::find(name).is_some() {
+                return Err(name_is_taken(name));
+            }
             let destroyed = found.iter().any(|c| is_it(c) && !self.destroyed);
             let hint = match destroyed {
                 true => "it was destroyed: -D gets it back",
@@ -70,41 +116,90 @@ impl Args {
             let what = format!("cannot import '{name}': no such pool available");
             return Err(Failure::new(what).hint(hint));
         }
-        self.take(&pick(found, &self.pool.search, name, fits)?)?;
+        // Among several of that name the one that is not imported yet is meant.
+        let is_new = |c: &Candidate| fits(c) && !imported.contains(&c.config.pool_guid);
+        let some_new = found.iter().any(|c| is_it(c) && is_new(c));
+        let preferred = |c: &Candidate| if some_new { is_new(c) } else { fits(c) };
+        self.take(&pick(found, &self.pool.search, name, preferred)?)?;
         Ok(ExitCode::SUCCESS)
     }
 
     fn take(&self, candidate: &Candidate) -> Result<(), Failure> {
-        let name = candidate.name().to_owned();
-        let doing = format!("cannot import '{name}'");
+        let labelled = candidate.name().to_owned();
+        let guid = candidate.config.pool_guid;
+        let name = self.new_name.clone().unwrap_or_else(|| labelled.clone());
+        if self.new_name.is_some() {
+            check_pool_name(&name, "import")?;
+        }
+        let doing = format!("cannot import '{labelled}'");
         let parse = |text: &String| settings::parse(&doing, text);
         let settings: Vec<_> =
             self.take.properties.iter().map(parse).collect::<Result<_, Failure>>()?;
-        if settings.contains(&Setting::ReadOnly(true)) {
-            Pool::open_candidate(candidate, &self.pool.options())?;
+        let remembered =
+            Remembered::of(&doing, &settings, self.take.root.as_deref(), self.take.temporary)?;
+        let refuse = || match known::has_name(&name) || imported().contains(&guid) {
+            true => Err(name_is_taken(&name)),
+            false => Ok(()),
+        };
+        refuse()?;
+        if remembered.readonly {
+            let pool = Pool::open_candidate(candidate, &self.pool.options())?;
+            let _names = known::hold_names();
+            refuse()?;
+            remembered.remember(cache_config(&pool), &name);
             return Ok(());
         }
-        let mut options =
-            import_options(&self.pool.search, self.pool.open.cache_mib, &self.take.tuning)?;
-        options.force = self.take.force;
-        options.destroyed = self.destroyed;
-        if let (Some(new), false) = (&self.new_name, self.take.temporary) {
-            check_pool_name(new, "import")?;
-            options.rename = Some(new.clone());
+        let how = LiveHow {
+            txgs: self.take.show_txgs,
+            cache_mib: self.pool.open.cache_mib,
+            wait: self.pool.open.wait,
+            tuning: self.take.tuning.clone(),
+        };
+        let mut first = Some(candidate.clone());
+        let find = || {
+            refuse()?;
+            let again = || {
+                let all = self.in_places()?;
+                pick(all, &self.pool.search, &guid.to_string(), |_| true)
+            };
+            first.take().map_or_else(again, Ok).map(Found::at_place)
+        };
+        let (_, pool) = live::take(find, &how, &how.tuning.all()?, |options| {
+            options.force = self.take.force;
+            options.destroyed = self.destroyed;
+            options.adopt_paths = true;
+            match (&self.new_name, self.take.temporary) {
+                (Some(new), false) => options.rename = Some(new.clone()),
+                (Some(new), true) => options.open.name = Some(new.clone()),
+                (None, _) => {}
+            }
+        })?;
+        let names = known::hold_names();
+        if let Err(failure) = refuse() {
+            pool.export()?;
+            return Err(failure);
         }
-        let pool = import(candidate, &options)?;
+        remembered.remember(pool.cache_config(), &name);
+        drop(names);
+        self.finish(pool, settings, &how)
+    }
+
+    /// Sets what was asked for, and closes the pool.
+    fn finish(&self, pool: LivePool, settings: Vec<Setting>, how: &LiveHow) -> Result<(), Failure> {
         for setting in settings {
             if let Setting::Stored(name, word) = setting {
                 pool.set_pool_property(name, word)?;
             }
         }
         pool.log(&invocation())?;
-        let how = LiveHow {
-            txgs: self.take.show_txgs,
-            cache_mib: self.pool.open.cache_mib,
-            tuning: self.take.tuning.clone(),
-        };
-        tell_txgs(&pool, &how)?;
+        tell_txgs(&pool, how)?;
+        known::refresh(pool.guid(), &pool);
         Ok(pool.close()?)
     }
+}
+
+fn name_is_taken(name: &str) -> Failure {
+    let what = format!("cannot import '{name}': a pool with that name already exists");
+    Failure::new(what)
+        .hint("use the form 'zpool import <pool | id> <newpool>' to give it a new name")
 }

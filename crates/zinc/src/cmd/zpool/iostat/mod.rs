@@ -12,10 +12,11 @@ use super::list::{repetition, stamp};
 use super::naming::Naming;
 use crate::common::{JsonArgs, PoolArgs, TableArgs};
 use crate::failure::Failure;
+use crate::found::Found;
 use crate::served::Server;
 use crate::{json, ui};
+use engine::Pool;
 use engine::pool::stats::Snapshot;
-use engine::{Candidate, Pool};
 use inside::{Inside, Style};
 use layout::{Histograms, Layout};
 use serde_json::{Map, Value};
@@ -205,16 +206,19 @@ impl Args {
         let is_named = |s: &Server| self.names.iter().any(|n| s.is_called(n));
         let is_served = |name: &&String| served.iter().any(|s| s.is_called(name));
         let (held, others): (Vec<&String>, Vec<&String>) = self.names.iter().partition(is_served);
-        let candidates = match others.is_empty() && !served.is_empty() {
+        let candidates: Vec<Found> = match others.is_empty() && !served.is_empty() {
             true => Vec::new(),
-            false => Candidate::group(&engine::pool::scan(&self.pool.options().search)?),
+            false => crate::found::all(&self.pool.search, &[])?.into_iter().flatten().collect(),
         };
         // A name that is no pool's is that of a vdev.
         let is_pool = |name: &&String| {
-            let same =
-                |c: &Candidate| c.name() == *name || c.config.pool_guid.to_string() == **name;
+            let same = |f: &Found| f.is_called(name);
             candidates.iter().any(same)
         };
+        let mut strange = others.iter().filter(|name| !is_pool(name));
+        if let Some(failure) = strange.find_map(|name| crate::found::is_of_root(name)) {
+            return Err(failure);
+        }
         let (wanted, vdevs): (Vec<&String>, Vec<&String>) = others.into_iter().partition(is_pool);
         let vdevs: Vec<String> = vdevs.into_iter().cloned().collect();
         let is_any = wanted.is_empty() && held.is_empty();

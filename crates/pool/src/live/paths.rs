@@ -1,0 +1,110 @@
+//! Where a pool says that its devices are.
+//!
+//! A configuration names each leaf by the path that it had when the pool was last imported. On
+//! another machine, or after a file was moved, that path is wrong: an import replaces it by the
+//! path at which the device was found. A path that still leads to the same device is kept, because
+//! it may be a better name (one of `/dev/disk/by-id` for one in `/dev`).
+
+use crate::assemble::LeafSight;
+use ondisk::config::{VdevConfig, VdevKind};
+use ondisk::nvlist::NvValue;
+use std::collections::BTreeMap;
+use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _};
+use std::path::{Path, PathBuf};
+
+/// Members that say where the device was on the machine that had it before.
+const OLD_PLACES: [&str; 3] = ["devid", "phys_path", "vdev_enc_sysfs_path"];
+
+/// Gives every leaf below `vdev` the path at which it was found.
+pub(super) fn adopt(vdev: &mut VdevConfig, found: &BTreeMap<u64, LeafSight>) {
+    // Depth is bounded: the configuration's decoder limits it.
+    vdev.children.iter_mut().for_each(|child| adopt(child, found));
+    let is_device = matches!(vdev.kind, VdevKind::Disk | VdevKind::File);
+    let Some(sight) = found.get(&vdev.guid).filter(|_| is_device) else { return };
+    let Some(path) = system_path(&sight.path) else { return };
+    let old = vdev.path.as_deref();
+    if old.is_some_and(|old| Path::new(old) == path || is_same(Path::new(old), &path)) {
+        return;
+    }
+    let Some(text) = path.to_str() else { return };
+    let mut list = vdev.to_nvlist();
+    list.set("path", NvValue::String(text.as_bytes().to_vec()));
+    OLD_PLACES.iter().for_each(|name| {
+        list.remove(name);
+    });
+    if let Ok(moved) = VdevConfig::decode(&list) {
+        *vdev = moved;
+    }
+}
+
+/// The path by which the system knows a device: absolute, and for a partition (`DISK#N`, as it is
+/// found by a search) that of its own device. `None` when there is no such path: a partition
+/// within a file.
+fn system_path(found: &Path) -> Option<PathBuf> {
+    let absolute = std::path::absolute(found).ok()?;
+    if absolute.exists() {
+        return Some(absolute);
+    }
+    let (disk, number) = absolute.to_str()?.rsplit_once('#')?;
+    let between = match disk {
+        d if d.starts_with("/dev/disk/") => "-part",
+        d if d.ends_with(|c: char| c.is_ascii_digit()) => "p",
+        _ => "",
+    };
+    Some(PathBuf::from(format!("{disk}{between}{number}"))).filter(|p| p.exists())
+}
+
+/// Both paths lead to one file or device.
+fn is_same(a: &Path, b: &Path) -> bool {
+    let identity = |path: &Path| {
+        let found = std::fs::metadata(path).ok()?;
+        let is_block = found.file_type().is_block_device();
+        Some(if is_block { (u64::MAX, found.rdev()) } else { (found.dev(), found.ino()) })
+    };
+    identity(a).is_some_and(|one| Some(one) == identity(b))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use device::{DeviceRef, MemoryDevice};
+    use ondisk::nvlist::NvList;
+    use std::sync::Arc;
+
+    fn leaf(path: &str) -> VdevConfig {
+        let mut list = NvList::new();
+        list.set("type", NvValue::String(b"disk".to_vec()));
+        list.set("id", NvValue::U64(0)).set("guid", NvValue::U64(7));
+        list.set("path", NvValue::String(path.as_bytes().to_vec()));
+        list.set("devid", NvValue::String(b"ata-x".to_vec()));
+        VdevConfig::decode(&list).unwrap()
+    }
+
+    fn found(path: &Path) -> BTreeMap<u64, LeafSight> {
+        let device: DeviceRef = Arc::new(MemoryDevice::zeros("disk", 1 << 20));
+        BTreeMap::from([(7, LeafSight { path: path.to_owned(), device, txg: 1 })])
+    }
+
+    #[test]
+    fn a_path_that_leads_nowhere_is_replaced_with_what_belonged_to_it() {
+        let dir = tempfile::tempdir().unwrap();
+        let here = dir.path().join("disk");
+        std::fs::write(&here, b"").unwrap();
+        let mut vdev = leaf("/nowhere/disk");
+        adopt(&mut vdev, &found(&here));
+        assert_eq!(vdev.path.as_deref(), here.to_str());
+        assert!(vdev.to_nvlist().get("devid").is_none());
+    }
+
+    #[test]
+    fn another_name_of_the_same_device_is_kept() {
+        let dir = tempfile::tempdir().unwrap();
+        let (here, link) = (dir.path().join("disk"), dir.path().join("by-id"));
+        std::fs::write(&here, b"").unwrap();
+        std::os::unix::fs::symlink(&here, &link).unwrap();
+        let mut vdev = leaf(link.to_str().unwrap());
+        adopt(&mut vdev, &found(&here));
+        assert_eq!(vdev.path.as_deref(), link.to_str());
+        assert!(vdev.to_nvlist().get("devid").is_some());
+    }
+}

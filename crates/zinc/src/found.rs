@@ -1,0 +1,232 @@
+//! Finding pools: those that are known by their names, any others in the places given with `-d`.
+//!
+//! A known pool's devices are looked for where they were, and when some are not there, in the
+//! folders they were in and the usual places for devices, by guid. A name that is not known is
+//! looked for nowhere, as with OpenZFS, but by verbs that only read and are meant for pools that
+//! are not imported ([`Reach::Anywhere`]).
+
+use crate::asked;
+use crate::failure::Failure;
+use crate::known::{self, Known};
+use engine::pool::{CandidateState, Error, default_search_paths, scan};
+use engine::{Candidate, OpenOptions, SearchOptions};
+use std::collections::BTreeSet;
+use std::fs::File;
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
+
+/// Where a pool is looked for that is not known, when no places are named.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Reach {
+    /// Nowhere.
+    #[default]
+    Known,
+    /// Where devices usually are; destroyed pools count too.
+    Anywhere,
+}
+
+/// A pool that was found.
+pub struct Found {
+    /// Its devices.
+    pub candidate: Candidate,
+    /// What is known of it, when it was found that way.
+    pub known: Option<Known>,
+}
+
+impl Found {
+    /// It was found in a place that was named, whether it is known or not.
+    pub fn at_place(candidate: Candidate) -> Self {
+        let known = known::by_guid(candidate.config.pool_guid);
+        Self { candidate, known }
+    }
+
+    /// Adds to the options what is known of its import.
+    pub fn complete(&self, options: &mut OpenOptions) {
+        let Some(known) = &self.known else { return };
+        options.altroot = known.altroot();
+        options.name = (known.name() != self.candidate.name()).then(|| known.name().to_owned());
+    }
+
+    /// Whether it has this name or guid.
+    pub fn is_called(&self, wanted: &str) -> bool {
+        match &self.known {
+            Some(known) => known.is_called(wanted),
+            None => self.candidate.name() == wanted || wanted.parse() == Ok(self.guid()),
+        }
+    }
+
+    /// Its guid.
+    pub fn guid(&self) -> u64 {
+        self.candidate.config.pool_guid
+    }
+
+    /// It was exported and is not known to be imported again.
+    pub fn is_exported(&self) -> bool {
+        self.known.is_none() && self.candidate.state() == CandidateState::Exported
+    }
+}
+
+/// The pools in these places; without any, in those of `ZPOOL_IMPORT_PATH` or the usual ones.
+pub fn candidates(search: &[PathBuf]) -> Result<Vec<Candidate>, Failure> {
+    let paths = search.iter().map(|p| asked::path(p)).collect();
+    let found = scan(&SearchOptions { paths, ..SearchOptions::default() })?;
+    Ok(Candidate::group(&found))
+}
+
+/// The places to search for pools to import.
+pub fn import_places(search: &[PathBuf]) -> Vec<PathBuf> {
+    let variable = std::env::var_os("ZPOOL_IMPORT_PATH").filter(|v| !v.is_empty());
+    match variable {
+        Some(paths) if search.is_empty() => std::env::split_paths(&paths).collect(),
+        _ => search.to_vec(),
+    }
+}
+
+/// The pool that `name` (a pool, its guid, or anything in a pool) belongs to.
+pub fn find(search: &[PathBuf], name: &str, reach: Reach) -> Result<Found, Failure> {
+    if search.is_empty() {
+        if let Some(known) = known::find(name) {
+            return look_for(known);
+        }
+        if reach == Reach::Known {
+            return Err(not_known(name));
+        }
+    }
+    let all = candidates(search)?;
+    let lives = |c: &Candidate| c.state() != CandidateState::Destroyed;
+    let is_guid = |c: &Candidate| crate::common::pool_of(name).parse() == Ok(c.config.pool_guid);
+    let wanted = match reach {
+        // A destroyed pool has no name any more; its guid still means it.
+        Reach::Known => all.into_iter().filter(|c| lives(c) || is_guid(c)).collect(),
+        Reach::Anywhere => all,
+    };
+    pick(wanted, search, name, lives).map(Found::at_place)
+}
+
+/// All known pools, or all in the places that are named, but destroyed ones and those of these
+/// guids. What cannot be found of known ones is a failure among them.
+pub fn all(search: &[PathBuf], but: &[u64]) -> Result<Vec<Result<Found, Failure>>, Failure> {
+    if search.is_empty() {
+        let known = known::all().into_iter().filter(|known| !but.contains(&known.guid()));
+        return Ok(known.map(look_for).collect());
+    }
+    let lives = |c: &Candidate| {
+        c.state() != CandidateState::Destroyed && !but.contains(&c.config.pool_guid)
+    };
+    Ok(candidates(search)?.into_iter().filter(lives).map(|c| Ok(Found::at_place(c))).collect())
+}
+
+/// The one candidate of that name or guid; where several have the name, the one `preferred` tells
+/// from the others.
+pub fn pick(
+    candidates: Vec<Candidate>,
+    search: &[PathBuf],
+    name: &str,
+    preferred: impl Fn(&Candidate) -> bool,
+) -> Result<Candidate, Failure> {
+    let wanted = crate::common::pool_of(name);
+    let guid: Option<u64> = wanted.parse().ok();
+    let is_it = |c: &Candidate| c.name() == wanted || Some(c.config.pool_guid) == guid;
+    let others = candidates.iter().map(|c| (c.name().to_owned(), c.config.pool_guid)).collect();
+    let mut found: Vec<_> = candidates.into_iter().filter(is_it).collect();
+    if found.len() > 1 && found.iter().any(&preferred) {
+        found.retain(&preferred);
+    }
+    match (found.len(), found.pop()) {
+        (1, Some(one)) => Ok(one),
+        (0, _) | (_, None) => {
+            let searched = match search.is_empty() {
+                true => default_search_paths(),
+                false => search.to_vec(),
+            };
+            Err(Error::NoSuchPool { wanted: wanted.to_owned(), found: others, searched }.into())
+        }
+        (_, Some(last)) => {
+            let guids = found.iter().chain([&last]).map(|c| c.config.pool_guid).collect();
+            Err(Error::Ambiguous { name: wanted.to_owned(), guids }.into())
+        }
+    }
+}
+
+/// Why a pool of that name is out of this user's reach, when it is root's.
+pub fn is_of_root(name: &str) -> Option<Failure> {
+    let what = format!("cannot open '{}': permission denied", known::of_root(name)?.name());
+    let failure = Failure::new(what).because("root has imported it, and may serve it");
+    Some(failure.hint("run the command as root"))
+}
+
+fn not_known(name: &str) -> Failure {
+    let wanted = crate::common::pool_of(name);
+    if let Some(failure) = is_of_root(name) {
+        return failure;
+    }
+    Failure::new(format!("cannot open '{wanted}': no such pool")).hint(
+        "`zinc zpool import` lists what can be imported; \
+         -d PATH finds a pool there for this command only",
+    )
+}
+
+/// A known pool's devices, wherever they are now.
+pub fn look_for(known: Known) -> Result<Found, Failure> {
+    let (mut there, mut missing, mut denied) = (Vec::new(), Vec::new(), None);
+    for path in known.paths() {
+        match File::open(&path) {
+            Ok(_) => there.push(path),
+            Err(e) if e.kind() == ErrorKind::PermissionDenied => denied = denied.or(Some(path)),
+            Err(_) => missing.push(path),
+        }
+    }
+    let first = if there.is_empty() { None } else { in_places(&there, &known)? };
+    let is_whole =
+        |c: &Candidate| known.device_guids().iter().all(|guid| c.leaves.contains_key(guid));
+    let candidate = match first {
+        Some(candidate) if is_whole(&candidate) => Some(candidate),
+        first => in_places(&wider(&known.paths()), &known)?.or(first),
+    };
+    let name = known.name().to_owned();
+    let Some(candidate) = candidate else {
+        return Err(match denied {
+            Some(path) => Failure::new(format!("cannot open '{name}': permission denied"))
+                .because(format!("its device {} cannot be read", path.display())),
+            None => absent(&name, &missing),
+        });
+    };
+    if candidate.state() == CandidateState::Destroyed {
+        return Err(Failure::new(format!("cannot open '{name}': no such pool"))
+            .because("its labels say that it was destroyed")
+            .hint(format!("`zinc zpool export -f {name}` forgets it")));
+    }
+    Ok(Found { candidate, known: Some(known) })
+}
+
+fn absent(name: &str, missing: &[PathBuf]) -> Failure {
+    let mut failure = Failure::new(format!("cannot open '{name}': its devices are missing"));
+    for path in missing {
+        failure = failure.because(format!("{} does not lead to one of them", path.display()));
+    }
+    failure.hint(format!(
+        "-d PATH names where they are now; `zinc zpool export -f {name}` forgets the pool"
+    ))
+}
+
+/// The pool in these places. Those that cannot be read are left out.
+fn in_places(places: &[PathBuf], known: &Known) -> Result<Option<Candidate>, Failure> {
+    let readable = |p: &&PathBuf| File::open(p).is_ok();
+    let paths: Vec<PathBuf> = places.iter().filter(readable).cloned().collect();
+    if paths.is_empty() {
+        return Ok(None);
+    }
+    let found = scan(&SearchOptions { paths, ..SearchOptions::default() })?;
+    let all = Candidate::group(&found);
+    Ok(all.into_iter().find(|c| c.config.pool_guid == known.guid()))
+}
+
+/// Where devices may have gone from these paths: other names in the same folders, and for disks
+/// the usual places.
+fn wider(paths: &[PathBuf]) -> Vec<PathBuf> {
+    let folders: BTreeSet<PathBuf> =
+        paths.iter().filter_map(|p| p.parent()).map(Path::to_owned).collect();
+    let has_disks = folders.iter().any(|folder| folder.starts_with("/dev"));
+    let usual = if has_disks { default_search_paths() } else { Vec::new() };
+    usual.into_iter().chain(folders).collect()
+}

@@ -1,0 +1,154 @@
+//! One known pool: its configuration as OpenZFS's cache file has it, and marks of zinc's own.
+//!
+//! The marks are members that OpenZFS does not look at: what of an import has to be remembered and
+//! is on no disk.
+
+use super::Cachefile;
+use engine::ondisk::config::{PoolConfig, VdevConfig, VdevKind};
+use engine::ondisk::nvlist::{NvList, NvValue};
+use std::path::PathBuf;
+
+/// Where the pool is shown to be mounted below.
+const ALTROOT: &str = "org.zinc:altroot";
+/// It was imported to be read only.
+const READONLY: &str = "org.zinc:readonly";
+/// The property `cachefile`, when it is not the usual one.
+const CACHEFILE: &str = "org.zinc:cachefile";
+/// The start of the machine since which it is known.
+const BOOT: &str = "org.zinc:boot";
+const MARKS: [&str; 4] = [ALTROOT, READONLY, CACHEFILE, BOOT];
+
+/// A known pool.
+#[derive(Clone, Debug)]
+pub struct Known {
+    config: PoolConfig,
+    list: NvList,
+}
+
+/// The number that the system gives to each start of the machine; empty where it gives none.
+fn this_boot() -> String {
+    let id = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
+    id.trim().to_owned()
+}
+
+impl Known {
+    /// A pool with this configuration. `None` when it is not one.
+    pub fn new(list: NvList) -> Option<Self> {
+        Some(Self { config: PoolConfig::decode(&list).ok()?, list })
+    }
+
+    /// The same with another configuration, under the name and with the marks it had.
+    pub fn with_config(&self, mut list: NvList) -> Self {
+        list.set("name", NvValue::String(self.name().as_bytes().to_vec()));
+        for mark in MARKS {
+            if let Some(value) = self.list.get(mark) {
+                list.set(mark, value.clone());
+            }
+        }
+        Self::new(list).unwrap_or_else(|| self.clone())
+    }
+
+    /// Shown below this folder, and whether it is only to be read.
+    #[must_use]
+    pub fn marked(mut self, altroot: Option<&str>, readonly: bool) -> Self {
+        if let Some(altroot) = altroot {
+            self.list.set(ALTROOT, NvValue::String(altroot.as_bytes().to_vec()));
+        }
+        if readonly {
+            self.list.set(READONLY, NvValue::U64(1));
+        }
+        self
+    }
+
+    pub(super) fn with_cachefile(mut self, cachefile: &Cachefile) -> Self {
+        self.list.remove(CACHEFILE).remove(BOOT);
+        let text = match cachefile {
+            Cachefile::Usual => return self,
+            Cachefile::None => b"none".to_vec(),
+            Cachefile::At(path) => path.to_string_lossy().into_owned().into_bytes(),
+        };
+        self.list.set(CACHEFILE, NvValue::String(text));
+        self.list.set(BOOT, NvValue::String(this_boot().into_bytes()));
+        self
+    }
+
+    /// As another program's cache file has it.
+    pub(super) fn without_marks(&self) -> Self {
+        let mut plain = self.clone();
+        MARKS.iter().for_each(|mark| {
+            plain.list.remove(mark);
+        });
+        plain
+    }
+
+    fn text(&self, name: &'static str) -> Option<String> {
+        self.list.opt_lossy(name).ok().flatten()
+    }
+
+    /// What it is called, which for a temporary name is not what its labels say.
+    pub fn name(&self) -> &str {
+        &self.config.name
+    }
+
+    /// Its guid.
+    pub fn guid(&self) -> u64 {
+        self.config.pool_guid
+    }
+
+    /// Whether it has this name or guid.
+    pub fn is_called(&self, wanted: &str) -> bool {
+        self.name() == wanted || wanted.parse() == Ok(self.guid())
+    }
+
+    /// It was not made known by an import that ended with the last start of the machine.
+    pub(super) fn is_of_this_boot(&self) -> bool {
+        self.text(BOOT).is_none_or(|boot| boot == this_boot())
+    }
+
+    /// Where its mount points are shown.
+    pub fn altroot(&self) -> Option<String> {
+        self.text(ALTROOT)
+    }
+
+    /// It was imported to be read only.
+    pub fn is_readonly(&self) -> bool {
+        self.list.flag(READONLY).unwrap_or(false)
+    }
+
+    /// The property `cachefile`.
+    pub fn cachefile(&self) -> Cachefile {
+        self.text(CACHEFILE).and_then(|text| Cachefile::parse(&text)).unwrap_or_default()
+    }
+
+    /// Its devices.
+    fn leaves(&self) -> impl Iterator<Item = &VdevConfig> {
+        let is_device = |v: &&VdevConfig| matches!(v.kind, VdevKind::Disk | VdevKind::File);
+        self.config.vdev_tree.walk().filter(is_device)
+    }
+
+    /// Their guids.
+    pub fn device_guids(&self) -> Vec<u64> {
+        self.leaves().map(|leaf| leaf.guid).collect()
+    }
+
+    /// Where they were when this was written, with those of spares and cache devices.
+    pub fn paths(&self) -> Vec<PathBuf> {
+        let aux = self.config.spares.iter().chain(&self.config.l2cache);
+        self.leaves().chain(aux).filter_map(|leaf| leaf.path.as_ref()).map(PathBuf::from).collect()
+    }
+
+    /// The list as it stands in the file.
+    pub(super) fn list(&self) -> &NvList {
+        &self.list
+    }
+
+    /// Apart from the txg nothing differs.
+    pub(super) fn says_the_same_as(&self, other: &Self) -> bool {
+        let plain = |known: &Self| {
+            let mut list = known.list.clone();
+            list.remove("txg");
+            list
+        };
+        plain(self) == plain(other)
+    }
+}

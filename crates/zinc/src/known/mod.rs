@@ -1,0 +1,196 @@
+//! Pools that are known: those that were created or imported here, and neither exported nor
+//! destroyed since.
+//!
+//! ```text
+//! create, import -> remember        add, set, reguid -> refresh        export, destroy -> forget
+//!                       |
+//!                 FOLDER/zpool.cache      known until that
+//!                 FOLDER/session.cache    known until the machine is started anew
+//! ```
+//!
+//! A verb opens a pool, acts and closes it again, so nothing is imported in the sense of a kernel
+//! module. What stands in these files takes the place of that: their pools are found by name, are
+//! those that `zpool list` lists, and are no longer offered by `zpool import`. Both files have
+//! OpenZFS's form (`file.rs`). A pool with another `cachefile` than the usual one stands in the
+//! second file, and in that other file too, which only `zpool import -c` reads.
+//!
+//! The folder is `ZINC_STATE`, else root's `/var/lib/zinc`, else the user's `zinc` in
+//! `XDG_STATE_HOME`. Files are replaced as a whole, under a lock; a damaged one is put aside with a
+//! message. See decision 0014.
+
+mod entry;
+mod file;
+
+pub use entry::Known;
+pub use file::read;
+
+use crate::failure::Failure;
+use crate::{host, ui};
+use engine::LivePool;
+use file::CacheFile;
+use std::fs::File;
+use std::path::{Path, PathBuf};
+
+/// Root's folder.
+const OF_ROOT: &str = "/var/lib/zinc";
+/// Known until exported.
+const LASTING: &str = "zpool.cache";
+/// Known until the machine is started anew.
+const PASSING: &str = "session.cache";
+
+/// Where a pool is remembered: the property `cachefile`.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Cachefile {
+    /// In the usual file.
+    #[default]
+    Usual,
+    /// Nowhere that lasts.
+    None,
+    /// In this file.
+    At(PathBuf),
+}
+
+impl Cachefile {
+    /// Reads the value of the property; an empty one is the default.
+    pub fn parse(text: &str) -> Option<Self> {
+        Some(match text {
+            "" => Self::Usual,
+            "none" => Self::None,
+            path if path.starts_with('/') && !path.ends_with('/') => Self::At(PathBuf::from(path)),
+            _ => return None,
+        })
+    }
+}
+
+/// The folder of this user; `None` without a home.
+pub fn folder() -> Option<PathBuf> {
+    let variable = |name| std::env::var_os(name).filter(|v| !v.is_empty()).map(PathBuf::from);
+    if let Some(folder) = variable("ZINC_STATE") {
+        return Some(folder);
+    }
+    if host::user() == 0 {
+        return Some(PathBuf::from(OF_ROOT));
+    }
+    let home = || Some(variable("HOME")?.join(".local/state"));
+    Some(variable("XDG_STATE_HOME").or_else(home)?.join("zinc"))
+}
+
+/// Whoever holds this gives a pool its name: what it has seen of the names that are known stays.
+pub fn hold_names() -> Option<File> {
+    let folder = folder()?;
+    std::fs::create_dir_all(&folder).ok()?;
+    let file = File::create(folder.join("names.lock")).ok()?;
+    // Without locks in that file system, names are only as safe as their users are careful.
+    let _ = file.lock();
+    Some(file)
+}
+
+fn files() -> Vec<CacheFile> {
+    let Some(folder) = folder() else { return Vec::new() };
+    vec![CacheFile::new(folder.join(LASTING)), CacheFile::new(folder.join(PASSING))]
+}
+
+/// All known pools, in the order of their names.
+pub fn all() -> Vec<Known> {
+    let mut all: Vec<Known> = files().iter().flat_map(CacheFile::entries).collect();
+    all.retain(Known::is_of_this_boot);
+    all.sort_by(|a, b| (a.name(), a.guid()).cmp(&(b.name(), b.guid())));
+    all.dedup_by_key(|known| known.guid());
+    all
+}
+
+/// The pool of this name or guid.
+pub fn find(name: &str) -> Option<Known> {
+    let wanted = crate::common::pool_of(name);
+    all().into_iter().find(|known| known.is_called(wanted))
+}
+
+/// The pool of this guid.
+pub fn by_guid(guid: u64) -> Option<Known> {
+    all().into_iter().find(|known| known.guid() == guid)
+}
+
+/// Who besides this user may have a pool of that name: root, whose list anybody may read.
+pub fn of_root(name: &str) -> Option<Known> {
+    if host::user() == 0 || std::env::var_os("ZINC_STATE").is_some() {
+        return None;
+    }
+    let wanted = crate::common::pool_of(name);
+    let paths = [LASTING, PASSING].map(|file| Path::new(OF_ROOT).join(file));
+    let mut all = paths.iter().filter_map(|path| read(path).ok()).flatten();
+    all.find(|known| known.is_called(wanted) && known.is_of_this_boot())
+}
+
+/// Whether a known pool has this name, or one that is served.
+pub fn has_name(name: &str) -> bool {
+    let is_served = || crate::served::Server::all().iter().any(|server| server.name == name);
+    all().iter().any(|known| known.name() == name) || is_served()
+}
+
+/// Remembers a pool, in place of what was known of it. That it cannot be is only said: the pool
+/// is there, and `-d` finds it.
+pub fn remember(known: &Known, cachefile: &Cachefile) {
+    let known = known.clone().with_cachefile(cachefile);
+    if let Err(failure) = keep(&known, cachefile) {
+        warn_forgetful(known.name(), failure);
+    }
+}
+
+fn keep(known: &Known, cachefile: &Cachefile) -> Result<(), Failure> {
+    let [lasting, passing] = &files()[..] else {
+        return Err(Failure::new("there is no folder to remember it in"));
+    };
+    if let Some(Cachefile::At(old)) = by_guid(known.guid()).map(|old| old.cachefile()) {
+        CacheFile::new(old).remove(known.guid())?;
+    }
+    let is_usual = *cachefile == Cachefile::Usual;
+    let (to, from) = if is_usual { (lasting, passing) } else { (passing, lasting) };
+    from.remove(known.guid())?;
+    to.put(known)?;
+    match cachefile {
+        Cachefile::At(path) => CacheFile::new(path.clone()).put(&known.without_marks()),
+        _ => Ok(()),
+    }
+}
+
+/// What was known of a pool is written anew, when it is known and has changed.
+pub fn refresh(guid_before: u64, pool: &LivePool) {
+    let Some(old) = by_guid(guid_before) else { return };
+    let new = old.with_config(pool.cache_config());
+    if new.says_the_same_as(&old) {
+        return;
+    }
+    let done = match guid_before == new.guid() {
+        true => Ok(()),
+        false => forget_quietly(guid_before),
+    };
+    if let Err(failure) = done.and_then(|()| keep(&new, &new.cachefile())) {
+        warn_forgetful(new.name(), failure);
+    }
+}
+
+/// Forgets a pool, which was exported or destroyed.
+pub fn forget(guid: u64) {
+    let name = by_guid(guid).map(|known| known.name().to_owned());
+    if let (Err(failure), Some(name)) = (forget_quietly(guid), name) {
+        let (what, because, _) = failure.parts();
+        ui::error(&format!("zinc: {name} is still in the list of known pools: {what}\n"));
+        because.iter().for_each(|why| ui::error(&format!("  because: {why}\n")));
+    }
+}
+
+fn forget_quietly(guid: u64) -> Result<(), Failure> {
+    let elsewhere = match by_guid(guid).map(|known| known.cachefile()) {
+        Some(Cachefile::At(path)) => Some(CacheFile::new(path)),
+        _ => None,
+    };
+    files().iter().chain(&elsewhere).try_for_each(|file| file.remove(guid))
+}
+
+fn warn_forgetful(name: &str, failure: Failure) {
+    let (what, because, _) = failure.parts();
+    let mut text = format!("zinc: {name} is not remembered: {what}\n");
+    because.iter().for_each(|why| text.push_str(&format!("  because: {why}\n")));
+    text.push_str("  hint: find it with -d PATH; ZINC_STATE names a folder to remember pools in\n");
+    ui::error(&text);
+}

@@ -1,0 +1,200 @@
+//! Commands at the same time: one has a pool for writing, the others queue for it.
+//!
+//! The queue is the lock on the pool's devices (`engine::device`), which ends with the process that
+//! has it, however that ends. Who wants to write takes the locks of all devices, in the order of
+//! their guids so that two never wait for each other, and then looks at the pool: what it saw
+//! before it waited may be over. Who only reads waits until nobody writes. Both wait for
+//! [`Wait::patience`], and then say which process has the pool.
+
+use crate::failure::Failure;
+use crate::found::Found;
+use crate::live::Disks;
+use crate::place::printable;
+use clap::Args;
+use engine::device::ErrorKind;
+use engine::live::{self, ImportOptions};
+use engine::pool::Error;
+use engine::rt::Rt;
+use engine::{Candidate, LivePool};
+use std::fs::{File, TryLockError};
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+/// How long a command waits that was told nothing.
+const PATIENCE: Duration = Duration::from_secs(30);
+/// Between two looks at a lock.
+pub const PAUSE: Duration = Duration::from_millis(5);
+
+/// How long a command waits for others that have the pool.
+#[derive(Args, Clone, Copy, Default, Debug)]
+pub struct Wait {
+    /// Wait so long for commands that have the pool (30 unless ZINC_WAIT says otherwise)
+    #[arg(long = "wait", value_name = "SECONDS", value_parser = seconds)]
+    wait: Option<Duration>,
+}
+
+fn seconds(text: &str) -> Result<Duration, String> {
+    let number = text.parse().map_err(|_| "it is a number of seconds".to_owned())?;
+    Duration::try_from_secs_f64(number).map_err(|e| e.to_string())
+}
+
+impl Wait {
+    /// The time.
+    pub fn patience(self) -> Duration {
+        let variable = || seconds(&std::env::var("ZINC_WAIT").ok()?).ok();
+        self.wait.or_else(variable).unwrap_or(PATIENCE)
+    }
+}
+
+/// The devices of a pool, locked for this process.
+struct Locked {
+    disks: Disks,
+    /// They were not free at once.
+    waited: bool,
+}
+
+/// Opens for writing the pool that `find` finds; `options` says how.
+pub fn take(
+    wait: Wait,
+    mut find: impl FnMut() -> Result<Found, Failure>,
+    options: impl Fn(&Found) -> ImportOptions,
+) -> Result<(Found, LivePool), Failure> {
+    let began = Instant::now();
+    let mut found = find()?;
+    let Locked { mut disks, waited } = loop {
+        match lock(&found.candidate) {
+            Ok(locked) => break locked,
+            Err(failed) => {
+                let guid = found.guid();
+                let is_served = crate::served::Server::all().iter().any(|s| s.guid == guid);
+                if !failed.is_in_use || is_served || began.elapsed() >= wait.patience() {
+                    return Err(failed.explain(&found.candidate));
+                }
+            }
+        }
+        // It may have become another in the meantime, or be served by now.
+        found = find()?;
+    };
+    if waited {
+        found = find()?;
+    }
+    crate::ui::runs_on();
+    let mut import = |found: &Found| {
+        let open = &mut |path: &Path| disks.open(path);
+        live::import(&Rt::real(), &found.candidate, &options(found), open)
+    };
+    match import(&found) {
+        Ok(pool) => Ok((found, pool)),
+        // What was seen before the lock is over. Nobody writes now.
+        Err(Error::InUse { .. } | Error::Damaged { .. } | Error::NoUberblock { .. }) => {
+            found = find()?;
+            let pool = import(&found)?;
+            Ok((found, pool))
+        }
+        Err(e) => Err(e.into()),
+    }
+}
+
+/// Why devices could not be locked.
+struct NotLocked {
+    is_in_use: bool,
+    error: Error,
+}
+
+fn lock(candidate: &Candidate) -> Result<Locked, NotLocked> {
+    let began = Instant::now();
+    let mut disks = Disks::default();
+    for sight in candidate.leaves.values() {
+        if let Err(cause) = disks.open(&sight.path) {
+            let is_in_use = cause.kind == ErrorKind::InUse;
+            let pool = candidate.name().to_owned();
+            return Err(NotLocked { is_in_use, error: Error::Device { pool, cause } });
+        }
+    }
+    // Devices that are free are locked in less time than others take to change anything.
+    Ok(Locked { disks, waited: began.elapsed() >= Duration::from_millis(1) })
+}
+
+impl NotLocked {
+    fn explain(self, candidate: &Candidate) -> Failure {
+        let failure = Failure::from(self.error);
+        if !self.is_in_use {
+            return failure;
+        }
+        let paths: Vec<PathBuf> = candidate.leaves.values().map(|l| l.path.clone()).collect();
+        let guid = candidate.config.pool_guid;
+        let is_served = crate::served::Server::all().iter().any(|s| s.guid == guid);
+        let failure = match holder(&paths).filter(|_| !is_served) {
+            Some(who) => failure.because(format!("{who} has it")),
+            None => failure,
+        };
+        crate::served::held_by(guid, failure)
+    }
+}
+
+/// Shared locks that are kept until this process ends.
+static KEPT: Mutex<Vec<File>> = Mutex::new(Vec::new());
+
+/// Waits until nobody writes to the pool. With `keep` nobody does until this process ends.
+pub fn wait_for_writers(wait: Wait, candidate: &Candidate, keep: bool) -> Result<bool, Failure> {
+    let began = Instant::now();
+    let mut waited = false;
+    let mut locks = Vec::new();
+    for sight in candidate.leaves.values() {
+        let Ok(file) = File::open(whole(&sight.path)) else { continue };
+        loop {
+            match file.try_lock_shared() {
+                Err(TryLockError::WouldBlock) if began.elapsed() < wait.patience() => {
+                    waited = true;
+                    std::thread::sleep(PAUSE);
+                }
+                Err(TryLockError::WouldBlock) => return Err(busy(candidate, &sight.path)),
+                // A file system without locks has none that are held.
+                _ => break,
+            }
+        }
+        locks.push(file);
+    }
+    if keep {
+        KEPT.lock().unwrap_or_else(PoisonError::into_inner).extend(locks);
+    }
+    Ok(waited)
+}
+
+fn busy(candidate: &Candidate, path: &Path) -> Failure {
+    let failure = Failure::new(format!("cannot open '{}': pool is busy", candidate.name()));
+    let failure = match holder(&[path.to_owned()]) {
+        Some(who) => failure.because(format!("{who} writes to it")),
+        None => failure.because("another process writes to it"),
+    };
+    failure.hint("--wait SECONDS waits longer for its end")
+}
+
+/// The file or disk that a device is, or lies on.
+fn whole(path: &Path) -> PathBuf {
+    let disk = path.to_str().and_then(|text| text.rsplit_once('#')).map(|(disk, _)| disk);
+    disk.filter(|_| !path.exists()).map_or_else(|| path.to_owned(), PathBuf::from)
+}
+
+/// The process that has one of these devices locked, by number and command. The kernel lists locks
+/// by inode.
+pub fn holder(paths: &[PathBuf]) -> Option<String> {
+    let locks = std::fs::read_to_string("/proc/locks").ok()?;
+    let inodes: Vec<u64> =
+        paths.iter().filter_map(|p| Some(std::fs::metadata(whole(p)).ok()?.ino())).collect();
+    let pid = locks.lines().find_map(|line| {
+        let mut words = line.split_whitespace().skip_while(|word| *word != "FLOCK");
+        let (pid, place) = (words.nth(3)?, words.next()?);
+        let inode: u64 = place.rsplit(':').next()?.parse().ok()?;
+        inodes.contains(&inode).then(|| pid.parse::<u32>().ok()).flatten()
+    })?;
+    let command = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+    let words: Vec<String> =
+        command.split(|b| *b == 0).filter(|word| !word.is_empty()).map(printable).collect();
+    Some(match words.is_empty() {
+        true => format!("process {pid}"),
+        false => format!("process {pid} (`{}`)", words.join(" ")),
+    })
+}

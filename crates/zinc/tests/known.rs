@@ -1,0 +1,319 @@
+//! Pools are known by their names from `create` or `import` to `export`, and commands at the same
+//! time queue for them. OpenZFS's zdb judges the cache file.
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test")]
+
+mod support;
+
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+use support::{Run, state, zinc_in};
+
+/// A folder with files that can become devices, and a list of known pools of its own.
+struct Place(tempfile::TempDir);
+
+impl Place {
+    fn new(files: &[&str]) -> Self {
+        let place = Self(tempfile::tempdir().unwrap());
+        files.iter().for_each(|name| place.extra(name));
+        place
+    }
+
+    /// Makes one more file.
+    fn extra(&self, name: &str) {
+        std::fs::File::create(self.path().join(name)).unwrap().set_len(128 << 20).unwrap();
+    }
+
+    fn path(&self) -> &Path {
+        self.0.path()
+    }
+
+    fn run(&self, command: &str) -> Run {
+        zinc_in(self.path(), &command.split_whitespace().collect::<Vec<_>>())
+    }
+
+    fn ok(&self, command: &str) -> String {
+        let run = self.run(command);
+        assert_eq!((run.code, run.err.as_str()), (0, ""), "{command}: {}", run.out);
+        run.out
+    }
+
+    /// What a command that must fail says.
+    fn fails(&self, command: &str) -> String {
+        let run = self.run(command);
+        assert!(run.code != 0, "{command}: {}", run.out);
+        run.err
+    }
+
+    fn start(&self, command: &str) -> Child {
+        Command::new(env!("CARGO_BIN_EXE_zinc"))
+            .args(command.split_whitespace())
+            .current_dir(self.path())
+            .env("ZINC_STATE", state(self.path()))
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap()
+    }
+
+    fn cache(&self) -> PathBuf {
+        state(self.path()).join("zpool.cache")
+    }
+}
+
+#[test]
+fn a_pool_is_found_by_its_name_until_it_is_exported() {
+    let place = Place::new(&["a", "b"]);
+    place.ok("zpool create tank mirror a b");
+    place.ok("zfs create tank/fs");
+    assert_eq!(place.ok("zpool list -Ho name"), "tank\n");
+    assert_eq!(place.ok("zfs list -Ho name"), "tank\ntank/fs\n");
+    assert!(place.fails("zpool import -d .").contains("no pools available to import"));
+    place.ok("zpool export tank");
+    assert!(!place.cache().exists(), "without pools there is no file");
+    for command in ["zfs list tank", "zfs create tank/x", "zpool status tank", "serve tank"] {
+        let said = place.fails(command);
+        assert!(said.starts_with("zinc: cannot open 'tank': no such pool\n"), "{command}: {said}");
+        assert!(said.contains("`zinc zpool import`"), "{command}: {said}");
+    }
+    // For one command it is found where it is said to be, and is exported again.
+    place.ok("zfs snapshot -d . tank@s");
+    assert!(place.ok("zpool import -d .").contains("   pool: tank\n"));
+    place.ok("zpool import -d . tank");
+    assert_eq!(place.ok("zfs list -t snapshot -Ho name"), "tank@s\n");
+    place.ok("zpool destroy tank");
+    assert!(place.fails("zfs list tank").contains("no such pool"));
+    assert!(place.fails("zfs list -d . tank").contains("no pool \"tank\""), "it is destroyed");
+}
+
+#[test]
+fn zdb_of_openzfs_reads_the_cache_file() {
+    let place = Place::new(&["a", "b", "c"]);
+    place.ok("zpool create tank mirror a b");
+    place.ok("zpool create other c");
+    place.extra("d");
+    place.ok("zpool add -f tank d");
+    let Some(mut zdb) = testkit::oracle::zdb() else { return };
+    let output = zdb.arg("-U").arg(place.cache()).args(["-C", "tank"]).output().unwrap();
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(output.status.success(), "{text}{}", String::from_utf8_lossy(&output.stderr));
+    for word in ["MOS Configuration:", "name: 'tank'", "type: 'mirror'", "/d'"] {
+        assert!(text.contains(word), "{word}: {text}");
+    }
+}
+
+#[test]
+fn a_name_is_given_once() {
+    let place = Place::new(&["a", "b", "c"]);
+    place.ok("zpool create tank a");
+    let said = place.fails("zpool create tank b");
+    assert_eq!(said, "zinc: cannot create 'tank': pool already exists\n");
+    place.ok("zpool create other b");
+    place.ok("zpool export other");
+    let said = place.fails("zpool import -d . other tank");
+    let what = "zinc: cannot import 'tank': a pool with that name already exists\n";
+    assert!(said.starts_with(what) && said.contains("<newpool>"), "{said}");
+    assert!(place.fails("zpool import -d . tank").starts_with(what));
+    place.ok("zpool import -d . other another");
+    assert_eq!(place.ok("zpool list -Ho name"), "another\ntank\n");
+    // Of two with one name the one that is not imported is the one that is meant.
+    place.ok("zpool export tank");
+    place.ok("zpool create tank c");
+    let said = place.fails("zpool import -d . tank");
+    assert!(said.starts_with(what), "{said}");
+    place.ok("zpool import -d . tank third");
+    assert_eq!(place.ok("zpool list -Ho name"), "another\ntank\nthird\n");
+    place.ok("zpool export -a");
+    assert!(place.run("zpool list -H").err.contains("no pools available"));
+}
+
+#[test]
+fn devices_that_moved_are_found_and_named_where_they_are() {
+    let place = Place::new(&["a", "b"]);
+    place.ok("zpool create tank mirror a b");
+    let here = |name: &str| place.path().join(name);
+    std::fs::rename(here("b"), here("moved")).unwrap();
+    assert!(place.ok("zpool status -P tank").contains("ONLINE"));
+    place.ok("zfs create tank/fs");
+    let status = place.ok("zpool status -P tank");
+    assert!(status.contains(here("moved").to_str().unwrap()), "{status}");
+    assert!(!status.contains("DEGRADED"), "{status}");
+    // All of them gone: said, and the pool can be forgotten.
+    std::fs::create_dir(here("far")).unwrap();
+    for name in ["a", "moved"] {
+        std::fs::rename(here(name), here("far").join(name)).unwrap();
+    }
+    let said = place.fails("zpool status tank");
+    assert!(said.contains("cannot open 'tank': its devices are missing"), "{said}");
+    assert!(place.fails("zpool export tank").contains("its devices are missing"));
+    place.ok("zpool export -f tank");
+    place.ok("zpool import -d far tank");
+    let status = place.ok("zpool status -P tank");
+    assert!(status.contains("/far/moved"), "{status}");
+}
+
+#[test]
+fn paths_of_another_machine_become_those_of_this_one() {
+    let place = Place::new(&[]);
+    let case = testkit::fixture("gang");
+    std::fs::copy(&case.images[0], place.path().join("disk")).unwrap();
+    place.ok("zpool import -f -d . gangs");
+    let path = place.path().join("disk");
+    let status = place.ok("zpool status -P gangs");
+    assert!(status.contains(path.to_str().unwrap()), "{status}");
+    assert!(place.ok("zdb -l disk").contains(&format!("path: '{}'", path.display())));
+}
+
+#[test]
+fn a_damaged_list_is_named_and_put_aside() {
+    let place = Place::new(&["a"]);
+    place.ok("zpool create tank a");
+    std::fs::write(place.cache(), b"nonsense").unwrap();
+    let run = place.run("zpool list -H");
+    assert!(run.err.contains("zpool.cache is damaged"), "{}", run.err);
+    assert_eq!(std::fs::read(place.cache().with_extension("cache.damaged")).unwrap(), b"nonsense");
+    place.ok("zpool import -d . tank");
+    assert_eq!(place.ok("zpool list -Ho name"), "tank\n");
+}
+
+#[test]
+fn what_an_import_says_is_remembered() {
+    let place = Place::new(&["a"]);
+    let no_cache = |what: &str| assert!(!place.cache().exists(), "{what}");
+    place.ok("zpool create -R /mnt tank a");
+    no_cache("-R");
+    assert_eq!(place.ok("zpool get -Ho value altroot tank"), "/mnt\n");
+    assert_eq!(place.ok("zfs get -Ho value mountpoint tank"), "/mnt/tank\n");
+    place.ok("zpool export tank");
+    place.ok("zpool import -d . -t tank guest");
+    no_cache("-t");
+    place.ok("zfs create guest/fs");
+    place.ok("zpool export guest");
+    assert!(place.ok("zpool import -d .").contains("   pool: tank\n"), "the labels keep the name");
+    place.ok("zpool import -d . -o readonly=on tank");
+    let said = place.fails("zfs create tank/no");
+    assert!(said.contains("cannot change 'tank': pool is read-only"), "{said}");
+    assert_eq!(place.ok("zfs list -Ho name"), "tank\ntank/fs\n");
+    place.ok("zpool export tank");
+    let file = place.path().join("my.cache");
+    place.ok(&format!("zpool import -d . -N -o cachefile={} tank", file.display()));
+    no_cache("cachefile=PATH");
+    assert_eq!(place.ok("zpool list -Ho name"), "tank\n");
+    let copy = place.path().join("copy.cache");
+    std::fs::copy(&file, &copy).unwrap();
+    place.ok("zpool export tank");
+    assert!(!file.exists(), "an exported pool is in no cache file");
+    place.ok(&format!("zpool import -c {} -a", copy.display()));
+    place.ok("zpool set cachefile=none tank");
+    no_cache("set cachefile=none");
+    assert_eq!(place.ok("zpool list -Ho name"), "tank\n");
+    place.ok("zpool set cachefile= tank");
+    assert!(place.cache().exists());
+    let said = place.fails("zpool set cachefile=x tank");
+    assert!(said.contains("cachefile property 'x' is invalid"), "{said}");
+}
+
+#[test]
+fn what_openzfs_refuses_to_create_is_refused() {
+    let place = Place::new(&["a", "b", "c"]);
+    std::fs::create_dir(place.path().join("full")).unwrap();
+    std::fs::write(place.path().join("full/x"), b"").unwrap();
+    let full = place.path().join("full").display().to_string();
+    let said = place.fails(&format!("zpool create -m {full} tank a"));
+    assert!(said.contains(&format!("mountpoint '{full}' exists and is not empty")), "{said}");
+    let said = place.fails("zpool create -d tank a special b");
+    assert!(said.contains("need the feature 'allocation_classes'"), "{said}");
+    let said = place.fails("zpool create -R mnt tank a");
+    assert!(said.contains("bad alternate root 'mnt'"), "{said}");
+    assert!(!place.cache().exists());
+}
+
+#[test]
+fn commands_at_once_queue() {
+    let place = Place::new(&["a", "b"]);
+    place.ok("zpool create tank mirror a b");
+    let all: Vec<Child> = (0..6).map(|n| place.start(&format!("zfs create tank/f{n}"))).collect();
+    for child in all {
+        let output = child.wait_with_output().unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    }
+    assert_eq!(place.ok("zfs list -Ho name -r tank").lines().count(), 7);
+    assert_eq!(place.run("check tank -d .").code, 0);
+    // Two pools on one file: one is made, the other is told by the labels of the first.
+    place.extra("c");
+    let all: Vec<Child> = ["x", "y"].map(|n| place.start(&format!("zpool create {n} c"))).into();
+    let codes = all.into_iter().map(|c| c.wait_with_output().unwrap().status.code());
+    assert_eq!(codes.filter(|code| *code == Some(0)).count(), 1);
+    assert_eq!(place.ok("zpool list -Ho name").lines().count(), 2);
+}
+
+#[test]
+fn who_waits_too_long_is_told_who_has_the_pool() {
+    let place = Place::new(&["a"]);
+    place.ok("zpool create tank a");
+    place.ok("zfs create tank/fs");
+    // It holds the pool until its input ends.
+    let mut holder = place.start("cp --tar - tank/fs:/");
+    let began = Instant::now();
+    let said = loop {
+        let run = place.run("zfs create --wait 0.3 tank/x");
+        if run.code != 0 {
+            break run.err;
+        }
+        assert!(began.elapsed() < Duration::from_secs(20), "the copy never had the pool");
+        place.ok("zfs destroy tank/x");
+    };
+    let who = format!("process {} (`", holder.id());
+    assert!(said.contains(&who) && said.contains(" cp --tar - tank/fs:/`) has it"), "{said}");
+    let said = place.fails("zfs list --wait 0.3 tank");
+    assert!(said.contains("pool is busy") && said.contains(&who), "{said}");
+    // One that waits longer gets it, also when the holder is killed.
+    let waiting = place.start("zfs create tank/y");
+    std::thread::sleep(Duration::from_millis(300));
+    holder.kill().unwrap();
+    holder.wait().unwrap();
+    let output = waiting.wait_with_output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+}
+
+#[test]
+fn a_server_of_a_known_pool_leaves_it_known() {
+    let place = Place::new(&["a"]);
+    place.ok("zpool create tank a");
+    let mut server = place.start("serve --socket sock --for 0.5 tank");
+    assert!(server.wait().unwrap().success());
+    assert_eq!(place.ok("zpool list -Ho name"), "tank\n");
+    place.ok("zfs create tank/fs");
+}
+
+#[test]
+fn a_served_pool_with_a_new_guid_is_reached_by_it() {
+    let place = Place::new(&["a"]);
+    let sockets = place.path().join("run/zinc");
+    let run = |command: &str| {
+        let output = Command::new(env!("CARGO_BIN_EXE_zinc"))
+            .args(command.split_whitespace())
+            .current_dir(place.path())
+            .env("ZINC_STATE", state(place.path()))
+            .env("ZINC_SOCKETS", &sockets)
+            .output()
+            .unwrap();
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(output.status.success(), "{command}: {said}");
+        String::from_utf8_lossy(&output.stdout).into_owned()
+    };
+    run("zpool create tank a");
+    run("serve -b tank");
+    let old = run("zpool get -Hpo value guid tank");
+    run("zpool reguid tank");
+    let new = run("zpool get -Hpo value guid tank");
+    assert_ne!(old, new);
+    let socket = |guid: &str| sockets.join(format!("{}.sock", guid.trim()));
+    assert!(socket(&new).exists() && !socket(&old).exists());
+    run(&format!("zfs create {}/fs", "tank"));
+    assert_eq!(run(&format!("zpool list -Ho name {}", new.trim())), "tank\n");
+    run("zpool export tank");
+    assert!(!socket(&new).exists());
+    assert!(!place.cache().exists());
+}
