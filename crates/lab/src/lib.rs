@@ -13,6 +13,7 @@ pub mod bare;
 pub mod disk;
 pub mod distribution;
 pub mod experiment;
+pub mod figures;
 pub mod fit;
 mod indirect;
 pub mod parameter;

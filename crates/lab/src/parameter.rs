@@ -14,7 +14,7 @@ pub enum Origin {
     Fitted(&'static str),
     /// Neither: what such machines commonly have, or what this engine's run needs. No row chose it.
     Assumed,
-    /// The preset or file that `--sim` names.
+    /// Whoever runs it: the preset or file that `--sim` names, the part that `--scale` says.
     Given,
 }
 
@@ -27,7 +27,7 @@ impl Origin {
             Self::Study => "the study's text".to_owned(),
             Self::Fitted(rows) => format!("fitted by: {rows}"),
             Self::Assumed => "assumed".to_owned(),
-            Self::Given => "the preset of --sim".to_owned(),
+            Self::Given => "the command line".to_owned(),
         }
     }
 }

@@ -130,7 +130,7 @@ pub(crate) fn values(row: &Row) -> String {
     row.values().iter().map(|value| figure(*value)).collect::<Vec<_>>().join(" ")
 }
 
-/// Why rows are not judged, and how many for each reason.
+/// Why rows are not judged, and for how many that is the reason.
 pub(crate) fn reasons(outcome: &Outcome) -> Option<String> {
     let mut reasons = BTreeMap::<&str, usize>::new();
     for row in &outcome.rows {
@@ -138,7 +138,7 @@ pub(crate) fn reasons(outcome: &Outcome) -> Option<String> {
             *reasons.entry(why).or_default() += 1;
         }
     }
-    let one = |(why, count): (&str, usize)| format!("{count} rows: {why}");
+    let one = |(why, count): (&str, usize)| format!("{why} ({count})");
     let all: Vec<String> = reasons.into_iter().map(one).collect();
     (!all.is_empty()).then(|| format!("Not judged: {}.", all.join("; ")))
 }
@@ -146,7 +146,7 @@ pub(crate) fn reasons(outcome: &Outcome) -> Option<String> {
 /// The number of parameters against what there is to choose them by.
 pub(crate) fn freedom(outcome: &Outcome) -> String {
     format!(
-        "{} parameters, {} of them fitted, against {} independent published values.",
+        "{} in all, {} of them fitted, against {} independent published values.",
         outcome.parameters.len(),
         outcome.fitted_parameters(),
         outcome.independent_values(),
@@ -310,7 +310,7 @@ mod tests {
             "1.80..2.20",
             "2 of 3 predicted rows",
             "fitted by: 8 MiB",
-            "1 parameters, 1 of them fitted, against 4",
+            "1 in all, 1 of them fitted, against 4",
         ] {
             assert!(page.contains(piece), "{piece}");
         }
@@ -334,7 +334,7 @@ mod tests {
             "o measured",
             "4 in 2 buckets",
             "2 of 3 predicted rows are within their bounds.",
-            "Not judged: 1 rows: no goal.",
+            "Not judged: no goal (1).",
             "fitted by: 8 MiB",
         ] {
             assert!(text.contains(piece), "{piece} in\n{text}");

@@ -171,11 +171,8 @@ fn rows(m: &Measured<'_>) -> Vec<Row> {
 fn rates(n: usize, p: &Published, o: &Observed, part: f64) -> Vec<Row> {
     let name = |what: &str| format!("{}: {what}", p.what);
     let (syncs, delays) = (o.report.syncs_per_s, o.report.delays_per_s);
-    let syncs = match n {
-        // The push was chosen by it.
-        2 => Row::fitted(name("syncs"), "/s", p.syncs_per_s, COUNTED, syncs),
-        _ => Row::predicted(name("syncs"), "/s", p.syncs_per_s, COUNTED, syncs),
-    };
+    // The time of a report was chosen by the three of them, the push by the third.
+    let syncs = Row::fitted(name("syncs"), "/s", p.syncs_per_s, COUNTED, syncs);
     // The rate of the disks was chosen by the first two, that of a writer by the third.
     let written = o.report.mb_per_s / part;
     let written = Row::fitted(name("written"), "MB/s", p.mb_per_s, RATE, written);

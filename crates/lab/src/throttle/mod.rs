@@ -225,7 +225,12 @@ fn parameters(preset: &Preset, part: Part) -> Vec<Parameter> {
             Origin::Fitted("synctime 1 s: shortest sync"),
         ),
         Parameter::new("report 3 begins after", LEAD_OF_3, "s", Origin::Assumed),
-        Parameter::new("time of a report", OBSERVED as f64, "s", Origin::Study),
+        Parameter::new(
+            "time of a report",
+            OBSERVED as f64,
+            "s",
+            Origin::Fitted("syncs of all reports, and how many there are"),
+        ),
         Parameter::new("writes under way on each disk", 35.0, "", Origin::Study),
         Parameter::new("part of the machine", part.of_all(), "", Origin::Given),
     ]);

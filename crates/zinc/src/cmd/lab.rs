@@ -62,6 +62,9 @@ pub struct Run {
     /// Write a report with charts into this file
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
+    /// Write the table of every published figure, with what this run gave, into this file
+    #[arg(long, value_name = "FILE", hide = true)]
+    figures: Option<PathBuf>,
     /// Part of the study's amount of work, 1 at most
     #[arg(long, value_name = "PART", default_value_t = 1.0, value_parser = part)]
     scale: f64,
@@ -216,6 +219,7 @@ impl Run {
             confirm(path)?;
         }
         let page = self.html.as_deref().map(Page::begin).transpose()?;
+        let figures = self.figures.as_deref().map(Page::begin).transpose()?;
         let mut outcomes = Vec::new();
         for experiment in experiments {
             let setting = self.setting(experiment.name);
@@ -236,6 +240,9 @@ impl Run {
         }
         if let Some(page) = page {
             page.write(&report::page(&outcomes, &self.how()))?;
+        }
+        if let Some(figures) = figures {
+            figures.write(&lab::figures::markdown(&outcomes, &self.how()))?;
         }
         let good = outcomes.iter().all(Outcome::within_bounds);
         Ok(if good { ExitCode::SUCCESS } else { ExitCode::from(FAILED) })

@@ -1,0 +1,293 @@
+//! Every figure of the five documents, and where it is repeated.
+//!
+//! The list is written by hand: what a document says, and which rows repeat it, or why none does.
+//! The results are a run's: [`markdown`] puts both together.
+
+use crate::experiment::Outcome;
+use crate::row::{Kind, Row, Verdict};
+use std::fmt::Write as _;
+
+/// Something that a document publishes.
+struct Item {
+    /// What.
+    what: &'static str,
+    /// Where it is repeated.
+    rows: Rows,
+}
+
+/// Where an item is repeated.
+enum Rows {
+    /// In rows of this experiment whose names begin and end like this, and have this unit, if any.
+    In(&'static str, &'static str, &'static str, &'static str),
+    /// In a text or chart of this experiment, which is not judged.
+    Shown(&'static str, &'static str),
+    /// Nowhere, and why.
+    Not(&'static str),
+}
+
+use Rows::{In, Not, Shown};
+
+const fn item(what: &'static str, rows: Rows) -> Item {
+    Item { what, rows }
+}
+
+const RAW: &str = "raw-sweep";
+const SYNC: &str = "sync-stream";
+const SEEK: &str = "seek";
+const THROTTLE: &str = "throttle";
+const PIOS: &str = "pios";
+const INDIRECT: &str = "indirect";
+
+/// A document, and what it publishes.
+type Document = (&'static str, &'static [Item]);
+
+const DOCUMENTS: [Document; 5] = [
+    ("000: single writes to a raw disk, and the same disk under a pool (2006)", DOCUMENT_0),
+    ("001: the write throttle observed (2008)", DOCUMENT_1),
+    ("002: benchmarks with pios over the object layer (2007)", DOCUMENT_2),
+    ("003: linear and random reads of a disk (2009)", DOCUMENT_3),
+    ("004: larger indirect blocks (2016)", DOCUMENT_4),
+];
+
+const DOCUMENT_0: &[Item] = &[
+    item("table: throughput, 16 KB to 32768 KB", In(RAW, "", " KiB", "MB/s")),
+    item("table: was 46, was 46, was 47", In(RAW, "", "before the correction", "")),
+    item("table: MB", In(RAW, "", "written in that time", "")),
+    item("table: ms of phys", In(RAW, "", "time of writing", "")),
+    item("text: the lines of the script", Shown(RAW, "a text: as the study's script prints it")),
+    item(
+        "text: 1 seek and about 0.13 s of transfer in 8 MB",
+        In(RAW, "8192 KiB: transfer", "", ""),
+    ),
+    item("text: 16 and 32 MB are no faster than 8 MB", In(RAW, "32768 KiB", "KiB", "MB/s")),
+    item("text: 66 MB/s with the write cache from 16 KB on", In(RAW, "", "write cache on", "")),
+    item("text: a single 2 MB I/O gets 46 MB/s", In(RAW, "2048 KiB, before", "", "")),
+    item("output of spa_sync.d: MB", In(SYNC, "txg ", ": written", "")),
+    item("output of spa_sync.d: ms", In(SYNC, "txg ", ": sync time", "")),
+    item("output of spa_sync.d: average size", In(SYNC, "txg ", ": average I/O", "")),
+    item("output of spa_sync.d: throughput", In(SYNC, "txg ", ": throughput", "")),
+    item("text: the same with the write cache off", In(SYNC, "write cache off", "", "")),
+    item("text: 256K may give more, nothing proves it", In(SYNC, "txg 1 with records", "", "")),
+    item("text: 35 concurrent I/Os", Shown(SYNC, "a parameter")),
+    item(
+        "text: differences may come from the cylinders",
+        Not("the study does not say where its files lay"),
+    ),
+];
+
+const DOCUMENT_1: &[Item] = &[
+    item(
+        "zpool list: 19.0T, 620K used",
+        Not("the pool is made with as many bytes as 42 disks have; nothing prints its list"),
+    ),
+    item("report 1: sync rate, MB/s, delays", In(THROTTLE, "synctime 5 s: ", "", "/s")),
+    item("report 1: MB/s", In(THROTTLE, "synctime 5 s: written", "", "MB/s")),
+    item("report 1: range of the sync time", In(THROTTLE, "synctime 5 s: ", "est sync", "ms")),
+    item("report 1: mean of the histogram", In(THROTTLE, "synctime 5 s: mean sync", "sync", "")),
+    item("report 1: well over a second", In(THROTTLE, "synctime 5 s: mean sync, by", "", "")),
+    item("report 1: histograms", In(THROTTLE, "synctime 5 s: histogram", "", "")),
+    item("report 1: limit", In(THROTTLE, "synctime 5 s: ", "limit", "MB")),
+    item("report 2: sync rate, delays", In(THROTTLE, "synctime 1 s: ", "", "/s")),
+    item("report 2: MB/s", In(THROTTLE, "synctime 1 s: written", "", "MB/s")),
+    item("report 2: range of the sync time", In(THROTTLE, "synctime 1 s: ", "est sync", "ms")),
+    item("report 2: mean of the histogram", In(THROTTLE, "synctime 1 s: mean sync", "", "")),
+    item("report 2: histograms", In(THROTTLE, "synctime 1 s: histogram", "", "")),
+    item("report 2: the limit moves", In(THROTTLE, "synctime 1 s: ", "limit", "MB")),
+    item("report 3: sync rate, delays", In(THROTTLE, "override 800 MB: ", "", "/s")),
+    item("report 3: MB/s", In(THROTTLE, "override 800 MB: written", "", "MB/s")),
+    item("report 3: range of the sync time", In(THROTTLE, "override 800 MB: ", "est sync", "ms")),
+    item("report 3: mean of the histogram", In(THROTTLE, "override 800 MB: mean sync", "", "")),
+    item("report 3: histograms", In(THROTTLE, "override 800 MB: histogram", "", "")),
+    item("report 3: limit", In(THROTTLE, "override 800 MB: ", "limit", "MB")),
+    item("text: 1 s shortens syncs", In(THROTTLE, "longest sync: 1 s over 5 s", "", "")),
+    item("delays rise from report 1 to report 2", In(THROTTLE, "delays: more with", "", "")),
+];
+
+const DOCUMENT_2: &[Item] = &[
+    item("dd: 350 MB/s to one LUN", Shown(PIOS, "a parameter")),
+    item("text: 210 MB/s with one LUN", In(PIOS, "settings of 2007: 1 unit", "", "")),
+    item("text: 30 more with a second LUN", In(PIOS, "settings of 2007: 2 units", "", "")),
+    item("text: 10 more with two more", In(PIOS, "settings of 2007: 4 units", "", "")),
+    item("text: 350 with 12 LUNs", In(PIOS, "settings of 2007: 12 units", "", "")),
+    item("text: no speed-up by threads", In(PIOS, "settings of 2007: 64 threads", "", "")),
+    item("ext3 as a reference", Not("there is no model of ext3; the figures are not in the text")),
+    item("charts: series by threads and LUNs", Not("pictures that the document no longer has")),
+    item("text: 10 MB/s without checksums", In(PIOS, "settings of 2007: gain without", "", "")),
+    item(
+        "text: SHA-256",
+        Not("the model of the processors has no cost of it; see the row without"),
+    ),
+    item("text: 20 to 50 MB/s by larger blocks", In(PIOS, "settings of 2007: gain with", "", "")),
+    item("text: at least 12 zio threads", In(PIOS, "settings of 2007: zio threads", "", "")),
+    item("profiles: runtime", In(PIOS, "", "threads: runtime", "")),
+    item("profiles: bandwidth", In(PIOS, "", "threads: bandwidth", "")),
+    item("profiles: spa_sync, checksums", In(PIOS, "", "spa_sync, checksums", "")),
+    item("profiles: spa_sync, I/O", In(PIOS, "", "spa_sync, I/O", "")),
+    item("profiles: writers, I/O", In(PIOS, "", "writers, I/O", "")),
+    item("profiles: simultaneous I/Os", In(PIOS, "", "writers, I/Os at once", "")),
+    item("profiles: readers and interrupts, 0", Not("the engine has no such threads")),
+    item("profiles: dbuf_sync_leaf", In(PIOS, "", "leaf_sync, checksums", "")),
+    item("profiles: simultaneous checksums", In(PIOS, "", "checksums at once", "")),
+    item("text: 48 % of the runtime", In(PIOS, "", "of the runtime", "")),
+    item("text: 40 MB/s by 16 zio threads", In(PIOS, "16 zio threads: more", "", "")),
+    item("text: any leaf-sync threads are better", In(PIOS, "settings of 2007: any", "", "")),
+    item("text: best with 2", In(PIOS, "settings of 2007: best number", "", "")),
+    item("three things left open", In(PIOS, "zinc: ", "", "")),
+];
+
+const DOCUMENT_3: &[Item] = &[
+    item("linear: tps", In(SEEK, "linear", "bytes", "reads/s")),
+    item("linear: MB/s", In(SEEK, "linear", "bandwidth", "")),
+    item("linear: us", In(SEEK, "linear", "user", "")),
+    item("linear: sy", In(SEEK, "linear", "system", "")),
+    item("linear: id", In(SEEK, "linear", "idle", "")),
+    item("random: tps", In(SEEK, "random", "bytes", "reads/s")),
+    item("random: MB/s", In(SEEK, "random", ": bandwidth", "")),
+    item("random: us", In(SEEK, "random", "user", "")),
+    item("random: sy", In(SEEK, "random", "system", "")),
+    item("random: id", In(SEEK, "random", "idle", "")),
+    item("tin, tout, ni, in", Not("terminals, nice processes and interrupts are not modelled")),
+    item("MB/s breakpoint", In(SEEK, "full bandwidth from", "", "")),
+    item("idle breakpoint", In(SEEK, "idle from", "", "")),
+    item("text: 5, 11, 18 % of re-seeks", In(SEEK, "break-even", "by the text", "")),
+    item("the same from the table: 4.2, 10.7, 17.6 %", In(SEEK, "break-even", "by the table", "")),
+    item("text: a re-seek is something like 7 ms", In(SEEK, "a seek more", "", "")),
+    item("text: the rate doubles with the buffer", In(SEEK, "random: bandwidth of the", "", "")),
+];
+
+const DOCUMENT_4: &[Item] = &[
+    item("best case 80 %, worst case 14 %", In(INDIRECT, "128 KiB over 16 KiB, every", "", "")),
+    item("no workload got slower", In(INDIRECT, "workloads that", "", "")),
+    item("cases 1 and 2: IOPS", In(INDIRECT, "", "block: rate", "reads/s")),
+    item("cases 1 and 2: I/Os of L0", In(INDIRECT, "", "L0", "I/Os")),
+    item("cases 1 and 2: I/Os of L1", In(INDIRECT, "", "L1", "I/Os")),
+    item("cases 1 and 2: I/Os of L2", In(INDIRECT, "", "L2", "I/Os")),
+    item("cases 1 and 2: KB of L0", In(INDIRECT, "", "L0", "KiB")),
+    item("cases 1 and 2: KB of L1", In(INDIRECT, "", "L1", "KiB")),
+    item("cases 1 and 2: KB of L2", In(INDIRECT, "", "L2", "KiB")),
+    item("32 and 64 KiB are between", Not("not run yet: two more files of ten million blocks")),
+    item("write cases: file", In(INDIRECT, "", "file, 200 times", "")),
+    item("write cases: allocated", In(INDIRECT, "", "allocated", "")),
+    item("write cases: IOPS", In(INDIRECT, "", "rate", "writes/s")),
+    item("write cases: gains", In(INDIRECT, "128 KiB over 16 KiB, writes", "", "")),
+    item("write case 2: 95 and 85 % fragmented", In(INDIRECT, "", "lz4: fragmentation", "%")),
+    item("write case 2: 10 points less", In(INDIRECT, "writes at", "with 128 KiB", "")),
+    item("scrub, deletion, send are helped", In(INDIRECT, "128 KiB over 16 KiB, ", "speed", "")),
+];
+
+impl Rows {
+    /// The rows among those of a run.
+    fn among<'a>(&self, outcomes: &'a [Outcome]) -> Vec<&'a Row> {
+        let In(experiment, begin, end, unit) = self else { return Vec::new() };
+        let outcomes = outcomes.iter().filter(|outcome| outcome.experiment == *experiment);
+        let fits = |row: &&Row| {
+            let name = row.row.as_str();
+            name.starts_with(begin) && name.ends_with(end) && (unit.is_empty() || row.unit == *unit)
+        };
+        outcomes.flat_map(|outcome| &outcome.rows).filter(fits).collect()
+    }
+}
+
+/// The table of every figure, with what a run gave; `how` is the run.
+#[must_use]
+pub fn markdown(outcomes: &[Outcome], how: &str) -> String {
+    let mut out = format!(
+        "# Every figure of the five documents\n\n\
+         Made by `{how} --figures docs/lab/figures.md`: the list is in crates/lab/src/figures.rs, \
+         the results are\nthat run's. Kinds of rows are explained in \
+         [the guide](../guide/lab.md); what each row gave is in the report.\n\n{}\n",
+        crate::report::headline(outcomes),
+    );
+    for (title, items) in &DOCUMENTS {
+        let _ = write!(out, "\n## {title}\n\n| published | repeated by | kind | result |\n");
+        out.push_str("| --- | --- | --- | --- |\n");
+        for item in *items {
+            let (by, kind, result) = line(item, outcomes);
+            let _ = writeln!(out, "| {} | {by} | {kind} | {result} |", item.what);
+        }
+    }
+    out
+}
+
+/// Where an item is repeated, as which kind, with what result.
+fn line(item: &Item, outcomes: &[Outcome]) -> (String, String, String) {
+    match &item.rows {
+        Not(why) => ("-".to_owned(), "-".to_owned(), format!("not repeated: {why}")),
+        Shown(experiment, where_) => {
+            ((*experiment).to_owned(), "-".to_owned(), format!("{where_}; not judged"))
+        }
+        In(experiment, ..) => {
+            let rows = item.rows.among(outcomes);
+            let kinds = Kind::ALL.into_iter().filter(|k| rows.iter().any(|row| row.kind() == *k));
+            let kinds: Vec<&str> = kinds.map(Kind::name).collect();
+            let count = match rows.len() {
+                1 => "1 row".to_owned(),
+                n => format!("{n} rows"),
+            };
+            (format!("{experiment}, {count}"), kinds.join(", "), result(&rows))
+        }
+    }
+}
+
+fn result(rows: &[&Row]) -> String {
+    let count = |of: fn(&Verdict) -> bool| rows.iter().filter(|row| of(&row.verdict())).count();
+    let within = count(|v| *v == Verdict::Within);
+    let outside = count(|v| *v == Verdict::Outside);
+    let ratios = rows.iter().filter_map(|row| row.ratio());
+    let (low, high) = ratios.fold((f64::INFINITY, 0.0), |(l, h), r| (r.min(l), f64::max(h, r)));
+    let mut text = match (within, outside) {
+        (0, 0) if rows.is_empty() => return "not in this run".to_owned(),
+        (0, 0) => "shown".to_owned(),
+        (_, 0) => "within".to_owned(),
+        (0, _) => "**outside**".to_owned(),
+        _ => format!("{within} within, **{outside} outside**"),
+    };
+    if low.is_finite() {
+        let _ = match (high - low) < 0.005 {
+            true => write!(text, "; {low:.2} of the published"),
+            false => write!(text, "; {low:.2} to {high:.2} of the published"),
+        };
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::experiment::Setting;
+    use crate::target::Target;
+
+    fn run(names: &[&str]) -> Vec<Outcome> {
+        let setting = Setting { scale: 0.01, ..Setting::default() };
+        let one = |name: &&str| {
+            let experiment = crate::experiment(name).expect("an experiment");
+            experiment.repeat(&Target::Sim(None), &setting, 1).expect("runs")
+        };
+        names.iter().map(one).collect()
+    }
+
+    /// What is said to be repeated is; of the long experiments, what a small run has.
+    #[test]
+    fn every_item_has_rows() {
+        let names = [RAW, SYNC, SEEK];
+        let outcomes = run(&names);
+        let items = || DOCUMENTS.iter().flat_map(|document| document.1);
+        for item in items() {
+            let In(experiment, ..) = item.rows else { continue };
+            let here = names.contains(&experiment);
+            assert!(!here || !item.rows.among(&outcomes).is_empty(), "{}", item.what);
+        }
+        // And every row that has a published value is listed.
+        let listed: Vec<&Row> = items().flat_map(|item| item.rows.among(&outcomes)).collect();
+        let missing: Vec<&str> = outcomes
+            .iter()
+            .flat_map(|outcome| &outcome.rows)
+            .filter(|row| row.published().is_some() && !listed.contains(row))
+            .map(|row| row.row.as_str())
+            .collect();
+        assert_eq!(missing, ["least throughput of a sync"]);
+        let text = markdown(&outcomes, "zinc lab run");
+        assert!(text.contains("| linear: tps | seek, 9 rows | fitted | "), "{text}");
+        assert!(text.contains("not in this run"), "{text}");
+    }
+}
