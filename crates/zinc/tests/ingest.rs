@@ -92,6 +92,7 @@ impl Place {
     fn start(&self, args: &[&str], input: Stdio) -> Child {
         let mut command = Command::new(env!("CARGO_BIN_EXE_zinc"));
         command.args(args).current_dir(self.path()).stdin(input);
+        command.env("ZINC_STATE", self.path().join("run/state"));
         command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap()
     }
 

@@ -66,6 +66,7 @@ impl Made {
         let mut words = words.split_whitespace();
         command.args(words.next()).args(["-d", "pool"]).args(words);
         command.current_dir(self.dir.path()).env("TZ", "UTC");
+        command.env("ZINC_STATE", self.dir.path().join("run/state"));
         command
     }
 
