@@ -330,6 +330,17 @@ pub enum Issue {
         /// Its state.
         state: String,
     },
+    /// No device is smaller than its label says.
+    DeviceShort {
+        /// Its path as configured.
+        device: String,
+        /// Its guid.
+        guid: u64,
+        /// Its bytes.
+        size: u64,
+        /// Bytes that its vdev needs.
+        size_min: u64,
+    },
     /// The pool's own log of errors is empty.
     KnownError {
         /// Entry of the error log.
@@ -386,6 +397,7 @@ impl Issue {
             Self::OwnerSpace { .. } => "owner-space",
             Self::Label { .. } => "label",
             Self::DeviceAbsent { .. } => "device-absent",
+            Self::DeviceShort { .. } => "device-short",
             Self::KnownError { .. } => "known-error",
             Self::Unopened { .. } => "unopened",
             Self::Locked { .. } => "locked",
@@ -402,7 +414,9 @@ impl Issue {
             Self::BadStructure { .. } => Severity::Lost,
             Self::InCheckpoint(issue) => issue.severity(),
             Self::DeviceDamaged(d) if d.is_expected() => Severity::Note,
-            Self::DeviceDamaged(_) | Self::Label { .. } => Severity::Repairable,
+            Self::DeviceDamaged(_) | Self::Label { .. } | Self::DeviceShort { .. } => {
+                Severity::Repairable
+            }
             Self::DeviceAbsent { .. } | Self::Locked { .. } | Self::KnownError { .. } => {
                 Severity::Note
             }
@@ -463,6 +477,9 @@ impl Issue {
             Self::OwnerSpace { .. } => "zfs userspace and quotas show a wrong size",
             Self::Label { .. } => "the device has fewer labels to be found by",
             Self::DeviceAbsent { .. } => "the pool has less redundancy",
+            Self::DeviceShort { .. } => {
+                "what lay behind its end is gone from it; lost blocks are listed one by one"
+            }
             Self::KnownError { .. } => "an earlier scrub or read met this error",
             Self::Unopened { .. } => "what it describes is not available",
             Self::Locked { .. } => "load the key to check what was encrypted as well",
@@ -570,6 +587,9 @@ impl fmt::Display for Issue {
             Self::Label { device, label, cause } => write!(f, "{device} label {label}: {cause}"),
             Self::DeviceAbsent { device, guid, state } => {
                 write!(f, "{device} (guid {guid}) is {state}")
+            }
+            Self::DeviceShort { device, guid, size, size_min } => {
+                write!(f, "{device} (guid {guid}) has {size} bytes, and its label needs {size_min}")
             }
             Self::KnownError { entry } => write!(f, "error log: {entry}"),
             Self::Unopened { what, cause } => write!(f, "{what}: {cause}"),

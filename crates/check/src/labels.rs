@@ -13,8 +13,10 @@ use vdev::VdevState;
 pub(crate) fn audit(pool: &Pool, sink: &Sink) {
     let mut in_use = Vec::new();
     for leaf in pool.vdevs().leaves() {
-        if leaf.state() != VdevState::Online {
-            let (device, guid) = (leaf.name().to_owned(), leaf.guid());
+        let (device, guid) = (leaf.name().to_owned(), leaf.guid());
+        if let (Some(d), Some(size_min)) = (leaf.device(), leaf.size_missed()) {
+            sink.put(Issue::DeviceShort { device, guid, size: d.size(), size_min });
+        } else if leaf.state() != VdevState::Online {
             sink.put(Issue::DeviceAbsent { device, guid, state: leaf.state().to_string() });
         }
         if leaf.device().is_some() && !leaf.is_stale() {

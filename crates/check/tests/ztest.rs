@@ -44,7 +44,11 @@ fn layout(seed: u64, seconds: u64) -> Vec<String> {
     // One mirror of one RAID-Z is what ztest makes unless it is told of no mirror; no other program
     // makes such a vdev, and zinc refuses it.
     let shape = match any(&["mirror", "mirror", "raidz", "eraidz", "expand", "draid"]).as_str() {
-        "mirror" => format!("-m {} -r 1 -C special={}", any(&["1", "2", "3"]), any(&["on", "off"])),
+        // With one disk the kind means nothing, but left to chance it may be one that needs more.
+        "mirror" => {
+            let (sides, special) = (any(&["1", "2", "3"]), any(&["on", "off"]));
+            format!("-K raidz -m {sides} -r 1 -C special={special}")
+        }
         "draid" => "-K draid -m 0 -C special=off".to_owned(),
         "expand" if seconds >= EXPANSION_SECONDS => "-X".to_owned(),
         kind => {

@@ -6,8 +6,8 @@
 //! can count the point of failure through a whole body of work.
 
 use crate::{
-    Device, DeviceRef, Error, ErrorKind, Operation, Read, Shared, Stats, Write, WriteDevice,
-    WriteDeviceRef, WriteDone, complete,
+    Astray, Device, DeviceRef, Error, ErrorKind, Operation, Read, Shared, Stats, Write,
+    WriteDevice, WriteDeviceRef, WriteDone, complete,
 };
 use core::ops::Range;
 use parking_lot::Mutex;
@@ -194,6 +194,10 @@ impl Device for FaultDevice {
 
     fn is_rotating(&self) -> bool {
         self.inner.is_rotating()
+    }
+
+    fn astray(&self) -> Option<Astray> {
+        self.inner.astray()
     }
 
     fn read(&self, offset: u64, buf: &mut [u8]) -> Result<(), Error> {

@@ -24,7 +24,7 @@ pub use self::rw::RwFileDevice;
 use self::core::{Access, Core, Request, Work};
 use self::threads::Threads;
 use self::uring::Uring;
-use crate::{AlignedBuf, Device, Error, ErrorKind, Read, Stats, range_within};
+use crate::{AlignedBuf, Astray, Device, Error, ErrorKind, Read, Stats, range_within};
 use rt::{Clock, RealClock, Rt};
 use std::io;
 use std::path::Path;
@@ -215,6 +215,10 @@ impl Device for FileDevice {
 
     fn is_rotating(&self) -> bool {
         self.core.is_rotating
+    }
+
+    fn astray(&self) -> Option<Astray> {
+        self.core.astray()
     }
 
     fn read(&self, offset: u64, buf: &mut [u8]) -> Result<(), Error> {

@@ -90,6 +90,13 @@ pub trait Device: Send + Sync {
         false
     }
 
+    /// Why nobody will find it, or all of it, where it was opened, although it still works: a file
+    /// that was deleted or replaced lives as long as it is open, and what is written to it is lost
+    /// then. Asks the system each time.
+    fn astray(&self) -> Option<Astray> {
+        None
+    }
+
     /// Reads and waits. A range that is not within the device is [`ErrorKind::BeyondEnd`]; then,
     /// and after any other error, the contents of `buf` mean nothing.
     fn read(&self, offset: u64, buf: &mut [u8]) -> Result<(), Error>;
@@ -115,6 +122,30 @@ pub trait Device: Send + Sync {
     /// What it has done since it was opened; all zero for a device that does not count.
     fn stats(&self) -> Stats {
         Stats::default()
+    }
+}
+
+/// What became of an open file or disk: see [`Device::astray`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Astray {
+    /// It has no name any more.
+    Deleted,
+    /// It is not where it was opened.
+    Moved,
+    /// Something else is where it was opened.
+    Replaced,
+    /// It has become shorter.
+    Cut,
+}
+
+impl core::fmt::Display for Astray {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.pad(match self {
+            Self::Deleted => "was deleted",
+            Self::Moved => "was moved away",
+            Self::Replaced => "was replaced",
+            Self::Cut => "was cut short",
+        })
     }
 }
 

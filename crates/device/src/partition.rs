@@ -2,7 +2,7 @@
 
 use crate::write::{split_refused, trim_within};
 use crate::{
-    AlignedBuf, Device, DeviceRef, Error, Read, Stats, Write, WriteDevice, WriteDeviceRef,
+    AlignedBuf, Astray, Device, DeviceRef, Error, Read, Stats, Write, WriteDevice, WriteDeviceRef,
     complete, range_within,
 };
 use std::sync::Arc;
@@ -69,6 +69,10 @@ impl Device for Partition {
 
     fn is_rotating(&self) -> bool {
         self.parent.is_rotating()
+    }
+
+    fn astray(&self) -> Option<Astray> {
+        self.parent.astray()
     }
 
     fn read(&self, offset: u64, buf: &mut [u8]) -> Result<(), Error> {
@@ -153,6 +157,10 @@ impl Device for RwPartition {
 
     fn is_rotating(&self) -> bool {
         self.reader.is_rotating()
+    }
+
+    fn astray(&self) -> Option<Astray> {
+        self.reader.astray()
     }
 
     fn read(&self, offset: u64, buf: &mut [u8]) -> Result<(), Error> {

@@ -163,6 +163,13 @@ pub enum Error {
         /// Why.
         cause: String,
     },
+    /// Devices that are open are not where they were opened, and will be lost when they are closed.
+    Astray {
+        /// The pool.
+        pool: String,
+        /// Each device, and what became of it.
+        devices: Vec<String>,
+    },
     /// Something failed while the pool was being changed.
     Failed {
         /// The pool.
@@ -236,6 +243,11 @@ impl Error {
             }
             Self::InUse { .. } => Some("export it there first".into()),
             Self::Stopped { .. } => Some("what was synced is safe: open the pool again".into()),
+            Self::Astray { .. } => Some(
+                "as long as the pool stays open its data can be copied out; a file that is no \
+                 longer where it was may be put back there"
+                    .into(),
+            ),
             _ => None,
         }
     }
@@ -320,6 +332,11 @@ impl fmt::Display for Error {
             Self::Device { pool, cause } => write!(f, "pool {pool:?}: {cause}"),
             Self::Invalid { what } => f.write_str(what),
             Self::Stopped { pool, cause } => write!(f, "pool {pool:?} has stopped: {cause}"),
+            Self::Astray { pool, devices } => write!(
+                f,
+                "pool {pool:?}: what it holds is not where it will be looked for: {}",
+                devices.join(", ")
+            ),
             Self::Failed { pool, doing, cause } => write!(f, "pool {pool:?}: {doing}: {cause}"),
             Self::Dmu(e) => write!(f, "{e}"),
             Self::Dsl(e) => write!(f, "{e}"),

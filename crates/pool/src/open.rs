@@ -7,11 +7,11 @@ use crate::assemble::Candidate;
 use crate::error::{Error, Result, UnknownFeature};
 use crate::faults::FaultLog;
 use crate::live::gate::{Gate, ReadGuard};
-use crate::scan::{SearchOptions, scan};
+use crate::scan::{SearchOptions, look_at_device, scan};
 use crate::uberblocks::{self, TxgCandidate};
 use dmu::{CachedStore, Objset, Zap};
 use dsl::Dsl;
-use ondisk::config::{PoolConfig, VdevConfig};
+use ondisk::config::{LabelConfig, PoolConfig, VdevConfig};
 use ondisk::features;
 use ondisk::mos;
 use ondisk::uberblock::Uberblock;
@@ -105,6 +105,8 @@ pub struct Pool {
     altroot: Option<String>,
     /// Of a pool that is open for writing: what its syncs hold while they change the MOS.
     gate: Option<Arc<Gate>>,
+    /// Why a pool that was open for writing takes no more changes.
+    suspended: Option<Arc<str>>,
 }
 
 /// As long as it lives nothing changes the tree of datasets. See [`Pool::hold_still`].
@@ -185,6 +187,7 @@ impl Pool {
             deflate: self.deflate,
             altroot: self.altroot.clone(),
             gate: self.gate.clone(),
+            suspended: self.suspended.clone(),
         })
     }
 
@@ -209,10 +212,11 @@ impl Pool {
         guid: u64,
         comment: Option<String>,
         uberblock: Uberblock,
+        suspended: Option<Arc<str>>,
     ) -> Result<Self> {
         let mut pool = self.with_live(self.name(), &self.store, &self.mos)?;
         (pool.config.pool_guid, pool.config.comment) = (guid, comment);
-        pool.uberblock = uberblock;
+        (pool.uberblock, pool.suspended) = (uberblock, suspended);
         let directory = self.directory()?;
         let table = |name| opening::feature_table(&self.mos, &directory, name);
         pool.features = Features {
@@ -248,6 +252,7 @@ impl Pool {
             deflate: true,
             altroot: None,
             gate: None,
+            suspended: None,
         })
     }
 
@@ -354,6 +359,45 @@ impl Pool {
     #[must_use]
     pub fn l2cache(&self) -> &[VdevConfig] {
         &self.l2cache
+    }
+
+    /// Whether the pool was changed on its devices since it was opened for reading: a label or an
+    /// uberblock is newer than all that were found then. What was read may be of no one state.
+    #[must_use]
+    pub fn has_moved(&self) -> bool {
+        let age = |u: &uberblocks::FoundUberblock| (u.uberblock.txg, u.uberblock.timestamp);
+        let newest = self.candidate.uberblocks.iter().map(age).max();
+        self.candidate.leaves.values().any(|seen| {
+            let Some(leaf) = look_at_device(&seen.device, seen.path.clone()) else { return false };
+            let label = match &leaf.config {
+                LabelConfig::Member(c) => c.txg,
+                LabelConfig::Aux(_) => 0,
+            };
+            label > seen.txg || uberblocks::read_ring(&leaf).iter().map(age).max() > newest
+        })
+    }
+
+    /// Why a pool that is open for writing takes no more changes: its devices failed, and what was
+    /// not durable by then is lost. It can still be read.
+    #[must_use]
+    pub fn suspended(&self) -> Option<&str> {
+        self.suspended.as_deref()
+    }
+
+    /// Devices that are not where they were opened any more, and what became of them.
+    #[must_use]
+    pub fn astray(&self) -> Vec<(&str, device::Astray)> {
+        let leaves = self.vdevs().leaves();
+        leaves.filter_map(|l| Some((l.device()?.name(), l.astray()?))).collect::<Vec<_>>()
+    }
+
+    /// The word for the pool's state: that of its vdevs, or `SUSPENDED`.
+    #[must_use]
+    pub fn health(&self) -> String {
+        match self.suspended {
+            Some(_) => "SUSPENDED".to_owned(),
+            None => self.vdevs().root().state().to_string(),
+        }
     }
 
     /// Whether datasets count space on RAID-Z without its parity: what a flag in the object

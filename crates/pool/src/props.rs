@@ -201,7 +201,7 @@ impl Pool {
             }
             "dedupratio" => return Some(ratio(space.dedup_percent())),
             "bcloneratio" => return Some(ratio(space.clones_percent())),
-            "health" => return Some(self.vdevs().root().state().to_string()),
+            "health" => return Some(self.health()),
             _ => return None,
         };
         Some(number.to_string())

@@ -33,6 +33,7 @@ pub mod queue;
 pub mod raidz;
 mod read;
 mod rebuild;
+mod size;
 mod state;
 mod tree;
 mod write;

@@ -54,7 +54,7 @@ pub enum Reason {
     None,
     /// The device cannot be opened.
     CannotOpen,
-    /// The device's label is of another vdev or damaged.
+    /// The device's label is of another vdev or damaged, or says more bytes than there are.
     BadLabel,
     /// Too few children are left.
     NoReplicas,

@@ -13,8 +13,9 @@ use crate::health::Health;
 use crate::indirect::{IndirectSegment, Mapping};
 use crate::queue::{LeafQueue, LeafStats, QueueLimits};
 use crate::raidz::{Raidz, Reflow};
+use crate::size::device_size_min;
 use crate::state::{Reason, VdevState, of_children};
-use device::{DeviceRef, WriteDeviceRef};
+use device::{Astray, DeviceRef, WriteDeviceRef};
 use ondisk::config::{AllocBias, VdevConfig, VdevKind};
 use rt::Rt;
 use std::collections::BTreeMap;
@@ -96,7 +97,20 @@ impl LeafOpen {
             Self::Faulted => ((None, None), Faulted, Reason::TooManyErrors, false),
             Self::Removed => ((None, None), Removed, Reason::None, false),
         };
-        Opened { device, writer, state, reason, stale }
+        Opened { device, writer, state, reason, stale, short: None }
+    }
+}
+
+impl Opened {
+    /// A device that is smaller than its vdev has lost its end, and whatever was there. What is
+    /// left of it is the last choice for reads, and nothing is written to it.
+    fn of_size(self, min: u64) -> Self {
+        let size = self.device.as_ref().map_or(u64::MAX, |d| d.size());
+        if size >= min {
+            return self;
+        }
+        let (state, reason) = (VdevState::Unavail, Reason::BadLabel);
+        Self { writer: None, state, reason, stale: true, short: Some(min), ..self }
     }
 }
 
@@ -107,6 +121,8 @@ struct Opened {
     state: VdevState,
     reason: Reason,
     stale: bool,
+    /// Bytes that the device should have and does not.
+    short: Option<u64>,
 }
 
 /// What a node does with its children or its device.
@@ -159,11 +175,14 @@ pub(crate) struct Node {
     /// What blocks are read and written through.
     pub(crate) queue: Option<Arc<LeafQueue>>,
     pub(crate) health: Arc<Health>,
+    /// What opening a leaf's device gave; other vdevs look at their children.
     state: VdevState,
     reason: Reason,
     is_log: bool,
     /// The device as a whole is behind.
     stale: bool,
+    /// Bytes that the device should have at least, when it has fewer.
+    short: Option<u64>,
     /// Births of blocks the device may have missed.
     missed: Vec<RangeInclusive<u64>>,
     pub(crate) read_errors: AtomicU64,
@@ -171,6 +190,17 @@ pub(crate) struct Node {
 }
 
 impl Node {
+    /// Children that it can do without; `None` for what has its state from a device.
+    fn spare(&self) -> Option<usize> {
+        Some(match &self.role {
+            Role::Root => 0,
+            Role::Mirror | Role::Replacing | Role::Spare => self.children.len().saturating_sub(1),
+            Role::Raidz(r) => r.nparity(),
+            Role::Draid(d) => d.nparity(),
+            _ => return None,
+        })
+    }
+
     /// The device may hold something else than what was written in txg `birth`.
     pub(crate) fn is_stale(&self, birth: u64) -> bool {
         let just_now = || self.health.missed().is_some_and(|r| r.contains(&birth));
@@ -200,6 +230,8 @@ struct Builder<'a> {
     nodes: Vec<Node>,
     rt: Rt,
     limits: Arc<QueueLimits>,
+    /// Bytes that the devices of the top-level vdev have at least which is being added.
+    size_min: u64,
     open: &'a mut dyn FnMut(&VdevConfig) -> LeafOpen,
 }
 
@@ -218,10 +250,11 @@ impl VdevTree {
             return Err(BuildError::NoRoot { found, guid: root.guid });
         }
         let limits = Arc::new(QueueLimits::unbounded());
-        let mut b = Builder { nodes: Vec::new(), rt: Rt::current(), limits, open };
+        let mut b = Builder { nodes: Vec::new(), rt: Rt::current(), limits, size_min: 0, open };
         let index = b.push(root, Role::Root, "root".into());
         let mut tops = BTreeMap::new();
         for child in &root.children {
+            b.size_min = device_size_min(child);
             let node = b.add(child, "root", child.ashift.unwrap_or(9) as u32, DEPTH_MAX)?;
             let bad = BuildError::BadId { id: child.id, guid: child.guid };
             let id = u32::try_from(child.id).map_err(|_| bad.clone())?;
@@ -240,7 +273,6 @@ impl VdevTree {
         let born = b.rt.now();
         let mut tree = Self { nodes: b.nodes, tops, limits: b.limits, born };
         tree.settle_draid_spares();
-        tree.settle_states();
         Ok(tree)
     }
 
@@ -280,26 +312,18 @@ impl VdevTree {
         }
     }
 
-    /// Children were added after their parents, so backwards means from the leaves up.
-    fn settle_states(&mut self) {
-        for i in (0..self.nodes.len()).rev() {
-            let node = &self.nodes[i];
-            let spare = match &node.role {
-                Role::Root => 0,
-                Role::Mirror | Role::Replacing | Role::Spare => {
-                    node.children.len().saturating_sub(1)
-                }
-                Role::Raidz(r) => r.nparity(),
-                Role::Draid(d) => d.nparity(),
-                _ => continue,
+    /// State of a vdev now: devices that failed while they were written to count as lost. Its depth
+    /// was bounded when the tree was built.
+    fn standing(&self, node: &Node) -> (VdevState, Reason) {
+        let Some(spare) = node.spare() else {
+            return match node.health.is_out() {
+                true => (VdevState::Faulted, Reason::TooManyErrors),
+                false => (node.state, node.reason),
             };
-            let root = matches!(node.role, Role::Root);
-            let children = node.children.iter().filter_map(|c| self.nodes.get(*c));
-            let states = children.map(|c| (c.state, root && c.is_log));
-            let (state, reason) = of_children(states, spare);
-            let node = &mut self.nodes[i];
-            (node.state, node.reason) = (state, reason);
-        }
+        };
+        let root = matches!(node.role, Role::Root);
+        let children = node.children.iter().filter_map(|c| self.nodes.get(*c));
+        of_children(children.map(|c| (self.standing(c).0, root && c.is_log)), spare)
     }
 
     /// The dRAID vdev with this guid, and its node.
@@ -401,10 +425,22 @@ impl VdevTree {
         self.tops.get(&vdev).map(|top| TopRef { tree: self, id: vdev, top })
     }
 
-    /// Every block's address can be read from what is there: no top-level vdev but logs is lost.
+    /// Every block's address can be read from what is there: no top-level vdev but logs is lost. A
+    /// device that is too short counts as there: much of it may be left to be read.
     #[must_use]
     pub fn is_sufficient(&self) -> bool {
-        self.root().state().is_readable()
+        let mut there = vec![false; self.nodes.len()];
+        for (i, node) in self.nodes.iter().enumerate().rev() {
+            let lost = |c: &&usize| {
+                let dispensable = matches!(node.role, Role::Root) && self.nodes[**c].is_log;
+                !there[**c] && !dispensable
+            };
+            there[i] = match node.spare() {
+                Some(spare) => node.children.iter().filter(lost).count() <= spare,
+                None => node.state.is_readable() || node.short.is_some(),
+            };
+        }
+        there.first().copied().unwrap_or(false)
     }
 
     /// Bytes allocated on `vdev` for a block of `psize` bytes born in txg `birth`, with parity
@@ -436,6 +472,7 @@ impl Builder<'_> {
             reason: Reason::None,
             is_log: config.is_log,
             stale: false,
+            short: None,
             missed: Vec::new(),
             read_errors: AtomicU64::new(0),
             checksum_errors: AtomicU64::new(0),
@@ -466,7 +503,8 @@ impl Builder<'_> {
         let index = self.push(config, role, name);
         if is_leaf || is_missing {
             let open = if is_leaf { (self.open)(config) } else { LeafOpen::Missing };
-            let Opened { device, writer, state, reason, stale } = open.split();
+            let opened = open.split().of_size(self.size_min);
+            let Opened { device, writer, state, reason, stale, short } = opened;
             let node = &mut self.nodes[index];
             node.queue = device.as_ref().map(|d| {
                 let limits = Arc::clone(&self.limits);
@@ -474,6 +512,7 @@ impl Builder<'_> {
             });
             (node.device, node.writer) = (device, writer);
             (node.state, node.reason, node.stale) = (state, reason, stale);
+            node.short = short;
         }
         for child in &config.children {
             let child = self.add(child, kind, ashift, below)?;
@@ -567,13 +606,13 @@ impl<'t> NodeRef<'t> {
     /// Its health.
     #[must_use]
     pub fn state(self) -> VdevState {
-        self.node.state
+        self.tree.standing(self.node).0
     }
 
     /// Why it is not healthy.
     #[must_use]
     pub fn reason(self) -> Reason {
-        self.node.reason
+        self.tree.standing(self.node).1
     }
 
     /// The device is behind the others as a whole.
@@ -582,10 +621,22 @@ impl<'t> NodeRef<'t> {
         self.node.stale
     }
 
+    /// Bytes that the device should have at least, when it has fewer.
+    #[must_use]
+    pub fn size_missed(self) -> Option<u64> {
+        self.node.short
+    }
+
     /// The device, when it is open.
     #[must_use]
     pub fn device(self) -> Option<&'t DeviceRef> {
         self.node.device.as_ref()
+    }
+
+    /// What became of the device while it was open.
+    #[must_use]
+    pub fn astray(self) -> Option<Astray> {
+        self.node.device.as_ref().and_then(|d| d.astray())
     }
 
     /// The device, when it may be changed and has not failed at that.

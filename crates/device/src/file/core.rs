@@ -16,14 +16,14 @@ use super::sys::{self, DirectSupport};
 use super::{Direct, Options};
 use crate::buf::ALIGNMENT;
 use crate::stats::Counters;
-use crate::{AlignedBuf, Done, Error, ErrorKind, Shared, WriteDone, complete};
+use crate::{AlignedBuf, Astray, Done, Error, ErrorKind, Shared, WriteDone, complete};
 use core::sync::atomic::{AtomicBool, Ordering};
 use core::time::Duration;
 use rt::Clock;
 use std::fs::{File, Metadata, OpenOptions, TryLockError};
 use std::io::{self, Seek, SeekFrom};
 use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt, OpenOptionsExt};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -74,6 +74,8 @@ pub(super) struct Ack {
 /// An open file or block device.
 pub(super) struct Core {
     pub(super) name: Arc<str>,
+    /// Where it was opened, whatever the working directory is now.
+    path: PathBuf,
     pub(super) size: u64,
     pub(super) sector_size: u32,
     /// Whether it is a block device.
@@ -149,6 +151,7 @@ impl Core {
         let direct = wanted.then(|| DirectFile::open(path, &meta, unknown, access)).flatten();
         Ok(Self {
             name: Arc::clone(name),
+            path: std::path::absolute(path).unwrap_or_else(|_| path.to_owned()),
             size,
             sector_size,
             is_block,
@@ -159,6 +162,22 @@ impl Core {
             direct_on: AtomicBool::new(direct.is_some()),
             direct,
         })
+    }
+
+    /// What became of it since it was opened. What the system does not say counts as nothing.
+    pub(super) fn astray(&self) -> Option<Astray> {
+        let own = self.buffered.metadata().ok()?;
+        if own.nlink() == 0 {
+            return Some(Astray::Deleted);
+        }
+        match std::fs::metadata(&self.path) {
+            Ok(there) if (there.dev(), there.ino()) != (own.dev(), own.ino()) => {
+                Some(Astray::Replaced)
+            }
+            Ok(_) => (!self.is_block && own.len() < self.size).then_some(Astray::Cut),
+            Err(e) if e.kind() == io::ErrorKind::NotFound => Some(Astray::Moved),
+            Err(_) => None,
+        }
     }
 
     /// The unit of direct requests, while the device does them.

@@ -4,7 +4,7 @@ use super::core::{Access, Ack, Core, Request, Work};
 use super::{FileDevice, Options, backlog, sys, threads};
 use crate::write::{split_refused, trim_within};
 use crate::{
-    AlignedBuf, Device, DeviceRef, Error, ErrorKind, Operation, Read, Shared, Stats, Write,
+    AlignedBuf, Astray, Device, DeviceRef, Error, ErrorKind, Operation, Read, Shared, Stats, Write,
     WriteDevice, complete, range_within,
 };
 use core::sync::atomic::{AtomicBool, Ordering};
@@ -125,6 +125,10 @@ impl Device for RwFileDevice {
 
     fn is_rotating(&self) -> bool {
         self.reader.is_rotating()
+    }
+
+    fn astray(&self) -> Option<Astray> {
+        self.reader.astray()
     }
 
     fn read(&self, offset: u64, buf: &mut [u8]) -> Result<(), Error> {

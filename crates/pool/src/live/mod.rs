@@ -63,7 +63,7 @@ pub use txg::TxgLimits;
 pub(crate) use writable::can_write_features;
 pub use writable::{Obstacle, obstacles};
 
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::open::Pool;
 use config::PoolFacts;
 use ondisk::config::{PoolState, VdevConfig};
@@ -118,7 +118,8 @@ impl LivePool {
         };
         let uberblock = *self.shared.uberblock.lock();
         let _still = self.view.hold_still();
-        self.view.seen_again(guid, comment, uberblock)
+        let why = self.shared.txgs.why_stopped();
+        self.view.seen_again(guid, comment, uberblock, why)
     }
 
     /// Its name.
@@ -254,6 +255,20 @@ impl LivePool {
         self.leave(PoolState::Destroyed)
     }
 
+    /// Whether the pool will be found again where its devices were opened.
+    ///
+    /// # Errors
+    /// When a device was deleted, moved away, replaced or cut short while it was open. It works as
+    /// long as it is open, so the data can still be copied out.
+    pub fn can_be_found(&self) -> Result<()> {
+        let astray = self.view.astray();
+        if astray.is_empty() {
+            return Ok(());
+        }
+        let devices = astray.iter().map(|(name, what)| format!("{name} {what}")).collect();
+        Err(Error::Astray { pool: self.view.name().to_owned(), devices })
+    }
+
     fn leave(self, state: PoolState) -> Result<()> {
         self.sync()?;
         self.run(move |cx| {
@@ -267,7 +282,7 @@ impl LivePool {
 
     /// Stops after what is dirty is durable.
     pub fn close(self) -> Result<()> {
-        let synced = self.sync();
+        let synced = self.sync().and_then(|()| self.can_be_found());
         self.stop();
         synced
     }

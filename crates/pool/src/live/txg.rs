@@ -679,6 +679,11 @@ impl Txgs {
         self.look_at_policy();
     }
 
+    /// Why the machine stands, once it does.
+    pub(crate) fn why_stopped(&self) -> Option<Arc<str>> {
+        self.state.lock().stop.clone()
+    }
+
     /// Stops the machine; everybody who waits now or later is told why.
     pub(crate) fn stop(&self, why: &str) {
         let mut state = self.state.lock();

@@ -172,6 +172,7 @@ impl<'a> Opening<'a> {
             deflate,
             altroot: None,
             gate: None,
+            suspended: None,
         })
     }
 

@@ -71,7 +71,7 @@ impl Pool {
             space.fragmentation().map_or_else(dash, |f| format!("{f}%")),
             format!("{}%", percentage(total.allocated, total.size)),
             format!("{}.{:02}x", dedup / 100, dedup % 100),
-            self.vdevs().root().state().to_string(),
+            self.health(),
         ];
         let altroot = self.altroot().map_or_else(dash, str::to_owned);
         ListRow { indent: 0, name: self.name().to_owned(), cells, altroot: Some(altroot) }

@@ -3,11 +3,12 @@
 //! The texts are part of the interface: monitoring scripts match them. Only conditions that can be
 //! seen in a pool opened for reading are here.
 
-use super::view::VdevTreeView;
+use super::view::{VdevTreeView, VdevView};
 use crate::live::ENABLED_BY_DEFAULT;
 use crate::open::Pool;
 use ondisk::features::{VERSION_FEATURES, by_name};
 use ondisk::scan::{Function, State};
+use vdev::Reason;
 
 /// Something is to be said about the pool; the worst first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -15,8 +16,12 @@ use ondisk::scan::{Function, State};
 pub enum Condition {
     /// A resilver is not complete.
     Resilvering,
+    /// Devices failed while they were written to, and the pool takes no more changes.
+    Suspended,
     /// Devices are missing, and something is lost with them.
     MissingFatal,
+    /// Devices have other labels or are too short, and something is lost with them.
+    BadLabelFatal,
     /// There are blocks nothing can restore.
     DataErrors,
     /// Devices were taken out of use after errors.
@@ -25,6 +30,8 @@ pub enum Condition {
     Missing,
     /// Devices have other labels.
     BadLabel,
+    /// Devices are not where they were opened any more.
+    Astray,
     /// Devices returned errors, and redundancy made up for them.
     DeviceErrors,
     /// Devices are out of use by will.
@@ -48,6 +55,19 @@ impl Condition {
                  continue to function, possibly in a degraded state.",
                 "Wait for the resilver to complete.",
                 None,
+            ),
+            Self::Suspended => (
+                "One or more devices are faulted in response to IO failures.",
+                "Make sure the affected devices are connected and have room, then end the\n\t\
+                 server of the pool and import it again.",
+                Some("ZFS-8000-HC"),
+            ),
+            Self::BadLabelFatal => (
+                "One or more devices could not be used because the label is missing\n\t\
+                 or invalid.  There are insufficient replicas for the pool to continue\n\t\
+                 functioning.",
+                "Destroy and re-create the pool from\n\ta backup source.",
+                Some("ZFS-8000-5E"),
             ),
             Self::MissingFatal => (
                 "One or more devices could not be opened.  There are insufficient\n\t\
@@ -82,6 +102,13 @@ impl Condition {
                  functioning in a degraded state.",
                 "Replace the device using 'zpool replace'.",
                 Some("ZFS-8000-4J"),
+            ),
+            Self::Astray => (
+                "One or more devices were deleted, moved, replaced or cut short while\n\t\
+                 they were in use.  What is written to them is lost when the pool is closed.",
+                "Copy the data out before the pool is exported or its server ends, or put\n\t\
+                 the device back where it was.",
+                None,
             ),
             Self::DeviceErrors => (
                 "One or more devices has experienced an unrecoverable error.  An\n\t\
@@ -154,30 +181,41 @@ impl Condition {
     pub(super) fn of(pool: &Pool, view: &VdevTreeView, data_errors: u64) -> Option<Self> {
         let devices = || view.walk().filter(|v| v.children.is_empty());
         let has = |state: &str| devices().any(|v| v.state == state);
+        let is_other = |v: &&VdevView| v.remark == Reason::BadLabel.to_string();
+        let missing = || devices().any(|v| v.state == "UNAVAIL" && !is_other(&v));
+        let other = || devices().any(|v| is_other(&v));
         let root = pool.vdevs().root().state();
         let scan = pool.scan_state().ok().flatten();
         let resilvers =
             scan.is_some_and(|s| s.function() == Function::Resilver && s.state() == State::Active);
         let holds = |c: &Self| match c {
             Self::Resilvering => resilvers,
-            Self::MissingFatal => has("UNAVAIL") && !root.is_readable(),
+            Self::Suspended => pool.suspended().is_some(),
+            Self::MissingFatal => missing() && !root.is_readable(),
+            Self::BadLabelFatal => other() && !root.is_readable(),
             Self::DataErrors => data_errors > 0,
-            Self::Faulted => has("FAULTED") && !devices().any(|v| v.remark == "corrupted data"),
-            Self::Missing => has("UNAVAIL"),
-            Self::BadLabel => has("FAULTED"),
-            Self::DeviceErrors => view.walk().any(|v| v.read_errors + v.checksum_errors > 0),
+            Self::Faulted => has("FAULTED") && !other(),
+            Self::Missing => missing(),
+            Self::BadLabel => other(),
+            Self::Astray => !pool.astray().is_empty(),
+            Self::DeviceErrors => {
+                view.walk().any(|v| v.read_errors + v.write_errors + v.checksum_errors > 0)
+            }
             Self::Offline => has("OFFLINE"),
             Self::Removed => has("REMOVED"),
             Self::OldVersion => pool.config().version < VERSION_FEATURES,
             Self::FeaturesDisabled => wants_features(pool),
         };
         let all = [
+            Self::Suspended,
             Self::Resilvering,
             Self::MissingFatal,
+            Self::BadLabelFatal,
             Self::DataErrors,
             Self::Faulted,
             Self::Missing,
             Self::BadLabel,
+            Self::Astray,
             Self::DeviceErrors,
             Self::Offline,
             Self::Removed,

@@ -16,8 +16,12 @@ use vdev::VdevState;
 pub struct Status {
     /// Its name.
     pub pool: String,
-    /// Its state.
+    /// The state of its vdevs.
     pub state: VdevState,
+    /// The word for the state of the pool.
+    pub health: String,
+    /// Why it takes no more changes.
+    pub suspended: Option<String>,
     /// The worst that can be said about it; `None` when all is well.
     pub condition: Option<Condition>,
     /// The last scrub or resilver.
@@ -56,6 +60,8 @@ impl Pool {
         Status {
             pool: self.name().to_owned(),
             state: self.vdevs().root().state(),
+            health: self.health(),
+            suspended: self.suspended().map(str::to_owned),
             condition,
             scan: self.scan_state().ok().flatten(),
             error_scrub: self.error_scrub_state().ok().flatten(),
@@ -74,7 +80,7 @@ impl Status {
     /// are of UTC plus `utc_offset` seconds.
     #[must_use]
     pub fn to_text(&self, verbose: bool, utc_offset: i64) -> String {
-        let mut out = format!("  pool: {}\n state: {}\n", self.pool, self.state);
+        let mut out = format!("  pool: {}\n state: {}\n", self.pool, self.health);
         if let Some(c) = self.condition {
             let _ = writeln!(out, "status: {}\naction: {}", c.text(), c.action());
             if let Some(page) = c.see() {
@@ -91,6 +97,8 @@ impl Status {
 
     fn error_lines(&self, verbose: bool) -> String {
         match self.damaged.len() {
+            // Nobody looked: what the vdevs no longer hold is in no log.
+            0 if !self.state.is_readable() => String::new(),
             0 => "\nerrors: No known data errors\n".to_owned(),
             n if !verbose => format!("\nerrors: {n} data errors, use '-v' for a list\n"),
             _ => {
@@ -176,7 +184,7 @@ fn rows(out: &mut String, v: &VdevView, indent: usize, width: usize, spare: bool
     let name = format!("{:indent$}{}", "", v.name);
     let _ = write!(out, "\t{name:<width$}  {:<8}", v.state);
     if !spare {
-        let counts = [v.read_errors, 0, v.checksum_errors].map(nicenum);
+        let counts = [v.read_errors, v.write_errors, v.checksum_errors].map(nicenum);
         for count in counts {
             let _ = write!(out, " {count:>5}");
         }

@@ -51,6 +51,8 @@ pub struct VdevView {
     pub remark: String,
     /// Failed reads.
     pub read_errors: u64,
+    /// Failed writes.
+    pub write_errors: u64,
     /// Blocks that failed verification.
     pub checksum_errors: u64,
     /// A vdev right below the pool: space and more are known of those only.
@@ -179,16 +181,20 @@ impl Pool {
         let reason = node.map_or(Reason::CannotOpen, |n| n.reason());
         let removed = matches!(config.kind, VdevKind::Indirect | VdevKind::Hole);
         let mut remark = if removed { String::new() } else { reason.to_string() };
-        if let (true, Some(path)) = (is_absent(config, state), &config.path) {
+        if let (true, Some(what)) = (remark.is_empty(), node.and_then(|n| n.astray())) {
+            remark = what.to_string();
+        }
+        if let (true, Some(path)) = (is_absent(config, state, reason), &config.path) {
             remark = format!("was {}", in_line(path));
         }
         VdevView {
-            name: printed_name(config, state),
+            name: printed_name(config, is_absent(config, state, reason)),
             guid: config.guid,
             kind: config.kind.clone(),
             state: if removed { VdevState::Online } else { state }.to_string(),
             remark,
             read_errors: node.map_or(0, |n| n.read_errors()),
+            write_errors: node.map_or(0, |n| n.write_errors()),
             checksum_errors: node.map_or(0, |n| n.checksum_errors()),
             is_top: false,
             size: node.and_then(|n| device_size(*n)).unwrap_or(0),
@@ -214,7 +220,7 @@ impl Pool {
         }
         let there = seen.is_some() || view.size != 0;
         let state = if there { VdevState::Online } else { VdevState::Unavail };
-        view.name = printed_name(config, state);
+        view.name = printed_name(config, is_absent(config, state, Reason::CannotOpen));
         view.remark = if there { String::new() } else { Reason::CannotOpen.to_string() };
         view.state = state.to_string();
         view
@@ -222,16 +228,18 @@ impl Pool {
 }
 
 /// There is no device: its guid names it, and where it was comes behind, as after an import.
-fn is_absent(config: &VdevConfig, state: VdevState) -> bool {
-    matches!(config.kind, VdevKind::Disk | VdevKind::File) && state == VdevState::Unavail
+fn is_absent(config: &VdevConfig, state: VdevState, reason: Reason) -> bool {
+    let is_device = matches!(config.kind, VdevKind::Disk | VdevKind::File);
+    // A device that is there and of no use has another reason.
+    is_device && state == VdevState::Unavail && reason == Reason::CannotOpen
 }
 
 /// The name `zpool status -P` prints.
-fn printed_name(config: &VdevConfig, state: VdevState) -> String {
+fn printed_name(config: &VdevConfig, absent: bool) -> String {
     let id = config.id;
     match &config.kind {
         VdevKind::Disk | VdevKind::File | VdevKind::DraidSpare { .. } => match &config.path {
-            Some(path) if !is_absent(config, state) => in_line(path),
+            Some(path) if !absent => in_line(path),
             _ => config.guid.to_string(),
         },
         VdevKind::Missing => config.guid.to_string(),

@@ -16,6 +16,8 @@ use std::time::{Duration, Instant};
 const SHOWN_OF_A_KIND: usize = 20;
 /// Ranges of a damaged device that are printed without -v.
 const SHOWN_RANGES: usize = 8;
+/// States of a pool that is being written to that are tried.
+const ATTEMPTS: u32 = 6;
 /// Progress appears after this time, and this often.
 const PROGRESS_DELAY: Duration = Duration::from_millis(500);
 
@@ -62,13 +64,31 @@ impl Args {
             snapshots: self.snapshots,
             ..CheckOptions::default()
         };
-        let report = with_progress(&pool, &options, !self.json && !self.quiet);
+        let report = self.settled(pool, &options)?;
         if self.json {
             ui::json(&report_json(&report));
         } else {
             self.print(&report);
         }
         Ok(if report.is_clean() { ExitCode::SUCCESS } else { ExitCode::from(ISSUES) })
+    }
+
+    /// The report of a state that stayed. While somebody else writes to the pool, what is read may
+    /// be overwritten before it is verified, which looks like damage: then again, from the newest
+    /// state.
+    fn settled(&self, mut pool: Pool, options: &CheckOptions) -> Result<Report, Failure> {
+        for _ in 0..ATTEMPTS {
+            let report = with_progress(&pool, options, !self.json && !self.quiet);
+            if report.issues.is_empty() || !pool.has_moved() {
+                return Ok(report);
+            }
+            pool = self.pool.open_devices(&self.name)?;
+        }
+        let what =
+            format!("cannot check '{}': it is being written to by another program", pool.name());
+        Err(Failure::new(what)
+            .because(format!("its state changed {ATTEMPTS} times while it was read"))
+            .hint("stop what writes to it, or export it, and check it again"))
     }
 
     fn print(&self, r: &Report) {

@@ -221,6 +221,8 @@ impl Service {
     fn export(&self, request: &Request, peer: Peer) -> Result<Value, Refusal> {
         let command = request.text("command")?.unwrap_or("zpool export").to_owned();
         let who = u64::from(peer.user);
+        // A pool that nobody will find again is kept, so that its data can be copied out.
+        self.held.with(|pool| pool.can_be_found().map_err(|e| refusal(&Failure::from(e))))?;
         let Some(pool) = self.held.take() else {
             return Err(Refusal::new(format!("{} is being exported already", self.held.name)));
         };

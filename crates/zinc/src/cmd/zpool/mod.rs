@@ -116,7 +116,7 @@ fn pool_json(pool: &Pool, as_int: bool) -> Map<String, Value> {
     let mut put = |k: &str, v: Value| map.insert(k.to_owned(), v);
     put("name", json!(pool.name()));
     put("type", json!("POOL"));
-    put("state", json!(pool.vdevs().root().state().to_string()));
+    put("state", json!(pool.health()));
     put("pool_guid", crate::json::number(pool.guid(), as_int));
     put("txg", crate::json::number(pool.uberblock().txg, as_int));
     put("spa_version", crate::json::number(pool.config().version, as_int));

@@ -86,8 +86,14 @@ impl Args {
     fn text(&self, pool: &Pool, status: &Status) -> String {
         let mut t = status.to_text(self.verbose, local_time::utc_offset(now_of(status)));
         if pool.label_state() == CandidateState::Exported {
-            let state = format!(" state: {}\n", status.state);
-            t = t.replacen(&state, &format!(" state: {} (EXPORTED)\n", status.state), 1);
+            let state = format!(" state: {}\n", status.health);
+            t = t.replacen(&state, &format!(" state: {} (EXPORTED)\n", status.health), 1);
+        }
+        if let Some(why) = &status.suspended {
+            let _ = writeln!(t, "\nsuspended: {why}");
+        }
+        for (name, has, min) in short_devices(pool) {
+            let _ = writeln!(t, "\nshort: {name} has {has} bytes, and its label needs {min}");
         }
         if !pool.salvage().is_empty() {
             t.push_str("\nsalvage: Parts could not be read and are left out:\n\n");
@@ -139,7 +145,7 @@ impl Args {
             "vdev_type": "root",
             "guid": json::number(pool.config().vdev_tree.guid, int),
             "class": "normal",
-            "state": status.state.to_string(),
+            "state": status.health,
             "vdevs": normal,
         });
         put("vdevs", json!({ pool.name(): root }));
@@ -162,6 +168,15 @@ impl Args {
         }
         let salvage = pool.salvage().iter().map(|s| json!({ "what": s.what, "cause": s.cause }));
         put("salvage", salvage.collect());
+        if let Some(why) = &status.suspended {
+            put("suspended", json!(why));
+        }
+        let short = short_devices(pool)
+            .map(|(name, has, min)| json!({ "device": name, "size": has, "size_min": min }));
+        let short: Vec<Value> = short.collect();
+        if !short.is_empty() {
+            put("short", Value::Array(short));
+        }
         put("faults", json::number(pool.faults().count(), int));
         Value::Object(map)
     }
@@ -172,7 +187,15 @@ impl Args {
 fn keep_sick(v: &mut VdevView) -> bool {
     v.children.retain_mut(keep_sick);
     let fine = ["ONLINE", "AVAIL", "INUSE"].contains(&v.state.as_str());
-    !fine || v.read_errors + v.checksum_errors > 0 || !v.children.is_empty()
+    !fine
+        || !v.remark.is_empty()
+        || v.read_errors + v.write_errors + v.checksum_errors > 0
+        || !v.children.is_empty()
+}
+
+/// Devices that have lost their end: name, bytes that are there, bytes that must be.
+fn short_devices(pool: &Pool) -> impl Iterator<Item = (&str, u64, u64)> {
+    pool.vdevs().leaves().filter_map(|l| Some((l.name(), l.device()?.size(), l.size_missed()?)))
 }
 
 /// A time for which the local offset is asked: the latest one the report shows.
@@ -217,7 +240,7 @@ fn children(vdevs: &[VdevView], class: &str, int: bool) -> Value {
         }
         put("phys_space", json::number(v.size, int));
         put("read_errors", json::number(v.read_errors, int));
-        put("write_errors", json::number(0, int));
+        put("write_errors", json::number(v.write_errors, int));
         put("checksum_errors", json::number(v.checksum_errors, int));
         if !v.remark.is_empty() {
             put("remark", json!(v.remark));

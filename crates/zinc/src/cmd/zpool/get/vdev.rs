@@ -130,8 +130,9 @@ fn number(v: &Named<'_>, config: Option<&VdevConfig>, name: &str) -> Option<u64>
         },
         "numchildren" => config?.children.len() as u64,
         "read_errors" => view?.read_errors,
+        "write_errors" => view?.write_errors,
         "checksum_errors" => view?.checksum_errors,
-        "write_errors" | "initialize_errors" | "trim_errors" | "bootsize" | "slow_ios" => 0,
+        "initialize_errors" | "trim_errors" | "bootsize" | "slow_ios" => 0,
         _ => return None,
     })
 }

@@ -1,0 +1,253 @@
+//! Health that is not there, and alarms that are not true: what zinc says of pools whose devices
+//! are cut short, fail, are deleted or written to by others meanwhile.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+mod support;
+
+use std::io::{BufRead as _, BufReader};
+use std::path::Path;
+use std::process::{Child, Command, Output, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
+use support::Run;
+
+const MIB: u64 = 1 << 20;
+
+/// A folder with images, and the sockets of servers.
+struct Place {
+    dir: tempfile::TempDir,
+}
+
+/// A process that serves a pool; killed when it is dropped.
+struct Server(Child);
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+impl Place {
+    /// A pool `tank` over images of 256 MiB; `words` between the name and the images.
+    fn new(words: &[&str], images: &[&str]) -> Self {
+        let place = Self { dir: tempfile::tempdir().unwrap() };
+        for image in images {
+            std::fs::File::create(place.path(image)).unwrap().set_len(256 * MIB).unwrap();
+        }
+        let images = images.iter().map(|i| place.path(i).to_str().unwrap().to_owned());
+        let images: Vec<String> = images.collect();
+        let mut args = vec!["zpool", "create", "tank"];
+        args.extend(words);
+        args.extend(images.iter().map(String::as_str));
+        place.run(&args).ok();
+        place
+    }
+
+    fn path(&self, name: &str) -> std::path::PathBuf {
+        self.dir.path().join(name)
+    }
+
+    fn command(&self, program: &str, args: &[&str]) -> Command {
+        let mut command = Command::new(program);
+        command.args(args).current_dir(self.dir.path()).env("TZ", "UTC");
+        command.env("ZINC_SOCKETS", self.path("run/zinc")).env("ZINC_STATE", self.path("state"));
+        command.stdin(Stdio::null());
+        command
+    }
+
+    fn run(&self, args: &[&str]) -> Run {
+        let output = self.command(env!("CARGO_BIN_EXE_zinc"), args).output().unwrap();
+        let Output { status, stdout, stderr } = output;
+        Run {
+            code: status.code().expect("zinc ends by itself"),
+            out: String::from_utf8_lossy(&stdout).into_owned(),
+            err: String::from_utf8_lossy(&stderr).into_owned(),
+        }
+    }
+
+    /// Fills the pool with `mib` MiB that do not compress.
+    fn fill(&self, mib: u64) {
+        let mut bytes = vec![0; (mib * MIB) as usize];
+        testkit::Rng::new(1).fill(&mut bytes);
+        std::fs::write(self.path("bytes"), bytes).unwrap();
+        self.run(&["cp", "-d", ".", "bytes", "tank:/bytes"]).ok();
+        std::fs::remove_file(self.path("bytes")).unwrap();
+    }
+
+    fn serve(&self) -> Server {
+        // A process that ignores this signal gets an error instead, when a limit on files is met.
+        let line = "trap '' XFSZ; exec \"$0\" serve -d . tank";
+        let mut command = self.command("sh", &["-c", line, env!("CARGO_BIN_EXE_zinc")]);
+        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+        let mut line = String::new();
+        let out = child.stdout.take().unwrap();
+        let server = Server(child);
+        BufReader::new(out).read_line(&mut line).unwrap();
+        assert!(!line.is_empty(), "the server did not begin");
+        server
+    }
+
+    fn cut(&self, image: &str, size: u64) {
+        let file = std::fs::OpenOptions::new().write(true).open(self.path(image)).unwrap();
+        file.set_len(size).unwrap();
+    }
+}
+
+#[track_caller]
+fn has(text: &str, words: &[&str]) {
+    for word in words {
+        assert!(text.contains(word), "no {word:?} in:\n{text}");
+    }
+}
+
+#[track_caller]
+fn has_not(text: &str, words: &[&str]) {
+    for word in words {
+        assert!(!text.contains(word), "{word:?} in:\n{text}");
+    }
+}
+
+#[test]
+fn a_disk_that_is_cut_short_is_not_online() {
+    let place = Place::new(&[], &["disk"]);
+    place.fill(60);
+    place.run(&["zpool", "export", "-d", ".", "tank"]).ok();
+    place.cut("disk", 60 * MIB);
+    let status = place.run(&["zpool", "status", "-d", ".", "tank"]).out;
+    has(&status, &[" state: UNAVAIL", "corrupted data", "ZFS-8000-5E", "short: "]);
+    has_not(&status, &["No known data errors", "ONLINE", "unaffected"]);
+    let listed = place.run(&["zpool", "import", "-d", "."]).out;
+    has(&listed, &["UNAVAIL", "corrupted data", "ZFS-8000-5E"]);
+    let list = place.run(&["zpool", "list", "-d", ".", "-Ho", "health", "tank"]).out;
+    assert_eq!(list, "UNAVAIL\n");
+    let import = place.run(&["zpool", "import", "-d", ".", "tank"]);
+    assert_ne!(import.code, 0, "{}", import.out);
+    let check = place.run(&["check", "-d", ".", "tank"]);
+    assert_eq!(check.code, 3, "{}", check.err);
+    has(&check.out, &["device-short", "block-lost"]);
+}
+
+#[test]
+fn a_side_of_a_mirror_that_is_cut_short_degrades_it() {
+    let place = Place::new(&["mirror"], &["left", "right"]);
+    place.fill(40);
+    place.run(&["zpool", "export", "-d", ".", "tank"]).ok();
+    place.cut("right", 50 * MIB);
+    let status = place.run(&["zpool", "status", "-d", ".", "tank"]).out;
+    has(&status, &[" state: DEGRADED", "UNAVAIL", "corrupted data", "ZFS-8000-4J"]);
+    has(&status, &["No known data errors"]);
+    let check = place.run(&["check", "-d", ".", "tank"]);
+    assert_eq!(check.code, 3, "{}", check.err);
+    has(&check.out, &["device-short", " 0 lost"]);
+    // Nothing is read from it that the other side has.
+    let copied = place.run(&["cp", "-d", ".", "tank:/bytes", "back"]);
+    assert_eq!((copied.code, copied.err.as_str()), (0, ""));
+}
+
+#[test]
+fn what_lies_behind_the_last_metaslab_is_not_missed() {
+    let place = Place::new(&["mirror"], &["left", "right"]);
+    place.run(&["zpool", "export", "-d", ".", "tank"]).ok();
+    place.cut("right", 256 * MIB - 4096);
+    let status = place.run(&["zpool", "status", "-d", ".", "tank"]).out;
+    has(&status, &[" state: ONLINE"]);
+}
+
+/// Limits the size of files that a process may write; `false` without the program for that.
+fn limit_files(server: &Server, bytes: u64) -> bool {
+    let pid = server.0.id().to_string();
+    let limit = format!("--fsize={bytes}");
+    let done = Command::new("prlimit").args(["--pid", &pid, &limit]).status();
+    done.is_ok_and(|s| s.success())
+}
+
+#[test]
+fn a_pool_that_stopped_says_so() {
+    let place = Place::new(&[], &["disk"]);
+    let server = place.serve();
+    if !limit_files(&server, 1) {
+        testkit::skip("needs prlimit");
+        return;
+    }
+    let made = place.run(&["zfs", "create", "-d", ".", "tank/fs"]);
+    assert_ne!(made.code, 0, "nothing can be written");
+    let status = place.run(&["zpool", "status", "-d", ".", "tank"]);
+    assert_eq!(status.code, 0, "as OpenZFS does: {}", status.err);
+    has(&status.out, &[" state: SUSPENDED", "in response to IO failures", "ZFS-8000-HC"]);
+    has(&status.out, &["suspended: "]);
+    let list = place.run(&["zpool", "list", "-d", ".", "-Ho", "health", "tank"]).out;
+    assert_eq!(list, "SUSPENDED\n");
+    let sick = place.run(&["zpool", "status", "-x", "-d", ".", "tank"]).out;
+    has(&sick, &["SUSPENDED"]);
+}
+
+/// A served pool whose image becomes something else: everything still works, and says so.
+fn astray(what: &str, change: impl Fn(&Path)) {
+    let place = Place::new(&[], &["disk"]);
+    let mut server = place.serve();
+    let status = place.run(&["zpool", "status", "-d", ".", "tank"]).out;
+    has_not(&status, &[what]);
+    change(&place.path("disk"));
+    let status = place.run(&["zpool", "status", "tank"]).out;
+    has(&status, &["while", "they were in use", what]);
+    let export = place.run(&["zpool", "export", "tank"]);
+    assert_ne!(export.code, 0, "{}", export.out);
+    has(&export.err, &[what]);
+    // The pool is still there, so that its data can be copied out.
+    place.run(&["zfs", "list", "tank"]).ok();
+    rustix::process::kill_process(
+        rustix::process::Pid::from_child(&server.0),
+        rustix::process::Signal::TERM,
+    )
+    .unwrap();
+    assert!(!server.0.wait().unwrap().success(), "what was written is lost");
+}
+
+#[test]
+fn a_deleted_image_is_noticed() {
+    astray("was deleted", |disk| std::fs::remove_file(disk).unwrap());
+}
+
+#[test]
+fn a_replaced_image_is_noticed() {
+    astray("was deleted", |disk| {
+        let other = disk.with_extension("new");
+        std::fs::copy(disk, &other).unwrap();
+        std::fs::rename(&other, disk).unwrap();
+    });
+}
+
+#[test]
+fn an_image_that_was_moved_away_is_noticed() {
+    astray("was replaced", |disk| {
+        std::fs::rename(disk, disk.with_extension("old")).unwrap();
+        std::fs::write(disk, b"another").unwrap();
+    });
+}
+
+#[test]
+fn a_check_beside_a_writer_finds_no_damage() {
+    let place = Place::new(&[], &["disk"]);
+    let done = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let mut n = 0;
+            while !done.load(Ordering::Relaxed) {
+                let name = format!("tank/fs{n}");
+                place.run(&["zfs", "create", "-d", ".", &name]);
+                place.run(&["zfs", "destroy", "-d", ".", &name]);
+                n += 1;
+            }
+        });
+        for _ in 0..12 {
+            let check = place.run(&["check", "-d", ".", "tank"]);
+            let moved = check.code == 1 && check.err.contains("written to");
+            if check.code != 0 && !moved {
+                done.store(true, Ordering::Relaxed);
+                panic!("exit {}: {}{}", check.code, check.out, check.err);
+            }
+        }
+        done.store(true, Ordering::Relaxed);
+    });
+    assert_eq!(place.run(&["check", "-d", ".", "tank"]).code, 0);
+}
