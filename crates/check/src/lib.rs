@@ -116,6 +116,16 @@ pub fn run(pool: &Pool, options: &CheckOptions, progress: &Progress) -> Report {
     report
 }
 
+/// What is wrong with labels alone, read again: part of [`run`], and quick.
+#[must_use]
+pub fn labels(pool: &Pool) -> Vec<Issue> {
+    let sink = sink::Sink::new(CheckOptions::default().issues_max);
+    labels::audit(pool, &sink);
+    let (mut issues, _) = sink.finish();
+    issues.retain(|i| matches!(i, Issue::Label { .. }));
+    issues
+}
+
 /// What is inside the objects: tables everywhere, files and owners in file systems.
 fn contents(
     pool: &Pool,

@@ -244,8 +244,7 @@ impl Error {
             Self::InUse { .. } => Some("export it there first".into()),
             Self::Stopped { .. } => Some("what was synced is safe: open the pool again".into()),
             Self::Astray { .. } => Some(
-                "as long as the pool stays open its data can be copied out; a file that is no \
-                 longer where it was may be put back there"
+                "while the pool is open, copy its data out or put the file back where it was"
                     .into(),
             ),
             _ => None,

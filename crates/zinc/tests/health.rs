@@ -175,6 +175,7 @@ fn a_pool_that_stopped_says_so() {
     assert_eq!(status.code, 0, "as OpenZFS does: {}", status.err);
     has(&status.out, &[" state: SUSPENDED", "in response to IO failures", "ZFS-8000-HC"]);
     has(&status.out, &["suspended: "]);
+    has_not(&status.out, &["No known data errors"]);
     let list = place.run(&["zpool", "list", "-d", ".", "-Ho", "health", "tank"]).out;
     assert_eq!(list, "SUSPENDED\n");
     let sick = place.run(&["zpool", "status", "-x", "-d", ".", "tank"]).out;

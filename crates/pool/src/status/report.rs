@@ -97,8 +97,8 @@ impl Status {
 
     fn error_lines(&self, verbose: bool) -> String {
         match self.damaged.len() {
-            // Nobody looked: what the vdevs no longer hold is in no log.
-            0 if !self.state.is_readable() => String::new(),
+            // Nobody looked: what the vdevs no longer hold or never took is in no log.
+            0 if !self.state.is_readable() || self.suspended.is_some() => String::new(),
             0 => "\nerrors: No known data errors\n".to_owned(),
             n if !verbose => format!("\nerrors: {n} data errors, use '-v' for a list\n"),
             _ => {

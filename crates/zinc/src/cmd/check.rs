@@ -18,6 +18,8 @@ const SHOWN_OF_A_KIND: usize = 20;
 const SHOWN_RANGES: usize = 8;
 /// States of a pool that is being written to that are tried.
 const ATTEMPTS: u32 = 6;
+/// Far longer than a txg takes between its first labels and its last.
+const LABELS_PAUSE: Duration = Duration::from_secs(1);
 /// Progress appears after this time, and this often.
 const PROGRESS_DELAY: Duration = Duration::from_millis(500);
 
@@ -79,7 +81,7 @@ impl Args {
     fn settled(&self, mut pool: Pool, options: &CheckOptions) -> Result<Report, Failure> {
         for _ in 0..ATTEMPTS {
             let report = with_progress(&pool, options, !self.json && !self.quiet);
-            if report.issues.is_empty() || !pool.has_moved() {
+            if report.is_clean() || !(pool.has_moved() || labels_changed(&pool, &report)) {
                 return Ok(report);
             }
             pool = self.pool.open_devices(&self.name)?;
@@ -111,7 +113,7 @@ impl Args {
             let _ = writeln!(text, "{n} more issues {name} were not kept");
         }
         if !self.quiet {
-            summary(r, &mut text);
+            summary(r, self.no_verify, &mut text);
         }
         if self.verbose {
             table(&r.totals, &mut text);
@@ -168,6 +170,18 @@ impl Args {
     }
 }
 
+/// Whether labels that were wrong are not so any more, or in another way: a txg that changes them
+/// writes half of them before its uberblock, and half after it.
+fn labels_changed(pool: &Pool, report: &Report) -> bool {
+    let is_label = |i: &&Issue| matches!(i, Issue::Label { .. });
+    let before: Vec<&Issue> = report.issues.iter().filter(is_label).collect();
+    if before.is_empty() {
+        return false;
+    }
+    std::thread::sleep(LABELS_PAUSE);
+    pool.has_moved() || !check::labels(pool).iter().eq(before)
+}
+
 /// Runs the check; on a terminal shows how far it is.
 fn with_progress(pool: &Pool, options: &CheckOptions, wanted: bool) -> Report {
     let progress = rt::Progress::new();
@@ -202,7 +216,7 @@ fn with_progress(pool: &Pool, options: &CheckOptions, wanted: bool) -> Report {
     })
 }
 
-fn summary(r: &Report, text: &mut String) {
+fn summary(r: &Report, no_verify: bool, text: &mut String) {
     let t = r.totals.total();
     let secs = r.elapsed.as_secs_f64();
     let rate = r.bytes_read as f64 / secs.max(1e-9) / 1e6;
@@ -241,7 +255,13 @@ fn summary(r: &Report, text: &mut String) {
         () if r.is_clean() => "clean",
         () => "has issues",
     };
-    let _ = writeln!(text, "{word}: {}", counts.join(", "));
+    let _ = write!(text, "{word}: {}", counts.join(", "));
+    // "clean" is said of what was read, so what was not is said too.
+    let locked = r.issues.iter().filter(|i| matches!(i, Issue::Locked { .. })).count();
+    if locked > 0 {
+        let _ = write!(text, "; without a key, so not decrypted: {locked} datasets");
+    }
+    text.push_str(if no_verify { "; files' and volumes' data not read\n" } else { "\n" });
 }
 
 fn table(t: &Totals, text: &mut String) {

@@ -46,6 +46,11 @@ pub struct Held {
 }
 
 impl Held {
+    /// It was not taken out yet.
+    fn is_held(&self) -> bool {
+        self.pool.read().unwrap_or_else(PoisonError::into_inner).is_some()
+    }
+
     /// Holds it.
     pub fn new(pool: LivePool) -> Arc<Self> {
         let (name, guid) = (pool.name().to_owned(), pool.view().guid());
@@ -324,7 +329,8 @@ impl Handler for Service {
     }
 
     fn answered(&self, request: &Request) {
-        if request.verb == "export" {
+        // An export that was refused leaves the pool as it was.
+        if request.verb == "export" && !self.held.is_held() {
             (self.exported)();
         }
     }
