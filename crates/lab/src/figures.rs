@@ -80,7 +80,7 @@ const DOCUMENT_1: &[Item] = &[
         "zpool list: 19.0T, 620K used",
         Not("the pool is made with as many bytes as 42 disks have; nothing prints its list"),
     ),
-    item("report 1: sync rate, MB/s, delays", In(THROTTLE, "synctime 5 s: ", "", "/s")),
+    item("report 1: sync rate, delays", In(THROTTLE, "synctime 5 s: ", "", "/s")),
     item("report 1: MB/s", In(THROTTLE, "synctime 5 s: written", "", "MB/s")),
     item("report 1: range of the sync time", In(THROTTLE, "synctime 5 s: ", "est sync", "ms")),
     item("report 1: mean of the histogram", In(THROTTLE, "synctime 5 s: mean sync", "sync", "")),
@@ -191,6 +191,8 @@ impl Rows {
 /// The table of every figure, with what a run gave; `how` is the run.
 #[must_use]
 pub fn markdown(outcomes: &[Outcome], how: &str) -> String {
+    // It begins with the version.
+    let how = how.split_once(": ").map_or(how, |(_, command)| command);
     let mut out = format!(
         "# Every figure of the five documents\n\n\
          Made by `{how} --figures docs/lab/figures.md`: the list is in crates/lab/src/figures.rs, \
