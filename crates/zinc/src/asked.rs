@@ -23,6 +23,7 @@ use std::net::Shutdown;
 use std::os::fd::AsFd as _;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -69,6 +70,8 @@ pub struct Asked {
 pub struct Presence {
     state: Mutex<Stay>,
     changed: Condvar,
+    /// Threads that pause between two reports.
+    pausing: AtomicUsize,
 }
 
 #[derive(Clone, Default)]
@@ -112,11 +115,18 @@ impl Presence {
         }
     }
 
+    /// Its verb does nothing just now but wait for the time of its next report.
+    pub fn is_pausing(&self) -> bool {
+        self.pausing.load(Ordering::Relaxed) > 0
+    }
+
     /// Waits so long at most for it to end; whether it did.
     pub fn ends_within(&self, time: Duration) -> bool {
         let state = self.state();
         let is_here = |state: &mut Stay| matches!(state, Stay::Here);
+        self.pausing.fetch_add(1, Ordering::Relaxed);
         let wait = self.changed.wait_timeout_while(state, time, is_here);
+        self.pausing.fetch_sub(1, Ordering::Relaxed);
         !matches!(*wait.unwrap_or_else(PoisonError::into_inner).0, Stay::Here)
     }
 }

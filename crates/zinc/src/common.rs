@@ -6,7 +6,6 @@ use crate::found::{self, Found, Reach};
 use crate::queue::{self, Wait};
 use clap::Args;
 use engine::{Dataset, Filesystem, LivePool, OpenOptions, Pool};
-use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
 /// How to find and open a pool.
@@ -266,110 +265,6 @@ impl OpenArgs {
     pub fn is_of_now(&self) -> bool {
         self.txg.is_none() && !self.checkpoint && !self.allow_missing
     }
-
-    /// Loads every key that was given.
-    pub fn load_keys(&self, pool: &Pool) -> Result<(), Failure> {
-        if let Some(file) = &self.keys {
-            load_key_file(pool, &asked::path(file))?;
-        }
-        for spec in &self.key {
-            load_key_spec(pool, spec)?;
-        }
-        if self.ask {
-            ask_for_keys(pool)?;
-        }
-        Ok(())
-    }
-}
-
-/// Loads the keys of a JSON file: an object by dataset, or a manifest that has one as `keys`.
-fn load_key_file(pool: &Pool, file: &Path) -> Result<(), Failure> {
-    let fail =
-        |e: String| Failure::new(format!("cannot read keys in {}", file.display())).because(e);
-    let text = std::fs::read_to_string(file).map_err(|e| fail(e.to_string()))?;
-    let value: serde_json::Value = serde_json::from_str(&text).map_err(|e| fail(e.to_string()))?;
-    // The manifest of a pool without encrypted datasets has no keys.
-    if value.get("keys").is_none() && value.get("datasets").is_some() {
-        return Ok(());
-    }
-    let keys = value.get("keys").unwrap_or(&value);
-    let keys = keys.as_object().ok_or_else(|| fail("no object of keys by dataset".into()))?;
-    for (dataset, key) in keys {
-        let text = key.get("key").and_then(|k| k.as_str()).map(|k| k.as_bytes().to_vec());
-        let hex = key.get("key_hex").and_then(|k| k.as_str()).and_then(unhex);
-        let Some(bytes) = text.or(hex) else {
-            return Err(fail(format!("{dataset} has neither `key` nor `key_hex`")));
-        };
-        if dataset.split('/').next() != Some(pool.name()) {
-            continue;
-        }
-        pool.dsl().load_key(dataset, &bytes)?;
-    }
-    Ok(())
-}
-
-fn unhex(text: &str) -> Option<Vec<u8>> {
-    let digits = text.as_bytes();
-    let pairs = digits.chunks_exact(2);
-    if !pairs.remainder().is_empty() {
-        return None;
-    }
-    pairs.map(|p| u8::from_str_radix(std::str::from_utf8(p).ok()?, 16).ok()).collect()
-}
-
-/// Loads one key given as `DATASET=LOCATION`.
-fn load_key_spec(pool: &Pool, spec: &str) -> Result<(), Failure> {
-    let usage =
-        || Failure::usage(format!("--key {spec}: want DATASET=file:///PATH, fd:N or prompt"));
-    let (dataset, location) = spec.split_once('=').ok_or_else(usage)?;
-    let key = match location {
-        "prompt" => prompt(dataset)?,
-        l if l.starts_with("file://") => read_key(Path::new(&l["file://".len()..]))?,
-        l if l.starts_with("fd:") => {
-            let n: u32 = l["fd:".len()..].parse().map_err(|_| usage())?;
-            read_key(&PathBuf::from(format!("/dev/fd/{n}")))?
-        }
-        _ => return Err(usage()),
-    };
-    pool.dsl().load_key(dataset, &key)?;
-    Ok(())
-}
-
-fn read_key(path: &Path) -> Result<Vec<u8>, Failure> {
-    /// Keys have 32 bytes, passphrases at most 512.
-    const KEY_MAX: u64 = 4096;
-    let mut key = Vec::new();
-    let file = std::fs::File::open(path);
-    file.and_then(|f| f.take(KEY_MAX).read_to_end(&mut key)).map_err(|e| {
-        Failure::new(format!("cannot read the key in {}", path.display())).because(e.to_string())
-    })?;
-    Ok(key)
-}
-
-fn prompt(dataset: &str) -> Result<Vec<u8>, Failure> {
-    if asked::client().is_some() {
-        return Err(Failure::new("a server cannot ask for keys on your terminal")
-            .hint("give them with --keys FILE or --key DATASET=file:///PATH"));
-    }
-    let text = rpassword::prompt_password(format!("Key of {dataset}: "))?;
-    Ok(text.into_bytes())
-}
-
-/// Asks for the key of every encryption root that is still locked.
-fn ask_for_keys(pool: &Pool) -> Result<(), Failure> {
-    for (name, dir) in pool.dsl().walk() {
-        let Ok(dir) = dir else { continue };
-        let Some(info) = pool.dsl().key_info(&dir)? else { continue };
-        let head = pool.dsl().head(&dir)?;
-        let locked = match head {
-            Some(h) => !pool.dsl().is_unlocked(&h)?,
-            None => false,
-        };
-        if locked && info.root_dir == dir.object {
-            pool.dsl().load_key(&name, &prompt(&name)?)?;
-        }
-    }
-    Ok(())
 }
 
 /// Opens the file system of a dataset; with `--replay` as it is after its intent log.

@@ -15,6 +15,7 @@ mod failure;
 mod found;
 mod host;
 mod json;
+mod keys;
 mod known;
 mod live;
 mod local_time;

@@ -101,7 +101,7 @@ fn complain(text: &str) {
     if let Some(client) = asked::client() {
         return client.complain(text);
     }
-    if let Err(e) = sink::write(io::stderr().as_fd(), text.as_bytes(), Patience::Ever) {
+    if let Err(e) = sink::write(io::stderr().as_fd(), text.as_bytes(), OWN.patience()) {
         OWN.lose_errors(&e);
     }
 }
@@ -121,6 +121,11 @@ pub fn runs_on() {
         Some(client) => client.fate.run_on(),
         None => OWN.run_on(),
     }
+}
+
+/// This process is a server from now on: a message that nobody reads does not hold it up.
+pub fn be_brief() {
+    OWN.be_brief();
 }
 
 /// Ends what a verb printed: the exit code it has after all, when it would have `code`.

@@ -17,6 +17,7 @@ const DISK: u64 = 128 << 20;
 fn command(dir: &Path, args: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_zinc"));
     command.args(args).current_dir(dir).env("TZ", "UTC").stdin(Stdio::null());
+    command.env("ZINC_STATE", dir.join("state"));
     command.env("ZINC_SOCKETS", dir.join("run/zinc"));
     command.env("ZINC_STATE", dir.join("run/state"));
     command

@@ -3,7 +3,7 @@
 use crate::failure::{FAILED, Failure};
 use crate::live::LiveArgs;
 use crate::page::Page;
-use crate::ui;
+use crate::{asked, ui};
 use clap::{ArgGroup, Subcommand};
 use engine::LivePool;
 use lab::bare::{Access, FileBare, ModelBare};
@@ -328,7 +328,9 @@ fn pool_target(dataset: &str, search: &[PathBuf]) -> PoolTarget {
     args.how.cache_mib = CACHE_BYTES >> 20;
     let name = dataset.to_owned();
     let open = move |act: &mut dyn FnMut(&LivePool) -> Result<(), LabError>| {
-        args.change(&name, |pool| Ok(act(pool)?)).map_err(|failure| in_lab(&failure))
+        // Between two visits a command can be called off.
+        let visit = asked::check().and_then(|()| args.change(&name, |pool| Ok(act(pool)?)));
+        visit.map_err(|failure| in_lab(&failure))
     };
     PoolTarget { dataset: dataset.to_owned(), open: Arc::new(open) }
 }

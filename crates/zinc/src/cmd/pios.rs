@@ -13,6 +13,8 @@ use lab::pios::{
     self, Layout, PiosError, PlainFiles, PlainMethod, Plan, PoolFiles, PoolMethod, RunResult,
     Sweep, Target,
 };
+use rustix::process::{Pid, Signal, kill_process_group};
+use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitCode, ExitStatus, Stdio};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -441,7 +443,12 @@ impl Args {
             let output = if self.json { errors.try_clone()? } else { output };
             let mut shell = Command::new("sh");
             shell.args(["-c", command]).current_dir(asked::path(Path::new(".")));
-            let child = shell.stdin(Stdio::null()).stdout(output).stderr(errors).spawn()?;
+            shell.stdin(Stdio::null()).stdout(output).stderr(errors);
+            if asked::client().is_some() {
+                // A group of its own, to be ended as a whole.
+                shell.process_group(0);
+            }
+            let child = shell.spawn()?;
             wait_for(child)
         };
         match status().map_err(|e| failed(e.to_string()))? {
@@ -516,9 +523,13 @@ fn wait_for(mut child: Child) -> std::io::Result<ExitStatus> {
         if let Some(status) = child.try_wait()? {
             return Ok(status);
         }
-        if client.presence.ends_within(HOOK_TICK) {
-            child.kill()?;
+        if !client.presence.is_here()
+            && let Some(group) = Pid::from_raw(child.id().cast_signed())
+        {
+            // What the shell has started too. That it has just ended is no failure.
+            let _ = kill_process_group(group, Signal::KILL);
         }
+        std::thread::sleep(HOOK_TICK);
     }
 }
 

@@ -13,6 +13,8 @@ use std::time::{Duration, Instant};
 
 /// Longest wait before it is asked again whether a client still wants its output.
 const TICK: Duration = Duration::from_millis(100);
+/// How long a server waits for whoever reads its messages.
+const BRIEF: Duration = Duration::from_secs(1);
 /// Bytes that a pipe which is ready takes without blocking (`PIPE_BUF`).
 const PIECE: usize = 4096;
 
@@ -102,12 +104,18 @@ struct State {
     output: Option<Lost>,
     errors_lost: bool,
     runs_on: bool,
+    is_brief: bool,
 }
 
 impl Fate {
     /// Nothing was lost.
     pub const fn new() -> Self {
-        Self(Mutex::new(State { output: None, errors_lost: false, runs_on: false }))
+        Self(Mutex::new(State {
+            output: None,
+            errors_lost: false,
+            runs_on: false,
+            is_brief: false,
+        }))
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -153,6 +161,19 @@ impl Fate {
     /// The verb changes something: it is done to its end, whoever reads what it prints.
     pub fn run_on(&self) {
         self.state().runs_on = true;
+    }
+
+    /// Nobody may be there to read messages, and no message is waited with for long.
+    pub fn be_brief(&self) {
+        self.state().is_brief = true;
+    }
+
+    /// How long a message is waited with.
+    pub fn patience(&self) -> Patience<'static> {
+        match self.state().is_brief {
+            true => Patience::Until(Instant::now() + BRIEF),
+            false => Patience::Ever,
+        }
     }
 
     /// Whether it is.

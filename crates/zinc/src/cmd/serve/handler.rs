@@ -8,13 +8,14 @@
 //! | `stats` | | a snapshot of all counters |
 //! | `tunables` | `set`, an object of values by name | the values, all or those that were set |
 //! | `sync` | | the txg that is durable now |
-//! | `export` | `command` | nothing; the server ends |
+//! | `export` | `command`, `force` | nothing; the server ends |
 //! | `run` | `args`, `folder`, `environment`, three files | the exit code of that command |
 //!
 //! A fourth file of `run`, the end of a stream whose other end the client keeps, says when the
 //! client is gone.
 
-use crate::asked::{self, Asked, Lifeline};
+use super::held::{Held, Kept, Manner};
+use crate::asked::{self, Asked, Lifeline, Presence};
 use crate::cli::{self, Cli};
 use crate::cmd::tunables::to_json;
 use crate::failure::{FAILED, Failure};
@@ -33,71 +34,14 @@ use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
-use std::time::Duration;
+use std::sync::{Arc, Mutex, PoisonError};
 
-/// The pool that is held, until it is taken out.
-pub struct Held {
-    name: String,
-    guid: AtomicU64,
-    /// Whoever works with the pool holds this for reading, so that it can be taken whole.
-    pool: RwLock<Option<Arc<LivePool>>>,
-}
-
-impl Held {
-    /// It was not taken out yet.
-    fn is_held(&self) -> bool {
-        self.pool.read().unwrap_or_else(PoisonError::into_inner).is_some()
-    }
-
-    /// Holds it.
-    pub fn new(pool: LivePool) -> Arc<Self> {
-        let (name, guid) = (pool.name().to_owned(), pool.view().guid());
-        Arc::new(Self { name, guid: AtomicU64::new(guid), pool: RwLock::new(Some(Arc::new(pool))) })
-    }
-
-    /// Its name.
-    pub fn name(&self) -> &str {
-        &self.name
-    }
-
-    /// Its guid, after which the socket is named.
-    pub fn guid(&self) -> u64 {
-        self.guid.load(Ordering::Relaxed)
-    }
-
-    /// Takes it out when nobody works with it any more; `None` when it was taken before.
-    pub fn take(&self) -> Option<LivePool> {
-        let mut slot = self.pool.write().unwrap_or_else(PoisonError::into_inner);
-        let mut pool = slot.take()?;
-        // All who had it ended with the lock; the last may be about to let go.
-        loop {
-            match Arc::try_unwrap(pool) {
-                Ok(pool) => return Some(pool),
-                Err(shared) => pool = shared,
-            }
-            std::thread::sleep(Duration::from_millis(1));
-        }
-    }
-
-    /// The page for monitoring systems; empty when the pool is let go.
-    pub fn metrics(&self) -> String {
-        let snapshot = self.with(|pool| Ok(pool.stats()));
-        snapshot.map(|s| engine::pool::stats::prometheus(&[s])).unwrap_or_default()
-    }
-
-    fn with<T>(
-        &self,
-        work: impl FnOnce(&Arc<LivePool>) -> Result<T, Refusal>,
-    ) -> Result<T, Refusal> {
-        let slot = self.pool.read().unwrap_or_else(PoisonError::into_inner);
-        match &*slot {
-            Some(pool) => work(pool),
-            None => Err(Refusal::new(format!("{} is being exported", self.name))
-                .hint("when this process has ended, any command opens the pool by itself")),
-        }
-    }
+/// How a client's export ended; the server ends with it.
+pub enum Exported {
+    /// It was done.
+    Done,
+    /// It failed, and the pool is no longer held: it is as after a crash.
+    Failed(String),
 }
 
 /// Where the socket is.
@@ -131,23 +75,24 @@ impl Socket {
 pub struct Service {
     held: Arc<Held>,
     socket: Arc<Socket>,
-    exported: Box<dyn Fn() + Send + Sync>,
+    outcome: Mutex<Option<Exported>>,
+    exported: Box<dyn Fn(Exported) + Send + Sync>,
 }
 
 impl Service {
-    /// `exported` is called after a client exported the pool.
+    /// `exported` is called after a client had the pool exported, when it was told how that ended.
     pub fn new(
         held: Arc<Held>,
         socket: Arc<Socket>,
-        exported: impl Fn() + Send + Sync + 'static,
+        exported: impl Fn(Exported) + Send + Sync + 'static,
     ) -> Self {
-        Self { held, socket, exported: Box::new(exported) }
+        Self { held, socket, outcome: Mutex::default(), exported: Box::new(exported) }
     }
 
     /// The pool may have another guid now (`zpool reguid`): the socket's name follows it, or a copy
     /// of the pool with the old one could not be served.
     fn follow(&self, guid: u64) {
-        let old = self.held.guid.swap(guid, Ordering::Relaxed);
+        let old = self.held.set_guid(guid);
         if old != guid {
             self.socket.rename(&file_name(old), &file_name(guid));
         }
@@ -155,7 +100,7 @@ impl Service {
 
     fn ping(&self) -> Value {
         json!({
-            "pool": self.held.name,
+            "pool": self.held.name(),
             // A guid does not fit into the numbers that most JSON readers have.
             "guid": self.held.guid().to_string(),
             "pid": std::process::id(),
@@ -166,7 +111,7 @@ impl Service {
 
     fn status(&self) -> Result<Value, Refusal> {
         let mut about = self.ping();
-        self.held.with(|pool| {
+        self.held.look(|pool| {
             about["synced_txg"] = json!(pool.last_synced());
             about["records"] = json!(pool.txgs().len());
             Ok(about)
@@ -176,7 +121,7 @@ impl Service {
     fn txgs(&self, request: &Request) -> Result<Value, Refusal> {
         let count = request.number("count")?.and_then(|n| usize::try_from(n).ok());
         let alive = request.params.get("alive").and_then(Value::as_bool) == Some(true);
-        self.held.with(|pool| {
+        self.held.look(|pool| {
             // In this order: what becomes durable between the two looks is seen twice, not never.
             let alive = if alive { pool.txgs_alive() } else { Vec::new() };
             let mut records = pool.txgs();
@@ -189,13 +134,13 @@ impl Service {
     }
 
     fn stats(&self) -> Result<Value, Refusal> {
-        self.held.with(|pool| {
+        self.held.look(|pool| {
             serde_json::to_value(pool.stats())
                 .map_err(|e| Refusal::new("cannot stats").because(e.to_string()))
         })
     }
 
-    fn tunables(&self, request: &Request) -> Result<Value, Refusal> {
+    fn tunables(&self, request: &Request, peer: Peer) -> Result<Value, Refusal> {
         let wrong = |e: TunableError| Refusal::new(e.to_string()).hint(e.hint());
         let set = match request.params.get("set") {
             None => Map::new(),
@@ -205,7 +150,7 @@ impl Service {
         let word = |v: &Value| v.as_str().map_or_else(|| v.to_string(), str::to_owned);
         let setting = |(name, value)| Setting::parse(&format!("{name}={}", word(value)));
         let set: Vec<Setting> = set.iter().map(setting).collect::<Result<_, _>>().map_err(wrong)?;
-        self.held.with(|pool| {
+        let work = |pool: &LivePool| {
             set.iter().for_each(|s| pool.set_tunable(*s));
             let shown = match set.is_empty() {
                 true => Tunable::ALL.to_vec(),
@@ -213,11 +158,15 @@ impl Service {
             };
             let value = |t: &Tunable| to_json(t.row(), Some(pool.tunables().get(*t)));
             Ok(shown.iter().map(value).collect())
-        })
+        };
+        match set.is_empty() {
+            true => self.held.look(work),
+            false => self.held.work("zinc tunables", peer.pid, &Arc::default(), |pool| work(pool)),
+        }
     }
 
-    fn sync(&self) -> Result<Value, Refusal> {
-        self.held.with(|pool| {
+    fn sync(&self, peer: Peer) -> Result<Value, Refusal> {
+        self.held.work("zinc zpool sync", peer.pid, &Arc::default(), |pool| {
             pool.sync().map_err(|e| refusal(&Failure::from(e)))?;
             Ok(json!({ "txg": pool.last_synced() }))
         })
@@ -225,19 +174,38 @@ impl Service {
 
     fn export(&self, request: &Request, peer: Peer) -> Result<Value, Refusal> {
         let command = request.text("command")?.unwrap_or("zpool export").to_owned();
-        let who = u64::from(peer.user);
         // A pool that nobody will find again is kept, so that its data can be copied out.
-        self.held.with(|pool| pool.can_be_found().map_err(|e| refusal(&Failure::from(e))))?;
-        let Some(pool) = self.held.take() else {
-            return Err(Refusal::new(format!("{} is being exported already", self.held.name)));
-        };
+        self.held.look(|pool| pool.can_be_found().map_err(|e| refusal(&Failure::from(e))))?;
+        let forced = request.params.get("force") == Some(&Value::Bool(true));
+        let invocation = Invocation { command, who: u64::from(peer.user), host: host::name() };
+        let log = |pool: &LivePool| pool.log(&invocation).map_err(|e| refusal(&Failure::from(e)));
+        let manner = if forced { Manner::Forced } else { Manner::Polite };
+        let pool = self.held.let_go(manner, log).map_err(|kept| self.kept(kept))?;
         let guid = pool.guid();
-        let logged = pool.log(&Invocation { command, who, host: host::name() });
-        let exported = logged.and_then(|()| pool.export());
-        if exported.is_ok() {
-            crate::known::forget(guid);
+        let exported = pool.export().map_err(|e| refusal(&Failure::from(e)));
+        let outcome = match &exported {
+            Ok(()) => {
+                crate::known::forget(guid);
+                Exported::Done
+            }
+            Err(refusal) => Exported::Failed(refusal.to_string()),
+        };
+        *self.outcome.lock().unwrap_or_else(PoisonError::into_inner) = Some(outcome);
+        exported.map(|()| Value::Null)
+    }
+
+    /// Why a client's export was refused.
+    fn kept(&self, kept: Kept) -> Refusal {
+        let name = self.held.name();
+        match kept {
+            Kept::Closing => Refusal::new(format!("{name} is being exported already")),
+            Kept::Failed(refusal) => refusal,
+            Kept::Busy(commands) => {
+                let busy = Refusal::new(format!("cannot export '{name}': pool is busy"));
+                let busy = commands.into_iter().fold(busy, Refusal::because);
+                busy.hint("wait for its end, or cancel it with `zinc zpool export -f`")
+            }
         }
-        exported.map(|()| Value::Null).map_err(|e| refusal(&Failure::from(e)))
     }
 
     fn run(
@@ -246,7 +214,7 @@ impl Service {
         peer: Peer,
         mut files: Vec<OwnedFd>,
     ) -> Result<Value, Refusal> {
-        let presence = Arc::default();
+        let presence: Arc<Presence> = Arc::default();
         let lifeline = if files.len() > 3 { files.pop() } else { None };
         let lifeline = lifeline.map(|end| Lifeline::watch(UnixStream::from(end), &presence));
         let _lifeline = lifeline
@@ -264,7 +232,9 @@ impl Service {
             known.into_iter().flatten().filter(|(k, _)| asked::ENVIRONMENT.contains(&k.as_str()));
         let environment =
             known.filter_map(|(k, v)| Some((k.clone(), v.as_str()?.to_owned()))).collect();
-        self.held.with(|pool| {
+        let words = args.iter().map(|word| word.to_string_lossy()).collect::<Vec<_>>();
+        let shown = words.join(" ");
+        self.held.work(&shown, peer.pid, &Arc::clone(&presence), |pool| {
             let asked = Arc::new(Asked {
                 pool: Arc::clone(pool),
                 args,
@@ -319,8 +289,8 @@ impl Handler for Service {
             "status" => self.status(),
             "txgs" => self.txgs(request),
             "stats" => self.stats(),
-            "tunables" => self.tunables(request),
-            "sync" => self.sync(),
+            "tunables" => self.tunables(request, peer),
+            "sync" => self.sync(peer),
             "export" => self.export(request, peer),
             "run" => self.run(request, peer, files),
             other => Err(Refusal::new(format!("no request is named {other:?}"))
@@ -328,10 +298,10 @@ impl Handler for Service {
         }
     }
 
-    fn answered(&self, request: &Request) {
-        // An export that was refused leaves the pool as it was.
-        if request.verb == "export" && !self.held.is_held() {
-            (self.exported)();
+    fn answered(&self, _: &Request) {
+        let outcome = self.outcome.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(outcome) = outcome {
+            (self.exported)(outcome);
         }
     }
 }

@@ -7,11 +7,12 @@
 //! ```
 //!
 //! The socket appears after the pool is held and goes before it is let go, so whoever finds it
-//! finds the pool. Verbs that run for clients hold the pool for that long; exporting waits for
-//! them. What is killed instead leaves the pool as any crash does, and its socket to be taken over.
+//! finds the pool. How it is let go while commands run for clients is said in `held`. What is
+//! killed instead leaves the pool as any crash does, and its socket to be taken over.
 
 mod background;
 mod handler;
+mod held;
 
 use crate::failure::Failure;
 use crate::found::{self, Reach};
@@ -21,7 +22,8 @@ use crate::target::{Output, Remover};
 use crate::{known, ui};
 use control::{Endpoint, Server};
 use engine::LivePool;
-use handler::{Held, Service, Socket};
+use handler::{Exported, Service, Socket};
+use held::{Held, Kept, Manner};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use std::io::Write as _;
@@ -32,13 +34,21 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::Duration;
 
+/// What somebody is told whose pool was not exported.
+const LIKE_A_CRASH: &str = "what was synced is safe; the next command takes the pool over as after \
+                            a crash";
+/// How long a client's export is waited for at a time.
+const TURN: Duration = Duration::from_millis(50);
+
 /// Arguments of `zinc serve`.
 #[derive(clap::Args)]
 #[command(after_help = "\
 While it runs, other zinc commands on the pool are carried out by it, and it can be watched.
-SIGTERM and SIGINT make everything durable, close the pool and end it; `zinc zpool export POOL`
-exports it too, and so does the end when the pool was found with -d. A second signal ends it at
-once, which is as safe as any crash.")]
+SIGTERM and SIGINT cancel the commands that it runs for others, make everything durable, close the
+pool and end it, within a minute whatever happens; `zinc zpool export POOL` exports it too, and so
+does the end when the pool was found with -d. An export is refused while commands are running that
+do not end within 5 seconds; with -f it cancels them. A second signal ends the server at once, which
+is as safe as any crash.")]
 pub struct Args {
     #[command(flatten)]
     live: LiveArgs,
@@ -75,8 +85,8 @@ pub struct Args {
 enum End {
     /// A signal.
     Signal(i32),
-    /// A client exported the pool.
-    Exported,
+    /// A client had the pool exported.
+    Exported(Exported),
     /// The time is over.
     Time,
 }
@@ -137,24 +147,22 @@ impl Args {
         invocation.command = invocation.command.replace(&format!(" --{}", background::INNER), "");
         pool.log(&invocation)?;
         let (name, guid) = (pool.name().to_owned(), pool.view().guid());
+        ui::be_brief();
         let held = Held::new(pool);
         let served = self.serve(&held, ends, &ended, time);
         // However serving ended, the pool is let go properly.
-        let exported = match held.take() {
-            Some(pool) => leave(pool, &self.live.how, is_known),
-            None => Ok(()),
-        };
+        let left = leave(&held, &self.live.how, &served, &ended, is_known);
         let end = served?;
-        exported.map_err(|f| f.about(&format!("letting go of {name} ({guid})")))?;
-        let is_kept = is_known && !matches!(end, End::Exported);
+        let code = left.map_err(|f| f.about(&format!("letting go of {name} ({guid})")))?;
+        let is_kept = is_known && !matches!(end, End::Exported(_));
         let how = if is_kept { "no longer served" } else { "exported" };
         let why = match end {
             End::Signal(signal) => format!("signal {signal}"),
-            End::Exported => "a client exported it".to_owned(),
+            End::Exported(_) => "a client exported it".to_owned(),
             End::Time => "its time is over".to_owned(),
         };
         ui::error(&format!("zinc: {name} is {how}: {why}\n"));
-        Ok(ExitCode::SUCCESS)
+        Ok(code)
     }
 
     /// Answers until something ends it.
@@ -182,8 +190,8 @@ impl Args {
         })?;
         let socket = Socket::new(path.clone());
         let _renamed = Renamed { socket: Arc::clone(&socket), first: path.clone() };
-        let service = Service::new(Arc::clone(held), socket, move || {
-            let _ = ends.send(End::Exported);
+        let service = Service::new(Arc::clone(held), socket, move |exported| {
+            let _ = ends.send(End::Exported(exported));
         });
         let _server = Server::start(endpoint, Arc::new(service)).map_err(|e| fail(&e))?;
         let (pid, name, guid) = (std::process::id(), held.name(), held.guid());
@@ -211,15 +219,70 @@ impl Args {
     }
 }
 
-/// Makes everything durable and lets go of the pool, or exports it.
-fn leave(pool: LivePool, how: &LiveHow, is_known: bool) -> Result<(), Failure> {
-    live::tell_txgs(&pool, how)?;
+/// Lets the pool go, unless a client had that done.
+fn leave(
+    held: &Held,
+    how: &LiveHow,
+    served: &Result<End, Failure>,
+    ended: &Receiver<End>,
+    is_known: bool,
+) -> Result<ExitCode, Failure> {
+    if let Ok(End::Exported(exported)) = served {
+        return outcome(exported);
+    }
+    end_in_time()?;
+    loop {
+        match held.let_go(Manner::Forced, |_| Ok(())) {
+            Ok(pool) => return close(pool, how, is_known),
+            Err(Kept::Busy(commands)) => {
+                let failure = Failure::new("commands do not end");
+                let failure = commands.into_iter().fold(failure, Failure::because);
+                return Err(failure.hint(LIKE_A_CRASH));
+            }
+            Err(Kept::Failed(refusal)) => return Err(Failure::new(refusal.to_string())),
+            // A client is about to export it: that is waited for, or takes its turn.
+            Err(Kept::Closing) => {
+                if let Ok(End::Exported(exported)) = ended.recv_timeout(TURN) {
+                    return outcome(&exported);
+                }
+            }
+        }
+    }
+}
+
+/// What came of a client's export.
+fn outcome(exported: &Exported) -> Result<ExitCode, Failure> {
+    match exported {
+        Exported::Done => Ok(ExitCode::SUCCESS),
+        Exported::Failed(why) => Err(Failure::new(why).hint(LIKE_A_CRASH)),
+    }
+}
+
+/// Makes everything durable and closes the pool, or exports it. What cannot be told does not keep
+/// it.
+fn close(pool: LivePool, how: &LiveHow, is_known: bool) -> Result<ExitCode, Failure> {
+    let told = live::tell_txgs(&pool, how);
+    let code = told.map_or_else(|failure| failure.report(), |()| ExitCode::SUCCESS);
     if is_known {
-        return Ok(pool.close()?);
+        pool.close()?;
+        return Ok(code);
     }
     let guid = pool.guid();
     pool.export()?;
     known::forget(guid);
+    Ok(code)
+}
+
+/// Sees to it that the process ends soon, whatever hangs.
+fn end_in_time() -> Result<(), Failure> {
+    let wait = || {
+        std::thread::sleep(held::END_WITHIN);
+        let time = held::END_WITHIN.as_secs();
+        let what = format!("the pool was not closed within {time} s, and this process ends");
+        ui::error(&Failure::new(what).hint(LIKE_A_CRASH).text());
+        std::process::exit(i32::from(crate::failure::FAILED));
+    };
+    std::thread::Builder::new().name("end".to_owned()).spawn(wait)?;
     Ok(())
 }
 
@@ -233,6 +296,9 @@ fn listen_to_signals(ends: Sender<End>) -> Result<(), Failure> {
                 std::process::exit(i32::from(crate::failure::FAILED));
             }
             let _ = ends.send(End::Signal(signal));
+            if let Err(failure) = end_in_time() {
+                failure.report();
+            }
         }
     };
     std::thread::Builder::new().name("signals".to_owned()).spawn(wait)?;

@@ -105,7 +105,8 @@ pub struct Args {
     /// The pool is not in a cache file (always so here)
     #[arg(short = 'e', long = "exported")]
     exported: bool,
-    /// Key or passphrase of the dataset
+    /// Key or passphrase of the dataset, which every user of the machine can see; better its place:
+    /// file:///PATH, fd:N or prompt
     #[arg(short = 'K', value_name = "KEY")]
     passphrase: Option<String>,
     /// Look at the state the pool's checkpoint kept
@@ -222,7 +223,7 @@ impl Args {
         self.open.load_keys(&pool)?;
         if let Some(key) = &self.passphrase {
             let dataset = name.split('@').next().unwrap_or(name);
-            pool.dsl().load_key(dataset, key.as_bytes())?;
+            crate::keys::load_word(&pool, dataset, key)?;
         }
         Ok(pool)
     }

@@ -19,7 +19,7 @@ pub struct Export {
     /// Export all pools found
     #[arg(short = 'a')]
     all: bool,
-    /// Also when another system used it last
+    /// Also when another system used it last, or commands are running on it, which are cancelled
     #[arg(short = 'f')]
     force: bool,
     /// Pools
@@ -56,16 +56,16 @@ fn end(
 }
 
 /// Has the server of a pool export it, which ends the server.
-fn end_served(mut server: Server) -> Result<(), Failure> {
+fn end_served(mut server: Server, force: bool) -> Result<(), Failure> {
     let invocation = live::invocation();
-    server.call("export", json!({ "command": invocation.command })).map(drop)
+    server.call("export", json!({ "command": invocation.command, "force": force })).map(drop)
 }
 
 /// The same for all pools that are served and found in these places.
-fn end_all_served(search: &[PathBuf]) -> Result<(), Failure> {
+fn end_all_served(search: &[PathBuf], force: bool) -> Result<(), Failure> {
     let found = candidates(search)?;
     let is_there = |s: &Server| found.iter().any(|c| c.config.pool_guid == s.guid);
-    Server::all().into_iter().filter(is_there).try_for_each(end_served)
+    Server::all().into_iter().filter(is_there).try_for_each(|server| end_served(server, force))
 }
 
 impl Export {
@@ -76,12 +76,12 @@ impl Export {
         let mut names = Vec::new();
         for name in &self.pools {
             match Server::find(search, name)? {
-                Some(server) => end_served(server)?,
+                Some(server) => end_served(server, self.force)?,
                 None => names.push(name.clone()),
             }
         }
         if self.all {
-            end_all_served(search)?;
+            end_all_served(search, self.force)?;
             names = self.all_names()?;
         }
         for name in names {

@@ -1,0 +1,254 @@
+//! The pool that is held: who works with it, and how it is let go.
+//!
+//! # States
+//!
+//! ```text
+//!          let_go                     no command left, closing line written
+//!  open ------------------> closing ------------------------------------------> gone
+//!   ^                          |
+//!   '--------------------------'
+//!     commands are still running when the time is over; or the closing line failed
+//! ```
+//!
+//! *Open*: requests are answered. *Closing*: requests that look at the pool and are over at once
+//! (status, counters, the page for monitoring systems) are answered; everything that could take
+//! longer or change something is refused at once, by saying that the pool is being exported.
+//! *Gone*: so is everything.
+//!
+//! # How long closing takes
+//!
+//! A command that runs for a client may take as long as it likes, and its client may have stopped
+//! reading. So nobody waits for commands for ever:
+//!
+//! - An export without `-f` waits [`GRACE`] for them, and is then refused ("pool is busy", with a
+//!   list of what runs); the pool is open again. Commands that only pause between two reports
+//!   (`zpool iostat 5`) are called off at once, as they would be over in OpenZFS.
+//! - An export with `-f` and a signal call all commands off at once, and wait [`CALL_OFF`] for them
+//!   to end. Every write to a client, every pause and every long loop notices (`asked`).
+//! - A signal ends the process within [`END_WITHIN`] whatever happens (`mod.rs`): what was synced is
+//!   safe however it ends, so that a device which hangs need not keep the process.
+//!
+//! # Locks
+//!
+//! One mutex guards the state and is held for moments only, never while anything is done to the
+//! pool or written to a client. So no reader that stalls is waited for by anybody else.
+
+use crate::asked::Presence;
+use control::Refusal;
+use engine::LivePool;
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+/// How long an export waits for commands to end by themselves.
+pub const GRACE: Duration = Duration::from_secs(5);
+/// How long commands that were called off may take to end.
+pub const CALL_OFF: Duration = Duration::from_secs(10);
+/// How long after a signal the process ends at the latest.
+pub const END_WITHIN: Duration = Duration::from_secs(60);
+/// Commands that are named in a refusal, at most.
+const NAMED: usize = 4;
+
+/// The pool that is held, until it is let go.
+pub struct Held {
+    name: String,
+    guid: AtomicU64,
+    state: Mutex<State>,
+    /// A command ended.
+    changed: Condvar,
+}
+
+struct State {
+    pool: Option<Arc<LivePool>>,
+    is_closing: bool,
+    commands: BTreeMap<u64, Command>,
+    next: u64,
+}
+
+/// A command that runs for a client.
+struct Command {
+    shown: String,
+    pid: i32,
+    presence: Arc<Presence>,
+}
+
+/// Why the pool was not let go.
+#[derive(Debug)]
+pub enum Kept {
+    /// It is being let go already, or it is gone.
+    Closing,
+    /// These commands are running.
+    Busy(Vec<String>),
+    /// What was to be done last failed.
+    Failed(Refusal),
+}
+
+/// How commands are treated that are running.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Manner {
+    /// They may end.
+    Polite,
+    /// They are called off.
+    Forced,
+}
+
+/// A command, for as long as it runs.
+struct Running<'a> {
+    held: &'a Held,
+    number: u64,
+}
+
+impl Drop for Running<'_> {
+    fn drop(&mut self) {
+        self.held.state().commands.remove(&self.number);
+        self.held.changed.notify_all();
+    }
+}
+
+impl Held {
+    /// Holds it.
+    pub fn new(pool: LivePool) -> Arc<Self> {
+        let (name, guid) = (pool.name().to_owned(), pool.view().guid());
+        let pool = Some(Arc::new(pool));
+        let state = State { pool, is_closing: false, commands: BTreeMap::new(), next: 0 };
+        let guid = AtomicU64::new(guid);
+        Arc::new(Self { name, guid, state: Mutex::new(state), changed: Condvar::new() })
+    }
+
+    /// Its name.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Its guid, after which the socket is named.
+    pub fn guid(&self) -> u64 {
+        self.guid.load(Ordering::Relaxed)
+    }
+
+    /// It has another guid now (`zpool reguid`); the one before.
+    pub fn set_guid(&self, guid: u64) -> u64 {
+        self.guid.swap(guid, Ordering::Relaxed)
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn closing(&self) -> Refusal {
+        Refusal::new(format!("{} is being exported", self.name))
+            .hint("when this process has ended, any command opens the pool by itself")
+    }
+
+    /// Looks at it for a moment.
+    pub fn look<T>(
+        &self,
+        work: impl FnOnce(&LivePool) -> Result<T, Refusal>,
+    ) -> Result<T, Refusal> {
+        let pool = self.state().pool.clone();
+        work(&*pool.ok_or_else(|| self.closing())?)
+    }
+
+    /// Works with it, for as long as that takes. `shown` and `pid` are what others are told about
+    /// it; `presence` calls it off.
+    pub fn work<T>(
+        &self,
+        shown: &str,
+        pid: i32,
+        presence: &Arc<Presence>,
+        work: impl FnOnce(&Arc<LivePool>) -> Result<T, Refusal>,
+    ) -> Result<T, Refusal> {
+        let (pool, _running) = {
+            let mut state = self.state();
+            let pool = state.pool.clone().filter(|_| !state.is_closing);
+            let pool = pool.ok_or_else(|| self.closing())?;
+            let number = state.next;
+            state.next += 1;
+            let (shown, presence) = (shown.to_owned(), Arc::clone(presence));
+            state.commands.insert(number, Command { shown, pid, presence });
+            (pool, Running { held: self, number })
+        };
+        // In this order: the pool is let go before the command counts as ended.
+        let result = work(&pool);
+        drop(pool);
+        result
+    }
+
+    /// The page for monitoring systems; empty when the pool is gone.
+    pub fn metrics(&self) -> String {
+        let snapshot = self.look(|pool| Ok(pool.stats()));
+        snapshot.map(|s| engine::pool::stats::prometheus(&[s])).unwrap_or_default()
+    }
+
+    /// Takes it out. `last` is done to it when no command is left; when that fails it stays.
+    pub fn let_go(
+        &self,
+        manner: Manner,
+        last: impl FnOnce(&LivePool) -> Result<(), Refusal>,
+    ) -> Result<LivePool, Kept> {
+        let mut state = self.state();
+        if state.is_closing || state.pool.is_none() {
+            return Err(Kept::Closing);
+        }
+        state.is_closing = true;
+        let mut state = self.wait_for_commands(state, manner);
+        if !state.commands.is_empty() {
+            state.is_closing = false;
+            let shown = |c: &Command| format!("process {} runs `{}`", c.pid, c.shown);
+            return Err(Kept::Busy(state.commands.values().take(NAMED).map(shown).collect()));
+        }
+        let pool = state.pool.clone();
+        drop(state);
+        let Some(pool) = pool else { return Err(Kept::Closing) };
+        let done = last(&pool);
+        drop(pool);
+        if let Err(refusal) = done {
+            self.state().is_closing = false;
+            return Err(Kept::Failed(refusal));
+        }
+        self.take()
+    }
+
+    /// Waits for commands to end, and sees to it that they do.
+    fn wait_for_commands<'a>(
+        &'a self,
+        mut state: MutexGuard<'a, State>,
+        manner: Manner,
+    ) -> MutexGuard<'a, State> {
+        let until = Instant::now() + if manner == Manner::Polite { GRACE } else { CALL_OFF };
+        let why = format!("{} is being exported", self.name);
+        loop {
+            for command in state.commands.values() {
+                if manner == Manner::Forced || command.presence.is_pausing() {
+                    command.presence.call_off(&why);
+                }
+            }
+            let left = until.saturating_duration_since(Instant::now());
+            if state.commands.is_empty() || left.is_zero() {
+                return state;
+            }
+            // Short enough to notice one that begins to pause.
+            let wait = left.min(Duration::from_millis(100));
+            let waited = self.changed.wait_timeout(state, wait);
+            state = waited.unwrap_or_else(PoisonError::into_inner).0;
+        }
+    }
+
+    /// Takes it out of the state; those that look at it have it for moments.
+    fn take(&self) -> Result<LivePool, Kept> {
+        let until = Instant::now() + CALL_OFF;
+        let Some(mut pool) = self.state().pool.take() else { return Err(Kept::Closing) };
+        loop {
+            match Arc::try_unwrap(pool) {
+                Ok(pool) => return Ok(pool),
+                Err(shared) => pool = shared,
+            }
+            if Instant::now() >= until {
+                let mut state = self.state();
+                (state.pool, state.is_closing) = (Some(pool), false);
+                return Err(Kept::Busy(vec!["a request that reads its counters".to_owned()]));
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+}

@@ -1,0 +1,101 @@
+//! Keys stay where they are: in files that others cannot read, and in memory that is not dumped.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+mod support;
+
+use serde_json::Value;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::Duration;
+use support::{arg, zinc};
+
+/// A pool with an encrypted dataset that has files, the dataset, and its keys as a manifest has
+/// them.
+fn encrypted() -> Option<(testkit::CorpusPool, String, Value)> {
+    for name in testkit::fixture_cases().into_iter().chain(testkit::sample_cases()) {
+        let pool = match testkit::sample_cases().contains(&name) {
+            true => testkit::sample(&name),
+            false => testkit::fixture(&name),
+        };
+        let keys = pool.manifest["keys"].clone();
+        let first = keys.as_object().and_then(|k| k.keys().next().cloned());
+        if let Some(dataset) = first {
+            return Some((pool, dataset, keys));
+        }
+    }
+    None
+}
+
+fn write(path: &Path, text: &str, mode: u32) {
+    std::fs::write(path, text).unwrap();
+    std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).unwrap();
+}
+
+#[test]
+fn files_of_keys_that_others_can_read_are_warned_of() {
+    let Some((pool, dataset, keys)) = encrypted() else {
+        return testkit::skip("no encrypted pool");
+    };
+    let dir = tempfile::tempdir().unwrap();
+    let (path, raw) = (dir.path().join("keys.json"), dir.path().join("raw"));
+    let list = |more: &[&str]| {
+        zinc(&[&["ls", "-d", arg(&pool.dir)], more, &[&format!("{dataset}:/")]].concat())
+    };
+    for (mode, warns) in [(0o644, true), (0o640, true), (0o600, false), (0o400, false)] {
+        let _ = std::fs::remove_file(&path);
+        write(&path, &keys.to_string(), mode);
+        let run = list(&["--keys", arg(&path)]);
+        assert_eq!(run.code, 0, "{}", run.err);
+        assert_eq!(run.err.contains("chmod 600"), warns, "{mode:o}: {}", run.err);
+    }
+    // What everybody knows is no secret.
+    let manifest = pool.source().join("manifest.json");
+    assert_eq!(list(&["--keys", arg(&manifest)]).err, "");
+    let key = keys[&dataset]["key"].as_str().map(|k| k.as_bytes().to_vec());
+    let Some(key) = key else { return };
+    std::fs::write(&raw, key).unwrap();
+    for (mode, warns) in [(0o604, true), (0o600, false)] {
+        std::fs::set_permissions(&raw, std::fs::Permissions::from_mode(mode)).unwrap();
+        let place = format!("file://{}", arg(&raw));
+        let run = list(&["--key", &format!("{dataset}={place}")]);
+        assert_eq!((run.code, run.err.contains("chmod 600")), (0, warns), "{}", run.err);
+        let zdb = zinc(&["zdb", "-d", "-e", "-p", arg(&pool.dir), "-K", &place, &dataset]);
+        assert_eq!((zdb.code, zdb.err.contains("chmod 600")), (0, warns), "{}", zdb.err);
+    }
+    let key = keys[&dataset]["key"].as_str().unwrap();
+    let zdb = zinc(&["zdb", "-d", "-e", "-p", arg(&pool.dir), "-K", key, &dataset]);
+    assert!(zdb.code == 0 && zdb.err.contains("can see a key"), "{}", zdb.err);
+}
+
+#[test]
+fn a_process_with_keys_leaves_no_core_file() {
+    let Some((pool, dataset, keys)) = encrypted() else {
+        return testkit::skip("no encrypted pool");
+    };
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("keys.json");
+    write(&path, &keys.to_string(), 0o600);
+    let mut command = Command::new(env!("CARGO_BIN_EXE_zinc"));
+    // It stalls at its output, which nobody reads.
+    let args = ["zdb", "-dddddd", "-e", "-p", arg(&pool.dir), "--keys", arg(&path), &dataset];
+    let mut child =
+        command.args(args).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+    let mut limits = String::new();
+    for _ in 0..200 {
+        limits = std::fs::read_to_string(format!("/proc/{}/limits", child.id())).unwrap();
+        if core(&limits) == Some("0") || child.try_wait().unwrap().is_some() {
+            break;
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    let _ = child.kill();
+    let _ = child.wait();
+    assert_eq!(core(&limits), Some("0"), "{limits}");
+}
+
+/// The soft limit of core files.
+fn core(limits: &str) -> Option<&str> {
+    let line = limits.lines().find_map(|l| l.strip_prefix("Max core file size"))?;
+    line.split_whitespace().next()
+}

@@ -1,0 +1,276 @@
+//! What one client can do to the others and to the server: nothing. Clients that stall, that go
+//! away, that say nothing; exports and signals while they do.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+mod support;
+
+use rustix::process::{Pid, Signal, kill_process};
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::net::TcpStream;
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::process::{Child, ChildStdout, Command, Output, Stdio};
+use std::time::{Duration, Instant};
+use support::{Run, arg};
+
+/// An answer that takes longer than this was waited for.
+const AT_ONCE: Duration = Duration::from_secs(4);
+/// A server has ended within this time after a signal, whoever stalls.
+const SOON: Duration = Duration::from_secs(30);
+
+/// A folder with a pool, served.
+struct Place {
+    dir: tempfile::TempDir,
+}
+
+struct Server {
+    child: Child,
+    _out: BufReader<ChildStdout>,
+    err: BufReader<std::process::ChildStderr>,
+}
+
+impl Place {
+    fn new() -> Self {
+        let place = Self { dir: tempfile::tempdir().unwrap() };
+        let path = place.path();
+        std::fs::File::create(path.join("disk")).unwrap().set_len(512 << 20).unwrap();
+        place.run(&["zpool", "create", "tank", arg(&path.join("disk"))]).ok();
+        // More than any pipe holds, and more than is read in minutes.
+        std::fs::File::create(path.join("big")).unwrap().set_len(1 << 40).unwrap();
+        std::fs::write(path.join("some"), vec![1; 8 << 20]).unwrap();
+        for name in ["big", "some"] {
+            place.run(&["cp", "-d", "disk", name, &format!("tank:/{name}")]).ok();
+        }
+        place
+    }
+
+    fn path(&self) -> &Path {
+        self.dir.path()
+    }
+
+    fn command(&self, args: &[&str]) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_zinc"));
+        command.args(args).current_dir(self.path()).env("TZ", "UTC").stdin(Stdio::null());
+        command.env("ZINC_STATE", self.path().join("state"));
+        command.env("ZINC_SOCKETS", self.path().join("run/zinc"));
+        command
+    }
+
+    fn run(&self, args: &[&str]) -> Run {
+        let Output { status, stdout, stderr } = self.command(args).output().unwrap();
+        let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
+        Run { code: status.code().unwrap(), out: text(stdout), err: text(stderr) }
+    }
+
+    fn serve(&self, more: &[&str]) -> Server {
+        let args = [&["serve", "-d", "disk"], more, &["tank"]].concat();
+        let mut command = self.command(&args);
+        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let mut out = BufReader::new(child.stdout.take().unwrap());
+        let err = BufReader::new(child.stderr.take().unwrap());
+        let mut line = String::new();
+        out.read_line(&mut line).unwrap();
+        assert!(line.starts_with("serving tank"), "{line}");
+        Server { child, _out: out, err }
+    }
+
+    fn socket(&self) -> std::path::PathBuf {
+        let mut all = std::fs::read_dir(self.path().join("run/zinc")).unwrap();
+        all.next().unwrap().unwrap().path()
+    }
+
+    /// A client whose output nobody reads.
+    fn stalled(&self, args: &[&str]) -> Child {
+        let mut command = self.command(args);
+        let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        std::thread::sleep(Duration::from_millis(700));
+        child
+    }
+
+    fn is_clean(&self) {
+        let run = self.run(&["check", "-d", "disk", "tank"]);
+        assert_eq!(run.code, 0, "{}{}", run.out, run.err);
+    }
+}
+
+impl Server {
+    fn signal(&self, signal: Signal) {
+        kill_process(Pid::from_child(&self.child), signal).unwrap();
+    }
+
+    /// Waits for its end: exit code, time, and what it said.
+    fn end(mut self) -> (Option<i32>, Duration, String) {
+        let began = Instant::now();
+        let status = loop {
+            if let Some(status) = self.child.try_wait().unwrap() {
+                break status;
+            }
+            assert!(began.elapsed() < 3 * SOON, "the server does not end");
+            std::thread::sleep(Duration::from_millis(5));
+        };
+        let mut said = String::new();
+        self.err.read_to_string(&mut said).unwrap();
+        (status.code(), began.elapsed(), said)
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn said(child: Child) -> (Option<i32>, String) {
+    let output = child.wait_with_output().unwrap();
+    (output.status.code(), String::from_utf8_lossy(&output.stderr).into_owned())
+}
+
+/// What one attempt took, and what came of it.
+fn timed<T>(work: impl FnOnce() -> T) -> (T, Duration) {
+    let began = Instant::now();
+    let result = work();
+    (result, began.elapsed())
+}
+
+#[test]
+fn a_stalled_reader_and_an_export_hold_nobody_up() {
+    let place = Place::new();
+    let mut server = place.serve(&["--metrics", "127.0.0.1:0"]);
+    let mut line = String::new();
+    server.err.read_line(&mut line).unwrap();
+    let address = line.trim().rsplit_once("//").unwrap().1.split('/').next().unwrap().to_owned();
+    let stalled = place.stalled(&["cat", "tank:/some"]);
+    let export = std::thread::scope(|scope| {
+        let export = scope.spawn(|| timed(|| place.run(&["zpool", "export", "tank"])));
+        std::thread::sleep(Duration::from_millis(500));
+        // The export waits for the reader; others are told, and whoever only looks is answered.
+        let (ls, time) = timed(|| place.run(&["ls", "tank:/"]));
+        assert!(ls.err.contains("is being exported") && time < AT_ONCE, "{} {time:?}", ls.err);
+        let (page, time) = timed(|| {
+            let mut stream = TcpStream::connect(&address).unwrap();
+            stream.write_all(b"GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n").unwrap();
+            let mut page = String::new();
+            stream.read_to_string(&mut page).unwrap();
+            page
+        });
+        assert!(page.starts_with("HTTP/1.1 200") && time < AT_ONCE, "{time:?} {page}");
+        export.join().unwrap()
+    });
+    let (refused, time) = export;
+    assert_eq!(refused.code, 1);
+    let busy = "cannot export 'tank': pool is busy";
+    assert!(
+        refused.err.contains(busy) && refused.err.contains("cat tank:/some"),
+        "{}",
+        refused.err
+    );
+    assert!(time < Duration::from_secs(10), "{time:?}");
+    // The pool is as it was; force cancels what runs.
+    assert_eq!(place.run(&["ls", "tank:/"]).ok(), "big\nsome\n");
+    let (done, time) = timed(|| place.run(&["zpool", "export", "-f", "tank"]));
+    assert!(done.code == 0 && time < AT_ONCE, "{} {time:?}", done.err);
+    let (code, words) = said(stalled);
+    assert!(code == Some(1) && words.contains("tank is being exported"), "{code:?} {words}");
+    let (code, _, words) = server.end();
+    assert!(code == Some(0) && words.contains("tank is exported: a client"), "{words}");
+    place.is_clean();
+}
+
+#[test]
+fn a_signal_ends_a_server_whoever_stalls() {
+    let place = Place::new();
+    let server = place.serve(&[]);
+    let stalled = [
+        place.stalled(&["cat", "tank:/big"]),
+        place.stalled(&["zpool", "iostat", "tank", "1"]),
+        place.stalled(&["pios", "-p", "tank", "-n", "1", "-P", "sleep 600", "-L", "dmuio"]),
+    ];
+    // One that asks and asks and reads no answer.
+    let mut deaf = UnixStream::connect(place.socket()).unwrap();
+    deaf.set_nonblocking(true).unwrap();
+    while deaf.write(b"{\"do\":\"stats\"}\n").is_ok() {}
+    server.signal(Signal::TERM);
+    let (code, time, words) = server.end();
+    assert!(code == Some(0) && time < SOON, "{code:?} {time:?} {words}");
+    assert!(words.contains("tank is exported: signal 15"), "{words}");
+    for child in stalled {
+        assert_eq!(said(child).0, Some(1));
+    }
+    let found = place.run(&["zpool", "import", "-d", "disk"]);
+    assert!(found.out.contains("pool: tank"), "{}{}", found.out, found.err);
+    place.is_clean();
+}
+
+#[test]
+fn a_second_signal_ends_it_at_once() {
+    let place = Place::new();
+    let server = place.serve(&[]);
+    let _stalled = place.stalled(&["cat", "tank:/some"]);
+    server.signal(Signal::TERM);
+    server.signal(Signal::INT);
+    let (code, time, words) = server.end();
+    assert!(matches!(code, Some(0 | 1)) && time < AT_ONCE, "{code:?} {time:?} {words}");
+    assert_eq!(words.contains("tank is exported"), code == Some(0), "{words}");
+    place.is_clean();
+}
+
+#[test]
+fn connections_that_say_nothing_keep_nobody_out() {
+    let place = Place::new();
+    let _server = place.serve(&[]);
+    let socket = place.socket();
+    let _idle: Vec<_> = (0..80).map(|_| UnixStream::connect(&socket).unwrap()).collect();
+    std::thread::sleep(Duration::from_millis(1200));
+    let (list, time) = timed(|| place.run(&["zpool", "list", "-H", "-o", "name", "tank"]));
+    assert!(list.ok() == "tank\n" && time < AT_ONCE, "{time:?}");
+}
+
+/// Every verb that may take long ends in the server too when its client does.
+#[test]
+fn what_a_client_began_ends_with_it() {
+    let place = Place::new();
+    let mut offences = Vec::new();
+    for line in [
+        "cat tank:/big",
+        "cat tank:/some",
+        "zpool iostat tank 1",
+        "zpool list tank 1",
+        "zpool status tank 1",
+        "pios -p tank -n 1 -s 1M -c 4k -T 200 -x",
+        "pios -p tank -n 1 -P sleep_600",
+    ] {
+        let server = place.serve(&[]);
+        let args: Vec<String> = line.split(' ').map(|w| w.replace('_', " ")).collect();
+        let args: Vec<&str> = args.iter().map(String::as_str).collect();
+        let mut client = place.stalled(&args);
+        kill_process(Pid::from_child(&client), Signal::KILL).unwrap();
+        client.wait().unwrap();
+        let (export, time) = timed(|| place.run(&["zpool", "export", "tank"]));
+        if export.code != 0 || time > AT_ONCE {
+            offences.push(format!("{line}: {time:?} {}", export.err));
+        }
+        drop(server);
+    }
+    assert!(offences.is_empty(), "{}", offences.join("\n"));
+    place.is_clean();
+}
+
+#[test]
+fn a_foreign_page_gets_no_metrics() {
+    let place = Place::new();
+    let mut server = place.serve(&["--metrics", "127.0.0.1:0"]);
+    let mut line = String::new();
+    server.err.read_line(&mut line).unwrap();
+    let address = line.trim().rsplit_once("//").unwrap().1.split('/').next().unwrap().to_owned();
+    for (host, status) in [("evil.example", "421"), (address.as_str(), "200")] {
+        let mut stream = TcpStream::connect(&address).unwrap();
+        stream
+            .write_all(format!("GET /metrics HTTP/1.1\r\nHost: {host}\r\n\r\n").as_bytes())
+            .unwrap();
+        let mut page = String::new();
+        stream.read_to_string(&mut page).unwrap();
+        assert!(page.starts_with(&format!("HTTP/1.1 {status}")), "{host}: {page}");
+        assert_eq!(page.contains("zinc_"), status == "200");
+    }
+}
