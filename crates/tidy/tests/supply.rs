@@ -30,12 +30,13 @@ fn packages(lock: &str) -> Vec<Package> {
 
 fn offences(lock: &str) -> Vec<String> {
     let packages = packages(lock);
+    let first = packages.iter().find_map(|package| package.source.as_ref());
     let mut out = Vec::new();
     for (at, package) in packages.iter().enumerate() {
         let Package { name, version, source, has_checksum } = package;
         if let Some(source) = source {
-            // The public index, and no other registry, repository or folder.
-            if !(source.starts_with("registry+") && source.ends_with("/crates.io-index")) {
+            // One index, and no other registry, repository or folder.
+            if !source.starts_with("registry+") || Some(source) != first {
                 out.push(format!("{name} {version}: comes from {source}"));
             }
             if !has_checksum {
@@ -64,13 +65,14 @@ fn the_rule_can_fail() {
     let package = |name: &str, version: &str, source: &str, checksum: &str| {
         format!("[[package]]\nname = \"{name}\"\nversion = \"{version}\"\n{source}{checksum}\n")
     };
-    let good = "source = \"registry+https://example.org/crates.io-index\"\n";
+    let good = "source = \"registry+one\"\n";
     let sum = "checksum = \"00\"\n";
     assert!(offences(&(package("own", "1", "", "") + &package("a", "1", good, sum))).is_empty());
-    let git = "source = \"git+https://example.org/a\"\n";
+    let git = "source = \"git+one\"\n";
     for bad in [
         package("a", "1", git, sum),
         package("a", "1", good, ""),
+        package("a", "1", good, sum) + &package("b", "1", &good.replace("one", "two"), sum),
         package("a", "1", good, sum) + &package("a", "2", good, sum),
     ] {
         assert_eq!(offences(&bad).len(), 1, "{bad}");

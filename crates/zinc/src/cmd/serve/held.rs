@@ -25,8 +25,8 @@
 //!   (`zpool iostat 5`) are called off at once, as they would be over in OpenZFS.
 //! - An export with `-f` and a signal call all commands off at once, and wait [`CALL_OFF`] for them
 //!   to end. Every write to a client, every pause and every long loop notices (`asked`).
-//! - A signal ends the process within [`END_WITHIN`] whatever happens (`mod.rs`): what was synced is
-//!   safe however it ends, so that a device which hangs need not keep the process.
+//! - A signal ends the process within [`END_WITHIN`] whatever happens (`mod.rs`): what was synced
+//!   is safe however it ends, so that a device which hangs need not keep the process.
 //!
 //! # Locks
 //!
