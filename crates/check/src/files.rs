@@ -191,7 +191,8 @@ impl Survey<'_> {
             let names = self.names.entry(e.object).or_default();
             names.count += 1;
             names.kinds |= 1 << (e.kind & 0xf);
-            if !names.by.contains(&number) {
+            // A directory's entries come one after the other.
+            if names.by.last() != Some(&number) {
                 names.by.push(number);
             }
         }

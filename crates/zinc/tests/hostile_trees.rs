@@ -73,6 +73,15 @@ fn fill_badly(fill: &Fill<'_>, beside: &Path, rng: &mut Rng) {
     add("null".to_owned(), NewKind::Char(1, 3), 2);
     // The master node, an object that is nothing, and one that cannot be.
     nodes.extend([(1, 8), (1, 4), (7_777, 8), (7_777, 4), ((1 << 47) + 1, 4)]);
+    // Names longer than any file here can have, and a table of another form.
+    let wide = fill.dir(root, "wide", 0o755);
+    for n in 0..8 {
+        let (object, kind) = *rng.pick(&nodes);
+        let long = vec![b'a' + n; 200 + 90 * usize::from(n)];
+        fill.name(wide, &long, object, kind);
+        fill.name(wide, &[b"../", &[b'0' + n][..]].concat(), object, kind);
+    }
+    nodes.push((wide, 4));
     let absolute = outside("victim");
     let mut names: Vec<&[u8]> = vec![
         b"a",

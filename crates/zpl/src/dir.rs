@@ -45,7 +45,11 @@ impl Node {
         let mut out = Vec::new();
         for e in self.table()?.entries() {
             match e {
-                Ok(e) => out.extend(dir_entry(&e).map(Ok)),
+                Ok(e) => out.push(dir_entry(&e).ok_or_else(|| {
+                    // Nothing is left out without a word.
+                    let rule = "an entry of a directory is no name of a file";
+                    self.object().error(dmu::ErrorKind::Tree(rule)).into()
+                })),
                 Err(e) => out.push(Err(e.into())),
             }
         }

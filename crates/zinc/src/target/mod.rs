@@ -25,7 +25,7 @@ mod tree;
 
 pub use attributes::{Keep, Xattrs};
 pub use dir::{Dir, Identity, Look};
-pub use output::{Output, Remover, append};
+pub use output::{Output, Remover, append, stream_to};
 pub use tree::Tree;
 
 /// Whether this process may do what only root may.

@@ -225,15 +225,28 @@ fn replace(path: &Path, old: Option<&Look>) -> io::Result<(File, How)> {
 
 /// Opens a file to add to it, as `>>` does. A block device is refused.
 pub fn append(typed: &Path) -> Result<File, Failure> {
+    plain(typed, OFlags::APPEND).map_err(|(path, e)| failed(&path, &e))
+}
+
+/// Opens a file that is written for as long as the program runs, and read meanwhile: emptied, as
+/// `>` does. A block device is refused.
+pub fn stream_to(typed: &Path) -> Result<File, Failure> {
+    let opened = plain(typed, OFlags::empty()).and_then(|file| {
+        let is_file = Look::of(&file).is_ok_and(|look| look.is_file());
+        let emptied = if is_file { file.set_len(0) } else { Ok(()) };
+        emptied.map(|()| file).map_err(|e| (typed.to_owned(), e))
+    });
+    opened.map_err(|(path, e)| failed(&path, &e))
+}
+
+fn plain(typed: &Path, how: OFlags) -> Result<File, (PathBuf, io::Error)> {
     let path = asked::path(typed);
-    let opened = || -> io::Result<File> {
-        let file = openat(CWD, &*path, WRITE | OFlags::APPEND | OFlags::CREATE, MODE)?;
-        match Look::of(&file)?.kind {
-            FileType::BlockDevice => Err(io::Error::other("it is a block device")),
-            _ => Ok(file.into()),
-        }
-    };
-    opened().map_err(|e| failed(&path, &e))
+    let opened = openat(CWD, &*path, WRITE | OFlags::CREATE | how, MODE);
+    let checked = opened.map_err(io::Error::from).and_then(|file| match Look::of(&file)?.kind {
+        FileType::BlockDevice => Err(io::Error::other("it is a block device")),
+        _ => Ok(file.into()),
+    });
+    checked.map_err(|e| (path, e))
 }
 
 #[cfg(test)]

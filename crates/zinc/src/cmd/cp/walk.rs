@@ -39,7 +39,8 @@ impl<'w, 'a> Walk<'w, 'a> {
         into: Dir,
         prefix: &'w [u8],
     ) -> io::Result<Self> {
-        into.close_for_others(top, copier.keep)?;
+        // The user chose this directory, and it may be another's: it is closed if that can be.
+        let _ = into.close_for_others(top, copier.keep);
         let (tree, objects) = (Tree::new(into)?, vec![top.number()]);
         let mut walk = Self { copier, prefix, tree, objects, todo: Vec::new(), ready: Vec::new() };
         match copier.see(top.number()) {

@@ -4,7 +4,6 @@
 use crate::failure::{FAILED, Failure};
 use crate::ui;
 use std::ffi::OsString;
-use std::fs::File;
 use std::io::{BufRead as _, BufReader, Read as _};
 use std::os::unix::process::CommandExt as _;
 use std::path::Path;
@@ -25,7 +24,7 @@ pub fn start(log: Option<&Path>) -> Result<ExitCode, Failure> {
     // A group of its own: what the terminal sends to this one is not meant for it.
     command.args(args).process_group(0).stdin(Stdio::null()).stdout(Stdio::piped());
     match log {
-        Some(path) => command.stderr(File::create(path).map_err(fail)?),
+        Some(path) => command.stderr(crate::target::stream_to(path)?),
         None => command.stderr(Stdio::piped()),
     };
     let mut child = command.spawn().map_err(fail)?;

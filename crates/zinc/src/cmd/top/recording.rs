@@ -26,7 +26,7 @@ impl Recorder {
     /// Begins one. A file that is there is replaced.
     pub fn create(path: &Path) -> Result<Self, Failure> {
         let fail = |e: std::io::Error| cannot("write", path, &e.to_string());
-        let mut file = File::create(path).map_err(fail)?;
+        let mut file = crate::target::stream_to(path)?;
         file.write_all(format!("{}\n", json!({ "zinc_recording": VERSION })).as_bytes())
             .map_err(fail)?;
         Ok(Self { file, path: path.to_owned() })
