@@ -89,7 +89,7 @@ fn a_new_device_has_four_labels_and_no_uberblock() {
     // The data is nobody's business here, and neither is what is behind the last label.
     assert_eq!(read_one(&device, 4 << 20, 512).unwrap()[..], [0xee; 512]);
     assert_eq!(read_one(&device, 64 << 20, 512).unwrap()[..], [0xee; 512]);
-    clear(&device).unwrap();
+    clear(&device, &[0, 1, 2, 3]).unwrap();
     assert_eq!(configs(&device), [None; LABELS]);
     assert_eq!(read_one(&device, 4 << 20, 512).unwrap()[..], [0xee; 512]);
 }
@@ -122,7 +122,7 @@ fn rounds_and_slots_go_where_they_belong() {
 fn what_does_not_fit_is_refused() {
     let small = MemoryDevice::zeros("small", 4 << 20);
     assert!(matches!(initialise(&small, &config(1)), Err(LabelError::TooSmall { .. })));
-    assert!(matches!(clear(&small), Err(LabelError::TooSmall { .. })));
+    assert!(matches!(clear(&small, &[0, 1, 2, 3]), Err(LabelError::TooSmall { .. })));
     let device = MemoryDevice::zeros("m", SIZE);
     let room = (112 << 10) - 40;
     let mut large = config(1);
