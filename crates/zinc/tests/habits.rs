@@ -277,7 +277,8 @@ fn properties_that_users_invent_are_kept_by_pools() {
     place.ok("zpool set cool:pool=hello -d . tank");
     assert_eq!(place.ok("zpool get -Ho value cool:pool -d . tank"), "hello\n");
     place.ok("zpool set cool:pool= -d . tank");
-    assert_eq!(place.ok("zpool get -Ho value cool:pool -d . tank"), "");
+    let get = "zpool get -Ho value,source cool:pool -d . tank";
+    assert_eq!(place.ok(get), "-\tdefault\n");
     assert_eq!(place.run("check -d . tank").code, 0);
 }
 

@@ -74,17 +74,17 @@ pub fn open(disks: &mut Disks, path: &str) -> Result<WriteDeviceRef, Failure> {
     })
 }
 
-/// The pool that has a spare or cache device of this guid, among those whose devices are where this
-/// one is. Its label does not name the pool, and stays when the pool is destroyed.
-fn owner(guid: u64, path: &Path) -> Option<String> {
+/// The pool of such a state that has a spare or cache device of this guid, among those whose devices
+/// are where this one is. Its label does not name the pool, and stays when the pool is destroyed.
+pub fn owner(guid: u64, path: &Path, counts: impl Fn(CandidateState) -> bool) -> Option<String> {
     let mut options = engine::OpenOptions::default();
     if !path.starts_with("/dev") {
         options.search.paths = path.parent().map(Path::to_owned).into_iter().collect();
     }
     let found = pool::scan(&options.search).ok()?;
     let candidates = engine::Candidate::group(&found).into_iter();
-    let living = candidates.filter(|c| c.state() != CandidateState::Destroyed);
-    let pools = living.filter_map(|c| engine::Pool::open_candidate(&c, &options).ok());
+    let chosen = candidates.filter(|c| counts(c.state()));
+    let pools = chosen.filter_map(|c| engine::Pool::open_candidate(&c, &options).ok());
     let has = |p: &engine::Pool| p.spares().iter().chain(p.l2cache()).any(|c| c.guid == guid);
     pools.filter(has).map(|p| p.name().to_owned()).next()
 }
@@ -102,7 +102,7 @@ fn held(device: &WriteDeviceRef, path: &Path, is_spare: bool) -> Option<String> 
                 _ => Some(format!("is part of active pool '{}'", c.name)),
             },
             LabelConfig::Aux(c) if is_spare && c.state == PoolState::Spare => return None,
-            LabelConfig::Aux(c) => owner(c.guid, path)
+            LabelConfig::Aux(c) => owner(c.guid, path, |s| s != CandidateState::Destroyed)
                 .map(|pool| format!("is a spare or cache device of pool '{pool}'")),
         };
         if text.is_some() {

@@ -159,10 +159,7 @@ impl Args {
     }
 
     /// What is shown of a subject, in order.
-    fn rows<'s>(&self, s: &'s Subject) -> Vec<(&'s str, Option<&'s PoolProperty>)>
-    where
-        Self: 's,
-    {
+    fn rows<'s>(&'s self, s: &'s Subject) -> Vec<(&'s str, Option<&'s PoolProperty>)> {
         if self.properties == "all" {
             return s.properties.iter().map(|p| (p.name.as_str(), Some(p))).collect();
         }
@@ -171,7 +168,7 @@ impl Args {
             let found = s.properties.iter().find(|p| p.name == name);
             match found {
                 Some(p) => out.push((p.name.as_str(), found)),
-                None if name == "name" => out.push(("name", None)),
+                None if name == "name" || name.contains(':') => out.push((name, None)),
                 None => {}
             }
         }
@@ -193,11 +190,15 @@ impl Args {
         for s in all.iter().flat_map(|shown| &shown.subjects) {
             for (name, property) in self.rows(s) {
                 let cell = |f: &Field| match (f, property) {
-                    (Field::Name, _) | (Field::Value, None) => s.name.clone(),
+                    (Field::Name, _) => s.name.clone(),
+                    (Field::Value, None) if name == "name" => s.name.clone(),
+                    (Field::Value, None) => "-".to_owned(),
                     (Field::Property, _) => name.to_owned(),
                     (Field::Value, Some(p)) => text(p, self.table.parsable),
                     (Field::Source, Some(p)) => p.source.to_string(),
-                    (Field::Source, None) => "-".to_owned(),
+                    (Field::Source, None) if name == "name" => "-".to_owned(),
+                    // Nobody set what users may invent.
+                    (Field::Source, None) => "default".to_owned(),
                 };
                 table.row(self.fields.iter().map(cell).collect());
             }

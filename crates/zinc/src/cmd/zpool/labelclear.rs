@@ -38,7 +38,15 @@ impl Args {
                 _ if c.txg == 0 => None,
                 _ => Some(format!("a member of pool \"{}\" that is not exported", c.name)),
             },
-            LabelConfig::Aux(_) => Some("a spare or cache device of a pool".to_owned()),
+            LabelConfig::Aux(c) => {
+                let is_active = |s| s == pool::CandidateState::Active;
+                if let Some(name) = claim::owner(c.guid, path.as_ref(), is_active) {
+                    let what = format!("{path} is a spare or cache device of pool \"{name}\"");
+                    return Err(Failure::new("labelclear operation failed").because(what));
+                }
+                // Its label stays when its pool is gone, and says nothing of another's use.
+                None
+            }
         };
         if let (Some(what), false) = (what, self.force) {
             return Err(Failure::new(format!(

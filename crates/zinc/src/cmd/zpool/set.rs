@@ -284,7 +284,7 @@ impl Reguid {
     /// Runs it.
     pub fn run(self) -> Result<ExitCode, Failure> {
         self.live.change(&self.pool, |pool| {
-            if self.guid == Some(pool.view().guid()) {
+            if self.guid == Some(pool.look()?.guid()) {
                 let what = format!("cannot reguid '{}': it has this guid already", self.pool);
                 return Err(Failure::new(what));
             }
