@@ -201,8 +201,8 @@ fn refusals_say_the_true_reason() {
     assert_eq!(place.ok(get), "insensitive\nformC\non\n");
     assert_eq!(place.run("check -d . tank").code, 0);
     for (command, why) in [
-        ("zfs set quota=0 -d . tank", "use 'none'"),
-        ("zfs set sharenfs= -d . tank", "sharenfs"),
+        ("zfs set -d . quota=0 tank", "use 'none'"),
+        ("zfs set -d . sharenfs= tank", "sharenfs"),
         ("zfs get USED -d . tank", "invalid property \"USED\""),
         ("zfs create -V 16M -u -d . tank/v", "cannot be used with"),
         ("zfs create -V 1z -d . tank/v", "value is too large"),
@@ -236,7 +236,7 @@ fn a_value_can_make_its_feature_active() {
     place.ok("zfs create -o compress=zstd-7 -d . tank/a");
     assert_eq!(place.ok(feature), "active\n");
     place.ok("zfs create -d . tank/b");
-    place.ok("zfs set compression=zstd -d . tank/b");
+    place.ok("zfs set -d . compression=zstd tank/b");
     place.ok("zfs destroy -d . tank/a");
     assert_eq!(place.ok(feature), "active\n");
     place.ok("zfs destroy -d . tank/b");
