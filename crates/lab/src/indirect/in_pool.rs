@@ -57,7 +57,8 @@ pub(super) fn run(target: &Target, setting: &Setting) -> Result<Outcome, LabErro
 fn size(blocks: u64, part: f64) -> String {
     format!(
         "A file of {blocks} blocks of 8 KiB, a part of {part:.4} of the study's. A file that is \
-         small beside a\ndisk's own cache, or the host's, says little: a larger --scale says more.\n"
+         small beside a\ndisk's own cache, or the host's, says little: a larger --scale says \
+         more.\n"
     )
 }
 

@@ -64,8 +64,8 @@ fn meaning(outcome: &Outcome) -> String {
     let best = of_2007.map(Row::measured).fold(0.0, f64::max);
     format!(
         "{mib:.0} MiB in records of 1 MiB by {} threads in {}: {as_it_is:.0} MiB/s with the pool \
-         as it is, {best:.0} MiB/s with the best of the study's three settings of 2007. Runs that end \
-         within a few txgs say little: a larger --scale says more.",
+         as it is, {best:.0} MiB/s with the best of the study's three settings of 2007. Runs that \
+         end within a few txgs say little: a larger --scale says more.",
         plan().threads,
         outcome.place,
     )

@@ -14,8 +14,8 @@ use std::collections::BTreeMap;
 
 /// `{"summary": …, "experiments": [{"experiment", "place", "seeds", "rows": [{"row", "unit",
 /// "kind", "published", "low", "high", "measured", "min", "max", "values", "ratio", "within",
-/// "verdict"}], "parameters": […], …}]}`; what there is not is null. Rows that only their units tell apart have
-/// them in their names.
+/// "verdict"}], "parameters": […], …}]}`; what there is not is null. Rows that only
+/// their units tell apart have them in their names.
 #[must_use]
 pub fn json(outcomes: &[Outcome]) -> Value {
     let experiments = outcomes.iter().map(|outcome| {
