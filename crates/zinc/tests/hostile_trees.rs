@@ -170,6 +170,8 @@ fn round(seed: u64) {
     let entries = fs::read_dir(made.path("")).unwrap();
     let mut names: Vec<_> =
         entries.map(|e| e.unwrap().file_name().into_string().unwrap()).collect();
+    // Where the commands keep what they know of pools.
+    names.retain(|name| name != "run");
     names.sort();
     assert_eq!(names, ["errors", "list", "out", "pool", "saved"], "seed {seed}");
 }
