@@ -206,10 +206,11 @@ fn a_signal_ends_a_server_whoever_stalls() {
 fn a_second_signal_ends_it_at_once() {
     let place = Place::new();
     let server = place.serve(&[]);
-    let _stalled = place.stalled(&["cat", "tank:/some"]);
+    let stalled = place.stalled(&["cat", "tank:/some"]);
     server.signal(Signal::TERM);
     server.signal(Signal::INT);
     let (code, time, words) = server.end();
+    said(stalled);
     assert!(matches!(code, Some(0 | 1)) && time < AT_ONCE, "{code:?} {time:?} {words}");
     assert_eq!(words.contains("tank is exported"), code == Some(0), "{words}");
     place.is_clean();
