@@ -135,7 +135,9 @@ fn header(kind: tar::EntryType, name: &[u8], size: u64) -> tar::Header {
     header.as_old_mut().name[..name.len()].copy_from_slice(name);
     header.set_size(size);
     header.set_mode(0o644);
-    (header.set_uid(0), header.set_gid(0), header.set_mtime(1_000_000_000));
+    header.set_uid(0);
+    header.set_gid(0);
+    header.set_mtime(1_000_000_000);
     header.set_cksum();
     header
 }

@@ -242,13 +242,13 @@ impl<R: Read> Archive<R> {
         }
         let mut fault = before.fault;
         let mut sparse = before.sparse;
-        if kind == EntryType::GNUSparse {
-            if let Err(e) = self.old_sparse(header, &mut sparse) {
-                if self.ended {
-                    return Err(e);
-                }
-                fault.get_or_insert(e);
+        if kind == EntryType::GNUSparse
+            && let Err(e) = self.old_sparse(header, &mut sparse)
+        {
+            if self.ended {
+                return Err(e);
             }
+            fault.get_or_insert(e);
         }
         let mut field = |value: io::Result<u64>| match value {
             Ok(value) => value,
@@ -404,7 +404,10 @@ mod tests {
         header.set_path(name).unwrap();
         header.set_entry_type(kind);
         header.set_size(size);
-        (header.set_mode(0o644), header.set_uid(0), header.set_gid(0), header.set_mtime(0));
+        header.set_mode(0o644);
+        header.set_uid(0);
+        header.set_gid(0);
+        header.set_mtime(0);
         header.set_cksum();
         header.as_bytes().to_vec()
     }
