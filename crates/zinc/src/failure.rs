@@ -113,8 +113,8 @@ impl From<engine::pool::Error> for Failure {
 /// Devices in these places that may not be read: what is looked for may be there.
 pub fn unread(places: &[std::path::PathBuf]) -> Vec<String> {
     const SHOWN: usize = 8;
-    let mut options = engine::pool::SearchOptions::default();
-    options.paths = places.to_vec();
+    let paths = places.to_vec();
+    let options = engine::pool::SearchOptions { paths, ..Default::default() };
     let denied = engine::pool::denied(&options);
     let mut out: Vec<String> = denied
         .iter()

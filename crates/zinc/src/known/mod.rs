@@ -132,7 +132,7 @@ pub fn has_name(name: &str) -> bool {
 pub fn remember(known: &Known, cachefile: &Cachefile) {
     let known = known.clone().with_cachefile(cachefile);
     if let Err(failure) = keep(&known, cachefile) {
-        warn_forgetful(known.name(), failure);
+        warn_forgetful(known.name(), &failure);
     }
 }
 
@@ -165,7 +165,7 @@ pub fn refresh(guid_before: u64, pool: &LivePool) {
         false => forget_quietly(guid_before),
     };
     if let Err(failure) = done.and_then(|()| keep(&new, &new.cachefile())) {
-        warn_forgetful(new.name(), failure);
+        warn_forgetful(new.name(), &failure);
     }
 }
 
@@ -187,7 +187,7 @@ fn forget_quietly(guid: u64) -> Result<(), Failure> {
     files().iter().chain(&elsewhere).try_for_each(|file| file.remove(guid))
 }
 
-fn warn_forgetful(name: &str, failure: Failure) {
+fn warn_forgetful(name: &str, failure: &Failure) {
     let (what, because, _) = failure.parts();
     let mut text = format!("zinc: {name} is not remembered: {what}\n");
     because.iter().for_each(|why| text.push_str(&format!("  because: {why}\n")));
