@@ -252,6 +252,7 @@ impl Core {
     #[cfg(test)]
     pub(super) fn for_test(buffered: File, direct: Option<(File, usize)>) -> Self {
         Self {
+            path: PathBuf::from("test"),
             name: Arc::from("test"),
             size: 1 << 40,
             sector_size: FILE_SECTOR_BYTES,
