@@ -34,8 +34,8 @@ const LOST_AND_FOUND: &[u8] = b"lost+found";
 #[command(after_help = "\
 Each dataset becomes a folder of DEST, named like it with % for /; a volume becomes an image with
 .img behind its name. With a path, what is there is copied into DEST itself. DEST/rescue.jsonl lists
-every loss; started again with the same DEST, files that are whole are not read again. A name that no
-file can have here becomes another (a/b is a%2Fb), and the log says which.
+every loss; started again with the same DEST, files that are whole are not read again. A name that
+no file can have here becomes another (a/b is a%2Fb), and the log says which.
 
 Exit code 1: something is lost, the log says what.")]
 pub struct Args {

@@ -74,8 +74,9 @@ pub fn open(disks: &mut Disks, path: &str) -> Result<WriteDeviceRef, Failure> {
     })
 }
 
-/// The pool of such a state that has a spare or cache device of this guid, among those whose devices
-/// are where this one is. Its label does not name the pool, and stays when the pool is destroyed.
+/// The pool of such a state that has a spare or cache device of this guid, among those whose
+/// devices are where this one is. Its label does not name the pool, and stays when the pool is
+/// destroyed.
 pub fn owner(guid: u64, path: &Path, counts: impl Fn(CandidateState) -> bool) -> Option<String> {
     let mut options = engine::OpenOptions::default();
     if !path.starts_with("/dev") {

@@ -21,8 +21,8 @@ VDEV: a file or disk, or mirror, raidz1, raidz2, raidz3 followed by several; log
 cache and spare say what those behind them are for. Files must exist: `truncate -s 1G FILE` makes
 one.
 The pool has the features enabled that zinc can write; -o feature@NAME=enabled adds one, -d leaves
-all out. It is known by its name until `zinc zpool export` says goodbye to it; -o cachefile= says where
-it is remembered: nothing for the usual place, none, or a file for `zinc zpool import -c`.")]
+all out. It is known by its name until `zinc zpool export` gives it up; -o cachefile= says where it
+is remembered: nothing for the usual place, none, or a file for `zinc zpool import -c`.")]
 pub struct Args {
     /// Use devices that hold something, and vdevs that do not match
     #[arg(short = 'f')]

@@ -1,9 +1,9 @@
 //! `zinc zpool import`: what could be opened, in which state, and why something cannot; and, with
 //! the name of a pool or `-a`, taking pools over.
 //!
-//! Without a name nothing is imported, and pools that are known or served already are left out. The text is that of `zpool import`, judged by really opening
-//! the pool as far as its datasets. What zinc knows beyond that (devices missing or behind, by
-//! guid) follows in a section `devices:`.
+//! Without a name nothing is imported, and pools that are known or served already are left out. The
+//! text is that of `zpool import`, judged by really opening the pool as far as its datasets. What
+//! zinc knows beyond that (devices missing or behind, by guid) follows in a section `devices:`.
 
 mod judge;
 mod shape;

@@ -1,5 +1,5 @@
-//! Taking a pool over: it is opened for writing, its labels say from now on that it is active, whose
-//! it is and where its devices are, and it is known by its name until it is exported.
+//! Taking a pool over: it is opened for writing, its labels say from now on that it is active,
+//! whose it is and where its devices are, and it is known by its name until it is exported.
 
 use super::Args;
 use crate::cmd::zpool::create::check_pool_name;
