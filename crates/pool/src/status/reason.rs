@@ -6,7 +6,7 @@
 use super::view::{VdevTreeView, VdevView};
 use crate::live::ENABLED_BY_DEFAULT;
 use crate::open::Pool;
-use ondisk::features::{VERSION_FEATURES, by_name};
+use ondisk::features::{FEATURES, Feature, VERSION_FEATURES};
 use ondisk::scan::{Function, State};
 use vdev::Reason;
 
@@ -226,11 +226,16 @@ impl Condition {
     }
 }
 
-/// A feature that `zpool upgrade` would enable is not, and the pool's property `compatibility` does
-/// not rule it out. Which
-/// features a named set has is written in files of the system, so with one nothing is said.
+/// Features are missing that an upgrade would enable, and the pool's property `compatibility` does
+/// not rule them out. Which features a named set has is written in files of the system, so with one
+/// nothing is said.
+///
+/// A pool that has exactly the features zinc enables by default lacks others, but zinc cannot enable
+/// them: nothing is said there. One with more was made by OpenZFS, which is told what it lacks.
 fn wants_features(pool: &Pool) -> bool {
     let off = matches!(pool.config().compatibility.as_deref(), None | Some("" | "off"));
-    let mut wanted = ENABLED_BY_DEFAULT.iter().filter_map(|name| by_name(name));
-    off && wanted.any(|f| pool.features().count(f.guid).is_none())
+    let is_enabled = |f: &Feature| pool.features().count(f.guid).is_some();
+    let is_default = |f: &Feature| ENABLED_BY_DEFAULT.contains(&f.name());
+    let made_by_zinc = FEATURES.iter().all(|f| is_enabled(f) == is_default(f));
+    off && !made_by_zinc && !FEATURES.iter().all(is_enabled)
 }
