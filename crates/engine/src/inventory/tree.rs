@@ -13,11 +13,12 @@ use std::collections::{BTreeMap, HashSet};
 use std::sync::{Condvar, Mutex, PoisonError};
 use zpl::{DirEntry, FileKind, Filesystem};
 
-/// Directories within directories, at most. Paths this deep have no name any program can give.
-const DEPTH_MAX: usize = 4096;
+/// Directories within directories, at most: several times what `zinc cp` makes in one go (4096), so
+/// that what it made can be walked wherever it was put. A path this deep has some 4 MiB.
+const DEPTH_MAX: usize = 16 << 10;
 /// Descriptions that may be waiting for an earlier one.
 const WINDOW: u64 = 4096;
-/// The same as bytes of their paths, each of which may be as long as a megabyte.
+/// The same as bytes of their paths, each of which may be as long as some megabytes.
 const WINDOW_BYTES: usize = 8 << 20;
 /// Bytes of paths of errors that are kept.
 const ERRORS_BYTES: usize = 16 << 20;
@@ -99,7 +100,7 @@ impl<'a> Walk<'a> {
             return self.fail(tree("the directory has a second name"));
         }
         if self.stack.len() >= DEPTH_MAX {
-            return self.fail(tree("directories nest too deep"));
+            return self.fail(zpl::Error::TooLarge("directories nest deeper than is walked"));
         }
         let entries = self.fs.node(object).and_then(|n| n.entries());
         let mut todo = Vec::new();
