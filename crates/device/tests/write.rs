@@ -3,8 +3,8 @@
 #![allow(clippy::expect_used, clippy::print_stderr, reason = "fails and skips as tests do")]
 
 use device::{
-    AlignedBuf, Backend, Device, Direct, ErrorKind, FileDevice, Operation, Options, RwFileDevice,
-    Shared, Write, WriteDevice, read_one, write_batch,
+    AlignedBuf, Astray, Backend, Device, Direct, ErrorKind, FileDevice, Operation, Options,
+    RwFileDevice, Shared, Write, WriteDevice, read_one, write_batch,
 };
 use rt::{Rng, Xoshiro256};
 use std::os::unix::fs::MetadataExt;
@@ -265,4 +265,17 @@ fn neighbours_within_a_unit_do_not_undo_each_other() {
             assert!(chunk.iter().all(|b| usize::from(*b) == i % 4 + 1), "chunk {i}");
         }
     }
+}
+
+#[test]
+fn a_file_that_was_cut_short_stays_so_when_it_grows_again() {
+    let (_dir, path) = directory();
+    let file = std::fs::File::create(&path).expect("file");
+    file.set_len(1 << 20).expect("length");
+    let device = RwFileDevice::open(&path, &Options::default()).expect("device");
+    assert_eq!(device.astray(), None);
+    file.set_len(1 << 19).expect("length");
+    assert_eq!(device.astray(), Some(Astray::Cut));
+    file.set_len(1 << 20).expect("length");
+    assert_eq!(device.astray(), Some(Astray::Cut));
 }

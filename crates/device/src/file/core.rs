@@ -88,6 +88,9 @@ pub(super) struct Core {
     direct: Option<DirectFile>,
     /// Cleared when the device refuses direct I/O.
     direct_on: AtomicBool,
+    /// Set once it was seen shorter than when it was opened: the next write behind its end makes
+    /// the file long again, but what was cut off stays lost.
+    was_cut: AtomicBool,
 }
 
 /// The descriptor that passes the page cache by.
@@ -160,6 +163,7 @@ impl Core {
             clock: Arc::clone(&options.clock),
             buffered,
             direct_on: AtomicBool::new(direct.is_some()),
+            was_cut: AtomicBool::new(false),
             direct,
         })
     }
@@ -170,11 +174,14 @@ impl Core {
         if own.nlink() == 0 {
             return Some(Astray::Deleted);
         }
+        if !self.is_block && own.len() < self.size {
+            self.was_cut.store(true, Ordering::Relaxed);
+        }
         match std::fs::metadata(&self.path) {
             Ok(there) if (there.dev(), there.ino()) != (own.dev(), own.ino()) => {
                 Some(Astray::Replaced)
             }
-            Ok(_) => (!self.is_block && own.len() < self.size).then_some(Astray::Cut),
+            Ok(_) => self.was_cut.load(Ordering::Relaxed).then_some(Astray::Cut),
             Err(e) if e.kind() == io::ErrorKind::NotFound => Some(Astray::Moved),
             Err(_) => None,
         }
@@ -262,6 +269,7 @@ impl Core {
             clock: Arc::new(rt::RealClock),
             buffered,
             direct_on: AtomicBool::new(direct.is_some()),
+            was_cut: AtomicBool::new(false),
             direct: direct.map(|(file, unit)| DirectFile { file, unit }),
         }
     }

@@ -97,6 +97,11 @@ impl Shared {
             self.space.nothing_in(txg);
             return Ok(());
         }
+        // A file that was cut short grows again with the first write behind its end. The device
+        // remembers what was seen, so it is enough to look before.
+        for leaf in self.reader.vdevs().leaves() {
+            let _ = leaf.astray();
+        }
         let tx = Tx::syncing(txg);
         self.blocks.txg.store(txg, Ordering::Relaxed);
         let guid = || self.rt.random_u64();
