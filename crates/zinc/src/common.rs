@@ -4,6 +4,7 @@ use crate::asked;
 use crate::failure::Failure;
 use crate::found::{self, Found, Reach};
 use crate::queue::{self, Wait};
+use crate::ui;
 use clap::Args;
 use engine::{Dataset, Filesystem, LivePool, OpenOptions, Pool};
 use std::path::{Path, PathBuf};
@@ -111,6 +112,12 @@ impl PoolArgs {
         found.complete(&mut options);
         let pool = Pool::open_candidate(&found.candidate, &options)?;
         self.open.load_keys(&pool)?;
+        // Verbs that read files anywhere show them: what is missing of them is said.
+        if self.reach == Reach::Anywhere
+            && let Some(older) = self.open.older_state(&pool)
+        {
+            ui::error(&format!("zinc: warning: {older}\n"));
+        }
         Ok(pool)
     }
 
@@ -264,6 +271,22 @@ impl OpenArgs {
     /// No other state is asked for than the newest, which is the one a server has.
     pub fn is_of_now(&self) -> bool {
         self.txg.is_none() && !self.checkpoint && !self.allow_missing
+    }
+
+    /// What is said of a pool whose newest state cannot be opened, so that an older one was, though
+    /// nobody asked for it.
+    pub fn older_state(&self, pool: &Pool) -> Option<String> {
+        if self.txg.is_some() || self.checkpoint {
+            return None;
+        }
+        let opened = pool.uberblock().txg;
+        let newest = pool.candidate().uberblocks.iter().map(|u| u.uberblock.txg).max()?;
+        (newest > opened).then(|| {
+            format!(
+                "opened as of txg {opened}, the labels name txg {newest}: what was written after \
+                 is not seen"
+            )
+        })
     }
 }
 

@@ -452,3 +452,59 @@ fn directories_that_lead_in_circles_or_elsewhere_are_not_entered() {
     run(&["inventory", "-d", ".", "tank"], "second name");
     place.ok("rm -r -d . tank/fs:/victim/precious");
 }
+
+#[test]
+fn names_that_end_in_two_dots_are_names() {
+    let place = Place::new(64);
+    place.write("foo..", b"file");
+    place.write("sub../inner", b"inside");
+    fs::create_dir(place.path().join("here")).unwrap();
+    place.ok("mkdir -d . tank/fs:/n");
+    place.ok("cp -d . foo.. tank/fs:/");
+    place.ok("cp -r -d . sub.. tank/fs:/n");
+    place.ok("cp -r -d . here/../sub../. tank/fs:/");
+    assert_eq!(place.names(), "foo..\ninner\nn\nn/sub..\nn/sub../inner\n");
+    place.judge();
+}
+
+#[test]
+fn pipes_and_sockets_that_were_copied_are_no_other_files() {
+    let place = Place::new(64);
+    let pipe = place.path().join("tree/pipe");
+    fs::create_dir(place.path().join("tree")).unwrap();
+    let mode = rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR;
+    let make = || {
+        rustix::fs::mknodat(rustix::fs::CWD, &pipe, rustix::fs::FileType::Fifo, mode, 0).unwrap();
+    };
+    make();
+    let _listener =
+        std::os::unix::net::UnixListener::bind(place.path().join("tree/socket")).unwrap();
+    place.ok("cp -r -d . tree tank/fs:/");
+    place.ok("cp -r -d . tree tank/fs:/");
+    // Another one of the same kind is another file.
+    fs::remove_file(&pipe).unwrap();
+    make();
+    place.fails("cp -r -d . tree tank/fs:/", "exists and is different");
+    place.ok("cp -r -f -d . tree tank/fs:/");
+    assert_eq!(place.names(), "tree\ntree/pipe\ntree/socket\n");
+    place.judge();
+}
+
+#[test]
+fn what_copies_cannot_do_is_refused() {
+    let place = Place::new(64);
+    place.write("a", b"text");
+    for (command, words) in [
+        ("cp -r -d . tank/fs: other/fs:", "from pool to pool are not possible yet"),
+        ("cp -d . --keys keys a tank/fs:/", "--keys is for copies out of a pool"),
+        ("cp -d . --txg 5 a tank/fs:/", "--txg is for copies out of a pool"),
+        ("cp -d . --checkpoint a tank/fs:/", "--checkpoint is for copies out of a pool"),
+        ("cp -d . --replay a tank/fs:/", "--replay is for copies out of a pool"),
+        ("cp -r -d . --txgs tank/fs: out", "--txgs is for copies into a pool"),
+    ] {
+        let run = place.run(command);
+        assert!(run.code == 2 && run.err.contains(words), "{command}: {} {}", run.code, run.err);
+    }
+    assert_eq!(place.names(), "");
+    assert!(!place.path().join("other").exists() && !place.path().join("out").exists());
+}

@@ -7,7 +7,7 @@
 
 use super::dir::{Dir, Identity, Look, link_open};
 use rustix::fs::{
-    AtFlags, Mode, OFlags, RenameFlags, linkat, mkdirat, openat, renameat_with, unlinkat,
+    AtFlags, Mode, OFlags, RenameFlags, linkat, mkdirat, openat, renameat, renameat_with, unlinkat,
 };
 use rustix::io::Errno;
 use std::fs::File;
@@ -118,7 +118,7 @@ impl NewFile<'_> {
         super::names::check(name)?;
         let identity = Look::of(&self.file)?.identity;
         if let Some(seen) = replaced {
-            self.dir.remove(name, seen)?;
+            return self.finish_over(name, seen).map(|()| identity);
         }
         match &self.temporary {
             None => link_open(self.file.as_fd(), self.dir, name)?,
@@ -138,6 +138,29 @@ impl NewFile<'_> {
             }
         }
         Ok(identity)
+    }
+
+    /// Gives it the name of what was looked at before, which has the name until then.
+    fn finish_over(&mut self, name: &[u8], seen: Identity) -> io::Result<()> {
+        let dir = self.dir;
+        let check = || match dir.look(name)?.is_some_and(|now| now.identity != seen) {
+            true => Err(io::Error::other("it is being changed by another program")),
+            false => Ok(()),
+        };
+        if let Some((folder, old)) = &self.temporary {
+            self.file.sync_all()?;
+            check()?;
+            renameat(&folder.handle, old, dir, name)?;
+            self.temporary = None;
+            return Ok(());
+        }
+        let own = random_name();
+        link_open(self.file.as_fd(), dir, own.as_bytes())?;
+        let renamed = check().and_then(|()| Ok(renameat(dir, own.as_str(), dir, name)?));
+        if renamed.is_err() {
+            let _ = unlinkat(dir, own.as_str(), AtFlags::empty());
+        }
+        renamed
     }
 }
 

@@ -212,15 +212,22 @@ fn replace(path: &Path, old: Option<&Look>) -> io::Result<(File, How)> {
         Some(file) => (file, None),
         None => named(&folder, MODE).map(|(file, name)| (file, Some(name)))?,
     };
-    let how = How::Replace { folder, name, temporary };
-    if let Some(old) = old {
-        let now = Look::of(&file)?;
-        if (now.owner, now.group) != (old.owner, old.group) {
-            fchown(&file, Some(Uid::from_raw(old.owner)), Some(Gid::from_raw(old.group)))?;
+    if let Err(e) = old.map_or(Ok(()), |old| take_over(&file, old)) {
+        if let Some(own) = &temporary {
+            let _ = unlinkat(&folder, own.as_str(), AtFlags::empty());
         }
-        fchmod(&file, Mode::from_raw_mode(old.mode & 0o777))?;
+        return Err(e);
     }
-    Ok((file, how))
+    Ok((file, How::Replace { folder, name, temporary }))
+}
+
+/// Gives a new file the owner and mode of the one it will replace.
+fn take_over(file: &File, old: &Look) -> io::Result<()> {
+    let now = Look::of(file)?;
+    if (now.owner, now.group) != (old.owner, old.group) {
+        fchown(file, Some(Uid::from_raw(old.owner)), Some(Gid::from_raw(old.group)))?;
+    }
+    Ok(fchmod(file, Mode::from_raw_mode(old.mode & 0o777))?)
 }
 
 /// Opens a file to add to it, as `>>` does. A block device is refused.

@@ -5,7 +5,7 @@
 //! none (another file stood in the way, the target has no hard links, somebody changed it), the
 //! second name gets a copy of its own.
 
-use super::tree::{Copier, Folder, Room, is_copy, join, lock};
+use super::tree::{Copier, Folder, Made, Room, is_copy, join, lock};
 use super::walk::Below;
 use crate::target::{Identity, Tree};
 use engine::rt::Cancelled;
@@ -64,6 +64,7 @@ impl Copier<'_> {
         &self,
         links: Links,
         tree: &mut Tree,
+        made: &Made,
         prefix: &[u8],
     ) -> Result<(), Cancelled> {
         let Found { mut first, later, .. } =
@@ -71,7 +72,11 @@ impl Copier<'_> {
         for second in later {
             self.progress.check()?;
             let shown = join(prefix, &tree.path(second.above));
-            if let Err(e) = self.second_name(&second, &mut first, tree, &shown) {
+            let made = tree
+                .dir(second.above)
+                .map(|dir| Folder::new(dir, second.above, shown.clone(), made))
+                .and_then(|folder| self.second_name(&second, &mut first, tree, &folder));
+            if let Err(e) = made {
                 let shown = join(&shown, &second.name);
                 self.sink.failed(&shown, second.object, &e.to_string());
             }
@@ -84,23 +89,22 @@ impl Copier<'_> {
         second: &Below,
         known: &mut HashMap<u64, First>,
         tree: &mut Tree,
-        shown_dir: &[u8],
+        folder: &Folder,
     ) -> io::Result<()> {
-        let shown = join(shown_dir, &second.name);
+        let shown = join(&folder.shown, &second.name);
         let node = self.fs.node(second.object).map_err(io::Error::other)?;
         let item = known.get(&second.object).and_then(|first| {
             let item = tree.dir(first.spot).and_then(|dir| dir.item(&first.name)).ok()?;
             let is_it = item.look().is_ok_and(|look| look.identity == first.identity);
             is_it.then_some((item, first.identity))
         });
-        let folder = Folder::new(tree.dir(second.above)?, second.above, shown_dir.to_vec());
         if let Some((item, identity)) = item {
             let there = folder.dir.look(&second.name)?;
             if there.is_some_and(|there| there.identity == identity) {
                 self.progress.add(1, 0);
                 return Ok(());
             }
-            match self.room(&folder, &second.name, |there| is_copy(there, &node))? {
+            match self.room(folder, &second.name, |there| is_copy(there, &node))? {
                 Room::Free(Some(replaced)) => folder.dir.remove(&second.name, replaced)?,
                 Room::Free(None) => {}
                 Room::Whole(_) => {
@@ -111,6 +115,7 @@ impl Copier<'_> {
             }
             match folder.dir.link(&second.name, &item) {
                 Ok(()) => {
+                    folder.note_made(identity);
                     self.progress.add(1, 0);
                     return Ok(());
                 }
@@ -120,7 +125,7 @@ impl Copier<'_> {
                 Err(e) => return Err(e),
             }
         }
-        if let Some((identity, name)) = self.make(&node, &folder, &second.name, &shown) {
+        if let Some((identity, name)) = self.make(&node, folder, &second.name, &shown) {
             let first = First { spot: second.above, name, identity };
             known.insert(second.object, first);
         }

@@ -124,6 +124,13 @@ impl Args {
         if sources.is_empty() {
             return Err(Failure::usage("what is to be copied, and where to?"));
         }
+        if is_into {
+            return Err(Failure::usage("copies from pool to pool are not possible yet")
+                .hint("copy out to a directory, and from there into the other pool"));
+        }
+        if self.txgs {
+            return Err(Failure::usage("--txgs is for copies into a pool"));
+        }
         self.copy_out(&sources, &asked::path(Path::new(&dest)))
     }
 
@@ -161,6 +168,19 @@ impl Args {
     fn copy_into(self, sources: Vec<OsString>, dest: OsString) -> Result<ExitCode, Failure> {
         if self.keep.no_devices {
             return Err(Failure::usage("--no-devices is for copies out of a pool"));
+        }
+        let open = &self.pool.open;
+        let only_out = [
+            ("--keys", open.keys.is_some()),
+            ("--key", !open.key.is_empty()),
+            ("--ask", open.ask),
+            ("--txg", open.txg.is_some()),
+            ("--checkpoint", open.checkpoint),
+            ("--replay", open.replay),
+            ("--allow-missing", open.allow_missing),
+        ];
+        if let Some((option, _)) = only_out.iter().find(|(_, given)| *given) {
+            return Err(Failure::usage(format!("{option} is for copies out of a pool")));
         }
         match (&self.tar, sources.len()) {
             (Some(_), 0) | (None, 1..) => {}

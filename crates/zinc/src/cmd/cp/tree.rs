@@ -79,9 +79,13 @@ pub struct Folder {
     pub spot: usize,
     /// Its path, for people.
     pub shown: Vec<u8>,
-    /// What was made in it, or left there as whole.
-    made: Mutex<HashSet<Identity>>,
+    /// What was made, or left there as whole.
+    made: Made,
 }
+
+/// What a copy of a tree made or left as whole, with the numbers of the directories it is in. All
+/// folders of the tree share it, so that no later one takes for old what was copied just now.
+pub type Made = Arc<Mutex<HashSet<(usize, Identity)>>>;
 
 /// A file to copy.
 pub struct Task {
@@ -119,8 +123,18 @@ pub fn join(path: &[u8], name: &[u8]) -> Vec<u8> {
 }
 
 impl Folder {
-    pub fn new(dir: Arc<Dir>, spot: usize, shown: Vec<u8>) -> Self {
-        Self { dir, spot, shown, made: Mutex::default() }
+    pub fn new(dir: Arc<Dir>, spot: usize, shown: Vec<u8>, made: &Made) -> Self {
+        Self { dir, spot, shown, made: Arc::clone(made) }
+    }
+
+    /// Whether this file was made here, or left as whole.
+    fn has_made(&self, file: Identity) -> bool {
+        lock(&self.made).contains(&(self.spot, file))
+    }
+
+    /// Notes that this file was made here, or left as whole.
+    pub fn note_made(&self, file: Identity) {
+        lock(&self.made).insert((self.spot, file));
     }
 }
 
@@ -164,8 +178,8 @@ impl<'a> Copier<'a> {
                 break;
             }
         }
-        let (mut tree, objects) = walk.into_parts();
-        self.second_names(links, &mut tree, prefix)?;
+        let (mut tree, objects, made) = walk.into_parts();
+        self.second_names(links, &mut tree, &made, prefix)?;
         self.dress_all(&mut tree, &objects, prefix)
     }
 
@@ -216,7 +230,7 @@ impl<'a> Copier<'a> {
     /// Copies one file that is no directory.
     pub fn one(&self, node: &Node, dir: Dir, name: &[u8], shown: &[u8]) {
         self.see(node.number());
-        let folder = Folder::new(Arc::new(dir), 0, Vec::new());
+        let folder = Folder::new(Arc::new(dir), 0, Vec::new(), &Made::default());
         self.make(node, &folder, name, shown);
     }
 
@@ -245,7 +259,7 @@ impl<'a> Copier<'a> {
         match result {
             Ok((identity, lost)) => {
                 lost.into_iter().for_each(|lost| self.sink.done(shown, node, lost));
-                lock(&folder.made).insert(identity?);
+                folder.note_made(identity?);
                 Some((identity?, name))
             }
             Err(CopyError::Cancelled) => None,
@@ -280,7 +294,7 @@ impl<'a> Copier<'a> {
     ) -> io::Result<Room> {
         let Some(there) = folder.dir.look(name)? else { return Ok(Room::Free(None)) };
         let exists = |text: &str| Err(io::Error::new(io::ErrorKind::AlreadyExists, text));
-        if lock(&folder.made).contains(&there.identity) {
+        if folder.has_made(there.identity) {
             return exists(
                 "another file of the pool was made here: the target does not tell their names \
                  apart",
@@ -311,7 +325,7 @@ impl<'a> Copier<'a> {
     ) -> Result<(Option<Identity>, Option<u64>), CopyError> {
         if let Some(there) = folder.dir.look(name)?
             && (there.is_file() && there.size == node.size)
-            && !lock(&folder.made).contains(&there.identity)
+            && !folder.has_made(there.identity)
             && self.sink.is_done(shown, node)
         {
             return Ok((Some(there.identity), None));

@@ -3,7 +3,7 @@
 //! It goes down before it goes on, and remembers directories still to be read by the number of the
 //! one above and their own name: neither deep nor wide trees take more memory than their names.
 
-use super::tree::{Copier, Folder, Task, join};
+use super::tree::{Copier, Folder, Made, Task, join};
 use crate::target::{Dir, Tree, names};
 use engine::zpl::{DirEntry, FileKind, Node};
 use std::collections::HashSet;
@@ -27,6 +27,7 @@ pub struct Walk<'w, 'a> {
     tree: Tree,
     /// Objects of the directories of the tree.
     objects: Vec<u64>,
+    made: Made,
     todo: Vec<Below>,
     ready: Vec<Task>,
 }
@@ -42,7 +43,8 @@ impl<'w, 'a> Walk<'w, 'a> {
         // The user chose this directory, and it may be another's: it is closed if that can be.
         let _ = into.close_for_others(top, copier.keep);
         let (tree, objects) = (Tree::new(into)?, vec![top.number()]);
-        let mut walk = Self { copier, prefix, tree, objects, todo: Vec::new(), ready: Vec::new() };
+        let (made, todo, ready) = (Made::default(), Vec::new(), Vec::new());
+        let mut walk = Self { copier, prefix, tree, objects, made, todo, ready };
         match copier.see(top.number()) {
             true => walk.read(0, top)?,
             false => walk.failed(b"", top.number(), SECOND),
@@ -56,9 +58,9 @@ impl<'w, 'a> Walk<'w, 'a> {
         !self.todo.is_empty()
     }
 
-    /// The tree that was made, and the objects of its directories.
-    pub fn into_parts(self) -> (Tree, Vec<u64>) {
-        (self.tree, self.objects)
+    /// The tree that was made, the objects of its directories, and what was made in them.
+    pub fn into_parts(self) -> (Tree, Vec<u64>, Made) {
+        (self.tree, self.objects, self.made)
     }
 
     fn shown(&self, at: usize) -> Vec<u8> {
@@ -84,7 +86,7 @@ impl<'w, 'a> Walk<'w, 'a> {
             FileKind::Dir => self.make(above, &name, &node),
             // The directory it is in said otherwise.
             _ => self.tree.dir(above).map(|dir| {
-                let folder = Arc::new(Folder::new(dir, above, self.shown(above)));
+                let folder = Arc::new(Folder::new(dir, above, self.shown(above), &self.made));
                 self.ready.push(Task { folder, name, object });
             }),
         };
@@ -113,7 +115,7 @@ impl<'w, 'a> Walk<'w, 'a> {
 
     fn read(&mut self, at: usize, node: &Node) -> io::Result<()> {
         let number = node.number();
-        let folder = Folder::new(self.tree.dir(at)?, at, self.shown(at));
+        let folder = Folder::new(self.tree.dir(at)?, at, self.shown(at), &self.made);
         let folder = Arc::new(folder);
         let mut found = Vec::new();
         for entry in node.entries().map_err(io::Error::other)? {

@@ -62,7 +62,7 @@ impl Args {
     /// Runs it.
     pub fn run(self) -> Result<ExitCode, Failure> {
         let place = Place::from(self.source.as_os_str());
-        let pool = self.pool.open_devices(&place.pool())?;
+        let pool = self.pool.clone().anywhere().open_devices(&place.pool())?;
         let cannot = |e: std::io::Error| {
             Failure::new(format!("cannot write to {}", self.dest.display())).because(e.to_string())
         };
@@ -83,6 +83,9 @@ impl Args {
                 "source": place.shown(),
             })),
         );
+        if let Some(older) = self.pool.open.older_state(&pool) {
+            log.of(pool.name()).failed(b"", 0, &older);
+        }
         let rescue =
             Rescue { args: &self, pool: &pool, dest: &dest, log: &log, progress: &progress };
         while_showing(&progress, || rescue.run(&place))?;

@@ -100,6 +100,14 @@ impl Talk {
         }
     }
 
+    /// The extended attributes of a source cannot be read. A file system without any has none to
+    /// lose.
+    pub fn xattrs_unread(&self, path: &Path, why: io::Error) {
+        if why.raw_os_error() != Some(rustix::io::Errno::OPNOTSUPP.raw_os_error()) {
+            self.refused(path, b"extended attributes", &system_text(&why));
+        }
+    }
+
     fn done(&self, shown: &dyn Fn() -> PathBuf) {
         if self.verbose {
             ui::error(&format!("{}\n", printable(shown().as_os_str().as_bytes())));
@@ -207,10 +215,31 @@ pub fn time(t: SystemTime) -> Time {
 /// The name under which a source is copied; `None` when it ends in `/.`, for what is in it.
 pub fn last_name(source: &OsStr) -> Option<Vec<u8>> {
     let bytes = source.as_bytes();
-    if bytes == b"." || bytes.ends_with(b"/.") || bytes.ends_with(b"..") {
+    if matches!(bytes, b"." | b"..") || bytes.ends_with(b"/.") || bytes.ends_with(b"/..") {
         return None;
     }
     Path::new(source).file_name().map(|n| n.as_bytes().to_vec())
+}
+
+/// Whether a node is what would be made: a link to the same target, or a pipe, socket or device
+/// with the time of its source.
+fn is_same_special(node: &engine::Node, kind: &NewKind, mtime: Time) -> bool {
+    let same_kind = match kind {
+        NewKind::Symlink(target) => {
+            let is_link = node.kind() == FileKind::Symlink;
+            return is_link && node.read_link().is_ok_and(|link| link == *target);
+        }
+        NewKind::Fifo => node.kind() == FileKind::Fifo,
+        NewKind::Socket => node.kind() == FileKind::Socket,
+        NewKind::Block(major, minor) => {
+            node.kind() == FileKind::Block && node.device() == (*major, *minor)
+        }
+        NewKind::Char(major, minor) => {
+            node.kind() == FileKind::Char && node.device() == (*major, *minor)
+        }
+        NewKind::File | NewKind::Dir => false,
+    };
+    same_kind && node.mtime == mtime
 }
 
 /// Gives the pieces of a file's content to what it is called with.
@@ -338,14 +367,7 @@ impl Into<'_> {
 
     /// Makes a file that has no content; its object.
     pub fn special(&self, spot: Spot<'_>, kind: NewKind, a: &Attributes) -> Result<u64, Fault> {
-        let target = match &kind {
-            NewKind::Symlink(target) => Some(target.clone()),
-            _ => None,
-        };
-        let same = |node: &engine::Node| {
-            node.kind() == FileKind::Symlink && target.is_some() && node.read_link().ok() == target
-        };
-        let room = self.room(spot, same)?;
+        let room = self.room(spot, |node| is_same_special(node, &kind, a.mtime))?;
         if let Room::Same(object) = room {
             return Ok(object);
         }

@@ -5,7 +5,7 @@
 //! compared with what was listed: a link, pipe or directory that was put in the place of what was
 //! there is named, and not followed. Paths are made up for messages alone.
 
-use super::sink::{Attributes, Fault, time};
+use super::sink::{Attributes, Fault, Into, time};
 use rustix::fs::{Dir, Mode, OFlags, fgetxattr, flistxattr, getxattr, listxattr, openat};
 use std::collections::BTreeMap;
 use std::fs::{File, Metadata};
@@ -122,8 +122,16 @@ pub fn read_link(link: &File) -> io::Result<Vec<u8>> {
     Ok(rustix::fs::readlinkat(link, c"", Vec::new())?.into_bytes())
 }
 
-/// What is kept of an open file beside its content.
-pub fn attributes(file: &File, found: &Metadata, with_xattrs: bool) -> Attributes {
+/// What is kept of an open file beside its content. That its extended attributes cannot be read
+/// is told under the name `shown`.
+pub fn attributes(
+    into: &Into<'_>,
+    file: &File,
+    found: &Metadata,
+    shown: &dyn Fn() -> PathBuf,
+) -> Attributes {
+    let xattrs = if into.xattrs { xattrs(file) } else { Ok(BTreeMap::new()) };
+    let xattrs = xattrs.map_err(|e| into.talk.xattrs_unread(&shown(), e.into()));
     let at = |t: io::Result<std::time::SystemTime>| t.map(time).unwrap_or_default();
     Attributes {
         mode: found.mode() & 0o7777,
@@ -131,7 +139,7 @@ pub fn attributes(file: &File, found: &Metadata, with_xattrs: bool) -> Attribute
         gid: u64::from(found.gid()),
         atime: at(found.accessed()),
         mtime: at(found.modified()),
-        xattrs: if with_xattrs { xattrs(file).unwrap_or_default() } else { BTreeMap::new() },
+        xattrs: xattrs.unwrap_or_default(),
     }
 }
 

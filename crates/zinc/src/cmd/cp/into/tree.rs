@@ -143,13 +143,13 @@ fn make(into: &Into<'_>, task: &Task) -> Result<u64, Fault> {
         () if kind.is_char_device() => NewKind::Char(major(dev), minor(dev)),
         () => return Err(Fault::InTheWay("a file of a kind that is not known")),
     };
-    into.special(spot, special, &attributes(&file, &task.found, into.xattrs))
+    into.special(spot, special, &attributes(into, &file, &task.found, &shown))
 }
 
 fn regular(into: &Into<'_>, task: &Task, spot: Spot<'_>) -> Result<u64, Fault> {
     let (file, found) = open_file(&task.from, &task.name, &task.found)?;
     let size = found.len();
-    let attributes = attributes(&file, &found, into.xattrs);
+    let attributes = attributes(into, &file, &found, spot.shown);
     let object = into.file(spot, size, &attributes, &mut |write| pieces(&file, size, write))?;
     // The copy has the time of before: the next one will see that it is not the same.
     let after = file.metadata()?;
@@ -253,8 +253,8 @@ impl Walk<'_, '_> {
         let file = File::from(fd);
         let mut object = dir;
         if let Some(name) = name {
-            let a = attributes(&file, &found, self.into.xattrs);
             let shown = || at.path();
+            let a = attributes(self.into, &file, &found, &shown);
             let spot = Spot { dir, name, shown: &shown };
             object = self.into.dir(spot, &a)?;
             self.into.dress(object, &a, spot)?;
