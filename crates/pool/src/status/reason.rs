@@ -230,8 +230,8 @@ impl Condition {
 /// not rule them out. Which features a named set has is written in files of the system, so with one
 /// nothing is said.
 ///
-/// A pool that has exactly the features zinc enables by default lacks others, but zinc cannot enable
-/// them: nothing is said there. One with more was made by OpenZFS, which is told what it lacks.
+/// A pool that has exactly the features zinc enables by default lacks others, but zinc cannot
+/// enable them: nothing is said there. A pool that has more was made by OpenZFS, which can.
 fn wants_features(pool: &Pool) -> bool {
     let off = matches!(pool.config().compatibility.as_deref(), None | Some("" | "off"));
     let is_enabled = |f: &Feature| pool.features().count(f.guid).is_some();
