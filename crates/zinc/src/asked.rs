@@ -193,7 +193,7 @@ pub fn is_for_a_part() -> bool {
 pub fn held(name: &str) -> Option<Arc<LivePool>> {
     let asked = client()?;
     let wanted = crate::common::pool_of(name);
-    let is_it = wanted == asked.pool.name() || wanted.parse() == Ok(asked.pool.view().guid());
+    let is_it = wanted == asked.pool.name() || wanted.parse() == Ok(asked.pool.guid());
     is_it.then(|| Arc::clone(&asked.pool))
 }
 

@@ -9,10 +9,11 @@ use crate::asked;
 use crate::failure::Failure;
 use crate::known::{self, Known};
 use engine::pool::{CandidateState, Error, default_search_paths, scan};
-use engine::{Candidate, OpenOptions, SearchOptions};
+use engine::{Candidate, LivePool, OpenOptions, SearchOptions};
 use std::collections::BTreeSet;
 use std::fs::File;
-use std::io::ErrorKind;
+use std::io::{self, ErrorKind};
+use std::os::unix::fs::{FileTypeExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
 /// Where a pool is looked for that is not known, when no places are named.
@@ -31,13 +32,37 @@ pub struct Found {
     pub candidate: Candidate,
     /// What is known of it, when it was found that way.
     pub known: Option<Known>,
+    /// These are not the devices of the known pool but others with its guid, such as a copy.
+    is_elsewhere: bool,
 }
 
 impl Found {
     /// It was found in a place that was named, whether it is known or not.
     pub fn at_place(candidate: Candidate) -> Self {
         let known = known::by_guid(candidate.config.pool_guid);
-        Self { candidate, known }
+        let is_elsewhere = known.as_ref().is_some_and(|known| is_elsewhere(&candidate, known));
+        Self { candidate, known, is_elsewhere }
+    }
+
+    /// It is a known pool, on the devices that it is known to be on.
+    pub fn is_the_known_one(&self) -> bool {
+        self.known.is_some() && !self.is_elsewhere
+    }
+
+    /// Writes anew what is known of it. Work on other devices with its guid changes nothing there.
+    pub fn refresh(&self, pool: &LivePool) {
+        if self.is_the_known_one() {
+            known::refresh(self.guid(), pool);
+        }
+    }
+
+    /// Forgets the pool, which was exported or destroyed. A known pool stays known when it was a
+    /// copy of it that was left, and its own devices are still there.
+    pub fn forget(&self) {
+        let stays = |known: &Known| self.is_elsewhere && look_for(known.clone()).is_ok();
+        if !self.known.as_ref().is_some_and(stays) {
+            known::forget(self.guid());
+        }
     }
 
     /// Adds to the options what is known of its import.
@@ -63,6 +88,34 @@ impl Found {
     /// It was exported and is not known to be imported again.
     pub fn is_exported(&self) -> bool {
         self.known.is_none() && self.candidate.state() == CandidateState::Exported
+    }
+}
+
+/// Whether a pool lies on other devices than the known pool with its guid.
+fn is_elsewhere(candidate: &Candidate, known: &Known) -> bool {
+    let real = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_owned());
+    let here: BTreeSet<PathBuf> = candidate.leaves.values().map(|l| real(&l.path)).collect();
+    let named: BTreeSet<PathBuf> = known.paths().iter().map(|path| real(path)).collect();
+    if here.is_subset(&named) {
+        return false;
+    }
+    // They may have moved, and be found where they are now without any place being named.
+    look_for(known.clone()).map_or(true, |home| {
+        let home: BTreeSet<PathBuf> =
+            home.candidate.leaves.values().map(|l| real(&l.path)).collect();
+        home != here
+    })
+}
+
+/// Opens a file or disk for reading; an error when the path leads to anything else by now. A pipe
+/// is not waited for.
+pub fn open_device(path: &Path) -> io::Result<File> {
+    let flags = libc::O_NONBLOCK | libc::O_NOCTTY | libc::O_CLOEXEC;
+    let file = File::options().read(true).custom_flags(flags).open(path)?;
+    let kind = file.metadata()?.file_type();
+    match kind.is_file() || kind.is_block_device() {
+        true => Ok(file),
+        false => Err(io::Error::new(ErrorKind::InvalidInput, "neither a file nor a disk")),
     }
 }
 
@@ -170,7 +223,7 @@ fn not_known(name: &str) -> Failure {
 pub fn look_for(known: Known) -> Result<Found, Failure> {
     let (mut there, mut missing, mut denied) = (Vec::new(), Vec::new(), None);
     for path in known.paths() {
-        match File::open(&path) {
+        match open_device(&path) {
             Ok(_) => there.push(path),
             Err(e) if e.kind() == ErrorKind::PermissionDenied => denied = denied.or(Some(path)),
             Err(_) => missing.push(path),
@@ -196,7 +249,7 @@ pub fn look_for(known: Known) -> Result<Found, Failure> {
             .because("its labels say that it was destroyed")
             .hint(format!("`zinc zpool export -f {name}` forgets it")));
     }
-    Ok(Found { candidate, known: Some(known) })
+    Ok(Found { candidate, known: Some(known), is_elsewhere: false })
 }
 
 fn absent(name: &str, missing: &[PathBuf]) -> Failure {
@@ -211,7 +264,10 @@ fn absent(name: &str, missing: &[PathBuf]) -> Failure {
 
 /// The pool in these places. Those that cannot be read are left out.
 fn in_places(places: &[PathBuf], known: &Known) -> Result<Option<Candidate>, Failure> {
-    let readable = |p: &&PathBuf| File::open(p).is_ok();
+    let readable = |p: &&PathBuf| match p.is_dir() {
+        true => std::fs::read_dir(p).is_ok(),
+        false => open_device(p).is_ok(),
+    };
     let paths: Vec<PathBuf> = places.iter().filter(readable).cloned().collect();
     if paths.is_empty() {
         return Ok(None);

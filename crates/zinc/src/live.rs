@@ -137,7 +137,7 @@ pub fn take(
             hostname: host::name(),
             tunables: tunables.to_vec(),
             // A device that was only looked at in another place stays where it is for its host.
-            adopt_paths: found.known.is_some(),
+            adopt_paths: found.is_the_known_one(),
             ..ImportOptions::new(open)
         };
         adjust(&mut options);
@@ -164,13 +164,14 @@ pub fn change<T>(
         let guid = pool.guid();
         let result = act(&pool);
         known::refresh(guid, &pool);
-        match &result {
+        let durable = match &result {
             // This line is written after what was done: when it is durable, all is.
-            Ok(_) => pool.log(&invocation())?,
+            Ok(_) => pool.log(&invocation()),
             // What was done before it failed: only then it is seen by who looks.
-            Err(_) => pool.sync()?,
-        }
+            Err(_) => pool.sync(),
+        };
         let result = result?;
+        durable?;
         tell_txgs(&pool, how)?;
         return Ok(result);
     }
@@ -186,13 +187,13 @@ pub fn change<T>(
         true => pool.log(&invocation()).map_err(Failure::from),
         false => Ok(()),
     };
-    if result.is_ok() {
-        tell_txgs(&pool, how)?;
-    }
-    known::refresh(found.guid(), &pool);
+    // What cannot be told keeps the pool from nothing.
+    let told = if result.is_ok() { tell_txgs(&pool, how) } else { Ok(()) };
+    found.refresh(&pool);
     let left = if was_exported { pool.export() } else { pool.close() };
     let result = result?;
     logged?;
+    told?;
     left?;
     Ok(result)
 }

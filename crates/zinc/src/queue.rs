@@ -7,7 +7,7 @@
 //! [`Wait::patience`], and then say which process has the pool.
 
 use crate::failure::Failure;
-use crate::found::Found;
+use crate::found::{Found, open_device};
 use crate::live::Disks;
 use crate::place::printable;
 use clap::Args;
@@ -42,9 +42,13 @@ fn seconds(text: &str) -> Result<Duration, String> {
 
 impl Wait {
     /// The time.
-    pub fn patience(self) -> Duration {
-        let variable = || seconds(&std::env::var("ZINC_WAIT").ok()?).ok();
-        self.wait.or_else(variable).unwrap_or(PATIENCE)
+    pub fn patience(self) -> Result<Duration, Failure> {
+        if let Some(wait) = self.wait {
+            return Ok(wait);
+        }
+        let Some(text) = std::env::var_os("ZINC_WAIT") else { return Ok(PATIENCE) };
+        let text = text.to_string_lossy();
+        seconds(&text).map_err(|why| Failure::usage(format!("ZINC_WAIT is {text:?}: {why}")))
     }
 }
 
@@ -61,7 +65,7 @@ pub fn take(
     mut find: impl FnMut() -> Result<Found, Failure>,
     options: impl Fn(&Found) -> ImportOptions,
 ) -> Result<(Found, LivePool), Failure> {
-    let began = Instant::now();
+    let (began, patience) = (Instant::now(), wait.patience()?);
     let mut found = find()?;
     let Locked { mut disks, waited } = loop {
         match lock(&found.candidate) {
@@ -69,7 +73,7 @@ pub fn take(
             Err(failed) => {
                 let guid = found.guid();
                 let is_served = crate::served::Server::all().iter().any(|s| s.guid == guid);
-                if !failed.is_in_use || is_served || began.elapsed() >= wait.patience() {
+                if !failed.is_in_use || is_served || began.elapsed() >= patience {
                     return Err(failed.explain(&found.candidate));
                 }
             }
@@ -139,14 +143,14 @@ static KEPT: Mutex<Vec<File>> = Mutex::new(Vec::new());
 
 /// Waits until nobody writes to the pool. With `keep` nobody does until this process ends.
 pub fn wait_for_writers(wait: Wait, candidate: &Candidate, keep: bool) -> Result<bool, Failure> {
-    let began = Instant::now();
+    let (began, patience) = (Instant::now(), wait.patience()?);
     let mut waited = false;
     let mut locks = Vec::new();
     for sight in candidate.leaves.values() {
-        let Ok(file) = File::open(whole(&sight.path)) else { continue };
+        let Ok(file) = open_device(&whole(&sight.path)) else { continue };
         loop {
             match file.try_lock_shared() {
-                Err(TryLockError::WouldBlock) if began.elapsed() < wait.patience() => {
+                Err(TryLockError::WouldBlock) if began.elapsed() < patience => {
                     waited = true;
                     std::thread::sleep(PAUSE);
                 }
@@ -178,17 +182,21 @@ fn whole(path: &Path) -> PathBuf {
     disk.filter(|_| !path.exists()).map_or_else(|| path.to_owned(), PathBuf::from)
 }
 
+/// A file as the kernel's list of locks names it.
+fn place_of(device: u64, inode: u64) -> String {
+    format!("{:02x}:{:02x}:{inode}", rustix::fs::major(device), rustix::fs::minor(device))
+}
+
 /// The process that has one of these devices locked, by number and command. The kernel lists locks
-/// by inode.
+/// by file system and inode.
 pub fn holder(paths: &[PathBuf]) -> Option<String> {
     let locks = std::fs::read_to_string("/proc/locks").ok()?;
-    let inodes: Vec<u64> =
-        paths.iter().filter_map(|p| Some(std::fs::metadata(whole(p)).ok()?.ino())).collect();
+    let files = paths.iter().filter_map(|p| std::fs::metadata(whole(p)).ok());
+    let places: Vec<String> = files.map(|file| place_of(file.dev(), file.ino())).collect();
     let pid = locks.lines().find_map(|line| {
         let mut words = line.split_whitespace().skip_while(|word| *word != "FLOCK");
         let (pid, place) = (words.nth(3)?, words.next()?);
-        let inode: u64 = place.rsplit(':').next()?.parse().ok()?;
-        inodes.contains(&inode).then(|| pid.parse::<u32>().ok()).flatten()
+        places.iter().any(|p| p == place).then(|| pid.parse::<u32>().ok()).flatten()
     })?;
     let command = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
     let words: Vec<String> =
@@ -197,4 +205,18 @@ pub fn holder(paths: &[PathBuf]) -> Option<String> {
         true => format!("process {pid}"),
         false => format!("process {pid} (`{}`)", words.join(" ")),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn locks_are_listed_by_file_system_and_inode() {
+        assert_eq!(place_of(rustix::fs::makedev(8, 17), 42), "08:11:42");
+        let file = tempfile::NamedTempFile::new().unwrap();
+        file.as_file().lock().unwrap();
+        let who = holder(&[file.path().to_owned()]).unwrap();
+        assert!(who.starts_with(&format!("process {}", std::process::id())), "{who}");
+    }
 }

@@ -257,12 +257,12 @@ fn who_waits_too_long_is_told_who_has_the_pool() {
     let mut holder = place.start("cp --tar - tank/fs:/");
     let began = Instant::now();
     let said = loop {
-        let run = place.run("zfs create --wait 0.3 tank/x");
+        // One that needs no undoing: by the next command the copy may have the pool.
+        let run = place.run("zfs set --wait 0.3 org.zinc:tried=yes tank");
         if run.code != 0 {
             break run.err;
         }
         assert!(began.elapsed() < Duration::from_secs(20), "the copy never had the pool");
-        place.ok("zfs destroy tank/x");
     };
     let who = format!("process {} (`", holder.id());
     assert!(said.contains(&who) && said.contains(" cp --tar - tank/fs:/`) has it"), "{said}");
@@ -315,5 +315,106 @@ fn a_served_pool_with_a_new_guid_is_reached_by_it() {
     assert_eq!(run(&format!("zpool list -Ho name {}", new.trim())), "tank\n");
     run("zpool export tank");
     assert!(!socket(&new).exists());
+    assert!(!place.cache().exists());
+}
+
+#[test]
+fn a_pipe_where_a_device_was_is_not_waited_for() {
+    let place = Place::new(&["a"]);
+    place.ok("zpool create tank a");
+    std::fs::remove_file(place.path().join("a")).unwrap();
+    let made = Command::new("mkfifo").arg(place.path().join("a")).status().unwrap();
+    assert!(made.success());
+    let mut child = place.start("zpool list -H");
+    let began = Instant::now();
+    let status = loop {
+        if let Some(status) = child.try_wait().unwrap() {
+            break status;
+        }
+        if began.elapsed() > Duration::from_secs(30) {
+            child.kill().unwrap();
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    };
+    assert_eq!(status.code(), Some(1));
+    let said = String::from_utf8(child.wait_with_output().unwrap().stderr).unwrap();
+    assert!(said.contains("cannot open 'tank': its devices are missing"), "{said}");
+}
+
+#[test]
+fn work_on_a_copy_leaves_the_known_pool_where_it_is() {
+    let place = Place::new(&[]);
+    for dir in ["k1", "k2"] {
+        std::fs::create_dir(place.path().join(dir)).unwrap();
+    }
+    place.extra("k1/a");
+    place.ok("zpool create cq k1/a");
+    std::fs::copy(place.path().join("k1/a"), place.path().join("k2/a")).unwrap();
+    let known = std::fs::read(place.cache()).unwrap();
+    place.ok("zfs create -d k2 cq/x");
+    place.ok("zpool set -d k2 comment=copy cq");
+    place.ok("zpool export -d k2 cq");
+    assert_eq!(std::fs::read(place.cache()).unwrap(), known);
+    assert_eq!(place.ok("zfs list -Ho name"), "cq\n");
+    let status = place.ok("zpool status -P cq");
+    assert!(status.contains("/k1/a"), "{status}");
+    // The known pool itself may be named by its place.
+    place.ok("zfs create -d k1 cq/y");
+    place.ok("zpool export -d k1 cq");
+    assert!(!place.cache().exists());
+}
+
+#[test]
+fn a_log_that_cannot_be_written_keeps_no_pool() {
+    let place = Place::new(&["a"]);
+    place.ok("zpool create tank a");
+    place.ok("zpool export tank");
+    assert_eq!(place.run("zfs create -d . --txgs-log no/log tank/x").code, 1);
+    assert!(place.ok("zpool import -d .").contains("   pool: tank\n"));
+    place.ok("zpool import -d . tank");
+    assert_eq!(place.run("zpool export --txgs-log no/log tank").code, 1);
+    assert!(!place.cache().exists());
+    place.ok("zpool import -d . tank");
+}
+
+#[test]
+fn a_time_to_wait_that_is_no_number_is_refused() {
+    let place = Place::new(&["a"]);
+    place.ok("zpool create tank a");
+    let output = Command::new(env!("CARGO_BIN_EXE_zinc"))
+        .args(["zfs", "create", "tank/x"])
+        .current_dir(place.path())
+        .env("ZINC_STATE", state(place.path()))
+        .env("ZINC_WAIT", "long")
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{said}");
+    assert!(said.contains("ZINC_WAIT is \"long\": it is a number of seconds"), "{said}");
+}
+
+#[test]
+fn an_export_of_several_pools_goes_on_after_one_that_fails() {
+    let place = Place::new(&["a", "b", "c"]);
+    let run = |command: &str| {
+        let output = Command::new(env!("CARGO_BIN_EXE_zinc"))
+            .args(command.split_whitespace())
+            .current_dir(place.path())
+            .env("ZINC_STATE", state(place.path()))
+            .env("ZINC_SOCKETS", place.path().join("run/zinc"))
+            .output()
+            .unwrap();
+        (output.status.code().unwrap(), String::from_utf8_lossy(&output.stderr).into_owned())
+    };
+    for (pool, file) in [("one", "a"), ("two", "b"), ("three", "c")] {
+        assert_eq!(run(&format!("zpool create {pool} {file}")), (0, String::new()));
+    }
+    assert_eq!(run("serve -b two").0, 0);
+    let (code, said) = run("zpool export none two one");
+    assert!(code == 1 && said.contains("cannot open 'none': no such pool"), "{said}");
+    assert_eq!(place.ok("zpool list -Ho name"), "three\n");
+    // All: what is served too, wherever its files are.
+    assert_eq!(run("serve -b three").0, 0);
+    assert_eq!(run("zpool export -a"), (0, String::new()));
     assert!(!place.cache().exists());
 }

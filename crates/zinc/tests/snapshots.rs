@@ -29,8 +29,11 @@ impl Place {
     }
 
     fn snapshots(&self) -> Vec<String> {
-        let out = self.ok("zfs list -d . -t snapshot -Ho name");
-        out.lines().map(str::to_owned).filter(|line| line.contains('@')).collect()
+        let run = self.run("zfs list -d . -t snapshot -Ho name");
+        // Nothing to list is no failure with OpenZFS, and is said.
+        let said = if run.out.is_empty() { "no datasets available\n" } else { "" };
+        assert_eq!((run.code, run.err.as_str()), (0, said), "{}", run.out);
+        run.out.lines().map(str::to_owned).collect()
     }
 }
 

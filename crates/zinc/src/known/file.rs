@@ -40,25 +40,42 @@ pub fn read(path: &Path) -> Result<Vec<Known>, Failure> {
     let fail = |why: String| {
         Failure::new(format!("cannot read cache file {}", path.display())).because(why)
     };
-    entries(path).map_err(|e| match e {
+    let entries = entries(path).map_err(|e| match e {
         Unreadable::NoFile => fail("No such file or directory".to_owned()),
         Unreadable::Io(e) => fail(e.to_string()),
         Unreadable::Damaged(why) => fail(why),
-    })
+    })?;
+    for why in &entries.damaged {
+        ui::error(&format!("zinc: cache file {}: {why}\n", path.display()));
+    }
+    Ok(entries.pools)
 }
 
-fn entries(path: &Path) -> Result<Vec<Known>, Unreadable> {
+/// What a file holds.
+#[derive(Default)]
+struct Entries {
+    pools: Vec<Known>,
+    /// What is wrong with entries that are none.
+    damaged: Vec<String>,
+}
+
+fn entries(path: &Path) -> Result<Entries, Unreadable> {
     let mut bytes = Vec::new();
     File::open(path)?.take(SIZE_MAX).read_to_end(&mut bytes)?;
     let list = NvList::decode(&bytes).map_err(|e| Unreadable::Damaged(e.to_string()))?;
-    let entry = |pair: NvPair| match pair.value {
-        NvValue::NvList(config) => Known::new(config).ok_or_else(|| {
-            let name = String::from_utf8_lossy(&pair.name).into_owned();
-            Unreadable::Damaged(format!("the entry {name:?} is no configuration of a pool"))
-        }),
-        _ => Err(Unreadable::Damaged("an entry is not a list".to_owned())),
-    };
-    list.pairs.into_iter().map(entry).collect()
+    let mut entries = Entries::default();
+    for NvPair { name, value, .. } in list.pairs {
+        let known = match value {
+            NvValue::NvList(config) => Known::new(config),
+            _ => None,
+        };
+        let name = String::from_utf8_lossy(&name);
+        match known {
+            Some(known) => entries.pools.push(known),
+            None => entries.damaged.push(format!("{name:?} is no configuration of a pool")),
+        }
+    }
+    Ok(entries)
 }
 
 impl CacheFile {
@@ -66,29 +83,39 @@ impl CacheFile {
         Self { path }
     }
 
-    /// The pools in it. A damaged file is put aside, and counts as none.
+    /// The pools in it. A damaged file is put aside, and another with what is whole in it takes
+    /// its place.
     pub(super) fn entries(&self) -> Vec<Known> {
         match entries(&self.path) {
-            Ok(entries) => entries,
+            Ok(entries) if entries.damaged.is_empty() => entries.pools,
             Err(Unreadable::NoFile) => Vec::new(),
-            Err(Unreadable::Io(e)) => {
-                let path = self.path.display();
-                ui::error(&format!("zinc: cannot read the list of known pools {path}: {e}\n"));
-                Vec::new()
-            }
-            Err(Unreadable::Damaged(why)) => {
-                self.put_aside(&why);
-                Vec::new()
+            _ => {
+                // Another process may be replacing it. Without the lock it stays where it is.
+                let lock = self.lock();
+                self.mended(lock.as_ref().map(drop).map_err(|e| io::Error::from(e.kind())))
             }
         }
     }
 
-    fn put_aside(&self, why: &str) {
+    /// The same with the lock, or why it cannot be had.
+    fn mended(&self, locked: io::Result<()>) -> Vec<Known> {
+        let (pools, why) = match entries(&self.path) {
+            Ok(entries) if entries.damaged.is_empty() => return entries.pools,
+            Ok(Entries { pools, damaged }) => (pools, damaged),
+            Err(Unreadable::Damaged(why)) => (Vec::new(), vec![why]),
+            Err(Unreadable::NoFile) => return Vec::new(),
+            Err(Unreadable::Io(e)) => {
+                let path = self.path.display();
+                ui::error(&format!("zinc: cannot read the list of known pools {path}: {e}\n"));
+                return Vec::new();
+            }
+        };
         let aside = self.beside("damaged");
         let mut text =
             format!("zinc: the list of known pools {} is damaged\n", self.path.display());
-        text.push_str(&format!("  because: {why}\n"));
-        match std::fs::rename(&self.path, &aside) {
+        why.iter().for_each(|why| text.push_str(&format!("  because: {why}\n")));
+        let put_aside = || std::fs::rename(&self.path, &aside);
+        match locked.and_then(|()| put_aside()).and_then(|()| self.replace(&pools)) {
             Ok(()) => text.push_str(&format!("  because: it is now {}\n", aside.display())),
             Err(e) => text.push_str(&format!("  because: it cannot be put aside: {e}\n")),
         }
@@ -96,6 +123,14 @@ impl CacheFile {
             "  hint: `zinc zpool import` finds pools again; -f takes those still active\n",
         );
         ui::error(&text);
+        pools
+    }
+
+    /// Nobody else changes the file while this is open, however this process ends.
+    fn lock(&self) -> io::Result<File> {
+        let lock = open_lock(&self.beside("lock"))?;
+        lock.lock()?;
+        Ok(lock)
     }
 
     fn beside(&self, ending: &str) -> PathBuf {
@@ -133,10 +168,8 @@ impl CacheFile {
         if let Some(folder) = self.path.parent() {
             make_folder(folder).map_err(fail)?;
         }
-        // Let go when it is closed, however this process ends.
-        let lock = private().write(true).open(self.beside("lock")).map_err(fail)?;
-        lock.lock().map_err(fail)?;
-        let mut entries = self.entries();
+        let _lock = self.lock().map_err(fail)?;
+        let mut entries = self.mended(Ok(()));
         if !change(&mut entries) {
             return Ok(());
         }
@@ -174,8 +207,13 @@ fn private() -> OpenOptions {
     options
 }
 
+/// Opens a file that is only there to be locked. What it holds, or a link leads to, is not touched.
+pub(super) fn open_lock(path: &Path) -> io::Result<File> {
+    private().mode(0o600).write(true).truncate(false).open(path)
+}
+
 /// Makes the folder that keeps the file; others may look into it.
-fn make_folder(folder: &Path) -> io::Result<()> {
+pub(super) fn make_folder(folder: &Path) -> io::Result<()> {
     std::fs::DirBuilder::new().recursive(true).mode(0o755).create(folder)
 }
 
@@ -224,6 +262,34 @@ mod tests {
         file.put(&pool("a", 1)).unwrap();
         assert_eq!(names(&file), ["a"]);
         assert_eq!(std::fs::read(file.beside("damaged")).unwrap(), b"\x01\x01\0\0nonsense");
+    }
+
+    #[test]
+    fn one_bad_entry_leaves_the_others_known() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = CacheFile::new(dir.path().join("zpool.cache"));
+        let mut list = NvList::new();
+        list.set("a", NvValue::NvList(pool("a", 1).list().clone()));
+        list.set("bad", NvValue::NvList(NvList::new())).set("worse", NvValue::U64(3));
+        let bytes = list.encode(Packing::XDR).unwrap();
+        std::fs::write(&file.path, &bytes).unwrap();
+        assert_eq!(names(&file), ["a"]);
+        assert_eq!(std::fs::read(file.beside("damaged")).unwrap(), bytes);
+        // The file that took its place is whole.
+        std::fs::remove_file(file.beside("damaged")).unwrap();
+        assert_eq!(names(&file), ["a"]);
+        assert!(!file.beside("damaged").exists());
+    }
+
+    #[test]
+    fn a_lock_follows_no_link_and_empties_nothing() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = |name: &str| dir.path().join(name);
+        std::fs::write(path("other"), b"content").unwrap();
+        std::os::unix::fs::symlink(path("other"), path("link")).unwrap();
+        open_lock(&path("link")).unwrap_err();
+        open_lock(&path("other")).unwrap();
+        assert_eq!(std::fs::read(path("other")).unwrap(), b"content");
     }
 
     #[test]

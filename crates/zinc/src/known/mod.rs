@@ -78,8 +78,8 @@ pub fn folder() -> Option<PathBuf> {
 /// Whoever holds this gives a pool its name: what it has seen of the names that are known stays.
 pub fn hold_names() -> Option<File> {
     let folder = folder()?;
-    std::fs::create_dir_all(&folder).ok()?;
-    let file = File::create(folder.join("names.lock")).ok()?;
+    file::make_folder(&folder).ok()?;
+    let file = file::open_lock(&folder.join("names.lock")).ok()?;
     // Without locks in that file system, names are only as safe as their users are careful.
     let _ = file.lock();
     Some(file)

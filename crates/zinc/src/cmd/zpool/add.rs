@@ -7,7 +7,7 @@ use crate::cannot::cannot;
 use crate::failure::Failure;
 use crate::found::{self, Reach};
 use crate::live::{self, LiveArgs, invocation, tell_txgs};
-use crate::{known, ui};
+use crate::ui;
 use engine::live::TopUse;
 use engine::ondisk::config::{AllocBias, VdevConfig, VdevKind};
 use std::path::PathBuf;
@@ -173,7 +173,7 @@ impl Args {
         if added.is_err() && was_exported {
             pool.export().map_err(fail)?;
         } else {
-            known::refresh(found.guid(), &pool);
+            found.refresh(&pool);
             pool.close().map_err(fail)?;
         }
         added.map(|()| was_exported)
@@ -189,9 +189,10 @@ impl Args {
         let how = &self.live.how;
         let find = || found::find(&search, &self.pool, Reach::Known);
         let (found, pool) = live::take(find, how, &how.tuning.all()?, |_| {})?;
-        pool.log(&invocation()).map_err(fail)?;
-        known::refresh(found.guid(), &pool);
-        tell_txgs(&pool, &self.live.how)?;
-        if was_exported { pool.export() } else { pool.close() }.map_err(fail)
+        let logged = pool.log(&invocation()).map_err(fail);
+        found.refresh(&pool);
+        let told = tell_txgs(&pool, &self.live.how);
+        let left = if was_exported { pool.export() } else { pool.close() }.map_err(fail);
+        logged.and(told).and(left)
     }
 }

@@ -16,7 +16,7 @@ use std::time::Instant;
 
 /// Opens every device of a layout. Unless `force`, refuses those that hold something.
 pub fn claim(layout: &Layout, force: bool, wait: Wait) -> Result<Devices, Failure> {
-    let began = Instant::now();
+    let (began, patience) = (Instant::now(), wait.patience()?);
     let mut disks = Disks::default();
     let mut out = Devices::new();
     let spares: Vec<&str> = layout.spares.iter().flat_map(VdevSpec::leaves).collect();
@@ -34,7 +34,7 @@ pub fn claim(layout: &Layout, force: bool, wait: Wait) -> Result<Devices, Failur
         let device = loop {
             match open(&mut disks, path) {
                 // A command that is about to end may have it.
-                Err(_) if is_locked(path) && began.elapsed() < wait.patience() => {
+                Err(_) if is_locked(path) && began.elapsed() < patience => {
                     std::thread::sleep(PAUSE);
                 }
                 other => break other?,

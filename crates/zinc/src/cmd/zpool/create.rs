@@ -134,9 +134,10 @@ impl Args {
         for (name, word) in comments {
             pool.set_pool_property(name, word).map_err(fail)?;
         }
-        tell_txgs(&pool, &self.how)?;
+        let told = tell_txgs(&pool, &self.how);
         remembered.remember(pool.cache_config(), name);
         pool.close().map_err(fail)?;
+        told?;
         Ok(ExitCode::SUCCESS)
     }
 

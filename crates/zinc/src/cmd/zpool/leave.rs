@@ -8,7 +8,6 @@ use crate::served::Server;
 use engine::pool::CandidateState;
 use engine::{Candidate, LivePool};
 use serde_json::json;
-use std::path::PathBuf;
 use std::process::ExitCode;
 
 /// Arguments of `zinc zpool export`.
@@ -49,10 +48,10 @@ fn end(
     let how = &args.how;
     let (found, pool) = live::take(find, how, &how.tuning.all()?, |options| options.force = force)?;
     pool.log(&live::invocation())?;
-    live::tell_txgs(&pool, how)?;
+    let told = live::tell_txgs(&pool, how);
     act(pool)?;
-    known::forget(found.guid());
-    Ok(())
+    found.forget();
+    told
 }
 
 /// Has the server of a pool export it, which ends the server.
@@ -61,45 +60,46 @@ fn end_served(mut server: Server, force: bool) -> Result<(), Failure> {
     server.call("export", json!({ "command": invocation.command, "force": force })).map(drop)
 }
 
-/// The same for all pools that are served and found in these places.
-fn end_all_served(search: &[PathBuf], force: bool) -> Result<(), Failure> {
-    let found = candidates(search)?;
-    let is_there = |s: &Server| found.iter().any(|c| c.config.pool_guid == s.guid);
-    Server::all().into_iter().filter(is_there).try_for_each(|server| end_served(server, force))
-}
-
 impl Export {
     /// Runs it.
     pub fn run(self) -> Result<ExitCode, Failure> {
         let search = &self.live.search;
         let mut code = ExitCode::SUCCESS;
-        let mut names = Vec::new();
-        for name in &self.pools {
-            match Server::find(search, name)? {
-                Some(server) => end_served(server, self.force)?,
-                None => names.push(name.clone()),
-            }
-        }
-        if self.all {
-            end_all_served(search, self.force)?;
-            names = self.all_names()?;
-        }
-        for name in names {
-            if let Err(failure) = self.export(&name) {
+        let mut report = |done: Result<(), Failure>| {
+            if let Err(failure) = done {
                 code = failure.report();
             }
+        };
+        if self.all {
+            let servers = Server::all_in(search)?;
+            let served: Vec<u64> = servers.iter().map(|server| server.guid).collect();
+            servers.into_iter().for_each(|server| report(end_served(server, self.force)));
+            self.all_but(&served)?.iter().for_each(|name| report(self.export(name)));
+            return Ok(code);
+        }
+        for name in &self.pools {
+            report(match Server::find(search, name) {
+                Ok(Some(server)) => end_served(server, self.force),
+                Ok(None) => self.export(name),
+                Err(failure) => Err(failure),
+            });
         }
         Ok(code)
     }
 
-    /// Everything that is imported: what is known, or what is active in the places named.
-    fn all_names(&self) -> Result<Vec<String>, Failure> {
-        if self.live.search.is_empty() {
-            return Ok(known::all().iter().map(|known| known.guid().to_string()).collect());
-        }
-        let active = |c: &Candidate| c.state() == CandidateState::Active;
-        let found = candidates(&self.live.search)?.into_iter().filter(active);
-        Ok(found.map(|c| c.config.pool_guid.to_string()).collect())
+    /// Everything that is imported, but pools of these guids: what is known, or what is active in
+    /// the places named.
+    fn all_but(&self, served: &[u64]) -> Result<Vec<String>, Failure> {
+        let mut guids: Vec<u64> = match self.live.search.is_empty() {
+            true => known::all().iter().map(Known::guid).collect(),
+            false => {
+                let active = |c: &Candidate| c.state() == CandidateState::Active;
+                let found = candidates(&self.live.search)?.into_iter().filter(active);
+                found.map(|c| c.config.pool_guid).collect()
+            }
+        };
+        guids.retain(|guid| !served.contains(guid));
+        Ok(guids.iter().map(u64::to_string).collect())
     }
 
     fn export(&self, name: &str) -> Result<(), Failure> {

@@ -192,9 +192,10 @@ impl Args {
             }
         }
         pool.log(&invocation())?;
-        tell_txgs(&pool, how)?;
+        let told = tell_txgs(&pool, how);
         known::refresh(pool.guid(), &pool);
-        Ok(pool.close()?)
+        pool.close()?;
+        told
     }
 }
 
