@@ -68,6 +68,7 @@ struct Survey<'a> {
     fs: Filesystem,
     name: Arc<str>,
     sink: &'a Sink,
+    longest: usize,
     files: HashMap<u64, Facts>,
     names: HashMap<u64, Names>,
     xattr_dirs: HashMap<u64, u64>,
@@ -75,8 +76,14 @@ struct Survey<'a> {
     complete: bool,
 }
 
-/// Surveys one file system. `progress` counts its objects.
-pub(crate) fn survey(fs: Filesystem, name: &Arc<str>, sink: &Sink, progress: &Progress) {
+/// Surveys one file system, whose names have up to `longest` bytes. `progress` counts its objects.
+pub(crate) fn survey(
+    fs: Filesystem,
+    name: &Arc<str>,
+    longest: usize,
+    sink: &Sink,
+    progress: &Progress,
+) {
     if fs.objset().phys().kind != ObjsetKind::Zfs {
         return;
     }
@@ -84,6 +91,7 @@ pub(crate) fn survey(fs: Filesystem, name: &Arc<str>, sink: &Sink, progress: &Pr
         fs,
         name: Arc::clone(name),
         sink,
+        longest,
         files: HashMap::new(),
         names: HashMap::new(),
         xattr_dirs: HashMap::new(),
@@ -173,7 +181,9 @@ impl Survey<'_> {
                 }
             };
             count += 1;
-            if let Some(cause) = fault(&e.name, &mut names) {
+            let twice = !names.insert(e.name.clone());
+            let cause = zpl::names::fault(&e.name, self.longest);
+            if let Some(cause) = cause.or(twice.then_some("there twice")) {
                 let (at, name) = (self.at(number), String::from_utf8_lossy(&e.name).into_owned());
                 self.sink.put(Issue::BadEntry { at, name, cause });
             }
@@ -318,16 +328,6 @@ impl Survey<'_> {
                 self.sink.put(Issue::OwnerSpace { dataset, owner, stored, counted });
             }
         }
-    }
-}
-
-/// What is wrong with a name in a directory that has those of `names` already.
-fn fault(name: &[u8], names: &mut HashSet<Vec<u8>>) -> Option<&'static str> {
-    match name {
-        b"" | b"." | b".." => Some("no name that a file can have"),
-        _ if name.contains(&b'/') || name.contains(&0) => Some("no name that a file can have"),
-        _ if !names.insert(name.to_vec()) => Some("there twice"),
-        _ => None,
     }
 }
 

@@ -134,8 +134,14 @@ fn contents(
     sink: &sink::Sink,
     progress: &Progress,
 ) {
+    const LONG_NAMES: &str = "org.zfsonlinux:longname";
     progress.begin("objects", 0);
     tables::decode_all(pool.mos(), &Arc::from("MOS"), sink, progress);
+    let long_names = pool.features().count(LONG_NAMES).is_some_and(|n| n > 0);
+    let longest = match long_names {
+        true => zpl::names::LONGEST_WITH_FEATURE,
+        false => zpl::names::LONGEST,
+    };
     let wanted = |d: &&dsl::Dataset| options.snapshots || !d.phys.is_snapshot();
     let work = sets.datasets.values().filter(wanted);
     let done = rt::for_each_parallel(options.workers, work, |d| {
@@ -151,7 +157,7 @@ fn contents(
         let is_empty = objset.root().fill() == 0;
         if objset.phys().kind == ondisk::ObjsetKind::Zfs && !is_empty {
             match zpl::Filesystem::open(objset) {
-                Ok(fs) => files::survey(fs, &name, sink, progress),
+                Ok(fs) => files::survey(fs, &name, longest, sink, progress),
                 Err(e) => sink.put(Issue::DatasetLinks { dataset: name, cause: e.to_string() }),
             }
         }

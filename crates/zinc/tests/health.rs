@@ -5,6 +5,7 @@
 mod support;
 
 use std::io::{BufRead as _, BufReader};
+use std::os::unix::fs::FileExt as _;
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -85,6 +86,21 @@ impl Place {
         BufReader::new(out).read_line(&mut line).unwrap();
         assert!(!line.is_empty(), "the server did not begin");
         server
+    }
+
+    /// Overwrites the first block of the newest state of a pool of one image.
+    fn lose_newest_root(&self, image: &str) {
+        /// Where the space that is allocated begins.
+        const START: u64 = 4 * MIB;
+        let mut options = engine::OpenOptions::default();
+        options.search.paths = vec![self.path(image)];
+        let found = engine::pool::scan(&options.search).unwrap();
+        let candidate = engine::Candidate::group(&found).remove(0);
+        let newest = candidate.uberblocks.iter().map(|u| u.uberblock).max_by_key(|u| u.txg);
+        let file = std::fs::OpenOptions::new().write(true).open(self.path(image)).unwrap();
+        for (_, dva) in newest.unwrap().rootbp.dvas() {
+            file.write_all_at(&[0x5a; 4096], START + dva.offset()).unwrap();
+        }
     }
 
     fn cut(&self, image: &str, size: u64) {
@@ -251,4 +267,21 @@ fn a_check_beside_a_writer_finds_no_damage() {
         done.store(true, Ordering::Relaxed);
     });
     assert_eq!(place.run(&["check", "-d", ".", "tank"]).code, 0);
+}
+
+#[test]
+fn files_of_an_older_state_are_not_all_there_were() {
+    let place = Place::new(&[], &["disk"]);
+    place.fill(4);
+    place.run(&["zpool", "export", "-d", ".", "tank"]).ok();
+    place.lose_newest_root("disk");
+    let words = ["opened as of txg ", "what was written after is not seen"];
+    for verb in [&["ls", "-d", ".", "tank:/"][..], &["cp", "-r", "-d", ".", "tank:", "out"]] {
+        has(&place.run(verb).err, &words);
+    }
+    let rescue = place.run(&["rescue", "-d", ".", "tank", "saved"]);
+    assert_eq!(rescue.code, 1, "{}", rescue.err);
+    has(&rescue.err, &words);
+    has_not(&rescue.err, &["nothing lost"]);
+    has(&std::fs::read_to_string(place.path("saved/rescue.jsonl")).unwrap(), &words);
 }

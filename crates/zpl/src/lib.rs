@@ -17,6 +17,7 @@ mod acl;
 mod dir;
 mod error;
 mod fs;
+pub mod names;
 mod node;
 pub mod replay;
 mod space;

@@ -1,21 +1,12 @@
 //! Names of a pool that this machine cannot give, and names to give instead.
 
+use engine::zpl::names::{LONGEST, fault as fault_within};
 use sha2::{Digest as _, Sha256};
 use std::io;
 
-/// Longest name of a file, in bytes.
-const NAME_MAX: usize = 255;
-
-/// Why no file can have a name; `None` when one can.
+/// Why no file here can have a name; `None` when one can.
 pub fn fault(name: &[u8]) -> Option<&'static str> {
-    match name {
-        b"" => Some("an empty name"),
-        b"." | b".." => Some("a name that stands for a directory"),
-        _ if name.contains(&b'/') => Some("a name with a slash"),
-        _ if name.contains(&0) => Some("a name with a zero byte"),
-        _ if name.len() > NAME_MAX => Some("a name longer than 255 bytes"),
-        _ => None,
-    }
+    fault_within(name, LONGEST)
 }
 
 /// The same as an error.
@@ -55,7 +46,7 @@ pub fn escaped(name: &[u8]) -> Vec<u8> {
     if out.is_empty() {
         return b"%".to_vec();
     }
-    if out.len() > NAME_MAX {
+    if out.len() > LONGEST {
         out.truncate(LEFT);
         let sum = Sha256::digest(name);
         let digits: String = sum.iter().take(8).map(|b| format!("{b:02x}")).collect();

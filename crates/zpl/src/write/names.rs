@@ -4,13 +4,10 @@ use super::attrs::Attrs;
 use crate::dir::DirEntry;
 use crate::error::{Error, Result};
 use crate::fs::Filesystem;
+use crate::names::{LONGEST, LONGEST_WITH_FEATURE};
 use dmu::{Object, Tx, Zap, zap};
 use ondisk::sa::zpl;
 use ondisk::znode::{Dirent, Time, flags, mode};
-
-/// Longest name in bytes, and the same with the feature `longname`.
-const NAME_MAX: usize = 255;
-const LONG_NAME_MAX: usize = 1023;
 
 /// How the entry and link counts of a directory change.
 #[derive(Clone, Copy, Default)]
@@ -35,7 +32,7 @@ impl Filesystem {
     /// Whether a new entry may have that name.
     pub(super) fn check_new_name(&self, name: &[u8]) -> Result<()> {
         let shown = || String::from_utf8_lossy(name).into_owned();
-        let max = if self.settings().long_names { LONG_NAME_MAX } else { NAME_MAX };
+        let max = if self.settings().long_names { LONGEST_WITH_FEATURE } else { LONGEST };
         if name.len() > max {
             return Err(Error::NameTooLong(shown()));
         }
