@@ -102,9 +102,9 @@ impl Talk {
 
     /// The extended attributes of a source cannot be read. A file system without any has none to
     /// lose.
-    pub fn xattrs_unread(&self, path: &Path, why: io::Error) {
+    pub fn xattrs_unread(&self, path: &Path, why: &io::Error) {
         if why.raw_os_error() != Some(rustix::io::Errno::OPNOTSUPP.raw_os_error()) {
-            self.refused(path, b"extended attributes", &system_text(&why));
+            self.refused(path, b"extended attributes", &system_text(why));
         }
     }
 

@@ -131,7 +131,7 @@ pub fn attributes(
     shown: &dyn Fn() -> PathBuf,
 ) -> Attributes {
     let xattrs = if into.xattrs { xattrs(file) } else { Ok(BTreeMap::new()) };
-    let xattrs = xattrs.map_err(|e| into.talk.xattrs_unread(&shown(), e.into()));
+    let xattrs = xattrs.map_err(|e| into.talk.xattrs_unread(&shown(), &e.into()));
     let at = |t: io::Result<std::time::SystemTime>| t.map(time).unwrap_or_default();
     Attributes {
         mode: found.mode() & 0o7777,
