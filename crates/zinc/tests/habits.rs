@@ -249,6 +249,7 @@ fn labels_that_are_none_stay_as_they_are() {
     use std::os::unix::fs::FileExt as _;
     let place = Place::new(&["a"]);
     place.ok("zpool create tank a");
+    place.ok("zpool export tank");
     let file = std::fs::File::options().read(true).write(true).open(place.path().join("a"));
     let file = file.unwrap();
     file.write_all_at(&vec![0xa5; 1 << 20], 0).unwrap();
@@ -359,4 +360,71 @@ fn zdb_names_what_is_wrong_with_labels() {
     assert_eq!((bad("-l"), bad("-lll")), (1, 2));
     std::fs::File::create(place.path().join("empty")).unwrap();
     assert_eq!(place.run("zdb -l empty").code, 2);
+}
+
+#[test]
+fn no_force_takes_a_device_of_a_pool_in_use() {
+    let place = Place::new(&["a", "b", "c", "d"]);
+    place.ok("zpool create old mirror a b");
+    place.ok("zpool create other c");
+    for command in ["zpool create -f new a", "zpool add -f other b", "zpool add -f other c"] {
+        let text = place.fails(command);
+        assert!(text.contains("is part of active pool 'o"), "{command}: {text}");
+    }
+    let text = place.fails("zpool labelclear -f a");
+    assert!(text.contains("a member (ACTIVE) of pool \"old\""), "{text}");
+    assert_eq!(place.ok("zpool status -x"), "all pools are healthy\n");
+    assert_eq!(place.run("check -d . old").code, 0);
+    // An exported pool's devices are free for those that insist.
+    place.ok("zpool export old");
+    let text = place.fails("zpool create new a");
+    assert!(text.contains("is part of exported pool 'old'"), "{text}");
+    let text = place.fails("zpool labelclear b");
+    assert!(text.contains("exported pool \"old\"") && !text.contains("x0a"), "{text}");
+    place.ok("zpool create -f new a");
+    place.ok("zpool labelclear -f b");
+}
+
+#[test]
+fn a_pool_that_nobody_here_knows_is_potentially_active() {
+    let place = Place::new(&["a"]);
+    place.ok("zpool create -o cachefile=none old a");
+    let state = place.path().join("elsewhere");
+    let run = |command: &str| {
+        let mut zinc = std::process::Command::new(env!("CARGO_BIN_EXE_zinc"));
+        zinc.current_dir(place.path()).env("ZINC_STATE", &state);
+        zinc.args(command.split(' ')).output().unwrap()
+    };
+    let refused = run("zpool create new a");
+    let text = String::from_utf8(refused.stderr).unwrap();
+    assert!(text.contains("is part of potentially active pool 'old'"), "{text}");
+    assert!(run("zpool create -f new a").status.success());
+}
+
+#[test]
+fn zdb_finds_known_pools() {
+    let place = Place::new(&["a"]);
+    place.ok("zpool create tank a");
+    assert!(place.ok("zdb -C tank").contains("name: 'tank'"));
+}
+
+#[test]
+fn an_import_to_read_is_no_export() {
+    let place = Place::new(&["a"]);
+    place.ok("zpool create tank a");
+    place.ok("zpool export tank");
+    assert!(!place.ok("zpool import -d .").contains("features are not enabled"));
+    place.ok("zpool import -d . -o readonly=on tank");
+    assert_eq!(place.ok("zpool get -Ho value readonly tank"), "on\n");
+    let status = place.ok("zpool status tank");
+    assert!(!status.contains("EXPORTED"), "{status}");
+}
+
+#[test]
+fn a_value_that_is_too_long_is_not_repeated() {
+    let place = Place::new(&["a"]);
+    place.ok("zpool create tank a");
+    let text = place.fails(&format!("zfs set a:b={} tank", "x".repeat(9000)));
+    assert!(text.contains("property value of 'a:b' is too long"), "{text}");
+    assert!(text.len() < 200 && !text.contains("hint:"), "{text}");
 }

@@ -380,7 +380,7 @@ fn what_is_refused() {
         ("zpool create -o nix=1 p c", 1, "property 'nix' is not a valid pool property"),
         ("zpool create -O nix=1 p c", 1, "zinc: cannot create 'p': invalid property 'nix'"),
         ("zpool create p c spare", 1, "spare requires at least 1 device"),
-        ("zpool labelclear a", 1, "is a member of pool \"tank\" that is not exported"),
+        ("zpool labelclear a", 1, "is a member (ACTIVE) of pool \"tank\""),
         ("zpool import -d . nix", 1, "zinc: cannot import 'nix': no such pool available"),
         ("zfs create -d . tank/fs", 1, "zinc: cannot create 'tank/fs': dataset already exists"),
         ("zfs create -d . tank/x/y", 1, "zinc: cannot create 'tank/x/y': parent does not exist"),

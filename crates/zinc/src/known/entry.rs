@@ -131,6 +131,12 @@ impl Known {
         self.leaves().map(|leaf| leaf.guid).collect()
     }
 
+    /// A device with this guid is its own, spares and cache devices included.
+    pub fn has_device(&self, guid: u64) -> bool {
+        let aux = self.config.spares.iter().chain(&self.config.l2cache);
+        self.leaves().chain(aux).any(|leaf| leaf.guid == guid)
+    }
+
     /// Where they were when this was written, with those of spares and cache devices.
     pub fn paths(&self) -> Vec<PathBuf> {
         let aux = self.config.spares.iter().chain(&self.config.l2cache);

@@ -110,6 +110,17 @@ pub fn by_guid(guid: u64) -> Option<Known> {
     all().into_iter().find(|known| known.guid() == guid)
 }
 
+/// The known pool, of this user or of root, that has a device with this guid.
+pub fn with_device(guid: u64) -> Option<Known> {
+    let mut all = all();
+    if host::user() != 0 && std::env::var_os("ZINC_STATE").is_none() {
+        let paths = [LASTING, PASSING].map(|file| Path::new(OF_ROOT).join(file));
+        all.extend(paths.iter().filter_map(|path| read(path).ok()).flatten());
+        all.retain(Known::is_of_this_boot);
+    }
+    all.into_iter().find(|known| known.has_device(guid))
+}
+
 /// Who besides this user may have a pool of that name: root, whose list anybody may read.
 pub fn of_root(name: &str) -> Option<Known> {
     if host::user() == 0 || std::env::var_os("ZINC_STATE").is_some() {

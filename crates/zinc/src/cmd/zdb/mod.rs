@@ -32,6 +32,7 @@ mod znode;
 
 use crate::common::OpenArgs;
 use crate::failure::{FAILED, Failure, USAGE};
+use crate::found::{self, Reach};
 use dump::Dump;
 use engine::{OpenOptions, Pool};
 use std::path::{Path, PathBuf};
@@ -218,8 +219,9 @@ impl Args {
         o.checkpoint = self.checkpointed || self.open.checkpoint;
         o.allow_missing = self.open.allow_missing;
         o.cache_bytes = self.open.cache_mib.max(1) << 20;
-        let pool = name.split(['/', '@', '#']).next().unwrap_or(name);
-        let pool = Pool::open(pool, &o)?;
+        let found = found::find(&self.search, name, Reach::Anywhere)?;
+        found.complete(&mut o);
+        let pool = Pool::open_candidate(&found.candidate, &o)?;
         self.open.load_keys(&pool)?;
         if let Some(key) = &self.passphrase {
             let dataset = name.split('@').next().unwrap_or(name);

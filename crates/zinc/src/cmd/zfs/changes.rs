@@ -8,11 +8,32 @@ use engine::live::NewFilesystem;
 use engine::ondisk::props::find_dataset;
 use engine::zpl::CaseSensitivity;
 
+/// Longest name and value of a property that users invented, in bytes.
+const NAME_MAX: usize = 255;
+const VALUE_MAX: usize = 8191;
+/// So many characters of a name or value are repeated in a message.
+const SHOWN_MAX: usize = 64;
+
 /// Divides `name=value`.
 pub fn divide(text: &str) -> Result<(&str, &str), Failure> {
     text.split_once('=')
         .filter(|(name, _)| !name.is_empty())
         .ok_or_else(|| Failure::usage(format!("missing '=' for property=value argument: {text:?}")))
+}
+
+/// What a value that is refused is answered with; `values` are those that a native property takes.
+fn fail_value(fail: &impl Fn(String) -> Failure, name: &str, value: &str, values: &str) -> Failure {
+    let short = |text: &str| match text.char_indices().nth(SHOWN_MAX) {
+        Some((end, _)) => format!("{}…", &text[..end]),
+        None => text.to_owned(),
+    };
+    match values {
+        "" if name.len() > NAME_MAX => fail(format!("property name '{}' is too long", short(name))),
+        "" if value.len() > VALUE_MAX => fail(format!("property value of '{name}' is too long")),
+        "" => fail(format!("bad value '{}' for '{name}'", short(value))),
+        _ if values.contains('|') => fail(format!("'{name}' must be one of '{values}'")),
+        _ => fail(format!("bad value '{}' for '{name}'", short(value))).hint(values),
+    }
 }
 
 /// Whom the properties are for.
@@ -49,10 +70,7 @@ impl Target<'_> {
             Ok(value) => Ok(PropertyChange { name: name.to_owned(), value: Some(value) }),
             Err(engine::dsl::Error::Refused { why: engine::dsl::Refusal::BadValue(_), .. }) => {
                 let values = find_dataset(name).map_or("", |p| p.values);
-                Err(match values.contains('|') {
-                    true => fail(format!("'{name}' must be one of '{values}'")),
-                    false => fail(format!("bad value '{value}' for '{name}'")).hint(values),
-                })
+                Err(fail_value(&fail, name, value, values))
             }
             Err(e) => Err(cannot(self.doing, self.name, e)),
         }

@@ -4,17 +4,20 @@
 use super::layout::Layout;
 use super::{holders, signatures};
 use crate::failure::Failure;
+use crate::known;
 use crate::live::Disks;
 use crate::queue::{PAUSE, Wait, holder};
-use engine::device::{ErrorKind, WriteDeviceRef};
+use crate::served::Server;
+use engine::device::{DeviceRef, ErrorKind, WriteDeviceRef};
 use engine::live::{DEVICE_MIN, Devices, VdevSpec};
 use engine::ondisk::config::{LabelConfig, PoolState};
-use engine::pool::{self, CandidateState};
+use engine::pool::{self, CandidateState, FoundLeaf};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Instant;
 
-/// Opens every device of a layout. Unless `force`, refuses those that hold something.
+/// Opens every device of a layout. Refuses those of active pools, and unless `force` all that hold
+/// something.
 pub fn claim(layout: &Layout, force: bool, wait: Wait) -> Result<Devices, Failure> {
     let (began, patience) = (Instant::now(), wait.patience()?);
     let mut disks = Disks::default();
@@ -46,7 +49,14 @@ pub fn claim(layout: &Layout, force: bool, wait: Wait) -> Result<Devices, Failur
                 .hint("`truncate -s 64M FILE` makes a file of the smallest size"));
         }
         let is_spare = spares.contains(&path);
-        if !force && let Some(what) = held(&device, Path::new(path), is_spare) {
+        let reader = Arc::clone(&device).as_device();
+        let label = pool::look_at_device(&reader, PathBuf::from(path));
+        if let Some(name) = label.as_ref().and_then(|l| user(&l.config, is_spare)) {
+            return Err(Failure::new("invalid vdev specification")
+                .because(format!("{path} is part of active pool '{name}'"))
+                .hint(give_up(&name)));
+        }
+        if !force && let Some(what) = held(&reader, label, Path::new(path), is_spare) {
             return Err(Failure::new("invalid vdev specification")
                 .because(format!("{path} {what}"))
                 .hint("use '-f' to override, which destroys what is on it"));
@@ -90,17 +100,43 @@ pub fn owner(guid: u64, path: &Path, counts: impl Fn(CandidateState) -> bool) ->
     pools.filter(has).map(|p| p.name().to_owned()).next()
 }
 
+/// The pool that uses the device with this label here: it is known, or served. Not even `-f` takes
+/// a device from it. A pool that another host uses, or that was left behind by a crash, cannot be
+/// told from one that nobody uses any more, and leaves the choice to `-f`.
+pub fn user(label: &LabelConfig, is_spare: bool) -> Option<String> {
+    let known = |guid| known::with_device(guid).map(|known| known.name().to_owned());
+    match label {
+        LabelConfig::Member(c) if c.state == PoolState::Destroyed || c.txg == 0 => None,
+        LabelConfig::Member(c) => c.guid.and_then(known).or_else(|| {
+            let served = Server::all().into_iter().find(|s| s.guid == c.pool_guid);
+            served.map(|server| server.name)
+        }),
+        // A spare of one pool may be a spare of others too.
+        LabelConfig::Aux(c) if is_spare && c.state == PoolState::Spare => None,
+        LabelConfig::Aux(c) => known(c.guid),
+    }
+}
+
+/// What to do about a device that an active pool uses.
+pub fn give_up(pool: &str) -> String {
+    format!("`zinc zpool destroy {pool}` or `zinc zpool export {pool}` gives up its devices")
+}
+
 /// What a device holds that would be lost, as the end of a sentence. A spare of one pool may be a
 /// spare of others too.
-fn held(device: &WriteDeviceRef, path: &Path, is_spare: bool) -> Option<String> {
-    let reader = Arc::clone(device).as_device();
-    if let Some(found) = pool::look_at_device(&reader, PathBuf::from(path)) {
+fn held(
+    reader: &DeviceRef,
+    label: Option<FoundLeaf>,
+    path: &Path,
+    is_spare: bool,
+) -> Option<String> {
+    if let Some(found) = label {
         let text = match found.config {
             LabelConfig::Member(c) => match c.state {
                 PoolState::Destroyed => None,
                 PoolState::Exported => Some(format!("is part of exported pool '{}'", c.name)),
                 _ if c.txg == 0 => None,
-                _ => Some(format!("is part of active pool '{}'", c.name)),
+                _ => Some(format!("is part of potentially active pool '{}'", c.name)),
             },
             LabelConfig::Aux(c) if is_spare && c.state == PoolState::Spare => return None,
             LabelConfig::Aux(c) => owner(c.guid, path, |s| s != CandidateState::Destroyed)

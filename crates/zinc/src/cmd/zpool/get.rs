@@ -5,9 +5,9 @@ mod vdev;
 use super::each::each;
 use crate::common::{JsonArgs, PoolArgs, Pools, TableArgs, words};
 use crate::failure::Failure;
-use crate::json;
 use crate::served::Server;
 use crate::ui::{self, Table};
+use crate::{json, known};
 use engine::Pool;
 use engine::ondisk::pool_props::{POOL, VDEV};
 use engine::ondisk::props;
@@ -125,7 +125,13 @@ impl Args {
         }
         self.check_names(&POOL)?;
         let look = |pool: &Pool| {
-            let properties = pool.properties(&pool.space());
+            let mut properties = pool.properties(&pool.space());
+            let known = known::by_guid(pool.config().pool_guid);
+            // No label tells what the import asked for.
+            if known.is_some_and(|known| known.is_readonly()) {
+                let readonly = properties.iter_mut().filter(|p| p.name == "readonly");
+                readonly.for_each(|p| "on".clone_into(&mut p.value));
+            }
             Ok(self.shown(pool, vec![Subject { name: pool.name().to_owned(), properties }]))
         };
         each(&self.pool, &self.names, look, |all: Vec<Shown>, _| self.show(&all, false))

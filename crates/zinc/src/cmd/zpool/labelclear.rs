@@ -13,7 +13,7 @@ use std::sync::Arc;
 /// Arguments of `zinc zpool labelclear`.
 #[derive(clap::Args)]
 pub struct Args {
-    /// Also when its pool is active or exported
+    /// Also when its pool is exported, or may be active elsewhere
     #[arg(short = 'f')]
     force: bool,
     /// The file or disk
@@ -31,12 +31,17 @@ impl Args {
                 "failed to check state for {path}: no label is on it"
             )));
         };
+        if let Some(name) = claim::user(&found.config, false) {
+            return Err(Failure::new("labelclear operation failed")
+                .because(format!("{path} is a member (ACTIVE) of pool \"{name}\""))
+                .hint(claim::give_up(&name)));
+        }
         let what = match &found.config {
             LabelConfig::Member(c) => match c.state {
                 PoolState::Destroyed => None,
                 PoolState::Exported => Some(format!("a member of exported pool \"{}\"", c.name)),
                 _ if c.txg == 0 => None,
-                _ => Some(format!("a member of pool \"{}\" that is not exported", c.name)),
+                _ => Some(format!("a member of potentially active pool \"{}\"", c.name)),
             },
             LabelConfig::Aux(c) => {
                 let is_active = |s| s == pool::CandidateState::Active;
@@ -49,10 +54,9 @@ impl Args {
             }
         };
         if let (Some(what), false) = (what, self.force) {
-            return Err(Failure::new(format!(
-                "use '-f' to override the following error:\n{path} is {what}"
-            ))
-            .hint("use '-f' to clear its labels; its pool has to do without it then"));
+            return Err(Failure::new("use '-f' to override the following error")
+                .because(format!("{path} is {what}"))
+                .hint("use '-f' to clear its labels; its pool has to do without it then"));
         }
         // What else is there is not a label, and may be of use to somebody.
         let good = |l: &&pool::LabelView| l.nvlist.is_some();

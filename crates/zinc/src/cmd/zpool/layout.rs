@@ -393,11 +393,18 @@ mod tests {
         assert_eq!(levels, [Level::Mirror(2), Level::Raidz(1, 3), Level::Single]);
         assert_eq!(layout.tops[2].class, TopUse::Log);
         assert_eq!((layout.cache.len(), layout.spares.len()), (1, 1));
-        let both = "mismatched replication level: both mirror and raidz1 vdevs are present";
-        assert_eq!(layout.objection(&[]).unwrap(), both);
+        // Each of them survives the loss of one device.
+        assert_eq!(layout.objection(&[]), None);
         let text = layout.to_text("tank", &[], &Default::default());
         let at = |what: &str| text.find(what).unwrap();
         assert!(at("\tlogs\n") < at("\tcache\n") && at("\tcache\n") < at("\tspares\n"));
+    }
+
+    #[test]
+    fn vdevs_that_survive_unequal_losses_do_not_match() {
+        let (_dir, words) = files(&["mirror", "a", "b", "c", "raidz", "d", "e", "f"]);
+        let both = "mismatched replication level: both mirror and raidz1 vdevs are present";
+        assert_eq!(parse(&words).unwrap().objection(&[]).unwrap(), both);
     }
 
     #[test]

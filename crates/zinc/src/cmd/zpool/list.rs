@@ -331,7 +331,7 @@ fn column(word: &str) -> Result<Column, Failure> {
 
 fn is_exported_and_well(pool: &Pool) -> bool {
     let state = pool.vdevs().root().state().to_string();
-    super::label_state(pool) == "EXPORTED" && state == "ONLINE"
+    super::is_exported(pool) && state == "ONLINE"
 }
 
 fn dash() -> String {

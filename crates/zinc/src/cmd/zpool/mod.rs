@@ -110,6 +110,12 @@ fn label_state(pool: &Pool) -> &'static str {
     }
 }
 
+/// It was exported, and is not imported here to be read only, which its labels do not tell.
+fn is_exported(pool: &Pool) -> bool {
+    let is_known = || crate::known::by_guid(pool.config().pool_guid).is_some();
+    pool.label_state() == CandidateState::Exported && !is_known()
+}
+
 /// What JSON says of every pool.
 fn pool_json(pool: &Pool, as_int: bool) -> Map<String, Value> {
     let mut map = Map::new();

@@ -10,7 +10,7 @@ use crate::common::{JsonArgs, PoolArgs};
 use crate::failure::Failure;
 use crate::{json, local_time, ui};
 use engine::Pool;
-use engine::pool::{CandidateState, Section, Status, VdevView};
+use engine::pool::{Section, Status, VdevView};
 use serde_json::{Map, Value, json};
 use std::fmt::Write as _;
 use std::process::ExitCode;
@@ -85,7 +85,7 @@ impl Args {
 
     fn text(&self, pool: &Pool, status: &Status) -> String {
         let mut t = status.to_text(self.verbose, local_time::utc_offset(now_of(status)));
-        if pool.label_state() == CandidateState::Exported {
+        if super::is_exported(pool) {
             let state = format!(" state: {}\n", status.health);
             t = t.replacen(&state, &format!(" state: {} (EXPORTED)\n", status.health), 1);
         }

@@ -1,8 +1,9 @@
 //! What a candidate is worth: opened, looked at, and put into the words of `zpool import`.
 
 use super::shape::Shape;
+use engine::live::ENABLED_BY_DEFAULT;
 use engine::ondisk::config::{VdevConfig, VdevKind};
-use engine::ondisk::features::{self, FEATURES};
+use engine::ondisk::features;
 use engine::pool::{Absence, CandidateState, Error, MissingDevice, UnknownFeature};
 use engine::vdev::{NodeRef, Reason, VdevState, VdevTree};
 use engine::{Candidate, OpenOptions, Pool};
@@ -154,11 +155,12 @@ fn trouble_of_open(candidate: &Candidate, pool: &Pool) -> Trouble {
     }
 }
 
-/// Features could be enabled; those a chosen compatibility leaves out do not count, and zinc does
-/// not read the files that say which, so a pool with any chosen counts as complete.
+/// A feature that `zpool upgrade` would enable is not. Which ones a chosen compatibility leaves out
+/// stands in files that zinc does not read, so a pool with any chosen counts as complete.
 fn lacks_features(pool: &Pool) -> bool {
-    let chosen = pool.config().compatibility.as_deref().is_some_and(|c| c != "off");
-    !chosen && FEATURES.iter().any(|f| pool.features().count(f.guid).is_none())
+    let off = matches!(pool.config().compatibility.as_deref(), None | Some("" | "off"));
+    let mut wanted = ENABLED_BY_DEFAULT.iter().filter_map(|name| features::by_name(name));
+    off && wanted.any(|f| pool.features().count(f.guid).is_none())
 }
 
 impl Trouble {
