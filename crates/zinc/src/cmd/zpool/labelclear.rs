@@ -32,9 +32,8 @@ impl Args {
             )));
         };
         if let Some(name) = claim::user(&found.config, false) {
-            return Err(Failure::new("labelclear operation failed")
-                .because(format!("{path} is a member (ACTIVE) of pool \"{name}\""))
-                .hint(claim::give_up(&name)));
+            let what = format!("{path} is a member (ACTIVE) of pool \"{name}\"");
+            return Err(Failure::new(what).hint(claim::give_up(&name)));
         }
         let what = match &found.config {
             LabelConfig::Member(c) => match c.state {
