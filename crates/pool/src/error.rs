@@ -259,7 +259,11 @@ impl fmt::Display for Error {
                 write!(f, "cannot search {}: {cause}", path.display())
             }
             Self::NoSuchPool { wanted, found, searched } => {
-                write!(f, "no pool {wanted:?} in {} places searched", searched.len())?;
+                match searched.len() {
+                    0 => write!(f, "no pool {wanted:?}: there are no places to search")?,
+                    1 => write!(f, "no pool {wanted:?} in 1 place searched")?,
+                    n => write!(f, "no pool {wanted:?} in {n} places searched")?,
+                }
                 let names: Vec<_> = found.iter().map(|(n, g)| format!("{n} ({g})")).collect();
                 if names.is_empty() { Ok(()) } else { write!(f, "; found {}", names.join(", ")) }
             }

@@ -101,7 +101,7 @@ pub static DATASET: [Property; 100] = [
     row("volsize", number(0), Settable, VOL_SNAP, Right, "VOLSIZE", "<size>"),
     row("volblocksize", number(16384), OnceInherit, VOL, Right, "VOLBLOCK",
         "512 to 128k, power of 2"),
-    row("recordsize", number(131072), Inherit, FS, Right, "RECSIZE", "512 to 1M, power of 2"),
+    row("recordsize", number(131072), Inherit, FS, Right, "RECSIZE", "512 to 16M, power of 2"),
     row("mountpoint", text(Some("/")), Inherit, FS, Left, "MOUNTPOINT", "<path> | legacy | none"),
     row("sharenfs", text(Some("off")), Inherit, FS, Left, "SHARENFS",
         "on | off | NFS share options"),
