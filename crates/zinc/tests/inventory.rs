@@ -28,7 +28,7 @@ const fn always(applies: fn(&str) -> bool, why: &'static str) -> Exception {
     Exception { case: None, applies, why }
 }
 
-const EXCEPTIONS: [Exception; 15] = [
+const EXCEPTIONS: [Exception; 14] = [
     always(
         |p| {
             let told = ["/layout", "/create", "/notes", "/zfs_version", "/keys"];
@@ -78,11 +78,6 @@ const EXCEPTIONS: [Exception; 15] = [
         case: Some("removed"),
         applies: |p| p == "/status",
         why: "names a device as that machine named it, not as the pool does",
-    },
-    Exception {
-        case: Some("dedup-legacy"),
-        applies: |p| p == "/status",
-        why: "asks for fast_dedup, which zinc does not write and so `zinc zpool upgrade` leaves off",
     },
     Exception {
         case: Some("checkpoint"),

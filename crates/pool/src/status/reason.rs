@@ -204,7 +204,7 @@ impl Condition {
             Self::Offline => has("OFFLINE"),
             Self::Removed => has("REMOVED"),
             Self::OldVersion => pool.config().version < VERSION_FEATURES,
-            Self::FeaturesDisabled => wants_features(pool),
+            Self::FeaturesDisabled => pool.lacks_features(),
         };
         let all = [
             Self::Suspended,
@@ -226,16 +226,19 @@ impl Condition {
     }
 }
 
-/// Features are missing that an upgrade would enable, and the pool's property `compatibility` does
-/// not rule them out. Which features a named set has is written in files of the system, so with one
-/// nothing is said.
-///
-/// A pool that has exactly the features zinc enables by default lacks others, but zinc cannot
-/// enable them: nothing is said there. A pool that has more was made by OpenZFS, which can.
-fn wants_features(pool: &Pool) -> bool {
-    let off = matches!(pool.config().compatibility.as_deref(), None | Some("" | "off"));
-    let is_enabled = |f: &Feature| pool.features().count(f.guid).is_some();
-    let is_default = |f: &Feature| ENABLED_BY_DEFAULT.contains(&f.name());
-    let made_by_zinc = FEATURES.iter().all(|f| is_enabled(f) == is_default(f));
-    off && !made_by_zinc && !FEATURES.iter().all(is_enabled)
+impl Pool {
+    /// Whether features are missing that an upgrade would enable, and the pool's property
+    /// `compatibility` does not rule them out. Which features a named set has is written in files
+    /// of the system, so a pool with one counts as complete.
+    ///
+    /// A pool that has exactly the features zinc enables by default lacks others, but zinc cannot
+    /// enable them: it counts as complete too. A pool that has more was made by OpenZFS, which can.
+    #[must_use]
+    pub fn lacks_features(&self) -> bool {
+        let off = matches!(self.config().compatibility.as_deref(), None | Some("" | "off"));
+        let is_enabled = |f: &Feature| self.features().count(f.guid).is_some();
+        let is_default = |f: &Feature| ENABLED_BY_DEFAULT.contains(&f.name());
+        let made_by_zinc = FEATURES.iter().all(|f| is_enabled(f) == is_default(f));
+        off && !made_by_zinc && !FEATURES.iter().all(is_enabled)
+    }
 }

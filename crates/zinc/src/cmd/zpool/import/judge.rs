@@ -1,7 +1,6 @@
 //! What a candidate is worth: opened, looked at, and put into the words of `zpool import`.
 
 use super::shape::Shape;
-use engine::live::ENABLED_BY_DEFAULT;
 use engine::ondisk::config::{VdevConfig, VdevKind};
 use engine::ondisk::features;
 use engine::pool::{Absence, CandidateState, Error, MissingDevice, UnknownFeature};
@@ -150,17 +149,9 @@ fn trouble_of_open(candidate: &Candidate, pool: &Pool) -> Trouble {
         () if any(VdevState::Offline) => Trouble::Offline,
         () if any(VdevState::Removed) => Trouble::Removed,
         () if pool.config().version < features::VERSION_FEATURES => Trouble::OlderVersion,
-        () if lacks_features(pool) => Trouble::FeaturesDisabled,
+        () if pool.lacks_features() => Trouble::FeaturesDisabled,
         () => Trouble::None,
     }
-}
-
-/// A feature that `zpool upgrade` would enable is not. Which ones a chosen compatibility leaves out
-/// stands in files that zinc does not read, so a pool with any chosen counts as complete.
-fn lacks_features(pool: &Pool) -> bool {
-    let off = matches!(pool.config().compatibility.as_deref(), None | Some("" | "off"));
-    let mut wanted = ENABLED_BY_DEFAULT.iter().filter_map(|name| features::by_name(name));
-    off && wanted.any(|f| pool.features().count(f.guid).is_none())
 }
 
 impl Trouble {
