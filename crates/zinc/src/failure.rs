@@ -156,11 +156,7 @@ impl From<engine::zpl::Error> for Failure {
 
 /// The system's words for an error, without its number.
 pub fn system_text(e: &std::io::Error) -> String {
-    let text = e.to_string();
-    match text.split_once(" (os error ") {
-        Some((words, _)) => words.to_owned(),
-        None => text,
-    }
+    without_number(e.to_string())
 }
 
 impl From<std::io::Error> for Failure {
