@@ -31,8 +31,9 @@ use serde_json::{Map, Value, json};
 use std::ffi::OsStr;
 use std::fs::File;
 use std::os::fd::OwnedFd;
+use std::os::unix::fs::MetadataExt as _;
 use std::os::unix::net::UnixStream;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -45,22 +46,35 @@ pub enum Exported {
 }
 
 /// Where the socket is.
-pub struct Socket(Mutex<PathBuf>);
+pub struct Socket {
+    path: Mutex<PathBuf>,
+    /// Device and inode: another server may listen under the same path later.
+    identity: Option<(u64, u64)>,
+}
 
 impl Socket {
     /// At first it is here.
     pub fn new(path: PathBuf) -> Arc<Self> {
-        Arc::new(Self(Mutex::new(path)))
+        let identity = identity(&path);
+        Arc::new(Self { path: Mutex::new(path), identity })
     }
 
     /// Its path.
     pub fn path(&self) -> PathBuf {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.path.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Takes it away, wherever it is, so that no command meets a server that is ending.
+    pub fn remove(&self) {
+        let path = self.path();
+        if self.identity.is_some() && identity(&path) == self.identity {
+            let _ = std::fs::remove_file(path);
+        }
     }
 
     /// Gives it another name, if it has this one and nothing has the other.
     fn rename(&self, old: &str, new: &str) {
-        let mut path = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut path = self.path.lock().unwrap_or_else(PoisonError::into_inner);
         let to = path.with_file_name(new);
         if path.file_name() == Some(OsStr::new(old))
             && !to.exists()
@@ -69,6 +83,11 @@ impl Socket {
             *path = to;
         }
     }
+}
+
+/// Device and inode of what is there.
+fn identity(path: &Path) -> Option<(u64, u64)> {
+    std::fs::symlink_metadata(path).ok().map(|meta| (meta.dev(), meta.ino()))
 }
 
 /// The service.
@@ -190,6 +209,9 @@ impl Service {
             }
             Err(refusal) => Exported::Failed(refusal.to_string()),
         };
+        // Before the answer, so that this client's next command does not meet a server that is
+        // ending.
+        self.socket.remove();
         *self.outcome.lock().unwrap_or_else(PoisonError::into_inner) = Some(outcome);
         exported.map(|()| Value::Null)
     }

@@ -100,18 +100,12 @@ fn write_pid(path: &Path) -> Result<Remover, Failure> {
     Ok(remover)
 }
 
-/// Takes a socket away at the end that was given another name than its listener knows.
-struct Renamed {
-    socket: Arc<Socket>,
-    first: PathBuf,
-}
+/// Takes the socket away at the end, also when it has another name than its listener knows.
+struct AtEnd(Arc<Socket>);
 
-impl Drop for Renamed {
+impl Drop for AtEnd {
     fn drop(&mut self) {
-        let path = self.socket.path();
-        if path != self.first {
-            let _ = std::fs::remove_file(path);
-        }
+        self.0.remove();
     }
 }
 
@@ -189,7 +183,7 @@ impl Args {
             fail(&e).hint("--socket PATH listens elsewhere; only this user may use the folder")
         })?;
         let socket = Socket::new(path.clone());
-        let _renamed = Renamed { socket: Arc::clone(&socket), first: path.clone() };
+        let _at_end = AtEnd(Arc::clone(&socket));
         let service = Service::new(Arc::clone(held), socket, move |exported| {
             let _ = ends.send(End::Exported(exported));
         });
