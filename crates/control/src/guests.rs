@@ -1,9 +1,13 @@
 //! How many connections are open at once, and which one makes room.
 //!
-//! A connection costs a thread, so there is a largest number of them. Those that only wait (no
-//! request has come in, or none since the last answer) must not keep out those that ask: when
-//! another one comes and all places are taken, the one that has waited longest is hung up. Where
-//! all are being answered the newcomer is refused.
+//! A connection costs a thread, so there is a largest number of them. Those that only wait must not
+//! keep out those that ask. So when another one comes and all places are taken, one is hung up:
+//! first one that has sent no request at all, and then one that has sent none since its last
+//! answer; of several the one that has waited longest. (Bytes that are no whole request do not
+//! count.) Where all are being answered the newcomer is refused.
+//!
+//! A connection that has just come in may have its request under way. It is spared for a moment,
+//! and the newcomer waits for the end of that.
 
 use parking_lot::Mutex;
 use std::sync::Arc;
@@ -43,6 +47,8 @@ struct Open<S> {
 struct Guest<S> {
     number: u64,
     stream: Arc<S>,
+    /// It has sent a request.
+    has_asked: bool,
     /// Since when it waits; `None` while it is answered.
     waits_since: Option<Instant>,
 }
@@ -59,22 +65,27 @@ impl<S: HangUp> Guests<S> {
         Arc::new(Self { max, spared, open })
     }
 
-    /// Gives a connection a place, when there is one.
+    /// Gives a connection a place, when there is one; this may take as long as others are spared.
     pub(crate) fn admit(self: &Arc<Self>, stream: &Arc<S>) -> Option<Seat<S>> {
-        let mut open = self.open.lock();
-        if open.guests.len() >= self.max {
-            let waiting = |(at, g): (usize, &Guest<S>)| Some((g.waits_since?, at));
-            let (since, at) = open.guests.iter().enumerate().filter_map(waiting).min()?;
-            if since.elapsed() < self.spared {
-                return None;
+        loop {
+            let mut open = self.open.lock();
+            if open.guests.len() >= self.max {
+                let waiting = |(at, g): (usize, &Guest<S>)| Some((g.has_asked, g.waits_since?, at));
+                let (_, since, at) = open.guests.iter().enumerate().filter_map(waiting).min()?;
+                let left = self.spared.saturating_sub(since.elapsed());
+                if !left.is_zero() {
+                    drop(open);
+                    std::thread::sleep(left);
+                    continue;
+                }
+                open.guests.remove(at).stream.hang_up();
             }
-            open.guests.remove(at).stream.hang_up();
+            let number = open.next;
+            open.next += 1;
+            let (stream, waits_since) = (Arc::clone(stream), Some(Instant::now()));
+            open.guests.push(Guest { number, stream, has_asked: false, waits_since });
+            return Some(Seat { guests: Arc::clone(self), number });
         }
-        let number = open.next;
-        open.next += 1;
-        let (stream, waits_since) = (Arc::clone(stream), Some(Instant::now()));
-        open.guests.push(Guest { number, stream, waits_since });
-        Some(Seat { guests: Arc::clone(self), number })
     }
 }
 
@@ -82,7 +93,7 @@ impl<S> Seat<S> {
     fn set(&self, waits_since: Option<Instant>) -> bool {
         let mut open = self.guests.open.lock();
         let guest = open.guests.iter_mut().find(|g| g.number == self.number);
-        guest.map(|g| g.waits_since = waits_since).is_some()
+        guest.map(|g| (g.waits_since, g.has_asked) = (waits_since, true)).is_some()
     }
 
     /// A request came in; false when the connection was hung up before.
@@ -137,10 +148,28 @@ mod tests {
     }
 
     #[test]
-    fn nobody_is_hung_up_at_once() {
-        let guests = Guests::new(1, Duration::from_secs(60));
-        let line = Arc::new(Line::default());
-        let _seat = guests.admit(&line).unwrap();
-        assert!(guests.admit(&line).is_none() && !line.0.load(Ordering::Relaxed));
+    fn one_that_never_asked_makes_room_before_one_that_did() {
+        let guests = Guests::new(2, Duration::ZERO);
+        let lines: Vec<Arc<Line>> = (0..4).map(|_| Arc::default()).collect();
+        let gone = |i: usize| lines[i].0.load(Ordering::Relaxed);
+        let asked = guests.admit(&lines[0]).unwrap();
+        assert!(asked.begin());
+        asked.end();
+        let _silent = guests.admit(&lines[1]).unwrap();
+        let _silent_too = guests.admit(&lines[2]).unwrap();
+        let _more = guests.admit(&lines[3]).unwrap();
+        assert!(!gone(0) && gone(1) && gone(2) && !gone(3));
+        assert!(asked.begin());
+    }
+
+    #[test]
+    fn one_that_came_in_just_now_has_a_moment_to_ask() {
+        let guests = Guests::new(1, Duration::from_millis(100));
+        let lines: Vec<Arc<Line>> = (0..2).map(|_| Arc::default()).collect();
+        let first = guests.admit(&lines[0]).unwrap();
+        let began = Instant::now();
+        assert!(guests.admit(&lines[1]).is_some() && lines[0].0.load(Ordering::Relaxed));
+        assert!(began.elapsed() > Duration::from_millis(50), "it had its moment");
+        assert!(!first.begin());
     }
 }

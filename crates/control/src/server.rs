@@ -22,8 +22,8 @@ use std::time::Duration;
 
 /// Connections open at once.
 const CONNECTIONS_MAX: usize = 64;
-/// Whoever has waited no longer than this is not hung up for another one.
-const SPARED: Duration = Duration::from_secs(1);
+/// A client that has waited no longer than this is not hung up for another one.
+const SPARED: Duration = Duration::from_millis(20);
 /// How long a client may take to read an answer.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// How long the accepting thread rests when the system has no more files for it.
@@ -159,6 +159,11 @@ mod tests {
     use crate::client::{CallError, Client};
     use serde_json::json;
     use std::io::{BufRead as _, BufReader, Write as _};
+    use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+    /// Requests that are being answered until they may end.
+    static HERE: AtomicUsize = AtomicUsize::new(0);
+    static STAY: AtomicBool = AtomicBool::new(true);
 
     struct Echo;
 
@@ -172,6 +177,13 @@ mod tests {
             match request.verb.as_str() {
                 "echo" => Ok(json!({ "got": request.params, "files": files.len() })),
                 "who" => Ok(json!(peer.pid)),
+                "stay" => {
+                    HERE.fetch_add(1, Ordering::Relaxed);
+                    while STAY.load(Ordering::Relaxed) {
+                        std::thread::sleep(REST / 100);
+                    }
+                    Ok(Value::Null)
+                }
                 "panic" => panic!("as it was asked to"),
                 other => Err(Refusal::new(format!("cannot {other}"))),
             }
@@ -218,23 +230,41 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let server = server(dir.path());
         let connect = |_| Client::connect(&server.path(), None).unwrap();
-        let mut clients: Vec<Client> = (0..CONNECTIONS_MAX).map(connect).collect();
-        for client in &mut clients {
-            client.call("who", Value::Null).unwrap();
-        }
-        let refused = connect(0).call("who", Value::Null);
-        assert!(matches!(refused, Err(CallError::Refused(r)) if r.what.contains("too many")));
+        let stay = |mut client: Client| move || client.call("stay", Value::Null).unwrap();
+        std::thread::scope(|scope| {
+            let all: Vec<_> = (0..CONNECTIONS_MAX)
+                .map(|i| {
+                    let thread = scope.spawn(stay(connect(i)));
+                    // One after the other: none comes in while another has not asked yet.
+                    while HERE.load(Ordering::Relaxed) <= i {
+                        std::thread::yield_now();
+                    }
+                    thread
+                })
+                .collect();
+            let refused = connect(0).call("who", Value::Null);
+            STAY.store(false, Ordering::Relaxed);
+            assert!(matches!(refused, Err(CallError::Refused(r)) if r.what.contains("too many")));
+            all.into_iter().for_each(|thread| drop(thread.join().unwrap()));
+        });
     }
 
+    /// Silent ones come and come; one of them sends a byte now and then, which is no request.
     #[test]
-    fn clients_that_only_wait_make_room() {
+    fn clients_that_say_nothing_keep_out_none_that_asks() {
         let dir = tempfile::tempdir().unwrap();
         let server = server(dir.path());
-        let connect = |_| Client::connect(&server.path(), None).unwrap();
-        let mut clients: Vec<Client> = (0..CONNECTIONS_MAX).map(connect).collect();
-        std::thread::sleep(SPARED + REST);
-        assert!(connect(0).call("who", Value::Null).is_ok());
-        assert!(matches!(clients[0].call("who", Value::Null), Err(CallError::Gone)));
-        assert!(clients[1].call("who", Value::Null).is_ok());
+        let connect = || UnixStream::connect(server.path()).unwrap();
+        let mut first = Client::connect(&server.path(), None).unwrap();
+        first.call("who", Value::Null).unwrap();
+        let mut slow = connect();
+        let mut idle = Vec::new();
+        for round in 0..4 {
+            idle.extend((0..CONNECTIONS_MAX).map(|_| connect()));
+            let _ = slow.write_all(b"{");
+            let asked = Client::connect(&server.path(), None).unwrap().call("who", Value::Null);
+            assert!(asked.is_ok(), "{round}: {asked:?}");
+        }
+        assert!(first.call("who", Value::Null).is_ok(), "one that asks keeps its place");
     }
 }

@@ -117,6 +117,9 @@ pub fn take(
     tunables: &[Setting],
     adjust: impl Fn(&mut ImportOptions),
 ) -> Result<(Found, LivePool), Failure> {
+    if let Some(log) = &how.tuning.log {
+        history::check(log)?;
+    }
     let mut find = find;
     let find = || {
         let found = find()?;
@@ -260,7 +263,7 @@ pub fn tell_txgs(pool: &LivePool, how: &LiveHow) -> Result<(), Failure> {
         txgs::table(&pool.txgs(), Style::Human).print();
     }
     match &how.tuning.log {
-        Some(path) => history::append(&asked::path(path), pool),
+        Some(path) => history::append(path, pool),
         None => Ok(()),
     }
 }

@@ -35,6 +35,8 @@ mod version;
 use clap::Parser as _;
 use std::ffi::OsString;
 use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 /// Puts the verb in front when the binary is called under the name of one.
 fn arguments() -> Vec<OsString> {
@@ -47,7 +49,16 @@ fn arguments() -> Vec<OsString> {
     args
 }
 
+/// A file that reaches the limit of its size (`ulimit -f`) is an error of its write, and not the
+/// end of the process: a signal that has a handler does not end it.
+fn survive_file_limit() {
+    let noted = Arc::new(AtomicBool::new(false));
+    // Where there can be no handler the system's way stays.
+    let _ = signal_hook::flag::register(signal_hook::consts::SIGXFSZ, noted);
+}
+
 fn main() -> ExitCode {
+    survive_file_limit();
     let mut words = arguments();
     // Usage names the command as this manual does, whatever the link to it is called.
     if let Some(program) = words.first_mut() {

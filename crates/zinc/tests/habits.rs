@@ -428,3 +428,26 @@ fn a_value_that_is_too_long_is_not_repeated() {
     assert!(text.contains("property value of 'a:b' is too long"), "{text}");
     assert!(text.len() < 200 && !text.contains("hint:"), "{text}");
 }
+
+#[test]
+fn a_file_at_the_limit_of_its_size_is_an_error_and_no_sudden_end() {
+    let place = Place::new(&["disk"]);
+    place.ok("zpool create tank disk");
+    std::fs::write(place.path().join("big"), vec![7; 1 << 20]).unwrap();
+    place.ok("cp big tank:/big");
+    place.ok("zpool export tank");
+    let limited = |words: &str| {
+        let zinc = env!("CARGO_BIN_EXE_zinc");
+        let script = format!("ulimit -f 64; exec {zinc} {words}");
+        let mut command = std::process::Command::new("sh");
+        command.args(["-c", &script]).current_dir(place.path());
+        command.env("ZINC_STATE", support::state(place.path())).output().unwrap()
+    };
+    for words in ["cp -d disk tank:/big out", "cat -d disk tank:/big > printed"] {
+        let output = limited(words);
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(1), "{words}: {said}");
+        assert!(said.contains("File too large"), "{words}: {said}");
+    }
+    assert!(!place.path().join("out").exists(), "half a file has no name");
+}

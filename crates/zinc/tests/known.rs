@@ -369,12 +369,42 @@ fn a_log_that_cannot_be_written_keeps_no_pool() {
     let place = Place::new(&["a"]);
     place.ok("zpool create tank a");
     place.ok("zpool export tank");
-    assert_eq!(place.run("zfs create -d . --txgs-log no/log tank/x").code, 1);
+    // One that takes nothing shows that only when the work is done.
+    assert_eq!(place.run("zfs create -d . --txgs-log /dev/full tank/x").code, 1);
     assert!(place.ok("zpool import -d .").contains("   pool: tank\n"));
     place.ok("zpool import -d . tank");
-    assert_eq!(place.run("zpool export --txgs-log no/log tank").code, 1);
+    assert_eq!(place.run("zpool export --txgs-log /dev/full tank").code, 1);
     assert!(!place.cache().exists());
     place.ok("zpool import -d . tank");
+}
+
+#[test]
+fn a_log_is_opened_before_the_work_and_neither_waits_nor_follows_links() {
+    let place = Place::new(&["a"]);
+    place.ok("zpool create tank a");
+    let mode = rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR;
+    let fifo = rustix::fs::FileType::Fifo;
+    rustix::fs::mknodat(rustix::fs::CWD, place.path().join("pipe"), fifo, mode, 0).unwrap();
+    std::fs::write(place.path().join("precious"), "kept").unwrap();
+    std::os::unix::fs::symlink("precious", place.path().join("link")).unwrap();
+    for (log, why) in [
+        ("no/log", "No such file or directory"),
+        ("pipe", "no program reads from this pipe"),
+        ("link", "it is a symbolic link"),
+    ] {
+        let run = place.run(&format!("zfs create --txgs-log {log} tank/x"));
+        assert!(run.code == 1 && run.err.contains(why), "{log}: {} {}", run.code, run.err);
+    }
+    assert_eq!(std::fs::read(place.path().join("precious")).unwrap(), b"kept");
+    assert_eq!(place.ok("zfs list -Ho name"), "tank\n");
+    place.ok("zfs create --txgs-log log tank/x");
+    assert!(std::fs::read_to_string(place.path().join("log")).unwrap().contains("tank"));
+    let run = place.run("serve --pidfile pipe tank");
+    assert!(run.code == 1 && run.err.contains("there is a pipe already"), "{}", run.err);
+    let run = place.run("serve --pidfile link tank");
+    assert!(run.code == 1 && run.err.contains("there is a symbolic link"), "{}", run.err);
+    let run = place.run("serve -b --log pipe tank");
+    assert!(run.code == 1 && run.err.contains("no program reads"), "{}", run.err);
 }
 
 #[test]

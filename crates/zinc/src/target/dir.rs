@@ -268,7 +268,7 @@ impl AsFd for Item {
 }
 
 /// A path that stands for an open file itself, whatever its names are.
-pub(super) fn path_of(fd: BorrowedFd<'_>) -> String {
+pub fn path_of(fd: BorrowedFd<'_>) -> String {
     format!("/proc/self/fd/{}", fd.as_raw_fd())
 }
 

@@ -14,7 +14,8 @@
 //!   with names that come from a pool.
 //! - A directory is closed to others until all that is in it is there ([`Tree`]).
 //! - A file of a report replaces a regular file as a whole, and is written into whatever else
-//!   has its name ([`Output`]).
+//!   has its name ([`Output`]). What zinc writes for itself goes through no link ([`Output::own`],
+//!   [`append`], [`stream_to`]).
 
 pub mod attributes;
 mod dir;
@@ -24,7 +25,7 @@ mod output;
 mod tree;
 
 pub use attributes::{Keep, Xattrs};
-pub use dir::{Dir, Identity, Look};
+pub use dir::{Dir, Identity, Look, path_of};
 pub use output::{Output, Remover, append, stream_to};
 pub use tree::Tree;
 

@@ -1,23 +1,30 @@
-//! The file that a verb was told to write to (`-o FILE`).
+//! The files that a verb was told to write to. There are three kinds: the output of a verb (`-o
+//! FILE`), a file that zinc makes for itself (`--pidfile`), and one that it adds to for as long as
+//! it runs (`--txgs-log`, `--log`, `--record`).
 //!
-//! | what has the name | what happens |
-//! | --- | --- |
-//! | nothing, or a regular file | it is replaced when the new one is whole: never half a file |
-//! | a pipe, a terminal, a character device | it is written into |
-//! | a symbolic link, a file with several names | it stays, and what it leads to is written into |
-//! | a block device, a directory | refused |
+//! | what has the name | [`Output::create`] | [`Output::own`] | [`append`], [`stream_to`] |
+//! | --- | --- | --- | --- |
+//! | nothing, or a regular file | replaced when the new one is whole | the same | written into |
+//! | a pipe, a terminal, a character device | written into | refused | written into |
+//! | a symbolic link | what it leads to is written into | refused | refused |
+//! | a file with several names | written into | refused | written into |
+//! | a block device, a directory, a socket | refused | refused | refused |
 //!
-//! Following a link is left to the system, as with `>`, and so are its rules about links in folders
-//! that all may write to. `/dev/stdout` and its like are the streams of whoever runs the verb,
-//! also when a server runs it.
+//! Where links are followed, that is left to the system, as with `>`, and so are its rules about
+//! links in folders that all may write to. `/dev/stdout` and its like are the streams of whoever
+//! runs the verb, also when a server runs it.
+//!
+//! Nothing here waits for a device to open. A pipe must have a reader: one that has none soon is
+//! refused ([`PATIENCE`]).
 
 use super::dir::{Identity, Look, link_open};
 use super::new_file::{named, nameless, random_name};
 use crate::failure::Failure;
+use crate::ui::sink::{self, Patience};
 use crate::{asked, ui};
 use rustix::fs::{
-    AtFlags, CWD, FileType, Gid, Mode, OFlags, Uid, fchmod, fchown, openat, renameat, statat,
-    unlinkat,
+    AtFlags, CWD, FileType, Gid, Mode, OFlags, Uid, fchmod, fchown, fcntl_getfl, fcntl_setfl,
+    openat, renameat, statat, unlinkat,
 };
 use rustix::io::Errno;
 use std::fs::File;
@@ -25,6 +32,12 @@ use std::io::{self, Write};
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+/// How long a pipe may be without a reader: the two ends are often opened at the same time.
+const PATIENCE: Duration = Duration::from_secs(2);
+/// How often that is asked.
+const TICK: Duration = Duration::from_millis(10);
 
 /// A file of output that is being written. It has its name only after [`Output::finish`].
 pub struct Output {
@@ -66,13 +79,25 @@ impl Output {
     pub fn create(typed: &Path) -> Result<Self, Failure> {
         let path = asked::path(typed);
         let opened = match stream(&path) {
-            Some(number) => ui::streams().map(|streams| {
-                let [out, errors] = streams;
-                let fd = if number == 0 { out } else { errors };
-                (File::from(fd), How::InPlace { is_old: false })
-            }),
+            Some(number) => stream_file(number).map(|file| (file, How::InPlace { is_old: false })),
             None => open(&path),
         };
+        Self::begin(path, opened)
+    }
+
+    /// Begins a file that is zinc's own: it is a regular file in the end, or nothing is changed.
+    pub fn own(typed: &Path) -> Result<Self, Failure> {
+        let path = asked::path(typed);
+        let opened = look(&path).and_then(|look| match look {
+            Some(look) if !(look.is_file() && look.links == 1) => {
+                Err(io::Error::other(format!("there is {} already", kind_of(&look))))
+            }
+            look => replace(&path, look.as_ref()),
+        });
+        Self::begin(path, opened)
+    }
+
+    fn begin(path: PathBuf, opened: io::Result<(File, How)>) -> Result<Self, Failure> {
         match opened {
             Ok((file, how)) => Ok(Self { path, file, how }),
             Err(e) => Err(failed(&path, &e)),
@@ -160,7 +185,14 @@ impl Drop for Output {
 impl Write for Output {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         self.empty()?;
-        self.file.write(bytes)
+        match asked::client() {
+            // A pipe that is not read must not keep what a client no longer wants.
+            Some(client) => {
+                let patience = Patience::While(&client.presence);
+                sink::write(self.file.as_fd(), bytes, patience).map(|()| bytes.len())
+            }
+            None => self.file.write(bytes),
+        }
     }
 
     fn flush(&mut self) -> io::Result<()> {
@@ -168,13 +200,27 @@ impl Write for Output {
     }
 }
 
+/// What has the name; a link is not followed.
+fn look(path: &Path) -> io::Result<Option<Look>> {
+    match statat(CWD, path, AtFlags::SYMLINK_NOFOLLOW) {
+        Ok(s) => Ok(Some(Look::from(&s))),
+        Err(Errno::NOENT) => Ok(None),
+        Err(e) => Err(e.into()),
+    }
+}
+
+fn kind_of(look: &Look) -> &'static str {
+    if look.is_file() { "a file with several names" } else { look.kind_name() }
+}
+
+/// A stream of whoever runs the verb.
+fn stream_file(number: usize) -> io::Result<File> {
+    let [out, errors] = ui::streams()?;
+    Ok(File::from(if number == 0 { out } else { errors }))
+}
+
 fn open(path: &Path) -> io::Result<(File, How)> {
-    let look = match statat(CWD, path, AtFlags::SYMLINK_NOFOLLOW) {
-        Ok(s) => Some(Look::from(&s)),
-        Err(Errno::NOENT) => None,
-        Err(e) => return Err(e.into()),
-    };
-    let Some(look) = look else { return replace(path, None) };
+    let Some(look) = look(path)? else { return replace(path, None) };
     if !(look.is_file() && look.links == 1) {
         return in_place(path, look.kind == FileType::Symlink);
     }
@@ -191,14 +237,40 @@ fn open(path: &Path) -> io::Result<(File, How)> {
 fn in_place(path: &Path, is_link: bool) -> io::Result<(File, How)> {
     // As with `>`, a link that leads nowhere has its end made.
     let flags = if is_link { WRITE | OFlags::CREATE } else { WRITE };
-    let file = match openat(CWD, path, flags, MODE) {
-        Err(Errno::EXIST) => openat(CWD, path, WRITE, MODE)?,
+    let (file, look) = match open_to_write(path, flags) {
+        Err(e) if e.kind() == io::ErrorKind::AlreadyExists => open_to_write(path, WRITE)?,
         other => other?,
+    };
+    Ok((file, How::InPlace { is_old: look.is_file() }))
+}
+
+/// Opens what can be written into, without waiting for it, and says what it is.
+fn open_to_write(path: &Path, flags: OFlags) -> io::Result<(File, Look)> {
+    let until = Instant::now() + PATIENCE;
+    let file = loop {
+        match openat(CWD, path, flags | OFlags::NONBLOCK, MODE) {
+            Ok(file) => break file,
+            Err(Errno::NXIO) if !look(path)?.is_some_and(|l| l.kind == FileType::Fifo) => {
+                return Err(Errno::NXIO.into());
+            }
+            Err(Errno::NXIO) if Instant::now() < until && asked::check().is_ok() => {
+                std::thread::sleep(TICK);
+            }
+            Err(Errno::NXIO) => return Err(io::Error::other("no program reads from this pipe")),
+            Err(Errno::LOOP) if flags.contains(OFlags::NOFOLLOW) => {
+                return Err(io::Error::other("it is a symbolic link"));
+            }
+            Err(e) => return Err(e.into()),
+        }
     };
     let look = Look::of(&file)?;
     match look.kind {
         FileType::BlockDevice => Err(io::Error::other("it is a block device")),
-        _ => Ok((File::from(file), How::InPlace { is_old: look.is_file() })),
+        _ => {
+            // From here on what is written waits for its reader, as usual.
+            fcntl_setfl(&file, fcntl_getfl(&file)? - OFlags::NONBLOCK)?;
+            Ok((File::from(file), look))
+        }
     }
 }
 
@@ -230,30 +302,32 @@ fn take_over(file: &File, old: &Look) -> io::Result<()> {
     Ok(fchmod(file, Mode::from_raw_mode(old.mode & 0o777))?)
 }
 
-/// Opens a file to add to it, as `>>` does. A block device is refused.
+/// Opens a file to add to it, as `>>` does, but not through a link.
 pub fn append(typed: &Path) -> Result<File, Failure> {
-    plain(typed, OFlags::APPEND).map_err(|(path, e)| failed(&path, &e))
+    long_lived(typed, OFlags::APPEND, false)
 }
 
 /// Opens a file that is written for as long as the program runs, and read meanwhile: emptied, as
-/// `>` does. A block device is refused.
+/// `>` does, but not through a link.
 pub fn stream_to(typed: &Path) -> Result<File, Failure> {
-    let opened = plain(typed, OFlags::empty()).and_then(|file| {
-        let is_file = Look::of(&file).is_ok_and(|look| look.is_file());
-        let emptied = if is_file { file.set_len(0) } else { Ok(()) };
-        emptied.map(|()| file).map_err(|e| (typed.to_owned(), e))
-    });
-    opened.map_err(|(path, e)| failed(&path, &e))
+    long_lived(typed, OFlags::empty(), true)
 }
 
-fn plain(typed: &Path, how: OFlags) -> Result<File, (PathBuf, io::Error)> {
+fn long_lived(typed: &Path, how: OFlags, is_emptied: bool) -> Result<File, Failure> {
     let path = asked::path(typed);
-    let opened = openat(CWD, &*path, WRITE | OFlags::CREATE | how, MODE);
-    let checked = opened.map_err(io::Error::from).and_then(|file| match Look::of(&file)?.kind {
-        FileType::BlockDevice => Err(io::Error::other("it is a block device")),
-        _ => Ok(file.into()),
-    });
-    checked.map_err(|e| (path, e))
+    let opened = match stream(&path) {
+        Some(number) => stream_file(number),
+        None => {
+            let flags = WRITE | OFlags::CREATE | OFlags::NOFOLLOW | how;
+            open_to_write(&path, flags).and_then(|(file, look)| {
+                if is_emptied && look.is_file() {
+                    file.set_len(0)?;
+                }
+                Ok(file)
+            })
+        }
+    };
+    opened.map_err(|e| failed(&path, &e))
 }
 
 #[cfg(test)]
@@ -305,7 +379,7 @@ mod tests {
         let place = tempfile::tempdir().unwrap();
         let path = place.path().join("pid");
         let make = || {
-            let output = Output::create(&path).unwrap();
+            let output = Output::own(&path).unwrap();
             let remover = output.remover().unwrap();
             output.finish(Ok(())).unwrap();
             remover
@@ -317,8 +391,47 @@ mod tests {
         fs::write(&path, "of another").unwrap();
         drop(remover);
         assert!(path.exists());
-        drop(Output::create(Path::new("/dev/null")).unwrap().remover().unwrap());
-        assert!(Path::new("/dev/null").exists());
+    }
+
+    #[test]
+    fn a_file_of_its_own_takes_the_place_of_nothing_else() {
+        let place = tempfile::tempdir().unwrap();
+        let path = |name: &str| place.path().join(name);
+        fs::write(path("precious"), "kept").unwrap();
+        std::os::unix::fs::symlink("precious", path("link")).unwrap();
+        std::os::unix::fs::symlink("nothing", path("dangling")).unwrap();
+        fs::write(path("one"), "kept").unwrap();
+        fs::hard_link(path("one"), path("two")).unwrap();
+        fs::create_dir(path("dir")).unwrap();
+        let mode = Mode::RUSR | Mode::WUSR;
+        rustix::fs::mknodat(CWD, path("pipe"), FileType::Fifo, mode, 0).unwrap();
+        for name in ["link", "dangling", "one", "dir", "pipe"] {
+            assert!(Output::own(&path(name)).is_err(), "{name}");
+        }
+        for name in ["link", "dangling", "dir"] {
+            assert!(append(&path(name)).is_err() && stream_to(&path(name)).is_err(), "{name}");
+        }
+        assert_eq!(fs::read(path("precious")).unwrap(), b"kept");
+        assert!(!path("nothing").exists());
+        append(&path("one")).unwrap().write_all(b" more").unwrap();
+        assert_eq!(fs::read(path("two")).unwrap(), b"kept more");
+        assert!(stream_to(&path("one")).is_ok() && fs::read(path("two")).unwrap().is_empty());
+    }
+
+    #[test]
+    fn a_pipe_that_nothing_reads_is_refused() {
+        let place = tempfile::tempdir().unwrap();
+        let pipe = place.path().join("pipe");
+        let mode = Mode::RUSR | Mode::WUSR;
+        rustix::fs::mknodat(CWD, &pipe, FileType::Fifo, mode, 0).unwrap();
+        let said = [
+            Output::create(&pipe).err().unwrap(),
+            append(&pipe).unwrap_err(),
+            stream_to(&pipe).unwrap_err(),
+        ];
+        for failure in said {
+            assert!(failure.text().contains("no program reads"), "{}", failure.text());
+        }
     }
 
     #[test]

@@ -43,6 +43,11 @@ pub fn lines(pool: &LivePool) -> Vec<Line> {
     pool.txgs().into_iter().map(line).collect()
 }
 
+/// That such a file can be written is found out before the work that it will be about.
+pub fn check(path: &Path) -> Result<(), Failure> {
+    crate::target::append(path).map(drop)
+}
+
 /// Appends what the last txgs of a pool did.
 pub fn append(path: &Path, pool: &LivePool) -> Result<(), Failure> {
     let mut text = String::new();

@@ -4,28 +4,28 @@ pub mod data;
 pub mod into;
 pub mod keep;
 mod links;
+mod talk;
 pub mod tree;
 mod walk;
 
 use crate::asked;
 use crate::common::PoolArgs;
-use crate::failure::{FAILED, Failure};
+use crate::failure::Failure;
 use crate::live::{LiveArgs, LiveHow, Tuning};
+use crate::objsets;
 use crate::place::{Found, Place, printable};
 use crate::progress::while_showing;
 use crate::target::{Dir, names};
-use crate::{objsets, ui};
-use data::Lost;
 use engine::dsl::{DatasetKind, PropertyContext};
 use engine::rt::Progress;
-use engine::zpl::{FileKind, Node};
+use engine::zpl::FileKind;
 use engine::{Dataset, Pool, Volume};
 use keep::KeepArgs;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use tree::{Copier, Existing, Sink};
+use talk::Talk;
+use tree::{Copier, Existing};
 
 /// Arguments of `zinc cp`.
 #[derive(clap::Args)]
@@ -70,45 +70,6 @@ pub fn has_posix_acls(pool: &Pool, dataset: &Dataset) -> bool {
     matches!(found, Ok(Some(p)) if p.value == "posix")
 }
 
-/// Tells the user; what cannot be read ends the copy of its file.
-struct Talk {
-    verbose: bool,
-    failures: AtomicU64,
-    attributes: AtomicU64,
-    told: AtomicBool,
-}
-
-impl Sink for Talk {
-    fn is_done(&self, _: &[u8], _: &Node) -> bool {
-        false
-    }
-
-    fn lost(&self, _: &[u8], _: u64, _: &Lost) -> bool {
-        false
-    }
-
-    fn failed(&self, path: &[u8], object: u64, why: &str) {
-        self.failures.fetch_add(1, Ordering::Relaxed);
-        ui::error(&format!("zinc: {} (object {object}): {why}\n", printable(path)));
-    }
-
-    fn renamed(&self, _: &[u8], _: u64, _: &[u8]) {}
-
-    fn not_kept(&self, path: &[u8], what: &str, why: &str) {
-        self.attributes.fetch_add(1, Ordering::Relaxed);
-        // One is worth a line; thousands are worth a number at the end.
-        if self.verbose || !self.told.swap(true, Ordering::Relaxed) {
-            ui::error(&format!("zinc: {}: {what} not kept: {why}\n", printable(path)));
-        }
-    }
-
-    fn done(&self, path: &[u8], _: &Node, _: u64) {
-        if self.verbose {
-            ui::error(&format!("{}\n", printable(path)));
-        }
-    }
-}
-
 impl Args {
     /// Runs it. Exit code 1 when something was not copied.
     pub fn run(self) -> Result<ExitCode, Failure> {
@@ -147,22 +108,12 @@ impl Args {
         let pool = self.pool.clone().anywhere().open(&first)?;
         let progress = Progress::new();
         progress.begin("copied", 0);
-        let sink = Talk {
-            verbose: self.verbose,
-            failures: AtomicU64::new(0),
-            attributes: AtomicU64::new(0),
-            told: AtomicBool::new(false),
-        };
+        let sink = Talk::new(self.verbose);
         while_showing(&progress, || {
             let copy = |s| self.source(&pool, s, dest, &progress, &sink);
             sources.iter().try_for_each(copy)
         })?;
-        let refused = sink.attributes.into_inner();
-        if refused > 1 && !self.verbose {
-            ui::error(&format!("zinc: {refused} attributes not kept; -v names them\n"));
-        }
-        let failures = sink.failures.into_inner();
-        Ok(if failures == 0 { ExitCode::SUCCESS } else { ExitCode::from(FAILED) })
+        Ok(sink.end())
     }
 
     fn copy_into(self, sources: Vec<OsString>, dest: OsString) -> Result<ExitCode, Failure> {
@@ -170,17 +121,24 @@ impl Args {
             return Err(Failure::usage("--no-devices is for copies out of a pool"));
         }
         let open = &self.pool.open;
-        let only_out = [
-            ("--keys", open.keys.is_some()),
-            ("--key", !open.key.is_empty()),
-            ("--ask", open.ask),
-            ("--txg", open.txg.is_some()),
-            ("--checkpoint", open.checkpoint),
-            ("--replay", open.replay),
-            ("--allow-missing", open.allow_missing),
+        let newest = "a copy into a pool changes its newest state";
+        let locked = "zinc cannot write into encrypted datasets yet, and others need no key";
+        let no_use = [
+            ("--keys", open.keys.is_some(), locked),
+            ("--key", !open.key.is_empty(), locked),
+            ("--ask", open.ask, locked),
+            ("--txg", open.txg.is_some(), newest),
+            ("--checkpoint", open.checkpoint, newest),
+            ("--replay", open.replay, "a pool that is changed has its intent log replayed anyway"),
+            (
+                "--allow-missing",
+                open.allow_missing,
+                "a pool with a missing top-level vdev is opened for reading only",
+            ),
         ];
-        if let Some((option, _)) = only_out.iter().find(|(_, given)| *given) {
-            return Err(Failure::usage(format!("{option} is for copies out of a pool")));
+        if let Some((option, _, why)) = no_use.iter().find(|(_, given, _)| *given) {
+            let what = format!("{option} is for copies out of a pool");
+            return Err(Failure::usage(what).because(*why));
         }
         match (&self.tar, sources.len()) {
             (Some(_), 0) | (None, 1..) => {}

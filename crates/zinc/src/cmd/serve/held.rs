@@ -12,7 +12,7 @@
 //!
 //! *Open*: requests are answered. *Closing*: requests that look at the pool and are over at once
 //! (status, counters, the page for monitoring systems) are answered; everything that could take
-//! longer or change something is refused at once, by saying that the pool is being exported.
+//! longer or change something is refused at once, by saying why.
 //! *Gone*: so is everything.
 //!
 //! # How long closing takes
@@ -23,8 +23,8 @@
 //! - An export without `-f` waits [`GRACE`] for them, and is then refused ("pool is busy", with a
 //!   list of what runs); the pool is open again. Commands that only pause between two reports
 //!   (`zpool iostat 5`) are called off at once, as they would be over in OpenZFS.
-//! - An export with `-f` and a signal call all commands off at once, and wait [`CALL_OFF`] for them
-//!   to end. Every write to a client, every pause and every long loop notices (`asked`).
+//! - An export with `-f` and the end of the server (a signal, the end of its time) call all
+//!   commands off at once, and wait [`CALL_OFF`] for them to end; their clients are told which. Every write to a client, every pause and every long loop notices (`asked`).
 //! - A signal ends the process within [`END_WITHIN`] whatever happens (`mod.rs`): what was synced
 //!   is safe however it ends, so that a device which hangs need not keep the process.
 //!
@@ -62,6 +62,8 @@ pub struct Held {
 struct State {
     pool: Option<Arc<LivePool>>,
     is_closing: bool,
+    /// Why it is let go, or was at last.
+    why: String,
     commands: BTreeMap<u64, Command>,
     next: u64,
 }
@@ -87,10 +89,23 @@ pub enum Kept {
 /// How commands are treated that are running.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Manner {
-    /// They may end.
+    /// The pool is exported: they may end.
     Polite,
-    /// They are called off.
+    /// The pool is exported: they are called off.
     Forced,
+    /// The server ends for this reason: they are called off.
+    Ending(&'static str),
+}
+
+impl Manner {
+    fn why(self, pool: &str) -> String {
+        match self {
+            Self::Polite | Self::Forced => format!("{pool} is being exported"),
+            Self::Ending(reason) => {
+                format!("process {} stops serving {pool}: {reason}", std::process::id())
+            }
+        }
+    }
 }
 
 /// A command, for as long as it runs.
@@ -111,7 +126,13 @@ impl Held {
     pub fn new(pool: LivePool) -> Arc<Self> {
         let (name, guid) = (pool.name().to_owned(), pool.view().guid());
         let pool = Some(Arc::new(pool));
-        let state = State { pool, is_closing: false, commands: BTreeMap::new(), next: 0 };
+        let state = State {
+            pool,
+            is_closing: false,
+            why: Manner::Polite.why(&name),
+            commands: BTreeMap::new(),
+            next: 0,
+        };
         let guid = AtomicU64::new(guid);
         Arc::new(Self { name, guid, state: Mutex::new(state), changed: Condvar::new() })
     }
@@ -135,8 +156,8 @@ impl Held {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn closing(&self) -> Refusal {
-        Refusal::new(format!("{} is being exported", self.name))
+    fn closing(state: &State) -> Refusal {
+        Refusal::new(&state.why)
             .hint("when this process has ended, any command opens the pool by itself")
     }
 
@@ -145,8 +166,11 @@ impl Held {
         &self,
         work: impl FnOnce(&LivePool) -> Result<T, Refusal>,
     ) -> Result<T, Refusal> {
-        let pool = self.state().pool.clone();
-        work(&*pool.ok_or_else(|| self.closing())?)
+        let pool = {
+            let state = self.state();
+            state.pool.clone().ok_or_else(|| Self::closing(&state))?
+        };
+        work(&pool)
     }
 
     /// Works with it, for as long as that takes. `shown` and `pid` are what others are told about
@@ -161,7 +185,7 @@ impl Held {
         let (pool, _running) = {
             let mut state = self.state();
             let pool = state.pool.clone().filter(|_| !state.is_closing);
-            let pool = pool.ok_or_else(|| self.closing())?;
+            let pool = pool.ok_or_else(|| Self::closing(&state))?;
             let number = state.next;
             state.next += 1;
             let (shown, presence) = (shown.to_owned(), Arc::clone(presence));
@@ -190,7 +214,7 @@ impl Held {
         if state.is_closing || state.pool.is_none() {
             return Err(Kept::Closing);
         }
-        state.is_closing = true;
+        (state.is_closing, state.why) = (true, manner.why(&self.name));
         let mut state = self.wait_for_commands(state, manner);
         if !state.commands.is_empty() {
             state.is_closing = false;
@@ -216,11 +240,10 @@ impl Held {
         manner: Manner,
     ) -> MutexGuard<'a, State> {
         let until = Instant::now() + if manner == Manner::Polite { GRACE } else { CALL_OFF };
-        let why = format!("{} is being exported", self.name);
         loop {
             for command in state.commands.values() {
-                if manner == Manner::Forced || command.presence.is_pausing() {
-                    command.presence.call_off(&why);
+                if manner != Manner::Polite || command.presence.is_pausing() {
+                    command.presence.call_off(&state.why);
                 }
             }
             let left = until.saturating_duration_since(Instant::now());

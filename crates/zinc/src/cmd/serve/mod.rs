@@ -93,7 +93,7 @@ enum End {
 
 /// Writes the process's number; the file is there as long as what is returned.
 fn write_pid(path: &Path) -> Result<Remover, Failure> {
-    let mut file = Output::create(path)?;
+    let mut file = Output::own(path)?;
     let written = writeln!(file, "{}", std::process::id());
     let remover = file.remover()?;
     file.finish(written)?;
@@ -225,8 +225,13 @@ fn leave(
         return outcome(exported);
     }
     end_in_time()?;
+    let reason = match served {
+        Ok(End::Signal(signal)) => signal_name(*signal),
+        Ok(End::Time) => "its time is over",
+        Ok(End::Exported(_)) | Err(_) => "it cannot listen for requests",
+    };
     loop {
-        match held.let_go(Manner::Forced, |_| Ok(())) {
+        match held.let_go(Manner::Ending(reason), |_| Ok(())) {
             Ok(pool) => return close(pool, how, is_known),
             Err(Kept::Busy(commands)) => {
                 let failure = Failure::new("commands do not end");
@@ -241,6 +246,15 @@ fn leave(
                 }
             }
         }
+    }
+}
+
+fn signal_name(signal: i32) -> &'static str {
+    match signal {
+        SIGTERM => "it got SIGTERM",
+        SIGINT => "it got SIGINT",
+        SIGHUP => "it got SIGHUP",
+        _ => "it got a signal",
     }
 }
 

@@ -7,22 +7,21 @@ mod sparse;
 mod tar;
 mod tree;
 
+use super::talk::Talk;
 use crate::asked;
-use crate::failure::{FAILED, Failure, system_text};
+use crate::failure::{Failure, system_text};
 use crate::live::LiveArgs;
 use crate::place::Place;
 use crate::progress::while_showing;
-use crate::ui;
 use engine::rt::Progress;
 use engine::zpl::FileKind;
 use engine::{Filesystem, LivePool};
 pub use sink::now;
-use sink::{Existing, Into, Talk, last_name};
+use sink::{Into, last_name};
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::sync::atomic::Ordering;
 
 /// What is copied into a pool, and how.
 pub struct IntoArgs {
@@ -66,14 +65,7 @@ impl IntoArgs {
         self.live.change(&place.pool(), |pool| {
             while_showing(&progress, || self.copy(pool, &place, &progress, &talk))
         })?;
-        let refused = talk.not_kept.load(Ordering::Relaxed);
-        if refused > 1 && !self.verbose {
-            ui::error(&format!("zinc: {refused} attributes not kept; -v names them\n"));
-        }
-        match talk.failures.load(Ordering::Relaxed) {
-            0 => Ok(ExitCode::SUCCESS),
-            _ => Ok(ExitCode::from(FAILED)),
-        }
+        Ok(talk.end())
     }
 
     fn copy(
@@ -93,7 +85,7 @@ impl IntoArgs {
             fs: &fs,
             progress,
             talk,
-            existing: if self.force { Existing::Replace } else { Existing::Refuse },
+            force: self.force,
             owner: self.owner,
             xattrs: self.xattrs,
             posix_acls: super::has_posix_acls(pool.view(), &found.dataset),

@@ -5,9 +5,9 @@
 //! copied whole. (Earlier versions of zinc could leave files whose end is missing: see
 //! [`Into::file`].)
 
+use crate::cmd::cp::talk::Talk;
+use crate::cmd::cp::tree::Room;
 use crate::failure::system_text;
-use crate::place::printable;
-use crate::ui;
 use engine::Filesystem;
 use engine::dmu::{Hold, Tx};
 use engine::rt::{Cancelled, Progress};
@@ -16,9 +16,8 @@ use engine::zpl::{Error, FileKind, NewFile, NewKind, SetAttrs, Time};
 use std::collections::{BTreeMap, HashSet};
 use std::ffi::OsStr;
 use std::io;
-use std::os::unix::ffi::OsStrExt as _;
+use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -30,89 +29,19 @@ const HOLD_FILE: u64 = 512 << 10;
 /// their bytes.
 const XATTRS_AT_ONCE: (usize, usize) = (16, 64 << 10);
 
-/// What is done about a file that is there already.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub enum Existing {
-    /// It stays; the same file again is no failure.
-    Refuse,
-    /// It goes.
-    Replace,
-}
-
 /// Where files go, and how.
 pub struct Into<'a> {
     pub fs: &'a Filesystem,
     pub progress: &'a Progress,
     pub talk: &'a Talk,
-    pub existing: Existing,
+    /// Replace files that are there and are different.
+    pub force: bool,
     pub owner: bool,
     pub xattrs: bool,
     pub posix_acls: bool,
     /// Objects this copy made, of which a later one of the same name takes the place, as in
     /// archives that were appended to; `None` where names are not repeated.
     pub made: Option<Mutex<HashSet<u64>>>,
-}
-
-/// What is to be done about a name.
-enum Room {
-    /// Nobody has it.
-    Free,
-    /// This object has it, and loses it.
-    Over(u64),
-    /// This object has it, and is what would be made.
-    Same(u64),
-}
-
-impl Room {
-    fn over(self) -> Option<u64> {
-        match self {
-            Self::Over(object) => Some(object),
-            Self::Free | Self::Same(_) => None,
-        }
-    }
-}
-
-/// Tells the user.
-pub struct Talk {
-    verbose: bool,
-    pub failures: AtomicU64,
-    pub not_kept: AtomicU64,
-    told: AtomicBool,
-}
-
-impl Talk {
-    pub fn new(verbose: bool) -> Self {
-        let (failures, not_kept) = (AtomicU64::new(0), AtomicU64::new(0));
-        Self { verbose, failures, not_kept, told: AtomicBool::new(false) }
-    }
-
-    pub fn failed(&self, path: &Path, why: &dyn std::fmt::Display) {
-        self.failures.fetch_add(1, Ordering::Relaxed);
-        ui::error(&format!("zinc: {}: {why}\n", printable(path.as_os_str().as_bytes())));
-    }
-
-    fn refused(&self, path: &Path, what: &[u8], why: &dyn std::fmt::Display) {
-        self.not_kept.fetch_add(1, Ordering::Relaxed);
-        // One is worth a line; thousands are worth a number at the end.
-        if self.verbose || !self.told.swap(true, Ordering::Relaxed) {
-            let (path, what) = (printable(path.as_os_str().as_bytes()), printable(what));
-            ui::error(&format!("zinc: {path}: {what} not kept: {why}\n"));
-        }
-    }
-
-    /// The extended attributes of a source cannot be read. A file system without any has none to
-    /// lose.
-    pub fn xattrs_unread(&self, path: &Path, why: &io::Error) {
-        if why.raw_os_error() != Some(rustix::io::Errno::OPNOTSUPP.raw_os_error()) {
-            self.refused(path, b"extended attributes", &system_text(why));
-        }
-    }
-
-    fn done(&self, shown: &dyn Fn() -> PathBuf) {
-        if self.verbose {
-            ui::error(&format!("{}\n", printable(shown().as_os_str().as_bytes())));
-        }
-    }
 }
 
 /// Attributes of a file to be made.
@@ -324,24 +253,29 @@ impl Into<'_> {
 
     fn note(&self, spot: Spot<'_>, name: &[u8], set: Result<(), Error>) {
         if let Err(e) = set {
-            self.talk.refused(&(spot.shown)(), name, &e);
+            self.talk.not_kept((spot.shown)().as_os_str().as_bytes(), name, &e);
         }
     }
 
     /// What is to be done about a name that a file shall get.
-    fn room(&self, spot: Spot<'_>, same: impl Fn(&engine::Node) -> bool) -> Result<Room, Fault> {
-        let Some(entry) = self.fs.node(spot.dir)?.lookup(spot.name)? else { return Ok(Room::Free) };
+    fn room(
+        &self,
+        spot: Spot<'_>,
+        same: impl Fn(&engine::Node) -> bool,
+    ) -> Result<Room<u64>, Fault> {
+        let there = self.fs.node(spot.dir)?.lookup(spot.name)?;
+        let Some(entry) = there else { return Ok(Room::Free(None)) };
         let node = self.fs.node(entry.object)?;
         if node.kind() == FileKind::Dir {
             return Err(Fault::InTheWay("a directory is in the way"));
         }
         if same(&node) {
-            return Ok(Room::Same(entry.object));
+            return Ok(Room::Whole(entry.object));
         }
-        if self.existing == Existing::Refuse && !self.made_here(entry.object) {
+        if !self.force && !self.made_here(entry.object) {
             return Err(Fault::InTheWay("exists and is different; --force replaces it"));
         }
-        Ok(Room::Over(entry.object))
+        Ok(Room::Free(Some(entry.object)))
     }
 
     fn made_here(&self, object: u64) -> bool {
@@ -362,19 +296,19 @@ impl Into<'_> {
             made.insert(object);
         }
         self.progress.add(1, 0);
-        self.talk.done(spot.shown);
+        self.talk.done(|| (spot.shown)().into_os_string().into_vec());
     }
 
     /// Makes a file that has no content; its object.
     pub fn special(&self, spot: Spot<'_>, kind: NewKind, a: &Attributes) -> Result<u64, Fault> {
-        let room = self.room(spot, |node| is_same_special(node, &kind, a.mtime))?;
-        if let Room::Same(object) = room {
-            return Ok(object);
-        }
+        let over = match self.room(spot, |node| is_same_special(node, &kind, a.mtime))? {
+            Room::Free(over) => over,
+            Room::Whole(object) => return Ok(object),
+        };
         let new = self.new_file(kind, a);
         match self.fits_at_once(a) {
-            true => self.at_once(spot, &new, a, (0, &[]), room.over()),
-            false => self.in_steps(spot, &new, a, 0, room.over(), &mut |_| Ok(())),
+            true => self.at_once(spot, &new, a, (0, &[]), over),
+            false => self.in_steps(spot, &new, a, 0, over, &mut |_| Ok(())),
         }
     }
 
@@ -390,12 +324,12 @@ impl Into<'_> {
         let same = |node: &engine::Node| {
             node.kind() == FileKind::File && node.size == size && node.mtime == a.mtime
         };
-        let mut room = self.room(spot, same)?;
-        if let Room::Same(object) = room {
-            match self.missing_end(object)? {
+        let over = match self.room(spot, same)? {
+            Room::Free(over) => over,
+            Room::Whole(object) => match self.missing_end(object)? {
                 // Of two members of one archive the later counts, whatever they look like.
-                _ if self.made_here(object) => room = Room::Over(object),
-                Some(_) if self.existing == Existing::Replace => room = Room::Over(object),
+                _ if self.made_here(object) => Some(object),
+                Some(_) if self.force => Some(object),
                 Some(end) if !is_empty_from(end, fill)? => {
                     return Err(Fault::InTheWay(
                         "exists with its size and time, but its end is missing, as an interrupted \
@@ -403,18 +337,18 @@ impl Into<'_> {
                     ));
                 }
                 _ => return Ok(object),
-            }
-        }
+            },
+        };
         let new = self.new_file(NewKind::File, a);
         if size > CHUNK as u64 || !self.fits_at_once(a) {
-            return self.in_steps(spot, &new, a, size, room.over(), fill);
+            return self.in_steps(spot, &new, a, size, over, fill);
         }
         let mut pieces: Vec<Piece> = Vec::new();
         fill(&mut |offset, bytes| {
             pieces.push((offset, bytes.to_vec()));
             Ok(self.progress.check()?)
         })?;
-        self.at_once(spot, &new, a, (size, &pieces), room.over())
+        self.at_once(spot, &new, a, (size, &pieces), over)
     }
 
     fn fits_at_once(&self, a: &Attributes) -> bool {
@@ -539,17 +473,17 @@ impl Into<'_> {
     /// Gives a file a second name.
     pub fn link(&self, object: u64, spot: Spot<'_>) -> Result<(), Fault> {
         let room = self.room(spot, |node| node.number() == object)?;
-        if !matches!(room, Room::Same(_)) {
+        if let Room::Free(over) = room {
             let now = now();
             let tx = self.fs.begin(Hold::write(HOLD_FILE))?;
-            if let Room::Over(_) = room {
+            if over.is_some() {
                 self.fs.unlink_tx(&tx, spot.dir, spot.name, now)?;
             }
             self.fs.link_tx(&tx, object, spot.dir, spot.name, now)?;
         }
         // The file may have been there before: it does not count as made.
         self.progress.add(1, 0);
-        self.talk.done(spot.shown);
+        self.talk.done(|| (spot.shown)().into_os_string().into_vec());
         Ok(())
     }
 }

@@ -6,11 +6,15 @@
 //! there is named, and not followed. Paths are made up for messages alone.
 
 use super::sink::{Attributes, Fault, Into, time};
+use crate::failure::system_text;
+use crate::place::printable;
+use crate::target::path_of;
 use rustix::fs::{Dir, Mode, OFlags, fgetxattr, flistxattr, getxattr, listxattr, openat};
+use rustix::io::Errno;
 use std::collections::BTreeMap;
 use std::fs::{File, Metadata};
 use std::io;
-use std::os::fd::{AsRawFd as _, OwnedFd};
+use std::os::fd::{AsFd as _, OwnedFd};
 use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
@@ -122,16 +126,26 @@ pub fn read_link(link: &File) -> io::Result<Vec<u8>> {
     Ok(rustix::fs::readlinkat(link, c"", Vec::new())?.into_bytes())
 }
 
-/// What is kept of an open file beside its content. That its extended attributes cannot be read
-/// is told under the name `shown`.
+/// What is kept of an open file beside its content. Extended attributes that cannot be read are
+/// failures of the file `shown`, which is copied without them.
 pub fn attributes(
     into: &Into<'_>,
     file: &File,
     found: &Metadata,
     shown: &dyn Fn() -> PathBuf,
 ) -> Attributes {
-    let xattrs = if into.xattrs { xattrs(file) } else { Ok(BTreeMap::new()) };
-    let xattrs = xattrs.map_err(|e| into.talk.xattrs_unread(&shown(), &e.into()));
+    let (xattrs, unread) = match into.xattrs {
+        true => xattrs(&OfFile::new(file)),
+        false => Default::default(),
+    };
+    for (name, why) in unread {
+        let what = match &name {
+            Some(name) => format!("extended attribute {}", printable(name)),
+            None => "extended attributes".to_owned(),
+        };
+        let why = format!("{what} cannot be read: {}", system_text(&why.into()));
+        into.talk.failed(shown().as_os_str().as_bytes(), &why);
+    }
     let at = |t: io::Result<std::time::SystemTime>| t.map(time).unwrap_or_default();
     Attributes {
         mode: found.mode() & 0o7777,
@@ -139,33 +153,115 @@ pub fn attributes(
         gid: u64::from(found.gid()),
         atime: at(found.accessed()),
         mtime: at(found.modified()),
-        xattrs: xattrs.unwrap_or_default(),
+        xattrs,
     }
 }
 
-fn xattrs(file: &File) -> rustix::io::Result<BTreeMap<Vec<u8>, Vec<u8>>> {
-    // What was only looked at cannot be asked itself, but by this name of it.
-    let name = format!("/proc/self/fd/{}", file.as_raw_fd());
+/// Where extended attributes are read.
+trait XattrSource {
+    /// Their names, each with a zero byte behind it.
+    fn names(&self, into: &mut [u8]) -> Result<usize, Errno>;
+    /// The value of one.
+    fn value(&self, name: &[u8], into: &mut [u8]) -> Result<usize, Errno>;
+}
+
+struct OfFile<'f> {
+    file: &'f File,
+    /// What was only looked at cannot be asked itself, but by this name of it.
+    path: String,
+}
+
+impl<'f> OfFile<'f> {
+    fn new(file: &'f File) -> Self {
+        Self { file, path: path_of(file.as_fd()) }
+    }
+}
+
+impl XattrSource for OfFile<'_> {
+    fn names(&self, into: &mut [u8]) -> Result<usize, Errno> {
+        match flistxattr(self.file, &mut *into) {
+            Err(Errno::BADF) => listxattr(&self.path, into),
+            listed => listed,
+        }
+    }
+
+    fn value(&self, name: &[u8], into: &mut [u8]) -> Result<usize, Errno> {
+        match fgetxattr(self.file, name, &mut *into) {
+            Err(Errno::BADF) => getxattr(&self.path, name, into),
+            got => got,
+        }
+    }
+}
+
+/// Extended attributes by name.
+type Xattrs = BTreeMap<Vec<u8>, Vec<u8>>;
+/// Those that cannot be read; without a name all of them, or all from there on.
+type Unread = Vec<(Option<Vec<u8>>, Errno)>;
+
+fn xattrs(source: &dyn XattrSource) -> (Xattrs, Unread) {
+    let (mut out, mut unread) = (BTreeMap::new(), Vec::new());
     let mut names = vec![0u8; XATTR_MAX];
-    let length = match flistxattr(file, &mut names) {
-        Err(rustix::io::Errno::BADF) => listxattr(&name, &mut names)?,
-        listed => listed?,
+    let length = match source.names(&mut names) {
+        Ok(length) => length,
+        // A file system without any has none to lose.
+        Err(Errno::OPNOTSUPP) => 0,
+        Err(e) => {
+            unread.push((None, e));
+            0
+        }
     };
-    let mut out = BTreeMap::new();
     let mut bytes = 0;
     let mut buffer = vec![0u8; XATTR_MAX];
     for key in names[..length].split(|b| *b == 0).filter(|n| !n.is_empty()) {
-        let length = match fgetxattr(file, key, &mut buffer) {
-            Err(rustix::io::Errno::BADF) => getxattr(&name, key, &mut buffer),
-            got => got,
+        let length = match source.value(key, &mut buffer) {
+            Ok(length) => length,
+            // It went meanwhile.
+            Err(Errno::NODATA) => continue,
+            Err(e) => {
+                unread.push((Some(key.to_vec()), e));
+                continue;
+            }
         };
-        // One that went meanwhile, or that this user may not see.
-        let Ok(length) = length else { continue };
         bytes += key.len() + length;
         if bytes > XATTRS_MAX {
-            return Err(rustix::io::Errno::TOOBIG);
+            unread.push((None, Errno::TOOBIG));
+            break;
         }
         out.insert(key.to_vec(), buffer[..length].to_vec());
     }
-    Ok(out)
+    (out, unread)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    struct Odd;
+
+    impl XattrSource for Odd {
+        fn names(&self, into: &mut [u8]) -> Result<usize, Errno> {
+            let names = b"user.a\0user.closed\0user.gone\0user.z\0";
+            into[..names.len()].copy_from_slice(names);
+            Ok(names.len())
+        }
+
+        fn value(&self, name: &[u8], into: &mut [u8]) -> Result<usize, Errno> {
+            match name {
+                b"user.closed" => Err(Errno::ACCESS),
+                b"user.gone" => Err(Errno::NODATA),
+                _ => {
+                    into[0] = b'1';
+                    Ok(1)
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn an_attribute_that_cannot_be_read_is_listed_and_costs_no_other() {
+        let (read, unread) = xattrs(&Odd);
+        let read: Vec<_> = read.keys().map(Vec::as_slice).collect();
+        assert_eq!(read, [&b"user.a"[..], b"user.z"]);
+        assert_eq!(unread, [(Some(b"user.closed".to_vec()), Errno::ACCESS)]);
+    }
 }

@@ -41,12 +41,11 @@ pub fn extract(into: &Into<'_>, dir: u64, path: &Path) -> Result<(), Failure> {
             Ok(Some(mut member)) => {
                 if let Err(e) = unpack.member(&mut archive, &mut member) {
                     unpack.refused(&member);
-                    let name = Path::new(OsStr::from_bytes(&member.path));
                     if e.is_fatal() {
                         let what = format!("cannot unpack '{}'", printable(&member.path));
                         return Err(Failure::new(what).because(e.to_string()));
                     }
-                    into.talk.failed(name, &e);
+                    into.talk.failed(&member.path, &e);
                 }
             }
             Err(e) => break Err(fail(&e)),
@@ -248,7 +247,7 @@ impl<'u, 'a> Unpack<'u, 'a> {
                     let what = format!("cannot unpack '{}'", printable(&dir.name));
                     return Err(Failure::new(what).because(e.to_string()));
                 }
-                self.into.talk.failed(Path::new(OsStr::from_bytes(&dir.name)), &e);
+                self.into.talk.failed(&dir.name, &e);
             }
         }
         Ok(())

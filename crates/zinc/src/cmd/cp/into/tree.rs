@@ -7,7 +7,7 @@ use super::source::{
 };
 use super::tar::DEPTH_MAX;
 use crate::asked;
-use crate::failure::Failure;
+use crate::failure::{Failure, system_text};
 use crate::place::printable;
 use engine::rt;
 use engine::zpl::{NewKind, Time};
@@ -92,7 +92,7 @@ fn give_up(into: &Into<'_>, path: &Path, why: &Fault) -> Result<(), Failure> {
     if why.is_fatal() {
         return Err(cannot(path, why));
     }
-    into.talk.failed(path, why);
+    into.talk.failed(path.as_os_str().as_bytes(), why);
     Ok(())
 }
 
@@ -155,7 +155,7 @@ fn regular(into: &Into<'_>, task: &Task, spot: Spot<'_>) -> Result<u64, Fault> {
     let after = file.metadata()?;
     let state = |m: &Metadata| (m.len(), m.mtime(), m.mtime_nsec());
     if state(&after) != state(&found) {
-        into.talk.failed(&task.shown(), &CHANGED);
+        into.talk.failed(task.shown().as_os_str().as_bytes(), &CHANGED);
     }
     Ok(object)
 }
@@ -272,7 +272,7 @@ impl Walk<'_, '_> {
     }
 
     fn failed(&self, at: &Name, why: &Fault) {
-        self.into.talk.failed(&at.path(), why);
+        self.into.talk.failed(at.path().as_os_str().as_bytes(), why);
     }
 
     /// What a name of the last directory stands for, if that is a file.
@@ -286,7 +286,10 @@ impl Walk<'_, '_> {
                 let (at, dir, name) = (Arc::clone(&level.at), level.object, name.to_vec());
                 return Some(Task { from, at, dir, name, as_name: None, found });
             }
-            Err(e) => into.talk.failed(&level.at.below(name).path(), &e),
+            Err(e) => {
+                let at = level.at.below(name).path();
+                into.talk.failed(at.as_os_str().as_bytes(), &system_text(&e));
+            }
         }
         None
     }

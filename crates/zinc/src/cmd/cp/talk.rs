@@ -1,0 +1,87 @@
+//! What a copy says, whichever way it goes: each failure in a line, and at the end the exit code.
+
+use super::data::Lost;
+use super::tree::Sink;
+use crate::failure::FAILED;
+use crate::place::printable;
+use crate::ui;
+use engine::zpl::Node;
+use std::process::ExitCode;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+/// Tells the user, from any thread.
+pub struct Talk {
+    verbose: bool,
+    failures: AtomicU64,
+    attributes: AtomicU64,
+    told: AtomicBool,
+}
+
+impl Talk {
+    /// Nothing was said yet; with `verbose` every file is named.
+    pub fn new(verbose: bool) -> Self {
+        let (failures, attributes) = (AtomicU64::new(0), AtomicU64::new(0));
+        Self { verbose, failures, attributes, told: AtomicBool::new(false) }
+    }
+
+    /// Something was not copied.
+    pub fn failed(&self, path: &[u8], why: &dyn std::fmt::Display) {
+        self.failures.fetch_add(1, Ordering::Relaxed);
+        ui::error(&format!("zinc: {}: {why}\n", printable(path)));
+    }
+
+    /// The target does not take an attribute.
+    pub fn not_kept(&self, path: &[u8], what: &[u8], why: &dyn std::fmt::Display) {
+        self.attributes.fetch_add(1, Ordering::Relaxed);
+        // One is worth a line; thousands are worth a number at the end.
+        if self.verbose || !self.told.swap(true, Ordering::Relaxed) {
+            let (path, what) = (printable(path), printable(what));
+            ui::error(&format!("zinc: {path}: {what} not kept: {why}\n"));
+        }
+    }
+
+    /// It was copied.
+    pub fn done(&self, path: impl FnOnce() -> Vec<u8>) {
+        if self.verbose {
+            ui::error(&format!("{}\n", printable(&path())));
+        }
+    }
+
+    /// The copy has ended.
+    pub fn end(self) -> ExitCode {
+        let refused = self.attributes.into_inner();
+        if refused > 1 && !self.verbose {
+            ui::error(&format!("zinc: {refused} attributes not kept; -v names them\n"));
+        }
+        match self.failures.into_inner() {
+            0 => ExitCode::SUCCESS,
+            _ => ExitCode::from(FAILED),
+        }
+    }
+}
+
+/// Out of a pool; what cannot be read ends the copy of its file.
+impl Sink for Talk {
+    fn is_done(&self, _: &[u8], _: &Node) -> bool {
+        false
+    }
+
+    fn lost(&self, _: &[u8], _: u64, _: &Lost) -> bool {
+        false
+    }
+
+    fn failed(&self, path: &[u8], object: u64, why: &str) {
+        let path = format!("{} (object {object})", printable(path));
+        Self::failed(self, path.as_bytes(), &why);
+    }
+
+    fn renamed(&self, _: &[u8], _: u64, _: &[u8]) {}
+
+    fn not_kept(&self, path: &[u8], what: &str, why: &str) {
+        Self::not_kept(self, path, what.as_bytes(), &why);
+    }
+
+    fn done(&self, path: &[u8], _: &Node, _: u64) {
+        Self::done(self, || path.to_vec());
+    }
+}
