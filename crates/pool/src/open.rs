@@ -191,6 +191,17 @@ impl Pool {
         })
     }
 
+    /// Lets `adopt` change what is known of spares and cache devices; whether it did.
+    pub(crate) fn adopt_aux(&mut self, adopt: impl Fn(&mut VdevConfig)) -> bool {
+        let mut changed = false;
+        for device in self.spares.iter_mut().chain(&mut self.l2cache) {
+            let before = device.path.clone();
+            adopt(device);
+            changed |= device.path != before;
+        }
+        changed
+    }
+
     /// Looks at a pool that is open for writing between two of its syncs.
     pub(crate) fn set_gate(&mut self, gate: &Arc<Gate>) {
         self.gate = Some(Arc::clone(gate));

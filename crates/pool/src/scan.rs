@@ -6,7 +6,7 @@
 
 use crate::error::{Error, Result};
 use device::gpt::Gpt;
-use device::{DeviceRef, FileDevice, Options as FileOptions};
+use device::{DeviceRef, ErrorKind, FileDevice, Options as FileOptions};
 use ondisk::config::LabelConfig;
 use ondisk::label::{self, DATA_START, END_SIZE, Part};
 use ondisk::nvlist::NvList;
@@ -97,14 +97,21 @@ pub fn scan(options: &SearchOptions) -> Result<Vec<FoundLeaf>> {
     Ok(found.into_iter().map(|(_, l)| l).collect())
 }
 
-/// Devices and files in these places that may not be read, so that nobody knows what is on them.
+/// Devices and files in these places that may not be read, so that what is on them is not known.
 #[must_use]
 pub fn denied(options: &SearchOptions) -> Vec<PathBuf> {
     let named = !options.paths.is_empty();
     let paths = if named { options.paths.clone() } else { default_search_paths() };
     let files = paths.iter().filter_map(|path| collect_files(path).ok()).flatten();
-    let is_denied = |e: std::io::Error| e.kind() == std::io::ErrorKind::PermissionDenied;
-    files.filter(|f| std::fs::File::open(f).is_err_and(is_denied)).collect()
+    // A device is opened as a search opens it: what took its place by now, such as a pipe, is not
+    // waited for.
+    let may_not = |e: device::Error| match e.kind {
+        ErrorKind::Io { errno } => {
+            std::io::Error::from_raw_os_error(errno).kind() == std::io::ErrorKind::PermissionDenied
+        }
+        _ => false,
+    };
+    files.filter(|f| FileDevice::open(f, &options.file).is_err_and(may_not)).collect()
 }
 
 fn collect_files(path: &Path) -> std::io::Result<Vec<PathBuf>> {

@@ -12,13 +12,14 @@
 //! pause is over at once ([`sleep`]). What is one operation of the pool is done to its end.
 
 use crate::failure::Failure;
+use crate::found::Listed;
 use crate::ui::sink::{self, Fate, Patience};
 use engine::LivePool;
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
-use std::io::{self, IsTerminal as _, Read};
+use std::io::{self, IsTerminal as _, Read, Write as _};
 use std::net::Shutdown;
 use std::os::fd::AsFd as _;
 use std::os::unix::net::UnixStream;
@@ -30,6 +31,9 @@ use std::time::{Duration, Instant};
 
 /// How long a client may take to read why its verb ended.
 const LAST_WORDS: Duration = Duration::from_secs(1);
+
+/// What a client is told when its verb begins.
+const BEGUN: u8 = b'!';
 
 /// Variables that change what verbs print, and go with the command line.
 pub const ENVIRONMENT: [&str; 2] = ["TZ", "COLUMNS"];
@@ -60,6 +64,8 @@ pub struct Asked {
     pub fate: Fate,
     /// Held by the thread that prints: the client's streams may be one pipe.
     pub turn: Mutex<()>,
+    /// How the pool that is held stands in the list of known pools.
+    pub listed: Arc<Listed>,
     /// It wants what is seen of the pool that is held, as data, to show it together with what is
     /// seen of others.
     pub is_part: bool,
@@ -149,6 +155,13 @@ impl Lifeline {
         };
         let watcher = std::thread::Builder::new().name("lifeline".to_owned()).spawn(wait)?;
         Ok(Self { stream, watcher: Some(watcher) })
+    }
+
+    /// Tells the client that its verb runs from now on: an answer that it does not get says nothing
+    /// then about what was done.
+    pub fn begun(&self) {
+        // A client that is gone is noticed elsewhere.
+        let _ = (&self.stream).write_all(&[BEGUN]);
     }
 }
 

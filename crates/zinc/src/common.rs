@@ -3,8 +3,10 @@
 use crate::asked;
 use crate::failure::Failure;
 use crate::found::{self, Found, Reach};
+use crate::known::{self, Known};
 use crate::queue::{self, Wait};
-use crate::ui;
+use crate::served::Server;
+use crate::{host, others, ui};
 use clap::Args;
 use engine::{Dataset, Filesystem, LivePool, OpenOptions, Pool};
 use std::path::{Path, PathBuf};
@@ -75,10 +77,10 @@ impl PoolArgs {
     /// Opens the pool that `name` (a pool or anything in it) belongs to, and loads the keys. One
     /// that is served is looked at where it is held.
     pub fn open(&self, name: &str) -> Result<Pool, Failure> {
-        if self.open.is_of_now() {
-            crate::served::forward(&self.search, name)?;
+        match self.open.is_of_now() {
+            true => crate::served::or_forward(&self.search, name, || self.open_here(name)),
+            false => self.open_here(name),
         }
-        self.open_here(name)
     }
 
     /// The same for who has asked the servers already.
@@ -112,6 +114,9 @@ impl PoolArgs {
         found.complete(&mut options);
         let pool = Pool::open_candidate(&found.candidate, &options)?;
         self.open.load_keys(&pool)?;
+        if self.open.is_of_now() {
+            found.note(&pool);
+        }
         // Verbs that read files anywhere show them: what is missing of them is said.
         if self.reach == Reach::Anywhere
             && let Some(older) = self.open.older_state(&pool)
@@ -123,28 +128,78 @@ impl PoolArgs {
 
     /// Opens every pool that is known, or in the places that are named, but destroyed ones and
     /// those of these guids, in order of their names. Those that cannot be opened are failures
-    /// among them. The servers were asked already.
-    pub fn open_found(&self, but: &[u64]) -> Result<Vec<Result<Pool, Failure>>, Failure> {
-        let open = |found: Result<Found, Failure>| {
-            let found = found?;
-            let guid = found.guid().to_string();
-            if let Some(pool) = asked::held(&guid) {
-                return self.look_at(&pool);
-            }
-            match queue::wait_for_writers(self.open.wait, &found.candidate, false)? {
-                true => self.open_here(&guid),
-                false => self.open_found_one(&found),
-            }
-        };
-        let mut all: Vec<_> = found::all(&self.search, but)?.into_iter().map(open).collect();
-        if let Some(client) = asked::client() {
-            let guid = client.pool.guid();
-            if !all.iter().flatten().any(|p| p.guid() == guid) {
-                all.push(client.pool.look().map_err(Failure::from));
+    /// among them. The servers were asked already; those that took pools since come along.
+    pub fn open_found(&self, but: &[u64]) -> Result<Opened, Failure> {
+        let mut opened = Opened::default();
+        for found in found::all(&self.search, but)? {
+            let guid = found.as_ref().map(Found::guid).unwrap_or_default();
+            let pool = found.and_then(|found| self.open_one(&found));
+            let server = |_: &Failure| Server::find(&self.search, &guid.to_string()).ok().flatten();
+            match pool.as_ref().err().and_then(server) {
+                Some(server) => opened.served.push(server),
+                None => opened.pools.push(pool),
             }
         }
-        Ok(all)
+        if let Some(client) = asked::client() {
+            let guid = client.pool.guid();
+            if !opened.pools.iter().flatten().any(|p| p.guid() == guid) {
+                opened.pools.push(client.pool.look().map_err(Failure::from));
+            }
+        } else if self.search.is_empty() {
+            self.open_those_of_others(but, &mut opened);
+        }
+        Ok(opened)
     }
+
+    fn open_one(&self, found: &Found) -> Result<Pool, Failure> {
+        let guid = found.guid().to_string();
+        if let Some(pool) = asked::held(&guid) {
+            return self.look_at(&pool);
+        }
+        match queue::wait_for_writers(self.open.wait, &found.candidate, false)? {
+            true => self.open_here(&guid),
+            false => self.open_found_one(found),
+        }
+    }
+
+    /// Adds pools that root has imported, as far as this user may read their devices, and says
+    /// which pools of others are left out.
+    fn open_those_of_others(&self, but: &[u64], opened: &mut Opened) {
+        let say = |name: &str, why: &str| {
+            let name = ui::escape::line(name);
+            ui::error(&format!("zinc: '{name}' is not shown: {}\n", ui::escape::line(why)));
+        };
+        let mut told = Vec::new();
+        let own: Vec<u64> = opened.pools.iter().flatten().map(Pool::guid).collect();
+        let is_new = |known: &Known| !but.contains(&known.guid()) && !own.contains(&known.guid());
+        for known in known::all_of_root().into_iter().filter(is_new) {
+            let name = known.name().to_owned();
+            let open = |found: Found| {
+                queue::wait_for_writers(Wait::none(), &found.candidate, false)?;
+                self.open_found_one(&found)
+            };
+            match found::look_for(known).and_then(open) {
+                Ok(pool) => opened.pools.push(Ok(pool)),
+                Err(_) => say(&name, "root has imported it, and this user may not read it now"),
+            }
+            told.push(name);
+        }
+        if host::user() == 0 {
+            return;
+        }
+        for process in others::of_other_users().iter().filter(|p| !told.contains(&p.pool)) {
+            say(&process.pool, &format!("{} has it", process.shown()));
+        }
+    }
+}
+
+/// Pools that were opened at once.
+#[derive(Default)]
+pub struct Opened {
+    /// Those of this process, and why others could not be opened.
+    pub pools: Vec<Result<Pool, Failure>>,
+    /// Processes that took a pool while it was waited for.
+    pub served: Vec<Server>,
 }
 
 /// How a table is written.
@@ -219,10 +274,12 @@ impl Pools {
         &self.args
     }
 
-    /// Every pool found, but those of these guids, which others have looked at.
-    pub fn all_but(&mut self, known: &[u64]) -> Result<Vec<Result<&Pool, Failure>>, Failure> {
+    /// Every pool found, but those of these guids, which others have looked at, and the servers
+    /// that have taken a pool since.
+    pub fn all_but(&mut self, known: &[u64]) -> Result<AllBut<'_>, Failure> {
         let mut failures = Vec::new();
-        for pool in self.args.open_found(known)? {
+        let opened = self.args.open_found(known)?;
+        for pool in opened.pools {
             match pool {
                 Ok(pool) if self.open.iter().all(|p| p.guid() != pool.guid()) => {
                     self.open.push(pool);
@@ -231,9 +288,13 @@ impl Pools {
                 Err(f) => failures.push(f),
             }
         }
-        Ok(self.open.iter().map(Ok).chain(failures.into_iter().map(Err)).collect())
+        let pools = self.open.iter().map(Ok).chain(failures.into_iter().map(Err)).collect();
+        Ok((pools, opened.served))
     }
 }
+
+/// What [`Pools::all_but`] finds.
+type AllBut<'a> = (Vec<Result<&'a Pool, Failure>>, Vec<Server>);
 
 /// How verbs with a depth find pools: `-d` takes both, as OpenZFS's `-d DEPTH` and zinc's
 /// `-d PATH` ask for.

@@ -8,8 +8,9 @@
 use crate::asked;
 use crate::failure::Failure;
 use crate::known::{self, Known};
-use engine::pool::{CandidateState, Error, default_search_paths, scan};
-use engine::{Candidate, LivePool, OpenOptions, SearchOptions};
+use crate::others;
+use engine::pool::{Absence, CandidateState, Error, default_search_paths, scan};
+use engine::{Candidate, LivePool, OpenOptions, Pool, SearchOptions};
 use std::collections::BTreeSet;
 use std::fs::File;
 use std::io::{self, ErrorKind};
@@ -30,10 +31,47 @@ pub enum Reach {
 pub struct Found {
     /// Its devices.
     pub candidate: Candidate,
-    /// What is known of it, when it was found that way.
-    pub known: Option<Known>,
-    /// These are not the devices of the known pool but others with its guid, such as a copy.
+    /// How it stands in the list of known pools.
+    pub listed: Listed,
+}
+
+/// How a pool that was found stands in the list of known pools.
+#[derive(Clone, Default)]
+pub struct Listed {
+    /// The entry with its guid.
+    known: Option<Known>,
+    /// Its devices are not those of that entry but others with the guid, such as a copy.
     is_elsewhere: bool,
+    /// It has devices that the entry does not name, or in places that it does not name.
+    is_outdated: bool,
+}
+
+impl Listed {
+    /// The known pool, when these are its devices.
+    pub fn known(&self) -> Option<&Known> {
+        self.known.as_ref().filter(|_| !self.is_elsewhere)
+    }
+
+    /// Writes anew what is known of the pool. Work on other devices with its guid changes nothing
+    /// there.
+    pub fn refresh(&self, pool: &LivePool) {
+        if let Some(known) = self.known() {
+            known::refresh(known.guid(), pool);
+        }
+    }
+
+    /// Forgets the pool, which was exported or destroyed and had this guid last. A known pool stays
+    /// known when it was a copy of it that was left, and its own devices are still there.
+    pub fn forget(&self, guid: u64) {
+        let stays = |known: &Known| self.is_elsewhere && look_for(known.clone()).is_ok();
+        if self.known.as_ref().is_some_and(stays) {
+            return;
+        }
+        known::forget(guid);
+        if let Some(known) = self.known.as_ref().filter(|known| known.guid() != guid) {
+            known::forget(known.guid());
+        }
+    }
 }
 
 impl Found {
@@ -41,40 +79,59 @@ impl Found {
     pub fn at_place(candidate: Candidate) -> Self {
         let known = known::by_guid(candidate.config.pool_guid);
         let is_elsewhere = known.as_ref().is_some_and(|known| is_elsewhere(&candidate, known));
-        Self { candidate, known, is_elsewhere }
+        Self { candidate, listed: Listed { known, is_elsewhere, is_outdated: false } }
     }
 
     /// It is a known pool, on the devices that it is known to be on.
     pub fn is_the_known_one(&self) -> bool {
-        self.known.is_some() && !self.is_elsewhere
+        self.listed.known().is_some()
     }
 
-    /// Writes anew what is known of it. Work on other devices with its guid changes nothing there.
+    /// Another command has changed what is known of it since it was found.
+    pub fn is_overtaken(&self) -> bool {
+        let was = self.listed.known.as_ref();
+        let is = known::by_guid(was.map_or(self.guid(), Known::guid));
+        match (was, is) {
+            (Some(was), Some(is)) => !is.says_the_same_as(was),
+            (was, is) => was.is_some() != is.is_some(),
+        }
+    }
+
+    /// Writes anew what is known of it.
     pub fn refresh(&self, pool: &LivePool) {
-        if self.is_the_known_one() {
-            known::refresh(self.guid(), pool);
+        self.listed.refresh(pool);
+    }
+
+    /// The same for a pool that was only read, when devices of it were found that the list does
+    /// not name.
+    pub fn note(&self, pool: &Pool) {
+        if let Some(known) = self.listed.known().filter(|_| self.listed.is_outdated) {
+            known::note(known, pool);
         }
     }
 
-    /// Forgets the pool, which was exported or destroyed. A known pool stays known when it was a
-    /// copy of it that was left, and its own devices are still there.
-    pub fn forget(&self) {
-        let stays = |known: &Known| self.is_elsewhere && look_for(known.clone()).is_ok();
-        if !self.known.as_ref().is_some_and(stays) {
-            known::forget(self.guid());
+    /// Writes down where devices are that are about to be added to it.
+    pub fn announce(&self, paths: &[PathBuf]) {
+        if let Some(known) = self.listed.known() {
+            known::announce(known.guid(), paths);
         }
+    }
+
+    /// Forgets the pool, which was exported or destroyed.
+    pub fn forget(&self) {
+        self.listed.forget(self.guid());
     }
 
     /// Adds to the options what is known of its import.
     pub fn complete(&self, options: &mut OpenOptions) {
-        let Some(known) = &self.known else { return };
+        let Some(known) = self.listed.known() else { return };
         options.altroot = known.altroot();
         options.name = (known.name() != self.candidate.name()).then(|| known.name().to_owned());
     }
 
     /// Whether it has this name or guid.
     pub fn is_called(&self, wanted: &str) -> bool {
-        match &self.known {
+        match self.listed.known() {
             Some(known) => known.is_called(wanted),
             None => self.candidate.name() == wanted || wanted.parse() == Ok(self.guid()),
         }
@@ -87,7 +144,7 @@ impl Found {
 
     /// It was exported and is not known to be imported again.
     pub fn is_exported(&self) -> bool {
-        self.known.is_none() && self.candidate.state() == CandidateState::Exported
+        self.listed.known.is_none() && self.candidate.state() == CandidateState::Exported
     }
 }
 
@@ -153,7 +210,8 @@ pub fn find(search: &[PathBuf], name: &str, reach: Reach) -> Result<Found, Failu
         Reach::Known => all.into_iter().filter(|c| lives(c) || is_guid(c)).collect(),
         Reach::Anywhere => all,
     };
-    pick(wanted, search, name, lives).map(Found::at_place)
+    let found = pick(wanted, search, name, lives).map(Found::at_place);
+    found.map_err(|failure| others::explain(failure, name))
 }
 
 /// All known pools, or all in the places that are named, but destroyed ones and those of these
@@ -213,14 +271,25 @@ fn not_known(name: &str) -> Failure {
     if let Some(failure) = is_of_root(name) {
         return failure;
     }
-    Failure::new(format!("cannot open '{wanted}': no such pool")).hint(
+    let failure = Failure::new(format!("cannot open '{wanted}': no such pool")).hint(
         "`zinc zpool import` lists what can be imported; \
          -d PATH finds a pool there for this command only",
-    )
+    );
+    others::explain(failure, wanted)
 }
 
-/// A known pool's devices, wherever they are now.
-pub fn look_for(known: Known) -> Result<Found, Failure> {
+/// Where a known pool's devices were looked for, and what was found.
+struct Sought {
+    candidate: Option<Candidate>,
+    /// It was found in other places than those that are written down.
+    is_wider: bool,
+    /// Paths at which there is no device.
+    missing: Vec<PathBuf>,
+    /// A path that may not be read.
+    denied: Option<PathBuf>,
+}
+
+fn seek(known: &Known) -> Result<Sought, Failure> {
     let (mut there, mut missing, mut denied) = (Vec::new(), Vec::new(), None);
     for path in known.paths() {
         match open_device(&path) {
@@ -229,13 +298,30 @@ pub fn look_for(known: Known) -> Result<Found, Failure> {
             Err(_) => missing.push(path),
         }
     }
-    let first = if there.is_empty() { None } else { in_places(&there, &known)? };
-    let is_whole =
-        |c: &Candidate| known.device_guids().iter().all(|guid| c.leaves.contains_key(guid));
-    let candidate = match first {
-        Some(candidate) if is_whole(&candidate) => Some(candidate),
-        first => in_places(&wider(&known.paths()), &known)?.or(first),
+    let first = if there.is_empty() { None } else { in_places(&there, known)? };
+    let (candidate, is_wider) = match first {
+        Some(candidate) if is_whole(&candidate, known) => (Some(candidate), false),
+        first => match in_places(&wider(&known.paths()), known)? {
+            Some(found) => (Some(found), true),
+            None => (first, false),
+        },
     };
+    Ok(Sought { candidate, is_wider, missing, denied })
+}
+
+/// No device of the pool is missing: none that is written down, and none of which its own labels
+/// tell. They have one more when a command that added it ended before that was written down.
+fn is_whole(candidate: &Candidate, known: &Known) -> bool {
+    let is_there = |guid: &u64| candidate.leaves.contains_key(guid);
+    let mut missing = candidate.missing(&candidate.tree).into_iter();
+    known.device_guids().iter().all(is_there)
+        && known.aux_guids().all(|guid| candidate.aux.contains_key(&guid))
+        && !missing.any(|device| device.absence == Absence::NotFound)
+}
+
+/// A known pool's devices, wherever they are now.
+pub fn look_for(known: Known) -> Result<Found, Failure> {
+    let Sought { candidate, is_wider, missing, denied } = seek(&known)?;
     let name = known.name().to_owned();
     let Some(candidate) = candidate else {
         return Err(match denied {
@@ -249,7 +335,17 @@ pub fn look_for(known: Known) -> Result<Found, Failure> {
             .because("its labels say that it was destroyed")
             .hint(format!("`zinc zpool export -f {name}` forgets it")));
     }
-    Ok(Found { candidate, known: Some(known), is_elsewhere: false })
+    let is_outdated = is_wider || known.is_changing();
+    let listed = Listed { known: Some(known), is_elsewhere: false, is_outdated };
+    Ok(Found { candidate, listed })
+}
+
+/// None of a known pool's devices is where it was, nor anywhere near: the entry is left over.
+pub fn is_gone(known: &Known) -> bool {
+    seek(known).is_ok_and(|sought| {
+        let is_left = |c: &Candidate| c.state() != CandidateState::Destroyed;
+        sought.denied.is_none() && !sought.candidate.as_ref().is_some_and(is_left)
+    })
 }
 
 fn absent(name: &str, missing: &[PathBuf]) -> Failure {
@@ -274,15 +370,23 @@ fn in_places(places: &[PathBuf], known: &Known) -> Result<Option<Candidate>, Fai
     }
     let found = scan(&SearchOptions { paths, ..SearchOptions::default() })?;
     let all = Candidate::group(&found);
-    Ok(all.into_iter().find(|c| c.config.pool_guid == known.guid()))
+    // The guid of a pool is another after `zpool reguid`; those of its devices stay. That may have
+    // ended before the new one was written down.
+    let devices = known.device_guids();
+    let has_devices = |c: &Candidate| {
+        !devices.is_empty() && devices.iter().all(|guid| c.leaves.contains_key(guid))
+    };
+    let at = all.iter().position(|c| c.config.pool_guid == known.guid());
+    let at = at.or_else(|| all.iter().position(has_devices));
+    Ok(at.and_then(|at| all.into_iter().nth(at)))
 }
 
-/// Where devices may have gone from these paths: other names in the same folders, and for disks
-/// the usual places.
+/// Where devices may have gone from these paths: other names in the same folders, the folders of
+/// `ZPOOL_IMPORT_PATH`, and for disks the usual places.
 fn wider(paths: &[PathBuf]) -> Vec<PathBuf> {
     let folders: BTreeSet<PathBuf> =
         paths.iter().filter_map(|p| p.parent()).map(Path::to_owned).collect();
     let has_disks = folders.iter().any(|folder| folder.starts_with("/dev"));
     let usual = if has_disks { default_search_paths() } else { Vec::new() };
-    usual.into_iter().chain(folders).collect()
+    usual.into_iter().chain(folders).chain(import_places(&[])).collect()
 }

@@ -94,19 +94,20 @@ impl LiveArgs {
 
 /// [`LiveArgs::look`] for verbs that find their pools in another way.
 pub fn look(search: &[PathBuf], how: &LiveHow, name: &str) -> Result<engine::Pool, Failure> {
-    crate::served::forward(search, name)?;
     if let Some(pool) = asked::held(name) {
         return Ok(pool.look()?);
     }
-    let found = found::find(search, name, Reach::Known)?;
-    let mut options = options(search, how.cache_mib);
-    found.complete(&mut options);
-    // Not kept: this process may be about to write.
-    let found = match queue::wait_for_writers(how.wait, &found.candidate, false)? {
-        true => found::find(search, name, Reach::Known)?,
-        false => found,
-    };
-    Ok(engine::Pool::open_candidate(&found.candidate, &options)?)
+    crate::served::or_forward(search, name, || {
+        let found = found::find(search, name, Reach::Known)?;
+        // Not kept: this process may be about to write.
+        let found = match queue::wait_for_writers(how.wait, &found.candidate, false)? {
+            true => found::find(search, name, Reach::Known)?,
+            false => found,
+        };
+        let mut options = options(search, how.cache_mib);
+        found.complete(&mut options);
+        Ok(engine::Pool::open_candidate(&found.candidate, &options)?)
+    })
 }
 
 /// Opens for writing what `find` finds, when others that have it are done; `adjust` has the last
@@ -123,7 +124,7 @@ pub fn take(
     let mut find = find;
     let find = || {
         let found = find()?;
-        match found.known.as_ref().filter(|known| known.is_readonly()) {
+        match found.listed.known().filter(|known| known.is_readonly()) {
             Some(known) => {
                 Err(Failure::new(format!("cannot change '{}': pool is read-only", known.name()))
                     .because("it was imported with -o readonly=on")
@@ -166,7 +167,9 @@ pub fn change<T>(
         }
         let guid = pool.guid();
         let result = act(&pool);
-        known::refresh(guid, &pool);
+        if asked::client().is_some_and(|client| client.listed.known().is_some()) {
+            known::refresh(guid, &pool);
+        }
         let durable = match &result {
             // This line is written after what was done: when it is durable, all is.
             Ok(_) => pool.log(&invocation()),

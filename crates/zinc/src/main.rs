@@ -22,6 +22,7 @@ mod local_time;
 mod missing;
 mod names;
 mod objsets;
+mod others;
 mod page;
 mod place;
 mod progress;

@@ -10,6 +10,7 @@ use crate::failure::Failure;
 use crate::found::{Found, open_device};
 use crate::live::Disks;
 use crate::place::printable;
+use crate::served::Server;
 use clap::Args;
 use engine::device::ErrorKind;
 use engine::live::{self, ImportOptions};
@@ -26,6 +27,10 @@ use std::time::{Duration, Instant};
 const PATIENCE: Duration = Duration::from_secs(30);
 /// Between two looks at a lock.
 pub const PAUSE: Duration = Duration::from_millis(5);
+/// Between two looks for a server by a command that waits.
+const BETWEEN_SERVERS: Duration = Duration::from_millis(100);
+/// A lock that took no longer was free.
+const AT_ONCE: Duration = Duration::from_millis(1);
 
 /// How long a command waits for others that have the pool.
 #[derive(Args, Clone, Copy, Default, Debug)]
@@ -41,6 +46,11 @@ fn seconds(text: &str) -> Result<Duration, String> {
 }
 
 impl Wait {
+    /// No time at all.
+    pub fn none() -> Self {
+        Self { wait: Some(Duration::ZERO) }
+    }
+
     /// The time.
     pub fn patience(self) -> Result<Duration, Failure> {
         if let Some(wait) = self.wait {
@@ -52,52 +62,61 @@ impl Wait {
     }
 }
 
-/// The devices of a pool, locked for this process.
-struct Locked {
-    disks: Disks,
-    /// They were not free at once.
-    waited: bool,
-}
-
-/// Opens for writing the pool that `find` finds; `options` says how.
+/// Opens for writing the pool that `find` finds; `options` says how. While the pool is another
+/// process's, it is found anew again and again: it may get more devices, be exported, or be served,
+/// and then a `find` that asks servers first has the command carried out there.
 pub fn take(
     wait: Wait,
     mut find: impl FnMut() -> Result<Found, Failure>,
     options: impl Fn(&Found) -> ImportOptions,
 ) -> Result<(Found, LivePool), Failure> {
     let (began, patience) = (Instant::now(), wait.patience()?);
-    let mut found = find()?;
-    let Locked { mut disks, waited } = loop {
-        match lock(&found.candidate) {
-            Ok(locked) => break locked,
-            Err(failed) => {
-                let guid = found.guid();
-                let is_served = crate::served::Server::all().iter().any(|s| s.guid == guid);
-                if !failed.is_in_use || is_served || began.elapsed() >= patience {
+    let is_over = || began.elapsed() >= patience;
+    let mut waited = false;
+    loop {
+        let mut found = find()?;
+        let looked = Instant::now();
+        let mut disks = Disks::default();
+        if let Err(failed) = lock(&found.candidate, &mut disks) {
+            if !failed.is_in_use || is_over() {
+                return Err(failed.explain(&found.candidate));
+            }
+            if Server::holds(found.guid()) {
+                // Those that can go on there do not return.
+                let found = find()?;
+                return Err(failed.explain(&found.candidate));
+            }
+            waited = true;
+            continue;
+        }
+        // Devices that are free are locked in less time than others take to change anything.
+        if waited || looked.elapsed() >= AT_ONCE || found.is_overtaken() {
+            found = find()?;
+        }
+        crate::ui::runs_on();
+        for _ in 0..2 {
+            // A device that was added meanwhile may still be in another process's hands.
+            match lock(&found.candidate, &mut disks) {
+                Err(failed) if !failed.is_in_use || is_over() => {
                     return Err(failed.explain(&found.candidate));
                 }
+                Err(_) => break,
+                Ok(()) => {}
             }
+            let open = &mut |path: &Path| disks.open(path);
+            match live::import(&Rt::real(), &found.candidate, &options(&found), open) {
+                Ok(pool) => return Ok((found, pool)),
+                // What was seen before the lock is over. Nobody writes now.
+                Err(Error::InUse { .. } | Error::Damaged { .. } | Error::NoUberblock { .. })
+                    if !waited =>
+                {
+                    found = find()?;
+                }
+                Err(e) => return Err(e.into()),
+            }
+            waited = true;
         }
-        // It may have become another in the meantime, or be served by now.
-        found = find()?;
-    };
-    if waited {
-        found = find()?;
-    }
-    crate::ui::runs_on();
-    let mut import = |found: &Found| {
-        let open = &mut |path: &Path| disks.open(path);
-        live::import(&Rt::real(), &found.candidate, &options(found), open)
-    };
-    match import(&found) {
-        Ok(pool) => Ok((found, pool)),
-        // What was seen before the lock is over. Nobody writes now.
-        Err(Error::InUse { .. } | Error::Damaged { .. } | Error::NoUberblock { .. }) => {
-            found = find()?;
-            let pool = import(&found)?;
-            Ok((found, pool))
-        }
-        Err(e) => Err(e.into()),
+        waited = true;
     }
 }
 
@@ -107,9 +126,8 @@ struct NotLocked {
     error: Error,
 }
 
-fn lock(candidate: &Candidate) -> Result<Locked, NotLocked> {
-    let began = Instant::now();
-    let mut disks = Disks::default();
+/// Locks the devices of a pool that `disks` does not have yet.
+fn lock(candidate: &Candidate, disks: &mut Disks) -> Result<(), NotLocked> {
     for sight in candidate.leaves.values() {
         if let Err(cause) = disks.open(&sight.path) {
             let is_in_use = cause.kind == ErrorKind::InUse;
@@ -117,8 +135,7 @@ fn lock(candidate: &Candidate) -> Result<Locked, NotLocked> {
             return Err(NotLocked { is_in_use, error: Error::Device { pool, cause } });
         }
     }
-    // Devices that are free are locked in less time than others take to change anything.
-    Ok(Locked { disks, waited: began.elapsed() >= Duration::from_millis(1) })
+    Ok(())
 }
 
 impl NotLocked {
@@ -129,7 +146,7 @@ impl NotLocked {
         }
         let paths: Vec<PathBuf> = candidate.leaves.values().map(|l| l.path.clone()).collect();
         let guid = candidate.config.pool_guid;
-        let is_served = crate::served::Server::all().iter().any(|s| s.guid == guid);
+        let is_served = Server::holds(guid);
         let failure = match holder(&paths).filter(|_| !is_served) {
             Some(who) => failure.because(format!("{who} has it")),
             None => failure,
@@ -141,30 +158,32 @@ impl NotLocked {
 /// Shared locks that are kept until this process ends.
 static KEPT: Mutex<Vec<File>> = Mutex::new(Vec::new());
 
-/// Waits until nobody writes to the pool. With `keep` nobody does until this process ends.
+/// Waits until nobody writes to the pool. With `keep` nobody does until this process ends. A server
+/// does not end by itself: that one has the pool fails at once.
 pub fn wait_for_writers(wait: Wait, candidate: &Candidate, keep: bool) -> Result<bool, Failure> {
     let (began, patience) = (Instant::now(), wait.patience()?);
-    let mut waited = false;
+    let guid = candidate.config.pool_guid;
+    let mut looked = None;
     let mut locks = Vec::new();
     for sight in candidate.leaves.values() {
         let Ok(file) = open_device(&whole(&sight.path)) else { continue };
-        loop {
-            match file.try_lock_shared() {
-                Err(TryLockError::WouldBlock) if began.elapsed() < patience => {
-                    waited = true;
-                    std::thread::sleep(PAUSE);
-                }
-                Err(TryLockError::WouldBlock) => return Err(busy(candidate, &sight.path)),
-                // A file system without locks has none that are held.
-                _ => break,
+        while let Err(TryLockError::WouldBlock) = file.try_lock_shared() {
+            let is_served = looked.is_none_or(|at: Instant| at.elapsed() >= BETWEEN_SERVERS) && {
+                looked = Some(Instant::now());
+                Server::holds(guid)
+            };
+            if is_served || began.elapsed() >= patience {
+                return Err(crate::served::held_by(guid, busy(candidate, &sight.path)));
             }
+            std::thread::sleep(PAUSE);
         }
+        // A file system without locks has none that are held.
         locks.push(file);
     }
     if keep {
         KEPT.lock().unwrap_or_else(PoisonError::into_inner).extend(locks);
     }
-    Ok(waited)
+    Ok(looked.is_some())
 }
 
 fn busy(candidate: &Candidate, path: &Path) -> Failure {

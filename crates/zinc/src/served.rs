@@ -8,6 +8,7 @@
 use crate::asked;
 use crate::common::pool_of;
 use crate::failure::Failure;
+use crate::queue::{PAUSE, Wait};
 use crate::ui;
 use control::protocol::word_to_json;
 use control::{CallError, Client, Endpoint};
@@ -20,7 +21,7 @@ use std::io::Read as _;
 use std::os::fd::{AsFd as _, BorrowedFd};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// How long a server may take to say who it is.
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -100,6 +101,11 @@ impl Server {
         let mut all: Vec<_> = sockets().iter().filter_map(|path| Self::at(path).ok()).collect();
         all.sort_by(|a, b| (&a.name, a.guid).cmp(&(&b.name, b.guid)));
         all
+    }
+
+    /// Whether one that can be reached serves the pool with this guid.
+    pub fn holds(guid: u64) -> bool {
+        asked::client().is_none() && Self::all().iter().any(|server| server.guid == guid)
     }
 
     /// All whose pools are found in these places; without places all. A verb that a server runs
@@ -182,16 +188,39 @@ impl Server {
         self.client.call(verb, params).map_err(|e| failed(&e, self.pid, &self.name))
     }
 
-    /// Has this process's command line run there, with `more` behind it; the exit code.
-    fn run(&mut self, more: &[String]) -> Result<u8, Failure> {
+    /// Has this process's command line run there, with `more` behind it.
+    fn run(&mut self, more: &[String]) -> Result<Ran, Failure> {
         let [output, _] = ui::streams()?;
         self.run_to(more, output.as_fd(), false)
     }
 
+    /// Waits a moment for a server that is about to end, or not, and asks it again; whether it is
+    /// still there.
+    fn is_back(&mut self) -> bool {
+        std::thread::sleep(PAUSE);
+        let again = Self::at(&self.path).ok().filter(|again| again.pid == self.pid);
+        again.map(|again| *self = again).is_some()
+    }
+
     /// Has it run there for a part of what this process will show (`cmd/zpool/each`).
     pub fn part<T: DeserializeOwned>(&mut self) -> Result<T, Failure> {
-        let cannot = || Failure::new(format!("cannot see pool {:?}, which is served", self.name));
-        let (cannot, (mut from, to)) = (cannot(), std::io::pipe()?);
+        let began = Instant::now();
+        let patience = Wait::default().patience()?;
+        loop {
+            match self.part_at_once()? {
+                Ok(part) => return Ok(part),
+                Err(failure) if began.elapsed() >= patience || !self.is_back() => {
+                    return Err(failure);
+                }
+                Err(_) => {}
+            }
+        }
+    }
+
+    /// The same, or why it did not begin to do it.
+    fn part_at_once<T: DeserializeOwned>(&mut self) -> Result<Result<T, Failure>, Failure> {
+        let cannot = Failure::new(format!("cannot see pool {:?}, which is served", self.name));
+        let (mut from, to) = std::io::pipe()?;
         let (code, text) = std::thread::scope(|scope| {
             // Whatever is in the way of the answer, so as to make room for what comes before it.
             let reading = scope.spawn(move || {
@@ -203,9 +232,11 @@ impl Server {
             (code, reading.join())
         });
         match (code?, text) {
-            (0, Ok(text)) => {
-                serde_json::from_str(&text?).map_err(|e| cannot.because(e.to_string()))
+            (Ran::Code(0), Ok(text)) => {
+                let part = serde_json::from_str(&text?);
+                part.map(Ok).map_err(|e| cannot.because(e.to_string()))
             }
+            (Ran::NotBegun(failure), _) => Ok(Err(failure)),
             _ => Err(cannot),
         }
     }
@@ -216,7 +247,7 @@ impl Server {
         more: &[String],
         output: BorrowedFd<'_>,
         is_part: bool,
-    ) -> Result<u8, Failure> {
+    ) -> Result<Ran, Failure> {
         let words = crate::arguments().into_iter().chain(more.iter().map(OsString::from));
         let args: Vec<Value> = words.map(|a| word_to_json(&a)).collect();
         let folder = std::env::current_dir()?;
@@ -231,13 +262,31 @@ impl Server {
         });
         let (input, [_, errors]) = (std::io::stdin(), ui::streams()?);
         // Closed by the system when this process ends, however it does: so the server knows.
-        let (_mine, theirs) = UnixStream::pair()?;
+        let (mut mine, theirs) = UnixStream::pair()?;
         let files = [input.as_fd(), output, errors.as_fd(), theirs.as_fd()];
-        let answer = self.client.call_with("run", params, &files);
-        let answer = answer.map_err(|e| failed(&e, self.pid, &self.name))?;
+        let answer = match self.client.call_with("run", params, &files) {
+            Ok(answer) => answer,
+            Err(e) => {
+                let failure = failed(&e, self.pid, &self.name);
+                // The server says first that it begins.
+                mine.set_nonblocking(true)?;
+                return match mine.read(&mut [0]) {
+                    Ok(1..) => Err(failure),
+                    _ => Ok(Ran::NotBegun(failure)),
+                };
+            }
+        };
         let code = answer["code"].as_u64().and_then(|c| u8::try_from(c).ok());
-        Ok(code.unwrap_or(crate::failure::FAILED))
+        Ok(Ran::Code(code.unwrap_or(crate::failure::FAILED)))
     }
+}
+
+/// What became of a command line that a server was to run.
+enum Ran {
+    /// It ended with this exit code.
+    Code(u8),
+    /// It did not begin, mostly because the pool is being let go. Any command may open it then.
+    NotBegun(Failure),
 }
 
 /// Why a verb that needs a server does nothing.
@@ -265,11 +314,33 @@ fn failed(e: &CallError, pid: u64, pool: &str) -> Failure {
 }
 
 /// Ends this process with what a server did instead, if the pool is served. Otherwise nothing
-/// happened.
+/// happened. A server that is about to end is waited for.
 pub fn forward(search: &[PathBuf], name: &str) -> Result<(), Failure> {
-    match Server::find(search, name)? {
-        Some(mut server) => std::process::exit(i32::from(server.run(&[])?)),
-        None => Ok(()),
+    let (began, patience) = (Instant::now(), Wait::default().patience()?);
+    while let Some(mut server) = Server::find(search, name)? {
+        match server.run(&[])? {
+            Ran::Code(code) => std::process::exit(i32::from(code)),
+            Ran::NotBegun(failure) if began.elapsed() >= patience => return Err(failure),
+            Ran::NotBegun(_) => std::thread::sleep(PAUSE),
+        }
+    }
+    Ok(())
+}
+
+/// The same, or what `here` does when the pool is not served. A server that takes the pool while
+/// `here` waits for it is turned to after all.
+pub fn or_forward<T>(
+    search: &[PathBuf],
+    name: &str,
+    mut here: impl FnMut() -> Result<T, Failure>,
+) -> Result<T, Failure> {
+    let (began, patience) = (Instant::now(), Wait::default().patience()?);
+    loop {
+        forward(search, name)?;
+        match here() {
+            Err(_) if began.elapsed() < patience && Server::find(search, name)?.is_some() => {}
+            done => return done,
+        }
     }
 }
 
@@ -278,9 +349,19 @@ pub fn forward(search: &[PathBuf], name: &str) -> Result<(), Failure> {
 pub fn forward_each(search: &[PathBuf]) -> Result<(Vec<u64>, u8), Failure> {
     let (mut guids, mut worst) = (Vec::new(), 0);
     for server in &mut Server::all_in(search)? {
-        let name = server.guid.to_string();
-        worst = worst.max(server.run(&[name])?);
-        guids.push(server.guid);
+        let name = [server.guid.to_string()];
+        let (began, patience) = (Instant::now(), Wait::default().patience()?);
+        let ran = loop {
+            match server.run(&name)? {
+                Ran::NotBegun(_) if began.elapsed() < patience && server.is_back() => {}
+                ran => break ran,
+            }
+        };
+        // One that has ended leaves its pool to this process.
+        if let Ran::Code(code) = ran {
+            worst = worst.max(code);
+            guids.push(server.guid);
+        }
     }
     Ok((guids, worst))
 }

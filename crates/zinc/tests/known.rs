@@ -57,6 +57,32 @@ impl Place {
             .unwrap()
     }
 
+    /// Starts a command, which finds servers of this place only.
+    fn start_here(&self, command: &str) -> Child {
+        self.command_here(command).spawn().unwrap()
+    }
+
+    fn command_here(&self, command: &str) -> Command {
+        let mut started = Command::new(env!("CARGO_BIN_EXE_zinc"));
+        started
+            .args(command.split_whitespace())
+            .current_dir(self.path())
+            .env("ZINC_STATE", state(self.path()))
+            .env("ZINC_SOCKETS", self.path().join("run/zinc"))
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
+        started
+    }
+
+    /// The output of a command that finds servers of this place, and must succeed.
+    fn ok_here(&self, command: &str) -> String {
+        let output = self.command_here(command).output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{command}: {said}");
+        String::from_utf8_lossy(&output.stdout).into_owned()
+    }
+
     fn cache(&self) -> PathBuf {
         state(self.path()).join("zpool.cache")
     }
@@ -175,6 +201,12 @@ fn a_damaged_list_is_named_and_put_aside() {
     assert_eq!(std::fs::read(place.cache().with_extension("cache.damaged")).unwrap(), b"nonsense");
     place.ok("zpool import -d . tank");
     assert_eq!(place.ok("zpool list -Ho name"), "tank\n");
+    // A second one does not take the place of the first.
+    std::fs::write(place.cache(), b"more nonsense").unwrap();
+    place.run("zpool list -H");
+    let aside = |ending| std::fs::read(place.cache().with_extension(ending)).unwrap();
+    assert_eq!(aside("cache.damaged"), b"nonsense");
+    assert_eq!(aside("cache.damaged.1"), b"more nonsense");
 }
 
 #[test]
@@ -183,6 +215,8 @@ fn what_an_import_says_is_remembered() {
     let no_cache = |what: &str| assert!(!place.cache().exists(), "{what}");
     place.ok("zpool create -R /mnt tank a");
     no_cache("-R");
+    let cachefile = || place.ok("zpool get -Ho value,source cachefile tank");
+    assert_eq!(cachefile(), "none\tlocal\n");
     assert_eq!(place.ok("zpool get -Ho value altroot tank"), "/mnt\n");
     assert_eq!(place.ok("zfs get -Ho value mountpoint tank"), "/mnt/tank\n");
     place.ok("zpool export tank");
@@ -199,6 +233,8 @@ fn what_an_import_says_is_remembered() {
     let file = place.path().join("my.cache");
     place.ok(&format!("zpool import -d . -N -o cachefile={} tank", file.display()));
     no_cache("cachefile=PATH");
+    assert_eq!(cachefile(), format!("{}\tlocal\n", file.display()));
+    assert_eq!(place.ok("zpool list -Ho cachefile tank"), format!("{}\n", file.display()));
     assert_eq!(place.ok("zpool list -Ho name"), "tank\n");
     let copy = place.path().join("copy.cache");
     std::fs::copy(&file, &copy).unwrap();
@@ -208,7 +244,9 @@ fn what_an_import_says_is_remembered() {
     place.ok("zpool set cachefile=none tank");
     no_cache("set cachefile=none");
     assert_eq!(place.ok("zpool list -Ho name"), "tank\n");
+    assert_eq!(cachefile(), "none\tlocal\n");
     place.ok("zpool set cachefile= tank");
+    assert_eq!(cachefile(), "-\tdefault\n");
     assert!(place.cache().exists());
     let said = place.fails("zpool set cachefile=x tank");
     assert!(said.contains("cachefile property 'x' is invalid"), "{said}");
@@ -355,6 +393,15 @@ fn work_on_a_copy_leaves_the_known_pool_where_it_is() {
     place.ok("zpool set -d k2 comment=copy cq");
     place.ok("zpool export -d k2 cq");
     assert_eq!(std::fs::read(place.cache()).unwrap(), known);
+    // The same when the copy is served, and commands are carried out there.
+    place.ok_here("serve -b -d k2 cq");
+    place.ok_here("zfs create -d k2 cq/z");
+    place.ok_here("zpool set -d k2 comment=served cq");
+    place.ok_here("zpool export -d k2 cq");
+    place.ok_here("serve --for 0.1 -d k2 cq");
+    assert_eq!(std::fs::read(place.cache()).unwrap(), known);
+    let label = place.ok("zdb -l k2/a");
+    assert!(label.contains("/k1/a'") && !label.contains("/k2/a'"), "{label}");
     assert_eq!(place.ok("zfs list -Ho name"), "cq\n");
     let status = place.ok("zpool status -P cq");
     assert!(status.contains("/k1/a"), "{status}");
@@ -447,4 +494,209 @@ fn an_export_of_several_pools_goes_on_after_one_that_fails() {
     assert_eq!(run("serve -b three").0, 0);
     assert_eq!(run("zpool export -a"), (0, String::new()));
     assert!(!place.cache().exists());
+}
+
+#[test]
+fn a_device_that_was_added_is_found_though_it_was_not_written_down() {
+    let place = Place::new(&["a", "b"]);
+    std::fs::create_dir(place.path().join("far")).unwrap();
+    place.extra("far/c");
+    place.ok("zpool create tank a");
+    // As when the command ended between the labels and the list.
+    let add = |command: &str| {
+        let before = std::fs::read(place.cache()).unwrap();
+        place.ok(command);
+        std::fs::write(place.cache(), before).unwrap();
+    };
+    let names = |text: &str| {
+        let list = std::fs::read(place.cache()).unwrap();
+        list.windows(text.len()).any(|part| part == text.as_bytes())
+    };
+    let path = |name: &str| place.path().join(name).display().to_string();
+    add("zpool add tank b");
+    assert!(!names(&path("b")));
+    assert_eq!(place.ok("zpool list -Ho name,health tank"), "tank\tONLINE\n");
+    assert!(names(&path("b")), "who finds it writes it down");
+    add("zpool add tank far/c");
+    let mut command = place.command_here("zfs create tank/x");
+    let output = command.env("ZPOOL_IMPORT_PATH", path("far")).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    assert!(names(&path("far/c")));
+    add("zpool reguid tank");
+    place.ok("zfs create tank/y");
+    assert_eq!(place.ok("zpool list -Ho name,health"), "tank\tONLINE\n");
+    add("zpool reguid tank");
+    place.ok("zpool export tank");
+    assert!(!place.cache().exists());
+}
+
+#[test]
+fn a_pool_is_whole_wherever_an_add_is_killed() {
+    let place = Place::new(&["a"]);
+    place.ok("zpool create tank a");
+    for (n, pause) in [0, 3, 6, 10, 15, 20, 30, 50].into_iter().enumerate() {
+        std::fs::create_dir(place.path().join(format!("d{n}"))).unwrap();
+        place.extra(&format!("d{n}/x"));
+        let mut child = place.start(&format!("zpool add tank d{n}/x"));
+        std::thread::sleep(Duration::from_millis(pause));
+        let _ = child.kill();
+        child.wait().unwrap();
+        assert_eq!(place.ok("zpool list -Ho health tank"), "ONLINE\n", "after {pause} ms");
+        place.ok(&format!("zfs create tank/f{n}"));
+    }
+}
+
+#[test]
+fn who_waits_for_a_pool_goes_on_at_the_server_that_gets_it() {
+    let place = Place::new(&["a"]);
+    place.ok("zpool create tank a");
+    place.ok("zfs create tank/fs");
+    let mut holder = place.start_here("cp --tar - tank/fs:/");
+    let began = Instant::now();
+    let mut tried = place.command_here("zfs set --wait 0.3 org.zinc:tried=yes tank");
+    while tried.output().unwrap().status.success() {
+        assert!(began.elapsed() < Duration::from_secs(20), "the copy never had the pool");
+    }
+    let server = place.start_here("serve --for 20 tank");
+    let verbs =
+        ["zfs create tank/w", "zfs list tank", "zpool list", "zfs list", "zfs create tank/v"];
+    let all: Vec<Child> = verbs.iter().map(|verb| place.start_here(verb)).collect();
+    holder.kill().unwrap();
+    holder.wait().unwrap();
+    for (child, verb) in all.into_iter().zip(verbs) {
+        let output = child.wait_with_output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success() && said.is_empty(), "{verb}: {said}");
+        let shown = String::from_utf8_lossy(&output.stdout);
+        assert!(verb.contains("create") || shown.contains("tank"), "{verb}: {shown}");
+    }
+    place.ok_here("zpool export tank");
+    assert!(server.wait_with_output().unwrap().status.success());
+}
+
+#[test]
+fn a_server_that_ends_fails_no_command() {
+    let place = Place::new(&["a"]);
+    place.ok("zpool create tank a");
+    for n in 0..5 {
+        let mut server = place.start_here("serve tank");
+        let is_there = || !place.ok_here("zpool get -Ho value guid tank").is_empty();
+        let sockets = place.path().join("run/zinc");
+        while std::fs::read_dir(&sockets).map_or(0, Iterator::count) == 0 {
+            assert!(server.try_wait().unwrap().is_none());
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        assert!(is_there());
+        let kill = Command::new("kill").arg(server.id().to_string()).status().unwrap();
+        assert!(kill.success());
+        let verbs = [format!("zfs create tank/f{n}"), "zfs list tank".into(), "zpool list".into()];
+        let all: Vec<Child> = verbs.iter().map(|verb| place.start_here(verb)).collect();
+        for (child, verb) in all.into_iter().zip(verbs) {
+            let output = child.wait_with_output().unwrap();
+            let said = String::from_utf8_lossy(&output.stderr);
+            assert!(output.status.success(), "{verb}: {said}");
+        }
+        server.wait().unwrap();
+    }
+    assert_eq!(place.ok("zfs list -Ho name").lines().count(), 6);
+}
+
+#[test]
+fn a_list_that_cannot_be_written_is_said_before_anything_changes() {
+    let place = Place::new(&["a"]);
+    std::fs::create_dir(place.path().join("run")).unwrap();
+    std::fs::write(place.path().join("run/state"), b"").unwrap();
+    let said = place.fails("zpool create tank a");
+    assert!(said.contains("cannot create 'tank': it could not be remembered"), "{said}");
+    assert!(said.contains("ZINC_STATE names another folder"), "{said}");
+    assert!(place.fails("zdb -l a").contains("no label") || place.run("zdb -l a").code != 0);
+    let run = place.run("zpool list");
+    assert_eq!(run.err.matches("cannot read the list of known pools").count(), 1, "{}", run.err);
+    std::fs::remove_file(place.path().join("run/state")).unwrap();
+    place.ok("zpool create tank a");
+    place.ok("zpool export tank");
+    std::fs::remove_dir_all(place.path().join("run/state")).unwrap();
+    std::fs::write(place.path().join("run/state"), b"").unwrap();
+    let said = place.fails("zpool import -d . tank");
+    assert!(said.contains("cannot import 'tank': it could not be remembered"), "{said}");
+    std::fs::remove_file(place.path().join("run/state")).unwrap();
+    assert!(place.ok("zpool import -d .").contains("   pool: tank\n"));
+}
+
+#[test]
+fn spares_and_cache_devices_that_moved_are_named_where_they_are() {
+    let place = Place::new(&["a", "c", "s"]);
+    place.ok("zpool create tank a cache c spare s");
+    for name in ["c", "s"] {
+        let here = place.path().join(name);
+        std::fs::rename(&here, here.with_file_name(format!("{name}-moved"))).unwrap();
+    }
+    place.ok("zfs create tank/x");
+    let status = place.ok("zpool status -P tank");
+    for name in ["c-moved", "s-moved"] {
+        assert!(status.contains(place.path().join(name).to_str().unwrap()), "{status}");
+    }
+    let list = std::fs::read(place.cache()).unwrap();
+    assert!(String::from_utf8_lossy(&list).contains("/s-moved"), "written down");
+}
+
+#[test]
+fn names_that_openzfs_reserves_are_refused() {
+    let place = Place::new(&["a"]);
+    for name in ["mirror", "mirrors", "raidz-x", "draid0", "spares", "log"] {
+        let said = place.fails(&format!("zpool create {name} a"));
+        assert_eq!(said, format!("zinc: cannot create '{name}': name is reserved\n"));
+    }
+    assert!(place.fails(&format!("zpool create {} a", "x".repeat(240))).contains("too long"));
+    place.ok("zpool create logs a");
+    place.ok("zpool export logs");
+    assert!(place.fails("zpool import -d . logs sparetime").contains("name is reserved"));
+    // Not any more since OpenZFS 2.1.
+    place.ok("zpool import -d . logs c0t0d0");
+}
+
+#[test]
+fn an_entry_whose_devices_are_elsewhere_by_now_is_in_no_import_s_way() {
+    let place = Place::new(&["a", "b"]);
+    place.ok("zpool create tank a");
+    place.ok("zpool create other b");
+    std::fs::create_dir(place.path().join("far")).unwrap();
+    std::fs::rename(place.path().join("a"), place.path().join("far/a")).unwrap();
+    assert!(place.ok("zpool import -d far").contains("   pool: tank\n"));
+    assert!(place.fails("zpool import -d far tank other").contains("already exists"));
+    place.ok("zpool import -d far tank");
+    let status = place.ok("zpool status -P tank");
+    assert!(status.contains("/far/a"), "{status}");
+    // One that is where it was is imported.
+    assert!(place.fails("zpool import -d far tank").contains("already exists"));
+    std::fs::copy(place.path().join("b"), place.path().join("far/copy")).unwrap();
+    assert!(place.fails("zpool import -d far other").contains("already exists"));
+}
+
+#[test]
+fn iostat_without_names_shows_known_and_served_pools() {
+    let place = Place::new(&["a", "b"]);
+    place.ok("zpool create one a");
+    place.ok("zpool create two b");
+    place.ok_here("serve -b two");
+    let shown = place.ok_here("zpool iostat -H");
+    let names: Vec<&str> = shown.lines().filter_map(|l| l.split('\t').next()).collect();
+    assert!(names.contains(&"one") && names.contains(&"two"), "{shown}");
+    place.ok_here("zpool export two");
+}
+
+#[test]
+fn a_pool_that_a_server_out_of_reach_has_is_said_to_be_there() {
+    let place = Place::new(&["a"]);
+    let pool = format!("hidden{}", std::process::id());
+    place.ok(&format!("zpool create {pool} a"));
+    place.ok(&format!("zpool export {pool}"));
+    let line = place.ok_here(&format!("serve -b -d . {pool}"));
+    let pid = line.split(" as process ").nth(1).and_then(|rest| rest.split(' ').next()).unwrap();
+    // Another folder of sockets is as far away as another user's.
+    let far = place.path().join("run/far");
+    let output = place.command_here(&format!("zfs list {pool}")).env("ZINC_SOCKETS", far).output();
+    let said = String::from_utf8(output.unwrap().stderr).unwrap();
+    assert!(said.contains(&format!("because: process {pid} of ")), "{said}");
+    place.ok_here(&format!("zpool export {pool}"));
 }

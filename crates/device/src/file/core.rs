@@ -298,6 +298,8 @@ impl DirectFile {
 fn open_file(path: &Path, flags: i32, access: Access) -> io::Result<File> {
     let write = access == Access::Write;
     let open = |flags| OpenOptions::new().read(true).write(write).custom_flags(flags).open(path);
+    // A pipe that took the place of a file since that was looked at is not waited for.
+    let flags = flags | libc::O_NONBLOCK | libc::O_NOCTTY;
     match open(flags | libc::O_NOATIME) {
         Err(e) if e.raw_os_error() == Some(libc::EPERM) => open(flags),
         result => result,

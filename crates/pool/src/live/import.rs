@@ -89,7 +89,7 @@ pub fn import(
     open: &mut OpenWritable<'_>,
 ) -> Result<LivePool> {
     check_state(candidate, options)?;
-    let reading = Pool::open_candidate(candidate, &options.open)?;
+    let mut reading = Pool::open_candidate(candidate, &options.open)?;
     let name = reading.name().to_owned();
     let obstacles = obstacles(&reading)?;
     if !obstacles.is_empty() {
@@ -105,10 +105,16 @@ pub fn import(
     }
     unchanged(&devices, reading.uberblock().txg, &name)?;
     let mut root = reading.config().vdev_tree.clone();
+    let mut have_aux_moved = false;
     if options.adopt_paths {
         super::paths::adopt(&mut root, &candidate.leaves);
+        have_aux_moved = reading.adopt_aux(|device| super::paths::adopt(device, &candidate.aux));
     }
-    assemble(rt, &reading, options, root, &devices)
+    let pool = assemble(rt, &reading, options, root, &devices)?;
+    if have_aux_moved {
+        pool.rewrite_aux()?;
+    }
+    Ok(pool)
 }
 
 fn check_state(candidate: &Candidate, options: &ImportOptions) -> Result<()> {

@@ -307,10 +307,12 @@ pub fn cache_config(pool: &Pool) -> NvList {
     with_aux(facts.for_mos(PoolState::Active, pool.uberblock().txg, &root), pool)
 }
 
-/// Adds where spares and cache devices are, which the MOS keeps in lists of their own.
+/// Adds where spares and cache devices were found, which the MOS keeps in lists of their own.
 fn with_aux(mut config: NvList, pool: &Pool) -> NvList {
     for (name, devices) in [("spares", pool.spares()), ("l2cache", pool.l2cache())] {
         if !devices.is_empty() {
+            let mut devices = devices.to_vec();
+            devices.iter_mut().for_each(|device| paths::adopt(device, &pool.candidate().aux));
             let lists = devices.iter().map(VdevConfig::to_nvlist).collect();
             config.set(name, NvValue::NvListArray(lists));
         }

@@ -181,6 +181,25 @@ impl LivePool {
         })
     }
 
+    /// Writes the lists of spares and cache devices anew: these were found in other places.
+    pub(super) fn rewrite_aux(&self) -> Result<()> {
+        let lists = [(mos::SPARES, self.view().spares()), (mos::L2CACHE, self.view().l2cache())];
+        let lists = lists.map(|(name, devices)| {
+            (name, devices.iter().map(VdevConfig::to_nvlist).collect::<Vec<_>>())
+        });
+        self.run(move |cx| {
+            let objects = &cx.shared.mos;
+            let directory = Zap::open(&objects.object(mos::DIRECTORY_OBJECT)?)?;
+            for (name, devices) in &lists {
+                let Some(number) = directory.get_u64(name)? else { continue };
+                let mut all = util::read_packed(objects, number)?;
+                all.set(name, NvValue::NvListArray(devices.clone()));
+                util::write_packed(objects, cx.tx, number, &all)?;
+            }
+            Ok(())
+        })
+    }
+
     /// Sets a stored pool property.
     pub fn set_pool_property(&self, name: &str, word: PropertyWord) -> Result<()> {
         let name = name.to_owned();

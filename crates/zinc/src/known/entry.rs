@@ -6,6 +6,8 @@
 use super::Cachefile;
 use engine::ondisk::config::{PoolConfig, VdevConfig, VdevKind};
 use engine::ondisk::nvlist::{NvList, NvValue};
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt as _;
 use std::path::PathBuf;
 
 /// Where the pool is shown to be mounted below.
@@ -16,6 +18,10 @@ const READONLY: &str = "org.zinc:readonly";
 const CACHEFILE: &str = "org.zinc:cachefile";
 /// The start of the machine since which it is known.
 const BOOT: &str = "org.zinc:boot";
+/// Paths of devices that are being added. They count as soon as their labels are written, and the
+/// entry is written anew after that: a crash in between loses none.
+const ADDING: &str = "org.zinc:adding";
+/// What stays when the configuration is written anew.
 const MARKS: [&str; 4] = [ALTROOT, READONLY, CACHEFILE, BOOT];
 
 /// A known pool.
@@ -60,6 +66,13 @@ impl Known {
         self
     }
 
+    /// With the places of devices that are about to become its own.
+    pub(super) fn with_adding(mut self, paths: &[PathBuf]) -> Self {
+        let paths = paths.iter().map(|path| path.as_os_str().as_bytes().to_vec()).collect();
+        self.list.set(ADDING, NvValue::StringArray(paths));
+        self
+    }
+
     pub(super) fn with_cachefile(mut self, cachefile: &Cachefile) -> Self {
         self.list.remove(CACHEFILE).remove(BOOT);
         let text = match cachefile {
@@ -75,7 +88,7 @@ impl Known {
     /// As another program's cache file has it.
     pub(super) fn without_marks(&self) -> Self {
         let mut plain = self.clone();
-        MARKS.iter().for_each(|mark| {
+        MARKS.iter().chain([&ADDING]).for_each(|mark| {
             plain.list.remove(mark);
         });
         plain
@@ -120,6 +133,11 @@ impl Known {
         self.text(CACHEFILE).and_then(|text| Cachefile::parse(&text)).unwrap_or_default()
     }
 
+    /// A device is being added, or was when the command that did so ended before its time.
+    pub fn is_changing(&self) -> bool {
+        self.list.get(ADDING).is_some()
+    }
+
     /// Its devices.
     fn leaves(&self) -> impl Iterator<Item = &VdevConfig> {
         let is_device = |v: &&VdevConfig| matches!(v.kind, VdevKind::Disk | VdevKind::File);
@@ -137,10 +155,19 @@ impl Known {
         self.leaves().chain(aux).any(|leaf| leaf.guid == guid)
     }
 
-    /// Where they were when this was written, with those of spares and cache devices.
+    /// Guids of its spares and cache devices.
+    pub fn aux_guids(&self) -> impl Iterator<Item = u64> {
+        self.config.spares.iter().chain(&self.config.l2cache).map(|leaf| leaf.guid)
+    }
+
+    /// Where they were when this was written, with those of spares and cache devices and of devices
+    /// that are being added.
     pub fn paths(&self) -> Vec<PathBuf> {
         let aux = self.config.spares.iter().chain(&self.config.l2cache);
-        self.leaves().chain(aux).filter_map(|leaf| leaf.path.as_ref()).map(PathBuf::from).collect()
+        let named = self.leaves().chain(aux).filter_map(|leaf| leaf.path.as_ref());
+        let adding = self.list.opt_strings(ADDING).ok().flatten().unwrap_or_default();
+        let adding = adding.iter().map(|path| PathBuf::from(OsStr::from_bytes(path)));
+        named.map(PathBuf::from).chain(adding).collect()
     }
 
     /// The list as it stands in the file.
@@ -149,7 +176,7 @@ impl Known {
     }
 
     /// Apart from the txg nothing differs.
-    pub(super) fn says_the_same_as(&self, other: &Self) -> bool {
+    pub fn says_the_same_as(&self, other: &Self) -> bool {
         let plain = |known: &Self| {
             let mut list = known.list.clone();
             list.remove("txg");

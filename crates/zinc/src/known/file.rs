@@ -6,13 +6,16 @@
 //! Without any pool in it there is no file, as OpenZFS has it.
 
 use super::Known;
-use crate::failure::Failure;
+use crate::failure::{Failure, system_text};
+use crate::found::open_device;
 use crate::ui;
 use engine::ondisk::nvlist::{NvList, NvPair, NvValue, Packing};
+use std::collections::BTreeSet;
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read as _, Write as _};
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
 
 /// A list of thousands of pools stays far below this.
 const SIZE_MAX: u64 = 64 << 20;
@@ -51,6 +54,11 @@ pub fn read(path: &Path) -> Result<Vec<Known>, Failure> {
     Ok(entries.pools)
 }
 
+/// The same, without a word about a file that cannot be read.
+pub(super) fn entries_of(path: &Path) -> Option<Vec<Known>> {
+    entries(path).ok().map(|entries| entries.pools)
+}
+
 /// What a file holds.
 #[derive(Default)]
 struct Entries {
@@ -61,7 +69,7 @@ struct Entries {
 
 fn entries(path: &Path) -> Result<Entries, Unreadable> {
     let mut bytes = Vec::new();
-    File::open(path)?.take(SIZE_MAX).read_to_end(&mut bytes)?;
+    open_device(path)?.take(SIZE_MAX).read_to_end(&mut bytes)?;
     let list = NvList::decode(&bytes).map_err(|e| Unreadable::Damaged(e.to_string()))?;
     let mut entries = Entries::default();
     for NvPair { name, value, .. } in list.pairs {
@@ -105,12 +113,16 @@ impl CacheFile {
             Err(Unreadable::Damaged(why)) => (Vec::new(), vec![why]),
             Err(Unreadable::NoFile) => return Vec::new(),
             Err(Unreadable::Io(e)) => {
-                let path = self.path.display();
-                ui::error(&format!("zinc: cannot read the list of known pools {path}: {e}\n"));
+                let failure = Failure::new("cannot read the list of known pools")
+                    .because(format!("{}: {}", self.path.display(), system_text(&e)))
+                    .hint(super::OTHER_FOLDER);
+                // What is wrong with one file of a folder is mostly wrong with the other.
+                let folder = self.path.parent().unwrap_or(&self.path).display().to_string();
+                say_once(&folder, &failure.text());
                 return Vec::new();
             }
         };
-        let aside = self.beside("damaged");
+        let aside = self.aside();
         let mut text =
             format!("zinc: the list of known pools {} is damaged\n", self.path.display());
         why.iter().for_each(|why| text.push_str(&format!("  because: {why}\n")));
@@ -133,6 +145,32 @@ impl CacheFile {
         Ok(lock)
     }
 
+    /// A name for a damaged file that none has yet.
+    fn aside(&self) -> PathBuf {
+        let numbered = (1u32..).map(|n| self.beside(&format!("damaged.{n}")));
+        let mut names = std::iter::once(self.beside("damaged")).chain(numbered);
+        let is_free = |path: &PathBuf| path.symlink_metadata().is_err();
+        names.find(is_free).unwrap_or_else(|| self.beside("damaged"))
+    }
+
+    /// Why the file could not be written now, if it could not. Nothing is left behind.
+    pub(super) fn check_writable(&self) -> Result<(), Failure> {
+        let probe = || {
+            if let Some(folder) = self.path.parent() {
+                make_folder(folder)?;
+            }
+            let _lock = self.lock()?;
+            let new = self.beside("new");
+            private().write(true).open(&new)?;
+            std::fs::remove_file(new)
+        };
+        probe().map_err(|e| self.cannot_write(&e))
+    }
+
+    fn cannot_write(&self, e: &io::Error) -> Failure {
+        Failure::new(format!("cannot write {}", self.path.display())).because(e.to_string())
+    }
+
     fn beside(&self, ending: &str) -> PathBuf {
         let mut name = self.path.clone().into_os_string();
         name.push(format!(".{ending}"));
@@ -145,6 +183,23 @@ impl CacheFile {
             entries.retain(|e| e.guid() != known.guid() && e.name() != known.name());
             entries.push(known.clone());
             true
+        })
+    }
+
+    /// Puts an entry in the place of another, when that still stands there as it was.
+    pub(super) fn replace_entry(&self, old: &Known, new: &Known) -> Result<(), Failure> {
+        if !self.path.exists() {
+            return Ok(());
+        }
+        self.change(|entries| {
+            let mut same = entries.iter_mut().filter(|e| e.guid() == old.guid());
+            match same.find(|e| e.says_the_same_as(old)) {
+                Some(entry) => {
+                    entry.clone_from(new);
+                    true
+                }
+                None => false,
+            }
         })
     }
 
@@ -162,9 +217,7 @@ impl CacheFile {
 
     /// Changes the entries, under the lock; `change` says whether it did.
     fn change(&self, change: impl FnOnce(&mut Vec<Known>) -> bool) -> Result<(), Failure> {
-        let fail = |e: io::Error| {
-            Failure::new(format!("cannot write {}", self.path.display())).because(e.to_string())
-        };
+        let fail = |e: io::Error| self.cannot_write(&e);
         if let Some(folder) = self.path.parent() {
             make_folder(folder).map_err(fail)?;
         }
@@ -200,10 +253,21 @@ impl CacheFile {
     }
 }
 
+/// Says something, once in this process about one `subject`.
+pub(super) fn say_once(subject: &str, text: &str) {
+    static SAID: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
+    let mut said = SAID.lock().unwrap_or_else(PoisonError::into_inner);
+    if said.insert(subject.to_owned()) {
+        ui::error(text);
+    }
+}
+
 /// A file that others may read, and that is no link.
 fn private() -> OpenOptions {
     let mut options = OpenOptions::new();
-    options.create(true).mode(0o644).custom_flags(libc::O_NOFOLLOW | libc::O_CLOEXEC);
+    // A pipe is not waited for.
+    let flags = libc::O_NOFOLLOW | libc::O_CLOEXEC | libc::O_NONBLOCK;
+    options.create(true).mode(0o644).custom_flags(flags);
     options
 }
 

@@ -26,13 +26,17 @@ pub use file::read;
 
 use crate::failure::Failure;
 use crate::{host, ui};
-use engine::LivePool;
+use engine::live::cache_config;
+use engine::pool::{PoolProperty, PoolPropertySource};
+use engine::{LivePool, Pool};
 use file::CacheFile;
 use std::fs::File;
 use std::path::{Path, PathBuf};
 
 /// Root's folder.
 const OF_ROOT: &str = "/var/lib/zinc";
+/// What to do when the list of known pools cannot be read or written.
+const OTHER_FOLDER: &str = "ZINC_STATE names another folder to remember pools in";
 /// Known until exported.
 const LASTING: &str = "zpool.cache";
 /// Known until the machine is started anew.
@@ -113,23 +117,47 @@ pub fn by_guid(guid: u64) -> Option<Known> {
 /// The known pool, of this user or of root, that has a device with this guid.
 pub fn with_device(guid: u64) -> Option<Known> {
     let mut all = all();
-    if host::user() != 0 && std::env::var_os("ZINC_STATE").is_none() {
-        let paths = [LASTING, PASSING].map(|file| Path::new(OF_ROOT).join(file));
-        all.extend(paths.iter().filter_map(|path| read(path).ok()).flatten());
-        all.retain(Known::is_of_this_boot);
-    }
+    all.extend(all_of_root());
     all.into_iter().find(|known| known.has_device(guid))
 }
 
-/// Who besides this user may have a pool of that name: root, whose list anybody may read.
-pub fn of_root(name: &str) -> Option<Known> {
+/// The pools that root has imported, for another user: anybody may read root's list.
+pub fn all_of_root() -> Vec<Known> {
     if host::user() == 0 || std::env::var_os("ZINC_STATE").is_some() {
-        return None;
+        return Vec::new();
     }
-    let wanted = crate::common::pool_of(name);
     let paths = [LASTING, PASSING].map(|file| Path::new(OF_ROOT).join(file));
-    let mut all = paths.iter().filter_map(|path| read(path).ok()).flatten();
-    all.find(|known| known.is_called(wanted) && known.is_of_this_boot())
+    let mut all: Vec<Known> =
+        paths.iter().filter_map(|path| file::entries_of(path)).flatten().collect();
+    all.retain(Known::is_of_this_boot);
+    all
+}
+
+/// That of this name or guid.
+pub fn of_root(name: &str) -> Option<Known> {
+    let wanted = crate::common::pool_of(name);
+    all_of_root().into_iter().find(|known| known.is_called(wanted))
+}
+
+/// What no label tells of a pool, because it was said when the pool was imported here.
+pub fn complete(properties: &mut [PoolProperty], guid: u64) {
+    let Some(known) = by_guid(guid) else { return };
+    let mut set = |name: &str, value: &str, source| {
+        for property in properties.iter_mut().filter(|p| p.name == name) {
+            value.clone_into(&mut property.value);
+            property.source = source;
+        }
+    };
+    if known.is_readonly() {
+        set("readonly", "on", PoolPropertySource::None);
+    }
+    match known.cachefile() {
+        Cachefile::Usual => {}
+        Cachefile::None => set("cachefile", "none", PoolPropertySource::Local),
+        Cachefile::At(path) => {
+            set("cachefile", &path.to_string_lossy(), PoolPropertySource::Local);
+        }
+    }
 }
 
 /// Whether a known pool has this name, or one that is served.
@@ -138,18 +166,40 @@ pub fn has_name(name: &str) -> bool {
     all().iter().any(|known| known.name() == name) || is_served()
 }
 
+/// Refuses to give a pool a name that could not be remembered; said before anything is changed.
+pub fn check_writable(doing: &str, cachefile: &Cachefile) -> Result<(), Failure> {
+    let cannot = |failure: Failure| {
+        let (what, because, _) = failure.parts();
+        let failure = Failure::new(format!("{doing}: it could not be remembered")).because(what);
+        because.iter().fold(failure, Failure::because).hint(OTHER_FOLDER)
+    };
+    let elsewhere = match cachefile {
+        Cachefile::At(path) => Some(CacheFile::new(path.clone())),
+        _ => None,
+    };
+    let files = files();
+    if files.is_empty() {
+        return Err(cannot(no_folder()));
+    }
+    files.iter().chain(&elsewhere).try_for_each(CacheFile::check_writable).map_err(cannot)
+}
+
+fn no_folder() -> Failure {
+    Failure::new("this user has no folder for it")
+}
+
 /// Remembers a pool, in place of what was known of it. That it cannot be is only said: the pool
 /// is there, and `-d` finds it.
 pub fn remember(known: &Known, cachefile: &Cachefile) {
     let known = known.clone().with_cachefile(cachefile);
     if let Err(failure) = keep(&known, cachefile) {
-        warn_forgetful(known.name(), &failure);
+        warn_forgetful(&failure);
     }
 }
 
 fn keep(known: &Known, cachefile: &Cachefile) -> Result<(), Failure> {
     let [lasting, passing] = &files()[..] else {
-        return Err(Failure::new("there is no folder to remember it in"));
+        return Err(no_folder());
     };
     if let Some(Cachefile::At(old)) = by_guid(known.guid()).map(|old| old.cachefile()) {
         CacheFile::new(old).remove(known.guid())?;
@@ -161,6 +211,16 @@ fn keep(known: &Known, cachefile: &Cachefile) -> Result<(), Failure> {
     match cachefile {
         Cachefile::At(path) => CacheFile::new(path.clone()).put(&known.without_marks()),
         _ => Ok(()),
+    }
+}
+
+/// Writes down where devices are that are about to be added to a known pool, so that it is whole
+/// wherever the command that adds them is cut off.
+pub fn announce(guid: u64, paths: &[PathBuf]) {
+    let Some(old) = by_guid(guid) else { return };
+    let cachefile = old.cachefile();
+    if let Err(failure) = keep(&old.with_adding(paths), &cachefile) {
+        warn_forgetful(&failure);
     }
 }
 
@@ -176,8 +236,20 @@ pub fn refresh(guid_before: u64, pool: &LivePool) {
         false => forget_quietly(guid_before),
     };
     if let Err(failure) = done.and_then(|()| keep(&new, &new.cachefile())) {
-        warn_forgetful(new.name(), &failure);
+        warn_forgetful(&failure);
     }
+}
+
+/// The same for a command that only read the pool, and found devices that were not written down.
+/// An entry that another command has changed meanwhile stays; so does one that cannot be written.
+pub fn note(old: &Known, pool: &Pool) {
+    let new = old.with_config(cache_config(pool));
+    if new.says_the_same_as(old) {
+        return;
+    }
+    files().iter().for_each(|file| {
+        let _ = file.replace_entry(old, &new);
+    });
 }
 
 /// Forgets a pool, which was exported or destroyed.
@@ -198,10 +270,10 @@ fn forget_quietly(guid: u64) -> Result<(), Failure> {
     files().iter().chain(&elsewhere).try_for_each(|file| file.remove(guid))
 }
 
-fn warn_forgetful(name: &str, failure: &Failure) {
+fn warn_forgetful(failure: &Failure) {
     let (what, because, _) = failure.parts();
-    let mut text = format!("zinc: {name} is not remembered: {what}\n");
+    let mut text = format!("zinc: what is known of this pool is not up to date: {what}\n");
     because.iter().for_each(|why| text.push_str(&format!("  because: {why}\n")));
-    text.push_str("  hint: find it with -d PATH; ZINC_STATE names a folder to remember pools in\n");
-    ui::error(&text);
+    text.push_str(&format!("  hint: -d PATH finds its devices; {OTHER_FOLDER}\n"));
+    file::say_once(&text.clone(), &text);
 }

@@ -19,6 +19,7 @@ use crate::asked::{self, Asked, Lifeline, Presence};
 use crate::cli::{self, Cli};
 use crate::cmd::tunables::to_json;
 use crate::failure::{FAILED, Failure};
+use crate::found::Listed;
 use crate::host;
 use crate::served::file_name;
 use crate::txgs::keep_last;
@@ -93,6 +94,7 @@ fn identity(path: &Path) -> Option<(u64, u64)> {
 /// The service.
 pub struct Service {
     held: Arc<Held>,
+    listed: Arc<Listed>,
     socket: Arc<Socket>,
     outcome: Mutex<Option<Exported>>,
     exported: Box<dyn Fn(Exported) + Send + Sync>,
@@ -102,10 +104,11 @@ impl Service {
     /// `exported` is called after a client had the pool exported, when it was told how that ended.
     pub fn new(
         held: Arc<Held>,
+        listed: Arc<Listed>,
         socket: Arc<Socket>,
         exported: impl Fn(Exported) + Send + Sync + 'static,
     ) -> Self {
-        Self { held, socket, outcome: Mutex::default(), exported: Box::new(exported) }
+        Self { held, listed, socket, outcome: Mutex::default(), exported: Box::new(exported) }
     }
 
     /// The pool may have another guid now (`zpool reguid`): the socket's name follows it, or a copy
@@ -204,7 +207,7 @@ impl Service {
         let exported = pool.export().map_err(|e| refusal(&Failure::from(e)));
         let outcome = match &exported {
             Ok(()) => {
-                crate::known::forget(guid);
+                self.listed.forget(guid);
                 Exported::Done
             }
             Err(refusal) => Exported::Failed(refusal.to_string()),
@@ -239,7 +242,7 @@ impl Service {
         let presence: Arc<Presence> = Arc::default();
         let lifeline = if files.len() > 3 { files.pop() } else { None };
         let lifeline = lifeline.map(|end| Lifeline::watch(UnixStream::from(end), &presence));
-        let _lifeline = lifeline
+        let lifeline = lifeline
             .transpose()
             .map_err(|e| Refusal::new("cannot run: no thread for it").because(e.to_string()))?;
         let args = request.words("args")?;
@@ -257,6 +260,7 @@ impl Service {
         let words = args.iter().map(|word| word.to_string_lossy()).collect::<Vec<_>>();
         let shown = words.join(" ");
         self.held.work(&shown, peer.pid, &Arc::clone(&presence), |pool| {
+            lifeline.iter().for_each(Lifeline::begun);
             let asked = Arc::new(Asked {
                 pool: Arc::clone(pool),
                 args,
@@ -270,6 +274,7 @@ impl Service {
                 presence,
                 fate: Fate::new(),
                 turn: Mutex::default(),
+                listed: Arc::clone(&self.listed),
                 is_part,
             });
             let code = asked::inherit(Some(&asked), || ui::finish(run_verb(&asked)));

@@ -12,7 +12,8 @@
 //!
 //! *Open*: requests are answered. *Closing*: requests that look at the pool and are over at once
 //! (status, counters, the page for monitoring systems) are answered; everything that could take
-//! longer or change something is refused at once, by saying why.
+//! longer or change something is refused at once, by saying why. A client that is refused so asks
+//! again until the pool is open here, or can be opened by itself.
 //! *Gone*: so is everything.
 //!
 //! # How long closing takes
@@ -24,7 +25,8 @@
 //!   list of what runs); the pool is open again. Commands that only pause between two reports
 //!   (`zpool iostat 5`) are called off at once, as they would be over in OpenZFS.
 //! - An export with `-f` and the end of the server (a signal, the end of its time) call all
-//!   commands off at once, and wait [`CALL_OFF`] for them to end; their clients are told which. Every write to a client, every pause and every long loop notices (`asked`).
+//!   commands off at once, and wait [`CALL_OFF`] for them to end; their clients are told which.
+//!   Every write to a client, every pause and every long loop notices (`asked`).
 //! - A signal ends the process within [`END_WITHIN`] whatever happens (`mod.rs`): what was synced
 //!   is safe however it ends, so that a device which hangs need not keep the process.
 //!

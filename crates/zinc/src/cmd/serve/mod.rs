@@ -15,11 +15,11 @@ mod handler;
 mod held;
 
 use crate::failure::Failure;
-use crate::found::{self, Reach};
+use crate::found::{self, Listed, Reach};
 use crate::live::{self, LiveArgs, LiveHow};
 use crate::served::{self, Server as Other};
 use crate::target::{Output, Remover};
-use crate::{known, ui};
+use crate::ui;
 use control::{Endpoint, Server};
 use engine::LivePool;
 use handler::{Exported, Service, Socket};
@@ -81,6 +81,13 @@ pub struct Args {
     pool: String,
 }
 
+impl Args {
+    /// The pool, as it was named.
+    pub fn pool(&self) -> &str {
+        &self.pool
+    }
+}
+
 /// Why serving ends.
 enum End {
     /// A signal.
@@ -129,10 +136,10 @@ impl Args {
         let (ends, ended) = channel();
         listen_to_signals(ends.clone())?;
         let find = || found::find(&self.live.search, &self.pool, Reach::Known);
-        let (_, pool) = live::take(find, how, &tunables, |options| {
+        let (found, pool) = live::take(find, how, &tunables, |options| {
             options.force = self.force;
-            options.adopt_paths = true;
         })?;
+        let listed = Arc::new(found.listed);
         // What was found by its name stays imported when nobody serves it any more; what was found
         // with -d is exported.
         let is_known = self.live.search.is_empty();
@@ -143,9 +150,9 @@ impl Args {
         let (name, guid) = (pool.name().to_owned(), pool.view().guid());
         ui::be_brief();
         let held = Held::new(pool);
-        let served = self.serve(&held, ends, &ended, time);
+        let served = self.serve(&held, &listed, ends, &ended, time);
         // However serving ended, the pool is let go properly.
-        let left = leave(&held, &self.live.how, &served, &ended, is_known);
+        let left = leave(&held, &self.live.how, &served, &ended, (!is_known).then_some(&*listed));
         let end = served?;
         let code = left.map_err(|f| f.about(&format!("letting go of {name} ({guid})")))?;
         let is_kept = is_known && !matches!(end, End::Exported(_));
@@ -163,6 +170,7 @@ impl Args {
     fn serve(
         &self,
         held: &Arc<Held>,
+        listed: &Arc<Listed>,
         ends: Sender<End>,
         ended: &Receiver<End>,
         time: Option<Duration>,
@@ -184,7 +192,7 @@ impl Args {
         })?;
         let socket = Socket::new(path.clone());
         let _at_end = AtEnd(Arc::clone(&socket));
-        let service = Service::new(Arc::clone(held), socket, move |exported| {
+        let service = Service::new(Arc::clone(held), Arc::clone(listed), socket, move |exported| {
             let _ = ends.send(End::Exported(exported));
         });
         let _server = Server::start(endpoint, Arc::new(service)).map_err(|e| fail(&e))?;
@@ -213,13 +221,13 @@ impl Args {
     }
 }
 
-/// Lets the pool go, unless a client had that done.
+/// Lets the pool go, unless a client had that done. Without `exports` it stays imported.
 fn leave(
     held: &Held,
     how: &LiveHow,
     served: &Result<End, Failure>,
     ended: &Receiver<End>,
-    is_known: bool,
+    exports: Option<&Listed>,
 ) -> Result<ExitCode, Failure> {
     if let Ok(End::Exported(exported)) = served {
         return outcome(exported);
@@ -232,7 +240,7 @@ fn leave(
     };
     loop {
         match held.let_go(Manner::Ending(reason), |_| Ok(())) {
-            Ok(pool) => return close(pool, how, is_known),
+            Ok(pool) => return close(pool, how, exports),
             Err(Kept::Busy(commands)) => {
                 let failure = Failure::new("commands do not end");
                 let failure = commands.into_iter().fold(failure, Failure::because);
@@ -268,16 +276,16 @@ fn outcome(exported: &Exported) -> Result<ExitCode, Failure> {
 
 /// Makes everything durable and closes the pool, or exports it. What cannot be told does not keep
 /// it.
-fn close(pool: LivePool, how: &LiveHow, is_known: bool) -> Result<ExitCode, Failure> {
+fn close(pool: LivePool, how: &LiveHow, exports: Option<&Listed>) -> Result<ExitCode, Failure> {
     let told = live::tell_txgs(&pool, how);
     let code = told.map_or_else(|failure| failure.report(), |()| ExitCode::SUCCESS);
-    if is_known {
+    let Some(listed) = exports else {
         pool.close()?;
         return Ok(code);
-    }
+    };
     let guid = pool.guid();
     pool.export()?;
-    known::forget(guid);
+    listed.forget(guid);
     Ok(code)
 }
 

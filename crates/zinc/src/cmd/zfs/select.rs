@@ -172,7 +172,11 @@ pub fn select(
     let mut size = |p: &Pool| *sizes.entry(p.guid()).or_insert_with(|| p.space().usable());
     if names.is_empty() {
         let guids: Vec<u64> = servers.iter().map(|server| server.guid).collect();
-        for pool in pools.all_but(&guids)? {
+        let (all, served) = pools.all_but(&guids)?;
+        for mut server in served {
+            out.add_part(&mut server);
+        }
+        for pool in all {
             match pool {
                 Ok(pool) => {
                     let finder = Finder::new(pool, size(pool), wanted, since);
@@ -185,7 +189,13 @@ pub fn select(
     for name in names.iter().filter(|name| !servers.iter().any(|s| s.is_called(name))) {
         match pools.of(name) {
             Ok(pool) => Finder::new(pool, size(pool), wanted, since).named(name, &mut out),
-            Err(f) => out.failures.push(f),
+            // A server may have taken the pool while this process waited.
+            Err(f) => match Server::find(&pools.args().search, name)? {
+                Some(mut server) => {
+                    out.add_part(&mut server);
+                }
+                None => out.failures.push(f),
+            },
         }
     }
     Ok(Some(out))
@@ -199,7 +209,7 @@ pub fn named_by_path(pools: &Pools, names: &[String]) -> Result<Vec<String>, Fai
     let wanted = Wanted { types: Types::FILESYSTEM, depth: None };
     // As they stand on the devices: a server is asked later, by name.
     let mut all = Selection::default();
-    for pool in pools.args().open_found(&[])?.into_iter().flatten() {
+    for pool in pools.args().open_found(&[])?.pools.into_iter().flatten() {
         Finder::new(&pool, 0, &wanted, &[]).named(pool.name(), &mut all);
     }
     let mut mounts: Vec<(&Path, &str)> = Vec::new();
@@ -374,16 +384,25 @@ impl Selection {
             // It can do all of it, and then needs nobody to put it together.
             crate::served::forward(&args.search, &names[0])?;
         }
-        for server in &mut servers {
-            match server.part::<Self>() {
-                Ok(part) => {
-                    part.found.into_iter().for_each(|found| self.push(found));
-                    self.failures.extend(part.failures);
-                }
-                Err(failure) => self.failures.push(failure),
+        // One that has ended meanwhile leaves its pool to this process.
+        servers.retain_mut(|server| self.add_part(server) || Server::holds(server.guid));
+        Ok(servers)
+    }
+
+    /// Adds what a server sees; whether it did.
+    fn add_part(&mut self, server: &mut Server) -> bool {
+        match server.part::<Self>() {
+            Ok(part) => {
+                part.found.into_iter().for_each(|found| self.push(found));
+                self.failures.extend(part.failures);
+                true
+            }
+            Err(_) if !Server::holds(server.guid) => false,
+            Err(failure) => {
+                self.failures.push(failure);
+                false
             }
         }
-        Ok(servers)
     }
 
     /// Adds one, unless another name on the command line meant it already.

@@ -164,6 +164,8 @@ impl Args {
         let find = || found::find(&self.live.search, &self.pool, Reach::Known);
         let (found, pool) = live::take(find, how, &how.tuning.all()?, |_| {})?;
         let was_exported = found.is_exported();
+        let paths: Vec<PathBuf> = layout.paths().into_iter().map(PathBuf::from).collect();
+        found.announce(&paths);
         let added = match layout.tops.is_empty() {
             true => Ok(()),
             false => pool.add_tops(&layout.tops, ashift, devices),

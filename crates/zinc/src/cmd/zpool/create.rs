@@ -6,8 +6,8 @@ use super::settings::{self, Remembered, Setting};
 use crate::cannot::cannot;
 use crate::cmd::zfs::Target;
 use crate::failure::Failure;
-use crate::live::{LiveHow, invocation, tell_txgs};
-use crate::{host, known, ui};
+use crate::live::{LiveHow, invocation, options as live_options, tell_txgs};
+use crate::{found, host, known, ui};
 use engine::dsl::DatasetKind;
 use engine::dsl::write::{NameKind, check_name};
 use engine::live::{self, CreateOptions, PropertyWord, TopUse};
@@ -58,20 +58,24 @@ pub struct Args {
     vdevs: Vec<String>,
 }
 
-/// Refuses what is no name for a pool.
+/// Longest name of a pool: the names of its own hidden datasets have to fit behind it.
+const POOL_NAME_MAX: usize = 239;
+
+/// Refuses what is no name for a new pool (docs/format/config.md). Pools that have such a name
+/// already are opened.
 pub fn check_pool_name(name: &str, doing: &str) -> Result<(), Failure> {
     let fail = |why: String| Err(Failure::new(format!("cannot {doing} '{name}': {why}")));
     let starts_well = name.starts_with(|c: char| c.is_ascii_alphabetic());
     if !starts_well {
         return fail("name must begin with a letter".to_owned());
     }
-    let reserved = ["mirror", "raidz", "draid", "spare", "log"];
-    let is_word = |r: &str| {
-        let rest = name.strip_prefix(r);
-        rest.is_some_and(|r| r.is_empty() || r.starts_with(|c: char| c.is_ascii_digit()))
-    };
-    if reserved.iter().any(|r| is_word(r)) {
+    // They begin the words for vdevs on a command line.
+    let reserved = ["mirror", "raidz", "draid", "spare"];
+    if name == "log" || reserved.iter().any(|word| name.starts_with(word)) {
         return fail("name is reserved".to_owned());
+    }
+    if name.len() > POOL_NAME_MAX {
+        return fail("name is too long".to_owned());
     }
     match check_name(name) {
         Ok(NameKind::Dataset) if !name.contains('/') => Ok(()),
@@ -124,6 +128,8 @@ impl Args {
             ui::out(&format!("would create '{}' with the following layout:\n\n{text}", self.pool));
             return Ok(ExitCode::SUCCESS);
         }
+        let doing = format!("cannot create '{}'", self.pool);
+        known::check_writable(&doing, &remembered.cachefile)?;
         let comments: Vec<_> = self.late()?;
         let fail = |e| cannot("create", &self.pool, e);
         let _names = known::hold_names();
@@ -137,8 +143,21 @@ impl Args {
         let told = tell_txgs(&pool, &self.how);
         remembered.remember(pool.cache_config(), name);
         pool.close().map_err(fail)?;
+        if !(layout.spares.is_empty() && layout.cache.is_empty()) {
+            self.note_aux(name)?;
+        }
         told?;
         Ok(ExitCode::SUCCESS)
+    }
+
+    /// Spares and cache devices are in the pool's lists from its next opening on.
+    fn note_aux(&self, name: &str) -> Result<(), Failure> {
+        let Some(known) = known::find(name) else { return Ok(()) };
+        let found = found::look_for(known.clone())?;
+        let mut options = live_options(&[], self.how.cache_mib);
+        found.complete(&mut options);
+        known::note(&known, &engine::Pool::open_candidate(&found.candidate, &options)?);
+        Ok(())
     }
 
     fn refuse_name(&self, name: &str) -> Result<(), Failure> {

@@ -32,6 +32,34 @@ fn must_be_a_pool(name: &str) -> Result<(), Failure> {
     }
 }
 
+/// Looks at a pool where it is held, which may change meanwhile.
+fn see<T: DeserializeOwned>(
+    args: &PoolArgs,
+    name: &str,
+    server: Option<&mut Server>,
+    part_of: &mut impl FnMut(Result<Pool, Failure>) -> Result<Part<T>, Failure>,
+) -> Result<Part<T>, Failure> {
+    let find = || match args.open.is_of_now() {
+        true => Server::find(&args.search, name),
+        false => Ok(None),
+    };
+    match server {
+        Some(server) => match server.part() {
+            // It has let the pool go.
+            Err(_) if find()?.is_none() => part_of(args.open_here(name)),
+            seen => seen,
+        },
+        None => match part_of(args.open_here(name)) {
+            Err(failure) => match find()? {
+                // It took the pool while this process waited.
+                Some(mut server) => server.part(),
+                None => Err(failure),
+            },
+            seen => seen,
+        },
+    }
+}
+
 /// Looks at each named pool, in the order of the names; without names at all that are served or
 /// found, each once, in the order of their own. Then shows what was seen of all, with whether
 /// nothing failed. What fails is said, costs nothing else, and makes the command fail in the end.
@@ -67,15 +95,17 @@ pub(super) fn each<T: Serialize + DeserializeOwned>(
     };
     if names.is_empty() {
         let guids: Vec<u64> = servers.iter().map(|s| s.guid).collect();
-        servers.iter_mut().for_each(|server| add(server.part()));
-        args.open_found(&guids)?.into_iter().for_each(|pool| add(part_of(pool)));
+        for server in &mut servers {
+            let name = server.guid.to_string();
+            add(see(args, &name, Some(server), &mut part_of));
+        }
+        let opened = args.open_found(&guids)?;
+        opened.pools.into_iter().for_each(|pool| add(part_of(pool)));
+        opened.served.into_iter().for_each(|mut server| add(server.part()));
     }
     for name in names {
         let called = Server::the_one(&mut servers, name);
-        add(called.and_then(|server| match server {
-            Some(server) => server.part(),
-            None => part_of(args.open_here(name)),
-        }));
+        add(called.and_then(|server| see(args, name, server, &mut part_of)));
     }
     if names.is_empty() {
         if parts.is_empty() && code == ExitCode::SUCCESS {

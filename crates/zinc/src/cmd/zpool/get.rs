@@ -126,12 +126,7 @@ impl Args {
         self.check_names(&POOL)?;
         let look = |pool: &Pool| {
             let mut properties = pool.properties(&pool.space());
-            let known = known::by_guid(pool.config().pool_guid);
-            // No label tells what the import asked for.
-            if known.is_some_and(|known| known.is_readonly()) {
-                let readonly = properties.iter_mut().filter(|p| p.name == "readonly");
-                readonly.for_each(|p| "on".clone_into(&mut p.value));
-            }
+            known::complete(&mut properties, pool.guid());
             Ok(self.shown(pool, vec![Subject { name: pool.name().to_owned(), properties }]))
         };
         each(&self.pool, &self.names, look, |all: Vec<Shown>, _| self.show(&all, false))

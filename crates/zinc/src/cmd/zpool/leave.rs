@@ -77,14 +77,30 @@ impl Export {
             self.all_but(&served)?.iter().for_each(|name| report(self.export(name)));
             return Ok(code);
         }
-        for name in &self.pools {
-            report(match Server::find(search, name) {
-                Ok(Some(server)) => end_served(server, self.force),
-                Ok(None) => self.export(name),
-                Err(failure) => Err(failure),
-            });
-        }
+        self.pools.iter().for_each(|name| report(self.export_held(name)));
         Ok(code)
+    }
+
+    /// Exports a pool where it is held, which may change meanwhile.
+    fn export_held(&self, name: &str) -> Result<(), Failure> {
+        let find = || Server::find(&self.live.search, name);
+        match find()? {
+            Some(server) => match end_served(server, self.force) {
+                // It ended before it was asked, and the pool is still imported.
+                Err(failure) if find()?.is_none() && known::find(name).is_some() => {
+                    self.export(name).map_err(|_| failure)
+                }
+                done => done,
+            },
+            None => match self.export(name) {
+                Err(failure) => match find()? {
+                    // It took the pool while this process waited.
+                    Some(server) => end_served(server, self.force),
+                    None => Err(failure),
+                },
+                done => done,
+            },
+        }
     }
 
     /// Everything that is imported, but pools of these guids: what is known, or what is active in

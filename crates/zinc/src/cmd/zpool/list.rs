@@ -123,7 +123,8 @@ impl Args {
         let columns = columns(&self.columns)?;
         let look = |pool: &Pool| {
             let space = pool.space();
-            let properties = pool.properties(&space);
+            let mut properties = pool.properties(&space);
+            crate::known::complete(&mut properties, pool.guid());
             let mut view = pool.vdev_view(&space);
             self.naming.apply(pool, &mut view);
             let section = |s| view.section(s);

@@ -7,6 +7,7 @@ use crate::cmd::zpool::settings::{self, Remembered, Setting};
 use crate::failure::Failure;
 use crate::found::{self, Found, candidates, import_places, pick};
 use crate::live::{self, LiveHow, Tuning, invocation, tell_txgs};
+use crate::served::Server;
 use crate::{known, ui};
 use engine::live::cache_config;
 use engine::pool::CandidateState;
@@ -47,10 +48,17 @@ pub struct TakeArgs {
     tuning: Tuning,
 }
 
-/// The pools that are imported already: known here, or served.
-fn imported() -> Vec<u64> {
-    let served = crate::served::Server::all().into_iter().map(|server| server.guid);
-    known::all().iter().map(|known| known.guid()).chain(served).collect()
+/// Whether the pool is imported already: known here, or served. An entry that is left over, because
+/// the devices of its pool are elsewhere by now, is in nobody's way: the import writes it anew.
+fn is_imported(guid: u64) -> bool {
+    Server::holds(guid) || known::by_guid(guid).is_some_and(|known| !found::is_gone(&known))
+}
+
+/// Whether another pool has this name already.
+fn is_taken(name: &str, guid: u64) -> bool {
+    let is_other = |other: u64, called: &str| called == name && other != guid;
+    known::all().iter().any(|known| is_other(known.guid(), known.name()))
+        || Server::all().iter().any(|server| is_other(server.guid, &server.name))
 }
 
 impl Args {
@@ -75,19 +83,17 @@ impl Args {
     pub fn shown(&self) -> Result<Vec<Candidate>, Failure> {
         let mut all = self.in_places()?;
         if self.name.is_none() && !self.txgs {
-            let imported = imported();
-            all.retain(|c| !imported.contains(&c.config.pool_guid));
+            all.retain(|c| !is_imported(c.config.pool_guid));
         }
         Ok(all)
     }
 
     /// Imports the pool that was named, or all.
     pub fn import(&self) -> Result<ExitCode, Failure> {
-        let imported = imported();
         let found = self.in_places()?;
         let fits = |c: &Candidate| (c.state() == CandidateState::Destroyed) == self.destroyed;
         let Some(name) = &self.name else {
-            let is_new = |c: &Candidate| fits(c) && !imported.contains(&c.config.pool_guid);
+            let is_new = |c: &Candidate| fits(c) && !is_imported(c.config.pool_guid);
             let chosen: Vec<_> = found.into_iter().filter(is_new).collect();
             if chosen.is_empty() {
                 ui::error("no pools available to import\n");
@@ -117,7 +123,7 @@ impl Args {
             return Err(Failure::new(what).hint(hint));
         }
         // Among several of that name the one that is not imported yet is meant.
-        let is_new = |c: &Candidate| fits(c) && !imported.contains(&c.config.pool_guid);
+        let is_new = |c: &Candidate| fits(c) && !is_imported(c.config.pool_guid);
         let some_new = found.iter().any(|c| is_it(c) && is_new(c));
         let preferred = |c: &Candidate| if some_new { is_new(c) } else { fits(c) };
         self.take(&pick(found, &self.pool.search, name, preferred)?)?;
@@ -137,7 +143,8 @@ impl Args {
             self.take.properties.iter().map(parse).collect::<Result<_, Failure>>()?;
         let remembered =
             Remembered::of(&doing, &settings, self.take.root.as_deref(), self.take.temporary)?;
-        let refuse = || match known::has_name(&name) || imported().contains(&guid) {
+        known::check_writable(&doing, &remembered.cachefile)?;
+        let refuse = || match is_imported(guid) || is_taken(&name, guid) {
             true => Err(name_is_taken(&name)),
             false => Ok(()),
         };

@@ -201,14 +201,14 @@ impl Args {
     fn sources(&self) -> Result<(Vec<Watched>, Vec<String>, ExitCode), Failure> {
         let mut code = ExitCode::SUCCESS;
         let mut pools = Vec::new();
-        // What is served is what is imported: alone when no pool is named.
         let mut served = Server::all_in(&self.pool.search)?;
         let is_named = |s: &Server| self.names.iter().any(|n| s.is_called(n));
         let is_served = |name: &&String| served.iter().any(|s| s.is_called(name));
         let (held, others): (Vec<&String>, Vec<&String>) = self.names.iter().partition(is_served);
-        let candidates: Vec<Found> = match others.is_empty() && !served.is_empty() {
+        let guids: Vec<u64> = served.iter().map(|s| s.guid).collect();
+        let candidates: Vec<Found> = match others.is_empty() {
             true => Vec::new(),
-            false => crate::found::all(&self.pool.search, &[])?.into_iter().flatten().collect(),
+            false => crate::found::all(&self.pool.search, &guids)?.into_iter().flatten().collect(),
         };
         // A name that is no pool's is that of a vdev.
         let is_pool = |name: &&String| {
@@ -223,10 +223,6 @@ impl Args {
         let vdevs: Vec<String> = vdevs.into_iter().cloned().collect();
         let is_any = wanted.is_empty() && held.is_empty();
         served.retain(|s| is_any || is_named(s));
-        if candidates.is_empty() && served.is_empty() {
-            ui::error("no pools available\n");
-        }
-        let is_alone = !served.is_empty();
         pools.extend(served.into_iter().map(|s| Watched::new(Box::new(s))));
         let mut open = |pool: Result<Pool, Failure>| match pool {
             Ok(pool) => {
@@ -237,9 +233,16 @@ impl Args {
             Err(failure) => code = failure.report(),
         };
         match is_any {
-            true if is_alone => {}
-            true => self.pool.open_found(&[])?.into_iter().for_each(&mut open),
-            false => wanted.iter().for_each(|name| open(self.pool.open(name))),
+            true => {
+                let opened = self.pool.open_found(&guids)?;
+                opened.pools.into_iter().for_each(&mut open);
+                let more = opened.served.into_iter();
+                pools.extend(more.map(|server| Watched::new(Box::new(server))));
+            }
+            false => wanted.iter().for_each(|name| open(self.pool.open_here(name))),
+        }
+        if pools.is_empty() && code == ExitCode::SUCCESS {
+            ui::error("no pools available\n");
         }
         if !vdevs.is_empty() {
             self.check_vdevs(&mut pools, &vdevs)?;
