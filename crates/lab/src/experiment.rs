@@ -39,13 +39,15 @@ pub enum OnDevice {
     Writes,
     /// It makes a pool on it, runs in that, and destroys it.
     MakesPool,
+    /// Nothing: its machine is a simulated one, and it runs in no pool either.
+    Nothing,
 }
 
 impl Experiment {
     /// Whether what is on a device that it is given is lost.
     #[must_use]
     pub fn destroys(&self) -> bool {
-        self.on_device != OnDevice::Reads
+        matches!(self.on_device, OnDevice::Writes | OnDevice::MakesPool)
     }
 }
 

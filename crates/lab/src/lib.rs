@@ -15,6 +15,7 @@ pub mod distribution;
 pub mod experiment;
 pub mod figures;
 pub mod fit;
+mod held_out;
 mod indirect;
 pub mod parameter;
 pub mod pios;
@@ -32,7 +33,7 @@ pub mod throttle;
 
 use experiment::Experiment;
 
-/// All experiments, in the order of the studies.
+/// All experiments, in the order of the studies; behind them those that were held out.
 pub const EXPERIMENTS: &[Experiment] = &[
     raw_sweep::EXPERIMENT,
     sync_stream::EXPERIMENT,
@@ -40,6 +41,8 @@ pub const EXPERIMENTS: &[Experiment] = &[
     pios_study::EXPERIMENT,
     seek::EXPERIMENT,
     indirect::EXPERIMENT,
+    held_out::H7,
+    held_out::H3,
 ];
 
 /// The experiment of this name.

@@ -2,7 +2,7 @@
 
 use crate::bare::{Access, FileBare};
 use crate::disk::{self, Preset};
-use crate::experiment::{Experiment, LabError};
+use crate::experiment::{Experiment, LabError, OnDevice};
 use engine::live::LivePool;
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -103,12 +103,18 @@ impl Target {
         }
     }
 
-    /// Refuses a device whose data would be lost without that having been said.
+    /// Refuses what an experiment cannot run on, and a device whose data would be lost without that
+    /// having been said.
     ///
     /// # Errors
     /// Says what to say.
     pub fn check(&self, own: &Experiment) -> Result<(), LabError> {
         match self {
+            Self::Device { .. } | Self::Pool(_) if own.on_device == OnDevice::Nothing => {
+                let what = format!("{} does not run there", own.name);
+                Err(LabError::new(what, "the machine of that study is a simulated one")
+                    .hint("`zinc lab list` says where experiments run"))
+            }
             Self::Device { destroy: false, .. } if own.destroys() => {
                 let what = format!("{} does not run there", own.name);
                 Err(LabError::new(what, "it writes to the device, and what is on it is lost")

@@ -8,7 +8,9 @@
 //! seed only says where platter and heads stand when time begins.
 
 mod geometry;
+mod lanes;
 mod lun;
+mod observed;
 mod parameters;
 mod presets;
 mod rotating;
@@ -16,7 +18,9 @@ mod seek;
 mod split;
 mod ssd;
 
+pub use lanes::Lanes;
 pub use lun::Lun;
+pub(crate) use observed::{Observed, Seen};
 pub use presets::{preset, presets};
 pub use rotating::{Order, Rotating};
 pub use seek::Seek;
@@ -52,6 +56,8 @@ pub enum Spec {
     Ssd(Ssd),
     /// A part of an array.
     Lun(Lun),
+    /// So many requests at once, each for so long.
+    Lanes(Lanes),
 }
 
 impl Spec {
@@ -60,7 +66,7 @@ impl Spec {
         match self {
             Self::Rotating(spec) => spec.write_cache = on,
             Self::Ssd(spec) => spec.write_cache = on,
-            Self::Lun(_) => {}
+            Self::Lun(_) | Self::Lanes(_) => {}
         }
     }
 }
@@ -143,6 +149,7 @@ impl Preset {
             Spec::Rotating(spec) => Box::new(rotating::RotatingDisk::new(spec, capacity, seed)),
             Spec::Ssd(spec) => Box::new(ssd::SsdDisk::new(spec)),
             Spec::Lun(spec) => Box::new(lun::LunDisk::new(spec, Arc::clone(shared))),
+            Spec::Lanes(spec) => Box::new(lanes::LanesDisk::new(*spec)),
         };
         self.behind_driver(model)
     }

@@ -1,6 +1,6 @@
 //! The numbers of a preset one by one: which of them no disk has, and where each comes from.
 
-use super::{Lun, Order, Preset, Rotating, Spec, Ssd, preset};
+use super::{Lanes, Lun, Order, Preset, Rotating, Spec, Ssd, preset};
 use crate::experiment::LabError;
 use crate::parameter::{Origin, Parameter};
 
@@ -71,6 +71,13 @@ fn lun(spec: &Lun) -> Vec<Number> {
     ]
 }
 
+fn lanes(spec: &Lanes) -> Vec<Number> {
+    vec![
+        ("lanes", spec.lanes as f64, "", Least::One),
+        ("latency_us", spec.latency_us, "us", Least::Some),
+    ]
+}
+
 /// The smallest disk that there is a model of.
 const SMALLEST_BYTES: f64 = 1_048_576.0;
 
@@ -85,6 +92,7 @@ impl Preset {
             Spec::Rotating(spec) => rotating(spec),
             Spec::Ssd(spec) => ssd(spec),
             Spec::Lun(spec) => lun(spec),
+            Spec::Lanes(spec) => lanes(spec),
         });
         all
     }
@@ -171,6 +179,7 @@ fn origin(preset: &str, field: &str) -> Origin {
         "indirect-study" => indirect_study(field),
         "x4500-sata" => x4500(field),
         "ddn-s2a9550-lun" => ddn(field),
+        "lanes-10ms" => lanes_study(field),
         _ => data_sheet(field),
     }
 }
@@ -239,6 +248,13 @@ fn x4500(field: &str) -> Origin {
     }
 }
 
+fn lanes_study(field: &str) -> Origin {
+    match field {
+        "lanes" | "latency_us" => Origin::Study,
+        _ => Origin::Assumed,
+    }
+}
+
 fn ddn(field: &str) -> Origin {
     match field {
         "latency_us" | "latency_us_per_mib" | "crowding_us_per_mib" => {
@@ -261,7 +277,7 @@ mod tests {
         for preset in presets() {
             preset.check().expect("a disk");
             let parameters = preset.parameters();
-            assert!(parameters.len() > 8, "{}", preset.name);
+            assert!(parameters.len() >= 5, "{}", preset.name);
             assert!(parameters.iter().all(|p| p.origin != Origin::Given), "{}", preset.name);
             let mut other = preset;
             other.capacity_bytes += 512;

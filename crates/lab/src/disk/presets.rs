@@ -1,6 +1,6 @@
 //! Disks by name.
 
-use super::{Host, Lun, Order, Preset, Rotating, Seek, Spec, Ssd};
+use super::{Host, Lanes, Lun, Order, Preset, Rotating, Seek, Spec, Ssd};
 
 /// The preset of this name.
 #[must_use]
@@ -22,6 +22,7 @@ pub fn presets() -> Vec<Preset> {
         hdd_16t(),
         sata_ssd(),
         nvme(),
+        lanes(),
     ]
 }
 
@@ -308,5 +309,18 @@ fn nvme() -> Preset {
             write_cache: true,
             power_safe: false,
         }),
+    }
+}
+
+/// What `zinject -D 10:16` makes of a disk.
+fn lanes() -> Preset {
+    Preset {
+        name: "lanes-10ms".to_owned(),
+        description: "16 requests at once, each for 10 ms".to_owned(),
+        source: "the study of artificial latency; what lies behind the lanes takes no time"
+            .to_owned(),
+        capacity_bytes: 64 << 30,
+        host: Host { command_cpu_us: 0.0, max_transfer_bytes: 0 },
+        disk: Spec::Lanes(Lanes { lanes: 16, latency_us: 10_000.0 }),
     }
 }

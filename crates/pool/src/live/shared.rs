@@ -118,7 +118,7 @@ impl Pressure for TxgPressure {
     }
 
     fn is_awaited(&self) -> bool {
-        self.0.upgrade().is_none_or(|s| s.txgs.is_awaited())
+        self.0.upgrade().is_none_or(|s| s.txgs.is_urgent())
     }
 }
 

@@ -160,6 +160,8 @@ pub(crate) struct Txgs {
     inside: AtomicU64,
     /// Threads that wait until a txg is durable.
     awaited: AtomicU64,
+    /// While one does, writes are urgent (`zinc_awaited_is_urgent`).
+    awaited_is_urgent: AtomicBool,
     /// The open txg is quiescing: nobody may enter.
     shut: AtomicBool,
     /// The machine was stopped: nobody may enter any more.
@@ -208,6 +210,7 @@ impl Txgs {
             open: AtomicU64::new(last + 1),
             inside: AtomicU64::new(0),
             awaited: AtomicU64::new(0),
+            awaited_is_urgent: AtomicBool::new(true),
             shut: AtomicBool::new(false),
             has_stopped: AtomicBool::new(false),
             has_waiting: AtomicBool::new(false),
@@ -256,6 +259,11 @@ impl Txgs {
     /// Whether data stays dirty until its txg is durable.
     pub(crate) fn keep_dirty(&self, until_durable: bool) {
         self.until_durable.store(until_durable, Ordering::Relaxed);
+    }
+
+    /// Whether writes are urgent while a thread waits for a txg.
+    pub(crate) fn hurry_for_awaited(&self, urgent: bool) {
+        self.awaited_is_urgent.store(urgent, Ordering::Relaxed);
     }
 
     pub(crate) fn keep_records(&self, most: usize) {
@@ -540,9 +548,9 @@ impl Txgs {
         }
     }
 
-    /// Somebody waits until a txg is durable.
-    pub(crate) fn is_awaited(&self) -> bool {
-        self.awaited.load(Ordering::Relaxed) > 0
+    /// A thread waits until a txg is durable, and that makes writes urgent.
+    pub(crate) fn is_urgent(&self) -> bool {
+        self.awaited.load(Ordering::Relaxed) > 0 && self.awaited_is_urgent.load(Ordering::Relaxed)
     }
 
     /// Pushes `txg` and waits until it is durable.

@@ -139,12 +139,13 @@ impl From<LabError> for Failure {
 fn list() {
     let mut table = ui::Table::new(&["EXPERIMENT", "RUNS ON", "WHAT"], &[false; 3], false);
     for experiment in lab::EXPERIMENTS {
-        let device = match experiment.on_device {
-            OnDevice::Reads => "reads it",
-            OnDevice::Writes => "writes to it",
-            OnDevice::MakesPool => "makes a pool on it",
+        let on = match experiment.on_device {
+            OnDevice::Reads => "sim, pool, device (reads it)",
+            OnDevice::Writes => "sim, pool, device (writes to it)",
+            OnDevice::MakesPool => "sim, pool, device (makes a pool on it)",
+            OnDevice::Nothing => "sim",
         };
-        let on = format!("sim, pool, device ({device})");
+        let on = on.to_owned();
         table.row(vec![experiment.name.to_owned(), on, experiment.about.to_owned()]);
     }
     table.print();
@@ -251,8 +252,11 @@ impl Run {
     /// Those named, each once; `all` are those that can run on the target.
     fn experiments(&self) -> Result<Vec<&'static Experiment>, Failure> {
         if self.names.iter().any(|name| name == "all") {
-            let fits =
-                |e: &&Experiment| self.device.is_none() || self.destroy_data || !e.destroys();
+            let elsewhere = self.device.is_some() || self.pool.is_some();
+            let fits = |e: &&Experiment| {
+                !(elsewhere && e.on_device == OnDevice::Nothing)
+                    && (self.device.is_none() || self.destroy_data || !e.destroys())
+            };
             return Ok(lab::EXPERIMENTS.iter().filter(fits).collect());
         }
         let one = |name: &String| {

@@ -138,6 +138,10 @@ table! {
         |s, v| s.txgs.keep_dirty(v == 1),
         "1: data is dirty until its txg is durable, as in the engine before 2013, and not until it \
          is on the devices.";
+    AwaitedIsUrgent "zinc_awaited_is_urgent" Unit::Switch, 1, 0..=1,
+        |s, v| s.txgs.hurry_for_awaited(v == 1),
+        "1: while a thread waits until a txg is durable, asynchronous writes have their most \
+         active requests. 0: the dirty data alone decides how many, as in OpenZFS.";
     TxgHistory "zfs_txg_history" Unit::Count, 100, 1..=10_000,
         |s, v| s.txgs.keep_records(usize::try_from(v).unwrap_or(usize::MAX)),
         "Txgs of which a record is kept.";

@@ -1,0 +1,33 @@
+//! Studies that were held out: published measurements of the same engine that nothing here was
+//! fitted to.
+//!
+//! A machine is built from the description of its study alone. What it says is written down and
+//! committed (`docs/lab/holdout/`), and compared only afterwards. A model that is changed after
+//! that makes its rows fitted ones.
+//!
+//! What came out is summed up by a [`Score`]: how far predictions are from what was measured, as
+//! the median of |ln(predicted / measured)|, which row is worst, and whether the order is right.
+
+mod latency_lanes;
+mod unequal_vdevs;
+
+pub(crate) use latency_lanes::EXPERIMENT as H3;
+pub(crate) use unequal_vdevs::EXPERIMENT as H7;
+
+use crate::row::{Bound, Row};
+
+/// What a study measured in a row.
+struct Published {
+    row: &'static str,
+    unit: &'static str,
+    value: f64,
+    bound: Bound,
+}
+
+/// A row of a study, predicted where the study has a value of it.
+fn row(published: &[Published], name: &str, unit: &'static str, predicted: f64) -> Row {
+    match published.iter().find(|p| p.row == name && p.unit == unit) {
+        Some(p) => Row::predicted(name, unit, p.value, p.bound, predicted),
+        None => Row::own(name, unit, predicted),
+    }
+}

@@ -1,0 +1,88 @@
+//! H7: how data is spread over two vdevs of unequal size.
+//!
+//! The study (a change of OpenZFS's metaslab groups, 2015) makes a pool of two files of 128 and
+//! 512 MiB, writes 256 MiB with `dd bs=1M count=256`, and shows what `zpool iostat -v` says. There
+//! is no time in it: what comes out is decided by the sizes of labels and metaslabs and by the rule
+//! that spreads blocks. So this is the engine's own code, and disks of any kind do.
+
+use super::{Published, row};
+use crate::experiment::{Experiment, LabError, OnDevice, Outcome, Setting};
+use crate::parameter::{Origin, Parameter};
+use crate::stream::{self, RECORD_BYTES};
+use crate::target::Target;
+use engine::device::{SimDisks, WriteDeviceRef};
+use engine::rt::Rt;
+
+pub(crate) const EXPERIMENT: Experiment = Experiment {
+    name: "h7-unequal-vdevs",
+    about: "held out: how data is spread over two vdevs of unequal size",
+    preset: "nvme",
+    seeds: 5,
+    on_device: OnDevice::Nothing,
+    run,
+};
+
+/// Sizes of the two files. The one byte more that the study gave them is no sector.
+const SIZES_MIB: [u64; 2] = [128, 512];
+/// What is written.
+const WRITTEN_MIB: u64 = 256;
+/// Memory of the machine, which decides how large txgs are.
+const MEMORY_MIB: u64 = 16 << 10;
+/// Dirty data at which the engine of that time pushed a txg.
+const PUSH_MIB: u64 = 64;
+
+/// What the study measured.
+const PUBLISHED: &[Published] = &[];
+
+fn run(target: &Target, setting: &Setting) -> Result<Outcome, LabError> {
+    target.check(&EXPERIMENT)?;
+    let none = || LabError::new("no simulated disk", EXPERIMENT.preset);
+    let preset = target.preset(&EXPERIMENT).ok_or_else(none)?;
+    (setting.progress)("256 MiB over 128 and 512 MiB");
+    let space = Rt::simulate(setting.seed, |rt| {
+        let site = SimDisks::new(rt);
+        let disk = |mib: u64| preset.device(&site, mib << 20, setting.seed) as WriteDeviceRef;
+        let disks = SIZES_MIB.map(disk).into();
+        let pool = stream::pool(rt, disks, 1, RECORD_BYTES, &tunables())?;
+        stream::write_mib(&pool, 0, 0, WRITTEN_MIB, RECORD_BYTES)?;
+        pool.sync().map_err(stream::StreamError::from)?;
+        let vdevs = pool.stats().vdevs;
+        let space = vdevs.iter().filter(|v| v.has_space);
+        let space: Vec<(u64, u64)> = space.map(|v| (v.size_bytes, v.allocated_bytes)).collect();
+        pool.close().map_err(stream::StreamError::from)?;
+        Ok::<_, stream::StreamError>(space)
+    })?;
+    let mib = |bytes: u64| bytes as f64 / f64::from(1 << 20);
+    let mut rows = Vec::new();
+    for (name, (size, allocated)) in ["pool", "small vdev", "large vdev"].iter().zip(space) {
+        let allocated_row = format!("{name}: allocated");
+        rows.push(row(PUBLISHED, &allocated_row, "MiB", mib(allocated)));
+        rows.push(row(PUBLISHED, &format!("{name}: free"), "MiB", mib(size - allocated)));
+    }
+    Ok(Outcome {
+        rows,
+        parameters: parameters(),
+        ..Outcome::new(EXPERIMENT.name, target.describe(&EXPERIMENT))
+    })
+}
+
+fn tunables() -> Vec<String> {
+    let dirty_mib = MEMORY_MIB / 10;
+    vec![
+        format!("zfs_dirty_data_max={}", dirty_mib << 20),
+        format!("zfs_dirty_data_sync_percent={}", PUSH_MIB * 100 / dirty_mib),
+    ]
+}
+
+fn parameters() -> Vec<Parameter> {
+    let mib = |name: &str, mib: u64, origin| Parameter::new(name, mib as f64, "MiB", origin);
+    vec![
+        mib("small vdev", SIZES_MIB[0], Origin::Study),
+        mib("large vdev", SIZES_MIB[1], Origin::Study),
+        mib("written", WRITTEN_MIB, Origin::Study),
+        Parameter::new("record", f64::from(RECORD_BYTES >> 10), "KiB", Origin::Study),
+        Parameter::choice("compression", "off", Origin::Study),
+        mib("memory of the machine", MEMORY_MIB, Origin::Assumed),
+        mib("dirty data that push a txg", PUSH_MIB, Origin::Study),
+    ]
+}
