@@ -6,6 +6,7 @@
 
 use crate::parameter::{Origin, Parameter};
 use crate::row::{ELSEWHERE, Kind, Row, Verdict};
+use crate::score::Score;
 use crate::target::Target;
 use engine::rt::for_each_parallel;
 use serde::Serialize;
@@ -39,7 +40,7 @@ pub enum OnDevice {
     Writes,
     /// It makes a pool on it, runs in that, and destroys it.
     MakesPool,
-    /// Nothing: its machine is a simulated one, and it runs in no pool either.
+    /// Nothing: its machine is a simulated one of its own, and it runs in no pool either.
     Nothing,
 }
 
@@ -209,6 +210,12 @@ impl Outcome {
     #[must_use]
     pub fn tallies(&self) -> Vec<Tally> {
         tallies(&self.rows)
+    }
+
+    /// How far its predictions are from what was published.
+    #[must_use]
+    pub fn score(&self) -> Option<Score> {
+        Score::of(self)
     }
 
     /// Parameters that rows chose.

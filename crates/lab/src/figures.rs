@@ -1,4 +1,5 @@
-//! Every figure of the five documents, and where it is repeated.
+//! Every figure of the five documents and of the studies that were held out, and where it is
+//! repeated.
 //!
 //! The list is written by hand: what a document says, and which rows repeat it, or why none does.
 //! The results are a run's: [`markdown`] puts both together.
@@ -41,12 +42,14 @@ const INDIRECT: &str = "indirect";
 /// A document, and what it publishes.
 type Document = (&'static str, &'static [Item]);
 
-const DOCUMENTS: [Document; 5] = [
+const DOCUMENTS: [Document; 7] = [
     ("000: single writes to a raw disk, and the same disk under a pool (2006)", DOCUMENT_0),
     ("001: the write throttle observed (2008)", DOCUMENT_1),
     ("002: benchmarks with pios over the object layer (2007)", DOCUMENT_2),
     ("003: linear and random reads of a disk (2009)", DOCUMENT_3),
     ("004: larger indirect blocks (2016)", DOCUMENT_4),
+    ("Held out, H7: allocation between unequal vdevs (2015)", HELD_OUT_7),
+    ("Held out, H3: artificial latency (2015)", HELD_OUT_3),
 ];
 
 const DOCUMENT_0: &[Item] = &[
@@ -175,6 +178,30 @@ const DOCUMENT_4: &[Item] = &[
     item("scrub, deletion, send are helped", In(INDIRECT, "128 KiB over 16 KiB, ", "speed", "")),
 ];
 
+const H7: &str = "h7-unequal-vdevs";
+const H3: &str = "h3-latency-lanes";
+
+const HELD_OUT_7: &[Item] = &[
+    item("after: alloc and free of the pool", In(H7, "pool", "", "")),
+    item("after: alloc and free of the small vdev", In(H7, "small vdev", "", "")),
+    item("after: alloc and free of the large vdev", In(H7, "large vdev", "", "")),
+    item("before: the same", Not("the rule before that change, which no engine has any more")),
+];
+
+const HELD_OUT_3: &[Item] = &[
+    item("A0, B0: without lanes", Not("the disks are not described")),
+    item("A1, A3: mean and deviation", In(H3, "10 ms x 1:", "of a minute", "ms")),
+    item("A1: writes", In(H3, "10 ms x 1: writes", "writes", "")),
+    item("A1: KB/s", In(H3, "10 ms x 1: written", "written", "")),
+    item("A2, B1: mean", In(H3, "", ": mean latency", "")),
+    item("A2, B1: deviation", In(H3, "", ": standard deviation", "")),
+    item("A2: writes", In(H3, "10 ms x 16: writes", "writes", "")),
+    item("A2: KB/s", In(H3, "10 ms x 16: written", "written", "")),
+    item("B1: writes", In(H3, "", "of two: writes", "")),
+    item("B1: KB/s", In(H3, "", "of two: written", "")),
+    item("histograms of A1, A3, A2", Not("their shape is the phase of the minute")),
+];
+
 impl Rows {
     /// The rows among those of a run.
     fn among<'a>(&self, outcomes: &'a [Outcome]) -> Vec<&'a Row> {
@@ -194,7 +221,7 @@ pub fn markdown(outcomes: &[Outcome], how: &str) -> String {
     // It begins with the version.
     let how = how.split_once(": ").map_or(how, |(_, command)| command);
     let mut out = format!(
-        "# Every figure of the five documents\n\n\
+        "# Every figure of the five documents, and of the studies held out\n\n\
          Made by `{how} --figures docs/lab/figures.md`: the list is in crates/lab/src/figures.rs, \
          the results are\nthat run's. Kinds of rows are explained in \
          [the guide](../guide/lab.md); what each row gave is in the report.\n\n{}\n",
@@ -271,7 +298,7 @@ mod tests {
     /// What is said to be repeated is; of the long experiments, what a small run has.
     #[test]
     fn every_item_has_rows() {
-        let names = [RAW, SYNC, SEEK];
+        let names = [RAW, SYNC, SEEK, H7];
         let outcomes = run(&names);
         let items = || DOCUMENTS.iter().flat_map(|document| document.1);
         for item in items() {

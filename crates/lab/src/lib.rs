@@ -23,6 +23,7 @@ pub mod pios_study;
 mod raw_sweep;
 pub mod report;
 pub mod row;
+pub mod score;
 mod seek;
 pub mod stay;
 pub mod stream;

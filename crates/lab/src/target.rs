@@ -103,6 +103,12 @@ impl Target {
         }
     }
 
+    /// Whether it can run here at all.
+    #[must_use]
+    pub fn suits(&self, own: &Experiment) -> bool {
+        own.on_device != OnDevice::Nothing || matches!(self, Self::Sim(None))
+    }
+
     /// Refuses what an experiment cannot run on, and a device whose data would be lost without that
     /// having been said.
     ///
@@ -110,10 +116,10 @@ impl Target {
     /// Says what to say.
     pub fn check(&self, own: &Experiment) -> Result<(), LabError> {
         match self {
-            Self::Device { .. } | Self::Pool(_) if own.on_device == OnDevice::Nothing => {
+            _ if !self.suits(own) => {
                 let what = format!("{} does not run there", own.name);
-                Err(LabError::new(what, "the machine of that study is a simulated one")
-                    .hint("`zinc lab list` says where experiments run"))
+                Err(LabError::new(what, "that study has a simulated machine of its own")
+                    .hint("leave out --sim PRESET, --device and --pool"))
             }
             Self::Device { destroy: false, .. } if own.destroys() => {
                 let what = format!("{} does not run there", own.name);

@@ -19,11 +19,11 @@
 //! second; where the study shows two samples of the same disk that are unlike each other, the
 //! prediction is a range.
 
-use super::{Published, row};
+use super::{Published, meaning, row};
 use crate::disk::{Host, Lanes, Observed, Preset, Seen, Spec};
 use crate::experiment::{Chart, Experiment, LabError, OnDevice, Outcome, Series, Setting};
 use crate::parameter::{Origin, Parameter};
-use crate::row::Row;
+use crate::row::{Bound, Row};
 use crate::stream::{self, RECORD_BYTES, StreamError};
 use crate::target::Target;
 use engine::device::{SimDisks, SimOptions, WriteDeviceRef};
@@ -73,7 +73,36 @@ const UNEQUAL: Case =
     Case { copies: 8, disks: &[("16 ms x 16 of two", 16, 16.0), ("32 ms x 16 of two", 16, 32.0)] };
 
 /// What the study measured.
-const PUBLISHED: &[Published] = &[];
+const PUBLISHED: &[Published] = &[
+    ends("10 ms x 1: mean latency, least of a minute", Bound::AtMost, 17.080),
+    ends("10 ms x 1: mean latency, most of a minute", Bound::AtLeast, 33.768),
+    ends("10 ms x 1: standard deviation, least of a minute", Bound::AtMost, 12.448),
+    ends("10 ms x 1: standard deviation, most of a minute", Bound::AtLeast, 26.629),
+    near("10 ms x 1: writes", "/s", 97.0),
+    near("10 ms x 1: written", "KiB/s", 12518.0),
+    near("10 ms x 16: mean latency", "ms", 10.261),
+    near("10 ms x 16: standard deviation", "ms", 3.022),
+    near("10 ms x 16: writes", "/s", 148.0),
+    near("10 ms x 16: written", "KiB/s", 18463.0),
+    near("16 ms x 16 of two: mean latency", "ms", 16.391),
+    near("16 ms x 16 of two: standard deviation", "ms", 2.13),
+    near("16 ms x 16 of two: writes", "/s", 518.0),
+    near("16 ms x 16 of two: written", "KiB/s", 64651.0),
+    near("32 ms x 16 of two: mean latency", "ms", 32.310),
+    near("32 ms x 16 of two: standard deviation", "ms", 1.68),
+    near("32 ms x 16 of two: writes", "/s", 271.0),
+    near("32 ms x 16 of two: written", "KiB/s", 33630.0),
+];
+
+/// A value that the mean over all minutes has to be near.
+const fn near(row: &'static str, unit: &'static str, value: f64) -> Published {
+    Published { row, unit, value, bound: Bound::Within(0.15) }
+}
+
+/// A sample that has to be within the range over all minutes, of which the row is one end.
+const fn ends(row: &'static str, bound: Bound, value: f64) -> Published {
+    Published { row, unit: "ms", value, bound }
+}
 
 /// The writes of a disk in a sample.
 #[derive(Clone, Copy, Default)]
@@ -134,10 +163,6 @@ const COLUMNS: [Column; 4] = [
 
 fn run(target: &Target, setting: &Setting) -> Result<Outcome, LabError> {
     target.check(&EXPERIMENT)?;
-    let none = || LabError::new("no simulated disk", EXPERIMENT.preset);
-    let preset = target.preset(&EXPERIMENT).ok_or_else(none)?;
-    let own = target.is_the_study_s(&EXPERIMENT);
-    let kind = (!own).then_some(&preset);
     let mut rows = Vec::new();
     let mut series = Vec::new();
     for case in [&ONE_LANE, &MANY_LANES, &UNEQUAL] {
@@ -146,7 +171,7 @@ fn run(target: &Target, setting: &Setting) -> Result<Outcome, LabError> {
             case.copies,
             case.disks.len()
         ));
-        let seen = simulated(case, kind, MEMORY_GIB, setting)?;
+        let seen = simulated(case, MEMORY_GIB, setting)?;
         for ((name, ..), samples) in case.disks.iter().zip(seen) {
             let points = (0..).map(f64::from).zip(samples.0.iter().map(|s| s.writes_per_s));
             series.push(Series { name: (*name).to_owned(), points: points.collect() });
@@ -155,13 +180,13 @@ fn run(target: &Target, setting: &Setting) -> Result<Outcome, LabError> {
     }
     for memory in OTHER_MEMORY_GIB {
         (setting.progress)(&format!("a machine of {memory} GiB"));
-        let seen = simulated(&MANY_LANES, kind, memory, setting)?;
+        let seen = simulated(&MANY_LANES, memory, setting)?;
         let name = format!("10 ms x 16, {memory} GiB of memory: writes");
         rows.extend(seen.iter().map(|s| Row::own(&name, "/s", s.mean(|s| s.writes_per_s))));
     }
-    let outcome = Outcome {
+    Ok(Outcome {
         rows,
-        parameters: parameters(target, setting),
+        parameters: parameters(setting),
         charts: vec![Chart {
             title: "Writes of a minute".to_owned(),
             x: "the minute begins at second".to_owned(),
@@ -170,9 +195,9 @@ fn run(target: &Target, setting: &Setting) -> Result<Outcome, LabError> {
             bars: false,
             series,
         }],
+        meaning,
         ..Outcome::new(EXPERIMENT.name, target.describe(&EXPERIMENT))
-    };
-    Ok(if own { outcome } else { outcome.elsewhere() })
+    })
 }
 
 /// The rows of a disk: of each column the mean over all samples, and its ends.
@@ -194,20 +219,15 @@ fn seconds(setting: &Setting) -> f64 {
     (RUN * setting.scale.clamp(0.0, 1.0)).round()
 }
 
-/// The samples of each disk of a case, on disks of lanes or of this kind.
-fn simulated(
-    case: &Case,
-    kind: Option<&Preset>,
-    memory_gib: u64,
-    setting: &Setting,
-) -> Result<Vec<Samples>, StreamError> {
+/// The samples of each disk of a case.
+fn simulated(case: &Case, memory_gib: u64, setting: &Setting) -> Result<Vec<Samples>, StreamError> {
     let run = seconds(setting);
     Rt::simulate(setting.seed, |rt| {
         let site = SimDisks::new(rt);
         let mut disks = Vec::new();
         let mut all = Vec::new();
         for (number, (_, lanes, ms)) in (0..).zip(case.disks) {
-            let preset = kind.cloned().unwrap_or_else(|| of_lanes(*lanes, *ms));
+            let preset = of_lanes(*lanes, *ms);
             let size = preset.capacity_bytes.min(64 << 30) / 512 * 512;
             let seen = Seen::default();
             let model = preset.model(size, setting.seed.wrapping_add(number));
@@ -272,12 +292,12 @@ fn tunables(memory_gib: u64) -> Vec<String> {
     ]
 }
 
-fn parameters(target: &Target, setting: &Setting) -> Vec<Parameter> {
-    let disk = target.preset(&EXPERIMENT).map(|preset| preset.parameters()).unwrap_or_default();
+fn parameters(setting: &Setting) -> Vec<Parameter> {
     let of = |name: &str, value: f64, unit, origin| Parameter::new(name, value, unit, origin);
     let dirty_mib = dirty_max_mib(MEMORY_GIB) as f64;
-    let mut all = disk;
-    all.extend([
+    vec![
+        Parameter::choice("lanes and their latency", "as the rows say", Origin::Study),
+        Parameter::choice("what lies behind the lanes", "takes no time", Origin::Study),
         of("file", FILE_MIB as f64, "MiB", Origin::Study),
         of("copies at once, two disks", UNEQUAL.copies as f64, "", Origin::Study),
         of("sample", SAMPLE, "s", Origin::Study),
@@ -290,8 +310,7 @@ fn parameters(target: &Target, setting: &Setting) -> Vec<Parameter> {
         of("dirty data at most, of that memory", dirty_mib, "MiB", Origin::Study),
         of("rate of a copy into memory", COPY_MIB_PER_S, "MiB/s", Origin::Assumed),
         of("time in which samples begin", seconds(setting), "s", Origin::Given),
-    ]);
-    all
+    ]
 }
 
 /// A disk of lanes.

@@ -5,7 +5,7 @@
 //! committed (`docs/lab/holdout/`), and compared only afterwards. A model that is changed after
 //! that makes its rows fitted ones.
 //!
-//! What came out is summed up by a [`Score`]: how far predictions are from what was measured, as
+//! What came out is summed up by a [`crate::score::Score`]: how far predictions are from what was measured, as
 //! the median of |ln(predicted / measured)|, which row is worst, and whether the order is right.
 
 mod latency_lanes;
@@ -14,6 +14,8 @@ mod unequal_vdevs;
 pub(crate) use latency_lanes::EXPERIMENT as H3;
 pub(crate) use unequal_vdevs::EXPERIMENT as H7;
 
+use crate::experiment::Outcome;
+use crate::report::figure;
 use crate::row::{Bound, Row};
 
 /// What a study measured in a row.
@@ -30,4 +32,22 @@ fn row(published: &[Published], name: &str, unit: &'static str, predicted: f64) 
         Some(p) => Row::predicted(name, unit, p.value, p.bound, predicted),
         None => Row::own(name, unit, predicted),
     }
+}
+
+/// What came of the predictions.
+fn meaning(outcome: &Outcome) -> String {
+    let Some(score) = outcome.score() else { return String::new() };
+    let mut text = format!(
+        "Predicted from the description of the study. Of {} rows, with {} free parameters: the \
+         median of |ln(predicted/measured)| is {}, rank correlation {}.",
+        score.rows,
+        score.free_parameters,
+        figure(score.median_ln),
+        figure(score.rank_correlation),
+    );
+    if let Some(row) = outcome.row(&score.worst).filter(|row| row.misses()) {
+        let ratio = row.ratio().unwrap_or(f64::NAN);
+        text += &format!(" Worst is {}: {} of what was measured.", row.row, figure(ratio));
+    }
+    text
 }

@@ -37,6 +37,7 @@ pub fn json(outcomes: &[Outcome]) -> Value {
             "parameters": parameters,
             "fitted_parameters": outcome.fitted_parameters(),
             "independent_published_values": outcome.independent_values(),
+            "score": outcome.score(),
             "says": outcome.says(),
         })
     });
@@ -267,6 +268,9 @@ mod tests {
         assert_eq!(experiment["fitted_parameters"], json!(1));
         assert_eq!(experiment["independent_published_values"], json!(4));
         assert_eq!(experiment["parameters"][0]["origin"], json!("fitted by: 8 MiB"));
+        let score = &experiment["score"];
+        assert_eq!((&score["rows"], &score["free_parameters"]), (&json!(2), &json!(1)));
+        assert_eq!(score["worst"], json!("64 KiB"));
         let headline = "2 of 3 predicted rows are within their bounds.";
         assert_eq!(all["summary"]["headline"], json!(headline));
         let own = json!({ "rows": 2, "judged": 1, "within": 1 });

@@ -210,8 +210,8 @@ impl Fit {
 
 impl Run {
     fn run(self) -> Result<ExitCode, Failure> {
-        let experiments = self.experiments()?;
         let target = self.target()?;
+        let experiments = self.experiments(&target)?;
         experiments.iter().try_for_each(|experiment| target.check(experiment))?;
         if let Target::Device { path, destroy: true } = &target
             && experiments.iter().any(|experiment| experiment.destroys())
@@ -250,13 +250,10 @@ impl Run {
     }
 
     /// Those named, each once; `all` are those that can run on the target.
-    fn experiments(&self) -> Result<Vec<&'static Experiment>, Failure> {
+    fn experiments(&self, target: &Target) -> Result<Vec<&'static Experiment>, Failure> {
         if self.names.iter().any(|name| name == "all") {
-            let elsewhere = self.device.is_some() || self.pool.is_some();
-            let fits = |e: &&Experiment| {
-                !(elsewhere && e.on_device == OnDevice::Nothing)
-                    && (self.device.is_none() || self.destroy_data || !e.destroys())
-            };
+            let kept = self.device.is_some() && !self.destroy_data;
+            let fits = |e: &&Experiment| target.suits(e) && !(kept && e.destroys());
             return Ok(lab::EXPERIMENTS.iter().filter(fits).collect());
         }
         let one = |name: &String| {
