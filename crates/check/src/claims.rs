@@ -100,10 +100,12 @@ impl<'p> Claims<'p> {
         self.vdevs.get(&vdev)
     }
 
-    /// Takes the space of all copies of a block.
-    pub(crate) fn claim(&self, bp: &BlkPtr, at: &dyn Fn() -> At, sink: &Sink) {
+    /// Takes the space of all copies of a block; whether they were all free at their beginning. One
+    /// that is not may be a block that was visited before.
+    pub(crate) fn claim(&self, bp: &BlkPtr, at: &dyn Fn() -> At, sink: &Sink) -> bool {
+        let mut is_new = true;
         for (_, dva) in bp.dvas() {
-            self.claim_dva(dva, bp.physical_birth(), at, sink);
+            is_new &= self.claim_dva(dva, bp.physical_birth(), at, sink);
         }
         if bp.is_gang() {
             let place = at().place;
@@ -113,9 +115,10 @@ impl<'p> Claims<'p> {
                 }
             }
         }
+        is_new
     }
 
-    fn claim_dva(&self, dva: Dva, birth: u64, at: &dyn Fn() -> At, sink: &Sink) {
+    fn claim_dva(&self, dva: Dva, birth: u64, at: &dyn Fn() -> At, sink: &Sink) -> bool {
         let header = GANG_HEADER_SIZE as u64;
         let size = match dva.is_gang() {
             true => self.pool.vdevs().psize_to_asize(dva.vdev(), header, birth).unwrap_or(header),
@@ -124,13 +127,19 @@ impl<'p> Claims<'p> {
         let bad = |cause| sink.put(Issue::BadAddress { at: at(), dva, cause });
         let pieces = match self.places(dva.vdev(), dva.offset(), size) {
             Ok(p) => p,
-            Err(cause) => return bad(cause),
+            Err(cause) => {
+                bad(cause);
+                return true;
+            }
         };
-        let take = |vdev, offset, size| match self.vdevs.get(&vdev).map(|m| m.set(offset, size)) {
+        let mut is_new = true;
+        let mut take = |vdev, offset, size| match self.vdevs.get(&vdev).map(|m| m.set(offset, size))
+        {
             None => bad("names a vdev that does not exist"),
             Some(Ok(None)) => {}
-            Some(Ok(Some(offset))) => {
-                sink.put(Issue::DoubleAllocation { at: at(), dva, offset });
+            Some(Ok(Some(taken))) => {
+                is_new &= taken != offset;
+                sink.put(Issue::DoubleAllocation { at: at(), dva, offset: taken });
             }
             Some(Err(misfit)) => bad(misfit.text()),
         };
@@ -140,6 +149,7 @@ impl<'p> Claims<'p> {
                 take(vdev, offset, size);
             }
         }
+        is_new
     }
 
     /// Where a removal that is under way has copied parts of a range already.

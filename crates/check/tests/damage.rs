@@ -111,6 +111,32 @@ fn a_bad_copy_of_metadata() {
     assert_eq!((report.devices[0].repairable, report.devices[0].lost), (1, 0));
 }
 
+/// A few KiB of pointers that lead to one block from many places claim exabytes: the check says so,
+/// and ends.
+#[test]
+fn blocks_of_pointers_that_are_shared() {
+    let Some(s) = surgeon("basic") else { return };
+    let head = heads(&s.open()).into_iter().map(|d| d.object).find(|set| {
+        let meta = objset(&s.open(), *set).meta_object();
+        meta.is_some_and(|m| m.dnode().levels > 4)
+    });
+    let head = head.expect("the tree of dnodes is always high");
+    for level in [2, 3, 4] {
+        s.edit_block((head, 0), (level, 0), |block| {
+            let (first, rest) = block.split_at_mut(128);
+            rest.chunks_exact_mut(128).for_each(|slot| slot.copy_from_slice(first));
+        });
+    }
+    let report = s.report();
+    assert!(report.issues.iter().any(|i| i.name() == "double-allocation"));
+    assert!(report.blocks_read < 10_000, "{} blocks", report.blocks_read);
+    let all = objset(&s.open(), head).objects().take(100_000);
+    let errors: Vec<_> = all.filter_map(Result::err).collect();
+    assert!(errors.len() < 50_000, "{} errors", errors.len());
+    let said = errors.first().expect("an error").to_string();
+    assert!(said.contains("several places"), "{said}");
+}
+
 #[test]
 fn a_wrong_space_of_an_object() {
     let Some(s) = surgeon("basic") else { return };

@@ -25,6 +25,7 @@ mod locks;
 mod object;
 mod objset;
 mod overlay;
+mod places;
 mod store;
 mod tx;
 mod usage;

@@ -4,6 +4,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::live::state::{Found, LiveObject};
 use crate::objset::Objset;
 use crate::overlay::{OverlayBlock, OverlayObject};
+use crate::places::Places;
 use ondisk::{BlkPtr, DmuType, Dnode};
 use std::sync::Arc;
 use zio::{Block, Place};
@@ -38,11 +39,13 @@ pub struct Object {
     dnode: Arc<Dnode>,
     /// Of a live set: what is newer than `dnode`.
     live: Option<Arc<LiveObject>>,
+    /// Those of the tree of `dnode`.
+    places: Arc<Places>,
 }
 
 impl Object {
     pub(crate) fn new(objset: Objset, number: u64, dnode: Arc<Dnode>) -> Self {
-        Self { objset, number, dnode, live: None }
+        Self { objset, number, dnode, live: None, places: Arc::default() }
     }
 
     pub(crate) fn new_live(
@@ -51,7 +54,7 @@ impl Object {
         dnode: Arc<Dnode>,
         live: Arc<LiveObject>,
     ) -> Self {
-        Self { objset, number, dnode, live: Some(live) }
+        Self { objset, number, dnode, live: Some(live), places: Arc::default() }
     }
 
     pub(crate) fn live(&self) -> Option<&Arc<LiveObject>> {
@@ -60,7 +63,7 @@ impl Object {
 
     /// The tree of `dnode` alone, without what memory knows.
     pub(crate) fn tree_of(&self, dnode: Arc<Dnode>) -> Self {
-        Self { objset: self.objset.clone(), number: self.number, dnode, live: None }
+        Self::new(self.objset.clone(), self.number, dnode)
     }
 
     /// The attributes as they are now, of a live object whatever this value was opened with.
@@ -160,14 +163,21 @@ impl Object {
         })
     }
 
-    /// Reads an indirect block, holding it to the level it must have: a pointer that loops back
-    /// up the tree is an error, not a loop.
+    /// Reads an indirect block, holding it to the level it must have (a pointer that loops back
+    /// up the tree is an error, not a loop) and to one place ([`crate::places`]).
     fn indirect(&self, bp: &BlkPtr, level: u8, blkid: u64) -> Result<Arc<Block>> {
         if bp.level() != level {
             return Err(self.error(ErrorKind::Tree("a pointer has another level than its place")));
         }
         if bp.lsize() != 1 << self.dnode.indirect_shift {
             return Err(self.error(ErrorKind::Tree("an indirect block has another size")));
+        }
+        if bp.is_embedded() {
+            return Err(self.error(ErrorKind::Tree("an indirect block is embedded")));
+        }
+        if !self.places.is_only(bp, level, blkid) {
+            let what = "an indirect block stands in several places of its tree";
+            return Err(self.error(ErrorKind::Tree(what)));
         }
         Ok(self.objset.store().read(bp, self.place(level, blkid), self.objset.key())?)
     }

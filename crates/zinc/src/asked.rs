@@ -14,7 +14,7 @@
 use crate::failure::Failure;
 use crate::found::Listed;
 use crate::ui::sink::{self, Fate, Patience};
-use engine::LivePool;
+use engine::{LivePool, rt};
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
@@ -195,6 +195,35 @@ pub fn inherit<T>(asked: Option<&Arc<Asked>>, work: impl FnOnce() -> T) -> T {
     }
     let _back = Back(ASKED.replace(asked.cloned()));
     work()
+}
+
+/// The same as [`rt::for_each_parallel`], for the client of this thread on all of its threads: those
+/// that find the items, too, since each thread does both.
+///
+/// # Errors
+/// The first one of `work`.
+pub fn for_each_parallel<I, E: Send>(
+    workers: usize,
+    items: I,
+    work: impl Fn(I::Item) -> Result<(), E> + Sync,
+) -> Result<(), E>
+where
+    I: Iterator + Send,
+{
+    struct Found<'a, I> {
+        client: Option<&'a Arc<Asked>>,
+        items: I,
+    }
+    impl<I: Iterator> Iterator for Found<'_, I> {
+        type Item = I::Item;
+
+        fn next(&mut self) -> Option<I::Item> {
+            inherit(self.client, || self.items.next())
+        }
+    }
+    let client = client();
+    let items = Found { client: client.as_ref(), items };
+    rt::for_each_parallel(workers, items, |item| inherit(client.as_ref(), || work(item)))
 }
 
 /// This thread works for a client that wants a part of what it will show.

@@ -26,12 +26,13 @@ mod table;
 
 pub use table::{Table, script_row};
 
-use crate::asked;
+use crate::asked::{self, Asked};
 use crate::failure::{FAILED, Failure};
 use sink::{Fate, Lost, Patience};
 use std::io::{self, IsTerminal as _};
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::process::ExitCode;
+use std::sync::Arc;
 
 /// What became of the output of this process itself.
 static OWN: Fate = Fate::new();
@@ -68,12 +69,20 @@ pub fn out_bytes(bytes: &[u8]) -> io::Result<()> {
     })
 }
 
-/// Standard output for what is written piece by piece: a client's, as long as a verb runs for it.
-pub struct Output;
+/// Standard output for what is written piece by piece: a client's, if a verb of it made this, also
+/// when another thread writes.
+pub struct Output(Option<Arc<Asked>>);
+
+impl Output {
+    /// That of this thread.
+    pub fn new() -> Self {
+        Self(asked::client())
+    }
+}
 
 impl io::Write for Output {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        out_bytes(bytes).map(|()| bytes.len())
+        asked::inherit(self.0.as_ref(), || out_bytes(bytes)).map(|()| bytes.len())
     }
 
     fn flush(&mut self) -> io::Result<()> {

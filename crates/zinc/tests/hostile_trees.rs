@@ -194,3 +194,29 @@ fn hostile_trees_stay_in_their_target() {
     }
     println!("{rounds} hostile trees from seed {first}");
 }
+
+/// Directories that name one another, names that stand twice, files that no directory names: the
+/// list of what changed ends.
+#[test]
+fn differences_of_hostile_trees_end() {
+    for seed in 1..4 {
+        let beside = tempfile::Builder::new().prefix("b").rand_bytes(4).tempdir().unwrap();
+        lay_out(beside.path());
+        let made = Made::new(|fill| {
+            let dirs: Vec<u64> =
+                (0..50).map(|n| fill.dir(fill.root(), &format!("x{n}"), 0o755)).collect();
+            fill.pool.snapshot(&["p/fs@a".to_owned()], Vec::new()).unwrap();
+            for (n, dir) in dirs.iter().enumerate() {
+                fill.file(*dir, "f", b"text");
+                let next = dirs[(n + 1) % dirs.len()];
+                fill.table(*dir, &[(b"next", next, 4), (b"next", next, 4), (b"back", *dir, 4)]);
+            }
+            fill.pool.snapshot(&["p/fs@b".to_owned()], Vec::new()).unwrap();
+            fill_badly(fill, beside.path(), &mut Rng::new(seed));
+        });
+        for words in ["zfs diff p/fs@a p/fs@b", "zfs diff -FHt p/fs@b p/fs", "zfs diff p/fs@a p/fs"]
+        {
+            assert_eq!(within_limits(&made, words), Ok(()), "seed {seed}: {words}");
+        }
+    }
+}

@@ -82,6 +82,8 @@ impl Place {
     /// A client whose output nobody reads.
     fn stalled(&self, args: &[&str]) -> Child {
         let mut command = self.command(args);
+        // Nothing is ever written to its input.
+        command.stdin(Stdio::piped());
         let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
         std::thread::sleep(Duration::from_millis(700));
         child
@@ -241,25 +243,42 @@ fn connections_that_say_nothing_keep_nobody_out() {
     }
 }
 
-/// Every verb that may take long ends in the server too when its client does.
+/// Every verb that may take long ends in the server too when its client does. Each of these has
+/// more to do, or to say to a reader that does not read, than it can be done with.
 #[test]
 fn what_a_client_began_ends_with_it() {
     let place = Place::new();
+    let many = place.path().join("many");
+    std::fs::create_dir(&many).unwrap();
+    for n in 0..1500 {
+        std::fs::write(many.join(format!("{n:0>200}")), "x").unwrap();
+    }
+    place.run(&["zfs", "snapshot", "-d", "disk", "tank@before"]).ok();
+    place.run(&["cp", "-r", "-d", "disk", "many", "tank:/"]).ok();
     let mut offences = Vec::new();
     for line in [
         "cat tank:/big",
         "cat tank:/some",
+        "ls -R tank:/",
+        "cp -v -r tank:/many out",
+        "cp -v -r many tank:/again",
+        "cp --tar - tank:/again",
+        "inventory --max-hole 4T tank",
+        "zfs diff tank@before tank",
         "zpool iostat tank 1",
         "zpool list tank 1",
-        "zpool status tank 1",
+        "pios -p tank -n 1 -P sleep_600 -L dmuio",
         "pios -p tank -n 1 -s 1M -c 4k -T 200 -x",
-        "pios -p tank -n 1 -P sleep_600",
     ] {
         let server = place.serve(&[]);
         let args: Vec<String> = line.split(' ').map(|w| w.replace('_', " ")).collect();
         let args: Vec<&str> = args.iter().map(String::as_str).collect();
         let mut client = place.stalled(&args);
-        kill_process(Pid::from_child(&client), Signal::KILL).unwrap();
+        if client.try_wait().unwrap().is_some() {
+            offences.push(format!("{line}: it was done at once, which shows nothing"));
+        }
+        // As SIGKILL does: it cannot say good-bye.
+        client.kill().unwrap();
         client.wait().unwrap();
         let (export, time) = timed(|| place.run(&["zpool", "export", "tank"]));
         if export.code != 0 || time > AT_ONCE {
@@ -269,6 +288,25 @@ fn what_a_client_began_ends_with_it() {
     }
     assert!(offences.is_empty(), "{}", offences.join("\n"));
     place.is_clean();
+}
+
+/// What several threads print for a client arrives there whole, and nowhere else.
+#[test]
+fn a_long_list_of_a_served_pool_is_whole() {
+    let place = Place::new();
+    let many = place.path().join("many");
+    std::fs::create_dir(&many).unwrap();
+    for n in 0..1500 {
+        std::fs::write(many.join(format!("{n:0>200}")), "x").unwrap();
+    }
+    place.run(&["cp", "-r", "-d", "disk", "many", "tank:/"]).ok();
+    let server = place.serve(&[]);
+    // It says of one file that it is not hashed, so that it is no success.
+    let list = place.run(&["inventory", "tank"]).out;
+    let list: serde_json::Value = serde_json::from_str(&list).unwrap();
+    assert!(list["datasets"][0]["entries"].as_array().unwrap().len() > 1500);
+    assert_eq!(place.run(&["zpool", "export", "tank"]).code, 0);
+    assert_eq!(server.end().0, Some(0));
 }
 
 #[test]

@@ -50,7 +50,7 @@ impl Walk<'_> {
             return;
         }
         let kind = owner.set.kind.unwrap_or(Kind::of(bp.dmu_type()));
-        self.count(&bp, kind, &at, &mut local.totals);
+        let is_new = self.count(&bp, kind, &at, &mut local.totals);
         let space = self.pool_space(&bp);
         owner.take(space.used);
         if place.level != Place::LEVEL_ZIL {
@@ -59,8 +59,12 @@ impl Walk<'_> {
             own.compressed = own.compressed.saturating_add(space.compressed);
             own.uncompressed = own.uncompressed.saturating_add(space.uncompressed);
         }
+        let item = Item { bp, place, owner: Arc::clone(owner) };
+        if item.has_children() && !is_new {
+            return owner.mark_incomplete();
+        }
         owner.opened();
-        local.children.push(Item { bp, place, owner: Arc::clone(owner) });
+        local.children.push(item);
     }
 
     /// Space of a block as datasets account for it.

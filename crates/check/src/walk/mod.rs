@@ -19,6 +19,10 @@
 //! before the stack, so that what is pending never exceeds its bound by more than one batch's
 //! children.
 //!
+//! A block with pointers inside is gone into once. Nothing shares such blocks, so one whose space
+//! was claimed before is an issue, and what is below it was visited: a few blocks that point to one
+//! another from many places cost no more work than they are.
+//!
 //! Copies of one block are read as if they were blocks of their own, so that the second copies of
 //! a batch of metadata cost one more submission and not one wait each.
 
@@ -330,14 +334,19 @@ impl<'p> Walk<'p> {
         });
     }
 
-    /// Counts a pointer and claims its space; used for the walk and for lists of blocks.
-    pub(crate) fn count(&self, bp: &BlkPtr, kind: Kind, at: &dyn Fn() -> At, totals: &mut Totals) {
+    /// Counts a pointer and claims its space; used for the walk and for lists of blocks. Whether
+    /// nothing else has the space, or may have it too.
+    pub(crate) fn count(
+        &self,
+        bp: &BlkPtr,
+        kind: Kind,
+        at: &dyn Fn() -> At,
+        totals: &mut Totals,
+    ) -> bool {
         match self.shared.visit(bp) {
             Visit::First(bp) => {
                 totals.count(&bp, kind);
-                if !bp.is_embedded() {
-                    self.claims.claim(&bp, at, self.sink);
-                }
+                return bp.is_embedded() || self.claims.claim(&bp, at, self.sink);
             }
             Visit::Dedup(bp) => {
                 totals.count(&bp, kind);
@@ -350,6 +359,7 @@ impl<'p> Walk<'p> {
                 totals.clone_blocks += 1;
             }
         }
+        true
     }
 }
 

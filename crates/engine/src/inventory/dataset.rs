@@ -1,6 +1,7 @@
 //! File systems, volumes, snapshots and bookmarks.
 
 use super::entry::{EntryOptions, describe, snapshot_root};
+use super::errors::Errors;
 use super::hash::HashError;
 use super::json::{Json, Members, hex};
 use super::tree::{Walk, WalkError, in_order};
@@ -92,7 +93,7 @@ pub(super) fn write_all(
     options: &Options<'_>,
     read_only: bool,
     out: &mut (dyn Write + Send),
-    errors: &mut Vec<String>,
+    errors: &mut Errors,
 ) -> io::Result<()> {
     let context = PropertyContext { pool_size: Some(pool.space().usable()), altroot: None };
     let mut dirs = pool.dsl().walk();
@@ -123,7 +124,7 @@ struct Writer<'a> {
     read_only: bool,
     context: PropertyContext,
     out: &'a mut (dyn Write + Send),
-    errors: &'a mut Vec<String>,
+    errors: &'a mut Errors,
 }
 
 impl Writer<'_> {
@@ -264,10 +265,10 @@ impl Writer<'_> {
             let names: Vec<_> = snapshots.iter().map(|s| (short(s), s.object)).collect();
             ctldir::entries(&names)
         });
-        let mut errors = Vec::new();
         let mut separator = "\n";
         {
-            let (out, errors, separator) = (&mut *self.out, &mut errors, &mut separator);
+            let name = &d.name;
+            let (out, errors, separator) = (&mut *self.out, &mut *self.errors, &mut separator);
             let mut line = move |entry: &Json| {
                 let done = write!(out, "{separator}{indent} {}", entry.dump());
                 *separator = ",\n";
@@ -280,7 +281,8 @@ impl Writer<'_> {
                 |(described, path)| {
                     progress.check().map_err(io::Error::other)?;
                     progress.add(1, 0);
-                    errors.extend(described.errors);
+                    let told = described.errors.into_iter();
+                    told.for_each(|e| errors.push(format!("{name}: {e}")));
                     // `.zfs` is sorted among the names of the root.
                     if path.as_slice() > b".zfs".as_slice() {
                         ctldir.take().iter().flatten().try_for_each(&mut line)?;
@@ -294,9 +296,10 @@ impl Writer<'_> {
             separator = ",\n";
         }
         write!(self.out, "\n{indent}]")?;
-        let lost = |e: WalkError| format!("{}: {}", String::from_utf8_lossy(&e.path), e.error);
-        errors.extend(walk.into_errors().into_iter().map(lost));
-        self.errors.extend(errors.into_iter().map(|e| format!("{}: {e}", d.name)));
+        for WalkError { path, error } in walk.into_errors() {
+            let path = String::from_utf8_lossy(&path);
+            self.errors.push(format!("{}: {path}: {error}", d.name));
+        }
         Ok(())
     }
 

@@ -10,11 +10,13 @@
 //! dataset costs the names of one directory per level, and a few thousand files in flight, or fewer
 //! when their paths are long.
 //!
-//! What cannot be read is left out and named in `errors`; only a failure to write ends it early.
+//! What cannot be read is left out and named in `errors`, up to so many bytes, behind which the rest
+//! is counted; only a failure to write ends it early.
 
 mod ctldir;
 mod dataset;
 mod entry;
+mod errors;
 mod hash;
 pub mod json;
 mod poolwide;
@@ -25,6 +27,7 @@ pub use hash::{HashError, Hashing, MAX_HOLE, sha256};
 
 use crate::{Dataset, Pool};
 use dmu::Objset;
+use errors::Errors;
 use json::{Json, Members};
 use rt::Progress;
 use std::io::{self, Write};
@@ -62,7 +65,7 @@ pub fn write(
     options: &Options<'_>,
     out: &mut (dyn Write + Send),
 ) -> io::Result<Vec<String>> {
-    let mut errors = Vec::new();
+    let mut errors = Errors::default();
     out.write_all(b"{\n")?;
     let read_only = !options.replayed && poolwide::is_read_only_view(pool);
     for (name, value) in poolwide::members(pool, read_only) {
@@ -70,6 +73,7 @@ pub fn write(
     }
     out.write_all(b" \"datasets\": [")?;
     dataset::write_all(pool, options, read_only, out, &mut errors)?;
+    let errors = errors.into_list();
     out.write_all(b"\n ]")?;
     if !errors.is_empty() {
         let list = errors.iter().map(|e| e.as_str().into()).collect();

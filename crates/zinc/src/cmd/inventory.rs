@@ -73,7 +73,7 @@ impl Args {
                 };
                 file.finish(written).map(|()| Ok(errors))
             }
-            None => Ok(write(&pool, &options, &mut ui::Output)),
+            None => Ok(write(&pool, &options, &mut ui::Output::new())),
         })?;
         let errors = match errors {
             // A reader that went away, as with `| head`, wanted no more.

@@ -21,7 +21,7 @@ use super::dir::{Identity, Look, link_open};
 use super::new_file::{named, nameless, random_name};
 use crate::failure::Failure;
 use crate::ui::sink::{self, Patience};
-use crate::{asked, ui};
+use crate::{asked, asked::Asked, ui};
 use rustix::fs::{
     AtFlags, CWD, FileType, Gid, Mode, OFlags, Uid, fchmod, fchown, fcntl_getfl, fcntl_setfl,
     openat, renameat, statat, unlinkat,
@@ -32,6 +32,7 @@ use std::io::{self, Write};
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// How long a pipe may be without a reader: the two ends are often opened at the same time.
@@ -44,6 +45,8 @@ pub struct Output {
     path: PathBuf,
     file: File,
     how: How,
+    /// Whose verb writes it, from whatever thread.
+    client: Option<Arc<Asked>>,
 }
 
 enum How {
@@ -99,7 +102,7 @@ impl Output {
 
     fn begin(path: PathBuf, opened: io::Result<(File, How)>) -> Result<Self, Failure> {
         match opened {
-            Ok((file, how)) => Ok(Self { path, file, how }),
+            Ok((file, how)) => Ok(Self { path, file, how, client: asked::client() }),
             Err(e) => Err(failed(&path, &e)),
         }
     }
@@ -185,7 +188,7 @@ impl Drop for Output {
 impl Write for Output {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         self.empty()?;
-        match asked::client() {
+        match &self.client {
             // A pipe that is not read must not keep what a client no longer wants.
             Some(client) => {
                 let patience = Patience::While(&client.presence);

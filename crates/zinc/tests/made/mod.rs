@@ -64,7 +64,12 @@ impl Made {
     pub(crate) fn command(&self, words: &str) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_zinc"));
         let mut words = words.split_whitespace();
-        command.args(words.next()).args(["-d", "pool"]).args(words);
+        let verb = words.next();
+        command.args(verb);
+        if matches!(verb, Some("zfs" | "zpool")) {
+            command.args(words.next());
+        }
+        command.args(["-d", "pool"]).args(words);
         command.current_dir(self.dir.path()).env("TZ", "UTC");
         command.env("ZINC_STATE", self.dir.path().join("run/state"));
         command

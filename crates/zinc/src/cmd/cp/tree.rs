@@ -15,7 +15,7 @@ use super::links::{First, Links};
 use super::walk::Walk;
 use crate::asked;
 use crate::target::{Dir, Identity, Keep, Look, Tree, Xattrs, names};
-use engine::rt::{Cancelled, Progress, for_each_parallel};
+use engine::rt::{Cancelled, Progress};
 use engine::zpl::{FileKind, Node};
 use engine::{Filesystem, Volume};
 use rustix::fs::FileType;
@@ -166,11 +166,10 @@ impl<'a> Copier<'a> {
                 return Ok(());
             }
         };
-        let client = asked::client();
         loop {
-            for_each_parallel(0, &mut walk, |task: Task| {
+            asked::for_each_parallel(0, &mut walk, |task: Task| {
                 self.progress.check()?;
-                asked::inherit(client.as_ref(), || self.file(&task, &links));
+                self.file(&task, &links);
                 Ok::<(), Cancelled>(())
             })?;
             self.progress.check()?;

@@ -54,7 +54,7 @@ impl Screen {
         terminal::enable_raw_mode()?;
         // From here on dropping it repairs what was done.
         let screen = Self { ended };
-        execute!(ui::Output, EnterAlternateScreen, Hide)?;
+        execute!(ui::Output::new(), EnterAlternateScreen, Hide)?;
         Ok(screen)
     }
 
@@ -68,7 +68,7 @@ impl Screen {
 
     /// Shows a frame.
     pub fn show(&mut self, lines: &[Line]) -> io::Result<()> {
-        let mut out = BufWriter::new(ui::Output);
+        let mut out = BufWriter::new(ui::Output::new());
         queue!(out, MoveTo(0, 0))?;
         for (row, line) in (0u16..).zip(lines) {
             queue!(out, MoveTo(0, row))?;
@@ -111,7 +111,7 @@ impl Drop for Screen {
 
 fn restore() {
     // Where the terminal is gone there is nothing to repair.
-    let _ = execute!(ui::Output, SetAttribute(Attribute::Reset), Show, LeaveAlternateScreen);
+    let _ = execute!(ui::Output::new(), SetAttribute(Attribute::Reset), Show, LeaveAlternateScreen);
     let _ = terminal::disable_raw_mode();
 }
 

@@ -9,7 +9,6 @@ use super::tar::DEPTH_MAX;
 use crate::asked;
 use crate::failure::{Failure, system_text};
 use crate::place::printable;
-use engine::rt;
 use engine::zpl::{NewKind, Time};
 use rustix::fs::{Dir, SeekFrom, major, minor, seek};
 use std::collections::{HashMap, HashSet};
@@ -59,10 +58,7 @@ pub fn copy(into: &Into<'_>, path: &Path, dir: u64, name: Option<&[u8]>) -> Resu
     let mut walk = Walk { into, levels: Vec::new(), first: None, times: Vec::new() };
     walk.begin(path, dir, name).map_err(|e| cannot(path, &e))?;
     let links = Mutex::new(Links::default());
-    let client = asked::client();
-    rt::for_each_parallel(WORKERS, &mut walk, |task| {
-        asked::inherit(client.as_ref(), || one(into, task, &links))
-    })?;
+    asked::for_each_parallel(WORKERS, &mut walk, |task| one(into, task, &links))?;
     into.progress.check().map_err(|e| cannot(path, &e.into()))?;
     let links = links.into_inner().unwrap_or_else(PoisonError::into_inner);
     for later in &links.later {

@@ -1,22 +1,29 @@
 //! Which objects of two states of a file system may differ.
 
+use crate::asked;
+use crate::failure::Failure;
 use engine::dmu::{Object, Objset};
 use engine::ondisk::dnode::DNODE_SLOT_SIZE;
 use std::collections::BTreeSet;
 
+/// Pointers in a dnode, at most.
+const TOP_MAX: u64 = 3;
+/// Dnodes in one block, at most: more than any block has room for.
+const SLOTS_MAX: u64 = 1 << 15;
+
 /// The numbers of the objects whose dnodes stand in blocks of the meta dnode that changed after
 /// txg `since`, in order. A block that is gone from the later state counts as changed.
-pub fn changed(
-    earlier: &Objset,
-    later: &Objset,
-    since: u64,
-) -> Result<BTreeSet<u64>, engine::dmu::Error> {
+pub fn changed(earlier: &Objset, later: &Objset, since: u64) -> Result<BTreeSet<u64>, Failure> {
     let mut out = BTreeSet::new();
     let (Some(a), Some(b)) = (earlier.meta_object(), later.meta_object()) else {
         let one = earlier.meta_object().or_else(|| later.meta_object());
-        for block in one.iter().flat_map(|m| 0..blocks(m, 0)) {
-            let (first, last) = slots(block, one.as_ref());
+        let Some(meta) = one else { return Ok(out) };
+        let mut at = 0;
+        while let Some(block) = meta.next_block(at).map_err(|(e, _)| e)? {
+            asked::check()?;
+            let (first, last) = slots(block, Some(&meta));
             out.extend(first..last);
+            at = block.saturating_add(1);
         }
         return Ok(out);
     };
@@ -34,7 +41,7 @@ pub fn changed(
 /// Numbers of the dnodes in a block.
 fn slots(block: u64, meta: Option<&Object>) -> (u64, u64) {
     let size = meta.map_or(0, |m| m.dnode().block_size());
-    let per_block = size / DNODE_SLOT_SIZE as u64;
+    let per_block = (size / DNODE_SLOT_SIZE as u64).min(SLOTS_MAX);
     let first = block.saturating_mul(per_block);
     (first, first.saturating_add(per_block))
 }
@@ -58,13 +65,10 @@ struct Walk<'a> {
 
 impl Walk<'_> {
     /// Visits the changed level-0 blocks below block `id` of `level`; `level` above both trees
-    /// stands for the dnodes themselves. Depth is bounded by `level`, which falls.
-    fn below(
-        &self,
-        level: u8,
-        id: u64,
-        found: &mut dyn FnMut(u64),
-    ) -> Result<(), engine::dmu::Error> {
+    /// stands for the dnodes themselves. Depth is bounded by `level`, which falls, and the width by
+    /// the pointers that are there, whatever the dnodes say of their last block.
+    fn below(&self, level: u8, id: u64, found: &mut dyn FnMut(u64)) -> Result<(), Failure> {
+        asked::check()?;
         let Some(below) = level.checked_sub(1) else {
             found(id);
             return Ok(());
@@ -73,7 +77,7 @@ impl Walk<'_> {
         let end = blocks(self.a, below).max(blocks(self.b, below));
         let top = level >= self.a.dnode().levels.max(self.b.dnode().levels);
         let (first, last) = match top {
-            true => (0, end),
+            true => (0, end.min(TOP_MAX)),
             false => (id << shift, ((id + 1) << shift).min(end)),
         };
         for child in first..last {
@@ -86,8 +90,9 @@ impl Walk<'_> {
 
     /// The trees may differ below this block.
     fn may_differ(&self, level: u8, id: u64) -> Result<bool, engine::dmu::Error> {
-        // The lower of two trees has no pointer here: what is below decides.
-        if level >= self.a.dnode().levels || level >= self.b.dnode().levels {
+        // The lower of two trees has no pointer here, and all its blocks below the first one.
+        let is_lower = |o: &Object| level >= o.dnode().levels;
+        if id == 0 && (is_lower(self.a) || is_lower(self.b)) {
             return Ok(true);
         }
         let is = self.b.block_pointer(level, id)?.filter(|bp| !bp.is_hole());

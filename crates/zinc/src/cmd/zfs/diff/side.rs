@@ -1,11 +1,13 @@
 //! One of the two states: files by object number, with their paths.
 
+use crate::asked;
+use crate::failure::Failure;
 use engine::dmu::Objset;
 use engine::ondisk::DmuType;
 use engine::ondisk::znode::flags;
 use engine::zpl::{FileKind, Time};
 use engine::{Filesystem, Node};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 /// Deepest path that is followed upwards: four times what `PATH_MAX` allows.
 const DEPTH_MAX: usize = 8192;
@@ -30,12 +32,14 @@ pub struct Side {
     kept: usize,
     /// A directory that names the object, of files with several names; made when it is needed.
     links: Option<HashMap<u64, u64>>,
+    /// Directories from which no way leads up to the root: each is gone up from once.
+    lost: HashSet<u64>,
 }
 
 impl Side {
     /// A state whose paths begin with `prefix`.
     pub fn new(fs: Filesystem, prefix: Vec<u8>) -> Self {
-        Self { fs, prefix, names: HashMap::new(), kept: 0, links: None }
+        Self { fs, prefix, names: HashMap::new(), kept: 0, links: None, lost: HashSet::new() }
     }
 
     pub fn objset(&self) -> &Objset {
@@ -44,11 +48,11 @@ impl Side {
 
     /// The file with this object; `None` when there is none, when the object is no file, or when
     /// the file has no name any more and only waits to be freed.
-    pub fn see(&mut self, number: u64) -> Result<Option<Seen>, engine::zpl::Error> {
+    pub fn see(&mut self, number: u64) -> Result<Option<Seen>, Failure> {
         let object = match self.fs.objset().object(number) {
             Ok(o) => o,
             Err(e) if e.is_absent() => return Ok(None),
-            Err(e) => return Err(e.into()),
+            Err(e) => return Err(engine::zpl::Error::from(e).into()),
         };
         let is_file = matches!(object.dnode().bonus_kind, DmuType::SA | DmuType::ZNODE);
         if !is_file {
@@ -69,37 +73,14 @@ impl Side {
     }
 
     /// The path of a file: the names on the way up to the root.
-    fn path(&mut self, node: &Node) -> Result<Vec<u8>, engine::zpl::Error> {
-        let mut parts: Vec<Vec<u8>> = Vec::new();
-        let mut number = node.number();
-        let mut at = node.clone();
-        while number != self.fs.root_object() {
-            if parts.len() > DEPTH_MAX {
-                return Ok(unknown(node.number()));
+    fn path(&mut self, node: &Node) -> Result<Vec<u8>, Failure> {
+        let mut above = Vec::new();
+        let Some(parts) = self.way_up(node, &mut above)? else {
+            if self.lost.len() < NAMES_MAX {
+                self.lost.extend(above);
             }
-            // The directory of a file's extended attributes has no name.
-            if at.flags & flags::XATTR != 0 && at.kind() == FileKind::Dir {
-                parts.push(b"<xattrdir>".to_vec());
-            } else {
-                let mut name = self.name_in(at.parent, number)?;
-                if name.is_none() && at.kind() != FileKind::Dir {
-                    // The directory it remembers has forgotten it, but another has not.
-                    if let Some(other) = self.link_of(number) {
-                        at.parent = other;
-                        name = self.name_in(other, number)?;
-                    }
-                }
-                match name {
-                    Some(name) => parts.push(name),
-                    None => return Ok(unknown(node.number())),
-                }
-            }
-            number = at.parent;
-            at = match self.fs.node(number) {
-                Ok(n) => n,
-                Err(_) => return Ok(unknown(node.number())),
-            };
-        }
+            return Ok(unknown(node.number()));
+        };
         let mut path = self.prefix.clone();
         for part in parts.iter().rev() {
             path.push(b'/');
@@ -111,11 +92,59 @@ impl Side {
         Ok(path)
     }
 
+    /// The names, last first; `None` when the way does not lead to the root. `above` takes the
+    /// directories on it: one that comes again is a circle.
+    fn way_up(
+        &mut self,
+        node: &Node,
+        above: &mut Vec<u64>,
+    ) -> Result<Option<Vec<Vec<u8>>>, Failure> {
+        let mut parts: Vec<Vec<u8>> = Vec::new();
+        let mut seen = HashSet::new();
+        let mut number = node.number();
+        let mut at = node.clone();
+        while number != self.fs.root_object() {
+            asked::check()?;
+            if parts.len() > DEPTH_MAX {
+                return Ok(None);
+            }
+            // The directory of a file's extended attributes has no name.
+            if at.flags & flags::XATTR != 0 && at.kind() == FileKind::Dir {
+                parts.push(b"<xattrdir>".to_vec());
+            } else {
+                let mut name = self.name_in(at.parent, number)?;
+                if name.is_none() && at.kind() != FileKind::Dir {
+                    // The directory it remembers has forgotten it, but another has not.
+                    if let Some(other) = self.link_of(number)? {
+                        at.parent = other;
+                        name = self.name_in(other, number)?;
+                    }
+                }
+                match name {
+                    Some(name) => parts.push(name),
+                    None => return Ok(None),
+                }
+            }
+            number = at.parent;
+            if self.lost.contains(&number) || !seen.insert(number) {
+                return Ok(None);
+            }
+            above.push(number);
+            at = match self.fs.node(number) {
+                Ok(n) => n,
+                Err(_) => return Ok(None),
+            };
+        }
+        Ok(Some(parts))
+    }
+
     /// The directory with the lowest number that names a file; all directories are read once.
-    fn link_of(&mut self, object: u64) -> Option<u64> {
+    fn link_of(&mut self, object: u64) -> Result<Option<u64>, Failure> {
         if self.links.is_none() {
             let mut links = HashMap::new();
-            for dir in self.fs.objset().objects().filter_map(Result::ok) {
+            for dir in self.fs.objset().objects() {
+                asked::check()?;
+                let Ok(dir) = dir else { continue };
                 let Ok(dir) = Node::from_object(&self.fs, dir) else { continue };
                 if dir.kind() != FileKind::Dir || dir.links == 0 || links.len() > NAMES_MAX {
                     continue;
@@ -126,7 +155,7 @@ impl Side {
             }
             self.links = Some(links);
         }
-        self.links.as_ref()?.get(&object).copied()
+        Ok(self.links.as_ref().and_then(|links| links.get(&object)).copied())
     }
 
     /// The name of an object in a directory. A file with several names remembers one directory
