@@ -197,8 +197,8 @@ pub fn inherit<T>(asked: Option<&Arc<Asked>>, work: impl FnOnce() -> T) -> T {
     work()
 }
 
-/// The same as [`rt::for_each_parallel`], for the client of this thread on all of its threads: those
-/// that find the items, too, since each thread does both.
+/// The same as [`rt::for_each_parallel`], for the client of this thread on all of its threads:
+/// those that find the items, too, since each thread does both.
 ///
 /// # Errors
 /// The first one of `work`.

@@ -1,5 +1,5 @@
-//! What could not be read, as far as it is kept: a hostile pool has an error for each of millions of
-//! names that are megabytes long.
+//! What could not be read, as far as it is kept: a hostile pool has an error for each of millions
+//! of names that are megabytes long.
 
 /// Bytes of errors that are kept, each with [`EACH`] more.
 const BYTES_MAX: usize = 16 << 20;
