@@ -10,12 +10,12 @@ use common::{Set, at, filesystem};
 use dmu::Faults;
 use std::fmt::Write as _;
 use std::sync::Arc;
-use zpl::write::{NewFile, NewKind, RenameMode};
+use zpl::write::{FsSettings, NewFile, NewKind, RenameMode, SetAttrs, XattrMode, XattrStore};
 use zpl::{FileKind, Filesystem, FormatOptions};
 
 type Act = fn(&Filesystem) -> zpl::Result<()>;
 
-/// The numbers of all objects, and what every name leads to.
+/// The numbers of all objects, and what every name leads to, with its attributes.
 fn state(set: &Set, fs: &Filesystem) -> String {
     let mut out = String::new();
     let objects: Vec<u64> = set.objset.objects().map(|o| o.unwrap().number()).collect();
@@ -23,6 +23,10 @@ fn state(set: &Set, fs: &Filesystem) -> String {
     let mut todo = vec![(String::new(), fs.root().unwrap())];
     while let Some((path, node)) = todo.pop() {
         writeln!(out, "{path} {} {} {}", node.number(), node.size, node.links).unwrap();
+        let node = fs.node(node.number()).unwrap();
+        let times = (node.mtime, node.ctime, node.parent);
+        writeln!(out, "  {:o} {} {} {times:?}", node.mode, node.uid, node.flags).unwrap();
+        writeln!(out, "  {:?}", node.xattrs().unwrap()).unwrap();
         if node.kind() == FileKind::Dir {
             for entry in node.sorted_entries().unwrap() {
                 let name = String::from_utf8_lossy(&entry.name).into_owned();
@@ -39,8 +43,49 @@ fn furnished() -> (Set, Filesystem) {
     let new = |kind| NewFile::new(kind, 0o755, at(2));
     fs.create(root, b"dir", &new(NewKind::Dir)).unwrap();
     fs.create(root, b"file", &new(NewKind::File)).unwrap();
+    let other = fs.create(root, b"other", &new(NewKind::File)).unwrap().number();
+    fs.link(other, root, b"another", at(2)).unwrap();
+    let full = fs.create(root, b"full", &new(NewKind::Dir)).unwrap().number();
+    let rich = fs.create(full, b"rich", &new(NewKind::File)).unwrap().number();
+    fs.set_xattr(rich, b"user.list", &[1; 100], XattrMode::Any, at(2)).unwrap();
+    store_xattrs(&fs, XattrStore::Dir);
+    for name in [b"user.a", b"user.b"] {
+        fs.set_xattr(rich, name, &[2; 3000], XattrMode::Any, at(2)).unwrap();
+    }
+    store_xattrs(&fs, XattrStore::Sa);
     set.commit();
     (set, fs)
+}
+
+/// Where extended attributes go from now on.
+fn store_xattrs(fs: &Filesystem, xattr: XattrStore) {
+    fs.configure(FsSettings { xattr, ..FsSettings::default() }).unwrap();
+}
+
+fn begin(fs: &Filesystem) -> zpl::Result<dmu::Tx> {
+    fs.begin(dmu::Hold::write(1 << 20))
+}
+
+/// The file with extended attributes: one in its list, two in its directory.
+fn rich(fs: &Filesystem) -> zpl::Result<u64> {
+    let full = fs.node(number(fs, b"full")?)?;
+    Ok(full.lookup(b"rich")?.map_or(0, |e| e.object))
+}
+
+fn set_xattr(fs: &Filesystem, file: u64, name: &[u8], to: XattrStore) -> zpl::Result<()> {
+    store_xattrs(fs, to);
+    let done = fs.set_xattr_tx(&begin(fs)?, file, name, &[5; 2000], XattrMode::Any, at(3));
+    store_xattrs(fs, XattrStore::Sa);
+    done
+}
+
+fn remove_xattr(fs: &Filesystem, name: &[u8]) -> zpl::Result<()> {
+    fs.remove_xattr_tx(&begin(fs)?, rich(fs)?, name, at(3))
+}
+
+fn rename(fs: &Filesystem, from: &[u8], to: &[u8], how: RenameMode) -> zpl::Result<()> {
+    let root = fs.root_object();
+    fs.rename_tx(&begin(fs)?, (root, from), (root, to), how, at(3))
 }
 
 fn number(fs: &Filesystem, name: &[u8]) -> zpl::Result<u64> {
@@ -55,7 +100,7 @@ fn make(fs: &Filesystem, kind: NewKind) -> zpl::Result<()> {
 
 #[test]
 fn a_change_of_names_that_fails_leaves_nothing() {
-    let acts: [(&str, Act); 6] = [
+    let acts: [(&str, Act); 21] = [
         ("make a file", |fs| make(fs, NewKind::File)),
         ("make a directory", |fs| make(fs, NewKind::Dir)),
         ("make a link", |fs| make(fs, NewKind::Symlink(b"to".to_vec()))),
@@ -74,6 +119,43 @@ fn a_change_of_names_that_fails_leaves_nothing() {
             let tx = fs.begin(dmu::Hold::write(1 << 20))?;
             fs.rename_tx(&tx, (root, b"file"), (root, b"new"), RenameMode::Replace, at(3))
         }),
+        ("rename over a file", |fs| rename(fs, b"file", b"other", RenameMode::Replace)),
+        ("rename over the last name", |fs| {
+            let (root, full) = (fs.root_object(), number(fs, b"full")?);
+            let tx = begin(fs)?;
+            fs.rename_tx(&tx, (root, b"file"), (full, b"rich"), RenameMode::Replace, at(3))
+        }),
+        ("exchange", |fs| rename(fs, b"file", b"dir", RenameMode::Exchange)),
+        ("exchange between directories", |fs| {
+            let (root, full) = (fs.root_object(), number(fs, b"full")?);
+            let tx = begin(fs)?;
+            fs.rename_tx(&tx, (root, b"dir"), (full, b"rich"), RenameMode::Exchange, at(3))
+        }),
+        ("take the last name", |fs| fs.unlink_tx(&begin(fs)?, fs.root_object(), b"file", at(3))),
+        ("take one name", |fs| fs.unlink_tx(&begin(fs)?, fs.root_object(), b"other", at(3))),
+        ("take the name of what has attributes", |fs| {
+            let full = number(fs, b"full")?;
+            fs.unlink_tx(&begin(fs)?, full, b"rich", at(3))
+        }),
+        ("remove a directory", |fs| fs.rmdir_tx(&begin(fs)?, fs.root_object(), b"dir", at(3))),
+        ("give away", |fs| {
+            let set = SetAttrs { uid: Some(7), mode: Some(0o600), ..SetAttrs::default() };
+            fs.set_attrs_tx(&begin(fs)?, rich(fs)?, &set, at(3))
+        }),
+        ("set the first attribute in a directory", |fs| {
+            set_xattr(fs, number(fs, b"file")?, b"user.new", XattrStore::Dir)
+        }),
+        ("set the first attribute in a list", |fs| {
+            set_xattr(fs, number(fs, b"file")?, b"user.new", XattrStore::Sa)
+        }),
+        ("set another value in a directory", |fs| {
+            set_xattr(fs, rich(fs)?, b"user.a", XattrStore::Dir)
+        }),
+        ("move an attribute to the directory", |fs| {
+            set_xattr(fs, rich(fs)?, b"user.list", XattrStore::Dir)
+        }),
+        ("move an attribute to the list", |fs| set_xattr(fs, rich(fs)?, b"user.a", XattrStore::Sa)),
+        ("remove an attribute", |fs| remove_xattr(fs, b"user.a")),
     ];
     for (name, act) in acts {
         let (mut refused, mut nth) = (0, 0);
@@ -102,5 +184,39 @@ fn a_change_of_names_that_fails_leaves_nothing() {
             }
         }
         assert!(refused > 5, "{name}: {refused} accesses that failed");
+    }
+}
+
+/// A file that lost its last name is freed with its extended attributes, however often that fails
+/// in between: what is left goes with the next opening.
+#[test]
+fn what_waits_to_be_freed_goes_in_the_end() {
+    let unlinked = |set: &Set, fs: &Filesystem| {
+        let full = number(fs, b"full").unwrap();
+        fs.unlink_tx(&begin(fs).unwrap(), full, b"rich", at(3)).unwrap();
+        set.commit();
+    };
+    let whole = {
+        let (set, fs) = furnished();
+        unlinked(&set, &fs);
+        fs.free_left();
+        set.commit();
+        state(&set, &fs)
+    };
+    for nth in 1.. {
+        let (set, fs) = furnished();
+        unlinked(&set, &fs);
+        let faults = Arc::new(Faults::default());
+        set.objset.inject(&faults);
+        faults.arm(nth);
+        fs.free_left();
+        faults.disarm();
+        set.commit();
+        fs.drain_unlinked().unwrap();
+        set.commit();
+        assert_eq!(state(&set, &fs), whole, "access {nth}");
+        if !faults.came() {
+            break;
+        }
     }
 }

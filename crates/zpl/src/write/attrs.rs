@@ -39,6 +39,7 @@ struct Layouts {
 }
 
 /// A file's attributes. Nothing is changed before [`Attrs::save`].
+#[derive(Clone)]
 pub(crate) struct Attrs {
     object: Object,
     tables: Arc<SaTables>,
@@ -249,6 +250,14 @@ impl Attrs {
         self.set(zpl::FLAGS, (self.get(zpl::FLAGS) & !ACL_HINTS) | hints);
         self.set(zpl::DACL_COUNT, aces.len() as u64);
         self.set_bytes(zpl::DACL_ACES, encode_aces(&aces, VERSION_FUID, self.endian));
+    }
+
+    /// Puts the attributes back as they were when they were loaded, whatever became of them since.
+    pub(crate) fn restore(self, fs: &Filesystem, tx: &Tx) -> Result<()> {
+        if !self.has_spill && self.object.reopen()?.read_spill()?.is_some() {
+            self.object.set_spill(tx, None)?;
+        }
+        Self { spill_changed: true, ..self }.save(fs, tx)
     }
 
     /// Puts the attributes into the bonus and the spill block.

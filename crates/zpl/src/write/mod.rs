@@ -2,8 +2,9 @@
 //!
 //! Everything here works on a live object set (see [`dmu::Objset::live`]). Each change has two
 //! forms: one that begins its own transaction, and one (`…_tx`) that takes the caller's, so that
-//! several changes become one. A change checks everything it can before it changes anything: an
-//! error of the caller (`Exists`, `NotEmpty` …) leaves all as it was.
+//! several changes become one. A change checks and reads everything it can before it changes
+//! anything, and takes back what it did when it fails all the same (`undo.rs`): an error leaves all
+//! as it was.
 //!
 //! # Order of locks
 //!
@@ -39,6 +40,7 @@ mod remove;
 mod rename;
 mod setattr;
 mod tables;
+mod undo;
 mod unnamed;
 mod volume;
 mod xattr;

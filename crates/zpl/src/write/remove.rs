@@ -5,6 +5,7 @@ use super::check_flags;
 use super::locks::Mode;
 use super::names::Count;
 use super::pieces::is_large;
+use super::undo::Undo;
 use crate::dir::DirEntry;
 use crate::error::{Error, Result};
 use crate::fs::Filesystem;
@@ -68,10 +69,17 @@ impl Filesystem {
                 _ => {}
             }
             self.check_removable(&file, &found)?;
-            zap::remove(parent.object(), tx, found.name.as_slice())?;
-            self.drop_name(tx, file, now)?;
+            let mut undo = Undo::new(self, tx);
+            undo.attrs(&parent);
+            undo.name(dir, &found.name, Some(dirent(&found)));
+            let names = parent.object().clone();
             self.count_entries(&mut parent, Count::went(is_dir), now);
-            return parent.save(self, tx);
+            let done = (|| {
+                zap::remove(&names, tx, found.name.as_slice())?;
+                parent.save(self, tx)?;
+                self.drop_name(tx, file, now)
+            })();
+            return undo.end(done);
         }
     }
 
@@ -84,52 +92,78 @@ impl Filesystem {
         Ok(())
     }
 
-    /// A file, whose lock is held, has one name less.
+    /// A file, whose lock is held, has one name less. When that fails, it has not.
     pub(super) fn drop_name(&self, tx: &Tx, mut file: Attrs, now: Time) -> Result<()> {
         let number = file.number();
+        let opens = &self.inner.state.opens;
         let links = if file.is_dir() { 0 } else { file.links().saturating_sub(1) };
-        if links == 0 && !self.inner.state.opens.unlink(number) {
-            if file.is_dir() || !is_large(file.object()) {
-                return self.free_file(tx, number);
-            }
-            self.inner.state.opens.leave_to_free(number);
+        let is_gone = links == 0;
+        let in_use = is_gone && opens.unlink(number);
+        // More than one step is left to those who empty the queue.
+        let is_small = file.is_dir() || !is_large(file.object());
+        if is_gone && !in_use && is_small && file.get(zpl::XATTR) == 0 {
+            return Ok(self.objset().free(tx, number)?);
         }
+        let mut undo = Undo::new(self, tx);
+        undo.attrs(&file);
         file.set(zpl::LINKS, links);
         file.state_changed(now);
-        file.save(self, tx)?;
-        if links == 0 { self.enqueue(tx, number) } else { Ok(()) }
+        let done = file
+            .save(self, tx)
+            .and_then(|()| if is_gone { self.enqueue(tx, number) } else { Ok(()) });
+        match (done.is_ok(), in_use) {
+            (true, false) if is_gone => opens.leave_to_free(number),
+            (false, true) => opens.named(number),
+            _ => {}
+        }
+        undo.end(done)
     }
 
-    /// Frees a file, whose lock is held, with its extended attributes.
+    /// Frees a file of the delete queue, whose lock is held, with its extended attributes. When
+    /// that fails, some of them may be gone, and the file is as whole as it can be without them.
     pub(super) fn free_file(&self, tx: &Tx, number: u64) -> Result<()> {
-        let file = Attrs::load(self, number)?;
+        let mut file = Attrs::load(self, number)?;
         let xattrs = file.get(zpl::XATTR);
-        if xattrs != 0 {
-            self.free_xattr_dir(tx, xattrs)?;
+        if xattrs != 0 && self.empty_xattr_dir(tx, xattrs)? {
+            let mut undo = Undo::new(self, tx);
+            undo.attrs(&file);
+            file.remove(zpl::XATTR);
+            let freed = || Ok(self.objset().free(tx, xattrs)?);
+            undo.end(file.save(self, tx).and_then(|()| freed()))?;
         }
         Ok(self.objset().free(tx, number)?)
     }
 
-    /// Frees a directory of extended attributes and what is in it.
-    pub(super) fn free_xattr_dir(&self, tx: &Tx, number: u64) -> Result<()> {
+    /// Frees what is in a directory of extended attributes; false when it is none.
+    fn empty_xattr_dir(&self, tx: &Tx, number: u64) -> Result<bool> {
         let dir = match Attrs::load(self, number) {
             Ok(dir) if dir.has_flag(flags::XATTR) => dir,
             // What an attribute names wrongly is not ours to free.
-            Ok(_) | Err(Error::NotFound(_)) => return Ok(()),
+            Ok(_) | Err(Error::NotFound(_)) => return Ok(false),
             Err(e) => return Err(e),
         };
         if dir.is_dir() {
             for entry in Zap::open(dir.object())?.to_vec()? {
-                let Some(child) = entry.ints().next().map(|v| Dirent::decode(v).object) else {
-                    continue;
-                };
-                match Attrs::load(self, child) {
-                    Ok(file) if file.has_flag(flags::XATTR) => self.objset().free(tx, child)?,
+                let target = entry.ints().next().map(Dirent::decode);
+                let (Some(target), Some(name)) = (target, entry.name.bytes()) else { continue };
+                match Attrs::load(self, target.object) {
+                    Ok(file) if file.has_flag(flags::XATTR) => {
+                        let mut undo = Undo::new(self, tx);
+                        undo.name(number, name, Some(target));
+                        let done = zap::remove(dir.object(), tx, name)
+                            .and_then(|_| self.objset().free(tx, target.object));
+                        undo.end(done.map_err(Error::from))?;
+                    }
                     Ok(_) | Err(Error::NotFound(_)) => {}
                     Err(e) => return Err(e),
                 }
             }
         }
-        Ok(self.objset().free(tx, number)?)
+        Ok(true)
     }
+}
+
+/// What stands in a directory's table for an entry.
+pub(super) fn dirent(entry: &DirEntry) -> Dirent {
+    Dirent { object: entry.object, kind: entry.kind }
 }

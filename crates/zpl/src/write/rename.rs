@@ -4,6 +4,8 @@ use super::attrs::Attrs;
 use super::check_flags;
 use super::locks::Mode;
 use super::names::Count;
+use super::remove::dirent;
+use super::undo::Undo;
 use crate::dir::DirEntry;
 use crate::error::{Error, Result};
 use crate::fs::Filesystem;
@@ -170,19 +172,25 @@ impl Filesystem {
                 _ => self.check_removable(victim, entry)?,
             }
         }
-        let mut saved = vec![Attrs::load(self, source.object)?, self.load_dir(from.0)?];
+        let mut undo = Undo::new(self, tx);
+        undo.attrs(&file);
+        undo.attrs(&from_dir);
         if !same_dir {
-            saved.push(self.load_dir(to.0)?);
+            undo.attrs(&to_dir);
         }
         let (victim, replaced) = over.unzip();
+        // What the new name led to before, which in another spelling is the file itself.
+        let was = replaced.as_ref().filter(|_| !respelled);
+        undo.name(to.0, to.1, was.map(dirent));
+        undo.name(from.0, &source.name, Some(dirent(&source)));
         let step = Step { from, to, now, source: &source, replaced: replaced.as_ref() };
         let gone = victim.as_ref().map(|victim| Count::went(victim.is_dir()));
-        if let Err(e) = self.move_checked(tx, &step, file, (from_dir, to_dir), gone) {
-            self.take_back(tx, &step, saved)?;
-            return Err(e);
-        }
+        let moved = self.move_checked(tx, &step, file, (from_dir, to_dir), gone);
         // The last, because it cannot be taken back: a file that is in use is freed by its users.
-        victim.map_or(Ok(()), |victim| self.drop_name(tx, victim, now))
+        undo.end(moved.and_then(|()| match victim {
+            Some(victim) => self.drop_name(tx, victim, now),
+            None => Ok(()),
+        }))
     }
 
     /// The changes of a move that nothing speaks against, but what becomes of a file that loses its
@@ -209,21 +217,6 @@ impl Filesystem {
         self.save_dirs(tx, (from_dir, left), (to_dir, count), step.now)
     }
 
-    /// Puts the names back as they were before a move that failed half way, and the attributes
-    /// that were `saved` then.
-    fn take_back(&self, tx: &Tx, step: &Step<'_>, saved: Vec<Attrs>) -> Result<()> {
-        self.leave(tx, step.to.0, step.to.1, step.source.object)?;
-        let was = [Some((step.from.0, step.source)), step.replaced.map(|old| (step.to.0, old))];
-        for (dir, entry) in was.into_iter().flatten() {
-            let names = self.dir_object(dir)?;
-            if self.find(&names, &entry.name)?.is_none() {
-                let value = Dirent { object: entry.object, kind: entry.kind }.encode();
-                zap::insert_u64(&names, tx, entry.name.as_slice(), value)?;
-            }
-        }
-        saved.into_iter().try_for_each(|attrs| attrs.save(self, tx))
-    }
-
     fn exchange(&self, tx: &Tx, m: &Move<'_>) -> Result<()> {
         let absent = || Error::NotFound(String::from_utf8_lossy(m.to.1).into_owned());
         let target = m.target.as_ref().ok_or_else(absent)?;
@@ -240,12 +233,19 @@ impl Filesystem {
         let value = |f: &Attrs| {
             Dirent { object: f.number(), kind: ((f.mode() & mode::TYPE) >> 12) as u8 }.encode()
         };
-        zap::set_u64(from_dir.object(), tx, m.source.name.as_slice(), value(&b))?;
-        zap::set_u64(to_dir.object(), tx, target.name.as_slice(), value(&a))?;
-        self.settle(tx, a, m.to.0, m.now)?;
-        self.settle(tx, b, m.from.0, m.now)?;
+        let mut undo = Undo::new(self, tx);
+        undo.name(m.from.0, &m.source.name, Some(dirent(&m.source)));
+        undo.name(m.to.0, &target.name, Some(dirent(target)));
+        [&a, &b, &from_dir, &to_dir].into_iter().for_each(|file| undo.attrs(file));
         let count = |dirs| Count { entries: 0, dirs };
-        self.save_dirs(tx, (from_dir, count(-dirs)), (to_dir, count(dirs)), m.now)
+        let done = (|| {
+            zap::set_u64(from_dir.object(), tx, m.source.name.as_slice(), value(&b))?;
+            zap::set_u64(to_dir.object(), tx, target.name.as_slice(), value(&a))?;
+            self.settle(tx, a, m.to.0, m.now)?;
+            self.settle(tx, b, m.from.0, m.now)?;
+            self.save_dirs(tx, (from_dir, count(-dirs)), (to_dir, count(dirs)), m.now)
+        })();
+        undo.end(done)
     }
 
     /// A file got a name in another place.

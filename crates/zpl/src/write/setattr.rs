@@ -1,6 +1,7 @@
 //! Attributes: mode, owner, times, flags, project.
 
 use super::attrs::Attrs;
+use super::undo::Undo;
 use crate::error::{Error, Result};
 use crate::fs::Filesystem;
 use crate::node::Node;
@@ -67,6 +68,8 @@ impl Filesystem {
         self.check_writable()?;
         let _lock = self.inner.state.attrs.exclusive(file);
         let mut attrs = Attrs::load(self, file)?;
+        let mut undo = Undo::new(self, tx);
+        undo.attrs(&attrs);
         if set.project.is_some() {
             let has = matches!(attrs.kind(), mode::FILE | mode::DIR) && self.counts_projects();
             if !has {
@@ -92,26 +95,27 @@ impl Filesystem {
             attrs.set(zpl::FLAGS, kept | (wanted & SETTABLE));
         }
         set.give(&mut attrs);
-        let xattrs = attrs.get(zpl::XATTR);
-        attrs.save(self, tx)?;
-        self.give_xattrs(tx, xattrs, set)
+        let mut all = vec![attrs];
+        for object in self.given_with(&all[0], set)? {
+            let mut file = Attrs::load(self, object)?;
+            undo.attrs(&file);
+            set.give(&mut file);
+            all.push(file);
+        }
+        undo.end(all.into_iter().try_for_each(|file| file.save(self, tx)))
     }
 
     /// Extended attributes kept as files belong to whom the file does.
-    fn give_xattrs(&self, tx: &Tx, dir: u64, set: &SetAttrs) -> Result<()> {
+    fn given_with(&self, file: &Attrs, set: &SetAttrs) -> Result<Vec<u64>> {
+        let dir = file.get(zpl::XATTR);
         if dir == 0 || (set.uid, set.gid, set.project) == (None, None, None) {
-            return Ok(());
+            return Ok(Vec::new());
         }
-        let mut todo = vec![dir];
+        let mut out = vec![dir];
         for entry in Zap::open(&self.dir_object(dir)?)?.to_vec()? {
-            todo.extend(entry.ints().next().map(|v| Dirent::decode(v).object));
+            out.extend(entry.ints().next().map(|v| Dirent::decode(v).object));
         }
-        for object in todo {
-            let mut file = Attrs::load(self, object)?;
-            set.give(&mut file);
-            file.save(self, tx)?;
-        }
-        Ok(())
+        Ok(out)
     }
 
     /// Notes that a file was read, by what the settings say of access times; true when something

@@ -10,7 +10,9 @@ use super::create::{NewFile, NewKind, Parent};
 use super::locks::Mode;
 use super::names::Count;
 use super::open::OpenFile;
+use super::remove::dirent;
 use super::setattr::SetAttrs;
+use super::undo::Undo;
 use crate::error::{Error, Result};
 use crate::fs::Filesystem;
 use dmu::{Tx, zap};
@@ -105,28 +107,44 @@ impl Filesystem {
             return Err(Error::Invalid("the file has a name already"));
         }
         self.check_project(&parent, &attrs)?;
-        let mut count = Count::came(false);
-        if let Some(entry) = self.find(parent.object(), name)? {
+        let before = self.find(parent.object(), name)?;
+        let mut victim = None;
+        if let Some(entry) = &before {
             if over != Some(entry.object) {
                 return Err(Error::Exists(shown()));
             }
-            let victim = Attrs::load(self, entry.object)?;
-            if victim.is_dir() {
+            let file = Attrs::load(self, entry.object)?;
+            if file.is_dir() {
                 return Err(Error::IsDirectory(shown()));
             }
-            self.check_removable(&victim, &entry)?;
-            zap::remove(parent.object(), tx, entry.name.as_slice())?;
-            self.drop_name(tx, victim, now)?;
-            count = Count::default();
+            self.check_removable(&file, entry)?;
+            victim = Some(file);
         }
-        self.enter(tx, parent.object(), name, file, attrs.mode())?;
-        self.dequeue(tx, file)?;
+        let mut undo = Undo::new(self, tx);
+        undo.attrs(&parent);
+        undo.attrs(&attrs);
+        undo.name(dir, name, before.as_ref().map(dirent));
+        let kind = attrs.mode();
+        let names = parent.object().clone();
         attrs.set(zpl::LINKS, 1);
         attrs.set(zpl::PARENT, dir);
         attrs.state_changed(now);
-        attrs.save(self, tx)?;
-        self.inner.state.opens.named(file);
+        let count = if before.is_some() { Count::default() } else { Count::came(false) };
         self.count_entries(&mut parent, count, now);
-        parent.save(self, tx)
+        let done = (|| {
+            if let Some(entry) = &before {
+                zap::remove(&names, tx, entry.name.as_slice())?;
+            }
+            self.enter(tx, &names, name, file, kind)?;
+            attrs.save(self, tx)?;
+            parent.save(self, tx)?;
+            self.dequeue(tx, file)?;
+            let dropped = victim.map_or(Ok(()), |victim| self.drop_name(tx, victim, now));
+            // Without its name it belongs into the queue again.
+            dropped.or_else(|e| self.enqueue(tx, file).and(Err(e)))
+        })();
+        undo.end(done)?;
+        self.inner.state.opens.named(file);
+        Ok(())
     }
 }

@@ -6,13 +6,15 @@
 use super::attrs::Attrs;
 use super::create::{NewFile, NewKind, Parent};
 use super::names::Count;
+use super::remove::dirent;
+use super::undo::Undo;
 use super::{XattrStore, check_flags};
 use crate::error::{Error, Result};
 use crate::fs::Filesystem;
 use dmu::{Hold, Tx, zap};
 use ondisk::nvlist::{NvList, NvPair, NvValue, Packing};
 use ondisk::sa::zpl;
-use ondisk::znode::{Time, flags, mode};
+use ondisk::znode::{Dirent, Time, flags, mode};
 
 /// Largest value in the list.
 const VALUE_MAX: usize = 32 << 10;
@@ -103,22 +105,28 @@ impl Filesystem {
         list.pairs.push(pair);
         let fits = store == XattrStore::Sa && value.len() <= VALUE_MAX;
         let packed = if fits { Some(pack(&attrs, &list)?) } else { None };
-        match packed.filter(|p| p.len() <= LIST_MAX) {
+        let mut undo = Undo::new(self, tx);
+        undo.attrs(&attrs);
+        let done = match packed.filter(|p| p.len() <= LIST_MAX) {
             Some(packed) => {
-                if found.dir {
-                    self.remove_dir_xattr(tx, &attrs, name, now)?;
-                }
+                let dir = attrs.get(zpl::XATTR);
                 attrs.set_bytes(zpl::DXATTR, packed);
+                attrs.state_changed(now);
+                let saved = attrs.save(self, tx);
+                saved.and_then(|()| match found.dir {
+                    true => self.remove_dir_xattr(tx, dir, name, now),
+                    false => Ok(()),
+                })
             }
             None => {
-                self.set_dir_xattr(tx, &mut attrs, name, value, now)?;
                 if found.list {
                     set_list(&mut attrs, &without)?;
                 }
+                attrs.state_changed(now);
+                self.set_dir_xattr(tx, attrs, (name, value), now, &mut undo)
             }
-        }
-        attrs.state_changed(now);
-        attrs.save(self, tx)
+        };
+        undo.end(done)
     }
 
     /// Removes an extended attribute.
@@ -140,15 +148,19 @@ impl Filesystem {
         if !found.list && !found.dir {
             return Err(Error::NoXattr(String::from_utf8_lossy(name).into_owned()));
         }
-        if found.dir {
-            self.remove_dir_xattr(tx, &attrs, name, now)?;
-        }
+        let mut undo = Undo::new(self, tx);
+        undo.attrs(&attrs);
+        let dir = attrs.get(zpl::XATTR);
         if found.list {
             list.pairs.retain(|p| p.name != name);
             set_list(&mut attrs, &list)?;
         }
         attrs.state_changed(now);
-        attrs.save(self, tx)
+        let saved = attrs.save(self, tx);
+        undo.end(saved.and_then(|()| match found.dir {
+            true => self.remove_dir_xattr(tx, dir, name, now),
+            false => Ok(()),
+        }))
     }
 
     fn find_xattr(&self, attrs: &Attrs, list: &NvList, name: &[u8]) -> Result<Found> {
@@ -160,14 +172,15 @@ impl Filesystem {
         Ok(Found { list: in_list, dir: in_dir })
     }
 
-    /// Sets an attribute in the directory, which is made when there is none.
+    /// Sets an attribute in the directory, which is made when there is none, and saves its owner.
+    /// The value goes into a new file; one that it replaces is freed last.
     fn set_dir_xattr(
         &self,
         tx: &Tx,
-        owner: &mut Attrs,
-        name: &[u8],
-        value: &[u8],
+        mut owner: Attrs,
+        (name, value): (&[u8], &[u8]),
         now: Time,
+        undo: &mut Undo<'_>,
     ) -> Result<()> {
         let (uid, gid) = (owner.get(zpl::UID), owner.get(zpl::GID));
         let mut number = owner.get(zpl::XATTR);
@@ -175,35 +188,41 @@ impl Filesystem {
             /// Of the directory; nobody sees it.
             const DIR_MODE: u32 = 0o1777;
             let new = NewFile { uid, gid, ..NewFile::new(NewKind::Dir, DIR_MODE, now) };
-            number = self.make(tx, &new, &Parent::Xattrs(owner))?;
+            number = self.make(tx, &new, &Parent::Xattrs(&owner))?;
+            undo.made(number);
             owner.set(zpl::XATTR, number);
         }
-        let dir = Attrs::load(self, number)?;
-        let file = match self.find(dir.object(), name)? {
-            Some(entry) => entry.object,
+        let mut dir = Attrs::load(self, number)?;
+        let names = dir.object().clone();
+        let before = self.find(&names, name)?;
+        let replaced = before.as_ref().map(|entry| Attrs::load(self, entry.object)).transpose()?;
+        let new = NewFile { uid, gid, ..NewFile::new(NewKind::File, 0o644, now) };
+        let file = self.make(tx, &new, &Parent::Dir(&dir))?;
+        undo.made(file);
+        self.fill(tx, file, value, now)?;
+        undo.name(number, name, before.as_ref().map(dirent));
+        match &before {
+            Some(entry) => {
+                let value = Dirent { object: file, kind: entry.kind }.encode();
+                zap::set_u64(&names, tx, entry.name.as_slice(), value)?;
+            }
             None => {
-                let new = NewFile { uid, gid, ..NewFile::new(NewKind::File, 0o644, now) };
-                let file = self.make(tx, &new, &Parent::Dir(&dir))?;
-                self.enter(tx, dir.object(), name, file, mode::FILE)?;
-                let mut dir = dir;
+                undo.attrs(&dir);
+                self.enter(tx, &names, name, file, mode::FILE)?;
                 self.count_entries(&mut dir, Count::came(false), now);
                 dir.save(self, tx)?;
-                file
             }
-        };
-        self.replace_content(tx, file, value, now)
+        }
+        owner.save(self, tx)?;
+        replaced.map_or(Ok(()), |old| self.drop_xattr_file(tx, old))
     }
 
-    /// Lets a small file be `value`. Nobody else can reach it.
-    fn replace_content(&self, tx: &Tx, file: u64, value: &[u8], now: Time) -> Result<()> {
+    /// Lets a new file be `value`.
+    fn fill(&self, tx: &Tx, file: u64, value: &[u8], now: Time) -> Result<()> {
         let object = self.objset().object(file)?;
-        if object.dnode().max_block > 0 || Attrs::load(self, file)?.size() > 0 {
-            object.free_range(tx, 0, u64::MAX)?;
-        }
-        let object = object.reopen()?;
         let wanted = (value.len() as u64).min(u64::from(self.settings().record_size));
         let wanted = wanted.next_multiple_of(512).max(512);
-        if wanted > object.dnode().block_size() && object.dnode().max_block == 0 {
+        if wanted > object.dnode().block_size() {
             object.set_block_size(tx, wanted as u32)?;
         }
         if !value.is_empty() {
@@ -215,21 +234,33 @@ impl Filesystem {
         attrs.save(self, tx)
     }
 
-    /// Removes an attribute from the directory, which stays.
-    fn remove_dir_xattr(&self, tx: &Tx, owner: &Attrs, name: &[u8], now: Time) -> Result<()> {
-        let mut dir = Attrs::load(self, owner.get(zpl::XATTR))?;
-        let Some(entry) = self.find(dir.object(), name)? else { return Ok(()) };
-        zap::remove(dir.object(), tx, entry.name.as_slice())?;
-        let mut file = Attrs::load(self, entry.object)?;
+    /// A file in a directory of attributes has one name less. It is one step.
+    fn drop_xattr_file(&self, tx: &Tx, mut file: Attrs) -> Result<()> {
         match file.links().saturating_sub(1) {
-            0 => self.objset().free(tx, entry.object)?,
+            0 => Ok(self.objset().free(tx, file.number())?),
             links => {
                 file.set(zpl::LINKS, links);
-                file.save(self, tx)?;
+                file.save(self, tx)
             }
         }
+    }
+
+    /// Removes an attribute from the directory `dir`, which stays.
+    fn remove_dir_xattr(&self, tx: &Tx, dir: u64, name: &[u8], now: Time) -> Result<()> {
+        let mut dir = Attrs::load(self, dir)?;
+        let Some(entry) = self.find(dir.object(), name)? else { return Ok(()) };
+        let file = Attrs::load(self, entry.object)?;
+        let mut undo = Undo::new(self, tx);
+        undo.name(dir.number(), &entry.name, Some(dirent(&entry)));
+        undo.attrs(&dir);
+        let names = dir.object().clone();
         self.count_entries(&mut dir, Count::went(false), now);
-        dir.save(self, tx)
+        let done = (|| {
+            zap::remove(&names, tx, entry.name.as_slice())?;
+            dir.save(self, tx)?;
+            self.drop_xattr_file(tx, file)
+        })();
+        undo.end(done)
     }
 }
 
