@@ -147,7 +147,13 @@ pub fn rename_snapshot(
     if recursive {
         let below = format!("{path}/");
         for (n, dir) in dsl.walk() {
-            if !n.starts_with(&below) {
+            // What is at or above the place and cannot be read hides what is below: it is no reason
+            // to rename the rest.
+            let hides = |n: &str| {
+                let rest = path.strip_prefix(n.strip_suffix("/?").unwrap_or(n));
+                rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+            };
+            if !(n.starts_with(&below) || dir.is_err() && hides(&n)) {
                 continue;
             }
             let Some(head) = dsl.head(&dir?)? else { continue };
