@@ -11,8 +11,8 @@
 //!
 //! The engine of that time: one to ten asynchronous writes per disk, by the dirty data, and no more
 //! while a thread waits in `sync`; neighbours are joined up to 128 KiB; a txg is pushed at 64 MiB;
-//! dirty data are at most a tenth of memory, and at most 4 GiB. The size of memory is not in the study: 16 GiB is
-//! assumed, and three other sizes are shown.
+//! dirty data are at most a tenth of memory, and at most 4 GiB. The size of memory is not in the
+//! study: 16 GiB is assumed, and three other sizes are shown.
 //!
 //! The minute is any of a run of some minutes, whose phases (copying, making durable, removing) are
 //! unlike each other. So every row is the mean over all minutes of the run, one beginning at each

@@ -5,8 +5,9 @@
 //! committed (`docs/lab/holdout/`), and compared only afterwards. A model that is changed after
 //! that makes its rows fitted ones.
 //!
-//! What came out is summed up by a [`crate::score::Score`]: how far predictions are from what was measured, as
-//! the median of |ln(predicted / measured)|, which row is worst, and whether the order is right.
+//! What came out is summed up by a [`crate::score::Score`]: how far predictions are from what was
+//! measured, as the median of |ln(predicted / measured)|, which row is worst, and whether the order
+//! is right.
 
 mod latency_lanes;
 mod unequal_vdevs;
