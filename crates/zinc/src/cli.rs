@@ -1,8 +1,10 @@
 //! The command line as a whole.
 
-use crate::failure::Failure;
-use crate::{asked, cmd, ui};
+use crate::failure::{Failure, USAGE};
+use crate::{asked, cmd, missing, ui};
+use clap::error::ErrorKind;
 use clap::{Parser, Subcommand};
+use std::ffi::OsString;
 use std::process::ExitCode;
 
 /// ZFS pools without a kernel module: make, fill and change them, check them, get the data out
@@ -76,9 +78,17 @@ pub enum Command {
 }
 
 /// Prints what the command line asked for in place of a verb (help, the version), or what is wrong
-/// with it; the exit code.
-pub fn explain(e: &clap::Error) -> ExitCode {
+/// with it; the exit code. Under OpenZFS's own names -h is a wrong option, as there.
+pub fn explain(words: &[OsString], e: &clap::Error, is_link: bool) -> ExitCode {
+    if let Some(failure) = missing::option(words, e) {
+        return failure.report();
+    }
     let text = e.render();
+    let asks_for_help = |w: &OsString| w == "help" || w == "--help";
+    if is_link && e.kind() == ErrorKind::DisplayHelp && !words.iter().any(asks_for_help) {
+        ui::error(&text.to_string());
+        return ExitCode::from(USAGE);
+    }
     if e.use_stderr() {
         ui::error(&text.to_string());
     } else if ui::is_output_terminal() && asked::variable("NO_COLOR").is_none() {

@@ -11,6 +11,28 @@ pub fn document(command: &str, key: &str, content: Map<String, Value>) -> Value 
     Value::Object(out)
 }
 
+/// How pools are told apart in JSON.
+#[derive(clap::Args, Clone, Copy, Debug)]
+pub struct ByGuid {
+    /// Guids of pools instead of names as keys of JSON
+    #[arg(long = "json-pool-key-guid")]
+    by_guid: bool,
+}
+
+impl ByGuid {
+    /// The pools under the keys that were asked for.
+    pub fn keys(self, pools: Map<String, Value>) -> Map<String, Value> {
+        if !self.by_guid {
+            return pools;
+        }
+        let guid = |pool: &Value| match &pool["pool_guid"] {
+            Value::String(guid) => guid.clone(),
+            other => other.to_string(),
+        };
+        pools.into_iter().map(|(_, pool)| (guid(&pool), pool)).collect()
+    }
+}
+
 /// A number: text, as OpenZFS writes it, or a JSON number with `--json-int`.
 pub fn number(n: u64, as_int: bool) -> Value {
     if as_int { json!(n) } else { json!(n.to_string()) }

@@ -61,13 +61,14 @@ fn survive_file_limit() {
 fn main() -> ExitCode {
     survive_file_limit();
     let mut words = arguments();
+    let is_link = words.len() > std::env::args_os().len();
     // Usage names the command as this manual does, whatever the link to it is called.
     if let Some(program) = words.first_mut() {
         *program = OsString::from("zinc");
     }
-    let code = match cli::Cli::try_parse_from(words) {
+    let code = match cli::Cli::try_parse_from(&words) {
         Ok(cli) => cli.command.run_or_report(),
-        Err(e) => cli::explain(&e),
+        Err(e) => cli::explain(&words, &e, is_link),
     };
     ui::finish(code)
 }

@@ -1,10 +1,11 @@
-//! Verbs of OpenZFS that zinc does not have, and words that are no verbs at all.
+//! Verbs and options of OpenZFS that zinc does not have, and words that are no verbs at all.
 //!
 //! A script that calls `zpool replace` has to see that zinc lacks it. Neither clap's guess of a
 //! similar verb nor its list of ours says that, and the guess may be dangerous: `create` for
 //! `replace`.
 
 use crate::failure::Failure;
+use clap::error::{ContextKind, ContextValue, ErrorKind};
 use std::ffi::OsString;
 
 /// The verbs of OpenZFS 2.3's `zpool` that zinc does not do.
@@ -64,4 +65,44 @@ pub fn failure(command: &str, words: &[OsString], known: &[&str]) -> Failure {
     }
     Failure::usage(format!("unrecognized command '{verb}'"))
         .hint(format!("`zinc {command} --help` lists the commands there are"))
+}
+
+const SCRIPTS: &str = "zinc runs no scripts for the columns of a table";
+const REWIND: &str = "zinc goes back to an older txg only to read: --txg N of ls, cat and cp";
+
+/// The options of OpenZFS 2.3 that a verb has there and not here, and why not.
+const OPTIONS: [(&str, &[&str], &str); 12] = [
+    ("zpool import", &["-F", "-n", "-X", "-T"], REWIND),
+    ("zpool import", &["--rewind-to-checkpoint"], REWIND),
+    ("zpool import", &["-m"], "zinc writes to no pool of which a device is missing"),
+    ("zpool import", &["-l"], "zinc keeps no keys: verbs take them with --keys, --key or --ask"),
+    ("zpool iostat", &["-c"], SCRIPTS),
+    ("zpool status", &["-c"], SCRIPTS),
+    ("zpool status", &["-D"], "`zinc zdb -D POOL` shows the tables of deduplication"),
+    ("zpool status", &["-i"], "zinc does not initialize devices"),
+    ("zpool status", &["-t"], "zinc does not trim devices"),
+    ("zdb", &["-U"], "zinc finds pools by its own list of known pools, or at -p PATH"),
+    (
+        "zdb",
+        &["-M", "-y", "-T", "-Z"],
+        "`zinc check` verifies; -m and -D show space maps and dedup",
+    ),
+    ("zdb", &["-B", "-I", "-N", "-o", "-x"], "zinc's zdb has no such part"),
+];
+
+/// Why a command line that has an option of OpenZFS does nothing, when it is one that zinc lacks.
+pub fn option(words: &[OsString], e: &clap::Error) -> Option<Failure> {
+    if e.kind() != ErrorKind::UnknownArgument {
+        return None;
+    }
+    let Some(ContextValue::String(option)) = e.get(ContextKind::InvalidArg) else { return None };
+    let option = option.split('=').next()?;
+    let mut words = words.iter().skip(1).filter_map(|w| w.to_str());
+    let command = words.next()?;
+    let verb = match command {
+        "zdb" => command.to_owned(),
+        _ => format!("{command} {}", words.next()?),
+    };
+    let (.., why) = OPTIONS.iter().find(|(of, names, _)| *of == verb && names.contains(&option))?;
+    Some(Failure::new(format!("{verb} {option}: zinc does not do this yet")).because(*why))
 }

@@ -79,6 +79,19 @@ fn usage_names_the_command_whatever_the_link_is_called() {
 }
 
 #[test]
+fn under_the_names_of_openzfs_its_wrong_options_are_wrong() {
+    let place = Place::new(&[]);
+    let link = place.path().join("zfs");
+    std::os::unix::fs::symlink(env!("CARGO_BIN_EXE_zinc"), &link).unwrap();
+    let run = |words: &[&str]| std::process::Command::new(&link).args(words).output().unwrap();
+    let output = run(&["get", "-h", "all"]);
+    assert_eq!((output.status.code(), output.stdout.len()), (Some(2), 0));
+    assert!(String::from_utf8_lossy(&output.stderr).contains("Usage: zinc zfs get"));
+    assert_eq!(run(&["get", "--help"]).status.code(), Some(0));
+    assert_eq!(place.run("zfs get -h").code, 0);
+}
+
+#[test]
 fn errors_of_the_system_have_no_numbers() {
     let place = Place::new(&[]);
     std::os::unix::fs::symlink("loop", place.path().join("loop")).unwrap();

@@ -289,7 +289,7 @@ impl Service {
 fn run_verb(asked: &Asked) -> ExitCode {
     let cli = match Cli::try_parse_from(&asked.args) {
         Ok(cli) => cli,
-        Err(e) => return cli::explain(&e),
+        Err(e) => return cli::explain(&asked.args, &e, false),
     };
     if !cli.command.is_for_servers() {
         let failure = Failure::new("a server does not run this verb for its clients")

@@ -40,7 +40,7 @@ use std::process::ExitCode;
 
 /// Arguments.
 #[derive(clap::Args)]
-#[command(allow_negative_numbers = true, disable_help_flag = true)]
+#[command(allow_negative_numbers = true, disable_help_flag = true, disable_version_flag = true)]
 #[allow(clippy::struct_excessive_bools, reason = "they are switches of a command line")]
 pub struct Args {
     /// Labels of devices
@@ -119,12 +119,8 @@ pub struct Args {
     /// Print help (`-h` is the history)
     #[arg(long = "help", action = clap::ArgAction::Help)]
     help: Option<bool>,
-    /// Not done here
-    #[arg(short = 'M', short_aliases = ['y', 'B', 'T', 'Z'], hide = true,
-          action = clap::ArgAction::Count)]
-    elsewhere: u8,
     /// Accepted for habit: what cannot be read never stops a dump, and leaks are for `zinc check`
-    #[arg(short = 'A', short_aliases = ['F', 'G', 'L', 's', 'X', 'Y'], hide = true,
+    #[arg(short = 'A', short_aliases = ['F', 'G', 'L', 's', 'V', 'X', 'Y'], hide = true,
           action = clap::ArgAction::Count)]
     habit: u8,
     #[command(flatten)]
@@ -159,19 +155,13 @@ impl Args {
 
     /// Dumps what is asked for; false when that are the labels of devices that have none.
     fn dump(&self, d: &mut Dump) -> Result<bool, Failure> {
-        if self.labels > 0 && self.elsewhere == 0 && self.embedded.is_none() {
+        if self.labels > 0 && self.embedded.is_none() {
             return self.dump_labels(d);
         }
         self.dump_inside(d).map(|()| true)
     }
 
     fn dump_inside(&self, d: &mut Dump) -> Result<(), Failure> {
-        if self.elsewhere > 0 {
-            let what = "zdb -B, -M, -T, -y and -Z are not implemented";
-            return Err(Failure::usage(what.to_owned()).hint(
-                "`zinc check` verifies space maps; `zinc zdb -m` and -D show them and dedup",
-            ));
-        }
         if let Some(words) = &self.embedded {
             return block::embedded(d, words);
         }

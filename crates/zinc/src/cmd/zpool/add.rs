@@ -2,6 +2,7 @@
 
 use super::claim::claim;
 use super::layout::{self, Layout, Level};
+use super::naming::Naming;
 use super::settings::{self, Setting};
 use crate::cannot::cannot;
 use crate::failure::Failure;
@@ -24,9 +25,8 @@ pub struct Args {
     /// Print the layout, and change nothing
     #[arg(short = 'n')]
     dry: bool,
-    /// Show full paths (with -n), as zinc always does of files
-    #[arg(short = 'P')]
-    full: bool,
+    #[command(flatten)]
+    naming: Naming,
     /// Use devices that hold something
     #[arg(long)]
     allow_in_use: bool,
@@ -67,8 +67,8 @@ fn level_of(top: &VdevConfig) -> Option<Level> {
 }
 
 /// A vdev that is there, as the layout shows new ones.
-fn shown(top: &VdevConfig) -> String {
-    let path = |v: &VdevConfig| v.path.clone().unwrap_or_else(|| v.guid.to_string());
+fn shown(top: &VdevConfig, naming: Naming) -> String {
+    let path = |v: &VdevConfig| naming.of_leaf(v);
     let Some(level) = level_of(top).filter(|l| *l != Level::Single) else {
         return layout::line(2, &path(top));
     };
@@ -110,9 +110,9 @@ impl Args {
         let devices = claim(&layout, self.force || self.allow_in_use, self.live.how.wait)?;
         if self.dry {
             let used = tops.iter().filter(|t| !t.is_hole && level_of(t).is_some());
-            let used: Vec<_> = used.map(|t| (class_of(t), shown(t))).collect();
+            let used: Vec<_> = used.map(|t| (class_of(t), shown(t, self.naming))).collect();
             let paths = |all: &[VdevConfig]| -> Vec<String> {
-                all.iter().filter_map(|c| c.path.clone()).collect()
+                all.iter().map(|c| self.naming.of_leaf(c)).collect()
             };
             let aux = [paths(pool.l2cache()), paths(pool.spares())];
             let text = layout.to_text(&self.pool, &used, &aux);

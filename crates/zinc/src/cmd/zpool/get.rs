@@ -28,6 +28,8 @@ pub struct Args {
     #[command(flatten)]
     output: JsonArgs,
     #[command(flatten)]
+    keys: json::ByGuid,
+    #[command(flatten)]
     pool: PoolArgs,
     /// Properties, separated by commas, or all
     #[arg(value_name = "PROPERTY,…")]
@@ -229,6 +231,6 @@ impl Args {
             }
             content.insert(name.clone(), Value::Object(map));
         }
-        ui::json(&json::document("zpool get", "pools", content));
+        ui::json(&json::document("zpool get", "pools", self.keys.keys(content)));
     }
 }

@@ -36,6 +36,8 @@ pub struct Args {
     #[command(flatten)]
     output: JsonArgs,
     #[command(flatten)]
+    keys: json::ByGuid,
+    #[command(flatten)]
     pool: PoolArgs,
     /// Before each repetition a time stamp: d as `date` writes it, u as seconds since 1970
     #[arg(short = 'T', value_name = "d|u", value_parser = ["d", "u"])]
@@ -97,26 +99,35 @@ pub(super) fn stamp(form: Option<&str>) {
     }
 }
 
+/// Looks at pools as often as is asked for, with the time before each look.
+pub(super) fn repeated(
+    repeat: Option<(Duration, Option<u64>)>,
+    form: Option<&str>,
+    mut look: impl FnMut() -> Result<ExitCode, Failure>,
+) -> Result<ExitCode, Failure> {
+    if crate::asked::is_for_a_part() {
+        return look();
+    }
+    let mut done = 0;
+    loop {
+        stamp(form);
+        let code = look()?;
+        done += 1;
+        match repeat {
+            Some((interval, count)) if count.is_none_or(|c| done < c) => {
+                crate::asked::sleep(interval)?;
+            }
+            _ => return Ok(code),
+        }
+    }
+}
+
 impl Args {
     /// Runs it, as often as is asked for. Pools are opened anew each time: somebody else may be
     /// writing to them.
     pub fn run(mut self) -> Result<ExitCode, Failure> {
         let repeat = repetition(&mut self.pools)?;
-        if crate::asked::is_for_a_part() {
-            return self.once();
-        }
-        let mut done = 0;
-        loop {
-            stamp(self.stamp.as_deref());
-            let code = self.once()?;
-            done += 1;
-            match repeat {
-                Some((interval, count)) if count.is_none_or(|c| done < c) => {
-                    crate::asked::sleep(interval)?;
-                }
-                _ => return Ok(code),
-            }
-        }
+        repeated(repeat, self.stamp.as_deref(), || self.once())
     }
 
     fn once(&self) -> Result<ExitCode, Failure> {
@@ -150,7 +161,7 @@ impl Args {
         each(&self.pool, &self.pools, look, |all: Vec<Seen>, _| {
             if self.output.json {
                 let content = all.into_iter().map(|seen| (seen.name, seen.value)).collect();
-                ui::json(&json::document("zpool list", "pools", content));
+                ui::json(&json::document("zpool list", "pools", self.keys.keys(content)));
             } else {
                 let rows: Vec<Row> = all.into_iter().flat_map(|seen| seen.rows).collect();
                 self.print(&columns, &rows);

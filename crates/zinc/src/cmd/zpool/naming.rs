@@ -38,6 +38,14 @@ impl Naming {
         }
     }
 
+    /// A leaf that is named before anything of it is opened: by its whole path, unless by its guid.
+    pub fn of_leaf(self, leaf: &VdevConfig) -> String {
+        match &leaf.path {
+            Some(path) if !self.guid => Self { full: true, ..self }.of_path(path, true, false),
+            _ => leaf.guid.to_string(),
+        }
+    }
+
     // Depth is bounded: the configuration's decoder limits it.
     fn rename_views(self, pool: &Pool, vdevs: &mut [VdevView]) {
         for v in vdevs {

@@ -6,11 +6,13 @@ use crate::failure::Failure;
 use crate::found;
 use crate::known::{self, Cachefile};
 use crate::live::LiveArgs;
-use crate::ui;
+use crate::served::Server;
+use crate::{asked, ui};
 use engine::Pool;
 use engine::live::{ENABLED_BY_DEFAULT, is_writable};
 use engine::ondisk::features::{self, Feature};
 use engine::pool::CandidateState;
+use serde::{Deserialize, Serialize};
 use std::fmt::Write as _;
 use std::process::ExitCode;
 
@@ -33,7 +35,7 @@ pub struct Upgrade {
     #[command(flatten)]
     live: LiveArgs,
     /// All pools found
-    #[arg(short = 'a', conflicts_with_all = ["list", "pools"])]
+    #[arg(short = 'a', conflicts_with = "list")]
     all: bool,
     /// List the features zinc enables, and the versions before features
     #[arg(short = 'v', conflicts_with = "pools")]
@@ -157,13 +159,39 @@ fn missing(pool: &Pool) -> Vec<&'static Feature> {
     wanted.filter(|f| pool.features().count(f.guid).is_none()).collect()
 }
 
+/// A pool and the features that [`missing`] found.
+#[derive(Serialize, Deserialize)]
+struct Lacks {
+    pool: String,
+    features: Vec<String>,
+}
+
+impl Lacks {
+    fn of(pool: &Pool) -> Self {
+        let features = missing(pool).iter().map(|f| f.name().to_owned()).collect();
+        Self { pool: pool.name().to_owned(), features }
+    }
+}
+
 impl Upgrade {
     /// Runs it.
     pub fn run(self) -> Result<ExitCode, Failure> {
-        // Before anything is printed that a server would print again.
-        let mut names = self.pools.iter();
-        names.try_for_each(|name| crate::served::forward(&self.live.search, name))?;
-        ui::out("This system supports ZFS pool feature flags.\n\n");
+        // A server is told with -a which pool is its own.
+        let is_server = asked::client().is_some();
+        if self.all && !self.pools.is_empty() && !is_server {
+            return Err(Failure::usage("-a is for all pools: name none"));
+        }
+        if !self.all && self.pools.is_empty() && asked::is_for_a_part() {
+            return self.show_part();
+        }
+        if !self.all {
+            // Before anything is printed that a server would print again.
+            let mut names = self.pools.iter();
+            names.try_for_each(|name| crate::served::forward(&self.live.search, name))?;
+        }
+        if !(self.all && is_server) {
+            ui::out("This system supports ZFS pool feature flags.\n\n");
+        }
         if self.list {
             let mut text = "The following features are supported:\n\n".to_owned();
             for feature in ENABLED_BY_DEFAULT.iter().filter_map(|n| features::by_name(n)) {
@@ -185,9 +213,12 @@ impl Upgrade {
         if !self.all && self.pools.is_empty() {
             return self.show();
         }
-        let names = match self.all {
+        let mut code = ExitCode::SUCCESS;
+        let names = match self.all && !is_server {
             true => {
-                let found = found::all(&self.live.search, &[])?;
+                let (served, worst) = crate::served::forward_each(&self.live.search)?;
+                code = ExitCode::from(worst);
+                let found = found::all(&self.live.search, &served)?;
                 found
                     .into_iter()
                     .map(|f| Ok(f?.guid().to_string()))
@@ -195,7 +226,6 @@ impl Upgrade {
             }
             false => self.pools.clone(),
         };
-        let mut code = ExitCode::SUCCESS;
         for name in &names {
             if let Err(failure) = self.upgrade(name) {
                 code = failure.report();
@@ -230,16 +260,31 @@ impl Upgrade {
         Ok(())
     }
 
+    /// What a client asked for that shows all pools.
+    fn show_part(&self) -> Result<ExitCode, Failure> {
+        let Some(client) = asked::client() else { return Ok(ExitCode::SUCCESS) };
+        let lacks = Lacks::of(&client.pool.look()?);
+        let line = serde_json::to_string(&lacks).map_err(|e| Failure::new(e.to_string()))?;
+        ui::json_line(&line);
+        Ok(ExitCode::SUCCESS)
+    }
+
     fn show(&self) -> Result<ExitCode, Failure> {
+        let mut all: Vec<Lacks> = Vec::new();
+        let mut served = Vec::new();
+        for server in &mut Server::all_in(&self.live.search)? {
+            all.push(server.part()?);
+            served.push(server.guid);
+        }
+        for found in found::all(&self.live.search, &served)? {
+            all.push(Lacks::of(&self.live.look(&found?.guid().to_string())?));
+        }
+        all.sort_by(|a, b| a.pool.cmp(&b.pool));
         let mut text = String::new();
-        for found in found::all(&self.live.search, &[])? {
-            let pool = self.live.look(&found?.guid().to_string())?;
-            let wanted = missing(&pool);
-            if !wanted.is_empty() {
-                let _ = writeln!(text, "{}", pool.name());
-            }
-            wanted.iter().for_each(|f| {
-                let _ = writeln!(text, "      {}", f.name());
+        for lacks in all.iter().filter(|lacks| !lacks.features.is_empty()) {
+            let _ = writeln!(text, "{}", lacks.pool);
+            lacks.features.iter().for_each(|f| {
+                let _ = writeln!(text, "      {f}");
             });
         }
         ui::out("All pools are formatted using feature flags.\n\n");

@@ -5,6 +5,7 @@
 //! in spite of damage.
 
 use super::each::each;
+use super::list::{repeated, repetition};
 use super::naming::Naming;
 use crate::common::{JsonArgs, PoolArgs};
 use crate::failure::Failure;
@@ -40,15 +41,30 @@ pub struct Args {
     naming: Naming,
     #[command(flatten)]
     output: JsonArgs,
+    /// All vdevs of a pool beside each other in JSON, each with the name of the one above it
+    #[arg(long = "json-flat-vdevs")]
+    flat: bool,
+    #[command(flatten)]
+    keys: json::ByGuid,
     #[command(flatten)]
     pool: PoolArgs,
-    /// Pools; all found ones when none is named
+    /// Before each report a time stamp: d as `date` writes it, u as seconds since 1970
+    #[arg(short = 'T', value_name = "d|u", value_parser = ["d", "u"])]
+    stamp: Option<String>,
+    /// Pools, all found ones when none is named; then INTERVAL in seconds to repeat the report, and
+    /// COUNT of repetitions
+    #[arg(value_name = "POOL|INTERVAL [COUNT]")]
     pools: Vec<String>,
 }
 
 impl Args {
-    /// Runs it.
-    pub fn run(self) -> Result<ExitCode, Failure> {
+    /// Runs it, as often as is asked for.
+    pub fn run(mut self) -> Result<ExitCode, Failure> {
+        let repeat = repetition(&mut self.pools)?;
+        repeated(repeat, self.stamp.as_deref(), || self.once())
+    }
+
+    fn once(&self) -> Result<ExitCode, Failure> {
         let look = |pool: &Pool| {
             let mut status = pool.status(&pool.space());
             self.naming.apply(pool, &mut status.vdevs);
@@ -69,7 +85,7 @@ impl Args {
             let reports: Vec<(String, Value)> = reports.collect();
             if self.output.json {
                 let content = reports.into_iter().collect();
-                ui::json(&json::document("zpool status", "pools", content));
+                ui::json(&json::document("zpool status", "pools", self.keys.keys(content)));
             } else if self.sick && reports.is_empty() && is_whole {
                 ui::out(&match self.pools.as_slice() {
                     [one] => format!("pool '{one}' is healthy\n"),
@@ -148,7 +164,11 @@ impl Args {
             "state": status.health,
             "vdevs": normal,
         });
-        put("vdevs", json!({ pool.name(): root }));
+        let mut all = Map::from_iter([(pool.name().to_owned(), root)]);
+        if self.flat {
+            all = flat(all, None);
+        }
+        put("vdevs", Value::Object(all));
         let others = [
             (Section::Dedup, "dedup"),
             (Section::Special, "special"),
@@ -159,7 +179,8 @@ impl Args {
         for (section, name) in others {
             let vdevs = status.vdevs.section(section);
             if !vdevs.is_empty() {
-                put(name, children(vdevs, name, int));
+                let vdevs = children(vdevs, name, int);
+                put(name, Value::Object(if self.flat { flat(vdevs, None) } else { vdevs }));
             }
         }
         put("error_count", json::number(status.damaged.len() as u64, int));
@@ -225,7 +246,7 @@ fn scan(s: &engine::ondisk::scan::ScanState, int: bool) -> Value {
 }
 
 // Depth is bounded: the configuration's decoder limits it.
-fn children(vdevs: &[VdevView], class: &str, int: bool) -> Value {
+fn children(vdevs: &[VdevView], class: &str, int: bool) -> Map<String, Value> {
     let one = |v: &VdevView| {
         let mut map = Map::new();
         let mut put = |k: &str, v: Value| map.insert(k.to_owned(), v);
@@ -246,9 +267,28 @@ fn children(vdevs: &[VdevView], class: &str, int: bool) -> Value {
             put("remark", json!(v.remark));
         }
         if !v.children.is_empty() {
-            put("vdevs", children(&v.children, class, int));
+            put("vdevs", Value::Object(children(&v.children, class, int)));
         }
         (v.name.clone(), Value::Object(map))
     };
-    Value::Object(vdevs.iter().map(one).collect())
+    vdevs.iter().map(one).collect()
+}
+
+/// Vdevs of all levels beside each other.
+// Depth is bounded: the configuration's decoder limits it.
+fn flat(vdevs: Map<String, Value>, parent: Option<&str>) -> Map<String, Value> {
+    let mut out = Map::new();
+    for (name, mut vdev) in vdevs {
+        let below = vdev.as_object_mut().and_then(|map| {
+            if let Some(parent) = parent {
+                map.insert("parent".to_owned(), json!(parent));
+            }
+            map.remove("vdevs")
+        });
+        out.insert(name.clone(), vdev);
+        if let Some(Value::Object(below)) = below {
+            out.extend(flat(below, Some(&name)));
+        }
+    }
+    out
 }

@@ -27,6 +27,9 @@ pub struct TakeArgs {
     /// Mount nothing, which zinc does not do at an import anyway
     #[arg(short = 'N')]
     no_mount: bool,
+    /// Search devices for pools, which zinc always does without -c
+    #[arg(short = 's')]
+    scan: bool,
     /// Find pools by this cache file instead of searching for devices
     #[arg(short = 'c', value_name = "CACHEFILE", conflicts_with = "search")]
     cache: Option<PathBuf>,
