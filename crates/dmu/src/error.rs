@@ -51,8 +51,10 @@ pub enum ErrorKind {
     ReadOnly,
     /// The object exists already, or its slots are taken.
     Exists,
-    /// The pool, a quota or the reserve has no space left.
+    /// The pool, or the reserve, has no space left.
     NoSpace,
+    /// A quota of the dataset, or of one above it, has no space left.
+    Quota,
     /// The engine of the pool has stopped; the text says why.
     Stopped(String),
     /// A change that cannot be made; the text names the rule.
@@ -98,6 +100,9 @@ impl fmt::Display for Error {
         match &self.kind {
             ErrorKind::Io(e) => return write!(f, "{e}"),
             ErrorKind::Format { place, error } => return write!(f, "{place}: {error}"),
+            // What is full is not the object that asked.
+            ErrorKind::NoSpace => return f.write_str("out of space"),
+            ErrorKind::Quota => return f.write_str("disk quota exceeded"),
             _ => write!(f, "objset {} object {}: ", self.objset, self.object)?,
         }
         match &self.kind {
@@ -108,13 +113,13 @@ impl fmt::Display for Error {
             ErrorKind::EntryExists(name) => write!(f, "entry {name:?} exists already"),
             ErrorKind::ReadOnly => f.write_str("is open for reading only"),
             ErrorKind::Exists => f.write_str("exists already"),
-            ErrorKind::NoSpace => f.write_str("no space left"),
             ErrorKind::Stopped(why) => write!(f, "the pool has stopped: {why}"),
             ErrorKind::Invalid(rule) => write!(f, "cannot be changed so: {rule}"),
             ErrorKind::Unsupported(what) => write!(f, "cannot be written: {what}"),
             ErrorKind::Injected => f.write_str("a failure that a test asked for"),
             ErrorKind::EntryForm(name) => write!(f, "entry {name:?} has an unexpected form"),
             ErrorKind::Io(_) | ErrorKind::Format { .. } => Ok(()),
+            ErrorKind::NoSpace | ErrorKind::Quota => Ok(()),
         }
     }
 }

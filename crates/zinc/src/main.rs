@@ -15,6 +15,7 @@ mod failure;
 mod found;
 mod host;
 mod json;
+mod kept;
 mod keys;
 mod known;
 mod live;

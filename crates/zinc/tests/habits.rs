@@ -463,4 +463,122 @@ fn a_file_at_the_limit_of_its_size_is_an_error_and_no_sudden_end() {
         assert!(said.contains("File too large"), "{words}: {said}");
     }
     assert!(!place.path().join("out").exists(), "half a file has no name");
+
+fn what_is_only_kept_for_other_systems_is_said() {
+    let place = Place::new(&["a"]);
+    let run = place.run("zpool create -o autotrim=on -O logbias=throughput tank a");
+    assert_eq!((run.code, run.err.matches("is kept for other systems").count()), (0, 2));
+    let run = place.run("zfs set dedup=on compression=lz4 tank");
+    let text = "note: 'dedup=on' is kept for other systems: zinc deduplicates nothing that it \
+                writes\n";
+    assert_eq!((run.code, run.err.as_str()), (0, text));
+    place.ok("zfs set dedup=off logbias=latency checksum=skein copies=2 tank");
+}
+
+#[test]
+fn a_key_location_is_for_what_has_a_key() {
+    let place = Place::new(&["a"]);
+    place.ok("zpool create tank a");
+    let text = place.fails("zfs set keylocation=prompt tank");
+    assert!(text.contains("keylocation must be 'none' for unencrypted datasets"), "{text}");
+    place.ok("zfs set keylocation=none tank");
+}
+
+#[test]
+fn a_rollback_that_meets_a_hold_destroys_nothing() {
+    let place = Place::new(&["a"]);
+    place.ok("zpool create tank a");
+    place.ok("zfs create tank/x");
+    for name in ["1", "2", "3"] {
+        place.ok(&format!("zfs snapshot tank/x@{name}"));
+    }
+    place.ok("zfs clone tank/x@2 tank/of2");
+    place.ok("zfs hold stay tank/x@3");
+    let before = place.ok("zfs list -Ho name -t all -r tank");
+    let text = place.fails("zfs rollback -R tank/x@1");
+    assert!(text.contains("'tank/x@3': dataset is busy"), "{text}");
+    assert_eq!(place.ok("zfs list -Ho name -t all -r tank"), before);
+    place.ok("zfs release stay tank/x@3");
+    // A hold of what a clone brought is met first too.
+    place.ok("zfs snapshot tank/of2@y");
+    place.ok("zfs hold stay tank/of2@y");
+    let before = place.ok("zfs list -Ho name -t all -r tank");
+    place.fails("zfs rollback -R tank/x@1");
+    assert_eq!(place.ok("zfs list -Ho name -t all -r tank"), before);
+    place.ok("zfs release stay tank/of2@y");
+    place.ok("zfs rollback -R tank/x@1");
+    assert_eq!(place.ok("zfs list -Ho name -t all -r tank"), "tank\ntank/x\ntank/x@1\n");
+}
+
+#[test]
+fn errors_name_the_snapshot_they_are_about() {
+    let place = Place::new(&["a"]);
+    place.ok("zpool create tank a");
+    place.ok("zfs create tank/x");
+    place.ok("zfs snapshot tank/x@1");
+    place.ok("zfs hold tag tank/x@1");
+    let text = place.fails("zfs hold tag tank/x@1");
+    let words = "zinc: cannot hold snapshot 'tank/x@1': tag already exists on this dataset\n";
+    assert_eq!(text, words);
+    let text = place.fails("zfs snapshot tank@1 tank/x@1");
+    assert_eq!(text, "zinc: cannot create snapshot 'tank/x@1': dataset already exists\n");
+    let text = place.fails("zfs snapshot tank@1 tank/nix@1");
+    assert!(text.contains("'tank/nix@1'") && !text.contains("'tank@1'"), "{text}");
+    assert_ne!(place.run("zfs list -t snapshot /tank/x@1").code, 0);
+}
+
+#[test]
+fn a_full_pool_and_a_full_quota_are_told_apart() {
+    let place = Place::new(&["a"]);
+    place.ok("zpool create -O compression=off tank a");
+    place.ok("zfs create -o quota=8M tank/q");
+    place.ok("zfs create -o refquota=8M tank/r");
+    std::fs::write(place.path().join("small"), vec![7; 12 << 20]).unwrap();
+    std::fs::write(place.path().join("big"), vec![7; 160 << 20]).unwrap();
+    for (command, why) in [
+        ("cp small tank/q:/f", "disk quota exceeded"),
+        ("cp small tank/r:/f", "disk quota exceeded"),
+        ("cp big tank:/f", "out of space"),
+    ] {
+        let text = place.fails(command);
+        assert!(text.contains(why) && !text.contains("objset"), "{command}: {text}");
+    }
+}
+
+#[test]
+fn a_sync_writes_a_txg() {
+    let place = Place::new(&["a"]);
+    place.ok("zpool create tank a");
+    let txg = || -> u64 {
+        let text = place.ok("zdb -u tank");
+        let line = text.lines().find_map(|l| l.trim().strip_prefix("txg = ")).unwrap().to_owned();
+        line.parse().unwrap()
+    };
+    for command in ["zpool sync", "zpool sync tank", "zpool sync -f tank"] {
+        let before = txg();
+        place.ok(command);
+        assert!(txg() > before, "{command}");
+    }
+}
+
+#[test]
+fn values_that_openzfs_refuses_are_refused() {
+    let place = Place::new(&["a", "b", "c"]);
+    place.fails("zpool create -O sharenfs=sss tank a");
+    place.fails("zpool create tank a log b log c");
+    place.ok("zpool create -o cachefile=none -O sharenfs=rw=@10.0.0.0/8,no_root_squash tank a");
+    assert_eq!(place.ok("zpool get -Ho value,source cachefile tank"), "none\tlocal\n");
+    place.fails("zpool import -a tank");
+}
+
+#[test]
+fn a_long_list_of_clones_ends_where_openzfs_ends_it() {
+    let place = Place::new(&["a"]);
+    place.ok("zpool create tank a");
+    place.ok("zfs snapshot tank@s");
+    let names: Vec<String> = (0..42).map(|i| format!("tank/{}.{i}", "x".repeat(200))).collect();
+    names.iter().for_each(|name| {
+        place.ok(&format!("zfs clone tank@s {name}"));
+    });
+    assert_eq!(place.ok("zfs list -Ho clones tank@s").len(), 8192);
 }

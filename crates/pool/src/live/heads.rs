@@ -343,7 +343,8 @@ impl Shared {
         let Room { bytes: now, quota } = dsl::write::room(&self.dsl, dataset, usable, 0)?;
         // A quota counts what is referenced, whatever becomes free.
         let deferred = if quota.is_some() { 0 } else { figures.normal.deferred };
-        Ok(HeadRoom { now, later: now.saturating_add(deferred) })
+        let is_quota = quota.is_some();
+        Ok(HeadRoom { now, later: now.saturating_add(deferred), is_quota })
     }
 
     /// Features that a new object set of that kind uses from the start.

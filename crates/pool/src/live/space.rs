@@ -96,6 +96,8 @@ pub(super) struct HeadRoom {
     pub(super) now: u64,
     /// When what was freed is free.
     pub(super) later: u64,
+    /// What limits it is a quota.
+    pub(super) is_quota: bool,
 }
 
 /// How a transaction that wants room fares.
@@ -187,6 +189,7 @@ pub(super) struct Door {
     /// A [`HeadRoom`].
     now: AtomicU64,
     later: AtomicU64,
+    is_quota: AtomicBool,
     weight: Mutex<Weight>,
 }
 
@@ -198,6 +201,7 @@ impl Door {
             in_flight: InFlight::default(),
             now: AtomicU64::new(u64::MAX),
             later: AtomicU64::new(u64::MAX),
+            is_quota: AtomicBool::new(false),
             weight: Mutex::default(),
         }
     }
@@ -224,6 +228,15 @@ impl Door {
     pub(super) fn set_room(&self, room: HeadRoom) {
         self.now.store(room.now, Relaxed);
         self.later.store(room.later, Relaxed);
+        self.is_quota.store(room.is_quota, Relaxed);
+    }
+
+    /// What was lacking for a promise of `worst` bytes.
+    fn lack(&self, pool: &PoolSpace, worst: u64) -> dmu::ErrorKind {
+        match self.is_quota.load(Relaxed) && worst <= pool.for_writing() {
+            true => dmu::ErrorKind::Quota,
+            false => dmu::ErrorKind::NoSpace,
+        }
     }
 
     /// Promises `bytes`, at worst `worst`, if there is room.
@@ -309,7 +322,7 @@ impl Transactions for Entrance {
             }
             let others = shared.reaping.load(Relaxed) || fit == Fit::Later;
             if attempt >= if others { TXGS_OF_OTHERS } else { TXGS_WAITED } {
-                let kind = dmu::ErrorKind::NoSpace;
+                let kind = door.lack(&shared.space, worst);
                 return Err(dmu::Error { objset, object: 0, kind });
             }
             let open = shared.txgs.open();
@@ -397,9 +410,9 @@ mod tests {
         assert_eq!((fits(1500), fits(1501)), (Fit::Later, Fit::Never));
         // A quota is not waited for.
         let room = (10 + 10 / 4) + (64 << 10);
-        door.set_room(HeadRoom { now: room - 1, later: room - 1 });
+        door.set_room(HeadRoom { now: room - 1, later: room - 1, is_quota: false });
         assert_eq!(fits(1), Fit::Never);
-        door.set_room(HeadRoom { now: room - 1, later: room });
+        door.set_room(HeadRoom { now: room - 1, later: room, is_quota: false });
         assert_eq!(fits(1), Fit::Later);
         assert_eq!(door.promise(&pool, 10, 1201, SpaceUse::Free), Fit::Later);
         assert_eq!(door.promise(&pool, 10, 1 << 40, SpaceUse::Always), Fit::Now);

@@ -57,10 +57,64 @@ fn is_text(name: &str, text: &str) -> bool {
         "sharenfs" | "sharesmb" => {
             let is_switch = |word: &str| text.eq_ignore_ascii_case(word) && text != word;
             let is_odd = text.is_empty() || is_switch("on") || is_switch("off");
-            !is_odd && text.len() < USER_VALUE_MAX
+            let fits = !is_odd && text.len() < USER_VALUE_MAX;
+            fits && (name == "sharesmb" || are_nfs_options(text))
         }
         _ => text.len() < USER_VALUE_MAX && !text.contains('\0'),
     }
+}
+
+/// Options of an NFS export, those of exports(5) and of Solaris, between commas.
+const NFS_OPTIONS: &[&str] = &[
+    "acl",
+    "all_squash",
+    "anon",
+    "anongid",
+    "anonuid",
+    "async",
+    "auth_nlm",
+    "crossmnt",
+    "fsid",
+    "fsuid",
+    "hide",
+    "insecure",
+    "insecure_locks",
+    "mountpoint",
+    "mp",
+    "no_acl",
+    "no_all_squash",
+    "no_auth_nlm",
+    "no_pnfs",
+    "no_root_squash",
+    "no_subtree_check",
+    "no_wdelay",
+    "nohide",
+    "nordirplus",
+    "nosub",
+    "pnfs",
+    "refer",
+    "replicas",
+    "ro",
+    "root",
+    "root_mapping",
+    "root_squash",
+    "rw",
+    "sec",
+    "secure",
+    "secure_locks",
+    "security_label",
+    "subtree_check",
+    "sync",
+    "wdelay",
+    "xprtsec",
+];
+
+/// Whether `sharenfs` can have this value.
+fn are_nfs_options(text: &str) -> bool {
+    let name = |option: &str| option.split('=').next().unwrap_or_default().to_owned();
+    text == "on"
+        || text == "off"
+        || text.split(',').all(|option| NFS_OPTIONS.contains(&name(option).as_str()))
 }
 
 /// A number as it is stored for that property.

@@ -4,6 +4,7 @@ use super::changes::{Target, names_of, number};
 use super::reserve;
 use crate::cannot::cannot;
 use crate::failure::Failure;
+use crate::kept;
 use crate::live::LiveArgs;
 use crate::ui;
 use engine::dsl::write::{NameKind, PropertyChange, check_name};
@@ -118,6 +119,7 @@ impl Args {
             }
             self.make(pool, changes, volume.as_ref())
         })?;
+        kept::note(&self.properties);
         Ok(ExitCode::SUCCESS)
     }
 

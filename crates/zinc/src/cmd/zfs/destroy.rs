@@ -5,6 +5,7 @@ use crate::cannot::cannot;
 use crate::failure::Failure;
 use crate::live::{self, LiveHow};
 use crate::ui;
+use engine::dsl::Refusal;
 use engine::dsl::nicenum::nicenum;
 use engine::{Dataset, Dsl, LivePool};
 use std::collections::HashSet;
@@ -189,6 +190,31 @@ pub fn clones_after(dsl: &Dsl, snapshot: &str) -> Result<Vec<Step>, Failure> {
         plan.clones_of(younger)?;
     }
     Ok(plan.steps)
+}
+
+/// Refuses a rollback to `snapshot` that would destroy a part and then meet a hold: of what the
+/// steps destroy, or of a younger snapshot.
+pub fn refuse_held(dsl: &Dsl, snapshot: &str, steps: &[Step]) -> Result<(), Failure> {
+    let since = dsl.by_name(snapshot)?;
+    let head = split(snapshot).map_or("", |(head, _)| head);
+    let all = dsl.snapshots(&dsl.by_name(head)?)?;
+    let younger = all.into_iter().skip_while(|s| s.object != since.object).skip(1);
+    let mut doomed: Vec<Dataset> = younger.collect();
+    for step in steps {
+        if let Step::Snapshots(names) = step {
+            for name in names {
+                doomed.push(dsl.by_name(name)?);
+            }
+        }
+    }
+    for one in &doomed {
+        if let Some(hold) = dsl.holds(one)?.into_iter().next() {
+            let why = Refusal::Held(hold.tag);
+            let held = engine::dsl::Error::Refused { name: one.name.clone(), why };
+            return Err(cannot("rollback to", snapshot, held));
+        }
+    }
+    Ok(())
 }
 
 /// Finds an order in which everything can go.

@@ -48,7 +48,7 @@ impl Hold {
         }
         self.each("hold", |pool, names, tag| match pool.hold(names, tag) {
             Err(engine::pool::Error::Dsl(engine::dsl::Error::Refused {
-                why: engine::dsl::Refusal::Exists,
+                why: engine::dsl::Refusal::Exists | engine::dsl::Refusal::Held(_),
                 name,
             })) => {
                 let what = format!("cannot hold snapshot '{name}'");

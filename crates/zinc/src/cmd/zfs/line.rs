@@ -7,6 +7,7 @@ use super::create::make_above;
 use super::destroy;
 use crate::cannot::cannot;
 use crate::failure::Failure;
+use crate::kept;
 use crate::live::LiveArgs;
 use std::process::ExitCode;
 
@@ -92,6 +93,7 @@ impl Rollback {
             if self.clones {
                 let still = pool.view().hold_still();
                 let younger = destroy::clones_after(pool.view().dsl(), name)?;
+                destroy::refuse_held(pool.view().dsl(), name, &younger)?;
                 drop(still);
                 younger.iter().try_for_each(|step| destroy::run(pool, name, step, false))?;
             }
@@ -132,6 +134,7 @@ impl MakeClone {
             }
             pool.clone_snapshot(from, name, changes).map_err(|e| cannot("create", name, e))
         })?;
+        kept::note(&self.properties);
         Ok(ExitCode::SUCCESS)
     }
 }

@@ -219,10 +219,11 @@ pub fn named_by_path(pools: &Pools, names: &[String]) -> Result<Vec<String>, Fai
             mounts.push((Path::new(at), &s.name));
         }
     }
-    // The deepest mount point above a path is the one it lies in.
+    // The deepest mount point above a path is the one it lies in. Snapshots have no path here.
     mounts.sort_by_key(|(at, _)| std::cmp::Reverse(at.components().count()));
     let find = |path: &String| {
-        let found = mounts.iter().find(|(at, _)| Path::new(path).starts_with(at));
+        let lies_in = |(at, _): &&(&Path, &str)| Path::new(path).starts_with(at);
+        let found = mounts.iter().find(lies_in).filter(|_| !path.contains(['@', '#']));
         let none = || Failure::new(format!("cannot open '{path}': not a ZFS filesystem"));
         found.map(|(_, name)| (*name).to_owned()).ok_or_else(none)
     };

@@ -6,6 +6,7 @@ use super::reserve;
 use super::snapshot::one_pool;
 use crate::cannot::cannot;
 use crate::failure::Failure;
+use crate::kept;
 use crate::live::LiveArgs;
 use engine::dsl::write::PropertyChange;
 use engine::dsl::{Dataset, DatasetKind, PropertyContext, StoredValue};
@@ -68,6 +69,7 @@ impl Set {
             let done = pool.set_properties(changes);
             done.map_err(|e| cannot("set property for", first, e))
         })?;
+        kept::note(settings);
         Ok(ExitCode::SUCCESS)
     }
 }
@@ -100,8 +102,27 @@ fn change(
         ("refreservation", DatasetKind::Volume) if value == "auto" => {
             one(whole_volume(pool, dataset)?)
         }
+        ("keylocation", _) => {
+            let change = target.change(property, value)?;
+            check_keylocation(pool.view().dsl(), dataset, value)?;
+            one(change)
+        }
         _ => one(target.change(property, value)?),
     }
+}
+
+/// Where a key is can be said of what has one of its own, and of nothing else.
+fn check_keylocation(dsl: &Dsl, dataset: &Dataset, value: &str) -> Result<(), Failure> {
+    let why = match (dsl.encryption_root(&dataset.dir)?, value) {
+        (None, "none") => return Ok(()),
+        (None, _) => "keylocation must be 'none' for unencrypted datasets",
+        (Some(_), "none") => "keylocation must not be 'none' for encrypted datasets",
+        (Some(root), _) if root != dataset.name => {
+            "keylocation may only be set on encryption roots"
+        }
+        _ => return Ok(()),
+    };
+    Err(Failure::new(format!("cannot set property for '{}': {why}", dataset.name)))
 }
 
 /// The reservation by which all of a volume can always be written.

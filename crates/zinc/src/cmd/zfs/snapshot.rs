@@ -40,15 +40,29 @@ impl Args {
                 all.extend(snapshots(live.view().dsl(), name, self.recursive, false)?);
             }
             drop(still);
-            let named = if all.len() == 1 { all[0].clone() } else { first.to_owned() };
-            live.snapshot(&all, changes).map_err(|e| refused(&named, e))
+            live.snapshot(&all, changes).map_err(|e| refused(&all, e))
         })?;
         Ok(ExitCode::SUCCESS)
     }
 }
 
+/// The snapshot that an error is about: of several, the one that it names, or whose dataset.
+fn named<'a>(all: &'a [String], error: &pool::Error) -> &'a str {
+    let about = match error {
+        pool::Error::Dsl(Error::Refused { name, .. } | Error::BadName(name)) => Some(name),
+        pool::Error::Dsl(Error::NoSuchDataset(name)) => Some(name),
+        _ => None,
+    };
+    let is_it = |one: &&String| {
+        let dataset = one.split('@').next();
+        about.is_some_and(|about| *one == about || dataset == Some(about))
+    };
+    all.iter().find(is_it).or(all.first()).map_or("", String::as_str)
+}
+
 /// Why no snapshot was taken.
-fn refused(name: &str, error: pool::Error) -> Failure {
+fn refused(all: &[String], error: pool::Error) -> Failure {
+    let name = named(all, &error);
     match error {
         pool::Error::Dsl(Error::Refused { why: Refusal::SeveralOfOne, .. }) => {
             Failure::new("cannot create snapshots : multiple snapshots of same fs not allowed")

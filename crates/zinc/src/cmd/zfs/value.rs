@@ -18,6 +18,9 @@ pub struct Style {
 
 /// The text of a value.
 pub fn text(property: &Property, parsable: bool) -> String {
+    if property.name == "clones" {
+        return beginning(&property.value);
+    }
     if parsable {
         return property.value.clone();
     }
@@ -26,6 +29,13 @@ pub fn text(property: &Property, parsable: bool) -> String {
     }
     let offset = property.number().map_or(0, local_time::utc_offset);
     property.pretty(offset)
+}
+
+/// As much of a list of names as OpenZFS shows of one.
+fn beginning(list: &str) -> String {
+    const BYTES_MAX: usize = 8191;
+    let end = (0..=BYTES_MAX.min(list.len())).rev().find(|at| list.is_char_boundary(*at));
+    list[..end.unwrap_or(0)].to_owned()
 }
 
 /// An error when `name` cannot be a property of a dataset.

@@ -7,7 +7,7 @@ use crate::cannot::cannot;
 use crate::cmd::zfs::Target;
 use crate::failure::Failure;
 use crate::live::{LiveHow, invocation, options as live_options, tell_txgs};
-use crate::{found, host, known, ui};
+use crate::{found, host, kept, known, ui};
 use engine::dsl::DatasetKind;
 use engine::dsl::write::{NameKind, check_name};
 use engine::live::{self, CreateOptions, PropertyWord, TopUse};
@@ -146,6 +146,7 @@ impl Args {
         if !(layout.spares.is_empty() && layout.cache.is_empty()) {
             self.note_aux(name)?;
         }
+        kept::note(self.properties.iter().chain(&self.fs_properties));
         told?;
         Ok(ExitCode::SUCCESS)
     }

@@ -49,6 +49,9 @@ pub struct Args {
 impl Args {
     /// Runs it.
     pub fn run(self) -> Result<ExitCode, Failure> {
+        if let (true, Some(name)) = (self.take.all, &self.name) {
+            return Err(Failure::usage(format!("-a is for all pools: '{name}' is one")));
+        }
         if !self.txgs && !self.json && (self.take.all || self.name.is_some()) {
             return self.import();
         }

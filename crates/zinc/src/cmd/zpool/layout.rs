@@ -88,9 +88,14 @@ pub fn parse(words: &[String]) -> Result<Layout, Failure> {
     let mut layout = Layout::default();
     let mut now = Section::Tops(TopUse::Normal);
     let mut i = 0;
+    let mut has_logs = false;
     while let Some(word) = words.get(i) {
         i += 1;
         if let Some(next) = section(word) {
+            if matches!(next, Section::Tops(TopUse::Log)) && std::mem::replace(&mut has_logs, true)
+            {
+                return Err(invalid("'log' can be specified only once"));
+            }
             let followed = words.get(i).is_some_and(|w| section(w).is_none());
             if !followed {
                 return Err(invalid(format!("{word} requires at least 1 device")));

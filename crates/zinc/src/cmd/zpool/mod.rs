@@ -46,7 +46,7 @@ pub enum Command {
     Upgrade(set::Upgrade),
     /// Give a pool a new guid
     Reguid(set::Reguid),
-    /// Show that everything is on disk, where it is after every command
+    /// Write a new txg, so that everything is on disk, where it is after every command
     Sync(set::Sync),
     /// Take the labels off a device
     Labelclear(labelclear::Args),

@@ -3,11 +3,11 @@
 use super::settings::{self, Setting};
 use crate::cannot::cannot;
 use crate::failure::Failure;
-use crate::found;
+use crate::found::{self, Reach};
 use crate::known::{self, Cachefile};
-use crate::live::LiveArgs;
+use crate::live::{self, LiveArgs, tell_txgs};
 use crate::served::Server;
-use crate::{asked, ui};
+use crate::{asked, kept, ui};
 use engine::Pool;
 use engine::live::{ENABLED_BY_DEFAULT, is_writable};
 use engine::ondisk::features::{self, Feature};
@@ -65,7 +65,7 @@ pub struct Reguid {
 pub struct Sync {
     #[command(flatten)]
     live: LiveArgs,
-    /// Accepted: a new state is written whenever something changed
+    /// Accepted: a new state is written in any case
     #[arg(short = 'f')]
     force: bool,
     /// Pools; all that are active when none is named
@@ -134,6 +134,7 @@ impl Set {
             };
             done.map_err(|e| cannot("set property for", &self.pool, e))
         })?;
+        kept::note([&self.setting]);
         Ok(ExitCode::SUCCESS)
     }
 }
@@ -359,12 +360,24 @@ impl Sync {
             false => self.pools.clone(),
         };
         for name in &names {
-            // Every command leaves what it did on disk: where nobody holds the pool, opening it
-            // shows that nothing waits.
-            self.live.look(name)?;
-            if let Some(pool) = crate::asked::held(name) {
+            crate::served::forward(&self.live.search, name)?;
+            if let Some(pool) = asked::held(name) {
                 pool.sync()?;
+                continue;
             }
+            let find = || found::find(&self.live.search, name, Reach::Known);
+            let is_readonly = |known: &known::Known| known.is_readonly();
+            let there = find()?;
+            if there.is_exported() || there.known.as_ref().is_some_and(is_readonly) {
+                // Nothing waits in it, and it is not for this system to write.
+                continue;
+            }
+            let (found, pool) =
+                live::take(find, &self.live.how, &self.live.how.tuning.all()?, |_| {})?;
+            pool.sync()?;
+            found.refresh(&pool);
+            tell_txgs(&pool, &self.live.how)?;
+            pool.close()?;
         }
         Ok(ExitCode::from(code))
     }

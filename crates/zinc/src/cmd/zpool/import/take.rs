@@ -8,7 +8,7 @@ use crate::failure::Failure;
 use crate::found::{self, Found, candidates, import_places, pick};
 use crate::live::{self, LiveHow, Tuning, invocation, tell_txgs};
 use crate::served::Server;
-use crate::{known, ui};
+use crate::{kept, known, ui};
 use engine::live::cache_config;
 use engine::pool::CandidateState;
 use engine::{Candidate, LivePool, Pool};
@@ -205,6 +205,7 @@ impl Args {
         let told = tell_txgs(&pool, how);
         known::refresh(pool.guid(), &pool);
         pool.close()?;
+        kept::note(&self.take.properties);
         told
     }
 }

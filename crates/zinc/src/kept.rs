@@ -1,0 +1,32 @@
+//! Properties that zinc keeps for others and does not act on itself.
+//!
+//! Who sets `dedup=on` expects that data is deduplicated from now on. Where zinc does not do what a
+//! value asks for, it stores the value, for OpenZFS acts on it, and says so.
+
+use crate::ui;
+
+/// The property, the value that asks for nothing, and what zinc does instead.
+const KEPT: [(&str, &str, &str); 12] = [
+    ("dedup", "off", "zinc deduplicates nothing that it writes"),
+    ("sync", "standard", "what zinc writes is durable when the command ends"),
+    ("logbias", "latency", "zinc writes no intent log"),
+    ("primarycache", "all", "zinc caches all datasets alike"),
+    ("secondarycache", "all", "zinc does not use cache devices"),
+    ("prefetch", "all", "zinc reads ahead of all datasets alike"),
+    ("direct", "standard", "zinc does no direct I/O of files"),
+    ("autotrim", "off", "zinc does not trim devices"),
+    ("autoexpand", "off", "zinc does not expand devices"),
+    ("autoreplace", "off", "zinc does not replace devices"),
+    ("failmode", "wait", "a pool of zinc stops when it cannot write"),
+    ("delegation", "on", "zinc asks the system alone who may change a pool"),
+];
+
+/// Says which of these settings (`NAME=VALUE`) zinc only keeps.
+pub fn note<'s>(settings: impl IntoIterator<Item = &'s String>) {
+    for (name, value) in settings.into_iter().filter_map(|text| text.split_once('=')) {
+        let kept = |(known, neutral, _): &&(&str, &str, &str)| *known == name && *neutral != value;
+        if let Some((.., instead)) = KEPT.iter().find(kept) {
+            ui::error(&format!("note: '{name}={value}' is kept for other systems: {instead}\n"));
+        }
+    }
+}
