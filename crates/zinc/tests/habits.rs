@@ -463,7 +463,9 @@ fn a_file_at_the_limit_of_its_size_is_an_error_and_no_sudden_end() {
         assert!(said.contains("File too large"), "{words}: {said}");
     }
     assert!(!place.path().join("out").exists(), "half a file has no name");
+}
 
+#[test]
 fn what_is_only_kept_for_other_systems_is_said() {
     let place = Place::new(&["a"]);
     let run = place.run("zpool create -o autotrim=on -O logbias=throughput tank a");
@@ -565,7 +567,10 @@ fn a_sync_writes_a_txg() {
 fn values_that_openzfs_refuses_are_refused() {
     let place = Place::new(&["a", "b", "c"]);
     place.fails("zpool create -O sharenfs=sss tank a");
-    place.fails("zpool create tank a log b log c");
+    for class in ["log", "spare", "cache"] {
+        let text = place.fails(&format!("zpool create tank a {class} b {class} c"));
+        assert!(text.contains(&format!("'{class}' can be specified only once")), "{text}");
+    }
     place.ok("zpool create -o cachefile=none -O sharenfs=rw=@10.0.0.0/8,no_root_squash tank a");
     assert_eq!(place.ok("zpool get -Ho value,source cachefile tank"), "none\tlocal\n");
     place.fails("zpool import -a tank");

@@ -86,7 +86,7 @@ fn one(d: &mut Dump, device: &DeviceRef, path: &Path, views: &[LabelView], wante
     }
     boot_env(d, device);
     if wanted.uberblocks > 0 {
-        ring(d, device, path, views);
+        ring(d, device, path, views, wanted.uberblocks);
     }
     d.close_flat();
 }
@@ -155,7 +155,8 @@ fn boot_env(d: &mut Dump, device: &DeviceRef) {
     }
 }
 
-fn ring(d: &mut Dump, device: &DeviceRef, path: &Path, views: &[LabelView]) {
+/// The uberblocks of all labels, equal ones once; from the third `-u` on those of each label.
+fn ring(d: &mut Dump, device: &DeviceRef, path: &Path, views: &[LabelView], level: u8) {
     let txg = |c: &&LabelConfig| if let LabelConfig::Member(m) = c { m.txg } else { 0 };
     let config = views.iter().filter_map(|v| v.config.as_ref().ok()).max_by_key(txg);
     let Some(config) = config.cloned() else { return };
@@ -165,7 +166,10 @@ fn ring(d: &mut Dump, device: &DeviceRef, path: &Path, views: &[LabelView]) {
     for slot in 0..slots {
         let mut here: Vec<_> = found.iter().filter(|f| f.slot == slot).collect();
         while let Some(first) = here.first().copied() {
-            let same = |f: &&pool::FoundUberblock| f.uberblock == first.uberblock;
+            let same = |f: &&pool::FoundUberblock| match level {
+                0..=2 => f.uberblock == first.uberblock,
+                _ => f.label == first.label,
+            };
             let labels: Vec<usize> = here.iter().copied().filter(same).map(|f| f.label).collect();
             here.retain(|f| !same(f));
             d.open("uberblocks", format_args!("    Uberblock[{slot}]"));

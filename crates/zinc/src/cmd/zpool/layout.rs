@@ -88,13 +88,21 @@ pub fn parse(words: &[String]) -> Result<Layout, Failure> {
     let mut layout = Layout::default();
     let mut now = Section::Tops(TopUse::Normal);
     let mut i = 0;
-    let mut has_logs = false;
+    let mut once = Vec::new();
     while let Some(word) = words.get(i) {
         i += 1;
         if let Some(next) = section(word) {
-            if matches!(next, Section::Tops(TopUse::Log)) && std::mem::replace(&mut has_logs, true)
-            {
-                return Err(invalid("'log' can be specified only once"));
+            let name = match next {
+                Section::Tops(TopUse::Log) => Some("log"),
+                Section::Spare => Some("spare"),
+                Section::Cache => Some("cache"),
+                Section::Tops(_) => None,
+            };
+            if let Some(name) = name {
+                if once.contains(&name) {
+                    return Err(invalid(format!("'{name}' can be specified only once")));
+                }
+                once.push(name);
             }
             let followed = words.get(i).is_some_and(|w| section(w).is_none());
             if !followed {
