@@ -368,7 +368,7 @@ impl Sync {
             let find = || found::find(&self.live.search, name, Reach::Known);
             let is_readonly = |known: &known::Known| known.is_readonly();
             let there = find()?;
-            if there.is_exported() || there.known.as_ref().is_some_and(is_readonly) {
+            if there.is_exported() || there.listed.known().is_some_and(is_readonly) {
                 // Nothing waits in it, and it is not for this system to write.
                 continue;
             }
