@@ -5,7 +5,9 @@ use crate::live::state::{Found, LiveObject};
 use crate::objset::Objset;
 use crate::overlay::{OverlayBlock, OverlayObject};
 use crate::places::Places;
+use crate::traverse::Visitor;
 use ondisk::{BlkPtr, DmuType, Dnode};
+use std::ops::ControlFlow;
 use std::sync::Arc;
 use zio::{Block, Place};
 
@@ -191,6 +193,18 @@ impl Object {
         match self.block_pointer(level, blkid)? {
             Some(bp) if !bp.is_hole() => self.indirect(&bp, level, blkid).map(Some),
             _ => Ok(None),
+        }
+    }
+
+    /// Walks over its blocks in logical order; of a live object as it was synced last.
+    pub fn traverse(&self, visitor: &mut dyn Visitor) -> ControlFlow<()> {
+        let dnode = match &self.live {
+            Some(live) => live.synced(),
+            None => Some(Arc::clone(&self.dnode)),
+        };
+        match dnode {
+            Some(dnode) => self.objset.traversal(0).object(self.number, &dnode, visitor),
+            None => ControlFlow::Continue(()),
         }
     }
 

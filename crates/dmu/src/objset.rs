@@ -6,9 +6,11 @@ use crate::locks::ObjectLocks;
 use crate::object::Object;
 use crate::overlay::Overlay;
 use crate::store::{BlockStore, Key};
+use crate::traverse::{Traversal, Visitor};
 use crate::usage::SetUse;
 use ondisk::dnode::{DNODE_SLOT_SIZE, EXTRA_SLOTS_AT};
 use ondisk::{BlkPtr, Dnode, ObjsetPhys};
+use std::ops::ControlFlow;
 use std::sync::{Arc, OnceLock};
 use zio::{Block, Place};
 
@@ -132,6 +134,22 @@ impl Objset {
     #[must_use]
     pub fn store(&self) -> &Arc<dyn BlockStore> {
         &self.inner.store
+    }
+
+    /// Walks over all its blocks born after txg `since`, in logical order; of a live set as it was
+    /// synced last.
+    pub fn traverse(&self, since: u64, visitor: &mut dyn Visitor) -> ControlFlow<()> {
+        self.traversal(since).objset(&self.root(), visitor)
+    }
+
+    pub(crate) fn traversal(&self, since: u64) -> Traversal<'_> {
+        Traversal {
+            store: &**self.store(),
+            key: self.key(),
+            objset: self.id(),
+            since,
+            resume: None,
+        }
     }
 
     /// Counts what users do with its contents.

@@ -3,7 +3,7 @@
 use dmu::{BlockOwner, BlockStore, BlockWriter, Key};
 use ondisk::{BlkPtr, Dva};
 use parking_lot::Mutex;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use zio::{Block, ErrorKind, Place, WriteSpec};
 
@@ -16,6 +16,8 @@ struct State {
     /// Offsets freed by older txgs than the one being synced, by the txg that freed them.
     freed: Vec<(u64, u64)>,
     reused: u64,
+    /// Offsets that cannot be read.
+    lost: HashSet<u64>,
 }
 
 #[derive(Default)]
@@ -37,6 +39,16 @@ impl Disk {
         self.state.lock().reused
     }
 
+    /// A block cannot be read any more.
+    pub(crate) fn lose(&self, bp: &BlkPtr) {
+        self.state.lock().lost.insert(bp.dva(0).offset());
+    }
+
+    /// It can be read again.
+    pub(crate) fn find(&self, bp: &BlkPtr) {
+        self.state.lock().lost.remove(&bp.dva(0).offset());
+    }
+
     /// `txg` begins to be synced: what was freed two txgs ago is gone.
     pub(crate) fn start(&self, txg: u64) {
         *self.txg.lock() = txg;
@@ -51,7 +63,8 @@ impl Disk {
 
     fn get(&self, bp: &BlkPtr, place: Place) -> zio::Result<Arc<Block>> {
         let state = self.state.lock();
-        match state.blocks.get(&bp.dva(0).offset()) {
+        let offset = bp.dva(0).offset();
+        match state.blocks.get(&offset).filter(|_| !state.lost.contains(&offset)) {
             Some((birth, b)) if *birth == bp.logical_birth() => Ok(Arc::clone(b)),
             _ => {
                 let copies = String::new();

@@ -8,6 +8,7 @@ mod ground;
 mod model;
 mod owners;
 mod threads;
+mod traverse;
 mod walk;
 
 use device::AlignedBuf;

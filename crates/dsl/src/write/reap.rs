@@ -12,12 +12,12 @@ use super::features::ASYNC_DESTROY;
 use super::meta::DslCx;
 use super::spacing::{Delta, add};
 use crate::error::{Error, Result};
-use dmu::Place;
+use dmu::{Place, Step, Traversal, Visitor};
 use ondisk::bpobj::Space;
 use ondisk::bpobj::bptree::{BptreeEntry, BptreeHeader};
-use ondisk::dnode::DNODE_SLOT_SIZE;
 use ondisk::dsl::{DslDir, FREE_DIR_NAME, LEAK_DIR_NAME};
-use ondisk::{BlkPtr, DmuType, Dnode, Endian, ObjsetPhys, Zbookmark, mos};
+use ondisk::{BlkPtr, DmuType, Endian, Zbookmark, mos};
+use std::ops::ControlFlow;
 
 /// Type of the queue: an array of words that is metadata.
 const BPTREE_KIND: DmuType = DmuType(195);
@@ -25,8 +25,6 @@ const BPTREE_KIND: DmuType = DmuType(195);
 const BPTREE_BLOCK: u32 = 128 << 10;
 /// Dataset in the bookmarks of trees that belong to none any more.
 const DESTROYED: u64 = u64::MAX;
-/// Dnode slots in a block of dnodes.
-const SLOTS_PER_BLOCK: u64 = 32;
 
 /// What a call of [`drain`] did.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -127,12 +125,20 @@ pub fn drain(cx: &DslCx<'_>, max_blocks: u64) -> Result<Drained> {
             let mut entry = cx.entry(object, header.begin)?;
             let resume = Some(entry.bookmark).filter(|b| *b != Zbookmark::default());
             let left = max_blocks - out.blocks;
-            let mut walk = Walk { cx, min_txg: entry.birth_txg, resume, left, ..Walk::new(cx) };
-            walk.root(&entry.bp);
-            out.blocks += walk.blocks;
-            out.lost += walk.lost;
-            freed = freed.plus(walk.freed);
-            match walk.stop {
+            let traversal = Traversal {
+                store: &**cx.mos.store(),
+                key: None,
+                objset: DESTROYED,
+                since: entry.birth_txg,
+                resume: resume.map(|b| (b.object, b.blkid)),
+            };
+            let mut freeing = Freeing::new(cx, left);
+            // Where it ended is in `stop`.
+            let _ = traversal.objset(&entry.bp, &mut freeing);
+            out.blocks += freeing.blocks;
+            out.lost += freeing.lost;
+            freed = freed.plus(freeing.freed);
+            match freeing.stop {
                 Some(bookmark) => {
                     entry.bookmark = bookmark;
                     cx.put_entry(object, header.begin, &entry)?;
@@ -185,11 +191,9 @@ impl DslCx<'_> {
     }
 }
 
-/// Frees a tree from where it was left, as far as `left` goes.
-struct Walk<'a> {
+/// Frees what a walk has done with, as far as `left` goes.
+struct Freeing<'a> {
     cx: &'a DslCx<'a>,
-    min_txg: u64,
-    resume: Option<Zbookmark>,
     left: u64,
     stop: Option<Zbookmark>,
     freed: Delta,
@@ -197,132 +201,32 @@ struct Walk<'a> {
     lost: u64,
 }
 
-/// Where a block of level 0 stands in the walk: blocks of dnodes stand where their first object
-/// does.
-fn position(object: u64, blkid: u64) -> (u64, u64) {
-    match object {
-        0 => (blkid.saturating_mul(SLOTS_PER_BLOCK), 0),
-        n => (n, blkid),
+impl<'a> Freeing<'a> {
+    fn new(cx: &'a DslCx<'a>, left: u64) -> Self {
+        Self { cx, left, stop: None, freed: Delta::default(), blocks: 0, lost: 0 }
     }
 }
 
-impl<'a> Walk<'a> {
-    fn new(cx: &'a DslCx<'a>) -> Self {
-        let (resume, stop, freed) = (None, None, Delta::default());
-        Self { cx, min_txg: 0, resume, left: 0, stop, freed, blocks: 0, lost: 0 }
+impl Visitor for Freeing<'_> {
+    fn enter(&mut self, bp: &BlkPtr, _: Place) -> Step {
+        if bp.is_hole() { Step::Over } else { Step::Into }
     }
 
-    /// Reads a block on the way; a lost one is counted, and what is below it stays.
-    fn read(&mut self, bp: &BlkPtr, place: Place) -> Option<std::sync::Arc<dmu::Block>> {
-        let block = self.cx.mos.store().read(bp, place, None).ok();
-        self.lost += u64::from(block.is_none());
-        block
-    }
-
-    fn is_own(&self, bp: &BlkPtr) -> bool {
-        !bp.is_hole() && bp.logical_birth() > self.min_txg
-    }
-
-    /// The header block, below it the dnodes and the three tables of accounting.
-    fn root(&mut self, bp: &BlkPtr) {
-        if !self.is_own(bp) {
-            return;
-        }
-        let Some(block) = self.read(bp, Place::objset(DESTROYED)) else { return };
-        let Ok(phys) = ObjsetPhys::decode(&block, block.endian()) else {
-            self.lost += 1;
-            return;
-        };
-        if let Some(meta) = &phys.meta_dnode {
-            self.dnode(0, meta);
-        }
-        let tables = [(3, &phys.project_used), (2, &phys.group_used), (1, &phys.user_used)];
-        for (n, dnode) in tables {
-            if let Some(dnode) = dnode {
-                self.dnode(u64::wrapping_neg(n), dnode);
-            }
-        }
-        self.free(bp, None);
-    }
-
-    fn dnode(&mut self, object: u64, dnode: &Dnode) {
-        let top = dnode.levels.saturating_sub(1);
-        for (i, bp) in dnode.blkptrs.iter().enumerate() {
-            self.block(object, dnode, top, i as u64, bp);
-        }
-        if let Some(bp) = &dnode.spill {
-            self.block(object, dnode, 0, Zbookmark::SPILL_BLKID, bp);
-        }
-    }
-
-    fn block(&mut self, object: u64, dnode: &Dnode, level: u8, blkid: u64, bp: &BlkPtr) {
-        if self.stop.is_some() || !self.is_own(bp) {
-            return;
-        }
-        let shift = u32::from(dnode.indirect_shift).saturating_sub(7) * u32::from(level);
-        let first = |id: u64| id.checked_mul(1u64.checked_shl(shift).unwrap_or(u64::MAX));
-        let mut children = true;
-        if let Some(resume) = self.resume {
-            let end = first(blkid.saturating_add(1)).unwrap_or(u64::MAX);
-            if position(object, end) <= position(resume.object, resume.blkid) {
-                return;
-            }
-            if level == 0 && (object, blkid) == (resume.object, resume.blkid) {
-                self.resume = None;
-                children = false;
-            }
-        }
-        // A tree that lies about its levels must not lead in circles.
-        if children && (level > 0 || object == 0) && bp.level() == level {
-            let place = Place { objset: DESTROYED, object, level: level.cast_signed(), blkid };
-            let Some(block) = self.read(bp, place) else { return };
-            let endian = block.endian();
-            if level > 0 {
-                let fanout = dnode.pointers_per_indirect();
-                for (i, bytes) in block.chunks_exact(ondisk::blkptr::BLKPTR_SIZE).enumerate() {
-                    let Ok(child) = BlkPtr::decode(bytes, endian) else { continue };
-                    let id = blkid.saturating_mul(fanout).saturating_add(i as u64);
-                    self.block(object, dnode, level - 1, id, &child);
-                }
-            } else {
-                self.dnodes(blkid, &block, endian);
-            }
-        }
+    fn leave(&mut self, bp: &BlkPtr, place: Place) -> ControlFlow<()> {
         // Stopping at an indirect block would say that nothing below it is freed yet.
-        self.free(bp, (level == 0).then(|| Zbookmark::new(DESTROYED, object, 0, blkid)));
-    }
-
-    fn dnodes(&mut self, blkid: u64, block: &[u8], endian: Endian) {
-        let mut slot = 0;
-        while let Some(bytes) = block.get(slot * DNODE_SLOT_SIZE..).filter(|b| !b.is_empty()) {
-            let number = blkid.saturating_mul(SLOTS_PER_BLOCK).saturating_add(slot as u64);
-            slot += 1;
-            if Dnode::is_free_slot(bytes) {
-                continue;
-            }
-            match Dnode::decode(bytes, endian) {
-                Ok(dnode) => {
-                    slot += usize::from(dnode.extra_slots);
-                    self.dnode(number, &dnode);
-                }
-                Err(_) => self.lost += 1,
-            }
-        }
-    }
-
-    /// Frees a block whose whole tree is freed, or stops before it, when it has a place to go on
-    /// from.
-    fn free(&mut self, bp: &BlkPtr, at: Option<Zbookmark>) {
-        if self.stop.is_some() {
-            return;
-        }
-        if let (0, Some(at)) = (self.left, at) {
-            self.stop = Some(at);
-            return;
+        if self.left == 0 && place.level == 0 {
+            let blkid = place.blkid.min(Zbookmark::SPILL_BLKID);
+            self.stop = Some(Zbookmark::new(DESTROYED, place.object, 0, blkid));
+            return ControlFlow::Break(());
         }
         self.left = self.left.saturating_sub(1);
         self.blocks += 1;
         self.cx.blocks.free(bp);
         self.freed = self.freed.plus(self.cx.space_of(bp));
+        ControlFlow::Continue(())
+    }
+
+    fn lost(&mut self, _: Place, _: dmu::Error) {
+        self.lost += 1;
     }
 }

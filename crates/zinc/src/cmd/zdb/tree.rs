@@ -2,17 +2,15 @@
 
 use super::dump::Dump;
 use super::show;
-use engine::dmu::Object;
+use engine::dmu::{Error, Object, Place, Step, Visitor};
 use engine::ondisk::{BlkPtr, DmuType};
 use serde_json::json;
 
 /// Prints all pointers of an object; with `all` every copy.
 pub fn dump(d: &mut Dump, object: &Object, all: bool) {
     d.note("Indirect blocks:");
-    let top = object.dnode().levels - 1;
-    for (i, bp) in object.dnode().blkptrs.iter().enumerate() {
-        walk(d, object, bp, top, i as u64, all);
-    }
+    // Nothing stops this walk.
+    let _ = object.traverse(&mut Lines { d, object, all });
     if let Some(bp) = &object.dnode().spill {
         d.hold("spill", show::bp_json(bp));
         d.note(format_args!("\tSpill block: {}", show::bp_short(bp, all)));
@@ -21,28 +19,24 @@ pub fn dump(d: &mut Dump, object: &Object, all: bool) {
     segments(d, object);
 }
 
-/// A pointer and what is below it. Depth is bounded by the levels of the dnode, which count down.
-fn walk(d: &mut Dump, object: &Object, bp: &BlkPtr, level: u8, blkid: u64, all: bool) {
-    if bp.logical_birth() == 0 {
-        return;
+/// Prints each pointer of a walk.
+struct Lines<'a> {
+    d: &'a mut Dump,
+    object: &'a Object,
+    all: bool,
+}
+
+impl Visitor for Lines<'_> {
+    fn enter(&mut self, bp: &BlkPtr, place: Place) -> Step {
+        // The spill block has a line of its own.
+        if let (false, Ok(level)) = (place.blkid == Place::BLKID_SPILL, place.level.try_into()) {
+            line(self.d, self.object, bp, level, place.blkid, self.all);
+        }
+        Step::Into
     }
-    line(d, object, bp, level, blkid, all);
-    if level == 0 || bp.is_hole() {
-        return;
-    }
-    let block = match object.read_indirect(level, blkid) {
-        Ok(Some(b)) => b,
-        Ok(None) => return,
-        Err(e) => return d.fail(e),
-    };
-    let per_block = object.dnode().pointers_per_indirect();
-    let first = blkid.saturating_mul(per_block);
-    for (i, bytes) in block.chunks_exact(engine::ondisk::blkptr::BLKPTR_SIZE).enumerate() {
-        let child = match BlkPtr::decode(bytes, block.endian()) {
-            Ok(bp) => bp,
-            Err(e) => return d.fail(e),
-        };
-        walk(d, object, &child, level - 1, first.saturating_add(i as u64), all);
+
+    fn lost(&mut self, _: Place, error: Error) {
+        self.d.fail(error);
     }
 }
 
@@ -66,9 +60,6 @@ fn line(d: &mut Dump, object: &Object, bp: &BlkPtr, level: u8, blkid: u64, all: 
         "",
         show::bp_short(bp, all)
     ));
-    if bp.level() != level && !bp.is_hole() {
-        d.fail(format_args!("the pointer at offset {offset:#x} has level {}", bp.level()));
-    }
 }
 
 /// The ranges that are stored: of the array of dnodes those of dnodes in use, else whole blocks.

@@ -7,9 +7,8 @@
 use super::datasets;
 use super::dump::Dump;
 use engine::Pool;
-use engine::dmu::{Object, Objset, Place};
+use engine::dmu::{Error, Objset, Place, Step, Visitor};
 use engine::ondisk::BlkPtr;
-use engine::ondisk::blkptr::BLKPTR_SIZE;
 
 /// Receives a pointer and the name of what it points to.
 pub type Visit<'a> = dyn FnMut(&BlkPtr, Place) + 'a;
@@ -32,60 +31,25 @@ pub fn pool(d: &mut Dump, pool: &Pool, visit: &mut Visit<'_>) {
 }
 
 /// Visits what an object set has that was born after `since`.
-pub fn objset(d: &mut Dump, os: &Objset, since: u64, visit: &mut Visit<'_>) {
-    let root = &os.root();
-    if root.is_hole() || root.logical_birth() <= since {
-        return;
-    }
-    visit(root, Place::objset(os.id()));
-    for o in os.accounting_objects().into_iter().flatten() {
-        object(d, &o, since, visit);
-    }
-    let Some(meta) = os.meta_object() else { return };
-    object(d, &meta, since, visit);
-    for o in os.objects() {
-        if let Some(o) = d.keep("", o) {
-            object(d, &o, since, visit);
-        }
-    }
+fn objset(d: &mut Dump, os: &Objset, since: u64, visit: &mut Visit<'_>) {
+    // Nothing stops this walk.
+    let _ = os.traverse(since, &mut Told { d, visit });
 }
 
-/// Visits the tree of an object.
-pub fn object(d: &mut Dump, o: &Object, since: u64, visit: &mut Visit<'_>) {
-    let top = o.dnode().levels - 1;
-    for (i, bp) in o.dnode().blkptrs.iter().enumerate() {
-        tree(d, o, bp, top, i as u64, since, visit);
-    }
-    if let Some(bp) = o.dnode().spill.as_ref().filter(|bp| bp.logical_birth() > since) {
-        let mut place = o.place(0, Place::BLKID_SPILL);
-        place.blkid = Place::BLKID_SPILL;
-        visit(bp, place);
-    }
+/// Tells the visitor of each pointer, and the dump of what is lost.
+struct Told<'a, 'v> {
+    d: &'a mut Dump,
+    visit: &'a mut Visit<'v>,
 }
 
-/// Depth is bounded by the level, which counts down.
-fn tree(
-    d: &mut Dump,
-    o: &Object,
-    bp: &BlkPtr,
-    level: u8,
-    blkid: u64,
-    since: u64,
-    visit: &mut Visit<'_>,
-) {
-    if bp.logical_birth() <= since {
-        return;
+impl Visitor for Told<'_, '_> {
+    fn enter(&mut self, bp: &BlkPtr, place: Place) -> Step {
+        (self.visit)(bp, place);
+        Step::Into
     }
-    visit(bp, o.place(level, blkid));
-    if level == 0 || bp.is_hole() {
-        return;
-    }
-    let Some(Some(block)) = d.keep("", o.read_indirect(level, blkid)) else { return };
-    let first = blkid.saturating_mul(o.dnode().pointers_per_indirect());
-    for (i, c) in block.chunks_exact(BLKPTR_SIZE).enumerate() {
-        if let Some(child) = d.keep("", BlkPtr::decode(c, block.endian())) {
-            tree(d, o, &child, level - 1, first.saturating_add(i as u64), since, visit);
-        }
+
+    fn lost(&mut self, _: Place, error: Error) {
+        self.d.fail(error);
     }
 }
 

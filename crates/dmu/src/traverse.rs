@@ -1,0 +1,367 @@
+//! Walking over the blocks of an object set.
+//!
+//! # Theory
+//!
+//! An object set is a tree: its header block leads to the meta dnode, whose data are blocks of
+//! dnodes, each of which leads to the tree of an object. Beside the meta dnode the header has the
+//! dnodes of the tables of space by project, group and user.
+//!
+//! ```text
+//! header -> meta dnode -> [indirect ...] -> blocks of dnodes -> [indirect ...] -> data
+//!       \-> accounting dnodes (-3, -2, -1) -> [indirect ...] -> data
+//! ```
+//!
+//! The *logical order* is that of the bookmarks of OpenZFS: objects by number, blocks of an object
+//! by offset, the spill block last. A block of dnodes stands where its first object does. A
+//! [`Visitor`] sees each block twice: when the walk comes to it, and when everything below is
+//! done. What is freed, is freed on the second occasion, so that what is left can be reached after
+//! a crash.
+//!
+//! A walk can be limited to what was born after a txg, because no block is older than what it
+//! leads to; a whole subtree is left out by the birth of its root. It can be resumed at a block of
+//! level 0: all that stands before is left out without being read, and the block itself is visited
+//! without what is below it, because the walk that stopped there was done with that.
+//!
+//! # Bounds
+//!
+//! Bytes from disk may form anything. Levels count down from what the dnode says and a pointer
+//! must have the level of its place; the objects in blocks of dnodes are never blocks of dnodes
+//! themselves; a block with pointers stands in one place of its tree ([`crate::places`]). So a walk
+//! is at most two trees deep, and its work is bounded by the blocks that are really there. Blocks
+//! that lead further are read in batches of [`BATCH`]; on each level one batch is held.
+
+use crate::error::{Error, ErrorKind, Result};
+use crate::places::Places;
+use crate::store::{BlockStore, Key};
+use ondisk::blkptr::BLKPTR_SIZE;
+use ondisk::dnode::DNODE_SLOT_SIZE;
+use ondisk::{BlkPtr, Dnode, ObjsetPhys};
+use std::ops::ControlFlow;
+use std::sync::Arc;
+use zio::{Block, Place};
+
+/// Blocks with pointers that are read at once.
+const BATCH: usize = 16;
+/// The dnode of the table of projects, groups and users, counted down from the largest number.
+const ACCOUNTING: [u64; 3] = [u64::MAX - 2, u64::MAX - 1, u64::MAX];
+/// Where a spill block stands in the order: behind all data.
+const SPILL_RANK: u64 = u64::MAX - 1;
+
+/// What becomes of a block that a walk came to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Step {
+    /// On to what is below it.
+    Into,
+    /// Nothing below it is visited, and the visitor is not told when it is done.
+    Over,
+    /// The walk ends here.
+    Stop,
+}
+
+/// Sees the blocks of a walk.
+pub trait Visitor {
+    /// A pointer, before what is below it. It can be a hole, which has a birth of its own.
+    fn enter(&mut self, bp: &BlkPtr, place: Place) -> Step;
+
+    /// The same pointer when everything below was visited. Not called for holes, nor for what is
+    /// lost itself.
+    fn leave(&mut self, bp: &BlkPtr, place: Place) -> ControlFlow<()> {
+        let _ = (bp, place);
+        ControlFlow::Continue(())
+    }
+
+    /// Something on the way cannot be read; what is below it is left out.
+    fn lost(&mut self, place: Place, error: Error);
+}
+
+/// What is walked over.
+#[derive(Clone, Copy)]
+pub struct Traversal<'a> {
+    /// Where the blocks come from.
+    pub store: &'a dyn BlockStore,
+    /// Key of the dataset.
+    pub key: Option<&'a Key>,
+    /// Object set, as places name it.
+    pub objset: u64,
+    /// Blocks are visited that were born after this txg.
+    pub since: u64,
+    /// Object and number of the block of level 0 where an earlier walk stopped.
+    pub resume: Option<(u64, u64)>,
+}
+
+/// A tree of blocks: that of one dnode.
+struct Tree<'d> {
+    number: u64,
+    dnode: &'d Dnode,
+    /// Its data are dnodes.
+    is_meta: bool,
+    /// Where its blocks with pointers stand.
+    places: Places,
+}
+
+impl<'d> Tree<'d> {
+    fn new(number: u64, dnode: &'d Dnode, is_meta: bool) -> Self {
+        Self { number, dnode, is_meta, places: Places::default() }
+    }
+}
+
+impl Tree<'_> {
+    /// Where block `blkid` of level 0 stands in the order.
+    fn position(&self, blkid: u64, slots: u64) -> (u64, u64) {
+        if self.is_meta { (blkid.saturating_mul(slots), 0) } else { (self.number, blkid) }
+    }
+}
+
+/// On which side of the place where a walk is resumed a block is.
+enum Side {
+    /// All of it comes before.
+    Behind,
+    /// It is the place.
+    Here,
+    /// All of it, or a part, comes after.
+    Ahead,
+}
+
+/// Whether the walk goes into a block, or ends.
+fn step(step: Step) -> ControlFlow<(), bool> {
+    match step {
+        Step::Into => ControlFlow::Continue(true),
+        Step::Over => ControlFlow::Continue(false),
+        Step::Stop => ControlFlow::Break(()),
+    }
+}
+
+impl Traversal<'_> {
+    /// Walks over an object set, from the pointer to its header.
+    pub fn objset(&self, root: &BlkPtr, visitor: &mut dyn Visitor) -> ControlFlow<()> {
+        if root.logical_birth() <= self.since {
+            return ControlFlow::Continue(());
+        }
+        let place = Place::objset(self.objset);
+        if !step(visitor.enter(root, place))? || root.is_hole() {
+            return ControlFlow::Continue(());
+        }
+        match self.header(root, place) {
+            Ok(phys) => self.below_header(&phys, visitor)?,
+            Err(e) => {
+                visitor.lost(place, e);
+                return ControlFlow::Continue(());
+            }
+        }
+        visitor.leave(root, place)
+    }
+
+    /// Walks over one object.
+    pub fn object(&self, number: u64, dnode: &Dnode, visitor: &mut dyn Visitor) -> ControlFlow<()> {
+        self.tree(&Tree::new(number, dnode, false), visitor)
+    }
+
+    fn header(&self, root: &BlkPtr, place: Place) -> Result<ObjsetPhys> {
+        let block = self.store.read(root, place, self.key)?;
+        let phys = ObjsetPhys::decode(&block, block.endian());
+        phys.map_err(|error| self.format(place, error))
+    }
+
+    fn below_header(&self, phys: &ObjsetPhys, visitor: &mut dyn Visitor) -> ControlFlow<()> {
+        if let Some(dnode) = &phys.meta_dnode {
+            self.tree(&Tree::new(0, dnode, true), visitor)?;
+        }
+        let tables = [&phys.project_used, &phys.group_used, &phys.user_used];
+        for (number, dnode) in ACCOUNTING.into_iter().zip(tables) {
+            if let Some(dnode) = dnode {
+                self.object(number, dnode, visitor)?;
+            }
+        }
+        ControlFlow::Continue(())
+    }
+
+    fn tree(&self, tree: &Tree<'_>, visitor: &mut dyn Visitor) -> ControlFlow<()> {
+        let top = tree.dnode.levels.saturating_sub(1);
+        self.blocks(tree, top, 0, &tree.dnode.blkptrs, visitor)?;
+        match &tree.dnode.spill {
+            Some(bp) => {
+                self.block(tree, self.place(tree, 0, Place::BLKID_SPILL), bp, None, visitor)
+            }
+            None => ControlFlow::Continue(()),
+        }
+    }
+
+    /// Visits pointers that stand beside each other, from block `first` of their level on.
+    fn blocks(
+        &self,
+        tree: &Tree<'_>,
+        level: u8,
+        first: u64,
+        pointers: &[BlkPtr],
+        visitor: &mut dyn Visitor,
+    ) -> ControlFlow<()> {
+        let place = |at: usize| self.place(tree, level, first.saturating_add(at as u64));
+        let leads_further = level > 0 || tree.is_meta;
+        for (at, batch) in (0..).step_by(BATCH).zip(pointers.chunks(BATCH)) {
+            let mut read = if leads_further {
+                self.read_batch(tree, batch.iter().zip(at..).map(|(bp, at)| (*bp, place(at))))
+            } else {
+                Vec::new()
+            };
+            for (n, bp) in batch.iter().enumerate() {
+                let content = read.get_mut(n).and_then(Option::take);
+                self.block(tree, place(at + n), bp, content, visitor)?;
+            }
+        }
+        ControlFlow::Continue(())
+    }
+
+    /// Reads what leads further of pointers beside each other; `None` for the others.
+    fn read_batch(
+        &self,
+        tree: &Tree<'_>,
+        batch: impl Iterator<Item = (BlkPtr, Place)>,
+    ) -> Vec<Option<Result<Arc<Block>>>> {
+        let wanted: Vec<Option<(BlkPtr, Place)>> = batch
+            .map(|(bp, place)| Some((bp, place)).filter(|_| self.is_read(tree, &bp, place)))
+            .collect();
+        let requests: Vec<(BlkPtr, Place)> = wanted.iter().flatten().copied().collect();
+        let mut read = self.store.read_many(&requests, self.key).into_iter();
+        let read = wanted.iter().map(|w| w.as_ref().and_then(|_| read.next()));
+        read.map(|one| one.map(|result| result.map_err(Error::from))).collect()
+    }
+
+    /// Whether what is below a pointer is part of the walk.
+    fn is_read(&self, tree: &Tree<'_>, bp: &BlkPtr, place: Place) -> bool {
+        !bp.is_hole()
+            && !bp.is_redacted()
+            && bp.logical_birth() > self.since
+            && self.judge(tree, bp, place).is_ok()
+            && matches!(self.side(tree, place), Side::Ahead)
+    }
+
+    fn block(
+        &self,
+        tree: &Tree<'_>,
+        place: Place,
+        bp: &BlkPtr,
+        content: Option<Result<Arc<Block>>>,
+        visitor: &mut dyn Visitor,
+    ) -> ControlFlow<()> {
+        let side = self.side(tree, place);
+        if bp.logical_birth() <= self.since || matches!(side, Side::Behind) {
+            return ControlFlow::Continue(());
+        }
+        if !step(visitor.enter(bp, place))? || bp.is_hole() {
+            return ControlFlow::Continue(());
+        }
+        if let Err(e) = self.judge(tree, bp, place) {
+            visitor.lost(place, e);
+            return ControlFlow::Continue(());
+        }
+        match content {
+            Some(Ok(block)) if place.level > 0 => self.indirect(tree, place, &block, visitor)?,
+            Some(Ok(block)) => self.dnodes(place, &block, visitor)?,
+            Some(Err(e)) => {
+                visitor.lost(place, e);
+                return ControlFlow::Continue(());
+            }
+            None => {}
+        }
+        visitor.leave(bp, place)
+    }
+
+    /// Whether a pointer can stand where it stands.
+    fn judge(&self, tree: &Tree<'_>, bp: &BlkPtr, place: Place) -> Result<()> {
+        let size = 1u64.checked_shl(tree.dnode.indirect_shift.into());
+        let leads_further = place.level > 0 || tree.is_meta;
+        let rule = match () {
+            () if bp.level() != place.level.cast_unsigned() => {
+                "a pointer has another level than its place"
+            }
+            () if bp.level() > 0 && Some(bp.lsize()) != size => {
+                "an indirect block has another size"
+            }
+            () if leads_further && bp.is_embedded() => "a block with pointers is embedded",
+            () if leads_further && !tree.places.is_only(bp, bp.level(), place.blkid) => {
+                "a block with pointers stands in several places of its tree"
+            }
+            () => return Ok(()),
+        };
+        Err(Error { objset: self.objset, object: tree.number, kind: ErrorKind::Tree(rule) })
+    }
+
+    fn indirect(
+        &self,
+        tree: &Tree<'_>,
+        place: Place,
+        block: &Block,
+        visitor: &mut dyn Visitor,
+    ) -> ControlFlow<()> {
+        let mut pointers = Vec::with_capacity(block.len() / BLKPTR_SIZE);
+        for bytes in block.chunks_exact(BLKPTR_SIZE) {
+            match BlkPtr::decode(bytes, block.endian()) {
+                Ok(bp) => pointers.push(bp),
+                Err(error) => {
+                    visitor.lost(place, self.format(place, error));
+                    // Born never, it is passed over.
+                    pointers.push(BlkPtr::HOLE);
+                }
+            }
+        }
+        let first = place.blkid.saturating_mul(tree.dnode.pointers_per_indirect());
+        let below = place.level.cast_unsigned().saturating_sub(1);
+        self.blocks(tree, below, first, &pointers, visitor)
+    }
+
+    fn dnodes(&self, place: Place, block: &Block, visitor: &mut dyn Visitor) -> ControlFlow<()> {
+        let slots = (block.len() / DNODE_SLOT_SIZE) as u64;
+        let first = place.blkid.saturating_mul(slots);
+        let mut slot = 0;
+        while let Some(bytes) = block.get(slot * DNODE_SLOT_SIZE..).filter(|b| !b.is_empty()) {
+            let number = first.saturating_add(slot as u64);
+            slot += 1;
+            // Object 0 is the meta dnode itself, and has no slot in its own data.
+            if number == 0 || Dnode::is_free_slot(bytes) {
+                continue;
+            }
+            match Dnode::decode(bytes, block.endian()) {
+                Ok(dnode) => {
+                    slot += usize::from(dnode.extra_slots);
+                    self.tree(&Tree::new(number, &dnode, false), visitor)?;
+                }
+                Err(error) => {
+                    let place = Place { object: number, level: 0, blkid: 0, ..place };
+                    visitor.lost(place, self.format(place, error));
+                }
+            }
+        }
+        ControlFlow::Continue(())
+    }
+
+    fn side(&self, tree: &Tree<'_>, place: Place) -> Side {
+        let Some((object, blkid)) = self.resume else { return Side::Ahead };
+        let shift = u32::from(tree.dnode.indirect_shift).saturating_sub(7);
+        let shift = shift * u32::from(place.level.cast_unsigned());
+        let rank = place.blkid.min(SPILL_RANK);
+        let end = rank.saturating_add(1).checked_mul(1u64.checked_shl(shift).unwrap_or(u64::MAX));
+        let slots = tree.dnode.block_size() / DNODE_SLOT_SIZE as u64;
+        let end = tree.position(end.unwrap_or(u64::MAX), slots);
+        let at = match object {
+            0 => (blkid.saturating_mul(slots), 0),
+            n => (n, blkid.min(SPILL_RANK)),
+        };
+        match () {
+            () if end <= at => Side::Behind,
+            () if place.level == 0 && (tree.number, rank) == (object, blkid.min(SPILL_RANK)) => {
+                Side::Here
+            }
+            () => Side::Ahead,
+        }
+    }
+
+    fn place(&self, tree: &Tree<'_>, level: u8, blkid: u64) -> Place {
+        let (objset, object) = (self.objset, tree.number);
+        Place { objset, object, level: level.cast_signed(), blkid }
+    }
+
+    fn format(&self, place: Place, error: ondisk::Error) -> Error {
+        let kind = ErrorKind::Format { place, error };
+        Error { objset: self.objset, object: place.object, kind }
+    }
+}
