@@ -9,7 +9,8 @@
 //! - a read that comes a known distance after another costs command, seek, and anything up to a
 //!   rotation. Over many of them the fastest and the slowest are a rotation apart, and the mean
 //!   less half of it is the seek; the seeks over eight distances give the curve;
-//! - random reads with more and more under way say how many the disk makes use of.
+//! - random reads with more and more under way say how many the disk makes use of; where nothing
+//!   rotates, long ones with many under way say what the bus carries.
 //!
 //! Where the slowest is hardly slower than the fastest nothing rotates: then the random reads give
 //! the units of a solid state disk. Whether a write cache is on, and how large, cannot be seen by
@@ -28,6 +29,8 @@ const DISTANCES: [f64; 8] =
 const SMALL: u64 = 4096;
 /// Requests under way that are tried.
 const DEPTHS: [usize; 7] = [1, 2, 4, 8, 16, 32, 64];
+/// The same where nothing rotates, besides.
+const MORE_DEPTHS: [usize; 2] = [128, 256];
 
 /// How much is measured: each step until one of these is reached.
 #[derive(Clone, Copy, Debug)]
@@ -94,12 +97,15 @@ fn measure(
     let rotation = spans[spans.len() / 2];
     let fastest = seeks.iter().copied().fold(f64::INFINITY, f64::min);
     progress("queue");
-    let depths = depths(disk, effort, size, &mut rng)?;
+    let mut depths = rates_by_depth(disk, effort, &DEPTHS, &mut rng)?;
+    // A platter turns at least every 11 ms and at most every 4; the mean wait is half of that.
+    let rotates = (3e-3..14e-3).contains(&rotation) && fastest > 1e-3;
+    if !rotates {
+        depths.extend(rates_by_depth(disk, effort, &MORE_DEPTHS, &mut rng)?);
+    }
     let best = depths.iter().map(|(_, rate)| *rate).fold(0.0, f64::max);
     let depth = depths.iter().find(|(_, rate)| *rate >= 0.95 * best).map_or(1, |(depth, _)| *depth);
     let alone = depths.first().map_or(best, |(_, rate)| *rate);
-    // A platter turns at least every 11 ms and at most every 4; the mean wait is half of that.
-    let rotates = (3e-3..14e-3).contains(&rotation) && fastest > 1e-3;
     let disk_spec = if rotates {
         let waits: Vec<f64> = seeks
             .iter()
@@ -126,6 +132,8 @@ fn measure(
         })
     } else {
         let page = 1.0 / alone.max(1.0);
+        // One long read at a time does not fill the bus of a fast disk.
+        let bus = carried(disk, effort, &mut rng)?.max(outer);
         Spec::Ssd(Ssd {
             units: ((best * page).round() as usize).max(1),
             page_bytes: SMALL,
@@ -133,7 +141,7 @@ fn measure(
             program_us: page * 0.8e6,
             command_us: 0.1e6 / best.max(1.0),
             latency_us: page * 0.2e6,
-            bus_bytes_per_second: outer,
+            bus_bytes_per_second: bus,
             depth: depth.max(1) * 2,
             write_cache_bytes: 64 << 20,
             write_cache: true,
@@ -172,6 +180,20 @@ fn rate(disk: &mut dyn Fitted, effort: Effort, from: u64) -> std::io::Result<f64
     let long = Until { seconds: effort.seconds * 2.0, count: effort.requests };
     let pace = pace(disk, ModelKind::Read, LONG, long, || from + LONG + row())?;
     Ok(pace.mib_per_second() * LONG as f64)
+}
+
+/// Bytes in a second of long reads, many of them under way.
+fn carried(disk: &mut dyn Fitted, effort: Effort, rng: &mut Xoshiro256) -> std::io::Result<f64> {
+    const LONG: u64 = 1 << 20;
+    const UNDER_WAY: usize = 16;
+    let places = (disk.size() / LONG).max(1);
+    let (mut read, mut seconds) = (0, 0.0);
+    while read == 0 || (read < effort.requests && seconds < effort.seconds) {
+        let offsets: Vec<u64> = (0..64).map(|_| rng.below(places) * LONG).collect();
+        seconds += disk.read_many(UNDER_WAY, LONG, &offsets)?;
+        read += offsets.len() as u64;
+    }
+    Ok((read * LONG) as f64 / seconds.max(1e-9))
 }
 
 /// Times of reads that come so far after another, in parts of the cylinders.
@@ -220,16 +242,17 @@ fn span(times: &[f64]) -> f64 {
 }
 
 /// Requests in a second by the number under way.
-fn depths(
+fn rates_by_depth(
     disk: &mut dyn Fitted,
     effort: Effort,
-    size: u64,
+    depths: &[usize],
     rng: &mut Xoshiro256,
 ) -> std::io::Result<Vec<(usize, f64)>> {
+    let size = disk.size();
     let mut found = Vec::new();
     // As many as one at a time finishes in the time there is.
-    let mut count = 64;
-    for depth in DEPTHS {
+    let mut count = 64.max(depths.last().copied().unwrap_or(1) as u64);
+    for depth in depths.iter().copied() {
         let offsets: Vec<u64> = (0..count).map(|_| rng.below(size / SMALL) * SMALL).collect();
         let seconds = disk.read_many(depth, SMALL, &offsets)?.max(1e-9);
         let rate = count as f64 / seconds;

@@ -25,12 +25,14 @@ pub mod report;
 pub mod row;
 pub mod score;
 mod seek;
+pub mod sensitivity;
 pub mod stay;
 pub mod stream;
 mod striped;
 mod sync_stream;
 pub mod target;
 pub mod throttle;
+pub mod validate;
 
 use experiment::Experiment;
 

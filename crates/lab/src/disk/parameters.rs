@@ -3,6 +3,7 @@
 use super::{Lanes, Lun, Order, Preset, Rotating, Spec, Ssd, preset};
 use crate::experiment::LabError;
 use crate::parameter::{Origin, Parameter};
+use crate::sensitivity::Origins;
 
 /// A number of a preset: its name in JSON, its value, its unit, and the least it can be.
 type Number = (&'static str, f64, &'static str, Least);
@@ -95,6 +96,36 @@ impl Preset {
             Spec::Lanes(spec) => lanes(spec),
         });
         all
+    }
+
+    /// Its numbers, and where those of a preset of ours come from.
+    pub(crate) fn origins(&self) -> Vec<Origins> {
+        let ours = preset(&self.name).is_some_and(|ours| ours == *self);
+        let of = |field: &str| if ours { origin(&self.name, field) } else { Origin::Given };
+        self.numbers()
+            .into_iter()
+            .map(|(name, value, unit, _)| (name, value, unit, of(name)))
+            .collect()
+    }
+
+    /// The same with one number changed, of whole numbers by one at least; `None` where no disk is
+    /// like that, or where it would be no other one.
+    pub(crate) fn with(&self, name: &str, value: f64) -> Option<Self> {
+        let (_, now, ..) = self.numbers().into_iter().find(|number| number.0 == name)?;
+        let mut all = serde_json::to_value(self).ok()?;
+        let outside = name == "capacity_bytes" || name.starts_with("host.");
+        let path = format!("{}/{}", if outside { "" } else { "/disk" }, name.replace('.', "/"));
+        let place = all.pointer_mut(&path)?;
+        *place = if place.is_u64() {
+            let rounded = value.round();
+            let step = if value < now { -1.0 } else { 1.0 };
+            let other = if rounded == now { now + step } else { rounded };
+            serde_json::Value::from(other.max(0.0) as u64)
+        } else {
+            serde_json::Value::from(value)
+        };
+        let other: Self = serde_json::from_value(all).ok()?;
+        (other.check().is_ok() && other != *self).then_some(other)
     }
 
     /// Refuses numbers that no disk has.

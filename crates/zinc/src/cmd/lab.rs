@@ -1,5 +1,7 @@
 //! `zinc lab`: the studies zinc began with, repeated.
 
+mod sensitivity;
+
 use crate::failure::{FAILED, Failure};
 use crate::live::LiveArgs;
 use crate::page::Page;
@@ -7,11 +9,13 @@ use crate::{asked, ui};
 use clap::{ArgGroup, Subcommand};
 use engine::LivePool;
 use lab::bare::{Access, FileBare, ModelBare};
+use lab::disk::Preset;
 use lab::experiment::{Experiment, LabError, OnDevice, Outcome, Setting};
-use lab::fit::{self, Effort};
+use lab::fit::{self, Effort, Fitted};
 use lab::report;
 use lab::stay::CACHE_BYTES;
 use lab::target::{PoolTarget, Target};
+use lab::validate::{Validation, validate};
 use std::io::IsTerminal as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -28,6 +32,8 @@ pub enum Command {
     Presets(Presets),
     /// Measure a disk by reading it, and print what it is like as a preset for --sim
     Fit(Fit),
+    /// Change every number of an experiment's simulated disk, and show what each row does
+    Sensitivity(sensitivity::Sensitivity),
 }
 
 /// Arguments of `zinc lab run`.
@@ -119,6 +125,7 @@ impl Command {
             }
             Self::Presets(presets) => presets.run(),
             Self::Fit(fit) => fit.run(),
+            Self::Sensitivity(sensitivity) => sensitivity.run(),
         }
     }
 }
@@ -134,6 +141,13 @@ impl From<LabError> for Failure {
             None => failure,
         }
     }
+}
+
+fn experiment(name: &str) -> Result<&'static Experiment, Failure> {
+    lab::experiment(name).ok_or_else(|| {
+        Failure::usage(format!("no experiment {name:?}"))
+            .hint("`zinc lab list` lists them; `zinc lab run all` runs all")
+    })
 }
 
 fn list() {
@@ -183,6 +197,10 @@ pub struct Fit {
     /// Seconds for each step on a real device
     #[arg(long, value_name = "SECONDS", default_value_t = 2.0, value_parser = seconds)]
     seconds: f64,
+    /// Read the disk with patterns that the preset was not fitted to, and show on standard error
+    /// what it says of them
+    #[arg(long)]
+    validate: bool,
 }
 
 impl Fit {
@@ -190,22 +208,55 @@ impl Fit {
         let show = |what: &str| {
             ui::progress(&format!("fit: {what}"));
         };
-        let preset = if let Some(path) = &self.device {
+        let (preset, found) = if let Some(path) = &self.device {
             let mut disk = FileBare::open(path, Access::Read)?;
             let effort = Effort { seconds: self.seconds, requests: u64::MAX >> 8 };
-            fit::fit(&mut disk, &path.display().to_string(), effort, &show)?
+            self.fit(&mut disk, &path.display().to_string(), effort, &show)?
         } else {
             let name = self.sim.as_deref().unwrap_or("");
             let Target::Sim(Some(preset)) = Target::sim(name)? else {
                 return Err(Failure::usage("which simulated disk?"));
             };
             let effort = Effort { seconds: f64::MAX, requests: 2000 };
-            fit::fit(&mut ModelBare::new(&preset, 1), &preset.name, effort, &show)?
+            self.fit(&mut ModelBare::new(&preset, 1), &preset.name, effort, &show)?
         };
         clear_line();
+        if !found.is_empty() {
+            ui::error(&validations(&found));
+        }
         ui::json(&serde_json::to_value(preset).map_err(|e| Failure::new(e.to_string()))?);
         Ok(ExitCode::SUCCESS)
     }
+}
+
+impl Fit {
+    /// The preset of a disk, and what it says of other patterns if that is wanted.
+    fn fit(
+        &self,
+        disk: &mut dyn Fitted,
+        name: &str,
+        effort: Effort,
+        show: &dyn Fn(&str),
+    ) -> Result<(Preset, Vec<Validation>), LabError> {
+        let preset = fit::fit(disk, name, effort, show)?;
+        let found = match self.validate {
+            true => validate(disk, &preset, effort, show)?,
+            false => Vec::new(),
+        };
+        Ok((preset, found))
+    }
+}
+
+/// A table of what was measured, and what the model said of it.
+fn validations(found: &[Validation]) -> String {
+    let headings = ["PATTERN", "MEASURED MB/S", "MODEL MB/S", "RATIO"];
+    let mut table = ui::Table::new(&headings, &[false, true, true, true], false);
+    for one in found {
+        let [measured, predicted, ratio] =
+            [one.measured, one.predicted, one.ratio()].map(|n| format!("{n:.2}"));
+        table.row(vec![one.pattern.clone(), measured, predicted, ratio]);
+    }
+    table.text()
 }
 
 impl Run {
@@ -256,13 +307,7 @@ impl Run {
             let fits = |e: &&Experiment| target.suits(e) && !(kept && e.destroys());
             return Ok(lab::EXPERIMENTS.iter().filter(fits).collect());
         }
-        let one = |name: &String| {
-            lab::experiment(name).ok_or_else(|| {
-                Failure::usage(format!("no experiment {name:?}"))
-                    .hint("`zinc lab list` lists them; `all` runs all")
-            })
-        };
-        self.names.iter().map(one).collect()
+        self.names.iter().map(|name| experiment(name)).collect()
     }
 
     fn seeds(&self, experiment: &Experiment, target: &Target) -> u64 {
