@@ -49,25 +49,32 @@ pub struct Endpoint {
 }
 
 impl Endpoint {
-    /// Makes the folder of sockets, for this user alone. One that is there must be the user's.
+    /// Makes the folder of sockets, for this user alone; others may look into that of root. One
+    /// that is there must be the user's, and keeps its mode.
     ///
     /// # Errors
     /// When it cannot be made, or others may write into it.
     pub fn make_folder(path: &Path) -> Result<(), PlaceError> {
         let fail = |e| PlaceError::Io(path.to_owned(), e);
-        std::fs::DirBuilder::new().recursive(true).mode(0o700).create(path).map_err(fail)?;
-        if Self::is_folder(path) { Ok(()) } else { Err(PlaceError::NotOurs(path.to_owned())) }
+        let mode = if user() == 0 { 0o755 } else { 0o700 };
+        std::fs::DirBuilder::new().recursive(true).mode(mode).create(path).map_err(fail)?;
+        let is_own = std::fs::symlink_metadata(path).is_ok_and(|meta| meta.uid() == user());
+        match is_own && Self::is_folder(path) {
+            true => Ok(()),
+            false => Err(PlaceError::NotOurs(path.to_owned())),
+        }
     }
 
-    /// Whether `path` is a folder of this user, into which nobody else may write. A socket anywhere
-    /// else may be somebody's who would like to be sent open files.
+    /// Whether `path` is a folder of this user or of root, into which no other may write. A socket
+    /// anywhere else may belong to somebody who would like to be sent open files.
     #[must_use]
     pub fn is_folder(path: &Path) -> bool {
         std::fs::symlink_metadata(path)
-            .is_ok_and(|meta| meta.is_dir() && meta.uid() == user() && meta.mode() & 0o022 == 0)
+            .is_ok_and(|meta| meta.is_dir() && is_trusted(meta.uid()) && meta.mode() & 0o022 == 0)
     }
 
-    /// Listens at `path`, for this user alone. A socket whose owner died is taken over.
+    /// Listens at `path`, for this user alone; others may connect to a server of root, which tells
+    /// them apart by their [`crate::Peer`]. A socket whose owner died is taken over.
     ///
     /// # Errors
     /// When somebody listens there, or the name is that of something else.
@@ -88,7 +95,8 @@ impl Endpoint {
         let socket = socket.map_err(|e| fail(e.into()))?;
         rustix::net::bind(&socket, &address).map_err(|e| fail(e.into()))?;
         let ready = (|| {
-            std::fs::set_permissions(&own, std::fs::Permissions::from_mode(0o600))?;
+            let mode = if user() == 0 { 0o666 } else { 0o600 };
+            std::fs::set_permissions(&own, std::fs::Permissions::from_mode(mode))?;
             rustix::net::listen(&socket, BACKLOG)?;
             std::fs::rename(&own, path)?;
             std::fs::symlink_metadata(path)
@@ -149,6 +157,11 @@ pub(crate) fn user() -> u32 {
     rustix::process::geteuid().as_raw()
 }
 
+/// Whether a user may do here what this process does: it is this user, or root.
+pub(crate) fn is_trusted(other: u32) -> bool {
+    other == user() || other == 0
+}
+
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
@@ -163,7 +176,7 @@ mod tests {
         assert!(path.exists());
         let first = Endpoint::listen(&path).unwrap();
         let mode = std::fs::metadata(&path).unwrap().mode();
-        assert_eq!(mode & 0o777, 0o600);
+        assert_eq!(mode & 0o777, if user() == 0 { 0o666 } else { 0o600 });
         assert!(matches!(Endpoint::listen(&path), Err(PlaceError::Taken(_))));
         drop(first);
         assert!(!path.exists());

@@ -5,9 +5,12 @@
 //! hung up, and so is one that does not read its answers. A request whose handler panics costs that
 //! request. At most [`CONNECTIONS_MAX`] are open; then one that waits makes room (`guests`), or the
 //! next one is told to come back.
+//!
+//! A server of root answers other users too. They have [`OTHERS_MAX`] connections of their own, so
+//! that they keep out only each other, and what they may ask is the handler's business.
 
 use crate::guests::{Guests, Seat};
-use crate::place::{Endpoint, user};
+use crate::place::{Endpoint, is_trusted, user};
 use crate::protocol::{REQUEST_MAX, Refusal, Request, answer};
 use crate::wire::{Lines, Trouble, send};
 use rustix::net::sockopt::socket_peercred;
@@ -22,6 +25,8 @@ use std::time::Duration;
 
 /// Connections open at once.
 const CONNECTIONS_MAX: usize = 64;
+/// Connections of other users open at once.
+const OTHERS_MAX: usize = 16;
 /// A client that has waited no longer than this is not hung up for another one.
 const SPARED: Duration = Duration::from_millis(20);
 /// How long a client may take to read an answer.
@@ -38,6 +43,8 @@ pub struct Peer {
     pub user: u32,
     /// Its group.
     pub group: u32,
+    /// It is neither the server's user nor root.
+    pub is_other: bool,
 }
 
 /// What requests mean.
@@ -66,10 +73,12 @@ impl Server {
     pub fn start(endpoint: Endpoint, handler: Arc<dyn Handler>) -> io::Result<Self> {
         let listener = endpoint.listener()?;
         let guests = Guests::new(CONNECTIONS_MAX, SPARED);
+        // Not spared: the accepting thread would wait for them.
+        let others = Guests::new(OTHERS_MAX, Duration::ZERO);
         let accept = move || {
             for stream in listener.incoming() {
                 match stream {
-                    Ok(stream) => begin(stream, &handler, &guests),
+                    Ok(stream) => begin(stream, &handler, &guests, &others),
                     Err(_) => std::thread::sleep(REST),
                 }
             }
@@ -85,7 +94,12 @@ impl Server {
     }
 }
 
-fn begin(stream: UnixStream, handler: &Arc<dyn Handler>, guests: &Arc<Guests<UnixStream>>) {
+fn begin(
+    stream: UnixStream,
+    handler: &Arc<dyn Handler>,
+    guests: &Arc<Guests<UnixStream>>,
+    others: &Arc<Guests<UnixStream>>,
+) {
     let stream = Arc::new(stream);
     if stream.set_write_timeout(Some(PATIENCE)).is_err() {
         return;
@@ -98,13 +112,14 @@ fn begin(stream: UnixStream, handler: &Arc<dyn Handler>, guests: &Arc<Guests<Uni
         pid: peer.pid.as_raw_nonzero().get(),
         user: peer.uid.as_raw(),
         group: peer.gid.as_raw(),
+        is_other: !is_trusted(peer.uid.as_raw()),
     };
     // The mode of the socket says the same; a folder that was moved or a file that was handed on
     // does not get around this.
-    if peer.user != user() && peer.user != 0 {
-        return refuse("only the user who serves the pool may ask");
+    if peer.is_other && user() != 0 {
+        return refuse("only the user that serves the pool may ask");
     }
-    let Some(seat) = guests.admit(&stream) else {
+    let Some(seat) = (if peer.is_other { others } else { guests }).admit(&stream) else {
         return refuse("too many connections: try again later");
     };
     let handler = Arc::clone(handler);

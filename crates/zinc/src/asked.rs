@@ -24,7 +24,7 @@ use std::net::Shutdown;
 use std::os::fd::AsFd as _;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -78,6 +78,8 @@ pub struct Presence {
     changed: Condvar,
     /// Threads that pause between two reports.
     pausing: AtomicUsize,
+    /// It only looks, and for a user that has no say in what becomes of the pool.
+    is_looker: AtomicBool,
 }
 
 #[derive(Clone, Default)]
@@ -121,9 +123,15 @@ impl Presence {
         }
     }
 
-    /// Its verb does nothing just now but wait for the time of its next report.
-    pub fn is_pausing(&self) -> bool {
-        self.pausing.load(Ordering::Relaxed) > 0
+    /// It only looks, and for a user that has no say in what becomes of the pool.
+    pub fn gives_way(&self) {
+        self.is_looker.store(true, Ordering::Relaxed);
+    }
+
+    /// Its verb need not be waited for: it does nothing just now but wait for the time of its next
+    /// report, or it gives way.
+    pub fn is_idle(&self) -> bool {
+        self.pausing.load(Ordering::Relaxed) > 0 || self.is_looker.load(Ordering::Relaxed)
     }
 
     /// Waits so long at most for it to end; whether it did.

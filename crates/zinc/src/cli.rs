@@ -118,6 +118,16 @@ impl Command {
         }
     }
 
+    /// Whether a server of root runs it for other users: it only looks, at the pool that is held,
+    /// and names no file.
+    pub fn is_for_everyone(&self) -> bool {
+        match self {
+            Self::Zpool(c) => c.is_for_everyone(),
+            Self::Zfs(c) => c.is_for_everyone(),
+            _ => false,
+        }
+    }
+
     /// Runs the verb.
     pub fn run(self) -> Result<ExitCode, Failure> {
         match self {

@@ -56,6 +56,12 @@ pub struct OpenArgs {
 }
 
 impl PoolArgs {
+    /// Whether a server of root does this for another user: it opens no file, and looks at nothing
+    /// but the pool that is held.
+    pub fn is_for_everyone(&self, names: &[String]) -> bool {
+        self.search.is_empty() && self.open.is_plain() && are_of_held(names)
+    }
+
     /// How the library opens it.
     pub fn options(&self) -> OpenOptions {
         let mut o = OpenOptions::default();
@@ -315,6 +321,15 @@ pub struct DepthArgs {
 }
 
 impl DepthArgs {
+    /// The same as [`PoolArgs::is_for_everyone`].
+    pub fn is_for_everyone(&self, names: &[String]) -> bool {
+        let is_depth = |word: &String| word.parse::<usize>().is_ok();
+        self.search.is_empty()
+            && self.depth_or_path.iter().all(is_depth)
+            && self.open.is_plain()
+            && are_of_held(names)
+    }
+
     /// Where to search, and how deep to go when that was said.
     pub fn split(self) -> (PoolArgs, Option<usize>) {
         let (mut search, mut depth) = (self.search, self.depth);
@@ -328,10 +343,22 @@ impl DepthArgs {
     }
 }
 
+/// These are names in the pool that is held, or numbers (how often to look), as far as a pool must
+/// be named at all.
+fn are_of_held(names: &[String]) -> bool {
+    let is_of_it = |name: &String| asked::held(name).is_some() || name.parse::<f64>().is_ok();
+    asked::is_for_a_part() || (!names.is_empty() && names.iter().all(is_of_it))
+}
+
 impl OpenArgs {
     /// No other state is asked for than the newest, which is the one a server has.
     pub fn is_of_now(&self) -> bool {
         self.txg.is_none() && !self.checkpoint && !self.allow_missing
+    }
+
+    /// Nothing in it makes a process open a file or ask for anything.
+    pub fn is_plain(&self) -> bool {
+        self.is_of_now() && self.keys.is_none() && self.key.is_empty() && !self.ask
     }
 
     /// What is said of a pool whose newest state cannot be opened, so that an older one was, though

@@ -4,10 +4,14 @@
 //! that is about to open a pool asks here first: if the pool is served, the whole command line goes
 //! to the server, with this process's standard streams, and this process ends with the exit code of
 //! the verb that ran there. So a command does the same whether its pool is served or not.
+//!
+//! Pools that root serves are seen by other users too, as with OpenZFS; what they may do there, the
+//! server decides. A user's own pools go before them.
 
 use crate::asked;
 use crate::common::pool_of;
 use crate::failure::Failure;
+use crate::known;
 use crate::queue::{PAUSE, Wait};
 use crate::ui;
 use control::protocol::word_to_json;
@@ -19,6 +23,7 @@ use serde_json::{Map, Value, json};
 use std::ffi::OsString;
 use std::io::Read as _;
 use std::os::fd::{AsFd as _, BorrowedFd};
+use std::os::unix::fs::MetadataExt as _;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -40,6 +45,8 @@ pub struct Server {
     pub pid: u64,
     /// Its socket.
     pub path: PathBuf,
+    /// It is another user's, which is root.
+    pub is_other: bool,
     client: Client,
 }
 
@@ -49,17 +56,14 @@ pub fn folders() -> Vec<PathBuf> {
     if let Some(only) = std::env::var_os("ZINC_SOCKETS").filter(|dir| !dir.is_empty()) {
         return vec![PathBuf::from(only)];
     }
-    let mut out = Vec::new();
+    let system = PathBuf::from("/run/zinc");
     let runtime = std::env::var_os("XDG_RUNTIME_DIR").filter(|dir| !dir.is_empty());
-    out.extend(runtime.map(|dir| PathBuf::from(dir).join("zinc")));
-    if crate::host::user() == 0 {
-        out.push(PathBuf::from("/run/zinc"));
+    let runtime = runtime.map(|dir| PathBuf::from(dir).join("zinc"));
+    match (crate::host::user(), runtime) {
+        (0, runtime) => [system].into_iter().chain(runtime).collect(),
+        (_, Some(runtime)) => vec![runtime, system],
+        (user, None) => vec![std::env::temp_dir().join(format!("zinc-{user}")), system],
     }
-    if out.is_empty() {
-        let name = format!("zinc-{}", crate::host::user());
-        out.push(std::env::temp_dir().join(name));
-    }
-    out
 }
 
 /// Name of the socket of a pool.
@@ -92,6 +96,8 @@ impl Server {
             guid: text("guid").and_then(|g| g.parse().ok()).unwrap_or_default(),
             pid: about["pid"].as_u64().unwrap_or_default(),
             path: path.to_owned(),
+            is_other: std::fs::symlink_metadata(path)
+                .is_ok_and(|meta| u64::from(meta.uid()) != crate::host::user()),
             client,
         })
     }
@@ -101,6 +107,17 @@ impl Server {
         let mut all: Vec<_> = sockets().iter().filter_map(|path| Self::at(path).ok()).collect();
         all.sort_by(|a, b| (&a.name, a.guid).cmp(&(&b.name, b.guid)));
         all
+    }
+
+    /// Those of this user.
+    pub fn own() -> Vec<Self> {
+        Self::all().into_iter().filter(|server| !server.is_other).collect()
+    }
+
+    /// Those of this user whose pools are found in these places, as [`Self::all_in`].
+    pub fn own_in(search: &[PathBuf]) -> Result<Vec<Self>, Failure> {
+        let all = Self::all_in(search)?;
+        Ok(all.into_iter().filter(|server| !server.is_other).collect())
     }
 
     /// Whether one that can be reached serves the pool with this guid.
@@ -152,6 +169,8 @@ impl Server {
         }
         let mut found: Vec<Self> = Self::all();
         found.retain(|s| s.is_called(name));
+        let is_own = found.iter().any(|s| !s.is_other) || known::find(pool_of(name)).is_some();
+        found.retain(|s| !(s.is_other && is_own));
         if !found.is_empty() && !search.is_empty() {
             let there = crate::found::candidates(search)?;
             found.retain(|s| there.iter().any(|c| c.config.pool_guid == s.guid));
@@ -348,7 +367,7 @@ pub fn or_forward<T>(
 /// else: every server does it to its own. Their guids, and the worst of the exit codes.
 pub fn forward_each(search: &[PathBuf]) -> Result<(Vec<u64>, u8), Failure> {
     let (mut guids, mut worst) = (Vec::new(), 0);
-    for server in &mut Server::all_in(search)? {
+    for server in &mut Server::own_in(search)? {
         let name = [server.guid.to_string()];
         let (began, patience) = (Instant::now(), Wait::default().patience()?);
         let ran = loop {

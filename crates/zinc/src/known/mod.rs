@@ -162,7 +162,7 @@ pub fn complete(properties: &mut [PoolProperty], guid: u64) {
 
 /// Whether a known pool has this name, or one that is served.
 pub fn has_name(name: &str) -> bool {
-    let is_served = || crate::served::Server::all().iter().any(|server| server.name == name);
+    let is_served = || crate::served::Server::own().iter().any(|server| server.name == name);
     all().iter().any(|known| known.name() == name) || is_served()
 }
 

@@ -240,6 +240,9 @@ impl Service {
         mut files: Vec<OwnedFd>,
     ) -> Result<Value, Refusal> {
         let presence: Arc<Presence> = Arc::default();
+        if peer.is_other {
+            presence.gives_way();
+        }
         let lifeline = if files.len() > 3 { files.pop() } else { None };
         let lifeline = lifeline.map(|end| Lifeline::watch(UnixStream::from(end), &presence));
         let lifeline = lifeline
@@ -255,6 +258,8 @@ impl Service {
         let known = request.params.get("environment").and_then(Value::as_object);
         let known =
             known.into_iter().flatten().filter(|(k, _)| asked::ENVIRONMENT.contains(&k.as_str()));
+        // `TZ` names a file, which would be read with the rights of this process.
+        let known = known.filter(|(k, _)| !peer.is_other || *k != "TZ");
         let environment =
             known.filter_map(|(k, v)| Some((k.clone(), v.as_str()?.to_owned()))).collect();
         let words = args.iter().map(|word| word.to_string_lossy()).collect::<Vec<_>>();
@@ -277,7 +282,8 @@ impl Service {
                 listed: Arc::clone(&self.listed),
                 is_part,
             });
-            let code = asked::inherit(Some(&asked), || ui::finish(run_verb(&asked)));
+            let verb = || ui::finish(run_verb(&asked, peer.is_other));
+            let code = asked::inherit(Some(&asked), verb);
             let code = number(code);
             self.follow(pool.guid());
             Ok(json!({ "code": code }))
@@ -285,8 +291,9 @@ impl Service {
     }
 }
 
-/// Runs the command line of a client; the exit code.
-fn run_verb(asked: &Asked) -> ExitCode {
+/// Runs the command line of a client; the exit code. Other users may look at the pool, and name no
+/// file: what the server opens, it opens with its own rights.
+fn run_verb(asked: &Asked, is_other: bool) -> ExitCode {
     let cli = match Cli::try_parse_from(&asked.args) {
         Ok(cli) => cli,
         Err(e) => return cli::explain(&asked.args, &e, false),
@@ -296,7 +303,18 @@ fn run_verb(asked: &Asked) -> ExitCode {
             .hint(format!("it runs {}", crate::served::REACHABLE));
         return failure.report();
     }
+    if is_other && !cli.command.is_for_everyone() {
+        return denied().report();
+    }
     cli.command.run_or_report()
+}
+
+/// Why another user is refused.
+fn denied() -> Failure {
+    Failure::new("permission denied: the pool is root's").hint(
+        "other users may look at it: zpool list, get, status and iostat, zfs list and get, \
+         without options that name files",
+    )
 }
 
 /// The number of an exit code.
@@ -311,6 +329,9 @@ fn refusal(failure: &Failure) -> Refusal {
 
 impl Handler for Service {
     fn handle(&self, request: &Request, peer: Peer, files: Vec<OwnedFd>) -> Result<Value, Refusal> {
+        if peer.is_other && !["ping", "stats", "run"].contains(&request.verb.as_str()) {
+            return Err(refusal(&denied()));
+        }
         match request.verb.as_str() {
             "ping" => Ok(self.ping()),
             "status" => self.status(),

@@ -23,7 +23,8 @@
 //!
 //! - An export without `-f` waits [`GRACE`] for them, and is then refused ("pool is busy", with a
 //!   list of what runs); the pool is open again. Commands that only pause between two reports
-//!   (`zpool iostat 5`) are called off at once, as they would be over in OpenZFS.
+//!   (`zpool iostat 5`) are called off at once, as they would be over in OpenZFS, and so are those
+//!   of other users, which only look.
 //! - An export with `-f` and the end of the server (a signal, the end of its time) call all
 //!   commands off at once, and wait [`CALL_OFF`] for them to end; their clients are told which.
 //!   Every write to a client, every pause and every long loop notices (`asked`).
@@ -244,7 +245,7 @@ impl Held {
         let until = Instant::now() + if manner == Manner::Polite { GRACE } else { CALL_OFF };
         loop {
             for command in state.commands.values() {
-                if manner != Manner::Polite || command.presence.is_pausing() {
+                if manner != Manner::Polite || command.presence.is_idle() {
                     command.presence.call_off(&state.why);
                 }
             }

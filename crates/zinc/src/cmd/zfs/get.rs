@@ -95,6 +95,11 @@ fn source_word(source: &Source) -> &'static str {
 }
 
 impl Args {
+    /// Whether a server of root runs it for other users.
+    pub fn is_for_everyone(&self) -> bool {
+        self.pool.is_for_everyone(&self.names)
+    }
+
     /// Runs it.
     pub fn run(self) -> Result<ExitCode, Failure> {
         let all = self.properties == "all";

@@ -89,6 +89,11 @@ impl FromArgMatches for Order {
 }
 
 impl Args {
+    /// Whether a server of root runs it for other users.
+    pub fn is_for_everyone(&self) -> bool {
+        self.pool.is_for_everyone(&self.names)
+    }
+
     /// Runs it.
     pub fn run(self) -> Result<ExitCode, Failure> {
         let columns = columns(&self.columns)?;

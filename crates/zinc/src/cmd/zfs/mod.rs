@@ -77,6 +77,15 @@ pub enum Command {
 }
 
 impl Command {
+    /// Whether a server of root runs it for other users.
+    pub fn is_for_everyone(&self) -> bool {
+        match self {
+            Self::List(a) => a.is_for_everyone(),
+            Self::Get(a) => a.is_for_everyone(),
+            _ => false,
+        }
+    }
+
     /// Runs it.
     pub fn run(self) -> Result<ExitCode, Failure> {
         match self {

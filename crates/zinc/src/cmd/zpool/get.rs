@@ -105,6 +105,11 @@ struct Shown {
 }
 
 impl Args {
+    /// Whether a server of root runs it for other users.
+    pub fn is_for_everyone(&self) -> bool {
+        self.pool.is_for_everyone(&self.names)
+    }
+
     /// Runs it.
     pub fn run(self) -> Result<ExitCode, Failure> {
         if let [pool, vdevs @ ..] = self.names.as_slice()

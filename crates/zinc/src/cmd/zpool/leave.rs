@@ -71,7 +71,7 @@ impl Export {
             }
         };
         if self.all {
-            let servers = Server::all_in(search)?;
+            let servers = Server::own_in(search)?;
             let served: Vec<u64> = servers.iter().map(|server| server.guid).collect();
             servers.into_iter().for_each(|server| report(end_served(server, self.force)));
             self.all_but(&served)?.iter().for_each(|name| report(self.export(name)));

@@ -123,6 +123,11 @@ pub(super) fn repeated(
 }
 
 impl Args {
+    /// Whether a server of root runs it for other users.
+    pub fn is_for_everyone(&self) -> bool {
+        self.pool.is_for_everyone(&self.pools)
+    }
+
     /// Runs it, as often as is asked for. Pools are opened anew each time: somebody else may be
     /// writing to them.
     pub fn run(mut self) -> Result<ExitCode, Failure> {

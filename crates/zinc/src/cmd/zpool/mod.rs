@@ -76,6 +76,16 @@ impl Command {
         changes || shows || matches!(self, Self::Sync(_) | Self::History(_))
     }
 
+    /// Whether a server of root runs it for other users.
+    pub fn is_for_everyone(&self) -> bool {
+        match self {
+            Self::List(a) => a.is_for_everyone(),
+            Self::Status(a) => a.is_for_everyone(),
+            Self::Get(a) => a.is_for_everyone(),
+            _ => false,
+        }
+    }
+
     /// Runs it.
     pub fn run(self) -> Result<ExitCode, Failure> {
         match self {

@@ -273,7 +273,7 @@ impl Upgrade {
     fn show(&self) -> Result<ExitCode, Failure> {
         let mut all: Vec<Lacks> = Vec::new();
         let mut served = Vec::new();
-        for server in &mut Server::all_in(&self.live.search)? {
+        for server in &mut Server::own_in(&self.live.search)? {
             all.push(server.part()?);
             served.push(server.guid);
         }

@@ -58,6 +58,11 @@ pub struct Args {
 }
 
 impl Args {
+    /// Whether a server of root runs it for other users, who are not told the names of files.
+    pub fn is_for_everyone(&self) -> bool {
+        !self.verbose && self.pool.is_for_everyone(&self.pools)
+    }
+
     /// Runs it, as often as is asked for.
     pub fn run(mut self) -> Result<ExitCode, Failure> {
         let repeat = repetition(&mut self.pools)?;

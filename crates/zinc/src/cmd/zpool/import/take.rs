@@ -61,7 +61,7 @@ fn is_imported(guid: u64) -> bool {
 fn is_taken(name: &str, guid: u64) -> bool {
     let is_other = |other: u64, called: &str| called == name && other != guid;
     known::all().iter().any(|known| is_other(known.guid(), known.name()))
-        || Server::all().iter().any(|server| is_other(server.guid, &server.name))
+        || Server::own().iter().any(|server| is_other(server.guid, &server.name))
 }
 
 impl Args {
