@@ -14,6 +14,7 @@
 #![forbid(unsafe_code)]
 #![allow(clippy::panic)]
 
+mod archives;
 mod compression;
 mod control;
 mod files;
@@ -28,6 +29,7 @@ pub type Target = fn(&[u8]);
 pub fn targets() -> Vec<(&'static str, Target)> {
     let mut all: Vec<(&'static str, Target)> = Vec::new();
     all.extend(structures::TARGETS);
+    all.extend(archives::TARGETS);
     all.extend(mos::TARGETS);
     all.extend(files::TARGETS);
     all.extend(compression::TARGETS);

@@ -15,6 +15,9 @@ fn floor(name: &str) -> Option<usize> {
     FLOORS.iter().position(|&floor| floor == name)
 }
 
+/// What the command may name.
+const SEEN_BY_THE_COMMAND: [&str; 4] = ["engine", "lab", "control", "archive"];
+
 /// Why `user` may not depend on `used` (`kind` is "normal", "build" or "dev"); `None` if it may.
 fn objection(user: &str, used: &str, kind: &str) -> Option<String> {
     if TEST_CRATES.contains(&user) {
@@ -29,8 +32,8 @@ fn objection(user: &str, used: &str, kind: &str) -> Option<String> {
     if used_floor >= user_floor {
         return Some("is not below".to_owned());
     }
-    if user == "zinc" && !["engine", "lab", "control"].contains(&used) && kind != "dev" {
-        return Some("the command sees only the engine, the laboratory and the socket".to_owned());
+    if user == "zinc" && !SEEN_BY_THE_COMMAND.contains(&used) && kind != "dev" {
+        return Some(format!("the command sees only {SEEN_BY_THE_COMMAND:?}"));
     }
     None
 }

@@ -1,9 +1,7 @@
 //! `zinc cp LOCAL... POOL/DATASET:PATH`: files, trees and archives into a file system of a pool.
 
-mod archive;
 mod sink;
 mod source;
-mod sparse;
 mod tar;
 mod tree;
 

@@ -8,6 +8,7 @@
 use crate::cmd::cp::talk::Talk;
 use crate::cmd::cp::tree::Room;
 use crate::failure::system_text;
+use crate::place::printable;
 use engine::Filesystem;
 use engine::dmu::{Hold, Tx};
 use engine::rt::{Cancelled, Progress};
@@ -93,6 +94,18 @@ impl From<Cancelled> for Fault {
 impl From<io::Error> for Fault {
     fn from(e: io::Error) -> Self {
         Self::Source(e)
+    }
+}
+
+impl From<archive::Error> for Fault {
+    fn from(e: archive::Error) -> Self {
+        match e {
+            archive::Error::Read(e) => Self::Source(e),
+            archive::Error::Member { name, cause } => {
+                Self::Bad(format!("'{}': {}", printable(&name), Self::from(*cause)))
+            }
+            e => Self::Bad(e.to_string()),
+        }
     }
 }
 

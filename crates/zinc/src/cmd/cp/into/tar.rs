@@ -1,10 +1,10 @@
 //! An archive into a pool, as `tar -x` would unpack it.
 
-use super::archive::{Archive, Member};
 use super::sink::{Attributes, CHUNK, Fault, Into, Spot, Write, now};
 use crate::asked;
 use crate::failure::Failure;
 use crate::place::printable;
+use archive::{Archive, EntryType, Member};
 use engine::rt::Progress;
 use engine::zpl::{NewKind, SetAttrs, Time};
 use std::collections::HashSet;
@@ -15,7 +15,6 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Component, Path, PathBuf};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::time::Duration;
-use tar::EntryType;
 
 /// Directories within directories, at most: as many as what reads trees goes into.
 pub const DEPTH_MAX: usize = 4096;
@@ -48,7 +47,7 @@ pub fn extract(into: &Into<'_>, dir: u64, path: &Path) -> Result<(), Failure> {
                     into.talk.failed(&member.path, &e);
                 }
             }
-            Err(e) => break Err(fail(&e)),
+            Err(e) => break Err(fail(&e.into())),
         }
     };
     unpack.set_times()?;
@@ -166,16 +165,16 @@ impl<'u, 'a> Unpack<'u, 'a> {
         member: &mut Member,
     ) -> Result<(), Fault> {
         if let Some(fault) = member.fault.take() {
-            return Err(fault);
+            return Err(fault.into());
         }
         let path = inner(&member.path)?;
+        let a = &attributes(member);
         let shown: &dyn Fn() -> PathBuf = &|| path.clone();
         let above_and_name = path.parent().zip(path.file_name());
         let (Some((above, name)), false) = (above_and_name, member.kind.is_dir()) else {
-            return self.directory(&path, member);
+            return self.directory(&path, a);
         };
         let spot = Spot { dir: self.dir(above)?, name: name.as_bytes(), shown };
-        let a = &member.attributes;
         let special = match member.kind {
             EntryType::Symlink => NewKind::Symlink(member.link.clone()),
             EntryType::Fifo => NewKind::Fifo,
@@ -183,14 +182,9 @@ impl<'u, 'a> Unpack<'u, 'a> {
             EntryType::Block => NewKind::Block(member.device.0, member.device.1),
             EntryType::Link => return self.link(&member.link, spot),
             EntryType::Regular | EntryType::Continuous | EntryType::GNUSparse => {
-                let sparse = &mut member.sparse;
-                sparse.check()?;
-                let is_sparse = sparse.size.is_some();
-                let size = sparse.size.unwrap_or(member.stored);
-                self.into.file(spot, size, a, &mut |write| match is_sparse {
-                    true => sparse.pieces(archive, write),
-                    false => pieces(archive, size, write),
-                })?;
+                let size = member.size()?;
+                let fill = &mut |write: &mut Write<'_>| member.content(archive, CHUNK, write);
+                self.into.file(spot, size, a, fill)?;
                 self.refused.remove(&(spot.dir, spot.name.to_vec()));
                 return Ok(());
             }
@@ -202,11 +196,10 @@ impl<'u, 'a> Unpack<'u, 'a> {
     }
 
     /// A directory, or the archive's own root.
-    fn directory(&mut self, path: &Path, member: &Member) -> Result<(), Fault> {
+    fn directory(&mut self, path: &Path, a: &Attributes) -> Result<(), Fault> {
         let object = self.dir(path)?;
         let name = path.file_name().unwrap_or(OsStr::new(".")).as_bytes();
         let spot = Spot { dir: self.top, name, shown: &|| path.to_owned() };
-        let a = &member.attributes;
         // The root is the directory the user named, which keeps its mode.
         match path.as_os_str().is_empty() {
             true => {
@@ -254,23 +247,17 @@ impl<'u, 'a> Unpack<'u, 'a> {
     }
 }
 
-/// Hands on the content of a member; chunks of zeros stay holes.
-fn pieces<R: Read>(
-    archive: &mut Archive<R>,
-    size: u64,
-    write: &mut Write<'_>,
-) -> Result<(), Fault> {
-    let mut buffer = vec![0; CHUNK.min(usize::try_from(size).unwrap_or(CHUNK)).max(1)];
-    let mut at = 0u64;
-    loop {
-        let got = archive.read(&mut buffer)?;
-        if got == 0 {
-            return Ok(());
-        }
-        if buffer[..got].iter().any(|b| *b != 0) {
-            write(at, &buffer[..got])?;
-        }
-        at += got as u64;
+/// The attributes of a member, which has no others left.
+fn attributes(member: &mut Member) -> Attributes {
+    let a = std::mem::take(&mut member.attributes);
+    let time = |t: archive::Time| Time { seconds: t.seconds, nanos: t.nanos };
+    Attributes {
+        mode: a.mode,
+        uid: a.uid,
+        gid: a.gid,
+        atime: time(a.atime),
+        mtime: time(a.mtime),
+        xattrs: a.xattrs,
     }
 }
 

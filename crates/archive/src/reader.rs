@@ -1,37 +1,107 @@
-//! Reading an archive: ustar, GNU and pax, one member after the other.
-//!
-//! Nothing is believed that is not there: a header's claim of a size reserves no memory, names and
-//! attributes of one member are kept up to [`HEADERS_MAX`], and an archive that ends too early is
-//! an error wherever that is.
+//! One member after the other: headers, and what stands before a member and is about it.
 
-use super::sink::{Attributes, Fault};
-use super::sparse::Sparse;
-use crate::place::printable;
-use engine::zpl::Time;
+use crate::error::{Error, Result};
+use crate::sparse::Sparse;
+use std::collections::BTreeMap;
 use std::io::{self, Read};
 use tar::{EntryType, GnuExtSparseHeader, Header};
 
 /// Bytes of a block of an archive.
-pub const BLOCK: usize = 512;
+pub(crate) const BLOCK: usize = 512;
 /// Bytes of names and attributes that one member may have.
-const HEADERS_MAX: u64 = 16 << 20;
+pub(crate) const HEADERS_MAX: u64 = 16 << 20;
 /// Where the extended attributes of a file stand in an archive.
 const XATTR_KEY: &[u8] = b"SCHILY.xattr.";
 
+/// A time, counted from 1970.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Time {
+    /// Whole seconds, downwards.
+    pub seconds: i64,
+    /// Nanoseconds after that.
+    pub nanos: u64,
+}
+
+/// What an archive says of a member beside its content.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Attributes {
+    /// Permissions with set-id and sticky bits.
+    pub mode: u32,
+    /// Owner.
+    pub uid: u64,
+    /// Group.
+    pub gid: u64,
+    /// Last access; where the archive does not say, the last change.
+    pub atime: Time,
+    /// Last change.
+    pub mtime: Time,
+    /// Extended attributes.
+    pub xattrs: BTreeMap<Vec<u8>, Vec<u8>>,
+}
+
+/// What takes a piece of content at its offset.
+pub type Write<'a, E> = dyn FnMut(u64, &[u8]) -> Result<(), E> + 'a;
+
 /// A member of an archive.
+#[derive(Debug)]
 pub struct Member {
+    /// Its name, as it stands there.
     pub path: Vec<u8>,
+    /// What it is.
     pub kind: EntryType,
     /// Target of a link.
     pub link: Vec<u8>,
     /// Major and minor number of a device.
     pub device: (u32, u32),
+    /// Everything else about it.
     pub attributes: Attributes,
     /// Bytes in the archive.
     pub stored: u64,
+    /// Of a sparse file, where its pieces go.
     pub sparse: Sparse,
     /// Why it cannot be unpacked.
-    pub fault: Option<Fault>,
+    pub fault: Option<Error>,
+}
+
+impl Member {
+    /// Bytes of the file.
+    ///
+    /// # Errors
+    /// There is no file of that size.
+    pub fn size(&self) -> Result<u64> {
+        self.sparse.check()?;
+        Ok(self.sparse.size.unwrap_or(self.stored))
+    }
+
+    /// Hands on the content, of the archive that gave the member just now: offsets and pieces of up
+    /// to `chunk` bytes, in ascending order. What is left out is zeros.
+    ///
+    /// # Errors
+    /// The content cannot be read, or contradicts the map; what `write` says.
+    pub fn content<R: Read, E: From<Error>>(
+        &self,
+        archive: &mut Archive<R>,
+        chunk: usize,
+        write: &mut Write<'_, E>,
+    ) -> Result<(), E> {
+        let size = self.size()?;
+        let mut buffer = vec![0; usize::try_from(size).unwrap_or(chunk).min(chunk).max(1)];
+        if self.sparse.size.is_some() {
+            return self.sparse.pieces(archive, &mut buffer, write);
+        }
+        let mut at = 0u64;
+        loop {
+            let got = archive.read(&mut buffer)?;
+            let piece = buffer.get(..got).unwrap_or_default();
+            if piece.is_empty() {
+                return Ok(());
+            }
+            if piece.iter().any(|b| *b != 0) {
+                write(at, piece)?;
+            }
+            at += got as u64;
+        }
+    }
 }
 
 /// What the headers before a member say about it.
@@ -44,11 +114,11 @@ struct Before {
     gid: Option<u64>,
     mtime: Option<Time>,
     atime: Option<Time>,
-    xattrs: std::collections::BTreeMap<Vec<u8>, Vec<u8>>,
+    xattrs: BTreeMap<Vec<u8>, Vec<u8>>,
     sparse: Sparse,
     /// Bytes they have.
     bytes: u64,
-    fault: Option<Fault>,
+    fault: Option<Error>,
 }
 
 /// An archive that is read.
@@ -66,15 +136,14 @@ pub struct Archive<R> {
     name: Vec<u8>,
 }
 
-const CUT_OFF: Fault = Fault::InTheWay("the archive ends in the middle of it");
-
 impl<R: Read> Archive<R> {
+    /// The archive that these bytes are.
     pub fn new(source: R) -> Self {
         Self { source, at: 0, left: 0, padding: 0, ended: false, name: Vec::new() }
     }
 
     /// Fills as much of `out` as there is.
-    fn fill(&mut self, out: &mut [u8]) -> Result<usize, Fault> {
+    fn fill(&mut self, out: &mut [u8]) -> Result<usize> {
         let mut got = 0;
         while got < out.len() {
             match self.source.read(&mut out[got..]) {
@@ -83,7 +152,7 @@ impl<R: Read> Archive<R> {
                 Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
                 Err(e) => {
                     self.ended = true;
-                    return Err(Fault::Source(e));
+                    return Err(Error::Read(e));
                 }
             }
         }
@@ -92,32 +161,36 @@ impl<R: Read> Archive<R> {
     }
 
     /// Content of the member: as much of `out` as is left of it; 0 at its end.
-    pub fn read(&mut self, out: &mut [u8]) -> Result<usize, Fault> {
+    ///
+    /// # Errors
+    /// It cannot be read, or the archive ends too early.
+    pub fn read(&mut self, out: &mut [u8]) -> Result<usize> {
         let wanted = usize::try_from(self.left).unwrap_or(usize::MAX).min(out.len());
         let got = self.fill(&mut out[..wanted])?;
         self.left -= got as u64;
         if got < wanted {
             self.ended = true;
-            return Err(CUT_OFF);
+            return Err(Error::CutOff);
         }
         Ok(got)
     }
 
     /// The same, for what must be there.
-    pub fn read_exact(&mut self, out: &mut [u8]) -> Result<(), Fault> {
+    pub(crate) fn read_exact(&mut self, out: &mut [u8]) -> Result<()> {
         match self.read(out)? == out.len() {
             true => Ok(()),
-            false => Err(Fault::InTheWay("its content is shorter than its map says")),
+            false => Err(Error::Short),
         }
     }
 
     /// Passes over what was not read of a member.
-    fn skip(&mut self) -> Result<(), Fault> {
+    fn skip(&mut self) -> Result<()> {
         let skipped = self.skip_rest();
-        skipped.map_err(|e| Fault::Bad(format!("'{}': {e}", printable(&self.name))))
+        let named = |cause| Error::Member { name: self.name.clone(), cause: Box::new(cause) };
+        skipped.map_err(named)
     }
 
-    fn skip_rest(&mut self) -> Result<(), Fault> {
+    fn skip_rest(&mut self) -> Result<()> {
         let mut buffer = vec![0; 64 << 10];
         while self.left > 0 {
             self.read(&mut buffer)?;
@@ -136,17 +209,17 @@ impl<R: Read> Archive<R> {
     }
 
     /// The next block; `None` at the archive's end.
-    fn header(&mut self) -> Result<Option<Header>, Fault> {
+    fn header(&mut self) -> Result<Option<Header>> {
         let mut header = Header::new_old();
         let start = self.at;
         let got = self.fill(header.as_mut_bytes())?;
         if got == 0 {
             self.ended = true;
-            return Err(Fault::InTheWay("the archive has no end mark: it may be cut off"));
+            return Err(Error::NoEnd);
         }
         if got < BLOCK {
             self.ended = true;
-            return Err(Fault::Bad(format!("the archive ends in a header, at byte {start}")));
+            return Err(Error::CutOffHeader(start));
         }
         if header.as_bytes().iter().all(|b| *b == 0) {
             self.ended = true;
@@ -159,7 +232,7 @@ impl<R: Read> Archive<R> {
         let sum: u32 = sum.sum();
         if header.cksum().ok() != Some(sum) {
             self.ended = true;
-            return Err(Fault::Bad(format!("no header of a tar archive at byte {start}")));
+            return Err(Error::NoHeader(start));
         }
         Ok(Some(header))
     }
@@ -169,7 +242,7 @@ impl<R: Read> Archive<R> {
     ///
     /// # Errors
     /// It cannot be read, is cut off, or is none; what of a member contradicts itself stands in it.
-    pub fn next_member(&mut self) -> Result<Option<Member>, Fault> {
+    pub fn next_member(&mut self) -> Result<Option<Member>> {
         let mut before = Before::default();
         loop {
             if self.ended {
@@ -178,8 +251,7 @@ impl<R: Read> Archive<R> {
             self.skip()?;
             let Some(header) = self.header()? else { return Ok(None) };
             let kind = header.entry_type();
-            let damaged = |e: io::Error| Fault::Bad(format!("a damaged header: {e}"));
-            let size = header.entry_size().map_err(damaged);
+            let size = header.entry_size().map_err(Error::Header);
             let size = size.inspect_err(|_| self.ended = true)?;
             let is_about_next = matches!(
                 kind,
@@ -197,14 +269,10 @@ impl<R: Read> Archive<R> {
     }
 
     /// Reads a header that says something of the member behind it.
-    fn about_next(&mut self, kind: EntryType, size: u64, before: &mut Before) -> Result<(), Fault> {
+    fn about_next(&mut self, kind: EntryType, size: u64, before: &mut Before) -> Result<()> {
         before.bytes = before.bytes.saturating_add(size);
         if before.bytes > HEADERS_MAX {
-            let what = format!(
-                "its headers claim {} bytes of names and attributes; {HEADERS_MAX} are the most",
-                before.bytes
-            );
-            before.fault = Some(Fault::Bad(what));
+            before.fault = Some(Error::TooMuch(before.bytes));
             return Ok(());
         }
         let mut text = Vec::new();
@@ -227,7 +295,7 @@ impl<R: Read> Archive<R> {
         Ok(())
     }
 
-    fn member(&mut self, header: &Header, before: Before, size: u64) -> Result<Member, Fault> {
+    fn member(&mut self, header: &Header, before: Before, size: u64) -> Result<Member> {
         let mut kind = header.entry_type();
         let path = before.path.or(before.sparse.name.clone());
         let path = path.unwrap_or_else(|| header.path_bytes().into_owned());
@@ -253,7 +321,7 @@ impl<R: Read> Archive<R> {
         let mut field = |value: io::Result<u64>| match value {
             Ok(value) => value,
             Err(e) => {
-                fault.get_or_insert(Fault::Source(e));
+                fault.get_or_insert(Error::Header(e));
                 0
             }
         };
@@ -281,13 +349,13 @@ impl<R: Read> Archive<R> {
 
     /// The map of a sparse file in the old form, of which a part may stand in blocks behind the
     /// header.
-    fn old_sparse(&mut self, header: &Header, sparse: &mut Sparse) -> Result<(), Fault> {
-        let bad = || Fault::InTheWay("a sparse file without a map");
-        let gnu = header.as_gnu().ok_or_else(bad)?;
-        sparse.size = Some(gnu.real_size()?);
-        let mut note = |pieces: &[tar::GnuSparseHeader]| -> Result<(), Fault> {
+    fn old_sparse(&mut self, header: &Header, sparse: &mut Sparse) -> Result<()> {
+        let gnu = header.as_gnu().ok_or(Error::NoMap)?;
+        sparse.size = Some(gnu.real_size().map_err(Error::Header)?);
+        let mut note = |pieces: &[tar::GnuSparseHeader]| -> Result<()> {
             for piece in pieces.iter().filter(|p| !p.is_empty()) {
-                sparse.push(piece.offset()?, piece.length()?)?;
+                let offset = piece.offset().map_err(Error::Header)?;
+                sparse.push(offset, piece.length().map_err(Error::Header)?)?;
             }
             Ok(())
         };
@@ -298,7 +366,7 @@ impl<R: Read> Archive<R> {
             let mut block = GnuExtSparseHeader::new();
             if self.fill(block.as_mut_bytes())? < BLOCK {
                 self.ended = true;
-                return Err(CUT_OFF);
+                return Err(Error::CutOff);
             }
             noted = noted.and_then(|()| note(block.sparse()));
             goes_on = block.is_extended();
@@ -315,25 +383,23 @@ fn until_nul(mut text: Vec<u8>) -> Vec<u8> {
 
 impl Before {
     /// Takes note of the records of a pax header: `LENGTH KEY=VALUE` and a new line.
-    fn records(&mut self, text: &[u8]) -> Result<(), Fault> {
-        const BAD: Fault = Fault::InTheWay("a pax record that contradicts itself");
+    fn records(&mut self, text: &[u8]) -> Result<()> {
         let mut rest = text;
         while !rest.is_empty() {
-            let digits = rest.iter().take(20).position(|b| *b == b' ').ok_or(BAD)?;
+            let digits = rest.iter().take(20).position(|b| *b == b' ').ok_or(Error::Record)?;
             let length = decimal(&rest[..digits]).and_then(|n| usize::try_from(n).ok());
-            let length = length.filter(|n| *n > digits + 1).ok_or(BAD)?;
-            let record = rest.get(digits + 1..length).ok_or(BAD)?;
-            let record = record.strip_suffix(b"\n").ok_or(BAD)?;
-            let equals = record.iter().position(|b| *b == b'=').ok_or(BAD)?;
+            let length = length.filter(|n| *n > digits + 1).ok_or(Error::Record)?;
+            let record = rest.get(digits + 1..length).ok_or(Error::Record)?;
+            let record = record.strip_suffix(b"\n").ok_or(Error::Record)?;
+            let equals = record.iter().position(|b| *b == b'=').ok_or(Error::Record)?;
             self.record(&record[..equals], &record[equals + 1..])?;
             rest = &rest[length..];
         }
         Ok(())
     }
 
-    fn record(&mut self, key: &[u8], value: &[u8]) -> Result<(), Fault> {
-        const BAD: Fault = Fault::InTheWay("a pax record with no number");
-        let number = || decimal(value).ok_or(BAD);
+    fn record(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
+        let number = || decimal(value).ok_or(Error::Number);
         match key {
             b"path" => self.path = Some(value.to_vec()),
             b"linkpath" => self.link = Some(value.to_vec()),
@@ -354,7 +420,7 @@ impl Before {
 }
 
 /// A number in decimal digits.
-pub fn decimal(text: &[u8]) -> Option<u64> {
+pub(crate) fn decimal(text: &[u8]) -> Option<u64> {
     std::str::from_utf8(text).ok()?.parse().ok()
 }
 

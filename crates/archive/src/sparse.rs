@@ -1,19 +1,20 @@
 //! Sparse files in archives: their size and name stand in records or in a GNU header, and their
 //! content is the pieces of them that are no holes, one behind the other.
 
-use super::archive::{Archive, BLOCK, decimal};
-use super::sink::{CHUNK, Fault, Write};
+use crate::error::{Error, Result};
+use crate::reader::{Archive, BLOCK, Write, decimal};
 use std::io::Read;
 
 /// Pieces of a sparse file, at most.
-const PIECES_MAX: usize = 1 << 20;
+pub(crate) const PIECES_MAX: usize = 1 << 20;
 /// Size of a sparse file, at most: 1 PiB. Larger ones are what nobody has and hostile archives
 /// claim.
-const SIZE_MAX: u64 = 1 << 50;
+pub(crate) const SIZE_MAX: u64 = 1 << 50;
 
 /// What is known of a sparse file.
-#[derive(Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Sparse {
+    /// Its name, where the records of the map have one.
     pub name: Option<Vec<u8>>,
     /// Bytes of the file; `None`: it is not a sparse one.
     pub size: Option<u64>,
@@ -23,36 +24,30 @@ pub struct Sparse {
     map: Vec<(u64, u64)>,
 }
 
-const BAD_MAP: Fault = Fault::InTheWay("a sparse file whose map contradicts itself");
-
-fn too_many() -> Fault {
-    Fault::Bad(format!("a sparse file of more than {PIECES_MAX} pieces"))
-}
-
 impl Sparse {
     /// One more piece.
-    pub fn push(&mut self, offset: u64, length: u64) -> Result<(), Fault> {
+    pub(crate) fn push(&mut self, offset: u64, length: u64) -> Result<()> {
         if self.map.len() >= PIECES_MAX {
-            return Err(too_many());
+            return Err(Error::Pieces);
         }
         self.map.push((offset, length));
         Ok(())
     }
 
     /// Takes note of a record; false when it says nothing of this.
-    pub fn note(&mut self, key: &[u8], value: &[u8]) -> Result<bool, Fault> {
-        let number = || decimal(value).ok_or(BAD_MAP);
+    pub(crate) fn note(&mut self, key: &[u8], value: &[u8]) -> Result<bool> {
+        let number = || decimal(value).ok_or(Error::Map);
         match key.strip_prefix(b"GNU.sparse.") {
             Some(b"name") => self.name = Some(value.to_vec()),
             Some(b"size" | b"realsize") => self.size = Some(number()?),
             Some(b"major") => self.has_map_inside = number()? == 1,
             Some(b"offset") => self.push(number()?, 0)?,
-            Some(b"numbytes") => self.map.last_mut().ok_or(BAD_MAP)?.1 = number()?,
+            Some(b"numbytes") => self.map.last_mut().ok_or(Error::Map)?.1 = number()?,
             Some(b"map") => {
                 let mut words = value.split(|b| *b == b',').map(decimal);
                 while let Some(offset) = words.next() {
-                    let length = words.next().flatten().ok_or(BAD_MAP)?;
-                    self.push(offset.ok_or(BAD_MAP)?, length)?;
+                    let length = words.next().flatten().ok_or(Error::Map)?;
+                    self.push(offset.ok_or(Error::Map)?, length)?;
                 }
             }
             Some(_) => {}
@@ -62,39 +57,39 @@ impl Sparse {
     }
 
     /// Whether there can be a file of that size.
-    pub fn check(&self) -> Result<(), Fault> {
+    pub(crate) fn check(&self) -> Result<()> {
         match self.size {
-            Some(size) if size > SIZE_MAX => Err(Fault::Bad(format!(
-                "a sparse file that claims {size} bytes; {SIZE_MAX} are the most"
-            ))),
+            Some(size) if size > SIZE_MAX => Err(Error::Size(size)),
             _ => Ok(()),
         }
     }
 
-    /// Hands on the content of a member.
-    pub fn pieces<R: Read>(
-        &mut self,
+    /// Hands on the content of a member, read by way of `buffer`.
+    pub(crate) fn pieces<R: Read, E: From<Error>>(
+        &self,
         content: &mut Archive<R>,
-        write: &mut Write<'_>,
-    ) -> Result<(), Fault> {
-        if self.has_map_inside {
-            self.map = read_map(content)?;
-        }
+        buffer: &mut [u8],
+        write: &mut Write<'_, E>,
+    ) -> Result<(), E> {
+        let inside = match self.has_map_inside {
+            true => Some(read_map(content)?),
+            false => None,
+        };
         let size = self.size.unwrap_or(0);
-        let mut buffer = vec![0; CHUNK.min(usize::try_from(size).unwrap_or(CHUNK))];
         let mut behind = 0;
-        for (start, len) in &self.map {
-            let end = start.checked_add(*len).filter(|end| *end <= size).ok_or(BAD_MAP)?;
+        for (start, len) in inside.as_ref().unwrap_or(&self.map) {
+            let end = start.checked_add(*len).filter(|end| *end <= size).ok_or(Error::Map)?;
             if *start < behind {
-                return Err(BAD_MAP);
+                return Err(Error::Map.into());
             }
             behind = end;
             let mut at = *start;
             while at < end {
-                let n = usize::try_from(end - at).unwrap_or(CHUNK).min(CHUNK);
-                content.read_exact(&mut buffer[..n])?;
-                if buffer[..n].iter().any(|b| *b != 0) {
-                    write(at, &buffer[..n])?;
+                let n = usize::try_from(end - at).unwrap_or(usize::MAX).min(buffer.len());
+                let piece = buffer.get_mut(..n).unwrap_or_default();
+                content.read_exact(piece)?;
+                if piece.iter().any(|b| *b != 0) {
+                    write(at, piece)?;
                 }
                 at += n as u64;
             }
@@ -105,7 +100,7 @@ impl Sparse {
 
 /// The map before the pieces of a sparse file: a line with their number, then two lines for each,
 /// up to the end of a block.
-fn read_map<R: Read>(content: &mut Archive<R>) -> Result<Vec<(u64, u64)>, Fault> {
+fn read_map<R: Read>(content: &mut Archive<R>) -> Result<Vec<(u64, u64)>> {
     /// Digits of the largest number.
     const DIGITS_MAX: usize = 20;
     let mut words = Vec::new();
@@ -117,18 +112,18 @@ fn read_map<R: Read>(content: &mut Archive<R>) -> Result<Vec<(u64, u64)>, Fault>
         for byte in block {
             match byte {
                 b'\n' => {
-                    let word = decimal(&std::mem::take(&mut line)).ok_or(BAD_MAP)?;
+                    let word = decimal(&std::mem::take(&mut line)).ok_or(Error::Map)?;
                     match pieces {
                         None => pieces = Some(word),
                         Some(_) => words.push(word),
                     }
                 }
                 digit if line.len() < DIGITS_MAX => line.push(digit),
-                _ => return Err(BAD_MAP),
+                _ => return Err(Error::Map),
             }
             let Some(pieces) = pieces else { continue };
             let pieces = usize::try_from(pieces).ok().filter(|n| *n <= PIECES_MAX);
-            if words.len() == pieces.ok_or_else(too_many)? * 2 {
+            if words.len() == pieces.ok_or(Error::Pieces)? * 2 {
                 return Ok(words.as_chunks::<2>().0.iter().map(|[a, b]| (*a, *b)).collect());
             }
         }
@@ -144,7 +139,8 @@ mod tests {
         let read = |map: &[u8]| {
             let mut sparse = Sparse { size: Some(4096), ..Sparse::default() };
             sparse.note(b"GNU.sparse.map", map)?;
-            sparse.pieces(&mut Archive::new(&[][..]), &mut |_, _| Ok(()))
+            let mut archive = Archive::new(&[][..]);
+            sparse.pieces(&mut archive, &mut [0; 512], &mut |_, _| Ok::<_, Error>(()))
         };
         assert!(read(b"0,0,4096,0").is_ok());
         for bad in
