@@ -277,9 +277,10 @@ pub enum Issue {
         object: u64,
     },
     /// A directory has every name once, and only such as a file can have; and it knows rightly what
-    /// kind of file a name is.
+    /// kind of file a name is. The pool's own tables have only names as datasets, properties and
+    /// features can have.
     BadEntry {
-        /// The directory; of a wrong kind the file.
+        /// The directory or table; of a wrong kind the file.
         at: At,
         /// The name; empty where it is not known.
         name: String,
@@ -471,6 +472,9 @@ impl Issue {
             Self::LinkCount { .. } => "the file is freed too early or never",
             Self::DirectorySize { .. } => "the directory may not be removable",
             Self::DanglingEntry { .. } => "the name cannot be opened: the file is gone",
+            Self::BadEntry { at, .. } if at.place.objset == 0 => {
+                "programs that check names cannot be asked for what has this one"
+            }
             Self::BadEntry { .. } => "the file may not be reachable by its name",
             Self::Orphan { .. } => "the file cannot be reached by any name",
             Self::WrongParent { .. } => "zfs diff and NFS may show a wrong path",
@@ -576,6 +580,10 @@ impl fmt::Display for Issue {
                 write!(f, "{at}: {name:?} names object {object}, which is no file")
             }
             Self::BadEntry { at, name, cause } if name.is_empty() => write!(f, "{at}: {cause}"),
+            // Spelled as everywhere, where nothing is left to be escaped.
+            Self::BadEntry { at, name, cause } if at.place.objset == 0 => {
+                write!(f, "{at}: '{name}' is {cause}")
+            }
             Self::BadEntry { at, name, cause } => write!(f, "{at}: {name:?} is {cause}"),
             Self::Orphan { at, links } => write!(f, "{at}: {links} links, but no name"),
             Self::WrongParent { at, parent } => {

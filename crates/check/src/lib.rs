@@ -13,6 +13,7 @@
 //! shared     references found against those in dedup and clone tables
 //! removed    mappings of removed vdevs against the blocks that need them
 //! datasets   sums of the walk against referenced, unique, used; dead lists; links among datasets
+//! names      of datasets, properties and features: such as these can have
 //! files      names against files: links, parents, orphans, owners' sums
 //! tables     every table, list, attribute and log decodes
 //! labels     four labels per device against each other and against the pool
@@ -33,6 +34,7 @@ mod files;
 mod issue;
 mod labels;
 mod lists;
+mod names;
 mod options;
 mod removed;
 mod report;
@@ -106,6 +108,7 @@ pub fn run(pool: &Pool, options: &CheckOptions, progress: &Progress) -> Report {
         }
         progress.begin("datasets", 0);
         datasets::audit(pool, &sets, &sink);
+        names::audit(pool, &sets, &sink);
         contents(pool, &sets, options, &sink, progress);
         progress.begin("labels", 0);
         labels::audit(pool, &sink);

@@ -1,4 +1,4 @@
-//! Names that no directory may have, in tables whose checksums are right: the check names them.
+//! Names that nothing can have, in tables whose checksums are right: the check names them.
 #![allow(clippy::unwrap_used, clippy::expect_used, missing_docs)]
 
 mod common;
@@ -79,4 +79,55 @@ fn a_file_that_its_directory_takes_for_a_pipe() {
         edit_word(files[0], 0, |word| (word << 4 >> 4) | (1 << 60));
     });
     assert_eq!(s.check(), ["bad-entry"]);
+}
+
+/// A table of names in a block of its own, in the MOS.
+fn table(s: &Surgeon, kind: DmuType) -> u64 {
+    let objects = s.open().mos().objects().filter_map(Result::ok).collect::<Vec<_>>();
+    let is_wanted = |o: &&dmu::Object| {
+        let bp = o.dnode().blkptrs.first();
+        let in_a_block = bp.is_some_and(|bp| !bp.is_hole() && !bp.is_embedded());
+        let table = dmu::Zap::open(o).ok().filter(|t| t.micro().is_some());
+        o.dnode().kind == kind
+            && in_a_block
+            && table.is_some_and(|t| !t.to_vec().unwrap().is_empty())
+    };
+    objects.iter().find(is_wanted).expect("such a table").number()
+}
+
+/// The first name of a table in the MOS becomes this.
+fn rename_first(s: &Surgeon, kind: DmuType, name: &[u8]) {
+    s.edit_block((0, table(s, kind)), (0, 0), |block| {
+        let entry = block.chunks_exact_mut(64).skip(1).find(|c| c[NAME] != 0).unwrap();
+        entry[NAME..].fill(0);
+        entry[NAME..NAME + name.len()].copy_from_slice(name);
+    });
+}
+
+#[test]
+fn names_that_no_property_can_have() {
+    for (name, shown) in [
+        (&b"a:b\x1b[2J\n"[..], "'a:b\\x1b\\x5b2J\\x0a' is a name that no property can have"),
+        (b"a:b=c", "'a:b\\x3dc'"),
+        (b"a:\xff$recvd", "'a:\\xff'"),
+    ] {
+        let Some(s) = testkit::corpus("history").map(|c| Surgeon::new(&c)) else { return };
+        rename_first(&s, DmuType::DSL_PROPS, name);
+        let report = s.report();
+        let found = report.issues.iter().find(|i| i.name() == "bad-entry");
+        let text = found.expect("bad-entry").to_string();
+        assert!(text.contains(shown), "{text}");
+    }
+}
+
+#[test]
+fn names_that_no_dataset_can_have() {
+    for kind in [DmuType::DSL_DIR_CHILD_MAP, DmuType::DSL_DS_SNAP_MAP] {
+        let Some(s) = testkit::corpus("history").map(|c| Surgeon::new(&c)) else { return };
+        rename_first(&s, kind, b"a/b\x07");
+        let report = s.report();
+        let found = report.issues.iter().find(|i| i.name() == "bad-entry");
+        let text = found.expect("bad-entry").to_string();
+        assert!(text.contains("'a\\x2fb\\x07' is a name that no dataset can have"), "{text}");
+    }
 }

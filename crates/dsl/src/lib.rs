@@ -17,6 +17,7 @@ mod error;
 mod found;
 mod holds;
 mod keys;
+pub mod names;
 pub mod nicenum;
 mod props;
 mod space;

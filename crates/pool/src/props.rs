@@ -12,7 +12,7 @@ use ondisk::dsl::{FREE_DIR_NAME, LEAK_DIR_NAME};
 use ondisk::features::{FEATURES, VERSION_FEATURES};
 use ondisk::pool_props::POOL;
 use ondisk::props::{self, Kind};
-use ondisk::{features, mos};
+use ondisk::{features, mos, spelling};
 use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
 use std::fmt;
@@ -120,7 +120,7 @@ impl Pool {
         for entry in Zap::open(&self.mos().object(object)?)?.entries() {
             let entry = entry?;
             let Some(name) = entry.name.bytes() else { continue };
-            let name = String::from_utf8_lossy(name).into_owned();
+            let name = spelling::name(name);
             match entry.value_text() {
                 Some(t) => {
                     let text = String::from_utf8_lossy(t).into_owned();

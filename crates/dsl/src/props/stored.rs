@@ -6,6 +6,7 @@ use crate::tree::{Dataset, Dsl};
 use dmu::{Zap, ZapEntry};
 use ondisk::dsl::prop_suffix::{INHERIT, IUV, RECEIVED};
 use ondisk::props::{self, DATASET, Kind};
+use ondisk::spelling;
 use std::collections::HashMap;
 
 /// A stored value.
@@ -99,20 +100,21 @@ impl StoredProperties {
         for entry in table.entries() {
             let entry = entry?;
             let Some(key) = entry.name.bytes() else { continue };
-            let key = String::from_utf8_lossy(key).into_owned();
             let Some(value) = StoredValue::of(&entry) else { continue };
-            let (name, suffix) = match key.find('$') {
-                Some(at) => key.split_at(at),
-                None => (key.as_str(), ""),
-            };
+            let end = key.iter().position(|b| *b == b'$').unwrap_or(key.len());
+            let (bare, suffix) = key.split_at(end);
+            let with = |suffix: &str| table.get(&[bare, suffix.as_bytes()].concat());
+            // A name that no property can have is spelled so that it stands in one cell.
+            let name = spelling::name(bare);
+            let is_received = suffix == RECEIVED.as_bytes();
             let source = match suffix {
-                "" => source.clone(),
-                RECEIVED => {
+                b"" => source.clone(),
+                _ if is_received => {
                     if !level.above {
-                        self.received.insert(name.to_owned(), value.clone());
+                        self.received.insert(name.clone(), value.clone());
                     }
-                    let covered = table.get(name.as_bytes())?.is_some();
-                    let refused = table.get(format!("{name}{INHERIT}").as_bytes())?.is_some();
+                    let covered = with("")?.is_some();
+                    let refused = with(INHERIT)?.is_some();
                     if covered || refused {
                         continue;
                     }
@@ -120,15 +122,15 @@ impl StoredProperties {
                 }
                 _ => continue,
             };
-            let value = match table.get(format!("{name}{IUV}").as_bytes())? {
-                Some(e) if suffix.is_empty() => user_value(name, &e).unwrap_or(value),
+            let value = match with(IUV)? {
+                Some(e) if suffix.is_empty() => user_value(&name, &e).unwrap_or(value),
                 _ => value,
             };
-            if self.index.contains_key(name) || !counts(name, level.above, snapshot) {
+            if self.index.contains_key(&name) || !counts(&name, level.above, snapshot) {
                 continue;
             }
-            self.index.insert(name.to_owned(), self.values.len());
-            self.values.push((name.to_owned(), value, source));
+            self.index.insert(name.clone(), self.values.len());
+            self.values.push((name, value, source));
         }
         Ok(())
     }

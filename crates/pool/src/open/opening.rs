@@ -14,10 +14,10 @@ use dsl::Dsl;
 use ondisk::config::{AllocBias, PoolConfig, VdevConfig, VdevKind, aux_devices};
 use ondisk::features;
 use ondisk::indirect::MappingEntry;
-use ondisk::mos;
 use ondisk::nvlist::NvList;
 use ondisk::uberblock::{ReflowScratch, Uberblock};
 use ondisk::{Endian, checkpoint};
+use ondisk::{mos, spelling};
 use std::sync::Arc;
 use vdev::{IndirectSegment, Reflow, VdevTree};
 use zio::Reader;
@@ -380,7 +380,8 @@ impl<'a> Opening<'a> {
         }
         let describe = |guid: &str| -> Option<String> {
             let n = directory.get_u64(mos::FEATURE_DESCRIPTIONS).ok()??;
-            let entry = Zap::open(&mos.object(n).ok()?).ok()?.get(guid.as_bytes()).ok()??;
+            let entry =
+                Zap::open(&mos.object(n).ok()?).ok()?.get(&spelling::stored(guid)).ok()??;
             Some(String::from_utf8_lossy(entry.value_text()?).into_owned())
         };
         let named =
@@ -401,7 +402,7 @@ pub(super) fn feature_table(
     let Some(n) = directory.get_u64(name)? else { return Ok(Vec::new()) };
     let entries = Zap::open(&mos.object(n)?)?.to_vec()?;
     let pair = |e: dmu::ZapEntry| {
-        let name = String::from_utf8_lossy(e.name.bytes()?).into_owned();
+        let name = spelling::name(e.name.bytes()?);
         Some((name, e.u64()?))
     };
     Ok(entries.into_iter().filter_map(pair).collect())
