@@ -7,7 +7,7 @@ use ondisk::config::{LabelConfig, PoolConfig};
 use ondisk::errlog::{HeadEntry, Zbookmark};
 use ondisk::mos;
 use pool::{LabelView, Pool};
-use vdev::VdevState;
+use vdev::{Reason, VdevState};
 
 /// Judges all devices.
 pub(crate) fn audit(pool: &Pool, sink: &Sink) {
@@ -17,7 +17,12 @@ pub(crate) fn audit(pool: &Pool, sink: &Sink) {
         if let (Some(d), Some(size_min)) = (leaf.device(), leaf.size_missed()) {
             sink.put(Issue::DeviceShort { device, guid, size: d.size(), size_min });
         } else if leaf.state() != VdevState::Online {
-            sink.put(Issue::DeviceAbsent { device, guid, state: leaf.state().to_string() });
+            let (state, reason) = (leaf.state(), leaf.reason());
+            let state = match reason {
+                Reason::Behind(_) => format!("{state}: {reason}"),
+                _ => state.to_string(),
+            };
+            sink.put(Issue::DeviceAbsent { device, guid, state });
         }
         if leaf.device().is_some() && !leaf.is_stale() {
             in_use.push(leaf.guid());

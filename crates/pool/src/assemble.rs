@@ -132,19 +132,28 @@ impl Candidate {
         }
     }
 
-    /// What to build a vdev tree with, for a leaf of `config`.
+    /// What to build a vdev tree with, for a leaf of `config`; `behind` is what [`Self::behind`]
+    /// says of the tree.
     #[must_use]
-    pub fn leaf_for(&self, config: &VdevConfig) -> LeafOpen {
-        LeafOpen::by_config(config, self.device_of(config))
+    pub fn leaf_for(&self, config: &VdevConfig, behind: &BTreeMap<u64, u64>) -> LeafOpen {
+        self.leaf(config, behind, false)
     }
 
-    /// The same, but a device that is there and out of use is read as the last choice: what it
-    /// has of a block counts only when the checksum says so, and then it may be the only copy.
+    /// The same, but a device that is there and out of use or behind is read as the last choice:
+    /// what it has of a block counts only when the checksum says so, and then it may be the only
+    /// copy.
     #[must_use]
-    pub fn leaf_or_offline(&self, config: &VdevConfig) -> LeafOpen {
-        match self.device_of(config) {
-            Some(d) if is_out_of_use(config) => LeafOpen::Stale(d),
-            device => LeafOpen::by_config(config, device),
+    pub fn leaf_or_offline(&self, config: &VdevConfig, behind: &BTreeMap<u64, u64>) -> LeafOpen {
+        self.leaf(config, behind, true)
+    }
+
+    fn leaf(&self, config: &VdevConfig, behind: &BTreeMap<u64, u64>, needed: bool) -> LeafOpen {
+        match (self.device_of(config), behind.get(&config.guid)) {
+            (Some(d), _) if needed && is_out_of_use(config) => LeafOpen::Stale(d),
+            (Some(device), Some(txgs)) if !is_out_of_use(config) => {
+                LeafOpen::Behind { device, txgs: *txgs, needed }
+            }
+            (device, _) => LeafOpen::by_config(config, device),
         }
     }
 
@@ -153,10 +162,11 @@ impl Candidate {
         seen.map(|s| Arc::clone(&s.device))
     }
 
-    /// Leaves of `tree` that were not found, or are out of use.
+    /// Leaves of `tree` that were not found, are out of use, or are behind the state of txg `txg`.
     #[must_use]
-    pub fn missing(&self, tree: &VdevConfig) -> Vec<MissingDevice> {
+    pub fn missing(&self, tree: &VdevConfig, txg: u64) -> Vec<MissingDevice> {
         let mut out = Vec::new();
+        let behind = self.behind(tree, txg);
         for top in &tree.children {
             if top.kind == VdevKind::Missing {
                 let absence = Absence::NotFound;
@@ -168,7 +178,10 @@ impl Candidate {
                 let absence = match self.device_of(leaf) {
                     None => Absence::NotFound,
                     Some(_) if is_out_of_use(leaf) => Absence::OutOfUse,
-                    Some(_) => continue,
+                    Some(_) => match behind.get(&leaf.guid) {
+                        Some(txgs) => Absence::Behind(*txgs),
+                        None => continue,
+                    },
                 };
                 let path = leaf.path.clone();
                 out.push(MissingDevice { guid: leaf.guid, path, top: top.id, absence });

@@ -14,6 +14,19 @@ pub enum Absence {
     NotFound,
     /// It is there, but the pool says that it is offline, faulted or removed.
     OutOfUse,
+    /// It is there, but was away while the pool was written, and is this many txgs behind.
+    Behind(u64),
+}
+
+impl fmt::Display for Absence {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NotFound => f.write_str("missing"),
+            Self::OutOfUse => f.write_str("out of use"),
+            Self::Behind(1) => f.write_str("1 txg behind"),
+            Self::Behind(n) => write!(f, "{n} txgs behind"),
+        }
+    }
 }
 
 /// A device the pool needs and does not have.
@@ -275,10 +288,7 @@ impl fmt::Display for Error {
                 write!(f, "cannot open {pool:?}: too few devices")?;
                 for m in missing {
                     let path = m.path.as_deref().unwrap_or("path unknown");
-                    let what = match m.absence {
-                        Absence::NotFound => "missing",
-                        Absence::OutOfUse => "out of use",
-                    };
+                    let what = m.absence;
                     match m.guid {
                         // A vdev no label describes has no guid either.
                         0 => write!(f, "; {what}: all of top-level vdev {}", m.top)?,

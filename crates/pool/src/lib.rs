@@ -20,6 +20,7 @@
 
 mod alloc;
 mod assemble;
+mod behind;
 mod dtl;
 mod errlog;
 mod error;

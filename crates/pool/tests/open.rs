@@ -66,7 +66,7 @@ fn a_side_without_labels_is_a_side_missing() {
     (0..4).for_each(|l| lab.damage_label(1, l));
     let pool = lab.open();
     assert_eq!(pool.vdevs().root().state(), VdevState::Degraded);
-    let missing = pool.candidate().missing(&pool.config().vdev_tree);
+    let missing = pool.candidate().missing(&pool.config().vdev_tree, pool.uberblock().txg);
     assert_eq!(missing.iter().map(|m| m.guid).collect::<Vec<_>>(), [guid]);
     assert_same(&whole, &contents(&pool));
 }
@@ -638,7 +638,7 @@ fn replacing_and_spare_vdevs_read_from_whoever_has_the_bytes() {
         let pool = forged.open();
         assert_eq!(pool.vdevs().root().state(), VdevState::Degraded, "{kind}");
         assert_same(&whole, &contents(&pool));
-        let lost = pool.candidate().missing(&pool.config().vdev_tree);
+        let lost = pool.candidate().missing(&pool.config().vdev_tree, pool.uberblock().txg);
         assert_eq!(lost.iter().map(|m| m.guid).collect::<Vec<_>>(), [77], "{kind}");
         // The side in transition alone: the rot of the fixture is on it.
         let pool = forged.without(&[0]).open();

@@ -60,6 +60,8 @@ pub enum Reason {
     NoReplicas,
     /// Too many errors.
     TooManyErrors,
+    /// The device was away while the others were written, and is this many txgs behind.
+    Behind(u64),
 }
 
 impl fmt::Display for Reason {
@@ -71,6 +73,8 @@ impl fmt::Display for Reason {
             Self::BadLabel => "corrupted data",
             Self::NoReplicas => "insufficient replicas",
             Self::TooManyErrors => "too many errors",
+            Self::Behind(1) => "was away, 1 txg behind",
+            Self::Behind(n) => return f.pad(&format!("was away, {n} txgs behind")),
         })
     }
 }

@@ -36,6 +36,16 @@ pub enum LeafOpen {
     Degraded(DeviceRef),
     /// The device is there, but it was absent while others were written: last choice for reads.
     Stale(DeviceRef),
+    /// The same, and how many txgs it missed. It counts as lost for its vdev, so that nothing
+    /// depends on it, unless it is `needed`.
+    Behind {
+        /// The device.
+        device: DeviceRef,
+        /// Txgs since the last one it was there for.
+        txgs: u64,
+        /// Without it there are too few.
+        needed: bool,
+    },
     /// The device is there, up to date, and may be changed.
     Writable(WriteDeviceRef),
     /// The same, used in spite of errors.
@@ -88,6 +98,10 @@ impl LeafOpen {
             Self::Online(d) => (reader(d), Online, Reason::None, false),
             Self::Degraded(d) => (reader(d), Degraded, Reason::TooManyErrors, false),
             Self::Stale(d) => (reader(d), Online, Reason::None, true),
+            Self::Behind { device, txgs, needed } => {
+                let state = if needed { Degraded } else { Unavail };
+                (reader(device), state, Reason::Behind(txgs), true)
+            }
             Self::Writable(d) => (writer(d), Online, Reason::None, false),
             Self::WritableDegraded(d) => (writer(d), Degraded, Reason::TooManyErrors, false),
             Self::WritableStale(d) => (writer(d), Online, Reason::None, true),

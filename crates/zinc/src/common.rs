@@ -118,7 +118,8 @@ impl PoolArgs {
     fn open_found_one(&self, found: &Found) -> Result<Pool, Failure> {
         let mut options = self.options();
         found.complete(&mut options);
-        let pool = Pool::open_candidate(&found.candidate, &options)?;
+        let opened = Pool::open_candidate(&found.candidate, &options);
+        let pool = opened.map_err(|e| found.failure(e))?;
         self.open.load_keys(&pool)?;
         if self.open.is_of_now() {
             found.note(&pool);

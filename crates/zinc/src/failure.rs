@@ -8,6 +8,8 @@
 //! | 3 | `check`: the pool has issues |
 
 use crate::ui::escape;
+use engine::Candidate;
+use engine::pool::Error;
 use serde::{Deserialize, Serialize};
 use std::fmt::Write as _;
 use std::process::ExitCode;
@@ -26,13 +28,31 @@ pub struct Failure {
     causes: Vec<String>,
     hint: Option<String>,
     code: u8,
+    #[serde(skip)]
+    pool: PoolTrouble,
+}
+
+/// What a failure says of the pool that it is about.
+#[derive(Default)]
+struct PoolTrouble {
+    /// It can be shown all the same: what is known of a pool with too few devices.
+    closed: Option<Box<Candidate>>,
+    /// It is the pool itself that cannot be opened, or not for writing, however it is tried.
+    is_its_own: bool,
+}
+
+impl std::fmt::Debug for PoolTrouble {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("PoolTrouble").field("is_its_own", &self.is_its_own).finish_non_exhaustive()
+    }
 }
 
 impl Failure {
     /// A failure in one line.
     pub fn new(what: impl Into<String>) -> Self {
         let what = without_number(what.into());
-        Self { what, causes: Vec::new(), hint: None, code: FAILED }
+        let pool = PoolTrouble::default();
+        Self { what, causes: Vec::new(), hint: None, code: FAILED, pool }
     }
 
     /// The command line is wrong.
@@ -52,6 +72,23 @@ impl Failure {
     pub fn hint(mut self, hint: impl Into<String>) -> Self {
         self.hint = Some(hint.into());
         self
+    }
+
+    /// Its pool can be shown, as far as it is known.
+    #[must_use]
+    pub fn of_closed(mut self, candidate: Candidate) -> Self {
+        self.pool.closed = Some(Box::new(candidate));
+        self
+    }
+
+    /// What is known of the pool, when it could not be opened because devices are missing.
+    pub fn closed(&self) -> Option<&Candidate> {
+        self.pool.closed.as_deref()
+    }
+
+    /// The pool cannot be written to as it is, however it is tried.
+    pub fn is_of_pool(&self) -> bool {
+        self.pool.is_its_own
     }
 
     /// Says first what it is about.
@@ -99,11 +136,21 @@ fn without_number(mut text: String) -> String {
     text
 }
 
-impl From<engine::pool::Error> for Failure {
-    fn from(e: engine::pool::Error) -> Self {
+impl From<Error> for Failure {
+    fn from(e: Error) -> Self {
         let hint = e.hint();
         let mut failure = Self { hint, ..Self::new(e.to_string()) };
-        if let engine::pool::Error::NoSuchPool { searched, .. } = &e {
+        failure.pool.is_its_own = matches!(
+            e,
+            Error::NotWritable { .. }
+                | Error::MissingDevices { .. }
+                | Error::Damaged { .. }
+                | Error::NoUberblock { .. }
+                | Error::UnknownFeatures { .. }
+                | Error::NewerVersion { .. }
+                | Error::Config { .. }
+        );
+        if let Error::NoSuchPool { searched, .. } = &e {
             failure.causes.extend(unread(searched));
         }
         failure

@@ -129,6 +129,17 @@ impl Found {
         options.name = (known.name() != self.candidate.name()).then(|| known.name().to_owned());
     }
 
+    /// Why it could not be opened. With too few devices it can be shown all the same.
+    pub fn failure(&self, error: Error) -> Failure {
+        let is_shown = matches!(error, Error::MissingDevices { .. });
+        let failure = Failure::from(error);
+        match (self.listed.known(), is_shown) {
+            (_, false) => failure,
+            (Some(known), true) => failure.of_closed(known.candidate(Some(&self.candidate))),
+            (None, true) => failure.of_closed(self.candidate.clone()),
+        }
+    }
+
     /// Whether it has this name or guid.
     pub fn is_called(&self, wanted: &str) -> bool {
         match self.listed.known() {
@@ -313,7 +324,7 @@ fn seek(known: &Known) -> Result<Sought, Failure> {
 /// tell. They have one more when a command that added it ended before that was written down.
 fn is_whole(candidate: &Candidate, known: &Known) -> bool {
     let is_there = |guid: &u64| candidate.leaves.contains_key(guid);
-    let mut missing = candidate.missing(&candidate.tree).into_iter();
+    let mut missing = candidate.missing(&candidate.tree, u64::MAX).into_iter();
     known.device_guids().iter().all(is_there)
         && known.aux_guids().all(|guid| candidate.aux.contains_key(&guid))
         && !missing.any(|device| device.absence == Absence::NotFound)
@@ -327,7 +338,7 @@ pub fn look_for(known: Known) -> Result<Found, Failure> {
         return Err(match denied {
             Some(path) => Failure::new(format!("cannot open '{name}': permission denied"))
                 .because(format!("its device {} cannot be read", path.display())),
-            None => absent(&name, &missing),
+            None => absent(&name, &missing).of_closed(known.candidate(None)),
         });
     };
     if candidate.state() == CandidateState::Destroyed {

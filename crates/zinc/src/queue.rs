@@ -120,6 +120,21 @@ pub fn take(
     }
 }
 
+/// Says in the labels of the devices that were found that the pool is destroyed, when nothing else
+/// has them.
+pub fn mark_destroyed(wait: Wait, candidate: &Candidate) -> Result<(), Failure> {
+    let (began, patience) = (Instant::now(), wait.patience()?);
+    let mut disks = Disks::default();
+    while let Err(failed) = lock(candidate, &mut disks) {
+        if !failed.is_in_use || began.elapsed() >= patience {
+            return Err(failed.explain(candidate));
+        }
+        disks = Disks::default();
+        crate::asked::sleep(PAUSE)?;
+    }
+    Ok(live::mark_destroyed(&Rt::real(), candidate, &mut |path: &Path| disks.open(path))?)
+}
+
 /// Why devices could not be locked.
 struct NotLocked {
     is_in_use: bool,

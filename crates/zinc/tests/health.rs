@@ -167,6 +167,135 @@ fn a_side_of_a_mirror_that_is_cut_short_degrades_it() {
     assert_eq!((copied.code, copied.err.as_str()), (0, ""));
 }
 
+/// Makes two changes of a pool, with one of its images away, which then comes back as it was.
+fn come_back(place: &Place, image: &str) {
+    place.run(&["zpool", "export", "-d", ".", "tank"]).ok();
+    // Where no command looks for devices.
+    let elsewhere = tempfile::tempdir().unwrap();
+    let before = elsewhere.path().join("before");
+    std::fs::copy(place.path(image), &before).unwrap();
+    // Each of them leaves it exported again.
+    place.run(&["zfs", "create", "-d", ".", "tank/one"]).ok();
+    place.fill(8);
+    std::fs::copy(&before, place.path(image)).unwrap();
+}
+
+/// What the first label of an image holds, its ring of uberblocks included.
+fn label_of(place: &Place, image: &str) -> Vec<u8> {
+    let mut label = vec![0; 256 << 10];
+    let file = std::fs::File::open(place.path(image)).unwrap();
+    file.read_exact_at(&mut label, 0).unwrap();
+    label
+}
+
+#[test]
+fn a_side_of_a_mirror_that_was_away_is_not_online() {
+    let place = Place::new(&["mirror"], &["left", "right"]);
+    come_back(&place, "right");
+    let before = label_of(&place, "right");
+    let status = place.run(&["zpool", "status", "-d", ".", "tank"]).out;
+    has(&status, &[" state: DEGRADED", "UNAVAIL", "right", "was away, ", "txgs behind"]);
+    let listed = place.run(&["zpool", "import", "-d", "."]).out;
+    has(&listed, &["DEGRADED", "was away, ", "txgs behind"]);
+    // All is there, and the old bytes are no damage.
+    let check = place.run(&["check", "-d", ".", "tank"]);
+    has(&check.out, &["device-absent", "was away", " 0 lost"]);
+    has_not(&check.out, &["places wrong"]);
+    place.run(&["cp", "-d", ".", "tank:/bytes", "back"]).ok();
+    for verb in
+        [&["zfs", "create", "-d", ".", "tank/two"][..], &["zpool", "import", "-d", ".", "tank"]]
+    {
+        let refused = place.run(verb);
+        assert_eq!(refused.code, 1, "{}", refused.out);
+        has(&refused.err, &["right: is UNAVAIL (was away, ", "txgs behind"]);
+    }
+    assert!(label_of(&place, "right") == before, "the sign of its absence is gone");
+}
+
+#[test]
+fn a_pool_with_too_few_disks_is_shown_and_can_be_forgotten() {
+    let place = Place::new(&["raidz1"], &["a", "b", "c"]);
+    let gone = ["b", "c"].map(|image| place.path(image));
+    gone.iter().for_each(|path| std::fs::rename(path, path.with_extension("away")).unwrap());
+    let other = tempfile::tempdir().unwrap();
+    gone.iter().for_each(|path| {
+        let away = path.with_extension("away");
+        std::fs::rename(&away, other.path().join(away.file_name().unwrap())).unwrap();
+    });
+    let tree = [" state: UNAVAIL", "raidz1-0", "insufficient replicas", "was /", "ONLINE"];
+    for verb in [&["zpool", "status", "tank"][..], &["zpool", "status", "-d", "."]] {
+        let shown = place.run(verb);
+        assert_eq!((shown.code, shown.err.as_str()), (0, ""), "as OpenZFS does");
+        has(&shown.out, &tree);
+        has(&shown.out, &["ZFS-8000-3C", "/b", "/c"]);
+        has_not(&shown.out, &["No known data errors"]);
+    }
+    let json = place.run(&["zpool", "status", "-j", "tank"]).out;
+    has(&json, &["UNAVAIL", "raidz1-0"]);
+    let list = place.run(&["zpool", "list", "-Ho", "name,size,health"]);
+    assert_eq!(list.out, "tank\t-\tUNAVAIL\n", "{}", list.err);
+    has(&place.run(&["zpool", "list", "-v"]).out, &["raidz1-0", "UNAVAIL"]);
+    let export = place.run(&["zpool", "export", "tank"]);
+    assert_eq!(export.code, 0, "{}", export.err);
+    has(&export.err, &["not known any more", "labels could not be written"]);
+    has(&place.run(&["zpool", "status", "tank"]).err, &["no such pool"]);
+    has(&place.run(&["zpool", "import", "-d", "."]).out, &["state: UNAVAIL", "raidz1-0", "b"]);
+}
+
+#[test]
+fn a_known_pool_without_any_device_is_shown() {
+    let place = Place::new(&["mirror"], &["left", "right"]);
+    ["left", "right"].iter().for_each(|i| std::fs::remove_file(place.path(i)).unwrap());
+    let shown = place.run(&["zpool", "status", "tank"]);
+    has(&shown.out, &[" state: UNAVAIL", "mirror-0", "/left", "/right", "was /"]);
+    has_not(&shown.out, &["ONLINE"]);
+    // They may be somewhere else.
+    assert_eq!(place.run(&["zpool", "export", "tank"]).code, 1);
+    place.run(&["zpool", "export", "-f", "tank"]).ok();
+}
+
+#[test]
+fn a_degraded_pool_can_be_exported_and_destroyed() {
+    let degraded = || {
+        let place = Place::new(&["mirror"], &["left", "right"]);
+        place.fill(1);
+        std::fs::remove_file(place.path("right")).unwrap();
+        has(&place.run(&["zpool", "status", "tank"]).out, &[" state: DEGRADED"]);
+        place
+    };
+    let place = degraded();
+    let export = place.run(&["zpool", "export", "tank"]);
+    assert_eq!(export.code, 0, "{}", export.err);
+    has(&export.err, &["not known any more", "right"]);
+    has(&place.run(&["zpool", "import", "-d", "."]).out, &["tank", "DEGRADED"]);
+
+    let place = degraded();
+    let refused = place.run(&["zpool", "destroy", "tank"]);
+    assert_eq!(refused.code, 1, "{}", refused.out);
+    has(&refused.err, &["-f destroys it"]);
+    place.run(&["zpool", "destroy", "-f", "tank"]).ok();
+    has(&place.run(&["zpool", "status", "tank"]).err, &["no such pool"]);
+    has(&place.run(&["zpool", "import", "-d", "."]).err, &["no pools available"]);
+    has(&place.run(&["zpool", "import", "-D", "-d", "."]).out, &["tank", "(DESTROYED)"]);
+    // Nothing of it is lost.
+    let guid = place.run(&["zpool", "import", "-D", "-j", "-d", "."]).out;
+    has(&guid, &["DEGRADED"]);
+}
+
+#[test]
+fn a_raidz_reads_past_a_disk_that_was_away() {
+    let place = Place::new(&["raidz1"], &["a", "b", "c"]);
+    come_back(&place, "b");
+    let status = place.run(&["zpool", "status", "-d", ".", "tank"]).out;
+    has(&status, &[" state: DEGRADED", "was away, ", "No known data errors"]);
+    place.run(&["cp", "-d", ".", "tank:/bytes", "back"]).ok();
+    // With another one gone it is the last choice. Whether the pool opens is up to chance, which
+    // decides where its root lies.
+    std::fs::remove_file(place.path("c")).unwrap();
+    let listed = place.run(&["zpool", "import", "-d", "."]).out;
+    has(&listed, &["txgs behind"]);
+}
+
 #[test]
 fn what_lies_behind_the_last_metaslab_is_not_missed() {
     let place = Place::new(&["mirror"], &["left", "right"]);

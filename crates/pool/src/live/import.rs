@@ -136,7 +136,7 @@ fn check_state(candidate: &Candidate, options: &ImportOptions) -> Result<()> {
 }
 
 /// Waits, when another host writes uberblocks to show that it is there (multihost), to see it.
-fn watch(rt: &Rt, candidate: &Candidate, best: &Uberblock, pool: &str) -> Result<()> {
+pub(super) fn watch(rt: &Rt, candidate: &Candidate, best: &Uberblock, pool: &str) -> Result<()> {
     let Some(mmp) = best.mmp().filter(|m| m.delay != 0) else { return Ok(()) };
     if candidate.state() != CandidateState::Active {
         return Ok(());

@@ -118,7 +118,11 @@ fn vdevs(pool: &Pool, out: &mut Vec<Obstacle>) {
             kind => push(format!("{kind} vdevs are not written yet")),
         }
         if node.state() != vdev::VdevState::Online && node.kind() != "hole" {
-            push(format!("is {}", node.state()));
+            let (state, reason) = (node.state(), node.reason().to_string());
+            match reason.is_empty() {
+                true => push(format!("is {state}")),
+                false => push(format!("is {state} ({reason})")),
+            }
         } else if node.is_stale() {
             push("is behind the others".to_owned());
         }

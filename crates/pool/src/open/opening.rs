@@ -61,20 +61,22 @@ impl<'a> Opening<'a> {
         if !wider.vdevs().is_sufficient() {
             return Ok(reader);
         }
-        let out_of_use = self.candidate.missing(tree);
-        let out_of_use = out_of_use.iter().filter(|m| m.absence == Absence::OutOfUse);
-        let guids: Vec<_> = out_of_use.map(|m| m.guid.to_string()).collect();
+        let missing = self.candidate.missing(tree, self.uberblock.txg);
+        let there = missing.iter().filter(|m| m.absence != Absence::NotFound);
+        let guids: Vec<_> = there.map(|m| m.guid.to_string()).collect();
+        let guids = guids.join(", ");
         self.salvage.push(Salvage {
             what: "the state of devices",
-            cause: format!("without those out of use there are too few: {}", guids.join(", ")),
+            cause: format!("without those out of use or behind there are too few: {guids}"),
         });
         Ok(wider)
     }
 
     fn reader_over(&self, tree: &VdevConfig, use_offline: bool) -> Result<Reader> {
+        let behind = self.candidate.behind(tree, self.uberblock.txg);
         let mut leaf = |c: &VdevConfig| match use_offline {
-            true => self.candidate.leaf_or_offline(c),
-            false => self.candidate.leaf_for(c),
+            true => self.candidate.leaf_or_offline(c, &behind),
+            false => self.candidate.leaf_for(c, &behind),
         };
         let config =
             |e: vdev::BuildError| Error::Config { pool: self.pool(), cause: e.to_string() };
@@ -92,7 +94,10 @@ impl<'a> Opening<'a> {
     }
 
     fn missing(&self, tree: &VdevConfig) -> Error {
-        Error::MissingDevices { pool: self.pool(), missing: self.candidate.missing(tree) }
+        Error::MissingDevices {
+            pool: self.pool(),
+            missing: self.candidate.missing(tree, self.uberblock.txg),
+        }
     }
 
     fn store(&self, reader: Reader) -> Arc<CachedStore> {

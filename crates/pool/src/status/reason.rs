@@ -8,7 +8,7 @@ use crate::live::ENABLED_BY_DEFAULT;
 use crate::open::Pool;
 use ondisk::features::{FEATURES, Feature, VERSION_FEATURES};
 use ondisk::scan::{Function, State};
-use vdev::Reason;
+use vdev::{NodeRef, Reason};
 
 /// Something is to be said about the pool; the worst first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -30,6 +30,8 @@ pub enum Condition {
     Missing,
     /// Devices have other labels.
     BadLabel,
+    /// Devices were away while others were written, and hold an older state.
+    Behind,
     /// Devices are not where they were opened any more.
     Astray,
     /// Devices returned errors, and redundancy made up for them.
@@ -102,6 +104,13 @@ impl Condition {
                  functioning in a degraded state.",
                 "Replace the device using 'zpool replace'.",
                 Some("ZFS-8000-4J"),
+            ),
+            Self::Behind => (
+                "One or more devices were away while the pool was written, and hold an\n\t\
+                 older state of it.  What they missed is read from the others.",
+                "Import the pool with OpenZFS, which brings such devices up to date, and\n\t\
+                 run 'zpool scrub' there.  Until then zinc does not write to the pool.",
+                None,
             ),
             Self::Astray => (
                 "One or more devices were deleted, moved, replaced or cut short while\n\t\
@@ -182,7 +191,13 @@ impl Condition {
         let devices = || view.walk().filter(|v| v.children.is_empty());
         let has = |state: &str| devices().any(|v| v.state == state);
         let is_other = |v: &&VdevView| v.remark == Reason::BadLabel.to_string();
-        let missing = || devices().any(|v| v.state == "UNAVAIL" && !is_other(&v));
+        let is_late = |l: &NodeRef<'_>| matches!(l.reason(), Reason::Behind(_));
+        let late: Vec<u64> =
+            pool.vdevs().leaves().filter(is_late).map(|leaf| leaf.guid()).collect();
+        let missing = || {
+            let is_gone = |v: &VdevView| v.state == "UNAVAIL" && !late.contains(&v.guid);
+            devices().any(|v| is_gone(v) && !is_other(&v))
+        };
         let other = || devices().any(|v| is_other(&v));
         let root = pool.vdevs().root().state();
         let scan = pool.scan_state().ok().flatten();
@@ -197,6 +212,7 @@ impl Condition {
             Self::Faulted => has("FAULTED") && !other(),
             Self::Missing => missing(),
             Self::BadLabel => other(),
+            Self::Behind => !late.is_empty(),
             Self::Astray => !pool.astray().is_empty(),
             Self::DeviceErrors => {
                 view.walk().any(|v| v.read_errors + v.write_errors + v.checksum_errors > 0)
@@ -215,6 +231,7 @@ impl Condition {
             Self::Faulted,
             Self::Missing,
             Self::BadLabel,
+            Self::Behind,
             Self::Astray,
             Self::DeviceErrors,
             Self::Offline,

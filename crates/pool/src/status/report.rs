@@ -2,22 +2,28 @@
 
 use super::reason::Condition;
 use super::view::{Section, VdevTreeView, VdevView};
+use crate::assemble::Candidate;
 use crate::errlog::ErrorLog;
 use crate::open::Pool;
 use crate::removal::{Removal, VdevExpansion};
 use crate::space::PoolSpace;
 use dsl::nicenum::{ctime, nicebytes, nicenum};
+use ondisk::config::VdevConfig;
 use ondisk::scan::{ErrorScrubState, Function, ScanState, State};
 use std::fmt::Write as _;
-use vdev::VdevState;
+use vdev::{Reason, VdevState, VdevTree};
 
 /// The state of a pool.
 #[derive(Clone, Debug)]
 pub struct Status {
     /// Its name.
     pub pool: String,
+    /// Guid of its root vdev.
+    pub guid: u64,
     /// The state of its vdevs.
     pub state: VdevState,
+    /// Why its vdevs are in that state; empty for nothing to say.
+    pub remark: String,
     /// The word for the state of the pool.
     pub health: String,
     /// Why it takes no more changes.
@@ -59,7 +65,9 @@ impl Pool {
         let checkpoint = self.checkpoint().ok().flatten();
         Status {
             pool: self.name().to_owned(),
+            guid: self.config().vdev_tree.guid,
             state: self.vdevs().root().state(),
+            remark: self.vdevs().root().reason().to_string(),
             health: self.health(),
             suspended: self.suspended().map(str::to_owned),
             condition,
@@ -76,6 +84,32 @@ impl Pool {
 }
 
 impl Status {
+    /// The state of a pool that has too few devices to be opened: what is known of its vdevs, and
+    /// which of them are there.
+    #[must_use]
+    pub fn of_closed(candidate: &Candidate) -> Self {
+        let behind = candidate.behind(&candidate.tree, u64::MAX);
+        let mut leaf = |c: &VdevConfig| candidate.leaf_for(c, &behind);
+        let tree = VdevTree::build(&candidate.tree, &mut leaf).ok();
+        Self {
+            pool: candidate.name().to_owned(),
+            guid: candidate.tree.guid,
+            state: VdevState::Unavail,
+            remark: Reason::NoReplicas.to_string(),
+            health: VdevState::Unavail.to_string(),
+            suspended: None,
+            condition: Some(Condition::MissingFatal),
+            scan: None,
+            error_scrub: None,
+            removal: None,
+            expansion: None,
+            checkpoint: None,
+            vdevs: VdevTreeView::of_closed(&candidate.tree, tree.as_ref()),
+            errors: ErrorLog::default(),
+            damaged: Vec::new(),
+        }
+    }
+
     /// The text of `zpool status -P`; with `verbose` the names of damaged objects, as `-v`. Times
     /// are of UTC plus `utc_offset` seconds.
     #[must_use]
@@ -154,7 +188,11 @@ impl Status {
             "NAME", "STATE", "READ", "WRITE", "CKSUM"
         );
         let root = format!("{}", self.state);
-        let _ = writeln!(out, "\t{:<width$}  {root:<8} {:>5} {:>5} {:>5}", self.pool, 0, 0, 0);
+        let _ = write!(out, "\t{:<width$}  {root:<8} {:>5} {:>5} {:>5}", self.pool, 0, 0, 0);
+        match self.remark.is_empty() {
+            true => out.push('\n'),
+            false => drop(writeln!(out, "  {}", self.remark)),
+        }
         for section in Section::ALL {
             let vdevs = self.vdevs.section(section);
             if vdevs.is_empty() {

@@ -5,7 +5,7 @@ use crate::space::{PoolSpace, SpaceClass, class_of};
 use ondisk::config::{VdevConfig, VdevKind};
 use ondisk::spelling::in_line;
 use std::collections::HashMap;
-use vdev::{NodeRef, Reason, VdevState};
+use vdev::{NodeRef, Reason, VdevState, VdevTree};
 
 /// Bytes of a device that are no use for data: two labels and the boot area in front, two labels
 /// behind.
@@ -116,6 +116,29 @@ impl VdevTreeView {
     }
 }
 
+impl VdevTreeView {
+    /// The vdevs of a pool that is not open: `config` is what is known of them, `tree` what came
+    /// of their devices.
+    pub(super) fn of_closed(config: &VdevConfig, tree: Option<&VdevTree>) -> Self {
+        let nodes = tree.into_iter().flat_map(VdevTree::walk);
+        let nodes: HashMap<u64, NodeRef<'_>> = nodes.map(|n| (n.guid(), n)).collect();
+        let mut out = Self::default();
+        for top in config.children.iter().filter(|top| top.kind != VdevKind::Hole) {
+            out.sections[section_of(top) as usize].push(view_of(top, &nodes));
+        }
+        out
+    }
+}
+
+fn section_of(top: &VdevConfig) -> Section {
+    match class_of(top) {
+        SpaceClass::Normal => Section::Normal,
+        SpaceClass::Dedup => Section::Dedup,
+        SpaceClass::Special => Section::Special,
+        SpaceClass::Log => Section::Logs,
+    }
+}
+
 impl Pool {
     /// The vdevs as reports show them.
     #[must_use]
@@ -126,14 +149,9 @@ impl Pool {
             if top.kind == VdevKind::Hole {
                 continue;
             }
-            let section = match class_of(top) {
-                SpaceClass::Normal => Section::Normal,
-                SpaceClass::Dedup => Section::Dedup,
-                SpaceClass::Special => Section::Special,
-                SpaceClass::Log => Section::Logs,
-            };
+            let section = section_of(top);
             // Guids of missing vdevs are 0, so the tree's own order has to do for them.
-            let mut view = self.view(top, &nodes);
+            let mut view = view_of(top, &nodes);
             view.is_top = true;
             if let Some(t) = space.tops.iter().find(|t| t.id == top.id) {
                 view.space = [t.size(), t.allocated(), t.checkpoint];
@@ -175,40 +193,9 @@ impl Pool {
         tops.map(|v| v.expand_size).fold(0, u64::saturating_add)
     }
 
-    fn view(&self, config: &VdevConfig, nodes: &HashMap<u64, NodeRef<'_>>) -> VdevView {
-        let node = nodes.get(&config.guid);
-        let state = node.map_or(VdevState::Unavail, |n| n.state());
-        let reason = node.map_or(Reason::CannotOpen, |n| n.reason());
-        let removed = matches!(config.kind, VdevKind::Indirect | VdevKind::Hole);
-        let mut remark = if removed { String::new() } else { reason.to_string() };
-        if let (true, Some(what)) = (remark.is_empty(), node.and_then(|n| n.astray())) {
-            remark = what.to_string();
-        }
-        if let (true, Some(path)) = (is_absent(config, state, reason), &config.path) {
-            remark = format!("was {}", in_line(path));
-        }
-        VdevView {
-            name: printed_name(config, is_absent(config, state, reason)),
-            guid: config.guid,
-            kind: config.kind.clone(),
-            state: if removed { VdevState::Online } else { state }.to_string(),
-            remark,
-            read_errors: node.map_or(0, |n| n.read_errors()),
-            write_errors: node.map_or(0, |n| n.write_errors()),
-            checksum_errors: node.map_or(0, |n| n.checksum_errors()),
-            is_top: false,
-            size: node.and_then(|n| device_size(*n)).unwrap_or(0),
-            space: [0; 3],
-            expand_size: 0,
-            fragmentation: None,
-            // A removed vdev names none, a spare of dRAID has none.
-            children: config.children.iter().map(|c| self.view(c, nodes)).collect(),
-        }
-    }
-
     /// A spare or cache device: it is in no tree, only found by its label.
     fn aux_view(&self, config: &VdevConfig, nodes: &HashMap<u64, NodeRef<'_>>) -> VdevView {
-        let mut view = self.view(config, nodes);
+        let mut view = view_of(config, nodes);
         let seen = self.candidate().aux.get(&config.guid);
         if let Some(seen) = seen {
             view.size = seen.device.size() / LABEL * LABEL;
@@ -227,6 +214,38 @@ impl Pool {
     }
 }
 
+// Depth is bounded: the configuration's decoder limits it.
+fn view_of(config: &VdevConfig, nodes: &HashMap<u64, NodeRef<'_>>) -> VdevView {
+    let node = nodes.get(&config.guid);
+    let state = node.map_or(VdevState::Unavail, |n| n.state());
+    let reason = node.map_or(Reason::CannotOpen, |n| n.reason());
+    let removed = matches!(config.kind, VdevKind::Indirect | VdevKind::Hole);
+    let mut remark = if removed { String::new() } else { reason.to_string() };
+    if let (true, Some(what)) = (remark.is_empty(), node.and_then(|n| n.astray())) {
+        remark = what.to_string();
+    }
+    if let (true, Some(path)) = (is_absent(config, state, reason), &config.path) {
+        remark = format!("was {}", in_line(path));
+    }
+    VdevView {
+        name: printed_name(config, is_absent(config, state, reason)),
+        guid: config.guid,
+        kind: config.kind.clone(),
+        state: if removed { VdevState::Online } else { state }.to_string(),
+        remark,
+        read_errors: node.map_or(0, |n| n.read_errors()),
+        write_errors: node.map_or(0, |n| n.write_errors()),
+        checksum_errors: node.map_or(0, |n| n.checksum_errors()),
+        is_top: false,
+        size: node.and_then(|n| device_size(*n)).unwrap_or(0),
+        space: [0; 3],
+        expand_size: 0,
+        fragmentation: None,
+        // A removed vdev names none, a spare of dRAID has none.
+        children: config.children.iter().map(|c| view_of(c, nodes)).collect(),
+    }
+}
+
 /// There is no device: its guid names it, and where it was comes behind, as after an import.
 fn is_absent(config: &VdevConfig, state: VdevState, reason: Reason) -> bool {
     let is_device = matches!(config.kind, VdevKind::Disk | VdevKind::File);
@@ -242,7 +261,8 @@ fn printed_name(config: &VdevConfig, absent: bool) -> String {
             Some(path) if !absent => in_line(path),
             _ => config.guid.to_string(),
         },
-        VdevKind::Missing => config.guid.to_string(),
+        // A vdev that no label describes has no guid either.
+        VdevKind::Missing if config.guid != 0 => config.guid.to_string(),
         VdevKind::Raidz { nparity } => format!("raidz{nparity}-{id}"),
         VdevKind::Draid { nparity, ndata, nspares, .. } => {
             let children = config.children.len();

@@ -4,8 +4,10 @@
 //! is on no disk.
 
 use super::Cachefile;
+use engine::Candidate;
 use engine::ondisk::config::{PoolConfig, VdevConfig, VdevKind};
 use engine::ondisk::nvlist::{NvList, NvValue};
+use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::PathBuf;
@@ -136,6 +138,21 @@ impl Known {
     /// A device is being added, or was when the command that did so ended before its time.
     pub fn is_changing(&self) -> bool {
         self.list.get(ADDING).is_some()
+    }
+
+    /// What is known of it, with those devices that `found` has, if any.
+    pub fn candidate(&self, found: Option<&Candidate>) -> Candidate {
+        let (config, tree) = (self.config.clone(), self.config.vdev_tree.clone());
+        match found {
+            Some(found) => Candidate { config, tree, ..found.clone() },
+            None => Candidate {
+                config,
+                tree,
+                leaves: BTreeMap::new(),
+                aux: BTreeMap::new(),
+                uberblocks: Vec::new(),
+            },
+        }
     }
 
     /// Its devices.

@@ -10,7 +10,7 @@ use crate::common::PoolArgs;
 use crate::failure::Failure;
 use crate::served::{self, Server};
 use crate::ui;
-use engine::Pool;
+use engine::{Candidate, Pool};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use std::process::ExitCode;
@@ -66,7 +66,19 @@ fn see<T: DeserializeOwned>(
 pub(super) fn each<T: Serialize + DeserializeOwned>(
     args: &PoolArgs,
     names: &[String],
+    look: impl FnMut(&Pool) -> Result<T, Failure>,
+    show: impl FnOnce(Vec<T>, bool),
+) -> Result<ExitCode, Failure> {
+    each_or_closed(args, names, look, |_| None, show)
+}
+
+/// The same; of a pool that has too few devices to be opened, `closed` may say something instead
+/// of the failure.
+pub(super) fn each_or_closed<T: Serialize + DeserializeOwned>(
+    args: &PoolArgs,
+    names: &[String],
     mut look: impl FnMut(&Pool) -> Result<T, Failure>,
+    mut closed: impl FnMut(&Candidate) -> Option<T>,
     show: impl FnOnce(Vec<T>, bool),
 ) -> Result<ExitCode, Failure> {
     names.iter().try_for_each(|name| must_be_a_pool(name))?;
@@ -91,7 +103,13 @@ pub(super) fn each<T: Serialize + DeserializeOwned>(
     let mut code = ExitCode::SUCCESS;
     let mut add = |part: Result<Part<T>, Failure>| match part {
         Ok(part) => parts.push(part),
-        Err(failure) => code = failure.report(),
+        Err(failure) => {
+            let seen = failure.closed().and_then(|c| Some((c.name().to_owned(), closed(c)?)));
+            match seen {
+                Some((pool, seen)) => parts.push(Part { pool, seen }),
+                None => code = failure.report(),
+            }
+        }
     };
     if names.is_empty() {
         let guids: Vec<u64> = servers.iter().map(|s| s.guid).collect();

@@ -4,7 +4,9 @@ use crate::failure::Failure;
 use crate::found::{self, Found, Reach, candidates, pick};
 use crate::known::{self, Known};
 use crate::live::{self, LiveArgs};
+use crate::queue;
 use crate::served::Server;
+use crate::ui;
 use engine::pool::CandidateState;
 use engine::{Candidate, LivePool};
 use serde_json::json;
@@ -139,7 +141,23 @@ impl Export {
             }
             Ok(Found::at_place(candidate))
         };
-        end(&self.live, self.force, find, LivePool::export)
+        let done = end(&self.live, self.force, find, LivePool::export);
+        let known = known::find(name).filter(|_| self.live.search.is_empty());
+        match (done, known) {
+            // Nothing has it open, so it is enough that it is not known any more.
+            (Err(failure), Some(known)) if failure.is_of_pool() => {
+                known::forget(known.guid());
+                let (why, _, _) = failure.parts();
+                ui::error(&format!(
+                    "zinc: warning: '{}' is not known any more, but its labels could not be \
+                     written: they say that it is in use, so that other hosts import it with -f\n  \
+                     because: {why}\n",
+                    known.name(),
+                ));
+                Ok(())
+            }
+            (done, _) => done,
+        }
     }
 
     /// Nothing is to be written: it was imported to be read only, or, with -f, it is not there to
@@ -153,7 +171,20 @@ impl Destroy {
     /// Runs it.
     pub fn run(self) -> Result<ExitCode, Failure> {
         let find = || found::find(&self.live.search, &self.pool, Reach::Known);
-        end(&self.live, self.force, find, LivePool::destroy)?;
+        match end(&self.live, self.force, find, LivePool::destroy) {
+            Err(failure) if failure.is_of_pool() && self.force => self.mark(&find()?)?,
+            Err(failure) if failure.is_of_pool() => {
+                return Err(failure.hint("-f destroys it on the devices that are there"));
+            }
+            other => other?,
+        }
         Ok(ExitCode::SUCCESS)
+    }
+
+    /// Destroys what cannot be opened for writing: its labels say so from now on.
+    fn mark(&self, found: &Found) -> Result<(), Failure> {
+        queue::mark_destroyed(self.live.how.wait, &found.candidate)?;
+        found.forget();
+        Ok(())
     }
 }

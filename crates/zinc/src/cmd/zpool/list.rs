@@ -1,15 +1,15 @@
 //! `zinc zpool list`: pools, and with `-v` their vdevs, as a table.
 
-use super::each::each;
+use super::each::each_or_closed;
 use super::naming::Naming;
 use crate::common::{JsonArgs, PoolArgs, TableArgs};
 use crate::failure::Failure;
 use crate::{json, local_time, ui};
-use engine::Pool;
 use engine::dsl::nicenum::{ctime, nicenum};
 use engine::ondisk::pool_props::POOL;
 use engine::ondisk::props::{self, Shown};
-use engine::pool::{PoolProperty, Section, VdevView};
+use engine::pool::{PoolProperty, Section, Status, VdevView};
+use engine::{Candidate, Pool};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 use std::process::ExitCode;
@@ -163,7 +163,8 @@ impl Args {
             }
             Ok(seen)
         };
-        each(&self.pool, &self.pools, look, |all: Vec<Seen>, _| {
+        let closed = |candidate: &Candidate| Some(self.closed(candidate, &columns));
+        each_or_closed(&self.pool, &self.pools, look, closed, |all: Vec<Seen>, _| {
             if self.output.json {
                 let content = all.into_iter().map(|seen| (seen.name, seen.value)).collect();
                 ui::json(&json::document("zpool list", "pools", self.keys.keys(content)));
@@ -172,6 +173,26 @@ impl Args {
                 self.print(&columns, &rows);
             }
         })
+    }
+
+    /// A pool that has too few devices to be opened.
+    fn closed(&self, candidate: &Candidate, columns: &[Column]) -> Seen {
+        let mut status = Status::of_closed(candidate);
+        self.naming.apply_to_closed(candidate, &mut status.vdevs);
+        let mut seen = Seen { name: status.pool.clone(), ..Seen::default() };
+        let cell = |c: &Column| match c.name.as_str() {
+            "name" => status.pool.clone(),
+            "health" => status.health.clone(),
+            _ => dash(),
+        };
+        seen.rows.push(Row { indent: 0, cells: columns.iter().map(cell).collect() });
+        if self.verbose {
+            for s in Section::ALL {
+                self.section_rows(&mut seen.rows, columns, s, status.vdevs.section(s));
+            }
+        }
+        seen.value = json!({ "name": status.pool, "type": "POOL", "state": status.health });
+        seen
     }
 
     fn pool_row(&self, pool: &Pool, columns: &[Column], properties: &[PoolProperty]) -> Row {

@@ -1,9 +1,9 @@
 //! How vdevs are named: the options `-P`, `-L` and `-g`.
 
-use engine::Pool;
 use engine::ondisk::config::{VdevConfig, VdevKind};
 use engine::pool::stats::Snapshot;
 use engine::pool::{VdevTreeView, VdevView};
+use engine::{Candidate, Pool};
 use std::path::Path;
 
 /// Which names to show.
@@ -23,9 +23,15 @@ pub struct Naming {
 impl Naming {
     /// Gives every vdev of the view the name that was asked for.
     pub fn apply(self, pool: &Pool, view: &mut VdevTreeView) {
-        for section in &mut view.sections {
-            self.rename_views(pool, section);
-        }
+        let aux = |guid| pool.spares().iter().chain(pool.l2cache()).find(move |c| c.guid == guid);
+        let find = |guid| pool.config().vdev_tree.find(guid).or_else(|| aux(guid));
+        view.sections.iter_mut().for_each(|s| self.rename_views(&find, s));
+    }
+
+    /// The same for the vdevs of a pool that cannot be opened.
+    pub fn apply_to_closed(self, candidate: &Candidate, view: &mut VdevTreeView) {
+        let find = |guid| candidate.tree.find(guid);
+        view.sections.iter_mut().for_each(|s| self.rename_views(&find, s));
     }
 
     /// The same for the vdevs of a snapshot.
@@ -47,12 +53,14 @@ impl Naming {
     }
 
     // Depth is bounded: the configuration's decoder limits it.
-    fn rename_views(self, pool: &Pool, vdevs: &mut [VdevView]) {
+    fn rename_views<'c>(
+        self,
+        find: &impl Fn(u64) -> Option<&'c VdevConfig>,
+        vdevs: &mut [VdevView],
+    ) {
         for v in vdevs {
-            let aux = || pool.spares().iter().chain(pool.l2cache()).find(|c| c.guid == v.guid);
-            let config = pool.config().vdev_tree.find(v.guid).or_else(aux);
-            v.name = self.name(config, v);
-            self.rename_views(pool, &mut v.children);
+            v.name = self.name(find(v.guid), v);
+            self.rename_views(find, &mut v.children);
         }
     }
 

@@ -4,14 +4,14 @@
 //! `salvage:` lists what could not be read and was not needed, `faults:` the blocks that were read
 //! in spite of damage.
 
-use super::each::each;
+use super::each::each_or_closed;
 use super::list::{repeated, repetition};
 use super::naming::Naming;
 use crate::common::{JsonArgs, PoolArgs};
 use crate::failure::Failure;
 use crate::{json, local_time, ui};
-use engine::Pool;
 use engine::pool::{Section, Status, VdevView};
+use engine::{Candidate, Pool};
 use serde_json::{Map, Value, json};
 use std::fmt::Write as _;
 use std::process::ExitCode;
@@ -85,7 +85,16 @@ impl Args {
             };
             Ok((pool.name().to_owned(), report))
         };
-        each(&self.pool, &self.pools, look, |all: Vec<(String, Option<Value>)>, is_whole| {
+        let closed = |candidate: &Candidate| {
+            let mut status = Status::of_closed(candidate);
+            self.naming.apply_to_closed(candidate, &mut status.vdevs);
+            let report = match self.output.json {
+                true => Value::Object(self.shape(&status, Map::new())),
+                false => Value::String(status.to_text(self.verbose, 0)),
+            };
+            Some((status.pool, Some(report)))
+        };
+        let show = |all: Vec<(String, Option<Value>)>, is_whole: bool| {
             let reports = all.into_iter().filter_map(|(name, report)| Some((name, report?)));
             let reports: Vec<(String, Value)> = reports.collect();
             if self.output.json {
@@ -101,7 +110,8 @@ impl Args {
                     reports.iter().filter_map(|(_, text)| text.as_str()).collect();
                 ui::out(&texts.join("\n"));
             }
-        })
+        };
+        each_or_closed(&self.pool, &self.pools, look, closed, show)
     }
 
     fn text(&self, pool: &Pool, status: &Status) -> String {
@@ -142,8 +152,30 @@ impl Args {
     fn value(&self, pool: &Pool, status: &Status) -> Value {
         let int = self.output.json_int;
         let mut map = super::pool_json(pool, int);
+        map.insert("label_state".to_owned(), json!(super::label_state(pool)));
+        map = self.shape(status, map);
         let mut put = |k: &str, v: Value| map.insert(k.to_owned(), v);
-        put("label_state", json!(super::label_state(pool)));
+        let salvage = pool.salvage().iter().map(|s| json!({ "what": s.what, "cause": s.cause }));
+        put("salvage", salvage.collect());
+        if let Some(why) = &status.suspended {
+            put("suspended", json!(why));
+        }
+        let short = short_devices(pool)
+            .map(|(name, has, min)| json!({ "device": name, "size": has, "size_min": min }));
+        let short: Vec<Value> = short.collect();
+        if !short.is_empty() {
+            put("short", Value::Array(short));
+        }
+        put("faults", json::number(pool.faults().count(), int));
+        Value::Object(map)
+    }
+
+    /// What the report says, added to `map`.
+    fn shape(&self, status: &Status, mut map: Map<String, Value>) -> Map<String, Value> {
+        let int = self.output.json_int;
+        let mut put = |k: &str, v: Value| map.insert(k.to_owned(), v);
+        put("name", json!(status.pool));
+        put("state", json!(status.health));
         if let Some(c) = status.condition {
             put("status", json!(one_line(c.text())));
             put("action", json!(one_line(c.action())));
@@ -162,14 +194,14 @@ impl Args {
         }
         let normal = children(status.vdevs.section(Section::Normal), "normal", int);
         let root = json!({
-            "name": pool.name(),
+            "name": status.pool,
             "vdev_type": "root",
-            "guid": json::number(pool.config().vdev_tree.guid, int),
+            "guid": json::number(status.guid, int),
             "class": "normal",
             "state": status.health,
             "vdevs": normal,
         });
-        let mut all = Map::from_iter([(pool.name().to_owned(), root)]);
+        let mut all = Map::from_iter([(status.pool.clone(), root)]);
         if self.flat {
             all = flat(all, None);
         }
@@ -192,19 +224,7 @@ impl Args {
         if self.verbose && !status.damaged.is_empty() {
             put("errlist", json!(status.damaged));
         }
-        let salvage = pool.salvage().iter().map(|s| json!({ "what": s.what, "cause": s.cause }));
-        put("salvage", salvage.collect());
-        if let Some(why) = &status.suspended {
-            put("suspended", json!(why));
-        }
-        let short = short_devices(pool)
-            .map(|(name, has, min)| json!({ "device": name, "size": has, "size_min": min }));
-        let short: Vec<Value> = short.collect();
-        if !short.is_empty() {
-            put("short", Value::Array(short));
-        }
-        put("faults", json::number(pool.faults().count(), int));
-        Value::Object(map)
+        map
     }
 }
 

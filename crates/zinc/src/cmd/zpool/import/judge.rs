@@ -3,7 +3,7 @@
 use super::shape::Shape;
 use engine::ondisk::config::{VdevConfig, VdevKind};
 use engine::ondisk::features;
-use engine::pool::{Absence, CandidateState, Error, MissingDevice, UnknownFeature};
+use engine::pool::{CandidateState, Error, LeafSight, MissingDevice, UnknownFeature};
 use engine::vdev::{NodeRef, Reason, VdevState, VdevTree};
 use engine::{Candidate, OpenOptions, Pool};
 
@@ -39,6 +39,7 @@ enum Trouble {
     Faulted,
     Missing,
     CorruptLabel,
+    Behind,
     CorruptPool,
     Offline,
     Removed,
@@ -67,14 +68,16 @@ impl<'c> Judgement<'c> {
         shape.spares = pool.spares().iter().map(name).collect();
         shape.cache = pool.l2cache().iter().map(name).collect();
         let config = &pool.config().vdev_tree;
-        let notes = notes(candidate, config, tree, &candidate.missing(config));
+        let notes =
+            notes(candidate, config, tree, &candidate.missing(config, pool.uberblock().txg));
         let salvage = pool.salvage().iter().map(|s| format!("{}: {}", s.what, s.cause));
         let salvage = salvage.collect();
         Self { salvage, ..Self::with(candidate, state.to_string(), &trouble, shape, notes) }
     }
 
     fn refused(candidate: &'c Candidate, error: Error) -> Self {
-        let mut leaf = |c: &VdevConfig| candidate.leaf_for(c);
+        let behind = candidate.behind(&candidate.tree, u64::MAX);
+        let mut leaf = |c: &VdevConfig| candidate.leaf_for(c, &behind);
         let tree = VdevTree::build(&candidate.tree, &mut leaf).ok();
         let mut shape = match &tree {
             Some(tree) => Shape::new(candidate, &candidate.tree, tree),
@@ -145,7 +148,8 @@ fn trouble_of_open(candidate: &Candidate, pool: &Pool) -> Trouble {
     match () {
         () if any(VdevState::Faulted) => Trouble::Faulted,
         () if unavailable(|r| r == Reason::CannotOpen) => Trouble::Missing,
-        () if unavailable(|_| true) => Trouble::CorruptLabel,
+        () if unavailable(|r| !matches!(r, Reason::Behind(_))) => Trouble::CorruptLabel,
+        () if unavailable(|_| true) => Trouble::Behind,
         () if any(VdevState::Offline) => Trouble::Offline,
         () if any(VdevState::Removed) => Trouble::Removed,
         () if pool.config().version < features::VERSION_FEATURES => Trouble::OlderVersion,
@@ -189,6 +193,11 @@ impl Trouble {
             Self::CorruptLabel => (
                 "One or more devices contains corrupted data.",
                 either("ZFS-8000-4J", "ZFS-8000-5E"),
+            ),
+            Self::Behind => (
+                "One or more devices were away while the pool was written.\n\tZinc reads such a \
+                 pool, and writes to it when OpenZFS has brought them up to date.",
+                None,
             ),
             Self::CorruptPool => ("The pool metadata is corrupted.", Some("ZFS-8000-72")),
             Self::Offline => ("One or more devices are offlined.", None),
@@ -259,10 +268,7 @@ fn notes(
     };
     for m in missing {
         let of = top_name(m.top);
-        let how = match m.absence {
-            Absence::NotFound => "missing",
-            Absence::OutOfUse => "out of use",
-        };
+        let how = m.absence;
         out.push(match (&m.path, m.guid) {
             (Some(path), guid) => format!("{guid} of {of} is {how}, was {path}"),
             (None, 0) => format!("all devices of {of} are {how}"),
@@ -273,7 +279,12 @@ fn notes(
         // The labels of one top-level vdev are always written together.
         let seen: Vec<_> = top.walk().filter_map(|v| candidate.leaves.get(&v.guid)).collect();
         let newest = seen.iter().map(|s| s.txg).max().unwrap_or(0);
-        for s in seen.iter().filter(|s| s.txg < newest) {
+        let is_told = |s: &&&LeafSight| {
+            let is_it =
+                |m: &MissingDevice| candidate.leaves.get(&m.guid).is_some_and(|l| l.path == s.path);
+            missing.iter().any(is_it)
+        };
+        for s in seen.iter().filter(|s| s.txg < newest && !is_told(s)) {
             let (path, txg) = (s.path.display(), s.txg);
             out.push(format!("{path} is behind: its labels are of txg {txg}, not {newest}"));
         }

@@ -1,0 +1,174 @@
+//! Devices that were away while the pool was written, and are back with an older state of it.
+//!
+//! # Theory
+//!
+//! A txg ends with a round: labels (when the configuration changed) and then the uberblock are
+//! written to all devices of a top-level vdev. Not every top-level vdev has a part in every round,
+//! so only devices of one top-level vdev can be compared. What one of them has in its ring and
+//! another has not, the other missed.
+//!
+//! A crash can end a round half way. That is no sign of absence: the data of its txg was on all
+//! devices before. So one round that is missing proves nothing by itself, a crash in the next round
+//! may add another one, and crashes may leave each device with a round that the other lacks. A pool
+//! that is called incomplete is not written to, so what could be a crash is taken for one. What
+//! tells is
+//!
+//! - three rounds in a row that a device has no part of, or
+//! - fewer, when its labels are older than those of the others: labels of a txg are on all
+//!   devices before the first uberblock of that txg is written, or
+//! - rounds of its own after the last one in common: it was written without the others.
+
+use crate::assemble::Candidate;
+use crate::uberblocks::FoundUberblock;
+use ondisk::BlkPtr;
+use ondisk::config::VdevConfig;
+use std::collections::BTreeMap;
+
+/// Rounds that a device has no part of, from which on it was away for them. Crashes in two rounds
+/// in a row leave two.
+const AWAY: usize = 3;
+
+/// Rounds, missed and its own, from which on a device had a history of its own. Crashes in three
+/// rounds in a row leave three.
+const OWN_HISTORY: usize = 4;
+
+/// What tells the uberblock of one round from another with the same txg.
+type Round = (u64, BlkPtr);
+
+/// What a device says of the rounds it had a part in.
+struct Witness {
+    guid: u64,
+    rounds: BTreeMap<u64, Round>,
+    /// Txg of its newest label.
+    label: u64,
+}
+
+impl Witness {
+    /// Txg and time of its newest round.
+    fn newest(&self) -> Option<(u64, u64)> {
+        self.rounds.last_key_value().map(|(txg, (time, _))| (*txg, *time))
+    }
+
+    /// How many txgs it is behind `best`, when it missed some.
+    fn behind(&self, best: &Self) -> Option<u64> {
+        let has = |of: &Self, txg: &u64, round: &Round| of.rounds.get(txg) == Some(round);
+        let mut newest_first = self.rounds.iter().rev();
+        let common = newest_first.find(|(txg, round)| has(best, txg, round)).map_or(0, |(t, _)| *t);
+        let (last, _) = best.newest()?;
+        let missed = best.rounds.range(common + 1..).count();
+        // What is older than the whole ring of the other was overwritten there.
+        let oldest = best.rounds.first_key_value().map_or(0, |(txg, _)| *txg);
+        let own = self.rounds.range(oldest.max(common + 1)..).count();
+        let label_missed = self.label < best.label && (common + 1..=last).contains(&best.label);
+        let was_away = match (missed, own) {
+            (0, _) => false,
+            // A ring with nothing in it was lost, or is new; labels are the only witnesses.
+            _ if self.rounds.is_empty() => label_missed,
+            (_, 0) => label_missed || missed >= AWAY,
+            _ => missed + own >= OWN_HISTORY,
+        };
+        let since = match common {
+            0 => self.newest().map_or(self.label, |(txg, _)| txg),
+            _ => common,
+        };
+        was_away.then(|| last.saturating_sub(since).max(1))
+    }
+}
+
+/// It was written at the end of a txg, and not in between, as multihost does.
+fn is_of_a_round(found: &FoundUberblock, ashift: u64) -> bool {
+    vdev::label::slot(&found.uberblock, ashift as u32) == found.slot
+}
+
+impl Candidate {
+    /// Devices of `tree` that missed a part of what the state of txg `txg` is made of, by guid, and
+    /// how many txgs they are behind.
+    #[must_use]
+    pub fn behind(&self, tree: &VdevConfig, txg: u64) -> BTreeMap<u64, u64> {
+        let mut out = BTreeMap::new();
+        for top in &tree.children {
+            let leaves = top.walk().filter(|v| v.kind.is_leaf());
+            let seen = leaves.filter_map(|v| Some((v.guid, self.leaves.get(&v.guid)?.txg)));
+            let mut all: Vec<Witness> = seen
+                .map(|(guid, label)| Witness { guid, rounds: BTreeMap::new(), label })
+                .collect();
+            if all.len() < 2 {
+                continue;
+            }
+            let ashift = top.ashift.unwrap_or(9);
+            // A device that was just attached has a ring of txg 0.
+            for found in self.uberblocks.iter().filter(|f| (1..=txg).contains(&f.uberblock.txg)) {
+                let witness = all.iter_mut().find(|w| w.guid == found.leaf);
+                if let Some(w) = witness.filter(|_| is_of_a_round(found, ashift)) {
+                    let u = &found.uberblock;
+                    let round = w.rounds.entry(u.txg).or_insert((u.timestamp, u.rootbp));
+                    // Labels of one device differ when a round was repeated and ended half way.
+                    if u.timestamp > round.0 {
+                        *round = (u.timestamp, u.rootbp);
+                    }
+                }
+            }
+            let Some(best) = all.iter().max_by_key(|w| (w.newest(), w.rounds.len())) else {
+                continue;
+            };
+            out.extend(all.iter().filter_map(|w| Some((w.guid, w.behind(best)?))));
+        }
+        out
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(label: u64, txgs: &[u64]) -> Witness {
+        let rounds = txgs.iter().map(|txg| (*txg, (1, BlkPtr::default()))).collect();
+        Witness { guid: 1, rounds, label }
+    }
+
+    /// The same, with a history of its own from `since` on.
+    fn alone(label: u64, txgs: &[u64], since: u64) -> Witness {
+        let mut w = of(label, txgs);
+        w.rounds.range_mut(since..).for_each(|(_, round)| round.0 = 2);
+        w
+    }
+
+    #[test]
+    fn a_round_that_a_crash_ended_half_way_is_no_absence() {
+        let best = of(3, &[4, 5, 6]);
+        assert_eq!(of(3, &[4, 5, 6]).behind(&best), None);
+        assert_eq!(of(3, &[4, 5]).behind(&best), None);
+        // It began with new labels, or they were the last that was written to the other.
+        assert_eq!(of(6, &[4, 5]).behind(&of(6, &[4, 5, 6])), None);
+        assert_eq!(of(3, &[4, 5]).behind(&of(6, &[4, 5])), None);
+        // Not every round has a place on every top-level vdev.
+        assert_eq!(of(3, &[5]).behind(&of(3, &[5, 20])), None);
+        // Two crashes, each of which left the newest state on another side.
+        assert_eq!(of(3, &[4, 5, 6]).behind(&of(3, &[4, 5, 7])), None);
+        assert_eq!(of(3, &[4, 5, 7]).behind(&of(3, &[4, 5, 6, 8])), None);
+        // Two crashes, and both left it on the same side.
+        assert_eq!(of(3, &[4, 5]).behind(&of(3, &[4, 5, 6, 7])), None);
+    }
+
+    #[test]
+    fn three_rounds_or_one_and_a_label_are_an_absence() {
+        assert_eq!(of(3, &[4, 5]).behind(&of(3, &[4, 5, 6, 7, 8])), Some(3));
+        assert_eq!(of(3, &[4, 5]).behind(&of(3, &[400, 450, 500])), Some(495));
+        assert_eq!(of(3, &[4, 5]).behind(&of(6, &[4, 5, 6])), Some(1));
+        assert_eq!(of(3, &[4, 5]).behind(&of(6, &[4, 5, 6, 7])), Some(2));
+    }
+
+    #[test]
+    fn a_ring_with_nothing_in_it_says_nothing() {
+        assert_eq!(of(5, &[]).behind(&of(5, &[4, 5, 6])), None);
+        assert_eq!(of(3, &[]).behind(&of(5, &[4, 5, 6])), Some(3));
+        assert_eq!(of(3, &[]).behind(&of(5, &[])), None);
+    }
+
+    #[test]
+    fn sides_that_were_written_each_without_the_other_do_not_mix() {
+        let best = of(6, &[4, 5, 6, 7, 8]);
+        assert_eq!(alone(6, &[4, 5, 6, 7], 6).behind(&best), Some(3));
+        assert_eq!(alone(6, &[4, 5, 6, 7, 8], 6).behind(&best), Some(3));
+    }
+}
