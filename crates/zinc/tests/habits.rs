@@ -587,3 +587,30 @@ fn a_long_list_of_clones_ends_where_openzfs_ends_it() {
     });
     assert_eq!(place.ok("zfs list -Ho clones tank@s").len(), 8192);
 }
+
+/// Before, `zpool destroy tank/fs` destroyed the pool.
+#[test]
+fn the_name_of_a_dataset_does_not_stand_for_its_pool() {
+    let place = Place::new(&["a", "b"]);
+    place.ok("zpool create tank a");
+    place.ok("zfs create tank/fs");
+    for verb in [
+        "destroy tank/fs",
+        "destroy -f tank@now",
+        "export tank/fs",
+        "add tank/fs b",
+        "set comment=x tank/fs",
+        "upgrade tank/fs",
+        "reguid tank/fs",
+        "sync tank/fs",
+        "list tank/fs",
+        "status tank#mark",
+        "get all tank/fs",
+        "history tank/fs",
+        "iostat tank/fs",
+    ] {
+        place.fails(&format!("zpool {verb}"));
+    }
+    place.fails("serve tank/fs");
+    assert_eq!(place.ok("zfs list -Ho name"), "tank\ntank/fs\n");
+}

@@ -122,6 +122,7 @@ impl Args {
         if self.background && !self.inner {
             return background::start(self.errors.as_deref());
         }
+        crate::cmd::zpool::each::must_be_a_pool(&self.pool)?;
         let time = self.seconds.map(Duration::try_from_secs_f64).transpose();
         let time = time.map_err(|_| Failure::usage("--for takes a number of seconds"))?;
         if let Some(other) = Other::find(&self.live.search, &self.pool)? {

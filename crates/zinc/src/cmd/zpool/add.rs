@@ -40,7 +40,7 @@ pub struct Args {
     #[arg(short = 'o', value_name = "PROPERTY=VALUE")]
     properties: Vec<String>,
     /// The pool
-    pool: String,
+    pub(super) pool: String,
     /// What it gets
     #[arg(required = true, value_name = "VDEV")]
     vdevs: Vec<String>,

@@ -22,8 +22,8 @@ struct Part<T> {
     seen: T,
 }
 
-/// Refuses the name of a dataset, whose pool nobody asked for.
-fn must_be_a_pool(name: &str) -> Result<(), Failure> {
+/// Refuses the name of a dataset, which does not stand for its pool.
+pub fn must_be_a_pool(name: &str) -> Result<(), Failure> {
     match name.find(['/', '@', '#']).and_then(|at| name[at..].chars().next()) {
         Some(c) => {
             Err(Failure::new(format!("cannot open '{name}': invalid character '{c}' in pool name")))

@@ -25,7 +25,7 @@ pub struct Export {
     force: bool,
     /// Pools
     #[arg(required_unless_present = "all")]
-    pools: Vec<String>,
+    pub(super) pools: Vec<String>,
 }
 
 /// Arguments of `zinc zpool destroy`.
@@ -37,7 +37,7 @@ pub struct Destroy {
     #[arg(short = 'f')]
     force: bool,
     /// The pool
-    pool: String,
+    pub(super) pool: String,
 }
 
 /// Takes the pool that `find` finds, and lets `act` end with it. From then on it is not known.

@@ -3,7 +3,7 @@
 mod add;
 mod claim;
 pub mod create;
-mod each;
+pub mod each;
 mod get;
 mod history;
 mod holders;
@@ -86,8 +86,24 @@ impl Command {
         }
     }
 
+    /// The pools that it changes, as they were named. Verbs that look check names by themselves,
+    /// because there are numbers and vdevs among them.
+    fn changed(&self) -> Vec<&String> {
+        match self {
+            Self::Destroy(a) => vec![&a.pool],
+            Self::Export(a) => a.pools.iter().collect(),
+            Self::Add(a) => vec![&a.pool],
+            Self::Set(a) => vec![&a.pool],
+            Self::Upgrade(a) => a.pools.iter().collect(),
+            Self::Reguid(a) => vec![&a.pool],
+            Self::Sync(a) => a.pools.iter().collect(),
+            _ => Vec::new(),
+        }
+    }
+
     /// Runs it.
     pub fn run(self) -> Result<ExitCode, Failure> {
+        self.changed().into_iter().try_for_each(|name| each::must_be_a_pool(name))?;
         match self {
             Self::Create(a) => a.run(),
             Self::Destroy(a) => a.run(),

@@ -25,7 +25,7 @@ pub struct Set {
     #[arg(value_name = "PROPERTY=VALUE")]
     setting: String,
     /// The pool
-    pool: String,
+    pub(super) pool: String,
 }
 
 /// Arguments of `zinc zpool upgrade`.
@@ -44,7 +44,7 @@ pub struct Upgrade {
     #[arg(short = 'V', value_name = "VERSION", conflicts_with = "list")]
     version: Option<u64>,
     /// Pools; without one: which pools lack which features
-    pools: Vec<String>,
+    pub(super) pools: Vec<String>,
 }
 
 /// Arguments of `zinc zpool reguid`.
@@ -57,7 +57,7 @@ pub struct Reguid {
     #[arg(short = 'g', value_name = "GUID", value_parser = parse_guid)]
     guid: Option<u64>,
     /// The pool
-    pool: String,
+    pub(super) pool: String,
 }
 
 /// Arguments of `zinc zpool sync`.
@@ -69,7 +69,7 @@ pub struct Sync {
     #[arg(short = 'f')]
     force: bool,
     /// Pools; all that are active when none is named
-    pools: Vec<String>,
+    pub(super) pools: Vec<String>,
 }
 
 /// What each version of pools before features brought, from version 1 on.
@@ -163,7 +163,7 @@ fn missing(pool: &Pool) -> Vec<&'static Feature> {
 /// A pool and the features that [`missing`] found.
 #[derive(Serialize, Deserialize)]
 struct Lacks {
-    pool: String,
+    pub(super) pool: String,
     features: Vec<String>,
 }
 

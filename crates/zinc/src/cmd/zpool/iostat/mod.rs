@@ -8,6 +8,7 @@ pub mod layout;
 #[cfg(test)]
 mod tests;
 
+use super::each::must_be_a_pool;
 use super::list::{repetition, stamp};
 use super::naming::Naming;
 use crate::common::{JsonArgs, PoolArgs, TableArgs};
@@ -202,6 +203,9 @@ impl Args {
         let mut code = ExitCode::SUCCESS;
         let mut pools = Vec::new();
         let mut served = Server::all_in(&self.pool.search)?;
+        // The name of a dataset does not stand for its pool; paths are those of vdevs.
+        let mut names = self.names.iter().filter(|name| served.iter().any(|s| s.is_called(name)));
+        names.try_for_each(|name| must_be_a_pool(name))?;
         let is_named = |s: &Server| self.names.iter().any(|n| s.is_called(n));
         let is_served = |name: &&String| served.iter().any(|s| s.is_called(name));
         let (held, others): (Vec<&String>, Vec<&String>) = self.names.iter().partition(is_served);
