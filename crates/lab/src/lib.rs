@@ -33,6 +33,7 @@ mod sync_stream;
 pub mod target;
 pub mod throttle;
 pub mod validate;
+pub mod what_if;
 
 use experiment::Experiment;
 

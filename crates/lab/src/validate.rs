@@ -2,8 +2,8 @@
 //!
 //! [`crate::fit`] looks at small reads of one place, long reads in a row, pairs of small reads so
 //! far apart, and small random reads with more and more under way. Here are the sizes and numbers
-//! in between: reads in a row of other sizes, larger random reads, and several of those at once. The
-//! disk and its model get the same reads.
+//! in between: reads in a row of other sizes, larger random reads, and several of those at once.
+//! The disk and its model get the same reads.
 
 use crate::bare::ModelBare;
 use crate::disk::Preset;

@@ -1,6 +1,7 @@
 //! `zinc lab`: the studies zinc began with, repeated.
 
 mod sensitivity;
+mod what_if;
 
 use crate::failure::{FAILED, Failure};
 use crate::live::LiveArgs;
@@ -34,6 +35,8 @@ pub enum Command {
     Fit(Fit),
     /// Change every number of an experiment's simulated disk, and show what each row does
     Sensitivity(sensitivity::Sensitivity),
+    /// Simulate a pool and a load: throughput, latency, and what limits it
+    WhatIf(what_if::WhatIf),
 }
 
 /// Arguments of `zinc lab run`.
@@ -126,6 +129,7 @@ impl Command {
             Self::Presets(presets) => presets.run(),
             Self::Fit(fit) => fit.run(),
             Self::Sensitivity(sensitivity) => sensitivity.run(),
+            Self::WhatIf(what_if) => what_if.run(),
         }
     }
 }
