@@ -2,8 +2,8 @@
 //!
 //! The engine runs on the models of disks in virtual time, with its usual settings. Processors cost
 //! nothing here, so what flash disks do is an upper bound; blocks are stored as they are. The files
-//! are written before the clock starts, and reads find little of them in memory. They are a gigabyte
-//! together on empty disks, so seeks are as short as in a new pool.
+//! are written before the clock starts, and reads find little of them in memory. They are a
+//! gigabyte together on empty disks, so seeks are as short as in a new pool.
 
 mod layout;
 mod meter;

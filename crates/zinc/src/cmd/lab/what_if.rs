@@ -200,11 +200,12 @@ fn table(swept: &[&'static str], all: &[Options], answers: &[Answer]) -> ui::Tab
 fn as_json(all: &[Options], answers: &[Answer]) -> Value {
     let one = |(options, a): (&Options, &Answer)| {
         let given = options.iter().map(|(name, value)| ((*name).to_owned(), json!(value)));
+        let [p50, p99, max] = a.latency_ms;
         json!({
             "options": Value::Object(given.collect::<Map<_, _>>()),
             "mib_per_second": a.mib_per_second,
             "per_second": a.per_second,
-            "latency_ms": { "p50": a.latency_ms[0], "p99": a.latency_ms[1], "max": a.latency_ms[2] },
+            "latency_ms": { "p50": p50, "p99": p99, "max": max },
             "busy_percent": a.busy_percent,
             "limit": a.limit.text(),
         })
