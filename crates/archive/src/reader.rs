@@ -251,7 +251,8 @@ impl<R: Read> Archive<R> {
             self.skip()?;
             let Some(header) = self.header()? else { return Ok(None) };
             let kind = header.entry_type();
-            let size = header.entry_size().map_err(Error::Header);
+            let size = fits(&header.as_old().size).and_then(|()| header.entry_size());
+            let size = size.map_err(Error::Header);
             let size = size.inspect_err(|_| self.ended = true)?;
             let is_about_next = matches!(
                 kind,
@@ -351,11 +352,13 @@ impl<R: Read> Archive<R> {
     /// header.
     fn old_sparse(&mut self, header: &Header, sparse: &mut Sparse) -> Result<()> {
         let gnu = header.as_gnu().ok_or(Error::NoMap)?;
-        sparse.size = Some(gnu.real_size().map_err(Error::Header)?);
+        let size = fits(&gnu.realsize).and_then(|()| gnu.real_size());
+        sparse.size = Some(size.map_err(Error::Header)?);
         let mut note = |pieces: &[tar::GnuSparseHeader]| -> Result<()> {
             for piece in pieces.iter().filter(|p| !p.is_empty()) {
-                let offset = piece.offset().map_err(Error::Header)?;
-                sparse.push(offset, piece.length().map_err(Error::Header)?)?;
+                let offset = fits(&piece.offset).and_then(|()| piece.offset());
+                let length = fits(&piece.numbytes).and_then(|()| piece.length());
+                sparse.push(offset.map_err(Error::Header)?, length.map_err(Error::Header)?)?;
             }
             Ok(())
         };
@@ -442,6 +445,16 @@ fn fraction(text: &[u8]) -> Option<Time> {
     })
 }
 
+/// Refuses a number in base 256 (the first bit says so) that is negative or has more than 64 bits:
+/// `tar` leaves out what is above.
+fn fits(field: &[u8; 12]) -> io::Result<()> {
+    let [first, second, third, fourth, ..] = *field;
+    match first & 0x80 != 0 && [first & 0x7f, second, third, fourth] != [0; 4] {
+        true => Err(io::Error::other("a number has more than 64 bits")),
+        false => Ok(()),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -489,6 +502,21 @@ mod tests {
         assert_eq!(member.path, b"short");
         assert!(member.fault.unwrap().to_string().contains("3221225472 bytes"));
         assert!(archive.next_member().unwrap().is_none());
+    }
+
+    #[test]
+    fn sizes_of_more_than_64_bits_are_refused() {
+        for power in [64, 72, 87] {
+            let mut whole = Header::new_ustar();
+            whole.as_mut_bytes().copy_from_slice(&header(EntryType::Regular, "big", 3));
+            let number = (1u128 << power) + 3;
+            whole.as_old_mut().size.copy_from_slice(&number.to_be_bytes()[4..]);
+            whole.as_old_mut().size[0] |= 0x80;
+            whole.set_cksum();
+            let bytes = [whole.as_bytes(), &[b'a'; BLOCK][..], &[0; BLOCK]].concat();
+            let refused = Archive::new(&bytes[..]).next_member();
+            assert!(refused.is_err_and(|e| e.to_string().contains("64 bits")), "{power}");
+        }
     }
 
     #[test]

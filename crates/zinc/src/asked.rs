@@ -15,11 +15,12 @@ use crate::failure::Failure;
 use crate::found::Listed;
 use crate::ui::sink::{self, Fate, Patience};
 use engine::{LivePool, rt};
+use rustix::net::SendFlags;
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
-use std::io::{self, IsTerminal as _, Read, Write as _};
+use std::io::{self, IsTerminal as _, Read};
 use std::net::Shutdown;
 use std::os::fd::AsFd as _;
 use std::os::unix::net::UnixStream;
@@ -69,6 +70,8 @@ pub struct Asked {
     /// It wants what is seen of the pool that is held, as data, to show it together with what is
     /// seen of others.
     pub is_part: bool,
+    /// It is of another user, who may only look.
+    pub is_guest: bool,
 }
 
 /// Whether a client is still there, and what runs for it still wanted.
@@ -168,8 +171,9 @@ impl Lifeline {
     /// Tells the client that its verb runs from now on: an answer that it does not get says nothing
     /// then about what was done.
     pub fn begun(&self) {
-        // A client that is gone is noticed elsewhere.
-        let _ = (&self.stream).write_all(&[BEGUN]);
+        // A client that is gone is noticed elsewhere, and one that does not read is not waited for.
+        let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
+        let _ = rustix::net::send(&self.stream, &[BEGUN], flags);
     }
 }
 

@@ -324,7 +324,9 @@ pub struct DepthArgs {
 impl DepthArgs {
     /// The same as [`PoolArgs::is_for_everyone`].
     pub fn is_for_everyone(&self, names: &[String]) -> bool {
-        let is_depth = |word: &String| word.parse::<usize>().is_ok();
+        // The same judgement as in `split`.
+        let is_depth =
+            |word: &String| word.parse::<usize>().is_ok() && !asked::path(Path::new(word)).exists();
         self.search.is_empty()
             && self.depth_or_path.iter().all(is_depth)
             && self.open.is_plain()
@@ -344,11 +346,10 @@ impl DepthArgs {
     }
 }
 
-/// These are names in the pool that is held, or numbers (how often to look), as far as a pool must
-/// be named at all.
+/// These are names in the pool that is held, as far as a pool must be named at all.
 fn are_of_held(names: &[String]) -> bool {
-    let is_of_it = |name: &String| asked::held(name).is_some() || name.parse::<f64>().is_ok();
-    asked::is_for_a_part() || (!names.is_empty() && names.iter().all(is_of_it))
+    let are_held = names.iter().all(|name| asked::held(name).is_some());
+    are_held && (asked::is_for_a_part() || !names.is_empty())
 }
 
 impl OpenArgs {

@@ -511,3 +511,15 @@ fn what_copies_cannot_do_is_refused() {
     assert_eq!(place.names(), "");
     assert!(!place.path().join("other").exists() && !place.path().join("out").exists());
 }
+
+/// Files that the system makes up as they are read say that they have no bytes, or too many.
+#[test]
+fn files_that_are_not_as_long_as_they_say_are_refused() {
+    let place = Place::new(64);
+    for lying in ["/proc/version", "/sys/kernel/mm/transparent_hugepage/enabled"] {
+        if fs::read(lying).is_ok_and(|content| !content.is_empty()) {
+            place.fails(&format!("cp -d . {lying} tank/fs:/"), "than it says");
+        }
+    }
+    assert_eq!(place.names(), "");
+}

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test")]
 
 use std::fs::Permissions;
+use std::io::Read as _;
 use std::os::unix::fs::PermissionsExt as _;
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
@@ -115,14 +116,35 @@ fn they_look_at_pools_that_root_serves_and_change_nothing() {
     ] {
         place.denied(command);
     }
+    // Nor is anything shown but the pool that is served, and no folder searched.
+    let other = place.path().join("root/other");
+    std::fs::File::create(&other).unwrap().set_len(128 << 20).unwrap();
+    place.ok(0, &format!("zpool create hidden {}", other.display()));
+    let guid = place.ok(0, "zpool get -Ho value guid hidden");
+    std::os::unix::fs::symlink(place.path().join("root"), place.path().join("nobody/6")).unwrap();
+    for command in [
+        format!("zpool get -H all {guid}"),
+        format!("zpool list -H {guid}"),
+        format!("zpool status {guid}"),
+        "zpool list -H hidden".to_owned(),
+        "zfs list -H -d 6 /hidden".to_owned(),
+        "zfs list -H /hidden".to_owned(),
+    ] {
+        let run = place.run(NOBODY, &command);
+        assert!(!run.status.success() && run.stdout.is_empty(), "{command}");
+    }
+    place.denied("zpool status -v tank");
     // A command for all pools is about the user's own.
     assert_eq!(place.ok(NOBODY, "zpool export -a"), "");
     // However many look, and never stop, root is answered, and they keep it from nothing.
-    let mut lookers: Vec<_> = (0..20)
-        .map(|n| place.command(NOBODY, ["zpool iostat tank 1", "zpool list tank 1"][n % 2]))
-        .map(|mut looker| looker.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap())
+    let mut lookers: Vec<_> = (0..10)
+        .map(|_| place.command(NOBODY, "zpool iostat tank 0.1"))
+        .map(|mut looker| looker.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap())
         .collect();
-    assert_eq!(place.ok(0, "zfs list -Ho name"), "tank\ntank/fs\n");
+    // The first one has been answered.
+    let mut first = [0];
+    lookers[0].stdout.as_mut().unwrap().read_exact(&mut first).unwrap();
+    assert_eq!(place.ok(0, "zfs list -r -Ho name tank"), "tank\ntank/fs\n");
     place.ok(0, "zpool export tank");
     for looker in &mut lookers {
         looker.kill().unwrap();

@@ -28,15 +28,24 @@ use clap::Parser as _;
 use control::{Handler, Peer, Refusal, Request};
 use engine::LivePool;
 use engine::live::{Invocation, Setting, Tunable, TunableError};
+use rustix::fs::{MemfdFlags, memfd_create};
 use serde_json::{Map, Value, json};
+use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::fs::File;
+use std::io::{Read as _, Seek as _};
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::MetadataExt as _;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+/// Bytes of what is shown to another user, at most.
+const SHOWN_MAX: u64 = 16 << 20;
+/// How long each request of another user waits.
+const OTHERS_WAIT: Duration = Duration::from_millis(20);
 
 /// How a client's export ended; the server ends with it.
 pub enum Exported {
@@ -233,16 +242,66 @@ impl Service {
         }
     }
 
+    /// Runs a verb for another user, who may look at the pool and name no file: what this process
+    /// opens, it opens with its own rights. What the verb prints goes into memory and back with the
+    /// answer, and nothing of the client is waited for.
+    fn show(&self, request: &Request, peer: Peer) -> Result<Value, Refusal> {
+        let cannot = |e: std::io::Error| Refusal::new("cannot run").because(e.to_string());
+        let memory = |name: &str| -> std::io::Result<File> {
+            Ok(File::from(memfd_create(name, MemfdFlags::CLOEXEC)?))
+        };
+        let output = memory("output").map_err(cannot)?;
+        let errors = memory("errors").map_err(cannot)?;
+        let presence: Arc<Presence> = Arc::default();
+        presence.gives_way();
+        let args = request.words("args")?;
+        let words = args.iter().map(|word| word.to_string_lossy()).collect::<Vec<_>>();
+        let shown = words.join(" ");
+        let code = self.held.work(&shown, peer.pid, &Arc::clone(&presence), |pool| {
+            let asked = Arc::new(Asked {
+                pool: Arc::clone(pool),
+                args,
+                folder: PathBuf::from("/"),
+                environment: BTreeMap::new(),
+                user: u64::from(peer.user),
+                group: u64::from(peer.group),
+                input: File::open("/dev/null").map_err(cannot)?,
+                output: output.try_clone().map_err(cannot)?,
+                errors: errors.try_clone().map_err(cannot)?,
+                presence,
+                fate: Fate::new(),
+                turn: Mutex::default(),
+                listed: Arc::clone(&self.listed),
+                is_part: request.params.get("part") == Some(&Value::Bool(true)),
+                is_guest: true,
+            });
+            Ok(number(asked::inherit(Some(&asked), || ui::finish(run_verb(&asked)))))
+        })?;
+        let text = |mut file: File| -> std::io::Result<String> {
+            if file.metadata()?.len() > SHOWN_MAX {
+                return Err(std::io::Error::other("there is too much to show: name less"));
+            }
+            file.rewind()?;
+            let mut bytes = Vec::new();
+            file.read_to_end(&mut bytes)?;
+            Ok(String::from_utf8_lossy(&bytes).into_owned())
+        };
+        let (output, errors) = (text(output).map_err(cannot)?, text(errors).map_err(cannot)?);
+        Ok(json!({ "code": code, "output": output, "errors": errors }))
+    }
+
     fn run(
         &self,
         request: &Request,
         peer: Peer,
         mut files: Vec<OwnedFd>,
     ) -> Result<Value, Refusal> {
-        let presence: Arc<Presence> = Arc::default();
         if peer.is_other {
-            presence.gives_way();
+            // Their files are not touched: a write to one may never end.
+            drop(files);
+            return self.show(request, peer);
         }
+        let presence: Arc<Presence> = Arc::default();
         let lifeline = if files.len() > 3 { files.pop() } else { None };
         let lifeline = lifeline.map(|end| Lifeline::watch(UnixStream::from(end), &presence));
         let lifeline = lifeline
@@ -258,8 +317,6 @@ impl Service {
         let known = request.params.get("environment").and_then(Value::as_object);
         let known =
             known.into_iter().flatten().filter(|(k, _)| asked::ENVIRONMENT.contains(&k.as_str()));
-        // `TZ` names a file, which would be read with the rights of this process.
-        let known = known.filter(|(k, _)| !peer.is_other || *k != "TZ");
         let environment =
             known.filter_map(|(k, v)| Some((k.clone(), v.as_str()?.to_owned()))).collect();
         let words = args.iter().map(|word| word.to_string_lossy()).collect::<Vec<_>>();
@@ -281,9 +338,9 @@ impl Service {
                 turn: Mutex::default(),
                 listed: Arc::clone(&self.listed),
                 is_part,
+                is_guest: false,
             });
-            let verb = || ui::finish(run_verb(&asked, peer.is_other));
-            let code = asked::inherit(Some(&asked), verb);
+            let code = asked::inherit(Some(&asked), || ui::finish(run_verb(&asked)));
             let code = number(code);
             self.follow(pool.guid());
             Ok(json!({ "code": code }))
@@ -291,9 +348,8 @@ impl Service {
     }
 }
 
-/// Runs the command line of a client; the exit code. Other users may look at the pool, and name no
-/// file: what the server opens, it opens with its own rights.
-fn run_verb(asked: &Asked, is_other: bool) -> ExitCode {
+/// Runs the command line of a client; the exit code.
+fn run_verb(asked: &Asked) -> ExitCode {
     let cli = match Cli::try_parse_from(&asked.args) {
         Ok(cli) => cli,
         Err(e) => return cli::explain(&asked.args, &e, false),
@@ -303,7 +359,7 @@ fn run_verb(asked: &Asked, is_other: bool) -> ExitCode {
             .hint(format!("it runs {}", crate::served::REACHABLE));
         return failure.report();
     }
-    if is_other && !cli.command.is_for_everyone() {
+    if asked.is_guest && !cli.command.is_for_everyone() {
         return denied().report();
     }
     cli.command.run_or_report()
@@ -329,8 +385,12 @@ fn refusal(failure: &Failure) -> Refusal {
 
 impl Handler for Service {
     fn handle(&self, request: &Request, peer: Peer, files: Vec<OwnedFd>) -> Result<Value, Refusal> {
-        if peer.is_other && !["ping", "stats", "run"].contains(&request.verb.as_str()) {
-            return Err(refusal(&denied()));
+        if peer.is_other {
+            // However many ask, and however fast, they take little of this process's time.
+            std::thread::sleep(OTHERS_WAIT);
+            if !["ping", "stats", "run"].contains(&request.verb.as_str()) {
+                return Err(refusal(&denied()));
+            }
         }
         match request.verb.as_str() {
             "ping" => Ok(self.ping()),

@@ -142,6 +142,9 @@ fn make(into: &Into<'_>, task: &Task) -> Result<u64, Fault> {
     into.special(spot, special, &attributes(into, &file, &task.found, &shown))
 }
 
+/// Why a file is not copied.
+const SHORTER: &str = "became shorter while it was copied";
+
 fn regular(into: &Into<'_>, task: &Task, spot: Spot<'_>) -> Result<u64, Fault> {
     let (file, found) = open_file(&task.from, &task.name, &task.found)?;
     let size = found.len();
@@ -156,7 +159,9 @@ fn regular(into: &Into<'_>, task: &Task, spot: Spot<'_>) -> Result<u64, Fault> {
     Ok(object)
 }
 
-/// Hands on the content of a file, without its holes.
+/// Hands on the content of a file, without its holes. Files that the system makes up as they are
+/// read have another length than they say (those of `/proc` say 0): they are refused, because a copy
+/// that is not whole looks like one that is.
 fn pieces(file: &File, size: u64, write: &mut Write<'_>) -> Result<(), Fault> {
     let mut buffer = vec![0; CHUNK.min(usize::try_from(size).unwrap_or(CHUNK)).max(1)];
     let mut at = 0;
@@ -176,18 +181,22 @@ fn pieces(file: &File, size: u64, write: &mut Write<'_>) -> Result<(), Fault> {
             let wanted = wanted.min(CHUNK - (at % CHUNK as u64) as usize);
             let got = file.read_at(&mut buffer[..wanted], at)?;
             if got == 0 {
-                break;
+                let is_shorter = file.metadata()?.len() < size;
+                return Err(Fault::InTheWay(if is_shorter {
+                    SHORTER
+                } else {
+                    "is shorter than it says"
+                }));
             }
             write(at, &buffer[..got])?;
             at += got as u64;
         }
-        if at < end {
-            break;
-        }
     }
-    match file.metadata()?.len() < size {
-        true => Err(Fault::InTheWay("became shorter while it was copied")),
-        false => Ok(()),
+    let is_longer = file.read_at(&mut [0], size)? > 0;
+    match file.metadata()?.len() {
+        now if now < size => Err(Fault::InTheWay(SHORTER)),
+        now if now == size && is_longer => Err(Fault::InTheWay("is longer than it says")),
+        _ => Ok(()),
     }
 }
 
