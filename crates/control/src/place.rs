@@ -3,7 +3,7 @@
 //! A name is left behind by a server that was killed. Whether anybody listens is asked by
 //! connecting: only a refused connection means that nobody does. The new socket is bound under a
 //! name of its own, gets its mode before it listens, and is then renamed over the old one, so
-//! there is no moment in which a client finds half a socket or one that others may use.
+//! there is no moment in which a client finds half a socket, or one of another mode than it has.
 
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 use std::fmt;

@@ -1,6 +1,6 @@
-//! Processes that serve pools and that this one cannot reach: those of other users, whose sockets
-//! nobody else may open. Any user may see that they are there, and the command line that started
-//! them.
+//! Processes that serve pools and that this one cannot reach: those of other users but root, and
+//! those whose sockets are elsewhere. Any user may see that they are there, and the command line
+//! that started them.
 
 use crate::cli::{Cli, Command};
 use crate::common::pool_of;

@@ -297,7 +297,7 @@ fn parameters(setting: &Setting) -> Vec<Parameter> {
     let dirty_mib = dirty_max_mib(MEMORY_GIB) as f64;
     vec![
         Parameter::choice("lanes and their latency", "as the rows say", Origin::Study),
-        Parameter::choice("what lies behind the lanes", "takes no time", Origin::Study),
+        Parameter::choice("what lies behind the lanes", "takes no time", Origin::Assumed),
         of("file", FILE_MIB as f64, "MiB", Origin::Study),
         of("copies at once, two disks", UNEQUAL.copies as f64, "", Origin::Study),
         of("sample", SAMPLE, "s", Origin::Study),

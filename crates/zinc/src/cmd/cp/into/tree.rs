@@ -160,8 +160,8 @@ fn regular(into: &Into<'_>, task: &Task, spot: Spot<'_>) -> Result<u64, Fault> {
 }
 
 /// Hands on the content of a file, without its holes. Files that the system makes up as they are
-/// read have another length than they say (those of `/proc` say 0): they are refused, because a copy
-/// that is not whole looks like one that is.
+/// read have another length than they say (those of `/proc` say 0): they are refused, because a
+/// copy that is not whole looks like one that is.
 fn pieces(file: &File, size: u64, write: &mut Write<'_>) -> Result<(), Fault> {
     let mut buffer = vec![0; CHUNK.min(usize::try_from(size).unwrap_or(CHUNK)).max(1)];
     let mut at = 0;
