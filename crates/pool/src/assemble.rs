@@ -59,7 +59,9 @@ impl Candidate {
     pub fn group(found: &[FoundLeaf]) -> Vec<Self> {
         let mut pools: BTreeMap<u64, Vec<(&FoundLeaf, Vec<FoundUberblock>)>> = BTreeMap::new();
         let mut aux = BTreeMap::new();
-        for (leaf, ring) in found.iter().zip(read_rings(found)) {
+        let rings = read_rings(found);
+        let settled = settle(found, &rings);
+        for (leaf, ring) in settled.iter().zip(rings) {
             match &leaf.config {
                 LabelConfig::Member(c) => pools.entry(c.pool_guid).or_default().push((leaf, ring)),
                 LabelConfig::Aux(c) => {
@@ -216,6 +218,44 @@ fn read_rings(found: &[FoundLeaf]) -> Vec<Vec<FoundUberblock>> {
     });
     let Ok(()) = read;
     rings
+}
+
+/// The devices with the labels that count where one has labels of two pools.
+///
+/// A pool gets another guid in one txg: labels 0 and 2 of all devices, the uberblock, labels 1 and
+/// 3. After a crash in between some labels have the new guid and some the old one. The txg counts
+/// from its uberblock on, as always, and no uberblock is written before all devices have labels of
+/// it. So the new guid is that of the pool if there is one uberblock of that txg or a later one;
+/// else all labels with it are as if they had not been written. The next txg writes over them.
+fn settle(found: &[FoundLeaf], rings: &[Vec<FoundUberblock>]) -> Vec<FoundLeaf> {
+    let members = |leaf: &FoundLeaf| {
+        let configs = leaf.labels.iter().filter_map(|l| l.config.as_ref().ok());
+        let members = configs.filter_map(|c| match c {
+            LabelConfig::Member(member) => Some(member.clone()),
+            LabelConfig::Aux(_) => None,
+        });
+        members.collect::<Vec<_>>()
+    };
+    let has_begun = |guid: u64, txg: u64| {
+        let mut of_it = found
+            .iter()
+            .zip(rings)
+            .filter(|(leaf, _)| members(leaf).iter().any(|config| config.pool_guid == guid));
+        of_it.any(|(_, ring)| ring.iter().any(|found| found.uberblock.txg >= txg))
+    };
+    let settled = |leaf: &FoundLeaf| {
+        let LabelConfig::Member(newest) = &leaf.config else { return leaf.clone() };
+        // The labels of a device that was part of another pool before name another device.
+        let before = members(leaf)
+            .into_iter()
+            .filter(|c| c.pool_guid != newest.pool_guid && c.guid == newest.guid)
+            .max_by_key(|c| c.txg);
+        match before.filter(|_| !has_begun(newest.pool_guid, newest.txg)) {
+            Some(before) => FoundLeaf { config: LabelConfig::Member(before), ..leaf.clone() },
+            None => leaf.clone(),
+        }
+    };
+    found.iter().map(settled).collect()
 }
 
 fn is_device(kind: &VdevKind) -> bool {
