@@ -33,6 +33,10 @@ impl Place {
         }
         open(&place.path().join("root"), 0o700);
         open(&place.path().join("nobody"), 0o777);
+        if let Err(e) = place.command(NOBODY, "--version").output() {
+            testkit::skip(&format!("needs to run a command as another user: {e}"));
+            return None;
+        }
         Some(place)
     }
 

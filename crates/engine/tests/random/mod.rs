@@ -19,6 +19,7 @@ pub use bench::Bench;
 pub use engine::ondisk::znode::Time;
 pub use sets::{Model, Set, State};
 
+use engine::dmu::ErrorKind;
 use engine::zpl::Error;
 use engine::{Filesystem, LivePool, Volume};
 use std::collections::{BTreeMap, HashMap, VecDeque};
@@ -47,7 +48,7 @@ pub fn class_of(e: &Error) -> &'static str {
         Error::NotEmpty(_) => class::NOT_EMPTY,
         Error::Loop => class::LOOP,
         Error::NoXattr(_) => class::NO_XATTR,
-        Error::Dmu(e) if matches!(e.kind, engine::dmu::ErrorKind::NoSpace) => class::NO_SPACE,
+        Error::Dmu(e) if matches!(e.kind, ErrorKind::NoSpace | ErrorKind::Quota) => class::NO_SPACE,
         _ => class::UNEXPECTED,
     }
 }

@@ -201,15 +201,17 @@ fn keep(known: &Known, cachefile: &Cachefile) -> Result<(), Failure> {
     let [lasting, passing] = &files()[..] else {
         return Err(no_folder());
     };
-    if let Some(Cachefile::At(old)) = by_guid(known.guid()).map(|old| old.cachefile()) {
-        CacheFile::new(old).remove(known.guid())?;
-    }
+    let before = by_guid(known.guid()).map(|old| old.cachefile());
     let is_usual = *cachefile == Cachefile::Usual;
     let (to, from) = if is_usual { (lasting, passing) } else { (passing, lasting) };
-    from.remove(known.guid())?;
+    // In this order: whenever this ends, the pool is in one of them.
     to.put(known)?;
-    match cachefile {
-        Cachefile::At(path) => CacheFile::new(path.clone()).put(&known.without_marks()),
+    if let Cachefile::At(path) = cachefile {
+        CacheFile::new(path.clone()).put(&known.without_marks())?;
+    }
+    from.remove(known.guid())?;
+    match before.filter(|before| before != cachefile) {
+        Some(Cachefile::At(old)) => CacheFile::new(old).remove(known.guid()),
         _ => Ok(()),
     }
 }

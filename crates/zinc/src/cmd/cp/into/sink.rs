@@ -121,7 +121,7 @@ impl Fault {
         use engine::dmu::ErrorKind;
         match self {
             Self::Pool(Error::Dmu(e)) => {
-                matches!(e.kind, ErrorKind::NoSpace | ErrorKind::Stopped(_))
+                matches!(e.kind, ErrorKind::NoSpace | ErrorKind::Quota | ErrorKind::Stopped(_))
             }
             Self::Cancelled => true,
             _ => false,
