@@ -41,9 +41,9 @@ fn unequal_vdevs_are_filled_in_proportion() {
     was_written_down(&outcome, include_str!("../../../docs/lab/holdout/h7.json"));
     assert_eq!(predicted(&outcome).count(), 6);
     let score = outcome.score().unwrap_or_else(|| panic!("no score"));
-    assert_eq!((score.rows, score.free_parameters), (6, 1));
+    assert_eq!((score.rows, score.free_parameters), (6, 2));
     assert!(score.rank_correlation > 0.5, "{score:?}");
-    assert!(outcome.says().contains("with 1 free parameters"), "{}", outcome.says());
+    assert!(outcome.says().contains("with 2 free parameters"), "{}", outcome.says());
     let of = |name: &str| outcome.measured(name).unwrap_or(f64::NAN);
     let sum = of("small vdev: allocated") + of("large vdev: allocated");
     assert!((sum - of("pool: allocated")).abs() < 0.01);
