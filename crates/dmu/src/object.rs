@@ -165,22 +165,10 @@ impl Object {
         })
     }
 
-    /// Reads an indirect block, holding it to the level it must have (a pointer that loops back
-    /// up the tree is an error, not a loop) and to one place ([`crate::places`]).
+    /// Reads an indirect block, when it can stand where it stands.
     fn indirect(&self, bp: &BlkPtr, level: u8, blkid: u64) -> Result<Arc<Block>> {
-        if bp.level() != level {
-            return Err(self.error(ErrorKind::Tree("a pointer has another level than its place")));
-        }
-        if bp.lsize() != 1 << self.dnode.indirect_shift {
-            return Err(self.error(ErrorKind::Tree("an indirect block has another size")));
-        }
-        if bp.is_embedded() {
-            return Err(self.error(ErrorKind::Tree("an indirect block is embedded")));
-        }
-        if !self.places.is_only(bp, level, blkid) {
-            let what = "an indirect block stands in several places of its tree";
-            return Err(self.error(ErrorKind::Tree(what)));
-        }
+        let judged = self.places.judge(&self.dnode, bp, level, blkid);
+        judged.map_err(|rule| self.error(ErrorKind::Tree(rule)))?;
         Ok(self.objset.store().read(bp, self.place(level, blkid), self.objset.key())?)
     }
 

@@ -13,7 +13,7 @@
 //! tree must have that many before a later one can be shared, which is work in proportion to the
 //! size of the pool.
 
-use ondisk::BlkPtr;
+use ondisk::{BlkPtr, Dnode};
 use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -29,6 +29,28 @@ type Address = (u32, u64, u64);
 pub(crate) struct Places(Mutex<HashMap<Address, (u8, u64)>>);
 
 impl Places {
+    /// Whether an indirect block of this tree can stand where it stands; else the rule that it
+    /// breaks. A pointer that loops back up the tree is an error, not a loop.
+    pub(crate) fn judge(
+        &self,
+        dnode: &Dnode,
+        bp: &BlkPtr,
+        level: u8,
+        blkid: u64,
+    ) -> Result<(), &'static str> {
+        match () {
+            () if bp.level() != level => Err("a pointer has another level than its place"),
+            () if bp.lsize() != 1 << dnode.indirect_shift => {
+                Err("an indirect block has another size")
+            }
+            () if bp.is_embedded() => Err("an indirect block is embedded"),
+            () if !self.is_only(bp, level, blkid) => {
+                Err("an indirect block stands in several places of its tree")
+            }
+            () => Ok(()),
+        }
+    }
+
     /// Notes an indirect block; whether this is its only place so far.
     pub(crate) fn is_only(&self, bp: &BlkPtr, level: u8, blkid: u64) -> bool {
         let mut noted = self.0.lock();

@@ -268,22 +268,21 @@ impl Traversal<'_> {
 
     /// Whether a pointer can stand where it stands.
     fn judge(&self, tree: &Tree<'_>, bp: &BlkPtr, place: Place) -> Result<()> {
-        let size = 1u64.checked_shl(tree.dnode.indirect_shift.into());
-        let leads_further = place.level > 0 || tree.is_meta;
-        let rule = match () {
-            () if bp.level() != place.level.cast_unsigned() => {
-                "a pointer has another level than its place"
+        let level = place.level.cast_unsigned();
+        let judged = match level {
+            0 if bp.level() != 0 => Err("a pointer has another level than its place"),
+            0 if tree.is_meta && bp.is_embedded() => Err("a block of dnodes is embedded"),
+            0 if tree.is_meta && !tree.places.is_only(bp, level, place.blkid) => {
+                Err("a block of dnodes stands in several places of its tree")
             }
-            () if bp.level() > 0 && Some(bp.lsize()) != size => {
-                "an indirect block has another size"
-            }
-            () if leads_further && bp.is_embedded() => "a block with pointers is embedded",
-            () if leads_further && !tree.places.is_only(bp, bp.level(), place.blkid) => {
-                "a block with pointers stands in several places of its tree"
-            }
-            () => return Ok(()),
+            0 => Ok(()),
+            level => tree.places.judge(tree.dnode, bp, level, place.blkid),
         };
-        Err(Error { objset: self.objset, object: tree.number, kind: ErrorKind::Tree(rule) })
+        judged.map_err(|rule| Error {
+            objset: self.objset,
+            object: tree.number,
+            kind: ErrorKind::Tree(rule),
+        })
     }
 
     fn indirect(

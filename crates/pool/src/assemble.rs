@@ -9,6 +9,7 @@ use crate::uberblocks::{self, FoundUberblock};
 use device::DeviceRef;
 use ondisk::config::{LabelConfig, PoolConfig, PoolState, VdevConfig, VdevKind};
 use ondisk::nvlist::{NvList, NvValue};
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -61,7 +62,7 @@ impl Candidate {
         let mut aux = BTreeMap::new();
         let rings = read_rings(found);
         let settled = settle(found, &rings);
-        for (leaf, ring) in settled.iter().zip(rings) {
+        for (leaf, ring) in settled.iter().map(AsRef::as_ref).zip(rings) {
             match &leaf.config {
                 LabelConfig::Member(c) => pools.entry(c.pool_guid).or_default().push((leaf, ring)),
                 LabelConfig::Aux(c) => {
@@ -227,35 +228,35 @@ fn read_rings(found: &[FoundLeaf]) -> Vec<Vec<FoundUberblock>> {
 /// from its uberblock on, as always, and no uberblock is written before all devices have labels of
 /// it. So the new guid is that of the pool if there is one uberblock of that txg or a later one;
 /// else all labels with it are as if they had not been written. The next txg writes over them.
-fn settle(found: &[FoundLeaf], rings: &[Vec<FoundUberblock>]) -> Vec<FoundLeaf> {
-    let members = |leaf: &FoundLeaf| {
-        let configs = leaf.labels.iter().filter_map(|l| l.config.as_ref().ok());
-        let members = configs.filter_map(|c| match c {
-            LabelConfig::Member(member) => Some(member.clone()),
-            LabelConfig::Aux(_) => None,
-        });
-        members.collect::<Vec<_>>()
-    };
+fn settle<'f>(found: &'f [FoundLeaf], rings: &[Vec<FoundUberblock>]) -> Vec<Cow<'f, FoundLeaf>> {
     let has_begun = |guid: u64, txg: u64| {
-        let mut of_it = found
-            .iter()
-            .zip(rings)
-            .filter(|(leaf, _)| members(leaf).iter().any(|config| config.pool_guid == guid));
-        of_it.any(|(_, ring)| ring.iter().any(|found| found.uberblock.txg >= txg))
+        let of_it = |leaf: &FoundLeaf| members(leaf).any(|config| config.pool_guid == guid);
+        let mut rings = found.iter().zip(rings).filter(|(leaf, _)| of_it(leaf));
+        rings.any(|(_, ring)| ring.iter().any(|found| found.uberblock.txg >= txg))
     };
-    let settled = |leaf: &FoundLeaf| {
-        let LabelConfig::Member(newest) = &leaf.config else { return leaf.clone() };
+    let settled = |leaf: &'f FoundLeaf| {
+        let LabelConfig::Member(newest) = &leaf.config else { return Cow::Borrowed(leaf) };
         // The labels of a device that was part of another pool before name another device.
         let before = members(leaf)
-            .into_iter()
             .filter(|c| c.pool_guid != newest.pool_guid && c.guid == newest.guid)
             .max_by_key(|c| c.txg);
         match before.filter(|_| !has_begun(newest.pool_guid, newest.txg)) {
-            Some(before) => FoundLeaf { config: LabelConfig::Member(before), ..leaf.clone() },
-            None => leaf.clone(),
+            Some(before) => {
+                let config = LabelConfig::Member(Box::new(before.clone()));
+                Cow::Owned(FoundLeaf { config, ..leaf.clone() })
+            }
+            None => Cow::Borrowed(leaf),
         }
     };
     found.iter().map(settled).collect()
+}
+
+/// What the labels of a device say of pools that it is part of.
+fn members(leaf: &FoundLeaf) -> impl Iterator<Item = &PoolConfig> {
+    leaf.labels.iter().filter_map(|label| match label.config.as_ref() {
+        Ok(LabelConfig::Member(config)) => Some(&**config),
+        _ => None,
+    })
 }
 
 fn is_device(kind: &VdevKind) -> bool {

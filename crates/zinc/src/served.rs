@@ -267,8 +267,7 @@ impl Server {
         let text = |key: &str| answer[key].as_str().unwrap_or_default();
         ui::error(text("errors"));
         sink::write(output, text("output").as_bytes(), Patience::Ever)?;
-        let code = answer["code"].as_u64().and_then(|c| u8::try_from(c).ok());
-        Ok(Ran::Code(code.unwrap_or(crate::failure::FAILED)))
+        Ok(Ran::ended(&answer))
     }
 
     /// Has this process's command line run there, with `more` behind it and this file to print to.
@@ -309,8 +308,7 @@ impl Server {
                 };
             }
         };
-        let code = answer["code"].as_u64().and_then(|c| u8::try_from(c).ok());
-        Ok(Ran::Code(code.unwrap_or(crate::failure::FAILED)))
+        Ok(Ran::ended(&answer))
     }
 }
 
@@ -320,6 +318,14 @@ enum Ran {
     Code(u8),
     /// It did not begin, mostly because the pool is being let go. Any command may open it then.
     NotBegun(Failure),
+}
+
+impl Ran {
+    /// What the answer to `run` says.
+    fn ended(answer: &Value) -> Self {
+        let code = answer["code"].as_u64().and_then(|c| u8::try_from(c).ok());
+        Self::Code(code.unwrap_or(crate::failure::FAILED))
+    }
 }
 
 /// Why a verb that needs a server does nothing.
