@@ -16,7 +16,7 @@ fn floor(name: &str) -> Option<usize> {
 }
 
 /// What the command may name.
-const SEEN_BY_THE_COMMAND: [&str; 4] = ["engine", "lab", "control", "archive"];
+const SEEN_BY_THE_COMMAND: [&str; 5] = ["engine", "lab", "zdb", "control", "archive"];
 
 /// Why `user` may not depend on `used` (`kind` is "normal", "build" or "dev"); `None` if it may.
 fn objection(user: &str, used: &str, kind: &str) -> Option<String> {

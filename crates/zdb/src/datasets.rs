@@ -11,7 +11,7 @@ use super::object::{self, Context, Range};
 use super::roles::{Roles, number_table};
 use super::znode::Names;
 use super::{data, locked, show, zil};
-use crate::failure::Failure;
+use crate::Result;
 use engine::dmu::{Object, Objset, Zap};
 use engine::ondisk::bookmark::Bookmark;
 use engine::ondisk::bpobj::{BpobjHeader, bptree::BptreeHeader};
@@ -23,17 +23,17 @@ use serde_json::json;
 use std::cell::RefCell;
 
 /// What is wanted.
-pub struct Wanted {
+pub(crate) struct Wanted {
     /// Level of `-d`.
-    pub level: u8,
+    pub(crate) level: u8,
     /// Level of `-i`.
-    pub logs: u8,
+    pub(crate) logs: u8,
     /// Objects; empty: all.
-    pub objects: Vec<Range>,
+    pub(crate) objects: Vec<Range>,
 }
 
 /// The name of what an object set is for.
-pub fn kind_name(kind: ObjsetKind) -> String {
+pub(crate) fn kind_name(kind: ObjsetKind) -> String {
     match kind {
         ObjsetKind::None => "NONE".to_owned(),
         ObjsetKind::Meta => "META".to_owned(),
@@ -46,7 +46,7 @@ pub fn kind_name(kind: ObjsetKind) -> String {
 }
 
 /// Prints all datasets of a pool, the MOS first.
-pub fn all(d: &mut Dump, pool: &Pool, wanted: &Wanted) {
+pub(crate) fn all(d: &mut Dump, pool: &Pool, wanted: &Wanted) {
     meta(d, pool, wanted);
     if !wanted.objects.is_empty() {
         return;
@@ -56,6 +56,9 @@ pub fn all(d: &mut Dump, pool: &Pool, wanted: &Wanted) {
         internal(d, pool, wanted.level);
     }
     for (name, dir) in pool.dsl().walk() {
+        if !d.is_wanted() {
+            return;
+        }
         let head = dir.and_then(|dir| pool.dsl().head(&dir));
         let Some(Some(head)) = d.keep(&name, head) else { continue };
         let snapshots = pool.dsl().snapshots(&head);
@@ -110,7 +113,7 @@ fn mos_used(pool: &Pool) -> Option<u64> {
 }
 
 /// Opens the object set of a dataset; of a locked one what is not encrypted can be read.
-pub fn objset(pool: &Pool, dataset: &Dataset) -> Result<Objset, String> {
+pub(crate) fn objset(pool: &Pool, dataset: &Dataset) -> Result<Objset, String> {
     let opened = pool.dsl().objset(dataset);
     match opened {
         Ok(os) if os.key().is_some() || !locked::is_locked(pool, dataset) => Ok(os),
@@ -119,7 +122,7 @@ pub fn objset(pool: &Pool, dataset: &Dataset) -> Result<Objset, String> {
 }
 
 /// Prints one dataset.
-pub fn one(d: &mut Dump, pool: &Pool, dataset: &Dataset, wanted: &Wanted) {
+pub(crate) fn one(d: &mut Dump, pool: &Pool, dataset: &Dataset, wanted: &Wanted) {
     let os = objset(pool, dataset);
     let Some(os) = d.keep(&dataset.name, os) else { return };
     let is_fs = os.phys().kind == ObjsetKind::Zfs;
@@ -232,6 +235,9 @@ fn objects(d: &mut Dump, cx: &Context, wanted: &Wanted) {
     }
     let (mut slots, mut highest) = (0u64, 0u64);
     for o in cx.objset.objects() {
+        if !d.is_wanted() {
+            return;
+        }
         match o {
             Ok(o) => {
                 slots += u64::from(o.dnode().extra_slots) + 1;
@@ -454,7 +460,7 @@ fn frees(d: &mut Dump, pool: &Pool, level: u8) {
 }
 
 /// Finds the dataset of a name: by name, or by the number of its object behind the pool's name.
-pub fn by_name(pool: &Pool, name: &str) -> Result<Dataset, Failure> {
+pub(crate) fn by_name(pool: &Pool, name: &str) -> Result<Dataset> {
     match pool.dsl().by_name(name) {
         Ok(ds) => Ok(ds),
         Err(e) => {

@@ -1,42 +1,17 @@
 //! `zinc zdb`: everything inside a pool, structure by structure.
 //!
-//! The options are those of OpenZFS's zdb; each mode has a file of its own. An option given several
-//! times says more. A mode writes its facts to a [`dump::Dump`], which makes text or JSON of them.
-//!
-//! Nothing here judges a pool: that is `zinc check`. What cannot be read or decoded is said where
-//! it stands, the dump goes on, and the exit code is 1.
-
-mod block;
-mod blocks;
-mod bonus;
-mod config;
-mod copy;
-mod data;
-mod datasets;
-mod ddt;
-mod dump;
-mod history;
-mod label;
-mod locked;
-mod metaslab;
-mod object;
-mod roles;
-mod show;
-mod spacemap;
-mod tree;
-mod uber;
-mod walk;
-mod zap;
-mod zil;
-mod znode;
+//! The options are those of OpenZFS's zdb; here they become what the crate `zdb` is asked for. What
+//! cannot be read or decoded is said where it stands, the dump goes on, and the exit code is 1.
 
 use crate::common::OpenArgs;
 use crate::failure::{FAILED, Failure, USAGE};
 use crate::found::{self, Reach};
-use dump::Dump;
+use crate::target::Output;
+use crate::ui;
 use engine::{OpenOptions, Pool};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use zdb::{Dump, LabelParts, Modes};
 
 /// Arguments.
 #[derive(clap::Args)]
@@ -133,10 +108,46 @@ fn usage() -> Failure {
     Failure::usage("zdb: name a pool, a dataset or, with -l, a device")
 }
 
+/// The path of a device: `sda` is `/dev/sda` unless a file here has that name.
+fn device(word: &str) -> PathBuf {
+    let known = Path::new("/dev").join(word);
+    let is_short = !word.contains('/') && !Path::new(word).exists() && known.exists();
+    if is_short { known } else { PathBuf::from(word) }
+}
+
+/// Standard output.
+struct Terminal;
+
+impl zdb::Output for Terminal {
+    fn text(&mut self, text: &str) {
+        ui::out(text);
+    }
+
+    fn bytes(&mut self, bytes: &[u8]) {
+        // What fails is kept, and becomes the exit code.
+        let _ = ui::out_bytes(bytes);
+    }
+
+    fn json(&mut self, value: &serde_json::Value) {
+        ui::json(value);
+    }
+
+    fn is_wanted(&self) -> bool {
+        crate::asked::check().is_ok()
+    }
+}
+
+impl zdb::Target for Output {
+    fn at_any_offset(&mut self) -> std::io::Result<Option<&std::fs::File>> {
+        Output::at_any_offset(self)
+    }
+}
+
 impl Args {
     /// Runs it.
     pub fn run(self) -> Result<ExitCode, Failure> {
-        let mut d = Dump::new(self.json, self.exact);
+        let mut terminal = Terminal;
+        let mut d = Dump::new(&mut terminal, self.json, self.exact);
         let outcome = self.dump(&mut d);
         // What was dumped before a failure is still worth printing.
         let failures = d.finish();
@@ -148,56 +159,61 @@ impl Args {
         })
     }
 
-    /// Level of a mode with `-v`.
-    fn level(&self, given: u8) -> u8 {
-        if given == 0 { 0 } else { given.saturating_add(self.verbose) }
+    fn modes(&self) -> Modes {
+        Modes {
+            uberblocks: self.uberblocks,
+            config: self.config,
+            datasets: self.datasets,
+            logs: self.logs,
+            metaslabs: self.metaslabs,
+            dedup: self.dedup,
+            history: self.history,
+            blocks: self.blocks,
+            checksum: self.checksum,
+            simulate: self.simulate,
+            verbose: self.verbose,
+        }
     }
 
     /// Dumps what is asked for; false when that are the labels of devices that have none.
-    fn dump(&self, d: &mut Dump) -> Result<bool, Failure> {
-        if self.labels > 0 && self.embedded.is_none() {
-            return self.dump_labels(d);
-        }
-        self.dump_inside(d).map(|()| true)
-    }
-
-    fn dump_inside(&self, d: &mut Dump) -> Result<(), Failure> {
+    fn dump(&self, d: &mut Dump<'_>) -> Result<bool, Failure> {
         if let Some(words) = &self.embedded {
-            return block::embedded(d, words);
+            zdb::embedded(d, words)?;
+            return Ok(true);
         }
         let Some((first, rest)) = self.args.split_first() else {
             return Err(usage());
         };
+        if self.labels > 0 {
+            return self.dump_labels(d);
+        }
         // A shell completes the name of a folder so.
         let first = first.strip_suffix('/').unwrap_or(first);
         let pool = self.open_pool(first)?;
         for s in pool.salvage() {
             d.fail(format_args!("{}: {}", s.what, s.cause));
         }
-        if self.read && rest.is_empty() {
-            return Err(Failure::usage("zdb: want -R POOL VDEV:OFFSET:SIZE[/PSIZE][:FLAGS]"));
+        match (self.read, rest) {
+            (true, []) => {
+                return Err(Failure::usage("zdb: want -R POOL VDEV:OFFSET:SIZE[/PSIZE][:FLAGS]"));
+            }
+            (true, blocks) => blocks.iter().try_for_each(|spec| zdb::block(d, &pool, spec))?,
+            (false, _) if self.lookup || self.copy => self.dump_file(d, &pool, first, rest)?,
+            (false, _) => zdb::pool(d, &pool, first, rest, &self.modes())?,
         }
-        if self.read {
-            return rest.iter().try_for_each(|spec| block::read(d, &pool, spec));
-        }
-        if self.lookup || self.copy {
-            return self.dump_file(d, &pool, first, rest);
-        }
-        self.dump_pool(d, &pool, first, rest)
+        Ok(true)
     }
 
-    fn dump_labels(&self, d: &mut Dump) -> Result<bool, Failure> {
-        if self.args.is_empty() {
-            return Err(usage());
-        }
-        let wanted = label::Wanted {
+    fn dump_labels(&self, d: &mut Dump<'_>) -> Result<bool, Failure> {
+        let level = |given: u8| if given == 0 { 0 } else { given.saturating_add(self.verbose) };
+        let wanted = LabelParts {
             config: !self.quiet,
-            level: self.level(self.labels),
-            uberblocks: self.level(self.uberblocks),
+            level: level(self.labels),
+            uberblocks: level(self.uberblocks),
         };
         let mut any = false;
         for path in &self.args {
-            any |= label::dump(d, &label::device(path), wanted)?;
+            any |= zdb::labels(d, &device(path), wanted)?;
         }
         Ok(any)
     }
@@ -222,87 +238,48 @@ impl Args {
 
     fn dump_file(
         &self,
-        d: &mut Dump,
+        d: &mut Dump<'_>,
         pool: &Pool,
         dataset: &str,
         rest: &[String],
     ) -> Result<(), Failure> {
         match rest {
             [path] if self.lookup => {
-                let level = self.level(self.datasets).max(4 + self.verbose);
-                copy::show(d, pool, dataset, path, level)
+                let given = self.datasets.saturating_add(self.verbose);
+                let level = if self.datasets == 0 { 0 } else { given };
+                let level = level.max(self.verbose.saturating_add(4));
+                zdb::File::find(pool, dataset, path)?.show(d, pool, level);
+                Ok(())
             }
-            [path, target] if self.copy => copy::copy(d, pool, dataset, path, Path::new(target)),
+            [path, target] if self.copy => {
+                let file = zdb::File::find(pool, dataset, path)?;
+                if !file.is_regular() {
+                    return Err(Failure::new(format!("{path}: not a regular file")));
+                }
+                let mut out = Output::create(Path::new(target))?;
+                d.note(format_args!("Copying object {} to {target}", file.number()));
+                match file.copy(d, &mut out) {
+                    Ok(()) => out.finish(Ok(())),
+                    Err(zdb::Error::Write(e)) => out.finish(Err(e)),
+                    Err(e) => Err(e.into()),
+                }
+            }
             _ => Err(Failure::usage("zdb: want -O DATASET PATH or -r DATASET PATH DESTINATION")),
         }
     }
+}
 
-    fn dump_pool(
-        &self,
-        d: &mut Dump,
-        pool: &Pool,
-        name: &str,
-        rest: &[String],
-    ) -> Result<(), Failure> {
-        let modes = [
-            self.uberblocks,
-            self.config,
-            self.datasets,
-            self.logs,
-            self.metaslabs,
-            self.dedup,
-            self.history,
-            self.blocks,
-            self.checksum,
-            u8::from(self.simulate),
-        ];
-        let nothing = modes.iter().all(|n| *n == 0);
-        let inside = name.contains(['/', '@']);
-        let objects: Option<Vec<_>> = match self.metaslabs > 0 && self.datasets == 0 {
-            true => Some(Vec::new()),
-            false => rest.iter().map(|r| object::Range::parse(r)).collect(),
-        };
-        let objects =
-            objects.ok_or_else(|| Failure::usage("zdb: objects are N or FIRST:LAST[:FLAGS]"))?;
-        let whole = !inside && objects.is_empty();
-        // Without a mode: the pool in short, or a dataset.
-        let level = |given: u8| self.level(given.max(u8::from(nothing && whole)));
-        if level(self.config) > 0 && whole {
-            config::dump(d, pool, level(self.config))?;
-        }
-        if level(self.uberblocks) > 0 && whole {
-            uber::dump(d, pool, level(self.uberblocks))?;
-        }
-        if level(self.dedup) > 0 && whole {
-            ddt::dump(d, pool, level(self.dedup))?;
-        }
-        let maps = level(self.metaslabs);
-        let maps = if self.level(self.datasets) > 2 { maps.max(1) } else { maps };
-        if maps > 0 && whole {
-            metaslab::dump(d, pool, maps, if self.datasets == 0 { rest } else { &[] })?;
-        }
-        let datasets = match inside || !objects.is_empty() {
-            true if self.logs == 0 => self.level(self.datasets.max(1)),
-            _ => level(self.datasets),
-        };
-        let wanted = datasets::Wanted { level: datasets, logs: level(self.logs), objects };
-        if wanted.level > 0 || wanted.logs > 0 {
-            if inside {
-                datasets::one(d, pool, &datasets::by_name(pool, name)?, &wanted);
-            } else {
-                datasets::all(d, pool, &wanted);
+impl From<zdb::Error> for Failure {
+    fn from(e: zdb::Error) -> Self {
+        match e {
+            zdb::Error::Usage(what) => Self::usage(format!("zdb: {what}")),
+            zdb::Error::Pool(e) => e.into(),
+            zdb::Error::Dataset(e) => e.into(),
+            zdb::Error::File(e) => e.into(),
+            zdb::Error::Device { ref cause, .. } => {
+                Self::new(e.to_string()).because(cause.to_string())
             }
+            _ => Self::new(e.to_string()),
         }
-        if level(self.history) > 0 && whole {
-            history::dump(d, pool, level(self.history))?;
-        }
-        if self.simulate {
-            ddt::simulate(d, pool);
-        }
-        let given = self.blocks.max(self.checksum).max(u8::from(nothing && whole));
-        if given > 0 {
-            blocks::dump(d, pool, self.level(given.min(self.blocks.max(1))), self.checksum);
-        }
-        Ok(())
     }
 }

@@ -14,7 +14,7 @@ use std::fmt;
 
 /// How the content of an object is to be read, where its type does not say.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Form {
+pub(crate) enum Form {
     /// By its type.
     ByType,
     /// Block references of a vdev.
@@ -45,9 +45,9 @@ pub enum Form {
 
 /// What an object is for.
 #[derive(Clone, Debug)]
-pub struct Role {
+pub(crate) struct Role {
     /// How it is read.
-    pub form: Form,
+    pub(crate) form: Form,
     text: String,
 }
 
@@ -59,11 +59,11 @@ impl fmt::Display for Role {
 
 /// Roles by object number.
 #[derive(Default)]
-pub struct Roles(HashMap<u64, Role>);
+pub(crate) struct Roles(HashMap<u64, Role>);
 
 impl Roles {
     /// Finds out all that can be found; what cannot be read is simply not known.
-    pub fn find(pool: &Pool) -> Self {
+    pub(crate) fn find(pool: &Pool) -> Self {
         let mut roles = Self::default();
         roles.directory(pool);
         for top in &pool.config().vdev_tree.children {
@@ -74,7 +74,7 @@ impl Roles {
     }
 
     /// What an object is for.
-    pub fn of(&self, object: u64) -> Option<Role> {
+    pub(crate) fn of(&self, object: u64) -> Option<Role> {
         self.0.get(&object).cloned()
     }
 
@@ -214,7 +214,7 @@ impl Roles {
 }
 
 /// A ZAP whose keys are numbers, in order.
-pub fn number_table(mos: &Objset, zap: u64) -> Vec<(u64, u64)> {
+pub(crate) fn number_table(mos: &Objset, zap: u64) -> Vec<(u64, u64)> {
     let Ok(zap) = mos.object(zap).and_then(|o| Zap::open(&o)) else { return Vec::new() };
     let key = |b: &[u8]| engine::ondisk::deadlist::parse_int_key(std::str::from_utf8(b).ok()?);
     let pair = |e: engine::dmu::ZapEntry| Some((key(e.name.bytes()?)?, e.u64()?));
@@ -224,7 +224,7 @@ pub fn number_table(mos: &Objset, zap: u64) -> Vec<(u64, u64)> {
 }
 
 /// The words of an object, block by block; blocks that cannot be read count as zeros.
-pub fn words(object: &Object) -> impl Iterator<Item = u64> + '_ {
+pub(crate) fn words(object: &Object) -> impl Iterator<Item = u64> + '_ {
     let per_block = (object.dnode().block_size() / 8) as usize;
     let blocks = 0..=object.dnode().max_block;
     blocks.flat_map(move |b| match object.read_block(b) {

@@ -11,10 +11,10 @@ use engine::dmu::{Error, Objset, Place, Step, Visitor};
 use engine::ondisk::BlkPtr;
 
 /// Receives a pointer and the name of what it points to.
-pub type Visit<'a> = dyn FnMut(&BlkPtr, Place) + 'a;
+pub(crate) type Visit<'a> = dyn FnMut(&BlkPtr, Place) + 'a;
 
 /// Visits the pool.
-pub fn pool(d: &mut Dump, pool: &Pool, visit: &mut Visit<'_>) {
+pub(crate) fn pool(d: &mut Dump, pool: &Pool, visit: &mut Visit<'_>) {
     objset(d, pool.mos(), 0, visit);
     for (name, dir) in pool.dsl().walk() {
         let head = dir.and_then(|dir| pool.dsl().head(&dir));
@@ -32,20 +32,20 @@ pub fn pool(d: &mut Dump, pool: &Pool, visit: &mut Visit<'_>) {
 
 /// Visits what an object set has that was born after `since`.
 fn objset(d: &mut Dump, os: &Objset, since: u64, visit: &mut Visit<'_>) {
-    // Nothing stops this walk.
+    // It ends early only when its output is not wanted.
     let _ = os.traverse(since, &mut Told { d, visit });
 }
 
 /// Tells the visitor of each pointer, and the dump of what is lost.
-struct Told<'a, 'v> {
-    d: &'a mut Dump,
+struct Told<'a, 'o, 'v> {
+    d: &'a mut Dump<'o>,
     visit: &'a mut Visit<'v>,
 }
 
-impl Visitor for Told<'_, '_> {
+impl Visitor for Told<'_, '_, '_> {
     fn enter(&mut self, bp: &BlkPtr, place: Place) -> Step {
         (self.visit)(bp, place);
-        Step::Into
+        if self.d.is_wanted() { Step::Into } else { Step::Stop }
     }
 
     fn lost(&mut self, _: Place, error: Error) {
@@ -54,7 +54,7 @@ impl Visitor for Told<'_, '_> {
 }
 
 /// Space a block takes as OpenZFS accounts it: RAID-Z with the overhead of a block of 128 KiB.
-pub fn deflated(pool: &Pool, bp: &BlkPtr) -> u64 {
+pub(crate) fn deflated(pool: &Pool, bp: &BlkPtr) -> u64 {
     const TYPICAL: u64 = 128 << 10;
     bp.dvas().fold(0u64, |sum, (_, dva)| {
         let asize = pool.vdevs().psize_to_asize(dva.vdev(), TYPICAL, u64::MAX);

@@ -19,27 +19,27 @@ use engine::ondisk::{Checksum, Compression, DmuType};
 use std::cell::RefCell;
 
 /// What is needed to make sense of the objects of one set.
-pub struct Context {
+pub(crate) struct Context {
     /// The set.
-    pub objset: Objset,
+    pub(crate) objset: Objset,
     /// How much is wanted.
-    pub level: u8,
+    pub(crate) level: u8,
     /// What objects of the MOS are for.
-    pub roles: Roles,
+    pub(crate) roles: Roles,
     /// Attribute tables and paths of a file system.
-    pub names: RefCell<Names>,
+    pub(crate) names: RefCell<Names>,
     /// Compression that new blocks get where the dnode says "inherit".
-    pub compression: Option<String>,
+    pub(crate) compression: Option<String>,
 }
 
 /// Prints the headings of the columns.
-pub fn heading(d: &mut Dump) {
+pub(crate) fn heading(d: &mut Dump) {
     d.blank();
     d.note("    Object  lvl   iblk   dblk  dsize  dnsize  lsize   %full  type");
 }
 
 /// Prints an object.
-pub fn dump(d: &mut Dump, cx: &Context, object: &Object) {
+pub(crate) fn dump(d: &mut Dump, cx: &Context, object: &Object) {
     d.open_flat("objects");
     line(d, cx, object);
     if cx.level >= 4 {
@@ -161,18 +161,18 @@ fn details(d: &mut Dump, cx: &Context, object: &Object) {
 
 /// Objects that are wanted.
 #[derive(Clone, Debug)]
-pub struct Range {
+pub(crate) struct Range {
     /// First, as a number of either sign: accounting objects are negative.
-    pub first: i64,
+    pub(crate) first: i64,
     /// Last, inclusive.
-    pub last: i64,
+    pub(crate) last: i64,
     /// Kinds: `A` all, `d` directories, `f` files, `m` space maps, `z` ZAPs; each wanted or not.
     flags: Vec<(char, bool)>,
 }
 
 impl Range {
     /// Reads `N` or `FIRST:LAST[:FLAGS]`, where LAST -1 is the end.
-    pub fn parse(text: &str) -> Option<Self> {
+    pub(crate) fn parse(text: &str) -> Option<Self> {
         let mut parts = text.split(':');
         let number = |s: &str| match s.strip_prefix("0x") {
             Some(hex) => i64::from_str_radix(hex, 16).ok(),
@@ -207,13 +207,19 @@ impl Range {
         parts.next().is_none().then_some(Self { first, last, flags })
     }
 
+    /// The object of this number.
+    pub(crate) fn one(number: u64) -> Self {
+        let number = number.cast_signed();
+        Self { first: number, last: number, flags: Vec::new() }
+    }
+
     /// A single object is wanted, so that its absence is an error.
-    pub fn single(&self) -> bool {
+    pub(crate) fn single(&self) -> bool {
         self.first == self.last
     }
 
     /// The object is one of them.
-    pub fn has(&self, object: &Object) -> bool {
+    pub(crate) fn has(&self, object: &Object) -> bool {
         let number = object.number().cast_signed();
         if number < self.first || number > self.last {
             return false;

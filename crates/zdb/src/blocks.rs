@@ -19,7 +19,7 @@ use serde_json::json;
 use std::collections::BTreeMap;
 
 /// Prints the sums. `checksum` is the level of `-c`.
-pub fn dump(d: &mut Dump, pool: &Pool, level: u8, checksum: u8) {
+pub(crate) fn dump(d: &mut Dump, pool: &Pool, level: u8, checksum: u8) {
     let verify = if checksum >= 2 { Verify::All } else { Verify::Metadata };
     let options = CheckOptions { verify, ..CheckOptions::default() };
     let report = check::run(pool, &options, &rt::Progress::new());

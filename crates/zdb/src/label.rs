@@ -5,7 +5,7 @@
 
 use super::dump::Dump;
 use super::{show, uber};
-use crate::failure::Failure;
+use crate::{Error, Result};
 use engine::device::gpt::Gpt;
 use engine::device::{DeviceRef, FileDevice, Options};
 use engine::ondisk::config::LabelConfig;
@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// What of labels is wanted.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug)]
 pub struct Wanted {
     /// The configuration.
     pub config: bool,
@@ -25,18 +25,13 @@ pub struct Wanted {
     pub uberblocks: u8,
 }
 
-/// The path of a device: `sda` is `/dev/sda` unless a file here has that name.
-pub fn device(word: &str) -> PathBuf {
-    let known = Path::new("/dev").join(word);
-    let is_short = !word.contains('/') && !Path::new(word).exists() && known.exists();
-    if is_short { known } else { PathBuf::from(word) }
-}
-
 /// Prints the labels of a device and of the ZFS partitions on it; whether there is one.
-pub fn dump(d: &mut Dump, path: &Path, wanted: Wanted) -> Result<bool, Failure> {
-    let device = FileDevice::open(path, &Options::default()).map_err(|e| {
-        Failure::new(format!("cannot open {}", path.display())).because(e.to_string())
-    })?;
+///
+/// # Errors
+/// The device cannot be opened. What is wrong with its labels is said in the dump.
+pub fn dump(d: &mut Dump, path: &Path, wanted: Wanted) -> Result<bool> {
+    let device = FileDevice::open(path, &Options::default())
+        .map_err(|cause| Error::Device { path: path.to_owned(), cause })?;
     let device: DeviceRef = Arc::new(device);
     let views = pool::read_labels(&device);
     let any = views.iter().any(|v| v.nvlist.is_some());

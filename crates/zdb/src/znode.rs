@@ -17,7 +17,7 @@ const DEPTH_MAX: usize = 4096;
 
 /// What is needed to understand the files of one file system.
 #[derive(Default)]
-pub struct Names {
+pub(crate) struct Names {
     tables: Option<SaTables>,
     fuids: FuidTable,
     root: u64,
@@ -27,7 +27,7 @@ pub struct Names {
 
 impl Names {
     /// Reads the tables; what cannot be read is missing. The second is what went wrong.
-    pub fn open(objset: &Objset) -> (Self, Option<String>) {
+    pub(crate) fn open(objset: &Objset) -> (Self, Option<String>) {
         let mut names = Self::default();
         match names.read(objset) {
             Ok(()) => (names, None),
@@ -130,7 +130,7 @@ impl Names {
 }
 
 /// The domains of the Windows identities of a file system.
-pub fn domains(object: &Object) -> Result<FuidTable, String> {
+pub(crate) fn domains(object: &Object) -> Result<FuidTable, String> {
     /// Tables have a few entries of some hundred bytes.
     const TABLE_MAX: u64 = 16 << 20;
     let dnode = object.dnode();
@@ -144,7 +144,7 @@ pub fn domains(object: &Object) -> Result<FuidTable, String> {
 }
 
 /// Prints the attributes of a file.
-pub fn dump(d: &mut Dump, cx: &Context, object: &Object) {
+pub(crate) fn dump(d: &mut Dump, cx: &Context, object: &Object) {
     let dnode = object.dnode();
     if dnode.bonus_kind == DmuType::SA && dnode.bonus.iter().all(|b| *b == 0) {
         return;
@@ -359,7 +359,7 @@ fn unknown(d: &mut Dump, tables: &SaTables, set: &SaSet<'_>) {
 }
 
 /// An ACL that is an object of its own (file systems before version 5).
-pub fn acl_object(d: &mut Dump, object: &Object) {
+pub(crate) fn acl_object(d: &mut Dump, object: &Object) {
     let mut bytes = vec![0; object.size_of_blocks().min(1 << 20) as usize];
     if d.keep("ACL", object.read_at(0, &mut bytes)).is_none() {
         return;

@@ -42,7 +42,7 @@ const DIRENT_TYPES: [&str; 16] = [
 ];
 
 /// Prints a ZAP.
-pub fn dump(d: &mut Dump, object: &Object) {
+pub(crate) fn dump(d: &mut Dump, object: &Object) {
     let zap = match Zap::open(object) {
         Ok(z) => z,
         Err(e) => return d.fail(e),
@@ -64,7 +64,7 @@ pub fn dump(d: &mut Dump, object: &Object) {
 }
 
 /// The key of an entry as text.
-pub fn name(e: &ZapEntry) -> String {
+pub(crate) fn name(e: &ZapEntry) -> String {
     match &e.name {
         ZapName::Bytes(b) => show::text(b),
         ZapName::U64s(w) => {

@@ -7,13 +7,13 @@ use serde_json::{Value, json};
 use std::fmt::Write as _;
 
 /// A checksum's or key's words.
-pub fn words(words: [u64; 4]) -> String {
+pub(crate) fn words(words: [u64; 4]) -> String {
     let [a, b, c, d] = words;
     format!("{a:016x}:{b:016x}:{c:016x}:{d:016x}")
 }
 
 /// Bytes in hexadecimal.
-pub fn hex(bytes: &[u8]) -> String {
+pub(crate) fn hex(bytes: &[u8]) -> String {
     let mut out = String::with_capacity(bytes.len() * 2);
     for b in bytes {
         let _ = write!(out, "{b:02x}");
@@ -22,7 +22,7 @@ pub fn hex(bytes: &[u8]) -> String {
 }
 
 /// Text that may be any bytes: as it is when it is printable, else each byte as a number.
-pub fn text(bytes: &[u8]) -> String {
+pub(crate) fn text(bytes: &[u8]) -> String {
     match std::str::from_utf8(bytes) {
         Ok(s) if !s.chars().any(char::is_control) => s.to_owned(),
         _ => bytes.iter().fold(String::new(), |mut s, b| {
@@ -34,7 +34,7 @@ pub fn text(bytes: &[u8]) -> String {
 
 /// Seconds since 1970 as a date. The calendar repeats after 400 years, days of the week too, so a
 /// time before 1970 is shown as one 400 years later with another year.
-pub fn time(seconds: i64) -> String {
+pub(crate) fn time(seconds: i64) -> String {
     const CYCLE: i64 = 146_097 * 86_400;
     if let Ok(after) = u64::try_from(seconds) {
         return nicenum::ctime(after);
@@ -46,12 +46,12 @@ pub fn time(seconds: i64) -> String {
 }
 
 /// Name of a compression algorithm in block pointers and dnodes.
-pub fn compression(c: Compression) -> String {
+pub(crate) fn compression(c: Compression) -> String {
     if c == Compression::OFF { "uncompressed".to_owned() } else { c.to_string() }
 }
 
 /// How a block is protected by encryption.
-pub fn crypt(bp: &BlkPtr) -> &'static str {
+pub(crate) fn crypt(bp: &BlkPtr) -> &'static str {
     match () {
         () if bp.is_encrypted() => "encrypted",
         () if bp.is_authenticated() => "authenticated",
@@ -65,7 +65,7 @@ fn endian(e: Endian) -> &'static str {
 }
 
 /// Number of the kind of embedded payload.
-pub fn embedded_number(bp: &BlkPtr) -> u8 {
+pub(crate) fn embedded_number(bp: &BlkPtr) -> u8 {
     match bp.embedded_kind() {
         EmbeddedKind::Data => 0,
         EmbeddedKind::Reserved => 1,
@@ -84,7 +84,7 @@ fn dva(d: engine::ondisk::Dva) -> String {
 }
 
 /// A block pointer in one line with everything in it.
-pub fn bp(bp: &BlkPtr) -> String {
+pub(crate) fn bp(bp: &BlkPtr) -> String {
     let (level, kind) = (bp.level(), bp.dmu_type());
     let head = format!("[L{level} {kind}]");
     let (lsize, psize) = (bp.lsize(), bp.psize());
@@ -126,7 +126,7 @@ pub fn bp(bp: &BlkPtr) -> String {
 
 /// A block pointer in a list of an object's blocks, whose kind is known from its place. `all`:
 /// every copy, not only the first.
-pub fn bp_short(bp: &BlkPtr, all: bool) -> String {
+pub(crate) fn bp_short(bp: &BlkPtr, all: bool) -> String {
     let (lsize, psize) = (bp.lsize(), bp.psize());
     let birth = bp.logical_birth();
     if bp.is_embedded() {
@@ -146,7 +146,7 @@ pub fn bp_short(bp: &BlkPtr, all: bool) -> String {
 }
 
 /// A block pointer as JSON.
-pub fn bp_json(bp: &BlkPtr) -> Value {
+pub(crate) fn bp_json(bp: &BlkPtr) -> Value {
     let mut v = json!({
         "level": bp.level(), "type": bp.dmu_type().to_string(), "lsize": bp.lsize(),
         "birth": bp.logical_birth(),
@@ -188,7 +188,7 @@ pub fn bp_json(bp: &BlkPtr) -> Value {
 }
 
 /// A list of a label or of the MOS as JSON.
-pub fn nvlist_json(list: &NvList) -> Value {
+pub(crate) fn nvlist_json(list: &NvList) -> Value {
     let member = |p: &engine::ondisk::NvPair| {
         (String::from_utf8_lossy(&p.name).into_owned(), nvvalue_json(&p.value))
     };
@@ -226,7 +226,7 @@ fn nvvalue_json(value: &NvValue) -> Value {
 }
 
 /// Prints a list, moved in by `columns`.
-pub fn nvlist(d: &mut Dump, name: &str, list: &NvList, columns: usize) {
+pub(crate) fn nvlist(d: &mut Dump, name: &str, list: &NvList, columns: usize) {
     d.hold(name, nvlist_json(list));
     let text = format!("{list:columns$}");
     d.note(text.trim_end_matches('\n'));
@@ -234,7 +234,7 @@ pub fn nvlist(d: &mut Dump, name: &str, list: &NvList, columns: usize) {
 
 /// Prints the buckets of a histogram from the first to the last that is not empty, each with a
 /// bar; bucket `i` is called `i + offset`.
-pub fn histogram(d: &mut Dump, name: &str, buckets: &[u64], offset: usize) {
+pub(crate) fn histogram(d: &mut Dump, name: &str, buckets: &[u64], offset: usize) {
     /// Longest bar.
     const WIDTH: u64 = 40;
     d.hold(name, buckets.to_vec());
@@ -248,7 +248,7 @@ pub fn histogram(d: &mut Dump, name: &str, buckets: &[u64], offset: usize) {
 }
 
 /// Prints bytes sixteen a line, as words in the order of memory, and as text.
-pub fn hexdump(d: &mut Dump, bytes: &[u8]) {
+pub(crate) fn hexdump(d: &mut Dump, bytes: &[u8]) {
     d.note("          0 1 2 3 4 5 6 7   8 9 a b c d e f  0123456789abcdef");
     for (i, line) in bytes.chunks(16).enumerate() {
         let mut left = hex(line.get(..8.min(line.len())).unwrap_or_default());

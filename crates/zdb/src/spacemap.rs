@@ -8,13 +8,13 @@ use serde_json::json;
 use std::collections::BTreeMap;
 
 /// The header of a space map.
-pub fn header(object: &Object) -> Result<SpaceMapHeader, String> {
+pub(crate) fn header(object: &Object) -> Result<SpaceMapHeader, String> {
     let dnode = object.dnode();
     SpaceMapHeader::decode(&dnode.bonus, dnode.endian).map_err(|e| e.to_string())
 }
 
 /// Calls `each` with every entry and the number of its first word.
-pub fn walk(
+pub(crate) fn walk(
     d: &mut Dump,
     object: &Object,
     start: u64,
@@ -40,7 +40,7 @@ pub fn walk(
 }
 
 /// Prints every entry.
-pub fn entries(d: &mut Dump, object: &Object, start: u64, shift: u8) {
+pub(crate) fn entries(d: &mut Dump, object: &Object, start: u64, shift: u8) {
     let mut number = 0u64;
     walk(d, object, start, shift, &mut |d, word, e| {
         one(d, number, word, e);
@@ -76,17 +76,17 @@ fn one(d: &mut Dump, number: u64, word: u64, entry: Entry) {
 }
 
 /// The letter of an action.
-pub fn letter(action: Action) -> char {
+pub(crate) fn letter(action: Action) -> char {
     if action == Action::Alloc { 'A' } else { 'F' }
 }
 
 /// A set of ranges without overlap: begin to end.
 #[derive(Default)]
-pub struct RangeSet(BTreeMap<u64, u64>);
+pub(crate) struct RangeSet(BTreeMap<u64, u64>);
 
 impl RangeSet {
     /// Adds a range; what is there already stays.
-    pub fn add(&mut self, start: u64, end: u64) {
+    pub(crate) fn add(&mut self, start: u64, end: u64) {
         if start >= end {
             return;
         }
@@ -107,7 +107,7 @@ impl RangeSet {
     }
 
     /// Removes a range; what is not there is no error.
-    pub fn remove(&mut self, start: u64, end: u64) {
+    pub(crate) fn remove(&mut self, start: u64, end: u64) {
         let before = self.0.range(..start).next_back().map(|(s, e)| (*s, *e));
         if let Some((s, e)) = before.filter(|(_, e)| *e > start) {
             self.0.insert(s, start);
@@ -125,7 +125,7 @@ impl RangeSet {
     }
 
     /// Applies a change of a map of allocations to the set of free space.
-    pub fn apply(&mut self, r: &Range) {
+    pub(crate) fn apply(&mut self, r: &Range) {
         let end = r.offset.saturating_add(r.size);
         match r.action {
             Action::Alloc => self.remove(r.offset, end),
@@ -134,27 +134,27 @@ impl RangeSet {
     }
 
     /// The ranges in order.
-    pub fn iter(&self) -> impl Iterator<Item = (u64, u64)> + '_ {
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (u64, u64)> + '_ {
         self.0.iter().map(|(s, e)| (*s, *e))
     }
 
     /// Number of ranges.
-    pub fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.0.len()
     }
 
     /// Sum of the sizes.
-    pub fn total(&self) -> u64 {
+    pub(crate) fn total(&self) -> u64 {
         self.iter().fold(0, |sum, (s, e)| sum.saturating_add(e - s))
     }
 
     /// Size of the largest range.
-    pub fn largest(&self) -> u64 {
+    pub(crate) fn largest(&self) -> u64 {
         self.iter().map(|(s, e)| e - s).max().unwrap_or(0)
     }
 
     /// Ranges by size: bucket `i` has those of at least `2^i` bytes.
-    pub fn histogram(&self) -> [u64; 64] {
+    pub(crate) fn histogram(&self) -> [u64; 64] {
         let mut out = [0; 64];
         for (s, e) in self.iter() {
             let bucket = (e - s).checked_ilog2().unwrap_or(0) as usize;

@@ -17,7 +17,7 @@ use engine::ondisk::spacemap::SpaceMapHeader;
 use engine::ondisk::{DmuType, DslDataset, DslDir};
 
 /// Prints the bonus.
-pub fn dump(d: &mut Dump, cx: &Context, object: &Object, role: Option<&Role>) {
+pub(crate) fn dump(d: &mut Dump, cx: &Context, object: &Object, role: Option<&Role>) {
     let dnode = object.dnode();
     let (bytes, endian) = (&dnode.bonus, dnode.endian);
     if bytes.is_empty() {
@@ -228,7 +228,7 @@ fn by_role(d: &mut Dump, object: &Object, role: Option<&Role>) {
 }
 
 /// The header of a redaction list.
-pub fn redaction(d: &mut Dump, h: &RedactionHeader) {
+pub(crate) fn redaction(d: &mut Dump, h: &RedactionHeader) {
     d.fact("last_object", h.last_object);
     d.fact("last_blkid", h.last_blkid);
     d.fact("num_entries", h.num_entries);

@@ -5,7 +5,6 @@
 //! the part that is open. What cannot be read is said in its place and counted, and the dump goes
 //! on.
 
-use crate::ui;
 use engine::dsl::nicenum::nicenum;
 use serde_json::{Map, Value};
 use std::fmt::{Display, Write as _};
@@ -21,25 +20,42 @@ struct Part {
     members: Map<String, Value>,
 }
 
-/// Where a dump goes.
-pub struct Dump {
+/// Where a dump is printed. What a terminal would obey is for this to escape.
+pub trait Output {
+    /// Text for people, of several lines.
+    fn text(&mut self, text: &str);
+
+    /// The content of a block, as it is.
+    fn bytes(&mut self, bytes: &[u8]);
+
+    /// All of a dump.
+    fn json(&mut self, value: &Value);
+
+    /// Somebody still reads it; if not, the dump ends soon.
+    fn is_wanted(&self) -> bool;
+}
+
+/// A dump that is being written.
+pub struct Dump<'a> {
+    output: &'a mut dyn Output,
     text: String,
     depth: usize,
     parts: Option<Vec<Part>>,
     /// Numbers are printed in full.
-    pub exact: bool,
+    pub(crate) exact: bool,
     failures: u64,
 }
 
-impl Dump {
+impl<'a> Dump<'a> {
     /// Text, or JSON when `json`; with `exact` sizes in text are not rounded.
-    pub fn new(json: bool, exact: bool) -> Self {
+    pub fn new(output: &'a mut dyn Output, json: bool, exact: bool) -> Self {
         let root = || vec![Part { name: "", listed: false, members: Map::new() }];
-        Self { text: String::new(), depth: 0, parts: json.then(root), exact, failures: 0 }
+        let (text, parts) = (String::new(), json.then(root));
+        Self { output, text, depth: 0, parts, exact, failures: 0 }
     }
 
     /// Only JSON is wanted: text need not be made.
-    pub fn is_json(&self) -> bool {
+    pub(crate) fn is_json(&self) -> bool {
         self.parts.is_some()
     }
 
@@ -57,34 +73,44 @@ impl Dump {
         }
     }
 
-    /// Hands on the text so far, before something else is printed.
-    pub fn flush(&mut self) {
-        ui::out(&self.text);
+    fn flush(&mut self) {
+        self.output.text(&self.text);
         self.text.clear();
     }
 
+    /// The content of a block, between the lines.
+    pub(crate) fn raw(&mut self, bytes: &[u8]) {
+        self.flush();
+        self.output.bytes(bytes);
+    }
+
+    /// Somebody still reads what is dumped.
+    pub(crate) fn is_wanted(&self) -> bool {
+        self.output.is_wanted()
+    }
+
     /// An empty line.
-    pub fn blank(&mut self) {
+    pub(crate) fn blank(&mut self) {
         if !self.is_json() {
             self.text.push('\n');
         }
     }
 
     /// A fact that is in JSON only: text has it in a heading.
-    pub fn hold(&mut self, name: &str, value: impl Into<Value>) {
+    pub(crate) fn hold(&mut self, name: &str, value: impl Into<Value>) {
         if let Some(part) = self.parts.as_mut().and_then(|p| p.last_mut()) {
             part.members.insert(name.to_owned(), value.into());
         }
     }
 
     /// A fact with its line of text.
-    pub fn say(&mut self, name: &str, value: impl Into<Value>, line: impl Display) {
+    pub(crate) fn say(&mut self, name: &str, value: impl Into<Value>, line: impl Display) {
         self.hold(name, value);
         self.note(line);
     }
 
     /// A fact, as `name = value`.
-    pub fn fact(&mut self, name: &str, value: impl Into<Value>) {
+    pub(crate) fn fact(&mut self, name: &str, value: impl Into<Value>) {
         let value = value.into();
         let line = match &value {
             Value::String(s) => format!("{name} = {s}"),
@@ -94,42 +120,42 @@ impl Dump {
     }
 
     /// A size in bytes.
-    pub fn size(&mut self, name: &str, bytes: u64) {
+    pub(crate) fn size(&mut self, name: &str, bytes: u64) {
         let line = format!("{name} = {}", self.nice(bytes));
         self.say(name, bytes, line);
     }
 
     /// A number in hexadecimal.
-    pub fn hex(&mut self, name: &str, value: u64) {
+    pub(crate) fn hex(&mut self, name: &str, value: u64) {
         self.say(name, value, format!("{name} = 0x{value:x}"));
     }
 
     /// A number of bytes or things, short unless all numbers are wanted in full.
-    pub fn nice(&self, n: u64) -> String {
+    pub(crate) fn nice(&self, n: u64) -> String {
         if self.exact { n.to_string() } else { nicenum(n) }
     }
 
     /// Adds an element that is no part to a list.
-    pub fn push(&mut self, list: &str, value: impl Into<Value>) {
+    pub(crate) fn push(&mut self, list: &str, value: impl Into<Value>) {
         if let Some(part) = self.parts.as_mut().and_then(|p| p.last_mut()) {
             append(&mut part.members, list, value.into());
         }
     }
 
     /// Begins a part: an element of `list`, under a heading.
-    pub fn open(&mut self, list: &'static str, heading: impl Display) {
+    pub(crate) fn open(&mut self, list: &'static str, heading: impl Display) {
         self.note(heading);
         self.depth += 1;
         self.open_flat(list);
     }
 
     /// Begins a part whose lines are not moved in.
-    pub fn open_flat(&mut self, list: &'static str) {
+    pub(crate) fn open_flat(&mut self, list: &'static str) {
         self.begin(list, true);
     }
 
     /// Begins a part that is the only one of its name where it stands; ends as the other.
-    pub fn open_one(&mut self, name: &'static str) {
+    pub(crate) fn open_one(&mut self, name: &'static str) {
         self.begin(name, false);
     }
 
@@ -140,13 +166,13 @@ impl Dump {
     }
 
     /// Ends a part begun with [`Self::open`].
-    pub fn close(&mut self) {
+    pub(crate) fn close(&mut self) {
         self.depth = self.depth.saturating_sub(1);
         self.close_flat();
     }
 
     /// Ends a part begun with [`Self::open_flat`].
-    pub fn close_flat(&mut self) {
+    pub(crate) fn close_flat(&mut self) {
         let Some(parts) = &mut self.parts else { return };
         let Some(part) = parts.pop() else { return };
         let Some(above) = parts.last_mut() else { return };
@@ -158,12 +184,12 @@ impl Dump {
     }
 
     /// Moves lines in, or back out with [`Self::outdent`], without a new part.
-    pub fn indent(&mut self) {
+    pub(crate) fn indent(&mut self) {
         self.depth += 1;
     }
 
     /// See [`Self::indent`].
-    pub fn outdent(&mut self) {
+    pub(crate) fn outdent(&mut self) {
         self.depth = self.depth.saturating_sub(1);
     }
 
@@ -175,7 +201,7 @@ impl Dump {
     }
 
     /// The value, or `None` after saying what went wrong.
-    pub fn keep<T, E: Display>(&mut self, what: &str, result: Result<T, E>) -> Option<T> {
+    pub(crate) fn keep<T, E: Display>(&mut self, what: &str, result: Result<T, E>) -> Option<T> {
         match result {
             Ok(v) => Some(v),
             Err(e) if what.is_empty() => {
@@ -191,9 +217,9 @@ impl Dump {
 
     /// Ends the dump: prints what is left. Gives the number of failures.
     pub fn finish(mut self) -> u64 {
-        ui::out(&self.text);
+        self.flush();
         if let Some(root) = self.parts.as_mut().and_then(|p| p.drain(..).next()) {
-            ui::json(&Value::Object(root.members));
+            self.output.json(&Value::Object(root.members));
         }
         self.failures
     }

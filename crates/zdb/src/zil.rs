@@ -21,7 +21,7 @@ const SHOWN: usize = 1024;
 
 /// Prints the intent log of an object set; nothing when it has none. `synced` is the txg of the
 /// uberblock.
-pub fn dump(d: &mut Dump, objset: &Objset, synced: u64, level: u8) {
+pub(crate) fn dump(d: &mut Dump, objset: &Objset, synced: u64, level: u8) {
     let log = Log::read(objset);
     if matches!(log.end, LogEnd::Empty) && log.header.log.is_hole() {
         return;

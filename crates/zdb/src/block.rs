@@ -2,7 +2,7 @@
 
 use super::dump::Dump;
 use super::show;
-use crate::failure::Failure;
+use crate::{Error, Result};
 use engine::Pool;
 use engine::codec::compress::{self, Algorithm};
 use engine::device::AlignedBuf;
@@ -50,8 +50,11 @@ fn parse(text: &str) -> Option<Spec> {
 /// Flags: `d` decompress (every algorithm is tried), `g` gang header, `i` block pointers, `b[N]`
 /// the block pointer at byte N, `r` the bytes themselves, `v` say what was tried, `e` the other
 /// byte order. There is no checksum to verify.
-pub fn read(d: &mut Dump, pool: &Pool, text: &str) -> Result<(), Failure> {
-    let usage = || Failure::usage(format!("zdb: {text}: want VDEV:OFFSET:SIZE[/PSIZE][:FLAGS]"));
+///
+/// # Errors
+/// `text` is not of this form. A block that cannot be read is said in the dump.
+pub fn read(d: &mut Dump, pool: &Pool, text: &str) -> Result<()> {
+    let usage = || Error::Usage(format!("{text}: want VDEV:OFFSET:SIZE[/PSIZE][:FLAGS]"));
     let spec = parse(text).ok_or_else(usage)?;
     d.open_flat("blocks");
     d.say("block", text, format_args!("\n{text}"));
@@ -111,9 +114,7 @@ fn print(d: &mut Dump, spec: &Spec, stored: &[u8]) {
         }
     }
     if has('r') && !d.is_json() {
-        d.flush();
-        let _ = crate::ui::out_bytes(&bytes);
-        return;
+        return d.raw(&bytes);
     }
     let shown = spec.index;
     if has('g') {
@@ -191,9 +192,13 @@ fn gang(d: &mut Dump, bytes: &[u8]) {
     }
 }
 
-/// Decodes the payload of an embedded block pointer.
-pub fn embedded(d: &mut Dump, text: &str) -> Result<(), Failure> {
-    let usage = || Failure::usage("zdb: -E wants sixteen hexadecimal words with colons between");
+/// Decodes the payload of an embedded block pointer, given as sixteen words with colons between.
+///
+/// # Errors
+/// `text` is not of this form, or no pointer with a payload.
+pub fn embedded(d: &mut Dump, text: &str) -> Result<()> {
+    let usage =
+        || Error::Usage("-E wants sixteen hexadecimal words with colons between".to_owned());
     let mut words = [0u64; 16];
     let mut parts = text.split(':');
     for w in &mut words {
@@ -206,7 +211,7 @@ pub fn embedded(d: &mut Dump, text: &str) -> Result<(), Failure> {
     let bp = BlkPtr::from_words(words);
     d.say("bp", show::bp_json(&bp), show::bp(&bp));
     if !bp.is_embedded() {
-        return Err(Failure::usage("zdb: -E: the block pointer carries no data"));
+        return Err(Error::Usage("-E: the block pointer carries no data".to_owned()));
     }
     let payload = bp.embedded_payload();
     let algorithm = compress::from_number(bp.compression().0);

@@ -2,13 +2,13 @@
 
 use super::dump::Dump;
 use super::show;
-use crate::failure::Failure;
+use crate::Result;
 use engine::Pool;
 use engine::ondisk::config::LabelConfig;
 use engine::ondisk::{NvList, mos};
 
 /// Prints the configuration in the MOS; from the second `-C` on also what the labels say.
-pub fn dump(d: &mut Dump, pool: &Pool, level: u8) -> Result<(), Failure> {
+pub(crate) fn dump(d: &mut Dump, pool: &Pool, level: u8) -> Result<()> {
     d.note("MOS Configuration:");
     show::nvlist(d, "config", &pool.config().nvlist, 8);
     for (name, what) in [(mos::SPARES, "Spares"), (mos::L2CACHE, "Cache devices")] {
@@ -53,7 +53,7 @@ fn packed(pool: &Pool, name: &str) -> Result<Option<NvList>, String> {
 }
 
 /// The list in an object of type "packed nvlist".
-pub fn packed_list(object: &engine::dmu::Object) -> Result<NvList, String> {
+pub(crate) fn packed_list(object: &engine::dmu::Object) -> Result<NvList, String> {
     /// Packed lists are a few KiB.
     const LIST_MAX: u64 = 64 << 20;
     let dnode = object.dnode();

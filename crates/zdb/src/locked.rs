@@ -47,12 +47,12 @@ impl BlockStore for Store {
 }
 
 /// The dataset is encrypted and its key is not loaded.
-pub fn is_locked(pool: &Pool, dataset: &Dataset) -> bool {
+pub(crate) fn is_locked(pool: &Pool, dataset: &Dataset) -> bool {
     dataset.phys.bp.uses_crypt() && !pool.dsl().is_unlocked(dataset).unwrap_or(false)
 }
 
 /// Opens the object set of a locked dataset.
-pub fn open(pool: &Pool, dataset: &Dataset) -> Result<Objset, String> {
+pub(crate) fn open(pool: &Pool, dataset: &Dataset) -> Result<Objset, String> {
     let store: Arc<dyn BlockStore> = Arc::new(Store(Arc::clone(pool.store())));
     Objset::open(store, dataset.object, &dataset.phys.bp, None).map_err(|e| e.to_string())
 }

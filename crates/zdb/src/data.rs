@@ -16,7 +16,7 @@ use serde_json::json;
 use std::sync::Arc;
 
 /// Prints the data of an object.
-pub fn dump(d: &mut Dump, cx: &Context, object: &Object, role: Option<&Role>) {
+pub(crate) fn dump(d: &mut Dump, cx: &Context, object: &Object, role: Option<&Role>) {
     let kind = object.dnode().kind;
     if object.number() == 0 {
         return;
@@ -75,7 +75,7 @@ type ShowBlock<'a> = dyn FnMut(&mut Dump, u64, &Arc<Block>, usize) + 'a;
 
 /// Calls `each` with every stored block and its number, up to `length` bytes of data, the last
 /// block cut there. What cannot be read is said and left out.
-pub fn blocks(d: &mut Dump, object: &Object, length: u64, each: &mut ShowBlock<'_>) {
+pub(crate) fn blocks(d: &mut Dump, object: &Object, length: u64, each: &mut ShowBlock<'_>) {
     let size = object.dnode().block_size();
     let mut at = 0;
     loop {
@@ -143,7 +143,7 @@ fn block_pointers(d: &mut Dump, object: &Object, all: bool) {
 }
 
 /// The first `count` entries of a block pointer object.
-pub fn entries(d: &mut Dump, object: &Object, count: u64, all: bool) {
+pub(crate) fn entries(d: &mut Dump, object: &Object, count: u64, all: bool) {
     let length = count.saturating_mul(engine::ondisk::blkptr::BLKPTR_SIZE as u64);
     blocks(d, object, length, &mut |d, _, block, n| {
         for e in bpobj::entries(block.get(..n).unwrap_or_default(), block.endian()) {
@@ -197,7 +197,7 @@ fn destroyed(d: &mut Dump, object: &Object) {
 }
 
 /// The parts of a removed vdev and their new places.
-pub fn mapping(d: &mut Dump, object: &Object) {
+pub(crate) fn mapping(d: &mut Dump, object: &Object) {
     let dnode = object.dnode();
     let header = MappingHeader::decode(&dnode.bonus, dnode.endian);
     let Some(h) = d.keep("mapping", header) else { return };
@@ -243,7 +243,7 @@ fn whole(
 }
 
 /// When the parts of a removed vdev were copied.
-pub fn births(d: &mut Dump, object: &Object) {
+pub(crate) fn births(d: &mut Dump, object: &Object) {
     let dnode = object.dnode();
     let header = BirthsHeader::decode(&dnode.bonus, dnode.endian);
     let Some(h) = d.keep("births", header) else { return };
@@ -319,7 +319,7 @@ fn ddt_log(d: &mut Dump, object: &Object, flat: bool) {
 }
 
 /// References of cloned blocks: sums, and from level 5 on each one.
-pub fn brt(d: &mut Dump, object: &Object, level: u8) {
+pub(crate) fn brt(d: &mut Dump, object: &Object, level: u8) {
     let dnode = object.dnode();
     let Some(h) = d.keep("BRT", BrtVdev::decode(&dnode.bonus, dnode.endian)) else { return };
     let Some(order) = d.keep("BRT", h.count_order()) else { return };

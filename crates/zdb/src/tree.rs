@@ -7,9 +7,9 @@ use engine::ondisk::{BlkPtr, DmuType};
 use serde_json::json;
 
 /// Prints all pointers of an object; with `all` every copy.
-pub fn dump(d: &mut Dump, object: &Object, all: bool) {
+pub(crate) fn dump(d: &mut Dump, object: &Object, all: bool) {
     d.note("Indirect blocks:");
-    // Nothing stops this walk.
+    // It ends early only when its output is not wanted.
     let _ = object.traverse(&mut Lines { d, object, all });
     if let Some(bp) = &object.dnode().spill {
         d.hold("spill", show::bp_json(bp));
@@ -20,19 +20,19 @@ pub fn dump(d: &mut Dump, object: &Object, all: bool) {
 }
 
 /// Prints each pointer of a walk.
-struct Lines<'a> {
-    d: &'a mut Dump,
+struct Lines<'a, 'o> {
+    d: &'a mut Dump<'o>,
     object: &'a Object,
     all: bool,
 }
 
-impl Visitor for Lines<'_> {
+impl Visitor for Lines<'_, '_> {
     fn enter(&mut self, bp: &BlkPtr, place: Place) -> Step {
         // The spill block has a line of its own.
         if let (false, Ok(level)) = (place.blkid == Place::BLKID_SPILL, place.level.try_into()) {
             line(self.d, self.object, bp, level, place.blkid, self.all);
         }
-        Step::Into
+        if self.d.is_wanted() { Step::Into } else { Step::Stop }
     }
 
     fn lost(&mut self, _: Place, error: Error) {

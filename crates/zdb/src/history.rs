@@ -2,14 +2,14 @@
 
 use super::dump::Dump;
 use super::show;
-use crate::failure::Failure;
+use crate::Result;
 use engine::Pool;
 use engine::dsl::nicenum::stamp;
 use engine::ondisk::history::{HistoryPhys, HistoryRecord};
 use engine::ondisk::mos;
 
 /// Prints every record; from the second `-h` on with all of its members.
-pub fn dump(d: &mut Dump, pool: &Pool, level: u8) -> Result<(), Failure> {
+pub(crate) fn dump(d: &mut Dump, pool: &Pool, level: u8) -> Result<()> {
     d.note("History:");
     let Some(number) = pool.directory()?.get_u64(mos::HISTORY)?.filter(|n| *n != 0) else {
         d.note("there is none");

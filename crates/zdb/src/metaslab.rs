@@ -13,7 +13,7 @@ use super::dump::Dump;
 use super::roles::{number_table, words};
 use super::spacemap::{self, RangeSet};
 use super::{data, show, uber};
-use crate::failure::Failure;
+use crate::{Error, Result};
 use engine::Pool;
 use engine::dmu::{Object, Zap};
 use engine::ondisk::config::{VdevConfig, VdevKind};
@@ -31,8 +31,8 @@ const FRAGMENTATION: [u64; 21] =
 type Logs = HashMap<u32, Vec<(u64, Range)>>;
 
 /// Prints the metaslabs of a pool, or of the vdev and the metaslabs that `which` names.
-pub fn dump(d: &mut Dump, pool: &Pool, level: u8, which: &[String]) -> Result<(), Failure> {
-    let usage = || Failure::usage("zdb: -m wants POOL [VDEV [METASLAB…]]");
+pub(crate) fn dump(d: &mut Dump, pool: &Pool, level: u8, which: &[String]) -> Result<()> {
+    let usage = || Error::Usage("-m wants POOL [VDEV [METASLAB…]]".to_owned());
     let numbers: Option<Vec<u64>> = which.iter().map(|w| w.parse().ok()).collect();
     let numbers = numbers.ok_or_else(usage)?;
     let (vdev, metaslabs) = match numbers.split_first() {
@@ -223,21 +223,8 @@ fn one(
     ));
     let ashift = top.ashift.unwrap_or(9) as u8;
     if level >= 3 {
-        let txg = m.unflushed.unwrap_or(0);
         let log = logs.get(&u32::try_from(top.id).unwrap_or(u32::MAX));
-        let log = log.map_or(&[][..], Vec::as_slice);
-        let mut set = replay(d, object.as_ref(), start, size, ashift);
-        d.open_one("own_map");
-        in_memory(d, &set, size, "In-memory histogram:");
-        d.close_flat();
-        let inside = |r: &Range| r.offset >= start && r.offset < start.saturating_add(size);
-        let mut pending = log.iter().filter(|(t, r)| *t >= txg && inside(r)).peekable();
-        if pending.peek().is_some() {
-            pending.for_each(|(_, r)| set.apply(r));
-            d.open_one("with_logs");
-            in_memory(d, &set, size, "Histogram with what the logs change:");
-            d.close_flat();
-        }
+        maps(d, object.as_ref(), m, ashift, log.map_or(&[][..], Vec::as_slice));
     }
     if let Some(h) = header.as_ref().and_then(|h| h.histogram.as_ref()) {
         let shifted = |h: &[u64; 32]| {
@@ -265,6 +252,24 @@ fn one(
         d.say("unflushed_txg", txg, format_args!("\tFlush data:\n\tunflushed txg={txg}\n"));
     }
     d.close_flat();
+}
+
+/// The free space of a metaslab as its own space map says it, and with what the logs change.
+fn maps(d: &mut Dump, object: Option<&Object>, m: &Metaslab, ashift: u8, log: &[(u64, Range)]) {
+    let (start, size) = (m.index << m.shift, 1u64 << m.shift);
+    let txg = m.unflushed.unwrap_or(0);
+    let mut set = replay(d, object, start, size, ashift);
+    d.open_one("own_map");
+    in_memory(d, &set, size, "In-memory histogram:");
+    d.close_flat();
+    let inside = |r: &Range| r.offset >= start && r.offset < start.saturating_add(size);
+    let mut pending = log.iter().filter(|(t, r)| *t >= txg && inside(r)).peekable();
+    if pending.peek().is_some() {
+        pending.for_each(|(_, r)| set.apply(r));
+        d.open_one("with_logs");
+        in_memory(d, &set, size, "Histogram with what the logs change:");
+        d.close_flat();
+    }
 }
 
 /// The free space that a metaslab's own space map says.

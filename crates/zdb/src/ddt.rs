@@ -10,7 +10,7 @@
 
 use super::dump::Dump;
 use super::{data, show, walk};
-use crate::failure::Failure;
+use crate::Result;
 use engine::Pool;
 use engine::dmu::{Object, Zap};
 use engine::ondisk::ddt::log::{self, LogHeader};
@@ -30,7 +30,7 @@ struct Part {
 }
 
 /// Prints all tables.
-pub fn dump(d: &mut Dump, pool: &Pool, level: u8) -> Result<(), Failure> {
+pub(crate) fn dump(d: &mut Dump, pool: &Pool, level: u8) -> Result<()> {
     let directory = pool.directory()?;
     let mut total = Histogram { buckets: vec![Stat::default(); ddt::HISTOGRAM_BUCKETS] };
     let statistics = directory.get_u64(ddt::STATISTICS)?.filter(|n| *n != 0);
@@ -330,7 +330,7 @@ fn ratio(d: &mut Dump, h: &Histogram) {
 }
 
 /// Counts every data block of the pool as if all were deduplicated.
-pub fn simulate(d: &mut Dump, pool: &Pool) {
+pub(crate) fn simulate(d: &mut Dump, pool: &Pool) {
     let mut seen: HashMap<DdtKey, (u64, Stat)> = HashMap::new();
     walk::pool(d, pool, &mut |bp, _| {
         // Only data can be deduplicated.

@@ -2,13 +2,13 @@
 
 use super::dump::Dump;
 use super::show;
-use crate::failure::Failure;
+use crate::Result;
 use engine::ondisk::uberblock::{MMP_MAGIC, ReflowScratch, UBERBLOCK_MAGIC};
 use engine::ondisk::{Endian, Uberblock, checkpoint, mos};
 use engine::{Pool, pool};
 
 /// Prints the uberblock the pool was opened with; from the second `-u` on all that were found.
-pub fn dump(d: &mut Dump, pool: &Pool, level: u8) -> Result<(), Failure> {
+pub(crate) fn dump(d: &mut Dump, pool: &Pool, level: u8) -> Result<()> {
     d.note("Uberblock:");
     d.open_one("uberblock");
     d.indent();
@@ -55,7 +55,7 @@ pub fn dump(d: &mut Dump, pool: &Pool, level: u8) -> Result<(), Failure> {
 }
 
 /// The uberblock that the pool's checkpoint keeps.
-pub fn checkpointed(d: &mut Dump, pool: &Pool) -> Option<Uberblock> {
+pub(crate) fn checkpointed(d: &mut Dump, pool: &Pool) -> Option<Uberblock> {
     let directory = d.keep("object directory", pool.directory())?;
     let entry = d.keep("checkpoint", directory.get(mos::ZPOOL_CHECKPOINT.as_bytes()))??;
     let words: Vec<u64> = entry.ints().collect();
@@ -64,7 +64,7 @@ pub fn checkpointed(d: &mut Dump, pool: &Pool) -> Option<Uberblock> {
 }
 
 /// All fields of an uberblock.
-pub fn fields(d: &mut Dump, ub: &Uberblock) {
+pub(crate) fn fields(d: &mut Dump, ub: &Uberblock) {
     d.say("magic", UBERBLOCK_MAGIC, format_args!("magic = {UBERBLOCK_MAGIC:016x}"));
     d.fact("version", ub.version);
     d.fact("txg", ub.txg);

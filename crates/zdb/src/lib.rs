@@ -1,0 +1,182 @@
+//! Everything inside a pool, structure by structure, as text for people or as one JSON value.
+//!
+//! The modes are those of OpenZFS's zdb; each has a file of its own, and writes its facts to a
+//! [`Dump`], which makes text or JSON of them and hands it to the caller's [`Output`]. A mode that
+//! is asked for several times says more.
+//!
+//! | function | modes of zdb |
+//! | --- | --- |
+//! | [`pool`] | `-u`, `-C`, `-d`, `-i`, `-m`, `-D`, `-S`, `-h`, `-b`, `-c` |
+//! | [`labels`] | `-l` |
+//! | [`block`], [`embedded`] | `-R`, `-E` |
+//! | [`File`] | `-O`, `-r` |
+//!
+//! Nothing here judges a pool: that is [`engine::check`]. What cannot be read or decoded is said
+//! where it stands and counted ([`Dump::finish`]), and the dump goes on. It ends early only when
+//! its output is no longer wanted.
+//!
+//! **Invariant:** a pool is looked at and never changed; nothing is printed but through the
+//! [`Output`] that was given.
+#![forbid(unsafe_code)]
+
+mod block;
+mod blocks;
+mod bonus;
+mod config;
+mod copy;
+mod data;
+mod datasets;
+mod ddt;
+mod dump;
+mod error;
+mod history;
+mod label;
+mod locked;
+mod metaslab;
+mod object;
+mod roles;
+mod show;
+mod spacemap;
+mod tree;
+mod uber;
+mod walk;
+mod zap;
+mod zil;
+mod znode;
+
+pub use block::{embedded, read as block};
+pub use copy::{File, Target};
+pub use dump::{Dump, Output};
+pub use error::{Error, Result};
+pub use label::{Wanted as LabelParts, dump as labels};
+
+use engine::Pool;
+
+/// How much of each mode of [`pool`] is wanted: 0 for nothing, more for more.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Modes {
+    /// The uberblock; 2: all that were found.
+    pub uberblocks: u8,
+    /// The configuration in the MOS; 2: also in the labels.
+    pub config: u8,
+    /// Datasets and objects.
+    pub datasets: u8,
+    /// Intent logs.
+    pub logs: u8,
+    /// Metaslabs and space maps.
+    pub metaslabs: u8,
+    /// Deduplication tables.
+    pub dedup: u8,
+    /// The history of the pool.
+    pub history: u8,
+    /// Sums over all blocks.
+    pub blocks: u8,
+    /// Checksums of metadata; 2: of all blocks.
+    pub checksum: u8,
+    /// What deduplication would save.
+    pub simulate: bool,
+    /// Added to every mode that is wanted.
+    pub verbose: u8,
+}
+
+impl Modes {
+    /// Level of a mode with what [`Self::verbose`] adds.
+    fn level(&self, given: u8) -> u8 {
+        if given == 0 { 0 } else { given.saturating_add(self.verbose) }
+    }
+
+    fn is_empty(&self) -> bool {
+        let levels = [
+            self.uberblocks,
+            self.config,
+            self.datasets,
+            self.logs,
+            self.metaslabs,
+            self.dedup,
+            self.history,
+            self.blocks,
+            self.checksum,
+        ];
+        !self.simulate && levels.iter().all(|n| *n == 0)
+    }
+}
+
+/// Dumps a pool, or the dataset in it that `name` is. `which` narrows it down: objects as `N` or
+/// `FIRST:LAST[:FLAGS]`, or vdev and metaslabs when metaslabs are wanted without datasets. Without
+/// any mode it is the pool in short.
+///
+/// # Errors
+/// `which` or `name` cannot be understood, or what every mode begins with cannot be read.
+pub fn pool(
+    d: &mut Dump<'_>,
+    pool: &Pool,
+    name: &str,
+    which: &[String],
+    modes: &Modes,
+) -> Result<()> {
+    let is_inside = name.contains(['/', '@']);
+    let objects = match modes.metaslabs > 0 && modes.datasets == 0 {
+        true => Vec::new(),
+        false => objects(which)?,
+    };
+    let is_whole = !is_inside && objects.is_empty();
+    let is_short = modes.is_empty() && is_whole;
+    if is_whole {
+        whole(d, pool, which, modes, is_short)?;
+    }
+    let level = |given: u8| modes.level(given.max(u8::from(is_short)));
+    let datasets = match is_whole || modes.logs > 0 {
+        true => level(modes.datasets),
+        false => modes.level(modes.datasets.max(1)),
+    };
+    let wanted = datasets::Wanted { level: datasets, logs: level(modes.logs), objects };
+    if wanted.level > 0 || wanted.logs > 0 {
+        if is_inside {
+            datasets::one(d, pool, &datasets::by_name(pool, name)?, &wanted);
+        } else {
+            datasets::all(d, pool, &wanted);
+        }
+    }
+    if level(modes.history) > 0 && is_whole {
+        history::dump(d, pool, level(modes.history))?;
+    }
+    if modes.simulate {
+        ddt::simulate(d, pool);
+    }
+    let blocks = modes.blocks.max(modes.checksum).max(u8::from(is_short));
+    if blocks > 0 && d.is_wanted() {
+        blocks::dump(d, pool, modes.level(blocks.min(modes.blocks.max(1))), modes.checksum);
+    }
+    Ok(())
+}
+
+/// What is said of a pool as a whole, before its datasets.
+fn whole(
+    d: &mut Dump<'_>,
+    pool: &Pool,
+    which: &[String],
+    modes: &Modes,
+    is_short: bool,
+) -> Result<()> {
+    let level = |given: u8| modes.level(given.max(u8::from(is_short)));
+    if level(modes.config) > 0 {
+        config::dump(d, pool, level(modes.config))?;
+    }
+    if level(modes.uberblocks) > 0 {
+        uber::dump(d, pool, level(modes.uberblocks))?;
+    }
+    if level(modes.dedup) > 0 {
+        ddt::dump(d, pool, level(modes.dedup))?;
+    }
+    let maps = level(modes.metaslabs);
+    let maps = if modes.level(modes.datasets) > 2 { maps.max(1) } else { maps };
+    if maps > 0 {
+        metaslab::dump(d, pool, maps, if modes.datasets == 0 { which } else { &[] })?;
+    }
+    Ok(())
+}
+
+fn objects(which: &[String]) -> Result<Vec<object::Range>> {
+    let ranges: Option<_> = which.iter().map(|word| object::Range::parse(word)).collect();
+    ranges.ok_or_else(|| Error::Usage("objects are N or FIRST:LAST[:FLAGS]".to_owned()))
+}
