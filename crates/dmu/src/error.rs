@@ -55,6 +55,8 @@ pub enum ErrorKind {
     NoSpace,
     /// A quota of the dataset, or of one above it, has no space left.
     Quota,
+    /// The changes would take more memory than they may.
+    Memory,
     /// The engine of the pool has stopped; the text says why.
     Stopped(String),
     /// A change that cannot be made; the text names the rule.
@@ -102,6 +104,7 @@ impl fmt::Display for Error {
             ErrorKind::Format { place, error } => return write!(f, "{place}: {error}"),
             // What is full is not the object that asked.
             ErrorKind::NoSpace => return f.write_str("out of space"),
+            ErrorKind::Memory => return f.write_str("the changes take more memory than allowed"),
             ErrorKind::Quota => return f.write_str("disk quota exceeded"),
             _ => write!(f, "objset {} object {}: ", self.objset, self.object)?,
         }
@@ -119,7 +122,7 @@ impl fmt::Display for Error {
             ErrorKind::Injected => f.write_str("a failure that a test asked for"),
             ErrorKind::EntryForm(name) => write!(f, "entry {name:?} has an unexpected form"),
             ErrorKind::Io(_) | ErrorKind::Format { .. } => Ok(()),
-            ErrorKind::NoSpace | ErrorKind::Quota => Ok(()),
+            ErrorKind::NoSpace | ErrorKind::Quota | ErrorKind::Memory => Ok(()),
         }
     }
 }

@@ -26,6 +26,7 @@ mod object;
 mod objset;
 mod overlay;
 mod places;
+mod ranges;
 mod store;
 mod traverse;
 mod tx;
@@ -37,12 +38,12 @@ pub use error::{Error, ErrorKind, Result};
 pub use faults::Faults;
 pub use live::{
     Accounting, BlockOwner, BlockWriter, DnodeAttrs, LiveSpec, NewObject, Owner, RedundantMetadata,
-    SetPolicy, SyncContext,
+    ScratchSpec, SetPolicy, SyncContext,
 };
 pub use locks::ObjectLock;
 pub use object::{BLOCK_BATCH, Object, Segment};
 pub use objset::{ObjectIter, Objset};
-pub use overlay::{BlockRanges, Overlay, OverlayBlock, OverlayObject};
+pub use overlay::{Overlay, OverlayBlock, OverlayObject};
 pub use store::{BlockStore, CachedStore, FaultSink, Key, PendingSource};
 pub use traverse::{Step, Traversal, Visitor};
 pub use tx::{Hold, SpaceUse, Transactions, Tx};

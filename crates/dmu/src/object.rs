@@ -1,7 +1,7 @@
 //! One object: its tree of blocks, read by block, by byte, and by what is allocated.
 
 use crate::error::{Error, ErrorKind, Result};
-use crate::live::state::{Found, LiveObject};
+use crate::live::state::{Content, Found, LiveObject};
 use crate::objset::Objset;
 use crate::overlay::{OverlayBlock, OverlayObject};
 use crate::places::Places;
@@ -216,7 +216,8 @@ impl Object {
         if let Some(live) = &self.live {
             let found = live.lock().find(blkid);
             return match found {
-                Found::Memory(b) => Ok(Located::Memory(b)),
+                Found::Version(Content::Block(b)) => Ok(Located::Memory(b)),
+                Found::Version(Content::Stored(bp)) => Ok(Located::Disk(*bp)),
                 Found::Hole => Ok(Located::Hole),
                 Found::Tree(dnode) => self.tree_of(dnode).locate(blkid),
             };

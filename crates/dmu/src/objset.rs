@@ -67,12 +67,17 @@ impl Objset {
         Ok(Self { inner: Arc::new(inner) })
     }
 
-    pub(crate) fn of_live(store: Arc<dyn BlockStore>, id: u64, live: Arc<LiveSet>) -> Self {
+    pub(crate) fn of_live(
+        store: Arc<dyn BlockStore>,
+        id: u64,
+        key: Option<Key>,
+        live: Arc<LiveSet>,
+    ) -> Self {
         let base = live.base();
         let inner = Inner {
             store,
             id,
-            key: None,
+            key,
             overlay: None,
             locks: Arc::default(),
             root: base.root,
@@ -234,11 +239,12 @@ impl Objset {
     }
 
     /// The free slots of a block of 32 dnodes in the tree on disk, the first in the lowest bit. A
-    /// block of the other byte order has none: new dnodes would not fit in.
+    /// block of the other byte order has none, unless it is never written: new dnodes would not fit
+    /// in.
     pub(crate) fn free_in_block(&self, blkid: u64) -> Result<u32> {
         let Some(meta) = self.meta_object() else { return Ok(u32::MAX) };
         let Some(block) = meta.read_block(blkid)? else { return Ok(u32::MAX) };
-        if block.endian() != ondisk::Endian::Little {
+        if block.endian() != ondisk::Endian::Little && !self.is_scratch() {
             return Ok(0);
         }
         let mut free = u32::MAX;

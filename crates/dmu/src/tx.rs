@@ -53,6 +53,11 @@ pub trait Transactions: Send + Sync {
     /// `bytes` more became dirty in `txg`.
     fn dirtied(&self, txg: u64, bytes: u64);
 
+    /// `bytes` that became dirty in `txg` were given up before they were written.
+    fn dropped(&self, txg: u64, bytes: u64) {
+        let _ = (txg, bytes);
+    }
+
     /// A transaction of `txg` ended.
     fn ended(&self, txg: u64);
 }

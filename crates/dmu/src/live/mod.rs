@@ -22,6 +22,7 @@
 //! tree or out of it; space accounting and dead lists are the owner's.
 
 mod policy;
+mod scratch;
 pub(crate) mod set;
 mod slots;
 pub(crate) mod state;
@@ -29,6 +30,7 @@ mod sync;
 mod write;
 
 pub use policy::{RedundantMetadata, SetPolicy};
+pub use scratch::ScratchSpec;
 
 use crate::error::Result;
 use crate::objset::Objset;

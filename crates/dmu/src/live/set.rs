@@ -56,8 +56,10 @@ pub(super) struct Pass {
 pub(crate) struct LiveSet {
     pub(super) id: u64,
     policy: RwLock<Arc<SetPolicy>>,
-    transactions: Option<Arc<dyn Transactions>>,
+    pub(super) transactions: Option<Arc<dyn Transactions>>,
     pub(super) accounting: Option<Arc<dyn Accounting>>,
+    /// It is thrown away and never synced (`scratch.rs`).
+    pub(super) scratch: bool,
     base: RwLock<Arc<Base>>,
     meta: Arc<LiveObject>,
     shards: Vec<Shard>,
@@ -86,31 +88,23 @@ pub(super) fn open(spec: LiveSpec) -> Result<Objset> {
     if spec.key.is_some() {
         return refuse(ErrorKind::Unsupported("an encrypted dataset"));
     }
-    let meta = phys.meta_dnode.get_or_insert_with(|| new_meta(&spec)).clone();
+    let meta = phys
+        .meta_dnode
+        .get_or_insert_with(|| new_meta(spec.kind, spec.policy.indirect_shift))
+        .clone();
     if meta.endian != Endian::Little {
         return refuse(ErrorKind::Unsupported("an object set of the other byte order"));
     }
     if meta.block_size() != DNODE_BLOCK_SIZE {
         return refuse(ErrorKind::Unsupported("dnode blocks that are not of 16 KiB"));
     }
-    let base = Arc::new(Base { root, phys: Arc::new(phys) });
+    let base = Base { root, phys: Arc::new(phys) };
     let live = LiveSet {
-        id: spec.id,
-        policy: RwLock::new(Arc::new(spec.policy)),
         transactions: spec.transactions,
         accounting: spec.accounting,
-        base: RwLock::new(base),
-        meta: Arc::new(LiveObject::new(0, Some(Arc::new(meta)))),
-        shards: (0..SHARDS).map(|_| Mutex::default()).collect(),
-        dirty: Mutex::default(),
-        pass: Mutex::default(),
-        slots: Mutex::default(),
-        frozen: AtomicU64::new(0),
-        leaked: Mutex::default(),
-        changes: AtomicU64::new(0),
-        faults: OnceLock::new(),
+        ..LiveSet::over(spec.id, base, meta, spec.policy)
     };
-    Ok(Objset::of_live(spec.store, spec.id, Arc::new(live)))
+    Ok(Objset::of_live(spec.store, spec.id, None, Arc::new(live)))
 }
 
 fn new_header(spec: &LiveSpec) -> ObjsetPhys {
@@ -127,11 +121,12 @@ fn new_header(spec: &LiveSpec) -> ObjsetPhys {
     phys
 }
 
-fn new_meta(spec: &LiveSpec) -> Dnode {
-    let mut meta = Dnode::new(DmuType::DNODE, 1, 3, spec.policy.indirect_shift);
+/// The meta dnode of an empty set.
+pub(super) fn new_meta(kind: ObjsetKind, indirect_shift: u8) -> Dnode {
+    let mut meta = Dnode::new(DmuType::DNODE, 1, 3, indirect_shift);
     meta.data_sectors = (DNODE_BLOCK_SIZE / 512) as u16;
     // OpenZFS counts on the array of dnodes never growing a level, but in the MOS.
-    if spec.kind != ObjsetKind::Meta {
+    if kind != ObjsetKind::Meta {
         let fanout = u32::from(meta.indirect_shift) - 7;
         let reach =
             |levels: u8| (3 * u128::from(SLOTS_PER_BLOCK)) << (fanout * u32::from(levels - 1));
@@ -143,6 +138,27 @@ fn new_meta(spec: &LiveSpec) -> Dnode {
 }
 
 impl LiveSet {
+    /// A set without changes whose newest tree is `base`, which has this meta dnode.
+    pub(super) fn over(id: u64, base: Base, meta: Dnode, policy: SetPolicy) -> Self {
+        Self {
+            id,
+            policy: RwLock::new(Arc::new(policy)),
+            transactions: None,
+            accounting: None,
+            scratch: false,
+            base: RwLock::new(Arc::new(base)),
+            meta: Arc::new(LiveObject::new(0, Some(Arc::new(meta)))),
+            shards: (0..SHARDS).map(|_| Mutex::default()).collect(),
+            dirty: Mutex::default(),
+            pass: Mutex::default(),
+            slots: Mutex::default(),
+            frozen: AtomicU64::new(0),
+            leaked: Mutex::default(),
+            changes: AtomicU64::new(0),
+            faults: OnceLock::new(),
+        }
+    }
+
     pub(crate) fn base(&self) -> Arc<Base> {
         Arc::clone(&self.base.read())
     }
@@ -211,6 +227,13 @@ impl LiveSet {
     pub(super) fn dirtied(&self, txg: u64, bytes: u64) {
         if let Some(t) = self.transactions.as_ref().filter(|_| bytes > 0) {
             t.dirtied(txg, bytes);
+        }
+    }
+
+    /// Dirty bytes were given up.
+    pub(super) fn dropped(&self, txg: u64, bytes: u64) {
+        if let Some(t) = self.transactions.as_ref().filter(|_| bytes > 0) {
+            t.dropped(txg, bytes);
         }
     }
 
@@ -534,11 +557,12 @@ impl Objset {
         }
         live.count_change(tx);
         let version = state.version(tx.txg());
-        version.clear();
+        let dropped = version.clear();
         if !std::mem::replace(&mut version.dirty, true) {
             live.touch(&object, tx.txg());
         }
         drop(state);
+        live.dropped(tx.txg(), dropped);
         live.dirtied(tx.txg(), DNODE_SLOT_SIZE as u64);
         Ok(())
     }

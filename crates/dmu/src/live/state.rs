@@ -1,7 +1,7 @@
 //! One live object: its versions, and what a reader sees through them.
 
-use crate::overlay::BlockRanges;
-use ondisk::Dnode;
+use crate::ranges::BlockRanges;
+use ondisk::{BlkPtr, Dnode};
 use parking_lot::{Mutex, MutexGuard};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -39,9 +39,28 @@ impl LiveObject {
     }
 }
 
+/// What a version says of a block of level 0.
+#[derive(Clone)]
+pub(crate) enum Content {
+    /// Its bytes, which the sync will write.
+    Block(Arc<Block>),
+    /// It is on disk already: the sync puts this pointer into the tree as it is.
+    Stored(Arc<BlkPtr>),
+}
+
+impl Content {
+    /// Bytes of memory it takes.
+    pub(super) fn held(&self) -> u64 {
+        match self {
+            Self::Block(b) => b.len() as u64,
+            Self::Stored(_) => 0,
+        }
+    }
+}
+
 /// Where a reader finds a block.
 pub(crate) enum Found {
-    Memory(Arc<Block>),
+    Version(Content),
     Hole,
     /// In the tree of this dnode, if anywhere.
     Tree(Arc<Dnode>),
@@ -70,9 +89,10 @@ impl State {
         self.synced.clone()
     }
 
-    /// Whether the version of `txg` holds the block, not synced yet.
+    /// Whether the version of `txg` holds the bytes of the block, not synced yet.
     pub(super) fn has_own(&self, txg: u64, blkid: u64) -> bool {
-        self.versions.iter().any(|v| v.txg == txg && v.blocks.contains_key(&blkid))
+        let own = |v: &Version| matches!(v.blocks.get(&blkid), Some(Content::Block(_)));
+        self.versions.iter().any(|v| v.txg == txg && own(v))
     }
 
     pub(super) fn is_dirty(&self, txg: u64) -> bool {
@@ -99,7 +119,7 @@ impl State {
     pub(crate) fn find(&self, blkid: u64) -> Found {
         for v in self.versions.iter().rev() {
             match v.find(blkid) {
-                Some(Some(b)) => return Found::Memory(Arc::clone(b)),
+                Some(Some(c)) => return Found::Version(c.clone()),
                 Some(None) => return Found::Hole,
                 None => {}
             }
@@ -129,8 +149,8 @@ impl State {
 
     /// The first block at or behind `from` that a version holds.
     pub(crate) fn next_in_memory(&self, from: u64) -> Option<u64> {
-        let visible = |b: &u64| matches!(self.find(*b), Found::Memory(_));
-        let of = |m: &BTreeMap<u64, Arc<Block>>| m.range(from..).map(|(b, _)| *b).find(visible);
+        let visible = |b: &u64| matches!(self.find(*b), Found::Version(_));
+        let of = |m: &BTreeMap<u64, Content>| m.range(from..).map(|(b, _)| *b).find(visible);
         self.versions.iter().flat_map(|v| [of(&v.blocks), of(&v.done_blocks)]).flatten().min()
     }
 
@@ -192,11 +212,11 @@ pub(super) struct Version {
     /// The next sync must kill the older tree.
     pub(super) clear: bool,
     /// Changed blocks.
-    pub(super) blocks: BTreeMap<u64, Arc<Block>>,
+    pub(super) blocks: BTreeMap<u64, Content>,
     /// Freed ranges: of what is in `blocks`, nothing.
     pub(super) holes: BlockRanges,
     /// Blocks and ranges that an earlier pass has synced. Only readers need them.
-    pub(super) done_blocks: BTreeMap<u64, Arc<Block>>,
+    pub(super) done_blocks: BTreeMap<u64, Content>,
     pub(super) done_holes: BlockRanges,
     /// Changed spill block; `Some(None)`: removed.
     pub(super) spill: Option<Option<Arc<Block>>>,
@@ -221,7 +241,7 @@ impl Version {
     }
 
     /// `None`: this version does not say.
-    fn find(&self, blkid: u64) -> Option<Option<&Arc<Block>>> {
+    fn find(&self, blkid: u64) -> Option<Option<&Content>> {
         if let Some(b) = self.blocks.get(&blkid) {
             return Some(Some(b));
         }
@@ -234,16 +254,20 @@ impl Version {
         (self.cleared || self.done_holes.covering(blkid).is_some()).then_some(None)
     }
 
-    /// Makes the blocks from `start` up to, not including, `end` holes.
-    pub(super) fn free_blocks(&mut self, start: u64, end: u64) {
-        remove_range(&mut self.blocks, start, end);
+    /// Makes the blocks from `start` up to, not including, `end` holes. Returns the bytes of
+    /// memory that are held no more.
+    pub(super) fn free_blocks(&mut self, start: u64, end: u64) -> u64 {
         self.holes.add(start, end);
+        remove_range(&mut self.blocks, start, end)
     }
 
-    /// The object is gone, with everything it had.
-    pub(super) fn clear(&mut self) {
+    /// The object is gone, with everything it had. Returns the bytes of memory that are held no
+    /// more.
+    pub(super) fn clear(&mut self) -> u64 {
         let dirty = self.dirty;
+        let before = self.blocks.values().map(Content::held).sum();
         *self = Self { dirty, cleared: true, clear: true, ..Self::new(self.txg, None) };
+        before
     }
 
     /// Hands out what must be synced, and keeps it for readers.
@@ -255,7 +279,7 @@ impl Version {
             self.done_holes.add(start, end);
         }
         let blocks = std::mem::take(&mut self.blocks);
-        let taken: Vec<_> = blocks.iter().map(|(id, b)| (*id, Arc::clone(b))).collect();
+        let taken: Vec<_> = blocks.iter().map(|(id, c)| (*id, c.clone())).collect();
         if self.done_blocks.is_empty() {
             self.done_blocks = blocks;
         } else {
@@ -267,19 +291,21 @@ impl Version {
     }
 }
 
-fn remove_range(blocks: &mut BTreeMap<u64, Arc<Block>>, start: u64, end: u64) {
+/// Removes the blocks from `start` up to `end`; returns the bytes of memory they held.
+fn remove_range(blocks: &mut BTreeMap<u64, Content>, start: u64, end: u64) -> u64 {
     if start >= end || blocks.is_empty() {
-        return;
+        return 0;
     }
-    let mut tail = blocks.split_off(&start);
-    blocks.append(&mut tail.split_off(&end));
+    let mut gone = blocks.split_off(&start);
+    blocks.append(&mut gone.split_off(&end));
+    gone.values().map(Content::held).sum()
 }
 
 /// What a sync must write of one object.
 pub(super) struct Taken {
     pub(super) attrs: Option<Arc<Dnode>>,
     pub(super) clear: bool,
-    pub(super) blocks: Vec<(u64, Arc<Block>)>,
+    pub(super) blocks: Vec<(u64, Content)>,
     pub(super) holes: BlockRanges,
     pub(super) spill: Option<Option<Arc<Block>>>,
 }

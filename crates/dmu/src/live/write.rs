@@ -2,7 +2,7 @@
 
 use super::DnodeAttrs;
 use super::set::LiveSet;
-use super::state::{Found, LiveObject, State, Version};
+use super::state::{Content, Found, LiveObject, State, Version};
 use crate::error::{ErrorKind, Result};
 use crate::object::Object;
 use crate::tx::Tx;
@@ -20,6 +20,7 @@ const SPILL_MAX: usize = 128 << 10;
 /// The base of a block that is about to be changed in part.
 enum Before {
     Block(Arc<Block>),
+    Stored(Arc<BlkPtr>),
     Hole,
     Tree(Arc<Dnode>),
 }
@@ -27,7 +28,8 @@ enum Before {
 impl Before {
     fn of(state: &State, blkid: u64) -> Self {
         match state.find(blkid) {
-            Found::Memory(b) => Self::Block(b),
+            Found::Version(Content::Block(b)) => Self::Block(b),
+            Found::Version(Content::Stored(bp)) => Self::Stored(bp),
             Found::Hole => Self::Hole,
             Found::Tree(d) => Self::Tree(d),
         }
@@ -36,6 +38,7 @@ impl Before {
     fn is_still(&self, state: &State, blkid: u64) -> bool {
         match (self, Self::of(state, blkid)) {
             (Self::Block(a), Self::Block(b)) => Arc::ptr_eq(a, &b),
+            (Self::Stored(a), Self::Stored(b)) => Arc::ptr_eq(a, &b),
             (Self::Tree(a), Self::Tree(b)) => Arc::ptr_eq(a, &b),
             (Self::Hole, Self::Hole) => true,
             _ => false,
@@ -152,7 +155,8 @@ impl Object {
                 return Err(self.error(ErrorKind::Invalid("the data are longer than a block")));
             }
         };
-        self.put_block(tx, blkid, Arc::new(Block::new(data, Endian::Little)), bs)
+        let block = Arc::new(Block::new(data, Endian::Little));
+        self.put(tx, blkid, Content::Block(block), bs)
     }
 
     /// Writes the whole block `blkid` with content that others hold too, without copying it: a
@@ -167,18 +171,35 @@ impl Object {
         }
         self.counted_write(bs, || {
             Work::Copy.charge(bs);
-            self.put_block(tx, blkid, Arc::clone(block), bs)
+            self.put(tx, blkid, Content::Block(Arc::clone(block)), bs)
         })
     }
 
-    fn put_block(&self, tx: &Tx, blkid: u64, block: Arc<Block>, bs: u64) -> Result<()> {
+    /// Lets block `blkid` be the one that `bp` points to: it is neither read nor written. The sync
+    /// puts the pointer into the tree as it is and tells the owner that it was born, so its space
+    /// must be the caller's to give: allocated in this txg, claimed, or with a reference counted.
+    ///
+    /// # Errors
+    /// It cannot be a data block of this object; the set is not live.
+    pub fn write_stored(&self, tx: &Tx, blkid: u64, bp: &BlkPtr) -> Result<()> {
+        let bs = self.block_size_for(blkid.saturating_mul(self.attrs().block_size()), 1)?;
+        if bp.is_hole() || bp.level() != 0 || bp.lsize() != bs {
+            return Err(self.error(ErrorKind::Invalid("the pointer is to no block of the object")));
+        }
+        self.counted_write(bs, || self.put(tx, blkid, Content::Stored(Arc::new(*bp)), bs))
+    }
+
+    fn put(&self, tx: &Tx, blkid: u64, content: Content, bs: u64) -> Result<()> {
+        let held = content.held();
         // The block that is replaced is given back outside the lock.
         let before = self.change(tx, |version, attrs| {
             reach(attrs, blkid);
-            Ok(version.blocks.insert(blkid, block))
+            Ok(version.blocks.insert(blkid, content))
         })?;
-        if before.is_none() {
-            self.dirtied(tx, bs);
+        match (before.map_or(0, |c| c.held()), held) {
+            (0, 1..) => self.dirtied(tx, bs),
+            (before @ 1.., 0) => self.dropped(tx, before),
+            _ => {}
         }
         Ok(())
     }
@@ -186,6 +207,12 @@ impl Object {
     fn dirtied(&self, tx: &Tx, bytes: u64) {
         if let Some(set) = &self.objset().inner.live {
             set.dirtied(tx.txg(), bytes);
+        }
+    }
+
+    fn dropped(&self, tx: &Tx, bytes: u64) {
+        if let Some(set) = &self.objset().inner.live {
+            set.dropped(tx.txg(), bytes);
         }
     }
 
@@ -211,7 +238,7 @@ impl Object {
                 if state.has_own(tx.txg(), blkid) {
                     return self.change_locked(tx, object, set, state, |version, attrs| {
                         reach(attrs, blkid);
-                        if let Some(block) = version.blocks.get_mut(&blkid) {
+                        if let Some(Content::Block(block)) = version.blocks.get_mut(&blkid) {
                             put(own_bytes(block, bs));
                         }
                         Ok(())
@@ -223,14 +250,14 @@ impl Object {
                 Before::Block(b) => (sized_copy(b, bs), b.endian()),
                 Before::Hole if data.is_none() => return Ok(()),
                 Before::Hole => (AlignedBuf::zeroed(bs as usize), Endian::Little),
-                Before::Tree(_) => match self.read_block(blkid)? {
+                Before::Stored(_) | Before::Tree(_) => match self.read_block(blkid)? {
                     Some(b) => (sized_copy(&b, bs), b.endian()),
                     None if data.is_none() => return Ok(()),
                     None => (AlignedBuf::zeroed(bs as usize), Endian::Little),
                 },
             };
             put(&mut bytes);
-            let block = Arc::new(Block::new(bytes, endian));
+            let content = Content::Block(Arc::new(Block::new(bytes, endian)));
             let mut state = object.lock();
             // Another thread may have changed the block meanwhile, or the tree was replaced.
             if !before.is_still(&state, blkid) {
@@ -238,7 +265,7 @@ impl Object {
             }
             self.change_locked(tx, object, set, &mut state, |version, attrs| {
                 reach(attrs, blkid);
-                version.blocks.insert(blkid, block);
+                version.blocks.insert(blkid, content);
                 Ok(())
             })?;
             drop(state);
@@ -276,13 +303,15 @@ impl Object {
         if first >= last {
             return Ok(());
         }
-        self.change(tx, |version, attrs| {
-            version.free_blocks(first, last);
+        let dropped = self.change(tx, |version, attrs| {
+            let dropped = version.free_blocks(first, last);
             if last > attrs.max_block && first <= attrs.max_block {
                 Arc::make_mut(attrs).max_block = first.saturating_sub(1);
             }
-            Ok(())
-        })
+            Ok(dropped)
+        })?;
+        self.dropped(tx, dropped);
+        Ok(())
     }
 
     /// Replaces type and bytes of the bonus.
@@ -361,13 +390,13 @@ impl Object {
         let bs = u64::from(bytes);
         let block = self.read_block(0)?;
         let block = block.map(|b| Arc::new(Block::new(sized_copy(&b, bs), b.endian())));
-        let fresh = self.change(tx, |version, attrs| {
+        let more = self.change(tx, |version, attrs| {
             Arc::make_mut(attrs).data_sectors = sectors;
-            Ok(block.is_some_and(|b| version.blocks.insert(0, b).is_none()))
+            let Some(block) = block else { return Ok(0) };
+            let before = version.blocks.insert(0, Content::Block(block));
+            Ok(bs.saturating_sub(before.map_or(0, |c| c.held())))
         })?;
-        if fresh {
-            self.dirtied(tx, bs);
-        }
+        self.dirtied(tx, more);
         Ok(())
     }
 

@@ -7,6 +7,8 @@ mod disk;
 mod ground;
 mod model;
 mod owners;
+mod scratch;
+mod stored;
 mod threads;
 mod traverse;
 mod walk;

@@ -3,8 +3,8 @@
 use super::{Job, Sync, Write};
 use crate::error::{ErrorKind, Result};
 use crate::live::set::{DNODE_BLOCK_SIZE, FIRST_SPECIAL, SLOTS_PER_BLOCK};
-use crate::live::state::Taken;
-use crate::overlay::BlockRanges;
+use crate::live::state::{Content, Taken};
+use crate::ranges::BlockRanges;
 use device::AlignedBuf;
 use ondisk::dnode::{DNODE_SLOT_SIZE, EXTRA_SLOTS_AT};
 use ondisk::{BlkPtr, Dnode, Endian, ObjsetPhys};
@@ -72,7 +72,8 @@ impl Sync<'_> {
         })?;
         let writes = blocks.into_iter().filter_map(|b| {
             let (block, fill) = b.after?;
-            Some(Write { job: 0, blkid: b.blkid, block: Arc::new(block), fill, old: b.old })
+            let content = Content::Block(Arc::new(block));
+            Some(Write { job: 0, blkid: b.blkid, content, fill, old: b.old })
         });
         let writes: Vec<Write> = writes.collect();
         self.write_object(&mut meta, writes)?;

@@ -18,7 +18,7 @@ mod kill;
 mod tree;
 
 use super::set::{Base, FIRST_SPECIAL, LiveSet};
-use super::state::{LiveObject, Taken};
+use super::state::{Content, LiveObject, Taken};
 use super::write::spill_place;
 use super::{SetPolicy, SyncContext};
 use crate::error::{ErrorKind, Result};
@@ -63,7 +63,7 @@ struct Write {
     job: usize,
     /// Block number, or [`Place::BLKID_SPILL`].
     blkid: u64,
-    block: Arc<Block>,
+    content: Content,
     fill: u64,
     old: BlkPtr,
 }
@@ -76,9 +76,8 @@ impl Objset {
     /// A block that must be read first is lost, or there is no space. The set must not be synced
     /// or changed after that: its trees and those of the owner may differ.
     pub fn sync(&self, cx: &SyncContext<'_>) -> Result<Option<BlkPtr>> {
-        let Some(live) = self.inner.live.as_deref() else {
-            return Err(self.error(0, ErrorKind::ReadOnly));
-        };
+        let live = self.inner.live.as_deref().filter(|live| !live.scratch);
+        let Some(live) = live else { return Err(self.error(0, ErrorKind::ReadOnly)) };
         let sync = Sync { cx, set: self, live, policy: live.policy() };
         sync.run()
     }
@@ -143,11 +142,13 @@ impl Sync<'_> {
         for (i, job) in jobs.iter_mut().enumerate() {
             let Some(tree) = &mut job.tree else { continue };
             tree.need(job.taken.blocks.iter().map(|(id, _)| *id));
-            let write = |blkid, block| Write { job: i, blkid, block, fill: 1, old: BlkPtr::HOLE };
+            let write =
+                |blkid, content| Write { job: i, blkid, content, fill: 1, old: BlkPtr::HOLE };
             let blocks = std::mem::take(&mut job.taken.blocks);
-            writes.extend(blocks.into_iter().map(|(id, block)| write(id, block)));
+            writes.extend(blocks.into_iter().map(|(id, content)| write(id, content)));
             if let Some(Some(block)) = &job.taken.spill {
-                spills.push(write(Place::BLKID_SPILL, Arc::clone(block)));
+                let content = Content::Block(Arc::clone(block));
+                spills.push(write(Place::BLKID_SPILL, content));
             }
         }
         let first_spill = writes.len();
@@ -240,17 +241,24 @@ impl Sync<'_> {
         self.for_each_in(&mut chunks, profiler, |(writes, out)| {
             for (w, out) in writes.iter().zip(out.iter_mut()) {
                 let Some(tree) = &jobs[w.job].tree else { continue };
+                let block = match &w.content {
+                    Content::Block(block) => block,
+                    Content::Stored(bp) => {
+                        *out = **bp;
+                        continue;
+                    }
+                };
                 let dnode = &tree.dnode;
                 let is_spill = w.blkid == Place::BLKID_SPILL;
                 let kind = if is_spill { dnode.bonus_kind } else { dnode.kind };
-                let size = w.block.len() as u64;
+                let size = block.len() as u64;
                 let mut spec = self.policy.spec(kind, 0, Some(dnode), size, self.cx.txg);
                 spec.fill = w.fill;
                 let place = match is_spill {
                     true => spill_place(self.live.id, tree.number),
                     false => self.place(tree.number, 0, w.blkid),
                 };
-                *out = self.write(&w.block, spec, place, &w.old)?;
+                *out = self.write(block, spec, place, &w.old)?;
                 if is_spill {
                     jobs[w.job].replaced(self, &BlkPtr::HOLE, out);
                 }
@@ -269,7 +277,11 @@ impl Sync<'_> {
         old: &BlkPtr,
     ) -> Result<BlkPtr> {
         spec.hold = self.cx.hold;
-        let own = old.logical_birth() == self.cx.txg && !old.is_hole() && !old.is_embedded();
+        // A block that was put here as it is may be in another tree too.
+        let own = old.physical_birth() == self.cx.txg
+            && old.logical_birth() == self.cx.txg
+            && !old.is_hole()
+            && !old.is_embedded();
         spec.reuse = own.then_some(*old);
         self.live.access(place.object)?;
         let bp = self.cx.writer.write(block, &spec, place)?;
