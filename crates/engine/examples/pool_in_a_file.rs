@@ -5,13 +5,15 @@
 //! ```
 #![allow(clippy::print_stdout, reason = "an example shows what it does")]
 
-use engine::device::{Options, RwFileDevice};
-use engine::dmu::{Hold, NewObject};
-use engine::live::{self, CreateOptions, Devices, NewFilesystem, NewTop, TopUse, VdevSpec};
-use engine::ondisk::DmuType;
-use engine::ondisk::znode::Time;
-use engine::zpl::write::{NewFile, NewKind};
-use engine::{Filesystem, rt};
+use engine::Filesystem;
+use engine::inside::device::{Options, RwFileDevice};
+use engine::inside::dmu::{Hold, NewObject};
+use engine::inside::ondisk::DmuType;
+use engine::inside::ondisk::znode::Time;
+use engine::inside::rt;
+use engine::inside::zpl::write::{NewFile, NewKind};
+use engine::live;
+use engine::live::{CreateOptions, Devices, NewFilesystem, NewTop, TopUse, VdevSpec};
 use std::error::Error;
 use std::path::Path;
 use std::sync::Arc;

@@ -5,17 +5,21 @@
 //! ```
 #![allow(clippy::print_stdout, reason = "a measurement is a table")]
 
-use engine::codec::checksum::{ByteOrder, Fletcher4};
-use engine::device::{AlignedBuf, Direct, MemoryDevice, Options, RwFileDevice, WriteDeviceRef};
-use engine::dsl::DatasetKind;
-use engine::dsl::write::{PropertyChange, parse_value};
+use engine::inside::codec::checksum::{ByteOrder, Fletcher4};
+use engine::inside::device::{
+    AlignedBuf, Direct, MemoryDevice, Options, RwFileDevice, WriteDeviceRef,
+};
+use engine::inside::dsl::DatasetKind;
+use engine::inside::dsl::write::{PropertyChange, parse_value};
+use engine::inside::ondisk::znode::Time;
+use engine::inside::zpl::write::{NewFile, NewKind};
+use engine::inside::{pool, rt};
+use engine::live;
 use engine::live::{
-    self, CreateOptions, Devices, ImportOptions, LivePool, NewFilesystem, NewTop, Setting, TopUse,
+    CreateOptions, Devices, ImportOptions, LivePool, NewFilesystem, NewTop, Setting, TopUse,
     Tunable, VdevSpec,
 };
-use engine::ondisk::znode::Time;
-use engine::zpl::write::{NewFile, NewKind};
-use engine::{Candidate, Filesystem, OpenOptions, pool, rt};
+use engine::{Candidate, Filesystem, OpenOptions};
 use std::error::Error;
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};

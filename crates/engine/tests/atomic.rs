@@ -18,8 +18,8 @@ mod cases;
 use bench::{Bench, check, exact, same, state};
 use cases::{CASES, Case};
 use engine::Dsl;
-use engine::dsl::{Error as DslError, Refusal, write};
-use engine::pool::Error;
+use engine::inside::dsl::{Error as DslError, Refusal, write};
+use engine::inside::pool::Error;
 
 /// Accesses of a task that the short form lets fail.
 const SAMPLE: u64 = 4;
@@ -173,7 +173,7 @@ fn a_stopped_pool_says_so() {
     for later in [pool.snapshot(&["tank/a@later".into()], Vec::new()), pool.sync()] {
         assert!(matches!(later, Err(Error::Stopped { .. })), "{later:?}");
     }
-    let hold = engine::dmu::Hold::write(1);
+    let hold = engine::inside::dmu::Hold::write(1);
     assert!(fs.begin(hold).is_err(), "a transaction was let in");
 }
 

@@ -7,14 +7,17 @@
 //! had promised.
 #![allow(clippy::unwrap_used, clippy::expect_used, missing_docs)]
 
-use engine::device::{self, CrashLog, CrashMode, SimDevice, SimDisks, SimOptions};
-use engine::dmu::Hold;
-use engine::live::{self, CreateOptions, Devices, NewFilesystem, NewTop, TopUse, VdevSpec};
-use engine::ondisk::znode::Time;
-use engine::ondisk::{BlkPtr, Dva};
-use engine::zio::{AllocError, Allocate, Want};
-use engine::zpl::write::{NewFile, NewKind, RenameMode};
-use engine::{Candidate, Filesystem, OpenOptions, Pool, check, pool, rt};
+use engine::inside::device;
+use engine::inside::device::{CrashLog, CrashMode, SimDevice, SimDisks, SimOptions};
+use engine::inside::dmu::Hold;
+use engine::inside::ondisk::znode::Time;
+use engine::inside::ondisk::{BlkPtr, Dva};
+use engine::inside::zio::{AllocError, Allocate, Want};
+use engine::inside::zpl::write::{NewFile, NewKind, RenameMode};
+use engine::inside::{check, pool, rt};
+use engine::live;
+use engine::live::{CreateOptions, Devices, NewFilesystem, NewTop, TopUse, VdevSpec};
+use engine::{Candidate, Filesystem, OpenOptions, Pool};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
@@ -83,7 +86,7 @@ enum Broken {
 
 /// Hands out what was freed just now.
 struct Hasty {
-    right: Arc<engine::pool::Allocator>,
+    right: Arc<engine::inside::pool::Allocator>,
     freed: Mutex<Vec<(u64, [Dva; 3])>>,
 }
 
@@ -111,7 +114,7 @@ impl Allocate for Hasty {
     }
 }
 
-fn hasty(right: Arc<engine::pool::Allocator>) -> Arc<dyn Allocate> {
+fn hasty(right: Arc<engine::inside::pool::Allocator>) -> Arc<dyn Allocate> {
     Arc::new(Hasty { right, freed: Mutex::default() })
 }
 

@@ -4,13 +4,14 @@
 
 mod random;
 
-use engine::dmu::ErrorKind;
+use engine::Filesystem;
+use engine::inside::dmu::ErrorKind;
+use engine::inside::ondisk::DmuType;
+use engine::inside::ondisk::znode::Time;
+use engine::inside::rt;
+use engine::inside::zpl::Error;
+use engine::inside::zpl::write::{NewFile, NewKind};
 use engine::live::{LivePool, NewFilesystem};
-use engine::ondisk::DmuType;
-use engine::ondisk::znode::Time;
-use engine::zpl::Error;
-use engine::zpl::write::{NewFile, NewKind};
-use engine::{Filesystem, rt};
 use random::Bench;
 use random::bench::{SHAPES, Shape};
 use testkit::Rng;

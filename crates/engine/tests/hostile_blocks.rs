@@ -14,14 +14,15 @@ mod open;
 #[path = "hostile/walk.rs"]
 mod walk;
 
-use engine::device::AlignedBuf;
-use engine::dmu::{Block, BlockStore, Key, Objset, Place};
-use engine::ondisk::dnode::DNODE_SLOT_SIZE;
-use engine::ondisk::{BlkPtr, Compression, Dnode, Layout};
-use engine::zil::Log;
-use engine::zpl::replay::Settings;
-use engine::zpl::{Filesystem, Volume};
-use engine::{Dsl, OpenOptions, Pool, zio, zpl};
+use engine::inside::device::AlignedBuf;
+use engine::inside::dmu::{Block, BlockStore, Key, Objset, Place};
+use engine::inside::ondisk::dnode::DNODE_SLOT_SIZE;
+use engine::inside::ondisk::{BlkPtr, Compression, Dnode, Layout};
+use engine::inside::zil::Log;
+use engine::inside::zpl::replay::Settings;
+use engine::inside::zpl::{Filesystem, Volume};
+use engine::inside::{zio, zpl};
+use engine::{Dsl, OpenOptions, Pool};
 use std::panic::AssertUnwindSafe;
 use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};

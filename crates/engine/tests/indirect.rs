@@ -4,11 +4,11 @@
 
 mod writing;
 
-use engine::dsl::DatasetKind;
-use engine::dsl::write::{PropertyChange, parse_value};
+use engine::inside::dsl::DatasetKind;
+use engine::inside::dsl::write::{PropertyChange, parse_value};
+use engine::inside::ondisk::DmuType;
+use engine::inside::zpl::write::{NewFile, NewKind};
 use engine::live::{NewFilesystem, Setting, Tunable};
-use engine::ondisk::DmuType;
-use engine::zpl::write::{NewFile, NewKind};
 use writing::{Layout, Pools, bytes, fs_time};
 
 fn property(name: &str, value: &str) -> PropertyChange {

@@ -8,7 +8,8 @@
 
 mod random;
 
-use engine::{inventory, rt};
+use engine::inside::rt;
+use engine::inventory;
 use random::bench::{SHAPES, Shape};
 use random::{Bench, Run};
 use std::fs;

@@ -8,10 +8,10 @@
 
 mod writing;
 
-use engine::check::Issue;
-use engine::dmu::Hold;
+use engine::inside::check::Issue;
+use engine::inside::dmu::Hold;
+use engine::inside::zpl::write::{NewFile, NewKind};
 use engine::live::{NewFilesystem, TxgLimits};
-use engine::zpl::write::{NewFile, NewKind};
 use engine::{Filesystem, LivePool, Pool};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{BufRead, BufReader, Write};

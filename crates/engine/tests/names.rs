@@ -2,7 +2,7 @@
 //! pools of OpenZFS.
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test")]
 
-use engine::zpl::{CaseSensitivity, FileKind, SpaceKind};
+use engine::inside::zpl::{CaseSensitivity, FileKind, SpaceKind};
 use engine::{Filesystem, OpenOptions, Pool};
 use testkit::CorpusPool;
 

@@ -3,8 +3,8 @@
 
 mod writing;
 
+use engine::inside::pool::Error;
 use engine::live::NewFilesystem;
-use engine::pool::Error;
 use std::path::Path;
 use writing::Pools;
 

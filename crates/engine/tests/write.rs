@@ -3,10 +3,10 @@
 
 mod writing;
 
-use engine::dsl::write::PropertyChange;
-use engine::dsl::{PropertyContext, StoredValue};
+use engine::inside::dsl::write::PropertyChange;
+use engine::inside::dsl::{PropertyContext, StoredValue};
+use engine::inside::zpl::write::{NewFile, NewKind};
 use engine::live::NewFilesystem;
-use engine::zpl::write::{NewFile, NewKind};
 use writing::{Layout, Pools};
 
 /// Every kind of pool, as small as it can be.
@@ -74,7 +74,7 @@ fn attributes_that_grow_and_shrink_within_a_txg() {
     let now = writing::fs_time(1);
     for len in [1800, 20, 150, 3000, 0] {
         let value = writing::bytes(len, len as usize);
-        let any = engine::zpl::write::XattrMode::Any;
+        let any = engine::inside::zpl::write::XattrMode::Any;
         fs.set_xattr(fs.root_object(), b"user.a", &value, any, now).unwrap();
         assert_eq!(fs.root().unwrap().xattrs().unwrap()[&b"user.a"[..]], value);
     }
@@ -85,7 +85,8 @@ fn attributes_that_grow_and_shrink_within_a_txg() {
 
 #[test]
 fn volumes_below_datasets_with_large_dnodes() {
-    use engine::dsl::{DatasetKind, write::PropertyChange, write::parse_value};
+    use engine::inside::dsl::DatasetKind;
+    use engine::inside::dsl::write::{PropertyChange, parse_value};
     let pools = Pools::new("dnodes");
     let pool = pools.create("tank", Layout::Disks(1));
     let value = parse_value("dnodesize", "16k", DatasetKind::Filesystem, false).unwrap();
@@ -158,7 +159,7 @@ fn nothing_is_below_a_volume() {
     pool.create_volume("tank/vol", 1 << 20, 8192, Vec::new()).unwrap();
     pool.create_filesystem("tank/fs", NewFilesystem::default(), Vec::new()).unwrap();
     pool.snapshot(&["tank/fs@s".to_owned()], Vec::new()).unwrap();
-    let refused = |done: Result<(), engine::pool::Error>| {
+    let refused = |done: Result<(), engine::inside::pool::Error>| {
         let why = done.unwrap_err();
         assert!(why.to_string().contains("below a volume"), "{why}");
     };

@@ -11,9 +11,10 @@ use crate::disk::{Preset, Spec};
 use crate::experiment::LabError;
 use crate::fit::Fitted as _;
 use engine::Pool;
-use engine::check::{self, CheckOptions, Verify};
-use engine::device::ModelKind;
-use engine::rt::{Progress, Rng, Xoshiro256};
+use engine::inside::check;
+use engine::inside::check::{CheckOptions, Verify};
+use engine::inside::device::ModelKind;
+use engine::inside::rt::{Progress, Rng, Xoshiro256};
 
 /// What was looked at.
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -8,7 +8,7 @@ use crate::parameter::{Origin, Parameter};
 use crate::row::{ELSEWHERE, Kind, Row, Verdict};
 use crate::score::Score;
 use crate::target::Target;
-use engine::rt::for_each_parallel;
+use engine::inside::rt::for_each_parallel;
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::fmt;

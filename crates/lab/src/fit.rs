@@ -19,8 +19,8 @@
 use crate::bare::{Bare, Until, in_a_row, pace};
 use crate::disk::{Host, Order, Preset, Rotating, Seek, Spec, Ssd};
 use crate::experiment::LabError;
-use engine::device::ModelKind;
-use engine::rt::{Rng, Xoshiro256};
+use engine::inside::device::ModelKind;
+use engine::inside::rt::{Rng, Xoshiro256};
 
 /// Distances, as parts of the disk's cylinders.
 const DISTANCES: [f64; 8] =

@@ -24,7 +24,7 @@ use crate::disk::Preset;
 use crate::experiment::{Chart, Experiment, LabError, OnDevice, Outcome, Series, Setting};
 use crate::parameter::{Origin, Parameter};
 use crate::target::Target;
-use engine::device::ModelKind;
+use engine::inside::device::ModelKind;
 
 pub(crate) const EXPERIMENT: Experiment = Experiment {
     name: "raw-sweep",

@@ -21,8 +21,8 @@ use crate::bare::{Access, Bare, FileBare, ModelBare, Pace, Until, in_a_row, pace
 use crate::experiment::{Chart, Experiment, LabError, OnDevice, Outcome, Series, Setting};
 use crate::parameter::{Origin, Parameter};
 use crate::target::Target;
-use engine::device::ModelKind;
-use engine::rt::{Rng, Xoshiro256};
+use engine::inside::device::ModelKind;
+use engine::inside::rt::{Rng, Xoshiro256};
 
 pub(crate) const EXPERIMENT: Experiment = Experiment {
     name: "seek",

@@ -14,7 +14,7 @@ use crate::experiment::{Experiment, LabError, OnDevice, Outcome, Setting};
 use crate::parameter::Origin;
 use crate::row::{Kind, Range, Row};
 use crate::target::Target;
-use engine::rt::for_each_parallel;
+use engine::inside::rt::for_each_parallel;
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
 

@@ -10,16 +10,18 @@
 use crate::experiment::{LabError, Setting};
 use crate::stream::StreamError;
 use crate::target::{PoolTarget, Target};
-use engine::device::{self, RwFileDevice, WriteDeviceRef};
-use engine::dsl::DatasetKind;
-use engine::dsl::write::{PropertyChange, parse_value};
+use engine::inside::device;
+use engine::inside::device::{RwFileDevice, WriteDeviceRef};
+use engine::inside::dsl::DatasetKind;
+use engine::inside::dsl::write::{PropertyChange, parse_value};
+use engine::inside::pool::look_at_device;
+use engine::inside::rt::Rt;
+use engine::inside::zpl::Volume;
+use engine::live;
 use engine::live::{
-    self, CreateOptions, Devices, ImportOptions, LivePool, NewFilesystem, NewTop, TopUse, Tunable,
+    CreateOptions, Devices, ImportOptions, LivePool, NewFilesystem, NewTop, TopUse, Tunable,
     VdevSpec,
 };
-use engine::pool::look_at_device;
-use engine::rt::Rt;
-use engine::zpl::Volume;
 use engine::{Candidate, OpenOptions};
 use std::path::Path;
 use std::sync::Arc;
@@ -180,7 +182,8 @@ impl Visit<'_> {
     }
 
     fn destroy_all(&self) -> Result<(), StreamError> {
-        let dsl = |e: engine::dsl::Error| StreamError::from(engine::pool::Error::from(e));
+        let dsl =
+            |e: engine::inside::dsl::Error| StreamError::from(engine::inside::pool::Error::from(e));
         let view = self.pool.view().dsl();
         let below = view.dir_by_name(self.home).and_then(|home| view.child_names(&home));
         for (name, _) in below.map_err(dsl)? {
@@ -229,10 +232,10 @@ fn pool_on(path: &Path, device: &WriteDeviceRef) -> Result<PoolTarget, LabError>
     Ok(PoolTarget { dataset: POOL_ON_DEVICE.to_owned(), open: Arc::new(open) })
 }
 
-fn import(path: &Path, device: &WriteDeviceRef) -> Result<LivePool, engine::pool::Error> {
+fn import(path: &Path, device: &WriteDeviceRef) -> Result<LivePool, engine::inside::pool::Error> {
     let sight = look_at_device(&Arc::clone(device).as_device(), path.to_owned());
     let candidate = Candidate::group(&sight.into_iter().collect::<Vec<_>>()).into_iter().next();
-    let candidate = candidate.ok_or_else(|| engine::pool::Error::NoSuchPool {
+    let candidate = candidate.ok_or_else(|| engine::inside::pool::Error::NoSuchPool {
         wanted: POOL_ON_DEVICE.to_owned(),
         found: Vec::new(),
         searched: vec![path.to_owned()],
@@ -246,8 +249,8 @@ fn import(path: &Path, device: &WriteDeviceRef) -> Result<LivePool, engine::pool
 #[cfg(test)]
 mod tests {
     use super::*;
-    use engine::device::MemoryDevice;
-    use engine::pool::CandidateState;
+    use engine::inside::device::MemoryDevice;
+    use engine::inside::pool::CandidateState;
 
     fn datasets(pool: &LivePool) -> usize {
         pool.view().dsl().walk().len()

@@ -8,13 +8,14 @@
 
 use crate::experiment::LabError;
 use crate::striped::striped;
-use engine::device::{AlignedBuf, WriteDeviceRef};
-use engine::dmu::{Hold, Object};
-use engine::live::{self, CreateOptions, LivePool, Setting};
-use engine::ondisk::Endian;
-use engine::rt::{Rt, Task};
-use engine::zio::Block;
-use engine::zpl::Volume;
+use engine::inside::device::{AlignedBuf, WriteDeviceRef};
+use engine::inside::dmu::{Hold, Object};
+use engine::inside::ondisk::Endian;
+use engine::inside::rt::{Rt, Task};
+use engine::inside::zio::Block;
+use engine::inside::zpl::Volume;
+use engine::live;
+use engine::live::{CreateOptions, LivePool, Setting};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -32,10 +33,10 @@ const HOLD_TREE: u64 = 256 << 10;
 pub enum StreamError {
     /// The pool failed.
     #[error(transparent)]
-    Pool(#[from] engine::pool::Error),
+    Pool(#[from] engine::inside::pool::Error),
     /// An object failed.
     #[error(transparent)]
-    Dmu(#[from] engine::dmu::Error),
+    Dmu(#[from] engine::inside::dmu::Error),
     /// A thread could not be started.
     #[error("cannot start a thread: {0}")]
     Thread(#[from] std::io::Error),
@@ -44,7 +45,7 @@ pub enum StreamError {
     Tunable(#[from] live::TunableError),
     /// A device failed.
     #[error(transparent)]
-    Device(#[from] engine::device::Error),
+    Device(#[from] engine::inside::device::Error),
     /// A thread panicked.
     #[error("{0}")]
     Panicked(String),

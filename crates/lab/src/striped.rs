@@ -1,6 +1,6 @@
 //! Pools of simulated disks: each of them a top-level vdev.
 
-use engine::device::WriteDeviceRef;
+use engine::inside::device::WriteDeviceRef;
 use engine::live::{Devices, NewTop, TopUse, VdevSpec};
 
 /// What a pool is created of that is striped over these disks, by the paths they are to have.

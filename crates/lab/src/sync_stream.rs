@@ -32,9 +32,9 @@ use crate::row::{Bound, Row};
 use crate::stay;
 use crate::stream::{self, RECORD_BYTES, StreamError};
 use crate::target::Target;
-use engine::device::{SimDisks, WriteDeviceRef};
+use engine::inside::device::{SimDisks, WriteDeviceRef};
+use engine::inside::rt::Rt;
 use engine::live::{LivePool, Tunable, TxgRecord};
-use engine::rt::Rt;
 
 const MIB: f64 = 1_048_576.0;
 

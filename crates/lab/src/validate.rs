@@ -9,7 +9,7 @@ use crate::bare::ModelBare;
 use crate::disk::Preset;
 use crate::experiment::LabError;
 use crate::fit::{Effort, Fitted};
-use engine::rt::{Rng as _, Xoshiro256};
+use engine::inside::rt::{Rng as _, Xoshiro256};
 
 /// What was measured with a pattern, and what the model says of it.
 #[derive(Clone, Debug, PartialEq)]

@@ -1,8 +1,10 @@
 //! Models of disks against what follows from their parameters.
 
 use core::time::Duration;
-use engine::device::{DiskModel, ModelKind, ModelRequest, SimDisks, WriteDevice, run_model};
-use engine::rt::{Rng, Rt, Xoshiro256};
+use engine::inside::device::{
+    DiskModel, ModelKind, ModelRequest, SimDisks, WriteDevice, run_model,
+};
+use engine::inside::rt::{Rng, Rt, Xoshiro256};
 use lab::disk::{Order, Preset, Rotating, Spec, preset, presets};
 
 fn named(name: &str) -> Preset {
@@ -231,7 +233,7 @@ fn a_device_takes_the_model_s_time_and_holds_bytes() {
         assert!(took > 10.0 * (0.006 + 1.0 / 64.0) * 0.95, "{took}");
         disk.flush().expect("flush");
         let mut back = vec![0; 100];
-        engine::device::Device::read(&*disk, (1 << 39) + 5, &mut back).expect("read");
+        engine::inside::device::Device::read(&*disk, (1 << 39) + 5, &mut back).expect("read");
         assert_eq!(back, vec![7; 100]);
         assert!(disk.contents().allocated() < 20 << 20);
     });

@@ -45,6 +45,25 @@ fn words(text: &str) -> impl Iterator<Item = &str> {
         .flat_map(|line| line.split(|c: char| !c.is_alphanumeric() && c != '_'))
 }
 
+/// Files elsewhere that those below `place` take in (`#[path = "../../other/tests/common.rs"]`).
+fn shared(place: &str, files: &[(String, String)]) -> BTreeSet<String> {
+    let mut out = BTreeSet::new();
+    for (path, text) in files.iter().filter(|(path, _)| path.starts_with(place)) {
+        for line in text.lines().filter_map(|line| line.trim().strip_prefix("#[path = \"")) {
+            let mut parts: Vec<&str> = path.split('/').collect();
+            parts.pop();
+            for part in line.split('"').next().unwrap_or("").split('/') {
+                match part {
+                    ".." => drop(parts.pop()),
+                    part => parts.push(part),
+                }
+            }
+            out.insert(parts.join("/"));
+        }
+    }
+    out
+}
+
 fn offences(declared: &[Declared], files: &[(String, String)]) -> Vec<String> {
     let mut out = Vec::new();
     for one in declared.iter().filter(|one| !one.is_forwarded) {
@@ -52,9 +71,10 @@ fn offences(declared: &[Declared], files: &[(String, String)]) -> Vec<String> {
         let places = if one.is_dev { "" } else { "src/" };
         let place = one.folder.clone() + places;
         let word = one.name.replace('-', "_");
+        let shared = shared(&place, files);
         let used: BTreeSet<&str> = files
             .iter()
-            .filter(|(path, _)| path.starts_with(&place))
+            .filter(|(path, _)| path.starts_with(&place) || shared.contains(path))
             .flat_map(|(_, text)| words(text))
             .filter(|found| *found == word)
             .collect();

@@ -4,12 +4,13 @@ use super::dump::Dump;
 use super::show;
 use crate::{Error, Result};
 use engine::Pool;
-use engine::codec::compress::{self, Algorithm};
-use engine::device::AlignedBuf;
-use engine::ondisk::blkptr::BLKPTR_SIZE;
-use engine::ondisk::gang::GangHeader;
-use engine::ondisk::{BlkPtr, Dva, Endian};
-use engine::vdev::{BlockRead, Scope};
+use engine::inside::codec::compress;
+use engine::inside::codec::compress::Algorithm;
+use engine::inside::device::AlignedBuf;
+use engine::inside::ondisk::blkptr::BLKPTR_SIZE;
+use engine::inside::ondisk::gang::GangHeader;
+use engine::inside::ondisk::{BlkPtr, Dva, Endian};
+use engine::inside::vdev::{BlockRead, Scope};
 use serde_json::json;
 
 /// Largest block in bytes.
@@ -93,8 +94,10 @@ fn fetch(pool: &Pool, spec: &Spec) -> Result<Vec<u8>, String> {
     let leaf = leaf.ok_or_else(|| format!("no vdev is called {}", spec.vdev))?;
     let device = leaf.device().ok_or("the device is missing")?;
     // Offsets of a device count like those of a vdev: from behind the front labels.
-    let at = spec.offset.checked_add(engine::vdev::map::LABEL_START_SIZE).ok_or("offset")?;
-    let block = engine::device::read_batch(device.as_ref(), &[(at, spec.psize as usize)]).pop();
+    let at =
+        spec.offset.checked_add(engine::inside::vdev::map::LABEL_START_SIZE).ok_or("offset")?;
+    let block =
+        engine::inside::device::read_batch(device.as_ref(), &[(at, spec.psize as usize)]).pop();
     let block = block.ok_or("nothing was read")?.map_err(|e| e.to_string())?;
     Ok(block.to_vec())
 }

@@ -12,9 +12,11 @@
 
 use super::dump::Dump;
 use super::{show, walk};
-use engine::check::{self, CheckOptions, Issue, Kind, Sum, Totals, Verify};
-use engine::ondisk::DmuType;
-use engine::{Pool, rt};
+use engine::Pool;
+use engine::inside::check;
+use engine::inside::check::{CheckOptions, Issue, Kind, Sum, Totals, Verify};
+use engine::inside::ondisk::DmuType;
+use engine::inside::rt;
 use serde_json::json;
 use std::collections::BTreeMap;
 

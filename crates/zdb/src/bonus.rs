@@ -4,17 +4,17 @@ use super::dump::Dump;
 use super::object::Context;
 use super::roles::{Form, Role};
 use super::{show, znode};
-use engine::dmu::Object;
-use engine::ondisk::bpobj::BpobjHeader;
-use engine::ondisk::bpobj::bptree::BptreeHeader;
-use engine::ondisk::brt::BrtVdev;
-use engine::ondisk::ddt::log::LogHeader;
-use engine::ondisk::deadlist::DeadlistHeader;
-use engine::ondisk::history::HistoryPhys;
-use engine::ondisk::indirect::{BirthsHeader, MappingHeader};
-use engine::ondisk::redaction::RedactionHeader;
-use engine::ondisk::spacemap::SpaceMapHeader;
-use engine::ondisk::{DmuType, DslDataset, DslDir};
+use engine::inside::dmu::Object;
+use engine::inside::ondisk::bpobj::BpobjHeader;
+use engine::inside::ondisk::bpobj::bptree::BptreeHeader;
+use engine::inside::ondisk::brt::BrtVdev;
+use engine::inside::ondisk::ddt::log::LogHeader;
+use engine::inside::ondisk::deadlist::DeadlistHeader;
+use engine::inside::ondisk::history::HistoryPhys;
+use engine::inside::ondisk::indirect::{BirthsHeader, MappingHeader};
+use engine::inside::ondisk::redaction::RedactionHeader;
+use engine::inside::ondisk::spacemap::SpaceMapHeader;
+use engine::inside::ondisk::{DmuType, DslDataset, DslDir};
 
 /// Prints the bonus.
 pub(crate) fn dump(d: &mut Dump, cx: &Context, object: &Object, role: Option<&Role>) {

@@ -4,8 +4,8 @@ use super::dump::Dump;
 use super::show;
 use crate::Result;
 use engine::Pool;
-use engine::ondisk::config::LabelConfig;
-use engine::ondisk::{NvList, mos};
+use engine::inside::ondisk::config::LabelConfig;
+use engine::inside::ondisk::{NvList, mos};
 
 /// Prints the configuration in the MOS; from the second `-C` on also what the labels say.
 pub(crate) fn dump(d: &mut Dump, pool: &Pool, level: u8) -> Result<()> {
@@ -24,7 +24,7 @@ pub(crate) fn dump(d: &mut Dump, pool: &Pool, level: u8) -> Result<()> {
     let mut sights: Vec<_> = pool.candidate().leaves.iter().collect();
     sights.sort_by_key(|(guid, s)| (s.path.clone(), **guid));
     for (guid, sight) in sights {
-        let views = engine::pool::read_labels(&sight.device);
+        let views = engine::inside::pool::read_labels(&sight.device);
         let txg = |c: &&LabelConfig| if let LabelConfig::Member(m) = c { m.txg } else { 0 };
         let best = views.iter().filter_map(|v| v.config.as_ref().ok()).max_by_key(txg);
         d.open_flat("label_configs");
@@ -53,7 +53,7 @@ fn packed(pool: &Pool, name: &str) -> Result<Option<NvList>, String> {
 }
 
 /// The list in an object of type "packed nvlist".
-pub(crate) fn packed_list(object: &engine::dmu::Object) -> Result<NvList, String> {
+pub(crate) fn packed_list(object: &engine::inside::dmu::Object) -> Result<NvList, String> {
     /// Packed lists are a few KiB.
     const LIST_MAX: u64 = 64 << 20;
     let dnode = object.dnode();

@@ -3,7 +3,7 @@
 use super::dump::Dump;
 use super::{datasets, object};
 use crate::{Error, Result};
-use engine::zpl::FileKind;
+use engine::inside::zpl::FileKind;
 use engine::{Dataset, Filesystem, Node, Pool};
 use std::io;
 use std::os::unix::fs::FileExt as _;

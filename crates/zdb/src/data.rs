@@ -4,14 +4,18 @@ use super::dump::Dump;
 use super::object::Context;
 use super::roles::{Form, Role};
 use super::{bonus, config, show, spacemap, zap, znode};
-use engine::dmu::{Object, Zap};
-use engine::ondisk::bpobj::{self, BpobjHeader, bptree};
-use engine::ondisk::brt::{self, BrtVdev};
-use engine::ondisk::ddt::log;
-use engine::ondisk::indirect::{self, BirthEntry, BirthsHeader, MappingEntry, MappingHeader};
-use engine::ondisk::redaction::{self, RedactionHeader};
-use engine::ondisk::{BlkPtr, DmuType, Layout};
-use engine::zio::Block;
+use engine::inside::dmu::{Object, Zap};
+use engine::inside::ondisk::bpobj;
+use engine::inside::ondisk::bpobj::{BpobjHeader, bptree};
+use engine::inside::ondisk::brt;
+use engine::inside::ondisk::brt::BrtVdev;
+use engine::inside::ondisk::ddt::log;
+use engine::inside::ondisk::indirect;
+use engine::inside::ondisk::indirect::{BirthEntry, BirthsHeader, MappingEntry, MappingHeader};
+use engine::inside::ondisk::redaction;
+use engine::inside::ondisk::redaction::RedactionHeader;
+use engine::inside::ondisk::{BlkPtr, DmuType, Layout};
+use engine::inside::zio::Block;
 use serde_json::json;
 use std::sync::Arc;
 
@@ -144,7 +148,7 @@ fn block_pointers(d: &mut Dump, object: &Object, all: bool) {
 
 /// The first `count` entries of a block pointer object.
 pub(crate) fn entries(d: &mut Dump, object: &Object, count: u64, all: bool) {
-    let length = count.saturating_mul(engine::ondisk::blkptr::BLKPTR_SIZE as u64);
+    let length = count.saturating_mul(engine::inside::ondisk::blkptr::BLKPTR_SIZE as u64);
     blocks(d, object, length, &mut |d, _, block, n| {
         for e in bpobj::entries(block.get(..n).unwrap_or_default(), block.endian()) {
             match e {
@@ -344,7 +348,7 @@ pub(crate) fn brt(d: &mut Dump, object: &Object, level: u8) {
         if let Some(n) = histogram.get_mut(refs.checked_ilog2().unwrap_or(0) as usize) {
             *n += 1;
         }
-        if let engine::ondisk::zap::ZapName::U64s(key) = &e.name
+        if let engine::inside::ondisk::zap::ZapName::U64s(key) = &e.name
             && level >= 5
         {
             lines.push((key.first().copied().unwrap_or(0), refs));

@@ -12,12 +12,13 @@ use super::roles::{Roles, number_table};
 use super::znode::Names;
 use super::{data, locked, show, zil};
 use crate::Result;
-use engine::dmu::{Object, Objset, Zap};
-use engine::ondisk::bookmark::Bookmark;
-use engine::ondisk::bpobj::{BpobjHeader, bptree::BptreeHeader};
-use engine::ondisk::deadlist::{DeadlistHeader, Form};
-use engine::ondisk::dsl::{dataset_field, dir_field};
-use engine::ondisk::{ObjsetKind, mos};
+use engine::inside::dmu::{Object, Objset, Zap};
+use engine::inside::ondisk::bookmark::Bookmark;
+use engine::inside::ondisk::bpobj::BpobjHeader;
+use engine::inside::ondisk::bpobj::bptree::BptreeHeader;
+use engine::inside::ondisk::deadlist::{DeadlistHeader, Form};
+use engine::inside::ondisk::dsl::{dataset_field, dir_field};
+use engine::inside::ondisk::{ObjsetKind, mos};
 use engine::{Dataset, Pool};
 use serde_json::json;
 use std::cell::RefCell;
@@ -139,7 +140,7 @@ pub(crate) fn one(d: &mut Dump, pool: &Pool, dataset: &Dataset, wanted: &Wanted)
         compression: compression(pool, dataset),
     };
     let ds = &dataset.phys;
-    let inconsistent = ds.flags & engine::ondisk::DslDataset::FLAG_INCONSISTENT != 0;
+    let inconsistent = ds.flags & engine::inside::ondisk::DslDataset::FLAG_INCONSISTENT != 0;
     d.open_flat("datasets");
     line(d, &cx, &dataset.name, dataset.object, ds.creation_txg, ds.referenced, inconsistent);
     if let Some(e) = trouble {

@@ -12,11 +12,13 @@ use super::dump::Dump;
 use super::{data, show, walk};
 use crate::Result;
 use engine::Pool;
-use engine::dmu::{Object, Zap};
-use engine::ondisk::ddt::log::{self, LogHeader};
-use engine::ondisk::ddt::{self, Class, DdtKey, Histogram, Stat, Value};
-use engine::ondisk::zap::ZapName;
-use engine::ondisk::{BlkPtr, Checksum, Dva};
+use engine::inside::dmu::{Object, Zap};
+use engine::inside::ondisk::ddt;
+use engine::inside::ondisk::ddt::log;
+use engine::inside::ondisk::ddt::log::LogHeader;
+use engine::inside::ondisk::ddt::{Class, DdtKey, Histogram, Stat, Value};
+use engine::inside::ondisk::zap::ZapName;
+use engine::inside::ondisk::{BlkPtr, Checksum, Dva};
 use serde_json::json;
 use std::collections::HashMap;
 

@@ -5,7 +5,7 @@
 //! the part that is open. What cannot be read is said in its place and counted, and the dump goes
 //! on.
 
-use engine::dsl::nicenum::nicenum;
+use engine::inside::dsl::nicenum::nicenum;
 use serde_json::{Map, Value};
 use std::fmt::{Display, Write as _};
 

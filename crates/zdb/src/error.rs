@@ -1,6 +1,6 @@
 //! Why a dump could not begin, or a copy could not be made.
 
-use engine::pool;
+use engine::inside::pool;
 use std::fmt;
 use std::io;
 use std::path::PathBuf;
@@ -17,9 +17,9 @@ pub enum Error {
     /// The pool cannot be read where every mode begins.
     Pool(pool::Error),
     /// There is no such dataset, or it cannot be read.
-    Dataset(engine::dsl::Error),
+    Dataset(engine::inside::dsl::Error),
     /// There is no such file, or it cannot be read.
-    File(engine::zpl::Error),
+    File(engine::inside::zpl::Error),
     /// What a path names is no regular file.
     NotAFile(String),
     /// A device cannot be opened.
@@ -27,7 +27,7 @@ pub enum Error {
         /// Its path.
         path: PathBuf,
         /// Why.
-        cause: engine::device::Error,
+        cause: engine::inside::device::Error,
     },
     /// What a file is copied into cannot be written.
     Write(io::Error),
@@ -62,20 +62,20 @@ impl From<pool::Error> for Error {
     }
 }
 
-impl From<engine::dsl::Error> for Error {
-    fn from(e: engine::dsl::Error) -> Self {
+impl From<engine::inside::dsl::Error> for Error {
+    fn from(e: engine::inside::dsl::Error) -> Self {
         Self::Dataset(e)
     }
 }
 
-impl From<engine::dmu::Error> for Error {
-    fn from(e: engine::dmu::Error) -> Self {
+impl From<engine::inside::dmu::Error> for Error {
+    fn from(e: engine::inside::dmu::Error) -> Self {
         Self::Dataset(e.into())
     }
 }
 
-impl From<engine::zpl::Error> for Error {
-    fn from(e: engine::zpl::Error) -> Self {
+impl From<engine::inside::zpl::Error> for Error {
+    fn from(e: engine::inside::zpl::Error) -> Self {
         Self::File(e)
     }
 }

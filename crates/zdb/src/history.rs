@@ -4,9 +4,9 @@ use super::dump::Dump;
 use super::show;
 use crate::Result;
 use engine::Pool;
-use engine::dsl::nicenum::stamp;
-use engine::ondisk::history::{HistoryPhys, HistoryRecord};
-use engine::ondisk::mos;
+use engine::inside::dsl::nicenum::stamp;
+use engine::inside::ondisk::history::{HistoryPhys, HistoryRecord};
+use engine::inside::ondisk::mos;
 
 /// Prints every record; from the second `-h` on with all of its members.
 pub(crate) fn dump(d: &mut Dump, pool: &Pool, level: u8) -> Result<()> {
@@ -36,8 +36,8 @@ pub(crate) fn dump(d: &mut Dump, pool: &Pool, level: u8) -> Result<()> {
 
 struct Trouble(String);
 
-impl From<engine::ondisk::Error> for Trouble {
-    fn from(e: engine::ondisk::Error) -> Self {
+impl From<engine::inside::ondisk::Error> for Trouble {
+    fn from(e: engine::inside::ondisk::Error) -> Self {
         Self(e.to_string())
     }
 }

@@ -6,11 +6,13 @@
 use super::dump::Dump;
 use super::{show, uber};
 use crate::{Error, Result};
-use engine::device::gpt::Gpt;
-use engine::device::{DeviceRef, FileDevice, Options};
-use engine::ondisk::config::LabelConfig;
-use engine::ondisk::label::{self, BootEnv, Part};
-use engine::pool::{self, FoundLeaf, LabelView};
+use engine::inside::device::gpt::Gpt;
+use engine::inside::device::{DeviceRef, FileDevice, Options};
+use engine::inside::ondisk::config::LabelConfig;
+use engine::inside::ondisk::label;
+use engine::inside::ondisk::label::{BootEnv, Part};
+use engine::inside::pool;
+use engine::inside::pool::{FoundLeaf, LabelView};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -125,10 +127,10 @@ fn boot_env(d: &mut Dump, device: &DeviceRef) {
     for n in 0..label::LABELS {
         let Some(at) = label::part_offset(device.size(), n, Part::BootEnv) else { continue };
         let range = [(at, Part::BootEnv.size() as usize)];
-        let block = engine::device::read_batch(device.as_ref(), &range).pop();
+        let block = engine::inside::device::read_batch(device.as_ref(), &range).pop();
         let Some(Ok(block)) = block else { continue };
         // One that was never written has no checksum either: only a good one is worth a word.
-        if engine::codec::checksum::verify_label(&block, at).is_err() {
+        if engine::inside::codec::checksum::verify_label(&block, at).is_err() {
             continue;
         }
         match BootEnv::decode(&block) {

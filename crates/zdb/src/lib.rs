@@ -11,9 +11,9 @@
 //! | [`block`], [`embedded`] | `-R`, `-E` |
 //! | [`File`] | `-O`, `-r` |
 //!
-//! Nothing here judges a pool: that is [`engine::check`]. What cannot be read or decoded is said
-//! where it stands and counted ([`Dump::finish`]), and the dump goes on. It ends early only when
-//! its output is no longer wanted.
+//! Nothing here judges a pool: that is [`mod@engine::check`]. What cannot be read or decoded is
+//! said where it stands and counted ([`Dump::finish`]), and the dump goes on. It ends early only
+//! when its output is no longer wanted.
 //!
 //! **Invariant:** a pool is looked at and never changed; nothing is printed but through the
 //! [`Output`] that was given.

@@ -4,12 +4,13 @@
 //! bonus, block pointers, and tables such as the master node. Checksums are verified; the MACs,
 //! which need the key, are not.
 
-use engine::codec::compress;
-use engine::device::AlignedBuf;
-use engine::dmu::{BlockStore, CachedStore, Key, Objset, Place};
-use engine::ondisk::{BlkPtr, Compression, DmuType};
-use engine::vdev::Scope;
-use engine::zio::{self, Block, ErrorKind, Request};
+use engine::inside::codec::compress;
+use engine::inside::device::AlignedBuf;
+use engine::inside::dmu::{BlockStore, CachedStore, Key, Objset, Place};
+use engine::inside::ondisk::{BlkPtr, Compression, DmuType};
+use engine::inside::vdev::Scope;
+use engine::inside::zio;
+use engine::inside::zio::{Block, ErrorKind, Request};
 use engine::{Dataset, Pool};
 use std::sync::Arc;
 

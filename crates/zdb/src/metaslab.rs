@@ -15,11 +15,12 @@ use super::spacemap::{self, RangeSet};
 use super::{data, show, uber};
 use crate::{Error, Result};
 use engine::Pool;
-use engine::dmu::{Object, Zap};
-use engine::ondisk::config::{VdevConfig, VdevKind};
-use engine::ondisk::indirect::{BirthsHeader, MappingHeader};
-use engine::ondisk::mos::{self, vdev_zap};
-use engine::ondisk::spacemap::{Entry, HISTOGRAM_BUCKETS, Range};
+use engine::inside::dmu::{Object, Zap};
+use engine::inside::ondisk::config::{VdevConfig, VdevKind};
+use engine::inside::ondisk::indirect::{BirthsHeader, MappingHeader};
+use engine::inside::ondisk::mos;
+use engine::inside::ondisk::mos::vdev_zap;
+use engine::inside::ondisk::spacemap::{Entry, HISTOGRAM_BUCKETS, Range};
 use serde_json::json;
 use std::collections::HashMap;
 
@@ -81,7 +82,7 @@ fn log_maps(d: &mut Dump, pool: &Pool) -> Vec<(u64, Object)> {
 }
 
 fn read_log(d: &mut Dump, object: &Object, txg: u64, logs: &mut Logs) {
-    spacemap::walk(d, object, 0, engine::ondisk::spacemap::LOG_SHIFT, &mut |_, _, e| {
+    spacemap::walk(d, object, 0, engine::inside::ondisk::spacemap::LOG_SHIFT, &mut |_, _, e| {
         if let Entry::Range(r) = e
             && let Some(v) = r.vdev
         {
@@ -354,8 +355,8 @@ fn dirty_times(d: &mut Dump, pool: &Pool, level: u8) {
             if let Entry::Range(r) = e {
                 let end = r.offset.saturating_add(r.size);
                 match r.action {
-                    engine::ondisk::spacemap::Action::Alloc => missed.add(r.offset, end),
-                    engine::ondisk::spacemap::Action::Free => missed.remove(r.offset, end),
+                    engine::inside::ondisk::spacemap::Action::Alloc => missed.add(r.offset, end),
+                    engine::inside::ondisk::spacemap::Action::Free => missed.remove(r.offset, end),
                 }
             }
         });
@@ -408,14 +409,20 @@ fn log_space_maps(d: &mut Dump, pool: &Pool, lists: &[(u64, Object)], level: u8)
         d.open_flat("log_space_maps");
         let n = object.number();
         d.say("txg", *txg, format_args!("Log Spacemap object {n} txg {txg}"));
-        map(d, object, 0, engine::ondisk::spacemap::LOG_SHIFT, level);
+        map(d, object, 0, engine::inside::ondisk::spacemap::LOG_SHIFT, level);
         let (mut entries, mut valid) = (0u64, 0u64);
-        spacemap::walk(d, object, 0, engine::ondisk::spacemap::LOG_SHIFT, &mut |_, _, e| {
-            if let Entry::Range(r) = e {
-                entries += 1;
-                valid += u64::from(is_valid(&r, *txg).unwrap_or(false));
-            }
-        });
+        spacemap::walk(
+            d,
+            object,
+            0,
+            engine::inside::ondisk::spacemap::LOG_SHIFT,
+            &mut |_, _, e| {
+                if let Entry::Range(r) = e {
+                    entries += 1;
+                    valid += u64::from(is_valid(&r, *txg).unwrap_or(false));
+                }
+            },
+        );
         d.hold("ranges", entries);
         d.hold("valid", valid);
         all += entries;

@@ -11,11 +11,11 @@ use super::dump::Dump;
 use super::roles::Roles;
 use super::znode::Names;
 use super::{bonus, data, show, tree};
-use engine::dmu::{Object, Objset};
-use engine::ondisk::dnode::{
+use engine::inside::dmu::{Object, Objset};
+use engine::inside::ondisk::dnode::{
     FLAG_SPILL, FLAG_USED_BYTES, FLAG_USEROBJUSED_ACCOUNTED, FLAG_USERUSED_ACCOUNTED,
 };
-use engine::ondisk::{Checksum, Compression, DmuType};
+use engine::inside::ondisk::{Checksum, Compression, DmuType};
 use std::cell::RefCell;
 
 /// What is needed to make sense of the objects of one set.
@@ -229,7 +229,7 @@ impl Range {
             'd' => kind == DmuType::DIRECTORY_CONTENTS,
             'f' => kind == DmuType::PLAIN_FILE_CONTENTS,
             'm' => kind == DmuType::SPACE_MAP,
-            'z' => kind.layout() == engine::ondisk::Layout::Zap,
+            'z' => kind.layout() == engine::inside::ondisk::Layout::Zap,
             _ => true,
         };
         let named = self.flags.iter().rev().find(|(c, _)| is(*c));

@@ -5,10 +5,11 @@
 //! from the object directory, the configuration and the bookmarks.
 
 use engine::Pool;
-use engine::dmu::{Object, Objset, Zap};
-use engine::ondisk::config::VdevConfig;
-use engine::ondisk::mos::{self, vdev_zap};
-use engine::ondisk::{brt, ddt};
+use engine::inside::dmu::{Object, Objset, Zap};
+use engine::inside::ondisk::config::VdevConfig;
+use engine::inside::ondisk::mos;
+use engine::inside::ondisk::mos::vdev_zap;
+use engine::inside::ondisk::{brt, ddt};
 use std::collections::HashMap;
 use std::fmt;
 
@@ -156,7 +157,7 @@ impl Roles {
         let mapping = top.indirect_object.and_then(|n| mos.object(n).ok());
         let header = mapping.and_then(|o| {
             let dnode = o.dnode();
-            engine::ondisk::indirect::MappingHeader::decode(&dnode.bonus, dnode.endian).ok()
+            engine::inside::ondisk::indirect::MappingHeader::decode(&dnode.bonus, dnode.endian).ok()
         });
         let counts = header.and_then(|h| h.counts_object).unwrap_or(0);
         self.add(counts, Form::ObsoleteCounts, format!("obsolete counts of removed vdev {id}"));
@@ -216,8 +217,9 @@ impl Roles {
 /// A ZAP whose keys are numbers, in order.
 pub(crate) fn number_table(mos: &Objset, zap: u64) -> Vec<(u64, u64)> {
     let Ok(zap) = mos.object(zap).and_then(|o| Zap::open(&o)) else { return Vec::new() };
-    let key = |b: &[u8]| engine::ondisk::deadlist::parse_int_key(std::str::from_utf8(b).ok()?);
-    let pair = |e: engine::dmu::ZapEntry| Some((key(e.name.bytes()?)?, e.u64()?));
+    let key =
+        |b: &[u8]| engine::inside::ondisk::deadlist::parse_int_key(std::str::from_utf8(b).ok()?);
+    let pair = |e: engine::inside::dmu::ZapEntry| Some((key(e.name.bytes()?)?, e.u64()?));
     let mut out: Vec<_> = zap.entries().flatten().filter_map(pair).collect();
     out.sort_unstable();
     out

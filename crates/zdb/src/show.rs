@@ -1,8 +1,10 @@
 //! How single values look: block pointers, times, bytes, histograms, hexadecimal dumps.
 
 use super::dump::Dump;
-use engine::dsl::nicenum;
-use engine::ondisk::{BlkPtr, Checksum, Compression, EmbeddedKind, Endian, NvList, NvValue};
+use engine::inside::dsl::nicenum;
+use engine::inside::ondisk::{
+    BlkPtr, Checksum, Compression, EmbeddedKind, Endian, NvList, NvValue,
+};
 use serde_json::{Value, json};
 use std::fmt::Write as _;
 
@@ -79,7 +81,7 @@ fn copies(bp: &BlkPtr) -> &'static str {
     ["zero", "single", "double", "triple"].get(bp.dvas().count()).copied().unwrap_or("many")
 }
 
-fn dva(d: engine::ondisk::Dva) -> String {
+fn dva(d: engine::inside::ondisk::Dva) -> String {
     format!("{}:{:x}:{:x}", d.vdev(), d.offset(), d.asize())
 }
 
@@ -189,7 +191,7 @@ pub(crate) fn bp_json(bp: &BlkPtr) -> Value {
 
 /// A list of a label or of the MOS as JSON.
 pub(crate) fn nvlist_json(list: &NvList) -> Value {
-    let member = |p: &engine::ondisk::NvPair| {
+    let member = |p: &engine::inside::ondisk::NvPair| {
         (String::from_utf8_lossy(&p.name).into_owned(), nvvalue_json(&p.value))
     };
     Value::Object(list.pairs.iter().map(member).collect())

@@ -2,8 +2,9 @@
 
 use super::data::blocks;
 use super::dump::Dump;
-use engine::dmu::Object;
-use engine::ondisk::spacemap::{self, Action, Entry, Range, SpaceMapHeader};
+use engine::inside::dmu::Object;
+use engine::inside::ondisk::spacemap;
+use engine::inside::ondisk::spacemap::{Action, Entry, Range, SpaceMapHeader};
 use serde_json::json;
 use std::collections::BTreeMap;
 

@@ -2,8 +2,8 @@
 
 use super::dump::Dump;
 use super::show;
-use engine::dmu::{Error, Object, Place, Step, Visitor};
-use engine::ondisk::{BlkPtr, DmuType};
+use engine::inside::dmu::{Error, Object, Place, Step, Visitor};
+use engine::inside::ondisk::{BlkPtr, DmuType};
 use serde_json::json;
 
 /// Prints all pointers of an object; with `all` every copy.

@@ -3,9 +3,10 @@
 use super::dump::Dump;
 use super::show;
 use crate::Result;
-use engine::ondisk::uberblock::{MMP_MAGIC, ReflowScratch, UBERBLOCK_MAGIC};
-use engine::ondisk::{Endian, Uberblock, checkpoint, mos};
-use engine::{Pool, pool};
+use engine::Pool;
+use engine::inside::ondisk::uberblock::{MMP_MAGIC, ReflowScratch, UBERBLOCK_MAGIC};
+use engine::inside::ondisk::{Endian, Uberblock, checkpoint, mos};
+use engine::inside::pool;
 
 /// Prints the uberblock the pool was opened with; from the second `-u` on all that were found.
 pub(crate) fn dump(d: &mut Dump, pool: &Pool, level: u8) -> Result<()> {

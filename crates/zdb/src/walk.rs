@@ -7,8 +7,8 @@
 use super::datasets;
 use super::dump::Dump;
 use engine::Pool;
-use engine::dmu::{Error, Objset, Place, Step, Visitor};
-use engine::ondisk::BlkPtr;
+use engine::inside::dmu::{Error, Objset, Place, Step, Visitor};
+use engine::inside::ondisk::BlkPtr;
 
 /// Receives a pointer and the name of what it points to.
 pub(crate) type Visit<'a> = dyn FnMut(&BlkPtr, Place) + 'a;

@@ -2,12 +2,12 @@
 
 use super::dump::Dump;
 use super::show;
-use engine::dmu::Object;
-use engine::dmu::zap::{Zap, ZapEntry};
-use engine::ondisk::DmuType;
-use engine::ondisk::sa::AttrInfo;
-use engine::ondisk::zap::{Chunk, Leaf, LeafEntry, ZAP_MAGIC, ZapName};
-use engine::ondisk::znode::Dirent;
+use engine::inside::dmu::Object;
+use engine::inside::dmu::zap::{Zap, ZapEntry};
+use engine::inside::ondisk::DmuType;
+use engine::inside::ondisk::sa::AttrInfo;
+use engine::inside::ondisk::zap::{Chunk, Leaf, LeafEntry, ZAP_MAGIC, ZapName};
+use engine::inside::ondisk::znode::Dirent;
 use serde_json::{Value, json};
 use std::fmt::Write as _;
 

@@ -9,10 +9,10 @@
 
 use super::dump::Dump;
 use super::show;
-use engine::dmu::{Objset, Place};
-use engine::ondisk::BlkPtr;
-use engine::ondisk::zil::{AclPart, Body, Create, Record};
-use engine::zil::{Log, LogBlock, LogEnd};
+use engine::inside::dmu::{Objset, Place};
+use engine::inside::ondisk::BlkPtr;
+use engine::inside::ondisk::zil::{AclPart, Body, Create, Record};
+use engine::inside::zil::{Log, LogBlock, LogEnd};
 use serde_json::json;
 use std::collections::BTreeMap;
 
@@ -50,7 +50,7 @@ pub(crate) fn dump(d: &mut Dump, objset: &Objset, synced: u64, level: u8) {
             block(d, objset, &log, b, synced, level);
         }
         if let Some(bp) = &log.next {
-            let seq = bp.checksum()[engine::ondisk::zil::CHECKSUM_SEQ_WORD];
+            let seq = bp.checksum()[engine::inside::ondisk::zil::CHECKSUM_SEQ_WORD];
             let claim = claim(&log, bp.logical_birth(), synced);
             let bp = if level >= 5 { format!(", {}", show::bp(bp)) } else { String::new() };
             d.note(format_args!("Block seqno {seq}, {claim}{bp}"));
@@ -104,7 +104,7 @@ fn statistics(d: &mut Dump, log: &Log, synced: u64) {
         format_args!("{total} records in {} blocks, {pending} to be replayed", log.blocks.len()),
     );
     for (kind, (n, bytes)) in by_type {
-        let name = engine::ondisk::zil::TxType(kind).name().unwrap_or("TX_?");
+        let name = engine::inside::ondisk::zil::TxType(kind).name().unwrap_or("TX_?");
         d.push("types", json!({"type": name, "count": n, "bytes": bytes}));
         d.note(format_args!("\t{name:19} {n:6} records {bytes:10} bytes"));
     }
@@ -126,7 +126,7 @@ fn end(d: &mut Dump, log: &Log) {
 }
 
 fn length(r: &Record) -> u64 {
-    r.encode(engine::ondisk::Endian::Little).len() as u64
+    r.encode(engine::inside::ondisk::Endian::Little).len() as u64
 }
 
 fn record(d: &mut Dump, objset: &Objset, r: &Record, level: u8) {

@@ -3,12 +3,13 @@
 use super::dump::Dump;
 use super::object::Context;
 use super::show;
-use engine::dmu::{Object, Objset, Zap};
-use engine::ondisk::acl::{self, Ace};
-use engine::ondisk::fuid::{Fuid, FuidTable};
-use engine::ondisk::sa::{SaHeader, SaSet, SaTables, zpl};
-use engine::ondisk::znode::{Dirent, MASTER_NODE, Znode, flags, master, mode};
-use engine::ondisk::{DmuType, Endian, NvList, NvValue};
+use engine::inside::dmu::{Object, Objset, Zap};
+use engine::inside::ondisk::acl;
+use engine::inside::ondisk::acl::Ace;
+use engine::inside::ondisk::fuid::{Fuid, FuidTable};
+use engine::inside::ondisk::sa::{SaHeader, SaSet, SaTables, zpl};
+use engine::inside::ondisk::znode::{Dirent, MASTER_NODE, Znode, flags, master, mode};
+use engine::inside::ondisk::{DmuType, Endian, NvList, NvValue};
 use serde_json::json;
 use std::collections::HashMap;
 
@@ -36,11 +37,13 @@ impl Names {
     }
 
     fn read(&mut self, objset: &Objset) -> Result<(), String> {
-        let say = |e: engine::dmu::Error| e.to_string();
+        let say = |e: engine::inside::dmu::Error| e.to_string();
         let table = |n: u64| objset.object(n).and_then(|o| Zap::open(&o));
         let master = table(MASTER_NODE).map_err(say)?;
         self.root = master.get_u64(master::ROOT).map_err(say)?.unwrap_or(0);
-        if let Some(sa) = master.get_u64(engine::ondisk::sa::MASTER_NODE_ENTRY).map_err(say)? {
+        if let Some(sa) =
+            master.get_u64(engine::inside::ondisk::sa::MASTER_NODE_ENTRY).map_err(say)?
+        {
             let sa = table(sa).map_err(say)?;
             let part = |name| -> Result<Vec<_>, String> {
                 match sa.get_u64(name).map_err(say)? {
@@ -54,7 +57,7 @@ impl Names {
             self.tables = Some(SaTables::new(registry, layouts).map_err(|e| e.to_string())?);
         }
         if let Some(n) = master
-            .get_u64(engine::ondisk::fuid::MASTER_NODE_ENTRY)
+            .get_u64(engine::inside::ondisk::fuid::MASTER_NODE_ENTRY)
             .map_err(say)?
             .filter(|n| *n != 0)
         {
@@ -195,7 +198,7 @@ fn common(d: &mut Dump, names: &mut Names, object: &Object, c: &Common) {
 fn old(d: &mut Dump, names: &mut Names, object: &Object) {
     let dnode = object.dnode();
     let Some(z) = d.keep("znode", Znode::decode(&dnode.bonus, dnode.endian)) else { return };
-    let pair = |t: engine::ondisk::znode::Time| (t.seconds, t.nanos);
+    let pair = |t: engine::inside::ondisk::znode::Time| (t.seconds, t.nanos);
     let c = Common {
         ids: [z.uid, z.gid],
         times: [pair(z.atime), pair(z.mtime), pair(z.ctime), pair(z.crtime)],

@@ -14,7 +14,7 @@
 use crate::failure::Failure;
 use crate::found::Listed;
 use crate::ui::sink::{self, Fate, Patience};
-use engine::{LivePool, rt};
+use engine::LivePool;
 use rustix::net::SendFlags;
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -209,7 +209,7 @@ pub fn inherit<T>(asked: Option<&Arc<Asked>>, work: impl FnOnce() -> T) -> T {
     work()
 }
 
-/// The same as [`rt::for_each_parallel`], for the client of this thread on all of its threads:
+/// The same as [`for_each_parallel`], for the client of this thread on all of its threads:
 /// those that find the items, too, since each thread does both.
 ///
 /// # Errors
@@ -235,7 +235,7 @@ where
     }
     let client = client();
     let items = Found { client: client.as_ref(), items };
-    rt::for_each_parallel(workers, items, |item| inherit(client.as_ref(), || work(item)))
+    engine::for_each_parallel(workers, items, |item| inherit(client.as_ref(), || work(item)))
 }
 
 /// This thread works for a client that wants a part of what it will show.

@@ -1,14 +1,14 @@
 //! Why something cannot be done to a dataset or pool, in OpenZFS's words.
 
 use crate::failure::Failure;
-use engine::dsl::{self, Refusal};
-use engine::pool;
+use engine::Refusal;
+use engine::errors::{DslError, PoolError};
 
 /// `cannot DOING 'NAME': …`.
-pub fn cannot(doing: &str, name: &str, error: impl Into<pool::Error>) -> Failure {
+pub fn cannot(doing: &str, name: &str, error: impl Into<PoolError>) -> Failure {
     let start = format!("cannot {doing} '{name}'");
     match error.into() {
-        pool::Error::Dsl(dsl::Error::NoSuchDataset(missing)) if missing != name => {
+        PoolError::Dsl(DslError::NoSuchDataset(missing)) if missing != name => {
             let parent = name.rsplit_once('/').map(|(parent, _)| parent);
             if parent == Some(missing.as_str()) {
                 Failure::new(format!("{start}: parent does not exist"))
@@ -17,14 +17,14 @@ pub fn cannot(doing: &str, name: &str, error: impl Into<pool::Error>) -> Failure
                 Failure::new(format!("{start}: dataset '{missing}' does not exist"))
             }
         }
-        pool::Error::Dsl(dsl::Error::NoSuchDataset(_)) => {
+        PoolError::Dsl(DslError::NoSuchDataset(_)) => {
             Failure::new(format!("cannot open '{name}': dataset does not exist"))
         }
-        pool::Error::Dsl(dsl::Error::BadName(bad)) => {
+        PoolError::Dsl(DslError::BadName(bad)) => {
             Failure::new(format!("{start}: '{bad}' is an invalid name"))
                 .hint("names are made of letters, digits and -_.: and have at most 255 characters")
         }
-        pool::Error::Dsl(dsl::Error::Refused { name: about, why }) => {
+        PoolError::Dsl(DslError::Refused { name: about, why }) => {
             let (text, hint) = phrase(&why);
             let is_told = about == name || about == "new dataset" || text.contains(&about);
             let about = if is_told { String::new() } else { format!("'{about}': ") };
@@ -34,8 +34,8 @@ pub fn cannot(doing: &str, name: &str, error: impl Into<pool::Error>) -> Failure
                 None => failure,
             }
         }
-        pool::Error::Zpl(e) => Failure::new(format!("{start}: {e}")),
-        pool::Error::Invalid { what } => Failure::new(format!("{start}: {what}")),
+        PoolError::Zpl(e) => Failure::new(format!("{start}: {e}")),
+        PoolError::Invalid { what } => Failure::new(format!("{start}: {what}")),
         other => Failure::from(other).about(&start),
     }
 }

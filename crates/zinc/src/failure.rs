@@ -9,7 +9,7 @@
 
 use crate::ui::escape;
 use engine::Candidate;
-use engine::pool::Error;
+use engine::errors::PoolError as Error;
 use serde::{Deserialize, Serialize};
 use std::fmt::Write as _;
 use std::process::ExitCode;
@@ -161,8 +161,8 @@ impl From<Error> for Failure {
 pub fn unread(places: &[std::path::PathBuf]) -> Vec<String> {
     const SHOWN: usize = 8;
     let paths = places.to_vec();
-    let options = engine::pool::SearchOptions { paths, ..Default::default() };
-    let denied = engine::pool::denied(&options);
+    let options = engine::SearchOptions { paths, ..Default::default() };
+    let denied = engine::pools::denied(&options);
     let mut out: Vec<String> = denied
         .iter()
         .take(SHOWN)
@@ -174,9 +174,9 @@ pub fn unread(places: &[std::path::PathBuf]) -> Vec<String> {
     out
 }
 
-impl From<engine::dsl::Error> for Failure {
-    fn from(e: engine::dsl::Error) -> Self {
-        let locked = matches!(&e, engine::dsl::Error::Dmu(d) if d.is_no_key());
+impl From<engine::errors::DslError> for Failure {
+    fn from(e: engine::errors::DslError) -> Self {
+        let locked = matches!(&e, engine::errors::DslError::Dmu(d) if d.is_no_key());
         let f = Self::new(e.to_string());
         if locked {
             f.hint("give the key with --keys FILE, or on the terminal with --ask")
@@ -186,16 +186,16 @@ impl From<engine::dsl::Error> for Failure {
     }
 }
 
-impl From<engine::dmu::Error> for Failure {
-    fn from(e: engine::dmu::Error) -> Self {
-        engine::dsl::Error::Dmu(e).into()
+impl From<engine::errors::DmuError> for Failure {
+    fn from(e: engine::errors::DmuError) -> Self {
+        engine::errors::DslError::Dmu(e).into()
     }
 }
 
-impl From<engine::zpl::Error> for Failure {
-    fn from(e: engine::zpl::Error) -> Self {
+impl From<engine::errors::ZplError> for Failure {
+    fn from(e: engine::errors::ZplError) -> Self {
         match e {
-            engine::zpl::Error::Dmu(d) => d.into(),
+            engine::errors::ZplError::Dmu(d) => d.into(),
             other => Self::new(other.to_string()),
         }
     }

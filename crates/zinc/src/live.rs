@@ -8,7 +8,10 @@ use crate::queue::{self, Wait};
 use crate::txgs::{self, Style, history};
 use crate::{host, known, ui};
 use clap::Args;
-use engine::device::{self, RwFileDevice, RwPartition, WriteDeviceRef, gpt::Gpt};
+use engine::errors::DeviceError;
+use engine::inside::device;
+use engine::inside::device::gpt::Gpt;
+use engine::inside::device::{RwFileDevice, RwPartition, WriteDeviceRef};
 use engine::live::{ImportOptions, Invocation, Setting};
 use engine::{LivePool, OpenOptions};
 use std::collections::HashMap;
@@ -220,7 +223,7 @@ pub struct Disks {
 
 impl Disks {
     /// Opens a file, a disk, or as `DISK#N` one of its partitions.
-    pub fn open(&mut self, path: &Path) -> Result<WriteDeviceRef, device::Error> {
+    pub fn open(&mut self, path: &Path) -> Result<WriteDeviceRef, DeviceError> {
         let partition = path.to_str().and_then(|text| text.rsplit_once('#'));
         let number = partition.and_then(|(disk, n)| Some((disk, n.parse::<u32>().ok()?)));
         let Some((disk, number)) = number.filter(|_| !path.exists()) else {
@@ -233,7 +236,7 @@ impl Disks {
         Ok(Arc::new(RwPartition::new(disk, &format!("#{number}"), part.start, part.len)))
     }
 
-    fn whole(&mut self, path: &Path) -> Result<WriteDeviceRef, device::Error> {
+    fn whole(&mut self, path: &Path) -> Result<WriteDeviceRef, DeviceError> {
         if let Some(device) = self.open.get(path) {
             return Ok(Arc::clone(device));
         }

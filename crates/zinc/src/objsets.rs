@@ -2,11 +2,12 @@
 
 use crate::common::OpenArgs;
 use crate::ui;
-use engine::dmu::Objset;
-use engine::{Dataset, Pool, dsl};
+use engine::errors::DslResult;
+use engine::inside::dmu::Objset;
+use engine::{Dataset, Pool};
 
 /// Opens the object set of `dataset`. A log that could not be replayed to its end is a warning.
-pub fn open(pool: &Pool, dataset: &Dataset, args: &OpenArgs) -> dsl::Result<Objset> {
+pub fn open(pool: &Pool, dataset: &Dataset, args: &OpenArgs) -> DslResult<Objset> {
     if !args.replay {
         return pool.dsl().objset(dataset);
     }

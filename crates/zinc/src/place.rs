@@ -7,8 +7,9 @@ use crate::common::OpenArgs;
 use crate::failure::Failure;
 use crate::objsets;
 use crate::ui::escape;
-use engine::zpl::Node;
-use engine::{Dataset, Filesystem, Pool, dsl};
+use engine::Node;
+use engine::errors::DslError;
+use engine::{Dataset, Filesystem, Pool};
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt as _;
 
@@ -61,7 +62,7 @@ impl Place {
                     let path = text.get(end + 1..).map(<[u8]>::to_vec);
                     return Ok(Found { dataset, path });
                 }
-                Err(e @ (dsl::Error::NoSuchDataset(_) | dsl::Error::BadName(_))) => {
+                Err(e @ (DslError::NoSuchDataset(_) | DslError::BadName(_))) => {
                     failure = failure.or(Some(e));
                 }
                 Err(e) => return Err(e.into()),

@@ -7,7 +7,7 @@
 
 use crate::asked::{self, Presence};
 use crate::ui;
-use engine::rt::{Progress, ProgressSnapshot};
+use engine::{Progress, ProgressSnapshot};
 use indicatif::{HumanBytes, ProgressBar, ProgressDrawTarget, ProgressStyle};
 use std::sync::mpsc;
 use std::time::{Duration, Instant};

@@ -1,9 +1,9 @@
 //! Commands at the same time: one has a pool for writing, the others queue for it.
 //!
-//! The queue is the lock on the pool's devices (`engine::device`), which ends with the process that
-//! has it, however that ends. Who wants to write takes the locks of all devices, in the order of
-//! their guids so that two never wait for each other, and then looks at the pool: what it saw
-//! before it waited may be over. Who only reads waits until nobody writes. Both wait for
+//! The queue is the lock on the pool's devices (the crate `device`), which ends with the process
+//! that has it, however that ends. A process that wants to write takes the locks of all devices, in
+//! the order of their guids so that two never wait for each other, and then looks at the pool: what
+//! it saw before it waited may be over. One that reads waits until no other writes. Both wait for
 //! [`Wait::patience`], and then say which process has the pool.
 
 use crate::failure::Failure;
@@ -12,10 +12,11 @@ use crate::live::Disks;
 use crate::place::printable;
 use crate::served::Server;
 use clap::Args;
-use engine::device::ErrorKind;
-use engine::live::{self, ImportOptions};
-use engine::pool::Error;
-use engine::rt::Rt;
+use engine::Rt;
+use engine::errors::PoolError as Error;
+use engine::inside::device::ErrorKind;
+use engine::live;
+use engine::live::ImportOptions;
 use engine::{Candidate, LivePool};
 use std::fs::{File, TryLockError};
 use std::os::unix::fs::MetadataExt as _;

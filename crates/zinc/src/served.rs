@@ -18,7 +18,7 @@ use crate::ui::sink::{self, Patience};
 use control::protocol::word_to_json;
 use control::{CallError, Client, Endpoint};
 use engine::live::TxgRecord;
-use engine::pool::stats::Snapshot;
+use engine::stats::Snapshot;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value, json};
 use std::ffi::OsString;

@@ -4,7 +4,7 @@
 
 mod made;
 
-use engine::zpl::NewKind;
+use engine::inside::zpl::NewKind;
 use made::{DIR, FIFO, FILE, Fill, LINK, Made, NOW, full, is_root};
 use rustix::fs::{CWD, FileType, Mode, mknodat};
 use std::fs;

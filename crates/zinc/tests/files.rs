@@ -1,7 +1,7 @@
 //! `cp`, `rescue`, `ls`, `stat` and `cat` on pools of OpenZFS, against their manifests.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::print_stderr, reason = "a test")]
 
-use engine::dsl::DatasetKind;
+use engine::inside::dsl::DatasetKind;
 use engine::{Filesystem, Node, OpenOptions, Pool};
 use serde_json::Value;
 use sha2::{Digest as _, Sha256};

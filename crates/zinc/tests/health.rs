@@ -94,7 +94,7 @@ impl Place {
         const START: u64 = 4 * MIB;
         let mut options = engine::OpenOptions::default();
         options.search.paths = vec![self.path(image)];
-        let found = engine::pool::scan(&options.search).unwrap();
+        let found = engine::inside::pool::scan(&options.search).unwrap();
         let candidate = engine::Candidate::group(&found).remove(0);
         let newest = candidate.uberblocks.iter().map(|u| u.uberblock).max_by_key(|u| u.txg);
         let file = std::fs::OpenOptions::new().write(true).open(self.path(image)).unwrap();

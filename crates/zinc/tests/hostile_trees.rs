@@ -10,7 +10,7 @@
 
 mod made;
 
-use engine::zpl::NewKind;
+use engine::inside::zpl::NewKind;
 use made::{Fill, Made, full, is_root};
 use std::fs;
 use std::os::unix::fs::{PermissionsExt as _, symlink};

@@ -4,11 +4,11 @@
 
 mod support;
 
-use engine::device::{Options as DeviceOptions, RwFileDevice};
-use engine::dmu::{Hold, zap};
+use engine::inside::device::{Options as DeviceOptions, RwFileDevice};
+use engine::inside::dmu::{Hold, zap};
+use engine::inside::ondisk::znode::Dirent;
+use engine::inside::rt::Rt;
 use engine::live::{ImportOptions, import};
-use engine::ondisk::znode::Dirent;
-use engine::rt::Rt;
 use engine::{Candidate, Filesystem, OpenOptions};
 use std::fs;
 use std::io::Write as _;
@@ -58,11 +58,11 @@ impl Place {
     fn surgery(&self, change: impl FnOnce(&Filesystem)) {
         let mut options = OpenOptions::default();
         options.search.paths = vec![self.path().to_owned()];
-        let found = engine::pool::scan(&options.search).unwrap();
+        let found = engine::inside::pool::scan(&options.search).unwrap();
         let candidate = Candidate::group(&found).remove(0);
         let mut open = |path: &Path| {
             let device = RwFileDevice::open(path, &DeviceOptions::default())?;
-            Ok(Arc::new(device) as engine::device::WriteDeviceRef)
+            Ok(Arc::new(device) as engine::inside::device::WriteDeviceRef)
         };
         let options = ImportOptions::new(options);
         let pool = import(&Rt::real(), &candidate, &options, &mut open).unwrap();

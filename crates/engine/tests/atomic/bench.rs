@@ -1,14 +1,17 @@
 //! A pool with a bit of everything, in memory, of which copies cost nothing.
 
-use engine::device::{Device, DeviceRef, MemoryDevice};
-use engine::dsl::{Dataset, PropertyContext, StoredValue, write::PropertyChange};
+use engine::inside::device::{Device, DeviceRef, MemoryDevice};
+use engine::inside::dsl::write::PropertyChange;
+use engine::inside::dsl::{Dataset, PropertyContext, StoredValue};
+use engine::inside::ondisk::DmuType;
+use engine::inside::ondisk::znode::Time;
+use engine::inside::zpl::write::{NewFile, NewKind};
+use engine::inside::{check as checker, pool, rt};
+use engine::live;
 use engine::live::{
-    self, CreateOptions, Devices, ImportOptions, LivePool, NewFilesystem, NewTop, TopUse, VdevSpec,
+    CreateOptions, Devices, ImportOptions, LivePool, NewFilesystem, NewTop, TopUse, VdevSpec,
 };
-use engine::ondisk::DmuType;
-use engine::ondisk::znode::Time;
-use engine::zpl::write::{NewFile, NewKind};
-use engine::{Candidate, OpenOptions, Pool, check as checker, pool, rt};
+use engine::{Candidate, OpenOptions, Pool};
 use std::fmt::Write as _;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -189,7 +192,7 @@ fn counts(pool: &Pool) -> Vec<(String, u64)> {
     let directory = pool.directory().unwrap();
     for table in ["features_for_read", "features_for_write"] {
         let table = pool.mos().object(directory.need_u64(table).unwrap()).unwrap();
-        for entry in engine::dmu::Zap::open(&table).unwrap().entries() {
+        for entry in engine::inside::dmu::Zap::open(&table).unwrap().entries() {
             let entry = entry.unwrap();
             let name = String::from_utf8_lossy(entry.name.bytes().unwrap()).into_owned();
             out.push((name, entry.u64().unwrap()));

@@ -1,10 +1,10 @@
 //! Every sync task once, on the pool of `bench.rs`; and what must be refused.
 
 use crate::bench::{Bench, number, text};
-use engine::dsl::write::PropertyChange;
+use engine::inside::dsl::write::PropertyChange;
+use engine::inside::pool::Result;
 use engine::live::{Devices, Invocation, LivePool, NewFilesystem, NewTop, PropertyWord};
 use engine::live::{TopUse, VdevSpec};
-use engine::pool::Result;
 use std::sync::Arc;
 
 pub struct Case {

@@ -7,12 +7,14 @@
 
 use super::walk::{read_files, read_objset};
 use super::work::{ReadLog, candidates};
-use engine::dmu::{Block, BlockStore, Key, Objset, Place};
-use engine::ondisk::dnode::DNODE_SLOT_SIZE;
-use engine::ondisk::{BlkPtr, Compression, DmuType, Endian};
-use engine::vdev::Scope;
-use engine::zio::{self, Request};
-use engine::{Dsl, OpenOptions, Pool, codec, zpl};
+use engine::inside::dmu::{Block, BlockStore, Key, Objset, Place};
+use engine::inside::ondisk::dnode::DNODE_SLOT_SIZE;
+use engine::inside::ondisk::{BlkPtr, Compression, DmuType, Endian};
+use engine::inside::vdev::Scope;
+use engine::inside::zio;
+use engine::inside::zio::Request;
+use engine::inside::{codec, zpl};
+use engine::{Dsl, OpenOptions, Pool};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 use testkit::{Rng, SparseImage};

@@ -1,6 +1,6 @@
 //! Reading all there is, and measuring what it costs.
 
-use engine::{dmu, ondisk, zpl};
+use engine::inside::{dmu, ondisk, zpl};
 
 /// Objects, entries and blocks one round looks at, at most: damage can make a small pool look
 /// like an enormous one, and reading all of an enormous pool rightly takes long.

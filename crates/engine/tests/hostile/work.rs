@@ -1,10 +1,12 @@
 //! What a round does with damaged images: opens whatever pools they hold and works on all of them.
 
 use super::walk::{LOOKS_MAX, read_files, read_objset};
-use engine::check::{self, CheckOptions};
-use engine::device::{Device, DeviceRef, Error, ErrorKind, Read};
-use engine::rt::Progress;
-use engine::{OpenOptions, Pool, dsl, inventory, pool, replay, zpl};
+use engine::inside::check;
+use engine::inside::check::CheckOptions;
+use engine::inside::device::{Device, DeviceRef, Error, ErrorKind, Read};
+use engine::inside::rt::Progress;
+use engine::inside::{dsl, pool, zpl};
+use engine::{OpenOptions, Pool, inventory, replay};
 use std::panic::AssertUnwindSafe;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, mpsc};
@@ -202,7 +204,7 @@ fn read_everything(pool: &Pool) -> usize {
         sets.push(head);
         for set in sets {
             let Ok(objset) = pool.dsl().objset(&set) else { continue };
-            let log = engine::zil::Log::read(&objset);
+            let log = engine::inside::zil::Log::read(&objset);
             looks += log.pending(0).count();
             read_objset(&objset, &mut looks);
             if let Ok(fs) = zpl::Filesystem::open(objset) {

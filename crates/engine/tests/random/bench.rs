@@ -1,10 +1,12 @@
 //! The devices of a run: in memory, so that a state of them costs nothing to keep.
 
-use engine::device::{Device, DeviceRef, MemoryDevice, WriteDeviceRef};
+use engine::inside::device::{Device, DeviceRef, MemoryDevice, WriteDeviceRef};
+use engine::inside::{check, pool, rt};
+use engine::live;
 use engine::live::{
-    self, CreateOptions, Devices, ImportOptions, LivePool, NewTop, TopUse, TxgLimits, VdevSpec,
+    CreateOptions, Devices, ImportOptions, LivePool, NewTop, TopUse, TxgLimits, VdevSpec,
 };
-use engine::{Candidate, OpenOptions, Pool, check, pool, rt};
+use engine::{Candidate, OpenOptions, Pool};
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
@@ -171,7 +173,7 @@ impl Bench {
             let path = dir.join(format!("vdev{n}.img"));
             let file = File::create(&path).unwrap();
             file.set_len(device.size()).unwrap();
-            let mut buffer = engine::device::AlignedBuf::zeroed(1 << 20);
+            let mut buffer = engine::inside::device::AlignedBuf::zeroed(1 << 20);
             for at in (0..device.size()).step_by(1 << 20) {
                 let n = (device.size() - at).min(1 << 20) as usize;
                 device.read(at, &mut buffer[..n]).unwrap();

@@ -2,8 +2,8 @@
 
 use super::sets::{Model, Set, State};
 use super::tree::{Content, Kind, Tree};
-use engine::zpl::FileKind;
-use engine::zpl::write::NewKind;
+use engine::inside::zpl::FileKind;
+use engine::inside::zpl::write::NewKind;
 use engine::{Filesystem, Node, Pool, Volume};
 use std::collections::BTreeSet;
 

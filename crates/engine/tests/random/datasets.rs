@@ -3,10 +3,10 @@
 use super::Run;
 use super::sets::{Set, State};
 use super::tree::{Content, Tree};
-use engine::dsl::write::{PropertyChange, parse_value};
-use engine::dsl::{DatasetKind, Refusal};
+use engine::inside::dsl::write::{PropertyChange, parse_value};
+use engine::inside::dsl::{DatasetKind, Refusal};
+use engine::inside::pool::Error;
 use engine::live::NewFilesystem;
-use engine::pool::Error;
 use std::sync::Arc;
 
 /// Datasets of a pool, about.
@@ -50,7 +50,7 @@ const PROPERTIES: [(&str, &[&str]); 8] = [
 fn is_space(e: &Error) -> bool {
     let Error::Dsl(e) = e else { return false };
     let refusal = match e {
-        engine::dsl::Error::Refused { why, .. } => why,
+        engine::inside::dsl::Error::Refused { why, .. } => why,
         _ => return false,
     };
     matches!(refusal, Refusal::NoSpace | Refusal::Quota(_) | Refusal::BelowUsed(_))
@@ -213,8 +213,9 @@ impl Run {
                 Ok(())
             }
             // A bookmark may be in the way, of which the model knows nothing.
-            Err(Error::Dsl(engine::dsl::Error::Refused {
-                why: Refusal::HasYounger(_), ..
+            Err(Error::Dsl(engine::inside::dsl::Error::Refused {
+                why: Refusal::HasYounger(_),
+                ..
             })) if !force => Ok(()),
             Err(_) if cloned => Ok(()),
             Err(e) => Err(e.to_string()),

@@ -3,9 +3,9 @@
 use super::tree::{Inode, Kind, Tree};
 use super::{Run, Time, class, class_of};
 use engine::Filesystem;
-use engine::dmu::{Hold, Tx};
-use engine::zpl::Error;
-use engine::zpl::write::{NewFile, NewKind, RenameMode, SetAttrs, XattrMode};
+use engine::inside::dmu::{Hold, Tx};
+use engine::inside::zpl::Error;
+use engine::inside::zpl::write::{NewFile, NewKind, RenameMode, SetAttrs, XattrMode};
 
 /// A change of the model and what it says to it.
 type Want = Result<(), &'static str>;

@@ -16,11 +16,11 @@ mod tree;
 mod volumes;
 
 pub use bench::Bench;
-pub use engine::ondisk::znode::Time;
+pub use engine::inside::ondisk::znode::Time;
 pub use sets::{Model, Set, State};
 
-use engine::dmu::ErrorKind;
-use engine::zpl::Error;
+use engine::inside::dmu::ErrorKind;
+use engine::inside::zpl::Error;
 use engine::{Filesystem, LivePool, Volume};
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use testkit::Rng;

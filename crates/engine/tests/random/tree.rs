@@ -1,7 +1,7 @@
 //! The plain model: file systems, volumes and snapshots as maps in memory.
 
 use super::{Time, class};
-use engine::zpl::write::{NewKind, RenameMode, XattrMode};
+use engine::inside::zpl::write::{NewKind, RenameMode, XattrMode};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 

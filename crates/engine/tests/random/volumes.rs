@@ -2,7 +2,7 @@
 
 use super::{Run, State, class, class_of};
 use engine::Volume;
-use engine::dmu::Hold;
+use engine::inside::dmu::Hold;
 
 impl Run {
     fn volume(&mut self, name: &str) -> Volume {

@@ -2,12 +2,12 @@
 
 use crate::tally::Tally;
 use engine::Pool;
-use engine::codec::checksum::verify_gang_header;
-use engine::dmu::{Block, Object, Objset};
-use engine::ondisk::gang::GANG_HEADER_SIZE;
-use engine::ondisk::label::{BootEnv, LABEL_SIZE, Label, Part, label_offsets};
-use engine::ondisk::{BlkPtr, Endian, GangHeader, NvList, Uberblock};
-use engine::vdev::BlockRead;
+use engine::inside::codec::checksum::verify_gang_header;
+use engine::inside::dmu::{Block, Object, Objset};
+use engine::inside::ondisk::gang::GANG_HEADER_SIZE;
+use engine::inside::ondisk::label::{BootEnv, LABEL_SIZE, Label, Part, label_offsets};
+use engine::inside::ondisk::{BlkPtr, Endian, GangHeader, NvList, Uberblock};
+use engine::inside::vdev::BlockRead;
 use std::collections::BTreeSet;
 use std::os::unix::fs::FileExt as _;
 use testkit::CorpusPool;

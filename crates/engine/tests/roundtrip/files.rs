@@ -2,14 +2,14 @@
 
 use crate::objects::content;
 use crate::tally::Tally;
-use engine::dmu::{Object, Objset, Zap};
-use engine::ondisk::acl::{
+use engine::inside::dmu::{Object, Objset, Zap};
+use engine::inside::ondisk::acl::{
     ACL_PHYS_SIZE, AclPhys, decode_aces, decode_posix, encode_aces, encode_posix,
 };
-use engine::ondisk::fuid::FuidTable;
-use engine::ondisk::sa::{AttrClass, AttrInfo, SaHeader, SaTables, SaValue, zpl};
-use engine::ondisk::znode::{MASTER_NODE, Znode};
-use engine::ondisk::{DmuType, Endian, NvList, NvValue, ObjsetKind, Writer};
+use engine::inside::ondisk::fuid::FuidTable;
+use engine::inside::ondisk::sa::{AttrClass, AttrInfo, SaHeader, SaTables, SaValue, zpl};
+use engine::inside::ondisk::znode::{MASTER_NODE, Znode};
+use engine::inside::ondisk::{DmuType, Endian, NvList, NvValue, ObjsetKind, Writer};
 
 /// Bytes of the old znode before its ACL.
 const ZNODE_ACL_AT: usize = 264 - ACL_PHYS_SIZE;

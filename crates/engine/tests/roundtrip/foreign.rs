@@ -8,14 +8,16 @@
 
 use crate::twin::Twin;
 use crate::{files, objects, open, tally};
-use engine::dmu::{Object, Objset, Zap};
-use engine::ondisk::bpobj::{self, BpobjHeader};
-use engine::ondisk::deadlist::DeadlistHeader;
-use engine::ondisk::history::HistoryPhys;
-use engine::ondisk::spacemap::{self, SpaceMapHeader};
-use engine::ondisk::{DmuType, DslDataset, DslDir, Endian, Layout, ObjsetKind};
-use engine::zil::Log;
-use engine::zpl::{FileKind, Filesystem, Node, Volume};
+use engine::inside::dmu::{Object, Objset, Zap};
+use engine::inside::ondisk::bpobj;
+use engine::inside::ondisk::bpobj::BpobjHeader;
+use engine::inside::ondisk::deadlist::DeadlistHeader;
+use engine::inside::ondisk::history::HistoryPhys;
+use engine::inside::ondisk::spacemap;
+use engine::inside::ondisk::spacemap::SpaceMapHeader;
+use engine::inside::ondisk::{DmuType, DslDataset, DslDir, Endian, Layout, ObjsetKind};
+use engine::inside::zil::Log;
+use engine::inside::zpl::{FileKind, Filesystem, Node, Volume};
 use engine::{Dataset, Dsl, Pool};
 use std::collections::BTreeMap;
 use std::fmt::Debug;

@@ -1,10 +1,10 @@
 //! Intent logs: the chain structure of each block, and its records.
 
 use crate::tally::Tally;
-use engine::dmu::{Objset, Place};
-use engine::ondisk::Endian;
-use engine::ondisk::zil::{CHAIN_SIZE, Chain, ChainPlace, encode_records, records};
-use engine::zil::Log;
+use engine::inside::dmu::{Objset, Place};
+use engine::inside::ondisk::Endian;
+use engine::inside::ondisk::zil::{CHAIN_SIZE, Chain, ChainPlace, encode_records, records};
+use engine::inside::zil::Log;
 
 /// The log of an object set, if it has one.
 pub(crate) fn intent_log(objset: &Objset, tally: &mut Tally) {

@@ -3,23 +3,26 @@
 use crate::objects::{content, data_blocks};
 use crate::tally::Tally;
 use engine::Pool;
-use engine::dmu::{Object, Zap, ZapEntry};
-use engine::ondisk::bookmark::Bookmark;
-use engine::ondisk::bpobj::bptree::{BptreeEntry, BptreeHeader};
-use engine::ondisk::brt::{self, BrtVdev};
-use engine::ondisk::ddt::{self, DdtKey, Histogram, Value, log};
-use engine::ondisk::dsl::dataset_field;
-use engine::ondisk::errlog::{HeadEntry, Zbookmark};
-use engine::ondisk::expand::Expansion;
-use engine::ondisk::history::HistoryPhys;
-use engine::ondisk::indirect::{
+use engine::inside::dmu::{Object, Zap, ZapEntry};
+use engine::inside::ondisk::bookmark::Bookmark;
+use engine::inside::ondisk::bpobj::bptree::{BptreeEntry, BptreeHeader};
+use engine::inside::ondisk::brt;
+use engine::inside::ondisk::brt::BrtVdev;
+use engine::inside::ondisk::ddt;
+use engine::inside::ondisk::ddt::{DdtKey, Histogram, Value, log};
+use engine::inside::ondisk::dsl::dataset_field;
+use engine::inside::ondisk::errlog::{HeadEntry, Zbookmark};
+use engine::inside::ondisk::expand::Expansion;
+use engine::inside::ondisk::history::HistoryPhys;
+use engine::inside::ondisk::indirect::{
     BirthEntry, BirthsHeader, CondensingState, MappingEntry, MappingHeader, RemovalState,
     obsolete_counts,
 };
-use engine::ondisk::mos::{self, vdev_zap};
-use engine::ondisk::scan::{ErrorScrubState, RebuildState, ScanState};
-use engine::ondisk::zap::ZapName;
-use engine::ondisk::{
+use engine::inside::ondisk::mos;
+use engine::inside::ondisk::mos::vdev_zap;
+use engine::inside::ondisk::scan::{ErrorScrubState, RebuildState, ScanState};
+use engine::inside::ondisk::zap::ZapName;
+use engine::inside::ondisk::{
     DmuType, DslDataset, Endian, Layout, NvList, Uberblock, VdevConfig, Writer, checkpoint,
     deadlist,
 };
@@ -93,7 +96,7 @@ pub(crate) fn history(object: &Object, tally: &mut Tally) {
     let read = |at: u64, len: u64| {
         let mut out = vec![0; usize::try_from(len).expect("short")];
         object.read_at(at, &mut out).expect("a sound pool");
-        Ok::<_, engine::ondisk::Error>(out)
+        Ok::<_, engine::inside::ondisk::Error>(out)
     };
     for record in header.records(read) {
         let record = record.expect("a sound pool");

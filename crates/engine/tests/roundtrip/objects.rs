@@ -2,15 +2,16 @@
 
 use crate::mos;
 use crate::tally::Tally;
-use engine::dmu::{Block, Object, Objset, Place};
-use engine::ondisk::bpobj::{BpobjHeader, Entry};
-use engine::ondisk::deadlist::DeadlistHeader;
-use engine::ondisk::dnode::DNODE_SLOT_SIZE;
-use engine::ondisk::history::{HISTORY_PHYS_SIZE, HistoryPhys};
-use engine::ondisk::spacemap::{self, SpaceMapHeader};
-use engine::ondisk::zap::{BlockKind, Leaf, MicroZap, ZapHeader, block_kind};
-use engine::ondisk::znode::Dirent;
-use engine::ondisk::{
+use engine::inside::dmu::{Block, Object, Objset, Place};
+use engine::inside::ondisk::bpobj::{BpobjHeader, Entry};
+use engine::inside::ondisk::deadlist::DeadlistHeader;
+use engine::inside::ondisk::dnode::DNODE_SLOT_SIZE;
+use engine::inside::ondisk::history::{HISTORY_PHYS_SIZE, HistoryPhys};
+use engine::inside::ondisk::spacemap;
+use engine::inside::ondisk::spacemap::SpaceMapHeader;
+use engine::inside::ondisk::zap::{BlockKind, Leaf, MicroZap, ZapHeader, block_kind};
+use engine::inside::ondisk::znode::Dirent;
+use engine::inside::ondisk::{
     BlkPtr, DmuType, Dnode, DslDataset, DslDir, Endian, Layout, ObjsetPhys, Reader, Writer, bpobj,
 };
 
@@ -138,7 +139,7 @@ fn table(object: &Object, tally: &mut Tally) {
                 let leaf = tally.round("zap: leaf", block, order, Leaf::decode, Leaf::encode);
                 let integer_keys = header.as_ref().is_some_and(|h| h.key_hash().integer_keys());
                 let entries = leaf.and_then(|l| l.entries(integer_keys).ok()).unwrap_or_default();
-                values.extend(entries.iter().filter_map(engine::dmu::ZapEntry::u64));
+                values.extend(entries.iter().filter_map(engine::inside::dmu::ZapEntry::u64));
             }
             // Blocks of an earlier, smaller pointer table, which nothing refers to any more.
             None => tally.count("zap: block out of use, not compared"),
@@ -152,7 +153,7 @@ fn table(object: &Object, tally: &mut Tally) {
 }
 
 /// A structure of words, as a reader and a writer of our own: the pointer table has no more form.
-fn words(data: &[u8], endian: Endian) -> engine::ondisk::Result<Vec<u64>> {
+fn words(data: &[u8], endian: Endian) -> engine::inside::ondisk::Result<Vec<u64>> {
     let mut r = Reader::new("words", data, endian);
     (0..data.len() / 8).map(|_| r.u64("word")).collect()
 }

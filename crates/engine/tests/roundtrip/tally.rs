@@ -1,6 +1,6 @@
 //! What was compared, how often, and what was not the same.
 
-use engine::ondisk::{Endian, Error};
+use engine::inside::ondisk::{Endian, Error};
 use std::collections::BTreeMap;
 use std::fmt::Debug;
 

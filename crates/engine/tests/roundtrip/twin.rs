@@ -1,16 +1,16 @@
 //! A block store that turns blocks into what a machine of the other byte order would have written.
 
 use crate::files::{turned, turned_acl};
-use engine::device::AlignedBuf;
-use engine::dmu::{Block, BlockStore, Key, Place};
-use engine::ondisk::acl::{EMBEDDED_ACL_SIZE, encode_aces};
-use engine::ondisk::dnode::DNODE_SLOT_SIZE;
-use engine::ondisk::sa::{SaHeader, SaTables, SaValue};
-use engine::ondisk::zap::{BlockKind, Leaf, MicroZap, ZapHeader, block_kind};
-use engine::ondisk::zil::{CHAIN_SIZE, Chain, ChainPlace, encode_records, records};
-use engine::ondisk::znode::Znode;
-use engine::ondisk::{BlkPtr, DmuType, Dnode, Endian, Layout, ObjsetPhys};
-use engine::zio;
+use engine::inside::device::AlignedBuf;
+use engine::inside::dmu::{Block, BlockStore, Key, Place};
+use engine::inside::ondisk::acl::{EMBEDDED_ACL_SIZE, encode_aces};
+use engine::inside::ondisk::dnode::DNODE_SLOT_SIZE;
+use engine::inside::ondisk::sa::{SaHeader, SaTables, SaValue};
+use engine::inside::ondisk::zap::{BlockKind, Leaf, MicroZap, ZapHeader, block_kind};
+use engine::inside::ondisk::zil::{CHAIN_SIZE, Chain, ChainPlace, encode_records, records};
+use engine::inside::ondisk::znode::Znode;
+use engine::inside::ondisk::{BlkPtr, DmuType, Dnode, Endian, Layout, ObjsetPhys};
+use engine::inside::zio;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 
@@ -155,7 +155,7 @@ fn attributes(stored: &[u8], tables: Option<&SaTables>, to: Endian) -> Vec<u8> {
 
 fn old_aces(block: &[u8], from: Endian, to: Endian) -> Vec<u8> {
     let count = block.len() as u64 / 12;
-    let aces = engine::ondisk::acl::decode_aces(block, 0, count, from).expect("sound");
+    let aces = engine::inside::ondisk::acl::decode_aces(block, 0, count, from).expect("sound");
     let mut out = encode_aces(&aces, 0, to);
     out.resize(block.len(), 0);
     out

@@ -1,10 +1,10 @@
 //! What the writing tests share: pools in files, something to put into them, and the judges.
 #![allow(dead_code, reason = "each test takes what it needs")]
 
-use engine::live::{
-    self, CreateOptions, Devices, ImportOptions, LivePool, NewTop, TopUse, VdevSpec,
-};
-use engine::{Candidate, Filesystem, OpenOptions, Pool, SearchOptions, device, rt, zpl};
+use engine::inside::{device, rt, zpl};
+use engine::live;
+use engine::live::{CreateOptions, Devices, ImportOptions, LivePool, NewTop, TopUse, VdevSpec};
+use engine::{Candidate, Filesystem, OpenOptions, Pool, SearchOptions};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -103,9 +103,9 @@ impl Pools {
         self.try_import(name).unwrap()
     }
 
-    pub fn try_import(&self, name: &str) -> Result<LivePool, engine::pool::Error> {
+    pub fn try_import(&self, name: &str) -> Result<LivePool, engine::inside::pool::Error> {
         let open = self.search();
-        let found = engine::pool::scan(&open.search).unwrap();
+        let found = engine::inside::pool::scan(&open.search).unwrap();
         let candidates = Candidate::group(&found);
         let candidate = candidates.iter().find(|c| c.name() == name).unwrap();
         // The pools of the collection were used by another host, as its hosts were thrown away.
@@ -132,9 +132,9 @@ impl Pools {
     }
 }
 
-pub fn check(pool: &Pool) -> engine::check::Report {
-    let options = engine::check::CheckOptions::default();
-    engine::check::run(pool, &options, &rt::Progress::new())
+pub fn check(pool: &Pool) -> engine::inside::check::Report {
+    let options = engine::inside::check::CheckOptions::default();
+    engine::inside::check::run(pool, &options, &rt::Progress::new())
 }
 
 /// Bytes that a seed decides and that do not compress.
@@ -164,8 +164,8 @@ pub fn fill(fs: &Filesystem, seed: u64, files: u64) {
     }
 }
 
-pub fn fs_time(seed: u64) -> engine::ondisk::znode::Time {
-    engine::ondisk::znode::Time { seconds: 1_700_000_000 + seed as i64, nanos: 5 }
+pub fn fs_time(seed: u64) -> engine::inside::ondisk::znode::Time {
+    engine::inside::ondisk::znode::Time { seconds: 1_700_000_000 + seed as i64, nanos: 5 }
 }
 
 /// Everything in a file system: path to content.

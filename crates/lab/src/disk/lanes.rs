@@ -6,7 +6,7 @@
 
 use super::{Nanos, micros, nanos};
 use core::time::Duration;
-use engine::device::{DiskModel, ModelKind, ModelRequest};
+use engine::inside::device::{DiskModel, ModelKind, ModelRequest};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 

@@ -8,7 +8,7 @@
 
 use super::{Nanos, micros, nanos, transfer};
 use core::time::Duration;
-use engine::device::{DiskModel, ModelKind, ModelRequest};
+use engine::inside::device::{DiskModel, ModelKind, ModelRequest};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::{Arc, Mutex, PoisonError};

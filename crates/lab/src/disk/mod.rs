@@ -2,7 +2,7 @@
 //!
 //! A [`Spec`] is what a data sheet and a few measurements tell of a disk, and can be written down
 //! as JSON. A [`Preset`] is a spec with a name and the source of its numbers. From either come
-//! [`engine::device::SimDevice`]s, on which the engine runs in virtual time.
+//! [`engine::inside::device::SimDevice`]s, on which the engine runs in virtual time.
 //!
 //! All of them are deterministic: the same requests at the same times end at the same times. The
 //! seed only says where platter and heads stand when time begins.
@@ -26,7 +26,7 @@ pub use rotating::{Order, Rotating};
 pub use seek::Seek;
 pub use ssd::Ssd;
 
-use engine::device::{DiskModel, SimDevice, SimDisks, SimOptions};
+use engine::inside::device::{DiskModel, SimDevice, SimDisks, SimOptions};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 

@@ -1,7 +1,7 @@
 //! A disk whose writes are seen: when each arrived, and how long it took.
 
 use core::time::Duration;
-use engine::device::{DiskModel, ModelKind, ModelRequest};
+use engine::inside::device::{DiskModel, ModelKind, ModelRequest};
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 

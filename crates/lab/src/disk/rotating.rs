@@ -19,8 +19,8 @@ use super::geometry::{Geometry, Layout, SECTOR_BYTES};
 use super::seek::Curve;
 use super::{Nanos, Seek, micros, nanos, transfer};
 use core::time::Duration;
-use engine::device::{DiskModel, ModelKind, ModelRequest};
-use engine::rt::{Rng, Xoshiro256};
+use engine::inside::device::{DiskModel, ModelKind, ModelRequest};
+use engine::inside::rt::{Rng, Xoshiro256};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 

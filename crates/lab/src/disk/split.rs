@@ -4,7 +4,7 @@
 //! longer request becomes several, and the next piece is issued when the last one has ended.
 
 use core::time::Duration;
-use engine::device::{DiskModel, ModelKind, ModelRequest};
+use engine::inside::device::{DiskModel, ModelKind, ModelRequest};
 use std::collections::BTreeMap;
 
 /// A model below a driver with a maximum.

@@ -26,10 +26,10 @@ use crate::parameter::{Origin, Parameter};
 use crate::row::{Bound, Row};
 use crate::stream::{self, RECORD_BYTES, StreamError};
 use crate::target::Target;
-use engine::device::{SimDisks, SimOptions, WriteDeviceRef};
-use engine::dmu::Hold;
+use engine::inside::device::{SimDisks, SimOptions, WriteDeviceRef};
+use engine::inside::dmu::Hold;
+use engine::inside::rt::{Rng as _, Rt, Xoshiro256};
 use engine::live::LivePool;
-use engine::rt::{Rng as _, Rt, Xoshiro256};
 use std::time::Duration;
 
 pub(crate) const EXPERIMENT: Experiment = Experiment {

@@ -11,8 +11,8 @@ use crate::parameter::{Origin, Parameter};
 use crate::row::Bound;
 use crate::stream::{self, RECORD_BYTES};
 use crate::target::Target;
-use engine::device::{SimDisks, WriteDeviceRef};
-use engine::rt::Rt;
+use engine::inside::device::{SimDisks, WriteDeviceRef};
+use engine::inside::rt::Rt;
 
 pub(crate) const EXPERIMENT: Experiment = Experiment {
     name: "h7-unequal-vdevs",

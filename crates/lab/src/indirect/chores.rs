@@ -16,12 +16,13 @@ use super::world::{self, Image, Result};
 use super::{SHIFTS, kib};
 use crate::disk::Preset;
 use crate::row::{Range, Row};
-use engine::check::{self, CheckOptions};
-use engine::device::SimDisks;
+use engine::inside::check;
+use engine::inside::check::CheckOptions;
+use engine::inside::device::SimDisks;
+use engine::inside::ondisk::DmuType;
+use engine::inside::rt::{Progress, Rt};
+use engine::inside::zio::stats::TypeStats;
 use engine::live::LivePool;
-use engine::ondisk::DmuType;
-use engine::rt::{Progress, Rt};
-use engine::zio::stats::TypeStats;
 use std::time::Duration;
 
 /// Room in the cache: metadata do not have to be read twice.

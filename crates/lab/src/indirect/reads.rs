@@ -6,10 +6,10 @@
 
 use super::world::{self, Image, RECORD, Result};
 use crate::disk::Preset;
-use engine::device::{SimDisks, SimOptions, WriteDeviceRef};
-use engine::ondisk::DmuType;
-use engine::rt::{Rng, Rt, Xoshiro256};
-use engine::zio::stats::{Count, TypeStats};
+use engine::inside::device::{SimDisks, SimOptions, WriteDeviceRef};
+use engine::inside::ondisk::DmuType;
+use engine::inside::rt::{Rng, Rt, Xoshiro256};
+use engine::inside::zio::stats::{Count, TypeStats};
 use engine::{Filesystem, Pool};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -65,7 +65,7 @@ pub(super) fn disks(
     image: Image,
     seed: u64,
 ) -> Vec<WriteDeviceRef> {
-    let size = image.disks.first().map_or(0, engine::device::Device::size);
+    let size = image.disks.first().map_or(0, engine::inside::device::Device::size);
     let part = size as f64 / super::DISK_BYTES as f64;
     let capacity_bytes = (preset.capacity_bytes as f64 * part.min(1.0)) as u64;
     let preset = Preset { capacity_bytes, ..preset.clone() };
@@ -108,13 +108,16 @@ pub(super) fn read(rt: &Rt, pool: &Pool, dataset: &str, case: Case) -> Result<Me
     let mut threads = Vec::with_capacity(case.threads);
     for n in 0..case.threads {
         let (places, next, object) = (Arc::clone(&places), Arc::clone(&next), object.clone());
-        threads.push(rt.spawn(&format!("reader{n}"), move || -> engine::dmu::Result<()> {
-            let mut buf = vec![0; RECORD as usize];
-            while let Some(block) = places.get(next.fetch_add(1, Ordering::Relaxed)) {
-                object.read_at(block * RECORD, &mut buf)?;
-            }
-            Ok(())
-        })?);
+        threads.push(rt.spawn(
+            &format!("reader{n}"),
+            move || -> engine::inside::dmu::Result<()> {
+                let mut buf = vec![0; RECORD as usize];
+                while let Some(block) = places.get(next.fetch_add(1, Ordering::Relaxed)) {
+                    object.read_at(block * RECORD, &mut buf)?;
+                }
+                Ok(())
+            },
+        )?);
     }
     for thread in threads {
         thread.join()??;

@@ -17,15 +17,16 @@
 //! no page of zeros. So 80 GB take what their metadata take.
 
 use crate::striped::striped;
-use engine::device::{AlignedBuf, MemoryDevice, WriteDeviceRef};
-use engine::dmu::Hold;
-use engine::live::{self, CreateOptions, ImportOptions, LivePool, NewFilesystem, Setting, Tunable};
-use engine::ondisk::Endian;
-use engine::ondisk::znode::Time;
-use engine::pool::look_at_device;
-use engine::rt::{CpuModel, Rt};
-use engine::zio::Block;
-use engine::zpl::write::{NewFile, NewKind};
+use engine::inside::device::{AlignedBuf, MemoryDevice, WriteDeviceRef};
+use engine::inside::dmu::Hold;
+use engine::inside::ondisk::Endian;
+use engine::inside::ondisk::znode::Time;
+use engine::inside::pool::look_at_device;
+use engine::inside::rt::{CpuModel, Rt};
+use engine::inside::zio::Block;
+use engine::inside::zpl::write::{NewFile, NewKind};
+use engine::live;
+use engine::live::{CreateOptions, ImportOptions, LivePool, NewFilesystem, Setting, Tunable};
 use engine::{Candidate, Filesystem, OpenOptions, Pool};
 use std::path::PathBuf;
 use std::sync::Arc;

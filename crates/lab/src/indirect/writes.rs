@@ -22,12 +22,12 @@ use super::{SHIFTS, kib};
 use crate::disk::Preset;
 use crate::row::{Bound, Row};
 use engine::Filesystem;
-use engine::device::{AlignedBuf, MemoryDevice, SimDisks, WriteDeviceRef};
-use engine::dmu::{Hold, Object};
+use engine::inside::device::{AlignedBuf, MemoryDevice, SimDisks, WriteDeviceRef};
+use engine::inside::dmu::{Hold, Object};
+use engine::inside::ondisk::Endian;
+use engine::inside::rt::{Rng, Rt, Xoshiro256};
+use engine::inside::zio::Block;
 use engine::live::{LivePool, TxgLimits};
-use engine::ondisk::Endian;
-use engine::rt::{Rng, Rt, Xoshiro256};
-use engine::zio::Block;
 use std::sync::Arc;
 use std::time::Duration;
 

@@ -2,7 +2,7 @@
 //! each region the place up to which it is handed out. Both only grow, by compare and swap.
 
 use super::plan::Plan;
-use engine::rt::{Rng, Xoshiro256};
+use engine::inside::rt::{Rng, Xoshiro256};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 /// A piece of a region.

@@ -6,15 +6,15 @@
 
 use super::plan::{Layout, Plan};
 use super::{PiosError, Result, Target};
-use engine::device::AlignedBuf;
-use engine::dmu::{Hold, Object};
-use engine::dsl::DatasetKind;
-use engine::dsl::write::{PropertyChange, parse_value};
+use engine::inside::device::AlignedBuf;
+use engine::inside::dmu::{Hold, Object};
+use engine::inside::dsl::DatasetKind;
+use engine::inside::dsl::write::{PropertyChange, parse_value};
+use engine::inside::ondisk::Endian;
+use engine::inside::ondisk::znode::Time;
+use engine::inside::zio::Block;
+use engine::inside::zpl::write::{NewFile, NewKind};
 use engine::live::NewFilesystem;
-use engine::ondisk::Endian;
-use engine::ondisk::znode::Time;
-use engine::zio::Block;
-use engine::zpl::write::{NewFile, NewKind};
 use engine::{Filesystem, LivePool};
 use std::fmt::Display;
 use std::sync::Arc;

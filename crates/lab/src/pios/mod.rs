@@ -19,7 +19,7 @@
 //! After the programs `pios` (Cluster File Systems, 2004) and `zpios`, with their options. Other
 //! than those it writes the last, partial chunk of a region, fills blocks with bytes that do not
 //! compress, and hands chunks out without a lock. Everything waits and runs through an
-//! [`engine::rt::Rt`], so the same run works in virtual time.
+//! [`engine::inside::rt::Rt`], so the same run works in virtual time.
 
 mod deal;
 mod dmu;

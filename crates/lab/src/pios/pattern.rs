@@ -66,7 +66,7 @@ impl Pattern {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use engine::codec::compress::{Algorithm, compress};
+    use engine::inside::codec::compress::{Algorithm, compress};
 
     #[test]
     fn any_piece_is_the_same_as_in_the_whole() {

@@ -2,7 +2,7 @@
 
 use super::plan::{Layout, Plan};
 use super::run::{Measured, RunResult};
-use engine::zio::profile::{Kind, KindProfile, Profile, StageProfile};
+use engine::inside::zio::profile::{Kind, KindProfile, Profile, StageProfile};
 use serde_json::{Value, json as value};
 
 /// Bytes with the largest suffix that loses nothing, or one decimal.

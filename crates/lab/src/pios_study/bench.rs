@@ -4,13 +4,14 @@ use crate::disk::Preset;
 use crate::pios::{self, PiosError, Plan, PoolFiles, PoolMethod};
 use crate::striped::striped;
 use engine::LivePool;
-use engine::device::SimDisks;
-use engine::dsl::DatasetKind;
-use engine::dsl::write::{PropertyChange, parse_value};
-use engine::live::{self, CreateOptions, NewFilesystem, Setting, Tunable};
-use engine::rt::Rt;
-use engine::zio::cpu::Processors;
-use engine::zio::profile::Profile;
+use engine::inside::device::SimDisks;
+use engine::inside::dsl::DatasetKind;
+use engine::inside::dsl::write::{PropertyChange, parse_value};
+use engine::inside::rt::Rt;
+use engine::inside::zio::cpu::Processors;
+use engine::inside::zio::profile::Profile;
+use engine::live;
+use engine::live::{CreateOptions, NewFilesystem, Setting, Tunable};
 use std::time::Duration;
 
 /// Bytes of a simulated unit; sparse.
@@ -124,12 +125,15 @@ pub fn bare(setup: &Setup, luns: usize, blocks: u64, depth: u64) -> Result<f64, 
         let disks = SimDisks::new(rt);
         let size = UNIT_BYTES.min(setup.lun.capacity_bytes / 512 * 512);
         let devices = setup.lun.devices(&disks, "lun", luns, size, setup.seed);
-        let data = engine::device::Shared::from(engine::device::AlignedBuf::zeroed(block as usize));
+        let data = engine::inside::device::Shared::from(
+            engine::inside::device::AlignedBuf::zeroed(block as usize),
+        );
         let began = rt.now();
         let write = |n: u64| {
             let device = devices.get(n as usize % luns).ok_or("no unit")?;
             let at = n / luns as u64 * block;
-            let results = engine::device::write_batch(&**device, vec![(at, vec![data.clone()])]);
+            let results =
+                engine::inside::device::write_batch(&**device, vec![(at, vec![data.clone()])]);
             results.into_iter().try_for_each(|r| r.map_err(|e| e.to_string()))
         };
         rt.for_each_parallel(depth.clamp(1, 1024) as usize, 0..blocks, write)?;

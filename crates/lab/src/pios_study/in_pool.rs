@@ -11,7 +11,8 @@ use crate::pios::{PiosError, Plan, PoolFiles, PoolMethod, profile_table};
 use crate::row::Row;
 use crate::stay::{self, Visit};
 use crate::target::Target;
-use engine::live::{self, Tunable};
+use engine::live;
+use engine::live::Tunable;
 
 /// Runs: the profiles, and the pool as it is.
 const RUNS: u64 = PUBLISHED.len() as u64 + 1;

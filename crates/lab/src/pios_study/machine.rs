@@ -12,9 +12,9 @@
 //! by which row.
 
 use crate::parameter::{Origin, Parameter};
-use engine::ondisk::Checksum;
-use engine::rt::CpuCost;
-use engine::zio::cpu::{Processors, Work};
+use engine::inside::ondisk::Checksum;
+use engine::inside::rt::CpuCost;
+use engine::inside::zio::cpu::{Processors, Work};
 use std::time::Duration;
 
 /// Dirty data that the engine of 2007 lets into a txg: what it may take of 4 GB of memory. zinc has

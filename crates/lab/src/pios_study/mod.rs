@@ -33,8 +33,8 @@ use crate::pios::{Plan, profile_table};
 use crate::row::{Bound, Row};
 use crate::target::Target;
 use bench::{Measured, Setup};
+use engine::inside::zio::profile::{Kind, KindProfile};
 use engine::live::Tunable;
-use engine::zio::profile::{Kind, KindProfile};
 use std::time::Duration;
 use survey::Jobs;
 

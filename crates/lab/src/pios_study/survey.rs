@@ -14,8 +14,8 @@ use super::bench::{Measured, Setup};
 use super::{Machine, NEAR, NOISE, OF_THE_LIMIT, REGIONS, bench, machine, measure};
 use crate::experiment::{Chart, LabError, Outcome, Series, Setting};
 use crate::row::{Bound, Range, Row};
+use engine::inside::rt::for_each_parallel;
 use engine::live::Tunable;
-use engine::rt::for_each_parallel;
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
 

@@ -11,7 +11,7 @@ use crate::row::Row;
 use crate::stay::{self, Visit};
 use crate::stream::StreamError;
 use crate::target::Target;
-use engine::device::ModelKind;
+use engine::inside::device::ModelKind;
 
 /// Bytes of a block of the volume: those of the smallest write, so that none has to read first.
 const BLOCK_BYTES: u32 = 16 << 10;

@@ -12,9 +12,9 @@ use crate::experiment::{LabError, Setting};
 use crate::stay::{self, Visit};
 use crate::stream::{StreamError, WRITE_BYTES};
 use crate::target::Target;
-use engine::device::ModelKind;
-use engine::ondisk::DmuType;
-use engine::rt::{Rng as _, Xoshiro256};
+use engine::inside::device::ModelKind;
+use engine::inside::ondisk::DmuType;
+use engine::inside::rt::{Rng as _, Xoshiro256};
 
 /// Seconds of writing for each second of reading.
 const WRITING: f64 = 2.0;

@@ -58,7 +58,7 @@ use crate::disk::Preset;
 use crate::experiment::{Experiment, LabError, OnDevice, Outcome, Setting};
 use crate::parameter::{Origin, Parameter};
 use crate::target::Target;
-use engine::rt::Rt;
+use engine::inside::rt::Rt;
 use judge::Measured;
 use run::{Machine, Observed, Test, tests};
 use std::time::Duration;

@@ -4,9 +4,9 @@
 use super::report::Report;
 use crate::disk::Preset;
 use crate::stream::{self, RECORD_BYTES, StreamError, Write, Writer};
-use engine::device::SimDisks;
+use engine::inside::device::SimDisks;
+use engine::inside::rt::{Rng as _, Rt, Xoshiro256};
 use engine::live::{LivePool, Setting, Tunable, TxgRecord};
-use engine::rt::{Rng as _, Rt, Xoshiro256};
 use std::time::Duration;
 
 /// Writes of a test begin so many after those of the test before: each has files of its own.

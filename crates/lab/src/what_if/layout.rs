@@ -1,7 +1,7 @@
 //! How disks lie in a pool: groups of equal width, striped.
 
 use crate::experiment::LabError;
-use engine::device::WriteDeviceRef;
+use engine::inside::device::WriteDeviceRef;
 use engine::live::{Devices, NewTop, TopUse, VdevSpec};
 use std::fmt;
 use std::str::FromStr;

@@ -1,7 +1,7 @@
 //! A disk that is measured: for how long it had something to do.
 
 use core::time::Duration;
-use engine::device::{DiskModel, ModelRequest};
+use engine::inside::device::{DiskModel, ModelRequest};
 use std::sync::{Arc, Mutex, PoisonError};
 
 #[derive(Default)]

@@ -5,9 +5,10 @@ use crate::failure::{FAILED, Failure};
 use crate::objsets;
 use crate::place::Place;
 use crate::{asked, ui};
-use engine::dsl::DatasetKind;
-use engine::zpl::FileKind;
-use engine::{Pool, Volume, dmu};
+use engine::DatasetKind;
+use engine::files::FileKind;
+use engine::inside::dmu;
+use engine::{Pool, Volume};
 use std::process::ExitCode;
 
 /// Bytes read at a time: enough blocks in flight for any device.

@@ -3,9 +3,10 @@
 use crate::common::PoolArgs;
 use crate::failure::{Failure, ISSUES};
 use crate::ui;
-use engine::check::{self, CheckOptions, Issue, Kind, Report, Severity, Totals, Verify};
-use engine::pool::Verdict;
-use engine::{OpenOptions, Pool, rt};
+use engine::check::{CheckOptions, Issue, Kind, Report, Severity, Totals, Verify};
+use engine::pools::Verdict;
+use engine::{OpenOptions, Pool};
+use engine::{Progress, check};
 use serde_json::{Value, json};
 use std::fmt::Write as _;
 use std::process::ExitCode;
@@ -136,7 +137,7 @@ impl Args {
     /// Opens every txg in turn and judges it.
     fn txgs(&self, newest: &Pool) -> ExitCode {
         let mut rows = Vec::new();
-        for c in engine::pool::by_txg(&newest.candidate().uberblocks) {
+        for c in engine::pools::by_txg(&newest.candidate().uberblocks) {
             let ub = c.uberblock;
             let options = OpenOptions { txg: Some(ub.txg), ..self.pool.options() };
             let (state, detail) = match Pool::open_candidate(newest.candidate(), &options) {
@@ -184,7 +185,7 @@ fn labels_changed(pool: &Pool, report: &Report) -> bool {
 
 /// Runs the check; on a terminal shows how far it is.
 fn with_progress(pool: &Pool, options: &CheckOptions, wanted: bool) -> Report {
-    let progress = rt::Progress::new();
+    let progress = Progress::new();
     if !wanted || !ui::is_terminal() {
         return check::run(pool, options, &progress);
     }

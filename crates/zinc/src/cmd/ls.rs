@@ -4,11 +4,14 @@ use crate::common::PoolArgs;
 use crate::failure::{FAILED, Failure};
 use crate::place::{Place, printable};
 use crate::{asked, local_time, names, ui};
+use engine::Filesystem;
+use engine::Node;
+use engine::errors::ZplResult;
+use engine::files;
+use engine::files::FileKind;
 use engine::inventory::json::{Json, Members};
 use engine::inventory::tree::Walk;
 use engine::inventory::{kind_name, nanoseconds};
-use engine::zpl::{FileKind, Node};
-use engine::{Filesystem, zpl};
 use std::process::ExitCode;
 
 /// Arguments of `zinc ls`.
@@ -48,7 +51,7 @@ pub struct Args {
 struct Line {
     name: Vec<u8>,
     object: u64,
-    node: zpl::Result<Node>,
+    node: ZplResult<Node>,
 }
 
 impl Args {
@@ -266,7 +269,7 @@ pub fn mode_text(node: &Node) -> String {
 }
 
 /// `2026-11-21 20:18:34` in local time; times before 1970 in seconds.
-pub fn time_text(t: zpl::Time) -> String {
+pub fn time_text(t: files::Time) -> String {
     match u64::try_from(t.seconds) {
         Ok(s) => civil(local_time::local(s)),
         Err(_) => format!("{}s", t.seconds),

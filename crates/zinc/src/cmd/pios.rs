@@ -7,7 +7,7 @@ use crate::page::Page;
 use crate::ui::{self, Table};
 use clap::ValueEnum;
 use engine::LivePool;
-use engine::rt::Rt;
+use engine::Rt;
 use lab::experiment::{Chart, Outcome, Series};
 use lab::pios::{
     self, Layout, PiosError, PlainFiles, PlainMethod, Plan, PoolFiles, PoolMethod, RunResult,

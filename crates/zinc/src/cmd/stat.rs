@@ -6,12 +6,14 @@ use crate::common::PoolArgs;
 use crate::failure::{FAILED, Failure};
 use crate::place::{Place, printable};
 use crate::{names, ui};
+use engine::Node;
+use engine::files::FileKind;
+use engine::files::acl::{self, POSIX_ACCESS_XATTR, POSIX_DEFAULT_XATTR};
+use engine::files::flags;
+use engine::inside::dmu;
 use engine::inventory::json::{Json, Members, hex};
 use engine::inventory::{kind_name, nanoseconds};
-use engine::ondisk::acl::{POSIX_ACCESS_XATTR, POSIX_DEFAULT_XATTR, decode_posix, posix_text};
-use engine::ondisk::znode::flags;
-use engine::zpl::{FileKind, Node};
-use engine::{Filesystem, Pool, dmu};
+use engine::{Filesystem, Pool};
 use std::process::ExitCode;
 
 /// Data ranges that are shown, at most; `--json` shows all.
@@ -119,10 +121,10 @@ impl Facts<'_> {
 
     fn posix_acl(&self) -> Option<String> {
         let xattrs = self.node.linux_xattrs(self.posix).ok()?;
-        let list = |n: &str| xattrs.get(n.as_bytes()).and_then(|v| decode_posix(v).ok());
+        let list = |n: &str| xattrs.get(n.as_bytes()).and_then(|v| acl::decode_posix(v).ok());
         let (access, default) = (list(POSIX_ACCESS_XATTR), list(POSIX_DEFAULT_XATTR));
         let some = access.is_some() || default.is_some();
-        some.then(|| posix_text(&access.unwrap_or_default(), &default.unwrap_or_default()))
+        some.then(|| acl::posix_text(&access.unwrap_or_default(), &default.unwrap_or_default()))
     }
 
     fn text(&self) -> String {

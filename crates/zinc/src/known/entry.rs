@@ -5,8 +5,8 @@
 
 use super::Cachefile;
 use engine::Candidate;
-use engine::ondisk::config::{PoolConfig, VdevConfig, VdevKind};
-use engine::ondisk::nvlist::{NvList, NvValue};
+use engine::config::{NvList, NvValue};
+use engine::config::{PoolConfig, VdevConfig, VdevKind};
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt as _;

@@ -9,7 +9,7 @@ use super::Known;
 use crate::failure::{Failure, system_text};
 use crate::found::open_device;
 use crate::ui;
-use engine::ondisk::nvlist::{NvList, NvPair, NvValue, Packing};
+use engine::config::{NvList, NvPair, NvValue, Packing};
 use std::collections::BTreeSet;
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read as _, Write as _};

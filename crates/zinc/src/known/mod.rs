@@ -27,7 +27,7 @@ pub use file::read;
 use crate::failure::Failure;
 use crate::{host, ui};
 use engine::live::cache_config;
-use engine::pool::{PoolProperty, PoolPropertySource};
+use engine::pools::{PoolProperty, PoolPropertySource};
 use engine::{LivePool, Pool};
 use file::CacheFile;
 use std::fs::File;

@@ -3,7 +3,8 @@
 use super::dir::{Dir, Item, Look, path_of};
 use super::new_file::NewFile;
 use engine::Filesystem;
-use engine::zpl::{FileKind, Node, Time};
+use engine::Node;
+use engine::files::{FileKind, Time};
 use rustix::fs::{
     AtFlags, CWD, Gid, Mode, Timespec, Timestamps, Uid, XattrFlags, chmod, chownat, fchmod,
     fsetxattr, futimens, setxattr, utimensat,

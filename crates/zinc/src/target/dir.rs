@@ -2,7 +2,7 @@
 
 use super::names;
 use super::new_file::Shop;
-use engine::zpl::FileKind;
+use engine::files::FileKind;
 use rustix::fs::{
     AtFlags, CWD, FileType, Mode, OFlags, Stat, fstat, linkat, major, makedev, minor, mkdirat,
     mknodat, openat, readlinkat, statat, symlinkat, unlinkat,

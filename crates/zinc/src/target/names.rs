@@ -1,6 +1,6 @@
 //! Names of a pool that this machine cannot give, and names to give instead.
 
-use engine::zpl::names::{LONGEST, fault as fault_within};
+use engine::files::names::{LONGEST, fault as fault_within};
 use sha2::{Digest as _, Sha256};
 use std::io;
 

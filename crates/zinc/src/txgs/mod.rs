@@ -19,8 +19,8 @@ mod source;
 pub use source::{Records, keep_last};
 
 use crate::ui::Table;
-use engine::dsl::nicenum::nicenum;
 use engine::live::{TxgRecord, TxgState};
+use engine::nicenum::nicenum;
 use std::time::Duration;
 
 /// How numbers are written.

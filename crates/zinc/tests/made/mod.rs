@@ -2,13 +2,15 @@
 //! table of a directory is written as it is wanted, with any names for any objects.
 #![allow(clippy::unwrap_used, dead_code, reason = "each test uses a part")]
 
-use engine::device::{Options, RwFileDevice};
-use engine::dmu::{Hold, zap};
-use engine::live::{self, CreateOptions, Devices, NewFilesystem, NewTop, TopUse, VdevSpec};
-use engine::ondisk::znode::{Dirent, Time};
-use engine::zpl::write::XattrMode;
-use engine::zpl::{NewFile, NewKind};
-use engine::{Filesystem, LivePool, rt};
+use engine::inside::device::{Options, RwFileDevice};
+use engine::inside::dmu::{Hold, zap};
+use engine::inside::ondisk::znode::{Dirent, Time};
+use engine::inside::rt;
+use engine::inside::zpl::write::XattrMode;
+use engine::inside::zpl::{NewFile, NewKind};
+use engine::live;
+use engine::live::{CreateOptions, Devices, NewFilesystem, NewTop, TopUse, VdevSpec};
+use engine::{Filesystem, LivePool};
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};

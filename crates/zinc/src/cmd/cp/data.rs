@@ -1,7 +1,8 @@
 //! The bytes of an object into a sparse file.
 
-use engine::dmu::{Error, Object};
-use engine::rt::Progress;
+use engine::Progress;
+use engine::errors::DmuError as Error;
+use engine::inside::dmu::Object;
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt as _;

@@ -8,7 +8,7 @@
 use super::tree::{Copier, Folder, Made, Room, is_copy, join, lock};
 use super::walk::Below;
 use crate::target::{Identity, Tree};
-use engine::rt::Cancelled;
+use engine::Cancelled;
 use rustix::io::Errno;
 use std::collections::HashMap;
 use std::io;

@@ -16,10 +16,10 @@ use crate::objsets;
 use crate::place::{Found, Place, printable};
 use crate::progress::while_showing;
 use crate::target::{Dir, names};
-use engine::dsl::{DatasetKind, PropertyContext};
-use engine::rt::Progress;
-use engine::zpl::FileKind;
+use engine::Progress;
+use engine::files::FileKind;
 use engine::{Dataset, Pool, Volume};
+use engine::{DatasetKind, PropertyContext};
 use keep::KeepArgs;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -273,6 +273,6 @@ fn cannot(path: &Path, e: &std::io::Error) -> Failure {
 }
 
 /// What is said of a copy that was told to stop.
-pub fn cancelled(e: &engine::rt::Cancelled) -> Failure {
+pub fn cancelled(e: &engine::Cancelled) -> Failure {
     Failure::new(format!("the copy is not whole: {e}"))
 }

@@ -5,7 +5,7 @@ use super::tree::Sink;
 use crate::failure::FAILED;
 use crate::place::printable;
 use crate::ui;
-use engine::zpl::Node;
+use engine::Node;
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 

@@ -5,7 +5,8 @@
 
 use super::tree::{Copier, Folder, Made, Task, join};
 use crate::target::{Dir, Tree, names};
-use engine::zpl::{DirEntry, FileKind, Node};
+use engine::Node;
+use engine::files::{DirEntry, FileKind};
 use std::collections::HashSet;
 use std::io;
 use std::sync::Arc;

@@ -16,7 +16,7 @@
 use crate::cmd::cp::data::Lost;
 use crate::cmd::cp::tree::Sink;
 use crate::target::{Dir, Look};
-use engine::zpl::Node;
+use engine::Node;
 use rustix::fs::{Mode, OFlags, openat};
 use serde_json::{Map, Value, json};
 use sha2::{Digest as _, Sha256};

@@ -15,10 +15,12 @@ use crate::place::Place;
 use crate::progress::while_showing;
 use crate::target::{Dir, names};
 use crate::{asked, objsets, ui};
-use engine::dsl::DatasetKind;
-use engine::rt::{Cancelled, Progress};
-use engine::zpl::{FileKind, Node};
-use engine::{Dataset, Filesystem, Pool, Volume, ondisk};
+use engine::Node;
+use engine::files::FileKind;
+use engine::inside::ondisk;
+use engine::{Cancelled, Progress};
+use engine::{Dataset, Filesystem, Pool, Volume};
+use engine::{DatasetKind, files};
 use log::{LOG_NAME, Log};
 use serde_json::{Map, Value, json};
 use std::collections::HashSet;
@@ -295,7 +297,7 @@ impl Rescue<'_> {
             }
             // Tables and the like have no attributes of files.
             let Ok(node) = Node::from_object(fs, object) else { continue };
-            let hidden = node.flags & ondisk::znode::flags::XATTR != 0;
+            let hidden = node.flags & files::flags::XATTR != 0;
             if !hidden && node.links > 0 && node.kind() != FileKind::Unknown {
                 known.insert(number);
                 lost.push(node);

@@ -3,10 +3,10 @@
 //! A frame is made of sections. Where they have more lines than the screen, the long ones give way
 //! first, and say how many lines they have left out.
 
-use engine::dsl::nicenum::nicenum;
 use engine::live::TxgRecord;
-use engine::pool::stats::{Direction, Histogram, Snapshot, VdevStats};
-use engine::zio::profile::KindProfile;
+use engine::nicenum::nicenum;
+use engine::stats::KindProfile;
+use engine::stats::{Direction, Histogram, Snapshot, VdevStats};
 use std::fmt::Write as _;
 use std::time::Duration;
 

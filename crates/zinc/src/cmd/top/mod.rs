@@ -16,7 +16,7 @@ use crate::failure::Failure;
 use crate::served::Server;
 use crate::ui;
 use engine::live::TxgRecord;
-use engine::pool::stats::Snapshot;
+use engine::stats::Snapshot;
 use frame::{POINTS, Point, Scene, Sort};
 use recording::{Recorder, Recording};
 use screen::{Key, Screen};

@@ -5,7 +5,7 @@
 //! the writer was killed: it is left out.
 
 use crate::failure::Failure;
-use engine::pool::stats::Snapshot;
+use engine::stats::Snapshot;
 use serde_json::{Value, json};
 use std::fs::File;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};

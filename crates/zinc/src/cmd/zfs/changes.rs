@@ -2,11 +2,11 @@
 
 use crate::cannot::cannot;
 use crate::failure::Failure;
-use engine::dsl::write::{PropertyChange, parse_value};
-use engine::dsl::{DatasetKind, Dsl, PropertyContext, StoredValue};
+use engine::files::CaseSensitivity;
 use engine::live::NewFilesystem;
-use engine::ondisk::props::find_dataset;
-use engine::zpl::CaseSensitivity;
+use engine::props::find_dataset;
+use engine::{DatasetKind, Dsl, PropertyContext, StoredValue};
+use engine::{PropertyChange, parse_value};
 
 /// Longest name and value of a property that users invented, in bytes.
 const NAME_MAX: usize = 255;
@@ -68,7 +68,9 @@ impl Target<'_> {
         }
         match parse_value(name, value, self.kind, self.is_new) {
             Ok(value) => Ok(PropertyChange { name: name.to_owned(), value: Some(value) }),
-            Err(engine::dsl::Error::Refused { why: engine::dsl::Refusal::BadValue(_), .. }) => {
+            Err(engine::errors::DslError::Refused {
+                why: engine::Refusal::BadValue(_), ..
+            }) => {
                 let values = find_dataset(name).map_or("", |p| p.values);
                 Err(fail_value(&fail, name, value, values))
             }

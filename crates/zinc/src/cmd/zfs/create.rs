@@ -7,10 +7,10 @@ use crate::failure::Failure;
 use crate::kept;
 use crate::live::LiveArgs;
 use crate::ui;
-use engine::dsl::write::{NameKind, PropertyChange, check_name};
-use engine::dsl::{DatasetKind, Dsl, StoredValue};
-use engine::ondisk::config::VdevConfig;
+use engine::config::VdevConfig;
+use engine::{DatasetKind, Dsl, StoredValue};
 use engine::{LivePool, Pool};
+use engine::{NameKind, PropertyChange, check_name};
 use std::process::ExitCode;
 
 /// Block size of volumes when nothing else is said.
@@ -150,7 +150,7 @@ impl Args {
         if self.parents && !missing.is_empty() {
             return Ok(());
         }
-        let checked = engine::dsl::write::check_create(pool.dsl(), &self.name);
+        let checked = engine::check_create(pool.dsl(), &self.name);
         checked.map_err(|e| cannot("create", &self.name, e))?;
         Ok(())
     }
@@ -226,7 +226,7 @@ impl Args {
         let fail = |e| cannot("create", &self.name, e);
         let Some(volume) = volume else {
             let parent = self.name.rsplit_once('/').map_or("", |(p, _)| p);
-            let checked = engine::dsl::write::check_create(dsl, &self.name);
+            let checked = engine::check_create(dsl, &self.name);
             checked.map_err(|e| fail(e.into()))?;
             let new = names_of(dsl, parent, &changes)?;
             return pool.create_filesystem(&self.name, new, changes).map_err(fail);

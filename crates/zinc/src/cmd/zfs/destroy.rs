@@ -5,8 +5,8 @@ use crate::cannot::cannot;
 use crate::failure::Failure;
 use crate::live::{self, LiveHow};
 use crate::ui;
-use engine::dsl::Refusal;
-use engine::dsl::nicenum::nicenum;
+use engine::Refusal;
+use engine::nicenum::nicenum;
 use engine::{Dataset, Dsl, LivePool};
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
@@ -210,7 +210,7 @@ pub fn refuse_held(dsl: &Dsl, snapshot: &str, steps: &[Step]) -> Result<(), Fail
     for one in &doomed {
         if let Some(hold) = dsl.holds(one)?.into_iter().next() {
             let why = Refusal::Held(hold.tag);
-            let held = engine::dsl::Error::Refused { name: one.name.clone(), why };
+            let held = engine::errors::DslError::Refused { name: one.name.clone(), why };
             return Err(cannot("rollback to", snapshot, held));
         }
     }

@@ -5,8 +5,8 @@ use super::value::{self, Style};
 use crate::common::{DepthArgs, JsonArgs, Pools, TableArgs, words};
 use crate::failure::Failure;
 use crate::ui::{self, Table};
-use engine::dsl::{Property, Source};
-use engine::ondisk::props;
+use engine::props;
+use engine::{Property, Source};
 use std::process::ExitCode;
 
 /// Arguments of `zinc zfs get`.

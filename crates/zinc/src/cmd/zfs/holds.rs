@@ -4,7 +4,7 @@ use crate::common::{JsonArgs, PoolArgs, Pools, TableArgs};
 use crate::failure::Failure;
 use crate::ui::{self, Table};
 use crate::{json, local_time};
-use engine::dsl::nicenum::date;
+use engine::nicenum::date;
 use engine::{Dataset, Dsl};
 use serde_json::{Map, json};
 use std::process::ExitCode;
@@ -67,7 +67,7 @@ impl Args {
             for (dir, _) in dsl.walk().into_iter().filter(|(n, _)| n.starts_with(&below)) {
                 match dsl.by_name(&format!("{dir}@{snapshot}")) {
                     Ok(s) => out.push(s),
-                    Err(engine::dsl::Error::NoSuchDataset(_)) => {}
+                    Err(engine::errors::DslError::NoSuchDataset(_)) => {}
                     Err(e) => return Err(e.into()),
                 }
             }

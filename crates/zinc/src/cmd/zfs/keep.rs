@@ -47,8 +47,8 @@ impl Hold {
             return Err(Failure::usage("a tag has 1 to 255 characters"));
         }
         self.each("hold", |pool, names, tag| match pool.hold(names, tag) {
-            Err(engine::pool::Error::Dsl(engine::dsl::Error::Refused {
-                why: engine::dsl::Refusal::Exists | engine::dsl::Refusal::Held(_),
+            Err(engine::errors::PoolError::Dsl(engine::errors::DslError::Refused {
+                why: engine::Refusal::Exists | engine::Refusal::Held(_),
                 name,
             })) => {
                 let what = format!("cannot hold snapshot '{name}'");
@@ -116,8 +116,10 @@ impl Bookmark {
         self.live.change(head, |pool| {
             let done = pool.bookmark(&name, &source);
             done.map_err(|e| match e {
-                engine::pool::Error::Dsl(engine::dsl::Error::NoSuchDataset(n)) if n == source => {
-                    cannot("open", &n, engine::dsl::Error::NoSuchDataset(n.clone()))
+                engine::errors::PoolError::Dsl(engine::errors::DslError::NoSuchDataset(n))
+                    if n == source =>
+                {
+                    cannot("open", &n, engine::errors::DslError::NoSuchDataset(n.clone()))
                 }
                 other => cannot("create bookmark", &name, other),
             })

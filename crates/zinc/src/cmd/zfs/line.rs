@@ -118,7 +118,7 @@ impl MakeClone {
             let kind = dsl.kind(&origin);
             let changes = Target { doing: "create", name, kind, is_new: false };
             let is_auto = |p: &&String| p.as_str() == "refreservation=auto";
-            let is_volume = kind == engine::dsl::DatasetKind::Volume;
+            let is_volume = kind == engine::DatasetKind::Volume;
             let (auto, given): (Vec<_>, Vec<_>) =
                 self.properties.iter().partition(|p| is_volume && is_auto(p));
             let given: Vec<String> = given.into_iter().cloned().collect();

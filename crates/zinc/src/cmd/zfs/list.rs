@@ -6,7 +6,8 @@ use crate::common::{DepthArgs, JsonArgs, Pools, TableArgs};
 use crate::failure::Failure;
 use crate::ui::{self, Table};
 use clap::{Arg, ArgMatches, Command, FromArgMatches};
-use engine::ondisk::props::{self, Shown};
+use engine::props;
+use engine::props::Shown;
 use std::cmp::Ordering;
 use std::process::ExitCode;
 

@@ -22,7 +22,7 @@ pub use changes::Target;
 
 use crate::failure::Failure;
 use crate::missing;
-use engine::zpl::SpaceKind;
+use engine::files::SpaceKind;
 use std::ffi::OsString;
 use std::process::ExitCode;
 

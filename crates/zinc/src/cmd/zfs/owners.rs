@@ -1,10 +1,10 @@
 //! The properties that belong to somebody: `userused@NAME`, `groupquota@ID` and their like.
 
 use crate::names;
-use engine::dsl::nicenum::{nicebytes, nicenum};
-use engine::dsl::{Property, Source};
-use engine::zpl::{SpaceKind, SpaceRow};
+use engine::files::{SpaceKind, SpaceRow};
+use engine::nicenum::{nicebytes, nicenum};
 use engine::{Dataset, Dsl, Filesystem};
+use engine::{Property, Source};
 
 /// What such a property says.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -1,7 +1,7 @@
 //! How much a volume reserves so that all of it can always be written: its data, in blocks of its
 //! size as they are allocated, and the tree above them at its largest.
 
-use engine::ondisk::config::{VdevConfig, VdevKind};
+use engine::config::{VdevConfig, VdevKind};
 
 /// An indirect block of the largest size, in bytes.
 const INDIRECT: u64 = 128 << 10;
@@ -53,7 +53,7 @@ fn raidz_size(disks: u64, parity: u64, ashift: u64, block: u64) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use engine::ondisk::nvlist::{NvList, NvValue};
+    use engine::config::{NvList, NvValue};
 
     fn list(kind: &str, more: Vec<(&str, NvValue)>) -> NvList {
         let mut out = NvList::new();

@@ -7,9 +7,10 @@ use crate::common::Pools;
 use crate::failure::Failure;
 use crate::served::Server;
 use crate::ui;
-use engine::dsl::{DatasetKind, Error, NamedBookmark, Property, PropertyContext, Source};
-use engine::ondisk::props;
+use engine::errors::DslError as Error;
+use engine::props;
 use engine::{Dataset, Dsl, Pool};
+use engine::{DatasetKind, NamedBookmark, Property, PropertyContext, Source};
 use serde::{Deserialize, Serialize};
 use std::collections::{HashMap, HashSet};
 use std::path::Path;
@@ -256,7 +257,7 @@ impl<'a> Finder<'a> {
         }
     }
 
-    fn try_named(&self, name: &str, out: &mut Selection) -> engine::dsl::Result<()> {
+    fn try_named(&self, name: &str, out: &mut Selection) -> engine::errors::DslResult<()> {
         let still = self.pool.hold_still();
         if name.contains('#') {
             let bookmark = self.dsl().bookmark(name)?;
@@ -302,7 +303,7 @@ impl<'a> Finder<'a> {
         head: &Dataset,
         depth: usize,
         out: &mut Selection,
-    ) -> engine::dsl::Result<()> {
+    ) -> engine::errors::DslResult<()> {
         let types = self.wanted.types;
         let kind = match self.dsl().kind(head) {
             DatasetKind::Filesystem => Types::FILESYSTEM,
@@ -330,7 +331,12 @@ impl<'a> Finder<'a> {
         Ok(())
     }
 
-    fn add(&self, dataset: &Dataset, kind: Types, out: &mut Selection) -> engine::dsl::Result<()> {
+    fn add(
+        &self,
+        dataset: &Dataset,
+        kind: Types,
+        out: &mut Selection,
+    ) -> engine::errors::DslResult<()> {
         let mut properties = self.dsl().properties(dataset, &self.context)?;
         for name in self.since {
             let made = match owners::property(self.dsl(), dataset, name) {
@@ -354,7 +360,11 @@ impl<'a> Finder<'a> {
         Ok(())
     }
 
-    fn add_bookmark(&self, b: &NamedBookmark, out: &mut Selection) -> engine::dsl::Result<()> {
+    fn add_bookmark(
+        &self,
+        b: &NamedBookmark,
+        out: &mut Selection,
+    ) -> engine::errors::DslResult<()> {
         out.push(Selected {
             name: b.name.clone(),
             pool: self.pool.name().to_owned(),

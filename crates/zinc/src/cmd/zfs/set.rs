@@ -8,9 +8,9 @@ use crate::cannot::cannot;
 use crate::failure::Failure;
 use crate::kept;
 use crate::live::LiveArgs;
-use engine::dsl::write::PropertyChange;
-use engine::dsl::{Dataset, DatasetKind, PropertyContext, StoredValue};
-use engine::ondisk::props::{find_dataset, is_user_property};
+use engine::PropertyChange;
+use engine::props::{find_dataset, is_user_property};
+use engine::{Dataset, DatasetKind, PropertyContext, StoredValue};
 use engine::{Dsl, LivePool};
 use std::process::ExitCode;
 

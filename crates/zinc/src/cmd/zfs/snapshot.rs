@@ -5,8 +5,8 @@ use super::changes::Target;
 use crate::cannot::cannot;
 use crate::failure::Failure;
 use crate::live::LiveArgs;
-use engine::dsl::{DatasetKind, Error, Refusal};
-use engine::pool;
+use engine::errors::{DslError as Error, PoolError};
+use engine::{DatasetKind, Refusal};
 use std::process::ExitCode;
 
 /// Arguments of `zinc zfs snapshot`.
@@ -47,10 +47,10 @@ impl Args {
 }
 
 /// The snapshot that an error is about: of several, the one that it names, or whose dataset.
-fn named<'a>(all: &'a [String], error: &pool::Error) -> &'a str {
+fn named<'a>(all: &'a [String], error: &PoolError) -> &'a str {
     let about = match error {
-        pool::Error::Dsl(Error::Refused { name, .. } | Error::BadName(name)) => Some(name),
-        pool::Error::Dsl(Error::NoSuchDataset(name)) => Some(name),
+        PoolError::Dsl(Error::Refused { name, .. } | Error::BadName(name)) => Some(name),
+        PoolError::Dsl(Error::NoSuchDataset(name)) => Some(name),
         _ => None,
     };
     let is_it = |one: &&String| {
@@ -61,10 +61,10 @@ fn named<'a>(all: &'a [String], error: &pool::Error) -> &'a str {
 }
 
 /// Why no snapshot was taken.
-fn refused(all: &[String], error: pool::Error) -> Failure {
+fn refused(all: &[String], error: PoolError) -> Failure {
     let name = named(all, &error);
     match error {
-        pool::Error::Dsl(Error::Refused { why: Refusal::SeveralOfOne, .. }) => {
+        PoolError::Dsl(Error::Refused { why: Refusal::SeveralOfOne, .. }) => {
             Failure::new("cannot create snapshots : multiple snapshots of same fs not allowed")
                 .hint("take them one after the other, or use one name for all")
         }

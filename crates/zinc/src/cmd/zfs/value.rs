@@ -4,8 +4,8 @@ use super::owners;
 use super::select::Selected;
 use crate::failure::Failure;
 use crate::{json, local_time};
-use engine::dsl::{Property, Source};
-use engine::ondisk::props;
+use engine::props;
+use engine::{Property, Source};
 use serde_json::{Map, Value, json};
 
 /// How values are written.

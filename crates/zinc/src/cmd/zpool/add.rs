@@ -9,8 +9,8 @@ use crate::failure::Failure;
 use crate::found::{self, Reach};
 use crate::live::{self, LiveArgs, invocation, tell_txgs};
 use crate::ui;
+use engine::config::{AllocBias, VdevConfig, VdevKind};
 use engine::live::TopUse;
-use engine::ondisk::config::{AllocBias, VdevConfig, VdevKind};
 use std::path::PathBuf;
 use std::process::ExitCode;
 

@@ -8,10 +8,11 @@ use crate::known;
 use crate::live::Disks;
 use crate::queue::{PAUSE, Wait, holder};
 use crate::served::Server;
-use engine::device::{DeviceRef, ErrorKind, WriteDeviceRef};
+use engine::config::{LabelConfig, PoolState};
+use engine::inside::device::{DeviceRef, ErrorKind, WriteDeviceRef};
 use engine::live::{DEVICE_MIN, Devices, VdevSpec};
-use engine::ondisk::config::{LabelConfig, PoolState};
-use engine::pool::{self, CandidateState, FoundLeaf};
+use engine::pools;
+use engine::pools::{CandidateState, FoundLeaf};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Instant;
@@ -50,7 +51,7 @@ pub fn claim(layout: &Layout, force: bool, wait: Wait) -> Result<Devices, Failur
         }
         let is_spare = spares.contains(&path);
         let reader = Arc::clone(&device).as_device();
-        let label = pool::look_at_device(&reader, PathBuf::from(path));
+        let label = pools::look_at_device(&reader, PathBuf::from(path));
         if let Some(name) = label.as_ref().and_then(|l| user(&l.config, is_spare)) {
             return Err(Failure::new("invalid vdev specification")
                 .because(format!("{path} is part of active pool '{name}'"))
@@ -92,7 +93,7 @@ pub fn owner(guid: u64, path: &Path, counts: impl Fn(CandidateState) -> bool) ->
     if !path.starts_with("/dev") {
         options.search.paths = path.parent().map(Path::to_owned).into_iter().collect();
     }
-    let found = pool::scan(&options.search).ok()?;
+    let found = pools::scan(&options.search).ok()?;
     let candidates = engine::Candidate::group(&found).into_iter();
     let chosen = candidates.filter(|c| counts(c.state()));
     let pools = chosen.filter_map(|c| engine::Pool::open_candidate(&c, &options).ok());

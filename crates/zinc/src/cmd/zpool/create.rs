@@ -8,10 +8,11 @@ use crate::cmd::zfs::Target;
 use crate::failure::Failure;
 use crate::live::{LiveHow, invocation, options as live_options, tell_txgs};
 use crate::{found, host, kept, known, ui};
-use engine::dsl::DatasetKind;
-use engine::dsl::write::{NameKind, check_name};
-use engine::live::{self, CreateOptions, PropertyWord, TopUse};
-use engine::rt::Rt;
+use engine::DatasetKind;
+use engine::Rt;
+use engine::live;
+use engine::live::{CreateOptions, PropertyWord, TopUse};
+use engine::{NameKind, check_name};
 use std::process::ExitCode;
 
 /// Arguments of `zinc zpool create`.

@@ -5,7 +5,7 @@ use crate::common::PoolArgs;
 use crate::failure::{FAILED, Failure};
 use crate::{json, local_time, names, ui};
 use engine::Pool;
-use engine::pool::{HistoryFormat, history_text};
+use engine::pools::{HistoryFormat, history_text};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use std::process::ExitCode;

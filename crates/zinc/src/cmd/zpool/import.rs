@@ -14,7 +14,7 @@ use crate::common::PoolArgs;
 use crate::failure::{FAILED, Failure};
 use crate::{json, ui};
 use engine::Candidate;
-use engine::pool::CandidateState;
+use engine::pools::CandidateState;
 use judge::Judgement;
 use serde_json::{Map, Value, json};
 use std::fmt::Write as _;
@@ -64,7 +64,7 @@ impl Args {
         let mut content = Map::new();
         for (i, candidate) in candidates.iter().enumerate() {
             let judgement = Judgement::of(candidate, &options);
-            let txgs = self.txgs.then(|| engine::pool::judge_txgs(candidate, &options));
+            let txgs = self.txgs.then(|| engine::pools::judge_txgs(candidate, &options));
             if self.json {
                 let mut value = judgement.to_json(self.json_int);
                 if let (Some(txgs), Some(map)) = (&txgs, value.as_object_mut()) {

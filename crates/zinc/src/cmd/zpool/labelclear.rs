@@ -4,8 +4,9 @@ use super::claim;
 use super::layout::device_path;
 use crate::failure::Failure;
 use crate::live::Disks;
-use engine::ondisk::config::{LabelConfig, PoolState};
-use engine::{pool, vdev};
+use engine::config::{LabelConfig, PoolState};
+use engine::inside::vdev;
+use engine::pools;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -26,7 +27,7 @@ impl Args {
         let path = device_path(&self.device)?;
         let device = claim::open(&mut Disks::default(), &path)?;
         let reader = Arc::clone(&device).as_device();
-        let Some(found) = pool::look_at_device(&reader, PathBuf::from(&path)) else {
+        let Some(found) = pools::look_at_device(&reader, PathBuf::from(&path)) else {
             return Err(Failure::new(format!(
                 "failed to check state for {path}: no label is on it"
             )));
@@ -43,7 +44,7 @@ impl Args {
                 _ => Some(format!("a member of potentially active pool \"{}\"", c.name)),
             },
             LabelConfig::Aux(c) => {
-                let is_active = |s| s == pool::CandidateState::Active;
+                let is_active = |s| s == pools::CandidateState::Active;
                 if let Some(name) = claim::owner(c.guid, path.as_ref(), is_active) {
                     let what = format!("{path} is a spare or cache device of pool \"{name}\"");
                     return Err(Failure::new("labelclear operation failed").because(what));
@@ -58,7 +59,7 @@ impl Args {
                 .hint("use '-f' to clear its labels; its pool has to do without it then"));
         }
         // What else is there is not a label, and may be of use to somebody.
-        let good = |l: &&pool::LabelView| l.nvlist.is_some();
+        let good = |l: &&pools::LabelView| l.nvlist.is_some();
         let labels: Vec<usize> = found.labels.iter().filter(good).map(|l| l.index).collect();
         vdev::label::clear(device.as_ref(), &labels).map_err(|e| {
             Failure::new(format!("failed to clear label for {path}")).because(e.to_string())

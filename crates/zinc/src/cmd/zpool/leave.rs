@@ -7,7 +7,7 @@ use crate::live::{self, LiveArgs};
 use crate::queue;
 use crate::served::Server;
 use crate::ui;
-use engine::pool::CandidateState;
+use engine::pools::CandidateState;
 use engine::{Candidate, LivePool};
 use serde_json::json;
 use std::process::ExitCode;
@@ -45,7 +45,7 @@ fn end(
     args: &LiveArgs,
     force: bool,
     find: impl FnMut() -> Result<Found, Failure>,
-    act: impl FnOnce(LivePool) -> engine::pool::Result<()>,
+    act: impl FnOnce(LivePool) -> engine::errors::PoolResult<()>,
 ) -> Result<(), Failure> {
     let how = &args.how;
     let (found, pool) = live::take(find, how, &how.tuning.all()?, |options| options.force = force)?;

@@ -22,7 +22,7 @@ mod status;
 use crate::failure::Failure;
 use crate::missing;
 use engine::Pool;
-use engine::pool::CandidateState;
+use engine::pools::CandidateState;
 use serde_json::{Map, Value, json};
 use std::ffi::OsString;
 use std::process::ExitCode;
@@ -152,7 +152,7 @@ fn pool_json(pool: &Pool, as_int: bool) -> Map<String, Value> {
     put("pool_guid", crate::json::number(pool.guid(), as_int));
     put("txg", crate::json::number(pool.uberblock().txg, as_int));
     put("spa_version", crate::json::number(pool.config().version, as_int));
-    let zpl = engine::ondisk::znode::ZPL_VERSION_MAX;
+    let zpl = engine::files::VERSION_MAX;
     put("zpl_version", crate::json::number(zpl, as_int));
     map
 }

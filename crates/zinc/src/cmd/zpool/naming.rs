@@ -1,8 +1,8 @@
 //! How vdevs are named: the options `-P`, `-L` and `-g`.
 
-use engine::ondisk::config::{VdevConfig, VdevKind};
-use engine::pool::stats::Snapshot;
-use engine::pool::{VdevTreeView, VdevView};
+use engine::config::{VdevConfig, VdevKind};
+use engine::pools::{VdevTreeView, VdevView};
+use engine::stats::Snapshot;
 use engine::{Candidate, Pool};
 use std::path::Path;
 

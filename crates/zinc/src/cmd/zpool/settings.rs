@@ -2,11 +2,12 @@
 
 use crate::failure::Failure;
 use crate::known::{self, Cachefile, Known};
+use engine::config::{NvList, NvValue};
+use engine::features;
 use engine::live::PropertyWord;
-use engine::ondisk::features;
-use engine::ondisk::nvlist::{NvList, NvValue};
-use engine::ondisk::pool_props::POOL;
-use engine::ondisk::props::{self, Kind};
+use engine::props;
+use engine::props::Kind;
+use engine::props::POOL;
 
 /// A setting that was understood.
 #[derive(Debug, PartialEq, Eq)]

@@ -7,7 +7,7 @@
 //! number does not tell from chance (tables of partitions by DOS and Atari) are looked at more
 //! closely.
 
-use engine::device::Device;
+use engine::inside::device::Device;
 
 /// Where the bytes of a sign stand.
 #[derive(Clone, Copy)]
@@ -183,7 +183,7 @@ fn is_atari(sector: &[u8; SECTOR as usize], sectors: u64) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use engine::device::{FileDevice, Options};
+    use engine::inside::device::{FileDevice, Options};
     use std::os::unix::fs::FileExt as _;
     use std::process::Command;
 

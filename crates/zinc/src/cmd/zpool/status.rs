@@ -10,7 +10,7 @@ use super::naming::Naming;
 use crate::common::{JsonArgs, PoolArgs};
 use crate::failure::Failure;
 use crate::{json, local_time, ui};
-use engine::pool::{Section, Status, VdevView};
+use engine::pools::{Section, Status, VdevView};
 use engine::{Candidate, Pool};
 use serde_json::{Map, Value, json};
 use std::fmt::Write as _;
@@ -256,7 +256,7 @@ fn one_line(text: &str) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
-fn scan(s: &engine::ondisk::scan::ScanState, int: bool) -> Value {
+fn scan(s: &engine::pools::ScanState, int: bool) -> Value {
     json!({
         "function": format!("{:?}", s.function()).to_uppercase(),
         "state": format!("{:?}", s.state()).to_uppercase(),

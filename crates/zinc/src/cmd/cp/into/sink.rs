@@ -10,10 +10,11 @@ use crate::cmd::cp::tree::Room;
 use crate::failure::system_text;
 use crate::place::printable;
 use engine::Filesystem;
-use engine::dmu::{Hold, Tx};
-use engine::rt::{Cancelled, Progress};
-use engine::zpl::write::{OpenFile, XattrMode};
-use engine::zpl::{Error, FileKind, NewFile, NewKind, SetAttrs, Time};
+use engine::errors::ZplError as Error;
+use engine::files::{FileKind, NewFile, NewKind, SetAttrs, Time};
+use engine::files::{OpenFile, XattrMode};
+use engine::inside::dmu::{Hold, Tx};
+use engine::{Cancelled, Progress};
 use std::collections::{BTreeMap, HashSet};
 use std::ffi::OsStr;
 use std::io;
@@ -118,7 +119,7 @@ impl From<Error> for Fault {
 impl Fault {
     /// Nothing more can be written, or shall be: there is no going on with the next file.
     pub fn is_fatal(&self) -> bool {
-        use engine::dmu::ErrorKind;
+        use engine::inside::dmu::ErrorKind;
         match self {
             Self::Pool(Error::Dmu(e)) => {
                 matches!(e.kind, ErrorKind::NoSpace | ErrorKind::Quota | ErrorKind::Stopped(_))

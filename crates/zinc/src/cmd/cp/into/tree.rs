@@ -9,7 +9,7 @@ use super::tar::DEPTH_MAX;
 use crate::asked;
 use crate::failure::{Failure, system_text};
 use crate::place::printable;
-use engine::zpl::{NewKind, Time};
+use engine::files::{NewKind, Time};
 use rustix::fs::{Dir, SeekFrom, major, minor, seek};
 use std::collections::{HashMap, HashSet};
 use std::fs::{File, Metadata};

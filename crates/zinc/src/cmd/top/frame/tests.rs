@@ -2,9 +2,9 @@
 #![allow(clippy::unwrap_used)]
 
 use super::*;
-use engine::pool::stats::{ClassStats, DatasetStats, StageStats};
-use engine::vdev::queue::ClassCounts;
-use engine::zio::profile::{Kind, Profile, StageProfile};
+use engine::stats::ClassCounts;
+use engine::stats::{ClassStats, DatasetStats, StageStats};
+use engine::stats::{Kind, Profile, StageProfile};
 use std::sync::LazyLock;
 
 fn histogram(class: usize, count: u64) -> Histogram {

@@ -22,7 +22,7 @@ mod side;
 use crate::common::{PoolArgs, Pools, filesystem};
 use crate::failure::Failure;
 use crate::ui;
-use engine::zpl::FileKind;
+use engine::files::FileKind;
 use engine::{Dataset, Dsl, Filesystem};
 use serde_json::{Value, json};
 use side::{Seen, Side};
@@ -234,7 +234,7 @@ fn is_ancestor(dsl: &Dsl, earlier: &Dataset, later: &Dataset) -> Result<bool, Fa
 fn mount_point(dsl: &Dsl, dataset: &Dataset) -> Result<Vec<u8>, Failure> {
     let name = dataset.name.split('@').next().unwrap_or_default();
     let head = dsl.by_name(name)?;
-    let context = engine::dsl::PropertyContext::default();
+    let context = engine::PropertyContext::default();
     let property = dsl.property(&head, &context, "mountpoint")?;
     let path = property.map(|p| p.value).filter(|v| v.starts_with('/'));
     let path = path.unwrap_or_else(|| format!("/{name}"));

@@ -2,8 +2,8 @@
 
 use crate::asked;
 use crate::failure::Failure;
-use engine::dmu::{Object, Objset};
-use engine::ondisk::dnode::DNODE_SLOT_SIZE;
+use engine::inside::dmu::{Object, Objset};
+use engine::inside::ondisk::dnode::DNODE_SLOT_SIZE;
 use std::collections::BTreeSet;
 
 /// Pointers in a dnode, at most.
@@ -89,7 +89,7 @@ impl Walk<'_> {
     }
 
     /// The trees may differ below this block.
-    fn may_differ(&self, level: u8, id: u64) -> Result<bool, engine::dmu::Error> {
+    fn may_differ(&self, level: u8, id: u64) -> Result<bool, engine::errors::DmuError> {
         // The lower of two trees has no pointer here, and all its blocks below the first one.
         let is_lower = |o: &Object| level >= o.dnode().levels;
         if id == 0 && (is_lower(self.a) || is_lower(self.b)) {

@@ -2,10 +2,10 @@
 
 use crate::asked;
 use crate::failure::Failure;
-use engine::dmu::Objset;
-use engine::ondisk::DmuType;
-use engine::ondisk::znode::flags;
-use engine::zpl::{FileKind, Time};
+use engine::files::flags;
+use engine::files::{FileKind, Time};
+use engine::inside::dmu::Objset;
+use engine::inside::ondisk::DmuType;
 use engine::{Filesystem, Node};
 use std::collections::{HashMap, HashSet};
 
@@ -52,7 +52,7 @@ impl Side {
         let object = match self.fs.objset().object(number) {
             Ok(o) => o,
             Err(e) if e.is_absent() => return Ok(None),
-            Err(e) => return Err(engine::zpl::Error::from(e).into()),
+            Err(e) => return Err(engine::errors::ZplError::from(e).into()),
         };
         let is_file = matches!(object.dnode().bonus_kind, DmuType::SA | DmuType::ZNODE);
         if !is_file {
@@ -160,7 +160,11 @@ impl Side {
 
     /// The name of an object in a directory. A file with several names remembers one directory
     /// only; where its name there is gone, `None`.
-    fn name_in(&mut self, dir: u64, object: u64) -> Result<Option<Vec<u8>>, engine::zpl::Error> {
+    fn name_in(
+        &mut self,
+        dir: u64,
+        object: u64,
+    ) -> Result<Option<Vec<u8>>, engine::errors::ZplError> {
         if !self.names.contains_key(&dir) {
             let node = match self.fs.node(dir) {
                 Ok(n) if n.kind() == FileKind::Dir => n,

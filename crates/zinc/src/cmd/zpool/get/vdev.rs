@@ -4,11 +4,12 @@
 //! (what a user set). What only a running system counts is what this process has counted.
 
 use engine::Pool;
-use engine::dmu::Zap;
-use engine::ondisk::config::{VdevConfig, VdevKind};
-use engine::ondisk::pool_props::VDEV;
-use engine::ondisk::props::{self, Access, Kind};
-use engine::pool::{PoolProperty, PoolPropertySource, VdevTreeView, VdevView};
+use engine::config::{VdevConfig, VdevKind};
+use engine::inside::dmu::Zap;
+use engine::pools::{PoolProperty, PoolPropertySource, VdevTreeView, VdevView};
+use engine::props;
+use engine::props::VDEV;
+use engine::props::{Access, Kind};
 
 /// A vdev that was named.
 pub struct Named<'v> {

@@ -1,10 +1,11 @@
 //! What a candidate is worth: opened, looked at, and put into the words of `zpool import`.
 
 use super::shape::Shape;
-use engine::ondisk::config::{VdevConfig, VdevKind};
-use engine::ondisk::features;
-use engine::pool::{CandidateState, Error, LeafSight, MissingDevice, UnknownFeature};
-use engine::vdev::{NodeRef, Reason, VdevState, VdevTree};
+use engine::config::{VdevConfig, VdevKind};
+use engine::errors::PoolError as Error;
+use engine::features;
+use engine::inside::vdev::{NodeRef, Reason, VdevState, VdevTree};
+use engine::pools::{CandidateState, LeafSight, MissingDevice, UnknownFeature};
 use engine::{Candidate, OpenOptions, Pool};
 
 /// What could be found out about a candidate.

@@ -1,10 +1,10 @@
 //! The tree of vdevs under `config:`, with names, states and reasons.
 
 use crate::json;
-use engine::dmu::Zap;
-use engine::ondisk::config::{AllocBias, VdevConfig, VdevKind};
-use engine::ondisk::mos::vdev_zap;
-use engine::vdev::{NodeRef, Reason, VdevTree};
+use engine::config::{AllocBias, VdevConfig, VdevKind};
+use engine::inside::dmu::Zap;
+use engine::inside::ondisk::mos::vdev_zap;
+use engine::inside::vdev::{NodeRef, Reason, VdevTree};
 use engine::{Candidate, Pool};
 use serde_json::{Map, Value, json};
 use std::fmt::Write as _;

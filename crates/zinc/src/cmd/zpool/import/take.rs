@@ -10,7 +10,7 @@ use crate::live::{self, LiveHow, Tuning, invocation, tell_txgs};
 use crate::served::Server;
 use crate::{kept, known, ui};
 use engine::live::cache_config;
-use engine::pool::CandidateState;
+use engine::pools::CandidateState;
 use engine::{Candidate, LivePool, Pool};
 use std::path::PathBuf;
 use std::process::ExitCode;

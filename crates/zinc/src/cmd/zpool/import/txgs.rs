@@ -2,8 +2,8 @@
 
 use crate::ui::Table;
 use crate::{json, local_time};
-use engine::dsl::nicenum::ctime;
-use engine::pool::{TxgCandidate, Verdict};
+use engine::nicenum::ctime;
+use engine::pools::{TxgCandidate, Verdict};
 use serde_json::{Value, json};
 
 fn text(verdict: Option<&Verdict>) -> String {

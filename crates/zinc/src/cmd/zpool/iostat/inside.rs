@@ -5,9 +5,9 @@
 
 use super::layout::nicetime;
 use crate::ui::Table;
-use engine::dsl::nicenum::nicenum;
-use engine::pool::stats::{Histogram, Snapshot, StageStats};
-use engine::zio::profile::KindProfile;
+use engine::nicenum::nicenum;
+use engine::stats::KindProfile;
+use engine::stats::{Histogram, Snapshot, StageStats};
 use std::time::Duration;
 
 /// Which tables.
@@ -159,7 +159,7 @@ const BLOCKS: [Column; 10] = [
 
 fn blocks(s: &Snapshot, style: Style) -> Vec<Vec<String>> {
     let used = s.blocks.iter().filter(|b| b.reads + b.writes > 0);
-    let row = |b: &engine::pool::stats::BlockStats| {
+    let row = |b: &engine::stats::BlockStats| {
         let [mean, most] = style.times(&b.read_ns);
         vec![
             s.pool.clone(),
@@ -192,7 +192,7 @@ const DATASETS: [Column; 10] = [
 
 fn datasets(s: &Snapshot, style: Style) -> Vec<Vec<String>> {
     let used = s.datasets.iter().filter(|d| d.reads + d.writes > 0);
-    let row = |d: &engine::pool::stats::DatasetStats| {
+    let row = |d: &engine::stats::DatasetStats| {
         let mut row = vec![s.pool.clone(), d.name.clone()];
         let ways = [(d.reads, d.read_bytes, &d.read_ns), (d.writes, d.written_bytes, &d.write_ns)];
         for (operations, bytes, times) in ways {
@@ -207,8 +207,8 @@ fn datasets(s: &Snapshot, style: Style) -> Vec<Vec<String>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use engine::pool::stats::{BlockStats, DatasetStats};
-    use engine::zio::profile::{Kind, Profile, StageProfile};
+    use engine::stats::{BlockStats, DatasetStats};
+    use engine::stats::{Kind, Profile, StageProfile};
 
     fn times(ns: u64, count: u64) -> Histogram {
         let mut out = Histogram::default();

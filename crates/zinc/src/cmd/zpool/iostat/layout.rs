@@ -4,9 +4,9 @@
 //! Columns stand in groups: capacity, operations and bandwidth always; waiting times (`-l`) and
 //! queue lengths (`-q`) on demand. Histograms (`-w`, `-r`) are tables of their own, one per vdev.
 
-use engine::dsl::nicenum::nicenum;
-use engine::pool::stats::{Direction, Histogram, Snapshot, VdevStats};
-use engine::vdev::queue::ClassCounts;
+use engine::nicenum::nicenum;
+use engine::stats::ClassCounts;
+use engine::stats::{Direction, Histogram, Snapshot, VdevStats};
 use std::fmt::Write as _;
 
 /// Which table of histograms.

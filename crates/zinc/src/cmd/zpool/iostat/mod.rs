@@ -17,7 +17,7 @@ use crate::found::Found;
 use crate::served::Server;
 use crate::{json, ui};
 use engine::Pool;
-use engine::pool::stats::Snapshot;
+use engine::stats::Snapshot;
 use inside::{Inside, Style};
 use layout::{Histograms, Layout};
 use serde_json::{Map, Value};
@@ -88,7 +88,7 @@ pub trait Source {
 /// A pool that this process has opened.
 struct Opened {
     pool: Pool,
-    space: engine::pool::PoolSpace,
+    space: engine::pools::PoolSpace,
 }
 
 impl Source for Opened {

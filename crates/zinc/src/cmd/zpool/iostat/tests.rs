@@ -1,8 +1,8 @@
 //! The printed layout, byte for byte.
 
 use super::layout::{Histograms, Layout, nicetime};
-use engine::pool::stats::{ClassStats, Histogram, Snapshot, VdevStats};
-use engine::vdev::queue::ClassCounts;
+use engine::stats::ClassCounts;
+use engine::stats::{ClassStats, Histogram, Snapshot, VdevStats};
 
 fn histogram(class: usize, count: u64, sum: u64) -> Histogram {
     let mut out = Histogram { sum, ..Histogram::default() };
