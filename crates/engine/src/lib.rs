@@ -5,6 +5,8 @@
 //!
 //! | module | what it has |
 //! | --- | --- |
+//! | [`datasets`] | making, destroying and renaming of datasets, snapshots, clones |
+//! | [`properties`] | judging and setting of properties |
 //! | [`pools`] | how pools are found, judged and described |
 //! | [`live`] | making and importing pools that can be changed, tunables, records of txgs |
 //! | [`props`], [`features`] | tables of all properties and features |
@@ -17,12 +19,16 @@
 //! and a front end does not.
 #![forbid(unsafe_code)]
 
+pub mod datasets;
+mod error;
 pub mod inventory;
+pub mod properties;
 pub mod replay;
 
 pub use dsl::write::{NameKind, PropertyChange, check_create, check_name, parse_value};
 pub use dsl::{Dataset, DatasetKind, Dir, Dsl, NamedBookmark, Refusal, nicenum};
 pub use dsl::{Property, PropertyContext, Source, StoredValue};
+pub use error::{Error, ErrorKind, Hint, Place, Result, Rule};
 pub use ondisk::features;
 pub use pool::live::{self, LivePool};
 pub use pool::{Candidate, OpenOptions, Pool, SearchOptions};

@@ -166,7 +166,7 @@ fn a_stopped_pool_says_so() {
     let error = pool.destroy_snapshots(&["tank/a@3".into()], false).unwrap_err();
     let said = error.to_string();
     assert!(said.contains("\"tank\" has stopped") && said.contains("half way"), "{said}");
-    assert!(error.hint().unwrap().contains("open the pool again"));
+    assert_eq!(engine::Error::from(error).hint(), Some(&engine::Hint::OpenAgain));
     let look = pool.look().unwrap();
     assert!(look.dsl().by_name("tank/a@3").is_ok(), "what was not written is not seen");
     drop(look);

@@ -1,4 +1,4 @@
-//! Why a pool cannot be opened or changed: kind, place, cause, hint.
+//! Why a pool cannot be opened or changed: kind, place, cause.
 
 use crate::live::Obstacle;
 use std::fmt;
@@ -222,46 +222,6 @@ impl Error {
     /// `doing` something to `pool` failed.
     pub(crate) fn failed(pool: &str, doing: &'static str, cause: &dyn fmt::Display) -> Self {
         Self::Failed { pool: pool.to_owned(), doing, cause: cause.to_string() }
-    }
-
-    /// What the user can do about it.
-    #[must_use]
-    pub fn hint(&self) -> Option<String> {
-        match self {
-            Self::Search { .. } => Some("check the path given with -d".into()),
-            Self::NoSuchPool { found, .. } if found.is_empty() => {
-                Some("name directories, files or disks to search with -d PATH".into())
-            }
-            Self::NoSuchPool { .. } => Some("`zinc zpool import` lists what can be opened".into()),
-            Self::Ambiguous { .. } => Some("name the pool by its guid".into()),
-            Self::MissingDevices { .. } => {
-                Some("add the places where these devices are with -d PATH".into())
-            }
-            Self::UnknownFeatures { .. } | Self::NewerVersion { .. } => {
-                Some("a newer zinc, or OpenZFS, may know them".into())
-            }
-            Self::NoUberblock { available, .. } if available.is_empty() => None,
-            Self::NoUberblock { .. } => Some("`zinc zdb -u` lists the txgs there are".into()),
-            Self::Damaged { .. } => Some(
-                "an older state may be intact: list them with `zinc zpool import --txgs`, \
-                      and choose one with --txg N"
-                    .into(),
-            ),
-            Self::NotWritable { .. } => {
-                Some("it can be opened read-only: leave out what would change it".into())
-            }
-            Self::Destroyed { .. } => Some("import it with -D to get it back".into()),
-            Self::ForeignHost { .. } => {
-                Some("when no other host has it open, import it with -f".into())
-            }
-            Self::InUse { .. } => Some("export it there first".into()),
-            Self::Stopped { .. } => Some("what was synced is safe: open the pool again".into()),
-            Self::Astray { .. } => Some(
-                "while the pool is open, copy its data out or put the file back where it was"
-                    .into(),
-            ),
-            _ => None,
-        }
     }
 }
 

@@ -277,7 +277,8 @@ pub fn argument(typed: &OsStr) -> OsString {
     path(Path::new(typed)).into_os_string()
 }
 
-fn called_off() -> Failure {
+/// What is said of a verb that was called off.
+pub fn called_off() -> Failure {
     Failure::new("the command was cancelled")
 }
 

@@ -1,93 +1,154 @@
 //! Why something cannot be done to a dataset or pool, in OpenZFS's words.
 
 use crate::failure::Failure;
-use engine::Refusal;
-use engine::errors::{DslError, PoolError};
+use engine::{Error, ErrorKind, Hint, Place, Refusal, Rule};
 
-/// `cannot DOING 'NAME': …`.
-pub fn cannot(doing: &str, name: &str, error: impl Into<PoolError>) -> Failure {
+/// Longest name and value of a property that users invented, in bytes.
+const NAME_MAX: usize = 255;
+const VALUE_MAX: usize = 8191;
+/// So many characters of a name or value are repeated in a message.
+const SHOWN_MAX: usize = 64;
+
+/// `cannot DOING 'NAME': …`; of an operation on several things, `NAME` is the one that failed.
+pub fn cannot(doing: &str, name: &str, error: impl Into<Error>) -> Failure {
+    let error = error.into();
+    let name = error.operand().unwrap_or(name);
     let start = format!("cannot {doing} '{name}'");
-    match error.into() {
-        PoolError::Dsl(DslError::NoSuchDataset(missing)) if missing != name => {
-            let parent = name.rsplit_once('/').map(|(parent, _)| parent);
-            if parent == Some(missing.as_str()) {
-                Failure::new(format!("{start}: parent does not exist"))
-                    .hint("-p makes what is missing above it")
-            } else {
-                Failure::new(format!("{start}: dataset '{missing}' does not exist"))
-            }
-        }
-        PoolError::Dsl(DslError::NoSuchDataset(_)) => {
-            Failure::new(format!("cannot open '{name}': dataset does not exist"))
-        }
-        PoolError::Dsl(DslError::BadName(bad)) => {
+    let failure = match (error.kind(), error.dataset()) {
+        (ErrorKind::NotFound, Some(missing)) => return not_found(&start, name, missing),
+        (ErrorKind::InvalidName, Some(bad)) => {
             Failure::new(format!("{start}: '{bad}' is an invalid name"))
-                .hint("names are made of letters, digits and -_.: and have at most 255 characters")
         }
-        PoolError::Dsl(DslError::Refused { name: about, why }) => {
-            let (text, hint) = phrase(&why);
-            let is_told = about == name || about == "new dataset" || text.contains(&about);
-            let about = if is_told { String::new() } else { format!("'{about}': ") };
-            let failure = Failure::new(format!("{start}: {about}{text}"));
-            match hint {
-                Some(hint) => failure.hint(hint),
-                None => failure,
-            }
+        (ErrorKind::Refused(Refusal::SetTwice(property)), _) => {
+            Failure::usage(format!("property '{property}' specified multiple times"))
         }
-        PoolError::Zpl(e) => Failure::new(format!("{start}: {e}")),
-        PoolError::Invalid { what } => Failure::new(format!("{start}: {what}")),
-        other => Failure::from(other).about(&start),
+        (ErrorKind::Refused(why), _) => refused(&start, name, &error, why),
+        (ErrorKind::Against(rule), _) => against(doing, &start, &error, *rule),
+        (ErrorKind::BadValue { property, value }, _) => bad_value(&start, &error, property, value),
+        (ErrorKind::Unsupported, _) if place(&error) == Some("encryption") => {
+            Failure::new(format!("{start}: zinc makes no encrypted datasets yet"))
+        }
+        _ => return Failure::from(error).about(&start),
+    };
+    match error.hint() {
+        Some(hint) if !is_said(&error, hint) => failure.hint(crate::hints::words(hint)),
+        _ => failure,
     }
 }
 
-/// OpenZFS's words for a refusal, and what to do.
-fn phrase(why: &Refusal) -> (String, Option<String>) {
-    let hint = |text: &str| Some(text.to_owned());
-    let (text, hint) = match why {
-        Refusal::Exists => ("dataset already exists".to_owned(), None),
-        Refusal::HasChildren(one) => {
-            let text = "filesystem has children".to_owned();
-            (text, Some(format!("use '-r' to destroy them too: '{one}' and all others below")))
-        }
-        Refusal::HasSnapshots(one) => {
-            let text = "filesystem has children".to_owned();
-            (text, Some(format!("use '-r' to destroy its snapshots too: '{one}' for one")))
-        }
-        Refusal::HasClones(clones) => {
-            let text = "snapshot has dependent clones".to_owned();
-            (text, Some(format!("use '-R' to destroy them too: {}", clones.join(", "))))
-        }
-        Refusal::HasYounger(one) => (
-            "more recent snapshots or bookmarks exist".to_owned(),
-            Some(format!("use '-r' to destroy them: '{one}' for one")),
-        ),
-        Refusal::Held(tag) => (
-            "dataset is busy".to_owned(),
-            Some(format!("it is held: `zinc zfs release '{tag}' SNAPSHOT` lets it go")),
-        ),
-        Refusal::NotHeld(_) => ("no such tag on this dataset".to_owned(), None),
-        Refusal::NoSpace => ("out of space".to_owned(), None),
-        Refusal::BelowUsed(_) => {
-            ("size is less than current used or reserved space".to_owned(), None)
-        }
-        Refusal::AboveQuota(_) | Refusal::NoRoomFor(_) => {
-            ("size is greater than available space".to_owned(), None)
-        }
-        Refusal::NoProperty(p) => (format!("invalid property '{p}'"), None),
-        Refusal::NotHere(p) => (format!("'{p}' does not apply to datasets of this type"), None),
-        Refusal::ReadOnly(p) => (format!("'{p}' is readonly"), None),
-        Refusal::NotASnapshot => ("not a snapshot".to_owned(), None),
-        Refusal::NotAClone => ("not a cloned filesystem".to_owned(), None),
-        Refusal::BelowVolume => ("parent is not a filesystem".to_owned(), None),
-        Refusal::PoolRoot => {
-            let text = "operation does not apply to pools".to_owned();
-            (text, hint("use 'zfs destroy -r' for what is in it, 'zpool destroy' for the pool"))
-        }
-        Refusal::NoFeature(guid) => (
-            format!("pool must be upgraded: it does not have the feature {guid}"),
-            hint("`zinc zpool set feature@NAME=enabled POOL` enables one"),
-        ),
-        other => (other.to_string(), None),
+/// The name of the dataset or property that an error is about.
+fn place(error: &Error) -> Option<&str> {
+    match error.place() {
+        Some(Place::Dataset(name) | Place::Property(name)) => Some(name),
+        _ => None,
+    }
+}
+
+/// The message says all values that there are.
+fn is_said(error: &Error, hint: &Hint) -> bool {
+    matches!(hint, Hint::ChooseValue(values) if values.contains('|'))
+        && matches!(error.kind(), ErrorKind::BadValue { .. })
+}
+
+fn not_found(start: &str, name: &str, missing: &str) -> Failure {
+    if missing == name {
+        return Failure::new(format!("cannot open '{name}': dataset does not exist"));
+    }
+    let parent = name.rsplit_once('/').map(|(parent, _)| parent);
+    if parent == Some(missing) {
+        let hint = crate::hints::words(&Hint::CreateParents);
+        return Failure::new(format!("{start}: parent does not exist")).hint(hint);
+    }
+    Failure::new(format!("{start}: dataset '{missing}' does not exist"))
+}
+
+fn refused(start: &str, name: &str, error: &Error, why: &Refusal) -> Failure {
+    let text = phrase(why);
+    let about = place(error).unwrap_or(name);
+    let is_told = about == name || about == "new dataset" || text.contains(about);
+    let about = if is_told { String::new() } else { format!("'{about}': ") };
+    Failure::new(format!("{start}: {about}{text}"))
+}
+
+/// What a value that is refused is answered with.
+fn bad_value(start: &str, error: &Error, name: &str, value: &str) -> Failure {
+    let fail = |why: String| Failure::new(format!("{start}: {why}"));
+    let short = |text: &str| match text.char_indices().nth(SHOWN_MAX) {
+        Some((end, _)) => format!("{}…", &text[..end]),
+        None => text.to_owned(),
     };
-    (text, hint)
+    match error.hint() {
+        Some(Hint::ChooseValue(values)) if values.contains('|') => {
+            fail(format!("'{name}' must be one of '{values}'"))
+        }
+        Some(_) => fail(format!("bad value '{}' for '{name}'", short(value))),
+        None if name.len() > NAME_MAX => {
+            fail(format!("property name '{}' is too long", short(name)))
+        }
+        None if value.len() > VALUE_MAX => fail(format!("property value of '{name}' is too long")),
+        None => fail(format!("bad value '{}' for '{name}'", short(value))),
+    }
+}
+
+/// A request that breaks a rule.
+fn against(doing: &str, start: &str, error: &Error, rule: Rule) -> Failure {
+    let about = place(error).unwrap_or_default();
+    let why = match rule {
+        Rule::SnapshotName => return Failure::usage(format!("invalid snapshot name: '{about}'")),
+        Rule::BookmarkName => {
+            return Failure::usage(format!("invalid bookmark name '{about}': no '#'"));
+        }
+        Rule::RecursiveRename => return Failure::usage("-r renames snapshots"),
+        Rule::NoSnapshots => {
+            return Failure::new(format!(
+                "could not find any snapshots to destroy in '{about}'; check snapshot names"
+            ));
+        }
+        Rule::OnSnapshot => {
+            return Failure::new(format!("{start}: '{about}' cannot be set on snapshots"));
+        }
+        Rule::OnePool if doing == "rename" => "datasets must be within same pool",
+        Rule::OnePool => "source and target pools differ",
+        Rule::SameDataset if doing == "rename" => "snapshots must be part of same dataset",
+        Rule::SameDataset => "source is not an ancestor of the new bookmark's dataset",
+        Rule::HeadName => "the new name is one of a snapshot or bookmark",
+        Rule::BookmarkRename => "bookmarks cannot be renamed",
+        Rule::BlockSize => "'volblocksize' must be power of 2 from 512B to 128K",
+        Rule::ZeroQuota => "use 'none' to disable quota/refquota",
+        Rule::KeyWithoutEncryption => "keys are of use with encryption only",
+        Rule::KeylocationOfPlain => "keylocation must be 'none' for unencrypted datasets",
+        Rule::KeylocationOfEncrypted => "keylocation must not be 'none' for encrypted datasets",
+        Rule::KeylocationBelowRoot => "keylocation may only be set on encryption roots",
+        other => return Failure::new(format!("{start}: {other}")),
+    };
+    Failure::new(format!("{start}: {why}"))
+}
+
+/// OpenZFS's words for a refusal.
+fn phrase(why: &Refusal) -> String {
+    let fixed = match why {
+        Refusal::Exists => "dataset already exists",
+        Refusal::HasChildren(_) | Refusal::HasSnapshots(_) => "filesystem has children",
+        Refusal::HasClones(_) => "snapshot has dependent clones",
+        Refusal::HasYounger(_) => "more recent snapshots or bookmarks exist",
+        Refusal::Held(_) => "dataset is busy",
+        Refusal::NotHeld(_) => "no such tag on this dataset",
+        Refusal::NoSpace => "out of space",
+        Refusal::BelowUsed(_) => "size is less than current used or reserved space",
+        Refusal::AboveQuota(_) | Refusal::NoRoomFor(_) => "size is greater than available space",
+        Refusal::NoProperty(p) => return format!("invalid property '{p}'"),
+        Refusal::NotHere(p) => {
+            return format!("'{p}' does not apply to datasets of this type");
+        }
+        Refusal::ReadOnly(p) => return format!("'{p}' is readonly"),
+        Refusal::NotASnapshot => "not a snapshot",
+        Refusal::NotAClone => "not a cloned filesystem",
+        Refusal::BelowVolume => "parent is not a filesystem",
+        Refusal::PoolRoot => "operation does not apply to pools",
+        Refusal::NoFeature(guid) => {
+            return format!("pool must be upgraded: it does not have the feature {guid}");
+        }
+        other => return other.to_string(),
+    };
+    fixed.to_owned()
 }

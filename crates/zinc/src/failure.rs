@@ -8,8 +8,7 @@
 //! | 3 | `check`: the pool has issues |
 
 use crate::ui::escape;
-use engine::Candidate;
-use engine::errors::PoolError as Error;
+use engine::{Candidate, Error, ErrorKind};
 use serde::{Deserialize, Serialize};
 use std::fmt::Write as _;
 use std::process::ExitCode;
@@ -138,22 +137,22 @@ fn without_number(mut text: String) -> String {
 
 impl From<Error> for Failure {
     fn from(e: Error) -> Self {
-        let hint = e.hint();
+        if matches!(e.kind(), ErrorKind::Cancelled) {
+            return crate::asked::called_off();
+        }
+        let hint = e.hint().map(crate::hints::words);
         let mut failure = Self { hint, ..Self::new(e.to_string()) };
-        failure.pool.is_its_own = matches!(
-            e,
-            Error::NotWritable { .. }
-                | Error::MissingDevices { .. }
-                | Error::Damaged { .. }
-                | Error::NoUberblock { .. }
-                | Error::UnknownFeatures { .. }
-                | Error::NewerVersion { .. }
-                | Error::Config { .. }
-        );
-        if let Error::NoSuchPool { searched, .. } = &e {
+        failure.pool.is_its_own = e.kind().is_of_pool();
+        if let ErrorKind::NoSuchPool { searched } = e.kind() {
             failure.causes.extend(unread(searched));
         }
         failure
+    }
+}
+
+impl From<engine::errors::PoolError> for Failure {
+    fn from(e: engine::errors::PoolError) -> Self {
+        Error::from(e).into()
     }
 }
 
@@ -176,28 +175,19 @@ pub fn unread(places: &[std::path::PathBuf]) -> Vec<String> {
 
 impl From<engine::errors::DslError> for Failure {
     fn from(e: engine::errors::DslError) -> Self {
-        let locked = matches!(&e, engine::errors::DslError::Dmu(d) if d.is_no_key());
-        let f = Self::new(e.to_string());
-        if locked {
-            f.hint("give the key with --keys FILE, or on the terminal with --ask")
-        } else {
-            f
-        }
+        Error::from(e).into()
     }
 }
 
 impl From<engine::errors::DmuError> for Failure {
     fn from(e: engine::errors::DmuError) -> Self {
-        engine::errors::DslError::Dmu(e).into()
+        Error::from(e).into()
     }
 }
 
 impl From<engine::errors::ZplError> for Failure {
     fn from(e: engine::errors::ZplError) -> Self {
-        match e {
-            engine::errors::ZplError::Dmu(d) => d.into(),
-            other => Self::new(other.to_string()),
-        }
+        Error::from(e).into()
     }
 }
 

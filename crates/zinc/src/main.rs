@@ -13,6 +13,7 @@ mod cmd;
 mod common;
 mod failure;
 mod found;
+mod hints;
 mod host;
 mod json;
 mod kept;

@@ -35,6 +35,15 @@ pub fn while_showing<T>(progress: &Progress, work: impl FnOnce() -> T) -> T {
     })
 }
 
+/// Runs `work`, which shows nothing and is told to stop when the verb is called off.
+pub fn while_wanted<T>(work: impl FnOnce(&Progress) -> T) -> T {
+    let progress = Progress::new();
+    match asked::client() {
+        Some(client) => while_there(&progress, &client.presence, || work(&progress)),
+        None => work(&progress),
+    }
+}
+
 /// Runs `work` for a client of a server, and cancels it when the verb is called off.
 fn while_there<T>(progress: &Progress, presence: &Presence, work: impl FnOnce() -> T) -> T {
     std::thread::scope(|scope| {

@@ -1,22 +1,18 @@
 //! `zinc zfs create`: file systems and volumes.
 
-use super::changes::{Target, names_of, number};
-use super::reserve;
+use super::changes::Target;
 use crate::cannot::cannot;
 use crate::failure::Failure;
 use crate::kept;
 use crate::live::LiveArgs;
 use crate::ui;
-use engine::config::VdevConfig;
-use engine::{DatasetKind, Dsl, StoredValue};
-use engine::{LivePool, Pool};
-use engine::{NameKind, PropertyChange, check_name};
+use engine::datasets::Create;
+use engine::props::{find_dataset, is_user_property};
+use engine::{DatasetKind, Error, ErrorKind, Pool, Refusal};
 use std::process::ExitCode;
 
-/// Block size of volumes when nothing else is said.
-const VOLBLOCKSIZE: u64 = 16 << 10;
-/// Largest block size of a volume.
-const VOLBLOCKSIZE_MAX: u64 = 128 << 10;
+/// Properties of a volume that are shown as what becomes of them.
+const VOLUMES_OWN: [&str; 2] = ["volsize", "volblocksize"];
 
 /// Arguments of `zinc zfs create`.
 #[derive(clap::Args)]
@@ -55,107 +51,74 @@ pub struct Args {
     name: String,
 }
 
-/// A volume to be made.
-struct NewVolume {
-    size: u64,
-    block_size: u64,
-}
-
-/// Names above `name` that are not there, the highest first.
-pub fn missing_above(dsl: &Dsl, name: &str) -> Vec<String> {
-    let ends = name.match_indices('/').map(|(at, _)| at);
-    let above = ends.filter_map(|at| name.get(..at));
-    above.filter(|n| n.contains('/') && dsl.dir_by_name(n).is_err()).map(str::to_owned).collect()
-}
-
-/// Makes them.
-pub fn make_above(pool: &LivePool, name: &str, doing: &str) -> Result<(), Failure> {
-    for missing in missing_above(pool.view().dsl(), name) {
-        let parent = missing.rsplit_once('/').map_or("", |(p, _)| p);
-        let new = names_of(pool.view().dsl(), parent, &[])?;
-        let made = pool.create_filesystem(&missing, new, Vec::new());
-        made.map_err(|e| cannot(doing, name, e))?;
-    }
-    Ok(())
+/// A property by its own name, not by the heading of its column.
+fn is_property(name: &str) -> bool {
+    find_dataset(name).map_or(is_user_property(name), |p| p.name == name)
 }
 
 impl Args {
     /// Runs it.
     pub fn run(self) -> Result<ExitCode, Failure> {
-        match check_name(&self.name) {
-            Ok(NameKind::Dataset) if self.name.contains('/') => {}
-            Ok(NameKind::Dataset) => {
-                let what = format!("cannot create '{}': missing dataset name", self.name);
-                return Err(Failure::new(what).hint("`zinc zpool create` makes pools"));
-            }
-            Ok(_) => {
-                let what = format!("cannot create '{}': it has '@' or '#'", self.name);
-                return Err(Failure::new(what).hint("`zinc zfs snapshot` makes snapshots"));
-            }
-            Err(e) => return Err(cannot("create", &self.name, e)),
-        }
-        let kind = match self.volume {
-            Some(_) => DatasetKind::Volume,
-            None => DatasetKind::Filesystem,
-        };
-        let target = Target { doing: "create", name: &self.name, kind, is_new: true };
-        let mut given = self.properties.clone();
-        given.extend(self.block_size.iter().map(|b| format!("volblocksize={b}")));
-        let mut changes = target.all(&given)?;
-        let volume = self.new_volume(&target, &mut changes)?;
+        let new = self.new_dataset()?;
         if self.dry {
             let pool = self.live.look(&self.name)?;
-            self.check(&pool)?;
-            self.say(&pool.config().vdev_tree, &changes, volume.as_ref());
+            new.check(&pool).map_err(|e| cannot("create", &self.name, e))?;
+            self.say(&pool, &new);
             return Ok(ExitCode::SUCCESS);
         }
         self.live.change(&self.name, |pool| {
-            if self.parents && pool.view().dsl().dir_by_name(&self.name).is_ok() {
+            if new.is_done(pool.view()) {
                 return Ok(());
             }
-            self.say(&pool.view().config().vdev_tree, &changes, volume.as_ref());
-            if self.parents {
-                make_above(pool, &self.name, "create")?;
-            }
-            self.make(pool, changes, volume.as_ref())
+            self.say(pool.view(), &new);
+            new.run(pool).map_err(|e| cannot("create", &self.name, e))
         })?;
         kept::note(&self.properties);
         Ok(ExitCode::SUCCESS)
     }
 
-    fn new_volume(
-        &self,
-        target: &Target<'_>,
-        changes: &mut Vec<PropertyChange>,
-    ) -> Result<Option<NewVolume>, Failure> {
-        let Some(text) = &self.volume else { return Ok(None) };
-        let units = text.trim_start_matches(|c: char| c.is_ascii_digit() || c == '.');
-        if units.starts_with(['z', 'Z']) {
-            let what = format!("cannot create '{}': bad numeric value '{text}'", self.name);
-            return Err(Failure::new(what).because("the value is too large"));
+    /// What the command line asks for.
+    fn new_dataset(&self) -> Result<Create, Failure> {
+        let fail = |e| cannot("create", &self.name, e);
+        let (made, kind) = match self.volume {
+            Some(_) => (Create::volume(&self.name, 0), DatasetKind::Volume),
+            None => (Create::filesystem(&self.name), DatasetKind::Filesystem),
+        };
+        let mut new = made.map_err(|e| self.bad_name(e))?;
+        let mut given = self.properties.clone();
+        given.extend(self.block_size.iter().map(|b| format!("volblocksize={b}")));
+        let target = Target { doing: "create", name: &self.name, kind, is_new: true };
+        new = new.with(target.all(&given)?).map_err(fail)?;
+        if let Some(size) = &self.volume {
+            let units = size.trim_start_matches(|c: char| c.is_ascii_digit() || c == '.');
+            if units.starts_with(['z', 'Z']) {
+                let what = format!("cannot create '{}': bad numeric value '{size}'", self.name);
+                return Err(Failure::new(what).because("the value is too large"));
+            }
+            new = new.set("volsize", size).map_err(fail)?;
         }
-        let size = target.change("volsize", text)?;
-        let size = number(&[size], "volsize").unwrap_or(0);
-        let block_size = number(changes, "volblocksize").unwrap_or(VOLBLOCKSIZE);
-        if block_size > VOLBLOCKSIZE_MAX {
-            let what = "'volblocksize' must be power of 2 from 512B to 128K";
-            return Err(Failure::new(format!("cannot create '{}': {what}", self.name)));
+        if self.sparse {
+            new = new.sparse();
         }
-        changes.retain(|c| c.name != "volblocksize" && c.name != "volsize");
-        Ok(Some(NewVolume { size: size.next_multiple_of(block_size), block_size }))
+        Ok(if self.parents { new.with_parents() } else { new })
     }
 
-    fn check(&self, pool: &Pool) -> Result<(), Failure> {
-        let missing = missing_above(pool.dsl(), &self.name);
-        if self.parents && !missing.is_empty() {
-            return Ok(());
+    fn bad_name(&self, e: Error) -> Failure {
+        let name = &self.name;
+        match e.kind() {
+            ErrorKind::Refused(Refusal::PoolRoot) => {
+                Failure::new(format!("cannot create '{name}': missing dataset name"))
+                    .hint("`zinc zpool create` makes pools")
+            }
+            ErrorKind::Against(_) => {
+                Failure::new(format!("cannot create '{name}': it has '@' or '#'"))
+                    .hint("`zinc zfs snapshot` makes snapshots")
+            }
+            _ => cannot("create", name, e),
         }
-        let checked = engine::check_create(pool.dsl(), &self.name);
-        checked.map_err(|e| cannot("create", &self.name, e))?;
-        Ok(())
     }
 
-    fn say(&self, tree: &VdevConfig, changes: &[PropertyChange], volume: Option<&NewVolume>) {
+    fn say(&self, pool: &Pool, new: &Create) {
         if !(self.verbose || self.parsable) {
             return;
         }
@@ -171,7 +134,7 @@ impl Args {
             true => format!("create\t{}\n", self.name),
             false => format!("{would} {}\n", self.name),
         });
-        for (name, value) in self.shown(tree, changes, volume) {
+        for (name, value) in self.shown(pool, new) {
             text.push_str(&match self.parsable {
                 true => format!("property\t{name}\t{value}\n"),
                 false => format!("\t{name}={value}\n"),
@@ -181,61 +144,20 @@ impl Args {
     }
 
     /// The properties that it gets: those given, and of a volume what makes it one.
-    fn shown(
-        &self,
-        tree: &VdevConfig,
-        changes: &[PropertyChange],
-        volume: Option<&NewVolume>,
-    ) -> Vec<(String, String)> {
+    fn shown(&self, pool: &Pool, new: &Create) -> Vec<(String, String)> {
         let given = self.properties.iter().filter_map(|text| text.split_once('='));
-        let given = given.filter(|(name, _)| changes.iter().any(|c| c.name == *name));
+        let given = given.filter(|(name, _)| !VOLUMES_OWN.contains(name) && is_property(name));
         let mut out: Vec<_> = given.map(|(n, v)| (n.to_owned(), v.to_owned())).collect();
-        let Some(volume) = volume else { return out };
+        let Some(size) = new.volume_size() else { return out };
         let mut put = |name: &str, n: u64| out.push((name.to_owned(), n.to_string()));
         if self.block_size.is_some() || self.properties.iter().any(|p| p.contains("volblocksize="))
         {
-            put("volblocksize", volume.block_size);
+            put("volblocksize", new.block_size().unwrap_or(0));
         }
-        put("volsize", volume.size);
-        if let Some(bytes) = self.reserved(tree, changes, volume) {
+        put("volsize", size);
+        if let Some(bytes) = new.reserves(pool) {
             put("refreservation", bytes);
         }
         out
-    }
-
-    /// What a volume reserves when nothing else was said.
-    fn reserved(
-        &self,
-        tree: &VdevConfig,
-        changes: &[PropertyChange],
-        volume: &NewVolume,
-    ) -> Option<u64> {
-        let said = changes.iter().any(|c| ["refreservation", "reservation"].contains(&&*c.name));
-        let copies = number(changes, "copies").unwrap_or(1);
-        let bytes = || reserve::for_volume(volume.size, volume.block_size, copies, tree);
-        (!self.sparse && !said).then(bytes)
-    }
-
-    fn make(
-        &self,
-        pool: &LivePool,
-        mut changes: Vec<PropertyChange>,
-        volume: Option<&NewVolume>,
-    ) -> Result<(), Failure> {
-        let dsl = pool.view().dsl();
-        let fail = |e| cannot("create", &self.name, e);
-        let Some(volume) = volume else {
-            let parent = self.name.rsplit_once('/').map_or("", |(p, _)| p);
-            let checked = engine::check_create(dsl, &self.name);
-            checked.map_err(|e| fail(e.into()))?;
-            let new = names_of(dsl, parent, &changes)?;
-            return pool.create_filesystem(&self.name, new, changes).map_err(fail);
-        };
-        if let Some(bytes) = self.reserved(&pool.view().config().vdev_tree, &changes, volume) {
-            let value = Some(StoredValue::Number(bytes));
-            changes.push(PropertyChange { name: "refreservation".to_owned(), value });
-        }
-        let block_size = u32::try_from(volume.block_size).unwrap_or(u32::MAX);
-        pool.create_volume(&self.name, volume.size, block_size, changes).map_err(fail)
     }
 }

@@ -1,11 +1,10 @@
 //! `zinc zfs hold`, `release` and `bookmark`: what is kept of snapshots.
 
-use super::below::snapshots;
 use super::snapshot::one_pool;
 use crate::cannot::cannot;
 use crate::failure::Failure;
 use crate::live::LiveArgs;
-use engine::LivePool;
+use engine::{Error, ErrorKind, LivePool, Refusal, Rule, datasets};
 use std::process::ExitCode;
 
 /// Arguments of `zinc zfs hold` and `zinc zfs release`.
@@ -34,61 +33,54 @@ pub struct Bookmark {
     name: String,
 }
 
-/// Longest tag in bytes.
-const TAG_MAX: usize = 255;
-
 impl Hold {
     /// Holds.
     pub fn hold(self) -> Result<ExitCode, Failure> {
-        if self.tag.starts_with('.') {
-            return Err(Failure::usage(format!("tag may not start with '.': '{}'", self.tag)));
+        if datasets::check_tag(&self.tag).is_err() {
+            return Err(match self.tag.starts_with('.') {
+                true => Failure::usage(format!("tag may not start with '.': '{}'", self.tag)),
+                false => Failure::usage("a tag has 1 to 255 characters"),
+            });
         }
-        if self.tag.is_empty() || self.tag.len() > TAG_MAX {
-            return Err(Failure::usage("a tag has 1 to 255 characters"));
-        }
-        self.each("hold", |pool, names, tag| match pool.hold(names, tag) {
-            Err(engine::errors::PoolError::Dsl(engine::errors::DslError::Refused {
-                why: engine::Refusal::Exists | engine::Refusal::Held(_),
-                name,
-            })) => {
-                let what = format!("cannot hold snapshot '{name}'");
-                Err(Failure::new(format!("{what}: tag already exists on this dataset")))
-            }
-            other => other.map_err(|e| cannot("hold snapshot", &names[0], e)),
+        self.each(|pool| {
+            let done = datasets::hold(pool, &self.names, &self.tag, self.recursive);
+            done.map_err(|e| match (e.kind(), e.dataset()) {
+                (ErrorKind::Refused(Refusal::Exists | Refusal::Held(_)), Some(name)) => {
+                    let what = format!("cannot hold snapshot '{name}'");
+                    Failure::new(format!("{what}: tag already exists on this dataset"))
+                }
+                (ErrorKind::Against(Rule::NoSnapshots), _) => absent("hold", &e),
+                _ => cannot("hold snapshot", "", e),
+            })
         })
     }
 
     /// Lets go.
     pub fn release(self) -> Result<ExitCode, Failure> {
-        self.each("release", |pool, names, tag| {
-            let done = pool.release(names, tag);
-            done.map_err(|e| cannot("release hold from snapshot", &names[0], e))
+        self.each(|pool| {
+            let done = datasets::release(pool, &self.names, &self.tag, self.recursive);
+            done.map_err(|e| match e.kind() {
+                ErrorKind::Against(Rule::NoSnapshots) => absent("release", &e),
+                _ => cannot("release hold from snapshot", "", e),
+            })
         })
     }
 
     fn each(
         &self,
-        doing: &str,
-        act: impl FnOnce(&LivePool, &[String], &str) -> Result<(), Failure>,
+        act: impl FnOnce(&LivePool) -> Result<(), Failure>,
     ) -> Result<ExitCode, Failure> {
         one_pool(&self.names)?;
         let first = self.names.first().map_or("", String::as_str);
-        self.live.change(first, |pool| {
-            let mut all = Vec::new();
-            let still = pool.view().hold_still();
-            for name in &self.names {
-                let found = snapshots(pool.view().dsl(), name, self.recursive, true)?;
-                if found.is_empty() {
-                    let what = format!("cannot {doing} snapshot '{name}'");
-                    return Err(Failure::new(format!("{what}: dataset does not exist")));
-                }
-                all.extend(found);
-            }
-            drop(still);
-            act(pool, &all, &self.tag)
-        })?;
+        self.live.change(first, act)?;
         Ok(ExitCode::SUCCESS)
     }
+}
+
+/// What is said when neither a dataset nor one below has the snapshot.
+fn absent(doing: &str, e: &Error) -> Failure {
+    let name = e.operand().unwrap_or_default();
+    Failure::new(format!("cannot {doing} snapshot '{name}': dataset does not exist"))
 }
 
 impl Bookmark {
@@ -114,14 +106,12 @@ impl Bookmark {
             return Err(Failure::new(format!("cannot create bookmark '{name}': {what}")));
         }
         self.live.change(head, |pool| {
-            let done = pool.bookmark(&name, &source);
-            done.map_err(|e| match e {
-                engine::errors::PoolError::Dsl(engine::errors::DslError::NoSuchDataset(n))
-                    if n == source =>
-                {
-                    cannot("open", &n, engine::errors::DslError::NoSuchDataset(n.clone()))
+            let done = datasets::bookmark(pool, &name, &source);
+            done.map_err(|e| match (e.kind(), e.dataset()) {
+                (ErrorKind::NotFound, Some(missing)) if missing == source => {
+                    cannot("open", &source, e)
                 }
-                other => cannot("create bookmark", &name, other),
+                _ => cannot("create bookmark", &name, e),
             })
         })?;
         Ok(ExitCode::SUCCESS)

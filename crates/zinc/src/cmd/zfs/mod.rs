@@ -1,6 +1,5 @@
 //! `zinc zfs`: verbs about datasets.
 
-mod below;
 mod changes;
 mod create;
 mod destroy;
@@ -11,7 +10,6 @@ mod keep;
 mod line;
 mod list;
 mod owners;
-mod reserve;
 mod select;
 mod set;
 mod snapshot;

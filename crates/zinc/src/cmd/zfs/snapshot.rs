@@ -1,12 +1,10 @@
 //! `zinc zfs snapshot`: snapshots, all of one moment.
 
-use super::below::snapshots;
 use super::changes::Target;
 use crate::cannot::cannot;
 use crate::failure::Failure;
 use crate::live::LiveArgs;
-use engine::errors::{DslError as Error, PoolError};
-use engine::{DatasetKind, Refusal};
+use engine::{DatasetKind, Error, ErrorKind, Refusal, datasets};
 use std::process::ExitCode;
 
 /// Arguments of `zinc zfs snapshot`.
@@ -33,42 +31,22 @@ impl Args {
         let target = Target { doing: "create snapshot", name: first, kind, is_new: false };
         let changes = target.all(&self.properties)?;
         one_pool(&self.names)?;
-        self.live.change(first, |live| {
-            let mut all = Vec::new();
-            let still = live.view().hold_still();
-            for name in &self.names {
-                all.extend(snapshots(live.view().dsl(), name, self.recursive, false)?);
-            }
-            drop(still);
-            live.snapshot(&all, changes).map_err(|e| refused(&all, e))
+        self.live.change(first, |pool| {
+            let taken = datasets::snapshot(pool, &self.names, self.recursive, changes);
+            taken.map_err(|e| refused(first, e))
         })?;
         Ok(ExitCode::SUCCESS)
     }
 }
 
-/// The snapshot that an error is about: of several, the one that it names, or whose dataset.
-fn named<'a>(all: &'a [String], error: &PoolError) -> &'a str {
-    let about = match error {
-        PoolError::Dsl(Error::Refused { name, .. } | Error::BadName(name)) => Some(name),
-        PoolError::Dsl(Error::NoSuchDataset(name)) => Some(name),
-        _ => None,
-    };
-    let is_it = |one: &&String| {
-        let dataset = one.split('@').next();
-        about.is_some_and(|about| *one == about || dataset == Some(about))
-    };
-    all.iter().find(is_it).or(all.first()).map_or("", String::as_str)
-}
-
 /// Why no snapshot was taken.
-fn refused(all: &[String], error: PoolError) -> Failure {
-    let name = named(all, &error);
-    match error {
-        PoolError::Dsl(Error::Refused { why: Refusal::SeveralOfOne, .. }) => {
+fn refused(first: &str, error: Error) -> Failure {
+    match (error.kind(), error.hint()) {
+        (ErrorKind::Refused(Refusal::SeveralOfOne), Some(hint)) => {
             Failure::new("cannot create snapshots : multiple snapshots of same fs not allowed")
-                .hint("take them one after the other, or use one name for all")
+                .hint(crate::hints::words(hint))
         }
-        other => cannot("create snapshot", name, other),
+        _ => cannot("create snapshot", first, error),
     }
 }
 

@@ -1,7 +1,7 @@
 //! How much a volume reserves so that all of it can always be written: its data, in blocks of its
 //! size as they are allocated, and the tree above them at its largest.
 
-use engine::config::{VdevConfig, VdevKind};
+use ondisk::config::{VdevConfig, VdevKind};
 
 /// An indirect block of the largest size, in bytes.
 const INDIRECT: u64 = 128 << 10;
@@ -14,7 +14,7 @@ const USUAL_BLOCK: u64 = 128 << 10;
 
 /// Bytes that OpenZFS gives the property `refreservation` of a volume of `size` bytes in blocks of
 /// `block` bytes, that has `copies` of its data, on these vdevs.
-pub fn for_volume(size: u64, block: u64, copies: u64, root: &VdevConfig) -> u64 {
+pub(crate) fn for_volume(size: u64, block: u64, copies: u64, root: &VdevConfig) -> u64 {
     let block = block.max(512);
     let mut blocks = size / block;
     let data = on_raidz(root, blocks, block).unwrap_or(size);
@@ -53,7 +53,7 @@ fn raidz_size(disks: u64, parity: u64, ashift: u64, block: u64) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use engine::config::{NvList, NvValue};
+    use ondisk::nvlist::{NvList, NvValue};
 
     fn list(kind: &str, more: Vec<(&str, NvValue)>) -> NvList {
         let mut out = NvList::new();

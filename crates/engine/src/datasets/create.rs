@@ -1,0 +1,292 @@
+//! Making file systems and volumes.
+//!
+//! What a new dataset is like comes from three places: what was said, the dataset above, and what
+//! it is. A file system treats names as the one above does ([`names_below`]), unless it was told
+//! otherwise. A volume has whole blocks, and reserves what it takes to write all of it, so that a
+//! disk made of it never meets a full pool; one that is sparse does not.
+
+use super::names::parent;
+use super::reserve;
+use crate::error::{Error, Hint, Place, Result, Rule};
+use crate::properties::{self, number};
+use dsl::write::{NameKind, PropertyChange, check_create, check_name};
+use dsl::{DatasetKind, Dsl, PropertyContext, Refusal, StoredValue};
+use ondisk::props::find_dataset;
+use pool::Pool;
+use pool::live::{LivePool, NewFilesystem};
+use zpl::CaseSensitivity;
+
+/// Block size of volumes when nothing else is said.
+const VOLBLOCKSIZE: u64 = 16 << 10;
+/// Largest block size of a volume.
+const VOLBLOCKSIZE_MAX: u64 = 128 << 10;
+
+/// A file system or volume to be made.
+///
+/// ```no_run
+/// # fn example(pool: &engine::LivePool) -> engine::Result<()> {
+/// use engine::datasets::Create;
+///
+/// Create::filesystem("tank/home")?.set("compression", "zstd")?.run(pool)?;
+/// Create::volume("tank/vm/disk", 8 << 30)?.set("volblocksize", "8K")?.with_parents().run(pool)?;
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone, Debug)]
+pub struct Create {
+    name: String,
+    volume: Option<NewVolume>,
+    properties: Vec<PropertyChange>,
+    parents: bool,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct NewVolume {
+    size: u64,
+    block_size: u64,
+    sparse: bool,
+}
+
+impl Create {
+    fn new(name: &str, volume: Option<NewVolume>) -> Result<Self> {
+        let at = || Place::Dataset(name.to_owned());
+        match check_name(name)? {
+            NameKind::Dataset if name.contains('/') => {}
+            NameKind::Dataset => {
+                return Err(dsl::Error::refused(name, Refusal::PoolRoot).into());
+            }
+            _ => return Err(Error::against(Rule::HeadName).at(at())),
+        }
+        Ok(Self { name: name.to_owned(), volume, properties: Vec::new(), parents: false })
+    }
+
+    /// A file system.
+    ///
+    /// # Errors
+    /// No file system can have that name.
+    pub fn filesystem(name: &str) -> Result<Self> {
+        Self::new(name, None)
+    }
+
+    /// A volume that has at least `size` bytes: its last block is whole.
+    ///
+    /// # Errors
+    /// No volume can have that name.
+    pub fn volume(name: &str, size: u64) -> Result<Self> {
+        let volume = NewVolume { size, block_size: VOLBLOCKSIZE, sparse: false };
+        Self::new(name, Some(volume))
+    }
+
+    fn kind(&self) -> DatasetKind {
+        match self.volume {
+            Some(_) => DatasetKind::Volume,
+            None => DatasetKind::Filesystem,
+        }
+    }
+
+    /// Gives it a property, from a text as users write it.
+    ///
+    /// # Errors
+    /// It cannot have that property, or not that value.
+    pub fn set(self, property: &str, value: &str) -> Result<Self> {
+        let change = properties::parse(property, value, self.kind(), true)?;
+        self.with(vec![change])
+    }
+
+    /// Gives it properties. Those that make a volume (size, block size) are told from the others.
+    ///
+    /// # Errors
+    /// A volume cannot have blocks of that size.
+    pub fn with(mut self, changes: Vec<PropertyChange>) -> Result<Self> {
+        for change in changes {
+            let value = match change.value {
+                Some(StoredValue::Number(n)) => Some(n),
+                _ => None,
+            };
+            match (change.name.as_str(), value, &mut self.volume) {
+                ("volsize", Some(n), Some(volume)) => volume.size = n,
+                ("volblocksize", Some(n), Some(_)) if n > VOLBLOCKSIZE_MAX => {
+                    let at = Place::Property(change.name);
+                    return Err(Error::against(Rule::BlockSize).at(at).of(&self.name));
+                }
+                ("volblocksize", Some(n), Some(volume)) => volume.block_size = n.max(1),
+                _ => self.properties.push(change),
+            }
+        }
+        Ok(self)
+    }
+
+    /// A volume reserves nothing.
+    #[must_use]
+    pub fn sparse(mut self) -> Self {
+        if let Some(volume) = &mut self.volume {
+            volume.sparse = true;
+        }
+        self
+    }
+
+    /// Makes what is missing above it too, and nothing when it is there.
+    #[must_use]
+    pub fn with_parents(mut self) -> Self {
+        self.parents = true;
+        self
+    }
+
+    /// Its name.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Bytes of the volume, in whole blocks.
+    #[must_use]
+    pub fn volume_size(&self) -> Option<u64> {
+        // What is rounded up beyond 64 bits is refused as too large by whoever makes it.
+        let whole = |v: &NewVolume| v.size.checked_next_multiple_of(v.block_size);
+        self.volume.as_ref().map(|v| whole(v).unwrap_or(u64::MAX))
+    }
+
+    /// Bytes of its blocks.
+    #[must_use]
+    pub fn block_size(&self) -> Option<u64> {
+        self.volume.map(|v| v.block_size)
+    }
+
+    /// Bytes that a volume reserves in this pool when nothing was said about it.
+    #[must_use]
+    pub fn reserves(&self, pool: &Pool) -> Option<u64> {
+        let volume = self.volume.filter(|v| !v.sparse)?;
+        let is_said = |c: &PropertyChange| ["refreservation", "reservation"].contains(&&*c.name);
+        if self.properties.iter().any(is_said) {
+            return None;
+        }
+        let copies = number(&self.properties, "copies").unwrap_or(1);
+        let root = &pool.config().vdev_tree;
+        Some(reserve::for_volume(self.volume_size()?, volume.block_size, copies, root))
+    }
+
+    /// Whether it is there already and that is all that is wanted.
+    #[must_use]
+    pub fn is_done(&self, pool: &Pool) -> bool {
+        let _still = pool.hold_still();
+        self.parents && pool.dsl().dir_by_name(&self.name).is_ok()
+    }
+
+    /// Whether it could be made, as far as can be seen without making it.
+    ///
+    /// # Errors
+    /// Why it could not.
+    pub fn check(&self, pool: &Pool) -> Result<()> {
+        let _still = pool.hold_still();
+        if self.parents && !missing_above(pool.dsl(), &self.name).is_empty() {
+            return Ok(());
+        }
+        check_create(pool.dsl(), &self.name).map_err(|e| below_missing(&self.name, e.into()))?;
+        Ok(())
+    }
+
+    /// Makes it; durable when this returns.
+    ///
+    /// # Errors
+    /// It was not made. What was missing above it may have been.
+    pub fn run(&self, pool: &LivePool) -> Result<()> {
+        if self.is_done(pool.view()) {
+            return Ok(());
+        }
+        if self.parents {
+            make_above(pool, &self.name)?;
+        }
+        self.check(pool.view())?;
+        let mut changes = self.properties.clone();
+        let (Some(volume), Some(size)) = (&self.volume, self.volume_size()) else {
+            let new = {
+                let _still = pool.view().hold_still();
+                names_below(pool.view().dsl(), parent(&self.name), &changes)?
+            };
+            return Ok(pool.create_filesystem(&self.name, new, changes)?);
+        };
+        if let Some(bytes) = self.reserves(pool.view()) {
+            changes.push(properties::number_change("refreservation", bytes));
+        }
+        let block_size = u32::try_from(volume.block_size).unwrap_or(u32::MAX);
+        Ok(pool.create_volume(&self.name, size, block_size, changes)?)
+    }
+}
+
+/// Says that parents can be made, when it is the one above that is missing.
+pub(super) fn below_missing(name: &str, error: Error) -> Error {
+    let missing = error.kind() == &crate::ErrorKind::NotFound
+        && error.dataset().is_some_and(|missing| missing == parent(name));
+    if missing { error.with_hint(Hint::CreateParents) } else { error }
+}
+
+/// Names above `name` that are not there, the highest first.
+fn missing_above(dsl: &Dsl, name: &str) -> Vec<String> {
+    let ends = name.match_indices('/').map(|(at, _)| at);
+    let above = ends.filter_map(|at| name.get(..at));
+    above.filter(|n| n.contains('/') && dsl.dir_by_name(n).is_err()).map(str::to_owned).collect()
+}
+
+/// Makes what is missing above `name`.
+pub(super) fn make_above(pool: &LivePool, name: &str) -> Result<()> {
+    let all = {
+        let _still = pool.view().hold_still();
+        missing_above(pool.view().dsl(), name)
+    };
+    for missing in all {
+        let new = {
+            let _still = pool.view().hold_still();
+            names_below(pool.view().dsl(), parent(&missing), &[])?
+        };
+        pool.create_filesystem(&missing, new, Vec::new())?;
+    }
+    Ok(())
+}
+
+/// How a new file system below `parent` treats names: as was said, or as its parent does.
+fn names_below(dsl: &Dsl, parent: &str, changes: &[PropertyChange]) -> Result<NewFilesystem> {
+    let parent = dsl.by_name(parent)?;
+    let wanted = |name: &str| -> Result<u64> {
+        if let Some(n) = number(changes, name) {
+            return Ok(n);
+        }
+        let inherited = dsl.property(&parent, &PropertyContext::default(), name)?;
+        let word = inherited.map(|p| p.value);
+        let table = find_dataset(name);
+        Ok(table.zip(word).and_then(|(t, w)| t.number(&w)).unwrap_or(0))
+    };
+    let normalization = wanted("normalization")?;
+    let case = match wanted("casesensitivity")? {
+        1 => CaseSensitivity::Insensitive,
+        2 => CaseSensitivity::Mixed,
+        _ => CaseSensitivity::Sensitive,
+    };
+    // Names can only be normalised when they are text.
+    let utf8_only = normalization != 0 || wanted("utf8only")? != 0;
+    Ok(NewFilesystem { case, normalization, utf8_only, ..NewFilesystem::default() })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_volume_has_whole_blocks() {
+        let volume = Create::volume("p/v", 10_000).unwrap().set("volblocksize", "8K").unwrap();
+        assert_eq!((volume.volume_size(), volume.block_size()), (Some(16384), Some(8192)));
+        let other = volume.set("volsize", "1M").unwrap();
+        assert_eq!(other.volume_size(), Some(1 << 20));
+        let huge = Create::volume("p/v", u64::MAX).unwrap();
+        assert_eq!(huge.volume_size(), Some(u64::MAX));
+    }
+
+    #[test]
+    fn what_no_dataset_can_be_is_refused_at_once() {
+        for bad in ["p", "p/a@x", "p/a#b", "p//a", ""] {
+            assert!(Create::filesystem(bad).is_err(), "{bad}");
+        }
+        let volume = Create::volume("p/v", 1 << 20).unwrap();
+        assert!(volume.clone().set("recordsize", "8K").is_err());
+        assert!(volume.set("volblocksize", "1M").is_err());
+    }
+}

@@ -1,0 +1,343 @@
+//! Destroying: what a request means, in which order everything in it can go, and what that gives
+//! back.
+
+use super::names::{heads, split};
+use crate::error::{Error, Hint, Place, Result, Rule};
+use dsl::{Dataset, Dsl, Refusal};
+use pool::Pool;
+use pool::live::LivePool;
+use rt::Progress;
+use std::collections::HashSet;
+
+/// What is to be destroyed: a file system or volume, a bookmark, or snapshots of a dataset, where
+/// `DATASET@A,B,C` names several, `DATASET@A%B` all from A to B, `DATASET@%B` and `@A%` all before
+/// and after.
+///
+/// ```no_run
+/// # fn example(pool: &engine::LivePool) -> engine::Result<()> {
+/// use engine::datasets::Destroy;
+///
+/// let doomed = Destroy::new("tank/old").recursive().plan(pool.view())?;
+/// for name in doomed.names() {
+///     println!("will destroy {name}");
+/// }
+/// doomed.run(pool, &engine::Progress::new())?;
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone, Debug)]
+pub struct Destroy {
+    name: String,
+    recursive: bool,
+    clones: bool,
+    deferred: bool,
+}
+
+/// One sync task of a destruction.
+#[derive(Clone, Debug)]
+enum Step {
+    /// Snapshots of one dataset, or of one name.
+    Snapshots(Vec<String>),
+    /// A file system or volume.
+    Head(String),
+    /// A bookmark.
+    Bookmark(String),
+}
+
+/// What goes, in an order in which it can.
+#[derive(Clone, Debug)]
+pub struct Doomed {
+    name: String,
+    steps: Vec<Step>,
+    deferred: bool,
+}
+
+impl Destroy {
+    /// What is named, and nothing else.
+    #[must_use]
+    pub fn new(name: &str) -> Self {
+        Self { name: name.to_owned(), recursive: false, clones: false, deferred: false }
+    }
+
+    /// All below too, and the snapshots of the same names of all below.
+    #[must_use]
+    pub fn recursive(mut self) -> Self {
+        self.recursive = true;
+        self
+    }
+
+    /// All below, and clones outside of it.
+    #[must_use]
+    pub fn with_clones(mut self) -> Self {
+        self.clones = true;
+        self.recursive()
+    }
+
+    /// Snapshots that are held or cloned go when they are not any more.
+    #[must_use]
+    pub fn deferred(mut self) -> Self {
+        self.deferred = true;
+        self
+    }
+
+    /// What would go, in order.
+    ///
+    /// # Errors
+    /// There is no such dataset, or clones are in the way.
+    pub fn plan(&self, pool: &Pool) -> Result<Doomed> {
+        let _still = pool.hold_still();
+        let steps = self.steps(pool.dsl())?;
+        Ok(Doomed { name: self.name.clone(), steps, deferred: self.deferred })
+    }
+
+    fn steps(&self, dsl: &Dsl) -> Result<Vec<Step>> {
+        let name = &self.name;
+        let mut order = Order::new(dsl, self.recursive, self.clones);
+        if name.contains('#') {
+            return Ok(vec![Step::Bookmark(name.clone())]);
+        }
+        if let Some((head, spec)) = split(name) {
+            let bases = match self.recursive {
+                true => heads(dsl, head)?.into_iter().map(|h| h.name).collect(),
+                false => vec![head.to_owned()],
+            };
+            let mut names = Vec::new();
+            for base in &bases {
+                names.extend(chosen(dsl, base, spec, bases.len() == 1)?);
+            }
+            if names.is_empty() {
+                return Err(Error::against(Rule::NoSnapshots).at(Place::Dataset(name.clone())));
+            }
+            if self.clones {
+                for snapshot in &names {
+                    order.clones_of(&dsl.by_name(snapshot)?)?;
+                }
+            }
+            order.steps.push(Step::Snapshots(names));
+            return Ok(order.steps);
+        }
+        for head in heads(dsl, name)? {
+            order.doomed.insert(head.name);
+        }
+        order.tree(name)?;
+        Ok(order.steps)
+    }
+}
+
+impl Doomed {
+    /// The names of what goes, in order.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        self.steps.iter().flat_map(|step| step.names().iter().map(String::as_str))
+    }
+
+    /// Bytes that come free, of snapshots. Of file systems and volumes it would be a guess: what
+    /// is destroyed together shares blocks.
+    ///
+    /// # Errors
+    /// A dead list cannot be read.
+    pub fn reclaims(&self, pool: &Pool) -> Result<Option<u64>> {
+        let _still = pool.hold_still();
+        let mut bytes = None;
+        for step in &self.steps {
+            let Step::Snapshots(names) = step else { return Ok(None) };
+            let more = reclaimed(pool.dsl(), names)?;
+            bytes = Some(bytes.unwrap_or(0u64).saturating_add(more));
+        }
+        Ok(bytes)
+    }
+
+    /// Destroys all of it; durable when this returns. Told to stop, it does between two steps.
+    ///
+    /// # Errors
+    /// A step failed; those before it are done.
+    pub fn run(&self, pool: &LivePool, progress: &Progress) -> Result<()> {
+        for step in &self.steps {
+            progress.check()?;
+            step.run(pool, self.deferred).map_err(|e| match step.names() {
+                [one] => e.of(one),
+                _ => e.of(&self.name),
+            })?;
+            progress.add(step.names().len() as u64, 0);
+        }
+        Ok(())
+    }
+
+    /// The same as a part of another operation, which is what fails.
+    pub(super) fn run_within(&self, pool: &LivePool) -> Result<()> {
+        self.steps.iter().try_for_each(|step| step.run(pool, self.deferred))
+    }
+
+    /// The snapshots among it.
+    fn snapshots(&self) -> impl Iterator<Item = &String> {
+        let all = self.steps.iter().filter(|step| matches!(step, Step::Snapshots(_)));
+        all.flat_map(Step::names)
+    }
+}
+
+impl Step {
+    fn names(&self) -> &[String] {
+        match self {
+            Self::Snapshots(names) => names,
+            Self::Head(name) | Self::Bookmark(name) => std::slice::from_ref(name),
+        }
+    }
+
+    fn run(&self, pool: &LivePool, deferred: bool) -> Result<()> {
+        Ok(match self {
+            Self::Head(name) => pool.destroy_dataset(name),
+            Self::Bookmark(name) => pool.destroy_bookmark(name),
+            Self::Snapshots(names) => pool.destroy_snapshots(names, deferred),
+        }?)
+    }
+}
+
+/// The snapshots of its dataset that are younger than `snapshot`.
+fn younger(dsl: &Dsl, snapshot: &str) -> Result<impl Iterator<Item = Dataset>> {
+    let since = dsl.by_name(snapshot)?.object;
+    let head = split(snapshot).map_or("", |(head, _)| head);
+    let all = dsl.snapshots(&dsl.by_name(head)?)?;
+    Ok(all.into_iter().skip_while(move |s| s.object != since).skip(1))
+}
+
+/// The clones of all snapshots of its dataset that are younger than `snapshot`, when none of all
+/// these is held.
+pub(super) fn clones_after(dsl: &Dsl, snapshot: &str) -> Result<Doomed> {
+    let mut order = Order::new(dsl, true, true);
+    for one in younger(dsl, snapshot)? {
+        order.clones_of(&one)?;
+    }
+    let plan = Doomed { name: snapshot.to_owned(), steps: order.steps, deferred: false };
+    let mut doomed: Vec<Dataset> = younger(dsl, snapshot)?.collect();
+    for name in plan.snapshots() {
+        doomed.push(dsl.by_name(name)?);
+    }
+    for one in &doomed {
+        if let Some(hold) = dsl.holds(one)?.into_iter().next() {
+            return Err(dsl::Error::refused(&one.name, Refusal::Held(hold.tag)).into());
+        }
+    }
+    Ok(plan)
+}
+
+/// Finds an order in which everything can go.
+struct Order<'a> {
+    dsl: &'a Dsl,
+    recursive: bool,
+    clones: bool,
+    /// Heads that go anyway, so that being a clone of another does not save them.
+    doomed: HashSet<String>,
+    begun: HashSet<String>,
+    steps: Vec<Step>,
+}
+
+impl<'a> Order<'a> {
+    fn new(dsl: &'a Dsl, recursive: bool, clones: bool) -> Self {
+        let (doomed, begun) = (HashSet::new(), HashSet::new());
+        Self { dsl, recursive, clones, doomed, begun, steps: Vec::new() }
+    }
+
+    /// A head with all below it and its snapshots; what refuses is left to the pool to say.
+    fn tree(&mut self, name: &str) -> Result<()> {
+        if !self.begun.insert(name.to_owned()) {
+            return Ok(());
+        }
+        if self.recursive {
+            let dir = self.dsl.dir_by_name(name)?;
+            for child in self.dsl.children(&dir)? {
+                self.tree(&child.name)?;
+            }
+            let head = self.dsl.by_name(name)?;
+            let snapshots = self.dsl.snapshots(&head)?;
+            for snapshot in &snapshots {
+                self.clones_of(snapshot)?;
+            }
+            if !snapshots.is_empty() {
+                let names = snapshots.into_iter().map(|s| s.name).collect();
+                self.steps.push(Step::Snapshots(names));
+            }
+        }
+        // The pool's own file system stays when all in it goes.
+        if name.contains('/') || !self.recursive {
+            self.steps.push(Step::Head(name.to_owned()));
+        }
+        Ok(())
+    }
+
+    fn clones_of(&mut self, snapshot: &Dataset) -> Result<()> {
+        for clone in self.dsl.clones(snapshot)? {
+            if self.clones || self.doomed.contains(&clone) {
+                self.tree(&clone)?;
+            } else {
+                let clones = vec![clone];
+                let why = Refusal::HasClones(clones.clone());
+                let hint = Hint::DestroyClones { clones, are_examples: true };
+                let error = Error::from(dsl::Error::refused(&snapshot.name, why));
+                return Err(error.with_hint(hint).of(&snapshot.name));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The snapshots of `head` that `a,b%c` means. `strict`: each must be there.
+fn chosen(dsl: &Dsl, head: &str, spec: &str, strict: bool) -> Result<Vec<String>> {
+    let all = dsl.snapshots(&dsl.by_name(head)?)?;
+    let short = |d: &Dataset| split(&d.name).map_or("", |(_, s)| s).to_owned();
+    let position = |name: &str| all.iter().position(|d| short(d) == name);
+    let mut doomed = vec![false; all.len()];
+    for part in spec.split(',') {
+        let range = match part.split_once('%') {
+            None => position(part).map(|at| (at, at)),
+            Some((from, to)) => {
+                let first = if from.is_empty() { Some(0) } else { position(from) };
+                let last = match to.is_empty() {
+                    true => all.len().checked_sub(1),
+                    false => position(to),
+                };
+                first.zip(last).filter(|(a, b)| a <= b)
+            }
+        };
+        match range {
+            Some((from, to)) => doomed[from..=to].fill(true),
+            None if strict && !spec.contains([',', '%']) => {
+                let name = format!("{head}@{part}");
+                return Err(Error::no_dataset(&name).of(&name));
+            }
+            None => {}
+        }
+    }
+    let names = all.iter().zip(doomed).filter(|(_, doomed)| *doomed);
+    Ok(names.map(|(d, _)| d.name.clone()).collect())
+}
+
+/// Bytes that nothing has any more when these snapshots are gone: of each run of neighbours what
+/// died within it, and was born after the snapshot before it.
+fn reclaimed(dsl: &Dsl, names: &[String]) -> Result<u64> {
+    let doomed: HashSet<&str> = names.iter().map(String::as_str).collect();
+    let mut sum = 0u64;
+    let mut heads_seen = HashSet::new();
+    for name in names {
+        let head = split(name).map_or("", |(head, _)| head);
+        if !heads_seen.insert(head) {
+            continue;
+        }
+        let head = dsl.by_name(head)?;
+        let all = dsl.snapshots(&head)?;
+        // Where the run began: everything born before this is shared with what stays.
+        let mut born_after = None;
+        for at in 0..all.len() {
+            let dies = doomed.contains(all[at].name.as_str());
+            if !dies {
+                born_after = None;
+                continue;
+            }
+            let since = *born_after.get_or_insert(all[at].phys.prev_snap_txg);
+            let next = all.get(at + 1).unwrap_or(&head);
+            let whole = dsl.deadlist_space(next.phys.deadlist, u64::MAX)?.used;
+            // Births of the txg of a snapshot itself belong to the snapshot.
+            let older = dsl.deadlist_space(next.phys.deadlist, since)?.used;
+            sum = sum.saturating_add(whole.saturating_sub(older));
+        }
+    }
+    Ok(sum)
+}

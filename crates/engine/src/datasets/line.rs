@@ -1,0 +1,238 @@
+//! What happens to a dataset and its line of snapshots: clones, promotion, rollback, other names.
+
+use super::create::{below_missing, make_above};
+use super::destroy::clones_after;
+use super::names::{one_pool, split};
+use crate::error::{Error, Place, Result, Rule};
+use crate::properties;
+use dsl::{DatasetKind, Refusal};
+use pool::live::LivePool;
+
+/// A clone to be made of a snapshot.
+#[derive(Clone, Debug)]
+pub struct MakeClone {
+    origin: String,
+    name: String,
+    properties: Vec<(String, String)>,
+    parents: bool,
+}
+
+impl MakeClone {
+    /// The clone `name` of the snapshot `origin`.
+    ///
+    /// # Errors
+    /// They would be of different pools.
+    pub fn new(origin: &str, name: &str) -> Result<Self> {
+        one_pool(origin, name)?;
+        let (origin, name) = (origin.to_owned(), name.to_owned());
+        Ok(Self { origin, name, properties: Vec::new(), parents: false })
+    }
+
+    /// Gives it a property, from a text as users write it. It is judged when the clone is made:
+    /// the origin says whether that is a file system or a volume.
+    #[must_use]
+    pub fn set(mut self, property: &str, value: &str) -> Self {
+        self.properties.push((property.to_owned(), value.to_owned()));
+        self
+    }
+
+    /// Makes what is missing above it too, and nothing when it is there.
+    #[must_use]
+    pub fn with_parents(mut self) -> Self {
+        self.parents = true;
+        self
+    }
+
+    /// Makes it; durable when this returns.
+    ///
+    /// # Errors
+    /// It was not made. What was missing above it may have been.
+    pub fn run(&self, pool: &LivePool) -> Result<()> {
+        let (origin, kind) = {
+            let _still = pool.view().hold_still();
+            let origin = pool.view().dsl().by_name(&self.origin);
+            let origin = origin.map_err(|e| Error::from(e).of(&self.origin))?;
+            let kind = pool.view().dsl().kind(&origin);
+            (origin, kind)
+        };
+        let is_auto = |(name, value): &&(String, String)| {
+            kind == DatasetKind::Volume && name == "refreservation" && value == "auto"
+        };
+        let (auto, given): (Vec<_>, Vec<_>) = self.properties.iter().partition(is_auto);
+        let given = given.iter().map(|(name, value)| (name.as_str(), value.as_str()));
+        let mut changes = properties::parse_all(given, kind, false)?;
+        if !auto.is_empty() {
+            changes.push(properties::whole_volume(pool, &origin)?);
+        }
+        if self.parents {
+            let is_there = {
+                let _still = pool.view().hold_still();
+                pool.view().dsl().dir_by_name(&self.name).is_ok()
+            };
+            if is_there {
+                return Ok(());
+            }
+            make_above(pool, &self.name)?;
+        }
+        let made = pool.clone_snapshot(&self.origin, &self.name, changes);
+        made.map_err(|e| below_missing(&self.name, e.into()))
+    }
+}
+
+/// Makes a clone independent of its origin, which becomes its clone.
+///
+/// # Errors
+/// It is no clone, or the names of snapshots collide.
+pub fn promote(pool: &LivePool, name: &str) -> Result<()> {
+    Ok(pool.promote(name)?)
+}
+
+/// What becomes of snapshots and bookmarks that are younger than the state to go back to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Younger {
+    /// They stay: if there are any, nothing is done.
+    Keep,
+    /// They are destroyed, unless clones were made of them.
+    Destroy,
+    /// They are destroyed, and their clones with all that is in these.
+    DestroyWithClones,
+}
+
+/// Takes a file system or volume back to a snapshot. Clones go before, each in a task of its own,
+/// and only if nothing of all that is to go is held.
+///
+/// # Errors
+/// Younger ones are in the way, held, or cloned.
+pub fn rollback(pool: &LivePool, snapshot: &str, younger: Younger) -> Result<()> {
+    if !snapshot.contains('@') {
+        let why = Refusal::NotASnapshot;
+        return Err(dsl::Error::refused(snapshot, why).into());
+    }
+    if younger == Younger::DestroyWithClones {
+        let clones = {
+            let _still = pool.view().hold_still();
+            clones_after(pool.view().dsl(), snapshot)?
+        };
+        clones.run_within(pool)?;
+    }
+    Ok(pool.rollback(snapshot, younger != Younger::Keep)?)
+}
+
+/// Another name for a file system or volume with all below, or for a snapshot.
+#[derive(Clone, Debug)]
+pub struct Rename {
+    from: String,
+    to: String,
+    what: Renamed,
+    parents: bool,
+}
+
+#[derive(Clone, Debug)]
+enum Renamed {
+    Head,
+    /// A snapshot, which gets this short name; or those of its name of all datasets below as well.
+    Snapshot {
+        short: String,
+        recursive: bool,
+    },
+}
+
+impl Rename {
+    /// `from` is called `to` from now on; of a snapshot `to` can be the short name alone.
+    ///
+    /// # Errors
+    /// These names cannot be of the same thing.
+    pub fn new(from: &str, to: &str) -> Result<Self> {
+        let wrong = |rule| Err(Error::against(rule).at(Place::Dataset(to.to_owned())));
+        if from.contains('#') {
+            return wrong(Rule::BookmarkRename);
+        }
+        let what = match (split(from), to.split_once('@')) {
+            (None, _) if to.contains(['@', '#']) => return wrong(Rule::HeadName),
+            (None, _) => {
+                one_pool(from, to)?;
+                Renamed::Head
+            }
+            (Some((head, _)), Some((base, short))) if base.is_empty() || base == head => {
+                Renamed::Snapshot { short: short.to_owned(), recursive: false }
+            }
+            (Some(_), None) if !to.contains('/') => {
+                Renamed::Snapshot { short: to.to_owned(), recursive: false }
+            }
+            (Some(_), _) => return wrong(Rule::SameDataset),
+        };
+        Ok(Self { from: from.to_owned(), to: to.to_owned(), what, parents: false })
+    }
+
+    /// Snapshots of that name of all datasets below too.
+    ///
+    /// # Errors
+    /// It is no snapshot.
+    pub fn recursive(mut self) -> Result<Self> {
+        match &mut self.what {
+            Renamed::Head => Err(Error::against(Rule::RecursiveRename)),
+            Renamed::Snapshot { recursive, .. } => {
+                *recursive = true;
+                Ok(self)
+            }
+        }
+    }
+
+    /// Makes what is missing above the new name.
+    #[must_use]
+    pub fn with_parents(mut self) -> Self {
+        self.parents = true;
+        self
+    }
+
+    /// Renames it; durable when this returns.
+    ///
+    /// # Errors
+    /// It has its old name. What was missing above the new one may have been made.
+    pub fn run(&self, pool: &LivePool) -> Result<()> {
+        match &self.what {
+            Renamed::Snapshot { short, recursive } => {
+                Ok(pool.rename_snapshot(&self.from, short, *recursive)?)
+            }
+            Renamed::Head => {
+                if self.parents {
+                    make_above(pool, &self.to)?;
+                }
+                let done = pool.rename(&self.from, &self.to);
+                done.map_err(|e| below_missing(&self.to, e.into()))
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ErrorKind;
+
+    fn rule(renamed: Result<Rename>) -> Option<Rule> {
+        match renamed.err()?.kind() {
+            ErrorKind::Against(rule) => Some(*rule),
+            _ => None,
+        }
+    }
+
+    #[test]
+    fn what_is_renamed_stays_what_it_is() {
+        for (from, to, why) in [
+            ("p/a", "p/b", None),
+            ("p/a@x", "y", None),
+            ("p/a@x", "@y", None),
+            ("p/a@x", "p/a@y", None),
+            ("p/a@x", "p/b@y", Some(Rule::SameDataset)),
+            ("p/a@x", "p/b", Some(Rule::SameDataset)),
+            ("p/a", "p/a@x", Some(Rule::HeadName)),
+            ("p/a", "q/a", Some(Rule::OnePool)),
+            ("p/a#b", "p/a#c", Some(Rule::BookmarkRename)),
+        ] {
+            assert_eq!(rule(Rename::new(from, to)), why, "{from} to {to}");
+        }
+        let head = Rename::new("p/a", "p/b").and_then(Rename::recursive);
+        assert_eq!(rule(head), Some(Rule::RecursiveRename));
+    }
+}

@@ -1,0 +1,82 @@
+//! Names: what they are made of, and which datasets a request means.
+
+use crate::error::{Error, Hint, Place, Result, Rule};
+use dsl::{Dataset, Dsl};
+
+/// The pool in the name of a dataset, snapshot or bookmark.
+#[must_use]
+pub fn pool_of(name: &str) -> &str {
+    name.split(['/', '@', '#']).next().unwrap_or_default()
+}
+
+/// The name before `@` or `#`, and what follows.
+#[must_use]
+pub fn split(name: &str) -> Option<(&str, &str)> {
+    let at = name.find(['@', '#'])?;
+    Some((name.get(..at)?, name.get(at + 1..)?))
+}
+
+/// The dataset above; empty for the pool's own.
+pub(super) fn parent(name: &str) -> &str {
+    name.rsplit_once('/').map_or("", |(parent, _)| parent)
+}
+
+/// Two names that must be of one pool.
+pub(super) fn one_pool(name: &str, other: &str) -> Result<()> {
+    match pool_of(name) == pool_of(other) {
+        true => Ok(()),
+        false => Err(Error::against(Rule::OnePool).at(Place::Dataset(other.to_owned()))),
+    }
+}
+
+/// The dataset `name` and every file system and volume below it, parents first.
+pub fn heads(dsl: &Dsl, name: &str) -> Result<Vec<Dataset>> {
+    dsl.dir_by_name(name)?;
+    let below = format!("{name}/");
+    let mut out = Vec::new();
+    for (found, dir) in dsl.walk() {
+        if found == name || found.starts_with(&below) {
+            out.extend(dsl.head(&dir?)?);
+        }
+    }
+    Ok(out)
+}
+
+/// Which datasets below the one that is named are meant as well.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Below {
+    /// None.
+    Not,
+    /// All.
+    All,
+    /// Those that have a snapshot of that name.
+    WithSnapshot,
+}
+
+/// The snapshot `name` (`pool/a@x`), and those of that short name of datasets below.
+pub(super) fn snapshots(dsl: &Dsl, name: &str, below: Below) -> Result<Vec<String>> {
+    let Some((head, short)) = split(name).filter(|_| name.contains('@')) else {
+        let error = Error::against(Rule::SnapshotName).at(Place::Dataset(name.to_owned()));
+        return Err(error.with_hint(Hint::NameSnapshot));
+    };
+    if below == Below::Not {
+        return Ok(vec![name.to_owned()]);
+    }
+    let all = heads(dsl, head)?.into_iter().map(|h| format!("{}@{short}", h.name));
+    Ok(all.filter(|n| below == Below::All || dsl.by_name(n).is_ok()).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_divided() {
+        assert_eq!(split("p/a@x"), Some(("p/a", "x")));
+        assert_eq!(split("p#b"), Some(("p", "b")));
+        assert_eq!(split("p/a"), None);
+        assert_eq!((pool_of("p/a@x"), pool_of("p#b"), pool_of("p")), ("p", "p", "p"));
+        assert_eq!((parent("p/a/b"), parent("p")), ("p/a", ""));
+        assert!(one_pool("p/a", "p@x").is_ok() && one_pool("p/a", "q/a").is_err());
+    }
+}

@@ -1,0 +1,91 @@
+//! What can be done about a failure, as data.
+
+use dsl::Refusal;
+
+/// What can be done about a failure. A front end words it for its user.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Hint {
+    /// Check the place that was named to be searched for devices.
+    CheckPlace,
+    /// Name places to search for devices.
+    NamePlaces,
+    /// Look which pools can be opened.
+    ListPools,
+    /// Name the pool by its guid.
+    UseGuid,
+    /// Name the places where the missing devices are.
+    FindDevices,
+    /// Use a newer program.
+    NewerProgram,
+    /// Look which txgs there are.
+    ListTxgs,
+    /// Open an older state of the pool.
+    OlderState,
+    /// Open it for reading only.
+    OpenReadonly,
+    /// Import it although it was destroyed.
+    Undestroy,
+    /// Import it although another host used it last, when none has it open.
+    TakeOver,
+    /// Export it where it is open.
+    ExportThere,
+    /// Open the pool again: what was synced is safe.
+    OpenAgain,
+    /// Copy the data out, or put the devices back, as long as the pool is open.
+    SaveData,
+    /// Load the key.
+    LoadKey,
+    /// Make what is missing above the dataset too.
+    CreateParents,
+    /// Choose a name that follows the rules.
+    NameRules,
+    /// Name a snapshot, as `DATASET@NAME`.
+    NameSnapshot,
+    /// Choose one of the values that the property can have, which are described so.
+    ChooseValue(&'static str),
+    /// Destroy what is below too, such as this dataset.
+    DestroyBelow(String),
+    /// Destroy its snapshots too, such as this one.
+    DestroySnapshots(String),
+    /// Destroy the clones too, which are these or some of these.
+    DestroyClones {
+        /// Their names.
+        clones: Vec<String>,
+        /// There are, or may be, others.
+        are_examples: bool,
+    },
+    /// Destroy what is younger, such as this snapshot or bookmark.
+    DestroyYounger(String),
+    /// Release the hold with this tag.
+    Release(String),
+    /// Enable a feature of the pool.
+    EnableFeature(&'static str),
+    /// What applies to datasets does not apply to the pool: destroy the pool, or what is in it.
+    DestroyPool,
+    /// Take the snapshots one after the other.
+    OneByOne,
+    /// Set the property to its default instead.
+    SetDefault,
+    /// Swap the two states that are compared.
+    OlderFirst,
+}
+
+impl Hint {
+    /// What can be done about a refusal.
+    pub(super) fn of_refusal(why: &Refusal) -> Option<Self> {
+        Some(match why {
+            Refusal::HasChildren(one) => Self::DestroyBelow(one.clone()),
+            Refusal::HasSnapshots(one) => Self::DestroySnapshots(one.clone()),
+            Refusal::HasClones(all) => {
+                Self::DestroyClones { clones: all.clone(), are_examples: false }
+            }
+            Refusal::HasYounger(one) => Self::DestroyYounger(one.clone()),
+            Refusal::Held(tag) => Self::Release(tag.clone()),
+            Refusal::PoolRoot => Self::DestroyPool,
+            Refusal::NoFeature(guid) => Self::EnableFeature(guid),
+            Refusal::SeveralOfOne => Self::OneByOne,
+            _ => return None,
+        })
+    }
+}

@@ -1,0 +1,245 @@
+//! Sorts of failures, for programs to tell apart.
+
+use super::Hint;
+use dsl::Refusal;
+use std::fmt;
+use std::path::PathBuf;
+
+/// What sort of failure it is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum ErrorKind {
+    /// A name that nothing can have.
+    InvalidName,
+    /// A value that a property cannot have.
+    BadValue {
+        /// The property.
+        property: String,
+        /// The value.
+        value: String,
+    },
+    /// The request breaks a rule, whatever the state of the pool.
+    Against(Rule),
+    /// The state of the pool, or of the dataset, does not allow it.
+    Refused(Refusal),
+    /// There is no such dataset, file or object.
+    NotFound,
+    /// There is one of that name.
+    Exists,
+    /// It is no directory, or another kind of file than is needed.
+    WrongKind,
+    /// The directory has entries.
+    NotEmpty,
+    /// The flags of a file forbid it.
+    NotPermitted,
+    /// It can only be read.
+    ReadOnly,
+    /// No space is left in the pool.
+    NoSpace,
+    /// A quota is used up.
+    Quota,
+    /// It is larger than it can be.
+    TooLarge,
+    /// It is encrypted, and its key is not loaded.
+    NoKey,
+    /// It cannot be decrypted with the key that was given.
+    BadKey,
+    /// What is stored cannot be read, or contradicts itself.
+    Damaged,
+    /// It can be read and not be changed by this program yet.
+    Unsupported,
+    /// The request makes no sense; the source says why.
+    Invalid,
+    /// It was told to stop.
+    Cancelled,
+    /// No such pool is in the places searched.
+    NoSuchPool {
+        /// The places.
+        searched: Vec<PathBuf>,
+    },
+    /// Several pools have that name.
+    AmbiguousPool,
+    /// A place to search cannot be read.
+    Search,
+    /// Too few devices of the pool are there.
+    MissingDevices,
+    /// The pool uses features that this program does not know.
+    UnknownFeatures,
+    /// The version of the pool is newer than this program.
+    NewerVersion,
+    /// No uberblock of the pool holds, or none of the txg asked for.
+    NoUberblock,
+    /// The pool has no checkpoint.
+    NoCheckpoint,
+    /// The pool's own structures cannot be read.
+    DamagedPool,
+    /// The configuration of the pool contradicts itself.
+    BadConfig,
+    /// The pool can be read and not be written.
+    NotWritable,
+    /// The pool was destroyed.
+    Destroyed,
+    /// Another host used the pool last.
+    ForeignHost,
+    /// Another program has the pool open.
+    InUse,
+    /// A device fails.
+    Device,
+    /// The pool has stopped: nothing can be changed before it is opened again.
+    Stopped,
+    /// Devices that are open will not be found again.
+    Astray,
+    /// A step of the work failed; the source says which.
+    Failed,
+}
+
+/// A rule for requests.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Rule {
+    /// All names are of one pool.
+    OnePool,
+    /// A snapshot stays with its dataset when it is renamed; a bookmark is of the same dataset as
+    /// its snapshot.
+    SameDataset,
+    /// The name of a snapshot is needed: `DATASET@NAME`.
+    SnapshotName,
+    /// The name of a bookmark is needed: `DATASET#NAME`.
+    BookmarkName,
+    /// The name of a file system or volume is needed.
+    HeadName,
+    /// Bookmarks keep their names.
+    BookmarkRename,
+    /// Only snapshots are renamed in all datasets below.
+    RecursiveRename,
+    /// None of the snapshots named is there.
+    NoSnapshots,
+    /// Blocks of volumes have 512 B to 128 KiB, a power of two.
+    BlockSize,
+    /// No quota is said as "none".
+    ZeroQuota,
+    /// Properties of keys are of use with encryption only.
+    KeyWithoutEncryption,
+    /// A dataset without encryption has its key nowhere.
+    KeylocationOfPlain,
+    /// A dataset with encryption has its key somewhere.
+    KeylocationOfEncrypted,
+    /// Where a key is can be said of an encryption root only.
+    KeylocationBelowRoot,
+    /// Snapshots have properties of users only.
+    OnSnapshot,
+    /// The property is not inherited.
+    NotInherited,
+    /// A tag has 1 to 255 bytes and does not begin with a dot.
+    Tag,
+    /// Two states are compared of which the first is an earlier snapshot of the second.
+    NotEarlier,
+}
+
+impl ErrorKind {
+    /// It is the pool itself that cannot be opened, or not for writing, however it is tried.
+    #[must_use]
+    pub fn is_of_pool(&self) -> bool {
+        matches!(
+            self,
+            Self::NotWritable
+                | Self::MissingDevices
+                | Self::DamagedPool
+                | Self::NoUberblock
+                | Self::UnknownFeatures
+                | Self::NewerVersion
+                | Self::BadConfig
+        )
+    }
+
+    /// What can be done, when the kind alone says it.
+    pub(super) fn hint(&self) -> Option<Hint> {
+        Some(match self {
+            Self::NoKey => Hint::LoadKey,
+            Self::AmbiguousPool => Hint::UseGuid,
+            Self::Search => Hint::CheckPlace,
+            Self::MissingDevices => Hint::FindDevices,
+            Self::UnknownFeatures | Self::NewerVersion => Hint::NewerProgram,
+            Self::DamagedPool => Hint::OlderState,
+            Self::NotWritable => Hint::OpenReadonly,
+            Self::Destroyed => Hint::Undestroy,
+            Self::ForeignHost => Hint::TakeOver,
+            Self::InUse => Hint::ExportThere,
+            Self::Stopped => Hint::OpenAgain,
+            Self::Astray => Hint::SaveData,
+            Self::Refused(why) => return Hint::of_refusal(why),
+            _ => return None,
+        })
+    }
+}
+
+impl fmt::Display for ErrorKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Against(rule) => return write!(f, "{rule}"),
+            Self::Refused(why) => return write!(f, "{why}"),
+            Self::BadValue { property, value } => {
+                return write!(f, "{property:?} cannot be {value:?}");
+            }
+            Self::InvalidName => "the name breaks the rules for names",
+            Self::NotFound => "does not exist",
+            Self::Exists => "exists already",
+            Self::WrongKind => "is of another kind",
+            Self::NotEmpty => "is not empty",
+            Self::NotPermitted => "is not permitted",
+            Self::ReadOnly => "is open for reading only",
+            Self::NoSpace => "no space is left",
+            Self::Quota => "a quota is exceeded",
+            Self::TooLarge => "is too large",
+            Self::NoKey => "is encrypted, and its key is not loaded",
+            Self::BadKey => "the key does not fit",
+            Self::Damaged => "is damaged",
+            Self::Unsupported => "cannot be changed yet",
+            Self::Invalid => "is not possible",
+            Self::Cancelled => "cancelled",
+            Self::NoSuchPool { .. } => "no such pool",
+            Self::AmbiguousPool => "several pools have that name",
+            Self::Search => "cannot be searched",
+            Self::MissingDevices => "too few devices",
+            Self::UnknownFeatures => "features are not known",
+            Self::NewerVersion => "the version is not known",
+            Self::NoUberblock => "no valid uberblock",
+            Self::NoCheckpoint => "has no checkpoint",
+            Self::DamagedPool => "the pool is damaged",
+            Self::BadConfig => "the configuration contradicts itself",
+            Self::NotWritable => "cannot be opened for writing",
+            Self::Destroyed => "was destroyed",
+            Self::ForeignHost => "was last used by another host",
+            Self::InUse => "is in use",
+            Self::Device => "a device fails",
+            Self::Stopped => "the pool has stopped",
+            Self::Astray => "its devices will not be found again",
+            Self::Failed => "failed",
+        })
+    }
+}
+
+impl fmt::Display for Rule {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::OnePool => "all names must be of one pool",
+            Self::SameDataset => "both must be of the same dataset",
+            Self::SnapshotName => "is not the name of a snapshot",
+            Self::BookmarkName => "is not the name of a bookmark",
+            Self::HeadName => "is not the name of a file system or volume",
+            Self::BookmarkRename => "bookmarks cannot be renamed",
+            Self::RecursiveRename => "only snapshots are renamed in all datasets below",
+            Self::NoSnapshots => "none of these snapshots exists",
+            Self::BlockSize => "blocks of volumes have 512 B to 128 KiB, a power of two",
+            Self::ZeroQuota => "a quota cannot be 0: none is said as \"none\"",
+            Self::KeyWithoutEncryption => "keys are of use with encryption only",
+            Self::KeylocationOfPlain => "the dataset is not encrypted: it has no key",
+            Self::KeylocationOfEncrypted => "the dataset is encrypted: its key is somewhere",
+            Self::KeylocationBelowRoot => "the dataset has no key of its own",
+            Self::OnSnapshot => "snapshots have properties of users only",
+            Self::NotInherited => "the property is not inherited",
+            Self::Tag => "a tag has 1 to 255 bytes, and a dot is not the first",
+            Self::NotEarlier => "the first is not an earlier snapshot of the second",
+        })
+    }
+}

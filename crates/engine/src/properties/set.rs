@@ -1,0 +1,200 @@
+//! Changing properties of datasets that are there.
+//!
+//! Most are a value in a table. Three are more: the size of a volume changes the volume, and a
+//! reservation for all of it follows; `refreservation=auto` is worked out; and where a key is can
+//! be said only of what has one of its own.
+
+use super::{number, number_change, parse};
+use crate::datasets::{for_volume, heads};
+use crate::error::{Error, Place, Result, Rule};
+use dsl::write::PropertyChange;
+use dsl::{Dataset, DatasetKind, Dsl, PropertyContext, Refusal};
+use ondisk::props::{find_dataset, is_user_property};
+use pool::live::LivePool;
+
+/// A property of a dataset that is to be set.
+#[derive(Clone, Copy, Debug)]
+pub struct Setting<'a> {
+    /// The file system, volume or snapshot.
+    pub dataset: &'a str,
+    /// The property.
+    pub property: &'a str,
+    /// The value, as users write it.
+    pub value: &'a str,
+}
+
+/// Sets properties, all in one txg but for the sizes of volumes, which change first. The first that
+/// is refused ends it; those before it are set.
+///
+/// ```no_run
+/// # fn example(pool: &engine::LivePool) -> engine::Result<()> {
+/// use engine::properties::{Setting, set};
+///
+/// set(pool, &[Setting { dataset: "tank/home", property: "atime", value: "off" }])?;
+/// # Ok(())
+/// # }
+/// ```
+///
+/// # Errors
+/// A value cannot be had: the dataset is the error's operand. Or the pool refuses it now.
+pub fn set(pool: &LivePool, settings: &[Setting<'_>]) -> Result<()> {
+    let mut changes = Vec::new();
+    for setting in settings {
+        let one = one(pool, setting).map_err(|e| e.of(setting.dataset))?;
+        changes.extend(one.map(|change| (setting.dataset.to_owned(), change)));
+    }
+    Ok(pool.set_properties(changes)?)
+}
+
+/// What is left to be changed for one setting.
+fn one(pool: &LivePool, setting: &Setting<'_>) -> Result<Option<PropertyChange>> {
+    let Setting { property, value, .. } = *setting;
+    let (dataset, kind) = {
+        let _still = pool.view().hold_still();
+        let dataset = pool.view().dsl().by_name(setting.dataset)?;
+        let kind = pool.view().dsl().kind(&dataset);
+        (dataset, kind)
+    };
+    if dataset.is_snapshot() && !is_user_property(property) {
+        let at = Place::Property(property.to_owned());
+        return Err(Error::against(Rule::OnSnapshot).at(at));
+    }
+    let property = find_dataset(property).map_or(property, |p| p.name);
+    match (property, kind) {
+        ("volsize", DatasetKind::Volume) => {
+            let change = parse(property, value, kind, false)?;
+            resize(pool, &dataset, number(&[change], property).unwrap_or(0))
+        }
+        ("refreservation", DatasetKind::Volume) if value == "auto" => {
+            whole_volume(pool, &dataset).map(Some)
+        }
+        ("keylocation", _) => {
+            let change = parse(property, value, kind, false)?;
+            let _still = pool.view().hold_still();
+            check_keylocation(pool.view().dsl(), &dataset, value)?;
+            Ok(Some(change))
+        }
+        _ => parse(property, value, kind, false).map(Some),
+    }
+}
+
+/// Where a key is can be said of what has one of its own, and of nothing else.
+fn check_keylocation(dsl: &Dsl, dataset: &Dataset, value: &str) -> Result<()> {
+    let rule = match (dsl.encryption_root(&dataset.dir)?, value) {
+        (None, "none") => return Ok(()),
+        (None, _) => Rule::KeylocationOfPlain,
+        (Some(_), "none") => Rule::KeylocationOfEncrypted,
+        (Some(root), _) if root != dataset.name => Rule::KeylocationBelowRoot,
+        _ => return Ok(()),
+    };
+    Err(Error::against(rule).at(Place::Property("keylocation".to_owned())))
+}
+
+/// The reservation by which all of a volume can always be written.
+pub(crate) fn whole_volume(pool: &LivePool, dataset: &Dataset) -> Result<PropertyChange> {
+    let _still = pool.view().hold_still();
+    let volume = zpl::Volume::open(&pool.view().dsl().objset(dataset)?)?;
+    let bytes = reserved(pool, dataset, volume.size(), volume.block_size())?;
+    Ok(number_change("refreservation", bytes))
+}
+
+fn numeric(pool: &LivePool, dataset: &Dataset, name: &str) -> Result<u64> {
+    let found = pool.view().dsl().property(dataset, &PropertyContext::default(), name)?;
+    Ok(found.and_then(|p| p.number()).unwrap_or(0))
+}
+
+fn reserved(pool: &LivePool, volume: &Dataset, size: u64, block: u64) -> Result<u64> {
+    let copies = numeric(pool, volume, "copies")?.max(1);
+    Ok(for_volume(size, block, copies, &pool.view().config().vdev_tree))
+}
+
+/// Gives a volume another size. A reservation for all of it follows: what is returned is left of
+/// that.
+fn resize(pool: &LivePool, dataset: &Dataset, size: u64) -> Result<Option<PropertyChange>> {
+    let name = &dataset.name;
+    let mut volume = pool.volume(name)?;
+    let (old, block) = (volume.size(), volume.block_size());
+    let (follows, reservation) = {
+        let _still = pool.view().hold_still();
+        let had = numeric(pool, dataset, "refreservation")?;
+        let follows = had != 0 && had == reserved(pool, dataset, old, block)?;
+        (follows, number_change("refreservation", reserved(pool, dataset, size, block)?))
+    };
+    // What grows is reserved first, so that a pool without room refuses before anything changed.
+    if follows && size > old {
+        pool.set_properties(vec![(name.clone(), reservation.clone())])?;
+    }
+    volume.resize(size)?;
+    drop(volume);
+    pool.sync()?;
+    Ok((follows && size < old).then_some(reservation))
+}
+
+/// A property that datasets are to have from the one above again.
+#[derive(Clone, Debug)]
+pub struct Inherit {
+    property: String,
+    recursive: bool,
+    received: bool,
+}
+
+impl Inherit {
+    /// The property, by its name or the heading of its column.
+    ///
+    /// # Errors
+    /// There is no such property, or it is not inherited.
+    pub fn new(property: &str) -> Result<Self> {
+        let known = find_dataset(property);
+        let property = known.map_or(property, |p| p.name);
+        let at = || Place::Property(property.to_owned());
+        match known {
+            Some(p) if p.is_inheritable() && !p.is_fixed() => {}
+            None if is_user_property(property) => {}
+            // A limit without a local value has its default, which is none.
+            Some(_) => return Err(Error::against(Rule::NotInherited).at(at())),
+            None => {
+                let why = Refusal::NoProperty(property.to_owned());
+                return Err(Error::from(dsl::Error::refused(property, why)).at(at()));
+            }
+        }
+        Ok(Self { property: property.to_owned(), recursive: false, received: false })
+    }
+
+    /// Of all datasets below too.
+    #[must_use]
+    pub fn recursive(mut self) -> Self {
+        self.recursive = true;
+        self
+    }
+
+    /// The value that was received, where one was.
+    #[must_use]
+    pub fn or_received(mut self) -> Self {
+        self.received = true;
+        self
+    }
+
+    /// Lets these datasets have it; durable when this returns.
+    ///
+    /// # Errors
+    /// One of them is not there, or refuses; those before it have it.
+    pub fn run(&self, pool: &LivePool, names: &[impl AsRef<str>]) -> Result<()> {
+        let mut all = Vec::new();
+        {
+            let _still = pool.view().hold_still();
+            let dsl = pool.view().dsl();
+            for name in names.iter().map(AsRef::as_ref) {
+                let found = match self.recursive && !name.contains('@') {
+                    true => heads(dsl, name),
+                    false => dsl.by_name(name).map(|one| vec![one]).map_err(Error::from),
+                };
+                all.extend(found.map_err(|e| e.of(name))?.into_iter().map(|dataset| dataset.name));
+            }
+        }
+        let inherit = || PropertyChange { name: self.property.clone(), value: None };
+        Ok(match self.received {
+            true => pool.revert_property(&all, &self.property),
+            false => pool.set_properties(all.into_iter().map(|name| (name, inherit())).collect()),
+        }?)
+    }
+}

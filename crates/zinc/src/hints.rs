@@ -1,0 +1,66 @@
+//! The engine's hints, as options and commands of this program.
+
+use engine::Hint;
+
+/// What to do, in words for somebody at a terminal.
+pub fn words(hint: &Hint) -> String {
+    let fixed = match hint {
+        Hint::CheckPlace => "check the path given with -d",
+        Hint::NamePlaces => "name directories, files or disks to search with -d PATH",
+        Hint::ListPools => "`zinc zpool import` lists what can be opened",
+        Hint::UseGuid => "name the pool by its guid",
+        Hint::FindDevices => "add the places where these devices are with -d PATH",
+        Hint::NewerProgram => "a newer zinc, or OpenZFS, may know them",
+        Hint::ListTxgs => "`zinc zdb -u` lists the txgs there are",
+        Hint::OlderState => {
+            "an older state may be intact: list them with `zinc zpool import --txgs`, \
+             and choose one with --txg N"
+        }
+        Hint::OpenReadonly => "it can be opened read-only: leave out what would change it",
+        Hint::Undestroy => "import it with -D to get it back",
+        Hint::TakeOver => "when no other host has it open, import it with -f",
+        Hint::ExportThere => "export it there first",
+        Hint::OpenAgain => "what was synced is safe: open the pool again",
+        Hint::SaveData => {
+            "while the pool is open, copy its data out or put the file back where it was"
+        }
+        Hint::LoadKey => "give the key with --keys FILE, or on the terminal with --ask",
+        Hint::CreateParents => "-p makes what is missing above it",
+        Hint::NameRules => {
+            "names are made of letters, digits and -_.: and have at most 255 characters"
+        }
+        Hint::NameSnapshot => "snapshots are named DATASET@SNAPSHOT",
+        Hint::ChooseValue(values) => values,
+        Hint::DestroyPool => "use 'zfs destroy -r' for what is in it, 'zpool destroy' for the pool",
+        Hint::OneByOne => "take them one after the other, or use one name for all",
+        Hint::SetDefault => "set it to its default: `zinc zfs set`",
+        Hint::OlderFirst => "name the older snapshot first",
+        _ => return about(hint),
+    };
+    fixed.to_owned()
+}
+
+/// Hints that name something.
+fn about(hint: &Hint) -> String {
+    match hint {
+        Hint::DestroyBelow(one) => {
+            format!("use '-r' to destroy them too: '{one}' and all others below")
+        }
+        Hint::DestroySnapshots(one) => {
+            format!("use '-r' to destroy its snapshots too: '{one}' for one")
+        }
+        Hint::DestroyClones { clones, are_examples: true } => {
+            format!("use '-R' to destroy them too: {} for one", clones.join(", "))
+        }
+        Hint::DestroyClones { clones, .. } => {
+            format!("use '-R' to destroy them too: {}", clones.join(", "))
+        }
+        Hint::DestroyYounger(one) => format!("use '-r' to destroy them: '{one}' for one"),
+        Hint::Release(tag) => {
+            format!("it is held: `zinc zfs release '{tag}' SNAPSHOT` lets it go")
+        }
+        Hint::EnableFeature(_) => "`zinc zpool set feature@NAME=enabled POOL` enables one".into(),
+        // The engine may learn to give hints that this program has no words for yet.
+        _ => String::new(),
+    }
+}
