@@ -189,7 +189,7 @@ impl Audit<'_> {
             // Key 0 takes what is older than all snapshots; keys are exclusive below.
             let fits = (birth > from || from == 0) && birth <= to && birth <= latest;
             strangers += u64::from(!fits);
-            dead.add(&e.0, &crate::deflate::space_of(self.pool, &e.0));
+            dead.add(&e.0, &crate::accounting::space_of(self.pool, &e.0));
         })?;
         if strangers > 0 {
             let rule = "blocks that were not born in its range of txgs";

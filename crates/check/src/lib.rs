@@ -24,12 +24,12 @@
 //! [`Issue`]; that enum is the list of rules.
 #![forbid(unsafe_code)]
 
+mod accounting;
 mod checkpoint;
 mod claims;
 mod damage;
 mod datasets;
 mod deferred;
-mod deflate;
 mod files;
 mod issue;
 mod labels;

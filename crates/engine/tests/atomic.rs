@@ -159,11 +159,16 @@ fn each_task_fails_at_every_access() {
 #[test]
 fn a_stopped_pool_says_so() {
     let bench = Bench::new();
-    let devices = bench.fork();
-    let pool = devices.import();
-    let fs = pool.filesystem("tank/a").unwrap();
-    pool.task_faults().fail_next(60);
-    let error = pool.destroy_snapshots(&["tank/a@3".into()], false).unwrap_err();
+    // A failure of the first accesses is one before anything is changed.
+    let stopped = (10..1000).step_by(10).find_map(|access| {
+        let devices = bench.fork();
+        let pool = devices.import();
+        let fs = pool.filesystem("tank/a").unwrap();
+        pool.task_faults().fail_next(access);
+        let error = pool.destroy_snapshots(&["tank/a@3".into()], false).err()?;
+        matches!(error, Error::Stopped { .. }).then_some((devices, pool, fs, error))
+    });
+    let (_devices, pool, fs, error) = stopped.expect("a failure half way stops the pool");
     let said = error.to_string();
     assert!(said.contains("\"tank\" has stopped") && said.contains("half way"), "{said}");
     assert_eq!(engine::Error::from(error).hint(), Some(&engine::Hint::OpenAgain));

@@ -11,12 +11,13 @@ use crate::scan::{SearchOptions, look_at_device, scan};
 use crate::uberblocks::{self, TxgCandidate};
 use dmu::{CachedStore, Objset, Zap};
 use dsl::Dsl;
+use ondisk::BlkPtr;
 use ondisk::config::{LabelConfig, PoolConfig, VdevConfig};
 use ondisk::features;
 use ondisk::mos;
 use ondisk::uberblock::Uberblock;
 use std::sync::Arc;
-use vdev::VdevTree;
+use vdev::{DeflateRatio, VdevTree};
 use zio::Reader;
 
 /// How to open a pool.
@@ -416,6 +417,17 @@ impl Pool {
     #[must_use]
     pub fn deflates(&self) -> bool {
         self.deflate
+    }
+
+    pub(crate) fn deflate_ratio(&self, vdev: u32) -> DeflateRatio {
+        if self.deflate { self.vdevs().deflate_ratio(vdev) } else { DeflateRatio::WHOLE }
+    }
+
+    /// Bytes that all copies of a block take as datasets count them.
+    #[must_use]
+    pub fn dsize(&self, bp: &BlkPtr) -> u64 {
+        let of = |dva: ondisk::Dva| self.deflate_ratio(dva.vdev()).deflate(dva.asize());
+        bp.dvas().map(|(_, dva)| of(dva)).fold(0, u64::saturating_add)
     }
 
     /// What is shown before its mount points.

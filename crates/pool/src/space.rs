@@ -31,6 +31,7 @@ use ondisk::ddt::{self, Class as DdtClass, Stat};
 use ondisk::mos::{self, vdev_zap};
 use ondisk::spacemap::{self, Action, Entry, HEADER_SIZE, LOG_SHIFT, SpaceMapHeader};
 use ondisk::{Checksum, deadlist};
+use vdev::DeflateRatio;
 
 /// A vdev of more metaslabs than this gives one to the intent log.
 pub const EMBEDDED_LOG_METASLABS: u64 = 64;
@@ -45,8 +46,6 @@ pub const FRAGMENTATION: [u64; 21] = [
 const METASLABS_MAX: u64 = 1 << 20;
 /// Largest space map that is read whole, in bytes.
 const LOG_MAX: u64 = 1 << 30;
-/// What a block is, whose share of data gives the deflation.
-const DEFLATE_BLOCK: u64 = 128 << 10;
 
 /// What vdevs are for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -91,8 +90,8 @@ pub struct TopSpace {
     pub metaslabs: Vec<Metaslab>,
     /// log2 of their size in bytes.
     pub metaslab_shift: u32,
-    /// 512ths of raw bytes that deflated bytes are; 512: no loss.
-    pub deflate_ratio: u64,
+    /// What of raw bytes datasets count.
+    pub deflate_ratio: DeflateRatio,
     /// The metaslab that is set apart for the intent log.
     pub embedded_log: Option<usize>,
     /// Freed since the checkpoint, and kept for it.
@@ -132,8 +131,7 @@ impl TopSpace {
     /// Raw bytes as datasets count them.
     #[must_use]
     pub fn deflated(&self, raw: u64) -> u64 {
-        let bytes = u128::from(raw >> 9) * u128::from(self.deflate_ratio);
-        u64::try_from(bytes).unwrap_or(u64::MAX)
+        self.deflate_ratio.deflate(raw)
     }
 
     /// Fragmentation in percent; `None` when it is not known of enough metaslabs.
@@ -316,14 +314,11 @@ impl Pool {
     fn top_space(&self, config: &VdevConfig, out: &mut PoolSpace) -> TopSpace {
         let shift = config.metaslab_shift.unwrap_or(0).min(63) as u32;
         let id = u32::try_from(config.id).unwrap_or(u32::MAX);
-        let whole = self.vdevs().psize_to_asize(id, DEFLATE_BLOCK, 0);
-        let ratio =
-            whole.filter(|a| self.deflates() && *a >= 512).map(|a| DEFLATE_BLOCK / (a >> 9));
         let mut top = TopSpace {
             id: config.id,
             class: Some(class_of(config)),
             metaslab_shift: shift,
-            deflate_ratio: ratio.unwrap_or(512),
+            deflate_ratio: self.deflate_ratio(id),
             non_allocating: config.non_allocating,
             ..TopSpace::default()
         };
@@ -549,7 +544,7 @@ mod tests {
         let top = TopSpace {
             metaslabs: vec![Metaslab { size: 1 << 20, allocated: 10, ..Metaslab::default() }; 3],
             metaslab_shift: 20,
-            deflate_ratio: 341,
+            deflate_ratio: DeflateRatio::of(|size, _| size / 2 * 3),
             ..TopSpace::default()
         };
         assert_eq!((top.size(), top.allocated()), (3 << 20, 30));

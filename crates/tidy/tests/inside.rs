@@ -4,8 +4,8 @@
 use tidy::source::{code, without_tests};
 use tidy::{report, rust_files};
 
-/// The crates that may name it.
-const TOOLS: [&str; 3] = ["crates/engine/", "crates/lab/", "crates/zdb/"];
+/// Places that may name it.
+const TOOLS: [&str; 4] = ["bench/", "crates/engine/", "crates/lab/", "crates/zdb/"];
 
 /// Files of the command that still name it. None may be added; one that no longer does is taken
 /// off.

@@ -20,6 +20,7 @@
 //! Which checksum, encryption, compression and gang blocks are the floor above.
 #![forbid(unsafe_code)]
 
+mod deflate;
 pub mod draid;
 mod draid_seeds;
 mod error;
@@ -38,6 +39,7 @@ mod state;
 mod tree;
 mod write;
 
+pub use deflate::DeflateRatio;
 pub use error::{BuildError, Error, ErrorKind, Fault, FaultKind};
 pub use indirect::IndirectSegment;
 pub use raidz::Reflow;

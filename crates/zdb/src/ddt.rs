@@ -340,7 +340,7 @@ pub(crate) fn simulate(d: &mut Dump, pool: &Pool) {
         if bp.is_hole() || bp.is_embedded() || !data {
             return;
         }
-        let (lsize, psize, dsize) = (bp.lsize(), bp.psize(), walk::deflated(pool, bp));
+        let (lsize, psize, dsize) = (bp.lsize(), bp.psize(), pool.dsize(bp));
         let e = seen.entry(DdtKey::new(bp)).or_default();
         e.0 += 1;
         let s = &mut e.1;

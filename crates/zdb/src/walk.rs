@@ -52,13 +52,3 @@ impl Visitor for Told<'_, '_, '_> {
         self.d.fail(error);
     }
 }
-
-/// Space a block takes as OpenZFS accounts it: RAID-Z with the overhead of a block of 128 KiB.
-pub(crate) fn deflated(pool: &Pool, bp: &BlkPtr) -> u64 {
-    const TYPICAL: u64 = 128 << 10;
-    bp.dvas().fold(0u64, |sum, (_, dva)| {
-        let asize = pool.vdevs().psize_to_asize(dva.vdev(), TYPICAL, u64::MAX);
-        let ratio = asize.map_or(512, |a| TYPICAL.checked_div(a >> 9).unwrap_or(512));
-        sum.saturating_add((dva.asize() >> 9).saturating_mul(ratio))
-    })
-}

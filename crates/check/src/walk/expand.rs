@@ -69,7 +69,7 @@ impl Walk<'_> {
 
     /// Space of a block as datasets account for it.
     pub(crate) fn pool_space(&self, bp: &BlkPtr) -> super::Space {
-        crate::deflate::space_of(self.pool, bp)
+        crate::accounting::space_of(self.pool, bp)
     }
 
     /// Whether a pointer may stand where it stands; `false` when following it could loop.

@@ -129,6 +129,7 @@ impl DslCx<'_> {
 }
 
 /// Renames a snapshot; with `recursive` also all of the same name below. `to` is the short name.
+/// Gives what those were called that have another name now, with their objects.
 ///
 /// Changes on disk: the heads' tables of snapshots, the directories' times of change.
 pub fn rename_snapshot(
@@ -137,7 +138,7 @@ pub fn rename_snapshot(
     name: &str,
     to: &str,
     recursive: bool,
-) -> Result<()> {
+) -> Result<Vec<(String, u64)>> {
     if !check_component(to) {
         return Err(Error::BadName(to.to_owned()));
     }
@@ -169,6 +170,7 @@ pub fn rename_snapshot(
             return Err(Error::refused(&full, Refusal::Exists));
         }
     }
+    let mut renamed = Vec::with_capacity(heads.len());
     for head in &heads {
         let table = head.phys.snapnames_zap;
         let Some(object) = dsl.snapshot_named(head, short)? else { continue };
@@ -176,6 +178,7 @@ pub fn rename_snapshot(
         cx.remove(table, &stored)?;
         cx.put(table, to, object)?;
         cx.note_snapshots_changed(head.dir.object)?;
+        renamed.push((format!("{}@{short}", head.name), object));
     }
-    Ok(())
+    Ok(renamed)
 }

@@ -37,7 +37,7 @@ pub fn metaslab_shift(asize: u64) -> u32 {
 
 /// What a new vdev's configuration says of its metaslabs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct NewTop {
+pub struct MetaslabArray {
     /// Object with the numbers of the space maps: `metaslab_array`.
     pub ms_array: u64,
     /// `metaslab_shift`.
@@ -50,12 +50,12 @@ pub struct NewTop {
 ///
 /// # Errors
 /// When the MOS cannot be changed.
-pub fn init_top(mos: &Objset, tx: &Tx, asize: u64) -> dmu::Result<NewTop> {
+pub fn init_top(mos: &Objset, tx: &Tx, asize: u64) -> dmu::Result<MetaslabArray> {
     let ms_shift = metaslab_shift(asize);
     let bytes = (asize >> ms_shift).saturating_mul(8).clamp(512, 128 << 10);
     let block = bytes.next_power_of_two() as u32;
     let spec = NewObject::new(DmuType::OBJECT_ARRAY).block_size(block);
-    Ok(NewTop { ms_array: mos.create(tx, &spec)?.number(), ms_shift })
+    Ok(MetaslabArray { ms_array: mos.create(tx, &spec)?.number(), ms_shift })
 }
 
 #[cfg(test)]

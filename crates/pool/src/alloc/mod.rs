@@ -46,7 +46,7 @@ mod top;
 #[cfg(test)]
 mod tests;
 
-pub use create::{NewTop, init_top, metaslab_shift};
+pub use create::{MetaslabArray, init_top, metaslab_shift};
 pub use space::{ClassFigures, Figures};
 pub use spec::{AsizeFn, TopSpec};
 pub use sync::SpaceSync;
@@ -140,7 +140,7 @@ impl Allocator {
 
     fn add(&self, mut top: Top) {
         if !self.deflate {
-            top.deflate_ratio = space::SECTOR;
+            top.deflate_ratio = vdev::DeflateRatio::WHOLE;
         }
         let top = Arc::new(top);
         {

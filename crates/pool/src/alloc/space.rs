@@ -6,16 +6,8 @@ use crate::EMBEDDED_LOG_METASLABS;
 use ondisk::BlkPtr;
 use std::collections::HashMap;
 use std::sync::atomic::Ordering::Relaxed;
+use vdev::DeflateRatio;
 use zio::Class;
-
-/// What a block is, whose share of data gives the deflation.
-pub(super) const TYPICAL_BLOCK: u64 = 128 << 10;
-pub(super) const SECTOR: u64 = 512;
-
-/// 512ths of raw bytes that are left of a block of 128 KiB that takes `asize` bytes.
-pub(super) fn deflate_ratio(asize: u64) -> u64 {
-    TYPICAL_BLOCK.checked_div(asize / SECTOR).unwrap_or(SECTOR)
-}
 
 /// Space of one class of vdevs, as of the last txg that was synced.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -69,7 +61,7 @@ impl Figures {
 
 impl Top {
     fn deflated(&self, raw: u64) -> u64 {
-        (raw / SECTOR).saturating_mul(self.deflate_ratio)
+        self.deflate_ratio.deflate(raw)
     }
 
     fn deferred(&self) -> u64 {
@@ -143,8 +135,8 @@ impl Allocator {
     pub fn dsize(&self, bp: &BlkPtr) -> u64 {
         let tops = self.tops();
         let of = |d: ondisk::Dva| {
-            let ratio = tops.get(&d.vdev()).map_or(SECTOR, |t| t.deflate_ratio);
-            (d.asize() / SECTOR).saturating_mul(ratio)
+            let ratio = tops.get(&d.vdev()).map_or(DeflateRatio::WHOLE, |t| t.deflate_ratio);
+            ratio.deflate(d.asize())
         };
         bp.dvas().map(|(_, d)| of(d)).fold(0, u64::saturating_add)
     }

@@ -4,6 +4,7 @@ use super::maps::{ReadMaps, free_of};
 use super::metaslab::Metaslab;
 use super::spec::{Summaries, TopSpec};
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, AtomicUsize, Ordering::Relaxed};
+use vdev::DeflateRatio;
 use zio::Class;
 
 /// Copies of a block.
@@ -76,7 +77,7 @@ pub(super) struct Top {
     pub(super) allocating: AtomicBool,
     /// Bytes of the smallest block with its parity; every allocation is a multiple.
     pub(super) unit: u64,
-    pub(super) deflate_ratio: u64,
+    pub(super) deflate_ratio: DeflateRatio,
     pub(super) metaslabs: Vec<Metaslab>,
     /// Bytes that can be allocated.
     pub(super) room: AtomicI64,
@@ -99,7 +100,6 @@ impl Top {
             })
             .collect();
         let room: u64 = metaslabs.iter().map(Metaslab::room).sum();
-        let typical = (spec.asize)(super::space::TYPICAL_BLOCK, 0);
         Self {
             id: spec.id,
             class: spec.class,
@@ -108,7 +108,7 @@ impl Top {
             ms_array: spec.ms_array,
             allocating: AtomicBool::new(spec.allocating),
             unit,
-            deflate_ratio: super::space::deflate_ratio(typical),
+            deflate_ratio: DeflateRatio::of(|size, birth| (spec.asize)(size, birth)),
             metaslabs,
             room: AtomicI64::new(room.cast_signed()),
             pace: AtomicU64::new(0),

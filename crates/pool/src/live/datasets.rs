@@ -8,7 +8,7 @@ use super::heads::settings;
 use super::{Head, LivePool, TaskCx};
 use crate::error::{Error, Result};
 use dsl::StoredValue;
-use dsl::write::PropertyChange;
+use dsl::write::{Destroyed, PropertyChange};
 use ondisk::znode::Time;
 use ondisk::{ObjsetKind, ZilHeader};
 use std::collections::HashSet;
@@ -117,7 +117,7 @@ impl LivePool {
             new.check()?;
             let made = dsl::write::create_dataset(&cx.dsl(), &cx.shared.dsl, &name, &properties)?;
             cx.format_filesystem(made.head, &new)?;
-            cx.log_event("create", "", &name)
+            cx.log_event("create", " ", &name)
         })
     }
 
@@ -137,7 +137,7 @@ impl LivePool {
             cx.new_objset(made.head, ObjsetKind::Zvol, |objset, tx| {
                 Ok(Volume::format(objset, tx, size, block_size)?)
             })?;
-            cx.log_event("create", "", &name)
+            cx.log_event("create", " ", &name)
         })
     }
 
@@ -155,7 +155,8 @@ impl LivePool {
             cx.check_log(&dsl.by_name(&origin)?)?;
             dsl::write::clone_dataset(&cx.dsl(), dsl, &name, &origin, &properties)?;
             cx.empty_log(&dsl.by_name(&name)?, false)?;
-            cx.log_event("clone", &format!("origin={origin}"), &name)
+            let object = dsl.by_name(&origin)?.object;
+            cx.log_event("clone", &format!("origin={origin} ({object})"), &name)
         })
     }
 
@@ -169,7 +170,7 @@ impl LivePool {
                 let (names, properties) = &*wanted;
                 cx.check_room(&names.join(" "))?;
                 dsl::write::snapshot(&cx.dsl(), &cx.shared.dsl, names, properties)?;
-                names.iter().try_for_each(|name| cx.log_event("snapshot", "", name))
+                names.iter().try_for_each(|name| cx.log_event("snapshot", " ", name))
             });
             // Another caller took one of the same dataset in that txg, which is durable now.
             let again = matches!(
@@ -192,8 +193,13 @@ impl LivePool {
                 dsl::write::check_destroy_snapshot(&cx.dsl(), dsl, name, defer)?;
             }
             for name in &names {
-                cx.log_event("destroy", "", name)?;
-                dsl::write::destroy_snapshot(&cx.dsl(), dsl, name, defer)?;
+                let snapshot = dsl.by_name(name)?;
+                let done = dsl::write::destroy_snapshot(&cx.dsl(), dsl, name, defer)?;
+                let event = match done {
+                    Destroyed::Now => "destroy",
+                    Destroyed::Deferred => "defer_destroy",
+                };
+                cx.log_event_of(event, " ", (name, snapshot.object))?;
             }
             Ok(())
         })
@@ -207,7 +213,7 @@ impl LivePool {
             let dsl = &cx.shared.dsl;
             let head = dsl::write::check_destroy_head(&cx.dsl(), dsl, &name)?;
             cx.check_log(&head)?;
-            cx.log_event("destroy", "", &name)?;
+            cx.log_event("destroy", " ", &name)?;
             cx.take_over(&head)?;
             cx.drop_head(head.object);
             Ok(dsl::write::destroy_head(&cx.dsl(), dsl, &name)?)
@@ -244,7 +250,7 @@ impl LivePool {
             dsl::write::promote(&cx.dsl(), dsl, &name)?;
             // Neither is true any more, and promoting reads neither.
             with_livelists.iter().try_for_each(|head| cx.drop_livelist(head))?;
-            cx.log_event("promote", "", &name)
+            cx.log_event("promote", " ", &name)
         })
     }
 
@@ -255,7 +261,8 @@ impl LivePool {
             dsl::write::rename_dir(&cx.dsl(), &cx.shared.dsl, &from, &to)?;
             // It inherits from another place now.
             cx.shared.refresh_heads()?;
-            cx.log_event("rename", &format!("-> {to}"), &to)
+            let object = cx.shared.dsl.by_name(&to)?.object;
+            cx.log_event_of("rename", &format!("-> {to}"), (&from, object))
         })
     }
 
@@ -264,7 +271,12 @@ impl LivePool {
     pub fn rename_snapshot(&self, name: &str, to: &str, recursive: bool) -> Result<()> {
         let (name, to) = (name.to_owned(), to.to_owned());
         self.run(move |cx| {
-            dsl::write::rename_snapshot(&cx.dsl(), &cx.shared.dsl, &name, &to, recursive)?;
+            let dsl = &cx.shared.dsl;
+            for (from, object) in
+                dsl::write::rename_snapshot(&cx.dsl(), dsl, &name, &to, recursive)?
+            {
+                cx.log_event_of("rename", &format!("-> @{to}"), (&from, object))?;
+            }
             Ok(())
         })
     }
@@ -275,7 +287,7 @@ impl LivePool {
         self.run(move |cx| {
             dsl::write::set_property(&cx.dsl(), &cx.shared.dsl, &dataset, &change)?;
             cx.shared.refresh_heads()?;
-            cx.log_event("set", &format!("{change:?}"), &dataset)
+            cx.log_change(&dataset, &change)
         })
     }
 
@@ -284,7 +296,7 @@ impl LivePool {
     pub fn set_properties(&self, changes: Vec<(String, PropertyChange)>) -> Result<()> {
         self.run_each(changes, |cx, (dataset, change)| {
             dsl::write::set_property(&cx.dsl(), &cx.shared.dsl, dataset, change)?;
-            cx.log_event("set", &format!("{change:?}"), dataset)
+            cx.log_change(dataset, change)
         })
     }
 
@@ -293,7 +305,7 @@ impl LivePool {
         let property = property.to_owned();
         self.run_each(datasets.to_vec(), move |cx, dataset| {
             dsl::write::revert_property(&cx.dsl(), &cx.shared.dsl, dataset, &property)?;
-            cx.log_event("inherit", &format!("{property} to what was received"), dataset)
+            cx.log_event("inherit", &format!("{property}="), dataset)
         })
     }
 
@@ -314,13 +326,31 @@ impl LivePool {
     /// Holds snapshots by a tag.
     pub fn hold(&self, names: &[String], tag: &str) -> Result<()> {
         let (names, tag) = (each_once(names), tag.to_owned());
-        self.run(move |cx| Ok(dsl::write::hold(&cx.dsl(), &cx.shared.dsl, &names, &tag)?))
+        self.run(move |cx| {
+            dsl::write::hold(&cx.dsl(), &cx.shared.dsl, &names, &tag)?;
+            names.iter().try_for_each(|name| {
+                let (object, count) = cx.holds(name)?;
+                let text = format!("tag={tag} temp=0 refs={count}");
+                cx.log_event_of("hold", &text, (name, object))
+            })
+        })
     }
 
     /// Releases them.
     pub fn release(&self, names: &[String], tag: &str) -> Result<()> {
         let (names, tag) = (each_once(names), tag.to_owned());
-        self.run(move |cx| Ok(dsl::write::release(&cx.dsl(), &cx.shared.dsl, &names, &tag)?))
+        self.run(move |cx| {
+            let dsl = &cx.shared.dsl;
+            // Before, since the last hold may be what keeps a snapshot.
+            let held: Vec<_> = names.iter().map(|name| cx.holds(name)).collect();
+            dsl::write::release(&cx.dsl(), dsl, &names, &tag)?;
+            for (name, held) in names.iter().zip(held) {
+                let (object, count) = held?;
+                let text = format!("tag={tag} refs={}", count.saturating_sub(1));
+                cx.log_event_of("release", &text, (name, object))?;
+            }
+            Ok(())
+        })
     }
 
     /// Makes a bookmark of a snapshot.
@@ -328,14 +358,23 @@ impl LivePool {
         let (name, snapshot) = (name.to_owned(), snapshot.to_owned());
         self.run(move |cx| {
             let dsl = &cx.shared.dsl;
-            Ok(dsl::write::create_bookmark(&cx.dsl(), dsl, &name, &snapshot)?)
+            dsl::write::create_bookmark(&cx.dsl(), dsl, &name, &snapshot)?;
+            let (head, short) = name.split_once('#').unwrap_or((&name, ""));
+            let of = dsl.by_name(&snapshot)?;
+            let (txg, object) = (of.phys.creation_txg, of.object);
+            let text = format!("name={short} creation_txg={txg} target_snap={object} redact_obj=0");
+            cx.log_event("bookmark", &text, head)
         })
     }
 
     /// Destroys a bookmark.
     pub fn destroy_bookmark(&self, name: &str) -> Result<()> {
         let name = name.to_owned();
-        self.run(move |cx| Ok(dsl::write::destroy_bookmark(&cx.dsl(), &cx.shared.dsl, &name)?))
+        self.run(move |cx| {
+            dsl::write::destroy_bookmark(&cx.dsl(), &cx.shared.dsl, &name)?;
+            let (head, short) = name.split_once('#').unwrap_or((&name, ""));
+            cx.log_event("remove bookmark", &format!("name={short}"), head)
+        })
     }
 
     /// A dataset's head, open for writing.

@@ -9,7 +9,7 @@ use super::features::FeatureTable;
 use super::gate::Gate;
 use super::heads::Heads;
 use super::record::Pushed;
-use super::space::PoolSpace;
+use super::space::Budget;
 use super::sync::TxgBlocks;
 use super::task::TaskFaults;
 use super::tunables::Tunables;
@@ -81,7 +81,7 @@ pub(crate) struct Shared {
     /// Names of datasets that were used, as they were when statistics were last asked for.
     pub(super) names: Mutex<BTreeMap<u64, String>>,
     /// What may be written, of all heads together.
-    pub(super) space: PoolSpace,
+    pub(super) space: Budget,
     pub(super) tasks: Mutex<Vec<Task>>,
     pub(super) config: Mutex<ConfigState>,
     /// The last one written.
@@ -184,7 +184,7 @@ impl Shared {
             gate: Arc::new(Gate::new(rt)),
             heads: RwLock::default(),
             names: Mutex::default(),
-            space: PoolSpace::default(),
+            space: Budget::default(),
             tasks: Mutex::default(),
             config: Mutex::new(config),
             uberblock: Mutex::new(uberblock),

@@ -113,7 +113,7 @@ enum Fit {
 
 /// Space of the pool, as of the last synced txg.
 #[derive(Default)]
-pub(super) struct PoolSpace {
+pub(super) struct Budget {
     in_flight: InFlight,
     /// For what uses space.
     for_writing: AtomicU64,
@@ -123,7 +123,7 @@ pub(super) struct PoolSpace {
     deferred: AtomicU64,
 }
 
-impl PoolSpace {
+impl Budget {
     /// `txg` is durable; this is what is left.
     pub(super) fn synced(&self, txg: u64, room: PoolRoom) {
         self.for_writing.store(room.for_writing, Relaxed);
@@ -232,7 +232,7 @@ impl Door {
     }
 
     /// What was lacking for a promise of `worst` bytes.
-    fn lack(&self, pool: &PoolSpace, worst: u64) -> dmu::ErrorKind {
+    fn lack(&self, pool: &Budget, worst: u64) -> dmu::ErrorKind {
         match self.is_quota.load(Relaxed) && worst <= pool.for_writing() {
             true => dmu::ErrorKind::Quota,
             false => dmu::ErrorKind::NoSpace,
@@ -240,7 +240,7 @@ impl Door {
     }
 
     /// Promises `bytes`, at worst `worst`, if there is room.
-    fn promise(&self, pool: &PoolSpace, bytes: u64, worst: u64, space: SpaceUse) -> Fit {
+    fn promise(&self, pool: &Budget, bytes: u64, worst: u64, space: SpaceUse) -> Fit {
         match space {
             SpaceUse::Always => pool.in_flight.promise(worst),
             SpaceUse::Free => {
@@ -274,11 +274,11 @@ impl Door {
     }
 
     /// Promises them, room or not.
-    fn promise_anyway(&self, pool: &PoolSpace, bytes: u64, worst: u64) {
+    fn promise_anyway(&self, pool: &Budget, bytes: u64, worst: u64) {
         self.promise(pool, bytes, worst, SpaceUse::Always);
     }
 
-    fn take_back(&self, pool: &PoolSpace, bytes: u64, worst: u64) {
+    fn take_back(&self, pool: &Budget, bytes: u64, worst: u64) {
         self.in_flight.take_back(bytes);
         pool.in_flight.take_back(worst);
     }
@@ -395,7 +395,7 @@ mod tests {
     }
     #[test]
     fn who_would_fit_alone_waits_and_who_would_not_is_refused() {
-        let pool = PoolSpace::default();
+        let pool = Budget::default();
         pool.synced(0, PoolRoom { for_writing: 1000, for_freeing: 1500, deferred: 500 });
         let door = Door::new(&Weak::new());
         let fits = |worst| {

@@ -33,7 +33,8 @@ use super::history::{self, Invocation};
 use super::shared::{Shared, TaskCx};
 use crate::error::Result;
 use dmu::{Faults, Objset, Tx};
-use dsl::write::{Blocks, DslCx, FeatureCounts, Now, finish_head};
+use dsl::StoredValue;
+use dsl::write::{Blocks, DslCx, FeatureCounts, Now, PropertyChange, finish_head};
 use ondisk::nvlist::NvList;
 use ondisk::{ObjsetKind, mos};
 use std::cell::{Cell, RefCell};
@@ -188,10 +189,32 @@ impl<'a> TaskCx<'a> {
     /// Notes something that was done to a dataset.
     pub(super) fn log_event(&self, name: &str, text: &str, dataset: &str) -> Result<()> {
         let object = self.shared.dsl.by_name(dataset).map_or(0, |d| d.object);
+        self.log_event_of(name, text, (dataset, object))
+    }
+
+    /// The same for one that has another name by now, or none.
+    pub(super) fn log_event_of(&self, name: &str, text: &str, dataset: (&str, u64)) -> Result<()> {
         let host = self.shared.config.lock().facts.hostname.clone();
         let (txg, now) = (self.tx.txg(), self.dsl().now.secs);
-        let record = history::event(name, text, Some((dataset, object)), txg, now, &host);
+        let record = history::event(name, text, Some(dataset), txg, now, &host);
         self.append_history(&[record], false)
+    }
+
+    /// Notes that a property was changed, as OpenZFS words it.
+    pub(super) fn log_change(&self, dataset: &str, change: &PropertyChange) -> Result<()> {
+        let (event, value) = match &change.value {
+            Some(StoredValue::Number(n)) => ("set", n.to_string()),
+            Some(StoredValue::Text(text)) => ("set", text.clone()),
+            None => ("inherit", String::new()),
+        };
+        self.log_event(event, &format!("{}={value}", change.name), dataset)
+    }
+
+    /// The object of a snapshot, and how many holds it has.
+    pub(super) fn holds(&self, snapshot: &str) -> Result<(u64, usize)> {
+        let dsl = &self.shared.dsl;
+        let dataset = dsl.by_name(snapshot)?;
+        Ok((dataset.object, dsl.holds(&dataset)?.len()))
     }
 
     pub(super) fn append_history(&self, records: &[NvList], creation: bool) -> Result<()> {
