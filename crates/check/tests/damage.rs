@@ -16,8 +16,8 @@ const SA_UID: usize = 32;
 const SA_PARENT: usize = 48;
 const SA_LINKS: usize = 128;
 
-fn surgeon(case: &str) -> Option<Surgeon> {
-    testkit::corpus(case).map(|c| Surgeon::new(&c))
+fn surgeon(case: &str) -> Surgeon {
+    Surgeon::new(&testkit::corpus(case))
 }
 
 /// First file that `choose` takes, of any head or of the dataset `within`; its dataset and number.
@@ -75,7 +75,7 @@ fn object(s: &Surgeon, (set, number): (u64, u64)) -> Object {
 
 #[test]
 fn an_untouched_copy_is_clean() {
-    let Some(s) = surgeon("basic") else { return };
+    let s = surgeon("basic");
     assert_eq!(s.check(), [""; 0]);
     // Rewriting without a change proves the surgeon's own hand.
     let file = plain_file(&s, 2);
@@ -85,7 +85,7 @@ fn an_untouched_copy_is_clean() {
 
 #[test]
 fn a_lost_data_block() {
-    let Some(s) = surgeon("basic") else { return };
+    let s = surgeon("basic");
     let file = plain_file(&s, 2);
     let o = object(&s, file);
     let first = o.next_block(0).unwrap().unwrap();
@@ -101,7 +101,7 @@ fn a_lost_data_block() {
 
 #[test]
 fn a_bad_copy_of_metadata() {
-    let Some(s) = surgeon("basic") else { return };
+    let s = surgeon("basic");
     let file = plain_file(&s, 2);
     let bp = object(&s, file).block_pointer(1, 0).unwrap().unwrap();
     s.destroy(&bp, 0);
@@ -115,7 +115,7 @@ fn a_bad_copy_of_metadata() {
 /// and ends.
 #[test]
 fn blocks_of_pointers_that_are_shared() {
-    let Some(s) = surgeon("basic") else { return };
+    let s = surgeon("basic");
     let head = heads(&s.open()).into_iter().map(|d| d.object).find(|set| {
         let meta = objset(&s.open(), *set).meta_object();
         meta.is_some_and(|m| m.dnode().levels > 4)
@@ -139,7 +139,7 @@ fn blocks_of_pointers_that_are_shared() {
 
 #[test]
 fn a_wrong_space_of_an_object() {
-    let Some(s) = surgeon("basic") else { return };
+    let s = surgeon("basic");
     let file = plain_file(&s, 2);
     s.edit_dnode(file, |d| edit_word(d, 24, |used| used + 512));
     assert_eq!(s.check(), ["object-space", "owner-space"]);
@@ -147,7 +147,7 @@ fn a_wrong_space_of_an_object() {
 
 #[test]
 fn a_wrong_fill_count() {
-    let Some(s) = surgeon("basic") else { return };
+    let s = surgeon("basic");
     let file = plain_file(&s, 2);
     s.edit_dnode(file, |d| edit_word(d, 64 + 11 * 8, |fill| fill + 1));
     assert_eq!(s.check(), ["fill-count"]);
@@ -155,7 +155,7 @@ fn a_wrong_fill_count() {
 
 #[test]
 fn a_block_from_the_future() {
-    let Some(s) = surgeon("basic") else { return };
+    let s = surgeon("basic");
     let file = plain_file(&s, 2);
     s.edit_dnode(file, |d| edit_word(d, 64 + 10 * 8, |birth| birth + 1000));
     assert_eq!(s.check(), ["born-too-late"]);
@@ -163,7 +163,7 @@ fn a_block_from_the_future() {
 
 #[test]
 fn a_pointer_of_the_wrong_type() {
-    let Some(s) = surgeon("basic") else { return };
+    let s = surgeon("basic");
     let file = plain_file(&s, 2);
     // Byte 6 of the property word is the type.
     s.edit_dnode(file, |d| d[64 + 6 * 8 + 6] = DmuType::ZVOL.0);
@@ -172,7 +172,7 @@ fn a_pointer_of_the_wrong_type() {
 
 #[test]
 fn a_block_behind_the_end() {
-    let Some(s) = surgeon("basic") else { return };
+    let s = surgeon("basic");
     let file = plain_file(&s, 2);
     s.edit_dnode(file, |d| edit_word(d, 16, |_| 0));
     assert_eq!(s.check(), ["behind-end"]);
@@ -180,7 +180,7 @@ fn a_block_behind_the_end() {
 
 #[test]
 fn an_address_on_no_vdev() {
-    let Some(s) = surgeon("basic") else { return };
+    let s = surgeon("basic");
     let file = plain_file(&s, 2);
     s.edit_dnode(file, |d| edit_word(d, 64 + 16, |w| w | (9 << 32)));
     let names = s.check();
@@ -189,7 +189,7 @@ fn an_address_on_no_vdev() {
 
 #[test]
 fn a_forgotten_block_leaks() {
-    let Some(s) = surgeon("basic") else { return };
+    let s = surgeon("basic");
     let file = plain_file(&s, 1);
     s.edit_dnode(file, |d| d[64..64 + 128].fill(0));
     let names = s.check();
@@ -199,7 +199,7 @@ fn a_forgotten_block_leaks() {
 
 #[test]
 fn two_owners_of_one_block() {
-    let Some(s) = surgeon("basic") else { return };
+    let s = surgeon("basic");
     let one = plain_file(&s, 2);
     let bp = object(&s, one).dnode().blkptrs[0].encode(ondisk::Endian::Little);
     let two = find(&s, None, |n| {
@@ -214,7 +214,7 @@ fn two_owners_of_one_block() {
 /// Turns the first allocation of the first space map with entries into a free.
 #[test]
 fn space_in_use_that_is_marked_free() {
-    let Some(s) = surgeon("basic") else { return };
+    let s = surgeon("basic");
     let pool = s.open();
     let maps = pool.mos().objects().filter_map(Result::ok);
     let map = maps
@@ -243,7 +243,7 @@ fn space_in_use_that_is_marked_free() {
 
 #[test]
 fn sums_of_datasets() {
-    let Some(s) = surgeon("history") else { return };
+    let s = surgeon("history");
     let set = a_head(&s);
     // Words of the dataset: 9 referenced, 12 unique.
     s.edit_bonus((0, set.object), 9 * 8, |n| n + 512);
@@ -253,7 +253,7 @@ fn sums_of_datasets() {
 
 #[test]
 fn sums_of_directories() {
-    let Some(s) = surgeon("history") else { return };
+    let s = surgeon("history");
     let set = a_head(&s);
     s.edit_bonus((0, set.dir.object), 5 * 8, |n| n + 512);
     let report = s.report();
@@ -263,7 +263,7 @@ fn sums_of_directories() {
 
 #[test]
 fn a_snapshot_with_a_child_too_many() {
-    let Some(s) = surgeon("history") else { return };
+    let s = surgeon("history");
     let pool = s.open();
     let snapshots = pool.mos().objects().filter_map(Result::ok);
     let mut snapshots = snapshots.filter(|o| o.dnode().bonus_kind == DmuType::DSL_DATASET);
@@ -278,7 +278,7 @@ fn a_snapshot_with_a_child_too_many() {
 
 #[test]
 fn a_dead_list_with_a_wrong_sum() {
-    let Some(s) = surgeon("history") else { return };
+    let s = surgeon("history");
     let pool = s.open();
     let mut lists = pool.mos().objects().filter_map(Result::ok);
     let dead = lists.find(|o| o.dnode().bonus_kind == DmuType::DEADLIST_HDR).unwrap().number();
@@ -288,7 +288,7 @@ fn a_dead_list_with_a_wrong_sum() {
 
 #[test]
 fn a_wrong_number_of_links() {
-    let Some(s) = surgeon("basic") else { return };
+    let s = surgeon("basic");
     let file = plain_file(&s, 2);
     s.edit_bonus(file, SA_LINKS, |n| {
         assert_eq!(n, 1);
@@ -299,7 +299,7 @@ fn a_wrong_number_of_links() {
 
 #[test]
 fn a_wrong_size_of_a_directory() {
-    let Some(s) = surgeon("basic") else { return };
+    let s = surgeon("basic");
     let dir = a_directory(&s);
     s.edit_bonus(dir, SA_SIZE, |n| n + 1);
     assert_eq!(s.check(), ["directory-size"]);
@@ -316,7 +316,7 @@ fn a_directory(s: &Surgeon) -> (u64, u64) {
 
 #[test]
 fn a_directory_with_another_parent() {
-    let Some(s) = surgeon("basic") else { return };
+    let s = surgeon("basic");
     let dir = a_directory(&s);
     s.edit_bonus(dir, SA_PARENT, |n| n + 1);
     assert_eq!(s.check(), ["wrong-parent"]);
@@ -324,7 +324,7 @@ fn a_directory_with_another_parent() {
 
 #[test]
 fn a_file_that_is_its_own_parent() {
-    let Some(s) = surgeon("basic") else { return };
+    let s = surgeon("basic");
     let file = plain_file(&s, 2);
     s.edit_bonus(file, SA_PARENT, |_| file.1);
     assert_eq!(s.check(), ["wrong-parent"]);
@@ -332,7 +332,7 @@ fn a_file_that_is_its_own_parent() {
 
 #[test]
 fn an_attribute_with_another_parent() {
-    let Some(s) = surgeon("basic") else { return };
+    let s = surgeon("basic");
     let attribute = find(&s, None, |n| {
         n.kind() == FileKind::File
             && n.flags & ondisk::znode::flags::XATTR != 0
@@ -344,7 +344,7 @@ fn an_attribute_with_another_parent() {
 
 #[test]
 fn a_file_with_another_owner() {
-    let Some(s) = surgeon("basic") else { return };
+    let s = surgeon("basic");
     let file = plain_file(&s, 2);
     s.edit_bonus(file, SA_UID, |n| n + 7);
     assert_eq!(s.check(), ["owner-space"]);
@@ -373,7 +373,7 @@ fn rename_entry(s: &Surgeon, dir: (u64, u64), object: u64) {
 
 #[test]
 fn a_name_of_nothing() {
-    let Some(s) = surgeon("basic") else { return };
+    let s = surgeon("basic");
     let dir = a_micro_directory(&s);
     rename_entry(&s, dir, 0xff_ffff);
     assert_eq!(s.check(), ["dangling-entry", "orphan"]);
@@ -381,7 +381,7 @@ fn a_name_of_nothing() {
 
 #[test]
 fn a_file_without_a_name() {
-    let Some(s) = surgeon("basic") else { return };
+    let s = surgeon("basic");
     let dir = a_micro_directory(&s);
     let other = plain_file_in(&s, 1, Some(dir.0));
     rename_entry(&s, dir, other.1);
@@ -390,7 +390,7 @@ fn a_file_without_a_name() {
 
 #[test]
 fn a_table_whose_entries_are_miscounted() {
-    let Some(s) = surgeon("basic") else { return };
+    let s = surgeon("basic");
     let dir = find(&s, None, |n| {
         n.kind() == FileKind::Dir
             && dmu::Zap::open(n.object()).is_ok_and(|z| z.fat_header().is_some())
@@ -402,7 +402,7 @@ fn a_table_whose_entries_are_miscounted() {
 
 #[test]
 fn references_of_dedup_and_clones() {
-    let Some(s) = surgeon("dedup-clone") else { return };
+    let s = surgeon("dedup-clone");
     let pool = s.open();
     let mut found = None;
     let with_snapshots = |h: dsl::Dataset| {
@@ -433,7 +433,7 @@ fn references_of_dedup_and_clones() {
 
 #[test]
 fn a_lost_label() {
-    let Some(s) = surgeon("basic") else { return };
+    let s = surgeon("basic");
     s.scribble(256 << 10, &vec![0; 256 << 10]);
     let report = s.report();
     let [Issue::Label { label, .. }] = report.issues.as_slice() else {
@@ -444,7 +444,7 @@ fn a_lost_label() {
 
 #[test]
 fn locked_datasets_are_named() {
-    let Some(corpus) = testkit::corpus("crypt") else { return };
+    let corpus = testkit::corpus("crypt");
     let pool = common::open(&corpus.dir, corpus.name());
     let report = check::run(&pool, &check::CheckOptions::default(), &rt::Progress::new());
     let names: Vec<_> = report.issues.iter().map(Issue::name).collect();
@@ -454,7 +454,7 @@ fn locked_datasets_are_named() {
 
 #[test]
 fn an_older_txg_is_partly_lost_when_its_blocks_are() {
-    let Some(s) = surgeon("basic") else { return };
+    let s = surgeon("basic");
     let pool = s.open();
     let set = heads(&pool).pop().unwrap();
     let meta = pool.dsl().objset(&set).unwrap().meta_object().unwrap();

@@ -7,9 +7,7 @@ use check::{CheckOptions, Severity};
 use common::summary;
 
 fn check_case(case: &str) {
-    if let Some(corpus) = testkit::corpus(case) {
-        check_pool(case, &corpus);
-    }
+    check_pool(case, &testkit::corpus(case));
 }
 
 fn check_pool(case: &str, corpus: &testkit::CorpusPool) {
@@ -55,7 +53,7 @@ fn totals_are_those_of_zdb() {
 
 #[test]
 fn unlocked_everything_is_decrypted_and_right() {
-    let Some(corpus) = testkit::corpus("crypt") else { return };
+    let corpus = testkit::corpus("crypt");
     let pool = common::open(&corpus.dir, corpus.name());
     for (dataset, key) in corpus.manifest["keys"].as_object().expect("keys") {
         let bytes = match key["key"].as_str() {
@@ -71,7 +69,7 @@ fn unlocked_everything_is_decrypted_and_right() {
 
 #[test]
 fn snapshots_are_as_clean_as_heads() {
-    let Some(corpus) = testkit::corpus("history") else { return };
+    let corpus = testkit::corpus("history");
     let pool = common::open(&corpus.dir, corpus.name());
     let options = CheckOptions { snapshots: true, ..CheckOptions::default() };
     let report = check::run(&pool, &options, &rt::Progress::new());
@@ -80,7 +78,7 @@ fn snapshots_are_as_clean_as_heads() {
 
 #[test]
 fn damage_of_a_mirror_side_is_named() {
-    let Some(corpus) = testkit::corpus("degraded-mirror") else { return };
+    let corpus = testkit::corpus("degraded-mirror");
     let pool = common::open(&corpus.dir, corpus.name());
     let report = check::run(&pool, &CheckOptions::default(), &rt::Progress::new());
     let [d] = report.devices.as_slice() else { panic!("{:?}", report.devices) };
@@ -90,7 +88,7 @@ fn damage_of_a_mirror_side_is_named() {
 
 #[test]
 fn a_device_that_was_away_is_expected_to_differ() {
-    let Some(corpus) = testkit::corpus("degraded-raidz") else { return };
+    let corpus = testkit::corpus("degraded-raidz");
     let pool = common::open(&corpus.dir, corpus.name());
     let report = check::run(&pool, &CheckOptions::default(), &rt::Progress::new());
     let names: Vec<_> = report.issues.iter().map(check::Issue::name).collect();
@@ -101,7 +99,7 @@ fn a_device_that_was_away_is_expected_to_differ() {
 #[test]
 fn the_newest_txg_is_intact() {
     for case in ["basic", "raidz1", "crypt"] {
-        let Some(corpus) = testkit::corpus(case) else { return };
+        let corpus = testkit::corpus(case);
         let pool = common::open(&corpus.dir, corpus.name());
         assert_eq!(check::verdict(&pool), pool::Verdict::Intact, "{case}");
     }

@@ -32,12 +32,9 @@ fn pools() -> Vec<(String, Vec<SparseImage>)> {
     };
     let fixtures = testkit::fixture_cases().into_iter();
     let mut out: Vec<_> = fixtures.map(|n| load(n.clone(), testkit::fixture(&n))).collect();
-    // Kinds of structures the fixtures lack; a missing corpus only narrows the test.
-    for case in ["crypt", "version28", "history", "ziluncle", "dedup-clone", "expanded"] {
-        if let Some(pool) = testkit::corpus(case) {
-            out.push(load(case.to_owned(), pool));
-        }
-    }
+    // Kinds of structures the fixtures lack.
+    let cases = ["crypt", "version28", "history", "ziluncle", "dedup-clone", "expanded"];
+    out.extend(testkit::corpus_among(&cases).into_iter().map(|p| load(p.case.clone(), p)));
     out
 }
 

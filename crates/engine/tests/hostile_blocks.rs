@@ -155,7 +155,7 @@ fn all_pools() -> Vec<CorpusPool> {
     let mut out: Vec<_> = testkit::fixture_cases().iter().map(|n| testkit::fixture(n)).collect();
     let cases =
         ["basic", "crypt", "version28", "history", "ziluncle", "zil-slog", "zvols", "casefold"];
-    out.extend(cases.iter().filter_map(|case| testkit::corpus(case)));
+    out.extend(testkit::corpus_among(&cases));
     out
 }
 
@@ -256,7 +256,7 @@ fn read_in_bulk(pool: &Pool, lie: Box<Lie>) -> usize {
 fn pointers_that_claim_the_largest_blocks_do_not_balloon() {
     let mut checked = 0;
     let mut cases = vec![testkit::fixture("sample")];
-    cases.extend(["zvols", "codecs"].iter().filter_map(|case| testkit::corpus(case)));
+    cases.extend(["zvols", "codecs"].map(testkit::corpus));
     for case in cases {
         let mut options = OpenOptions { ignore_checksums: true, ..OpenOptions::default() };
         options.cache_bytes = 32 << 20;

@@ -28,13 +28,9 @@ fn check(table: &'static [Property], of: u8, printed: &Map<String, Value>) {
 
 #[test]
 fn as_printed_for_every_pool_of_the_corpus() {
-    let Some(shared) = testkit::shared_dir() else {
-        return testkit::skip("needs ../shared");
-    };
     let mut datasets = 0;
     for case in testkit::corpus_cases() {
-        let path = shared.join("pools").join(&case).join("manifest.json");
-        let manifest: Value = serde_json::from_slice(&std::fs::read(path).unwrap()).unwrap();
+        let manifest = testkit::corpus(&case).manifest;
         check(&POOL, applies::POOL, manifest["pool_properties"].as_object().unwrap());
         for ds in manifest["datasets"].as_array().unwrap() {
             let below = ["snapshots", "bookmarks"].map(|k| ds[k].as_array());

@@ -88,7 +88,7 @@ mod tests {
     /// `degraded-raidz`: a disk was taken offline and never came back.
     #[test]
     fn a_disk_that_was_away_missed_what_was_written_since() {
-        let Some(corpus) = testkit::corpus("degraded-raidz") else { return };
+        let corpus = testkit::corpus("degraded-raidz");
         let mut options = crate::OpenOptions::default();
         options.search.paths = vec![corpus.dir.clone()];
         let pool = crate::Pool::open(corpus.name(), &options).unwrap();

@@ -23,7 +23,7 @@ fn every_pool(judge: impl Fn(&Pool, &mut Vec<String>)) {
         differences.extend(here.into_iter().map(|d| format!("{}: {d}", case.name())));
     };
     testkit::fixture_cases().iter().for_each(|n| judge_case(&testkit::fixture(n)));
-    testkit::corpus_cases().iter().filter_map(|n| testkit::corpus(n)).for_each(|c| judge_case(&c));
+    testkit::corpus_cases().iter().for_each(|case| judge_case(&testkit::corpus(case)));
     assert!(differences.is_empty(), "{}", differences.join("\n"));
 }
 

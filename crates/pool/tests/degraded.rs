@@ -51,7 +51,7 @@ fn assert_names(error: &Error, lab: &Lab, missing: &[u32]) {
 
 /// Every combination of missing devices up to `parity`, and one more than that.
 fn every_combination(case: &str, parity: usize) {
-    let Some(lab) = Lab::corpus(case) else { return };
+    let lab = Lab::corpus(case);
     let whole = contents(&lab.open());
     assert_eq!(whole.values().filter(|v| v.is_err()).count(), 0);
     for n in 1..=parity {
@@ -86,6 +86,7 @@ fn every_combination(case: &str, parity: usize) {
     assert!(lost > 0 || lab.images.len() == parity + 1, "{case}");
 }
 
+#[testkit::needs("mirror")]
 #[test]
 fn mirror() {
     every_combination("mirror", 2);
@@ -96,11 +97,13 @@ fn raidz1() {
     every_combination("raidz1", 1);
 }
 
+#[testkit::needs("raidz2")]
 #[test]
 fn raidz2() {
     every_combination("raidz2", 2);
 }
 
+#[testkit::needs("raidz3")]
 #[test]
 fn raidz3() {
     every_combination("raidz3", 3);
@@ -111,6 +114,7 @@ fn draid() {
     every_combination("draid", 2);
 }
 
+#[testkit::needs("expanded")]
 #[test]
 fn expanded_raidz() {
     every_combination("expanded", 1);
@@ -119,7 +123,7 @@ fn expanded_raidz() {
 /// `stripe` is disk 0, mirrors 1+2 and 3+4, log 5, special 6, cache 7 and spare 8.
 #[test]
 fn a_pool_without_its_log_cache_and_spare_is_whole() {
-    let Some(lab) = Lab::corpus("stripe") else { return };
+    let lab = Lab::corpus("stripe");
     let whole = contents(&lab.open());
     for missing in [&[5][..], &[7], &[8], &[5, 7, 8], &[1, 4, 5, 7, 8], &[2, 3]] {
         let pool = lab.without(missing).open();
@@ -136,7 +140,7 @@ fn a_pool_without_its_log_cache_and_spare_is_whole() {
 
 #[test]
 fn a_stripe_without_one_vdev_gives_up_only_what_was_there() {
-    let Some(lab) = Lab::corpus("stripe") else { return };
+    let lab = Lab::corpus("stripe");
     let whole = contents(&lab.open());
     for missing in [&[0][..], &[1, 2], &[3, 4], &[6], &[0, 1, 2], &[0, 6]] {
         let rest = lab.without(missing);
@@ -167,7 +171,7 @@ fn a_stripe_without_one_vdev_gives_up_only_what_was_there() {
 /// `degraded-raidz` has one disk out of use since before the last writes.
 #[test]
 fn a_device_out_of_use_helps_when_the_rest_is_too_few() {
-    let Some(lab) = Lab::corpus("degraded-raidz") else { return };
+    let lab = Lab::corpus("degraded-raidz");
     let pool = lab.open();
     let whole = contents(&pool);
     assert_eq!(whole.values().filter(|v| v.is_err()).count(), 0);
@@ -197,7 +201,7 @@ fn a_device_out_of_use_helps_when_the_rest_is_too_few() {
 
 #[test]
 fn an_outdated_device_is_asked_last_and_not_blamed() {
-    let Some(lab) = Lab::corpus("degraded-raidz") else { return };
+    let lab = Lab::corpus("degraded-raidz");
     let options = OpenOptions { use_offline: true, ..OpenOptions::default() };
     let pool = lab.try_open(&options).unwrap();
     let whole = contents(&lab.open());
@@ -210,7 +214,7 @@ fn an_outdated_device_is_asked_last_and_not_blamed() {
 /// `degraded-mirror` has 40 % of the blocks of vdev1 damaged, labels spared.
 #[test]
 fn a_rotten_side_of_a_mirror_costs_nothing_until_it_is_alone() {
-    let Some(lab) = Lab::corpus("degraded-mirror") else { return };
+    let lab = Lab::corpus("degraded-mirror");
     let pool = lab.open();
     let whole = contents(&pool);
     assert_eq!(whole.values().filter(|v| v.is_err()).count(), 0);

@@ -76,7 +76,7 @@ impl Seen {
 
 #[test]
 fn locked_datasets_say_so() {
-    let Some(corpus) = testkit::corpus("crypt") else { return };
+    let corpus = testkit::corpus("crypt");
     let pool = open(&corpus);
     let dsl = pool.dsl();
     let datasets = encrypted(dsl);
@@ -91,7 +91,7 @@ fn locked_datasets_say_so() {
 
 #[test]
 fn a_wrong_key_is_refused() {
-    let Some(corpus) = testkit::corpus("crypt") else { return };
+    let corpus = testkit::corpus("crypt");
     let pool = open(&corpus);
     let tries: [(&str, &[u8], KeyError); 3] = [
         ("sealed/pass", b"not the passphrase", KeyError::Wrong),
@@ -108,8 +108,8 @@ fn a_wrong_key_is_refused() {
 
 #[test]
 fn every_block_of_every_encrypted_dataset_is_authentic() {
-    for case in ["crypt", "zil-slog"] {
-        let Some(corpus) = testkit::corpus(case) else { return };
+    for corpus in testkit::corpus_among(&["crypt", "zil-slog"]) {
+        let case = &corpus.case;
         let pool = open(&corpus);
         load_keys(&corpus, pool.dsl());
         let mut seen = Seen::default();
@@ -123,7 +123,7 @@ fn every_block_of_every_encrypted_dataset_is_authentic() {
 
 #[test]
 fn files_and_volumes_are_what_the_kernel_read() {
-    let Some(corpus) = testkit::corpus("crypt") else { return };
+    let corpus = testkit::corpus("crypt");
     let pool = open(&corpus);
     load_keys(&corpus, pool.dsl());
     let mut compared = 0;

@@ -43,7 +43,7 @@ fn whole(lab: &Lab) -> Contents {
 
 #[test]
 fn one_good_label_is_enough() {
-    let Some(lab) = Lab::corpus("casefold") else { return };
+    let lab = Lab::corpus("casefold");
     let whole = whole(&lab);
     for keep in 0..4 {
         let mut lab = lab.clone();
@@ -221,7 +221,7 @@ fn an_image_cut_short_gives_what_it_has() {
         lab.image(1).truncate(len);
         assert_same(&whole, &contents(&lab.open()));
     }
-    let Some(lab) = Lab::corpus("casefold") else { return };
+    let lab = Lab::corpus("casefold");
     let all = contents(&lab.open());
     let mut cut = lab.clone();
     cut.image(0).truncate(48 << 20);
@@ -336,7 +336,7 @@ fn destroy_object(lab: &mut Lab, number: u64) -> usize {
 #[test]
 fn damage_beside_the_data_costs_no_data() {
     for case in ["checkpoint", "casefold"] {
-        let Some(lab) = Lab::corpus(case) else { return };
+        let lab = Lab::corpus(case);
         let whole = whole(&lab);
         let names = [mos::CONFIG, mos::HISTORY, mos::SYNC_BPOBJ, mos::FREE_BPOBJ];
         let more = [mos::LOG_SPACEMAP_ZAP, mos::POOL_PROPS, mos::FEATURES_FOR_WRITE];
@@ -408,7 +408,7 @@ fn destroy_by_device(lab: &Lab, number: u64) -> Lab {
 
 #[test]
 fn datasets_are_found_by_their_objects() {
-    let Some(lab) = Lab::corpus("history") else { return };
+    let lab = Lab::corpus("history");
     let pool = lab.open();
     let dsl = pool.dsl();
     let (mut heads, mut snapshots) = (0, 0);
@@ -432,7 +432,7 @@ fn datasets_are_found_by_their_objects() {
 
 #[test]
 fn one_bad_dataset_costs_only_itself() {
-    let Some(lab) = Lab::corpus("history") else { return };
+    let lab = Lab::corpus("history");
     let pool = lab.open();
     let whole = contents(&pool);
     let mut names = Vec::new();
@@ -469,7 +469,7 @@ fn one_bad_dataset_costs_only_itself() {
 /// tree no longer leads to is found in the blocks that are left.
 #[test]
 fn a_lost_part_of_the_tree_does_not_take_the_rest_along() {
-    let Some(lab) = Lab::corpus("history") else { return };
+    let lab = Lab::corpus("history");
     let pool = lab.open();
     let whole = contents(&pool);
     let datasets = pool.dsl().datasets();
@@ -508,7 +508,7 @@ fn a_lost_part_of_the_tree_does_not_take_the_rest_along() {
 
 #[test]
 fn a_lost_object_directory_is_an_error_about_a_place() {
-    let Some(lab) = Lab::corpus("casefold") else { return };
+    let lab = Lab::corpus("casefold");
     let mut lab = lab.clone();
     for txg in pool::by_txg(&lab.candidate().uberblocks).iter().take(3).map(|t| t.uberblock.txg) {
         let asked = OpenOptions { txg: Some(txg), ..OpenOptions::default() };

@@ -112,7 +112,7 @@ const FREE: u64 = 500_000;
 
 #[test]
 fn every_version_of_the_format_takes_every_kind_of_file() {
-    let Some(corpus) = testkit::corpus("version28") else { return };
+    let corpus = testkit::corpus("version28");
     let pool = open(&corpus);
     for version in 1..=5 {
         let objset = objset(&pool, &format!("v28/zpl{version}"));
@@ -164,7 +164,7 @@ fn every_version_of_the_format_takes_every_kind_of_file() {
 
 #[test]
 fn names_are_found_as_the_file_system_finds_them() {
-    let Some(corpus) = testkit::corpus("casefold") else { return };
+    let corpus = testkit::corpus("casefold");
     let pool = open(&corpus);
     for (name, finds) in [("folded/insensitive", true), ("folded/mixed", false), ("folded", false)]
     {
@@ -201,7 +201,7 @@ fn start(pool: &Pool) -> (Objset, u64, Node, String) {
 
 #[test]
 fn a_record_that_fails_changes_nothing_and_ends_the_replay() {
-    let Some(corpus) = testkit::corpus("ziluncle") else { return };
+    let corpus = testkit::corpus("ziluncle");
     let pool = open(&corpus);
     let (objset, dir, file, name) = start(&pool);
     let fails: Vec<(&str, Vec<(TxType, Body)>)> = vec![
@@ -269,7 +269,7 @@ fn a_record_that_fails_changes_nothing_and_ends_the_replay() {
 
 #[test]
 fn records_about_what_is_no_more_are_passed_over() {
-    let Some(corpus) = testkit::corpus("ziluncle") else { return };
+    let corpus = testkit::corpus("ziluncle");
     let pool = open(&corpus);
     let (objset, dir, file, name) = start(&pool);
     let number = file.number();
@@ -293,7 +293,7 @@ fn records_about_what_is_no_more_are_passed_over() {
 
 #[test]
 fn content_is_as_if_it_had_been_written() {
-    let Some(corpus) = testkit::corpus("ziluncle") else { return };
+    let corpus = testkit::corpus("ziluncle");
     let pool = open(&corpus);
     let (objset, dir, file, name) = start(&pool);
     for seed in 0..30 {
@@ -351,7 +351,7 @@ fn content_is_as_if_it_had_been_written() {
 
 #[test]
 fn memory_is_capped() {
-    let Some(corpus) = testkit::corpus("ziluncle") else { return };
+    let corpus = testkit::corpus("ziluncle");
     let pool = open(&corpus);
     let (objset, dir, ..) = start(&pool);
     // Each record of one byte costs a block of 16 MiB.
@@ -382,7 +382,7 @@ fn memory_is_capped() {
 
 #[test]
 fn flags_and_projects_come_with_the_extra_attributes() {
-    let Some(corpus) = testkit::corpus("ziluncle") else { return };
+    let corpus = testkit::corpus("ziluncle");
     let pool = open(&corpus);
     let (objset, dir, file, name) = start(&pool);
     let bits = [AttrBit::Immutable, AttrBit::NoDump, AttrBit::ProjInherit, AttrBit::ProjectId];
@@ -411,7 +411,7 @@ fn flags_and_projects_come_with_the_extra_attributes() {
 
 #[test]
 fn attributes_that_do_not_fit_go_to_a_spill_block() {
-    let Some(corpus) = testkit::corpus("ziluncle") else { return };
+    let corpus = testkit::corpus("ziluncle");
     let pool = open(&corpus);
     let (objset, _, file, name) = start(&pool);
     let set = |name: &str, value: Vec<u8>| {
@@ -440,7 +440,7 @@ fn attributes_that_do_not_fit_go_to_a_spill_block() {
 
 #[test]
 fn a_damaged_log_never_panics() {
-    let Some(corpus) = testkit::corpus("ziluncle") else { return };
+    let corpus = testkit::corpus("ziluncle");
     let pool = open(&corpus);
     let objset = objset(&pool, "logged/fs");
     let whole = Log::read(&objset);
@@ -487,7 +487,7 @@ fn a_damaged_log_never_panics() {
 fn the_list_of_a_mode_is_the_one_openzfs_wrote() {
     let mut seen = 0;
     for case in ["basic", "version28"] {
-        let Some(corpus) = testkit::corpus(case) else { return };
+        let corpus = testkit::corpus(case);
         let pool = open(&corpus);
         for (name, _) in pool.dsl().walk() {
             let objset = objset(&pool, &name);

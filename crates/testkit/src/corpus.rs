@@ -1,11 +1,12 @@
 //! Pools and streams that the OpenZFS kernel module wrote, with what it read back from them.
 //!
-//! A case is a folder with `vdevN.img.zst` and `manifest.json`. The small ones in `fixtures/` are
-//! part of the project; the large collection lies beside the checkout, in `../shared/pools`.
+//! A case is a folder with `vdevN.img.zst` and `manifest.json`. Those in `fixtures/` are part of
+//! the project; the rest of the collection lies beside the checkout, in `../shared/pools`. A test
+//! that needs a pool from there says so with [`needs`](crate::needs), and is ignored without it.
 //! Each case is decompressed once, into `target/corpus` or `target/fixtures` of the checkout. Tests
 //! run as many processes at once: each fills a folder of its own and renames it, the first wins.
 
-use crate::{shared_dir, skip, unpack_zst, workspace_root};
+use crate::{shared_dir, unpack_zst, workspace_root};
 use serde_json::Value;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -47,9 +48,23 @@ impl CorpusPool {
     }
 }
 
-/// Names of all cases of the collection beside the checkout, sorted; empty where there is none.
+/// Names of all cases of the collection that are here, sorted: the shipped ones, and those beside
+/// the checkout.
 pub fn corpus_cases() -> Vec<String> {
-    shared_dir().map(|dir| cases(&dir.join("pools"))).unwrap_or_default()
+    let mut names = cases(&shipped());
+    names.extend(SHIPPED_APART.map(str::to_owned));
+    names.extend(shared_dir().map(|dir| cases(&dir.join("pools"))).unwrap_or_default());
+    names.sort();
+    names.dedup();
+    names
+}
+
+/// Pools of the collection among the fixtures.
+const SHIPPED_APART: [&str; 3] = ["draid", "gang", "removed"];
+
+/// The folder of the shipped part of the collection.
+fn shipped() -> PathBuf {
+    workspace_root().join("fixtures/pools")
 }
 
 /// Names of all pools shipped with the project, sorted.
@@ -57,14 +72,25 @@ pub fn fixture_cases() -> Vec<String> {
     cases(&workspace_root().join("fixtures"))
 }
 
-/// The case of that name from the collection beside the checkout. `None`, after a loud word on
-/// stderr, where there is no collection; a panic where it lacks that case.
-pub fn corpus(case: &str) -> Option<CorpusPool> {
-    let Some(shared) = shared_dir() else {
-        skip("needs ../shared");
-        return None;
-    };
-    Some(open_case(&shared.join("pools"), case, "corpus"))
+/// The case of that name from the collection.
+///
+/// # Panics
+/// It is not here: a test that may lack it is marked with [`needs`](crate::needs).
+pub fn corpus(case: &str) -> CorpusPool {
+    if SHIPPED_APART.contains(&case) {
+        return fixture(case);
+    }
+    if shipped().join(case).is_dir() {
+        return open_case(&shipped(), case, "corpus");
+    }
+    let shared = shared_dir().unwrap_or_else(|| panic!("pool {case} is in ../shared alone"));
+    open_case(&shared.join("pools"), case, "corpus")
+}
+
+/// Those of `cases` that are here.
+pub fn corpus_among(cases: &[&str]) -> Vec<CorpusPool> {
+    let here = corpus_cases();
+    cases.iter().filter(|case| here.iter().any(|h| h == *case)).map(|case| corpus(case)).collect()
 }
 
 /// The pool of that name shipped with the project.
@@ -81,17 +107,6 @@ pub fn sample_cases() -> Vec<String> {
 /// The pool in a rare state of that name.
 pub fn sample(name: &str) -> CorpusPool {
     open_case(&workspace_root().join("fixtures/samples"), name, "samples")
-}
-
-/// The decompressed bytes of the send stream `../shared/streams/<name>.zfs.zst`; `None`, after a
-/// loud word, where there is no collection.
-pub fn stream(name: &str) -> Option<Vec<u8>> {
-    let Some(shared) = shared_dir() else {
-        skip("needs ../shared");
-        return None;
-    };
-    let path = shared.join("streams").join(format!("{name}.zfs.zst"));
-    Some(crate::read_zst(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display())))
 }
 
 fn cases(dir: &Path) -> Vec<String> {
@@ -158,14 +173,13 @@ fn read_json(path: &Path) -> Value {
     serde_json::from_slice(&text).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
 
-/// The data file with all figures of the studies, `../shared/seeds/figures.toml`; `None`, after a
-/// loud word, where there is no collection.
-pub fn figures() -> Option<String> {
-    let Some(shared) = shared_dir() else {
-        skip("needs ../shared");
-        return None;
-    };
+/// The data file with all figures of the studies, `../shared/seeds/figures.toml`.
+///
+/// # Panics
+/// It is not here: a test of it is marked with [`needs`](crate::needs).
+pub fn figures() -> String {
+    let shared = shared_dir().expect("the figures are in ../shared alone");
     let path = shared.join("seeds/figures.toml");
     let text = std::fs::read_to_string(&path);
-    Some(text.unwrap_or_else(|error| panic!("{}: {error}", path.display())))
+    text.unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }

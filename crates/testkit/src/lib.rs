@@ -1,12 +1,13 @@
 //! What the tests share: pools that OpenZFS wrote, programs of OpenZFS, and damage by the seed.
 //!
 //! Only tests use this crate (a dev-dependency everywhere; `tidy` enforces it), so it may panic
-//! and speak: a helper that cannot do its work ends the test with the reason. What a machine may
-//! rightly lack, the corpus beside the checkout or zdb, is an `Option`, and [`skip`] says loudly
-//! what was not tested.
+//! and speak: a helper that cannot do its work ends the test with the reason. A test that needs
+//! more than the checkout has says so with [`needs`], and is reported as ignored where that is
+//! missing; where only the run can tell (zdb), it is an `Option`, and [`skip`] says what was not
+//! tested.
 //!
 //! ```no_run
-//! let Some(pool) = testkit::corpus("raidz1") else { return };
+//! let pool = testkit::corpus("raidz1");
 //! println!("{} has {} devices", pool.name(), pool.images.len());
 //! ```
 
@@ -21,10 +22,12 @@ mod rng;
 mod unpack;
 
 pub use corpus::{
-    CorpusPool, corpus, corpus_cases, figures, fixture, fixture_cases, sample, sample_cases, stream,
+    CorpusPool, corpus, corpus_among, corpus_cases, figures, fixture, fixture_cases, sample,
+    sample_cases,
 };
 pub use corrupt::{Corruptor, Damage, DamageKind};
 pub use image::SparseImage;
+pub use needs::needs;
 pub use rng::Rng;
 pub use unpack::{read_zst, unpack_zst};
 

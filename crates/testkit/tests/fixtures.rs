@@ -22,10 +22,12 @@ fn shipped_pools_are_the_listed_ones() {
         .iter()
         .map(|name| std::fs::read_dir(folder.join(name)).unwrap().count())
         .sum();
-    let samples = testkit::sample_cases();
-    let files =
-        |name: &String| std::fs::read_dir(folder.join("samples").join(name)).unwrap().count();
-    let present = present + samples.iter().map(files).sum::<usize>();
+    let files = |folder: std::path::PathBuf| std::fs::read_dir(folder).unwrap().count();
+    let samples =
+        testkit::sample_cases().iter().map(|n| files(folder.join("samples").join(n))).sum();
+    let pools = std::fs::read_dir(folder.join("pools")).unwrap();
+    let pools = pools.map(|pool| files(pool.unwrap().path())).sum::<usize>();
+    let present = [present, samples, pools].iter().sum::<usize>();
     assert_eq!(listed, present, "every file of every pool is listed");
 }
 

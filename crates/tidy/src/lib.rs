@@ -22,7 +22,7 @@ pub const FLOORS: [&str; 19] = [
 ];
 
 /// Crates for tests alone: nothing but a dev-dependency may name them.
-pub const TEST_CRATES: [&str; 3] = ["testkit", "tidy", "fuzzing"];
+pub const TEST_CRATES: [&str; 4] = ["needs", "testkit", "tidy", "fuzzing"];
 
 /// A file under version control.
 #[derive(Debug, Clone)]

@@ -32,18 +32,23 @@ fn nothing_is_left_unfinished() {
     let words = [concat!("TO", "DO"), concat!("FIX", "ME"), concat!("XX", "X")];
     let calls = [concat!("dbg", "!("), concat!("todo", "!("), concat!("unimplemented", "!(")];
     let ignored = concat!("#[ign", "ore");
-    // The long form of a campaign whose bounded part runs always is the one reason to ignore.
+    // The long form of a campaign whose bounded part runs always is the one reason to ignore,
+    // beside missing material, which `needs` looks for.
     let long = concat!("#[ign", "ore = \"long form:");
     let mut offences = Vec::new();
     for file in tracked_files() {
         let rust = file.path.ends_with(".rs");
+        let may_not_ignore = rust && file.path != "crates/needs/src/lib.rs";
         if !rust && !file.path.ends_with(".md") && !file.path.ends_with(".toml") {
             continue;
         }
         for (index, line) in file.text.iter().flat_map(|text| text.lines()).enumerate() {
             let marked = words.iter().any(|word| has_word(line, word));
             let unfinished = rust && calls.iter().any(|call| line.contains(call));
-            if marked || unfinished || (rust && line.contains(ignored) && !line.contains(long)) {
+            if marked
+                || unfinished
+                || (may_not_ignore && line.contains(ignored) && !line.contains(long))
+            {
                 offences.push(format!("{}:{}: {}", file.path, index + 1, line.trim()));
             }
         }

@@ -10,21 +10,12 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 use support::{arg, zinc};
 
-/// A pool with an encrypted dataset that has files, the dataset, and its keys as a manifest has
-/// them.
-fn encrypted() -> Option<(testkit::CorpusPool, String, Value)> {
-    for name in testkit::fixture_cases().into_iter().chain(testkit::sample_cases()) {
-        let pool = match testkit::sample_cases().contains(&name) {
-            true => testkit::sample(&name),
-            false => testkit::fixture(&name),
-        };
-        let keys = pool.manifest["keys"].clone();
-        let first = keys.as_object().and_then(|k| k.keys().next().cloned());
-        if let Some(dataset) = first {
-            return Some((pool, dataset, keys));
-        }
-    }
-    None
+/// A pool with an encrypted dataset, the dataset, and the pool's keys as a manifest has them.
+fn encrypted() -> (testkit::CorpusPool, String, Value) {
+    let pool = testkit::corpus("crypt");
+    let keys = pool.manifest["keys"].clone();
+    let dataset = keys.as_object().unwrap().keys().next().unwrap().clone();
+    (pool, dataset, keys)
 }
 
 fn write(path: &Path, text: &str, mode: u32) {
@@ -34,9 +25,7 @@ fn write(path: &Path, text: &str, mode: u32) {
 
 #[test]
 fn files_of_keys_that_others_can_read_are_warned_of() {
-    let Some((pool, dataset, keys)) = encrypted() else {
-        return testkit::skip("no encrypted pool");
-    };
+    let (pool, dataset, keys) = encrypted();
     let dir = tempfile::tempdir().unwrap();
     let (path, raw) = (dir.path().join("keys.json"), dir.path().join("raw"));
     let list = |more: &[&str]| {
@@ -70,9 +59,7 @@ fn files_of_keys_that_others_can_read_are_warned_of() {
 
 #[test]
 fn a_process_with_keys_leaves_no_core_file() {
-    let Some((pool, dataset, keys)) = encrypted() else {
-        return testkit::skip("no encrypted pool");
-    };
+    let (pool, dataset, keys) = encrypted();
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("keys.json");
     write(&path, &keys.to_string(), 0o600);

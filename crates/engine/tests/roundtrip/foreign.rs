@@ -237,15 +237,12 @@ fn pools_of_the_other_byte_order_read_the_same() {
         pool(&testkit::fixture(&name), &mut compared);
     }
     for name in testkit::corpus_cases() {
-        pool(&testkit::corpus(&name).expect("a listed case"), &mut compared);
+        pool(&testkit::corpus(&name), &mut compared);
     }
     for (what, count) in &compared.counts {
         println!("{count:>9}  {what}");
     }
     for what in ["files", "dnodes", "tables", "space maps", "datasets", "lists of blocks"] {
         assert!(compared.counts.get(what).is_some_and(|n| *n > 0), "{what} were never compared");
-    }
-    if testkit::corpus_cases().is_empty() {
-        testkit::skip("needs ../shared: only the fixtures were compared");
     }
 }

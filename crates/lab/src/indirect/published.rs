@@ -110,9 +110,10 @@ mod tests {
         out
     }
 
+    #[testkit::needs("figures")]
     #[test]
     fn the_table_is_that_of_the_data_file() {
-        let Some(text) = testkit::figures() else { return };
+        let text = testkit::figures();
         let [iops, ios, kib] = ["iops", "ios", "kib"].map(|k| numbers(&text, "indirect.read", k));
         assert_eq!(iops.len(), READS.len());
         for (at, read) in READS.iter().enumerate() {

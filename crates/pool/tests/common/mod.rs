@@ -57,9 +57,9 @@ pub struct Lab {
 }
 
 impl Lab {
-    /// A pool of the collection; `None` where there is none.
-    pub fn corpus(case: &str) -> Option<Self> {
-        testkit::corpus(case).map(|c| Self::of(&c))
+    /// A pool of the collection.
+    pub fn corpus(case: &str) -> Self {
+        Self::of(&testkit::corpus(case))
     }
 
     pub fn of(pool: &CorpusPool) -> Self {

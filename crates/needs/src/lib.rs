@@ -1,0 +1,41 @@
+//! `#[needs("raidz2")]` on a test: without that material the test is reported as ignored.
+//!
+//! A test that returns early counts as passed, though it tested nothing. Rust's test harness knows
+//! ignored tests only from the attribute `#[ignore]`, so whether the material is there is looked up
+//! when the test is compiled. Material that goes away later makes the test fail, with its name;
+//! material that comes later is seen when the test is compiled again.
+#![forbid(unsafe_code)]
+
+use proc_macro::{TokenStream, TokenTree};
+use std::path::{Path, PathBuf};
+
+/// Ignores a test unless every named piece of the collection beside the checkout is there: a pool
+/// (`"raidz2"`), or `"figures"` for the data file of the studies. Use as `#[testkit::needs(…)]`.
+#[proc_macro_attribute]
+pub fn needs(names: TokenStream, test: TokenStream) -> TokenStream {
+    let names = names.into_iter().filter_map(|token| match token {
+        TokenTree::Literal(name) => Some(name.to_string().trim_matches('"').to_owned()),
+        _ => None,
+    });
+    let missing: Vec<String> = names.filter(|name| !is_there(name)).collect();
+    if missing.is_empty() {
+        return test;
+    }
+    let reason = format!("needs {} of ../shared", missing.join(", "));
+    let ignore: TokenStream = format!("#[ignore = {reason:?}]").parse().unwrap_or_default();
+    ignore.into_iter().chain(test).collect()
+}
+
+fn is_there(name: &str) -> bool {
+    let Some(root) = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2) else { return false };
+    let shared = match std::env::var_os("ZINC_SHARED") {
+        Some(folder) => PathBuf::from(folder),
+        None => root.join("../shared"),
+    };
+    match name {
+        "figures" => shared.join("seeds/figures.toml").is_file(),
+        pool => [shared.join("pools"), root.join("fixtures/pools"), root.join("fixtures")]
+            .iter()
+            .any(|folder| folder.join(pool).join("manifest.json").is_file()),
+    }
+}
