@@ -7,6 +7,7 @@
 //! | --- | --- |
 //! | [`datasets`] | making, destroying and renaming of datasets, snapshots, clones |
 //! | [`properties`] | judging and setting of properties |
+//! | [`mod@diff`] | what changed between two states of a file system |
 //! | [`pools`] | how pools are found, judged and described |
 //! | [`live`] | making and importing pools that can be changed, tunables, records of txgs |
 //! | [`props`], [`features`] | tables of all properties and features |
@@ -20,11 +21,13 @@
 #![forbid(unsafe_code)]
 
 pub mod datasets;
+pub mod diff;
 mod error;
 pub mod inventory;
 pub mod properties;
 pub mod replay;
 
+pub use dmu::Objset;
 pub use dsl::write::{NameKind, PropertyChange, check_create, check_name, parse_value};
 pub use dsl::{Dataset, DatasetKind, Dir, Dsl, NamedBookmark, Refusal, nicenum};
 pub use dsl::{Property, PropertyContext, Source, StoredValue};

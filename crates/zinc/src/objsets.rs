@@ -2,8 +2,8 @@
 
 use crate::common::OpenArgs;
 use crate::ui;
+use engine::Objset;
 use engine::errors::DslResult;
-use engine::inside::dmu::Objset;
 use engine::{Dataset, Pool};
 
 /// Opens the object set of `dataset`. A log that could not be replayed to its end is a warning.

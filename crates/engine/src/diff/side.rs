@@ -1,13 +1,12 @@
 //! One of the two states: files by object number, with their paths.
 
-use crate::asked;
-use crate::failure::Failure;
-use engine::files::flags;
-use engine::files::{FileKind, Time};
-use engine::inside::dmu::Objset;
-use engine::inside::ondisk::DmuType;
-use engine::{Filesystem, Node};
+use crate::error::Result;
+use dmu::Objset;
+use ondisk::DmuType;
+use ondisk::znode::flags;
+use rt::Progress;
 use std::collections::{HashMap, HashSet};
+use zpl::{FileKind, Filesystem, Node, Time};
 
 /// Deepest path that is followed upwards: four times what `PATH_MAX` allows.
 const DEPTH_MAX: usize = 8192;
@@ -15,18 +14,27 @@ const DEPTH_MAX: usize = 8192;
 const NAMES_MAX: usize = 1 << 20;
 
 /// A file as one state has it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Seen {
+    /// Its kind.
     pub kind: FileKind,
+    /// Tells it from other files that had its object at another time.
     pub generation: u64,
+    /// Its names.
     pub links: u64,
+    /// When it changed.
     pub ctime: Time,
+    /// Its path, from where the file system would be mounted; of a file whose path cannot be found
+    /// what stands for it.
     pub path: Vec<u8>,
 }
 
 /// One state of the file system.
-pub struct Side {
+pub(super) struct Side<'a> {
     fs: Filesystem,
     prefix: Vec<u8>,
+    progress: &'a Progress,
     /// Names by object of the directories read so far.
     names: HashMap<u64, HashMap<u64, Vec<u8>>>,
     kept: usize,
@@ -36,23 +44,24 @@ pub struct Side {
     lost: HashSet<u64>,
 }
 
-impl Side {
+impl<'a> Side<'a> {
     /// A state whose paths begin with `prefix`.
-    pub fn new(fs: Filesystem, prefix: Vec<u8>) -> Self {
-        Self { fs, prefix, names: HashMap::new(), kept: 0, links: None, lost: HashSet::new() }
+    pub(super) fn new(fs: Filesystem, prefix: Vec<u8>, progress: &'a Progress) -> Self {
+        let (names, links, lost) = (HashMap::new(), None, HashSet::new());
+        Self { fs, prefix, progress, names, kept: 0, links, lost }
     }
 
-    pub fn objset(&self) -> &Objset {
+    pub(super) fn objset(&self) -> &Objset {
         self.fs.objset()
     }
 
     /// The file with this object; `None` when there is none, when the object is no file, or when
     /// the file has no name any more and only waits to be freed.
-    pub fn see(&mut self, number: u64) -> Result<Option<Seen>, Failure> {
+    pub(super) fn see(&mut self, number: u64) -> Result<Option<Seen>> {
         let object = match self.fs.objset().object(number) {
             Ok(o) => o,
             Err(e) if e.is_absent() => return Ok(None),
-            Err(e) => return Err(engine::errors::ZplError::from(e).into()),
+            Err(e) => return Err(e.into()),
         };
         let is_file = matches!(object.dnode().bonus_kind, DmuType::SA | DmuType::ZNODE);
         if !is_file {
@@ -73,7 +82,7 @@ impl Side {
     }
 
     /// The path of a file: the names on the way up to the root.
-    fn path(&mut self, node: &Node) -> Result<Vec<u8>, Failure> {
+    fn path(&mut self, node: &Node) -> Result<Vec<u8>> {
         let mut above = Vec::new();
         let Some(parts) = self.way_up(node, &mut above)? else {
             if self.lost.len() < NAMES_MAX {
@@ -94,17 +103,13 @@ impl Side {
 
     /// The names, last first; `None` when the way does not lead to the root. `above` takes the
     /// directories on it: one that comes again is a circle.
-    fn way_up(
-        &mut self,
-        node: &Node,
-        above: &mut Vec<u64>,
-    ) -> Result<Option<Vec<Vec<u8>>>, Failure> {
+    fn way_up(&mut self, node: &Node, above: &mut Vec<u64>) -> Result<Option<Vec<Vec<u8>>>> {
         let mut parts: Vec<Vec<u8>> = Vec::new();
         let mut seen = HashSet::new();
         let mut number = node.number();
         let mut at = node.clone();
         while number != self.fs.root_object() {
-            asked::check()?;
+            self.progress.check()?;
             if parts.len() > DEPTH_MAX {
                 return Ok(None);
             }
@@ -139,17 +144,17 @@ impl Side {
     }
 
     /// The directory with the lowest number that names a file; all directories are read once.
-    fn link_of(&mut self, object: u64) -> Result<Option<u64>, Failure> {
+    fn link_of(&mut self, object: u64) -> Result<Option<u64>> {
         if self.links.is_none() {
             let mut links = HashMap::new();
             for dir in self.fs.objset().objects() {
-                asked::check()?;
+                self.progress.check()?;
                 let Ok(dir) = dir else { continue };
                 let Ok(dir) = Node::from_object(&self.fs, dir) else { continue };
                 if dir.kind() != FileKind::Dir || dir.links == 0 || links.len() > NAMES_MAX {
                     continue;
                 }
-                for e in dir.entries().into_iter().flatten().filter_map(Result::ok) {
+                for e in dir.entries().into_iter().flatten().filter_map(std::result::Result::ok) {
                     links.entry(e.object).or_insert(dir.number());
                 }
             }
@@ -160,17 +165,13 @@ impl Side {
 
     /// The name of an object in a directory. A file with several names remembers one directory
     /// only; where its name there is gone, `None`.
-    fn name_in(
-        &mut self,
-        dir: u64,
-        object: u64,
-    ) -> Result<Option<Vec<u8>>, engine::errors::ZplError> {
+    fn name_in(&mut self, dir: u64, object: u64) -> zpl::Result<Option<Vec<u8>>> {
         if !self.names.contains_key(&dir) {
             let node = match self.fs.node(dir) {
                 Ok(n) if n.kind() == FileKind::Dir => n,
                 _ => return Ok(None),
             };
-            let entries = node.entries()?.into_iter().filter_map(Result::ok);
+            let entries = node.entries()?.into_iter().filter_map(std::result::Result::ok);
             let names: HashMap<u64, Vec<u8>> = entries.map(|e| (e.object, e.name)).collect();
             if self.kept + names.len() > NAMES_MAX {
                 self.names.clear();

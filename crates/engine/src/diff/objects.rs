@@ -1,9 +1,9 @@
 //! Which objects of two states of a file system may differ.
 
-use crate::asked;
-use crate::failure::Failure;
-use engine::inside::dmu::{Object, Objset};
-use engine::inside::ondisk::dnode::DNODE_SLOT_SIZE;
+use crate::error::Result;
+use dmu::{Object, Objset};
+use ondisk::dnode::DNODE_SLOT_SIZE;
+use rt::Progress;
 use std::collections::BTreeSet;
 
 /// Pointers in a dnode, at most.
@@ -13,21 +13,26 @@ const SLOTS_MAX: u64 = 1 << 15;
 
 /// The numbers of the objects whose dnodes stand in blocks of the meta dnode that changed after
 /// txg `since`, in order. A block that is gone from the later state counts as changed.
-pub fn changed(earlier: &Objset, later: &Objset, since: u64) -> Result<BTreeSet<u64>, Failure> {
+pub(super) fn changed(
+    earlier: &Objset,
+    later: &Objset,
+    since: u64,
+    progress: &Progress,
+) -> Result<BTreeSet<u64>> {
     let mut out = BTreeSet::new();
     let (Some(a), Some(b)) = (earlier.meta_object(), later.meta_object()) else {
         let one = earlier.meta_object().or_else(|| later.meta_object());
         let Some(meta) = one else { return Ok(out) };
         let mut at = 0;
         while let Some(block) = meta.next_block(at).map_err(|(e, _)| e)? {
-            asked::check()?;
+            progress.check()?;
             let (first, last) = slots(block, Some(&meta));
             out.extend(first..last);
             at = block.saturating_add(1);
         }
         return Ok(out);
     };
-    let walk = Walk { a: &a, b: &b, since };
+    let walk = Walk { a: &a, b: &b, since, progress };
     walk.below(a.dnode().levels.max(b.dnode().levels), 0, &mut |block| {
         let (first, last) = slots(block, Some(&b));
         out.extend(first..last);
@@ -61,14 +66,15 @@ struct Walk<'a> {
     a: &'a Object,
     b: &'a Object,
     since: u64,
+    progress: &'a Progress,
 }
 
 impl Walk<'_> {
     /// Visits the changed level-0 blocks below block `id` of `level`; `level` above both trees
     /// stands for the dnodes themselves. Depth is bounded by `level`, which falls, and the width by
     /// the pointers that are there, whatever the dnodes say of their last block.
-    fn below(&self, level: u8, id: u64, found: &mut dyn FnMut(u64)) -> Result<(), Failure> {
-        asked::check()?;
+    fn below(&self, level: u8, id: u64, found: &mut dyn FnMut(u64)) -> Result<()> {
+        self.progress.check()?;
         let Some(below) = level.checked_sub(1) else {
             found(id);
             return Ok(());
@@ -89,7 +95,7 @@ impl Walk<'_> {
     }
 
     /// The trees may differ below this block.
-    fn may_differ(&self, level: u8, id: u64) -> Result<bool, engine::errors::DmuError> {
+    fn may_differ(&self, level: u8, id: u64) -> dmu::Result<bool> {
         // The lower of two trees has no pointer here, and all its blocks below the first one.
         let is_lower = |o: &Object| level >= o.dnode().levels;
         if id == 0 && (is_lower(self.a) || is_lower(self.b)) {

@@ -1,0 +1,246 @@
+//! What changed between a snapshot and something later of the same line.
+//!
+//! # Theory
+//!
+//! Dnodes are blocks of the meta dnode, so every file that changed has a new block there: walking
+//! that one tree, and leaving out whatever was born before the earlier snapshot, finds all changed
+//! files at a cost proportional to the changes (`objects`). Each of them is then compared as a
+//! file, with its path in both states (`side`):
+//!
+//! ```text
+//! only later               added
+//! only earlier             removed
+//! another generation       removed and added: the object's number was used again
+//! same change time         nothing
+//! another path             renamed
+//! else                     modified, with the change in links, if any
+//! ```
+
+mod objects;
+mod side;
+
+pub use side::Seen;
+
+use crate::error::{Error, Hint, Place, Result, Rule};
+use crate::inventory::OpenObjset;
+use dsl::{Dataset, Dsl, PropertyContext};
+use pool::Pool;
+use rt::Progress;
+use side::Side;
+use std::collections::{VecDeque, btree_set};
+use zpl::{FileKind, Filesystem};
+
+/// What became of a file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum What {
+    /// It was made.
+    Added,
+    /// It was removed.
+    Removed,
+    /// It has another path.
+    Renamed {
+        /// The path it had.
+        from: Vec<u8>,
+    },
+    /// It changed.
+    Modified {
+        /// Names it has more than before.
+        links: i128,
+    },
+}
+
+/// A file that is not what it was.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Change {
+    /// Its object.
+    pub object: u64,
+    /// What became of it.
+    pub what: What,
+    /// The file as it is, or as it was when it was removed.
+    pub file: Seen,
+}
+
+/// The changes between two states, in the order of the objects.
+///
+/// ```no_run
+/// # fn example(pool: &engine::Pool) -> engine::Result<()> {
+/// use engine::diff::{Diff, What};
+///
+/// let progress = engine::Progress::new();
+/// let on_disk = |dataset: &engine::Dataset| pool.dsl().objset(dataset);
+/// for change in Diff::new(pool, "tank/home@monday", None, &on_disk, &progress)? {
+///     let change = change?;
+///     if change.what == What::Removed {
+///         println!("{} is gone", String::from_utf8_lossy(&change.file.path));
+///     }
+/// }
+/// # Ok(())
+/// # }
+/// ```
+pub struct Diff<'a> {
+    earlier: Side<'a>,
+    later: Side<'a>,
+    name: String,
+    objects: btree_set::IntoIter<u64>,
+    found: VecDeque<Change>,
+    progress: &'a Progress,
+}
+
+impl<'a> Diff<'a> {
+    /// Compares the snapshot `from` with `to`: a later snapshot (`@NAME` of the same file system),
+    /// the file system itself, which is meant when nothing is said, or a clone. `open` opens
+    /// the later state. Told to stop, it ends with an error.
+    ///
+    /// # Errors
+    /// They are not on one line, or cannot be read.
+    pub fn new(
+        pool: &Pool,
+        from: &str,
+        to: Option<&str>,
+        open: &OpenObjset<'_>,
+        progress: &'a Progress,
+    ) -> Result<Self> {
+        let at = |name: &str| Place::Dataset(name.to_owned());
+        let Some((path, _)) = from.split_once('@') else {
+            let error = Error::against(Rule::SnapshotName).at(at(from));
+            return Err(error.with_hint(Hint::NameSnapshot));
+        };
+        let to = later_name(path, to);
+        let dsl = pool.dsl();
+        let (earlier, later) = (dsl.by_name(from)?, dsl.by_name(&to)?);
+        if !is_ancestor(dsl, &earlier, &later)? {
+            let error = Error::against(Rule::NotEarlier).at(at(from));
+            return Err(error.with_hint(Hint::OlderFirst));
+        }
+        let prefix = mount_point(dsl, &later)?;
+        let since = earlier.phys.creation_txg;
+        let earlier = Filesystem::open(dsl.objset(&earlier)?)?;
+        let earlier = Side::new(earlier, prefix.clone(), progress);
+        let name = later.name.clone();
+        let later = Side::new(Filesystem::open(open(&later)?)?, prefix, progress);
+        let objects = objects::changed(earlier.objset(), later.objset(), since, progress)?;
+        let (objects, found) = (objects.into_iter(), VecDeque::new());
+        Ok(Self { earlier, later, name, objects, found, progress })
+    }
+
+    /// The name of the later state.
+    #[must_use]
+    pub fn later(&self) -> &str {
+        &self.name
+    }
+
+    /// Compares one more object.
+    fn go_on(&mut self, object: u64) -> Result<()> {
+        self.progress.check()?;
+        let (was, is) = (self.earlier.see(object)?, self.later.see(object)?);
+        let changes = compare(was, is).into_iter();
+        self.found.extend(changes.map(|(what, file)| Change { object, what, file }));
+        Ok(())
+    }
+}
+
+/// The full name of the later state.
+#[must_use]
+pub fn later_name(path: &str, to: Option<&str>) -> String {
+    match to {
+        None => path.to_owned(),
+        Some(short) if short.starts_with('@') => format!("{path}{short}"),
+        Some(name) => name.to_owned(),
+    }
+}
+
+impl Iterator for Diff<'_> {
+    type Item = Result<Change>;
+
+    fn next(&mut self) -> Option<Result<Change>> {
+        loop {
+            if let Some(change) = self.found.pop_front() {
+                return Some(Ok(change));
+            }
+            let object = self.objects.next()?;
+            if let Err(e) = self.go_on(object) {
+                // What comes after it would be as incomplete.
+                self.objects = btree_set::BTreeSet::new().into_iter();
+                return Some(Err(e));
+            }
+        }
+    }
+}
+
+/// What became of one object.
+fn compare(was: Option<Seen>, is: Option<Seen>) -> Vec<(What, Seen)> {
+    let (was, is) = match (was, is) {
+        (None, None) => return Vec::new(),
+        (Some(was), None) => return vec![(What::Removed, was)],
+        (None, Some(is)) => return vec![(What::Added, is)],
+        (Some(was), Some(is)) => (was, is),
+    };
+    if was.generation != is.generation {
+        return vec![(What::Removed, was), (What::Added, is)];
+    }
+    if was.ctime == is.ctime {
+        return Vec::new();
+    }
+    if was.path != is.path {
+        return vec![(What::Renamed { from: was.path }, is)];
+    }
+    let links = match is.kind {
+        FileKind::Dir => 0,
+        _ => i128::from(is.links) - i128::from(was.links),
+    };
+    vec![(What::Modified { links }, is)]
+}
+
+/// `earlier` is a snapshot on the line of snapshots (origins included) that leads to `later`.
+fn is_ancestor(dsl: &Dsl, earlier: &Dataset, later: &Dataset) -> Result<bool> {
+    let mut at = (later.phys.prev_snap, later.phys.prev_snap_txg);
+    while at.0 != 0 {
+        if at.0 == earlier.object {
+            return Ok(true);
+        }
+        let before = dsl.dataset(at.0, String::new(), &later.dir)?;
+        // Each is older than the next, so a damaged line that loops ends here.
+        if before.phys.prev_snap_txg >= at.1 {
+            break;
+        }
+        at = (before.phys.prev_snap, before.phys.prev_snap_txg);
+    }
+    Ok(false)
+}
+
+/// What is put before the paths: where the file system would be mounted.
+fn mount_point(dsl: &Dsl, dataset: &Dataset) -> Result<Vec<u8>> {
+    let name = dataset.name.split('@').next().unwrap_or_default();
+    let head = dsl.by_name(name)?;
+    let property = dsl.property(&head, &PropertyContext::default(), "mountpoint")?;
+    let path = property.map(|p| p.value).filter(|v| v.starts_with('/'));
+    let path = path.unwrap_or_else(|| format!("/{name}"));
+    Ok(path.trim_end_matches('/').as_bytes().to_vec())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use zpl::Time;
+
+    fn seen(generation: u64, changed: i64, path: &str) -> Option<Seen> {
+        let (kind, ctime) = (FileKind::File, Time { seconds: changed, nanos: 0 });
+        Some(Seen { kind, generation, links: 1, ctime, path: path.into() })
+    }
+
+    fn what(was: Option<Seen>, is: Option<Seen>) -> Vec<What> {
+        compare(was, is).into_iter().map(|(what, _)| what).collect()
+    }
+
+    #[test]
+    fn each_fate_of_a_file_has_its_name() {
+        let before = || seen(1, 1, "/a");
+        assert_eq!(what(before(), before()), []);
+        assert_eq!(what(None, before()), [What::Added]);
+        assert_eq!(what(before(), None), [What::Removed]);
+        assert_eq!(what(before(), seen(2, 1, "/a")), [What::Removed, What::Added]);
+        assert_eq!(what(before(), seen(1, 2, "/b")), [What::Renamed { from: b"/a".into() }]);
+        assert_eq!(what(before(), seen(1, 2, "/a")), [What::Modified { links: 0 }]);
+    }
+}
