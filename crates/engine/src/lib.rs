@@ -8,6 +8,7 @@
 //! | [`datasets`] | making, destroying and renaming of datasets, snapshots, clones |
 //! | [`properties`] | judging and setting of properties |
 //! | [`mod@diff`] | what changed between two states of a file system |
+//! | [`ingest`] | files of somewhere else into a file system |
 //! | [`pools`] | how pools are found, judged and described |
 //! | [`live`] | making and importing pools that can be changed, tunables, records of txgs |
 //! | [`props`], [`features`] | tables of all properties and features |
@@ -23,6 +24,7 @@
 pub mod datasets;
 pub mod diff;
 mod error;
+pub mod ingest;
 pub mod inventory;
 pub mod properties;
 pub mod replay;
@@ -31,7 +33,7 @@ pub use dmu::Objset;
 pub use dsl::write::{NameKind, PropertyChange, check_create, check_name, parse_value};
 pub use dsl::{Dataset, DatasetKind, Dir, Dsl, NamedBookmark, Refusal, nicenum};
 pub use dsl::{Property, PropertyContext, Source, StoredValue};
-pub use error::{Error, ErrorKind, Hint, Place, Result, Rule};
+pub use error::{Error, ErrorKind, Hint, InTheWay, Place, Result, Rule};
 pub use ondisk::features;
 pub use pool::live::{self, LivePool};
 pub use pool::{Candidate, OpenOptions, Pool, SearchOptions};

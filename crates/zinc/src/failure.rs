@@ -191,6 +191,15 @@ impl From<engine::errors::ZplError> for Failure {
     }
 }
 
+/// An error in a line that says what can be done, too.
+pub fn one_line(e: &Error) -> String {
+    let text = without_number(e.to_string());
+    match e.hint() {
+        Some(hint @ engine::Hint::Replace) => format!("{text}; {}", crate::hints::words(hint)),
+        _ => text,
+    }
+}
+
 /// The system's words for an error, without its number.
 pub fn system_text(e: &std::io::Error) -> String {
     without_number(e.to_string())

@@ -34,6 +34,7 @@ pub fn words(hint: &Hint) -> String {
         Hint::DestroyPool => "use 'zfs destroy -r' for what is in it, 'zpool destroy' for the pool",
         Hint::OneByOne => "take them one after the other, or use one name for all",
         Hint::SetDefault => "set it to its default: `zinc zfs set`",
+        Hint::Replace => "--force replaces it",
         Hint::OlderFirst => "name the older snapshot first",
         _ => return about(hint),
     };

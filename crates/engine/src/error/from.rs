@@ -1,6 +1,6 @@
 //! Errors of the floors below as errors of the engine.
 
-use super::{Error, ErrorKind, Hint, Place};
+use super::{Error, ErrorKind, Hint, InTheWay, Place};
 use rt::Cancelled;
 
 impl From<pool::Error> for Error {
@@ -163,5 +163,17 @@ impl From<zpl::Error> for Error {
 impl From<Cancelled> for Error {
     fn from(e: Cancelled) -> Self {
         Self::new(ErrorKind::Cancelled).because(e)
+    }
+}
+
+impl From<std::io::Error> for Error {
+    fn from(e: std::io::Error) -> Self {
+        Self::external(e)
+    }
+}
+
+impl From<InTheWay> for Error {
+    fn from(what: InTheWay) -> Self {
+        Self::new(ErrorKind::InTheWay(what))
     }
 }

@@ -67,6 +67,8 @@ pub enum Hint {
     OneByOne,
     /// Set the property to its default instead.
     SetDefault,
+    /// Ask for what is there to be replaced.
+    Replace,
     /// Swap the two states that are compared.
     OlderFirst,
 }

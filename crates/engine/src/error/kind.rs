@@ -38,6 +38,11 @@ pub enum ErrorKind {
     NoSpace,
     /// A quota is used up.
     Quota,
+    /// Something of that name is there, and stays.
+    InTheWay(InTheWay),
+    /// Something outside of pools (a file of this machine, an archive) cannot be read or written,
+    /// or is not what it should be; the source says which.
+    External,
     /// It is larger than it can be.
     TooLarge,
     /// It is encrypted, and its key is not loaded.
@@ -91,6 +96,20 @@ pub enum ErrorKind {
     Astray,
     /// A step of the work failed; the source says which.
     Failed,
+}
+
+/// What stands where a file was to be made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum InTheWay {
+    /// A directory.
+    Directory,
+    /// A file, where a directory was to be made.
+    File,
+    /// A file that is different.
+    Different,
+    /// A file of the same size and time, of which the end is missing.
+    EndMissing,
 }
 
 /// A rule for requests.
@@ -152,6 +171,12 @@ impl ErrorKind {
         )
     }
 
+    /// Nothing more can be written, or shall be: there is no going on with the next of many.
+    #[must_use]
+    pub fn ends_all(&self) -> bool {
+        matches!(self, Self::NoSpace | Self::Quota | Self::Stopped | Self::Cancelled)
+    }
+
     /// What can be done, when the kind alone says it.
     pub(super) fn hint(&self) -> Option<Hint> {
         Some(match self {
@@ -190,6 +215,8 @@ impl fmt::Display for ErrorKind {
             Self::ReadOnly => "is open for reading only",
             Self::NoSpace => "no space is left",
             Self::Quota => "a quota is exceeded",
+            Self::InTheWay(what) => return write!(f, "{what}"),
+            Self::External => "something outside of the pool fails",
             Self::TooLarge => "is too large",
             Self::NoKey => "is encrypted, and its key is not loaded",
             Self::BadKey => "the key does not fit",
@@ -215,6 +242,20 @@ impl fmt::Display for ErrorKind {
             Self::Stopped => "the pool has stopped",
             Self::Astray => "its devices will not be found again",
             Self::Failed => "failed",
+        })
+    }
+}
+
+impl fmt::Display for InTheWay {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Directory => "a directory is in the way",
+            Self::File => "a file is in the way of a directory",
+            Self::Different => "exists and is different",
+            Self::EndMissing => {
+                "exists with its size and time, but its end is missing, as an interrupted copy of \
+                 an earlier zinc left it"
+            }
         })
     }
 }

@@ -19,7 +19,7 @@ mod hint;
 mod kind;
 
 pub use hint::Hint;
-pub use kind::{ErrorKind, Rule};
+pub use kind::{ErrorKind, InTheWay, Rule};
 
 use std::fmt;
 
@@ -92,6 +92,12 @@ impl Error {
         let (place, operand, source) = (None, None, None);
         let hint = kind.hint();
         Self(Box::new(Inner { kind, place, operand, source, hint }))
+    }
+
+    /// Something outside of pools is not as it should be.
+    #[must_use]
+    pub fn external(source: impl Into<Source>) -> Self {
+        Self::new(ErrorKind::External).because(source)
     }
 
     /// A request that breaks a rule.

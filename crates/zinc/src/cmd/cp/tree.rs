@@ -98,12 +98,12 @@ pub struct Task {
     pub object: u64,
 }
 
-/// What there is for a file under its name, on this machine or in a pool.
-pub enum Room<T> {
+/// What there is for a file under its name.
+pub enum Room {
     /// Nothing, or what will be replaced.
-    Free(Option<T>),
+    Free(Option<Identity>),
     /// A whole copy.
-    Whole(T),
+    Whole(Identity),
 }
 
 pub fn lock<T>(m: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -291,7 +291,7 @@ impl<'a> Copier<'a> {
         folder: &Folder,
         name: &[u8],
         whole: impl Fn(&Look) -> bool,
-    ) -> io::Result<Room<Identity>> {
+    ) -> io::Result<Room> {
         let Some(there) = folder.dir.look(name)? else { return Ok(Room::Free(None)) };
         let exists = |text: &str| Err(io::Error::new(io::ErrorKind::AlreadyExists, text));
         if folder.has_made(there.identity) {

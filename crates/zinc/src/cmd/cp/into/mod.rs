@@ -1,25 +1,23 @@
 //! `zinc cp LOCAL... POOL/DATASET:PATH`: files, trees and archives into a file system of a pool.
 
-mod sink;
 mod source;
 mod tar;
 mod tree;
 
 use super::talk::Talk;
 use crate::asked;
-use crate::failure::{Failure, system_text};
+use crate::failure::{Failure, one_line, system_text};
 use crate::live::LiveArgs;
 use crate::place::Place;
 use crate::progress::while_showing;
-use engine::Progress;
-use engine::files::FileKind;
-use engine::{Filesystem, LivePool};
-pub use sink::now;
-use sink::{Into, last_name};
+use engine::files::{FileKind, Time};
+use engine::ingest::{Ingest, Observer};
+use engine::{Error, Filesystem, LivePool, Progress};
 use std::ffi::{OsStr, OsString};
-use std::os::unix::ffi::OsStrExt as _;
+use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::time::{SystemTime, UNIX_EPOCH};
 
 /// What is copied into a pool, and how.
 pub struct IntoArgs {
@@ -33,6 +31,60 @@ pub struct IntoArgs {
     pub tar: Option<PathBuf>,
     pub sources: Vec<OsString>,
     pub dest: OsString,
+}
+
+/// Where files go, and who is told of those that do not.
+pub struct Into<'a> {
+    pub ingest: Ingest<'a>,
+    pub talk: &'a Talk,
+}
+
+impl Into<'_> {
+    /// Something was not copied.
+    fn failed(&self, path: &[u8], why: &Error) {
+        self.talk.failed(path, &one_line(why));
+    }
+}
+
+impl Observer for Talk {
+    fn not_kept(&self, file: PathBuf, attribute: &[u8], why: &Error) {
+        Self::not_kept(self, file.as_os_str().as_bytes(), attribute, why);
+    }
+
+    fn done(&self, file: &dyn Fn() -> PathBuf) {
+        Self::done(self, || file().into_os_string().into_vec());
+    }
+}
+
+/// The time.
+pub fn now() -> Time {
+    time(SystemTime::now())
+}
+
+/// A time of the standard library as one of a pool.
+pub fn time(t: SystemTime) -> Time {
+    match t.duration_since(UNIX_EPOCH) {
+        Ok(d) => Time { seconds: d.as_secs().cast_signed(), nanos: u64::from(d.subsec_nanos()) },
+        Err(e) => {
+            let (before, nanos) = (e.duration().as_secs(), e.duration().subsec_nanos());
+            let seconds = 0i64.saturating_sub_unsigned(before);
+            match nanos {
+                0 => Time { seconds, nanos: 0 },
+                n => {
+                    Time { seconds: seconds.saturating_sub(1), nanos: u64::from(1_000_000_000 - n) }
+                }
+            }
+        }
+    }
+}
+
+/// The name under which a source is copied; `None` when it ends in `/.`, for what is in it.
+fn last_name(source: &OsStr) -> Option<Vec<u8>> {
+    let bytes = source.as_bytes();
+    if matches!(bytes, b"." | b"..") || bytes.ends_with(b"/.") || bytes.ends_with(b"/..") {
+        return None;
+    }
+    Path::new(source).file_name().map(|n| n.as_bytes().to_vec())
 }
 
 /// Whether a place to copy to is in a pool: it has a colon, and is not written as a path.
@@ -79,11 +131,12 @@ impl IntoArgs {
             return Err(Failure::new(what));
         }
         let fs = pool.filesystem(&found.dataset.name)?;
-        let into = Into {
+        let ingest = Ingest {
             fs: &fs,
             progress,
-            talk,
-            force: self.force,
+            observer: talk,
+            clock: &now,
+            replace: self.force,
             owner: self.owner,
             xattrs: self.xattrs,
             posix_acls: super::has_posix_acls(pool.view(), &found.dataset),
@@ -91,8 +144,9 @@ impl IntoArgs {
         };
         if let Some(archive) = &self.tar {
             let dir = directory(&fs, found.path(), place)?;
-            return tar::extract(&into, dir, archive);
+            return tar::extract(&Into { ingest, talk }, dir, archive);
         }
+        let into = Into { ingest, talk };
         let there = fs.by_path(found.path(), true).ok();
         if let Some(node) = there.filter(|n| n.kind() == FileKind::Dir) {
             return self.each(&into, |source| (node.number(), last_name(source)));

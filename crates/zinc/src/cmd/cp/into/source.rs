@@ -5,10 +5,12 @@
 //! compared with what was listed: a link, pipe or directory that was put in the place of what was
 //! there is named, and not followed. Paths are made up for messages alone.
 
-use super::sink::{Attributes, Fault, Into, time};
+use super::{Into, time};
 use crate::failure::system_text;
 use crate::place::printable;
 use crate::target::path_of;
+use engine::ingest::Attributes;
+use engine::{Error, Result};
 use rustix::fs::{Dir, Mode, OFlags, fgetxattr, flistxattr, getxattr, listxattr, openat};
 use rustix::io::Errno;
 use std::collections::BTreeMap;
@@ -29,7 +31,9 @@ const LOOK: OFlags = OFlags::PATH.union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC)
 const READ: OFlags = OFlags::RDONLY.union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
 
 /// What is said of a name that stands for something else than a moment ago.
-pub const CHANGED: Fault = Fault::InTheWay("changed while it was copied");
+pub fn changed() -> Error {
+    Error::external("changed while it was copied")
+}
 
 /// Where something is, as names from the bottom to the top: a path for each of many nested
 /// directories would be long.
@@ -81,38 +85,34 @@ pub fn look(dir: &OwnedFd, name: &[u8]) -> io::Result<(File, Metadata)> {
 }
 
 /// The same, for what was looked at before and must not be anything else now.
-pub fn look_again(dir: &OwnedFd, name: &[u8], before: &Metadata) -> Result<File, Fault> {
+pub fn look_again(dir: &OwnedFd, name: &[u8], before: &Metadata) -> Result<File> {
     let (file, found) = look(dir, name)?;
     let same = id(&found) == id(before) && found.file_type() == before.file_type();
-    if same { Ok(file) } else { Err(CHANGED) }
+    if same { Ok(file) } else { Err(changed()) }
 }
 
 /// Opens a directory that was looked at.
-pub fn open_directory(
-    dir: &OwnedFd,
-    name: &[u8],
-    before: Id,
-) -> Result<(OwnedFd, Metadata), Fault> {
+pub fn open_directory(dir: &OwnedFd, name: &[u8], before: Id) -> Result<(OwnedFd, Metadata)> {
     let opened = openat(dir, name, READ | OFlags::DIRECTORY, Mode::empty());
-    let file = File::from(opened.map_err(changed)?);
+    let file = File::from(opened.map_err(refused)?);
     let found = file.metadata()?;
-    if id(&found) == before { Ok((file.into(), found)) } else { Err(CHANGED) }
+    if id(&found) == before { Ok((file.into(), found)) } else { Err(changed()) }
 }
 
 /// Opens a regular file that was looked at.
-pub fn open_file(dir: &OwnedFd, name: &[u8], before: &Metadata) -> Result<(File, Metadata), Fault> {
+pub fn open_file(dir: &OwnedFd, name: &[u8], before: &Metadata) -> Result<(File, Metadata)> {
     let opened = openat(dir, name, READ | OFlags::NONBLOCK | OFlags::NOCTTY, Mode::empty());
-    let file = File::from(opened.map_err(changed)?);
+    let file = File::from(opened.map_err(refused)?);
     let found = file.metadata()?;
-    if id(&found) == id(before) && found.is_file() { Ok((file, found)) } else { Err(CHANGED) }
+    if id(&found) == id(before) && found.is_file() { Ok((file, found)) } else { Err(changed()) }
 }
 
 /// What opening says when something else is there than what was looked at.
-fn changed(e: rustix::io::Errno) -> Fault {
+fn refused(e: rustix::io::Errno) -> Error {
     use rustix::io::Errno;
     match e {
-        Errno::LOOP | Errno::NOTDIR | Errno::NOENT | Errno::NXIO => CHANGED,
-        e => Fault::Source(e.into()),
+        Errno::LOOP | Errno::NOTDIR | Errno::NOENT | Errno::NXIO => changed(),
+        e => io::Error::from(e).into(),
     }
 }
 
@@ -134,7 +134,7 @@ pub fn attributes(
     found: &Metadata,
     shown: &dyn Fn() -> PathBuf,
 ) -> Attributes {
-    let (xattrs, unread) = match into.xattrs {
+    let (xattrs, unread) = match into.ingest.xattrs {
         true => xattrs(&OfFile::new(file)),
         false => Default::default(),
     };
@@ -160,9 +160,9 @@ pub fn attributes(
 /// Where extended attributes are read.
 trait XattrSource {
     /// Their names, each with a zero byte behind it.
-    fn names(&self, into: &mut [u8]) -> Result<usize, Errno>;
+    fn names(&self, into: &mut [u8]) -> std::result::Result<usize, Errno>;
     /// The value of one.
-    fn value(&self, name: &[u8], into: &mut [u8]) -> Result<usize, Errno>;
+    fn value(&self, name: &[u8], into: &mut [u8]) -> std::result::Result<usize, Errno>;
 }
 
 struct OfFile<'f> {
@@ -178,14 +178,14 @@ impl<'f> OfFile<'f> {
 }
 
 impl XattrSource for OfFile<'_> {
-    fn names(&self, into: &mut [u8]) -> Result<usize, Errno> {
+    fn names(&self, into: &mut [u8]) -> std::result::Result<usize, Errno> {
         match flistxattr(self.file, &mut *into) {
             Err(Errno::BADF) => listxattr(&self.path, into),
             listed => listed,
         }
     }
 
-    fn value(&self, name: &[u8], into: &mut [u8]) -> Result<usize, Errno> {
+    fn value(&self, name: &[u8], into: &mut [u8]) -> std::result::Result<usize, Errno> {
         match fgetxattr(self.file, name, &mut *into) {
             Err(Errno::BADF) => getxattr(&self.path, name, into),
             got => got,
@@ -239,13 +239,13 @@ mod tests {
     struct Odd;
 
     impl XattrSource for Odd {
-        fn names(&self, into: &mut [u8]) -> Result<usize, Errno> {
+        fn names(&self, into: &mut [u8]) -> std::result::Result<usize, Errno> {
             let names = b"user.a\0user.closed\0user.gone\0user.z\0";
             into[..names.len()].copy_from_slice(names);
             Ok(names.len())
         }
 
-        fn value(&self, name: &[u8], into: &mut [u8]) -> Result<usize, Errno> {
+        fn value(&self, name: &[u8], into: &mut [u8]) -> std::result::Result<usize, Errno> {
             match name {
                 b"user.closed" => Err(Errno::ACCESS),
                 b"user.gone" => Err(Errno::NODATA),

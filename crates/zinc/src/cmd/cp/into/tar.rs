@@ -1,12 +1,13 @@
 //! An archive into a pool, as `tar -x` would unpack it.
 
-use super::sink::{Attributes, CHUNK, Fault, Into, Spot, Write, now};
+use super::{Into, now};
 use crate::asked;
-use crate::failure::Failure;
+use crate::failure::{Failure, one_line};
 use crate::place::printable;
 use archive::{Archive, EntryType, Member};
-use engine::Progress;
 use engine::files::{NewKind, SetAttrs, Time};
+use engine::ingest::{Attributes, CHUNK, Spot, Write};
+use engine::{Cancelled, Error, Progress, Result};
 use std::collections::HashSet;
 use std::ffi::OsStr;
 use std::fs::File;
@@ -20,34 +21,34 @@ use std::time::Duration;
 pub const DEPTH_MAX: usize = 4096;
 
 /// Unpacks an archive into the directory `dir`. `-` is standard input.
-pub fn extract(into: &Into<'_>, dir: u64, path: &Path) -> Result<(), Failure> {
-    let fail = |why: &Fault| {
+pub fn extract(into: &Into<'_>, dir: u64, path: &Path) -> std::result::Result<(), Failure> {
+    let fail = |why: &Error| {
         Failure::new(format!("cannot read archive '{}'", printable(path.as_os_str().as_bytes())))
-            .because(why.to_string())
+            .because(one_line(why))
     };
     let source: Box<dyn Read> = match path == Path::new("-") {
-        true => input(into.progress).map_err(|e| fail(&e.into()))?,
+        true => input(into.ingest.progress).map_err(|e| fail(&e.into()))?,
         false => Box::new(File::open(path).map_err(|e| fail(&e.into()))?),
     };
     let mut archive = Archive::new(source);
     let mut unpack = Unpack::new(into, dir);
     let ended = loop {
-        if into.progress.check().is_err() {
-            break Err(fail(&Fault::Cancelled));
+        if into.ingest.progress.check().is_err() {
+            break Err(fail(&Error::from(Cancelled)));
         }
         match archive.next_member() {
             Ok(None) => break Ok(()),
             Ok(Some(mut member)) => {
                 if let Err(e) = unpack.member(&mut archive, &mut member) {
                     unpack.refused(&member);
-                    if e.is_fatal() {
+                    if e.kind().ends_all() {
                         let what = format!("cannot unpack '{}'", printable(&member.path));
-                        return Err(Failure::new(what).because(e.to_string()));
+                        return Err(Failure::new(what).because(one_line(&e)));
                     }
-                    into.talk.failed(&member.path, &e);
+                    into.failed(&member.path, &e);
                 }
             }
-            Err(e) => break Err(fail(&e.into())),
+            Err(e) => break Err(fail(&of_archive(e))),
         }
     };
     unpack.set_times()?;
@@ -133,18 +134,18 @@ impl<'u, 'a> Unpack<'u, 'a> {
     }
 
     /// The directory of that path, made as far as it is missing.
-    fn dir(&mut self, path: &Path) -> Result<u64, Fault> {
+    fn dir(&mut self, path: &Path) -> Result<u64> {
         let same = path.iter().zip(&self.trail).take_while(|(a, (b, _))| a.as_bytes() == b);
         let same = same.count();
         self.trail.truncate(same);
         for name in path.iter().skip(same) {
             let above = self.trail.last().map_or(self.top, |(_, object)| *object);
             if self.trail.len() >= DEPTH_MAX {
-                return Err(Fault::InTheWay("directories nest too deep"));
+                return Err(Error::external("directories nest too deep"));
             }
             let usual = Attributes { mode: 0o755, ..Attributes::default() };
             let spot = Spot { dir: above, name: name.as_bytes(), shown: &|| path.to_owned() };
-            let object = self.into.dir(spot, &usual)?;
+            let object = self.into.ingest.dir(spot, &usual)?;
             self.trail.push((name.as_bytes().to_vec(), object));
         }
         Ok(self.trail.last().map_or(self.top, |(_, object)| *object))
@@ -159,13 +160,9 @@ impl<'u, 'a> Unpack<'u, 'a> {
         }
     }
 
-    fn member<R: Read>(
-        &mut self,
-        archive: &mut Archive<R>,
-        member: &mut Member,
-    ) -> Result<(), Fault> {
+    fn member<R: Read>(&mut self, archive: &mut Archive<R>, member: &mut Member) -> Result<()> {
         if let Some(fault) = member.fault.take() {
-            return Err(fault.into());
+            return Err(of_archive(fault));
         }
         let path = inner(&member.path)?;
         let a = &attributes(member);
@@ -182,21 +179,24 @@ impl<'u, 'a> Unpack<'u, 'a> {
             EntryType::Block => NewKind::Block(member.device.0, member.device.1),
             EntryType::Link => return self.link(&member.link, spot),
             EntryType::Regular | EntryType::Continuous | EntryType::GNUSparse => {
-                let size = member.size()?;
-                let fill = &mut |write: &mut Write<'_>| member.content(archive, CHUNK, write);
-                self.into.file(spot, size, a, fill)?;
+                let size = member.size().map_err(of_archive)?;
+                let fill = &mut |write: &mut Write<'_>| {
+                    let write = &mut |at: u64, piece: &[u8]| write(at, piece).map_err(Fault);
+                    member.content(archive, CHUNK, write).map_err(|Fault(e)| e)
+                };
+                self.into.ingest.file(spot, size, a, fill)?;
                 self.refused.remove(&(spot.dir, spot.name.to_vec()));
                 return Ok(());
             }
-            _ => return Err(Fault::InTheWay("an entry of a kind that is not known")),
+            _ => return Err(Error::external("an entry of a kind that is not known")),
         };
-        self.into.special(spot, special, a)?;
+        self.into.ingest.special(spot, special, a)?;
         self.refused.remove(&(spot.dir, spot.name.to_vec()));
         Ok(())
     }
 
     /// A directory, or the archive's own root.
-    fn directory(&mut self, path: &Path, a: &Attributes) -> Result<(), Fault> {
+    fn directory(&mut self, path: &Path, a: &Attributes) -> Result<()> {
         let object = self.dir(path)?;
         let name = path.file_name().unwrap_or(OsStr::new(".")).as_bytes();
         let spot = Spot { dir: self.top, name, shown: &|| path.to_owned() };
@@ -205,11 +205,11 @@ impl<'u, 'a> Unpack<'u, 'a> {
             true => {
                 let (uid, gid) = (Some(a.uid), Some(a.gid));
                 let set = SetAttrs { uid, gid, ..SetAttrs::default() };
-                if self.into.owner {
-                    self.into.fs.set_attrs(object, &set, now())?;
+                if self.into.ingest.owner {
+                    self.into.ingest.fs.set_attrs(object, &set, now())?;
                 }
             }
-            false => self.into.dress(object, a, spot)?,
+            false => self.into.ingest.dress(object, a, spot)?,
         }
         let name = name.to_vec();
         self.timed.push(Timed { object, name, atime: a.atime, mtime: a.mtime });
@@ -217,33 +217,56 @@ impl<'u, 'a> Unpack<'u, 'a> {
     }
 
     /// A second name of a member before.
-    fn link(&mut self, target: &[u8], spot: Spot<'_>) -> Result<(), Fault> {
+    fn link(&mut self, target: &[u8], spot: Spot<'_>) -> Result<()> {
         let old = inner(target)?;
         let (Some(above), Some(name)) = (old.parent(), old.file_name()) else {
-            return Err(Fault::InTheWay("a second name of nothing"));
+            return Err(Error::external("a second name of nothing"));
         };
         let from = self.dir(above)?;
         if self.refused.contains(&(from, name.as_bytes().to_vec())) {
             let name = printable(target);
-            return Err(Fault::Bad(format!("a second name of '{name}', which was not unpacked")));
+            return Err(Error::external(format!(
+                "a second name of '{name}', which was not unpacked"
+            )));
         }
-        let found = self.into.fs.node(from)?.lookup(name.as_bytes())?;
-        let missing = Fault::InTheWay("a second name of a file that is not there");
-        self.into.link(found.ok_or(missing)?.object, spot)
+        let found = self.into.ingest.fs.node(from)?.lookup(name.as_bytes())?;
+        let missing = Error::external("a second name of a file that is not there");
+        self.into.ingest.link(found.ok_or(missing)?.object, spot)
     }
 
     /// Gives the directories their times, which what was made in them changed.
-    fn set_times(&self) -> Result<(), Failure> {
+    fn set_times(&self) -> std::result::Result<(), Failure> {
         for dir in self.timed.iter().rev() {
-            if let Err(e) = self.into.times(dir.object, dir.atime, dir.mtime) {
-                if e.is_fatal() {
+            if let Err(e) = self.into.ingest.times(dir.object, dir.atime, dir.mtime) {
+                if e.kind().ends_all() {
                     let what = format!("cannot unpack '{}'", printable(&dir.name));
-                    return Err(Failure::new(what).because(e.to_string()));
+                    return Err(Failure::new(what).because(one_line(&e)));
                 }
-                self.into.talk.failed(&dir.name, &e);
+                self.into.failed(&dir.name, &e);
             }
         }
         Ok(())
+    }
+}
+
+/// Why the content of a member does not reach the pool.
+struct Fault(Error);
+
+impl From<archive::Error> for Fault {
+    fn from(e: archive::Error) -> Self {
+        Self(of_archive(e))
+    }
+}
+
+/// What is wrong with an archive, as a failure of the copy.
+fn of_archive(e: archive::Error) -> Error {
+    match e {
+        archive::Error::Read(e) => e.into(),
+        archive::Error::Member { name, cause } => {
+            let cause = one_line(&of_archive(*cause));
+            Error::external(format!("'{}': {cause}", printable(&name)))
+        }
+        e => Error::external(e.to_string()),
     }
 }
 
@@ -262,13 +285,13 @@ fn attributes(member: &mut Member) -> Attributes {
 }
 
 /// A path of an archive without what would lead out of where it is unpacked.
-fn inner(path: &[u8]) -> Result<PathBuf, Fault> {
+fn inner(path: &[u8]) -> Result<PathBuf> {
     let mut out = PathBuf::new();
     for part in Path::new(OsStr::from_bytes(path)).components() {
         match part {
             Component::Normal(name) => out.push(name),
             Component::RootDir | Component::CurDir | Component::Prefix(_) => {}
-            Component::ParentDir => return Err(Fault::InTheWay("its path has '..'")),
+            Component::ParentDir => return Err(Error::external("its path has '..'")),
         }
     }
     Ok(out)

@@ -1,15 +1,17 @@
 //! A local tree into a pool. Directories are made as they are found, files by several threads, and
 //! second names when all files are there.
 
-use super::sink::{CHUNK, Fault, Into, Spot, Write};
+use super::Into;
 use super::source::{
-    self, CHANGED, Id, Name, attributes, id, look, look_again, open_directory, open_file,
+    self, Id, Name, attributes, changed, id, look, look_again, open_directory, open_file,
 };
 use super::tar::DEPTH_MAX;
 use crate::asked;
-use crate::failure::{Failure, system_text};
+use crate::failure::{Failure, one_line, system_text};
 use crate::place::printable;
 use engine::files::{NewKind, Time};
+use engine::ingest::{CHUNK, Spot, Write};
+use engine::{Error, Result};
 use rustix::fs::{Dir, SeekFrom, major, minor, seek};
 use std::collections::{HashMap, HashSet};
 use std::fs::{File, Metadata};
@@ -54,45 +56,50 @@ struct Links {
 }
 
 /// Copies `path` to `name` in the directory `dir`; without a name what is in it goes there.
-pub fn copy(into: &Into<'_>, path: &Path, dir: u64, name: Option<&[u8]>) -> Result<(), Failure> {
+pub fn copy(
+    into: &Into<'_>,
+    path: &Path,
+    dir: u64,
+    name: Option<&[u8]>,
+) -> std::result::Result<(), Failure> {
     let mut walk = Walk { into, levels: Vec::new(), first: None, times: Vec::new() };
     walk.begin(path, dir, name).map_err(|e| cannot(path, &e))?;
     let links = Mutex::new(Links::default());
     asked::for_each_parallel(WORKERS, &mut walk, |task| one(into, task, &links))?;
-    into.progress.check().map_err(|e| cannot(path, &e.into()))?;
+    into.ingest.progress.check().map_err(|e| cannot(path, &e.into()))?;
     let links = links.into_inner().unwrap_or_else(PoisonError::into_inner);
     for later in &links.later {
         let shown = || later.at.below(&later.name).path();
         let spot = Spot { dir: later.dir, name: &later.name, shown: &shown };
         let made = match links.made.get(&later.file) {
-            Some(object) => into.link(*object, spot),
-            None => Err(Fault::InTheWay("a second name of a file that was not copied")),
+            Some(object) => into.ingest.link(*object, spot),
+            None => Err(Error::external("a second name of a file that was not copied")),
         };
         made.or_else(|e| give_up(into, &shown(), &e))?;
     }
     // What was made in a directory changed its times; children come after their parents.
     for (at, object, atime, mtime) in walk.times.iter().rev() {
-        let done = into.times(*object, *atime, *mtime);
+        let done = into.ingest.times(*object, *atime, *mtime);
         done.or_else(|e| give_up(into, &at.path(), &e))?;
     }
     Ok(())
 }
 
-fn cannot(path: &Path, why: &Fault) -> Failure {
+fn cannot(path: &Path, why: &Error) -> Failure {
     let path = printable(path.as_os_str().as_bytes());
-    Failure::new(format!("cannot copy '{path}'")).because(why.to_string())
+    Failure::new(format!("cannot copy '{path}'")).because(one_line(why))
 }
 
 /// One file that fails costs nothing else, unless none can be written any more.
-fn give_up(into: &Into<'_>, path: &Path, why: &Fault) -> Result<(), Failure> {
-    if why.is_fatal() {
+fn give_up(into: &Into<'_>, path: &Path, why: &Error) -> std::result::Result<(), Failure> {
+    if why.kind().ends_all() {
         return Err(cannot(path, why));
     }
-    into.talk.failed(path.as_os_str().as_bytes(), why);
+    into.failed(path.as_os_str().as_bytes(), why);
     Ok(())
 }
 
-fn one(into: &Into<'_>, task: Task, links: &Mutex<Links>) -> Result<(), Failure> {
+fn one(into: &Into<'_>, task: Task, links: &Mutex<Links>) -> std::result::Result<(), Failure> {
     let lock = || links.lock().unwrap_or_else(PoisonError::into_inner);
     let has_more = task.found.nlink() > 1;
     if has_more {
@@ -120,8 +127,8 @@ impl Task {
     }
 }
 
-fn make(into: &Into<'_>, task: &Task) -> Result<u64, Fault> {
-    into.progress.check()?;
+fn make(into: &Into<'_>, task: &Task) -> Result<u64> {
+    into.ingest.progress.check()?;
     let shown = || task.shown();
     let name = task.as_name.as_ref().unwrap_or(&task.name);
     let spot = Spot { dir: task.dir, name, shown: &shown };
@@ -137,24 +144,25 @@ fn make(into: &Into<'_>, task: &Task) -> Result<u64, Fault> {
         () if kind.is_socket() => NewKind::Socket,
         () if kind.is_block_device() => NewKind::Block(major(dev), minor(dev)),
         () if kind.is_char_device() => NewKind::Char(major(dev), minor(dev)),
-        () => return Err(Fault::InTheWay("a file of a kind that is not known")),
+        () => return Err(Error::external("a file of a kind that is not known")),
     };
-    into.special(spot, special, &attributes(into, &file, &task.found, &shown))
+    into.ingest.special(spot, special, &attributes(into, &file, &task.found, &shown))
 }
 
 /// Why a file is not copied.
 const SHORTER: &str = "became shorter while it was copied";
 
-fn regular(into: &Into<'_>, task: &Task, spot: Spot<'_>) -> Result<u64, Fault> {
+fn regular(into: &Into<'_>, task: &Task, spot: Spot<'_>) -> Result<u64> {
     let (file, found) = open_file(&task.from, &task.name, &task.found)?;
     let size = found.len();
     let attributes = attributes(into, &file, &found, spot.shown);
-    let object = into.file(spot, size, &attributes, &mut |write| pieces(&file, size, write))?;
+    let object =
+        into.ingest.file(spot, size, &attributes, &mut |write| pieces(&file, size, write))?;
     // The copy has the time of before: the next one will see that it is not the same.
     let after = file.metadata()?;
     let state = |m: &Metadata| (m.len(), m.mtime(), m.mtime_nsec());
     if state(&after) != state(&found) {
-        into.talk.failed(task.shown().as_os_str().as_bytes(), &CHANGED);
+        into.failed(task.shown().as_os_str().as_bytes(), &changed());
     }
     Ok(object)
 }
@@ -162,7 +170,7 @@ fn regular(into: &Into<'_>, task: &Task, spot: Spot<'_>) -> Result<u64, Fault> {
 /// Hands on the content of a file, without its holes. Files that the system makes up as they are
 /// read have another length than they say (those of `/proc` say 0): they are refused, because a
 /// copy that is not whole looks like one that is.
-fn pieces(file: &File, size: u64, write: &mut Write<'_>) -> Result<(), Fault> {
+fn pieces(file: &File, size: u64, write: &mut Write<'_>) -> Result<()> {
     let mut buffer = vec![0; CHUNK.min(usize::try_from(size).unwrap_or(CHUNK)).max(1)];
     let mut at = 0;
     while at < size {
@@ -182,7 +190,7 @@ fn pieces(file: &File, size: u64, write: &mut Write<'_>) -> Result<(), Fault> {
             let got = file.read_at(&mut buffer[..wanted], at)?;
             if got == 0 {
                 let is_shorter = file.metadata()?.len() < size;
-                return Err(Fault::InTheWay(if is_shorter {
+                return Err(Error::external(if is_shorter {
                     SHORTER
                 } else {
                     "is shorter than it says"
@@ -194,8 +202,8 @@ fn pieces(file: &File, size: u64, write: &mut Write<'_>) -> Result<(), Fault> {
     }
     let is_longer = file.read_at(&mut [0], size)? > 0;
     match file.metadata()?.len() {
-        now if now < size => Err(Fault::InTheWay(SHORTER)),
-        now if now == size && is_longer => Err(Fault::InTheWay("is longer than it says")),
+        now if now < size => Err(Error::external(SHORTER)),
+        now if now == size && is_longer => Err(Error::external("is longer than it says")),
         _ => Ok(()),
     }
 }
@@ -224,7 +232,7 @@ struct Walk<'w, 'a> {
 }
 
 impl Walk<'_, '_> {
-    fn begin(&mut self, path: &Path, dir: u64, name: Option<&[u8]>) -> Result<(), Fault> {
+    fn begin(&mut self, path: &Path, dir: u64, name: Option<&[u8]>) -> Result<()> {
         let found = std::fs::symlink_metadata(path)?;
         if found.is_dir() {
             let here = OwnedFd::from(File::open(".")?);
@@ -234,7 +242,7 @@ impl Walk<'_, '_> {
         }
         let (above, last) = (path.parent(), path.file_name());
         let (Some(above), Some(last), Some(name)) = (above, last, name) else {
-            return Err(Fault::InTheWay("it has no name"));
+            return Err(Error::external("it has no name"));
         };
         let named = if above.as_os_str().is_empty() { Path::new(".") } else { above };
         let from = Arc::new(OwnedFd::from(File::open(named)?));
@@ -251,9 +259,9 @@ impl Walk<'_, '_> {
         (fd, found): (OwnedFd, Metadata),
         dir: u64,
         name: Option<&[u8]>,
-    ) -> Result<(), Fault> {
+    ) -> Result<()> {
         if self.levels.len() >= DEPTH_MAX {
-            return Err(Fault::InTheWay("directories nest too deep"));
+            return Err(Error::external("directories nest too deep"));
         }
         let file = File::from(fd);
         let mut object = dir;
@@ -261,8 +269,8 @@ impl Walk<'_, '_> {
             let shown = || at.path();
             let a = attributes(self.into, &file, &found, &shown);
             let spot = Spot { dir, name, shown: &shown };
-            object = self.into.dir(spot, &a)?;
-            self.into.dress(object, &a, spot)?;
+            object = self.into.ingest.dir(spot, &a)?;
+            self.into.ingest.dress(object, &a, spot)?;
             self.times.push((Arc::clone(&at), object, a.atime, a.mtime));
         }
         let fd = OwnedFd::from(file);
@@ -276,8 +284,8 @@ impl Walk<'_, '_> {
         Ok(())
     }
 
-    fn failed(&self, at: &Name, why: &Fault) {
-        self.into.talk.failed(at.path().as_os_str().as_bytes(), why);
+    fn failed(&self, at: &Name, why: &Error) {
+        self.into.failed(at.path().as_os_str().as_bytes(), why);
     }
 
     /// What a name of the last directory stands for, if that is a file.
@@ -306,13 +314,13 @@ impl Walk<'_, '_> {
         let (at, dir) = (level.at.below(&name), level.object);
         let opened = match &level.fd {
             Some(fd) => open_directory(fd, &name, before),
-            None => Err(CHANGED),
+            None => Err(changed()),
         };
         let entered =
             opened.and_then(|opened| self.enter(Arc::clone(&at), opened, dir, Some(&name)));
         if let Err(e) = entered {
             self.failed(&at, &e);
-            if e.is_fatal() {
+            if e.kind().ends_all() {
                 // The files that are to come say the same.
                 self.levels.clear();
             }
@@ -329,7 +337,7 @@ impl Walk<'_, '_> {
         }
         let opened = match &left.fd {
             Some(fd) => open_directory(fd, b"..", above.id),
-            None => Err(CHANGED),
+            None => Err(changed()),
         };
         match opened {
             Ok((fd, _)) => above.fd = Some(Arc::new(fd)),
@@ -351,7 +359,7 @@ impl Iterator for Walk<'_, '_> {
             return Some(first);
         }
         loop {
-            if self.into.progress.is_cancelled() {
+            if self.into.ingest.progress.is_cancelled() {
                 return None;
             }
             let level = self.levels.last_mut()?;
@@ -372,7 +380,7 @@ impl Iterator for Walk<'_, '_> {
                 Some(Err(e)) => {
                     level.list = None;
                     let at = Arc::clone(&level.at);
-                    self.failed(&at, &Fault::Source(io::Error::from(e)));
+                    self.failed(&at, &io::Error::from(e).into());
                 }
                 None => {
                     level.list = None;

@@ -1,27 +1,26 @@
-//! Making one file in a pool: what both a tree and an archive are made of.
+//! Files of somewhere else into a file system: what trees, archives and whatever else are made of.
+//!
+//! # Theory
 //!
 //! A file gets its name in the transaction that completes it, its times included. So whatever ends
 //! a copy, a name stands for a whole file, and one that has the size and the time of its source was
-//! copied whole. (Earlier versions of zinc could leave files whose end is missing: see
-//! [`Into::file`].)
+//! copied whole: it is left as it is, so a copy that was interrupted is continued by the same
+//! request. (Earlier versions of zinc could leave files whose end is missing: see
+//! [`Ingest::file`].)
+//!
+//! Where files come from is the caller's: it walks its source, says of each file where it goes
+//! ([`Spot`]) and what it is ([`Attributes`], a [`NewKind`]), and hands the content on in pieces,
+//! without the holes. Directories are made as they are found, and get their times when all is in
+//! them; second names ([`Ingest::link`]) come when the first is there.
 
-use crate::cmd::cp::talk::Talk;
-use crate::cmd::cp::tree::Room;
-use crate::failure::system_text;
-use crate::place::printable;
-use engine::Filesystem;
-use engine::errors::ZplError as Error;
-use engine::files::{FileKind, NewFile, NewKind, SetAttrs, Time};
-use engine::files::{OpenFile, XattrMode};
-use engine::inside::dmu::{Hold, Tx};
-use engine::{Cancelled, Progress};
+use crate::error::{Error, Hint, InTheWay, Result};
+use dmu::{Hold, Tx};
+use rt::Progress;
 use std::collections::{BTreeMap, HashSet};
-use std::ffi::OsStr;
-use std::io;
-use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
-use std::time::{SystemTime, UNIX_EPOCH};
+use zpl::write::{OpenFile, XattrMode};
+use zpl::{FileKind, Filesystem, NewFile, NewKind, Node, SetAttrs, Time};
 
 /// Bytes written at once. A transaction takes 4 MiB.
 pub const CHUNK: usize = 4 << 20;
@@ -31,19 +30,43 @@ const HOLD_FILE: u64 = 512 << 10;
 /// their bytes.
 const XATTRS_AT_ONCE: (usize, usize) = (16, 64 << 10);
 
+/// Is told what happens. All calls may come from any thread.
+pub trait Observer: Sync {
+    /// An attribute could not be kept.
+    fn not_kept(&self, file: PathBuf, attribute: &[u8], why: &Error);
+    /// A file was made; `file` says which.
+    fn done(&self, file: &dyn Fn() -> PathBuf);
+}
+
 /// Where files go, and how.
-pub struct Into<'a> {
+pub struct Ingest<'a> {
+    /// The file system, which is open for writing.
     pub fs: &'a Filesystem,
+    /// Is told how far it is, and says when to stop.
     pub progress: &'a Progress,
-    pub talk: &'a Talk,
+    /// Is told what happens.
+    pub observer: &'a dyn Observer,
+    /// What the time is.
+    pub clock: &'a (dyn Fn() -> Time + Sync),
     /// Replace files that are there and are different.
-    pub force: bool,
+    pub replace: bool,
+    /// Keep owners, and with them set-id bits.
     pub owner: bool,
+    /// Keep extended attributes.
     pub xattrs: bool,
+    /// The dataset has POSIX access lists.
     pub posix_acls: bool,
     /// Objects this copy made, of which a later one of the same name takes the place, as in
     /// archives that were appended to; `None` where names are not repeated.
     pub made: Option<Mutex<HashSet<u64>>>,
+}
+
+/// What there is for a file under its name.
+enum Room {
+    /// Nothing, or what will be replaced.
+    Free(Option<u64>),
+    /// A whole copy.
+    Whole(u64),
 }
 
 /// Attributes of a file to be made.
@@ -51,122 +74,24 @@ pub struct Into<'a> {
 pub struct Attributes {
     /// Permissions with set-id and sticky bits.
     pub mode: u32,
+    /// Owner.
     pub uid: u64,
+    /// Group.
     pub gid: u64,
+    /// Last access.
     pub atime: Time,
+    /// Last change of the content.
     pub mtime: Time,
     /// Extended attributes by the names Linux shows.
     pub xattrs: BTreeMap<Vec<u8>, Vec<u8>>,
 }
 
-/// Why a file was not made.
-#[derive(Debug)]
-pub enum Fault {
-    /// What is to be copied cannot be read.
-    Source(io::Error),
-    /// The pool does not take it.
-    Pool(Error),
-    /// It is in the way, or what is to be copied contradicts itself.
-    InTheWay(&'static str),
-    /// The same, with numbers.
-    Bad(String),
-    /// The copy was told to stop.
-    Cancelled,
-}
-
-impl std::fmt::Display for Fault {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Self::Source(e) => f.write_str(&system_text(e)),
-            Self::Pool(e) => write!(f, "{e}"),
-            Self::InTheWay(what) => f.write_str(what),
-            Self::Bad(what) => f.write_str(what),
-            Self::Cancelled => write!(f, "{Cancelled}"),
-        }
-    }
-}
-
-impl From<Cancelled> for Fault {
-    fn from(_: Cancelled) -> Self {
-        Self::Cancelled
-    }
-}
-
-impl From<io::Error> for Fault {
-    fn from(e: io::Error) -> Self {
-        Self::Source(e)
-    }
-}
-
-impl From<archive::Error> for Fault {
-    fn from(e: archive::Error) -> Self {
-        match e {
-            archive::Error::Read(e) => Self::Source(e),
-            archive::Error::Member { name, cause } => {
-                Self::Bad(format!("'{}': {}", printable(&name), Self::from(*cause)))
-            }
-            e => Self::Bad(e.to_string()),
-        }
-    }
-}
-
-impl From<Error> for Fault {
-    fn from(e: Error) -> Self {
-        Self::Pool(e)
-    }
-}
-
-impl Fault {
-    /// Nothing more can be written, or shall be: there is no going on with the next file.
-    pub fn is_fatal(&self) -> bool {
-        use engine::inside::dmu::ErrorKind;
-        match self {
-            Self::Pool(Error::Dmu(e)) => {
-                matches!(e.kind, ErrorKind::NoSpace | ErrorKind::Quota | ErrorKind::Stopped(_))
-            }
-            Self::Cancelled => true,
-            _ => false,
-        }
-    }
-}
-
 /// Writes a piece of content at its offset.
-pub type Write<'a> = dyn FnMut(u64, &[u8]) -> Result<(), Fault> + 'a;
-
-/// The time.
-pub fn now() -> Time {
-    time(SystemTime::now())
-}
-
-/// A time of the standard library as one of a pool.
-pub fn time(t: SystemTime) -> Time {
-    match t.duration_since(UNIX_EPOCH) {
-        Ok(d) => Time { seconds: d.as_secs().cast_signed(), nanos: u64::from(d.subsec_nanos()) },
-        Err(e) => {
-            let (before, nanos) = (e.duration().as_secs(), e.duration().subsec_nanos());
-            let seconds = 0i64.saturating_sub_unsigned(before);
-            match nanos {
-                0 => Time { seconds, nanos: 0 },
-                n => {
-                    Time { seconds: seconds.saturating_sub(1), nanos: u64::from(1_000_000_000 - n) }
-                }
-            }
-        }
-    }
-}
-
-/// The name under which a source is copied; `None` when it ends in `/.`, for what is in it.
-pub fn last_name(source: &OsStr) -> Option<Vec<u8>> {
-    let bytes = source.as_bytes();
-    if matches!(bytes, b"." | b"..") || bytes.ends_with(b"/.") || bytes.ends_with(b"/..") {
-        return None;
-    }
-    Path::new(source).file_name().map(|n| n.as_bytes().to_vec())
-}
+pub type Write<'a> = dyn FnMut(u64, &[u8]) -> Result<()> + 'a;
 
 /// Whether a node is what would be made: a link to the same target, or a pipe, socket or device
 /// with the time of its source.
-fn is_same_special(node: &engine::Node, kind: &NewKind, mtime: Time) -> bool {
+fn is_same_special(node: &Node, kind: &NewKind, mtime: Time) -> bool {
     let same_kind = match kind {
         NewKind::Symlink(target) => {
             let is_link = node.kind() == FileKind::Symlink;
@@ -186,34 +111,37 @@ fn is_same_special(node: &engine::Node, kind: &NewKind, mtime: Time) -> bool {
 }
 
 /// Gives the pieces of a file's content to what it is called with.
-pub type Fill<'a> = dyn FnMut(&mut Write<'_>) -> Result<(), Fault> + 'a;
+pub type Fill<'a> = dyn FnMut(&mut Write<'_>) -> Result<()> + 'a;
 
 /// A file to be made: which name of which directory, and how messages call it.
 #[derive(Clone, Copy)]
 pub struct Spot<'a> {
+    /// The directory's object.
     pub dir: u64,
+    /// The name in it.
     pub name: &'a [u8],
+    /// How messages call it.
     pub shown: &'a dyn Fn() -> PathBuf,
 }
 
 /// A piece of content, with its offset.
 type Piece = (u64, Vec<u8>);
 
-impl Into<'_> {
+impl Ingest<'_> {
     fn new_file(&self, kind: NewKind, a: &Attributes) -> NewFile {
         let (uid, gid) = if self.owner { (a.uid, a.gid) } else { (0, 0) };
         // Set-id bits are for the owner they were given to, and nobody else.
         let mask = if self.owner { 0o7777 } else { 0o1777 };
-        NewFile { kind, mode: a.mode & mask, uid, gid, now: now() }
+        NewFile { kind, mode: a.mode & mask, uid, gid, now: (self.clock)() }
     }
 
     /// The directory of that name, made when it is not there.
-    pub fn dir(&self, spot: Spot<'_>, a: &Attributes) -> Result<u64, Fault> {
+    pub fn dir(&self, spot: Spot<'_>, a: &Attributes) -> Result<u64> {
         if let Some(entry) = self.fs.node(spot.dir)?.lookup(spot.name)? {
             let node = self.fs.node(entry.object)?;
             return match node.kind() {
                 FileKind::Dir => Ok(node.number()),
-                _ => Err(Fault::InTheWay("a file is in the way of a directory")),
+                _ => Err(InTheWay::File.into()),
             };
         }
         let new = self.new_file(NewKind::Dir, a);
@@ -222,8 +150,8 @@ impl Into<'_> {
 
     /// Gives a directory, which is there, its attributes but for the times; those come when all is
     /// in it ([`Self::times`]).
-    pub fn dress(&self, object: u64, a: &Attributes, spot: Spot<'_>) -> Result<(), Fault> {
-        let now = now();
+    pub fn dress(&self, object: u64, a: &Attributes, spot: Spot<'_>) -> Result<()> {
+        let now = (self.clock)();
         let mask = if self.owner { 0o7777 } else { 0o1777 };
         let set = SetAttrs { mode: Some(a.mode & mask), ..self.owners(a) };
         self.fs.set_attrs(object, &set, now)?;
@@ -239,9 +167,9 @@ impl Into<'_> {
     }
 
     /// Gives a directory its times.
-    pub fn times(&self, object: u64, atime: Time, mtime: Time) -> Result<(), Fault> {
+    pub fn times(&self, object: u64, atime: Time, mtime: Time) -> Result<()> {
         let set = SetAttrs { atime: Some(atime), mtime: Some(mtime), ..SetAttrs::default() };
-        Ok(self.fs.set_attrs(object, &set, now())?)
+        Ok(self.fs.set_attrs(object, &set, (self.clock)())?)
     }
 
     /// Owner and group: where the directory's group was taken over, or a mask applied.
@@ -258,36 +186,32 @@ impl Into<'_> {
         a.xattrs.iter().filter(move |_| wanted)
     }
 
-    fn check_xattr(&self, name: &[u8]) -> Result<(), Error> {
+    fn check_xattr(&self, name: &[u8]) -> zpl::Result<()> {
         match name.starts_with(b"system.posix_acl_") && !self.posix_acls {
-            true => Err(Error::Unsupported("the dataset has acltype=off")),
+            true => Err(zpl::Error::Unsupported("the dataset has acltype=off")),
             false => Ok(()),
         }
     }
 
-    fn note(&self, spot: Spot<'_>, name: &[u8], set: Result<(), Error>) {
+    fn note(&self, spot: Spot<'_>, name: &[u8], set: zpl::Result<()>) {
         if let Err(e) = set {
-            self.talk.not_kept((spot.shown)().as_os_str().as_bytes(), name, &e);
+            self.observer.not_kept((spot.shown)(), name, &e.into());
         }
     }
 
     /// What is to be done about a name that a file shall get.
-    fn room(
-        &self,
-        spot: Spot<'_>,
-        same: impl Fn(&engine::Node) -> bool,
-    ) -> Result<Room<u64>, Fault> {
+    fn room(&self, spot: Spot<'_>, same: impl Fn(&Node) -> bool) -> Result<Room> {
         let there = self.fs.node(spot.dir)?.lookup(spot.name)?;
         let Some(entry) = there else { return Ok(Room::Free(None)) };
         let node = self.fs.node(entry.object)?;
         if node.kind() == FileKind::Dir {
-            return Err(Fault::InTheWay("a directory is in the way"));
+            return Err(InTheWay::Directory.into());
         }
         if same(&node) {
             return Ok(Room::Whole(entry.object));
         }
-        if !self.force && !self.made_here(entry.object) {
-            return Err(Fault::InTheWay("exists and is different; --force replaces it"));
+        if !self.replace && !self.made_here(entry.object) {
+            return Err(Error::from(InTheWay::Different).with_hint(Hint::Replace));
         }
         Ok(Room::Free(Some(entry.object)))
     }
@@ -310,11 +234,11 @@ impl Into<'_> {
             made.insert(object);
         }
         self.progress.add(1, 0);
-        self.talk.done(|| (spot.shown)().into_os_string().into_vec());
+        self.observer.done(spot.shown);
     }
 
     /// Makes a file that has no content; its object.
-    pub fn special(&self, spot: Spot<'_>, kind: NewKind, a: &Attributes) -> Result<u64, Fault> {
+    pub fn special(&self, spot: Spot<'_>, kind: NewKind, a: &Attributes) -> Result<u64> {
         let over = match self.room(spot, |node| is_same_special(node, &kind, a.mtime))? {
             Room::Free(over) => over,
             Room::Whole(object) => return Ok(object),
@@ -334,8 +258,8 @@ impl Into<'_> {
         size: u64,
         a: &Attributes,
         fill: &mut Fill<'_>,
-    ) -> Result<u64, Fault> {
-        let same = |node: &engine::Node| {
+    ) -> Result<u64> {
+        let same = |node: &Node| {
             node.kind() == FileKind::File && node.size == size && node.mtime == a.mtime
         };
         let over = match self.room(spot, same)? {
@@ -343,12 +267,9 @@ impl Into<'_> {
             Room::Whole(object) => match self.missing_end(object)? {
                 // Of two members of one archive the later counts, whatever they look like.
                 _ if self.made_here(object) => Some(object),
-                Some(_) if self.force => Some(object),
+                Some(_) if self.replace => Some(object),
                 Some(end) if !is_empty_from(end, fill)? => {
-                    return Err(Fault::InTheWay(
-                        "exists with its size and time, but its end is missing, as an interrupted \
-                         copy of an earlier zinc left it; --force replaces it",
-                    ));
+                    return Err(Error::from(InTheWay::EndMissing).with_hint(Hint::Replace));
                 }
                 _ => return Ok(object),
             },
@@ -372,13 +293,13 @@ impl Into<'_> {
 
     /// Where the content of a file ends whose last block is a hole; `None` for any other. What
     /// earlier versions made of a source that ended too early is such a file.
-    fn missing_end(&self, object: u64) -> Result<Option<u64>, Fault> {
+    fn missing_end(&self, object: u64) -> Result<Option<u64>> {
         let node = self.fs.node(object)?;
         let block = node.object().dnode().block_size();
         let Some(last) = node.size.checked_sub(1).and_then(|n| n.checked_div(block)) else {
             return Ok(None);
         };
-        if node.object().next_block(last).map_err(|(e, _)| Error::from(e))?.is_some() {
+        if node.object().next_block(last).map_err(|(e, _)| e)?.is_some() {
             return Ok(None);
         }
         Ok(Some(node.segments()?.last().map_or(0, |s| s.offset.saturating_add(s.length))))
@@ -392,7 +313,7 @@ impl Into<'_> {
         a: &Attributes,
         (size, pieces): (u64, &[Piece]),
         over: Option<u64>,
-    ) -> Result<u64, Fault> {
+    ) -> Result<u64> {
         let bytes: usize = pieces.iter().map(|(_, b)| b.len()).sum();
         let xattrs: u64 = self.kept_xattrs(a).map(|(_, v)| (64 << 10) + v.len() as u64).sum();
         let file: OpenFile;
@@ -423,8 +344,8 @@ impl Into<'_> {
         a: &Attributes,
         spot: Spot<'_>,
         over: Option<u64>,
-    ) -> Result<(), Fault> {
-        let now = now();
+    ) -> Result<()> {
+        let now = (self.clock)();
         if self.fits_at_once(a) {
             for (name, value) in self.kept_xattrs(a) {
                 self.note(
@@ -450,7 +371,7 @@ impl Into<'_> {
         size: u64,
         over: Option<u64>,
         fill: &mut Fill<'_>,
-    ) -> Result<u64, Fault> {
+    ) -> Result<u64> {
         let file = self.fs.create_unnamed(spot.dir, new)?;
         let object = file.object();
         let mut end = 0;
@@ -485,10 +406,10 @@ impl Into<'_> {
     }
 
     /// Gives a file a second name.
-    pub fn link(&self, object: u64, spot: Spot<'_>) -> Result<(), Fault> {
+    pub fn link(&self, object: u64, spot: Spot<'_>) -> Result<()> {
         let room = self.room(spot, |node| node.number() == object)?;
         if let Room::Free(over) = room {
-            let now = now();
+            let now = (self.clock)();
             let tx = self.fs.begin(Hold::write(HOLD_FILE))?;
             if over.is_some() {
                 self.fs.unlink_tx(&tx, spot.dir, spot.name, now)?;
@@ -497,13 +418,13 @@ impl Into<'_> {
         }
         // The file may have been there before: it does not count as made.
         self.progress.add(1, 0);
-        self.talk.done(|| (spot.shown)().into_os_string().into_vec());
+        self.observer.done(spot.shown);
         Ok(())
     }
 }
 
 /// Whether content has nothing but zeros from `end` on.
-fn is_empty_from(end: u64, fill: &mut Fill<'_>) -> Result<bool, Fault> {
+fn is_empty_from(end: u64, fill: &mut Fill<'_>) -> Result<bool> {
     let mut empty = true;
     fill(&mut |offset, bytes| {
         let skip = usize::try_from(end.saturating_sub(offset)).unwrap_or(usize::MAX);
