@@ -107,6 +107,13 @@ impl ErrorKind {
         }
     }
 
+    /// The device itself does not work, and another one may: not a matter of rights, of another
+    /// user, or of the request.
+    #[must_use]
+    pub fn is_of_device(self) -> bool {
+        matches!(self, Self::Gone | Self::Io { errno: libc::EIO })
+    }
+
     /// The kind of a standard library I/O error.
     #[must_use]
     pub fn from_io(error: &io::Error) -> Self {
@@ -180,6 +187,8 @@ mod tests {
     fn vanished_devices_have_their_own_kind() {
         assert_eq!(ErrorKind::from_errno(libc::ENXIO), ErrorKind::Gone);
         assert_eq!(ErrorKind::from_errno(libc::EIO), ErrorKind::Io { errno: libc::EIO });
+        let of_device = |errno| ErrorKind::from_errno(errno).is_of_device();
+        assert!(of_device(libc::ENXIO) && of_device(libc::EIO) && !of_device(libc::EACCES));
         let text = io::Error::other("no number");
         assert_eq!(ErrorKind::from_io(&text), ErrorKind::Io { errno: libc::EIO });
     }

@@ -10,7 +10,7 @@ use writing::Pools;
 
 /// Cases of the collection that can be changed. The others are in a state, or use a feature, that
 /// the writer does not keep up.
-const WRITABLE: [&str; 13] = [
+const WRITABLE: [&str; 14] = [
     "basic",
     "mirror",
     "raidz1",
@@ -20,6 +20,7 @@ const WRITABLE: [&str; 13] = [
     "casefold",
     "codecs",
     "compat-2.0",
+    "degraded-raidz",
     "features-off",
     "gang",
     "history",

@@ -263,7 +263,8 @@ fn is_device(kind: &VdevKind) -> bool {
     matches!(kind, VdevKind::Disk | VdevKind::File)
 }
 
-fn is_out_of_use(leaf: &VdevConfig) -> bool {
+/// Offline, faulted or removed by its configuration.
+pub(crate) fn is_out_of_use(leaf: &VdevConfig) -> bool {
     leaf.offline || leaf.faulted || leaf.removed
 }
 

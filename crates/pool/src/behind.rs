@@ -23,6 +23,7 @@ use crate::uberblocks::FoundUberblock;
 use ondisk::BlkPtr;
 use ondisk::config::VdevConfig;
 use std::collections::BTreeMap;
+use vdev::Txgs;
 
 /// Rounds that a device has no part of, from which on it was away for them. Crashes in two rounds
 /// in a row leave two.
@@ -50,7 +51,13 @@ impl Witness {
     }
 
     /// How many txgs it is behind `best`, when it missed some.
+    #[cfg(test)]
     fn behind(&self, best: &Self) -> Option<u64> {
+        self.away(best).map(|away| away.txgs)
+    }
+
+    /// How it was away while `best` was there, when it was.
+    fn away(&self, best: &Self) -> Option<Away> {
         let has = |of: &Self, txg: &u64, round: &Round| of.rounds.get(txg) == Some(round);
         let mut newest_first = self.rounds.iter().rev();
         let common = newest_first.find(|(txg, round)| has(best, txg, round)).map_or(0, |(t, _)| *t);
@@ -71,7 +78,27 @@ impl Witness {
             0 => self.newest().map_or(self.label, |(txg, _)| txg),
             _ => common,
         };
-        was_away.then(|| last.saturating_sub(since).max(1))
+        let txgs = last.saturating_sub(since).max(1);
+        was_away.then_some(Away { txgs, last, has_own: own > 0 || common == 0 })
+    }
+}
+
+/// What a device was not there for.
+struct Away {
+    /// Txgs it is behind.
+    txgs: u64,
+    /// The newest one of the others.
+    last: u64,
+    /// It was written without the others, or nothing is known in common: what it gave up meanwhile
+    /// may have been written over, whatever its age.
+    has_own: bool,
+}
+
+impl Away {
+    /// Births of blocks that it may not have.
+    fn missed(&self) -> Txgs {
+        let first = if self.has_own { 1 } else { self.last - self.txgs.min(self.last) + 1 };
+        std::iter::once(first..=self.last).collect()
     }
 }
 
@@ -85,6 +112,15 @@ impl Candidate {
     /// how many txgs they are behind.
     #[must_use]
     pub fn behind(&self, tree: &VdevConfig, txg: u64) -> BTreeMap<u64, u64> {
+        self.away(tree, txg).into_iter().map(|(guid, away)| (guid, away.txgs)).collect()
+    }
+
+    /// The txgs that such devices may have missed, by guid.
+    pub(crate) fn absences(&self, tree: &VdevConfig, txg: u64) -> BTreeMap<u64, Txgs> {
+        self.away(tree, txg).into_iter().map(|(guid, away)| (guid, away.missed())).collect()
+    }
+
+    fn away(&self, tree: &VdevConfig, txg: u64) -> BTreeMap<u64, Away> {
         let mut out = BTreeMap::new();
         for top in &tree.children {
             let leaves = top.walk().filter(|v| v.kind.is_leaf());
@@ -111,7 +147,7 @@ impl Candidate {
             let Some(best) = all.iter().max_by_key(|w| (w.newest(), w.rounds.len())) else {
                 continue;
             };
-            out.extend(all.iter().filter_map(|w| Some((w.guid, w.behind(best)?))));
+            out.extend(all.iter().filter_map(|w| Some((w.guid, w.away(best)?))));
         }
         out
     }
@@ -170,5 +206,8 @@ mod tests {
         let best = of(6, &[4, 5, 6, 7, 8]);
         assert_eq!(alone(6, &[4, 5, 6, 7], 6).behind(&best), Some(3));
         assert_eq!(alone(6, &[4, 5, 6, 7, 8], 6).behind(&best), Some(3));
+        let missed = |w: &Witness| w.away(&best).unwrap().missed().bounds();
+        assert_eq!(missed(&alone(6, &[4, 5, 6, 7], 6)), Some((1, 8)));
+        assert_eq!(missed(&of(3, &[4, 5])), Some((6, 8)), "it only stood still");
     }
 }

@@ -5,17 +5,17 @@
 //! them asks such a device last, and does not call its old bytes a fault. Nothing depends on
 //! them: a block proves itself by its checksum, so a log that cannot be read costs only time.
 
-use dmu::{ErrorKind, Objset};
-use ondisk::spacemap::{self, Action, DTL_SHIFT, Entry, SpaceMapHeader};
-use std::collections::BTreeMap;
-use std::ops::RangeInclusive;
+use dmu::{ErrorKind, NewObject, Objset, Tx};
+use ondisk::spacemap::{self, Action, DTL_SHIFT, Encoder, Entry, Range, SpaceMapHeader};
+use ondisk::{DmuType, Endian};
+use vdev::Txgs;
 
 /// Longest log that is read, in bytes. A log is written anew when it has become long; one of a
 /// million entries says only that the device is useless.
 const LOG_MAX: u64 = 8 << 20;
 
 /// The txgs in the log that is MOS object `number`, ascending and apart.
-pub(crate) fn read(mos: &Objset, number: u64) -> dmu::Result<Vec<RangeInclusive<u64>>> {
+pub(crate) fn read(mos: &Objset, number: u64) -> dmu::Result<Txgs> {
     let object = mos.object(number)?;
     let dnode = object.dnode();
     let bad = |e| object.format_error(0, e);
@@ -35,55 +35,48 @@ pub(crate) fn read(mos: &Objset, number: u64) -> dmu::Result<Vec<RangeInclusive<
             }
         }
     }
-    Ok(txgs.0.into_iter().map(|(start, end)| start..=end - 1).collect())
+    Ok(txgs)
 }
 
-/// Half-open ranges by their beginnings, apart from each other and not empty.
-#[derive(Default)]
-struct Txgs(BTreeMap<u64, u64>);
+/// Block size of a new log in bytes, as OpenZFS's `zfs_vdev_dtl_sm_blksz`.
+const BLOCK: u32 = 4 << 10;
 
-impl Txgs {
-    fn add(&mut self, mut start: u64, mut end: u64) {
-        while let Some((s, e)) = self.0.range(..=end).next_back().map(|(s, e)| (*s, *e)) {
-            if e < start {
-                break;
-            }
-            self.0.remove(&s);
-            (start, end) = (start.min(s), end.max(e));
-        }
-        if start < end {
-            self.0.insert(start, end);
-        }
-    }
+/// Makes an empty log; its number.
+pub(crate) fn create(mos: &Objset, tx: &Tx, histogram: bool) -> dmu::Result<u64> {
+    let header = SpaceMapHeader::new(histogram).encode(Endian::Little);
+    let spec = NewObject::new(DmuType::SPACE_MAP).block_size(BLOCK);
+    Ok(mos.create(tx, &spec.bonus(DmuType::SPACE_MAP_HEADER, &header))?.number())
+}
 
-    fn remove(&mut self, start: u64, end: u64) {
-        while let Some((s, e)) = self.0.range(..end).next_back().map(|(s, e)| (*s, *e)) {
-            if e <= start || start >= end {
-                break;
-            }
-            self.0.remove(&s);
-            if s < start {
-                self.0.insert(s, start);
-            }
-            if end < e {
-                self.0.insert(end, e);
-            }
-        }
+/// Writes the log that is MOS object `number` anew: what it held goes.
+pub(crate) fn write(mos: &Objset, tx: &Tx, number: u64, txgs: Option<&Txgs>) -> dmu::Result<()> {
+    let object = mos.object(number)?;
+    let dnode = object.dnode();
+    let bad = |e| object.format_error(0, e);
+    let old = SpaceMapHeader::decode(&dnode.bonus, dnode.endian).map_err(bad)?;
+    // One-word entries do for txgs, however long the runs are.
+    let mut entries = Encoder::new(0, DTL_SHIFT, false, dnode.block_size() as usize, 0);
+    let mut count = 0u64;
+    for run in txgs.into_iter().flat_map(Txgs::runs) {
+        let (offset, size) = (*run.start(), run.end() - run.start() + 1);
+        count = count.saturating_add(size);
+        let range = Range { action: Action::Alloc, vdev: None, offset, size };
+        entries.range(range).map_err(bad)?;
     }
+    let bytes = entries.finish(Endian::Little);
+    let mut header = SpaceMapHeader::new(old.histogram.is_some());
+    header.length = bytes.len() as u64;
+    header.allocated = count.cast_signed();
+    object.free_range(tx, 0, u64::MAX)?;
+    mos.object(number)?.write_at(tx, 0, &bytes)?;
+    let bonus = header.encode(Endian::Little);
+    mos.object(number)?.set_bonus(tx, DmuType::SPACE_MAP_HEADER, &bonus)
 }
 
 #[cfg(test)]
 #[allow(clippy::unwrap_used, reason = "a test may stop where it likes")]
 mod tests {
     use super::*;
-
-    fn of(steps: &[(bool, u64, u64)]) -> Vec<(u64, u64)> {
-        let mut t = Txgs::default();
-        for (add, start, end) in steps {
-            if *add { t.add(*start, *end) } else { t.remove(*start, *end) }
-        }
-        t.0.into_iter().collect()
-    }
 
     /// `degraded-raidz`: a disk was taken offline and never came back.
     #[test]
@@ -96,23 +89,13 @@ mod tests {
         let (away, present): (Vec<_>, Vec<_>) = disks.partition(|v| v.offline);
         let log = |v: &ondisk::config::VdevConfig| match v.dtl {
             Some(number) if number != 0 => read(pool.mos(), number).unwrap(),
-            _ => Vec::new(),
+            _ => Txgs::default(),
         };
         assert!(present.into_iter().all(|v| log(v).is_empty()));
         let label = pool.candidate().leaves[&away[0].guid].txg;
         let missed = log(away[0]);
-        let (first, last) = (missed.first().unwrap(), missed.last().unwrap());
-        assert!(*first.start() > label, "{missed:?}, its label is of {label}");
-        assert_eq!(*last.end(), pool.uberblock().txg, "{missed:?}");
-    }
-
-    #[test]
-    fn ranges_merge_and_split() {
-        assert_eq!(of(&[(true, 5, 9), (true, 1, 3)]), [(1, 3), (5, 9)]);
-        assert_eq!(of(&[(true, 5, 9), (true, 1, 3), (true, 3, 5)]), [(1, 9)]);
-        assert_eq!(of(&[(true, 1, 9), (true, 2, 3)]), [(1, 9)]);
-        assert_eq!(of(&[(true, 1, 9), (false, 2, 3)]), [(1, 2), (3, 9)]);
-        assert_eq!(of(&[(true, 1, 3), (true, 5, 9), (false, 2, 6)]), [(1, 2), (6, 9)]);
-        assert_eq!(of(&[(true, 1, 3), (false, 0, 9), (true, 4, 4), (false, 7, 7)]), []);
+        let (first, last) = missed.bounds().unwrap();
+        assert!(first > label, "{missed:?}, its label is of {label}");
+        assert_eq!(last, pool.uberblock().txg, "{missed:?}");
     }
 }

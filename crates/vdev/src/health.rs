@@ -1,72 +1,321 @@
-//! What writing did to a leaf: errors, txgs it missed, and whether it is still written to.
+//! Health of a leaf while the pool is open: what it missed, what it did wrong, and what follows.
+//!
+//! # Theory
+//!
+//! Two things are told apart. *What a leaf missed* is a set of txgs, its dirty time log: a block of
+//! such a txg may not be on it, or may be an older block. It grows with every block that does not
+//! reach the leaf, for whatever reason, and shrinks only when a resilver has brought the blocks.
+//! *Whether a leaf is used* is a mark. Any thread notes facts here, from completions too; nothing
+//! here waits. Marks for what adds up are set in one place ([`VdevTree::judge_leaves`]), which the
+//! sync of a txg calls when all its writes are answered.
+//!
+//! ```text
+//! what happened                                     mark
+//! a flush, a label or an uberblock failed           FAULTED, at once
+//! a write failed, and the probe of the leaf too     FAULTED
+//! IO_ERRORS requests failed within WINDOW           FAULTED
+//! CHECKSUM_ERRORS blocks were wrong within WINDOW   DEGRADED, still used
+//! the device is gone (ENXIO, ENODEV)                REMOVED
+//! FAULTED or REMOVED, and the rest needs it         DEGRADED, still used
+//! ```
+//!
+//! What a leaf said it had before a flush failed may be lost, so it cannot take part in a commit. A
+//! failed write is followed by a probe: its first label's unused part is read and written back. A
+//! leaf that answers has a bad sector and is no bad disk; the numbers are those of OpenZFS's event
+//! daemon. A leaf that the rest cannot do without is used further: half a disk is more than none.
+//!
+//! FAULTED and REMOVED mean: nothing is written any more, and it is the last choice for reads.
+//! Beyond the redundancy a block that is written fails, and the pool stops.
 
-use device::Error;
-use parking_lot::Mutex;
-use std::ops::RangeInclusive;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use crate::state::{Reason, VdevState};
+use crate::tree::{Node, Role, VdevTree};
+use crate::txgs::Txgs;
+use device::{Error, ErrorKind, WriteDeviceRef};
+use ondisk::label::{Part, part_offset};
+use parking_lot::{Mutex, RwLock};
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
+use std::time::Duration;
 
-/// Shared with the completions of the leaf's writes, which may outlive the tree.
+/// Failed requests within [`WINDOW`] that make a leaf FAULTED.
+const IO_ERRORS: usize = 10;
+/// Wrong blocks within [`WINDOW`] that make it DEGRADED.
+const CHECKSUM_ERRORS: usize = 10;
+/// How long an error counts.
+const WINDOW: Duration = Duration::from_secs(600);
+
+/// What was decided of a leaf since it was opened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Mark {
+    None,
+    Degraded,
+    Faulted,
+    Removed,
+}
+
+/// Shared with the completions of the leaf's requests, which may outlive the tree, and by the trees
+/// that follow each other.
 pub(crate) struct Health {
-    /// Writes that failed.
     write_errors: AtomicU64,
-    /// First and last txg with a block that did not get here; empty while first > last.
-    first_missed: AtomicU64,
+    read_errors: AtomicU64,
+    checksum_errors: AtomicU64,
+    missed: RwLock<Txgs>,
+    /// The set is not empty: most readers need no lock.
+    has_missed: AtomicBool,
+    /// The txg that was missed last: most writers that miss something find it here.
     last_missed: AtomicU64,
-    /// Nothing is written any more.
-    out: AtomicBool,
+    mark: AtomicU8,
+    /// A write failed since the leaf was last probed.
+    is_suspect: AtomicBool,
+    recent: Mutex<Recent>,
+}
+
+/// What is remembered of errors, newest last.
+#[derive(Default)]
+struct Recent {
     /// The first failure.
-    error: Mutex<Option<Error>>,
+    error: Option<Error>,
+    is_gone: bool,
+    io: VecDeque<Duration>,
+    checksum: VecDeque<Duration>,
+}
+
+/// Adds an error; as many are kept as matter.
+fn note(errors: &mut VecDeque<Duration>, now: Duration, limit: usize) {
+    errors.push_back(now);
+    while errors.len() > limit {
+        errors.pop_front();
+    }
+}
+
+fn are_too_many(errors: &VecDeque<Duration>, now: Duration, limit: usize) -> bool {
+    let is_new = |at: &&Duration| now.saturating_sub(**at) <= WINDOW;
+    errors.iter().filter(is_new).count() >= limit
+}
+
+fn now() -> Duration {
+    rt::Rt::current().now()
 }
 
 impl Health {
     pub(crate) fn new() -> Self {
         Self {
             write_errors: AtomicU64::new(0),
-            first_missed: AtomicU64::new(u64::MAX),
-            last_missed: AtomicU64::new(0),
-            out: AtomicBool::new(false),
-            error: Mutex::new(None),
+            read_errors: AtomicU64::new(0),
+            checksum_errors: AtomicU64::new(0),
+            missed: RwLock::default(),
+            has_missed: AtomicBool::new(false),
+            last_missed: AtomicU64::new(u64::MAX),
+            mark: AtomicU8::new(Mark::None as u8),
+            is_suspect: AtomicBool::new(false),
+            recent: Mutex::default(),
         }
     }
 
     /// A block of that txg is not on the device.
     pub(crate) fn miss(&self, txg: u64) {
-        // Usually nothing changes, and loads do not fight for the cache line.
-        if self.first_missed.load(Ordering::Relaxed) > txg {
-            self.first_missed.fetch_min(txg, Ordering::Relaxed);
+        if self.last_missed.load(Ordering::Acquire) == txg {
+            return;
         }
-        if self.last_missed.load(Ordering::Relaxed) < txg {
-            self.last_missed.fetch_max(txg, Ordering::Relaxed);
-        }
+        let mut missed = self.missed.write();
+        missed.add(txg, txg.saturating_add(1));
+        self.has_missed.store(true, Ordering::Release);
+        self.last_missed.store(txg, Ordering::Release);
     }
 
-    pub(crate) fn missed(&self) -> Option<RangeInclusive<u64>> {
-        let first = self.first_missed.load(Ordering::Relaxed);
-        let last = self.last_missed.load(Ordering::Relaxed);
-        (first <= last).then_some(first..=last)
+    /// Changes what it missed.
+    pub(crate) fn change_missed(&self, change: impl FnOnce(&mut Txgs)) {
+        let mut missed = self.missed.write();
+        change(&mut missed);
+        self.has_missed.store(!missed.is_empty(), Ordering::Release);
+        self.last_missed.store(u64::MAX, Ordering::Release);
+    }
+
+    pub(crate) fn missed(&self) -> Txgs {
+        self.missed.read().clone()
+    }
+
+    pub(crate) fn has_missed_any(&self) -> bool {
+        self.has_missed.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn has_missed(&self, txg: u64) -> bool {
+        self.has_missed_any() && self.missed.read().contains(txg)
+    }
+
+    fn io_failed(&self, error: &Error) {
+        let now = now();
+        let mut recent = self.recent.lock();
+        note(&mut recent.io, now, IO_ERRORS);
+        recent.is_gone |= error.kind == ErrorKind::Gone;
+        recent.error.get_or_insert_with(|| error.clone());
     }
 
     /// A write failed.
-    pub(crate) fn failed(&self, error: &Error) {
+    pub(crate) fn write_failed(&self, error: &Error) {
         self.write_errors.fetch_add(1, Ordering::Relaxed);
-        self.error.lock().get_or_insert_with(|| error.clone());
+        self.io_failed(error);
+        self.is_suspect.store(true, Ordering::Release);
+    }
+
+    /// A read failed.
+    pub(crate) fn read_failed(&self, error: &Error) {
+        self.read_errors.fetch_add(1, Ordering::Relaxed);
+        self.io_failed(error);
+    }
+
+    /// What was read is wrong.
+    pub(crate) fn read_wrong(&self) {
+        self.checksum_errors.fetch_add(1, Ordering::Relaxed);
+        note(&mut self.recent.lock().checksum, now(), CHECKSUM_ERRORS);
     }
 
     /// The leaf cannot be trusted to keep anything: it is not written to any more.
     pub(crate) fn give_up(&self, error: &Error) {
-        self.failed(error);
-        self.out.store(true, Ordering::Release);
+        self.write_failed(error);
+        let is_gone = error.kind == ErrorKind::Gone;
+        self.set_mark(if is_gone { Mark::Removed } else { Mark::Faulted });
     }
 
+    pub(crate) fn set_mark(&self, mark: Mark) {
+        self.mark.store(mark as u8, Ordering::Release);
+    }
+
+    pub(crate) fn mark(&self) -> Mark {
+        match self.mark.load(Ordering::Acquire) {
+            n if n == Mark::Degraded as u8 => Mark::Degraded,
+            n if n == Mark::Faulted as u8 => Mark::Faulted,
+            n if n == Mark::Removed as u8 => Mark::Removed,
+            _ => Mark::None,
+        }
+    }
+
+    /// Nothing is written any more.
     pub(crate) fn is_out(&self) -> bool {
-        self.out.load(Ordering::Acquire)
+        matches!(self.mark(), Mark::Faulted | Mark::Removed)
+    }
+
+    /// What the mark makes of the state that opening gave.
+    pub(crate) fn standing(&self) -> Option<(VdevState, Reason)> {
+        match self.mark() {
+            Mark::None => None,
+            Mark::Degraded => Some((VdevState::Degraded, Reason::TooManyErrors)),
+            Mark::Faulted => Some((VdevState::Faulted, Reason::TooManyErrors)),
+            Mark::Removed => Some((VdevState::Removed, Reason::None)),
+        }
     }
 
     pub(crate) fn write_errors(&self) -> u64 {
         self.write_errors.load(Ordering::Relaxed)
     }
 
+    pub(crate) fn read_errors(&self) -> u64 {
+        self.read_errors.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn checksum_errors(&self) -> u64 {
+        self.checksum_errors.load(Ordering::Relaxed)
+    }
+
     pub(crate) fn error(&self) -> Option<Error> {
-        self.error.lock().clone()
+        self.recent.lock().error.clone()
+    }
+
+    /// What the errors so far call for.
+    fn verdict(&self, device: &WriteDeviceRef) -> Mark {
+        let suspect = self.is_suspect.swap(false, Ordering::AcqRel);
+        let now = now();
+        let (is_gone, io, checksum) = {
+            let recent = self.recent.lock();
+            let io = are_too_many(&recent.io, now, IO_ERRORS);
+            (recent.is_gone, io, are_too_many(&recent.checksum, now, CHECKSUM_ERRORS))
+        };
+        match () {
+            () if is_gone => Mark::Removed,
+            () if io || (suspect && !answers(device)) => Mark::Faulted,
+            () if checksum => Mark::Degraded,
+            () => Mark::None,
+        }
+    }
+}
+
+/// The device still reads and writes: the part of its first label that nothing uses is written back
+/// as it was read.
+fn answers(device: &WriteDeviceRef) -> bool {
+    let Some(at) = part_offset(device.size(), 0, Part::Blank) else { return false };
+    let bytes = device.read_new(at, Part::Blank.size() as usize);
+    bytes.and_then(|bytes| device.write(at, &bytes)).is_ok()
+}
+
+impl VdevTree {
+    /// Marks the leaves whose errors call for it, as the head of the module's file says. Waits for
+    /// devices that are probed; whether a mark has changed.
+    pub fn judge_leaves(&self) -> bool {
+        let mut changed = false;
+        for (index, node) in self.nodes.iter().enumerate() {
+            let Some(device) = &node.writer else { continue };
+            let before = node.health.mark();
+            if node.health.is_out() {
+                continue;
+            }
+            let mark = match node.health.verdict(device) {
+                Mark::None => before,
+                Mark::Faulted | Mark::Removed if !self.does_without(index) => Mark::Degraded,
+                mark => mark,
+            };
+            if mark != before {
+                node.health.set_mark(mark);
+                changed = true;
+            }
+        }
+        changed
+    }
+
+    /// Every block can still be written, and read from what has missed nothing, without this leaf.
+    fn does_without(&self, leaf: usize) -> bool {
+        self.tops.values().all(|top| {
+            let mut is_below = false;
+            self.leaves_below(top.node, &mut |i| is_below |= i == leaf);
+            !is_below || self.is_whole_without(top.node, leaf)
+        })
+    }
+
+    /// Depth was bounded when the tree was built.
+    fn is_whole_without(&self, index: usize, leaf: usize) -> bool {
+        let Some(node) = self.nodes.get(index) else { return false };
+        let mut children = node.children.iter();
+        let is_whole = |c: &usize| self.is_whole_without(*c, leaf);
+        match &node.role {
+            Role::Leaf => index != leaf && is_current(node),
+            Role::Mirror | Role::Replacing | Role::Spare => children.any(is_whole),
+            Role::Raidz(r) => children.filter(|c| !is_whole(c)).count() <= r.nparity(),
+            _ => false,
+        }
+    }
+}
+
+/// A leaf that is written to and has missed nothing.
+fn is_current(node: &Node) -> bool {
+    let health = &node.health;
+    node.writer.is_some() && !health.is_out() && !health.has_missed_any() && !node.is_behind()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn errors_count_for_a_while() {
+        let mut errors = VecDeque::new();
+        for second in 0..9 {
+            note(&mut errors, Duration::from_secs(second), IO_ERRORS);
+        }
+        let at = Duration::from_secs;
+        assert!(!are_too_many(&errors, at(9), IO_ERRORS));
+        note(&mut errors, at(600), IO_ERRORS);
+        assert!(are_too_many(&errors, at(600), IO_ERRORS));
+        assert!(!are_too_many(&errors, at(601), IO_ERRORS), "the first one is too old");
+        (0..100).for_each(|_| note(&mut errors, at(700), IO_ERRORS));
+        assert_eq!(errors.len(), IO_ERRORS);
     }
 }

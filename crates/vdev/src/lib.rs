@@ -37,6 +37,7 @@ mod rebuild;
 mod size;
 mod state;
 mod tree;
+mod txgs;
 mod write;
 
 pub use deflate::DeflateRatio;
@@ -46,4 +47,5 @@ pub use raidz::Reflow;
 pub use read::{BlockRead, BlockResult, Scope};
 pub use state::{Reason, VdevState};
 pub use tree::{LeafOpen, NodeRef, TopRef, VdevTree};
+pub use txgs::Txgs;
 pub use write::{BlockDone, BlockWrite, WriteError, WriteErrorKind};

@@ -23,7 +23,6 @@ use crate::queue::IoClass;
 use crate::read::{BlockRead, BlockResult, fill};
 use crate::tree::VdevTree;
 use device::AlignedBuf;
-use std::sync::atomic::Ordering;
 
 /// Bytes assembled and verified at most for one block before giving up...
 const WORK_MAX: u64 = 4 << 30;
@@ -173,7 +172,7 @@ impl VdevTree {
             return BlockResult { data: Ok(data), faults };
         }
         for h in pieces {
-            h.piece.node.checksum_errors.fetch_add(1, Ordering::Relaxed);
+            h.piece.node.health.read_wrong();
         }
         let kind = match complete {
             Some(true) => ErrorKind::Checksum { tried },
@@ -218,13 +217,11 @@ impl VdevTree {
 
     fn copy_fault(&self, h: &Harvest<'_>, copy: &Copy, kind: FaultKind, repaired: bool) -> Fault {
         let node = self.nodes.get(copy.source.node).unwrap_or(h.piece.node);
-        match kind {
-            FaultKind::Io(_) => node.read_errors.fetch_add(1, Ordering::Relaxed),
-            FaultKind::Checksum | FaultKind::ParityMismatch => {
-                node.checksum_errors.fetch_add(1, Ordering::Relaxed)
-            }
-            _ => 0,
-        };
+        match &kind {
+            FaultKind::Io(e) => node.health.read_failed(e),
+            FaultKind::Checksum | FaultKind::ParityMismatch => node.health.read_wrong(),
+            _ => {}
+        }
         let (vdev, offset) = (h.piece.vdev, copy.source.offset);
         let (guid, path) = (node.guid, node.name.clone());
         Fault { vdev, guid, path, offset, len: copy.len, kind, repaired }

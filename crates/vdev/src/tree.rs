@@ -15,13 +15,12 @@ use crate::queue::{LeafQueue, LeafStats, QueueLimits};
 use crate::raidz::{Raidz, Reflow};
 use crate::size::device_size_min;
 use crate::state::{Reason, VdevState, of_children};
+use crate::txgs::Txgs;
 use device::{Astray, DeviceRef, WriteDeviceRef};
 use ondisk::config::{AllocBias, VdevConfig, VdevKind};
 use rt::Rt;
 use std::collections::BTreeMap;
-use std::ops::RangeInclusive;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 /// Deepest nesting of a tree. OpenZFS has at most five: root, raidz, spare, replacing, disk.
@@ -197,10 +196,6 @@ pub(crate) struct Node {
     stale: bool,
     /// Bytes that the device should have at least, when it has fewer.
     short: Option<u64>,
-    /// Births of blocks the device may have missed.
-    missed: Vec<RangeInclusive<u64>>,
-    pub(crate) read_errors: AtomicU64,
-    pub(crate) checksum_errors: AtomicU64,
 }
 
 impl Node {
@@ -217,8 +212,12 @@ impl Node {
 
     /// The device may hold something else than what was written in txg `birth`.
     pub(crate) fn is_stale(&self, birth: u64) -> bool {
-        let just_now = || self.health.missed().is_some_and(|r| r.contains(&birth));
-        self.stale || self.missed.iter().any(|r| r.contains(&birth)) || just_now()
+        self.stale || self.health.is_out() || self.health.has_missed(birth)
+    }
+
+    /// The device as a whole is behind.
+    pub(crate) fn is_behind(&self) -> bool {
+        self.stale
     }
 }
 
@@ -330,10 +329,7 @@ impl VdevTree {
     /// was bounded when the tree was built.
     fn standing(&self, node: &Node) -> (VdevState, Reason) {
         let Some(spare) = node.spare() else {
-            return match node.health.is_out() {
-                true => (VdevState::Faulted, Reason::TooManyErrors),
-                false => (node.state, node.reason),
-            };
+            return node.health.standing().unwrap_or((node.state, node.reason));
         };
         let root = matches!(node.role, Role::Root);
         let children = node.children.iter().filter_map(|c| self.nodes.get(*c));
@@ -387,17 +383,25 @@ impl VdevTree {
 
     /// Says which txgs the device with this guid missed (its DTL): its copies of blocks born then
     /// are the last choice, and no fault when they differ. Returns whether there is such a device.
-    pub fn set_missed(&mut self, guid: u64, txgs: Vec<RangeInclusive<u64>>) -> bool {
-        let leaf = |n: &&mut Node| {
-            n.guid == guid && matches!(n.role, Role::Leaf | Role::DraidSpare { .. })
-        };
-        match self.nodes.iter_mut().find(leaf) {
-            Some(node) => {
-                node.missed = txgs;
-                true
-            }
-            None => false,
-        }
+    pub fn set_missed(&self, guid: u64, txgs: &Txgs) -> bool {
+        self.change_missed(guid, |missed| *missed = txgs.clone())
+    }
+
+    /// Adds to what the device with this guid missed. Returns whether there is such a device.
+    pub fn has_missed(&self, guid: u64, txgs: &Txgs) -> bool {
+        self.change_missed(guid, |missed| missed.merge(txgs))
+    }
+
+    /// Takes txgs out of what the device with this guid missed: its blocks were brought.
+    pub fn has_caught_up(&self, guid: u64, txgs: &Txgs) {
+        self.change_missed(guid, |missed| missed.subtract(txgs));
+    }
+
+    fn change_missed(&self, guid: u64, change: impl FnOnce(&mut Txgs)) -> bool {
+        let leaf =
+            |n: &&Node| n.guid == guid && matches!(n.role, Role::Leaf | Role::DraidSpare { .. });
+        let found = self.nodes.iter().find(leaf);
+        found.map(|node| node.health.change_missed(change)).is_some()
     }
 
     /// The root vdev.
@@ -487,9 +491,6 @@ impl Builder<'_> {
             is_log: config.is_log,
             stale: false,
             short: None,
-            missed: Vec::new(),
-            read_errors: AtomicU64::new(0),
-            checksum_errors: AtomicU64::new(0),
         });
         self.nodes.len() - 1
     }
@@ -635,6 +636,12 @@ impl<'t> NodeRef<'t> {
         self.node.stale
     }
 
+    /// The txgs of which it may not hold all blocks.
+    #[must_use]
+    pub fn missed(self) -> Txgs {
+        self.node.health.missed()
+    }
+
     /// Bytes that the device should have at least, when it has fewer.
     #[must_use]
     pub fn size_missed(self) -> Option<u64> {
@@ -674,14 +681,14 @@ impl<'t> NodeRef<'t> {
     /// Failed reads of blocks since the tree was built.
     #[must_use]
     pub fn read_errors(self) -> u64 {
-        self.node.read_errors.load(Ordering::Relaxed)
+        self.node.health.read_errors()
     }
 
     /// Blocks found damaged here since the tree was built; on an inner vdev, those that could not
     /// be put together from its children.
     #[must_use]
     pub fn checksum_errors(self) -> u64 {
-        self.node.checksum_errors.load(Ordering::Relaxed)
+        self.node.health.checksum_errors()
     }
 
     /// The vdevs below.

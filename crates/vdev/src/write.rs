@@ -22,12 +22,12 @@ use crate::locate::Piece;
 use crate::map::{Column, MapError, Stripe};
 use crate::queue::IoClass;
 use crate::tree::{Role, VdevTree};
+use crate::txgs::Txgs;
 use codec::raidz;
 use device::{AlignedBuf, Error as DeviceError, Shared, Write, WriteDeviceRef};
 use ondisk::Dva;
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
-use std::ops::RangeInclusive;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -138,7 +138,7 @@ impl Drop for Part {
         if !matches!(answer, Some(Ok(()))) {
             self.health.miss(self.birth);
             if let Some(Err(e)) = answer {
-                self.health.failed(&e);
+                self.health.write_failed(&e);
                 join.end.lock().error.get_or_insert(e);
             }
             let hopes = join.hopes.get(self.column);
@@ -403,12 +403,21 @@ impl VdevTree {
         }
     }
 
-    /// For every device that blocks did not reach since the tree was built: its guid, and the txgs
-    /// from the first to the last such block. Its dirty time log has to have them.
+    /// Notes for every leaf that is not written to, or cannot be trusted to have kept what was
+    /// written since the last flush, that it missed `txg`.
+    pub fn absent_miss(&self, txg: u64) {
+        let leaves = self.nodes.iter().filter(|n| matches!(n.role, Role::Leaf));
+        for leaf in leaves.filter(|n| n.writer.is_none() || n.health.is_out()) {
+            leaf.health.miss(txg);
+        }
+    }
+
+    /// For every device that blocks did not reach: its guid, and the txgs of these blocks. Its
+    /// dirty time log has to have them.
     #[must_use]
-    pub fn missed(&self) -> Vec<(u64, RangeInclusive<u64>)> {
-        let of = |n: &crate::tree::Node| Some((n.guid, n.health.missed()?));
-        self.nodes.iter().filter_map(of).collect()
+    pub fn missed(&self) -> Vec<(u64, Txgs)> {
+        let behind = self.nodes.iter().filter(|n| n.health.has_missed_any());
+        behind.map(|n| (n.guid, n.health.missed())).collect()
     }
 }
 

@@ -87,9 +87,9 @@ fn stale_sides_come_last_and_are_no_fault() {
     let (bench, block) = mirror();
     let at = LABEL_START_SIZE + AT;
     bench.damage(1, at, 100);
-    let mut tree = bench.tree(&[]);
-    assert!(tree.set_missed(1, vec![5..=9]));
-    assert!(!tree.set_missed(1234, vec![]));
+    let tree = bench.tree(&[]);
+    assert!(tree.set_missed(1, &[5..=9].into_iter().collect()));
+    assert!(!tree.set_missed(1234, &vdev::Txgs::default()));
     let r = read(&tree, (0, AT), 7, &block, Scope::Data);
     assert!(r.data.is_ok() && r.faults.is_empty());
     let r = read(&tree, (0, AT), 7, &block, Scope::All);
@@ -98,8 +98,8 @@ fn stale_sides_come_last_and_are_no_fault() {
     assert!(matches!(r.faults[..], [ref f] if f.kind == FaultKind::Checksum && f.guid == 1));
     // When it is all there is, it is used.
     let (bench, block) = mirror();
-    let mut tree = bench.tree(&[2, 3]);
-    tree.set_missed(1, vec![5..=9]);
+    let tree = bench.tree(&[2, 3]);
+    tree.set_missed(1, &[5..=9].into_iter().collect());
     let r = read(&tree, (0, AT), 7, &block, Scope::Data);
     assert!(r.data.is_ok() && r.faults.is_empty());
 }

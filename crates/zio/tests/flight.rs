@@ -286,7 +286,8 @@ fn failures_within_redundancy_are_remembered_and_beyond_it_reported() {
             }
             let data = random(1, 64 << 10);
             let bp = writer.write(&data, &spec(), PLACE).unwrap();
-            let missed: Vec<_> = (1..=broken as u64).map(|guid| (guid, TXG..=TXG)).collect();
+            let txg = || [TXG..=TXG].into_iter().collect::<vdev::Txgs>();
+            let missed: Vec<_> = (1..=broken as u64).map(|guid| (guid, txg())).collect();
             if broken <= shape.spare() {
                 writer.wait().unwrap();
                 let out = common::read(writer.reader(), &bp, vdev::Scope::Data);
@@ -348,7 +349,7 @@ fn a_device_that_cannot_flush_is_written_to_no_more() {
     assert!(tree.leaves().next().unwrap().writer().is_none());
     let bp = writer.write(&random(1, 512), &spec(), PLACE).unwrap();
     writer.wait().unwrap();
-    assert_eq!(tree.missed(), [(1, TXG..=TXG)]);
+    assert_eq!(tree.missed(), [(1, [TXG..=TXG].into_iter().collect())]);
     let out = common::read(writer.reader(), &bp, vdev::Scope::All);
     assert!(out.block.is_ok() && out.faults.iter().all(|f| f.guid == 1));
     faults[1].add(Fault::fail_flushes(EIO));

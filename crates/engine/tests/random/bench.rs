@@ -1,6 +1,6 @@
 //! The devices of a run: in memory, so that a state of them costs nothing to keep.
 
-use engine::inside::device::{Device, DeviceRef, MemoryDevice, WriteDeviceRef};
+use engine::inside::device::{Device, DeviceRef, MemoryDevice, RwFaultDevice, WriteDeviceRef};
 use engine::inside::{check, pool, rt};
 use engine::live;
 use engine::live::{
@@ -44,6 +44,10 @@ pub struct Bench {
     /// Leaves are called `disk` in the labels, not `file`.
     pub disks: bool,
     pub devices: Vec<Arc<MemoryDevice>>,
+    /// In front of the devices while the pool is open, where a test wants them to fail.
+    pub faults: Vec<Arc<RwFaultDevice>>,
+    /// Devices that are not there when the pool is opened.
+    pub away: Vec<usize>,
 }
 
 impl Bench {
@@ -58,7 +62,27 @@ impl Bench {
         };
         let device = |n| Arc::new(MemoryDevice::zeros(&format!("mem{n}"), bytes));
         let pool = String::from("tank");
-        Self { pool, shape, ashift, disks: false, devices: (0..count).map(device).collect() }
+        let devices = (0..count).map(device).collect();
+        let (faults, away) = (Vec::new(), Vec::new());
+        Self { pool, shape, ashift, disks: false, devices, faults, away }
+    }
+
+    /// From now on its devices can be made to fail.
+    #[must_use]
+    pub fn breakable(mut self) -> Self {
+        let wrap = |d: &Arc<MemoryDevice>| Arc::new(RwFaultDevice::new(Arc::clone(d) as _));
+        self.faults = self.devices.iter().map(wrap).collect();
+        self
+    }
+
+    /// Devices whose loss the pool survives.
+    pub fn redundancy(&self) -> usize {
+        match self.shape {
+            Shape::Disk | Shape::Disks3 | Shape::Special => 0,
+            Shape::Mirror | Shape::Raidz1 => 1,
+            Shape::Raidz2 => 2,
+            Shape::Raidz3 => 3,
+        }
     }
 
     fn path(n: usize) -> PathBuf {
@@ -66,7 +90,10 @@ impl Bench {
     }
 
     fn write_ref(&self, n: usize) -> WriteDeviceRef {
-        Arc::clone(&self.devices[n]) as _
+        match self.faults.get(n) {
+            Some(faulty) => Arc::clone(faulty) as _,
+            None => Arc::clone(&self.devices[n]) as _,
+        }
     }
 
     pub fn create(&self) -> LivePool {
@@ -120,7 +147,8 @@ impl Bench {
             let device: DeviceRef = Arc::clone(device) as _;
             pool::look_at_device(&device, Self::path(n)).unwrap()
         };
-        let found: Vec<_> = self.devices.iter().enumerate().map(look).collect();
+        let there = self.devices.iter().enumerate().filter(|(n, _)| !self.away.contains(n));
+        let found: Vec<_> = there.map(look).collect();
         Candidate::group(&found).into_iter().find(|c| c.name() == self.pool).unwrap()
     }
 

@@ -262,6 +262,28 @@ impl Run {
         }
     }
 
+    /// Exports the pool, and opens it again with these devices away.
+    pub fn without(&mut self, away: Vec<usize>) {
+        self.close_handles();
+        self.note(format!("export, import without {away:?}"));
+        self.pool.take().unwrap().export().unwrap();
+        self.bench.away = away;
+        self.pool = Some(self.bench.import());
+        self.all_durable();
+    }
+
+    /// The pool that the bench's devices hold has all that `model` has.
+    pub fn compare(bench: &Bench, model: &Model) -> Result<(), String> {
+        compare::pool(&bench.open(), model)
+    }
+
+    /// Drops a pool that has stopped.
+    pub fn abandon(mut self) -> Bench {
+        self.close_handles();
+        drop(self.pool.take());
+        self.bench
+    }
+
     /// Exports the pool; it is in the bench's devices.
     pub fn finish(mut self) -> (Bench, Model) {
         self.close_handles();

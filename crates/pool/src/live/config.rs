@@ -182,6 +182,24 @@ pub(super) fn set_u64(vdev: &mut VdevConfig, name: &str, value: u64) -> ondisk::
     Ok(())
 }
 
+/// The same with a text.
+pub(super) fn set_text(vdev: &mut VdevConfig, name: &str, text: &str) -> ondisk::Result<()> {
+    let mut list = vdev.to_nvlist();
+    list.set(name, NvValue::String(text.as_bytes().to_vec()));
+    *vdev = VdevConfig::decode(&list)?;
+    Ok(())
+}
+
+/// Removes members of a vdev.
+pub(super) fn unset(vdev: &mut VdevConfig, names: &[&str]) -> ondisk::Result<()> {
+    let mut list = vdev.to_nvlist();
+    for name in names {
+        list.remove(name);
+    }
+    *vdev = VdevConfig::decode(&list)?;
+    Ok(())
+}
+
 /// What stands beside the tree of vdevs in every configuration of a pool.
 #[derive(Clone, Debug)]
 pub(super) struct PoolFacts {

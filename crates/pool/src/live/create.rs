@@ -11,6 +11,7 @@ use super::config::{
 use super::datasets::NewFilesystem;
 use super::features::{ENABLED_BY_DEFAULT, FeatureTable};
 use super::history::{self, Invocation};
+use super::leaves::Logs;
 use super::shared::{ConfigState, Parts};
 use super::sync::TxgBlocks;
 use super::tunables::Setting;
@@ -321,7 +322,8 @@ pub fn create(rt: &Rt, options: &CreateOptions, devices: &Devices) -> Result<Liv
         raidz_reflow_info: 0,
     };
     let state = PoolState::Active;
-    let config = ConfigState { facts, root, object: config, state, dirty: true };
+    let logs = Logs::new();
+    let config = ConfigState { facts, root, object: config, logs, state, dirty: true };
     let parts = Parts { reader, store, writer, alloc, mos, features, config, uberblock };
     first_txg(rt, parts, options, devices)
 }

@@ -15,8 +15,8 @@ use super::create::allocator;
 use super::features::FeatureTable;
 use super::shared::{ConfigState, Parts};
 use super::tunables::Setting;
-use super::writable::obstacles;
-use crate::assemble::{Candidate, CandidateState};
+use super::writable::{Obstacle, obstacles};
+use crate::assemble::{Candidate, CandidateState, is_out_of_use};
 use crate::error::{Error, Result};
 use crate::open::{OpenOptions, Pool};
 use crate::scan::look_at_device;
@@ -31,7 +31,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
-use vdev::{LeafOpen, VdevTree};
+use vdev::{LeafOpen, Txgs, VdevTree};
 use zio::{Reader, Writer};
 
 /// How to open a pool for writing.
@@ -96,15 +96,13 @@ pub fn import(
         return Err(Error::NotWritable { pool: name, obstacles });
     }
     watch(rt, candidate, reading.uberblock(), &name)?;
-    let mut devices = BTreeMap::new();
-    for leaf in reading.config().vdev_tree.walk().filter(|v| v.kind.is_leaf()) {
-        let Some(sight) = candidate.leaves.get(&leaf.guid) else { continue };
-        let device =
-            open(&sight.path).map_err(|cause| Error::Device { pool: name.clone(), cause })?;
-        devices.insert(leaf.guid, device);
-    }
-    unchanged(&devices, reading.uberblock().txg, &name)?;
     let mut root = reading.config().vdev_tree.clone();
+    let was_exported = candidate.state() == CandidateState::Exported;
+    let found = |guid: &u64| candidate.leaves.contains_key(guid);
+    super::leaves::welcome(&mut root, &found, was_exported)
+        .map_err(|e| Error::Invalid { what: e.to_string() })?;
+    let devices = open_devices(candidate, &root, &name, open)?;
+    unchanged(&devices, reading.uberblock().txg, &name)?;
     let mut have_aux_moved = false;
     if options.adopt_paths {
         super::paths::adopt(&mut root, &candidate.leaves);
@@ -115,6 +113,45 @@ pub fn import(
         pool.rewrite_aux()?;
     }
     Ok(pool)
+}
+
+/// Opens every device that was found and is in use. One that fails is gone without, where the rest
+/// does; one that others have open, or that this user must not open, ends the import.
+fn open_devices(
+    candidate: &Candidate,
+    root: &VdevConfig,
+    pool: &str,
+    open: &mut OpenWritable<'_>,
+) -> Result<BTreeMap<u64, WriteDeviceRef>> {
+    let mut devices = BTreeMap::new();
+    for leaf in root.walk().filter(|v| v.kind.is_leaf() && !is_out_of_use(v)) {
+        let Some(sight) = candidate.leaves.get(&leaf.guid) else { continue };
+        match open(&sight.path) {
+            Ok(device) => {
+                devices.insert(leaf.guid, device);
+            }
+            Err(e) if e.kind.is_of_device() => {}
+            Err(cause) => return Err(Error::Device { pool: pool.to_owned(), cause }),
+        }
+    }
+    Ok(devices)
+}
+
+/// What a pool that is open for writing makes of a leaf. One that was away while the others were
+/// written is not written to before somebody has brought what it missed.
+fn leaf_open(
+    config: &VdevConfig,
+    device: Option<&WriteDeviceRef>,
+    absences: &BTreeMap<u64, Txgs>,
+    behind: &BTreeMap<u64, u64>,
+) -> LeafOpen {
+    match (device, behind.get(&config.guid)) {
+        (Some(device), Some(txgs)) if absences.contains_key(&config.guid) => {
+            let device = Arc::clone(device).as_device();
+            LeafOpen::Behind { device, txgs: *txgs, needed: false }
+        }
+        (device, _) => LeafOpen::writable_by_config(config, device.cloned()),
+    }
 }
 
 fn check_state(candidate: &Candidate, options: &ImportOptions) -> Result<()> {
@@ -174,6 +211,20 @@ fn unchanged(devices: &BTreeMap<u64, WriteDeviceRef>, txg: u64, pool: &str) -> R
     Ok(())
 }
 
+/// Every top-level vdev takes blocks that can be read again.
+fn can_write(vdevs: &VdevTree, pool: &str) -> Result<()> {
+    let lost = vdevs.tops().filter(|t| t.node().kind() != "hole" && !t.is_writable());
+    let obstacle = |top: vdev::TopRef<'_>| Obstacle::Vdev {
+        name: top.node().name().to_owned(),
+        what: "too few of its devices can be written".to_owned(),
+    };
+    let obstacles: Vec<_> = lost.map(obstacle).collect();
+    if obstacles.is_empty() {
+        return Ok(());
+    }
+    Err(Error::NotWritable { pool: pool.to_owned(), obstacles })
+}
+
 fn assemble(
     rt: &Rt,
     reading: &Pool,
@@ -183,12 +234,12 @@ fn assemble(
 ) -> Result<LivePool> {
     let config = reading.config();
     let invalid = |what: String| Error::Invalid { what };
-    let mut leaf = |c: &VdevConfig| match devices.get(&c.guid) {
-        Some(device) => LeafOpen::Writable(Arc::clone(device)),
-        None => LeafOpen::Missing,
-    };
+    let (candidate, txg) = (reading.candidate(), reading.uberblock().txg);
+    let (behind, absences) = (candidate.behind(&root, txg), candidate.absences(&root, txg));
+    let mut leaf = |c: &VdevConfig| leaf_open(c, devices.get(&c.guid), &absences, &behind);
     let mut vdevs = VdevTree::build(&root, &mut leaf).map_err(|e| invalid(e.to_string()))?;
     vdevs.set_queue_limits(rt, &Arc::default());
+    can_write(&vdevs, reading.name())?;
     let salt = reading.directory()?.get(mos::CHECKSUM_SALT.as_bytes())?;
     let salt = salt.and_then(|e| <[u8; 32]>::try_from(e.value_bytes()?).ok()).unwrap_or_default();
     let reader = Arc::new(Reader::new(vdevs, &salt));
@@ -225,8 +276,14 @@ fn assemble(
     };
     let directory = dmu::Zap::open(&mos.object(mos::DIRECTORY_OBJECT)?)?;
     let object = directory.need_u64(mos::CONFIG)?;
+    let logs = super::leaves::logs_of(&mos, &root);
+    let vdevs = reader.vdevs();
+    for (guid, missed) in logs.iter().chain(&absences) {
+        vdevs.has_missed(*guid, missed);
+    }
     // The labels must say who has the pool now.
-    let config = ConfigState { facts, root, object, state: PoolState::Active, dirty: true };
+    let state = PoolState::Active;
+    let config = ConfigState { facts, root, object, logs, state, dirty: true };
     let parts = Parts { reader, store, writer, alloc, mos, features, config, uberblock };
     let view = reading.with_live(&name, &parts.store, &parts.mos)?;
     LivePool::start(rt, parts, view, &options.tunables)

@@ -16,7 +16,7 @@
 //! space                         how much may be written
 //! tunables                      what can be turned, with names, units and ranges
 //! features  config  history      what the MOS says of the pool itself
-//! paths                          where its devices are
+//! paths  leaves                  where its devices are, what they missed
 //! datasets                       file systems, volumes, snapshots, clones
 //! vdevs                          adding devices, new guids
 //! writable  log                  what is opened read-only, and why; logs that others left
@@ -30,6 +30,7 @@ pub(crate) mod gate;
 mod heads;
 mod history;
 mod import;
+mod leaves;
 mod log;
 mod mark;
 mod mos;

@@ -8,6 +8,7 @@ use super::create::FIRST_TXG;
 use super::features::FeatureTable;
 use super::gate::Gate;
 use super::heads::Heads;
+use super::leaves::Logs;
 use super::record::Pushed;
 use super::space::Budget;
 use super::sync::TxgBlocks;
@@ -43,6 +44,8 @@ pub(super) struct ConfigState {
     pub(super) root: VdevConfig,
     /// Its object in the MOS.
     pub(super) object: u64,
+    /// What the dirty time logs in the MOS hold.
+    pub(super) logs: Logs,
     /// State that the labels are to say.
     pub(super) state: PoolState,
     /// It changed since it was last written.

@@ -6,13 +6,15 @@
 //! pass 1   heads     dirty object sets are written, their datasets accounted
 //!          tasks     changes of the MOS that somebody asked for: snapshots, properties, …
 //!          freeing   a piece of what was destroyed before
+//! again    leaves    the dirty time logs of leaves that missed something
 //!          config    the packed configuration, when vdevs or names changed
 //! pass 1.. space     metaslabs append what was allocated and freed to their space maps
 //!          MOS       is written, into memory; writing allocates and frees, so again from `space`
 //!                    until nothing changed
-//! then     the MOS's blocks are submitted, all writes are waited for
+//!          the MOS's blocks are submitted, all writes are waited for
 //!          labels 0 and 2, when the configuration changed
-//!          flush; uberblock; flush
+//!          flush; from `leaves` again when a leaf missed something that was not said
+//! then     uberblock; flush
 //!          labels 1 and 3
 //! ```
 //!
@@ -26,6 +28,7 @@
 //! too. On a full pool, where each new place changes many maps, compressed sizes may go on
 //! changing; so after some passes nothing is compressed, and then all sizes are what they are.
 
+use super::config::PoolFacts;
 use super::heads::Head;
 use super::record::TxgRecord;
 use super::shared::{Shared, Task, TaskCx};
@@ -34,10 +37,13 @@ use crate::error::Result;
 use dmu::{SetPolicy, SyncContext, Tx};
 use dsl::write::{Blocks, HeadAccount, finish_head};
 use ondisk::BlkPtr;
-use ondisk::config::PoolState;
+use ondisk::config::{PoolState, VdevConfig};
+use ondisk::nvlist::NvList;
+use ondisk::uberblock::Uberblock;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use vdev::label::Round;
+use vdev::{NodeRef, TopRef};
 use zio::Writer;
 use zio::profile::Stage;
 
@@ -72,6 +78,13 @@ impl Blocks for TxgBlocks {
     }
 }
 
+/// What is left to be written of a txg when everything else is durable.
+struct Prepared {
+    uberblock: Uberblock,
+    /// What the labels are to say, when it changed.
+    config: Option<(PoolFacts, VdevConfig, PoolState)>,
+}
+
 /// What devices did.
 #[derive(Clone, Copy, Default)]
 struct Traffic {
@@ -90,7 +103,8 @@ impl Shared {
         let io = self.traffic();
         let heads = self.dirty_heads(txg);
         let tasks = self.take_tasks(txg);
-        let idle = heads.is_empty() && tasks.is_empty() && !self.config.lock().dirty;
+        let said = !self.config.lock().dirty && self.are_leaves_said();
+        let idle = heads.is_empty() && tasks.is_empty() && said;
         let more = self.mos.is_dirty(txg) || self.reaping.load(Ordering::Relaxed);
         // An empty txg brings what was freed before one txg closer to being free.
         if idle && !more && !self.alloc.has_deferred() {
@@ -102,6 +116,7 @@ impl Shared {
         for leaf in self.reader.vdevs().leaves() {
             let _ = leaf.astray();
         }
+        self.reader.vdevs().absent_miss(txg);
         let tx = Tx::syncing(txg);
         self.blocks.txg.store(txg, Ordering::Relaxed);
         let guid = || self.rt.random_u64();
@@ -125,15 +140,12 @@ impl Shared {
             }
         }
         cx.free_a_piece(tasks_ran)?;
-        self.write_config(&cx)?;
-        let root = self.converge(&cx, record)?;
-        self.writer.release();
-        self.writer.wait().map_err(|e| self.failed("writing blocks", &e))?;
+        let prepared = self.write_all(&cx, record)?;
         let after = self.writer.stats();
         record.blocks = after.blocks - before.blocks;
         record.written = after.stored - before.stored;
         record.write_time = self.rt.now().saturating_sub(began);
-        self.writer.profiler().watch(Stage::Io, 0, || self.commit(txg, root))?;
+        self.writer.profiler().watch(Stage::Io, 0, || self.commit(&prepared))?;
         self.publish(txg)?;
         let now = self.traffic();
         record.reads = now.reads.saturating_sub(io.reads);
@@ -191,12 +203,36 @@ impl Shared {
         head.objset.sync(&cx).map_err(|e| self.failed("writing a dataset", &e))
     }
 
-    /// Passes over space maps and the MOS until nothing changes; the pointer to the new MOS.
-    fn converge(&self, cx: &TaskCx<'_>, record: &mut TxgRecord) -> Result<BlkPtr> {
-        let failed = |e: dmu::Error| self.failed("writing the MOS", &e);
+    /// Writes the MOS and the first labels until what they say of the leaves is true of what became
+    /// of writing them. See `leaves.rs`.
+    fn write_all(&self, cx: &TaskCx<'_>, record: &mut TxgRecord) -> Result<Prepared> {
         let mut root = self.uberblock.lock().rootbp;
+        loop {
+            self.note_leaves(cx)?;
+            self.write_config(cx)?;
+            root = self.converge(cx, record, root)?;
+            self.writer.release();
+            self.writer.wait().map_err(|e| self.failed("writing blocks", &e))?;
+            self.reader.vdevs().judge_leaves();
+            let prepared = self.prepare(cx.tx.txg(), root)?;
+            self.reader.vdevs().absent_miss(cx.tx.txg());
+            if self.are_leaves_said() {
+                return Ok(prepared);
+            }
+        }
+    }
+
+    /// Passes over space maps and the MOS until nothing changes; the pointer to the new MOS, or
+    /// `root` when nothing did. Passes count on when a txg goes round.
+    fn converge(
+        &self,
+        cx: &TaskCx<'_>,
+        record: &mut TxgRecord,
+        mut root: BlkPtr,
+    ) -> Result<BlkPtr> {
+        let failed = |e: dmu::Error| self.failed("writing the MOS", &e);
         for pass in 1..=PASSES_MAX {
-            record.passes = pass;
+            record.passes += 1;
             if pass == PASS_UNCOMPRESSED {
                 self.mos.set_policy(SetPolicy::mos().uncompressed());
             }
@@ -227,50 +263,50 @@ impl Shared {
         Err(self.failed("writing the MOS", &"it did not converge"))
     }
 
-    /// Makes `root` the pool's root: the point after which the txg cannot be lost.
-    fn commit(&self, txg: u64, root: BlkPtr) -> Result<()> {
-        let label = |e| self.failed("writing labels", &e);
-        let vdevs = self.reader.vdevs();
+    /// Makes everything durable that `root` reaches, and the first labels where the configuration
+    /// changed.
+    fn prepare(&self, txg: u64, root: BlkPtr) -> Result<Prepared> {
         let mut uberblock = *self.uberblock.lock();
         uberblock.txg = txg;
         uberblock.rootbp = root;
         uberblock.timestamp = self.rt.wall().as_secs();
         let config = {
-            let mut state = self.config.lock();
+            let state = self.config.lock();
             uberblock.guid_sum = super::config::guid_sum(&state.root);
-            std::mem::take(&mut state.dirty)
-                .then(|| (state.facts.clone(), state.root.clone(), state.state))
+            state.dirty.then(|| (state.facts.clone(), state.root.clone(), state.state))
         };
-        let labels = |round| match &config {
-            None => Ok(()),
-            Some((facts, tree, state)) => vdevs.write_labels(round, &|leaf, top| {
-                let id = u64::from(top.id());
-                let config = tree.children.iter().find(|c| c.id == id);
-                let none = ondisk::nvlist::NvList::new();
-                config.map_or(none, |top| facts.for_label(*state, txg, tree, top, leaf.guid()))
-            }),
-        };
-        // Writing labels and uberblocks ends with a flush; the first flushes the blocks too.
-        match &config {
-            None => vdevs.flush().map_err(|e| self.failed("flushing", &e))?,
-            Some(_) => labels(Round::First).map_err(label)?,
+        let prepared = Prepared { uberblock, config };
+        match &prepared.config {
+            None => self.reader.vdevs().flush().map_err(|e| self.failed("flushing", &e))?,
+            // Ends with a flush of everything.
+            Some(_) => self.write_labels(&prepared, Round::First)?,
         }
-        self.check_devices()?;
-        vdevs.write_uberblock(&uberblock).map_err(label)?;
-        labels(Round::Second).map_err(label)?;
-        self.check_devices()?;
-        *self.uberblock.lock() = uberblock;
-        Ok(())
+        Ok(prepared)
     }
 
-    /// A device that missed a write would have to be noted in its dirty time log, which is not
-    /// written yet: the pool stops before its uberblock says what the device does not hold.
-    fn check_devices(&self) -> Result<()> {
-        let missed = self.reader.vdevs().missed();
-        match missed.is_empty() {
-            true => Ok(()),
-            false => Err(self.failed("writing", &"a device failed, and the others go on without")),
+    fn write_labels(&self, prepared: &Prepared, round: Round) -> Result<()> {
+        let Some((facts, tree, state)) = &prepared.config else { return Ok(()) };
+        let txg = prepared.uberblock.txg;
+        let list = |leaf: NodeRef<'_>, top: TopRef<'_>| {
+            let id = u64::from(top.id());
+            let config = tree.children.iter().find(|c| c.id == id);
+            config.map_or(NvList::new(), |top| facts.for_label(*state, txg, tree, top, leaf.guid()))
+        };
+        let written = self.reader.vdevs().write_labels(round, &list);
+        written.map_err(|e| self.failed("writing labels", &e))
+    }
+
+    /// Writes the uberblock: the point after which the txg cannot be lost.
+    fn commit(&self, prepared: &Prepared) -> Result<()> {
+        let written = self.reader.vdevs().write_uberblock(&prepared.uberblock);
+        written.map_err(|e| self.failed("writing labels", &e))?;
+        // From here on the txg is durable. What fails now is said by the next one.
+        if prepared.config.is_some() {
+            self.config.lock().dirty = false;
         }
+        self.write_labels(prepared, Round::Second)?;
+        *self.uberblock.lock() = prepared.uberblock;
+        Ok(())
     }
 
     /// Lets everybody see the txg that is durable now.

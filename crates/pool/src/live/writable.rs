@@ -117,14 +117,16 @@ fn vdevs(pool: &Pool, out: &mut Vec<Obstacle>) {
             "root" | "mirror" | "raidz" | "leaf" | "hole" => {}
             kind => push(format!("{kind} vdevs are not written yet")),
         }
-        if node.state() != vdev::VdevState::Online && node.kind() != "hole" {
-            let (state, reason) = (node.state(), node.reason().to_string());
-            match reason.is_empty() {
-                true => push(format!("is {state}")),
-                false => push(format!("is {state} ({reason})")),
-            }
-        } else if node.is_stale() {
-            push("is behind the others".to_owned());
+    }
+    // Within the redundancy the pool goes on without devices.
+    for node in pool.vdevs().tops().map(vdev::TopRef::node).filter(|n| n.kind() != "hole") {
+        if !node.state().is_readable() {
+            let (name, state) = (node.name().to_owned(), node.state());
+            let what = match node.reason().to_string() {
+                reason if reason.is_empty() => format!("is {state}"),
+                reason => format!("is {state} ({reason})"),
+            };
+            out.push(Obstacle::Vdev { name, what });
         }
     }
     for top in pool.config().vdev_tree.walk() {

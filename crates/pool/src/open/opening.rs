@@ -147,7 +147,7 @@ impl<'a> Opening<'a> {
         if let Some(salt) = self.salt(&directory) {
             reader.set_salt(&salt);
         }
-        self.set_missed(&mos, &mut reader, &config.vdev_tree);
+        self.set_missed(&mos, &reader, &config.vdev_tree);
         let reader = self.with_indirect(reader, &config.vdev_tree)?;
         let store = self.store(reader);
         let mos = self.mos(&store)?;
@@ -272,12 +272,12 @@ impl<'a> Opening<'a> {
     }
 
     /// Tells the reader which txgs devices missed.
-    fn set_missed(&mut self, mos: &Objset, reader: &mut Reader, tree: &VdevConfig) {
+    fn set_missed(&mut self, mos: &Objset, reader: &Reader, tree: &VdevConfig) {
         for leaf in tree.walk() {
             let Some(number) = leaf.dtl.filter(|n| *n != 0) else { continue };
             let txgs = self.excuse("the txgs a device missed", dtl::read(mos, number));
             if let Some(txgs) = txgs.filter(|t| !t.is_empty()) {
-                reader.vdevs_mut().set_missed(leaf.guid, txgs);
+                reader.vdevs().set_missed(leaf.guid, &txgs);
             }
         }
     }
