@@ -322,6 +322,14 @@ pub enum Issue {
         /// What is wrong.
         cause: Cause,
     },
+    /// No device has labels of two txgs: they are written in two rounds, and between these there is
+    /// a time in which a crash leaves so.
+    LabelRound {
+        /// Path of the device.
+        device: String,
+        /// The txg of the labels that were written.
+        txg: u64,
+    },
     /// A device of the configuration is not there, or is out of use.
     DeviceAbsent {
         /// Its path as configured.
@@ -397,6 +405,7 @@ impl Issue {
             Self::WrongParent { .. } => "wrong-parent",
             Self::OwnerSpace { .. } => "owner-space",
             Self::Label { .. } => "label",
+            Self::LabelRound { .. } => "label-round",
             Self::DeviceAbsent { .. } => "device-absent",
             Self::DeviceShort { .. } => "device-short",
             Self::KnownError { .. } => "known-error",
@@ -421,6 +430,7 @@ impl Issue {
             Self::DeviceAbsent { .. } | Self::Locked { .. } | Self::KnownError { .. } => {
                 Severity::Note
             }
+            Self::LabelRound { .. } => Severity::Note,
             _ => Severity::Inconsistent,
         }
     }
@@ -480,6 +490,7 @@ impl Issue {
             Self::WrongParent { .. } => "zfs diff and NFS may show a wrong path",
             Self::OwnerSpace { .. } => "zfs userspace and quotas show a wrong size",
             Self::Label { .. } => "the device has fewer labels to be found by",
+            Self::LabelRound { .. } => "none: a crash leaves this, and the next txg ends it",
             Self::DeviceAbsent { .. } => "the pool has less redundancy",
             Self::DeviceShort { .. } => {
                 "what lay behind its end is gone from it; lost blocks are listed one by one"
@@ -593,6 +604,9 @@ impl fmt::Display for Issue {
                 write!(f, "{dataset}: {owner} is {stored}, counted {counted}")
             }
             Self::Label { device, label, cause } => write!(f, "{device} label {label}: {cause}"),
+            Self::LabelRound { device, txg } => {
+                write!(f, "{device}: the labels of txg {txg} were not all written")
+            }
             Self::DeviceAbsent { device, guid, state } => {
                 write!(f, "{device} (guid {guid}) is {state}")
             }

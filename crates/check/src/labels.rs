@@ -44,6 +44,10 @@ fn judge(pool: &Pool, guid: u64, device: &str, views: &[LabelView], in_use: bool
         sink.put(Issue::Label { device: device.to_owned(), label, cause });
     };
     let newest = views.iter().filter_map(|v| member(v).map(|c| c.txg)).max();
+    let is_half_way = is_half_way(views, newest);
+    if let (true, Some(txg)) = (is_half_way, newest) {
+        sink.put(Issue::LabelRound { device: device.to_owned(), txg });
+    }
     for v in views {
         let config = match &v.config {
             Ok(LabelConfig::Member(c)) => c,
@@ -56,7 +60,7 @@ fn judge(pool: &Pool, guid: u64, device: &str, views: &[LabelView], in_use: bool
                 continue;
             }
         };
-        if Some(config.txg) != newest {
+        if Some(config.txg) != newest && !is_half_way {
             put(v.index, format!("is of txg {}, another is newer", config.txg));
         }
         if config.pool_guid != pool.guid() || config.guid != Some(guid) {
@@ -73,6 +77,17 @@ fn judge(pool: &Pool, guid: u64, device: &str, views: &[LabelView], in_use: bool
             put(label, "has no valid uberblock".to_owned());
         }
     }
+}
+
+/// Whether the labels are as a crash leaves them: those of even numbers are written first, and
+/// those of odd numbers once the uberblock is. So there are old ones in one of the two rounds only.
+fn is_half_way(views: &[LabelView], newest: Option<u64>) -> bool {
+    let count = |round, is_new| {
+        let of_round = views.iter().filter(|v| v.index % 2 == round);
+        of_round.filter_map(member).filter(|c| (Some(c.txg) == newest) == is_new).count()
+    };
+    let (old_first, old_second, new_second) = (count(0, false), count(1, false), count(1, true));
+    old_first + old_second > 0 && (old_first == 0 || new_second == 0)
 }
 
 fn member(v: &LabelView) -> Option<&PoolConfig> {

@@ -125,7 +125,7 @@ pub fn labels(pool: &Pool) -> Vec<Issue> {
     let sink = sink::Sink::new(CheckOptions::default().issues_max);
     labels::audit(pool, &sink);
     let (mut issues, _) = sink.finish();
-    issues.retain(|i| matches!(i, Issue::Label { .. }));
+    issues.retain(|i| matches!(i, Issue::Label { .. } | Issue::LabelRound { .. }));
     issues
 }
 
