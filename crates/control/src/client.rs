@@ -2,6 +2,7 @@
 
 use crate::protocol::{ANSWER_MAX, Refusal, Request, decode_answer};
 use crate::wire::{Lines, Trouble, send};
+use rustix::net::sockopt::socket_peercred;
 use serde_json::Value;
 use std::fmt;
 use std::io;
@@ -21,6 +22,15 @@ pub enum CallError {
     Nonsense,
     /// The system's error; a timeout among them.
     Io(io::Error),
+}
+
+impl CallError {
+    /// No answer came in the time that was given.
+    #[must_use]
+    pub fn is_timeout(&self) -> bool {
+        let kinds = [io::ErrorKind::WouldBlock, io::ErrorKind::TimedOut];
+        matches!(self, Self::Io(e) if kinds.contains(&e.kind()))
+    }
 }
 
 impl fmt::Display for CallError {
@@ -66,6 +76,13 @@ impl Client {
     /// When it is zero.
     pub fn set_patience(&self, patience: Option<Duration>) -> io::Result<()> {
         self.stream.set_read_timeout(patience)
+    }
+
+    /// The process at the other end, as far as the system tells.
+    #[must_use]
+    pub fn server_process(&self) -> Option<i32> {
+        let peer = socket_peercred(&self.stream).ok()?;
+        Some(peer.pid.as_raw_nonzero().get())
     }
 
     /// Asks, and waits for the answer.

@@ -21,20 +21,63 @@ use engine::live::TxgRecord;
 use engine::stats::Snapshot;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value, json};
+use std::collections::HashMap;
 use std::ffi::OsString;
 use std::io::Read as _;
 use std::os::fd::{AsFd as _, BorrowedFd};
 use std::os::unix::fs::MetadataExt as _;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
+use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// How long a server may take to say who it is.
+/// How long a server may take to say which it is.
 const PATIENCE: Duration = Duration::from_secs(2);
 /// Verbs that reach a pool that is served, for people.
 pub const REACHABLE: &str = "zfs, ls, cat, stat, cp, mkdir, rm, mv, ln, inventory, top, txgs, \
                              throttle, tunables, advise, pios, lab run, and of zpool: export, \
                              get, history, iostat, list, reguid, set, status, sync, upgrade";
+
+/// How long one that did not answer is not asked again.
+const REST: Duration = Duration::from_secs(10);
+
+/// A server that did not answer.
+struct Silent {
+    pid: Option<i32>,
+    since: Instant,
+}
+
+/// Those that this process has met, by their sockets.
+fn silent() -> MutexGuard<'static, HashMap<PathBuf, Silent>> {
+    static SILENT: LazyLock<Mutex<HashMap<PathBuf, Silent>>> = LazyLock::new(Mutex::default);
+    SILENT.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// What is said of the server of the pool with this guid, when there is one and it does not answer.
+pub fn not_answering(guid: u64) -> Option<String> {
+    let name = file_name(guid);
+    let silent = silent();
+    let of_pool = |path: &Path| path.file_name() == Some(name.as_ref());
+    let mut now = silent.iter().filter(|(path, silent)| of_pool(path) && silent.is_now());
+    now.next().map(|(_, silent)| silent.text())
+}
+
+/// The pools of those, by their guids.
+pub fn all_not_answering() -> Vec<u64> {
+    let guid = |path: &PathBuf| path.file_stem()?.to_str()?.parse().ok();
+    silent().iter().filter(|(_, silent)| silent.is_now()).filter_map(|(p, _)| guid(p)).collect()
+}
+
+impl Silent {
+    fn is_now(&self) -> bool {
+        self.since.elapsed() < REST
+    }
+
+    fn text(&self) -> String {
+        let pid = self.pid.map_or_else(|| "unknown".to_owned(), |pid| pid.to_string());
+        format!("process {pid} serves it (`zinc serve`), and is not answering")
+    }
+}
 
 /// A process that serves a pool.
 pub struct Server {
@@ -89,7 +132,13 @@ impl Server {
         let fail =
             |why: String| Failure::new(format!("no server at {}", path.display())).because(why);
         let mut client = Client::connect(path, Some(PATIENCE)).map_err(|e| fail(e.to_string()))?;
-        let about = client.call("ping", Value::Null).map_err(|e| fail(e.to_string()))?;
+        let about = client.call("ping", Value::Null).map_err(|e| {
+            if e.is_timeout() {
+                let pid = client.server_process();
+                silent().insert(path.to_owned(), Silent { pid, since: Instant::now() });
+            }
+            fail(e.to_string())
+        })?;
         let _ = client.set_patience(None);
         let text = |key: &str| about[key].as_str().map(str::to_owned);
         Ok(Self {
@@ -105,7 +154,9 @@ impl Server {
 
     /// All that can be reached, in the order of the names of their pools.
     pub fn all() -> Vec<Self> {
-        let mut all: Vec<_> = sockets().iter().filter_map(|path| Self::at(path).ok()).collect();
+        let mut sockets = sockets();
+        sockets.retain(|path| !silent().get(path).is_some_and(Silent::is_now));
+        let mut all: Vec<_> = sockets.iter().filter_map(|path| Self::at(path).ok()).collect();
         all.sort_by(|a, b| (&a.name, a.guid).cmp(&(&b.name, b.guid)));
         all
     }
@@ -121,9 +172,11 @@ impl Server {
         Ok(all.into_iter().filter(|server| !server.is_other).collect())
     }
 
-    /// Whether one that can be reached serves the pool with this guid.
+    /// Whether one that can be reached serves the pool with this guid, answering or not.
     pub fn holds(guid: u64) -> bool {
-        asked::client().is_none() && Self::all().iter().any(|server| server.guid == guid)
+        asked::client().is_none()
+            && (Self::all().iter().any(|server| server.guid == guid)
+                || not_answering(guid).is_some())
     }
 
     /// All whose pools are found in these places; without places all. A verb that a server runs
@@ -405,7 +458,8 @@ pub fn forward_each(search: &[PathBuf]) -> Result<(Vec<u64>, u8), Failure> {
     Ok((guids, worst))
 }
 
-/// Who holds a pool that cannot be opened because its devices are in use, as a failure says it.
+/// Which process holds a pool that cannot be opened because its devices are in use, as a failure
+/// says it.
 pub fn held_by(guid: u64, failure: Failure) -> Failure {
     match Server::all().into_iter().find(|s| s.guid == guid) {
         Some(server) => failure
@@ -414,7 +468,12 @@ pub fn held_by(guid: u64, failure: Failure) -> Failure {
                 "`zinc zpool export {}` ends that; these verbs reach it as it is: {REACHABLE}",
                 server.name
             )),
-        None => failure.hint("another process has it open: wait for its end, or end it"),
+        None => match not_answering(guid) {
+            Some(what) => failure.because(what).hint(
+                "one that was stopped goes on with `kill -CONT`; one that hangs can be ended",
+            ),
+            None => failure.hint("another process has it open: wait for its end, or end it"),
+        },
     }
 }
 

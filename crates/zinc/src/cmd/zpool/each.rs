@@ -8,6 +8,7 @@
 use crate::asked;
 use crate::common::PoolArgs;
 use crate::failure::Failure;
+use crate::known;
 use crate::served::{self, Server};
 use crate::ui;
 use engine::{Candidate, Pool};
@@ -120,6 +121,11 @@ pub(super) fn each_or_closed<T: Serialize + DeserializeOwned>(
         let opened = args.open_found(&guids)?;
         opened.pools.into_iter().for_each(|pool| add(part_of(pool)));
         opened.served.into_iter().for_each(|mut server| add(server.part()));
+        let is_shown = |guid: &u64| known::by_guid(*guid).is_some() || !args.search.is_empty();
+        for guid in served::all_not_answering().into_iter().filter(|guid| !is_shown(guid)) {
+            let failure = Failure::new(format!("cannot see pool {guid}, which is served"));
+            add(Err(failure.because(served::not_answering(guid).unwrap_or_default())));
+        }
     }
     for name in names {
         let called = Server::the_one(&mut servers, name);
