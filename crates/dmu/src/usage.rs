@@ -3,7 +3,7 @@
 //! An operation is what a caller asked for: a `read` of any length, a `write` of any length. What
 //! the caches, the tree and the devices make of it is counted elsewhere. Counted are the contents
 //! of files and volumes, not tables and attributes. Files and volumes count where they are asked,
-//! with the wait for a transaction; who goes to the objects themselves is counted there. So one may
+//! with the wait for a transaction; work on the objects themselves is counted there. So one may
 //! happen within the other, and then only the outer one counts.
 //!
 //! The counters of a set are found once, when it is first used after it was opened ([`Usage::of`]);
@@ -70,7 +70,7 @@ pub struct SetUse {
 }
 
 impl Default for SetUse {
-    /// Counters that nobody sees, and that count nothing.
+    /// Counters that are never shown, and that count nothing.
     fn default() -> Self {
         Self::new(Arc::default())
     }
@@ -165,7 +165,8 @@ impl Usage {
         Arc::clone(sets.entry(set).or_insert_with(new))
     }
 
-    /// Forgets a set: its number may be another's soon. Who has it open goes on counting unseen.
+    /// Forgets a set: its number may be another's soon. A thread that has it open goes on counting
+    /// unseen.
     pub fn forget(&self, set: u64) {
         self.sets.lock().remove(&set);
     }

@@ -12,6 +12,7 @@
 //! | [`pools`] | how pools are found, judged and described |
 //! | [`live`] | making and importing pools that can be changed, tunables, records of txgs |
 //! | [`props`], [`features`] | tables of all properties and features |
+//! | [`spelling`] | names that the format does not allow |
 //! | [`config`] | configurations as labels hold them |
 //! | [`files`] | what files are made of |
 //! | [`mod@check`], [`inventory`] | everything verified, and everything listed |
@@ -34,7 +35,7 @@ pub use dsl::write::{NameKind, PropertyChange, check_create, check_name, parse_v
 pub use dsl::{Dataset, DatasetKind, Dir, Dsl, NamedBookmark, Refusal, nicenum};
 pub use dsl::{Property, PropertyContext, Source, StoredValue};
 pub use error::{Error, ErrorKind, Hint, InTheWay, Place, Result, Rule};
-pub use ondisk::features;
+pub use ondisk::{features, spelling};
 pub use pool::live::{self, LivePool};
 pub use pool::{Candidate, OpenOptions, Pool, SearchOptions};
 pub use rt::{Cancelled, Progress, ProgressSnapshot, Rt, for_each_parallel};

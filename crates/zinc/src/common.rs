@@ -89,7 +89,7 @@ impl PoolArgs {
         }
     }
 
-    /// The same for who has asked the servers already.
+    /// The same for a verb that has asked the servers already.
     pub fn open_here(&self, name: &str) -> Result<Pool, Failure> {
         if let Some(pool) = asked::held(name).filter(|_| self.open.is_of_now()) {
             return self.look_at(&pool);
@@ -110,7 +110,7 @@ impl PoolArgs {
         Ok(pool)
     }
 
-    /// The same, as it is on its devices, whoever holds it.
+    /// The same, as it is on its devices, whichever process holds it.
     pub fn open_devices(&self, name: &str) -> Result<Pool, Failure> {
         self.open_found_one(&found::find(&self.search, name, Reach::Anywhere)?)
     }
@@ -364,7 +364,7 @@ impl OpenArgs {
     }
 
     /// What is said of a pool whose newest state cannot be opened, so that an older one was, though
-    /// nobody asked for it.
+    /// it was not asked for.
     pub fn older_state(&self, pool: &Pool) -> Option<String> {
         if self.txg.is_some() || self.checkpoint {
             return None;

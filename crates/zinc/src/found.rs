@@ -7,7 +7,7 @@
 
 use crate::asked;
 use crate::failure::Failure;
-use crate::known::{self, Known};
+use crate::known::{self, Known, real};
 use crate::others;
 use engine::errors::PoolError as Error;
 use engine::pools::{Absence, CandidateState, default_search_paths, scan};
@@ -162,7 +162,6 @@ impl Found {
 
 /// Whether a pool lies on other devices than the known pool with its guid.
 fn is_elsewhere(candidate: &Candidate, known: &Known) -> bool {
-    let real = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_owned());
     let here: BTreeSet<PathBuf> = candidate.leaves.values().map(|l| real(&l.path)).collect();
     let named: BTreeSet<PathBuf> = known.paths().iter().map(|path| real(path)).collect();
     if here.is_subset(&named) {
@@ -381,7 +380,7 @@ fn in_places(places: &[PathBuf], known: &Known) -> Result<Option<Candidate>, Fai
         return Ok(None);
     }
     let found = scan(&SearchOptions { paths, ..SearchOptions::default() })?;
-    let all = Candidate::group(&found);
+    let all = Candidate::group(&known.owned(found));
     // The guid of a pool is another after `zpool reguid`; those of its devices stay. That may have
     // ended before the new one was written down.
     let devices = known.device_guids();

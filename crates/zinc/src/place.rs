@@ -49,10 +49,25 @@ impl Place {
         String::from_utf8_lossy(name).into_owned()
     }
 
+    /// It means the pool as a whole.
+    pub fn is_pool(&self, pool: &Pool) -> bool {
+        self.in_words_of(pool) == pool.name().as_bytes()
+    }
+
+    /// As given, with the name of the pool in place of its guid.
+    fn in_words_of(&self, pool: &Pool) -> Vec<u8> {
+        let text = self.0.as_bytes();
+        let named = self.pool();
+        match text.get(named.len()..).filter(|_| named == pool.guid().to_string()) {
+            Some(rest) if named != pool.name() => [pool.name().as_bytes(), rest].concat(),
+            _ => text.to_vec(),
+        }
+    }
+
     /// Finds the dataset.
     pub fn find(&self, pool: &Pool) -> Result<Found, Failure> {
         let _still = pool.hold_still();
-        let text = self.0.as_bytes();
+        let text = &self.in_words_of(pool);
         let mut failure = None;
         let colons = text.iter().enumerate().filter(|(_, b)| **b == b':').map(|(i, _)| i);
         for end in colons.chain([text.len()]) {

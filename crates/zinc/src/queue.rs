@@ -107,7 +107,7 @@ pub fn take(
             let open = &mut |path: &Path| disks.open(path);
             match live::import(&Rt::real(), &found.candidate, &options(&found), open) {
                 Ok(pool) => return Ok((found, pool)),
-                // What was seen before the lock is over. Nobody writes now.
+                // What was seen before the lock is over. There is no other writer now.
                 Err(Error::InUse { .. } | Error::Damaged { .. } | Error::NoUberblock { .. })
                     if !waited =>
                 {
@@ -164,7 +164,7 @@ impl NotLocked {
         let guid = candidate.config.pool_guid;
         let is_served = Server::holds(guid);
         let failure = match holder(&paths).filter(|_| !is_served) {
-            Some(who) => failure.because(format!("{who} has it")),
+            Some(process) => failure.because(format!("{process} has it")),
             None => failure,
         };
         crate::served::held_by(guid, failure)
@@ -174,7 +174,7 @@ impl NotLocked {
 /// Shared locks that are kept until this process ends.
 static KEPT: Mutex<Vec<File>> = Mutex::new(Vec::new());
 
-/// Waits until nobody writes to the pool. With `keep` nobody does until this process ends. A server
+/// Waits until no process writes to the pool. With `keep` none does until this one ends. A server
 /// does not end by itself: that one has the pool fails at once.
 pub fn wait_for_writers(wait: Wait, candidate: &Candidate, keep: bool) -> Result<bool, Failure> {
     let (began, patience) = (Instant::now(), wait.patience()?);
@@ -205,7 +205,7 @@ pub fn wait_for_writers(wait: Wait, candidate: &Candidate, keep: bool) -> Result
 fn busy(candidate: &Candidate, path: &Path) -> Failure {
     let failure = Failure::new(format!("cannot open '{}': pool is busy", candidate.name()));
     let failure = match holder(&[path.to_owned()]) {
-        Some(who) => failure.because(format!("{who} writes to it")),
+        Some(process) => failure.because(format!("{process} writes to it")),
         None => failure.because("another process writes to it"),
     };
     failure.hint("--wait SECONDS waits longer for its end")
@@ -251,7 +251,7 @@ mod tests {
         assert_eq!(place_of(rustix::fs::makedev(8, 17), 42), "08:11:42");
         let file = tempfile::NamedTempFile::new().unwrap();
         file.as_file().lock().unwrap();
-        let who = holder(&[file.path().to_owned()]).unwrap();
-        assert!(who.starts_with(&format!("process {}", std::process::id())), "{who}");
+        let process = holder(&[file.path().to_owned()]).unwrap();
+        assert!(process.starts_with(&format!("process {}", std::process::id())), "{process}");
     }
 }

@@ -4,43 +4,8 @@
 
 mod support;
 
-use std::path::Path;
-use support::{Run, zinc, zinc_in};
-
-/// A folder with files that can become devices.
-struct Place(tempfile::TempDir);
-
-impl Place {
-    fn new(files: &[&str]) -> Self {
-        let place = Self(tempfile::tempdir().unwrap());
-        for name in files {
-            std::fs::File::create(place.path().join(name)).unwrap().set_len(128 << 20).unwrap();
-        }
-        place
-    }
-
-    fn path(&self) -> &Path {
-        self.0.path()
-    }
-
-    /// Runs the words of a command.
-    fn run(&self, command: &str) -> Run {
-        zinc_in(self.path(), &command.split_whitespace().collect::<Vec<_>>())
-    }
-
-    fn ok(&self, command: &str) -> String {
-        let run = self.run(command);
-        assert_eq!((run.code, run.err.as_str()), (0, ""), "{command}: {}", run.out);
-        run.out
-    }
-
-    /// A command that must fail: all it says on standard error.
-    fn fails(&self, command: &str) -> String {
-        let run = self.run(command);
-        assert_ne!(run.code, 0, "{command}: {}", run.out);
-        run.err
-    }
-}
+use support::place::Place;
+use support::zinc;
 
 #[test]
 fn a_verb_that_is_missing_says_so() {

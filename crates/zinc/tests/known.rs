@@ -4,89 +4,10 @@
 
 mod support;
 
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command};
 use std::time::{Duration, Instant};
-use support::{Run, state, zinc_in};
-
-/// A folder with files that can become devices, and a list of known pools of its own.
-struct Place(tempfile::TempDir);
-
-impl Place {
-    fn new(files: &[&str]) -> Self {
-        let place = Self(tempfile::tempdir().unwrap());
-        files.iter().for_each(|name| place.extra(name));
-        place
-    }
-
-    /// Makes one more file.
-    fn extra(&self, name: &str) {
-        std::fs::File::create(self.path().join(name)).unwrap().set_len(128 << 20).unwrap();
-    }
-
-    fn path(&self) -> &Path {
-        self.0.path()
-    }
-
-    fn run(&self, command: &str) -> Run {
-        zinc_in(self.path(), &command.split_whitespace().collect::<Vec<_>>())
-    }
-
-    fn ok(&self, command: &str) -> String {
-        let run = self.run(command);
-        assert_eq!((run.code, run.err.as_str()), (0, ""), "{command}: {}", run.out);
-        run.out
-    }
-
-    /// What a command that must fail says.
-    fn fails(&self, command: &str) -> String {
-        let run = self.run(command);
-        assert!(run.code != 0, "{command}: {}", run.out);
-        run.err
-    }
-
-    fn start(&self, command: &str) -> Child {
-        Command::new(env!("CARGO_BIN_EXE_zinc"))
-            .args(command.split_whitespace())
-            .current_dir(self.path())
-            .env("ZINC_STATE", state(self.path()))
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn()
-            .unwrap()
-    }
-
-    /// Starts a command, which finds servers of this place only.
-    fn start_here(&self, command: &str) -> Child {
-        self.command_here(command).spawn().unwrap()
-    }
-
-    fn command_here(&self, command: &str) -> Command {
-        let mut started = Command::new(env!("CARGO_BIN_EXE_zinc"));
-        started
-            .args(command.split_whitespace())
-            .current_dir(self.path())
-            .env("ZINC_STATE", state(self.path()))
-            .env("ZINC_SOCKETS", self.path().join("run/zinc"))
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped());
-        started
-    }
-
-    /// The output of a command that finds servers of this place, and must succeed.
-    fn ok_here(&self, command: &str) -> String {
-        let output = self.command_here(command).output().unwrap();
-        let said = String::from_utf8_lossy(&output.stderr);
-        assert!(output.status.success(), "{command}: {said}");
-        String::from_utf8_lossy(&output.stdout).into_owned()
-    }
-
-    fn cache(&self) -> PathBuf {
-        state(self.path()).join("zpool.cache")
-    }
-}
+use support::place::{Place, has_open, until};
+use support::state;
 
 #[test]
 fn a_pool_is_found_by_its_name_until_it_is_exported() {
@@ -310,7 +231,8 @@ fn who_waits_too_long_is_told_who_has_the_pool() {
     assert!(said.contains("pool is busy") && said.contains(&who), "{said}");
     // One that waits longer gets it, also when the holder is killed.
     let waiting = place.start("zfs create tank/y");
-    std::thread::sleep(Duration::from_millis(300));
+    let device = place.path().join("a");
+    until("the command looks at the pool", || has_open(waiting.id(), &device));
     holder.kill().unwrap();
     holder.wait().unwrap();
     let output = waiting.wait_with_output().unwrap();
@@ -536,14 +458,20 @@ fn a_device_that_was_added_is_found_though_it_was_not_written_down() {
 fn a_pool_is_whole_wherever_an_add_is_killed() {
     let place = Place::new(&["a"]);
     place.ok("zpool create tank a");
-    for (n, pause) in [0, 3, 6, 10, 15, 20, 30, 50].into_iter().enumerate() {
+    let add = |n: u32| {
         std::fs::create_dir(place.path().join(format!("d{n}"))).unwrap();
         place.extra(&format!("d{n}/x"));
-        let mut child = place.start(&format!("zpool add tank d{n}/x"));
-        std::thread::sleep(Duration::from_millis(pause));
+        place.start(&format!("zpool add tank d{n}/x"))
+    };
+    let began = Instant::now();
+    assert!(add(0).wait().unwrap().success());
+    let whole = began.elapsed();
+    for n in 1..=8 {
+        let mut child = add(n);
+        std::thread::sleep(whole * n / 9);
         let _ = child.kill();
         child.wait().unwrap();
-        assert_eq!(place.ok("zpool list -Ho health tank"), "ONLINE\n", "after {pause} ms");
+        assert_eq!(place.ok("zpool list -Ho health tank"), "ONLINE\n", "after {n} ninths");
         place.ok(&format!("zfs create tank/f{n}"));
     }
 }
@@ -701,4 +629,84 @@ fn a_pool_that_a_server_out_of_reach_has_is_said_to_be_there() {
     let said = String::from_utf8(output.unwrap().stderr).unwrap();
     assert!(said.contains(&format!("because: process {pid} of ")), "{said}");
     place.ok_here(&format!("zpool export {pool}"));
+}
+
+#[test]
+fn a_copy_does_not_take_the_place_of_a_device_that_is_away() {
+    let place = Place::new(&["a", "b"]);
+    let path = |name: &str| place.path().join(name);
+    let away = |name: &str| {
+        std::fs::create_dir_all(path("far")).unwrap();
+        std::fs::rename(path(name), path("far").join(name)).unwrap();
+    };
+    let back = |name: &str| std::fs::rename(path("far").join(name), path(name)).unwrap();
+    place.ok("zpool create tank a");
+    std::fs::copy(path("a"), path("a.copy")).unwrap();
+    place.ok("zfs create tank/new");
+    away("a");
+    let said = place.fails("zfs list -Ho name tank/new");
+    assert!(said.contains("its devices are missing"), "{said}");
+    assert!(place.fails("zfs create tank/wrong").contains("its devices are missing"));
+    // Named by its place it is meant.
+    let names = place.ok("zfs list -Ho name -d 9 --dev a.copy -r tank");
+    assert_eq!(names, "tank\n");
+    back("a");
+    assert_eq!(place.ok("zfs list -Ho name -r tank"), "tank\ntank/new\n");
+    // Renamed, it is found again beside its copy; a copy with its name is what the list names.
+    std::fs::rename(path("a"), path("renamed")).unwrap();
+    place.ok("zfs create tank/newer");
+    let status = place.ok("zpool status -P tank");
+    assert!(status.contains("/renamed") && !status.contains("copy"), "{status}");
+    away("renamed");
+    place.ok("zpool import -d . tank");
+    assert!(place.ok("zpool status -P tank").contains("/a.copy"));
+    place.ok("zpool destroy tank");
+}
+
+#[test]
+fn a_copy_does_not_take_the_place_of_a_side_that_is_away_and_comes_back() {
+    let place = Place::new(&["a", "b"]);
+    let path = |name: &str| place.path().join(name);
+    place.ok("zpool create tank mirror a b");
+    std::fs::copy(path("b"), path("b.copy")).unwrap();
+    std::fs::create_dir(path("far")).unwrap();
+    std::fs::rename(path("b"), path("far/b")).unwrap();
+    let status = place.ok("zpool status -P tank");
+    assert!(status.contains("DEGRADED") && !status.contains("copy"), "{status}");
+    assert!(place.fails("zfs create tank/one").contains("is UNAVAIL"));
+    std::fs::rename(path("far/b"), path("b")).unwrap();
+    place.ok("zfs create tank/one");
+    let status = place.ok("zpool status -P tank");
+    assert!(!status.contains("DEGRADED") && !status.contains("copy"), "{status}");
+    // The copy is of an older time, and shows that where it is named.
+    std::fs::rename(path("b"), path("far/b")).unwrap();
+    let output = place.run("zpool status -P -d a -d b.copy tank").out;
+    assert!(output.contains("was away") && output.contains("DEGRADED"), "{output}");
+}
+
+#[test]
+fn a_pool_is_found_wherever_a_change_of_its_entry_is_killed() {
+    let place = Place::new(&["a", "b"]);
+    place.ok("zpool create tank a");
+    // So that both files are there.
+    place.ok("zpool create -o cachefile=none other b");
+    let file = place.path().join("my.cache");
+    let at_file = format!("zpool set cachefile={} tank", file.display());
+    let lock = |name: &str| state(place.path()).join(format!("{name}.lock"));
+    let file_lock = file.with_extension("cache.lock");
+    let (lasting, passing) = (lock("zpool.cache"), lock("session.cache"));
+    let mut came = 0;
+    let changes = ["zpool set cachefile=none tank", &at_file, "zpool set cachefile= tank"];
+    for command in changes.into_iter().chain(["zpool reguid tank"; 2]) {
+        for lock in [&lasting, &passing, &file_lock] {
+            came += u32::from(place.kill_at_lock(lock, command));
+            let names = place.ok("zpool list -Ho name");
+            assert_eq!(names, "other\ntank\n", "{command}, killed at {}", lock.display());
+            place.ok("zpool sync tank");
+        }
+        place.ok(command);
+    }
+    assert!(came >= 8, "{came} kills between two writes");
+    place.ok("zpool export tank");
+    assert!(!file.exists());
 }

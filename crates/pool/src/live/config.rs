@@ -6,6 +6,7 @@
 
 use ondisk::config::{PoolConfig, PoolState, VdevConfig};
 use ondisk::nvlist::{NvList, NvValue};
+use ondisk::spelling;
 
 /// What a new vdev is made of.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -83,6 +84,11 @@ impl Builder {
 
     pub(super) fn text(mut self, name: &str, value: &str) -> Self {
         self.0.set(name, NvValue::String(value.as_bytes().to_vec()));
+        self
+    }
+
+    fn bytes(mut self, name: &str, value: Vec<u8>) -> Self {
+        self.0.set(name, NvValue::String(value));
         self
     }
 
@@ -234,7 +240,7 @@ impl PoolFacts {
     fn start(&self, state: PoolState, txg: u64) -> Builder {
         let mut list = Builder::new()
             .u64("version", self.version)
-            .text("name", &self.name)
+            .bytes("name", spelling::stored(&self.name))
             .u64("state", state.number())
             .u64("txg", txg)
             .u64("pool_guid", self.guid)

@@ -4,6 +4,12 @@
 //! changes of an empty MOS and synced like any other; the labels are written first with a
 //! configuration that says "not part of a pool yet" (txg 0), so that a crash in between leaves
 //! nothing that looks like one.
+//!
+//! What is refused must be refused before that, because labels destroy what was on the devices.
+//! Whether a property can have a value is known for certain only when it is set, and that is after
+//! the labels. So with properties the pool is made twice: first in memory, on devices of the same
+//! sizes that were never written, then for real. What fails in between is the devices' fault, and
+//! takes the labels off again.
 
 use super::config::{
     PoolFacts, TopNumbers, TopUse, VdevSpec, guid_sum, new_root, new_top, set_u64,
@@ -21,7 +27,7 @@ use crate::assemble::Candidate;
 use crate::error::{Error, Result};
 use crate::open::Pool;
 use crate::scan::look_at_device;
-use device::WriteDeviceRef;
+use device::{MemoryDevice, WriteDeviceRef};
 use dmu::bpobj::Lists;
 use dmu::zap::ZapSpec;
 use dmu::{CachedStore, LiveSpec, Objset, PendingSource, SetPolicy, Tx, ZapValue, zap};
@@ -29,6 +35,7 @@ use dsl::DatasetKind;
 use dsl::write::{DslCx, Now, PropertyChange, parse_value};
 use ondisk::config::{PoolConfig, PoolState, VdevConfig, VdevKind};
 use ondisk::features;
+use ondisk::label::LABELS;
 use ondisk::uberblock::Uberblock;
 use ondisk::{DmuType, ObjsetKind, mos};
 use rt::Rt;
@@ -37,6 +44,9 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use vdev::{LeafOpen, VdevTree};
 use zio::{Allocate, Reader, Writer};
+
+/// The labels of a device, by number.
+const ALL_LABELS: [usize; LABELS] = [0, 1, 2, 3];
 
 /// Number of a pool's first txg.
 pub const FIRST_TXG: u64 = 4;
@@ -241,24 +251,82 @@ fn bad(e: &ondisk::Error) -> Error {
     Error::Invalid { what: e.to_string() }
 }
 
+/// What is decided before anything is written.
+struct Plan {
+    wanted: Vec<&'static features::Feature>,
+    root: VdevConfig,
+}
+
+impl Plan {
+    fn new(rt: &Rt, options: &CreateOptions, devices: &Devices) -> Result<Self> {
+        if !options.tops.iter().any(|t| t.class == TopUse::Normal) {
+            let what = "a pool needs a vdev that is not log, special or dedup".to_owned();
+            return Err(Error::Invalid { what });
+        }
+        let wanted = options.wanted()?;
+        let mut guid = guid_from(rt);
+        let tops = new_tops(&options.tops, 0, FIRST_TXG, options.ashift, devices, &mut guid)?;
+        let root = new_root(guid(), FIRST_TXG, &tops).map_err(|e| bad(&e))?;
+        Ok(Self { wanted, root })
+    }
+}
+
 /// Makes a pool on `devices` and opens it.
 ///
 /// # Errors
-/// When the devices or options do not make a pool, or a device fails.
+/// When the devices or options do not make a pool: nothing was written then. When a device fails:
+/// the labels are cleared again, as far as the devices can be written to.
 pub fn create(rt: &Rt, options: &CreateOptions, devices: &Devices) -> Result<LivePool> {
-    if !options.tops.iter().any(|t| t.class == TopUse::Normal) {
-        let what = "a pool needs a vdev that is not log, special or dedup".to_owned();
-        return Err(Error::Invalid { what });
+    let plan = Plan::new(rt, options, devices)?;
+    if !options.fs_properties.is_empty() {
+        rehearse(rt, options, devices)?;
     }
-    let wanted = options.wanted()?;
-    let mut guid = guid_from(rt);
-    let tops = new_tops(&options.tops, 0, FIRST_TXG, options.ashift, devices, &mut guid)?;
-    let pool_guid = guid();
-    let root = new_root(pool_guid, FIRST_TXG, &tops).map_err(|e| bad(&e))?;
+    let made = make(rt, options, devices, plan);
+    if made.is_err() {
+        clear_labels(devices);
+    }
+    made
+}
+
+/// Makes the pool in memory, to see whether it can have these properties.
+fn rehearse(rt: &Rt, options: &CreateOptions, devices: &Devices) -> Result<()> {
+    let empty = |(path, device): (&String, &WriteDeviceRef)| {
+        let copy = MemoryDevice::zeros(path, device.size());
+        (path.clone(), Arc::new(copy.with_sector_size(device.sector_size())) as WriteDeviceRef)
+    };
+    let devices: Devices = devices.iter().map(empty).collect();
+    make(rt, options, &devices, Plan::new(rt, options, &devices)?)?.close()
+}
+
+/// Takes the labels off devices of a pool that could not be made whole, as far as they can be
+/// written to.
+pub fn clear_labels(devices: &Devices) {
+    for device in devices.values() {
+        // One that fails is why there is no pool.
+        let _ = vdev::label::clear(device.as_ref(), &ALL_LABELS);
+    }
+}
+
+/// Writes labels that say "not part of a pool yet".
+fn first_labels(facts: &PoolFacts, root: &VdevConfig, devices: &Devices) -> Result<()> {
+    for top in &root.children {
+        for leaf in top.walk().filter(|v| v.kind.is_leaf()) {
+            let list = facts.for_label(PoolState::Active, 0, root, top, leaf.guid);
+            let Some(device) = leaf.path.as_ref().and_then(|p| devices.get(p)) else { continue };
+            let failed = |e| Error::failed(&facts.name, "writing labels", &e);
+            vdev::label::initialise(device.as_ref(), &list).map_err(failed)?;
+        }
+    }
+    Ok(())
+}
+
+/// Makes what was planned.
+fn make(rt: &Rt, options: &CreateOptions, devices: &Devices, plan: Plan) -> Result<LivePool> {
+    let Plan { wanted, root } = plan;
     let facts = PoolFacts {
         version: 5000,
         name: options.name.clone(),
-        guid: pool_guid,
+        guid: root.guid,
         hostid: options.hostid,
         hostname: options.hostname.clone(),
         errata: 0,
@@ -266,14 +334,7 @@ pub fn create(rt: &Rt, options: &CreateOptions, devices: &Devices) -> Result<Liv
         compatibility: None,
         features_for_read: Vec::new(),
     };
-    for top in &root.children {
-        for leaf in top.walk().filter(|v| v.kind.is_leaf()) {
-            let list = facts.for_label(PoolState::Active, 0, &root, top, leaf.guid);
-            let Some(device) = leaf.path.as_ref().and_then(|p| devices.get(p)) else { continue };
-            let failed = |e| Error::failed(&options.name, "writing labels", &e);
-            vdev::label::initialise(device.as_ref(), &list).map_err(failed)?;
-        }
-    }
+    first_labels(&facts, &root, devices)?;
     let mut open = |c: &VdevConfig| match c.path.as_ref().and_then(|p| devices.get(p)) {
         Some(device) => LeafOpen::Writable(Arc::clone(device)),
         None => LeafOpen::Missing,

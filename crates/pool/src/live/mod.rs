@@ -50,7 +50,8 @@ mod writable;
 
 pub use config::{TopUse, VdevSpec};
 pub use create::{
-    Between, CreateOptions, DEVICE_MIN, Devices, FIRST_TXG, NewTop, PropertyWord, create,
+    Between, CreateOptions, DEVICE_MIN, Devices, FIRST_TXG, NewTop, PropertyWord, clear_labels,
+    create,
 };
 pub use datasets::NewFilesystem;
 pub use features::{ENABLED_BY_DEFAULT, is_writable};

@@ -7,10 +7,14 @@ use super::Cachefile;
 use engine::Candidate;
 use engine::config::{NvList, NvValue};
 use engine::config::{PoolConfig, VdevConfig, VdevKind};
-use std::collections::BTreeMap;
+use engine::pools::FoundLeaf;
+use engine::spelling;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt as _;
-use std::path::PathBuf;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
+use std::time::SystemTime;
 
 /// Where the pool is shown to be mounted below.
 const ALTROOT: &str = "org.zinc:altroot";
@@ -23,6 +27,9 @@ const BOOT: &str = "org.zinc:boot";
 /// Paths of devices that are being added. They count as soon as their labels are written, and the
 /// entry is written anew after that: a crash in between loses none.
 const ADDING: &str = "org.zinc:adding";
+/// Which files its devices are, each as the device's guid and the [`identity`] of the file. A file
+/// keeps that under another name, and a copy has another.
+const FILES: &str = "org.zinc:files";
 /// What stays when the configuration is written anew.
 const MARKS: [&str; 4] = [ALTROOT, READONLY, CACHEFILE, BOOT];
 
@@ -39,6 +46,20 @@ fn this_boot() -> String {
     id.trim().to_owned()
 }
 
+/// A path without links in it, as far as it leads anywhere.
+pub fn real(path: &Path) -> PathBuf {
+    path.canonicalize().unwrap_or_else(|_| path.to_owned())
+}
+
+/// What tells a file from all others, its copies included, whatever it is called: its inode, and
+/// when that was made, for the system gives the number of a deleted file to the next one. `None`
+/// for anything but a file.
+fn identity(path: &Path) -> Option<String> {
+    let meta = std::fs::metadata(path).ok().filter(std::fs::Metadata::is_file)?;
+    let made = meta.created().ok().and_then(|at| at.duration_since(SystemTime::UNIX_EPOCH).ok());
+    Some(format!("{}:{}", meta.ino(), made.map_or(0, |made| made.as_nanos())))
+}
+
 impl Known {
     /// A pool with this configuration. `None` when it is not one.
     pub fn new(list: NvList) -> Option<Self> {
@@ -47,7 +68,7 @@ impl Known {
 
     /// The same with another configuration, under the name and with the marks it had.
     pub fn with_config(&self, mut list: NvList) -> Self {
-        list.set("name", NvValue::String(self.name().as_bytes().to_vec()));
+        list.set("name", NvValue::String(spelling::stored(self.name())));
         for mark in MARKS {
             if let Some(value) = self.list.get(mark) {
                 list.set(mark, value.clone());
@@ -75,6 +96,62 @@ impl Known {
         self
     }
 
+    /// With what tells the files of its devices from copies of them, as they are now. One that is
+    /// not there stays as it was written down.
+    pub(super) fn with_files(mut self, before: Option<&Self>) -> Self {
+        let old = before.map(Self::files).unwrap_or_default();
+        let mut files = Vec::new();
+        for leaf in self.devices() {
+            let now = leaf.path.as_ref().and_then(|path| identity(Path::new(path)));
+            if let Some(identity) = now.or_else(|| old.get(&leaf.guid).cloned()) {
+                files.push(format!("{} {identity}", leaf.guid).into_bytes());
+            }
+        }
+        self.list.remove(FILES);
+        if !files.is_empty() {
+            self.list.set(FILES, NvValue::StringArray(files));
+        }
+        self
+    }
+
+    /// The identities of the files that its devices are, by the guids of these.
+    fn files(&self) -> BTreeMap<u64, String> {
+        let lines = self.list.opt_strings(FILES).ok().flatten().unwrap_or_default();
+        let words = lines.iter().filter_map(|line| str::from_utf8(line).ok()?.split_once(' '));
+        words.filter_map(|(guid, id)| Some((guid.parse().ok()?, id.to_owned()))).collect()
+    }
+
+    /// Those of these devices that are its own. A device counts where it was last; elsewhere only
+    /// when it is not there, and only as the same file by another name, or as a disk, which the
+    /// system names anew at each start. So a copy of a file never takes its place. Devices that it
+    /// is not known to have are left as they are.
+    pub fn owned(&self, found: Vec<FoundLeaf>) -> Vec<FoundLeaf> {
+        let places: BTreeMap<u64, PathBuf> = self
+            .devices()
+            .filter_map(|leaf| Some((leaf.guid, real(Path::new(leaf.path.as_ref()?)))))
+            .collect();
+        let files = self.files();
+        let at_home: BTreeSet<u64> = found
+            .iter()
+            .filter_map(|leaf| {
+                leaf.config.guid().filter(|g| places.get(g) == Some(&real(&leaf.path)))
+            })
+            .collect();
+        let is_own = |leaf: &FoundLeaf| {
+            let known = leaf.config.guid().and_then(|guid| Some((guid, places.get(&guid)?)));
+            let Some((guid, place)) = known else { return true };
+            let is_same_file = || match identity(&leaf.path) {
+                Some(identity) => files.get(&guid) == Some(&identity),
+                None => true,
+            };
+            match at_home.contains(&guid) {
+                true => *place == real(&leaf.path),
+                false => is_same_file(),
+            }
+        };
+        found.into_iter().filter(is_own).collect()
+    }
+
     pub(super) fn with_cachefile(mut self, cachefile: &Cachefile) -> Self {
         self.list.remove(CACHEFILE).remove(BOOT);
         let text = match cachefile {
@@ -90,7 +167,7 @@ impl Known {
     /// As another program's cache file has it.
     pub(super) fn without_marks(&self) -> Self {
         let mut plain = self.clone();
-        MARKS.iter().chain([&ADDING]).for_each(|mark| {
+        MARKS.iter().chain([&ADDING, &FILES]).for_each(|mark| {
             plain.list.remove(mark);
         });
         plain
@@ -166,10 +243,14 @@ impl Known {
         self.leaves().map(|leaf| leaf.guid).collect()
     }
 
+    /// All devices, spares and cache devices included.
+    fn devices(&self) -> impl Iterator<Item = &VdevConfig> {
+        self.leaves().chain(self.config.spares.iter().chain(&self.config.l2cache))
+    }
+
     /// A device with this guid is its own, spares and cache devices included.
     pub fn has_device(&self, guid: u64) -> bool {
-        let aux = self.config.spares.iter().chain(&self.config.l2cache);
-        self.leaves().chain(aux).any(|leaf| leaf.guid == guid)
+        self.devices().any(|leaf| leaf.guid == guid)
     }
 
     /// Guids of its spares and cache devices.
@@ -180,8 +261,7 @@ impl Known {
     /// Where they were when this was written, with those of spares and cache devices and of devices
     /// that are being added.
     pub fn paths(&self) -> Vec<PathBuf> {
-        let aux = self.config.spares.iter().chain(&self.config.l2cache);
-        let named = self.leaves().chain(aux).filter_map(|leaf| leaf.path.as_ref());
+        let named = self.devices().filter_map(|leaf| leaf.path.as_ref());
         let adding = self.list.opt_strings(ADDING).ok().flatten().unwrap_or_default();
         let adding = adding.iter().map(|path| PathBuf::from(OsStr::from_bytes(path)));
         named.map(PathBuf::from).chain(adding).collect()

@@ -2,7 +2,8 @@
 //! the pool's configuration.
 //!
 //! It is written to a file beside it, made durable, and renamed; a program that ends in between
-//! leaves the old one. Who changes it locks `NAME.lock` first, because the file itself is replaced.
+//! leaves the old one. A program that changes it locks `NAME.lock` first, because the file itself
+//! is replaced.
 //! Without any pool in it there is no file, as OpenZFS has it.
 
 use super::Known;
@@ -20,9 +21,14 @@ use std::sync::{Mutex, PoisonError};
 /// A list of thousands of pools stays far below this.
 const SIZE_MAX: u64 = 64 << 20;
 
+/// Bytes that one more entry takes at most, for all but the largest pools.
+const ENTRY_BYTES: u64 = 64 << 10;
+
 /// A cache file, which need not exist.
 pub(super) struct CacheFile {
     path: PathBuf,
+    /// The folder is zinc's own, and is made when it is not there.
+    has_own_folder: bool,
 }
 
 /// Why there are no entries.
@@ -38,7 +44,7 @@ impl From<io::Error> for Unreadable {
     }
 }
 
-/// The pools in a file that somebody named.
+/// The pools in a file that the user named.
 pub fn read(path: &Path) -> Result<Vec<Known>, Failure> {
     let fail = |why: String| {
         Failure::new(format!("cannot read cache file {}", path.display())).because(why)
@@ -87,8 +93,21 @@ fn entries(path: &Path) -> Result<Entries, Unreadable> {
 }
 
 impl CacheFile {
+    /// One in zinc's own folder.
     pub(super) fn new(path: PathBuf) -> Self {
-        Self { path }
+        Self { path, has_own_folder: true }
+    }
+
+    /// One that the user named, in a folder that must be there.
+    pub(super) fn at(path: PathBuf) -> Self {
+        Self { path, has_own_folder: false }
+    }
+
+    fn make_folder(&self) -> io::Result<()> {
+        match self.path.parent().filter(|_| self.has_own_folder) {
+            Some(folder) => make_folder(folder),
+            None => Ok(()),
+        }
     }
 
     /// The pools in it. A damaged file is put aside, and another with what is whole in it takes
@@ -138,14 +157,14 @@ impl CacheFile {
         pools
     }
 
-    /// Nobody else changes the file while this is open, however this process ends.
+    /// No other process changes the file while this is open, however this process ends.
     fn lock(&self) -> io::Result<File> {
         let lock = open_lock(&self.beside("lock"))?;
         lock.lock()?;
         Ok(lock)
     }
 
-    /// A name for a damaged file that none has yet.
+    /// A name for a damaged file that is still free.
     fn aside(&self) -> PathBuf {
         let numbered = (1u32..).map(|n| self.beside(&format!("damaged.{n}")));
         let mut names = std::iter::once(self.beside("damaged")).chain(numbered);
@@ -153,22 +172,24 @@ impl CacheFile {
         names.find(is_free).unwrap_or_else(|| self.beside("damaged"))
     }
 
-    /// Why the file could not be written now, if it could not. Nothing is left behind.
+    /// Why one more entry could not be written now, if it could not. Nothing is left behind.
     pub(super) fn check_writable(&self) -> Result<(), Failure> {
         let probe = || {
-            if let Some(folder) = self.path.parent() {
-                make_folder(folder)?;
-            }
+            self.make_folder()?;
             let _lock = self.lock()?;
+            let size = std::fs::metadata(&self.path).map_or(0, |meta| meta.len()) + ENTRY_BYTES;
             let new = self.beside("new");
-            private().write(true).open(&new)?;
-            std::fs::remove_file(new)
+            let mut file = private().write(true).truncate(true).open(&new)?;
+            // A size alone takes no space, and only what is durable has it for certain.
+            let written = io::copy(&mut io::repeat(0).take(size), &mut file);
+            let written = written.and_then(|_| file.sync_all());
+            std::fs::remove_file(new).and(written)
         };
         probe().map_err(|e| self.cannot_write(&e))
     }
 
     fn cannot_write(&self, e: &io::Error) -> Failure {
-        Failure::new(format!("cannot write {}", self.path.display())).because(e.to_string())
+        Failure::new(format!("cannot write {}", self.path.display())).because(system_text(e))
     }
 
     fn beside(&self, ending: &str) -> PathBuf {
@@ -218,9 +239,7 @@ impl CacheFile {
     /// Changes the entries, under the lock; `change` says whether it did.
     fn change(&self, change: impl FnOnce(&mut Vec<Known>) -> bool) -> Result<(), Failure> {
         let fail = |e: io::Error| self.cannot_write(&e);
-        if let Some(folder) = self.path.parent() {
-            make_folder(folder).map_err(fail)?;
-        }
+        self.make_folder().map_err(fail)?;
         let _lock = self.lock().map_err(fail)?;
         let mut entries = self.mended(Ok(()));
         if !change(&mut entries) {
@@ -243,7 +262,11 @@ impl CacheFile {
         let bytes = list.encode(Packing::XDR).map_err(io::Error::other)?;
         let new = self.beside("new");
         let mut file = private().write(true).truncate(true).open(&new)?;
-        file.write_all(&bytes).and_then(|()| file.sync_all())?;
+        if let Err(e) = file.write_all(&bytes).and_then(|()| file.sync_all()) {
+            // Half a file is of no use, and takes the space that is short.
+            let _ = std::fs::remove_file(&new);
+            return Err(e);
+        }
         std::fs::rename(&new, &self.path)?;
         match self.path.parent().map(File::open) {
             Some(Ok(folder)) => folder.sync_all(),

@@ -21,11 +21,11 @@
 mod entry;
 mod file;
 
-pub use entry::Known;
+pub use entry::{Known, real};
 pub use file::read;
 
 use crate::failure::Failure;
-use crate::{host, ui};
+use crate::host;
 use engine::live::cache_config;
 use engine::pools::{PoolProperty, PoolPropertySource};
 use engine::{LivePool, Pool};
@@ -79,7 +79,8 @@ pub fn folder() -> Option<PathBuf> {
     Some(variable("XDG_STATE_HOME").or_else(home)?.join("zinc"))
 }
 
-/// Whoever holds this gives a pool its name: what it has seen of the names that are known stays.
+/// A process that holds this gives a pool its name: what it has seen of the names that are known
+/// stays.
 pub fn hold_names() -> Option<File> {
     let folder = folder()?;
     file::make_folder(&folder).ok()?;
@@ -121,7 +122,7 @@ pub fn with_device(guid: u64) -> Option<Known> {
     all.into_iter().find(|known| known.has_device(guid))
 }
 
-/// The pools that root has imported, for another user: anybody may read root's list.
+/// The pools that root has imported, for another user: every user may read root's list.
 pub fn all_of_root() -> Vec<Known> {
     if host::user() == 0 || std::env::var_os("ZINC_STATE").is_some() {
         return Vec::new();
@@ -168,13 +169,9 @@ pub fn has_name(name: &str) -> bool {
 
 /// Refuses to give a pool a name that could not be remembered; said before anything is changed.
 pub fn check_writable(doing: &str, cachefile: &Cachefile) -> Result<(), Failure> {
-    let cannot = |failure: Failure| {
-        let (what, because, _) = failure.parts();
-        let failure = Failure::new(format!("{doing}: it could not be remembered")).because(what);
-        because.iter().fold(failure, Failure::because).hint(OTHER_FOLDER)
-    };
+    let cannot = |failure: Failure| not_remembered(doing, &failure);
     let elsewhere = match cachefile {
-        Cachefile::At(path) => Some(CacheFile::new(path.clone())),
+        Cachefile::At(path) => Some(CacheFile::at(path.clone())),
         _ => None,
     };
     let files = files();
@@ -184,36 +181,45 @@ pub fn check_writable(doing: &str, cachefile: &Cachefile) -> Result<(), Failure>
     files.iter().chain(&elsewhere).try_for_each(CacheFile::check_writable).map_err(cannot)
 }
 
+/// Why a pool gets no name here; `doing` begins the message.
+pub fn not_remembered(doing: &str, why: &Failure) -> Failure {
+    let (what, because, _) = why.parts();
+    let failure = Failure::new(format!("{doing}: it could not be remembered")).because(what);
+    because.iter().fold(failure, Failure::because).hint(OTHER_FOLDER)
+}
+
 fn no_folder() -> Failure {
     Failure::new("this user has no folder for it")
 }
 
-/// Remembers a pool, in place of what was known of it. That it cannot be is only said: the pool
-/// is there, and `-d` finds it.
-pub fn remember(known: &Known, cachefile: &Cachefile) {
-    let known = known.clone().with_cachefile(cachefile);
-    if let Err(failure) = keep(&known, cachefile) {
-        warn_forgetful(&failure);
+/// Remembers a pool, in place of what was known of it.
+pub fn remember(known: &Known, cachefile: &Cachefile) -> Result<(), Failure> {
+    if let Cachefile::At(path) = cachefile {
+        // Before anything says that it is there.
+        CacheFile::at(path.clone()).check_writable()?;
     }
+    keep(&known.clone().with_cachefile(cachefile), cachefile)
 }
 
 fn keep(known: &Known, cachefile: &Cachefile) -> Result<(), Failure> {
     let [lasting, passing] = &files()[..] else {
         return Err(no_folder());
     };
-    let before = by_guid(known.guid()).map(|old| old.cachefile());
+    let old = by_guid(known.guid());
+    let known = &known.clone().with_files(old.as_ref().or(Some(known)));
+    let before = old.map(|old| old.cachefile());
     let is_usual = *cachefile == Cachefile::Usual;
     let (to, from) = if is_usual { (lasting, passing) } else { (passing, lasting) };
-    // In this order: whenever this ends, the pool is in one of them.
+    // In this order: wherever this is cut off, the pool is in one of the two, and that one names
+    // each other file that it may stand in.
+    if let Some(Cachefile::At(old)) = before.filter(|before| before != cachefile) {
+        CacheFile::at(old).remove(known.guid())?;
+    }
     to.put(known)?;
     if let Cachefile::At(path) = cachefile {
-        CacheFile::new(path.clone()).put(&known.without_marks())?;
+        CacheFile::at(path.clone()).put(&known.without_marks())?;
     }
-    from.remove(known.guid())?;
-    match before.filter(|before| before != cachefile) {
-        Some(Cachefile::At(old)) => CacheFile::new(old).remove(known.guid()),
-        _ => Ok(()),
-    }
+    from.remove(known.guid())
 }
 
 /// Writes down where devices are that are about to be added to a known pool, so that it is whole
@@ -229,15 +235,18 @@ pub fn announce(guid: u64, paths: &[PathBuf]) {
 /// What was known of a pool is written anew, when it is known and has changed.
 pub fn refresh(guid_before: u64, pool: &LivePool) {
     let Some(old) = by_guid(guid_before) else { return };
-    let new = old.with_config(pool.cache_config());
+    let new = old.with_config(pool.cache_config()).with_files(Some(&old));
+    let guid = new.guid();
     if new.says_the_same_as(&old) {
         return;
     }
-    let done = match guid_before == new.guid() {
+    // In this order: wherever this is cut off, the pool is known by its name.
+    let kept = keep(&new, &old.cachefile());
+    let done = kept.and_then(|()| match guid_before == guid {
         true => Ok(()),
         false => forget_quietly(guid_before),
-    };
-    if let Err(failure) = done.and_then(|()| keep(&new, &new.cachefile())) {
+    });
+    if let Err(failure) = done {
         warn_forgetful(&failure);
     }
 }
@@ -245,7 +254,7 @@ pub fn refresh(guid_before: u64, pool: &LivePool) {
 /// The same for a command that only read the pool, and found devices that were not written down.
 /// An entry that another command has changed meanwhile stays; so does one that cannot be written.
 pub fn note(old: &Known, pool: &Pool) {
-    let new = old.with_config(cache_config(pool));
+    let new = old.with_config(cache_config(pool)).with_files(Some(old));
     if new.says_the_same_as(old) {
         return;
     }
@@ -254,19 +263,26 @@ pub fn note(old: &Known, pool: &Pool) {
     });
 }
 
-/// Forgets a pool, which was exported or destroyed.
+/// Forgets a pool, which was exported or destroyed. That it cannot be is only said.
 pub fn forget(guid: u64) {
-    let name = by_guid(guid).map(|known| known.name().to_owned());
-    if let (Err(failure), Some(name)) = (forget_quietly(guid), name) {
-        let (what, because, _) = failure.parts();
-        ui::error(&format!("zinc: {name} is still in the list of known pools: {what}\n"));
-        because.iter().for_each(|why| ui::error(&format!("  because: {why}\n")));
+    if let Err(failure) = try_forget(guid) {
+        failure.report();
     }
+}
+
+/// The same for a command that does nothing else.
+pub fn try_forget(guid: u64) -> Result<(), Failure> {
+    let name = by_guid(guid).map(|known| known.name().to_owned()).unwrap_or_default();
+    forget_quietly(guid).map_err(|why| {
+        let (what, because, _) = why.parts();
+        let failure = Failure::new(format!("'{name}' is still in the list of known pools"));
+        because.iter().fold(failure.because(what), Failure::because)
+    })
 }
 
 fn forget_quietly(guid: u64) -> Result<(), Failure> {
     let elsewhere = match by_guid(guid).map(|known| known.cachefile()) {
-        Some(Cachefile::At(path)) => Some(CacheFile::new(path)),
+        Some(Cachefile::At(path)) => Some(CacheFile::at(path)),
         _ => None,
     };
     files().iter().chain(&elsewhere).try_for_each(|file| file.remove(guid))

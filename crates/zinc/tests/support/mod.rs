@@ -1,6 +1,8 @@
 //! Running zinc on pools, for the tests of the command line.
 #![allow(clippy::unwrap_used, clippy::expect_used, dead_code, reason = "each test uses a part")]
 
+pub(crate) mod place;
+
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};

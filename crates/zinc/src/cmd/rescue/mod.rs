@@ -138,7 +138,7 @@ struct Rescue<'a> {
 impl Rescue<'_> {
     fn run(&self, place: &Place) -> Result<(), Failure> {
         // The pool's name alone means all of it, also when its root dataset is lost.
-        if place.shown() == self.pool.name() {
+        if place.is_pool(self.pool) {
             self.below("", true);
             return Ok(());
         }

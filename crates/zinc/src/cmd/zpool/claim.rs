@@ -31,9 +31,9 @@ pub fn claim(layout: &Layout, force: bool, wait: Wait) -> Result<Devices, Failur
                 .hint("use '-f' to override, or name the loop device"));
         }
         // Not even `-f` takes from the system what it works with.
-        if let Some(who) = holders::of(Path::new(path)) {
+        if let Some(holder) = holders::of(Path::new(path)) {
             let what = format!("cannot use '{path}': Device or resource busy");
-            return Err(Failure::new(what).because(who));
+            return Err(Failure::new(what).because(holder));
         }
         let device = loop {
             match open(&mut disks, path) {
@@ -69,7 +69,7 @@ pub fn claim(layout: &Layout, force: bool, wait: Wait) -> Result<Devices, Failur
 
 /// Another process of ours has it, and no server: that one does not end by itself.
 fn is_locked(path: &str) -> bool {
-    holder(&[PathBuf::from(path)]).is_some_and(|who| !who.contains(" serve "))
+    holder(&[PathBuf::from(path)]).is_some_and(|process| !process.contains(" serve "))
 }
 
 /// Opens one device for this process alone.
@@ -77,9 +77,9 @@ pub fn open(disks: &mut Disks, path: &str) -> Result<WriteDeviceRef, Failure> {
     disks.open(Path::new(path)).map_err(|e| match e.kind {
         ErrorKind::InUse => {
             let locked = || Some(format!("{} has it", holder(&[PathBuf::from(path)])?));
-            let who = holders::of(Path::new(path)).or_else(locked);
+            let holder = holders::of(Path::new(path)).or_else(locked);
             Failure::new(format!("cannot open '{path}': Device or resource busy"))
-                .because(who.unwrap_or_else(|| "another program writes to it".to_owned()))
+                .because(holder.unwrap_or_else(|| "another program writes to it".to_owned()))
         }
         _ => Failure::new(format!("cannot open '{path}'")).because(e.to_string()),
     })
@@ -103,7 +103,7 @@ pub fn owner(guid: u64, path: &Path, counts: impl Fn(CandidateState) -> bool) ->
 
 /// The pool that uses the device with this label here: it is known, or served. Not even `-f` takes
 /// a device from it. A pool that another host uses, or that was left behind by a crash, cannot be
-/// told from one that nobody uses any more, and leaves the choice to `-f`.
+/// told from one that is not used any more, and leaves the choice to `-f`.
 pub fn user(label: &LabelConfig, is_spare: bool) -> Option<String> {
     let known = |guid| known::with_device(guid).map(|known| known.name().to_owned());
     match label {

@@ -11,7 +11,7 @@ use crate::{found, host, kept, known, ui};
 use engine::DatasetKind;
 use engine::Rt;
 use engine::live;
-use engine::live::{CreateOptions, PropertyWord, TopUse};
+use engine::live::{CreateOptions, LivePool, PropertyWord, TopUse};
 use engine::{NameKind, check_name};
 use std::process::ExitCode;
 
@@ -136,14 +136,23 @@ impl Args {
         let _names = known::hold_names();
         self.refuse_name(name)?;
         let pool = live::create(&Rt::real(), &options, &devices).map_err(fail)?;
-        pool.add_aux(&layout.spares, &layout.cache, &devices).map_err(fail)?;
-        drop(devices);
-        for (name, word) in comments {
-            pool.set_pool_property(name, word).map_err(fail)?;
+        let guid = pool.guid();
+        let mut told = Ok(());
+        let complete = |pool: LivePool| {
+            pool.add_aux(&layout.spares, &layout.cache, &devices).map_err(fail)?;
+            for (name, word) in comments {
+                pool.set_pool_property(name, word).map_err(fail)?;
+            }
+            told = tell_txgs(&pool, &self.how);
+            remembered.remember(&doing, pool.cache_config(), name)?;
+            pool.close().map_err(fail)
+        };
+        if let Err(failure) = complete(pool) {
+            known::forget(guid);
+            live::clear_labels(&devices);
+            return Err(failure);
         }
-        let told = tell_txgs(&pool, &self.how);
-        remembered.remember(pool.cache_config(), name);
-        pool.close().map_err(fail)?;
+        drop(devices);
         if !(layout.spares.is_empty() && layout.cache.is_empty()) {
             self.note_aux(name)?;
         }

@@ -1,11 +1,11 @@
-//! Who works with a file or disk right now, as the system tells it: mounts, swap, mappings above a
+//! What works with a file or disk right now, as the system tells it: mounts, swap, mappings above a
 //! disk, loop devices above a file.
 
 use std::fs;
 use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _};
 use std::path::{Path, PathBuf};
 
-/// Who has it, as a sentence; `None` when nobody is known.
+/// What has it, as a sentence; `None` when nothing is known to.
 pub fn of(path: &Path) -> Option<String> {
     let path = path.canonicalize().ok()?;
     let found = fs::metadata(&path).ok()?;

@@ -58,7 +58,7 @@ impl Args {
                 .because(format!("{path} is {what}"))
                 .hint("use '-f' to clear its labels; its pool has to do without it then"));
         }
-        // What else is there is not a label, and may be of use to somebody.
+        // What else is there is not a label, and may be of use.
         let good = |l: &&pools::LabelView| l.nvlist.is_some();
         let labels: Vec<usize> = found.labels.iter().filter(good).map(|l| l.index).collect();
         vdev::label::clear(device.as_ref(), &labels).map_err(|e| {

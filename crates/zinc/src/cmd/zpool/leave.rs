@@ -125,8 +125,7 @@ impl Export {
             && let Some(known) = known::find(name)
             && self.is_only_forgotten(&known)
         {
-            known::forget(known.guid());
-            return Ok(());
+            return known::try_forget(known.guid());
         }
         let active = |c: &Candidate| c.state() == CandidateState::Active;
         let find = || {
@@ -146,7 +145,7 @@ impl Export {
         match (done, known) {
             // Nothing has it open, so it is enough that it is not known any more.
             (Err(failure), Some(known)) if failure.is_of_pool() => {
-                known::forget(known.guid());
+                known::try_forget(known.guid())?;
                 let (why, _, _) = failure.parts();
                 ui::error(&format!(
                     "zinc: warning: '{}' is not known any more, but its labels could not be \

@@ -129,7 +129,7 @@ impl Args {
         self.pool.is_for_everyone(&self.pools)
     }
 
-    /// Runs it, as often as is asked for. Pools are opened anew each time: somebody else may be
+    /// Runs it, as often as is asked for. Pools are opened anew each time: other processes may be
     /// writing to them.
     pub fn run(mut self) -> Result<ExitCode, Failure> {
         let repeat = repetition(&mut self.pools)?;
@@ -199,7 +199,7 @@ impl Args {
     fn pool_row(&self, pool: &Pool, columns: &[Column], properties: &[PoolProperty]) -> Row {
         let cell = |c: &Column| match c.name.as_str() {
             "name" => pool.name().to_owned(),
-            // What is well and not in use: anybody may import it.
+            // What is well and not in use: any system may import it.
             "health" if is_exported_and_well(pool) => "EXPORTED".to_owned(),
             name => {
                 let property = properties.iter().find(|p| p.name == name);

@@ -143,14 +143,13 @@ impl Set {
 impl Set {
     /// The pool is remembered elsewhere from now on.
     fn set_cachefile(&self, place: &Cachefile) -> Result<ExitCode, Failure> {
-        match known::find(&self.pool) {
-            Some(known) => known::remember(&known, place),
-            None => {
-                let what = format!("cannot open '{}': no such pool", self.pool);
-                return Err(Failure::new(what)
-                    .because("only a pool that was created or imported here is remembered"));
-            }
-        }
+        let Some(known) = known::find(&self.pool) else {
+            let what = format!("cannot open '{}': no such pool", self.pool);
+            return Err(Failure::new(what)
+                .because("only a pool that was created or imported here is remembered"));
+        };
+        let doing = format!("cannot set property for '{}'", self.pool);
+        known::remember(&known, place).map_err(|why| known::not_remembered(&doing, &why))?;
         Ok(ExitCode::SUCCESS)
     }
 }

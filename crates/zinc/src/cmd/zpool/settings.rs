@@ -166,14 +166,14 @@ impl Remembered {
         Ok(out)
     }
 
-    /// Remembers a pool of this configuration under this name.
-    pub fn remember(&self, mut config: NvList, name: &str) {
+    /// Remembers a pool of this configuration under this name; `doing` begins the message when that
+    /// fails.
+    pub fn remember(&self, doing: &str, mut config: NvList, name: &str) -> Result<(), Failure> {
         config.set("name", NvValue::String(name.as_bytes().to_vec()));
         // A configuration that was just made can be read.
-        if let Some(known) = Known::new(config) {
-            let known = known.marked(self.altroot.as_deref(), self.readonly);
-            known::remember(&known, &self.cachefile);
-        }
+        let Some(known) = Known::new(config) else { return Ok(()) };
+        let known = known.marked(self.altroot.as_deref(), self.readonly);
+        known::remember(&known, &self.cachefile).map_err(|why| known::not_remembered(doing, &why))
     }
 }
 

@@ -9,7 +9,7 @@ use super::list::{repeated, repetition};
 use super::naming::Naming;
 use crate::common::{JsonArgs, PoolArgs};
 use crate::failure::Failure;
-use crate::{json, local_time, ui};
+use crate::{json, local_time, missing, ui};
 use engine::pools::{Section, Status, VdevView};
 use engine::{Candidate, Pool};
 use serde_json::{Map, Value, json};
@@ -90,7 +90,7 @@ impl Args {
             self.naming.apply_to_closed(candidate, &mut status.vdevs);
             let report = match self.output.json {
                 true => Value::Object(self.shape(&status, Map::new())),
-                false => Value::String(status.to_text(self.verbose, 0)),
+                false => Value::String(status.to_text(self.verbose, 0) + &lacking(&status)),
             };
             Some((status.pool, Some(report)))
         };
@@ -120,6 +120,7 @@ impl Args {
             let state = format!(" state: {}\n", status.health);
             t = t.replacen(&state, &format!(" state: {} (EXPORTED)\n", status.health), 1);
         }
+        t.push_str(&lacking(status));
         if let Some(why) = &status.suspended {
             let _ = writeln!(t, "\nsuspended: {why}");
         }
@@ -225,6 +226,19 @@ impl Args {
             put("errlist", json!(status.damaged));
         }
         map
+    }
+}
+
+/// The advice is that of OpenZFS, which has verbs that zinc lacks: a line about these, unless the
+/// advice says that it is for OpenZFS.
+fn lacking(status: &Status) -> String {
+    let action = status.condition.map_or("", |condition| condition.action());
+    let is_named = |verb: &&&str| action.contains(&format!("zpool {verb}'"));
+    let verbs: Vec<String> =
+        missing::ZPOOL.iter().filter(is_named).map(|verb| format!("'zpool {verb}'")).collect();
+    match verbs.is_empty() || action.contains("OpenZFS") {
+        true => String::new(),
+        false => format!("\nnote: zinc does not do {} yet; OpenZFS does\n", verbs.join(" and ")),
     }
 }
 

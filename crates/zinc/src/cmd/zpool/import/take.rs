@@ -11,6 +11,7 @@ use crate::served::Server;
 use crate::{kept, known, ui};
 use engine::live::cache_config;
 use engine::pools::CandidateState;
+use engine::spelling;
 use engine::{Candidate, LivePool, Pool};
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -139,6 +140,10 @@ impl Args {
         let name = self.new_name.clone().unwrap_or_else(|| labelled.clone());
         if self.new_name.is_some() {
             check_pool_name(&name, "import")?;
+        } else if spelling::stored(&name) != name.as_bytes() {
+            let what = format!("cannot import '{name}': invalid character in pool name");
+            return Err(Failure::new(what)
+                .hint(format!("`zinc zpool import {guid} NEWNAME` gives it another")));
         }
         let doing = format!("cannot import '{labelled}'");
         let parse = |text: &String| settings::parse(&doing, text);
@@ -156,8 +161,7 @@ impl Args {
             let pool = Pool::open_candidate(candidate, &self.pool.options())?;
             let _names = known::hold_names();
             refuse()?;
-            remembered.remember(cache_config(&pool), &name);
-            return Ok(());
+            return remembered.remember(&doing, cache_config(&pool), &name);
         }
         let how = LiveHow {
             txgs: self.take.show_txgs,
@@ -185,11 +189,11 @@ impl Args {
             }
         })?;
         let names = known::hold_names();
-        if let Err(failure) = refuse() {
+        let noted = || remembered.remember(&doing, pool.cache_config(), &name);
+        if let Err(failure) = refuse().and_then(|()| noted()) {
             pool.export()?;
             return Err(failure);
         }
-        remembered.remember(pool.cache_config(), &name);
         drop(names);
         self.finish(pool, settings, &how)
     }

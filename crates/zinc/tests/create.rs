@@ -1,0 +1,212 @@
+//! A pool is made whole or not at all, gets a name that it can be called by, and can be named by
+//! its guid. What crashes and full disks leave is told from damage.
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test")]
+
+mod support;
+
+use engine::config::{NvList, NvValue};
+use engine::inside::device::{DeviceRef, FileDevice, Options, RwFileDevice};
+use engine::inside::vdev::label::{Round, write_config};
+use std::os::unix::fs::FileExt as _;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use support::place::{Place, until};
+use support::state;
+
+/// A folder with a file `a` that something is on.
+fn place_with_data() -> Place {
+    let place = Place::new(&["a"]);
+    let file = std::fs::File::options().write(true).open(place.path().join("a")).unwrap();
+    let data: Vec<u8> =
+        (0..1u32 << 20).map(|n| (n.wrapping_mul(2_654_435_761) >> 24) as u8).collect();
+    file.write_all_at(&data, 0).unwrap();
+    place
+}
+
+#[test]
+fn a_property_that_is_refused_leaves_the_device_as_it_is() {
+    let place = place_with_data();
+    let before = std::fs::read(place.path().join("a")).unwrap();
+    for options in [
+        "-O reservation=10G",
+        "-O refreservation=10G",
+        "-O version=4",
+        "-O volsize=1G",
+        "-O reservation=50M -O quota=20M",
+        "-O refreservation=50M -O refquota=20M",
+        "-d -O recordsize=1M",
+        "-d -O compression=zstd",
+        "-d -O checksum=blake3",
+        "-O mountpoint=relative",
+        "-o version=28",
+        "-o failmode=never",
+        "-o cachefile=/no/where/x",
+    ] {
+        let said = place.fails(&format!("zpool create -f {options} tank a"));
+        assert!(said.starts_with("zinc: cannot create 'tank': "), "{options}: {said}");
+        let now = std::fs::read(place.path().join("a")).unwrap();
+        assert!(before == now, "{options}: the device was written to");
+        assert!(place.fails("zpool import -d .").contains("no pools"), "{options}");
+        assert!(!place.cache().exists(), "{options}");
+    }
+    assert!(!Path::new("/no").exists(), "no folder is made for a file that was named");
+    place.ok("zpool create -f -O reservation=10M -O quota=50M tank a");
+    assert_eq!(place.ok("zfs get -Hpo value reservation,quota tank"), "10485760\n52428800\n");
+    let said = place.fails("zpool set cachefile=/no/where/x tank");
+    assert!(said.contains("cannot write /no/where/x"), "{said}");
+    assert_eq!(place.ok("zpool get -Ho value cachefile tank"), "-\n");
+}
+
+/// Mounts a file system of so many KiB; `None` where that is not allowed.
+fn small_mount(at: &Path, kib: u32) -> Option<()> {
+    std::fs::create_dir_all(at).unwrap();
+    let mut mount = Command::new("mount");
+    mount.args(["-t", "tmpfs", "-o", &format!("size={kib}k"), "tmpfs"]).arg(at);
+    mount.stderr(Stdio::null()).status().is_ok_and(|status| status.success()).then_some(())
+}
+
+#[test]
+fn a_pool_that_cannot_be_remembered_is_not_made() {
+    let place = place_with_data();
+    let before = std::fs::read(place.path().join("a")).unwrap();
+    let folder = state(place.path());
+    if small_mount(&folder, 16).is_none() {
+        return testkit::skip("needs mount");
+    }
+    std::fs::write(folder.join("ballast"), vec![1; 12 << 10]).unwrap();
+    let said = place.fails("zpool create -f tank a");
+    let is_same = before == std::fs::read(place.path().join("a")).unwrap();
+    std::fs::remove_file(folder.join("ballast")).unwrap();
+    let left: Vec<_> =
+        std::fs::read_dir(&folder).unwrap().flatten().map(|e| e.file_name()).collect();
+    Command::new("umount").arg(&folder).status().unwrap();
+    assert!(said.contains("cannot create 'tank': it could not be remembered"), "{said}");
+    assert!(said.contains("No space left on device"), "{said}");
+    assert!(is_same, "the device was written to");
+    assert!(!left.iter().any(|name| name == "zpool.cache.new"), "{left:?}");
+}
+
+/// The configuration in the labels of a device.
+fn label(path: &Path) -> NvList {
+    let device: DeviceRef = Arc::new(FileDevice::open(path, &Options::default()).unwrap());
+    let labels = engine::inside::pool::read_labels(&device);
+    labels.into_iter().find_map(|label| label.nvlist).unwrap()
+}
+
+/// Writes it into the labels of these rounds.
+fn relabel(path: &Path, list: &NvList, rounds: &[Round]) {
+    let device = RwFileDevice::open(path, &Options::default()).unwrap();
+    rounds.iter().for_each(|round| write_config(&device, list, *round).unwrap());
+}
+
+#[test]
+fn a_pool_with_an_impossible_name_gets_another_or_stays() {
+    let place = Place::new(&["a"]);
+    let path = place.path().join("a");
+    place.ok("zpool create tank a");
+    place.ok("zpool export tank");
+    let mut list = label(&path);
+    let odd = b"ta\x1b[2Jnk".to_vec();
+    list.set("name", NvValue::String(odd.clone()));
+    relabel(&path, &list, &[Round::First, Round::Second]);
+    let guid = list.u64("pool_guid").unwrap();
+    for how in ["", "-o readonly=on "] {
+        let said = place.fails(&format!("zpool import {how}-d . {guid}"));
+        assert!(said.contains("ta\\x1b\\x5b2Jnk': invalid character in pool name"), "{said}");
+        assert!(said.contains(&format!("`zinc zpool import {guid} NEWNAME`")), "{said}");
+    }
+    assert_eq!(label(&path), list, "nothing was written");
+    // What is written under another name for now keeps the bytes.
+    place.ok(&format!("zpool import -d . -t {guid} guest"));
+    place.ok("zfs create guest/fs");
+    place.ok("zpool export guest");
+    assert_eq!(label(&path).text("name").map(|name| name.as_bytes().to_vec()).ok(), Some(odd));
+    place.ok(&format!("zpool import -d . {guid} plain"));
+    assert_eq!(place.ok("zfs list -Ho name"), "plain\nplain/fs\n");
+    assert!(label(&path).text("name").is_ok_and(|name| name.as_bytes() == b"plain"));
+}
+
+#[test]
+fn a_guid_stands_for_the_name_of_a_pool() {
+    let place = Place::new(&["a"]);
+    place.ok("zpool create tank a");
+    place.ok("zfs create tank/fs");
+    std::fs::write(place.path().join("file"), "content").unwrap();
+    let guid = place.ok("zpool get -Ho value guid tank").trim().to_owned();
+    place.ok(&format!("cp file {guid}/fs:/file"));
+    assert_eq!(place.ok(&format!("ls {guid}/fs:/")), "file\n");
+    assert_eq!(place.ok(&format!("cat {guid}/fs:/file")), "content");
+    assert!(place.ok(&format!("stat {guid}/fs:/file")).contains("7"));
+    place.ok(&format!("cp {guid}/fs:/file out"));
+    assert_eq!(std::fs::read(place.path().join("out")).unwrap(), b"content");
+    for (what, to) in [("", "all"), ("/fs", "one"), ("/fs:/file", "file-only")] {
+        let run = place.run(&format!("rescue {guid}{what} {to}"));
+        assert!(run.code == 0 && run.err.contains("nothing lost"), "{what}: {}", run.err);
+    }
+    for file in ["all/tank%fs/file", "one/tank%fs/file", "file-only/file"] {
+        assert_eq!(std::fs::read(place.path().join(file)).unwrap(), b"content", "{file}");
+    }
+}
+
+#[test]
+fn labels_that_a_crash_left_half_written_are_no_damage() {
+    let place = Place::new(&["a"]);
+    let path = place.path().join("a");
+    place.ok("zpool create tank a");
+    let old = label(&path);
+    let mut new = old.clone();
+    new.set("txg", NvValue::U64(old.u64("txg").unwrap() + 1));
+    for (round, code) in [(Round::First, 0), (Round::Second, 3)] {
+        relabel(&path, &new, &[round]);
+        let run = place.run("check tank");
+        assert_eq!(run.code, code, "{}{}", run.out, run.err);
+        let is_said = run.out.contains("were not all written");
+        assert_eq!(is_said, code == 0, "{}{}", run.out, run.err);
+        relabel(&path, &old, &[Round::First, Round::Second]);
+    }
+    assert_eq!(place.run("check tank").code, 0);
+}
+
+#[test]
+fn advice_that_zinc_cannot_follow_says_so() {
+    let place = Place::new(&["a", "b"]);
+    place.ok("zpool create tank mirror a b");
+    std::fs::remove_file(place.path().join("b")).unwrap();
+    let status = place.ok("zpool status tank");
+    let advice = status.find("'zpool online'").expect("advice");
+    let note = status.find("note: zinc does not do 'zpool online' yet").expect("a note");
+    assert!(advice < note, "{status}");
+}
+
+#[test]
+fn a_server_that_is_stopped_does_not_stop_others() {
+    let place = Place::new(&["a", "b"]);
+    place.ok("zpool create tank a");
+    place.ok("zpool create other b");
+    let mut server = place.start_here("serve tank");
+    let sockets = place.path().join("run/zinc");
+    until("the server is there", || {
+        std::fs::read_dir(&sockets).is_ok_and(|mut entries| entries.next().is_some())
+            && place.command_here("zpool list tank").output().unwrap().status.success()
+    });
+    let signal = |name: &str| {
+        let pid = server.id().to_string();
+        assert!(Command::new("kill").args([name, &pid]).status().unwrap().success());
+    };
+    signal("-STOP");
+    let began = Instant::now();
+    let output = place.command_here("zpool list -Ho name").output().unwrap();
+    let took = began.elapsed();
+    signal("-CONT");
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    let expected =
+        format!("process {} serves it (`zinc serve`), and is not answering", server.id());
+    assert!(said.contains(&expected), "{said}");
+    assert_eq!(String::from_utf8_lossy(&output.stdout), "other\n");
+    assert_eq!(output.status.code(), Some(1));
+    assert!(took < Duration::from_secs(9), "{took:?}");
+    signal("-TERM");
+    server.wait().unwrap();
+}
