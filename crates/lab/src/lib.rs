@@ -47,6 +47,7 @@ pub const EXPERIMENTS: &[Experiment] = &[
     indirect::EXPERIMENT,
     held_out::H7,
     held_out::H3,
+    held_out::H5,
 ];
 
 /// The experiment of this name.

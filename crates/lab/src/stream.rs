@@ -15,7 +15,8 @@ use engine::inside::rt::{Rt, Task};
 use engine::inside::zio::Block;
 use engine::inside::zpl::Volume;
 use engine::live;
-use engine::live::{CreateOptions, LivePool, Setting};
+use engine::live::{CreateOptions, Devices, LivePool, NewTop, Setting};
+use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -74,6 +75,23 @@ pub struct Write {
     pub held: Duration,
 }
 
+/// What a pool is like beside its disks.
+pub(crate) struct Shape<'a> {
+    /// Volumes `h/w0`, `h/w1` and so on.
+    pub(crate) volumes: usize,
+    /// Bytes of each.
+    pub(crate) volume_bytes: u64,
+    /// Bytes of their records.
+    pub(crate) record: u32,
+    /// Memory for blocks that were read.
+    pub(crate) cache_bytes: usize,
+    /// Tunables, `NAME=VALUE`.
+    pub(crate) tunables: &'a [String],
+}
+
+/// Memory for metadata that a sync writes: the next one wants them.
+pub(crate) const CACHE_BYTES: usize = 256 << 20;
+
 /// A pool of these disks, striped, with these tunables (`NAME=VALUE`), and a volume of such records
 /// for each writer.
 ///
@@ -88,21 +106,31 @@ pub fn pool(
 ) -> Result<LivePool, StreamError> {
     let size = disks.iter().map(|d| d.size()).sum::<u64>();
     let named = disks.into_iter().enumerate().map(|(n, disk)| (format!("disk{n:02}"), disk));
-    let (devices, tops) = striped(named);
-    let settings: Result<Vec<Setting>, _> = tunables.iter().map(|t| Setting::parse(t)).collect();
-    let off = |name: &str, value: &str| (name.to_owned(), value.to_owned());
+    let each = size / (writers as u64 + 1) / u64::from(record) * u64::from(record);
+    let shape =
+        Shape { volumes: writers, volume_bytes: each, record, cache_bytes: CACHE_BYTES, tunables };
+    pool_of(rt, striped(named), &shape)
+}
+
+/// A pool of such vdevs.
+pub(crate) fn pool_of(
+    rt: &Rt,
+    (devices, tops): (Devices, Vec<NewTop>),
+    shape: &Shape<'_>,
+) -> Result<LivePool, StreamError> {
+    let settings: Result<Vec<Setting>, _> =
+        shape.tunables.iter().map(|t| Setting::parse(t)).collect();
+    let off = |name: &str| (name.to_owned(), "off".to_owned());
     let options = CreateOptions {
         ashift: Some(9),
-        fs_properties: vec![off("compression", "off"), off("checksum", "off")],
-        // Metadata that a sync writes are wanted by the next one.
-        cache_bytes: 256 << 20,
+        fs_properties: vec![off("compression"), off("checksum")],
+        cache_bytes: shape.cache_bytes,
         tunables: settings?,
         ..CreateOptions::new("h", tops)
     };
     let pool = live::create(rt, &options, &devices)?;
-    let each = size / (writers as u64 + 1) / u64::from(record) * u64::from(record);
-    for n in 0..writers {
-        pool.create_volume(&format!("h/w{n}"), each, record, Vec::new())?;
+    for n in 0..shape.volumes {
+        pool.create_volume(&format!("h/w{n}"), shape.volume_bytes, shape.record, Vec::new())?;
     }
     Ok(pool)
 }
@@ -142,11 +170,21 @@ pub fn write_mib(
     record: u32,
 ) -> Result<u64, StreamError> {
     let volume = pool.volume(&format!("h/w{writer}"))?;
+    write_range(&volume, from..from + count, record)?;
+    Ok(from + count)
+}
+
+/// The writes of 1 MiB with these numbers, to an open volume.
+pub(crate) fn write_range(
+    volume: &Volume,
+    numbers: Range<u64>,
+    record: u32,
+) -> Result<(), StreamError> {
     let zeros = zeros(record);
-    for number in from..from + count {
+    for number in numbers {
         write(volume.object(), number, &zeros)?;
     }
-    Ok(from + count)
+    Ok(())
 }
 
 /// Writes 1 MiB after the other to a volume until `end` on the clock of the runtime, and from its

@@ -10,9 +10,12 @@
 //! is right.
 
 mod latency_lanes;
+mod machine;
+mod one_mirror;
 mod unequal_vdevs;
 
 pub(crate) use latency_lanes::EXPERIMENT as H3;
+pub(crate) use one_mirror::EXPERIMENT as H5;
 pub(crate) use unequal_vdevs::EXPERIMENT as H7;
 
 use crate::experiment::Outcome;

@@ -28,7 +28,7 @@ impl Layout {
     }
 
     /// The pool of these disks.
-    pub(super) fn tops(self, disks: Vec<(String, WriteDeviceRef)>) -> (Devices, Vec<NewTop>) {
+    pub(crate) fn tops(self, disks: Vec<(String, WriteDeviceRef)>) -> (Devices, Vec<NewTop>) {
         let leaf = |(path, _): &(String, WriteDeviceRef)| VdevSpec::Leaf {
             path: path.clone(),
             is_file: false,
