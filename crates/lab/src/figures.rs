@@ -42,7 +42,7 @@ const INDIRECT: &str = "indirect";
 /// A document, and what it publishes.
 type Document = (&'static str, &'static [Item]);
 
-const DOCUMENTS: [Document; 7] = [
+const DOCUMENTS: [Document; 8] = [
     ("000: single writes to a raw disk, and the same disk under a pool (2006)", DOCUMENT_0),
     ("001: the write throttle observed (2008)", DOCUMENT_1),
     ("002: benchmarks with pios over the object layer (2007)", DOCUMENT_2),
@@ -50,6 +50,7 @@ const DOCUMENTS: [Document; 7] = [
     ("004: larger indirect blocks (2016)", DOCUMENT_4),
     ("Held out, H7: allocation between unequal vdevs (2015)", HELD_OUT_7),
     ("Held out, H3: artificial latency (2015)", HELD_OUT_3),
+    ("Held out, H5: ten writes under way, and one (2016)", HELD_OUT_5),
 ];
 
 const DOCUMENT_0: &[Item] = &[
@@ -180,6 +181,7 @@ const DOCUMENT_4: &[Item] = &[
 
 const H7: &str = "h7-unequal-vdevs";
 const H3: &str = "h3-latency-lanes";
+const H5: &str = "h5-one-mirror";
 
 const HELD_OUT_7: &[Item] = &[
     item("after: alloc and free of the pool", In(H7, "pool", "", "")),
@@ -200,6 +202,12 @@ const HELD_OUT_3: &[Item] = &[
     item("B1: writes", In(H3, "", "of two: writes", "")),
     item("B1: KB/s", In(H3, "", "of two: written", "")),
     item("histograms of A1, A3, A2", Not("their shape is the phase of the minute")),
+];
+
+const HELD_OUT_5: &[Item] = &[
+    item("under pressure: what iostat shows", In(H5, "under pressure", "", "")),
+    item("service time, busy", Not("both follow from a queue that is never empty")),
+    item("the rest of the txg: about 13 MB/s", In(H5, "drains at", "", "")),
 ];
 
 impl Rows {
@@ -298,7 +306,7 @@ mod tests {
     /// What is said to be repeated is; of the long experiments, what a small run has.
     #[test]
     fn every_item_has_rows() {
-        let names = [RAW, SYNC, SEEK, H7];
+        let names = [RAW, SYNC, SEEK, H7, H5];
         let outcomes = run(&names);
         let items = || DOCUMENTS.iter().flat_map(|document| document.1);
         for item in items() {

@@ -4,6 +4,7 @@ use crate::experiment::Outcome;
 use crate::parameter::Origin;
 use crate::row::{Kind, Row, Verdict};
 use serde::Serialize;
+use std::collections::BTreeMap;
 
 /// See the head of this file.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -18,9 +19,9 @@ pub struct Score {
     pub worst: String,
     /// Its |ln(predicted / measured)|; none where zero was predicted.
     pub worst_ln: Option<f64>,
-    /// Of all pairs of rows with the same unit, the part whose order is right less the part whose
-    /// order is wrong (Kendall's).
-    pub rank_correlation: f64,
+    /// Whether the order is right: Spearman's, of the ranks among rows with the same unit, all units
+    /// together. Equal values share the mean of their ranks. None where nothing has an order.
+    pub rank_correlation: Option<f64>,
 }
 
 impl Score {
@@ -61,17 +62,33 @@ fn counted(row: &Row) -> Option<(&Row, f64)> {
     (row.kind() == Kind::Predicted && near && judged).then_some((row, published))
 }
 
-fn rank_correlation(rows: &[(&Row, f64)]) -> f64 {
-    let (mut right, mut wrong) = (0, 0);
-    for (n, (a, of_a)) in rows.iter().enumerate() {
-        for (b, of_b) in rows[n + 1..].iter().filter(|(b, _)| b.unit == a.unit) {
-            let product = (a.measured() - b.measured()) * (of_a - of_b);
-            right += u32::from(product > 0.0);
-            wrong += u32::from(product < 0.0);
+fn rank_correlation(rows: &[(&Row, f64)]) -> Option<f64> {
+    let mut units: BTreeMap<&str, (Vec<f64>, Vec<f64>)> = BTreeMap::new();
+    for (row, published) in rows {
+        let (predicted, all) = units.entry(row.unit).or_default();
+        predicted.push(row.measured());
+        all.push(*published);
+    }
+    let (mut both, mut of_predicted, mut of_published) = (0.0, 0.0, 0.0);
+    for (predicted, published) in units.values() {
+        for (a, b) in ranks(predicted).into_iter().zip(ranks(published)) {
+            both += a * b;
+            of_predicted += a * a;
+            of_published += b * b;
         }
     }
-    let all = f64::from(right + wrong).max(1.0);
-    (f64::from(right) - f64::from(wrong)) / all
+    let product: f64 = of_predicted * of_published;
+    (product > 0.0).then(|| both / product.sqrt())
+}
+
+/// The rank of each value, less the mean of all ranks.
+fn ranks(values: &[f64]) -> Vec<f64> {
+    let of = |value: &f64| {
+        let below = values.iter().filter(|v| v.total_cmp(value).is_lt()).count();
+        let above = values.iter().filter(|v| v.total_cmp(value).is_gt()).count();
+        (below as f64 - above as f64) / 2.0
+    };
+    values.iter().map(of).collect()
 }
 
 #[cfg(test)]
@@ -97,8 +114,15 @@ mod tests {
         assert_eq!((score.rows, score.worst.as_str()), (4, "c"));
         assert!((score.median_ln - 1.1_f64.ln() / 2.0).abs() < 1e-9);
         assert_eq!(score.worst_ln, Some(2_f64.ln()));
-        // Two pairs of three are in order.
-        assert!((score.rank_correlation - 1.0 / 3.0).abs() < 1e-9);
+        // Ranks 1, 2 and 3 of what was published came out as 1, 3 and 2.
+        assert!((score.rank_correlation.expect("an order") - 0.5).abs() < 1e-9);
+        // Of two that were predicted equal, each has the mean of their ranks.
+        outcome.rows.truncate(2);
+        outcome.rows.push(row("e", "ms", 30.0, 20.0));
+        let ties = outcome.score().and_then(|s| s.rank_correlation).expect("an order");
+        assert!((ties - 1.5 / 3_f64.sqrt()).abs() < 1e-9, "{ties}");
+        outcome.rows = vec![row("a", "ms", 10.0, 11.0), row("b", "ms", 10.0, 9.0)];
+        assert_eq!(outcome.score().expect("a score").rank_correlation, None);
         outcome.rows = vec![row("none", "ms", 3.0, 0.0)];
         assert_eq!(outcome.score().expect("a score").worst_ln, None);
         assert_eq!(outcome.elsewhere().score(), None);

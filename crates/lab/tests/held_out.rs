@@ -3,6 +3,7 @@
 use lab::experiment::{Outcome, Setting};
 use lab::row::{Kind, Row};
 use lab::target::Target;
+use std::collections::BTreeMap;
 
 fn run(name: &str, target: &Target, scale: f64) -> Result<Outcome, String> {
     let Some(experiment) = lab::experiment(name) else { panic!("no experiment {name}") };
@@ -14,35 +15,48 @@ fn simulated(name: &str, scale: f64) -> Outcome {
     run(name, &Target::Sim(None), scale).unwrap_or_else(|e| panic!("{e}"))
 }
 
-/// The rows of the file of predictions.
-fn written_down(text: &str) -> Vec<(String, String)> {
+/// What the file of predictions says of a row: the range over its seeds.
+fn written_down(text: &str) -> BTreeMap<(String, String), (f64, f64)> {
     let file: serde_json::Value = serde_json::from_str(text).unwrap_or_default();
     let rows = file["rows"].as_array().cloned().unwrap_or_default();
-    let of = |row: &serde_json::Value, key: &str| row[key].as_str().unwrap_or("").to_owned();
-    rows.iter().map(|row| (of(row, "row"), of(row, "unit"))).collect()
+    let text = |row: &serde_json::Value, key: &str| row[key].as_str().unwrap_or("").to_owned();
+    let number = |row: &serde_json::Value, key: &str| row[key].as_f64().unwrap_or(f64::NAN);
+    let key = |row: &serde_json::Value| (text(row, "row"), text(row, "unit"));
+    rows.iter().map(|row| (key(row), (number(row, "min"), number(row, "max")))).collect()
 }
 
-fn predicted(outcome: &Outcome) -> impl Iterator<Item = &Row> {
+fn published(outcome: &Outcome) -> impl Iterator<Item = &Row> {
     outcome.rows.iter().filter(|row| row.published().is_some())
 }
 
+/// What the engine may have changed since a prediction was written down: more is a new row.
+const DRIFT: f64 = 0.02;
+
+/// Every row with a published value was written down, and what is predicted is what was.
 fn was_written_down(outcome: &Outcome, text: &str) {
     let before = written_down(text);
-    for row in predicted(outcome) {
-        assert_eq!(row.kind(), Kind::Predicted, "{}", row.row);
-        let mine = (row.row.clone(), row.unit.to_owned());
-        assert!(before.contains(&mine), "{} was not written down", row.row);
+    for row in published(outcome) {
+        let Some((least, most)) = before.get(&(row.row.clone(), row.unit.to_owned())) else {
+            panic!("{} was not written down", row.row);
+        };
+        let near = least * (1.0 - DRIFT)..=most * (1.0 + DRIFT);
+        let same = row.kind() != Kind::Predicted || near.contains(&row.measured());
+        assert!(same, "{}: {} is not in {near:?}", row.row, row.measured());
     }
+}
+
+fn of_kind(outcome: &Outcome, kind: Kind) -> usize {
+    published(outcome).filter(|row| row.kind() == kind).count()
 }
 
 #[test]
 fn unequal_vdevs_are_filled_in_proportion() {
     let outcome = simulated("h7-unequal-vdevs", 1.0);
     was_written_down(&outcome, include_str!("../../../docs/lab/holdout/h7.json"));
-    assert_eq!(predicted(&outcome).count(), 6);
+    assert_eq!((published(&outcome).count(), of_kind(&outcome, Kind::Predicted)), (6, 4));
     let score = outcome.score().unwrap_or_else(|| panic!("no score"));
-    assert_eq!((score.rows, score.free_parameters), (6, 2));
-    assert!(score.rank_correlation > 0.5, "{score:?}");
+    assert_eq!((score.rows, score.free_parameters), (4, 2));
+    assert!(score.rank_correlation.is_some_and(|r| r > 0.5), "{score:?}");
     assert!(outcome.says().contains("with 2 free parameters"), "{}", outcome.says());
     let of = |name: &str| outcome.measured(name).unwrap_or(f64::NAN);
     let sum = of("small vdev: allocated") + of("large vdev: allocated");
@@ -53,7 +67,9 @@ fn unequal_vdevs_are_filled_in_proportion() {
 fn lanes_hold_as_many_writes_as_the_dirty_data_say() {
     let outcome = simulated("h3-latency-lanes", 0.01);
     was_written_down(&outcome, include_str!("../../../docs/lab/holdout/h3.json"));
-    assert_eq!(predicted(&outcome).count(), 18);
+    // The repetition was mended after the comparison: nothing of it is a prediction any more.
+    assert_eq!((published(&outcome).count(), of_kind(&outcome, Kind::Fitted)), (18, 18));
+    assert_eq!(outcome.score(), None);
     let of = |name: &str| outcome.measured(name).unwrap_or(f64::NAN);
     // A lane of 10 ms does a hundred writes a second; while sync waits one is under way, not ten.
     assert!((99.0..=100.0).contains(&of("10 ms x 1: writes")));
@@ -62,6 +78,20 @@ fn lanes_hold_as_many_writes_as_the_dirty_data_say() {
     // More memory, less urgent.
     let memory = |gib: u64| of(&format!("10 ms x 16, {gib} GiB of memory: writes"));
     assert!(memory(8) > memory(32));
+}
+
+#[test]
+fn one_write_under_way_misses_a_turn_each_time() {
+    let outcome = simulated("h5-one-mirror", 1.0);
+    was_written_down(&outcome, include_str!("../../../docs/lab/holdout/h5.json"));
+    assert_eq!((published(&outcome).count(), of_kind(&outcome, Kind::Predicted)), (6, 3));
+    let of = |name: &str| outcome.measured(name).unwrap_or(f64::NAN);
+    // A turn and the transfer of 128 KiB; the next write that waits already misses nothing.
+    let turn = 60.0 / 7200.0;
+    let rate = 131_072.0 / (turn + 131_072.0 / 138.9e6) / 1e6;
+    assert!((of("drains at") / rate - 1.0).abs() < 0.05, "{} {rate}", of("drains at"));
+    assert!(of("at least 2, drains at") > 8.0 * of("drains at"));
+    assert!(of("write cache on, drains at") > 8.0 * of("drains at"));
 }
 
 #[test]

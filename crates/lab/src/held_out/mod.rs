@@ -20,7 +20,7 @@ pub(crate) use unequal_vdevs::EXPERIMENT as H7;
 
 use crate::experiment::Outcome;
 use crate::report::figure;
-use crate::row::{Bound, Row};
+use crate::row::{Bound, Kind, Row};
 
 /// What a study measured in a row.
 struct Published {
@@ -28,14 +28,34 @@ struct Published {
     unit: &'static str,
     value: f64,
     bound: Bound,
+    kind: Kind,
 }
 
-/// A row of a study, predicted where the study has a value of it.
-fn row(published: &[Published], name: &str, unit: &'static str, predicted: f64) -> Row {
-    match published.iter().find(|p| p.row == name && p.unit == unit) {
-        Some(p) => Row::predicted(name, unit, p.value, p.bound, predicted),
-        None => Row::own(name, unit, predicted),
+impl Published {
+    /// A value that was predicted.
+    const fn predicted(row: &'static str, unit: &'static str, value: f64, bound: Bound) -> Self {
+        Self { row, unit, value, bound, kind: Kind::Predicted }
     }
+
+    /// The same value, as evidence of another kind.
+    const fn of_kind(self, kind: Kind) -> Self {
+        Self { kind, ..self }
+    }
+}
+
+/// A row of a study, with the study's value of it if there is one.
+fn row(published: &[Published], name: &str, unit: &'static str, predicted: f64) -> Row {
+    let Some(p) = published.iter().find(|p| p.row == name && p.unit == unit) else {
+        return Row::own(name, unit, predicted);
+    };
+    let make = match p.kind {
+        Kind::Predicted => Row::predicted,
+        Kind::Derived => Row::derived,
+        Kind::Input => Row::input,
+        Kind::Fitted => Row::fitted,
+        Kind::Own => return Row::own(name, unit, predicted),
+    };
+    make(name, unit, p.value, p.bound, predicted)
 }
 
 /// What came of the predictions.
@@ -47,7 +67,7 @@ fn meaning(outcome: &Outcome) -> String {
         score.rows,
         score.free_parameters,
         figure(score.median_ln),
-        figure(score.rank_correlation),
+        score.rank_correlation.map_or("none".to_owned(), figure),
     );
     if let Some(row) = outcome.row(&score.worst).filter(|row| row.misses()) {
         let ratio = row.ratio().unwrap_or(f64::NAN);

@@ -24,7 +24,7 @@ use super::{Published, meaning, row};
 use crate::disk::{Observed, Preset, Seen};
 use crate::experiment::{Chart, Experiment, LabError, OnDevice, Outcome, Series, Setting};
 use crate::parameter::{Origin, Parameter};
-use crate::row::Row;
+use crate::row::{Bound, Kind, Row};
 use crate::stream::{self, RECORD_BYTES, Shape, StreamError};
 use crate::target::Target;
 use crate::what_if::Layout;
@@ -55,7 +55,18 @@ const LOOK: Duration = Duration::from_millis(20);
 const LEAST_PERCENT: u64 = 30;
 
 /// What the study measured.
-const PUBLISHED: &[Published] = &[];
+const PUBLISHED: &[Published] = &[
+    near("under pressure: written", "KiB/s", 135_688.0).of_kind(Kind::Input),
+    near("under pressure: writes", "/s", 1068.0).of_kind(Kind::Derived),
+    near("under pressure: size of a write", "KiB", 127.0),
+    near("under pressure: time of a write", "ms", 9.35),
+    near("under pressure: writes under way", "", 9.98).of_kind(Kind::Derived),
+    near("drains at", "MB/s", 13.0),
+];
+
+const fn near(row: &'static str, unit: &'static str, value: f64) -> Published {
+    Published::predicted(row, unit, value, Bound::Within(0.15))
+}
 
 /// A second of `iostat`.
 #[derive(Clone, Copy, Default)]
