@@ -19,8 +19,8 @@ pub struct Score {
     pub worst: String,
     /// Its |ln(predicted / measured)|; none where zero was predicted.
     pub worst_ln: Option<f64>,
-    /// Whether the order is right: Spearman's, of the ranks among rows with the same unit, all units
-    /// together. Equal values share the mean of their ranks. None where nothing has an order.
+    /// Whether the order is right: Spearman's, of the ranks among rows with the same unit, all
+    /// units together. Equal values share the mean of their ranks. None where nothing has an order.
     pub rank_correlation: Option<f64>,
 }
 

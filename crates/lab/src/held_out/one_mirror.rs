@@ -8,10 +8,10 @@
 //! # The machine
 //!
 //! 7200 rpm and the rate of the platter are given. The size of memory is not: it is taken to be
-//! 4 GiB, of which a tenth for dirty data, because then the program is held back for some seconds, as
-//! the report has it; with 8 GiB the file fits, and the queue is full for less than one second, which
-//! is shown. Nothing says whether the disks cache writes. They are taken not to: a disk that did
-//! would answer at once with one write under way too. That is shown as well.
+//! 4 GiB, of which a tenth for dirty data, because then the program is held back for some seconds,
+//! as the report has it; with 8 GiB the file fits, and the queue is full for less than one second,
+//! which is shown. Nothing says whether the disks cache writes. They are taken not to: a disk that
+//! did would answer at once with one write under way too. That is shown as well.
 //!
 //! *Under pressure* is the second with most writes. The disk *drains* from the moment when the
 //! program has finished and dirty data are below the 30 % up to which one write is under way, until
