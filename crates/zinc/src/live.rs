@@ -266,7 +266,7 @@ pub fn tell_txgs(pool: &LivePool, how: &LiveHow) -> Result<(), Failure> {
         pool.sync()?;
     }
     if how.txgs {
-        txgs::table(&pool.txgs(), Style::Human).print();
+        ui::table(&txgs::table(&pool.txgs(), Style::Human));
     }
     match &how.tuning.log {
         Some(path) => history::append(path, pool),

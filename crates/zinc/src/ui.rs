@@ -20,11 +20,9 @@
 //! | [`out_bytes`], [`Output`] | content of files, screens | as they are |
 //! | [`progress`] | people at a terminal | one line that is drawn over, escaped |
 
-pub mod escape;
 pub mod sink;
-mod table;
 
-pub use table::{Table, script_row};
+pub use term::{Table, escape, script_row};
 
 use crate::asked::{self, Asked};
 use crate::failure::{FAILED, Failure};
@@ -48,6 +46,14 @@ pub fn exact(text: &str) {
     match is_output_terminal() {
         true => out(text),
         false => drop(out_bytes(text.as_bytes())),
+    }
+}
+
+/// Prints the rows of a table.
+pub fn table(table: &Table) {
+    match table.is_script() {
+        true => exact(&table.text()),
+        false => out(&table.text()),
     }
 }
 

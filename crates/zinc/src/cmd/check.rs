@@ -165,7 +165,7 @@ impl Args {
                 let cells = [txg.to_string(), time.to_string(), copies.to_string()];
                 t.row(cells.into_iter().chain([state.to_owned(), detail]).collect());
             }
-            t.print();
+            ui::table(&t);
         }
         ExitCode::SUCCESS
     }

@@ -166,7 +166,7 @@ fn list() {
         let on = on.to_owned();
         table.row(vec![experiment.name.to_owned(), on, experiment.about.to_owned()]);
     }
-    table.print();
+    ui::table(&table);
 }
 
 impl Presets {
@@ -176,7 +176,7 @@ impl Presets {
             for preset in lab::disk::presets() {
                 table.row(vec![preset.name, preset.description, preset.source]);
             }
-            table.print();
+            ui::table(&table);
             return Ok(ExitCode::SUCCESS);
         };
         let preset = lab::disk::preset(&name).ok_or_else(|| {

@@ -464,7 +464,7 @@ impl Args {
             let (headings, rows) = pios::table(results, !self.human);
             let mut table = Table::new(&headings, &vec![true; headings.len()], false);
             rows.into_iter().for_each(|row| table.row(row));
-            table.print();
+            ui::table(&table);
             let stamps: Vec<String> = results.iter().map(|r| r.plan.seed.to_string()).collect();
             ui::out(&format!("timestamp {}\n", stamps.join(",")));
             if self.verify.is_some() {
@@ -479,7 +479,7 @@ impl Args {
                 let right: Vec<bool> = (0..headings.len()).map(|n| n > 0).collect();
                 let mut table = Table::new(&headings, &right, false);
                 rows.into_iter().for_each(|row| table.row(row));
-                table.print();
+                ui::table(&table);
             }
         }
         match page {

@@ -55,7 +55,7 @@ impl Args {
             ui::json(&json!({ "tunables": list }));
         } else if all || self.script {
             let rows = chosen.iter().map(|t| (t.row(), t.row().default()));
-            table(rows, "DEFAULT", self.script).print();
+            ui::table(&table(rows, "DEFAULT", self.script));
         } else {
             let text: Vec<String> = chosen.iter().map(|t| details(t.row())).collect();
             ui::out(&text.join("\n"));
@@ -84,7 +84,7 @@ impl Args {
             let list: Vec<Value> = values.map(|(row, value)| to_json(row, Some(value))).collect();
             ui::json(&json!({ "tunables": list }));
         } else if !chosen.is_empty() {
-            table(values, "VALUE", self.script).print();
+            ui::table(&table(values, "VALUE", self.script));
         }
         Ok(ExitCode::SUCCESS)
     }

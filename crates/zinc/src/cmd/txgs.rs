@@ -45,7 +45,7 @@ impl Args {
             return Ok(ExitCode::SUCCESS);
         }
         let records: Vec<_> = lines.into_iter().map(|l| l.record).collect();
-        table(&records, self.style()).print();
+        ui::table(&table(&records, self.style()));
         Ok(ExitCode::SUCCESS)
     }
 
@@ -70,7 +70,7 @@ impl Args {
             if self.records.json {
                 ui::json(&json!({ "txgs": records }));
             } else {
-                table(&records, self.style()).print();
+                ui::table(&table(&records, self.style()));
             }
             Ok(())
         })

@@ -17,11 +17,10 @@
 //! Nothing here waits for a device to open. A pipe must have a reader: one that has none soon is
 //! refused ([`PATIENCE`]).
 
-use super::dir::{Identity, Look, link_open};
-use super::new_file::{named, nameless, random_name};
 use crate::failure::Failure;
 use crate::ui::sink::{self, Patience};
 use crate::{asked, asked::Asked, ui};
+use hostfs::{Identity, Look, link_open, named, nameless, random_name};
 use rustix::fs::{
     AtFlags, CWD, FileType, Gid, Mode, OFlags, Uid, fchmod, fchown, fcntl_getfl, fcntl_setfl,
     openat, renameat, statat, unlinkat,

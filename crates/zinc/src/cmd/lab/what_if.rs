@@ -93,7 +93,7 @@ impl WhatIf {
         if self.json {
             ui::json(&as_json(&all, &answers));
         } else {
-            table(&swept, &all, &answers).print();
+            ui::table(&table(&swept, &all, &answers));
         }
         Ok(ExitCode::SUCCESS)
     }

@@ -8,7 +8,6 @@
 //!
 //! Every frame shows the difference of two snapshots; the source waits between them.
 
-pub mod frame;
 pub mod recording;
 mod screen;
 
@@ -17,12 +16,12 @@ use crate::served::Server;
 use crate::ui;
 use engine::live::TxgRecord;
 use engine::stats::Snapshot;
-use frame::{POINTS, Point, Scene, Sort};
 use recording::{Recorder, Recording};
 use screen::{Key, Screen};
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
+use views::top::{self as frame, POINTS, Point, Scene, Sort};
 
 /// Shortest and longest interval that keys set.
 const INTERVALS: (Duration, Duration) = (Duration::from_millis(125), Duration::from_secs(64));

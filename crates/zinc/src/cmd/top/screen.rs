@@ -5,7 +5,6 @@
 //! otherwise go to the screen that is about to vanish), and signals are flags that the loop looks
 //! at. What cannot be caught (`kill -9`) leaves what `reset` repairs.
 
-use super::frame::Line;
 use crate::ui;
 use crossterm::cursor::{Hide, MoveTo, Show};
 use crossterm::event::{self, Event, KeyCode, KeyEventKind, KeyModifiers};
@@ -17,6 +16,7 @@ use std::io::{self, BufWriter, Write as _};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
+use views::top::Line;
 
 /// Longest wait before signals are looked at.
 const GLANCE: Duration = Duration::from_millis(100);

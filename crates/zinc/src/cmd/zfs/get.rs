@@ -176,7 +176,7 @@ impl Args {
             }
         }
         if any {
-            table.print();
+            ui::table(&table);
         }
     }
 

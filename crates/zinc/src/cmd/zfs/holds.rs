@@ -55,7 +55,7 @@ impl Args {
         if self.output.json {
             ui::json(&json::document("zfs holds", "datasets", content));
         } else {
-            table.print();
+            ui::table(&table);
         }
         Ok(ExitCode::SUCCESS)
     }

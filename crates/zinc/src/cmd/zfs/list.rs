@@ -178,7 +178,7 @@ fn print(selection: &Selection, columns: &[String], script: bool, parsable: bool
         };
         table.row(columns.iter().map(cell).collect());
     }
-    table.print();
+    ui::table(&table);
 }
 
 /// By the properties asked for; what lacks one comes after what has it.

@@ -133,7 +133,7 @@ impl Args {
             };
             table.row(fields.iter().map(cell).collect());
         }
-        table.print();
+        ui::table(&table);
         Ok(ExitCode::SUCCESS)
     }
 

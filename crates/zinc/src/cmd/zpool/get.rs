@@ -211,7 +211,7 @@ impl Args {
                 table.row(self.fields.iter().map(cell).collect());
             }
         }
-        table.print();
+        ui::table(&table);
     }
 
     fn show_json(&self, all: &[Shown], of_vdevs: bool) {

@@ -1,6 +1,6 @@
 //! The states of a pool that its uberblocks remember, each with a verdict.
 
-use crate::ui::Table;
+use crate::ui::{self, Table};
 use crate::{json, local_time};
 use engine::nicenum::ctime;
 use engine::pools::{TxgCandidate, Verdict};
@@ -27,7 +27,7 @@ pub fn print(txgs: &[TxgCandidate]) {
         let verdict = verdict.split(';').next().unwrap_or_default().to_owned();
         table.row(vec![txg, time, copies, verdict]);
     }
-    table.print();
+    ui::table(&table);
 }
 
 /// The same as JSON.

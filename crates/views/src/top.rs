@@ -91,7 +91,9 @@ pub struct Scene<'a> {
 /// A line and whether it is a heading.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Line {
+    /// What it says.
     pub text: String,
+    /// It stands over others.
     pub heading: bool,
 }
 

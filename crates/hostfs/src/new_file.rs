@@ -42,7 +42,7 @@ pub struct NewFile<'d> {
 }
 
 /// A name that nobody can foretell.
-pub(super) fn random_name() -> String {
+pub fn random_name() -> String {
     let number = |n: u8| RandomState::new().hash_one(n);
     format!(".zinc-{:016x}{:016x}", number(0), number(1))
 }
@@ -51,7 +51,7 @@ const NEW: OFlags = OFlags::RDWR.union(OFlags::CREATE).union(OFlags::EXCL).union
 const OWN: Mode = Mode::RUSR.union(Mode::WUSR);
 
 /// A file without a name in a directory; `None` where there are none.
-pub(super) fn nameless(dir: impl AsFd, mode: Mode) -> io::Result<Option<File>> {
+pub fn nameless(dir: impl AsFd, mode: Mode) -> io::Result<Option<File>> {
     match openat(dir, ".", OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC, mode) {
         Ok(file) => Ok(Some(file.into())),
         // What kernels and file systems say that do not know the flag.
@@ -63,7 +63,7 @@ pub(super) fn nameless(dir: impl AsFd, mode: Mode) -> io::Result<Option<File>> {
 }
 
 /// A new file under a random name.
-pub(super) fn named(dir: impl AsFd, mode: Mode) -> io::Result<(File, String)> {
+pub fn named(dir: impl AsFd, mode: Mode) -> io::Result<(File, String)> {
     let name = random_name();
     let file = openat(dir, name.as_str(), NEW | OFlags::CLOEXEC, mode)?;
     Ok((file.into(), name))

@@ -425,7 +425,7 @@ fn scale(s: &Snapshot, as_counts: bool) -> f64 {
 }
 
 /// A time in whole units, such as `16us`.
-pub fn nicetime(ns: u64) -> String {
+pub(super) fn nicetime(ns: u64) -> String {
     let units = [("s", 1_000_000_000), ("ms", 1_000_000), ("us", 1000)];
     let unit = units.iter().find(|(_, size)| ns >= *size);
     unit.map_or_else(|| format!("{ns}ns"), |(name, size)| format!("{}{name}", ns / size))

@@ -1,6 +1,6 @@
 //! Rows and columns.
 
-use super::{escape, exact, out};
+use super::escape;
 
 /// Rows with columns padded as OpenZFS pads them, or tab separated with `-H`.
 ///
@@ -29,12 +29,10 @@ impl Table {
         self.rows.push(cells.into_iter().map(cell).collect());
     }
 
-    /// Prints all rows.
-    pub fn print(&self) {
-        match self.script {
-            true => exact(&self.text()),
-            false => out(&self.text()),
-        }
+    /// It is for programs.
+    #[must_use]
+    pub fn is_script(&self) -> bool {
+        self.script
     }
 
     /// All rows as they are printed.

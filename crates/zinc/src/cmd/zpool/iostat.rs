@@ -3,11 +3,6 @@
 //! A pool that another zinc process serves is asked; any other is opened for reading, and then the
 //! figures are those of the opening itself, as `zpool iostat` shows those of the import.
 
-mod inside;
-pub mod layout;
-#[cfg(test)]
-mod tests;
-
 use super::each::must_be_a_pool;
 use super::list::{repetition, stamp};
 use super::naming::Naming;
@@ -18,10 +13,9 @@ use crate::served::Server;
 use crate::{json, ui};
 use engine::Pool;
 use engine::stats::Snapshot;
-use inside::{Inside, Style};
-use layout::{Histograms, Layout};
 use serde_json::{Map, Value};
 use std::process::ExitCode;
+use views::iostat::{Histograms, Inside, Layout, Style};
 
 /// Lines between two headings on a terminal whose height is not known.
 const HEADING_EVERY: u64 = 24;

@@ -274,7 +274,7 @@ pub fn path_of(fd: BorrowedFd<'_>) -> String {
 
 /// Gives an open file a name in a directory. Only root may do it by descriptor; for all others
 /// `/proc` leads to it.
-pub(super) fn link_open(file: BorrowedFd<'_>, dir: impl AsFd, name: &[u8]) -> io::Result<()> {
+pub fn link_open(file: BorrowedFd<'_>, dir: impl AsFd, name: &[u8]) -> io::Result<()> {
     use rustix::io::Errno;
     let dir = dir.as_fd();
     match linkat(file, "", dir, name, AtFlags::EMPTY_PATH) {

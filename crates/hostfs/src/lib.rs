@@ -1,0 +1,36 @@
+//! What is made on this machine from a pool: trees of files.
+//!
+//! A pool may be hostile, and the copy may run as root. So nothing here goes by a path, but for
+//! the one that the user typed:
+//!
+//! - Directories are held open, and everything is made in one of them by a single name
+//!   ([`Dir`]). A name with a slash, `.` and `..` are refused, and a symbolic link is never
+//!   followed. One component at a time without links is what `openat2` with `RESOLVE_BENEATH`
+//!   and `RESOLVE_NO_SYMLINKS` promises, and it needs no new kernel.
+//! - Attributes are set by descriptor, on what was made here and nothing else ([`attributes`]):
+//!   a pipe, socket or device is opened again without following links, and is left alone when
+//!   it is not what was made.
+//! - A file has no name until it is whole ([`NewFile`]). Temporary names never share a folder
+//!   with names that come from a pool.
+//! - A directory is closed to others until all that is in it is there ([`Tree`]).
+//!
+//! **Invariant:** nothing is made, changed or removed but below a directory that is held open, and
+//! through no symbolic link.
+#![forbid(unsafe_code)]
+
+pub mod attributes;
+mod dir;
+pub mod names;
+mod new_file;
+mod tree;
+
+pub use attributes::{Keep, Xattrs};
+pub use dir::{Dir, Identity, Look, link_open, path_of};
+pub use new_file::{NewFile, named, nameless, random_name};
+pub use tree::Tree;
+
+/// Whether this process may do what only root may.
+#[must_use]
+pub fn is_root() -> bool {
+    rustix::process::geteuid().is_root()
+}

@@ -1,0 +1,9 @@
+//! Text for terminals: what may reach one, and how it stands in rows and columns.
+//!
+//! **Invariant:** knows nothing of storage; nothing is printed here.
+#![forbid(unsafe_code)]
+
+pub mod escape;
+mod table;
+
+pub use table::{Table, script_row};

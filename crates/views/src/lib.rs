@@ -1,0 +1,15 @@
+//! What a pool does, as people see it: tables and screens.
+//!
+//! | module | what it shows |
+//! | --- | --- |
+//! | [`iostat`] | reads and writes by vdev, waiting times, stages, blocks, datasets |
+//! | [`top`] | one frame of a screen |
+//! | [`txgs`] | transaction groups |
+//!
+//! **Invariant:** pure functions from the engine's figures to text; nothing is read, timed or
+//! printed here.
+#![forbid(unsafe_code)]
+
+pub mod iostat;
+pub mod top;
+pub mod txgs;
