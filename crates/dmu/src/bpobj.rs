@@ -26,7 +26,7 @@
 //! ```
 
 use crate::error::{ErrorKind, Result};
-use crate::live::NewObject;
+use crate::live::spec::NewObject;
 use crate::object::Object;
 use crate::objset::Objset;
 use crate::tx::Tx;

@@ -10,8 +10,9 @@
 //! is shared as `Arc<Block>` and needs no lock; the only lock is inside the cache, held for the
 //! time of a table operation, never over I/O.
 //!
-//! An [`Overlay`] holds changes that exist in memory only: an intent log replayed for reading.
-//! Readers look there first, block by block and entry by entry.
+//! A *live* set can be changed: what open transactions did stands in front of the tree on disk
+//! until a sync writes it. A *scratch* set is one that is never synced: an intent log replayed to
+//! be looked at.
 #![forbid(unsafe_code)]
 
 pub mod bpobj;
@@ -23,8 +24,8 @@ mod flights;
 mod live;
 mod locks;
 mod object;
+mod objects;
 mod objset;
-mod overlay;
 mod places;
 mod ranges;
 mod store;
@@ -42,8 +43,8 @@ pub use live::{
 };
 pub use locks::ObjectLock;
 pub use object::{BLOCK_BATCH, Object, Segment};
-pub use objset::{ObjectIter, Objset};
-pub use overlay::{Overlay, OverlayBlock, OverlayObject};
+pub use objects::ObjectIter;
+pub use objset::Objset;
 pub use store::{BlockStore, CachedStore, FaultSink, Key, PendingSource};
 pub use traverse::{Step, Traversal, Visitor};
 pub use tx::{Hold, SpaceUse, Transactions, Tx};

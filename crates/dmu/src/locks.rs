@@ -9,7 +9,6 @@
 //! A lock is an entry in a set, not a mutex: the holder waits for devices, and waiting for it must
 //! be a wait that the runtime knows of.
 
-use crate::objset::Objset;
 use parking_lot::Mutex;
 use rt::{Condvar, Rt};
 use std::collections::HashSet;
@@ -48,16 +47,6 @@ impl Drop for ObjectLock {
     fn drop(&mut self) {
         self.locks.held.lock().remove(&self.number);
         self.locks.released.notify_all();
-    }
-}
-
-impl Objset {
-    /// Waits until nobody else changes object `number` as a whole, and keeps others from it until
-    /// the lock is dropped. The tables take it themselves, so it must not be held when one of their
-    /// functions is called for the same object.
-    #[must_use]
-    pub fn lock(&self, number: u64) -> ObjectLock {
-        self.inner.locks.lock(number)
     }
 }
 

@@ -3,7 +3,6 @@
 use crate::error::{Error, ErrorKind, Result};
 use crate::live::state::{Content, Found, LiveObject};
 use crate::objset::Objset;
-use crate::overlay::{OverlayBlock, OverlayObject};
 use crate::places::Places;
 use crate::traverse::Visitor;
 use ondisk::{BlkPtr, DmuType, Dnode};
@@ -92,8 +91,10 @@ impl Object {
         &self.dnode
     }
 
-    fn overlaid(&self) -> Option<&OverlayObject> {
-        self.objset.inner.overlay.as_ref()?.objects.get(&self.number)
+    /// Memory knows more of it than its dnode leads to: what was changed and is not durable yet.
+    #[must_use]
+    pub fn has_changes(&self) -> bool {
+        self.live.as_ref().is_some_and(|live| live.lock().is_changed())
     }
 
     /// An error about this object.
@@ -211,7 +212,7 @@ impl Object {
         Ok(Some(bp))
     }
 
-    /// Where the data block is, the overlay and the versions asked first.
+    /// Where the data block is, the versions asked first.
     fn locate(&self, blkid: u64) -> Result<Located> {
         if let Some(live) = &self.live {
             let found = live.lock().find(blkid);
@@ -222,12 +223,7 @@ impl Object {
                 Found::Tree(dnode) => self.tree_of(dnode).locate(blkid),
             };
         }
-        match self.overlaid().and_then(|o| o.block(blkid)) {
-            Some(Some(OverlayBlock::Data(b))) => Ok(Located::Memory(Arc::clone(b))),
-            Some(Some(OverlayBlock::Stored(bp))) => Ok(Located::Disk(**bp)),
-            Some(None) => Ok(Located::Hole),
-            None => Ok(self.data_pointer(blkid)?.map_or(Located::Hole, Located::Disk)),
-        }
+        Ok(self.data_pointer(blkid)?.map_or(Located::Hole, Located::Disk))
     }
 
     /// Reads the data block `blkid`; `None` for a hole.
@@ -262,9 +258,6 @@ impl Object {
 
     /// Reads the spill block, if there is one.
     pub fn read_spill(&self) -> Result<Option<Arc<Block>>> {
-        if let Some(s) = self.overlaid().and_then(|o| o.spill.clone()) {
-            return Ok(s);
-        }
         if let Some(live) = &self.live {
             let (decided, tree) = {
                 let state = live.lock();
@@ -412,22 +405,7 @@ impl Object {
         if let Some(live) = &self.live {
             return self.next_block_live(live, from).or_else(|_| self.next_block_live(live, from));
         }
-        let Some(o) = self.overlaid() else { return self.next_block_on_disk(from) };
-        let memory = o.blocks.range(from..).next().map(|(b, _)| *b);
-        if o.detached {
-            return Ok(memory);
-        }
-        let mut at = from;
-        let disk = loop {
-            // Blocks on disk may be covered by holes of the overlay.
-            let Some(b) = self.next_block_on_disk(at)? else { break None };
-            match o.holes.covering(b) {
-                Some(u64::MAX) => break None,
-                Some(end) => at = end,
-                None => break Some(b),
-            }
-        };
-        Ok([disk, memory].into_iter().flatten().min())
+        self.next_block_on_disk(from)
     }
 
     fn next_block_live(

@@ -4,14 +4,14 @@ use std::collections::BTreeMap;
 
 /// A set of block numbers as disjoint half-open ranges; `u64::MAX` as an end stands for no end.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
-pub struct BlockRanges {
+pub(crate) struct BlockRanges {
     /// Start to end.
     ranges: BTreeMap<u64, u64>,
 }
 
 impl BlockRanges {
     /// Adds the blocks from `start` up to, not including, `end`.
-    pub fn add(&mut self, start: u64, end: u64) {
+    pub(crate) fn add(&mut self, start: u64, end: u64) {
         if start >= end {
             return;
         }
@@ -27,14 +27,13 @@ impl BlockRanges {
     }
 
     /// The end of the range that `block` is in.
-    #[must_use]
-    pub fn covering(&self, block: u64) -> Option<u64> {
+    pub(crate) fn covering(&self, block: u64) -> Option<u64> {
         let (_, end) = self.ranges.range(..=block).next_back()?;
         (*end > block || *end == u64::MAX).then_some(*end)
     }
 
     /// The ranges in order.
-    pub fn iter(&self) -> impl Iterator<Item = (u64, u64)> + '_ {
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (u64, u64)> + '_ {
         self.ranges.iter().map(|(s, e)| (*s, *e))
     }
 }

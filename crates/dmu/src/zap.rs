@@ -17,7 +17,6 @@ pub use write::{
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::object::Object;
-use crate::overlay::OverlayObject;
 use ondisk::zap::{Entry, FirstBlock, KeyHash, Leaf, MicroZap, ZapHeader, ZapName};
 pub use ondisk::zap::{Match, ZapKey};
 use ondisk::{Endian, Layout};
@@ -71,8 +70,6 @@ impl ZapValue {
 enum Form {
     Micro(MicroZap),
     Fat(ZapHeader),
-    /// Exists in the overlay only.
-    Memory(KeyHash),
 }
 
 /// A table, open for reading.
@@ -117,11 +114,6 @@ impl Zap {
             let kind = ErrorKind::WrongType { wanted: "a ZAP", found: kind.name() };
             return Err(object.error(kind));
         }
-        if let Some(o) = overlay_of(object).filter(|o| o.detached) {
-            let hash = KeyHash { salt: 0, flags: 0, norm_flags: o.norm_flags };
-            let form = Form::Memory(hash);
-            return Ok(Self { object: object.clone(), endian: Endian::Little, form });
-        }
         let block = object
             .read_block(0)?
             .ok_or_else(|| object.error(ErrorKind::Tree("a ZAP's first block is a hole")))?;
@@ -164,7 +156,6 @@ impl Zap {
         match &self.form {
             Form::Micro(m) => m.key_hash(),
             Form::Fat(h) => h.key_hash(),
-            Form::Memory(h) => *h,
         }
     }
 
@@ -216,23 +207,16 @@ impl Zap {
 
     /// Looks a key up, prepared with [`Self::key_hash`].
     pub fn find(&self, key: &ZapKey) -> Result<Option<Entry>> {
-        if let Some(o) = overlay_of(&self.object) {
-            let hit = o.zap.iter().find(|(n, v)| v.is_some() && key.matches_name(n));
-            if let Some((name, Some(value))) = hit {
-                return Ok(Some(overlaid_entry(name, value)));
-            }
-        }
-        let found = match &self.form {
-            Form::Memory(_) => None,
+        match &self.form {
             Form::Micro(m) => {
                 let hash = m.key_hash();
-                m.lookup(key).map(|e| Entry {
+                Ok(m.lookup(key).map(|e| Entry {
                     name: ZapName::Bytes(e.name.to_vec()),
                     cd: e.cd,
                     hash: hash.name(e.name),
                     int_len: 8,
                     values: e.value.to_be_bytes().to_vec(),
-                })
+                }))
             }
             Form::Fat(h) => {
                 let fetch = |b| self.fetch_table(b);
@@ -240,16 +224,9 @@ impl Zap {
                     h.leaf_of(key.hash, self.endian, fetch).map_err(|e| self.fetch_error(e))?;
                 let block = self.fetch(leaf)?;
                 let decoded = self.decode_leaf(leaf, &block)?;
-                decoded.lookup(key).map_err(|e| self.object.format_error(leaf, e))?
+                decoded.lookup(key).map_err(|e| self.object.format_error(leaf, e))
             }
-        };
-        Ok(found.filter(|e| !self.is_overlaid(e)))
-    }
-
-    fn is_overlaid(&self, e: &Entry) -> bool {
-        let overlay = overlay_of(&self.object);
-        let name = e.name.bytes();
-        overlay.zip(name).is_some_and(|(o, n)| o.zap.contains_key(n))
+        }
     }
 
     /// Looks a name up byte for byte.
@@ -286,24 +263,9 @@ impl Zap {
     }
 }
 
-fn overlay_of(object: &Object) -> Option<&OverlayObject> {
-    object.objset().overlay()?.objects.get(&object.number())
-}
-
-fn overlaid_entry(name: &[u8], value: &ZapValue) -> Entry {
-    Entry {
-        name: ZapName::Bytes(name.to_vec()),
-        cd: 0,
-        hash: 0,
-        int_len: value.int_len,
-        values: value.values.clone(),
-    }
-}
-
 enum Stage {
     Start,
     Leaves,
-    Overlay,
     End,
 }
 
@@ -318,10 +280,9 @@ pub struct ZapIter<'a> {
 impl ZapIter<'_> {
     fn start(&mut self) -> Stage {
         match &self.zap.form {
-            Form::Memory(_) => Stage::Overlay,
             Form::Micro(m) => {
                 self.ready.extend(m.entries().into_iter().map(Ok));
-                Stage::Overlay
+                Stage::End
             }
             Form::Fat(h) => {
                 let fetch = |b| self.zap.fetch_table(b);
@@ -337,7 +298,7 @@ impl ZapIter<'_> {
     fn next_leaves(&mut self) -> Stage {
         let n = self.leaves.len().min(LEAF_BATCH);
         if n == 0 {
-            return Stage::Overlay;
+            return Stage::End;
         }
         let integer_keys = self.zap.key_hash().integer_keys();
         for blkid in self.leaves.drain(..n).collect::<Vec<_>>() {
@@ -353,14 +314,6 @@ impl ZapIter<'_> {
         }
         Stage::Leaves
     }
-
-    fn overlaid(&mut self) -> Stage {
-        if let Some(o) = overlay_of(&self.zap.object) {
-            let added = o.zap.iter().filter_map(|(n, v)| v.as_ref().map(|v| (n, v)));
-            self.ready.extend(added.map(|(n, v)| Ok(overlaid_entry(n, v))));
-        }
-        Stage::End
-    }
 }
 
 impl Iterator for ZapIter<'_> {
@@ -368,17 +321,12 @@ impl Iterator for ZapIter<'_> {
 
     fn next(&mut self) -> Option<Self::Item> {
         loop {
-            while let Some(item) = self.ready.pop_front() {
-                // Entries of the overlay arrive in the last stage and replace those before.
-                let hidden = matches!(&item, Ok(e) if self.zap.is_overlaid(e));
-                if !hidden || matches!(self.stage, Stage::End) {
-                    return Some(item);
-                }
+            if let Some(item) = self.ready.pop_front() {
+                return Some(item);
             }
             self.stage = match self.stage {
                 Stage::Start => self.start(),
                 Stage::Leaves => self.next_leaves(),
-                Stage::Overlay => self.overlaid(),
                 Stage::End => return None,
             };
         }

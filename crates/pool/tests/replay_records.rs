@@ -4,13 +4,13 @@
 #![allow(clippy::unwrap_used, reason = "a test may stop where it likes")]
 
 use dmu::{Objset, Zap};
-use ondisk::zil::{AttrBit, Body, Create, ExtraAttrs, Record, TxType};
+use ondisk::zil::{AclPart, AttrBit, Body, Create, ExtraAttrs, Record, TxType, Whiteout};
 use ondisk::{BlkPtr, Endian};
 use pool::{OpenOptions, Pool, SearchOptions};
 use testkit::{CorpusPool, Rng};
 use zil::{Log, LogBlock, LogEnd};
 use zpl::replay::{self, Refusal, ReplayReport, Settings};
-use zpl::{FileKind, Filesystem, Node};
+use zpl::{FileKind, Filesystem, NewFile, NewKind, Node};
 
 fn open(corpus: &CorpusPool) -> Pool {
     let search = SearchOptions { paths: vec![corpus.dir.clone()], ..SearchOptions::default() };
@@ -481,6 +481,150 @@ fn a_damaged_log_never_panics() {
         }
     }
     assert!(stopped > 20, "only {stopped} of 120 damaged logs failed");
+}
+
+#[test]
+fn blocks_that_are_on_disk_become_blocks_of_the_file() {
+    let corpus = testkit::corpus("ziluncle");
+    let pool = open(&corpus);
+    let (objset, dir, file, name) = start(&pool);
+    let bp = file.object().block_pointer(0, 0).unwrap().unwrap();
+    let size = file.object().dnode().block_size();
+    let write = |object, offset, length| {
+        let (block, data) = (Box::new(bp), Vec::new());
+        (TxType::WRITE, Body::Write { object, offset, length, block_offset: 0, block, data })
+    };
+    let clone = |object| {
+        let (length, blocks) = (size, vec![bp]);
+        let body = Body::CloneRange { object, offset: 0, length, block_size: size, blocks };
+        (TxType::CLONE_RANGE, body)
+    };
+    let (fs, report) = apply(
+        &objset,
+        vec![
+            new(dir, FREE, 0o100_600, "whole"),
+            write(FREE, 0, size),
+            new(dir, FREE + 1, 0o100_600, "part"),
+            write(FREE + 1, 7, 3),
+            new(dir, FREE + 2, 0o100_600, "cloned"),
+            clone(FREE + 2),
+            setattr(FREE + 2, 8, 0, 9),
+        ],
+    );
+    assert!(report.stopped.is_none(), "{}", report.stopped.unwrap());
+    let mut bytes = vec![0; usize::try_from(size).unwrap()];
+    file.object().read_at(0, &mut bytes).unwrap();
+    let read = |path: &[u8]| content(&fs.by_path(path, true).unwrap());
+    assert!(read(b"whole") == bytes, "{name}");
+    // Of a block written for a part of it, all of it counts but for where the file ends.
+    assert_eq!(read(b"part"), bytes[..10]);
+    assert_eq!(read(b"cloned"), bytes[..9]);
+    // It was taken over as it is: uncompressed it would take more.
+    let node = fs.by_path(b"whole", true).unwrap();
+    assert_eq!(node.object().dnode().used_bytes(), bp.asize());
+}
+
+#[test]
+fn names_move_in_every_way_a_log_has() {
+    let corpus = testkit::corpus("ziluncle");
+    let pool = open(&corpus);
+    let (objset, dir, ..) = start(&pool);
+    let whiteout = Whiteout {
+        object: FREE + 9,
+        slots: 1,
+        mode: 0o020_000,
+        uid: 0,
+        gid: 0,
+        generation: 77,
+        create_time: TIME,
+        rdev: 0,
+    };
+    let mut white = rename((dir, "a"), (FREE, "moved")).1;
+    if let Body::Rename { whiteout: slot, .. } = &mut white {
+        *slot = Some(whiteout);
+    }
+    let (fs, report) = apply(
+        &objset,
+        vec![
+            new(dir, FREE, 0o040_755, "dir"),
+            new(dir, FREE + 1, 0o100_600, "a"),
+            new(dir, FREE + 2, 0o100_600, "b"),
+            (TxType::RENAME_EXCHANGE, rename((dir, "b"), (dir, "dir")).1),
+            (TxType::RENAME_EXCHANGE, rename((dir, "b"), (dir, "dir")).1),
+            (TxType::RENAME_WHITEOUT, white),
+            (TxType::LINK, Body::Link { directory: FREE, object: FREE + 2, name: b"c".to_vec() }),
+        ],
+    );
+    assert!(report.stopped.is_none(), "{}", report.stopped.unwrap());
+    let at = |path: &[u8]| fs.by_path(path, false).unwrap();
+    assert_eq!((at(b"a").number(), at(b"a").kind()), (FREE + 9, FileKind::Char));
+    assert_eq!(at(b"a").generation, 77);
+    assert_eq!((at(b"dir/moved").number(), at(b"dir/c").links), (FREE + 1, 2));
+    assert_eq!((at(b"dir").size, at(b"b").number()), (4, FREE + 2));
+}
+
+#[test]
+fn lists_and_attribute_directories_come_back() {
+    let corpus = testkit::corpus("ziluncle");
+    let pool = open(&corpus);
+    let (objset, dir, file, name) = start(&pool);
+    // Owner may read, everyone may not: entries of version 0, as applications pass them.
+    let entry = |flags: u16, kind: u16| {
+        let mut bytes = vec![0; 4];
+        bytes.extend(1u32.to_le_bytes());
+        bytes.extend(flags.to_le_bytes());
+        bytes.extend(kind.to_le_bytes());
+        bytes
+    };
+    let entries = [entry(0x1000, 0), entry(0x4000, 1)].concat();
+    let acl = AclPart::new(2, 0x2, entries);
+    let xattrs = Create { name: Vec::new(), ..create(FREE, FREE + 1, 0o040_777, "") };
+    let (fs, report) = apply(
+        &objset,
+        vec![
+            (TxType::ACL, Body::Acl { object: file.number(), acl }),
+            new(dir, FREE, 0o100_600, "with"),
+            (TxType::MKXATTR, Body::Create(Box::new(xattrs))),
+            new(FREE + 1, FREE + 2, 0o100_600, "user.note"),
+            write(FREE + 2, 0, b"value"),
+            new(dir, FREE + 3, 0o100_600, "gone"),
+            remove(dir, "with"),
+        ],
+    );
+    assert!(report.stopped.is_none(), "{}", report.stopped.unwrap());
+    let node = fs.by_path(name.as_bytes(), true).unwrap();
+    let list = node.acl().unwrap();
+    assert_eq!((list.entries.len(), list.trivial, node.mode & 0o777), (2, false, 0o400));
+    // A file goes with the files that hold its attributes.
+    for object in [FREE, FREE + 1, FREE + 2] {
+        assert!(fs.objset().object(object).is_err(), "{object}");
+    }
+    assert!(fs.unlinked().unwrap().is_empty());
+    let kept = vec![
+        new(dir, FREE, 0o100_600, "with"),
+        (TxType::MKXATTR, {
+            let xattrs = Create { name: Vec::new(), ..create(FREE, FREE + 1, 0o040_777, "") };
+            Body::Create(Box::new(xattrs))
+        }),
+        new(FREE + 1, FREE + 2, 0o100_600, "user.note"),
+        write(FREE + 2, 0, b"value"),
+    ];
+    let (fs, report) = apply(&objset, kept);
+    assert!(report.stopped.is_none(), "{}", report.stopped.unwrap());
+    let xattrs = fs.by_path(b"with", true).unwrap().xattrs().unwrap();
+    assert_eq!(xattrs.get(&b"user.note"[..]), Some(&b"value".to_vec()));
+}
+
+#[test]
+fn what_was_replayed_can_be_changed_no_more() {
+    let corpus = testkit::corpus("ziluncle");
+    let pool = open(&corpus);
+    let (objset, dir, ..) = start(&pool);
+    let (fs, _) = apply(&objset, vec![new(dir, FREE, 0o100_600, "new")]);
+    let file = NewFile::new(NewKind::File, 0o600, zpl::Time::default());
+    assert!(fs.create(dir, b"later", &file).is_err());
+    assert!(fs.write_at(FREE, 0, b"later", zpl::Time::default()).is_err());
+    assert_eq!(content(&fs.by_path(b"new", true).unwrap()), b"");
 }
 
 #[test]

@@ -12,7 +12,7 @@
 
 mod trivial;
 
-pub(crate) use trivial::{EXECUTE, READ_DATA, WRITE_DATA, trivial};
+pub(crate) use trivial::{mode_of, trivial};
 
 use crate::error::{Error, Result};
 use crate::fs::Filesystem;

@@ -66,7 +66,7 @@ impl Node {
     /// Looks one name up, by the rules of the file system for case and normal forms.
     pub fn lookup(&self, name: &[u8]) -> Result<Option<DirEntry>> {
         let _lock = self.filesystem().look(self.number());
-        self.filesystem().find_in(&self.table()?, name)
+        self.filesystem().find_in(&self.table()?, name, false)
     }
 }
 
@@ -76,10 +76,16 @@ fn dir_entry(e: &dmu::ZapEntry) -> Option<DirEntry> {
 }
 
 impl Filesystem {
-    /// Looks a name up in a directory's table, by the rules for case and normal forms.
-    pub(crate) fn find_in(&self, table: &Zap, name: &[u8]) -> Result<Option<DirEntry>> {
+    /// Looks a name up in a directory's table, by the rules for case and normal forms. `any_case`:
+    /// case does not count, where that is up to the caller.
+    pub(crate) fn find_in(
+        &self,
+        table: &Zap,
+        name: &[u8],
+        any_case: bool,
+    ) -> Result<Option<DirEntry>> {
         let how = match self.case_sensitivity() {
-            CaseSensitivity::Mixed => Match::NormalizeKeepCase,
+            CaseSensitivity::Mixed if !any_case => Match::NormalizeKeepCase,
             _ => Match::Normalize,
         };
         let key = ZapKey::name(&table.key_hash(), name, how);

@@ -36,6 +36,8 @@ pub(crate) struct Inner {
     root: u64,
     /// Files have projects.
     projects: bool,
+    /// What is changed was changed before: a log is repeated.
+    replays: bool,
     case: CaseSensitivity,
     normalization: u64,
     utf8_only: bool,
@@ -45,6 +47,15 @@ pub(crate) struct Inner {
 impl Filesystem {
     /// Opens the file system in `objset`.
     pub fn open(objset: Objset) -> Result<Self> {
+        Self::open_for(objset, false)
+    }
+
+    /// Opens it to repeat what a log says: see [`Self::replays`].
+    pub(crate) fn open_to_replay(objset: Objset) -> Result<Self> {
+        Self::open_for(objset, true)
+    }
+
+    fn open_for(objset: Objset, replays: bool) -> Result<Self> {
         if objset.phys().kind != ObjsetKind::Zfs {
             return Err(Error::WrongKind { wanted: "file system" });
         }
@@ -73,6 +84,7 @@ impl Filesystem {
         let inner = Inner {
             version,
             projects,
+            replays,
             sa: Arc::new(RwLock::new(sa)),
             state: crate::write::State::new(),
             root,
@@ -104,6 +116,13 @@ impl Filesystem {
 
     pub(crate) fn set_sa_tables(&self, tables: Arc<SaTables>) {
         *self.inner.sa.write() = Some(tables);
+    }
+
+    /// Changes are repeated from a log. They were allowed when they were made, so flags, projects
+    /// and most rules for names do not speak against them; and when they were made is only known
+    /// roughly, so no time goes back.
+    pub(crate) fn replays(&self) -> bool {
+        self.inner.replays
     }
 
     /// New files have projects.

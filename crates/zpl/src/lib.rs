@@ -19,6 +19,7 @@ mod error;
 mod fs;
 pub mod names;
 mod node;
+mod op;
 pub mod replay;
 mod space;
 mod volume;
@@ -31,7 +32,12 @@ pub use error::{Error, Result};
 pub use fs::{CaseSensitivity, Filesystem};
 pub use node::{FileKind, Node};
 pub use ondisk::znode::Time;
+pub use op::{
+    AccessList, At, Cloned, Create, Data, Identity, Op, Outcome, Renaming, StoredData, VolumeOp,
+};
 pub use space::{SpaceKind, SpaceRow};
 pub use volume::Volume;
-pub use write::{FormatOptions, FsSettings, NewFile, NewKind, RenameMode, SetAttrs, XattrStore};
+pub use write::{
+    FlagChange, FormatOptions, FsSettings, NewFile, NewKind, RenameMode, SetAttrs, XattrStore,
+};
 pub use xattr::{XattrName, linux_name};

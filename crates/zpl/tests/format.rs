@@ -228,7 +228,10 @@ fn attributes_are_set() {
         rows.iter().map(|r| (r.id, r.objects)).collect::<Vec<_>>(),
         [(0, Some(1)), (9, Some(1))]
     );
-    let immutable = zpl::SetAttrs { flags: Some(flags::IMMUTABLE), ..zpl::SetAttrs::default() };
+    let immutable = zpl::SetAttrs {
+        flags: zpl::FlagChange::settable(flags::IMMUTABLE),
+        ..zpl::SetAttrs::default()
+    };
     fs.set_attrs(n, &immutable, at(60)).unwrap();
     assert!(matches!(fs.write_at(n, 0, b"x", at(61)), Err(zpl::Error::NotPermitted(_))));
     assert!(matches!(fs.unlink(root, b"f", at(61)), Err(zpl::Error::NotPermitted(_))));

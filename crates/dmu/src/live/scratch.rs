@@ -8,8 +8,9 @@
 //! A sync would do more than write. Blocks of zeros become holes, and the space used follows.
 //! [`Objset::settle`] does that in memory as well as it can be known, and ends the changes.
 
+use super::open::new_meta;
 use super::policy::SetPolicy;
-use super::set::{Base, DNODE_BLOCK_SIZE, LiveSet, new_meta};
+use super::set::{Base, DNODE_BLOCK_SIZE, LiveSet};
 use super::state::{Content, LiveObject};
 use crate::error::{Error, ErrorKind, Result};
 use crate::objset::Objset;

@@ -1,7 +1,7 @@
 //! Changing an object: every change goes into the version of its transaction's txg.
 
-use super::DnodeAttrs;
 use super::set::LiveSet;
+use super::spec::DnodeAttrs;
 use super::state::{Content, Found, LiveObject, State, Version};
 use crate::error::{ErrorKind, Result};
 use crate::object::Object;
@@ -379,7 +379,7 @@ impl Object {
     pub fn set_block_size(&self, tx: &Tx, bytes: u32) -> Result<()> {
         self.changing(tx)?;
         let invalid = |rule| self.error(ErrorKind::Invalid(rule));
-        let sectors = super::sectors(bytes).map_err(invalid)?;
+        let sectors = super::spec::sectors(bytes).map_err(invalid)?;
         let attrs = self.attrs();
         if attrs.data_sectors == sectors {
             return Ok(());

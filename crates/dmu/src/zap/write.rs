@@ -30,7 +30,7 @@ use super::blocks::Change;
 use super::table::{FAT_BLOCK_SHIFT, Table};
 use super::{Match, ZapEntry, ZapValue};
 use crate::error::{ErrorKind, Result};
-use crate::live::NewObject;
+use crate::live::spec::NewObject;
 use crate::locks::ObjectLock;
 use crate::object::Object;
 use crate::objset::Objset;

@@ -38,7 +38,7 @@ pub(super) fn changed(
         out.extend(first..last);
     })?;
     // A replayed intent log changes objects that no block on disk tells of.
-    out.extend(later.overlay().iter().flat_map(|o| o.objects.keys()));
+    out.extend(later.changed_objects());
     out.remove(&0);
     Ok(out)
 }

@@ -203,7 +203,7 @@ fn has_no_holes(node: &Node) -> bool {
     let object = node.object();
     let dnode = object.dnode();
     let blocks = node.size.div_ceil(dnode.block_size().max(1));
-    object.objset().overlay().is_none()
+    !object.has_changes()
         && dnode.max_block.checked_add(1) == Some(blocks)
         && hash::filled(object) == blocks
 }

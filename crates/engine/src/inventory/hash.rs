@@ -88,7 +88,7 @@ pub fn sha256(object: &Object, size: u64, how: Hashing<'_>) -> Result<[u8; 32], 
     }
     let blocks = size.div_ceil(block);
     // Known before the first byte, where the pointers' counts are true.
-    if object.objset().overlay().is_none() {
+    if !object.has_changes() {
         let stored = filled(object).min(blocks).saturating_mul(block);
         if size.saturating_sub(stored) > how.max_hole {
             return Err(HashError::Holes(how.max_hole));

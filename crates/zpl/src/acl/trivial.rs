@@ -1,15 +1,18 @@
-//! The list that says what a mode says.
+//! The list that says what a mode says, and the mode that a list gives.
 
-use ondisk::acl::{Ace, FLAG_EVERYONE, FLAG_GROUP, FLAG_IDENTIFIER_GROUP, FLAG_OWNER};
+use ondisk::acl::{Ace, FLAG_EVERYONE, FLAG_GROUP, FLAG_IDENTIFIER_GROUP, FLAG_OWNER, Who};
 use ondisk::acl::{TYPE_ALLOW, TYPE_DENY};
 use ondisk::znode::mode;
 
-pub(crate) const READ_DATA: u32 = 0x1;
-pub(crate) const WRITE_DATA: u32 = 0x2;
+/// The entry is for what is made below only.
+const FLAG_INHERIT_ONLY: u16 = 0x8;
+
+const READ_DATA: u32 = 0x1;
+const WRITE_DATA: u32 = 0x2;
 const APPEND_DATA: u32 = 0x4;
 const READ_NAMED_ATTRS: u32 = 0x8;
 const WRITE_NAMED_ATTRS: u32 = 0x10;
-pub(crate) const EXECUTE: u32 = 0x20;
+const EXECUTE: u32 = 0x20;
 const DELETE_CHILD: u32 = 0x40;
 const READ_ATTRIBUTES: u32 = 0x80;
 const WRITE_ATTRIBUTES: u32 = 0x100;
@@ -52,4 +55,54 @@ pub(crate) fn trivial(m: u64) -> Vec<Ace> {
     out.push(ace(TYPE_ALLOW, OWNING_GROUP, group));
     out.push(ace(TYPE_ALLOW, FLAG_EVERYONE, everyone));
     out
+}
+
+/// The permissions that a list gives to owner, group and others, read from its first word about
+/// each. Set-id and sticky bits and the type are those of `m`.
+pub(crate) fn mode_of(aces: &[Ace], m: u64, uid: u64, gid: u64) -> u64 {
+    let (mut seen, mut granted) = (0u64, 0u64);
+    for ace in aces.iter().filter(|a| a.flags & FLAG_INHERIT_ONLY == 0) {
+        let classes: u64 = match ace.who() {
+            Who::Owner => 0o700,
+            Who::OwningGroup => 0o070,
+            Who::Everyone => 0o777,
+            Who::User(id) if id == uid => 0o700,
+            Who::Group(id) if id == gid => 0o070,
+            _ => continue,
+        };
+        if !matches!(ace.kind, TYPE_ALLOW | TYPE_DENY) {
+            continue;
+        }
+        let mut bits = 0;
+        for (mask, bit) in [(READ_DATA, 0o444), (WRITE_DATA, 0o222), (EXECUTE, 0o111)] {
+            bits |= if ace.mask & mask != 0 { bit } else { 0 };
+        }
+        let new = bits & classes & !seen;
+        seen |= new;
+        granted |= if ace.kind == TYPE_ALLOW { new } else { 0 };
+    }
+    (m & !0o777) | granted
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_trivial_list_gives_its_mode() {
+        for permissions in 0..0o1000 {
+            for kind in [mode::FILE, mode::DIR] {
+                let m = kind | 0o4000 | permissions;
+                assert_eq!(mode_of(&trivial(m), m & !0o777, 0, 0), m, "{permissions:o}");
+            }
+        }
+    }
+
+    #[test]
+    fn the_usual_modes_need_no_denial() {
+        let kinds = |m| trivial(m).iter().map(|a| a.kind).collect::<Vec<_>>();
+        assert_eq!(kinds(mode::FILE | 0o644), [TYPE_ALLOW; 3]);
+        assert_eq!(kinds(mode::FILE | 0o077).len(), 4);
+        assert_eq!(kinds(mode::FILE | 0o604).len(), 5);
+    }
 }

@@ -1,21 +1,22 @@
-//! The intent log of a file system or volume, replayed into memory.
+//! Intent logs, replayed to be looked at.
 //!
 //! # Theory
 //!
 //! What was promised to an application since the last txg stands in the log only. An import that
-//! may write repeats it; one that only reads cannot, and shows the state before. Here the records
-//! are applied to an [`Overlay`] instead: the object set seen through it is what the import would
-//! have made of it, and not a byte is written.
+//! may write repeats it; one that only reads cannot, and shows the state before. Here each record
+//! becomes the operation it was made of ([`crate::Op`]), and the write path applies that to a set
+//! that is thrown away ([`dmu::Objset::scratch`]): what is read through it is what the import would
+//! have made of the pool, and not a byte is written.
 //!
 //! ```text
 //! delete queue    files unlinked while open: gone, as a mount that may write empties the queue
-//! records         in order; each reads the state that those before it made
+//! records         in order; each finds what those before it made
 //! a record fails  the rest of the log is lost, as OpenZFS does it: later records may rest on it
+//! settle          blocks of zeros become holes, space used follows; nothing changes any more
 //! ```
 //!
 //! A record about the content or the attributes of an object that is no more is passed over:
-//! such records can be logged after the removal. A record that fails changes nothing: the log is
-//! then replayed again up to it.
+//! such records can be logged after the removal. A record that fails changes nothing.
 //!
 //! What a replay cannot know: the time of what it does. OpenZFS takes the clock, so that files
 //! and directories changed by it get the time of the import. Here the newest creation time in the
@@ -25,27 +26,27 @@
 //! is not (a record of one byte can change a block of 16 MiB), so that is counted and capped.
 
 mod acl;
-mod attrs;
-mod data;
-mod links;
-mod meta;
-mod nodes;
+mod decode;
 mod refusal;
-mod state;
 
 pub use refusal::{Refusal, Stop};
 
 use crate::error::{Error, Result};
-use dmu::{Objset, Overlay};
-use nodes::FileReplay;
-use ondisk::zil::{Body, Record};
+use crate::fs::Filesystem;
+use crate::op::{Data, VolumeOp};
+use crate::volume::Volume;
+use crate::write::FsSettings;
+use decode::Decoder;
+use dmu::{Hold, Objset, ScratchSpec};
+use ondisk::zil::Record;
+use ondisk::znode::{Time, master};
 use ondisk::{Endian, ObjsetKind};
-use state::State;
-use std::sync::Arc;
 use zil::{Log, LogEnd};
 
-/// Object of a volume's data.
-const VOLUME_DATA: u64 = 1;
+/// Before every time.
+const LONG_AGO: Time = Time { seconds: i64::MIN, nanos: 0 };
+/// What an operation of a volume makes dirty beside its data, at most but for odd cases.
+const HOLD_TREE: u64 = 256 << 10;
 
 /// What a replay has to be told.
 #[derive(Clone, Copy, Debug)]
@@ -65,6 +66,12 @@ impl Settings {
     #[must_use]
     pub fn new(synced: u64) -> Self {
         Self { synced, record_size: 128 << 10, zeros_are_holes: true, memory_max: 4 << 30 }
+    }
+
+    /// The set that is changed in the place of `objset`.
+    fn scratch(&self, objset: &Objset) -> Result<Objset> {
+        let (txg, memory_max) = (self.synced.saturating_add(1), self.memory_max);
+        Ok(objset.scratch(ScratchSpec { txg, memory_max })?)
     }
 }
 
@@ -102,7 +109,6 @@ impl ReplayReport {
 /// Something records are applied to.
 trait Target {
     fn apply(&mut self, record: &Record, endian: Endian) -> std::result::Result<(), Refusal>;
-    fn state(&mut self) -> &mut State;
 }
 
 /// Replays the log of the file system in `objset`, the live one and no snapshot.
@@ -123,8 +129,18 @@ pub fn filesystem_log(
     settings: &Settings,
     log: &Log,
 ) -> Result<(Objset, ReplayReport)> {
-    let fs = crate::Filesystem::open(objset.clone())?;
-    replay(objset, settings, log, |state, records| FileReplay::new(&fs, state, records))
+    let scratch = settings.scratch(objset)?;
+    let fs = Filesystem::open_to_replay(scratch.clone())?;
+    if let Ok(record_size) = u32::try_from(settings.record_size) {
+        fs.configure(FsSettings { record_size, ..FsSettings::default() })?;
+    }
+    let released = match fs.master()?.get_u64(master::DELETE_QUEUE)? {
+        Some(_) => fs.drain_unlinked()?,
+        None => 0,
+    };
+    let now = log.pending(settings.synced).find_map(decode::time_of).unwrap_or(LONG_AGO);
+    let mut target = FileReplay { fs, now };
+    Ok(replay(scratch, settings, log, released, &mut target)?)
 }
 
 /// Replays the log of the volume in `objset`, the live one and no snapshot.
@@ -147,88 +163,79 @@ pub fn volume_log(
     if objset.phys().kind != ObjsetKind::Zvol {
         return Err(Error::WrongKind { wanted: "volume" });
     }
-    replay(objset, settings, log, |state, _| Ok(VolumeReplay { state }))
+    let scratch = settings.scratch(objset)?;
+    let mut target = VolumeReplay { volume: Volume::open(&scratch)? };
+    Ok(replay(scratch, settings, log, 0, &mut target)?)
 }
 
-fn replay<T: Target>(
-    objset: &Objset,
+fn replay(
+    scratch: Objset,
     settings: &Settings,
     log: &Log,
-    start: impl Fn(State, &[(&Record, Endian)]) -> Result<T>,
-) -> Result<(Objset, ReplayReport)> {
-    let pending: Vec<(&Record, Endian)> = log.pending_with_endian(settings.synced).collect();
-    let run = |records: &[(&Record, Endian)]| -> Result<(T, usize, Option<Stop>)> {
-        let mut target = start(State::new(objset.clone(), *settings), records)?;
-        for (at, (record, endian)) in records.iter().enumerate() {
-            if let Err(why) = apply(&mut target, record, *endian) {
-                let stop = Stop { seq: record.seq, kind: record.kind, why };
-                return Ok((target, at, Some(stop)));
+    released: u64,
+    target: &mut dyn Target,
+) -> dmu::Result<(Objset, ReplayReport)> {
+    let log_end = log.end.clone();
+    let mut report = ReplayReport { applied: 0, passed_over: 0, released, stopped: None, log_end };
+    for (record, endian) in log.pending_with_endian(settings.synced) {
+        let done = match is_about_nothing(&scratch, record) {
+            Ok(true) => {
+                report.passed_over += 1;
+                continue;
             }
+            Ok(false) => target.apply(record, endian),
+            Err(e) => Err(e.into()),
+        };
+        if let Err(why) = done {
+            report.stopped = Some(Stop { seq: record.seq, kind: record.kind, why });
+            break;
         }
-        Ok((target, records.len(), None))
-    };
-    let (mut target, done, stopped) = run(&pending)?;
-    if stopped.is_some() {
-        // The failed record may have got halfway.
-        target = run(pending.get(..done).unwrap_or_default())?.0;
+        report.applied += 1;
     }
-    let state = target.state();
-    state.settle_space();
-    let report = ReplayReport {
-        applied: done as u64 - state.passed_over,
-        passed_over: state.passed_over,
-        released: state.released,
-        stopped,
-        log_end: log.end.clone(),
-    };
-    let overlay: Arc<Overlay> = state.overlay();
-    Ok((objset.with_overlay(overlay), report))
+    scratch.settle(settings.zeros_are_holes)?;
+    Ok((scratch, report))
 }
 
-fn apply<T: Target>(
-    target: &mut T,
-    record: &Record,
-    endian: Endian,
-) -> std::result::Result<(), Refusal> {
-    if let Some(object) = record.object()
-        && !target.state().exists(object)?
-    {
-        target.state().passed_over += 1;
-        return Ok(());
+/// Whether a record is about a file that is no more.
+fn is_about_nothing(objset: &Objset, record: &Record) -> dmu::Result<bool> {
+    let Some(object) = record.object() else { return Ok(false) };
+    match objset.object(object) {
+        Ok(_) => Ok(false),
+        Err(e) if matches!(e.kind, dmu::ErrorKind::NoObject) => Ok(true),
+        Err(e) => Err(e),
     }
-    target.apply(record, endian)
+}
+
+/// Applies records to a file system.
+struct FileReplay {
+    fs: Filesystem,
+    /// When the record is thought to be applied; see [`self`].
+    now: Time,
+}
+
+impl Target for FileReplay {
+    fn apply(&mut self, record: &Record, endian: Endian) -> std::result::Result<(), Refusal> {
+        self.now = decode::time_of(record).map_or(self.now, |t| t.max(self.now));
+        let op = Decoder { fuids: self.fs.fuids(), now: self.now, endian }.op(record)?;
+        self.fs.run(&op, self.now)?;
+        Ok(())
+    }
 }
 
 /// Applies records to a volume.
 struct VolumeReplay {
-    state: State,
+    volume: Volume,
 }
 
 impl Target for VolumeReplay {
     fn apply(&mut self, record: &Record, _endian: Endian) -> std::result::Result<(), Refusal> {
-        match &record.body {
-            Body::Write { offset, length, block, data, .. } => {
-                if record.kind == ondisk::zil::TxType::WRITE2 {
-                    return Ok(());
-                }
-                let logged = self.state.logged(VOLUME_DATA, *offset, *length, block, data)?;
-                self.state.write(VOLUME_DATA, &logged)
-            }
-            Body::Truncate { offset, length, .. } => {
-                let end = match length {
-                    0 => u64::MAX,
-                    n => offset.saturating_add(*n),
-                };
-                self.state.free(VOLUME_DATA, *offset, end)
-            }
-            Body::CloneRange { offset, length, block_size, blocks, .. } => {
-                self.state.clone_blocks(VOLUME_DATA, *offset, *length, *block_size, blocks)
-            }
-            _ => Err(Refusal::Unsupported("a volume has no records of this type")),
-        }
-    }
-
-    fn state(&mut self) -> &mut State {
-        &mut self.state
+        let Some(op) = decode::volume_op(record, self.volume.size())? else { return Ok(()) };
+        let data = match &op {
+            VolumeOp::Write { data: Data::Bytes(data), .. } => data.len() as u64,
+            _ => self.volume.block_size(),
+        };
+        let tx =
+            self.volume.object().objset().begin(Hold::write(data.saturating_add(HOLD_TREE)))?;
+        Ok(self.volume.apply(&tx, &op)?)
     }
 }

@@ -7,22 +7,10 @@ use std::fmt;
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum Refusal {
-    /// Something it needs cannot be read.
-    Read(crate::Error),
-    /// A structure it needs does not decode, or would not encode.
+    /// What it says could not be done.
+    Failed(crate::Error),
+    /// A structure in it does not decode.
     Format(ondisk::Error),
-    /// A file or name it needs is not there.
-    NotFound,
-    /// What it makes is there already.
-    Exists,
-    /// What it takes for a directory is none.
-    NotDirectory,
-    /// What it takes for a file is a directory.
-    IsDirectory,
-    /// The directory it removes has entries.
-    NotEmpty,
-    /// It would put a directory below itself.
-    Loop,
     /// The record contradicts itself; the text names the rule.
     Damaged(&'static str),
     /// What it asks for is not done here.
@@ -34,14 +22,8 @@ pub enum Refusal {
 impl fmt::Display for Refusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Read(e) => write!(f, "{e}"),
+            Self::Failed(e) => write!(f, "{e}"),
             Self::Format(e) => write!(f, "{e}"),
-            Self::NotFound => f.write_str("a file or name it needs does not exist"),
-            Self::Exists => f.write_str("what it makes exists already"),
-            Self::NotDirectory => f.write_str("not a directory"),
-            Self::IsDirectory => f.write_str("is a directory"),
-            Self::NotEmpty => f.write_str("the directory is not empty"),
-            Self::Loop => f.write_str("a directory would be below itself"),
             Self::Damaged(rule) => write!(f, "damaged record: {rule}"),
             Self::Unsupported(what) => write!(f, "not supported: {what}"),
             Self::Memory => f.write_str("the changes take more memory than allowed"),
@@ -52,7 +34,7 @@ impl fmt::Display for Refusal {
 impl std::error::Error for Refusal {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
-            Self::Read(e) => Some(e),
+            Self::Failed(e) => Some(e),
             Self::Format(e) => Some(e),
             _ => None,
         }
@@ -62,18 +44,15 @@ impl std::error::Error for Refusal {
 impl From<crate::Error> for Refusal {
     fn from(e: crate::Error) -> Self {
         match e {
-            crate::Error::Dmu(e) => e.into(),
-            other => Self::Read(other),
+            crate::Error::Dmu(e) if matches!(e.kind, dmu::ErrorKind::Memory) => Self::Memory,
+            e => Self::Failed(e),
         }
     }
 }
 
 impl From<dmu::Error> for Refusal {
     fn from(e: dmu::Error) -> Self {
-        match e.kind {
-            dmu::ErrorKind::NoObject => Self::NotFound,
-            _ => Self::Read(crate::Error::Dmu(e)),
-        }
+        crate::Error::from(e).into()
     }
 }
 

@@ -1,24 +1,20 @@
 //! The attributes of a file while they are changed.
 //!
-//! The list keeps the order of its layout: a changed value stays in its place, a new one comes
-//! last. As many as fit go into the bonus, the rest into a spill block. When the file system has no
-//! layout of just these attributes in this order, one is added; so is an attribute that was never
-//! registered.
+//! Since version 5 they are a list (`attrs/sa.rs`), before they were a fixed structure
+//! (`attrs/old.rs`). Files with that are only changed in sets that are thrown away: nothing here
+//! was ever judged by writing it.
+
+mod old;
+mod sa;
 
 use crate::error::{Error, Result};
 use crate::fs::Filesystem;
 use dmu::{Object, Tx};
-use ondisk::acl::{VERSION_FUID, encode_aces};
-use ondisk::blkptr::BLKPTR_SIZE;
-use ondisk::dnode::DNODE_CORE_SIZE;
-use ondisk::sa::{SaHeader, SaTables, SaValue, zpl};
-use ondisk::znode::{Time, flags, mode};
-use ondisk::{DmuType, Endian};
-use std::sync::Arc;
-
-/// Largest spill block.
-const SPILL_MAX: usize = 128 << 10;
-const SECTOR: usize = 512;
+use ondisk::DmuType;
+use ondisk::acl::{Ace, EMBEDDED_ACL_SIZE, VERSION_FUID, VERSION_INITIAL, encode_aces};
+use ondisk::sa::zpl;
+use ondisk::znode::{Time, ZNODE_SIZE, ZPL_VERSION_FUID, Znode, flags, mode};
+use sa::SaList;
 
 /// Flags that say what kind of ACL a file has.
 const ACL_HINTS: u64 = flags::ACL_TRIVIAL
@@ -29,28 +25,22 @@ const ACL_HINTS: u64 = flags::ACL_TRIVIAL
     | flags::ACL_AUTO_INHERIT
     | flags::NO_EXECS_DENIED;
 
-/// Layouts that were found, while the attributes they list are the same.
-#[derive(Clone, Copy, Default)]
-struct Layouts {
-    bonus: u16,
-    spill: Option<u16>,
-    /// Values before this one stand in the bonus.
-    in_bonus: usize,
+/// The two forms attributes have.
+#[derive(Clone)]
+enum Form {
+    List(SaList),
+    Old(Box<Znode>),
 }
 
 /// A file's attributes. Nothing is changed before [`Attrs::save`].
 #[derive(Clone)]
 pub(crate) struct Attrs {
     object: Object,
-    tables: Arc<SaTables>,
-    values: Vec<SaValue>,
-    /// Values of attributes that the file system has not registered yet.
-    unregistered: Vec<(&'static str, Vec<u8>)>,
-    endian: Endian,
-    layouts: Option<Layouts>,
-    /// The file has a spill block, on disk or in memory only.
-    has_spill: bool,
-    spill_changed: bool,
+    form: Form,
+    /// Files have flags for what other systems call DOS attributes, and ids with domains.
+    keeps_fuids: bool,
+    /// The change was made before, and is repeated from a log.
+    replays: bool,
 }
 
 impl Attrs {
@@ -61,8 +51,12 @@ impl Attrs {
             _ => e.into(),
         })?;
         let dnode = object.dnode();
-        match dnode.bonus_kind {
-            DmuType::SA => {}
+        let form = match dnode.bonus_kind {
+            DmuType::SA => Form::List(SaList::load(fs, &object)?),
+            DmuType::ZNODE if fs.objset().is_scratch() => {
+                let znode = Znode::decode(&dnode.bonus, dnode.endian);
+                Form::Old(Box::new(znode.map_err(|error| Error::Format { object: number, error })?))
+            }
             DmuType::ZNODE => {
                 return Err(Error::Unsupported("a file from before system attributes"));
             }
@@ -70,47 +64,36 @@ impl Attrs {
                 let kind = dmu::ErrorKind::WrongType { wanted: "a file", found: other.name() };
                 return Err(object.error(kind).into());
             }
-        }
-        let format = |error| Error::Format { object: number, error };
-        let tables = fs.need_tables()?;
-        let mut values = tables.split(&dnode.bonus).map_err(format)?;
-        let mut layouts = Layouts {
-            bonus: SaHeader::decode(&dnode.bonus).map_err(format)?.layout,
-            spill: None,
-            in_bonus: values.len(),
         };
-        if let Some(block) = object.read_spill()? {
-            layouts.spill = Some(SaHeader::decode(block.bytes()).map_err(format)?.layout);
-            values.extend(tables.split(block.bytes()).map_err(format)?);
+        Ok(Self::of(fs, object, form))
+    }
+
+    /// Those of a regular file.
+    pub(crate) fn load_regular(fs: &Filesystem, number: u64) -> Result<Self> {
+        let file = Self::load(fs, number)?;
+        match file.kind() {
+            mode::FILE => Ok(file),
+            mode::DIR => Err(Error::IsDirectory(format!("object {number}"))),
+            _ => Err(Error::Invalid("content is for regular files")),
         }
-        let endian = values.first().map_or(Endian::Little, |v| v.endian);
-        if values.iter().any(|v| v.endian != endian) {
-            return Err(Error::Unsupported("a file with attributes in both byte orders"));
-        }
-        Ok(Self {
-            object,
-            tables,
-            values,
-            unregistered: Vec::new(),
-            endian,
-            has_spill: layouts.spill.is_some(),
-            layouts: Some(layouts),
-            spill_changed: false,
-        })
     }
 
     /// Those of a new file: none.
     pub(crate) fn new(fs: &Filesystem, object: Object) -> Result<Self> {
-        Ok(Self {
-            object,
-            tables: fs.need_tables()?,
-            values: Vec::new(),
-            unregistered: Vec::new(),
-            endian: Endian::Little,
-            layouts: None,
-            has_spill: false,
-            spill_changed: false,
-        })
+        let form = match object.dnode().bonus_kind {
+            DmuType::ZNODE => {
+                let znode = Znode::decode(&[0; ZNODE_SIZE], object.dnode().endian);
+                let format = |error| Error::Format { object: object.number(), error };
+                Form::Old(Box::new(znode.map_err(format)?))
+            }
+            _ => Form::List(SaList::new(fs)?),
+        };
+        Ok(Self::of(fs, object, form))
+    }
+
+    fn of(fs: &Filesystem, object: Object, form: Form) -> Self {
+        let keeps_fuids = fs.version() >= ZPL_VERSION_FUID;
+        Self { object, form, keeps_fuids, replays: fs.replays() }
     }
 
     pub(crate) fn number(&self) -> u64 {
@@ -121,72 +104,89 @@ impl Attrs {
         &self.object
     }
 
-    fn position(&self, name: &str) -> Option<usize> {
-        let number = self.tables.attr(name)?.number;
-        self.values.iter().position(|v| v.number == number)
+    /// They are the fixed structure from before version 5.
+    pub(crate) fn is_old_form(&self) -> bool {
+        matches!(self.form, Form::Old(_))
     }
 
-    /// Bytes of an attribute, if the file has it.
+    /// What is changed was changed before, and is repeated from a log.
+    pub(crate) fn replays(&self) -> bool {
+        self.replays
+    }
+
+    /// Bytes of an attribute of the list, if the file has it.
     pub(crate) fn bytes(&self, name: &str) -> Option<&[u8]> {
-        let known = self.position(name).and_then(|i| self.values.get(i));
-        let new = || self.unregistered.iter().find(|(n, _)| *n == name).map(|(_, b)| b.as_slice());
-        known.map(|v| v.bytes.as_slice()).or_else(new)
+        match &self.form {
+            Form::List(list) => list.bytes(name),
+            Form::Old(_) => None,
+        }
     }
 
-    /// Gives the file an attribute, or another value to one it has.
-    pub(crate) fn set_bytes(&mut self, name: &'static str, bytes: Vec<u8>) {
-        let in_bonus = self.layouts.map_or(0, |l| l.in_bonus);
-        let Some(info) = self.tables.attr(name) else {
-            self.unregistered.retain(|(n, _)| *n != name);
-            self.unregistered.push((name, bytes));
-            self.layouts = None;
-            return;
-        };
-        match self.values.iter_mut().enumerate().find(|(_, v)| v.number == info.number) {
-            Some((i, v)) => {
-                if v.bytes.len() != bytes.len() {
-                    self.layouts = None;
-                }
-                self.spill_changed |= i >= in_bonus;
-                v.bytes = bytes;
-            }
-            None => {
-                self.values.push(SaValue { number: info.number, bytes, endian: self.endian });
-                self.layouts = None;
-            }
+    /// Gives the file an attribute of the list, or another value to one it has.
+    ///
+    /// # Errors
+    /// Before version 5 there is no list.
+    pub(crate) fn set_bytes(&mut self, name: &'static str, bytes: Vec<u8>) -> Result<()> {
+        match &mut self.form {
+            Form::List(list) => list.set_bytes(name, bytes),
+            Form::Old(_) => return Err(Error::Unsupported("a new attribute of an old file")),
         }
+        Ok(())
     }
 
     /// Takes an attribute away.
     pub(crate) fn remove(&mut self, name: &str) {
-        self.unregistered.retain(|(n, _)| *n != name);
-        if let Some(i) = self.position(name) {
-            self.values.remove(i);
-            self.layouts = None;
+        match &mut self.form {
+            Form::List(list) => list.remove(name),
+            Form::Old(z) => {
+                if let Some(word) = old::word_mut(z, name) {
+                    *word = 0;
+                }
+            }
         }
     }
 
     /// A one-word attribute; 0 where the file has none.
     pub(crate) fn get(&self, name: &str) -> u64 {
-        let word = self.bytes(name).and_then(|b| b.first_chunk::<8>());
-        word.map_or(0, |w| self.endian.u64(*w))
+        match &self.form {
+            Form::List(list) => {
+                let [word] = list.words(name);
+                word
+            }
+            Form::Old(z) => old::word(z, name),
+        }
     }
 
     pub(crate) fn set(&mut self, name: &'static str, value: u64) {
-        self.set_words(name, &[value]);
+        match &mut self.form {
+            Form::List(list) => list.set_words(name, &[value]),
+            Form::Old(z) => {
+                if let Some(word) = old::word_mut(z, name) {
+                    *word = value;
+                }
+            }
+        }
+    }
+
+    fn time(&self, name: &str) -> Time {
+        match &self.form {
+            Form::List(list) => {
+                let [seconds, nanos] = list.words(name);
+                Time { seconds: seconds.cast_signed(), nanos }
+            }
+            Form::Old(z) => old::time(z, name),
+        }
     }
 
     pub(crate) fn set_time(&mut self, name: &'static str, time: Time) {
-        self.set_words(name, &time.words());
-    }
-
-    fn set_words(&mut self, name: &'static str, words: &[u64]) {
-        let endian = self.endian;
-        let bytes = words.iter().flat_map(|w| match endian {
-            Endian::Little => w.to_le_bytes(),
-            Endian::Big => w.to_be_bytes(),
-        });
-        self.set_bytes(name, bytes.collect());
+        match &mut self.form {
+            Form::List(list) => list.set_words(name, &time.words()),
+            Form::Old(z) => {
+                if let Some(slot) = old::time_mut(z, name) {
+                    *slot = time;
+                }
+            }
+        }
     }
 
     pub(crate) fn mode(&self) -> u64 {
@@ -227,108 +227,118 @@ impl Attrs {
         if self.has_flag(flags::PROJID) { self.get(zpl::PROJID) } else { 0 }
     }
 
+    /// Object of an access list that does not fit the file's attributes; 0 without one.
+    pub(crate) fn external_acl(&self) -> u64 {
+        match &self.form {
+            Form::List(_) => 0,
+            Form::Old(z) => z.acl.external_object,
+        }
+    }
+
+    /// When a change is noted that happens at `now`. The time of a replay is only known roughly,
+    /// so it does not bring a file's own back.
+    fn stamp(&self, now: Time) -> Time {
+        if self.replays { now.max(self.time(zpl::CTIME)) } else { now }
+    }
+
     /// The content changed at `now`.
     pub(crate) fn content_changed(&mut self, now: Time) {
+        let now = self.stamp(now);
         self.set_time(zpl::MTIME, now);
         self.set_time(zpl::CTIME, now);
-        self.set_flag(flags::ARCHIVE | flags::AV_MODIFIED, true);
+        if self.keeps_fuids {
+            self.set_flag(flags::ARCHIVE | flags::AV_MODIFIED, true);
+        }
     }
 
     /// The attributes changed at `now`.
     pub(crate) fn state_changed(&mut self, now: Time) {
+        let now = self.stamp(now);
         self.set_time(zpl::CTIME, now);
-        self.set_flag(flags::ARCHIVE, true);
+        if self.keeps_fuids {
+            self.set_flag(flags::ARCHIVE, true);
+        }
+    }
+
+    /// Flags that a new file or a moved one has where there are such flags.
+    pub(crate) fn marks(&self, wanted: u64) -> u64 {
+        if self.keeps_fuids { wanted } else { 0 }
+    }
+
+    /// Sets the target of a symbolic link; false when it must go into the link's data.
+    pub(crate) fn set_target(&mut self, target: &[u8]) -> bool {
+        match &mut self.form {
+            Form::List(list) => {
+                list.set_bytes(zpl::SYMLINK, target.to_vec());
+                true
+            }
+            Form::Old(z) => old::set_target(z, target),
+        }
+    }
+
+    /// Sets the stamp of a virus scanner.
+    pub(crate) fn set_stamp(&mut self, stamp: &[u8]) {
+        match &mut self.form {
+            Form::List(list) => list.set_bytes(zpl::SCANSTAMP, stamp.to_vec()),
+            Form::Old(z) => old::set_stamp(z, stamp.to_vec()),
+        }
     }
 
     /// Gives the file the list that says what its mode says. `kept`: hints of the list before
     /// that stay.
-    pub(crate) fn set_trivial_acl(&mut self, kept: u64) {
-        let m = self.mode();
-        let aces = crate::acl::trivial(m);
-        let executable = if m & 0o111 == 0o111 { flags::NO_EXECS_DENIED } else { 0 };
-        let hints = flags::ACL_TRIVIAL | executable | (kept & ACL_HINTS);
+    pub(crate) fn set_trivial_acl(&mut self, kept: u64) -> Result<()> {
+        self.set_acl(&crate::acl::trivial(self.mode()), flags::ACL_TRIVIAL | kept)
+    }
+
+    /// Gives the file an access list, and the flags that say what kind it is.
+    ///
+    /// # Errors
+    /// It does not fit.
+    pub(crate) fn set_acl(&mut self, aces: &[Ace], hints: u64) -> Result<()> {
+        let executable = if self.mode() & 0o111 == 0o111 { flags::NO_EXECS_DENIED } else { 0 };
+        let hints = (hints & ACL_HINTS) | executable;
         self.set(zpl::FLAGS, (self.get(zpl::FLAGS) & !ACL_HINTS) | hints);
-        self.set(zpl::DACL_COUNT, aces.len() as u64);
-        self.set_bytes(zpl::DACL_ACES, encode_aces(&aces, VERSION_FUID, self.endian));
+        let count = aces.len() as u64;
+        match &mut self.form {
+            Form::List(list) => {
+                list.set_words(zpl::DACL_COUNT, &[count]);
+                let bytes = encode_aces(aces, VERSION_FUID, list.endian());
+                list.set_bytes(zpl::DACL_ACES, bytes);
+            }
+            Form::Old(z) => {
+                let version = if self.keeps_fuids { VERSION_FUID } else { VERSION_INITIAL };
+                let bytes = encode_aces(aces, version, self.object.dnode().endian);
+                let mut embedded = [0; EMBEDDED_ACL_SIZE];
+                let Some(start) = embedded.get_mut(..bytes.len()) else {
+                    return Err(Error::Unsupported("an ACL longer than an old file holds"));
+                };
+                start.copy_from_slice(&bytes);
+                z.acl.external_object = 0;
+                z.acl.version = version;
+                z.acl.count = count;
+                z.acl.size = bytes.len() as u64;
+                z.acl.embedded = embedded;
+            }
+        }
+        Ok(())
     }
 
     /// Puts the attributes back as they were when they were loaded, whatever became of them since.
     pub(crate) fn restore(self, fs: &Filesystem, tx: &Tx) -> Result<()> {
-        if !self.has_spill && self.object.reopen()?.read_spill()?.is_some() {
-            self.object.set_spill(tx, None)?;
+        match self.form {
+            Form::List(list) => list.restore(&self.object, fs, tx),
+            Form::Old(_) => self.save(fs, tx),
         }
-        Self { spill_changed: true, ..self }.save(fs, tx)
     }
 
-    /// Puts the attributes into the bonus and the spill block.
-    pub(crate) fn save(mut self, fs: &Filesystem, tx: &Tx) -> Result<()> {
-        for (name, bytes) in std::mem::take(&mut self.unregistered) {
-            let number = fs.register_attribute(tx, name)?;
-            self.values.push(SaValue { number, bytes, endian: self.endian });
+    /// Puts the attributes into the object.
+    pub(crate) fn save(self, fs: &Filesystem, tx: &Tx) -> Result<()> {
+        match self.form {
+            Form::List(list) => list.save(&self.object, fs, tx),
+            Form::Old(z) => {
+                let bonus = z.encode(self.object.dnode().endian);
+                Ok(self.object.set_bonus(tx, DmuType::ZNODE, &bonus)?)
+            }
         }
-        let Some(layouts) = self.layouts else { return self.save_reshaped(fs, tx) };
-        let format = |error| Error::Format { object: self.object.number(), error };
-        let at = layouts.in_bonus.min(self.values.len());
-        let (bonus, rest) = self.values.split_at(at);
-        let bonus = self.tables.encode(layouts.bonus, bonus, self.endian).map_err(format)?;
-        self.object.set_bonus(tx, DmuType::SA, &bonus)?;
-        if let Some(layout) = layouts.spill.filter(|_| self.spill_changed) {
-            let spill = self.tables.encode(layout, rest, self.endian).map_err(format)?;
-            self.object.set_spill(tx, Some(&padded(spill)))?;
-        }
-        Ok(())
     }
-
-    /// Divides the attributes anew.
-    fn save_reshaped(self, fs: &Filesystem, tx: &Tx) -> Result<()> {
-        let dnode = self.object.dnode();
-        let pointers = dnode.blkptrs.len() * BLKPTR_SIZE;
-        let room = dnode.size().saturating_sub(DNODE_CORE_SIZE + pointers);
-        let tables = fs.need_tables()?;
-        let size = |n: usize| packed_size(&tables, self.values.get(..n).unwrap_or_default());
-        let split = if size(self.values.len()) <= room {
-            self.values.len()
-        } else {
-            let room = room.saturating_sub(BLKPTR_SIZE);
-            (0..self.values.len()).rev().find(|n| size(*n) <= room).unwrap_or(0)
-        };
-        let (bonus, rest) = self.values.split_at(split);
-        if packed_size(&tables, rest) > SPILL_MAX {
-            return Err(Error::TooLarge("attributes of more than a spill block holds"));
-        }
-        let spill = match rest.is_empty() {
-            true => None,
-            false => Some(padded(self.encode(fs, tx, rest)?)),
-        };
-        let bonus = self.encode(fs, tx, bonus)?;
-        // A spill block that goes makes room for a longer bonus, one that comes needs room.
-        if spill.is_none() && self.has_spill {
-            self.object.set_spill(tx, None)?;
-        }
-        self.object.set_bonus(tx, DmuType::SA, &bonus)?;
-        if let Some(spill) = spill {
-            self.object.set_spill(tx, Some(&spill))?;
-        }
-        Ok(())
-    }
-
-    fn encode(&self, fs: &Filesystem, tx: &Tx, values: &[SaValue]) -> Result<Vec<u8>> {
-        let attrs: Vec<u16> = values.iter().map(|v| v.number).collect();
-        let (layout, tables) = fs.layout(tx, &attrs)?;
-        let format = |error| Error::Format { object: self.object.number(), error };
-        tables.encode(layout, values, self.endian).map_err(format)
-    }
-}
-
-/// Spill blocks are whole sectors.
-fn padded(mut bytes: Vec<u8>) -> Vec<u8> {
-    bytes.resize(bytes.len().next_multiple_of(SECTOR), 0);
-    bytes
-}
-
-/// Bytes of a block of these attributes.
-fn packed_size(tables: &SaTables, values: &[SaValue]) -> usize {
-    let variable = values.iter().filter(|v| tables.length(v.number).is_none_or(|l| l == 0));
-    let header = (6 + 2 * variable.count().max(1)).next_multiple_of(8);
-    header + values.iter().map(|v| v.bytes.len().next_multiple_of(8)).sum::<usize>()
 }

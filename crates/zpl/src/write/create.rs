@@ -3,84 +3,35 @@
 use super::attrs::Attrs;
 use super::check_flags;
 use super::names::Count;
+use super::undo::Undo;
 use crate::error::{Error, Result};
 use crate::fs::Filesystem;
 use crate::node::Node;
+use crate::op::{At, Create, Identity, NewFile, NewKind, Op, Outcome, SetAttrs};
 use dmu::{NewObject, Object, Tx, zap};
 use ondisk::DmuType;
+use ondisk::blkptr::SECTOR_SIZE;
 use ondisk::sa::zpl;
-use ondisk::znode::{Time, device_word, flags, mode};
-
-/// Longest target of a symbolic link.
-const TARGET_MAX: usize = 4095;
+use ondisk::znode::{Time, ZNODE_SIZE, ZPL_VERSION_SA, device_word, flags, mode};
 
 /// Most links to one file.
 const LINKS_MAX: u64 = i32::MAX as u64;
 
-/// What a new file is.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum NewKind {
-    /// A regular file, empty.
-    File,
-    /// A directory, empty.
-    Dir,
-    /// A symbolic link to this target, of 1 to 4095 bytes.
-    Symlink(Vec<u8>),
-    /// A named pipe.
-    Fifo,
-    /// A socket.
-    Socket,
-    /// A block device of this major and minor number.
-    Block(u32, u32),
-    /// A character device.
-    Char(u32, u32),
+fn create_op<'a>(dir: u64, name: &'a [u8], new: &NewFile) -> Op<'a> {
+    Op::Create(Box::new(Create {
+        at: At::new(dir, name),
+        new: new.clone(),
+        identity: None,
+        set: SetAttrs::default(),
+        acl: None,
+    }))
 }
 
-impl NewKind {
-    /// The type bits of the mode.
-    fn mode_type(&self) -> u64 {
-        match self {
-            Self::File => mode::FILE,
-            Self::Dir => mode::DIR,
-            Self::Symlink(_) => mode::SYMLINK,
-            Self::Fifo => mode::FIFO,
-            Self::Socket => mode::SOCKET,
-            Self::Block(..) => mode::BLOCK,
-            Self::Char(..) => mode::CHAR,
-        }
-    }
-
-    /// Whether there can be such a file.
-    pub(super) fn check(&self) -> Result<()> {
-        match self {
-            Self::Symlink(target) if !(1..=TARGET_MAX).contains(&target.len()) => {
-                Err(Error::Invalid("the target of a symbolic link has 1 to 4095 bytes"))
-            }
-            _ => Ok(()),
-        }
-    }
-}
-
-/// A file to be made.
-#[derive(Clone, Debug)]
-pub struct NewFile {
-    /// What it is.
-    pub kind: NewKind,
-    /// Permissions with set-id and sticky bits; the caller has applied the umask.
-    pub mode: u32,
-    /// Owner.
-    pub uid: u64,
-    /// Group. In a directory with the set-group-id bit the new file gets the directory's.
-    pub gid: u64,
-    /// All four times of the new file.
-    pub now: Time,
-}
-
-impl NewFile {
-    /// A file of `kind` that belongs to root.
-    #[must_use]
-    pub fn new(kind: NewKind, mode: u32, now: Time) -> Self {
-        Self { kind, mode, uid: 0, gid: 0, now }
+/// The object that a create made; only one from a log makes none.
+fn number_of(outcome: Outcome) -> u64 {
+    match outcome {
+        Outcome::Made(number) => number,
+        Outcome::Done | Outcome::Wrote(_) => 0,
     }
 }
 
@@ -101,44 +52,69 @@ impl Filesystem {
     /// # Errors
     /// `Exists`; `NotFound`, `NotDirectory` about `dir`; a name that cannot be; no space.
     pub fn create(&self, dir: u64, name: &[u8], new: &NewFile) -> Result<Node> {
-        let number = self.with_small_tx(|tx| self.create_tx(tx, dir, name, new))?;
-        self.node(number)
+        let made = self.run(&create_op(dir, name, new), new.now)?;
+        self.node(number_of(made))
     }
 
     /// [`Self::create`] within a transaction; returns the object of the new file.
     pub fn create_tx(&self, tx: &Tx, dir: u64, name: &[u8], new: &NewFile) -> Result<u64> {
-        self.check_writable()?;
-        let _lock = self.inner.state.attrs.exclusive(dir);
-        self.create_locked(tx, dir, name, new)
+        let made = self.apply(tx, &create_op(dir, name, new), new.now)?;
+        Ok(number_of(made))
     }
 
-    pub(super) fn create_locked(
-        &self,
-        tx: &Tx,
-        dir: u64,
-        name: &[u8],
-        new: &NewFile,
-    ) -> Result<u64> {
-        self.check_new_name(name)?;
-        new.kind.check()?;
-        let mut parent = self.load_dir(dir)?;
-        if self.find(parent.object(), name)?.is_some() {
-            return Err(Error::Exists(String::from_utf8_lossy(name).into_owned()));
+    pub(super) fn create_now(&self, tx: &Tx, c: &Create<'_>, now: Time) -> Result<Outcome> {
+        let _lock = self.inner.state.attrs.exclusive(c.at.dir);
+        self.check_new_name(c.at.name)?;
+        c.new.kind.check()?;
+        let mut parent = self.load_dir(c.at.dir)?;
+        if self.find_at(parent.object(), &c.at)?.is_some() {
+            // Logs have records of files that were opened to be made.
+            let opens = !matches!(c.new.kind, NewKind::Dir | NewKind::Symlink(_));
+            return match self.replays() && opens {
+                true => Ok(Outcome::Done),
+                false => Err(Error::Exists(c.at.shown())),
+            };
         }
-        let names = self.dir_object(dir)?;
-        let number = self.make(tx, new, &Parent::Dir(&parent))?;
-        let entered = self.enter(tx, &names, name, number, new.kind.mode_type());
+        let names = self.dir_object(c.at.dir)?;
+        let number = self.make_with(tx, &c.new, c.identity, &Parent::Dir(&parent), |file| {
+            c.set.put(file);
+            c.acl.as_ref().map_or(Ok(()), |acl| acl.give(file))
+        })?;
+        let is_dir = c.new.kind == NewKind::Dir;
+        let entered = self.enter(tx, &names, c.at.name, number, c.new.kind.mode_type());
         let done = entered.and_then(|()| {
-            self.count_entries(&mut parent, Count::came(new.kind == NewKind::Dir), new.now);
+            self.count_entries(&mut parent, Count::came(is_dir), now);
             parent.save(self, tx)
         });
         if let Err(e) = done {
             // A file without a name would stay for ever, and one that its directory does not count
             // would make that look empty.
-            self.leave(tx, dir, name, number)?;
+            self.leave(tx, c.at.dir, c.at.name, number)?;
             return self.unmake(tx, number, e);
         }
-        Ok(number)
+        Ok(Outcome::Made(number))
+    }
+
+    /// Makes the directory of a file's extended attributes.
+    pub(super) fn create_xattr_dir(
+        &self,
+        tx: &Tx,
+        file: u64,
+        new: &NewFile,
+        identity: Option<Identity>,
+    ) -> Result<Outcome> {
+        let _lock = self.inner.state.attrs.exclusive(file);
+        let mut owner = Attrs::load(self, file)?;
+        if owner.get(zpl::XATTR) != 0 || new.kind != NewKind::Dir {
+            return Err(Error::Invalid("a file has one directory of extended attributes"));
+        }
+        let number = self.make_with(tx, new, identity, &Parent::Xattrs(&owner), |_| Ok(()))?;
+        let mut undo = Undo::new(self, tx);
+        undo.attrs(&owner);
+        undo.made(number);
+        owner.set(zpl::XATTR, number);
+        undo.end(owner.save(self, tx))?;
+        Ok(Outcome::Made(number))
     }
 
     /// Takes the name of `number` away that was entered just now, if it was.
@@ -161,22 +137,40 @@ impl Filesystem {
 
     /// Makes the object of a file and gives it its attributes. When that fails, there is none.
     pub(super) fn make(&self, tx: &Tx, new: &NewFile, parent: &Parent<'_>) -> Result<u64> {
-        let object = self.make_object(tx, &new.kind)?;
+        self.make_with(tx, new, None, parent, |_| Ok(()))
+    }
+
+    /// [`Self::make`] of a certain object, and with more than the attributes of every new file.
+    pub(super) fn make_with(
+        &self,
+        tx: &Tx,
+        new: &NewFile,
+        identity: Option<Identity>,
+        parent: &Parent<'_>,
+        more: impl FnOnce(&mut Attrs) -> Result<()>,
+    ) -> Result<u64> {
+        let object = self.make_object(tx, &new.kind, identity)?;
         let number = object.number();
-        let given = self.give_attributes(tx, object, new, parent);
+        let given =
+            self.give_attributes(tx, &object, new, identity, parent).and_then(|mut file| {
+                more(&mut file)?;
+                self.save_made(tx, &object, file, &new.kind)
+            });
         given.or_else(|e| self.unmake(tx, number, e))?;
         Ok(number)
     }
 
+    /// The attributes of a new file; they are not saved.
     fn give_attributes(
         &self,
         tx: &Tx,
-        object: Object,
+        object: &Object,
         new: &NewFile,
+        identity: Option<Identity>,
         parent: &Parent<'_>,
-    ) -> Result<()> {
+    ) -> Result<Attrs> {
         let number = object.number();
-        let mut file = Attrs::new(self, object)?;
+        let mut file = Attrs::new(self, object.clone())?;
         let kind = new.kind.mode_type();
         let mut m = kind | (u64::from(new.mode) & mode::PERMISSIONS);
         let mut gid = new.gid;
@@ -188,12 +182,15 @@ impl Filesystem {
         if let Parent::Dir(p) = parent
             && p.mode() & 0o2000 != 0
         {
-            gid = p.get(zpl::GID);
+            // With an identity the group was decided when the file was made first.
+            if identity.is_none() {
+                gid = p.get(zpl::GID);
+            }
             if kind == mode::DIR {
                 m |= 0o2000;
             }
         }
-        let mut pflags = flags::ARCHIVE | flags::AV_MODIFIED;
+        let mut pflags = file.marks(flags::ARCHIVE | flags::AV_MODIFIED);
         if is_xattr {
             pflags |= flags::XATTR;
         }
@@ -217,7 +214,7 @@ impl Filesystem {
         // The order is that of OpenZFS: files of both then share their layouts.
         file.set(zpl::MODE, m);
         file.set(zpl::SIZE, size);
-        file.set(zpl::GEN, tx.txg());
+        file.set(zpl::GEN, identity.map_or(tx.txg(), |i| i.generation));
         file.set(zpl::UID, new.uid);
         file.set(zpl::GID, gid);
         file.set(zpl::PARENT, owner.map_or(number, Attrs::number));
@@ -233,26 +230,49 @@ impl Filesystem {
             file.set(zpl::RDEV, device_word(major, minor));
         }
         let inherits = if kind == mode::DIR { flags::ACL_AUTO_INHERIT } else { 0 };
-        file.set_trivial_acl(inherits);
-        if let Some(target) = target {
-            file.set_bytes(zpl::SYMLINK, target.clone());
-        }
-        file.save(self, tx)
+        file.set_trivial_acl(inherits)?;
+        Ok(file)
     }
 
-    fn make_object(&self, tx: &Tx, kind: &NewKind) -> Result<Object> {
-        let slots = self.settings().dnode_slots;
+    /// Saves the attributes of a new file, and the target of a link.
+    fn save_made(&self, tx: &Tx, object: &Object, mut file: Attrs, kind: &NewKind) -> Result<()> {
+        let target = match kind {
+            NewKind::Symlink(target) if !file.set_target(target) => target.as_slice(),
+            _ => &[],
+        };
+        file.save(self, tx)?;
+        if !target.is_empty() {
+            let size = (target.len() as u64).next_multiple_of(SECTOR_SIZE);
+            object.set_block_size(tx, size as u32)?;
+            object.reopen()?.write_at(tx, 0, target)?;
+        }
+        Ok(())
+    }
+
+    fn make_object(&self, tx: &Tx, kind: &NewKind, identity: Option<Identity>) -> Result<Object> {
+        let slots = identity.map_or(self.settings().dnode_slots, |i| Some(i.slots));
+        let number = identity.map(|i| i.object);
+        let (bonus_kind, bonus) = match self.version() >= ZPL_VERSION_SA {
+            true => (DmuType::SA, Vec::new()),
+            false if self.objset().is_scratch() => (DmuType::ZNODE, vec![0; ZNODE_SIZE]),
+            false => {
+                return Err(Error::Unsupported("a file system from before system attributes"));
+            }
+        };
         if *kind == NewKind::Dir {
             let spec = zap::ZapSpec {
                 slots,
-                bonus_kind: DmuType::SA,
+                number,
+                bonus_kind,
+                bonus,
                 norm_flags: self.norm_flags(),
                 ..zap::ZapSpec::new(DmuType::DIRECTORY_CONTENTS)
             };
             return Ok(zap::create(self.objset(), tx, &spec)?);
         }
-        let mut spec = NewObject::new(DmuType::PLAIN_FILE_CONTENTS).bonus(DmuType::SA, &[]);
+        let mut spec = NewObject::new(DmuType::PLAIN_FILE_CONTENTS).bonus(bonus_kind, &bonus);
         spec.slots = slots;
+        spec.number = number;
         Ok(self.objset().create(tx, &spec)?)
     }
 
@@ -261,12 +281,16 @@ impl Filesystem {
     /// # Errors
     /// `Exists`; `IsDirectory` for a directory; a file with too many names, or without any.
     pub fn link(&self, file: u64, dir: u64, name: &[u8], now: Time) -> Result<()> {
-        self.with_small_tx(|tx| self.link_tx(tx, file, dir, name, now))
+        self.run(&Op::Link { file, at: At::new(dir, name) }, now).map(drop)
     }
 
     /// [`Self::link`] within a transaction.
     pub fn link_tx(&self, tx: &Tx, file: u64, dir: u64, name: &[u8], now: Time) -> Result<()> {
-        self.check_writable()?;
+        self.apply(tx, &Op::Link { file, at: At::new(dir, name) }, now).map(drop)
+    }
+
+    pub(super) fn link_now(&self, tx: &Tx, file: u64, at: &At<'_>, now: Time) -> Result<()> {
+        let At { dir, name, .. } = *at;
         self.check_new_name(name)?;
         let _lock = self.inner.state.attrs.lock(&[file, dir], super::locks::Mode::Exclusive);
         let mut parent = self.load_dir(dir)?;
@@ -286,8 +310,8 @@ impl Filesystem {
             return Err(Error::Invalid("an extended attribute has no name among files"));
         }
         self.check_project(&parent, &target)?;
-        if self.find(parent.object(), name)?.is_some() {
-            return Err(Error::Exists(String::from_utf8_lossy(name).into_owned()));
+        if self.find_at(parent.object(), at)?.is_some() {
+            return Err(Error::Exists(at.shown()));
         }
         let names = self.dir_object(dir)?;
         let entered = self.enter(tx, &names, name, file, target.mode());
@@ -309,7 +333,8 @@ impl Filesystem {
 
     /// What is put into a directory whose project is inherited must be of that project.
     pub(super) fn check_project(&self, parent: &Attrs, file: &Attrs) -> Result<()> {
-        if parent.has_flag(flags::PROJINHERIT) && parent.project() != file.project() {
+        let inherits = parent.has_flag(flags::PROJINHERIT) && !self.replays();
+        if inherits && parent.project() != file.project() {
             return Err(Error::OtherProject);
         }
         Ok(())

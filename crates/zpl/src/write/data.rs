@@ -4,32 +4,21 @@
 //! blocks of the record size, and never another size again.
 
 use super::attrs::Attrs;
-use super::{HOLD_TREE, check_flags};
+use super::check_flags;
+use super::stored::{Content, OFFSET_MAX};
 use crate::error::{Error, Result};
 use crate::fs::Filesystem;
-use dmu::{Hold, SpaceUse, Tx};
+use crate::op::{Data, Op, Outcome};
+use dmu::Tx;
 use ondisk::blkptr::SECTOR_SIZE;
 use ondisk::sa::zpl;
 use ondisk::znode::{Time, flags, mode};
-
-/// Files end before 2^63.
-const OFFSET_MAX: u64 = i64::MAX as u64;
 
 /// Bytes written in one transaction by the calls that begin their own.
 const CHUNK: u64 = 4 << 20;
 
 /// Which flags forbid to change the content.
 const UNCHANGEABLE: u64 = flags::IMMUTABLE | flags::READONLY;
-
-/// Loads a regular file, whose attributes are locked or read at one moment.
-fn load_file(fs: &Filesystem, number: u64) -> Result<Attrs> {
-    let file = Attrs::load(fs, number)?;
-    match file.kind() {
-        mode::FILE => Ok(file),
-        mode::DIR => Err(Error::IsDirectory(format!("object {number}"))),
-        _ => Err(Error::Invalid("content is for regular files")),
-    }
-}
 
 /// The size that the only block of a file must have before the file ends at `end`; `None` when it
 /// has it already, or the file has more blocks.
@@ -62,8 +51,8 @@ impl Filesystem {
             // Transactions end at multiples of the chunk, so that no record is in two.
             let n = (CHUNK - at % CHUNK).max(1).min(rest.len() as u64) as usize;
             let (part, behind) = rest.split_at(n);
-            let hold = Hold::write(part.len() as u64 + HOLD_TREE);
-            self.with_tx(hold, |tx| self.write_chunk(tx, file, at, part, now))?;
+            let op = Op::Write { file, offset: at, data: Data::Bytes(part) };
+            self.run(&op, now)?;
             at = at.saturating_add(n as u64);
             rest = behind;
         }
@@ -79,17 +68,23 @@ impl Filesystem {
         data: &[u8],
         now: Time,
     ) -> Result<()> {
-        let write = || self.write_chunk(tx, file, offset, data, now);
-        self.objset().usage().writing(data.len() as u64, write)
+        let data = Data::Bytes(data);
+        self.apply(tx, &Op::Write { file, offset, data }, now).map(drop)
     }
 
-    fn write_chunk(&self, tx: &Tx, file: u64, offset: u64, data: &[u8], now: Time) -> Result<()> {
-        self.check_writable()?;
-        let end = offset.checked_add(data.len() as u64).filter(|end| *end <= OFFSET_MAX);
-        let end = end.ok_or(Error::TooLarge("the write ends behind the largest file"))?;
-        if data.is_empty() {
+    pub(super) fn write_now(
+        &self,
+        tx: &Tx,
+        file: u64,
+        offset: u64,
+        data: &Data<'_>,
+        now: Time,
+    ) -> Result<()> {
+        let data = Content::of(self.objset(), file, offset, data)?;
+        if data.bytes.is_empty() {
             return Ok(());
         }
+        let (offset, end) = (data.offset, data.end());
         let content = &self.inner.state.content;
         let mut lock = content.shared(file);
         if self.before_write(file, offset, end)?.is_some() {
@@ -99,7 +94,7 @@ impl Filesystem {
                 self.objset().object(file)?.set_block_size(tx, size)?;
             }
         }
-        self.write_locked(tx, file, offset, data, now)?;
+        self.write_locked(tx, file, &data, now)?;
         drop(lock);
         Ok(())
     }
@@ -110,49 +105,57 @@ impl Filesystem {
     /// # Errors
     /// As [`Self::write_at`].
     pub fn append(&self, file: u64, data: &[u8], now: Time) -> Result<u64> {
-        let bytes = data.len() as u64;
-        let hold = Hold::write(bytes + HOLD_TREE);
-        let append = || self.with_tx(hold, |tx| self.append_locked(tx, file, data, now));
-        self.objset().usage().writing(bytes, append)
+        self.run(&Op::Append { file, data }, now).map(offset_of)
     }
 
     /// [`Self::append`] within a transaction.
     pub fn append_tx(&self, tx: &Tx, file: u64, data: &[u8], now: Time) -> Result<u64> {
-        let append = || self.append_locked(tx, file, data, now);
-        self.objset().usage().writing(data.len() as u64, append)
+        self.apply(tx, &Op::Append { file, data }, now).map(offset_of)
     }
 
-    fn append_locked(&self, tx: &Tx, file: u64, data: &[u8], now: Time) -> Result<u64> {
-        self.check_writable()?;
+    pub(super) fn append_now(&self, tx: &Tx, file: u64, data: &[u8], now: Time) -> Result<u64> {
         let _content = self.inner.state.content.exclusive(file);
         let size = {
             let _look = self.look(file);
-            let attrs = load_file(self, file)?;
+            let attrs = Attrs::load_regular(self, file)?;
             check_flags(&attrs, UNCHANGEABLE)?;
             attrs.size()
         };
-        let end = size.checked_add(data.len() as u64).filter(|end| *end <= OFFSET_MAX);
-        let end = end.ok_or(Error::TooLarge("the write ends behind the largest file"))?;
-        if data.is_empty() {
+        let data = Content::of(self.objset(), file, size, &Data::Bytes(data))?;
+        if data.bytes.is_empty() {
             return Ok(size);
         }
-        if let Some(block) = self.block_for(file, end)? {
+        if let Some(block) = self.block_for(file, data.end())? {
             self.objset().object(file)?.set_block_size(tx, block)?;
         }
-        self.write_locked(tx, file, size, data, now)?;
+        self.write_locked(tx, file, &data, now)?;
         Ok(size)
     }
 
     /// Writes into blocks of the right size; the content is locked.
-    fn write_locked(&self, tx: &Tx, file: u64, offset: u64, data: &[u8], now: Time) -> Result<()> {
-        self.objset().object(file)?.write_at(tx, offset, data)?;
+    fn write_locked(&self, tx: &Tx, file: u64, data: &Content<'_>, now: Time) -> Result<()> {
+        data.put(&self.objset().object(file)?, tx)?;
         let _attrs = self.inner.state.attrs.exclusive(file);
         let mut attrs = Attrs::load(self, file)?;
-        let end = offset.saturating_add(data.len() as u64);
-        if end > attrs.size() {
+        let end = data.end_of_file(attrs.size());
+        if end != attrs.size() {
             attrs.set(zpl::SIZE, end);
         }
         attrs.content_changed(now);
+        attrs.save(self, tx)
+    }
+
+    /// Lets a file end at `size` at least; what is there was written before.
+    pub(super) fn extend_now(&self, tx: &Tx, file: u64, size: u64) -> Result<()> {
+        let _attrs = self.inner.state.attrs.exclusive(file);
+        let mut attrs = Attrs::load_regular(self, file)?;
+        if size <= attrs.size() {
+            return Ok(());
+        }
+        if size > OFFSET_MAX {
+            return Err(Error::TooLarge("no file can end there"));
+        }
+        attrs.set(zpl::SIZE, size);
         attrs.save(self, tx)
     }
 
@@ -160,7 +163,7 @@ impl Filesystem {
     /// have for that; the content is locked.
     fn before_write(&self, file: u64, offset: u64, end: u64) -> Result<Option<u32>> {
         let _look = self.look(file);
-        let attrs = load_file(self, file)?;
+        let attrs = Attrs::load_regular(self, file)?;
         check_flags(&attrs, UNCHANGEABLE)?;
         if offset < attrs.size() {
             check_flags(&attrs, flags::APPENDONLY)?;
@@ -171,7 +174,7 @@ impl Filesystem {
     /// See [`grown_block`]; the content is locked.
     fn block_for(&self, file: u64, end: u64) -> Result<Option<u32>> {
         let _look = self.look(file);
-        let attrs = load_file(self, file)?;
+        let attrs = Attrs::load_regular(self, file)?;
         Ok(self.block_of(&attrs, end))
     }
 
@@ -195,32 +198,46 @@ impl Filesystem {
             check_flags(attrs, UNCHANGEABLE | flags::APPENDONLY)?;
             Ok(attrs.kind() == mode::FILE && attrs.size() > size)
         })?;
-        // Whether it shrinks is only known once it is locked; a file that grows gets holes, so
-        // both may use the reserve.
-        let hold = Hold { bytes: HOLD_TREE, space: SpaceUse::Free };
-        self.with_tx(hold, |tx| self.truncate_tx(tx, file, size, now))
+        self.run(&Op::Truncate { file, size }, now).map(drop)
     }
 
     /// [`Self::truncate`] within a transaction.
     pub fn truncate_tx(&self, tx: &Tx, file: u64, size: u64, now: Time) -> Result<()> {
-        self.check_writable()?;
+        self.apply(tx, &Op::Truncate { file, size }, now).map(drop)
+    }
+
+    pub(super) fn truncate_now(&self, tx: &Tx, file: u64, size: u64, now: Time) -> Result<()> {
+        let _content = self.inner.state.content.exclusive(file);
+        self.grow_block(tx, file, size)?;
+        let _attrs = self.inner.state.attrs.exclusive(file);
+        let mut attrs = self.resized(tx, file, size)?;
+        attrs.content_changed(now);
+        attrs.save(self, tx)
+    }
+
+    /// Grows the only block of a file that will end at `size`; the content is locked.
+    pub(super) fn grow_block(&self, tx: &Tx, file: u64, size: u64) -> Result<()> {
         if size > OFFSET_MAX {
             return Err(Error::TooLarge("no file can end there"));
         }
-        let _content = self.inner.state.content.exclusive(file);
         if let Some(block) = self.block_for(file, size)? {
             let _attrs = self.inner.state.attrs.exclusive(file);
-            check_flags(&load_file(self, file)?, UNCHANGEABLE | flags::APPENDONLY)?;
+            check_flags(&Attrs::load_regular(self, file)?, UNCHANGEABLE | flags::APPENDONLY)?;
             self.objset().object(file)?.set_block_size(tx, block)?;
         }
-        let _attrs = self.inner.state.attrs.exclusive(file);
-        let mut attrs = load_file(self, file)?;
+        Ok(())
+    }
+
+    /// Frees what is behind `size`; the attributes it then has are not saved. Content and
+    /// attributes are locked.
+    pub(super) fn resized(&self, tx: &Tx, file: u64, size: u64) -> Result<Attrs> {
+        let mut attrs = Attrs::load_regular(self, file)?;
         check_flags(&attrs, UNCHANGEABLE | flags::APPENDONLY)?;
         let before = attrs.size();
         if size < before {
             attrs.object().free_range(tx, size, u64::MAX)?;
             // The tree may have got lower, and the bonus goes into the dnode as it is now.
-            attrs = load_file(self, file)?;
+            attrs = Attrs::load_regular(self, file)?;
         }
         if size != before {
             attrs.set(zpl::SIZE, size);
@@ -228,8 +245,7 @@ impl Filesystem {
         if size == 0 {
             attrs.set_flag(flags::SPARSE, false);
         }
-        attrs.content_changed(now);
-        attrs.save(self, tx)
+        Ok(attrs)
     }
 
     /// Makes `len` bytes from `offset` of a regular file a hole, as far as the file reaches. Its
@@ -243,25 +259,49 @@ impl Filesystem {
             check_flags(attrs, UNCHANGEABLE | flags::APPENDONLY)?;
             Ok(attrs.kind() == mode::FILE)
         })?;
-        let hold = Hold { bytes: HOLD_TREE, space: SpaceUse::Free };
-        self.with_tx(hold, |tx| self.punch_tx(tx, file, offset, len, now))
+        self.run(&Op::Punch { file, offset, length: len, extends: false }, now).map(drop)
     }
 
     /// [`Self::punch`] within a transaction.
     pub fn punch_tx(&self, tx: &Tx, file: u64, offset: u64, len: u64, now: Time) -> Result<()> {
-        self.check_writable()?;
+        self.apply(tx, &Op::Punch { file, offset, length: len, extends: false }, now).map(drop)
+    }
+
+    pub(super) fn punch_now(
+        &self,
+        tx: &Tx,
+        file: u64,
+        (offset, length): (u64, u64),
+        extends: bool,
+        now: Time,
+    ) -> Result<()> {
         let _content = self.inner.state.content.exclusive(file);
+        let end = offset.saturating_add(length);
+        if extends {
+            self.grow_block(tx, file, end)?;
+        }
         let _attrs = self.inner.state.attrs.exclusive(file);
-        let mut attrs = load_file(self, file)?;
+        let mut attrs = Attrs::load_regular(self, file)?;
         check_flags(&attrs, UNCHANGEABLE | flags::APPENDONLY)?;
-        let end = offset.saturating_add(len).min(attrs.size());
-        if offset >= end {
+        let behind = end.min(attrs.size());
+        if offset < behind {
+            attrs.object().free_range(tx, offset, behind - offset)?;
+            attrs = Attrs::load_regular(self, file)?;
+        } else if !extends {
             return Ok(());
         }
-        attrs.object().free_range(tx, offset, end - offset)?;
-        attrs = load_file(self, file)?;
+        if extends && end > attrs.size() {
+            attrs.set(zpl::SIZE, end);
+        }
         attrs.content_changed(now);
         attrs.save(self, tx)
+    }
+}
+
+fn offset_of(outcome: Outcome) -> u64 {
+    match outcome {
+        Outcome::Wrote(offset) => offset,
+        Outcome::Done | Outcome::Made(_) => 0,
     }
 }
 

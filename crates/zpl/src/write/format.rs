@@ -1,8 +1,9 @@
 //! New file systems and volumes.
 
-use super::create::{NewFile, NewKind, Parent};
+use super::create::Parent;
 use crate::error::{Error, Result};
 use crate::fs::{CaseSensitivity, Filesystem};
+use crate::op::{NewFile, NewKind};
 use crate::volume::{VOLUME_DATA, VOLUME_PROPERTIES, Volume};
 use dmu::zap::{self, ZapSpec};
 use dmu::{NewObject, Objset, Tx};

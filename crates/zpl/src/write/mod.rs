@@ -1,8 +1,9 @@
 //! Changing file systems and volumes.
 //!
-//! Everything here works on a live object set (see [`dmu::Objset::live`]). Each change has two
-//! forms: one that begins its own transaction, and one (`…_tx`) that takes the caller's, so that
-//! several changes become one. A change checks and reads everything it can before it changes
+//! Everything here works on a live object set (see [`dmu::Objset::live`]). Each change is a value
+//! ([`Op`]) that [`Filesystem::apply`] carries out within a transaction. The functions with names
+//! build one: those that end in `_tx` take the caller's transaction, so that several changes become
+//! one, the others begin their own. A change checks and reads everything it can before it changes
 //! anything, and takes back what it did when it fails all the same (`undo.rs`): an error leaves all
 //! as it was.
 //!
@@ -28,6 +29,7 @@
 //! read as it is.
 
 mod accounting;
+mod apply;
 pub(crate) mod attrs;
 mod create;
 mod data;
@@ -39,25 +41,25 @@ mod pieces;
 mod remove;
 mod rename;
 mod setattr;
+mod stored;
 mod tables;
 mod undo;
 mod unnamed;
 mod volume;
 mod xattr;
 
+pub use crate::op::{FlagChange, NewFile, NewKind, SetAttrs, XattrMode};
 pub use accounting::FileOwners;
-pub use create::{NewFile, NewKind};
 pub use format::FormatOptions;
 pub use open::OpenFile;
 pub use rename::RenameMode;
-pub use setattr::SetAttrs;
-pub use xattr::XattrMode;
 
 use crate::error::{Error, Result};
 use crate::fs::Filesystem;
+use crate::op::{Op, Outcome};
 use dmu::{Hold, Tx};
 use locks::KeyedLocks;
-use ondisk::znode::flags;
+use ondisk::znode::{Time, flags};
 use open::OpenTable;
 use parking_lot::Mutex;
 use std::sync::Arc;
@@ -195,10 +197,18 @@ impl Filesystem {
     pub(crate) fn with_small_tx<T>(&self, change: impl FnOnce(&Tx) -> Result<T>) -> Result<T> {
         self.with_tx(Hold::write(HOLD_NAMES), change)
     }
+
+    /// Applies an operation in a transaction of its own.
+    pub(crate) fn run(&self, op: &Op<'_>, now: Time) -> Result<Outcome> {
+        self.with_tx(op.hold(), |tx| self.apply(tx, op, now))
+    }
 }
 
 /// Refuses to change what is marked as unchangeable.
 pub(crate) fn check_flags(attrs: &attrs::Attrs, forbidden: u64) -> Result<()> {
+    if attrs.replays() {
+        return Ok(());
+    }
     if attrs.has_flag(forbidden & flags::IMMUTABLE) {
         return Err(Error::NotPermitted("the file is immutable"));
     }

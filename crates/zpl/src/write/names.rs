@@ -5,9 +5,10 @@ use crate::dir::DirEntry;
 use crate::error::{Error, Result};
 use crate::fs::Filesystem;
 use crate::names::{LONGEST, LONGEST_WITH_FEATURE};
+use crate::op::At;
 use dmu::{Object, Tx, Zap, zap};
 use ondisk::sa::zpl;
-use ondisk::znode::{Dirent, Time, flags, mode};
+use ondisk::znode::{Dirent, Time, ZPL_VERSION_DIRENT_TYPE, flags, mode};
 
 /// How the entry and link counts of a directory change.
 #[derive(Clone, Copy, Default)]
@@ -32,7 +33,11 @@ impl Filesystem {
     /// Whether a new entry may have that name.
     pub(super) fn check_new_name(&self, name: &[u8]) -> Result<()> {
         let shown = || String::from_utf8_lossy(name).into_owned();
-        let max = if self.settings().long_names { LONGEST_WITH_FEATURE } else { LONGEST };
+        let max = if self.settings().long_names || self.replays() {
+            LONGEST_WITH_FEATURE
+        } else {
+            LONGEST
+        };
         if name.len() > max {
             return Err(Error::NameTooLong(shown()));
         }
@@ -40,7 +45,7 @@ impl Filesystem {
         if reserved || name.iter().any(|b| *b == b'/' || *b == 0) {
             return Err(Error::BadName(shown()));
         }
-        if self.utf8_only() && std::str::from_utf8(name).is_err() {
+        if self.utf8_only() && !self.replays() && std::str::from_utf8(name).is_err() {
             return Err(Error::BadName(shown()));
         }
         Ok(())
@@ -61,15 +66,18 @@ impl Filesystem {
 
     /// Looks a name up in a directory whose lock is held, or in one nobody changes.
     pub(crate) fn find(&self, dir: &Object, name: &[u8]) -> Result<Option<DirEntry>> {
-        let table = Zap::open(dir)?;
-        self.find_in(&table, name)
+        self.find_in(&Zap::open(dir)?, name, false)
+    }
+
+    /// The same for a name that is part of an operation, whose directory this is.
+    pub(super) fn find_at(&self, dir: &Object, at: &At<'_>) -> Result<Option<DirEntry>> {
+        self.find_in(&Zap::open(dir)?, at.name, at.any_case)
     }
 
     /// Looks a name up that will lead to a change: the lock is taken for the lookup alone.
-    pub(super) fn peek(&self, dir: u64, name: &[u8]) -> Result<Option<DirEntry>> {
-        let _lock = self.inner.state.attrs.shared(dir);
-        let object = self.dir_object(dir)?;
-        self.find(&object, name)
+    pub(super) fn peek(&self, at: &At<'_>) -> Result<Option<DirEntry>> {
+        let _lock = self.inner.state.attrs.shared(at.dir);
+        self.find_at(&self.dir_object(at.dir)?, at)
     }
 
     /// The object of a directory.
@@ -93,7 +101,8 @@ impl Filesystem {
         object: u64,
         kind: u64,
     ) -> Result<()> {
-        let kind = ((kind & mode::TYPE) >> 12) as u8;
+        let typed = self.version() >= ZPL_VERSION_DIRENT_TYPE;
+        let kind = if typed { ((kind & mode::TYPE) >> 12) as u8 } else { 0 };
         let value = Dirent { object, kind }.encode();
         Ok(zap::insert_u64(dir, tx, name, value)?)
     }

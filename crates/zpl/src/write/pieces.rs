@@ -24,7 +24,8 @@ const PIECE_BLOCKS: u64 = 20_000;
 
 /// Whether an object may have more blocks than one transaction should free.
 pub(super) fn is_large(object: &Object) -> bool {
-    object.dnode().max_block >= PIECE_BLOCKS
+    // What is never synced waits for nothing.
+    object.dnode().max_block >= PIECE_BLOCKS && !object.objset().is_scratch()
 }
 
 /// The blocks from `from` on that are worth a transaction of their own, as a half-open range;

@@ -9,16 +9,13 @@ use super::undo::Undo;
 use crate::dir::DirEntry;
 use crate::error::{Error, Result};
 use crate::fs::Filesystem;
-use dmu::{Hold, SpaceUse, Tx, Zap, zap};
+use crate::op::{At, Op};
+use dmu::{Tx, Zap, zap};
 use ondisk::sa::zpl;
 use ondisk::znode::{Dirent, Time, flags};
 
 /// Flags that keep a name from being taken away.
 const KEEPS_NAME: u64 = flags::IMMUTABLE | flags::NOUNLINK | flags::APPENDONLY;
-
-fn hold() -> Hold {
-    Hold { bytes: super::HOLD_NAMES, space: SpaceUse::Free }
-}
 
 impl Filesystem {
     /// Takes a name away that is no directory's. A file without names is freed, a large one in
@@ -28,13 +25,13 @@ impl Filesystem {
     /// # Errors
     /// `NotFound`; `IsDirectory`; flags that forbid it.
     pub fn unlink(&self, dir: u64, name: &[u8], now: Time) -> Result<()> {
-        self.with_tx(hold(), |tx| self.unlink_tx(tx, dir, name, now))
+        self.run(&Op::Unlink(At::new(dir, name)), now).map(drop)
     }
 
     /// [`Self::unlink`] within a transaction. A large file is freed by the next change that begins
     /// its own, or when the file system is opened.
     pub fn unlink_tx(&self, tx: &Tx, dir: u64, name: &[u8], now: Time) -> Result<()> {
-        self.remove(tx, dir, name, false, now)
+        self.apply(tx, &Op::Unlink(At::new(dir, name)), now).map(drop)
     }
 
     /// Removes an empty directory.
@@ -42,30 +39,29 @@ impl Filesystem {
     /// # Errors
     /// `NotFound`; `NotDirectory`; `NotEmpty`; flags that forbid it.
     pub fn rmdir(&self, dir: u64, name: &[u8], now: Time) -> Result<()> {
-        self.with_tx(hold(), |tx| self.rmdir_tx(tx, dir, name, now))
+        self.run(&Op::Rmdir(At::new(dir, name)), now).map(drop)
     }
 
     /// [`Self::rmdir`] within a transaction.
     pub fn rmdir_tx(&self, tx: &Tx, dir: u64, name: &[u8], now: Time) -> Result<()> {
-        self.remove(tx, dir, name, true, now)
+        self.apply(tx, &Op::Rmdir(At::new(dir, name)), now).map(drop)
     }
 
-    fn remove(&self, tx: &Tx, dir: u64, name: &[u8], is_dir: bool, now: Time) -> Result<()> {
-        self.check_writable()?;
-        let absent = || Error::NotFound(String::from_utf8_lossy(name).into_owned());
+    pub(super) fn remove(&self, tx: &Tx, at: &At<'_>, is_dir: bool, now: Time) -> Result<()> {
+        let dir = at.dir;
+        let absent = || Error::NotFound(at.shown());
         loop {
-            let seen = self.peek(dir, name)?.ok_or_else(absent)?;
+            let seen = self.peek(at)?.ok_or_else(absent)?;
             let _lock = self.inner.state.attrs.lock(&[dir, seen.object], Mode::Exclusive);
             let mut parent = self.load_dir(dir)?;
-            let found = self.find(parent.object(), name)?.ok_or_else(absent)?;
+            let found = self.find_at(parent.object(), at)?.ok_or_else(absent)?;
             if found.object != seen.object {
                 continue;
             }
             let file = Attrs::load(self, found.object)?;
-            let shown = || String::from_utf8_lossy(name).into_owned();
             match (is_dir, file.is_dir()) {
-                (true, false) => return Err(Error::NotDirectory(shown())),
-                (false, true) => return Err(Error::IsDirectory(shown())),
+                (true, false) => return Err(Error::NotDirectory(at.shown())),
+                (false, true) => return Err(Error::IsDirectory(at.shown())),
                 _ => {}
             }
             self.check_removable(&file, &found)?;
@@ -101,7 +97,8 @@ impl Filesystem {
         let in_use = is_gone && opens.unlink(number);
         // More than one step is left to those who empty the queue.
         let is_small = file.is_dir() || !is_large(file.object());
-        if is_gone && !in_use && is_small && file.get(zpl::XATTR) == 0 {
+        let is_alone = file.get(zpl::XATTR) == 0 && file.external_acl() == 0;
+        if is_gone && !in_use && is_small && is_alone {
             return Ok(self.objset().free(tx, number)?);
         }
         let mut undo = Undo::new(self, tx);
@@ -130,6 +127,10 @@ impl Filesystem {
             file.remove(zpl::XATTR);
             let freed = || Ok(self.objset().free(tx, xattrs)?);
             undo.end(file.save(self, tx).and_then(|()| freed()))?;
+        }
+        let acl = Attrs::load(self, number)?.external_acl();
+        if acl != 0 {
+            self.objset().free(tx, acl)?;
         }
         Ok(self.objset().free(tx, number)?)
     }

@@ -2,6 +2,7 @@
 
 use super::attrs::Attrs;
 use super::check_flags;
+use super::create::Parent;
 use super::locks::Mode;
 use super::names::Count;
 use super::remove::dirent;
@@ -9,9 +10,11 @@ use super::undo::Undo;
 use crate::dir::DirEntry;
 use crate::error::{Error, Result};
 use crate::fs::Filesystem;
+use crate::op::{At, Identity, NewFile, Op, Renaming};
 use dmu::{Tx, zap};
+use ondisk::DmuType;
 use ondisk::sa::zpl;
-use ondisk::znode::{Dirent, Time, flags, mode};
+use ondisk::znode::{Time, Znode, flags, mode};
 
 /// The lock of moves between directories has one key.
 const MOVES: u64 = 0;
@@ -32,20 +35,29 @@ pub enum RenameMode {
 
 /// What a move changes in the tables of names.
 struct Step<'a> {
-    from: (u64, &'a [u8]),
-    to: (u64, &'a [u8]),
+    from: &'a At<'a>,
+    to: &'a At<'a>,
     now: Time,
     source: &'a DirEntry,
     replaced: Option<&'a DirEntry>,
 }
 
-/// A rename whose files are locked and checked.
+/// A rename whose files are locked.
 struct Move<'a> {
-    from: (u64, &'a [u8]),
-    to: (u64, &'a [u8]),
+    from: &'a At<'a>,
+    to: &'a At<'a>,
     now: Time,
     source: DirEntry,
     target: Option<DirEntry>,
+}
+
+fn rename_op<'a>(from: (u64, &'a [u8]), to: (u64, &'a [u8]), how: RenameMode) -> Op<'a> {
+    let how = match how {
+        RenameMode::Replace => Renaming::Replace,
+        RenameMode::NoReplace => Renaming::NoReplace,
+        RenameMode::Exchange => Renaming::Exchange,
+    };
+    Op::Rename { from: At::new(from.0, from.1), to: At::new(to.0, to.1), how: Box::new(how) }
 }
 
 impl Filesystem {
@@ -61,7 +73,7 @@ impl Filesystem {
         how: RenameMode,
         now: Time,
     ) -> Result<()> {
-        self.with_small_tx(|tx| self.rename_tx(tx, from, to, how, now))
+        self.run(&rename_op(from, to, how), now).map(drop)
     }
 
     /// [`Self::rename`] within a transaction.
@@ -73,25 +85,33 @@ impl Filesystem {
         how: RenameMode,
         now: Time,
     ) -> Result<()> {
-        self.check_writable()?;
-        self.check_new_name(to.1)?;
+        self.apply(tx, &rename_op(from, to, how), now).map(drop)
+    }
+
+    pub(super) fn rename_now(
+        &self,
+        tx: &Tx,
+        (from, to): (&At<'_>, &At<'_>),
+        how: &Renaming,
+        now: Time,
+    ) -> Result<()> {
+        self.check_new_name(to.name)?;
         let state = &self.inner.state;
-        let _moves = (from.0 != to.0).then(|| state.rename.exclusive(MOVES));
-        let absent = |name: &[u8]| Error::NotFound(String::from_utf8_lossy(name).into_owned());
+        let _moves = (from.dir != to.dir).then(|| state.rename.exclusive(MOVES));
         loop {
-            let source = self.peek(from.0, from.1)?.ok_or_else(|| absent(from.1))?;
-            let target = self.peek(to.0, to.1)?;
-            let mut locked = vec![from.0, to.0, source.object];
+            let source = self.peek(from)?.ok_or_else(|| Error::NotFound(from.shown()))?;
+            let target = self.peek(to)?;
+            let mut locked = vec![from.dir, to.dir, source.object];
             locked.extend(target.as_ref().map(|t| t.object));
             let _lock = state.attrs.lock(&locked, Mode::Exclusive);
-            let now_source = self.find(&self.dir_object(from.0)?, from.1)?;
-            let now_target = self.find(&self.dir_object(to.0)?, to.1)?;
+            let now_source = self.find_at(&self.dir_object(from.dir)?, from)?;
+            let now_target = self.find_at(&self.dir_object(to.dir)?, to)?;
             if now_source.as_ref() != Some(&source) || now_target != target {
                 continue;
             }
             let this = Move { from, to, now, source, target };
             return match how {
-                RenameMode::Exchange => self.exchange(tx, &this),
+                Renaming::Exchange => self.exchange(tx, &this),
                 _ => self.move_name(tx, this, how),
             };
         }
@@ -120,9 +140,13 @@ impl Filesystem {
     /// moment.
     fn parent_of(&self, number: u64) -> Result<u64> {
         let object = self.dir_object(number)?;
+        let dnode = object.dnode();
+        let format = |error| Error::Format { object: number, error };
+        if dnode.bonus_kind == DmuType::ZNODE {
+            return Ok(Znode::decode(&dnode.bonus, dnode.endian).map_err(format)?.parent);
+        }
         let tables = self.need_tables()?;
-        let values = tables.split(&object.dnode().bonus);
-        let values = values.map_err(|error| Error::Format { object: number, error })?;
+        let values = tables.split(&dnode.bonus).map_err(format)?;
         let wanted = tables.attr(zpl::PARENT).map(|info| info.number);
         let found = values.iter().find(|v| Some(v.number) == wanted).and_then(|v| v.u64());
         found.ok_or(Error::NoAttribute { object: number, name: zpl::PARENT })
@@ -143,18 +167,17 @@ impl Filesystem {
         Ok(())
     }
 
-    fn move_name(&self, tx: &Tx, m: Move<'_>, how: RenameMode) -> Result<()> {
+    fn move_name(&self, tx: &Tx, m: Move<'_>, how: &Renaming) -> Result<()> {
         let Move { from, to, now, source, target } = m;
-        let shown = || String::from_utf8_lossy(to.1).into_owned();
-        let same_dir = from.0 == to.0;
-        let from_dir = self.load_dir(from.0)?;
-        let to_dir = self.load_dir(to.0)?;
+        let same_dir = from.dir == to.dir;
+        let from_dir = self.load_dir(from.dir)?;
+        let to_dir = self.load_dir(to.dir)?;
         let file = Attrs::load(self, source.object)?;
         // Where case does not count, a name can be renamed to itself in another spelling.
-        let respelled = same_dir && target.as_ref() == Some(&source) && to.1 != source.name;
+        let respelled = same_dir && target.as_ref() == Some(&source) && to.name != source.name;
         let over = target.filter(|_| !respelled);
-        if how == RenameMode::NoReplace && over.is_some() {
-            return Err(Error::Exists(shown()));
+        if matches!(how, Renaming::NoReplace) && over.is_some() {
+            return Err(Error::Exists(to.shown()));
         }
         if over.as_ref().is_some_and(|t| t.object == source.object) {
             return Ok(());
@@ -167,8 +190,8 @@ impl Filesystem {
         };
         if let Some((victim, entry)) = &over {
             match (is_dir, victim.is_dir()) {
-                (true, false) => return Err(Error::NotDirectory(shown())),
-                (false, true) => return Err(Error::IsDirectory(shown())),
+                (true, false) => return Err(Error::NotDirectory(to.shown())),
+                (false, true) => return Err(Error::IsDirectory(to.shown())),
                 _ => self.check_removable(victim, entry)?,
             }
         }
@@ -181,16 +204,40 @@ impl Filesystem {
         let (victim, replaced) = over.unzip();
         // What the new name led to before, which in another spelling is the file itself.
         let was = replaced.as_ref().filter(|_| !respelled);
-        undo.name(to.0, to.1, was.map(dirent));
-        undo.name(from.0, &source.name, Some(dirent(&source)));
+        undo.name(to.dir, to.name, was.map(dirent));
+        undo.name(from.dir, &source.name, Some(dirent(&source)));
         let step = Step { from, to, now, source: &source, replaced: replaced.as_ref() };
         let gone = victim.as_ref().map(|victim| Count::went(victim.is_dir()));
         let moved = self.move_checked(tx, &step, file, (from_dir, to_dir), gone);
+        let moved = moved.and_then(|()| match how {
+            Renaming::Whiteout(new, identity) => {
+                self.leave_whiteout(tx, from.dir, &source.name, (new, *identity), now, &mut undo)
+            }
+            _ => Ok(()),
+        });
         // The last, because it cannot be taken back: a file that is in use is freed by its users.
         undo.end(moved.and_then(|()| match victim {
             Some(victim) => self.drop_name(tx, victim, now),
             None => Ok(()),
         }))
+    }
+
+    /// Makes the file that takes the place of a name that was moved away.
+    fn leave_whiteout(
+        &self,
+        tx: &Tx,
+        dir: u64,
+        name: &[u8],
+        (new, identity): (&NewFile, Option<Identity>),
+        now: Time,
+        undo: &mut Undo<'_>,
+    ) -> Result<()> {
+        let mut parent = self.load_dir(dir)?;
+        let file = self.make_with(tx, new, identity, &Parent::Dir(&parent), |_| Ok(()))?;
+        undo.made(file);
+        self.enter(tx, &self.dir_object(dir)?, name, file, mode::CHAR)?;
+        self.count_entries(&mut parent, Count::came(false), now);
+        parent.save(self, tx)
     }
 
     /// The changes of a move that nothing speaks against, but what becomes of a file that loses its
@@ -203,7 +250,8 @@ impl Filesystem {
         (from_dir, to_dir): (Attrs, Attrs),
         gone: Option<Count>,
     ) -> Result<()> {
-        let (from_names, to_names) = (self.dir_object(step.from.0)?, self.dir_object(step.to.0)?);
+        let (from_names, to_names) =
+            (self.dir_object(step.from.dir)?, self.dir_object(step.to.dir)?);
         zap::remove(&from_names, tx, step.source.name.as_slice())?;
         let mut count = Count::came(file.is_dir());
         if let (Some(gone), Some(entry)) = (gone, step.replaced) {
@@ -211,47 +259,48 @@ impl Filesystem {
             count.entries += gone.entries;
             count.dirs += gone.dirs;
         }
-        self.enter(tx, &to_names, step.to.1, step.source.object, file.mode())?;
+        self.enter(tx, &to_names, step.to.name, step.source.object, file.mode())?;
         let left = Count::went(file.is_dir());
-        self.settle(tx, file, step.to.0, step.now)?;
+        self.settle(tx, file, &to_dir, step.now)?;
         self.save_dirs(tx, (from_dir, left), (to_dir, count), step.now)
     }
 
     fn exchange(&self, tx: &Tx, m: &Move<'_>) -> Result<()> {
-        let absent = || Error::NotFound(String::from_utf8_lossy(m.to.1).into_owned());
-        let target = m.target.as_ref().ok_or_else(absent)?;
+        let target = m.target.as_ref().ok_or_else(|| Error::NotFound(m.to.shown()))?;
         if target.object == m.source.object {
             return Ok(());
         }
-        let from_dir = self.load_dir(m.from.0)?;
-        let to_dir = self.load_dir(m.to.0)?;
+        let from_dir = self.load_dir(m.from.dir)?;
+        let to_dir = self.load_dir(m.to.dir)?;
         let a = Attrs::load(self, m.source.object)?;
         let b = Attrs::load(self, target.object)?;
         self.check_move(&a, &from_dir, &to_dir)?;
         self.check_move(&b, &to_dir, &from_dir)?;
         let dirs = i64::from(a.is_dir()) - i64::from(b.is_dir());
-        let value = |f: &Attrs| {
-            Dirent { object: f.number(), kind: ((f.mode() & mode::TYPE) >> 12) as u8 }.encode()
-        };
+        // Both are named by entries of this file system, so the kinds are as it writes them.
+        let (to_a, to_b) = (dirent(&m.source).encode(), dirent(target).encode());
         let mut undo = Undo::new(self, tx);
-        undo.name(m.from.0, &m.source.name, Some(dirent(&m.source)));
-        undo.name(m.to.0, &target.name, Some(dirent(target)));
+        undo.name(m.from.dir, &m.source.name, Some(dirent(&m.source)));
+        undo.name(m.to.dir, &target.name, Some(dirent(target)));
         [&a, &b, &from_dir, &to_dir].into_iter().for_each(|file| undo.attrs(file));
         let count = |dirs| Count { entries: 0, dirs };
         let done = (|| {
-            zap::set_u64(from_dir.object(), tx, m.source.name.as_slice(), value(&b))?;
-            zap::set_u64(to_dir.object(), tx, target.name.as_slice(), value(&a))?;
-            self.settle(tx, a, m.to.0, m.now)?;
-            self.settle(tx, b, m.from.0, m.now)?;
+            zap::set_u64(from_dir.object(), tx, m.source.name.as_slice(), to_b)?;
+            zap::set_u64(to_dir.object(), tx, target.name.as_slice(), to_a)?;
+            self.settle(tx, a, &to_dir, m.now)?;
+            self.settle(tx, b, &from_dir, m.now)?;
             self.save_dirs(tx, (from_dir, count(-dirs)), (to_dir, count(dirs)), m.now)
         })();
         undo.end(done)
     }
 
     /// A file got a name in another place.
-    fn settle(&self, tx: &Tx, mut file: Attrs, parent: u64, now: Time) -> Result<()> {
-        file.set(zpl::PARENT, parent);
-        file.set_flag(flags::AV_MODIFIED, true);
+    fn settle(&self, tx: &Tx, mut file: Attrs, parent: &Attrs, now: Time) -> Result<()> {
+        file.set(zpl::PARENT, parent.number());
+        file.set_flag(file.marks(flags::AV_MODIFIED), true);
+        if parent.has_flag(flags::PROJINHERIT) {
+            file.set_flag(flags::PROJINHERIT, true);
+        }
         file.state_changed(now);
         file.save(self, tx)
     }

@@ -1,28 +1,16 @@
 //! Attributes: mode, owner, times, flags, project.
 
 use super::attrs::Attrs;
+use super::check_flags;
 use super::undo::Undo;
+use crate::acl::mode_of;
 use crate::error::{Error, Result};
 use crate::fs::Filesystem;
 use crate::node::Node;
+use crate::op::{AccessList, Op, SetAttrs};
 use dmu::{Tx, Zap};
 use ondisk::sa::zpl;
 use ondisk::znode::{Dirent, Time, flags, mode};
-
-/// Flags that the ioctls of Linux can set.
-const SETTABLE: u64 = flags::IMMUTABLE
-    | flags::APPENDONLY
-    | flags::NODUMP
-    | flags::PROJINHERIT
-    | flags::READONLY
-    | flags::HIDDEN
-    | flags::SYSTEM
-    | flags::ARCHIVE
-    | flags::NOUNLINK
-    | flags::OPAQUE
-    | flags::REPARSE
-    | flags::OFFLINE
-    | flags::SPARSE;
 
 /// Hints of an access list that a change of the mode keeps.
 const KEPT_HINTS: u64 = flags::ACL_AUTO_INHERIT | flags::ACL_DEFAULTED | flags::ACL_PROTECTED;
@@ -30,42 +18,31 @@ const KEPT_HINTS: u64 = flags::ACL_AUTO_INHERIT | flags::ACL_DEFAULTED | flags::
 /// A day in seconds: how long `relatime` lets an access time stand.
 const DAY: i64 = 24 * 60 * 60;
 
-/// Attributes to be set; `None` leaves one as it is.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct SetAttrs {
-    /// Permissions with set-id and sticky bits. The access list becomes the one that says the
-    /// same.
-    pub mode: Option<u32>,
-    /// Owner.
-    pub uid: Option<u64>,
-    /// Group.
-    pub gid: Option<u64>,
-    /// Last access.
-    pub atime: Option<Time>,
-    /// Last change of the content.
-    pub mtime: Option<Time>,
-    /// Last change of the attributes; the time of this change without it.
-    pub ctime: Option<Time>,
-    /// Creation.
-    pub crtime: Option<Time>,
-    /// `flags::*` of [`ondisk::znode`] that applications may set, and only those.
-    pub flags: Option<u64>,
-    /// Project; only of files and directories, where projects are counted.
-    pub project: Option<u64>,
-}
-
 impl Filesystem {
     /// Sets attributes of a file.
     ///
     /// # Errors
     /// `NotFound`; a project where there are none.
     pub fn set_attrs(&self, file: u64, set: &SetAttrs, now: Time) -> Result<()> {
-        self.with_small_tx(|tx| self.set_attrs_tx(tx, file, set, now))
+        self.run(&Op::SetAttrs { file, set: *set }, now).map(drop)
     }
 
     /// [`Self::set_attrs`] within a transaction.
     pub fn set_attrs_tx(&self, tx: &Tx, file: u64, set: &SetAttrs, now: Time) -> Result<()> {
-        self.check_writable()?;
+        self.apply(tx, &Op::SetAttrs { file, set: *set }, now).map(drop)
+    }
+
+    pub(super) fn set_attrs_now(
+        &self,
+        tx: &Tx,
+        file: u64,
+        set: &SetAttrs,
+        now: Time,
+    ) -> Result<()> {
+        let _content = set.size.map(|_| self.inner.state.content.exclusive(file));
+        if let Some(size) = set.size {
+            self.grow_block(tx, file, size)?;
+        }
         let _lock = self.inner.state.attrs.exclusive(file);
         let mut attrs = Attrs::load(self, file)?;
         let mut undo = Undo::new(self, tx);
@@ -76,25 +53,20 @@ impl Filesystem {
                 return Err(Error::Invalid("the file cannot have a project"));
             }
         }
+        if let Some(size) = set.size {
+            attrs = self.resized(tx, file, size)?;
+        }
         if let Some(m) = set.mode {
             attrs.set(zpl::MODE, attrs.kind() | (u64::from(m) & mode::PERMISSIONS));
             let kept = attrs.get(zpl::FLAGS) & KEPT_HINTS;
-            attrs.set_trivial_acl(kept);
-        }
-        let times = [(zpl::ATIME, set.atime), (zpl::MTIME, set.mtime), (zpl::CRTIME, set.crtime)];
-        for (name, time) in times.into_iter().filter_map(|(n, t)| Some((n, t?))) {
-            attrs.set_time(name, time);
+            attrs.set_trivial_acl(kept)?;
         }
         // A read that is noted is no change.
         let reading = SetAttrs { atime: set.atime, ..SetAttrs::default() };
         if *set != reading {
             attrs.state_changed(set.ctime.unwrap_or(now));
         }
-        if let Some(wanted) = set.flags {
-            let kept = attrs.get(zpl::FLAGS) & !SETTABLE;
-            attrs.set(zpl::FLAGS, kept | (wanted & SETTABLE));
-        }
-        set.give(&mut attrs);
+        set.put(&mut attrs);
         let mut all = vec![attrs];
         for object in self.given_with(&all[0], set)? {
             let mut file = Attrs::load(self, object)?;
@@ -116,6 +88,23 @@ impl Filesystem {
             out.extend(entry.ints().next().map(|v| Dirent::decode(v).object));
         }
         Ok(out)
+    }
+
+    pub(super) fn set_acl_now(
+        &self,
+        tx: &Tx,
+        file: u64,
+        acl: &AccessList,
+        now: Time,
+    ) -> Result<()> {
+        let _lock = self.inner.state.attrs.exclusive(file);
+        let mut attrs = Attrs::load(self, file)?;
+        check_flags(&attrs, flags::IMMUTABLE)?;
+        let mut undo = Undo::new(self, tx);
+        undo.attrs(&attrs);
+        acl.give(&mut attrs)?;
+        attrs.state_changed(now);
+        undo.end(attrs.save(self, tx))
     }
 
     /// Notes that a file was read, by what the settings say of access times; true when something
@@ -141,6 +130,24 @@ impl Filesystem {
 }
 
 impl SetAttrs {
+    /// Sets what stands for itself in the attributes of one file: all but its size, its mode and
+    /// when it was changed.
+    pub(super) fn put(&self, file: &mut Attrs) {
+        let times =
+            [(zpl::ATIME, self.atime), (zpl::MTIME, self.mtime), (zpl::CRTIME, self.crtime)];
+        for (name, time) in times.into_iter().filter_map(|(n, t)| Some((n, t?))) {
+            file.set_time(name, time);
+        }
+        if self.flags.which != 0 {
+            let kept = file.get(zpl::FLAGS) & !self.flags.which;
+            file.set(zpl::FLAGS, kept | (self.flags.value & self.flags.which));
+        }
+        if let Some(stamp) = &self.scan_stamp {
+            file.set_stamp(stamp);
+        }
+        self.give(file);
+    }
+
     /// Sets owner, group and project.
     fn give(&self, file: &mut Attrs) {
         if let Some(uid) = self.uid {
@@ -149,9 +156,19 @@ impl SetAttrs {
         if let Some(gid) = self.gid {
             file.set(zpl::GID, gid);
         }
-        if let Some(project) = self.project {
+        // Before system attributes there were no projects.
+        if let Some(project) = self.project.filter(|_| !file.is_old_form()) {
             file.set(zpl::PROJID, project);
             file.set_flag(flags::PROJID, true);
         }
+    }
+}
+
+impl AccessList {
+    /// Gives the list to a file, and the mode it stands for.
+    pub(super) fn give(&self, file: &mut Attrs) -> Result<()> {
+        let (uid, gid) = (file.get(zpl::UID), file.get(zpl::GID));
+        file.set(zpl::MODE, mode_of(&self.entries, file.mode(), uid, gid));
+        file.set_acl(&self.entries, self.hints & KEPT_HINTS)
     }
 }

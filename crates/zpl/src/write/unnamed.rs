@@ -6,15 +6,15 @@
 //! file that the next opening of the file system frees.
 
 use super::attrs::Attrs;
-use super::create::{NewFile, NewKind, Parent};
+use super::create::Parent;
 use super::locks::Mode;
 use super::names::Count;
 use super::open::OpenFile;
 use super::remove::dirent;
-use super::setattr::SetAttrs;
 use super::undo::Undo;
 use crate::error::{Error, Result};
 use crate::fs::Filesystem;
+use crate::op::{NewFile, NewKind, SetAttrs};
 use dmu::{Tx, zap};
 use ondisk::sa::zpl;
 use ondisk::znode::Time;

@@ -3,8 +3,10 @@
 
 use super::HOLD_TREE;
 use super::pieces::free_most;
+use super::stored::{Content, put_cloned};
 use crate::error::{Error, Result};
-use crate::volume::{SIZE, VOLUME_PROPERTIES, Volume};
+use crate::op::{Data, VolumeOp};
+use crate::volume::{SIZE, VOLUME_DATA, VOLUME_PROPERTIES, Volume};
 use dmu::{Hold, Objset, SpaceUse, Tx, zap};
 
 /// Bytes written in one transaction by [`Volume::write_at`].
@@ -41,7 +43,7 @@ impl Volume {
             let n = (CHUNK - at % CHUNK).min(rest.len() as u64) as usize;
             let (part, behind) = rest.split_at(n);
             let tx = self.objset().begin(Hold::write(part.len() as u64 + HOLD_TREE))?;
-            self.object().write_at(&tx, at, part)?;
+            self.write_now(&tx, at, &Data::Bytes(part))?;
             at += n as u64;
             rest = behind;
         }
@@ -50,9 +52,34 @@ impl Volume {
 
     /// [`Self::write_at`] within a transaction.
     pub fn write_at_tx(&self, tx: &Tx, offset: u64, data: &[u8]) -> Result<()> {
-        self.check_range(offset, data.len() as u64)?;
-        let write = || self.object().write_at(tx, offset, data);
-        Ok(self.objset().usage().writing(data.len() as u64, write)?)
+        self.apply(tx, &VolumeOp::Write { offset, data: Data::Bytes(data) })
+    }
+
+    /// Carries out an operation as part of `tx`.
+    ///
+    /// # Errors
+    /// It ends behind the volume; a block that changes in part cannot be read.
+    pub fn apply(&self, tx: &Tx, op: &VolumeOp<'_>) -> Result<()> {
+        match op {
+            VolumeOp::Write { offset, data } => {
+                let write = || self.write_now(tx, *offset, data);
+                self.objset().usage().writing(data.len(), write)
+            }
+            VolumeOp::Free { offset, length } => {
+                self.check_range(*offset, *length)?;
+                Ok(self.object().free_range(tx, *offset, *length)?)
+            }
+            VolumeOp::Clone(cloned) => {
+                self.check_range(cloned.offset, cloned.length)?;
+                put_cloned(self.object(), tx, cloned)
+            }
+        }
+    }
+
+    fn write_now(&self, tx: &Tx, offset: u64, data: &Data<'_>) -> Result<()> {
+        let data = Content::of(self.objset(), VOLUME_DATA, offset, data)?;
+        self.check_range(data.offset, data.bytes.len() as u64)?;
+        data.put(self.object(), tx)
     }
 
     /// Frees `len` bytes from `offset`; they read as zeros.
@@ -68,8 +95,7 @@ impl Volume {
 
     /// [`Self::trim`] within a transaction.
     pub fn trim_tx(&self, tx: &Tx, offset: u64, len: u64) -> Result<()> {
-        self.check_range(offset, len)?;
-        Ok(self.object().free_range(tx, offset, len)?)
+        self.apply(tx, &VolumeOp::Free { offset, length: len })
     }
 
     /// Gives the volume another size; what is behind is gone.

@@ -4,14 +4,15 @@
 //! to [`VALUE_MAX`] and all of it up to [`LIST_MAX`]; what does not fit goes into the directory.
 
 use super::attrs::Attrs;
-use super::create::{NewFile, NewKind, Parent};
+use super::create::Parent;
 use super::names::Count;
 use super::remove::dirent;
 use super::undo::Undo;
 use super::{XattrStore, check_flags};
 use crate::error::{Error, Result};
 use crate::fs::Filesystem;
-use dmu::{Hold, Tx, zap};
+use crate::op::{NewFile, NewKind, Op, XattrMode};
+use dmu::{Tx, zap};
 use ondisk::nvlist::{NvList, NvPair, NvValue, Packing};
 use ondisk::sa::zpl;
 use ondisk::znode::{Dirent, Time, flags, mode};
@@ -24,19 +25,6 @@ const LIST_MAX: usize = 64 << 10;
 const ANY_VALUE_MAX: usize = 64 << 10;
 /// Longest name, as Linux limits it.
 const NAME_MAX: usize = 255;
-/// What setting an attribute may make dirty beside its value.
-const HOLD_BESIDE: u64 = 256 << 10;
-
-/// What there may be of an attribute before it is set.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum XattrMode {
-    /// Anything.
-    Any,
-    /// Nothing.
-    Create,
-    /// Another value.
-    Replace,
-}
 
 /// Where a name is.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -58,8 +46,7 @@ impl Filesystem {
         how: XattrMode,
         now: Time,
     ) -> Result<()> {
-        let hold = Hold::write(HOLD_BESIDE + value.len() as u64);
-        self.with_tx(hold, |tx| self.set_xattr_tx(tx, file, name, value, how, now))
+        self.run(&Op::SetXattr { file, name, value, how }, now).map(drop)
     }
 
     /// [`Self::set_xattr`] within a transaction.
@@ -72,7 +59,17 @@ impl Filesystem {
         how: XattrMode,
         now: Time,
     ) -> Result<()> {
-        self.check_writable()?;
+        self.apply(tx, &Op::SetXattr { file, name, value, how }, now).map(drop)
+    }
+
+    pub(super) fn set_xattr_now(
+        &self,
+        tx: &Tx,
+        file: u64,
+        (name, value): (&[u8], &[u8]),
+        how: XattrMode,
+        now: Time,
+    ) -> Result<()> {
         let shown = || String::from_utf8_lossy(name).into_owned();
         if name.is_empty() || name.contains(&0) || name.contains(&b'/') {
             return Err(Error::BadName(shown()));
@@ -103,14 +100,19 @@ impl Filesystem {
         let without = list.clone();
         let pair = NvPair { name: name.to_vec(), value: NvValue::ByteArray(value.to_vec()) };
         list.pairs.push(pair);
-        let fits = store == XattrStore::Sa && value.len() <= VALUE_MAX;
+        let fits = store == XattrStore::Sa && value.len() <= VALUE_MAX && !attrs.is_old_form();
         let packed = if fits { Some(pack(&attrs, &list)?) } else { None };
+        let packed = packed.filter(|p| p.len() <= LIST_MAX);
+        if packed.is_none() && self.replays() {
+            // What a log says of the directory it says of the files in it.
+            return Err(Error::TooLarge("the attribute does not fit the list"));
+        }
         let mut undo = Undo::new(self, tx);
         undo.attrs(&attrs);
-        let done = match packed.filter(|p| p.len() <= LIST_MAX) {
+        let done = match packed {
             Some(packed) => {
                 let dir = attrs.get(zpl::XATTR);
-                attrs.set_bytes(zpl::DXATTR, packed);
+                attrs.set_bytes(zpl::DXATTR, packed)?;
                 attrs.state_changed(now);
                 let saved = attrs.save(self, tx);
                 saved.and_then(|()| match found.dir {
@@ -134,12 +136,21 @@ impl Filesystem {
     /// # Errors
     /// `NoXattr` when the file has none of that name.
     pub fn remove_xattr(&self, file: u64, name: &[u8], now: Time) -> Result<()> {
-        self.with_small_tx(|tx| self.remove_xattr_tx(tx, file, name, now))
+        self.run(&Op::RemoveXattr { file, name }, now).map(drop)
     }
 
     /// [`Self::remove_xattr`] within a transaction.
     pub fn remove_xattr_tx(&self, tx: &Tx, file: u64, name: &[u8], now: Time) -> Result<()> {
-        self.check_writable()?;
+        self.apply(tx, &Op::RemoveXattr { file, name }, now).map(drop)
+    }
+
+    pub(super) fn remove_xattr_now(
+        &self,
+        tx: &Tx,
+        file: u64,
+        name: &[u8],
+        now: Time,
+    ) -> Result<()> {
         let _lock = self.inner.state.attrs.exclusive(file);
         let mut attrs = Attrs::load(self, file)?;
         check_flags(&attrs, flags::IMMUTABLE | flags::APPENDONLY)?;
@@ -284,7 +295,7 @@ fn set_list(attrs: &mut Attrs, list: &NvList) -> Result<()> {
         attrs.remove(zpl::DXATTR);
     } else {
         let packed = pack(attrs, list)?;
-        attrs.set_bytes(zpl::DXATTR, packed);
+        attrs.set_bytes(zpl::DXATTR, packed)?;
     }
     Ok(())
 }

@@ -6,8 +6,8 @@
 
 use super::{Job, Sync};
 use crate::error::Result;
-use crate::live::Owner;
 use crate::live::set::FIRST_SPECIAL;
+use crate::live::spec::Owner;
 use crate::tx::Tx;
 use crate::zap::{self, ZapSpec};
 use ondisk::dnode::{DNODE_SLOT_SIZE, FLAG_USEROBJUSED_ACCOUNTED, FLAG_USERUSED_ACCOUNTED};

@@ -17,10 +17,11 @@ mod dnodes;
 mod kill;
 mod tree;
 
+use super::policy::SetPolicy;
 use super::set::{Base, FIRST_SPECIAL, LiveSet};
+use super::spec::SyncContext;
 use super::state::{Content, LiveObject, Taken};
 use super::write::spill_place;
-use super::{SetPolicy, SyncContext};
 use crate::error::{ErrorKind, Result};
 use crate::objset::Objset;
 use device::AlignedBuf;

@@ -1,17 +1,16 @@
 //! An object's blocks in memory, the reader over them, and the checker.
 
-use crate::Objset;
 use crate::error::{Error, ErrorKind, Result};
-use crate::overlay::{Overlay, OverlayBlock, OverlayObject};
 use crate::store::{BlockStore, Key};
 use crate::zap::Zap;
 use crate::zap::blocks::{Blocks, Change};
+use crate::{Hold, NewObject, Objset, ScratchSpec};
 use device::AlignedBuf;
 use ondisk::objset::OBJSET_SIZE_V1;
 use ondisk::zap::{
     BlockKind, CHAIN_END, Chunk, FirstBlock, Leaf, TablePlace, ZapHeader, block_kind,
 };
-use ondisk::{BlkPtr, Dnode, Endian};
+use ondisk::{BlkPtr, DmuType, Endian};
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -135,23 +134,16 @@ impl BlockStore for Header {
 
 /// The table as the reader sees it.
 pub(super) fn read_back(memory: &Memory) -> Zap {
-    let blocks = memory.blocks.borrow();
-    let sectors = (memory.block_size() / 512) as u16;
-    let mut core = vec![0; 512];
-    core[..4].copy_from_slice(&[27, 17, 1, 1]);
-    core[8..10].copy_from_slice(&sectors.to_le_bytes());
-    core[16..24].copy_from_slice(&blocks.keys().last().unwrap().to_le_bytes());
-    let data = |(n, (bytes, endian)): (&u64, &(Vec<u8>, Endian))| {
-        (*n, OverlayBlock::Data(Arc::new(Block::new(AlignedBuf::copy_of(bytes), *endian))))
-    };
-    let object = OverlayObject {
-        dnode: Some(Arc::new(Dnode::decode(&core, Endian::Little).unwrap())),
-        blocks: blocks.iter().map(data).collect(),
-        ..OverlayObject::default()
-    };
-    let overlay = Overlay { objects: [(2, object)].into() };
     let set = Objset::open(Arc::new(Header), 1, &BlkPtr::HOLE, None).unwrap();
-    Zap::open(&set.with_overlay(Arc::new(overlay)).object(2).unwrap()).unwrap()
+    let set = set.scratch(ScratchSpec { txg: 1, memory_max: u64::MAX }).unwrap();
+    let tx = set.begin(Hold::free()).unwrap();
+    let new = NewObject::new(DmuType::ZAP_OTHER).number(2);
+    let object = set.create(&tx, &new.block_size(memory.block_size() as u32)).unwrap();
+    for (n, (bytes, endian)) in memory.blocks.borrow().iter() {
+        let block = Arc::new(Block::new(AlignedBuf::copy_of(bytes), *endian));
+        object.write_shared(&tx, *n, &block).unwrap();
+    }
+    Zap::open(&object.reopen().unwrap()).unwrap()
 }
 
 /// What OpenZFS and zdb assert of a fat table: every word of the pointer table leads to the leaf of

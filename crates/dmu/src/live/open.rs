@@ -1,0 +1,86 @@
+//! Opening sets to be changed.
+
+use super::set::{Base, DNODE_BLOCK_SIZE, LiveSet, OBJECTS_MAX, SLOTS_PER_BLOCK};
+use super::spec::LiveSpec;
+use crate::error::{Error, ErrorKind, Result};
+use crate::objset::Objset;
+use ondisk::dnode::MAX_LEVELS;
+use ondisk::objset::{
+    FLAG_PROJECTQUOTA_COMPLETE, FLAG_USERACCOUNTING_COMPLETE, FLAG_USEROBJACCOUNTING_COMPLETE,
+    OBJSET_SIZE_V1, OBJSET_SIZE_V3, ObjsetKind,
+};
+use ondisk::{BlkPtr, DmuType, Dnode, Endian, ObjsetPhys};
+use std::sync::Arc;
+
+impl Objset {
+    /// Opens a set to be changed, or makes a new one.
+    ///
+    /// # Errors
+    /// When the header cannot be read, and for what cannot be written: an encrypted set, one of
+    /// another byte order, one whose dnode blocks are not of 16 KiB.
+    pub fn live(spec: LiveSpec) -> Result<Self> {
+        open(spec)
+    }
+}
+
+fn open(spec: LiveSpec) -> Result<Objset> {
+    let refuse = |kind| Err(Error { objset: spec.id, object: 0, kind });
+    let (root, mut phys) = match spec.root {
+        Some(root) if !root.is_hole() => {
+            if root.uses_crypt() {
+                return refuse(ErrorKind::Unsupported("an encrypted dataset"));
+            }
+            let set = Objset::open(Arc::clone(&spec.store), spec.id, &root, spec.key.clone())?;
+            (root, ObjsetPhys::clone(&set.phys()))
+        }
+        _ => (BlkPtr::HOLE, new_header(&spec)),
+    };
+    if spec.key.is_some() {
+        return refuse(ErrorKind::Unsupported("an encrypted dataset"));
+    }
+    let meta = phys
+        .meta_dnode
+        .get_or_insert_with(|| new_meta(spec.kind, spec.policy.indirect_shift))
+        .clone();
+    if meta.endian != Endian::Little {
+        return refuse(ErrorKind::Unsupported("an object set of the other byte order"));
+    }
+    if meta.block_size() != DNODE_BLOCK_SIZE {
+        return refuse(ErrorKind::Unsupported("dnode blocks that are not of 16 KiB"));
+    }
+    let base = Base { root, phys: Arc::new(phys) };
+    let mut live = LiveSet::over(spec.id, base, meta, spec.policy);
+    live.transactions = spec.transactions;
+    live.accounting = spec.accounting;
+    Ok(Objset::of_live(spec.store, spec.id, None, Arc::new(live)))
+}
+
+fn new_header(spec: &LiveSpec) -> ObjsetPhys {
+    let mut phys = ObjsetPhys::new(spec.kind, spec.header_size);
+    if let Some(a) = spec.accounting.as_ref().filter(|_| spec.header_size > OBJSET_SIZE_V1) {
+        phys.flags |= FLAG_USERACCOUNTING_COMPLETE;
+        if a.objects() {
+            phys.flags |= FLAG_USEROBJACCOUNTING_COMPLETE;
+        }
+        if a.projects() && spec.header_size >= OBJSET_SIZE_V3 {
+            phys.flags |= FLAG_PROJECTQUOTA_COMPLETE;
+        }
+    }
+    phys
+}
+
+/// The meta dnode of an empty set.
+pub(super) fn new_meta(kind: ObjsetKind, indirect_shift: u8) -> Dnode {
+    let mut meta = Dnode::new(DmuType::DNODE, 1, 3, indirect_shift);
+    meta.data_sectors = (DNODE_BLOCK_SIZE / 512) as u16;
+    // OpenZFS counts on the array of dnodes never growing a level, but in the MOS.
+    if kind != ObjsetKind::Meta {
+        let fanout = u32::from(meta.indirect_shift) - 7;
+        let reach =
+            |levels: u8| (3 * u128::from(SLOTS_PER_BLOCK)) << (fanout * u32::from(levels - 1));
+        while reach(meta.levels) < u128::from(OBJECTS_MAX) && meta.levels < MAX_LEVELS {
+            meta.levels += 1;
+        }
+    }
+    meta
+}

@@ -1,0 +1,199 @@
+//! What live sets need of others, and what they are told.
+
+use super::policy::SetPolicy;
+use crate::store::{BlockStore, Key};
+use crate::tx::Transactions;
+use ondisk::objset::ObjsetKind;
+use ondisk::{BlkPtr, Checksum, Compression, DmuType, Dnode};
+use std::sync::Arc;
+use zio::profile::Profiler;
+use zio::{Block, Place, WriteSpec};
+
+/// What [`crate::Objset::live`] needs to know.
+pub struct LiveSpec {
+    /// Where blocks are read from. It must not remember blocks of a txg that is not durable: their
+    /// space may be written again with the same birth ([`crate::CachedStore::set_settled`]).
+    pub store: Arc<dyn BlockStore>,
+    /// Number of the dataset's object in the MOS; 0 for the MOS.
+    pub id: u64,
+    /// Pointer to the header block; `None` or a hole makes a new set.
+    pub root: Option<BlkPtr>,
+    /// What a new set is for.
+    pub kind: ObjsetKind,
+    /// Size of a new set's header: [`ondisk::objset::OBJSET_SIZE_V1`] and the two others.
+    pub header_size: usize,
+    /// Where transactions come from; `None` for the MOS, which is changed in syncing context.
+    pub transactions: Option<Arc<dyn Transactions>>,
+    /// How blocks are written.
+    pub policy: SetPolicy,
+    /// Counts space by owner; `None`: not counted.
+    pub accounting: Option<Arc<dyn Accounting>>,
+    /// Key of an encrypted dataset. Such sets cannot be written yet.
+    pub key: Option<Key>,
+}
+
+/// Who the space of an object counts for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Owner {
+    /// User, as the key of the accounting table says it (with the domain's number in the high
+    /// half).
+    pub uid: u64,
+    /// Group.
+    pub gid: u64,
+    /// Project, where projects are counted.
+    pub project: Option<u64>,
+}
+
+/// Finds the owner of objects: the attributes above this floor know.
+pub trait Accounting: Send + Sync {
+    /// Owner of the object with this dnode and spill block; `None`: it counts for nobody.
+    fn owner(&self, dnode: &Dnode, spill: Option<&Block>) -> Option<Owner>;
+
+    /// Projects are counted too (feature `project_quota`).
+    fn projects(&self) -> bool;
+
+    /// Objects are counted beside bytes (feature `userobj_accounting`).
+    fn objects(&self) -> bool;
+}
+
+/// Who the blocks of a set belong to. Called by several threads at once during a sync.
+pub trait BlockOwner: Send + Sync {
+    /// `bp` is now in the tree.
+    fn born(&self, bp: &BlkPtr);
+
+    /// `bp` is in the tree no more. Its birth says whether an older txg wrote it; one that was
+    /// born in the txg being synced is in no other tree.
+    fn kill(&self, bp: &BlkPtr);
+
+    /// Space that `bp` takes as accounting counts it: the allocated size of all copies, on RAID-Z
+    /// deflated.
+    fn dsize(&self, bp: &BlkPtr) -> u64;
+}
+
+/// Writes blocks: what a sync needs of [`zio`]'s writer.
+pub trait BlockWriter: Send + Sync {
+    /// Makes the pointer of `data`; the device's part may come later. A block of zeros may become
+    /// a hole.
+    fn write(&self, data: &Arc<Block>, spec: &WriteSpec, place: Place) -> zio::Result<BlkPtr>;
+
+    /// A block that was written and may not be on its device yet.
+    fn read_pending(&self, bp: &BlkPtr) -> Option<Arc<Block>>;
+
+    /// Where the threads of a sync are counted; `None`: nowhere.
+    fn profiler(&self) -> Option<&Profiler> {
+        None
+    }
+}
+
+impl BlockWriter for zio::Writer {
+    fn write(&self, data: &Arc<Block>, spec: &WriteSpec, place: Place) -> zio::Result<BlkPtr> {
+        Self::write(self, data, spec, place)
+    }
+
+    fn read_pending(&self, bp: &BlkPtr) -> Option<Arc<Block>> {
+        Self::read_pending(self, bp)
+    }
+
+    fn profiler(&self) -> Option<&Profiler> {
+        Some(Self::profiler(self))
+    }
+}
+
+/// One sync of one object set.
+#[derive(Clone, Copy)]
+pub struct SyncContext<'a> {
+    /// Threads that work, the caller included; 0: as many as can run.
+    pub workers: usize,
+    /// Writes the blocks.
+    pub writer: &'a dyn BlockWriter,
+    /// Is told of every pointer that changes.
+    pub owner: &'a dyn BlockOwner,
+    /// The txg.
+    pub txg: u64,
+    /// Blocks are kept in memory until the writer releases them: the MOS, synced in passes.
+    pub hold: bool,
+}
+
+/// An object to be made. `NewObject::new(kind)` fills in what is usual.
+#[derive(Clone, Debug)]
+pub struct NewObject {
+    /// Its number; `None`: the next that is free.
+    pub number: Option<u64>,
+    /// Type of its data.
+    pub kind: DmuType,
+    /// Bytes of a data block, a multiple of 512 up to 16 MiB.
+    pub block_size: u32,
+    /// log2 of the size of an indirect block; `None`: the set's policy.
+    pub indirect_shift: Option<u8>,
+    /// Type of the bonus.
+    pub bonus_kind: DmuType,
+    /// The bonus.
+    pub bonus: Vec<u8>,
+    /// Slots of 512 bytes of the dnode, 1 to 32; `None`: the set's policy.
+    pub slots: Option<u8>,
+    /// Checksum of its blocks; INHERIT: the set's.
+    pub checksum: Checksum,
+    /// Compression of its blocks; INHERIT: the set's.
+    pub compression: Compression,
+}
+
+impl NewObject {
+    /// An object of blocks of 512 bytes without a bonus.
+    #[must_use]
+    pub fn new(kind: DmuType) -> Self {
+        Self {
+            number: None,
+            kind,
+            block_size: 512,
+            indirect_shift: None,
+            bonus_kind: DmuType::NONE,
+            bonus: Vec::new(),
+            slots: None,
+            checksum: Checksum::INHERIT,
+            compression: Compression::INHERIT,
+        }
+    }
+
+    /// With blocks of `bytes`.
+    #[must_use]
+    pub fn block_size(mut self, bytes: u32) -> Self {
+        self.block_size = bytes;
+        self
+    }
+
+    /// With this bonus.
+    #[must_use]
+    pub fn bonus(mut self, kind: DmuType, bytes: &[u8]) -> Self {
+        self.bonus_kind = kind;
+        self.bonus = bytes.to_vec();
+        self
+    }
+
+    /// With this number.
+    #[must_use]
+    pub fn number(mut self, number: u64) -> Self {
+        self.number = Some(number);
+        self
+    }
+}
+
+/// Attributes of an object that [`crate::Object::set_dnode`] may change.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DnodeAttrs {
+    /// Type of the data.
+    pub kind: DmuType,
+    /// Checksum of new blocks.
+    pub checksum: Checksum,
+    /// Compression of new blocks.
+    pub compression: Compression,
+    /// log2 of the size of indirect blocks; changed only while the object has no indirect block.
+    pub indirect_shift: u8,
+}
+
+/// `bytes` as a number of sectors; the error names the rule it breaks.
+pub(super) fn sectors(bytes: u32) -> std::result::Result<u16, &'static str> {
+    match bytes {
+        512..=0x100_0000 if bytes.is_multiple_of(512) => Ok((bytes / 512) as u16),
+        _ => Err("a block has 512 bytes to 16 MiB, in whole sectors"),
+    }
+}

@@ -1,0 +1,145 @@
+//! Content that is on disk already: writes whose data were written before them, and blocks that
+//! are cloned.
+//!
+//! Where a set is thrown away, such a block becomes one of the file as it is. Where it is synced,
+//! the data of a write are read and written anew: the block belongs to the log, and goes with it.
+
+use super::attrs::Attrs;
+use crate::error::{Error, Result};
+use crate::fs::Filesystem;
+use crate::op::{Cloned, Data};
+use dmu::{Object, Objset, Place, Tx};
+use ondisk::BlkPtr;
+use ondisk::sa::zpl;
+use ondisk::znode::Time;
+use std::borrow::Cow;
+
+/// Files end before 2^63.
+pub(super) const OFFSET_MAX: u64 = i64::MAX as u64;
+/// Largest block a pool can have.
+const BLOCK_MAX: u64 = 16 << 20;
+
+/// Data and where they go.
+pub(super) struct Content<'a> {
+    pub(super) offset: u64,
+    pub(super) bytes: Cow<'a, [u8]>,
+    /// The block on disk that is exactly these bytes.
+    block: Option<&'a BlkPtr>,
+    /// Where the write ended that the block is of, which may be before the block does.
+    logged_end: Option<u64>,
+}
+
+impl<'a> Content<'a> {
+    /// The data of a write at `offset` of `object`; those in a block are read. Such a block is a
+    /// whole one of the file, written when only a part of it may have changed, and the whole of it
+    /// counts: what a later write relies on may be in it.
+    pub(super) fn of(objset: &Objset, object: u64, offset: u64, data: &Data<'a>) -> Result<Self> {
+        let end = offset.checked_add(data.len()).filter(|end| *end <= OFFSET_MAX);
+        let end = end.ok_or(Error::TooLarge("the write ends behind the largest file"))?;
+        let stored = match data {
+            Data::Bytes(bytes) => {
+                let bytes = Cow::Borrowed(*bytes);
+                return Ok(Self { offset, bytes, block: None, logged_end: None });
+            }
+            Data::Stored(stored) => stored,
+        };
+        let (length, size, logged_end) = (stored.length, stored.block.lsize(), Some(end));
+        if length.max(size) > BLOCK_MAX {
+            return Err(Error::TooLarge("the write is longer than any block"));
+        }
+        let offset = if length < size { offset - offset % size } else { offset };
+        if stored.block.is_hole() {
+            let bytes = vec![0; length.max(size) as usize].into();
+            return Ok(Self { offset, bytes, block: None, logged_end });
+        }
+        if length > size || stored.block.level() != 0 {
+            return Err(Error::Invalid("the block is not one of the write"));
+        }
+        let place =
+            Place { objset: objset.id(), object, level: Place::LEVEL_ZIL, blkid: offset / size };
+        let block = objset.store().read(stored.block, place, objset.key());
+        let bytes = block.map_err(dmu::Error::from)?.bytes().to_vec();
+        Ok(Self { offset, bytes: bytes.into(), block: Some(stored.block), logged_end })
+    }
+
+    /// First byte behind them.
+    pub(super) fn end(&self) -> u64 {
+        self.offset.saturating_add(self.bytes.len() as u64)
+    }
+
+    /// Where a file of `size` bytes ends after the write.
+    pub(super) fn end_of_file(&self, size: u64) -> u64 {
+        match self.logged_end {
+            Some(end) if size < end => end,
+            _ => size.max(self.end()),
+        }
+    }
+
+    /// Puts them into the object, whose blocks have the right size.
+    pub(super) fn put(&self, object: &Object, tx: &Tx) -> Result<()> {
+        let size = object.dnode().block_size();
+        if let Some(block) = self.block
+            && object.objset().is_scratch()
+            && self.offset.is_multiple_of(size)
+            && self.bytes.len() as u64 == size
+        {
+            return Ok(object.write_stored(tx, self.offset / size, block)?);
+        }
+        Ok(object.write_at(tx, self.offset, &self.bytes)?)
+    }
+}
+
+/// Lets blocks of an object be those that are on disk.
+pub(super) fn put_cloned(object: &Object, tx: &Tx, cloned: &Cloned<'_>) -> Result<()> {
+    let Cloned { offset, length, block_size, blocks } = *cloned;
+    if !object.objset().is_scratch() {
+        return Err(Error::Unsupported("blocks that belong to another file too"));
+    }
+    let size = object.dnode().block_size();
+    let count = length.div_ceil(size.max(1));
+    if block_size != size || !offset.is_multiple_of(size) || count != blocks.len() as u64 {
+        return Err(Error::Invalid("the blocks cloned do not fit the file"));
+    }
+    if offset.checked_add(length).is_none_or(|end| end > OFFSET_MAX) {
+        return Err(Error::TooLarge("the clone ends behind the largest file"));
+    }
+    if blocks.iter().any(|bp| !bp.is_hole() && (bp.level() != 0 || bp.lsize() != size)) {
+        return Err(Error::Invalid("a block cloned is not one of a file"));
+    }
+    for (blkid, bp) in (offset / size..).zip(blocks) {
+        match bp.is_hole() {
+            true => object.free_range(tx, blkid.saturating_mul(size), size)?,
+            false => object.write_stored(tx, blkid, bp)?,
+        }
+    }
+    Ok(())
+}
+
+impl Filesystem {
+    /// Takes over blocks of another file, whose block size this one then has.
+    pub(super) fn clone_now(
+        &self,
+        tx: &Tx,
+        file: u64,
+        cloned: &Cloned<'_>,
+        now: Time,
+    ) -> Result<()> {
+        let _content = self.inner.state.content.exclusive(file);
+        let _attrs = self.inner.state.attrs.exclusive(file);
+        let size = Attrs::load_regular(self, file)?.size();
+        let object = self.objset().object(file)?;
+        let dnode = object.dnode();
+        let only = dnode.max_block == 0 && size <= dnode.block_size();
+        if only && dnode.block_size() < cloned.block_size && cloned.block_size <= BLOCK_MAX {
+            object.set_block_size(tx, cloned.block_size as u32)?;
+        }
+        put_cloned(&object.reopen()?, tx, cloned)?;
+        let mut attrs = Attrs::load(self, file)?;
+        let end = cloned.offset.saturating_add(cloned.length);
+        if end > attrs.size() {
+            attrs.set(zpl::SIZE, end);
+        }
+        attrs.content_changed(now);
+        attrs.save(self, tx)
+    }
+}
