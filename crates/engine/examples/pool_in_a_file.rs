@@ -5,32 +5,16 @@
 //! ```
 #![allow(clippy::print_stdout, reason = "an example shows what it does")]
 
-use engine::Filesystem;
-use engine::inside::device::{Options, RwFileDevice};
-use engine::inside::dmu::{Hold, NewObject};
-use engine::inside::ondisk::DmuType;
-use engine::inside::ondisk::znode::Time;
-use engine::inside::rt;
-use engine::inside::zpl::write::{NewFile, NewKind};
-use engine::live;
-use engine::live::{CreateOptions, Devices, NewFilesystem, NewTop, TopUse, VdevSpec};
-use std::error::Error;
-use std::path::Path;
-use std::sync::Arc;
+use engine::files::{NewFile, NewKind, Time};
+use engine::objects::{DmuType, Hold, NewObject};
+use engine::{Create, Error, Filesystem, NewPool, Result, datasets};
 
-fn main() -> Result<(), Box<dyn Error>> {
-    let path = std::env::args().nth(1).ok_or("usage: pool_in_a_file IMAGE")?;
-
-    // A pool of one vdev. `disk` would be written for a block device.
-    let device = RwFileDevice::create(Path::new(&path), 256 << 20, &Options::default())?;
-    let mut devices = Devices::new();
-    devices.insert(path.clone(), Arc::new(device) as _);
-    let is_file = std::env::args().nth(2).is_none();
-    let spec = VdevSpec::Leaf { path, is_file };
-    let tops = vec![NewTop { spec, class: TopUse::Normal }];
-    let pool = live::create(&rt::Rt::real(), &CreateOptions::new("tank", tops), &devices)?;
-    drop(devices);
-    pool.create_filesystem("tank/data", NewFilesystem::default(), Vec::new())?;
+fn main() -> Result<()> {
+    let Some(path) = std::env::args().nth(1) else {
+        return Err(Error::external("usage: pool_in_a_file IMAGE"));
+    };
+    let pool = NewPool::new("tank").file(path, 256 << 20)?.create()?;
+    Create::filesystem("tank/data")?.run(&pool)?;
 
     // Two files and an object of no file, all in one transaction: after a crash all are there, or
     // none.
@@ -49,22 +33,21 @@ fn main() -> Result<(), Box<dyn Error>> {
     drop(tx);
 
     // The snapshot is durable when the call returns, and everything before it.
-    pool.snapshot(&["tank/data@before".to_owned()], Vec::new())?;
+    datasets::snapshot(&pool, &["tank/data@before"], false, Vec::new())?;
     println!("txg {txg} is durable; the last is {}", pool.last_synced());
-    let one = fs.root()?.lookup(b"one")?.ok_or("it is gone")?;
-    fs.write_at(one.object, 0, b"THE FIRST", now)?;
+    let one = fs.by_path(b"/one", true)?.number();
+    fs.write_at(one, 0, b"THE FIRST", now)?;
     pool.sync()?;
 
     // Reading: the file as it is, and as it was.
-    let show = |fs: &Filesystem| -> Result<String, Box<dyn Error>> {
+    let show = |fs: &Filesystem| -> Result<String> {
         let node = fs.by_path(b"/one", true)?;
-        let mut bytes = vec![0; usize::try_from(node.size)?];
+        let mut bytes = vec![0; node.size as usize];
         node.read_at(0, &mut bytes)?;
         Ok(String::from_utf8_lossy(&bytes).into_owned())
     };
     println!("now:    {}", show(&fs)?);
-    let snapshot = pool.view().dsl().by_name("tank/data@before")?;
-    println!("before: {}", show(&Filesystem::open(pool.view().dsl().objset(&snapshot)?)?)?);
+    println!("before: {}", show(&pool.view().filesystem("tank/data@before")?)?);
 
     for t in pool.txgs() {
         println!("txg {}: {} blocks, {} bytes, {:?}", t.txg, t.blocks, t.written, t.sync);

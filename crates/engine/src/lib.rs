@@ -1,25 +1,85 @@
-//! The façade: everything a front end may use.
+//! ZFS in a program: pools in files and on disks, made, changed and read without a kernel module.
 //!
-//! A [`Pool`] is opened by name or guid from files and devices; its [`Dataset`]s are found by
-//! name, and opened as a [`Filesystem`] or a [`Volume`]. A [`LivePool`] is one that can be changed.
+//! # What there is
+//!
+//! ```text
+//! Pool      open for reading: as it was at one txg, whatever happens
+//! LivePool  open for writing; LivePool::view is the same pool for reading
+//!   Dataset        what has a name: pool/a, pool/a@x; found by Dsl::by_name
+//!     Filesystem   its files: Node by path or object
+//!     Volume       its bytes
+//! ```
+//!
+//! A pool from nothing, and what is in it read back:
+//!
+//! ```
+//! use engine::files::{NewFile, NewKind, Time};
+//! use engine::{Create, NewPool, datasets};
+//!
+//! let pool = NewPool::new("tank").memory(128 << 20).create()?;
+//! Create::filesystem("tank/home")?.set("compression", "zstd")?.run(&pool)?;
+//!
+//! let home = pool.filesystem("tank/home")?;
+//! let now = Time { seconds: 1_700_000_000, nanos: 0 };
+//! let new = NewFile::new(NewKind::File, 0o644, now);
+//! let letter = home.create(home.root_object(), b"letter", &new)?;
+//! home.write_at(letter.number(), 0, b"as it was", now)?;
+//! datasets::snapshot(&pool, &["tank/home@monday"], false, Vec::new())?;
+//! home.write_at(letter.number(), 0, b"as it is!", now)?;
+//!
+//! let mut bytes = [0; 9];
+//! let before = pool.view().filesystem("tank/home@monday")?;
+//! before.by_path(b"/letter", true)?.read_at(0, &mut bytes)?;
+//! assert_eq!(&bytes, b"as it was");
+//! # Ok::<(), engine::Error>(())
+//! ```
+//!
+//! `examples/first_pool.rs` does the same in a file; `examples/pool_in_a_file.rs` goes below files,
+//! to objects and transactions.
+//!
+//! # Where to look
 //!
 //! | module | what it has |
 //! | --- | --- |
 //! | [`datasets`] | making, destroying and renaming of datasets, snapshots, clones |
 //! | [`properties`] | judging and setting of properties |
-//! | [`mod@diff`] | what changed between two states of a file system |
+//! | [`files`] | what files are made of |
+//! | [`objects`] | what files are kept in: a transactional store of objects |
 //! | [`ingest`] | files of somewhere else into a file system |
+//! | [`mod@diff`] | what changed between two states of a file system |
+//! | [`mod@check`], [`inventory`] | everything verified, and everything listed |
 //! | [`pools`] | how pools are found, judged and described |
 //! | [`live`] | making and importing pools that can be changed, tunables, records of txgs |
+//! | [`stats`] | what a pool did, and how long it took |
 //! | [`props`], [`features`] | tables of all properties and features |
 //! | [`spelling`] | names that the format does not allow |
 //! | [`config`] | configurations as labels hold them |
-//! | [`files`] | what files are made of |
-//! | [`mod@check`], [`inventory`] | everything verified, and everything listed |
-//! | [`stats`] | what a pool did, and how long it took |
 //!
 //! The floors below are [`inside`]: tools that look into the structures of a pool name them there,
 //! and a front end does not.
+//!
+//! # When something is durable
+//!
+//! A change of a dataset, snapshot or property is durable when the call returns. Changes of files
+//! and volumes are seen at once and durable with their txg, a few seconds later;
+//! [`LivePool::sync`] waits for it. Whatever ends the program, the pool is as it was at the end of
+//! a txg: all of it, or none.
+//!
+//! # Threads, and async
+//!
+//! Everything that is shared (pools, file systems, volumes, nodes) is `Send` and `Sync`, and calls
+//! from many threads run at the same time. Calls block: for a device, for the end of a txg, or
+//! because writers are slowed down to what the devices take. There is no async runtime in here and
+//! none is needed; a program that has one calls from its threads for blocking work
+//! (`spawn_blocking`). Long work takes a [`Progress`], through which any other thread sees how far
+//! it is and tells it to stop. A transaction keeps its txg from ending: it is never held
+//! across an `await`.
+//!
+//! # Errors
+//!
+//! Operations fail with an [`Error`]: kind, place, source, and a hint that is data. Errors of the
+//! calls on single files and objects ([`errors`]) become one with `?`. Nothing here prints, reads
+//! the environment or ends the process, and no bytes from a disk make it panic.
 #![forbid(unsafe_code)]
 
 pub mod datasets;
@@ -27,19 +87,86 @@ pub mod diff;
 mod error;
 pub mod ingest;
 pub mod inventory;
+mod new_pool;
 pub mod properties;
 pub mod replay;
 
+pub use datasets::Create;
 pub use dmu::Objset;
+/// ```
+/// # let pool = engine::NewPool::new("tank").memory(128 << 20).create()?;
+/// let root = pool.view().dsl().by_name("tank")?;
+/// assert!(!root.is_snapshot());
+/// assert_eq!(pool.view().dsl().kind(&root), engine::DatasetKind::Filesystem);
+/// # Ok::<(), engine::Error>(())
+/// ```
+pub use dsl::Dataset;
 pub use dsl::write::{NameKind, PropertyChange, check_create, check_name, parse_value};
-pub use dsl::{Dataset, DatasetKind, Dir, Dsl, NamedBookmark, Refusal, nicenum};
+pub use dsl::{DatasetKind, Dir, Dsl, NamedBookmark, Refusal, nicenum};
 pub use dsl::{Property, PropertyContext, Source, StoredValue};
 pub use error::{Error, ErrorKind, Hint, InTheWay, Place, Result, Rule};
+pub use new_pool::NewPool;
 pub use ondisk::{features, spelling};
-pub use pool::live::{self, LivePool};
-pub use pool::{Candidate, OpenOptions, Pool, SearchOptions};
+/// ```
+/// use engine::{NewPool, OpenOptions, Pool};
+///
+/// # let folder = tempfile::tempdir().unwrap();
+/// # let image = folder.path().join("pool.img");
+/// NewPool::new("tank").file(&image, 64 << 20)?.create()?.export()?;
+/// let pool = Pool::open("tank", &OpenOptions::in_places([&image]))?;
+/// assert_eq!((pool.name(), pool.health().as_str()), ("tank", "ONLINE"));
+/// # Ok::<(), engine::Error>(())
+/// ```
+pub use pool::Pool;
+pub use pool::live;
+/// ```
+/// use engine::{Create, NewPool};
+///
+/// let pool = NewPool::new("tank").memory(128 << 20).create()?;
+/// Create::filesystem("tank/a")?.run(&pool)?;
+/// pool.sync()?;
+/// assert!(pool.last_synced() > 0 && pool.dirty() == 0);
+/// pool.export()?;
+/// # Ok::<(), engine::Error>(())
+/// ```
+pub use pool::live::LivePool;
+pub use pool::{Candidate, OpenOptions, SearchOptions};
 pub use rt::{Cancelled, Progress, ProgressSnapshot, Rt, for_each_parallel};
-pub use zpl::{Filesystem, Node, Volume};
+/// ```
+/// # use engine::files::{NewFile, NewKind, Time};
+/// # let pool = engine::NewPool::new("tank").memory(128 << 20).create()?;
+/// let fs = pool.filesystem("tank")?;
+/// let new = NewFile::new(NewKind::Dir, 0o755, Time { seconds: 1, nanos: 0 });
+/// fs.create(fs.root_object(), b"letters", &new)?;
+/// let names: Vec<_> = fs.root()?.sorted_entries()?.into_iter().map(|e| e.name).collect();
+/// assert_eq!(names, [b"letters"]);
+/// # Ok::<(), engine::Error>(())
+/// ```
+pub use zpl::Filesystem;
+/// ```
+/// # let pool = engine::NewPool::new("tank").memory(128 << 20).create()?;
+/// # let now = engine::files::Time { seconds: 1, nanos: 0 };
+/// # let fs = pool.filesystem("tank")?;
+/// # let new = engine::files::NewFile::new(engine::files::NewKind::File, 0o644, now);
+/// let file = fs.create(fs.root_object(), b"letter", &new)?;
+/// fs.write_at(file.number(), 4, b"text", now)?;
+/// // A node is what the file was when it was looked up.
+/// let (was, is) = (file.size, fs.by_path(b"/letter", true)?.size);
+/// assert_eq!((was, is), (0, 8));
+/// # Ok::<(), engine::Error>(())
+/// ```
+pub use zpl::Node;
+/// ```
+/// # let pool = engine::NewPool::new("tank").memory(128 << 20).create()?;
+/// engine::Create::volume("tank/disk", 8 << 20)?.run(&pool)?;
+/// let volume = pool.volume("tank/disk")?;
+/// volume.write_at(4096, b"sector")?;
+/// let mut bytes = [0; 8];
+/// volume.read_at(4095, &mut bytes)?;
+/// assert_eq!(&bytes, b"\0sector\0");
+/// # Ok::<(), engine::Error>(())
+/// ```
+pub use zpl::Volume;
 
 /// The crates below the façade, for tools that look into the structures themselves.
 pub mod inside {
@@ -75,6 +202,14 @@ pub mod files {
     pub use zpl::write::{OpenFile, XattrMode};
     pub use zpl::{CaseSensitivity, DirEntry, FileKind, Time, names};
     pub use zpl::{NewFile, NewKind, RenameMode, SetAttrs, SpaceKind, SpaceRow};
+}
+
+/// What files and volumes are kept in: objects as trees of blocks, changed in transactions. A
+/// program that wants no files keeps its data in objects of its own, in a file system's or a
+/// volume's [`Objset`].
+pub mod objects {
+    pub use dmu::{Hold, NewObject, Object, Segment, Tx};
+    pub use ondisk::DmuType;
 }
 
 /// How pools are found, judged and described.

@@ -21,6 +21,7 @@
 mod alloc;
 mod assemble;
 mod behind;
+mod content;
 mod dtl;
 mod errlog;
 mod error;

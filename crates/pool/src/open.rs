@@ -59,6 +59,16 @@ impl Default for OpenOptions {
     }
 }
 
+impl OpenOptions {
+    /// Devices are looked for in these places: directories, files and disks.
+    #[must_use]
+    pub fn in_places(places: impl IntoIterator<Item = impl Into<std::path::PathBuf>>) -> Self {
+        let paths = places.into_iter().map(Into::into).collect();
+        let search = SearchOptions { paths, ..SearchOptions::default() };
+        Self { search, ..Self::default() }
+    }
+}
+
 /// Features of an open pool, by guid, with the reference counts in the MOS.
 #[derive(Clone, Debug, Default)]
 pub struct Features {

@@ -23,14 +23,16 @@ const VOLBLOCKSIZE_MAX: u64 = 128 << 10;
 
 /// A file system or volume to be made.
 ///
-/// ```no_run
-/// # fn example(pool: &engine::LivePool) -> engine::Result<()> {
+/// ```
+/// # let pool = engine::NewPool::new("tank").memory(128 << 20).create()?;
 /// use engine::datasets::Create;
 ///
-/// Create::filesystem("tank/home")?.set("compression", "zstd")?.run(pool)?;
-/// Create::volume("tank/vm/disk", 8 << 30)?.set("volblocksize", "8K")?.with_parents().run(pool)?;
-/// # Ok(())
-/// # }
+/// Create::filesystem("tank/home")?.set("compression", "zstd")?.run(&pool)?;
+/// let disk = Create::volume("tank/vm/disk", 10_000_000)?.set("volblocksize", "8K")?;
+/// assert_eq!(disk.volume_size(), Some(10_002_432));
+/// assert!(disk.reserves(pool.view()) > disk.volume_size());
+/// disk.with_parents().run(&pool)?;
+/// # Ok::<(), engine::Error>(())
 /// ```
 #[derive(Clone, Debug)]
 pub struct Create {

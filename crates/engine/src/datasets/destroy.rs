@@ -13,17 +13,17 @@ use std::collections::HashSet;
 /// `DATASET@A,B,C` names several, `DATASET@A%B` all from A to B, `DATASET@%B` and `@A%` all before
 /// and after.
 ///
-/// ```no_run
-/// # fn example(pool: &engine::LivePool) -> engine::Result<()> {
-/// use engine::datasets::Destroy;
+/// ```
+/// # let pool = engine::NewPool::new("tank").memory(128 << 20).create()?;
+/// use engine::datasets::{Create, Destroy, snapshot};
 ///
+/// Create::filesystem("tank/old/below")?.with_parents().run(&pool)?;
+/// snapshot(&pool, &["tank/old@a"], true, Vec::new())?;
 /// let doomed = Destroy::new("tank/old").recursive().plan(pool.view())?;
-/// for name in doomed.names() {
-///     println!("will destroy {name}");
-/// }
-/// doomed.run(pool, &engine::Progress::new())?;
-/// # Ok(())
-/// # }
+/// let names: Vec<_> = doomed.names().collect();
+/// assert_eq!(names, ["tank/old/below@a", "tank/old/below", "tank/old@a", "tank/old"]);
+/// doomed.run(&pool, &engine::Progress::new())?;
+/// # Ok::<(), engine::Error>(())
 /// ```
 #[derive(Clone, Debug)]
 pub struct Destroy {

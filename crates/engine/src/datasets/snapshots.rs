@@ -15,11 +15,11 @@ const TAG_MAX: usize = 255;
 /// # Errors
 /// One of them cannot be taken: it is the error's operand.
 ///
-/// ```no_run
-/// # fn example(pool: &engine::LivePool) -> engine::Result<()> {
-/// engine::datasets::snapshot(pool, &["tank/home@monday"], true, Vec::new())?;
-/// # Ok(())
-/// # }
+/// ```
+/// # let pool = engine::NewPool::new("tank").memory(128 << 20).create()?;
+/// engine::datasets::snapshot(&pool, &["tank@monday"], true, Vec::new())?;
+/// assert!(pool.view().dsl().by_name("tank@monday")?.is_snapshot());
+/// # Ok::<(), engine::Error>(())
 /// ```
 pub fn snapshot(
     pool: &LivePool,

@@ -63,20 +63,23 @@ pub struct Change {
 
 /// The changes between two states, in the order of the objects.
 ///
-/// ```no_run
-/// # fn example(pool: &engine::Pool) -> engine::Result<()> {
+/// ```
+/// # let pool = engine::NewPool::new("tank").memory(128 << 20).create()?;
+/// # let now = engine::files::Time { seconds: 1, nanos: 0 };
+/// # let new = engine::files::NewFile::new(engine::files::NewKind::File, 0o644, now);
 /// use engine::diff::{Diff, What};
 ///
+/// engine::datasets::snapshot(&pool, &["tank@before"], false, Vec::new())?;
+/// let fs = pool.filesystem("tank")?;
+/// fs.create(fs.root_object(), b"letter", &new)?;
+/// pool.sync()?;
 /// let progress = engine::Progress::new();
-/// let on_disk = |dataset: &engine::Dataset| pool.dsl().objset(dataset);
-/// for change in Diff::new(pool, "tank/home@monday", None, &on_disk, &progress)? {
-///     let change = change?;
-///     if change.what == What::Removed {
-///         println!("{} is gone", String::from_utf8_lossy(&change.file.path));
-///     }
-/// }
-/// # Ok(())
-/// # }
+/// let on_disk = |dataset: &engine::Dataset| pool.view().dsl().objset(dataset);
+/// let added: Vec<_> = Diff::new(pool.view(), "tank@before", None, &on_disk, &progress)?
+///     .filter_map(|change| change.ok().filter(|c| c.what == What::Added))
+///     .collect();
+/// assert_eq!(added[0].file.path, b"/tank/letter");
+/// # Ok::<(), engine::Error>(())
 /// ```
 pub struct Diff<'a> {
     earlier: Side<'a>,

@@ -68,7 +68,9 @@ type Source = Box<dyn std::error::Error + Send + Sync>;
 /// ```
 /// use engine::{Error, ErrorKind, Hint, OpenOptions, Pool};
 ///
-/// let opened = Pool::open("no-such-pool", &OpenOptions::default());
+/// # let folder = tempfile::tempdir().unwrap();
+/// # let place = folder.path();
+/// let opened = Pool::open("no-such-pool", &OpenOptions::in_places([place]));
 /// let Err(error) = opened.map_err(Error::from) else { return };
 /// assert!(matches!(error.kind(), ErrorKind::NoSuchPool { .. }));
 /// assert_eq!(error.hint(), Some(&Hint::NamePlaces));

@@ -26,13 +26,14 @@ pub struct Setting<'a> {
 /// Sets properties, all in one txg but for the sizes of volumes, which change first. The first that
 /// is refused ends it; those before it are set.
 ///
-/// ```no_run
-/// # fn example(pool: &engine::LivePool) -> engine::Result<()> {
+/// ```
+/// # let pool = engine::NewPool::new("tank").memory(128 << 20).create()?;
 /// use engine::properties::{Setting, set};
 ///
-/// set(pool, &[Setting { dataset: "tank/home", property: "atime", value: "off" }])?;
-/// # Ok(())
-/// # }
+/// set(&pool, &[Setting { dataset: "tank", property: "atime", value: "off" }])?;
+/// let no = set(&pool, &[Setting { dataset: "tank", property: "atime", value: "maybe" }]);
+/// assert_eq!(no.unwrap_err().operand(), Some("tank"));
+/// # Ok::<(), engine::Error>(())
 /// ```
 ///
 /// # Errors

@@ -7,7 +7,7 @@ use crate::place::Place;
 use crate::{asked, ui};
 use engine::DatasetKind;
 use engine::files::FileKind;
-use engine::inside::dmu;
+use engine::objects::Object;
 use engine::{Pool, Volume};
 use std::process::ExitCode;
 
@@ -67,7 +67,7 @@ impl Args {
         }
     }
 
-    fn bytes(&self, object: &dmu::Object, size: u64) -> Result<bool, Failure> {
+    fn bytes(&self, object: &Object, size: u64) -> Result<bool, Failure> {
         let wanted = self.length.and_then(|n| self.offset.checked_add(n)).unwrap_or(u64::MAX);
         let end = size.min(wanted);
         let mut buffer = vec![0; CHUNK.min(end.saturating_sub(self.offset)) as usize];

@@ -10,9 +10,9 @@ use engine::Node;
 use engine::files::FileKind;
 use engine::files::acl::{self, POSIX_ACCESS_XATTR, POSIX_DEFAULT_XATTR};
 use engine::files::flags;
-use engine::inside::dmu;
 use engine::inventory::json::{Json, Members, hex};
 use engine::inventory::{kind_name, nanoseconds};
+use engine::objects::{Object, Segment};
 use engine::{Filesystem, Pool};
 use std::process::ExitCode;
 
@@ -255,7 +255,7 @@ impl Facts<'_> {
         match n.segments() {
             Ok(_) if n.kind() != FileKind::File => {}
             Ok(segments) => {
-                let pair = |s: &dmu::Segment| Json::List(vec![s.offset.into(), s.length.into()]);
+                let pair = |s: &Segment| Json::List(vec![s.offset.into(), s.length.into()]);
                 put("data", Json::List(segments.iter().map(pair).collect()));
             }
             Err(e) => errors.push(e.to_string().into()),
@@ -283,7 +283,7 @@ impl Facts<'_> {
     }
 }
 
-fn layout_text(object: &dmu::Object) -> String {
+fn layout_text(object: &Object) -> String {
     let d = object.dnode();
     let indirect = 1u64.checked_shl(d.indirect_shift.into()).unwrap_or(0);
     format!(
@@ -294,7 +294,7 @@ fn layout_text(object: &dmu::Object) -> String {
     )
 }
 
-fn ranges_text(segments: &[dmu::Segment]) -> String {
+fn ranges_text(segments: &[Segment]) -> String {
     let mut texts: Vec<String> =
         segments.iter().take(RANGES_SHOWN).map(|s| format!("{}+{}", s.offset, s.length)).collect();
     if segments.len() > RANGES_SHOWN {

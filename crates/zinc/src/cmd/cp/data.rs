@@ -2,7 +2,7 @@
 
 use engine::Progress;
 use engine::errors::DmuError as Error;
-use engine::inside::dmu::Object;
+use engine::objects::Object;
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt as _;

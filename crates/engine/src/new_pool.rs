@@ -1,0 +1,137 @@
+//! Making a pool of files, or in memory.
+
+use crate::error::{Error, ErrorKind, Place, Result};
+use device::{MemoryDevice, Options, RwFileDevice, WriteDeviceRef};
+use pool::live::{CreateOptions, Devices, LivePool, NewTop, TopUse, VdevSpec, create};
+use rt::Rt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// A pool to be made of files or of memory, with a top-level vdev for each call that adds one.
+/// What is written is striped over them. Pools of disks, and of vdevs for special uses, are made
+/// with [`crate::live::create`].
+///
+/// ```
+/// use engine::{Create, NewPool, OpenOptions, Pool};
+///
+/// # let folder = tempfile::tempdir().unwrap();
+/// # let image = |name: &str| folder.path().join(name);
+/// let (a, b) = (image("a.img"), image("b.img"));
+/// let pool = NewPool::new("tank").mirror(&[&a, &b], 64 << 20)?.create()?;
+/// Create::filesystem("tank/home")?.run(&pool)?;
+/// pool.export()?;
+///
+/// let pool = Pool::open("tank", &OpenOptions::in_places([&a, &b]))?;
+/// assert_eq!(pool.filesystem("tank/home")?.root()?.links, 2);
+/// # Ok::<(), engine::Error>(())
+/// ```
+pub struct NewPool {
+    options: CreateOptions,
+    devices: Devices,
+}
+
+impl NewPool {
+    /// A pool of that name, of nothing yet.
+    #[must_use]
+    pub fn new(name: &str) -> Self {
+        Self { options: CreateOptions::new(name, Vec::new()), devices: Devices::new() }
+    }
+
+    /// Adds a file, which is made `bytes` long; what is in one that is there is lost.
+    ///
+    /// # Errors
+    /// The file cannot be made.
+    pub fn file(mut self, path: impl AsRef<Path>, bytes: u64) -> Result<Self> {
+        let spec = self.leaf(path.as_ref(), bytes)?;
+        Ok(self.top(spec))
+    }
+
+    /// Adds files that all hold the same, each `bytes` long.
+    ///
+    /// # Errors
+    /// A file cannot be made.
+    pub fn mirror(mut self, paths: &[impl AsRef<Path>], bytes: u64) -> Result<Self> {
+        let leaves = paths.iter().map(|path| self.leaf(path.as_ref(), bytes));
+        let leaves = leaves.collect::<Result<Vec<_>>>()?;
+        Ok(self.top(VdevSpec::Mirror(leaves)))
+    }
+
+    /// Adds files of which any `parity` (1 to 3) may be lost, each `bytes` long.
+    ///
+    /// # Errors
+    /// A file cannot be made.
+    pub fn raidz(mut self, parity: u64, paths: &[impl AsRef<Path>], bytes: u64) -> Result<Self> {
+        let leaves = paths.iter().map(|path| self.leaf(path.as_ref(), bytes));
+        let children = leaves.collect::<Result<Vec<_>>>()?;
+        Ok(self.top(VdevSpec::Raidz { nparity: parity, children }))
+    }
+
+    /// Adds `bytes` of memory: what is in it ends with the pool.
+    #[must_use]
+    pub fn memory(mut self, bytes: u64) -> Self {
+        let path = format!("/memory/{}", self.devices.len());
+        let device: WriteDeviceRef = Arc::new(MemoryDevice::zeros(&path, bytes));
+        self.devices.insert(path.clone(), device);
+        self.top(VdevSpec::Leaf { path, is_file: true })
+    }
+
+    /// Changes what else can be said of a pool: features, properties, tunables.
+    #[must_use]
+    pub fn with(mut self, change: impl FnOnce(&mut CreateOptions)) -> Self {
+        change(&mut self.options);
+        self
+    }
+
+    /// Makes it; it is durable when this returns, and open.
+    ///
+    /// # Errors
+    /// These devices or options make no pool, or a device fails.
+    pub fn create(self) -> Result<LivePool> {
+        Ok(create(&Rt::real(), &self.options, &self.devices)?)
+    }
+
+    fn top(mut self, spec: VdevSpec) -> Self {
+        self.options.tops.push(NewTop { spec, class: TopUse::Normal });
+        self
+    }
+
+    fn leaf(&mut self, path: &Path, bytes: u64) -> Result<VdevSpec> {
+        let fail = |path: &Path, e: device::Error| {
+            Error::new(ErrorKind::Device).at(Place::Path(path.to_owned())).because(e)
+        };
+        // Labels have whole paths: they are looked for from elsewhere.
+        let whole: PathBuf = std::path::absolute(path)?;
+        let Some(text) = whole.to_str().map(str::to_owned) else {
+            return Err(Error::new(ErrorKind::InvalidName).at(Place::Path(whole)));
+        };
+        let made = RwFileDevice::create(&whole, bytes, &Options::default());
+        let device: WriteDeviceRef = Arc::new(made.map_err(|e| fail(&whole, e))?);
+        self.devices.insert(text.clone(), device);
+        Ok(VdevSpec::Leaf { path: text, is_file: true })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_makes_no_pool_is_an_error() {
+        assert!(NewPool::new("tank").create().is_err());
+        assert!(NewPool::new("tank").memory(1 << 20).create().is_err());
+        let folder = tempfile::tempdir().unwrap();
+        assert!(NewPool::new("tank").file(folder.path(), 64 << 20).is_err());
+    }
+
+    /// Whoever shares a pool between threads, or an async runtime does, needs this.
+    #[test]
+    fn pools_and_what_is_in_them_are_shared_by_threads() {
+        fn is_shared<T: Send + Sync>() {}
+        is_shared::<LivePool>();
+        is_shared::<crate::Pool>();
+        is_shared::<crate::Filesystem>();
+        is_shared::<crate::Volume>();
+        is_shared::<crate::Node>();
+        is_shared::<Error>();
+    }
+}

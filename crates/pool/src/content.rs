@@ -1,0 +1,26 @@
+//! What is in a pool that is open for reading, by name.
+
+use crate::error::{Error, Result};
+use crate::open::Pool;
+use ondisk::ObjsetKind;
+use zpl::{Filesystem, Volume};
+
+impl Pool {
+    /// A file system, or a snapshot of one (`pool/a@x`), as it is on disk.
+    pub fn filesystem(&self, name: &str) -> Result<Filesystem> {
+        let objset = self.dsl().objset(&self.dsl().by_name(name)?)?;
+        if objset.phys().kind != ObjsetKind::Zfs {
+            return Err(Error::Invalid { what: format!("{name} is not a file system") });
+        }
+        Ok(Filesystem::open(objset)?)
+    }
+
+    /// A volume, or a snapshot of one, as it is on disk.
+    pub fn volume(&self, name: &str) -> Result<Volume> {
+        let objset = self.dsl().objset(&self.dsl().by_name(name)?)?;
+        if objset.phys().kind != ObjsetKind::Zvol {
+            return Err(Error::Invalid { what: format!("{name} is not a volume") });
+        }
+        Ok(Volume::open(&objset)?)
+    }
+}
