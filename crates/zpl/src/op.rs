@@ -316,12 +316,14 @@ pub enum Op<'a> {
         /// What.
         data: &'a [u8],
     },
-    /// Lets a file end at `size` unless it is longer; what was written there is there already.
+    /// Lets a file reach to the end of a write whose data are there already.
     Extend {
         /// The file.
         file: u64,
-        /// Its size at least.
-        size: u64,
+        /// Where it wrote, in bytes.
+        offset: u64,
+        /// How many bytes.
+        length: u64,
     },
     /// Lets a file end at `size`.
     Truncate {

@@ -7,11 +7,15 @@
 use super::refusal::Refusal;
 use ondisk::Endian;
 use ondisk::acl::{Ace, Who};
-use ondisk::acl::{VERSION_INITIAL, decode_aces};
+use ondisk::acl::{VERSION_INITIAL, decode_aces, encode_aces};
+use ondisk::fuid::Fuid;
 
 type Result<T> = std::result::Result<T, Refusal>;
 
 const ENTRY_SIZE: usize = 12;
+/// The id of an owner with a domain, and of entries that are about nobody by id.
+const FOREIGN_ID: u64 = 1 << 31;
+const NO_ID: u64 = u32::MAX as u64;
 const OBJECT_SIZE: usize = 32;
 const TYPES_OBJECT: core::ops::RangeInclusive<u16> = 5..=8;
 
@@ -49,6 +53,28 @@ pub(super) fn logged(
         out.push(ace);
     }
     Ok(out)
+}
+
+/// Encodes entries as applications pass them.
+pub(super) fn encode(aces: &[Ace], endian: Endian) -> Vec<u8> {
+    let mut out = Vec::new();
+    for ace in aces {
+        let id = match ace.who() {
+            Who::User(_) | Who::Group(_) if has_domain(ace) => FOREIGN_ID,
+            Who::User(id) | Who::Group(id) => id,
+            _ => NO_ID,
+        };
+        out.extend(encode_aces(&[Ace { id, ..*ace }], VERSION_INITIAL, endian));
+        if TYPES_OBJECT.contains(&ace.kind) {
+            out.extend(ace.object.unwrap_or_default().as_flattened());
+        }
+    }
+    out
+}
+
+/// Whether an entry is about an owner with a domain.
+pub(super) fn has_domain(ace: &Ace) -> bool {
+    matches!(ace.who(), Who::User(id) | Who::Group(id) if Fuid(id).domain() != 0)
 }
 
 /// Ids above this one stand for ids with a domain.

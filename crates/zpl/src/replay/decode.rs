@@ -14,21 +14,24 @@ use ondisk::{BlkPtr, Endian};
 type Result<T> = std::result::Result<T, Refusal>;
 
 /// Bits of the mask of `SETATTR`, as Linux has them.
-mod mask {
-    pub(super) const MODE: u64 = 0x1;
-    pub(super) const UID: u64 = 0x2;
-    pub(super) const GID: u64 = 0x4;
-    pub(super) const SIZE: u64 = 0x8;
-    pub(super) const ATIME: u64 = 0x10;
-    pub(super) const MTIME: u64 = 0x20;
+pub(super) mod mask {
+    pub(in super::super) const MODE: u64 = 0x1;
+    pub(in super::super) const UID: u64 = 0x2;
+    pub(in super::super) const GID: u64 = 0x4;
+    pub(in super::super) const SIZE: u64 = 0x8;
+    pub(in super::super) const ATIME: u64 = 0x10;
+    pub(in super::super) const MTIME: u64 = 0x20;
+    pub(in super::super) const CTIME: u64 = 0x40;
+    /// More attributes follow.
+    pub(in super::super) const EXTRA: u64 = 1 << 31;
 }
 
 /// Flags of a list in a record, and what they are in a file.
-const ACL_HINTS: [(u64, u64); 3] =
+pub(super) const ACL_HINTS: [(u64, u64); 3] =
     [(0x1, flags::ACL_AUTO_INHERIT), (0x2, flags::ACL_PROTECTED), (0x4, flags::ACL_DEFAULTED)];
 
 /// Attributes of a record that are flags of a file.
-const FLAG_BITS: [(AttrBit, u64); 15] = [
+pub(super) const FLAG_BITS: [(AttrBit, u64); 15] = [
     (AttrBit::ReadOnly, flags::READONLY),
     (AttrBit::Hidden, flags::HIDDEN),
     (AttrBit::System, flags::SYSTEM),
@@ -68,18 +71,21 @@ fn time(words: [u64; 2]) -> Time {
 }
 
 /// Decodes records of one file system.
-pub(super) struct Decoder<'f> {
+pub struct Decoder<'f> {
     /// The domains of the file system.
-    pub(super) fuids: &'f FuidTable,
+    pub fuids: &'f FuidTable,
     /// When the change is thought to be made.
-    pub(super) now: Time,
+    pub now: Time,
     /// The order of what the record leaves undecoded.
-    pub(super) endian: Endian,
+    pub endian: Endian,
 }
 
 impl Decoder<'_> {
     /// The operation of a record of a file system.
-    pub(super) fn op<'r>(&self, record: &'r Record) -> Result<Op<'r>> {
+    ///
+    /// # Errors
+    /// The record contradicts itself, or says what is not known here.
+    pub fn op<'r>(&self, record: &'r Record) -> Result<Op<'r>> {
         let any_case = record.case_insensitive;
         let at = |dir: u64, name: &'r [u8]| At { dir, name, any_case };
         Ok(match &record.body {
@@ -101,7 +107,7 @@ impl Decoder<'_> {
                 Op::Rename { from, to, how: Box::new(how) }
             }
             Body::Write { object, offset, length, .. } if record.kind == TxType::WRITE2 => {
-                Op::Extend { file: *object, size: offset.saturating_add(*length) }
+                Op::Extend { file: *object, offset: *offset, length: *length }
             }
             Body::Write { object, offset, length, block, data, .. } => {
                 Op::Write { file: *object, offset: *offset, data: data_of(*length, block, data) }

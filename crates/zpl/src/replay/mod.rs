@@ -27,8 +27,11 @@
 
 mod acl;
 mod decode;
+mod encode;
 mod refusal;
 
+pub use decode::Decoder;
+pub use encode::{Encoder, volume_record};
 pub use refusal::{Refusal, Stop};
 
 use crate::error::{Error, Result};
@@ -36,7 +39,6 @@ use crate::fs::Filesystem;
 use crate::op::{Data, VolumeOp};
 use crate::volume::Volume;
 use crate::write::FsSettings;
-use decode::Decoder;
 use dmu::{Hold, Objset, ScratchSpec};
 use ondisk::zil::Record;
 use ondisk::znode::{Time, master};

@@ -68,7 +68,9 @@ impl Filesystem {
                 let at = self.objset().usage().writing(data.len() as u64, append)?;
                 return Ok(Outcome::Wrote(at));
             }
-            Op::Extend { file, size } => self.extend_now(tx, *file, *size),
+            Op::Extend { file, offset, length } => {
+                self.extend_now(tx, *file, offset.saturating_add(*length))
+            }
             Op::Truncate { file, size } => self.truncate_now(tx, *file, *size, now),
             Op::Punch { file, offset, length, extends } => {
                 self.punch_now(tx, *file, (*offset, *length), *extends, now)
