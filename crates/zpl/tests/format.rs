@@ -10,7 +10,7 @@ use ondisk::objset::ObjsetKind;
 use ondisk::sa::zpl as attribute;
 use ondisk::znode::flags;
 use zpl::{CaseSensitivity, FileKind, Filesystem, FormatOptions, NewFile, NewKind, SpaceKind};
-use zpl::{Volume, write::XattrMode};
+use zpl::{RenameMode, Volume, write::XattrMode};
 
 #[test]
 fn a_new_file_system_is_as_openzfs_leaves_one() {
@@ -266,4 +266,28 @@ fn volumes_are_made_and_changed() {
     wanted[40_960..].fill(0);
     set.commit();
     assert!(read(&set) == wanted);
+}
+
+#[test]
+fn what_is_moved_into_a_project_hands_it_down() {
+    let (set, fs) = filesystem(&FormatOptions::new(at(1)));
+    let root = fs.root_object();
+    let make = |name: &[u8]| {
+        fs.create(root, name, &NewFile::new(NewKind::Dir, 0o755, at(2))).unwrap().number()
+    };
+    let (project, moved) = (make(b"project"), make(b"moved"));
+    let inherits = zpl::FlagChange::settable(flags::PROJINHERIT);
+    let set_project = |n, flags| {
+        let change = zpl::SetAttrs { project: Some(9), flags, ..zpl::SetAttrs::default() };
+        fs.set_attrs(n, &change, at(3)).unwrap();
+    };
+    set_project(project, inherits);
+    set_project(moved, zpl::FlagChange::default());
+    fs.rename((root, b"moved"), (project, b"in"), RenameMode::Replace, at(4)).unwrap();
+    let below =
+        fs.create(moved, b"below", &NewFile::new(NewKind::File, 0o644, at(5))).unwrap().number();
+    set.commit();
+    let view = Filesystem::open(set.view()).unwrap();
+    assert_ne!(view.node(moved).unwrap().flags & flags::PROJINHERIT, 0);
+    assert_eq!(view.node(below).unwrap().project, 9);
 }
