@@ -103,6 +103,8 @@ pub enum Refusal {
     SetTwice(String),
     /// The property cannot have that value.
     BadValue(String),
+    /// File systems are made of the newest version only.
+    OldVersion,
     /// The pool does not have the feature.
     NoFeature(&'static str),
     /// This program cannot do that yet.
@@ -139,6 +141,7 @@ impl fmt::Display for Refusal {
             Self::ReadOnly(p) => write!(f, "the property {p:?} cannot be changed"),
             Self::SetTwice(p) => write!(f, "the property {p:?} is given twice"),
             Self::BadValue(v) => write!(f, "{v:?} is no value for it"),
+            Self::OldVersion => f.write_str("zinc makes no file systems of older versions"),
             Self::NoFeature(guid) => write!(f, "the pool does not have the feature {guid}"),
             Self::Unsupported(what) => write!(f, "{what} cannot be changed yet"),
         }

@@ -226,7 +226,8 @@ pub mod pools {
 pub mod props {
     pub use ondisk::pool_props::{POOL, VDEV};
     pub use ondisk::props::{
-        Access, DATASET, Kind, Property, Shown, applies, find, find_dataset, is_user_property,
+        Access, DATASET, Kind, Property, Shown, applies, find, find_dataset, find_pool,
+        is_user_property,
     };
 }
 

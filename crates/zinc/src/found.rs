@@ -294,19 +294,17 @@ struct Sought {
     candidate: Option<Candidate>,
     /// It was found in other places than those that are written down.
     is_wider: bool,
-    /// Paths at which there is no device.
-    missing: Vec<PathBuf>,
     /// A path that may not be read.
     denied: Option<PathBuf>,
 }
 
 fn seek(known: &Known) -> Result<Sought, Failure> {
-    let (mut there, mut missing, mut denied) = (Vec::new(), Vec::new(), None);
+    let (mut there, mut denied) = (Vec::new(), None);
     for path in known.paths() {
         match open_device(&path) {
             Ok(_) => there.push(path),
             Err(e) if e.kind() == ErrorKind::PermissionDenied => denied = denied.or(Some(path)),
-            Err(_) => missing.push(path),
+            Err(_) => {}
         }
     }
     let first = if there.is_empty() { None } else { in_places(&there, known)? };
@@ -317,7 +315,7 @@ fn seek(known: &Known) -> Result<Sought, Failure> {
             None => (first, false),
         },
     };
-    Ok(Sought { candidate, is_wider, missing, denied })
+    Ok(Sought { candidate, is_wider, denied })
 }
 
 /// No device of the pool is missing: none that is written down, and none of which its own labels
@@ -332,13 +330,13 @@ fn is_whole(candidate: &Candidate, known: &Known) -> bool {
 
 /// A known pool's devices, wherever they are now.
 pub fn look_for(known: Known) -> Result<Found, Failure> {
-    let Sought { candidate, is_wider, missing, denied } = seek(&known)?;
+    let Sought { candidate, is_wider, denied } = seek(&known)?;
     let name = known.name().to_owned();
     let Some(candidate) = candidate else {
         return Err(match denied {
             Some(path) => Failure::new(format!("cannot open '{name}': permission denied"))
                 .because(format!("its device {} cannot be read", path.display())),
-            None => absent(&name, &missing).of_closed(known.candidate(None)),
+            None => absent(&name, &known.paths()).of_closed(known.candidate(None)),
         });
     };
     if candidate.state() == CandidateState::Destroyed {
@@ -359,9 +357,9 @@ pub fn is_gone(known: &Known) -> bool {
     })
 }
 
-fn absent(name: &str, missing: &[PathBuf]) -> Failure {
+fn absent(name: &str, paths: &[PathBuf]) -> Failure {
     let mut failure = Failure::new(format!("cannot open '{name}': its devices are missing"));
-    for path in missing {
+    for path in paths {
         failure = failure.because(format!("{} does not lead to one of them", path.display()));
     }
     failure.hint(format!(

@@ -1,12 +1,13 @@
 //! Properties that zinc keeps for others and does not act on itself.
 //!
-//! Who sets `dedup=on` expects that data is deduplicated from now on. Where zinc does not do what a
-//! value asks for, it stores the value, for OpenZFS acts on it, and says so.
+//! A user that sets `dedup=on` expects that data is deduplicated from now on. Where zinc does not
+//! do what a value asks for, it stores the value, for OpenZFS acts on it, and says so.
 
 use crate::ui;
+use engine::props;
 
 /// The property, the value that asks for nothing, and what zinc does instead.
-const KEPT: [(&str, &str, &str); 12] = [
+const KEPT: [(&str, &str, &str); 13] = [
     ("dedup", "off", "zinc deduplicates nothing that it writes"),
     ("sync", "standard", "what zinc writes is durable when the command ends"),
     ("logbias", "latency", "zinc writes no intent log"),
@@ -18,12 +19,15 @@ const KEPT: [(&str, &str, &str); 12] = [
     ("autoexpand", "off", "zinc does not expand devices"),
     ("autoreplace", "off", "zinc does not replace devices"),
     ("failmode", "wait", "a pool of zinc stops when it cannot write"),
+    ("listsnapshots", "off", "`zinc zfs list` shows snapshots with -t snapshot or -t all"),
     ("delegation", "on", "zinc asks the system alone who may change a pool"),
 ];
 
 /// Says which of these settings (`NAME=VALUE`) zinc only keeps.
 pub fn note<'s>(settings: impl IntoIterator<Item = &'s String>) {
     for (name, value) in settings.into_iter().filter_map(|text| text.split_once('=')) {
+        // A column's heading is a name too.
+        let name = props::find_pool(name).map_or(name, |p| p.name);
         let kept = |(known, neutral, _): &&(&str, &str, &str)| *known == name && *neutral != value;
         if let Some((.., instead)) = KEPT.iter().find(kept) {
             ui::error(&format!("note: '{name}={value}' is kept for other systems: {instead}\n"));

@@ -129,6 +129,39 @@ fn a_pool_with_an_impossible_name_gets_another_or_stays() {
 }
 
 #[test]
+fn what_is_asked_for_is_done_or_refused_and_never_left_out() {
+    let place = Place::new(&["a", "b"]);
+    place.ok("zpool create -O version=5 tank a");
+    let said = place.fails("zfs create -o version=4 tank/old");
+    assert!(said.contains("zinc makes no file systems of older versions"), "{said}");
+    place.ok("zfs create -o version=5 tank/new");
+    assert_eq!(place.ok("zfs list -Ho name"), "tank\ntank/new\n");
+    let run = place.run("zpool set listsnaps=on tank");
+    assert!(run.code == 0 && run.err.contains("shows snapshots with -t"), "{}", run.err);
+    assert_eq!(place.ok("zpool get -Ho value listsnapshots tank"), "on\n");
+    place.ok("zpool export tank");
+    for (options, why) in [
+        ("-o readonly=maybe", "bad property value 'maybe' for 'readonly'"),
+        ("-o feature@blake3=enabled", "'blake3' cannot be set at import time"),
+        ("-o comment=a -o comment=b", "property 'comment' specified multiple times"),
+    ] {
+        let said = place.fails(&format!("zpool import -d . {options} tank"));
+        assert!(said.contains(why), "{options}: {said}");
+        assert!(place.ok("zpool import -d .").contains("   pool: tank\n"), "{options}");
+    }
+    place.ok("zpool import -d . -o org.zinc:x=y -o ashift=13 -o comment=hi tank");
+    let values = place.ok("zpool get -Ho value org.zinc:x,ashift,comment tank");
+    assert_eq!(values, "y\n13\nhi\n");
+    let said = place.fails("zpool create -o comment=a -o comment=b twice b");
+    assert!(said.contains("specified multiple times"), "{said}");
+    // An image that another took the place of is named.
+    std::fs::remove_file(place.path().join("a")).unwrap();
+    place.extra("a");
+    let said = place.fails("zfs list tank");
+    assert!(said.contains("/a does not lead to one of them"), "{said}");
+}
+
+#[test]
 fn a_guid_stands_for_the_name_of_a_pool() {
     let place = Place::new(&["a"]);
     place.ok("zpool create tank a");

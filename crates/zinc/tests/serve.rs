@@ -167,7 +167,7 @@ fn commands_reach_the_pool_that_is_held_with_the_same_results() {
     assert_eq!(place.run(&["zpool", "list", "-Ho", "name,health"]).ok(), "tank\tONLINE\n");
     for (setting, name, value) in [
         ("comment=held", "comment", "held\n"),
-        ("listsnapshots=on", "listsnapshots", "on\n"),
+        ("listsnapshots=off", "listsnapshots", "off\n"),
         ("feature@edonr=enabled", "feature@edonr", "enabled\n"),
     ] {
         place.run(&["zpool", "set", setting, "tank"]).ok();

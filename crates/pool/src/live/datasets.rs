@@ -47,8 +47,9 @@ impl NewFilesystem {
                 self.utf8_only |= *n != 0;
             }
             "utf8only" => self.utf8_only |= *n != 0,
-            // There is none here: a value that asked for some was refused.
-            "encryption" => {}
+            // There is none here: a value that asked for some was refused. So was every version but
+            // the one that is made.
+            "encryption" | "version" => {}
             _ => return false,
         }
         true

@@ -169,7 +169,7 @@ pub fn has_name(name: &str) -> bool {
 
 /// Refuses to give a pool a name that could not be remembered; said before anything is changed.
 pub fn check_writable(doing: &str, cachefile: &Cachefile) -> Result<(), Failure> {
-    let cannot = |failure: Failure| not_remembered(doing, &failure);
+    let cannot = |failure: Failure| not_remembered(doing, cachefile, &failure);
     let elsewhere = match cachefile {
         Cachefile::At(path) => Some(CacheFile::at(path.clone())),
         _ => None,
@@ -182,10 +182,14 @@ pub fn check_writable(doing: &str, cachefile: &Cachefile) -> Result<(), Failure>
 }
 
 /// Why a pool gets no name here; `doing` begins the message.
-pub fn not_remembered(doing: &str, why: &Failure) -> Failure {
+pub fn not_remembered(doing: &str, cachefile: &Cachefile, why: &Failure) -> Failure {
     let (what, because, _) = why.parts();
     let failure = Failure::new(format!("{doing}: it could not be remembered")).because(what);
-    because.iter().fold(failure, Failure::because).hint(OTHER_FOLDER)
+    let failure = because.iter().fold(failure, Failure::because);
+    match cachefile {
+        Cachefile::At(_) => failure.hint("cachefile= names a file in a folder that is there"),
+        _ => failure.hint(OTHER_FOLDER),
+    }
 }
 
 fn no_folder() -> Failure {

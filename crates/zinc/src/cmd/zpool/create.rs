@@ -209,7 +209,7 @@ impl Args {
 
     fn settings(&self) -> Result<Vec<Setting>, Failure> {
         let doing = format!("cannot create '{}'", self.pool);
-        self.properties.iter().map(|text| settings::parse(&doing, text)).collect()
+        settings::parse_all(&doing, &self.properties)
     }
 
     /// Properties that stand in the labels and not in the table.

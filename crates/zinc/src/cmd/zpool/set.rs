@@ -149,7 +149,7 @@ impl Set {
                 .because("only a pool that was created or imported here is remembered"));
         };
         let doing = format!("cannot set property for '{}'", self.pool);
-        known::remember(&known, place).map_err(|why| known::not_remembered(&doing, &why))?;
+        known::remember(&known, place).map_err(|why| known::not_remembered(&doing, place, &why))?;
         Ok(ExitCode::SUCCESS)
     }
 }

@@ -7,7 +7,7 @@ use engine::features;
 use engine::live::PropertyWord;
 use engine::props;
 use engine::props::Kind;
-use engine::props::POOL;
+use std::collections::BTreeSet;
 
 /// A setting that was understood.
 #[derive(Debug, PartialEq, Eq)]
@@ -35,6 +35,20 @@ pub fn divide(text: &str) -> Result<(&str, &str), Failure> {
         .ok_or_else(|| Failure::usage(format!("missing '=' for property=value argument: {text:?}")))
 }
 
+/// Reads all of a command line; a property is given once.
+pub fn parse_all(doing: &str, texts: &[String]) -> Result<Vec<Setting>, Failure> {
+    let mut names = BTreeSet::new();
+    for text in texts {
+        let (name, _) = divide(text)?;
+        let name = props::find_pool(name).map_or(name, |p| p.name);
+        if !names.insert(name) {
+            let what = format!("{doing}: property '{name}' specified multiple times");
+            return Err(Failure::new(what));
+        }
+    }
+    texts.iter().map(|text| parse(doing, text)).collect()
+}
+
 /// Reads one `name=value`; `doing` begins the message when it is none.
 pub fn parse(doing: &str, text: &str) -> Result<Setting, Failure> {
     let (name, value) = divide(text)?;
@@ -52,7 +66,7 @@ pub fn parse(doing: &str, text: &str) -> Result<Setting, Failure> {
     if name.contains(':') {
         return user(name, value).map_err(fail);
     }
-    let Some(p) = props::find(&POOL, name) else {
+    let Some(p) = props::find_pool(name) else {
         return Err(fail(format!("property '{name}' is not a valid pool property")));
     };
     let bad = || {
@@ -74,6 +88,7 @@ pub fn parse(doing: &str, text: &str) -> Result<Setting, Failure> {
             });
         }
         "altroot" => return altroot(doing, value).map(Setting::Altroot),
+        "readonly" if !matches!(value, "on" | "off") => return Err(bad()),
         "readonly" => return Ok(Setting::ReadOnly(value == "on")),
         "comment" if value.len() > 32 => {
             return Err(fail("comment must not exceed 32 characters".to_owned()));
@@ -173,7 +188,8 @@ impl Remembered {
         // A configuration that was just made can be read.
         let Some(known) = Known::new(config) else { return Ok(()) };
         let known = known.marked(self.altroot.as_deref(), self.readonly);
-        known::remember(&known, &self.cachefile).map_err(|why| known::not_remembered(doing, &why))
+        let fail = |why: Failure| known::not_remembered(doing, &self.cachefile, &why);
+        known::remember(&known, &self.cachefile).map_err(fail)
     }
 }
 

@@ -146,9 +146,13 @@ impl Args {
                 .hint(format!("`zinc zpool import {guid} NEWNAME` gives it another")));
         }
         let doing = format!("cannot import '{labelled}'");
-        let parse = |text: &String| settings::parse(&doing, text);
-        let settings: Vec<_> =
-            self.take.properties.iter().map(parse).collect::<Result<_, Failure>>()?;
+        let settings = settings::parse_all(&doing, &self.take.properties)?;
+        if let Some(Setting::Feature(name, _)) =
+            settings.iter().find(|s| matches!(s, Setting::Feature(..)))
+        {
+            let what = format!("{doing}: feature '{name}' cannot be set at import time");
+            return Err(Failure::new(what).hint("`zinc zpool set` enables it afterwards"));
+        }
         let remembered =
             Remembered::of(&doing, &settings, self.take.root.as_deref(), self.take.temporary)?;
         known::check_writable(&doing, &remembered.cachefile)?;
@@ -201,8 +205,16 @@ impl Args {
     /// Sets what was asked for, and closes the pool.
     fn finish(&self, pool: LivePool, settings: Vec<Setting>, how: &LiveHow) -> Result<(), Failure> {
         for setting in settings {
-            if let Setting::Stored(name, word) = setting {
-                pool.set_pool_property(name, word)?;
+            match setting {
+                Setting::Stored(name, word) => pool.set_pool_property(name, word)?,
+                Setting::User(name, word) => pool.set_pool_property(&name, word)?,
+                Setting::Ashift(n) => {
+                    pool.set_pool_property("ashift", settings::ashift_word(n))?;
+                }
+                Setting::Feature(..)
+                | Setting::Cachefile(_)
+                | Setting::Altroot(_)
+                | Setting::ReadOnly(_) => {}
             }
         }
         pool.log(&invocation())?;
