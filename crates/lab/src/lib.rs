@@ -48,6 +48,8 @@ pub const EXPERIMENTS: &[Experiment] = &[
     held_out::H7,
     held_out::H3,
     held_out::H5,
+    held_out::H4,
+    held_out::H2,
 ];
 
 /// The experiment of this name.

@@ -27,7 +27,7 @@ pub const WRITE_BYTES: u64 = 1 << 20;
 pub const RECORD_BYTES: u32 = 128 << 10;
 
 /// Metadata that a write makes dirty beside its data, at most.
-const HOLD_TREE: u64 = 256 << 10;
+pub(crate) const HOLD_TREE: u64 = 256 << 10;
 
 /// Why a workload could not be run.
 #[derive(Debug, thiserror::Error)]
@@ -141,7 +141,8 @@ impl From<StreamError> for LabError {
     }
 }
 
-fn zeros(record: u32) -> Arc<Block> {
+/// A record of zeros.
+pub(crate) fn zeros(record: u32) -> Arc<Block> {
     let zeros = AlignedBuf::zeroed(record as usize);
     Arc::new(Block::new(zeros, Endian::Little))
 }
@@ -185,6 +186,17 @@ pub(crate) fn write_range(
         write(volume.object(), number, &zeros)?;
     }
     Ok(())
+}
+
+/// Writes the record of this number to an open volume, whose records it has the size of.
+pub(crate) fn write_record(
+    volume: &Volume,
+    number: u64,
+    block: &Arc<Block>,
+) -> Result<(), StreamError> {
+    let object = volume.object();
+    let tx = object.objset().begin(Hold::write(block.bytes().len() as u64 + HOLD_TREE))?;
+    Ok(object.write_shared(&tx, number, block)?)
 }
 
 /// Writes 1 MiB after the other to a volume until `end` on the clock of the runtime, and from its

@@ -12,17 +12,15 @@ pub use layout::Layout;
 
 use crate::disk::Preset;
 use crate::experiment::LabError;
-use crate::stream::StreamError;
-use engine::inside::device::{AlignedBuf, SimDisks, SimOptions, WriteDeviceRef};
+use crate::stream::{HOLD_TREE, StreamError, write_record, zeros};
+use engine::inside::device::{SimDisks, SimOptions, WriteDeviceRef};
 use engine::inside::dmu::Hold;
-use engine::inside::ondisk::Endian;
 use engine::inside::rt::{Rng as _, Rt, Xoshiro256};
-use engine::inside::zio::Block;
 use engine::inside::zpl::Volume;
 use engine::live;
 use engine::live::{CreateOptions, LivePool, Setting};
 use meter::{Meter, Metered};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 /// What the threads do.
@@ -105,8 +103,6 @@ const DIRTY_MAX: u64 = 1 << 30;
 const CACHE_BYTES: usize = 64 << 20;
 /// Bytes of all files together.
 const FILES_BYTES: u64 = 1 << 30;
-/// Metadata that a write makes dirty beside its data, at most.
-const HOLD_TREE: u64 = 256 << 10;
 /// Busy for more than this, disks are the limit, in percent.
 const BUSY: f64 = 90.0;
 
@@ -231,16 +227,6 @@ fn file(pool: &LivePool, q: &Question, number: usize) -> Result<Volume, StreamEr
         }
     }
     Ok(volume)
-}
-
-fn zeros(record: u32) -> Arc<Block> {
-    Arc::new(Block::new(AlignedBuf::zeroed(record as usize), Endian::Little))
-}
-
-fn write_record(volume: &Volume, block: u64, zeros: &Arc<Block>) -> Result<(), StreamError> {
-    let object = volume.object();
-    let tx = object.objset().begin(Hold::write(zeros.bytes().len() as u64 + HOLD_TREE))?;
-    Ok(object.write_shared(&tx, block, zeros)?)
 }
 
 /// What one thread does until its time is over; how long each request took.
