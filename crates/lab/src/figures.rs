@@ -42,7 +42,7 @@ const INDIRECT: &str = "indirect";
 /// A document, and what it publishes.
 type Document = (&'static str, &'static [Item]);
 
-const DOCUMENTS: [Document; 8] = [
+const DOCUMENTS: [Document; 10] = [
     ("000: single writes to a raw disk, and the same disk under a pool (2006)", DOCUMENT_0),
     ("001: the write throttle observed (2008)", DOCUMENT_1),
     ("002: benchmarks with pios over the object layer (2007)", DOCUMENT_2),
@@ -51,6 +51,8 @@ const DOCUMENTS: [Document; 8] = [
     ("Held out, H7: allocation between unequal vdevs (2015)", HELD_OUT_7),
     ("Held out, H3: artificial latency (2015)", HELD_OUT_3),
     ("Held out, H5: ten writes under way, and one (2016)", HELD_OUT_5),
+    ("Held out, H4: reads of striped mirrors (2013)", HELD_OUT_4),
+    ("Held out, H2: 26 layouts of the same disks (2019)", HELD_OUT_2),
 ];
 
 const DOCUMENT_0: &[Item] = &[
@@ -80,10 +82,7 @@ const DOCUMENT_0: &[Item] = &[
 ];
 
 const DOCUMENT_1: &[Item] = &[
-    item(
-        "zpool list: 19.0T, 620K used",
-        Not("the pool is made with as many bytes as 42 disks have; nothing prints its list"),
-    ),
+    item("zpool list: 19.0T, 620K used", In(THROTTLE, "zpool list", "", "")),
     item("report 1: sync rate, delays", In(THROTTLE, "synctime 5 s: ", "", "/s")),
     item("report 1: MB/s", In(THROTTLE, "synctime 5 s: written", "", "MB/s")),
     item("report 1: range of the sync time", In(THROTTLE, "synctime 5 s: ", "est sync", "ms")),
@@ -114,14 +113,15 @@ const DOCUMENT_2: &[Item] = &[
     item("text: 10 more with two more", In(PIOS, "settings of 2007: 4 units", "", "")),
     item("text: 350 with 12 LUNs", In(PIOS, "settings of 2007: 12 units", "", "")),
     item("text: no speed-up by threads", In(PIOS, "settings of 2007: 64 threads", "", "")),
-    item("ext3 as a reference", Not("there is no model of ext3; the figures are not in the text")),
-    item("charts: series by threads and LUNs", Not("pictures that the document no longer has")),
-    item("text: 10 MB/s without checksums", In(PIOS, "settings of 2007: gain without", "", "")),
     item(
-        "text: SHA-256",
-        Not("the model of the processors has no cost of it; see the row without"),
+        "ext3 as a reference",
+        Not("another file system, of which there is no model; its figures are in no text"),
     ),
+    item("charts: series by threads and LUNs", Not("pictures that the document no longer has")),
+    item("text: 10 MB/s without checksums", In(PIOS, "settings of 2007: gain", "checksums", "")),
+    item("the same, over SHA-256", In(PIOS, "settings of 2007: gain", "SHA-256", "")),
     item("text: 20 to 50 MB/s by larger blocks", In(PIOS, "settings of 2007: gain with", "", "")),
+    item("chart: 1 to 32 zio threads", Shown(PIOS, "a chart: zio threads")),
     item("text: at least 12 zio threads", In(PIOS, "settings of 2007: zio threads", "", "")),
     item("profiles: runtime", In(PIOS, "", "threads: runtime", "")),
     item("profiles: bandwidth", In(PIOS, "", "threads: bandwidth", "")),
@@ -169,7 +169,7 @@ const DOCUMENT_4: &[Item] = &[
     item("cases 1 and 2: KB of L0", In(INDIRECT, "", "L0", "KiB")),
     item("cases 1 and 2: KB of L1", In(INDIRECT, "", "L1", "KiB")),
     item("cases 1 and 2: KB of L2", In(INDIRECT, "", "L2", "KiB")),
-    item("32 and 64 KiB are between", Not("not run yet: two more files of ten million blocks")),
+    item("32 and 64 KiB are between", In(INDIRECT, "steps from 16 to 32", "", "")),
     item("write cases: file", In(INDIRECT, "", "file, 200 times", "")),
     item("write cases: allocated", In(INDIRECT, "", "allocated", "")),
     item("write cases: IOPS", In(INDIRECT, "", "rate", "writes/s")),
@@ -182,6 +182,8 @@ const DOCUMENT_4: &[Item] = &[
 const H7: &str = "h7-unequal-vdevs";
 const H3: &str = "h3-latency-lanes";
 const H5: &str = "h5-one-mirror";
+const H4: &str = "h4-mirror-reads";
+const H2: &str = "h2-layouts";
 
 const HELD_OUT_7: &[Item] = &[
     item("after: alloc and free of the pool", In(H7, "pool", "", "")),
@@ -208,6 +210,31 @@ const HELD_OUT_5: &[Item] = &[
     item("under pressure: what iostat shows", In(H5, "under pressure", "", "")),
     item("service time, busy", Not("both follow from a queue that is never empty")),
     item("the rest of the txg: about 13 MB/s", In(H5, "drains at", "", "")),
+];
+
+const HELD_OUT_4: &[Item] = &[
+    item("old, 2 x single: in order, 1 MB", In(H4, "single, in order, 1 MiB", "", "")),
+    item("old, 2 x single: in order, 4 KB", In(H4, "single, in order, 4 KiB", "", "")),
+    item("old, 2 x single: at random, 1 MB", In(H4, "single, at random, 1 MiB", "", "")),
+    item("old, 2 x single: at random, 4 KB", In(H4, "single, at random, 4 KiB", "", "")),
+    item("old, mirrors: in order, 1 MB", In(H4, "", "over single, in order, 1 MiB", "")),
+    item("old, mirrors: in order, 4 KB", In(H4, "", "over single, in order, 4 KiB", "")),
+    item("old, mirrors: at random, 1 MB", In(H4, "", "over single, at random, 1 MiB", "")),
+    item("old, mirrors: at random, 4 KB", In(H4, "", "over single, at random, 4 KiB", "")),
+    item("new: all", Not("the engine reads the side that the block's place says")),
+    item(
+        "two hard disks and a solid state disk",
+        Not("the disks and the engine's rule are others"),
+    ),
+];
+
+const HELD_OUT_2: &[Item] = &[
+    item("single", In(H2, "single", "", "")),
+    item("write, over single", In(H2, "", ": write over single", "")),
+    item("rewrite, over single", In(H2, "", ": rewrite over single", "")),
+    item("read, over single", In(H2, "", ": read over single", "")),
+    item("seeks, over single", In(H2, "", ": seeks over single", "")),
+    item("max write", Not("the program's writes are of 8 KiB, those of the repetition of records")),
 ];
 
 impl Rows {
@@ -306,7 +333,7 @@ mod tests {
     /// What is said to be repeated is; of the long experiments, what a small run has.
     #[test]
     fn every_item_has_rows() {
-        let names = [RAW, SYNC, SEEK, H7, H5];
+        let names = [RAW, SYNC, SEEK, H7, H5, H4, H2];
         let outcomes = run(&names);
         let items = || DOCUMENTS.iter().flat_map(|document| document.1);
         for item in items() {

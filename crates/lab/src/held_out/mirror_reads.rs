@@ -19,6 +19,7 @@ use super::machine::{COPY_MIB_PER_S, disk_7200, parameters_of_disk};
 use super::{Published, meaning, row};
 use crate::experiment::{Chart, Experiment, LabError, OnDevice, Outcome, Series, Setting};
 use crate::parameter::{Origin, Parameter};
+use crate::row::{Bound, Kind};
 use crate::stream::{self, RECORD_BYTES, Shape, StreamError};
 use crate::target::Target;
 use crate::what_if::Layout;
@@ -55,7 +56,32 @@ const CACHE_BYTES: usize = 32 << 20;
 const SECONDS: f64 = 30.0;
 
 /// What the study measured.
-const PUBLISHED: &[Published] = &[];
+const PUBLISHED: &[Published] = &[
+    near("single, in order, 1 MiB", "MB/s", 226.0),
+    ratio("2-way over single, in order, 1 MiB", 302.0 / 226.0),
+    ratio("3-way over single, in order, 1 MiB", 429.0 / 226.0),
+    ratio("4-way over single, in order, 1 MiB", 562.0 / 226.0),
+    near("single, in order, 4 KiB", "MB/s", 243.0),
+    ratio("2-way over single, in order, 4 KiB", 324.0 / 243.0),
+    ratio("3-way over single, in order, 4 KiB", 458.0 / 243.0),
+    ratio("4-way over single, in order, 4 KiB", 601.0 / 243.0),
+    near("single, at random, 1 MiB", "reads/s", 11.0),
+    ratio("2-way over single, at random, 1 MiB", 16.0 / 11.0),
+    ratio("3-way over single, at random, 1 MiB", 24.0 / 11.0),
+    ratio("4-way over single, at random, 1 MiB", 36.0 / 11.0),
+    near("single, at random, 4 KiB", "reads/s", 304.0).of_kind(Kind::Fitted),
+    ratio("2-way over single, at random, 4 KiB", 534.0 / 304.0),
+    ratio("3-way over single, at random, 4 KiB", 714.0 / 304.0),
+    ratio("4-way over single, at random, 4 KiB", 849.0 / 304.0),
+];
+
+const fn near(row: &'static str, unit: &'static str, value: f64) -> Published {
+    Published::predicted(row, unit, value, Bound::Within(0.25))
+}
+
+const fn ratio(row: &'static str, value: f64) -> Published {
+    near(row, "", value)
+}
 
 /// What the threads read.
 struct Pattern {
