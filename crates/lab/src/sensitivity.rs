@@ -97,6 +97,8 @@ pub struct Sensitivity {
     pub disk: String,
     /// The part by which numbers were changed.
     pub part: f64,
+    /// The part of the study's amount of work that each run did.
+    pub scale: f64,
     /// The rows.
     pub rows: Vec<Published>,
     /// What each number does.
@@ -160,6 +162,7 @@ pub fn sensitivity(
         experiment: experiment.name,
         disk: preset.name,
         part,
+        scale: setting.scale,
         rows,
         effects,
         left_out,

@@ -18,6 +18,14 @@ pub fn markdown(all: &[Sensitivity]) -> String {
         }
         let percent = one.part * 100.0;
         let _ = writeln!(out, "## {}: the numbers of {}\n", one.experiment, one.disk);
+        if one.scale != 1.0 {
+            let _ = writeln!(
+                out,
+                "Each run did {} of the study's amount of work: the rows are not quite those of a \
+                 whole run.\n",
+                figure(one.scale),
+            );
+        }
         effects(one, &mut out);
         let _ = write!(
             out,
@@ -135,7 +143,7 @@ pub fn json(all: &[Sensitivity]) -> Value {
             object!({ "name": e.name, "value": e.value, "unit": e.unit, "origin": e.origin.text() })
         });
         object!({
-            "experiment": s.experiment, "disk": s.disk, "part": s.part,
+            "experiment": s.experiment, "disk": s.disk, "part": s.part, "scale": s.scale,
             "numbers": numbers.collect::<Vec<_>>(), "rows": rows.collect::<Vec<_>>(),
             "left_out": left_out.collect::<Vec<_>>(),
         })

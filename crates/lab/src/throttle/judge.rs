@@ -154,6 +154,21 @@ fn held_ms(o: &Observed) -> f64 {
     o.longest.as_secs_f64() * 1e3
 }
 
+/// What `zpool list` printed: TiB with one decimal, and KiB.
+const LISTED: (f64, f64) = (19.0, 620.0);
+
+/// The pool as `zpool list` shows it before any test.
+pub(super) fn listed((size, used): (u64, u64), part: f64) -> [Row; 2] {
+    let size = size as f64 / part / (1_u64 << 40) as f64;
+    let rounded = Bound::Between(LISTED.0 - 0.05, LISTED.0 + 0.05);
+    let used_kib = used as f64 / 1024.0;
+    let used = Row::predicted("zpool list: used", "KiB", LISTED.1, MODELLED, used_kib);
+    [
+        Row::predicted("zpool list: size", "TiB", LISTED.0, rounded, size),
+        used.judged_if(part >= 1.0, "a part of the disks"),
+    ]
+}
+
 /// The rows of all reports, then those of the comparison.
 fn rows(m: &Measured<'_>) -> Vec<Row> {
     let mut rows = Vec::new();

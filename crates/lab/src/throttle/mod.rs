@@ -178,6 +178,7 @@ fn run_it(target: &Target, setting: &Setting) -> Result<Outcome, LabError> {
     (setting.progress)("write-limit, with two target times and an override");
     let groups = part.tests_of_2008();
     let of_2008 = groups.concat();
+    let list = Rt::simulate(seed, |rt| run::listed(rt, &preset, seed, &part.of_2008()))?;
     let old = Rt::simulate(seed, |rt| tests(rt, &preset, seed, &part.of_2008(), &of_2008))?;
     (setting.progress)("the same writers with dirty-delay");
     let today = [test(&[], WRITERS, LEAD_OF_2, OBSERVED)];
@@ -187,7 +188,8 @@ fn run_it(target: &Target, setting: &Setting) -> Result<Outcome, LabError> {
         return Err(LabError::new("throttle", "today's throttle has no report"));
     };
     let measured = Measured { reports: &reports, today, part: part.of_all() };
-    let outcome = judge::outcome(target.describe(&EXPERIMENT), &measured);
+    let mut outcome = judge::outcome(target.describe(&EXPERIMENT), &measured);
+    outcome.rows.splice(0..0, judge::listed(list, part.of_all()));
     let outcome = Outcome { parameters: parameters(&preset, part), ..outcome };
     Ok(if target.is_the_study_s(&EXPERIMENT) { outcome } else { outcome.elsewhere() })
 }

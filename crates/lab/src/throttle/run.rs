@@ -58,6 +58,28 @@ pub fn known(tunables: &[String]) -> Vec<String> {
     tunables.iter().filter(|t| Tunable::named(&name(t)).is_ok()).cloned().collect()
 }
 
+/// What `zpool list` says of a pool of these disks that has just been made: its bytes, and those
+/// that are used.
+///
+/// # Errors
+/// When it cannot be made.
+pub fn listed(
+    rt: &Rt,
+    preset: &Preset,
+    seed: u64,
+    machine: &Machine,
+) -> Result<(u64, u64), StreamError> {
+    let site = SimDisks::new(rt);
+    let size = preset.capacity_bytes / 512 * 512;
+    let disks = preset.devices(&site, "disk", machine.disks, size, seed);
+    let disks = disks.into_iter().map(|d| d as _).collect();
+    let pool = stream::pool(rt, disks, 0, RECORD_BYTES, &known(&machine.tunables))?;
+    let stats = pool.stats();
+    pool.close()?;
+    let root = stats.vdevs.first();
+    Ok(root.map_or((0, 0), |root| (root.size_bytes, root.allocated_bytes)))
+}
+
 /// Runs the tests one after the other on one pool.
 ///
 /// # Errors
