@@ -9,8 +9,8 @@
 //!
 //! The first row, one disk, is given; what is predicted are ratios to it. All bytes are a
 //! [`PART`]th of the study's: file, memory and dirty data. bonnie++ works with 8 KiB; here a record
-//! is read or written at once, as it is on the disks. After a file was written it is made durable by
-//! waiting for its txg. Of the 16 GiB of memory, 15 hold blocks that were read. Nobody knows
+//! is read or written at once, as it is on the disks. After a file was written it is made durable
+//! by waiting for its txg. Of the 16 GiB of memory, 15 hold blocks that were read. It is not said
 //! whether these disks cache writes: SAS disks are sold with that switched off. Processors and the
 //! cable to the disks take no time, so what is faster than they were in the study is not compared:
 //! writes and reads of more than six disks.

@@ -1,4 +1,4 @@
-//! What the machines of these studies have in common: a disk of 7200 rpm whose model nobody names,
+//! What the machines of these studies have in common: a disk of 7200 rpm whose model is not named,
 //! and the engine of the time before 2017.
 
 use crate::disk::{Host, Order, Preset, Rotating, Seek, Spec};

@@ -10,8 +10,9 @@
 //! ```
 //!
 //! Here the engine makes that file (`world.rs`) and reads it by 16 threads (`reads.rs`) on three
-//! simulated disks; a tenth of it also with the sizes between (`between.rs`). Then it does what goes
-//! through all metadata (`chores.rs`), on a tenth of the file, and overwrites files on full pools (`writes.rs`), at a two hundredth.
+//! simulated disks; a tenth of it also with the sizes between (`between.rs`). Then it does what
+//! goes through all metadata (`chores.rs`), on a tenth of the file, and overwrites files on full
+//! pools (`writes.rs`), at a two hundredth.
 //!
 //! [`Setting::scale`] is a part of the file, of the reads, and of the disks, so that seeks are as
 //! long as in the study. Rates stay within a sixth of what they are; I/Os and KiB become that part,
@@ -96,7 +97,7 @@ fn run(target: &Target, setting: &Setting) -> Result<Outcome, LabError> {
     let mut rows = rows::of_reads(&measured, part);
     let mut texts =
         vec![("Read from the disks, as the study prints it".to_owned(), study(&measured))];
-    rows.extend(between::rows(blocks, &preset, setting)?);
+    rows.extend(between::rows((blocks, part), &preset, setting)?);
     let fewer = (blocks / CHORES_PART).max(CHORES_SMALLEST);
     let tell = |what: &str| (setting.progress)(&format!("{what} of a file of {fewer} blocks"));
     let chores =
