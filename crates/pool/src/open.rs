@@ -120,6 +120,9 @@ pub struct Pool {
     suspended: Option<Arc<str>>,
 }
 
+/// The word for the state of a pool that takes no more changes.
+pub(crate) const SUSPENDED: &str = "SUSPENDED";
+
 /// As long as it lives nothing changes the tree of datasets. See [`Pool::hold_still`].
 pub struct Still<'a>(#[allow(dead_code, reason = "held, not used")] ReadGuard<'a>);
 
@@ -417,7 +420,7 @@ impl Pool {
     #[must_use]
     pub fn health(&self) -> String {
         match self.suspended {
-            Some(_) => "SUSPENDED".to_owned(),
+            Some(_) => SUSPENDED.to_owned(),
             None => self.vdevs().root().state().to_string(),
         }
     }

@@ -214,7 +214,8 @@ fn title(scene: &Scene<'_>) -> Vec<Line> {
         seconds(now),
         scene.state,
     );
-    vec![heading(text)]
+    let stopped = now.suspended.iter().map(|why| plain(format!("suspended: {why}")));
+    std::iter::once(heading(text)).chain(stopped).collect()
 }
 
 fn help() -> Vec<Line> {

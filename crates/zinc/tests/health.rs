@@ -4,7 +4,7 @@
 
 mod support;
 
-use std::io::{BufRead as _, BufReader};
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::os::unix::fs::FileExt as _;
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
@@ -76,10 +76,14 @@ impl Place {
     }
 
     fn serve(&self) -> Server {
+        self.serve_to("serve -d . tank", Stdio::null())
+    }
+
+    fn serve_to(&self, words: &str, errors: Stdio) -> Server {
         // A process that ignores this signal gets an error instead, when a limit on files is met.
-        let line = "trap '' XFSZ; exec \"$0\" serve -d . tank";
-        let mut command = self.command("sh", &["-c", line, env!("CARGO_BIN_EXE_zinc")]);
-        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+        let line = format!("trap '' XFSZ; exec \"$0\" {words}");
+        let mut command = self.command("sh", &["-c", &line, env!("CARGO_BIN_EXE_zinc")]);
+        let mut child = command.stdout(Stdio::piped()).stderr(errors).spawn().unwrap();
         let mut line = String::new();
         let out = child.stdout.take().unwrap();
         let server = Server(child);
@@ -330,6 +334,64 @@ fn a_pool_that_stopped_says_so() {
     assert_eq!(list, "SUSPENDED\n");
     let sick = place.run(&["zpool", "status", "-x", "-d", ".", "tank"]).out;
     has(&sick, &["SUSPENDED"]);
+    let json = place.run(&["zpool", "list", "-d", ".", "-j", "tank"]).out;
+    has(&json, &["SUSPENDED"]);
+}
+
+#[test]
+fn who_watches_a_pool_that_stopped_sees_it() {
+    let place = Place::new(&[], &["disk"]);
+    let mut server = place.serve_to("serve --metrics 127.0.0.1:0 tank", Stdio::piped());
+    let mut errors = BufReader::new(server.0.stderr.take().unwrap());
+    let mut line = String::new();
+    errors.read_line(&mut line).unwrap();
+    let address = line.trim().rsplit_once("//").unwrap().1.split('/').next().unwrap().to_owned();
+    let page = || {
+        let mut stream = std::net::TcpStream::connect(&address).unwrap();
+        stream.write_all(b"GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n").unwrap();
+        let mut page = String::new();
+        stream.read_to_string(&mut page).unwrap();
+        page
+    };
+    has(&page(), &["zinc_pool_suspended{pool=\"tank\"} 0", "state=\"ONLINE\"} 1"]);
+    if !limit_files(&server, 1) {
+        testkit::skip("needs prlimit");
+        return;
+    }
+    assert_ne!(place.run(&["zfs", "create", "tank/fs"]).code, 0, "nothing can be written");
+    has(
+        &page(),
+        &[
+            "zinc_pool_suspended{pool=\"tank\"} 1",
+            "state=\"SUSPENDED\"} 1",
+            "state=\"ONLINE\"} 0",
+            "zinc_pool_suspended_info{pool=\"tank\",reason=\"txg ",
+        ],
+    );
+    let top = place.run(&["top", "--once", "tank"]).ok();
+    has(&top, &["tank  SUSPENDED  txg", "\nsuspended: txg "]);
+    let top = place.run(&["top", "-j", "tank", "0.1", "1"]).ok();
+    has(&top, &["\"suspended\":\"txg ", "\"state\":\"SUSPENDED\""]);
+    let iostat = place.run(&["zpool", "iostat", "tank", "0.1", "2"]);
+    assert_eq!(iostat.err.matches("'tank' is SUSPENDED: txg ").count(), 1, "{}", iostat.err);
+    let iostat = place.run(&["zpool", "iostat", "-j", "tank"]).out;
+    has(&iostat, &["\"suspended\": \"txg "]);
+    has(&place.run(&["zpool", "list"]).ok(), &["SUSPENDED"]);
+
+    // It is not exported, which -f does not hide, and the server ends all the same.
+    let refused = place.run(&["zpool", "export", "tank"]);
+    assert_eq!(refused.code, 1);
+    has(&refused.err, &["has stopped: txg ", "export -f"]);
+    let forced = place.run(&["zpool", "export", "-f", "tank"]);
+    assert_eq!(forced.code, 0, "{}", forced.err);
+    has(&forced.err, &["was stopped", "is lost", "because: txg "]);
+    let mut said = String::new();
+    errors.read_to_string(&mut said).unwrap();
+    assert_eq!(server.0.wait().unwrap().code(), Some(1), "{said}");
+    has(&said, &["is not exported", "because: txg "]);
+    has(&place.run(&["zpool", "status", "tank"]).err, &["no such pool"]);
+    place.run(&["zpool", "import", "-f", "-d", ".", "tank"]).ok();
+    assert_eq!(place.run(&["check", "tank"]).code, 0);
 }
 
 /// A served pool whose image becomes something else: everything still works, and says so.

@@ -122,8 +122,7 @@ impl LivePool {
         };
         let uberblock = *self.shared.uberblock.lock();
         let _still = self.view.hold_still();
-        let why = self.shared.txgs.why_stopped();
-        self.view.seen_again(guid, comment, uberblock, why)
+        self.view.seen_again(guid, comment, uberblock, self.suspended())
     }
 
     /// Its name.
@@ -157,6 +156,13 @@ impl LivePool {
     pub fn sync(&self) -> Result<()> {
         let open = self.shared.txgs.open();
         self.shared.txgs.wait_synced(open, Pushed::Waited).map_err(|why| self.shared.stopped(&why))
+    }
+
+    /// Why the pool takes no more changes: its devices failed, or a change failed half way. What
+    /// was not durable by then is lost; it can still be read.
+    #[must_use]
+    pub fn suspended(&self) -> Option<Arc<str>> {
+        self.shared.txgs.why_stopped()
     }
 
     /// The last txg that is durable.

@@ -54,6 +54,8 @@ pub struct Snapshot {
     pub wall_ns: u64,
     /// The last txg that is durable.
     pub txg: u64,
+    /// Why the pool takes no more changes, when it was stopped; its state is `SUSPENDED` then.
+    pub suspended: Option<String>,
     /// Bytes that are dirty now, and at most; 0 for a pool that is not open for writing.
     pub dirty_bytes: u64,
     /// See `dirty_bytes`.
@@ -91,7 +93,7 @@ pub struct VdevStats {
     /// Allocation class of a top-level vdev and what is below: empty (normal), `dedup`,
     /// `special`, `logs`, `cache` or `spares`.
     pub section: String,
-    /// `ONLINE`, `DEGRADED` …
+    /// `ONLINE`, `DEGRADED` …; of the pool also `SUSPENDED`.
     pub state: String,
     /// It is below the pool directly: only then `size` and `allocated` mean something (and for the
     /// pool).

@@ -7,6 +7,7 @@
 use super::take::ns;
 use super::{ClassStats, Histogram, Snapshot, VdevStats};
 use crate::live::TxgRecord;
+use crate::open::SUSPENDED;
 use std::fmt::{Display, Write as _};
 use zio::profile::StageProfile;
 
@@ -14,6 +15,9 @@ use zio::profile::StageProfile;
 const TIME_CLASSES: std::ops::Range<usize> = 9..35;
 /// Bounds of the buckets of sizes: 512 bytes to 16 MiB.
 const SIZE_CLASSES: std::ops::Range<usize> = 8..24;
+
+/// States of a pool.
+const STATES: [&str; 6] = ["ONLINE", "DEGRADED", "FAULTED", "OFFLINE", "UNAVAIL", SUSPENDED];
 
 /// The text for one or more pools. Every family stands together, as the format demands.
 #[must_use]
@@ -106,7 +110,13 @@ fn seconds(ns: u64) -> String {
 type OfPool = (&'static str, &'static str, &'static str, fn(&Snapshot) -> String);
 
 fn pool_families(w: &mut Writer, pools: &[Snapshot]) {
-    let families: [OfPool; 10] = [
+    let families: [OfPool; 11] = [
+        (
+            "zinc_pool_suspended",
+            "1 for a pool that was stopped and takes no changes.",
+            "gauge",
+            |s| u64::from(s.suspended.is_some()).to_string(),
+        ),
         ("zinc_pool_open_seconds", "Time since the pool was opened.", "gauge", |s| {
             seconds(s.span_ns)
         }),
@@ -136,6 +146,25 @@ fn pool_families(w: &mut Writer, pools: &[Snapshot]) {
         w.family(name, kind, help);
         for s in pools {
             w.sample(name, &[("pool", &s.pool)], value(s));
+        }
+    }
+    pool_states(w, pools);
+}
+
+fn pool_states(w: &mut Writer, pools: &[Snapshot]) {
+    let name = "zinc_pool_state";
+    w.family(name, "gauge", "1 for the state that the pool is in, 0 for all others.");
+    for s in pools {
+        let now = s.root().map_or("", |root| &root.state);
+        for state in STATES {
+            w.sample(name, &[("pool", &s.pool), ("state", state)], u8::from(now == state));
+        }
+    }
+    let name = "zinc_pool_suspended_info";
+    w.family(name, "gauge", "Why a pool was stopped; only of pools that were.");
+    for s in pools {
+        if let Some(why) = &s.suspended {
+            w.sample(name, &[("pool", &s.pool), ("reason", why)], 1);
         }
     }
 }

@@ -5,7 +5,7 @@ use super::{
     StageStats, VdevStats,
 };
 use crate::live::LivePool;
-use crate::open::Pool;
+use crate::open::{Pool, SUSPENDED};
 use crate::space::PoolSpace;
 use crate::status::{Section, VdevView};
 use dmu::SetCounts;
@@ -179,6 +179,10 @@ impl LivePool {
     pub fn stats(&self) -> Snapshot {
         let mut out = self.view().snapshot(self.rt(), &self.space_of_tops());
         out.txg = self.last_synced();
+        out.suspended = self.suspended().map(|why| why.to_string());
+        if let Some(root) = out.vdevs.first_mut().filter(|_| out.suspended.is_some()) {
+            root.state = SUSPENDED.to_owned();
+        }
         out.dirty_bytes = self.dirty();
         out.dirty_max_bytes = self.limits().dirty_max;
         out.txgs = self.txgs();

@@ -3,12 +3,12 @@
 //! | `do` | parameters | answer |
 //! | --- | --- | --- |
 //! | `ping` | | pool, guid, process |
-//! | `status` | | the same, with open and durable txg |
+//! | `status` | | the same, with the durable txg, and why the pool was stopped |
 //! | `txgs` | `count`, `alive` | records of the last txgs, oldest first; if `alive`, of all |
 //! | `stats` | | a snapshot of all counters |
 //! | `tunables` | `set`, an object of values by name | the values, all or those that were set |
 //! | `sync` | | the txg that is durable now |
-//! | `export` | `command`, `force` | nothing; the server ends |
+//! | `export` | `command`, `force` | nothing, or why it is only let go; the server ends |
 //! | `run` | `args`, `folder`, `environment`, three files | the exit code of that command |
 //!
 //! A fourth file of `run`, the end of a stream whose other end the client keeps, says when the
@@ -53,6 +53,8 @@ pub enum Exported {
     Done,
     /// It failed, and the pool is no longer held: it is as after a crash.
     Failed(String),
+    /// The pool had been stopped for this reason, and was let go of by force.
+    LetGo(String),
 }
 
 /// Where the socket is.
@@ -144,6 +146,7 @@ impl Service {
         let mut about = self.ping();
         self.held.look(|pool| {
             about["synced_txg"] = json!(pool.last_synced());
+            about["suspended"] = json!(pool.suspended().as_deref());
             about["records"] = json!(pool.txgs().len());
             Ok(about)
         })
@@ -209,23 +212,29 @@ impl Service {
         self.held.look(|pool| pool.can_be_found().map_err(|e| refusal(&Failure::from(e))))?;
         let forced = request.params.get("force") == Some(&Value::Bool(true));
         let invocation = Invocation { command, who: u64::from(peer.user), host: host::name() };
-        let log = |pool: &LivePool| pool.log(&invocation).map_err(|e| refusal(&Failure::from(e)));
+        let log = |pool: &LivePool| match pool.log(&invocation) {
+            Err(_) if forced && pool.suspended().is_some() => Ok(()),
+            done => done.map_err(|e| stopped_or(pool, &Failure::from(e))),
+        };
         let manner = if forced { Manner::Forced } else { Manner::Polite };
         let pool = self.held.let_go(manner, log).map_err(|kept| self.kept(kept))?;
-        let guid = pool.guid();
+        let (guid, stopped) = (pool.guid(), pool.suspended());
         let exported = pool.export().map_err(|e| refusal(&Failure::from(e)));
-        let outcome = match &exported {
-            Ok(()) => {
-                self.listed.forget(guid);
-                Exported::Done
-            }
-            Err(refusal) => Exported::Failed(refusal.to_string()),
-        };
         // Before the answer, so that this client's next command does not meet a server that is
         // ending.
         self.socket.remove();
+        let (outcome, answer) = match (exported, stopped) {
+            (Ok(()), _) => (Exported::Done, Ok(Value::Null)),
+            (Err(_), Some(why)) => {
+                (Exported::LetGo(why.to_string()), Ok(json!({ "suspended": *why })))
+            }
+            (Err(refusal), None) => (Exported::Failed(refusal.to_string()), Err(refusal)),
+        };
+        if answer.is_ok() {
+            self.listed.forget(guid);
+        }
         *self.outcome.lock().unwrap_or_else(PoisonError::into_inner) = Some(outcome);
-        exported.map(|()| Value::Null)
+        answer
     }
 
     /// Why a client's export was refused.
@@ -376,6 +385,18 @@ fn denied() -> Failure {
 /// The number of an exit code.
 fn number(code: ExitCode) -> u8 {
     (0..=u8::MAX).find(|n| ExitCode::from(*n) == code).unwrap_or(FAILED)
+}
+
+/// Why the last change of a pool that is exported failed.
+fn stopped_or(pool: &LivePool, failure: &Failure) -> Refusal {
+    let refusal = refusal(failure);
+    match pool.suspended() {
+        Some(_) => refusal.hint(
+            "what was synced is safe; `zinc zpool export -f` lets go of the pool as it is, and \
+             ends the server",
+        ),
+        None => refusal,
+    }
 }
 
 fn refusal(failure: &Failure) -> Refusal {

@@ -272,6 +272,10 @@ fn outcome(exported: &Exported) -> Result<ExitCode, Failure> {
     match exported {
         Exported::Done => Ok(ExitCode::SUCCESS),
         Exported::Failed(why) => Err(Failure::new(why).hint(LIKE_A_CRASH)),
+        Exported::LetGo(why) => {
+            let what = "the pool was let go of, and is not exported: a client wanted that";
+            Err(Failure::new(what).because(why).hint(LIKE_A_CRASH))
+        }
     }
 }
 

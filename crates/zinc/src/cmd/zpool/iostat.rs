@@ -108,6 +108,13 @@ impl Watched {
     fn new(source: Box<dyn Source>) -> Self {
         Self { source, last: None, now: Snapshot::default() }
     }
+
+    /// Says once that the pool was stopped: its columns only say that nothing is written.
+    fn warn(&self, now: &Snapshot) {
+        if let Some(why) = now.suspended.as_ref().filter(|_| self.now.suspended.is_none()) {
+            ui::error(&format!("zinc: warning: '{}' is SUSPENDED: {why}\n", now.pool));
+        }
+    }
 }
 
 impl Args {
@@ -152,6 +159,7 @@ impl Args {
                 Ok(mut now) => {
                     self.naming.rename(&mut now);
                     let pool = &mut pools[at];
+                    pool.warn(&now);
                     pool.last = Some(std::mem::replace(&mut pool.now, now)).filter(|_| again);
                     at += 1;
                 }

@@ -59,7 +59,17 @@ fn end(
 /// Has the server of a pool export it, which ends the server.
 fn end_served(mut server: Server, force: bool) -> Result<(), Failure> {
     let invocation = live::invocation();
-    server.call("export", json!({ "command": invocation.command, "force": force })).map(drop)
+    let params = json!({ "command": invocation.command, "force": force });
+    let answer = server.call("export", params)?;
+    if let Some(why) = answer["suspended"].as_str() {
+        ui::error(&format!(
+            "zinc: warning: '{}' was stopped, and is let go of as it is: what was not on its \
+             devices by then is lost, and its labels could not be written: they say that it is in \
+             use, so that it is imported with -f\n  because: {why}\n",
+            server.name,
+        ));
+    }
+    Ok(())
 }
 
 impl Export {
