@@ -137,6 +137,55 @@ fn blocks_of_pointers_that_are_shared() {
     assert!(said.contains("several places"), "{said}");
 }
 
+/// Counts the data blocks of a walk, and what is lost on its way.
+#[derive(Default)]
+struct Count {
+    data: u64,
+    lost: Vec<dmu::Error>,
+}
+
+impl dmu::Visitor for Count {
+    fn enter(&mut self, bp: &ondisk::BlkPtr, place: dmu::Place) -> dmu::Step {
+        self.data += u64::from(!bp.is_hole() && place.level == 0 && place.object != 0);
+        dmu::Step::Into
+    }
+
+    fn lost(&mut self, _: dmu::Place, error: dmu::Error) {
+        self.lost.push(error);
+    }
+}
+
+/// Objects that share one tree cost no more work than the tree: the first has it.
+#[test]
+fn trees_that_objects_share() {
+    let Some(s) = surgeon("basic") else { return };
+    let (set, file) = plain_file(&s, 2);
+    let count = || {
+        let mut count = Count::default();
+        assert!(objset(&s.open(), set).traverse(0, &mut count).is_continue());
+        count
+    };
+    let before = count();
+    assert!(before.lost.is_empty());
+    let per_block = 32;
+    let (first, own) = (file / per_block * per_block, (file % per_block) as usize);
+    s.edit_block((set, 0), (0, file / per_block), |block| {
+        let dnode = block[own * 512..][..512].to_vec();
+        block.chunks_exact_mut(512).skip(1).for_each(|slot| slot.copy_from_slice(&dnode));
+    });
+    let after = count();
+    assert!(after.data <= before.data, "{} blocks, {} before", after.data, before.data);
+    assert!(after.lost.len() >= 30, "{:?}", after.lost);
+    // What reads files, lists of files and differences goes by objects.
+    let objset = objset(&s.open(), set);
+    let read = |n| objset.object(n).and_then(|o| o.read_at(0, &mut [0; 512]).map(drop));
+    let errors: Vec<_> = (first + 1..first + per_block).filter_map(|n| read(n).err()).collect();
+    assert_eq!(errors.len(), 30, "{errors:?}");
+    assert!(errors.iter().all(|e| e.to_string().contains("several places")), "{errors:?}");
+    let report = s.report();
+    assert!(report.issues.iter().any(|i| i.name() == "double-allocation"));
+}
+
 #[test]
 fn a_wrong_space_of_an_object() {
     let s = surgeon("basic");

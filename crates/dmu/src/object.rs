@@ -3,7 +3,6 @@
 use crate::error::{Error, ErrorKind, Result};
 use crate::live::state::{Content, Found, LiveObject};
 use crate::objset::Objset;
-use crate::places::Places;
 use crate::traverse::Visitor;
 use ondisk::{BlkPtr, DmuType, Dnode};
 use std::ops::ControlFlow;
@@ -40,13 +39,11 @@ pub struct Object {
     dnode: Arc<Dnode>,
     /// Of a live set: what is newer than `dnode`.
     live: Option<Arc<LiveObject>>,
-    /// Those of the tree of `dnode`.
-    places: Arc<Places>,
 }
 
 impl Object {
     pub(crate) fn new(objset: Objset, number: u64, dnode: Arc<Dnode>) -> Self {
-        Self { objset, number, dnode, live: None, places: Arc::default() }
+        Self { objset, number, dnode, live: None }
     }
 
     pub(crate) fn new_live(
@@ -55,7 +52,7 @@ impl Object {
         dnode: Arc<Dnode>,
         live: Arc<LiveObject>,
     ) -> Self {
-        Self { objset, number, dnode, live: Some(live), places: Arc::default() }
+        Self { objset, number, dnode, live: Some(live) }
     }
 
     pub(crate) fn live(&self) -> Option<&Arc<LiveObject>> {
@@ -168,7 +165,7 @@ impl Object {
 
     /// Reads an indirect block, when it can stand where it stands.
     fn indirect(&self, bp: &BlkPtr, level: u8, blkid: u64) -> Result<Arc<Block>> {
-        let judged = self.places.judge(&self.dnode, bp, level, blkid);
+        let judged = self.objset.places().judge((self.number, &self.dnode), bp, level, blkid);
         judged.map_err(|rule| self.error(ErrorKind::Tree(rule)))?;
         Ok(self.objset.store().read(bp, self.place(level, blkid), self.objset.key())?)
     }

@@ -3,6 +3,7 @@
 use crate::error::{Error, ErrorKind, Result};
 use crate::live::set::LiveSet;
 use crate::locks::{ObjectLock, ObjectLocks};
+use crate::places::Places;
 use crate::store::{BlockStore, Key};
 use crate::traverse::{Traversal, Visitor};
 use crate::usage::SetUse;
@@ -27,6 +28,8 @@ pub(crate) struct Inner {
     root: BlkPtr,
     phys: Arc<ObjsetPhys>,
     pub(crate) meta: Option<Arc<Dnode>>,
+    /// Where its indirect blocks stand.
+    places: Arc<Places>,
     /// Found when it is first asked for.
     usage: OnceLock<Arc<SetUse>>,
 }
@@ -57,6 +60,7 @@ impl Objset {
             root: *bp,
             phys: Arc::new(phys),
             meta,
+            places: Arc::default(),
             usage: OnceLock::new(),
         };
         Ok(Self { inner: Arc::new(inner) })
@@ -77,6 +81,7 @@ impl Objset {
             root: base.root,
             phys: Arc::clone(&base.phys),
             meta: None,
+            places: Arc::default(),
             live: Some(live),
             usage: OnceLock::new(),
         };
@@ -114,6 +119,11 @@ impl Objset {
     #[must_use]
     pub fn store(&self) -> &Arc<dyn BlockStore> {
         &self.inner.store
+    }
+
+    /// Where its indirect blocks stand, as far as they were read.
+    pub(crate) fn places(&self) -> &Places {
+        &self.inner.places
     }
 
     /// Walks over all its blocks born after txg `since`, in logical order; of a live set as it was

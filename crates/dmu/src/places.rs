@@ -1,39 +1,45 @@
-//! Where the indirect blocks of a tree stand: each of them in one place.
+//! Where the indirect blocks of an object set stand: each of them in one place of one object.
 //!
-//! A pointer does not say which block of an object it is for, so a few KiB on a disk can claim
-//! exabytes: blocks of pointers that all lead to one block of pointers. No honest tree has that.
-//! Deduplication and block cloning share blocks of data alone, and what snapshots share stands in
-//! the same place of both.
+//! A pointer does not say which block of which object it is for, so a few KiB on a disk can claim
+//! exabytes: blocks of pointers that all lead to one block of pointers, and thousands of objects
+//! that all lead to one tree. No honest object set has that. Deduplication and block cloning share
+//! blocks of data alone, and what snapshots share stands in the same place of both.
 //!
 //! So each indirect block that is come to is noted with its place, and one that has another place
 //! already is an error. All copies are noted: of an address that leads nowhere the next copy would
-//! be read. The work on a tree is then bounded by the indirect blocks that are really there.
+//! be read. The work on an object set is then bounded by the indirect blocks that are really there.
 //!
-//! Memory: some 50 bytes for each copy of an indirect block, of [`NOTED_MAX`] copies at most. A
-//! tree must have that many before a later one can be shared, which is work in proportion to the
-//! size of the pool.
+//! Memory: some 60 bytes for each copy of an indirect block that was read, of [`NOTED_MAX`] copies
+//! at most, in [`SHARDS`] parts so that threads that read do not wait for each other. A part that
+//! is full is forgotten: a set that is changed for long has had more blocks than it has. To be
+//! shared unnoticed, a block must be come to after as many others, which is work in proportion to
+//! the size of the pool.
 
 use ondisk::{BlkPtr, Dnode};
 use parking_lot::Mutex;
 use std::collections::HashMap;
-use std::collections::hash_map::Entry;
 
 /// Copies that are noted, at most.
 const NOTED_MAX: usize = 1 << 20;
+/// Parts of what is noted, each with a lock of its own.
+const SHARDS: usize = 16;
 
 /// Vdev, offset, and the txg in which it was allocated: the place on a disk may be used again.
 type Address = (u32, u64, u64);
 
-/// The places of one tree.
+/// Object, level and block.
+type Spot = (u64, u8, u64);
+
+/// The places of one object set.
 #[derive(Debug, Default)]
-pub(crate) struct Places(Mutex<HashMap<Address, (u8, u64)>>);
+pub(crate) struct Places([Mutex<HashMap<Address, Spot>>; SHARDS]);
 
 impl Places {
-    /// Whether an indirect block of this tree can stand where it stands; else the rule that it
-    /// breaks. A pointer that loops back up the tree is an error, not a loop.
+    /// Whether an indirect block of object `number` can stand where it stands; else the rule that
+    /// it breaks. A pointer that loops back up the tree is an error, not a loop.
     pub(crate) fn judge(
         &self,
-        dnode: &Dnode,
+        (number, dnode): (u64, &Dnode),
         bp: &BlkPtr,
         level: u8,
         blkid: u64,
@@ -44,28 +50,24 @@ impl Places {
                 Err("an indirect block has another size")
             }
             () if bp.is_embedded() => Err("an indirect block is embedded"),
-            () if !self.is_only(bp, level, blkid) => {
-                Err("an indirect block stands in several places of its tree")
+            () if !self.is_only(bp, (number, level, blkid)) => {
+                Err("an indirect block stands in several places")
             }
             () => Ok(()),
         }
     }
 
     /// Notes an indirect block; whether this is its only place so far.
-    pub(crate) fn is_only(&self, bp: &BlkPtr, level: u8, blkid: u64) -> bool {
-        let mut noted = self.0.lock();
-        let place = (level, blkid);
+    pub(crate) fn is_only(&self, bp: &BlkPtr, spot: Spot) -> bool {
         bp.dvas().all(|(_, dva)| {
-            let room = noted.len() < NOTED_MAX;
-            match noted.entry((dva.vdev(), dva.offset(), bp.physical_birth())) {
-                Entry::Occupied(known) => *known.get() == place,
-                Entry::Vacant(free) => {
-                    if room {
-                        free.insert(place);
-                    }
-                    true
-                }
+            // Offsets are in sectors, and of large blocks in many of them.
+            let shard = (dva.offset() >> 9) ^ (dva.offset() >> 17);
+            let Some(shard) = self.0.get((shard % SHARDS as u64) as usize) else { return true };
+            let mut noted = shard.lock();
+            if noted.len() >= NOTED_MAX / SHARDS {
+                noted.clear();
             }
+            *noted.entry((dva.vdev(), dva.offset(), bp.physical_birth())).or_insert(spot) == spot
         })
     }
 }

@@ -26,7 +26,7 @@
 //!
 //! Bytes from disk may form anything. Levels count down from what the dnode says and a pointer
 //! must have the level of its place; the objects in blocks of dnodes are never blocks of dnodes
-//! themselves; a block with pointers stands in one place of its tree ([`crate::places`]). So a walk
+//! themselves; a block with pointers stands in one place of the walk ([`crate::places`]). So a walk
 //! is at most two trees deep, and its work is bounded by the blocks that are really there. Blocks
 //! that lead further are read in batches of [`BATCH`]; on each level one batch is held.
 
@@ -95,14 +95,8 @@ struct Tree<'d> {
     dnode: &'d Dnode,
     /// Its data are dnodes.
     is_meta: bool,
-    /// Where its blocks with pointers stand.
-    places: Places,
-}
-
-impl<'d> Tree<'d> {
-    fn new(number: u64, dnode: &'d Dnode, is_meta: bool) -> Self {
-        Self { number, dnode, is_meta, places: Places::default() }
-    }
+    /// Where the blocks with pointers of the walk stand.
+    places: &'d Places,
 }
 
 impl Tree<'_> {
@@ -153,7 +147,8 @@ impl Traversal<'_> {
 
     /// Walks over one object.
     pub fn object(&self, number: u64, dnode: &Dnode, visitor: &mut dyn Visitor) -> ControlFlow<()> {
-        self.tree(&Tree::new(number, dnode, false), visitor)
+        let places = &Places::default();
+        self.tree(&Tree { number, dnode, is_meta: false, places }, visitor)
     }
 
     fn header(&self, root: &BlkPtr, place: Place) -> Result<ObjsetPhys> {
@@ -163,13 +158,14 @@ impl Traversal<'_> {
     }
 
     fn below_header(&self, phys: &ObjsetPhys, visitor: &mut dyn Visitor) -> ControlFlow<()> {
+        let places = &Places::default();
         if let Some(dnode) = &phys.meta_dnode {
-            self.tree(&Tree::new(0, dnode, true), visitor)?;
+            self.tree(&Tree { number: 0, dnode, is_meta: true, places }, visitor)?;
         }
         let tables = [&phys.project_used, &phys.group_used, &phys.user_used];
         for (number, dnode) in ACCOUNTING.into_iter().zip(tables) {
             if let Some(dnode) = dnode {
-                self.object(number, dnode, visitor)?;
+                self.tree(&Tree { number, dnode, is_meta: false, places }, visitor)?;
             }
         }
         ControlFlow::Continue(())
@@ -256,7 +252,7 @@ impl Traversal<'_> {
         }
         match content {
             Some(Ok(block)) if place.level > 0 => self.indirect(tree, place, &block, visitor)?,
-            Some(Ok(block)) => self.dnodes(place, &block, visitor)?,
+            Some(Ok(block)) => self.dnodes(tree.places, place, &block, visitor)?,
             Some(Err(e)) => {
                 visitor.lost(place, e);
                 return ControlFlow::Continue(());
@@ -272,11 +268,11 @@ impl Traversal<'_> {
         let judged = match level {
             0 if bp.level() != 0 => Err("a pointer has another level than its place"),
             0 if tree.is_meta && bp.is_embedded() => Err("a block of dnodes is embedded"),
-            0 if tree.is_meta && !tree.places.is_only(bp, level, place.blkid) => {
-                Err("a block of dnodes stands in several places of its tree")
+            0 if tree.is_meta && !tree.places.is_only(bp, (tree.number, level, place.blkid)) => {
+                Err("a block of dnodes stands in several places")
             }
             0 => Ok(()),
-            level => tree.places.judge(tree.dnode, bp, level, place.blkid),
+            level => tree.places.judge((tree.number, tree.dnode), bp, level, place.blkid),
         };
         judged.map_err(|rule| Error {
             objset: self.objset,
@@ -308,7 +304,13 @@ impl Traversal<'_> {
         self.blocks(tree, below, first, &pointers, visitor)
     }
 
-    fn dnodes(&self, place: Place, block: &Block, visitor: &mut dyn Visitor) -> ControlFlow<()> {
+    fn dnodes(
+        &self,
+        places: &Places,
+        place: Place,
+        block: &Block,
+        visitor: &mut dyn Visitor,
+    ) -> ControlFlow<()> {
         let slots = (block.len() / DNODE_SLOT_SIZE) as u64;
         let first = place.blkid.saturating_mul(slots);
         let mut slot = 0;
@@ -322,7 +324,8 @@ impl Traversal<'_> {
             match Dnode::decode(bytes, block.endian()) {
                 Ok(dnode) => {
                     slot += usize::from(dnode.extra_slots);
-                    self.tree(&Tree::new(number, &dnode, false), visitor)?;
+                    let tree = Tree { number, dnode: &dnode, is_meta: false, places };
+                    self.tree(&tree, visitor)?;
                 }
                 Err(error) => {
                     let place = Place { object: number, level: 0, blkid: 0, ..place };
