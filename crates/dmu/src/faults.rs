@@ -21,12 +21,20 @@ struct Count {
     seen: u64,
     /// The one that fails; 0: none.
     nth: u64,
+    /// So many accesses after it another one fails; 0: none.
+    then: u64,
 }
 
 impl Faults {
     /// From now on accesses count, and the `nth` fails (from 1; 0: none).
     pub fn arm(&self, nth: u64) {
-        *self.count.lock() = Count { seen: 0, nth };
+        self.arm_twice(nth, 0);
+    }
+
+    /// The same, and so does the access `then` accesses after it (0: none): what takes back a
+    /// change that failed can fail too.
+    pub fn arm_twice(&self, nth: u64, then: u64) {
+        *self.count.lock() = Count { seen: 0, nth, then };
         self.armed.store(true, Ordering::SeqCst);
     }
 
@@ -35,11 +43,11 @@ impl Faults {
         self.armed.store(false, Ordering::SeqCst);
     }
 
-    /// Whether the access that was to fail came since the last [`Self::arm`].
+    /// Whether all accesses that were to fail came since the last [`Self::arm`].
     #[must_use]
     pub fn came(&self) -> bool {
         let count = self.count.lock();
-        count.nth != 0 && count.seen >= count.nth
+        count.nth != 0 && count.seen >= count.nth + count.then
     }
 
     /// Accesses since the last [`Self::arm`], while it was armed.
@@ -55,7 +63,8 @@ impl Faults {
         }
         let mut count = self.count.lock();
         count.seen += 1;
-        count.seen == count.nth
+        let after = count.seen.checked_sub(count.nth);
+        after.is_some_and(|after| after == 0 || after == count.then) && count.nth != 0
     }
 }
 

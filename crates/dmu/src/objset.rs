@@ -29,7 +29,7 @@ pub(crate) struct Inner {
     phys: Arc<ObjsetPhys>,
     pub(crate) meta: Option<Arc<Dnode>>,
     /// Where its indirect blocks stand.
-    places: Arc<Places>,
+    places: Places,
     /// Found when it is first asked for.
     usage: OnceLock<Arc<SetUse>>,
 }
@@ -60,7 +60,7 @@ impl Objset {
             root: *bp,
             phys: Arc::new(phys),
             meta,
-            places: Arc::default(),
+            places: Places::default(),
             usage: OnceLock::new(),
         };
         Ok(Self { inner: Arc::new(inner) })
@@ -81,7 +81,7 @@ impl Objset {
             root: base.root,
             phys: Arc::clone(&base.phys),
             meta: None,
-            places: Arc::default(),
+            places: Places::default(),
             live: Some(live),
             usage: OnceLock::new(),
         };

@@ -3,7 +3,8 @@
 //! A [`Tx`] belongs to the txg that was open when it began. As long as one of its transactions
 //! lives, a txg cannot quiesce: keep them short, and never wait for a txg while holding one.
 
-use crate::error::Result;
+use crate::error::{ErrorKind, Result};
+use std::fmt::Display;
 use std::sync::Arc;
 
 /// How the space of a transaction is judged before it begins.
@@ -60,6 +61,10 @@ pub trait Transactions: Send + Sync {
 
     /// A transaction of `txg` ended.
     fn ended(&self, txg: u64);
+
+    /// What an open txg holds must never be durable: no txg is written any more, and no transaction
+    /// begins. Everybody is told why.
+    fn stop(&self, why: &str);
 }
 
 /// The right to change objects in one txg; ends when it is dropped.
@@ -84,6 +89,18 @@ impl Tx {
     /// Made by [`Self::syncing`].
     pub(crate) fn is_syncing(&self) -> bool {
         self.source.is_none()
+    }
+
+    /// Stops the pool before this transaction's txg is written, because half of a change stands in
+    /// it: the change failed with `error`, and taking it back with `second`. What syncs
+    /// (`Self::syncing`) stops it by the error that this returns.
+    #[must_use]
+    pub fn stop(&self, error: &dyn Display, second: &dyn Display) -> ErrorKind {
+        let why = format!("a change failed half way ({error}), and cannot be taken back: {second}");
+        if let Some(source) = &self.source {
+            source.stop(&why);
+        }
+        ErrorKind::Stopped(why)
     }
 
     /// The txg it belongs to.

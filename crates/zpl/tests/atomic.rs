@@ -98,66 +98,66 @@ fn make(fs: &Filesystem, kind: NewKind) -> zpl::Result<()> {
     fs.create_tx(&tx, fs.root_object(), b"new", &new).map(drop)
 }
 
+/// Changes of names, one of each kind.
+const ACTS: [(&str, Act); 21] = [
+    ("make a file", |fs| make(fs, NewKind::File)),
+    ("make a directory", |fs| make(fs, NewKind::Dir)),
+    ("make a link", |fs| make(fs, NewKind::Symlink(b"to".to_vec()))),
+    ("give another name", |fs| {
+        let (file, dir) = (number(fs, b"file")?, number(fs, b"dir")?);
+        let tx = fs.begin(dmu::Hold::write(1 << 20))?;
+        fs.link_tx(&tx, file, dir, b"new", at(3))
+    }),
+    ("rename", |fs| {
+        let (root, dir) = (fs.root_object(), number(fs, b"dir")?);
+        let tx = fs.begin(dmu::Hold::write(1 << 20))?;
+        fs.rename_tx(&tx, (root, b"file"), (dir, b"new"), RenameMode::NoReplace, at(3))
+    }),
+    ("rename in its directory", |fs| {
+        let root = fs.root_object();
+        let tx = fs.begin(dmu::Hold::write(1 << 20))?;
+        fs.rename_tx(&tx, (root, b"file"), (root, b"new"), RenameMode::Replace, at(3))
+    }),
+    ("rename over a file", |fs| rename(fs, b"file", b"other", RenameMode::Replace)),
+    ("rename over the last name", |fs| {
+        let (root, full) = (fs.root_object(), number(fs, b"full")?);
+        let tx = begin(fs)?;
+        fs.rename_tx(&tx, (root, b"file"), (full, b"rich"), RenameMode::Replace, at(3))
+    }),
+    ("exchange", |fs| rename(fs, b"file", b"dir", RenameMode::Exchange)),
+    ("exchange between directories", |fs| {
+        let (root, full) = (fs.root_object(), number(fs, b"full")?);
+        let tx = begin(fs)?;
+        fs.rename_tx(&tx, (root, b"dir"), (full, b"rich"), RenameMode::Exchange, at(3))
+    }),
+    ("take the last name", |fs| fs.unlink_tx(&begin(fs)?, fs.root_object(), b"file", at(3))),
+    ("take one name", |fs| fs.unlink_tx(&begin(fs)?, fs.root_object(), b"other", at(3))),
+    ("take the name of what has attributes", |fs| {
+        let full = number(fs, b"full")?;
+        fs.unlink_tx(&begin(fs)?, full, b"rich", at(3))
+    }),
+    ("remove a directory", |fs| fs.rmdir_tx(&begin(fs)?, fs.root_object(), b"dir", at(3))),
+    ("give away", |fs| {
+        let set = SetAttrs { uid: Some(7), mode: Some(0o600), ..SetAttrs::default() };
+        fs.set_attrs_tx(&begin(fs)?, rich(fs)?, &set, at(3))
+    }),
+    ("set the first attribute in a directory", |fs| {
+        set_xattr(fs, number(fs, b"file")?, b"user.new", XattrStore::Dir)
+    }),
+    ("set the first attribute in a list", |fs| {
+        set_xattr(fs, number(fs, b"file")?, b"user.new", XattrStore::Sa)
+    }),
+    ("set another value in a directory", |fs| set_xattr(fs, rich(fs)?, b"user.a", XattrStore::Dir)),
+    ("move an attribute to the directory", |fs| {
+        set_xattr(fs, rich(fs)?, b"user.list", XattrStore::Dir)
+    }),
+    ("move an attribute to the list", |fs| set_xattr(fs, rich(fs)?, b"user.a", XattrStore::Sa)),
+    ("remove an attribute", |fs| remove_xattr(fs, b"user.a")),
+];
+
 #[test]
 fn a_change_of_names_that_fails_leaves_nothing() {
-    let acts: [(&str, Act); 21] = [
-        ("make a file", |fs| make(fs, NewKind::File)),
-        ("make a directory", |fs| make(fs, NewKind::Dir)),
-        ("make a link", |fs| make(fs, NewKind::Symlink(b"to".to_vec()))),
-        ("give another name", |fs| {
-            let (file, dir) = (number(fs, b"file")?, number(fs, b"dir")?);
-            let tx = fs.begin(dmu::Hold::write(1 << 20))?;
-            fs.link_tx(&tx, file, dir, b"new", at(3))
-        }),
-        ("rename", |fs| {
-            let (root, dir) = (fs.root_object(), number(fs, b"dir")?);
-            let tx = fs.begin(dmu::Hold::write(1 << 20))?;
-            fs.rename_tx(&tx, (root, b"file"), (dir, b"new"), RenameMode::NoReplace, at(3))
-        }),
-        ("rename in its directory", |fs| {
-            let root = fs.root_object();
-            let tx = fs.begin(dmu::Hold::write(1 << 20))?;
-            fs.rename_tx(&tx, (root, b"file"), (root, b"new"), RenameMode::Replace, at(3))
-        }),
-        ("rename over a file", |fs| rename(fs, b"file", b"other", RenameMode::Replace)),
-        ("rename over the last name", |fs| {
-            let (root, full) = (fs.root_object(), number(fs, b"full")?);
-            let tx = begin(fs)?;
-            fs.rename_tx(&tx, (root, b"file"), (full, b"rich"), RenameMode::Replace, at(3))
-        }),
-        ("exchange", |fs| rename(fs, b"file", b"dir", RenameMode::Exchange)),
-        ("exchange between directories", |fs| {
-            let (root, full) = (fs.root_object(), number(fs, b"full")?);
-            let tx = begin(fs)?;
-            fs.rename_tx(&tx, (root, b"dir"), (full, b"rich"), RenameMode::Exchange, at(3))
-        }),
-        ("take the last name", |fs| fs.unlink_tx(&begin(fs)?, fs.root_object(), b"file", at(3))),
-        ("take one name", |fs| fs.unlink_tx(&begin(fs)?, fs.root_object(), b"other", at(3))),
-        ("take the name of what has attributes", |fs| {
-            let full = number(fs, b"full")?;
-            fs.unlink_tx(&begin(fs)?, full, b"rich", at(3))
-        }),
-        ("remove a directory", |fs| fs.rmdir_tx(&begin(fs)?, fs.root_object(), b"dir", at(3))),
-        ("give away", |fs| {
-            let set = SetAttrs { uid: Some(7), mode: Some(0o600), ..SetAttrs::default() };
-            fs.set_attrs_tx(&begin(fs)?, rich(fs)?, &set, at(3))
-        }),
-        ("set the first attribute in a directory", |fs| {
-            set_xattr(fs, number(fs, b"file")?, b"user.new", XattrStore::Dir)
-        }),
-        ("set the first attribute in a list", |fs| {
-            set_xattr(fs, number(fs, b"file")?, b"user.new", XattrStore::Sa)
-        }),
-        ("set another value in a directory", |fs| {
-            set_xattr(fs, rich(fs)?, b"user.a", XattrStore::Dir)
-        }),
-        ("move an attribute to the directory", |fs| {
-            set_xattr(fs, rich(fs)?, b"user.list", XattrStore::Dir)
-        }),
-        ("move an attribute to the list", |fs| set_xattr(fs, rich(fs)?, b"user.a", XattrStore::Sa)),
-        ("remove an attribute", |fs| remove_xattr(fs, b"user.a")),
-    ];
-    for (name, act) in acts {
+    for (name, act) in ACTS {
         let (mut refused, mut nth) = (0, 0);
         loop {
             nth += 1;
@@ -185,6 +185,52 @@ fn a_change_of_names_that_fails_leaves_nothing() {
         }
         assert!(refused > 5, "{name}: {refused} accesses that failed");
     }
+}
+
+/// What cannot even be taken back stops the pool, so that it is never durable.
+#[test]
+fn a_change_that_cannot_be_taken_back_stops_the_pool() {
+    for (name, act) in ACTS {
+        let mut stops = 0;
+        // The last accesses of a change are those behind which there is the most to take back.
+        let all = accesses(act);
+        for nth in (all.saturating_sub(6)..=all).chain([all / 2]) {
+            for then in 1.. {
+                let (set, fs) = furnished();
+                let before = state(&set, &fs);
+                let faults = Arc::new(Faults::default());
+                set.objset.inject(&faults);
+                faults.arm_twice(nth, then);
+                let done = act(&fs);
+                faults.disarm();
+                let said = format!("{name}, accesses {nth} and {then} more");
+                match (done, set.stopped()) {
+                    (Err(e), Some(why)) => {
+                        stops += 1;
+                        assert!(why.contains("cannot be taken back"), "{said}: {why}");
+                        assert!(e.to_string().contains(&why), "{said}: {e}");
+                    }
+                    (Err(_), None) => assert!(state(&set, &fs) == before, "{said}"),
+                    (Ok(()), stopped) => assert_eq!(stopped, None, "{said}"),
+                }
+                if !faults.came() {
+                    break;
+                }
+            }
+        }
+        assert!(stops > 0, "{name}");
+    }
+}
+
+/// How often a change asks for an object.
+fn accesses(act: Act) -> u64 {
+    let (set, fs) = furnished();
+    let faults = Arc::new(Faults::default());
+    set.objset.inject(&faults);
+    faults.arm(0);
+    act(&fs).unwrap();
+    faults.disarm();
+    faults.seen()
 }
 
 /// A file that lost its last name is freed with its extended attributes, however often that fails

@@ -17,8 +17,8 @@ use crate::objset::Objset;
 use crate::tx::{Hold, Transactions, Tx};
 use ondisk::dnode::FLAG_USED_BYTES;
 use ondisk::{BlkPtr, ObjsetPhys};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 
 /// What [`Objset::scratch`] needs to know.
 #[derive(Clone, Copy, Debug)]
@@ -34,10 +34,15 @@ pub struct ScratchSpec {
 struct Budget {
     spec: ScratchSpec,
     held: Arc<AtomicU64>,
+    /// Why no more changes are made: half of one stands in the set.
+    stopped: Arc<OnceLock<String>>,
 }
 
 impl Transactions for Budget {
     fn begin(&self, objset: u64, hold: Hold) -> Result<Tx> {
+        if let Some(why) = self.stopped.get() {
+            return Err(Error { objset, object: 0, kind: ErrorKind::Stopped(why.clone()) });
+        }
         let wanted = self.held.load(Ordering::Relaxed).saturating_add(hold.bytes);
         if wanted > self.spec.memory_max {
             return Err(Error { objset, object: 0, kind: ErrorKind::Memory });
@@ -58,6 +63,11 @@ impl Transactions for Budget {
     }
 
     fn ended(&self, _: u64) {}
+
+    fn stop(&self, why: &str) {
+        // The first reason counts.
+        let _ = self.stopped.set(why.to_owned());
+    }
 }
 
 impl Objset {
@@ -77,7 +87,7 @@ impl Objset {
             return Err(self.error(0, ErrorKind::Unsupported(what)));
         }
         let base = Base { root: self.root(), phys: Arc::new(phys) };
-        let budget = Budget { spec, held: Arc::default() };
+        let budget = Budget { spec, held: Arc::default(), stopped: Arc::default() };
         let mut live = LiveSet::over(self.id(), base, meta, policy);
         live.transactions = Some(Arc::new(budget));
         live.scratch = true;

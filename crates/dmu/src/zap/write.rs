@@ -192,10 +192,12 @@ pub fn create(objset: &Objset, tx: &Tx, spec: &ZapSpec) -> Result<Object> {
         ..NewObject::new(spec.kind)
     };
     let object = objset.create(tx, &new)?;
-    format(&object, tx, spec).and_then(|()| object.reopen()).or_else(|e| {
+    format(&object, tx, spec).and_then(|()| object.reopen()).map_err(|e| {
         // Nobody knows of it.
-        objset.free(tx, object.number())?;
-        Err(e)
+        match objset.free(tx, object.number()) {
+            Ok(()) => e,
+            Err(second) => objset.error(object.number(), tx.stop(&e, &second)),
+        }
     })
 }
 

@@ -25,6 +25,8 @@ impl Transactions for Nobody {
     fn dirtied(&self, _: u64, _: u64) {}
 
     fn ended(&self, _: u64) {}
+
+    fn stop(&self, _: &str) {}
 }
 
 #[derive(Default)]
@@ -44,6 +46,8 @@ impl Transactions for Dirty {
     }
 
     fn ended(&self, _: u64) {}
+
+    fn stop(&self, _: &str) {}
 }
 
 const WRITERS: u64 = 3;

@@ -356,6 +356,12 @@ impl Transactions for Entrance {
     }
 
     fn ended(&self, _txg: u64) {}
+
+    fn stop(&self, why: &str) {
+        if let Some(shared) = self.0.shared.upgrade() {
+            shared.txgs.stop(why);
+        }
+    }
 }
 
 impl Transactions for Entered {
@@ -374,6 +380,10 @@ impl Transactions for Entered {
     fn ended(&self, txg: u64) {
         self.door.take_back(&self.shared.space, self.bytes, self.worst);
         self.shared.txgs.leave(txg, self.throttled);
+    }
+
+    fn stop(&self, why: &str) {
+        self.shared.txgs.stop(why);
     }
 }
 

@@ -3,7 +3,7 @@
 use super::attrs::Attrs;
 use super::check_flags;
 use super::names::Count;
-use super::undo::Undo;
+use super::undo::{Undo, taken_back};
 use crate::error::{Error, Result};
 use crate::fs::Filesystem;
 use crate::node::Node;
@@ -89,8 +89,8 @@ impl Filesystem {
         if let Err(e) = done {
             // A file without a name would stay for ever, and one that its directory does not count
             // would make that look empty.
-            self.leave(tx, c.at.dir, c.at.name, number)?;
-            return self.unmake(tx, number, e);
+            let left = self.leave(tx, c.at.dir, c.at.name, number);
+            return self.unmake(tx, number, taken_back(tx, e, left));
         }
         Ok(Outcome::Made(number))
     }
@@ -131,8 +131,8 @@ impl Filesystem {
 
     /// Frees what was made just now, because of `error`.
     fn unmake<T>(&self, tx: &Tx, number: u64, error: Error) -> Result<T> {
-        self.objset().free(tx, number)?;
-        Err(error)
+        let freed = self.objset().free(tx, number).map_err(Error::from);
+        Err(taken_back(tx, error, freed))
     }
 
     /// Makes the object of a file and gives it its attributes. When that fails, there is none.
@@ -324,9 +324,9 @@ impl Filesystem {
             parent.save(self, tx)
         });
         if let Err(e) = done {
-            before.save(self, tx)?;
-            self.leave(tx, dir, name, file)?;
-            return Err(e);
+            let saved = before.save(self, tx);
+            let left = self.leave(tx, dir, name, file);
+            return Err(taken_back(tx, e, saved.and(left)));
         }
         Ok(())
     }

@@ -3,6 +3,10 @@
 //! A change reads and checks first. What it is about to change it shows to an [`Undo`], which puts
 //! that back when a later step fails: attributes, names, and objects that were made. What cannot be
 //! taken back, freeing an object, is the last step, and either happens or does not.
+//!
+//! What cannot be put back, because that fails too, would become durable half made. So it stops the
+//! pool before its txg is written, as a sync task that failed half way does (decision 0013); the
+//! rest is put back all the same, for who still reads.
 
 use super::attrs::Attrs;
 use crate::error::{Error, Result};
@@ -49,7 +53,7 @@ impl<'a> Undo<'a> {
     /// Ends the change: when it failed, everything is as it was before.
     ///
     /// # Errors
-    /// The change's own; or why something could not be put back.
+    /// The change's own; or that the pool has stopped, because something could not be put back.
     pub(super) fn end<T>(self, done: Result<T>) -> Result<T> {
         match done {
             Ok(value) => Ok(value),
@@ -60,25 +64,39 @@ impl<'a> Undo<'a> {
     fn take_back(self, error: Error) -> Error {
         let Self { fs, tx, attrs, names, made } = self;
         let is_made = |object: u64| made.contains(&object);
-        let put = || -> Result<()> {
-            for Name { dir, name, was } in names.iter().filter(|n| !is_made(n.dir)) {
-                let table = fs.dir_object(*dir)?;
-                let now = fs.find(&table, name)?;
-                match (now, was) {
-                    (Some(entry), Some(was)) if entry.object == was.object => {}
-                    (Some(entry), None) => drop(zap::remove(&table, tx, entry.name.as_slice())?),
-                    (_, Some(was)) => zap::set_u64(&table, tx, name.as_slice(), was.encode())?,
-                    (None, None) => {}
-                }
+        let mut put = Ok(());
+        let mut first = |done: Result<()>| {
+            if put.is_ok() {
+                put = done;
             }
-            for file in attrs {
-                file.restore(fs, tx)?;
-            }
-            for object in &made {
-                fs.objset().free(tx, *object)?;
-            }
-            Ok(())
         };
-        put().err().unwrap_or(error)
+        names.iter().filter(|n| !is_made(n.dir)).for_each(|n| first(n.put_back(fs, tx)));
+        attrs.into_iter().for_each(|file| first(file.restore(fs, tx)));
+        made.iter().for_each(|object| first(fs.objset().free(tx, *object).map_err(Error::from)));
+        taken_back(tx, error, put)
     }
+}
+
+impl Name {
+    fn put_back(&self, fs: &Filesystem, tx: &Tx) -> Result<()> {
+        let Self { dir, name, was } = self;
+        let table = fs.dir_object(*dir)?;
+        match (fs.find(&table, name)?, was) {
+            (Some(entry), Some(was)) if entry.object == was.object => {}
+            (Some(entry), None) => drop(zap::remove(&table, tx, entry.name.as_slice())?),
+            (_, Some(was)) => zap::set_u64(&table, tx, name.as_slice(), was.encode())?,
+            (None, None) => {}
+        }
+        Ok(())
+    }
+}
+
+/// Why a change failed, after what it did was `put` back; where that failed the pool stops.
+pub(super) fn taken_back(tx: &Tx, error: Error, put: Result<()>) -> Error {
+    let Err(second) = put else { return error };
+    let (objset, object) = match &error {
+        Error::Dmu(e) => (e.objset, e.object),
+        _ => (0, 0),
+    };
+    Error::Dmu(dmu::Error { objset, object, kind: tx.stop(&error, &second) })
 }

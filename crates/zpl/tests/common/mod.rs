@@ -120,6 +120,7 @@ struct Txgs {
     begun: AtomicU64,
     /// No more of them than this.
     most: AtomicU64,
+    stopped: Mutex<Option<String>>,
 }
 
 impl Txgs {
@@ -130,6 +131,7 @@ impl Txgs {
             changed: Condvar::new(),
             begun: AtomicU64::new(0),
             most: AtomicU64::new(u64::MAX),
+            stopped: Mutex::default(),
         })
     }
 
@@ -174,6 +176,10 @@ impl Transactions for Txgs {
         let mut state = self.state.lock().unwrap();
         state.1 -= 1;
         self.changed.notify_all();
+    }
+
+    fn stop(&self, why: &str) {
+        self.stopped.lock().unwrap().get_or_insert_with(|| why.to_owned());
     }
 }
 
@@ -229,6 +235,11 @@ impl Set {
     /// Transactions begun so far.
     pub(crate) fn begun(&self) -> u64 {
         self.txgs.begun.load(Relaxed)
+    }
+
+    /// Why the pool was stopped.
+    pub(crate) fn stopped(&self) -> Option<String> {
+        self.txgs.stopped.lock().unwrap().clone()
     }
 
     /// Lets so many more transactions begin.
