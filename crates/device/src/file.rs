@@ -10,6 +10,7 @@ mod core;
 #[cfg_attr(test, expect(unsafe_code, reason = "the tests play the kernel"))]
 mod gather;
 mod rw;
+mod standard;
 #[expect(unsafe_code, reason = "system calls")]
 mod sys;
 #[expect(unsafe_code, reason = "the kernel writes into memory that is not initialised")]
@@ -20,6 +21,7 @@ mod transfer;
 mod uring;
 
 pub use self::rw::RwFileDevice;
+pub use self::standard::was_stdout_closed;
 
 use self::core::{Access, Core, Request, Work};
 use self::threads::Threads;

@@ -37,7 +37,9 @@ pub use buf::{ALIGNMENT, AlignedBuf, IdleMemory};
 pub use crash::{CrashLog, CrashMode};
 pub use error::{Error, ErrorKind, Operation};
 pub use fault::{Fault, FaultDevice, RwFaultDevice};
-pub use file::{Backend, Direct, FileDevice, Options, RwFileDevice, memory_bytes};
+pub use file::{
+    Backend, Direct, FileDevice, Options, RwFileDevice, memory_bytes, was_stdout_closed,
+};
 pub use histogram::{
     AtomicHistogram, HISTOGRAM_CLASSES, Histogram, SAMPLE, SMALL_BYTES, histogram_class,
     sample_weight,

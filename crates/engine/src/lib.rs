@@ -173,6 +173,11 @@ pub mod inside {
     pub use {check, codec, device, dmu, dsl, ondisk, pool, rt, vdev, zil, zio, zpl};
 }
 
+/// The process itself.
+pub mod process {
+    pub use device::was_stdout_closed;
+}
+
 /// Every block of a pool read, verified, and compared with what is allocated.
 pub mod check {
     pub use ::check::{

@@ -60,8 +60,20 @@ fn survive_file_limit() {
     let _ = signal_hook::flag::register(signal_hook::consts::SIGXFSZ, noted);
 }
 
+/// Output to a stream that was closed (`>&-`) is an error as with any other program, and does not
+/// vanish.
+fn lose_what_is_closed() {
+    if engine::process::was_stdout_closed()
+        && let Ok(none) = std::fs::File::open("/dev/null")
+    {
+        // Open to be read, so that each write fails. Where that cannot be, output vanishes.
+        let _ = rustix::stdio::dup2_stdout(none);
+    }
+}
+
 fn main() -> ExitCode {
     survive_file_limit();
+    lose_what_is_closed();
     let mut words = arguments();
     let is_link = words.len() > std::env::args_os().len();
     // Usage names the command as this manual does, whatever the link to it is called.
