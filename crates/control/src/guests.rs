@@ -4,10 +4,10 @@
 //! keep out those that ask. So when another one comes and all places are taken, one is hung up:
 //! first one that has sent no request at all, and then one that has sent none since its last
 //! answer; of several the one that has waited longest. (Bytes that are no whole request do not
-//! count.) Where all are being answered the newcomer is refused.
+//! count.) Where all are being answered the new one is refused.
 //!
 //! A connection that has just come in may have its request under way. It is spared for a moment,
-//! and the newcomer waits for the end of that.
+//! and the new connection waits for the end of that.
 
 use parking_lot::Mutex;
 use std::sync::Arc;
@@ -34,7 +34,7 @@ impl HangUp for std::net::TcpStream {
 /// All that are connected.
 pub(crate) struct Guests<S> {
     max: usize,
-    /// Whoever has waited no longer than this is not hung up.
+    /// A connection that has waited no longer than this is not hung up.
     spared: Duration,
     open: Mutex<Open<S>>,
 }

@@ -2,8 +2,8 @@
 //!
 //! # Theory
 //!
-//! A pool has one writer. The process that serves it listens on a Unix socket; whoever wants
-//! something of the pool connects, and both speak lines of JSON:
+//! A pool has one writer. The process that serves it listens on a Unix socket; a process
+//! that wants something of the pool connects, and both speak lines of JSON:
 //!
 //! ```text
 //! client  ->  {"id": 1, "do": "txgs", "count": 10}
@@ -12,9 +12,9 @@
 //!
 //! `protocol` has the lines, as pure functions; `wire` carries them, and open files beside them, so
 //! that a command which is run by the server reads and writes what its caller's terminal is;
-//! `place` makes the socket and takes over the name of one whose owner died; `server` answers, one
-//! thread for each connection; `guests` bounds how many there are; `client` asks. `http` is the one
-//! page that monitoring systems fetch.
+//! `place` makes the socket and takes over the name of one that was left behind; `server` answers,
+//! one thread for each connection; `guests` bounds how many there are; `client` asks. `http` is the
+//! one page that monitoring systems fetch.
 //! Why it is like this: `docs/decisions/0012-control-socket.md`.
 //!
 //! **Invariant:** whatever bytes come in, they cost bounded memory and one connection; what a

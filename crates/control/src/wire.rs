@@ -1,8 +1,8 @@
 //! Lines over a stream socket, and open files beside them.
 //!
-//! Files travel with the first byte of a line, and belong to the line that is completed next. As
-//! whoever asks waits for the answer before he asks again, that is the line they were sent with.
-//! Those of a line that wants none are closed with it.
+//! Files travel with the first byte of a line, and belong to the line that is completed next. As a
+//! client waits for the answer before it asks again, that is the line they were sent with. Those of
+//! a line that wants none are closed with it.
 
 use rustix::net::{
     RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,

@@ -8,7 +8,7 @@
 //! the lists below included.
 //!
 //! New dead lists are mostly empty for ever, so all empty ones are one object, `empty_bpobj`, which
-//! the feature of that name counts; whoever puts the first block in gets an object of its own
+//! the feature of that name counts; the list gets an object of its own with its first block
 //! ([`Lists::create_empty`], [`Lists::drop_empty`]).
 //!
 //! Lists are changed in syncing context only, by its one thread. A drain goes piece by piece: what
@@ -114,7 +114,7 @@ impl<'a> Lists<'a> {
         Zap::open(&self.mos.object(DIRECTORY_OBJECT)?)?.get_u64(EMPTY_BPOBJ)
     }
 
-    /// An empty list for somebody who may never fill it: the shared one where the pool has the
+    /// An empty list that may never be filled: the shared one where the pool has the
     /// feature. Nothing must be appended to that; [`Self::own`] makes it one's own before.
     ///
     /// # Errors

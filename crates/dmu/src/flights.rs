@@ -1,8 +1,8 @@
-//! Blocks that are being read: who wants one of them waits for the one who reads it.
+//! Blocks that are being read: a thread that wants one of them waits for the one that reads it.
 //!
 //! Many threads that come to a cold tree all want its upper blocks first. One reads, the others
-//! wait, and the devices see each block once. A reader that fails, or is gone, tells those who wait
-//! so, and they read for themselves.
+//! wait, and the devices see each block once. A reader that fails, or is gone, tells the others so,
+//! and they read for themselves.
 
 use crate::cache::CacheKey;
 use parking_lot::Mutex;
@@ -27,7 +27,7 @@ enum State {
 }
 
 impl Flight {
-    /// Waits for the end; `None`: whoever waits must read for himself.
+    /// Waits for the end; `None`: the thread must read for itself.
     pub(crate) fn wait(&self) -> Option<Arc<Block>> {
         let mut state = self.state.lock();
         loop {
@@ -52,7 +52,7 @@ pub(crate) enum Claim<'a> {
     Theirs(Arc<Flight>),
 }
 
-/// The duty to read a block. Dropped without an answer, it lets those who wait read themselves.
+/// The duty to read a block. Dropped without an answer, it lets those that wait read themselves.
 pub(crate) struct Reading<'a> {
     shard: &'a Shard,
     key: CacheKey,
@@ -137,7 +137,7 @@ mod tests {
     #[test]
     fn who_waits_for_a_reader_that_fails_reads_himself() {
         let flights = Flights::new();
-        let Claim::Mine(mine) = flights.claim(KEY) else { panic!("nobody reads it") };
+        let Claim::Mine(mine) = flights.claim(KEY) else { panic!("no thread reads it") };
         let Claim::Theirs(flight) = flights.claim(KEY) else { panic!("it is being read") };
         drop(mine);
         assert!(flight.wait().is_none());

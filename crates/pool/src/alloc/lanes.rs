@@ -1,4 +1,4 @@
-//! Lanes: pieces of metaslabs from which blocks are cut without asking anybody.
+//! Lanes: pieces of metaslabs from which blocks are cut without asking the metaslab.
 //!
 //! A lane has up to [`PIECES`] pieces for each copy of a block. Cutting a block off a piece moves
 //! its cursor: one lock that no other thread wants, no tree, no allocation of memory. The

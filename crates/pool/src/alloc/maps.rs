@@ -147,7 +147,7 @@ pub(super) fn encode(
         match &change.histogram {
             Some(all) => *counts = header_histogram(all, shape.shift),
             None => {
-                // Ranges are not merged with their neighbours, which nobody knows without the map.
+                // Ranges are not merged with their neighbours, which are not known without the map.
                 let mut more = [0; BUCKETS];
                 change.frees.count_into(&mut more);
                 let more = header_histogram(&more, shape.shift);

@@ -1,4 +1,4 @@
-//! One metaslab: who has which byte of it.
+//! One metaslab: which bytes of it are free, taken, or on their way.
 //!
 //! Every byte is in one of these places, and moves between them:
 //!
@@ -36,7 +36,7 @@ const NEXT_FIT_TRIES: usize = 16;
 const BLOCKS_AT_ONCE: u64 = 8;
 /// Free ranges that are looked at for one that is far enough from another copy.
 const FAR_FIT_TRIES: usize = 256;
-/// Syncs after which a map that nobody needed is dropped from memory, if it is this large.
+/// Syncs after which a map that was not needed is dropped from memory, if it is this large.
 const IDLE_SYNCS: u32 = 64;
 const IDLE_RANGES: usize = 512;
 /// Maps of up to this many blocks are left alone however wasteful they are.

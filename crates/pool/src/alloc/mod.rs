@@ -1,4 +1,4 @@
-//! The allocator: which byte of which top-level vdev is free, and who gets it.
+//! The allocator: which byte of which top-level vdev is free, and what gets it.
 //!
 //! # Theory
 //!
@@ -10,7 +10,7 @@
 //! synced                      what was freed two txgs ago is free; pieces are given back
 //! ```
 //!
-//! **Speed.** A writer takes the lane of its block's hint, or the next one that nobody is in, and
+//! **Speed.** A writer takes the lane of its block's hint, or the next one that is not in use, and
 //! cuts the block off a piece of 1 MiB: a handful of instructions under a lock that is free by
 //! choice. Metaslab and trees are touched once per piece, by one thread in hundreds of blocks, so
 //! one metaslab that all lanes share is enough to keep them busy, the blocks of a txg lie together
@@ -21,7 +21,7 @@
 //! (after each txg for the next), or by the one writer that finds nothing else; freeing needs no
 //! map at all. Opening a pool reads headers only.
 //!
-//! **Never twice.** Free space leaves the set of the free before anybody has it, and comes back
+//! **Never twice.** Free space leaves the set of the free before it is handed out, and comes back
 //! only in three ways: what was not cut; what no tree ever had ([`Allocate::discard`]); and what a
 //! txg freed, when two later ones are durable, so that the last uberblocks find all they
 //! point to.
@@ -202,7 +202,7 @@ impl Allocator {
         }
     }
 
-    /// From the lane of the hint, or the next that nobody is in.
+    /// From the lane of the hint, or the next that is not in use.
     fn try_lanes(
         &self,
         class: Class,

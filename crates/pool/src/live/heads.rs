@@ -1,9 +1,9 @@
 //! Heads of datasets that are open for writing.
 //!
-//! Each head has one live object set, shared by all who write to it, registered here under the
+//! Each head has one live object set, shared by all that write to it, registered here under the
 //! dataset's object. It stays registered until the pool is closed: an idle one holds a header and
 //! what readers cached, nothing else. A dataset that is destroyed or rolled back is taken out, and
-//! its set is marked [`Head::is_gone`]: whoever still holds it can begin no more transactions.
+//! its set is marked [`Head::is_gone`]: no more transactions begin through it.
 
 use super::shared::Shared;
 use super::space::{Door, Entrance, HeadRoom, PoolRoom, Weight};
@@ -69,7 +69,7 @@ impl Head {
         self.door.is_gone()
     }
 
-    /// The file system in it; all who ask share it, and its locks.
+    /// The file system in it, with its locks; there is one.
     pub fn filesystem(&self, settings: FsSettings) -> Result<Filesystem> {
         let mut held = self.fs.lock();
         let settings = {
@@ -314,7 +314,7 @@ impl Shared {
     }
 
     /// Bytes that the whole pool still has, beside its reserve. What one dataset has reserved is
-    /// free here: who else may not have it is said by [`Self::room_of`].
+    /// free here: [`Self::room_of`] says what the others may not have.
     pub(super) fn room_of_pool(&self) -> PoolRoom {
         let figures = self.alloc.figures();
         let deferred = figures.normal.deferred;
@@ -364,7 +364,7 @@ impl Shared {
     }
 
     /// The names of the datasets that were used. Read anew when the MOS is not just being changed;
-    /// otherwise they are those of the last time, for who looks on shall not wait.
+    /// otherwise they are those of the last time: statistics are not waited for.
     pub(super) fn names_of_sets(&self) -> BTreeMap<u64, String> {
         if let Some(_guard) = self.gate.try_read() {
             let name = |set| Some((set, self.dsl.name_of(set).ok()?));

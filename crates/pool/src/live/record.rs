@@ -48,7 +48,7 @@ pub enum Pushed {
     Dirty,
     /// A writer stood at the limit.
     Limit,
-    /// Somebody waited for what he wrote to be durable.
+    /// A thread waited for its writes to be durable.
     #[default]
     Waited,
     /// A sync task was waiting: a new dataset, a snapshot, a property.
@@ -112,7 +112,7 @@ pub struct TxgRecord {
     pub written: u64,
     /// Blocks written.
     pub blocks: u64,
-    /// Reads that devices did during its sync, whoever wanted them.
+    /// All reads that devices did during its sync.
     pub reads: u64,
     /// Their bytes.
     pub read_bytes: u64,

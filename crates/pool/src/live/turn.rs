@@ -1,12 +1,12 @@
-//! Turns of those who are judged one after the other.
+//! Turns of threads that are judged one after the other.
 //!
 //! # Theory
 //!
-//! Whoever finds nobody's turn takes it, also before others who were called and have not woken up
-//! yet: most turns take a microsecond, and a processor change for each would cost more than the
-//! write. A turn that was *kept*, because its holder had to wait, goes to who has waited longest.
-//! So a queue is only passed by while nobody waits for anything, and who is behind `n` others has
-//! his turn after `n` kept ones at the latest.
+//! A thread that finds the turn free takes it, also before threads that were called and have not
+//! woken up yet: most turns take a microsecond, and a change of threads for each would cost more
+//! than the write. A turn that was *kept*, because its holder had to wait, goes to the thread that
+//! has waited longest. So a queue is only passed by while no holder waits for anything, and a
+//! thread behind `n` others has its turn after `n` kept ones at the latest.
 
 use parking_lot::Mutex;
 use rt::{Condvar, Rt};
@@ -20,11 +20,11 @@ pub(super) struct Turns {
 
 #[derive(Default)]
 struct State {
-    /// It is somebody's turn.
+    /// A thread has the turn.
     taken: bool,
-    /// Who waits, longest first, each at a condition of his own.
+    /// Threads that wait, longest first, each at a condition of its own.
     queue: VecDeque<Arc<Condvar>>,
-    /// Whose turn it is already, though he has not woken up.
+    /// The thread that has the turn already, though it has not woken up.
     handed: Option<Arc<Condvar>>,
 }
 

@@ -1,4 +1,4 @@
-//! Transaction groups: which one is open, who is in it, and when it is synced.
+//! Transaction groups: which one is open, what is in it, and when it is synced.
 //!
 //! # Theory
 //!
@@ -11,12 +11,12 @@
 //! One txg is entered at a time (`docs/decisions/0007-write-path.md`). Entering takes no lock: it
 //! counts itself in and looks whether the door is open; if not, it counts itself out and waits.
 //! Quiescing shuts the door, waits until the count is zero, opens the next txg and the door. So
-//! whoever counted himself in and saw the door open is seen by the quiescer.
+//! a thread that counted itself in and saw the door open is seen by the quiescer.
 //!
-//! A txg is pushed when somebody waits for it, when it holds enough dirty data that the devices
+//! A txg is pushed when a thread waits for it, when it holds enough dirty data that the devices
 //! should begin to work, when it was open for `timeout` and is dirty, and at the end. That is the
 //! sync thread's to see, so it happens when nothing is being synced. The exception is a writer at
-//! the throttle's wall: he quiesces the open txg himself, and it waits for its turn. At most one
+//! the throttle's wall: it quiesces the open txg itself, which waits for its turn. At most one
 //! txg waits so; a writer at the next wall waits until its sync has begun.
 //!
 //! *Dirty* is what was made dirty and is not on the devices: it falls as writes complete
@@ -26,13 +26,13 @@
 //! what txgs hold in memory is less than twice the limit.
 //!
 //! Waiting for room: each write that lands below the limit wakes one writer, each end of a txg all
-//! of them. A writer counts himself as waiting before he looks at the dirty bytes for the last
-//! time, and who lands changes these before he looks at the count, so nobody waits for a wake-up
-//! that came before.
+//! of them. A writer counts itself as waiting before it looks at the dirty bytes for the last time,
+//! and a write that lands changes these before it looks at the count, so no writer waits for a
+//! wake-up that came before.
 //!
-//! A writer at whom a policy in turn looks keeps his turn ([`Turns`]) while he waits: for a delay,
-//! for room. He is in no txg then, and nothing that he waits for asks for a turn. Turns that were
-//! waited in are first come, first served, so nobody waits longer than all others one after the
+//! A writer at which a policy in turn looks keeps its turn ([`Turns`]) while it waits: for a delay,
+//! for room. It is in no txg then, and nothing that it waits for asks for a turn. Turns that were
+//! waited in are first come, first served, so no writer waits longer than all others one after the
 //! other.
 //!
 //! Lock order: `state` is the only lock held while another is taken: `memory` never is, `policy`
@@ -57,7 +57,7 @@ const SLOTS: usize = 4;
 const RECORDS_KEPT: usize = 100;
 
 /// A delay that is shorter is not slept: a processor would be busier with sleeping and waking than
-/// with the write. The policy's queue has grown by it, so those who come next pay: many short
+/// with the write. The policy's queue has grown by it, so later writes pay: many short
 /// delays become a few of this length, and the rate stays what the policy says.
 const SHORTEST_SLEEP: Duration = Duration::from_millis(1);
 
@@ -93,7 +93,7 @@ fn memory_held(limits: &TxgLimits) -> usize {
     usize::try_from(limits.dirty_max.saturating_mul(2)).unwrap_or(usize::MAX)
 }
 
-/// The machine was stopped: why, for all who waited.
+/// The machine was stopped: why, for all that waited.
 pub(crate) type Stopped = Arc<str>;
 
 /// What is counted of one txg.
@@ -113,12 +113,12 @@ struct Slot {
 
 struct State {
     synced: u64,
-    /// Somebody wants all txgs up to this one synced.
+    /// All txgs up to this one are to be synced.
     wanted: u64,
-    /// Why, said by who was first.
+    /// Why, as the first request said.
     wanted_why: Pushed,
     opened: [Duration; SLOTS],
-    /// Somebody quiesces the open txg.
+    /// The open txg is being quiesced.
     quiescing: bool,
     /// Since when.
     quiescing_since: Duration,
@@ -149,7 +149,7 @@ pub(crate) struct Txgs {
     policy: Mutex<Arc<dyn Throttle>>,
     /// The write limit's measurements, while that is the policy.
     measured: Mutex<Option<Arc<WriteLimit>>>,
-    /// What the policy and the limits say, for those who only look: bytes below which nobody is
+    /// What the policy and the limits say, for a look without locks: bytes below which nothing is
     /// asked, bytes at which the open txg is pushed, bytes at which writers wait.
     calm_below: AtomicU64,
     push_at: AtomicU64,
@@ -162,9 +162,9 @@ pub(crate) struct Txgs {
     awaited: AtomicU64,
     /// While one does, writes are urgent (`zinc_awaited_is_urgent`).
     awaited_is_urgent: AtomicBool,
-    /// The open txg is quiescing: nobody may enter.
+    /// The open txg is quiescing: it cannot be entered.
     shut: AtomicBool,
-    /// The machine was stopped: nobody may enter any more.
+    /// The machine was stopped: no txg can be entered any more.
     has_stopped: AtomicBool,
     /// A txg waits for its turn.
     has_waiting: AtomicBool,
@@ -173,7 +173,7 @@ pub(crate) struct Txgs {
     slots: [Slot; SLOTS],
     /// Writers that wait for room.
     at_the_limit: AtomicUsize,
-    /// Whose turn it is, under a policy that judges in turn; kept while he waits.
+    /// The turns of writers, under a policy that judges in turn; kept while one waits.
     turns: Turns,
     state: Mutex<State>,
     /// What was dirty waits to be dirty again, until nothing happens.
@@ -188,7 +188,7 @@ pub(crate) struct Txgs {
     synced: Condvar,
     /// Less is dirty, or the machine stopped.
     room: Condvar,
-    /// Nobody notifies it but the stop: for delays.
+    /// Only the stop notifies it: for delays.
     stopping: Condvar,
 }
 
@@ -575,7 +575,7 @@ impl Txgs {
         state.want(open, Pushed::Freeing);
     }
 
-    /// Waits until a txg has to be synced and nobody is in it any more. `None`: stopped.
+    /// Waits until a txg has to be synced and has no transactions any more. `None`: stopped.
     pub(crate) fn next(&self) -> Option<TxgRecord> {
         let mut state = self.state.lock();
         loop {
@@ -621,7 +621,7 @@ impl Txgs {
     }
 
     /// Lets the last transactions of the open txg end, opens the next, and leaves the txg waiting
-    /// for its turn. Nobody else quiesces, and none waits.
+    /// for its turn. No other thread quiesces, and no txg waits.
     fn quiesce(&self, state: &mut MutexGuard<'_, State>, txg: u64, why: Pushed) {
         let began = self.rt.now();
         state.quiescing = true;
@@ -692,7 +692,7 @@ impl Txgs {
         self.state.lock().stop.clone()
     }
 
-    /// Stops the machine; everybody who waits now or later is told why.
+    /// Stops the machine; every thread that waits now or later is told why.
     pub(crate) fn stop(&self, why: &str) {
         let mut state = self.state.lock();
         state.stop.get_or_insert_with(|| Arc::from(why));
