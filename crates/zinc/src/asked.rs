@@ -1,8 +1,8 @@
-//! Whom a verb works for: the one who started this process, or a client of the server.
+//! What a verb works for: this process, or a client of the server.
 //!
 //! `zinc serve` runs the verbs of others against the pool it holds. What a verb otherwise takes
 //! from its process then comes from the client: the command line, the folder it stands in, the
-//! terminal, who it is. It is kept for the thread that runs the verb; [`inherit`] hands it to
+//! terminal, its user. It is kept for the thread that runs the verb; [`inherit`] hands it to
 //! threads that the verb starts. A verb does not notice, as long as it prints through `ui` and
 //! resolves what was typed with [`path`].
 //!
@@ -13,7 +13,8 @@
 
 use crate::failure::Failure;
 use crate::found::Listed;
-use crate::ui::sink::{self, Fate, Patience};
+use crate::ui::sink::{Fate, Patience};
+use crate::ui::stream::Stream;
 use engine::LivePool;
 use rustix::net::SendFlags;
 use std::cell::RefCell;
@@ -22,7 +23,6 @@ use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io::{self, IsTerminal as _, Read};
 use std::net::Shutdown;
-use std::os::fd::AsFd as _;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -56,9 +56,9 @@ pub struct Asked {
     /// Its standard input.
     pub input: File,
     /// Its standard output.
-    pub output: File,
+    pub output: Stream,
     /// Its standard error.
-    pub errors: File,
+    pub errors: Stream,
     /// Whether it is still there.
     pub presence: Arc<Presence>,
     /// What became of what was printed for it.
@@ -70,7 +70,7 @@ pub struct Asked {
     /// It wants what is seen of the pool that is held, as data, to show it together with what is
     /// seen of others.
     pub is_part: bool,
-    /// It is of another user, who may only look.
+    /// It is of another user, and may only look.
     pub is_guest: bool,
 }
 
@@ -160,7 +160,7 @@ impl Lifeline {
     pub fn watch(stream: UnixStream, presence: &Arc<Presence>) -> io::Result<Self> {
         let (mut end, presence) = (stream.try_clone()?, Arc::clone(presence));
         let wait = move || {
-            // It ends with the client, or when the verb has ended and nobody asks any more.
+            // It ends with the client, or when the verb has ended.
             let _ = end.read(&mut [0]);
             presence.leave();
         };
@@ -324,7 +324,7 @@ impl Asked {
     pub fn print(&self, bytes: &[u8]) -> io::Result<()> {
         let _turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
         self.fate.check()?;
-        let written = sink::write(self.output.as_fd(), bytes, Patience::While(&self.presence));
+        let written = self.output.write(bytes, Patience::While(&self.presence));
         written.inspect_err(|e| {
             if self.presence.is_here() {
                 self.fate.lose(e);
@@ -349,15 +349,21 @@ impl Asked {
 
     fn say(&self, text: &str, patience: Patience<'_>) {
         let _turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Err(e) = sink::write(self.errors.as_fd(), text.as_bytes(), patience)
+        if let Err(e) = self.errors.write(text.as_bytes(), patience)
             && self.presence.is_here()
         {
             self.fate.lose_errors(&e);
         }
     }
 
+    /// What closing its standard output would say, as long as the verb is wanted.
+    pub fn close_error(&self) -> Option<io::Error> {
+        let error = self.output.close_error(Patience::While(&self.presence));
+        error.filter(|_| self.presence.is_here())
+    }
+
     /// Its standard output is a terminal.
     pub fn is_terminal(&self) -> bool {
-        self.output.is_terminal()
+        self.output.file().is_terminal()
     }
 }

@@ -14,7 +14,7 @@ use crate::failure::Failure;
 use crate::known;
 use crate::queue::{PAUSE, Wait};
 use crate::ui;
-use crate::ui::sink::{self, Patience};
+use crate::ui::sink;
 use control::protocol::word_to_json;
 use control::{CallError, Client, Endpoint};
 use engine::live::TxgRecord;
@@ -24,6 +24,7 @@ use serde_json::{Map, Value, json};
 use std::collections::HashMap;
 use std::ffi::OsString;
 use std::io::Read as _;
+use std::ops::ControlFlow::{self, Break, Continue};
 use std::os::fd::{AsFd as _, BorrowedFd};
 use std::os::unix::fs::MetadataExt as _;
 use std::os::unix::net::UnixStream;
@@ -267,27 +268,18 @@ impl Server {
         self.run_to(more, output.as_fd(), false)
     }
 
-    /// Waits a moment for a server that is about to end, or not, and asks it again; whether it is
-    /// still there.
+    /// Turns to a server again that is about to end, or not; whether it is still there.
     fn is_back(&mut self) -> bool {
-        std::thread::sleep(PAUSE);
         let again = Self::at(&self.path).ok().filter(|again| again.pid == self.pid);
         again.map(|again| *self = again).is_some()
     }
 
     /// Has it run there for a part of what this process will show (`cmd/zpool/each`).
     pub fn part<T: DeserializeOwned>(&mut self) -> Result<T, Failure> {
-        let began = Instant::now();
-        let patience = Wait::default().patience()?;
-        loop {
-            match self.part_at_once()? {
-                Ok(part) => return Ok(part),
-                Err(failure) if began.elapsed() >= patience || !self.is_back() => {
-                    return Err(failure);
-                }
-                Err(_) => {}
-            }
-        }
+        insist(|| match self.part_at_once()? {
+            Err(failure) if self.is_back() => Ok(Continue(Err(failure))),
+            part => Ok(Break(part)),
+        })?
     }
 
     /// The same, or why it did not begin to do it.
@@ -319,7 +311,7 @@ impl Server {
         let answer = self.call("run", params)?;
         let text = |key: &str| answer[key].as_str().unwrap_or_default();
         ui::error(text("errors"));
-        sink::write(output, text("output").as_bytes(), Patience::Ever)?;
+        sink::write(output, text("output").as_bytes())?;
         Ok(Ran::ended(&answer))
     }
 
@@ -405,18 +397,30 @@ fn failed(e: &CallError, pid: u64, pool: &str) -> Failure {
     }
 }
 
+/// Does what `attempt` does, again and again as long as it says `Continue`, but for no longer than
+/// this process waits for a pool: a server may be about to end, or another may take its place.
+pub fn insist<T>(
+    mut attempt: impl FnMut() -> Result<ControlFlow<T, T>, Failure>,
+) -> Result<T, Failure> {
+    let (began, patience) = (Instant::now(), Wait::default().patience()?);
+    loop {
+        match attempt()? {
+            Continue(_) if began.elapsed() < patience => std::thread::sleep(PAUSE),
+            Break(done) | Continue(done) => return Ok(done),
+        }
+    }
+}
+
 /// Ends this process with what a server did instead, if the pool is served. Otherwise nothing
 /// happened. A server that is about to end is waited for.
 pub fn forward(search: &[PathBuf], name: &str) -> Result<(), Failure> {
-    let (began, patience) = (Instant::now(), Wait::default().patience()?);
-    while let Some(mut server) = Server::find(search, name)? {
-        match server.run(&[])? {
+    insist(|| match Server::find(search, name)? {
+        None => Ok(Break(Ok(()))),
+        Some(mut server) => match server.run(&[])? {
             Ran::Code(code) => std::process::exit(i32::from(code)),
-            Ran::NotBegun(failure) if began.elapsed() >= patience => return Err(failure),
-            Ran::NotBegun(_) => std::thread::sleep(PAUSE),
-        }
-    }
-    Ok(())
+            Ran::NotBegun(failure) => Ok(Continue(Err(failure))),
+        },
+    })?
 }
 
 /// The same, or what `here` does when the pool is not served. A server that takes the pool while
@@ -426,14 +430,13 @@ pub fn or_forward<T>(
     name: &str,
     mut here: impl FnMut() -> Result<T, Failure>,
 ) -> Result<T, Failure> {
-    let (began, patience) = (Instant::now(), Wait::default().patience()?);
-    loop {
+    insist(|| {
         forward(search, name)?;
         match here() {
-            Err(_) if began.elapsed() < patience && Server::find(search, name)?.is_some() => {}
-            done => return done,
+            Err(failure) if Server::find(search, name)?.is_some() => Ok(Continue(Err(failure))),
+            done => Ok(Break(done)),
         }
-    }
+    })?
 }
 
 /// The same for a verb that does something to all pools, and takes their names behind everything
@@ -442,13 +445,10 @@ pub fn forward_each(search: &[PathBuf]) -> Result<(Vec<u64>, u8), Failure> {
     let (mut guids, mut worst) = (Vec::new(), 0);
     for server in &mut Server::own_in(search)? {
         let name = [server.guid.to_string()];
-        let (began, patience) = (Instant::now(), Wait::default().patience()?);
-        let ran = loop {
-            match server.run(&name)? {
-                Ran::NotBegun(_) if began.elapsed() < patience && server.is_back() => {}
-                ran => break ran,
-            }
-        };
+        let ran = insist(|| match server.run(&name)? {
+            Ran::NotBegun(failure) if server.is_back() => Ok(Continue(Ran::NotBegun(failure))),
+            ran => Ok(Break(ran)),
+        })?;
         // One that has ended leaves its pool to this process.
         if let Ran::Code(code) = ran {
             worst = worst.max(code);

@@ -21,19 +21,28 @@
 //! | [`progress`] | people at a terminal | one line that is drawn over, escaped |
 
 pub mod sink;
+pub mod stream;
 
 pub use term::{Table, escape, script_row};
 
 use crate::asked::{self, Asked};
 use crate::failure::{FAILED, Failure};
-use sink::{Fate, Lost, Patience};
+use sink::{Fate, Lost};
+use std::fs::File;
 use std::io::{self, IsTerminal as _};
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::process::ExitCode;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
+use stream::Stream;
 
 /// What became of the output of this process itself.
 static OWN: Fate = Fate::new();
+
+/// Standard error of a process that waits for no reader.
+static ERRORS: LazyLock<io::Result<Stream>> = LazyLock::new(|| {
+    let errors = io::stderr().as_fd().try_clone_to_owned()?;
+    Ok(Stream::new(File::from(errors)))
+});
 
 /// Prints text for people to standard output.
 pub fn out(text: &str) {
@@ -66,7 +75,7 @@ pub fn out_bytes(bytes: &[u8]) -> io::Result<()> {
         return client.print(bytes);
     }
     OWN.check()?;
-    sink::write(io::stdout().as_fd(), bytes, Patience::Ever).inspect_err(|e| {
+    sink::write(io::stdout(), bytes).inspect_err(|e| {
         OWN.lose(e);
         if !OWN.runs_on() {
             let code = if finish(ExitCode::SUCCESS) == ExitCode::SUCCESS { 0 } else { FAILED };
@@ -99,7 +108,10 @@ impl io::Write for Output {
 /// Standard output and standard error for another program.
 pub fn streams() -> io::Result<[OwnedFd; 2]> {
     match asked::client() {
-        Some(client) => Ok([client.output.try_clone()?.into(), client.errors.try_clone()?.into()]),
+        Some(client) => {
+            let [output, errors] = [&client.output, &client.errors];
+            Ok([output.file().try_clone()?.into(), errors.file().try_clone()?.into()])
+        }
         None => Ok([
             io::stdout().as_fd().try_clone_to_owned()?,
             io::stderr().as_fd().try_clone_to_owned()?,
@@ -116,9 +128,11 @@ fn complain(text: &str) {
     if let Some(client) = asked::client() {
         return client.complain(text);
     }
-    if let Err(e) = sink::write(io::stderr().as_fd(), text.as_bytes(), OWN.patience()) {
-        OWN.lose_errors(&e);
-    }
+    let written = match (OWN.patience(), &*ERRORS) {
+        (Some(patience), Ok(errors)) => errors.write(text.as_bytes(), patience),
+        _ => sink::write(io::stderr(), text.as_bytes()),
+    };
+    written.unwrap_or_else(|e| OWN.lose_errors(&e));
 }
 
 /// Draws a line over the one that was drawn before, where standard error is a terminal; an empty
@@ -149,8 +163,8 @@ pub fn finish(code: ExitCode) -> ExitCode {
     let fate = client.as_ref().map_or(&OWN, |client| &client.fate);
     if fate.lost().is_none() {
         let error = match &client {
-            Some(client) => sink::close_error(client.output.as_fd()),
-            None => sink::close_error(io::stdout().as_fd()),
+            Some(client) => client.close_error(),
+            None => sink::close_error(io::stdout()),
         };
         error.inspect(|e| fate.lose(e));
     }

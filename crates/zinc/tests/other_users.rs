@@ -3,8 +3,10 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test")]
 
 use std::fs::Permissions;
-use std::io::Read as _;
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::os::fd::AsFd as _;
 use std::os::unix::fs::PermissionsExt as _;
+use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
@@ -154,4 +156,112 @@ fn they_look_at_pools_that_root_serves_and_change_nothing() {
         looker.kill().unwrap();
         looker.wait().unwrap();
     }
+}
+
+/// Where the socket of [`raw_client`] is.
+const RAW_SOCKET: &str = "RAW_SOCKET";
+
+/// Requests that `zinc` never sends, each with what its answer says.
+const RAW: [(&str, &str); 22] = [
+    (r#"{"do":"status"}"#, "permission denied"),
+    (r#"{"do":"txgs"}"#, "permission denied"),
+    (r#"{"do":"txgs","count":-1,"alive":true}"#, "permission denied"),
+    (r#"{"do":"tunables"}"#, "permission denied"),
+    (r#"{"do":"tunables","set":{"zfs_txg_timeout":1}}"#, "permission denied"),
+    (r#"{"do":"sync"}"#, "permission denied"),
+    (r#"{"do":"export"}"#, "permission denied"),
+    (r#"{"do":"export","force":true,"command":"zpool export tank"}"#, "permission denied"),
+    (r#"{"do":"shutdown"}"#, "permission denied"),
+    (r#"{"do":"run"}"#, "error"),
+    (r#"{"do":"run","args":[],"folder":"/"}"#, "\"output\":\"\""),
+    (r#"{"do":"run","args":"zfs destroy tank","folder":"/"}"#, "error"),
+    (r#"{"do":"run","args":["zinc","zfs","destroy","-r","tank"],"folder":"/"}"#, "denied"),
+    (
+        r#"{"do":"run","args":["zinc","zfs","set","a:b=c","tank"],"folder":"/","part":true}"#,
+        "denied",
+    ),
+    (r#"{"do":"run","args":["zinc","cat","tank:/secret"],"folder":"/"}"#, "denied"),
+    (r#"{"do":"run","args":["zinc","serve","-b","tank"],"folder":"/"}"#, "does not run this verb"),
+    (r#"{"do":"run","args":["zinc","zfs","list","--keys","secret"],"folder":"KEYS"}"#, "denied"),
+    (
+        r#"{"do":"run","args":["zinc","pios","-p","tank","-P","touch /tmp/x"],"folder":"/"}"#,
+        "denied",
+    ),
+    (r#"{"do":"run","args":["zpool","export","-f","tank"],"folder":"/"}"#, "code\":"),
+    (r#"{"id":{"a":[1]},"do":["run"]}"#, "error"),
+    (r#"[1,2,3]"#, "error"),
+    ("\u{1b}[2J", "error"),
+];
+
+/// Runs as another user, by [`requests_that_no_client_sends_are_refused`]: prints each answer.
+#[test]
+fn raw_client() {
+    let Some(socket) = std::env::var_os(RAW_SOCKET) else { return };
+    let stream = UnixStream::connect(socket).unwrap();
+    let mut answers = BufReader::new(stream.try_clone().unwrap());
+    let mut files = Vec::new();
+    for (request, wanted) in RAW {
+        // With files beside it: one that nobody reads, and one in their number that is too many.
+        let (reader, writer) = std::io::pipe().unwrap();
+        let [a, b, c, d] = [&writer; 4].map(|w| w.as_fd());
+        let mut space = [std::mem::MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(4))];
+        let mut beside = rustix::net::SendAncillaryBuffer::new(&mut space);
+        let all = [a, b, c, d];
+        assert!(beside.push(rustix::net::SendAncillaryMessage::ScmRights(&all)));
+        let line = format!("{request}\n");
+        let bytes = [std::io::IoSlice::new(line.as_bytes())];
+        let none = rustix::net::SendFlags::empty();
+        rustix::net::sendmsg(&stream, &bytes, &mut beside, none).unwrap();
+        let mut answer = String::new();
+        answers.read_line(&mut answer).unwrap();
+        assert!(answer.contains(wanted), "{request}: {answer}");
+        drop(writer);
+        files.push(reader);
+    }
+    // The server has none of them any more: their other ends are closed.
+    for mut reader in files {
+        let mut text = Vec::new();
+        reader.read_to_end(&mut text).unwrap();
+        assert!(text.is_empty(), "{}", String::from_utf8_lossy(&text));
+    }
+    // A line without an end is told so, and hung up.
+    let mut long = &stream;
+    let endless = vec![b'x'; 64 << 10];
+    while long.write_all(&endless).is_ok() {}
+    let mut rest = String::new();
+    let _ = answers.read_to_string(&mut rest);
+    assert!(rest.is_empty() || rest.contains("at most"), "{rest}");
+}
+
+#[test]
+fn requests_that_no_client_sends_are_refused() {
+    let Some(place) = Place::new() else { return };
+    let disk = place.path().join("root/disk");
+    std::fs::File::create(&disk).unwrap().set_len(128 << 20).unwrap();
+    place.ok(0, &format!("zpool create tank {}", disk.display()));
+    place.ok(0, "serve -b --pidfile pid tank");
+    let history = place.ok(0, "zpool history tank");
+    let pid = std::fs::read_to_string(place.path().join("root/pid")).unwrap();
+    let files = || std::fs::read_dir(format!("/proc/{}/fd", pid.trim())).unwrap().count();
+    let (before, tunables) = (files(), place.ok(0, "tunables --pool tank zfs_txg_timeout"));
+    let program = place.path().join("raw");
+    std::fs::copy(std::env::current_exe().unwrap(), &program).unwrap();
+    std::fs::set_permissions(&program, Permissions::from_mode(0o755)).unwrap();
+    let mut sockets = std::fs::read_dir(place.path().join("run")).unwrap().flatten();
+    let socket = sockets.find(|e| e.path().extension().is_some_and(|e| e == "sock")).unwrap();
+    let mut client = Command::new(program);
+    client.args(["--exact", "raw_client", "--nocapture"]);
+    client.env(RAW_SOCKET, socket.path()).current_dir(place.path().join("nobody"));
+    let Output { status, stdout, stderr } = client.uid(NOBODY).gid(NOBODY).output().unwrap();
+    let said = [stdout, stderr].map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
+    assert!(status.success() && said[0].contains("1 passed"), "{}", said.join(""));
+    // Nothing was done, and nothing is left of it.
+    assert_eq!(place.ok(0, "zpool history tank"), history);
+    assert_eq!(place.ok(0, "tunables --pool tank zfs_txg_timeout"), tunables);
+    let until = std::time::Instant::now() + std::time::Duration::from_secs(30);
+    while files() > before {
+        assert!(std::time::Instant::now() < until, "{} files, {before} before", files());
+        std::thread::sleep(std::time::Duration::from_millis(20));
+    }
+    place.ok(0, "zpool export tank");
 }

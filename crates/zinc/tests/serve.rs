@@ -509,27 +509,39 @@ fn the_screen_is_given_back() {
     let place = Place::new();
     let _server = place.serve(&[]);
     let zinc = env!("CARGO_BIN_EXE_zinc");
+    let pidfile = place.path().join("top-pid");
     // One ends by a key, one by a signal. Then the terminal is asked how it is.
-    for (command, keys) in [
-        (format!("{zinc} top tank 0.1; stty -a"), "hhs+- q"),
-        (format!("timeout --foreground -s TERM 1 {zinc} top tank 0.1; stty -a"), ""),
-    ] {
+    let command = format!("sh -c 'echo $$ >top-pid; exec {zinc} top tank 0.1'; stty -a");
+    for keys in ["hhs+- q", ""] {
         let mut script = Command::new("script");
         script.args(["-qec", &command, "/dev/null"]).current_dir(place.path());
         script.env("ZINC_SOCKETS", place.path().join("run/zinc")).env("TERM", "xterm");
         script.env("ZINC_STATE", place.path().join("run/state"));
-        script.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        script.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
         let mut script = script.spawn().expect("`script` is of every Debian system");
+        // The end of input would be typed too: it stays open.
         let mut input = script.stdin.take().unwrap();
-        let typing = std::thread::spawn(move || {
-            std::thread::sleep(Duration::from_millis(300));
-            let _ = input.write_all(keys.as_bytes());
-            // The end of input would be typed too.
-            std::thread::sleep(Duration::from_secs(2));
-        });
-        let output = script.wait_with_output().unwrap();
-        typing.join().unwrap();
-        let text = String::from_utf8_lossy(&output.stdout);
+        let mut output = script.stdout.take().unwrap();
+        let mut text = Vec::new();
+        let mut is_asked = false;
+        loop {
+            let mut bytes = [0; 4096];
+            let n = output.read(&mut bytes).unwrap();
+            text.extend_from_slice(&bytes[..n]);
+            if n == 0 {
+                break;
+            }
+            if !is_asked && String::from_utf8_lossy(&text).contains("zinc top  tank") {
+                is_asked = true;
+                input.write_all(keys.as_bytes()).unwrap();
+                if keys.is_empty() {
+                    let pid = std::fs::read_to_string(&pidfile).unwrap().trim().parse().unwrap();
+                    kill_process(Pid::from_raw(pid).unwrap(), Signal::TERM).unwrap();
+                }
+            }
+        }
+        script.wait().unwrap();
+        let text = String::from_utf8_lossy(&text);
         let (shown, after) = text.split_once("\u{1b}[?1049l").expect("the screen is left");
         assert!(shown.contains("\u{1b}[?1049h") && shown.contains("zinc top  tank"), "{shown}");
         assert!(shown.contains("\u{1b}[?25h"), "the cursor is seen again: {shown}");

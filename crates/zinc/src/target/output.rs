@@ -18,7 +18,8 @@
 //! refused ([`PATIENCE`]).
 
 use crate::failure::Failure;
-use crate::ui::sink::{self, Patience};
+use crate::ui::sink::Patience;
+use crate::ui::stream::Stream;
 use crate::{asked, asked::Asked, ui};
 use hostfs::{Identity, Look, link_open, named, nameless, random_name};
 use rustix::fs::{
@@ -44,8 +45,9 @@ pub struct Output {
     path: PathBuf,
     file: File,
     how: How,
-    /// Whose verb writes it, from whatever thread.
-    client: Option<Arc<Asked>>,
+    /// The client that it is written for, from whatever thread, and the way there: a pipe that is
+    /// not read must not keep what the client no longer wants.
+    client: Option<(Arc<Asked>, Stream)>,
 }
 
 enum How {
@@ -101,7 +103,14 @@ impl Output {
 
     fn begin(path: PathBuf, opened: io::Result<(File, How)>) -> Result<Self, Failure> {
         match opened {
-            Ok((file, how)) => Ok(Self { path, file, how, client: asked::client() }),
+            Ok((file, how)) => {
+                let client = asked::client().map(|client| {
+                    let stream = Stream::new(file.try_clone()?);
+                    Ok((client, stream))
+                });
+                let client = client.transpose().map_err(|e| failed(&path, &e))?;
+                Ok(Self { path, file, how, client })
+            }
             Err(e) => Err(failed(&path, &e)),
         }
     }
@@ -188,10 +197,8 @@ impl Write for Output {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         self.empty()?;
         match &self.client {
-            // A pipe that is not read must not keep what a client no longer wants.
-            Some(client) => {
-                let patience = Patience::While(&client.presence);
-                sink::write(self.file.as_fd(), bytes, patience).map(|()| bytes.len())
+            Some((client, stream)) => {
+                stream.write(bytes, Patience::While(&client.presence)).map(|()| bytes.len())
             }
             None => self.file.write(bytes),
         }

@@ -3,7 +3,8 @@
 //! | `do` | parameters | answer |
 //! | --- | --- | --- |
 //! | `ping` | | pool, guid, process |
-//! | `status` | | the same, with the durable txg, and why the pool was stopped |
+//! | `status` | | the same, with the durable txg, why the pool was stopped or is let go, and what
+//! runs for clients |
 //! | `txgs` | `count`, `alive` | records of the last txgs, oldest first; if `alive`, of all |
 //! | `stats` | | a snapshot of all counters |
 //! | `tunables` | `set`, an object of values by name | the values, all or those that were set |
@@ -23,7 +24,7 @@ use crate::found::Listed;
 use crate::host;
 use crate::served::file_name;
 use crate::txgs::keep_last;
-use crate::ui::{self, sink::Fate};
+use crate::ui::{self, sink::Fate, stream::Stream};
 use clap::Parser as _;
 use control::{Handler, Peer, Refusal, Request};
 use engine::LivePool;
@@ -31,7 +32,7 @@ use engine::live::{Invocation, Setting, Tunable, TunableError};
 use rustix::fs::{MemfdFlags, memfd_create};
 use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io::{Read as _, Seek as _};
 use std::os::fd::OwnedFd;
@@ -144,6 +145,10 @@ impl Service {
 
     fn status(&self) -> Result<Value, Refusal> {
         let mut about = self.ping();
+        let (closing, commands) = self.held.activity();
+        about["closing"] = json!(closing);
+        about["commands"] =
+            commands.iter().map(|(pid, shown)| json!({ "pid": pid, "command": shown })).collect();
         self.held.look(|pool| {
             about["synced_txg"] = json!(pool.last_synced());
             about["suspended"] = json!(pool.suspended().as_deref());
@@ -251,7 +256,7 @@ impl Service {
         }
     }
 
-    /// Runs a verb for another user, who may look at the pool and name no file: what this process
+    /// Runs a verb for another user, which may look at the pool and name no file: what this process
     /// opens, it opens with its own rights. What the verb prints goes into memory and back with the
     /// answer, and nothing of the client is waited for.
     fn show(&self, request: &Request, peer: Peer) -> Result<Value, Refusal> {
@@ -259,33 +264,16 @@ impl Service {
         let memory = |name: &str| -> std::io::Result<File> {
             Ok(File::from(memfd_create(name, MemfdFlags::CLOEXEC)?))
         };
-        let output = memory("output").map_err(cannot)?;
-        let errors = memory("errors").map_err(cannot)?;
+        let [output, errors] =
+            [memory("output").map_err(cannot)?, memory("errors").map_err(cannot)?];
+        let streams = || -> std::io::Result<[File; 3]> {
+            Ok([File::open("/dev/null")?, output.try_clone()?, errors.try_clone()?])
+        };
+        let line =
+            Line { folder: PathBuf::from("/"), environment: BTreeMap::new(), ..Line::of(request)? };
         let presence: Arc<Presence> = Arc::default();
         presence.gives_way();
-        let args = request.words("args")?;
-        let words = args.iter().map(|word| word.to_string_lossy()).collect::<Vec<_>>();
-        let shown = words.join(" ");
-        let code = self.held.work(&shown, peer.pid, &Arc::clone(&presence), |pool| {
-            let asked = Arc::new(Asked {
-                pool: Arc::clone(pool),
-                args,
-                folder: PathBuf::from("/"),
-                environment: BTreeMap::new(),
-                user: u64::from(peer.user),
-                group: u64::from(peer.group),
-                input: File::open("/dev/null").map_err(cannot)?,
-                output: output.try_clone().map_err(cannot)?,
-                errors: errors.try_clone().map_err(cannot)?,
-                presence,
-                fate: Fate::new(),
-                turn: Mutex::default(),
-                listed: Arc::clone(&self.listed),
-                is_part: request.params.get("part") == Some(&Value::Bool(true)),
-                is_guest: true,
-            });
-            Ok(number(asked::inherit(Some(&asked), || ui::finish(run_verb(&asked)))))
-        })?;
+        let code = self.run_line(line, peer, streams().map_err(cannot)?, &presence, || ())?;
         let text = |mut file: File| -> std::io::Result<String> {
             if file.metadata()?.len() > SHOWN_MAX {
                 return Err(std::io::Error::other("there is too much to show: name less"));
@@ -316,43 +304,71 @@ impl Service {
         let lifeline = lifeline
             .transpose()
             .map_err(|e| Refusal::new("cannot run: no thread for it").because(e.to_string()))?;
-        let args = request.words("args")?;
-        let folder = PathBuf::from(request.word("folder")?);
-        let is_part = request.params.get("part") == Some(&Value::Bool(true));
+        let line = Line::of(request)?;
         let files: Result<[OwnedFd; 3], _> = files.try_into();
-        let [input, output, errors] = files
+        let files = files
             .map_err(|_| Refusal::new("cannot run: it takes three files to read and write"))?
             .map(File::from);
-        let known = request.params.get("environment").and_then(Value::as_object);
-        let known =
-            known.into_iter().flatten().filter(|(k, _)| asked::ENVIRONMENT.contains(&k.as_str()));
-        let environment =
-            known.filter_map(|(k, v)| Some((k.clone(), v.as_str()?.to_owned()))).collect();
-        let words = args.iter().map(|word| word.to_string_lossy()).collect::<Vec<_>>();
-        let shown = words.join(" ");
-        self.held.work(&shown, peer.pid, &Arc::clone(&presence), |pool| {
-            lifeline.iter().for_each(Lifeline::begun);
+        let begun = || lifeline.iter().for_each(Lifeline::begun);
+        let code = self.run_line(line, peer, files, &presence, begun)?;
+        Ok(json!({ "code": code }))
+    }
+
+    /// Runs a command line for a client with these standard streams; the exit code. `begun` is
+    /// called when nothing can be refused any more.
+    fn run_line(
+        &self,
+        line: Line,
+        peer: Peer,
+        [input, output, errors]: [File; 3],
+        presence: &Arc<Presence>,
+        begun: impl FnOnce(),
+    ) -> Result<u8, Refusal> {
+        let words = line.args.iter().map(|word| word.to_string_lossy()).collect::<Vec<_>>();
+        self.held.work(&words.join(" "), peer.pid, presence, |pool| {
+            begun();
             let asked = Arc::new(Asked {
                 pool: Arc::clone(pool),
-                args,
-                folder,
-                environment,
+                args: line.args,
+                folder: line.folder,
+                environment: line.environment,
                 user: u64::from(peer.user),
                 group: u64::from(peer.group),
                 input,
-                output,
-                errors,
-                presence,
+                output: Stream::new(output),
+                errors: Stream::new(errors),
+                presence: Arc::clone(presence),
                 fate: Fate::new(),
                 turn: Mutex::default(),
                 listed: Arc::clone(&self.listed),
-                is_part,
-                is_guest: false,
+                is_part: line.is_part,
+                is_guest: peer.is_other,
             });
             let code = asked::inherit(Some(&asked), || ui::finish(run_verb(&asked)));
-            let code = number(code);
             self.follow(pool.guid());
-            Ok(json!({ "code": code }))
+            Ok(number(code))
+        })
+    }
+}
+
+/// A command line that a client sent.
+struct Line {
+    args: Vec<OsString>,
+    folder: PathBuf,
+    environment: BTreeMap<String, String>,
+    is_part: bool,
+}
+
+impl Line {
+    fn of(request: &Request) -> Result<Self, Refusal> {
+        let known = request.params.get("environment").and_then(Value::as_object);
+        let known = known.into_iter().flatten();
+        let known = known.filter(|(k, _)| asked::ENVIRONMENT.contains(&k.as_str()));
+        Ok(Self {
+            args: request.words("args")?,
+            folder: PathBuf::from(request.word("folder")?),
+            environment: known.filter_map(|(k, v)| Some((k.clone(), v.as_str()?.into()))).collect(),
+            is_part: request.params.get("part") == Some(&Value::Bool(true)),
         })
     }
 }

@@ -201,6 +201,13 @@ impl Held {
         result
     }
 
+    /// Why it is being let go, if it is, and the commands that run: process and command line.
+    pub fn activity(&self) -> (Option<String>, Vec<(i32, String)>) {
+        let state = self.state();
+        let commands = state.commands.values().map(|c| (c.pid, c.shown.clone())).collect();
+        (state.is_closing.then(|| state.why.clone()), commands)
+    }
+
     /// The page for monitoring systems; empty when the pool is gone.
     pub fn metrics(&self) -> String {
         let snapshot = self.look(|pool| Ok(pool.stats()));

@@ -9,11 +9,12 @@ use super::naming::Naming;
 use crate::common::{JsonArgs, PoolArgs, TableArgs};
 use crate::failure::Failure;
 use crate::found::Found;
-use crate::served::Server;
+use crate::served::{self, Server};
 use crate::{json, ui};
 use engine::Pool;
 use engine::stats::Snapshot;
 use serde_json::{Map, Value};
+use std::ops::ControlFlow::{Break, Continue};
 use std::process::ExitCode;
 use views::iostat::{Histograms, Inside, Layout, Style};
 
@@ -101,17 +102,27 @@ impl Source for Server {
 struct Watched {
     source: Box<dyn Source>,
     last: Option<Snapshot>,
-    now: Snapshot,
+    now: Option<Snapshot>,
 }
 
 impl Watched {
     fn new(source: Box<dyn Source>) -> Self {
-        Self { source, last: None, now: Snapshot::default() }
+        Self { source, last: None, now: None }
+    }
+
+    /// Takes the next snapshot.
+    fn step(&mut self, naming: &Naming) -> Result<(), Failure> {
+        let mut now = self.source.take()?;
+        naming.rename(&mut now);
+        self.warn(&now);
+        self.last = self.now.replace(now);
+        Ok(())
     }
 
     /// Says once that the pool was stopped: its columns only say that nothing is written.
     fn warn(&self, now: &Snapshot) {
-        if let Some(why) = now.suspended.as_ref().filter(|_| self.now.suspended.is_none()) {
+        let was = self.now.as_ref().is_some_and(|before| before.suspended.is_some());
+        if let Some(why) = now.suspended.as_ref().filter(|_| !was) {
             ui::error(&format!("zinc: warning: '{}' is SUSPENDED: {why}\n", now.pool));
         }
     }
@@ -121,7 +132,7 @@ impl Args {
     /// Runs it, as often as is asked for.
     pub fn run(mut self) -> Result<ExitCode, Failure> {
         let repeat = repetition(&mut self.names)?;
-        let (mut pools, only, mut code) = self.sources()?;
+        let (mut pools, only, mut code) = self.begin()?;
         let layout = self.layout(only);
         let first = u64::from(self.skip_first);
         if self.skip_first && repeat.is_none() {
@@ -129,7 +140,9 @@ impl Args {
         }
         let mut printed = 0;
         for report in 0.. {
-            self.look(&mut pools, report > 0, &mut code)?;
+            if report > 0 {
+                self.look(&mut pools, &mut code)?;
+            }
             if report >= first {
                 stamp(self.stamp.as_deref());
                 self.print(&layout, &pools, printed);
@@ -145,24 +158,25 @@ impl Args {
         Ok(code)
     }
 
+    /// The pools to watch, each with its first snapshot, and the names of vdevs. A server that ends
+    /// before it gave one leaves its pool to this process, or to another server.
+    fn begin(&self) -> Result<(Vec<Watched>, Vec<String>, ExitCode), Failure> {
+        served::insist(|| {
+            let (mut pools, only, code) = self.sources()?;
+            match pools.iter_mut().try_for_each(|pool| pool.step(&self.naming)) {
+                Ok(()) => Ok(Break(Ok((pools, only, code)))),
+                Err(failure) => Ok(Continue(Err(failure))),
+            }
+        })?
+    }
+
     /// Takes the next snapshot of each pool. One that is gone, because it was exported, is said and
     /// watched no more; that of the last one ends the command.
-    fn look(
-        &self,
-        pools: &mut Vec<Watched>,
-        again: bool,
-        code: &mut ExitCode,
-    ) -> Result<(), Failure> {
+    fn look(&self, pools: &mut Vec<Watched>, code: &mut ExitCode) -> Result<(), Failure> {
         let mut at = 0;
         while at < pools.len() {
-            match pools[at].source.take() {
-                Ok(mut now) => {
-                    self.naming.rename(&mut now);
-                    let pool = &mut pools[at];
-                    pool.warn(&now);
-                    pool.last = Some(std::mem::replace(&mut pool.now, now)).filter(|_| again);
-                    at += 1;
-                }
+            match pools[at].step(&self.naming) {
+                Ok(()) => at += 1,
                 Err(failure) if pools.len() > 1 => {
                     *code = failure.report();
                     pools.remove(at);
@@ -278,9 +292,9 @@ impl Args {
     fn print(&self, layout: &Layout, pools: &[Watched], before: u64) {
         let shown: Vec<(Snapshot, bool)> = pools
             .iter()
-            .map(|p| match &p.last {
-                Some(last) => (p.now.since(last), false),
-                None => (p.now.clone(), true),
+            .filter_map(|p| match (&p.now, &p.last) {
+                (Some(now), Some(last)) => Some((now.since(last), false)),
+                (now, _) => Some((now.clone()?, true)),
             })
             .collect();
         if self.output.json {
