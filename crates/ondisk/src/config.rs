@@ -141,7 +141,7 @@ impl VdevKind {
             }
             "log" => Self::Log,
             "l2cache" => Self::L2cache,
-            other => Self::Unknown(other.to_owned()),
+            other => Self::Unknown(spelling::in_line(other)),
         })
     }
 }
@@ -171,7 +171,7 @@ impl AllocBias {
             "log" => Self::Log,
             "special" => Self::Special,
             "dedup" => Self::Dedup,
-            other => Self::Other(other.to_owned()),
+            other => Self::Other(spelling::in_line(other)),
         }
     }
 
@@ -342,7 +342,7 @@ impl VdevConfig {
             raidz_expanding: list.flag("raidz_expanding")?,
             raidz_expand_txgs: list.opt_u64s("raidz_expand_txgs")?.unwrap_or_default().to_vec(),
             expansion_time: list.opt_u64("expansion_time")?,
-            aux_state: list.opt_lossy("aux_state")?,
+            aux_state: list.opt_lossy("aux_state")?.map(|a| spelling::in_line(&a)),
             orig_guid: list.opt_u64("orig_guid")?,
             children,
             nvlist: own,
@@ -504,7 +504,7 @@ impl PoolConfig {
             for pair in &features.pairs {
                 let name = core::str::from_utf8(&pair.name)
                     .map_err(|_| error("features_for_read", ErrorKind::BadText))?;
-                features_for_read.push(name.to_owned());
+                features_for_read.push(spelling::name(name.as_bytes()));
             }
         }
         Ok(Self {
@@ -525,7 +525,7 @@ impl PoolConfig {
             vdev_tree: VdevConfig::decode(list.list("vdev_tree")?)?,
             features_for_read,
             comment: list.opt_lossy("comment")?.map(|c| spelling::in_line(&c)),
-            compatibility: list.opt_lossy("compatibility")?,
+            compatibility: list.opt_lossy("compatibility")?.map(|c| spelling::in_line(&c)),
             has_per_vdev_zaps: list.flag("com.delphix:has_per_vdev_zaps")?,
             split_guid: list.opt_u64("split_guid")?,
             spares: aux_devices(list, "spares")?,

@@ -4,6 +4,7 @@
 
 mod support;
 
+use ondisk::nvlist::{NvList, NvValue};
 use sha2::{Digest as _, Sha256};
 use std::fs::{File, OpenOptions};
 use std::os::unix::fs::FileExt as _;
@@ -357,21 +358,28 @@ fn output_for_programs_is_exact() {
     assert!(!history.lines().any(|l| l.starts_with("forged")), "{history}");
 }
 
-/// Writes `to` over every `from` in a label, as somebody who makes hostile images does.
+/// Writes `to` over every `from` in a label.
 fn patch_labels(path: &Path, from: &[u8], to: &[u8]) {
-    const LABEL: u64 = 256 << 10;
-    const PHYS: (u64, usize) = (16 << 10, 112 << 10);
     assert_eq!(from.len(), to.len());
-    let file = OpenOptions::new().read(true).write(true).open(path).unwrap();
-    for start in [0, LABEL, DISK - 2 * LABEL, DISK - LABEL] {
-        let at = start + PHYS.0;
-        let mut phys = vec![0; PHYS.1];
-        file.read_exact_at(&mut phys, at).unwrap();
+    edit_labels(path, |phys| {
         for place in 0..phys.len() - from.len() {
             if phys[place..].starts_with(from) {
                 phys[place..place + to.len()].copy_from_slice(to);
             }
         }
+    });
+}
+
+/// Changes the configuration in all labels of an image, as somebody who makes hostile images does.
+fn edit_labels(path: &Path, change: impl Fn(&mut [u8])) {
+    const LABEL: u64 = 256 << 10;
+    const PHYS: (u64, usize) = (16 << 10, 112 << 10);
+    let file = OpenOptions::new().read(true).write(true).open(path).unwrap();
+    for start in [0, LABEL, DISK - 2 * LABEL, DISK - LABEL] {
+        let at = start + PHYS.0;
+        let mut phys = vec![0; PHYS.1];
+        file.read_exact_at(&mut phys, at).unwrap();
+        change(&mut phys[..PHYS.1 - 40]);
         // The checksum at the end, made with the offset in its place.
         let tail = PHYS.1 - 32;
         phys[tail..].fill(0);
@@ -409,4 +417,81 @@ fn a_scanned_pool_gives_no_orders() {
             assert!(all.contains("t\\x1b"), "{all}");
         }
     }
+}
+
+/// What forges a line, and gives orders.
+const HOSTILE: &[u8] = b"t\nforged\x1b[2J\r";
+
+/// Makes the `nth` string of a list hostile, names of members included; false when there are fewer.
+fn spoil(list: &mut NvList, nth: &mut usize) -> bool {
+    let mut is_it = || {
+        *nth = nth.wrapping_sub(1);
+        *nth == usize::MAX
+    };
+    for pair in &mut list.pairs {
+        match &mut pair.value {
+            NvValue::String(text) if is_it() => {
+                *text = HOSTILE.into();
+                return true;
+            }
+            NvValue::Boolean if is_it() => {
+                pair.name = HOSTILE.into();
+                return true;
+            }
+            _ => {}
+        }
+    }
+    let lists = list.pairs.iter_mut().flat_map(|pair| match &mut pair.value {
+        NvValue::NvList(list) => std::slice::from_mut(list),
+        NvValue::NvListArray(lists) => lists.as_mut_slice(),
+        _ => &mut [],
+    });
+    for list in lists {
+        if spoil(list, nth) {
+            return true;
+        }
+    }
+    false
+}
+
+/// Every string of a label, one after the other, is what nobody would call a pool.
+#[test]
+fn no_string_of_a_label_gives_orders() {
+    let dir = tempfile::tempdir().unwrap();
+    disk(dir.path(), "disk");
+    disk(dir.path(), "other");
+    let (path, other) = (dir.path().join("disk"), dir.path().join("other"));
+    ok(dir.path(), &["zpool", "create", "tank", "mirror", arg(&path), arg(&other)]);
+    ok(dir.path(), &["zpool", "set", "comment=of a test", "tank"]);
+    ok(dir.path(), &["zpool", "export", "tank"]);
+    let mut label = vec![0; 256 << 10];
+    File::open(&path).unwrap().read_exact_at(&mut label, 0).unwrap();
+    let (whole, packing, _) = NvList::decode_packed(&label[16 << 10..]).unwrap();
+    let mut offences = Vec::new();
+    let mut fields = 0;
+    loop {
+        let (mut list, mut nth) = (whole.clone(), fields);
+        if !spoil(&mut list, &mut nth) {
+            break;
+        }
+        fields += 1;
+        let packed = list.encode(packing).unwrap();
+        edit_labels(&path, |phys| {
+            phys.fill(0);
+            phys[..packed.len()].copy_from_slice(&packed);
+        });
+        for line in
+            ["zdb -l disk", "zpool import -d .", "zpool status -d .", "zpool list -v -d disk"]
+        {
+            let run = run_to(dir.path(), line, Stdio::piped());
+            for bytes in [&run.stdout, &run.stderr] {
+                let forged =
+                    text(bytes).lines().find(|l| l.starts_with("forged")).map(str::to_owned);
+                let found = orders(bytes).or(forged);
+                offences.extend(found.map(|what| format!("{line}, field {fields}: {what}")));
+            }
+        }
+    }
+    assert!(fields >= 8, "{fields} strings in {whole}");
+    assert!(offences.is_empty(), "{}", offences.join("\n"));
 }

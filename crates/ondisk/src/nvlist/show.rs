@@ -1,9 +1,10 @@
 //! A list as text, in the layout of `zdb -l` and `zpool history -l`: one member a line, nested
-//! lists four columns further in.
+//! lists four columns further in. No name or string ends a line.
 
 use core::fmt;
 
 use super::{NvList, NvValue};
+use crate::spelling::in_line;
 
 /// Columns by which a nested list is moved in.
 const STEP: usize = 4;
@@ -18,7 +19,7 @@ impl fmt::Display for NvList {
 // Depth is bounded: lists come from the decoder or from a program that built them.
 fn list(f: &mut fmt::Formatter<'_>, l: &NvList, indent: usize) -> fmt::Result {
     for p in &l.pairs {
-        member(f, &String::from_utf8_lossy(&p.name), &p.value, indent)?;
+        member(f, &in_line(&String::from_utf8_lossy(&p.name)), &p.value, indent)?;
     }
     Ok(())
 }
@@ -58,7 +59,7 @@ fn member(f: &mut fmt::Formatter<'_>, name: &str, value: &NvValue, indent: usize
 }
 
 fn quoted(s: &[u8]) -> String {
-    format!("'{}'", String::from_utf8_lossy(s))
+    format!("'{}'", in_line(&String::from_utf8_lossy(s)))
 }
 
 fn line(f: &mut fmt::Formatter<'_>, name: &str, v: &dyn fmt::Display, at: usize) -> fmt::Result {
