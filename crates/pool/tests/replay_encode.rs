@@ -1,7 +1,7 @@
 //! The records that OpenZFS logged, decoded to operations and encoded again: the same bytes.
 //!
-//! Left out is what a record of `SETATTR` says and means nothing: the type in a mode, and fields that
-//! its mask does not ask for.
+//! Left out is what a record of `SETATTR` says and means nothing: the type in a mode, and fields
+//! that its mask does not ask for.
 
 #![allow(clippy::unwrap_used, reason = "a test may stop where it likes")]
 

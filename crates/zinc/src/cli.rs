@@ -1,7 +1,9 @@
 //! The command line as a whole.
 
-use crate::failure::{Failure, USAGE};
-use crate::{asked, cmd, missing, ui};
+use crate::cmd::verb::Verb;
+use crate::failure::USAGE;
+use crate::session::Session;
+use crate::{cmd, missing, ui};
 use clap::error::ErrorKind;
 use clap::{Parser, Subcommand};
 use std::ffi::OsString;
@@ -79,82 +81,60 @@ pub enum Command {
 
 /// Prints what the command line asked for in place of a verb (help, the version), or what is wrong
 /// with it; the exit code. Under OpenZFS's own names -h is a wrong option, as there.
-pub fn explain(words: &[OsString], e: &clap::Error, is_link: bool) -> ExitCode {
+pub fn explain(session: &Session, words: &[OsString], e: &clap::Error, is_link: bool) -> ExitCode {
     if let Some(failure) = missing::option(words, e) {
-        return failure.report();
+        return failure.report(session);
     }
     let text = e.render();
     let asks_for_help = |w: &OsString| w == "help" || w == "--help";
     if is_link && e.kind() == ErrorKind::DisplayHelp && !words.iter().any(asks_for_help) {
-        ui::error(&text.to_string());
+        ui::error(session, &text.to_string());
         return ExitCode::from(USAGE);
     }
     if e.use_stderr() {
-        ui::error(&text.to_string());
-    } else if ui::is_output_terminal() && asked::variable("NO_COLOR").is_none() {
+        ui::error(session, &text.to_string());
+    } else if ui::is_output_terminal(session) && session.variable("NO_COLOR").is_none() {
         // This text is all zinc's own.
-        let _ = ui::out_bytes(text.ansi().to_string().as_bytes());
+        let _ = ui::out_bytes(session, text.ansi().to_string().as_bytes());
     } else {
-        ui::out(&text.to_string());
+        ui::out(session, &text.to_string());
     }
     u8::try_from(e.exit_code()).map_or(ExitCode::FAILURE, ExitCode::from)
 }
 
 impl Command {
-    /// Runs the verb; a failure is said.
-    pub fn run_or_report(self) -> ExitCode {
-        self.run().unwrap_or_else(|failure| failure.report())
-    }
-
-    /// Whether a server runs it for its clients.
-    pub fn is_for_servers(&self) -> bool {
+    /// The verb.
+    pub fn verb(self) -> Box<dyn Verb> {
         match self {
-            Self::Zpool(c) => c.is_for_servers(),
-            Self::Zfs(_) | Self::Ls(_) | Self::Stat(_) | Self::Cat(_) | Self::Cp(_) => true,
-            Self::Tunables(_) | Self::Advise(_) | Self::Pios(_) => true,
-            Self::Lab(c) => c.is_for_servers(),
-            Self::Mkdir(_) | Self::Rm(_) | Self::Mv(_) | Self::Ln(_) | Self::Inventory(_) => true,
-            _ => false,
+            Self::Zpool(c) => c.verb(),
+            Self::Zfs(c) => c.verb(),
+            Self::Zdb(a) => Box::new(a),
+            Self::Ls(a) => Box::new(a),
+            Self::Stat(a) => Box::new(a),
+            Self::Cat(a) => Box::new(a),
+            Self::Cp(a) => Box::new(a),
+            Self::Mkdir(a) => Box::new(a),
+            Self::Rm(a) => Box::new(a),
+            Self::Mv(a) => Box::new(a),
+            Self::Ln(a) => Box::new(a),
+            Self::Rescue(a) => Box::new(a),
+            Self::Inventory(a) => Box::new(a),
+            Self::Check(a) => Box::new(a),
+            Self::Tunables(a) => Box::new(a),
+            Self::Txgs(a) => Box::new(a),
+            Self::Throttle(a) => Box::new(a),
+            Self::Lab(c) => c.verb(),
+            Self::Serve(a) => Box::new(a),
+            Self::Top(a) => Box::new(a),
+            Self::Advise(a) => Box::new(a),
+            Self::Pios(a) => a,
+            Self::Man(a) => Box::new(a),
+            Self::Completions(a) => Box::new(a),
         }
     }
+}
 
-    /// Whether a server of root runs it for other users: it only looks, at the pool that is held,
-    /// and names no file.
-    pub fn is_for_everyone(&self) -> bool {
-        match self {
-            Self::Zpool(c) => c.is_for_everyone(),
-            Self::Zfs(c) => c.is_for_everyone(),
-            _ => false,
-        }
-    }
-
-    /// Runs the verb.
-    pub fn run(self) -> Result<ExitCode, Failure> {
-        match self {
-            Self::Zpool(c) => c.run(),
-            Self::Zfs(c) => c.run(),
-            Self::Zdb(a) => a.run(),
-            Self::Ls(a) => a.run(),
-            Self::Stat(a) => a.run(),
-            Self::Cat(a) => a.run(),
-            Self::Cp(a) => a.run(),
-            Self::Mkdir(a) => a.run(),
-            Self::Rm(a) => a.run(),
-            Self::Mv(a) => a.run(),
-            Self::Ln(a) => a.run(),
-            Self::Rescue(a) => a.run(),
-            Self::Inventory(a) => a.run(),
-            Self::Check(a) => a.run(),
-            Self::Tunables(a) => a.run(),
-            Self::Txgs(a) => a.run(),
-            Self::Throttle(a) => a.run(),
-            Self::Lab(c) => c.run(),
-            Self::Serve(a) => a.run(),
-            Self::Top(a) => a.run(),
-            Self::Advise(a) => a.run(),
-            Self::Pios(a) => a.run(),
-            Self::Man(a) => a.run(),
-            Self::Completions(a) => a.run(),
-        }
-    }
+/// Runs a verb; a failure is said.
+pub fn run_or_report(session: &Session, verb: Box<dyn Verb>) -> ExitCode {
+    verb.run(session).unwrap_or_else(|failure| failure.report(session))
 }

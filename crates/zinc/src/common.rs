@@ -1,12 +1,12 @@
 //! What verbs share: how a pool is found and opened, and how `POOL/DATASET[@SNAP]:PATH` is read.
 
-use crate::asked;
 use crate::failure::Failure;
 use crate::found::{self, Found, Reach};
 use crate::known::{self, Known};
 use crate::queue::{self, Wait};
 use crate::served::Server;
-use crate::{host, others, ui};
+use crate::session::Session;
+use crate::{others, ui};
 use clap::Args;
 use engine::{Dataset, Filesystem, LivePool, OpenOptions, Pool};
 use std::path::{Path, PathBuf};
@@ -58,14 +58,14 @@ pub struct OpenArgs {
 impl PoolArgs {
     /// Whether a server of root does this for another user: it opens no file, and looks at nothing
     /// but the pool that is held.
-    pub fn is_for_everyone(&self, names: &[String]) -> bool {
-        self.search.is_empty() && self.open.is_plain() && are_of_held(names)
+    pub fn is_for_everyone(&self, session: &Session, names: &[String]) -> bool {
+        self.search.is_empty() && self.open.is_plain() && are_of_held(session, names)
     }
 
     /// How the library opens it.
-    pub fn options(&self) -> OpenOptions {
+    pub fn options(&self, session: &Session) -> OpenOptions {
         let mut o = OpenOptions::default();
-        o.search.paths = self.search.iter().map(|p| asked::path(p)).collect();
+        o.search.paths = self.search.iter().map(|p| session.path(p)).collect();
         o.txg = self.open.txg;
         o.checkpoint = self.open.checkpoint;
         o.allow_missing = self.open.allow_missing;
@@ -82,53 +82,56 @@ impl PoolArgs {
 
     /// Opens the pool that `name` (a pool or anything in it) belongs to, and loads the keys. One
     /// that is served is looked at where it is held.
-    pub fn open(&self, name: &str) -> Result<Pool, Failure> {
+    pub fn open(&self, session: &Session, name: &str) -> Result<Pool, Failure> {
         match self.open.is_of_now() {
-            true => crate::served::or_forward(&self.search, name, || self.open_here(name)),
-            false => self.open_here(name),
+            true => crate::served::or_forward(session, &self.search, name, || {
+                self.open_here(session, name)
+            }),
+            false => self.open_here(session, name),
         }
     }
 
     /// The same for a verb that has asked the servers already.
-    pub fn open_here(&self, name: &str) -> Result<Pool, Failure> {
-        if let Some(pool) = asked::held(name).filter(|_| self.open.is_of_now()) {
-            return self.look_at(&pool);
+    pub fn open_here(&self, session: &Session, name: &str) -> Result<Pool, Failure> {
+        if let Some(pool) = session.held(name).filter(|_| self.open.is_of_now()) {
+            return self.look_at(session, &pool);
         }
-        let found = found::find(&self.search, name, self.reach)?;
+        let found = found::find(session, &self.search, name, self.reach)?;
         let keep = self.reach == Reach::Anywhere;
-        let found = match queue::wait_for_writers(self.open.wait, &found.candidate, keep)? {
-            true => found::find(&self.search, name, self.reach)?,
+        let found = match queue::wait_for_writers(session, self.open.wait, &found.candidate, keep)?
+        {
+            true => found::find(session, &self.search, name, self.reach)?,
             false => found,
         };
-        self.open_found_one(&found)
+        self.open_found_one(session, &found)
     }
 
     /// The pool that this process holds, as it is now.
-    pub fn look_at(&self, pool: &LivePool) -> Result<Pool, Failure> {
+    pub fn look_at(&self, session: &Session, pool: &LivePool) -> Result<Pool, Failure> {
         let pool = pool.look()?;
-        self.open.load_keys(&pool)?;
+        self.open.load_keys(session, &pool)?;
         Ok(pool)
     }
 
     /// The same, as it is on its devices, whichever process holds it.
-    pub fn open_devices(&self, name: &str) -> Result<Pool, Failure> {
-        self.open_found_one(&found::find(&self.search, name, Reach::Anywhere)?)
+    pub fn open_devices(&self, session: &Session, name: &str) -> Result<Pool, Failure> {
+        self.open_found_one(session, &found::find(session, &self.search, name, Reach::Anywhere)?)
     }
 
-    fn open_found_one(&self, found: &Found) -> Result<Pool, Failure> {
-        let mut options = self.options();
+    fn open_found_one(&self, session: &Session, found: &Found) -> Result<Pool, Failure> {
+        let mut options = self.options(session);
         found.complete(&mut options);
         let opened = Pool::open_candidate(&found.candidate, &options);
         let pool = opened.map_err(|e| found.failure(e))?;
-        self.open.load_keys(&pool)?;
+        self.open.load_keys(session, &pool)?;
         if self.open.is_of_now() {
-            found.note(&pool);
+            found.note(session, &pool);
         }
         // Verbs that read files anywhere show them: what is missing of them is said.
         if self.reach == Reach::Anywhere
             && let Some(older) = self.open.older_state(&pool)
         {
-            ui::error(&format!("zinc: warning: {older}\n"));
+            ui::error(session, &format!("zinc: warning: {older}\n"));
         }
         Ok(pool)
     }
@@ -136,54 +139,58 @@ impl PoolArgs {
     /// Opens every pool that is known, or in the places that are named, but destroyed ones and
     /// those of these guids, in order of their names. Those that cannot be opened are failures
     /// among them. The servers were asked already; those that took pools since come along.
-    pub fn open_found(&self, but: &[u64]) -> Result<Opened, Failure> {
+    pub fn open_found(&self, session: &Session, but: &[u64]) -> Result<Opened, Failure> {
         let mut opened = Opened::default();
-        for found in found::all(&self.search, but)? {
+        for found in found::all(session, &self.search, but)? {
             let guid = found.as_ref().map(Found::guid).unwrap_or_default();
-            let pool = found.and_then(|found| self.open_one(&found));
-            let server = |_: &Failure| Server::find(&self.search, &guid.to_string()).ok().flatten();
+            let pool = found.and_then(|found| self.open_one(session, &found));
+            let server =
+                |_: &Failure| Server::find(session, &self.search, &guid.to_string()).ok().flatten();
             match pool.as_ref().err().and_then(server) {
                 Some(server) => opened.served.push(server),
                 None => opened.pools.push(pool),
             }
         }
-        if let Some(client) = asked::client() {
+        if let Some(client) = session.client() {
             let guid = client.pool.guid();
             if !opened.pools.iter().flatten().any(|p| p.guid() == guid) {
                 opened.pools.push(client.pool.look().map_err(Failure::from));
             }
         } else if self.search.is_empty() {
-            self.open_those_of_others(but, &mut opened);
+            self.open_those_of_others(session, but, &mut opened);
         }
         Ok(opened)
     }
 
-    fn open_one(&self, found: &Found) -> Result<Pool, Failure> {
+    fn open_one(&self, session: &Session, found: &Found) -> Result<Pool, Failure> {
         let guid = found.guid().to_string();
-        if let Some(pool) = asked::held(&guid) {
-            return self.look_at(&pool);
+        if let Some(pool) = session.held(&guid) {
+            return self.look_at(session, &pool);
         }
-        match queue::wait_for_writers(self.open.wait, &found.candidate, false)? {
-            true => self.open_here(&guid),
-            false => self.open_found_one(found),
+        match queue::wait_for_writers(session, self.open.wait, &found.candidate, false)? {
+            true => self.open_here(session, &guid),
+            false => self.open_found_one(session, found),
         }
     }
 
     /// Adds pools that root has imported, as far as this user may read their devices, and says
     /// which pools of others are left out.
-    fn open_those_of_others(&self, but: &[u64], opened: &mut Opened) {
+    fn open_those_of_others(&self, session: &Session, but: &[u64], opened: &mut Opened) {
         let say = |name: &str, why: &str| {
             let name = ui::escape::line(name);
-            ui::error(&format!("zinc: '{name}' is not shown: {}\n", ui::escape::line(why)));
+            ui::error(
+                session,
+                &format!("zinc: '{name}' is not shown: {}\n", ui::escape::line(why)),
+            );
         };
         let mut told = Vec::new();
         let own: Vec<u64> = opened.pools.iter().flatten().map(Pool::guid).collect();
         let is_new = |known: &Known| !but.contains(&known.guid()) && !own.contains(&known.guid());
-        for known in known::all_of_root().into_iter().filter(is_new) {
+        for known in known::all_of_root(session).into_iter().filter(is_new) {
             let name = known.name().to_owned();
             let open = |found: Found| {
-                queue::wait_for_writers(Wait::none(), &found.candidate, false)?;
-                self.open_found_one(&found)
+                queue::wait_for_writers(session, Wait::none(), &found.candidate, false)?;
+                self.open_found_one(session, &found)
             };
             match found::look_for(known).and_then(open) {
                 Ok(pool) => opened.pools.push(Ok(pool)),
@@ -191,10 +198,10 @@ impl PoolArgs {
             }
             told.push(name);
         }
-        if host::user() == 0 {
+        if session.user() == 0 {
             return;
         }
-        for process in others::of_other_users().iter().filter(|p| !told.contains(&p.pool)) {
+        for process in others::of_other_users(session).iter().filter(|p| !told.contains(&p.pool)) {
             say(&process.pool, &format!("{} has it", process.shown()));
         }
     }
@@ -262,14 +269,14 @@ impl Pools {
     }
 
     /// The pool `name` (a pool, its guid or anything in it) belongs to.
-    pub fn of(&mut self, name: &str) -> Result<&Pool, Failure> {
+    pub fn of(&mut self, session: &Session, name: &str) -> Result<&Pool, Failure> {
         let wanted = pool_of(name);
         let guid = wanted.parse().ok();
         let known = |p: &Pool| p.name() == wanted || Some(p.guid()) == guid;
         let at = match self.open.iter().position(known) {
             Some(at) => at,
             None => {
-                self.open.push(self.args.open(wanted)?);
+                self.open.push(self.args.open(session, wanted)?);
                 self.open.len() - 1
             }
         };
@@ -283,9 +290,9 @@ impl Pools {
 
     /// Every pool found, but those of these guids, which others have looked at, and the servers
     /// that have taken a pool since.
-    pub fn all_but(&mut self, known: &[u64]) -> Result<AllBut<'_>, Failure> {
+    pub fn all_but(&mut self, session: &Session, known: &[u64]) -> Result<AllBut<'_>, Failure> {
         let mut failures = Vec::new();
-        let opened = self.args.open_found(known)?;
+        let opened = self.args.open_found(session, known)?;
         for pool in opened.pools {
             match pool {
                 Ok(pool) if self.open.iter().all(|p| p.guid() != pool.guid()) => {
@@ -323,22 +330,23 @@ pub struct DepthArgs {
 
 impl DepthArgs {
     /// The same as [`PoolArgs::is_for_everyone`].
-    pub fn is_for_everyone(&self, names: &[String]) -> bool {
+    pub fn is_for_everyone(&self, session: &Session, names: &[String]) -> bool {
         // The same judgement as in `split`.
-        let is_depth =
-            |word: &String| word.parse::<usize>().is_ok() && !asked::path(Path::new(word)).exists();
+        let is_depth = |word: &String| {
+            word.parse::<usize>().is_ok() && !session.path(Path::new(word)).exists()
+        };
         self.search.is_empty()
             && self.depth_or_path.iter().all(is_depth)
             && self.open.is_plain()
-            && are_of_held(names)
+            && are_of_held(session, names)
     }
 
     /// Where to search, and how deep to go when that was said.
-    pub fn split(self) -> (PoolArgs, Option<usize>) {
+    pub fn split(self, session: &Session) -> (PoolArgs, Option<usize>) {
         let (mut search, mut depth) = (self.search, self.depth);
         for value in self.depth_or_path {
             match value.parse::<usize>() {
-                Ok(n) if !asked::path(Path::new(&value)).exists() => depth = Some(n),
+                Ok(n) if !session.path(Path::new(&value)).exists() => depth = Some(n),
                 _ => search.push(PathBuf::from(value)),
             }
         }
@@ -347,9 +355,9 @@ impl DepthArgs {
 }
 
 /// These are names in the pool that is held, as far as a pool must be named at all.
-fn are_of_held(names: &[String]) -> bool {
-    let are_held = names.iter().all(|name| asked::held(name).is_some());
-    are_held && (asked::is_for_a_part() || !names.is_empty())
+fn are_of_held(session: &Session, names: &[String]) -> bool {
+    let are_held = names.iter().all(|name| session.held(name).is_some());
+    are_held && (session.is_for_a_part() || !names.is_empty())
 }
 
 impl OpenArgs {
@@ -381,6 +389,11 @@ impl OpenArgs {
 }
 
 /// Opens the file system of a dataset; with `--replay` as it is after its intent log.
-pub fn filesystem(pool: &Pool, dataset: &Dataset, args: &OpenArgs) -> Result<Filesystem, Failure> {
-    Ok(Filesystem::open(crate::objsets::open(pool, dataset, args)?)?)
+pub fn filesystem(
+    session: &Session,
+    pool: &Pool,
+    dataset: &Dataset,
+    args: &OpenArgs,
+) -> Result<Filesystem, Failure> {
+    Ok(Filesystem::open(crate::objsets::open(session, pool, dataset, args)?)?)
 }

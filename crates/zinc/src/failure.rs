@@ -7,6 +7,7 @@
 //! | 2 | the command line is wrong |
 //! | 3 | `check`: the pool has issues |
 
+use crate::session::Session;
 use crate::ui::escape;
 use engine::{Candidate, Error, ErrorKind};
 use serde::{Deserialize, Serialize};
@@ -114,8 +115,8 @@ impl Failure {
     }
 
     /// Prints it and gives the exit code.
-    pub fn report(&self) -> ExitCode {
-        crate::ui::error(&self.text());
+    pub fn report(&self, session: &Session) -> ExitCode {
+        crate::ui::error(session, &self.text());
         ExitCode::from(self.code)
     }
 }
@@ -138,7 +139,7 @@ fn without_number(mut text: String) -> String {
 impl From<Error> for Failure {
     fn from(e: Error) -> Self {
         if matches!(e.kind(), ErrorKind::Cancelled) {
-            return crate::asked::called_off();
+            return crate::session::called_off();
         }
         let hint = e.hint().map(crate::hints::words);
         let mut failure = Self { hint, ..Self::new(e.to_string()) };

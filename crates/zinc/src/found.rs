@@ -5,10 +5,10 @@
 //! looked for nowhere, as with OpenZFS, but by verbs that only read and are meant for pools that
 //! are not imported ([`Reach::Anywhere`]).
 
-use crate::asked;
 use crate::failure::Failure;
 use crate::known::{self, Known, real};
 use crate::others;
+use crate::session::Session;
 use engine::errors::PoolError as Error;
 use engine::pools::{Absence, CandidateState, default_search_paths, scan};
 use engine::{Candidate, LivePool, OpenOptions, Pool, SearchOptions};
@@ -55,30 +55,30 @@ impl Listed {
 
     /// Writes anew what is known of the pool. Work on other devices with its guid changes nothing
     /// there.
-    pub fn refresh(&self, pool: &LivePool) {
+    pub fn refresh(&self, session: &Session, pool: &LivePool) {
         if let Some(known) = self.known() {
-            known::refresh(known.guid(), pool);
+            known::refresh(session, known.guid(), pool);
         }
     }
 
     /// Forgets the pool, which was exported or destroyed and had this guid last. A known pool stays
     /// known when it was a copy of it that was left, and its own devices are still there.
-    pub fn forget(&self, guid: u64) {
+    pub fn forget(&self, session: &Session, guid: u64) {
         let stays = |known: &Known| self.is_elsewhere && look_for(known.clone()).is_ok();
         if self.known.as_ref().is_some_and(stays) {
             return;
         }
-        known::forget(guid);
+        known::forget(session, guid);
         if let Some(known) = self.known.as_ref().filter(|known| known.guid() != guid) {
-            known::forget(known.guid());
+            known::forget(session, known.guid());
         }
     }
 }
 
 impl Found {
     /// It was found in a place that was named, whether it is known or not.
-    pub fn at_place(candidate: Candidate) -> Self {
-        let known = known::by_guid(candidate.config.pool_guid);
+    pub fn at_place(session: &Session, candidate: Candidate) -> Self {
+        let known = known::by_guid(session, candidate.config.pool_guid);
         let is_elsewhere = known.as_ref().is_some_and(|known| is_elsewhere(&candidate, known));
         Self { candidate, listed: Listed { known, is_elsewhere, is_outdated: false } }
     }
@@ -89,9 +89,9 @@ impl Found {
     }
 
     /// Another command has changed what is known of it since it was found.
-    pub fn is_overtaken(&self) -> bool {
+    pub fn is_overtaken(&self, session: &Session) -> bool {
         let was = self.listed.known.as_ref();
-        let is = known::by_guid(was.map_or(self.guid(), Known::guid));
+        let is = known::by_guid(session, was.map_or(self.guid(), Known::guid));
         match (was, is) {
             (Some(was), Some(is)) => !is.says_the_same_as(was),
             (was, is) => was.is_some() != is.is_some(),
@@ -99,28 +99,28 @@ impl Found {
     }
 
     /// Writes anew what is known of it.
-    pub fn refresh(&self, pool: &LivePool) {
-        self.listed.refresh(pool);
+    pub fn refresh(&self, session: &Session, pool: &LivePool) {
+        self.listed.refresh(session, pool);
     }
 
     /// The same for a pool that was only read, when devices of it were found that the list does
     /// not name.
-    pub fn note(&self, pool: &Pool) {
+    pub fn note(&self, session: &Session, pool: &Pool) {
         if let Some(known) = self.listed.known().filter(|_| self.listed.is_outdated) {
-            known::note(known, pool);
+            known::note(session, known, pool);
         }
     }
 
     /// Writes down where devices are that are about to be added to it.
-    pub fn announce(&self, paths: &[PathBuf]) {
+    pub fn announce(&self, session: &Session, paths: &[PathBuf]) {
         if let Some(known) = self.listed.known() {
-            known::announce(known.guid(), paths);
+            known::announce(session, known.guid(), paths);
         }
     }
 
     /// Forgets the pool, which was exported or destroyed.
-    pub fn forget(&self) {
-        self.listed.forget(self.guid());
+    pub fn forget(&self, session: &Session) {
+        self.listed.forget(session, self.guid());
     }
 
     /// Adds to the options what is known of its import.
@@ -188,8 +188,8 @@ pub fn open_device(path: &Path) -> io::Result<File> {
 }
 
 /// The pools in these places; without any, in those of `ZPOOL_IMPORT_PATH` or the usual ones.
-pub fn candidates(search: &[PathBuf]) -> Result<Vec<Candidate>, Failure> {
-    let paths = search.iter().map(|p| asked::path(p)).collect();
+pub fn candidates(session: &Session, search: &[PathBuf]) -> Result<Vec<Candidate>, Failure> {
+    let paths = search.iter().map(|p| session.path(p)).collect();
     let found = scan(&SearchOptions { paths, ..SearchOptions::default() })?;
     Ok(Candidate::group(&found))
 }
@@ -204,16 +204,21 @@ pub fn import_places(search: &[PathBuf]) -> Vec<PathBuf> {
 }
 
 /// The pool that `name` (a pool, its guid, or anything in a pool) belongs to.
-pub fn find(search: &[PathBuf], name: &str, reach: Reach) -> Result<Found, Failure> {
+pub fn find(
+    session: &Session,
+    search: &[PathBuf],
+    name: &str,
+    reach: Reach,
+) -> Result<Found, Failure> {
     if search.is_empty() {
-        if let Some(known) = known::find(name) {
+        if let Some(known) = known::find(session, name) {
             return look_for(known);
         }
         if reach == Reach::Known {
-            return Err(not_known(name));
+            return Err(not_known(session, name));
         }
     }
-    let all = candidates(search)?;
+    let all = candidates(session, search)?;
     let lives = |c: &Candidate| c.state() != CandidateState::Destroyed;
     let is_guid = |c: &Candidate| crate::common::pool_of(name).parse() == Ok(c.config.pool_guid);
     let wanted = match reach {
@@ -221,21 +226,30 @@ pub fn find(search: &[PathBuf], name: &str, reach: Reach) -> Result<Found, Failu
         Reach::Known => all.into_iter().filter(|c| lives(c) || is_guid(c)).collect(),
         Reach::Anywhere => all,
     };
-    let found = pick(wanted, search, name, lives).map(Found::at_place);
-    found.map_err(|failure| others::explain(failure, name))
+    let found =
+        pick(wanted, search, name, lives).map(|candidate| Found::at_place(session, candidate));
+    found.map_err(|failure| others::explain(session, failure, name))
 }
 
 /// All known pools, or all in the places that are named, but destroyed ones and those of these
 /// guids. What cannot be found of known ones is a failure among them.
-pub fn all(search: &[PathBuf], but: &[u64]) -> Result<Vec<Result<Found, Failure>>, Failure> {
+pub fn all(
+    session: &Session,
+    search: &[PathBuf],
+    but: &[u64],
+) -> Result<Vec<Result<Found, Failure>>, Failure> {
     if search.is_empty() {
-        let known = known::all().into_iter().filter(|known| !but.contains(&known.guid()));
+        let known = known::all(session).into_iter().filter(|known| !but.contains(&known.guid()));
         return Ok(known.map(look_for).collect());
     }
     let lives = |c: &Candidate| {
         c.state() != CandidateState::Destroyed && !but.contains(&c.config.pool_guid)
     };
-    Ok(candidates(search)?.into_iter().filter(lives).map(|c| Ok(Found::at_place(c))).collect())
+    Ok(candidates(session, search)?
+        .into_iter()
+        .filter(lives)
+        .map(|c| Ok(Found::at_place(session, c)))
+        .collect())
 }
 
 /// The one candidate of that name or guid; where several have the name, the one `preferred` tells
@@ -271,22 +285,23 @@ pub fn pick(
 }
 
 /// Why a pool of that name is out of this user's reach, when it is root's.
-pub fn is_of_root(name: &str) -> Option<Failure> {
-    let what = format!("cannot open '{}': permission denied", known::of_root(name)?.name());
+pub fn is_of_root(session: &Session, name: &str) -> Option<Failure> {
+    let what =
+        format!("cannot open '{}': permission denied", known::of_root(session, name)?.name());
     let failure = Failure::new(what).because("root has imported it, and may serve it");
     Some(failure.hint("run the command as root"))
 }
 
-fn not_known(name: &str) -> Failure {
+fn not_known(session: &Session, name: &str) -> Failure {
     let wanted = crate::common::pool_of(name);
-    if let Some(failure) = is_of_root(name) {
+    if let Some(failure) = is_of_root(session, name) {
         return failure;
     }
     let failure = Failure::new(format!("cannot open '{wanted}': no such pool")).hint(
         "`zinc zpool import` lists what can be imported; \
          -d PATH finds a pool there for this command only",
     );
-    others::explain(failure, wanted)
+    others::explain(session, failure, wanted)
 }
 
 /// Where a known pool's devices were looked for, and what was found.

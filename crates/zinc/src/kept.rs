@@ -3,6 +3,7 @@
 //! A user that sets `dedup=on` expects that data is deduplicated from now on. Where zinc does not
 //! do what a value asks for, it stores the value, for OpenZFS acts on it, and says so.
 
+use crate::session::Session;
 use crate::ui;
 use engine::props;
 
@@ -24,13 +25,17 @@ const KEPT: [(&str, &str, &str); 13] = [
 ];
 
 /// Says which of these settings (`NAME=VALUE`) zinc only keeps.
-pub fn note<'s>(settings: impl IntoIterator<Item = &'s String>) {
+pub fn note<'s>(session: &Session, settings: impl IntoIterator<Item = &'s String>) {
     for (name, value) in settings.into_iter().filter_map(|text| text.split_once('=')) {
-        // A column's heading is a name too.
-        let name = props::find_pool(name).map_or(name, |p| p.name);
+        // A column's heading is a name of a pool's property too, unless a dataset's has that name.
+        let name = match props::find(&props::DATASET, name) {
+            Some(_) => name,
+            None => props::find_pool(name).map_or(name, |p| p.name),
+        };
         let kept = |(known, neutral, _): &&(&str, &str, &str)| *known == name && *neutral != value;
         if let Some((.., instead)) = KEPT.iter().find(kept) {
-            ui::error(&format!("note: '{name}={value}' is kept for other systems: {instead}\n"));
+            let note = format!("note: '{name}={value}' is kept for other systems: {instead}\n");
+            ui::error(session, &note);
         }
     }
 }

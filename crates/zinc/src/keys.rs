@@ -10,9 +10,9 @@
 //! - A file of keys that other users can read is warned of. It is not refused: a pool that is being
 //!   rescued should not wait for it. The manifest of a pool that was made for tests is no secret.
 
-use crate::asked;
 use crate::common::OpenArgs;
 use crate::failure::{Failure, system_text};
+use crate::session::Session;
 use crate::ui;
 use engine::Pool;
 use rustix::process::{DumpableBehavior, Resource, Rlimit, set_dumpable_behavior, setrlimit};
@@ -21,7 +21,6 @@ use std::fs::File;
 use std::io::Read as _;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
-use std::sync::Once;
 use zeroize::{Zeroize as _, Zeroizing};
 
 /// Keys have 32 bytes, passphrases at most 512.
@@ -34,47 +33,45 @@ type Given = Zeroizing<Vec<u8>>;
 
 /// Sees to it that the memory of this process is nobody else's.
 fn keep_in() {
-    static DONE: Once = Once::new();
-    DONE.call_once(|| {
-        let none = Rlimit { current: Some(0), maximum: Some(0) };
-        // Where a system does not have one of them, the other does most of it.
-        let _ = setrlimit(Resource::Core, none);
-        let _ = set_dumpable_behavior(DumpableBehavior::NotDumpable);
-    });
+    let none = Rlimit { current: Some(0), maximum: Some(0) };
+    // Where a system does not have one of them, the other does most of it.
+    let _ = setrlimit(Resource::Core, none);
+    let _ = set_dumpable_behavior(DumpableBehavior::NotDumpable);
 }
 
 impl OpenArgs {
     /// Loads every key that was given.
-    pub fn load_keys(&self, pool: &Pool) -> Result<(), Failure> {
+    pub fn load_keys(&self, session: &Session, pool: &Pool) -> Result<(), Failure> {
         if self.keys.is_some() || !self.key.is_empty() || self.ask {
             keep_in();
         }
         if let Some(file) = &self.keys {
-            load_file(pool, &asked::path(file))?;
+            load_file(session, pool, &session.path(file))?;
         }
         for spec in &self.key {
             let usage = || {
                 Failure::usage(format!("--key {spec}: want DATASET=file:///PATH, fd:N or prompt"))
             };
             let (dataset, location) = spec.split_once('=').ok_or_else(usage)?;
-            let key = from_location(dataset, location)?.ok_or_else(usage)?;
+            let key = from_location(session, dataset, location)?.ok_or_else(usage)?;
             pool.dsl().load_key(dataset, &key)?;
         }
         if self.ask {
-            ask(pool)?;
+            ask(session, pool)?;
         }
         Ok(())
     }
 }
 
 /// Loads a key or its place, as `zdb -K` takes them.
-pub fn load_word(pool: &Pool, dataset: &str, word: &str) -> Result<(), Failure> {
+pub fn load_word(session: &Session, pool: &Pool, dataset: &str, word: &str) -> Result<(), Failure> {
     keep_in();
-    if let Some(key) = from_location(dataset, word)? {
+    if let Some(key) = from_location(session, dataset, word)? {
         pool.dsl().load_key(dataset, &key)?;
         return Ok(());
     }
     ui::error(
+        session,
         "zinc: warning: every user can see a key on a command line; -K takes file:///PATH, fd:N \
          and prompt too\n",
     );
@@ -83,21 +80,25 @@ pub fn load_word(pool: &Pool, dataset: &str, word: &str) -> Result<(), Failure> 
 }
 
 /// The key at a place; `None` when the text names none.
-fn from_location(dataset: &str, location: &str) -> Result<Option<Given>, Failure> {
+fn from_location(
+    session: &Session,
+    dataset: &str,
+    location: &str,
+) -> Result<Option<Given>, Failure> {
     if location == "prompt" {
-        return prompt(dataset).map(Some);
+        return prompt(session, dataset).map(Some);
     }
     if let Some(path) = location.strip_prefix("file://") {
-        return read_key(Path::new(path)).map(Some);
+        return read_key(session, Path::new(path)).map(Some);
     }
     let Some(number) = location.strip_prefix("fd:").and_then(|n| n.parse::<u32>().ok()) else {
         return Ok(None);
     };
-    if asked::client().is_some() {
+    if session.client().is_some() {
         return Err(Failure::new("a server cannot read the descriptors of your process")
             .hint("give the key with --keys FILE or --key DATASET=file:///PATH"));
     }
-    read_key(&PathBuf::from(format!("/dev/fd/{number}"))).map(Some)
+    read_key(session, &PathBuf::from(format!("/dev/fd/{number}"))).map(Some)
 }
 
 /// The content of a file, wiped when it is dropped, and whether others can read it.
@@ -112,19 +113,20 @@ fn read(path: &Path, max: u64) -> std::io::Result<(Given, bool)> {
     Ok((content, is_open))
 }
 
-fn warn(path: &Path) {
+fn warn(session: &Session, path: &Path) {
     let path = path.display();
-    ui::error(&format!(
-        "zinc: warning: other users can read the keys in {path}: `chmod 600 {path}`\n"
-    ));
+    ui::error(
+        session,
+        &format!("zinc: warning: other users can read the keys in {path}: `chmod 600 {path}`\n"),
+    );
 }
 
-fn read_key(path: &Path) -> Result<Given, Failure> {
+fn read_key(session: &Session, path: &Path) -> Result<Given, Failure> {
     let (key, is_open) = read(path, KEY_MAX).map_err(|e| {
         Failure::new(format!("cannot read the key in {}", path.display())).because(system_text(&e))
     })?;
     if is_open {
-        warn(path);
+        warn(session, path);
     }
     Ok(key)
 }
@@ -149,7 +151,7 @@ fn wipe(value: &mut Value) {
 }
 
 /// Loads the keys of a JSON file: an object by dataset, or a manifest that has one as `keys`.
-fn load_file(pool: &Pool, path: &Path) -> Result<(), Failure> {
+fn load_file(session: &Session, pool: &Pool, path: &Path) -> Result<(), Failure> {
     let fail =
         |e: String| Failure::new(format!("cannot read keys in {}", path.display())).because(e);
     let (content, is_open) = read(path, FILE_MAX).map_err(|e| fail(system_text(&e)))?;
@@ -162,7 +164,7 @@ fn load_file(pool: &Pool, path: &Path) -> Result<(), Failure> {
         return Ok(());
     }
     if is_open && !is_manifest {
-        warn(path);
+        warn(session, path);
     }
     let keys = value.0.get("keys").unwrap_or(&value.0);
     let keys = keys.as_object().ok_or_else(|| fail("no object of keys by dataset".into()))?;
@@ -192,8 +194,8 @@ fn unhex(text: &str) -> Option<Given> {
     Some(key)
 }
 
-fn prompt(dataset: &str) -> Result<Given, Failure> {
-    if asked::client().is_some() {
+fn prompt(session: &Session, dataset: &str) -> Result<Given, Failure> {
+    if session.client().is_some() {
         return Err(Failure::new("a server cannot ask for keys on your terminal")
             .hint("give them with --keys FILE or --key DATASET=file:///PATH"));
     }
@@ -202,7 +204,7 @@ fn prompt(dataset: &str) -> Result<Given, Failure> {
 }
 
 /// Asks for the key of every encryption root that is still locked.
-fn ask(pool: &Pool) -> Result<(), Failure> {
+fn ask(session: &Session, pool: &Pool) -> Result<(), Failure> {
     for (name, dir) in pool.dsl().walk() {
         let Ok(dir) = dir else { continue };
         let Some(info) = pool.dsl().key_info(&dir)? else { continue };
@@ -212,7 +214,7 @@ fn ask(pool: &Pool) -> Result<(), Failure> {
             None => false,
         };
         if locked && info.root_dir == dir.object {
-            pool.dsl().load_key(&name, &prompt(&name)?)?;
+            pool.dsl().load_key(&name, &prompt(session, &name)?)?;
         }
     }
     Ok(())

@@ -1,10 +1,10 @@
 //! How verbs that change a pool open it: they take it over, act, write one line into its history,
 //! and leave it as it was, active or exported.
 
-use crate::asked;
 use crate::failure::Failure;
 use crate::found::{self, Found, Reach};
 use crate::queue::{self, Wait};
+use crate::session::Session;
 use crate::txgs::{self, Style, history};
 use crate::{host, known, ui};
 use clap::Args;
@@ -63,11 +63,11 @@ fn read_setting(text: &str) -> Result<Setting, String> {
 
 impl Tuning {
     /// All settings, in the order in which they count.
-    pub fn all(&self) -> Result<Vec<Setting>, Failure> {
+    pub fn all(&self, session: &Session) -> Result<Vec<Setting>, Failure> {
         let mut out = Vec::new();
         if let Some(path) = &self.file {
             let shown = path.display();
-            let text = std::fs::read_to_string(asked::path(path))
+            let text = std::fs::read_to_string(session.path(path))
                 .map_err(|e| Failure::new(format!("cannot read {shown}")).because(e.to_string()))?;
             out = Setting::parse_lines(&text).map_err(|(line, e)| {
                 Failure::usage(format!("{shown}, line {line}: {e}")).hint(e.hint())
@@ -83,31 +83,37 @@ impl LiveArgs {
     /// closes it. A pool that was exported is exported again; what failed is not in its history.
     pub fn change<T>(
         &self,
+        session: &Session,
         name: &str,
         act: impl FnOnce(&LivePool) -> Result<T, Failure>,
     ) -> Result<T, Failure> {
-        change(&self.search, &self.how, name, act)
+        change(session, &self.search, &self.how, name, act)
     }
 
     /// Opens it for reading, to see what would be done.
-    pub fn look(&self, name: &str) -> Result<engine::Pool, Failure> {
-        look(&self.search, &self.how, name)
+    pub fn look(&self, session: &Session, name: &str) -> Result<engine::Pool, Failure> {
+        look(session, &self.search, &self.how, name)
     }
 }
 
 /// [`LiveArgs::look`] for verbs that find their pools in another way.
-pub fn look(search: &[PathBuf], how: &LiveHow, name: &str) -> Result<engine::Pool, Failure> {
-    if let Some(pool) = asked::held(name) {
+pub fn look(
+    session: &Session,
+    search: &[PathBuf],
+    how: &LiveHow,
+    name: &str,
+) -> Result<engine::Pool, Failure> {
+    if let Some(pool) = session.held(name) {
         return Ok(pool.look()?);
     }
-    crate::served::or_forward(search, name, || {
-        let found = found::find(search, name, Reach::Known)?;
+    crate::served::or_forward(session, search, name, || {
+        let found = found::find(session, search, name, Reach::Known)?;
         // Not kept: this process may be about to write.
-        let found = match queue::wait_for_writers(how.wait, &found.candidate, false)? {
-            true => found::find(search, name, Reach::Known)?,
+        let found = match queue::wait_for_writers(session, how.wait, &found.candidate, false)? {
+            true => found::find(session, search, name, Reach::Known)?,
             false => found,
         };
-        let mut options = options(search, how.cache_mib);
+        let mut options = options(session, search, how.cache_mib);
         found.complete(&mut options);
         Ok(engine::Pool::open_candidate(&found.candidate, &options)?)
     })
@@ -116,13 +122,14 @@ pub fn look(search: &[PathBuf], how: &LiveHow, name: &str) -> Result<engine::Poo
 /// Opens for writing what `find` finds, when others that have it are done; `adjust` has the last
 /// word on how.
 pub fn take(
+    session: &Session,
     find: impl FnMut() -> Result<Found, Failure>,
     how: &LiveHow,
     tunables: &[Setting],
     adjust: impl Fn(&mut ImportOptions),
 ) -> Result<(Found, LivePool), Failure> {
     if let Some(log) = &how.tuning.log {
-        history::check(log)?;
+        history::check(session, log)?;
     }
     let mut find = find;
     let find = || {
@@ -137,7 +144,7 @@ pub fn take(
         }
     };
     let options = |found: &Found| {
-        let mut open = options(&[], how.cache_mib);
+        let mut open = options(session, &[], how.cache_mib);
         found.complete(&mut open);
         let mut options = ImportOptions {
             hostid: host::id(),
@@ -150,55 +157,56 @@ pub fn take(
         adjust(&mut options);
         options
     };
-    queue::take(how.wait, find, options)
+    queue::take(session, how.wait, find, options)
 }
 
 /// [`LiveArgs::change`] for verbs that find their pools in another way.
 pub fn change<T>(
+    session: &Session,
     search: &[PathBuf],
     how: &LiveHow,
     name: &str,
     act: impl FnOnce(&LivePool) -> Result<T, Failure>,
 ) -> Result<T, Failure> {
-    crate::served::forward(search, name)?;
-    if let Some(pool) = asked::held(name) {
-        ui::runs_on();
-        if !how.tuning.all()?.is_empty() {
+    crate::served::forward(session, search, name)?;
+    if let Some(pool) = session.held(name) {
+        ui::runs_on(session);
+        if !how.tuning.all(session)?.is_empty() {
             let what = format!("cannot set tunables for one command: {} is served", pool.name());
             return Err(Failure::new(what)
                 .hint("`zinc tunables --pool POOL NAME=VALUE` sets one for all, from now on"));
         }
         let guid = pool.guid();
         let result = act(&pool);
-        if asked::client().is_some_and(|client| client.listed.known().is_some()) {
-            known::refresh(guid, &pool);
+        if session.client().is_some_and(|client| client.listed.known().is_some()) {
+            known::refresh(session, guid, &pool);
         }
         let durable = match &result {
             // This line is written after what was done: when it is durable, all is.
-            Ok(_) => pool.log(&invocation()),
+            Ok(_) => pool.log(&invocation(session)),
             // What was done before it failed: only then it is seen by who looks.
             Err(_) => pool.sync(),
         };
         let result = result?;
         durable?;
-        tell_txgs(&pool, how)?;
+        tell_txgs(session, &pool, how)?;
         return Ok(result);
     }
-    let tunables = how.tuning.all()?;
+    let tunables = how.tuning.all(session)?;
     let find = || {
-        crate::served::forward(search, name)?;
-        found::find(search, name, Reach::Known)
+        crate::served::forward(session, search, name)?;
+        found::find(session, search, name, Reach::Known)
     };
-    let (found, pool) = take(find, how, &tunables, |_| {})?;
+    let (found, pool) = take(session, find, how, &tunables, |_| {})?;
     let was_exported = found.is_exported();
     let result = act(&pool);
     let logged = match result.is_ok() {
-        true => pool.log(&invocation()).map_err(Failure::from),
+        true => pool.log(&invocation(session)).map_err(Failure::from),
         false => Ok(()),
     };
     // What cannot be told keeps the pool from nothing.
-    let told = if result.is_ok() { tell_txgs(&pool, how) } else { Ok(()) };
-    found.refresh(&pool);
+    let told = if result.is_ok() { tell_txgs(session, &pool, how) } else { Ok(()) };
+    found.refresh(session, &pool);
     let left = if was_exported { pool.export() } else { pool.close() };
     let result = result?;
     logged?;
@@ -208,9 +216,9 @@ pub fn change<T>(
 }
 
 /// How pools are searched and read.
-pub fn options(search: &[PathBuf], cache_mib: usize) -> OpenOptions {
+pub fn options(session: &Session, search: &[PathBuf], cache_mib: usize) -> OpenOptions {
     let mut o = OpenOptions::default();
-    o.search.paths = search.iter().map(|p| asked::path(p)).collect();
+    o.search.paths = search.iter().map(|p| session.path(p)).collect();
     o.cache_bytes = cache_mib.max(1) << 20;
     o
 }
@@ -248,8 +256,8 @@ impl Disks {
 }
 
 /// The command as the history records it, without the program's own name.
-pub fn invocation() -> Invocation {
-    let mut words = asked::arguments().into_iter().map(|a| a.to_string_lossy().into_owned());
+pub fn invocation(session: &Session) -> Invocation {
+    let mut words = session.arguments().into_iter().map(|a| a.to_string_lossy().into_owned());
     let program = words.next().unwrap_or_default();
     let program = Path::new(&program).file_name().unwrap_or_default().to_string_lossy();
     let mut words: Vec<String> = words.collect();
@@ -257,19 +265,19 @@ pub fn invocation() -> Invocation {
     if !is_openzfs {
         words.insert(0, program.into_owned());
     }
-    Invocation { command: words.join(" "), who: host::user(), host: host::name() }
+    Invocation { command: words.join(" "), who: session.user(), host: host::name() }
 }
 
 /// Shows what each txg did, and writes it down, as far as that was asked for.
-pub fn tell_txgs(pool: &LivePool, how: &LiveHow) -> Result<(), Failure> {
+pub fn tell_txgs(session: &Session, pool: &LivePool, how: &LiveHow) -> Result<(), Failure> {
     if how.txgs || how.tuning.log.is_some() {
         pool.sync()?;
     }
     if how.txgs {
-        ui::table(&txgs::table(&pool.txgs(), Style::Human));
+        ui::table(session, &txgs::table(&pool.txgs(), Style::Human));
     }
     match &how.tuning.log {
-        Some(path) => history::append(path, pool),
+        Some(path) => history::append(session, path, pool),
         None => Ok(()),
     }
 }

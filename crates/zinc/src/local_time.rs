@@ -6,6 +6,7 @@
 //! the second time with 64-bit times. The rule for times after the last transition, which stands
 //! behind the tables, is not read: the last offset goes on.
 
+use crate::session::Session;
 use std::path::{Path, PathBuf};
 
 const HEADER: usize = 44;
@@ -14,17 +15,20 @@ const ZONES: &str = "/usr/share/zoneinfo";
 const FILE_MAX: usize = 1 << 20;
 
 /// Seconds that local time is ahead of UTC at `time`; 0 where the zone is not known.
-pub fn utc_offset(time: u64) -> i64 {
-    zone_file().and_then(|f| std::fs::read(f).ok()).and_then(|b| offset_in(&b, time)).unwrap_or(0)
+pub fn utc_offset(session: &Session, time: u64) -> i64 {
+    zone_file(session)
+        .and_then(|f| std::fs::read(f).ok())
+        .and_then(|b| offset_in(&b, time))
+        .unwrap_or(0)
 }
 
 /// `time` (seconds since 1970, UTC) as seconds that read as local time.
-pub fn local(time: u64) -> u64 {
-    time.saturating_add_signed(utc_offset(time))
+pub fn local(session: &Session, time: u64) -> u64 {
+    time.saturating_add_signed(utc_offset(session, time))
 }
 
-fn zone_file() -> Option<PathBuf> {
-    let Some(zone) = crate::asked::variable("TZ") else { return Some("/etc/localtime".into()) };
+fn zone_file(session: &Session) -> Option<PathBuf> {
+    let Some(zone) = session.variable("TZ") else { return Some("/etc/localtime".into()) };
     let zone = zone.to_str()?;
     let zone = zone.strip_prefix(':').unwrap_or(zone);
     (!zone.is_empty()).then(|| Path::new(ZONES).join(zone))

@@ -6,7 +6,6 @@
 #![forbid(unsafe_code)]
 #![allow(unreachable_pub, reason = "a binary exports nothing; pub says what a module offers")]
 
-mod asked;
 mod cannot;
 mod cli;
 mod cmd;
@@ -30,16 +29,25 @@ mod place;
 mod progress;
 mod queue;
 mod served;
+mod session;
 mod target;
 mod txgs;
 mod ui;
 mod version;
 
 use clap::Parser as _;
+use failure::Failure;
+use session::Session;
 use std::ffi::OsString;
+use std::panic::AssertUnwindSafe;
 use std::process::ExitCode;
-use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, mpsc};
+
+/// Stack of the thread that runs the verb: what systems give to the first one.
+const STACK: usize = 8 << 20;
+/// Exit code of a Rust program that panicked.
+const PANICKED: u8 = 101;
 
 /// Puts the verb in front when the binary is called under the name of one.
 fn arguments() -> Vec<OsString> {
@@ -71,9 +79,8 @@ fn lose_what_is_closed() {
     }
 }
 
-fn main() -> ExitCode {
-    survive_file_limit();
-    lose_what_is_closed();
+/// Runs the command line; the exit code.
+fn run(session: &Session) -> ExitCode {
     let mut words = arguments();
     let is_link = words.len() > std::env::args_os().len();
     // Usage names the command as this manual does, whatever the link to it is called.
@@ -81,8 +88,29 @@ fn main() -> ExitCode {
         *program = OsString::from("zinc");
     }
     let code = match cli::Cli::try_parse_from(&words) {
-        Ok(cli) => cli.command.run_or_report(),
-        Err(e) => cli::explain(&words, &e, is_link),
+        Ok(cli) => cli::run_or_report(session, cli.command.verb()),
+        Err(e) => cli::explain(session, &words, &e, is_link),
     };
-    ui::finish(code)
+    ui::finish(session, code)
+}
+
+/// The verb runs in a thread of its own, and the process ends with the first exit code that arrives
+/// here: that of the verb, or of who ends it at once ([`Session::end`]).
+fn main() -> ExitCode {
+    survive_file_limit();
+    lose_what_is_closed();
+    let (ends, ended) = mpsc::channel();
+    let session = Session::of_process(ends);
+    let own = session.clone();
+    let verb = move || {
+        let ran = std::panic::catch_unwind(AssertUnwindSafe(|| run(&own)));
+        // One that panicked has said so.
+        own.end(ran.unwrap_or(ExitCode::from(PANICKED)))
+    };
+    let verb = std::thread::Builder::new().name("verb".to_owned()).stack_size(STACK).spawn(verb);
+    if let Err(e) = verb {
+        return Failure::from(e).about("cannot start a thread").report(&session);
+    }
+    // The session is alive, and with it the way to here.
+    ended.recv().unwrap_or(ExitCode::FAILURE)
 }

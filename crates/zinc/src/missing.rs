@@ -4,9 +4,12 @@
 //! similar verb nor its list of ours says that, and the guess may be dangerous: `create` for
 //! `replace`.
 
+use crate::cmd::verb::Verb;
 use crate::failure::Failure;
+use crate::session::Session;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use std::ffi::OsString;
+use std::process::ExitCode;
 
 /// The verbs of OpenZFS 2.3's `zpool` that zinc does not do.
 pub const ZPOOL: [&str; 18] = [
@@ -56,8 +59,18 @@ pub const ZFS: [&str; 22] = [
     "zone",
 ];
 
-/// Why a word that is none of zinc's verbs does nothing: `words` are it and all behind it.
-pub fn failure(command: &str, words: &[OsString], known: &[&str]) -> Failure {
+/// A word that is none of zinc's verbs, and all behind it, under a command whose verbs of OpenZFS
+/// that zinc does not do are these.
+pub struct Word(pub &'static str, pub Vec<OsString>, pub &'static [&'static str]);
+
+impl Verb for Word {
+    fn run(self: Box<Self>, _: &Session) -> Result<ExitCode, Failure> {
+        Err(failure(self.0, &self.1, self.2))
+    }
+}
+
+/// Why such a word does nothing.
+fn failure(command: &str, words: &[OsString], known: &[&str]) -> Failure {
     let verb = words.first().map(|w| w.to_string_lossy().into_owned()).unwrap_or_default();
     if known.contains(&verb.as_str()) {
         return Failure::new(format!("{command} {verb}: zinc does not do this yet"))

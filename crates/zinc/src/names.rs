@@ -3,19 +3,27 @@
 //! Read from `/etc/passwd` and `/etc/group` alone: a rescue machine knows no directory service of
 //! the pool's home, and must not wait for one.
 
+use crate::session::Session;
 use std::collections::HashMap;
 use std::sync::OnceLock;
 
+/// The names this machine knows, read when the first one is wanted.
+#[derive(Default)]
+pub struct Names {
+    users: OnceLock<HashMap<u64, String>>,
+    groups: OnceLock<HashMap<u64, String>>,
+}
+
 /// Name of a user, when this machine knows one.
-pub fn user(id: u64) -> Option<&'static str> {
-    static USERS: OnceLock<HashMap<u64, String>> = OnceLock::new();
-    USERS.get_or_init(|| read("/etc/passwd")).get(&id).map(String::as_str)
+pub fn user(session: &Session, id: u64) -> Option<&str> {
+    let users = &session.process().names.users;
+    users.get_or_init(|| read("/etc/passwd")).get(&id).map(String::as_str)
 }
 
 /// Name of a group, when this machine knows one.
-pub fn group(id: u64) -> Option<&'static str> {
-    static GROUPS: OnceLock<HashMap<u64, String>> = OnceLock::new();
-    GROUPS.get_or_init(|| read("/etc/group")).get(&id).map(String::as_str)
+pub fn group(session: &Session, id: u64) -> Option<&str> {
+    let groups = &session.process().names.groups;
+    groups.get_or_init(|| read("/etc/group")).get(&id).map(String::as_str)
 }
 
 fn read(path: &str) -> HashMap<u64, String> {

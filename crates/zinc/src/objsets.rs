@@ -1,19 +1,25 @@
 //! How verbs open the content of a dataset: as it is on disk, or with its intent log replayed.
 
 use crate::common::OpenArgs;
+use crate::session::Session;
 use crate::ui;
 use engine::Objset;
 use engine::errors::DslResult;
 use engine::{Dataset, Pool};
 
 /// Opens the object set of `dataset`. A log that could not be replayed to its end is a warning.
-pub fn open(pool: &Pool, dataset: &Dataset, args: &OpenArgs) -> DslResult<Objset> {
+pub fn open(
+    session: &Session,
+    pool: &Pool,
+    dataset: &Dataset,
+    args: &OpenArgs,
+) -> DslResult<Objset> {
     if !args.replay {
         return pool.dsl().objset(dataset);
     }
     let (objset, report) = engine::replay::objset(pool, dataset)?;
     if let Some(problem) = report.and_then(|r| r.problem()) {
-        ui::error(&format!("zinc: {}: {problem}\n", dataset.name));
+        ui::error(session, &format!("zinc: {}: {problem}\n", dataset.name));
     }
     Ok(objset)
 }

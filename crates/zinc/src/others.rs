@@ -5,9 +5,9 @@
 use crate::cli::{Cli, Command};
 use crate::common::pool_of;
 use crate::failure::Failure;
-use crate::host;
 use crate::place::printable;
 use crate::served::Server;
+use crate::session::Session;
 use clap::Parser as _;
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt as _;
@@ -49,8 +49,8 @@ fn serving(pid: u32) -> Option<Process> {
 }
 
 /// All that this process cannot reach.
-fn out_of_reach() -> Vec<Process> {
-    let reached: Vec<u64> = Server::all().iter().map(|server| server.pid).collect();
+fn out_of_reach(session: &Session) -> Vec<Process> {
+    let reached: Vec<u64> = Server::all(session).iter().map(|server| server.pid).collect();
     let entries = std::fs::read_dir("/proc").into_iter().flatten().flatten();
     let numbers = entries.filter_map(|e| e.file_name().to_str()?.parse::<u32>().ok());
     let others = numbers.filter(|pid| !reached.contains(&u64::from(*pid)));
@@ -58,15 +58,15 @@ fn out_of_reach() -> Vec<Process> {
 }
 
 /// Those of other users.
-pub fn of_other_users() -> Vec<Process> {
-    let user = host::user();
-    out_of_reach().into_iter().filter(|process| u64::from(process.user) != user).collect()
+pub fn of_other_users(session: &Session) -> Vec<Process> {
+    let user = session.user();
+    out_of_reach(session).into_iter().filter(|process| u64::from(process.user) != user).collect()
 }
 
 /// Adds to a failure to find a pool which process has it, if that can be seen.
-pub fn explain(failure: Failure, name: &str) -> Failure {
+pub fn explain(session: &Session, failure: Failure, name: &str) -> Failure {
     let wanted = pool_of(name);
-    let found = out_of_reach().into_iter().find(|process| process.pool == wanted);
+    let found = out_of_reach(session).into_iter().find(|process| process.pool == wanted);
     match found {
         Some(process) => failure.because(format!("{} may have it", process.shown())),
         None => failure,

@@ -2,6 +2,7 @@
 //! written is said at once, and not after minutes of measuring.
 
 use crate::failure::Failure;
+use crate::session::Session;
 use crate::target::Output;
 use std::io::Write as _;
 use std::path::Path;
@@ -11,8 +12,8 @@ pub struct Page(Output);
 
 impl Page {
     /// Opens its file. What is in it stays until there is something new.
-    pub fn begin(path: &Path) -> Result<Self, Failure> {
-        Output::create(path).map(Self)
+    pub fn begin(session: &Session, path: &Path) -> Result<Self, Failure> {
+        Output::create(session, path).map(Self)
     }
 
     /// Writes it.

@@ -6,6 +6,7 @@
 use crate::common::OpenArgs;
 use crate::failure::Failure;
 use crate::objsets;
+use crate::session::Session;
 use crate::ui::escape;
 use engine::Node;
 use engine::errors::DslError;
@@ -93,8 +94,13 @@ impl Place {
 
 impl Found {
     /// The file system, or why the dataset has none.
-    pub fn filesystem(&self, pool: &Pool, args: &OpenArgs) -> Result<Filesystem, Failure> {
-        Ok(Filesystem::open(objsets::open(pool, &self.dataset, args)?)?)
+    pub fn filesystem(
+        &self,
+        session: &Session,
+        pool: &Pool,
+        args: &OpenArgs,
+    ) -> Result<Filesystem, Failure> {
+        Ok(Filesystem::open(objsets::open(session, pool, &self.dataset, args)?)?)
     }
 
     /// The path; the root's when only the dataset was named.

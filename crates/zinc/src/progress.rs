@@ -5,7 +5,7 @@
 //! ends quickly draws nothing either. A server draws nothing for its clients; it looks whether they
 //! are still there.
 
-use crate::asked::{self, Presence};
+use crate::session::{Presence, Session};
 use crate::ui;
 use engine::{Progress, ProgressSnapshot};
 use indicatif::{HumanBytes, ProgressBar, ProgressDrawTarget, ProgressStyle};
@@ -18,11 +18,11 @@ const DELAY: Duration = Duration::from_millis(250);
 const TICK: Duration = Duration::from_millis(100);
 
 /// Runs `work` while its progress is shown.
-pub fn while_showing<T>(progress: &Progress, work: impl FnOnce() -> T) -> T {
-    if let Some(client) = asked::client() {
+pub fn while_showing<T>(session: &Session, progress: &Progress, work: impl FnOnce() -> T) -> T {
+    if let Some(client) = session.client() {
         return while_there(progress, &client.presence, work);
     }
-    if !ui::is_terminal() {
+    if !ui::is_terminal(session) {
         return work();
     }
     std::thread::scope(|scope| {
@@ -36,9 +36,9 @@ pub fn while_showing<T>(progress: &Progress, work: impl FnOnce() -> T) -> T {
 }
 
 /// Runs `work`, which shows nothing and is told to stop when the verb is called off.
-pub fn while_wanted<T>(work: impl FnOnce(&Progress) -> T) -> T {
+pub fn while_wanted<T>(session: &Session, work: impl FnOnce(&Progress) -> T) -> T {
     let progress = Progress::new();
-    match asked::client() {
+    match session.client() {
         Some(client) => while_there(&progress, &client.presence, || work(&progress)),
         None => work(&progress),
     }

@@ -11,6 +11,7 @@ use crate::found::{Found, open_device};
 use crate::live::Disks;
 use crate::place::printable;
 use crate::served::Server;
+use crate::session::Session;
 use clap::Args;
 use engine::Rt;
 use engine::errors::PoolError as Error;
@@ -67,6 +68,7 @@ impl Wait {
 /// process's, it is found anew again and again: it may get more devices, be exported, or be served,
 /// and then a `find` that asks servers first has the command carried out there.
 pub fn take(
+    session: &Session,
     wait: Wait,
     mut find: impl FnMut() -> Result<Found, Failure>,
     options: impl Fn(&Found) -> ImportOptions,
@@ -80,26 +82,26 @@ pub fn take(
         let mut disks = Disks::default();
         if let Err(failed) = lock(&found.candidate, &mut disks) {
             if !failed.is_in_use || is_over() {
-                return Err(failed.explain(&found.candidate));
+                return Err(failed.explain(session, &found.candidate));
             }
-            if Server::holds(found.guid()) {
+            if Server::holds(session, found.guid()) {
                 // Those that can go on there do not return.
                 let found = find()?;
-                return Err(failed.explain(&found.candidate));
+                return Err(failed.explain(session, &found.candidate));
             }
             waited = true;
             continue;
         }
         // Devices that are free are locked in less time than others take to change anything.
-        if waited || looked.elapsed() >= AT_ONCE || found.is_overtaken() {
+        if waited || looked.elapsed() >= AT_ONCE || found.is_overtaken(session) {
             found = find()?;
         }
-        crate::ui::runs_on();
+        crate::ui::runs_on(session);
         for _ in 0..2 {
             // A device that was added meanwhile may still be in another process's hands.
             match lock(&found.candidate, &mut disks) {
                 Err(failed) if !failed.is_in_use || is_over() => {
-                    return Err(failed.explain(&found.candidate));
+                    return Err(failed.explain(session, &found.candidate));
                 }
                 Err(_) => break,
                 Ok(()) => {}
@@ -123,15 +125,15 @@ pub fn take(
 
 /// Says in the labels of the devices that were found that the pool is destroyed, when nothing else
 /// has them.
-pub fn mark_destroyed(wait: Wait, candidate: &Candidate) -> Result<(), Failure> {
+pub fn mark_destroyed(session: &Session, wait: Wait, candidate: &Candidate) -> Result<(), Failure> {
     let (began, patience) = (Instant::now(), wait.patience()?);
     let mut disks = Disks::default();
     while let Err(failed) = lock(candidate, &mut disks) {
         if !failed.is_in_use || began.elapsed() >= patience {
-            return Err(failed.explain(candidate));
+            return Err(failed.explain(session, candidate));
         }
         disks = Disks::default();
-        crate::asked::sleep(PAUSE)?;
+        session.sleep(PAUSE)?;
     }
     Ok(live::mark_destroyed(&Rt::real(), candidate, &mut |path: &Path| disks.open(path))?)
 }
@@ -155,28 +157,34 @@ fn lock(candidate: &Candidate, disks: &mut Disks) -> Result<(), NotLocked> {
 }
 
 impl NotLocked {
-    fn explain(self, candidate: &Candidate) -> Failure {
+    fn explain(self, session: &Session, candidate: &Candidate) -> Failure {
         let failure = Failure::from(self.error);
         if !self.is_in_use {
             return failure;
         }
         let paths: Vec<PathBuf> = candidate.leaves.values().map(|l| l.path.clone()).collect();
         let guid = candidate.config.pool_guid;
-        let is_served = Server::holds(guid);
+        let is_served = Server::holds(session, guid);
         let failure = match holder(&paths).filter(|_| !is_served) {
             Some(process) => failure.because(format!("{process} has it")),
             None => failure,
         };
-        crate::served::held_by(guid, failure)
+        crate::served::held_by(session, guid, failure)
     }
 }
 
 /// Shared locks that are kept until this process ends.
-static KEPT: Mutex<Vec<File>> = Mutex::new(Vec::new());
+#[derive(Default)]
+pub struct KeptLocks(Mutex<Vec<File>>);
 
 /// Waits until no process writes to the pool. With `keep` none does until this one ends. A server
 /// does not end by itself: that one has the pool fails at once.
-pub fn wait_for_writers(wait: Wait, candidate: &Candidate, keep: bool) -> Result<bool, Failure> {
+pub fn wait_for_writers(
+    session: &Session,
+    wait: Wait,
+    candidate: &Candidate,
+    keep: bool,
+) -> Result<bool, Failure> {
     let (began, patience) = (Instant::now(), wait.patience()?);
     let guid = candidate.config.pool_guid;
     let mut looked = None;
@@ -186,10 +194,10 @@ pub fn wait_for_writers(wait: Wait, candidate: &Candidate, keep: bool) -> Result
         while let Err(TryLockError::WouldBlock) = file.try_lock_shared() {
             let is_served = looked.is_none_or(|at: Instant| at.elapsed() >= BETWEEN_SERVERS) && {
                 looked = Some(Instant::now());
-                Server::holds(guid)
+                Server::holds(session, guid)
             };
             if is_served || began.elapsed() >= patience {
-                return Err(crate::served::held_by(guid, busy(candidate, &sight.path)));
+                return Err(crate::served::held_by(session, guid, busy(candidate, &sight.path)));
             }
             std::thread::sleep(PAUSE);
         }
@@ -197,7 +205,8 @@ pub fn wait_for_writers(wait: Wait, candidate: &Candidate, keep: bool) -> Result
         locks.push(file);
     }
     if keep {
-        KEPT.lock().unwrap_or_else(PoisonError::into_inner).extend(locks);
+        let kept = &session.process().kept;
+        kept.0.lock().unwrap_or_else(PoisonError::into_inner).extend(locks);
     }
     Ok(looked.is_some())
 }

@@ -8,11 +8,11 @@
 //! Pools that root serves are seen by other users too, as with OpenZFS; what they may do there, the
 //! server decides. A user's own pools go before them.
 
-use crate::asked;
 use crate::common::pool_of;
 use crate::failure::Failure;
 use crate::known;
 use crate::queue::{PAUSE, Wait};
+use crate::session::Session;
 use crate::ui;
 use crate::ui::sink;
 use control::protocol::word_to_json;
@@ -29,7 +29,8 @@ use std::os::fd::{AsFd as _, BorrowedFd};
 use std::os::unix::fs::MetadataExt as _;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
-use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
+use std::process::ExitCode;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 /// How long a server may take to say which it is.
@@ -49,24 +50,30 @@ struct Silent {
 }
 
 /// Those that this process has met, by their sockets.
-fn silent() -> MutexGuard<'static, HashMap<PathBuf, Silent>> {
-    static SILENT: LazyLock<Mutex<HashMap<PathBuf, Silent>>> = LazyLock::new(Mutex::default);
-    SILENT.lock().unwrap_or_else(PoisonError::into_inner)
+#[derive(Default)]
+pub struct SilentServers(Mutex<HashMap<PathBuf, Silent>>);
+
+fn silent(session: &Session) -> MutexGuard<'_, HashMap<PathBuf, Silent>> {
+    session.process().silent.0.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// What is said of the server of the pool with this guid, when there is one and it does not answer.
-pub fn not_answering(guid: u64) -> Option<String> {
+pub fn not_answering(session: &Session, guid: u64) -> Option<String> {
     let name = file_name(guid);
-    let silent = silent();
+    let silent = silent(session);
     let of_pool = |path: &Path| path.file_name() == Some(name.as_ref());
     let mut now = silent.iter().filter(|(path, silent)| of_pool(path) && silent.is_now());
     now.next().map(|(_, silent)| silent.text())
 }
 
 /// The pools of those, by their guids.
-pub fn all_not_answering() -> Vec<u64> {
+pub fn all_not_answering(session: &Session) -> Vec<u64> {
     let guid = |path: &PathBuf| path.file_stem()?.to_str()?.parse().ok();
-    silent().iter().filter(|(_, silent)| silent.is_now()).filter_map(|(p, _)| guid(p)).collect()
+    silent(session)
+        .iter()
+        .filter(|(_, silent)| silent.is_now())
+        .filter_map(|(p, _)| guid(p))
+        .collect()
 }
 
 impl Silent {
@@ -97,14 +104,14 @@ pub struct Server {
 
 /// Folders in which sockets are looked for; a server makes its own in the first. `ZINC_SOCKETS`
 /// names one in place of the usual ones.
-pub fn folders() -> Vec<PathBuf> {
+pub fn folders(session: &Session) -> Vec<PathBuf> {
     if let Some(only) = std::env::var_os("ZINC_SOCKETS").filter(|dir| !dir.is_empty()) {
         return vec![PathBuf::from(only)];
     }
     let system = PathBuf::from("/run/zinc");
     let runtime = std::env::var_os("XDG_RUNTIME_DIR").filter(|dir| !dir.is_empty());
     let runtime = runtime.map(|dir| PathBuf::from(dir).join("zinc"));
-    match (crate::host::user(), runtime) {
+    match (session.user(), runtime) {
         (0, runtime) => [system].into_iter().chain(runtime).collect(),
         (_, Some(runtime)) => vec![runtime, system],
         (user, None) => vec![std::env::temp_dir().join(format!("zinc-{user}")), system],
@@ -116,9 +123,9 @@ pub fn file_name(guid: u64) -> String {
     format!("{guid}.sock")
 }
 
-fn sockets() -> Vec<PathBuf> {
+fn sockets(session: &Session) -> Vec<PathBuf> {
     let mut out = Vec::new();
-    for folder in folders().into_iter().filter(|f| Endpoint::is_folder(f)) {
+    for folder in folders(session).into_iter().filter(|f| Endpoint::is_folder(f)) {
         let entries = std::fs::read_dir(&folder).into_iter().flatten().flatten();
         let paths = entries.map(|e| e.path());
         out.extend(paths.filter(|p| p.extension().is_some_and(|e| e == "sock")));
@@ -129,14 +136,14 @@ fn sockets() -> Vec<PathBuf> {
 
 impl Server {
     /// The server at this socket.
-    pub fn at(path: &Path) -> Result<Self, Failure> {
+    pub fn at(session: &Session, path: &Path) -> Result<Self, Failure> {
         let fail =
             |why: String| Failure::new(format!("no server at {}", path.display())).because(why);
         let mut client = Client::connect(path, Some(PATIENCE)).map_err(|e| fail(e.to_string()))?;
         let about = client.call("ping", Value::Null).map_err(|e| {
             if e.is_timeout() {
                 let pid = client.server_process();
-                silent().insert(path.to_owned(), Silent { pid, since: Instant::now() });
+                silent(session).insert(path.to_owned(), Silent { pid, since: Instant::now() });
             }
             fail(e.to_string())
         })?;
@@ -148,47 +155,48 @@ impl Server {
             pid: about["pid"].as_u64().unwrap_or_default(),
             path: path.to_owned(),
             is_other: std::fs::symlink_metadata(path)
-                .is_ok_and(|meta| u64::from(meta.uid()) != crate::host::user()),
+                .is_ok_and(|meta| u64::from(meta.uid()) != session.user()),
             client,
         })
     }
 
     /// All that can be reached, in the order of the names of their pools.
-    pub fn all() -> Vec<Self> {
-        let mut sockets = sockets();
-        sockets.retain(|path| !silent().get(path).is_some_and(Silent::is_now));
-        let mut all: Vec<_> = sockets.iter().filter_map(|path| Self::at(path).ok()).collect();
+    pub fn all(session: &Session) -> Vec<Self> {
+        let mut sockets = sockets(session);
+        sockets.retain(|path| !silent(session).get(path).is_some_and(Silent::is_now));
+        let mut all: Vec<_> =
+            sockets.iter().filter_map(|path| Self::at(session, path).ok()).collect();
         all.sort_by(|a, b| (&a.name, a.guid).cmp(&(&b.name, b.guid)));
         all
     }
 
     /// Those of this user.
-    pub fn own() -> Vec<Self> {
-        Self::all().into_iter().filter(|server| !server.is_other).collect()
+    pub fn own(session: &Session) -> Vec<Self> {
+        Self::all(session).into_iter().filter(|server| !server.is_other).collect()
     }
 
     /// Those of this user whose pools are found in these places, as [`Self::all_in`].
-    pub fn own_in(search: &[PathBuf]) -> Result<Vec<Self>, Failure> {
-        let all = Self::all_in(search)?;
+    pub fn own_in(session: &Session, search: &[PathBuf]) -> Result<Vec<Self>, Failure> {
+        let all = Self::all_in(session, search)?;
         Ok(all.into_iter().filter(|server| !server.is_other).collect())
     }
 
     /// Whether one that can be reached serves the pool with this guid, answering or not.
-    pub fn holds(guid: u64) -> bool {
-        asked::client().is_none()
-            && (Self::all().iter().any(|server| server.guid == guid)
-                || not_answering(guid).is_some())
+    pub fn holds(session: &Session, guid: u64) -> bool {
+        session.client().is_none()
+            && (Self::all(session).iter().any(|server| server.guid == guid)
+                || not_answering(session, guid).is_some())
     }
 
     /// All whose pools are found in these places; without places all. A verb that a server runs
     /// sees none.
-    pub fn all_in(search: &[PathBuf]) -> Result<Vec<Self>, Failure> {
-        if asked::client().is_some() {
+    pub fn all_in(session: &Session, search: &[PathBuf]) -> Result<Vec<Self>, Failure> {
+        if session.client().is_some() {
             return Ok(Vec::new());
         }
-        let mut servers = Self::all();
+        let mut servers = Self::all(session);
         if !servers.is_empty() && !search.is_empty() {
-            let there = crate::found::candidates(search)?;
+            let there = crate::found::candidates(session, search)?;
             servers.retain(|s| there.iter().any(|c| c.config.pool_guid == s.guid));
         }
         Ok(servers)
@@ -217,17 +225,22 @@ impl Server {
 
     /// The one that serves the pool `name` (a pool, its guid, or anything in it) belongs to. With
     /// places to search, only if the pool is found there.
-    pub fn find(search: &[PathBuf], name: &str) -> Result<Option<Self>, Failure> {
+    pub fn find(
+        session: &Session,
+        search: &[PathBuf],
+        name: &str,
+    ) -> Result<Option<Self>, Failure> {
         // A verb that a server runs must not come back to a server.
-        if asked::client().is_some() {
+        if session.client().is_some() {
             return Ok(None);
         }
-        let mut found: Vec<Self> = Self::all();
+        let mut found: Vec<Self> = Self::all(session);
         found.retain(|s| s.is_called(name));
-        let is_own = found.iter().any(|s| !s.is_other) || known::find(pool_of(name)).is_some();
+        let is_own =
+            found.iter().any(|s| !s.is_other) || known::find(session, pool_of(name)).is_some();
         found.retain(|s| !(s.is_other && is_own));
         if !found.is_empty() && !search.is_empty() {
-            let there = crate::found::candidates(search)?;
+            let there = crate::found::candidates(session, search)?;
             found.retain(|s| there.iter().any(|c| c.config.pool_guid == s.guid));
         }
         Self::the_one(&mut found, name)?;
@@ -250,11 +263,16 @@ impl Server {
     }
 
     /// The same for verbs that need one: at `socket` when that is said.
-    pub fn must(socket: Option<&Path>, search: &[PathBuf], name: &str) -> Result<Self, Failure> {
+    pub fn must(
+        session: &Session,
+        socket: Option<&Path>,
+        search: &[PathBuf],
+        name: &str,
+    ) -> Result<Self, Failure> {
         if let Some(path) = socket {
-            return Self::at(path);
+            return Self::at(session, path);
         }
-        Self::find(search, name)?.ok_or_else(|| not_served(name))
+        Self::find(session, search, name)?.ok_or_else(|| not_served(name))
     }
 
     /// Asks it.
@@ -263,27 +281,30 @@ impl Server {
     }
 
     /// Has this process's command line run there, with `more` behind it.
-    fn run(&mut self, more: &[String]) -> Result<Ran, Failure> {
-        let [output, _] = ui::streams()?;
-        self.run_to(more, output.as_fd(), false)
+    fn run(&mut self, session: &Session, more: &[String]) -> Result<Ran, Failure> {
+        let [output, _] = ui::streams(session)?;
+        self.run_to(session, more, output.as_fd(), false)
     }
 
     /// Turns to a server again that is about to end, or not; whether it is still there.
-    fn is_back(&mut self) -> bool {
-        let again = Self::at(&self.path).ok().filter(|again| again.pid == self.pid);
+    fn is_back(&mut self, session: &Session) -> bool {
+        let again = Self::at(session, &self.path).ok().filter(|again| again.pid == self.pid);
         again.map(|again| *self = again).is_some()
     }
 
     /// Has it run there for a part of what this process will show (`cmd/zpool/each`).
-    pub fn part<T: DeserializeOwned>(&mut self) -> Result<T, Failure> {
-        insist(|| match self.part_at_once()? {
-            Err(failure) if self.is_back() => Ok(Continue(Err(failure))),
+    pub fn part<T: DeserializeOwned>(&mut self, session: &Session) -> Result<T, Failure> {
+        insist(|| match self.part_at_once(session)? {
+            Err(failure) if self.is_back(session) => Ok(Continue(Err(failure))),
             part => Ok(Break(part)),
         })?
     }
 
     /// The same, or why it did not begin to do it.
-    fn part_at_once<T: DeserializeOwned>(&mut self) -> Result<Result<T, Failure>, Failure> {
+    fn part_at_once<T: DeserializeOwned>(
+        &mut self,
+        session: &Session,
+    ) -> Result<Result<T, Failure>, Failure> {
         let cannot = Failure::new(format!("cannot see pool {:?}, which is served", self.name));
         let (mut from, to) = std::io::pipe()?;
         let (code, text) = std::thread::scope(|scope| {
@@ -292,7 +313,7 @@ impl Server {
                 let mut text = String::new();
                 from.read_to_string(&mut text).map(|_| text)
             });
-            let code = self.run_to(&[], to.as_fd(), true);
+            let code = self.run_to(session, &[], to.as_fd(), true);
             drop(to);
             (code, reading.join())
         });
@@ -307,10 +328,15 @@ impl Server {
     }
 
     /// The same by a server of another user, which sends what it would print.
-    fn be_shown(&mut self, params: Value, output: BorrowedFd<'_>) -> Result<Ran, Failure> {
+    fn be_shown(
+        &mut self,
+        session: &Session,
+        params: Value,
+        output: BorrowedFd<'_>,
+    ) -> Result<Ran, Failure> {
         let answer = self.call("run", params)?;
         let text = |key: &str| answer[key].as_str().unwrap_or_default();
-        ui::error(text("errors"));
+        ui::error(session, text("errors"));
         sink::write(output, text("output").as_bytes())?;
         Ok(Ran::ended(&answer))
     }
@@ -318,6 +344,7 @@ impl Server {
     /// Has this process's command line run there, with `more` behind it and this file to print to.
     fn run_to(
         &mut self,
+        session: &Session,
         more: &[String],
         output: BorrowedFd<'_>,
         is_part: bool,
@@ -325,7 +352,7 @@ impl Server {
         let words = crate::arguments().into_iter().chain(more.iter().map(OsString::from));
         let args: Vec<Value> = words.map(|a| word_to_json(&a)).collect();
         let folder = std::env::current_dir()?;
-        let known = asked::ENVIRONMENT.iter();
+        let known = crate::session::ENVIRONMENT.iter();
         let known = known.filter_map(|n| Some(((*n).to_owned(), std::env::var(n).ok()?.into())));
         let environment: Map<String, Value> = known.collect();
         let params = json!({
@@ -335,9 +362,9 @@ impl Server {
             "part": is_part,
         });
         if self.is_other {
-            return self.be_shown(params, output);
+            return self.be_shown(session, params, output);
         }
-        let (input, [_, errors]) = (std::io::stdin(), ui::streams()?);
+        let (input, [_, errors]) = (std::io::stdin(), ui::streams(session)?);
         // Closed by the system when this process ends, however it does: so the server knows.
         let (mut mine, theirs) = UnixStream::pair()?;
         let files = [input.as_fd(), output, errors.as_fd(), theirs.as_fd()];
@@ -413,11 +440,11 @@ pub fn insist<T>(
 
 /// Ends this process with what a server did instead, if the pool is served. Otherwise nothing
 /// happened. A server that is about to end is waited for.
-pub fn forward(search: &[PathBuf], name: &str) -> Result<(), Failure> {
-    insist(|| match Server::find(search, name)? {
+pub fn forward(session: &Session, search: &[PathBuf], name: &str) -> Result<(), Failure> {
+    insist(|| match Server::find(session, search, name)? {
         None => Ok(Break(Ok(()))),
-        Some(mut server) => match server.run(&[])? {
-            Ran::Code(code) => std::process::exit(i32::from(code)),
+        Some(mut server) => match server.run(session, &[])? {
+            Ran::Code(code) => session.end(ExitCode::from(code)),
             Ran::NotBegun(failure) => Ok(Continue(Err(failure))),
         },
     })?
@@ -426,14 +453,17 @@ pub fn forward(search: &[PathBuf], name: &str) -> Result<(), Failure> {
 /// The same, or what `here` does when the pool is not served. A server that takes the pool while
 /// `here` waits for it is turned to after all.
 pub fn or_forward<T>(
+    session: &Session,
     search: &[PathBuf],
     name: &str,
     mut here: impl FnMut() -> Result<T, Failure>,
 ) -> Result<T, Failure> {
     insist(|| {
-        forward(search, name)?;
+        forward(session, search, name)?;
         match here() {
-            Err(failure) if Server::find(search, name)?.is_some() => Ok(Continue(Err(failure))),
+            Err(failure) if Server::find(session, search, name)?.is_some() => {
+                Ok(Continue(Err(failure)))
+            }
             done => Ok(Break(done)),
         }
     })?
@@ -441,12 +471,14 @@ pub fn or_forward<T>(
 
 /// The same for a verb that does something to all pools, and takes their names behind everything
 /// else: every server does it to its own. Their guids, and the worst of the exit codes.
-pub fn forward_each(search: &[PathBuf]) -> Result<(Vec<u64>, u8), Failure> {
+pub fn forward_each(session: &Session, search: &[PathBuf]) -> Result<(Vec<u64>, u8), Failure> {
     let (mut guids, mut worst) = (Vec::new(), 0);
-    for server in &mut Server::own_in(search)? {
+    for server in &mut Server::own_in(session, search)? {
         let name = [server.guid.to_string()];
-        let ran = insist(|| match server.run(&name)? {
-            Ran::NotBegun(failure) if server.is_back() => Ok(Continue(Ran::NotBegun(failure))),
+        let ran = insist(|| match server.run(session, &name)? {
+            Ran::NotBegun(failure) if server.is_back(session) => {
+                Ok(Continue(Ran::NotBegun(failure)))
+            }
             ran => Ok(Break(ran)),
         })?;
         // One that has ended leaves its pool to this process.
@@ -460,15 +492,15 @@ pub fn forward_each(search: &[PathBuf]) -> Result<(Vec<u64>, u8), Failure> {
 
 /// Which process holds a pool that cannot be opened because its devices are in use, as a failure
 /// says it.
-pub fn held_by(guid: u64, failure: Failure) -> Failure {
-    match Server::all().into_iter().find(|s| s.guid == guid) {
+pub fn held_by(session: &Session, guid: u64, failure: Failure) -> Failure {
+    match Server::all(session).into_iter().find(|s| s.guid == guid) {
         Some(server) => failure
             .because(format!("process {} serves it (`zinc serve`)", server.pid))
             .hint(format!(
                 "`zinc zpool export {}` ends that; these verbs reach it as it is: {REACHABLE}",
                 server.name
             )),
-        None => match not_answering(guid) {
+        None => match not_answering(session, guid) {
             Some(what) => failure.because(what).hint(
                 "one that was stopped goes on with `kill -CONT`; one that hangs can be ended",
             ),
@@ -496,14 +528,18 @@ impl Repeat {
     }
 
     /// Does so.
-    pub fn run(self, mut look: impl FnMut() -> Result<(), Failure>) -> Result<(), Failure> {
+    pub fn run(
+        self,
+        session: &Session,
+        mut look: impl FnMut() -> Result<(), Failure>,
+    ) -> Result<(), Failure> {
         let Some(interval) = self.interval()? else { return look() };
         let mut left = self.count.unwrap_or(u64::MAX);
         while left > 0 {
             look()?;
             left -= 1;
             if left > 0 {
-                asked::sleep(interval)?;
+                session.sleep(interval)?;
             }
         }
         Ok(())

@@ -25,44 +25,34 @@ pub mod stream;
 
 pub use term::{Table, escape, script_row};
 
-use crate::asked::{self, Asked};
 use crate::failure::{FAILED, Failure};
-use sink::{Fate, Lost};
+use crate::session::Session;
+use sink::Lost;
 use std::fs::File;
 use std::io::{self, IsTerminal as _};
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::process::ExitCode;
-use std::sync::{Arc, LazyLock};
 use stream::Stream;
 
-/// What became of the output of this process itself.
-static OWN: Fate = Fate::new();
-
-/// Standard error of a process that waits for no reader.
-static ERRORS: LazyLock<io::Result<Stream>> = LazyLock::new(|| {
-    let errors = io::stderr().as_fd().try_clone_to_owned()?;
-    Ok(Stream::new(File::from(errors)))
-});
-
 /// Prints text for people to standard output.
-pub fn out(text: &str) {
+pub fn out(session: &Session, text: &str) {
     // What fails is kept, and becomes the exit code.
-    let _ = out_bytes(escape::text(text).as_bytes());
+    let _ = out_bytes(session, escape::text(text).as_bytes());
 }
 
 /// Prints lines for programs (`-H`) to standard output; see [`script_row`].
-pub fn exact(text: &str) {
-    match is_output_terminal() {
-        true => out(text),
-        false => drop(out_bytes(text.as_bytes())),
+pub fn exact(session: &Session, text: &str) {
+    match is_output_terminal(session) {
+        true => out(session, text),
+        false => drop(out_bytes(session, text.as_bytes())),
     }
 }
 
 /// Prints the rows of a table.
-pub fn table(table: &Table) {
+pub fn table(session: &Session, table: &Table) {
     match table.is_script() {
-        true => exact(&table.text()),
-        false => out(&table.text()),
+        true => exact(session, &table.text()),
+        false => out(session, &table.text()),
     }
 }
 
@@ -70,34 +60,35 @@ pub fn table(table: &Table) {
 ///
 /// # Errors
 /// Output is lost, now or before: there is no use in going on.
-pub fn out_bytes(bytes: &[u8]) -> io::Result<()> {
-    if let Some(client) = asked::client() {
+pub fn out_bytes(session: &Session, bytes: &[u8]) -> io::Result<()> {
+    if let Some(client) = session.client() {
         return client.print(bytes);
     }
-    OWN.check()?;
+    let own = &session.process().output;
+    own.check()?;
     sink::write(io::stdout(), bytes).inspect_err(|e| {
-        OWN.lose(e);
-        if !OWN.runs_on() {
-            let code = if finish(ExitCode::SUCCESS) == ExitCode::SUCCESS { 0 } else { FAILED };
-            std::process::exit(code.into());
+        own.lose(e);
+        if !own.runs_on() {
+            // Nobody reads what would come: whatever the verb was doing ends here.
+            session.end(finish(session, ExitCode::SUCCESS));
         }
     })
 }
 
 /// Standard output for what is written piece by piece: a client's, if a verb of it made this, also
 /// when another thread writes.
-pub struct Output(Option<Arc<Asked>>);
+pub struct Output(Session);
 
 impl Output {
-    /// That of this thread.
-    pub fn new() -> Self {
-        Self(asked::client())
+    /// That of this session.
+    pub fn new(session: &Session) -> Self {
+        Self(session.clone())
     }
 }
 
 impl io::Write for Output {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        asked::inherit(self.0.as_ref(), || out_bytes(bytes)).map(|()| bytes.len())
+        out_bytes(&self.0, bytes).map(|()| bytes.len())
     }
 
     fn flush(&mut self) -> io::Result<()> {
@@ -106,8 +97,8 @@ impl io::Write for Output {
 }
 
 /// Standard output and standard error for another program.
-pub fn streams() -> io::Result<[OwnedFd; 2]> {
-    match asked::client() {
+pub fn streams(session: &Session) -> io::Result<[OwnedFd; 2]> {
+    match session.client() {
         Some(client) => {
             let [output, errors] = [&client.output, &client.errors];
             Ok([output.file().try_clone()?.into(), errors.file().try_clone()?.into()])
@@ -120,47 +111,55 @@ pub fn streams() -> io::Result<[OwnedFd; 2]> {
 }
 
 /// Prints text for people to standard error.
-pub fn error(text: &str) {
-    complain(&escape::text(text));
+pub fn error(session: &Session, text: &str) {
+    complain(session, &escape::text(text));
 }
 
-fn complain(text: &str) {
-    if let Some(client) = asked::client() {
+fn complain(session: &Session, text: &str) {
+    if let Some(client) = session.client() {
         return client.complain(text);
     }
-    let written = match (OWN.patience(), &*ERRORS) {
-        (Some(patience), Ok(errors)) => errors.write(text.as_bytes(), patience),
+    let process = session.process();
+    let errors = || process.errors.get_or_init(errors_of_process);
+    let written = match process.output.patience().map(|patience| (patience, errors())) {
+        Some((patience, Ok(errors))) => errors.write(text.as_bytes(), patience),
         _ => sink::write(io::stderr(), text.as_bytes()),
     };
-    written.unwrap_or_else(|e| OWN.lose_errors(&e));
+    written.unwrap_or_else(|e| process.output.lose_errors(&e));
+}
+
+/// Standard error of a process that waits for no reader.
+fn errors_of_process() -> io::Result<Stream> {
+    let errors = io::stderr().as_fd().try_clone_to_owned()?;
+    Ok(Stream::new(File::from(errors)))
 }
 
 /// Draws a line over the one that was drawn before, where standard error is a terminal; an empty
 /// one at the end.
-pub fn progress(line: &str) {
-    if is_terminal() {
-        complain(&format!("\r{}\x1b[K", escape::line(line)));
+pub fn progress(session: &Session, line: &str) {
+    if is_terminal(session) {
+        complain(session, &format!("\r{}\x1b[K", escape::line(line)));
     }
 }
 
 /// The verb changes something from now on, and is done to its end even when nobody reads any more
 /// what it prints.
-pub fn runs_on() {
-    match asked::client() {
+pub fn runs_on(session: &Session) {
+    match session.client() {
         Some(client) => client.fate.run_on(),
-        None => OWN.run_on(),
+        None => session.process().output.run_on(),
     }
 }
 
 /// This process is a server from now on: a message that nobody reads does not hold it up.
-pub fn be_brief() {
-    OWN.be_brief();
+pub fn be_brief(session: &Session) {
+    session.process().output.be_brief();
 }
 
 /// Ends what a verb printed: the exit code it has after all, when it would have `code`.
-pub fn finish(code: ExitCode) -> ExitCode {
-    let client = asked::client();
-    let fate = client.as_ref().map_or(&OWN, |client| &client.fate);
+pub fn finish(session: &Session, code: ExitCode) -> ExitCode {
+    let client = session.client();
+    let fate = client.map_or(&session.process().output, |client| &client.fate);
     if fate.lost().is_none() {
         let error = match &client {
             Some(client) => client.close_error(),
@@ -170,9 +169,9 @@ pub fn finish(code: ExitCode) -> ExitCode {
     }
     let said = |failure: &Failure| match &client {
         Some(client) => client.last_words(&failure.text()),
-        None => complain(&failure.text()),
+        None => complain(session, &failure.text()),
     };
-    let code = match (fate.lost(), client.as_ref().and_then(|c| c.presence.reason())) {
+    let code = match (fate.lost(), client.and_then(|c| c.presence.reason())) {
         (Some(Lost::Failed(why)), _) => {
             said(&Failure::new("cannot write to standard output").because(why));
             ExitCode::from(FAILED)
@@ -189,23 +188,23 @@ pub fn finish(code: ExitCode) -> ExitCode {
 }
 
 /// Standard error is a terminal: progress may be shown. A server shows none to its clients.
-pub fn is_terminal() -> bool {
-    asked::client().is_none() && io::stderr().is_terminal()
+pub fn is_terminal(session: &Session) -> bool {
+    session.client().is_none() && io::stderr().is_terminal()
 }
 
 /// Standard output is a terminal.
-pub fn is_output_terminal() -> bool {
-    asked::client().map_or_else(|| io::stdout().is_terminal(), |c| c.is_terminal())
+pub fn is_output_terminal(session: &Session) -> bool {
+    session.client().map_or_else(|| io::stdout().is_terminal(), |c| c.is_terminal())
 }
 
 /// Prints a JSON value.
-pub fn json(value: &serde_json::Value) {
+pub fn json(session: &Session, value: &serde_json::Value) {
     // A value cannot fail to become text: its keys are strings.
     let text = serde_json::to_string_pretty(value).unwrap_or_default();
-    let _ = out_bytes(format!("{}\n", escape::json(&text)).as_bytes());
+    let _ = out_bytes(session, format!("{}\n", escape::json(&text)).as_bytes());
 }
 
 /// Prints JSON that is text already, as one line.
-pub fn json_line(text: &str) {
-    let _ = out_bytes(format!("{}\n", escape::json(text)).as_bytes());
+pub fn json_line(session: &Session, text: &str) {
+    let _ = out_bytes(session, format!("{}\n", escape::json(text)).as_bytes());
 }

@@ -1,7 +1,9 @@
 //! `zinc zpool version` and `zinc zfs version`.
 
+use crate::cmd::verb::Verb;
 use crate::common::JsonArgs;
 use crate::failure::Failure;
+use crate::session::Session;
 use crate::ui;
 use serde_json::json;
 use std::process::ExitCode;
@@ -13,19 +15,25 @@ pub struct Args {
     output: JsonArgs,
 }
 
-impl Args {
-    /// Runs it for `zpool` or `zfs`.
-    pub fn run(self, command: &str) -> Result<ExitCode, Failure> {
+/// The version of a command, `zpool` or `zfs`.
+pub struct Of(pub &'static str, pub Args);
+
+impl Verb for Of {
+    fn run(self: Box<Self>, session: &Session) -> Result<ExitCode, Failure> {
+        let Self(command, args) = *self;
         let version = concat!("zinc-", env!("CARGO_PKG_VERSION"));
-        if self.output.json {
+        if args.output.json {
             let what = format!("{command} version");
             let head = json!({ "command": what, "vers_major": 0, "vers_minor": 1 });
-            ui::json(&json!({
-                "output_version": head,
-                "zfs_version": { "userland": version },
-            }));
+            ui::json(
+                session,
+                &json!({
+                    "output_version": head,
+                    "zfs_version": { "userland": version },
+                }),
+            );
         } else {
-            ui::out(&format!("{version}\n"));
+            ui::out(session, &format!("{version}\n"));
         }
         Ok(ExitCode::SUCCESS)
     }

@@ -1,7 +1,9 @@
 //! `zinc advise`: what to set for a pool, and why.
 
+use crate::cmd::verb::{Served, Verb};
 use crate::common::PoolArgs;
 use crate::failure::Failure;
+use crate::session::Session;
 use crate::ui;
 use lab::advise;
 use lab::target::Target;
@@ -24,10 +26,13 @@ pub struct Args {
     name: String,
 }
 
-impl Args {
-    /// Runs it.
-    pub fn run(self) -> Result<ExitCode, Failure> {
-        let pool = self.pool.open(&self.name)?;
+impl Verb for Args {
+    fn served(&self, _: &Session) -> Served {
+        Served::ToOwner
+    }
+
+    fn run(self: Box<Self>, session: &Session) -> Result<ExitCode, Failure> {
+        let pool = self.pool.open(session, &self.name)?;
         let mut devices = pool.vdevs().leaves().filter_map(|leaf| leaf.device());
         let guess = if devices.any(|device| device.is_rotating()) { "hdd-16t" } else { "nvme" };
         let Target::Sim(Some(preset)) = Target::sim(self.disk.as_deref().unwrap_or(guess))? else {
@@ -42,7 +47,7 @@ impl Args {
                 .iter()
                 .map(|advice| json!({ "set": advice.set, "because": advice.because }))
                 .collect();
-            ui::json(&json!({ "pool": pool.name(), "disk": preset.name, "advice": list }));
+            ui::json(session, &json!({ "pool": pool.name(), "disk": preset.name, "advice": list }));
             return Ok(ExitCode::SUCCESS);
         }
         let how = if self.disk.is_some() { "as you say" } else { "assumed; see --disk" };
@@ -50,7 +55,7 @@ impl Args {
         for advice in &advice {
             let _ = write!(text, "\n{}\n    because {}\n", advice.set, advice.because);
         }
-        ui::out(&text);
+        ui::out(session, &text);
         Ok(ExitCode::SUCCESS)
     }
 }

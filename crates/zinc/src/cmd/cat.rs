@@ -1,10 +1,12 @@
 //! `zinc cat`: the content of files and volumes to standard output.
 
+use crate::cmd::verb::{Served, Verb};
 use crate::common::PoolArgs;
 use crate::failure::{FAILED, Failure};
 use crate::objsets;
 use crate::place::Place;
-use crate::{asked, ui};
+use crate::session::Session;
+use crate::ui;
 use engine::DatasetKind;
 use engine::files::FileKind;
 use engine::objects::Object;
@@ -30,44 +32,51 @@ pub struct Args {
     files: Vec<std::ffi::OsString>,
 }
 
-impl Args {
+impl Verb for Args {
+    fn served(&self, _: &Session) -> Served {
+        Served::ToOwner
+    }
+
     /// Runs it. A file that cannot be read is said and the next is tried; exit code 1 then.
-    pub fn run(self) -> Result<ExitCode, Failure> {
+    fn run(self: Box<Self>, session: &Session) -> Result<ExitCode, Failure> {
         let places: Vec<Place> = self.files.iter().map(|f| f.as_os_str().into()).collect();
         let first = places.first().map(Place::pool).unwrap_or_default();
-        let pool = self.pool.clone().anywhere().open(&first)?;
+        let pool = self.pool.clone().anywhere().open(session, &first)?;
         let mut failed = false;
         for place in &places {
-            match self.one(&pool, place) {
+            match self.one(session, &pool, place) {
                 Ok(true) => {}
                 // Nobody is there to write to.
                 Ok(false) => return Ok(ExitCode::SUCCESS),
                 Err(e) => {
-                    e.report();
+                    e.report(session);
                     failed = true;
                 }
             }
         }
         Ok(if failed { ExitCode::from(FAILED) } else { ExitCode::SUCCESS })
     }
+}
 
+impl Args {
     /// Writes one; false when its output is lost.
-    fn one(&self, pool: &Pool, place: &Place) -> Result<bool, Failure> {
+    fn one(&self, session: &Session, pool: &Pool, place: &Place) -> Result<bool, Failure> {
         let found = place.find(pool)?;
         if pool.dsl().kind(&found.dataset) == DatasetKind::Volume {
-            let volume = Volume::open(&objsets::open(pool, &found.dataset, &self.pool.open)?)?;
-            return self.bytes(volume.object(), volume.size());
+            let volume =
+                Volume::open(&objsets::open(session, pool, &found.dataset, &self.pool.open)?)?;
+            return self.bytes(session, volume.object(), volume.size());
         }
-        let fs = found.filesystem(pool, &self.pool.open)?;
+        let fs = found.filesystem(session, pool, &self.pool.open)?;
         let node = found.node(&fs, true)?;
         match node.kind() {
-            FileKind::File => self.bytes(node.object(), node.size),
+            FileKind::File => self.bytes(session, node.object(), node.size),
             FileKind::Dir => Err(Failure::new(format!("{}: a directory", place.shown()))),
             _ => Err(Failure::new(format!("{}: not a regular file", place.shown()))),
         }
     }
 
-    fn bytes(&self, object: &Object, size: u64) -> Result<bool, Failure> {
+    fn bytes(&self, session: &Session, object: &Object, size: u64) -> Result<bool, Failure> {
         let wanted = self.length.and_then(|n| self.offset.checked_add(n)).unwrap_or(u64::MAX);
         let end = size.min(wanted);
         let mut buffer = vec![0; CHUNK.min(end.saturating_sub(self.offset)) as usize];
@@ -75,8 +84,8 @@ impl Args {
         while at < end {
             let n = buffer.len().min(usize::try_from(end - at).unwrap_or(usize::MAX));
             object.read_at(at, &mut buffer[..n])?;
-            asked::check()?;
-            if ui::out_bytes(&buffer[..n]).is_err() {
+            session.check()?;
+            if ui::out_bytes(session, &buffer[..n]).is_err() {
                 // Why becomes the exit code.
                 return Ok(false);
             }

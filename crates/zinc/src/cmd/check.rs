@@ -1,7 +1,9 @@
 //! `zinc check`: verify every block and cross-check all accounting.
 
+use crate::cmd::verb::Verb;
 use crate::common::PoolArgs;
 use crate::failure::{Failure, ISSUES};
+use crate::session::Session;
 use crate::ui;
 use engine::check::{CheckOptions, Issue, Kind, Report, Severity, Totals, Verify};
 use engine::pools::Verdict;
@@ -54,12 +56,11 @@ pub struct Args {
     name: String,
 }
 
-impl Args {
-    /// Runs it.
-    pub fn run(self) -> Result<ExitCode, Failure> {
-        let pool = self.pool.open_devices(&self.name)?;
+impl Verb for Args {
+    fn run(self: Box<Self>, session: &Session) -> Result<ExitCode, Failure> {
+        let pool = self.pool.open_devices(session, &self.name)?;
         if self.list_txgs {
-            return Ok(self.txgs(&pool));
+            return Ok(self.txgs(session, &pool));
         }
         let options = CheckOptions {
             verify: if self.no_verify { Verify::Metadata } else { Verify::All },
@@ -67,25 +68,32 @@ impl Args {
             snapshots: self.snapshots,
             ..CheckOptions::default()
         };
-        let report = self.settled(pool, &options)?;
+        let report = self.settled(session, pool, &options)?;
         if self.json {
-            ui::json(&report_json(&report));
+            ui::json(session, &report_json(&report));
         } else {
-            self.print(&report);
+            self.print(session, &report);
         }
         Ok(if report.is_clean() { ExitCode::SUCCESS } else { ExitCode::from(ISSUES) })
     }
+}
 
+impl Args {
     /// The report of a state that stayed. While somebody else writes to the pool, what is read may
     /// be overwritten before it is verified, which looks like damage: then again, from the newest
     /// state.
-    fn settled(&self, mut pool: Pool, options: &CheckOptions) -> Result<Report, Failure> {
+    fn settled(
+        &self,
+        session: &Session,
+        mut pool: Pool,
+        options: &CheckOptions,
+    ) -> Result<Report, Failure> {
         for _ in 0..ATTEMPTS {
-            let report = with_progress(&pool, options, !self.json && !self.quiet);
+            let report = with_progress(session, &pool, options, !self.json && !self.quiet);
             if report.is_clean() || !(pool.has_moved() || labels_changed(&pool, &report)) {
                 return Ok(report);
             }
-            pool = self.pool.open_devices(&self.name)?;
+            pool = self.pool.open_devices(session, &self.name)?;
         }
         let what =
             format!("cannot check '{}': it is being written to by another program", pool.name());
@@ -94,7 +102,7 @@ impl Args {
             .hint("stop what writes to it, or export it, and check it again"))
     }
 
-    fn print(&self, r: &Report) {
+    fn print(&self, session: &Session, r: &Report) {
         let mut text = String::new();
         let mut shown = std::collections::BTreeMap::<&str, usize>::new();
         for issue in r.issues.iter().filter(|i| !self.quiet || i.severity() != Severity::Note) {
@@ -119,7 +127,7 @@ impl Args {
         if self.verbose {
             table(&r.totals, &mut text);
         }
-        ui::out(&text);
+        ui::out(session, &text);
     }
 
     fn print_ranges(&self, issue: &Issue, text: &mut String) {
@@ -135,11 +143,11 @@ impl Args {
     }
 
     /// Opens every txg in turn and judges it.
-    fn txgs(&self, newest: &Pool) -> ExitCode {
+    fn txgs(&self, session: &Session, newest: &Pool) -> ExitCode {
         let mut rows = Vec::new();
         for c in engine::pools::by_txg(&newest.candidate().uberblocks) {
             let ub = c.uberblock;
-            let options = OpenOptions { txg: Some(ub.txg), ..self.pool.options() };
+            let options = OpenOptions { txg: Some(ub.txg), ..self.pool.options(session) };
             let (state, detail) = match Pool::open_candidate(newest.candidate(), &options) {
                 Ok(pool) => match check::verdict(&pool) {
                     Verdict::Intact => ("intact", String::new()),
@@ -157,7 +165,7 @@ impl Args {
                 json!({"txg": txg, "timestamp": time, "copies": copies, "state": state,
                        "detail": detail})
             };
-            ui::json(&json!({"txgs": rows.iter().map(row).collect::<Vec<_>>()}));
+            ui::json(session, &json!({"txgs": rows.iter().map(row).collect::<Vec<_>>()}));
         } else {
             let right = [true, true, true, false, false];
             let mut t = ui::Table::new(&["TXG", "TIMESTAMP", "COPIES", "STATE", ""], &right, false);
@@ -165,7 +173,7 @@ impl Args {
                 let cells = [txg.to_string(), time.to_string(), copies.to_string()];
                 t.row(cells.into_iter().chain([state.to_owned(), detail]).collect());
             }
-            ui::table(&t);
+            ui::table(session, &t);
         }
         ExitCode::SUCCESS
     }
@@ -184,9 +192,9 @@ fn labels_changed(pool: &Pool, report: &Report) -> bool {
 }
 
 /// Runs the check; on a terminal shows how far it is.
-fn with_progress(pool: &Pool, options: &CheckOptions, wanted: bool) -> Report {
+fn with_progress(session: &Session, pool: &Pool, options: &CheckOptions, wanted: bool) -> Report {
     let progress = Progress::new();
-    if !wanted || !ui::is_terminal() {
+    if !wanted || !ui::is_terminal(session) {
         return check::run(pool, options, &progress);
     }
     let done = AtomicBool::new(false);
@@ -201,15 +209,18 @@ fn with_progress(pool: &Pool, options: &CheckOptions, wanted: bool) -> Report {
                     let secs = start.elapsed().as_secs_f64();
                     let rate = s.bytes as f64 / secs / 1e6;
                     let bytes = s.bytes >> 20;
-                    ui::progress(&format!(
-                        "{}: {} items, {bytes} MiB of at most {}, {rate:.0} MB/s",
-                        s.phase,
-                        s.done,
-                        total >> 20
-                    ));
+                    ui::progress(
+                        session,
+                        &format!(
+                            "{}: {} items, {bytes} MiB of at most {}, {rate:.0} MB/s",
+                            s.phase,
+                            s.done,
+                            total >> 20
+                        ),
+                    );
                 }
             }
-            ui::progress("");
+            ui::progress(session, "");
         });
         let report = check::run(pool, options, &progress);
         done.store(true, Ordering::Relaxed);

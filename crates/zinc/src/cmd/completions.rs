@@ -2,7 +2,9 @@
 //! package zinc; hidden from the help.
 
 use crate::cli::Cli;
+use crate::cmd::verb::Verb;
 use crate::failure::Failure;
+use crate::session::Session;
 use crate::ui;
 use clap::CommandFactory as _;
 use clap_complete::Shell;
@@ -15,12 +17,11 @@ pub struct Args {
     shell: Shell,
 }
 
-impl Args {
-    /// Runs it.
-    pub fn run(self) -> Result<ExitCode, Failure> {
+impl Verb for Args {
+    fn run(self: Box<Self>, session: &Session) -> Result<ExitCode, Failure> {
         let mut script = Vec::new();
         clap_complete::generate(self.shell, &mut Cli::command(), "zinc", &mut script);
-        ui::out_bytes(&script)?;
+        ui::out_bytes(session, &script)?;
         Ok(ExitCode::SUCCESS)
     }
 }

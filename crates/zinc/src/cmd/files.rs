@@ -1,11 +1,12 @@
 //! `zinc mkdir`, `rm`, `mv` and `ln`: small changes of names in a file system of a pool.
 
 use crate::cmd::cp::into::{now, parent};
+use crate::cmd::verb::{Served, Verb};
 use crate::failure::Failure;
-use crate::host;
 use crate::live::LiveArgs;
 use crate::place::{Place, printable};
 use crate::progress::while_showing;
+use crate::session::Session;
 use engine::Progress;
 use engine::errors::ZplError as Error;
 use engine::files::{FileKind, NewFile, NewKind, RenameMode};
@@ -123,6 +124,7 @@ impl Spot {
 
 /// Opens the pool of the places, and does something with each.
 fn each(
+    session: &Session,
     live: &LiveArgs,
     places: &[OsString],
     mut act: impl FnMut(&Spot) -> Result<(), Failure>,
@@ -132,23 +134,30 @@ fn each(
     if pools.any(|p| p != first) {
         return Err(Failure::usage("all names must be of one pool"));
     }
-    live.change(&first, |pool| places.iter().try_for_each(|text| act(&Spot::find(pool, text)?)))?;
+    live.change(session, &first, |pool| {
+        places.iter().try_for_each(|text| act(&Spot::find(pool, text)?))
+    })?;
     Ok(ExitCode::SUCCESS)
 }
 
-fn new_file(kind: NewKind, mode: u32) -> NewFile {
-    let (uid, gid) = (host::user(), host::group());
+fn new_file(session: &Session, kind: NewKind, mode: u32) -> NewFile {
+    let (uid, gid) = (session.user(), session.group());
     NewFile { uid, gid, ..NewFile::new(kind, mode, now()) }
 }
 
-impl Mkdir {
-    /// Runs it.
-    pub fn run(self) -> Result<ExitCode, Failure> {
-        each(&self.live, &self.places, |spot| {
+impl Verb for Mkdir {
+    fn served(&self, _: &Session) -> Served {
+        Served::ToOwner
+    }
+
+    fn run(self: Box<Self>, session: &Session) -> Result<ExitCode, Failure> {
+        each(session, &self.live, &self.places, |spot| {
             let fail = |e: Error| spot.fail("create directory", &e);
             if !self.parents {
                 let (dir, name) = spot.above("create directory")?;
-                spot.fs.create(dir, &name, &new_file(NewKind::Dir, self.mode)).map_err(fail)?;
+                spot.fs
+                    .create(dir, &name, &new_file(session, NewKind::Dir, self.mode))
+                    .map_err(fail)?;
                 return Ok(());
             }
             let mut at = spot.fs.root().map_err(fail)?;
@@ -156,7 +165,7 @@ impl Mkdir {
                 at = match at.lookup(name).map_err(fail)? {
                     Some(entry) => spot.fs.node(entry.object).map_err(fail)?,
                     None => {
-                        let new = new_file(NewKind::Dir, self.mode);
+                        let new = new_file(session, NewKind::Dir, self.mode);
                         spot.fs.create(at.number(), name, &new).map_err(fail)?
                     }
                 };
@@ -170,12 +179,15 @@ impl Mkdir {
     }
 }
 
-impl Rm {
-    /// Runs it.
-    pub fn run(self) -> Result<ExitCode, Failure> {
+impl Verb for Rm {
+    fn served(&self, _: &Session) -> Served {
+        Served::ToOwner
+    }
+
+    fn run(self: Box<Self>, session: &Session) -> Result<ExitCode, Failure> {
         let progress = Progress::new();
         progress.begin("removed", 0);
-        each(&self.live, &self.places, |spot| {
+        each(session, &self.live, &self.places, |spot| {
             let fail = |e: Error| spot.fail("remove", &e);
             let (dir, name) = match spot.above("remove") {
                 Ok(above) => above,
@@ -195,7 +207,7 @@ impl Rm {
                 }
                 (true, true) => {
                     let top = Doomed { dir, name, object: entry.object, is_empty: false };
-                    while_showing(&progress, || tree(spot, top, &progress))
+                    while_showing(session, &progress, || tree(spot, top, &progress))
                 }
             }
         })
@@ -263,11 +275,14 @@ fn in_tree(spot: &Spot, above: &[Doomed], name: &[u8], why: &dyn std::fmt::Displ
     spot.fail("remove", &format!("'{}': {why}", path.join("/")))
 }
 
-impl Mv {
-    /// Runs it.
-    pub fn run(self) -> Result<ExitCode, Failure> {
+impl Verb for Mv {
+    fn served(&self, _: &Session) -> Served {
+        Served::ToOwner
+    }
+
+    fn run(self: Box<Self>, session: &Session) -> Result<ExitCode, Failure> {
         let how = if self.no_clobber { RenameMode::NoReplace } else { RenameMode::Replace };
-        self.live.change(&Place::from(self.from.as_os_str()).pool(), |pool| {
+        self.live.change(session, &Place::from(self.from.as_os_str()).pool(), |pool| {
             let (from, to) = (Spot::find(pool, &self.from)?, Spot::find(pool, &self.to)?);
             if from.dataset != to.dataset {
                 return Err(from
@@ -283,10 +298,13 @@ impl Mv {
     }
 }
 
-impl Ln {
-    /// Runs it.
-    pub fn run(self) -> Result<ExitCode, Failure> {
-        self.live.change(&Place::from(self.place.as_os_str()).pool(), |pool| {
+impl Verb for Ln {
+    fn served(&self, _: &Session) -> Served {
+        Served::ToOwner
+    }
+
+    fn run(self: Box<Self>, session: &Session) -> Result<ExitCode, Failure> {
+        self.live.change(session, &Place::from(self.place.as_os_str()).pool(), |pool| {
             let spot = Spot::find(pool, &self.place)?;
             let fail = |e: Error| spot.fail("create link", &e);
             let text = self.target.as_bytes();
@@ -294,7 +312,7 @@ impl Ln {
                 let last = parent(text).1.unwrap_or(text);
                 let (dir, name) = spot.target("create link", last)?;
                 let kind = NewKind::Symlink(text.to_vec());
-                spot.fs.create(dir, &name, &new_file(kind, 0o777)).map_err(fail)?;
+                spot.fs.create(dir, &name, &new_file(session, kind, 0o777)).map_err(fail)?;
                 return Ok(());
             }
             let old = Spot::find(pool, &self.target)?;

@@ -1,8 +1,10 @@
 //! `zinc inventory`: the whole content of a pool as JSON.
 
+use crate::cmd::verb::{Served, Verb};
 use crate::common::PoolArgs;
 use crate::failure::Failure;
 use crate::progress::while_showing;
+use crate::session::Session;
 use crate::target::Output;
 use crate::{objsets, ui};
 use engine::Progress;
@@ -47,13 +49,17 @@ fn parse_bytes(text: &str) -> Result<u64, String> {
     bytes.ok_or_else(|| format!("'{text}' is no number of bytes, such as 64G"))
 }
 
-impl Args {
+impl Verb for Args {
+    fn served(&self, _: &Session) -> Served {
+        Served::ToOwner
+    }
+
     /// Runs it. Exit code 1 when something could not be read.
-    pub fn run(self) -> Result<ExitCode, Failure> {
-        let pool = self.pool.clone().anywhere().open(&self.name)?;
+    fn run(self: Box<Self>, session: &Session) -> Result<ExitCode, Failure> {
+        let pool = self.pool.clone().anywhere().open(session, &self.name)?;
         let progress = Progress::new();
         progress.begin("files", 0);
-        let open = |d: &engine::Dataset| objsets::open(&pool, d, &self.pool.open);
+        let open = |d: &engine::Dataset| objsets::open(session, &pool, d, &self.pool.open);
         let options = Options {
             volumes: !self.no_volumes,
             replayed: self.pool.open.replay,
@@ -61,8 +67,8 @@ impl Args {
             max_hole: self.max_hole,
             progress: &progress,
         };
-        let file = self.out.as_deref().map(Output::create).transpose()?;
-        let errors = while_showing(&progress, || match file {
+        let file = self.out.as_deref().map(|path| Output::create(session, path)).transpose()?;
+        let errors = while_showing(session, &progress, || match file {
             Some(mut file) => {
                 let errors = write(&pool, &options, &mut file);
                 if errors.as_ref().is_err_and(is_gone) {
@@ -74,7 +80,7 @@ impl Args {
                 };
                 file.finish(written).map(|()| Ok(errors))
             }
-            None => Ok(write(&pool, &options, &mut ui::Output::new())),
+            None => Ok(write(&pool, &options, &mut ui::Output::new(session))),
         })?;
         let errors = match errors {
             // A reader that went away, as with `| head`, wanted no more.
@@ -82,7 +88,7 @@ impl Args {
             other => other?,
         };
         for e in &errors {
-            ui::error(&format!("zinc: {e}\n"));
+            ui::error(session, &format!("zinc: {e}\n"));
         }
         Ok(if errors.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
     }

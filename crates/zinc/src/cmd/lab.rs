@@ -3,10 +3,12 @@
 mod sensitivity;
 mod what_if;
 
+use crate::cmd::verb::{Served, Verb};
 use crate::failure::{FAILED, Failure};
 use crate::live::LiveArgs;
 use crate::page::Page;
-use crate::{asked, ui};
+use crate::session::Session;
+use crate::ui;
 use clap::{ArgGroup, Subcommand};
 use engine::LivePool;
 use lab::bare::{Access, FileBare, ModelBare};
@@ -113,23 +115,15 @@ pub struct Presets {
 }
 
 impl Command {
-    /// A server runs it for its clients: only what is measured in the pool that it holds.
-    pub fn is_for_servers(&self) -> bool {
-        matches!(self, Self::Run(run) if run.pool.is_some())
-    }
-
-    /// Runs it.
-    pub fn run(self) -> Result<ExitCode, Failure> {
+    /// The verb.
+    pub fn verb(self) -> Box<dyn Verb> {
         match self {
-            Self::Run(run) => run.run(),
-            Self::List => {
-                list();
-                Ok(ExitCode::SUCCESS)
-            }
-            Self::Presets(presets) => presets.run(),
-            Self::Fit(fit) => fit.run(),
-            Self::Sensitivity(sensitivity) => sensitivity.run(),
-            Self::WhatIf(what_if) => what_if.run(),
+            Self::Run(a) => Box::new(a),
+            Self::List => Box::new(List),
+            Self::Presets(a) => Box::new(a),
+            Self::Fit(a) => Box::new(a),
+            Self::Sensitivity(a) => Box::new(a),
+            Self::WhatIf(a) => Box::new(a),
         }
     }
 }
@@ -154,36 +148,42 @@ fn experiment(name: &str) -> Result<&'static Experiment, Failure> {
     })
 }
 
-fn list() {
-    let mut table = ui::Table::new(&["EXPERIMENT", "RUNS ON", "WHAT"], &[false; 3], false);
-    for experiment in lab::EXPERIMENTS {
-        let on = match experiment.on_device {
-            OnDevice::Reads => "sim, pool, device (reads it)",
-            OnDevice::Writes => "sim, pool, device (writes to it)",
-            OnDevice::MakesPool => "sim, pool, device (makes a pool on it)",
-            OnDevice::Nothing => "sim",
-        };
-        let on = on.to_owned();
-        table.row(vec![experiment.name.to_owned(), on, experiment.about.to_owned()]);
+/// `zinc lab list`.
+struct List;
+
+impl Verb for List {
+    fn run(self: Box<Self>, session: &Session) -> Result<ExitCode, Failure> {
+        let mut table = ui::Table::new(&["EXPERIMENT", "RUNS ON", "WHAT"], &[false; 3], false);
+        for experiment in lab::EXPERIMENTS {
+            let on = match experiment.on_device {
+                OnDevice::Reads => "sim, pool, device (reads it)",
+                OnDevice::Writes => "sim, pool, device (writes to it)",
+                OnDevice::MakesPool => "sim, pool, device (makes a pool on it)",
+                OnDevice::Nothing => "sim",
+            };
+            let on = on.to_owned();
+            table.row(vec![experiment.name.to_owned(), on, experiment.about.to_owned()]);
+        }
+        ui::table(session, &table);
+        Ok(ExitCode::SUCCESS)
     }
-    ui::table(&table);
 }
 
-impl Presets {
-    fn run(self) -> Result<ExitCode, Failure> {
+impl Verb for Presets {
+    fn run(self: Box<Self>, session: &Session) -> Result<ExitCode, Failure> {
         let Some(name) = self.name else {
             let mut table = ui::Table::new(&["PRESET", "DISK", "FROM"], &[false; 3], false);
             for preset in lab::disk::presets() {
                 table.row(vec![preset.name, preset.description, preset.source]);
             }
-            ui::table(&table);
+            ui::table(session, &table);
             return Ok(ExitCode::SUCCESS);
         };
         let preset = lab::disk::preset(&name).ok_or_else(|| {
             Failure::usage(format!("no simulated disk {name:?}"))
                 .hint("`zinc lab presets` lists them")
         })?;
-        ui::json(&serde_json::to_value(preset).map_err(|e| Failure::new(e.to_string()))?);
+        ui::json(session, &serde_json::to_value(preset).map_err(|e| Failure::new(e.to_string()))?);
         Ok(ExitCode::SUCCESS)
     }
 }
@@ -207,10 +207,10 @@ pub struct Fit {
     validate: bool,
 }
 
-impl Fit {
-    fn run(self) -> Result<ExitCode, Failure> {
+impl Verb for Fit {
+    fn run(self: Box<Self>, session: &Session) -> Result<ExitCode, Failure> {
         let show = |what: &str| {
-            ui::progress(&format!("fit: {what}"));
+            ui::progress(session, &format!("fit: {what}"));
         };
         let (preset, found) = if let Some(path) = &self.device {
             let mut disk = FileBare::open(path, Access::Read)?;
@@ -224,11 +224,11 @@ impl Fit {
             let effort = Effort { seconds: f64::MAX, requests: 2000 };
             self.fit(&mut ModelBare::new(&preset, 1), &preset.name, effort, &show)?
         };
-        clear_line();
+        clear_line(session);
         if !found.is_empty() {
-            ui::error(&validations(&found));
+            ui::error(session, &validations(&found));
         }
-        ui::json(&serde_json::to_value(preset).map_err(|e| Failure::new(e.to_string()))?);
+        ui::json(session, &serde_json::to_value(preset).map_err(|e| Failure::new(e.to_string()))?);
         Ok(ExitCode::SUCCESS)
     }
 }
@@ -263,36 +263,44 @@ fn validations(found: &[Validation]) -> String {
     table.text()
 }
 
-impl Run {
-    fn run(self) -> Result<ExitCode, Failure> {
-        let target = self.target()?;
+impl Verb for Run {
+    fn served(&self, _: &Session) -> Served {
+        // Only what is measured in the pool that it holds.
+        match self.pool.is_some() {
+            true => Served::ToOwner,
+            false => Served::Never,
+        }
+    }
+
+    fn run(self: Box<Self>, session: &Session) -> Result<ExitCode, Failure> {
+        let target = self.target(session)?;
         let experiments = self.experiments(&target)?;
         experiments.iter().try_for_each(|experiment| target.check(experiment))?;
         if let Target::Device { path, destroy: true } = &target
             && experiments.iter().any(|experiment| experiment.destroys())
             && !self.yes
         {
-            confirm(path)?;
+            confirm(session, path)?;
         }
-        let page = self.html.as_deref().map(Page::begin).transpose()?;
-        let figures = self.figures.as_deref().map(Page::begin).transpose()?;
+        let page = self.html.as_deref().map(|path| Page::begin(session, path)).transpose()?;
+        let figures = self.figures.as_deref().map(|path| Page::begin(session, path)).transpose()?;
         let mut outcomes = Vec::new();
         for experiment in experiments {
-            let setting = self.setting(experiment.name);
+            let setting = self.setting(session, experiment.name);
             let outcome = experiment.repeat(&target, &setting, self.seeds(experiment, &target))?;
-            clear_line();
+            clear_line(session);
             if !self.json {
                 if !outcomes.is_empty() {
-                    ui::out("\n");
+                    ui::out(session, "\n");
                 }
-                ui::out(&report::text(&outcome, 90));
+                ui::out(session, &report::text(&outcome, 90));
             }
             outcomes.push(outcome);
         }
         if self.json {
-            ui::json(&report::json(&outcomes));
+            ui::json(session, &report::json(&outcomes));
         } else if outcomes.len() > 1 {
-            ui::out(&format!("\n{}\n", report::headline(&outcomes)));
+            ui::out(session, &format!("\n{}\n", report::headline(&outcomes)));
         }
         if let Some(page) = page {
             page.write(&report::page(&outcomes, &self.how()))?;
@@ -303,7 +311,9 @@ impl Run {
         let good = outcomes.iter().all(Outcome::within_bounds);
         Ok(if good { ExitCode::SUCCESS } else { ExitCode::from(FAILED) })
     }
+}
 
+impl Run {
     /// Those named, each once; `all` are those that can run on the target.
     fn experiments(&self, target: &Target) -> Result<Vec<&'static Experiment>, Failure> {
         if self.names.iter().any(|name| name == "all") {
@@ -321,21 +331,21 @@ impl Run {
         })
     }
 
-    fn target(&self) -> Result<Target, Failure> {
+    fn target(&self, session: &Session) -> Result<Target, Failure> {
         if let Some(path) = &self.device {
             return Ok(Target::Device { path: path.clone(), destroy: self.destroy_data });
         }
         if let Some(pool) = &self.pool {
-            return Ok(Target::Pool(pool_target(pool, &self.search)));
+            return Ok(Target::Pool(pool_target(session, pool, &self.search)));
         }
         Ok(Target::sim(self.sim.as_deref().unwrap_or(""))?)
     }
 
-    fn setting(&self, experiment: &'static str) -> Setting {
-        let show = !self.json;
+    fn setting(&self, session: &Session, experiment: &'static str) -> Setting {
+        let (show, session) = (!self.json, session.clone());
         let progress = move |what: &str| {
             if show {
-                ui::progress(&format!("{experiment}: {what}"));
+                ui::progress(&session, &format!("{experiment}: {what}"));
             }
         };
         Setting {
@@ -373,24 +383,25 @@ fn in_lab(failure: &Failure) -> LabError {
 }
 
 /// Opens the pool as every verb does that changes one.
-fn pool_target(dataset: &str, search: &[PathBuf]) -> PoolTarget {
+fn pool_target(session: &Session, dataset: &str, search: &[PathBuf]) -> PoolTarget {
     let mut args = LiveArgs { search: search.to_vec(), ..LiveArgs::default() };
     args.how.cache_mib = CACHE_BYTES >> 20;
-    let name = dataset.to_owned();
+    let (name, session) = (dataset.to_owned(), session.clone());
     let open = move |act: &mut dyn FnMut(&LivePool) -> Result<(), LabError>| {
         // Between two visits a command can be called off.
-        let visit = asked::check().and_then(|()| args.change(&name, |pool| Ok(act(pool)?)));
+        let visit =
+            session.check().and_then(|()| args.change(&session, &name, |pool| Ok(act(pool)?)));
         visit.map_err(|failure| in_lab(&failure))
     };
     PoolTarget { dataset: dataset.to_owned(), open: Arc::new(open) }
 }
 
-fn clear_line() {
-    ui::progress("");
+fn clear_line(session: &Session) {
+    ui::progress(session, "");
 }
 
 /// Asks for the device's name to be typed.
-fn confirm(path: &Path) -> Result<(), Failure> {
+fn confirm(session: &Session, path: &Path) -> Result<(), Failure> {
     let name = path.display().to_string();
     let refused = |why: &str| {
         Failure::new(format!("{name} was not touched")).because(why).hint("--yes does not ask")
@@ -398,7 +409,7 @@ fn confirm(path: &Path) -> Result<(), Failure> {
     if !std::io::stdin().is_terminal() {
         return Err(refused("nobody is there to confirm that its data may be destroyed"));
     }
-    ui::error(&format!("Everything on {name} will be lost. Type its path to go on: "));
+    ui::error(session, &format!("Everything on {name} will be lost. Type its path to go on: "));
     let mut answer = String::new();
     std::io::stdin().read_line(&mut answer)?;
     if answer.trim() == name { Ok(()) } else { Err(refused("that is not its path")) }

@@ -1,9 +1,11 @@
 //! `zinc ls`: directories of a dataset.
 
+use crate::cmd::verb::{Served, Verb};
 use crate::common::PoolArgs;
 use crate::failure::{FAILED, Failure};
 use crate::place::{Place, printable};
-use crate::{asked, local_time, names, ui};
+use crate::session::Session;
+use crate::{local_time, names, ui};
 use engine::Filesystem;
 use engine::Node;
 use engine::errors::ZplResult;
@@ -54,32 +56,42 @@ struct Line {
     node: ZplResult<Node>,
 }
 
-impl Args {
+impl Verb for Args {
+    fn served(&self, _: &Session) -> Served {
+        Served::ToOwner
+    }
+
     /// Runs it. Exit code 1 when something could not be read.
-    pub fn run(self) -> Result<ExitCode, Failure> {
+    fn run(self: Box<Self>, session: &Session) -> Result<ExitCode, Failure> {
         let place = Place::from(self.target.as_os_str());
-        let pool = self.pool.clone().anywhere().open(&place.pool())?;
+        let pool = self.pool.clone().anywhere().open(session, &place.pool())?;
         let found = place.find(&pool)?;
-        let fs = found.filesystem(&pool, &self.pool.open)?;
+        let fs = found.filesystem(session, &pool, &self.pool.open)?;
         let node = found.node(&fs, !self.long && !self.directory)?;
         if node.kind() != FileKind::Dir || self.directory {
             let name = found.path().to_vec();
             let name = if name.is_empty() { b".".to_vec() } else { name };
-            self.print(&fs, vec![Line { name, object: node.number(), node: Ok(node) }]);
+            self.print(session, &fs, vec![Line { name, object: node.number(), node: Ok(node) }]);
             return Ok(ExitCode::SUCCESS);
         }
-        let failures = if self.recursive { self.tree(&fs, &node)? } else { self.list(&fs, &node)? };
+        let failures = if self.recursive {
+            self.tree(session, &fs, &node)?
+        } else {
+            self.list(session, &fs, &node)?
+        };
         for f in &failures {
-            ui::error(&format!("zinc: {f}\n"));
+            ui::error(session, &format!("zinc: {f}\n"));
         }
         Ok(if failures.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(FAILED) })
     }
+}
 
+impl Args {
     fn is_shown(&self, name: &[u8]) -> bool {
         self.all || !name.starts_with(b".")
     }
 
-    fn list(&self, fs: &Filesystem, dir: &Node) -> Result<Vec<String>, Failure> {
+    fn list(&self, session: &Session, fs: &Filesystem, dir: &Node) -> Result<Vec<String>, Failure> {
         let mut failures = Vec::new();
         let mut lines = Vec::new();
         for entry in dir.entries()? {
@@ -95,12 +107,12 @@ impl Args {
         lines.sort_by(|a, b| a.name.cmp(&b.name));
         let name = |l: &Line, e| format!("{}: {e}", printable(&l.name));
         failures.extend(lines.iter().filter_map(|l| l.node.as_ref().err().map(|e| name(l, e))));
-        self.print(fs, lines);
+        self.print(session, fs, lines);
         Ok(failures)
     }
 
     /// Prints everything below, in portions so that a large tree needs little memory.
-    fn tree(&self, fs: &Filesystem, top: &Node) -> Result<Vec<String>, Failure> {
+    fn tree(&self, session: &Session, fs: &Filesystem, top: &Node) -> Result<Vec<String>, Failure> {
         const PORTION: usize = 512;
         // The path of a file that is deep down may be as long as a megabyte.
         const PORTION_BYTES: usize = 1 << 20;
@@ -110,7 +122,7 @@ impl Args {
         let mut lines = Vec::new();
         let hidden = |path: &[u8]| path.split(|b| *b == b'/').any(|n| !self.is_shown(n));
         for found in walk.by_ref().skip(1) {
-            asked::check()?;
+            session.check()?;
             if hidden(&found.path) {
                 continue;
             }
@@ -122,36 +134,36 @@ impl Args {
             lines.push(Line { name: found.path, object: found.object, node });
             if lines.len() >= PORTION || bytes >= PORTION_BYTES {
                 bytes = 0;
-                self.print(fs, std::mem::take(&mut lines));
+                self.print(session, fs, std::mem::take(&mut lines));
             }
         }
-        self.print(fs, lines);
+        self.print(session, fs, lines);
         let lost = walk.into_errors();
         failures.extend(lost.iter().map(|e| format!("{}: {}", printable(&e.path), e.error)));
         Ok(failures)
     }
 
-    fn print(&self, fs: &Filesystem, lines: Vec<Line>) {
+    fn print(&self, session: &Session, fs: &Filesystem, lines: Vec<Line>) {
         if self.json {
             for l in lines {
-                ui::json_line(&json(fs, &l).dump());
+                ui::json_line(session, &json(fs, &l).dump());
             }
             return;
         }
         if self.long {
-            return ui::out(&self.long_text(fs, &lines));
+            return ui::out(session, &self.long_text(session, fs, &lines));
         }
         let shown: Vec<String> = lines.iter().map(|l| self.short(l)).collect();
-        let width = (!self.single && !self.recursive).then(ui_columns).flatten();
+        let width = (!self.single && !self.recursive).then(|| ui_columns(session)).flatten();
         match width {
-            Some(width) => ui::out(&columns(&shown, width)),
+            Some(width) => ui::out(session, &columns(&shown, width)),
             // Not for eyes: the bytes of the names as they are.
-            None if !ui::is_output_terminal() && !self.inode => {
+            None if !ui::is_output_terminal(session) && !self.inode => {
                 for l in &lines {
-                    let _ = ui::out_bytes(&[l.name.as_slice(), b"\n"].concat());
+                    let _ = ui::out_bytes(session, &[l.name.as_slice(), b"\n"].concat());
                 }
             }
-            None => shown.iter().for_each(|s| ui::out(&format!("{s}\n"))),
+            None => shown.iter().for_each(|s| ui::out(session, &format!("{s}\n"))),
         }
     }
 
@@ -162,8 +174,8 @@ impl Args {
         }
     }
 
-    fn long_text(&self, fs: &Filesystem, lines: &[Line]) -> String {
-        let rows: Vec<[String; 6]> = lines.iter().map(|l| self.cells(fs, l)).collect();
+    fn long_text(&self, session: &Session, fs: &Filesystem, lines: &[Line]) -> String {
+        let rows: Vec<[String; 6]> = lines.iter().map(|l| self.cells(session, fs, l)).collect();
         let width = |c: usize| rows.iter().map(|r| r[c].chars().count()).max().unwrap_or(0);
         let widths: Vec<usize> = (0..6).map(width).collect();
         let mut out = String::new();
@@ -191,9 +203,9 @@ impl Args {
         out
     }
 
-    fn cells(&self, fs: &Filesystem, l: &Line) -> [String; 6] {
+    fn cells(&self, session: &Session, fs: &Filesystem, l: &Line) -> [String; 6] {
         let Ok(node) = &l.node else { return ["?"; 6].map(str::to_owned) };
-        let named = |id: u64, name: fn(u64) -> Option<&'static str>| match name(id) {
+        let named = |id: u64, name: fn(&Session, u64) -> Option<&str>| match name(session, id) {
             Some(n) if !self.numeric => n.to_owned(),
             _ => fs.id_text(id),
         };
@@ -210,16 +222,16 @@ impl Args {
             named(node.uid, names::user),
             named(node.gid, names::group),
             size,
-            time_text(node.mtime),
+            time_text(session, node.mtime),
         ]
     }
 }
 
 /// Width of the terminal that standard output is.
-fn ui_columns() -> Option<usize> {
-    let known = asked::variable("COLUMNS");
+fn ui_columns(session: &Session) -> Option<usize> {
+    let known = session.variable("COLUMNS");
     let known = known.and_then(|c| c.to_str()?.parse().ok());
-    ui::is_output_terminal().then(|| known.unwrap_or(80))
+    ui::is_output_terminal(session).then(|| known.unwrap_or(80))
 }
 
 /// Names in columns, read downwards.
@@ -269,9 +281,9 @@ pub fn mode_text(node: &Node) -> String {
 }
 
 /// `2026-11-21 20:18:34` in local time; times before 1970 in seconds.
-pub fn time_text(t: files::Time) -> String {
+pub fn time_text(session: &Session, t: files::Time) -> String {
     match u64::try_from(t.seconds) {
-        Ok(s) => civil(local_time::local(s)),
+        Ok(s) => civil(local_time::local(session, s)),
         Err(_) => format!("{}s", t.seconds),
     }
 }

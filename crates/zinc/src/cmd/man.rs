@@ -2,7 +2,9 @@
 //! For those who package zinc; hidden from the help.
 
 use crate::cli::Cli;
+use crate::cmd::verb::Verb;
 use crate::failure::Failure;
+use crate::session::Session;
 use clap::CommandFactory as _;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -14,9 +16,8 @@ pub struct Args {
     dir: PathBuf,
 }
 
-impl Args {
-    /// Runs it.
-    pub fn run(self) -> Result<ExitCode, Failure> {
+impl Verb for Args {
+    fn run(self: Box<Self>, _: &Session) -> Result<ExitCode, Failure> {
         std::fs::create_dir_all(&self.dir)?;
         clap_mangen::generate_to(Cli::command(), &self.dir)?;
         Ok(ExitCode::SUCCESS)

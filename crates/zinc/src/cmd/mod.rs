@@ -18,6 +18,7 @@ pub mod throttle;
 pub mod top;
 pub mod tunables;
 pub mod txgs;
+pub mod verb;
 pub mod zdb;
 pub mod zfs;
 pub mod zpool;

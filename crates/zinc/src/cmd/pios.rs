@@ -1,9 +1,10 @@
 //! `zinc pios`: the parallel I/O simulator.
 
-use crate::asked::{self, Asked};
+use crate::cmd::verb::{Served, Verb};
 use crate::failure::Failure;
 use crate::live::{LiveHow, change};
 use crate::page::Page;
+use crate::session::{Client, Session};
 use crate::ui::{self, Table};
 use clap::ValueEnum;
 use engine::LivePool;
@@ -211,12 +212,15 @@ enum Method {
     Plain(PlainMethod),
 }
 
-impl Args {
-    /// Runs it.
-    pub fn run(self) -> Result<ExitCode, Failure> {
+impl Verb for Args {
+    fn served(&self, _: &Session) -> Served {
+        Served::ToOwner
+    }
+
+    fn run(self: Box<Self>, session: &Session) -> Result<ExitCode, Failure> {
         let (method, layout) = self.load()?;
         let plans = self.plans(layout)?;
-        let page = self.html.as_deref().map(Page::begin).transpose()?;
+        let page = self.html.as_deref().map(|path| Page::begin(session, path)).transpose()?;
         let mut results = Vec::new();
         match method {
             Method::Plain(method) => {
@@ -231,7 +235,7 @@ impl Args {
                         true => PlainFiles::reopen(&self.path, &plan, method)?,
                         false => PlainFiles::create(&self.path, &plan, method, self.force)?,
                     });
-                    results.push(self.one(&Rt::real(), plan, &*target)?);
+                    results.push(self.one(session, &Rt::real(), plan, &*target)?);
                 }
             }
             Method::Pool(method) => {
@@ -240,7 +244,7 @@ impl Args {
                     true => name.to_owned(),
                     false => format!("{name}/{DATASET}"),
                 };
-                change(&self.search, &self.how, name, |pool| {
+                change(session, &self.search, &self.how, name, |pool| {
                     let mut next = 0;
                     for mut plan in plans {
                         let record = PoolFiles::record_size(pool, &dataset);
@@ -249,16 +253,18 @@ impl Args {
                         }
                         let taken = |p: &Plan| PoolFiles::is_taken(pool, &dataset, p);
                         self.stamp(&mut plan, &mut next, taken);
-                        results.push(self.one_in(pool, &dataset, plan, method)?);
+                        results.push(self.one_in(session, pool, &dataset, plan, method)?);
                     }
                     Ok(())
                 })?;
             }
         }
-        self.show(&results, page)?;
+        self.show(session, &results, page)?;
         Ok(ExitCode::SUCCESS)
     }
+}
 
+impl Args {
     /// Gives a run the first time stamp, from now and from `next` on, that no files have.
     fn stamp(&self, plan: &mut Plan, next: &mut u64, is_taken: impl Fn(&Plan) -> bool) {
         if self.reads_earlier() {
@@ -274,6 +280,7 @@ impl Args {
 
     fn one_in(
         &self,
+        session: &Session,
         pool: &LivePool,
         dataset: &str,
         plan: Plan,
@@ -284,11 +291,13 @@ impl Args {
             false => PoolFiles::create(pool, dataset, &plan, method)?,
         };
         let before = pool.profiler().begin();
-        let client = asked::client();
-        let mut result = match &client {
+        let client = session.client();
+        let mut result = match client {
             // What a client that is gone asked for is not done to its end.
-            Some(client) => self.one(pool.rt(), plan, &WhileThere { target: &target, client })?,
-            None => self.one(pool.rt(), plan, &target)?,
+            Some(client) => {
+                self.one(session, pool.rt(), plan, &WhileThere { target: &target, client })?
+            }
+            None => self.one(session, pool.rt(), plan, &target)?,
         };
         result.profile = self.profile.then(|| pool.profiler().snapshot().since(&before));
         Ok(result)
@@ -403,11 +412,17 @@ impl Args {
     }
 
     /// One run: write, read, remove.
-    fn one(&self, rt: &Rt, plan: Plan, target: &dyn Target) -> Result<RunResult, Failure> {
+    fn one(
+        &self,
+        session: &Session,
+        rt: &Rt,
+        plan: Plan,
+        target: &dyn Target,
+    ) -> Result<RunResult, Failure> {
         if self.verbose {
-            ui::error(&format!("run {}: {plan:?}\n", plan.seed));
+            ui::error(session, &format!("run {}: {plan:?}\n", plan.seed));
         }
-        let result = self.work(rt, plan, target);
+        let result = self.work(session, rt, plan, target);
         match self.cleanup {
             // Also when something failed; that is what is said.
             true => {
@@ -420,8 +435,14 @@ impl Args {
         }
     }
 
-    fn work(&self, rt: &Rt, plan: Plan, target: &dyn Target) -> Result<RunResult, Failure> {
-        self.hook("--prerun", self.prerun.as_deref())?;
+    fn work(
+        &self,
+        session: &Session,
+        rt: &Rt,
+        plan: Plan,
+        target: &dyn Target,
+    ) -> Result<RunResult, Failure> {
+        self.hook(session, "--prerun", self.prerun.as_deref())?;
         let write = match self.reads_earlier() {
             true => None,
             false => Some(pios::write(rt, &plan, target)?),
@@ -430,26 +451,26 @@ impl Args {
             true => None,
             false => Some(pios::read(rt, &plan, target, self.verify.is_some())?),
         };
-        self.hook("--postrun", self.postrun.as_deref())?;
+        self.hook(session, "--postrun", self.postrun.as_deref())?;
         Ok(RunResult { plan, write, read, profile: None })
     }
 
     /// Runs a command of the user's. With --json what it prints goes where complaints go.
-    fn hook(&self, name: &str, command: Option<&str>) -> Result<(), Failure> {
+    fn hook(&self, session: &Session, name: &str, command: Option<&str>) -> Result<(), Failure> {
         let Some(command) = command else { return Ok(()) };
         let failed = |why: String| Failure::new(format!("{name} `{command}` failed")).because(why);
         let status = || {
-            let [output, errors] = ui::streams()?;
+            let [output, errors] = ui::streams(session)?;
             let output = if self.json { errors.try_clone()? } else { output };
             let mut shell = Command::new("sh");
-            shell.args(["-c", command]).current_dir(asked::path(Path::new(".")));
+            shell.args(["-c", command]).current_dir(session.path(Path::new(".")));
             shell.stdin(Stdio::null()).stdout(output).stderr(errors);
-            if asked::client().is_some() {
+            if session.client().is_some() {
                 // A group of its own, to be ended as a whole.
                 shell.process_group(0);
             }
             let child = shell.spawn()?;
-            wait_for(child)
+            wait_for(session, child)
         };
         match status().map_err(|e| failed(e.to_string()))? {
             status if status.success() => Ok(()),
@@ -457,29 +478,34 @@ impl Args {
         }
     }
 
-    fn show(&self, results: &[RunResult], page: Option<Page>) -> Result<(), Failure> {
+    fn show(
+        &self,
+        session: &Session,
+        results: &[RunResult],
+        page: Option<Page>,
+    ) -> Result<(), Failure> {
         if self.json {
-            ui::json(&pios::json(results));
+            ui::json(session, &pios::json(results));
         } else {
             let (headings, rows) = pios::table(results, !self.human);
             let mut table = Table::new(&headings, &vec![true; headings.len()], false);
             rows.into_iter().for_each(|row| table.row(row));
-            ui::table(&table);
+            ui::table(session, &table);
             let stamps: Vec<String> = results.iter().map(|r| r.plan.seed.to_string()).collect();
-            ui::out(&format!("timestamp {}\n", stamps.join(",")));
+            ui::out(session, &format!("timestamp {}\n", stamps.join(",")));
             if self.verify.is_some() {
-                ui::out("verified: every byte is what was written\n");
+                ui::out(session, "verified: every byte is what was written\n");
             }
             for result in results {
                 let Some(profile) = &result.profile else { continue };
                 if results.len() > 1 {
-                    ui::out(&format!("\n{}\n", result.plan.seed));
+                    ui::out(session, &format!("\n{}\n", result.plan.seed));
                 }
                 let (headings, rows) = pios::profile_table(profile);
                 let right: Vec<bool> = (0..headings.len()).map(|n| n > 0).collect();
                 let mut table = Table::new(&headings, &right, false);
                 rows.into_iter().for_each(|row| table.row(row));
-                ui::table(&table);
+                ui::table(session, &table);
             }
         }
         match page {
@@ -517,8 +543,8 @@ impl Args {
 }
 
 /// Waits for a program; one that runs for a client is ended when the client's command is.
-fn wait_for(mut child: Child) -> std::io::Result<ExitStatus> {
-    let Some(client) = asked::client() else { return child.wait() };
+fn wait_for(session: &Session, mut child: Child) -> std::io::Result<ExitStatus> {
+    let Some(client) = session.client() else { return child.wait() };
     loop {
         if let Some(status) = child.try_wait()? {
             return Ok(status);
@@ -536,7 +562,7 @@ fn wait_for(mut child: Child) -> std::io::Result<ExitStatus> {
 /// Files of a pool that is held for others: a run ends with the command that asked for it.
 struct WhileThere<'a> {
     target: &'a PoolFiles<'a>,
-    client: &'a Asked,
+    client: &'a Client,
 }
 
 impl WhileThere<'_> {

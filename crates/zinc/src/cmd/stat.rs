@@ -2,9 +2,11 @@
 
 use crate::cmd::cp::has_posix_acls;
 use crate::cmd::ls::{mode_text, time_text};
+use crate::cmd::verb::{Served, Verb};
 use crate::common::PoolArgs;
 use crate::failure::{FAILED, Failure};
 use crate::place::{Place, printable};
+use crate::session::Session;
 use crate::{names, ui};
 use engine::Node;
 use engine::files::FileKind;
@@ -76,28 +78,34 @@ struct Facts<'a> {
     posix: bool,
 }
 
-impl Args {
+impl Verb for Args {
+    fn served(&self, _: &Session) -> Served {
+        Served::ToOwner
+    }
+
     /// Runs it. A file that cannot be found is said and the next is tried; exit code 1 then.
-    pub fn run(self) -> Result<ExitCode, Failure> {
+    fn run(self: Box<Self>, session: &Session) -> Result<ExitCode, Failure> {
         let places: Vec<Place> = self.files.iter().map(|f| f.as_os_str().into()).collect();
         let pool = self
             .pool
             .clone()
             .anywhere()
-            .open(&places.first().map(Place::pool).unwrap_or_default())?;
+            .open(session, &places.first().map(Place::pool).unwrap_or_default())?;
         let mut failed = false;
         for place in &places {
-            if let Err(e) = self.one(&pool, place) {
-                e.report();
+            if let Err(e) = self.one(session, &pool, place) {
+                e.report(session);
                 failed = true;
             }
         }
         Ok(if failed { ExitCode::from(FAILED) } else { ExitCode::SUCCESS })
     }
+}
 
-    fn one(&self, pool: &Pool, place: &Place) -> Result<(), Failure> {
+impl Args {
+    fn one(&self, session: &Session, pool: &Pool, place: &Place) -> Result<(), Failure> {
         let found = place.find(pool)?;
-        let fs = found.filesystem(pool, &self.pool.open)?;
+        let fs = found.filesystem(session, pool, &self.pool.open)?;
         let node = match self.object {
             Some(n) => fs.node(n)?,
             None => found.node(&fs, self.dereference)?,
@@ -106,9 +114,9 @@ impl Args {
         let posix = has_posix_acls(pool, &found.dataset);
         let facts = Facts { name, fs: &fs, node: &node, posix };
         if self.json {
-            ui::json_line(&facts.json().dump());
+            ui::json_line(session, &facts.json().dump());
         } else {
-            ui::out(&facts.text());
+            ui::out(session, &facts.text(session));
         }
         Ok(())
     }
@@ -127,7 +135,7 @@ impl Facts<'_> {
         some.then(|| acl::posix_text(&access.unwrap_or_default(), &default.unwrap_or_default()))
     }
 
-    fn text(&self) -> String {
+    fn text(&self, session: &Session) -> String {
         let n = self.node;
         let d = n.object().dnode();
         let mut out = String::new();
@@ -147,8 +155,8 @@ impl Facts<'_> {
             Some(name) => format!("{} ({name})", self.fs.id_text(id)),
             None => self.fs.id_text(id),
         };
-        line("Owner", named(n.uid, names::user(n.uid)));
-        line("Group", named(n.gid, names::group(n.gid)));
+        line("Owner", named(n.uid, names::user(session, n.uid)));
+        line("Group", named(n.gid, names::group(session, n.gid)));
         if n.project != 0 {
             line("Project", n.project.to_string());
         }
@@ -159,7 +167,7 @@ impl Facts<'_> {
         line("Size", format!("{} bytes, {} of 512 used", n.size, n.blocks()));
         let times = [("Access", n.atime), ("Modify", n.mtime), ("Change", n.ctime)];
         for (what, t) in times.into_iter().chain([("Birth", n.crtime)]) {
-            line(what, format!("{}.{:09}", time_text(t), t.nanos));
+            line(what, format!("{}.{:09}", time_text(session, t), t.nanos));
         }
         line("Flags", format!("{:#x} {}", n.flags, self.flag_names().join(" ")));
         let form = if n.is_old_form() { "znode" } else { "system attributes" };

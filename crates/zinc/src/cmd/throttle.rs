@@ -1,6 +1,8 @@
 //! `zinc throttle`: how writers were held back, in the manner of the observation script of 2008.
 
+use crate::cmd::verb::Verb;
 use crate::failure::Failure;
+use crate::session::Session;
 use crate::txgs::Records;
 use crate::txgs::history::Line;
 use crate::ui;
@@ -25,11 +27,10 @@ pub struct Args {
     span: u64,
 }
 
-impl Args {
-    /// Runs it.
-    pub fn run(self) -> Result<ExitCode, Failure> {
+impl Verb for Args {
+    fn run(self: Box<Self>, session: &Session) -> Result<ExitCode, Failure> {
         let Some(lines) = self.records.history() else {
-            self.live()?;
+            self.live(session)?;
             return Ok(ExitCode::SUCCESS);
         };
         let reports = reports(&lines?, Duration::from_secs(self.span));
@@ -38,12 +39,15 @@ impl Args {
                 .iter()
                 .map(|(at, report)| json!({ "begin_s": at.as_secs_f64(), "report": report }))
                 .collect();
-            ui::json(&json!({ "throttle": list }));
+            ui::json(session, &json!({ "throttle": list }));
         } else {
             for (at, report) in &reports {
                 let seconds = report.seconds;
                 let text = report.to_text();
-                ui::out(&format!("--- {:.3} for {seconds:.3} s\n{text}\n\n", at.as_secs_f64()));
+                ui::out(
+                    session,
+                    &format!("--- {:.3} for {seconds:.3} s\n{text}\n\n", at.as_secs_f64()),
+                );
             }
         }
         Ok(ExitCode::SUCCESS)
@@ -52,8 +56,8 @@ impl Args {
 
 impl Args {
     /// A report on what a server remembers, or on what comes in each interval.
-    fn live(&self) -> Result<(), Failure> {
-        let mut server = self.records.server()?;
+    fn live(&self, session: &Session) -> Result<(), Failure> {
+        let mut server = self.records.server(session)?;
         let name = server.name.clone();
         let interval = self.records.repeat.interval()?;
         let mut seen = 0;
@@ -61,7 +65,7 @@ impl Args {
             seen = server.txgs(false)?.last().map_or(0, |r| r.txg);
             std::thread::sleep(interval.unwrap_or_default());
         }
-        self.records.repeat.run(|| {
+        self.records.repeat.run(session, || {
             let mut records = server.txgs(false)?;
             records.retain(|r| r.txg > seen);
             seen = records.last().map_or(seen, |r| r.txg);
@@ -70,9 +74,9 @@ impl Args {
             let span = interval.unwrap_or(ended.saturating_sub(began));
             let report = Report::new(&name, &records, span);
             if self.records.json {
-                ui::json(&json!({ "report": report }));
+                ui::json(session, &json!({ "report": report }));
             } else {
-                ui::out(&format!("{}\n\n", report.to_text()));
+                ui::out(session, &format!("{}\n\n", report.to_text()));
             }
             Ok(())
         })

@@ -1,6 +1,8 @@
 //! `zinc tunables`: the knobs of a pool that is open for writing.
 
+use crate::cmd::verb::{Served, Verb};
 use crate::failure::Failure;
+use crate::session::Session;
 use crate::ui::{self, Table};
 use engine::LivePool;
 use engine::live::tunables::{Row, Unit};
@@ -35,14 +37,17 @@ pub struct Args {
     names: Vec<String>,
 }
 
-impl Args {
-    /// Runs it.
-    pub fn run(self) -> Result<ExitCode, Failure> {
+impl Verb for Args {
+    fn served(&self, _: &Session) -> Served {
+        Served::ToOwner
+    }
+
+    fn run(self: Box<Self>, session: &Session) -> Result<ExitCode, Failure> {
         if let Some(pool) = &self.pool {
-            crate::served::forward(&self.search, pool)?;
-            let held = crate::asked::held(pool);
+            crate::served::forward(session, &self.search, pool)?;
+            let held = session.held(pool);
             let held = held.ok_or_else(|| crate::served::not_served(pool))?;
-            return self.of_pool(&held);
+            return self.of_pool(session, &held);
         }
         let named = |name: &String| {
             Tunable::named(name).map_err(|e| Failure::new(e.to_string()).hint(e.hint()))
@@ -52,13 +57,13 @@ impl Args {
         let chosen = if all { Tunable::ALL.to_vec() } else { chosen };
         if self.json {
             let list: Vec<Value> = chosen.iter().map(|t| to_json(t.row(), None)).collect();
-            ui::json(&json!({ "tunables": list }));
+            ui::json(session, &json!({ "tunables": list }));
         } else if all || self.script {
             let rows = chosen.iter().map(|t| (t.row(), t.row().default()));
-            ui::table(&table(rows, "DEFAULT", self.script));
+            ui::table(session, &table(rows, "DEFAULT", self.script));
         } else {
             let text: Vec<String> = chosen.iter().map(|t| details(t.row())).collect();
-            ui::out(&text.join("\n"));
+            ui::out(session, &text.join("\n"));
         }
         Ok(ExitCode::SUCCESS)
     }
@@ -66,7 +71,7 @@ impl Args {
 
 impl Args {
     /// Sets what is to be set, and shows the values of a pool that is held.
-    fn of_pool(&self, pool: &LivePool) -> Result<ExitCode, Failure> {
+    fn of_pool(&self, session: &Session, pool: &LivePool) -> Result<ExitCode, Failure> {
         let fail = |e: TunableError| Failure::new(e.to_string()).hint(e.hint());
         let is_setting = |name: &&String| name.contains('=');
         let (settings, names): (Vec<_>, Vec<_>) = self.names.iter().partition(is_setting);
@@ -82,9 +87,9 @@ impl Args {
         let values = chosen.iter().map(|t| (t.row(), pool.tunables().get(*t)));
         if self.json {
             let list: Vec<Value> = values.map(|(row, value)| to_json(row, Some(value))).collect();
-            ui::json(&json!({ "tunables": list }));
+            ui::json(session, &json!({ "tunables": list }));
         } else if !chosen.is_empty() {
-            ui::table(&table(values, "VALUE", self.script));
+            ui::table(session, &table(values, "VALUE", self.script));
         }
         Ok(ExitCode::SUCCESS)
     }

@@ -1,6 +1,8 @@
 //! `zinc txgs`: what each transaction group did.
 
+use crate::cmd::verb::Verb;
 use crate::failure::Failure;
+use crate::session::Session;
 use crate::txgs::{Records, Style, keep_last, table};
 use crate::ui;
 use engine::live::TxgState;
@@ -31,24 +33,25 @@ pub struct Args {
     script: bool,
 }
 
-impl Args {
-    /// Runs it.
-    pub fn run(self) -> Result<ExitCode, Failure> {
+impl Verb for Args {
+    fn run(self: Box<Self>, session: &Session) -> Result<ExitCode, Failure> {
         let Some(lines) = self.records.history() else {
-            self.live()?;
+            self.live(session)?;
             return Ok(ExitCode::SUCCESS);
         };
         let mut lines = lines?;
         keep_last(&mut lines, self.last);
         if self.records.json {
-            ui::json(&json!({ "txgs": lines }));
+            ui::json(session, &json!({ "txgs": lines }));
             return Ok(ExitCode::SUCCESS);
         }
         let records: Vec<_> = lines.into_iter().map(|l| l.record).collect();
-        ui::table(&table(&records, self.style()));
+        ui::table(session, &table(&records, self.style()));
         Ok(ExitCode::SUCCESS)
     }
+}
 
+impl Args {
     fn style(&self) -> Style {
         match (self.script, self.exact) {
             (true, _) => Style::Script,
@@ -58,19 +61,19 @@ impl Args {
     }
 
     /// Those a server remembers, and with an interval those that come.
-    fn live(&self) -> Result<(), Failure> {
-        let mut server = self.records.server()?;
+    fn live(&self, session: &Session) -> Result<(), Failure> {
+        let mut server = self.records.server(session)?;
         let mut seen = 0;
-        self.records.repeat.run(|| {
+        self.records.repeat.run(session, || {
             let mut records = server.txgs(true)?;
             records.retain(|r| r.txg > seen);
             let mut durable = records.iter().filter(|r| r.state == TxgState::Committed);
             seen = durable.next_back().map_or(seen, |r| r.txg);
             keep_last(&mut records, self.last);
             if self.records.json {
-                ui::json(&json!({ "txgs": records }));
+                ui::json(session, &json!({ "txgs": records }));
             } else {
-                ui::table(&table(&records, self.style()));
+                ui::table(session, &table(&records, self.style()));
             }
             Ok(())
         })

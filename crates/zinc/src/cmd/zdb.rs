@@ -3,9 +3,11 @@
 //! The options are those of OpenZFS's zdb; here they become what the crate `zdb` is asked for. What
 //! cannot be read or decoded is said where it stands, the dump goes on, and the exit code is 1.
 
+use crate::cmd::verb::Verb;
 use crate::common::OpenArgs;
 use crate::failure::{FAILED, Failure, USAGE};
 use crate::found::{self, Reach};
+use crate::session::Session;
 use crate::target::Output;
 use crate::ui;
 use engine::{OpenOptions, Pool};
@@ -116,24 +118,24 @@ fn device(word: &str) -> PathBuf {
 }
 
 /// Standard output.
-struct Terminal;
+struct Terminal<'a>(&'a Session);
 
-impl zdb::Output for Terminal {
+impl zdb::Output for Terminal<'_> {
     fn text(&mut self, text: &str) {
-        ui::out(text);
+        ui::out(self.0, text);
     }
 
     fn bytes(&mut self, bytes: &[u8]) {
         // What fails is kept, and becomes the exit code.
-        let _ = ui::out_bytes(bytes);
+        let _ = ui::out_bytes(self.0, bytes);
     }
 
     fn json(&mut self, value: &serde_json::Value) {
-        ui::json(value);
+        ui::json(self.0, value);
     }
 
     fn is_wanted(&self) -> bool {
-        crate::asked::check().is_ok()
+        self.0.check().is_ok()
     }
 }
 
@@ -143,12 +145,11 @@ impl zdb::Target for Output {
     }
 }
 
-impl Args {
-    /// Runs it.
-    pub fn run(self) -> Result<ExitCode, Failure> {
-        let mut terminal = Terminal;
+impl Verb for Args {
+    fn run(self: Box<Self>, session: &Session) -> Result<ExitCode, Failure> {
+        let mut terminal = Terminal(session);
         let mut d = Dump::new(&mut terminal, self.json, self.exact);
-        let outcome = self.dump(&mut d);
+        let outcome = self.dump(session, &mut d);
         // What was dumped before a failure is still worth printing.
         let failures = d.finish();
         let has_labels = outcome?;
@@ -158,7 +159,9 @@ impl Args {
             _ => ExitCode::from(USAGE),
         })
     }
+}
 
+impl Args {
     fn modes(&self) -> Modes {
         Modes {
             uberblocks: self.uberblocks,
@@ -176,7 +179,7 @@ impl Args {
     }
 
     /// Dumps what is asked for; false when that are the labels of devices that have none.
-    fn dump(&self, d: &mut Dump<'_>) -> Result<bool, Failure> {
+    fn dump(&self, session: &Session, d: &mut Dump<'_>) -> Result<bool, Failure> {
         if let Some(words) = &self.embedded {
             zdb::embedded(d, words)?;
             return Ok(true);
@@ -189,7 +192,7 @@ impl Args {
         }
         // A shell completes the name of a folder so.
         let first = first.strip_suffix('/').unwrap_or(first);
-        let pool = self.open_pool(first)?;
+        let pool = self.open_pool(session, first)?;
         for s in pool.salvage() {
             d.fail(format_args!("{}: {}", s.what, s.cause));
         }
@@ -198,7 +201,9 @@ impl Args {
                 return Err(Failure::usage("zdb: want -R POOL VDEV:OFFSET:SIZE[/PSIZE][:FLAGS]"));
             }
             (true, blocks) => blocks.iter().try_for_each(|spec| zdb::block(d, &pool, spec))?,
-            (false, _) if self.lookup || self.copy => self.dump_file(d, &pool, first, rest)?,
+            (false, _) if self.lookup || self.copy => {
+                self.dump_file(session, d, &pool, first, rest)?;
+            }
             (false, _) => zdb::pool(d, &pool, first, rest, &self.modes())?,
         }
         Ok(true)
@@ -218,26 +223,27 @@ impl Args {
         Ok(any)
     }
 
-    fn open_pool(&self, name: &str) -> Result<Pool, Failure> {
+    fn open_pool(&self, session: &Session, name: &str) -> Result<Pool, Failure> {
         let mut o = OpenOptions::default();
         o.search.paths.clone_from(&self.search);
         o.txg = self.at.or(self.open.txg);
         o.checkpoint = self.checkpointed || self.open.checkpoint;
         o.allow_missing = self.open.allow_missing;
         o.cache_bytes = self.open.cache_mib.max(1) << 20;
-        let found = found::find(&self.search, name, Reach::Anywhere)?;
+        let found = found::find(session, &self.search, name, Reach::Anywhere)?;
         found.complete(&mut o);
         let pool = Pool::open_candidate(&found.candidate, &o)?;
-        self.open.load_keys(&pool)?;
+        self.open.load_keys(session, &pool)?;
         if let Some(key) = &self.passphrase {
             let dataset = name.split('@').next().unwrap_or(name);
-            crate::keys::load_word(&pool, dataset, key)?;
+            crate::keys::load_word(session, &pool, dataset, key)?;
         }
         Ok(pool)
     }
 
     fn dump_file(
         &self,
+        session: &Session,
         d: &mut Dump<'_>,
         pool: &Pool,
         dataset: &str,
@@ -256,7 +262,7 @@ impl Args {
                 if !file.is_regular() {
                     return Err(Failure::new(format!("{path}: not a regular file")));
                 }
-                let mut out = Output::create(Path::new(target))?;
+                let mut out = Output::create(session, Path::new(target))?;
                 d.note(format_args!("Copying object {} to {target}", file.number()));
                 match file.copy(d, &mut out) {
                     Ok(()) => out.finish(Ok(())),

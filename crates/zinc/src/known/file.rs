@@ -9,6 +9,7 @@
 use super::Known;
 use crate::failure::{Failure, system_text};
 use crate::found::open_device;
+use crate::session::Session;
 use crate::ui;
 use engine::config::{NvList, NvPair, NvValue, Packing};
 use std::collections::BTreeSet;
@@ -45,7 +46,7 @@ impl From<io::Error> for Unreadable {
 }
 
 /// The pools in a file that the user named.
-pub fn read(path: &Path) -> Result<Vec<Known>, Failure> {
+pub fn read(session: &Session, path: &Path) -> Result<Vec<Known>, Failure> {
     let fail = |why: String| {
         Failure::new(format!("cannot read cache file {}", path.display())).because(why)
     };
@@ -55,7 +56,7 @@ pub fn read(path: &Path) -> Result<Vec<Known>, Failure> {
         Unreadable::Damaged(why) => fail(why),
     })?;
     for why in &entries.damaged {
-        ui::error(&format!("zinc: cache file {}: {why}\n", path.display()));
+        ui::error(session, &format!("zinc: cache file {}: {why}\n", path.display()));
     }
     Ok(entries.pools)
 }
@@ -112,20 +113,20 @@ impl CacheFile {
 
     /// The pools in it. A damaged file is put aside, and another with what is whole in it takes
     /// its place.
-    pub(super) fn entries(&self) -> Vec<Known> {
+    pub(super) fn entries(&self, session: &Session) -> Vec<Known> {
         match entries(&self.path) {
             Ok(entries) if entries.damaged.is_empty() => entries.pools,
             Err(Unreadable::NoFile) => Vec::new(),
             _ => {
                 // Another process may be replacing it. Without the lock it stays where it is.
                 let lock = self.lock();
-                self.mended(lock.as_ref().map(drop).map_err(|e| io::Error::from(e.kind())))
+                self.mended(session, lock.as_ref().map(drop).map_err(|e| io::Error::from(e.kind())))
             }
         }
     }
 
     /// The same with the lock, or why it cannot be had.
-    fn mended(&self, locked: io::Result<()>) -> Vec<Known> {
+    fn mended(&self, session: &Session, locked: io::Result<()>) -> Vec<Known> {
         let (pools, why) = match entries(&self.path) {
             Ok(entries) if entries.damaged.is_empty() => return entries.pools,
             Ok(Entries { pools, damaged }) => (pools, damaged),
@@ -137,7 +138,7 @@ impl CacheFile {
                     .hint(super::OTHER_FOLDER);
                 // What is wrong with one file of a folder is mostly wrong with the other.
                 let folder = self.path.parent().unwrap_or(&self.path).display().to_string();
-                say_once(&folder, &failure.text());
+                say_once(session, &folder, &failure.text());
                 return Vec::new();
             }
         };
@@ -153,7 +154,7 @@ impl CacheFile {
         text.push_str(
             "  hint: `zinc zpool import` finds pools again; -f takes those still active\n",
         );
-        ui::error(&text);
+        ui::error(session, &text);
         pools
     }
 
@@ -199,8 +200,8 @@ impl CacheFile {
     }
 
     /// Adds an entry, in place of one with the same name or guid.
-    pub(super) fn put(&self, known: &Known) -> Result<(), Failure> {
-        self.change(|entries| {
+    pub(super) fn put(&self, session: &Session, known: &Known) -> Result<(), Failure> {
+        self.change(session, |entries| {
             entries.retain(|e| e.guid() != known.guid() && e.name() != known.name());
             entries.push(known.clone());
             true
@@ -208,11 +209,16 @@ impl CacheFile {
     }
 
     /// Puts an entry in the place of another, when that still stands there as it was.
-    pub(super) fn replace_entry(&self, old: &Known, new: &Known) -> Result<(), Failure> {
+    pub(super) fn replace_entry(
+        &self,
+        session: &Session,
+        old: &Known,
+        new: &Known,
+    ) -> Result<(), Failure> {
         if !self.path.exists() {
             return Ok(());
         }
-        self.change(|entries| {
+        self.change(session, |entries| {
             let mut same = entries.iter_mut().filter(|e| e.guid() == old.guid());
             match same.find(|e| e.says_the_same_as(old)) {
                 Some(entry) => {
@@ -225,11 +231,11 @@ impl CacheFile {
     }
 
     /// Takes an entry out, when it is there.
-    pub(super) fn remove(&self, guid: u64) -> Result<(), Failure> {
+    pub(super) fn remove(&self, session: &Session, guid: u64) -> Result<(), Failure> {
         if !self.path.exists() {
             return Ok(());
         }
-        self.change(|entries| {
+        self.change(session, |entries| {
             let before = entries.len();
             entries.retain(|e| e.guid() != guid);
             entries.len() != before
@@ -237,11 +243,15 @@ impl CacheFile {
     }
 
     /// Changes the entries, under the lock; `change` says whether it did.
-    fn change(&self, change: impl FnOnce(&mut Vec<Known>) -> bool) -> Result<(), Failure> {
+    fn change(
+        &self,
+        session: &Session,
+        change: impl FnOnce(&mut Vec<Known>) -> bool,
+    ) -> Result<(), Failure> {
         let fail = |e: io::Error| self.cannot_write(&e);
         self.make_folder().map_err(fail)?;
         let _lock = self.lock().map_err(fail)?;
-        let mut entries = self.mended(Ok(()));
+        let mut entries = self.mended(session, Ok(()));
         if !change(&mut entries) {
             return Ok(());
         }
@@ -276,12 +286,15 @@ impl CacheFile {
     }
 }
 
+/// What this process said that is said once: its subjects.
+#[derive(Default)]
+pub struct SaidOnce(Mutex<BTreeSet<String>>);
+
 /// Says something, once in this process about one `subject`.
-pub(super) fn say_once(subject: &str, text: &str) {
-    static SAID: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
-    let mut said = SAID.lock().unwrap_or_else(PoisonError::into_inner);
+pub(super) fn say_once(session: &Session, subject: &str, text: &str) {
+    let mut said = session.process().said.0.lock().unwrap_or_else(PoisonError::into_inner);
     if said.insert(subject.to_owned()) {
-        ui::error(text);
+        ui::error(session, text);
     }
 }
 
@@ -321,38 +334,41 @@ mod tests {
         Known::new(list).unwrap()
     }
 
-    fn names(file: &CacheFile) -> Vec<String> {
-        file.entries().iter().map(|k| k.name().to_owned()).collect()
+    fn names(session: &Session, file: &CacheFile) -> Vec<String> {
+        file.entries(session).iter().map(|k| k.name().to_owned()).collect()
     }
 
     #[test]
     fn pools_come_and_go_and_the_last_takes_the_file_along() {
+        let session = &crate::session::Session::of_test();
         let dir = tempfile::tempdir().unwrap();
         let file = CacheFile::new(dir.path().join("deep/zpool.cache"));
-        assert!(names(&file).is_empty());
-        file.put(&pool("a", 1)).unwrap();
-        file.put(&pool("b", 2)).unwrap();
-        file.put(&pool("c", 2)).unwrap();
-        assert_eq!(names(&file), ["a", "c"]);
-        file.remove(1).unwrap();
-        file.remove(7).unwrap();
-        assert_eq!(names(&file), ["c"]);
-        file.remove(2).unwrap();
+        assert!(names(session, &file).is_empty());
+        file.put(session, &pool("a", 1)).unwrap();
+        file.put(session, &pool("b", 2)).unwrap();
+        file.put(session, &pool("c", 2)).unwrap();
+        assert_eq!(names(session, &file), ["a", "c"]);
+        file.remove(session, 1).unwrap();
+        file.remove(session, 7).unwrap();
+        assert_eq!(names(session, &file), ["c"]);
+        file.remove(session, 2).unwrap();
         assert!(!file.path.exists());
     }
 
     #[test]
     fn a_damaged_file_is_put_aside_and_the_next_one_is_whole() {
+        let session = &crate::session::Session::of_test();
         let dir = tempfile::tempdir().unwrap();
         let file = CacheFile::new(dir.path().join("zpool.cache"));
         std::fs::write(&file.path, b"\x01\x01\0\0nonsense").unwrap();
-        file.put(&pool("a", 1)).unwrap();
-        assert_eq!(names(&file), ["a"]);
+        file.put(session, &pool("a", 1)).unwrap();
+        assert_eq!(names(session, &file), ["a"]);
         assert_eq!(std::fs::read(file.beside("damaged")).unwrap(), b"\x01\x01\0\0nonsense");
     }
 
     #[test]
     fn one_bad_entry_leaves_the_others_known() {
+        let session = &crate::session::Session::of_test();
         let dir = tempfile::tempdir().unwrap();
         let file = CacheFile::new(dir.path().join("zpool.cache"));
         let mut list = NvList::new();
@@ -360,11 +376,11 @@ mod tests {
         list.set("bad", NvValue::NvList(NvList::new())).set("worse", NvValue::U64(3));
         let bytes = list.encode(Packing::XDR).unwrap();
         std::fs::write(&file.path, &bytes).unwrap();
-        assert_eq!(names(&file), ["a"]);
+        assert_eq!(names(session, &file), ["a"]);
         assert_eq!(std::fs::read(file.beside("damaged")).unwrap(), bytes);
         // The file that took its place is whole.
         std::fs::remove_file(file.beside("damaged")).unwrap();
-        assert_eq!(names(&file), ["a"]);
+        assert_eq!(names(session, &file), ["a"]);
         assert!(!file.beside("damaged").exists());
     }
 
@@ -381,14 +397,15 @@ mod tests {
 
     #[test]
     fn writers_at_once_lose_nothing() {
+        let session = &crate::session::Session::of_test();
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("zpool.cache");
         std::thread::scope(|scope| {
             for n in 0..8 {
                 let file = CacheFile::new(path.clone());
-                scope.spawn(move || file.put(&pool(&format!("p{n}"), n)).unwrap());
+                scope.spawn(move || file.put(session, &pool(&format!("p{n}"), n)).unwrap());
             }
         });
-        assert_eq!(CacheFile::new(path).entries().len(), 8);
+        assert_eq!(CacheFile::new(path).entries(session).len(), 8);
     }
 }

@@ -22,10 +22,10 @@ mod entry;
 mod file;
 
 pub use entry::{Known, real};
-pub use file::read;
+pub use file::{SaidOnce, read};
 
 use crate::failure::Failure;
-use crate::host;
+use crate::session::Session;
 use engine::live::cache_config;
 use engine::pools::{PoolProperty, PoolPropertySource};
 use engine::{LivePool, Pool};
@@ -67,12 +67,12 @@ impl Cachefile {
 }
 
 /// The folder of this user; `None` without a home.
-pub fn folder() -> Option<PathBuf> {
+pub fn folder(session: &Session) -> Option<PathBuf> {
     let variable = |name| std::env::var_os(name).filter(|v| !v.is_empty()).map(PathBuf::from);
     if let Some(folder) = variable("ZINC_STATE") {
         return Some(folder);
     }
-    if host::user() == 0 {
+    if session.user() == 0 {
         return Some(PathBuf::from(OF_ROOT));
     }
     let home = || Some(variable("HOME")?.join(".local/state"));
@@ -81,8 +81,8 @@ pub fn folder() -> Option<PathBuf> {
 
 /// A process that holds this gives a pool its name: what it has seen of the names that are known
 /// stays.
-pub fn hold_names() -> Option<File> {
-    let folder = folder()?;
+pub fn hold_names(session: &Session) -> Option<File> {
+    let folder = folder(session)?;
     file::make_folder(&folder).ok()?;
     let file = file::open_lock(&folder.join("names.lock")).ok()?;
     // Without locks in that file system, names are only as safe as their users are careful.
@@ -90,14 +90,15 @@ pub fn hold_names() -> Option<File> {
     Some(file)
 }
 
-fn files() -> Vec<CacheFile> {
-    let Some(folder) = folder() else { return Vec::new() };
+fn files(session: &Session) -> Vec<CacheFile> {
+    let Some(folder) = folder(session) else { return Vec::new() };
     vec![CacheFile::new(folder.join(LASTING)), CacheFile::new(folder.join(PASSING))]
 }
 
 /// All known pools, in the order of their names.
-pub fn all() -> Vec<Known> {
-    let mut all: Vec<Known> = files().iter().flat_map(CacheFile::entries).collect();
+pub fn all(session: &Session) -> Vec<Known> {
+    let mut all: Vec<Known> =
+        files(session).iter().flat_map(|file| file.entries(session)).collect();
     all.retain(Known::is_of_this_boot);
     all.sort_by(|a, b| (a.name(), a.guid()).cmp(&(b.name(), b.guid())));
     all.dedup_by_key(|known| known.guid());
@@ -105,26 +106,26 @@ pub fn all() -> Vec<Known> {
 }
 
 /// The pool of this name or guid.
-pub fn find(name: &str) -> Option<Known> {
+pub fn find(session: &Session, name: &str) -> Option<Known> {
     let wanted = crate::common::pool_of(name);
-    all().into_iter().find(|known| known.is_called(wanted))
+    all(session).into_iter().find(|known| known.is_called(wanted))
 }
 
 /// The pool of this guid.
-pub fn by_guid(guid: u64) -> Option<Known> {
-    all().into_iter().find(|known| known.guid() == guid)
+pub fn by_guid(session: &Session, guid: u64) -> Option<Known> {
+    all(session).into_iter().find(|known| known.guid() == guid)
 }
 
 /// The known pool, of this user or of root, that has a device with this guid.
-pub fn with_device(guid: u64) -> Option<Known> {
-    let mut all = all();
-    all.extend(all_of_root());
+pub fn with_device(session: &Session, guid: u64) -> Option<Known> {
+    let mut all = all(session);
+    all.extend(all_of_root(session));
     all.into_iter().find(|known| known.has_device(guid))
 }
 
 /// The pools that root has imported, for another user: every user may read root's list.
-pub fn all_of_root() -> Vec<Known> {
-    if host::user() == 0 || std::env::var_os("ZINC_STATE").is_some() {
+pub fn all_of_root(session: &Session) -> Vec<Known> {
+    if session.user() == 0 || std::env::var_os("ZINC_STATE").is_some() {
         return Vec::new();
     }
     let paths = [LASTING, PASSING].map(|file| Path::new(OF_ROOT).join(file));
@@ -135,14 +136,14 @@ pub fn all_of_root() -> Vec<Known> {
 }
 
 /// That of this name or guid.
-pub fn of_root(name: &str) -> Option<Known> {
+pub fn of_root(session: &Session, name: &str) -> Option<Known> {
     let wanted = crate::common::pool_of(name);
-    all_of_root().into_iter().find(|known| known.is_called(wanted))
+    all_of_root(session).into_iter().find(|known| known.is_called(wanted))
 }
 
 /// What no label tells of a pool, because it was said when the pool was imported here.
-pub fn complete(properties: &mut [PoolProperty], guid: u64) {
-    let Some(known) = by_guid(guid) else { return };
+pub fn complete(session: &Session, properties: &mut [PoolProperty], guid: u64) {
+    let Some(known) = by_guid(session, guid) else { return };
     let mut set = |name: &str, value: &str, source| {
         for property in properties.iter_mut().filter(|p| p.name == name) {
             value.clone_into(&mut property.value);
@@ -162,19 +163,23 @@ pub fn complete(properties: &mut [PoolProperty], guid: u64) {
 }
 
 /// Whether a known pool has this name, or one that is served.
-pub fn has_name(name: &str) -> bool {
-    let is_served = || crate::served::Server::own().iter().any(|server| server.name == name);
-    all().iter().any(|known| known.name() == name) || is_served()
+pub fn has_name(session: &Session, name: &str) -> bool {
+    let is_served = || crate::served::Server::own(session).iter().any(|server| server.name == name);
+    all(session).iter().any(|known| known.name() == name) || is_served()
 }
 
 /// Refuses to give a pool a name that could not be remembered; said before anything is changed.
-pub fn check_writable(doing: &str, cachefile: &Cachefile) -> Result<(), Failure> {
+pub fn check_writable(
+    session: &Session,
+    doing: &str,
+    cachefile: &Cachefile,
+) -> Result<(), Failure> {
     let cannot = |failure: Failure| not_remembered(doing, cachefile, &failure);
     let elsewhere = match cachefile {
         Cachefile::At(path) => Some(CacheFile::at(path.clone())),
         _ => None,
     };
-    let files = files();
+    let files = files(session);
     if files.is_empty() {
         return Err(cannot(no_folder()));
     }
@@ -197,19 +202,19 @@ fn no_folder() -> Failure {
 }
 
 /// Remembers a pool, in place of what was known of it.
-pub fn remember(known: &Known, cachefile: &Cachefile) -> Result<(), Failure> {
+pub fn remember(session: &Session, known: &Known, cachefile: &Cachefile) -> Result<(), Failure> {
     if let Cachefile::At(path) = cachefile {
         // Before anything says that it is there.
         CacheFile::at(path.clone()).check_writable()?;
     }
-    keep(&known.clone().with_cachefile(cachefile), cachefile)
+    keep(session, &known.clone().with_cachefile(cachefile), cachefile)
 }
 
-fn keep(known: &Known, cachefile: &Cachefile) -> Result<(), Failure> {
-    let [lasting, passing] = &files()[..] else {
+fn keep(session: &Session, known: &Known, cachefile: &Cachefile) -> Result<(), Failure> {
+    let [lasting, passing] = &files(session)[..] else {
         return Err(no_folder());
     };
-    let old = by_guid(known.guid());
+    let old = by_guid(session, known.guid());
     let known = &known.clone().with_files(old.as_ref().or(Some(known)));
     let before = old.map(|old| old.cachefile());
     let is_usual = *cachefile == Cachefile::Usual;
@@ -217,85 +222,85 @@ fn keep(known: &Known, cachefile: &Cachefile) -> Result<(), Failure> {
     // In this order: wherever this is cut off, the pool is in one of the two, and that one names
     // each other file that it may stand in.
     if let Some(Cachefile::At(old)) = before.filter(|before| before != cachefile) {
-        CacheFile::at(old).remove(known.guid())?;
+        CacheFile::at(old).remove(session, known.guid())?;
     }
-    to.put(known)?;
+    to.put(session, known)?;
     if let Cachefile::At(path) = cachefile {
-        CacheFile::at(path.clone()).put(&known.without_marks())?;
+        CacheFile::at(path.clone()).put(session, &known.without_marks())?;
     }
-    from.remove(known.guid())
+    from.remove(session, known.guid())
 }
 
 /// Writes down where devices are that are about to be added to a known pool, so that it is whole
 /// wherever the command that adds them is cut off.
-pub fn announce(guid: u64, paths: &[PathBuf]) {
-    let Some(old) = by_guid(guid) else { return };
+pub fn announce(session: &Session, guid: u64, paths: &[PathBuf]) {
+    let Some(old) = by_guid(session, guid) else { return };
     let cachefile = old.cachefile();
-    if let Err(failure) = keep(&old.with_adding(paths), &cachefile) {
-        warn_forgetful(&failure);
+    if let Err(failure) = keep(session, &old.with_adding(paths), &cachefile) {
+        warn_forgetful(session, &failure);
     }
 }
 
 /// What was known of a pool is written anew, when it is known and has changed.
-pub fn refresh(guid_before: u64, pool: &LivePool) {
-    let Some(old) = by_guid(guid_before) else { return };
+pub fn refresh(session: &Session, guid_before: u64, pool: &LivePool) {
+    let Some(old) = by_guid(session, guid_before) else { return };
     let new = old.with_config(pool.cache_config()).with_files(Some(&old));
     let guid = new.guid();
     if new.says_the_same_as(&old) {
         return;
     }
     // In this order: wherever this is cut off, the pool is known by its name.
-    let kept = keep(&new, &old.cachefile());
+    let kept = keep(session, &new, &old.cachefile());
     let done = kept.and_then(|()| match guid_before == guid {
         true => Ok(()),
-        false => forget_quietly(guid_before),
+        false => forget_quietly(session, guid_before),
     });
     if let Err(failure) = done {
-        warn_forgetful(&failure);
+        warn_forgetful(session, &failure);
     }
 }
 
 /// The same for a command that only read the pool, and found devices that were not written down.
 /// An entry that another command has changed meanwhile stays; so does one that cannot be written.
-pub fn note(old: &Known, pool: &Pool) {
+pub fn note(session: &Session, old: &Known, pool: &Pool) {
     let new = old.with_config(cache_config(pool)).with_files(Some(old));
     if new.says_the_same_as(old) {
         return;
     }
-    files().iter().for_each(|file| {
-        let _ = file.replace_entry(old, &new);
+    files(session).iter().for_each(|file| {
+        let _ = file.replace_entry(session, old, &new);
     });
 }
 
 /// Forgets a pool, which was exported or destroyed. That it cannot be is only said.
-pub fn forget(guid: u64) {
-    if let Err(failure) = try_forget(guid) {
-        failure.report();
+pub fn forget(session: &Session, guid: u64) {
+    if let Err(failure) = try_forget(session, guid) {
+        failure.report(session);
     }
 }
 
 /// The same for a command that does nothing else.
-pub fn try_forget(guid: u64) -> Result<(), Failure> {
-    let name = by_guid(guid).map(|known| known.name().to_owned()).unwrap_or_default();
-    forget_quietly(guid).map_err(|why| {
+pub fn try_forget(session: &Session, guid: u64) -> Result<(), Failure> {
+    let name = by_guid(session, guid).map(|known| known.name().to_owned()).unwrap_or_default();
+    forget_quietly(session, guid).map_err(|why| {
         let (what, because, _) = why.parts();
         let failure = Failure::new(format!("'{name}' is still in the list of known pools"));
         because.iter().fold(failure.because(what), Failure::because)
     })
 }
 
-fn forget_quietly(guid: u64) -> Result<(), Failure> {
-    let elsewhere = match by_guid(guid).map(|known| known.cachefile()) {
+fn forget_quietly(session: &Session, guid: u64) -> Result<(), Failure> {
+    let elsewhere = match by_guid(session, guid).map(|known| known.cachefile()) {
         Some(Cachefile::At(path)) => Some(CacheFile::at(path)),
         _ => None,
     };
-    files().iter().chain(&elsewhere).try_for_each(|file| file.remove(guid))
+    files(session).iter().chain(&elsewhere).try_for_each(|file| file.remove(session, guid))
 }
 
-fn warn_forgetful(failure: &Failure) {
+fn warn_forgetful(session: &Session, failure: &Failure) {
     let (what, because, _) = failure.parts();
     let mut text = format!("zinc: what is known of this pool is not up to date: {what}\n");
     because.iter().for_each(|why| text.push_str(&format!("  because: {why}\n")));
     text.push_str(&format!("  hint: -d PATH finds its devices; {OTHER_FOLDER}\n"));
-    file::say_once(&text.clone(), &text);
+    file::say_once(session, &text.clone(), &text);
 }

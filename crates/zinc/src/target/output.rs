@@ -18,9 +18,10 @@
 //! refused ([`PATIENCE`]).
 
 use crate::failure::Failure;
+use crate::session::{Client, Session};
+use crate::ui;
 use crate::ui::sink::Patience;
 use crate::ui::stream::Stream;
-use crate::{asked, asked::Asked, ui};
 use hostfs::{Identity, Look, link_open, named, nameless, random_name};
 use rustix::fs::{
     AtFlags, CWD, FileType, Gid, Mode, OFlags, Uid, fchmod, fchown, fcntl_getfl, fcntl_setfl,
@@ -47,7 +48,7 @@ pub struct Output {
     how: How,
     /// The client that it is written for, from whatever thread, and the way there: a pipe that is
     /// not read must not keep what the client no longer wants.
-    client: Option<(Arc<Asked>, Stream)>,
+    client: Option<(Arc<Client>, Stream)>,
 }
 
 enum How {
@@ -80,31 +81,37 @@ fn failed(path: &Path, e: &io::Error) -> Failure {
 
 impl Output {
     /// Begins. That the file cannot be written is said now, not after the work.
-    pub fn create(typed: &Path) -> Result<Self, Failure> {
-        let path = asked::path(typed);
+    pub fn create(session: &Session, typed: &Path) -> Result<Self, Failure> {
+        let path = session.path(typed);
         let opened = match stream(&path) {
-            Some(number) => stream_file(number).map(|file| (file, How::InPlace { is_old: false })),
-            None => open(&path),
+            Some(number) => {
+                stream_file(session, number).map(|file| (file, How::InPlace { is_old: false }))
+            }
+            None => open(session, &path),
         };
-        Self::begin(path, opened)
+        Self::begin(session, path, opened)
     }
 
     /// Begins a file that is zinc's own: it is a regular file in the end, or nothing is changed.
-    pub fn own(typed: &Path) -> Result<Self, Failure> {
-        let path = asked::path(typed);
+    pub fn own(session: &Session, typed: &Path) -> Result<Self, Failure> {
+        let path = session.path(typed);
         let opened = look(&path).and_then(|look| match look {
             Some(look) if !(look.is_file() && look.links == 1) => {
                 Err(io::Error::other(format!("there is {} already", kind_of(&look))))
             }
             look => replace(&path, look.as_ref()),
         });
-        Self::begin(path, opened)
+        Self::begin(session, path, opened)
     }
 
-    fn begin(path: PathBuf, opened: io::Result<(File, How)>) -> Result<Self, Failure> {
+    fn begin(
+        session: &Session,
+        path: PathBuf,
+        opened: io::Result<(File, How)>,
+    ) -> Result<Self, Failure> {
         match opened {
             Ok((file, how)) => {
-                let client = asked::client().map(|client| {
+                let client = session.client().cloned().map(|client| {
                     let stream = Stream::new(file.try_clone()?);
                     Ok((client, stream))
                 });
@@ -223,18 +230,18 @@ fn kind_of(look: &Look) -> &'static str {
 }
 
 /// A stream of whoever runs the verb.
-fn stream_file(number: usize) -> io::Result<File> {
-    let [out, errors] = ui::streams()?;
+fn stream_file(session: &Session, number: usize) -> io::Result<File> {
+    let [out, errors] = ui::streams(session)?;
     Ok(File::from(if number == 0 { out } else { errors }))
 }
 
-fn open(path: &Path) -> io::Result<(File, How)> {
+fn open(session: &Session, path: &Path) -> io::Result<(File, How)> {
     let Some(look) = look(path)? else { return replace(path, None) };
     if !(look.is_file() && look.links == 1) {
-        return in_place(path, look.kind == FileType::Symlink);
+        return in_place(session, path, look.kind == FileType::Symlink);
     }
     // Who may not write to it may not replace it either.
-    let (old, how) = in_place(path, false)?;
+    let (old, how) = in_place(session, path, false)?;
     match replace(path, Some(&Look::of(&old)?)) {
         Ok(new) => Ok(new),
         // A file that may be written in a folder that may not.
@@ -243,18 +250,18 @@ fn open(path: &Path) -> io::Result<(File, How)> {
     }
 }
 
-fn in_place(path: &Path, is_link: bool) -> io::Result<(File, How)> {
+fn in_place(session: &Session, path: &Path, is_link: bool) -> io::Result<(File, How)> {
     // As with `>`, a link that leads nowhere has its end made.
     let flags = if is_link { WRITE | OFlags::CREATE } else { WRITE };
-    let (file, look) = match open_to_write(path, flags) {
-        Err(e) if e.kind() == io::ErrorKind::AlreadyExists => open_to_write(path, WRITE)?,
+    let (file, look) = match open_to_write(session, path, flags) {
+        Err(e) if e.kind() == io::ErrorKind::AlreadyExists => open_to_write(session, path, WRITE)?,
         other => other?,
     };
     Ok((file, How::InPlace { is_old: look.is_file() }))
 }
 
 /// Opens what can be written into, without waiting for it, and says what it is.
-fn open_to_write(path: &Path, flags: OFlags) -> io::Result<(File, Look)> {
+fn open_to_write(session: &Session, path: &Path, flags: OFlags) -> io::Result<(File, Look)> {
     let until = Instant::now() + PATIENCE;
     let file = loop {
         match openat(CWD, path, flags | OFlags::NONBLOCK, MODE) {
@@ -262,7 +269,7 @@ fn open_to_write(path: &Path, flags: OFlags) -> io::Result<(File, Look)> {
             Err(Errno::NXIO) if !look(path)?.is_some_and(|l| l.kind == FileType::Fifo) => {
                 return Err(Errno::NXIO.into());
             }
-            Err(Errno::NXIO) if Instant::now() < until && asked::check().is_ok() => {
+            Err(Errno::NXIO) if Instant::now() < until && session.check().is_ok() => {
                 std::thread::sleep(TICK);
             }
             Err(Errno::NXIO) => return Err(io::Error::other("no program reads from this pipe")),
@@ -312,23 +319,28 @@ fn take_over(file: &File, old: &Look) -> io::Result<()> {
 }
 
 /// Opens a file to add to it, as `>>` does, but not through a link.
-pub fn append(typed: &Path) -> Result<File, Failure> {
-    long_lived(typed, OFlags::APPEND, false)
+pub fn append(session: &Session, typed: &Path) -> Result<File, Failure> {
+    long_lived(session, typed, OFlags::APPEND, false)
 }
 
 /// Opens a file that is written for as long as the program runs, and read meanwhile: emptied, as
 /// `>` does, but not through a link.
-pub fn stream_to(typed: &Path) -> Result<File, Failure> {
-    long_lived(typed, OFlags::empty(), true)
+pub fn stream_to(session: &Session, typed: &Path) -> Result<File, Failure> {
+    long_lived(session, typed, OFlags::empty(), true)
 }
 
-fn long_lived(typed: &Path, how: OFlags, is_emptied: bool) -> Result<File, Failure> {
-    let path = asked::path(typed);
+fn long_lived(
+    session: &Session,
+    typed: &Path,
+    how: OFlags,
+    is_emptied: bool,
+) -> Result<File, Failure> {
+    let path = session.path(typed);
     let opened = match stream(&path) {
-        Some(number) => stream_file(number),
+        Some(number) => stream_file(session, number),
         None => {
             let flags = WRITE | OFlags::CREATE | OFlags::NOFOLLOW | how;
-            open_to_write(&path, flags).and_then(|(file, look)| {
+            open_to_write(session, &path, flags).and_then(|(file, look)| {
                 if is_emptied && look.is_file() {
                     file.set_len(0)?;
                 }
@@ -344,24 +356,25 @@ mod tests {
     use super::*;
     use std::fs;
 
-    fn write(path: &Path, text: &[u8]) -> Result<(), Failure> {
-        let mut output = Output::create(path)?;
+    fn write(session: &Session, path: &Path, text: &[u8]) -> Result<(), Failure> {
+        let mut output = Output::create(session, path)?;
         let written = output.write_all(text);
         output.finish(written)
     }
 
     #[test]
     fn a_file_is_replaced_whole_and_keeps_its_mode() {
+        let session = &crate::session::Session::of_test();
         use std::os::unix::fs::PermissionsExt as _;
         let place = tempfile::tempdir().unwrap();
         let path = place.path().join("report");
         fs::write(&path, "old").unwrap();
         fs::set_permissions(&path, fs::Permissions::from_mode(0o640)).unwrap();
-        let mut half = Output::create(&path).unwrap();
+        let mut half = Output::create(session, &path).unwrap();
         half.write_all(b"half").unwrap();
         drop(half);
         assert_eq!(fs::read(&path).unwrap(), b"old");
-        write(&path, b"new").unwrap();
+        write(session, &path, b"new").unwrap();
         assert_eq!(fs::read(&path).unwrap(), b"new");
         assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o640);
         assert_eq!(fs::read_dir(place.path()).unwrap().count(), 1, "nothing else is left");
@@ -369,6 +382,7 @@ mod tests {
 
     #[test]
     fn links_stay_and_what_they_lead_to_is_written() {
+        let session = &crate::session::Session::of_test();
         let place = tempfile::tempdir().unwrap();
         let (file, link, second) = ("file", "link", "second");
         let [file, link, second] = [file, link, second].map(|n| place.path().join(n));
@@ -376,7 +390,7 @@ mod tests {
         std::os::unix::fs::symlink("file", &link).unwrap();
         fs::hard_link(&file, &second).unwrap();
         for path in [&link, &second] {
-            write(path, b"new").unwrap();
+            write(session, path, b"new").unwrap();
             assert!(fs::symlink_metadata(&link).unwrap().is_symlink());
             assert_eq!(fs::read(&file).unwrap(), b"new");
             assert_eq!(fs::read(&second).unwrap(), b"new");
@@ -385,10 +399,11 @@ mod tests {
 
     #[test]
     fn a_remover_takes_only_what_was_written() {
+        let session = &crate::session::Session::of_test();
         let place = tempfile::tempdir().unwrap();
         let path = place.path().join("pid");
         let make = || {
-            let output = Output::own(&path).unwrap();
+            let output = Output::own(session, &path).unwrap();
             let remover = output.remover().unwrap();
             output.finish(Ok(())).unwrap();
             remover
@@ -404,6 +419,7 @@ mod tests {
 
     #[test]
     fn a_file_of_its_own_takes_the_place_of_nothing_else() {
+        let session = &crate::session::Session::of_test();
         let place = tempfile::tempdir().unwrap();
         let path = |name: &str| place.path().join(name);
         fs::write(path("precious"), "kept").unwrap();
@@ -415,28 +431,34 @@ mod tests {
         let mode = Mode::RUSR | Mode::WUSR;
         rustix::fs::mknodat(CWD, path("pipe"), FileType::Fifo, mode, 0).unwrap();
         for name in ["link", "dangling", "one", "dir", "pipe"] {
-            assert!(Output::own(&path(name)).is_err(), "{name}");
+            assert!(Output::own(session, &path(name)).is_err(), "{name}");
         }
         for name in ["link", "dangling", "dir"] {
-            assert!(append(&path(name)).is_err() && stream_to(&path(name)).is_err(), "{name}");
+            assert!(
+                append(session, &path(name)).is_err() && stream_to(session, &path(name)).is_err(),
+                "{name}"
+            );
         }
         assert_eq!(fs::read(path("precious")).unwrap(), b"kept");
         assert!(!path("nothing").exists());
-        append(&path("one")).unwrap().write_all(b" more").unwrap();
+        append(session, &path("one")).unwrap().write_all(b" more").unwrap();
         assert_eq!(fs::read(path("two")).unwrap(), b"kept more");
-        assert!(stream_to(&path("one")).is_ok() && fs::read(path("two")).unwrap().is_empty());
+        assert!(
+            stream_to(session, &path("one")).is_ok() && fs::read(path("two")).unwrap().is_empty()
+        );
     }
 
     #[test]
     fn a_pipe_that_nothing_reads_is_refused() {
+        let session = &crate::session::Session::of_test();
         let place = tempfile::tempdir().unwrap();
         let pipe = place.path().join("pipe");
         let mode = Mode::RUSR | Mode::WUSR;
         rustix::fs::mknodat(CWD, &pipe, FileType::Fifo, mode, 0).unwrap();
         let said = [
-            Output::create(&pipe).err().unwrap(),
-            append(&pipe).unwrap_err(),
-            stream_to(&pipe).unwrap_err(),
+            Output::create(session, &pipe).err().unwrap(),
+            append(session, &pipe).unwrap_err(),
+            stream_to(session, &pipe).unwrap_err(),
         ];
         for failure in said {
             assert!(failure.text().contains("no program reads"), "{}", failure.text());
@@ -445,9 +467,10 @@ mod tests {
 
     #[test]
     fn devices_and_pipes_are_written_into() {
-        write(Path::new("/dev/null"), b"gone").unwrap();
+        let session = &crate::session::Session::of_test();
+        write(session, Path::new("/dev/null"), b"gone").unwrap();
         assert!(!fs::metadata("/dev/null").unwrap().is_file());
-        assert!(Output::create(Path::new("/")).is_err());
+        assert!(Output::create(session, Path::new("/")).is_err());
         let place = tempfile::tempdir().unwrap();
         let pipe = place.path().join("pipe");
         let mode = Mode::RUSR | Mode::WUSR;
@@ -456,7 +479,7 @@ mod tests {
             let pipe = pipe.clone();
             move || fs::read(pipe).unwrap()
         });
-        write(&pipe, b"through").unwrap();
+        write(session, &pipe, b"through").unwrap();
         assert_eq!(reader.join().unwrap(), b"through");
     }
 }

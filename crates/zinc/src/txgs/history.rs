@@ -1,6 +1,7 @@
 //! Files of txg records: a line of JSON for each, appended by every verb that was given the file.
 
 use crate::failure::Failure;
+use crate::session::Session;
 use engine::LivePool;
 use engine::live::TxgRecord;
 use serde::{Deserialize, Serialize};
@@ -44,19 +45,19 @@ pub fn lines(pool: &LivePool) -> Vec<Line> {
 }
 
 /// That such a file can be written is found out before the work that it will be about.
-pub fn check(path: &Path) -> Result<(), Failure> {
-    crate::target::append(path).map(drop)
+pub fn check(session: &Session, path: &Path) -> Result<(), Failure> {
+    crate::target::append(session, path).map(drop)
 }
 
 /// Appends what the last txgs of a pool did.
-pub fn append(path: &Path, pool: &LivePool) -> Result<(), Failure> {
+pub fn append(session: &Session, path: &Path, pool: &LivePool) -> Result<(), Failure> {
     let mut text = String::new();
     for line in lines(pool) {
         // A record cannot fail to become text: it has no maps with odd keys.
         text += &serde_json::to_string(&line).unwrap_or_default();
         text.push('\n');
     }
-    crate::target::append(path)?.write_all(text.as_bytes()).map_err(|e| {
+    crate::target::append(session, path)?.write_all(text.as_bytes()).map_err(|e| {
         Failure::new(format!("cannot write to {}", path.display())).because(e.to_string())
     })
 }

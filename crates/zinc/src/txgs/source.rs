@@ -4,6 +4,7 @@
 use super::history::{self, Line};
 use crate::failure::Failure;
 use crate::served::{Repeat, Server};
+use crate::session::Session;
 use std::path::{Path, PathBuf};
 
 /// The arguments that say so.
@@ -37,9 +38,9 @@ impl Records {
     }
 
     /// The server of the pool.
-    pub fn server(&self) -> Result<Server, Failure> {
+    pub fn server(&self, session: &Session) -> Result<Server, Failure> {
         let name = self.pool.as_deref().unwrap_or_default();
-        Server::must(self.socket.as_deref(), &self.search, name)
+        Server::must(session, self.socket.as_deref(), &self.search, name)
     }
 }
 

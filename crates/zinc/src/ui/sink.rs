@@ -5,7 +5,7 @@
 //! them: network file systems say at `close` that a disk was full. What may block for longer than
 //! somebody waits goes through [`super::stream`].
 
-use crate::asked::Presence;
+use crate::session::Presence;
 use rustix::event::{PollFd, PollFlags, poll};
 use std::io;
 use std::os::fd::AsFd;

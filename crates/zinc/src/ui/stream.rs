@@ -113,7 +113,7 @@ fn serve(file: &File, jobs: &Receiver<Job>) {
 #[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
-    use crate::asked::Presence;
+    use crate::session::Presence;
     use std::io::Read as _;
     use std::os::fd::OwnedFd;
     use std::time::{Duration, Instant};

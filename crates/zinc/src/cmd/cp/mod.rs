@@ -8,13 +8,14 @@ mod talk;
 pub mod tree;
 mod walk;
 
-use crate::asked;
+use crate::cmd::verb::{Served, Verb};
 use crate::common::PoolArgs;
 use crate::failure::Failure;
 use crate::live::{LiveArgs, LiveHow, Tuning};
 use crate::objsets;
 use crate::place::{Found, Place, printable};
 use crate::progress::while_showing;
+use crate::session::Session;
 use crate::target::{Dir, names};
 use engine::Progress;
 use engine::files::FileKind;
@@ -70,17 +71,21 @@ pub fn has_posix_acls(pool: &Pool, dataset: &Dataset) -> bool {
     matches!(found, Ok(Some(p)) if p.value == "posix")
 }
 
-impl Args {
+impl Verb for Args {
+    fn served(&self, _: &Session) -> Served {
+        Served::ToOwner
+    }
+
     /// Runs it. Exit code 1 when something was not copied.
-    pub fn run(self) -> Result<ExitCode, Failure> {
+    fn run(self: Box<Self>, session: &Session) -> Result<ExitCode, Failure> {
         let mut sources = self.paths.clone();
         let Some(dest) = sources.pop() else {
             return Err(Failure::usage("what is to be copied, and where to?"));
         };
-        let is_into = into::is_in_pool(&dest);
-        if self.tar.is_some() || (is_into && sources.iter().all(|s| into::is_local(s))) {
-            let sources = sources.iter().map(|s| asked::argument(s)).collect();
-            return self.copy_into(sources, dest);
+        let is_into = into::is_in_pool(session, &dest);
+        if self.tar.is_some() || (is_into && sources.iter().all(|s| into::is_local(session, s))) {
+            let sources = sources.iter().map(|s| session.argument(s)).collect();
+            return self.copy_into(session, sources, dest);
         }
         if sources.is_empty() {
             return Err(Failure::usage("what is to be copied, and where to?"));
@@ -92,10 +97,17 @@ impl Args {
         if self.txgs {
             return Err(Failure::usage("--txgs is for copies into a pool"));
         }
-        self.copy_out(&sources, &asked::path(Path::new(&dest)))
+        self.copy_out(session, &sources, &session.path(Path::new(&dest)))
     }
+}
 
-    fn copy_out(&self, sources: &[OsString], dest: &Path) -> Result<ExitCode, Failure> {
+impl Args {
+    fn copy_out(
+        &self,
+        session: &Session,
+        sources: &[OsString],
+        dest: &Path,
+    ) -> Result<ExitCode, Failure> {
         let sources: Vec<Place> = sources.iter().map(|s| s.as_os_str().into()).collect();
         let first = sources.first().map(Place::pool).unwrap_or_default();
         if let Some(other) = sources.iter().find(|s| s.pool() != first) {
@@ -105,18 +117,23 @@ impl Args {
             let what = format!("{}: no directory, to copy several to", dest.display());
             return Err(Failure::usage(what));
         }
-        let pool = self.pool.clone().anywhere().open(&first)?;
+        let pool = self.pool.clone().anywhere().open(session, &first)?;
         let progress = Progress::new();
         progress.begin("copied", 0);
-        let sink = Talk::new(self.verbose);
-        while_showing(&progress, || {
-            let copy = |s| self.source(&pool, s, dest, &progress, &sink);
+        let sink = Talk::new(session, self.verbose);
+        while_showing(session, &progress, || {
+            let copy = |s| self.source(session, &pool, s, dest, &progress, &sink);
             sources.iter().try_for_each(copy)
         })?;
         Ok(sink.end())
     }
 
-    fn copy_into(self, sources: Vec<OsString>, dest: OsString) -> Result<ExitCode, Failure> {
+    fn copy_into(
+        self,
+        session: &Session,
+        sources: Vec<OsString>,
+        dest: OsString,
+    ) -> Result<ExitCode, Failure> {
         if self.keep.no_devices {
             return Err(Failure::usage("--no-devices is for copies out of a pool"));
         }
@@ -158,15 +175,16 @@ impl Args {
             owner: !self.keep.no_owner,
             xattrs: !self.keep.no_xattrs,
             verbose: self.verbose,
-            tar: self.tar.map(|t| if t == Path::new("-") { t } else { asked::path(&t) }),
+            tar: self.tar.map(|t| if t == Path::new("-") { t } else { session.path(&t) }),
             sources,
             dest,
         };
-        args.run()
+        args.run(session)
     }
 
     fn source(
         &self,
+        session: &Session,
         pool: &Pool,
         place: &Place,
         dest: &Path,
@@ -175,9 +193,9 @@ impl Args {
     ) -> Result<(), Failure> {
         let found = place.find(pool)?;
         if pool.dsl().kind(&found.dataset) == DatasetKind::Volume {
-            return self.volume(pool, &found, dest, progress, sink);
+            return self.volume(session, pool, &found, dest, progress, sink);
         }
-        let fs = found.filesystem(pool, &self.pool.open)?;
+        let fs = found.filesystem(session, pool, &self.pool.open)?;
         let node = found.node(&fs, false)?;
         let mut copier = Copier::new(&fs, self.keep.keep(), progress, sink);
         copier.existing = if self.force { Existing::Replace } else { Existing::Refuse };
@@ -202,6 +220,7 @@ impl Args {
 
     fn volume(
         &self,
+        session: &Session,
         pool: &Pool,
         found: &Found,
         dest: &Path,
@@ -211,7 +230,7 @@ impl Args {
         if !found.path().is_empty() {
             return Err(Failure::new(format!("{}: a volume, without files", found.dataset.name)));
         }
-        let volume = Volume::open(&objsets::open(pool, &found.dataset, &self.pool.open)?)?;
+        let volume = Volume::open(&objsets::open(session, pool, &found.dataset, &self.pool.open)?)?;
         let last = found.dataset.name.rsplit('/').next().unwrap_or("volume");
         let Target { dir, name } = target(dest, last.as_bytes())?;
         let there = dir.look(&name)?;

@@ -4,6 +4,7 @@ use super::data::Lost;
 use super::tree::Sink;
 use crate::failure::FAILED;
 use crate::place::printable;
+use crate::session::Session;
 use crate::ui;
 use engine::Node;
 use std::process::ExitCode;
@@ -11,6 +12,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 /// Tells the user, from any thread.
 pub struct Talk {
+    /// Of the verb.
+    pub session: Session,
     verbose: bool,
     failures: AtomicU64,
     attributes: AtomicU64,
@@ -19,15 +22,16 @@ pub struct Talk {
 
 impl Talk {
     /// Nothing was said yet; with `verbose` every file is named.
-    pub fn new(verbose: bool) -> Self {
+    pub fn new(session: &Session, verbose: bool) -> Self {
         let (failures, attributes) = (AtomicU64::new(0), AtomicU64::new(0));
-        Self { verbose, failures, attributes, told: AtomicBool::new(false) }
+        let session = session.clone();
+        Self { session, verbose, failures, attributes, told: AtomicBool::new(false) }
     }
 
     /// Something was not copied.
     pub fn failed(&self, path: &[u8], why: &dyn std::fmt::Display) {
         self.failures.fetch_add(1, Ordering::Relaxed);
-        ui::error(&format!("zinc: {}: {why}\n", printable(path)));
+        ui::error(&self.session, &format!("zinc: {}: {why}\n", printable(path)));
     }
 
     /// The target does not take an attribute.
@@ -36,14 +40,14 @@ impl Talk {
         // One is worth a line; thousands are worth a number at the end.
         if self.verbose || !self.told.swap(true, Ordering::Relaxed) {
             let (path, what) = (printable(path), printable(what));
-            ui::error(&format!("zinc: {path}: {what} not kept: {why}\n"));
+            ui::error(&self.session, &format!("zinc: {path}: {what} not kept: {why}\n"));
         }
     }
 
     /// It was copied.
     pub fn done(&self, path: impl FnOnce() -> Vec<u8>) {
         if self.verbose {
-            ui::error(&format!("{}\n", printable(&path())));
+            ui::error(&self.session, &format!("{}\n", printable(&path())));
         }
     }
 
@@ -51,7 +55,10 @@ impl Talk {
     pub fn end(self) -> ExitCode {
         let refused = self.attributes.into_inner();
         if refused > 1 && !self.verbose {
-            ui::error(&format!("zinc: {refused} attributes not kept; -v names them\n"));
+            ui::error(
+                &self.session,
+                &format!("zinc: {refused} attributes not kept; -v names them\n"),
+            );
         }
         match self.failures.into_inner() {
             0 => ExitCode::SUCCESS,

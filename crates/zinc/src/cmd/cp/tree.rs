@@ -13,7 +13,6 @@
 use super::data::{self, CopyError, Lost};
 use super::links::{First, Links};
 use super::walk::Walk;
-use crate::asked;
 use crate::target::{Dir, Identity, Keep, Look, Tree, Xattrs, names};
 use engine::Node;
 use engine::files::FileKind;
@@ -168,7 +167,7 @@ impl<'a> Copier<'a> {
             }
         };
         loop {
-            asked::for_each_parallel(0, &mut walk, |task: Task| {
+            engine::for_each_parallel(0, &mut walk, |task: Task| {
                 self.progress.check()?;
                 self.file(&task, &links);
                 Ok::<(), Cancelled>(())

@@ -1,7 +1,9 @@
 //! `zinc lab sensitivity`: what hangs on each number of a simulated disk.
 
 use super::{clear_line, experiment};
+use crate::cmd::verb::Verb;
 use crate::failure::Failure;
+use crate::session::Session;
 use crate::ui;
 use lab::experiment::Setting;
 use lab::sensitivity::{json, markdown, sensitivity};
@@ -37,8 +39,8 @@ fn percent(text: &str) -> Result<f64, String> {
     super::number_up_to(text, 50.0)
 }
 
-impl Sensitivity {
-    pub fn run(self) -> Result<ExitCode, Failure> {
+impl Verb for Sensitivity {
+    fn run(self: Box<Self>, session: &Session) -> Result<ExitCode, Failure> {
         let experiments =
             self.names.iter().map(|name| experiment(name)).collect::<Result<Vec<_>, _>>()?;
         let target = Target::sim(self.sim.as_deref().unwrap_or(""))?;
@@ -46,9 +48,10 @@ impl Sensitivity {
         for experiment in experiments {
             let name = experiment.name;
             let show = !self.json;
+            let session_of_line = session.clone();
             let progress = move |what: &str| {
                 if show {
-                    ui::progress(&format!("{name}: {what}"));
+                    ui::progress(&session_of_line, &format!("{name}: {what}"));
                 }
             };
             let setting = Setting {
@@ -58,12 +61,12 @@ impl Sensitivity {
                 ..Setting::default()
             };
             all.push(sensitivity(experiment, &target, &setting, self.percent / 100.0)?);
-            clear_line();
+            clear_line(session);
         }
         if self.json {
-            ui::json(&json(&all));
+            ui::json(session, &json(&all));
         } else {
-            ui::out(&markdown(&all));
+            ui::out(session, &markdown(&all));
         }
         Ok(ExitCode::SUCCESS)
     }

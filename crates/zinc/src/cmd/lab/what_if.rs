@@ -1,7 +1,9 @@
 //! `zinc lab what-if`: what a pool would do, before its disks are bought.
 
 use super::{clear_line, seconds};
+use crate::cmd::verb::Verb;
 use crate::failure::Failure;
+use crate::session::Session;
 use crate::ui;
 use lab::experiment::LabError;
 use lab::pios::{PiosError, parse_bytes};
@@ -62,8 +64,8 @@ type Options = BTreeMap<&'static str, String>;
 /// The most combinations.
 const MOST: usize = 1000;
 
-impl WhatIf {
-    pub fn run(self) -> Result<ExitCode, Failure> {
+impl Verb for WhatIf {
+    fn run(self: Box<Self>, session: &Session) -> Result<ExitCode, Failure> {
         let base = self.options();
         let sweeps = self.sweeps(&base)?;
         let mut all = vec![base];
@@ -84,20 +86,22 @@ impl WhatIf {
         let mut answers = Vec::new();
         for (number, question) in questions.iter().enumerate() {
             if !self.json {
-                ui::progress(&format!("what-if: {} of {}", number + 1, questions.len()));
+                ui::progress(session, &format!("what-if: {} of {}", number + 1, questions.len()));
             }
             answers.push(what_if(question)?);
         }
-        clear_line();
+        clear_line(session);
         let swept: Vec<&'static str> = sweeps.iter().map(|sweep| sweep.0).collect();
         if self.json {
-            ui::json(&as_json(&all, &answers));
+            ui::json(session, &as_json(&all, &answers));
         } else {
-            ui::table(&table(&swept, &all, &answers));
+            ui::table(session, &table(&swept, &all, &answers));
         }
         Ok(ExitCode::SUCCESS)
     }
+}
 
+impl WhatIf {
     fn options(&self) -> Options {
         let all = [
             ("disk", &self.disk),

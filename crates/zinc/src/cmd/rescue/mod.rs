@@ -9,12 +9,14 @@ mod log;
 use crate::cmd::cp::keep::KeepArgs;
 use crate::cmd::cp::tree::{self, Copier, Existing, Sink, names_of};
 use crate::cmd::cp::{cancelled, has_posix_acls};
+use crate::cmd::verb::Verb;
 use crate::common::PoolArgs;
 use crate::failure::{FAILED, Failure};
 use crate::place::Place;
 use crate::progress::while_showing;
+use crate::session::Session;
 use crate::target::{Dir, names};
-use crate::{asked, objsets, ui};
+use crate::{objsets, ui};
 use engine::Node;
 use engine::files::FileKind;
 use engine::inside::ondisk;
@@ -60,15 +62,14 @@ pub struct Args {
     dest: PathBuf,
 }
 
-impl Args {
-    /// Runs it.
-    pub fn run(self) -> Result<ExitCode, Failure> {
+impl Verb for Args {
+    fn run(self: Box<Self>, session: &Session) -> Result<ExitCode, Failure> {
         let place = Place::from(self.source.as_os_str());
-        let pool = self.pool.clone().anywhere().open_devices(&place.pool())?;
+        let pool = self.pool.clone().anywhere().open_devices(session, &place.pool())?;
         let cannot = |e: std::io::Error| {
             Failure::new(format!("cannot write to {}", self.dest.display())).because(e.to_string())
         };
-        let path = asked::path(&self.dest);
+        let path = session.path(&self.dest);
         let dest = Dir::open_target(&path, false).map_err(cannot)?;
         let log = Log::open(&dest).map_err(|e| {
             let what = format!("cannot write to {}", path.join(LOG_NAME).display());
@@ -90,7 +91,7 @@ impl Args {
         }
         let rescue =
             Rescue { args: &self, pool: &pool, dest: &dest, log: &log, progress: &progress };
-        while_showing(&progress, || rescue.run(&place))?;
+        while_showing(session, &progress, || rescue.run(session, &place))?;
         progress.check().map_err(|e| cancelled(&e))?;
         // "Nothing lost" is said of what is on the disk.
         dest.sync().map_err(cannot)?;
@@ -115,7 +116,7 @@ impl Args {
             true => String::new(),
             false => format!(": see {}", logged.display()),
         };
-        ui::error(&format!("zinc: {files} files rescued, {lost}{renamed}{see}\n"));
+        ui::error(session, &format!("zinc: {files} files rescued, {lost}{renamed}{see}\n"));
         Ok(if losses == 0 { ExitCode::SUCCESS } else { ExitCode::from(FAILED) })
     }
 }
@@ -136,31 +137,31 @@ struct Rescue<'a> {
 }
 
 impl Rescue<'_> {
-    fn run(&self, place: &Place) -> Result<(), Failure> {
+    fn run(&self, session: &Session, place: &Place) -> Result<(), Failure> {
         // The pool's name alone means all of it, also when its root dataset is lost.
         if place.is_pool(self.pool) {
-            self.below("", true);
+            self.below(session, "", true);
             return Ok(());
         }
         let found = place.find(self.pool)?;
         if let Some(path) = found.path.as_ref().filter(|p| names_of(p).next().is_some()) {
-            let fs = found.filesystem(self.pool, &self.args.pool.open)?;
+            let fs = found.filesystem(session, self.pool, &self.args.pool.open)?;
             let node = found.node(&fs, false)?;
             let name = found.last_name().unwrap_or(b"file");
             self.node(&found.dataset, &fs, &node, name, path);
             return Ok(());
         }
         if found.dataset.is_snapshot() {
-            self.dataset(&found.dataset);
+            self.dataset(session, &found.dataset);
             return Ok(());
         }
-        self.below(&found.dataset.name, self.args.recursive);
+        self.below(session, &found.dataset.name, self.args.recursive);
         Ok(())
     }
 
     /// Datasets by name: that of `top` and, with `all`, those below; of the whole pool also those
     /// that damage has cut off from the tree.
-    fn below(&self, top: &str, all: bool) {
+    fn below(&self, session: &Session, top: &str, all: bool) {
         let inside = |n: &str| n.strip_prefix(top).is_some_and(|r| r.starts_with('/'));
         for (name, dataset) in self.pool.dsl().datasets() {
             let (head, snapshot) = match name.split_once('@') {
@@ -177,26 +178,26 @@ impl Rescue<'_> {
                 return;
             }
             match dataset {
-                Ok(dataset) => self.dataset(&dataset),
+                Ok(dataset) => self.dataset(session, &dataset),
                 Err(e) => self.log.of(&name).failed(b"", 0, &e.to_string()),
             }
         }
     }
 
-    fn dataset(&self, dataset: &Dataset) {
+    fn dataset(&self, session: &Session, dataset: &Dataset) {
         let log = self.log.of(&dataset.name);
-        if let Err(e) = self.try_dataset(dataset) {
+        if let Err(e) = self.try_dataset(session, dataset) {
             log.failed(b"", dataset.object, &e);
         }
     }
 
-    fn try_dataset(&self, dataset: &Dataset) -> Result<(), String> {
+    fn try_dataset(&self, session: &Session, dataset: &Dataset) -> Result<(), String> {
         let text = |e: std::io::Error| e.to_string();
         let log = self.log.of(&dataset.name);
         if !self.pool.dsl().is_unlocked(dataset).unwrap_or(true) {
             return Err("encrypted, and its key is not loaded".to_owned());
         }
-        let objset = objsets::open(self.pool, dataset, &self.args.pool.open);
+        let objset = objsets::open(session, self.pool, dataset, &self.args.pool.open);
         let objset = objset.map_err(|e| e.to_string())?;
         let folder = self.own_name(dataset.name.replace('/', "%").as_bytes());
         if self.pool.dsl().kind(dataset) == DatasetKind::Volume {

@@ -2,6 +2,7 @@
 //! one is ready, says so, and ends.
 
 use crate::failure::{FAILED, Failure};
+use crate::session::Session;
 use crate::ui;
 use std::ffi::OsString;
 use std::io::{BufRead as _, BufReader, Read as _};
@@ -13,7 +14,7 @@ use std::process::{Command, ExitCode, Stdio};
 pub const INNER: &str = "serve-now";
 
 /// Starts it. What it says before it is ready is said here.
-pub fn start(log: Option<&Path>) -> Result<ExitCode, Failure> {
+pub fn start(session: &Session, log: Option<&Path>) -> Result<ExitCode, Failure> {
     let fail = |e: std::io::Error| {
         Failure::new("cannot start the process that serves").because(e.to_string())
     };
@@ -24,7 +25,7 @@ pub fn start(log: Option<&Path>) -> Result<ExitCode, Failure> {
     // A group of its own: what the terminal sends to this one is not meant for it.
     command.args(args).process_group(0).stdin(Stdio::null()).stdout(Stdio::piped());
     match log {
-        Some(path) => command.stderr(crate::target::stream_to(path)?),
+        Some(path) => command.stderr(crate::target::stream_to(session, path)?),
         None => command.stderr(Stdio::piped()),
     };
     let mut child = command.spawn().map_err(fail)?;
@@ -33,14 +34,14 @@ pub fn start(log: Option<&Path>) -> Result<ExitCode, Failure> {
         BufReader::new(out).read_line(&mut line).map_err(fail)?;
     }
     if !line.is_empty() {
-        ui::out(&line);
+        ui::out(session, &line);
         return Ok(ExitCode::SUCCESS);
     }
     let mut said = String::new();
     if let Some(mut errors) = child.stderr.take() {
         errors.read_to_string(&mut said).map_err(fail)?;
     }
-    ui::error(&said);
+    ui::error(session, &said);
     let code = child.wait().map_err(fail)?.code().and_then(|c| u8::try_from(c).ok());
     Ok(ExitCode::from(code.unwrap_or(FAILED)))
 }

@@ -16,13 +16,14 @@
 //! client is gone.
 
 use super::held::{Held, Kept, Manner};
-use crate::asked::{self, Asked, Lifeline, Presence};
 use crate::cli::{self, Cli};
 use crate::cmd::tunables::to_json;
+use crate::cmd::verb::Served;
 use crate::failure::{FAILED, Failure};
 use crate::found::Listed;
 use crate::host;
 use crate::served::file_name;
+use crate::session::{self, Client, Lifeline, Presence, Session};
 use crate::txgs::keep_last;
 use crate::ui::{self, sink::Fate, stream::Stream};
 use clap::Parser as _;
@@ -105,6 +106,7 @@ fn identity(path: &Path) -> Option<(u64, u64)> {
 
 /// The service.
 pub struct Service {
+    session: Session,
     held: Arc<Held>,
     listed: Arc<Listed>,
     socket: Arc<Socket>,
@@ -115,12 +117,20 @@ pub struct Service {
 impl Service {
     /// `exported` is called after a client had the pool exported, when it was told how that ended.
     pub fn new(
+        session: Session,
         held: Arc<Held>,
         listed: Arc<Listed>,
         socket: Arc<Socket>,
         exported: impl Fn(Exported) + Send + Sync + 'static,
     ) -> Self {
-        Self { held, listed, socket, outcome: Mutex::default(), exported: Box::new(exported) }
+        Self {
+            session,
+            held,
+            listed,
+            socket,
+            outcome: Mutex::default(),
+            exported: Box::new(exported),
+        }
     }
 
     /// The pool may have another guid now (`zpool reguid`): the socket's name follows it, or a copy
@@ -236,7 +246,7 @@ impl Service {
             (Err(refusal), None) => (Exported::Failed(refusal.to_string()), Err(refusal)),
         };
         if answer.is_ok() {
-            self.listed.forget(guid);
+            self.listed.forget(&self.session, guid);
         }
         *self.outcome.lock().unwrap_or_else(PoisonError::into_inner) = Some(outcome);
         answer
@@ -327,7 +337,7 @@ impl Service {
         let words = line.args.iter().map(|word| word.to_string_lossy()).collect::<Vec<_>>();
         self.held.work(&words.join(" "), peer.pid, presence, |pool| {
             begun();
-            let asked = Arc::new(Asked {
+            let client = Arc::new(Client {
                 pool: Arc::clone(pool),
                 args: line.args,
                 folder: line.folder,
@@ -344,7 +354,8 @@ impl Service {
                 is_part: line.is_part,
                 is_guest: peer.is_other,
             });
-            let code = asked::inherit(Some(&asked), || ui::finish(run_verb(&asked)));
+            let session = self.session.for_client(client);
+            let code = ui::finish(&session, run_verb(&session));
             self.follow(pool.guid());
             Ok(number(code))
         })
@@ -363,7 +374,7 @@ impl Line {
     fn of(request: &Request) -> Result<Self, Refusal> {
         let known = request.params.get("environment").and_then(Value::as_object);
         let known = known.into_iter().flatten();
-        let known = known.filter(|(k, _)| asked::ENVIRONMENT.contains(&k.as_str()));
+        let known = known.filter(|(k, _)| session::ENVIRONMENT.contains(&k.as_str()));
         Ok(Self {
             args: request.words("args")?,
             folder: PathBuf::from(request.word("folder")?),
@@ -374,20 +385,23 @@ impl Line {
 }
 
 /// Runs the command line of a client; the exit code.
-fn run_verb(asked: &Asked) -> ExitCode {
-    let cli = match Cli::try_parse_from(&asked.args) {
+fn run_verb(session: &Session) -> ExitCode {
+    let words = session.arguments();
+    let cli = match Cli::try_parse_from(&words) {
         Ok(cli) => cli,
-        Err(e) => return cli::explain(&asked.args, &e, false),
+        Err(e) => return cli::explain(session, &words, &e, false),
     };
-    if !cli.command.is_for_servers() {
+    let verb = cli.command.verb();
+    let served = verb.served(session);
+    if served == Served::Never {
         let failure = Failure::new("a server does not run this verb for its clients")
             .hint(format!("it runs {}", crate::served::REACHABLE));
-        return failure.report();
+        return failure.report(session);
     }
-    if asked.is_guest && !cli.command.is_for_everyone() {
-        return denied().report();
+    if session.is_for_a_guest() && served != Served::ToEveryone {
+        return denied().report(session);
     }
-    cli.command.run_or_report()
+    cli::run_or_report(session, verb)
 }
 
 /// Why another user is refused.

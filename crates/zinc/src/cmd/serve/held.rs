@@ -27,7 +27,7 @@
 //!   of other users, which only look.
 //! - An export with `-f` and the end of the server (a signal, the end of its time) call all
 //!   commands off at once, and wait [`CALL_OFF`] for them to end; their clients are told which.
-//!   Every write to a client, every pause and every long loop notices (`asked`).
+//!   Every write to a client, every pause and every long loop notices (`session`).
 //! - A signal ends the process within [`END_WITHIN`] whatever happens (`mod.rs`): what was synced
 //!   is safe however it ends, so that a device which hangs need not keep the process.
 //!
@@ -36,7 +36,7 @@
 //! One mutex guards the state and is held for moments only, never while anything is done to the
 //! pool or written to a client. So no reader that stalls is waited for by anybody else.
 
-use crate::asked::Presence;
+use crate::session::Presence;
 use control::Refusal;
 use engine::LivePool;
 use std::collections::BTreeMap;

@@ -14,10 +14,12 @@ mod background;
 mod handler;
 mod held;
 
+use crate::cmd::verb::Verb;
 use crate::failure::Failure;
 use crate::found::{self, Listed, Reach};
 use crate::live::{self, LiveArgs, LiveHow};
 use crate::served::{self, Server as Other};
+use crate::session::Session;
 use crate::target::{Output, Remover};
 use crate::ui;
 use control::{Endpoint, Server};
@@ -99,8 +101,8 @@ enum End {
 }
 
 /// Writes the process's number; the file is there as long as what is returned.
-fn write_pid(path: &Path) -> Result<Remover, Failure> {
-    let mut file = Output::own(path)?;
+fn write_pid(session: &Session, path: &Path) -> Result<Remover, Failure> {
+    let mut file = Output::own(session, path)?;
     let written = writeln!(file, "{}", std::process::id());
     let remover = file.remover()?;
     file.finish(written)?;
@@ -116,44 +118,44 @@ impl Drop for AtEnd {
     }
 }
 
-impl Args {
-    /// Runs it.
-    pub fn run(self) -> Result<ExitCode, Failure> {
+impl Verb for Args {
+    fn run(self: Box<Self>, session: &Session) -> Result<ExitCode, Failure> {
         if self.background && !self.inner {
-            return background::start(self.errors.as_deref());
+            return background::start(session, self.errors.as_deref());
         }
         crate::cmd::zpool::each::must_be_a_pool(&self.pool)?;
         let time = self.seconds.map(Duration::try_from_secs_f64).transpose();
         let time = time.map_err(|_| Failure::usage("--for takes a number of seconds"))?;
-        if let Some(other) = Other::find(&self.live.search, &self.pool)? {
+        if let Some(other) = Other::find(session, &self.live.search, &self.pool)? {
             let what = format!("cannot serve '{}': process {} does", other.name, other.pid);
             return Err(Failure::new(what)
                 .because(format!("it listens at {}", other.path.display()))
                 .hint(format!("`zinc zpool export {}` ends that", other.name)));
         }
         let how = &self.live.how;
-        let tunables = how.tuning.all()?;
+        let tunables = how.tuning.all(session)?;
         // Before the pool is held, so that a signal never ends it half.
         let (ends, ended) = channel();
-        listen_to_signals(ends.clone())?;
-        let find = || found::find(&self.live.search, &self.pool, Reach::Known);
-        let (found, pool) = live::take(find, how, &tunables, |options| {
+        listen_to_signals(session, ends.clone())?;
+        let find = || found::find(session, &self.live.search, &self.pool, Reach::Known);
+        let (found, pool) = live::take(session, find, how, &tunables, |options| {
             options.force = self.force;
         })?;
         let listed = Arc::new(found.listed);
         // What was found by its name stays imported when nobody serves it any more; what was found
         // with -d is exported.
         let is_known = self.live.search.is_empty();
-        let mut invocation = live::invocation();
+        let mut invocation = live::invocation(session);
         // What the user typed, and not what -b made of it.
         invocation.command = invocation.command.replace(&format!(" --{}", background::INNER), "");
         pool.log(&invocation)?;
         let (name, guid) = (pool.name().to_owned(), pool.view().guid());
-        ui::be_brief();
+        ui::be_brief(session);
         let held = Held::new(pool);
-        let served = self.serve(&held, &listed, ends, &ended, time);
+        let served = self.serve(session, &held, &listed, ends, &ended, time);
         // However serving ended, the pool is let go properly.
-        let left = leave(&held, &self.live.how, &served, &ended, (!is_known).then_some(&*listed));
+        let left =
+            leave(session, &held, &self.live.how, &served, &ended, (!is_known).then_some(&*listed));
         let end = served?;
         let code = left.map_err(|f| f.about(&format!("letting go of {name} ({guid})")))?;
         let is_kept = is_known && !matches!(end, End::Exported(_));
@@ -163,27 +165,30 @@ impl Args {
             End::Exported(_) => "a client exported it".to_owned(),
             End::Time => "its time is over".to_owned(),
         };
-        ui::error(&format!("zinc: {name} is {how}: {why}\n"));
+        ui::error(session, &format!("zinc: {name} is {how}: {why}\n"));
         Ok(code)
     }
+}
 
+impl Args {
     /// Answers until something ends it.
     fn serve(
         &self,
+        session: &Session,
         held: &Arc<Held>,
         listed: &Arc<Listed>,
         ends: Sender<End>,
         ended: &Receiver<End>,
         time: Option<Duration>,
     ) -> Result<End, Failure> {
-        let _pidfile = self.pidfile.as_deref().map(write_pid).transpose()?;
+        let _pidfile = self.pidfile.as_deref().map(|path| write_pid(session, path)).transpose()?;
         let fail = |e: &dyn std::fmt::Display| {
             Failure::new("cannot listen for requests").because(e.to_string())
         };
         let path = match &self.socket {
             Some(path) => path.clone(),
             None => {
-                let folder = served::folders().into_iter().next().unwrap_or_default();
+                let folder = served::folders(session).into_iter().next().unwrap_or_default();
                 Endpoint::make_folder(&folder).map_err(|e| fail(&e))?;
                 folder.join(served::file_name(held.guid()))
             }
@@ -193,9 +198,15 @@ impl Args {
         })?;
         let socket = Socket::new(path.clone());
         let _at_end = AtEnd(Arc::clone(&socket));
-        let service = Service::new(Arc::clone(held), Arc::clone(listed), socket, move |exported| {
-            let _ = ends.send(End::Exported(exported));
-        });
+        let service = Service::new(
+            session.clone(),
+            Arc::clone(held),
+            Arc::clone(listed),
+            socket,
+            move |exported| {
+                let _ = ends.send(End::Exported(exported));
+            },
+        );
         let _server = Server::start(endpoint, Arc::new(service)).map_err(|e| fail(&e))?;
         let (pid, name, guid) = (std::process::id(), held.name(), held.guid());
         if let Some(address) = self.metrics {
@@ -204,19 +215,19 @@ impl Args {
                 Failure::new(format!("cannot answer at {address}")).because(e.to_string())
             })?;
             if !bound.ip().is_loopback() {
-                ui::error(&format!("zinc: {bound} can be reached by other machines\n"));
+                ui::error(session, &format!("zinc: {bound} can be reached by other machines\n"));
             }
-            ui::error(&format!("zinc: metrics at http://{bound}/metrics\n"));
+            ui::error(session, &format!("zinc: metrics at http://{bound}/metrics\n"));
         }
         let path = path.display();
-        ui::out(&format!("serving {name} ({guid}) as process {pid} at {path}\n"));
+        ui::out(session, &format!("serving {name} ({guid}) as process {pid} at {path}\n"));
         let end = match time {
             Some(time) => ended.recv_timeout(time).unwrap_or(End::Time),
             // The other end is kept by the thread that waits for signals.
             None => ended.recv().unwrap_or(End::Time),
         };
         if let End::Signal(signal) = end {
-            ui::error(&format!("zinc: signal {signal}: {name} is being closed\n"));
+            ui::error(session, &format!("zinc: signal {signal}: {name} is being closed\n"));
         }
         Ok(end)
     }
@@ -224,6 +235,7 @@ impl Args {
 
 /// Lets the pool go, unless a client had that done. Without `exports` it stays imported.
 fn leave(
+    session: &Session,
     held: &Held,
     how: &LiveHow,
     served: &Result<End, Failure>,
@@ -233,7 +245,7 @@ fn leave(
     if let Ok(End::Exported(exported)) = served {
         return outcome(exported);
     }
-    end_in_time()?;
+    end_in_time(session)?;
     let reason = match served {
         Ok(End::Signal(signal)) => signal_name(*signal),
         Ok(End::Time) => "its time is over",
@@ -241,7 +253,7 @@ fn leave(
     };
     loop {
         match held.let_go(Manner::Ending(reason), |_| Ok(())) {
-            Ok(pool) => return close(pool, how, exports),
+            Ok(pool) => return close(session, pool, how, exports),
             Err(Kept::Busy(commands)) => {
                 let failure = Failure::new("commands do not end");
                 let failure = commands.into_iter().fold(failure, Failure::because);
@@ -281,44 +293,55 @@ fn outcome(exported: &Exported) -> Result<ExitCode, Failure> {
 
 /// Makes everything durable and closes the pool, or exports it. What cannot be told does not keep
 /// it.
-fn close(pool: LivePool, how: &LiveHow, exports: Option<&Listed>) -> Result<ExitCode, Failure> {
-    let told = live::tell_txgs(&pool, how);
-    let code = told.map_or_else(|failure| failure.report(), |()| ExitCode::SUCCESS);
+fn close(
+    session: &Session,
+    pool: LivePool,
+    how: &LiveHow,
+    exports: Option<&Listed>,
+) -> Result<ExitCode, Failure> {
+    let told = live::tell_txgs(session, &pool, how);
+    let code = told.map_or_else(|failure| failure.report(session), |()| ExitCode::SUCCESS);
     let Some(listed) = exports else {
         pool.close()?;
         return Ok(code);
     };
     let guid = pool.guid();
     pool.export()?;
-    listed.forget(guid);
+    listed.forget(session, guid);
     Ok(code)
 }
 
 /// Sees to it that the process ends soon, whatever hangs.
-fn end_in_time() -> Result<(), Failure> {
-    let wait = || {
+fn end_in_time(session: &Session) -> Result<(), Failure> {
+    let session = session.clone();
+    let wait = move || {
         std::thread::sleep(held::END_WITHIN);
         let time = held::END_WITHIN.as_secs();
         let what = format!("the pool was not closed within {time} s, and this process ends");
-        ui::error(&Failure::new(what).hint(LIKE_A_CRASH).text());
-        std::process::exit(i32::from(crate::failure::FAILED));
+        ui::error(&session, &Failure::new(what).hint(LIKE_A_CRASH).text());
+        session.end(ExitCode::from(crate::failure::FAILED));
     };
     std::thread::Builder::new().name("end".to_owned()).spawn(wait)?;
     Ok(())
 }
 
 /// The first signal ends serving, the second the process.
-fn listen_to_signals(ends: Sender<End>) -> Result<(), Failure> {
+fn listen_to_signals(session: &Session, ends: Sender<End>) -> Result<(), Failure> {
     let mut signals = Signals::new([SIGTERM, SIGINT, SIGHUP])?;
+    let session = session.clone();
     let wait = move || {
+        let session = &session;
         for (count, signal) in signals.forever().enumerate() {
             if count > 0 {
-                ui::error("zinc: a second signal: ends at once, the pool is not exported\n");
-                std::process::exit(i32::from(crate::failure::FAILED));
+                ui::error(
+                    session,
+                    "zinc: a second signal: ends at once, the pool is not exported\n",
+                );
+                session.end(ExitCode::from(crate::failure::FAILED));
             }
             let _ = ends.send(End::Signal(signal));
-            if let Err(failure) = end_in_time() {
-                failure.report();
+            if let Err(failure) = end_in_time(session) {
+                failure.report(session);
             }
         }
     };

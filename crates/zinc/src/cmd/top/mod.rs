@@ -11,8 +11,10 @@
 pub mod recording;
 mod screen;
 
+use crate::cmd::verb::Verb;
 use crate::failure::Failure;
 use crate::served::Server;
+use crate::session::Session;
 use crate::ui;
 use engine::live::TxgRecord;
 use engine::stats::Snapshot;
@@ -72,13 +74,13 @@ enum Source {
 }
 
 impl Source {
-    fn open(args: &Args) -> Result<Self, Failure> {
+    fn open(session: &Session, args: &Args) -> Result<Self, Failure> {
         if let Some(path) = &args.replay {
             let recording = Recording::open(path)?;
             return Ok(Self::Recorded { recording, speed: args.speed, last: None });
         }
         let name = args.pool.as_deref().unwrap_or_default();
-        let server = Server::must(args.socket.as_deref(), &args.search, name)?;
+        let server = Server::must(session, args.socket.as_deref(), &args.search, name)?;
         Ok(Self::Live(Box::new(server)))
     }
 
@@ -145,9 +147,8 @@ impl Watch {
     }
 }
 
-impl Args {
-    /// Runs it.
-    pub fn run(self) -> Result<ExitCode, Failure> {
+impl Verb for Args {
+    fn run(self: Box<Self>, session: &Session) -> Result<ExitCode, Failure> {
         let interval = Duration::try_from_secs_f64(self.interval).ok();
         let interval = interval.filter(|i| !i.is_zero());
         let Some(interval) = interval else {
@@ -156,27 +157,30 @@ impl Args {
         if !self.speed.is_finite() || self.speed < 0.0 {
             return Err(Failure::usage("a speed is a number, and not negative"));
         }
-        let source = Source::open(&self)?;
-        let recorder = self.record.as_deref().map(Recorder::create).transpose()?;
+        let source = Source::open(session, &self)?;
+        let recorder =
+            self.record.as_deref().map(|path| Recorder::create(session, path)).transpose()?;
         let (last, shown) = (None, Snapshot::default());
         let (txgs, points) = (Vec::new(), Vec::new());
         let mut watch = Watch { source, recorder, interval, last, shown, txgs, points };
-        if self.json || self.once || !ui::is_output_terminal() {
-            self.print(&mut watch)?;
+        if self.json || self.once || !ui::is_output_terminal(session) {
+            self.print(session, &mut watch)?;
         } else {
-            self.screen(&mut watch)?;
+            self.screen(session, &mut watch)?;
         }
         Ok(ExitCode::SUCCESS)
     }
+}
 
+impl Args {
     /// Frames as text or JSON, one for each interval.
-    fn print(&self, watch: &mut Watch) -> Result<(), Failure> {
+    fn print(&self, session: &Session, watch: &mut Watch) -> Result<(), Failure> {
         let Some(mut wait) = watch.step()? else { return Ok(()) };
         if self.once {
             // A recording's last snapshot says the most.
             while watch.source.name() == "replay" && watch.step()?.is_some() {}
             watch.shown = watch.last.clone().unwrap_or_default();
-            self.print_one(watch)?;
+            self.print_one(session, watch)?;
             return Ok(());
         }
         let mut count = self.count.unwrap_or(u64::MAX);
@@ -186,27 +190,27 @@ impl Args {
                 Some(next) => wait = next,
                 None => return Ok(()),
             }
-            self.print_one(watch)?;
+            self.print_one(session, watch)?;
             count -= 1;
         }
         Ok(())
     }
 
-    fn print_one(&self, watch: &Watch) -> Result<(), Failure> {
+    fn print_one(&self, session: &Session, watch: &Watch) -> Result<(), Failure> {
         if !self.json {
             let text = frame::text(&watch.scene(Sort::Written, watch.source.name(), false));
-            ui::out(&format!("{text}\n"));
+            ui::out(session, &format!("{text}\n"));
             return Ok(());
         }
         let line = serde_json::to_string(&watch.shown)
             .map_err(|e| Failure::new("cannot print the counters").because(e.to_string()))?;
-        ui::json_line(&line);
+        ui::json_line(session, &line);
         Ok(())
     }
 
-    fn screen(&self, watch: &mut Watch) -> Result<(), Failure> {
+    fn screen(&self, session: &Session, watch: &mut Watch) -> Result<(), Failure> {
         let Some(mut wait) = watch.step()? else { return Ok(()) };
-        let mut screen = Screen::open()?;
+        let mut screen = Screen::open(session)?;
         let (mut sort, mut paused, mut help) = (Sort::Written, false, false);
         let mut count = self.count.unwrap_or(u64::MAX);
         let mut due = Instant::now() + wait;

@@ -5,6 +5,7 @@
 //! the writer was killed: it is left out.
 
 use crate::failure::Failure;
+use crate::session::Session;
 use engine::stats::Snapshot;
 use serde_json::{Value, json};
 use std::fs::File;
@@ -24,9 +25,9 @@ pub struct Recorder {
 
 impl Recorder {
     /// Begins one. A file that is there is replaced.
-    pub fn create(path: &Path) -> Result<Self, Failure> {
+    pub fn create(session: &Session, path: &Path) -> Result<Self, Failure> {
         let fail = |e: std::io::Error| cannot("write", path, &e.to_string());
-        let mut file = crate::target::stream_to(path)?;
+        let mut file = crate::target::stream_to(session, path)?;
         file.write_all(format!("{}\n", json!({ "zinc_recording": VERSION })).as_bytes())
             .map_err(fail)?;
         Ok(Self { file, path: path.to_owned() })
@@ -106,9 +107,10 @@ mod tests {
 
     #[test]
     fn what_was_recorded_is_read_back() {
+        let session = &crate::session::Session::of_test();
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("recording");
-        let mut recorder = Recorder::create(&path).unwrap();
+        let mut recorder = Recorder::create(session, &path).unwrap();
         recorder.add(&snapshot(1)).unwrap();
         recorder.add(&snapshot(2)).unwrap();
         // As a killed writer leaves it.

@@ -5,6 +5,7 @@
 //! otherwise go to the screen that is about to vanish), and signals are flags that the loop looks
 //! at. What cannot be caught (`kill -9`) leaves what `reset` repairs.
 
+use crate::session::Session;
 use crate::ui;
 use crossterm::cursor::{Hide, MoveTo, Show};
 use crossterm::event::{self, Event, KeyCode, KeyEventKind, KeyModifiers};
@@ -36,25 +37,27 @@ pub enum Key {
 
 /// The terminal.
 pub struct Screen {
+    session: Session,
     ended: Arc<AtomicBool>,
 }
 
 impl Screen {
     /// Takes it over.
-    pub fn open() -> io::Result<Self> {
+    pub fn open(session: &Session) -> io::Result<Self> {
         let ended = Arc::new(AtomicBool::new(false));
         for signal in [SIGTERM, SIGINT, SIGHUP] {
             signal_hook::flag::register(signal, Arc::clone(&ended))?;
         }
         let before = std::panic::take_hook();
+        let session_of_hook = session.clone();
         std::panic::set_hook(Box::new(move |info| {
-            restore();
+            restore(&session_of_hook);
             before(info);
         }));
         terminal::enable_raw_mode()?;
         // From here on dropping it repairs what was done.
-        let screen = Self { ended };
-        execute!(ui::Output::new(), EnterAlternateScreen, Hide)?;
+        let screen = Self { session: session.clone(), ended };
+        execute!(ui::Output::new(session), EnterAlternateScreen, Hide)?;
         Ok(screen)
     }
 
@@ -68,7 +71,7 @@ impl Screen {
 
     /// Shows a frame.
     pub fn show(&mut self, lines: &[Line]) -> io::Result<()> {
-        let mut out = BufWriter::new(ui::Output::new());
+        let mut out = BufWriter::new(ui::Output::new(&self.session));
         queue!(out, MoveTo(0, 0))?;
         for (row, line) in (0u16..).zip(lines) {
             queue!(out, MoveTo(0, row))?;
@@ -105,13 +108,18 @@ impl Screen {
 
 impl Drop for Screen {
     fn drop(&mut self) {
-        restore();
+        restore(&self.session);
     }
 }
 
-fn restore() {
+fn restore(session: &Session) {
     // Where the terminal is gone there is nothing to repair.
-    let _ = execute!(ui::Output::new(), SetAttribute(Attribute::Reset), Show, LeaveAlternateScreen);
+    let _ = execute!(
+        ui::Output::new(session),
+        SetAttribute(Attribute::Reset),
+        Show,
+        LeaveAlternateScreen
+    );
     let _ = terminal::disable_raw_mode();
 }
 

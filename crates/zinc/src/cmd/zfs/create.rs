@@ -2,9 +2,11 @@
 
 use super::changes::Target;
 use crate::cannot::cannot;
+use crate::cmd::verb::{Served, Verb};
 use crate::failure::Failure;
 use crate::kept;
 use crate::live::LiveArgs;
+use crate::session::Session;
 use crate::ui;
 use engine::datasets::Create;
 use engine::props::{find_dataset, is_user_property};
@@ -56,27 +58,32 @@ fn is_property(name: &str) -> bool {
     find_dataset(name).map_or(is_user_property(name), |p| p.name == name)
 }
 
-impl Args {
-    /// Runs it.
-    pub fn run(self) -> Result<ExitCode, Failure> {
+impl Verb for Args {
+    fn served(&self, _: &Session) -> Served {
+        Served::ToOwner
+    }
+
+    fn run(self: Box<Self>, session: &Session) -> Result<ExitCode, Failure> {
         let new = self.new_dataset()?;
         if self.dry {
-            let pool = self.live.look(&self.name)?;
+            let pool = self.live.look(session, &self.name)?;
             new.check(&pool).map_err(|e| cannot("create", &self.name, e))?;
-            self.say(&pool, &new);
+            self.say(session, &pool, &new);
             return Ok(ExitCode::SUCCESS);
         }
-        self.live.change(&self.name, |pool| {
+        self.live.change(session, &self.name, |pool| {
             if new.is_done(pool.view()) {
                 return Ok(());
             }
-            self.say(pool.view(), &new);
+            self.say(session, pool.view(), &new);
             new.run(pool).map_err(|e| cannot("create", &self.name, e))
         })?;
-        kept::note(&self.properties);
+        kept::note(session, &self.properties);
         Ok(ExitCode::SUCCESS)
     }
+}
 
+impl Args {
     /// What the command line asks for.
     fn new_dataset(&self) -> Result<Create, Failure> {
         let fail = |e| cannot("create", &self.name, e);
@@ -118,7 +125,7 @@ impl Args {
         }
     }
 
-    fn say(&self, pool: &Pool, new: &Create) {
+    fn say(&self, session: &Session, pool: &Pool, new: &Create) {
         if !(self.verbose || self.parsable) {
             return;
         }
@@ -140,7 +147,7 @@ impl Args {
                 false => format!("\t{name}={value}\n"),
             });
         }
-        ui::out(&text);
+        ui::out(session, &text);
     }
 
     /// The properties that it gets: those given, and of a volume what makes it one.

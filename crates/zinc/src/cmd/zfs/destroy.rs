@@ -1,9 +1,11 @@
 //! `zinc zfs destroy`: file systems, volumes, snapshots (also lists and ranges of them), bookmarks.
 
 use crate::cannot::cannot;
+use crate::cmd::verb::{Served, Verb};
 use crate::failure::Failure;
 use crate::live::{self, LiveHow};
 use crate::progress::while_wanted;
+use crate::session::Session;
 use crate::ui;
 use engine::datasets::{Destroy, Doomed};
 use engine::nicenum::nicenum;
@@ -53,11 +55,14 @@ pub struct Args {
     names: Vec<String>,
 }
 
-impl Args {
-    /// Runs it.
-    pub fn run(mut self) -> Result<ExitCode, Failure> {
+impl Verb for Args {
+    fn served(&self, _: &Session) -> Served {
+        Served::ToOwner
+    }
+
+    fn run(mut self: Box<Self>, session: &Session) -> Result<ExitCode, Failure> {
         for value in std::mem::take(&mut self.defer_or_path) {
-            if !value.is_empty() && crate::asked::path(Path::new(&value)).exists() {
+            if !value.is_empty() && session.path(Path::new(&value)).exists() {
                 self.search.push(PathBuf::from(value));
                 continue;
             }
@@ -70,18 +75,21 @@ impl Args {
         let destroy = self.destroy(name);
         let plan = |pool: &Pool| destroy.plan(pool).map_err(|e| failed(name, e));
         if self.dry {
-            let pool = live::look(&self.search, &self.how, name)?;
-            self.say(&pool, &plan(&pool)?)?;
+            let pool = live::look(session, &self.search, &self.how, name)?;
+            self.say(session, &pool, &plan(&pool)?)?;
             return Ok(ExitCode::SUCCESS);
         }
-        live::change(&self.search, &self.how, name, |pool| {
+        live::change(session, &self.search, &self.how, name, |pool| {
             let doomed = plan(pool.view())?;
-            self.say(pool.view(), &doomed)?;
-            while_wanted(|progress| doomed.run(pool, progress)).map_err(|e| failed(name, e))
+            self.say(session, pool.view(), &doomed)?;
+            while_wanted(session, |progress| doomed.run(pool, progress))
+                .map_err(|e| failed(name, e))
         })?;
         Ok(ExitCode::SUCCESS)
     }
+}
 
+impl Args {
     fn destroy(&self, name: &str) -> Destroy {
         let mut destroy = Destroy::new(name);
         if self.recursive {
@@ -93,7 +101,7 @@ impl Args {
         if self.defer { destroy.deferred() } else { destroy }
     }
 
-    fn say(&self, pool: &Pool, doomed: &Doomed) -> Result<(), Failure> {
+    fn say(&self, session: &Session, pool: &Pool, doomed: &Doomed) -> Result<(), Failure> {
         if !(self.verbose || self.parsable) {
             return Ok(());
         }
@@ -111,7 +119,7 @@ impl Args {
                 false => format!("{will} reclaim {}\n", nicenum(bytes)),
             });
         }
-        ui::out(&text);
+        ui::out(session, &text);
         Ok(())
     }
 }

@@ -1,8 +1,10 @@
 //! `zinc zfs diff`: what changed between a snapshot and something later of the same line.
 
+use crate::cmd::verb::{Served, Verb};
 use crate::common::{PoolArgs, Pools};
 use crate::failure::Failure;
 use crate::progress::while_wanted;
+use crate::session::Session;
 use crate::{hints, objsets, ui};
 use engine::diff::{self, Change, Diff, What};
 use engine::files::FileKind;
@@ -44,23 +46,28 @@ pub struct Args {
     to: Option<String>,
 }
 
-impl Args {
-    /// Runs it.
-    pub fn run(self) -> Result<ExitCode, Failure> {
+impl Verb for Args {
+    fn served(&self, _: &Session) -> Served {
+        Served::ToOwner
+    }
+
+    fn run(self: Box<Self>, session: &Session) -> Result<ExitCode, Failure> {
         let Some((path, _)) = self.from.split_once('@') else {
             return Err(Failure::usage(format!("{:?} is not a snapshot", self.from)));
         };
         let to = diff::later_name(path, self.to.as_deref());
         let mut pools = Pools::new(self.pool.clone());
-        let pool = pools.of(&self.from)?;
-        while_wanted(|progress| {
-            let open = |dataset: &Dataset| objsets::open(pool, dataset, &self.pool.open);
+        let pool = pools.of(session, &self.from)?;
+        while_wanted(session, |progress| {
+            let open = |dataset: &Dataset| objsets::open(session, pool, dataset, &self.pool.open);
             let diff = Diff::new(pool, &self.from, Some(&to), &open, progress);
-            self.print(diff.map_err(|e| self.refused(&to, e))?, &to)
+            self.print(session, diff.map_err(|e| self.refused(&to, e))?, &to)
         })?;
         Ok(ExitCode::SUCCESS)
     }
+}
 
+impl Args {
     fn refused(&self, to: &str, e: Error) -> Failure {
         match (e.kind(), e.hint()) {
             (ErrorKind::Against(rule @ Rule::NotEarlier), Some(hint)) => {
@@ -72,7 +79,7 @@ impl Args {
         }
     }
 
-    fn print(&self, diff: Diff<'_>, to: &str) -> Result<(), Failure> {
+    fn print(&self, session: &Session, diff: Diff<'_>, to: &str) -> Result<(), Failure> {
         let later = diff.later().to_owned();
         let mut all = Vec::new();
         for change in diff {
@@ -80,13 +87,13 @@ impl Args {
             if self.json {
                 all.push(json(&change));
             } else {
-                ui::out(&self.line(&change));
+                ui::out(session, &self.line(&change));
             }
         }
         if self.json {
             let of = json!({ "from": self.from, "to": to, "changes": all });
             let content = serde_json::Map::from_iter([(later, of)]);
-            ui::json(&crate::json::document("zfs diff", "datasets", content));
+            ui::json(session, &crate::json::document("zfs diff", "datasets", content));
         }
         Ok(())
     }

@@ -2,8 +2,10 @@
 
 use super::select::{Selected, Selection, Types, Wanted, named_by_path, select};
 use super::value::{self, Style};
+use crate::cmd::verb::{Served, Verb};
 use crate::common::{DepthArgs, JsonArgs, Pools, TableArgs, words};
 use crate::failure::Failure;
+use crate::session::Session;
 use crate::ui::{self, Table};
 use engine::props;
 use engine::{Property, Source};
@@ -94,20 +96,21 @@ fn source_word(source: &Source) -> &'static str {
     }
 }
 
-impl Args {
-    /// Whether a server of root runs it for other users.
-    pub fn is_for_everyone(&self) -> bool {
-        self.pool.is_for_everyone(&self.names)
+impl Verb for Args {
+    fn served(&self, session: &Session) -> Served {
+        match self.pool.is_for_everyone(session, &self.names) {
+            true => Served::ToEveryone,
+            false => Served::ToOwner,
+        }
     }
 
-    /// Runs it.
-    pub fn run(self) -> Result<ExitCode, Failure> {
+    fn run(self: Box<Self>, session: &Session) -> Result<ExitCode, Failure> {
         let all = self.properties == "all";
         let names: Vec<&str> = self.properties.split(',').collect();
         for name in names.iter().filter(|_| !all) {
             value::check_name(name)?;
         }
-        let (pool, depth) = self.pool.clone().split();
+        let (pool, depth) = self.pool.clone().split(session);
         let mut pools = Pools::new(pool);
         let recursive = self.recursive || depth.is_some() || self.names.is_empty();
         let below = self.types.is_some_and(|t| t.has(Types::SNAPSHOT) || t.has(Types::BOOKMARK));
@@ -118,19 +121,21 @@ impl Args {
         };
         let wanted = Wanted { types: self.types.unwrap_or(Types::ALL), depth };
         let since = value::asked_for(names.iter().copied());
-        let named = named_by_path(&pools, &self.names)?;
-        let Some(mut selection) = select(&mut pools, &named, &wanted, &since)? else {
+        let named = named_by_path(session, &pools, &self.names)?;
+        let Some(mut selection) = select(session, &mut pools, &named, &wanted, &since)? else {
             return Ok(ExitCode::SUCCESS);
         };
         selection.sort_by_name();
         if self.output.json {
-            self.print_json(&selection, all, &names);
+            self.print_json(session, &selection, all, &names);
         } else {
-            self.print(&selection, all, &names);
+            self.print(session, &selection, all, &names);
         }
-        Ok(selection.finish())
+        Ok(selection.finish(session))
     }
+}
 
+impl Args {
     /// What is shown of a dataset: name, and the property when it has it.
     fn rows<'s>(
         &self,
@@ -152,7 +157,7 @@ impl Args {
         out
     }
 
-    fn print(&self, selection: &Selection, all: bool, names: &[&str]) {
+    fn print(&self, session: &Session, selection: &Selection, all: bool, names: &[&str]) {
         let headings: Vec<&str> = self.fields.iter().map(|f| f.heading()).collect();
         let mut table = Table::new(&headings, &[], self.table.script);
         let mut any = false;
@@ -165,7 +170,7 @@ impl Args {
                     Field::Property => name.clone(),
                     Field::Value if name == "name" => s.name.clone(),
                     Field::Value => {
-                        property.map_or_else(dash, |p| value::text(p, self.table.parsable))
+                        property.map_or_else(dash, |p| value::text(session, p, self.table.parsable))
                     }
                     Field::Received => {
                         property.and_then(|p| p.received.clone()).unwrap_or_else(dash)
@@ -176,18 +181,19 @@ impl Args {
             }
         }
         if any {
-            ui::table(&table);
+            ui::table(session, &table);
         }
     }
 
-    fn print_json(&self, selection: &Selection, all: bool, names: &[&str]) {
+    fn print_json(&self, session: &Session, selection: &Selection, all: bool, names: &[&str]) {
         let style = Style { parsable: self.table.parsable, json_int: self.output.json_int };
         let mut content = serde_json::Map::new();
         for s in &selection.found {
             let rows = self.rows(s, all, names).into_iter();
-            let properties = rows.map(|(n, p)| (n, value::property_json(p, &style))).collect();
+            let properties =
+                rows.map(|(n, p)| (n, value::property_json(session, p, &style))).collect();
             content.insert(s.name.clone(), value::dataset(s, properties, &style));
         }
-        ui::json(&crate::json::document("zfs get", "datasets", content));
+        ui::json(session, &crate::json::document("zfs get", "datasets", content));
     }
 }

@@ -1,7 +1,9 @@
 //! `zinc zfs holds`: the tags that keep snapshots from being destroyed.
 
+use crate::cmd::verb::{Served, Verb};
 use crate::common::{JsonArgs, PoolArgs, Pools, TableArgs};
 use crate::failure::Failure;
+use crate::session::Session;
 use crate::ui::{self, Table};
 use crate::{json, local_time};
 use engine::nicenum::date;
@@ -26,9 +28,12 @@ pub struct Args {
     snapshots: Vec<String>,
 }
 
-impl Args {
-    /// Runs it.
-    pub fn run(self) -> Result<ExitCode, Failure> {
+impl Verb for Args {
+    fn served(&self, _: &Session) -> Served {
+        Served::ToOwner
+    }
+
+    fn run(self: Box<Self>, session: &Session) -> Result<ExitCode, Failure> {
         let mut pools = Pools::new(self.pool.clone());
         let mut content = Map::new();
         let mut table = Table::new(&["NAME", "TAG", "TIMESTAMP"], &[], self.table.script);
@@ -36,14 +41,14 @@ impl Args {
             if !name.contains('@') {
                 return Err(Failure::new(format!("{name:?} is not a snapshot")));
             }
-            let pool = pools.of(name)?;
+            let pool = pools.of(session, name)?;
             let (dsl, _still) = (pool.dsl(), pool.hold_still());
             for snapshot in self.matching(dsl, name)? {
                 let mut tags = Map::new();
                 for hold in dsl.holds(&snapshot)? {
                     let time = match self.table.parsable {
                         true => hold.time.to_string(),
-                        false => date(local_time::local(hold.time)),
+                        false => date(local_time::local(session, hold.time)),
                     };
                     let stamp = json::number(hold.time, self.output.json_int);
                     tags.insert(hold.tag.clone(), stamp);
@@ -53,13 +58,15 @@ impl Args {
             }
         }
         if self.output.json {
-            ui::json(&json::document("zfs holds", "datasets", content));
+            ui::json(session, &json::document("zfs holds", "datasets", content));
         } else {
-            ui::table(&table);
+            ui::table(session, &table);
         }
         Ok(ExitCode::SUCCESS)
     }
+}
 
+impl Args {
     fn matching(&self, dsl: &Dsl, name: &str) -> Result<Vec<Dataset>, Failure> {
         let mut out = vec![dsl.by_name(name)?];
         if let (true, Some((path, snapshot))) = (self.recursive, name.split_once('@')) {

@@ -2,8 +2,10 @@
 
 use super::snapshot::one_pool;
 use crate::cannot::cannot;
+use crate::cmd::verb::{Served, Verb};
 use crate::failure::Failure;
 use crate::live::LiveArgs;
+use crate::session::Session;
 use engine::{Error, ErrorKind, LivePool, Refusal, Rule, datasets};
 use std::process::ExitCode;
 
@@ -33,16 +35,19 @@ pub struct Bookmark {
     name: String,
 }
 
-impl Hold {
-    /// Holds.
-    pub fn hold(self) -> Result<ExitCode, Failure> {
+impl Verb for Hold {
+    fn served(&self, _: &Session) -> Served {
+        Served::ToOwner
+    }
+
+    fn run(self: Box<Self>, session: &Session) -> Result<ExitCode, Failure> {
         if datasets::check_tag(&self.tag).is_err() {
             return Err(match self.tag.starts_with('.') {
                 true => Failure::usage(format!("tag may not start with '.': '{}'", self.tag)),
                 false => Failure::usage("a tag has 1 to 255 characters"),
             });
         }
-        self.each(|pool| {
+        self.each(session, |pool| {
             let done = datasets::hold(pool, &self.names, &self.tag, self.recursive);
             done.map_err(|e| match (e.kind(), e.dataset()) {
                 (ErrorKind::Refused(Refusal::Exists | Refusal::Held(_)), Some(name)) => {
@@ -54,25 +59,36 @@ impl Hold {
             })
         })
     }
+}
 
-    /// Lets go.
-    pub fn release(self) -> Result<ExitCode, Failure> {
-        self.each(|pool| {
-            let done = datasets::release(pool, &self.names, &self.tag, self.recursive);
+/// `zinc zfs release`, which takes the same arguments.
+pub struct Release(pub Hold);
+
+impl Verb for Release {
+    fn served(&self, _: &Session) -> Served {
+        Served::ToOwner
+    }
+
+    fn run(self: Box<Self>, session: &Session) -> Result<ExitCode, Failure> {
+        self.0.each(session, |pool| {
+            let done = datasets::release(pool, &self.0.names, &self.0.tag, self.0.recursive);
             done.map_err(|e| match e.kind() {
                 ErrorKind::Against(Rule::NoSnapshots) => absent("release", &e),
                 _ => cannot("release hold from snapshot", "", e),
             })
         })
     }
+}
 
+impl Hold {
     fn each(
         &self,
+        session: &Session,
         act: impl FnOnce(&LivePool) -> Result<(), Failure>,
     ) -> Result<ExitCode, Failure> {
         one_pool(&self.names)?;
         let first = self.names.first().map_or("", String::as_str);
-        self.live.change(first, act)?;
+        self.live.change(session, first, act)?;
         Ok(ExitCode::SUCCESS)
     }
 }
@@ -83,9 +99,12 @@ fn absent(doing: &str, e: &Error) -> Failure {
     Failure::new(format!("cannot {doing} snapshot '{name}': dataset does not exist"))
 }
 
-impl Bookmark {
-    /// Runs it.
-    pub fn run(self) -> Result<ExitCode, Failure> {
+impl Verb for Bookmark {
+    fn served(&self, _: &Session) -> Served {
+        Served::ToOwner
+    }
+
+    fn run(self: Box<Self>, session: &Session) -> Result<ExitCode, Failure> {
         let source = match (self.snapshot.strip_prefix('@'), self.name.split_once('#')) {
             (Some(short), Some((base, _))) if !base.is_empty() => format!("{base}@{short}"),
             _ => self.snapshot.clone(),
@@ -105,7 +124,7 @@ impl Bookmark {
             let what = "source is not an ancestor of the new bookmark's dataset";
             return Err(Failure::new(format!("cannot create bookmark '{name}': {what}")));
         }
-        self.live.change(head, |pool| {
+        self.live.change(session, head, |pool| {
             let done = datasets::bookmark(pool, &name, &source);
             done.map_err(|e| match (e.kind(), e.dataset()) {
                 (ErrorKind::NotFound, Some(missing)) if missing == source => {

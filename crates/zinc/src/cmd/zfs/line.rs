@@ -3,9 +3,11 @@
 
 use super::changes::divide;
 use crate::cannot::cannot;
+use crate::cmd::verb::{Served, Verb};
 use crate::failure::Failure;
 use crate::kept;
 use crate::live::LiveArgs;
+use crate::session::Session;
 use engine::datasets::{self, Younger};
 use std::process::ExitCode;
 
@@ -79,9 +81,12 @@ pub struct Rename {
     to: String,
 }
 
-impl Rollback {
-    /// Runs it.
-    pub fn run(self) -> Result<ExitCode, Failure> {
+impl Verb for Rollback {
+    fn served(&self, _: &Session) -> Served {
+        Served::ToOwner
+    }
+
+    fn run(self: Box<Self>, session: &Session) -> Result<ExitCode, Failure> {
         let name = &self.snapshot;
         if !name.contains('@') {
             let what = format!("cannot rollback to '{name}': not a snapshot");
@@ -92,7 +97,7 @@ impl Rollback {
             (false, true) => Younger::Destroy,
             (false, false) => Younger::Keep,
         };
-        self.live.change(name, |pool| {
+        self.live.change(session, name, |pool| {
             let done = datasets::rollback(pool, name, younger);
             done.map_err(|e| cannot("rollback to", name, e))
         })?;
@@ -100,9 +105,12 @@ impl Rollback {
     }
 }
 
-impl MakeClone {
-    /// Runs it.
-    pub fn run(self) -> Result<ExitCode, Failure> {
+impl Verb for MakeClone {
+    fn served(&self, _: &Session) -> Served {
+        Served::ToOwner
+    }
+
+    fn run(self: Box<Self>, session: &Session) -> Result<ExitCode, Failure> {
         let (from, name) = (&self.snapshot, &self.name);
         let fail = |e| cannot("create", name, e);
         let mut clone = datasets::MakeClone::new(from, name).map_err(fail)?;
@@ -113,25 +121,31 @@ impl MakeClone {
             let (property, value) = divide(text)?;
             clone = clone.set(property, value);
         }
-        self.live.change(from, |pool| clone.run(pool).map_err(fail))?;
-        kept::note(&self.properties);
+        self.live.change(session, from, |pool| clone.run(pool).map_err(fail))?;
+        kept::note(session, &self.properties);
         Ok(ExitCode::SUCCESS)
     }
 }
 
-impl Promote {
-    /// Runs it.
-    pub fn run(self) -> Result<ExitCode, Failure> {
+impl Verb for Promote {
+    fn served(&self, _: &Session) -> Served {
+        Served::ToOwner
+    }
+
+    fn run(self: Box<Self>, session: &Session) -> Result<ExitCode, Failure> {
         let name = &self.name;
         let promote = |e| cannot("promote", name, e);
-        self.live.change(name, |pool| datasets::promote(pool, name).map_err(promote))?;
+        self.live.change(session, name, |pool| datasets::promote(pool, name).map_err(promote))?;
         Ok(ExitCode::SUCCESS)
     }
 }
 
-impl Rename {
-    /// Runs it.
-    pub fn run(self) -> Result<ExitCode, Failure> {
+impl Verb for Rename {
+    fn served(&self, _: &Session) -> Served {
+        Served::ToOwner
+    }
+
+    fn run(self: Box<Self>, session: &Session) -> Result<ExitCode, Failure> {
         let (from, to) = (&self.from, &self.to);
         let fail = |e| cannot("rename", from, e);
         let mut rename = datasets::Rename::new(from, to).map_err(fail)?;
@@ -141,7 +155,7 @@ impl Rename {
         if self.parents {
             rename = rename.with_parents();
         }
-        self.live.change(from, |pool| rename.run(pool).map_err(fail))?;
+        self.live.change(session, from, |pool| rename.run(pool).map_err(fail))?;
         Ok(ExitCode::SUCCESS)
     }
 }

@@ -2,8 +2,10 @@
 
 use super::select::{Selected, Selection, Types, Wanted, named_by_path, select};
 use super::value;
+use crate::cmd::verb::{Served, Verb};
 use crate::common::{DepthArgs, JsonArgs, Pools, TableArgs};
 use crate::failure::Failure;
+use crate::session::Session;
 use crate::ui::{self, Table};
 use clap::{Arg, ArgMatches, Command, FromArgMatches};
 use engine::props;
@@ -89,19 +91,20 @@ impl FromArgMatches for Order {
     }
 }
 
-impl Args {
-    /// Whether a server of root runs it for other users.
-    pub fn is_for_everyone(&self) -> bool {
-        self.pool.is_for_everyone(&self.names)
+impl Verb for Args {
+    fn served(&self, session: &Session) -> Served {
+        match self.pool.is_for_everyone(session, &self.names) {
+            true => Served::ToEveryone,
+            false => Served::ToOwner,
+        }
     }
 
-    /// Runs it.
-    pub fn run(self) -> Result<ExitCode, Failure> {
+    fn run(self: Box<Self>, session: &Session) -> Result<ExitCode, Failure> {
         let columns = columns(&self.columns)?;
         for (name, _) in &self.order.0 {
             value::check_name(name)?;
         }
-        let (pool, depth) = self.pool.split();
+        let (pool, depth) = self.pool.split(session);
         let mut pools = Pools::new(pool);
         let recursive = self.recursive || depth.is_some() || self.names.is_empty();
         let types = self.types.unwrap_or(Types::HEADS);
@@ -114,8 +117,8 @@ impl Args {
         };
         let since = value::asked_for(columns.iter().map(String::as_str));
         let wanted = Wanted { types, depth };
-        let named = named_by_path(&pools, &self.names)?;
-        let Some(mut selection) = select(&mut pools, &named, &wanted, &since)? else {
+        let named = named_by_path(session, &pools, &self.names)?;
+        let Some(mut selection) = select(session, &mut pools, &named, &wanted, &since)? else {
             return Ok(ExitCode::SUCCESS);
         };
         selection.sort_by_name();
@@ -127,13 +130,15 @@ impl Args {
                 columns.iter().map(String::as_str).filter(|c| *c != "name").collect();
             let style =
                 value::Style { parsable: self.table.parsable, json_int: self.output.json_int };
-            ui::json(&value::document("zfs list", found, &names, &style));
-            return Ok(selection.finish());
+            ui::json(session, &value::document(session, "zfs list", found, &names, &style));
+            return Ok(selection.finish(session));
         }
-        print(&selection, &columns, self.table.script, self.table.parsable);
-        Ok(selection.finish())
+        print(session, &selection, &columns, self.table.script, self.table.parsable);
+        Ok(selection.finish(session))
     }
 }
+
+impl Args {}
 
 /// The columns' properties, by their full names.
 fn columns(text: &str) -> Result<Vec<String>, Failure> {
@@ -152,10 +157,16 @@ fn columns(text: &str) -> Result<Vec<String>, Failure> {
     Ok(out)
 }
 
-fn print(selection: &Selection, columns: &[String], script: bool, parsable: bool) {
+fn print(
+    session: &Session,
+    selection: &Selection,
+    columns: &[String],
+    script: bool,
+    parsable: bool,
+) {
     if selection.found.is_empty() {
         if selection.failures.is_empty() {
-            ui::error("no datasets available\n");
+            ui::error(session, "no datasets available\n");
         }
         return;
     }
@@ -174,11 +185,13 @@ fn print(selection: &Selection, columns: &[String], script: bool, parsable: bool
     for s in &selection.found {
         let cell = |c: &String| match c.as_str() {
             "name" => s.name.clone(),
-            c => s.property(c).map_or_else(|| "-".to_owned(), |p| value::text(p, parsable)),
+            c => {
+                s.property(c).map_or_else(|| "-".to_owned(), |p| value::text(session, p, parsable))
+            }
         };
         table.row(columns.iter().map(cell).collect());
     }
-    ui::table(&table);
+    ui::table(session, &table);
 }
 
 /// By the properties asked for; what lacks one comes after what has it.

@@ -18,11 +18,10 @@ mod value;
 
 pub use changes::Target;
 
-use crate::failure::Failure;
-use crate::missing;
+use crate::cmd::verb::Verb;
+use crate::{missing, version};
 use engine::files::SpaceKind;
 use std::ffi::OsString;
-use std::process::ExitCode;
 
 /// The subcommands.
 #[derive(clap::Subcommand)]
@@ -68,46 +67,37 @@ pub enum Command {
     Holds(holds::Args),
     /// Print the version of zinc
     #[command(disable_version_flag = true)]
-    Version(crate::version::Args),
+    Version(version::Args),
     /// Any other word.
     #[command(external_subcommand)]
     Other(Vec<OsString>),
 }
 
 impl Command {
-    /// Whether a server of root runs it for other users.
-    pub fn is_for_everyone(&self) -> bool {
+    /// The verb.
+    pub fn verb(self) -> Box<dyn Verb> {
         match self {
-            Self::List(a) => a.is_for_everyone(),
-            Self::Get(a) => a.is_for_everyone(),
-            _ => false,
-        }
-    }
-
-    /// Runs it.
-    pub fn run(self) -> Result<ExitCode, Failure> {
-        match self {
-            Self::Create(a) => a.run(),
-            Self::Destroy(a) => a.run(),
-            Self::Snapshot(a) => a.run(),
-            Self::Rollback(a) => a.run(),
-            Self::Clone(a) => a.run(),
-            Self::Promote(a) => a.run(),
-            Self::Rename(a) => a.run(),
-            Self::Set(a) => a.run(),
-            Self::Inherit(a) => a.run(),
-            Self::Hold(a) => a.hold(),
-            Self::Release(a) => a.release(),
-            Self::Bookmark(a) => a.run(),
-            Self::List(a) => a.run(),
-            Self::Get(a) => a.run(),
-            Self::Userspace(a) => a.run(SpaceKind::User),
-            Self::Groupspace(a) => a.run(SpaceKind::Group),
-            Self::Projectspace(a) => a.run(SpaceKind::Project),
-            Self::Diff(a) => a.run(),
-            Self::Holds(a) => a.run(),
-            Self::Version(a) => a.run("zfs"),
-            Self::Other(words) => Err(missing::failure("zfs", &words, &missing::ZFS)),
+            Self::Create(a) => Box::new(a),
+            Self::Destroy(a) => Box::new(a),
+            Self::Snapshot(a) => Box::new(a),
+            Self::Rollback(a) => Box::new(a),
+            Self::Clone(a) => Box::new(a),
+            Self::Promote(a) => Box::new(a),
+            Self::Rename(a) => Box::new(a),
+            Self::Set(a) => Box::new(a),
+            Self::Inherit(a) => Box::new(a),
+            Self::Hold(a) => Box::new(a),
+            Self::Release(a) => Box::new(keep::Release(a)),
+            Self::Bookmark(a) => Box::new(a),
+            Self::List(a) => Box::new(a),
+            Self::Get(a) => Box::new(a),
+            Self::Userspace(a) => Box::new(space::Of(SpaceKind::User, a)),
+            Self::Groupspace(a) => Box::new(space::Of(SpaceKind::Group, a)),
+            Self::Projectspace(a) => Box::new(space::Of(SpaceKind::Project, a)),
+            Self::Diff(a) => Box::new(a),
+            Self::Holds(a) => Box::new(a),
+            Self::Version(a) => Box::new(version::Of("zfs", a)),
+            Self::Other(words) => Box::new(missing::Word("zfs", words, &missing::ZFS)),
         }
     }
 }

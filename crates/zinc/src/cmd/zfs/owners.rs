@@ -1,6 +1,7 @@
 //! The properties that belong to somebody: `userused@NAME`, `groupquota@ID` and their like.
 
 use crate::names;
+use crate::session::Session;
 use engine::files::{SpaceKind, SpaceRow};
 use engine::nicenum::{nicebytes, nicenum};
 use engine::{Dataset, Dsl, Filesystem};
@@ -49,7 +50,7 @@ pub fn pretty(name: &str, value: u64) -> Option<String> {
 }
 
 /// The property of a file system or a snapshot of one; `None` for what has no owners.
-pub fn property(dsl: &Dsl, dataset: &Dataset, name: &str) -> Option<Property> {
+pub fn property(session: &Session, dsl: &Dsl, dataset: &Dataset, name: &str) -> Option<Property> {
     let (kind, what, owner) = parse(name)?;
     let fs = Filesystem::open(dsl.objset(dataset).ok()?).ok()?;
     let rows = fs.space(kind).ok()?;
@@ -57,8 +58,8 @@ pub fn property(dsl: &Dsl, dataset: &Dataset, name: &str) -> Option<Property> {
         Ok(id) => row.domain.is_none() && row.id == id,
         Err(_) if row.domain.is_some() => row.id_text() == owner,
         Err(_) => match kind {
-            SpaceKind::User => names::user(row.id) == Some(owner),
-            SpaceKind::Group => names::group(row.id) == Some(owner),
+            SpaceKind::User => names::user(session, row.id) == Some(owner),
+            SpaceKind::Group => names::group(session, row.id) == Some(owner),
             SpaceKind::Project => false,
         },
     };

@@ -2,10 +2,10 @@
 //! snapshots and bookmarks, each with its properties.
 
 use super::owners;
-use crate::asked;
 use crate::common::Pools;
 use crate::failure::Failure;
 use crate::served::Server;
+use crate::session::Session;
 use crate::ui;
 use engine::errors::DslError as Error;
 use engine::props;
@@ -150,50 +150,54 @@ pub struct Selection {
 /// Everything `names` mean; without names, all of all pools. Each pool is looked at where it is
 /// held. `None` when this was a server's part of it, which is printed.
 pub fn select(
+    session: &Session,
     pools: &mut Pools,
     names: &[String],
     wanted: &Wanted,
     since: &[String],
 ) -> Result<Option<Selection>, Failure> {
     let mut out = Selection::default();
-    if let Some(client) = asked::client().filter(|client| client.is_part) {
-        let pool = pools.args().look_at(&client.pool)?;
+    if let Some(client) = session.client().filter(|client| client.is_part) {
+        let pool = pools.args().look_at(session, &client.pool)?;
         let finder = Finder::new(&pool, pool.space().usable(), wanted, since);
         if names.is_empty() {
-            finder.named(pool.name(), &mut out);
+            finder.named(session, pool.name(), &mut out);
         }
-        let held = names.iter().filter(|name| asked::held(name).is_some());
-        held.for_each(|name| finder.named(name, &mut out));
-        ui::json_line(&serde_json::to_string(&out).map_err(|e| Failure::new(e.to_string()))?);
+        let held = names.iter().filter(|name| session.held(name).is_some());
+        held.for_each(|name| finder.named(session, name, &mut out));
+        ui::json_line(
+            session,
+            &serde_json::to_string(&out).map_err(|e| Failure::new(e.to_string()))?,
+        );
         return Ok(None);
     }
-    let servers = out.ask_servers(pools, names)?;
+    let servers = out.ask_servers(session, pools, names)?;
     // How full a pool is takes time to find out, and is the same for all names in it.
     let mut sizes: HashMap<u64, u64> = HashMap::new();
     let mut size = |p: &Pool| *sizes.entry(p.guid()).or_insert_with(|| p.space().usable());
     if names.is_empty() {
         let guids: Vec<u64> = servers.iter().map(|server| server.guid).collect();
-        let (all, served) = pools.all_but(&guids)?;
+        let (all, served) = pools.all_but(session, &guids)?;
         for mut server in served {
-            out.add_part(&mut server);
+            out.add_part(session, &mut server);
         }
         for pool in all {
             match pool {
                 Ok(pool) => {
                     let finder = Finder::new(pool, size(pool), wanted, since);
-                    finder.named(pool.name(), &mut out);
+                    finder.named(session, pool.name(), &mut out);
                 }
                 Err(f) => out.failures.push(f),
             }
         }
     }
     for name in names.iter().filter(|name| !servers.iter().any(|s| s.is_called(name))) {
-        match pools.of(name) {
-            Ok(pool) => Finder::new(pool, size(pool), wanted, since).named(name, &mut out),
+        match pools.of(session, name) {
+            Ok(pool) => Finder::new(pool, size(pool), wanted, since).named(session, name, &mut out),
             // A server may have taken the pool while this process waited.
-            Err(f) => match Server::find(&pools.args().search, name)? {
+            Err(f) => match Server::find(session, &pools.args().search, name)? {
                 Some(mut server) => {
-                    out.add_part(&mut server);
+                    out.add_part(session, &mut server);
                 }
                 None => out.failures.push(f),
             },
@@ -203,15 +207,19 @@ pub fn select(
 }
 
 /// The names that are paths (`/tank/home`) replaced by those of the file systems that these lie in.
-pub fn named_by_path(pools: &Pools, names: &[String]) -> Result<Vec<String>, Failure> {
+pub fn named_by_path(
+    session: &Session,
+    pools: &Pools,
+    names: &[String],
+) -> Result<Vec<String>, Failure> {
     if !names.iter().any(|n| n.starts_with('/')) {
         return Ok(names.to_vec());
     }
     let wanted = Wanted { types: Types::FILESYSTEM, depth: None };
     // As they stand on the devices: a server is asked later, by name.
     let mut all = Selection::default();
-    for pool in pools.args().open_found(&[])?.pools.into_iter().flatten() {
-        Finder::new(&pool, 0, &wanted, &[]).named(pool.name(), &mut all);
+    for pool in pools.args().open_found(session, &[])?.pools.into_iter().flatten() {
+        Finder::new(&pool, 0, &wanted, &[]).named(session, pool.name(), &mut all);
     }
     let mut mounts: Vec<(&Path, &str)> = Vec::new();
     for s in &all.found {
@@ -251,13 +259,18 @@ impl<'a> Finder<'a> {
         self.pool.dsl()
     }
 
-    fn named(&self, name: &str, out: &mut Selection) {
-        if let Err(e) = self.try_named(name, out) {
+    fn named(&self, session: &Session, name: &str, out: &mut Selection) {
+        if let Err(e) = self.try_named(session, name, out) {
             out.failures.push(e.into());
         }
     }
 
-    fn try_named(&self, name: &str, out: &mut Selection) -> engine::errors::DslResult<()> {
+    fn try_named(
+        &self,
+        session: &Session,
+        name: &str,
+        out: &mut Selection,
+    ) -> engine::errors::DslResult<()> {
         let still = self.pool.hold_still();
         if name.contains('#') {
             let bookmark = self.dsl().bookmark(name)?;
@@ -265,7 +278,7 @@ impl<'a> Finder<'a> {
         }
         if name.contains('@') {
             let snapshot = self.dsl().by_name(name)?;
-            return self.add(&snapshot, Types::SNAPSHOT, out);
+            return self.add(session, &snapshot, Types::SNAPSHOT, out);
         }
         self.dsl().dir_by_name(name)?;
         let depth_of = |n: &str| n.matches('/').count();
@@ -291,7 +304,7 @@ impl<'a> Finder<'a> {
                     continue;
                 }
             };
-            if let Err(e) = self.add_head(&head, depth, out) {
+            if let Err(e) = self.add_head(session, &head, depth, out) {
                 out.failures.push(Failure::from(e).about(&dir_name));
             }
         }
@@ -300,6 +313,7 @@ impl<'a> Finder<'a> {
 
     fn add_head(
         &self,
+        session: &Session,
         head: &Dataset,
         depth: usize,
         out: &mut Selection,
@@ -310,7 +324,7 @@ impl<'a> Finder<'a> {
             DatasetKind::Volume => Types::VOLUME,
         };
         if types.has(kind) {
-            self.add(head, kind, out)?;
+            self.add(session, head, kind, out)?;
         }
         if self.wanted.depth.is_some_and(|d| depth >= d) {
             return Ok(());
@@ -318,7 +332,7 @@ impl<'a> Finder<'a> {
         if types.has(Types::SNAPSHOT) {
             for (name, snapshot) in self.dsl().snapshots_found(head) {
                 match snapshot {
-                    Ok(snapshot) => self.add(&snapshot, Types::SNAPSHOT, out)?,
+                    Ok(snapshot) => self.add(session, &snapshot, Types::SNAPSHOT, out)?,
                     Err(e) => out.failures.push(Failure::from(e).about(&name)),
                 }
             }
@@ -333,13 +347,14 @@ impl<'a> Finder<'a> {
 
     fn add(
         &self,
+        session: &Session,
         dataset: &Dataset,
         kind: Types,
         out: &mut Selection,
     ) -> engine::errors::DslResult<()> {
         let mut properties = self.dsl().properties(dataset, &self.context)?;
         for name in self.since {
-            let made = match owners::property(self.dsl(), dataset, name) {
+            let made = match owners::property(session, self.dsl(), dataset, name) {
                 None => self.dsl().property(dataset, &self.context, name)?,
                 owned => owned,
             };
@@ -378,12 +393,17 @@ impl<'a> Finder<'a> {
 
 impl Selection {
     /// Adds what servers see of the pools that are meant, and says which servers those were.
-    fn ask_servers(&mut self, pools: &Pools, names: &[String]) -> Result<Vec<Server>, Failure> {
+    fn ask_servers(
+        &mut self,
+        session: &Session,
+        pools: &Pools,
+        names: &[String],
+    ) -> Result<Vec<Server>, Failure> {
         let args = pools.args();
         if !args.open.is_of_now() {
             return Ok(Vec::new());
         }
-        let mut servers = Server::all_in(&args.search)?;
+        let mut servers = Server::all_in(session, &args.search)?;
         for name in names {
             // Two pools of one name are told apart by their guids.
             Server::the_one(&mut servers, name)?;
@@ -393,22 +413,24 @@ impl Selection {
             && names.iter().all(|name| server.is_called(name))
         {
             // It can do all of it, and then needs nobody to put it together.
-            crate::served::forward(&args.search, &names[0])?;
+            crate::served::forward(session, &args.search, &names[0])?;
         }
         // One that has ended meanwhile leaves its pool to this process.
-        servers.retain_mut(|server| self.add_part(server) || Server::holds(server.guid));
+        servers.retain_mut(|server| {
+            self.add_part(session, server) || Server::holds(session, server.guid)
+        });
         Ok(servers)
     }
 
     /// Adds what a server sees; whether it did.
-    fn add_part(&mut self, server: &mut Server) -> bool {
-        match server.part::<Self>() {
+    fn add_part(&mut self, session: &Session, server: &mut Server) -> bool {
+        match server.part::<Self>(session) {
             Ok(part) => {
                 part.found.into_iter().for_each(|found| self.push(found));
                 self.failures.extend(part.failures);
                 true
             }
-            Err(_) if !Server::holds(server.guid) => false,
+            Err(_) if !Server::holds(session, server.guid) => false,
             Err(failure) => {
                 self.failures.push(failure);
                 false
@@ -440,10 +462,10 @@ impl Selection {
     }
 
     /// Says what could not be read; the exit code.
-    pub fn finish(&self) -> ExitCode {
+    pub fn finish(&self, session: &Session) -> ExitCode {
         let mut code = ExitCode::SUCCESS;
         for failure in &self.failures {
-            code = failure.report();
+            code = failure.report(session);
         }
         code
     }

@@ -3,8 +3,10 @@
 use super::changes::divide;
 use super::snapshot::one_pool;
 use crate::cannot::cannot;
+use crate::cmd::verb::{Served, Verb};
 use crate::failure::Failure;
 use crate::live::LiveArgs;
+use crate::session::Session;
 use crate::{hints, kept};
 use engine::properties::{self, Setting};
 use engine::{ErrorKind, Hint, Place};
@@ -41,9 +43,12 @@ pub struct Inherit {
     names: Vec<String>,
 }
 
-impl Set {
-    /// Runs it.
-    pub fn run(self) -> Result<ExitCode, Failure> {
+impl Verb for Set {
+    fn served(&self, _: &Session) -> Served {
+        Served::ToOwner
+    }
+
+    fn run(self: Box<Self>, session: &Session) -> Result<ExitCode, Failure> {
         let (settings, names): (Vec<_>, Vec<_>) = self.words.iter().partition(|w| w.contains('='));
         let names: Vec<String> = names.into_iter().cloned().collect();
         let Some(first) = names.first() else {
@@ -60,18 +65,21 @@ impl Set {
                 all.push(Setting { dataset, property, value });
             }
         }
-        self.live.change(first, |pool| {
+        self.live.change(session, first, |pool| {
             let done = properties::set(pool, &all);
             done.map_err(|e| cannot("set property for", first, e))
         })?;
-        kept::note(settings);
+        kept::note(session, settings);
         Ok(ExitCode::SUCCESS)
     }
 }
 
-impl Inherit {
-    /// Runs it.
-    pub fn run(self) -> Result<ExitCode, Failure> {
+impl Verb for Inherit {
+    fn served(&self, _: &Session) -> Served {
+        Served::ToOwner
+    }
+
+    fn run(self: Box<Self>, session: &Session) -> Result<ExitCode, Failure> {
         one_pool(&self.names)?;
         let mut inherit = properties::Inherit::new(&self.property).map_err(|e| {
             let property = match e.place() {
@@ -91,7 +99,7 @@ impl Inherit {
             inherit = inherit.or_received();
         }
         let first = self.names.first().map_or("", String::as_str);
-        self.live.change(first, |pool| {
+        self.live.change(session, first, |pool| {
             let done = inherit.run(pool, &self.names);
             done.map_err(|e| cannot("inherit property for", first, e))
         })?;

@@ -2,8 +2,10 @@
 
 use super::changes::Target;
 use crate::cannot::cannot;
+use crate::cmd::verb::{Served, Verb};
 use crate::failure::Failure;
 use crate::live::LiveArgs;
+use crate::session::Session;
 use engine::{DatasetKind, Error, ErrorKind, Refusal, datasets};
 use std::process::ExitCode;
 
@@ -23,15 +25,18 @@ pub struct Args {
     names: Vec<String>,
 }
 
-impl Args {
-    /// Runs it.
-    pub fn run(self) -> Result<ExitCode, Failure> {
+impl Verb for Args {
+    fn served(&self, _: &Session) -> Served {
+        Served::ToOwner
+    }
+
+    fn run(self: Box<Self>, session: &Session) -> Result<ExitCode, Failure> {
         let first = self.names.first().map_or("", String::as_str);
         let kind = DatasetKind::Filesystem;
         let target = Target { doing: "create snapshot", name: first, kind, is_new: false };
         let changes = target.all(&self.properties)?;
         one_pool(&self.names)?;
-        self.live.change(first, |pool| {
+        self.live.change(session, first, |pool| {
             let taken = datasets::snapshot(pool, &self.names, self.recursive, changes);
             taken.map_err(|e| refused(first, e))
         })?;

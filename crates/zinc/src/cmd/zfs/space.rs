@@ -1,7 +1,9 @@
 //! `zinc zfs userspace`, `groupspace` and `projectspace`: space and quotas by who owns it.
 
+use crate::cmd::verb::{Served, Verb};
 use crate::common::{JsonArgs, PoolArgs, Pools, TableArgs, filesystem, words};
 use crate::failure::Failure;
+use crate::session::Session;
 use crate::ui::{self, Table};
 use crate::{json, names};
 use engine::files::{SpaceKind, SpaceRow};
@@ -101,49 +103,58 @@ fn type_of(kind: SpaceKind, row: &SpaceRow) -> &'static str {
     }
 }
 
-impl Args {
-    /// Runs it.
-    pub fn run(self, kind: SpaceKind) -> Result<ExitCode, Failure> {
-        let mut pools = Pools::new(self.pool.clone());
-        let pool = pools.of(&self.dataset)?;
-        let dataset = pool.dsl().by_name(&self.dataset)?;
-        let fs = filesystem(pool, &dataset, &self.pool.open)?;
+/// The space of one kind of owners.
+pub struct Of(pub SpaceKind, pub Args);
+
+impl Verb for Of {
+    fn served(&self, _: &Session) -> Served {
+        Served::ToOwner
+    }
+
+    fn run(self: Box<Self>, session: &Session) -> Result<ExitCode, Failure> {
+        let Self(kind, args) = *self;
+        let mut pools = Pools::new(args.pool.clone());
+        let pool = pools.of(session, &args.dataset)?;
+        let dataset = pool.dsl().by_name(&args.dataset)?;
+        let fs = filesystem(session, pool, &dataset, &args.pool.open)?;
         let mut rows = fs.space(kind)?;
-        if let Some(types) = &self.types {
+        if let Some(types) = &args.types {
             rows.retain(|r| types.contains(&type_of(kind, r)));
         }
-        rows.sort_by(|a, b| self.compare(kind, a, b));
-        if self.output.json {
-            self.print_json(kind, &rows);
+        rows.sort_by(|a, b| args.compare(session, kind, a, b));
+        if args.output.json {
+            args.print_json(session, kind, &rows);
             return Ok(ExitCode::SUCCESS);
         }
         let all = || FIELDS.iter().map(|(_, f)| *f).collect();
-        let fields: Fields = self.fields.clone().unwrap_or_else(all);
+        let fields: Fields = args.fields.clone().unwrap_or_else(all);
         let names: Vec<String> = fields.iter().map(|f| heading(*f)).collect();
         let headings: Vec<&str> = names.iter().map(String::as_str).collect();
         let right: Vec<bool> =
             fields.iter().map(|f| !matches!(f, Field::Type | Field::Name)).collect();
-        let mut table = Table::new(&headings, &right, self.table.script);
+        let mut table = Table::new(&headings, &right, args.table.script);
         // Old pools do not count objects.
         let counted = rows.iter().any(|r| r.objects.is_some());
         for row in &rows {
             let cell = |f: &Field| match f {
                 Field::Objects | Field::ObjectQuota if !counted => "-".to_owned(),
-                f => self.cell(kind, row, *f),
+                f => args.cell(session, kind, row, *f),
             };
             table.row(fields.iter().map(cell).collect());
         }
-        ui::table(&table);
+        ui::table(session, &table);
         Ok(ExitCode::SUCCESS)
     }
+}
 
-    fn print_json(&self, kind: SpaceKind, rows: &[SpaceRow]) {
+impl Args {
+    fn print_json(&self, session: &Session, kind: SpaceKind, rows: &[SpaceRow]) {
         let int = self.output.json_int;
         let number = |n: Option<u64>| n.map_or(Value::Null, |n| json::number(n, int));
         let row = |r: &SpaceRow| {
             json!({
                 "type": type_of(kind, r),
-                "name": self.name(kind, r),
+                "name": self.name(session, kind, r),
                 "id": r.id_text(),
                 "used": number(r.used),
                 "quota": number(r.quota),
@@ -158,13 +169,13 @@ impl Args {
         };
         let rows: Vec<Value> = rows.iter().map(row).collect();
         let content = Map::from_iter([(self.dataset.clone(), Value::Array(rows))]);
-        ui::json(&json::document(verb, "datasets", content));
+        ui::json(session, &json::document(verb, "datasets", content));
     }
 
-    fn name(&self, kind: SpaceKind, row: &SpaceRow) -> String {
+    fn name(&self, session: &Session, kind: SpaceKind, row: &SpaceRow) -> String {
         let known = match kind {
-            SpaceKind::User => names::user(row.id),
-            SpaceKind::Group => names::group(row.id),
+            SpaceKind::User => names::user(session, row.id),
+            SpaceKind::Group => names::group(session, row.id),
             SpaceKind::Project => None,
         };
         match known.filter(|_| !self.numeric && row.domain.is_none()) {
@@ -173,7 +184,7 @@ impl Args {
         }
     }
 
-    fn cell(&self, kind: SpaceKind, row: &SpaceRow, field: Field) -> String {
+    fn cell(&self, session: &Session, kind: SpaceKind, row: &SpaceRow, field: Field) -> String {
         let none = |n: u64, nice: fn(u64) -> String| match (n, self.table.parsable) {
             (n, true) => n.to_string(),
             (0, false) => "none".to_owned(),
@@ -181,7 +192,7 @@ impl Args {
         };
         match field {
             Field::Type => type_of(kind, row).to_owned(),
-            Field::Name => self.name(kind, row),
+            Field::Name => self.name(session, kind, row),
             Field::Used if self.table.parsable => row.used.unwrap_or(0).to_string(),
             Field::Used => nicebytes(row.used.unwrap_or(0)),
             Field::Quota => none(row.quota.unwrap_or(0), nicebytes),
@@ -191,11 +202,11 @@ impl Args {
         }
     }
 
-    fn compare(&self, kind: SpaceKind, a: &SpaceRow, b: &SpaceRow) -> Ordering {
+    fn compare(&self, session: &Session, kind: SpaceKind, a: &SpaceRow, b: &SpaceRow) -> Ordering {
         let by = |field: &Field| match field {
             Field::Type => type_of(kind, a).cmp(type_of(kind, b)),
             Field::Name if self.numeric => (&a.domain, a.id).cmp(&(&b.domain, b.id)),
-            Field::Name => self.name(kind, a).cmp(&self.name(kind, b)),
+            Field::Name => self.name(session, kind, a).cmp(&self.name(session, kind, b)),
             Field::Used => a.used.cmp(&b.used),
             Field::Quota => a.quota.cmp(&b.quota),
             Field::Objects => a.objects.cmp(&b.objects),

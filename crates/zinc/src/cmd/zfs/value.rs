@@ -3,6 +3,7 @@
 use super::owners;
 use super::select::Selected;
 use crate::failure::Failure;
+use crate::session::Session;
 use crate::{json, local_time};
 use engine::props;
 use engine::{Property, Source};
@@ -17,7 +18,7 @@ pub struct Style {
 }
 
 /// The text of a value.
-pub fn text(property: &Property, parsable: bool) -> String {
+pub fn text(session: &Session, property: &Property, parsable: bool) -> String {
     if property.name == "clones" {
         return beginning(&property.value);
     }
@@ -27,7 +28,7 @@ pub fn text(property: &Property, parsable: bool) -> String {
     if let Some(text) = property.number().and_then(|n| owners::pretty(&property.name, n)) {
         return text;
     }
-    let offset = property.number().map_or(0, local_time::utc_offset);
+    let offset = property.number().map_or(0, |time| local_time::utc_offset(session, time));
     property.pretty(offset)
 }
 
@@ -73,20 +74,26 @@ pub fn source(source: &Source) -> (&'static str, String) {
 }
 
 /// One property as JSON; `None` stands for one the dataset does not have.
-pub fn property_json(property: Option<&Property>, style: &Style) -> Value {
+pub fn property_json(session: &Session, property: Option<&Property>, style: &Style) -> Value {
     let Some(p) = property else { return json::property(&json!("-"), "NONE", "-") };
     let (kind, data) = source(&p.source);
-    let text = text(p, style.parsable || style.json_int);
+    let text = text(session, p, style.parsable || style.json_int);
     json::property(&json::text_or_number(&text, style.json_int), kind, &data)
 }
 
 /// The output of a command that shows `names` of each dataset.
-pub fn document(command: &str, datasets: &[Selected], names: &[&str], style: &Style) -> Value {
+pub fn document(
+    session: &Session,
+    command: &str,
+    datasets: &[Selected],
+    names: &[&str],
+    style: &Style,
+) -> Value {
     let mut content = Map::new();
     for s in datasets {
         let properties = names.iter().map(|n| {
             let full = props::find_dataset(n).map_or(*n, |p| p.name);
-            (full.to_owned(), property_json(s.property(n), style))
+            (full.to_owned(), property_json(session, s.property(n), style))
         });
         content.insert(s.name.clone(), dataset(s, properties.collect(), style));
     }

@@ -1,13 +1,16 @@
 //! `zinc zpool add`: more vdevs for a pool.
 
 use super::claim::claim;
+use super::each;
 use super::layout::{self, Layout, Level};
 use super::naming::Naming;
 use super::settings::{self, Setting};
 use crate::cannot::cannot;
+use crate::cmd::verb::Verb;
 use crate::failure::Failure;
 use crate::found::{self, Reach};
 use crate::live::{self, LiveArgs, invocation, tell_txgs};
+use crate::session::Session;
 use crate::ui;
 use engine::config::{AllocBias, VdevConfig, VdevKind};
 use engine::live::TopUse;
@@ -87,12 +90,12 @@ fn ashift_of(pool: &engine::Pool) -> Option<u32> {
     (value != 0).then_some(value)
 }
 
-impl Args {
-    /// Runs it.
-    pub fn run(self) -> Result<ExitCode, Failure> {
+impl Verb for Args {
+    fn run(self: Box<Self>, session: &Session) -> Result<ExitCode, Failure> {
+        each::must_be_a_pool(&self.pool)?;
         let layout = layout::parse(&self.vdevs)?;
-        let found = found::find(&self.live.search, &self.pool, Reach::Known)?;
-        let mut options = live::options(&self.live.search, self.live.how.cache_mib);
+        let found = found::find(session, &self.live.search, &self.pool, Reach::Known)?;
+        let mut options = live::options(session, &self.live.search, self.live.how.cache_mib);
         found.complete(&mut options);
         let pool = engine::Pool::open_candidate(&found.candidate, &options)?;
         let tops = &pool.config().vdev_tree.children;
@@ -107,7 +110,7 @@ impl Args {
         }
         let ashift = self.ashift()?.or_else(|| ashift_of(&pool));
         self.refuse_other_ashift(&pool, ashift)?;
-        let devices = claim(&layout, self.force || self.allow_in_use, self.live.how.wait)?;
+        let devices = claim(session, &layout, self.force || self.allow_in_use, self.live.how.wait)?;
         if self.dry {
             let used = tops.iter().filter(|t| !t.is_hole && level_of(t).is_some());
             let used: Vec<_> = used.map(|t| (class_of(t), shown(t, self.naming))).collect();
@@ -117,17 +120,22 @@ impl Args {
             let aux = [paths(pool.l2cache()), paths(pool.spares())];
             let text = layout.to_text(&self.pool, &used, &aux);
             let name = &self.pool;
-            ui::out(&format!("would update '{name}' to the following configuration:\n\n{text}"));
+            ui::out(
+                session,
+                &format!("would update '{name}' to the following configuration:\n\n{text}"),
+            );
             return Ok(ExitCode::SUCCESS);
         }
         drop(pool);
-        let was_exported = self.add(&layout, ashift, &devices)?;
+        let was_exported = self.add(session, &layout, ashift, &devices)?;
         // They are taken anew, by the pool they belong to now.
         drop(devices);
-        self.reopen(&layout, was_exported)?;
+        self.reopen(session, &layout, was_exported)?;
         Ok(ExitCode::SUCCESS)
     }
+}
 
+impl Args {
     /// Data that was made for one sector size wastes space on, or is slow on, another.
     fn refuse_other_ashift(&self, pool: &engine::Pool, wanted: Option<u32>) -> Result<(), Failure> {
         let tops = pool.config().vdev_tree.children.iter();
@@ -155,17 +163,18 @@ impl Args {
 
     fn add(
         &self,
+        session: &Session,
         layout: &Layout,
         ashift: Option<u32>,
         devices: &engine::live::Devices,
     ) -> Result<bool, Failure> {
         let fail = |e| cannot("add to", &self.pool, e);
         let how = &self.live.how;
-        let find = || found::find(&self.live.search, &self.pool, Reach::Known);
-        let (found, pool) = live::take(find, how, &how.tuning.all()?, |_| {})?;
+        let find = || found::find(session, &self.live.search, &self.pool, Reach::Known);
+        let (found, pool) = live::take(session, find, how, &how.tuning.all(session)?, |_| {})?;
         let was_exported = found.is_exported();
         let paths: Vec<PathBuf> = layout.paths().into_iter().map(PathBuf::from).collect();
-        found.announce(&paths);
+        found.announce(session, &paths);
         let added = match layout.tops.is_empty() {
             true => Ok(()),
             false => pool.add_tops(&layout.tops, ashift, devices),
@@ -175,25 +184,30 @@ impl Args {
         if added.is_err() && was_exported {
             pool.export().map_err(fail)?;
         } else {
-            found.refresh(&pool);
+            found.refresh(session, &pool);
             pool.close().map_err(fail)?;
         }
         added.map(|()| was_exported)
     }
 
     /// Opens the pool with its new devices, which makes their labels those of an open pool.
-    fn reopen(&self, layout: &Layout, was_exported: bool) -> Result<(), Failure> {
+    fn reopen(
+        &self,
+        session: &Session,
+        layout: &Layout,
+        was_exported: bool,
+    ) -> Result<(), Failure> {
         let fail = |e| cannot("add to", &self.pool, e);
         let mut search = self.live.search.clone();
         if !search.is_empty() {
             search.extend(layout.paths().into_iter().map(PathBuf::from));
         }
         let how = &self.live.how;
-        let find = || found::find(&search, &self.pool, Reach::Known);
-        let (found, pool) = live::take(find, how, &how.tuning.all()?, |_| {})?;
-        let logged = pool.log(&invocation()).map_err(fail);
-        found.refresh(&pool);
-        let told = tell_txgs(&pool, &self.live.how);
+        let find = || found::find(session, &search, &self.pool, Reach::Known);
+        let (found, pool) = live::take(session, find, how, &how.tuning.all(session)?, |_| {})?;
+        let logged = pool.log(&invocation(session)).map_err(fail);
+        found.refresh(session, &pool);
+        let told = tell_txgs(session, &pool, &self.live.how);
         let left = if was_exported { pool.export() } else { pool.close() }.map_err(fail);
         logged.and(told).and(left)
     }

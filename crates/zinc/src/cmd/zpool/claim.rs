@@ -8,6 +8,7 @@ use crate::known;
 use crate::live::Disks;
 use crate::queue::{PAUSE, Wait, holder};
 use crate::served::Server;
+use crate::session::Session;
 use engine::config::{LabelConfig, PoolState};
 use engine::inside::device::{DeviceRef, ErrorKind, WriteDeviceRef};
 use engine::live::{DEVICE_MIN, Devices, VdevSpec};
@@ -19,7 +20,12 @@ use std::time::Instant;
 
 /// Opens every device of a layout. Refuses those of active pools, and unless `force` all that hold
 /// something.
-pub fn claim(layout: &Layout, force: bool, wait: Wait) -> Result<Devices, Failure> {
+pub fn claim(
+    session: &Session,
+    layout: &Layout,
+    force: bool,
+    wait: Wait,
+) -> Result<Devices, Failure> {
     let (began, patience) = (Instant::now(), wait.patience()?);
     let mut disks = Disks::default();
     let mut out = Devices::new();
@@ -52,7 +58,7 @@ pub fn claim(layout: &Layout, force: bool, wait: Wait) -> Result<Devices, Failur
         let is_spare = spares.contains(&path);
         let reader = Arc::clone(&device).as_device();
         let label = pools::look_at_device(&reader, PathBuf::from(path));
-        if let Some(name) = label.as_ref().and_then(|l| user(&l.config, is_spare)) {
+        if let Some(name) = label.as_ref().and_then(|l| user(session, &l.config, is_spare)) {
             return Err(Failure::new("invalid vdev specification")
                 .because(format!("{path} is part of active pool '{name}'"))
                 .hint(give_up(&name)));
@@ -104,12 +110,12 @@ pub fn owner(guid: u64, path: &Path, counts: impl Fn(CandidateState) -> bool) ->
 /// The pool that uses the device with this label here: it is known, or served. Not even `-f` takes
 /// a device from it. A pool that another host uses, or that was left behind by a crash, cannot be
 /// told from one that is not used any more, and leaves the choice to `-f`.
-pub fn user(label: &LabelConfig, is_spare: bool) -> Option<String> {
-    let known = |guid| known::with_device(guid).map(|known| known.name().to_owned());
+pub fn user(session: &Session, label: &LabelConfig, is_spare: bool) -> Option<String> {
+    let known = |guid| known::with_device(session, guid).map(|known| known.name().to_owned());
     match label {
         LabelConfig::Member(c) if c.state == PoolState::Destroyed || c.txg == 0 => None,
         LabelConfig::Member(c) => c.guid.and_then(known).or_else(|| {
-            let served = Server::all().into_iter().find(|s| s.guid == c.pool_guid);
+            let served = Server::all(session).into_iter().find(|s| s.guid == c.pool_guid);
             served.map(|server| server.name)
         }),
         // A spare of one pool may be a spare of others too.

@@ -4,9 +4,11 @@ use super::claim::claim;
 use super::layout;
 use super::settings::{self, Remembered, Setting};
 use crate::cannot::cannot;
+use crate::cmd::verb::Verb;
 use crate::cmd::zfs::Target;
 use crate::failure::Failure;
 use crate::live::{LiveHow, invocation, options as live_options, tell_txgs};
+use crate::session::Session;
 use crate::{found, host, kept, known, ui};
 use engine::DatasetKind;
 use engine::Rt;
@@ -98,15 +100,14 @@ fn needs_classes(pool: &str, options: &CreateOptions) -> Result<(), Failure> {
     }
 }
 
-impl Args {
-    /// Runs it.
-    pub fn run(self) -> Result<ExitCode, Failure> {
+impl Verb for Args {
+    fn run(self: Box<Self>, session: &Session) -> Result<ExitCode, Failure> {
         check_pool_name(&self.pool, "create")?;
         if let Some(name) = &self.temporary {
             check_pool_name(name, "create")?;
         }
         let name = self.temporary.as_ref().unwrap_or(&self.pool);
-        self.refuse_name(name)?;
+        self.refuse_name(session, name)?;
         let remembered = self.remembered()?;
         self.check_mountpoint(remembered.altroot.as_deref())?;
         let layout = layout::parse(&self.vdevs)?;
@@ -122,19 +123,22 @@ impl Args {
                 .because(why)
                 .hint("use '-f' to override"));
         }
-        let options = self.options(layout.tops.clone())?;
-        let devices = claim(&layout, self.force, self.how.wait)?;
+        let options = self.options(session, layout.tops.clone())?;
+        let devices = claim(session, &layout, self.force, self.how.wait)?;
         if self.dry {
             let text = layout.to_text(&self.pool, &[], &Default::default());
-            ui::out(&format!("would create '{}' with the following layout:\n\n{text}", self.pool));
+            ui::out(
+                session,
+                &format!("would create '{}' with the following layout:\n\n{text}", self.pool),
+            );
             return Ok(ExitCode::SUCCESS);
         }
         let doing = format!("cannot create '{}'", self.pool);
-        known::check_writable(&doing, &remembered.cachefile)?;
+        known::check_writable(session, &doing, &remembered.cachefile)?;
         let comments: Vec<_> = self.late()?;
         let fail = |e| cannot("create", &self.pool, e);
-        let _names = known::hold_names();
-        self.refuse_name(name)?;
+        let _names = known::hold_names(session);
+        self.refuse_name(session, name)?;
         let pool = live::create(&Rt::real(), &options, &devices).map_err(fail)?;
         let guid = pool.guid();
         let mut told = Ok(());
@@ -143,36 +147,38 @@ impl Args {
             for (name, word) in comments {
                 pool.set_pool_property(name, word).map_err(fail)?;
             }
-            told = tell_txgs(&pool, &self.how);
-            remembered.remember(&doing, pool.cache_config(), name)?;
+            told = tell_txgs(session, &pool, &self.how);
+            remembered.remember(session, &doing, pool.cache_config(), name)?;
             pool.close().map_err(fail)
         };
         if let Err(failure) = complete(pool) {
-            known::forget(guid);
+            known::forget(session, guid);
             live::clear_labels(&devices);
             return Err(failure);
         }
         drop(devices);
         if !(layout.spares.is_empty() && layout.cache.is_empty()) {
-            self.note_aux(name)?;
+            self.note_aux(session, name)?;
         }
-        kept::note(self.properties.iter().chain(&self.fs_properties));
+        kept::note(session, self.properties.iter().chain(&self.fs_properties));
         told?;
         Ok(ExitCode::SUCCESS)
     }
+}
 
+impl Args {
     /// Spares and cache devices are in the pool's lists from its next opening on.
-    fn note_aux(&self, name: &str) -> Result<(), Failure> {
-        let Some(known) = known::find(name) else { return Ok(()) };
+    fn note_aux(&self, session: &Session, name: &str) -> Result<(), Failure> {
+        let Some(known) = known::find(session, name) else { return Ok(()) };
         let found = found::look_for(known.clone())?;
-        let mut options = live_options(&[], self.how.cache_mib);
+        let mut options = live_options(session, &[], self.how.cache_mib);
         found.complete(&mut options);
-        known::note(&known, &engine::Pool::open_candidate(&found.candidate, &options)?);
+        known::note(session, &known, &engine::Pool::open_candidate(&found.candidate, &options)?);
         Ok(())
     }
 
-    fn refuse_name(&self, name: &str) -> Result<(), Failure> {
-        match known::has_name(name) {
+    fn refuse_name(&self, session: &Session, name: &str) -> Result<(), Failure> {
+        match known::has_name(session, name) {
             true => Err(Failure::new(format!("cannot create '{name}': pool already exists"))),
             false => Ok(()),
         }
@@ -223,14 +229,18 @@ impl Args {
             .collect())
     }
 
-    fn options(&self, tops: Vec<live::NewTop>) -> Result<CreateOptions, Failure> {
+    fn options(
+        &self,
+        session: &Session,
+        tops: Vec<live::NewTop>,
+    ) -> Result<CreateOptions, Failure> {
         let mut options = CreateOptions::new(&self.pool, tops);
         options.no_features = self.no_features;
         options.hostid = host::id();
         options.hostname = host::name();
-        options.invocation = invocation();
+        options.invocation = invocation(session);
         options.cache_bytes = self.how.cache_mib.max(1) << 20;
-        options.tunables = self.how.tuning.all()?;
+        options.tunables = self.how.tuning.all(session)?;
         for setting in self.settings()? {
             match setting {
                 Setting::Ashift(n) => {
@@ -240,7 +250,7 @@ impl Args {
                 Setting::User(name, word) => options.properties.push((name, word)),
                 Setting::Feature(name, enabled) => {
                     if enabled {
-                        super::set::note_unwritten(&name)?;
+                        super::set::note_unwritten(session, &name)?;
                     }
                     options.features.insert(name, enabled);
                 }

@@ -2,14 +2,15 @@
 //!
 //! A pool that is served is looked at by its server, any other by this process, and what was seen
 //! comes together here, so that one table has all of them. A server gets the command line as it
-//! gets that of any verb, with the mark that only its part is wanted ([`asked::is_for_a_part`]): it
-//! looks at the pool it holds, prints what it saw as one line of JSON, and shows nothing.
+//! gets that of any verb, with the mark that only its part is wanted
+//! ([`Session::is_for_a_part`]): it looks at the pool it holds, prints what it saw as one line of
+//! JSON, and shows nothing.
 
-use crate::asked;
 use crate::common::PoolArgs;
 use crate::failure::Failure;
 use crate::known;
 use crate::served::{self, Server};
+use crate::session::Session;
 use crate::ui;
 use engine::{Candidate, Pool};
 use serde::de::DeserializeOwned;
@@ -35,25 +36,26 @@ pub fn must_be_a_pool(name: &str) -> Result<(), Failure> {
 
 /// Looks at a pool where it is held, which may change meanwhile.
 fn see<T: DeserializeOwned>(
+    session: &Session,
     args: &PoolArgs,
     name: &str,
     server: Option<&mut Server>,
     part_of: &mut impl FnMut(Result<Pool, Failure>) -> Result<Part<T>, Failure>,
 ) -> Result<Part<T>, Failure> {
     let find = || match args.open.is_of_now() {
-        true => Server::find(&args.search, name),
+        true => Server::find(session, &args.search, name),
         false => Ok(None),
     };
     match server {
-        Some(server) => match server.part() {
+        Some(server) => match server.part(session) {
             // It has let the pool go.
-            Err(_) if find()?.is_none() => part_of(args.open_here(name)),
+            Err(_) if find()?.is_none() => part_of(args.open_here(session, name)),
             seen => seen,
         },
-        None => match part_of(args.open_here(name)) {
+        None => match part_of(args.open_here(session, name)) {
             Err(failure) => match find()? {
                 // It took the pool while this process waited.
-                Some(mut server) => server.part(),
+                Some(mut server) => server.part(session),
                 None => Err(failure),
             },
             seen => seen,
@@ -65,17 +67,19 @@ fn see<T: DeserializeOwned>(
 /// found, each once, in the order of their own. Then shows what was seen of all, with whether
 /// nothing failed. What fails is said, costs nothing else, and makes the command fail in the end.
 pub(super) fn each<T: Serialize + DeserializeOwned>(
+    session: &Session,
     args: &PoolArgs,
     names: &[String],
     look: impl FnMut(&Pool) -> Result<T, Failure>,
     show: impl FnOnce(Vec<T>, bool),
 ) -> Result<ExitCode, Failure> {
-    each_or_closed(args, names, look, |_| None, show)
+    each_or_closed(session, args, names, look, |_| None, show)
 }
 
 /// The same; of a pool that has too few devices to be opened, `closed` may say something instead
 /// of the failure.
 pub(super) fn each_or_closed<T: Serialize + DeserializeOwned>(
+    session: &Session,
     args: &PoolArgs,
     names: &[String],
     mut look: impl FnMut(&Pool) -> Result<T, Failure>,
@@ -87,18 +91,18 @@ pub(super) fn each_or_closed<T: Serialize + DeserializeOwned>(
         let pool = pool?;
         Ok(Part { pool: pool.name().to_owned(), seen: look(&pool)? })
     };
-    if let Some(client) = asked::client().filter(|client| client.is_part) {
-        let part = part_of(args.look_at(&client.pool))?;
+    if let Some(client) = session.client().filter(|client| client.is_part) {
+        let part = part_of(args.look_at(session, &client.pool))?;
         let line = serde_json::to_string(&part).map_err(|e| Failure::new(e.to_string()))?;
-        ui::json_line(&line);
+        ui::json_line(session, &line);
         return Ok(ExitCode::SUCCESS);
     }
     let mut servers = Vec::new();
     if args.open.is_of_now() {
         if let [name] = names {
-            served::forward(&args.search, name)?;
+            served::forward(session, &args.search, name)?;
         }
-        servers = Server::all_in(&args.search)?;
+        servers = Server::all_in(session, &args.search)?;
     }
     let mut parts = Vec::new();
     let mut code = ExitCode::SUCCESS;
@@ -108,7 +112,7 @@ pub(super) fn each_or_closed<T: Serialize + DeserializeOwned>(
             let seen = failure.closed().and_then(|c| Some((c.name().to_owned(), closed(c)?)));
             match seen {
                 Some((pool, seen)) => parts.push(Part { pool, seen }),
-                None => code = failure.report(),
+                None => code = failure.report(session),
             }
         }
     };
@@ -116,24 +120,25 @@ pub(super) fn each_or_closed<T: Serialize + DeserializeOwned>(
         let guids: Vec<u64> = servers.iter().map(|s| s.guid).collect();
         for server in &mut servers {
             let name = server.guid.to_string();
-            add(see(args, &name, Some(server), &mut part_of));
+            add(see(session, args, &name, Some(server), &mut part_of));
         }
-        let opened = args.open_found(&guids)?;
+        let opened = args.open_found(session, &guids)?;
         opened.pools.into_iter().for_each(|pool| add(part_of(pool)));
-        opened.served.into_iter().for_each(|mut server| add(server.part()));
-        let is_shown = |guid: &u64| known::by_guid(*guid).is_some() || !args.search.is_empty();
-        for guid in served::all_not_answering().into_iter().filter(|guid| !is_shown(guid)) {
+        opened.served.into_iter().for_each(|mut server| add(server.part(session)));
+        let is_shown =
+            |guid: &u64| known::by_guid(session, *guid).is_some() || !args.search.is_empty();
+        for guid in served::all_not_answering(session).into_iter().filter(|guid| !is_shown(guid)) {
             let failure = Failure::new(format!("cannot see pool {guid}, which is served"));
-            add(Err(failure.because(served::not_answering(guid).unwrap_or_default())));
+            add(Err(failure.because(served::not_answering(session, guid).unwrap_or_default())));
         }
     }
     for name in names {
         let called = Server::the_one(&mut servers, name);
-        add(called.and_then(|server| see(args, name, server, &mut part_of)));
+        add(called.and_then(|server| see(session, args, name, server, &mut part_of)));
     }
     if names.is_empty() {
         if parts.is_empty() && code == ExitCode::SUCCESS {
-            ui::error("no pools available\n");
+            ui::error(session, "no pools available\n");
         }
         parts.sort_by(|a, b| a.pool.cmp(&b.pool));
     }

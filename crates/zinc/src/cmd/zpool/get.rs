@@ -3,9 +3,11 @@
 mod vdev;
 
 use super::each::each;
+use crate::cmd::verb::{Served, Verb};
 use crate::common::{JsonArgs, PoolArgs, Pools, TableArgs, words};
 use crate::failure::Failure;
 use crate::served::Server;
+use crate::session::Session;
 use crate::ui::{self, Table};
 use crate::{json, known};
 use engine::Pool;
@@ -104,20 +106,21 @@ struct Shown {
     subjects: Vec<Subject>,
 }
 
-impl Args {
-    /// Whether a server of root runs it for other users.
-    pub fn is_for_everyone(&self) -> bool {
-        self.pool.is_for_everyone(&self.names)
+impl Verb for Args {
+    fn served(&self, session: &Session) -> Served {
+        match self.pool.is_for_everyone(session, &self.names) {
+            true => Served::ToEveryone,
+            false => Served::ToOwner,
+        }
     }
 
-    /// Runs it.
-    pub fn run(self) -> Result<ExitCode, Failure> {
+    fn run(self: Box<Self>, session: &Session) -> Result<ExitCode, Failure> {
         if let [pool, vdevs @ ..] = self.names.as_slice()
             && !vdevs.is_empty()
-            && !self.are_served()?
+            && !self.are_served(session)?
         {
             let mut pools = Pools::new(self.pool.clone());
-            let pool = pools.of(pool)?;
+            let pool = pools.of(session, pool)?;
             let view = pool.vdev_view(&pool.space());
             if let Some(found) = vdev::named(pool, &view, vdevs) {
                 self.check_names(&VDEV)?;
@@ -126,25 +129,29 @@ impl Args {
                     properties: vdev::properties(pool, v),
                 };
                 let subjects: Vec<Subject> = found.iter().map(subject).collect();
-                self.show(&[self.shown(pool, subjects)], true);
+                self.show(session, &[self.shown(pool, subjects)], true);
                 return Ok(ExitCode::SUCCESS);
             }
         }
         self.check_names(&POOL)?;
         let look = |pool: &Pool| {
             let mut properties = pool.properties(&pool.space());
-            known::complete(&mut properties, pool.guid());
+            known::complete(session, &mut properties, pool.guid());
             Ok(self.shown(pool, vec![Subject { name: pool.name().to_owned(), properties }]))
         };
-        each(&self.pool, &self.names, look, |all: Vec<Shown>, _| self.show(&all, false))
+        each(session, &self.pool, &self.names, look, |all: Vec<Shown>, _| {
+            self.show(session, &all, false);
+        })
     }
+}
 
+impl Args {
     /// Every name is that of a pool that is served.
-    fn are_served(&self) -> Result<bool, Failure> {
-        if crate::asked::is_for_a_part() {
+    fn are_served(&self, session: &Session) -> Result<bool, Failure> {
+        if session.is_for_a_part() {
             return Ok(true);
         }
-        let servers = Server::all_in(&self.pool.search)?;
+        let servers = Server::all_in(session, &self.pool.search)?;
         Ok(self.names.iter().all(|name| servers.iter().any(|s| s.is_called(name))))
     }
 
@@ -183,9 +190,9 @@ impl Args {
         out
     }
 
-    fn show(&self, all: &[Shown], of_vdevs: bool) {
+    fn show(&self, session: &Session, all: &[Shown], of_vdevs: bool) {
         if self.output.json {
-            return self.show_json(all, of_vdevs);
+            return self.show_json(session, all, of_vdevs);
         }
         let heading = |f: &Field| match f {
             Field::Name => "NAME",
@@ -211,10 +218,10 @@ impl Args {
                 table.row(self.fields.iter().map(cell).collect());
             }
         }
-        ui::table(&table);
+        ui::table(session, &table);
     }
 
-    fn show_json(&self, all: &[Shown], of_vdevs: bool) {
+    fn show_json(&self, session: &Session, all: &[Shown], of_vdevs: bool) {
         let style = Style { parsable: self.table.parsable, json_int: self.output.json_int };
         let mut content = Map::new();
         for Shown { name, about, subjects } in all {
@@ -236,6 +243,6 @@ impl Args {
             }
             content.insert(name.clone(), Value::Object(map));
         }
-        ui::json(&json::document("zpool get", "pools", self.keys.keys(content)));
+        ui::json(session, &json::document("zpool get", "pools", self.keys.keys(content)));
     }
 }

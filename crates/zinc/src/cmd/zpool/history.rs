@@ -1,8 +1,10 @@
 //! `zinc zpool history`: the commands and events a pool remembers.
 
 use super::each::each;
+use crate::cmd::verb::{Served, Verb};
 use crate::common::PoolArgs;
 use crate::failure::{FAILED, Failure};
+use crate::session::Session;
 use crate::{json, local_time, names, ui};
 use engine::Pool;
 use engine::pools::{HistoryFormat, history_text};
@@ -36,27 +38,32 @@ struct Text {
     is_cut: bool,
 }
 
-impl Args {
-    /// Runs it.
-    pub fn run(self) -> Result<ExitCode, Failure> {
+impl Verb for Args {
+    fn served(&self, _: &Session) -> Served {
+        Served::ToOwner
+    }
+
+    fn run(self: Box<Self>, session: &Session) -> Result<ExitCode, Failure> {
         if self.json {
-            let look = |pool: &Pool| Ok((pool.name().to_owned(), self.records(pool)?));
-            return each(&self.pool, &self.pools, look, |all: Vec<(String, Value)>, _| {
+            let look = |pool: &Pool| Ok((pool.name().to_owned(), self.records(session, pool)?));
+            return each(session, &self.pool, &self.pools, look, |all: Vec<(String, Value)>, _| {
                 let content = all.into_iter().collect();
-                ui::json(&json::document("zpool history", "pools", content));
+                ui::json(session, &json::document("zpool history", "pools", content));
             });
         }
         let mut is_cut = false;
-        let look = |pool: &Pool| Ok(self.text(pool));
-        let code = each(&self.pool, &self.pools, look, |all: Vec<Text>, _| {
-            all.iter().for_each(|text| ui::out(&text.text));
+        let look = |pool: &Pool| Ok(self.text(session, pool));
+        let code = each(session, &self.pool, &self.pools, look, |all: Vec<Text>, _| {
+            all.iter().for_each(|text| ui::out(session, &text.text));
             is_cut = all.iter().any(|text| text.is_cut);
         })?;
         Ok(if is_cut { ExitCode::from(FAILED) } else { code })
     }
+}
 
-    fn records(&self, pool: &Pool) -> Result<Value, Failure> {
-        let user = |id| names::user(id).map(str::to_owned);
+impl Args {
+    fn records(&self, session: &Session, pool: &Pool) -> Result<Value, Failure> {
+        let user = |id| names::user(session, id).map(str::to_owned);
         let mut out = Vec::new();
         for record in pool.history()? {
             let record = record?;
@@ -72,29 +79,34 @@ impl Args {
     }
 
     /// The text; where it cannot be read any further, that is said at once.
-    fn text(&self, pool: &Pool) -> Text {
+    fn text(&self, session: &Session, pool: &Pool) -> Text {
         let mut text = format!("History for '{}':\n", pool.name());
-        let is_cut = match self.add_records(pool, &mut text) {
+        let is_cut = match self.add_records(session, pool, &mut text) {
             Ok(()) => {
                 text.push('\n');
                 false
             }
             Err(failure) => {
-                failure.report();
+                failure.report(session);
                 true
             }
         };
         Text { text, is_cut }
     }
 
-    fn add_records(&self, pool: &Pool, text: &mut String) -> Result<(), Failure> {
-        let user = |id| names::user(id).map(str::to_owned);
+    fn add_records(
+        &self,
+        session: &Session,
+        pool: &Pool,
+        text: &mut String,
+    ) -> Result<(), Failure> {
+        let user = |id| names::user(session, id).map(str::to_owned);
         for record in pool.history()? {
             let record = record?;
             let format = HistoryFormat {
                 internal: self.internal,
                 long: self.long,
-                utc_offset: local_time::utc_offset(record.time().unwrap_or(0)),
+                utc_offset: local_time::utc_offset(session, record.time().unwrap_or(0)),
             };
             if let Some(line) = history_text(&record, format, &user) {
                 text.push_str(&line);

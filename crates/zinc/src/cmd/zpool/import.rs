@@ -10,8 +10,10 @@ mod shape;
 mod take;
 mod txgs;
 
+use crate::cmd::verb::Verb;
 use crate::common::PoolArgs;
 use crate::failure::{FAILED, Failure};
+use crate::session::Session;
 use crate::{json, ui};
 use engine::Candidate;
 use engine::pools::CandidateState;
@@ -46,20 +48,19 @@ pub struct Args {
     new_name: Option<String>,
 }
 
-impl Args {
-    /// Runs it.
-    pub fn run(self) -> Result<ExitCode, Failure> {
+impl Verb for Args {
+    fn run(self: Box<Self>, session: &Session) -> Result<ExitCode, Failure> {
         if let (true, Some(name)) = (self.take.all, &self.name) {
             return Err(Failure::usage(format!("-a is for all pools: '{name}' is one")));
         }
         if !self.txgs && !self.json && (self.take.all || self.name.is_some()) {
-            return self.import();
+            return self.import(session);
         }
-        let options = self.pool.options();
-        let mut candidates = self.shown()?;
+        let options = self.pool.options(session);
+        let mut candidates = self.shown(session)?;
         candidates.retain(|c| self.is_wanted(c));
         if candidates.is_empty() && !self.json {
-            return self.none();
+            return self.none(session);
         }
         let mut content = Map::new();
         for (i, candidate) in candidates.iter().enumerate() {
@@ -78,25 +79,27 @@ impl Args {
             }
             let mut text = if i > 0 { "\n".to_owned() } else { String::new() };
             text.push_str(&judgement.to_text());
-            ui::out(&text);
+            ui::out(session, &text);
             if let Some(txgs) = &txgs {
-                ui::out("\n txgs:\n\n");
-                txgs::print(txgs);
+                ui::out(session, "\n txgs:\n\n");
+                txgs::print(session, txgs);
             }
         }
         if self.json {
-            ui::json(&json::document("zpool import", "pools", content));
+            ui::json(session, &json::document("zpool import", "pools", content));
         }
         Ok(ExitCode::SUCCESS)
     }
+}
 
+impl Args {
     fn is_wanted(&self, c: &Candidate) -> bool {
         let destroyed = c.state() == CandidateState::Destroyed;
         let named = |n: &String| n == c.name() || n.parse() == Ok(c.config.pool_guid);
         destroyed == self.destroyed && self.name.as_ref().is_none_or(named)
     }
 
-    fn none(&self) -> Result<ExitCode, Failure> {
+    fn none(&self, session: &Session) -> Result<ExitCode, Failure> {
         match &self.name {
             Some(name) => {
                 Err(Failure::new(format!("cannot find {name:?}: no such pool available")).hint(
@@ -105,9 +108,9 @@ impl Args {
                 ))
             }
             None => {
-                ui::error("no pools available to import\n");
-                for line in crate::failure::unread(&self.pool.options().search.paths) {
-                    ui::error(&format!("  because: {line}\n"));
+                ui::error(session, "no pools available to import\n");
+                for line in crate::failure::unread(&self.pool.options(session).search.paths) {
+                    ui::error(session, &format!("  because: {line}\n"));
                 }
                 Ok(ExitCode::from(FAILED))
             }

@@ -6,10 +6,12 @@
 use super::each::must_be_a_pool;
 use super::list::{repetition, stamp};
 use super::naming::Naming;
+use crate::cmd::verb::Verb;
 use crate::common::{JsonArgs, PoolArgs, TableArgs};
 use crate::failure::Failure;
 use crate::found::Found;
 use crate::served::{self, Server};
+use crate::session::Session;
 use crate::{json, ui};
 use engine::Pool;
 use engine::stats::Snapshot;
@@ -111,28 +113,28 @@ impl Watched {
     }
 
     /// Takes the next snapshot.
-    fn step(&mut self, naming: &Naming) -> Result<(), Failure> {
+    fn step(&mut self, session: &Session, naming: &Naming) -> Result<(), Failure> {
         let mut now = self.source.take()?;
         naming.rename(&mut now);
-        self.warn(&now);
+        self.warn(session, &now);
         self.last = self.now.replace(now);
         Ok(())
     }
 
     /// Says once that the pool was stopped: its columns only say that nothing is written.
-    fn warn(&self, now: &Snapshot) {
+    fn warn(&self, session: &Session, now: &Snapshot) {
         let was = self.now.as_ref().is_some_and(|before| before.suspended.is_some());
         if let Some(why) = now.suspended.as_ref().filter(|_| !was) {
-            ui::error(&format!("zinc: warning: '{}' is SUSPENDED: {why}\n", now.pool));
+            ui::error(session, &format!("zinc: warning: '{}' is SUSPENDED: {why}\n", now.pool));
         }
     }
 }
 
-impl Args {
+impl Verb for Args {
     /// Runs it, as often as is asked for.
-    pub fn run(mut self) -> Result<ExitCode, Failure> {
+    fn run(mut self: Box<Self>, session: &Session) -> Result<ExitCode, Failure> {
         let repeat = repetition(&mut self.names)?;
-        let (mut pools, only, mut code) = self.begin()?;
+        let (mut pools, only, mut code) = self.begin(session)?;
         let layout = self.layout(only);
         let first = u64::from(self.skip_first);
         if self.skip_first && repeat.is_none() {
@@ -141,29 +143,31 @@ impl Args {
         let mut printed = 0;
         for report in 0.. {
             if report > 0 {
-                self.look(&mut pools, &mut code)?;
+                self.look(session, &mut pools, &mut code)?;
             }
             if report >= first {
-                stamp(self.stamp.as_deref());
-                self.print(&layout, &pools, printed);
+                stamp(session, self.stamp.as_deref());
+                self.print(session, &layout, &pools, printed);
                 printed += 1;
             }
             match repeat {
                 Some((interval, count)) if count.is_none_or(|c| printed < c) => {
-                    crate::asked::sleep(interval)?;
+                    session.sleep(interval)?;
                 }
                 _ => break,
             }
         }
         Ok(code)
     }
+}
 
+impl Args {
     /// The pools to watch, each with its first snapshot, and the names of vdevs. A server that ends
     /// before it gave one leaves its pool to this process, or to another server.
-    fn begin(&self) -> Result<(Vec<Watched>, Vec<String>, ExitCode), Failure> {
+    fn begin(&self, session: &Session) -> Result<(Vec<Watched>, Vec<String>, ExitCode), Failure> {
         served::insist(|| {
-            let (mut pools, only, code) = self.sources()?;
-            match pools.iter_mut().try_for_each(|pool| pool.step(&self.naming)) {
+            let (mut pools, only, code) = self.sources(session)?;
+            match pools.iter_mut().try_for_each(|pool| pool.step(session, &self.naming)) {
                 Ok(()) => Ok(Break(Ok((pools, only, code)))),
                 Err(failure) => Ok(Continue(Err(failure))),
             }
@@ -172,13 +176,18 @@ impl Args {
 
     /// Takes the next snapshot of each pool. One that is gone, because it was exported, is said and
     /// watched no more; that of the last one ends the command.
-    fn look(&self, pools: &mut Vec<Watched>, code: &mut ExitCode) -> Result<(), Failure> {
+    fn look(
+        &self,
+        session: &Session,
+        pools: &mut Vec<Watched>,
+        code: &mut ExitCode,
+    ) -> Result<(), Failure> {
         let mut at = 0;
         while at < pools.len() {
-            match pools[at].step(&self.naming) {
+            match pools[at].step(session, &self.naming) {
                 Ok(()) => at += 1,
                 Err(failure) if pools.len() > 1 => {
-                    *code = failure.report();
+                    *code = failure.report(session);
                     pools.remove(at);
                 }
                 Err(failure) => return Err(failure),
@@ -215,10 +224,10 @@ impl Args {
     }
 
     /// The pools to watch, and the names of vdevs among the arguments.
-    fn sources(&self) -> Result<(Vec<Watched>, Vec<String>, ExitCode), Failure> {
+    fn sources(&self, session: &Session) -> Result<(Vec<Watched>, Vec<String>, ExitCode), Failure> {
         let mut code = ExitCode::SUCCESS;
         let mut pools = Vec::new();
-        let mut served = Server::all_in(&self.pool.search)?;
+        let mut served = Server::all_in(session, &self.pool.search)?;
         // The name of a dataset does not stand for its pool; paths are those of vdevs.
         let mut names = self.names.iter().filter(|name| served.iter().any(|s| s.is_called(name)));
         names.try_for_each(|name| must_be_a_pool(name))?;
@@ -228,7 +237,10 @@ impl Args {
         let guids: Vec<u64> = served.iter().map(|s| s.guid).collect();
         let candidates: Vec<Found> = match others.is_empty() {
             true => Vec::new(),
-            false => crate::found::all(&self.pool.search, &guids)?.into_iter().flatten().collect(),
+            false => crate::found::all(session, &self.pool.search, &guids)?
+                .into_iter()
+                .flatten()
+                .collect(),
         };
         // A name that is no pool's is that of a vdev.
         let is_pool = |name: &&String| {
@@ -236,7 +248,7 @@ impl Args {
             candidates.iter().any(same)
         };
         let mut strange = others.iter().filter(|name| !is_pool(name));
-        if let Some(failure) = strange.find_map(|name| crate::found::is_of_root(name)) {
+        if let Some(failure) = strange.find_map(|name| crate::found::is_of_root(session, name)) {
             return Err(failure);
         }
         let (wanted, vdevs): (Vec<&String>, Vec<&String>) = others.into_iter().partition(is_pool);
@@ -250,19 +262,19 @@ impl Args {
                 let source = Box::new(Opened { pool, space });
                 pools.push(Watched::new(source));
             }
-            Err(failure) => code = failure.report(),
+            Err(failure) => code = failure.report(session),
         };
         match is_any {
             true => {
-                let opened = self.pool.open_found(&guids)?;
+                let opened = self.pool.open_found(session, &guids)?;
                 opened.pools.into_iter().for_each(&mut open);
                 let more = opened.served.into_iter();
                 pools.extend(more.map(|server| Watched::new(Box::new(server))));
             }
-            false => wanted.iter().for_each(|name| open(self.pool.open_here(name))),
+            false => wanted.iter().for_each(|name| open(self.pool.open_here(session, name))),
         }
         if pools.is_empty() && code == ExitCode::SUCCESS {
-            ui::error("no pools available\n");
+            ui::error(session, "no pools available\n");
         }
         if !vdevs.is_empty() {
             self.check_vdevs(&mut pools, &vdevs)?;
@@ -289,7 +301,7 @@ impl Args {
     }
 
     /// Prints a report, with headings where they belong; `before` reports were printed already.
-    fn print(&self, layout: &Layout, pools: &[Watched], before: u64) {
+    fn print(&self, session: &Session, layout: &Layout, pools: &[Watched], before: u64) {
         let shown: Vec<(Snapshot, bool)> = pools
             .iter()
             .filter_map(|p| match (&p.now, &p.last) {
@@ -300,20 +312,21 @@ impl Args {
         if self.output.json {
             let value = |s: &Snapshot| serde_json::to_value(s).unwrap_or(Value::Null);
             let all: Map<_, _> = shown.iter().map(|(s, _)| (s.pool.clone(), value(s))).collect();
-            return ui::json(&json::document("zpool iostat", "pools", all));
+            return ui::json(session, &json::document("zpool iostat", "pools", all));
         }
         if let Some(inside) = self.inside() {
             let pools: Vec<&Snapshot> = shown.iter().map(|(s, _)| s).collect();
             let (parsable, scripted) = (self.table.parsable, self.table.script);
             let text = inside.text(&pools, Style { parsable, scripted });
             return match scripted {
-                true => ui::exact(&text),
-                false if before > 0 => ui::out(&format!("\n{text}")),
-                false => ui::out(&text),
+                true => ui::exact(session, &text),
+                false if before > 0 => ui::out(session, &format!("\n{text}")),
+                false => ui::out(session, &text),
             };
         }
         let width = layout.name_width(shown.iter().map(|(s, _)| s));
-        let again = !self.once && ui::is_output_terminal() && before.is_multiple_of(HEADING_EVERY);
+        let again =
+            !self.once && ui::is_output_terminal(session) && before.is_multiple_of(HEADING_EVERY);
         let wanted = before == 0 || self.verbose || again;
         let mut text = String::new();
         if wanted && layout.histograms.is_none() && !layout.scripted {
@@ -328,8 +341,8 @@ impl Args {
             text.push_str(&layout.separator(width));
         }
         match layout.scripted {
-            true => ui::exact(&text),
-            false => ui::out(&text),
+            true => ui::exact(session, &text),
+            false => ui::out(session, &text),
         }
     }
 }

@@ -2,8 +2,10 @@
 
 use super::claim;
 use super::layout::device_path;
+use crate::cmd::verb::Verb;
 use crate::failure::Failure;
 use crate::live::Disks;
+use crate::session::Session;
 use engine::config::{LabelConfig, PoolState};
 use engine::inside::vdev;
 use engine::pools;
@@ -21,9 +23,8 @@ pub struct Args {
     device: String,
 }
 
-impl Args {
-    /// Runs it.
-    pub fn run(self) -> Result<ExitCode, Failure> {
+impl Verb for Args {
+    fn run(self: Box<Self>, session: &Session) -> Result<ExitCode, Failure> {
         let path = device_path(&self.device)?;
         let device = claim::open(&mut Disks::default(), &path)?;
         let reader = Arc::clone(&device).as_device();
@@ -32,7 +33,7 @@ impl Args {
                 "failed to check state for {path}: no label is on it"
             )));
         };
-        if let Some(name) = claim::user(&found.config, false) {
+        if let Some(name) = claim::user(session, &found.config, false) {
             let what = format!("{path} is a member (ACTIVE) of pool \"{name}\"");
             return Err(Failure::new(what).hint(claim::give_up(&name)));
         }

@@ -1,11 +1,14 @@
 //! `zinc zpool export` and `zinc zpool destroy`: the two ways to end with a pool.
 
+use super::each;
+use crate::cmd::verb::Verb;
 use crate::failure::Failure;
 use crate::found::{self, Found, Reach, candidates, pick};
 use crate::known::{self, Known};
 use crate::live::{self, LiveArgs};
 use crate::queue;
 use crate::served::Server;
+use crate::session::Session;
 use crate::ui;
 use engine::pools::CandidateState;
 use engine::{Candidate, LivePool};
@@ -42,72 +45,81 @@ pub struct Destroy {
 
 /// Takes the pool that `find` finds, and lets `act` end with it. From then on it is not known.
 fn end(
+    session: &Session,
     args: &LiveArgs,
     force: bool,
     find: impl FnMut() -> Result<Found, Failure>,
     act: impl FnOnce(LivePool) -> engine::errors::PoolResult<()>,
 ) -> Result<(), Failure> {
     let how = &args.how;
-    let (found, pool) = live::take(find, how, &how.tuning.all()?, |options| options.force = force)?;
-    pool.log(&live::invocation())?;
-    let told = live::tell_txgs(&pool, how);
+    let (found, pool) =
+        live::take(session, find, how, &how.tuning.all(session)?, |options| options.force = force)?;
+    pool.log(&live::invocation(session))?;
+    let told = live::tell_txgs(session, &pool, how);
     act(pool)?;
-    found.forget();
+    found.forget(session);
     told
 }
 
 /// Has the server of a pool export it, which ends the server.
-fn end_served(mut server: Server, force: bool) -> Result<(), Failure> {
-    let invocation = live::invocation();
+fn end_served(session: &Session, mut server: Server, force: bool) -> Result<(), Failure> {
+    let invocation = live::invocation(session);
     let params = json!({ "command": invocation.command, "force": force });
     let answer = server.call("export", params)?;
     if let Some(why) = answer["suspended"].as_str() {
-        ui::error(&format!(
-            "zinc: warning: '{}' was stopped, and is let go of as it is: what was not on its \
+        ui::error(
+            session,
+            &format!(
+                "zinc: warning: '{}' was stopped, and is let go of as it is: what was not on its \
              devices by then is lost, and its labels could not be written: they say that it is in \
              use, so that it is imported with -f\n  because: {why}\n",
-            server.name,
-        ));
+                server.name,
+            ),
+        );
     }
     Ok(())
 }
 
-impl Export {
-    /// Runs it.
-    pub fn run(self) -> Result<ExitCode, Failure> {
+impl Verb for Export {
+    fn run(self: Box<Self>, session: &Session) -> Result<ExitCode, Failure> {
+        self.pools.iter().try_for_each(|name| each::must_be_a_pool(name))?;
         let search = &self.live.search;
         let mut code = ExitCode::SUCCESS;
         let mut report = |done: Result<(), Failure>| {
             if let Err(failure) = done {
-                code = failure.report();
+                code = failure.report(session);
             }
         };
         if self.all {
-            let servers = Server::own_in(search)?;
+            let servers = Server::own_in(session, search)?;
             let served: Vec<u64> = servers.iter().map(|server| server.guid).collect();
-            servers.into_iter().for_each(|server| report(end_served(server, self.force)));
-            self.all_but(&served)?.iter().for_each(|name| report(self.export(name)));
+            servers.into_iter().for_each(|server| report(end_served(session, server, self.force)));
+            self.all_but(session, &served)?
+                .iter()
+                .for_each(|name| report(self.export(session, name)));
             return Ok(code);
         }
-        self.pools.iter().for_each(|name| report(self.export_held(name)));
+        self.pools.iter().for_each(|name| report(self.export_held(session, name)));
         Ok(code)
     }
+}
 
+impl Export {
     /// Exports a pool where it is held, which may change meanwhile.
-    fn export_held(&self, name: &str) -> Result<(), Failure> {
-        let find = || Server::find(&self.live.search, name);
+    fn export_held(&self, session: &Session, name: &str) -> Result<(), Failure> {
+        let find = || Server::find(session, &self.live.search, name);
         match find()? {
-            Some(server) => match end_served(server, self.force) {
+            Some(server) => match end_served(session, server, self.force) {
                 // It ended before it was asked, and the pool is still imported.
-                Err(failure) if find()?.is_none() && known::find(name).is_some() => {
-                    self.export(name).map_err(|_| failure)
+                Err(failure) if find()?.is_none() && known::find(session, name).is_some() => {
+                    self.export(session, name).map_err(|_| failure)
                 }
                 done => done,
             },
-            None => match self.export(name) {
+            None => match self.export(session, name) {
                 Err(failure) => match find()? {
                     // It took the pool while this process waited.
-                    Some(server) => end_served(server, self.force),
+                    Some(server) => end_served(session, server, self.force),
                     None => Err(failure),
                 },
                 done => done,
@@ -117,12 +129,12 @@ impl Export {
 
     /// Everything that is imported, but pools of these guids: what is known, or what is active in
     /// the places named.
-    fn all_but(&self, served: &[u64]) -> Result<Vec<String>, Failure> {
+    fn all_but(&self, session: &Session, served: &[u64]) -> Result<Vec<String>, Failure> {
         let mut guids: Vec<u64> = match self.live.search.is_empty() {
-            true => known::all().iter().map(Known::guid).collect(),
+            true => known::all(session).iter().map(Known::guid).collect(),
             false => {
                 let active = |c: &Candidate| c.state() == CandidateState::Active;
-                let found = candidates(&self.live.search)?.into_iter().filter(active);
+                let found = candidates(session, &self.live.search)?.into_iter().filter(active);
                 found.map(|c| c.config.pool_guid).collect()
             }
         };
@@ -130,39 +142,43 @@ impl Export {
         Ok(guids.iter().map(u64::to_string).collect())
     }
 
-    fn export(&self, name: &str) -> Result<(), Failure> {
+    fn export(&self, session: &Session, name: &str) -> Result<(), Failure> {
         if self.live.search.is_empty()
-            && let Some(known) = known::find(name)
-            && self.is_only_forgotten(&known)
+            && let Some(known) = known::find(session, name)
+            && self.is_only_forgotten(session, &known)
         {
-            return known::try_forget(known.guid());
+            return known::try_forget(session, known.guid());
         }
         let active = |c: &Candidate| c.state() == CandidateState::Active;
         let find = || {
             if self.live.search.is_empty() {
-                return found::find(&[], name, Reach::Known);
+                return found::find(session, &[], name, Reach::Known);
             }
-            let candidate = pick(candidates(&self.live.search)?, &self.live.search, name, active)?;
+            let candidate =
+                pick(candidates(session, &self.live.search)?, &self.live.search, name, active)?;
             if !active(&candidate) {
                 let why = "no such pool imported: its labels say exported or destroyed";
                 let what = format!("cannot export '{}': {why}", candidate.name());
                 return Err(Failure::new(what));
             }
-            Ok(Found::at_place(candidate))
+            Ok(Found::at_place(session, candidate))
         };
-        let done = end(&self.live, self.force, find, LivePool::export);
-        let known = known::find(name).filter(|_| self.live.search.is_empty());
+        let done = end(session, &self.live, self.force, find, LivePool::export);
+        let known = known::find(session, name).filter(|_| self.live.search.is_empty());
         match (done, known) {
             // Nothing has it open, so it is enough that it is not known any more.
             (Err(failure), Some(known)) if failure.is_of_pool() => {
-                known::try_forget(known.guid())?;
+                known::try_forget(session, known.guid())?;
                 let (why, _, _) = failure.parts();
-                ui::error(&format!(
-                    "zinc: warning: '{}' is not known any more, but its labels could not be \
+                ui::error(
+                    session,
+                    &format!(
+                        "zinc: warning: '{}' is not known any more, but its labels could not be \
                      written: they say that it is in use, so that other hosts import it with -f\n  \
                      because: {why}\n",
-                    known.name(),
-                ));
+                        known.name(),
+                    ),
+                );
                 Ok(())
             }
             (done, _) => done,
@@ -171,17 +187,18 @@ impl Export {
 
     /// Nothing is to be written: it was imported to be read only, or, with -f, it is not there to
     /// be written to.
-    fn is_only_forgotten(&self, known: &Known) -> bool {
-        known.is_readonly() || (self.force && found::find(&[], known.name(), Reach::Known).is_err())
+    fn is_only_forgotten(&self, session: &Session, known: &Known) -> bool {
+        known.is_readonly()
+            || (self.force && found::find(session, &[], known.name(), Reach::Known).is_err())
     }
 }
 
-impl Destroy {
-    /// Runs it.
-    pub fn run(self) -> Result<ExitCode, Failure> {
-        let find = || found::find(&self.live.search, &self.pool, Reach::Known);
-        match end(&self.live, self.force, find, LivePool::destroy) {
-            Err(failure) if failure.is_of_pool() && self.force => self.mark(&find()?)?,
+impl Verb for Destroy {
+    fn run(self: Box<Self>, session: &Session) -> Result<ExitCode, Failure> {
+        each::must_be_a_pool(&self.pool)?;
+        let find = || found::find(session, &self.live.search, &self.pool, Reach::Known);
+        match end(session, &self.live, self.force, find, LivePool::destroy) {
+            Err(failure) if failure.is_of_pool() && self.force => self.mark(session, &find()?)?,
             Err(failure) if failure.is_of_pool() => {
                 return Err(failure.hint("-f destroys it on the devices that are there"));
             }
@@ -189,11 +206,13 @@ impl Destroy {
         }
         Ok(ExitCode::SUCCESS)
     }
+}
 
+impl Destroy {
     /// Destroys what cannot be opened for writing: its labels say so from now on.
-    fn mark(&self, found: &Found) -> Result<(), Failure> {
-        queue::mark_destroyed(self.live.how.wait, &found.candidate)?;
-        found.forget();
+    fn mark(&self, session: &Session, found: &Found) -> Result<(), Failure> {
+        queue::mark_destroyed(session, self.live.how.wait, &found.candidate)?;
+        found.forget(session);
         Ok(())
     }
 }

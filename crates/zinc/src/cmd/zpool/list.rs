@@ -2,8 +2,10 @@
 
 use super::each::each_or_closed;
 use super::naming::Naming;
+use crate::cmd::verb::{Served, Verb};
 use crate::common::{JsonArgs, PoolArgs, TableArgs};
 use crate::failure::Failure;
+use crate::session::Session;
 use crate::{json, local_time, ui};
 use engine::nicenum::{ctime, nicenum};
 use engine::pools::{PoolProperty, Section, Status, VdevView};
@@ -90,58 +92,63 @@ pub(super) fn repetition(
 }
 
 /// Prints the time: `u` as seconds since 1970, `d` as `date` does.
-pub(super) fn stamp(form: Option<&str>) {
+pub(super) fn stamp(session: &Session, form: Option<&str>) {
     let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
     let now = now.map_or(0, |d| d.as_secs());
     match form {
-        Some("u") => ui::out(&format!("{now}\n")),
-        Some(_) => ui::out(&format!("{}\n", ctime(local_time::local(now)))),
+        Some("u") => ui::out(session, &format!("{now}\n")),
+        Some(_) => ui::out(session, &format!("{}\n", ctime(local_time::local(session, now)))),
         None => {}
     }
 }
 
 /// Looks at pools as often as is asked for, with the time before each look.
 pub(super) fn repeated(
+    session: &Session,
     repeat: Option<(Duration, Option<u64>)>,
     form: Option<&str>,
     mut look: impl FnMut() -> Result<ExitCode, Failure>,
 ) -> Result<ExitCode, Failure> {
-    if crate::asked::is_for_a_part() {
+    if session.is_for_a_part() {
         return look();
     }
     let mut done = 0;
     loop {
-        stamp(form);
+        stamp(session, form);
         let code = look()?;
         done += 1;
         match repeat {
             Some((interval, count)) if count.is_none_or(|c| done < c) => {
-                crate::asked::sleep(interval)?;
+                session.sleep(interval)?;
             }
             _ => return Ok(code),
         }
     }
 }
 
-impl Args {
-    /// Whether a server of root runs it for other users.
-    pub fn is_for_everyone(&self) -> bool {
-        self.pool.is_for_everyone(&self.pools)
+impl Verb for Args {
+    fn served(&self, session: &Session) -> Served {
+        match self.pool.is_for_everyone(session, &self.pools) {
+            true => Served::ToEveryone,
+            false => Served::ToOwner,
+        }
     }
 
     /// Runs it, as often as is asked for. Pools are opened anew each time: other processes may be
     /// writing to them.
-    pub fn run(mut self) -> Result<ExitCode, Failure> {
+    fn run(mut self: Box<Self>, session: &Session) -> Result<ExitCode, Failure> {
         let repeat = repetition(&mut self.pools)?;
-        repeated(repeat, self.stamp.as_deref(), || self.once())
+        repeated(session, repeat, self.stamp.as_deref(), || self.once(session))
     }
+}
 
-    fn once(&self) -> Result<ExitCode, Failure> {
+impl Args {
+    fn once(&self, session: &Session) -> Result<ExitCode, Failure> {
         let columns = columns(&self.columns)?;
         let look = |pool: &Pool| {
             let space = pool.space();
             let mut properties = pool.properties(&space);
-            crate::known::complete(&mut properties, pool.guid());
+            crate::known::complete(session, &mut properties, pool.guid());
             let mut view = pool.vdev_view(&space);
             self.naming.apply(pool, &mut view);
             let section = |s| view.section(s);
@@ -156,7 +163,7 @@ impl Args {
                 seen.value = Value::Object(map);
                 return Ok(seen);
             }
-            seen.rows.push(self.pool_row(pool, &columns, &properties));
+            seen.rows.push(self.pool_row(session, pool, &columns, &properties));
             if self.verbose {
                 for s in Section::ALL {
                     self.section_rows(&mut seen.rows, &columns, s, section(s));
@@ -165,13 +172,13 @@ impl Args {
             Ok(seen)
         };
         let closed = |candidate: &Candidate| Some(self.closed(candidate, &columns));
-        each_or_closed(&self.pool, &self.pools, look, closed, |all: Vec<Seen>, _| {
+        each_or_closed(session, &self.pool, &self.pools, look, closed, |all: Vec<Seen>, _| {
             if self.output.json {
                 let content = all.into_iter().map(|seen| (seen.name, seen.value)).collect();
-                ui::json(&json::document("zpool list", "pools", self.keys.keys(content)));
+                ui::json(session, &json::document("zpool list", "pools", self.keys.keys(content)));
             } else {
                 let rows: Vec<Row> = all.into_iter().flat_map(|seen| seen.rows).collect();
-                self.print(&columns, &rows);
+                self.print(session, &columns, &rows);
             }
         })
     }
@@ -196,11 +203,17 @@ impl Args {
         seen
     }
 
-    fn pool_row(&self, pool: &Pool, columns: &[Column], properties: &[PoolProperty]) -> Row {
+    fn pool_row(
+        &self,
+        session: &Session,
+        pool: &Pool,
+        columns: &[Column],
+        properties: &[PoolProperty],
+    ) -> Row {
         let cell = |c: &Column| match c.name.as_str() {
             "name" => pool.name().to_owned(),
             // What is well and not in use: any system may import it.
-            "health" if is_exported_and_well(pool) => "EXPORTED".to_owned(),
+            "health" if is_exported_and_well(session, pool) => "EXPORTED".to_owned(),
             name => {
                 let property = properties.iter().find(|p| p.name == name);
                 property.map_or_else(dash, |p| super::get::text(p, self.table.parsable))
@@ -244,11 +257,11 @@ impl Args {
         }
     }
 
-    fn print(&self, columns: &[Column], rows: &[Row]) {
+    fn print(&self, session: &Session, columns: &[Column], rows: &[Row]) {
         if self.table.script {
             for row in rows {
                 let lead = if row.indent > 0 { "\t" } else { "" };
-                ui::exact(&format!("{lead}{}", ui::script_row(&row.cells)));
+                ui::exact(session, &format!("{lead}{}", ui::script_row(&row.cells)));
             }
             return;
         }
@@ -270,7 +283,7 @@ impl Args {
         for row in rows {
             text.push_str(&line(row, columns, &widths));
         }
-        ui::out(&text);
+        ui::out(session, &text);
     }
 
     fn properties_json(&self, columns: &[Column], properties: &[PoolProperty]) -> Value {
@@ -368,9 +381,9 @@ fn column(word: &str) -> Result<Column, Failure> {
         .hint("`zinc zpool get all POOL` shows the properties there are"))
 }
 
-fn is_exported_and_well(pool: &Pool) -> bool {
+fn is_exported_and_well(session: &Session, pool: &Pool) -> bool {
     let state = pool.vdevs().root().state().to_string();
-    super::is_exported(pool) && state == "ONLINE"
+    super::is_exported(session, pool) && state == "ONLINE"
 }
 
 fn dash() -> String {

@@ -19,13 +19,13 @@ pub mod settings;
 mod signatures;
 mod status;
 
-use crate::failure::Failure;
-use crate::missing;
+use crate::cmd::verb::Verb;
+use crate::session::Session;
+use crate::{missing, version};
 use engine::Pool;
 use engine::pools::CandidateState;
 use serde_json::{Map, Value, json};
 use std::ffi::OsString;
-use std::process::ExitCode;
 
 /// The subcommands.
 #[derive(clap::Subcommand)]
@@ -62,66 +62,33 @@ pub enum Command {
     History(history::Args),
     /// Print the version of zinc
     #[command(disable_version_flag = true)]
-    Version(crate::version::Args),
+    Version(version::Args),
     /// Any other word.
     #[command(external_subcommand)]
     Other(Vec<OsString>),
 }
 
 impl Command {
-    /// Whether a server runs it for its clients.
-    pub fn is_for_servers(&self) -> bool {
-        let changes = matches!(self, Self::Set(_) | Self::Upgrade(_) | Self::Reguid(_));
-        let shows = matches!(self, Self::List(_) | Self::Status(_) | Self::Get(_));
-        changes || shows || matches!(self, Self::Sync(_) | Self::History(_))
-    }
-
-    /// Whether a server of root runs it for other users.
-    pub fn is_for_everyone(&self) -> bool {
+    /// The verb.
+    pub fn verb(self) -> Box<dyn Verb> {
         match self {
-            Self::List(a) => a.is_for_everyone(),
-            Self::Status(a) => a.is_for_everyone(),
-            Self::Get(a) => a.is_for_everyone(),
-            _ => false,
-        }
-    }
-
-    /// The pools that it changes, as they were named. Verbs that look check names by themselves,
-    /// because there are numbers and vdevs among them.
-    fn changed(&self) -> Vec<&String> {
-        match self {
-            Self::Destroy(a) => vec![&a.pool],
-            Self::Export(a) => a.pools.iter().collect(),
-            Self::Add(a) => vec![&a.pool],
-            Self::Set(a) => vec![&a.pool],
-            Self::Upgrade(a) => a.pools.iter().collect(),
-            Self::Reguid(a) => vec![&a.pool],
-            Self::Sync(a) => a.pools.iter().collect(),
-            _ => Vec::new(),
-        }
-    }
-
-    /// Runs it.
-    pub fn run(self) -> Result<ExitCode, Failure> {
-        self.changed().into_iter().try_for_each(|name| each::must_be_a_pool(name))?;
-        match self {
-            Self::Create(a) => a.run(),
-            Self::Destroy(a) => a.run(),
-            Self::Export(a) => a.run(),
-            Self::Import(a) => a.run(),
-            Self::Add(a) => a.run(),
-            Self::Set(a) => a.run(),
-            Self::Upgrade(a) => a.run(),
-            Self::Reguid(a) => a.run(),
-            Self::Sync(a) => a.run(),
-            Self::Labelclear(a) => a.run(),
-            Self::List(a) => a.run(),
-            Self::Iostat(a) => a.run(),
-            Self::Status(a) => a.run(),
-            Self::Get(a) => a.run(),
-            Self::History(a) => a.run(),
-            Self::Version(a) => a.run("zpool"),
-            Self::Other(words) => Err(missing::failure("zpool", &words, &missing::ZPOOL)),
+            Self::Create(a) => Box::new(a),
+            Self::Destroy(a) => Box::new(a),
+            Self::Export(a) => Box::new(a),
+            Self::Import(a) => a,
+            Self::Add(a) => Box::new(a),
+            Self::Set(a) => Box::new(a),
+            Self::Upgrade(a) => Box::new(a),
+            Self::Reguid(a) => Box::new(a),
+            Self::Sync(a) => Box::new(a),
+            Self::Labelclear(a) => Box::new(a),
+            Self::List(a) => Box::new(a),
+            Self::Iostat(a) => Box::new(a),
+            Self::Status(a) => Box::new(a),
+            Self::Get(a) => Box::new(a),
+            Self::History(a) => Box::new(a),
+            Self::Version(a) => Box::new(version::Of("zpool", a)),
+            Self::Other(words) => Box::new(missing::Word("zpool", words, &missing::ZPOOL)),
         }
     }
 }
@@ -137,8 +104,8 @@ fn label_state(pool: &Pool) -> &'static str {
 }
 
 /// It was exported, and is not imported here to be read only, which its labels do not tell.
-fn is_exported(pool: &Pool) -> bool {
-    let is_known = || crate::known::by_guid(pool.config().pool_guid).is_some();
+fn is_exported(session: &Session, pool: &Pool) -> bool {
+    let is_known = || crate::known::by_guid(session, pool.config().pool_guid).is_some();
     pool.label_state() == CandidateState::Exported && !is_known()
 }
 

@@ -1,13 +1,16 @@
 //! `zinc zpool set`, `upgrade`, `reguid` and `sync`: a pool's own settings.
 
+use super::each;
 use super::settings::{self, Setting};
 use crate::cannot::cannot;
+use crate::cmd::verb::{Served, Verb};
 use crate::failure::Failure;
 use crate::found::{self, Reach};
 use crate::known::{self, Cachefile};
 use crate::live::{self, LiveArgs, tell_txgs};
 use crate::served::Server;
-use crate::{asked, kept, ui};
+use crate::session::Session;
+use crate::{kept, ui};
 use engine::Pool;
 use engine::features;
 use engine::features::Feature;
@@ -105,9 +108,13 @@ const VERSIONS: [&str; 28] = [
     "Several vdevs as replacements",
 ];
 
-impl Set {
-    /// Runs it.
-    pub fn run(self) -> Result<ExitCode, Failure> {
+impl Verb for Set {
+    fn served(&self, _: &Session) -> Served {
+        Served::ToOwner
+    }
+
+    fn run(self: Box<Self>, session: &Session) -> Result<ExitCode, Failure> {
+        each::must_be_a_pool(&self.pool)?;
         let doing = format!("cannot set property for '{}'", self.pool);
         let fail = |what: &str| Err(Failure::new(format!("{doing}: {what}")));
         let setting = settings::parse(&doing, &self.setting)?;
@@ -115,17 +122,17 @@ impl Set {
             Setting::Feature(_, false) => {
                 return fail("a feature can only be set to 'enabled'");
             }
-            Setting::Cachefile(place) => return self.set_cachefile(place),
+            Setting::Cachefile(place) => return self.set_cachefile(session, place),
             Setting::Altroot(_) => {
                 return fail("property 'altroot' can only be set during pool creation or import");
             }
             Setting::ReadOnly(_) => {
                 return fail("property 'readonly' can only be set at import time");
             }
-            Setting::Feature(name, true) => note_unwritten(name)?,
+            Setting::Feature(name, true) => note_unwritten(session, name)?,
             _ => {}
         }
-        self.live.change(&self.pool, |pool| {
+        self.live.change(session, &self.pool, |pool| {
             let done = match setting {
                 Setting::Stored(name, word) => pool.set_pool_property(name, word),
                 Setting::User(name, word) => pool.set_pool_property(&name, word),
@@ -135,21 +142,22 @@ impl Set {
             };
             done.map_err(|e| cannot("set property for", &self.pool, e))
         })?;
-        kept::note([&self.setting]);
+        kept::note(session, [&self.setting]);
         Ok(ExitCode::SUCCESS)
     }
 }
 
 impl Set {
     /// The pool is remembered elsewhere from now on.
-    fn set_cachefile(&self, place: &Cachefile) -> Result<ExitCode, Failure> {
-        let Some(known) = known::find(&self.pool) else {
+    fn set_cachefile(&self, session: &Session, place: &Cachefile) -> Result<ExitCode, Failure> {
+        let Some(known) = known::find(session, &self.pool) else {
             let what = format!("cannot open '{}': no such pool", self.pool);
             return Err(Failure::new(what)
                 .because("only a pool that was created or imported here is remembered"));
         };
         let doing = format!("cannot set property for '{}'", self.pool);
-        known::remember(&known, place).map_err(|why| known::not_remembered(&doing, place, &why))?;
+        known::remember(session, &known, place)
+            .map_err(|why| known::not_remembered(&doing, place, &why))?;
         Ok(ExitCode::SUCCESS)
     }
 }
@@ -174,24 +182,28 @@ impl Lacks {
     }
 }
 
-impl Upgrade {
-    /// Runs it.
-    pub fn run(self) -> Result<ExitCode, Failure> {
+impl Verb for Upgrade {
+    fn served(&self, _: &Session) -> Served {
+        Served::ToOwner
+    }
+
+    fn run(self: Box<Self>, session: &Session) -> Result<ExitCode, Failure> {
+        self.pools.iter().try_for_each(|name| each::must_be_a_pool(name))?;
         // A server is told with -a which pool is its own.
-        let is_server = asked::client().is_some();
+        let is_server = session.client().is_some();
         if self.all && !self.pools.is_empty() && !is_server {
             return Err(Failure::usage("-a is for all pools: name none"));
         }
-        if !self.all && self.pools.is_empty() && asked::is_for_a_part() {
-            return self.show_part();
+        if !self.all && self.pools.is_empty() && session.is_for_a_part() {
+            return self.show_part(session);
         }
         if !self.all {
             // Before anything is printed that a server would print again.
             let mut names = self.pools.iter();
-            names.try_for_each(|name| crate::served::forward(&self.live.search, name))?;
+            names.try_for_each(|name| crate::served::forward(session, &self.live.search, name))?;
         }
         if !(self.all && is_server) {
-            ui::out("This system supports ZFS pool feature flags.\n\n");
+            ui::out(session, "This system supports ZFS pool feature flags.\n\n");
         }
         if self.list {
             let mut text = "The following features are supported:\n\n".to_owned();
@@ -205,21 +217,21 @@ impl Upgrade {
             for (version, what) in (1..).zip(VERSIONS) {
                 let _ = writeln!(text, " {version:<2}  {what}");
             }
-            ui::out(&text);
+            ui::out(session, &text);
             return Ok(ExitCode::SUCCESS);
         }
         if self.version.is_some_and(|v| v != 5000) {
             return Err(Failure::usage("zinc writes pools of version 5000 only"));
         }
         if !self.all && self.pools.is_empty() {
-            return self.show();
+            return self.show(session);
         }
         let mut code = ExitCode::SUCCESS;
         let names = match self.all && !is_server {
             true => {
-                let (served, worst) = crate::served::forward_each(&self.live.search)?;
+                let (served, worst) = crate::served::forward_each(session, &self.live.search)?;
                 code = ExitCode::from(worst);
-                let found = found::all(&self.live.search, &served)?;
+                let found = found::all(session, &self.live.search, &served)?;
                 found
                     .into_iter()
                     .map(|f| Ok(f?.guid().to_string()))
@@ -228,24 +240,29 @@ impl Upgrade {
             false => self.pools.clone(),
         };
         for name in &names {
-            if let Err(failure) = self.upgrade(name) {
-                code = failure.report();
+            if let Err(failure) = self.upgrade(session, name) {
+                code = failure.report(session);
             }
         }
         Ok(code)
     }
+}
 
-    fn upgrade(&self, name: &str) -> Result<(), Failure> {
-        let pool = self.live.look(name)?;
+impl Upgrade {
+    fn upgrade(&self, session: &Session, name: &str) -> Result<(), Failure> {
+        let pool = self.live.look(session, name)?;
         let wanted = missing(&pool);
         let shown = pool.name().to_owned();
         // A pool is opened for writing once it is not open any more.
         drop(pool);
         if wanted.is_empty() {
-            ui::out(&format!("Pool '{shown}' already has all supported features enabled.\n"));
+            ui::out(
+                session,
+                &format!("Pool '{shown}' already has all supported features enabled.\n"),
+            );
             return Ok(());
         }
-        self.live.change(name, |pool| {
+        self.live.change(session, name, |pool| {
             for feature in &wanted {
                 let done = pool.enable_feature(feature.name());
                 done.map_err(|e| cannot("upgrade", &shown, e))?;
@@ -257,28 +274,28 @@ impl Upgrade {
             let _ = writeln!(text, "  {}", f.name());
         });
         text.push('\n');
-        ui::out(&text);
+        ui::out(session, &text);
         Ok(())
     }
 
     /// What a client asked for that shows all pools.
-    fn show_part(&self) -> Result<ExitCode, Failure> {
-        let Some(client) = asked::client() else { return Ok(ExitCode::SUCCESS) };
+    fn show_part(&self, session: &Session) -> Result<ExitCode, Failure> {
+        let Some(client) = session.client() else { return Ok(ExitCode::SUCCESS) };
         let lacks = Lacks::of(&client.pool.look()?);
         let line = serde_json::to_string(&lacks).map_err(|e| Failure::new(e.to_string()))?;
-        ui::json_line(&line);
+        ui::json_line(session, &line);
         Ok(ExitCode::SUCCESS)
     }
 
-    fn show(&self) -> Result<ExitCode, Failure> {
+    fn show(&self, session: &Session) -> Result<ExitCode, Failure> {
         let mut all: Vec<Lacks> = Vec::new();
         let mut served = Vec::new();
-        for server in &mut Server::own_in(&self.live.search)? {
-            all.push(server.part()?);
+        for server in &mut Server::own_in(session, &self.live.search)? {
+            all.push(server.part(session)?);
             served.push(server.guid);
         }
-        for found in found::all(&self.live.search, &served)? {
-            all.push(Lacks::of(&self.live.look(&found?.guid().to_string())?));
+        for found in found::all(session, &self.live.search, &served)? {
+            all.push(Lacks::of(&self.live.look(session, &found?.guid().to_string())?));
         }
         all.sort_by(|a, b| a.pool.cmp(&b.pool));
         let mut text = String::new();
@@ -288,18 +305,19 @@ impl Upgrade {
                 let _ = writeln!(text, "      {f}");
             });
         }
-        ui::out("All pools are formatted using feature flags.\n\n");
+        ui::out(session, "All pools are formatted using feature flags.\n\n");
         if text.is_empty() {
-            ui::out("Every feature flags pool has all supported features enabled.\n");
+            ui::out(session, "Every feature flags pool has all supported features enabled.\n");
             return Ok(ExitCode::SUCCESS);
         }
         ui::out(
+            session,
             "Some supported features are not enabled on the following pools. Once a\n\
              feature is enabled the pool may become incompatible with software\n\
              that does not support the feature. See zpool-features(7) for details.\n\n\
              POOL  FEATURE\n---------------\n",
         );
-        ui::out(&text);
+        ui::out(session, &text);
         Ok(ExitCode::SUCCESS)
     }
 }
@@ -312,24 +330,29 @@ fn parse_guid(text: &str) -> Result<u64, String> {
 
 /// Says what becomes of a pool with this feature when another implementation uses it; refuses a
 /// feature that is in use at once.
-pub fn note_unwritten(name: &str) -> Result<(), Failure> {
+pub fn note_unwritten(session: &Session, name: &str) -> Result<(), Failure> {
     let Some(feature) = features::by_name(name).filter(|f| !is_writable(f)) else { return Ok(()) };
     if feature.is_active_when_enabled() {
         return Err(Failure::new(format!("cannot enable '{name}': zinc does not write it"))
             .because("it is active from the moment on in which it is enabled")
             .hint("the pool could only be read by zinc from then on"));
     }
-    ui::error(&format!(
+    let note = format!(
         "note: zinc does not write '{name}': once another system uses it, this pool can only be \
          read here\n"
-    ));
+    );
+    ui::error(session, &note);
     Ok(())
 }
 
-impl Reguid {
-    /// Runs it.
-    pub fn run(self) -> Result<ExitCode, Failure> {
-        self.live.change(&self.pool, |pool| {
+impl Verb for Reguid {
+    fn served(&self, _: &Session) -> Served {
+        Served::ToOwner
+    }
+
+    fn run(self: Box<Self>, session: &Session) -> Result<ExitCode, Failure> {
+        each::must_be_a_pool(&self.pool)?;
+        self.live.change(session, &self.pool, |pool| {
             if self.guid == Some(pool.look()?.guid()) {
                 let what = format!("cannot reguid '{}': it has this guid already", self.pool);
                 return Err(Failure::new(what));
@@ -340,16 +363,20 @@ impl Reguid {
     }
 }
 
-impl Sync {
-    /// Runs it.
-    pub fn run(self) -> Result<ExitCode, Failure> {
+impl Verb for Sync {
+    fn served(&self, _: &Session) -> Served {
+        Served::ToOwner
+    }
+
+    fn run(self: Box<Self>, session: &Session) -> Result<ExitCode, Failure> {
+        self.pools.iter().try_for_each(|name| each::must_be_a_pool(name))?;
         let mut code = 0;
         let names = match self.pools.is_empty() {
             true => {
-                let (served, worst) = crate::served::forward_each(&self.live.search)?;
+                let (served, worst) = crate::served::forward_each(session, &self.live.search)?;
                 code = worst;
                 let mut names = Vec::new();
-                for found in found::all(&self.live.search, &served)? {
+                for found in found::all(session, &self.live.search, &served)? {
                     let found = found?;
                     if found.candidate.state() == CandidateState::Active {
                         names.push(found.guid().to_string());
@@ -360,23 +387,28 @@ impl Sync {
             false => self.pools.clone(),
         };
         for name in &names {
-            crate::served::forward(&self.live.search, name)?;
-            if let Some(pool) = asked::held(name) {
+            crate::served::forward(session, &self.live.search, name)?;
+            if let Some(pool) = session.held(name) {
                 pool.sync()?;
                 continue;
             }
-            let find = || found::find(&self.live.search, name, Reach::Known);
+            let find = || found::find(session, &self.live.search, name, Reach::Known);
             let is_readonly = |known: &known::Known| known.is_readonly();
             let there = find()?;
             if there.is_exported() || there.listed.known().is_some_and(is_readonly) {
                 // Nothing waits in it, and it is not for this system to write.
                 continue;
             }
-            let (found, pool) =
-                live::take(find, &self.live.how, &self.live.how.tuning.all()?, |_| {})?;
+            let (found, pool) = live::take(
+                session,
+                find,
+                &self.live.how,
+                &self.live.how.tuning.all(session)?,
+                |_| {},
+            )?;
             pool.sync()?;
-            found.refresh(&pool);
-            tell_txgs(&pool, &self.live.how)?;
+            found.refresh(session, &pool);
+            tell_txgs(session, &pool, &self.live.how)?;
             pool.close()?;
         }
         Ok(ExitCode::from(code))

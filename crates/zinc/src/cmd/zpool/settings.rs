@@ -2,6 +2,7 @@
 
 use crate::failure::Failure;
 use crate::known::{self, Cachefile, Known};
+use crate::session::Session;
 use engine::config::{NvList, NvValue};
 use engine::features;
 use engine::live::PropertyWord;
@@ -183,13 +184,19 @@ impl Remembered {
 
     /// Remembers a pool of this configuration under this name; `doing` begins the message when that
     /// fails.
-    pub fn remember(&self, doing: &str, mut config: NvList, name: &str) -> Result<(), Failure> {
+    pub fn remember(
+        &self,
+        session: &Session,
+        doing: &str,
+        mut config: NvList,
+        name: &str,
+    ) -> Result<(), Failure> {
         config.set("name", NvValue::String(name.as_bytes().to_vec()));
         // A configuration that was just made can be read.
         let Some(known) = Known::new(config) else { return Ok(()) };
         let known = known.marked(self.altroot.as_deref(), self.readonly);
         let fail = |why: Failure| known::not_remembered(doing, &self.cachefile, &why);
-        known::remember(&known, &self.cachefile).map_err(fail)
+        known::remember(session, &known, &self.cachefile).map_err(fail)
     }
 }
 

@@ -7,8 +7,10 @@
 use super::each::each_or_closed;
 use super::list::{repeated, repetition};
 use super::naming::Naming;
+use crate::cmd::verb::{Served, Verb};
 use crate::common::{JsonArgs, PoolArgs};
 use crate::failure::Failure;
+use crate::session::Session;
 use crate::{json, local_time, missing, ui};
 use engine::pools::{Section, Status, VdevView};
 use engine::{Candidate, Pool};
@@ -57,19 +59,23 @@ pub struct Args {
     pools: Vec<String>,
 }
 
-impl Args {
-    /// Whether a server of root runs it for other users, who are not told the names of files.
-    pub fn is_for_everyone(&self) -> bool {
-        !self.verbose && self.pool.is_for_everyone(&self.pools)
+impl Verb for Args {
+    fn served(&self, session: &Session) -> Served {
+        match !self.verbose && self.pool.is_for_everyone(session, &self.pools) {
+            true => Served::ToEveryone,
+            false => Served::ToOwner,
+        }
     }
 
     /// Runs it, as often as is asked for.
-    pub fn run(mut self) -> Result<ExitCode, Failure> {
+    fn run(mut self: Box<Self>, session: &Session) -> Result<ExitCode, Failure> {
         let repeat = repetition(&mut self.pools)?;
-        repeated(repeat, self.stamp.as_deref(), || self.once())
+        repeated(session, repeat, self.stamp.as_deref(), || self.once(session))
     }
+}
 
-    fn once(&self) -> Result<ExitCode, Failure> {
+impl Args {
+    fn once(&self, session: &Session) -> Result<ExitCode, Failure> {
         let look = |pool: &Pool| {
             let mut status = pool.status(&pool.space());
             self.naming.apply(pool, &mut status.vdevs);
@@ -80,8 +86,8 @@ impl Args {
             let healthy = trouble.is_none() && status.damaged.is_empty();
             let report = match (self.sick && healthy, self.output.json) {
                 (true, _) => None,
-                (false, true) => Some(self.value(pool, &status)),
-                (false, false) => Some(Value::String(self.text(pool, &status))),
+                (false, true) => Some(self.value(session, pool, &status)),
+                (false, false) => Some(Value::String(self.text(session, pool, &status))),
             };
             Ok((pool.name().to_owned(), report))
         };
@@ -89,7 +95,7 @@ impl Args {
             let mut status = Status::of_closed(candidate);
             self.naming.apply_to_closed(candidate, &mut status.vdevs);
             let report = match self.output.json {
-                true => Value::Object(self.shape(&status, Map::new())),
+                true => Value::Object(self.shape(session, &status, Map::new())),
                 false => Value::String(status.to_text(self.verbose, 0) + &lacking(&status)),
             };
             Some((status.pool, Some(report)))
@@ -99,24 +105,30 @@ impl Args {
             let reports: Vec<(String, Value)> = reports.collect();
             if self.output.json {
                 let content = reports.into_iter().collect();
-                ui::json(&json::document("zpool status", "pools", self.keys.keys(content)));
+                ui::json(
+                    session,
+                    &json::document("zpool status", "pools", self.keys.keys(content)),
+                );
             } else if self.sick && reports.is_empty() && is_whole {
-                ui::out(&match self.pools.as_slice() {
-                    [one] => format!("pool '{one}' is healthy\n"),
-                    _ => "all pools are healthy\n".to_owned(),
-                });
+                ui::out(
+                    session,
+                    &match self.pools.as_slice() {
+                        [one] => format!("pool '{one}' is healthy\n"),
+                        _ => "all pools are healthy\n".to_owned(),
+                    },
+                );
             } else {
                 let texts: Vec<&str> =
                     reports.iter().filter_map(|(_, text)| text.as_str()).collect();
-                ui::out(&texts.join("\n"));
+                ui::out(session, &texts.join("\n"));
             }
         };
-        each_or_closed(&self.pool, &self.pools, look, closed, show)
+        each_or_closed(session, &self.pool, &self.pools, look, closed, show)
     }
 
-    fn text(&self, pool: &Pool, status: &Status) -> String {
-        let mut t = status.to_text(self.verbose, local_time::utc_offset(now_of(status)));
-        if super::is_exported(pool) {
+    fn text(&self, session: &Session, pool: &Pool, status: &Status) -> String {
+        let mut t = status.to_text(self.verbose, local_time::utc_offset(session, now_of(status)));
+        if super::is_exported(session, pool) {
             let state = format!(" state: {}\n", status.health);
             t = t.replacen(&state, &format!(" state: {} (EXPORTED)\n", status.health), 1);
         }
@@ -150,11 +162,11 @@ impl Args {
         t
     }
 
-    fn value(&self, pool: &Pool, status: &Status) -> Value {
+    fn value(&self, session: &Session, pool: &Pool, status: &Status) -> Value {
         let int = self.output.json_int;
         let mut map = super::pool_json(pool, int);
         map.insert("label_state".to_owned(), json!(super::label_state(pool)));
-        map = self.shape(status, map);
+        map = self.shape(session, status, map);
         let mut put = |k: &str, v: Value| map.insert(k.to_owned(), v);
         let salvage = pool.salvage().iter().map(|s| json!({ "what": s.what, "cause": s.cause }));
         put("salvage", salvage.collect());
@@ -172,7 +184,12 @@ impl Args {
     }
 
     /// What the report says, added to `map`.
-    fn shape(&self, status: &Status, mut map: Map<String, Value>) -> Map<String, Value> {
+    fn shape(
+        &self,
+        session: &Session,
+        status: &Status,
+        mut map: Map<String, Value>,
+    ) -> Map<String, Value> {
         let int = self.output.json_int;
         let mut put = |k: &str, v: Value| map.insert(k.to_owned(), v);
         put("name", json!(status.pool));
@@ -185,7 +202,7 @@ impl Args {
                 put("moreinfo", json!(page));
             }
         }
-        let offset = local_time::utc_offset(now_of(status));
+        let offset = local_time::utc_offset(session, now_of(status));
         put(
             "activity",
             json!(status.activity(offset).iter().map(|l| one_line(l)).collect::<Vec<_>>()),

@@ -5,11 +5,11 @@ mod tar;
 mod tree;
 
 use super::talk::Talk;
-use crate::asked;
 use crate::failure::{Failure, one_line, system_text};
 use crate::live::LiveArgs;
 use crate::place::Place;
 use crate::progress::while_showing;
+use crate::session::Session;
 use engine::files::{FileKind, Time};
 use engine::ingest::{Ingest, Observer};
 use engine::{Error, Filesystem, LivePool, Progress};
@@ -88,20 +88,20 @@ fn last_name(source: &OsStr) -> Option<Vec<u8>> {
 }
 
 /// Whether a place to copy to is in a pool: it has a colon, and is not written as a path.
-pub fn is_in_pool(dest: &OsStr) -> bool {
+pub fn is_in_pool(session: &Session, dest: &OsStr) -> bool {
     let bytes = dest.as_bytes();
     let is_path = bytes.starts_with(b"/") || bytes.starts_with(b".");
-    !is_path && bytes.contains(&b':') && !asked::path(Path::new(dest)).exists()
+    !is_path && bytes.contains(&b':') && !session.path(Path::new(dest)).exists()
 }
 
 /// Whether a thing to copy is on this machine.
-pub fn is_local(source: &OsStr) -> bool {
-    !source.as_bytes().contains(&b':') || asked::path(Path::new(source)).symlink_metadata().is_ok()
+pub fn is_local(session: &Session, source: &OsStr) -> bool {
+    !source.as_bytes().contains(&b':') || session.path(Path::new(source)).symlink_metadata().is_ok()
 }
 
 impl IntoArgs {
     /// Copies. Exit code 1 when something was not.
-    pub fn run(self) -> Result<ExitCode, Failure> {
+    pub fn run(self, session: &Session) -> Result<ExitCode, Failure> {
         let place = Place::from(self.dest.as_os_str());
         for source in &self.sources {
             if let Err(e) = std::fs::symlink_metadata(source) {
@@ -109,11 +109,11 @@ impl IntoArgs {
                 return Err(Failure::new(what).because(system_text(&e)));
             }
         }
-        let talk = Talk::new(self.verbose);
+        let talk = Talk::new(session, self.verbose);
         let progress = Progress::new();
         progress.begin("copied", 0);
-        self.live.change(&place.pool(), |pool| {
-            while_showing(&progress, || self.copy(pool, &place, &progress, &talk))
+        self.live.change(session, &place.pool(), |pool| {
+            while_showing(session, &progress, || self.copy(pool, &place, &progress, &talk))
         })?;
         Ok(talk.end())
     }
@@ -216,10 +216,13 @@ mod tests {
 
     #[test]
     fn places_in_pools_have_a_colon() {
-        assert!(is_in_pool(OsStr::new("tank/fs:/a")));
-        assert!(!is_in_pool(OsStr::new("./tank:x")));
-        assert!(!is_in_pool(OsStr::new("/tmp/a:b")));
-        assert!(!is_in_pool(OsStr::new("out")));
-        assert!(is_local(OsStr::new("out")) && !is_local(OsStr::new("tank/fs:/x")));
+        let session = &crate::session::Session::of_test();
+        assert!(is_in_pool(session, OsStr::new("tank/fs:/a")));
+        assert!(!is_in_pool(session, OsStr::new("./tank:x")));
+        assert!(!is_in_pool(session, OsStr::new("/tmp/a:b")));
+        assert!(!is_in_pool(session, OsStr::new("out")));
+        assert!(
+            is_local(session, OsStr::new("out")) && !is_local(session, OsStr::new("tank/fs:/x"))
+        );
     }
 }

@@ -1,9 +1,9 @@
 //! An archive into a pool, as `tar -x` would unpack it.
 
 use super::{Into, now};
-use crate::asked;
 use crate::failure::{Failure, one_line};
 use crate::place::printable;
+use crate::session::Session;
 use archive::{Archive, EntryType, Member};
 use engine::files::{NewKind, SetAttrs, Time};
 use engine::ingest::{Attributes, CHUNK, Spot, Write};
@@ -27,7 +27,7 @@ pub fn extract(into: &Into<'_>, dir: u64, path: &Path) -> std::result::Result<()
             .because(one_line(why))
     };
     let source: Box<dyn Read> = match path == Path::new("-") {
-        true => input(into.ingest.progress).map_err(|e| fail(&e.into()))?,
+        true => input(&into.talk.session, into.ingest.progress).map_err(|e| fail(&e.into()))?,
         false => Box::new(File::open(path).map_err(|e| fail(&e.into()))?),
     };
     let mut archive = Archive::new(source);
@@ -57,8 +57,8 @@ pub fn extract(into: &Into<'_>, dir: u64, path: &Path) -> std::result::Result<()
 
 /// Standard input. That of a client is read by a thread of its own: a pipe that nobody writes to
 /// must not hold what serves a client that is gone.
-fn input(progress: &Progress) -> io::Result<Box<dyn Read + '_>> {
-    let Some(client) = asked::client() else { return asked::input() };
+fn input<'p>(session: &Session, progress: &'p Progress) -> io::Result<Box<dyn Read + 'p>> {
+    let Some(client) = session.client() else { return session.input() };
     let mut input = client.input.try_clone()?;
     let (send, pieces) = mpsc::sync_channel(1);
     let read = move || {

@@ -6,7 +6,6 @@ use super::source::{
     self, Id, Name, attributes, changed, id, look, look_again, open_directory, open_file,
 };
 use super::tar::DEPTH_MAX;
-use crate::asked;
 use crate::failure::{Failure, one_line, system_text};
 use crate::place::printable;
 use engine::files::{NewKind, Time};
@@ -65,7 +64,7 @@ pub fn copy(
     let mut walk = Walk { into, levels: Vec::new(), first: None, times: Vec::new() };
     walk.begin(path, dir, name).map_err(|e| cannot(path, &e))?;
     let links = Mutex::new(Links::default());
-    asked::for_each_parallel(WORKERS, &mut walk, |task| one(into, task, &links))?;
+    engine::for_each_parallel(WORKERS, &mut walk, |task| one(into, task, &links))?;
     into.ingest.progress.check().map_err(|e| cannot(path, &e.into()))?;
     let links = links.into_inner().unwrap_or_else(PoisonError::into_inner);
     for later in &links.later {

@@ -8,6 +8,7 @@ use crate::failure::Failure;
 use crate::found::{self, Found, candidates, import_places, pick};
 use crate::live::{self, LiveHow, Tuning, invocation, tell_txgs};
 use crate::served::Server;
+use crate::session::Session;
 use crate::{kept, known, ui};
 use engine::live::cache_config;
 use engine::pools::CandidateState;
@@ -54,29 +55,30 @@ pub struct TakeArgs {
 
 /// Whether the pool is imported already: known here, or served. An entry that is left over, because
 /// the devices of its pool are elsewhere by now, is in nobody's way: the import writes it anew.
-fn is_imported(guid: u64) -> bool {
-    Server::holds(guid) || known::by_guid(guid).is_some_and(|known| !found::is_gone(&known))
+fn is_imported(session: &Session, guid: u64) -> bool {
+    Server::holds(session, guid)
+        || known::by_guid(session, guid).is_some_and(|known| !found::is_gone(&known))
 }
 
 /// Whether another pool has this name already.
-fn is_taken(name: &str, guid: u64) -> bool {
+fn is_taken(session: &Session, name: &str, guid: u64) -> bool {
     let is_other = |other: u64, called: &str| called == name && other != guid;
-    known::all().iter().any(|known| is_other(known.guid(), known.name()))
-        || Server::own().iter().any(|server| is_other(server.guid, &server.name))
+    known::all(session).iter().any(|known| is_other(known.guid(), known.name()))
+        || Server::own(session).iter().any(|server| is_other(server.guid, &server.name))
 }
 
 impl Args {
     /// The pools in the places that were named, or in a cache file.
-    fn in_places(&self) -> Result<Vec<Candidate>, Failure> {
+    fn in_places(&self, session: &Session) -> Result<Vec<Candidate>, Failure> {
         let Some(file) = &self.take.cache else {
-            return candidates(&import_places(&self.pool.search));
+            return candidates(session, &import_places(&self.pool.search));
         };
         let mut out = Vec::new();
-        for known in known::read(&crate::asked::path(file))? {
+        for known in known::read(session, &session.path(file))? {
             match found::look_for(known) {
                 Ok(found) => out.push(found.candidate),
                 Err(failure) => {
-                    failure.report();
+                    failure.report(session);
                 }
             }
         }
@@ -84,29 +86,29 @@ impl Args {
     }
 
     /// Those of them that can be shown: without a name only what is not imported already.
-    pub fn shown(&self) -> Result<Vec<Candidate>, Failure> {
-        let mut all = self.in_places()?;
+    pub fn shown(&self, session: &Session) -> Result<Vec<Candidate>, Failure> {
+        let mut all = self.in_places(session)?;
         if self.name.is_none() && !self.txgs {
-            all.retain(|c| !is_imported(c.config.pool_guid));
+            all.retain(|c| !is_imported(session, c.config.pool_guid));
         }
         Ok(all)
     }
 
     /// Imports the pool that was named, or all.
-    pub fn import(&self) -> Result<ExitCode, Failure> {
-        let found = self.in_places()?;
+    pub fn import(&self, session: &Session) -> Result<ExitCode, Failure> {
+        let found = self.in_places(session)?;
         let fits = |c: &Candidate| (c.state() == CandidateState::Destroyed) == self.destroyed;
         let Some(name) = &self.name else {
-            let is_new = |c: &Candidate| fits(c) && !is_imported(c.config.pool_guid);
+            let is_new = |c: &Candidate| fits(c) && !is_imported(session, c.config.pool_guid);
             let chosen: Vec<_> = found.into_iter().filter(is_new).collect();
             if chosen.is_empty() {
-                ui::error("no pools available to import\n");
+                ui::error(session, "no pools available to import\n");
                 return Ok(ExitCode::FAILURE);
             }
             let mut code = ExitCode::SUCCESS;
             for candidate in chosen {
-                if let Err(failure) = self.take(&candidate) {
-                    code = failure.report();
+                if let Err(failure) = self.take(session, &candidate) {
+                    code = failure.report(session);
                 }
             }
             return Ok(code);
@@ -115,7 +117,7 @@ impl Args {
             c.name() == name || name.parse::<u64>().ok() == Some(c.config.pool_guid)
         };
         if !found.iter().any(|c| is_it(c) && fits(c)) {
-            if known::find(name).is_some() {
+            if known::find(session, name).is_some() {
                 return Err(name_is_taken(name));
             }
             let destroyed = found.iter().any(|c| is_it(c) && !self.destroyed);
@@ -127,14 +129,14 @@ impl Args {
             return Err(Failure::new(what).hint(hint));
         }
         // Among several of that name the one that is not imported yet is meant.
-        let is_new = |c: &Candidate| fits(c) && !is_imported(c.config.pool_guid);
+        let is_new = |c: &Candidate| fits(c) && !is_imported(session, c.config.pool_guid);
         let some_new = found.iter().any(|c| is_it(c) && is_new(c));
         let preferred = |c: &Candidate| if some_new { is_new(c) } else { fits(c) };
-        self.take(&pick(found, &self.pool.search, name, preferred)?)?;
+        self.take(session, &pick(found, &self.pool.search, name, preferred)?)?;
         Ok(ExitCode::SUCCESS)
     }
 
-    fn take(&self, candidate: &Candidate) -> Result<(), Failure> {
+    fn take(&self, session: &Session, candidate: &Candidate) -> Result<(), Failure> {
         let labelled = candidate.name().to_owned();
         let guid = candidate.config.pool_guid;
         let name = self.new_name.clone().unwrap_or_else(|| labelled.clone());
@@ -155,17 +157,17 @@ impl Args {
         }
         let remembered =
             Remembered::of(&doing, &settings, self.take.root.as_deref(), self.take.temporary)?;
-        known::check_writable(&doing, &remembered.cachefile)?;
-        let refuse = || match is_imported(guid) || is_taken(&name, guid) {
+        known::check_writable(session, &doing, &remembered.cachefile)?;
+        let refuse = || match is_imported(session, guid) || is_taken(session, &name, guid) {
             true => Err(name_is_taken(&name)),
             false => Ok(()),
         };
         refuse()?;
         if remembered.readonly {
-            let pool = Pool::open_candidate(candidate, &self.pool.options())?;
-            let _names = known::hold_names();
+            let pool = Pool::open_candidate(candidate, &self.pool.options(session))?;
+            let _names = known::hold_names(session);
             refuse()?;
-            return remembered.remember(&doing, cache_config(&pool), &name);
+            return remembered.remember(session, &doing, cache_config(&pool), &name);
         }
         let how = LiveHow {
             txgs: self.take.show_txgs,
@@ -177,12 +179,12 @@ impl Args {
         let find = || {
             refuse()?;
             let again = || {
-                let all = self.in_places()?;
+                let all = self.in_places(session)?;
                 pick(all, &self.pool.search, &guid.to_string(), |_| true)
             };
-            first.take().map_or_else(again, Ok).map(Found::at_place)
+            first.take().map_or_else(again, Ok).map(|candidate| Found::at_place(session, candidate))
         };
-        let (_, pool) = live::take(find, &how, &how.tuning.all()?, |options| {
+        let (_, pool) = live::take(session, find, &how, &how.tuning.all(session)?, |options| {
             options.force = self.take.force;
             options.destroyed = self.destroyed;
             options.adopt_paths = true;
@@ -192,18 +194,24 @@ impl Args {
                 (None, _) => {}
             }
         })?;
-        let names = known::hold_names();
-        let noted = || remembered.remember(&doing, pool.cache_config(), &name);
+        let names = known::hold_names(session);
+        let noted = || remembered.remember(session, &doing, pool.cache_config(), &name);
         if let Err(failure) = refuse().and_then(|()| noted()) {
             pool.export()?;
             return Err(failure);
         }
         drop(names);
-        self.finish(pool, settings, &how)
+        self.finish(session, pool, settings, &how)
     }
 
     /// Sets what was asked for, and closes the pool.
-    fn finish(&self, pool: LivePool, settings: Vec<Setting>, how: &LiveHow) -> Result<(), Failure> {
+    fn finish(
+        &self,
+        session: &Session,
+        pool: LivePool,
+        settings: Vec<Setting>,
+        how: &LiveHow,
+    ) -> Result<(), Failure> {
         for setting in settings {
             match setting {
                 Setting::Stored(name, word) => pool.set_pool_property(name, word)?,
@@ -217,11 +225,11 @@ impl Args {
                 | Setting::ReadOnly(_) => {}
             }
         }
-        pool.log(&invocation())?;
-        let told = tell_txgs(&pool, how);
-        known::refresh(pool.guid(), &pool);
+        pool.log(&invocation(session))?;
+        let told = tell_txgs(session, &pool, how);
+        known::refresh(session, pool.guid(), &pool);
         pool.close()?;
-        kept::note(&self.take.properties);
+        kept::note(session, &self.take.properties);
         told
     }
 }

@@ -1,5 +1,6 @@
 //! The states of a pool that its uberblocks remember, each with a verdict.
 
+use crate::session::Session;
 use crate::ui::{self, Table};
 use crate::{json, local_time};
 use engine::nicenum::ctime;
@@ -16,18 +17,18 @@ fn text(verdict: Option<&Verdict>) -> String {
 }
 
 /// Prints them as a table.
-pub fn print(txgs: &[TxgCandidate]) {
+pub fn print(session: &Session, txgs: &[TxgCandidate]) {
     let right = [true, false, true, false];
     let mut table = Table::new(&["TXG", "TIME", "COPIES", "VERDICT"], &right, false);
     for t in txgs {
-        let time = ctime(local_time::local(t.uberblock.timestamp));
+        let time = ctime(local_time::local(session, t.uberblock.timestamp));
         let (txg, copies) = (t.uberblock.txg.to_string(), t.copies.to_string());
         // Why in full, with every device that was tried, is in the JSON.
         let verdict = text(t.verdict.as_ref());
         let verdict = verdict.split(';').next().unwrap_or_default().to_owned();
         table.row(vec![txg, time, copies, verdict]);
     }
-    ui::table(&table);
+    ui::table(session, &table);
 }
 
 /// The same as JSON.

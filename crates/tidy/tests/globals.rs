@@ -1,0 +1,139 @@
+//! What a piece of code needs is passed to it: there is no state that belongs to no value, and only
+//! `main` ends the process.
+
+use tidy::source::{code, has_word, without_tests};
+use tidy::{report, rust_files};
+
+/// Statics that change, or belong to a thread, with the reason why each is none that two pools, or
+/// two callers, could notice. One that is gone is taken off.
+const GLOBALS: [(&str, &str, &str); 17] = [
+    (
+        "crates/codec/src/compress/lz4.rs",
+        "SCRATCH",
+        "memory that is used again, empty between two calls",
+    ),
+    (
+        "crates/codec/src/compress/zstd.rs",
+        "DECODER",
+        "memory that is used again, reset for each call",
+    ),
+    (
+        "crates/codec/src/compress/zstd.rs",
+        "ENCODER",
+        "memory that is used again, reset for each call",
+    ),
+    ("crates/device/src/buf/idle.rs", "IDLE", "memory that is used again, bounded for the process"),
+    ("crates/device/src/complete.rs", "QUEUE", "the depth of this thread's own stack"),
+    ("crates/device/src/file/standard.rs", "IS_CLOSED", "what the process was started with"),
+    ("crates/dmu/src/usage.rs", "WITHIN", "the depth of this thread's own stack"),
+    (
+        "crates/rt/src/affinity.rs",
+        "TAKEN",
+        "processors, which all simulations of the process share",
+    ),
+    ("crates/rt/src/clock.rs", "ORIGIN", "the beginning of the process's time"),
+    ("crates/rt/src/os_random.rs", "SOURCE", "the system's source of randomness, open"),
+    ("crates/rt/src/runtime.rs", "REAL", "the operating system itself"),
+    ("crates/rt/src/sim.rs", "LEFT", "a thread that panicked, in a simulation that is over"),
+    ("crates/rt/src/sim.rs", "SELF", "the simulation that a thread is part of"),
+    ("crates/rt/src/thread.rs", "THREADS", "how many processors the process may use"),
+    ("crates/vdev/src/queue/drive.rs", "WORDS", "the depth of this thread's own stack"),
+    ("crates/zio/src/profile.rs", "KIND", "the kind of thread this is, for its pool's profiler"),
+    ("crates/zio/src/stages.rs", "TICKS", "which of this thread's small blocks are timed"),
+];
+
+/// Types that can be changed through a shared reference.
+const CHANGEABLE: [&str; 10] = [
+    "Atomic",
+    "Cell<",
+    "Condvar",
+    "Lazy",
+    "Mutex",
+    "Once",
+    "Receiver<",
+    "RwLock",
+    "Sender<",
+    "UnsafeCell",
+];
+
+/// Where a process may be ended: there is no such place, since `main` returns.
+const ENDS: [&str; 3] = ["process::exit", "process::abort", "libc::exit"];
+
+/// Crates for tests alone, and programs that are no part of the product.
+fn is_product(path: &str) -> bool {
+    let tools = ["needs", "testkit", "tidy", "fuzzing"];
+    path.starts_with("crates/")
+        && path.contains("/src/")
+        && !tools.iter().any(|tool| path.starts_with(&format!("crates/{tool}/")))
+        && !path.ends_with("/tests.rs")
+        && !path.contains("/tests/")
+}
+
+/// The name of the static that a line declares, when its type can be changed or `is_of_thread`.
+fn global(line: &str, is_of_thread: bool) -> Option<&str> {
+    let at = line.find("static ").filter(|_| has_word(line, "static"))?;
+    // A lifetime is none.
+    if at > 0 && line.as_bytes()[at - 1] == b'\'' {
+        return None;
+    }
+    let rest = line[at..].strip_prefix("static ")?;
+    let rest = rest.strip_prefix("mut ").unwrap_or(rest);
+    let (name, kind) = rest.split_once(':')?;
+    let is_mut = line.contains("static mut ");
+    let changes = is_mut || is_of_thread || CHANGEABLE.iter().any(|word| kind.contains(word));
+    changes.then(|| name.trim())
+}
+
+/// Statics that are not listed, listed ones that are gone, and places that end the process.
+fn offences(files: &[(String, String)], listed: &[(&str, &str, &str)]) -> Vec<String> {
+    let mut out = Vec::new();
+    let mut seen = Vec::new();
+    for (path, text) in files.iter().filter(|(path, _)| is_product(path)) {
+        let mut is_of_thread = false;
+        for (number, line) in without_tests(text) {
+            let line = code(line);
+            is_of_thread |= line.contains("thread_local!");
+            if let Some(name) = global(line, is_of_thread) {
+                let is_listed =
+                    listed.iter().any(|(file, known, _)| path == file && name == *known);
+                seen.push((path.as_str(), name));
+                if !is_listed {
+                    out.push(format!("{path}:{number}: {name} is a global"));
+                }
+            }
+            if line.starts_with('}') || line.contains("thread_local!(") {
+                is_of_thread = false;
+            }
+            if let Some(end) = ENDS.iter().find(|end| line.contains(*end)) {
+                out.push(format!("{path}:{number}: {end}"));
+            }
+        }
+    }
+    let gone = listed.iter().filter(|(file, name, _)| !seen.contains(&(*file, *name)));
+    out.extend(gone.map(|(file, name, _)| format!("{file}: {name} need not be listed any more")));
+    out
+}
+
+#[test]
+fn what_is_needed_is_passed() {
+    report("no globals, and only main ends the process", &offences(&rust_files(), &GLOBALS));
+}
+
+#[test]
+fn the_rule_can_fail() {
+    let file = |path: &str, text: &str| (path.to_owned(), text.to_owned());
+    let files = [
+        file("crates/a/src/one.rs", "static N: AtomicUsize = AtomicUsize::new(0);\n"),
+        file("crates/a/src/two.rs", "thread_local! {\n    static T: u8 = const { 1 };\n}\n"),
+        file("crates/a/src/three.rs", "fn f() {\n    std::process::exit(1);\n}\n"),
+        file("crates/a/src/fine.rs", "static T: &[u8] = &[];\nfn f() -> &'static Mutex<u8> {\n"),
+        file("crates/a/src/tested.rs", "#[cfg(test)]\nmod tests {\nstatic N: Mutex<u8> = X;\n"),
+        file("crates/a/tests/any.rs", "static N: Mutex<u8> = Mutex::new(0);\n"),
+        file("crates/a/src/after.rs", "thread_local! {\n}\nstatic PLAIN: u8 = 1;\n"),
+    ];
+    let found = offences(&files, &[("crates/a/src/fine.rs", "GONE", "")]);
+    let expected = ["one.rs:1: N", "two.rs:2: T", "three.rs:2: process::exit", "fine.rs: GONE"];
+    assert_eq!(found.len(), expected.len(), "{found:?}");
+    assert!(found.iter().zip(expected).all(|(f, e)| f.contains(e)), "{found:?}");
+    assert!(offences(&files[..1], &[("crates/a/src/one.rs", "N", "a reason")]).is_empty());
+}

@@ -1,0 +1,221 @@
+//! A session: what a verb works with besides its arguments.
+//!
+//! A verb is `run(self, &Session)`. What it would otherwise take from its process comes from the
+//! session: who called it and from which folder, the terminal, whether it is still wanted, and the
+//! pool that is held. The session is of this process itself, or of a client of the server: `zinc
+//! serve` runs the verbs of its clients against the pool it holds. A verb does not notice the
+//! difference as long as it prints through [`crate::ui`] and resolves what was typed with
+//! [`Session::path`]. A session is cheap to clone; a thread that outlives the call gets a clone.
+//!
+//! # Life cycle
+//!
+//! ```text
+//! main -> Session::of_process -> a verb -> ui::finish
+//!                  |
+//!                serve -> for_client (one for each command line) -> a verb -> ui::finish
+//! ```
+//!
+//! A client that ends before its verb (Ctrl-C, most of all) calls the verb off, and so does the
+//! server when the pool is about to be let go: what it prints goes nowhere, a write that waits for
+//! a reader gives up, long work that can be cancelled is ([`crate::progress`],
+//! [`Session::check`]), and a pause is over at once ([`Session::sleep`]). What is one operation of
+//! the pool is done to its end.
+//!
+//! # What the process has once
+//!
+//! All sessions of a process share its [`Process`]: its streams, the servers it found silent, the
+//! locks it keeps, what it has warned of. It is made in `main` and is no global: a test makes its
+//! own.
+
+mod client;
+mod presence;
+
+pub use client::Client;
+pub use presence::{Lifeline, Presence};
+
+use crate::failure::Failure;
+use crate::ui::sink::Fate;
+use crate::ui::stream::Stream;
+use crate::{known, names, queue, served};
+use engine::LivePool;
+use std::ffi::{OsStr, OsString};
+use std::io::{self, Read};
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::mpsc::Sender;
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+/// Variables that change what verbs print, and go with the command line.
+pub const ENVIRONMENT: [&str; 2] = ["TZ", "COLUMNS"];
+
+/// What a verb works with.
+#[derive(Clone)]
+pub struct Session {
+    client: Option<Arc<Client>>,
+    process: Arc<Process>,
+}
+
+/// What all sessions of a process share.
+pub struct Process {
+    /// What became of its own output.
+    pub output: Fate,
+    /// Its standard error, once it waits for no reader.
+    pub errors: OnceLock<io::Result<Stream>>,
+    /// The servers that did not answer it.
+    pub silent: served::SilentServers,
+    /// The locks it keeps until it ends.
+    pub kept: queue::KeptLocks,
+    /// What it said that is said once.
+    pub said: known::SaidOnce,
+    /// The names of users and groups.
+    pub names: names::Names,
+    /// Where `main` waits for the exit code.
+    ends: Sender<ExitCode>,
+}
+
+impl Session {
+    /// That of this process; `main` ends it with the first exit code that is sent to `ends`.
+    pub fn of_process(ends: Sender<ExitCode>) -> Self {
+        let process = Process {
+            output: Fate::new(),
+            errors: OnceLock::new(),
+            silent: served::SilentServers::default(),
+            kept: queue::KeptLocks::default(),
+            said: known::SaidOnce::default(),
+            names: names::Names::default(),
+            ends,
+        };
+        Self { client: None, process: Arc::new(process) }
+    }
+
+    /// One of a process that nobody ends.
+    #[cfg(test)]
+    pub fn of_test() -> Self {
+        Self::of_process(std::sync::mpsc::channel().0)
+    }
+
+    /// That of a client of this process.
+    pub fn for_client(&self, client: Arc<Client>) -> Self {
+        Self { client: Some(client), process: Arc::clone(&self.process) }
+    }
+
+    /// The client that the verb runs for; `None` for the process itself.
+    pub fn client(&self) -> Option<&Arc<Client>> {
+        self.client.as_ref()
+    }
+
+    /// What the process has once.
+    pub fn process(&self) -> &Process {
+        &self.process
+    }
+
+    /// Ends the process with this exit code, whatever its threads are doing.
+    pub fn end(&self, code: ExitCode) -> ! {
+        // Where `main` does not wait any more, it is ending the process already.
+        let _ = self.process.ends.send(code);
+        loop {
+            std::thread::park();
+        }
+    }
+
+    /// The verb runs for a client that wants a part of what it will show.
+    pub fn is_for_a_part(&self) -> bool {
+        self.client().is_some_and(|client| client.is_part)
+    }
+
+    /// The verb runs for a client of another user, which may only look.
+    pub fn is_for_a_guest(&self) -> bool {
+        self.client().is_some_and(|client| client.is_guest)
+    }
+
+    /// The pool that is held, when `name` (a pool, its guid, or anything in a pool) belongs to it.
+    pub fn held(&self, name: &str) -> Option<Arc<LivePool>> {
+        let client = self.client()?;
+        let wanted = crate::common::pool_of(name);
+        let is_it = wanted == client.pool.name() || wanted.parse() == Ok(client.pool.guid());
+        is_it.then(|| Arc::clone(&client.pool))
+    }
+
+    /// The command line, with the program's name.
+    pub fn arguments(&self) -> Vec<OsString> {
+        self.client().map_or_else(|| std::env::args_os().collect(), |client| client.args.clone())
+    }
+
+    /// One of [`ENVIRONMENT`].
+    pub fn variable(&self, name: &str) -> Option<OsString> {
+        match self.client() {
+            Some(client) => client.environment.get(name).map(OsString::from),
+            None => std::env::var_os(name),
+        }
+    }
+
+    /// Where a path leads that was typed.
+    pub fn path(&self, typed: &Path) -> PathBuf {
+        match self.client() {
+            Some(client) => client.folder.join(typed),
+            None => typed.to_owned(),
+        }
+    }
+
+    /// The same for an argument.
+    pub fn argument(&self, typed: &OsStr) -> OsString {
+        self.path(Path::new(typed)).into_os_string()
+    }
+
+    /// The user who runs the command.
+    pub fn user(&self) -> u64 {
+        match self.client() {
+            Some(client) => client.user,
+            None => std::fs::metadata("/proc/self").map_or(0, |m| u64::from(m.uid())),
+        }
+    }
+
+    /// The group of that user.
+    pub fn group(&self) -> u64 {
+        match self.client() {
+            Some(client) => client.group,
+            None => std::fs::metadata("/proc/self").map_or(0, |m| u64::from(m.gid())),
+        }
+    }
+
+    /// Looked at in loops that may take long.
+    ///
+    /// # Errors
+    /// The verb was called off.
+    pub fn check(&self) -> Result<(), Failure> {
+        match self.client() {
+            Some(client) if !client.presence.is_here() => Err(called_off()),
+            _ => Ok(()),
+        }
+    }
+
+    /// A pause between two reports.
+    ///
+    /// # Errors
+    /// The verb was called off.
+    pub fn sleep(&self, time: Duration) -> Result<(), Failure> {
+        match self.client() {
+            Some(client) if client.presence.ends_within(time) => Err(called_off()),
+            Some(_) => Ok(()),
+            None => {
+                std::thread::sleep(time);
+                Ok(())
+            }
+        }
+    }
+
+    /// Standard input.
+    pub fn input(&self) -> io::Result<Box<dyn Read>> {
+        Ok(match self.client() {
+            Some(client) => Box::new(client.input.try_clone()?),
+            None => Box::new(io::stdin().lock()),
+        })
+    }
+}
+
+/// What is said of a verb that was called off.
+pub fn called_off() -> Failure {
+    Failure::new("the command was cancelled")
+}

@@ -1,0 +1,104 @@
+//! A client of the server: what its process has, as the verb that runs for it sees it.
+
+use super::Presence;
+use crate::found::Listed;
+use crate::ui::sink::{Fate, Patience};
+use crate::ui::stream::Stream;
+use engine::LivePool;
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::fs::File;
+use std::io::{self, IsTerminal as _};
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+/// How long a client may take to read why its verb ended.
+const LAST_WORDS: Duration = Duration::from_secs(1);
+
+/// A client that has a verb run.
+pub struct Client {
+    /// The pool that is held.
+    pub pool: Arc<LivePool>,
+    /// The command line, with the program's name.
+    pub args: Vec<OsString>,
+    /// The folder it stands in.
+    pub folder: PathBuf,
+    /// Those of [`super::ENVIRONMENT`] that it has.
+    pub environment: BTreeMap<String, String>,
+    /// Its user.
+    pub user: u64,
+    /// Its group.
+    pub group: u64,
+    /// Its standard input.
+    pub input: File,
+    /// Its standard output.
+    pub output: Stream,
+    /// Its standard error.
+    pub errors: Stream,
+    /// Whether it is still there.
+    pub presence: Arc<Presence>,
+    /// What became of what was printed for it.
+    pub fate: Fate,
+    /// Held by the thread that prints: the client's streams may be one pipe.
+    pub turn: Mutex<()>,
+    /// How the pool that is held stands in the list of known pools.
+    pub listed: Arc<Listed>,
+    /// It wants what is seen of the pool that is held, as data, to show it together with what is
+    /// seen of others.
+    pub is_part: bool,
+    /// It is of another user, and may only look.
+    pub is_guest: bool,
+}
+
+impl Client {
+    /// Prints to the client's standard output.
+    ///
+    /// # Errors
+    /// It was lost, now or before, or the verb was called off.
+    pub fn print(&self, bytes: &[u8]) -> io::Result<()> {
+        let _turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
+        self.fate.check()?;
+        let written = self.output.write(bytes, Patience::While(&self.presence));
+        written.inspect_err(|e| {
+            if self.presence.is_here() {
+                self.fate.lose(e);
+                if !self.fate.runs_on() {
+                    self.presence.call_off("its output cannot be written");
+                }
+            }
+        })
+    }
+
+    /// Prints to its standard error, as long as the verb is wanted.
+    pub fn complain(&self, text: &str) {
+        if self.presence.is_here() {
+            self.say(text, Patience::While(&self.presence));
+        }
+    }
+
+    /// Says why the verb ended.
+    pub fn last_words(&self, text: &str) {
+        self.say(text, Patience::Until(Instant::now() + LAST_WORDS));
+    }
+
+    fn say(&self, text: &str, patience: Patience<'_>) {
+        let _turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Err(e) = self.errors.write(text.as_bytes(), patience)
+            && self.presence.is_here()
+        {
+            self.fate.lose_errors(&e);
+        }
+    }
+
+    /// What closing its standard output would say, as long as the verb is wanted.
+    pub fn close_error(&self) -> Option<io::Error> {
+        let error = self.output.close_error(Patience::While(&self.presence));
+        error.filter(|_| self.presence.is_here())
+    }
+
+    /// Its standard output is a terminal.
+    pub fn is_terminal(&self) -> bool {
+        self.output.file().is_terminal()
+    }
+}

@@ -1,0 +1,125 @@
+//! Whether a client is still there, and how its command is called off.
+
+use rustix::net::SendFlags;
+use std::io::{self, Read as _};
+use std::net::Shutdown;
+use std::os::unix::net::UnixStream;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+/// What a client is told when its verb begins.
+const BEGUN: u8 = b'!';
+
+/// Whether a client is still there, and what runs for it still wanted.
+#[derive(Default)]
+pub struct Presence {
+    state: Mutex<Stay>,
+    changed: Condvar,
+    /// Threads that pause between two reports.
+    pausing: AtomicUsize,
+    /// It only looks, and for a user that has no say in what becomes of the pool.
+    is_looker: AtomicBool,
+}
+
+#[derive(Clone, Default)]
+enum Stay {
+    #[default]
+    Here,
+    /// The server ends the verb, for this reason.
+    CalledOff(String),
+    Gone,
+}
+
+impl Presence {
+    fn state(&self) -> MutexGuard<'_, Stay> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn leave(&self) {
+        *self.state() = Stay::Gone;
+        self.changed.notify_all();
+    }
+
+    /// Ends what runs for it as soon as that can be; `why` is what the client is told.
+    pub fn call_off(&self, why: &str) {
+        let mut state = self.state();
+        if matches!(*state, Stay::Here) {
+            *state = Stay::CalledOff(why.to_owned());
+        }
+        self.changed.notify_all();
+    }
+
+    /// It is there, and what runs for it is wanted.
+    pub fn is_here(&self) -> bool {
+        matches!(*self.state(), Stay::Here)
+    }
+
+    /// Why its verb was called off.
+    pub fn reason(&self) -> Option<String> {
+        match &*self.state() {
+            Stay::CalledOff(why) => Some(why.clone()),
+            Stay::Here | Stay::Gone => None,
+        }
+    }
+
+    /// It only looks, and for a user that has no say in what becomes of the pool.
+    pub fn gives_way(&self) {
+        self.is_looker.store(true, Ordering::Relaxed);
+    }
+
+    /// Its verb need not be waited for: it does nothing just now but wait for the time of its next
+    /// report, or it gives way.
+    pub fn is_idle(&self) -> bool {
+        self.pausing.load(Ordering::Relaxed) > 0 || self.is_looker.load(Ordering::Relaxed)
+    }
+
+    /// Waits so long at most for it to end; whether it did.
+    pub fn ends_within(&self, time: Duration) -> bool {
+        let state = self.state();
+        let is_here = |state: &mut Stay| matches!(state, Stay::Here);
+        self.pausing.fetch_add(1, Ordering::Relaxed);
+        let wait = self.changed.wait_timeout_while(state, time, is_here);
+        self.pausing.fetch_sub(1, Ordering::Relaxed);
+        !matches!(*wait.unwrap_or_else(PoisonError::into_inner).0, Stay::Here)
+    }
+}
+
+/// Looks after a client while its verb runs: the client holds the other end of the stream, and
+/// nothing is ever written to it.
+pub struct Lifeline {
+    stream: UnixStream,
+    watcher: Option<JoinHandle<()>>,
+}
+
+impl Lifeline {
+    /// From now on `presence` says whether the client is there.
+    pub fn watch(stream: UnixStream, presence: &Arc<Presence>) -> io::Result<Self> {
+        let (mut end, presence) = (stream.try_clone()?, Arc::clone(presence));
+        let wait = move || {
+            // It ends with the client, or when the verb has ended.
+            let _ = end.read(&mut [0]);
+            presence.leave();
+        };
+        let watcher = std::thread::Builder::new().name("lifeline".to_owned()).spawn(wait)?;
+        Ok(Self { stream, watcher: Some(watcher) })
+    }
+
+    /// Tells the client that its verb runs from now on: an answer that it does not get says nothing
+    /// then about what was done.
+    pub fn begun(&self) {
+        // A client that is gone is noticed elsewhere, and one that does not read is not waited for.
+        let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
+        let _ = rustix::net::send(&self.stream, &[BEGUN], flags);
+    }
+}
+
+impl Drop for Lifeline {
+    fn drop(&mut self) {
+        let _ = self.stream.shutdown(Shutdown::Both);
+        if let Some(watcher) = self.watcher.take() {
+            let _ = watcher.join();
+        }
+    }
+}
