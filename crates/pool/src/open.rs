@@ -15,6 +15,7 @@ use ondisk::BlkPtr;
 use ondisk::config::{LabelConfig, PoolConfig, VdevConfig};
 use ondisk::features;
 use ondisk::mos;
+use ondisk::scan::ScanState;
 use ondisk::uberblock::Uberblock;
 use std::sync::Arc;
 use vdev::{DeflateRatio, VdevTree};
@@ -118,6 +119,8 @@ pub struct Pool {
     gate: Option<Arc<Gate>>,
     /// Why a pool that was open for writing takes no more changes.
     suspended: Option<Arc<str>>,
+    /// The scrub or resilver that runs, where this process runs it.
+    pub(crate) scan: Option<ScanState>,
 }
 
 /// The word for the state of a pool that takes no more changes.
@@ -202,6 +205,7 @@ impl Pool {
             altroot: self.altroot.clone(),
             gate: self.gate.clone(),
             suspended: self.suspended.clone(),
+            scan: self.scan,
         })
     }
 
@@ -238,10 +242,11 @@ impl Pool {
         comment: Option<String>,
         uberblock: Uberblock,
         suspended: Option<Arc<str>>,
+        scan: Option<ScanState>,
     ) -> Result<Self> {
         let mut pool = self.with_live(self.name(), &self.store, &self.mos)?;
         (pool.config.pool_guid, pool.config.comment) = (guid, comment);
-        (pool.uberblock, pool.suspended) = (uberblock, suspended);
+        (pool.uberblock, pool.suspended, pool.scan) = (uberblock, suspended, scan);
         let directory = self.directory()?;
         let table = |name| opening::feature_table(&self.mos, &directory, name);
         pool.features = Features {
@@ -278,6 +283,7 @@ impl Pool {
             altroot: None,
             gate: None,
             suspended: None,
+            scan: None,
         })
     }
 
@@ -338,9 +344,9 @@ impl Pool {
         self.reader().stats().snapshot()
     }
 
-    /// The vdev tree.
+    /// The vdev tree as it is now; that of a pool that is open for writing may be another one soon.
     #[must_use]
-    pub fn vdevs(&self) -> &VdevTree {
+    pub fn vdevs(&self) -> Arc<VdevTree> {
         self.store.reader().vdevs()
     }
 
@@ -411,9 +417,10 @@ impl Pool {
 
     /// Devices that are not where they were opened any more, and what became of them.
     #[must_use]
-    pub fn astray(&self) -> Vec<(&str, device::Astray)> {
-        let leaves = self.vdevs().leaves();
-        leaves.filter_map(|l| Some((l.device()?.name(), l.astray()?))).collect::<Vec<_>>()
+    pub fn astray(&self) -> Vec<(String, device::Astray)> {
+        let tree = self.vdevs();
+        let astray = |l: vdev::NodeRef<'_>| Some((l.device()?.name().to_owned(), l.astray()?));
+        tree.leaves().filter_map(astray).collect()
     }
 
     /// The word for the pool's state: that of its vdevs, or `SUSPENDED`.

@@ -34,8 +34,11 @@ impl Pool {
         Ok(self.directory()?.get(name.as_bytes())?.map(|e| e.ints().collect()))
     }
 
-    /// The last scrub or resilver; `None` when there never was one.
+    /// The scrub or resilver that runs, or the last one; `None` when there never was one.
     pub fn scan_state(&self) -> dmu::Result<Option<ScanState>> {
+        if self.scan.is_some() {
+            return Ok(self.scan);
+        }
         let words = self.state_words(mos::SCAN)?;
         Ok(words.and_then(|w| ScanState::from_words(&w).ok()))
     }

@@ -63,7 +63,8 @@ fn every_combination(case: &str, parity: usize) {
             if n == 1 || i % 3 == 0 {
                 assert_same(&whole, &contents(&pool));
             }
-            let lost = pool.vdevs().leaves().filter(|l| l.reason() == Reason::CannotOpen);
+            let tree = pool.vdevs();
+            let lost = tree.leaves().filter(|l| l.reason() == Reason::CannotOpen);
             assert_eq!(lost.count(), n, "{case} {missing:?}");
         }
     }
@@ -175,7 +176,8 @@ fn a_device_out_of_use_helps_when_the_rest_is_too_few() {
     let pool = lab.open();
     let whole = contents(&pool);
     assert_eq!(whole.values().filter(|v| v.is_err()).count(), 0);
-    let offline = pool.vdevs().leaves().find(|l| l.state() == VdevState::Offline).unwrap();
+    let tree = pool.vdevs();
+    let offline = tree.leaves().find(|l| l.state() == VdevState::Offline).unwrap();
     let offline = numbers(&lab).into_iter().find(|n| lab.guid(*n) == offline.guid()).unwrap();
     assert_same(&whole, &contents(&lab.without(&[offline]).open()));
     for other in numbers(&lab).into_iter().filter(|n| *n != offline) {

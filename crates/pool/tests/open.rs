@@ -657,7 +657,8 @@ fn a_side_marked_offline_is_read_only_when_it_is_needed() {
         });
     });
     let pool = forged.open();
-    let offline = pool.vdevs().leaves().find(|l| l.guid() == lab.guid(0)).unwrap();
+    let tree = pool.vdevs();
+    let offline = tree.leaves().find(|l| l.guid() == lab.guid(0)).unwrap();
     assert_eq!(offline.state(), VdevState::Offline);
     assert!(assert_rest_is_intact(&whole, &contents(&pool)) > 0, "the other side is rotten");
     // Alone it is all there is, and it is whole.

@@ -177,6 +177,24 @@ impl Health {
         self.set_mark(if is_gone { Mark::Removed } else { Mark::Faulted });
     }
 
+    /// Forgets errors and mark, and not what was missed.
+    pub(crate) fn forgive(&self) {
+        self.forget_errors();
+        self.set_mark(Mark::None);
+    }
+
+    /// The same, and one that is out of use stays so.
+    pub(crate) fn forget_errors(&self) {
+        *self.recent.lock() = Recent::default();
+        self.is_suspect.store(false, Ordering::Release);
+        for count in [&self.write_errors, &self.read_errors, &self.checksum_errors] {
+            count.store(0, Ordering::Relaxed);
+        }
+        if self.mark() == Mark::Degraded {
+            self.set_mark(Mark::None);
+        }
+    }
+
     pub(crate) fn set_mark(&self, mark: Mark) {
         self.mark.store(mark as u8, Ordering::Release);
     }
@@ -272,7 +290,7 @@ impl VdevTree {
     }
 
     /// Every block can still be written, and read from what has missed nothing, without this leaf.
-    fn does_without(&self, leaf: usize) -> bool {
+    pub(crate) fn does_without(&self, leaf: usize) -> bool {
         self.tops.values().all(|top| {
             let mut is_below = false;
             self.leaves_below(top.node, &mut |i| is_below |= i == leaf);

@@ -10,11 +10,13 @@
 //!                         who was wrong
 //! ```
 //!
-//! The tree is built once from the pool's configuration and opened devices ([`VdevTree::build`]);
-//! missing devices are part of it. Reading never blocks others: no lock is held over I/O.
+//! The tree is built from the pool's configuration and opened devices ([`VdevTree::build`]);
+//! missing devices are part of it. A device that goes or comes while the pool is open is a new
+//! tree ([`VdevTree::successor`]). Reading never blocks others: no lock is held over I/O.
 //!
 //! Writing goes the same way down: geometry, parity, devices, one submission per device (write),
-//! and knows the labels (label). A tree whose leaves were opened for reading has no writer in it.
+//! and knows the labels (label). What is wrong on a device is written again (heal). A tree whose
+//! leaves were opened for reading has no writer in it.
 //!
 //! **Invariant: this crate knows a block's checksum only as a function that says yes or no.**
 //! Which checksum, encryption, compression and gang blocks are the floor above.
@@ -25,6 +27,7 @@ pub mod draid;
 mod draid_seeds;
 mod error;
 mod gather;
+mod heal;
 mod health;
 mod indirect;
 pub mod label;
@@ -42,6 +45,7 @@ mod write;
 
 pub use deflate::DeflateRatio;
 pub use error::{BuildError, Error, ErrorKind, Fault, FaultKind};
+pub use heal::{Heal, Healed};
 pub use indirect::IndirectSegment;
 pub use raidz::Reflow;
 pub use read::{BlockRead, BlockResult, Scope};

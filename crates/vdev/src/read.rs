@@ -47,6 +47,16 @@ pub struct BlockResult {
     pub faults: Vec<Fault>,
 }
 
+impl BlockResult {
+    /// Without what is behind the block's last byte.
+    pub(crate) fn cut(mut self, req: &BlockRead<'_>) -> Self {
+        if let Ok(data) = &mut self.data {
+            data.truncate(usize::try_from(req.size).unwrap_or(usize::MAX));
+        }
+        self
+    }
+}
+
 /// The cheap way to read one stripe.
 struct StripePlan {
     /// Number of the extent of each column, where it is read.

@@ -99,7 +99,7 @@ impl VdevTree {
             .iter()
             .map(|r| {
                 let pieces = self.locate(r.dva.vdev(), r.dva.offset(), r.size, r.birth)?;
-                Ok(self.ask_everything(r, pieces, &mut gather))
+                Ok(self.ask(r, pieces, Ask::Everything, &mut gather))
             })
             .collect();
         let pending = gather.start();
@@ -110,11 +110,39 @@ impl VdevTree {
                 Ok(asked) => {
                     let take = |i| pending.take(i);
                     let harvest: Vec<_> = asked.into_iter().map(|a| a.harvest(&take)).collect();
-                    self.judge(req, &harvest, true)
+                    self.judge(req, &harvest, true).cut(req)
                 }
             });
         }
         out
+    }
+
+    /// The block that was asked for, and what devices should hold of it instead of what they do.
+    pub(crate) fn judge_asked(
+        &self,
+        req: &BlockRead<'_>,
+        asked: AskedBlock<'_>,
+        take: &dyn Fn(usize) -> Result<AlignedBuf, device::Error>,
+    ) -> (BlockResult, Vec<Correction>) {
+        let harvest: Vec<_> = asked.into_iter().map(|a| a.harvest(take)).collect();
+        let result = self.judge(req, &harvest, false);
+        let mut out = Vec::new();
+        if let Ok(block) = &result.data {
+            harvest.iter().for_each(|h| self.correct(req, h, block, &mut out));
+        }
+        (result.cut(req), out)
+    }
+
+    /// Reads everything of one block, and the same.
+    pub(crate) fn read_and_correct(
+        &self,
+        req: &BlockRead<'_>,
+        pieces: Vec<Piece<'_>>,
+    ) -> (BlockResult, Vec<Correction>) {
+        let mut gather = Gather::new(IoClass::Scrub);
+        let asked = self.ask(req, pieces, Ask::Everything, &mut gather);
+        let pending = gather.start();
+        self.judge_asked(req, asked, &|i| pending.take(i))
     }
 
     /// Reads one block with all its copies and parity, after the cheap way failed.
@@ -124,40 +152,46 @@ impl VdevTree {
         pieces: Vec<Piece<'_>>,
     ) -> BlockResult {
         let mut gather = Gather::new(IoClass::SyncRead);
-        let asked = self.ask_everything(req, pieces, &mut gather);
+        let asked = self.ask(req, pieces, Ask::Everything, &mut gather);
         let pending = gather.start();
         let take = |i| pending.take(i);
         let harvest: Vec<_> = asked.into_iter().map(|a| a.harvest(&take)).collect();
-        self.judge(req, &harvest, false)
+        self.judge(req, &harvest, false).cut(req)
     }
 
-    fn ask_everything<'t>(
+    pub(crate) fn ask<'t>(
         &self,
         req: &BlockRead<'_>,
         pieces: Vec<Piece<'t>>,
+        ask: Ask,
         gather: &mut Gather,
-    ) -> Vec<Asked<'t>> {
+    ) -> AskedBlock<'t> {
         let mut out = Vec::with_capacity(pieces.len());
         for piece in pieces {
             let mut stripes = Vec::with_capacity(piece.map.stripes.len());
             for stripe in &piece.map.stripes {
-                let ask = |c: &Column| {
+                let column = |c: &Column| {
                     let len = c.size + c.pad;
                     let sources = match len {
                         0 => Vec::new(),
                         len => self.sources(&piece, c.child, c.offset, len, req.birth),
                     };
-                    let with = |s| (s, len, self.request(gather, s, len));
+                    let mut extent = |s: Source| match ask {
+                        Ask::Current if s.stale => None,
+                        _ => self.request(gather, s, len),
+                    };
+                    let with = |s| (s, len, extent(s));
                     sources.into_iter().map(with).collect::<Vec<_>>()
                 };
-                stripes.push(stripe.columns.iter().map(ask).collect());
+                stripes.push(stripe.columns.iter().map(column).collect());
             }
             out.push(Asked { piece, stripes });
         }
         out
     }
 
-    /// Finds the block in what was read, and whoever delivered something else.
+    /// Finds the block in what was read, with the rest of its last sector, and whoever delivered
+    /// something else.
     fn judge(&self, req: &BlockRead<'_>, pieces: &[Harvest<'_>], all: bool) -> BlockResult {
         let mut search = Search::new(req, pieces);
         let found = search.run();
@@ -167,8 +201,7 @@ impl VdevTree {
         for h in pieces {
             self.accuse(req, h, found.as_deref(), all || !good, &mut faults);
         }
-        if let Some(mut data) = found {
-            data.truncate(usize::try_from(req.size).unwrap_or(usize::MAX));
+        if let Some(data) = found {
             return BlockResult { data: Ok(data), faults };
         }
         for h in pieces {
@@ -180,6 +213,36 @@ impl VdevTree {
             None => ErrorKind::OutOfMemory,
         };
         self.failed(req, kind, faults)
+    }
+
+    /// What devices should hold of one piece of a block and do not, as far as is known.
+    fn correct(
+        &self,
+        req: &BlockRead<'_>,
+        h: &Harvest<'_>,
+        block: &[u8],
+        out: &mut Vec<Correction>,
+    ) {
+        let shift = self.tops.get(&h.piece.vdev).map_or(0, |top| top.ashift);
+        let sector = 1usize.checked_shl(shift).unwrap_or(1);
+        for (stripe, cells) in h.piece.map.stripes.iter().zip(&h.cells) {
+            let Some(truth) = truth(req, h, stripe, block) else { continue };
+            let columns = stripe.columns.iter().zip(cells).zip(&truth).enumerate();
+            for (i, ((column, cell), bytes)) in columns {
+                let is_parity = i < stripe.nparity;
+                let expected = Expected::Bytes(bytes);
+                let is_wrong = |c: &&Copy| verdict(c, column, is_parity, expected).is_some();
+                for copy in cell.copies.iter().filter(is_wrong) {
+                    // What is behind the block's last byte, and what fills up the stripe, is zeros.
+                    let len = (copy.len as usize).next_multiple_of(sector);
+                    let mut whole = AlignedBuf::zeroed(len);
+                    if let Some(front) = whole.get_mut(..bytes.len()) {
+                        front.copy_from_slice(bytes);
+                        out.push(Correction { source: copy.source, bytes: whole });
+                    }
+                }
+            }
+        }
     }
 
     /// Lists what is wrong with the copies of one piece, given the right block or, without it,
@@ -237,11 +300,29 @@ impl VdevTree {
     }
 }
 
+/// What of a block is read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Ask {
+    /// All there is.
+    Everything,
+    /// Nothing of devices that missed it.
+    Current,
+}
+
+/// What a device should hold at a place.
+pub(crate) struct Correction {
+    pub(crate) source: Source,
+    pub(crate) bytes: AlignedBuf,
+}
+
+/// All that was asked of a block.
+pub(crate) type AskedBlock<'t> = Vec<Asked<'t>>;
+
 /// One source of a column: its length, and the number of the extent where the device is open.
 type AskedCopy = (Source, u64, Option<usize>);
 
 /// A piece whose extents are in the batch.
-struct Asked<'t> {
+pub(crate) struct Asked<'t> {
     piece: Piece<'t>,
     /// By stripe, column and source.
     stripes: Vec<Vec<Vec<AskedCopy>>>,

@@ -7,6 +7,8 @@
 //! Nodes stand in one vector, children named by index. Depth is bounded when the tree is built,
 //! so that walks down it need no further bound.
 
+mod successor;
+
 use crate::draid::Draid;
 use crate::error::BuildError;
 use crate::health::Health;
@@ -634,6 +636,12 @@ impl<'t> NodeRef<'t> {
     #[must_use]
     pub fn is_stale(self) -> bool {
         self.node.stale
+    }
+
+    /// The same, and for that reason nothing is written to it.
+    #[must_use]
+    pub fn is_behind(self) -> bool {
+        self.node.stale && matches!(self.node.reason, Reason::Behind(_))
     }
 
     /// The txgs of which it may not hold all blocks.

@@ -21,7 +21,7 @@ use crate::health::Health;
 use crate::locate::Piece;
 use crate::map::{Column, MapError, Stripe};
 use crate::queue::IoClass;
-use crate::tree::{Role, VdevTree};
+use crate::tree::{Role, Top, VdevTree};
 use crate::txgs::Txgs;
 use codec::raidz;
 use device::{AlignedBuf, Error as DeviceError, Shared, Write, WriteDeviceRef};
@@ -352,24 +352,46 @@ impl VdevTree {
         self.on_all_writers(&|_, device| device.flush())
     }
 
-    /// Does `work` on all devices that are written to, at the same time; gives up what fails.
+    /// Does `work` on all devices that are written to, at the same time; gives up what fails. One
+    /// that has what no other has is not given up: without it there is no state to commit.
     pub(crate) fn on_all_writers(
         &self,
         work: &(dyn Fn(usize, &WriteDeviceRef) -> Result<(), DeviceError> + Sync),
     ) -> Result<(), WriteError> {
         let nodes = self.nodes.iter().enumerate();
         let writers: Vec<_> = nodes
-            .filter_map(|(i, n)| Some((i, n.writer.as_ref()?, &*n.health)))
-            .filter(|(_, _, health)| !health.is_out())
+            .filter(|(_, n)| !n.health.is_out())
+            .filter_map(|(i, n)| Some((i, n.writer.as_ref()?)))
             .collect();
-        let run = |(index, device, health): (usize, &WriteDeviceRef, &Health)| {
+        let failed = Mutex::new(BTreeMap::new());
+        let run = |(index, device): (usize, &WriteDeviceRef)| {
             if let Err(e) = work(index, device) {
-                health.give_up(&e);
+                failed.lock().insert(index, e);
             }
             Ok::<(), std::convert::Infallible>(())
         };
         let Ok(()) = rt::Rt::current().for_each_parallel(writers.len(), writers, run);
+        for (index, e) in failed.into_inner() {
+            let Some(health) = self.nodes.get(index).map(|n| &n.health) else { continue };
+            if !self.does_without(index) {
+                health.write_failed(&e);
+                let vdev = self.top_of(index);
+                let kind = WriteErrorKind::TooFewDevices(Some(e));
+                return Err(WriteError { vdev, offset: 0, size: 0, kind });
+            }
+            health.give_up(&e);
+        }
         self.tops.keys().try_for_each(|vdev| self.survives(*vdev))
+    }
+
+    /// Number of the top-level vdev that a leaf is below.
+    fn top_of(&self, leaf: usize) -> u32 {
+        let has_it = |top: &Top| {
+            let mut is_below = false;
+            self.leaves_below(top.node, &mut |i| is_below |= i == leaf);
+            is_below
+        };
+        self.tops.iter().find(|(_, top)| has_it(top)).map_or(0, |(vdev, _)| *vdev)
     }
 
     /// A vdev that could be written to when the tree was built still can.

@@ -10,7 +10,7 @@ use engine::inside::device::AlignedBuf;
 use engine::inside::ondisk::blkptr::BLKPTR_SIZE;
 use engine::inside::ondisk::gang::GangHeader;
 use engine::inside::ondisk::{BlkPtr, Dva, Endian};
-use engine::inside::vdev::{BlockRead, Scope};
+use engine::inside::vdev::{BlockRead, NodeRef, Scope};
 use serde_json::json;
 
 /// Largest block in bytes.
@@ -69,18 +69,19 @@ pub fn read(d: &mut Dump, pool: &Pool, text: &str) -> Result<()> {
 
 /// Reads the bytes: from a top-level vdev, or from a device named by path, guid or `TOP.CHILD`.
 fn fetch(pool: &Pool, spec: &Spec) -> Result<Vec<u8>, String> {
+    let tree = pool.vdevs();
     if let Ok(top) = spec.vdev.parse::<u32>()
-        && pool.vdevs().top(top).is_some()
+        && tree.top(top).is_some()
     {
         let accept = |_: &[u8]| true;
         let dva = Dva::new(top, spec.offset, spec.psize, false);
         let request = BlockRead { dva, size: spec.psize, birth: u64::MAX, verify: &accept };
-        let result = pool.vdevs().read_batch(vec![request], Scope::Data).pop();
+        let result = tree.read_batch(vec![request], Scope::Data).pop();
         let data = result.ok_or("nothing was read")?.data.map_err(|e| e.to_string())?;
         return Ok(data.to_vec());
     }
     let mut path = spec.vdev.split('.');
-    let top = path.next().and_then(|t| t.parse().ok()).and_then(|t| pool.vdevs().top(t));
+    let top = path.next().and_then(|t| t.parse().ok()).and_then(|t| tree.top(t));
     let child = top.map(|t| t.node()).and_then(|mut node| {
         for part in path {
             node = node.children().nth(part.parse().ok()?)?;
@@ -88,9 +89,8 @@ fn fetch(pool: &Pool, spec: &Spec) -> Result<Vec<u8>, String> {
         Some(node)
     });
     let guid = spec.vdev.parse::<u64>().ok();
-    let leaf = child.or_else(|| {
-        pool.vdevs().leaves().find(|l| Some(l.guid()) == guid || l.name() == spec.vdev)
-    });
+    let is_it = |l: &NodeRef<'_>| Some(l.guid()) == guid || l.name() == spec.vdev;
+    let leaf = child.or_else(|| tree.leaves().find(is_it));
     let leaf = leaf.ok_or_else(|| format!("no vdev is called {}", spec.vdev))?;
     let device = leaf.device().ok_or("the device is missing")?;
     // Offsets of a device count like those of a vdev: from behind the front labels.

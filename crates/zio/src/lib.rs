@@ -24,7 +24,8 @@
 //! What reaches the devices is counted by type and level ([`stats`]), what the threads do by kind
 //! and stage ([`profile`]), and what goes through the stages of reading ([`stages`]).
 //!
-//! Nothing here is locked while I/O is under way: the vdev tree is immutable, counters are atomic.
+//! Nothing here is locked while I/O is under way: a vdev tree is immutable, and swapped as a whole
+//! ([`Reader::set_vdevs`]); counters are atomic.
 #![forbid(unsafe_code)]
 
 mod allocate;
@@ -50,7 +51,7 @@ pub use block::{Block, Place};
 pub use checksum::Verifier;
 pub use codec::compress::Algorithm as CompressionAlgorithm;
 pub use error::{Error, ErrorKind, Result};
-pub use reader::{Outcome, Reader, Request};
+pub use reader::{Mended, Outcome, Reader, Request};
 pub use spec::{IN_FLIGHT_MAX, WriteSpec, WriterSettings};
 pub use writer::{Landing, Writer, WriterStats};
 

@@ -1,5 +1,9 @@
 //! The read pipeline.
 
+mod heal;
+
+pub use heal::Mended;
+
 use crate::block::{Block, Place};
 use crate::checksum::Verifier;
 use crate::error::{Error, ErrorKind, Result};
@@ -11,6 +15,7 @@ use codec::compress;
 use codec::crypto::MasterKey;
 use device::AlignedBuf;
 use ondisk::{BlkPtr, Compression, Dva, EmbeddedKind, GangHeader, gang::GANG_HEADER_SIZE};
+use parking_lot::RwLock;
 use rt::Rt;
 use std::sync::Arc;
 use vdev::{BlockRead, BlockResult, Fault, Scope, VdevTree};
@@ -41,7 +46,8 @@ pub struct Outcome {
 
 /// Reads blocks from a vdev tree.
 pub struct Reader {
-    vdevs: VdevTree,
+    /// The tree of this moment; whoever asks for it keeps the one that it got.
+    vdevs: RwLock<Arc<VdevTree>>,
     salted: Salted,
     trusting: bool,
     stats: Arc<ByType>,
@@ -66,13 +72,20 @@ impl Reader {
     #[must_use]
     pub fn new(vdevs: VdevTree, salt: &[u8; 32]) -> Self {
         let (stats, stages) = (Arc::default(), ReadStages::new(Rt::current()));
+        let vdevs = RwLock::new(Arc::new(vdevs));
         Self { vdevs, salted: Salted::new(salt), trusting: false, stats, stages }
     }
 
-    /// The vdev tree.
+    /// The vdev tree as it is now. A request goes to one tree from its beginning to its end; the
+    /// next one may find another.
     #[must_use]
-    pub fn vdevs(&self) -> &VdevTree {
-        &self.vdevs
+    pub fn vdevs(&self) -> Arc<VdevTree> {
+        Arc::clone(&self.vdevs.read())
+    }
+
+    /// From now on requests go to another tree.
+    pub fn set_vdevs(&self, tree: VdevTree) {
+        *self.vdevs.write() = Arc::new(tree);
     }
 
     /// What was read, and written by the writer above this reader, by type and level.
@@ -103,9 +116,9 @@ impl Reader {
         &self.salted
     }
 
-    /// The vdev tree, to complete it while the pool is being opened.
-    pub fn vdevs_mut(&mut self) -> &mut VdevTree {
-        &mut self.vdevs
+    /// The vdev tree, to complete it while the pool is being opened; `None` when somebody has it.
+    pub fn vdevs_mut(&mut self) -> Option<&mut VdevTree> {
+        Arc::get_mut(self.vdevs.get_mut())
     }
 
     /// Sets the salt of the salted checksums once it is known.
@@ -179,7 +192,7 @@ impl Reader {
         let batch: Vec<_> =
             there().zip(&checks).map(|((bp, dva), c)| read(((bp, dva), c as _))).collect();
         let reading = self.stages.begin(batch.iter().map(|read| read.size as usize).sum());
-        let mut first = self.vdevs.read_batch(batch, scope).into_iter();
+        let mut first = self.vdevs().read_batch(batch, scope).into_iter();
         if let Some(waited) = reading.map(|reading| self.stages.end(reading)) {
             there()
                 .for_each(|(bp, dva)| self.took(whole.unwrap_or(bp), read_size(bp, dva), waited));
@@ -289,7 +302,7 @@ impl Reader {
                 let size = read.size;
                 self.stats.read(r.bp, size);
                 let reading = self.stages.begin(size as usize);
-                let result = self.vdevs.read_batch(vec![read], r.scope).pop();
+                let result = self.vdevs().read_batch(vec![read], r.scope).pop();
                 if let Some(reading) = reading {
                     self.took(r.bp, size, self.stages.end(reading));
                 }

@@ -151,7 +151,8 @@ fn held_blocks_stay_in_memory_until_they_are_released() {
     let bps: Vec<_> = datas.iter().map(|d| writer.write(d, &held, PLACE).unwrap()).collect();
     assert!(bps[2].is_gang());
     let written = |w: &Writer| {
-        let leaf = w.reader().vdevs().leaves().next().unwrap();
+        let tree = w.reader().vdevs();
+        let leaf = tree.leaves().next().unwrap();
         leaf.device().unwrap().stats().written
     };
     let before = written(&writer);

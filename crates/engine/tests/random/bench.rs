@@ -89,7 +89,7 @@ impl Bench {
         PathBuf::from(format!("mem{n}"))
     }
 
-    fn write_ref(&self, n: usize) -> WriteDeviceRef {
+    pub fn write_ref(&self, n: usize) -> WriteDeviceRef {
         match self.faults.get(n) {
             Some(faulty) => Arc::clone(faulty) as _,
             None => Arc::clone(&self.devices[n]) as _,
@@ -157,15 +157,19 @@ impl Bench {
     }
 
     pub fn import(&self) -> LivePool {
+        self.try_import().unwrap()
+    }
+
+    pub fn try_import(&self) -> pool::Result<LivePool> {
         let candidate = self.candidate();
         let options = ImportOptions::new(Self::options());
         let mut open = |path: &Path| {
             let n = (0..self.devices.len()).find(|n| Self::path(*n) == path).unwrap();
             Ok(self.write_ref(n))
         };
-        let pool = live::import(&rt::Rt::real(), &candidate, &options, &mut open).unwrap();
+        let pool = live::import(&rt::Rt::real(), &candidate, &options, &mut open)?;
         Self::quiet(&pool);
-        pool
+        Ok(pool)
     }
 
     /// From now on the devices are copies, which whoever holds the old ones cannot change.

@@ -101,6 +101,7 @@ pub fn import(
     let found = |guid: &u64| candidate.leaves.contains_key(guid);
     super::leaves::welcome(&mut root, &found, was_exported)
         .map_err(|e| Error::Invalid { what: e.to_string() })?;
+    let logs = super::leaves::logs_of(reading.mos(), &root);
     let devices = open_devices(candidate, &root, &name, open)?;
     unchanged(&devices, reading.uberblock().txg, &name)?;
     let mut have_aux_moved = false;
@@ -112,6 +113,7 @@ pub fn import(
     if have_aux_moved {
         pool.rewrite_aux()?;
     }
+    pool.welcome_back(devices, &logs)?;
     Ok(pool)
 }
 

@@ -16,12 +16,14 @@
 //! space                         how much may be written
 //! tunables                      what can be turned, with names, units and ranges
 //! features  config  history      what the MOS says of the pool itself
-//! paths  leaves                  where its devices are, what they missed
+//! paths  leaves  back            where its devices are, what they missed, how they come back
+//! scan                           scrub and resilver
 //! datasets                       file systems, volumes, snapshots, clones
 //! vdevs                          adding devices, new guids
 //! writable  log                  what is opened read-only, and why; logs that others left
 //! ```
 
+mod back;
 mod config;
 mod create;
 mod datasets;
@@ -37,6 +39,7 @@ mod mos;
 mod paths;
 mod pipeline;
 mod record;
+mod scan;
 mod shared;
 mod space;
 mod sync;
@@ -48,6 +51,7 @@ mod txg;
 mod vdevs;
 mod writable;
 
+pub use back::Leave;
 pub use config::{TopUse, VdevSpec};
 pub use create::{
     Between, CreateOptions, DEVICE_MIN, Devices, FIRST_TXG, NewTop, PropertyWord, clear_labels,
@@ -122,7 +126,7 @@ impl LivePool {
         };
         let uberblock = *self.shared.uberblock.lock();
         let _still = self.view.hold_still();
-        self.view.seen_again(guid, comment, uberblock, self.suspended())
+        self.view.seen_again(guid, comment, uberblock, self.suspended(), self.scan())
     }
 
     /// Its name.
@@ -280,6 +284,7 @@ impl LivePool {
     }
 
     fn leave(self, state: PoolState) -> Result<()> {
+        self.end_scans();
         self.sync()?;
         self.run(move |cx| {
             let mut config = cx.shared.config.lock();
@@ -298,6 +303,7 @@ impl LivePool {
     }
 
     fn stop(&self) {
+        self.end_scans();
         self.shared.txgs.stop("the pool is closed");
         if let Some(syncer) = self.syncer.lock().take() {
             // Its panic was reported where it happened; there is nothing to add here.

@@ -10,6 +10,7 @@ use super::gate::Gate;
 use super::heads::Heads;
 use super::leaves::Logs;
 use super::record::Pushed;
+use super::scan::Scans;
 use super::space::Budget;
 use super::sync::TxgBlocks;
 use super::task::TaskFaults;
@@ -96,6 +97,8 @@ pub(crate) struct Shared {
     pub(super) queues: Arc<QueueLimits>,
     /// Failures that a test asks for in sync tasks.
     pub(super) faults: Arc<TaskFaults>,
+    /// Scrub and resilver.
+    pub(super) scans: Scans,
 }
 
 /// What a sync task works with. See `docs/decisions/0007-write-path.md`.
@@ -195,6 +198,7 @@ impl Shared {
             me: Weak::clone(me),
             queues,
             faults,
+            scans: Scans::new(rt),
         });
         let pressure = TxgPressure(Arc::downgrade(&shared));
         shared.queues.set_pressure(Some(Arc::new(pressure)));

@@ -200,6 +200,13 @@ impl<'a> TaskCx<'a> {
         self.append_history(&[record], false)
     }
 
+    /// Notes something that was done to the pool as a whole.
+    pub(super) fn log_event_of_pool(&self, name: &str, text: &str) -> Result<()> {
+        let host = self.shared.config.lock().facts.hostname.clone();
+        let record = history::event(name, text, None, self.tx.txg(), self.dsl().now.secs, &host);
+        self.append_history(&[record], false)
+    }
+
     /// Notes that a property was changed, as OpenZFS words it.
     pub(super) fn log_change(&self, dataset: &str, change: &PropertyChange) -> Result<()> {
         let (event, value) = match &change.value {

@@ -178,6 +178,7 @@ impl<'a> Opening<'a> {
             altroot: None,
             gate: None,
             suspended: None,
+            scan: None,
         })
     }
 
@@ -339,7 +340,11 @@ impl<'a> Opening<'a> {
             })?;
             if let Some(segments) = segments {
                 let id = u32::try_from(top.id).unwrap_or(u32::MAX);
-                if let Err(e) = reader.vdevs_mut().set_indirect(id, segments) {
+                let tree = reader.vdevs_mut().ok_or_else(|| Error::Config {
+                    pool: self.pool(),
+                    cause: "the tree of vdevs is still in use".to_owned(),
+                })?;
+                if let Err(e) = tree.set_indirect(id, segments) {
                     let what = "the mapping of a removed vdev";
                     self.salvage.push(Salvage { what, cause: e.to_string() });
                 }

@@ -113,17 +113,18 @@ impl Pool {
 
     /// The part that is known without the txg machine; `space` by number of the top-level vdev.
     fn snapshot(&self, rt: &Rt, space: &HashMap<u64, Space>) -> Snapshot {
+        let tree = self.vdevs();
         let tops = &self.config().vdev_tree.children;
         let by_guid = tops.iter().filter_map(|t| Some((t.guid, *space.get(&t.id)?)));
         let all = self.config().vdev_tree.walk();
         let whole = all.filter(|c| c.whole_disk == Some(true));
         let mut walk = Walk {
-            nodes: self.vdevs().walk().map(|n| (n.guid(), n)).collect(),
+            nodes: tree.walk().map(|n| (n.guid(), n)).collect(),
             space: by_guid.collect(),
             whole_disks: whole.map(|c| c.guid).collect(),
             out: Vec::new(),
         };
-        let root = self.vdevs().root();
+        let root = tree.root();
         walk.out.push(VdevStats {
             name: self.name().to_owned(),
             guid: root.guid(),
@@ -150,7 +151,7 @@ impl Pool {
         let store = self.store();
         let (cache, cache_max) = (store.cache().stats(), store.cache().capacity());
         let at = rt.now();
-        let born = self.vdevs().born();
+        let born = tree.born();
         Snapshot {
             version: SNAPSHOT_VERSION,
             pool: self.name().to_owned(),

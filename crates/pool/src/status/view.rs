@@ -143,7 +143,8 @@ impl Pool {
     /// The vdevs as reports show them.
     #[must_use]
     pub fn vdev_view(&self, space: &PoolSpace) -> VdevTreeView {
-        let nodes: HashMap<u64, NodeRef<'_>> = self.vdevs().walk().map(|n| (n.guid(), n)).collect();
+        let tree = self.vdevs();
+        let nodes: HashMap<u64, NodeRef<'_>> = tree.walk().map(|n| (n.guid(), n)).collect();
         let mut out = VdevTreeView::default();
         for top in &self.config().vdev_tree.children {
             if top.kind == VdevKind::Hole {

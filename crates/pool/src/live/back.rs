@@ -1,0 +1,331 @@
+//! Leaves that go and come back while the pool is open.
+//!
+//! # Theory
+//!
+//! ```text
+//!            is taken out (offline), fails (health.rs), is pulled out
+//!   in use ----------------------------------------------------------> away: misses every txg
+//!     ^                                                                   |
+//!     |  the log is empty          its log says on disk what it missed    |
+//!     +------- resilver <------- written to again <-----------------------+
+//! ```
+//!
+//! Each arrow is a new tree of vdevs, put in place by a sync task, so that no txg begins with one
+//! and ends with the other. The leaf misses the txg of its return as a whole, for data were written
+//! before the task ran.
+//!
+//! The order on return is what a crash must not find otherwise: **its log holds all that it missed
+//! before anything is written to it**. Until then its rings and labels are the sign of its absence
+//! (`behind.rs`), and the first label would take that sign away. So there is a txg that writes
+//! the log, and the leaf comes back in a later one.
+//!
+//! A leaf is known by the guids in its label. What it missed begins after its last uberblock, when
+//! the others have that one too, or when it is older than all that its log says. Otherwise it was
+//! written without the others, and it missed everything.
+
+use super::LivePool;
+use super::config::{set_u64, unset};
+use super::leaves::{Logs, unmark};
+use super::shared::Shared;
+use crate::error::{Error, Result};
+use crate::scan::{FoundLeaf, look_at_device};
+use crate::uberblocks::read_ring;
+use device::{DeviceRef, WriteDeviceRef};
+use ondisk::BlkPtr;
+use ondisk::config::{LabelConfig, VdevConfig};
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+use vdev::{LeafOpen, Txgs};
+
+/// How often a device is tried that somebody else has open, and how long between: requests that
+/// are under way hold the device that they began with.
+const TRIES: u32 = 50;
+const BETWEEN_TRIES: Duration = Duration::from_millis(20);
+
+/// What tells one uberblock from another: txg, time, pointer.
+type Mark = (u64, u64, BlkPtr);
+
+/// Why a leaf is taken out of use.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Leave {
+    /// The administrator said so; it is not used by the next import either.
+    Offline,
+    /// The administrator said so, as long as the pool is open.
+    OfflineForNow,
+    /// The administrator said that it failed.
+    Faulted,
+}
+
+fn marks(leaf: &FoundLeaf) -> Vec<Mark> {
+    let of = |u: ondisk::Uberblock| (u.txg, u.timestamp, u.rootbp);
+    let all = read_ring(leaf).into_iter().map(|found| of(found.uberblock));
+    all.filter(|mark| mark.0 > 0).collect()
+}
+
+/// The leaf of a configuration with this guid.
+fn leaf_of(root: &VdevConfig, guid: u64) -> Option<&VdevConfig> {
+    root.walk().find(|v| v.guid == guid && v.kind.is_leaf())
+}
+
+/// Changes a leaf of a configuration. Depth is bounded: the configuration's decoder limits it.
+fn change_leaf(
+    vdev: &mut VdevConfig,
+    guid: u64,
+    change: &dyn Fn(&mut VdevConfig) -> ondisk::Result<()>,
+) -> ondisk::Result<()> {
+    if vdev.guid == guid && vdev.kind.is_leaf() {
+        return change(vdev);
+    }
+    vdev.children.iter_mut().try_for_each(|child| change_leaf(child, guid, change))
+}
+
+impl Shared {
+    fn invalid(&self, what: String) -> Error {
+        Error::Invalid { what }
+    }
+
+    /// From now on the tree has this for a leaf, and its configuration is changed like this; the
+    /// labels of all leaves will say so. Runs as a sync task.
+    fn put_leaf(
+        &self,
+        guid: u64,
+        open: LeafOpen,
+        change: impl Fn(&mut VdevConfig) -> ondisk::Result<()> + Send + 'static,
+    ) -> Result<()> {
+        let wants_writer = matches!(open, LeafOpen::Writable(_));
+        self.run(move |cx| {
+            let shared = cx.shared;
+            let bad = |e: &dyn std::fmt::Display| shared.invalid(e.to_string());
+            let mut root = shared.config.lock().root.clone();
+            change_leaf(&mut root, guid, &change).map_err(|e| bad(&e))?;
+            let before = shared.reader.vdevs();
+            let mut leaf = |c: &VdevConfig| (c.guid == guid).then(|| open.clone());
+            let next = before.successor(&shared.rt, &root, &mut leaf).map_err(|e| bad(&e))?;
+            let is_written = next.leaves().any(|l| l.guid() == guid && l.writer().is_some());
+            if wants_writer && !is_written {
+                return Err(bad(&"the device is smaller than it was"));
+            }
+            cx.touch();
+            shared.reader.set_vdevs(next);
+            // Also when the leaf has come: data of this txg were written before.
+            shared.reader.vdevs().has_missed(guid, &one(cx.tx.txg()));
+            let mut config = shared.config.lock();
+            (config.root, config.dirty) = (root, true);
+            Ok(())
+        })
+    }
+
+    /// What a leaf that has come back missed, by its uberblocks, those of a leaf beside it and its
+    /// log; and whether it stood still meanwhile.
+    fn missed_by(&self, leaf: &FoundLeaf, guid: u64, log: &Txgs) -> (Txgs, bool) {
+        let tree = self.reader.vdevs();
+        let last = self.txgs.last_synced();
+        let all = || (std::iter::once(1..=last).collect(), false);
+        let top = tree.tops().find(|t| below(t.node()).contains(&guid));
+        let Some(top) = top else { return all() };
+        let mut others = tree.leaves().filter(|l| {
+            l.guid() != guid && l.writer().is_some() && below(top.node()).contains(&l.guid())
+        });
+        let Some(device) = others.find_map(|l| l.device().cloned()) else { return all() };
+        let Some(other) = look_at_device(&device, PathBuf::new()) else { return all() };
+        let (own, others) = (marks(leaf), marks(&other));
+        // The others' rings may be too young to have anything in common with it.
+        let is_before_log = |newest: &Mark| log.bounds().is_some_and(|(first, _)| newest.0 < first);
+        match own.iter().max_by_key(|(txg, time, _)| (*txg, *time)) {
+            Some(newest) if others.contains(newest) || is_before_log(newest) => {
+                let mut missed = Txgs::default();
+                missed.add(newest.0 + 1, last.saturating_add(1));
+                (missed, true)
+            }
+            _ => all(),
+        }
+    }
+
+    /// A device is the leaf that it is to be.
+    fn check_label(&self, device: &DeviceRef, guid: u64) -> Result<FoundLeaf> {
+        let name = device.name().to_owned();
+        let no = |why: &str| Err(self.invalid(format!("{name} {why}")));
+        let Some(found) = look_at_device(device, PathBuf::from(&name)) else {
+            return no("has no label: it is not the device that was there");
+        };
+        let pool = self.config.lock().facts.guid;
+        match &found.config {
+            LabelConfig::Member(c) if c.pool_guid != pool => no("belongs to another pool"),
+            LabelConfig::Member(c) if c.guid == Some(guid) => Ok(found),
+            LabelConfig::Member(_) => no("is another device of this pool"),
+            LabelConfig::Aux(_) => no("is a spare or cache device"),
+        }
+    }
+}
+
+fn one(txg: u64) -> Txgs {
+    std::iter::once(txg..=txg).collect()
+}
+
+/// Guids of a vdev and of all below. Building a tree bounds its depth.
+fn below(node: vdev::NodeRef<'_>) -> Vec<u64> {
+    let mut out = vec![node.guid()];
+    node.children().for_each(|child| out.extend(below(child)));
+    out
+}
+
+impl LivePool {
+    /// Takes a leaf out of use. What it misses from now on is written down.
+    ///
+    /// # Errors
+    /// When there is no such leaf, or the rest cannot do without it.
+    pub fn take_out(&self, guid: u64, how: Leave) -> Result<()> {
+        let shared = &self.shared;
+        if leaf_of(&shared.config.lock().root, guid).is_none() {
+            return Err(shared.invalid(format!("there is no device {guid}")));
+        }
+        if !shared.reader.vdevs().is_whole_without_leaves(&[guid]) {
+            let what = "no valid replicas: the rest has not all that is on it".to_owned();
+            return Err(shared.invalid(what));
+        }
+        let open = if how == Leave::Faulted { LeafOpen::Faulted } else { LeafOpen::Offline };
+        shared.put_leaf(guid, open, move |leaf| {
+            unmark(leaf)?;
+            match how {
+                Leave::Offline => set_u64(leaf, "offline", 1),
+                Leave::OfflineForNow => Ok(()),
+                Leave::Faulted => {
+                    set_u64(leaf, "faulted", 1)?;
+                    super::config::set_text(leaf, "aux_state", "external")
+                }
+            }
+        })
+    }
+
+    /// Lets go of a leaf's device, as if it had been pulled out. [`Self::bring_back`] is how it
+    /// comes back.
+    fn let_go(&self, guid: u64) -> Result<()> {
+        self.shared.put_leaf(guid, LeafOpen::Missing, |_| Ok(()))
+    }
+
+    /// A leaf that was away is used again: it is written to from now on, and read where it has
+    /// missed nothing. What it missed is brought by a resilver, which begins at once. `open` opens
+    /// a device by its path; the one that the pool has is closed before.
+    ///
+    /// # Errors
+    /// When the device cannot be opened, or is not the leaf's: the leaf stays away.
+    pub fn bring_back(
+        &self,
+        guid: u64,
+        path: Option<&Path>,
+        open: &mut dyn FnMut(&Path) -> std::result::Result<WriteDeviceRef, device::Error>,
+    ) -> Result<()> {
+        let shared = &self.shared;
+        let known = leaf_of(&shared.config.lock().root, guid).map(|leaf| leaf.path.clone());
+        let Some(known) = known else {
+            return Err(shared.invalid(format!("there is no device {guid}")));
+        };
+        let Some(path) = path.map(Path::to_owned).or(known.map(PathBuf::from)) else {
+            return Err(shared.invalid(format!("device {guid} has no path")));
+        };
+        let is_open = |l: vdev::NodeRef<'_>| l.guid() == guid && l.device().is_some();
+        if shared.reader.vdevs().leaves().any(is_open) {
+            self.let_go(guid)?;
+        }
+        let pool = self.name().to_owned();
+        let mut opened = open(&path);
+        for _ in 1..TRIES {
+            if !matches!(&opened, Err(e) if e.kind == device::ErrorKind::InUse) {
+                break;
+            }
+            shared.rt.sleep(BETWEEN_TRIES);
+            opened = open(&path);
+        }
+        let device = opened.map_err(|cause| Error::Device { pool, cause })?;
+        self.use_again(guid, device)
+    }
+
+    /// Leaves that were away when the pool was written, and are here now, are used again, and what
+    /// leaves missed is brought to them. One that was written without the others stays as it is,
+    /// until somebody says that nothing of it is wanted ([`Self::bring_back`]).
+    pub(super) fn welcome_back(
+        &self,
+        devices: BTreeMap<u64, WriteDeviceRef>,
+        logs: &Logs,
+    ) -> Result<()> {
+        let shared = &self.shared;
+        let tree = shared.reader.vdevs();
+        let is_away = |guid: u64| tree.leaves().any(|l| l.guid() == guid && l.is_behind());
+        let away: Vec<_> = devices.into_iter().filter(|(guid, _)| is_away(*guid)).collect();
+        for (guid, device) in away {
+            let found = shared.check_label(&Arc::clone(&device).as_device(), guid);
+            let log = logs.get(&guid).cloned().unwrap_or_default();
+            let missed = found.map(|found| shared.missed_by(&found, guid, &log));
+            if missed.is_ok_and(|(_, has_stood_still)| has_stood_still) {
+                // A leaf that cannot be used is what it was before: away.
+                let _ = self.use_again(guid, device);
+            }
+        }
+        self.resilver()
+    }
+
+    /// The same, with the device.
+    pub(super) fn use_again(&self, guid: u64, device: WriteDeviceRef) -> Result<()> {
+        let shared = &self.shared;
+        let found = shared.check_label(&Arc::clone(&device).as_device(), guid)?;
+        let tree = shared.reader.vdevs();
+        let log = tree.leaves().find(|l| l.guid() == guid).map(vdev::NodeRef::missed);
+        tree.has_missed(guid, &shared.missed_by(&found, guid, &log.unwrap_or_default()).0);
+        drop(tree);
+        // Its log is on disk before anything is written to it.
+        self.sync()?;
+        shared.put_leaf(guid, LeafOpen::Writable(device), |leaf| {
+            unmark(leaf)?;
+            unset(leaf, &["offline"])
+        })?;
+        self.resilver()
+    }
+
+    /// Forgets the errors of a vdev and of those below, or of all. Leaves that are out of use for
+    /// errors are not brought back by this.
+    pub fn forget_errors(&self, guid: Option<u64>) -> Result<()> {
+        self.run(move |cx| {
+            let tree = cx.shared.reader.vdevs();
+            let mut root = cx.shared.config.lock().root.clone();
+            let which = guid.unwrap_or_else(|| tree.root().guid());
+            let chosen = tree.walk().find(|node| node.guid() == which).map(below);
+            let chosen = chosen.unwrap_or_default();
+            let is_meant = |l: &vdev::NodeRef<'_>| chosen.contains(&l.guid());
+            let is_used = |l: &vdev::NodeRef<'_>| l.state().is_readable() && l.writer().is_some();
+            let bad = |e: &dyn std::fmt::Display| cx.shared.invalid(e.to_string());
+            for leaf in tree.leaves().filter(|l| is_meant(l) && is_used(l)) {
+                change_leaf(&mut root, leaf.guid(), &unmark).map_err(|e| bad(&e))?;
+            }
+            // What was found to be degraded when the pool was opened is so by its tree.
+            let again = |c: &VdevConfig| {
+                let mut leaves = tree.leaves().filter(|l| l.guid() == c.guid && is_meant(l));
+                let leaf = leaves.find(|l| l.state() == vdev::VdevState::Degraded)?;
+                Some(LeafOpen::Writable(Arc::clone(leaf.writer()?)))
+            };
+            let next = tree.successor(&cx.shared.rt, &root, &mut { again });
+            let next = next.map_err(|e| bad(&e))?;
+            cx.touch();
+            next.forget_errors(which);
+            cx.shared.reader.set_vdevs(next);
+            let mut config = cx.shared.config.lock();
+            (config.root, config.dirty) = (root, true);
+            Ok(())
+        })
+    }
+
+    /// The leaves that are not used and can be tried again: all but those that the administrator
+    /// took out.
+    #[must_use]
+    pub fn leaves_away(&self) -> Vec<u64> {
+        let tree = self.shared.reader.vdevs();
+        let root = self.shared.config.lock().root.clone();
+        let is_away = |l: &vdev::NodeRef<'_>| {
+            let by_will = l.state() == vdev::VdevState::Offline;
+            let config = leaf_of(&root, l.guid());
+            l.writer().is_none() && !by_will && config.is_some_and(|c| !c.offline)
+        };
+        tree.leaves().filter(is_away).map(vdev::NodeRef::guid).collect()
+    }
+}

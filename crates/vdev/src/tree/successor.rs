@@ -1,0 +1,108 @@
+//! The tree that follows another while the pool is open.
+//!
+//! # Theory
+//!
+//! A tree never changes its shape: a leaf that goes, comes back or is put in another's place is a
+//! new tree. Whoever reads or writes holds the tree of the time when it began, to the end of the
+//! request, so no request ever sees half of a change.
+//!
+//! What is known of a vdev outlives its tree: health, and with it what a leaf missed, is shared by
+//! all trees that have the vdev. The queue of a leaf whose device stays is shared as well, or two
+//! queues would stand in front of one device.
+
+use super::{LeafOpen, Node, Role, VdevTree};
+use crate::error::BuildError;
+use ondisk::config::VdevConfig;
+use rt::Rt;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+impl VdevTree {
+    /// The tree of another configuration of the same pool. `open` says for a leaf what became of
+    /// its device; `None`: it has the one that it has, or none when it is new. A leaf that is said
+    /// anything of starts without a mark and without counts.
+    ///
+    /// # Errors
+    /// When the configuration contradicts itself.
+    pub fn successor(
+        &self,
+        rt: &Rt,
+        root: &VdevConfig,
+        open: &mut dyn FnMut(&VdevConfig) -> Option<LeafOpen>,
+    ) -> Result<Self, BuildError> {
+        let before: BTreeMap<u64, &Node> =
+            self.nodes.iter().filter(|n| n.guid != 0).map(|n| (n.guid, n)).collect();
+        let mut opened = Vec::new();
+        let mut next = Self::build(root, &mut |config| match open(config) {
+            Some(open) => {
+                opened.push(config.guid);
+                open
+            }
+            None => LeafOpen::Missing,
+        })?;
+        for node in &mut next.nodes {
+            let old = before.get(&node.guid).filter(|old| old.is_like(node));
+            let is_new = opened.contains(&node.guid);
+            if let Some(old) = old {
+                node.health = Arc::clone(&old.health);
+                if let (Role::Indirect(mapping), Role::Indirect(known)) =
+                    (&mut node.role, &old.role)
+                {
+                    mapping.clone_from(known);
+                }
+            }
+            match old {
+                _ if is_new => {
+                    node.health.forgive();
+                    let limits = Arc::clone(&self.limits);
+                    node.queue = node.queue.as_ref().map(|q| q.under(rt, limits));
+                }
+                Some(old) if matches!(node.role, Role::Leaf) => node.keep(old),
+                _ => {}
+            }
+        }
+        next.limits = Arc::clone(&self.limits);
+        next.born = self.born;
+        Ok(next)
+    }
+
+    /// Forgets the errors of a vdev and of all below it, and that they made it DEGRADED. One that is
+    /// out of use stays so. Returns whether there is such a vdev.
+    pub fn forget_errors(&self, guid: u64) -> bool {
+        let Some(at) = self.nodes.iter().position(|n| n.guid == guid) else { return false };
+        self.forget_errors_below(at);
+        true
+    }
+
+    /// Depth was bounded when the tree was built.
+    fn forget_errors_below(&self, at: usize) {
+        let Some(node) = self.nodes.get(at) else { return };
+        node.health.forget_errors();
+        node.children.iter().for_each(|child| self.forget_errors_below(*child));
+    }
+
+    /// Whether all blocks can still be read and written without these leaves, from leaves that
+    /// missed nothing.
+    #[must_use]
+    pub fn is_whole_without_leaves(&self, guids: &[u64]) -> bool {
+        let index = |guid: &u64| self.nodes.iter().position(|n| n.guid == *guid);
+        let leaves: Vec<usize> = guids.iter().filter_map(index).collect();
+        leaves.iter().all(|leaf| self.does_without(*leaf))
+    }
+}
+
+impl Node {
+    /// Both are devices, or both are not.
+    fn is_like(&self, other: &Self) -> bool {
+        matches!(self.role, Role::Leaf) == matches!(other.role, Role::Leaf)
+    }
+
+    /// The device stays as it is.
+    fn keep(&mut self, old: &Self) {
+        self.device.clone_from(&old.device);
+        self.writer.clone_from(&old.writer);
+        self.queue.clone_from(&old.queue);
+        (self.state, self.reason) = (old.state, old.reason);
+        (self.stale, self.short) = (old.stale, old.short);
+    }
+}
