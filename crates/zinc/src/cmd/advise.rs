@@ -33,7 +33,8 @@ impl Verb for Args {
 
     fn run(self: Box<Self>, session: &Session) -> Result<ExitCode, Failure> {
         let pool = self.pool.open(session, &self.name)?;
-        let mut devices = pool.vdevs().leaves().filter_map(|leaf| leaf.device());
+        let tree = pool.vdevs();
+        let mut devices = tree.leaves().filter_map(|leaf| leaf.device());
         let guess = if devices.any(|device| device.is_rotating()) { "hdd-16t" } else { "nvme" };
         let Target::Sim(Some(preset)) = Target::sim(self.disk.as_deref().unwrap_or(guess))? else {
             return Err(Failure::usage("which disk?").hint("`zinc lab presets` lists them"));

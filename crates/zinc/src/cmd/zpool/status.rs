@@ -174,6 +174,7 @@ impl Args {
             put("suspended", json!(why));
         }
         let short = short_devices(pool)
+            .into_iter()
             .map(|(name, has, min)| json!({ "device": name, "size": has, "size_min": min }));
         let short: Vec<Value> = short.collect();
         if !short.is_empty() {
@@ -271,8 +272,10 @@ fn keep_sick(v: &mut VdevView) -> bool {
 }
 
 /// Devices that have lost their end: name, bytes that are there, bytes that must be.
-fn short_devices(pool: &Pool) -> impl Iterator<Item = (&str, u64, u64)> {
-    pool.vdevs().leaves().filter_map(|l| Some((l.name(), l.device()?.size(), l.size_missed()?)))
+fn short_devices(pool: &Pool) -> Vec<(String, u64, u64)> {
+    let tree = pool.vdevs();
+    let short = tree.leaves().filter_map(|l| Some((l, l.device()?.size(), l.size_missed()?)));
+    short.map(|(l, has, min)| (l.name().to_owned(), has, min)).collect()
 }
 
 /// A time for which the local offset is asked: the latest one the report shows.

@@ -141,7 +141,8 @@ fn number(v: &Named<'_>, config: Option<&VdevConfig>, name: &str) -> Option<u64>
 fn words(pool: &Pool, v: &Named<'_>, config: Option<&VdevConfig>, name: &str) -> Option<String> {
     let tree = &pool.config().vdev_tree;
     let label = |c: &VdevConfig| {
-        let node = pool.vdevs().walk().find(|n| n.guid() == c.guid);
+        let tree = pool.vdevs();
+        let node = tree.walk().find(|n| n.guid() == c.guid);
         node.map_or_else(|| c.guid.to_string(), |n| short(n.name()))
     };
     let on_off = |b: bool| Some(if b { "on" } else { "off" }.to_owned());

@@ -63,14 +63,14 @@ impl<'c> Judgement<'c> {
         let tree = pool.vdevs();
         let state = tree.root().state();
         let trouble = trouble_of_open(candidate, pool);
-        let mut shape = Shape::new(candidate, &pool.config().vdev_tree, tree);
+        let mut shape = Shape::new(candidate, &pool.config().vdev_tree, &tree);
         shape.add_classes(pool);
         let name = |v: &VdevConfig| aux_name(candidate, &pool.config().vdev_tree, v);
         shape.spares = pool.spares().iter().map(name).collect();
         shape.cache = pool.l2cache().iter().map(name).collect();
         let config = &pool.config().vdev_tree;
         let notes =
-            notes(candidate, config, tree, &candidate.missing(config, pool.uberblock().txg));
+            notes(candidate, config, &tree, &candidate.missing(config, pool.uberblock().txg));
         let salvage = pool.salvage().iter().map(|s| format!("{}: {}", s.what, s.cause));
         let salvage = salvage.collect();
         Self { salvage, ..Self::with(candidate, state.to_string(), &trouble, shape, notes) }
@@ -141,7 +141,8 @@ fn trouble_of_open(candidate: &Candidate, pool: &Pool) -> Trouble {
     if candidate.state() == CandidateState::Active && host.is_some() {
         return Trouble::OtherHost;
     }
-    let leaves: Vec<NodeRef<'_>> = pool.vdevs().leaves().collect();
+    let tree = pool.vdevs();
+    let leaves: Vec<NodeRef<'_>> = tree.leaves().collect();
     let any = |state| leaves.iter().any(|l| l.state() == state);
     let unavailable = |reason: fn(Reason) -> bool| {
         leaves.iter().any(|l| l.state() == VdevState::Unavail && reason(l.reason()))
