@@ -62,8 +62,16 @@
 //!
 //! A change of a dataset, snapshot or property is durable when the call returns. Changes of files
 //! and volumes are seen at once and durable with their txg, a few seconds later;
-//! [`LivePool::sync`] waits for it. Whatever ends the program, the pool is as it was at the end of
-//! a txg: all of it, or none.
+//! [`LivePool::sync`] waits for it.
+//!
+//! Who cannot wait so long has the changes of one file ([`Filesystem::sync`]), of a whole file
+//! system ([`Filesystem::sync_all`]) or of a volume ([`Volume::flush`]) written to the intent log:
+//! one write and one flush, which all threads that wait share. `sync_then` and `flush_then` call
+//! back instead. With the property `sync=always` each change does that. What is changed below
+//! files, in [`objects`], has no log.
+//!
+//! Whatever ends the program, the pool is as it was at the end of a txg, all of it or none; and
+//! when it is imported, what was promised since is there too.
 //!
 //! # Threads, and async
 //!

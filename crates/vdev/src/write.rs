@@ -27,7 +27,7 @@ use codec::raidz;
 use device::{AlignedBuf, Error as DeviceError, Shared, Write, WriteDeviceRef};
 use ondisk::Dva;
 use parking_lot::Mutex;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -352,13 +352,38 @@ impl VdevTree {
         self.on_all_writers(&|_, device| device.flush())
     }
 
+    /// [`Self::flush`] of these top-level vdevs alone.
+    ///
+    /// # Errors
+    /// As [`Self::flush`].
+    pub fn flush_tops(&self, tops: &BTreeSet<u32>) -> Result<(), WriteError> {
+        let mut leaves = BTreeSet::new();
+        for top in tops.iter().filter_map(|top| self.tops.get(top)) {
+            self.leaves_below(top.node, &mut |index| {
+                leaves.insert(index);
+            });
+        }
+        self.on_writers(&|index| leaves.contains(&index), &|_, device| device.flush())?;
+        tops.iter().try_for_each(|top| self.survives(*top))
+    }
+
     /// Does `work` on all devices that are written to, at the same time; gives up what fails. One
     /// that has what no other has is not given up: without it there is no state to commit.
     pub(crate) fn on_all_writers(
         &self,
         work: &(dyn Fn(usize, &WriteDeviceRef) -> Result<(), DeviceError> + Sync),
     ) -> Result<(), WriteError> {
-        let nodes = self.nodes.iter().enumerate();
+        self.on_writers(&|_| true, work)?;
+        self.tops.keys().try_for_each(|vdev| self.survives(*vdev))
+    }
+
+    /// The same on those of them that are `wanted`, by their nodes.
+    fn on_writers(
+        &self,
+        wanted: &dyn Fn(usize) -> bool,
+        work: &(dyn Fn(usize, &WriteDeviceRef) -> Result<(), DeviceError> + Sync),
+    ) -> Result<(), WriteError> {
+        let nodes = self.nodes.iter().enumerate().filter(|(index, _)| wanted(*index));
         let writers: Vec<_> = nodes
             .filter(|(_, n)| !n.health.is_out())
             .filter_map(|(i, n)| Some((i, n.writer.as_ref()?)))
@@ -381,7 +406,7 @@ impl VdevTree {
             }
             health.give_up(&e);
         }
-        self.tops.keys().try_for_each(|vdev| self.survives(*vdev))
+        Ok(())
     }
 
     /// Number of the top-level vdev that a leaf is below.

@@ -17,7 +17,15 @@
 //!
 //! Reading never loops: the sequence number grows by one from block to block, and the number of
 //! blocks is bounded.
+//!
+//! Writing one is `live.rs`.
 #![forbid(unsafe_code)]
+
+mod live;
+
+pub use live::{
+    About, Backend, Change, FetchData, IntentLog, Place as BlockPlace, SyncMode, Synced, What,
+};
 
 use dmu::Objset;
 use ondisk::zil::{CHECKSUM_SEQ_WORD, Chain, ChainPlace, Record, records};
@@ -88,7 +96,7 @@ impl Log {
                 log.end = LogEnd::Unwritten;
                 break;
             }
-            if log.is_claimed() && seq > header.claim_blk_seq {
+            if log.is_claimed() && (seq > header.claim_blk_seq || log.has_all_claimed(seq)) {
                 log.end = LogEnd::Claimed;
                 break;
             }
@@ -112,6 +120,15 @@ impl Log {
     #[must_use]
     pub fn is_claimed(&self) -> bool {
         self.header.claim_txg != 0
+    }
+
+    /// Nothing that was claimed is in block `seq` or behind it: the claim counts the block that is
+    /// allocated ahead, which may never have been written.
+    fn has_all_claimed(&self, seq: u64) -> bool {
+        let last = self.blocks.iter().rev().find_map(|b| b.records.last()).map_or(0, |r| r.seq);
+        self.header.flags & ZilHeader::FLAG_CLAIM_LR_SEQ_VALID != 0
+            && seq == self.header.claim_blk_seq
+            && last == self.header.claim_lr_seq
     }
 
     fn block(

@@ -8,10 +8,9 @@ use crate::ui;
 use engine::props;
 
 /// The property, the value that asks for nothing, and what zinc does instead.
-const KEPT: [(&str, &str, &str); 13] = [
+const KEPT: [(&str, &str, &str); 12] = [
     ("dedup", "off", "zinc deduplicates nothing that it writes"),
-    ("sync", "standard", "what zinc writes is durable when the command ends"),
-    ("logbias", "latency", "zinc writes no intent log"),
+    ("logbias", "latency", "zinc logs all writes alike"),
     ("primarycache", "all", "zinc caches all datasets alike"),
     ("secondarycache", "all", "zinc does not use cache devices"),
     ("prefetch", "all", "zinc reads ahead of all datasets alike"),

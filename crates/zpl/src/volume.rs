@@ -3,6 +3,8 @@
 use crate::error::{Error, Result};
 use dmu::{Object, Objset, Segment, Zap};
 use ondisk::ObjsetKind;
+use std::sync::Arc;
+use zil::IntentLog;
 
 /// Object of a volume's data.
 pub(crate) const VOLUME_DATA: u64 = 1;
@@ -16,6 +18,7 @@ pub(crate) const SIZE: &str = "size";
 pub struct Volume {
     data: Object,
     size: u64,
+    log: Option<Arc<IntentLog>>,
 }
 
 impl Volume {
@@ -26,13 +29,21 @@ impl Volume {
         }
         let properties = Zap::open(&objset.object(VOLUME_PROPERTIES)?)?;
         let size = properties.need_u64(SIZE)?;
-        Ok(Self { data: objset.object(VOLUME_DATA)?, size })
+        Ok(Self { data: objset.object(VOLUME_DATA)?, size, log: None })
     }
 
     /// Size in bytes.
     #[must_use]
     pub fn size(&self) -> u64 {
         self.size
+    }
+
+    pub(crate) fn with_log(self, log: Arc<IntentLog>) -> Self {
+        Self { log: Some(log), ..self }
+    }
+
+    pub(crate) fn log(&self) -> Option<&Arc<IntentLog>> {
+        self.log.as_ref()
     }
 
     pub(crate) fn set_size(&mut self, size: u64) {

@@ -9,8 +9,8 @@ use super::{Head, LivePool, TaskCx};
 use crate::error::{Error, Result};
 use dsl::StoredValue;
 use dsl::write::{Destroyed, PropertyChange};
+use ondisk::ObjsetKind;
 use ondisk::znode::Time;
-use ondisk::{ObjsetKind, ZilHeader};
 use std::collections::HashSet;
 use std::sync::Arc;
 use zpl::write::FormatOptions;
@@ -79,6 +79,15 @@ impl NewFilesystem {
 fn each_once(names: &[String]) -> Vec<String> {
     let mut seen = HashSet::new();
     names.iter().filter(|name| seen.insert(name.as_str())).cloned().collect()
+}
+
+/// As long as this lives, the log of a head is empty.
+struct Quiet(Arc<Head>);
+
+impl Drop for Quiet {
+    fn drop(&mut self) {
+        self.0.log.resume();
+    }
 }
 
 impl TaskCx<'_> {
@@ -209,6 +218,7 @@ impl LivePool {
     /// Destroys a file system or volume that has no snapshots and nothing below. Its blocks are
     /// freed in the background.
     pub fn destroy_dataset(&self, name: &str) -> Result<()> {
+        let _quiet = self.without_log(name)?;
         let name = name.to_owned();
         self.run(move |cx| {
             let dsl = &cx.shared.dsl;
@@ -223,6 +233,7 @@ impl LivePool {
 
     /// Takes a head back to a snapshot; with `destroy_younger` the snapshots after it go.
     pub fn rollback(&self, snapshot: &str, destroy_younger: bool) -> Result<()> {
+        let _quiet = self.without_log(snapshot.split('@').next().unwrap_or_default())?;
         let snapshot = snapshot.to_owned();
         self.run(move |cx| {
             let dsl = &cx.shared.dsl;
@@ -378,6 +389,20 @@ impl LivePool {
         })
     }
 
+    /// Empties the log of a dataset that is about to be another one, or none, when it is open. What
+    /// is wrong with the name is said by whoever looks it up next.
+    fn without_log(&self, name: &str) -> Result<Option<Quiet>> {
+        let dataset = {
+            let _guard = self.shared.gate.read();
+            self.shared.dsl.by_name(name)
+        };
+        let Ok(dataset) = dataset else { return Ok(None) };
+        let head = self.shared.heads.read().get(&dataset.object).cloned();
+        let Some(quiet) = head.map(Quiet) else { return Ok(None) };
+        quiet.0.log.suspend().map_err(|why| self.shared.stopped(&why))?;
+        Ok(Some(quiet))
+    }
+
     /// A dataset's head, open for writing.
     pub fn head(&self, name: &str) -> Result<Arc<Head>> {
         let dataset = {
@@ -386,7 +411,7 @@ impl LivePool {
         };
         let head = self.shared.head(&dataset)?;
         let livelist = self.shared.features.count("com.delphix:livelist").unwrap_or(0) > 0;
-        if livelist || head.objset.phys().zil != ZilHeader::default() {
+        if livelist || head.log.is_foreign() {
             self.run(move |cx| cx.take_over(&dataset))?;
         }
         Ok(head)

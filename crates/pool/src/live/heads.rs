@@ -5,6 +5,7 @@
 //! what readers cached, nothing else. A dataset that is destroyed or rolled back is taken out, and
 //! its set is marked [`Head::is_gone`]: no more transactions begin through it.
 
+use super::log::LogBackend;
 use super::shared::Shared;
 use super::space::{Door, Entrance, HeadRoom, PoolRoom, Weight};
 use super::tunables::Tunable;
@@ -14,10 +15,11 @@ use dmu::{LiveSpec, Objset, RedundantMetadata, SetPolicy};
 use dsl::write::Room;
 use dsl::{Dataset, StoredProperties};
 use ondisk::props::{compression_parts, find_dataset};
-use ondisk::{BlkPtr, Checksum, Compression, ObjsetKind};
+use ondisk::{BlkPtr, Checksum, Compression, ObjsetKind, ZilHeader};
 use parking_lot::Mutex;
 use std::collections::{BTreeMap, HashMap};
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
+use zil::{IntentLog, SyncMode};
 use zpl::write::{FileOwners, FsSettings, XattrStore};
 use zpl::{Filesystem, Volume};
 
@@ -30,6 +32,8 @@ pub struct Head {
     owners: Option<Arc<FileOwners>>,
     fs: Mutex<Option<Filesystem>>,
     said: Mutex<Said>,
+    /// What was changed and is not durable, for those who want it to survive now.
+    pub(super) log: Arc<IntentLog>,
     pub(super) door: Arc<Door>,
 }
 
@@ -83,12 +87,18 @@ impl Head {
         }
         let fs = Filesystem::open(self.objset.clone())?;
         fs.configure(settings)?;
-        if let Some(owners) = &self.owners {
-            owners.attach(&fs);
-        }
+        fs.log_to(&self.log);
+        self.attach(&fs);
         *held = Some(fs.clone());
         drop(held);
         Ok(fs)
+    }
+
+    /// Lets the space of files count for the owners that `fs` finds.
+    pub(super) fn attach(&self, fs: &Filesystem) {
+        if let Some(owners) = &self.owners {
+            owners.attach(fs);
+        }
     }
 
     /// Changes how its files are made, when it is open as a file system.
@@ -101,7 +111,7 @@ impl Head {
 
     /// The volume in it.
     pub fn volume(&self) -> Result<Volume> {
-        Ok(Volume::open(&self.objset)?)
+        Ok(Volume::open(&self.objset)?.logging_to(&self.log))
     }
 }
 
@@ -190,6 +200,15 @@ pub(super) fn settings(stored: &StoredProperties) -> FsSettings {
     }
 }
 
+/// When changes of a dataset with these properties are promised.
+fn sync_mode(stored: &StoredProperties) -> SyncMode {
+    match number(stored, "sync") {
+        1 => SyncMode::Always,
+        2 => SyncMode::Disabled,
+        _ => SyncMode::Standard,
+    }
+}
+
 impl Shared {
     /// Makes or opens a live object set: `root` is `None` for a new one.
     pub(super) fn live(
@@ -218,7 +237,12 @@ impl Shared {
         })?;
         objset.inject(&self.faults.accesses);
         let said = Mutex::new(Said::new(self, stored));
-        Ok(Head { dataset, objset, owners, fs: Mutex::default(), said, door })
+        let shared = Weak::clone(&self.me);
+        let backend = LogBackend { shared, door: Arc::clone(&door), objset: objset.clone() };
+        let foreign = objset.phys().zil != ZilHeader::default();
+        let log = Arc::new(IntentLog::new(&self.rt, dataset, foreign, Box::new(backend)));
+        log.set_mode(sync_mode(stored));
+        Ok(Head { dataset, objset, owners, fs: Mutex::default(), said, log, door })
     }
 
     /// The head of a dataset, opened for writing when it is not open yet.
@@ -378,6 +402,7 @@ impl Shared {
         for head in self.all_heads() {
             let stored = self.dsl.stored(&self.dsl.nameless_head(head.dataset)?)?;
             head.objset.set_policy(policy(&stored, self));
+            head.log.set_mode(sync_mode(&stored));
             self.weigh(&head, &stored)?;
             let settings = head.said.lock().settings();
             head.configure(settings)?;

@@ -13,6 +13,7 @@ use super::LivePool;
 use super::config::PoolFacts;
 use super::create::allocator;
 use super::features::FeatureTable;
+use super::log::claims;
 use super::shared::{ConfigState, Parts};
 use super::tunables::Setting;
 use super::writable::{Obstacle, obstacles};
@@ -110,6 +111,7 @@ pub fn import(
         have_aux_moved = reading.adopt_aux(|device| super::paths::adopt(device, &candidate.aux));
     }
     let pool = assemble(rt, &reading, options, root, &devices)?;
+    pool.replay_logs()?;
     if have_aux_moved {
         pool.rewrite_aux()?;
     }
@@ -262,6 +264,8 @@ fn assemble(
     })?;
     let features = FeatureTable::open(&mos, reading.features())?;
     let alloc = Arc::new(allocator(&mos, &reader, &root, &features)?);
+    // Before anything else can have their space.
+    let claims = claims(reading, &alloc)?;
     let writer = Arc::new(Writer::new(rt, Arc::clone(&reader), Arc::clone(&alloc) as _));
     store.set_pending(&(Arc::clone(&writer) as Arc<dyn PendingSource>));
     // A name for this time only is not written down.
@@ -288,5 +292,7 @@ fn assemble(
     let config = ConfigState { facts, root, object, logs, state, dirty: true };
     let parts = Parts { reader, store, writer, alloc, mos, features, config, uberblock };
     let view = reading.with_live(&name, &parts.store, &parts.mos)?;
-    LivePool::start(rt, parts, view, &options.tunables)
+    let mut pool = LivePool::start(rt, parts, view, &options.tunables)?;
+    pool.claims = claims;
+    Ok(pool)
 }

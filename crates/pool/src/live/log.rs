@@ -1,9 +1,9 @@
-//! What others left behind and this engine does not keep up: intent logs and livelists.
+//! Intent logs as far as they are the pool's: what others left is taken over, and an own one has its
+//! blocks and its header from here (`log/backend.rs`); livelists.
 //!
-//! This engine writes none yet, and opens no pool for writing whose logs hold something to replay.
-//! But a dataset that was in use often keeps the first block of an empty log, allocated ahead. It
-//! belongs to nothing but the log's header, so it is freed, and the header emptied, before the
-//! dataset is changed or destroyed. A snapshot has its head's log in its header as it was then; in
+//! A log that holds something is replayed by the import (`log/replay.rs`). A dataset that was in
+//! use often keeps the first block of an empty log, allocated ahead. It belongs to nothing but the
+//! log's header, so it is freed, and the header emptied, before the dataset is changed or destroyed. A snapshot has its head's log in its header as it was then; in
 //! a clone, or after a rollback, that header is emptied and nothing is freed: the log was never
 //! theirs.
 //!
@@ -11,25 +11,28 @@
 //! time (OpenZFS drops it when a clone has little in common with its origin), so it is dropped
 //! before a clone is changed, and the count of the feature goes down.
 
-use super::shared::TaskCx;
+mod backend;
+mod replay;
+
+pub(super) use backend::LogBackend;
+pub(super) use replay::{Claim, claims, why_not_replayed};
+
+use super::heads::Head;
+use super::shared::{Shared, TaskCx};
 use crate::error::{Error, Result};
-use dmu::Objset;
 use dmu::bpobj::Lists;
+use dmu::{Objset, Tx};
 use dsl::Dataset;
 use dsl::write::finish_head;
 use ondisk::dsl::dir_field;
-use ondisk::zil::{CHECKSUM_SEQ_WORD, Chain, ChainPlace};
+use ondisk::zil::{Body, CHECKSUM_SEQ_WORD, Chain, ChainPlace, Record, records};
 use ondisk::{BlkPtr, ObjsetKind, ZilHeader};
 use std::sync::Arc;
-use zio::Place;
-
-/// Records of a dataset's log that a replay would apply to a pool synced up to `synced`.
-pub(super) fn has_pending(objset: &Objset, synced: u64) -> bool {
-    !objset.phys().zil.log.is_hole() && zil::Log::read(objset).pending(synced).next().is_some()
-}
+use zio::{Allocate, Place};
 
 /// The allocated blocks of a log: those that an import claimed, or, when none has, those that
-/// were synced as allocated. The last was never written, which ends the chain.
+/// were synced as allocated. The last was never written, which ends the chain. Claimed were also
+/// blocks of data that records name.
 fn blocks(objset: &Objset, header: &ZilHeader, synced: u64) -> Vec<BlkPtr> {
     let claimed = header.claim_txg != 0;
     let mut out = Vec::new();
@@ -44,9 +47,37 @@ fn blocks(objset: &Objset, header: &ZilHeader, synced: u64) -> Vec<BlkPtr> {
         let Some(at) = ChainPlace::of(bp.checksum_kind()) else { break };
         let Ok(block) = objset.store().read(&bp, place, objset.key()) else { break };
         let Ok(chain) = Chain::decode(&block, at, block.endian()) else { break };
+        if claimed {
+            let all = records(chain.records_in(&block, at), block.endian());
+            let first = header.claim_txg;
+            out.extend(all.filter_map(|record| claimed_block(&record.ok()?, first)));
+        }
         bp = chain.next;
     }
     out
+}
+
+/// The block of data that a record names, when the import claimed it: it is in no txg before `txg`.
+fn claimed_block(record: &Record, txg: u64) -> Option<BlkPtr> {
+    let Body::Write { block, .. } = &record.body else { return None };
+    let claimed = record.txg >= txg && !block.is_hole() && block.logical_birth() >= txg;
+    (claimed && !block.is_embedded()).then_some(**block)
+}
+
+impl Shared {
+    /// In a sync, before the object set of a dirty head is written: the header of its log, and what
+    /// of the log is not needed any more when the txg is durable.
+    pub(super) fn sync_log(&self, head: &Head, tx: &Tx) -> Result<()> {
+        let Some(zil::Synced { header, free }) = head.log.sync(tx.txg()) else { return Ok(()) };
+        if header != ZilHeader::default() || head.objset.phys().zil != header {
+            head.objset.set_zil(tx, &header).map_err(|e| self.failed("writing a log", &e))?;
+        }
+        for bp in free {
+            // Also one of this very txg: until it is durable, a chain leads through it.
+            self.alloc.free(&bp, tx.txg());
+        }
+        Ok(())
+    }
 }
 
 impl TaskCx<'_> {
@@ -96,6 +127,10 @@ impl TaskCx<'_> {
         if header == ZilHeader::default() {
             return Ok(());
         }
+        let open = self.shared.heads.read().get(&dataset.object).cloned();
+        if open.as_ref().is_some_and(|head| free && !head.log.is_foreign()) {
+            return Ok(());
+        }
         self.check_log(dataset)?;
         self.touch();
         if free {
@@ -103,6 +138,21 @@ impl TaskCx<'_> {
                 self.shared.writer.free(&bp, self.tx.txg());
             }
         }
+        self.write_log_header(dataset, &objset, &ZilHeader::default())?;
+        if let Some(head) = open {
+            head.log.taken_over();
+        }
+        Ok(())
+    }
+
+    /// Writes another header for the log of a head, whose object set nothing else changes in this
+    /// txg.
+    fn write_log_header(
+        &self,
+        dataset: &Dataset,
+        objset: &Objset,
+        header: &ZilHeader,
+    ) -> Result<()> {
         let open = self.shared.heads.read().get(&dataset.object).cloned();
         let head = match open {
             Some(head) => head,
@@ -113,7 +163,7 @@ impl TaskCx<'_> {
                 Arc::new(self.shared.live(dataset.object, root, kind, &stored)?)
             }
         };
-        head.objset.set_zil(self.tx, &ZilHeader::default())?;
+        head.objset.set_zil(self.tx, header)?;
         head.objset.freeze(self.tx.txg());
         let account = self.shared.account(self, dataset.object)?;
         let root = self.shared.sync_objset(&head, self.tx.txg(), &account)?;

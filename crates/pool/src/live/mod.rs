@@ -20,7 +20,8 @@
 //! scan                           scrub and resilver
 //! datasets                       file systems, volumes, snapshots, clones
 //! vdevs                          adding devices, new guids
-//! writable  log                  what is opened read-only, and why; logs that others left
+//! writable                       what is opened read-only, and why
+//! log                            intent logs: written, replayed, taken over
 //! ```
 
 mod back;
@@ -74,6 +75,7 @@ pub use writable::{Obstacle, obstacles};
 use crate::error::{Error, Result};
 use crate::open::Pool;
 use config::PoolFacts;
+use log::Claim;
 use ondisk::config::{PoolState, VdevConfig};
 use ondisk::nvlist::{NvList, NvValue};
 use parking_lot::Mutex;
@@ -83,6 +85,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use zio::profile::Kind;
+use zpl::replay::ReplayReport;
 
 /// The metadata of a txg that is not durable yet, which the cache may not have before that, take at
 /// most this part of what the cache may take: one in so many bytes.
@@ -94,6 +97,10 @@ pub struct LivePool {
     shared: Arc<Shared>,
     view: Pool,
     syncer: Mutex<Option<Task<()>>>,
+    /// Logs that were not empty when the pool was opened.
+    claims: Vec<Claim>,
+    /// What became of them.
+    replayed: Mutex<Vec<(String, ReplayReport)>>,
 }
 
 impl LivePool {
@@ -108,13 +115,20 @@ impl LivePool {
         }
         tunables::push_all(&shared);
         let syncer = start_syncer(&shared)?;
-        Ok(Self { shared, view, syncer: Mutex::new(Some(syncer)) })
+        let syncer = Mutex::new(Some(syncer));
+        Ok(Self { shared, view, syncer, claims: Vec::new(), replayed: Mutex::default() })
     }
 
     /// The pool to look at. What it reads of the MOS and of live datasets is the state in memory.
     #[must_use]
     pub fn view(&self) -> &Pool {
         &self.view
+    }
+
+    /// The datasets whose intent logs were replayed when the pool was opened, and what that did.
+    #[must_use]
+    pub fn replayed_logs(&self) -> Vec<(String, ReplayReport)> {
+        self.replayed.lock().clone()
     }
 
     /// The pool as it is now, to look at for a while. [`Self::view`] keeps guid, comment, features
@@ -285,6 +299,7 @@ impl LivePool {
 
     fn leave(self, state: PoolState) -> Result<()> {
         self.end_scans();
+        self.end_logs();
         self.sync()?;
         self.run(move |cx| {
             let mut config = cx.shared.config.lock();
@@ -297,9 +312,15 @@ impl LivePool {
 
     /// Stops after what is dirty is durable.
     pub fn close(self) -> Result<()> {
+        self.end_logs();
         let synced = self.sync().and_then(|()| self.can_be_found());
         self.stop();
         synced
+    }
+
+    /// The next sync leaves no log behind.
+    fn end_logs(&self) {
+        self.shared.all_heads().iter().for_each(|head| head.log.begin_suspend());
     }
 
     fn stop(&self) {

@@ -137,6 +137,22 @@ impl Budget {
         self.in_flight.synced(txg);
     }
 
+    /// Promises a block of a log so many bytes, if there is room.
+    pub(super) fn promise_log(&self, worst: u64) -> bool {
+        self.in_flight.promise_within(worst, self.for_writing())
+    }
+
+    /// The block was allocated in `txg`.
+    pub(super) fn log_took(&self, worst: u64, txg: u64) {
+        self.in_flight.slot(txg).fetch_add(worst, Relaxed);
+        self.in_flight.take_back(worst);
+    }
+
+    /// It was not.
+    pub(super) fn log_did_not(&self, worst: u64) {
+        self.in_flight.take_back(worst);
+    }
+
     /// Bytes for what uses space, as of the last synced txg.
     pub(super) fn for_writing(&self) -> u64 {
         self.for_writing.load(Relaxed)

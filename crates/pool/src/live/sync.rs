@@ -125,6 +125,7 @@ impl Shared {
         let mut written = Vec::with_capacity(heads.len());
         for head in &heads {
             let account = self.account(&cx, head.dataset)?;
+            self.sync_log(head, &tx)?;
             let root = self.sync_objset(head, txg, &account)?;
             written.push((account, root));
         }
@@ -319,6 +320,7 @@ impl Shared {
         self.mos.synced(txg);
         for head in &self.all_heads() {
             head.objset.synced(txg);
+            head.log.synced(txg);
             head.door.synced(txg, self.room_of(&self.dsl.nameless_head(head.dataset)?)?);
         }
         self.space.synced(txg, self.room_of_pool());

@@ -4,7 +4,7 @@
 //! upkeep is not implemented is opened read-only, and each reason is named.
 
 use super::features::is_writable;
-use super::log::has_pending;
+use super::log::why_not_replayed;
 use crate::open::Pool;
 use ondisk::config::VdevKind;
 use ondisk::scan::{ScanState, State};
@@ -26,8 +26,13 @@ pub enum Obstacle {
         /// What is the matter.
         what: String,
     },
-    /// A dataset has an intent log that was not replayed.
-    IntentLog(String),
+    /// A dataset has an intent log that was not replayed, and cannot be.
+    IntentLog {
+        /// The dataset.
+        name: String,
+        /// What speaks against it.
+        why: String,
+    },
     /// A scrub or resilver is under way.
     Scan,
     /// Blocks are deduplicated: their counts would have to be kept.
@@ -44,7 +49,9 @@ impl fmt::Display for Obstacle {
             Self::Version(v) => write!(f, "pool version {v} (only version 5000 is written)"),
             Self::Feature(name) => write!(f, "feature {name} is active and not written yet"),
             Self::Vdev { name, what } => write!(f, "vdev {name}: {what}"),
-            Self::IntentLog(ds) => write!(f, "dataset {ds} has an intent log to be replayed"),
+            Self::IntentLog { name, why } => {
+                write!(f, "dataset {name} has an intent log that cannot be replayed: {why}")
+            }
             Self::Scan => f.write_str("a scrub or resilver is in progress"),
             Self::Dedup => f.write_str("it has deduplicated blocks"),
             Self::BigEndian => f.write_str("it was last written by a big-endian machine"),
@@ -156,8 +163,10 @@ fn intent_logs(pool: &Pool, out: &mut Vec<Obstacle>) {
             continue;
         }
         match pool.dsl().objset(&dataset) {
-            Ok(objset) if !has_pending(&objset, pool.uberblock().txg) => {}
-            Ok(_) => out.push(Obstacle::IntentLog(name)),
+            Ok(objset) => {
+                let why = why_not_replayed(pool, &dataset, &objset);
+                out.extend(why.map(|why| Obstacle::IntentLog { name, why }));
+            }
             Err(_) => out.push(Obstacle::Salvaged(format!("dataset {name}"))),
         }
     }

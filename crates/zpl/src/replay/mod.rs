@@ -108,9 +108,47 @@ impl ReplayReport {
     }
 }
 
-/// Something records are applied to.
+/// Something records are applied to. `done` is told in which txg that was, within its transaction.
 trait Target {
-    fn apply(&mut self, record: &Record, endian: Endian) -> std::result::Result<(), Refusal>;
+    fn apply(
+        &mut self,
+        record: &Record,
+        endian: Endian,
+        done: &dyn Fn(u64),
+    ) -> std::result::Result<(), Refusal>;
+}
+
+/// How a log is replayed into a pool.
+pub struct IntoPool<'a> {
+    /// How files are made.
+    pub settings: FsSettings,
+    /// Is given the file system before anything is changed in it.
+    pub opened: &'a dyn Fn(&Filesystem),
+    /// Is told of each record in which txg it was repeated, within the transaction: when that txg
+    /// is durable the record must not be repeated again.
+    pub done: &'a dyn Fn(u64, u64),
+}
+
+/// Replays a log, as it was claimed, into the live object set of a file system or volume.
+///
+/// # Errors
+/// As [`filesystem`]. After a record that cannot be applied nothing more is; what was before it
+/// stays.
+pub fn into_pool(objset: &Objset, log: &Log, how: &IntoPool<'_>) -> Result<ReplayReport> {
+    let mut released = 0;
+    let mut target: Box<dyn Target> = if objset.phys().kind == ObjsetKind::Zvol {
+        Box::new(VolumeReplay { volume: Volume::open(objset)? })
+    } else {
+        let fs = Filesystem::open_to_replay(objset.clone())?;
+        fs.configure(how.settings)?;
+        (how.opened)(&fs);
+        if fs.master()?.get_u64(master::DELETE_QUEUE)?.is_some() {
+            released = fs.drain_unlinked()?;
+        }
+        let now = log.pending(0).find_map(decode::time_of).unwrap_or(LONG_AGO);
+        Box::new(FileReplay { fs, now })
+    };
+    Ok(repeat(objset, log, (0, released), &mut *target, how.done)?)
 }
 
 /// Replays the log of the file system in `objset`, the live one and no snapshot.
@@ -177,15 +215,28 @@ fn replay(
     released: u64,
     target: &mut dyn Target,
 ) -> dmu::Result<(Objset, ReplayReport)> {
+    let report = repeat(&scratch, log, (settings.synced, released), target, &|_, _| {})?;
+    scratch.settle(settings.zeros_are_holes)?;
+    Ok((scratch, report))
+}
+
+/// Applies the records of a log to an object set whose pool was synced up to `synced`.
+fn repeat(
+    objset: &Objset,
+    log: &Log,
+    (synced, released): (u64, u64),
+    target: &mut dyn Target,
+    done: &dyn Fn(u64, u64),
+) -> dmu::Result<ReplayReport> {
     let log_end = log.end.clone();
     let mut report = ReplayReport { applied: 0, passed_over: 0, released, stopped: None, log_end };
-    for (record, endian) in log.pending_with_endian(settings.synced) {
-        let done = match is_about_nothing(&scratch, record) {
+    for (record, endian) in log.pending_with_endian(synced) {
+        let done = match is_about_nothing(objset, record) {
             Ok(true) => {
                 report.passed_over += 1;
                 continue;
             }
-            Ok(false) => target.apply(record, endian),
+            Ok(false) => target.apply(record, endian, &|txg| done(txg, record.seq)),
             Err(e) => Err(e.into()),
         };
         if let Err(why) = done {
@@ -194,8 +245,7 @@ fn replay(
         }
         report.applied += 1;
     }
-    scratch.settle(settings.zeros_are_holes)?;
-    Ok((scratch, report))
+    Ok(report)
 }
 
 /// Whether a record is about a file that is no more.
@@ -216,10 +266,19 @@ struct FileReplay {
 }
 
 impl Target for FileReplay {
-    fn apply(&mut self, record: &Record, endian: Endian) -> std::result::Result<(), Refusal> {
+    fn apply(
+        &mut self,
+        record: &Record,
+        endian: Endian,
+        done: &dyn Fn(u64),
+    ) -> std::result::Result<(), Refusal> {
         self.now = decode::time_of(record).map_or(self.now, |t| t.max(self.now));
         let op = Decoder { fuids: self.fs.fuids(), now: self.now, endian }.op(record)?;
-        self.fs.run(&op, self.now)?;
+        self.fs.with_tx(op.hold(), |tx| {
+            self.fs.apply(tx, &op, self.now)?;
+            done(tx.txg());
+            Ok(())
+        })?;
         Ok(())
     }
 }
@@ -230,7 +289,12 @@ struct VolumeReplay {
 }
 
 impl Target for VolumeReplay {
-    fn apply(&mut self, record: &Record, _endian: Endian) -> std::result::Result<(), Refusal> {
+    fn apply(
+        &mut self,
+        record: &Record,
+        _endian: Endian,
+        done: &dyn Fn(u64),
+    ) -> std::result::Result<(), Refusal> {
         let Some(op) = decode::volume_op(record, self.volume.size())? else { return Ok(()) };
         let data = match &op {
             VolumeOp::Write { data: Data::Bytes(data), .. } => data.len() as u64,
@@ -238,6 +302,8 @@ impl Target for VolumeReplay {
         };
         let tx =
             self.volume.object().objset().begin(Hold::write(data.saturating_add(HOLD_TREE)))?;
-        Ok(self.volume.apply(&tx, &op)?)
+        self.volume.apply(&tx, &op)?;
+        done(tx.txg());
+        Ok(())
     }
 }

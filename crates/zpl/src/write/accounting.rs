@@ -6,7 +6,10 @@ use ondisk::sa::{SaTables, SaValue, zpl};
 use ondisk::znode::{Znode, flags};
 use ondisk::{DmuType, Dnode};
 use parking_lot::RwLock;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
+
+/// The tables of attributes of a file system, as they are at any time.
+type Tables = Arc<RwLock<Option<Arc<SaTables>>>>;
 
 /// Finds the owners of the objects of one file system.
 ///
@@ -14,7 +17,7 @@ use std::sync::{Arc, OnceLock};
 /// file system as soon as there is one ([`FileOwners::attach`]). Until then nothing but a format
 /// can have changed the set, and its objects belong to root.
 pub struct FileOwners {
-    tables: OnceLock<Arc<RwLock<Option<Arc<SaTables>>>>>,
+    tables: RwLock<Option<Tables>>,
     projects: bool,
     objects: bool,
 }
@@ -23,16 +26,17 @@ impl FileOwners {
     /// With or without the features `project_quota` and `userobj_accounting`.
     #[must_use]
     pub fn new(projects: bool, objects: bool) -> Self {
-        Self { tables: OnceLock::new(), projects, objects }
+        Self { tables: RwLock::default(), projects, objects }
     }
 
     /// Takes the tables of attributes of `fs`, as they are at any time from now on.
     pub fn attach(&self, fs: &Filesystem) {
-        let _ = self.tables.set(fs.shared_tables());
+        *self.tables.write() = Some(fs.shared_tables());
     }
 
     fn tables(&self) -> Option<Arc<SaTables>> {
-        self.tables.get()?.read().clone()
+        let tables = self.tables.read().clone();
+        tables?.read().clone()
     }
 
     fn of_attributes(&self, dnode: &Dnode, spill: Option<&Block>) -> Option<Owner> {

@@ -168,7 +168,7 @@ impl Attrs {
         }
     }
 
-    fn time(&self, name: &str) -> Time {
+    pub(crate) fn time(&self, name: &str) -> Time {
         match &self.form {
             Form::List(list) => {
                 let [seconds, nanos] = list.words(name);

@@ -76,6 +76,7 @@ impl Filesystem {
             };
         }
         let names = self.dir_object(c.at.dir)?;
+        let gid = if parent.mode() & 0o2000 != 0 { parent.get(zpl::GID) } else { c.new.gid };
         let number = self.make_with(tx, &c.new, c.identity, &Parent::Dir(&parent), |file| {
             c.set.put(file);
             c.acl.as_ref().map_or(Ok(()), |acl| acl.give(file))
@@ -92,6 +93,7 @@ impl Filesystem {
             let left = self.leave(tx, c.at.dir, c.at.name, number);
             return self.unmake(tx, number, taken_back(tx, e, left));
         }
+        self.note_create(tx, c, number, gid);
         Ok(Outcome::Made(number))
     }
 
@@ -328,6 +330,7 @@ impl Filesystem {
             let left = self.leave(tx, dir, name, file);
             return Err(taken_back(tx, e, saved.and(left)));
         }
+        self.note(tx, &Op::Link { file, at: *at }, &[], &[]);
         Ok(())
     }
 

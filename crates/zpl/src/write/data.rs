@@ -142,7 +142,10 @@ impl Filesystem {
             attrs.set(zpl::SIZE, end);
         }
         attrs.content_changed(now);
-        attrs.save(self, tx)
+        attrs.save(self, tx)?;
+        let (offset, data) = (data.offset, Data::Bytes(&data.bytes));
+        self.note(tx, &Op::Write { file, offset, data }, &[], &[]);
+        Ok(())
     }
 
     /// Lets a file end at `size` at least; what is there was written before.
@@ -212,7 +215,9 @@ impl Filesystem {
         let _attrs = self.inner.state.attrs.exclusive(file);
         let mut attrs = self.resized(tx, file, size)?;
         attrs.content_changed(now);
-        attrs.save(self, tx)
+        attrs.save(self, tx)?;
+        self.note(tx, &Op::Truncate { file, size }, &[], &[]);
+        Ok(())
     }
 
     /// Grows the only block of a file that will end at `size`; the content is locked.
@@ -294,7 +299,11 @@ impl Filesystem {
             attrs.set(zpl::SIZE, end);
         }
         attrs.content_changed(now);
-        attrs.save(self, tx)
+        attrs.save(self, tx)?;
+        // As far as there was something, so that who repeats it does not have to ask.
+        let length = if extends { length } else { behind - offset };
+        self.note(tx, &Op::Punch { file, offset, length, extends: true }, &[], &[]);
+        Ok(())
     }
 }
 

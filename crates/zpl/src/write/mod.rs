@@ -35,6 +35,7 @@ mod create;
 mod data;
 mod format;
 pub(crate) mod locks;
+mod log;
 mod names;
 mod open;
 mod pieces;
@@ -62,7 +63,8 @@ use locks::KeyedLocks;
 use ondisk::znode::{Time, flags};
 use open::OpenTable;
 use parking_lot::Mutex;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
+use zil::IntentLog;
 
 /// Bytes of indirect blocks and dnodes that a change of content makes dirty beside its data, at
 /// most but for odd cases.
@@ -125,6 +127,7 @@ pub(crate) struct State {
     pub(crate) attrs: KeyedLocks,
     pub(crate) layouts: KeyedLocks,
     pub(crate) opens: Arc<OpenTable>,
+    pub(crate) log: OnceLock<Arc<IntentLog>>,
 }
 
 impl State {
@@ -136,6 +139,7 @@ impl State {
             attrs: KeyedLocks::new(),
             layouts: KeyedLocks::new(),
             opens: Arc::default(),
+            log: OnceLock::new(),
         }
     }
 }
@@ -200,7 +204,9 @@ impl Filesystem {
 
     /// Applies an operation in a transaction of its own.
     pub(crate) fn run(&self, op: &Op<'_>, now: Time) -> Result<Outcome> {
-        self.with_tx(op.hold(), |tx| self.apply(tx, op, now))
+        let done = self.with_tx(op.hold(), |tx| self.apply(tx, op, now))?;
+        self.promise_always(op)?;
+        Ok(done)
     }
 }
 

@@ -207,6 +207,7 @@ impl Filesystem {
             // A file with a name does not belong here.
             Ok(file) if file.get(zpl::LINKS) != 0 => false,
             Ok(_) => {
+                self.forget_changes(object);
                 self.free_file(&tx, object)?;
                 true
             }

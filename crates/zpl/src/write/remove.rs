@@ -3,6 +3,7 @@
 use super::attrs::Attrs;
 use super::check_flags;
 use super::locks::Mode;
+use super::log::if_gone;
 use super::names::Count;
 use super::pieces::is_large;
 use super::undo::Undo;
@@ -69,13 +70,17 @@ impl Filesystem {
             undo.attrs(&parent);
             undo.name(dir, &found.name, Some(dirent(&found)));
             let names = parent.object().clone();
+            let gone = if_gone(&file);
             self.count_entries(&mut parent, Count::went(is_dir), now);
             let done = (|| {
                 zap::remove(&names, tx, found.name.as_slice())?;
                 parent.save(self, tx)?;
                 self.drop_name(tx, file, now)
             })();
-            return undo.end(done);
+            undo.end(done)?;
+            let op = if is_dir { Op::Rmdir(*at) } else { Op::Unlink(*at) };
+            self.note(tx, &op, &[], gone.as_slice());
+            return Ok(());
         }
     }
 

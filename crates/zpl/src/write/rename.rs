@@ -4,6 +4,7 @@ use super::attrs::Attrs;
 use super::check_flags;
 use super::create::Parent;
 use super::locks::Mode;
+use super::log::if_gone;
 use super::names::Count;
 use super::remove::dirent;
 use super::undo::Undo;
@@ -109,11 +110,22 @@ impl Filesystem {
             if now_source.as_ref() != Some(&source) || now_target != target {
                 continue;
             }
-            let this = Move { from, to, now, source, target };
-            return match how {
-                Renaming::Exchange => self.exchange(tx, &this),
-                _ => self.move_name(tx, this, how),
+            let swaps = matches!(how, Renaming::Exchange);
+            let (moved, other) = (source.object, target.as_ref().map(|t| t.object));
+            let gone = match other.filter(|other| !swaps && *other != moved) {
+                Some(other) => if_gone(&Attrs::load(self, other)?),
+                None => None,
             };
+            let this = Move { from, to, now, source, target };
+            match how {
+                Renaming::Exchange => self.exchange(tx, &this)?,
+                _ => self.move_name(tx, this, how)?,
+            }
+            let mut after = vec![moved];
+            after.extend(other.filter(|_| swaps));
+            let op = Op::Rename { from: *from, to: *to, how: Box::new(how.clone()) };
+            self.note(tx, &op, &after, gone.as_slice());
+            return Ok(());
         }
     }
 

@@ -39,6 +39,18 @@ impl Filesystem {
         set: &SetAttrs,
         now: Time,
     ) -> Result<()> {
+        self.set_attrs_noted(tx, file, set, now, true)
+    }
+
+    /// The same; whether it is noted for the intent log.
+    fn set_attrs_noted(
+        &self,
+        tx: &Tx,
+        file: u64,
+        set: &SetAttrs,
+        now: Time,
+        noted: bool,
+    ) -> Result<()> {
         let _content = set.size.map(|_| self.inner.state.content.exclusive(file));
         if let Some(size) = set.size {
             self.grow_block(tx, file, size)?;
@@ -74,7 +86,14 @@ impl Filesystem {
             set.give(&mut file);
             all.push(file);
         }
-        undo.end(all.into_iter().try_for_each(|file| file.save(self, tx)))
+        // With a size a record has a time of the content too.
+        let mtime = set.mtime.or_else(|| set.size.map(|_| all[0].time(zpl::MTIME)));
+        undo.end(all.into_iter().try_for_each(|file| file.save(self, tx)))?;
+        if noted {
+            let set = SetAttrs { mtime, ..*set };
+            self.note(tx, &Op::SetAttrs { file, set }, &[], &[]);
+        }
+        Ok(())
     }
 
     /// Extended attributes kept as files belong to whom the file does.
@@ -104,7 +123,9 @@ impl Filesystem {
         undo.attrs(&attrs);
         acl.give(&mut attrs)?;
         attrs.state_changed(now);
-        undo.end(attrs.save(self, tx))
+        undo.end(attrs.save(self, tx))?;
+        self.note(tx, &Op::SetAcl { file, acl: acl.clone() }, &[], &[]);
+        Ok(())
     }
 
     /// Notes that a file was read, by what the settings say of access times; true when something
@@ -124,7 +145,8 @@ impl Filesystem {
             return Ok(false);
         }
         let set = SetAttrs { atime: Some(now), ..SetAttrs::default() };
-        self.set_attrs(file.number(), &set, now)?;
+        // A read is not promised.
+        self.with_small_tx(|tx| self.set_attrs_noted(tx, file.number(), &set, now, false))?;
         Ok(true)
     }
 }

@@ -8,6 +8,7 @@
 use super::attrs::Attrs;
 use super::create::Parent;
 use super::locks::Mode;
+use super::log::if_gone;
 use super::names::Count;
 use super::open::OpenFile;
 use super::remove::dirent;
@@ -18,6 +19,7 @@ use crate::op::{NewFile, NewKind, SetAttrs};
 use dmu::{Tx, zap};
 use ondisk::sa::zpl;
 use ondisk::znode::Time;
+use zil::About;
 
 impl Filesystem {
     /// Makes a file that has no name yet and will have one in the directory `dir`, as far as that
@@ -48,6 +50,7 @@ impl Filesystem {
         };
         // From here on it is in use: emptying the queue does not free it.
         let open = self.use_unnamed(number);
+        self.note_unsaid(tx, About::Object(number), &[]);
         match self.take_links(tx, number) {
             Ok(()) => Ok(open),
             Err(e) => {
@@ -108,7 +111,7 @@ impl Filesystem {
         }
         self.check_project(&parent, &attrs)?;
         let before = self.find(parent.object(), name)?;
-        let mut victim = None;
+        let (mut victim, mut gone) = (None, None);
         if let Some(entry) = &before {
             if over != Some(entry.object) {
                 return Err(Error::Exists(shown()));
@@ -118,6 +121,7 @@ impl Filesystem {
                 return Err(Error::IsDirectory(shown()));
             }
             self.check_removable(&file, entry)?;
+            gone = if_gone(&file);
             victim = Some(file);
         }
         let mut undo = Undo::new(self, tx);
@@ -144,6 +148,7 @@ impl Filesystem {
             dropped.or_else(|e| self.enqueue(tx, file).and(Err(e)))
         })();
         undo.end(done)?;
+        self.note_unsaid(tx, About::Names, gone.as_slice());
         self.inner.state.opens.named(file);
         Ok(())
     }

@@ -44,10 +44,11 @@ impl Volume {
             let (part, behind) = rest.split_at(n);
             let tx = self.objset().begin(Hold::write(part.len() as u64 + HOLD_TREE))?;
             self.write_now(&tx, at, &Data::Bytes(part))?;
+            self.note(&tx, Some(&VolumeOp::Write { offset: at, data: Data::Bytes(part) }));
             at += n as u64;
             rest = behind;
         }
-        Ok(())
+        self.promise_always()
     }
 
     /// [`Self::write_at`] within a transaction.
@@ -63,17 +64,19 @@ impl Volume {
         match op {
             VolumeOp::Write { offset, data } => {
                 let write = || self.write_now(tx, *offset, data);
-                self.objset().usage().writing(data.len(), write)
+                self.objset().usage().writing(data.len(), write)?;
             }
             VolumeOp::Free { offset, length } => {
                 self.check_range(*offset, *length)?;
-                Ok(self.object().free_range(tx, *offset, *length)?)
+                self.object().free_range(tx, *offset, *length)?;
             }
             VolumeOp::Clone(cloned) => {
                 self.check_range(cloned.offset, cloned.length)?;
-                put_cloned(self.object(), tx, cloned)
+                put_cloned(self.object(), tx, cloned)?;
             }
         }
+        self.note(tx, Some(op));
+        Ok(())
     }
 
     fn write_now(&self, tx: &Tx, offset: u64, data: &Data<'_>) -> Result<()> {
@@ -89,8 +92,11 @@ impl Volume {
     pub fn trim(&self, offset: u64, len: u64) -> Result<()> {
         self.check_range(offset, len)?;
         self.free_most(offset, offset.saturating_add(len))?;
-        let tx = self.objset().begin(Hold { bytes: HOLD_TREE, space: SpaceUse::Free })?;
-        self.trim_tx(&tx, offset, len)
+        {
+            let tx = self.objset().begin(Hold { bytes: HOLD_TREE, space: SpaceUse::Free })?;
+            self.trim_tx(&tx, offset, len)?;
+        }
+        self.promise_always()
     }
 
     /// [`Self::trim`] within a transaction.
@@ -118,6 +124,7 @@ impl Volume {
             self.object().free_range(tx, size, u64::MAX)?;
         }
         self.set_size(size);
+        self.note(tx, None);
         Ok(())
     }
 

@@ -128,7 +128,9 @@ impl Filesystem {
                 self.set_dir_xattr(tx, attrs, (name, value), now, &mut undo)
             }
         };
-        undo.end(done)
+        undo.end(done)?;
+        self.note(tx, &Op::SetXattr { file, name, value, how }, &[], &[]);
+        Ok(())
     }
 
     /// Removes an extended attribute.
@@ -171,7 +173,9 @@ impl Filesystem {
         undo.end(saved.and_then(|()| match found.dir {
             true => self.remove_dir_xattr(tx, dir, name, now),
             false => Ok(()),
-        }))
+        }))?;
+        self.note(tx, &Op::RemoveXattr { file, name }, &[], &[]);
+        Ok(())
     }
 
     fn find_xattr(&self, attrs: &Attrs, list: &NvList, name: &[u8]) -> Result<Found> {

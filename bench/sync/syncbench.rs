@@ -1,0 +1,126 @@
+//! How fast promises are: `bench/sync/README.md` says what is measured and what came out.
+//!
+//! ```console
+//! $ cargo run --release -p engine --example syncbench -- DIRECTORY [SECONDS] [ROUNDS]
+//! ```
+#![allow(clippy::print_stdout, reason = "a measurement is a table")]
+
+use engine::files::{NewFile, NewKind, Time};
+use engine::{Filesystem, LivePool, NewPool};
+use std::error::Error;
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+type Outcome<T> = Result<T, Box<dyn Error + Send + Sync>>;
+
+/// Bytes that each thread writes before it begins again.
+const REGION: u64 = 16 << 20;
+const NOW: Time = Time { seconds: 1, nanos: 0 };
+
+/// Writes by `threads` threads for a while, each after the last was promised; how many in a second.
+fn rate(
+    threads: u64,
+    time: Duration,
+    write: impl Fn(u64, u64) -> Outcome<()> + Sync,
+) -> Outcome<f64> {
+    let count = AtomicU64::new(0);
+    let began = Instant::now();
+    std::thread::scope(|scope| {
+        let run = |thread| {
+            let (count, write) = (&count, &write);
+            move || -> Outcome<()> {
+                for n in 0.. {
+                    if began.elapsed() >= time {
+                        break;
+                    }
+                    write(thread, n)?;
+                    count.fetch_add(1, Ordering::Relaxed);
+                }
+                Ok(())
+            }
+        };
+        let all: Vec<_> = (0..threads).map(|thread| scope.spawn(run(thread))).collect();
+        all.into_iter().try_for_each(|t| t.join().map_err(|_| "a thread panicked")?)
+    })?;
+    Ok(count.into_inner() as f64 / began.elapsed().as_secs_f64())
+}
+
+/// A file that is there already, each thread in a part of its own.
+fn raw(dir: &Path, threads: u64, size: usize, time: Duration) -> Outcome<f64> {
+    let file = File::create(dir.join("raw"))?;
+    let (zeros, data) = (vec![0; 1 << 20], vec![7; size]);
+    for at in (0..threads * REGION).step_by(1 << 20) {
+        file.write_all_at(&zeros, at)?;
+    }
+    file.sync_all()?;
+    rate(threads, time, |thread, n| {
+        let at = thread * REGION + n * size as u64 % REGION;
+        file.write_all_at(&data, at)?;
+        Ok(file.sync_data()?)
+    })
+}
+
+fn pool(dir: &Path) -> Outcome<(LivePool, Filesystem)> {
+    let pool = NewPool::new("tank").file(dir.join("vdev"), 4 << 30)?.create()?;
+    let fs = pool.filesystem("tank")?;
+    Ok((pool, fs))
+}
+
+/// Files of a pool, each thread with one.
+fn zinc(fs: &Filesystem, threads: u64, size: usize, time: Duration) -> Outcome<f64> {
+    let data = vec![7; size];
+    let root = fs.root_object();
+    let mut files = Vec::new();
+    for thread in 0..threads {
+        let name = format!("{size}.{thread}");
+        let found = fs.root()?.lookup(name.as_bytes())?.map(|e| e.object);
+        let new = NewFile::new(NewKind::File, 0o644, NOW);
+        files.push(match found {
+            Some(object) => object,
+            None => fs.create(root, name.as_bytes(), &new)?.number(),
+        });
+    }
+    fs.sync_all()?;
+    rate(threads, time, |thread, n| {
+        let file = files[thread as usize];
+        fs.write_at(file, n * size as u64 % REGION, &data, NOW)?;
+        Ok(fs.sync(file)?)
+    })
+}
+
+fn main() -> Outcome<()> {
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    let usage = "usage: syncbench DIRECTORY [SECONDS] [ROUNDS]";
+    let dir = Path::new(args.first().ok_or(usage)?);
+    let number = |n: usize, default| args.get(n).map_or(Ok(default), |text| text.parse());
+    let (time, rounds) = (Duration::from_secs(number(1, 3)?), number(2, 3)?);
+    let (pool, fs) = pool(dir)?;
+    println!("{:>6} {:>7} {:>12} {:>12} {:>6}", "bytes", "threads", "raw/s", "zinc/s", "ratio");
+    for size in [4096, 128 << 10] {
+        for threads in [1, 4, 16, 64] {
+            let (mut theirs, mut ours) = (Vec::new(), Vec::new());
+            for round in 0..rounds {
+                // In turns, and each first in half of them.
+                if round % 2 == 0 {
+                    theirs.push(raw(dir, threads, size, time)?);
+                    ours.push(zinc(&fs, threads, size, time)?);
+                } else {
+                    ours.push(zinc(&fs, threads, size, time)?);
+                    theirs.push(raw(dir, threads, size, time)?);
+                }
+            }
+            let median = |mut all: Vec<f64>| {
+                all.sort_by(f64::total_cmp);
+                all[all.len() / 2]
+            };
+            let (theirs, ours) = (median(theirs), median(ours));
+            let ratio = ours / theirs;
+            println!("{size:>6} {threads:>7} {theirs:>12.0} {ours:>12.0} {ratio:>6.2}");
+        }
+    }
+    pool.close()?;
+    Ok(())
+}

@@ -1,0 +1,423 @@
+//! What a sync promised is there after the power failed at any moment, also when it fails again
+//! while the log is replayed.
+//!
+//! One run of a mixed workload with many syncs on simulated disks is recorded, event by event. For
+//! each event the disks are as a crash there would have left them. The pool is imported, which
+//! replays its logs. Then each byte of each file must be one that it had at some time since it was
+//! last promised, and the pool must check clean. Some imports are recorded themselves, and cut.
+#![allow(clippy::unwrap_used, clippy::expect_used, missing_docs)]
+
+use engine::files::{NewFile, NewKind, RenameMode, SetAttrs, Time};
+use engine::inside::device;
+use engine::inside::device::{CrashLog, CrashMode, MemoryDevice, SimDisks, SimOptions};
+use engine::inside::{check, pool, rt};
+use engine::live::{
+    self, CreateOptions, Devices, ImportOptions, NewFilesystem, NewTop, TopUse, VdevSpec,
+};
+use engine::{Candidate, Filesystem, LivePool, OpenOptions, Pool, Volume};
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
+use std::sync::Arc;
+
+/// Name of a file to what is in it. The volume is a file of no name.
+type State = BTreeMap<String, Vec<u8>>;
+
+const NOW: Time = Time { seconds: 1, nanos: 0 };
+const DISK_BYTES: u64 = 64 << 20;
+const VOLUME_BYTES: u64 = 1 << 20;
+const FILES: u64 = 8;
+
+#[derive(Clone, Copy, Debug)]
+enum Shape {
+    Disk,
+    Mirror,
+    Raidz,
+    /// A disk with another for its logs.
+    Log,
+    /// A disk with two mirrored ones for its logs.
+    Logs,
+}
+
+const SHAPES: [Shape; 5] = [Shape::Disk, Shape::Mirror, Shape::Raidz, Shape::Log, Shape::Logs];
+
+struct Run {
+    log: CrashLog,
+    /// After each change.
+    states: Vec<State>,
+    /// Events when each change had been made.
+    made: Vec<usize>,
+    /// After so many events this was promised: all changes up to a number, or those of names and
+    /// of one file.
+    promises: Vec<(usize, usize, Option<String>)>,
+}
+
+fn options(n: usize, seed: u64) -> SimOptions {
+    let name = format!("sim{n}");
+    SimOptions { name, size: DISK_BYTES, seed: seed + n as u64, ..SimOptions::default() }
+}
+
+fn tops(shape: Shape) -> (usize, Vec<NewTop>) {
+    let leaf = |n: usize| VdevSpec::Leaf { path: format!("sim{n}"), is_file: false };
+    let normal = |spec| NewTop { spec, class: TopUse::Normal };
+    let log = |spec| NewTop { spec, class: TopUse::Log };
+    let raidz = VdevSpec::Raidz { nparity: 1, children: (0..3).map(leaf).collect() };
+    match shape {
+        Shape::Disk => (1, vec![normal(leaf(0))]),
+        Shape::Mirror => (2, vec![normal(VdevSpec::Mirror(vec![leaf(0), leaf(1)]))]),
+        Shape::Raidz => (3, vec![normal(raidz)]),
+        Shape::Log => (2, vec![normal(leaf(0)), log(leaf(1))]),
+        Shape::Logs => (3, vec![normal(leaf(0)), log(VdevSpec::Mirror(vec![leaf(1), leaf(2)]))]),
+    }
+}
+
+/// One change of a file, or of the volume; what the state is after it.
+fn change(fs: &Filesystem, volume: &Volume, rng: &mut testkit::Rng, state: &mut State) {
+    let root = fs.root_object();
+    let mut bytes = |most: u64| -> Vec<u8> {
+        let n = rng.below(most) + 1;
+        (0..n).map(|_| rng.next_u64() as u8).collect()
+    };
+    let data = bytes(40_000);
+    let (what, at) = (rng.below(14), rng.below(60_000));
+    let name = format!("f{}", rng.below(FILES));
+    if what == 0 {
+        let at = at * 10;
+        volume.write_at(at, &data).unwrap();
+        let all = state.get_mut("").unwrap();
+        all[at as usize..][..data.len()].copy_from_slice(&data);
+        return;
+    }
+    let Some(entry) = fs.root().unwrap().lookup(name.as_bytes()).unwrap() else {
+        let new = NewFile::new(NewKind::File, 0o644, NOW);
+        fs.create(root, name.as_bytes(), &new).unwrap();
+        state.insert(name, Vec::new());
+        return;
+    };
+    let file = entry.object;
+    match what {
+        1 => {
+            fs.unlink(root, name.as_bytes(), NOW).unwrap();
+            state.remove(&name);
+        }
+        2 => {
+            let target = format!("f{}", rng.below(FILES));
+            if target != name {
+                let (from, to) = ((root, name.as_bytes()), (root, target.as_bytes()));
+                fs.rename(from, to, RenameMode::Replace, NOW).unwrap();
+                let data = state.remove(&name).unwrap();
+                state.insert(target, data);
+            }
+        }
+        3 => {
+            fs.truncate(file, at, NOW).unwrap();
+            state.get_mut(&name).unwrap().resize(at as usize, 0);
+        }
+        4 => {
+            fs.punch(file, at, data.len() as u64, NOW).unwrap();
+            let all = state.get_mut(&name).unwrap();
+            let end = all.len().min(at as usize + data.len());
+            if (at as usize) < end {
+                all[at as usize..end].fill(0);
+            }
+        }
+        5 => {
+            let set = SetAttrs { size: Some(at), mode: Some(0o600), ..SetAttrs::default() };
+            fs.set_attrs(file, &set, NOW).unwrap();
+            state.get_mut(&name).unwrap().resize(at as usize, 0);
+        }
+        6 => {
+            fs.append(file, &data, NOW).unwrap();
+            state.get_mut(&name).unwrap().extend(&data);
+        }
+        _ => {
+            fs.write_at(file, at, &data, NOW).unwrap();
+            let all = state.get_mut(&name).unwrap();
+            all.resize(all.len().max(at as usize + data.len()), 0);
+            all[at as usize..][..data.len()].copy_from_slice(&data);
+        }
+    }
+}
+
+fn run(seed: u64, shape: Shape, steps: u64) -> Run {
+    std::thread::spawn(move || run_here(seed, shape, steps)).join().unwrap()
+}
+
+fn run_here(seed: u64, shape: Shape, steps: u64) -> Run {
+    let rt = rt::Rt::simulated(seed);
+    let site = SimDisks::new(&rt);
+    let (n, tops) = tops(shape);
+    let mut devices = Devices::new();
+    for n in 0..n {
+        devices.insert(format!("sim{n}"), site.add(&options(n, seed)) as _);
+    }
+    let create = CreateOptions { ashift: Some(12), ..CreateOptions::new("tank", tops) };
+    let pool = live::create(&rt, &create, &devices).unwrap();
+    pool.create_filesystem("tank/fs", NewFilesystem::default(), Vec::new()).unwrap();
+    pool.create_volume("tank/vol", VOLUME_BYTES, 8192, Vec::new()).unwrap();
+    let fs = pool.filesystem("tank/fs").unwrap();
+    let volume = pool.volume("tank/vol").unwrap();
+    site.record();
+    let mut rng = testkit::Rng::new(seed);
+    let mut state = State::from([(String::new(), vec![0; VOLUME_BYTES as usize])]);
+    let mut states = vec![state.clone()];
+    let (mut made, mut promises) = (vec![0], vec![(0, 0, None)]);
+    for _ in 0..steps {
+        change(&fs, &volume, &mut rng, &mut state);
+        states.push(state.clone());
+        made.push(site.events());
+        let last = states.len() - 1;
+        match rng.below(12) {
+            0..3 => {
+                fs.sync_all().unwrap();
+                volume.flush().unwrap();
+                promises.push((site.events(), last, None));
+            }
+            3..6 => {
+                let name = format!("f{}", rng.below(FILES));
+                if let Some(entry) = fs.root().unwrap().lookup(name.as_bytes()).unwrap() {
+                    fs.sync(entry.object).unwrap();
+                    promises.push((site.events(), last, Some(name)));
+                }
+            }
+            6 => rt.sleep(std::time::Duration::from_secs(2)),
+            7 => {
+                pool.sync().unwrap();
+                promises.push((site.events(), last, None));
+            }
+            _ => {}
+        }
+    }
+    fs.sync_all().unwrap();
+    volume.flush().unwrap();
+    promises.push((site.events(), states.len() - 1, None));
+    let log = site.log();
+    drop((fs, volume));
+    pool.close().unwrap();
+    Run { log, states, made, promises }
+}
+
+fn candidate(images: &[MemoryDevice]) -> Result<Candidate, String> {
+    let mut found = Vec::new();
+    for (i, image) in images.iter().enumerate() {
+        let device: device::DeviceRef = Arc::new(image.fork());
+        let leaf = pool::look_at_device(&device, PathBuf::from(format!("sim{i}")));
+        found.push(leaf.ok_or("a device has no label")?);
+    }
+    Candidate::group(&found).into_iter().next().ok_or_else(|| "there is no pool".to_owned())
+}
+
+fn cache() -> OpenOptions {
+    OpenOptions { cache_bytes: 16 << 20, ..OpenOptions::default() }
+}
+
+/// Imports the pool of these devices, which replays its logs.
+fn import(rt: &rt::Rt, devices: &[device::WriteDeviceRef]) -> Result<LivePool, String> {
+    let mut found = Vec::new();
+    for (i, device) in devices.iter().enumerate() {
+        let device = Arc::clone(device).as_device();
+        let leaf = pool::look_at_device(&device, PathBuf::from(format!("sim{i}")));
+        found.push(leaf.ok_or("a device has no label")?);
+    }
+    let candidates = Candidate::group(&found);
+    let candidate = candidates.first().ok_or("there is no pool")?;
+    let options = ImportOptions { force: true, ..ImportOptions::new(cache()) };
+    let mut open = |path: &std::path::Path| {
+        let n: usize = path.to_string_lossy().trim_start_matches("sim").parse().unwrap();
+        Ok(Arc::clone(&devices[n]))
+    };
+    live::import(rt, candidate, &options, &mut open).map_err(|e| format!("import: {e}"))
+}
+
+fn contents(pool: &Pool) -> Result<State, String> {
+    let text = |e: &dyn std::fmt::Display| e.to_string();
+    let open = |name: &str| {
+        let dataset = pool.dsl().by_name(name).map_err(|e| text(&e))?;
+        pool.dsl().objset(&dataset).map_err(|e| text(&e))
+    };
+    let fs = Filesystem::open(open("tank/fs")?).map_err(|e| text(&e))?;
+    let mut out = State::new();
+    for entry in fs.root().and_then(|r| r.sorted_entries()).map_err(|e| text(&e))? {
+        let node = fs.node(entry.object).map_err(|e| text(&e))?;
+        let mut data = vec![0; node.size as usize];
+        node.read_at(0, &mut data).map_err(|e| text(&e))?;
+        out.insert(String::from_utf8_lossy(&entry.name).into_owned(), data);
+    }
+    let volume = Volume::open(&open("tank/vol")?).map_err(|e| text(&e))?;
+    let mut data = vec![0; VOLUME_BYTES as usize];
+    volume.read_at(0, &mut data).map_err(|e| text(&e))?;
+    out.insert(String::new(), data);
+    Ok(out)
+}
+
+/// Whether what is there at `cut` is what was promised, or newer.
+fn allowed(run: &Run, cut: usize, got: &State) -> Result<(), String> {
+    // The change that was under way may be there too, and that after it, which made no event.
+    let to = run.made.iter().filter(|at| **at <= cut).count().min(run.states.len() - 1);
+    let kept = run.promises.iter().filter(|(at, ..)| *at <= cut);
+    let names = kept.clone().map(|(_, n, _)| *n).max().unwrap_or(0);
+    let mut all: BTreeSet<String> = got.keys().cloned().collect();
+    all.extend(run.states[names..=to].iter().flat_map(|s| s.keys().cloned()));
+    for name in all {
+        let there = got.get(&name);
+        let existed = |s: &State| s.contains_key(&name) == there.is_some();
+        if !run.states[names..=to].iter().any(existed) {
+            let what = if there.is_some() { "is there again" } else { "is lost" };
+            return Err(format!("{name} {what}; names were promised up to change {names}"));
+        }
+        let Some(there) = there else { continue };
+        let of_it = |p: &Option<String>| p.as_ref().is_none_or(|p| *p == name);
+        let own = kept.clone().filter(|(.., p)| of_it(p) || (name.is_empty() && p.is_none()));
+        let own = own.filter(|(.., p)| !name.is_empty() || p.is_none());
+        let from = own.map(|(_, n, _)| *n).max().unwrap_or(0);
+        let versions: Vec<_> = run.states[from..=to].iter().filter_map(|s| s.get(&name)).collect();
+        if !versions.iter().any(|v| v.len() == there.len()) {
+            let len = there.len();
+            return Err(format!("{name} has {len} bytes; promised was change {from} of {to}"));
+        }
+        let wrong = (0..there.len())
+            .find(|i| !versions.iter().any(|v| v.get(*i).copied().unwrap_or(0) == there[*i]));
+        if let Some(at) = wrong {
+            return Err(format!("byte {at} of {name} is wrong; promised was {from} of {to}"));
+        }
+    }
+    Ok(())
+}
+
+/// Imports what a crash left and looks at it.
+fn judge(run: &Run, cut: usize, images: &[MemoryDevice], thorough: bool) -> Result<(), String> {
+    let devices: Vec<device::WriteDeviceRef> =
+        images.iter().map(|image| Arc::new(image.fork()) as _).collect();
+    let pool = import(&rt::Rt::real(), &devices)?;
+    let got = contents(pool.view())?;
+    allowed(run, cut, &got)?;
+    pool.close().map_err(|e| e.to_string())?;
+    if !thorough {
+        return Ok(());
+    }
+    let images: Vec<_> = devices
+        .iter()
+        .map(|d| {
+            let mut bytes = vec![0; DISK_BYTES as usize];
+            Arc::clone(d).as_device().read(0, &mut bytes).unwrap();
+            MemoryDevice::from_bytes("again", &bytes)
+        })
+        .collect();
+    let again = Pool::open_candidate(&candidate(&images)?, &cache()).map_err(|e| e.to_string())?;
+    if contents(&again)? != got {
+        return Err("it is another after it was closed".to_owned());
+    }
+    let options = check::CheckOptions { workers: 1, ..check::CheckOptions::default() };
+    let report = check::run(&again, &options, &rt::Progress::new());
+    match report.issues.iter().find(|i| i.severity() > check::Severity::Note) {
+        Some(issue) => Err(format!("check: {issue}")),
+        None => Ok(()),
+    }
+}
+
+/// What the disks hold is sound before anybody replays anything.
+fn judge_unreplayed(images: &[MemoryDevice]) -> Result<(), String> {
+    let pool = Pool::open_candidate(&candidate(images)?, &cache()).map_err(|e| e.to_string())?;
+    let options = check::CheckOptions { workers: 1, ..check::CheckOptions::default() };
+    let report = check::run(&pool, &options, &rt::Progress::new());
+    match report.issues.iter().find(|i| i.severity() > check::Severity::Note) {
+        Some(issue) => Err(format!("check without a replay: {issue}")),
+        None => Ok(()),
+    }
+}
+
+/// Records the import of what a crash left.
+fn record_import(images: Vec<MemoryDevice>, seed: u64) -> CrashLog {
+    let body = move || {
+        let rt = rt::Rt::simulated(seed);
+        let site = SimDisks::new(&rt);
+        let devices: Vec<device::WriteDeviceRef> = images
+            .into_iter()
+            .enumerate()
+            .map(|(n, image)| site.add_with(&options(n, seed), image) as _)
+            .collect();
+        site.record();
+        let pool = import(&rt, &devices).unwrap();
+        let log = site.log();
+        pool.close().unwrap();
+        log
+    };
+    std::thread::spawn(body).join().unwrap()
+}
+
+/// Judges a crash at every event, `samples` with what is uncertain decided by chance, and some
+/// crashes while the first is recovered from.
+fn sweep(run: &Run, step: usize, samples: u64, seed: u64) -> Result<u64, String> {
+    let mut judged = 0;
+    let said = |cut, e| format!("cut at {cut} ({}): {e}", run.log.describe(cut));
+    for cut in (0..=run.log.len()).step_by(step) {
+        let images = run.log.images(cut, CrashMode::LoseUnflushed, 0);
+        judge(run, cut, &images, cut % 16 == 0).map_err(|e| said(cut, e))?;
+        if cut % 16 == 8 {
+            judge_unreplayed(&images).map_err(|e| said(cut, e))?;
+        }
+        judged += 1;
+    }
+    let mut rng = testkit::Rng::new(seed);
+    for n in 0..samples {
+        let cut = rng.below(run.log.len() as u64 + 1) as usize;
+        let images = run.log.images(cut, CrashMode::Random, rng.next_u64());
+        judge(run, cut, &images, n % 8 == 0).map_err(|e| said(cut, e))?;
+        judged += 1;
+        if n % 10 == 0 {
+            let second = record_import(images, seed + n);
+            for at in (0..=second.len()).step_by(step) {
+                let mode = if at % 2 == 0 { CrashMode::LoseUnflushed } else { CrashMode::Random };
+                let images = second.images(at, mode, rng.next_u64());
+                let said = |e| format!("cut at {cut}, and at {at} of its import: {e}");
+                judge(run, cut, &images, at % 16 == 0).map_err(said)?;
+                judged += 1;
+            }
+        }
+    }
+    Ok(judged)
+}
+
+#[test]
+fn what_was_promised_is_there() {
+    for (seed, shape) in (1..).zip(SHAPES) {
+        let run = run(seed, shape, 50);
+        let judged = sweep(&run, 9, 11, seed).unwrap_or_else(|e| panic!("{shape:?}: {e}"));
+        assert!(judged > 40, "{judged}");
+    }
+}
+
+/// `cargo test -p engine --test promise -- --ignored`.
+#[test]
+#[ignore = "long form: an hour"]
+fn what_was_promised_is_there_at_every_event() {
+    for seed in 10..30 {
+        let shape = SHAPES[seed as usize % SHAPES.len()];
+        let run = run(seed, shape, 200);
+        sweep(&run, 1, 500, seed).unwrap_or_else(|e| panic!("{shape:?}, seed {seed}: {e}"));
+    }
+}
+
+/// Nothing waits for a txg once a log has begun.
+#[test]
+fn a_promise_does_not_wait_for_a_txg() {
+    std::thread::spawn(|| {
+        let rt = rt::Rt::simulated(7);
+        let site = SimDisks::new(&rt);
+        let devices = Devices::from([("sim0".to_owned(), site.add(&options(0, 7)) as _)]);
+        let pool = live::create(&rt, &CreateOptions::new("tank", tops(Shape::Disk).1), &devices);
+        let pool = pool.unwrap();
+        let fs = pool.filesystem("tank").unwrap();
+        let new = NewFile::new(NewKind::File, 0o644, NOW);
+        let file = fs.create(fs.root_object(), b"file", &new).unwrap().number();
+        fs.sync(file).unwrap();
+        let before = pool.last_synced();
+        for n in 0..50 {
+            fs.write_at(file, n * 4096, &[n as u8; 4096], NOW).unwrap();
+            fs.sync(file).unwrap();
+        }
+        assert_eq!(pool.last_synced(), before);
+        pool.close().unwrap();
+    })
+    .join()
+    .unwrap();
+}

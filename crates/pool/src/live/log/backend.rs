@@ -1,0 +1,111 @@
+//! What an intent log needs of its pool: space, writes, flushes, and the ends of txgs.
+//!
+//! A block of a log is counted against the room that transactions were promised, until its txg is
+//! durable: a sync must not find the space gone that it was told there is. When there is no such
+//! room, there is no block.
+
+use super::super::record::Pushed;
+use super::super::shared::Shared;
+use super::super::space::Door;
+use dmu::{Objset, Tx};
+use ondisk::ZilHeader;
+use parking_lot::Mutex;
+use std::collections::BTreeSet;
+use std::sync::{Arc, Weak};
+use vdev::BlockWrite;
+use vdev::queue::IoClass;
+use zil::{Backend, BlockPlace};
+use zio::{Allocate, Class, Want};
+
+/// The pool of one head's log.
+pub(in super::super) struct LogBackend {
+    pub(in super::super) shared: Weak<Shared>,
+    pub(in super::super) door: Arc<Door>,
+    pub(in super::super) objset: Objset,
+}
+
+impl LogBackend {
+    fn shared(&self) -> Result<Arc<Shared>, String> {
+        let shared = self.shared.upgrade().ok_or_else(|| "the pool is closed".to_owned())?;
+        match self.door.is_gone() {
+            true => Err("the dataset was destroyed or rolled back".to_owned()),
+            false => Ok(shared),
+        }
+    }
+
+    /// Does `work` in the open txg, which will write the object set.
+    fn within<T>(
+        &self,
+        shared: &Shared,
+        work: impl FnOnce(u64) -> Result<T, String>,
+    ) -> Result<T, String> {
+        let txg = shared.txgs.enter(None).map_err(|why| why.to_string())?;
+        // The sync itself says what the header is.
+        let marked = self.objset.set_zil(&Tx::syncing(txg), &ZilHeader::default());
+        let done = marked.map_err(|e| e.to_string()).and_then(|()| work(txg));
+        shared.txgs.leave(txg, None);
+        done
+    }
+}
+
+impl Backend for LogBackend {
+    fn allocate(&self, size: u64, keep: &mut dyn FnMut(BlockPlace)) -> bool {
+        let Ok(shared) = self.shared() else { return false };
+        let worst = shared.alloc.worst_dsize(size);
+        if !shared.space.promise_log(worst) {
+            return false;
+        }
+        let mut allocated = None;
+        let done = self.within(&shared, |txg| {
+            let hint = self.objset.id();
+            let want = Want { psize: size, copies: 1, class: Class::Log, txg, gang: false, hint };
+            let dvas = shared.alloc.allocate(&want).map_err(|e| e.to_string())?;
+            keep(BlockPlace { dvas, size, birth: txg });
+            allocated = Some(txg);
+            shared.space.log_took(worst, txg);
+            Ok(())
+        });
+        if allocated.is_none() {
+            shared.space.log_did_not(worst);
+        }
+        done.is_ok()
+    }
+
+    fn touch(&self) -> Result<u64, String> {
+        self.within(&*self.shared()?, Ok)
+    }
+
+    fn write(&self, blocks: Vec<(BlockPlace, device::Shared)>) -> Result<(), String> {
+        let shared = self.shared()?;
+        let vdevs = shared.reader.vdevs();
+        let tops: BTreeSet<u32> = blocks.iter().map(|(place, _)| place.dvas[0].vdev()).collect();
+        let answers = Arc::new((Mutex::new((blocks.len(), None)), shared.rt.condvar()));
+        let writes = blocks.into_iter().map(|(place, data)| {
+            let answers = Arc::clone(&answers);
+            let done = Box::new(move |result: Result<(), vdev::WriteError>| {
+                let mut state = answers.0.lock();
+                state.0 -= 1;
+                state.1 = state.1.take().or(result.err());
+                if state.0 == 0 {
+                    answers.1.notify_all();
+                }
+            });
+            let (dva, birth, class) = (place.dvas[0], place.birth, IoClass::SyncWrite);
+            BlockWrite { dva, data, birth, class, done }
+        });
+        vdevs.write_batch(writes.collect());
+        let failed = {
+            let mut state = answers.0.lock();
+            while state.0 > 0 {
+                answers.1.wait(&mut state);
+            }
+            state.1.take()
+        };
+        failed.map_or(Ok(()), Err).and_then(|()| vdevs.flush_tops(&tops)).map_err(|e| e.to_string())
+    }
+
+    fn wait_synced(&self, txg: u64) -> Result<(), String> {
+        let shared = self.shared()?;
+        shared.txgs.wait_synced(txg, Pushed::Waited).map_err(|why| why.to_string())
+    }
+}

@@ -1,0 +1,212 @@
+//! Replaying the intent logs of a pool that is opened for writing.
+//!
+//! # Theory
+//!
+//! ```text
+//! looked at   before anything is opened for writing, each log is replayed into memory. One that
+//!             cannot be replayed to its end keeps the pool from being opened
+//! claimed     blocks that no space map knows, because their txg never became durable, are taken
+//!             from the free space before anybody can have it, and the header says so: both in the
+//!             first txg
+//! replayed    each record in a transaction of its own; the header that its txg writes has the
+//!             number of the last record up to that txg
+//! emptied     when all is durable, one task frees the blocks and empties the header
+//! ```
+//!
+//! Whatever ends this, the next import goes on: before the first txg nothing has happened; a claimed
+//! log is not claimed again, and records up to the number in its header are passed over; a log that
+//! was replayed to its end has none left, and is emptied when its dataset is opened.
+
+use super::super::LivePool;
+use super::super::heads::{self, Head};
+use super::super::shared::TaskCx;
+use super::super::writable::Obstacle;
+use super::claimed_block;
+use crate::alloc::Allocator;
+use crate::error::{Error, Result};
+use crate::open::Pool;
+use dmu::Objset;
+use dsl::Dataset;
+use ondisk::zil::{CHECKSUM_SEQ_WORD, TxType};
+use ondisk::znode::ZPL_VERSION_SA;
+use ondisk::{BlkPtr, Compression, ObjsetKind, ZilHeader};
+use std::sync::Arc;
+use zil::Log;
+use zpl::Filesystem;
+use zpl::replay::{self, IntoPool, ReplayReport, Settings};
+
+/// A log that is not empty.
+pub(in super::super) struct Claim {
+    /// Its dataset.
+    name: String,
+    /// What the first txg writes as its header; `None`: an earlier import wrote one.
+    header: Option<ZilHeader>,
+    /// The first txg.
+    txg: u64,
+}
+
+/// Why the log of a head cannot be replayed. `None`: it can, or has nothing to replay.
+pub(in super::super) fn why_not_replayed(
+    pool: &Pool,
+    dataset: &Dataset,
+    objset: &Objset,
+) -> Option<String> {
+    if objset.phys().zil.log.is_hole() {
+        return None;
+    }
+    let log = Log::read(objset);
+    let mut settings = Settings::new(pool.uberblock().txg);
+    let mut pending = log.pending(settings.synced);
+    let first = pending.next()?;
+    // Looking shows them; to write them takes counts of blocks that are cloned.
+    if first.kind == TxType::CLONE_RANGE || pending.any(|r| r.kind == TxType::CLONE_RANGE) {
+        return Some("it clones blocks, which is not written yet".to_owned());
+    }
+    let stored = match pool.dsl().stored(dataset) {
+        Ok(stored) => stored,
+        Err(e) => return Some(e.to_string()),
+    };
+    if let Some(size) = stored.number("recordsize").filter(|n| n.is_power_of_two()) {
+        settings.record_size = size;
+    }
+    settings.zeros_are_holes = stored.number("compression") != Some(u64::from(Compression::OFF.0));
+    let replayed = match objset.phys().kind {
+        ObjsetKind::Zfs => match Filesystem::open(objset.clone()) {
+            Ok(fs) if fs.version() < ZPL_VERSION_SA => {
+                return Some(format!("file systems of version {} are not written", fs.version()));
+            }
+            _ => replay::filesystem_log(objset, &settings, &log),
+        },
+        _ => replay::volume_log(objset, &settings, &log),
+    };
+    match replayed {
+        Ok((_, report)) => report.problem(),
+        Err(e) => Some(e.to_string()),
+    }
+}
+
+/// The logs of a pool that are not empty, after what no space map knows of them was taken from the
+/// free space of `alloc`.
+pub(in super::super) fn claims(pool: &Pool, alloc: &Allocator) -> Result<Vec<Claim>> {
+    let txg = pool.uberblock().txg + 1;
+    let mut out = Vec::new();
+    for (name, dataset) in pool.dsl().datasets() {
+        let dataset = dataset?;
+        if dataset.is_snapshot() || dataset.phys.bp.is_hole() {
+            continue;
+        }
+        let objset = pool.dsl().objset(&dataset)?;
+        let before = objset.phys().zil;
+        if before.log.is_hole() {
+            continue;
+        }
+        let log = Log::read(&objset);
+        let has_pending = log.pending(txg - 1).next().is_some();
+        if before.claim_txg != 0 {
+            if has_pending {
+                out.push(Claim { name, header: None, txg });
+            }
+            continue;
+        }
+        let blocks = blocks_of(&log, txg);
+        if blocks.is_empty() && !has_pending {
+            continue;
+        }
+        for bp in &blocks {
+            alloc.claim(bp, txg).map_err(|what| Error::Invalid { what })?;
+        }
+        out.push(Claim { name, header: Some(claimed(&log, txg)), txg });
+    }
+    Ok(out)
+}
+
+/// The block behind the last one, when it belongs to the chain.
+fn next_of(log: &Log) -> Option<&BlkPtr> {
+    let seq = |bp: &BlkPtr| bp.checksum()[CHECKSUM_SEQ_WORD];
+    let expected = log.blocks.last().map_or(seq(&log.header.log), |last| last.seq + 1);
+    log.next.as_ref().filter(|bp| !bp.is_hole() && seq(bp) == expected)
+}
+
+/// The blocks of a log that no txg before `txg` has.
+fn blocks_of(log: &Log, txg: u64) -> Vec<BlkPtr> {
+    let chain = log.blocks.iter().map(|b| b.bp).chain(next_of(log).copied());
+    let chain = chain.filter(|bp| bp.logical_birth() >= txg);
+    let records = log.blocks.iter().flat_map(|b| &b.records);
+    chain.chain(records.filter_map(|r| claimed_block(r, txg))).collect()
+}
+
+/// The header of a log that is claimed in `txg`.
+fn claimed(log: &Log, txg: u64) -> ZilHeader {
+    let last_block = log.blocks.last().map_or(0, |b| b.seq);
+    let records = log.blocks.iter().flat_map(|b| &b.records);
+    let mut header = log.header;
+    header.claim_txg = txg;
+    header.claim_blk_seq = next_of(log).map_or(last_block, |bp| bp.checksum()[CHECKSUM_SEQ_WORD]);
+    header.claim_lr_seq = records.map(|r| r.seq).max().unwrap_or(0);
+    header.flags = ZilHeader::FLAG_REPLAY_NEEDED | ZilHeader::FLAG_CLAIM_LR_SEQ_VALID;
+    header
+}
+
+impl TaskCx<'_> {
+    /// Writes what the import claimed.
+    fn write_claims(&self, claims: &[(String, ZilHeader)], txg: u64) -> Result<()> {
+        if self.tx.txg() != txg {
+            let what = "the first txg was synced before the intent logs were claimed".to_owned();
+            return Err(Error::Invalid { what });
+        }
+        self.touch();
+        for (name, header) in claims {
+            let dataset = self.shared.dsl.by_name(name)?;
+            let objset = self.shared.dsl.objset(&dataset)?;
+            self.write_log_header(&dataset, &objset, header)?;
+        }
+        Ok(())
+    }
+}
+
+impl LivePool {
+    /// Replays what was found when the pool was opened.
+    pub(in super::super) fn replay_logs(&self) -> Result<()> {
+        let new = self.claims.iter().filter_map(|c| Some((c.name.clone(), c.header?)));
+        let new: Vec<_> = new.collect();
+        if let Some(txg) = self.claims.first().map(|c| c.txg).filter(|_| !new.is_empty()) {
+            self.run(move |cx| cx.write_claims(&new, txg))?;
+        }
+        for claim in &self.claims {
+            let report = self.replay_log(&claim.name)?;
+            if let Some(why) = report.problem() {
+                let name = claim.name.clone();
+                let obstacles = vec![Obstacle::IntentLog { name, why }];
+                return Err(Error::NotWritable { pool: self.name().to_owned(), obstacles });
+            }
+            self.replayed.lock().push((claim.name.clone(), report));
+        }
+        Ok(())
+    }
+
+    fn replay_log(&self, name: &str) -> Result<ReplayReport> {
+        let (dataset, stored) = {
+            let _guard = self.shared.gate.read();
+            let dataset = self.shared.dsl.by_name(name)?;
+            let stored = self.shared.dsl.stored(&dataset)?;
+            (dataset, stored)
+        };
+        let head: Arc<Head> = self.shared.head(&dataset)?;
+        let log = Log::read(&head.objset);
+        head.log.begin_replay(log.header);
+        let report = replay::into_pool(
+            &head.objset,
+            &log,
+            &IntoPool {
+                settings: heads::settings(&stored),
+                opened: &|fs| head.attach(fs),
+                done: &|txg, seq| head.log.replayed(txg, seq),
+            },
+        )?;
+        self.sync()?;
+        if report.problem().is_none() {
+            self.run(move |cx| cx.take_over(&dataset))?;
+        }
+        Ok(report)
+    }
+}

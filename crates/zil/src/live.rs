@@ -1,0 +1,768 @@
+//! The intent log of a head that is open for writing.
+//!
+//! # Theory
+//!
+//! **A change** of a file or volume tells the log what it did while its locks are held
+//! ([`IntentLog::add`]). That costs a little memory and no write. Whoever wants a promise
+//! ([`IntentLog::commit`]) has the changes written as records into the log, and waits until the
+//! devices have them. When the txg of a change is durable, the change is dropped, written or not.
+//!
+//! ```text
+//!            add                hurry             take             flush
+//!   change ------> by object ----------> ready ----------> a batch ------> promised
+//!       \--------------------------------^  names                |
+//!        \---- its txg is durable: dropped wherever it is        |
+//!                                    cannot be written: wait for its txg
+//! ```
+//!
+//! Changes of names go to *ready* at once, changes of content and attributes wait by object until
+//! somebody syncs that object. So a sync writes the changes of one file and all names, in an order
+//! in which a replay can repeat them: what a rename moves is made ready before the rename, and what
+//! waits for a file that loses its last name is forgotten together with the name.
+//!
+//! **Data are not copied** when they are written. The log fetches them when it writes the record,
+//! from the file as it is then ([`FetchData`]): they are those of the change, or newer ones. What
+//! was cut off since is not there to be fetched. Then a later record of the same batch says that it
+//! was, and what is left before is written; or the promise waits for the txg.
+//!
+//! **One thread leads.** It takes all that is ready, packs it into blocks, writes them at the same
+//! time and flushes once; whoever comes meanwhile waits, and the next to lead takes all of theirs.
+//! A promise is a number: that of the last change that was ready when it was asked for. It is kept
+//! when no change with a lower number is ready or under way.
+//!
+//! **The chain.**
+//!
+//! ```text
+//!          first commit             its txg is durable         a write failed, or suspended
+//!   none ---------------> starting --------------------> open ---------------------> closing
+//!     ^                                                                                 |
+//!     '-------- a sync after which no record of it is of use: all blocks freed ---------'
+//! ```
+//!
+//! The header of the object set can be changed by a sync only, so the first commit waits for one.
+//! After that a block is written with the pointer to the next, which was allocated before, in the
+//! open txg: that txg's space maps know it, or, when the power fails before, the import claims it
+//! by its birth. A block that was never written ends the chain.
+//!
+//! A sync ([`IntentLog::sync`]) frees blocks from the front: those written, allocated in its txg or
+//! before, whose records are all of its txg or before. Then the header points to the first block
+//! that is left. Freed means freed by that txg, also when the block was allocated in it: until it is
+//! durable the chain of the txg before leads through that block.
+//!
+//! **Crashes.** The header that a crash leaves is that of the last durable txg S. From there the
+//! chain leads through all blocks written later, because blocks are only freed by a sync, from the
+//! front, and not handed out again before two more txgs are durable. A promise is given after a
+//! flush that came after the write of its block and of all blocks before, so it is in that chain;
+//! or it is of a txg up to S.
+//!
+//! **What cannot be logged** (a change that no record says, no space, a device that fails, more
+//! than [`LARGE`] at once, a log that is closing) waits for its txg. After a write that failed
+//! nothing is appended: a reader could not get past that block.
+//!
+//! **Locks.** `state` is held for moments, and nothing is taken below it. No caller is in a
+//! transaction of the pool: a promise may wait for its txg.
+
+mod pack;
+mod queue;
+
+use self::pack::{Plan, RECORD_DATA_MAX, Sizes, record_of};
+use self::queue::Queue;
+use device::Shared;
+use ondisk::blkptr::BlkPtrParts;
+use ondisk::zil::{Body, CHECKSUM_OBJSET_WORD, CHECKSUM_SEQ_WORD, Record, TxType};
+use ondisk::{BlkPtr, Checksum, Compression, DmuType, Dva, Endian, ZilHeader};
+use parking_lot::{Mutex, MutexGuard};
+use rt::{Condvar, Rt};
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, Ordering};
+
+/// A commit of more bytes waits for the txg: written to the log they would all be written twice,
+/// and the txg is due by then anyway.
+const LARGE: u64 = 32 << 20;
+
+/// What a change is about, which decides who has to wait for it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum About {
+    /// Names: every sync of the object set.
+    Names,
+    /// Content or attributes of one object: syncs of that object, and of all.
+    Object(u64),
+}
+
+/// What was changed.
+#[derive(Clone, Debug)]
+pub enum What {
+    /// What this record says; its sequence number is given later.
+    Record(Box<Record>),
+    /// Data were written, which are fetched when they are needed.
+    Data {
+        /// The object.
+        object: u64,
+        /// Where, in bytes.
+        offset: u64,
+        /// How many bytes.
+        length: u64,
+    },
+    /// Something that no record can say.
+    Unsaid,
+}
+
+/// A change.
+#[derive(Debug)]
+pub struct Change<'a> {
+    /// Its txg.
+    pub txg: u64,
+    /// What it is about.
+    pub about: About,
+    /// What it is.
+    pub what: What,
+    /// Objects whose changes so far have to be repeated before it.
+    pub after: &'a [u64],
+    /// Objects that are no more: what waits for them is forgotten.
+    pub gone: &'a [u64],
+}
+
+/// When changes are promised (property `sync`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SyncMode {
+    /// When somebody asks.
+    Standard,
+    /// Each, before the call that made it returns.
+    Always,
+    /// Never: who asks is told yes, and gets what the next txg brings.
+    Disabled,
+}
+
+/// Where a block of the log is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Place {
+    /// Its addresses.
+    pub dvas: [Dva; 3],
+    /// Its size.
+    pub size: u64,
+    /// The txg in which it was allocated.
+    pub birth: u64,
+}
+
+/// What a log needs of its pool. None of this is called with a lock held.
+pub trait Backend: Send + Sync {
+    /// Allocates a block in the open txg, and has the object set written by that txg. `keep` is
+    /// called before the txg can end. False: there is no space that could be spared now.
+    fn allocate(&self, size: u64, keep: &mut dyn FnMut(Place)) -> bool;
+
+    /// Has the object set written by the open txg, whose number it returns.
+    fn touch(&self) -> Result<u64, String>;
+
+    /// Writes blocks, at the same time, and flushes their devices.
+    fn write(&self, blocks: Vec<(Place, Shared)>) -> Result<(), String>;
+
+    /// Waits until `txg` is durable.
+    fn wait_synced(&self, txg: u64) -> Result<(), String>;
+}
+
+/// Data of objects as they are now.
+pub trait FetchData: Send + Sync {
+    /// The bytes of a range, as far as the object reaches and can be read.
+    fn fetch(&self, object: u64, offset: u64, length: u64) -> Vec<u8>;
+}
+
+/// A change in the queue.
+#[derive(Debug)]
+struct Itx {
+    txg: u64,
+    what: What,
+}
+
+/// A block of the chain.
+#[derive(Clone, Copy, Debug)]
+struct Link {
+    place: Place,
+    seq: u64,
+    /// The last txg that a record in it is of.
+    max_txg: u64,
+    is_written: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stage {
+    None,
+    Starting,
+    Open,
+    Closing,
+}
+
+/// The header of a log that this engine did not write, while it is replayed.
+struct Replaying {
+    header: ZilHeader,
+    /// The last record that each txg has.
+    done: Vec<(u64, u64)>,
+}
+
+struct State {
+    queue: Queue,
+    stage: Stage,
+    /// The chain: what is written, and behind it one block that is not.
+    links: VecDeque<Link>,
+    /// Blocks that were allocated and are in no chain yet.
+    fresh: Vec<Place>,
+    /// The random words of the chain.
+    words: [u64; 2],
+    /// The number of the next record.
+    record_seq: u64,
+    sizes: Sizes,
+    /// A thread leads.
+    leading: bool,
+    /// It is writing blocks.
+    writing: bool,
+    /// The number of the first change that is under way.
+    under_way: Option<u64>,
+    /// The last durable txg.
+    synced: u64,
+    /// As long as it is not zero there is no chain.
+    suspended: u32,
+    /// The header belongs to a log that was there before.
+    foreign: bool,
+    replaying: Option<Replaying>,
+    stopped: Option<String>,
+    /// Who is told without waiting, and for which number.
+    callers: Vec<(u64, Told)>,
+    /// A thread works for them.
+    has_driver: bool,
+}
+
+type Told = Box<dyn FnOnce(Result<(), String>) + Send>;
+
+impl State {
+    /// No change with a lower number is ready or under way.
+    fn kept_below(&self) -> u64 {
+        self.under_way.unwrap_or(u64::MAX).min(self.queue.first())
+    }
+}
+
+/// What a sync has to do for a log.
+#[derive(Debug)]
+pub struct Synced {
+    /// The header that the txg writes.
+    pub header: ZilHeader,
+    /// Blocks that it frees.
+    pub free: Vec<BlkPtr>,
+}
+
+/// See the head of the file.
+pub struct IntentLog {
+    rt: Rt,
+    objset: u64,
+    backend: Box<dyn Backend>,
+    data: Mutex<Option<Arc<dyn FetchData>>>,
+    mode: AtomicU8,
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+impl IntentLog {
+    /// The log of object set `objset`. `foreign`: its header has one already.
+    #[must_use]
+    pub fn new(rt: &Rt, objset: u64, foreign: bool, backend: Box<dyn Backend>) -> Self {
+        let state = State {
+            queue: Queue::default(),
+            stage: Stage::None,
+            links: VecDeque::new(),
+            fresh: Vec::new(),
+            words: [0; 2],
+            record_seq: 0,
+            sizes: Sizes::default(),
+            leading: false,
+            writing: false,
+            under_way: None,
+            synced: 0,
+            suspended: 0,
+            foreign,
+            replaying: None,
+            stopped: None,
+            callers: Vec::new(),
+            has_driver: false,
+        };
+        Self {
+            rt: rt.clone(),
+            objset,
+            backend,
+            data: Mutex::default(),
+            mode: AtomicU8::new(SyncMode::Standard as u8),
+            state: Mutex::new(state),
+            changed: rt.condvar(),
+        }
+    }
+
+    /// From now on data are fetched from here.
+    pub fn set_data(&self, data: Arc<dyn FetchData>) {
+        *self.data.lock() = Some(data);
+    }
+
+    /// When changes are promised, from now on.
+    pub fn set_mode(&self, mode: SyncMode) {
+        self.mode.store(mode as u8, Ordering::Relaxed);
+    }
+
+    /// When changes are promised.
+    #[must_use]
+    pub fn mode(&self) -> SyncMode {
+        match self.mode.load(Ordering::Relaxed) {
+            n if n == SyncMode::Always as u8 => SyncMode::Always,
+            n if n == SyncMode::Disabled as u8 => SyncMode::Disabled,
+            _ => SyncMode::Standard,
+        }
+    }
+
+    /// Notes a change that was made just now, while its locks and its transaction are held.
+    pub fn add(&self, change: Change<'_>) {
+        let mut state = self.state.lock();
+        change.after.iter().for_each(|object| state.queue.hurry(*object));
+        state.queue.add(change.about, Itx { txg: change.txg, what: change.what });
+        change.gone.iter().for_each(|object| state.queue.forget(*object));
+    }
+
+    /// What waits for this object is of no use any more: it is about to be freed.
+    pub fn forget(&self, object: u64) {
+        self.state.lock().queue.forget(object);
+    }
+
+    /// Waits until all names, and the changes of `object` (or of all objects), that were noted
+    /// before the call survive whatever happens.
+    ///
+    /// # Errors
+    /// The pool has stopped; says why.
+    pub fn commit(&self, object: Option<u64>) -> Result<(), String> {
+        if self.mode() == SyncMode::Disabled {
+            return Ok(());
+        }
+        let ticket = self.ticket(object);
+        self.wait(ticket)
+    }
+
+    /// The same without waiting: `told` is called when it is so, by a thread that must not wait.
+    pub fn commit_then(
+        self: &Arc<Self>,
+        object: Option<u64>,
+        told: impl FnOnce(Result<(), String>) + Send + 'static,
+    ) {
+        let ticket = self.ticket(object);
+        let mut state = self.state.lock();
+        if self.mode() == SyncMode::Disabled || state.kept_below() >= ticket {
+            drop(state);
+            return told(Ok(()));
+        }
+        state.callers.push((ticket, Box::new(told)));
+        if std::mem::replace(&mut state.has_driver, true) {
+            return;
+        }
+        drop(state);
+        let me = Arc::clone(self);
+        if self.rt.spawn("zil_commit", move || me.drive()).is_err() {
+            // No thread is to be had: then this one does it.
+            self.drive();
+        }
+    }
+
+    /// Works for those who do not wait, until there are none.
+    fn drive(&self) {
+        loop {
+            let ticket = {
+                let mut state = self.state.lock();
+                match state.callers.iter().map(|(ticket, _)| *ticket).min() {
+                    Some(ticket) => ticket,
+                    None => {
+                        state.has_driver = false;
+                        return;
+                    }
+                }
+            };
+            let done = self.wait(ticket);
+            let mut state = self.state.lock();
+            let kept = if done.is_ok() { state.kept_below().max(ticket) } else { u64::MAX };
+            let all = std::mem::take(&mut state.callers);
+            let (now, later) = all.into_iter().partition(|(ticket, _)| *ticket <= kept);
+            state.callers = later;
+            drop(state);
+            let now: Vec<(u64, Told)> = now;
+            now.into_iter().for_each(|(_, told)| told(done.clone()));
+        }
+    }
+
+    fn ticket(&self, object: Option<u64>) -> u64 {
+        let mut state = self.state.lock();
+        match object {
+            Some(object) => state.queue.hurry(object),
+            None => state.queue.hurry_all(),
+        }
+        state.queue.next()
+    }
+
+    fn wait(&self, ticket: u64) -> Result<(), String> {
+        let mut state = self.state.lock();
+        loop {
+            if let Some(why) = &state.stopped {
+                return Err(why.clone());
+            }
+            if state.kept_below() >= ticket {
+                return Ok(());
+            }
+            if state.leading {
+                self.changed.wait(&mut state);
+                continue;
+            }
+            state.leading = true;
+            state.under_way = Some(state.queue.first());
+            let batch = state.queue.take();
+            let done = MutexGuard::unlocked(&mut state, || self.promise(batch));
+            (state.leading, state.under_way) = (false, None);
+            if let Err(why) = done {
+                state.stopped.get_or_insert(why);
+            }
+            self.changed.notify_all();
+        }
+    }
+
+    /// Makes a batch survive, in the log or by its txg.
+    fn promise(&self, mut batch: Vec<Itx>) -> Result<(), String> {
+        let unsaid = batch.iter().filter(|itx| matches!(itx.what, What::Unsaid));
+        if let Some(txg) = unsaid.map(|itx| itx.txg).max() {
+            self.backend.wait_synced(txg)?;
+            batch.retain(|itx| itx.txg > txg);
+        }
+        let synced = self.state.lock().synced;
+        batch.retain(|itx| itx.txg > synced);
+        let Some(last) = batch.iter().map(|itx| itx.txg).max() else { return Ok(()) };
+        let bytes = batch.iter().map(|itx| match &itx.what {
+            What::Data { length, .. } => *length,
+            _ => 0,
+        });
+        if bytes.fold(0, u64::saturating_add) > LARGE {
+            return self.backend.wait_synced(last);
+        }
+        if let Some(begun) = self.begin_chain() {
+            return self.begun(begun.max(last));
+        }
+        let records = self.records(batch)?;
+        if records.is_empty() || self.put(&records) {
+            return Ok(());
+        }
+        self.backend.wait_synced(last)
+    }
+
+    /// Allocates the first block when there is no chain. The txg that will write the header.
+    fn begin_chain(&self) -> Option<u64> {
+        let size = {
+            let mut state = self.state.lock();
+            if state.stage != Stage::None || state.suspended > 0 || state.foreign {
+                return None;
+            }
+            state.words = [self.rt.random_u64() | 1, self.rt.random_u64() | 1];
+            state.stage = Stage::Starting;
+            state.sizes.usual()
+        };
+        let mut birth = None;
+        let allocated = self.backend.allocate(size, &mut |place| {
+            birth = Some(place.birth);
+            let link = Link { place, seq: 1, max_txg: 0, is_written: false };
+            self.state.lock().links.push_back(link);
+        });
+        if !allocated {
+            self.state.lock().stage = Stage::None;
+        }
+        birth
+    }
+
+    /// Waits until the header of a new chain is on disk; with that all is, up to `txg`.
+    fn begun(&self, txg: u64) -> Result<(), String> {
+        let done = self.backend.wait_synced(txg);
+        let mut state = self.state.lock();
+        if state.stage == Stage::Starting {
+            state.stage = if done.is_ok() { Stage::Open } else { Stage::Closing };
+        }
+        done
+    }
+
+    /// The records of a batch, with the data that they need.
+    fn records(&self, batch: Vec<Itx>) -> Result<Vec<Record>, String> {
+        let mut out = Vec::with_capacity(batch.len());
+        let data = self.data.lock().clone();
+        let mut rest = VecDeque::from(batch);
+        while let Some(Itx { txg, what }) = rest.pop_front() {
+            let (object, offset, length) = match what {
+                What::Record(record) => {
+                    out.push(*record);
+                    continue;
+                }
+                What::Unsaid => continue,
+                What::Data { object, offset, length } => (object, offset, length),
+            };
+            let mut at = 0;
+            while at < length {
+                let n = (length - at).min(RECORD_DATA_MAX);
+                let offset = offset.saturating_add(at);
+                let bytes = data.as_ref().map_or_else(Vec::new, |d| d.fetch(object, offset, n));
+                if bytes.len() as u64 != n && !rest.iter().any(|itx| cuts(&itx.what, object)) {
+                    self.backend.wait_synced(txg)?;
+                } else if !bytes.is_empty() {
+                    out.push(record_of(object, offset, bytes, txg));
+                }
+                at += n;
+            }
+        }
+        Ok(out)
+    }
+
+    /// Writes records into the chain. False: they are not there, or nobody could find them.
+    fn put(&self, records: &[Record]) -> bool {
+        let mut plans = {
+            let mut state = self.state.lock();
+            let last = state.links.back().copied();
+            let Some(last) = last.filter(|_| state.stage == Stage::Open) else { return false };
+            state.writing = true;
+            vec![Plan::new(last.place, last.seq)]
+        };
+        let Some(next) = self.pack(records, &mut plans) else {
+            // Nothing was written, so the chain is as it was.
+            self.state.lock().writing = false;
+            self.changed.notify_all();
+            return false;
+        };
+        let words = self.state.lock().words;
+        let pointer = |place: Place, seq| pointer(&place, self.objset, words, seq);
+        let behind = plans.iter().skip(1).map(|p| (p.place, p.seq));
+        let behind: Vec<_> = behind.chain([next]).map(|(place, seq)| pointer(place, seq)).collect();
+        let blocks = plans.iter().zip(&behind).map(|(plan, next)| {
+            let seed = pointer(plan.place, plan.seq).checksum();
+            plan.seal(*next, seed).map(|bytes| (plan.place, bytes))
+        });
+        let blocks: Option<Vec<_>> = blocks.collect();
+        let written = blocks.is_some_and(|blocks| self.backend.write(blocks).is_ok());
+        let mut state = self.state.lock();
+        state.links.pop_back();
+        state.links.extend(plans.iter().map(|plan| Link {
+            place: plan.place,
+            seq: plan.seq,
+            max_txg: plan.max_txg,
+            is_written: true,
+        }));
+        let (place, seq) = next;
+        state.links.push_back(Link { place, seq, max_txg: 0, is_written: false });
+        state.writing = false;
+        if !written && state.stage == Stage::Open {
+            state.stage = Stage::Closing;
+        }
+        self.changed.notify_all();
+        written
+    }
+
+    /// Puts records into blocks, the first of which is there, and allocates what comes behind.
+    /// Returns the block behind the last; `None`: there is no space.
+    fn pack(&self, records: &[Record], plans: &mut Vec<Plan>) -> Option<(Place, u64)> {
+        let mut seq = self.state.lock().record_seq;
+        let encoded: Vec<(Vec<u8>, u64)> = records
+            .iter()
+            .map(|record| {
+                seq += 1;
+                let mut record = record.clone();
+                record.seq = seq;
+                (record.encode(Endian::Little), record.txg)
+            })
+            .collect();
+        let mut left: u64 = encoded.iter().map(|(bytes, _)| bytes.len() as u64).sum();
+        self.state.lock().sizes.note(left);
+        for (bytes, txg) in &encoded {
+            while !plans.last_mut()?.take(bytes, *txg) {
+                let place = self.block(Sizes::of(left), Sizes::of(bytes.len() as u64))?;
+                let seq = plans.last()?.seq + 1;
+                plans.push(Plan::new(place, seq));
+            }
+            left -= bytes.len() as u64;
+        }
+        let usual = self.state.lock().sizes.usual();
+        let place = self.block(usual, 0)?;
+        self.state.lock().record_seq = seq;
+        Some((place, plans.last()?.seq + 1))
+    }
+
+    /// A block of `size` bytes, at least `least`.
+    fn block(&self, size: u64, least: u64) -> Option<Place> {
+        let fitting = |state: &mut State| {
+            let at = state.fresh.iter().position(|place| place.size >= least)?;
+            Some(state.fresh.swap_remove(at))
+        };
+        if let Some(place) = fitting(&mut self.state.lock()) {
+            return Some(place);
+        }
+        let allocated = self.backend.allocate(size, &mut |place| {
+            self.state.lock().fresh.push(place);
+        });
+        if allocated { fitting(&mut self.state.lock()) } else { None }
+    }
+
+    /// In the sync of `txg`, before the object set is written: the header, and what is freed. `None`:
+    /// the header is not this log's to change.
+    pub fn sync(&self, txg: u64) -> Option<Synced> {
+        let mut state = self.state.lock();
+        if let Some(replaying) = &state.replaying {
+            let done = replaying.done.iter().filter(|(t, _)| *t <= txg).map(|(_, seq)| *seq);
+            let mut header = replaying.header;
+            header.replay_seq = done.max().unwrap_or(0).max(header.replay_seq);
+            return Some(Synced { header, free: Vec::new() });
+        }
+        if state.foreign {
+            return None;
+        }
+        let mut free = Vec::new();
+        while let Some(link) = state.links.front()
+            && link.is_written
+            && link.place.birth <= txg
+            && link.max_txg <= txg
+        {
+            free.push(link.place);
+            state.links.pop_front();
+        }
+        let over = |place: &Place| place.birth <= txg;
+        if state.stage == Stage::Closing
+            && !state.writing
+            && state.fresh.iter().all(over)
+            && state.links.iter().all(|link| over(&link.place) && link.max_txg <= txg)
+        {
+            free.extend(state.links.drain(..).map(|link| link.place));
+            free.append(&mut state.fresh);
+            state.stage = Stage::None;
+            state.record_seq = 0;
+        }
+        let mut header = ZilHeader::default();
+        if let Some(link) = state.links.front() {
+            header.log = pointer(&link.place, self.objset, state.words, link.seq);
+        }
+        let free = free.iter().map(|place| pointer(place, self.objset, state.words, 0)).collect();
+        self.changed.notify_all();
+        Some(Synced { header, free })
+    }
+
+    /// `txg` is durable: its changes need no promise any more.
+    pub fn synced(&self, txg: u64) {
+        let mut state = self.state.lock();
+        state.synced = state.synced.max(txg);
+        state.queue.synced(txg);
+        self.changed.notify_all();
+    }
+
+    /// Lets the chain end with the next sync, and none begin until [`Self::resume`]. Promises wait
+    /// for their txgs meanwhile.
+    pub fn begin_suspend(&self) {
+        let mut state = self.state.lock();
+        state.suspended += 1;
+        if state.stage == Stage::Open {
+            state.stage = Stage::Closing;
+        }
+        let closes = state.stage == Stage::Closing;
+        drop(state);
+        if closes {
+            // When the pool has stopped, there is no next sync.
+            let _ = self.backend.touch();
+        }
+    }
+
+    /// [`Self::begin_suspend`], and waits until the header on disk is empty.
+    ///
+    /// # Errors
+    /// The pool has stopped. The log stays suspended.
+    pub fn suspend(&self) -> Result<(), String> {
+        self.begin_suspend();
+        loop {
+            {
+                let state = self.state.lock();
+                if state.foreign || (state.stage == Stage::None && !state.leading) {
+                    return Ok(());
+                }
+            }
+            {
+                let mut state = self.state.lock();
+                if state.leading && state.stage == Stage::Starting {
+                    self.changed.wait(&mut state);
+                    continue;
+                }
+                if state.stage == Stage::Open {
+                    state.stage = Stage::Closing;
+                }
+            }
+            let txg = self.backend.touch()?;
+            self.backend.wait_synced(txg)?;
+            if self.state.lock().stage == Stage::None {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Chains may begin again.
+    pub fn resume(&self) {
+        let mut state = self.state.lock();
+        state.suspended = state.suspended.saturating_sub(1);
+    }
+
+    /// The header belongs to a log that was there before this engine came.
+    #[must_use]
+    pub fn is_foreign(&self) -> bool {
+        self.state.lock().foreign
+    }
+
+    /// That log is gone.
+    pub fn taken_over(&self) {
+        let mut state = self.state.lock();
+        state.foreign = false;
+        state.replaying = None;
+    }
+
+    /// That log, whose header this is, is replayed from now on.
+    pub fn begin_replay(&self, header: ZilHeader) {
+        self.state.lock().replaying = Some(Replaying { header, done: Vec::new() });
+    }
+
+    /// Record `seq` of it was repeated in `txg`, whose transaction the caller is in.
+    pub fn replayed(&self, txg: u64, seq: u64) {
+        let mut state = self.state.lock();
+        let Some(replaying) = &mut state.replaying else { return };
+        match replaying.done.last_mut() {
+            Some(last) if last.0 == txg => last.1 = seq,
+            _ => replaying.done.push((txg, seq)),
+        }
+    }
+}
+
+/// Whether a change cuts data of an object off that were written before it.
+fn cuts(what: &What, object: u64) -> bool {
+    let What::Record(record) = what else { return false };
+    let about = record.object() == Some(object);
+    about
+        && (record.kind == TxType::TRUNCATE
+            || matches!(&record.body, Body::SetAttr { mask, .. } if mask & SET_SIZE != 0))
+}
+
+/// The bit of a setattr record that says that it sets the size.
+const SET_SIZE: u64 = 8;
+
+/// The pointer to a block of a chain.
+fn pointer(place: &Place, objset: u64, words: [u64; 2], seq: u64) -> BlkPtr {
+    let mut checksum = [words[0], words[1], 0, 0];
+    checksum[CHECKSUM_OBJSET_WORD] = objset;
+    checksum[CHECKSUM_SEQ_WORD] = seq;
+    BlkPtr::build(&BlkPtrParts {
+        dvas: place.dvas,
+        lsize: place.size,
+        psize: place.size,
+        compression: Compression::OFF,
+        checksum_kind: Checksum::ZILOG2,
+        checksum,
+        kind: DmuType::INTENT_LOG,
+        level: 0,
+        endian: Endian::Little,
+        birth: place.birth,
+        fill: 0,
+    })
+}
+
+#[cfg(test)]
+mod tests;

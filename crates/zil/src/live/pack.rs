@@ -1,0 +1,94 @@
+//! Records into blocks.
+
+use super::Place;
+use codec::checksum::{ByteOrder, seal_zilog2};
+use device::{AlignedBuf, Shared};
+use ondisk::zil::{BLOCK_SIZE_MIN, Body, CHAIN_SIZE, Chain, Record, TxType};
+use ondisk::{BlkPtr, Endian};
+use std::collections::VecDeque;
+
+/// Largest block of a log: every OpenZFS reads it, whatever the features.
+const BLOCK_MAX: u64 = 128 << 10;
+
+/// Bytes of a write record before its data.
+const WRITE_RECORD: u64 = 192;
+
+/// Most data of one record: it stands in one block.
+pub(super) const RECORD_DATA_MAX: u64 = BLOCK_MAX - CHAIN_SIZE as u64 - WRITE_RECORD;
+
+/// Batches whose size is remembered.
+const REMEMBERED: usize = 16;
+
+/// The record of a write.
+pub(super) fn record_of(object: u64, offset: u64, data: Vec<u8>, txg: u64) -> Record {
+    let (length, block) = (data.len() as u64, Box::new(BlkPtr::HOLE));
+    let body = Body::Write { object, offset, length, block_offset: 0, block, data };
+    Record::new(TxType::WRITE, txg, 0, body)
+}
+
+/// How large blocks are: the next one is allocated before it is known what it will hold, so it is
+/// as large as the last batches needed.
+#[derive(Default)]
+pub(super) struct Sizes {
+    last: VecDeque<u64>,
+}
+
+impl Sizes {
+    /// A block for so many bytes of records: a power of two, from 4 to 128 KiB.
+    pub(super) fn of(bytes: u64) -> u64 {
+        let whole = bytes.saturating_add(CHAIN_SIZE as u64).min(BLOCK_MAX);
+        whole.next_power_of_two().max(BLOCK_SIZE_MIN as u64)
+    }
+
+    /// A batch had so many bytes of records.
+    pub(super) fn note(&mut self, bytes: u64) {
+        self.last.push_back(bytes);
+        if self.last.len() > REMEMBERED {
+            self.last.pop_front();
+        }
+    }
+
+    pub(super) fn usual(&self) -> u64 {
+        Self::of(self.last.iter().copied().max().unwrap_or(0))
+    }
+}
+
+/// A block that is to be written.
+pub(super) struct Plan {
+    pub(super) place: Place,
+    pub(super) seq: u64,
+    pub(super) max_txg: u64,
+    /// Room for the chain structure, and records.
+    bytes: Vec<u8>,
+}
+
+impl Plan {
+    pub(super) fn new(place: Place, seq: u64) -> Self {
+        Self { place, seq, max_txg: 0, bytes: vec![0; CHAIN_SIZE] }
+    }
+
+    /// Takes a record of `txg` when there is room.
+    pub(super) fn take(&mut self, record: &[u8], txg: u64) -> bool {
+        if (self.bytes.len() + record.len()) as u64 > self.place.size {
+            return false;
+        }
+        self.bytes.extend_from_slice(record);
+        self.max_txg = self.max_txg.max(txg);
+        true
+    }
+
+    /// The bytes that are written: as much of the block as is used, and all of it where a part of it
+    /// could not be reconstructed by itself.
+    pub(super) fn seal(&self, next: BlkPtr, seed: [u64; 4]) -> Option<Shared> {
+        let used = self.bytes.len();
+        let is_whole = self.place.dvas[0].asize() > self.place.size;
+        let size = usize::try_from(self.place.size).ok()?;
+        let stored = if is_whole { size } else { used.next_multiple_of(BLOCK_SIZE_MIN) };
+        let mut block = AlignedBuf::zeroed(stored);
+        block.get_mut(..used)?.copy_from_slice(&self.bytes);
+        let chain = Chain::new(next, used as u64, seed).encode(Endian::Little);
+        block.get_mut(..CHAIN_SIZE)?.copy_from_slice(&chain);
+        seal_zilog2(&mut block, ByteOrder::Little, seed, None).ok()?;
+        Some(Shared::from(block))
+    }
+}

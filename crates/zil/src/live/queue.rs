@@ -1,0 +1,68 @@
+//! Changes that are not promised: by object, and ready in the order in which they are written.
+
+use super::{About, Itx};
+use std::collections::{BTreeMap, VecDeque};
+
+#[derive(Default)]
+pub(super) struct Queue {
+    /// With their numbers, ascending.
+    ready: VecDeque<(u64, Itx)>,
+    /// Of objects that nobody has synced yet.
+    waiting: BTreeMap<u64, Vec<Itx>>,
+    next: u64,
+}
+
+impl Queue {
+    pub(super) fn add(&mut self, about: About, itx: Itx) {
+        match about {
+            About::Names => self.push(itx),
+            About::Object(object) => self.waiting.entry(object).or_default().push(itx),
+        }
+    }
+
+    fn push(&mut self, itx: Itx) {
+        self.ready.push_back((self.next, itx));
+        self.next += 1;
+    }
+
+    /// Makes the changes of an object ready.
+    pub(super) fn hurry(&mut self, object: u64) {
+        for itx in self.waiting.remove(&object).unwrap_or_default() {
+            self.push(itx);
+        }
+    }
+
+    pub(super) fn hurry_all(&mut self) {
+        for itx in std::mem::take(&mut self.waiting).into_values().flatten() {
+            self.push(itx);
+        }
+    }
+
+    pub(super) fn forget(&mut self, object: u64) {
+        self.waiting.remove(&object);
+    }
+
+    /// The number that the next change gets when it becomes ready.
+    pub(super) fn next(&self) -> u64 {
+        self.next
+    }
+
+    /// The lowest number of what is ready.
+    pub(super) fn first(&self) -> u64 {
+        self.ready.front().map_or(self.next, |(number, _)| *number)
+    }
+
+    /// All that is ready.
+    pub(super) fn take(&mut self) -> Vec<Itx> {
+        self.ready.drain(..).map(|(_, itx)| itx).collect()
+    }
+
+    /// `txg` is durable.
+    pub(super) fn synced(&mut self, txg: u64) {
+        self.ready.retain(|(_, itx)| itx.txg > txg);
+        for list in self.waiting.values_mut() {
+            list.retain(|itx| itx.txg > txg);
+        }
+        self.waiting.retain(|_, list| !list.is_empty());
+    }
+}

@@ -1,0 +1,298 @@
+//! The log over a pool that is a list of blocks.
+
+use super::*;
+use codec::checksum::verify_zilog2;
+use ondisk::zil::{Chain, ChainPlace, Record, records};
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, AtomicU64};
+
+/// A pool: blocks by their place, and a txg that is durable when somebody waits for it.
+#[derive(Default)]
+struct Pool {
+    open: AtomicU64,
+    next: AtomicU64,
+    full: AtomicBool,
+    failing: AtomicBool,
+    waits: AtomicU64,
+    blocks: Mutex<BTreeMap<u64, Vec<u8>>>,
+    log: Mutex<Option<Arc<IntentLog>>>,
+    header: Mutex<ZilHeader>,
+    freed: Mutex<Vec<BlkPtr>>,
+}
+
+struct Handle(Arc<Pool>);
+
+impl Backend for Handle {
+    fn allocate(&self, size: u64, keep: &mut dyn FnMut(Place)) -> bool {
+        if self.0.full.load(Ordering::SeqCst) {
+            return false;
+        }
+        let offset = self.0.next.fetch_add(size, Ordering::SeqCst);
+        let dvas = [Dva::new(0, offset, size, false), Dva::default(), Dva::default()];
+        keep(Place { dvas, size, birth: self.0.open.load(Ordering::SeqCst) });
+        true
+    }
+
+    fn touch(&self) -> Result<u64, String> {
+        Ok(self.0.open.load(Ordering::SeqCst))
+    }
+
+    fn write(&self, blocks: Vec<(Place, Shared)>) -> Result<(), String> {
+        if self.0.failing.load(Ordering::SeqCst) {
+            return Err("the device is gone".to_owned());
+        }
+        for (place, bytes) in blocks {
+            self.0.blocks.lock().insert(place.dvas[0].offset(), bytes.to_vec());
+        }
+        Ok(())
+    }
+
+    fn wait_synced(&self, txg: u64) -> Result<(), String> {
+        self.0.waits.fetch_add(1, Ordering::SeqCst);
+        self.0.sync_to(txg);
+        Ok(())
+    }
+}
+
+impl Pool {
+    fn sync_to(&self, txg: u64) {
+        let log = self.log.lock().clone().expect("a log");
+        while self.open.load(Ordering::SeqCst) <= txg {
+            let txg = self.open.fetch_add(1, Ordering::SeqCst);
+            if let Some(Synced { header, free }) = log.sync(txg) {
+                *self.header.lock() = header;
+                self.freed.lock().extend(free);
+            }
+            log.synced(txg);
+        }
+    }
+
+    /// What a reader finds from the header on.
+    fn records(&self) -> Vec<Record> {
+        let mut bp = self.header.lock().log;
+        let mut out = Vec::new();
+        while let Some(block) =
+            self.blocks.lock().get(&bp.dva(0).offset()).filter(|_| !bp.is_hole())
+        {
+            let Some((next, records)) = parse(&bp, block) else { break };
+            out.extend(records);
+            bp = next;
+        }
+        out
+    }
+}
+
+/// The next block, and the records of this one; `None`: it is not of the chain.
+fn parse(bp: &BlkPtr, stored: &[u8]) -> Option<(BlkPtr, Vec<Record>)> {
+    let mut block = stored.to_vec();
+    block.resize(bp.psize() as usize, 0);
+    verify_zilog2(&block, bp.checksum(), false).ok()?;
+    let chain = Chain::decode(&block, ChainPlace::Front, Endian::Little).unwrap();
+    let all = records(chain.records_in(&block, ChainPlace::Front), Endian::Little);
+    Some((chain.next, all.map(Result::unwrap).collect()))
+}
+
+struct Zeros;
+
+impl FetchData for Zeros {
+    fn fetch(&self, _: u64, _: u64, length: u64) -> Vec<u8> {
+        vec![7; length as usize]
+    }
+}
+
+fn log() -> (Arc<Pool>, Arc<IntentLog>) {
+    let pool = Arc::new(Pool { open: AtomicU64::new(10), ..Pool::default() });
+    let backend = Box::new(Handle(Arc::clone(&pool)));
+    let log = Arc::new(IntentLog::new(&Rt::real(), 54, false, backend));
+    log.set_data(Arc::new(Zeros));
+    *pool.log.lock() = Some(Arc::clone(&log));
+    (pool, log)
+}
+
+fn names(log: &IntentLog, txg: u64, name: &str) {
+    let body = Body::Remove { directory: 4, name: name.as_bytes().to_vec() };
+    let record = Box::new(Record::new(TxType::REMOVE, txg, 0, body));
+    let what = What::Record(record);
+    log.add(Change { txg, about: About::Names, what, after: &[], gone: &[] });
+}
+
+fn data(log: &IntentLog, txg: u64, object: u64, length: u64) {
+    let what = What::Data { object, offset: 0, length };
+    log.add(Change { txg, about: About::Object(object), what, after: &[], gone: &[] });
+}
+
+fn kinds(records: &[Record]) -> Vec<TxType> {
+    records.iter().map(|r| r.kind).collect()
+}
+
+#[test]
+fn the_first_promise_waits_and_the_others_are_in_the_log() {
+    let (pool, log) = log();
+    names(&log, 10, "a");
+    log.commit(Some(9)).unwrap();
+    assert_eq!((pool.waits.load(Ordering::SeqCst), pool.records().len()), (1, 0));
+    names(&log, 11, "b");
+    data(&log, 11, 9, 4096);
+    data(&log, 11, 8, 4096);
+    log.commit(Some(9)).unwrap();
+    assert_eq!(kinds(&pool.records()), [TxType::REMOVE, TxType::WRITE]);
+    log.commit(None).unwrap();
+    assert_eq!(kinds(&pool.records()), [TxType::REMOVE, TxType::WRITE, TxType::WRITE]);
+    let seqs: Vec<_> = pool.records().iter().map(|r| r.seq).collect();
+    assert_eq!(seqs, [1, 2, 3]);
+    assert_eq!(pool.waits.load(Ordering::SeqCst), 1);
+    // Nothing is new: nothing is written.
+    let blocks = pool.blocks.lock().len();
+    log.commit(None).unwrap();
+    assert_eq!(pool.blocks.lock().len(), blocks);
+}
+
+#[test]
+fn a_long_write_is_in_several_blocks() {
+    let (pool, log) = log();
+    log.commit(None).unwrap();
+    names(&log, 10, "a");
+    log.commit(None).unwrap();
+    data(&log, 11, 9, 1 << 20);
+    log.commit(Some(9)).unwrap();
+    let written = pool.records();
+    let bytes = |r: &Record| match &r.body {
+        Body::Write { data, .. } => data.len(),
+        _ => 0,
+    };
+    assert_eq!(written.iter().map(bytes).sum::<usize>(), 1 << 20);
+    assert!(pool.blocks.lock().values().all(|b| b.len() <= 128 << 10));
+}
+
+#[test]
+fn blocks_are_freed_when_their_records_are_durable() {
+    let (pool, log) = log();
+    names(&log, 10, "a");
+    log.commit(None).unwrap();
+    for n in 0..5 {
+        names(&log, 11, &n.to_string());
+        log.commit(None).unwrap();
+    }
+    assert_eq!(pool.records().len(), 5);
+    pool.sync_to(11);
+    assert_eq!((pool.records().len(), pool.freed.lock().len()), (0, 5));
+    assert!(!pool.header.lock().log.is_hole());
+    log.suspend().unwrap();
+    assert_eq!((*pool.header.lock(), pool.freed.lock().len()), (ZilHeader::default(), 6));
+    // Each was freed once.
+    let mut offsets: Vec<_> = pool.freed.lock().iter().map(|bp| bp.dva(0).offset()).collect();
+    offsets.dedup();
+    assert_eq!(offsets.len(), 6);
+    // While it is suspended, promises wait.
+    let waits = pool.waits.load(Ordering::SeqCst);
+    names(&log, pool.open.load(Ordering::SeqCst), "b");
+    log.commit(None).unwrap();
+    assert_eq!(pool.waits.load(Ordering::SeqCst), waits + 1);
+    log.resume();
+    names(&log, pool.open.load(Ordering::SeqCst), "c");
+    log.commit(None).unwrap();
+    assert!(!pool.header.lock().log.is_hole());
+}
+
+#[test]
+fn what_cannot_be_written_waits_for_its_txg() {
+    let (pool, log) = log();
+    names(&log, 10, "a");
+    log.commit(None).unwrap();
+    let waits = || pool.waits.load(Ordering::SeqCst);
+    let unsaid = Change { txg: 11, about: About::Names, what: What::Unsaid, after: &[], gone: &[] };
+    log.add(unsaid);
+    log.commit(None).unwrap();
+    assert_eq!(waits(), 2);
+    pool.full.store(true, Ordering::SeqCst);
+    names(&log, 12, "b");
+    log.commit(None).unwrap();
+    assert_eq!((waits(), pool.open.load(Ordering::SeqCst)), (3, 13));
+    pool.full.store(false, Ordering::SeqCst);
+    // A chain with a gap is given up, and a new one begins.
+    let first = pool.header.lock().log;
+    pool.failing.store(true, Ordering::SeqCst);
+    names(&log, 13, "c");
+    log.commit(None).unwrap();
+    assert_eq!((waits(), pool.open.load(Ordering::SeqCst)), (4, 14));
+    pool.failing.store(false, Ordering::SeqCst);
+    assert!(pool.header.lock().log.is_hole());
+    names(&log, 14, "d");
+    log.commit(None).unwrap();
+    let second = pool.header.lock().log;
+    assert!(!second.is_hole() && second.checksum() != first.checksum());
+    names(&log, 15, "e");
+    log.commit(None).unwrap();
+    assert_eq!(pool.records().len(), 1);
+}
+
+#[test]
+fn what_a_rename_moves_comes_before_it_and_what_is_gone_does_not_come() {
+    let (pool, log) = log();
+    names(&log, 10, "a");
+    log.commit(None).unwrap();
+    data(&log, 11, 9, 100);
+    data(&log, 11, 8, 100);
+    let body = Body::Rename {
+        source_directory: 4,
+        target_directory: 4,
+        whiteout: None,
+        source: b"x".to_vec(),
+        target: b"y".to_vec(),
+    };
+    let what = What::Record(Box::new(Record::new(TxType::RENAME, 11, 0, body)));
+    log.add(Change { txg: 11, about: About::Names, what, after: &[9], gone: &[8] });
+    log.commit(Some(8)).unwrap();
+    assert_eq!(kinds(&pool.records()), [TxType::WRITE, TxType::RENAME]);
+}
+
+#[test]
+fn many_threads_share_writes() {
+    let (pool, log) = log();
+    names(&log, 10, "a");
+    log.commit(None).unwrap();
+    let told = Arc::new(AtomicU64::new(0));
+    std::thread::scope(|scope| {
+        for thread in 0..8u64 {
+            let (log, told) = (&log, &told);
+            scope.spawn(move || {
+                for n in 0..100 {
+                    names(log, 11, &format!("{thread}.{n}"));
+                    if n % 2 == 0 {
+                        log.commit(Some(1)).unwrap();
+                    } else {
+                        let told = Arc::clone(told);
+                        log.commit_then(Some(1), move |done| {
+                            done.unwrap();
+                            told.fetch_add(1, Ordering::SeqCst);
+                        });
+                    }
+                }
+            });
+        }
+    });
+    log.commit(None).unwrap();
+    while told.load(Ordering::SeqCst) < 400 {
+        std::thread::yield_now();
+    }
+    let records = pool.records();
+    assert_eq!(records.len(), 800);
+    assert!(records.windows(2).all(|w| w[1].seq == w[0].seq + 1));
+}
+
+#[test]
+fn a_replay_says_how_far_it_came() {
+    let pool = Arc::new(Pool { open: AtomicU64::new(10), ..Pool::default() });
+    let log = IntentLog::new(&Rt::real(), 54, true, Box::new(Handle(pool)));
+    assert!(log.sync(10).is_none());
+    let mut header = ZilHeader::default();
+    (header.claim_txg, header.replay_seq) = (9, 2);
+    log.begin_replay(header);
+    log.replayed(11, 3);
+    log.replayed(11, 4);
+    log.replayed(12, 5);
+    let said = |txg| log.sync(txg).unwrap().header.replay_seq;
+    assert_eq!([said(10), said(11), said(12), said(13)], [2, 4, 5, 5]);
+    log.taken_over();
+    assert_eq!(log.sync(14).unwrap().header, ZilHeader::default());
+}

@@ -1,0 +1,261 @@
+//! What is changed is noted for the intent log, and promised when somebody asks.
+//!
+//! A change that succeeded is completed with what was decided in it (the number of a new file, its
+//! group, where data went) and noted while its locks are held, so that changes of one file stand in
+//! the log in the order in which they were made. `zil::IntentLog` has the rest.
+//!
+//! What no record can say, or what only newer implementations could replay, is noted as such, and a
+//! promise then waits for the txg: files that got their name after their content, extended
+//! attributes, new sizes of volumes, owners with a domain.
+
+use super::attrs::Attrs;
+use crate::error::{Error, Result};
+use crate::fs::{Filesystem, Inner};
+use crate::op::{Create, Data, Identity, NewFile, Op, SetAttrs, VolumeOp};
+use crate::replay::{Encoder, volume_record};
+use crate::volume::{VOLUME_DATA, Volume};
+use dmu::{Hold, Objset, Tx};
+use ondisk::Endian;
+use ondisk::fuid::Fuid;
+use std::sync::{Arc, Weak};
+use zil::{About, Change, FetchData, IntentLog, SyncMode, What};
+
+/// What a sync is about that waits for names alone: no file is object 0.
+const NAMES: u64 = 0;
+
+/// As many of `length` bytes as `read` finds.
+fn whole(length: u64, read: impl FnOnce(&mut [u8]) -> Result<usize>) -> Vec<u8> {
+    let mut bytes = vec![0; usize::try_from(length).unwrap_or(0)];
+    let found = read(&mut bytes).unwrap_or(0);
+    bytes.truncate(found);
+    bytes
+}
+
+/// Data of the files of a file system.
+struct FileData(Weak<Inner>);
+
+impl FetchData for FileData {
+    fn fetch(&self, object: u64, offset: u64, length: u64) -> Vec<u8> {
+        let Some(inner) = self.0.upgrade() else { return Vec::new() };
+        let fs = Filesystem { inner };
+        // No write is half done meanwhile.
+        let _content = fs.inner.state.content.exclusive(object);
+        let Ok(node) = fs.node(object) else { return Vec::new() };
+        whole(length, |bytes| node.read_at(offset, bytes))
+    }
+}
+
+/// Data of a volume.
+struct VolumeData(Objset);
+
+impl FetchData for VolumeData {
+    fn fetch(&self, _: u64, offset: u64, length: u64) -> Vec<u8> {
+        let Ok(volume) = Volume::open(&self.0) else { return Vec::new() };
+        whole(length, |bytes| volume.read_at(offset, bytes))
+    }
+}
+
+fn stopped(objset: &Objset, why: String) -> Error {
+    let kind = dmu::ErrorKind::Stopped(why);
+    Error::Dmu(dmu::Error { objset: objset.id(), object: 0, kind })
+}
+
+/// Waits for the txg that is open: what is done where there is no log.
+fn wait_for_txg(objset: &Objset) -> Result<()> {
+    let txg = objset.begin(Hold { bytes: 0, space: dmu::SpaceUse::Always })?.txg();
+    Ok(objset.wait_synced(txg)?)
+}
+
+impl Op<'_> {
+    fn about(&self) -> About {
+        match self {
+            Self::Write { file, .. }
+            | Self::Append { file, .. }
+            | Self::Extend { file, .. }
+            | Self::Truncate { file, .. }
+            | Self::Punch { file, .. }
+            | Self::Clone { file, .. }
+            | Self::SetAttrs { file, .. }
+            | Self::SetAcl { file, .. }
+            | Self::SetXattr { file, .. }
+            | Self::RemoveXattr { file, .. } => About::Object(*file),
+            _ => About::Names,
+        }
+    }
+}
+
+impl Filesystem {
+    /// Notes changes in `log` from now on. Only the first call counts.
+    pub fn log_to(&self, log: &Arc<IntentLog>) {
+        if self.inner.state.log.set(Arc::clone(log)).is_ok() {
+            log.set_data(Arc::new(FileData(Arc::downgrade(&self.inner))));
+        }
+    }
+
+    pub(super) fn log(&self) -> Option<&Arc<IntentLog>> {
+        self.inner.state.log.get()
+    }
+
+    /// Waits until what was changed of a file before the call, and all changes of names, survive
+    /// whatever happens. The caller holds no transaction.
+    ///
+    /// # Errors
+    /// The pool has stopped; its devices fail.
+    pub fn sync(&self, file: u64) -> Result<()> {
+        self.promise(Some(file))
+    }
+
+    /// The same for all files.
+    ///
+    /// # Errors
+    /// As [`Self::sync`].
+    pub fn sync_all(&self) -> Result<()> {
+        self.promise(None)
+    }
+
+    /// [`Self::sync`] of one file, or of all, without a thread that waits: `told` is called when it
+    /// is so, and must not wait itself.
+    pub fn sync_then(&self, file: Option<u64>, told: impl FnOnce(Result<()>) + Send + 'static) {
+        match self.log() {
+            Some(log) => {
+                let objset = self.objset().clone();
+                log.commit_then(file, move |done| told(done.map_err(|why| stopped(&objset, why))));
+            }
+            None => told(wait_for_txg(self.objset())),
+        }
+    }
+
+    fn promise(&self, file: Option<u64>) -> Result<()> {
+        match self.log() {
+            Some(log) => log.commit(file).map_err(|why| stopped(self.objset(), why)),
+            None => wait_for_txg(self.objset()),
+        }
+    }
+
+    /// Promises an operation that was carried out in a transaction of its own, where that is wanted
+    /// of all (`sync=always`).
+    pub(super) fn promise_always(&self, op: &Op<'_>) -> Result<()> {
+        if self.log().is_none_or(|log| log.mode() != SyncMode::Always) {
+            return Ok(());
+        }
+        self.promise(Some(match op.about() {
+            About::Object(file) => file,
+            About::Names => NAMES,
+        }))
+    }
+
+    /// Notes an operation that was carried out. What was changed of the files `after` has to be
+    /// repeated before it, the files `gone` are no more.
+    pub(super) fn note(&self, tx: &Tx, op: &Op<'_>, after: &[u64], gone: &[u64]) {
+        let Some(log) = self.log() else { return };
+        let what = match op {
+            Op::Write { file, offset, data: Data::Bytes(bytes) } => {
+                What::Data { object: *file, offset: *offset, length: bytes.len() as u64 }
+            }
+            // To know such a record is a feature of its own.
+            Op::SetXattr { .. } | Op::RemoveXattr { .. } => What::Unsaid,
+            Op::SetAttrs { set, .. } if has_domain(set) => What::Unsaid,
+            _ => {
+                let encoder = Encoder { fuids: self.fuids(), endian: Endian::Little };
+                let record = encoder.record(op, tx.txg(), 0);
+                record.map_or(What::Unsaid, |record| What::Record(Box::new(record)))
+            }
+        };
+        log.add(Change { txg: tx.txg(), about: op.about(), what, after, gone });
+    }
+
+    /// Notes a change that no operation says.
+    pub(super) fn note_unsaid(&self, tx: &Tx, about: About, gone: &[u64]) {
+        if let Some(log) = self.log() {
+            log.add(Change { txg: tx.txg(), about, what: What::Unsaid, after: &[], gone });
+        }
+    }
+
+    /// Notes that `number` was made, of the group `gid`.
+    pub(super) fn note_create(&self, tx: &Tx, c: &Create<'_>, number: u64, gid: u64) {
+        if self.log().is_none() {
+            return;
+        }
+        let Ok(object) = self.objset().object(number) else {
+            return self.note_unsaid(tx, About::Names, &[]);
+        };
+        let slots = object.dnode().extra_slots + 1;
+        let identity = Some(Identity { object: number, slots, generation: tx.txg() });
+        let new = NewFile { gid, ..c.new.clone() };
+        let made = Create { identity, new, ..c.clone() };
+        self.note(tx, &Op::Create(Box::new(made)), &[], &[]);
+    }
+
+    /// Forgets what was noted of a file that is about to be freed.
+    pub(super) fn forget_changes(&self, file: u64) {
+        if let Some(log) = self.log() {
+            log.forget(file);
+        }
+    }
+}
+
+/// Whether an owner is set that has a domain.
+fn has_domain(set: &SetAttrs) -> bool {
+    [set.uid, set.gid].into_iter().flatten().any(|id| Fuid(id).domain() != 0)
+}
+
+/// The file, when a name less is its end.
+pub(super) fn if_gone(file: &Attrs) -> Option<u64> {
+    (file.is_dir() || file.links() <= 1).then(|| file.number())
+}
+
+impl Volume {
+    /// The same volume, noting changes in `log`.
+    #[must_use]
+    pub fn logging_to(self, log: &Arc<IntentLog>) -> Self {
+        log.set_data(Arc::new(VolumeData(self.object().objset().clone())));
+        self.with_log(Arc::clone(log))
+    }
+
+    /// Waits until all that was changed before the call survives whatever happens: what a disk does
+    /// when it flushes its cache. The caller holds no transaction.
+    ///
+    /// # Errors
+    /// The pool has stopped; its devices fail.
+    pub fn flush(&self) -> Result<()> {
+        let objset = self.object().objset();
+        match self.log() {
+            Some(log) => log.commit(None).map_err(|why| stopped(objset, why)),
+            None => wait_for_txg(objset),
+        }
+    }
+
+    /// [`Self::flush`] without a thread that waits: `told` is called when it is so, and must not
+    /// wait itself.
+    pub fn flush_then(&self, told: impl FnOnce(Result<()>) + Send + 'static) {
+        let objset = self.object().objset().clone();
+        match self.log() {
+            Some(log) => {
+                log.commit_then(None, move |done| told(done.map_err(|why| stopped(&objset, why))));
+            }
+            None => told(wait_for_txg(&objset)),
+        }
+    }
+
+    /// Promises what was done, where that is wanted of all (`sync=always`).
+    pub(super) fn promise_always(&self) -> Result<()> {
+        match self.log().is_some_and(|log| log.mode() == SyncMode::Always) {
+            true => self.flush(),
+            false => Ok(()),
+        }
+    }
+
+    /// Notes an operation that was carried out; `None`: what no record says.
+    pub(super) fn note(&self, tx: &Tx, op: Option<&VolumeOp<'_>>) {
+        let Some(log) = self.log() else { return };
+        let what = match op {
+            Some(VolumeOp::Write { offset, data: Data::Bytes(bytes) }) => {
+                What::Data { object: VOLUME_DATA, offset: *offset, length: bytes.len() as u64 }
+            }
+            Some(op) => What::Record(Box::new(volume_record(op, tx.txg(), 0))),
+            None => What::Unsaid,
+        };
+        let about = About::Object(VOLUME_DATA);
+        log.add(Change { txg: tx.txg(), about, what, after: &[], gone: &[] });
+    }
+}
