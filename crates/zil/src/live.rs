@@ -46,8 +46,8 @@
 //!
 //! A sync ([`IntentLog::sync`]) frees blocks from the front: those written, allocated in its txg or
 //! before, whose records are all of its txg or before. Then the header points to the first block
-//! that is left. Freed means freed by that txg, also when the block was allocated in it: until it is
-//! durable the chain of the txg before leads through that block.
+//! that is left. Freed means freed by that txg, also when the block was allocated in it: until it
+//! is durable the chain of the txg before leads through that block.
 //!
 //! **Crashes.** The header that a crash leaves is that of the last durable txg S. From there the
 //! chain leads through all blocks written later, because blocks are only freed by a sync, from the
@@ -600,8 +600,8 @@ impl IntentLog {
         if allocated { fitting(&mut self.state.lock()) } else { None }
     }
 
-    /// In the sync of `txg`, before the object set is written: the header, and what is freed. `None`:
-    /// the header is not this log's to change.
+    /// In the sync of `txg`, before the object set is written: the header, and what is freed.
+    /// `None`: the header is not this log's to change.
     pub fn sync(&self, txg: u64) -> Option<Synced> {
         let mut state = self.state.lock();
         if let Some(replaying) = &state.replaying {

@@ -1,11 +1,11 @@
-//! Intent logs as far as they are the pool's: what others left is taken over, and an own one has its
-//! blocks and its header from here (`log/backend.rs`); livelists.
+//! Intent logs as far as they are the pool's: what others left is taken over, and an own one has
+//! its blocks and its header from here (`log/backend.rs`); livelists.
 //!
 //! A log that holds something is replayed by the import (`log/replay.rs`). A dataset that was in
 //! use often keeps the first block of an empty log, allocated ahead. It belongs to nothing but the
-//! log's header, so it is freed, and the header emptied, before the dataset is changed or destroyed. A snapshot has its head's log in its header as it was then; in
-//! a clone, or after a rollback, that header is emptied and nothing is freed: the log was never
-//! theirs.
+//! log's header, so it is freed, and the header emptied, before the dataset is changed or
+//! destroyed. A snapshot has its head's log in its header as it was then; in a clone, or after a
+//! rollback, that header is emptied and nothing is freed: the log was never theirs.
 //!
 //! A livelist names the blocks of a clone, so that destroying it is quick. It may be missing at any
 //! time (OpenZFS drops it when a clone has little in common with its origin), so it is dropped

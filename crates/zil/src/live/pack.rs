@@ -77,8 +77,8 @@ impl Plan {
         true
     }
 
-    /// The bytes that are written: as much of the block as is used, and all of it where a part of it
-    /// could not be reconstructed by itself.
+    /// The bytes that are written: as much of the block as is used, and all of it where a part of
+    /// it could not be reconstructed by itself.
     pub(super) fn seal(&self, next: BlkPtr, seed: [u64; 4]) -> Option<Shared> {
         let used = self.bytes.len();
         let is_whole = self.place.dvas[0].asize() > self.place.size;

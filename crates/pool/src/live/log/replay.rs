@@ -13,9 +13,9 @@
 //! emptied     when all is durable, one task frees the blocks and empties the header
 //! ```
 //!
-//! Whatever ends this, the next import goes on: before the first txg nothing has happened; a claimed
-//! log is not claimed again, and records up to the number in its header are passed over; a log that
-//! was replayed to its end has none left, and is emptied when its dataset is opened.
+//! Whatever ends this, the next import goes on: before the first txg nothing has happened; a
+//! claimed log is not claimed again, and records up to the number in its header are passed over; a
+//! log that was replayed to its end has none left, and is emptied when its dataset is opened.
 
 use super::super::LivePool;
 use super::super::heads::{self, Head};
