@@ -1,6 +1,7 @@
 //! The kernel's own OpenZFS judges pools that were made here.
 //!
-//! A random history fills a pool of every layout. The kernel imports it, scrubs it with nothing to
+//! A random history fills a pool of every layout; some of its devices are taken out meanwhile, come
+//! back, and are resilvered. The kernel imports it, scrubs it with nothing to
 //! repair, and describes all it holds: that must be what we say it holds. Then the kernel writes,
 //! and we open, check and describe what it wrote. Run by `scripts/judge`; it takes minutes, and a
 //! virtual machine in the folder of test material.
@@ -10,11 +11,13 @@ mod random;
 
 use engine::inside::rt;
 use engine::inventory;
+use engine::live::Leave;
 use random::bench::{SHAPES, Shape};
 use random::{Bench, Run};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::Arc;
 
 /// Smallest devices there can be: the machine is emulated.
 const DEVICE_BYTES: u64 = 128 << 20;
@@ -49,9 +52,21 @@ fn make(seed: u64, shape: Shape, dir: &Path) -> Bench {
     run.weight_max = 1 << 20;
     // Every byte is read and hashed, holes too.
     run.offset_max = 8 << 20;
-    for _ in 0..number("ZINC_JUDGE_OPS", 1200) {
-        run.step();
+    let ops = number("ZINC_JUDGE_OPS", 1200);
+    (0..ops / 2).for_each(|_| run.step());
+    let guids: Vec<u64> = run.pool().view().vdevs().leaves().map(|l| l.guid()).collect();
+    // As many devices as it can spare miss something, and are brought it.
+    let away = 0..run.bench.redundancy();
+    for n in away.clone() {
+        run.pool().take_out(guids[n], Leave::Offline).unwrap();
     }
+    (0..ops / 4).for_each(|_| run.step());
+    for n in away {
+        let device = run.bench.write_ref(n);
+        run.pool().bring_back(guids[n], None, &mut |_| Ok(Arc::clone(&device))).unwrap();
+    }
+    (0..ops / 4).for_each(|_| run.step());
+    run.pool().wait_for_scan().unwrap();
     run.free_limits();
     let (bench, _) = run.finish();
     bench.save(dir);

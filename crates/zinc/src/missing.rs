@@ -12,22 +12,16 @@ use std::ffi::OsString;
 use std::process::ExitCode;
 
 /// The verbs of OpenZFS 2.3's `zpool` that zinc does not do.
-pub const ZPOOL: [&str; 18] = [
+pub const ZPOOL: [&str; 12] = [
     "attach",
     "checkpoint",
-    "clear",
     "ddtprune",
     "detach",
     "events",
     "initialize",
-    "offline",
-    "online",
     "prefetch",
     "remove",
-    "reopen",
     "replace",
-    "resilver",
-    "scrub",
     "split",
     "trim",
     "wait",
@@ -84,7 +78,11 @@ const SCRIPTS: &str = "zinc runs no scripts for the columns of a table";
 const REWIND: &str = "zinc goes back to an older txg only to read: --txg N of ls, cat and cp";
 
 /// The options of OpenZFS 2.3 that a verb has there and not here, and why not.
-const OPTIONS: [(&str, &[&str], &str); 12] = [
+const OPTIONS: [(&str, &[&str], &str); 16] = [
+    ("zpool clear", &["-F", "-n", "-X"], REWIND),
+    ("zpool online", &["-e"], "zinc does not grow vdevs"),
+    ("zpool offline", &["--power"], "zinc switches no enclosures"),
+    ("zpool scrub", &["-p", "-e", "-C", "-a"], "zinc begins and stops scrubs of everything"),
     ("zpool import", &["-F", "-n", "-X", "-T"], REWIND),
     ("zpool import", &["--rewind-to-checkpoint"], REWIND),
     ("zpool import", &["-m"], "zinc writes to no pool of which a device is missing"),

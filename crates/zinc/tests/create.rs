@@ -206,10 +206,10 @@ fn labels_that_a_crash_left_half_written_are_no_damage() {
 fn advice_that_zinc_cannot_follow_says_so() {
     let place = Place::new(&["a", "b"]);
     place.ok("zpool create tank mirror a b");
-    std::fs::remove_file(place.path().join("b")).unwrap();
+    place.ok("zpool offline tank b");
     let status = place.ok("zpool status tank");
-    let advice = status.find("'zpool online'").expect("advice");
-    let note = status.find("note: zinc does not do 'zpool online' yet").expect("a note");
+    let advice = status.find("'zpool replace'").expect("advice");
+    let note = status.find("note: zinc does not do 'zpool replace' yet").expect("a note");
     assert!(advice < note, "{status}");
 }
 

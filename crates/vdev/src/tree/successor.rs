@@ -66,8 +66,8 @@ impl VdevTree {
         Ok(next)
     }
 
-    /// Forgets the errors of a vdev and of all below it, and that they made it DEGRADED. One that is
-    /// out of use stays so. Returns whether there is such a vdev.
+    /// Forgets the errors of a vdev and of all below it, and that they made it DEGRADED. One that
+    /// is out of use stays so. Returns whether there is such a vdev.
     pub fn forget_errors(&self, guid: u64) -> bool {
         let Some(at) = self.nodes.iter().position(|n| n.guid == guid) else { return false };
         self.forget_errors_below(at);

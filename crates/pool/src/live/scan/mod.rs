@@ -13,8 +13,8 @@
 //!              +---- another leaf came back ------+
 //! ```
 //!
-//! **What is walked over is what is durable.** A piece of the walk holds the gate, so no txg becomes
-//! durable meanwhile; and what is freed is given to others two txgs later at the earliest. So a
+//! **What is walked over is what is durable.** A piece of the walk holds the gate, so no txg is
+//! committed meanwhile; and what is freed is given to others two txgs later at the earliest. So a
 //! block that the last uberblock reaches stays where it is as long as the piece lasts, and what is
 //! written over it is what it is. Between two pieces the pool goes on.
 //!
@@ -316,6 +316,12 @@ impl LivePool {
     #[must_use]
     pub fn scan(&self) -> Option<ScanState> {
         self.shared.scans.state.lock().now
+    }
+
+    /// A scrub or resilver runs, or is about to.
+    #[must_use]
+    pub fn is_scanning(&self) -> bool {
+        self.shared.scans.state.lock().is_running
     }
 
     /// Waits until no scrub or resilver runs.

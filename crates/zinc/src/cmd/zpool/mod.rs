@@ -3,6 +3,7 @@
 mod add;
 mod claim;
 pub mod create;
+mod devices;
 pub mod each;
 mod get;
 mod history;
@@ -14,6 +15,7 @@ mod layout;
 mod leave;
 mod list;
 mod naming;
+mod scrub;
 mod set;
 pub mod settings;
 mod signatures;
@@ -40,6 +42,18 @@ pub enum Command {
     Import(Box<import::Args>),
     /// Add vdevs to a pool
     Add(add::Args),
+    /// Use devices again, and bring them what they missed
+    Online(devices::Online),
+    /// Take devices out of use
+    Offline(devices::Offline),
+    /// Forget errors, and try devices again that are out of use for them
+    Clear(devices::Clear),
+    /// Try devices again that are not there
+    Reopen(devices::Reopen),
+    /// Verify everything, and repair what can be
+    Scrub(scrub::Scrub),
+    /// Bring devices what they missed
+    Resilver(scrub::Resilver),
     /// Set a property of a pool, or enable a feature
     Set(set::Set),
     /// Enable the features zinc can write, or show which pools lack them
@@ -77,6 +91,12 @@ impl Command {
             Self::Export(a) => Box::new(a),
             Self::Import(a) => a,
             Self::Add(a) => Box::new(a),
+            Self::Online(a) => Box::new(a),
+            Self::Offline(a) => Box::new(a),
+            Self::Clear(a) => Box::new(a),
+            Self::Reopen(a) => Box::new(a),
+            Self::Scrub(a) => Box::new(a),
+            Self::Resilver(a) => Box::new(a),
             Self::Set(a) => Box::new(a),
             Self::Upgrade(a) => Box::new(a),
             Self::Reguid(a) => Box::new(a),

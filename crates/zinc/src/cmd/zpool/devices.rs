@@ -1,0 +1,227 @@
+//! `zinc zpool online`, `offline`, `clear` and `reopen`: devices that go and come.
+//!
+//! What a device missed is brought to it by whoever holds the pool: a server does it beside its
+//! other work, and a command that opened the pool itself ends when it is done.
+
+use super::each;
+use crate::cmd::verb::{Served, Verb};
+use crate::failure::Failure;
+use crate::live::{Disks, LiveArgs};
+use crate::session::Session;
+use crate::ui;
+use engine::LivePool;
+use engine::live::Leave;
+use engine::pools::{PoolSpace, VdevView};
+use std::process::ExitCode;
+use std::time::Duration;
+
+/// How often it is looked whether a scrub or resilver has ended.
+const LOOK: Duration = Duration::from_millis(50);
+
+/// Arguments of `zinc zpool online`.
+#[derive(clap::Args)]
+pub struct Online {
+    #[command(flatten)]
+    live: LiveArgs,
+    /// The pool
+    pool: String,
+    /// Devices, by path, last part of the path, or guid
+    #[arg(required = true)]
+    devices: Vec<String>,
+}
+
+/// Arguments of `zinc zpool offline`.
+#[derive(clap::Args)]
+pub struct Offline {
+    #[command(flatten)]
+    live: LiveArgs,
+    /// Only as long as the pool is open
+    #[arg(short = 't')]
+    temporary: bool,
+    /// Mark the devices FAULTED
+    #[arg(short = 'f', conflicts_with = "temporary")]
+    fault: bool,
+    /// The pool
+    pool: String,
+    /// Devices, by path, last part of the path, or guid
+    #[arg(required = true)]
+    devices: Vec<String>,
+}
+
+/// Arguments of `zinc zpool clear`.
+#[derive(clap::Args)]
+pub struct Clear {
+    #[command(flatten)]
+    live: LiveArgs,
+    /// The pool
+    pool: String,
+    /// A device or vdev; all when there is none
+    vdev: Option<String>,
+}
+
+/// Arguments of `zinc zpool reopen`.
+#[derive(clap::Args)]
+pub struct Reopen {
+    #[command(flatten)]
+    live: LiveArgs,
+    /// Accepted: a scrub goes on in any case
+    #[arg(short = 'n')]
+    scrub_goes_on: bool,
+    /// Pools
+    #[arg(required = true)]
+    pools: Vec<String>,
+}
+
+/// A vdev that was named, and the devices at or below it.
+struct Found {
+    guid: u64,
+    devices: Vec<u64>,
+    is_device: bool,
+}
+
+fn find(session: &Session, pool: &LivePool, name: &str) -> Option<Found> {
+    let view = pool.view().vdev_view(&PoolSpace::default());
+    let config = &pool.view().config().vdev_tree;
+    let path = session.path(name.as_ref());
+    let fits = |v: &&VdevView| {
+        let by_path = config.find(v.guid).and_then(|c| c.path.clone());
+        let is_path =
+            |p: &str| p == name || p.rsplit('/').next() == Some(name) || path.to_str() == Some(p);
+        v.name == name || v.guid.to_string() == name || by_path.is_some_and(|p| is_path(&p))
+    };
+    let found = view.walk().find(fits)?;
+    let leaves = found.walk().into_iter().filter(|v| v.children.is_empty());
+    let devices: Vec<u64> = leaves.map(|v| v.guid).collect();
+    Some(Found { guid: found.guid, is_device: found.children.is_empty(), devices })
+}
+
+/// The device of that name.
+fn device(session: &Session, pool: &LivePool, doing: &str, name: &str) -> Result<u64, Failure> {
+    let found = find(session, pool, name);
+    let no = |why: &str| Failure::new(format!("cannot {doing} {name}: {why}"));
+    match found {
+        Some(found) if found.is_device => Ok(found.guid),
+        Some(_) => Err(no("it is a vdev of several devices")),
+        None => Err(no("no such device in pool")),
+    }
+}
+
+/// Uses a device again, from where it was found, or where its label says that it is.
+fn bring_back(pool: &LivePool, guid: u64) -> engine::errors::PoolResult<()> {
+    let seen = pool.view().candidate().leaves.get(&guid).map(|sight| sight.path.clone());
+    pool.bring_back(guid, seen.as_deref(), &mut |path| Disks::default().open(path))
+}
+
+/// A command that holds the pool itself sees to the end of what it began.
+pub(super) fn see_to_the_end(session: &Session, pool: &LivePool) -> Result<(), Failure> {
+    if session.client().is_some() { Ok(()) } else { wait(session, pool) }
+}
+
+/// Until no scrub or resilver runs.
+pub(super) fn wait(session: &Session, pool: &LivePool) -> Result<(), Failure> {
+    while pool.is_scanning() {
+        session.sleep(LOOK)?;
+    }
+    Ok(pool.wait_for_scan()?)
+}
+
+impl Verb for Online {
+    fn served(&self, _: &Session) -> Served {
+        Served::ToOwner
+    }
+
+    fn run(self: Box<Self>, session: &Session) -> Result<ExitCode, Failure> {
+        each::must_be_a_pool(&self.pool)?;
+        self.live.change(session, &self.pool, |pool| {
+            for name in &self.devices {
+                let guid = device(session, pool, "online", name)?;
+                let start = format!("cannot online {name}");
+                bring_back(pool, guid).map_err(|e| Failure::from(e).about(&start))?;
+            }
+            see_to_the_end(session, pool)
+        })?;
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+impl Verb for Offline {
+    fn served(&self, _: &Session) -> Served {
+        Served::ToOwner
+    }
+
+    fn run(self: Box<Self>, session: &Session) -> Result<ExitCode, Failure> {
+        each::must_be_a_pool(&self.pool)?;
+        let how = match (self.temporary, self.fault) {
+            (_, true) => Leave::Faulted,
+            (true, _) => Leave::OfflineForNow,
+            _ => Leave::Offline,
+        };
+        self.live.change(session, &self.pool, |pool| {
+            for name in &self.devices {
+                let guid = device(session, pool, "offline", name)?;
+                let start = format!("cannot offline {name}");
+                pool.take_out(guid, how).map_err(|e| Failure::from(e).about(&start))?;
+            }
+            Ok(())
+        })?;
+        if self.temporary && session.client().is_none() {
+            ui::error(
+                session,
+                "zinc: warning: nothing holds the pool, so that the devices are in use again at \
+                 the next command; `zinc serve` holds it\n",
+            );
+        }
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+impl Verb for Clear {
+    fn served(&self, _: &Session) -> Served {
+        Served::ToOwner
+    }
+
+    fn run(self: Box<Self>, session: &Session) -> Result<ExitCode, Failure> {
+        each::must_be_a_pool(&self.pool)?;
+        self.live.change(session, &self.pool, |pool| {
+            let name = self.vdev.as_deref();
+            let chosen = name.map(|name| {
+                let none = || {
+                    let what = format!("cannot clear errors for {name}: no such device in pool");
+                    Failure::new(what)
+                };
+                find(session, pool, name).ok_or_else(none)
+            });
+            let chosen = chosen.transpose()?;
+            pool.forget_errors(chosen.as_ref().map(|c| c.guid))?;
+            let is_meant = |guid: &u64| chosen.as_ref().is_none_or(|c| c.devices.contains(guid));
+            try_again(pool, is_meant);
+            see_to_the_end(session, pool)
+        })?;
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+/// Tries devices that are not used; those that are still not there stay away.
+fn try_again(pool: &LivePool, is_meant: impl Fn(&u64) -> bool) {
+    for guid in pool.leaves_away().into_iter().filter(is_meant) {
+        // What `status` says of it is all that there is to be said.
+        let _ = bring_back(pool, guid);
+    }
+}
+
+impl Verb for Reopen {
+    fn served(&self, _: &Session) -> Served {
+        Served::ToOwner
+    }
+
+    fn run(self: Box<Self>, session: &Session) -> Result<ExitCode, Failure> {
+        for name in &self.pools {
+            each::must_be_a_pool(name)?;
+            self.live.change(session, name, |pool| {
+                try_again(pool, |_| true);
+                see_to_the_end(session, pool)
+            })?;
+        }
+        Ok(ExitCode::SUCCESS)
+    }
+}

@@ -1,0 +1,81 @@
+//! `zinc zpool scrub` and `zpool resilver`.
+
+use super::devices::{see_to_the_end, wait};
+use super::each;
+use crate::cmd::verb::{Served, Verb};
+use crate::failure::Failure;
+use crate::live::LiveArgs;
+use crate::session::Session;
+use engine::LivePool;
+use std::process::ExitCode;
+
+/// Arguments of `zinc zpool scrub`.
+#[derive(clap::Args)]
+pub struct Scrub {
+    #[command(flatten)]
+    live: LiveArgs,
+    /// Stop a scrub
+    #[arg(short = 's', conflicts_with = "until_done")]
+    stop: bool,
+    /// Wait until it is done; a pool that is not served is always waited for
+    #[arg(short = 'w')]
+    until_done: bool,
+    /// Pools
+    #[arg(required = true)]
+    pools: Vec<String>,
+}
+
+/// Arguments of `zinc zpool resilver`.
+#[derive(clap::Args)]
+pub struct Resilver {
+    #[command(flatten)]
+    live: LiveArgs,
+    /// Pools
+    #[arg(required = true)]
+    pools: Vec<String>,
+}
+
+impl Scrub {
+    fn act(&self, session: &Session, pool: &LivePool) -> Result<(), Failure> {
+        let doing = if self.stop { "cannot cancel scrubbing" } else { "cannot scrub" };
+        let start = format!("{doing} {}", pool.name());
+        let done = if self.stop { pool.stop_scrub() } else { pool.scrub() };
+        done.map_err(|e| Failure::from(e).about(&start))?;
+        match (self.stop, self.until_done) {
+            (true, _) => Ok(()),
+            (false, true) => wait(session, pool),
+            (false, false) => see_to_the_end(session, pool),
+        }
+    }
+}
+
+impl Verb for Scrub {
+    fn served(&self, _: &Session) -> Served {
+        Served::ToOwner
+    }
+
+    fn run(self: Box<Self>, session: &Session) -> Result<ExitCode, Failure> {
+        for name in &self.pools {
+            each::must_be_a_pool(name)?;
+            self.live.change(session, name, |pool| self.act(session, pool))?;
+        }
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+impl Verb for Resilver {
+    fn served(&self, _: &Session) -> Served {
+        Served::ToOwner
+    }
+
+    fn run(self: Box<Self>, session: &Session) -> Result<ExitCode, Failure> {
+        for name in &self.pools {
+            each::must_be_a_pool(name)?;
+            self.live.change(session, name, |pool| {
+                pool.resilver()?;
+                see_to_the_end(session, pool)
+            })?;
+        }
+        Ok(ExitCode::SUCCESS)
+    }
+}
