@@ -171,7 +171,7 @@ impl Survey<'_> {
             }
         };
         let (mut subdirs, mut count) = (0, 0);
-        let mut names = HashSet::with_capacity(entries.len());
+        let mut names = HashSet::new();
         for e in entries {
             let e = match e {
                 Ok(e) => e,

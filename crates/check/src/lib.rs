@@ -62,7 +62,7 @@ use std::sync::Arc;
 /// Checks an open pool.
 #[must_use]
 pub fn run(pool: &Pool, options: &CheckOptions, progress: &Progress) -> Report {
-    let clock = rt::Rt::current();
+    let clock = pool.vdevs().rt().clone();
     let start = clock.now();
     let sink = sink::Sink::new(options.issues_max);
     let claims = claims::Claims::new(pool, &sink);

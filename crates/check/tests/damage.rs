@@ -407,7 +407,7 @@ fn a_micro_directory(s: &Surgeon) -> (u64, u64) {
             && !bp.is_hole()
             && !bp.is_embedded()
             && dmu::Zap::open(n.object()).is_ok_and(|z| z.micro().is_some())
-            && n.entries().unwrap().iter().flatten().any(|e| e.kind == 8)
+            && n.entries().unwrap().flatten().any(|e| e.kind == 8)
     })
 }
 

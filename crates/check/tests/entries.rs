@@ -35,7 +35,7 @@ fn is_wanted(node: &Node) -> bool {
         && dnode.bonus_kind == DmuType::SA
         && in_a_block()
         && dmu::Zap::open(node.object()).is_ok_and(|table| table.micro().is_some())
-        && node.entries().unwrap().iter().flatten().filter(|e| e.kind == FILE).count() > 1
+        && node.entries().unwrap().flatten().filter(|e| e.kind == FILE).count() > 1
 }
 
 /// Changes the entries of a directory's plain files.

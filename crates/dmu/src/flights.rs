@@ -41,6 +41,7 @@ impl Flight {
 
 /// All blocks that are being read.
 pub(crate) struct Flights {
+    rt: Rt,
     shards: Vec<Shard>,
 }
 
@@ -61,8 +62,8 @@ pub(crate) struct Reading<'a> {
 }
 
 impl Flights {
-    pub(crate) fn new() -> Self {
-        Self { shards: (0..SHARDS).map(|_| Shard::default()).collect() }
+    pub(crate) fn new(rt: &Rt) -> Self {
+        Self { rt: rt.clone(), shards: (0..SHARDS).map(|_| Shard::default()).collect() }
     }
 
     pub(crate) fn claim(&self, key: CacheKey) -> Claim<'_> {
@@ -72,7 +73,7 @@ impl Flights {
         if let Some(flight) = flights.get(&key) {
             return Claim::Theirs(Arc::clone(flight));
         }
-        let ended = Rt::current().condvar();
+        let ended = self.rt.condvar();
         let flight = Arc::new(Flight { state: Mutex::new(State::UnderWay), ended });
         flights.insert(key, Arc::clone(&flight));
         Claim::Mine(Reading { shard, key, flight, block: None })
@@ -108,7 +109,7 @@ mod tests {
     #[test]
     fn one_reads_and_all_get_it() {
         Rt::simulate(3, |rt| {
-            let flights = Arc::new(Flights::new());
+            let flights = Arc::new(Flights::new(&Rt::current()));
             let reads = Arc::new(AtomicU64::new(0));
             let threads: Vec<_> = (0..16)
                 .map(|_| {
@@ -136,7 +137,7 @@ mod tests {
 
     #[test]
     fn who_waits_for_a_reader_that_fails_reads_himself() {
-        let flights = Flights::new();
+        let flights = Flights::new(&Rt::current());
         let Claim::Mine(mine) = flights.claim(KEY) else { panic!("no thread reads it") };
         let Claim::Theirs(flight) = flights.claim(KEY) else { panic!("it is being read") };
         drop(mine);

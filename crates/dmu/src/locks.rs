@@ -20,13 +20,11 @@ pub(crate) struct ObjectLocks {
     released: Condvar,
 }
 
-impl Default for ObjectLocks {
-    fn default() -> Self {
-        Self { held: Mutex::default(), released: Rt::current().condvar() }
-    }
-}
-
 impl ObjectLocks {
+    pub(crate) fn new(rt: &Rt) -> Self {
+        Self { held: Mutex::default(), released: rt.condvar() }
+    }
+
     /// Waits until nobody holds object `number`, and holds it.
     pub(crate) fn lock(self: &Arc<Self>, number: u64) -> ObjectLock {
         let mut held = self.held.lock();
@@ -57,7 +55,7 @@ mod tests {
 
     #[test]
     fn one_at_a_time_for_each_object() {
-        let locks = Arc::new(ObjectLocks::default());
+        let locks = Arc::new(ObjectLocks::new(&Rt::current()));
         let counters = [AtomicU64::new(0), AtomicU64::new(0)];
         std::thread::scope(|scope| {
             for n in 0..8 {

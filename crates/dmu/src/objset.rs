@@ -51,11 +51,12 @@ impl Objset {
             kind: ErrorKind::Format { place, error },
         })?;
         let meta = phys.meta_dnode.clone().map(Arc::new);
+        let locks = Arc::new(ObjectLocks::new(&store.rt()));
         let inner = Inner {
             store,
             id,
             key,
-            locks: Arc::default(),
+            locks,
             live: None,
             root: *bp,
             phys: Arc::new(phys),
@@ -73,11 +74,12 @@ impl Objset {
         live: Arc<LiveSet>,
     ) -> Self {
         let base = live.base();
+        let locks = Arc::new(ObjectLocks::new(&store.rt()));
         let inner = Inner {
             store,
             id,
             key,
-            locks: Arc::default(),
+            locks,
             root: base.root,
             phys: Arc::clone(&base.phys),
             meta: None,

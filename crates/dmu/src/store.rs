@@ -5,6 +5,7 @@ use crate::flights::{Claim, Flights};
 use crate::usage::{SetUse, Usage};
 use codec::crypto::MasterKey;
 use ondisk::BlkPtr;
+use rt::Rt;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 use vdev::{Fault, Scope};
@@ -31,6 +32,11 @@ pub trait BlockStore: Send + Sync {
         key: Option<&Key>,
     ) -> Vec<zio::Result<Arc<Block>>> {
         blocks.iter().map(|(bp, place)| self.read(bp, *place, key)).collect()
+    }
+
+    /// What is waited with for its blocks, and for the objects in them.
+    fn rt(&self) -> Rt {
+        Rt::real()
     }
 
     /// Where what users do with an object set is counted.
@@ -71,8 +77,9 @@ impl CachedStore {
     #[must_use]
     pub fn new(reader: Arc<Reader>, cache_bytes: usize, sink: Option<Arc<dyn FaultSink>>) -> Self {
         let (cache, pending) = (BlockCache::new(cache_bytes), OnceLock::new());
-        let (flights, settled) = (Flights::new(), AtomicU64::new(u64::MAX));
-        let usage = Usage::default();
+        let rt = reader.vdevs().rt().clone();
+        let (flights, settled) = (Flights::new(&rt), AtomicU64::new(u64::MAX));
+        let usage = Usage::new(&rt);
         Self { reader, cache, flights, sink, pending, settled, usage }
     }
 
@@ -168,6 +175,10 @@ fn cache_key(bp: &BlkPtr, key: Option<&Key>) -> Option<CacheKey> {
 }
 
 impl BlockStore for CachedStore {
+    fn rt(&self) -> Rt {
+        self.reader.vdevs().rt().clone()
+    }
+
     fn usage(&self, set: u64) -> Arc<SetUse> {
         self.usage.of(set)
     }

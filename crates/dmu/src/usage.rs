@@ -72,13 +72,13 @@ pub struct SetUse {
 impl Default for SetUse {
     /// Counters that are never shown, and that count nothing.
     fn default() -> Self {
-        Self::new(Arc::default())
+        Self::new(&Rt::real(), Arc::default())
     }
 }
 
 impl SetUse {
-    fn new(on: Arc<AtomicBool>) -> Self {
-        Self { rt: Rt::current(), on, read: Meter::default(), written: Meter::default() }
+    fn new(rt: &Rt, on: Arc<AtomicBool>) -> Self {
+        Self { rt: rt.clone(), on, read: Meter::default(), written: Meter::default() }
     }
 
     /// Does `work`, which reads so many bytes for a user.
@@ -146,22 +146,23 @@ impl Drop for Within {
 
 /// The counters of all object sets of a pool that were used.
 pub struct Usage {
+    rt: Rt,
     on: Arc<AtomicBool>,
     sets: Mutex<BTreeMap<u64, Arc<SetUse>>>,
 }
 
-impl Default for Usage {
-    fn default() -> Self {
-        Self { on: Arc::new(AtomicBool::new(true)), sets: Mutex::default() }
-    }
-}
-
 impl Usage {
+    /// Nothing was counted yet; `rt` has the clock.
+    #[must_use]
+    pub fn new(rt: &Rt) -> Self {
+        Self { rt: rt.clone(), on: Arc::new(AtomicBool::new(true)), sets: Mutex::default() }
+    }
+
     /// The counters of a set.
     #[must_use]
     pub fn of(&self, set: u64) -> Arc<SetUse> {
         let mut sets = self.sets.lock();
-        let new = || Arc::new(SetUse::new(Arc::clone(&self.on)));
+        let new = || Arc::new(SetUse::new(&self.rt, Arc::clone(&self.on)));
         Arc::clone(sets.entry(set).or_insert_with(new))
     }
 
@@ -204,7 +205,7 @@ mod tests {
     #[test]
     fn operations_are_counted_with_their_bytes_and_times() {
         let counts = Rt::simulate(1, |rt| {
-            let usage = Usage::default();
+            let usage = Usage::new(&Rt::current());
             let (one, same) = (usage.of(54), usage.of(54));
             let sleep = |ms| {
                 rt.sleep(Duration::from_millis(ms));
@@ -233,7 +234,7 @@ mod tests {
 
     #[test]
     fn times_of_small_operations_are_sampled_and_nothing_else() {
-        let usage = Usage::default();
+        let usage = Usage::new(&Rt::current());
         let set = usage.of(54);
         for bytes in (0..20).map(|_| 512).chain([SMALL_BYTES; 3]) {
             set.reading(bytes, || Ok::<(), ()>(())).expect("read");

@@ -5,12 +5,14 @@
 //! that is lost costs only its own entries. How tables are changed is told in `write.rs`.
 
 mod blocks;
+mod cursor;
 mod fat;
 mod table;
 #[cfg(test)]
 mod tests;
 mod write;
 
+pub use cursor::{Cursor, Page};
 pub use write::{
     Editor, EntryKey, ZapSpec, add, create, format, insert, insert_u64, remove, set, set_u64,
 };
@@ -27,8 +29,8 @@ use zio::Block;
 /// An entry: name, differentiator, hash, value.
 pub type ZapEntry = Entry;
 
-/// Leaves read in one submission while iterating.
-const LEAF_BATCH: usize = 16;
+/// Entries read at once while iterating.
+const PAGE: usize = 1024;
 
 /// A value to be written.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -254,7 +256,7 @@ impl Zap {
     /// All entries. A leaf that cannot be read is one error item, and iteration goes on.
     #[must_use]
     pub fn entries(&self) -> ZapIter<'_> {
-        ZapIter { zap: self, leaves: VecDeque::new(), ready: VecDeque::new(), stage: Stage::Start }
+        ZapIter { zap: self, next: Some(Cursor::default()), ready: VecDeque::new() }
     }
 
     /// All entries, or the first error.
@@ -263,72 +265,22 @@ impl Zap {
     }
 }
 
-enum Stage {
-    Start,
-    Leaves,
-    End,
-}
-
 /// See [`Zap::entries`].
 pub struct ZapIter<'a> {
     zap: &'a Zap,
-    leaves: VecDeque<u64>,
+    next: Option<Cursor>,
     ready: VecDeque<Result<Entry>>,
-    stage: Stage,
-}
-
-impl ZapIter<'_> {
-    fn start(&mut self) -> Stage {
-        match &self.zap.form {
-            Form::Micro(m) => {
-                self.ready.extend(m.entries().into_iter().map(Ok));
-                Stage::End
-            }
-            Form::Fat(h) => {
-                let fetch = |b| self.zap.fetch_table(b);
-                match h.leaf_blocks(self.zap.endian, fetch) {
-                    Ok(l) => self.leaves = l.into(),
-                    Err(e) => self.ready.push_back(Err(self.zap.fetch_error(e))),
-                }
-                Stage::Leaves
-            }
-        }
-    }
-
-    fn next_leaves(&mut self) -> Stage {
-        let n = self.leaves.len().min(LEAF_BATCH);
-        if n == 0 {
-            return Stage::End;
-        }
-        let integer_keys = self.zap.key_hash().integer_keys();
-        for blkid in self.leaves.drain(..n).collect::<Vec<_>>() {
-            let leaf = self.zap.fetch(blkid).and_then(|b| self.zap.decode_leaf(blkid, &b));
-            match leaf.map(|l| (l.entries(integer_keys), l)) {
-                Ok((Ok(entries), _)) => self.ready.extend(entries.into_iter().map(Ok)),
-                Ok((Err(e), leaf)) => {
-                    self.ready.extend(leaf.salvage(integer_keys).map(Ok));
-                    self.ready.push_back(Err(self.zap.object.format_error(blkid, e)));
-                }
-                Err(e) => self.ready.push_back(Err(e)),
-            }
-        }
-        Stage::Leaves
-    }
 }
 
 impl Iterator for ZapIter<'_> {
     type Item = Result<Entry>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        loop {
-            if let Some(item) = self.ready.pop_front() {
-                return Some(item);
-            }
-            self.stage = match self.stage {
-                Stage::Start => self.start(),
-                Stage::Leaves => self.next_leaves(),
-                Stage::End => return None,
-            };
+        while self.ready.is_empty() {
+            let page = self.zap.page(self.next?, PAGE);
+            self.next = page.next;
+            self.ready = page.entries.into();
         }
+        self.ready.pop_front()
     }
 }

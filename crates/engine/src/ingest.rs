@@ -150,7 +150,7 @@ impl Ingest<'_> {
 
     /// Gives a directory, which is there, its attributes but for the times; those come when all is
     /// in it ([`Self::times`]).
-    pub fn dress(&self, object: u64, a: &Attributes, spot: Spot<'_>) -> Result<()> {
+    pub fn set_attributes(&self, object: u64, a: &Attributes, spot: Spot<'_>) -> Result<()> {
         let now = (self.clock)();
         let mask = if self.owner { 0o7777 } else { 0o1777 };
         let set = SetAttrs { mode: Some(a.mode & mask), ..self.owners(a) };

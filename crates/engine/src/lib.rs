@@ -213,7 +213,7 @@ pub mod files {
     pub use ondisk::acl;
     pub use ondisk::znode::{ZPL_VERSION_MAX as VERSION_MAX, flags};
     pub use zpl::write::{OpenFile, XattrMode};
-    pub use zpl::{CaseSensitivity, DirEntry, FileKind, Time, names};
+    pub use zpl::{CaseSensitivity, DirCursor, DirEntry, DirPage, Entries, FileKind, Time, names};
     pub use zpl::{NewFile, NewKind, RenameMode, SetAttrs, SpaceKind, SpaceRow};
 }
 

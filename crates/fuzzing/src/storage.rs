@@ -117,9 +117,11 @@ fn vdev_tree(data: &[u8]) {
         LeafOpen::by_config(leaf, (opened < 64).then_some(device))
     };
     let root = ondisk::VdevConfig { kind: ondisk::VdevKind::Root, ..config.vdev_tree.clone() };
-    let whole = VdevTree::build(&config.vdev_tree, &mut open);
+    let whole = VdevTree::build(&rt::Rt::current(), &config.vdev_tree, &mut open);
     let alone = ondisk::VdevConfig { children: vec![config.vdev_tree.clone()], ..root };
-    for tree in [whole, VdevTree::build(&alone, &mut open)].into_iter().flatten() {
+    for tree in
+        [whole, VdevTree::build(&rt::Rt::current(), &alone, &mut open)].into_iter().flatten()
+    {
         let _ = (tree.is_sufficient(), tree.walk().count(), tree.tops().count());
         for (vdev, offset, size) in [(0, 0, 512), (0, 1 << 20, 128 << 10), (1, 0, 4096)] {
             let dva = Dva::new(vdev, offset, size, false);

@@ -48,8 +48,8 @@ struct Handle<'a> {
 
 impl Dir {
     /// Puts the attributes of `node` on the directory. What could not be kept is returned.
-    pub fn dress(&self, node: &Node, keep: Keep, xattrs: &Xattrs) -> Vec<Refused> {
-        Handle { fd: self.as_fd(), is_item: false }.dress(node, keep, xattrs)
+    pub fn set_attributes(&self, node: &Node, keep: Keep, xattrs: &Xattrs) -> Vec<Refused> {
+        Handle { fd: self.as_fd(), is_item: false }.set_attributes(node, keep, xattrs)
     }
 
     /// Closes a directory that was there before, until it gets the attributes of `node`: what is
@@ -70,20 +70,20 @@ impl Dir {
 
 impl NewFile<'_> {
     /// Puts the attributes of `node` on the file. What could not be kept is returned.
-    pub fn dress(&self, node: &Node, keep: Keep, xattrs: &Xattrs) -> Vec<Refused> {
-        Handle { fd: self.file.as_fd(), is_item: false }.dress(node, keep, xattrs)
+    pub fn set_attributes(&self, node: &Node, keep: Keep, xattrs: &Xattrs) -> Vec<Refused> {
+        Handle { fd: self.file.as_fd(), is_item: false }.set_attributes(node, keep, xattrs)
     }
 }
 
 impl Item {
     /// Puts the attributes of `node` on it. What could not be kept is returned.
-    pub fn dress(&self, node: &Node, keep: Keep, xattrs: &Xattrs) -> Vec<Refused> {
-        Handle { fd: self.as_fd(), is_item: true }.dress(node, keep, xattrs)
+    pub fn set_attributes(&self, node: &Node, keep: Keep, xattrs: &Xattrs) -> Vec<Refused> {
+        Handle { fd: self.as_fd(), is_item: true }.set_attributes(node, keep, xattrs)
     }
 }
 
 impl Handle<'_> {
-    fn dress(&self, node: &Node, keep: Keep, xattrs: &Xattrs) -> Vec<Refused> {
+    fn set_attributes(&self, node: &Node, keep: Keep, xattrs: &Xattrs) -> Vec<Refused> {
         let mut refused = Vec::new();
         let mut note = |what: &str, result: io::Result<()>| {
             let kept = result.is_ok();

@@ -20,7 +20,7 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 /// A disk that is asked one thing at a time.
-pub trait Bare {
+pub trait BareDisk {
     /// Bytes it has.
     fn size(&self) -> u64;
 
@@ -109,7 +109,7 @@ impl Fitted for ModelBare {
     }
 }
 
-impl Bare for ModelBare {
+impl BareDisk for ModelBare {
     fn size(&self) -> u64 {
         self.size
     }
@@ -243,7 +243,7 @@ impl Fitted for FileBare {
     }
 }
 
-impl Bare for FileBare {
+impl BareDisk for FileBare {
     fn size(&self) -> u64 {
         self.size
     }
@@ -287,7 +287,7 @@ impl VolumeBare {
     }
 }
 
-impl Bare for VolumeBare {
+impl BareDisk for VolumeBare {
     fn size(&self) -> u64 {
         self.volume.size()
     }
@@ -361,7 +361,7 @@ pub struct Until {
 /// # Errors
 /// The device's first one.
 pub fn pace(
-    disk: &mut dyn Bare,
+    disk: &mut dyn BareDisk,
     kind: ModelKind,
     len: u64,
     until: Until,

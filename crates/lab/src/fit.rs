@@ -16,7 +16,7 @@
 //! the units of a solid state disk. Whether a write cache is on, and how large, cannot be seen by
 //! reading, and is assumed.
 
-use crate::bare::{Bare, Until, in_a_row, pace};
+use crate::bare::{BareDisk, Until, in_a_row, pace};
 use crate::disk::{Host, Order, Preset, Rotating, Seek, Spec, Ssd};
 use crate::experiment::LabError;
 use engine::inside::device::ModelKind;
@@ -42,7 +42,7 @@ pub struct Effort {
 }
 
 /// A disk that can be fitted.
-pub trait Fitted: Bare {
+pub trait Fitted: BareDisk {
     /// Reads these places with so many requests under way; returns the seconds it took.
     ///
     /// # Errors

@@ -19,7 +19,7 @@
 mod in_pool;
 mod rows;
 
-use crate::bare::{Access, Bare, FileBare, ModelBare, Pace, Until, in_a_row, pace};
+use crate::bare::{Access, BareDisk, FileBare, ModelBare, Pace, Until, in_a_row, pace};
 use crate::disk::Preset;
 use crate::experiment::{Chart, Experiment, LabError, OnDevice, Outcome, Series, Setting};
 use crate::parameter::{Origin, Parameter};
@@ -190,7 +190,7 @@ struct Way {
 /// Writes of one size, one at a time, in a row from the beginning.
 fn measure(target: &Target, setting: &Setting, way: Way) -> Result<Pace, LabError> {
     let Way { len, safe, .. } = way;
-    let mut disk: Box<dyn Bare> = match target {
+    let mut disk: Box<dyn BareDisk> = match target {
         Target::Device { path, .. } => {
             let access = if safe { Access::WriteSafely } else { Access::Write };
             Box::new(FileBare::open(path, access)?)

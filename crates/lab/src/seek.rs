@@ -17,7 +17,7 @@
 mod in_pool;
 mod rows;
 
-use crate::bare::{Access, Bare, FileBare, ModelBare, Pace, Until, in_a_row, pace};
+use crate::bare::{Access, BareDisk, FileBare, ModelBare, Pace, Until, in_a_row, pace};
 use crate::experiment::{Chart, Experiment, LabError, OnDevice, Outcome, Series, Setting};
 use crate::parameter::{Origin, Parameter};
 use crate::target::Target;
@@ -144,7 +144,7 @@ fn on_disk(target: &Target, setting: &Setting) -> Result<Vec<Sizes>, LabError> {
 }
 
 fn measure(target: &Target, setting: &Setting, bytes: u64) -> Result<Sizes, LabError> {
-    let mut disk: Box<dyn Bare> = match target {
+    let mut disk: Box<dyn BareDisk> = match target {
         Target::Device { path, .. } => Box::new(FileBare::open(path, Access::Read)?),
         _ => {
             let none = || LabError::new("no simulated disk", EXPERIMENT.preset);

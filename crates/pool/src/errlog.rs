@@ -112,8 +112,8 @@ fn path_of(fs: &Filesystem, object: u64) -> Option<String> {
             return None;
         }
         let parent = fs.node(at).ok()?.parent;
-        let entries = fs.node(parent).ok()?.entries().ok()?;
-        let entry = entries.into_iter().flatten().find(|e| e.object == at)?;
+        let dir = fs.node(parent).ok()?;
+        let entry = dir.entries().ok()?.flatten().find(|e| e.object == at)?;
         parts.push(String::from_utf8_lossy(&entry.name).into_owned());
         at = parent;
     }

@@ -17,6 +17,7 @@ use ondisk::features;
 use ondisk::mos;
 use ondisk::scan::ScanState;
 use ondisk::uberblock::Uberblock;
+use rt::Rt;
 use std::sync::Arc;
 use vdev::{DeflateRatio, VdevTree};
 use zio::Reader;
@@ -24,6 +25,8 @@ use zio::Reader;
 /// How to open a pool.
 #[derive(Clone)]
 pub struct OpenOptions {
+    /// What devices are waited for with; that of the calling thread when nothing else is said.
+    pub rt: Rt,
     /// Where to search for devices.
     pub search: SearchOptions,
     /// Open the state of this txg instead of the newest.
@@ -47,6 +50,7 @@ pub struct OpenOptions {
 impl Default for OpenOptions {
     fn default() -> Self {
         Self {
+            rt: Rt::current(),
             search: SearchOptions::default(),
             txg: None,
             checkpoint: false,

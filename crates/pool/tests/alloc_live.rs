@@ -37,6 +37,10 @@ impl Disk {
 }
 
 impl BlockStore for Disk {
+    fn rt(&self) -> rt::Rt {
+        rt::Rt::current()
+    }
+
     fn read(&self, bp: &BlkPtr, place: Place, _: Option<&Key>) -> zio::Result<Arc<Block>> {
         match self.blocks.lock().get(&bp.dva(0).offset()) {
             Some((birth, b)) if *birth == bp.logical_birth() => Ok(Arc::clone(b)),

@@ -59,6 +59,15 @@ const CHANGEABLE: [&str; 10] = [
 /// Where a process may be ended: there is no such place, since `main` returns.
 const ENDS: [&str; 3] = ["process::exit", "process::abort", "libc::exit"];
 
+/// Where the runtime of the calling thread is asked for, and why there: elsewhere it is passed.
+const RUNTIME: [(&str, &str); 5] = [
+    ("crates/device/src/batch.rs", "a device is waited for by the thread that calls"),
+    ("crates/device/src/complete.rs", "a callback that panics ends a simulation"),
+    ("crates/device/src/file.rs", "a simulation waits for no file"),
+    ("crates/device/src/write.rs", "a device is waited for by the thread that calls"),
+    ("crates/pool/src/open.rs", "the default of an option"),
+];
+
 /// Crates for tests alone, and programs that are no part of the product.
 fn is_product(path: &str) -> bool {
     let tools = ["needs", "testkit", "tidy", "fuzzing"];
@@ -117,6 +126,35 @@ fn offences(files: &[(String, String)], listed: &[(&str, &str, &str)]) -> Vec<St
 #[test]
 fn what_is_needed_is_passed() {
     report("no globals, and only main ends the process", &offences(&rust_files(), &GLOBALS));
+}
+
+/// Files that ask for the runtime of their thread and are not listed, and listed ones that do not.
+fn runtimes(files: &[(String, String)], listed: &[(&str, &str)]) -> Vec<String> {
+    let asks = |text: &str| without_tests(text).any(|(_, line)| code(line).contains("Rt::current"));
+    let product = files.iter().filter(|(path, _)| is_product(path) && !path.contains("crates/rt/"));
+    let asking: Vec<&str> =
+        product.filter(|(_, text)| asks(text)).map(|(path, _)| path.as_str()).collect();
+    let new = asking.iter().filter(|path| !listed.iter().any(|(known, _)| known == *path));
+    let new = new.map(|path| format!("{path}: asks for the runtime of its thread"));
+    let gone = listed.iter().filter(|(known, _)| !asking.contains(known));
+    new.chain(gone.map(|(known, _)| format!("{known}: need not be listed any more"))).collect()
+}
+
+#[test]
+fn the_runtime_is_passed() {
+    report("a runtime is passed to what needs one", &runtimes(&rust_files(), &RUNTIME));
+}
+
+#[test]
+fn the_rule_of_runtimes_can_fail() {
+    let file = |path: &str, text: &str| (path.to_owned(), text.to_owned());
+    let files = [
+        file("crates/a/src/one.rs", "let rt = Rt::current();\n"),
+        file("crates/a/src/fine.rs", "/// [`Rt::current`]\n#[cfg(test)]\nRt::current();\n"),
+        file("crates/rt/src/own.rs", "Rt::current();\n"),
+    ];
+    let found = runtimes(&files, &[("crates/a/src/fine.rs", "")]);
+    assert!(found.len() == 2 && found[0].contains("one.rs") && found[1].contains("fine.rs"));
 }
 
 #[test]

@@ -44,6 +44,7 @@ struct Extent {
 
 /// Extents being collected.
 pub(crate) struct Gather {
+    rt: Rt,
     class: IoClass,
     extents: Vec<Extent>,
     queues: BTreeMap<usize, Arc<LeafQueue>>,
@@ -84,14 +85,14 @@ pub(crate) struct Pending {
 
 impl Gather {
     /// For blocks that somebody wants.
-    pub(crate) fn new(class: IoClass) -> Self {
-        Self { class, extents: Vec::new(), queues: BTreeMap::new(), bulk: false }
+    pub(crate) fn new(rt: &Rt, class: IoClass) -> Self {
+        Self { rt: rt.clone(), class, extents: Vec::new(), queues: BTreeMap::new(), bulk: false }
     }
 
     /// For reading everything: neighbours become one read however large they are, up to
     /// [`BULK_MAX`]. Their windows keep each other in memory until the last one is used up.
-    pub(crate) fn bulk(class: IoClass) -> Self {
-        Self { bulk: true, ..Self::new(class) }
+    pub(crate) fn bulk(rt: &Rt, class: IoClass) -> Self {
+        Self { bulk: true, ..Self::new(rt, class) }
     }
 
     /// Adds an extent; returns the number to take it by.
@@ -110,8 +111,7 @@ impl Gather {
     /// Submits everything.
     pub(crate) fn start(self) -> Pending {
         let slots = self.extents.iter().map(|_| Slot::Waiting).collect();
-        let shared =
-            Arc::new(Shared { slots: Mutex::new(slots), arrived: Rt::current().condvar() });
+        let shared = Arc::new(Shared { slots: Mutex::new(slots), arrived: self.rt.condvar() });
         let mut batches: BTreeMap<usize, Vec<Merged>> = BTreeMap::new();
         let merging = self.queues.values().next().map(|q| q.read_merging());
         for merged in merge(&self.extents, Join::new(self.bulk, merging)) {
@@ -400,7 +400,7 @@ mod tests {
         let device: DeviceRef = Arc::new(Bad(MemoryDevice::from_bytes("m", &bytes)));
         let limits = Arc::new(QueueLimits::unbounded());
         let queue = LeafQueue::new(&Rt::real(), device, None, limits);
-        let mut g = Gather::new(IoClass::SyncRead);
+        let mut g = Gather::new(&Rt::current(), IoClass::SyncRead);
         let wanted = [(4096, 512), (4608, 512), (6000, 300), (90_000, 10), (99_990, 20), (0, 9)];
         for (offset, len) in wanted {
             g.add(7, &queue, offset, len);

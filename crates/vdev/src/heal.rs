@@ -24,7 +24,7 @@ use crate::rebuild::{Ask, Correction};
 use crate::tree::VdevTree;
 use device::{AlignedBuf, Shared, Write};
 use parking_lot::Mutex;
-use rt::{Condvar, Rt};
+use rt::Condvar;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -101,7 +101,7 @@ impl VdevTree {
     /// device's completion.
     #[must_use]
     pub fn heal_batch(&self, reqs: &[BlockRead<'_>], heal: Heal) -> Vec<Healed> {
-        let mut gather = Gather::bulk(IoClass::Scrub);
+        let mut gather = Gather::bulk(self.rt(), IoClass::Scrub);
         let plans: Vec<_> = reqs.iter().map(|r| self.plan_healing(r, heal, &mut gather)).collect();
         let pending = gather.start();
         let mut corrections = Vec::new();
@@ -179,7 +179,7 @@ impl VdevTree {
         out: &mut [Healed],
     ) {
         let state = Mutex::new(Answers { left: 1, refused: Vec::new() });
-        let writing = Arc::new(Writing { state, arrived: Rt::current().condvar() });
+        let writing = Arc::new(Writing { state, arrived: self.rt().condvar() });
         let mut batches: BTreeMap<usize, Vec<Write>> = BTreeMap::new();
         for (block, Correction { source, bytes }) in corrections {
             let Some(index) = self.healer(&source) else { continue };

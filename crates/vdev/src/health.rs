@@ -33,6 +33,7 @@ use crate::txgs::Txgs;
 use device::{Error, ErrorKind, WriteDeviceRef};
 use ondisk::label::{Part, part_offset};
 use parking_lot::{Mutex, RwLock};
+use rt::Rt;
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use std::time::Duration;
@@ -56,6 +57,7 @@ pub(crate) enum Mark {
 /// Shared with the completions of the leaf's requests, which may outlive the tree, and by the trees
 /// that follow each other.
 pub(crate) struct Health {
+    rt: Rt,
     write_errors: AtomicU64,
     read_errors: AtomicU64,
     checksum_errors: AtomicU64,
@@ -93,13 +95,10 @@ fn are_too_many(errors: &VecDeque<Duration>, now: Duration, limit: usize) -> boo
     errors.iter().filter(is_new).count() >= limit
 }
 
-fn now() -> Duration {
-    rt::Rt::current().now()
-}
-
 impl Health {
-    pub(crate) fn new() -> Self {
+    pub(crate) fn new(rt: &Rt) -> Self {
         Self {
+            rt: rt.clone(),
             write_errors: AtomicU64::new(0),
             read_errors: AtomicU64::new(0),
             checksum_errors: AtomicU64::new(0),
@@ -144,7 +143,7 @@ impl Health {
     }
 
     fn io_failed(&self, error: &Error) {
-        let now = now();
+        let now = self.rt.now();
         let mut recent = self.recent.lock();
         note(&mut recent.io, now, IO_ERRORS);
         recent.is_gone |= error.kind == ErrorKind::Gone;
@@ -167,7 +166,7 @@ impl Health {
     /// What was read is wrong.
     pub(crate) fn read_wrong(&self) {
         self.checksum_errors.fetch_add(1, Ordering::Relaxed);
-        note(&mut self.recent.lock().checksum, now(), CHECKSUM_ERRORS);
+        note(&mut self.recent.lock().checksum, self.rt.now(), CHECKSUM_ERRORS);
     }
 
     /// The leaf cannot be trusted to keep anything: it is not written to any more.
@@ -242,7 +241,7 @@ impl Health {
     /// What the errors so far call for.
     fn verdict(&self, device: &WriteDeviceRef) -> Mark {
         let suspect = self.is_suspect.swap(false, Ordering::AcqRel);
-        let now = now();
+        let now = self.rt.now();
         let (is_gone, io, checksum) = {
             let recent = self.recent.lock();
             let io = are_too_many(&recent.io, now, IO_ERRORS);

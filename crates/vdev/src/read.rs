@@ -93,7 +93,7 @@ impl VdevTree {
     }
 
     fn read_cheaply(&self, reqs: &[BlockRead<'_>]) -> Vec<BlockResult> {
-        let mut gather = Gather::new(IoClass::SyncRead);
+        let mut gather = Gather::new(self.rt(), IoClass::SyncRead);
         let plans: Vec<_> = reqs.iter().map(|r| self.plan(r, &mut gather)).collect();
         let pending = gather.start();
         let mut out = Vec::with_capacity(reqs.len());

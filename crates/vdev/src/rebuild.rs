@@ -94,7 +94,7 @@ impl Cell {
 impl VdevTree {
     /// Reads blocks with all their copies and parity.
     pub(crate) fn read_everything(&self, reqs: &[BlockRead<'_>]) -> Vec<BlockResult> {
-        let mut gather = Gather::bulk(IoClass::Scrub);
+        let mut gather = Gather::bulk(self.rt(), IoClass::Scrub);
         let plans: Vec<_> = reqs
             .iter()
             .map(|r| {
@@ -139,7 +139,7 @@ impl VdevTree {
         req: &BlockRead<'_>,
         pieces: Vec<Piece<'_>>,
     ) -> (BlockResult, Vec<Correction>) {
-        let mut gather = Gather::new(IoClass::Scrub);
+        let mut gather = Gather::new(self.rt(), IoClass::Scrub);
         let asked = self.ask(req, pieces, Ask::Everything, &mut gather);
         let pending = gather.start();
         self.judge_asked(req, asked, &|i| pending.take(i))
@@ -151,7 +151,7 @@ impl VdevTree {
         req: &BlockRead<'_>,
         pieces: Vec<Piece<'_>>,
     ) -> BlockResult {
-        let mut gather = Gather::new(IoClass::SyncRead);
+        let mut gather = Gather::new(self.rt(), IoClass::SyncRead);
         let asked = self.ask(req, pieces, Ask::Everything, &mut gather);
         let pending = gather.start();
         let take = |i| pending.take(i);

@@ -234,6 +234,7 @@ pub(crate) struct Top {
 
 /// All vdevs of a pool, over the devices that could be opened.
 pub struct VdevTree {
+    rt: Rt,
     pub(crate) nodes: Vec<Node>,
     pub(crate) tops: BTreeMap<u32, Top>,
     limits: Arc<QueueLimits>,
@@ -257,6 +258,7 @@ impl VdevTree {
     /// # Errors
     /// When the configuration contradicts itself. Missing devices are no error.
     pub fn build(
+        rt: &Rt,
         root: &VdevConfig,
         open: &mut dyn FnMut(&VdevConfig) -> LeafOpen,
     ) -> Result<Self, BuildError> {
@@ -265,7 +267,7 @@ impl VdevTree {
             return Err(BuildError::NoRoot { found, guid: root.guid });
         }
         let limits = Arc::new(QueueLimits::unbounded());
-        let mut b = Builder { nodes: Vec::new(), rt: Rt::current(), limits, size_min: 0, open };
+        let mut b = Builder { nodes: Vec::new(), rt: rt.clone(), limits, size_min: 0, open };
         let index = b.push(root, Role::Root, "root".into());
         let mut tops = BTreeMap::new();
         for child in &root.children {
@@ -286,9 +288,15 @@ impl VdevTree {
             b.adopt(index, node);
         }
         let born = b.rt.now();
-        let mut tree = Self { nodes: b.nodes, tops, limits: b.limits, born };
+        let mut tree = Self { rt: b.rt, nodes: b.nodes, tops, limits: b.limits, born };
         tree.settle_draid_spares();
         Ok(tree)
+    }
+
+    /// What its devices are waited for with.
+    #[must_use]
+    pub fn rt(&self) -> &Rt {
+        &self.rt
     }
 
     /// Puts limits on the queues of all leaves, which have none from the start. For a pool that
@@ -487,7 +495,7 @@ impl Builder<'_> {
             device: None,
             writer: None,
             queue: None,
-            health: Arc::new(Health::new()),
+            health: Arc::new(Health::new(&self.rt)),
             state: VdevState::Online,
             reason: Reason::None,
             is_log: config.is_log,

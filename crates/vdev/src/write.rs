@@ -395,7 +395,7 @@ impl VdevTree {
             }
             Ok::<(), std::convert::Infallible>(())
         };
-        let Ok(()) = rt::Rt::current().for_each_parallel(writers.len(), writers, run);
+        let Ok(()) = self.rt().for_each_parallel(writers.len(), writers, run);
         for (index, e) in failed.into_inner() {
             let Some(health) = self.nodes.get(index).map(|n| &n.health) else { continue };
             if !self.does_without(index) {

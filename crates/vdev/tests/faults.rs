@@ -71,7 +71,7 @@ fn mirror_sides_stand_in_for_each_other() {
 fn a_short_device_is_an_io_fault() {
     let (bench, block) = mirror();
     let small: DeviceRef = Arc::new(MemoryDevice::zeros("short", 1 << 20));
-    let tree = VdevTree::build(&bench.config, &mut |c| match c.guid {
+    let tree = VdevTree::build(&rt::Rt::current(), &bench.config, &mut |c| match c.guid {
         1 => LeafOpen::Online(Arc::clone(&small)),
         g => LeafOpen::Online(Arc::clone(&bench.devices[&g]) as DeviceRef),
     })

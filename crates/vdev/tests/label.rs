@@ -147,7 +147,7 @@ fn tree() -> (VdevTree, Vec<Arc<RwFaultDevice>>) {
     }
     let config = VdevConfig::decode(&root).unwrap();
     let mut faults = Vec::new();
-    let tree = VdevTree::build(&config, &mut |c| {
+    let tree = VdevTree::build(&rt::Rt::current(), &config, &mut |c| {
         let memory = MemoryDevice::zeros(c.path.as_deref().unwrap_or("?"), SIZE);
         let device = Arc::new(RwFaultDevice::new(Arc::new(memory)));
         faults.push(Arc::clone(&device));

@@ -45,6 +45,10 @@ impl BlockStore for Store {
         }
         self.0.read(bp, place, key)
     }
+
+    fn rt(&self) -> engine::Rt {
+        self.0.rt()
+    }
 }
 
 /// The dataset is encrypted and its key is not loaded.

@@ -103,7 +103,7 @@ fn writer(kind: &str, disks: u64, sink: bool) -> Writer {
     let mut root = list("root", 0);
     root.set("children", NvValue::NvListArray(vec![top]));
     let config = VdevConfig::decode(&root).unwrap();
-    let tree = VdevTree::build(&config, &mut |_| {
+    let tree = VdevTree::build(&rt::Rt::current(), &config, &mut |_| {
         let memory = MemoryDevice::zeros("memory", 1 << 30);
         LeafOpen::Writable(match sink {
             true => Arc::new(Sink(memory)) as WriteDeviceRef,

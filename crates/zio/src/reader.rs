@@ -16,7 +16,6 @@ use codec::crypto::MasterKey;
 use device::AlignedBuf;
 use ondisk::{BlkPtr, Compression, Dva, EmbeddedKind, GangHeader, gang::GANG_HEADER_SIZE};
 use parking_lot::RwLock;
-use rt::Rt;
 use std::sync::Arc;
 use vdev::{BlockRead, BlockResult, Fault, Scope, VdevTree};
 
@@ -71,7 +70,7 @@ impl Reader {
     /// Reads from `vdevs`, with the pool's checksum salt.
     #[must_use]
     pub fn new(vdevs: VdevTree, salt: &[u8; 32]) -> Self {
-        let (stats, stages) = (Arc::default(), ReadStages::new(Rt::current()));
+        let (stats, stages) = (Arc::default(), ReadStages::new(vdevs.rt().clone()));
         let vdevs = RwLock::new(Arc::new(vdevs));
         Self { vdevs, salted: Salted::new(salt), trusting: false, stats, stages }
     }

@@ -26,7 +26,10 @@ fn writer(rt: &Rt) -> Writer {
     let options = SimOptions { size: DEVICE_SIZE, model, ..SimOptions::default() };
     let disk = SimDevice::new(rt, &options);
     let leaf = &mut |_: &_| LeafOpen::Writable(Arc::clone(&disk) as _);
-    let reader = Arc::new(Reader::new(VdevTree::build(&bench.config, leaf).unwrap(), &[7; 32]));
+    let reader = Arc::new(Reader::new(
+        VdevTree::build(&rt::Rt::current(), &bench.config, leaf).unwrap(),
+        &[7; 32],
+    ));
     let books = Arc::new(Books::new(Arc::clone(&reader), u64::MAX));
     Writer::new(rt, reader, books as Arc<dyn Allocate>)
 }

@@ -4,9 +4,11 @@ use crate::error::{Error, Result};
 use crate::fs::{CaseSensitivity, Filesystem};
 use crate::node::{FileKind, Node};
 use dmu::Zap;
-use dmu::zap::{Match, ZapKey};
+use dmu::zap::{Cursor, Match, ZapKey};
 use ondisk::znode::Dirent;
 
+/// Entries read at once.
+const PAGE: usize = 1024;
 /// Symbolic links followed in one path (Linux: 40).
 const LINKS_MAX: usize = 40;
 
@@ -21,6 +23,56 @@ pub struct DirEntry {
     pub kind: u8,
 }
 
+/// A place among the entries of a directory; the default is before the first. It stays right when
+/// the directory is changed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct DirCursor(Cursor);
+
+/// Entries of a directory from a [`DirCursor`] on.
+pub struct DirPage {
+    /// The entries, in no order.
+    pub entries: Vec<Result<DirEntry>>,
+    /// Where the next page begins; `None` when this is the last one.
+    pub next: Option<DirCursor>,
+}
+
+/// How a page is read.
+type ReadPage = fn(&Node, DirCursor, usize) -> Result<DirPage>;
+
+/// See [`Node::entries`].
+pub struct Entries<'n> {
+    dir: &'n Node,
+    read: ReadPage,
+    ready: std::vec::IntoIter<Result<DirEntry>>,
+    next: Option<DirCursor>,
+}
+
+impl<'n> Entries<'n> {
+    fn new(dir: &'n Node, read: ReadPage) -> Result<Self> {
+        let DirPage { entries, next } = read(dir, DirCursor::default(), PAGE)?;
+        Ok(Self { dir, read, ready: entries.into_iter(), next })
+    }
+}
+
+impl Iterator for Entries<'_> {
+    type Item = Result<DirEntry>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        loop {
+            if let Some(entry) = self.ready.next() {
+                return Some(entry);
+            }
+            match (self.read)(self.dir, self.next.take()?, PAGE) {
+                Ok(page) => {
+                    self.next = page.next;
+                    self.ready = page.entries.into_iter();
+                }
+                Err(e) => return Some(Err(e)),
+            }
+        }
+    }
+}
+
 impl Node {
     fn table(&self) -> Result<Zap> {
         if self.kind() != FileKind::Dir {
@@ -33,32 +85,46 @@ impl Node {
         }
     }
 
-    /// The entries in no order, `.` and `..` left out. What cannot be read of the directory is an
-    /// error item among them.
-    pub fn entries(&self) -> Result<Vec<Result<DirEntry>>> {
+    /// Entries from a place on, `.` and `..` left out: `limit` of them, or a few more. What cannot
+    /// be read of the directory is an error item among them.
+    ///
+    /// An entry that is there all the time is met once, whatever else is made and removed between
+    /// two pages; one that is made or removed meanwhile is met or not.
+    ///
+    /// # Errors
+    /// It is no directory, or nothing of it can be read.
+    pub fn read_dir(&self, from: DirCursor, limit: usize) -> Result<DirPage> {
         let _lock = self.filesystem().look(self.number());
-        self.stored_entries()
+        self.stored_page(from, limit)
+    }
+
+    /// The same of a directory nobody changes meanwhile.
+    pub(crate) fn stored_page(&self, from: DirCursor, limit: usize) -> Result<DirPage> {
+        let page = self.table()?.page(from.0, limit);
+        let entry = |e: dmu::Result<dmu::ZapEntry>| {
+            dir_entry(&e?).ok_or_else(|| {
+                // Nothing is left out without a word.
+                let rule = "an entry of a directory is no name of a file";
+                self.object().error(dmu::ErrorKind::Tree(rule)).into()
+            })
+        };
+        let entries = page.entries.into_iter().map(entry).collect();
+        Ok(DirPage { entries, next: page.next.map(DirCursor) })
+    }
+
+    /// All entries in no order, read as they are wanted; see [`Self::read_dir`].
+    pub fn entries(&self) -> Result<Entries<'_>> {
+        Entries::new(self, Self::read_dir)
     }
 
     /// The entries of a directory nobody changes meanwhile.
-    pub(crate) fn stored_entries(&self) -> Result<Vec<Result<DirEntry>>> {
-        let mut out = Vec::new();
-        for e in self.table()?.entries() {
-            match e {
-                Ok(e) => out.push(dir_entry(&e).ok_or_else(|| {
-                    // Nothing is left out without a word.
-                    let rule = "an entry of a directory is no name of a file";
-                    self.object().error(dmu::ErrorKind::Tree(rule)).into()
-                })),
-                Err(e) => out.push(Err(e.into())),
-            }
-        }
-        Ok(out)
+    pub(crate) fn stored_entries(&self) -> Result<Entries<'_>> {
+        Entries::new(self, Self::stored_page)
     }
 
     /// The entries sorted by the bytes of their names, or the first error.
     pub fn sorted_entries(&self) -> Result<Vec<DirEntry>> {
-        let mut out: Vec<DirEntry> = self.entries()?.into_iter().collect::<Result<_>>()?;
+        let mut out: Vec<DirEntry> = self.entries()?.collect::<Result<_>>()?;
         out.sort_by(|a, b| a.name.cmp(&b.name));
         Ok(out)
     }

@@ -86,7 +86,7 @@ impl Filesystem {
             projects,
             replays,
             sa: Arc::new(RwLock::new(sa)),
-            state: crate::write::State::new(),
+            state: crate::write::State::new(&objset.store().rt()),
             root,
             case,
             normalization: master.get_u64(master::NORMALIZATION)?.unwrap_or(0),

@@ -27,7 +27,7 @@ pub mod write;
 mod xattr;
 
 pub use acl::{AceText, Acl};
-pub use dir::DirEntry;
+pub use dir::{DirCursor, DirEntry, DirPage, Entries};
 pub use error::{Error, Result};
 pub use fs::{CaseSensitivity, Filesystem};
 pub use node::{FileKind, Node};

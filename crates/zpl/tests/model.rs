@@ -422,7 +422,7 @@ fn compare(model: &Model, fs: &Filesystem) -> usize {
         );
         assert_eq!(node.xattrs().unwrap(), wanted.xattrs, "object {n}");
         if node.xattr_dir != 0 {
-            hidden += 1 + fs.node(node.xattr_dir).unwrap().entries().unwrap().len();
+            hidden += 1 + fs.node(node.xattr_dir).unwrap().entries().unwrap().count();
         }
         match wanted.kind {
             Some(FileKind::Dir) => {

@@ -39,7 +39,7 @@ use crate::totals::{Kind, Totals};
 use ondisk::{BlkPtr, DmuType, Dva};
 use parking_lot::Mutex;
 use pool::Pool;
-use rt::{Condvar, Progress, Rt};
+use rt::{Condvar, Progress};
 pub(crate) use set::{Owner, Set, Space};
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -114,7 +114,7 @@ impl<'p> Walk<'p> {
         sink: &'p Sink,
         progress: &'p Progress,
     ) -> Self {
-        let (queue, work) = (Mutex::default(), Rt::current().condvar());
+        let (queue, work) = (Mutex::default(), pool.vdevs().rt().condvar());
         Self { pool, options, claims, shared, sink, progress, known: None, queue, work }
     }
 
@@ -133,7 +133,7 @@ impl<'p> Walk<'p> {
             self.visit(set.root, place, &owner, u64::MAX, &mut all);
         }
         self.hand_over(&mut all.children);
-        let rt = Rt::current();
+        let rt = self.pool.vdevs().rt().clone();
         let workers = match self.options.workers {
             // Threads wait for the disk as well as compute.
             0 => (2 * rt.processors()).max(4),

@@ -6,7 +6,7 @@ mod memory;
 
 use super::blocks::Blocks;
 use super::table::Table;
-use super::{EntryKey, Match, Zap, ZapValue};
+use super::{Cursor, EntryKey, Match, Zap, ZapValue};
 use crate::error::ErrorKind;
 use memory::{Memory, check, read_back};
 use ondisk::zap::{
@@ -232,6 +232,75 @@ fn a_hundred_thousand_names() {
         Ok(())
     });
     compare(&memory, &model);
+}
+
+/// The names of a table in pages of `limit`, while `between` changes it after each page.
+fn paged(
+    memory: &Memory,
+    limit: usize,
+    mut between: impl FnMut(usize, &[Vec<u8>]),
+) -> Vec<Vec<u8>> {
+    let mut seen = Vec::new();
+    let mut next = Some(Cursor::default());
+    for number in 0.. {
+        let Some(from) = next else { break };
+        let page = read_back(memory).page(from, limit);
+        assert!(page.entries.len() <= limit, "{} entries", page.entries.len());
+        assert!(page.next.is_none_or(|next| next > from), "a page goes on");
+        for entry in page.entries {
+            let ZapName::Bytes(name) = entry.unwrap().name else { panic!("names only") };
+            seen.push(name);
+        }
+        next = page.next;
+        between(number, &seen);
+    }
+    seen
+}
+
+#[test]
+fn pages_of_any_size_are_the_whole_table() {
+    for fat in [None, Some(9), Some(12)] {
+        let memory = new(plain(11), fat);
+        assert!(paged(&memory, 1, |_, _| ()).is_empty());
+        let mut names: Vec<_> = (0..1500u64).map(|n| format!("f{n}").into_bytes()).collect();
+        edit(&memory, |t| names.iter().try_for_each(|n| t.insert(key(n), &ZapValue::from_u64(1))));
+        let whole: Vec<_> = read_back(&memory).to_vec().unwrap();
+        let whole: Vec<_> = whole.iter().map(|e| e.name.bytes().unwrap().to_vec()).collect();
+        for limit in [1, 7, 100, 1499, 1500, 9999] {
+            assert!(paged(&memory, limit, |_, _| ()) == whole, "in pages of {limit}");
+        }
+        names.sort();
+        let mut sorted = whole;
+        sorted.sort();
+        assert!(sorted == names);
+    }
+}
+
+#[test]
+fn what_stays_is_met_once_however_the_table_changes_between_two_pages() {
+    for fat in [None, Some(9), Some(12)] {
+        let memory = new(plain(12), fat);
+        let names: Vec<_> = (0..1000u64).map(|n| format!("stays {n}").into_bytes()).collect();
+        edit(&memory, |t| names.iter().try_for_each(|n| t.insert(key(n), &ZapValue::from_u64(1))));
+        let mut gone = Vec::new();
+        let seen = paged(&memory, 64, |page, seen| {
+            // A micro table becomes a fat one by this, and leaves are split many times.
+            let more = (0..400u64).map(|n| format!("new {page} {n}").into_bytes());
+            let more: Vec<_> = more.take(if page < 12 { 400 } else { 0 }).collect();
+            let old: Vec<_> = seen.iter().rev().step_by(3).take(20).cloned().collect();
+            edit(&memory, |t| {
+                more.iter().try_for_each(|n| t.insert(key(n), &ZapValue::from_u64(2)))?;
+                old.iter().try_for_each(|n| t.remove(key(n)).map(drop))
+            });
+            gone.extend(old);
+        });
+        assert!(read_back(&memory).fat_header().is_some() && !gone.is_empty());
+        let mut stayed: Vec<_> = seen.into_iter().filter(|n| n.starts_with(b"stays")).collect();
+        stayed.sort();
+        let mut names = names;
+        names.sort();
+        assert!(stayed == names, "{} of {}", stayed.len(), names.len());
+    }
 }
 
 #[test]

@@ -75,6 +75,10 @@ impl Disk {
 }
 
 impl BlockStore for Disk {
+    fn rt(&self) -> rt::Rt {
+        rt::Rt::current()
+    }
+
     fn read(&self, bp: &BlkPtr, place: Place, _: Option<&Key>) -> zio::Result<Arc<Block>> {
         assert!(!bp.is_hole(), "a hole is not read");
         self.get(bp, place)

@@ -8,6 +8,10 @@ use std::sync::Arc;
 struct Nothing;
 
 impl BlockStore for Nothing {
+    fn rt(&self) -> rt::Rt {
+        rt::Rt::current()
+    }
+
     fn read(&self, bp: &BlkPtr, place: Place, _: Option<&Key>) -> zio::Result<Arc<Block>> {
         unreachable!("{place} is read: {bp:?}")
     }

@@ -171,7 +171,7 @@ impl<'a> Side<'a> {
                 Ok(n) if n.kind() == FileKind::Dir => n,
                 _ => return Ok(None),
             };
-            let entries = node.entries()?.into_iter().filter_map(std::result::Result::ok);
+            let entries = node.entries()?.filter_map(std::result::Result::ok);
             let names: HashMap<u64, Vec<u8>> = entries.map(|e| (e.object, e.name)).collect();
             if self.kept + names.len() > NAMES_MAX {
                 self.names.clear();

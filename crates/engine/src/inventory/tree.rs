@@ -102,18 +102,20 @@ impl<'a> Walk<'a> {
         if self.stack.len() >= DEPTH_MAX {
             return self.fail(zpl::Error::TooLarge("directories nest deeper than is walked"));
         }
-        let entries = self.fs.node(object).and_then(|n| n.entries());
-        let mut todo = Vec::new();
-        match entries {
-            Ok(entries) => {
-                for e in entries {
-                    match e {
-                        Ok(e) => todo.push(e),
-                        Err(e) => self.fail(e),
-                    }
-                }
-            }
+        let node = match self.fs.node(object) {
+            Ok(node) => node,
             Err(e) => return self.fail(e),
+        };
+        let entries = match node.entries() {
+            Ok(entries) => entries,
+            Err(e) => return self.fail(e),
+        };
+        let mut todo = Vec::new();
+        for entry in entries {
+            match entry {
+                Ok(entry) => todo.push(entry),
+                Err(e) => self.fail(e),
+            }
         }
         todo.sort_by(|a, b| b.name.cmp(&a.name));
         self.stack.push(Level { path: self.path.len(), todo });

@@ -50,7 +50,7 @@ pub(crate) fn read_files(fs: &zpl::Filesystem, looks: &mut usize) {
         let mut buffer = [0; 8192];
         let _ = node.read_at(0, &mut buffer);
         let Ok(entries) = node.entries() else { continue };
-        todo.extend(entries.into_iter().flatten().filter_map(|e| fs.node(e.object).ok()));
+        todo.extend(entries.flatten().filter_map(|e| fs.node(e.object).ok()));
     }
 }
 

@@ -15,7 +15,7 @@ pub(crate) struct Chunk {
 }
 
 /// The regions of a run, while they are handed out.
-pub(crate) struct Deal<'a> {
+pub(crate) struct ChunkCursor<'a> {
     plan: &'a Plan,
     cursor: AtomicU64,
     /// Bytes handed out of each region.
@@ -24,7 +24,7 @@ pub(crate) struct Deal<'a> {
     left: AtomicU64,
 }
 
-impl<'a> Deal<'a> {
+impl<'a> ChunkCursor<'a> {
     pub(crate) fn new(plan: &'a Plan) -> Self {
         let taken = (0..plan.regions).map(|_| AtomicU64::new(0)).collect();
         Self { plan, cursor: AtomicU64::new(0), taken, left: AtomicU64::new(plan.total()) }
@@ -70,7 +70,7 @@ mod tests {
 
     /// Every byte of every region is handed out once.
     fn covers(plan: &Plan, threads: usize) -> Vec<Chunk> {
-        let deal = Deal::new(plan);
+        let deal = ChunkCursor::new(plan);
         let all = Mutex::new(Vec::new());
         std::thread::scope(|scope| {
             for n in 0..threads as u64 {

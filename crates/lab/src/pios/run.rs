@@ -1,6 +1,6 @@
 //! A run: threads that take chunks until there are none, and the time that takes.
 
-use super::deal::Deal;
+use super::deal::ChunkCursor;
 use super::pattern::Pattern;
 use super::plan::Plan;
 use super::{PiosError, Result, Target};
@@ -68,7 +68,7 @@ pub struct RunResult {
 struct Shared<'a> {
     rt: Rt,
     plan: &'a Plan,
-    deal: Deal<'a>,
+    deal: ChunkCursor<'a>,
     target: &'a dyn Target,
     phase: Phase,
     stop: AtomicBool,
@@ -98,7 +98,7 @@ fn run(rt: &Rt, plan: &Plan, target: &dyn Target, phase: Phase) -> Result<Measur
     let shared = Shared {
         rt: rt.clone(),
         plan,
-        deal: Deal::new(plan),
+        deal: ChunkCursor::new(plan),
         target,
         phase,
         stop: AtomicBool::new(false),

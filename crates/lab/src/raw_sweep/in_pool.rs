@@ -5,7 +5,7 @@
 //! study are is the last row: there every single one is synced.
 
 use super::{ENOUGH, EXPERIMENT, PUBLISHED, chart, size_in_words};
-use crate::bare::{Bare as _, Pace, Until, VolumeBare, in_a_row, pace};
+use crate::bare::{BareDisk as _, Pace, Until, VolumeBare, in_a_row, pace};
 use crate::experiment::{LabError, Outcome, Setting};
 use crate::row::Row;
 use crate::stay::{self, Visit};

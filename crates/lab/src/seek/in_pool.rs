@@ -7,7 +7,7 @@
 //! block once at most. A volume is as large as some seconds of writing make it.
 
 use super::{PUBLISHED, Sizes};
-use crate::bare::{Bare as _, Pace, Until, VolumeBare, in_a_row, pace};
+use crate::bare::{BareDisk as _, Pace, Until, VolumeBare, in_a_row, pace};
 use crate::experiment::{LabError, Setting};
 use crate::stay::{self, Visit};
 use crate::stream::{StreamError, WRITE_BYTES};

@@ -339,7 +339,7 @@ fn make(rt: &Rt, options: &CreateOptions, devices: &Devices, plan: Plan) -> Resu
         Some(device) => LeafOpen::Writable(Arc::clone(device)),
         None => LeafOpen::Missing,
     };
-    let vdevs = VdevTree::build(&root, &mut open);
+    let vdevs = VdevTree::build(rt, &root, &mut open);
     let mut vdevs = vdevs.map_err(|e| Error::Invalid { what: e.to_string() })?;
     vdevs.set_queue_limits(rt, &Arc::default());
     let mut salt = [0; 32];

@@ -90,7 +90,8 @@ pub fn import(
     open: &mut OpenWritable<'_>,
 ) -> Result<LivePool> {
     check_state(candidate, options)?;
-    let mut reading = Pool::open_candidate(candidate, &options.open)?;
+    let read = OpenOptions { rt: rt.clone(), ..options.open.clone() };
+    let mut reading = Pool::open_candidate(candidate, &read)?;
     let name = reading.name().to_owned();
     let obstacles = obstacles(&reading)?;
     if !obstacles.is_empty() {
@@ -241,7 +242,7 @@ fn assemble(
     let (candidate, txg) = (reading.candidate(), reading.uberblock().txg);
     let (behind, absences) = (candidate.behind(&root, txg), candidate.absences(&root, txg));
     let mut leaf = |c: &VdevConfig| leaf_open(c, devices.get(&c.guid), &absences, &behind);
-    let mut vdevs = VdevTree::build(&root, &mut leaf).map_err(|e| invalid(e.to_string()))?;
+    let mut vdevs = VdevTree::build(rt, &root, &mut leaf).map_err(|e| invalid(e.to_string()))?;
     vdevs.set_queue_limits(rt, &Arc::default());
     can_write(&vdevs, reading.name())?;
     let salt = reading.directory()?.get(mos::CHECKSUM_SALT.as_bytes())?;

@@ -106,7 +106,7 @@ impl Pool {
     pub fn stats(&self, space: Option<&PoolSpace>) -> Snapshot {
         let known = space.into_iter().flat_map(|s| &s.tops);
         let known = known.map(|t| (t.id, (t.size(), t.allocated()))).collect();
-        let mut out = self.snapshot(&Rt::current(), &known);
+        let mut out = self.snapshot(self.vdevs().rt(), &known);
         out.datasets = datasets(self.store().used().snapshot(), |set| self.dsl().name_of(set).ok());
         out
     }

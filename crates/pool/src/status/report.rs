@@ -90,7 +90,7 @@ impl Status {
     pub fn of_closed(candidate: &Candidate) -> Self {
         let behind = candidate.behind(&candidate.tree, u64::MAX);
         let mut leaf = |c: &VdevConfig| candidate.leaf_for(c, &behind);
-        let tree = VdevTree::build(&candidate.tree, &mut leaf).ok();
+        let tree = VdevTree::build(&rt::Rt::real(), &candidate.tree, &mut leaf).ok();
         Self {
             pool: candidate.name().to_owned(),
             guid: candidate.tree.guid,

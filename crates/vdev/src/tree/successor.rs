@@ -33,7 +33,7 @@ impl VdevTree {
         let before: BTreeMap<u64, &Node> =
             self.nodes.iter().filter(|n| n.guid != 0).map(|n| (n.guid, n)).collect();
         let mut opened = Vec::new();
-        let mut next = Self::build(root, &mut |config| match open(config) {
+        let mut next = Self::build(rt, root, &mut |config| match open(config) {
             Some(open) => {
                 opened.push(config.guid);
                 open

@@ -69,10 +69,16 @@ impl Bench {
     }
 
     pub fn tree(&self, missing: &[u64]) -> VdevTree {
-        VdevTree::build(&self.config, &mut |c| match self.devices.get(&c.guid) {
-            Some(d) if !missing.contains(&c.guid) => LeafOpen::Online(Arc::clone(d) as DeviceRef),
-            _ => LeafOpen::Missing,
-        })
+        VdevTree::build(
+            &rt::Rt::current(),
+            &self.config,
+            &mut |c| match self.devices.get(&c.guid) {
+                Some(d) if !missing.contains(&c.guid) => {
+                    LeafOpen::Online(Arc::clone(d) as DeviceRef)
+                }
+                _ => LeafOpen::Missing,
+            },
+        )
         .unwrap()
     }
 

@@ -127,7 +127,7 @@ impl Pool {
 
     /// The tree by the labels alone, with every device in use whatever the configuration says.
     pub fn tree_with_all(&self) -> VdevTree {
-        VdevTree::build(&self.root, &mut |c| match self.devices.get(&c.guid) {
+        VdevTree::build(&rt::Rt::current(), &self.root, &mut |c| match self.devices.get(&c.guid) {
             Some(d) => LeafOpen::Online(Arc::clone(d)),
             None => LeafOpen::Missing,
         })
@@ -138,7 +138,8 @@ impl Pool {
         let device = |c: &VdevConfig| {
             self.devices.get(&c.guid).filter(|_| !missing.contains(&c.guid)).cloned()
         };
-        VdevTree::build(root, &mut |c| LeafOpen::by_config(c, device(c))).unwrap()
+        VdevTree::build(&rt::Rt::current(), root, &mut |c| LeafOpen::by_config(c, device(c)))
+            .unwrap()
     }
 
     /// Objects of the MOS of one type, or of all: number, dnode and data (of small ones).

@@ -6,7 +6,7 @@ mod what_if;
 use crate::cmd::verb::{Served, Verb};
 use crate::failure::{FAILED, Failure};
 use crate::live::LiveArgs;
-use crate::page::Page;
+use crate::report_file::ReportFile;
 use crate::session::Session;
 use crate::ui;
 use clap::{ArgGroup, Subcommand};
@@ -282,8 +282,9 @@ impl Verb for Run {
         {
             confirm(session, path)?;
         }
-        let page = self.html.as_deref().map(|path| Page::begin(session, path)).transpose()?;
-        let figures = self.figures.as_deref().map(|path| Page::begin(session, path)).transpose()?;
+        let page = self.html.as_deref().map(|path| ReportFile::begin(session, path)).transpose()?;
+        let figures =
+            self.figures.as_deref().map(|path| ReportFile::begin(session, path)).transpose()?;
         let mut outcomes = Vec::new();
         for experiment in experiments {
             let setting = self.setting(session, experiment.name);

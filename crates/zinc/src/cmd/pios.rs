@@ -3,7 +3,7 @@
 use crate::cmd::verb::{Served, Verb};
 use crate::failure::Failure;
 use crate::live::{LiveHow, change};
-use crate::page::Page;
+use crate::report_file::ReportFile;
 use crate::session::{Client, Session};
 use crate::ui::{self, Table};
 use clap::ValueEnum;
@@ -220,7 +220,7 @@ impl Verb for Args {
     fn run(self: Box<Self>, session: &Session) -> Result<ExitCode, Failure> {
         let (method, layout) = self.load()?;
         let plans = self.plans(layout)?;
-        let page = self.html.as_deref().map(|path| Page::begin(session, path)).transpose()?;
+        let page = self.html.as_deref().map(|path| ReportFile::begin(session, path)).transpose()?;
         let mut results = Vec::new();
         match method {
             Method::Plain(method) => {
@@ -482,7 +482,7 @@ impl Args {
         &self,
         session: &Session,
         results: &[RunResult],
-        page: Option<Page>,
+        page: Option<ReportFile>,
     ) -> Result<(), Failure> {
         if self.json {
             ui::json(session, &pios::json(results));

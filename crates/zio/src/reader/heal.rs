@@ -6,7 +6,6 @@ use crate::error::{Error, ErrorKind};
 use device::{AlignedBuf, Shared};
 use ondisk::{BlkPtr, Dva};
 use parking_lot::Mutex;
-use rt::Rt;
 use std::sync::Arc;
 use vdev::queue::IoClass;
 use vdev::{BlockRead, BlockWrite, Fault, Heal, Scope};
@@ -116,7 +115,7 @@ impl Reader {
 
     /// Writes a copy and waits; whether its vdev took it.
     fn write_copy(&self, copy: &Copy<'_>, data: Shared) -> bool {
-        let arrived = Rt::current().condvar();
+        let arrived = self.vdevs().rt().condvar();
         let answer = Arc::new((Mutex::new(None), arrived));
         let done = {
             let answer = Arc::clone(&answer);

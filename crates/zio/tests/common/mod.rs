@@ -103,10 +103,14 @@ impl Bench {
 
     /// A tree whose devices may be changed, but for those that are missing.
     pub fn tree(&self, missing: &[u64]) -> VdevTree {
-        VdevTree::build(&self.config, &mut |c| match self.devices.get(&c.guid) {
-            Some(d) if !missing.contains(&c.guid) => LeafOpen::Writable(Arc::clone(d)),
-            _ => LeafOpen::Missing,
-        })
+        VdevTree::build(
+            &rt::Rt::current(),
+            &self.config,
+            &mut |c| match self.devices.get(&c.guid) {
+                Some(d) if !missing.contains(&c.guid) => LeafOpen::Writable(Arc::clone(d)),
+                _ => LeafOpen::Missing,
+            },
+        )
         .unwrap()
     }
 

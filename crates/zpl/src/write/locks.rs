@@ -94,8 +94,8 @@ pub(crate) struct KeyedLocks {
 type Shard = Mutex<HashMap<u64, Held>>;
 
 impl KeyedLocks {
-    pub(crate) fn new() -> Self {
-        Self { rt: Rt::current(), shards: (0..SHARDS).map(|_| Shard::default()).collect() }
+    pub(crate) fn new(rt: &Rt) -> Self {
+        Self { rt: rt.clone(), shards: (0..SHARDS).map(|_| Shard::default()).collect() }
     }
 
     fn shard(&self, object: u64) -> Option<&Shard> {
@@ -192,7 +192,7 @@ mod tests {
 
     #[test]
     fn an_exclusive_holder_is_alone() {
-        let locks = KeyedLocks::new();
+        let locks = KeyedLocks::new(&Rt::current());
         let (inside, worst) = (AtomicU64::new(0), AtomicU64::new(0));
         std::thread::scope(|s| {
             for t in 0..4u64 {
@@ -215,7 +215,7 @@ mod tests {
     /// Both kinds want the same object all the time, and everybody comes through.
     #[test]
     fn nobody_who_waits_is_forgotten() {
-        let locks = KeyedLocks::new();
+        let locks = KeyedLocks::new(&Rt::current());
         let (writers, readers) = (AtomicU64::new(0), AtomicU64::new(0));
         std::thread::scope(|s| {
             for t in 0..6u64 {
@@ -242,7 +242,7 @@ mod tests {
 
     #[test]
     fn sharers_share() {
-        let locks = KeyedLocks::new();
+        let locks = KeyedLocks::new(&Rt::current());
         let a = locks.shared(5);
         let b = locks.shared(5);
         drop((a, b));

@@ -131,13 +131,13 @@ pub(crate) struct State {
 }
 
 impl State {
-    pub(crate) fn new() -> Self {
+    pub(crate) fn new(rt: &rt::Rt) -> Self {
         Self {
             settings: Mutex::default(),
-            rename: KeyedLocks::new(),
-            content: KeyedLocks::new(),
-            attrs: KeyedLocks::new(),
-            layouts: KeyedLocks::new(),
+            rename: KeyedLocks::new(rt),
+            content: KeyedLocks::new(rt),
+            attrs: KeyedLocks::new(rt),
+            layouts: KeyedLocks::new(rt),
             opens: Arc::default(),
             log: OnceLock::new(),
         }

@@ -54,6 +54,10 @@ impl Memory {
 }
 
 impl BlockStore for Memory {
+    fn rt(&self) -> rt::Rt {
+        rt::Rt::current()
+    }
+
     fn read(&self, bp: &BlkPtr, place: Place, _: Option<&Key>) -> zio::Result<Arc<Block>> {
         if bp.is_hole() {
             let buf = device::AlignedBuf::zeroed(bp.lsize() as usize);

@@ -28,7 +28,6 @@ use device::AlignedBuf;
 use kill::Doomed;
 use ondisk::dnode::{FLAG_SPILL, FLAG_USED_BYTES};
 use ondisk::{BlkPtr, DmuType, Dnode, Endian, ObjsetPhys};
-use rt::Rt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 use tree::Tree;
@@ -368,7 +367,7 @@ impl Sync<'_> {
         if items.len() < 2 || self.cx.workers == 1 {
             return items.iter_mut().try_for_each(work);
         }
-        let rt = Rt::current();
+        let rt = self.set.inner.store.rt();
         let most = match self.cx.workers {
             0 => rt.processors(),
             n => n,

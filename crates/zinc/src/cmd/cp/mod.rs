@@ -4,7 +4,7 @@ pub mod data;
 pub mod into;
 pub mod keep;
 mod links;
-mod talk;
+mod report;
 pub mod tree;
 mod walk;
 
@@ -22,10 +22,10 @@ use engine::files::FileKind;
 use engine::{Dataset, Pool, Volume};
 use engine::{DatasetKind, PropertyContext};
 use keep::KeepArgs;
+use report::CopyReport;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use talk::Talk;
 use tree::{Copier, Existing};
 
 /// Arguments of `zinc cp`.
@@ -120,7 +120,7 @@ impl Args {
         let pool = self.pool.clone().anywhere().open(session, &first)?;
         let progress = Progress::new();
         progress.begin("copied", 0);
-        let sink = Talk::new(session, self.verbose);
+        let sink = CopyReport::new(session, self.verbose);
         while_showing(session, &progress, || {
             let copy = |s| self.source(session, &pool, s, dest, &progress, &sink);
             sources.iter().try_for_each(copy)
@@ -189,7 +189,7 @@ impl Args {
         place: &Place,
         dest: &Path,
         progress: &Progress,
-        sink: &Talk,
+        sink: &CopyReport,
     ) -> Result<(), Failure> {
         let found = place.find(pool)?;
         if pool.dsl().kind(&found.dataset) == DatasetKind::Volume {
@@ -225,7 +225,7 @@ impl Args {
         found: &Found,
         dest: &Path,
         progress: &Progress,
-        sink: &Talk,
+        sink: &CopyReport,
     ) -> Result<(), Failure> {
         if !found.path().is_empty() {
             return Err(Failure::new(format!("{}: a volume, without files", found.dataset.name)));

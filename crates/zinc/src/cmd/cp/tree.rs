@@ -197,7 +197,7 @@ impl<'a> Copier<'a> {
             let shown = shown();
             match tree.dir(at) {
                 Ok(dir) => {
-                    for r in dir.dress(&node, self.keep, &self.xattrs(&node, &shown)) {
+                    for r in dir.set_attributes(&node, self.keep, &self.xattrs(&node, &shown)) {
                         self.sink.not_kept(&shown, &r.what, &r.error.to_string());
                     }
                 }
@@ -343,7 +343,7 @@ impl<'a> Copier<'a> {
             }
         };
         data::copy(node.object(), node.size, &out.file, self.progress, &mut lost)?;
-        for r in out.dress(node, self.keep, &self.xattrs(node, shown)) {
+        for r in out.set_attributes(node, self.keep, &self.xattrs(node, shown)) {
             self.sink.not_kept(shown, &r.what, &r.error.to_string());
         }
         let identity = out.finish(name, replaced)?;
@@ -397,7 +397,7 @@ impl<'a> Copier<'a> {
                 Err(e) => return Err(e),
             },
         };
-        for r in made.dress(node, self.keep, &self.xattrs(node, shown)) {
+        for r in made.set_attributes(node, self.keep, &self.xattrs(node, shown)) {
             self.sink.not_kept(shown, &r.what, &r.error.to_string());
         }
         Ok((Some(made.look()?.identity), Some(0)))

@@ -61,7 +61,7 @@ pub enum Command {
     /// Give a pool a new guid
     Reguid(set::Reguid),
     /// Write a new txg, so that everything is on disk, where it is after every command
-    Sync(set::Sync),
+    Sync(set::SyncPools),
     /// Take the labels off a device
     Labelclear(labelclear::Args),
     /// List pools, their size and health

@@ -66,7 +66,7 @@ pub struct Reguid {
 
 /// Arguments of `zinc zpool sync`.
 #[derive(clap::Args)]
-pub struct Sync {
+pub struct SyncPools {
     #[command(flatten)]
     live: LiveArgs,
     /// Accepted: a new state is written in any case
@@ -363,7 +363,7 @@ impl Verb for Reguid {
     }
 }
 
-impl Verb for Sync {
+impl Verb for SyncPools {
     fn served(&self, _: &Session) -> Served {
         Served::ToOwner
     }

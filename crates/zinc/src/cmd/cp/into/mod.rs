@@ -4,7 +4,7 @@ mod source;
 mod tar;
 mod tree;
 
-use super::talk::Talk;
+use super::report::CopyReport;
 use crate::failure::{Failure, one_line, system_text};
 use crate::live::LiveArgs;
 use crate::place::Place;
@@ -34,19 +34,19 @@ pub struct IntoArgs {
 }
 
 /// Where files go, and who is told of those that do not.
-pub struct Into<'a> {
+pub struct CopyIn<'a> {
     pub ingest: Ingest<'a>,
-    pub talk: &'a Talk,
+    pub report: &'a CopyReport,
 }
 
-impl Into<'_> {
+impl CopyIn<'_> {
     /// Something was not copied.
     fn failed(&self, path: &[u8], why: &Error) {
-        self.talk.failed(path, &one_line(why));
+        self.report.failed(path, &one_line(why));
     }
 }
 
-impl Observer for Talk {
+impl Observer for CopyReport {
     fn not_kept(&self, file: PathBuf, attribute: &[u8], why: &Error) {
         Self::not_kept(self, file.as_os_str().as_bytes(), attribute, why);
     }
@@ -109,13 +109,13 @@ impl IntoArgs {
                 return Err(Failure::new(what).because(system_text(&e)));
             }
         }
-        let talk = Talk::new(session, self.verbose);
+        let report = CopyReport::new(session, self.verbose);
         let progress = Progress::new();
         progress.begin("copied", 0);
         self.live.change(session, &place.pool(), |pool| {
-            while_showing(session, &progress, || self.copy(pool, &place, &progress, &talk))
+            while_showing(session, &progress, || self.copy(pool, &place, &progress, &report))
         })?;
-        Ok(talk.end())
+        Ok(report.end())
     }
 
     fn copy(
@@ -123,7 +123,7 @@ impl IntoArgs {
         pool: &LivePool,
         place: &Place,
         progress: &Progress,
-        talk: &Talk,
+        report: &CopyReport,
     ) -> Result<(), Failure> {
         let found = place.find(pool.view())?;
         if found.dataset.is_snapshot() {
@@ -134,7 +134,7 @@ impl IntoArgs {
         let ingest = Ingest {
             fs: &fs,
             progress,
-            observer: talk,
+            observer: report,
             clock: &now,
             replace: self.force,
             owner: self.owner,
@@ -144,9 +144,9 @@ impl IntoArgs {
         };
         if let Some(archive) = &self.tar {
             let dir = directory(&fs, found.path(), place)?;
-            return tar::extract(&Into { ingest, talk }, dir, archive);
+            return tar::extract(&CopyIn { ingest, report }, dir, archive);
         }
-        let into = Into { ingest, talk };
+        let into = CopyIn { ingest, report };
         let there = fs.by_path(found.path(), true).ok();
         if let Some(node) = there.filter(|n| n.kind() == FileKind::Dir) {
             return self.each(&into, |source| (node.number(), last_name(source)));
@@ -166,7 +166,7 @@ impl IntoArgs {
     /// Copies each source to a directory and name; without a name what is in it goes there.
     fn each(
         &self,
-        into: &Into<'_>,
+        into: &CopyIn<'_>,
         target: impl Fn(&OsStr) -> (u64, Option<Vec<u8>>),
     ) -> Result<(), Failure> {
         for source in &self.sources {

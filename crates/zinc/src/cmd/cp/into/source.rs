@@ -5,7 +5,7 @@
 //! compared with what was listed: a link, pipe or directory that was put in the place of what was
 //! there is named, and not followed. Paths are made up for messages alone.
 
-use super::{Into, time};
+use super::{CopyIn, time};
 use crate::failure::system_text;
 use crate::place::printable;
 use crate::target::path_of;
@@ -129,7 +129,7 @@ pub fn read_link(link: &File) -> io::Result<Vec<u8>> {
 /// What is kept of an open file beside its content. Extended attributes that cannot be read are
 /// failures of the file `shown`, which is copied without them.
 pub fn attributes(
-    into: &Into<'_>,
+    into: &CopyIn<'_>,
     file: &File,
     found: &Metadata,
     shown: &dyn Fn() -> PathBuf,
@@ -144,7 +144,7 @@ pub fn attributes(
             None => "extended attributes".to_owned(),
         };
         let why = format!("{what} cannot be read: {}", system_text(&why.into()));
-        into.talk.failed(shown().as_os_str().as_bytes(), &why);
+        into.report.failed(shown().as_os_str().as_bytes(), &why);
     }
     let at = |t: io::Result<std::time::SystemTime>| t.map(time).unwrap_or_default();
     Attributes {

@@ -1,6 +1,6 @@
 //! An archive into a pool, as `tar -x` would unpack it.
 
-use super::{Into, now};
+use super::{CopyIn, now};
 use crate::failure::{Failure, one_line};
 use crate::place::printable;
 use crate::session::Session;
@@ -21,13 +21,13 @@ use std::time::Duration;
 pub const DEPTH_MAX: usize = 4096;
 
 /// Unpacks an archive into the directory `dir`. `-` is standard input.
-pub fn extract(into: &Into<'_>, dir: u64, path: &Path) -> std::result::Result<(), Failure> {
+pub fn extract(into: &CopyIn<'_>, dir: u64, path: &Path) -> std::result::Result<(), Failure> {
     let fail = |why: &Error| {
         Failure::new(format!("cannot read archive '{}'", printable(path.as_os_str().as_bytes())))
             .because(one_line(why))
     };
     let source: Box<dyn Read> = match path == Path::new("-") {
-        true => input(&into.talk.session, into.ingest.progress).map_err(|e| fail(&e.into()))?,
+        true => input(&into.report.session, into.ingest.progress).map_err(|e| fail(&e.into()))?,
         false => Box::new(File::open(path).map_err(|e| fail(&e.into()))?),
     };
     let mut archive = Archive::new(source);
@@ -116,7 +116,7 @@ struct Timed {
 }
 
 struct Unpack<'u, 'a> {
-    into: &'u Into<'a>,
+    into: &'u CopyIn<'a>,
     top: u64,
     /// Names and objects of the directories on the way to the last member: the next one is mostly
     /// in the same directory.
@@ -128,7 +128,7 @@ struct Unpack<'u, 'a> {
 }
 
 impl<'u, 'a> Unpack<'u, 'a> {
-    fn new(into: &'u Into<'a>, top: u64) -> Self {
+    fn new(into: &'u CopyIn<'a>, top: u64) -> Self {
         let (trail, timed, refused) = Default::default();
         Self { into, top, trail, timed, refused }
     }
@@ -209,7 +209,7 @@ impl<'u, 'a> Unpack<'u, 'a> {
                     self.into.ingest.fs.set_attrs(object, &set, now())?;
                 }
             }
-            false => self.into.ingest.dress(object, a, spot)?,
+            false => self.into.ingest.set_attributes(object, a, spot)?,
         }
         let name = name.to_vec();
         self.timed.push(Timed { object, name, atime: a.atime, mtime: a.mtime });

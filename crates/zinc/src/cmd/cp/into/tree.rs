@@ -1,7 +1,7 @@
 //! A local tree into a pool. Directories are made as they are found, files by several threads, and
 //! second names when all files are there.
 
-use super::Into;
+use super::CopyIn;
 use super::source::{
     self, Id, Name, attributes, changed, id, look, look_again, open_directory, open_file,
 };
@@ -56,7 +56,7 @@ struct Links {
 
 /// Copies `path` to `name` in the directory `dir`; without a name what is in it goes there.
 pub fn copy(
-    into: &Into<'_>,
+    into: &CopyIn<'_>,
     path: &Path,
     dir: u64,
     name: Option<&[u8]>,
@@ -90,7 +90,7 @@ fn cannot(path: &Path, why: &Error) -> Failure {
 }
 
 /// One file that fails costs nothing else, unless none can be written any more.
-fn give_up(into: &Into<'_>, path: &Path, why: &Error) -> std::result::Result<(), Failure> {
+fn give_up(into: &CopyIn<'_>, path: &Path, why: &Error) -> std::result::Result<(), Failure> {
     if why.kind().ends_all() {
         return Err(cannot(path, why));
     }
@@ -98,7 +98,7 @@ fn give_up(into: &Into<'_>, path: &Path, why: &Error) -> std::result::Result<(),
     Ok(())
 }
 
-fn one(into: &Into<'_>, task: Task, links: &Mutex<Links>) -> std::result::Result<(), Failure> {
+fn one(into: &CopyIn<'_>, task: Task, links: &Mutex<Links>) -> std::result::Result<(), Failure> {
     let lock = || links.lock().unwrap_or_else(PoisonError::into_inner);
     let has_more = task.found.nlink() > 1;
     if has_more {
@@ -126,7 +126,7 @@ impl Task {
     }
 }
 
-fn make(into: &Into<'_>, task: &Task) -> Result<u64> {
+fn make(into: &CopyIn<'_>, task: &Task) -> Result<u64> {
     into.ingest.progress.check()?;
     let shown = || task.shown();
     let name = task.as_name.as_ref().unwrap_or(&task.name);
@@ -151,7 +151,7 @@ fn make(into: &Into<'_>, task: &Task) -> Result<u64> {
 /// Why a file is not copied.
 const SHORTER: &str = "became shorter while it was copied";
 
-fn regular(into: &Into<'_>, task: &Task, spot: Spot<'_>) -> Result<u64> {
+fn regular(into: &CopyIn<'_>, task: &Task, spot: Spot<'_>) -> Result<u64> {
     let (file, found) = open_file(&task.from, &task.name, &task.found)?;
     let size = found.len();
     let attributes = attributes(into, &file, &found, spot.shown);
@@ -222,7 +222,7 @@ struct Level {
 
 /// Finds directories and makes them; hands out files.
 struct Walk<'w, 'a> {
-    into: &'w Into<'a>,
+    into: &'w CopyIn<'a>,
     levels: Vec<Level>,
     /// What was named, when it is no directory.
     first: Option<Task>,
@@ -269,7 +269,7 @@ impl Walk<'_, '_> {
             let a = attributes(self.into, &file, &found, &shown);
             let spot = Spot { dir, name, shown: &shown };
             object = self.into.ingest.dir(spot, &a)?;
-            self.into.ingest.dress(object, &a, spot)?;
+            self.into.ingest.set_attributes(object, &a, spot)?;
             self.times.push((Arc::clone(&at), object, a.atime, a.mtime));
         }
         let fd = OwnedFd::from(file);
@@ -300,7 +300,7 @@ impl Walk<'_, '_> {
             }
             Err(e) => {
                 let at = level.at.below(name).path();
-                into.talk.failed(at.as_os_str().as_bytes(), &system_text(&e));
+                into.report.failed(at.as_os_str().as_bytes(), &system_text(&e));
             }
         }
         None

@@ -79,7 +79,7 @@ impl<'c> Judgement<'c> {
     fn refused(candidate: &'c Candidate, error: Error) -> Self {
         let behind = candidate.behind(&candidate.tree, u64::MAX);
         let mut leaf = |c: &VdevConfig| candidate.leaf_for(c, &behind);
-        let tree = VdevTree::build(&candidate.tree, &mut leaf).ok();
+        let tree = VdevTree::build(&engine::Rt::real(), &candidate.tree, &mut leaf).ok();
         let mut shape = match &tree {
             Some(tree) => Shape::new(candidate, &candidate.tree, tree),
             None => Shape::bare(candidate),

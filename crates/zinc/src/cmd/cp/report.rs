@@ -11,7 +11,7 @@ use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 /// Tells the user, from any thread.
-pub struct Talk {
+pub struct CopyReport {
     /// Of the verb.
     pub session: Session,
     verbose: bool,
@@ -20,7 +20,7 @@ pub struct Talk {
     told: AtomicBool,
 }
 
-impl Talk {
+impl CopyReport {
     /// Nothing was said yet; with `verbose` every file is named.
     pub fn new(session: &Session, verbose: bool) -> Self {
         let (failures, attributes) = (AtomicU64::new(0), AtomicU64::new(0));
@@ -68,7 +68,7 @@ impl Talk {
 }
 
 /// Out of a pool; what cannot be read ends the copy of its file.
-impl Sink for Talk {
+impl Sink for CopyReport {
     fn is_done(&self, _: &[u8], _: &Node) -> bool {
         false
     }

@@ -8,9 +8,9 @@ use std::io::Write as _;
 use std::path::Path;
 
 /// A report that will be written.
-pub struct Page(Output);
+pub struct ReportFile(Output);
 
-impl Page {
+impl ReportFile {
     /// Opens its file. What is in it stays until there is something new.
     pub fn begin(session: &Session, path: &Path) -> Result<Self, Failure> {
         Output::create(session, path).map(Self)
