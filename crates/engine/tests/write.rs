@@ -239,7 +239,7 @@ fn datasets_come_and_go_beside_who_looks() {
     let pools = Pools::new("looking");
     let pool = pools.create("tank", Layout::Disks(1));
     let look = || {
-        let _still = pool.view().hold_still().expect("open for writing");
+        let _guard = pool.view().lock_datasets().expect("open for writing");
         let dsl = pool.view().dsl();
         for (name, dir) in dsl.walk() {
             let head = dsl.head(&dir.unwrap()).unwrap().unwrap();

@@ -130,8 +130,8 @@ pub struct Pool {
 /// The word for the state of a pool that takes no more changes.
 pub(crate) const SUSPENDED: &str = "SUSPENDED";
 
-/// As long as it lives nothing changes the tree of datasets. See [`Pool::hold_still`].
-pub struct Still<'a>(#[allow(dead_code, reason = "held, not used")] ReadGuard<'a>);
+/// As long as it lives nothing changes the tree of datasets. See [`Pool::lock_datasets`].
+pub struct DatasetsGuard<'a>(#[allow(dead_code, reason = "held, not used")] ReadGuard<'a>);
 
 impl Pool {
     /// Searches for the pool with this name or guid and opens it.
@@ -234,8 +234,8 @@ impl Pool {
     /// meanwhile: for some reads and not for anything that waits, asks the pool for a change, or
     /// holds still again.
     #[must_use]
-    pub fn hold_still(&self) -> Option<Still<'_>> {
-        self.gate.as_ref().map(|gate| Still(gate.read()))
+    pub fn lock_datasets(&self) -> Option<DatasetsGuard<'_>> {
+        self.gate.as_ref().map(|gate| DatasetsGuard(gate.read()))
     }
 
     /// The same pool as it is by now, when it is open for writing: what was read at opening and is

@@ -37,7 +37,7 @@ const GLOBALS: [(&str, &str, &str); 17] = [
     ("crates/rt/src/sim.rs", "LEFT", "a thread that panicked, in a simulation that is over"),
     ("crates/rt/src/sim.rs", "SELF", "the simulation that a thread is part of"),
     ("crates/rt/src/thread.rs", "THREADS", "how many processors the process may use"),
-    ("crates/vdev/src/queue/drive.rs", "WORDS", "the depth of this thread's own stack"),
+    ("crates/vdev/src/queue/drive.rs", "DEFERRED", "the depth of this thread's own stack"),
     ("crates/zio/src/profile.rs", "KIND", "the kind of thread this is, for its pool's profiler"),
     ("crates/zio/src/stages.rs", "TICKS", "which of this thread's small blocks are timed"),
 ];

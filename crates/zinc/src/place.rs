@@ -67,7 +67,7 @@ impl Place {
 
     /// Finds the dataset.
     pub fn find(&self, pool: &Pool) -> Result<Found, Failure> {
-        let _still = pool.hold_still();
+        let _guard = pool.lock_datasets();
         let text = &self.in_words_of(pool);
         let mut failure = None;
         let colons = text.iter().enumerate().filter(|(_, b)| **b == b':').map(|(i, _)| i);

@@ -53,7 +53,7 @@ pub use codec::compress::Algorithm as CompressionAlgorithm;
 pub use error::{Error, ErrorKind, Result};
 pub use reader::{Mended, Outcome, Reader, Request};
 pub use spec::{IN_FLIGHT_MAX, WriteSpec, WriterSettings};
-pub use writer::{Landing, Writer, WriterStats};
+pub use writer::{WriteObserver, Writer, WriterStats};
 
 /// Largest block, logical or physical, in bytes (feature `large_blocks`).
 pub const BLOCK_SIZE_MAX: u64 = 16 << 20;

@@ -66,24 +66,24 @@ struct Core {
     table: Table,
     flow: Flow,
     counts: Counts,
-    landing: OnceLock<Arc<dyn Landing>>,
+    observer: OnceLock<Arc<dyn WriteObserver>>,
     profiler: Arc<Profiler>,
     types: Arc<ByType>,
 }
 
 impl Core {
-    fn landed(&self, place: Place, txg: u64, level: u8, bytes: u64) {
-        if let Some(landing) = self.landing.get() {
-            landing.landed(place, txg, level, bytes);
+    fn written(&self, place: Place, txg: u64, level: u8, bytes: u64) {
+        if let Some(observer) = self.observer.get() {
+            observer.written(place, txg, level, bytes);
         }
     }
 }
 
 /// Who wants to know when blocks are on their devices: the throttle.
-pub trait Landing: Send + Sync {
+pub trait WriteObserver: Send + Sync {
     /// A block of `bytes`, uncompressed, of `txg` is on its devices, has failed there, or needs
     /// none: it is a hole or in its pointer. Called from completions: must not wait.
-    fn landed(&self, place: Place, txg: u64, level: u8, bytes: u64);
+    fn written(&self, place: Place, txg: u64, level: u8, bytes: u64);
 }
 
 #[derive(Default)]
@@ -143,7 +143,7 @@ impl Flight {
             self.core.table.remove(self.bp.dva(0), self.serial);
             let (txg, level) = (self.bp.logical_birth(), self.bp.level());
             // Before the flow: who waits for that finds everything told.
-            self.core.landed(self.place, txg, level, self.bp.lsize());
+            self.core.written(self.place, txg, level, self.bp.lsize());
             self.core.flow.leave(self.bytes);
         }
     }
@@ -171,9 +171,9 @@ impl Writer {
         let flow = Flow::new(rt, settings.in_flight_max);
         let profiler = Arc::new(Profiler::new(rt));
         let issue = Issue::new(rt, &reader, &profiler);
-        let (table, counts, landing) = (Table::new(), Counts::default(), OnceLock::new());
+        let (table, counts, observer) = (Table::new(), Counts::default(), OnceLock::new());
         let types = Arc::clone(reader.types());
-        let core = Core { table, flow, counts, landing, profiler, types };
+        let core = Core { table, flow, counts, observer, profiler, types };
         let recent = Recent::new();
         Self { reader, allocate, settings, core: Arc::new(core), issue, recent }
     }
@@ -201,10 +201,10 @@ impl Writer {
         self.core.flow.set_max(bytes);
     }
 
-    /// From now on `landing` is told of blocks that are on their devices. Only the first call
+    /// From now on `observer` is told of blocks that are on their devices. Only the first call
     /// counts.
-    pub fn tell(&self, landing: Arc<dyn Landing>) {
-        let _ = self.core.landing.set(landing);
+    pub fn set_observer(&self, observer: Arc<dyn WriteObserver>) {
+        let _ = self.core.observer.set(observer);
     }
 
     /// The settings.
@@ -244,7 +244,7 @@ impl Writer {
             Form::Stored(stored) => stored,
             Form::Pointer(bp) => {
                 add(if bp.is_hole() { &counts.holes } else { &counts.embedded }, 1);
-                self.core.landed(place, spec.birth, spec.level, data.len() as u64);
+                self.core.written(place, spec.birth, spec.level, data.len() as u64);
                 return Ok(bp);
             }
         };

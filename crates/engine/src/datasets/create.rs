@@ -170,7 +170,7 @@ impl Create {
     /// Whether it is there already and that is all that is wanted.
     #[must_use]
     pub fn is_done(&self, pool: &Pool) -> bool {
-        let _still = pool.hold_still();
+        let _guard = pool.lock_datasets();
         self.parents && pool.dsl().dir_by_name(&self.name).is_ok()
     }
 
@@ -179,7 +179,7 @@ impl Create {
     /// # Errors
     /// Why it could not.
     pub fn check(&self, pool: &Pool) -> Result<()> {
-        let _still = pool.hold_still();
+        let _guard = pool.lock_datasets();
         if self.parents && !missing_above(pool.dsl(), &self.name).is_empty() {
             return Ok(());
         }
@@ -202,7 +202,7 @@ impl Create {
         let mut changes = self.properties.clone();
         let (Some(volume), Some(size)) = (&self.volume, self.volume_size()) else {
             let new = {
-                let _still = pool.view().hold_still();
+                let _guard = pool.view().lock_datasets();
                 names_below(pool.view().dsl(), parent(&self.name), &changes)?
             };
             return Ok(pool.create_filesystem(&self.name, new, changes)?);
@@ -232,12 +232,12 @@ fn missing_above(dsl: &Dsl, name: &str) -> Vec<String> {
 /// Makes what is missing above `name`.
 pub(super) fn make_above(pool: &LivePool, name: &str) -> Result<()> {
     let all = {
-        let _still = pool.view().hold_still();
+        let _guard = pool.view().lock_datasets();
         missing_above(pool.view().dsl(), name)
     };
     for missing in all {
         let new = {
-            let _still = pool.view().hold_still();
+            let _guard = pool.view().lock_datasets();
             names_below(pool.view().dsl(), parent(&missing), &[])?
         };
         pool.create_filesystem(&missing, new, Vec::new())?;

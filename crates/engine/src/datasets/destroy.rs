@@ -85,7 +85,7 @@ impl Destroy {
     /// # Errors
     /// There is no such dataset, or clones are in the way.
     pub fn plan(&self, pool: &Pool) -> Result<Doomed> {
-        let _still = pool.hold_still();
+        let _guard = pool.lock_datasets();
         let steps = self.steps(pool.dsl())?;
         Ok(Doomed { name: self.name.clone(), steps, deferred: self.deferred })
     }
@@ -136,7 +136,7 @@ impl Doomed {
     /// # Errors
     /// A dead list cannot be read.
     pub fn reclaims(&self, pool: &Pool) -> Result<Option<u64>> {
-        let _still = pool.hold_still();
+        let _guard = pool.lock_datasets();
         let mut bytes = None;
         for step in &self.steps {
             let Step::Snapshots(names) = step else { return Ok(None) };

@@ -49,7 +49,7 @@ impl MakeClone {
     /// It was not made. What was missing above it may have been.
     pub fn run(&self, pool: &LivePool) -> Result<()> {
         let (origin, kind) = {
-            let _still = pool.view().hold_still();
+            let _guard = pool.view().lock_datasets();
             let origin = pool.view().dsl().by_name(&self.origin);
             let origin = origin.map_err(|e| Error::from(e).of(&self.origin))?;
             let kind = pool.view().dsl().kind(&origin);
@@ -66,7 +66,7 @@ impl MakeClone {
         }
         if self.parents {
             let is_there = {
-                let _still = pool.view().hold_still();
+                let _guard = pool.view().lock_datasets();
                 pool.view().dsl().dir_by_name(&self.name).is_ok()
             };
             if is_there {
@@ -110,7 +110,7 @@ pub fn rollback(pool: &LivePool, snapshot: &str, younger: Younger) -> Result<()>
     }
     if younger == Younger::DestroyWithClones {
         let clones = {
-            let _still = pool.view().hold_still();
+            let _guard = pool.view().lock_datasets();
             clones_after(pool.view().dsl(), snapshot)?
         };
         clones.run_within(pool)?;

@@ -51,7 +51,7 @@ fn expand(
     names: &[impl AsRef<str>],
     one: impl Fn(&Dsl, &str) -> Result<Vec<String>>,
 ) -> Result<Vec<String>> {
-    let _still = pool.view().hold_still();
+    let _guard = pool.view().lock_datasets();
     let mut all = Vec::new();
     for name in names {
         let name = name.as_ref();

@@ -51,7 +51,7 @@ pub fn set(pool: &LivePool, settings: &[Setting<'_>]) -> Result<()> {
 fn one(pool: &LivePool, setting: &Setting<'_>) -> Result<Option<PropertyChange>> {
     let Setting { property, value, .. } = *setting;
     let (dataset, kind) = {
-        let _still = pool.view().hold_still();
+        let _guard = pool.view().lock_datasets();
         let dataset = pool.view().dsl().by_name(setting.dataset)?;
         let kind = pool.view().dsl().kind(&dataset);
         (dataset, kind)
@@ -71,7 +71,7 @@ fn one(pool: &LivePool, setting: &Setting<'_>) -> Result<Option<PropertyChange>>
         }
         ("keylocation", _) => {
             let change = parse(property, value, kind, false)?;
-            let _still = pool.view().hold_still();
+            let _guard = pool.view().lock_datasets();
             check_keylocation(pool.view().dsl(), &dataset, value)?;
             Ok(Some(change))
         }
@@ -93,7 +93,7 @@ fn check_keylocation(dsl: &Dsl, dataset: &Dataset, value: &str) -> Result<()> {
 
 /// The reservation by which all of a volume can always be written.
 pub(crate) fn whole_volume(pool: &LivePool, dataset: &Dataset) -> Result<PropertyChange> {
-    let _still = pool.view().hold_still();
+    let _guard = pool.view().lock_datasets();
     let volume = zpl::Volume::open(&pool.view().dsl().objset(dataset)?)?;
     let bytes = reserved(pool, dataset, volume.size(), volume.block_size())?;
     Ok(number_change("refreservation", bytes))
@@ -116,7 +116,7 @@ fn resize(pool: &LivePool, dataset: &Dataset, size: u64) -> Result<Option<Proper
     let mut volume = pool.volume(name)?;
     let (old, block) = (volume.size(), volume.block_size());
     let (follows, reservation) = {
-        let _still = pool.view().hold_still();
+        let _guard = pool.view().lock_datasets();
         let had = numeric(pool, dataset, "refreservation")?;
         let follows = had != 0 && had == reserved(pool, dataset, old, block)?;
         (follows, number_change("refreservation", reserved(pool, dataset, size, block)?))
@@ -182,7 +182,7 @@ impl Inherit {
     pub fn run(&self, pool: &LivePool, names: &[impl AsRef<str>]) -> Result<()> {
         let mut all = Vec::new();
         {
-            let _still = pool.view().hold_still();
+            let _guard = pool.view().lock_datasets();
             let dsl = pool.view().dsl();
             for name in names.iter().map(AsRef::as_ref) {
                 let found = match self.recursive && !name.contains('@') {

@@ -33,12 +33,12 @@
 //! changes of the first txg, which writes them into the metaslabs' own maps and removes the logs.
 
 mod create;
+mod figures;
 mod lanes;
 mod maps;
 mod metaslab;
 mod open;
 mod ranges;
-mod space;
 mod spec;
 mod sync;
 mod top;
@@ -47,7 +47,7 @@ mod top;
 mod tests;
 
 pub use create::{MetaslabArray, init_top, metaslab_shift};
-pub use space::{ClassFigures, Figures};
+pub use figures::{ClassFigures, Figures};
 pub use spec::{AsizeFn, TopSpec};
 pub use sync::SpaceSync;
 

@@ -5,9 +5,9 @@
 //! what readers cached, nothing else. A dataset that is destroyed or rolled back is taken out, and
 //! its set is marked [`Head::is_gone`]: no more transactions begin through it.
 
+use super::budget::{HeadRoom, HeadSpace, HeadTransactions, PoolRoom, Weight};
 use super::log::LogBackend;
 use super::shared::Shared;
-use super::space::{Door, Entrance, HeadRoom, PoolRoom, Weight};
 use super::tunables::Tunable;
 use crate::error::{Error, Result};
 use codec::compress::Algorithm;
@@ -31,14 +31,14 @@ pub struct Head {
     pub objset: Objset,
     owners: Option<Arc<FileOwners>>,
     fs: Mutex<Option<Filesystem>>,
-    said: Mutex<Said>,
+    properties: Mutex<HeadProperties>,
     /// What was changed and is not durable, for those who want it to survive now.
     pub(super) log: Arc<IntentLog>,
-    pub(super) door: Arc<Door>,
+    pub(super) space: Arc<HeadSpace>,
 }
 
 /// What the properties of a head say where tunables have a say too.
-struct Said {
+struct HeadProperties {
     checksum: Checksum,
     copies: u64,
     /// Bytes of a record, or of a block of a volume.
@@ -48,7 +48,7 @@ struct Said {
     record_max: u32,
 }
 
-impl Said {
+impl HeadProperties {
     fn new(shared: &Shared, stored: &StoredProperties) -> Self {
         Self {
             checksum: checksum(stored),
@@ -70,16 +70,16 @@ impl Head {
     /// The dataset was destroyed or rolled back: what is open of it is of no use any more.
     #[must_use]
     pub fn is_gone(&self) -> bool {
-        self.door.is_gone()
+        self.space.is_gone()
     }
 
     /// The file system in it, with its locks; there is one.
     pub fn filesystem(&self, settings: FsSettings) -> Result<Filesystem> {
         let mut held = self.fs.lock();
         let settings = {
-            let mut said = self.said.lock();
-            said.settings = settings;
-            said.settings()
+            let mut properties = self.properties.lock();
+            properties.settings = settings;
+            properties.settings()
         };
         if let Some(fs) = &*held {
             fs.configure(settings)?;
@@ -223,26 +223,26 @@ impl Shared {
             let enabled = |name| self.features.is_enabled(name);
             Arc::new(FileOwners::new(enabled("project_quota"), enabled("userobj_accounting")))
         });
-        let door = Arc::new(Door::new(&self.me));
+        let space = Arc::new(HeadSpace::new(&self.me));
         let objset = Objset::live(LiveSpec {
             store: Arc::clone(&self.store) as _,
             id: dataset,
             root,
             kind,
             header_size: ondisk::objset::OBJSET_SIZE_V3,
-            transactions: Some(Arc::new(Entrance(Arc::clone(&door)))),
+            transactions: Some(Arc::new(HeadTransactions(Arc::clone(&space)))),
             policy: policy(stored, self),
             accounting: owners.clone().map(|o| o as _),
             key: None,
         })?;
         objset.inject(&self.faults.accesses);
-        let said = Mutex::new(Said::new(self, stored));
+        let properties = Mutex::new(HeadProperties::new(self, stored));
         let shared = Weak::clone(&self.me);
-        let backend = LogBackend { shared, door: Arc::clone(&door), objset: objset.clone() };
+        let backend = LogBackend { shared, space: Arc::clone(&space), objset: objset.clone() };
         let foreign = objset.phys().zil != ZilHeader::default();
         let log = Arc::new(IntentLog::new(&self.rt, dataset, foreign, Box::new(backend)));
         log.set_mode(sync_mode(stored));
-        Ok(Head { dataset, objset, owners, fs: Mutex::default(), said, log, door })
+        Ok(Head { dataset, objset, owners, fs: Mutex::default(), properties, log, space })
     }
 
     /// The head of a dataset, opened for writing when it is not open yet.
@@ -263,7 +263,7 @@ impl Shared {
         let stored = self.dsl.stored(&dataset)?;
         let kind = self.dsl.objset(&dataset)?.phys().kind;
         let head = self.live(dataset.object, Some(dataset.phys.bp), kind, &stored)?;
-        head.door.set_room(self.room_of(&dataset)?);
+        head.space.set_room(self.room_of(&dataset)?);
         self.weigh(&head, &stored)?;
         let head = Arc::new(head);
         self.heads.write().insert(dataset.object, Arc::clone(&head));
@@ -281,14 +281,14 @@ impl Shared {
         }
     }
 
-    /// The checksum of data, where a dataset's properties say `said`.
-    fn checksum_for(&self, said: Checksum) -> Checksum {
+    /// The checksum of data, where a dataset's properties say `wanted`.
+    fn checksum_for(&self, wanted: Checksum) -> Checksum {
         match self.tunables.get(Tunable::Checksum) {
             1 => Checksum::OFF,
             2 => Checksum::FLETCHER_2,
             3 => Checksum::FLETCHER_4,
             4 => Checksum::SHA256,
-            _ => said,
+            _ => wanted,
         }
     }
 
@@ -296,7 +296,7 @@ impl Shared {
     pub(super) fn set_checksum(&self, _: u64) {
         for head in self.all_heads() {
             if let Some(policy) = head.objset.policy() {
-                let checksum = self.checksum_for(head.said.lock().checksum);
+                let checksum = self.checksum_for(head.properties.lock().checksum);
                 head.objset.set_policy(SetPolicy { checksum, ..SetPolicy::clone(&policy) });
             }
         }
@@ -307,9 +307,9 @@ impl Shared {
         let files = |head: &Arc<Head>| head.objset.phys().kind == ObjsetKind::Zfs;
         for head in self.all_heads().into_iter().filter(files) {
             let settings = {
-                let mut said = head.said.lock();
-                said.record_max = record_max(bytes);
-                said.settings()
+                let mut properties = head.properties.lock();
+                properties.record_max = record_max(bytes);
+                properties.settings()
             };
             // What the properties said was taken, and so is a smaller power of two.
             let _ = head.configure(settings);
@@ -319,22 +319,22 @@ impl Shared {
 
     /// Tells a head how much its blocks take.
     pub(super) fn weigh(&self, head: &Head, stored: &StoredProperties) -> Result<()> {
-        let mut said = Said::new(self, stored);
+        let mut properties = HeadProperties::new(self, stored);
         if head.objset.phys().kind == ObjsetKind::Zvol {
-            (said.record, said.record_max) = (head.volume()?.block_size(), 1 << 31);
+            (properties.record, properties.record_max) = (head.volume()?.block_size(), 1 << 31);
         }
-        *head.said.lock() = said;
+        *head.properties.lock() = properties;
         self.weigh_as_said(head);
         Ok(())
     }
 
     fn weigh_as_said(&self, head: &Head) {
         let (copies, record) = {
-            let said = head.said.lock();
-            (said.copies, said.record.min(u64::from(said.record_max)))
+            let properties = head.properties.lock();
+            (properties.copies, properties.record.min(u64::from(properties.record_max)))
         };
         let stored = self.alloc.worst_dsize(record);
-        head.door.set_weight(Weight { copies, record, stored });
+        head.space.set_weight(Weight { copies, record, stored });
     }
 
     /// Bytes that the whole pool still has, beside its reserve. What one dataset has reserved is
@@ -404,7 +404,7 @@ impl Shared {
             head.objset.set_policy(policy(&stored, self));
             head.log.set_mode(sync_mode(&stored));
             self.weigh(&head, &stored)?;
-            let settings = head.said.lock().settings();
+            let settings = head.properties.lock().settings();
             head.configure(settings)?;
         }
         Ok(())

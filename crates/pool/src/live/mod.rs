@@ -25,6 +25,7 @@
 //! ```
 
 mod back;
+mod budget;
 mod config;
 mod create;
 mod datasets;
@@ -42,7 +43,6 @@ mod pipeline;
 mod record;
 mod scan;
 mod shared;
-mod space;
 mod sync;
 mod task;
 pub mod throttle;
@@ -139,7 +139,7 @@ impl LivePool {
             (config.root.guid, config.facts.comment.clone())
         };
         let uberblock = *self.shared.uberblock.lock();
-        let _still = self.view.hold_still();
+        let _guard = self.view.lock_datasets();
         self.view.seen_again(guid, comment, uberblock, self.suspended(), self.scan())
     }
 

@@ -3,6 +3,7 @@
 //! Lock order, outermost first: [`Gate`] (may be held over I/O) → `heads` → `tasks`, `config`.
 //! The txg machine's own lock is taken alone.
 
+use super::budget::Budget;
 use super::config::PoolFacts;
 use super::create::FIRST_TXG;
 use super::features::FeatureTable;
@@ -11,7 +12,6 @@ use super::heads::Heads;
 use super::leaves::Logs;
 use super::record::Pushed;
 use super::scan::Scans;
-use super::space::Budget;
 use super::sync::TxgBlocks;
 use super::task::TaskFaults;
 use super::tunables::Tunables;
@@ -170,7 +170,7 @@ impl Shared {
         store.set_settled(uberblock.txg);
         let blocks = Arc::new(TxgBlocks::new(&alloc, &writer));
         let txgs = Arc::new(Txgs::new(rt, last, TxgLimits::default()));
-        writer.tell(Arc::clone(&txgs) as _);
+        writer.set_observer(Arc::clone(&txgs) as _);
         let queues = Arc::clone(reader.vdevs().queue_limits());
         let faults = Arc::<TaskFaults>::default();
         mos.inject(&faults.accesses);

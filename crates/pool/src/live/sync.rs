@@ -321,7 +321,7 @@ impl Shared {
         for head in &self.all_heads() {
             head.objset.synced(txg);
             head.log.synced(txg);
-            head.door.synced(txg, self.room_of(&self.dsl.nameless_head(head.dataset)?)?);
+            head.space.synced(txg, self.room_of(&self.dsl.nameless_head(head.dataset)?)?);
         }
         self.space.synced(txg, self.room_of_pool());
         Ok(())

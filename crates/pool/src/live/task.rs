@@ -152,7 +152,7 @@ impl<'a> TaskCx<'a> {
         self.touch();
         self.shared.store.used().forget(dataset);
         if let Some(head) = self.shared.heads.write().remove(&dataset) {
-            head.door.close();
+            head.space.close();
         }
     }
 

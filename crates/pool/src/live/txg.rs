@@ -20,7 +20,7 @@
 //! txg waits so; a writer at the next wall waits until its sync has begun.
 //!
 //! *Dirty* is what was made dirty and is not on the devices: it falls as writes complete
-//! ([`zio::Landing`]), and what never becomes a write of its own falls at the end of the txg.
+//! ([`zio::WriteObserver`]), and what never becomes a write of its own falls at the end of the txg.
 //! Writers wait at [`TxgLimits::dirty_max`], whatever the [`Throttle`] says; freeing and
 //! housekeeping pass. The memory of what landed is kept until its txg is durable, for readers, so
 //! what txgs hold in memory is less than twice the limit.
@@ -705,8 +705,8 @@ impl Txgs {
     }
 }
 
-impl zio::Landing for Txgs {
-    fn landed(&self, place: Place, txg: u64, level: u8, bytes: u64) {
+impl zio::WriteObserver for Txgs {
+    fn written(&self, place: Place, txg: u64, level: u8, bytes: u64) {
         // Dirty are data of datasets: not the MOS, not tables of dnodes, not what is above data.
         let is_data = level == 0 && place.objset != 0 && place.object != 0;
         if is_data && !self.until_durable.load(Ordering::Relaxed) {

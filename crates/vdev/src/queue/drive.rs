@@ -11,21 +11,21 @@ use std::sync::Arc;
 
 thread_local! {
     /// `Some` while this thread sends: queues that have more to send.
-    static WORDS: RefCell<Option<Vec<Arc<LeafQueue>>>> = const { RefCell::new(None) };
+    static DEFERRED: RefCell<Option<Vec<Arc<LeafQueue>>>> = const { RefCell::new(None) };
 }
 
 /// This thread is inside a submission.
 pub(super) fn is_within() -> bool {
-    WORDS.with_borrow(Option::is_some)
+    DEFERRED.with_borrow(Option::is_some)
 }
 
-/// Sends what has begun and whatever that leads to; `nested` only leaves word.
-pub(super) fn run_or_leave_word(queue: &Arc<LeafQueue>, nested: bool, begun: Begun) {
+/// Sends what has begun and whatever that leads to; `nested` only defers it.
+pub(super) fn run_or_defer(queue: &Arc<LeafQueue>, nested: bool, begun: Begun) {
     if nested {
-        WORDS.with_borrow_mut(|words| {
-            let words = words.get_or_insert_default();
-            if !words.iter().any(|q| Arc::ptr_eq(q, queue)) {
-                words.push(Arc::clone(queue));
+        DEFERRED.with_borrow_mut(|deferred| {
+            let deferred = deferred.get_or_insert_default();
+            if !deferred.iter().any(|q| Arc::ptr_eq(q, queue)) {
+                deferred.push(Arc::clone(queue));
             }
         });
     } else if !begun.is_empty() {
@@ -33,21 +33,22 @@ pub(super) fn run_or_leave_word(queue: &Arc<LeafQueue>, nested: bool, begun: Beg
     }
 }
 
-/// Forgets the words also when a device panics.
+/// Forgets what is deferred also when a device panics.
 struct Sending;
 
 impl Drop for Sending {
     fn drop(&mut self) {
-        let words = WORDS.take();
-        drop(words);
+        let deferred = DEFERRED.take();
+        drop(deferred);
     }
 }
 
 fn run(queue: &Arc<LeafQueue>, begun: Begun) {
-    WORDS.set(Some(Vec::new()));
+    DEFERRED.set(Some(Vec::new()));
     let _sending = Sending;
     queue.send(begun);
-    while let Some(next) = WORDS.with_borrow_mut(|words| words.as_mut().and_then(Vec::pop)) {
+    while let Some(next) = DEFERRED.with_borrow_mut(|deferred| deferred.as_mut().and_then(Vec::pop))
+    {
         let begun = next.pick_now();
         if !begun.is_empty() {
             next.send(begun);

@@ -157,7 +157,7 @@ impl LeafQueue {
         if is_unbounded {
             return self.send(begun);
         }
-        drive::run_or_leave_word(self, nested, begun);
+        drive::run_or_defer(self, nested, begun);
     }
 
     /// A request may go to the device without standing in line.
@@ -318,7 +318,7 @@ impl LeafQueue {
             }
             if nested { Vec::new() } else { self.pick(&mut state) }
         };
-        drive::run_or_leave_word(self, nested, begun);
+        drive::run_or_defer(self, nested, begun);
     }
 }
 

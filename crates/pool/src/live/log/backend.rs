@@ -4,9 +4,9 @@
 //! durable: a sync must not find the space gone that it was told there is. When there is no such
 //! room, there is no block.
 
+use super::super::budget::HeadSpace;
 use super::super::record::Pushed;
 use super::super::shared::Shared;
-use super::super::space::Door;
 use dmu::{Objset, Tx};
 use ondisk::ZilHeader;
 use parking_lot::Mutex;
@@ -20,14 +20,14 @@ use zio::{Allocate, Class, Want};
 /// The pool of one head's log.
 pub(in super::super) struct LogBackend {
     pub(in super::super) shared: Weak<Shared>,
-    pub(in super::super) door: Arc<Door>,
+    pub(in super::super) space: Arc<HeadSpace>,
     pub(in super::super) objset: Objset,
 }
 
 impl LogBackend {
     fn shared(&self) -> Result<Arc<Shared>, String> {
         let shared = self.shared.upgrade().ok_or_else(|| "the pool is closed".to_owned())?;
-        match self.door.is_gone() {
+        match self.space.is_gone() {
             true => Err("the dataset was destroyed or rolled back".to_owned()),
             false => Ok(shared),
         }

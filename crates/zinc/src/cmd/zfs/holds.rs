@@ -42,7 +42,7 @@ impl Verb for Args {
                 return Err(Failure::new(format!("{name:?} is not a snapshot")));
             }
             let pool = pools.of(session, name)?;
-            let (dsl, _still) = (pool.dsl(), pool.hold_still());
+            let (dsl, _guard) = (pool.dsl(), pool.lock_datasets());
             for snapshot in self.matching(dsl, name)? {
                 let mut tags = Map::new();
                 for hold in dsl.holds(&snapshot)? {

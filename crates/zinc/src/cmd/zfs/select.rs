@@ -271,7 +271,7 @@ impl<'a> Finder<'a> {
         name: &str,
         out: &mut Selection,
     ) -> engine::errors::DslResult<()> {
-        let still = self.pool.hold_still();
+        let guard = self.pool.lock_datasets();
         if name.contains('#') {
             let bookmark = self.dsl().bookmark(name)?;
             return self.add_bookmark(&bookmark, out);
@@ -284,7 +284,7 @@ impl<'a> Finder<'a> {
         let depth_of = |n: &str| n.matches('/').count();
         let (base, below) = (depth_of(name), format!("{name}/"));
         let all = self.dsl().walk();
-        drop(still);
+        drop(guard);
         for (dir_name, dir) in all {
             let depth = depth_of(&dir_name).saturating_sub(base);
             let inside = dir_name == name || dir_name.starts_with(&below);
@@ -292,13 +292,13 @@ impl<'a> Finder<'a> {
                 continue;
             }
             // One dataset after the other: syncs do not wait for all of them.
-            let still = self.pool.hold_still();
-            let dir = if still.is_some() { self.dsl().dir_by_name(&dir_name) } else { dir };
+            let guard = self.pool.lock_datasets();
+            let dir = if guard.is_some() { self.dsl().dir_by_name(&dir_name) } else { dir };
             let head = match dir.and_then(|d| self.dsl().head(&d)) {
                 Ok(Some(head)) => head,
                 Ok(None) => continue,
                 // It was destroyed or renamed just now.
-                Err(Error::NoSuchDataset(_)) if still.is_some() => continue,
+                Err(Error::NoSuchDataset(_)) if guard.is_some() => continue,
                 Err(e) => {
                     out.failures.push(Failure::from(e).about(&dir_name));
                     continue;

@@ -198,7 +198,7 @@ fn worst_of(bytes: u64) -> u64 {
 }
 
 /// What a head has in flight, and the way into its transactions.
-pub(super) struct Door {
+pub(super) struct HeadSpace {
     shared: Weak<Shared>,
     gone: AtomicBool,
     in_flight: InFlight,
@@ -209,7 +209,7 @@ pub(super) struct Door {
     weight: Mutex<Weight>,
 }
 
-impl Door {
+impl HeadSpace {
     pub(super) fn new(shared: &Weak<Shared>) -> Self {
         Self {
             shared: Weak::clone(shared),
@@ -301,11 +301,11 @@ impl Door {
 }
 
 /// The transactions of one head: what its live object set is given.
-pub(super) struct Entrance(pub(super) Arc<Door>);
+pub(super) struct HeadTransactions(pub(super) Arc<HeadSpace>);
 
 /// The source of one transaction: it takes its promise back when that ends.
-struct Entered {
-    door: Arc<Door>,
+struct Reservation {
+    space: Arc<HeadSpace>,
     shared: Arc<Shared>,
     bytes: u64,
     worst: u64,
@@ -317,28 +317,28 @@ fn stopped(objset: u64, why: &str) -> dmu::Error {
     dmu::Error { objset, object: 0, kind: dmu::ErrorKind::Stopped(why.to_owned()) }
 }
 
-impl Transactions for Entrance {
+impl Transactions for HeadTransactions {
     fn begin(&self, objset: u64, hold: Hold) -> dmu::Result<Tx> {
-        let door = &self.0;
-        let shared = door.shared.upgrade();
+        let space = &self.0;
+        let shared = space.shared.upgrade();
         let shared = shared.ok_or_else(|| stopped(objset, "the pool is closed"))?;
         let bytes = hold.bytes;
-        let worst = door.weight.lock().of_hold(bytes);
+        let worst = space.weight.lock().of_hold(bytes);
         for attempt in 0.. {
-            if door.is_gone() {
+            if space.is_gone() {
                 return Err(stopped(objset, "the dataset was destroyed or rolled back"));
             }
-            let fit = door.promise(&shared.space, bytes, worst, hold.space);
+            let fit = space.promise(&shared.space, bytes, worst, hold.space);
             if fit == Fit::Now {
                 break;
             }
             if hold.space == SpaceUse::Free && attempt >= TXGS_WAITED {
-                door.promise_anyway(&shared.space, bytes, worst);
+                space.promise_anyway(&shared.space, bytes, worst);
                 break;
             }
             let others = shared.reaping.load(Relaxed) || fit == Fit::Later;
             if attempt >= if others { TXGS_OF_OTHERS } else { TXGS_WAITED } {
-                let kind = door.lack(&shared.space, worst);
+                let kind = space.lack(&shared.space, worst);
                 return Err(dmu::Error { objset, object: 0, kind });
             }
             let open = shared.txgs.open();
@@ -347,11 +347,11 @@ impl Transactions for Entrance {
         let throttled = (hold.space == SpaceUse::Write).then_some(bytes);
         match shared.txgs.enter(throttled) {
             Ok(txg) => {
-                let door = Arc::clone(door);
-                Ok(Tx::new(txg, Arc::new(Entered { door, shared, bytes, worst, throttled })))
+                let space = Arc::clone(space);
+                Ok(Tx::new(txg, Arc::new(Reservation { space, shared, bytes, worst, throttled })))
             }
             Err(why) => {
-                door.take_back(&shared.space, bytes, worst);
+                space.take_back(&shared.space, bytes, worst);
                 Err(stopped(objset, &why))
             }
         }
@@ -380,21 +380,21 @@ impl Transactions for Entrance {
     }
 }
 
-impl Transactions for Entered {
+impl Transactions for Reservation {
     fn begin(&self, objset: u64, hold: Hold) -> dmu::Result<Tx> {
-        Entrance(Arc::clone(&self.door)).begin(objset, hold)
+        HeadTransactions(Arc::clone(&self.space)).begin(objset, hold)
     }
 
     fn wait_synced(&self, txg: u64) -> dmu::Result<()> {
-        Entrance(Arc::clone(&self.door)).wait_synced(txg)
+        HeadTransactions(Arc::clone(&self.space)).wait_synced(txg)
     }
 
     fn dirtied(&self, txg: u64, bytes: u64) {
-        Entrance(Arc::clone(&self.door)).dirtied(txg, bytes);
+        HeadTransactions(Arc::clone(&self.space)).dirtied(txg, bytes);
     }
 
     fn ended(&self, txg: u64) {
-        self.door.take_back(&self.shared.space, self.bytes, self.worst);
+        self.space.take_back(&self.shared.space, self.bytes, self.worst);
         self.shared.txgs.leave(txg, self.throttled);
     }
 
@@ -423,11 +423,11 @@ mod tests {
     fn who_would_fit_alone_waits_and_who_would_not_is_refused() {
         let pool = Budget::default();
         pool.synced(0, PoolRoom { for_writing: 1000, for_freeing: 1500, deferred: 500 });
-        let door = Door::new(&Weak::new());
+        let space = HeadSpace::new(&Weak::new());
         let fits = |worst| {
-            let fit = door.promise(&pool, 10, worst, SpaceUse::Write);
+            let fit = space.promise(&pool, 10, worst, SpaceUse::Write);
             if fit == Fit::Now {
-                door.take_back(&pool, 10, worst);
+                space.take_back(&pool, 10, worst);
             }
             fit
         };
@@ -436,12 +436,12 @@ mod tests {
         assert_eq!((fits(1500), fits(1501)), (Fit::Later, Fit::Never));
         // A quota is not waited for.
         let room = (10 + 10 / 4) + (64 << 10);
-        door.set_room(HeadRoom { now: room - 1, later: room - 1, is_quota: false });
+        space.set_room(HeadRoom { now: room - 1, later: room - 1, is_quota: false });
         assert_eq!(fits(1), Fit::Never);
-        door.set_room(HeadRoom { now: room - 1, later: room, is_quota: false });
+        space.set_room(HeadRoom { now: room - 1, later: room, is_quota: false });
         assert_eq!(fits(1), Fit::Later);
-        assert_eq!(door.promise(&pool, 10, 1201, SpaceUse::Free), Fit::Later);
-        assert_eq!(door.promise(&pool, 10, 1 << 40, SpaceUse::Always), Fit::Now);
+        assert_eq!(space.promise(&pool, 10, 1201, SpaceUse::Free), Fit::Later);
+        assert_eq!(space.promise(&pool, 10, 1 << 40, SpaceUse::Always), Fit::Now);
         assert_eq!(pool.in_flight.live.load(Relaxed), (1 << 40) + 300);
     }
 }
