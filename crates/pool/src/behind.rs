@@ -16,10 +16,16 @@
 //! - three rounds in a row that a device has no part of, or
 //! - fewer, when its labels are older than those of the others: labels of a txg are on all
 //!   devices before the first uberblock of that txg is written, or
-//! - rounds of its own after the last one in common: it was written without the others.
+//! - rounds of its own after the last one in common: it was written without the others. A txg that
+//!   two devices ended with different rounds tells that at once: a crash leaves a round on one of
+//!   them, but never another one on the other.
+//!
+//! The measure is a device that holds the uberblock the pool is opened with, since its blocks are
+//! the ones that are read: sides that were written each without the other may end with the same
+//! txg at the same second, and then nothing else tells whose state it is.
 
 use crate::assemble::Candidate;
-use crate::uberblocks::FoundUberblock;
+use crate::uberblocks::{self, FoundUberblock};
 use ondisk::BlkPtr;
 use ondisk::config::VdevConfig;
 use std::collections::BTreeMap;
@@ -32,6 +38,10 @@ const AWAY: usize = 3;
 /// Rounds, missed and its own, from which on a device had a history of its own. Crashes in three
 /// rounds in a row leave three.
 const OWN_HISTORY: usize = 4;
+
+/// Rounds of its own from which on a device holds changes that the others lack. One may be what a
+/// crash left.
+const OWN_CHANGES: usize = 2;
 
 /// What tells the uberblock of one round from another with the same txg.
 type Round = (u64, BlkPtr);
@@ -62,6 +72,8 @@ impl Witness {
         let mut newest_first = self.rounds.iter().rev();
         let common = newest_first.find(|(txg, round)| has(best, txg, round)).map_or(0, |(t, _)| *t);
         let (last, _) = best.newest()?;
+        let clash = |(txg, round): (&u64, &Round)| best.rounds.get(txg).is_some_and(|r| r != round);
+        let clashes = self.rounds.range(common + 1..).any(clash);
         let missed = best.rounds.range(common + 1..).count();
         // What is older than the whole ring of the other was overwritten there.
         let oldest = best.rounds.first_key_value().map_or(0, |(txg, _)| *txg);
@@ -72,6 +84,7 @@ impl Witness {
             // A ring with nothing in it was lost, or is new; labels are the only witnesses.
             _ if self.rounds.is_empty() => label_missed,
             (_, 0) => label_missed || missed >= AWAY,
+            _ if clashes => true,
             _ => missed + own >= OWN_HISTORY,
         };
         let since = match common {
@@ -79,7 +92,8 @@ impl Witness {
             _ => common,
         };
         let txgs = last.saturating_sub(since).max(1);
-        was_away.then_some(Away { txgs, last, has_own: own > 0 || common == 0 })
+        let has_changes = own >= OWN_CHANGES;
+        was_away.then_some(Away { txgs, last, has_own: own > 0 || common == 0, has_changes })
     }
 }
 
@@ -92,6 +106,8 @@ struct Away {
     /// It was written without the others, or nothing is known in common: what it gave up meanwhile
     /// may have been written over, whatever its age.
     has_own: bool,
+    /// It holds changes that the others lack: to bring it up to date would be to lose them.
+    has_changes: bool,
 }
 
 impl Away {
@@ -120,8 +136,18 @@ impl Candidate {
         self.away(tree, txg).into_iter().map(|(guid, away)| (guid, away.missed())).collect()
     }
 
+    /// Devices of `tree` that were written without those that hold the state of txg `txg`, and
+    /// hold changes which that state lacks, by guid.
+    pub(crate) fn diverged(&self, tree: &VdevConfig, txg: u64) -> Vec<u64> {
+        let away = self.away(tree, txg).into_iter();
+        away.filter_map(|(guid, away)| away.has_changes.then_some(guid)).collect()
+    }
+
     fn away(&self, tree: &VdevConfig, txg: u64) -> BTreeMap<u64, Away> {
         let mut out = BTreeMap::new();
+        let states = uberblocks::by_txg(&self.uberblocks);
+        let opened = states.iter().map(|s| s.uberblock).find(|u| u.txg <= txg);
+        let opened = opened.map(|u| (u.txg, (u.timestamp, u.rootbp)));
         for top in &tree.children {
             let leaves = top.walk().filter(|v| v.kind.is_leaf());
             let seen = leaves.filter_map(|v| Some((v.guid, self.leaves.get(&v.guid)?.txg)));
@@ -144,9 +170,9 @@ impl Candidate {
                     }
                 }
             }
-            let Some(best) = all.iter().max_by_key(|w| (w.newest(), w.rounds.len())) else {
-                continue;
-            };
+            let holds_it = |w: &Witness| opened.is_some_and(|(t, r)| w.rounds.get(&t) == Some(&r));
+            let rank = |w: &&Witness| (holds_it(w), w.newest(), w.rounds.len());
+            let Some(best) = all.iter().max_by_key(rank) else { continue };
             out.extend(all.iter().filter_map(|w| Some((w.guid, w.away(best)?))));
         }
         out
@@ -209,5 +235,15 @@ mod tests {
         let missed = |w: &Witness| w.away(&best).unwrap().missed().bounds();
         assert_eq!(missed(&alone(6, &[4, 5, 6, 7], 6)), Some((1, 8)));
         assert_eq!(missed(&of(3, &[4, 5])), Some((6, 8)), "it only stood still");
+    }
+
+    #[test]
+    fn two_rounds_of_one_txg_are_an_absence_at_once() {
+        let best = of(3, &[4, 5, 6]);
+        let away = |w: &Witness| w.away(&best).map(|away| away.has_changes);
+        assert_eq!(away(&alone(3, &[4, 5, 6], 6)), Some(false));
+        assert_eq!(away(&alone(3, &[4, 5, 6], 5)), Some(true));
+        assert_eq!(away(&of(3, &[4, 5])), None);
+        assert_eq!(of(3, &[4]).away(&of(3, &[4, 5, 6, 7])).map(|a| a.has_changes), Some(false));
     }
 }

@@ -19,7 +19,7 @@ use ondisk::scan::ScanState;
 use ondisk::uberblock::Uberblock;
 use rt::Rt;
 use std::sync::Arc;
-use vdev::{DeflateRatio, VdevTree};
+use vdev::{DeflateRatio, VdevState, VdevTree};
 use zio::Reader;
 
 /// How to open a pool.
@@ -128,7 +128,7 @@ pub struct Pool {
 }
 
 /// The word for the state of a pool that takes no more changes.
-pub(crate) const SUSPENDED: &str = "SUSPENDED";
+pub const SUSPENDED: &str = "SUSPENDED";
 
 /// As long as it lives nothing changes the tree of datasets. See [`Pool::lock_datasets`].
 pub struct DatasetsGuard<'a>(#[allow(dead_code, reason = "held, not used")] ReadGuard<'a>);
@@ -419,12 +419,13 @@ impl Pool {
         self.suspended.as_deref()
     }
 
-    /// Devices that are not where they were opened any more, and what became of them.
+    /// Devices in use that are not where they were opened any more, and what became of them.
     #[must_use]
     pub fn astray(&self) -> Vec<(String, device::Astray)> {
         let tree = self.vdevs();
+        let in_use = |l: &vdev::NodeRef<'_>| l.state() != VdevState::Removed;
         let astray = |l: vdev::NodeRef<'_>| Some((l.device()?.name().to_owned(), l.astray()?));
-        tree.leaves().filter_map(astray).collect()
+        tree.leaves().filter(in_use).filter_map(astray).collect()
     }
 
     /// The word for the pool's state: that of its vdevs, or `SUSPENDED`.

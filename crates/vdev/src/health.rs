@@ -16,6 +16,7 @@
 //! IO_ERRORS requests failed within WINDOW           FAULTED
 //! CHECKSUM_ERRORS blocks were wrong within WINDOW   DEGRADED, still used
 //! the device is gone (ENXIO, ENODEV)                REMOVED
+//! its file was deleted, moved, replaced, cut short  REMOVED
 //! FAULTED or REMOVED, and the rest needs it         DEGRADED, still used
 //! ```
 //!
@@ -282,6 +283,23 @@ impl VdevTree {
             };
             if mark != before {
                 node.health.set_mark(mark);
+                changed = true;
+            }
+        }
+        changed
+    }
+
+    /// Marks the leaves that will not be found again where they were opened. A device remembers
+    /// what was seen of it, so a file that was cut short and grew again counts. Asks the system;
+    /// whether a mark has changed.
+    pub fn notice_astray(&self) -> bool {
+        let mut changed = false;
+        for (index, node) in self.nodes.iter().enumerate() {
+            let in_use = node.writer.is_some() && node.health.mark() == Mark::None;
+            let device = node.device.as_ref().filter(|_| in_use);
+            if device.is_some_and(|device| device.astray().is_some()) {
+                let is_spared = self.does_without(index);
+                node.health.set_mark(if is_spared { Mark::Removed } else { Mark::Degraded });
                 changed = true;
             }
         }

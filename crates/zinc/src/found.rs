@@ -405,6 +405,20 @@ fn in_places(places: &[PathBuf], known: &Known) -> Result<Option<Candidate>, Fai
     Ok(at.and_then(|at| all.into_iter().nth(at)))
 }
 
+/// Devices of a pool that were not among the places searched, but are where its labels say.
+pub fn left_aside(candidate: &Candidate) -> Vec<PathBuf> {
+    let missing = candidate.missing(&candidate.tree, u64::MAX);
+    let absent = missing.into_iter().filter(|m| m.absence == Absence::NotFound);
+    let named = absent.filter_map(|m| Some((m.guid, PathBuf::from(m.path?))));
+    let is_there = |(guid, path): &(u64, PathBuf)| {
+        let search = SearchOptions { paths: vec![path.clone()], ..SearchOptions::default() };
+        let found = if path.is_absolute() { scan(&search).unwrap_or_default() } else { Vec::new() };
+        let of_pool = |c: &Candidate| c.config.pool_guid == candidate.config.pool_guid;
+        Candidate::group(&found).iter().any(|c| of_pool(c) && c.leaves.contains_key(guid))
+    };
+    named.filter(is_there).map(|(_, path)| path).collect()
+}
+
 /// Where devices may have gone from these paths: other names in the same folders, the folders of
 /// `ZPOOL_IMPORT_PATH`, and for disks the usual places.
 fn wider(paths: &[PathBuf]) -> Vec<PathBuf> {

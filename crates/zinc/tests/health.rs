@@ -485,3 +485,97 @@ fn files_of_an_older_state_are_not_all_there_were() {
     has_not(&rescue.err, &["nothing lost"]);
     has(&std::fs::read_to_string(place.path("saved/rescue.jsonl")).unwrap(), &words);
 }
+
+/// Both sides of a mirror are written, each without the other, up to the same txg: they are never
+/// mixed, and zinc writes to the pool only when one of them is taken away.
+#[test]
+fn sides_of_a_mirror_that_were_written_apart_are_not_mixed() {
+    let place = Place::new(&["mirror"], &["a", "b"]);
+    place.run(&["zpool", "export", "tank"]).ok();
+    let swap = |from: &str, to: &str| {
+        std::fs::rename(place.path(from), place.path(to)).unwrap();
+    };
+    let write = |side: &str| {
+        for name in ["one", "two", "three"] {
+            let dataset = format!("tank/{side}-{name}");
+            place.run(&["zfs", "create", "-d", ".", &dataset]).ok();
+        }
+    };
+    std::fs::create_dir(place.path("away")).unwrap();
+    swap("b", "away/b");
+    write("a");
+    swap("a", "away/a");
+    swap("away/b", "b");
+    write("b");
+    swap("away/a", "a");
+
+    let seen = place.run(&["zfs", "list", "-H", "-o", "name", "-d", ".", "-r", "tank"]);
+    let (of_a, of_b) = (seen.out.matches("/a-").count(), seen.out.matches("/b-").count());
+    assert!(matches!((of_a, of_b), (3, 0) | (0, 3)), "{}{}", seen.out, seen.err);
+    let (stays, goes) = if of_a == 3 { ("a", "b") } else { ("b", "a") };
+    let status = place.run(&["zpool", "status", "-d", ".", "tank"]).out;
+    has(&status, &["DEGRADED"]);
+    let refused = place.run(&["zfs", "create", "-d", ".", "tank/more"]);
+    assert_eq!(refused.code, 1, "{}", refused.out);
+    has(&refused.err, &[&format!("/{goes}: "), "written without the others", "take it away"]);
+    let checked = place.run(&["check", "-d", ".", "tank"]);
+    assert_eq!(checked.code, 0, "{}{}", checked.out, checked.err);
+
+    // Whichever side is taken away, the other is whole.
+    swap(stays, &format!("away/{stays}"));
+    place.run(&["zfs", "create", "-d", ".", "tank/more"]).ok();
+    let seen = place.run(&["zfs", "list", "-H", "-o", "name", "-d", ".", "-r", "tank"]).out;
+    assert_eq!(seen.matches(&format!("/{goes}-")).count(), 3, "{seen}");
+    assert_eq!(place.run(&["check", "-d", ".", "tank"]).code, 0);
+}
+
+/// One side of a served mirror is deleted or cut short: the pool goes on without it, says so, and
+/// leaves it behind when it is exported.
+#[test]
+fn a_side_of_a_mirror_that_goes_astray_is_gone_without() {
+    let changes: [(&str, fn(&Path)); 2] = [
+        ("was deleted", |side| std::fs::remove_file(side).unwrap()),
+        ("was cut short", |side| {
+            std::fs::OpenOptions::new().write(true).open(side).unwrap().set_len(MIB).unwrap();
+        }),
+    ];
+    for (what, change) in changes {
+        let place = Place::new(&["mirror"], &["a", "b"]);
+        let mut server = place.serve();
+        change(&place.path("b"));
+        place.run(&["zfs", "create", "tank/after"]).ok();
+        let health = place.run(&["zpool", "list", "-Ho", "health", "tank"]).out;
+        assert_eq!(health.trim(), "DEGRADED", "{what}");
+        let status = place.run(&["zpool", "status", "tank"]).out;
+        has(&status, &["REMOVED", what]);
+        place.run(&["zpool", "export", "tank"]).ok();
+        assert!(server.0.wait().unwrap().success(), "{what}");
+        place.run(&["zfs", "list", "-d", ".", "tank/after"]).ok();
+        assert_eq!(place.run(&["check", "-d", ".", "tank"]).code, 0, "{what}");
+    }
+}
+
+/// Both sides are deleted: nothing makes up for that, and the pool is not ONLINE.
+#[test]
+fn a_mirror_without_any_side_that_will_be_found_is_not_healthy() {
+    let place = Place::new(&["mirror"], &["a", "b"]);
+    let _server = place.serve();
+    for side in ["a", "b"] {
+        std::fs::remove_file(place.path(side)).unwrap();
+    }
+    place.run(&["zfs", "create", "tank/after"]).ok();
+    let health = place.run(&["zpool", "list", "-Ho", "health", "tank"]).out;
+    assert_eq!(health.trim(), "DEGRADED");
+    has(&place.run(&["zpool", "status", "tank"]).out, &["was deleted", "is lost when"]);
+    assert_ne!(place.run(&["zpool", "export", "tank"]).code, 0);
+}
+
+/// An import that was shown one side of a mirror says that the other is where it was.
+#[test]
+fn an_import_says_which_devices_it_was_not_shown() {
+    let place = Place::new(&["mirror"], &["a", "b"]);
+    place.run(&["zpool", "export", "tank"]).ok();
+    let imported = place.run(&["zpool", "import", "-d", "a", "tank"]);
+    assert_eq!(imported.code, 0, "{}", imported.err);
+    has(&imported.err, &["imported without", "/b, which is a device of it"]);
+}

@@ -103,6 +103,8 @@ impl Shared {
         let io = self.traffic();
         let heads = self.dirty_heads(txg);
         let tasks = self.take_tasks(txg);
+        // Before the first write, with which a file that was cut short grows again.
+        self.reader.vdevs().notice_astray();
         let said = !self.config.lock().dirty && self.are_leaves_said();
         let idle = heads.is_empty() && tasks.is_empty() && said;
         let more = self.mos.is_dirty(txg) || self.reaping.load(Ordering::Relaxed);
@@ -110,11 +112,6 @@ impl Shared {
         if idle && !more && !self.alloc.has_deferred() {
             self.space.nothing_in(txg);
             return Ok(());
-        }
-        // A file that was cut short grows again with the first write behind its end. The device
-        // remembers what was seen, so it is enough to look before.
-        for leaf in self.reader.vdevs().leaves() {
-            let _ = leaf.astray();
         }
         self.reader.vdevs().absent_miss(txg);
         let tx = Tx::syncing(txg);

@@ -136,6 +136,7 @@ fn vdevs(pool: &Pool, out: &mut Vec<Obstacle>) {
             out.push(Obstacle::Vdev { name, what });
         }
     }
+    diverged(pool, out);
     for top in pool.config().vdev_tree.walk() {
         let mut push = |what: &str| {
             let name = top.path.clone().unwrap_or_else(|| top.kind.name().to_owned());
@@ -150,6 +151,24 @@ fn vdevs(pool: &Pool, out: &mut Vec<Obstacle>) {
         if top.dtl.is_some_and(|n| n != 0) && top.resilver_txg.is_some() {
             push("is being resilvered");
         }
+    }
+}
+
+/// Devices that were written without the others. Which side is to stay is for a person to say, and
+/// as long as none is taken away the next one to open the pool could pick either.
+fn diverged(pool: &Pool, out: &mut Vec<Obstacle>) {
+    let tree = &pool.config().vdev_tree;
+    let guids = pool.candidate().diverged(tree, pool.uberblock().txg);
+    for leaf in tree.walk().filter(|leaf| guids.contains(&leaf.guid)) {
+        out.push(Obstacle::Vdev {
+            name: leaf
+                .path
+                .clone()
+                .unwrap_or_else(|| format!("{} ({})", leaf.kind.name(), leaf.guid)),
+            what: "was written without the others, and holds changes that they lack; take it away \
+                   (or clear its labels) to go on without these changes, or the others to keep them"
+                .to_owned(),
+        });
     }
 }
 

@@ -4,7 +4,7 @@
 //! seen in a pool opened for reading are here.
 
 use super::view::{VdevTreeView, VdevView};
-use crate::live::ENABLED_BY_DEFAULT;
+use crate::live::{ENABLED_BY_DEFAULT, is_writable};
 use crate::open::Pool;
 use ondisk::features::{FEATURES, Feature, VERSION_FEATURES};
 use ondisk::scan::{Function, State};
@@ -108,8 +108,9 @@ impl Condition {
             Self::Behind => (
                 "One or more devices were away while the pool was written, and hold an\n\t\
                  older state of it.  What they missed is read from the others.",
-                "Import the pool with OpenZFS, which brings such devices up to date, and\n\t\
-                 run 'zpool scrub' there.  Until then zinc does not write to the pool.",
+                "Import the pool: devices that only stood still are brought up to date then.\n\t\
+                 Where one was also written without the others, the pool is not written to:\n\t\
+                 take that one away to go on without its changes, or the others to keep them.",
                 None,
             ),
             Self::Astray => (
@@ -215,7 +216,8 @@ impl Condition {
             Self::Behind => !late.is_empty(),
             Self::Astray => !pool.astray().is_empty(),
             Self::DeviceErrors => {
-                view.walk().any(|v| v.read_errors + v.write_errors + v.checksum_errors > 0)
+                let errors = |v: &VdevView| v.read_errors + v.write_errors + v.checksum_errors;
+                devices().any(|v| v.state == "DEGRADED") || view.walk().any(|v| errors(v) > 0)
             }
             Self::Offline => has("OFFLINE"),
             Self::Removed => has("REMOVED"),
@@ -248,14 +250,16 @@ impl Pool {
     /// `compatibility` does not rule them out. Which features a named set has is written in files
     /// of the system, so a pool with one counts as complete.
     ///
-    /// A pool that has exactly the features zinc enables by default lacks others, but zinc cannot
-    /// enable them: it counts as complete too. A pool that has more was made by OpenZFS, which can.
+    /// A pool that has all features zinc enables by default, and none that zinc does not write,
+    /// lacks others only because no upgrade of zinc's enables them: it counts as complete too. A
+    /// pool that has more was made by OpenZFS, which can.
     #[must_use]
     pub fn lacks_features(&self) -> bool {
         let off = matches!(self.config().compatibility.as_deref(), None | Some("" | "off"));
         let is_enabled = |f: &Feature| self.features().count(f.guid).is_some();
         let is_default = |f: &Feature| ENABLED_BY_DEFAULT.contains(&f.name());
-        let made_by_zinc = FEATURES.iter().all(|f| is_enabled(f) == is_default(f));
+        let fits = |f: &Feature| if is_enabled(f) { is_writable(f) } else { !is_default(f) };
+        let made_by_zinc = FEATURES.iter().all(fits);
         off && !made_by_zinc && !FEATURES.iter().all(is_enabled)
     }
 }

@@ -222,7 +222,7 @@ fn view_of(config: &VdevConfig, nodes: &HashMap<u64, NodeRef<'_>>) -> VdevView {
     let reason = node.map_or(Reason::CannotOpen, |n| n.reason());
     let removed = matches!(config.kind, VdevKind::Indirect | VdevKind::Hole);
     let mut remark = if removed { String::new() } else { reason.to_string() };
-    if let (true, Some(what)) = (remark.is_empty(), node.and_then(|n| n.astray())) {
+    if let Some(what) = node.and_then(|n| n.astray()) {
         remark = what.to_string();
     }
     if let (true, Some(path)) = (is_absent(config, state, reason), &config.path) {

@@ -197,8 +197,8 @@ impl Trouble {
                 either("ZFS-8000-4J", "ZFS-8000-5E"),
             ),
             Self::Behind => (
-                "One or more devices were away while the pool was written.\n\tZinc reads such a \
-                 pool, and writes to it when OpenZFS has brought them up to date.",
+                "One or more devices were away while the pool was written.\n\tAn import brings \
+                 those up to date that only stood still meanwhile.",
                 None,
             ),
             Self::CorruptPool => ("The pool metadata is corrupted.", Some("ZFS-8000-72")),

@@ -7,6 +7,7 @@ use crate::cmd::zpool::settings::{self, Remembered, Setting};
 use crate::failure::Failure;
 use crate::found::{self, Found, candidates, import_places, pick};
 use crate::live::{self, LiveHow, Tuning, invocation, tell_txgs};
+use crate::place::printable;
 use crate::served::Server;
 use crate::session::Session;
 use crate::{kept, known, ui};
@@ -14,6 +15,7 @@ use engine::live::cache_config;
 use engine::pools::CandidateState;
 use engine::spelling;
 use engine::{Candidate, LivePool, Pool};
+use std::os::unix::ffi::OsStrExt as _;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -201,7 +203,16 @@ impl Args {
             return Err(failure);
         }
         drop(names);
-        self.finish(session, pool, settings, &how)
+        self.finish(session, pool, settings, &how)?;
+        for path in found::left_aside(candidate) {
+            let note = format!(
+                "note: '{name}' was imported without {}, which is a device of it: -d named other \
+                 places\n",
+                printable(path.as_os_str().as_bytes())
+            );
+            ui::error(session, &note);
+        }
+        Ok(())
     }
 
     /// Sets what was asked for, and closes the pool.
