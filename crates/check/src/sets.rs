@@ -87,9 +87,15 @@ pub(crate) fn list(pool: &Pool, sink: &Sink) -> Sets {
                 continue;
             }
         };
-        let unlocked = pool.dsl().is_unlocked(&dataset).unwrap_or(false);
-        if !unlocked && !dataset.phys.is_snapshot() {
-            sink.put(Issue::Locked { dataset: Arc::from(name.as_str()) });
+        match pool.dsl().is_unlocked(&dataset) {
+            Ok(true) => {}
+            Ok(false) if dataset.phys.is_snapshot() => {}
+            Ok(false) => sink.put(Issue::Locked { dataset: Arc::from(name.as_str()) }),
+            Err(e) => {
+                let place = Place { objset: 0, object: number, level: 0, blkid: 0 };
+                let (at, cause) = (At { dataset: Arc::from("MOS"), place }, e.to_string());
+                sink.put(Issue::BadStructure { at, what: "key of a dataset", cause });
+            }
         }
         let objset = pool.dsl().objset(&dataset).ok();
         all.push(Arc::new(Set {

@@ -85,7 +85,11 @@ const OPTIONS: [(&str, &[&str], &str); 16] = [
     ("zpool scrub", &["-p", "-e", "-C", "-a"], "zinc begins and stops scrubs of everything"),
     ("zpool import", &["-F", "-n", "-X", "-T"], REWIND),
     ("zpool import", &["--rewind-to-checkpoint"], REWIND),
-    ("zpool import", &["-m"], "zinc writes to no pool of which a device is missing"),
+    (
+        "zpool import",
+        &["-m"],
+        "zinc writes to no pool whose log devices are missing; `-o readonly=on` reads it",
+    ),
     ("zpool import", &["-l"], "zinc keeps no keys: verbs take them with --keys, --key or --ask"),
     ("zpool iostat", &["-c"], SCRIPTS),
     ("zpool status", &["-c"], SCRIPTS),

@@ -182,7 +182,7 @@ impl Args {
 /// Whether labels that were wrong are not so any more, or in another way: a txg that changes them
 /// writes half of them before its uberblock, and half after it.
 fn labels_changed(pool: &Pool, report: &Report) -> bool {
-    let is_label = |i: &&Issue| matches!(i, Issue::Label { .. });
+    let is_label = |i: &&Issue| matches!(i, Issue::Label { .. } | Issue::LabelRound { .. });
     let before: Vec<&Issue> = report.issues.iter().filter(is_label).collect();
     if before.is_empty() {
         return false;

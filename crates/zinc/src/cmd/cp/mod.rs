@@ -108,6 +108,7 @@ impl Args {
         sources: &[OsString],
         dest: &Path,
     ) -> Result<ExitCode, Failure> {
+        let are_here = sources.iter().all(|s| session.path(Path::new(s)).exists());
         let sources: Vec<Place> = sources.iter().map(|s| s.as_os_str().into()).collect();
         let first = sources.first().map(Place::pool).unwrap_or_default();
         if let Some(other) = sources.iter().find(|s| s.pool() != first) {
@@ -117,7 +118,11 @@ impl Args {
             let what = format!("{}: no directory, to copy several to", dest.display());
             return Err(Failure::usage(what));
         }
-        let pool = self.pool.clone().anywhere().open(session, &first)?;
+        let opened = self.pool.clone().anywhere().open(session, &first);
+        let pool = opened.map_err(|failure| match are_here {
+            true => failure.hint("a destination in a pool is written POOL/DATASET:PATH"),
+            false => failure,
+        })?;
         let progress = Progress::new();
         progress.begin("copied", 0);
         let sink = CopyReport::new(session, self.verbose);

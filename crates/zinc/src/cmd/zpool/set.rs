@@ -5,7 +5,7 @@ use super::settings::{self, Setting};
 use crate::cannot::cannot;
 use crate::cmd::verb::{Served, Verb};
 use crate::failure::Failure;
-use crate::found::{self, Reach};
+use crate::found::{self, Found, Reach};
 use crate::known::{self, Cachefile};
 use crate::live::{self, LiveArgs, tell_txgs};
 use crate::served::Server;
@@ -231,11 +231,14 @@ impl Verb for Upgrade {
             true => {
                 let (served, worst) = crate::served::forward_each(session, &self.live.search)?;
                 code = ExitCode::from(worst);
-                let found = found::all(session, &self.live.search, &served)?;
-                found
-                    .into_iter()
-                    .map(|f| Ok(f?.guid().to_string()))
-                    .collect::<Result<_, Failure>>()?
+                let mut names = Vec::new();
+                for found in found::all(session, &self.live.search, &served)? {
+                    match found {
+                        Ok(found) => names.push(found.guid().to_string()),
+                        Err(failure) => code = failure.report(session),
+                    }
+                }
+                names
             }
             false => self.pools.clone(),
         };
@@ -294,8 +297,14 @@ impl Upgrade {
             all.push(server.part(session)?);
             served.push(server.guid);
         }
+        // A pool that cannot be opened does not hide the others.
+        let mut code = ExitCode::SUCCESS;
         for found in found::all(session, &self.live.search, &served)? {
-            all.push(Lacks::of(&self.live.look(session, &found?.guid().to_string())?));
+            let opened = |found: Found| self.live.look(session, &found.guid().to_string());
+            match found.and_then(opened) {
+                Ok(pool) => all.push(Lacks::of(&pool)),
+                Err(failure) => code = failure.report(session),
+            }
         }
         all.sort_by(|a, b| a.pool.cmp(&b.pool));
         let mut text = String::new();
@@ -308,7 +317,7 @@ impl Upgrade {
         ui::out(session, "All pools are formatted using feature flags.\n\n");
         if text.is_empty() {
             ui::out(session, "Every feature flags pool has all supported features enabled.\n");
-            return Ok(ExitCode::SUCCESS);
+            return Ok(code);
         }
         ui::out(
             session,
@@ -318,7 +327,7 @@ impl Upgrade {
              POOL  FEATURE\n---------------\n",
         );
         ui::out(session, &text);
-        Ok(ExitCode::SUCCESS)
+        Ok(code)
     }
 }
 
