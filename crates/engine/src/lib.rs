@@ -231,7 +231,7 @@ pub mod pools {
     pub use pool::{Absence, CandidateState, LeafSight, MissingDevice, UnknownFeature};
     pub use pool::{FoundLeaf, LabelView, TxgCandidate, Verdict, by_txg, judge_txgs};
     pub use pool::{HistoryFormat, PoolProperty, PoolPropertySource, history_text};
-    pub use pool::{PoolSpace, Section, Status, VdevTreeView, VdevView};
+    pub use pool::{PoolSpace, SUSPENDED, Section, Status, VdevTreeView, VdevView};
     pub use pool::{default_search_paths, denied, look_at_device, scan};
 }
 
@@ -247,8 +247,7 @@ pub mod props {
 /// What a pool did, and how long it took.
 pub mod stats {
     pub use pool::stats::{
-        BlockStats, ClassStats, DatasetStats, Direction, Histogram, Snapshot, StageStats,
-        VdevStats, prometheus,
+        BlockStats, ClassStats, DatasetStats, Direction, Histogram, Snapshot, StageStats, VdevStats,
     };
     pub use vdev::queue::ClassCounts;
     pub use zio::profile::{Kind, KindProfile, Profile, StageProfile};

@@ -47,7 +47,7 @@ pub use errlog::{DamagedObject, ErrorLog};
 pub use error::{Absence, Error, MissingDevice, Result, UnknownFeature};
 pub use faults::{FAULTS_KEPT, FaultLog, Repaired};
 pub use history::{HistoryFormat, history_text};
-pub use open::{DatasetsGuard, Features, OpenOptions, Pool, Salvage};
+pub use open::{DatasetsGuard, Features, OpenOptions, Pool, SUSPENDED, Salvage};
 pub use props::{PoolProperty, PoolPropertySource};
 pub use removal::{Removal, VdevExpansion, indirect_mapping};
 pub use scan::{

@@ -3,6 +3,7 @@
 //! | module | what it shows |
 //! | --- | --- |
 //! | [`iostat`] | reads and writes by vdev, waiting times, stages, blocks, datasets |
+//! | [`prometheus`] | everything, in the text format that Prometheus collects |
 //! | [`top`] | one frame of a screen |
 //! | [`txgs`] | transaction groups |
 //!
@@ -11,5 +12,6 @@
 #![forbid(unsafe_code)]
 
 pub mod iostat;
+pub mod prometheus;
 pub mod top;
 pub mod txgs;

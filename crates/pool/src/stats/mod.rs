@@ -22,11 +22,9 @@
 //! ```
 
 mod diff;
-mod prometheus;
 mod take;
 
 pub use device::Histogram;
-pub use prometheus::prometheus;
 
 use crate::live::TxgRecord;
 use serde::{Deserialize, Serialize};

@@ -211,7 +211,7 @@ impl Held {
     /// The page for monitoring systems; empty when the pool is gone.
     pub fn metrics(&self) -> String {
         let snapshot = self.look(|pool| Ok(pool.stats()));
-        snapshot.map(|s| engine::stats::prometheus(&[s])).unwrap_or_default()
+        snapshot.map(|s| views::prometheus::text(&[s])).unwrap_or_default()
     }
 
     /// Takes it out. `last` is done to it when no command is left; when that fails it stays.

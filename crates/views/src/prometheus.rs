@@ -4,12 +4,11 @@
 //! only. Buckets of a histogram are cumulative; their bounds are powers of two of nanoseconds, or
 //! of bytes, whatever was counted, so that a series never appears or disappears.
 
-use super::take::ns;
-use super::{ClassStats, Histogram, Snapshot, VdevStats};
-use crate::live::TxgRecord;
-use crate::open::SUSPENDED;
+use engine::live::TxgRecord;
+use engine::pools::SUSPENDED;
+use engine::stats::{ClassStats, Histogram, Snapshot, StageProfile, VdevStats};
 use std::fmt::{Display, Write as _};
-use zio::profile::StageProfile;
+use std::time::Duration;
 
 /// Bounds of the buckets of times: 2^10 ns (a microsecond) to 2^35 ns (half a minute).
 const TIME_CLASSES: std::ops::Range<usize> = 9..35;
@@ -21,13 +20,17 @@ const STATES: [&str; 6] = ["ONLINE", "DEGRADED", "FAULTED", "OFFLINE", "UNAVAIL"
 
 /// The text for one or more pools. Every family stands together, as the format demands.
 #[must_use]
-pub fn prometheus(pools: &[Snapshot]) -> String {
+pub fn text(pools: &[Snapshot]) -> String {
     let mut w = Writer { out: String::new() };
     pool_families(&mut w, pools);
     vdev_families(&mut w, pools);
     class_families(&mut w, pools);
     other_families(&mut w, pools);
     w.out
+}
+
+fn ns(time: Duration) -> u64 {
+    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }
 
 struct Writer {
@@ -395,12 +398,9 @@ fn txg_families(w: &mut Writer, pools: &[Snapshot]) {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{BlockStats, DatasetStats, StageStats};
     use super::*;
+    use engine::stats::{BlockStats, ClassCounts, DatasetStats, KindProfile, Profile, StageStats};
     use std::collections::{BTreeMap, BTreeSet};
-    use std::time::Duration;
-    use vdev::queue::ClassCounts;
-    use zio::profile::{KindProfile, Profile};
 
     /// One sample: name, labels, value.
     type Sample = (String, BTreeMap<String, String>, f64);
@@ -524,7 +524,7 @@ mod tests {
 
     #[test]
     fn what_is_written_is_read_back() {
-        let (types, samples) = parse(&prometheus(&[snapshot(), Snapshot::default()]));
+        let (types, samples) = parse(&text(&[snapshot(), Snapshot::default()]));
         let of = |name: &str| samples.iter().filter(|s| s.0 == name).collect::<Vec<_>>();
         let value = |name: &str| of(name)[0].2;
         assert_eq!(value("zinc_pool_open_seconds"), 1.5);
@@ -546,7 +546,7 @@ mod tests {
 
     #[test]
     fn histograms_are_cumulative_and_end_with_all() {
-        let (types, samples) = parse(&prometheus(&[snapshot()]));
+        let (types, samples) = parse(&text(&[snapshot()]));
         assert_eq!(types["zinc_io_queue_seconds"], "histogram");
         let buckets: Vec<_> =
             samples.iter().filter(|s| s.0 == "zinc_io_queue_seconds_bucket").collect();
