@@ -26,6 +26,7 @@ const NOW: Time = Time { seconds: 1, nanos: 0 };
 const DISK_BYTES: u64 = 64 << 20;
 const VOLUME_BYTES: u64 = 1 << 20;
 const FILES: u64 = 8;
+const EIO: device::ErrorKind = device::ErrorKind::Io { errno: 5 };
 
 #[derive(Clone, Copy, Debug)]
 enum Shape {
@@ -395,6 +396,42 @@ fn what_was_promised_is_there_at_every_event() {
         let run = run(seed, shape, 200);
         sweep(&run, 1, 500, seed).unwrap_or_else(|e| panic!("{shape:?}, seed {seed}: {e}"));
     }
+}
+
+/// A log device that fails costs a txg, and no promise.
+#[test]
+fn a_log_device_that_fails_is_gone_without() {
+    let image = |n: usize| Arc::new(MemoryDevice::zeros(&format!("sim{n}"), DISK_BYTES));
+    let (disk, log) = (image(0), image(1));
+    let faulty = Arc::new(device::RwFaultDevice::new(Arc::clone(&log) as _));
+    let devices = Devices::from([
+        ("sim0".to_owned(), Arc::clone(&disk) as _),
+        ("sim1".to_owned(), faulty.clone() as _),
+    ]);
+    let create = CreateOptions::new("tank", tops(Shape::Log).1);
+    let pool = live::create(&rt::Rt::real(), &create, &devices).unwrap();
+    let fs = pool.filesystem("tank").unwrap();
+    let new = NewFile::new(NewKind::File, 0o644, NOW);
+    let file = fs.create(fs.root_object(), b"file", &new).unwrap().number();
+    let mut promise = |n: u64| {
+        fs.write_at(file, n * 4096, &[n as u8 + 1; 4096], NOW).unwrap();
+        fs.sync(file).unwrap();
+    };
+    (0..10).for_each(&mut promise);
+    faulty.add(device::Fault::fail_writes(0..u64::MAX, EIO));
+    faulty.add(device::Fault::fail_flushes(EIO));
+    (10..20).for_each(&mut promise);
+    assert!(pool.suspended().is_none());
+    let before = pool.last_synced();
+    (20..40).for_each(&mut promise);
+    assert_eq!(pool.last_synced(), before, "the log is on the other disk by now");
+    drop(fs);
+    pool.close().unwrap();
+    let pool = Pool::open_candidate(&candidate(&[disk.fork(), log.fork()]).unwrap(), &cache());
+    let fs = pool.unwrap().filesystem("tank").unwrap();
+    let mut bytes = vec![0; 40 * 4096];
+    fs.node(file).unwrap().read_at(0, &mut bytes).unwrap();
+    assert!(bytes.chunks(4096).zip(1..).all(|(b, n)| b.iter().all(|b| *b == n)));
 }
 
 /// Nothing waits for a txg once a log has begun.

@@ -307,11 +307,12 @@ impl VdevTree {
     }
 
     /// Every block can still be written, and read from what has missed nothing, without this leaf.
+    /// Blocks of logs go elsewhere, and a txg needs none of them.
     pub(crate) fn does_without(&self, leaf: usize) -> bool {
         self.tops.values().all(|top| {
             let mut is_below = false;
             self.leaves_below(top.node, &mut |i| is_below |= i == leaf);
-            !is_below || self.is_whole_without(top.node, leaf)
+            !is_below || self.is_log(top) || self.is_whole_without(top.node, leaf)
         })
     }
 

@@ -193,7 +193,7 @@ pub(crate) struct Node {
     /// What opening a leaf's device gave; other vdevs look at their children.
     state: VdevState,
     reason: Reason,
-    is_log: bool,
+    pub(crate) is_log: bool,
     /// The device as a whole is behind.
     stale: bool,
     /// Bytes that the device should have at least, when it has fewer.

@@ -374,7 +374,19 @@ impl VdevTree {
         work: &(dyn Fn(usize, &WriteDeviceRef) -> Result<(), DeviceError> + Sync),
     ) -> Result<(), WriteError> {
         self.on_writers(&|_| true, work)?;
-        self.tops.keys().try_for_each(|vdev| self.survives(*vdev))
+        let mut needed = self.tops.iter().filter(|(_, top)| !self.is_log(top));
+        needed.try_for_each(|(vdev, _)| self.survives(*vdev))
+    }
+
+    /// A top-level vdev for intent logs alone.
+    pub(crate) fn is_log(&self, top: &Top) -> bool {
+        self.nodes.get(top.node).is_some_and(|node| node.is_log)
+    }
+
+    /// Whether blocks can be written to a top-level vdev.
+    #[must_use]
+    pub fn can_write_top(&self, vdev: u32) -> bool {
+        self.tops.get(&vdev).is_some_and(|top| self.can_write(top.node))
     }
 
     /// The same on those of them that are `wanted`, by their nodes.

@@ -284,6 +284,13 @@ impl Allocator {
         Ok(())
     }
 
+    /// A log device failed: blocks of logs go elsewhere from now on, when it is one.
+    pub fn avoid_log(&self, top: u32) {
+        if let Some(top) = self.top(top).filter(|top| top.class == Class::Log) {
+            top.allocating.store(false, std::sync::atomic::Ordering::Relaxed);
+        }
+    }
+
     /// Reads ahead what the next txg will allocate from.
     fn prepare(&self) {
         let problems = |text| self.problem(text);

@@ -101,7 +101,13 @@ impl Backend for LogBackend {
             }
             state.1.take()
         };
-        failed.map_or(Ok(()), Err).and_then(|()| vdevs.flush_tops(&tops)).map_err(|e| e.to_string())
+        let done = failed.map_or(Ok(()), Err).and_then(|()| vdevs.flush_tops(&tops));
+        done.map_err(|e| {
+            for top in &tops {
+                shared.alloc.avoid_log(*top);
+            }
+            e.to_string()
+        })
     }
 
     fn wait_synced(&self, txg: u64) -> Result<(), String> {
