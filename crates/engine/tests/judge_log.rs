@@ -315,3 +315,85 @@ fn the_kernel_replays_what_was_written_here() {
         assert!(same.unwrap().success(), "{name}: the kernel replayed something else");
     }
 }
+
+/// What the kernel does: files in every way that has a record, promised, and then the machine loses
+/// its power.
+const KERNEL: &str = r#"
+set -e
+echo 3600 > /sys/module/zfs/parameters/zfs_txg_timeout
+zpool create -f -o ashift=12 -o cachefile=none -o feature@block_cloning=disabled \
+    -O xattr=sa -O atime=off -m /tank judge-kernel mirror /dev/img0 /dev/img1
+zfs create judge-kernel/fs
+python3 - <<'PY'
+import os, random
+rng = random.Random(5)
+os.chdir("/tank/fs")
+def put(name, data, at=0):
+    with open(name, "r+b" if os.path.exists(name) else "wb") as f:
+        f.seek(at); f.write(data); f.flush(); os.fsync(f.fileno())
+def sync(name="."):
+    f = os.open(name, os.O_RDONLY); os.fsync(f); os.close(f)
+for n in range(12):
+    put("old%d" % n, rng.randbytes(40000 * n))
+os.mkdir("dir"); os.mkdir("other"); os.chmod("dir", 0o2755)
+os.setxattr("old1", "user.first", b"a feature, whose first use waits for a txg"); sync("old1")
+os.system("zpool sync judge-kernel")
+put("dir/new", b"some bytes")
+put("dir/new", rng.randbytes(500000), 5000)
+put("old3", rng.randbytes(131072), 131072)
+for n in range(30):
+    put("dir/many%d" % n, rng.randbytes(9000), n * 100)
+os.symlink("../old1", "dir/link"); os.mkfifo("dir/fifo"); os.mkdir("dir/below")
+os.mknod("dir/block", 0o60600, os.makedev(8, 17))
+os.mkdir("gone"); os.rmdir("gone")
+os.truncate("old5", 1000000); os.truncate("old6", 77); os.truncate("old7", 0)
+os.chmod("old4", 0o4711); os.chown("old4", 7, 8); os.utime("old4", (1234567890, 1234567891))
+os.setxattr("old1", "user.word", b"value"); os.setxattr("old1", "user.gone", b"x")
+os.removexattr("old1", "user.gone")
+for name in ["old1", "old4", "old5", "old6", "old7", "dir/new", "dir", "other", "."]:
+    sync(name)
+PY
+judge-finish 0
+echo b > /proc/sysrq-trigger
+"#;
+
+#[test]
+#[ignore = "long form: minutes, and needs the kernel judge: scripts/judge"]
+fn what_the_kernel_logged_is_replayed_here() {
+    let program = testkit::shared_dir().map(|d| d.join("judge"));
+    let Some(program) = program.filter(|p| p.join("run-job").is_file()) else {
+        return testkit::skip("needs the kernel judge (../shared/judge)");
+    };
+    let dir = tempfile::tempdir().unwrap();
+    let device = |n| Arc::new(MemoryDevice::zeros(&format!("mem{n}"), DEVICE_BYTES));
+    let mut bench = Bench { name: "judge-kernel", devices: (0..2).map(device).collect() };
+    let images = bench.save(dir.path());
+    let (job, out) = (dir.path().join("job"), dir.path().join("out"));
+    fs::create_dir_all(&job).unwrap();
+    // What it left, and, in a machine whose changes are thrown away, what it makes of that.
+    let look = "echo 'POOL=judge-kernel WRITE=0 SCRUB=0 MANIFEST=1 READONLY=0' > /job/options\n\
+                bash /judge/import-check.sh\n";
+    for (script, keep) in [(KERNEL, true), (look, false)] {
+        fs::write(job.join("run.sh"), script).unwrap();
+        let mut run = Command::new(program.join("run-job"));
+        run.args(["--snapshot"].iter().filter(|_| !keep));
+        run.args(["--timeout", "600", "--out"]).arg(&out).arg(&job).args(&images);
+        assert!(run.status().unwrap().success());
+    }
+    let load = |path: &PathBuf| Arc::new(MemoryDevice::from_bytes("mem", &fs::read(path).unwrap()));
+    bench.devices = images.iter().map(load).collect();
+    let pool = bench.import();
+    let replayed = pool.replayed_logs();
+    assert!(replayed.iter().any(|(_, report)| report.applied > 0), "{replayed:?}");
+    pool.close().unwrap();
+    bench.save(dir.path());
+    describe(&bench.open(), false, &dir.path().join("ours.json"));
+    let same = Command::new(program.join("manifest-diff"))
+        .args(["--ignore", "mtime_ns"])
+        .args([out.join("manifest.json"), dir.path().join("ours.json")])
+        .status();
+    assert!(same.unwrap().success(), "what the kernel promised is another here");
+    if let Some(said) = testkit::oracle::zdb_on(dir.path(), &["-bcc", bench.name]) {
+        assert!(said.success && said.text.contains("No leaks"), "{}", said.text);
+    }
+}

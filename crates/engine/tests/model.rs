@@ -21,8 +21,8 @@ fn history(seed: u64, ops: u64) {
         if n % 250 == 0 {
             run.look();
         }
-        if n % 1500 == 0 {
-            run.reopen(n / 1500);
+        if n % 900 == 0 {
+            run.reopen(n / 900);
         }
     }
     let (bench, _) = run.finish();

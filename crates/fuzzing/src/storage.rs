@@ -125,7 +125,13 @@ fn vdev_tree(data: &[u8]) {
         let _ = (tree.is_sufficient(), tree.walk().count(), tree.tops().count());
         for (vdev, offset, size) in [(0, 0, 512), (0, 1 << 20, 128 << 10), (1, 0, 4096)] {
             let dva = Dva::new(vdev, offset, size, false);
-            let read = BlockRead { dva, size, birth: 1, verify: &|b| b.len() as u64 == size };
+            let read = BlockRead {
+                dva,
+                size,
+                birth: 1,
+                verify: &|b| b.len() as u64 == size,
+                speculative: false,
+            };
             let _ = tree.read(read);
             let _ = tree.read_batch(vec![read], Scope::All);
             let _ = tree.psize_to_asize(vdev, size, 1);

@@ -35,6 +35,8 @@ pub struct BlockRead<'a> {
     pub birth: u64,
     /// Says whether bytes are the block's.
     pub verify: &'a (dyn Fn(&[u8]) -> bool + Sync),
+    /// It may never have been written: then no device counts other bytes as an error of its own.
+    pub speculative: bool,
 }
 
 /// What reading a block gave.

@@ -204,7 +204,7 @@ impl VdevTree {
         if let Some(data) = found {
             return BlockResult { data: Ok(data), faults };
         }
-        for h in pieces {
+        for h in pieces.iter().filter(|_| !req.speculative) {
             h.piece.node.health.read_wrong();
         }
         let kind = match complete {
@@ -271,18 +271,26 @@ impl VdevTree {
                     };
                     let harmless = matches!(kind, FaultKind::Missing | FaultKind::Stale);
                     if all || !harmless {
-                        faults.push(self.copy_fault(h, copy, kind, block.is_some()));
+                        let counts = block.is_some() || !req.speculative;
+                        faults.push(self.copy_fault(h, copy, kind, (block.is_some(), counts)));
                     }
                 }
             }
         }
     }
 
-    fn copy_fault(&self, h: &Harvest<'_>, copy: &Copy, kind: FaultKind, repaired: bool) -> Fault {
+    /// `counts`: wrong bytes are an error of the device.
+    fn copy_fault(
+        &self,
+        h: &Harvest<'_>,
+        copy: &Copy,
+        kind: FaultKind,
+        (repaired, counts): (bool, bool),
+    ) -> Fault {
         let node = self.nodes.get(copy.source.node).unwrap_or(h.piece.node);
         match &kind {
             FaultKind::Io(e) => node.health.read_failed(e),
-            FaultKind::Checksum | FaultKind::ParityMismatch => node.health.read_wrong(),
+            FaultKind::Checksum | FaultKind::ParityMismatch if counts => node.health.read_wrong(),
             _ => {}
         }
         let (vdev, offset) = (h.piece.vdev, copy.source.offset);

@@ -372,7 +372,13 @@ fn a_batch_keeps_its_order_and_failures_stay_alone() {
     for scope in [Scope::Data, Scope::All] {
         let reads = blocks.iter().zip(&at).zip(&checks).map(|((b, at), verify)| {
             let size = b.len() as u64;
-            BlockRead { dva: Dva::new(0, *at, size, false), size, birth: 1, verify }
+            BlockRead {
+                dva: Dva::new(0, *at, size, false),
+                size,
+                birth: 1,
+                verify,
+                speculative: false,
+            }
         });
         let results = tree.read_batch(reads.collect(), scope);
         for (i, (r, b)) in results.iter().zip(&blocks).enumerate() {
@@ -428,7 +434,8 @@ fn addresses_made_up_by_the_disk_are_errors() {
         let dva = Dva::new(rng.below(8) as u32, offset, 512, false);
         let size = rng.next_u64() >> rng.below(64);
         let size = if rng.below(2) == 0 { size } else { size % 10_000 };
-        let read = BlockRead { dva, size, birth: rng.next_u64(), verify: &verify };
+        let read =
+            BlockRead { dva, size, birth: rng.next_u64(), verify: &verify, speculative: false };
         let scope = if rng.below(2) == 0 { Scope::Data } else { Scope::All };
         let r = tree.read_batch(vec![read], scope).pop().unwrap();
         assert!(r.data.is_err() && !r.faults.is_empty());

@@ -75,7 +75,13 @@ fn fetch(pool: &Pool, spec: &Spec) -> Result<Vec<u8>, String> {
     {
         let accept = |_: &[u8]| true;
         let dva = Dva::new(top, spec.offset, spec.psize, false);
-        let request = BlockRead { dva, size: spec.psize, birth: u64::MAX, verify: &accept };
+        let request = BlockRead {
+            dva,
+            size: spec.psize,
+            birth: u64::MAX,
+            verify: &accept,
+            speculative: false,
+        };
         let result = tree.read_batch(vec![request], Scope::Data).pop();
         let data = result.ok_or("nothing was read")?.data.map_err(|e| e.to_string())?;
         return Ok(data.to_vec());

@@ -421,7 +421,10 @@ fn block_read<'a>(
     dva: Dva,
     verify: &'a (dyn Fn(&[u8]) -> bool + Sync),
 ) -> BlockRead<'a> {
-    BlockRead { dva, size: read_size(bp, dva), birth: bp.physical_birth(), verify }
+    let (size, birth) = (read_size(bp, dva), bp.physical_birth());
+    // A log ends at a block that was never written.
+    let speculative = bp.dmu_type() == ondisk::DmuType::INTENT_LOG;
+    BlockRead { dva, size, birth, verify, speculative }
 }
 
 /// Bytes of the copy of a block at one address, or of the gang header there.

@@ -23,6 +23,7 @@ use engine::inside::dmu::ErrorKind;
 use engine::inside::zpl::Error;
 use engine::{Filesystem, LivePool, Volume};
 use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::sync::Arc;
 use testkit::Rng;
 
 /// What an operation can answer, so that the model and the engine can be compared.
@@ -83,6 +84,8 @@ pub struct Run {
     by_txg: BTreeMap<u64, Model>,
     /// Txg of the last change.
     last_txg: u64,
+    /// What each dataset was promised last, and the txg of the last change then.
+    promised: BTreeMap<String, (u64, Arc<State>)>,
     filesystems: HashMap<String, Filesystem>,
     volumes: HashMap<String, Volume>,
     clock: i64,
@@ -112,6 +115,7 @@ impl Run {
             model,
             by_txg,
             last_txg,
+            promised: BTreeMap::new(),
             filesystems: HashMap::new(),
             volumes: HashMap::new(),
             clock: 1_600_000_000,
@@ -198,6 +202,7 @@ impl Run {
             0..=39 => self.dataset_op(),
             40..=79 => self.volume_op(),
             80..=89 => self.sync_op(),
+            90..=119 => self.promise_op(),
             _ => self.file_op(),
         };
         done.unwrap_or_else(|e| panic!("{e}"));
@@ -208,6 +213,45 @@ impl Run {
         self.pool().sync().map_err(|e| e.to_string())?;
         self.all_durable();
         Ok(())
+    }
+
+    /// Has all that a dataset holds promised: by its intent log, mostly.
+    fn promise_op(&mut self) -> Result<(), String> {
+        let names: Vec<String> = self.model.sets.keys().cloned().collect();
+        let name = self.rng.pick(&names).clone();
+        self.note(format!("{name}: promise"));
+        let set = &self.model.sets[&name];
+        let (state, is_files) = (Arc::clone(&set.state), set.is_files());
+        match is_files {
+            true => self.filesystem(&name).sync_all().map_err(|e| e.to_string())?,
+            false => self.volume(&name).flush().map_err(|e| e.to_string())?,
+        }
+        self.promised.insert(name, (self.last_txg, state));
+        Ok(())
+    }
+
+    /// After a crash: what was promised after the last durable txg is there again.
+    fn replayed(&mut self, durable: u64) {
+        for (name, (txg, state)) in std::mem::take(&mut self.promised) {
+            if txg <= durable || !self.model.sets.contains_key(&name) {
+                continue;
+            }
+            self.model.sets.get_mut(&name).unwrap().state = Arc::clone(&state);
+            match &*state {
+                State::Volume(content) => {
+                    let volume = self.volume(&name);
+                    compare::volume(&volume, content)
+                }
+                State::Files(_) => {
+                    let fs = self.filesystem(&name);
+                    let tree = self.model.sets.get_mut(&name).unwrap().tree_mut();
+                    // When a change was repeated is not when it was made.
+                    tree.take_times(&|number| fs.node(number).map(|node| node.mtime).ok());
+                    compare::tree(&fs, tree)
+                }
+            }
+            .unwrap_or_else(|e| panic!("{name}, promised in {txg}, after {durable}: {e}"));
+        }
     }
 
     /// Closes the pool in one of three ways, and opens it again; compares all, and checks.
@@ -245,6 +289,11 @@ impl Run {
         compare::pool(&view, &self.model).unwrap_or_else(|e| panic!("after reopening: {e}"));
         drop(view);
         self.pool = Some(self.bench.import());
+        if how % 3 == 2 {
+            self.replayed(txg);
+            self.pool().sync().unwrap();
+        }
+        self.promised.clear();
         self.all_durable();
     }
 

@@ -154,6 +154,16 @@ impl Tree {
         Self { root, inodes: BTreeMap::from([(root, Arc::new(inode))]) }
     }
 
+    /// Takes over times of contents where there are any.
+    pub fn take_times(&mut self, of: &dyn Fn(u64) -> Option<Time>) {
+        for (number, inode) in &mut self.inodes {
+            let mtime = of(*number).unwrap_or(inode.mtime);
+            if mtime != inode.mtime {
+                Arc::make_mut(inode).mtime = mtime;
+            }
+        }
+    }
+
     pub fn get(&self, number: u64) -> &Inode {
         &self.inodes[&number]
     }

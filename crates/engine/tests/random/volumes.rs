@@ -5,7 +5,7 @@ use engine::Volume;
 use engine::inside::dmu::Hold;
 
 impl Run {
-    fn volume(&mut self, name: &str) -> Volume {
+    pub(super) fn volume(&mut self, name: &str) -> Volume {
         if let Some(volume) = self.volumes.get(name) {
             return volume.clone();
         }

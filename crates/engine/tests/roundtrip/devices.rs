@@ -98,7 +98,13 @@ fn gang_header(pool: &Pool, bp: &BlkPtr, tally: &mut Tally) {
     let (birth, first) = (bp.physical_birth(), bp.dva(0));
     let verify =
         |b: &[u8]| verify_gang_header(b, first.vdev().into(), first.offset(), birth, false).is_ok();
-    let read = BlockRead { dva, size: GANG_HEADER_SIZE as u64, birth, verify: &verify };
+    let read = BlockRead {
+        dva,
+        size: GANG_HEADER_SIZE as u64,
+        birth,
+        verify: &verify,
+        speculative: false,
+    };
     let bytes = pool.vdevs().read(read).data.expect("a sound pool");
     let order: Endian = bp.byteorder();
     // The trailer with the checksum is for the I/O layer, which writes it last; the header keeps

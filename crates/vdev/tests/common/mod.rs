@@ -129,7 +129,9 @@ pub fn read(tree: &VdevTree, at: (u32, u64), birth: u64, expected: &[u8], s: Sco
     let verify = |b: &[u8]| b == expected;
     let size = expected.len() as u64;
     let dva = Dva::new(at.0, at.1, size, false);
-    tree.read_batch(vec![BlockRead { dva, size, birth, verify: &verify }], s).pop().unwrap()
+    tree.read_batch(vec![BlockRead { dva, size, birth, verify: &verify, speculative: false }], s)
+        .pop()
+        .unwrap()
 }
 
 /// Guids of the faults, sorted, each once.

@@ -214,7 +214,7 @@ fn fetch(tree: &VdevTree, bp: &BlkPtr) -> Option<Vec<u8>> {
         false => bp.dvas().find_map(|(_, dva)| {
             let check = |b: &[u8]| verify(bp, b);
             let (size, birth) = (bp.psize(), bp.physical_birth());
-            let r = tree.read(BlockRead { dva, size, birth, verify: &check });
+            let r = tree.read(BlockRead { dva, size, birth, verify: &check, speculative: false });
             r.data.ok().map(|b| b.to_vec())
         })?,
     };
@@ -323,7 +323,13 @@ impl Walk<'_> {
             let checks: Vec<_> = group.iter().map(|bp| move |b: &[u8]| verify(bp, b)).collect();
             let reads = group.iter().zip(&checks).flat_map(|(bp, verify)| {
                 let (size, birth) = (bp.psize(), bp.physical_birth());
-                bp.dvas().map(move |(_, dva)| BlockRead { dva, size, birth, verify })
+                bp.dvas().map(move |(_, dva)| BlockRead {
+                    dva,
+                    size,
+                    birth,
+                    verify,
+                    speculative: false,
+                })
             });
             for r in self.tree.read_batch(reads.collect(), self.scope) {
                 self.count(r);

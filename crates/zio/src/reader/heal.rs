@@ -69,7 +69,7 @@ impl Reader {
             checks.iter().map(|check| move |b: &[u8]| self.holds(check, b)).collect();
         let read = |(copy, verify): (&Copy<'_>, _)| {
             let (size, birth) = (read_size(copy.bp, copy.dva), copy.bp.physical_birth());
-            BlockRead { dva: copy.dva, size, birth, verify }
+            BlockRead { dva: copy.dva, size, birth, verify, speculative: false }
         };
         let reads: Vec<_> =
             copies.iter().zip(&verify).map(|(copy, v)| read((copy, v as _))).collect();
