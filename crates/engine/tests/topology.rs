@@ -4,7 +4,7 @@
 
 mod random;
 
-use engine::inside::device::{ErrorKind, Fault, WriteDevice};
+use engine::inside::device::{ErrorKind, Fault, MemoryDevice, WriteDevice};
 use engine::inside::ondisk::config::VdevConfig;
 use engine::inside::ondisk::scan::{Function, State};
 use engine::inside::vdev::{Reason, VdevState};
@@ -396,4 +396,67 @@ fn a_scrub_repairs_what_redundancy_has() {
         let (bench, model) = run.finish();
         holds_on_each(bench, &model);
     }
+}
+
+/// Disks become mirrors and mirrors disks, in pools of one disk, of mirrors, and with a mirror for
+/// metadata; the pool is worked with meanwhile.
+#[test]
+fn sides_of_mirrors_come_and_go() {
+    for (seed, shape) in (1000..).zip([Shape::Disk, Shape::Mirror, Shape::Special]) {
+        let mut run = run(seed, shape, 40);
+        let last = run.bench.devices.len() - 1;
+        for old in [0, last] {
+            let old = guid(run.pool(), old);
+            let new = run.bench.extra();
+            let (spec, device) = (run.bench.leaf(new), run.bench.write_ref(new));
+            run.pool().attach(old, &spec, device).unwrap();
+            (0..20).for_each(|_| run.step());
+            run.pool().wait_for_scan().unwrap();
+            assert!(is_whole(run.pool()), "{shape:?}");
+            run.pool().detach(old).unwrap();
+            (0..20).for_each(|_| run.step());
+            if shape == Shape::Disk {
+                break;
+            }
+        }
+        let first = run.pool().look().unwrap().config().vdev_tree.clone();
+        let first = first.walk().find(|v| v.kind.is_leaf()).unwrap().guid;
+        let new = run.bench.extra();
+        let (spec, device) = (run.bench.leaf(new), run.bench.write_ref(new));
+        run.pool().replace(first, &spec, device).unwrap();
+        (0..20).for_each(|_| run.step());
+        run.pool().wait_for_scan().unwrap();
+        let tree = run.pool().view().vdevs();
+        assert!(tree.leaves().all(|l| l.guid() != first), "{shape:?}");
+        drop(tree);
+        let (bench, model) = run.finish();
+        holds(&bench, &model);
+        bench.check(&bench.open()).unwrap();
+        let config = bench.open().config().vdev_tree.clone();
+        let kinds: Vec<_> = config.children.iter().map(|top| top.kind.name()).collect();
+        let want: &[&str] = match shape {
+            Shape::Disk => &["file"],
+            Shape::Mirror => &["mirror"],
+            _ => &["file", "file", "mirror"],
+        };
+        assert_eq!(kinds, want);
+    }
+}
+
+#[test]
+fn a_side_is_refused_where_it_makes_no_sense() {
+    let mut run = run(1100, Shape::Raidz1, 5);
+    let new = run.bench.extra();
+    let (spec, leaf) = (run.bench.leaf(new), guid(run.pool(), 0));
+    let attach = run.pool().attach(leaf, &spec, run.bench.write_ref(new));
+    assert!(attach.unwrap_err().to_string().contains("can only attach to mirrors"));
+    let detach = run.pool().detach(leaf).unwrap_err().to_string();
+    assert!(detach.contains("only applicable to mirror"), "{detach}");
+    let small: Arc<dyn WriteDevice> = Arc::new(MemoryDevice::zeros("mem9", DEVICE_BYTES / 2));
+    let mut run = self::run(1101, Shape::Mirror, 5);
+    let attach = run.pool().attach(guid(run.pool(), 0), &run.bench.leaf(9), small);
+    assert!(attach.unwrap_err().to_string().contains("device is too small"));
+    (0..20).for_each(|_| run.step());
+    let (bench, model) = run.finish();
+    holds_on_each(bench, &model);
 }

@@ -242,14 +242,15 @@ impl Pool {
     /// kept outside of the MOS is said by the one who writes, the rest is read again.
     pub(crate) fn seen_again(
         &self,
-        guid: u64,
+        root: VdevConfig,
         comment: Option<String>,
         uberblock: Uberblock,
         suspended: Option<Arc<str>>,
         scan: Option<ScanState>,
     ) -> Result<Self> {
         let mut pool = self.with_live(self.name(), &self.store, &self.mos)?;
-        (pool.config.pool_guid, pool.config.comment) = (guid, comment);
+        (pool.config.pool_guid, pool.config.comment) = (root.guid, comment);
+        pool.config.vdev_tree = root;
         (pool.uberblock, pool.suspended, pool.scan) = (uberblock, suspended, scan);
         let directory = self.directory()?;
         let table = |name| opening::feature_table(&self.mos, &directory, name);

@@ -1,8 +1,7 @@
 //! Verbs and options of OpenZFS that zinc does not have, and words that are no verbs at all.
 //!
-//! A script that calls `zpool replace` has to see that zinc lacks it. Neither clap's guess of a
-//! similar verb nor its list of ours says that, and the guess may be dangerous: `create` for
-//! `replace`.
+//! A script that calls `zpool remove` has to see that zinc lacks it. Neither clap's guess of a
+//! similar verb nor its list of ours says that, and the guess may be dangerous.
 
 use crate::cmd::verb::Verb;
 use crate::failure::Failure;
@@ -12,16 +11,13 @@ use std::ffi::OsString;
 use std::process::ExitCode;
 
 /// The verbs of OpenZFS 2.3's `zpool` that zinc does not do.
-pub const ZPOOL: [&str; 12] = [
-    "attach",
+pub const ZPOOL: [&str; 9] = [
     "checkpoint",
     "ddtprune",
-    "detach",
     "events",
     "initialize",
     "prefetch",
     "remove",
-    "replace",
     "split",
     "trim",
     "wait",
@@ -74,11 +70,14 @@ fn failure(command: &str, words: &[OsString], known: &[&str]) -> Failure {
         .hint(format!("`zinc {command} --help` lists the commands there are"))
 }
 
+const SIDES: &str = "zinc copies what is in use, and keeps the sector size of the vdev";
 const SCRIPTS: &str = "zinc runs no scripts for the columns of a table";
 const REWIND: &str = "zinc goes back to an older txg only to read: --txg N of ls, cat and cp";
 
 /// The options of OpenZFS 2.3 that a verb has there and not here, and why not.
-const OPTIONS: [(&str, &[&str], &str); 16] = [
+const OPTIONS: [(&str, &[&str], &str); 18] = [
+    ("zpool attach", &["-s", "-o"], SIDES),
+    ("zpool replace", &["-s", "-o"], SIDES),
     ("zpool clear", &["-F", "-n", "-X"], REWIND),
     ("zpool online", &["-e"], "zinc does not grow vdevs"),
     ("zpool offline", &["--power"], "zinc switches no enclosures"),

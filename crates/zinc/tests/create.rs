@@ -203,17 +203,6 @@ fn labels_that_a_crash_left_half_written_are_no_damage() {
 }
 
 #[test]
-fn advice_that_zinc_cannot_follow_says_so() {
-    let place = Place::new(&["a", "b"]);
-    place.ok("zpool create tank mirror a b");
-    place.ok("zpool offline tank b");
-    let status = place.ok("zpool status tank");
-    let advice = status.find("'zpool replace'").expect("advice");
-    let note = status.find("note: zinc does not do 'zpool replace' yet").expect("a note");
-    assert!(advice < note, "{status}");
-}
-
-#[test]
 fn a_server_that_is_stopped_does_not_stop_others() {
     let place = Place::new(&["a", "b"]);
     place.ok("zpool create tank a");

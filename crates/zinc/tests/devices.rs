@@ -29,11 +29,10 @@ fn scribble(place: &Place, device: &str) {
     (8..120).for_each(|n| file.write_all_at(&[0x5a; MIB as usize], n * MIB).unwrap());
 }
 
-/// One device alone has all.
-fn has_all_on(place: &Place, device: &str, file: &str) {
-    let (other, gone) = if device == "a" { ("b", "b.gone") } else { ("a", "a.gone") };
+/// One device alone has all, without the other.
+fn has_all_on(place: &Place, device: &str, other: &str, file: &str) {
     let elsewhere = tempfile::tempdir_in(place.path()).unwrap();
-    let gone = elsewhere.path().join(gone);
+    let gone = elsewhere.path().join(other);
     std::fs::rename(place.path().join(other), &gone).unwrap();
     place.ok(&format!("cp tank:/{file} back-{device}"));
     std::fs::rename(&gone, place.path().join(other)).unwrap();
@@ -60,7 +59,7 @@ fn a_device_is_taken_out_and_used_again() {
     );
     assert!(status.contains(" with 0 errors on ") && !status.contains("OFFLINE"), "{status}");
     place.ok("check tank");
-    has_all_on(&place, "b", "one");
+    has_all_on(&place, "b", "a", "one");
     let history = place.ok("zpool history -i tank");
     for line in ["zpool offline tank b", "zpool online tank b", "scan setup", "scan done"] {
         assert!(history.contains(line), "{line}: {history}");
@@ -76,7 +75,7 @@ fn a_faulted_device_is_cleared() {
     assert!(place.fails("zpool clear tank nix").contains("no such device in pool"));
     place.ok("zpool clear tank a");
     assert!(place.ok("zpool status tank").contains(" state: ONLINE"));
-    has_all_on(&place, "a", "one");
+    has_all_on(&place, "a", "b", "one");
 }
 
 #[test]
@@ -95,7 +94,7 @@ fn a_scrub_repairs_and_says_so() {
     place.ok("zpool scrub -w tank");
     assert!(place.ok("zpool status tank").contains("scan: scrub repaired 0B in"));
     assert!(place.fails("zpool scrub -s tank").contains("there is no active scrub"));
-    has_all_on(&place, "b", "one");
+    has_all_on(&place, "b", "a", "one");
 }
 
 #[test]
@@ -124,7 +123,38 @@ fn a_server_does_it_beside_its_work() {
     server.wait().unwrap();
     place.ok("zpool import -d . tank");
     place.ok("check tank");
-    has_all_on(&place, "a", "two");
+    has_all_on(&place, "a", "b", "two");
     place.ok("zpool resilver tank");
-    has_all_on(&place, "b", "two");
+    has_all_on(&place, "b", "a", "two");
+}
+
+#[test]
+fn sides_of_mirrors_are_attached_replaced_and_detached() {
+    let place = Place::new(&["a", "b", "c"]);
+    place.ok("zpool create tank a");
+    fill(&place, "one", |words| place.ok(words));
+    place.ok("zpool attach tank a b");
+    let status = place.ok("zpool status tank");
+    assert!(status.contains("mirror-0") && status.contains("scan: resilvered 8."), "{status}");
+    has_all_on(&place, "b", "a", "one");
+    let why = place.fails("zpool attach tank a b");
+    assert!(why.contains("cannot attach b to a") && why.contains("active pool 'tank'"), "{why}");
+    place.ok("zpool replace tank a c");
+    let status = place.ok("zpool status -P tank");
+    assert!(status.contains("/c ") && !status.contains("/a "), "{status}");
+    place.ok("check tank");
+    place.ok("zpool detach tank b");
+    let status = place.ok("zpool status -P tank");
+    assert!(status.contains("/c ") && !status.contains("mirror"), "{status}");
+    assert!(place.fails("zpool detach tank c").contains("only applicable to mirror"));
+    place.ok("cp tank:/one back");
+    place.ok("check tank");
+    // The disk in the place of one is a new file of the same name.
+    place.ok("zpool attach tank c a");
+    std::fs::remove_file(place.path().join("a")).unwrap();
+    place.extra("a");
+    place.ok("zpool replace tank a");
+    let status = place.ok("zpool status tank");
+    assert!(status.contains(" state: ONLINE"), "{status}");
+    has_all_on(&place, "a", "c", "one");
 }

@@ -85,6 +85,19 @@ impl Bench {
         }
     }
 
+    /// One more device; its number.
+    pub fn extra(&mut self) -> usize {
+        let n = self.devices.len();
+        let bytes = self.devices[0].size();
+        self.devices.push(Arc::new(MemoryDevice::zeros(&format!("mem{n}"), bytes)));
+        n
+    }
+
+    /// How a device is called in a configuration.
+    pub fn leaf(&self, n: usize) -> VdevSpec {
+        VdevSpec::Leaf { path: format!("mem{n}"), is_file: !self.disks }
+    }
+
     fn path(n: usize) -> PathBuf {
         PathBuf::from(format!("mem{n}"))
     }
@@ -145,10 +158,10 @@ impl Bench {
     fn candidate(&self) -> Candidate {
         let look = |(n, device): (usize, &Arc<MemoryDevice>)| {
             let device: DeviceRef = Arc::clone(device) as _;
-            pool::look_at_device(&device, Self::path(n)).unwrap()
+            pool::look_at_device(&device, Self::path(n))
         };
         let there = self.devices.iter().enumerate().filter(|(n, _)| !self.away.contains(n));
-        let found: Vec<_> = there.map(look).collect();
+        let found: Vec<_> = there.filter_map(look).collect();
         Candidate::group(&found).into_iter().find(|c| c.name() == self.pool).unwrap()
     }
 

@@ -552,7 +552,7 @@ pub(super) fn set_member(
     set_u64(vdev, name, n).map_err(failed)
 }
 
-fn new_vdev_zap(mos: &Objset, tx: &Tx, map: u64) -> dmu::Result<u64> {
+pub(super) fn new_vdev_zap(mos: &Objset, tx: &Tx, map: u64) -> dmu::Result<u64> {
     let zap = util::new_zap(mos, tx, util::TABLE)?;
     // The key is the number in hexadecimal, as with every table of numbers that is a set.
     util::set_u64(mos, tx, map, &format!("{zap:x}"), zap)?;

@@ -17,6 +17,7 @@
 //! tunables                      what can be turned, with names, units and ranges
 //! features  config  history      what the MOS says of the pool itself
 //! paths  leaves  back            where its devices are, what they missed, how they come back
+//! attach                         sides of mirrors
 //! scan                           scrub and resilver
 //! datasets                       file systems, volumes, snapshots, clones
 //! vdevs                          adding devices, new guids
@@ -24,6 +25,7 @@
 //! log                            intent logs: written, replayed, taken over
 //! ```
 
+mod attach;
 mod back;
 mod budget;
 mod config;
@@ -134,13 +136,13 @@ impl LivePool {
     /// The pool as it is now, to look at for a while. [`Self::view`] keeps guid, comment, features
     /// and uberblock of the time when the pool was opened. Keys loaded into this one are its own.
     pub fn look(&self) -> Result<Pool> {
-        let (guid, comment) = {
+        let (root, comment) = {
             let config = self.shared.config.lock();
-            (config.root.guid, config.facts.comment.clone())
+            (config.root.clone(), config.facts.comment.clone())
         };
         let uberblock = *self.shared.uberblock.lock();
         let _guard = self.view.lock_datasets();
-        self.view.seen_again(guid, comment, uberblock, self.suspended(), self.scan())
+        self.view.seen_again(root, comment, uberblock, self.suspended(), self.scan())
     }
 
     /// Its name.

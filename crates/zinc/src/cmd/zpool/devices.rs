@@ -73,15 +73,20 @@ pub struct Reopen {
 }
 
 /// A vdev that was named, and the devices at or below it.
-struct Found {
-    guid: u64,
+pub(super) struct Found {
+    pub(super) guid: u64,
     devices: Vec<u64>,
     is_device: bool,
 }
 
-fn find(session: &Session, pool: &LivePool, name: &str) -> Option<Found> {
-    let view = pool.view().vdev_view(&PoolSpace::default());
-    let config = &pool.view().config().vdev_tree;
+pub(super) fn find(
+    session: &Session,
+    pool: &LivePool,
+    name: &str,
+) -> Result<Option<Found>, Failure> {
+    let seen = pool.look()?;
+    let view = seen.vdev_view(&PoolSpace::default());
+    let config = &seen.config().vdev_tree;
     let path = session.path(name.as_ref());
     let fits = |v: &&VdevView| {
         let by_path = config.find(v.guid).and_then(|c| c.path.clone());
@@ -89,15 +94,20 @@ fn find(session: &Session, pool: &LivePool, name: &str) -> Option<Found> {
             |p: &str| p == name || p.rsplit('/').next() == Some(name) || path.to_str() == Some(p);
         v.name == name || v.guid.to_string() == name || by_path.is_some_and(|p| is_path(&p))
     };
-    let found = view.walk().find(fits)?;
+    let Some(found) = view.walk().find(fits) else { return Ok(None) };
     let leaves = found.walk().into_iter().filter(|v| v.children.is_empty());
     let devices: Vec<u64> = leaves.map(|v| v.guid).collect();
-    Some(Found { guid: found.guid, is_device: found.children.is_empty(), devices })
+    Ok(Some(Found { guid: found.guid, is_device: found.children.is_empty(), devices }))
 }
 
 /// The device of that name.
-fn device(session: &Session, pool: &LivePool, doing: &str, name: &str) -> Result<u64, Failure> {
-    let found = find(session, pool, name);
+pub(super) fn device(
+    session: &Session,
+    pool: &LivePool,
+    doing: &str,
+    name: &str,
+) -> Result<u64, Failure> {
+    let found = find(session, pool, name)?;
     let no = |why: &str| Failure::new(format!("cannot {doing} {name}: {why}"));
     match found {
         Some(found) if found.is_device => Ok(found.guid),
@@ -189,7 +199,7 @@ impl Verb for Clear {
                     let what = format!("cannot clear errors for {name}: no such device in pool");
                     Failure::new(what)
                 };
-                find(session, pool, name).ok_or_else(none)
+                find(session, pool, name)?.ok_or_else(none)
             });
             let chosen = chosen.transpose()?;
             pool.forget_errors(chosen.as_ref().map(|c| c.guid))?;

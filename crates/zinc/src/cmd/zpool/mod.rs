@@ -18,6 +18,7 @@ mod naming;
 mod scrub;
 mod set;
 pub mod settings;
+mod sides;
 mod signatures;
 mod status;
 
@@ -50,6 +51,12 @@ pub enum Command {
     Clear(devices::Clear),
     /// Try devices again that are not there
     Reopen(devices::Reopen),
+    /// Give a mirror another side, or make a disk one side of a mirror
+    Attach(sides::Attach),
+    /// Take a side off a mirror
+    Detach(sides::Detach),
+    /// Put a device in the place of a side of a mirror, or of a single disk
+    Replace(sides::Replace),
     /// Verify everything, and repair what can be
     Scrub(scrub::Scrub),
     /// Bring devices what they missed
@@ -95,6 +102,9 @@ impl Command {
             Self::Offline(a) => Box::new(a),
             Self::Clear(a) => Box::new(a),
             Self::Reopen(a) => Box::new(a),
+            Self::Attach(a) => Box::new(a),
+            Self::Detach(a) => Box::new(a),
+            Self::Replace(a) => Box::new(a),
             Self::Scrub(a) => Box::new(a),
             Self::Resilver(a) => Box::new(a),
             Self::Set(a) => Box::new(a),
