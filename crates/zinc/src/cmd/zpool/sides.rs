@@ -7,8 +7,6 @@ use crate::cmd::verb::{Served, Verb};
 use crate::failure::Failure;
 use crate::live::LiveArgs;
 use crate::session::Session;
-use engine::inside::device::WriteDeviceRef;
-use engine::live::VdevSpec;
 use std::path::Path;
 use std::process::ExitCode;
 
@@ -62,59 +60,50 @@ struct New {
     until_done: bool,
 }
 
-impl New {
-    /// Takes the device of that name for this process.
-    fn claim(&self, session: &Session, name: &str) -> Result<(VdevSpec, WriteDeviceRef), Failure> {
-        let here = session.path(Path::new(name));
-        let path = here.to_str().filter(|_| here.exists()).unwrap_or(name).to_owned();
-        let layout = layout::parse(&[path])?;
-        let devices = claim(session, &layout, self.force, self.live.how.wait)?;
-        let one = match (layout.tops.as_slice(), layout.paths().as_slice()) {
-            ([top], [path]) => {
-                devices.get(*path).map(|d| (top.spec.clone(), WriteDeviceRef::clone(d)))
-            }
-            _ => None,
-        };
-        one.ok_or_else(|| Failure::new(format!("'{name}' is not one device")))
-    }
+/// What is done with it.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Doing {
+    Attach,
+    Replace,
+}
 
-    /// Lets `act` use it beside, or in the place of, one of the pool's.
+impl New {
+    /// Uses it beside, or in the place of, one of the pool's.
     fn change(
         &self,
         session: &Session,
         pool: &str,
-        (doing, old): (&str, &str),
+        (doing, old): (Doing, &str),
         new: Option<&str>,
-        act: impl FnOnce(
-            &engine::LivePool,
-            u64,
-            &VdevSpec,
-            WriteDeviceRef,
-        ) -> engine::errors::PoolResult<()>,
     ) -> Result<ExitCode, Failure> {
         each::must_be_a_pool(pool)?;
         self.live.change(session, pool, |pool| {
-            let guid = device(session, pool, doing, old)?;
-            let new = match new {
-                Some(new) => new.to_owned(),
-                None => pool
-                    .look()?
-                    .config()
-                    .vdev_tree
-                    .find(guid)
-                    .and_then(|v| v.path.clone())
-                    .unwrap_or_else(|| old.to_owned()),
-            };
+            let verb = if doing == Doing::Attach { "attach" } else { "replace" };
+            let guid = device(session, pool, verb, old)?;
+            let path_of_old = || pool.look().ok()?.config().vdev_tree.find(guid)?.path.clone();
+            let same = || path_of_old().unwrap_or_else(|| old.to_owned());
+            let new = new.map_or_else(same, str::to_owned);
             let start = match doing {
-                "attach" => format!("cannot attach {new} to {old}"),
-                _ => format!("cannot {doing} {old} with {new}"),
+                Doing::Attach => format!("cannot attach {new} to {old}"),
+                Doing::Replace => format!("cannot replace {old} with {new}"),
             };
             if is_in_use(session, pool, &new)? {
                 let why = format!("{new} is part of active pool '{}'", pool.name());
                 return Err(Failure::new(start).because(why));
             }
-            let (spec, device) = self.claim(session, &new).map_err(|e| e.about(&start))?;
-            act(pool, guid, &spec, device).map_err(|e| Failure::from(e).about(&start))?;
+            let here = session.path(Path::new(&new));
+            let path = here.to_str().filter(|_| here.exists()).unwrap_or(&new).to_owned();
+            let layout = layout::parse(&[path])?;
+            let claimed = claim(session, &layout, self.force, self.live.how.wait);
+            let devices = claimed.map_err(|e| e.about(&start))?;
+            let ([top], Some(device)) = (layout.tops.as_slice(), devices.values().next()) else {
+                return Err(Failure::new(start).because(format!("'{new}' is not one device")));
+            };
+            let done = match doing {
+                Doing::Attach => pool.attach(guid, &top.spec, device.clone()),
+                Doing::Replace => pool.replace(guid, &top.spec, device.clone()),
+            };
+            done.map_err(|e| Failure::from(e).about(&start))?;
             if self.until_done { wait(session, pool) } else { see_to_the_end(session, pool) }
         })?;
         Ok(ExitCode::SUCCESS)
@@ -134,11 +123,8 @@ impl Verb for Attach {
     }
 
     fn run(self: Box<Self>, session: &Session) -> Result<ExitCode, Failure> {
-        let what = ("attach", self.device.as_str());
-        let new = Some(self.new_device.as_str());
-        self.new.change(session, &self.pool, what, new, |pool, guid, spec, device| {
-            pool.attach(guid, spec, device)
-        })
+        let what = (Doing::Attach, self.device.as_str());
+        self.new.change(session, &self.pool, what, Some(&self.new_device))
     }
 }
 
@@ -148,11 +134,8 @@ impl Verb for Replace {
     }
 
     fn run(self: Box<Self>, session: &Session) -> Result<ExitCode, Failure> {
-        let what = ("replace", self.device.as_str());
-        let new = self.new_device.as_deref();
-        self.new.change(session, &self.pool, what, new, |pool, guid, spec, device| {
-            pool.replace(guid, spec, device)
-        })
+        let what = (Doing::Replace, self.device.as_str());
+        self.new.change(session, &self.pool, what, self.new_device.as_deref())
     }
 }
 
