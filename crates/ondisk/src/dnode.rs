@@ -81,6 +81,13 @@ struct Slack {
     tail: Vec<u8>,
 }
 
+fn range(r: &Reader<'_>, field: &'static str, value: u64, min: u64, max: u64) -> Result<()> {
+    match (min..=max).contains(&value) {
+        true => Ok(()),
+        false => Err(r.error(field, ErrorKind::OutOfRange { value, min, max })),
+    }
+}
+
 impl Dnode {
     /// A dnode of `slots` slots (1 to 32) without blocks, with room for `pointers` (1 to 3).
     #[must_use]
@@ -175,13 +182,6 @@ impl Dnode {
         let used = r.u64("used")?;
         let pad3 = r.words("pad3")?;
 
-        let range = |r: &Reader<'_>, field, value: u64, min, max| {
-            if (min..=max).contains(&value) {
-                Ok(())
-            } else {
-                Err(r.error(field, ErrorKind::OutOfRange { value, min, max }))
-            }
-        };
         let shifts = (*INDIRECT_SHIFT_RANGE.start(), *INDIRECT_SHIFT_RANGE.end());
         range(&r, "indblkshift", indirect_shift.into(), shifts.0.into(), shifts.1.into())?;
         range(&r, "nlevels", levels.into(), 1, MAX_LEVELS.into())?;

@@ -138,3 +138,59 @@ impl Command {
 pub fn run_or_report(session: &Session, verb: Box<dyn Verb>) -> ExitCode {
     verb.run(session).unwrap_or_else(|failure| failure.report(session))
 }
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, clippy::panic)]
+mod tests {
+    use super::*;
+    use crate::cmd::verb::Served;
+    use clap::CommandFactory as _;
+    use std::collections::BTreeSet;
+
+    /// Arguments of which some are those of any verb.
+    const ARGUMENTS: [&[&str]; 8] = [
+        &[],
+        &["p"],
+        &["p", "d"],
+        &["p", "d", "n"],
+        &["a=b", "p"],
+        &["p:/a", "p:/b"],
+        &["-p", "p", "-t", "1", "-n", "1", "-s", "1M"],
+        &["bash"],
+    ];
+
+    /// The verbs below these words that a server runs.
+    fn served(below: &[&str], skipped: &[&str]) -> BTreeSet<String> {
+        let session = Session::of_test();
+        let mut command = Cli::command();
+        for word in below {
+            command = command.find_subcommand(word).unwrap().clone();
+        }
+        let is_served = |name: &&str| {
+            let parsed = ARGUMENTS.iter().find_map(|arguments| {
+                let words = ["zinc"].iter().chain(below).chain([name]).chain(*arguments);
+                Cli::try_parse_from(words).ok()
+            });
+            let parsed = parsed.unwrap_or_else(|| panic!("no arguments for {name}"));
+            parsed.command.verb().served(&session) != Served::Never
+        };
+        let names = command.get_subcommands().map(clap::Command::get_name);
+        let names = names.filter(|name| !skipped.contains(name)).filter(is_served);
+        names.map(str::to_owned).collect()
+    }
+
+    #[test]
+    fn what_reaches_a_pool_that_is_served_is_told() {
+        let (verbs, of_zpool) = crate::served::REACHABLE.split_once(", and of zpool: ").unwrap();
+        let told = |text: &str, but: &[&str]| -> BTreeSet<String> {
+            text.split(", ").filter(|verb| !but.contains(verb)).map(str::to_owned).collect()
+        };
+        let groups = ["zpool", "zfs", "lab", "help"];
+        // These reach it by themselves, or are more than one verb.
+        let others = ["zfs", "lab run", "top", "txgs", "throttle"];
+        assert_eq!(told(verbs, &others), served(&[], &groups));
+        assert_eq!(told(of_zpool, &["export", "iostat"]), served(&["zpool"], &["help"]));
+        let of_zfs = Cli::command().find_subcommand("zfs").unwrap().get_subcommands().count();
+        assert_eq!(served(&["zfs"], &["version", "help"]).len() + 1, of_zfs);
+    }
+}

@@ -105,24 +105,7 @@ pub fn promote(cx: &DslCx<'_>, dsl: &Dsl, name: &str) -> Result<()> {
         return Err(loose(head));
     }
 
-    // What the moved snapshots ever had: what is left of it in the last, and the dead of each.
-    let mut moved = Delta {
-        used: snap.referenced.cast_signed(),
-        compressed: snap.compressed.cast_signed(),
-        uncompressed: snap.uncompressed.cast_signed(),
-    };
-    for (_, ds) in shared.iter().filter(|(_, ds)| ds.prev_snap != 0) {
-        moved = moved.plus(dead::space(cx, ds.deadlist)?.into());
-    }
-    if other.origin != 0 {
-        let before = cx.dataset(other.origin)?;
-        let space = Space {
-            used: before.referenced,
-            compressed: before.compressed,
-            uncompressed: before.uncompressed,
-        };
-        moved = moved.minus(space.into());
-    }
+    let moved = moved_space(cx, &snap, &shared, other.origin)?;
     let from = dsl.by_name(&dsl.origin(&clone.dir)?.unwrap_or_default())?.dir;
     let bytes = u64::try_from(moved.used).unwrap_or(0);
     check_move(dsl, &from, &clone.dir, bytes, cx.pool_size)?;
@@ -150,12 +133,7 @@ pub fn promote(cx: &DslCx<'_>, dsl: &Dsl, name: &str) -> Result<()> {
     cx.update_dir(odd, |d| d.origin = origin)?;
     cx.add_clone(dd, other_head)?;
 
-    for (name, b) in cx.bookmarks_of(other_head)? {
-        if b.creation_txg <= snap.creation_txg {
-            cx.remove_bookmark(other_head, &name, &b)?;
-            cx.add_bookmark(head, &name, &b)?;
-        }
-    }
+    move_bookmarks(cx, other_head, head, snap.creation_txg)?;
     cx.bookmarks_recount(head, origin)?;
 
     for (object, ds) in &shared {
@@ -172,6 +150,45 @@ pub fn promote(cx: &DslCx<'_>, dsl: &Dsl, name: &str) -> Result<()> {
     let less = moved.negated();
     let parts = [(DslDir::USED_SNAP, more), (DslDir::USED_HEAD, less.used.wrapping_sub(more))];
     cx.charge_parts(odd, less, &parts)
+}
+
+/// What the snapshots up to `snap` ever had since `before`: what is left of it in the last, and the
+/// dead of each.
+fn moved_space(
+    cx: &DslCx<'_>,
+    snap: &DslDataset,
+    snapshots: &[Link],
+    before: u64,
+) -> Result<Delta> {
+    let mut moved = Delta {
+        used: snap.referenced.cast_signed(),
+        compressed: snap.compressed.cast_signed(),
+        uncompressed: snap.uncompressed.cast_signed(),
+    };
+    for (_, ds) in snapshots.iter().filter(|(_, ds)| ds.prev_snap != 0) {
+        moved = moved.plus(dead::space(cx, ds.deadlist)?.into());
+    }
+    if before == 0 {
+        return Ok(moved);
+    }
+    let before = cx.dataset(before)?;
+    let space = Space {
+        used: before.referenced,
+        compressed: before.compressed,
+        uncompressed: before.uncompressed,
+    };
+    Ok(moved.minus(space.into()))
+}
+
+/// Gives the bookmarks of a head up to txg `last` to another one.
+fn move_bookmarks(cx: &DslCx<'_>, from: u64, to: u64, last: u64) -> Result<()> {
+    for (name, b) in cx.bookmarks_of(from)? {
+        if b.creation_txg <= last {
+            cx.remove_bookmark(from, &name, &b)?;
+            cx.add_bookmark(to, &name, &b)?;
+        }
+    }
+    Ok(())
 }
 
 /// Moves a snapshot from one directory and head to another. `new_clone` is what the origin now has

@@ -10,7 +10,7 @@ use engine::Filesystem;
 use engine::Node;
 use engine::errors::ZplResult;
 use engine::files;
-use engine::files::FileKind;
+use engine::files::{DirEntry, FileKind};
 use engine::inventory::json::{Json, Members};
 use engine::inventory::tree::Walk;
 use engine::inventory::{kind_name, nanoseconds};
@@ -48,6 +48,9 @@ pub struct Args {
     /// What to list, as POOL/DATASET[@SNAPSHOT]:PATH
     target: std::ffi::OsString,
 }
+
+/// Files that are shown at a time, where not all must be known.
+const PORTION: usize = 512;
 
 /// A name with the file it stands for, or why there is none.
 struct Line {
@@ -93,27 +96,39 @@ impl Args {
 
     fn list(&self, session: &Session, fs: &Filesystem, dir: &Node) -> Result<Vec<String>, Failure> {
         let mut failures = Vec::new();
-        let mut lines = Vec::new();
+        let mut found = Vec::new();
         for entry in dir.entries()? {
             match entry {
-                Ok(e) if self.is_shown(&e.name) => {
-                    let node = fs.node(e.object);
-                    lines.push(Line { name: e.name, object: e.object, node });
-                }
+                Ok(e) if self.is_shown(&e.name) => found.push(e),
                 Ok(_) => {}
                 Err(e) => failures.push(format!("entries are lost: {e}")),
             }
         }
-        lines.sort_by(|a, b| a.name.cmp(&b.name));
-        let name = |l: &Line, e| format!("{}: {e}", printable(&l.name));
-        failures.extend(lines.iter().filter_map(|l| l.node.as_ref().err().map(|e| name(l, e))));
-        self.print(session, fs, lines);
+        found.sort_by(|a, b| a.name.cmp(&b.name));
+        let mut open = |e: DirEntry| {
+            let node = fs.node(e.object);
+            failures
+                .extend(node.as_ref().err().map(|why| format!("{}: {why}", printable(&e.name))));
+            Line { name: e.name, object: e.object, node }
+        };
+        // Of a directory of a million files, what need not be known at once is not kept.
+        if self.json {
+            let mut found = found.into_iter().map(&mut open).peekable();
+            while found.peek().is_some() {
+                self.print(session, fs, found.by_ref().take(PORTION).collect());
+            }
+        } else if self.long {
+            self.print(session, fs, found.into_iter().map(&mut open).collect());
+        } else {
+            let name = |line: Line| (line.name, line.object);
+            let names: Vec<_> = found.into_iter().map(|e| name(open(e))).collect();
+            self.print_names(session, &names);
+        }
         Ok(failures)
     }
 
     /// Prints everything below, in portions so that a large tree needs little memory.
     fn tree(&self, session: &Session, fs: &Filesystem, top: &Node) -> Result<Vec<String>, Failure> {
-        const PORTION: usize = 512;
         // The path of a file that is deep down may be as long as a megabyte.
         const PORTION_BYTES: usize = 1 << 20;
         let mut bytes = 0;
@@ -153,24 +168,25 @@ impl Args {
         if self.long {
             return ui::out(session, &self.long_text(session, fs, &lines));
         }
-        let shown: Vec<String> = lines.iter().map(|l| self.short(l)).collect();
-        let width = (!self.single && !self.recursive).then(|| ui_columns(session)).flatten();
-        match width {
-            Some(width) => ui::out(session, &columns(&shown, width)),
-            // Not for eyes: the bytes of the names as they are.
-            None if !ui::is_output_terminal(session) && !self.inode => {
-                for l in &lines {
-                    let _ = ui::out_bytes(session, &[l.name.as_slice(), b"\n"].concat());
-                }
-            }
-            None => shown.iter().for_each(|s| ui::out(session, &format!("{s}\n"))),
-        }
+        let names: Vec<_> = lines.into_iter().map(|line| (line.name, line.object)).collect();
+        self.print_names(session, &names);
     }
 
-    fn short(&self, l: &Line) -> String {
-        match self.inode {
-            true => format!("{} {}", l.object, printable(&l.name)),
-            false => printable(&l.name),
+    fn print_names(&self, session: &Session, names: &[(Vec<u8>, u64)]) {
+        let width = (!self.single && !self.recursive).then(|| ui_columns(session)).flatten();
+        let shown = names.iter().map(|(name, object)| match self.inode {
+            true => format!("{object} {}", printable(name)),
+            false => printable(name),
+        });
+        match width {
+            Some(width) => ui::out(session, &columns(&shown.collect::<Vec<_>>(), width)),
+            // Not for eyes: the bytes of the names as they are.
+            None if !ui::is_output_terminal(session) && !self.inode => {
+                for (name, _) in names {
+                    let _ = ui::out_bytes(session, &[name.as_slice(), b"\n"].concat());
+                }
+            }
+            None => shown.for_each(|s| ui::out(session, &format!("{s}\n"))),
         }
     }
 

@@ -192,27 +192,29 @@ impl Facts<'_> {
         for l in self.posix_acl().iter().flat_map(|t| t.lines()) {
             line("POSIX", l.to_owned());
         }
-        match n.xattrs() {
-            Ok(xattrs) => {
-                let lists = [POSIX_ACCESS_XATTR.as_bytes(), POSIX_DEFAULT_XATTR.as_bytes()];
-                for (name, value) in xattrs {
-                    if self.posix && lists.contains(&name.as_slice()) {
-                        continue;
-                    }
-                    let shown = value.get(..VALUE_SHOWN).unwrap_or(&value);
-                    let more = if shown.len() < value.len() { "…" } else { "" };
-                    let (name, shown) = (printable(&name), printable(shown));
-                    line("Xattr", format!("{name} ({} bytes) = {shown}{more}", value.len()));
-                }
-            }
-            Err(e) => line("Xattr", format!("? ({e})")),
-        }
+        self.xattr_texts().into_iter().for_each(|text| line("Xattr", text));
         out
+    }
+
+    /// The extended attributes, a line each.
+    fn xattr_texts(&self) -> Vec<String> {
+        let xattrs = match self.node.xattrs() {
+            Ok(xattrs) => xattrs,
+            Err(e) => return vec![format!("? ({e})")],
+        };
+        let lists = [POSIX_ACCESS_XATTR.as_bytes(), POSIX_DEFAULT_XATTR.as_bytes()];
+        let is_list = |name: &[u8]| self.posix && lists.contains(&name);
+        let text = |(name, value): (Vec<u8>, Vec<u8>)| {
+            let shown = value.get(..VALUE_SHOWN).unwrap_or(&value);
+            let more = if shown.len() < value.len() { "…" } else { "" };
+            let (name, shown) = (printable(&name), printable(shown));
+            format!("{name} ({} bytes) = {shown}{more}", value.len())
+        };
+        xattrs.into_iter().filter(|(name, _)| !is_list(name)).map(text).collect()
     }
 
     fn json(&self) -> Json {
         let n = self.node;
-        let d = n.object().dnode();
         let mut m: Members = Vec::new();
         let mut errors: Vec<Json> = Vec::new();
         let mut put = |name: &str, value: Json| m.push((name.into(), value));
@@ -250,16 +252,7 @@ impl Facts<'_> {
             let (major, minor) = n.device();
             put("rdev", Json::List(vec![major.into(), minor.into()]));
         }
-        let layout = [
-            ("block_size", d.block_size()),
-            ("indirect_block_size", 1u64.checked_shl(d.indirect_shift.into()).unwrap_or(0)),
-            ("levels", d.levels.into()),
-            ("max_block", d.max_block),
-            ("slots", u64::from(d.extra_slots) + 1),
-            ("bonus_bytes", d.bonus.len() as u64),
-        ];
-        let layout = layout.into_iter().map(|(name, v)| (name.into(), v.into())).collect();
-        put("layout", Json::Map(layout));
+        put("layout", layout_json(n.object()));
         match n.segments() {
             Ok(_) if n.kind() != FileKind::File => {}
             Ok(segments) => {
@@ -289,6 +282,20 @@ impl Facts<'_> {
         }
         Json::Map(m)
     }
+}
+
+/// Sizes of the object and its blocks.
+fn layout_json(object: &Object) -> Json {
+    let d = object.dnode();
+    let layout = [
+        ("block_size", d.block_size()),
+        ("indirect_block_size", 1u64.checked_shl(d.indirect_shift.into()).unwrap_or(0)),
+        ("levels", d.levels.into()),
+        ("max_block", d.max_block),
+        ("slots", u64::from(d.extra_slots) + 1),
+        ("bonus_bytes", d.bonus.len() as u64),
+    ];
+    Json::Map(layout.into_iter().map(|(name, v)| (name.into(), v.into())).collect())
 }
 
 fn layout_text(object: &Object) -> String {

@@ -196,15 +196,8 @@ impl Filesystem {
         if is_xattr {
             pflags |= flags::XATTR;
         }
-        let mut project = None;
-        if matches!(kind, mode::FILE | mode::DIR) && self.counts_projects() {
-            pflags |= flags::PROJID;
-            project = Some(0);
-            if let Some(p) = owner.filter(|p| p.has_flag(flags::PROJINHERIT)) {
-                pflags |= flags::PROJINHERIT;
-                project = Some(p.project());
-            }
-        }
+        let project = self.project_of_new(kind, owner);
+        pflags |= project.map_or(0, |(_, flags)| flags);
         let target = match &new.kind {
             NewKind::Symlink(target) => Some(target),
             _ => None,
@@ -225,7 +218,7 @@ impl Filesystem {
             file.set_time(name, new.now);
         }
         file.set(zpl::LINKS, links);
-        if let Some(project) = project {
+        if let Some((project, _)) = project {
             file.set(zpl::PROJID, project);
         }
         if let NewKind::Block(major, minor) | NewKind::Char(major, minor) = new.kind {
@@ -234,6 +227,17 @@ impl Filesystem {
         let inherits = if kind == mode::DIR { flags::ACL_AUTO_INHERIT } else { 0 };
         file.set_trivial_acl(inherits)?;
         Ok(file)
+    }
+
+    /// The project of a new file in `owner`, where files have one, and what its flags say of that.
+    fn project_of_new(&self, kind: u64, owner: Option<&Attrs>) -> Option<(u64, u64)> {
+        if !matches!(kind, mode::FILE | mode::DIR) || !self.counts_projects() {
+            return None;
+        }
+        Some(match owner.filter(|p| p.has_flag(flags::PROJINHERIT)) {
+            Some(p) => (p.project(), flags::PROJID | flags::PROJINHERIT),
+            None => (0, flags::PROJID),
+        })
     }
 
     /// Saves the attributes of a new file, and the target of a link.

@@ -4,7 +4,7 @@
 //! whether it was counted before, so a set that began without accounting becomes right object by
 //! object.
 
-use super::{Job, Sync};
+use super::{Job, SetSync};
 use crate::error::Result;
 use crate::live::set::FIRST_SPECIAL;
 use crate::live::spec::Owner;
@@ -20,7 +20,7 @@ use zio::Block;
 /// Change of bytes and of objects by id, of one table.
 type Deltas = BTreeMap<u64, (i64, i64)>;
 
-impl Sync<'_> {
+impl SetSync<'_> {
     /// Flags of an object that the accounting counts.
     pub(super) fn accounting_flags(&self) -> u8 {
         match self.live.accounting.as_ref().filter(|_| self.header_size() > OBJSET_SIZE_V1) {

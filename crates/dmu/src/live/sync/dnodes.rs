@@ -1,6 +1,6 @@
 //! Dnodes as what they are on disk: the data of the meta dnode.
 
-use super::{Job, Sync, Write};
+use super::{Job, SetSync, Write};
 use crate::error::{ErrorKind, Result};
 use crate::live::set::{DNODE_BLOCK_SIZE, FIRST_SPECIAL, SLOTS_PER_BLOCK};
 use crate::live::state::{Content, Taken};
@@ -21,7 +21,7 @@ struct DnodeBlock<'a> {
     after: Option<(Block, u64)>,
 }
 
-impl Sync<'_> {
+impl SetSync<'_> {
     /// Writes the changed dnodes, and puts the new meta dnode into `phys`.
     pub(super) fn write_dnodes(&self, phys: &mut ObjsetPhys, jobs: &[Job]) -> Result<()> {
         let Some(before) = phys.meta_dnode.clone().map(Arc::new) else { return Ok(()) };

@@ -1,6 +1,6 @@
 //! Taking whole subtrees out of the tree.
 
-use super::{Job, Sync};
+use super::{Job, SetSync};
 use crate::error::{ErrorKind, Result};
 use ondisk::BlkPtr;
 use ondisk::blkptr::BLKPTR_SIZE;
@@ -22,7 +22,7 @@ pub(super) struct Doomed {
     pub(super) id: u64,
 }
 
-impl Sync<'_> {
+impl SetSync<'_> {
     /// Kills the subtrees level by level, so that one large file is as parallel as many.
     ///
     /// An indirect block that cannot be read leaks what is below it: a damaged file can still be

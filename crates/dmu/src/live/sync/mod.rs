@@ -38,7 +38,7 @@ use zio::{Block, Place, WriteSpec};
 const CHUNK: usize = 4;
 
 /// What the steps share.
-struct Sync<'a> {
+struct SetSync<'a> {
     cx: &'a SyncContext<'a>,
     set: &'a Objset,
     live: &'a LiveSet,
@@ -78,12 +78,12 @@ impl Objset {
     pub fn sync(&self, cx: &SyncContext<'_>) -> Result<Option<BlkPtr>> {
         let live = self.inner.live.as_deref().filter(|live| !live.scratch);
         let Some(live) = live else { return Err(self.error(0, ErrorKind::ReadOnly)) };
-        let sync = Sync { cx, set: self, live, policy: live.policy() };
+        let sync = SetSync { cx, set: self, live, policy: live.policy() };
         sync.run()
     }
 }
 
-impl Sync<'_> {
+impl SetSync<'_> {
     fn run(&self) -> Result<Option<BlkPtr>> {
         let Some(dirty) = self.live.dirty.lock().remove(&self.cx.txg) else { return Ok(None) };
         let base = self.live.pass.lock().base.clone().unwrap_or_else(|| self.live.base());
@@ -362,7 +362,7 @@ impl Sync<'_> {
     fn for_each<T: Send>(
         &self,
         items: &mut [T],
-        work: impl Fn(&mut T) -> Result<()> + std::marker::Sync,
+        work: impl Fn(&mut T) -> Result<()> + Sync,
     ) -> Result<()> {
         if items.len() < 2 || self.cx.workers == 1 {
             return items.iter_mut().try_for_each(work);
@@ -380,7 +380,7 @@ impl Sync<'_> {
         &self,
         items: &mut [T],
         profiler: Option<&Profiler>,
-        work: impl Fn(&mut T) -> Result<()> + std::marker::Sync,
+        work: impl Fn(&mut T) -> Result<()> + Sync,
     ) -> Result<()> {
         self.for_each(items, |item| {
             let _role = profiler.map(|p| p.role(Kind::LeafSync));
@@ -391,7 +391,7 @@ impl Sync<'_> {
 
 impl Job {
     /// `new` stands where `old` stood: the owner is told, and the space used follows.
-    fn replaced(&self, sync: &Sync<'_>, old: &BlkPtr, new: &BlkPtr) {
+    fn replaced(&self, sync: &SetSync<'_>, old: &BlkPtr, new: &BlkPtr) {
         if sync.is_reused(old, new) {
             return;
         }

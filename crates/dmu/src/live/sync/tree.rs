@@ -1,6 +1,6 @@
 //! One object's tree while it is being changed, and the steps over many of them.
 
-use super::{Job, Sync, Write};
+use super::{Job, SetSync, Write};
 use crate::error::{ErrorKind, Result};
 use crate::live::write::levels_for;
 use device::AlignedBuf;
@@ -101,7 +101,7 @@ impl Tree {
     }
 
     /// Loads block `id` of `level`, whose pointer is at hand.
-    fn load(&mut self, sync: &Sync<'_>, level: u8, id: u64) -> Result<()> {
+    fn load(&mut self, sync: &SetSync<'_>, level: u8, id: u64) -> Result<()> {
         if self.node(level, id).is_none() {
             let bp = self.pointer(level, id);
             let node = self.read_node(sync, level, id, &bp)?;
@@ -110,7 +110,7 @@ impl Tree {
         Ok(())
     }
 
-    fn read_node(&self, sync: &Sync<'_>, level: u8, id: u64, bp: &BlkPtr) -> Result<Node> {
+    fn read_node(&self, sync: &SetSync<'_>, level: u8, id: u64, bp: &BlkPtr) -> Result<Node> {
         if bp.is_hole() {
             let mut node = self.empty_node();
             node.old = *bp;
@@ -130,7 +130,7 @@ impl Tree {
     }
 
     /// Makes the blocks from `start` up to `end` holes. What was there is doomed.
-    pub(super) fn punch(&mut self, sync: &Sync<'_>, start: u64, end: u64) -> Result<()> {
+    pub(super) fn punch(&mut self, sync: &SetSync<'_>, start: u64, end: u64) -> Result<()> {
         let end = if end == u64::MAX { u128::MAX } else { u128::from(end) };
         let top = self.top();
         for id in 0..self.dnode.blkptrs.len() as u64 {
@@ -139,7 +139,13 @@ impl Tree {
         Ok(())
     }
 
-    fn punch_at(&mut self, sync: &Sync<'_>, level: u8, id: u64, range: (u128, u128)) -> Result<()> {
+    fn punch_at(
+        &mut self,
+        sync: &SetSync<'_>,
+        level: u8,
+        id: u64,
+        range: (u128, u128),
+    ) -> Result<()> {
         let (first, behind) = self.cover(level, id);
         let bp = self.pointer(level, id);
         // A level that was added is loaded though nothing points to it yet.
@@ -234,7 +240,7 @@ struct Item<'a> {
     out: BlkPtr,
 }
 
-impl Sync<'_> {
+impl SetSync<'_> {
     /// Loads the indirect blocks that are needed, all of one level in one parallel step.
     pub(super) fn load(&self, jobs: &mut [Job]) -> Result<()> {
         let levels = jobs.iter().filter_map(|j| j.tree.as_ref()).map(|t| t.nodes.len()).max();
