@@ -11,7 +11,7 @@ mod random;
 
 use engine::inside::rt;
 use engine::inventory;
-use engine::live::Leave;
+use engine::live::{Leave, OwnChanges};
 use random::bench::{SHAPES, Shape};
 use random::{Bench, Run};
 use std::fs;
@@ -63,7 +63,9 @@ fn make(seed: u64, shape: Shape, dir: &Path) -> Bench {
     (0..ops / 4).for_each(|_| run.step());
     for n in away {
         let device = run.bench.write_ref(n);
-        run.pool().bring_back(guids[n], None, &mut |_| Ok(Arc::clone(&device))).unwrap();
+        run.pool()
+            .bring_back(guids[n], OwnChanges::GiveUp, None, &mut |_| Ok(Arc::clone(&device)))
+            .unwrap();
     }
     (0..ops / 4).for_each(|_| run.step());
     run.pool().wait_for_scan().unwrap();

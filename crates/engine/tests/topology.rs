@@ -9,7 +9,7 @@ use engine::inside::ondisk::config::VdevConfig;
 use engine::inside::ondisk::scan::{Function, State};
 use engine::inside::vdev::{Reason, VdevState};
 use engine::inside::{check, rt};
-use engine::live::Leave;
+use engine::live::{Leave, OwnChanges};
 use engine::{LivePool, Pool};
 use random::bench::Shape;
 use random::{Bench, Run};
@@ -70,7 +70,8 @@ fn guid(pool: &LivePool, n: usize) -> u64 {
 }
 
 fn bring_back(pool: &LivePool, bench: &Bench, n: usize) {
-    pool.bring_back(guid(pool, n), None, &mut |_| Ok(bench.write_ref(n))).unwrap();
+    pool.bring_back(guid(pool, n), OwnChanges::GiveUp, None, &mut |_| Ok(bench.write_ref(n)))
+        .unwrap();
 }
 
 /// An exported pool has everything on every leaf: whichever are away, the others do.
@@ -306,9 +307,12 @@ fn a_leaf_that_failed_is_brought_back() {
         (0..30).for_each(|_| run.step());
         run.pool().sync().unwrap();
         assert_eq!(state(run.pool(), 0), VdevState::Faulted);
-        let back = |pool: &LivePool, bench: &Bench| {
-            pool.bring_back(guid(pool, 0), None, &mut |_| Ok(bench.write_ref(0)))
-        };
+        let back =
+            |pool: &LivePool, bench: &Bench| {
+                pool.bring_back(guid(pool, 0), OwnChanges::GiveUp, None, &mut |_| {
+                    Ok(bench.write_ref(0))
+                })
+            };
         assert_eq!(run.pool().leaves_away(), [guid(run.pool(), 0)]);
         run.bench.faults[0].clear();
         back(run.pool(), &run.bench).unwrap();

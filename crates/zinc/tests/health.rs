@@ -533,16 +533,13 @@ fn sides_of_a_mirror_that_were_written_apart_are_not_mixed() {
 /// leaves it behind when it is exported.
 #[test]
 fn a_side_of_a_mirror_that_goes_astray_is_gone_without() {
-    let changes: [(&str, fn(&Path)); 2] = [
-        ("was deleted", |side| std::fs::remove_file(side).unwrap()),
-        ("was cut short", |side| {
-            std::fs::OpenOptions::new().write(true).open(side).unwrap().set_len(MIB).unwrap();
-        }),
-    ];
-    for (what, change) in changes {
+    for what in ["was deleted", "was cut short"] {
         let place = Place::new(&["mirror"], &["a", "b"]);
         let mut server = place.serve();
-        change(&place.path("b"));
+        match what {
+            "was deleted" => std::fs::remove_file(place.path("b")).unwrap(),
+            _ => place.cut("b", MIB),
+        }
         place.run(&["zfs", "create", "tank/after"]).ok();
         let health = place.run(&["zpool", "list", "-Ho", "health", "tank"]).out;
         assert_eq!(health.trim(), "DEGRADED", "{what}");
@@ -578,4 +575,35 @@ fn an_import_says_which_devices_it_was_not_shown() {
     let imported = place.run(&["zpool", "import", "-d", "a", "tank"]);
     assert_eq!(imported.code, 0, "{}", imported.err);
     has(&imported.err, &["imported without", "/b, which is a device of it"]);
+}
+
+/// A side with changes of its own that is put back while the pool is served stays away from all
+/// verbs that try every device again.
+#[test]
+fn a_side_with_changes_of_its_own_is_not_overwritten_by_the_way() {
+    let place = Place::new(&["mirror"], &["a", "b"]);
+    place.run(&["zpool", "export", "tank"]).ok();
+    std::fs::create_dir(place.path("away")).unwrap();
+    let rename = |from: &str, to: &str| {
+        std::fs::rename(place.path(from), place.path(to)).unwrap();
+    };
+    let write = |names: [&str; 2]| {
+        for name in names {
+            place.run(&["zfs", "create", "-d", ".", name]).ok();
+        }
+    };
+    rename("b", "away/b");
+    write(["tank/a1", "tank/a2"]);
+    rename("a", "away/a");
+    rename("away/b", "b");
+    write(["tank/b1", "tank/b2"]);
+    let _server = place.serve();
+    rename("away/a", "a");
+    for verb in ["reopen", "clear"] {
+        place.run(&["zpool", verb, "tank"]).ok();
+        let health = place.run(&["zpool", "list", "-Ho", "health", "tank"]).out;
+        assert_eq!(health.trim(), "DEGRADED", "{verb}");
+    }
+    let only_a = place.run(&["zfs", "list", "-d", "a", "-Ho", "name"]);
+    assert!(only_a.out.contains("tank/a2"), "{}{}", only_a.out, only_a.err);
 }

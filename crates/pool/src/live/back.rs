@@ -47,6 +47,15 @@ const BETWEEN_TRIES: Duration = Duration::from_millis(20);
 /// What tells one uberblock from another: txg, time, pointer.
 type Mark = (u64, u64, BlkPtr);
 
+/// What becomes of changes that only the returning leaf has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OwnChanges {
+    /// They are given up: its blocks are replaced by those of the others.
+    GiveUp,
+    /// They are kept: a leaf that was written without the others stays away.
+    Keep,
+}
+
 /// Why a leaf is taken out of use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Leave {
@@ -214,10 +223,12 @@ impl LivePool {
     /// a device by its path; the one that the pool has is closed before.
     ///
     /// # Errors
-    /// When the device cannot be opened, or is not the leaf's: the leaf stays away.
+    /// When the device cannot be opened, is not the leaf's, or has changes that are to be kept: the
+    /// leaf stays away.
     pub fn bring_back(
         &self,
         guid: u64,
+        own: OwnChanges,
         path: Option<&Path>,
         open: &mut dyn FnMut(&Path) -> std::result::Result<WriteDeviceRef, device::Error>,
     ) -> Result<()> {
@@ -243,7 +254,7 @@ impl LivePool {
             opened = open(&path);
         }
         let device = opened.map_err(|cause| Error::Device { pool, cause })?;
-        self.use_again(guid, device)
+        self.use_again(guid, own, device)
     }
 
     /// Leaves that were away when the pool was written, and are here now, are used again, and what
@@ -264,19 +275,29 @@ impl LivePool {
             let missed = found.map(|found| shared.missed_by(&found, guid, &log));
             if missed.is_ok_and(|(_, has_stood_still)| has_stood_still) {
                 // A leaf that cannot be used is what it was before: away.
-                let _ = self.use_again(guid, device);
+                let _ = self.use_again(guid, OwnChanges::Keep, device);
             }
         }
         self.resilver()
     }
 
     /// The same, with the device.
-    pub(super) fn use_again(&self, guid: u64, device: WriteDeviceRef) -> Result<()> {
+    pub(super) fn use_again(
+        &self,
+        guid: u64,
+        own: OwnChanges,
+        device: WriteDeviceRef,
+    ) -> Result<()> {
         let shared = &self.shared;
         let found = shared.check_label(&Arc::clone(&device).as_device(), guid)?;
         let tree = shared.reader.vdevs();
         let log = tree.leaves().find(|l| l.guid() == guid).map(vdev::NodeRef::missed);
-        tree.has_missed(guid, &shared.missed_by(&found, guid, &log.unwrap_or_default()).0);
+        let (missed, has_stood_still) = shared.missed_by(&found, guid, &log.unwrap_or_default());
+        if own == OwnChanges::Keep && !has_stood_still {
+            let what = "it was written without the others, and may hold changes that they lack";
+            return Err(shared.invalid(what.to_owned()));
+        }
+        tree.has_missed(guid, &missed);
         drop(tree);
         // Its log is on disk before anything is written to it.
         self.sync()?;

@@ -54,7 +54,7 @@ mod txg;
 mod vdevs;
 mod writable;
 
-pub use back::Leave;
+pub use back::{Leave, OwnChanges};
 pub use config::{TopUse, VdevSpec};
 pub use create::{
     Between, CreateOptions, DEVICE_MIN, Devices, FIRST_TXG, NewTop, PropertyWord, clear_labels,

@@ -10,7 +10,7 @@ use crate::live::{Disks, LiveArgs};
 use crate::session::Session;
 use crate::ui;
 use engine::LivePool;
-use engine::live::Leave;
+use engine::live::{Leave, OwnChanges};
 use engine::pools::{PoolSpace, VdevView};
 use std::process::ExitCode;
 use std::time::Duration;
@@ -117,9 +117,9 @@ pub(super) fn device(
 }
 
 /// Uses a device again, from where it was found, or where its label says that it is.
-fn bring_back(pool: &LivePool, guid: u64) -> engine::errors::PoolResult<()> {
+fn bring_back(pool: &LivePool, guid: u64, own: OwnChanges) -> engine::errors::PoolResult<()> {
     let seen = pool.view().candidate().leaves.get(&guid).map(|sight| sight.path.clone());
-    pool.bring_back(guid, seen.as_deref(), &mut |path| Disks::default().open(path))
+    pool.bring_back(guid, own, seen.as_deref(), &mut |path| Disks::default().open(path))
 }
 
 /// A command that holds the pool itself sees to the end of what it began.
@@ -146,7 +146,8 @@ impl Verb for Online {
             for name in &self.devices {
                 let guid = device(session, pool, "online", name)?;
                 let start = format!("cannot online {name}");
-                bring_back(pool, guid).map_err(|e| Failure::from(e).about(&start))?;
+                bring_back(pool, guid, OwnChanges::GiveUp)
+                    .map_err(|e| Failure::from(e).about(&start))?;
             }
             see_to_the_end(session, pool)
         })?;
@@ -211,11 +212,12 @@ impl Verb for Clear {
     }
 }
 
-/// Tries devices that are not used; those that are still not there stay away.
+/// Tries devices that are not used; those that are still not there stay away, and those that hold
+/// changes of their own.
 fn try_again(pool: &LivePool, is_meant: impl Fn(&u64) -> bool) {
     for guid in pool.leaves_away().into_iter().filter(is_meant) {
         // What `status` says of it is all that there is to be said.
-        let _ = bring_back(pool, guid);
+        let _ = bring_back(pool, guid, OwnChanges::Keep);
     }
 }
 
