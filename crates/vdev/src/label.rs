@@ -25,9 +25,10 @@
 //! from elsewhere does not verify.
 
 use crate::queue::IoClass;
-use crate::tree::{NodeRef, TopRef, VdevTree};
+use crate::tree::{Node, NodeRef, TopRef, VdevTree};
 use crate::write::WriteError;
 use codec::checksum::{ByteOrder, seal_label};
+use device::WriteDeviceRef;
 use device::{AlignedBuf, Error as DeviceError, ErrorKind as DeviceErrorKind, Shared, WriteDevice};
 use ondisk::label::{BOOT_AREA_START, BootEnv, LABEL_SIZE, LABELS, Part, label_offsets};
 use ondisk::nvlist::Packing;
@@ -274,14 +275,26 @@ impl VdevTree {
                 ashifts.insert(i, top.ashift());
             });
         }
-        self.on_all_writers(&|i, device| {
+        // A device that lacks something is last: the newest uberblock is never on such a one alone,
+        // which would be taken for a state that the others do not have.
+        let missed_some = |n: &Node| n.writer.is_some() && n.health.has_missed_any();
+        let late: Vec<bool> = self.nodes.iter().map(missed_some).collect();
+        let is_late = |i: usize| late.get(i).copied().unwrap_or(false);
+        let write = |i: usize, device: &WriteDeviceRef| {
             let Some(ashift) = ashifts.get(&i) else { return Ok(()) };
             let size = slot_size(u64::from(*ashift)) as u64;
             let written =
                 self.counted(i, &[size; LABELS], || write_uberblock(&**device, *ashift, uberblock));
             written.map_err(|e| as_device_error(&**device, e))?;
             device.flush()
-        })?;
+        };
+        let round = |wants_late: bool| {
+            self.on_all_writers(&|i, d| if is_late(i) == wants_late { write(i, d) } else { Ok(()) })
+        };
+        round(false)?;
+        if late.contains(&true) {
+            round(true)?;
+        }
         Ok(())
     }
 }
