@@ -441,7 +441,8 @@ impl Issue {
         match self {
             Self::BlockLost { at, .. } => lost_consequence(&at.place),
             Self::DeviceDamaged(d) if d.is_expected() => {
-                "nothing is lost; a resilver brings the device up to date"
+                "nothing is lost; a resilver brings the device up to date, unless it was written \
+                 without the others"
             }
             Self::DeviceDamaged(d) if d.lost > 0 => {
                 "some blocks had no other copy; they are listed one by one"

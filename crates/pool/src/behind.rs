@@ -9,9 +9,8 @@
 //!
 //! A crash can end a round half way. That is no sign of absence: the data of its txg was on all
 //! devices before. So one round that is missing proves nothing by itself, a crash in the next round
-//! may add another one, and crashes may leave each device with a round that the other lacks. A pool
-//! that is called incomplete is not written to, so what could be a crash is taken for one. What
-//! tells is
+//! may add another one, and crashes may leave each device with a round that the other lacks. An
+//! absence costs a resilver, so what could be a crash is taken for one. What tells is
 //!
 //! - three rounds in a row that a device has no part of, or
 //! - fewer, when its labels are older than those of the others: labels of a txg are on all

@@ -11,8 +11,8 @@
 //! ```
 //!
 //! The labels are needed to find the MOS, and the MOS knows more than the labels (offline
-//! devices, removed vdevs, spares), so the tree is built twice. Devices are opened for reading
-//! only; nothing in this crate can write.
+//! devices, removed vdevs, spares), so the tree is built twice. Opening reads
+//! only; what writes is below [`live`].
 //!
 //! Damage found while opening is an error about a place. What is not needed to read data (space
 //! maps, history, error logs) is not read here at all, so it cannot cost the pool.

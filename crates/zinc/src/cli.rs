@@ -13,8 +13,9 @@ use std::process::ExitCode;
 #[derive(Parser)]
 #[command(name = "zinc", version, max_term_width = 100, propagate_version = true)]
 #[command(args_override_self = true)]
-#[command(after_help = "Every verb that opens a pool searches the places given with -d PATH \
-                        (directories, files, disks), and the usual device directories otherwise.")]
+#[command(after_help = "Verbs open the pools that are known (created or imported) or served, by \
+                        name; -d PATH opens one among directories, files and disks for this \
+                        command.")]
 pub struct Cli {
     /// The verb.
     #[command(subcommand)]
@@ -24,7 +25,7 @@ pub struct Cli {
 /// The verbs.
 #[derive(Subcommand)]
 pub enum Command {
-    /// Pools: make, find, list, status, properties, history
+    /// Pools: make, find, list, status, devices, scrub, resilver, properties, history
     #[command(subcommand)]
     Zpool(cmd::zpool::Command),
     /// Datasets: make, snapshot, clone, list, properties, holds, differences

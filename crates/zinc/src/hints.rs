@@ -11,18 +11,21 @@ pub fn words(hint: &Hint) -> String {
         Hint::UseGuid => "name the pool by its guid",
         Hint::FindDevices => "add the places where these devices are with -d PATH",
         Hint::NewerProgram => "a newer zinc, or OpenZFS, may know them",
-        Hint::ListTxgs => "`zinc zdb -u` lists the txgs there are",
+        Hint::ListTxgs => "`zinc zpool import --txgs` lists the txgs there are",
         Hint::OlderState => {
             "an older state may be intact: list them with `zinc zpool import --txgs`, \
              and choose one with --txg N"
         }
-        Hint::OpenReadonly => "it can be opened read-only: leave out what would change it",
+        Hint::OpenReadonly => {
+            "it can be read: verbs that change nothing, and `zinc zpool import -o readonly=on`"
+        }
         Hint::Undestroy => "import it with -D to get it back",
         Hint::TakeOver => "when no other host has it open, import it with -f",
         Hint::ExportThere => "export it there first",
         Hint::OpenAgain => "what was synced is safe: open the pool again",
         Hint::SaveData => {
-            "while the pool is open, copy its data out or put the file back where it was"
+            "while the pool is open, copy its data out or put the file back where it was; \
+             `zinc zpool sync` goes on without a device that the others make up for"
         }
         Hint::LoadKey => "give the key with --keys FILE, or on the terminal with --ask",
         Hint::CreateParents => "-p makes what is missing above it",

@@ -17,7 +17,7 @@ const KEPT: [(&str, &str, &str); 12] = [
     ("direct", "standard", "zinc does no direct I/O of files"),
     ("autotrim", "off", "zinc does not trim devices"),
     ("autoexpand", "off", "zinc does not expand devices"),
-    ("autoreplace", "off", "zinc does not replace devices"),
+    ("autoreplace", "off", "zinc replaces no device by itself"),
     ("failmode", "wait", "a pool of zinc stops when it cannot write"),
     ("listsnapshots", "off", "`zinc zfs list` shows snapshots with -t snapshot or -t all"),
     ("delegation", "on", "zinc asks the system alone who may change a pool"),

@@ -143,7 +143,7 @@ fn open_devices(
 }
 
 /// What a pool that is open for writing makes of a leaf. One that was away while the others were
-/// written is not written to before somebody has brought what it missed.
+/// written is not written to before its log on disk says what it missed.
 fn leaf_open(
     config: &VdevConfig,
     device: Option<&WriteDeviceRef>,

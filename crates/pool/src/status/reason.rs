@@ -108,7 +108,8 @@ impl Condition {
             Self::Behind => (
                 "One or more devices were away while the pool was written, and hold an\n\t\
                  older state of it.  What they missed is read from the others.",
-                "Import the pool: devices that only stood still are brought up to date then.\n\t\
+                "The next command that changes the pool brings those up to date that only\n\t\
+                 stood still; `zinc zpool resilver` does it at once.\n\t\
                  Where one was also written without the others, the pool is not written to:\n\t\
                  take that one away to go on without its changes, or the others to keep them.",
                 None,
@@ -117,7 +118,8 @@ impl Condition {
                 "One or more devices were deleted, moved, replaced or cut short while\n\t\
                  they were in use.  What is written to them is lost when the pool is closed.",
                 "Copy the data out before the pool is exported or its server ends, or put\n\t\
-                 the device back where it was.",
+                 the device back where it was.  A device that the others make up for is\n\t\
+                 gone without from the next txg on.",
                 None,
             ),
             Self::DeviceErrors => (

@@ -1,17 +1,18 @@
-//! Intent logs, replayed to be looked at.
+//! Intent logs, replayed: to be looked at, and by imports.
 //!
 //! # Theory
 //!
 //! What was promised to an application since the last txg stands in the log only. An import that
 //! may write repeats it; one that only reads cannot, and shows the state before. Here each record
-//! becomes the operation it was made of ([`crate::Op`]), and the write path applies that to a set
-//! that is thrown away ([`dmu::Objset::scratch`]): what is read through it is what the import would
-//! have made of the pool, and not a byte is written.
+//! becomes the operation it was made of ([`crate::Op`]), and the write path applies that: for an
+//! import to the set itself, for a look to a set that is thrown away ([`dmu::Objset::scratch`]).
+//! What is read through that is what the import would have made of the pool, and not a byte is
+//! written.
 //!
 //! ```text
 //! delete queue    files unlinked while open: gone, as a mount that may write empties the queue
 //! records         in order; each finds what those before it made
-//! a record fails  the rest of the log is lost, as OpenZFS does it: later records may rest on it
+//! a record fails  the rest is lost to a look, as OpenZFS does it; an import for writing refuses
 //! settle          blocks of zeros become holes, space used follows; nothing changes any more
 //! ```
 //!

@@ -26,7 +26,7 @@
 //! together when the pool has run dry. Here a delay is reckoned when its turn comes. And `d` counts
 //! what transactions under way may still make dirty, as 64 threads can pass `m` at the same time.
 //! What OpenZFS has and zinc does not: the same curve over the un-synced log bytes of the ZIL,
-//! which zinc does not write, and the reserve for the overhead of the sync itself.
+//! and the reserve for the overhead of the sync itself.
 
 use super::{Admit, Load, Request, Synced, Throttle, percent_of};
 use parking_lot::Mutex;
