@@ -48,6 +48,8 @@ fn a_device_is_taken_out_and_used_again() {
     assert!(status.contains(" state: DEGRADED") && status.contains("OFFLINE"), "{status}");
     let why = place.fails("zpool offline tank a");
     assert!(why.contains("cannot offline a: no valid replicas"), "{why}");
+    // What is used already is not taken out to be put back.
+    place.ok("zpool online tank a");
     assert!(place.fails("zpool online tank nix").contains("no such device in pool"));
     assert!(place.fails("zpool offline tank mirror-0").contains("cannot offline mirror-0"));
     fill(&place, "one", |words| place.ok(words));
