@@ -121,6 +121,7 @@ impl Shared {
                 return Err(bad(&"the device is smaller than it was"));
             }
             cx.touch();
+            shared.scans.has_moved(guid);
             shared.reader.set_vdevs(next);
             // Also when the leaf has come: data of this txg were written before.
             shared.reader.vdevs().has_missed(guid, &one(cx.tx.txg()));

@@ -25,6 +25,11 @@
 //! written, and before the txg that shrinks it. It keeps the txgs of blocks that could not be had
 //! or written. A crash before leaves the log as it was, and the next import begins anew.
 //!
+//! A leaf that left and came back while the walk went on was passed over in between, and whether it
+//! did is not seen at the end. So every leaf that is put into or out of the tree is remembered
+//! ([`Scans::moved`]) until the next scan begins, and its log does not shrink. Coming back wants
+//! another resilver anyway.
+//!
 //! While it runs, how far it is stands in memory ([`LivePool::scan`]); the result stands in the MOS
 //! as OpenZFS keeps it (`docs/format/scan.md`).
 
@@ -38,7 +43,7 @@ use ondisk::mos;
 use ondisk::scan::{Function, ScanState, State};
 use parking_lot::Mutex;
 use rt::{Condvar, Rt, Task};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use vdev::Txgs;
@@ -52,6 +57,8 @@ pub(super) struct Scans {
     changed: Condvar,
     /// What runs now is to end early.
     pub(super) interrupted: AtomicBool,
+    /// Leaves that left or came back since the scan began.
+    moved: Mutex<BTreeSet<u64>>,
 }
 
 #[derive(Default)]
@@ -74,7 +81,13 @@ struct Wanted {
 impl Scans {
     pub(super) fn new(rt: &Rt) -> Self {
         let interrupted = AtomicBool::new(false);
-        Self { state: Mutex::default(), changed: rt.condvar(), interrupted }
+        let (state, moved) = (Mutex::default(), Mutex::default());
+        Self { state, changed: rt.condvar(), interrupted, moved }
+    }
+
+    /// A leaf leaves or comes back. Called in the task that changes the tree.
+    pub(super) fn has_moved(&self, leaf: u64) {
+        self.moved.lock().insert(leaf);
     }
 }
 
@@ -189,6 +202,8 @@ impl Shared {
 
     /// One scan from the beginning to the end.
     fn scan(&self, function: Function) -> Result<End> {
+        // In this order: a leaf that moves from now on is passed over at the end.
+        self.scans.moved.lock().clear();
         // What leaves missed of txgs that are under way is a matter of the next one.
         let targets = self.stale_leaves();
         let bounds = targets.values().filter_map(Txgs::bounds);
@@ -280,9 +295,12 @@ impl TaskCx<'_> {
         }
         self.touch();
         let tree = self.shared.reader.vdevs();
-        let is_written =
-            |guid: &u64| tree.leaves().any(|l| l.guid() == *guid && l.writer().is_some());
-        for (guid, missed) in targets.iter().filter(|(guid, _)| is_written(guid)) {
+        let moved = self.shared.scans.moved.lock().clone();
+        let was_written = |guid: &u64| {
+            !moved.contains(guid)
+                && tree.leaves().any(|l| l.guid() == *guid && l.writer().is_some())
+        };
+        for (guid, missed) in targets.iter().filter(|(guid, _)| was_written(guid)) {
             let mut has_now = missed.clone();
             has_now.subtract(&outcome.lost);
             if let Some(refused) = outcome.refused.get(guid) {
