@@ -283,6 +283,28 @@ fn a_leaf_is_taken_out_and_brought_back_while_the_pool_is_worked_with() {
     }
 }
 
+/// A leaf is taken out of a resilver, which may come to its end meanwhile, and brought back: what
+/// was passed over is brought by the next one.
+#[test]
+fn a_leaf_that_leaves_a_resilver_and_comes_back_has_all() {
+    for (seed, shape) in (900..).zip([Shape::Mirror, Shape::Raidz1]) {
+        let mut run = run(seed, shape, 30);
+        for round in 0..12 {
+            run.pool().take_out(guid(run.pool(), 0), Leave::OfflineForNow).unwrap();
+            (0..20).for_each(|_| run.step());
+            bring_back(run.pool(), &run.bench, 0);
+            (0..round % 3).for_each(|_| run.step());
+            run.pool().take_out(guid(run.pool(), 0), Leave::OfflineForNow).unwrap();
+            (0..round % 4).for_each(|_| run.step());
+            bring_back(run.pool(), &run.bench, 0);
+            run.pool().wait_for_scan().unwrap();
+            assert!(is_whole(run.pool()), "{shape:?}, round {round}");
+        }
+        let (bench, model) = run.finish();
+        holds_on_each(bench, &model);
+    }
+}
+
 /// What an administrator took out stays out when the pool is opened again.
 #[test]
 fn a_leaf_that_was_taken_out_is_not_used_by_the_next_import() {

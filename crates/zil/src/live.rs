@@ -204,7 +204,7 @@ struct State {
     stage: Stage,
     /// The chain: what is written, and behind it one block that is not.
     links: VecDeque<Link>,
-    /// Blocks that were allocated and are in no chain yet.
+    /// Blocks that were allocated and are in no chain yet. A sync frees those that it finds.
     fresh: Vec<Place>,
     /// The random words of the chain.
     words: [u64; 2],
@@ -523,9 +523,19 @@ impl IntentLog {
             vec![Plan::new(last.place, last.seq)]
         };
         let Some(next) = self.pack(records, &mut plans) else {
-            // Nothing was written, so the chain is as it was.
-            self.state.lock().writing = false;
+            // Nothing was written, so the chain is as it was, and what was allocated behind it is
+            // of no use. The next sync frees it.
+            let unused = {
+                let mut state = self.state.lock();
+                state.writing = false;
+                state.fresh.extend(plans.iter().skip(1).map(|plan| plan.place));
+                !state.fresh.is_empty()
+            };
             self.changed.notify_all();
+            if unused {
+                // When the pool has stopped, there is no next sync.
+                let _ = self.backend.touch();
+            }
             return false;
         };
         let words = self.state.lock().words;
@@ -623,13 +633,14 @@ impl IntentLog {
             state.links.pop_front();
         }
         let over = |place: &Place| place.birth <= txg;
+        // In no chain, so that a crash would leave it allocated for ever.
+        free.extend(state.fresh.extract_if(.., |place| over(place)));
         if state.stage == Stage::Closing
             && !state.writing
-            && state.fresh.iter().all(over)
+            && state.fresh.is_empty()
             && state.links.iter().all(|link| over(&link.place) && link.max_txg <= txg)
         {
             free.extend(state.links.drain(..).map(|link| link.place));
-            free.append(&mut state.fresh);
             state.stage = Stage::None;
             state.record_seq = 0;
         }

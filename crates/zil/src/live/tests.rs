@@ -12,6 +12,9 @@ struct Pool {
     open: AtomicU64,
     next: AtomicU64,
     full: AtomicBool,
+    /// How many more blocks there are, when there are few.
+    left: Mutex<Option<u64>>,
+    allocated: Mutex<Vec<u64>>,
     failing: AtomicBool,
     waits: AtomicU64,
     blocks: Mutex<BTreeMap<u64, Vec<u8>>>,
@@ -27,7 +30,12 @@ impl Backend for Handle {
         if self.0.full.load(Ordering::SeqCst) {
             return false;
         }
+        if let Some(left) = &mut *self.0.left.lock() {
+            let Some(fewer) = left.checked_sub(1) else { return false };
+            *left = fewer;
+        }
         let offset = self.0.next.fetch_add(size, Ordering::SeqCst);
+        self.0.allocated.lock().push(offset);
         let dvas = [Dva::new(0, offset, size, false), Dva::default(), Dva::default()];
         keep(Place { dvas, size, birth: self.0.open.load(Ordering::SeqCst) });
         true
@@ -224,6 +232,24 @@ fn what_cannot_be_written_waits_for_its_txg() {
     names(&log, 15, "e");
     log.commit(None).unwrap();
     assert_eq!(pool.records().len(), 1);
+}
+
+#[test]
+fn what_was_allocated_for_a_batch_without_space_is_freed() {
+    let (pool, log) = log();
+    names(&log, 10, "a");
+    log.commit(None).unwrap();
+    *pool.left.lock() = Some(3);
+    data(&log, 11, 5, 1 << 20);
+    log.commit(Some(5)).unwrap();
+    assert_eq!(pool.left.lock().take(), Some(0), "the batch needs more blocks");
+    pool.sync_to(12);
+    names(&log, 13, "b");
+    log.commit(None).unwrap();
+    log.suspend().unwrap();
+    let mut freed: Vec<u64> = pool.freed.lock().iter().map(|bp| bp.dva(0).offset()).collect();
+    freed.sort_unstable();
+    assert_eq!(freed, *pool.allocated.lock(), "each once");
 }
 
 #[test]
