@@ -72,7 +72,8 @@ fn a_device_is_taken_out_and_used_again() {
 fn a_faulted_device_is_cleared() {
     let place = mirror();
     place.ok("zpool offline -f tank a");
-    assert!(place.ok("zpool status tank").contains("FAULTED"));
+    let status = place.ok("zpool status tank");
+    assert!(status.contains("FAULTED") && status.contains("external device fault"), "{status}");
     fill(&place, "one", |words| place.ok(words));
     assert!(place.fails("zpool clear tank nix").contains("no such device in pool"));
     place.ok("zpool clear tank a");

@@ -222,6 +222,10 @@ fn view_of(config: &VdevConfig, nodes: &HashMap<u64, NodeRef<'_>>) -> VdevView {
     let reason = node.map_or(Reason::CannotOpen, |n| n.reason());
     let removed = matches!(config.kind, VdevKind::Indirect | VdevKind::Hole);
     let mut remark = if removed { String::new() } else { reason.to_string() };
+    // The administrator's word (`zpool offline -f`), and no errors.
+    if state == VdevState::Faulted && config.aux_state.as_deref() == Some("external") {
+        "external device fault".clone_into(&mut remark);
+    }
     if let Some(what) = node.and_then(|n| n.astray()) {
         remark = what.to_string();
     }
