@@ -241,7 +241,8 @@ impl LivePool {
         let Some(path) = path.map(Path::to_owned).or(known.map(PathBuf::from)) else {
             return Err(shared.invalid(format!("device {guid} has no path")));
         };
-        // One that is used stays as it is: without it there may be no pool. Its errors are forgotten.
+        // One that is used stays as it is: without it there may be no pool. Its errors are
+        // forgotten.
         let is_used = |l: vdev::NodeRef<'_>| {
             l.guid() == guid && l.writer().is_some() && l.state().is_readable()
         };
