@@ -597,13 +597,15 @@ fn a_side_with_changes_of_its_own_is_not_overwritten_by_the_way() {
     rename("a", "away/a");
     rename("away/b", "b");
     write(["tank/b1", "tank/b2"]);
-    let _server = place.serve();
+    let server = place.serve();
     rename("away/a", "a");
     for verb in ["reopen", "clear"] {
         place.run(&["zpool", verb, "tank"]).ok();
         let health = place.run(&["zpool", "list", "-Ho", "health", "tank"]).out;
         assert_eq!(health.trim(), "DEGRADED", "{verb}");
     }
-    let only_a = place.run(&["zfs", "list", "-d", "a", "-Ho", "name"]);
+    drop(server);
+    rename("b", "away/b");
+    let only_a = place.run(&["zfs", "list", "-d", ".", "-Ho", "name"]);
     assert!(only_a.out.contains("tank/a2"), "{}{}", only_a.out, only_a.err);
 }
