@@ -4,8 +4,10 @@
 //! lives, a txg cannot quiesce: keep them short, and never wait for a txg while holding one.
 
 use crate::error::{ErrorKind, Result};
+use ondisk::BlkPtr;
 use std::fmt::Display;
 use std::sync::Arc;
+use zio::{Block, Place, WriteSpec};
 
 /// How the space of a transaction is judged before it begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -57,6 +59,21 @@ pub trait Transactions: Send + Sync {
     /// `bytes` that became dirty in `txg` were given up before they were written.
     fn dropped(&self, txg: u64, bytes: u64) {
         let _ = (txg, bytes);
+    }
+
+    /// Writes a block of the open `txg` to its devices before the sync, and returns its pointer at
+    /// once. The block is in a tree when the sync tells the owner that it was born; when `txg` is
+    /// synced without that, it is freed. `None`: there is no space that could be spared, no block
+    /// is needed, or blocks are not written early here.
+    fn write_early(
+        &self,
+        txg: u64,
+        block: &Arc<Block>,
+        spec: &WriteSpec,
+        place: Place,
+    ) -> Option<BlkPtr> {
+        let _ = (txg, block, spec, place);
+        None
     }
 
     /// A transaction of `txg` ended.

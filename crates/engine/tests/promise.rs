@@ -15,6 +15,7 @@ use engine::live::{
     self, CreateOptions, Devices, ImportOptions, NewFilesystem, NewTop, TopUse, VdevSpec,
 };
 use engine::{Candidate, Filesystem, LivePool, OpenOptions, Pool, Volume};
+use engine::{PropertyChange, StoredValue};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -26,6 +27,8 @@ const NOW: Time = Time { seconds: 1, nanos: 0 };
 const DISK_BYTES: u64 = 64 << 20;
 const VOLUME_BYTES: u64 = 1 << 20;
 const FILES: u64 = 8;
+/// Bytes of a record: large enough that whole ones go to where they belong at once.
+const WHOLE: usize = 64 << 10;
 const EIO: device::ErrorKind = device::ErrorKind::Io { errno: 5 };
 
 #[derive(Clone, Copy, Debug)]
@@ -79,7 +82,7 @@ fn change(fs: &Filesystem, volume: &Volume, rng: &mut testkit::Rng, state: &mut 
         (0..n).map(|_| rng.next_u64() as u8).collect()
     };
     let data = bytes(40_000);
-    let (what, at) = (rng.below(14), rng.below(60_000));
+    let (what, at) = (rng.below(16), rng.below(60_000));
     let name = format!("f{}", rng.below(FILES));
     if what == 0 {
         let at = at * 10;
@@ -126,6 +129,15 @@ fn change(fs: &Filesystem, volume: &Volume, rng: &mut testkit::Rng, state: &mut 
             fs.set_attrs(file, &set, NOW).unwrap();
             state.get_mut(&name).unwrap().resize(at as usize, 0);
         }
+        7 | 8 => {
+            let block = rng.next_u64() as u8;
+            let data = vec![block; WHOLE * (1 + rng.below(2) as usize)];
+            let at = rng.below(3) as usize * WHOLE;
+            fs.write_at(file, at as u64, &data, NOW).unwrap();
+            let all = state.get_mut(&name).unwrap();
+            all.resize(all.len().max(at + data.len()), 0);
+            all[at..][..data.len()].copy_from_slice(&data);
+        }
         6 => {
             fs.append(file, &data, NOW).unwrap();
             state.get_mut(&name).unwrap().extend(&data);
@@ -153,8 +165,15 @@ fn run_here(seed: u64, shape: Shape, steps: u64) -> Run {
     }
     let create = CreateOptions { ashift: Some(12), ..CreateOptions::new("tank", tops) };
     let pool = live::create(&rt, &create, &devices).unwrap();
-    pool.create_filesystem("tank/fs", NewFilesystem::default(), Vec::new()).unwrap();
-    pool.create_volume("tank/vol", VOLUME_BYTES, 8192, Vec::new()).unwrap();
+    // In half of the runs nothing but pointers goes into the log.
+    let set = |name: &str, n| PropertyChange {
+        name: name.to_owned(),
+        value: Some(StoredValue::Number(n)),
+    };
+    let (bias, record) = (set("logbias", seed % 2), set("recordsize", WHOLE as u64));
+    let properties = vec![bias.clone(), record];
+    pool.create_filesystem("tank/fs", NewFilesystem::default(), properties).unwrap();
+    pool.create_volume("tank/vol", VOLUME_BYTES, 8192, vec![bias]).unwrap();
     let fs = pool.filesystem("tank/fs").unwrap();
     let volume = pool.volume("tank/vol").unwrap();
     site.record();
@@ -192,6 +211,9 @@ fn run_here(seed: u64, shape: Shape, steps: u64) -> Run {
     volume.flush().unwrap();
     promises.push((site.events(), states.len() - 1, None));
     let log = site.log();
+    let has_log = matches!(shape, Shape::Log | Shape::Logs);
+    let early = pool.log_stats().early;
+    assert_eq!(early == 0, has_log && seed % 2 == 0, "{shape:?}: {early} blocks");
     drop((fs, volume));
     pool.close().unwrap();
     Run { log, states, made, promises }

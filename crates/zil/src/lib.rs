@@ -24,7 +24,8 @@
 mod live;
 
 pub use live::{
-    About, Backend, Change, FetchData, IntentLog, Place as BlockPlace, SyncMode, Synced, What,
+    About, Backend, Change, FetchData, IntentLog, LogBias, LogStats, Place as BlockPlace, SyncMode,
+    Synced, What,
 };
 
 use dmu::Objset;

@@ -62,10 +62,12 @@
 //! **Locks.** `state` is held for moments, and nothing is taken below it. No caller is in a
 //! transaction of the pool: a promise may wait for its txg.
 
+mod gather;
 mod pack;
 mod queue;
 
-use self::pack::{Plan, RECORD_DATA_MAX, Sizes, record_of};
+use self::gather::{Gather, Gathered};
+use self::pack::{Plan, Sizes};
 use self::queue::Queue;
 use device::Shared;
 use ondisk::blkptr::BlkPtrParts;
@@ -75,7 +77,7 @@ use parking_lot::{Mutex, MutexGuard};
 use rt::{Condvar, Rt};
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 
 /// A commit of more bytes waits for the txg: written to the log they would all be written twice,
 /// and the txg is due by then anyway.
@@ -134,6 +136,15 @@ pub enum SyncMode {
     Disabled,
 }
 
+/// Where data of large writes go (property `logbias`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LogBias {
+    /// To log devices where there are some; otherwise large blocks to where they belong.
+    Latency,
+    /// To where they belong.
+    Throughput,
+}
+
 /// Where a block of the log is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Place {
@@ -154,8 +165,12 @@ pub trait Backend: Send + Sync {
     /// Has the object set written by the open txg, whose number it returns.
     fn touch(&self) -> Result<u64, String>;
 
-    /// Writes blocks, at the same time, and flushes their devices.
-    fn write(&self, blocks: Vec<(Place, Shared)>) -> Result<(), String>;
+    /// There is a device that takes blocks of logs alone.
+    fn has_log_device(&self) -> bool;
+
+    /// Writes blocks, at the same time, waits for them and for the blocks of data `early`, which
+    /// are under way, and flushes the devices of all.
+    fn write(&self, blocks: Vec<(Place, Shared)>, early: &[BlkPtr]) -> Result<(), String>;
 
     /// Waits until `txg` is durable.
     fn wait_synced(&self, txg: u64) -> Result<(), String>;
@@ -165,6 +180,14 @@ pub trait Backend: Send + Sync {
 pub trait FetchData: Send + Sync {
     /// The bytes of a range, as far as the object reaches and can be read.
     fn fetch(&self, object: u64, offset: u64, length: u64) -> Vec<u8>;
+
+    /// Bytes of a block of the object, a power of two; 0: no block of it can be written early.
+    fn block_size(&self, object: u64) -> u64;
+
+    /// Writes block `blkid` of the object to where it will stay, and returns the pointer, which
+    /// may be there before the block is. `None`: the block is not one that only the open txg has,
+    /// or there is no space that could be spared.
+    fn write_early(&self, object: u64, blkid: u64) -> Option<BlkPtr>;
 }
 
 /// A change in the queue.
@@ -225,6 +248,7 @@ struct State {
     foreign: bool,
     replaying: Option<Replaying>,
     stopped: Option<String>,
+    stats: LogStats,
     /// Who is told without waiting, and for which number.
     callers: Vec<(u64, Told)>,
     /// A thread works for them.
@@ -249,6 +273,31 @@ pub struct Synced {
     pub free: Vec<BlkPtr>,
 }
 
+/// What a log has done since its object set was opened.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LogStats {
+    /// Batches of changes that were written to it.
+    pub batches: u64,
+    /// Its blocks that were written.
+    pub blocks: u64,
+    /// Bytes of these.
+    pub bytes: u64,
+    /// Blocks of data that were written to where they belong.
+    pub early: u64,
+    /// Bytes of these, as stored.
+    pub early_bytes: u64,
+}
+
+impl std::ops::AddAssign for LogStats {
+    fn add_assign(&mut self, more: Self) {
+        self.batches += more.batches;
+        self.blocks += more.blocks;
+        self.bytes += more.bytes;
+        self.early += more.early;
+        self.early_bytes += more.early_bytes;
+    }
+}
+
 /// See the head of the file.
 pub struct IntentLog {
     rt: Rt,
@@ -256,6 +305,7 @@ pub struct IntentLog {
     backend: Box<dyn Backend>,
     data: Mutex<Option<Arc<dyn FetchData>>>,
     mode: AtomicU8,
+    throughput: AtomicBool,
     state: Mutex<State>,
     changed: Condvar,
 }
@@ -280,6 +330,7 @@ impl IntentLog {
             foreign,
             replaying: None,
             stopped: None,
+            stats: LogStats::default(),
             callers: Vec::new(),
             has_driver: false,
         };
@@ -289,6 +340,7 @@ impl IntentLog {
             backend,
             data: Mutex::default(),
             mode: AtomicU8::new(SyncMode::Standard as u8),
+            throughput: AtomicBool::new(false),
             state: Mutex::new(state),
             changed: rt.condvar(),
         }
@@ -302,6 +354,24 @@ impl IntentLog {
     /// When changes are promised, from now on.
     pub fn set_mode(&self, mode: SyncMode) {
         self.mode.store(mode as u8, Ordering::Relaxed);
+    }
+
+    /// Where data go, from now on.
+    pub fn set_bias(&self, bias: LogBias) {
+        self.throughput.store(bias == LogBias::Throughput, Ordering::Relaxed);
+    }
+
+    /// What it has done.
+    #[must_use]
+    pub fn stats(&self) -> LogStats {
+        self.state.lock().stats
+    }
+
+    fn bias(&self) -> LogBias {
+        match self.throughput.load(Ordering::Relaxed) {
+            true => LogBias::Throughput,
+            false => LogBias::Latency,
+        }
     }
 
     /// When changes are promised.
@@ -443,8 +513,10 @@ impl IntentLog {
         if let Some(begun) = self.begin_chain() {
             return self.begun(begun.max(last));
         }
-        let records = self.records(batch)?;
-        if records.is_empty() || self.put(&records) {
+        let data = self.data.lock().clone();
+        let (backend, data) = (&*self.backend, data.as_deref());
+        let gathered = Gather { backend, data, bias: self.bias() }.all(batch)?;
+        if gathered.records.is_empty() || self.put(&gathered) {
             return Ok(());
         }
         self.backend.wait_synced(last)
@@ -483,38 +555,8 @@ impl IntentLog {
         done
     }
 
-    /// The records of a batch, with the data that they need.
-    fn records(&self, batch: Vec<Itx>) -> Result<Vec<Record>, String> {
-        let mut out = Vec::with_capacity(batch.len());
-        let data = self.data.lock().clone();
-        let mut rest = VecDeque::from(batch);
-        while let Some(Itx { txg, what }) = rest.pop_front() {
-            let (object, offset, length) = match what {
-                What::Record(record) => {
-                    out.push(*record);
-                    continue;
-                }
-                What::Unsaid => continue,
-                What::Data { object, offset, length } => (object, offset, length),
-            };
-            let mut at = 0;
-            while at < length {
-                let n = (length - at).min(RECORD_DATA_MAX);
-                let offset = offset.saturating_add(at);
-                let bytes = data.as_ref().map_or_else(Vec::new, |d| d.fetch(object, offset, n));
-                if bytes.len() as u64 != n && !rest.iter().any(|itx| cuts(&itx.what, object)) {
-                    self.backend.wait_synced(txg)?;
-                } else if !bytes.is_empty() {
-                    out.push(record_of(object, offset, bytes, txg));
-                }
-                at += n;
-            }
-        }
-        Ok(out)
-    }
-
     /// Writes records into the chain. False: they are not there, or nobody could find them.
-    fn put(&self, records: &[Record]) -> bool {
+    fn put(&self, Gathered { records, early }: &Gathered) -> bool {
         let mut plans = {
             let mut state = self.state.lock();
             let last = state.links.back().copied();
@@ -547,8 +589,16 @@ impl IntentLog {
             plan.seal(*next, seed).map(|bytes| (plan.place, bytes))
         });
         let blocks: Option<Vec<_>> = blocks.collect();
-        let written = blocks.is_some_and(|blocks| self.backend.write(blocks).is_ok());
+        let more = LogStats {
+            batches: 1,
+            blocks: plans.len() as u64,
+            bytes: blocks.iter().flatten().map(|(_, bytes)| bytes.len() as u64).sum(),
+            early: early.len() as u64,
+            early_bytes: early.iter().map(BlkPtr::psize).sum(),
+        };
+        let written = blocks.is_some_and(|blocks| self.backend.write(blocks, early).is_ok());
         let mut state = self.state.lock();
+        state.stats += more;
         state.links.pop_back();
         state.links.extend(plans.iter().map(|plan| Link {
             place: plan.place,

@@ -8,9 +8,8 @@ use crate::ui;
 use engine::props;
 
 /// The property, the value that asks for nothing, and what zinc does instead.
-const KEPT: [(&str, &str, &str); 12] = [
+const KEPT: [(&str, &str, &str); 11] = [
     ("dedup", "off", "zinc deduplicates nothing that it writes"),
-    ("logbias", "latency", "zinc logs all writes alike"),
     ("primarycache", "all", "zinc caches all datasets alike"),
     ("secondarycache", "all", "zinc does not use cache devices"),
     ("prefetch", "all", "zinc reads ahead of all datasets alike"),

@@ -16,6 +16,7 @@ use device::Shared;
 use ondisk::{BlkPtr, Dva};
 use parking_lot::Mutex;
 use rt::{Condvar, Rt};
+use std::collections::btree_map::Entry as ByTxg;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -172,22 +173,38 @@ pub(crate) struct Flow {
 
 struct FlowState {
     bytes: u64,
+    /// The same by txg, without those that have none: two or three at most.
+    by_txg: BTreeMap<u64, u64>,
     waiting: usize,
     /// First failure of each txg.
     errors: BTreeMap<u64, Error>,
 }
 
 impl FlowState {
-    fn take(&mut self, bytes: u64, max: u64) -> bool {
+    fn take(&mut self, txg: u64, bytes: u64, max: u64) -> bool {
         let fits = self.bytes == 0 || self.bytes.saturating_add(bytes) <= max;
-        self.bytes += if fits { bytes } else { 0 };
+        if fits {
+            self.bytes += bytes;
+            *self.by_txg.entry(txg).or_default() += bytes;
+        }
         fits
+    }
+
+    fn give(&mut self, txg: u64, bytes: u64) {
+        self.bytes -= bytes;
+        if let ByTxg::Occupied(mut of) = self.by_txg.entry(txg) {
+            *of.get_mut() -= bytes;
+            if *of.get() == 0 {
+                of.remove();
+            }
+        }
     }
 }
 
 impl Flow {
     pub(crate) fn new(rt: &Rt, max: u64) -> Self {
-        let state = FlowState { bytes: 0, waiting: 0, errors: BTreeMap::new() };
+        let (by_txg, errors) = (BTreeMap::new(), BTreeMap::new());
+        let state = FlowState { bytes: 0, by_txg, waiting: 0, errors };
         Self { state: Mutex::new(state), changed: rt.condvar(), max: AtomicU64::new(max) }
     }
 
@@ -201,8 +218,8 @@ impl Flow {
     }
 
     /// Waits for room and takes it. What is larger than all the room there is goes alone.
-    pub(crate) fn enter(&self, bytes: u64) {
-        self.wait_until(|s| s.take(bytes, self.max()));
+    pub(crate) fn enter(&self, txg: u64, bytes: u64) {
+        self.wait_until(|s| s.take(txg, bytes, self.max()));
     }
 
     fn max(&self) -> u64 {
@@ -217,13 +234,13 @@ impl Flow {
     }
 
     /// Takes room when there is some.
-    pub(crate) fn try_enter(&self, bytes: u64) -> bool {
-        self.state.lock().take(bytes, self.max())
+    pub(crate) fn try_enter(&self, txg: u64, bytes: u64) -> bool {
+        self.state.lock().take(txg, bytes, self.max())
     }
 
-    pub(crate) fn leave(&self, bytes: u64) {
+    pub(crate) fn leave(&self, txg: u64, bytes: u64) {
         let mut state = self.state.lock();
-        state.bytes -= bytes;
+        state.give(txg, bytes);
         let waiting = state.waiting > 0;
         drop(state);
         if waiting {
@@ -235,14 +252,20 @@ impl Flow {
         self.state.lock().errors.entry(txg).or_insert(error);
     }
 
-    /// Waits until nothing is in flight; the failure of the oldest txg that had one.
-    pub(crate) fn wait_idle(&self) -> Result<(), Error> {
+    /// Waits until nothing of `txg` or before is in flight; the failure of the oldest of these txgs
+    /// that had one.
+    pub(crate) fn wait_until_txg(&self, txg: u64) -> Result<(), Error> {
         let mut failure = None;
         self.wait_until(|s| {
-            failure = s.errors.values().next().cloned();
-            s.bytes == 0
+            failure = s.errors.range(..=txg).next().map(|(_, e)| e.clone());
+            s.by_txg.range(..=txg).next().is_none()
         });
         failure.map_or(Ok(()), Err)
+    }
+
+    /// The first failure of `txg`.
+    pub(crate) fn failure_of(&self, txg: u64) -> Option<Error> {
+        self.state.lock().errors.get(&txg).cloned()
     }
 
     /// Waits until the block is not in flight.

@@ -29,6 +29,8 @@ pub struct WriteSpec {
     pub birth: u64,
     /// Keep it in memory until [`crate::Writer::release`].
     pub hold: bool,
+    /// A thread waits for it: devices take it before what a txg writes.
+    pub urgent: bool,
     /// A pointer written earlier in the same txg, which the new one replaces: its space is used
     /// again when the stored size is equal. The caller sees that from the first address; otherwise
     /// the old pointer is still the caller's to free.
@@ -50,6 +52,7 @@ impl WriteSpec {
             fill: 1,
             birth,
             hold: false,
+            urgent: false,
             reuse: None,
         }
     }

@@ -144,7 +144,7 @@ impl Flight {
             let (txg, level) = (self.bp.logical_birth(), self.bp.level());
             // Before the flow: who waits for that finds everything told.
             self.core.written(self.place, txg, level, self.bp.lsize());
-            self.core.flow.leave(self.bytes);
+            self.core.flow.leave(txg, self.bytes);
         }
     }
 }
@@ -284,15 +284,23 @@ impl Writer {
             self.core.table.insert(bp, Arc::clone(data), Some(held));
             return;
         }
-        self.core.flow.enter(held.bytes());
+        self.core.flow.enter(bp.logical_birth(), held.bytes());
         let serial = self.core.table.insert(bp, Arc::clone(data), None);
         let mut batch = Vec::with_capacity(held.writes.len());
-        self.depart(bp, serial, held, &mut batch);
+        let class = if spec.urgent { IoClass::SyncWrite } else { IoClass::AsyncWrite };
+        self.depart(bp, serial, held, class, &mut batch);
         self.issue.send(batch);
     }
 
     /// The writes of a block whose bytes have entered the flow.
-    fn depart(&self, bp: BlkPtr, serial: u64, held: Held, batch: &mut Vec<BlockWrite>) {
+    fn depart(
+        &self,
+        bp: BlkPtr,
+        serial: u64,
+        held: Held,
+        class: IoClass,
+        batch: &mut Vec<BlockWrite>,
+    ) {
         let (bytes, left) = (held.bytes(), AtomicUsize::new(held.writes.len()));
         let (core, place) = (Arc::clone(&self.core), held.place);
         let flight = Arc::new(Flight { core, bp, serial, place, bytes, left });
@@ -302,7 +310,7 @@ impl Writer {
             let flight = Arc::clone(&flight);
             let span = flight.core.profiler.begin_write(data.len(), by_thread);
             let done = Box::new(move |result| flight.answered(result, span));
-            let (birth, class) = (bp.physical_birth(), IoClass::AsyncWrite);
+            let birth = bp.physical_birth();
             batch.push(BlockWrite { dva, data, birth, class, done });
         }
     }
@@ -343,6 +351,17 @@ impl Writer {
             }
             self.core.flow.wait_gone(&self.core.table, bp);
         }
+        self.free_parts(bp, txg, is_new);
+    }
+
+    /// Frees a block that `txg` itself has written, as if an older one had: the uberblock before it
+    /// reaches what an intent log names.
+    pub fn free_logged(&self, bp: &BlkPtr, txg: u64) {
+        self.core.flow.wait_gone(&self.core.table, bp);
+        self.free_parts(bp, txg, false);
+    }
+
+    fn free_parts(&self, bp: &BlkPtr, txg: u64, is_new: bool) {
         // Before the header's own space can be handed out again.
         let members = match bp.is_gang() {
             true => self.reader.gang_members(bp, Place::default()),
@@ -392,15 +411,15 @@ impl Writer {
         let mut bytes = 0;
         for (bp, serial, held) in self.core.table.release() {
             let more = held.bytes();
-            let flow = &self.core.flow;
+            let (flow, txg) = (&self.core.flow, bp.logical_birth());
             // What waits for room must have handed over all it holds itself.
-            if batch.is_empty() || bytes + more > BATCH_BYTES || !flow.try_enter(more) {
+            if batch.is_empty() || bytes + more > BATCH_BYTES || !flow.try_enter(txg, more) {
                 self.issue.send(std::mem::take(&mut batch));
                 bytes = 0;
-                flow.enter(more);
+                flow.enter(txg, more);
             }
             bytes += more;
-            self.depart(bp, serial, held, &mut batch);
+            self.depart(bp, serial, held, IoClass::AsyncWrite, &mut batch);
         }
         self.issue.send(batch);
     }
@@ -411,7 +430,24 @@ impl Writer {
     /// The first failure of the oldest txg that had one, also when it was reported before: what
     /// was not written stays missing.
     pub fn wait(&self) -> Result<()> {
-        self.core.flow.wait_idle()
+        self.wait_txg(u64::MAX)
+    }
+
+    /// [`Self::wait`] for the blocks of `txg` and of those before: others go on writing.
+    ///
+    /// # Errors
+    /// The first failure of the oldest of these txgs that had one.
+    pub fn wait_txg(&self, txg: u64) -> Result<()> {
+        self.core.flow.wait_until_txg(txg)
+    }
+
+    /// [`Self::wait`] for one block.
+    ///
+    /// # Errors
+    /// A block of its txg, this one or another, was not written.
+    pub fn wait_block(&self, bp: &BlkPtr) -> Result<()> {
+        self.core.flow.wait_gone(&self.core.table, bp);
+        self.core.flow.failure_of(bp.logical_birth()).map_or(Ok(()), Err)
     }
 
     /// What it has done.

@@ -27,8 +27,9 @@
 //!
 //! `state.rs` is one object with its versions, `set.rs` what a set knows of all of them; neither
 //! knows an [`Objset`](crate::Objset). What its users call stands above: `open.rs`, `objects.rs`,
-//! `write.rs` for what is in an object, `scratch.rs`, and `sync`.
+//! `write.rs` for what is in an object, `early.rs`, `scratch.rs`, and `sync`.
 
+mod early;
 mod objects;
 mod open;
 mod policy;

@@ -83,7 +83,7 @@ impl SetPolicy {
 
     /// How a block of an object of type `kind` at `level` is written in `txg`. `attrs`: the
     /// object's dnode, whose own checksum and compression come first; `None` for the header.
-    /// `size`: bytes before compression. The caller sets `fill`, `hold` and `reuse`.
+    /// `size`: bytes before compression. The caller sets `fill`, `hold`, `urgent` and `reuse`.
     #[must_use]
     pub fn spec(
         &self,
@@ -137,6 +137,7 @@ impl SetPolicy {
             fill: 1,
             birth: txg,
             hold: false,
+            urgent: false,
             reuse: None,
         }
     }

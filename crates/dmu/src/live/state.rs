@@ -89,10 +89,13 @@ impl State {
         self.synced.clone()
     }
 
-    /// Whether the version of `txg` holds the bytes of the block, not synced yet.
-    pub(super) fn has_own(&self, txg: u64, blkid: u64) -> bool {
-        let own = |v: &Version| matches!(v.blocks.get(&blkid), Some(Content::Block(_)));
-        self.versions.iter().any(|v| v.txg == txg && own(v))
+    /// The bytes of the block in the version of `txg`, when it has them and they are not synced.
+    pub(super) fn own(&self, txg: u64, blkid: u64) -> Option<&Arc<Block>> {
+        let version = self.versions.iter().find(|v| v.txg == txg)?;
+        match version.blocks.get(&blkid)? {
+            Content::Block(block) => Some(block),
+            Content::Stored(_) => None,
+        }
     }
 
     pub(super) fn is_dirty(&self, txg: u64) -> bool {

@@ -48,7 +48,7 @@ impl Before {
 
 impl Object {
     /// The live halves of the object and its set, when `tx` may change them.
-    fn changing(&self, tx: &Tx) -> Result<(&Arc<LiveObject>, &LiveSet)> {
+    pub(super) fn changing(&self, tx: &Tx) -> Result<(&Arc<LiveObject>, &LiveSet)> {
         let live = self.objset().inner.live.as_deref();
         let (Some(object), Some(set)) = (self.live(), live) else {
             return Err(self.error(ErrorKind::ReadOnly));
@@ -235,7 +235,7 @@ impl Object {
             let before = {
                 let mut state = object.lock();
                 let state = &mut *state;
-                if state.has_own(tx.txg(), blkid) {
+                if state.own(tx.txg(), blkid).is_some() {
                     return self.change_locked(tx, object, set, state, |version, attrs| {
                         reach(attrs, blkid);
                         if let Some(Content::Block(block)) = version.blocks.get_mut(&blkid) {

@@ -284,6 +284,12 @@ impl Allocator {
         Ok(())
     }
 
+    /// There is a log device that takes blocks.
+    pub fn has_log_class(&self) -> bool {
+        let takes = |top: &Arc<Top>| top.allocating.load(std::sync::atomic::Ordering::Relaxed);
+        self.tops().values().any(|top| top.class == Class::Log && takes(top))
+    }
+
     /// A log device failed: blocks of logs go elsewhere from now on, when it is one.
     pub fn avoid_log(&self, top: u32) {
         if let Some(top) = self.top(top).filter(|top| top.class == Class::Log) {

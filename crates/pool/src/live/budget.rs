@@ -22,9 +22,11 @@
 use super::record::Pushed;
 use super::shared::Shared;
 use dmu::{Hold, SpaceUse, Transactions, Tx};
+use ondisk::BlkPtr;
 use parking_lot::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Weak};
+use zio::{Block, Place, WriteSpec};
 
 /// Txgs alive at once, rounded up to a power of two.
 const SLOTS: usize = 4;
@@ -371,6 +373,32 @@ impl Transactions for HeadTransactions {
         shared.txgs.dirtied(txg, bytes);
     }
 
+    fn write_early(
+        &self,
+        txg: u64,
+        block: &Arc<Block>,
+        spec: &WriteSpec,
+        place: Place,
+    ) -> Option<BlkPtr> {
+        let shared = self.0.shared.upgrade()?;
+        let each = shared.alloc.worst_dsize(block.len() as u64);
+        let worst = each.saturating_mul(u64::from(spec.copies.max(1)));
+        if !shared.space.promise_log(worst) {
+            return None;
+        }
+        match shared.writer.write(block, spec, place) {
+            Ok(bp) if !bp.is_hole() && !bp.is_embedded() => {
+                shared.early.add(txg, &bp);
+                shared.space.log_took(worst, txg);
+                Some(bp)
+            }
+            _ => {
+                shared.space.log_did_not(worst);
+                None
+            }
+        }
+    }
+
     fn ended(&self, _txg: u64) {}
 
     fn stop(&self, why: &str) {
@@ -391,6 +419,16 @@ impl Transactions for Reservation {
 
     fn dirtied(&self, txg: u64, bytes: u64) {
         HeadTransactions(Arc::clone(&self.space)).dirtied(txg, bytes);
+    }
+
+    fn write_early(
+        &self,
+        txg: u64,
+        block: &Arc<Block>,
+        spec: &WriteSpec,
+        place: Place,
+    ) -> Option<BlkPtr> {
+        HeadTransactions(Arc::clone(&self.space)).write_early(txg, block, spec, place)
     }
 
     fn ended(&self, txg: u64) {

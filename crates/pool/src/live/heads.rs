@@ -19,7 +19,7 @@ use ondisk::{BlkPtr, Checksum, Compression, ObjsetKind, ZilHeader};
 use parking_lot::Mutex;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Weak};
-use zil::{IntentLog, SyncMode};
+use zil::{IntentLog, LogBias, SyncMode};
 use zpl::write::{FileOwners, FsSettings, XattrStore};
 use zpl::{Filesystem, Volume};
 
@@ -209,6 +209,14 @@ fn sync_mode(stored: &StoredProperties) -> SyncMode {
     }
 }
 
+/// Where data of a dataset with these properties go that are promised.
+fn log_bias(stored: &StoredProperties) -> LogBias {
+    match number(stored, "logbias") {
+        1 => LogBias::Throughput,
+        _ => LogBias::Latency,
+    }
+}
+
 impl Shared {
     /// Makes or opens a live object set: `root` is `None` for a new one.
     pub(super) fn live(
@@ -242,6 +250,7 @@ impl Shared {
         let foreign = objset.phys().zil != ZilHeader::default();
         let log = Arc::new(IntentLog::new(&self.rt, dataset, foreign, Box::new(backend)));
         log.set_mode(sync_mode(stored));
+        log.set_bias(log_bias(stored));
         Ok(Head { dataset, objset, owners, fs: Mutex::default(), properties, log, space })
     }
 
@@ -403,6 +412,7 @@ impl Shared {
             let stored = self.dsl.stored(&self.dsl.nameless_head(head.dataset)?)?;
             head.objset.set_policy(policy(&stored, self));
             head.log.set_mode(sync_mode(&stored));
+            head.log.set_bias(log_bias(&stored));
             self.weigh(&head, &stored)?;
             let settings = head.properties.lock().settings();
             head.configure(settings)?;

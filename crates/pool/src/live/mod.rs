@@ -31,6 +31,7 @@ mod budget;
 mod config;
 mod create;
 mod datasets;
+mod early;
 mod features;
 pub(crate) mod gate;
 mod heads;
@@ -189,6 +190,14 @@ impl LivePool {
     #[must_use]
     pub fn last_synced(&self) -> u64 {
         self.shared.txgs.last_synced()
+    }
+
+    /// What the intent logs of the datasets that are open have done.
+    #[must_use]
+    pub fn log_stats(&self) -> zil::LogStats {
+        let mut sum = zil::LogStats::default();
+        self.shared.all_heads().iter().for_each(|head| sum += head.log.stats());
+        sum
     }
 
     /// Bytes that are dirty, of all txgs that are not durable.

@@ -6,6 +6,7 @@
 use super::budget::Budget;
 use super::config::PoolFacts;
 use super::create::FIRST_TXG;
+use super::early::EarlyBlocks;
 use super::features::FeatureTable;
 use super::gate::Gate;
 use super::heads::Heads;
@@ -76,6 +77,8 @@ pub(crate) struct Shared {
     pub(super) alloc: Arc<Allocator>,
     pub(super) mos: Objset,
     pub(super) mos_account: MosAccount,
+    /// Blocks that are written, and in no tree yet.
+    pub(super) early: EarlyBlocks,
     /// Frees of the txg being synced.
     pub(super) blocks: Arc<TxgBlocks>,
     pub(super) dsl: Dsl,
@@ -184,6 +187,7 @@ impl Shared {
             alloc,
             mos,
             mos_account: MosAccount::new(Arc::clone(&blocks) as _),
+            early: EarlyBlocks::default(),
             blocks,
             dsl,
             features,

@@ -29,6 +29,7 @@
 //! changing; so after some passes nothing is compressed, and then all sizes are what they are.
 
 use super::config::PoolFacts;
+use super::early::TreeOwner;
 use super::heads::Head;
 use super::record::TxgRecord;
 use super::shared::{Shared, Task, TaskCx};
@@ -106,7 +107,7 @@ impl Shared {
         // Before the first write, with which a file that was cut short grows again.
         self.reader.vdevs().notice_astray();
         let said = !self.config.lock().dirty && self.are_leaves_said();
-        let idle = heads.is_empty() && tasks.is_empty() && said;
+        let idle = heads.is_empty() && tasks.is_empty() && said && self.early.is_empty(txg);
         let more = self.mos.is_dirty(txg) || self.reaping.load(Ordering::Relaxed);
         // An empty txg brings what was freed before one txg closer to being free.
         if idle && !more && !self.alloc.has_deferred() {
@@ -125,6 +126,9 @@ impl Shared {
             self.sync_log(head, &tx)?;
             let root = self.sync_objset(head, txg, &account)?;
             written.push((account, root));
+        }
+        for bp in self.early.take_left(txg) {
+            self.writer.free_logged(&bp, txg);
         }
         let _guard = self.gate.write();
         for (account, root) in &written {
@@ -191,10 +195,11 @@ impl Shared {
         txg: u64,
         account: &HeadAccount,
     ) -> Result<Option<BlkPtr>> {
+        let owner = TreeOwner { owner: account, early: &self.early };
         let cx = SyncContext {
             workers: self.leaf_sync_workers(),
             writer: &*self.writer,
-            owner: account,
+            owner: &owner,
             txg,
             hold: false,
         };
@@ -210,7 +215,8 @@ impl Shared {
             self.write_config(cx)?;
             root = self.converge(cx, record, root)?;
             self.writer.release();
-            self.writer.wait().map_err(|e| self.failed("writing blocks", &e))?;
+            let written = self.writer.wait_txg(cx.tx.txg());
+            written.map_err(|e| self.failed("writing blocks", &e))?;
             self.reader.vdevs().judge_leaves();
             let prepared = self.prepare(cx.tx.txg(), root)?;
             self.reader.vdevs().absent_miss(cx.tx.txg());

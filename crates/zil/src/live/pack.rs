@@ -26,6 +26,19 @@ pub(super) fn record_of(object: u64, offset: u64, data: Vec<u8>, txg: u64) -> Re
     Record::new(TxType::WRITE, txg, 0, body)
 }
 
+/// The record of a write whose data are in a block of their own.
+pub(super) fn pointer_record(
+    object: u64,
+    offset: u64,
+    length: u64,
+    block: &BlkPtr,
+    txg: u64,
+) -> Record {
+    let (block, data) = (Box::new(*block), Vec::new());
+    let body = Body::Write { object, offset, length, block_offset: 0, block, data };
+    Record::new(TxType::WRITE, txg, 0, body)
+}
+
 /// How large blocks are: the next one is allocated before it is known what it will hold, so it is
 /// as large as the last batches needed.
 #[derive(Default)]

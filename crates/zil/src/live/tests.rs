@@ -45,7 +45,11 @@ impl Backend for Handle {
         Ok(self.0.open.load(Ordering::SeqCst))
     }
 
-    fn write(&self, blocks: Vec<(Place, Shared)>) -> Result<(), String> {
+    fn has_log_device(&self) -> bool {
+        false
+    }
+
+    fn write(&self, blocks: Vec<(Place, Shared)>, _: &[BlkPtr]) -> Result<(), String> {
         if self.0.failing.load(Ordering::SeqCst) {
             return Err("the device is gone".to_owned());
         }
@@ -105,6 +109,14 @@ struct Zeros;
 impl FetchData for Zeros {
     fn fetch(&self, _: u64, _: u64, length: u64) -> Vec<u8> {
         vec![7; length as usize]
+    }
+
+    fn block_size(&self, _: u64) -> u64 {
+        0
+    }
+
+    fn write_early(&self, _: u64, _: u64) -> Option<BlkPtr> {
+        None
     }
 }
 

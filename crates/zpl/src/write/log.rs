@@ -14,9 +14,9 @@ use crate::fs::{Filesystem, Inner};
 use crate::op::{Create, Data, Identity, NewFile, Op, SetAttrs, VolumeOp};
 use crate::replay::{Encoder, volume_record};
 use crate::volume::{VOLUME_DATA, Volume};
-use dmu::{Hold, Objset, Tx};
-use ondisk::Endian;
+use dmu::{Hold, Object, Objset, Tx};
 use ondisk::fuid::Fuid;
+use ondisk::{BlkPtr, Endian};
 use std::sync::{Arc, Weak};
 use zil::{About, Change, FetchData, IntentLog, SyncMode, What};
 
@@ -43,6 +43,28 @@ impl FetchData for FileData {
         let Ok(node) = fs.node(object) else { return Vec::new() };
         whole(length, |bytes| node.read_at(offset, bytes))
     }
+
+    fn block_size(&self, object: u64) -> u64 {
+        let Some(inner) = self.0.upgrade() else { return 0 };
+        block_size(&Filesystem { inner }.objset().object(object))
+    }
+
+    fn write_early(&self, object: u64, blkid: u64) -> Option<BlkPtr> {
+        let fs = Filesystem { inner: self.0.upgrade()? };
+        let tx = fs.objset().begin(NO_SPACE).ok()?;
+        // No write is half done meanwhile.
+        let _content = fs.inner.state.content.exclusive(object);
+        fs.objset().object(object).ok()?.write_early(&tx, blkid).ok()?
+    }
+}
+
+/// What the block of a log's record may take is promised when it is written.
+const NO_SPACE: Hold = Hold { bytes: 0, space: dmu::SpaceUse::Always };
+
+/// Bytes of the object's blocks, when they are a power of two.
+fn block_size(object: &dmu::Result<Object>) -> u64 {
+    let size = object.as_ref().map_or(0, |object| object.dnode().block_size());
+    if size.is_power_of_two() { size } else { 0 }
 }
 
 /// Data of a volume.
@@ -53,6 +75,15 @@ impl FetchData for VolumeData {
         let Ok(volume) = Volume::open(&self.0) else { return Vec::new() };
         whole(length, |bytes| volume.read_at(offset, bytes))
     }
+
+    fn block_size(&self, object: u64) -> u64 {
+        block_size(&self.0.object(object))
+    }
+
+    fn write_early(&self, object: u64, blkid: u64) -> Option<BlkPtr> {
+        let tx = self.0.begin(NO_SPACE).ok()?;
+        self.0.object(object).ok()?.write_early(&tx, blkid).ok()?
+    }
 }
 
 fn stopped(objset: &Objset, why: String) -> Error {
@@ -62,7 +93,7 @@ fn stopped(objset: &Objset, why: String) -> Error {
 
 /// Waits for the txg that is open: what is done where there is no log.
 fn wait_for_txg(objset: &Objset) -> Result<()> {
-    let txg = objset.begin(Hold { bytes: 0, space: dmu::SpaceUse::Always })?.txg();
+    let txg = objset.begin(NO_SPACE)?.txg();
     Ok(objset.wait_synced(txg)?)
 }
 

@@ -8,7 +8,7 @@ use super::super::budget::HeadSpace;
 use super::super::record::Pushed;
 use super::super::shared::Shared;
 use dmu::{Objset, Tx};
-use ondisk::ZilHeader;
+use ondisk::{BlkPtr, ZilHeader};
 use parking_lot::Mutex;
 use std::collections::BTreeSet;
 use std::sync::{Arc, Weak};
@@ -71,14 +71,22 @@ impl Backend for LogBackend {
         done.is_ok()
     }
 
+    fn has_log_device(&self) -> bool {
+        self.shared().is_ok_and(|shared| shared.alloc.has_log_class())
+    }
+
     fn touch(&self) -> Result<u64, String> {
         self.within(&*self.shared()?, Ok)
     }
 
-    fn write(&self, blocks: Vec<(BlockPlace, device::Shared)>) -> Result<(), String> {
+    fn write(
+        &self,
+        blocks: Vec<(BlockPlace, device::Shared)>,
+        early: &[BlkPtr],
+    ) -> Result<(), String> {
         let shared = self.shared()?;
         let vdevs = shared.reader.vdevs();
-        let tops: BTreeSet<u32> = blocks.iter().map(|(place, _)| place.dvas[0].vdev()).collect();
+        let logs: BTreeSet<u32> = blocks.iter().map(|(place, _)| place.dvas[0].vdev()).collect();
         let answers = Arc::new((Mutex::new((blocks.len(), None)), shared.rt.condvar()));
         let writes = blocks.into_iter().map(|(place, data)| {
             let answers = Arc::clone(&answers);
@@ -101,9 +109,19 @@ impl Backend for LogBackend {
             }
             state.1.take()
         };
-        let done = failed.map_or(Ok(()), Err).and_then(|()| vdevs.flush_tops(&tops));
-        done.map_err(|e| {
-            for top in &tops {
+        // What fails there fails its txg too.
+        early.iter().try_for_each(|bp| shared.writer.wait_block(bp)).map_err(|e| e.to_string())?;
+        let flushed = match early.iter().any(BlkPtr::is_gang) {
+            // The parts of a gang are anywhere.
+            true => failed.map_or_else(|| vdevs.flush(), Err),
+            false => {
+                let data = early.iter().flat_map(|bp| bp.dvas().map(|(_, dva)| dva.vdev()));
+                let tops = logs.iter().copied().chain(data).collect();
+                failed.map_or_else(|| vdevs.flush_tops(&tops), Err)
+            }
+        };
+        flushed.map_err(|e| {
+            for top in &logs {
                 shared.alloc.avoid_log(*top);
             }
             e.to_string()

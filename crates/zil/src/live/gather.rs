@@ -1,0 +1,105 @@
+//! What a batch of changes becomes: records, and blocks of data written where they belong.
+//!
+//! Data that are written to the log are written twice, there and by the txg. So whole blocks above
+//! [`COPIED_MAX`] are written once, to the place that they will have in the tree, and the record
+//! has the pointer. With log devices the log is the faster place for all, and with
+//! `logbias=throughput` it is for nothing. These are the rules of OpenZFS.
+
+use super::pack::{RECORD_DATA_MAX, pointer_record, record_of};
+use super::{Backend, FetchData, Itx, LogBias, What, cuts};
+
+use ondisk::BlkPtr;
+use ondisk::zil::Record;
+use std::collections::VecDeque;
+
+/// Blocks up to this size go into the log as they are (`zfs_immediate_write_sz`).
+const COPIED_MAX: u64 = 32 << 10;
+
+/// The records of a batch, and blocks that they point to, which may still be under way.
+#[derive(Default)]
+pub(super) struct Gathered {
+    pub(super) records: Vec<Record>,
+    pub(super) early: Vec<BlkPtr>,
+}
+
+/// Where data come from, and which of it is copied.
+pub(super) struct Gather<'a> {
+    pub(super) backend: &'a dyn Backend,
+    pub(super) data: Option<&'a dyn FetchData>,
+    pub(super) bias: LogBias,
+}
+
+impl Gather<'_> {
+    /// Whether data in blocks of `size` bytes are written where they belong. A part of a block is
+    /// so only when nothing is to go into the log.
+    fn is_early(&self, size: u64, whole: bool) -> bool {
+        match self.bias {
+            LogBias::Throughput => size > 0,
+            LogBias::Latency => whole && size > COPIED_MAX && !self.backend.has_log_device(),
+        }
+    }
+
+    /// The records of a batch.
+    ///
+    /// # Errors
+    /// The pool has stopped.
+    pub(super) fn all(&self, batch: Vec<Itx>) -> Result<Gathered, String> {
+        let mut out = Gathered::default();
+        let mut rest = VecDeque::from(batch);
+        while let Some(Itx { txg, what }) = rest.pop_front() {
+            match what {
+                What::Record(record) => out.records.push(*record),
+                What::Unsaid => {}
+                What::Data { object, offset, length } => {
+                    let range = (object, offset, length);
+                    if !self.write(txg, range, &rest, &mut out) {
+                        self.backend.wait_synced(txg)?;
+                    }
+                }
+            }
+        }
+        Ok(out)
+    }
+
+    /// The records of one write. False: some of its data are not to be had.
+    fn write(
+        &self,
+        txg: u64,
+        (object, offset, length): (u64, u64, u64),
+        rest: &VecDeque<Itx>,
+        out: &mut Gathered,
+    ) -> bool {
+        let Some(data) = self.data else { return false };
+        let size = data.block_size(object);
+        let mut complete = true;
+        let mut at = 0;
+        while at < length {
+            let (begin, left) = (offset.saturating_add(at), length - at);
+            // Up to the end of the block, when a whole one or the part may be written early.
+            let piece = match size {
+                0 => left,
+                size => left.min(size - begin % size),
+            };
+            if self.is_early(size, piece == size)
+                && let Some(bp) = data.write_early(object, begin / size)
+            {
+                out.records.push(pointer_record(object, begin, piece, &bp, txg));
+                out.early.push(bp);
+                at += piece;
+                continue;
+            }
+            let n = match size > COPIED_MAX {
+                true => piece.min(RECORD_DATA_MAX),
+                false => left.min(RECORD_DATA_MAX),
+            };
+            let bytes = data.fetch(object, begin, n);
+            if bytes.len() as u64 != n && !rest.iter().any(|itx| cuts(&itx.what, object)) {
+                complete = false;
+            } else if !bytes.is_empty() {
+                out.records.push(record_of(object, begin, bytes, txg));
+            }
+            at += n;
+        }
+        complete
+    }
+}
