@@ -24,12 +24,12 @@
 mod live;
 
 pub use live::{
-    About, Backend, Change, FetchData, IntentLog, LogBias, LogStats, Place as BlockPlace, SyncMode,
-    Synced, What,
+    About, Backend, Change, FetchData, Finish, IntentLog, LogBias, LogStats, Place as BlockPlace,
+    SyncMode, Synced, What,
 };
 
 use dmu::Objset;
-use ondisk::zil::{CHECKSUM_SEQ_WORD, Chain, ChainPlace, Record, records};
+use ondisk::zil::{Body, CHECKSUM_SEQ_WORD, Chain, ChainPlace, Record, records};
 use ondisk::{BlkPtr, Endian, ZilHeader};
 use zio::Place;
 
@@ -57,7 +57,8 @@ pub struct LogBlock {
 pub enum LogEnd {
     /// There is no log.
     Empty,
-    /// The next block was allocated and never written, or belongs to something else by now.
+    /// The next block was allocated and never written, or belongs to something else by now; or the
+    /// data of the next record were not written.
     Unwritten,
     /// The header says that the log was claimed up to here.
     Claimed,
@@ -113,6 +114,39 @@ impl Log {
                 }
             }
             expected = expected.wrapping_add(1);
+        }
+        log
+    }
+
+    /// The same for a pool whose last durable txg is `synced`: a log that no import has claimed yet
+    /// ends before the first record of a later txg whose data, in a block of their own, were not
+    /// written. Nobody was promised such a record: its block and that of the log were under way
+    /// together.
+    #[must_use]
+    pub fn read_after(objset: &Objset, synced: u64) -> Self {
+        let mut log = Self::read(objset);
+        if log.is_claimed() {
+            return log;
+        }
+        let is_lost = |record: &Record| {
+            let Body::Write { block, object, offset, .. } = &record.body else { return false };
+            if block.is_hole() || block.logical_birth() <= synced {
+                return false;
+            }
+            let (level, blkid) = (Place::LEVEL_ZIL, offset / block.lsize().max(1));
+            let place = Place { objset: objset.id(), object: *object, level, blkid };
+            let read = objset.store().read(block, place, objset.key());
+            read.is_err_and(|e| e.kind == zio::ErrorKind::Unreadable)
+        };
+        let lost = log.blocks.iter().enumerate().find_map(|(at, block)| {
+            block.records.iter().position(&is_lost).map(|record| (at, record))
+        });
+        if let Some((at, record)) = lost {
+            log.blocks.truncate(at + 1);
+            if let Some(last) = log.blocks.last_mut() {
+                last.records.truncate(record);
+            }
+            (log.next, log.end) = (None, LogEnd::Unwritten);
         }
         log
     }

@@ -25,8 +25,9 @@
 //! was cut off since is not there to be fetched. Then a later record of the same batch says that it
 //! was, and what is left before is written; or the promise waits for the txg.
 //!
-//! **One thread leads.** It takes all that is ready, packs it into blocks, writes them at the same
-//! time and flushes once; whoever comes meanwhile waits, and the next to lead takes all of theirs.
+//! **One thread leads.** It takes all that is ready, packs it into blocks, has them written at the
+//! same time, and waits for a flush of its own; whoever came meanwhile is in the next batch, whose
+//! leader writes while the flush goes on ([`BATCHES`]). A batch is kept when those before it are.
 //! A promise is a number: that of the last change that was ready when it was asked for. It is kept
 //! when no change with a lower number is ready or under way.
 //!
@@ -76,12 +77,16 @@ use ondisk::{BlkPtr, Checksum, Compression, DmuType, Dva, Endian, ZilHeader};
 use parking_lot::{Mutex, MutexGuard};
 use rt::{Condvar, Rt};
 use std::collections::VecDeque;
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 
 /// A commit of more bytes waits for the txg: written to the log they would all be written twice,
 /// and the txg is due by then anyway.
 const LARGE: u64 = 32 << 20;
+
+/// Batches that are written or flushed at the same time: while one is flushed the next is written.
+const BATCHES: usize = 2;
 
 /// What a change is about, which decides who has to wait for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -168,13 +173,16 @@ pub trait Backend: Send + Sync {
     /// There is a device that takes blocks of logs alone.
     fn has_log_device(&self) -> bool;
 
-    /// Writes blocks, at the same time, waits for them and for the blocks of data `early`, which
-    /// are under way, and flushes the devices of all.
-    fn write(&self, blocks: Vec<(Place, Shared)>, early: &[BlkPtr]) -> Result<(), String>;
+    /// Begins to write blocks, all at the same time. What is returned waits for them and for the
+    /// blocks of data `early`, which are under way, and flushes the devices of all.
+    fn write(&self, blocks: Vec<(Place, Shared)>, early: Vec<BlkPtr>) -> Finish<'_>;
 
     /// Waits until `txg` is durable.
     fn wait_synced(&self, txg: u64) -> Result<(), String>;
 }
+
+/// Waits for what was begun.
+pub type Finish<'a> = Box<dyn FnOnce() -> Result<(), String> + 'a>;
 
 /// Data of objects as they are now.
 pub trait FetchData: Send + Sync {
@@ -236,10 +244,16 @@ struct State {
     sizes: Sizes,
     /// A thread leads.
     leading: bool,
-    /// It is writing blocks.
-    writing: bool,
-    /// The number of the first change that is under way.
-    under_way: Option<u64>,
+    /// A block of the chain is being chosen, or written.
+    writing: u64,
+    /// Batches that are under way, and the number of the first change of each.
+    under_way: VecDeque<(u64, u64)>,
+    /// The number of the next batch.
+    next_batch: u64,
+    /// Batches that are being written, in the order of their blocks.
+    flights: VecDeque<u64>,
+    /// One of them was not: nobody finds what is behind it.
+    broken: bool,
     /// The last durable txg.
     synced: u64,
     /// As long as it is not zero there is no chain.
@@ -260,7 +274,8 @@ type Told = Box<dyn FnOnce(Result<(), String>) + Send>;
 impl State {
     /// No change with a lower number is ready or under way.
     fn kept_below(&self) -> u64 {
-        self.under_way.unwrap_or(u64::MAX).min(self.queue.first())
+        let under_way = self.under_way.iter().map(|(_, first)| *first);
+        under_way.fold(self.queue.first(), u64::min)
     }
 }
 
@@ -298,6 +313,16 @@ impl std::ops::AddAssign for LogStats {
     }
 }
 
+/// A batch whose blocks are on their way.
+struct Flight<'a> {
+    number: u64,
+    /// The last txg that a change of it is of.
+    txg: u64,
+    /// The blocks of the chain.
+    seqs: Range<u64>,
+    finish: Finish<'a>,
+}
+
 /// See the head of the file.
 pub struct IntentLog {
     rt: Rt,
@@ -323,8 +348,11 @@ impl IntentLog {
             record_seq: 0,
             sizes: Sizes::default(),
             leading: false,
-            writing: false,
-            under_way: None,
+            writing: 0,
+            under_way: VecDeque::new(),
+            next_batch: 0,
+            flights: VecDeque::new(),
+            broken: false,
             synced: 0,
             suspended: 0,
             foreign,
@@ -477,15 +505,28 @@ impl IntentLog {
             if state.kept_below() >= ticket {
                 return Ok(());
             }
-            if state.leading {
+            if state.leading || state.under_way.len() >= BATCHES {
+                self.changed.wait(&mut state);
+                continue;
+            }
+            if state.queue.first() >= ticket {
+                // It is under way, and nothing that is ready is waited for here.
                 self.changed.wait(&mut state);
                 continue;
             }
             state.leading = true;
-            state.under_way = Some(state.queue.first());
+            let (number, first) = (state.next_batch, state.queue.first());
+            state.next_batch += 1;
+            state.under_way.push_back((number, first));
             let batch = state.queue.take();
-            let done = MutexGuard::unlocked(&mut state, || self.promise(batch));
-            (state.leading, state.under_way) = (false, None);
+            let begun = MutexGuard::unlocked(&mut state, || self.promise(number, batch));
+            state.leading = false;
+            self.changed.notify_all();
+            let done = begun.and_then(|flight| match flight {
+                Some(flight) => MutexGuard::unlocked(&mut state, || self.land(flight)),
+                None => Ok(()),
+            });
+            state.under_way.retain(|(n, _)| *n != number);
             if let Err(why) = done {
                 state.stopped.get_or_insert(why);
             }
@@ -493,8 +534,8 @@ impl IntentLog {
         }
     }
 
-    /// Makes a batch survive, in the log or by its txg.
-    fn promise(&self, mut batch: Vec<Itx>) -> Result<(), String> {
+    /// Makes a batch survive, by its txg, or in the log, where what is returned has to land.
+    fn promise(&self, number: u64, mut batch: Vec<Itx>) -> Result<Option<Flight<'_>>, String> {
         let unsaid = batch.iter().filter(|itx| matches!(itx.what, What::Unsaid));
         if let Some(txg) = unsaid.map(|itx| itx.txg).max() {
             self.backend.wait_synced(txg)?;
@@ -502,24 +543,50 @@ impl IntentLog {
         }
         let synced = self.state.lock().synced;
         batch.retain(|itx| itx.txg > synced);
-        let Some(last) = batch.iter().map(|itx| itx.txg).max() else { return Ok(()) };
+        let Some(last) = batch.iter().map(|itx| itx.txg).max() else { return Ok(None) };
         let bytes = batch.iter().map(|itx| match &itx.what {
             What::Data { length, .. } => *length,
             _ => 0,
         });
         if bytes.fold(0, u64::saturating_add) > LARGE {
-            return self.backend.wait_synced(last);
+            return self.backend.wait_synced(last).map(|()| None);
         }
         if let Some(begun) = self.begin_chain() {
-            return self.begun(begun.max(last));
+            return self.begun(begun.max(last)).map(|()| None);
         }
         let data = self.data.lock().clone();
         let (backend, data) = (&*self.backend, data.as_deref());
         let gathered = Gather { backend, data, bias: self.bias() }.all(batch)?;
-        if gathered.records.is_empty() || self.put(&gathered) {
-            return Ok(());
+        if gathered.records.is_empty() {
+            return Ok(None);
         }
-        self.backend.wait_synced(last)
+        match self.put(number, last, gathered) {
+            Some(flight) => Ok(Some(flight)),
+            None => self.backend.wait_synced(last).map(|()| None),
+        }
+    }
+
+    /// Waits until a batch survives.
+    fn land(&self, Flight { number, txg, seqs, finish }: Flight<'_>) -> Result<(), String> {
+        let written = finish().is_ok();
+        let mut state = self.state.lock();
+        // Those before it decide whether the chain leads here.
+        while state.flights.front() != Some(&number) {
+            self.changed.wait(&mut state);
+        }
+        state.flights.pop_front();
+        state.writing -= 1;
+        state.broken |= !written;
+        if state.broken && state.stage == Stage::Open {
+            state.stage = Stage::Closing;
+        }
+        for link in state.links.iter_mut().filter(|link| seqs.contains(&link.seq)) {
+            link.is_written = true;
+        }
+        let kept = !state.broken;
+        self.changed.notify_all();
+        drop(state);
+        if kept { Ok(()) } else { self.backend.wait_synced(txg) }
     }
 
     /// Allocates the first block when there is no chain. The txg that will write the header.
@@ -530,6 +597,7 @@ impl IntentLog {
                 return None;
             }
             state.words = [self.rt.random_u64() | 1, self.rt.random_u64() | 1];
+            state.broken = false;
             state.stage = Stage::Starting;
             state.sizes.usual()
         };
@@ -555,21 +623,22 @@ impl IntentLog {
         done
     }
 
-    /// Writes records into the chain. False: they are not there, or nobody could find them.
-    fn put(&self, Gathered { records, early }: &Gathered) -> bool {
+    /// Begins to write the records of a batch, whose last txg is `txg`, into the chain. `None`: they
+    /// cannot be written there.
+    fn put(&self, number: u64, txg: u64, gathered: Gathered) -> Option<Flight<'_>> {
+        let Gathered { records, early } = gathered;
         let mut plans = {
             let mut state = self.state.lock();
-            let last = state.links.back().copied();
-            let Some(last) = last.filter(|_| state.stage == Stage::Open) else { return false };
-            state.writing = true;
+            let last = state.links.back().copied().filter(|_| state.stage == Stage::Open)?;
+            state.writing += 1;
             vec![Plan::new(last.place, last.seq)]
         };
-        let Some(next) = self.pack(records, &mut plans) else {
+        let Some(next) = self.pack(&records, &mut plans) else {
             // Nothing was written, so the chain is as it was, and what was allocated behind it is
             // of no use. The next sync frees it.
             let unused = {
                 let mut state = self.state.lock();
-                state.writing = false;
+                state.writing -= 1;
                 state.fresh.extend(plans.iter().skip(1).map(|plan| plan.place));
                 !state.fresh.is_empty()
             };
@@ -578,7 +647,7 @@ impl IntentLog {
                 // When the pool has stopped, there is no next sync.
                 let _ = self.backend.touch();
             }
-            return false;
+            return None;
         };
         let words = self.state.lock().words;
         let pointer = |place: Place, seq| pointer(&place, self.objset, words, seq);
@@ -596,24 +665,26 @@ impl IntentLog {
             early: early.len() as u64,
             early_bytes: early.iter().map(BlkPtr::psize).sum(),
         };
-        let written = blocks.is_some_and(|blocks| self.backend.write(blocks, early).is_ok());
-        let mut state = self.state.lock();
-        state.stats += more;
-        state.links.pop_back();
-        state.links.extend(plans.iter().map(|plan| Link {
-            place: plan.place,
-            seq: plan.seq,
-            max_txg: plan.max_txg,
-            is_written: true,
-        }));
-        let (place, seq) = next;
-        state.links.push_back(Link { place, seq, max_txg: 0, is_written: false });
-        state.writing = false;
-        if !written && state.stage == Stage::Open {
-            state.stage = Stage::Closing;
+        let seqs = plans.first()?.seq..next.1;
+        {
+            let mut state = self.state.lock();
+            state.stats += more;
+            state.links.pop_back();
+            state.links.extend(plans.iter().map(|plan| Link {
+                place: plan.place,
+                seq: plan.seq,
+                max_txg: plan.max_txg,
+                is_written: false,
+            }));
+            let (place, seq) = next;
+            state.links.push_back(Link { place, seq, max_txg: 0, is_written: false });
+            state.flights.push_back(number);
         }
-        self.changed.notify_all();
-        written
+        let finish = match blocks {
+            Some(blocks) => self.backend.write(blocks, early),
+            None => Box::new(|| Err("a block of the log cannot be made".to_owned())),
+        };
+        Some(Flight { number, txg, seqs, finish })
     }
 
     /// Puts records into blocks, the first of which is there, and allocates what comes behind.
@@ -686,7 +757,7 @@ impl IntentLog {
         // In no chain, so that a crash would leave it allocated for ever.
         free.extend(state.fresh.extract_if(.., |place| over(place)));
         if state.stage == Stage::Closing
-            && !state.writing
+            && state.writing == 0
             && state.fresh.is_empty()
             && state.links.iter().all(|link| over(&link.place) && link.max_txg <= txg)
         {

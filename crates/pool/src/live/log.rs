@@ -50,7 +50,12 @@ fn blocks(objset: &Objset, header: &ZilHeader, synced: u64) -> Vec<BlkPtr> {
         if claimed {
             let all = records(chain.records_in(&block, at), block.endian());
             let first = header.claim_txg;
-            out.extend(all.filter_map(|record| claimed_block(&record.ok()?, first)));
+            let last = match header.flags & ZilHeader::FLAG_CLAIM_LR_SEQ_VALID {
+                0 => u64::MAX,
+                _ => header.claim_lr_seq,
+            };
+            let claimed = all.filter_map(|record| record.ok().filter(|r| r.seq <= last));
+            out.extend(claimed.filter_map(|record| claimed_block(&record, first)));
         }
         bp = chain.next;
     }

@@ -3,7 +3,11 @@
 //! Data that are written to the log are written twice, there and by the txg. So whole blocks above
 //! [`COPIED_MAX`] are written once, to the place that they will have in the tree, and the record
 //! has the pointer. With log devices the log is the faster place for all, and with
-//! `logbias=throughput` it is for nothing. These are the rules of OpenZFS.
+//! `logbias=throughput` whole blocks of any size go to their place.
+//!
+//! OpenZFS does the same with blocks of which a part was written. A replay by any implementation
+//! then writes the whole block, and a file that ends in it behind that part ends with the block:
+//! such parts are copied here.
 
 use super::pack::{RECORD_DATA_MAX, pointer_record, record_of};
 use super::{Backend, FetchData, Itx, LogBias, What, cuts};
@@ -30,12 +34,11 @@ pub(super) struct Gather<'a> {
 }
 
 impl Gather<'_> {
-    /// Whether data in blocks of `size` bytes are written where they belong. A part of a block is
-    /// so only when nothing is to go into the log.
-    fn is_early(&self, size: u64, whole: bool) -> bool {
+    /// Whether whole blocks of `size` bytes are written where they belong.
+    fn is_early(&self, size: u64) -> bool {
         match self.bias {
             LogBias::Throughput => size > 0,
-            LogBias::Latency => whole && size > COPIED_MAX && !self.backend.has_log_device(),
+            LogBias::Latency => size > COPIED_MAX && !self.backend.has_log_device(),
         }
     }
 
@@ -70,28 +73,22 @@ impl Gather<'_> {
         out: &mut Gathered,
     ) -> bool {
         let Some(data) = self.data else { return false };
-        let size = data.block_size(object);
+        // 0: none is.
+        let size = Some(data.block_size(object)).filter(|size| self.is_early(*size)).unwrap_or(0);
         let mut complete = true;
         let mut at = 0;
         while at < length {
             let (begin, left) = (offset.saturating_add(at), length - at);
-            // Up to the end of the block, when a whole one or the part may be written early.
-            let piece = match size {
-                0 => left,
-                size => left.min(size - begin % size),
-            };
-            if self.is_early(size, piece == size)
+            let in_block = if size == 0 { left } else { left.min(size - begin % size) };
+            if in_block == size
                 && let Some(bp) = data.write_early(object, begin / size)
             {
-                out.records.push(pointer_record(object, begin, piece, &bp, txg));
+                out.records.push(pointer_record(object, begin, size, &bp));
                 out.early.push(bp);
-                at += piece;
+                at += size;
                 continue;
             }
-            let n = match size > COPIED_MAX {
-                true => piece.min(RECORD_DATA_MAX),
-                false => left.min(RECORD_DATA_MAX),
-            };
+            let n = in_block.min(RECORD_DATA_MAX);
             let bytes = data.fetch(object, begin, n);
             if bytes.len() as u64 != n && !rest.iter().any(|itx| cuts(&itx.what, object)) {
                 complete = false;

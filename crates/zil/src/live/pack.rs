@@ -26,14 +26,11 @@ pub(super) fn record_of(object: u64, offset: u64, data: Vec<u8>, txg: u64) -> Re
     Record::new(TxType::WRITE, txg, 0, body)
 }
 
-/// The record of a write whose data are in a block of their own.
-pub(super) fn pointer_record(
-    object: u64,
-    offset: u64,
-    length: u64,
-    block: &BlkPtr,
-    txg: u64,
-) -> Record {
+/// The record of a write whose data are in a block of their own. It is of the txg that has the
+/// block, which may be later than the write's: who replays a record of a txg that is durable already
+/// passes it over, but a claim would keep the block.
+pub(super) fn pointer_record(object: u64, offset: u64, length: u64, block: &BlkPtr) -> Record {
+    let txg = block.logical_birth();
     let (block, data) = (Box::new(*block), Vec::new());
     let body = Body::Write { object, offset, length, block_offset: 0, block, data };
     Record::new(TxType::WRITE, txg, 0, body)

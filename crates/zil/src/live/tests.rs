@@ -49,14 +49,16 @@ impl Backend for Handle {
         false
     }
 
-    fn write(&self, blocks: Vec<(Place, Shared)>, _: &[BlkPtr]) -> Result<(), String> {
-        if self.0.failing.load(Ordering::SeqCst) {
-            return Err("the device is gone".to_owned());
-        }
-        for (place, bytes) in blocks {
-            self.0.blocks.lock().insert(place.dvas[0].offset(), bytes.to_vec());
-        }
-        Ok(())
+    fn write(&self, blocks: Vec<(Place, Shared)>, _: Vec<BlkPtr>) -> Finish<'_> {
+        Box::new(|| {
+            if self.0.failing.load(Ordering::SeqCst) {
+                return Err("the device is gone".to_owned());
+            }
+            for (place, bytes) in blocks {
+                self.0.blocks.lock().insert(place.dvas[0].offset(), bytes.to_vec());
+            }
+            Ok(())
+        })
     }
 
     fn wait_synced(&self, txg: u64) -> Result<(), String> {

@@ -158,7 +158,7 @@ pub fn into_pool(objset: &Objset, log: &Log, how: &IntoPool<'_>) -> Result<Repla
 /// When it is no file system, or what every replay needs of it cannot be read. A record that
 /// cannot be applied is no error: see [`ReplayReport::stopped`].
 pub fn filesystem(objset: &Objset, settings: &Settings) -> Result<(Objset, ReplayReport)> {
-    filesystem_log(objset, settings, &Log::read(objset))
+    filesystem_log(objset, settings, &Log::read_after(objset, settings.synced))
 }
 
 /// Like [`filesystem`], with the log already read, or with another one.
@@ -189,7 +189,7 @@ pub fn filesystem_log(
 /// # Errors
 /// As [`filesystem`].
 pub fn volume(objset: &Objset, settings: &Settings) -> Result<(Objset, ReplayReport)> {
-    volume_log(objset, settings, &Log::read(objset))
+    volume_log(objset, settings, &Log::read_after(objset, settings.synced))
 }
 
 /// Like [`volume`], with the log already read, or with another one.

@@ -12,9 +12,9 @@ use ondisk::{BlkPtr, ZilHeader};
 use parking_lot::Mutex;
 use std::collections::BTreeSet;
 use std::sync::{Arc, Weak};
-use vdev::BlockWrite;
 use vdev::queue::IoClass;
-use zil::{Backend, BlockPlace};
+use vdev::{BlockWrite, WriteError};
+use zil::{Backend, BlockPlace, Finish};
 use zio::{Allocate, Class, Want};
 
 /// The pool of one head's log.
@@ -79,18 +79,16 @@ impl Backend for LogBackend {
         self.within(&*self.shared()?, Ok)
     }
 
-    fn write(
-        &self,
-        blocks: Vec<(BlockPlace, device::Shared)>,
-        early: &[BlkPtr],
-    ) -> Result<(), String> {
-        let shared = self.shared()?;
-        let vdevs = shared.reader.vdevs();
+    fn write(&self, blocks: Vec<(BlockPlace, device::Shared)>, early: Vec<BlkPtr>) -> Finish<'_> {
+        let shared = match self.shared() {
+            Ok(shared) => shared,
+            Err(why) => return Box::new(|| Err(why)),
+        };
         let logs: BTreeSet<u32> = blocks.iter().map(|(place, _)| place.dvas[0].vdev()).collect();
         let answers = Arc::new((Mutex::new((blocks.len(), None)), shared.rt.condvar()));
         let writes = blocks.into_iter().map(|(place, data)| {
             let answers = Arc::clone(&answers);
-            let done = Box::new(move |result: Result<(), vdev::WriteError>| {
+            let done = Box::new(move |result: Result<(), WriteError>| {
                 let mut state = answers.0.lock();
                 state.0 -= 1;
                 state.1 = state.1.take().or(result.err());
@@ -101,30 +99,23 @@ impl Backend for LogBackend {
             let (dva, birth, class) = (place.dvas[0], place.birth, IoClass::SyncWrite);
             BlockWrite { dva, data, birth, class, done }
         });
-        vdevs.write_batch(writes.collect());
-        let failed = {
-            let mut state = answers.0.lock();
-            while state.0 > 0 {
-                answers.1.wait(&mut state);
-            }
-            state.1.take()
-        };
-        // What fails there fails its txg too.
-        early.iter().try_for_each(|bp| shared.writer.wait_block(bp)).map_err(|e| e.to_string())?;
-        let flushed = match early.iter().any(BlkPtr::is_gang) {
-            // The parts of a gang are anywhere.
-            true => failed.map_or_else(|| vdevs.flush(), Err),
-            false => {
-                let data = early.iter().flat_map(|bp| bp.dvas().map(|(_, dva)| dva.vdev()));
-                let tops = logs.iter().copied().chain(data).collect();
-                failed.map_or_else(|| vdevs.flush_tops(&tops), Err)
-            }
-        };
-        flushed.map_err(|e| {
-            for top in &logs {
-                shared.alloc.avoid_log(*top);
-            }
-            e.to_string()
+        shared.reader.vdevs().write_batch(writes.collect());
+        Box::new(move || {
+            let failed = {
+                let mut state = answers.0.lock();
+                while state.0 > 0 {
+                    answers.1.wait(&mut state);
+                }
+                state.1.take()
+            };
+            // What fails there fails its txg too.
+            let data = early.iter().try_for_each(|bp| shared.writer.wait_block(bp));
+            data.map_err(|e| e.to_string())?;
+            let flushed = failed.map_or_else(|| flush(&shared, &logs, &early), Err);
+            flushed.map_err(|e| {
+                logs.iter().for_each(|top| shared.alloc.avoid_log(*top));
+                e.to_string()
+            })
         })
     }
 
@@ -132,4 +123,15 @@ impl Backend for LogBackend {
         let shared = self.shared()?;
         shared.txgs.wait_synced(txg, Pushed::Waited).map_err(|why| why.to_string())
     }
+}
+
+/// Flushes what blocks of logs, on these vdevs, and blocks of data are on.
+fn flush(shared: &Shared, logs: &BTreeSet<u32>, early: &[BlkPtr]) -> Result<(), WriteError> {
+    let vdevs = shared.reader.vdevs();
+    if early.iter().any(BlkPtr::is_gang) {
+        // Its parts are anywhere.
+        return vdevs.flush();
+    }
+    let data = early.iter().flat_map(|bp| bp.dvas().map(|(_, dva)| dva.vdev()));
+    vdevs.flush_tops(&logs.iter().copied().chain(data).collect())
 }

@@ -54,7 +54,7 @@ pub(in super::super) fn why_not_replayed(
     if objset.phys().zil.log.is_hole() {
         return None;
     }
-    let log = Log::read(objset);
+    let log = Log::read_after(objset, pool.uberblock().txg);
     let mut settings = Settings::new(pool.uberblock().txg);
     let mut pending = log.pending(settings.synced);
     let first = pending.next()?;
@@ -100,7 +100,7 @@ pub(in super::super) fn claims(pool: &Pool, alloc: &Allocator) -> Result<Vec<Cla
         if before.log.is_hole() {
             continue;
         }
-        let log = Log::read(&objset);
+        let log = Log::read_after(&objset, txg - 1);
         let has_pending = log.pending(txg - 1).next().is_some();
         if before.claim_txg != 0 {
             if has_pending {
