@@ -623,8 +623,8 @@ impl IntentLog {
         done
     }
 
-    /// Begins to write the records of a batch, whose last txg is `txg`, into the chain. `None`: they
-    /// cannot be written there.
+    /// Begins to write the records of a batch, whose last txg is `txg`, into the chain. `None`:
+    /// they cannot be written there.
     fn put(&self, number: u64, txg: u64, gathered: Gathered) -> Option<Flight<'_>> {
         let Gathered { records, early } = gathered;
         let mut plans = {

@@ -27,8 +27,8 @@ pub(super) fn record_of(object: u64, offset: u64, data: Vec<u8>, txg: u64) -> Re
 }
 
 /// The record of a write whose data are in a block of their own. It is of the txg that has the
-/// block, which may be later than the write's: who replays a record of a txg that is durable already
-/// passes it over, but a claim would keep the block.
+/// block, which may be later than the write's. A record of a txg that is durable is passed over by
+/// a replay, but a claim would keep its block.
 pub(super) fn pointer_record(object: u64, offset: u64, length: u64, block: &BlkPtr) -> Record {
     let txg = block.logical_birth();
     let (block, data) = (Box::new(*block), Vec::new());
