@@ -14,6 +14,7 @@ use engine::live::{
     self, CreateOptions, Devices, ImportOptions, NewFilesystem, NewTop, TopUse, TxgLimits, VdevSpec,
 };
 use engine::{Candidate, Filesystem, LivePool, OpenOptions, Pool, Volume, inventory};
+use engine::{PropertyChange, StoredValue};
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -204,7 +205,10 @@ impl Bench {
 fn made(name: &'static str, log: bool) -> Bench {
     let (bench, pool) = create(name, log);
     pool.create_filesystem(&format!("{name}/fs"), NewFilesystem::default(), Vec::new()).unwrap();
-    pool.create_volume(&format!("{name}/vol"), 4 << 20, 16384, Vec::new()).unwrap();
+    // Whole blocks of the volume go to where they belong; so do large ones of files without a log
+    // device.
+    let bias = PropertyChange { name: "logbias".to_owned(), value: Some(StoredValue::Number(1)) };
+    pool.create_volume(&format!("{name}/vol"), 4 << 20, 16384, vec![bias]).unwrap();
     let files = pool.filesystem(&format!("{name}/fs")).unwrap();
     let volume = pool.volume(&format!("{name}/vol")).unwrap();
     furnish(&files, &volume);
@@ -220,6 +224,9 @@ fn made(name: &'static str, log: bool) -> Bench {
     let after = pool.txgs().into_iter().filter(|t| t.txg > before);
     let pushed: Vec<_> = after.map(|t| (t.txg, t.pushed, t.dirty)).collect();
     assert!(pushed.is_empty(), "something had no record: {pushed:?}");
+    let early = pool.log_stats().early;
+    // With a log device, those of the volume alone.
+    assert_eq!(early, if log { 18 } else { 19 }, "blocks that records point to");
     bench.fork()
 }
 

@@ -8,15 +8,15 @@ use super::state::Content;
 use crate::error::Result;
 use crate::object::Object;
 use crate::tx::Tx;
-use ondisk::BlkPtr;
+use ondisk::{BlkPtr, Checksum};
 use std::sync::Arc;
 use zio::Place;
 
 impl Object {
     /// Writes block `blkid`, as `tx` and others of its txg have changed it, to its devices, and
     /// returns the pointer before it is there. `None`, and nothing has changed: the open txg does
-    /// not have the block, or it was written before, or is all zeros, or there is no space that
-    /// could be spared now.
+    /// not have the block, or it was written before, or is all zeros, or has no checksum, or there
+    /// is no space that could be spared now.
     ///
     /// # Errors
     /// The set is not live, or its txg is frozen.
@@ -32,6 +32,10 @@ impl Object {
         };
         let size = block.len() as u64;
         let mut spec = set.policy().spec(attrs.kind, 0, Some(&attrs), size, tx.txg());
+        if spec.checksum == Checksum::OFF {
+            // After a crash nobody could tell whether the block was written.
+            return Ok(None);
+        }
         (spec.urgent, spec.embed) = (true, false);
         let place = Place { objset: set.id, object: self.number(), level: 0, blkid };
         let Some(bp) = transactions.write_early(tx.txg(), &block, &spec, place) else {

@@ -16,6 +16,11 @@ struct Pool {
     left: Mutex<Option<u64>>,
     allocated: Mutex<Vec<u64>>,
     failing: AtomicBool,
+    has_log_device: AtomicBool,
+    /// Writes do not end.
+    holding: AtomicBool,
+    /// Batches that began to be written.
+    begun: AtomicU64,
     waits: AtomicU64,
     blocks: Mutex<BTreeMap<u64, Vec<u8>>>,
     log: Mutex<Option<Arc<IntentLog>>>,
@@ -46,11 +51,15 @@ impl Backend for Handle {
     }
 
     fn has_log_device(&self) -> bool {
-        false
+        self.0.has_log_device.load(Ordering::SeqCst)
     }
 
     fn write(&self, blocks: Vec<(Place, Shared)>, _: Vec<BlkPtr>) -> Finish<'_> {
+        self.0.begun.fetch_add(1, Ordering::SeqCst);
         Box::new(|| {
+            while self.0.holding.load(Ordering::SeqCst) {
+                std::thread::yield_now();
+            }
             if self.0.failing.load(Ordering::SeqCst) {
                 return Err("the device is gone".to_owned());
             }
@@ -119,6 +128,26 @@ impl FetchData for Zeros {
 
     fn write_early(&self, _: u64, _: u64) -> Option<BlkPtr> {
         None
+    }
+}
+
+/// Objects of 64 KiB blocks, which the open txg has all and writes early.
+struct Blocks(Arc<Pool>);
+
+impl FetchData for Blocks {
+    fn fetch(&self, _: u64, _: u64, length: u64) -> Vec<u8> {
+        vec![7; length as usize]
+    }
+
+    fn block_size(&self, _: u64) -> u64 {
+        64 << 10
+    }
+
+    fn write_early(&self, _: u64, blkid: u64) -> Option<BlkPtr> {
+        let birth = self.0.open.load(Ordering::SeqCst);
+        let place =
+            Place { dvas: [Dva::new(1, blkid << 16, 64 << 10, false); 3], size: 64 << 10, birth };
+        Some(pointer(&place, 54, [1, 1], blkid))
     }
 }
 
@@ -284,6 +313,86 @@ fn what_a_rename_moves_comes_before_it_and_what_is_gone_does_not_come() {
     log.add(Change { txg: 11, about: About::Names, what, after: &[9], gone: &[8] });
     log.commit(Some(8)).unwrap();
     assert_eq!(kinds(&pool.records()), [TxType::WRITE, TxType::RENAME]);
+}
+
+/// Length, and whether the data are in the record, of each write.
+fn writes(records: &[Record]) -> Vec<(u64, bool)> {
+    let of = |r: &Record| match &r.body {
+        Body::Write { length, block, data, .. } => {
+            Some((*length, block.is_hole() && !data.is_empty()))
+        }
+        _ => None,
+    };
+    records.iter().filter_map(of).collect()
+}
+
+#[test]
+fn whole_large_blocks_are_written_to_where_they_belong() {
+    let (pool, log) = log();
+    log.set_data(Arc::new(Blocks(Arc::clone(&pool))));
+    names(&log, 10, "a");
+    log.commit(None).unwrap();
+    let at = |offset, length| {
+        let what = What::Data { object: 9, offset, length };
+        log.add(Change { txg: 11, about: About::Object(9), what, after: &[], gone: &[] });
+        log.commit(Some(9)).unwrap();
+    };
+    let block = 64 << 10;
+    at(block / 2, 2 * block);
+    assert_eq!(writes(&pool.records()), [(block / 2, true), (block, false), (block / 2, true)]);
+    assert!(pool.records().iter().all(|r| r.txg == 11), "the txg that has the block");
+    assert_eq!((log.stats().early, log.stats().early_bytes), (1, block));
+    pool.has_log_device.store(true, Ordering::SeqCst);
+    at(0, block);
+    assert_eq!(writes(&pool.records())[3..], [(block, true)], "into the log, where it is a device");
+    log.set_bias(LogBias::Throughput);
+    at(0, block);
+    assert_eq!(writes(&pool.records())[4..], [(block, false)]);
+}
+
+/// Lets `log` promise a name by a thread of its own.
+fn promise(log: &Arc<IntentLog>, name: &'static str) -> std::thread::JoinHandle<()> {
+    let log = Arc::clone(log);
+    std::thread::spawn(move || {
+        names(&log, 11, name);
+        log.commit(None).unwrap();
+    })
+}
+
+fn wait_until(mut done: impl FnMut() -> bool) {
+    let began = std::time::Instant::now();
+    while !done() {
+        assert!(began.elapsed().as_secs() < 60, "it never happened");
+        std::thread::yield_now();
+    }
+}
+
+#[test]
+fn a_batch_is_written_while_the_last_is_flushed_and_falls_with_it() {
+    for fails in [false, true] {
+        let (pool, log) = log();
+        names(&log, 10, "a");
+        log.commit(None).unwrap();
+        let begun = || pool.begun.load(Ordering::SeqCst);
+        pool.holding.store(true, Ordering::SeqCst);
+        let first = promise(&log, "b");
+        wait_until(|| begun() == 1);
+        let second = promise(&log, "c");
+        wait_until(|| begun() == 2);
+        let third = promise(&log, "d");
+        std::thread::sleep(std::time::Duration::from_millis(20));
+        assert_eq!(begun(), 2, "no more than two at a time");
+        pool.failing.store(fails, Ordering::SeqCst);
+        pool.holding.store(false, Ordering::SeqCst);
+        for thread in [first, second, third] {
+            thread.join().unwrap();
+        }
+        let waits = pool.waits.load(Ordering::SeqCst);
+        match fails {
+            false => assert_eq!((waits, pool.records().len()), (1, 3)),
+            true => assert!(waits > 1 && pool.open.load(Ordering::SeqCst) > 11),
+        }
+    }
 }
 
 #[test]
