@@ -380,7 +380,7 @@ fn a_batch_is_written_while_the_last_is_flushed_and_falls_with_it() {
         let second = promise(&log, "c");
         wait_until(|| begun() == 2);
         let third = promise(&log, "d");
-        std::thread::sleep(std::time::Duration::from_millis(20));
+        Rt::real().sleep(std::time::Duration::from_millis(20));
         assert_eq!(begun(), 2, "no more than two at a time");
         pool.failing.store(fails, Ordering::SeqCst);
         pool.holding.store(false, Ordering::SeqCst);
