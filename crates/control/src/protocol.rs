@@ -173,7 +173,7 @@ impl Request {
     }
 
     fn wrong(&self, name: &str, wanted: &str) -> Refusal {
-        Refusal::new(format!("cannot {}: `{name}` is not {wanted}", self.verb))
+        Refusal::new(format!("bad request \"{}\": `{name}` is not {wanted}", self.verb))
     }
 }
 

@@ -155,7 +155,7 @@ fn converse(stream: &UnixStream, seat: &Seat<UnixStream>, peer: Peer, handler: &
         };
         let handle = AssertUnwindSafe(|| handler.handle(&request, peer, line.files));
         let result = catch_unwind(handle).unwrap_or_else(|_| {
-            let what = format!("cannot {}: the server made a mistake", request.verb);
+            let what = format!("the server failed at the request \"{}\"", request.verb);
             Err(Refusal::new(what).hint("its standard error says more"))
         });
         let sent = send(stream, &answer(&request.id, &result), &[]);

@@ -8,11 +8,19 @@
 use engine::files::{NewFile, NewKind, Time};
 use engine::objects::{DmuType, Hold, NewObject};
 use engine::{Create, Error, Filesystem, NewPool, Result, datasets};
+use std::path::Path;
 
 fn main() -> Result<()> {
     let Some(path) = std::env::args().nth(1) else {
         return Err(Error::external("usage: pool_in_a_file IMAGE"));
     };
+    let (now, before) = run(Path::new(&path))?;
+    println!("now:    {now}\nbefore: {before}");
+    Ok(())
+}
+
+/// Makes the pool; returns a file as it is, and as it was in the snapshot.
+pub fn run(path: &Path) -> Result<(String, String)> {
     let pool = NewPool::new("tank").file(path, 256 << 20)?.create()?;
     Create::filesystem("tank/data")?.run(&pool)?;
 
@@ -46,12 +54,12 @@ fn main() -> Result<()> {
         node.read_at(0, &mut bytes)?;
         Ok(String::from_utf8_lossy(&bytes).into_owned())
     };
-    println!("now:    {}", show(&fs)?);
-    println!("before: {}", show(&pool.view().filesystem("tank/data@before")?)?);
+    let shown = (show(&fs)?, show(&pool.view().filesystem("tank/data@before")?)?);
 
     for t in pool.txgs() {
         println!("txg {}: {} blocks, {} bytes, {:?}", t.txg, t.blocks, t.written, t.sync);
     }
     drop((fs, object));
-    Ok(pool.export()?)
+    pool.export()?;
+    Ok(shown)
 }

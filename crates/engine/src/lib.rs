@@ -49,6 +49,7 @@
 //! | [`mod@diff`] | what changed between two states of a file system |
 //! | [`mod@check`], [`inventory`] | everything verified, and everything listed |
 //! | [`pools`] | how pools are found, judged and described |
+//! | [`devices`] | files and disks by their paths: opening them, what is on them and uses them |
 //! | [`live`] | making and importing pools that can be changed, tunables, records of txgs |
 //! | [`stats`] | what a pool did, and how long it took |
 //! | [`props`], [`features`] | tables of all properties and features |
@@ -91,13 +92,17 @@
 #![forbid(unsafe_code)]
 
 pub mod datasets;
+pub mod devices;
 pub mod diff;
 mod error;
+mod import;
 pub mod ingest;
 pub mod inventory;
 mod new_pool;
+mod orphans;
 pub mod properties;
 pub mod replay;
+mod vdev_properties;
 
 pub use datasets::Create;
 pub use dmu::Objset;
@@ -210,6 +215,7 @@ pub mod errors {
 
 /// What files are made of: kinds, attributes, flags, lists of access rights, names.
 pub mod files {
+    pub use crate::orphans::orphans;
     pub use ondisk::acl;
     pub use ondisk::znode::{ZPL_VERSION_MAX as VERSION_MAX, flags};
     pub use zpl::write::{OpenFile, XattrMode};
@@ -227,8 +233,12 @@ pub mod objects {
 
 /// How pools are found, judged and described.
 pub mod pools {
+    pub use crate::import::{
+        DeviceNote, ImportTop, ImportTree, ImportVdev, ImportVerdict, Trouble,
+    };
+    pub use crate::vdev_properties::{NamedVdev, named_vdevs, vdev_properties};
     pub use ondisk::scan::ScanState;
-    pub use pool::{Absence, CandidateState, LeafSight, MissingDevice, UnknownFeature};
+    pub use pool::{Absence, CandidateState, LeafSight, MissingDevice, Salvage, UnknownFeature};
     pub use pool::{FoundLeaf, LabelView, TxgCandidate, Verdict, by_txg, judge_txgs};
     pub use pool::{HistoryFormat, PoolProperty, PoolPropertySource, history_text};
     pub use pool::{PoolSpace, SUSPENDED, Section, Status, VdevTreeView, VdevView};

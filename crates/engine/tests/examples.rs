@@ -3,6 +3,8 @@
 
 #[path = "../examples/first_pool.rs"]
 mod first_pool;
+#[path = "../examples/pool_in_a_file.rs"]
+mod pool_in_a_file;
 #[path = "../examples/what_changed.rs"]
 mod what_changed;
 
@@ -12,6 +14,13 @@ fn a_pool_is_made_and_read_back() {
     let image = folder.path().join("pool.img");
     let (file, volume) = first_pool::run(&image).unwrap();
     assert_eq!((file.as_str(), volume.as_str()), ("as it was", "on the volume"));
+}
+
+#[test]
+fn objects_and_files_are_changed_in_one_transaction() {
+    let folder = tempfile::tempdir().unwrap();
+    let (now, before) = pool_in_a_file::run(&folder.path().join("pool.img")).unwrap();
+    assert_eq!((now.as_str(), before.as_str()), ("THE FIRST file", "the first file"));
 }
 
 #[test]

@@ -1,7 +1,8 @@
-//! What is made on this machine from a pool: trees of files.
+//! Files of this machine: trees that are made from a pool, trees that are copied into one, and
+//! files of output ([`output`]).
 //!
-//! A pool may be hostile, and the copy may run as root. So nothing here goes by a path, but for
-//! the one that the user typed:
+//! A pool may be hostile, and the copy may run as root. So nothing of a pool goes by a path, but
+//! for the one that the user typed:
 //!
 //! - Directories are held open, and everything is made in one of them by a single name
 //!   ([`Dir`]). A name with a slash, `.` and `..` are refused, and a symbolic link is never
@@ -14,14 +15,19 @@
 //!   with names that come from a pool.
 //! - A directory is closed to others until all that is in it is there ([`Tree`]).
 //!
+//! [`extract`] copies trees of a pool with all that, [`ingest`] trees of this machine into a pool.
+//!
 //! **Invariant:** nothing is made, changed or removed but below a directory that is held open, and
 //! through no symbolic link.
 #![forbid(unsafe_code)]
 
 pub mod attributes;
 mod dir;
+pub mod extract;
+pub mod ingest;
 pub mod names;
 mod new_file;
+pub mod output;
 mod tree;
 
 pub use attributes::{Keep, Xattrs};

@@ -40,6 +40,13 @@ pub struct Costs {
     pub depth: usize,
 }
 
+impl Costs {
+    /// Seconds of a random read of this many bytes.
+    fn of(&self, bytes: f64) -> f64 {
+        self.random_ms * 1e-3 + bytes / self.bytes_per_second
+    }
+}
+
 /// A piece of advice.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Advice {
@@ -100,10 +107,8 @@ fn use_of(costs: &Costs, record: f64) -> f64 {
     bytes / (bytes + costs.random_ms * 1e-3)
 }
 
-/// What to set, and why; `memory` is what the cache may hold.
-#[must_use]
-pub fn advise(facts: &Facts, costs: &Costs, preset: &Preset, memory: u64) -> Vec<Advice> {
-    let kib = |bytes: f64| format!("{:.0} KiB", bytes / 1024.0);
+/// The size of records, for files that are read whole and for those that are not.
+fn records(facts: &Facts, costs: &Costs) -> Vec<Advice> {
     let percent = |part: f64| format!("{:.0} %", 100.0 * part);
     let mut advice = Vec::new();
     let half = costs.random_ms * 1e-3 * costs.bytes_per_second;
@@ -131,16 +136,26 @@ pub fn advise(facts: &Facts, costs: &Costs, preset: &Preset, memory: u64) -> Vec
         because,
     });
     let small = 8192.0;
-    let cost = |bytes: f64| costs.random_ms * 1e-3 + bytes / costs.bytes_per_second;
     advice.push(Advice {
         set: "recordsize = the program's own block where it reads at random (databases)".to_owned(),
         because: format!(
             "8 KiB out of a record of {} cost {:.1} times what they cost alone, and a change of \
              them rewrites all of it",
             kib(record),
-            cost(record) / cost(small),
+            costs.of(record) / costs.of(small),
         ),
     });
+    advice
+}
+
+fn kib(bytes: f64) -> String {
+    format!("{:.0} KiB", bytes / 1024.0)
+}
+
+/// What to set, and why; `memory` is what the cache may hold.
+#[must_use]
+pub fn advise(facts: &Facts, costs: &Costs, preset: &Preset, memory: u64) -> Vec<Advice> {
+    let mut advice = records(facts, costs);
     let table = facts.blocks as f64 * 128.0;
     let fits = table <= memory as f64 / 4.0;
     advice.push(Advice {
@@ -156,7 +171,7 @@ pub fn advise(facts: &Facts, costs: &Costs, preset: &Preset, memory: u64) -> Vec
                 "the pointers to all data take {}, more than a quarter of memory; one block of 128 \
                  KiB brings those of 1024 neighbours for {:.1} times the cost of 128",
                 kib(table),
-                cost(131_072.0) / cost(16384.0),
+                costs.of(131_072.0) / costs.of(16384.0),
             )
         },
     });

@@ -106,47 +106,18 @@ fn measure(
     let best = depths.iter().map(|(_, rate)| *rate).fold(0.0, f64::max);
     let depth = depths.iter().find(|(_, rate)| *rate >= 0.95 * best).map_or(1, |(depth, _)| *depth);
     let alone = depths.first().map_or(best, |(_, rate)| *rate);
+    let best = Best { rate: best, alone, depth };
     let disk_spec = if rotates {
         let waits: Vec<f64> = seeks
             .iter()
             .map(|mean| mean - rotation / 2.0 - command - SMALL as f64 / outer)
             .collect();
-        Spec::Rotating(Rotating {
-            rpm: 60.0 / rotation,
-            heads: 4,
-            zones: 16,
-            track_sectors_multiple: 1,
-            outer_bytes_per_second: outer,
-            inner_bytes_per_second: inner,
-            head_switch_us: 800.0,
-            seek: curve(&waits),
-            write_settle_us: 300.0,
-            command_us: command * 1e6,
-            bus_bytes_per_second: 1.0 / per_byte,
-            depth,
-            order: if best > 1.3 * alone { Order::Shortest } else { Order::Fifo },
-            read_ahead_bytes: 1 << 20,
-            segments: 8,
-            write_cache_bytes: 16 << 20,
-            write_cache: true,
-        })
+        let bus_bytes_per_second = 1.0 / per_byte;
+        rotating(rotation, (outer, inner), &waits, command, bus_bytes_per_second, best)
     } else {
-        let page = 1.0 / alone.max(1.0);
         // One long read at a time does not fill the bus of a fast disk.
         let bus = carried(disk, effort, &mut rng)?.max(outer);
-        Spec::Ssd(Ssd {
-            units: ((best * page).round() as usize).max(1),
-            page_bytes: SMALL,
-            read_us: page * 0.8e6,
-            program_us: page * 0.8e6,
-            command_us: 0.1e6 / best.max(1.0),
-            latency_us: page * 0.2e6,
-            bus_bytes_per_second: bus,
-            depth: depth.max(1) * 2,
-            write_cache_bytes: 64 << 20,
-            write_cache: true,
-            power_safe: false,
-        })
+        ssd(best, bus)
     };
     let cpu = pace(disk, ModelKind::Read, SMALL, until(effort), in_a_row(size, SMALL))?;
     let command_cpu = cpu.cpu_seconds.unwrap_or(0.0) / cpu.count.max(1) as f64;
@@ -157,6 +128,66 @@ fn measure(
         capacity_bytes: size,
         host: Host { command_cpu_us: command_cpu * 1e6, max_transfer_bytes: 1 << 20 },
         disk: disk_spec,
+    })
+}
+
+/// What a queue brings.
+#[derive(Clone, Copy)]
+struct Best {
+    /// Most reads in a second.
+    rate: f64,
+    /// Reads in a second one after the other.
+    alone: f64,
+    /// The depth at which there are nearly as many as at most.
+    depth: usize,
+}
+
+/// A disk that turns: the time of a turn, rates at its two ends, what seeks take by distance, and
+/// what a command and the bus do.
+fn rotating(
+    rotation: f64,
+    (outer, inner): (f64, f64),
+    waits: &[f64],
+    command: f64,
+    bus_bytes_per_second: f64,
+    best: Best,
+) -> Spec {
+    Spec::Rotating(Rotating {
+        rpm: 60.0 / rotation,
+        heads: 4,
+        zones: 16,
+        track_sectors_multiple: 1,
+        outer_bytes_per_second: outer,
+        inner_bytes_per_second: inner,
+        head_switch_us: 800.0,
+        seek: curve(waits),
+        write_settle_us: 300.0,
+        command_us: command * 1e6,
+        bus_bytes_per_second,
+        depth: best.depth,
+        order: if best.rate > 1.3 * best.alone { Order::Shortest } else { Order::Fifo },
+        read_ahead_bytes: 1 << 20,
+        segments: 8,
+        write_cache_bytes: 16 << 20,
+        write_cache: true,
+    })
+}
+
+/// A disk that does not turn.
+fn ssd(best: Best, bus_bytes_per_second: f64) -> Spec {
+    let page = 1.0 / best.alone.max(1.0);
+    Spec::Ssd(Ssd {
+        units: ((best.rate * page).round() as usize).max(1),
+        page_bytes: SMALL,
+        read_us: page * 0.8e6,
+        program_us: page * 0.8e6,
+        command_us: 0.1e6 / best.rate.max(1.0),
+        latency_us: page * 0.2e6,
+        bus_bytes_per_second,
+        depth: best.depth.max(1) * 2,
+        write_cache_bytes: 64 << 20,
+        write_cache: true,
+        power_safe: false,
     })
 }
 

@@ -2,6 +2,7 @@
 //!
 //! | module | what it shows |
 //! | --- | --- |
+//! | [`import`] | pools that could be imported, and what is wrong with them |
 //! | [`iostat`] | reads and writes by vdev, waiting times, stages, blocks, datasets |
 //! | [`prometheus`] | everything, in the text format that Prometheus collects |
 //! | [`top`] | one frame of a screen |
@@ -11,6 +12,7 @@
 //! printed here.
 #![forbid(unsafe_code)]
 
+pub mod import;
 pub mod iostat;
 pub mod prometheus;
 pub mod top;

@@ -6,7 +6,7 @@ use engine::{Error, ErrorKind, Hint, Place, Refusal, Rule};
 /// Longest name and value of a property that users invented, in bytes.
 const NAME_MAX: usize = 255;
 const VALUE_MAX: usize = 8191;
-/// So many characters of a name or value are repeated in a message.
+/// This many characters of a name or value are repeated in a message.
 const SHOWN_MAX: usize = 64;
 
 /// `cannot DOING 'NAME': …`; of an operation on several things, `NAME` is the one that failed.

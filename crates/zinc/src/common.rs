@@ -1,14 +1,16 @@
 //! What verbs share: how a pool is found and opened, and how `POOL/DATASET[@SNAP]:PATH` is read.
 
 use crate::failure::Failure;
-use crate::found::{self, Found, Reach};
-use crate::known::{self, Known};
+use crate::found::{self, Reach};
+use crate::known;
 use crate::queue::{self, Wait};
 use crate::served::Server;
 use crate::session::Session;
 use crate::{others, ui};
 use clap::Args;
 use engine::{Dataset, Filesystem, LivePool, OpenOptions, Pool};
+use imported::Found;
+use imported::Known;
 use std::path::{Path, PathBuf};
 
 /// How to find and open a pool.
@@ -122,10 +124,10 @@ impl PoolArgs {
         let mut options = self.options(session);
         found.complete(&mut options);
         let opened = Pool::open_candidate(&found.candidate, &options);
-        let pool = opened.map_err(|e| found.failure(e))?;
+        let pool = opened.map_err(|e| found::cannot_open(found, e))?;
         self.open.load_keys(session, &pool)?;
         if self.open.is_of_now() {
-            found.note(session, &pool);
+            found.note(&known::pools(session), &pool);
         }
         // Verbs that read files anywhere show them: what is missing of them is said.
         if self.reach == Reach::Anywhere

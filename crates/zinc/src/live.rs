@@ -2,21 +2,16 @@
 //! and leave it as it was, active or exported.
 
 use crate::failure::Failure;
-use crate::found::{self, Found, Reach};
+use crate::found::{self, Reach};
 use crate::queue::{self, Wait};
 use crate::session::Session;
 use crate::txgs::{self, Style, history};
 use crate::{host, known, ui};
 use clap::Args;
-use engine::errors::DeviceError;
-use engine::inside::device;
-use engine::inside::device::gpt::Gpt;
-use engine::inside::device::{RwFileDevice, RwPartition, WriteDeviceRef};
 use engine::live::{ImportOptions, Invocation, Setting};
 use engine::{LivePool, OpenOptions};
-use std::collections::HashMap;
+use imported::Found;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
 /// How a verb that changes a pool finds it.
 #[derive(Args, Clone, Default, Debug)]
@@ -179,7 +174,7 @@ pub fn change<T>(
         let guid = pool.guid();
         let result = act(&pool);
         if session.client().is_some_and(|client| client.listed.known().is_some()) {
-            known::refresh(session, guid, &pool);
+            known::pools(session).refresh(guid, &pool);
         }
         let durable = match &result {
             // This line is written after what was done: when it is durable, all is.
@@ -206,7 +201,7 @@ pub fn change<T>(
     };
     // What cannot be told keeps the pool from nothing.
     let told = if result.is_ok() { tell_txgs(session, &pool, how) } else { Ok(()) };
-    found.refresh(session, &pool);
+    found.refresh(&known::pools(session), &pool);
     let left = if was_exported { pool.export() } else { pool.close() };
     let result = result?;
     logged?;
@@ -221,38 +216,6 @@ pub fn options(session: &Session, search: &[PathBuf], cache_mib: usize) -> OpenO
     o.search.paths = search.iter().map(|p| session.path(p)).collect();
     o.cache_bytes = cache_mib.max(1) << 20;
     o
-}
-
-/// Devices that are open for writing; a disk is opened once for all its partitions.
-#[derive(Default)]
-pub struct Disks {
-    open: HashMap<PathBuf, WriteDeviceRef>,
-}
-
-impl Disks {
-    /// Opens a file, a disk, or as `DISK#N` one of its partitions.
-    pub fn open(&mut self, path: &Path) -> Result<WriteDeviceRef, DeviceError> {
-        let partition = path.to_str().and_then(|text| text.rsplit_once('#'));
-        let number = partition.and_then(|(disk, n)| Some((disk, n.parse::<u32>().ok()?)));
-        let Some((disk, number)) = number.filter(|_| !path.exists()) else {
-            return self.whole(path);
-        };
-        let disk = self.whole(Path::new(disk))?;
-        let table = Gpt::read(&*Arc::clone(&disk).as_device())?;
-        let part = table.as_ref().and_then(|t| t.zfs().find(|p| p.number == number));
-        let Some(part) = part else { return self.whole(path) };
-        Ok(Arc::new(RwPartition::new(disk, &format!("#{number}"), part.start, part.len)))
-    }
-
-    fn whole(&mut self, path: &Path) -> Result<WriteDeviceRef, DeviceError> {
-        if let Some(device) = self.open.get(path) {
-            return Ok(Arc::clone(device));
-        }
-        let device = RwFileDevice::open(path, &device::Options::default())?;
-        let device: WriteDeviceRef = Arc::new(device);
-        self.open.insert(path.to_owned(), Arc::clone(&device));
-        Ok(device)
-    }
 }
 
 /// The command as the history records it, without the program's own name.

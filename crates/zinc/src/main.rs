@@ -105,7 +105,7 @@ fn main() -> ExitCode {
     let verb = move || {
         let ran = std::panic::catch_unwind(AssertUnwindSafe(|| run(&own)));
         // One that panicked has said so.
-        own.end(ran.unwrap_or(ExitCode::from(PANICKED)))
+        own.ended(ran.unwrap_or(ExitCode::from(PANICKED)));
     };
     let verb = std::thread::Builder::new().name("verb".to_owned()).stack_size(STACK).spawn(verb);
     if let Err(e) = verb {

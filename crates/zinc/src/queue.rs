@@ -7,20 +7,18 @@
 //! [`Wait::patience`], and then say which process has the pool.
 
 use crate::failure::Failure;
-use crate::found::{Found, open_device};
-use crate::live::Disks;
 use crate::place::printable;
 use crate::served::Server;
 use crate::session::Session;
 use clap::Args;
 use engine::Rt;
+use engine::devices::{Disks, ErrorKind, Process, locked_by, open_to_read, whole};
 use engine::errors::PoolError as Error;
-use engine::inside::device::ErrorKind;
 use engine::live;
 use engine::live::ImportOptions;
 use engine::{Candidate, LivePool};
+use imported::Found;
 use std::fs::{File, TryLockError};
-use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -93,7 +91,10 @@ pub fn take(
             continue;
         }
         // Devices that are free are locked in less time than others take to change anything.
-        if waited || looked.elapsed() >= AT_ONCE || found.is_overtaken(session) {
+        if waited
+            || looked.elapsed() >= AT_ONCE
+            || found.is_overtaken(&crate::known::pools(session))
+        {
             found = find()?;
         }
         crate::ui::runs_on(session);
@@ -190,7 +191,7 @@ pub fn wait_for_writers(
     let mut looked = None;
     let mut locks = Vec::new();
     for sight in candidate.leaves.values() {
-        let Ok(file) = open_device(&whole(&sight.path)) else { continue };
+        let Ok(file) = open_to_read(&whole(&sight.path)) else { continue };
         while let Err(TryLockError::WouldBlock) = file.try_lock_shared() {
             let is_served = looked.is_none_or(|at: Instant| at.elapsed() >= BETWEEN_SERVERS) && {
                 looked = Some(Instant::now());
@@ -220,47 +221,16 @@ fn busy(candidate: &Candidate, path: &Path) -> Failure {
     failure.hint("--wait SECONDS waits longer for its end")
 }
 
-/// The file or disk that a device is, or lies on.
-fn whole(path: &Path) -> PathBuf {
-    let disk = path.to_str().and_then(|text| text.rsplit_once('#')).map(|(disk, _)| disk);
-    disk.filter(|_| !path.exists()).map_or_else(|| path.to_owned(), PathBuf::from)
-}
-
-/// A file as the kernel's list of locks names it.
-fn place_of(device: u64, inode: u64) -> String {
-    format!("{:02x}:{:02x}:{inode}", rustix::fs::major(device), rustix::fs::minor(device))
-}
-
-/// The process that has one of these devices locked, by number and command. The kernel lists locks
-/// by file system and inode.
+/// The process that has one of these devices locked, by number and command.
 pub fn holder(paths: &[PathBuf]) -> Option<String> {
-    let locks = std::fs::read_to_string("/proc/locks").ok()?;
-    let files = paths.iter().filter_map(|p| std::fs::metadata(whole(p)).ok());
-    let places: Vec<String> = files.map(|file| place_of(file.dev(), file.ino())).collect();
-    let pid = locks.lines().find_map(|line| {
-        let mut words = line.split_whitespace().skip_while(|word| *word != "FLOCK");
-        let (pid, place) = (words.nth(3)?, words.next()?);
-        places.iter().any(|p| p == place).then(|| pid.parse::<u32>().ok()).flatten()
-    })?;
-    let command = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
-    let words: Vec<String> =
-        command.split(|b| *b == 0).filter(|word| !word.is_empty()).map(printable).collect();
-    Some(match words.is_empty() {
-        true => format!("process {pid}"),
-        false => format!("process {pid} (`{}`)", words.join(" ")),
-    })
+    Some(shown(&locked_by(paths)?))
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn locks_are_listed_by_file_system_and_inode() {
-        assert_eq!(place_of(rustix::fs::makedev(8, 17), 42), "08:11:42");
-        let file = tempfile::NamedTempFile::new().unwrap();
-        file.as_file().lock().unwrap();
-        let process = holder(&[file.path().to_owned()]).unwrap();
-        assert!(process.starts_with(&format!("process {}", std::process::id())), "{process}");
+/// A process, by number and command.
+pub fn shown(process: &Process) -> String {
+    let words: Vec<String> = process.command.iter().map(|word| printable(word)).collect();
+    match words.is_empty() {
+        true => format!("process {}", process.pid),
+        false => format!("process {} (`{}`)", process.pid, words.join(" ")),
     }
 }

@@ -237,8 +237,8 @@ impl Server {
         }
         let mut found: Vec<Self> = Self::all(session);
         found.retain(|s| s.is_called(name));
-        let is_own =
-            found.iter().any(|s| !s.is_other) || known::find(session, pool_of(name)).is_some();
+        let is_own = found.iter().any(|s| !s.is_other)
+            || known::pools(session).find(pool_of(name)).is_some();
         found.retain(|s| !(s.is_other && is_own));
         if !found.is_empty() && !search.is_empty() {
             let there = crate::found::candidates(session, search)?;
@@ -516,7 +516,7 @@ pub fn held_by(session: &Session, guid: u64, failure: Failure) -> Failure {
 pub struct Repeat {
     /// Seconds between two looks at a pool that is served
     interval: Option<f64>,
-    /// End after so many
+    /// End after this many
     count: Option<u64>,
 }
 

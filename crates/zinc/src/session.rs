@@ -111,10 +111,18 @@ impl Session {
         &self.process
     }
 
-    /// Ends the process with this exit code, whatever its threads are doing.
-    pub fn end(&self, code: ExitCode) -> ! {
+    /// The last thing that the process had to do is done: `main` ends it with this exit code.
+    pub fn ended(&self, code: ExitCode) {
         // Where `main` does not wait any more, it is ending the process already.
         let _ = self.process.ends.send(code);
+    }
+
+    /// Ends the process with this exit code, whatever its threads are doing, this one included: it
+    /// does nothing more. It stands still for the moment that `main` needs to return, and is not
+    /// unwound, for that would drop what is on its stack: a pool that is open would be closed, and
+    /// closing writes. That is what happens at an exit, too.
+    pub fn end(&self, code: ExitCode) -> ! {
+        self.ended(code);
         loop {
             std::thread::park();
         }

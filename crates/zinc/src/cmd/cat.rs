@@ -24,7 +24,7 @@ pub struct Args {
     /// Start at this byte
     #[arg(long, value_name = "BYTE", default_value_t = 0)]
     offset: u64,
-    /// Write at most so many bytes of each file
+    /// Write at most this many bytes of each file
     #[arg(long, value_name = "BYTES")]
     length: Option<u64>,
     /// Files, as POOL/DATASET[@SNAPSHOT]:PATH; volumes, as POOL/DATASET[@SNAPSHOT]

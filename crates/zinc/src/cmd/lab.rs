@@ -85,8 +85,8 @@ pub struct Run {
     /// Decides what chance decides: where platters and heads stand, where reads go, who comes first
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
-    /// Run with so many seeds from --seed on, and show median and range; without it as many as take
-    /// seconds on simulated disks, and one elsewhere
+    /// Run with this many seeds from --seed on, and show median and range; without it as many as
+    /// take seconds on simulated disks, and one elsewhere
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1000))]
     seeds: Option<u64>,
 }

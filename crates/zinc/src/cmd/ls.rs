@@ -74,7 +74,12 @@ impl Verb for Args {
         if node.kind() != FileKind::Dir || self.directory {
             let name = found.path().to_vec();
             let name = if name.is_empty() { b".".to_vec() } else { name };
-            self.print(session, &fs, vec![Line { name, object: node.number(), node: Ok(node) }]);
+            self.print(
+                session,
+                &fs,
+                vec![Line { name, object: node.number(), node: Ok(node) }],
+                [0; 6],
+            );
             return Ok(ExitCode::SUCCESS);
         }
         let failures = if self.recursive {
@@ -111,14 +116,22 @@ impl Args {
                 .extend(node.as_ref().err().map(|why| format!("{}: {why}", printable(&e.name))));
             Line { name: e.name, object: e.object, node }
         };
-        // Of a directory of a million files, what need not be known at once is not kept.
-        if self.json {
+        // Names are sorted, so all of them are kept, and of a million files nothing else.
+        if self.json || self.long {
+            let mut widths = [0; 6];
+            if self.long && found.len() > PORTION {
+                // The columns of the first file are as wide as those of the last one.
+                for e in &found {
+                    session.check()?;
+                    let line = Line { name: Vec::new(), object: e.object, node: fs.node(e.object) };
+                    widen(&mut widths, &self.cells(session, fs, &line));
+                }
+            }
             let mut found = found.into_iter().map(&mut open).peekable();
             while found.peek().is_some() {
-                self.print(session, fs, found.by_ref().take(PORTION).collect());
+                session.check()?;
+                self.print(session, fs, found.by_ref().take(PORTION).collect(), widths);
             }
-        } else if self.long {
-            self.print(session, fs, found.into_iter().map(&mut open).collect());
         } else {
             let name = |line: Line| (line.name, line.object);
             let names: Vec<_> = found.into_iter().map(|e| name(open(e))).collect();
@@ -149,16 +162,17 @@ impl Args {
             lines.push(Line { name: found.path, object: found.object, node });
             if lines.len() >= PORTION || bytes >= PORTION_BYTES {
                 bytes = 0;
-                self.print(session, fs, std::mem::take(&mut lines));
+                self.print(session, fs, std::mem::take(&mut lines), [0; 6]);
             }
         }
-        self.print(session, fs, lines);
+        self.print(session, fs, lines, [0; 6]);
         let lost = walk.into_errors();
         failures.extend(lost.iter().map(|e| format!("{}: {}", printable(&e.path), e.error)));
         Ok(failures)
     }
 
-    fn print(&self, session: &Session, fs: &Filesystem, lines: Vec<Line>) {
+    /// Prints lines; the columns of the long form are at least so wide.
+    fn print(&self, session: &Session, fs: &Filesystem, lines: Vec<Line>, widths: [usize; 6]) {
         if self.json {
             for l in lines {
                 ui::json_line(session, &json(fs, &l).dump());
@@ -166,7 +180,7 @@ impl Args {
             return;
         }
         if self.long {
-            return ui::out(session, &self.long_text(session, fs, &lines));
+            return ui::out(session, &self.long_text(session, fs, &lines, widths));
         }
         let names: Vec<_> = lines.into_iter().map(|line| (line.name, line.object)).collect();
         self.print_names(session, &names);
@@ -190,10 +204,15 @@ impl Args {
         }
     }
 
-    fn long_text(&self, session: &Session, fs: &Filesystem, lines: &[Line]) -> String {
+    fn long_text(
+        &self,
+        session: &Session,
+        fs: &Filesystem,
+        lines: &[Line],
+        mut widths: [usize; 6],
+    ) -> String {
         let rows: Vec<[String; 6]> = lines.iter().map(|l| self.cells(session, fs, l)).collect();
-        let width = |c: usize| rows.iter().map(|r| r[c].chars().count()).max().unwrap_or(0);
-        let widths: Vec<usize> = (0..6).map(width).collect();
+        rows.iter().for_each(|row| widen(&mut widths, row));
         let mut out = String::new();
         for (row, line) in rows.iter().zip(lines) {
             if self.inode {
@@ -240,6 +259,13 @@ impl Args {
             size,
             time_text(session, node.mtime),
         ]
+    }
+}
+
+/// Makes columns wide enough for a row.
+fn widen(widths: &mut [usize; 6], row: &[String; 6]) {
+    for (width, cell) in widths.iter_mut().zip(row) {
+        *width = (*width).max(cell.chars().count());
     }
 }
 

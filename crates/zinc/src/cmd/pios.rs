@@ -50,7 +50,7 @@ enum Load {
 #[command(disable_version_flag = true)]
 #[command(after_help = "\
 Sizes take k, m, g, t. An option with a list (1,8,40) makes one run for each combination; the forms
-NAME_low, NAME_high and NAME_incr go from low to high in steps of so many percent (100 doubles).
+NAME_low, NAME_high and NAME_incr go from low to high in steps of this many percent (100 doubles).
 
   zinc pios -L dmuio -p tank -c 2M -o 128M -n 64 -t 4 -s 128M -S 1M
   zinc pios -L posixio -p /mnt/here -t 1,2,4 -n 16 -s 64M -c 1M -x
@@ -127,13 +127,13 @@ pub struct Args {
     search: Vec<PathBuf>,
     #[command(flatten)]
     how: LiveHow,
-    /// Chunks are up to so many bytes longer or shorter
+    /// Chunks are up to this many bytes longer or shorter
     #[arg(short = 'N', long = "chunknoise", value_name = "SIZE", default_value = "0")]
     chunk_noise: String,
-    /// The next chunk is of a region up to so many farther on
+    /// The next chunk is of a region up to this many farther on
     #[arg(short = 'I', long = "regionnoise", value_name = "N", default_value = "0")]
     region_noise: String,
-    /// Threads pause up to so many milliseconds between I/Os
+    /// Threads pause up to this many milliseconds between I/Os
     #[arg(short = 'T', long = "threaddelay", value_name = "MS", default_value_t = 0)]
     thread_delay: u64,
     /// Remove the files afterwards, also when something failed

@@ -106,7 +106,7 @@ fn reports(lines: &[Line], interval: Duration) -> Vec<(Duration, Report)> {
 mod tests {
     use super::*;
 
-    /// A txg of so many milliseconds that began so many after 1970.
+    /// A txg of this many milliseconds that began this many after 1970.
     fn line(pool: &str, txg: u64, began: u64, took: u64) -> Line {
         let sync = Duration::from_millis(took);
         let record = TxgRecord { txg, sync, dirty: 1 << 20, ..TxgRecord::default() };

@@ -1,10 +1,10 @@
 //! A client of the server: what its process has, as the verb that runs for it sees it.
 
 use super::Presence;
-use crate::found::Listed;
 use crate::ui::sink::{Fate, Patience};
 use crate::ui::stream::Stream;
 use engine::LivePool;
+use imported::Listed;
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::fs::File;

@@ -15,7 +15,7 @@ const BEGUN: u8 = b'!';
 /// Whether a client is still there, and what runs for it still wanted.
 #[derive(Default)]
 pub struct Presence {
-    state: Mutex<Stay>,
+    state: Mutex<State>,
     changed: Condvar,
     /// Threads that pause between two reports.
     pausing: AtomicUsize,
@@ -24,7 +24,7 @@ pub struct Presence {
 }
 
 #[derive(Clone, Default)]
-enum Stay {
+enum State {
     #[default]
     Here,
     /// The server ends the verb, for this reason.
@@ -33,34 +33,34 @@ enum Stay {
 }
 
 impl Presence {
-    fn state(&self) -> MutexGuard<'_, Stay> {
+    fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn leave(&self) {
-        *self.state() = Stay::Gone;
+        *self.state() = State::Gone;
         self.changed.notify_all();
     }
 
     /// Ends what runs for it as soon as that can be; `why` is what the client is told.
     pub fn call_off(&self, why: &str) {
         let mut state = self.state();
-        if matches!(*state, Stay::Here) {
-            *state = Stay::CalledOff(why.to_owned());
+        if matches!(*state, State::Here) {
+            *state = State::CalledOff(why.to_owned());
         }
         self.changed.notify_all();
     }
 
     /// It is there, and what runs for it is wanted.
     pub fn is_here(&self) -> bool {
-        matches!(*self.state(), Stay::Here)
+        matches!(*self.state(), State::Here)
     }
 
     /// Why its verb was called off.
     pub fn reason(&self) -> Option<String> {
         match &*self.state() {
-            Stay::CalledOff(why) => Some(why.clone()),
-            Stay::Here | Stay::Gone => None,
+            State::CalledOff(why) => Some(why.clone()),
+            State::Here | State::Gone => None,
         }
     }
 
@@ -78,11 +78,11 @@ impl Presence {
     /// Waits so long at most for it to end; whether it did.
     pub fn ends_within(&self, time: Duration) -> bool {
         let state = self.state();
-        let is_here = |state: &mut Stay| matches!(state, Stay::Here);
+        let is_here = |state: &mut State| matches!(state, State::Here);
         self.pausing.fetch_add(1, Ordering::Relaxed);
         let wait = self.changed.wait_timeout_while(state, time, is_here);
         self.pausing.fetch_sub(1, Ordering::Relaxed);
-        !matches!(*wait.unwrap_or_else(PoisonError::into_inner).0, Stay::Here)
+        !matches!(*wait.unwrap_or_else(PoisonError::into_inner).0, State::Here)
     }
 }
 

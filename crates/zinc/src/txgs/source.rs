@@ -44,7 +44,7 @@ impl Records {
     }
 }
 
-/// Leaves the last so many; all without a number.
+/// Leaves the last this many; all without a number.
 pub fn keep_last<T>(list: &mut Vec<T>, last: Option<usize>) {
     let skipped = list.len().saturating_sub(last.unwrap_or(usize::MAX));
     list.drain(..skipped);

@@ -1,6 +1,6 @@
 //! Which attributes a copy out of a pool gets: the options that `cp` and `rescue` share.
 
-use crate::target::{Keep, is_root};
+use hostfs::{Keep, is_root};
 
 /// What is kept of a file beside its content.
 #[derive(Clone, Copy, clap::Args)]

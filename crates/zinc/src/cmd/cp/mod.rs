@@ -1,12 +1,8 @@
 //! `zinc cp`: files, trees and volumes out of a pool, and files, trees and archives into one.
 
-pub mod data;
 pub mod into;
 pub mod keep;
-mod links;
 mod report;
-pub mod tree;
-mod walk;
 
 use crate::cmd::verb::{Served, Verb};
 use crate::common::PoolArgs;
@@ -16,17 +12,17 @@ use crate::objsets;
 use crate::place::{Found, Place, printable};
 use crate::progress::while_showing;
 use crate::session::Session;
-use crate::target::{Dir, names};
 use engine::Progress;
 use engine::files::FileKind;
 use engine::{Dataset, Pool, Volume};
 use engine::{DatasetKind, PropertyContext};
+use hostfs::extract::{self, Copier, Existing};
+use hostfs::{Dir, names};
 use keep::KeepArgs;
 use report::CopyReport;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use tree::{Copier, Existing};
 
 /// Arguments of `zinc cp`.
 #[derive(clap::Args)]
@@ -244,7 +240,7 @@ impl Args {
             return Err(Failure::new(what).hint("--force replaces a file"));
         }
         let replaced = there.map(|there| there.identity);
-        match tree::volume(&volume, &dir, &name, replaced, progress, sink) {
+        match extract::volume(&volume, &dir, &name, replaced, progress, sink) {
             Ok(_) => Ok(()),
             Err(e) => Err(Failure::new(format!("{}: not copied", found.dataset.name))
                 .because(e.to_string())

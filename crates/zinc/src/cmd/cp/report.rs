@@ -1,12 +1,11 @@
 //! What a copy says, whichever way it goes: each failure in a line, and at the end the exit code.
 
-use super::data::Lost;
-use super::tree::Sink;
 use crate::failure::FAILED;
 use crate::place::printable;
 use crate::session::Session;
 use crate::ui;
 use engine::Node;
+use hostfs::extract::{Lost, Sink};
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 

@@ -21,7 +21,7 @@ pub struct Sensitivity {
     /// On these simulated disks instead of the study's (`zinc lab presets`, or a file with one)
     #[arg(long, value_name = "PRESET")]
     sim: Option<String>,
-    /// Change each number by so many percent
+    /// Change each number by this many percent
     #[arg(long, value_name = "PERCENT", default_value_t = 10.0, value_parser = percent)]
     percent: f64,
     /// Part of the study's amount of work, 1 at most

@@ -13,10 +13,9 @@
 //! `path_hex` stands for `path` where that is no UTF-8. A later run appends: what follows the last
 //! `start` is what counts, with the whole files (`done`, 0 bytes lost) of all runs before.
 
-use crate::cmd::cp::data::Lost;
-use crate::cmd::cp::tree::Sink;
-use crate::target::{Dir, Look};
 use engine::Node;
+use hostfs::extract::{Lost, Sink};
+use hostfs::{Dir, Look};
 use rustix::fs::{Mode, OFlags, openat};
 use serde_json::{Map, Value, json};
 use sha2::{Digest as _, Sha256};

@@ -7,7 +7,6 @@
 mod log;
 
 use crate::cmd::cp::keep::KeepArgs;
-use crate::cmd::cp::tree::{self, Copier, Existing, Sink, names_of};
 use crate::cmd::cp::{cancelled, has_posix_acls};
 use crate::cmd::verb::Verb;
 use crate::common::PoolArgs;
@@ -15,17 +14,16 @@ use crate::failure::{FAILED, Failure};
 use crate::place::Place;
 use crate::progress::while_showing;
 use crate::session::Session;
-use crate::target::{Dir, names};
 use crate::{objsets, ui};
 use engine::Node;
 use engine::files::FileKind;
-use engine::inside::ondisk;
 use engine::{Cancelled, Progress};
 use engine::{Dataset, Filesystem, Pool, Volume};
 use engine::{DatasetKind, files};
+use hostfs::extract::{self, Copier, Existing, Sink};
+use hostfs::{Dir, names};
 use log::{LOG_NAME, Log};
 use serde_json::{Map, Value, json};
-use std::collections::HashSet;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::atomic::Ordering;
@@ -144,7 +142,7 @@ impl Rescue<'_> {
             return Ok(());
         }
         let found = place.find(self.pool)?;
-        if let Some(path) = found.path.as_ref().filter(|p| names_of(p).next().is_some()) {
+        if let Some(path) = found.path.as_ref().filter(|p| p.iter().any(|b| *b != b'/')) {
             let fs = found.filesystem(session, self.pool, &self.args.pool.open)?;
             let node = found.node(&fs, false)?;
             let name = found.last_name().unwrap_or(b"file");
@@ -208,7 +206,7 @@ impl Rescue<'_> {
                 return Err(format!("{} is in the way", there.kind_name()));
             }
             let replaced = there.map(|there| there.identity);
-            let lost = tree::volume(&volume, self.dest, &name, replaced, self.progress, &log);
+            let lost = extract::volume(&volume, self.dest, &name, replaced, self.progress, &log);
             lost.map_err(|e| e.to_string())?;
             self.log.files.fetch_add(1, Ordering::Relaxed);
             return Ok(());
@@ -280,41 +278,20 @@ impl Rescue<'_> {
         into: &Dir,
         log: &dyn Sink,
     ) -> std::io::Result<()> {
-        let (mut lost, mut known) = (Vec::new(), self.not_files(fs));
-        for object in fs.objset().objects() {
-            if self.progress.is_cancelled() {
-                return Ok(());
-            }
-            let object = match object {
-                Ok(object) => object,
-                Err(e) => {
-                    log.failed(b".", e.object, &format!("objects are lost: {e}"));
-                    continue;
-                }
-            };
-            let number = object.number();
-            if known.contains(&number) || copier.has_seen(number) {
-                continue;
-            }
-            // Tables and the like have no attributes of files.
-            let Ok(node) = Node::from_object(fs, object) else { continue };
-            let hidden = node.flags & files::flags::XATTR != 0;
-            if !hidden && node.links > 0 && node.kind() != FileKind::Unknown {
-                known.insert(number);
-                lost.push(node);
-            }
-        }
+        let known = |object| copier.has_seen(object);
+        let mut failed = |object, why: &dyn std::fmt::Display| {
+            log.failed(b".", object, &format!("objects are lost: {why}"));
+        };
+        // That it was told to stop is said once, of all.
+        let Ok(lost) = files::orphans(fs, &known, self.progress, &mut failed) else {
+            return Ok(());
+        };
         if lost.is_empty() {
             return Ok(());
         }
         // The pool may have a directory of this name, with files of the same names.
         let folder = free_name(fs, LOST_AND_FOUND);
         let (place, _) = into.subdir(&folder)?;
-        // Directories first, and those first whose own directory is not lost as well: what is in
-        // them then has a name.
-        let numbers: HashSet<u64> = lost.iter().map(Node::number).collect();
-        let rank = |n: &Node| (n.kind() != FileKind::Dir, numbers.contains(&n.parent));
-        lost.sort_by_key(|n| (rank(n), n.number()));
         for node in &lost {
             if copier.has_seen(node.number()) {
                 continue;
@@ -329,15 +306,6 @@ impl Rescue<'_> {
             }
         }
         Ok(())
-    }
-
-    /// Objects that look like files and have no name on purpose: files unlinked while open, and
-    /// the directory of shares.
-    fn not_files(&self, fs: &Filesystem) -> HashSet<u64> {
-        let mut out: HashSet<u64> = fs.unlinked().unwrap_or_default().into_iter().collect();
-        let shares = fs.master().and_then(|m| Ok(m.get_u64(ondisk::znode::master::SHARES)?));
-        out.extend(shares.ok().flatten());
-        out
     }
 }
 

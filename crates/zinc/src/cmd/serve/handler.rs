@@ -20,8 +20,8 @@ use crate::cli::{self, Cli};
 use crate::cmd::tunables::to_json;
 use crate::cmd::verb::Served;
 use crate::failure::{FAILED, Failure};
-use crate::found::Listed;
 use crate::host;
+use crate::known;
 use crate::served::file_name;
 use crate::session::{self, Client, Lifeline, Presence, Session};
 use crate::txgs::keep_last;
@@ -30,6 +30,7 @@ use clap::Parser as _;
 use control::{Handler, Peer, Refusal, Request};
 use engine::LivePool;
 use engine::live::{Invocation, Setting, Tunable, TunableError};
+use imported::Listed;
 use rustix::fs::{MemfdFlags, memfd_create};
 use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
@@ -177,15 +178,16 @@ impl Service {
             keep_last(&mut records, count);
             let durable = records.last().map_or(0, |r| r.txg);
             records.extend(alive.into_iter().filter(|r| r.txg > durable));
-            serde_json::to_value(records)
-                .map_err(|e| Refusal::new("cannot txgs").because(e.to_string()))
+            serde_json::to_value(records).map_err(|e| {
+                Refusal::new("cannot list the transaction groups").because(e.to_string())
+            })
         })
     }
 
     fn stats(&self) -> Result<Value, Refusal> {
         self.held.look(|pool| {
             serde_json::to_value(pool.stats())
-                .map_err(|e| Refusal::new("cannot stats").because(e.to_string()))
+                .map_err(|e| Refusal::new("cannot read the statistics").because(e.to_string()))
         })
     }
 
@@ -194,7 +196,7 @@ impl Service {
         let set = match request.params.get("set") {
             None => Map::new(),
             Some(Value::Object(map)) => map.clone(),
-            Some(_) => return Err(Refusal::new("cannot tunables: `set` is no object")),
+            Some(_) => return Err(Refusal::new("bad request \"tunables\": `set` is no object")),
         };
         let word = |v: &Value| v.as_str().map_or_else(|| v.to_string(), str::to_owned);
         let setting = |(name, value)| Setting::parse(&format!("{name}={}", word(value)));
@@ -246,7 +248,7 @@ impl Service {
             (Err(refusal), None) => (Exported::Failed(refusal.to_string()), Err(refusal)),
         };
         if answer.is_ok() {
-            self.listed.forget(&self.session, guid);
+            self.listed.forget(&known::pools(&self.session), guid);
         }
         *self.outcome.lock().unwrap_or_else(PoisonError::into_inner) = Some(outcome);
         answer

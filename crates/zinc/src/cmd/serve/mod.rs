@@ -16,16 +16,18 @@ mod held;
 
 use crate::cmd::verb::Verb;
 use crate::failure::Failure;
-use crate::found::{self, Listed, Reach};
+use crate::found::{self, Reach};
+use crate::known;
 use crate::live::{self, LiveArgs, LiveHow};
 use crate::served::{self, Server as Other};
 use crate::session::Session;
-use crate::target::{Output, Remover};
+use crate::target::Output;
 use crate::ui;
 use control::{Endpoint, Server};
 use engine::LivePool;
 use handler::{Exported, Service, Socket};
 use held::{Held, Kept, Manner};
+use imported::Listed;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use std::io::Write as _;
@@ -101,7 +103,7 @@ enum End {
 }
 
 /// Writes the process's number; the file is there as long as what is returned.
-fn write_pid(session: &Session, path: &Path) -> Result<Remover, Failure> {
+fn write_pid(session: &Session, path: &Path) -> Result<hostfs::output::Remover, Failure> {
     let mut file = Output::own(session, path)?;
     let written = writeln!(file, "{}", std::process::id());
     let remover = file.remover()?;
@@ -307,7 +309,7 @@ fn close(
     };
     let guid = pool.guid();
     pool.export()?;
-    listed.forget(session, guid);
+    listed.forget(&known::pools(session), guid);
     Ok(code)
 }
 

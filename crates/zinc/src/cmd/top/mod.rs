@@ -54,7 +54,7 @@ pub struct Args {
     /// Show a recording instead of a pool
     #[arg(long, value_name = "FILE", conflicts_with_all = ["socket", "search", "record"])]
     replay: Option<PathBuf>,
-    /// Show the recording so many times faster; 0 does not wait at all
+    /// Show the recording this many times faster; 0 does not wait at all
     #[arg(long, value_name = "N", default_value_t = 1.0, requires = "replay")]
     speed: f64,
     /// The pool, which is served
@@ -63,7 +63,7 @@ pub struct Args {
     /// Seconds between two frames
     #[arg(default_value_t = 1.0)]
     interval: f64,
-    /// End after so many frames
+    /// End after this many frames
     count: Option<u64>,
 }
 

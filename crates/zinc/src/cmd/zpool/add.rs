@@ -9,6 +9,7 @@ use crate::cannot::cannot;
 use crate::cmd::verb::Verb;
 use crate::failure::Failure;
 use crate::found::{self, Reach};
+use crate::known;
 use crate::live::{self, LiveArgs, invocation, tell_txgs};
 use crate::session::Session;
 use crate::ui;
@@ -174,7 +175,7 @@ impl Args {
         let (found, pool) = live::take(session, find, how, &how.tuning.all(session)?, |_| {})?;
         let was_exported = found.is_exported();
         let paths: Vec<PathBuf> = layout.paths().into_iter().map(PathBuf::from).collect();
-        found.announce(session, &paths);
+        found.announce(&known::pools(session), &paths);
         let added = match layout.tops.is_empty() {
             true => Ok(()),
             false => pool.add_tops(&layout.tops, ashift, devices),
@@ -184,7 +185,7 @@ impl Args {
         if added.is_err() && was_exported {
             pool.export().map_err(fail)?;
         } else {
-            found.refresh(session, &pool);
+            found.refresh(&known::pools(session), &pool);
             pool.close().map_err(fail)?;
         }
         added.map(|()| was_exported)
@@ -206,7 +207,7 @@ impl Args {
         let find = || found::find(session, &search, &self.pool, Reach::Known);
         let (found, pool) = live::take(session, find, how, &how.tuning.all(session)?, |_| {})?;
         let logged = pool.log(&invocation(session)).map_err(fail);
-        found.refresh(session, &pool);
+        found.refresh(&known::pools(session), &pool);
         let told = tell_txgs(session, &pool, &self.live.how);
         let left = if was_exported { pool.export() } else { pool.close() }.map_err(fail);
         logged.and(told).and(left)

@@ -2,15 +2,13 @@
 //! at first, so that nothing of value is overwritten by a slip.
 
 use super::layout::Layout;
-use super::{holders, signatures};
 use crate::failure::Failure;
 use crate::known;
-use crate::live::Disks;
 use crate::queue::{PAUSE, Wait, holder};
 use crate::served::Server;
 use crate::session::Session;
 use engine::config::{LabelConfig, PoolState};
-use engine::inside::device::{DeviceRef, ErrorKind, WriteDeviceRef};
+use engine::devices::{self, DeviceRef, Disks, ErrorKind, SystemUse, WriteDeviceRef};
 use engine::live::{DEVICE_MIN, Devices, VdevSpec};
 use engine::pools;
 use engine::pools::{CandidateState, FoundLeaf};
@@ -31,13 +29,13 @@ pub fn claim(
     let mut out = Devices::new();
     let spares: Vec<&str> = layout.spares.iter().flat_map(VdevSpec::leaves).collect();
     for path in layout.paths() {
-        if !force && let Some(device) = holders::loop_above(Path::new(path)) {
+        if !force && let Some(device) = devices::loop_above(Path::new(path)) {
             return Err(Failure::new("invalid vdev specification")
                 .because(format!("{path} is in use: {device} is a loop device on it"))
                 .hint("use '-f' to override, or name the loop device"));
         }
         // Not even `-f` takes from the system what it works with.
-        if let Some(holder) = holders::of(Path::new(path)) {
+        if let Some(holder) = use_by_system(Path::new(path)) {
             let what = format!("cannot use '{path}': Device or resource busy");
             return Err(Failure::new(what).because(holder));
         }
@@ -75,7 +73,17 @@ pub fn claim(
 
 /// Another process of ours has it, and no server: that one does not end by itself.
 fn is_locked(path: &str) -> bool {
-    holder(&[PathBuf::from(path)]).is_some_and(|process| !process.contains(" serve "))
+    let process = devices::locked_by(&[PathBuf::from(path)]);
+    process.is_some_and(|process| !process.command.iter().any(|word| word == b"serve"))
+}
+
+/// What the system does with a device, as a sentence.
+fn use_by_system(path: &Path) -> Option<String> {
+    Some(match devices::use_by_system(path)? {
+        SystemUse::Swap => "it is in use as swap".to_owned(),
+        SystemUse::Mount(target) => format!("it is mounted on {target}"),
+        SystemUse::PartOf(name) => format!("{name} is made of it"),
+    })
 }
 
 /// Opens one device for this process alone.
@@ -83,7 +91,7 @@ pub fn open(disks: &mut Disks, path: &str) -> Result<WriteDeviceRef, Failure> {
     disks.open(Path::new(path)).map_err(|e| match e.kind {
         ErrorKind::InUse => {
             let locked = || Some(format!("{} has it", holder(&[PathBuf::from(path)])?));
-            let holder = holders::of(Path::new(path)).or_else(locked);
+            let holder = use_by_system(Path::new(path)).or_else(locked);
             Failure::new(format!("cannot open '{path}': Device or resource busy"))
                 .because(holder.unwrap_or_else(|| "another program writes to it".to_owned()))
         }
@@ -154,5 +162,5 @@ fn held(
         }
     }
     // Something else may have been put on what is left of a pool.
-    signatures::foreign(reader.as_ref()).map(|what| format!("contains {what}"))
+    devices::foreign(reader.as_ref()).map(|what| format!("contains {what}"))
 }

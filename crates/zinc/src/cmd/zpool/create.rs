@@ -137,7 +137,7 @@ impl Verb for Args {
         known::check_writable(session, &doing, &remembered.cachefile)?;
         let comments: Vec<_> = self.late()?;
         let fail = |e| cannot("create", &self.pool, e);
-        let _names = known::hold_names(session);
+        let _names = known::pools(session).hold_names();
         self.refuse_name(session, name)?;
         let pool = live::create(&Rt::real(), &options, &devices).map_err(fail)?;
         let guid = pool.guid();
@@ -152,7 +152,7 @@ impl Verb for Args {
             pool.close().map_err(fail)
         };
         if let Err(failure) = complete(pool) {
-            known::forget(session, guid);
+            known::pools(session).forget(guid);
             live::clear_labels(&devices);
             return Err(failure);
         }
@@ -169,11 +169,12 @@ impl Verb for Args {
 impl Args {
     /// Spares and cache devices are in the pool's lists from its next opening on.
     fn note_aux(&self, session: &Session, name: &str) -> Result<(), Failure> {
-        let Some(known) = known::find(session, name) else { return Ok(()) };
+        let Some(known) = known::pools(session).find(name) else { return Ok(()) };
         let found = found::look_for(known.clone())?;
         let mut options = live_options(session, &[], self.how.cache_mib);
         found.complete(&mut options);
-        known::note(session, &known, &engine::Pool::open_candidate(&found.candidate, &options)?);
+        known::pools(session)
+            .note(&known, &engine::Pool::open_candidate(&found.candidate, &options)?);
         Ok(())
     }
 

@@ -6,10 +6,11 @@
 use super::each;
 use crate::cmd::verb::{Served, Verb};
 use crate::failure::Failure;
-use crate::live::{Disks, LiveArgs};
+use crate::live::LiveArgs;
 use crate::session::Session;
 use crate::ui;
 use engine::LivePool;
+use engine::devices::Disks;
 use engine::live::{Leave, OwnChanges};
 use engine::pools::{PoolSpace, VdevView};
 use std::process::ExitCode;

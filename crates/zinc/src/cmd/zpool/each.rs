@@ -126,7 +126,7 @@ pub(super) fn each_or_closed<T: Serialize + DeserializeOwned>(
         opened.pools.into_iter().for_each(|pool| add(part_of(pool)));
         opened.served.into_iter().for_each(|mut server| add(server.part(session)));
         let is_shown =
-            |guid: &u64| known::by_guid(session, *guid).is_some() || !args.search.is_empty();
+            |guid: &u64| known::pools(session).by_guid(*guid).is_some() || !args.search.is_empty();
         for guid in served::all_not_answering(session).into_iter().filter(|guid| !is_shown(guid)) {
             let failure = Failure::new(format!("cannot see pool {guid}, which is served"));
             add(Err(failure.because(served::not_answering(session, guid).unwrap_or_default())));

@@ -1,7 +1,5 @@
 //! `zinc zpool get`: properties of pools and of vdevs, one a line.
 
-mod vdev;
-
 use super::each::each;
 use crate::cmd::verb::{Served, Verb};
 use crate::common::{JsonArgs, PoolArgs, Pools, TableArgs, words};
@@ -11,6 +9,7 @@ use crate::session::Session;
 use crate::ui::{self, Table};
 use crate::{json, known};
 use engine::Pool;
+use engine::pools::{NamedVdev, named_vdevs, vdev_properties};
 use engine::pools::{PoolProperty, PoolPropertySource};
 use engine::props;
 use engine::props::{POOL, VDEV};
@@ -122,11 +121,11 @@ impl Verb for Args {
             let mut pools = Pools::new(self.pool.clone());
             let pool = pools.of(session, pool)?;
             let view = pool.vdev_view(&pool.space());
-            if let Some(found) = vdev::named(pool, &view, vdevs) {
+            if let Some(found) = named_vdevs(pool, &view, vdevs) {
                 self.check_names(&VDEV)?;
-                let subject = |v: &vdev::Named<'_>| Subject {
-                    name: vdev::name(v),
-                    properties: vdev::properties(pool, v),
+                let subject = |v: &NamedVdev<'_>| Subject {
+                    name: v.name().to_owned(),
+                    properties: vdev_properties(pool, v),
                 };
                 let subjects: Vec<Subject> = found.iter().map(subject).collect();
                 self.show(session, &[self.shown(pool, subjects)], true);

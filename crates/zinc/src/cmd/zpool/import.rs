@@ -5,8 +5,6 @@
 //! text is that of `zpool import`, judged by really opening the pool as far as its datasets. What
 //! zinc knows beyond that (devices missing or behind, by guid) follows in a section `devices:`.
 
-mod judge;
-mod shape;
 mod take;
 mod txgs;
 
@@ -14,13 +12,12 @@ use crate::cmd::verb::Verb;
 use crate::common::PoolArgs;
 use crate::failure::{FAILED, Failure};
 use crate::session::Session;
-use crate::{json, ui};
+use crate::{host, json, ui};
 use engine::Candidate;
-use engine::pools::CandidateState;
-use judge::Judgement;
+use engine::pools::{CandidateState, ImportTree, ImportVdev, ImportVerdict};
 use serde_json::{Map, Value, json};
-use std::fmt::Write as _;
 use std::process::ExitCode;
+use views::import;
 
 /// Arguments of `zinc zpool import`.
 #[derive(clap::Args)]
@@ -64,10 +61,10 @@ impl Verb for Args {
         }
         let mut content = Map::new();
         for (i, candidate) in candidates.iter().enumerate() {
-            let judgement = Judgement::of(candidate, &options);
+            let verdict = ImportVerdict::of(candidate, &options, host::id());
             let txgs = self.txgs.then(|| engine::pools::judge_txgs(candidate, &options));
             if self.json {
-                let mut value = judgement.to_json(self.json_int);
+                let mut value = to_json(&verdict, self.json_int);
                 if let (Some(txgs), Some(map)) = (&txgs, value.as_object_mut()) {
                     map.insert("txgs".to_owned(), txgs::to_json(txgs, self.json_int));
                 }
@@ -78,7 +75,7 @@ impl Verb for Args {
                 continue;
             }
             let mut text = if i > 0 { "\n".to_owned() } else { String::new() };
-            text.push_str(&judgement.to_text());
+            text.push_str(&import::text(&verdict));
             ui::out(session, &text);
             if let Some(txgs) = &txgs {
                 ui::out(session, "\n txgs:\n\n");
@@ -118,81 +115,71 @@ impl Args {
     }
 }
 
-impl Judgement<'_> {
-    fn to_text(&self) -> String {
-        let mut t = String::new();
-        let c = self.candidate;
-        let name = c.name();
-        // Writing to a String cannot fail.
-        let _ =
-            write!(t, "   pool: {name}\n     id: {}\n  state: {}", c.config.pool_guid, self.state);
-        let destroyed = c.state() == CandidateState::Destroyed;
-        t.push_str(if destroyed { " (DESTROYED)\n" } else { "\n" });
-        if let Some(status) = &self.status {
-            let _ = writeln!(t, "status: {status}");
-        }
-        let _ = writeln!(t, " action: {}", self.action);
-        if let Some(comment) = &c.config.comment {
-            let _ = writeln!(t, "comment: {comment}");
-        }
-        if let Some(id) = self.message_id {
-            let _ = writeln!(t, "   see: https://openzfs.github.io/openzfs-docs/msg/{id}");
-        }
-        t.push_str(" config:\n\n");
-        t.push_str(&self.shape.to_text());
-        if self.unknown_tops > 0 {
-            t.push_str(
-                "\n\tAdditional devices are known to be part of this pool, though their\n\
-                 \texact configuration cannot be determined.\n",
-            );
-        }
-        for (title, lines) in [("devices", &self.notes), ("salvage", &self.salvage)] {
-            if !lines.is_empty() {
-                let _ = writeln!(t, "\n{title}:\n");
-            }
-            for line in lines {
-                let _ = writeln!(t, "\t{line}");
-            }
-        }
-        if let Some(cause) = &self.cause {
-            let _ = writeln!(t, "\nbecause: {cause}");
-        }
-        t
+fn to_json(v: &ImportVerdict<'_>, as_int: bool) -> Value {
+    let c = v.candidate;
+    let label = match c.state() {
+        CandidateState::Exported => "EXPORTED",
+        CandidateState::Active => "ACTIVE",
+        CandidateState::Destroyed => "DESTROYED",
+        CandidateState::Other => "UNKNOWN",
+    };
+    let mut map = Map::new();
+    let mut put = |k: &str, v: Value| map.insert(k.to_owned(), v);
+    put("name", json!(c.name()));
+    put("type", json!("POOL"));
+    put("state", json!(v.state));
+    put("label_state", json!(label));
+    put("pool_guid", json::number(c.config.pool_guid, as_int));
+    put("txg", json::number(c.config.txg, as_int));
+    put("spa_version", json::number(c.config.version, as_int));
+    if let Some(status) = import::status(v) {
+        put("status", json!(one_line(&status)));
     }
+    put("action", json!(one_line(&import::action(v))));
+    if let Some(id) = import::message(v) {
+        put("msgid", json!(id));
+        put("moreinfo", json!(import::page(id)));
+    }
+    put("vdev_tree", tree_json(&v.tree, as_int));
+    put("devices", json!(import::devices(v)));
+    put("salvage", json!(import::salvage(v)));
+    if let Some(cause) = &v.cause {
+        put("cause", json!(cause.to_string()));
+    }
+    Value::Object(map)
+}
 
-    fn to_json(&self, as_int: bool) -> Value {
-        let c = self.candidate;
-        let label = match c.state() {
-            CandidateState::Exported => "EXPORTED",
-            CandidateState::Active => "ACTIVE",
-            CandidateState::Destroyed => "DESTROYED",
-            CandidateState::Other => "UNKNOWN",
-        };
-        let mut map = Map::new();
-        let mut put = |k: &str, v: Value| map.insert(k.to_owned(), v);
-        put("name", json!(c.name()));
-        put("type", json!("POOL"));
-        put("state", json!(self.state));
-        put("label_state", json!(label));
-        put("pool_guid", json::number(c.config.pool_guid, as_int));
-        put("txg", json::number(c.config.txg, as_int));
-        put("spa_version", json::number(c.config.version, as_int));
-        if let Some(status) = &self.status {
-            put("status", json!(one_line(status)));
+fn tree_json(tree: &ImportTree, as_int: bool) -> Value {
+    let mut root = vdev_json(&tree.root, as_int);
+    let tops = tree.tops.iter().map(|top| {
+        let mut v = vdev_json(&top.vdev, as_int);
+        if let (Some(class), Some(map)) = (&top.class, v.as_object_mut()) {
+            map.insert("class".to_owned(), json!(class.name()));
         }
-        put("action", json!(one_line(&self.action)));
-        if let Some(id) = self.message_id {
-            put("msgid", json!(id));
-            put("moreinfo", json!(format!("https://openzfs.github.io/openzfs-docs/msg/{id}")));
-        }
-        put("vdev_tree", self.shape.to_json(as_int));
-        put("devices", json!(self.notes));
-        put("salvage", json!(self.salvage));
-        if let Some(cause) = &self.cause {
-            put("cause", json!(cause));
-        }
-        Value::Object(map)
+        (top.vdev.name.clone(), v)
+    });
+    if let Some(map) = root.as_object_mut() {
+        map.insert("vdevs".to_owned(), Value::Object(tops.collect()));
+        map.insert("spares".to_owned(), json!(tree.spares));
+        map.insert("l2cache".to_owned(), json!(tree.cache));
     }
+    root
+}
+
+fn vdev_json(vdev: &ImportVdev, as_int: bool) -> Value {
+    let mut map = Map::new();
+    map.insert("name".to_owned(), json!(vdev.name));
+    map.insert("vdev_type".to_owned(), json!(vdev.kind));
+    map.insert("guid".to_owned(), json::number(vdev.guid, as_int));
+    map.insert("state".to_owned(), json!(vdev.state));
+    if !vdev.reason.is_empty() {
+        map.insert("reason".to_owned(), json!(vdev.reason));
+    }
+    if !vdev.children.is_empty() {
+        let children = vdev.children.iter().map(|c| (c.name.clone(), vdev_json(c, as_int)));
+        map.insert("vdevs".to_owned(), Value::Object(children.collect()));
+    }
+    Value::Object(map)
 }
 
 /// Text that was broken into lines for the terminal.

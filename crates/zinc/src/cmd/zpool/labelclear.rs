@@ -4,10 +4,9 @@ use super::claim;
 use super::layout::device_path;
 use crate::cmd::verb::Verb;
 use crate::failure::Failure;
-use crate::live::Disks;
 use crate::session::Session;
 use engine::config::{LabelConfig, PoolState};
-use engine::inside::vdev;
+use engine::devices::{Disks, clear_labels};
 use engine::pools;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -62,7 +61,7 @@ impl Verb for Args {
         // What else is there is not a label, and may be of use.
         let good = |l: &&pools::LabelView| l.nvlist.is_some();
         let labels: Vec<usize> = found.labels.iter().filter(good).map(|l| l.index).collect();
-        vdev::label::clear(device.as_ref(), &labels).map_err(|e| {
+        clear_labels(&device, &labels).map_err(|e| {
             Failure::new(format!("failed to clear label for {path}")).because(e.to_string())
         })?;
         Ok(ExitCode::SUCCESS)

@@ -370,10 +370,8 @@ fn uneven(spec: &VdevSpec) -> Option<String> {
             "mismatched replication level: {name} contains both files and devices"
         ));
     }
-    let size =
-        |p: &str| engine::inside::device::FileDevice::open(Path::new(p), &Default::default()).ok();
-    let sizes = spec.leaves().into_iter().filter_map(size);
-    let sizes: Vec<u64> = sizes.map(|d| engine::inside::device::Device::size(&d)).collect();
+    let leaves = spec.leaves().into_iter();
+    let sizes: Vec<u64> = leaves.filter_map(|p| engine::devices::size(Path::new(p))).collect();
     let (least, most) = (sizes.iter().min()?, sizes.iter().max()?);
     let differ = most - least > SIZE_SLACK;
     differ.then(|| format!("{name} contains devices of different sizes"))

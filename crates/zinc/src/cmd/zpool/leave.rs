@@ -3,8 +3,8 @@
 use super::each;
 use crate::cmd::verb::Verb;
 use crate::failure::Failure;
-use crate::found::{self, Found, Reach, candidates, pick};
-use crate::known::{self, Known};
+use crate::found::{self, Reach, candidates};
+use crate::known;
 use crate::live::{self, LiveArgs};
 use crate::queue;
 use crate::served::Server;
@@ -12,6 +12,8 @@ use crate::session::Session;
 use crate::ui;
 use engine::pools::CandidateState;
 use engine::{Candidate, LivePool};
+use imported::Known;
+use imported::{Found, pick};
 use serde_json::json;
 use std::process::ExitCode;
 
@@ -57,7 +59,7 @@ fn end(
     pool.log(&live::invocation(session))?;
     let told = live::tell_txgs(session, &pool, how);
     act(pool)?;
-    found.forget(session);
+    found.forget(&known::pools(session));
     told
 }
 
@@ -111,7 +113,7 @@ impl Export {
         match find()? {
             Some(server) => match end_served(session, server, self.force) {
                 // It ended before it was asked, and the pool is still imported.
-                Err(failure) if find()?.is_none() && known::find(session, name).is_some() => {
+                Err(failure) if find()?.is_none() && known::pools(session).find(name).is_some() => {
                     self.export(session, name).map_err(|_| failure)
                 }
                 done => done,
@@ -131,7 +133,7 @@ impl Export {
     /// the places named.
     fn all_but(&self, session: &Session, served: &[u64]) -> Result<Vec<String>, Failure> {
         let mut guids: Vec<u64> = match self.live.search.is_empty() {
-            true => known::all(session).iter().map(Known::guid).collect(),
+            true => known::pools(session).all().iter().map(Known::guid).collect(),
             false => {
                 let active = |c: &Candidate| c.state() == CandidateState::Active;
                 let found = candidates(session, &self.live.search)?.into_iter().filter(active);
@@ -144,10 +146,10 @@ impl Export {
 
     fn export(&self, session: &Session, name: &str) -> Result<(), Failure> {
         if self.live.search.is_empty()
-            && let Some(known) = known::find(session, name)
+            && let Some(known) = known::pools(session).find(name)
             && self.is_only_forgotten(session, &known)
         {
-            return known::try_forget(session, known.guid());
+            return Ok(known::pools(session).try_forget(known.guid())?);
         }
         let active = |c: &Candidate| c.state() == CandidateState::Active;
         let find = || {
@@ -161,14 +163,14 @@ impl Export {
                 let what = format!("cannot export '{}': {why}", candidate.name());
                 return Err(Failure::new(what));
             }
-            Ok(Found::at_place(session, candidate))
+            Ok(Found::at_place(&known::pools(session), candidate))
         };
         let done = end(session, &self.live, self.force, find, LivePool::export);
-        let known = known::find(session, name).filter(|_| self.live.search.is_empty());
+        let known = known::pools(session).find(name).filter(|_| self.live.search.is_empty());
         match (done, known) {
             // Nothing has it open, so it is enough that it is not known any more.
             (Err(failure), Some(known)) if failure.is_of_pool() => {
-                known::try_forget(session, known.guid())?;
+                known::pools(session).try_forget(known.guid())?;
                 let (why, _, _) = failure.parts();
                 ui::error(
                     session,
@@ -212,7 +214,7 @@ impl Destroy {
     /// Destroys what cannot be opened for writing: its labels say so from now on.
     fn mark(&self, session: &Session, found: &Found) -> Result<(), Failure> {
         queue::mark_destroyed(session, self.live.how.wait, &found.candidate)?;
-        found.forget(session);
+        found.forget(&known::pools(session));
         Ok(())
     }
 }

@@ -7,7 +7,6 @@ mod devices;
 pub mod each;
 mod get;
 mod history;
-mod holders;
 mod import;
 pub mod iostat;
 mod labelclear;
@@ -19,7 +18,6 @@ mod scrub;
 mod set;
 pub mod settings;
 mod sides;
-mod signatures;
 mod status;
 
 use crate::cmd::verb::Verb;
@@ -135,7 +133,7 @@ fn label_state(pool: &Pool) -> &'static str {
 
 /// It was exported, and is not imported here to be read only, which its labels do not tell.
 fn is_exported(session: &Session, pool: &Pool) -> bool {
-    let is_known = || crate::known::by_guid(session, pool.config().pool_guid).is_some();
+    let is_known = || crate::known::pools(session).by_guid(pool.config().pool_guid).is_some();
     pool.label_state() == CandidateState::Exported && !is_known()
 }
 

@@ -5,8 +5,8 @@ use super::settings::{self, Setting};
 use crate::cannot::cannot;
 use crate::cmd::verb::{Served, Verb};
 use crate::failure::Failure;
-use crate::found::{self, Found, Reach};
-use crate::known::{self, Cachefile};
+use crate::found::{self, Reach};
+use crate::known;
 use crate::live::{self, LiveArgs, tell_txgs};
 use crate::served::Server;
 use crate::session::Session;
@@ -16,6 +16,8 @@ use engine::features;
 use engine::features::Feature;
 use engine::live::{ENABLED_BY_DEFAULT, is_writable};
 use engine::pools::CandidateState;
+use imported::Cachefile;
+use imported::Found;
 use serde::{Deserialize, Serialize};
 use std::fmt::Write as _;
 use std::process::ExitCode;
@@ -150,13 +152,14 @@ impl Verb for Set {
 impl Set {
     /// The pool is remembered elsewhere from now on.
     fn set_cachefile(&self, session: &Session, place: &Cachefile) -> Result<ExitCode, Failure> {
-        let Some(known) = known::find(session, &self.pool) else {
+        let Some(known) = known::pools(session).find(&self.pool) else {
             let what = format!("cannot open '{}': no such pool", self.pool);
             return Err(Failure::new(what)
                 .because("only a pool that was created or imported here is remembered"));
         };
         let doing = format!("cannot set property for '{}'", self.pool);
-        known::remember(session, &known, place)
+        known::pools(session)
+            .remember(&known, place)
             .map_err(|why| known::not_remembered(&doing, place, &why))?;
         Ok(ExitCode::SUCCESS)
     }
@@ -402,7 +405,7 @@ impl Verb for SyncPools {
                 continue;
             }
             let find = || found::find(session, &self.live.search, name, Reach::Known);
-            let is_readonly = |known: &known::Known| known.is_readonly();
+            let is_readonly = |known: &imported::Known| known.is_readonly();
             let there = find()?;
             if there.is_exported() || there.listed.known().is_some_and(is_readonly) {
                 // Nothing waits in it, and it is not for this system to write.
@@ -416,7 +419,7 @@ impl Verb for SyncPools {
                 |_| {},
             )?;
             pool.sync()?;
-            found.refresh(session, &pool);
+            found.refresh(&known::pools(session), &pool);
             tell_txgs(session, &pool, &self.live.how)?;
             pool.close()?;
         }

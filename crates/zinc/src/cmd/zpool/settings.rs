@@ -1,13 +1,14 @@
 //! Pool properties as they are set: `-o ashift=12 -o comment=text -o feature@x=enabled`.
 
 use crate::failure::Failure;
-use crate::known::{self, Cachefile, Known};
+use crate::known;
 use crate::session::Session;
 use engine::config::{NvList, NvValue};
 use engine::features;
 use engine::live::PropertyWord;
 use engine::props;
 use engine::props::Kind;
+use imported::{Cachefile, Known};
 use std::collections::BTreeSet;
 
 /// A setting that was understood.
@@ -195,8 +196,8 @@ impl Remembered {
         // A configuration that was just made can be read.
         let Some(known) = Known::new(config) else { return Ok(()) };
         let known = known.marked(self.altroot.as_deref(), self.readonly);
-        let fail = |why: Failure| known::not_remembered(doing, &self.cachefile, &why);
-        known::remember(session, &known, &self.cachefile).map_err(fail)
+        let fail = |why: imported::Error| known::not_remembered(doing, &self.cachefile, &why);
+        known::pools(session).remember(&known, &self.cachefile).map_err(fail)
     }
 }
 

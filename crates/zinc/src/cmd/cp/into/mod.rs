@@ -1,23 +1,22 @@
 //! `zinc cp LOCAL... POOL/DATASET:PATH`: files, trees and archives into a file system of a pool.
 
-mod source;
 mod tar;
-mod tree;
 
 use super::report::CopyReport;
 use crate::failure::{Failure, one_line, system_text};
 use crate::live::LiveArgs;
-use crate::place::Place;
+use crate::place::{Place, printable};
 use crate::progress::while_showing;
 use crate::session::Session;
 use engine::files::{FileKind, Time};
 use engine::ingest::{Ingest, Observer};
 use engine::{Error, Filesystem, LivePool, Progress};
+use hostfs::ingest::{self, Stopped, TreeIn};
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::SystemTime;
 
 /// What is copied into a pool, and how.
 pub struct IntoArgs {
@@ -33,19 +32,6 @@ pub struct IntoArgs {
     pub dest: OsString,
 }
 
-/// Where files go, and who is told of those that do not.
-pub struct CopyIn<'a> {
-    pub ingest: Ingest<'a>,
-    pub report: &'a CopyReport,
-}
-
-impl CopyIn<'_> {
-    /// Something was not copied.
-    fn failed(&self, path: &[u8], why: &Error) {
-        self.report.failed(path, &one_line(why));
-    }
-}
-
 impl Observer for CopyReport {
     fn not_kept(&self, file: PathBuf, attribute: &[u8], why: &Error) {
         Self::not_kept(self, file.as_os_str().as_bytes(), attribute, why);
@@ -58,24 +44,7 @@ impl Observer for CopyReport {
 
 /// The time.
 pub fn now() -> Time {
-    time(SystemTime::now())
-}
-
-/// A time of the standard library as one of a pool.
-pub fn time(t: SystemTime) -> Time {
-    match t.duration_since(UNIX_EPOCH) {
-        Ok(d) => Time { seconds: d.as_secs().cast_signed(), nanos: u64::from(d.subsec_nanos()) },
-        Err(e) => {
-            let (before, nanos) = (e.duration().as_secs(), e.duration().subsec_nanos());
-            let seconds = 0i64.saturating_sub_unsigned(before);
-            match nanos {
-                0 => Time { seconds, nanos: 0 },
-                n => {
-                    Time { seconds: seconds.saturating_sub(1), nanos: u64::from(1_000_000_000 - n) }
-                }
-            }
-        }
-    }
+    ingest::time(SystemTime::now())
 }
 
 /// The name under which a source is copied; `None` when it ends in `/.`, for what is in it.
@@ -144,9 +113,12 @@ impl IntoArgs {
         };
         if let Some(archive) = &self.tar {
             let dir = directory(&fs, found.path(), place)?;
-            return tar::extract(&CopyIn { ingest, report }, dir, archive);
+            return tar::extract(&ingest, report, dir, archive);
         }
-        let into = CopyIn { ingest, report };
+        let failed = |path: &Path, why: &Error| {
+            report.failed(path.as_os_str().as_bytes(), &one_line(why));
+        };
+        let into = TreeIn { ingest, failed: &failed };
         let there = fs.by_path(found.path(), true).ok();
         if let Some(node) = there.filter(|n| n.kind() == FileKind::Dir) {
             return self.each(&into, |source| (node.number(), last_name(source)));
@@ -166,7 +138,7 @@ impl IntoArgs {
     /// Copies each source to a directory and name; without a name what is in it goes there.
     fn each(
         &self,
-        into: &CopyIn<'_>,
+        into: &TreeIn<'_>,
         target: impl Fn(&OsStr) -> (u64, Option<Vec<u8>>),
     ) -> Result<(), Failure> {
         for source in &self.sources {
@@ -177,7 +149,10 @@ impl IntoArgs {
                 return Err(Failure::new(what).hint("-r copies directories"));
             }
             let (dir, name) = target(source);
-            tree::copy(into, path, dir, name.as_deref())?;
+            ingest::copy(into, path, dir, name.as_deref()).map_err(|Stopped { path, why }| {
+                let path = printable(path.as_os_str().as_bytes());
+                Failure::new(format!("cannot copy '{path}'")).because(one_line(&why))
+            })?;
         }
         Ok(())
     }

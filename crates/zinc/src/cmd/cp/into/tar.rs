@@ -1,13 +1,15 @@
 //! An archive into a pool, as `tar -x` would unpack it.
 
-use super::{CopyIn, now};
+use super::now;
+use crate::cmd::cp::report::CopyReport;
 use crate::failure::{Failure, one_line};
 use crate::place::printable;
 use crate::session::Session;
 use archive::{Archive, EntryType, Member};
 use engine::files::{NewKind, SetAttrs, Time};
-use engine::ingest::{Attributes, CHUNK, Spot, Write};
+use engine::ingest::{Attributes, CHUNK, Ingest, Spot, Write};
 use engine::{Cancelled, Error, Progress, Result};
+use hostfs::ingest::DEPTH_MAX;
 use std::collections::HashSet;
 use std::ffi::OsStr;
 use std::fs::File;
@@ -17,23 +19,25 @@ use std::path::{Component, Path, PathBuf};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::time::Duration;
 
-/// Directories within directories, at most: as many as what reads trees goes into.
-pub const DEPTH_MAX: usize = 4096;
-
 /// Unpacks an archive into the directory `dir`. `-` is standard input.
-pub fn extract(into: &CopyIn<'_>, dir: u64, path: &Path) -> std::result::Result<(), Failure> {
+pub fn extract(
+    ingest: &Ingest<'_>,
+    report: &CopyReport,
+    dir: u64,
+    path: &Path,
+) -> std::result::Result<(), Failure> {
     let fail = |why: &Error| {
         Failure::new(format!("cannot read archive '{}'", printable(path.as_os_str().as_bytes())))
             .because(one_line(why))
     };
     let source: Box<dyn Read> = match path == Path::new("-") {
-        true => input(&into.report.session, into.ingest.progress).map_err(|e| fail(&e.into()))?,
+        true => input(&report.session, ingest.progress).map_err(|e| fail(&e.into()))?,
         false => Box::new(File::open(path).map_err(|e| fail(&e.into()))?),
     };
     let mut archive = Archive::new(source);
-    let mut unpack = Unpack::new(into, dir);
+    let mut unpack = Unpack::new(ingest, report, dir);
     let ended = loop {
-        if into.ingest.progress.check().is_err() {
+        if ingest.progress.check().is_err() {
             break Err(fail(&Error::from(Cancelled)));
         }
         match archive.next_member() {
@@ -45,7 +49,7 @@ pub fn extract(into: &CopyIn<'_>, dir: u64, path: &Path) -> std::result::Result<
                         let what = format!("cannot unpack '{}'", printable(&member.path));
                         return Err(Failure::new(what).because(one_line(&e)));
                     }
-                    into.failed(&member.path, &e);
+                    report.failed(&member.path, &one_line(&e));
                 }
             }
             Err(e) => break Err(fail(&of_archive(e))),
@@ -116,7 +120,8 @@ struct Timed {
 }
 
 struct Unpack<'u, 'a> {
-    into: &'u CopyIn<'a>,
+    ingest: &'u Ingest<'a>,
+    report: &'u CopyReport,
     top: u64,
     /// Names and objects of the directories on the way to the last member: the next one is mostly
     /// in the same directory.
@@ -128,9 +133,9 @@ struct Unpack<'u, 'a> {
 }
 
 impl<'u, 'a> Unpack<'u, 'a> {
-    fn new(into: &'u CopyIn<'a>, top: u64) -> Self {
+    fn new(ingest: &'u Ingest<'a>, report: &'u CopyReport, top: u64) -> Self {
         let (trail, timed, refused) = Default::default();
-        Self { into, top, trail, timed, refused }
+        Self { ingest, report, top, trail, timed, refused }
     }
 
     /// The directory of that path, made as far as it is missing.
@@ -145,7 +150,7 @@ impl<'u, 'a> Unpack<'u, 'a> {
             }
             let usual = Attributes { mode: 0o755, ..Attributes::default() };
             let spot = Spot { dir: above, name: name.as_bytes(), shown: &|| path.to_owned() };
-            let object = self.into.ingest.dir(spot, &usual)?;
+            let object = self.ingest.dir(spot, &usual)?;
             self.trail.push((name.as_bytes().to_vec(), object));
         }
         Ok(self.trail.last().map_or(self.top, |(_, object)| *object))
@@ -184,13 +189,13 @@ impl<'u, 'a> Unpack<'u, 'a> {
                     let write = &mut |at: u64, piece: &[u8]| write(at, piece).map_err(Fault);
                     member.content(archive, CHUNK, write).map_err(|Fault(e)| e)
                 };
-                self.into.ingest.file(spot, size, a, fill)?;
+                self.ingest.file(spot, size, a, fill)?;
                 self.refused.remove(&(spot.dir, spot.name.to_vec()));
                 return Ok(());
             }
             _ => return Err(Error::external("an entry of a kind that is not known")),
         };
-        self.into.ingest.special(spot, special, a)?;
+        self.ingest.special(spot, special, a)?;
         self.refused.remove(&(spot.dir, spot.name.to_vec()));
         Ok(())
     }
@@ -205,11 +210,11 @@ impl<'u, 'a> Unpack<'u, 'a> {
             true => {
                 let (uid, gid) = (Some(a.uid), Some(a.gid));
                 let set = SetAttrs { uid, gid, ..SetAttrs::default() };
-                if self.into.ingest.owner {
-                    self.into.ingest.fs.set_attrs(object, &set, now())?;
+                if self.ingest.owner {
+                    self.ingest.fs.set_attrs(object, &set, now())?;
                 }
             }
-            false => self.into.ingest.set_attributes(object, a, spot)?,
+            false => self.ingest.set_attributes(object, a, spot)?,
         }
         let name = name.to_vec();
         self.timed.push(Timed { object, name, atime: a.atime, mtime: a.mtime });
@@ -229,20 +234,20 @@ impl<'u, 'a> Unpack<'u, 'a> {
                 "a second name of '{name}', which was not unpacked"
             )));
         }
-        let found = self.into.ingest.fs.node(from)?.lookup(name.as_bytes())?;
+        let found = self.ingest.fs.node(from)?.lookup(name.as_bytes())?;
         let missing = Error::external("a second name of a file that is not there");
-        self.into.ingest.link(found.ok_or(missing)?.object, spot)
+        self.ingest.link(found.ok_or(missing)?.object, spot)
     }
 
     /// Gives the directories their times, which what was made in them changed.
     fn set_times(&self) -> std::result::Result<(), Failure> {
         for dir in self.timed.iter().rev() {
-            if let Err(e) = self.into.ingest.times(dir.object, dir.atime, dir.mtime) {
+            if let Err(e) = self.ingest.times(dir.object, dir.atime, dir.mtime) {
                 if e.kind().ends_all() {
                     let what = format!("cannot unpack '{}'", printable(&dir.name));
                     return Err(Failure::new(what).because(one_line(&e)));
                 }
-                self.into.failed(&dir.name, &e);
+                self.report.failed(&dir.name, &one_line(&e));
             }
         }
         Ok(())

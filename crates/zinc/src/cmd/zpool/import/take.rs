@@ -5,7 +5,7 @@ use super::Args;
 use crate::cmd::zpool::create::check_pool_name;
 use crate::cmd::zpool::settings::{self, Remembered, Setting};
 use crate::failure::Failure;
-use crate::found::{self, Found, candidates, import_places, pick};
+use crate::found::{self, candidates, import_places};
 use crate::live::{self, LiveHow, Tuning, invocation, tell_txgs};
 use crate::place::printable;
 use crate::served::Server;
@@ -15,6 +15,7 @@ use engine::live::cache_config;
 use engine::pools::CandidateState;
 use engine::spelling;
 use engine::{Candidate, LivePool, Pool};
+use imported::{Found, pick};
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -59,13 +60,15 @@ pub struct TakeArgs {
 /// the devices of its pool are elsewhere by now, is in nobody's way: the import writes it anew.
 fn is_imported(session: &Session, guid: u64) -> bool {
     Server::holds(session, guid)
-        || known::by_guid(session, guid).is_some_and(|known| !found::is_gone(&known))
+        || known::pools(session)
+            .by_guid(guid)
+            .is_some_and(|known| !imported::is_gone(&known, &import_places(&[])))
 }
 
 /// Whether another pool has this name already.
 fn is_taken(session: &Session, name: &str, guid: u64) -> bool {
     let is_other = |other: u64, called: &str| called == name && other != guid;
-    known::all(session).iter().any(|known| is_other(known.guid(), known.name()))
+    known::pools(session).all().iter().any(|known| is_other(known.guid(), known.name()))
         || Server::own(session).iter().any(|server| is_other(server.guid, &server.name))
 }
 
@@ -119,7 +122,7 @@ impl Args {
             c.name() == name || name.parse::<u64>().ok() == Some(c.config.pool_guid)
         };
         if !found.iter().any(|c| is_it(c) && fits(c)) {
-            if known::find(session, name).is_some() {
+            if known::pools(session).find(name).is_some() {
                 return Err(name_is_taken(name));
             }
             let destroyed = found.iter().any(|c| is_it(c) && !self.destroyed);
@@ -150,13 +153,7 @@ impl Args {
                 .hint(format!("`zinc zpool import {guid} NEWNAME` gives it another")));
         }
         let doing = format!("cannot import '{labelled}'");
-        let settings = settings::parse_all(&doing, &self.take.properties)?;
-        if let Some(Setting::Feature(name, _)) =
-            settings.iter().find(|s| matches!(s, Setting::Feature(..)))
-        {
-            let what = format!("{doing}: feature '{name}' cannot be set at import time");
-            return Err(Failure::new(what).hint("`zinc zpool set` enables it afterwards"));
-        }
+        let settings = self.settings(&doing)?;
         let remembered =
             Remembered::of(&doing, &settings, self.take.root.as_deref(), self.take.temporary)?;
         known::check_writable(session, &doing, &remembered.cachefile)?;
@@ -167,7 +164,7 @@ impl Args {
         refuse()?;
         if remembered.readonly {
             let pool = Pool::open_candidate(candidate, &self.pool.options(session))?;
-            let _names = known::hold_names(session);
+            let _names = known::pools(session).hold_names();
             refuse()?;
             return remembered.remember(session, &doing, cache_config(&pool), &name);
         }
@@ -180,11 +177,12 @@ impl Args {
         let mut first = Some(candidate.clone());
         let find = || {
             refuse()?;
-            let again = || {
+            let again = || -> Result<Candidate, Failure> {
                 let all = self.in_places(session)?;
-                pick(all, &self.pool.search, &guid.to_string(), |_| true)
+                Ok(pick(all, &self.pool.search, &guid.to_string(), |_| true)?)
             };
-            first.take().map_or_else(again, Ok).map(|candidate| Found::at_place(session, candidate))
+            let candidate = first.take().map_or_else(again, Ok)?;
+            Ok(Found::at_place(&known::pools(session), candidate))
         };
         let (_, pool) = live::take(session, find, &how, &how.tuning.all(session)?, |options| {
             options.force = self.take.force;
@@ -196,7 +194,7 @@ impl Args {
                 (None, _) => {}
             }
         })?;
-        let names = known::hold_names(session);
+        let names = known::pools(session).hold_names();
         let noted = || remembered.remember(session, &doing, pool.cache_config(), &name);
         if let Err(failure) = refuse().and_then(|()| noted()) {
             pool.export()?;
@@ -204,15 +202,20 @@ impl Args {
         }
         drop(names);
         self.finish(session, pool, settings, &how)?;
-        for path in found::left_aside(candidate) {
-            let note = format!(
-                "note: '{name}' was imported without {}, which is a device of it: -d named other \
-                 places\n",
-                printable(path.as_os_str().as_bytes())
-            );
-            ui::error(session, &note);
-        }
+        note_left_aside(session, candidate, &name);
         Ok(())
+    }
+
+    /// The properties that are set with the import.
+    fn settings(&self, doing: &str) -> Result<Vec<Setting>, Failure> {
+        let settings = settings::parse_all(doing, &self.take.properties)?;
+        if let Some(Setting::Feature(name, _)) =
+            settings.iter().find(|s| matches!(s, Setting::Feature(..)))
+        {
+            let what = format!("{doing}: feature '{name}' cannot be set at import time");
+            return Err(Failure::new(what).hint("`zinc zpool set` enables it afterwards"));
+        }
+        Ok(settings)
     }
 
     /// Sets what was asked for, and closes the pool.
@@ -238,10 +241,22 @@ impl Args {
         }
         pool.log(&invocation(session))?;
         let told = tell_txgs(session, &pool, how);
-        known::refresh(session, pool.guid(), &pool);
+        known::pools(session).refresh(pool.guid(), &pool);
         pool.close()?;
         kept::note(session, &self.take.properties);
         told
+    }
+}
+
+/// Says which devices of a pool were not among the places that were searched.
+fn note_left_aside(session: &Session, candidate: &Candidate, name: &str) {
+    for path in imported::left_aside(candidate) {
+        let note = format!(
+            "note: '{name}' was imported without {}, which is a device of it: -d named other \
+             places\n",
+            printable(path.as_os_str().as_bytes())
+        );
+        ui::error(session, &note);
     }
 }
 

@@ -1,17 +1,13 @@
-//! A local tree into a pool. Directories are made as they are found, files by several threads, and
-//! second names when all files are there.
+//! A tree of this machine into a file system of a pool. Directories are made as they are found,
+//! files by several threads, and second names when all files are there.
 
-use super::CopyIn;
-use super::source::{
-    self, Id, Name, attributes, changed, id, look, look_again, open_directory, open_file,
-};
-use super::tar::DEPTH_MAX;
-use crate::failure::{Failure, one_line, system_text};
-use crate::place::printable;
+mod source;
+
 use engine::files::{NewKind, Time};
-use engine::ingest::{CHUNK, Spot, Write};
+use engine::ingest::{CHUNK, Ingest, Spot, Write};
 use engine::{Error, Result};
 use rustix::fs::{Dir, SeekFrom, major, minor, seek};
+use source::{Id, Name, attributes, changed, id, look, look_again, open_directory, open_file};
 use std::collections::{HashMap, HashSet};
 use std::fs::{File, Metadata};
 use std::io;
@@ -20,11 +16,49 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::{FileExt as _, FileTypeExt as _, MetadataExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{SystemTime, UNIX_EPOCH};
 
+/// Directories within directories, at most.
+pub const DEPTH_MAX: usize = 4096;
 /// Files copied at the same time.
 const WORKERS: usize = 8;
 /// Directories that are held open on the way down; those above are found again on the way up.
 const OPEN_MAX: usize = 64;
+
+/// Where files go, and who is told of those that do not.
+pub struct TreeIn<'a> {
+    /// Where and how.
+    pub ingest: Ingest<'a>,
+    /// Is told of a file that is not copied, or not whole, from any thread.
+    pub failed: &'a (dyn Fn(&Path, &Error) + Sync),
+}
+
+/// The copy ended before its time, at this file.
+#[derive(Debug)]
+pub struct Stopped {
+    /// The file.
+    pub path: PathBuf,
+    /// Why.
+    pub why: Error,
+}
+
+/// A time of the standard library as one of a pool.
+#[must_use]
+pub fn time(t: SystemTime) -> Time {
+    match t.duration_since(UNIX_EPOCH) {
+        Ok(d) => Time { seconds: d.as_secs().cast_signed(), nanos: u64::from(d.subsec_nanos()) },
+        Err(e) => {
+            let (before, nanos) = (e.duration().as_secs(), e.duration().subsec_nanos());
+            let seconds = 0i64.saturating_sub_unsigned(before);
+            match nanos {
+                0 => Time { seconds, nanos: 0 },
+                n => {
+                    Time { seconds: seconds.saturating_sub(1), nanos: u64::from(1_000_000_000 - n) }
+                }
+            }
+        }
+    }
+}
 
 /// A file to be copied.
 struct Task {
@@ -55,17 +89,20 @@ struct Links {
 }
 
 /// Copies `path` to `name` in the directory `dir`; without a name what is in it goes there.
+///
+/// # Errors
+/// It cannot be read at all, or nothing can be written any more.
 pub fn copy(
-    into: &CopyIn<'_>,
+    into: &TreeIn<'_>,
     path: &Path,
     dir: u64,
     name: Option<&[u8]>,
-) -> std::result::Result<(), Failure> {
+) -> std::result::Result<(), Stopped> {
     let mut walk = Walk { into, levels: Vec::new(), first: None, times: Vec::new() };
-    walk.begin(path, dir, name).map_err(|e| cannot(path, &e))?;
+    walk.begin(path, dir, name).map_err(|e| stopped(path, e))?;
     let links = Mutex::new(Links::default());
     engine::for_each_parallel(WORKERS, &mut walk, |task| one(into, task, &links))?;
-    into.ingest.progress.check().map_err(|e| cannot(path, &e.into()))?;
+    into.ingest.progress.check().map_err(|e| stopped(path, e.into()))?;
     let links = links.into_inner().unwrap_or_else(PoisonError::into_inner);
     for later in &links.later {
         let shown = || later.at.below(&later.name).path();
@@ -74,31 +111,30 @@ pub fn copy(
             Some(object) => into.ingest.link(*object, spot),
             None => Err(Error::external("a second name of a file that was not copied")),
         };
-        made.or_else(|e| give_up(into, &shown(), &e))?;
+        made.or_else(|e| give_up(into, &shown(), e))?;
     }
     // What was made in a directory changed its times; children come after their parents.
     for (at, object, atime, mtime) in walk.times.iter().rev() {
         let done = into.ingest.times(*object, *atime, *mtime);
-        done.or_else(|e| give_up(into, &at.path(), &e))?;
+        done.or_else(|e| give_up(into, &at.path(), e))?;
     }
     Ok(())
 }
 
-fn cannot(path: &Path, why: &Error) -> Failure {
-    let path = printable(path.as_os_str().as_bytes());
-    Failure::new(format!("cannot copy '{path}'")).because(one_line(why))
+fn stopped(path: &Path, why: Error) -> Stopped {
+    Stopped { path: path.to_owned(), why }
 }
 
 /// One file that fails costs nothing else, unless none can be written any more.
-fn give_up(into: &CopyIn<'_>, path: &Path, why: &Error) -> std::result::Result<(), Failure> {
+fn give_up(into: &TreeIn<'_>, path: &Path, why: Error) -> std::result::Result<(), Stopped> {
     if why.kind().ends_all() {
-        return Err(cannot(path, why));
+        return Err(stopped(path, why));
     }
-    into.failed(path.as_os_str().as_bytes(), why);
+    (into.failed)(path, &why);
     Ok(())
 }
 
-fn one(into: &CopyIn<'_>, task: Task, links: &Mutex<Links>) -> std::result::Result<(), Failure> {
+fn one(into: &TreeIn<'_>, task: Task, links: &Mutex<Links>) -> std::result::Result<(), Stopped> {
     let lock = || links.lock().unwrap_or_else(PoisonError::into_inner);
     let has_more = task.found.nlink() > 1;
     if has_more {
@@ -116,7 +152,7 @@ fn one(into: &CopyIn<'_>, task: Task, links: &Mutex<Links>) -> std::result::Resu
             Ok(())
         }
         Ok(_) => Ok(()),
-        Err(e) => give_up(into, &task.shown(), &e),
+        Err(e) => give_up(into, &task.shown(), e),
     }
 }
 
@@ -126,7 +162,7 @@ impl Task {
     }
 }
 
-fn make(into: &CopyIn<'_>, task: &Task) -> Result<u64> {
+fn make(into: &TreeIn<'_>, task: &Task) -> Result<u64> {
     into.ingest.progress.check()?;
     let shown = || task.shown();
     let name = task.as_name.as_ref().unwrap_or(&task.name);
@@ -151,7 +187,7 @@ fn make(into: &CopyIn<'_>, task: &Task) -> Result<u64> {
 /// Why a file is not copied.
 const SHORTER: &str = "became shorter while it was copied";
 
-fn regular(into: &CopyIn<'_>, task: &Task, spot: Spot<'_>) -> Result<u64> {
+fn regular(into: &TreeIn<'_>, task: &Task, spot: Spot<'_>) -> Result<u64> {
     let (file, found) = open_file(&task.from, &task.name, &task.found)?;
     let size = found.len();
     let attributes = attributes(into, &file, &found, spot.shown);
@@ -161,7 +197,7 @@ fn regular(into: &CopyIn<'_>, task: &Task, spot: Spot<'_>) -> Result<u64> {
     let after = file.metadata()?;
     let state = |m: &Metadata| (m.len(), m.mtime(), m.mtime_nsec());
     if state(&after) != state(&found) {
-        into.failed(task.shown().as_os_str().as_bytes(), &changed());
+        (into.failed)(&task.shown(), &changed());
     }
     Ok(object)
 }
@@ -222,7 +258,7 @@ struct Level {
 
 /// Finds directories and makes them; hands out files.
 struct Walk<'w, 'a> {
-    into: &'w CopyIn<'a>,
+    into: &'w TreeIn<'a>,
     levels: Vec<Level>,
     /// What was named, when it is no directory.
     first: Option<Task>,
@@ -284,7 +320,7 @@ impl Walk<'_, '_> {
     }
 
     fn failed(&self, at: &Name, why: &Error) {
-        self.into.failed(at.path().as_os_str().as_bytes(), why);
+        (self.into.failed)(&at.path(), why);
     }
 
     /// What a name of the last directory stands for, if that is a file.
@@ -299,8 +335,7 @@ impl Walk<'_, '_> {
                 return Some(Task { from, at, dir, name, as_name: None, found });
             }
             Err(e) => {
-                let at = level.at.below(name).path();
-                into.report.failed(at.as_os_str().as_bytes(), &system_text(&e));
+                (into.failed)(&level.at.below(name).path(), &e.into());
             }
         }
         None

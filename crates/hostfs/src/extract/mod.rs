@@ -1,27 +1,32 @@
-//! Files and trees of a pool into a local directory; what both `cp` and `rescue` do.
+//! Files and trees of a pool into a directory of this machine.
 //!
 //! Directories are made by one thread, in the order in which they are found; files are copied by
 //! all cores. A directory gets its attributes at the end, those deep down first: until then it is
 //! closed to others, for what is in it may be as private as it is itself, and a time would be
 //! changed by what is made in it later. Second names of files are made when all first names are
-//! there ([`super::links`]).
+//! there (`links.rs`).
 //!
 //! What the pool says is not believed: a directory that is reached a second time is reported and
 //! not entered, so a damaged tree cannot make a copy endless; of a name that a directory has twice
 //! the second is refused; what a file is, is said by the file, not by the directory it is in.
 
-use super::data::{self, CopyError, Lost};
-use super::links::{First, Links};
-use super::walk::Walk;
-use crate::target::{Dir, Identity, Keep, Look, Tree, Xattrs, names};
+mod data;
+mod links;
+mod walk;
+
+pub use data::{CopyError, Lost};
+
+use crate::{Dir, Identity, Keep, Look, Tree, Xattrs, names};
 use engine::Node;
 use engine::files::FileKind;
 use engine::{Cancelled, Progress};
 use engine::{Filesystem, Volume};
+use links::{First, Links};
 use rustix::fs::FileType;
 use std::collections::HashSet;
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use walk::Walk;
 
 /// Is told what happens. All calls may come from any thread.
 pub trait Sink: Sync {
@@ -48,7 +53,10 @@ pub enum Existing {
     Replace,
     /// Replace any regular file, unless the sink says it is done; links, pipes, sockets and
     /// devices only with `force`.
-    Renew { force: bool },
+    Renew {
+        /// Links, pipes, sockets and devices, too.
+        force: bool,
+    },
 }
 
 /// Copies from one file system.
@@ -72,49 +80,44 @@ pub struct Copier<'a> {
 }
 
 /// A directory that files are copied into.
-pub struct Folder {
+struct Folder {
     /// It, held open.
-    pub dir: Arc<Dir>,
+    dir: Arc<Dir>,
     /// Its number in the tree.
-    pub spot: usize,
+    spot: usize,
     /// Its path, for people.
-    pub shown: Vec<u8>,
+    shown: Vec<u8>,
     /// What was made, or left there as whole.
     made: Made,
 }
 
 /// What a copy of a tree made or left as whole, with the numbers of the directories it is in. All
 /// folders of the tree share it, so that no later one takes for old what was copied just now.
-pub type Made = Arc<Mutex<HashSet<(usize, Identity)>>>;
+type Made = Arc<Mutex<HashSet<(usize, Identity)>>>;
 
 /// A file to copy.
-pub struct Task {
+struct Task {
     /// Where to.
-    pub folder: Arc<Folder>,
+    folder: Arc<Folder>,
     /// Its name there.
-    pub name: Vec<u8>,
+    name: Vec<u8>,
     /// What.
-    pub object: u64,
+    object: u64,
 }
 
 /// What there is for a file under its name.
-pub enum Room {
+enum Room {
     /// Nothing, or what will be replaced.
     Free(Option<Identity>),
     /// A whole copy.
     Whole(Identity),
 }
 
-pub fn lock<T>(m: &Mutex<T>) -> MutexGuard<'_, T> {
+fn lock<T>(m: &Mutex<T>) -> MutexGuard<'_, T> {
     m.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The names of a path.
-pub fn names_of(path: &[u8]) -> impl DoubleEndedIterator<Item = &[u8]> {
-    path.split(|b| *b == b'/').filter(|n| !n.is_empty())
-}
-
-pub fn join(path: &[u8], name: &[u8]) -> Vec<u8> {
+fn join(path: &[u8], name: &[u8]) -> Vec<u8> {
     match (path, name) {
         ([], _) => name.to_vec(),
         (_, []) => path.to_vec(),
@@ -123,7 +126,7 @@ pub fn join(path: &[u8], name: &[u8]) -> Vec<u8> {
 }
 
 impl Folder {
-    pub fn new(dir: Arc<Dir>, spot: usize, shown: Vec<u8>, made: &Made) -> Self {
+    fn new(dir: Arc<Dir>, spot: usize, shown: Vec<u8>, made: &Made) -> Self {
         Self { dir, spot, shown, made: Arc::clone(made) }
     }
 
@@ -133,7 +136,7 @@ impl Folder {
     }
 
     /// Notes that this file was made here, or left as whole.
-    pub fn note_made(&self, file: Identity) {
+    fn note_made(&self, file: Identity) {
         lock(&self.made).insert((self.spot, file));
     }
 }
@@ -151,7 +154,7 @@ impl<'a> Copier<'a> {
     }
 
     /// Notes that an object was come across; whether that is new.
-    pub fn see(&self, object: u64) -> bool {
+    fn see(&self, object: u64) -> bool {
         lock(&self.seen).insert(object)
     }
 
@@ -234,7 +237,7 @@ impl<'a> Copier<'a> {
     }
 
     /// Makes a file; which one it is and its name, if it is whole.
-    pub fn make(
+    fn make(
         &self,
         node: &Node,
         folder: &Folder,
@@ -285,7 +288,7 @@ impl<'a> Copier<'a> {
 
     /// What there is for a name, and whether it may be made; `whole` says of what is there that it
     /// is a whole copy.
-    pub fn room(
+    fn room(
         &self,
         folder: &Folder,
         name: &[u8],
@@ -415,7 +418,7 @@ impl<'a> Copier<'a> {
 }
 
 /// Whether what is there is a whole copy of a regular file: same size and time of change.
-pub fn is_copy(there: &Look, node: &Node) -> bool {
+fn is_copy(there: &Look, node: &Node) -> bool {
     there.is_file()
         && there.size == node.size
         && there.mtime == (node.mtime.seconds, node.mtime.nanos)

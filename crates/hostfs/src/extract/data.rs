@@ -52,7 +52,7 @@ impl std::fmt::Display for CopyError {
 
 /// Copies the first `size` bytes of `object` into the empty file `out`: holes stay holes. What
 /// cannot be read goes to `lost`, which says whether to go on; then it is a hole as well.
-pub fn copy(
+pub(super) fn copy(
     object: &Object,
     size: u64,
     out: &File,

@@ -3,25 +3,30 @@
 //! They come from the configuration, from the space maps and from the vdev's own table in the MOS
 //! (what a user set). What only a running system counts is what this process has counted.
 
-use engine::Pool;
-use engine::config::{VdevConfig, VdevKind};
-use engine::inside::dmu::Zap;
-use engine::pools::{PoolProperty, PoolPropertySource, VdevTreeView, VdevView};
-use engine::props;
-use engine::props::VDEV;
-use engine::props::{Access, Kind};
+use dmu::Zap;
+use ondisk::config::{VdevConfig, VdevKind};
+use ondisk::pool_props::VDEV;
+use ondisk::props::{self, Access, Kind};
+use pool::{Pool, PoolProperty, PoolPropertySource, VdevTreeView, VdevView};
 
-/// A vdev that was named.
-pub struct Named<'v> {
+/// A vdev that was named; the root is one too.
+pub struct NamedVdev<'v> {
     view: Option<&'v VdevView>,
     guid: u64,
     name: String,
 }
 
-/// The vdevs of these names; `None` when one of them is none.
-pub fn named<'v>(pool: &Pool, view: &'v VdevTreeView, names: &[String]) -> Option<Vec<Named<'v>>> {
-    let root = || Named { view: None, guid: pool.config().vdev_tree.guid, name: "root-0".into() };
-    let of = |v: &'v VdevView| Named { view: Some(v), guid: v.guid, name: short(&v.name) };
+/// The vdevs of these names: as `zpool status` shows them, with or without their directories,
+/// guids, `root`, or `all-vdevs`. `None` when one of them is none.
+#[must_use]
+pub fn named_vdevs<'v>(
+    pool: &Pool,
+    view: &'v VdevTreeView,
+    names: &[String],
+) -> Option<Vec<NamedVdev<'v>>> {
+    let root =
+        || NamedVdev { view: None, guid: pool.config().vdev_tree.guid, name: "root-0".into() };
+    let of = |v: &'v VdevView| NamedVdev { view: Some(v), guid: v.guid, name: short(&v.name) };
     if names == ["all-vdevs"] {
         return Some([root()].into_iter().chain(view.walk().map(of)).collect());
     }
@@ -37,9 +42,12 @@ pub fn named<'v>(pool: &Pool, view: &'v VdevTreeView, names: &[String]) -> Optio
     names.iter().map(find).collect()
 }
 
-/// Its name as it is shown.
-pub fn name(v: &Named<'_>) -> String {
-    v.name.clone()
+impl NamedVdev<'_> {
+    /// Its name as it is shown.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.name
+    }
 }
 
 fn short(name: &str) -> String {
@@ -47,7 +55,8 @@ fn short(name: &str) -> String {
 }
 
 /// All properties of a vdev in the order of `zpool get all`.
-pub fn properties(pool: &Pool, v: &Named<'_>) -> Vec<PoolProperty> {
+#[must_use]
+pub fn vdev_properties(pool: &Pool, v: &NamedVdev<'_>) -> Vec<PoolProperty> {
     let tree = &pool.config().vdev_tree;
     let config = tree.find(v.guid);
     let stored = config.and_then(|c| stored(pool, c));
@@ -100,14 +109,14 @@ fn unset(config: Option<&VdevConfig>, p: &'static props::Property) -> String {
     }
 }
 
-fn computed(pool: &Pool, v: &Named<'_>, config: Option<&VdevConfig>, name: &str) -> String {
+fn computed(pool: &Pool, v: &NamedVdev<'_>, config: Option<&VdevConfig>, name: &str) -> String {
     number(v, config, name)
         .map(|n| n.to_string())
         .or_else(|| words(pool, v, config, name))
         .unwrap_or_else(|| "-".to_owned())
 }
 
-fn number(v: &Named<'_>, config: Option<&VdevConfig>, name: &str) -> Option<u64> {
+fn number(v: &NamedVdev<'_>, config: Option<&VdevConfig>, name: &str) -> Option<u64> {
     let view = v.view;
     let top = view.filter(|v| v.is_top);
     let space = |i: usize| top.map(|v| v.space[i]);
@@ -138,7 +147,12 @@ fn number(v: &Named<'_>, config: Option<&VdevConfig>, name: &str) -> Option<u64>
     })
 }
 
-fn words(pool: &Pool, v: &Named<'_>, config: Option<&VdevConfig>, name: &str) -> Option<String> {
+fn words(
+    pool: &Pool,
+    v: &NamedVdev<'_>,
+    config: Option<&VdevConfig>,
+    name: &str,
+) -> Option<String> {
     let tree = &pool.config().vdev_tree;
     let label = |c: &VdevConfig| {
         let tree = pool.vdevs();

@@ -5,9 +5,9 @@
 //! none (another file stood in the way, the target has no hard links, somebody changed it), the
 //! second name gets a copy of its own.
 
-use super::tree::{Copier, Folder, Made, Room, is_copy, join, lock};
 use super::walk::Below;
-use crate::target::{Identity, Tree};
+use super::{Copier, Folder, Made, Room, is_copy, join, lock};
+use crate::{Identity, Tree};
 use engine::Cancelled;
 use rustix::io::Errno;
 use std::collections::HashMap;
@@ -15,18 +15,18 @@ use std::io;
 use std::sync::Mutex;
 
 /// The first name of a file that has several.
-pub struct First {
+pub(super) struct First {
     /// Number of its directory.
-    pub spot: usize,
+    pub(super) spot: usize,
     /// Its name there.
-    pub name: Vec<u8>,
+    pub(super) name: Vec<u8>,
     /// Which file it is.
-    pub identity: Identity,
+    pub(super) identity: Identity,
 }
 
 /// What was found while files were copied.
 #[derive(Default)]
-pub struct Links(Mutex<Found>);
+pub(super) struct Links(Mutex<Found>);
 
 #[derive(Default)]
 struct Found {
@@ -38,29 +38,29 @@ struct Found {
 
 impl Links {
     /// A file was made that has more names.
-    pub fn note_first(&self, object: u64, first: First) {
+    pub(super) fn note_first(&self, object: u64, first: First) {
         lock(&self.0).first.insert(object, first);
     }
 
     /// A name of a file that was come across before.
-    pub fn note_second(&self, above: usize, name: Vec<u8>, object: u64) {
+    pub(super) fn note_second(&self, above: usize, name: Vec<u8>, object: u64) {
         lock(&self.0).later.push(Below { above, name, object });
     }
 
     /// A directory, found among files.
-    pub fn note_directory(&self, above: usize, name: Vec<u8>, object: u64) {
+    pub(super) fn note_directory(&self, above: usize, name: Vec<u8>, object: u64) {
         lock(&self.0).directories.push(Below { above, name, object });
     }
 
     /// Directories that were found among files.
-    pub fn take_directories(&self) -> Vec<Below> {
+    pub(super) fn take_directories(&self) -> Vec<Below> {
         std::mem::take(&mut lock(&self.0).directories)
     }
 }
 
 impl Copier<'_> {
     /// Makes all second names.
-    pub fn second_names(
+    pub(super) fn second_names(
         &self,
         links: Links,
         tree: &mut Tree,

@@ -6,18 +6,14 @@
 //! is replaced.
 //! Without any pool in it there is no file, as OpenZFS has it.
 
-use super::Known;
-use crate::failure::{Failure, system_text};
-use crate::found::open_device;
-use crate::session::Session;
-use crate::ui;
+use crate::{Error, Known, Notice, Result};
 use engine::config::{NvList, NvPair, NvValue, Packing};
-use std::collections::BTreeSet;
+use engine::devices::open_to_read;
+use rustix::fs::OFlags;
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read as _, Write as _};
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
 
 /// A list of thousands of pools stays far below this.
 const SIZE_MAX: u64 = 64 << 20;
@@ -26,7 +22,7 @@ const SIZE_MAX: u64 = 64 << 20;
 const ENTRY_BYTES: u64 = 64 << 10;
 
 /// A cache file, which need not exist.
-pub(super) struct CacheFile {
+pub(crate) struct CacheFile {
     path: PathBuf,
     /// The folder is zinc's own, and is made when it is not there.
     has_own_folder: bool,
@@ -45,26 +41,26 @@ impl From<io::Error> for Unreadable {
     }
 }
 
-/// The pools in a file that the user named.
-pub fn read(session: &Session, path: &Path) -> Result<Vec<Known>, Failure> {
-    let fail = |why: String| {
-        Failure::new(format!("cannot read cache file {}", path.display())).because(why)
-    };
-    let entries = entries(path).map_err(|e| match e {
-        Unreadable::NoFile => fail("No such file or directory".to_owned()),
-        Unreadable::Io(e) => fail(e.to_string()),
-        Unreadable::Damaged(why) => fail(why),
-    })?;
-    for why in &entries.damaged {
-        ui::error(session, &format!("zinc: cache file {}: {why}\n", path.display()));
+/// The pools in a file that the user named, and what is wrong with entries that are none.
+///
+/// # Errors
+/// There is no such file, or it is no list of pools.
+pub fn read(path: &Path) -> io::Result<(Vec<Known>, Vec<String>)> {
+    match entries(path) {
+        Ok(entries) => Ok((entries.pools, entries.damaged)),
+        Err(Unreadable::NoFile) => Err(io::ErrorKind::NotFound.into()),
+        Err(Unreadable::Io(e)) => Err(e),
+        Err(Unreadable::Damaged(why)) => Err(io::Error::new(io::ErrorKind::InvalidData, why)),
     }
-    Ok(entries.pools)
 }
 
 /// The same, without a word about a file that cannot be read.
-pub(super) fn entries_of(path: &Path) -> Option<Vec<Known>> {
+pub(crate) fn entries_of(path: &Path) -> Option<Vec<Known>> {
     entries(path).ok().map(|entries| entries.pools)
 }
+
+/// Is told what a user should know.
+type Told<'a> = &'a dyn Fn(&Notice<'_>);
 
 /// What a file holds.
 #[derive(Default)]
@@ -74,9 +70,9 @@ struct Entries {
     damaged: Vec<String>,
 }
 
-fn entries(path: &Path) -> Result<Entries, Unreadable> {
+fn entries(path: &Path) -> std::result::Result<Entries, Unreadable> {
     let mut bytes = Vec::new();
-    open_device(path)?.take(SIZE_MAX).read_to_end(&mut bytes)?;
+    open_to_read(path)?.take(SIZE_MAX).read_to_end(&mut bytes)?;
     let list = NvList::decode(&bytes).map_err(|e| Unreadable::Damaged(e.to_string()))?;
     let mut entries = Entries::default();
     for NvPair { name, value, .. } in list.pairs {
@@ -95,12 +91,12 @@ fn entries(path: &Path) -> Result<Entries, Unreadable> {
 
 impl CacheFile {
     /// One in zinc's own folder.
-    pub(super) fn new(path: PathBuf) -> Self {
+    pub(crate) fn new(path: PathBuf) -> Self {
         Self { path, has_own_folder: true }
     }
 
     /// One that the user named, in a folder that must be there.
-    pub(super) fn at(path: PathBuf) -> Self {
+    pub(crate) fn at(path: PathBuf) -> Self {
         Self { path, has_own_folder: false }
     }
 
@@ -113,48 +109,35 @@ impl CacheFile {
 
     /// The pools in it. A damaged file is put aside, and another with what is whole in it takes
     /// its place.
-    pub(super) fn entries(&self, session: &Session) -> Vec<Known> {
+    pub(crate) fn entries(&self, told: Told<'_>) -> Vec<Known> {
         match entries(&self.path) {
             Ok(entries) if entries.damaged.is_empty() => entries.pools,
             Err(Unreadable::NoFile) => Vec::new(),
             _ => {
                 // Another process may be replacing it. Without the lock it stays where it is.
                 let lock = self.lock();
-                self.mended(session, lock.as_ref().map(drop).map_err(|e| io::Error::from(e.kind())))
+                self.mended(told, lock.as_ref().map(drop).map_err(|e| io::Error::from(e.kind())))
             }
         }
     }
 
     /// The same with the lock, or why it cannot be had.
-    fn mended(&self, session: &Session, locked: io::Result<()>) -> Vec<Known> {
+    fn mended(&self, told: Told<'_>, locked: io::Result<()>) -> Vec<Known> {
         let (pools, why) = match entries(&self.path) {
             Ok(entries) if entries.damaged.is_empty() => return entries.pools,
             Ok(Entries { pools, damaged }) => (pools, damaged),
             Err(Unreadable::Damaged(why)) => (Vec::new(), vec![why]),
             Err(Unreadable::NoFile) => return Vec::new(),
             Err(Unreadable::Io(e)) => {
-                let failure = Failure::new("cannot read the list of known pools")
-                    .because(format!("{}: {}", self.path.display(), system_text(&e)))
-                    .hint(super::OTHER_FOLDER);
-                // What is wrong with one file of a folder is mostly wrong with the other.
-                let folder = self.path.parent().unwrap_or(&self.path).display().to_string();
-                say_once(session, &folder, &failure.text());
+                told(&Notice::Unreadable { path: &self.path, cause: &e });
                 return Vec::new();
             }
         };
         let aside = self.aside();
-        let mut text =
-            format!("zinc: the list of known pools {} is damaged\n", self.path.display());
-        why.iter().for_each(|why| text.push_str(&format!("  because: {why}\n")));
         let put_aside = || std::fs::rename(&self.path, &aside);
-        match locked.and_then(|()| put_aside()).and_then(|()| self.replace(&pools)) {
-            Ok(()) => text.push_str(&format!("  because: it is now {}\n", aside.display())),
-            Err(e) => text.push_str(&format!("  because: it cannot be put aside: {e}\n")),
-        }
-        text.push_str(
-            "  hint: `zinc zpool import` finds pools again; -f takes those still active\n",
-        );
-        ui::error(session, &text);
+        let done = locked.and_then(|()| put_aside()).and_then(|()| self.replace(&pools));
+        let aside = done.as_ref().map(|()| aside.as_path());
+        told(&Notice::Damaged { path: &self.path, why: &why, aside });
         pools
     }
 
@@ -174,7 +157,7 @@ impl CacheFile {
     }
 
     /// Why one more entry could not be written now, if it could not. Nothing is left behind.
-    pub(super) fn check_writable(&self) -> Result<(), Failure> {
+    pub(crate) fn check_writable(&self) -> Result<()> {
         let probe = || {
             self.make_folder()?;
             let _lock = self.lock()?;
@@ -186,11 +169,11 @@ impl CacheFile {
             let written = written.and_then(|_| file.sync_all());
             std::fs::remove_file(new).and(written)
         };
-        probe().map_err(|e| self.cannot_write(&e))
+        probe().map_err(|e| self.cannot_write(e))
     }
 
-    fn cannot_write(&self, e: &io::Error) -> Failure {
-        Failure::new(format!("cannot write {}", self.path.display())).because(system_text(e))
+    fn cannot_write(&self, cause: io::Error) -> Error {
+        Error::CannotWrite { path: self.path.clone(), cause }
     }
 
     fn beside(&self, ending: &str) -> PathBuf {
@@ -200,8 +183,8 @@ impl CacheFile {
     }
 
     /// Adds an entry, in place of one with the same name or guid.
-    pub(super) fn put(&self, session: &Session, known: &Known) -> Result<(), Failure> {
-        self.change(session, |entries| {
+    pub(crate) fn put(&self, told: Told<'_>, known: &Known) -> Result<()> {
+        self.change(told, |entries| {
             entries.retain(|e| e.guid() != known.guid() && e.name() != known.name());
             entries.push(known.clone());
             true
@@ -209,16 +192,11 @@ impl CacheFile {
     }
 
     /// Puts an entry in the place of another, when that still stands there as it was.
-    pub(super) fn replace_entry(
-        &self,
-        session: &Session,
-        old: &Known,
-        new: &Known,
-    ) -> Result<(), Failure> {
+    pub(crate) fn replace_entry(&self, told: Told<'_>, old: &Known, new: &Known) -> Result<()> {
         if !self.path.exists() {
             return Ok(());
         }
-        self.change(session, |entries| {
+        self.change(told, |entries| {
             let mut same = entries.iter_mut().filter(|e| e.guid() == old.guid());
             match same.find(|e| e.says_the_same_as(old)) {
                 Some(entry) => {
@@ -231,11 +209,11 @@ impl CacheFile {
     }
 
     /// Takes an entry out, when it is there.
-    pub(super) fn remove(&self, session: &Session, guid: u64) -> Result<(), Failure> {
+    pub(crate) fn remove(&self, told: Told<'_>, guid: u64) -> Result<()> {
         if !self.path.exists() {
             return Ok(());
         }
-        self.change(session, |entries| {
+        self.change(told, |entries| {
             let before = entries.len();
             entries.retain(|e| e.guid() != guid);
             entries.len() != before
@@ -243,15 +221,11 @@ impl CacheFile {
     }
 
     /// Changes the entries, under the lock; `change` says whether it did.
-    fn change(
-        &self,
-        session: &Session,
-        change: impl FnOnce(&mut Vec<Known>) -> bool,
-    ) -> Result<(), Failure> {
-        let fail = |e: io::Error| self.cannot_write(&e);
+    fn change(&self, told: Told<'_>, change: impl FnOnce(&mut Vec<Known>) -> bool) -> Result<()> {
+        let fail = |e: io::Error| self.cannot_write(e);
         self.make_folder().map_err(fail)?;
         let _lock = self.lock().map_err(fail)?;
-        let mut entries = self.mended(session, Ok(()));
+        let mut entries = self.mended(told, Ok(()));
         if !change(&mut entries) {
             return Ok(());
         }
@@ -286,34 +260,22 @@ impl CacheFile {
     }
 }
 
-/// What this process said that is said once: its subjects.
-#[derive(Default)]
-pub struct SaidOnce(Mutex<BTreeSet<String>>);
-
-/// Says something, once in this process about one `subject`.
-pub(super) fn say_once(session: &Session, subject: &str, text: &str) {
-    let mut said = session.process().said.0.lock().unwrap_or_else(PoisonError::into_inner);
-    if said.insert(subject.to_owned()) {
-        ui::error(session, text);
-    }
-}
-
 /// A file that others may read, and that is no link.
 fn private() -> OpenOptions {
     let mut options = OpenOptions::new();
     // A pipe is not waited for.
-    let flags = libc::O_NOFOLLOW | libc::O_CLOEXEC | libc::O_NONBLOCK;
-    options.create(true).mode(0o644).custom_flags(flags);
+    let flags = OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NONBLOCK;
+    options.create(true).mode(0o644).custom_flags(flags.bits().cast_signed());
     options
 }
 
 /// Opens a file that is only there to be locked. What it holds, or a link leads to, is not touched.
-pub(super) fn open_lock(path: &Path) -> io::Result<File> {
+pub(crate) fn open_lock(path: &Path) -> io::Result<File> {
     private().mode(0o600).write(true).truncate(false).open(path)
 }
 
 /// Makes the folder that keeps the file; others may look into it.
-pub(super) fn make_folder(folder: &Path) -> io::Result<()> {
+pub(crate) fn make_folder(folder: &Path) -> io::Result<()> {
     std::fs::DirBuilder::new().recursive(true).mode(0o755).create(folder)
 }
 
@@ -334,41 +296,41 @@ mod tests {
         Known::new(list).unwrap()
     }
 
-    fn names(session: &Session, file: &CacheFile) -> Vec<String> {
-        file.entries(session).iter().map(|k| k.name().to_owned()).collect()
+    /// Nothing is told.
+    fn deaf(_: &Notice<'_>) {}
+
+    fn names(file: &CacheFile) -> Vec<String> {
+        file.entries(&deaf).iter().map(|k| k.name().to_owned()).collect()
     }
 
     #[test]
     fn pools_come_and_go_and_the_last_takes_the_file_along() {
-        let session = &crate::session::Session::of_test();
         let dir = tempfile::tempdir().unwrap();
         let file = CacheFile::new(dir.path().join("deep/zpool.cache"));
-        assert!(names(session, &file).is_empty());
-        file.put(session, &pool("a", 1)).unwrap();
-        file.put(session, &pool("b", 2)).unwrap();
-        file.put(session, &pool("c", 2)).unwrap();
-        assert_eq!(names(session, &file), ["a", "c"]);
-        file.remove(session, 1).unwrap();
-        file.remove(session, 7).unwrap();
-        assert_eq!(names(session, &file), ["c"]);
-        file.remove(session, 2).unwrap();
+        assert!(names(&file).is_empty());
+        file.put(&deaf, &pool("a", 1)).unwrap();
+        file.put(&deaf, &pool("b", 2)).unwrap();
+        file.put(&deaf, &pool("c", 2)).unwrap();
+        assert_eq!(names(&file), ["a", "c"]);
+        file.remove(&deaf, 1).unwrap();
+        file.remove(&deaf, 7).unwrap();
+        assert_eq!(names(&file), ["c"]);
+        file.remove(&deaf, 2).unwrap();
         assert!(!file.path.exists());
     }
 
     #[test]
     fn a_damaged_file_is_put_aside_and_the_next_one_is_whole() {
-        let session = &crate::session::Session::of_test();
         let dir = tempfile::tempdir().unwrap();
         let file = CacheFile::new(dir.path().join("zpool.cache"));
         std::fs::write(&file.path, b"\x01\x01\0\0nonsense").unwrap();
-        file.put(session, &pool("a", 1)).unwrap();
-        assert_eq!(names(session, &file), ["a"]);
+        file.put(&deaf, &pool("a", 1)).unwrap();
+        assert_eq!(names(&file), ["a"]);
         assert_eq!(std::fs::read(file.beside("damaged")).unwrap(), b"\x01\x01\0\0nonsense");
     }
 
     #[test]
     fn one_bad_entry_leaves_the_others_known() {
-        let session = &crate::session::Session::of_test();
         let dir = tempfile::tempdir().unwrap();
         let file = CacheFile::new(dir.path().join("zpool.cache"));
         let mut list = NvList::new();
@@ -376,11 +338,11 @@ mod tests {
         list.set("bad", NvValue::NvList(NvList::new())).set("worse", NvValue::U64(3));
         let bytes = list.encode(Packing::XDR).unwrap();
         std::fs::write(&file.path, &bytes).unwrap();
-        assert_eq!(names(session, &file), ["a"]);
+        assert_eq!(names(&file), ["a"]);
         assert_eq!(std::fs::read(file.beside("damaged")).unwrap(), bytes);
         // The file that took its place is whole.
         std::fs::remove_file(file.beside("damaged")).unwrap();
-        assert_eq!(names(session, &file), ["a"]);
+        assert_eq!(names(&file), ["a"]);
         assert!(!file.beside("damaged").exists());
     }
 
@@ -397,15 +359,14 @@ mod tests {
 
     #[test]
     fn writers_at_once_lose_nothing() {
-        let session = &crate::session::Session::of_test();
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("zpool.cache");
         std::thread::scope(|scope| {
             for n in 0..8 {
                 let file = CacheFile::new(path.clone());
-                scope.spawn(move || file.put(session, &pool(&format!("p{n}"), n)).unwrap());
+                scope.spawn(move || file.put(&deaf, &pool(&format!("p{n}"), n)).unwrap());
             }
         });
-        assert_eq!(CacheFile::new(path).entries(session).len(), 8);
+        assert_eq!(CacheFile::new(path).entries(&deaf).len(), 8);
     }
 }

@@ -5,10 +5,8 @@
 //! compared with what was listed: a link, pipe or directory that was put in the place of what was
 //! there is named, and not followed. Paths are made up for messages alone.
 
-use super::{CopyIn, time};
-use crate::failure::system_text;
-use crate::place::printable;
-use crate::target::path_of;
+use super::{TreeIn, time};
+use crate::path_of;
 use engine::ingest::Attributes;
 use engine::{Error, Result};
 use rustix::fs::{Dir, Mode, OFlags, fgetxattr, flistxattr, getxattr, listxattr, openat};
@@ -21,6 +19,7 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use term::escape;
 
 /// Largest list of names, and largest value of an extended attribute, on Linux.
 const XATTR_MAX: usize = 64 << 10;
@@ -31,29 +30,29 @@ const LOOK: OFlags = OFlags::PATH.union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC)
 const READ: OFlags = OFlags::RDONLY.union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
 
 /// What is said of a name that stands for something else than a moment ago.
-pub fn changed() -> Error {
+pub(super) fn changed() -> Error {
     Error::external("changed while it was copied")
 }
 
 /// Where something is, as names from the bottom to the top: a path for each of many nested
 /// directories would be long.
-pub struct Name {
+pub(super) struct Name {
     above: Option<Arc<Name>>,
     name: PathBuf,
 }
 
 impl Name {
-    pub fn top(path: &Path) -> Arc<Self> {
+    pub(super) fn top(path: &Path) -> Arc<Self> {
         Arc::new(Self { above: None, name: path.to_owned() })
     }
 
-    pub fn below(self: &Arc<Self>, name: &[u8]) -> Arc<Self> {
+    pub(super) fn below(self: &Arc<Self>, name: &[u8]) -> Arc<Self> {
         let name = PathBuf::from(std::ffi::OsStr::from_bytes(name));
         Arc::new(Self { above: Some(Arc::clone(self)), name })
     }
 
     /// The path, for messages: of a very long one its end.
-    pub fn path(&self) -> PathBuf {
+    pub(super) fn path(&self) -> PathBuf {
         const SHOWN_MAX: usize = 4096;
         let mut names = vec![self.name.as_path()];
         let (mut at, mut length) = (self, self.name.as_os_str().len());
@@ -71,28 +70,32 @@ impl Name {
 }
 
 /// A file's identity on this machine.
-pub type Id = (u64, u64);
+pub(super) type Id = (u64, u64);
 
-pub fn id(m: &Metadata) -> Id {
+pub(super) fn id(m: &Metadata) -> Id {
     (m.dev(), m.ino())
 }
 
 /// Looks at a name, without opening what it stands for.
-pub fn look(dir: &OwnedFd, name: &[u8]) -> io::Result<(File, Metadata)> {
+pub(super) fn look(dir: &OwnedFd, name: &[u8]) -> io::Result<(File, Metadata)> {
     let file = File::from(openat(dir, name, LOOK, Mode::empty())?);
     let found = file.metadata()?;
     Ok((file, found))
 }
 
 /// The same, for what was looked at before and must not be anything else now.
-pub fn look_again(dir: &OwnedFd, name: &[u8], before: &Metadata) -> Result<File> {
+pub(super) fn look_again(dir: &OwnedFd, name: &[u8], before: &Metadata) -> Result<File> {
     let (file, found) = look(dir, name)?;
     let same = id(&found) == id(before) && found.file_type() == before.file_type();
     if same { Ok(file) } else { Err(changed()) }
 }
 
 /// Opens a directory that was looked at.
-pub fn open_directory(dir: &OwnedFd, name: &[u8], before: Id) -> Result<(OwnedFd, Metadata)> {
+pub(super) fn open_directory(
+    dir: &OwnedFd,
+    name: &[u8],
+    before: Id,
+) -> Result<(OwnedFd, Metadata)> {
     let opened = openat(dir, name, READ | OFlags::DIRECTORY, Mode::empty());
     let file = File::from(opened.map_err(refused)?);
     let found = file.metadata()?;
@@ -100,7 +103,7 @@ pub fn open_directory(dir: &OwnedFd, name: &[u8], before: Id) -> Result<(OwnedFd
 }
 
 /// Opens a regular file that was looked at.
-pub fn open_file(dir: &OwnedFd, name: &[u8], before: &Metadata) -> Result<(File, Metadata)> {
+pub(super) fn open_file(dir: &OwnedFd, name: &[u8], before: &Metadata) -> Result<(File, Metadata)> {
     let opened = openat(dir, name, READ | OFlags::NONBLOCK | OFlags::NOCTTY, Mode::empty());
     let file = File::from(opened.map_err(refused)?);
     let found = file.metadata()?;
@@ -117,19 +120,19 @@ fn refused(e: rustix::io::Errno) -> Error {
 }
 
 /// The names in an open directory.
-pub fn list(dir: &OwnedFd) -> io::Result<Dir> {
+pub(super) fn list(dir: &OwnedFd) -> io::Result<Dir> {
     Ok(Dir::read_from(dir)?)
 }
 
 /// The target of a link that was looked at.
-pub fn read_link(link: &File) -> io::Result<Vec<u8>> {
+pub(super) fn read_link(link: &File) -> io::Result<Vec<u8>> {
     Ok(rustix::fs::readlinkat(link, c"", Vec::new())?.into_bytes())
 }
 
 /// What is kept of an open file beside its content. Extended attributes that cannot be read are
 /// failures of the file `shown`, which is copied without them.
-pub fn attributes(
-    into: &CopyIn<'_>,
+pub(super) fn attributes(
+    into: &TreeIn<'_>,
     file: &File,
     found: &Metadata,
     shown: &dyn Fn() -> PathBuf,
@@ -140,11 +143,11 @@ pub fn attributes(
     };
     for (name, why) in unread {
         let what = match &name {
-            Some(name) => format!("extended attribute {}", printable(name)),
+            Some(name) => format!("extended attribute {}", escape::name(name)),
             None => "extended attributes".to_owned(),
         };
-        let why = format!("{what} cannot be read: {}", system_text(&why.into()));
-        into.report.failed(shown().as_os_str().as_bytes(), &why);
+        let why = format!("{what} cannot be read: {}", io::Error::from(why));
+        (into.failed)(&shown(), &Error::external(why));
     }
     let at = |t: io::Result<std::time::SystemTime>| t.map(time).unwrap_or_default();
     Attributes {

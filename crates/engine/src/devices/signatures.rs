@@ -7,7 +7,7 @@
 //! number does not tell from chance (tables of partitions by DOS and Atari) are looked at more
 //! closely.
 
-use engine::inside::device::Device;
+use device::Device;
 
 /// Where the bytes of a sign stand.
 #[derive(Clone, Copy)]
@@ -122,6 +122,7 @@ const TABLES: &[(At, &[u8], &str)] = &[
 
 /// What is on the device, as the end of a sentence that begins with "contains"; `None` when nothing
 /// is known to be there.
+#[must_use]
 pub fn foreign(device: &dyn Device) -> Option<String> {
     if let Some(kind) = find(device, SIGNS) {
         return Some(format!("a filesystem of type '{kind}'"));
@@ -183,7 +184,7 @@ fn is_atari(sector: &[u8; SECTOR as usize], sectors: u64) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use engine::inside::device::{FileDevice, Options};
+    use device::{FileDevice, Options};
     use std::os::unix::fs::FileExt as _;
     use std::process::Command;
 

@@ -47,7 +47,7 @@ fn this_boot() -> String {
 }
 
 /// A path without links in it, as far as it leads anywhere.
-pub fn real(path: &Path) -> PathBuf {
+pub(crate) fn real(path: &Path) -> PathBuf {
     path.canonicalize().unwrap_or_else(|_| path.to_owned())
 }
 
@@ -62,11 +62,13 @@ fn identity(path: &Path) -> Option<String> {
 
 impl Known {
     /// A pool with this configuration. `None` when it is not one.
+    #[must_use]
     pub fn new(list: NvList) -> Option<Self> {
         Some(Self { config: PoolConfig::decode(&list).ok()?, list })
     }
 
     /// The same with another configuration, under the name and with the marks it had.
+    #[must_use]
     pub fn with_config(&self, mut list: NvList) -> Self {
         list.set("name", NvValue::String(spelling::stored(self.name())));
         for mark in MARKS {
@@ -90,7 +92,7 @@ impl Known {
     }
 
     /// With the places of devices that are about to become its own.
-    pub(super) fn with_adding(mut self, paths: &[PathBuf]) -> Self {
+    pub(crate) fn with_adding(mut self, paths: &[PathBuf]) -> Self {
         let paths = paths.iter().map(|path| path.as_os_str().as_bytes().to_vec()).collect();
         self.list.set(ADDING, NvValue::StringArray(paths));
         self
@@ -98,7 +100,7 @@ impl Known {
 
     /// With what tells the files of its devices from copies of them, as they are now. One that is
     /// not there stays as it was written down.
-    pub(super) fn with_files(mut self, before: Option<&Self>) -> Self {
+    pub(crate) fn with_files(mut self, before: Option<&Self>) -> Self {
         let old = before.map(Self::files).unwrap_or_default();
         let mut files = Vec::new();
         for leaf in self.devices() {
@@ -125,6 +127,7 @@ impl Known {
     /// when it is not there, and only as the same file by another name, or as a disk, which the
     /// system names anew at each start. So a copy of a file never takes its place. Devices that it
     /// is not known to have are left as they are.
+    #[must_use]
     pub fn owned(&self, found: Vec<FoundLeaf>) -> Vec<FoundLeaf> {
         let places: BTreeMap<u64, PathBuf> = self
             .devices()
@@ -152,7 +155,7 @@ impl Known {
         found.into_iter().filter(is_own).collect()
     }
 
-    pub(super) fn with_cachefile(mut self, cachefile: &Cachefile) -> Self {
+    pub(crate) fn with_cachefile(mut self, cachefile: &Cachefile) -> Self {
         self.list.remove(CACHEFILE).remove(BOOT);
         let text = match cachefile {
             Cachefile::Usual => return self,
@@ -165,7 +168,7 @@ impl Known {
     }
 
     /// As another program's cache file has it.
-    pub(super) fn without_marks(&self) -> Self {
+    pub(crate) fn without_marks(&self) -> Self {
         let mut plain = self.clone();
         MARKS.iter().chain([&ADDING, &FILES]).for_each(|mark| {
             plain.list.remove(mark);
@@ -178,46 +181,54 @@ impl Known {
     }
 
     /// What it is called, which for a temporary name is not what its labels say.
+    #[must_use]
     pub fn name(&self) -> &str {
         &self.config.name
     }
 
     /// Its guid.
+    #[must_use]
     pub fn guid(&self) -> u64 {
         self.config.pool_guid
     }
 
     /// Whether it has this name or guid.
+    #[must_use]
     pub fn is_called(&self, wanted: &str) -> bool {
         self.name() == wanted || wanted.parse() == Ok(self.guid())
     }
 
     /// It was not made known by an import that ended with the last start of the machine.
-    pub(super) fn is_of_this_boot(&self) -> bool {
+    pub(crate) fn is_of_this_boot(&self) -> bool {
         self.text(BOOT).is_none_or(|boot| boot == this_boot())
     }
 
     /// Where its mount points are shown.
+    #[must_use]
     pub fn altroot(&self) -> Option<String> {
         self.text(ALTROOT)
     }
 
     /// It was imported to be read only.
+    #[must_use]
     pub fn is_readonly(&self) -> bool {
         self.list.flag(READONLY).unwrap_or(false)
     }
 
     /// The property `cachefile`.
+    #[must_use]
     pub fn cachefile(&self) -> Cachefile {
         self.text(CACHEFILE).and_then(|text| Cachefile::parse(&text)).unwrap_or_default()
     }
 
     /// A device is being added, or was when the command that did so ended before its time.
+    #[must_use]
     pub fn is_changing(&self) -> bool {
         self.list.get(ADDING).is_some()
     }
 
     /// What is known of it, with those devices that `found` has, if any.
+    #[must_use]
     pub fn candidate(&self, found: Option<&Candidate>) -> Candidate {
         let (config, tree) = (self.config.clone(), self.config.vdev_tree.clone());
         match found {
@@ -239,6 +250,7 @@ impl Known {
     }
 
     /// Their guids.
+    #[must_use]
     pub fn device_guids(&self) -> Vec<u64> {
         self.leaves().map(|leaf| leaf.guid).collect()
     }
@@ -249,6 +261,7 @@ impl Known {
     }
 
     /// A device with this guid is its own, spares and cache devices included.
+    #[must_use]
     pub fn has_device(&self, guid: u64) -> bool {
         self.devices().any(|leaf| leaf.guid == guid)
     }
@@ -260,6 +273,7 @@ impl Known {
 
     /// Where they were when this was written, with those of spares and cache devices and of devices
     /// that are being added.
+    #[must_use]
     pub fn paths(&self) -> Vec<PathBuf> {
         let named = self.devices().filter_map(|leaf| leaf.path.as_ref());
         let adding = self.list.opt_strings(ADDING).ok().flatten().unwrap_or_default();
@@ -268,11 +282,12 @@ impl Known {
     }
 
     /// The list as it stands in the file.
-    pub(super) fn list(&self) -> &NvList {
+    pub(crate) fn list(&self) -> &NvList {
         &self.list
     }
 
     /// Apart from the txg nothing differs.
+    #[must_use]
     pub fn says_the_same_as(&self, other: &Self) -> bool {
         let plain = |known: &Self| {
             let mut list = known.list.clone();

@@ -1,0 +1,105 @@
+//! What works with a file or disk right now, as the system tells it: mounts, swap, mappings above a
+//! disk, loop devices above a file, and processes that have it locked.
+
+use std::fs;
+use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _};
+use std::path::{Path, PathBuf};
+
+/// What the system does with a device.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum SystemUse {
+    /// It swaps to it.
+    Swap,
+    /// It is mounted, on this directory.
+    Mount(String),
+    /// Another device, of this name, is made of it.
+    PartOf(String),
+}
+
+/// What the system does with it; `None` when nothing is known.
+#[must_use]
+pub fn use_by_system(path: &Path) -> Option<SystemUse> {
+    let path = path.canonicalize().ok()?;
+    let found = fs::metadata(&path).ok()?;
+    if listed("/proc/swaps", 0, &path).is_some() {
+        return Some(SystemUse::Swap);
+    }
+    if !found.file_type().is_block_device() {
+        return None;
+    }
+    if let Some(line) = listed("/proc/self/mounts", 0, &path) {
+        let target = line.split_whitespace().nth(1).unwrap_or_default();
+        return Some(SystemUse::Mount(target.to_owned()));
+    }
+    let (major, minor) = (rustix::fs::major(found.rdev()), rustix::fs::minor(found.rdev()));
+    let holders = PathBuf::from(format!("/sys/dev/block/{major}:{minor}/holders"));
+    let holder = fs::read_dir(holders).ok()?.flatten().next()?;
+    Some(SystemUse::PartOf(holder.file_name().to_string_lossy().into_owned()))
+}
+
+/// The line of a table of the system whose word number `column` is this path.
+fn listed(table: &str, column: usize, path: &Path) -> Option<String> {
+    let text = fs::read_to_string(table).ok()?;
+    let is_it = |line: &&str| {
+        let word = line.split_whitespace().nth(column).map(Path::new);
+        word.is_some_and(|w| w == path || w.canonicalize().is_ok_and(|c| c == path))
+    };
+    text.lines().filter(|l| l.starts_with('/')).find(is_it).map(str::to_owned)
+}
+
+/// The loop device that shows this file as a disk.
+#[must_use]
+pub fn loop_above(path: &Path) -> Option<String> {
+    let path = path.canonicalize().ok()?;
+    fs::read_dir("/sys/block").ok()?.flatten().find_map(|device| {
+        let backing = fs::read_to_string(device.path().join("loop/backing_file")).ok()?;
+        let is_it = Path::new(backing.trim_end()) == path;
+        is_it.then(|| device.file_name().to_string_lossy().into_owned())
+    })
+}
+
+/// A process.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Process {
+    /// Its number.
+    pub pid: u32,
+    /// The words of its command line; none when it may not be seen.
+    pub command: Vec<Vec<u8>>,
+}
+
+/// A file as the kernel's list of locks names it.
+fn place_of(device: u64, inode: u64) -> String {
+    format!("{:02x}:{:02x}:{inode}", rustix::fs::major(device), rustix::fs::minor(device))
+}
+
+/// The process that has one of these devices locked. The kernel lists locks by file system and
+/// inode.
+#[must_use]
+pub fn locked_by(paths: &[PathBuf]) -> Option<Process> {
+    let locks = fs::read_to_string("/proc/locks").ok()?;
+    let files = paths.iter().filter_map(|p| fs::metadata(super::whole(p)).ok());
+    let places: Vec<String> = files.map(|file| place_of(file.dev(), file.ino())).collect();
+    let pid = locks.lines().find_map(|line| {
+        let mut words = line.split_whitespace().skip_while(|word| *word != "FLOCK");
+        let (pid, place) = (words.nth(3)?, words.next()?);
+        places.iter().any(|p| p == place).then(|| pid.parse::<u32>().ok()).flatten()
+    })?;
+    let command = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+    let words = command.split(|b| *b == 0).filter(|word| !word.is_empty());
+    Some(Process { pid, command: words.map(<[u8]>::to_vec).collect() })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn locks_are_listed_by_file_system_and_inode() {
+        assert_eq!(place_of(rustix::fs::makedev(8, 17), 42), "08:11:42");
+        let file = tempfile::NamedTempFile::new().unwrap();
+        file.as_file().lock().unwrap();
+        let process = locked_by(&[file.path().to_owned()]).unwrap();
+        assert_eq!(process.pid, std::process::id());
+        assert!(!process.command.is_empty());
+    }
+}

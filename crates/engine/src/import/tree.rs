@@ -1,0 +1,129 @@
+//! The tree of vdevs of a pool that could be imported, with names, states and reasons.
+
+use dmu::Zap;
+use ondisk::config::{AllocBias, VdevConfig, VdevKind};
+use ondisk::mos::vdev_zap;
+use pool::{Candidate, Pool};
+use vdev::{NodeRef, Reason, VdevTree};
+
+/// A vdev as it was found.
+#[derive(Clone, Debug)]
+pub struct ImportVdev {
+    /// Its guid.
+    pub guid: u64,
+    /// Its name; a device's is where it was found.
+    pub name: String,
+    /// The word of its kind.
+    pub kind: String,
+    /// The word of its state.
+    pub state: String,
+    /// What is wrong with it; empty when nothing is.
+    pub reason: String,
+    /// The vdevs that it is made of.
+    pub children: Vec<ImportVdev>,
+}
+
+/// A top-level vdev, and what it is for.
+#[derive(Clone, Debug)]
+pub struct ImportTop {
+    /// The vdev.
+    pub vdev: ImportVdev,
+    /// What its space is for, when that is not everything.
+    pub class: Option<AllocBias>,
+    id: u64,
+}
+
+/// The whole tree.
+#[derive(Clone, Debug)]
+pub struct ImportTree {
+    /// The pool; its children are in `tops`.
+    pub root: ImportVdev,
+    /// Top-level vdevs of which something is known.
+    pub tops: Vec<ImportTop>,
+    /// Number of top-level vdevs of which nothing is known.
+    pub unknown_tops: usize,
+    /// Names of hot spares.
+    pub spares: Vec<String>,
+    /// Names of cache devices.
+    pub cache: Vec<String>,
+}
+
+impl ImportTree {
+    /// The tree of `config`, with the states of `tree`.
+    pub(super) fn new(candidate: &Candidate, config: &VdevConfig, tree: &VdevTree) -> Self {
+        let mut out = Self::bare(candidate);
+        out.root.state = tree.root().state().to_string();
+        out.root.reason = tree.root().reason().to_string();
+        for top in &config.children {
+            let node = u32::try_from(top.id).ok().and_then(|id| tree.top(id)).map(|t| t.node());
+            let (Some(node), false) = (node, top.kind == VdevKind::Hole) else { continue };
+            if top.kind == VdevKind::Missing {
+                out.unknown_tops += 1;
+                continue;
+            }
+            if top.kind == VdevKind::Indirect {
+                continue;
+            }
+            let class = top.is_log.then_some(AllocBias::Log).or_else(|| top.alloc_bias.clone());
+            out.tops.push(ImportTop { vdev: shown(candidate, node), class, id: top.id });
+        }
+        out
+    }
+
+    /// Only the pool's name.
+    pub(super) fn bare(candidate: &Candidate) -> Self {
+        let root = ImportVdev {
+            guid: candidate.config.pool_guid,
+            name: candidate.name().to_owned(),
+            kind: "root".to_owned(),
+            state: String::new(),
+            reason: String::new(),
+            children: Vec::new(),
+        };
+        Self { root, tops: Vec::new(), unknown_tops: 0, spares: Vec::new(), cache: Vec::new() }
+    }
+
+    /// The pool cannot be opened, whatever its devices say.
+    pub(super) fn refuse(&mut self, state: &str, reason: &str) {
+        state.clone_into(&mut self.root.state);
+        reason.clone_into(&mut self.root.reason);
+    }
+
+    /// Fills in the allocation classes, which are in the pool and not in the labels.
+    pub(super) fn add_classes(&mut self, pool: &Pool) {
+        for top in self.tops.iter_mut().filter(|t| t.class.is_none()) {
+            let config = pool.config().vdev_tree.children.iter().find(|c| c.id == top.id);
+            let zap = config.and_then(|c| c.vdev_zap_top).filter(|n| *n != 0);
+            let table = zap.and_then(|n| Zap::open(&pool.mos().object(n).ok()?).ok());
+            let entry = table.and_then(|t| t.get(vdev_zap::ALLOCATION_BIAS.as_bytes()).ok()?);
+            let word =
+                entry.and_then(|e| Some(String::from_utf8_lossy(e.value_text()?).into_owned()));
+            top.class = word.map(|w| AllocBias::from_name(&w));
+        }
+    }
+
+    /// Top-level vdevs of this class; `None`: those for everything.
+    pub fn in_class(&self, class: Option<&'static str>) -> impl Iterator<Item = &ImportVdev> {
+        let tops = self.tops.iter();
+        let tops = tops.filter(move |t| t.class.as_ref().map(AllocBias::name) == class);
+        tops.map(|top| &top.vdev)
+    }
+}
+
+// Depth is bounded: configurations nest at most `MAX_VDEV_DEPTH` deep.
+fn shown(candidate: &Candidate, node: NodeRef<'_>) -> ImportVdev {
+    let found = candidate.leaves.get(&node.guid()).map(|l| l.path.display().to_string());
+    let is_leaf = node.kind() == "leaf";
+    let reason = match node.reason() {
+        Reason::BadLabel => "corrupted data".to_owned(),
+        other => other.to_string(),
+    };
+    ImportVdev {
+        guid: node.guid(),
+        name: found.filter(|_| is_leaf).unwrap_or_else(|| node.name().to_owned()),
+        kind: node.kind().to_owned(),
+        state: node.state().to_string(),
+        reason,
+        children: node.children().map(|c| shown(candidate, c)).collect(),
+    }
+}

@@ -1,0 +1,87 @@
+//! What can fail, and what is told beside.
+
+use crate::Known;
+use engine::errors::PoolError;
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// Result of what changes the list of known pools.
+pub type Result<T> = std::result::Result<T, Error>;
+
+/// Why something is not remembered or not forgotten.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// There is nowhere to remember pools in.
+    #[error("this user has no folder for it")]
+    NoFolder,
+    /// A file cannot be written.
+    #[error("cannot write {}", path.display())]
+    CannotWrite {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        #[source]
+        cause: io::Error,
+    },
+    /// A pool that was to be forgotten is still known.
+    #[error("'{name}' is still in the list of known pools")]
+    StillKnown {
+        /// The pool.
+        name: String,
+        /// Why.
+        #[source]
+        why: Box<Error>,
+    },
+}
+
+/// Why a known pool's devices are not found.
+#[derive(Debug, thiserror::Error)]
+pub enum LookError {
+    /// One of them may not be read.
+    #[error("its device {} cannot be read", path.display())]
+    Denied {
+        /// The pool.
+        name: String,
+        /// The device.
+        path: PathBuf,
+    },
+    /// None is where it was, nor anywhere near.
+    #[error("its devices are missing")]
+    Absent(Box<Known>),
+    /// Their labels say that the pool was destroyed.
+    #[error("its labels say that it was destroyed")]
+    Destroyed {
+        /// The pool.
+        name: String,
+    },
+    /// The search failed.
+    #[error(transparent)]
+    Search(#[from] PoolError),
+}
+
+/// What a user should know, and does not keep anything from being done.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum Notice<'a> {
+    /// A file of the list cannot be read.
+    Unreadable {
+        /// The file.
+        path: &'a Path,
+        /// Why.
+        cause: &'a io::Error,
+    },
+    /// A file of the list is damaged; what is whole in it is in a new one.
+    Damaged {
+        /// The file.
+        path: &'a Path,
+        /// What is wrong.
+        why: &'a [String],
+        /// Where it is now, or why it could not be put aside.
+        aside: std::result::Result<&'a Path, &'a io::Error>,
+    },
+    /// What is known of a pool is not up to date.
+    Outdated(&'a Error),
+    /// A pool is gone, and is still known.
+    NotForgotten(&'a Error),
+}

@@ -1,0 +1,206 @@
+//! Pools that could be imported, in the words and the layout of `zpool import`.
+
+use engine::pools::{CandidateState, DeviceNote, ImportTree, ImportVdev, ImportVerdict, Trouble};
+use std::fmt::Write as _;
+
+/// Narrowest column of names.
+const NAME_WIDTH: usize = 10;
+const BY_NAME: &str = "The pool can be imported using its name or numeric identifier";
+
+/// Everything about one pool.
+#[must_use]
+pub fn text(v: &ImportVerdict<'_>) -> String {
+    let mut t = String::new();
+    let c = v.candidate;
+    // Writing to a String cannot fail.
+    let _ =
+        write!(t, "   pool: {}\n     id: {}\n  state: {}", c.name(), c.config.pool_guid, v.state);
+    let destroyed = c.state() == CandidateState::Destroyed;
+    t.push_str(if destroyed { " (DESTROYED)\n" } else { "\n" });
+    if let Some(status) = status(v) {
+        let _ = writeln!(t, "status: {status}");
+    }
+    let _ = writeln!(t, " action: {}", action(v));
+    if let Some(comment) = &c.config.comment {
+        let _ = writeln!(t, "comment: {comment}");
+    }
+    if let Some(page) = message(v).map(page) {
+        let _ = writeln!(t, "   see: {page}");
+    }
+    t.push_str(" config:\n\n");
+    tree(&mut t, &v.tree);
+    if v.tree.unknown_tops > 0 {
+        t.push_str(
+            "\n\tAdditional devices are known to be part of this pool, though their\n\
+             \texact configuration cannot be determined.\n",
+        );
+    }
+    for (title, lines) in [("devices", devices(v)), ("salvage", salvage(v))] {
+        if !lines.is_empty() {
+            let _ = writeln!(t, "\n{title}:\n");
+        }
+        for line in lines {
+            let _ = writeln!(t, "\t{line}");
+        }
+    }
+    if let Some(cause) = &v.cause {
+        let _ = writeln!(t, "\nbecause: {cause}");
+    }
+    t
+}
+
+/// What is wrong, in lines as `zpool import` breaks them.
+#[must_use]
+pub fn status(v: &ImportVerdict<'_>) -> Option<String> {
+    let text = match &v.trouble {
+        Trouble::None => return None,
+        Trouble::OtherHost => "The pool was last accessed by another system.",
+        Trouble::NewerVersion => "The pool is formatted using an incompatible version.",
+        Trouble::UnknownFeatures(features) => {
+            let mut text =
+                "The pool uses the following feature(s) not supported on this system:".to_owned();
+            for f in features {
+                text.push_str("\n\t");
+                text.push_str(&f.guid);
+                if let Some(d) = f.description.as_deref().filter(|d| !d.is_empty()) {
+                    text.push_str(&format!(" ({d})"));
+                }
+            }
+            return Some(text);
+        }
+        Trouble::MissingTop | Trouble::Missing => {
+            "One or more devices are missing from the system."
+        }
+        Trouble::Faulted => "One or more devices are faulted.",
+        Trouble::CorruptLabel => "One or more devices contains corrupted data.",
+        Trouble::Behind => {
+            "One or more devices were away while the pool was written.\n\tAn import brings those \
+             up to date that only stood still meanwhile."
+        }
+        Trouble::CorruptPool => "The pool metadata is corrupted.",
+        Trouble::Offline => "One or more devices are offlined.",
+        Trouble::Removed => "One or more devices were removed.",
+        Trouble::OlderVersion => "The pool is formatted using a legacy on-disk version.",
+        Trouble::FeaturesDisabled => {
+            "Some supported features are not enabled on the pool.\n\t(Note that they may be \
+             intentionally disabled if the\n\t'compatibility' property is set.)"
+        }
+    };
+    Some(text.to_owned())
+}
+
+/// Number of the message in OpenZFS's documentation.
+#[must_use]
+pub fn message(v: &ImportVerdict<'_>) -> Option<&'static str> {
+    let either = |usable, not| Some(if v.is_unusable() { not } else { usable });
+    match v.trouble {
+        Trouble::OtherHost => Some("ZFS-8000-EY"),
+        Trouble::NewerVersion | Trouble::UnknownFeatures(_) => Some("ZFS-8000-A5"),
+        Trouble::MissingTop => Some("ZFS-8000-6X"),
+        Trouble::Missing => either("ZFS-8000-2Q", "ZFS-8000-3C"),
+        Trouble::CorruptLabel => either("ZFS-8000-4J", "ZFS-8000-5E"),
+        Trouble::CorruptPool => Some("ZFS-8000-72"),
+        _ => None,
+    }
+}
+
+/// The page of a message.
+#[must_use]
+pub fn page(message: &str) -> String {
+    format!("https://openzfs.github.io/openzfs-docs/msg/{message}")
+}
+
+/// What can be done.
+#[must_use]
+pub fn action(v: &ImportVerdict<'_>) -> String {
+    match (v.state.as_str(), &v.trouble) {
+        ("ONLINE", Trouble::OlderVersion | Trouble::FeaturesDisabled) => format!(
+            "{BY_NAME}, though\n\tsome features will not be available without an explicit 'zpool \
+             upgrade'."
+        ),
+        ("ONLINE", Trouble::OtherHost) => format!("{BY_NAME} and\n\tthe '-f' flag."),
+        ("ONLINE", _) => format!("{BY_NAME}."),
+        ("DEGRADED", _) => "The pool can be imported despite missing or damaged devices.  The\n\t\
+                            fault tolerance of the pool may be compromised if imported."
+            .to_owned(),
+        (_, Trouble::NewerVersion) => "The pool cannot be imported.  Access the pool on a system \
+                                       running newer\n\tsoftware, or recreate the pool from \
+                                       backup."
+            .to_owned(),
+        (_, Trouble::UnknownFeatures(_)) => {
+            "The pool cannot be imported. Access the pool on a system that supports\n\tthe \
+             required feature(s), or recreate the pool from backup."
+                .to_owned()
+        }
+        (_, Trouble::Missing | Trouble::MissingTop) => {
+            "The pool cannot be imported. Attach the missing\n\tdevices and try again.".to_owned()
+        }
+        _ => "The pool cannot be imported due to damaged devices or data.".to_owned(),
+    }
+}
+
+/// Devices that are missing or behind, each in a line.
+#[must_use]
+pub fn devices(v: &ImportVerdict<'_>) -> Vec<String> {
+    let line = |note: &DeviceNote| match note {
+        DeviceNote::Absent { guid, top, path, absence } => {
+            let of = match top {
+                Ok(name) => name.clone(),
+                Err(id) => format!("top-level vdev {id}"),
+            };
+            match (path, guid) {
+                (Some(path), guid) => format!("{guid} of {of} is {absence}, was {path}"),
+                (None, 0) => format!("all devices of {of} are {absence}"),
+                (None, guid) => format!("{guid} of {of} is {absence}"),
+            }
+        }
+        DeviceNote::Behind { path, txg, newest } => {
+            format!("{} is behind: its labels are of txg {txg}, not {newest}", path.display())
+        }
+    };
+    v.devices.iter().map(line).collect()
+}
+
+/// What could not be read of a pool that opens all the same, each in a line.
+#[must_use]
+pub fn salvage(v: &ImportVerdict<'_>) -> Vec<String> {
+    v.salvage.iter().map(|s| format!("{}: {}", s.what, s.cause)).collect()
+}
+
+fn tree(t: &mut String, tree: &ImportTree) {
+    let width = tree.tops.iter().map(|top| width(&top.vdev, 2)).max().unwrap_or(0);
+    let width = width.max(tree.root.name.len()).max(NAME_WIDTH);
+    put(t, &tree.root, 0, width);
+    tree.in_class(None).for_each(|top| put(t, top, 2, width));
+    for (title, names) in [("cache", &tree.cache), ("spares", &tree.spares)] {
+        if !names.is_empty() {
+            let _ = writeln!(t, "\t{title}");
+        }
+        for name in names {
+            let _ = writeln!(t, "\t  {name}");
+        }
+    }
+    for (title, class) in [("dedup", "dedup"), ("special", "special"), ("logs", "log")] {
+        if tree.in_class(Some(class)).next().is_some() {
+            let _ = writeln!(t, "\t{title}");
+        }
+        tree.in_class(Some(class)).for_each(|top| put(t, top, 2, width));
+    }
+}
+
+fn width(vdev: &ImportVdev, indent: usize) -> usize {
+    let below = vdev.children.iter().map(|c| width(c, indent + 2)).max().unwrap_or(0);
+    below.max(indent + vdev.name.chars().count())
+}
+
+fn put(t: &mut String, vdev: &ImportVdev, indent: usize, width: usize) {
+    let names = width - indent.min(width);
+    let _ = write!(t, "\t{:indent$}{:names$}  {}", "", vdev.name, vdev.state);
+    if !vdev.reason.is_empty() {
+        let _ = write!(t, "  {}", vdev.reason);
+    }
+    t.push('\n');
+    for child in &vdev.children {
+        put(t, child, indent + 2, width);
+    }
+}

@@ -1,0 +1,224 @@
+//! The list of known pools ([`imported`]) as this command has it: in which folder it is, and what
+//! is said of it.
+//!
+//! The folder is `ZINC_STATE`, else root's `/var/lib/zinc`, else the user's `zinc` in
+//! `XDG_STATE_HOME`. See decision 0014.
+
+use crate::failure::{Failure, system_text};
+use crate::session::Session;
+use crate::ui;
+use engine::pools::{PoolProperty, PoolPropertySource};
+use imported::{Cachefile, Error, Known, KnownPools, LookError, Notice};
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
+
+/// Root's folder.
+const OF_ROOT: &str = "/var/lib/zinc";
+/// What to do when the list of known pools cannot be read or written.
+const OTHER_FOLDER: &str = "ZINC_STATE names another folder to remember pools in";
+
+/// The folder of this user; `None` without a home.
+fn folder(session: &Session) -> Option<PathBuf> {
+    let variable = |name| std::env::var_os(name).filter(|v| !v.is_empty()).map(PathBuf::from);
+    if let Some(folder) = variable("ZINC_STATE") {
+        return Some(folder);
+    }
+    if session.user() == 0 {
+        return Some(PathBuf::from(OF_ROOT));
+    }
+    let home = || Some(variable("HOME")?.join(".local/state"));
+    Some(variable("XDG_STATE_HOME").or_else(home)?.join("zinc"))
+}
+
+/// The pools that this user knows.
+pub fn pools(session: &Session) -> KnownPools<'_> {
+    let told = |notice: &Notice<'_>| tell(session, notice);
+    KnownPools::in_folder(folder(session), told).searched_in(crate::found::import_places(&[]))
+}
+
+/// The pools that root has imported, for another user: every user may read root's list.
+pub fn all_of_root(session: &Session) -> Vec<Known> {
+    if session.user() == 0 || std::env::var_os("ZINC_STATE").is_some() {
+        return Vec::new();
+    }
+    KnownPools::of_folder_of_others(Path::new(OF_ROOT))
+}
+
+/// That of this name or guid.
+pub fn of_root(session: &Session, name: &str) -> Option<Known> {
+    let wanted = crate::common::pool_of(name);
+    all_of_root(session).into_iter().find(|known| known.is_called(wanted))
+}
+
+/// The known pool, of this user or of root, that has a device with this guid.
+pub fn with_device(session: &Session, guid: u64) -> Option<Known> {
+    let mut all = pools(session).all();
+    all.extend(all_of_root(session));
+    all.into_iter().find(|known| known.has_device(guid))
+}
+
+/// The pools in a cache file that the user named. What is wrong with entries of it is said.
+pub fn read(session: &Session, path: &Path) -> Result<Vec<Known>, Failure> {
+    let (pools, damaged) = imported::read(path).map_err(|e| {
+        let why = match e.kind() {
+            std::io::ErrorKind::NotFound => "No such file or directory".to_owned(),
+            _ => e.to_string(),
+        };
+        Failure::new(format!("cannot read cache file {}", path.display())).because(why)
+    })?;
+    for why in &damaged {
+        ui::error(session, &format!("zinc: cache file {}: {why}\n", path.display()));
+    }
+    Ok(pools)
+}
+
+/// What no label tells of a pool, because it was said when the pool was imported here.
+pub fn complete(session: &Session, properties: &mut [PoolProperty], guid: u64) {
+    let Some(known) = pools(session).by_guid(guid) else { return };
+    let mut set = |name: &str, value: &str, source| {
+        for property in properties.iter_mut().filter(|p| p.name == name) {
+            value.clone_into(&mut property.value);
+            property.source = source;
+        }
+    };
+    if known.is_readonly() {
+        set("readonly", "on", PoolPropertySource::None);
+    }
+    match known.cachefile() {
+        Cachefile::Usual => {}
+        Cachefile::None => set("cachefile", "none", PoolPropertySource::Local),
+        Cachefile::At(path) => {
+            set("cachefile", &path.to_string_lossy(), PoolPropertySource::Local);
+        }
+    }
+}
+
+/// Whether a known pool has this name, or one that is served.
+pub fn has_name(session: &Session, name: &str) -> bool {
+    let is_served = || crate::served::Server::own(session).iter().any(|server| server.name == name);
+    pools(session).all().iter().any(|known| known.name() == name) || is_served()
+}
+
+/// Refuses to give a pool a name that could not be remembered; said before anything is changed.
+pub fn check_writable(
+    session: &Session,
+    doing: &str,
+    cachefile: &Cachefile,
+) -> Result<(), Failure> {
+    let done = pools(session).check_writable(cachefile);
+    done.map_err(|why| not_remembered(doing, cachefile, &why))
+}
+
+/// Why a pool gets no name here; `doing` begins the message.
+pub fn not_remembered(doing: &str, cachefile: &Cachefile, why: &Error) -> Failure {
+    let failure = because_of(Failure::new(format!("{doing}: it could not be remembered")), why);
+    match cachefile {
+        Cachefile::At(_) => failure.hint("cachefile= names a file in a folder that is there"),
+        _ => failure.hint(OTHER_FOLDER),
+    }
+}
+
+/// Adds this error to a failure as its reason.
+fn because_of(failure: Failure, why: &Error) -> Failure {
+    let failure = failure.because(why.to_string());
+    match why {
+        Error::CannotWrite { cause, .. } => failure.because(system_text(cause)),
+        Error::StillKnown { why, .. } => because_of(failure, why),
+        _ => failure,
+    }
+}
+
+/// The words for an error of the list.
+fn words(e: &Error) -> Failure {
+    let failure = Failure::new(e.to_string());
+    match e {
+        Error::CannotWrite { cause, .. } => failure.because(system_text(cause)),
+        Error::StillKnown { why, .. } => because_of(failure, why),
+        _ => failure,
+    }
+}
+
+impl From<Error> for Failure {
+    fn from(e: Error) -> Self {
+        words(&e)
+    }
+}
+
+impl From<LookError> for Failure {
+    fn from(e: LookError) -> Self {
+        match e {
+            LookError::Denied { name, path } => {
+                Self::new(format!("cannot open '{name}': permission denied"))
+                    .because(format!("its device {} cannot be read", path.display()))
+            }
+            LookError::Absent(known) => {
+                absent(known.name(), &known.paths()).of_closed(known.candidate(None))
+            }
+            LookError::Destroyed { name } => {
+                Self::new(format!("cannot open '{name}': no such pool"))
+                    .because("its labels say that it was destroyed")
+                    .hint(format!("`zinc zpool export -f {name}` forgets it"))
+            }
+            LookError::Search(e) => e.into(),
+        }
+    }
+}
+
+fn absent(name: &str, paths: &[PathBuf]) -> Failure {
+    let mut failure = Failure::new(format!("cannot open '{name}': its devices are missing"));
+    for path in paths {
+        failure = failure.because(format!("{} does not lead to one of them", path.display()));
+    }
+    failure.hint(format!(
+        "-d PATH names where they are now; `zinc zpool export -f {name}` forgets the pool"
+    ))
+}
+
+/// What this process said that is said once: its subjects.
+#[derive(Default)]
+pub struct SaidOnce(Mutex<BTreeSet<String>>);
+
+/// Says something, once in this process about one `subject`.
+fn say_once(session: &Session, subject: &str, text: &str) {
+    let mut said = session.process().said.0.lock().unwrap_or_else(PoisonError::into_inner);
+    if said.insert(subject.to_owned()) {
+        ui::error(session, text);
+    }
+}
+
+/// Says what the list has to tell.
+fn tell(session: &Session, notice: &Notice<'_>) {
+    match notice {
+        Notice::Unreadable { path, cause } => {
+            let failure = Failure::new("cannot read the list of known pools")
+                .because(format!("{}: {}", path.display(), system_text(cause)))
+                .hint(OTHER_FOLDER);
+            // What is wrong with one file of a folder is mostly wrong with the other.
+            let folder = path.parent().unwrap_or(path).display().to_string();
+            say_once(session, &folder, &failure.text());
+        }
+        Notice::Damaged { path, why, aside } => {
+            let what = format!("the list of known pools {} is damaged", path.display());
+            let failure = why.iter().fold(Failure::new(what), Failure::because);
+            let failure = match aside {
+                Ok(aside) => failure.because(format!("it is now {}", aside.display())),
+                Err(e) => failure.because(format!("it cannot be put aside: {e}")),
+            };
+            let hint = "`zinc zpool import` finds pools again; -f takes those still active";
+            ui::error(session, &failure.hint(hint).text());
+        }
+        Notice::Outdated(why) => {
+            let failure =
+                Failure::new(format!("what is known of this pool is not up to date: {why}"));
+            let failure = match why {
+                Error::CannotWrite { cause, .. } => failure.because(system_text(cause)),
+                _ => failure,
+            };
+            let text = failure.hint(format!("-d PATH finds its devices; {OTHER_FOLDER}")).text();
+            say_once(session, &text, &text);
+        }
+        Notice::NotForgotten(why) => ui::error(session, &words(why).text()),
+        _ => {}
+    }
+}
