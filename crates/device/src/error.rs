@@ -107,11 +107,18 @@ impl ErrorKind {
         }
     }
 
-    /// The device itself does not work, and another one may: not a matter of rights, of another
-    /// user, or of the request.
+    /// The device itself does not work, and another one may: not a matter of another program that
+    /// has it, or of the request.
     #[must_use]
     pub fn is_of_device(self) -> bool {
-        matches!(self, Self::Gone | Self::Io { errno: libc::EIO })
+        matches!(self, Self::Gone | Self::Io { errno: libc::EIO }) || self.is_refusal()
+    }
+
+    /// It may be read and not be written: it lies on a read-only file system, is marked so, or this
+    /// user lacks the right.
+    #[must_use]
+    pub fn is_refusal(self) -> bool {
+        matches!(self, Self::Io { errno: libc::EROFS | libc::EACCES | libc::EPERM })
     }
 
     /// The kind of a standard library I/O error.
@@ -188,7 +195,9 @@ mod tests {
         assert_eq!(ErrorKind::from_errno(libc::ENXIO), ErrorKind::Gone);
         assert_eq!(ErrorKind::from_errno(libc::EIO), ErrorKind::Io { errno: libc::EIO });
         let of_device = |errno| ErrorKind::from_errno(errno).is_of_device();
-        assert!(of_device(libc::ENXIO) && of_device(libc::EIO) && !of_device(libc::EACCES));
+        assert!(of_device(libc::ENXIO) && of_device(libc::EIO) && !of_device(libc::ENOSPC));
+        let is_refusal = |errno| ErrorKind::from_errno(errno).is_refusal();
+        assert!(is_refusal(libc::EROFS) && is_refusal(libc::EACCES) && !is_refusal(libc::EIO));
         let text = io::Error::other("no number");
         assert_eq!(ErrorKind::from_io(&text), ErrorKind::Io { errno: libc::EIO });
     }

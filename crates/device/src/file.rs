@@ -38,6 +38,17 @@ pub fn memory_bytes() -> u64 {
     sys::physical_memory()
 }
 
+/// Whether this process may write to a file or block device, or to the disk that `DISK#N` is a
+/// partition of, as far as can be said without opening it.
+///
+/// # Errors
+/// Why it may not.
+pub fn may_write(path: &Path) -> Result<(), ErrorKind> {
+    let disk = path.to_str().and_then(|text| text.rsplit_once('#')).map(|(disk, _)| disk);
+    let whole = disk.filter(|_| !path.exists()).map_or(path, Path::new);
+    sys::may_write(whole).map_err(|e| ErrorKind::from_io(&e))
+}
+
 /// Who makes the system calls.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Backend {

@@ -38,7 +38,7 @@ pub use crash::{CrashLog, CrashMode};
 pub use error::{Error, ErrorKind, Operation};
 pub use fault::{Fault, FaultDevice, RwFaultDevice};
 pub use file::{
-    Backend, Direct, FileDevice, Options, RwFileDevice, memory_bytes, was_stdout_closed,
+    Backend, Direct, FileDevice, Options, RwFileDevice, may_write, memory_bytes, was_stdout_closed,
 };
 pub use histogram::{
     AtomicHistogram, HISTOGRAM_CLASSES, Histogram, SAMPLE, SMALL_BYTES, histogram_class,

@@ -186,6 +186,12 @@ impl Known {
         &self.config.name
     }
 
+    /// The txg in which its configuration was last written down here.
+    #[must_use]
+    pub fn txg(&self) -> u64 {
+        self.config.txg
+    }
+
     /// Its guid.
     #[must_use]
     pub fn guid(&self) -> u64 {

@@ -75,6 +75,23 @@ impl Found {
         self.listed.known().is_some()
     }
 
+    /// It is a known pool that is not only read.
+    #[must_use]
+    pub fn is_for_writers(&self) -> bool {
+        self.listed.known().is_some_and(|known| !known.is_readonly())
+    }
+
+    /// When the newer state of a known pool is on devices that are missing, and what is there was
+    /// left behind by them: the txg that was known here, and the one that is there.
+    #[must_use]
+    pub fn newer_elsewhere(&self) -> Option<(u64, u64)> {
+        let seen = self.listed.known()?.txg();
+        let newest = self.candidate.uberblocks.iter().map(|u| u.uberblock.txg).max()?;
+        let missing = self.candidate.missing(&self.candidate.tree, u64::MAX);
+        let is_gone = missing.iter().any(|device| device.absence == Absence::NotFound);
+        (is_gone && seen > newest).then_some((seen, newest))
+    }
+
     /// Another command has changed what is known of it since it was found.
     #[must_use]
     pub fn is_overtaken(&self, list: &KnownPools<'_>) -> bool {

@@ -224,10 +224,11 @@ impl<'a> KnownPools<'a> {
     }
 
     /// The same for a program that only read the pool, and found devices that were not written
-    /// down. An entry that another has changed meanwhile stays; so does one that cannot be written.
+    /// down. An entry that another has changed meanwhile stays; so does one that cannot be written,
+    /// and one of a newer state, which is on devices that are not there now.
     pub fn note(&self, old: &Known, pool: &Pool) {
         let new = old.with_config(cache_config(pool)).with_files(Some(old));
-        if new.says_the_same_as(old) {
+        if new.says_the_same_as(old) || new.txg() < old.txg() {
             return;
         }
         self.files().iter().for_each(|file| {

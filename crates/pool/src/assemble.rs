@@ -165,6 +165,17 @@ impl Candidate {
         seen.map(|s| Arc::clone(&s.device))
     }
 
+    /// Devices of `tree` that may be read and not be written, by guid.
+    #[must_use]
+    pub fn refused(&self, tree: &VdevConfig) -> BTreeMap<u64, device::ErrorKind> {
+        let used = tree.walk().filter(|v| v.kind.is_leaf() && !is_out_of_use(v));
+        let refusal = |v: &VdevConfig| {
+            let why = device::may_write(&self.leaves.get(&v.guid)?.path).err()?;
+            why.is_refusal().then_some((v.guid, why))
+        };
+        used.filter_map(refusal).collect()
+    }
+
     /// Leaves of `tree` that were not found, are out of use, or are behind the state of txg `txg`.
     #[must_use]
     pub fn missing(&self, tree: &VdevConfig, txg: u64) -> Vec<MissingDevice> {

@@ -34,6 +34,12 @@ impl FaultLog {
         self.count.load(Ordering::Relaxed)
     }
 
+    /// Begins anew: the administrator has seen them.
+    pub(crate) fn forget(&self) {
+        self.kept.lock().unwrap_or_else(std::sync::PoisonError::into_inner).clear();
+        self.count.store(0, Ordering::Relaxed);
+    }
+
     /// The kept ones, in order of place.
     #[must_use]
     pub fn repaired(&self) -> Vec<Repaired> {

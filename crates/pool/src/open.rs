@@ -39,6 +39,9 @@ pub struct OpenOptions {
     pub allow_missing: bool,
     /// Read devices that are offline, faulted or removed as the last choice.
     pub use_offline: bool,
+    /// Show the pool as one who writes to it has it: a device that may be read and not be written
+    /// counts as one that cannot be opened, when the others do without it.
+    pub for_writers: bool,
     /// Take blocks as they are, whatever their checksums say: the last resort.
     pub ignore_checksums: bool,
     /// What the pool is called as long as it is open, when its labels have another name.
@@ -57,6 +60,7 @@ impl Default for OpenOptions {
             cache_bytes: 256 << 20,
             allow_missing: false,
             use_offline: false,
+            for_writers: false,
             ignore_checksums: false,
             name: None,
             altroot: None,

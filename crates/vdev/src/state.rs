@@ -54,6 +54,8 @@ pub enum Reason {
     None,
     /// The device cannot be opened.
     CannotOpen,
+    /// The device is there, and cannot be opened to be written to.
+    Refused(device::ErrorKind),
     /// The device's label is of another vdev or damaged, or says more bytes than there are.
     BadLabel,
     /// Too few children are left.
@@ -70,6 +72,7 @@ impl fmt::Display for Reason {
         f.pad(match self {
             Self::None => "",
             Self::CannotOpen => "cannot open",
+            Self::Refused(why) => return f.pad(&format!("cannot open: {why}")),
             Self::BadLabel => "corrupted data",
             Self::NoReplicas => "insufficient replicas",
             Self::TooManyErrors => "too many errors",

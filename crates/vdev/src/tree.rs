@@ -55,6 +55,8 @@ pub enum LeafOpen {
     WritableStale(WriteDeviceRef),
     /// No device was found.
     Missing,
+    /// A device was found that cannot be written to.
+    Refused(device::ErrorKind),
     /// A device was found whose label is not this vdev's.
     BadLabel,
     /// Out of use by the administrator's will.
@@ -107,6 +109,7 @@ impl LeafOpen {
             Self::WritableDegraded(d) => (writer(d), Degraded, Reason::TooManyErrors, false),
             Self::WritableStale(d) => (writer(d), Online, Reason::None, true),
             Self::Missing => ((None, None), Unavail, Reason::CannotOpen, false),
+            Self::Refused(why) => ((None, None), Unavail, Reason::Refused(why), false),
             Self::BadLabel => ((None, None), Faulted, Reason::BadLabel, false),
             Self::Offline => ((None, None), Offline, Reason::None, false),
             Self::Faulted => ((None, None), Faulted, Reason::TooManyErrors, false),
@@ -738,6 +741,12 @@ impl<'t> TopRef<'t> {
 
     pub(crate) fn index(self) -> usize {
         self.top.node
+    }
+
+    /// It holds blocks of intent logs, and nothing else.
+    #[must_use]
+    pub fn is_log(self) -> bool {
+        self.node().node.is_log
     }
 
     /// Blocks can be written here, and read again.

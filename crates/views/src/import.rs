@@ -35,7 +35,9 @@ pub fn text(v: &ImportVerdict<'_>) -> String {
              \texact configuration cannot be determined.\n",
         );
     }
-    for (title, lines) in [("devices", devices(v)), ("salvage", salvage(v))] {
+    let sections =
+        [("devices", devices(v)), ("cannot be written to", obstacles(v)), ("salvage", salvage(v))];
+    for (title, lines) in sections {
         if !lines.is_empty() {
             let _ = writeln!(t, "\n{title}:\n");
         }
@@ -71,6 +73,11 @@ pub fn status(v: &ImportVerdict<'_>) -> Option<String> {
         Trouble::MissingTop | Trouble::Missing => {
             "One or more devices are missing from the system."
         }
+        Trouble::MissingLog => "One or more log devices are missing from the system.",
+        Trouble::Diverged => {
+            "Sides of a mirror were each written without the other, and each\n\tholds changes that \
+             the other lacks."
+        }
         Trouble::Faulted => "One or more devices are faulted.",
         Trouble::CorruptLabel => "One or more devices contains corrupted data.",
         Trouble::Behind => {
@@ -96,7 +103,7 @@ pub fn message(v: &ImportVerdict<'_>) -> Option<&'static str> {
     match v.trouble {
         Trouble::OtherHost => Some("ZFS-8000-EY"),
         Trouble::NewerVersion | Trouble::UnknownFeatures(_) => Some("ZFS-8000-A5"),
-        Trouble::MissingTop => Some("ZFS-8000-6X"),
+        Trouble::MissingTop | Trouble::MissingLog => Some("ZFS-8000-6X"),
         Trouble::Missing => either("ZFS-8000-2Q", "ZFS-8000-3C"),
         Trouble::CorruptLabel => either("ZFS-8000-4J", "ZFS-8000-5E"),
         Trouble::CorruptPool => Some("ZFS-8000-72"),
@@ -114,6 +121,14 @@ pub fn page(message: &str) -> String {
 #[must_use]
 pub fn action(v: &ImportVerdict<'_>) -> String {
     match (v.state.as_str(), &v.trouble) {
+        ("ONLINE" | "DEGRADED", Trouble::Diverged) => "The pool can be imported with '-o \
+             readonly=on' only.  To write to it, take one\n\tside away: the pool goes on with the \
+             other, and without the changes of that one."
+            .to_owned(),
+        ("ONLINE" | "DEGRADED", Trouble::MissingLog) => "The pool cannot be imported.  Attach the \
+             missing devices and try again, or\n\timport it with '-m': what is only in their logs \
+             is lost then."
+            .to_owned(),
         ("ONLINE", Trouble::OlderVersion | Trouble::FeaturesDisabled) => format!(
             "{BY_NAME}, though\n\tsome features will not be available without an explicit 'zpool \
              upgrade'."
@@ -159,6 +174,12 @@ pub fn devices(v: &ImportVerdict<'_>) -> Vec<String> {
         }
     };
     v.devices.iter().map(line).collect()
+}
+
+/// What stands in the way of writing to it, each in a line.
+#[must_use]
+pub fn obstacles(v: &ImportVerdict<'_>) -> Vec<String> {
+    v.obstacles.iter().map(ToString::to_string).collect()
 }
 
 /// What could not be read of a pool that opens all the same, each in a line.

@@ -22,6 +22,9 @@ pub struct PoolArgs {
     /// Where it is looked for without -d, when it is not known.
     #[arg(skip)]
     pub reach: Reach,
+    /// A known pool is shown as those have it who write to it.
+    #[arg(skip)]
+    pub for_writers: bool,
     #[command(flatten)]
     pub open: OpenArgs,
 }
@@ -123,11 +126,16 @@ impl PoolArgs {
     fn open_found_one(&self, session: &Session, found: &Found) -> Result<Pool, Failure> {
         let mut options = self.options(session);
         found.complete(&mut options);
+        options.for_writers = self.for_writers && found.is_for_writers();
         let opened = Pool::open_candidate(&found.candidate, &options);
         let pool = opened.map_err(|e| found::cannot_open(found, e))?;
         self.open.load_keys(session, &pool)?;
         if self.open.is_of_now() {
             found.note(&known::pools(session), &pool);
+        }
+        if let Some(what) = found::warning(found).filter(|_| self.open.is_of_now()) {
+            let text = format!("zinc: warning: pool '{}': {what}\n", pool.name());
+            ui::error(session, &text);
         }
         // Verbs that read files anywhere show them: what is missing of them is said.
         if self.reach == Reach::Anywhere
@@ -352,7 +360,7 @@ impl DepthArgs {
                 _ => search.push(PathBuf::from(value)),
             }
         }
-        (PoolArgs { search, reach: Reach::Known, open: self.open }, depth)
+        (PoolArgs { search, open: self.open, ..PoolArgs::default() }, depth)
     }
 }
 

@@ -122,3 +122,12 @@ fn not_known(session: &Session, name: &str) -> Failure {
     );
     others::explain(session, failure, wanted)
 }
+
+/// What is said of a pool whose newer state is on devices that are missing.
+pub fn warning(found: &Found) -> Option<String> {
+    let (seen, there) = found.newer_elsewhere()?;
+    Some(format!(
+        "it was at txg {seen} here, and what is there ends with txg {there}: the newer state is on \
+         devices that are missing"
+    ))
+}

@@ -19,10 +19,21 @@ pub fn words(hint: &Hint) -> String {
         Hint::OpenReadonly => {
             "it can be read: verbs that change nothing, and `zinc zpool import -o readonly=on`"
         }
+        Hint::WithoutLogs => {
+            "attach the device; or go on without what is only in its logs: `zinc zpool import -m`, \
+             after `zinc zpool export` where the pool is imported already"
+        }
+        Hint::ChooseSide => {
+            "`zinc zpool online POOL DEVICE` gives up the changes of that device, and brings it \
+             what the others have; until then the pool can be read"
+        }
         Hint::Undestroy => "import it with -D to get it back",
         Hint::TakeOver => "when no other host has it open, import it with -f",
         Hint::ExportThere => "export it there first",
-        Hint::OpenAgain => "what was synced is safe: open the pool again",
+        Hint::OpenAgain => {
+            "what was synced is safe: see to the devices, and open the pool again; where a server \
+             holds it, `zinc zpool export -f` lets go of it, and `zinc zpool import` takes it anew"
+        }
         Hint::SaveData => {
             "while the pool is open, copy its data out or put the file back where it was; \
              `zinc zpool sync` goes on without a device that the others make up for"

@@ -36,6 +36,10 @@ pub struct LiveHow {
     pub wait: Wait,
     #[command(flatten)]
     pub tuning: Tuning,
+    /// Devices, as they were named, whose own changes are given up when they were written without
+    /// the others.
+    #[arg(skip)]
+    pub give_up: Vec<String>,
 }
 
 /// Tunables for the time the pool is open.
@@ -147,12 +151,37 @@ pub fn take(
             tunables: tunables.to_vec(),
             // A device that was only looked at in another place stays where it is for its host.
             adopt_paths: found.is_the_known_one(),
+            give_up: named_leaves(session, &found.candidate, &how.give_up),
             ..ImportOptions::new(open)
         };
         adjust(&mut options);
         options
     };
-    queue::take(session, how.wait, find, options)
+    let (found, pool) = queue::take(session, how.wait, find, options)?;
+    if let Some(what) = found::warning(&found) {
+        let text = format!("zinc: warning: pool '{}': {what}\n", pool.name());
+        ui::error(session, &text);
+    }
+    for e in pool.left_out() {
+        let text = format!("zinc: warning: pool '{}' goes on without {e}\n", pool.name());
+        ui::error(session, &text);
+    }
+    Ok((found, pool))
+}
+
+/// The devices of a pool that are called so, by path, last part of the path, or guid.
+fn named_leaves(session: &Session, candidate: &engine::Candidate, names: &[String]) -> Vec<u64> {
+    let is_called = |guid: u64, path: &Path| {
+        names.iter().any(|name| {
+            path == session.path(name.as_ref())
+                || path.file_name() == Some(name.as_ref())
+                || *name == guid.to_string()
+        })
+    };
+    let written =
+        candidate.tree.walk().filter_map(|v| Some((v.guid, PathBuf::from(v.path.clone()?))));
+    let found = candidate.leaves.iter().map(|(guid, seen)| (*guid, seen.path.clone()));
+    written.chain(found).filter(|(guid, path)| is_called(*guid, path)).map(|(g, _)| g).collect()
 }
 
 /// [`LiveArgs::change`] for verbs that find their pools in another way.

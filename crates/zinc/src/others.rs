@@ -48,12 +48,14 @@ fn serving(pid: u32) -> Option<Process> {
     Some(Process { pid, user, command: words.join(" "), pool: args.pool().to_owned() })
 }
 
-/// All that this process cannot reach.
+/// All that this process cannot reach. It is none of them itself when it is about to serve a pool,
+/// nor is the one that started it for that (`zinc serve -b`).
 fn out_of_reach(session: &Session) -> Vec<Process> {
+    let own = [std::process::id(), std::os::unix::process::parent_id()];
     let reached: Vec<u64> = Server::all(session).iter().map(|server| server.pid).collect();
     let entries = std::fs::read_dir("/proc").into_iter().flatten().flatten();
     let numbers = entries.filter_map(|e| e.file_name().to_str()?.parse::<u32>().ok());
-    let others = numbers.filter(|pid| !reached.contains(&u64::from(*pid)));
+    let others = numbers.filter(|pid| !reached.contains(&u64::from(*pid)) && !own.contains(pid));
     others.filter_map(serving).collect()
 }
 

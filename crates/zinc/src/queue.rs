@@ -145,13 +145,17 @@ struct NotLocked {
     error: Error,
 }
 
-/// Locks the devices of a pool that `disks` does not have yet.
+/// Locks the devices of a pool that `disks` does not have yet. Of those that cannot be opened for
+/// writing the import says what becomes of it.
 fn lock(candidate: &Candidate, disks: &mut Disks) -> Result<(), NotLocked> {
     for sight in candidate.leaves.values() {
-        if let Err(cause) = disks.open(&sight.path) {
-            let is_in_use = cause.kind == ErrorKind::InUse;
-            let pool = candidate.name().to_owned();
-            return Err(NotLocked { is_in_use, error: Error::Device { pool, cause } });
+        match disks.open(&sight.path) {
+            Err(cause) if !cause.kind.is_of_device() => {
+                let is_in_use = cause.kind == ErrorKind::InUse;
+                let pool = candidate.name().to_owned();
+                return Err(NotLocked { is_in_use, error: Error::Device { pool, cause } });
+            }
+            _ => {}
         }
     }
     Ok(())

@@ -161,3 +161,123 @@ fn sides_of_mirrors_are_attached_replaced_and_detached() {
     assert!(status.contains(" state: ONLINE"), "{status}");
     has_all_on(&place, "a", "c", "one");
 }
+
+/// A server of this place, which ends with it.
+struct Server(std::process::Child);
+
+impl Server {
+    fn new(place: &Place) -> Self {
+        let it = Self(place.start_here("serve tank"));
+        until("the pool is served", || {
+            let out = place.command_here("tunables --pool tank").output().unwrap();
+            out.status.success()
+        });
+        it
+    }
+
+    fn kill(mut self) {
+        self.0.kill().unwrap();
+        self.0.wait().unwrap();
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+fn put_away(place: &Place, device: &str) {
+    let away = place.path().join("away");
+    std::fs::create_dir_all(&away).unwrap();
+    std::fs::rename(place.path().join(device), away.join(device)).unwrap();
+}
+
+fn put_back(place: &Place, device: &str) {
+    let away = place.path().join("away").join(device);
+    std::fs::rename(away, place.path().join(device)).unwrap();
+}
+
+#[test]
+fn a_resilver_that_was_killed_is_not_said_to_have_ended() {
+    // Some may be faster than the signal.
+    for _ in 0..5 {
+        let place = mirror();
+        place.ok("zpool offline tank b");
+        for name in ["one", "two", "three", "four", "five"] {
+            fill(&place, name, |words| place.ok(words));
+        }
+        let server = Server::new(&place);
+        place.ok_here("zpool online tank b");
+        server.kill();
+        let status = place.ok_here("zpool status tank");
+        if !status.contains("(awaiting resilver)") {
+            continue;
+        }
+        assert!(status.contains("scan: resilver not complete: 1 device lacks"), "{status}");
+        assert!(status.contains("lack a part of what was written"), "{status}");
+        assert!(!status.contains("0 errors"), "{status}");
+        place.ok("zpool resilver tank");
+        let status = place.ok("zpool status tank");
+        assert!(!status.contains("awaiting") && status.contains("scan: resilvered"), "{status}");
+        return;
+    }
+    panic!("no resilver was killed");
+}
+
+#[test]
+fn a_side_that_was_written_alone_gives_its_changes_up_when_it_is_named() {
+    let place = mirror();
+    put_away(&place, "b");
+    (1..4).for_each(|n| drop(place.ok(&format!("zfs create tank/left-{n}"))));
+    put_away(&place, "a");
+    put_back(&place, "b");
+    (1..3).for_each(|n| drop(place.run(&format!("zfs create tank/right-{n}"))));
+    put_back(&place, "a");
+    let why = place.fails("zfs create tank/either");
+    assert!(why.contains("/b: was written without the others") && why.contains("zpool online"));
+    // Not by naming the side whose state is the pool's.
+    assert!(place.fails("zpool online tank a").contains("/b: was written without the others"));
+    place.ok("zpool online tank b");
+    let status = place.ok("zpool status tank");
+    assert!(status.contains(" state: ONLINE") && status.contains("scan: resilvered"), "{status}");
+    let names = place.ok("zfs list -Hro name tank");
+    assert!(names.contains("left-3") && !names.contains("right"), "{names}");
+    put_away(&place, "a");
+    assert_eq!(place.ok("zfs list -Hro name tank"), names);
+    put_back(&place, "a");
+    let check = place.run("check tank");
+    assert_eq!(check.code, 0, "{}", check.out);
+}
+
+#[test]
+fn a_side_that_was_left_behind_is_not_taken_for_the_pool_without_a_word() {
+    let place = mirror();
+    put_away(&place, "b");
+    (1..4).for_each(|n| drop(place.ok(&format!("zfs create tank/left-{n}"))));
+    put_away(&place, "a");
+    put_back(&place, "b");
+    for command in ["zpool status tank", "zfs list tank", "zfs create tank/right"] {
+        let run = place.run(command);
+        assert_eq!(run.code, 0, "{}", run.err);
+        assert!(run.err.contains("the newer state is on devices that are missing"), "{}", run.err);
+    }
+}
+
+#[test]
+fn what_was_read_in_spite_of_damage_is_forgotten_with_the_errors() {
+    let place = mirror();
+    fill(&place, "one", |words| place.ok(words));
+    scribble(&place, "a");
+    let server = Server::new(&place);
+    place.ok_here("cp tank:/one back");
+    place.ok_here("zpool scrub -w tank");
+    let status = place.ok_here("zpool status tank");
+    assert!(status.contains("faults: "), "{status}");
+    place.ok_here("zpool clear tank");
+    let status = place.ok_here("zpool status tank");
+    assert!(!status.contains("faults: ") && status.contains(" state: ONLINE"), "{status}");
+    place.ok_here("zpool export tank");
+    server.kill();
+}

@@ -107,6 +107,72 @@ const PRINTING: &[&str] = &[
     "lab list",
     "lab presets",
     "lab run seek --sim --scale 0.01",
+    "zpool iostat -d one tank",
+    "zpool iostat -H -d one tank",
+    "zpool version",
+    "zfs version",
+    "zfs version -j",
+    "zfs groupspace -d one tank/fs",
+    "zfs projectspace -d one tank/fs",
+    "zfs create -nv -d one tank/new",
+    "advise -d one tank",
+    "lab what-if --seconds 1",
+];
+
+/// Command lines that say something to people and change nothing in the pool.
+const TELLING: &[&str] = &[
+    "rescue -d one tank rescued",
+    "cp -v -d one tank/fs:/file copied",
+    "cp -rv -d one tank/fs:/ copies",
+    "zpool list nothing",
+    "zpool import -d run",
+    "zfs destroy tank/nothing",
+    "check nothing",
+    "nothing",
+    "zpool nothing",
+    "zfs set",
+];
+
+/// Verbs that print nothing when all is well, or nothing but what each of many others prints
+/// through the same door.
+const SILENT: &[&str] = &[
+    "zpool destroy",
+    "zpool export",
+    "zpool online",
+    "zpool offline",
+    "zpool clear",
+    "zpool reopen",
+    "zpool attach",
+    "zpool detach",
+    "zpool replace",
+    "zpool scrub",
+    "zpool resilver",
+    "zpool set",
+    "zpool reguid",
+    "zpool sync",
+    "zpool labelclear",
+    "zfs snapshot",
+    "zfs rollback",
+    "zfs clone",
+    "zfs promote",
+    "zfs rename",
+    "zfs set",
+    "zfs inherit",
+    "zfs hold",
+    "zfs release",
+    "zfs bookmark",
+    "mkdir",
+    "rm",
+    "mv",
+    "ln",
+    "cp",
+    "rescue",
+    // They need a served pool, a device, or a load.
+    "serve",
+    "top",
+    "txgs",
+    "throttle",
+    "pios",
 ];
 
 fn words(line: &str) -> Vec<&str> {
@@ -155,6 +221,53 @@ fn output_that_cannot_be_written_is_a_failure_of_every_verb() {
     }
     assert!(offences.is_empty(), "{}", offences.join("\n"));
     assert_eq!(zinc_in(dir.path(), &["check", "-d", "one", "tank"]).code, 0);
+}
+
+/// The verbs of a command, by its help.
+fn verbs(dir: &Path, command: &str) -> Vec<String> {
+    let line = format!("{command} --help");
+    let help = text(&run_to(dir, line.trim(), Stdio::piped()).stdout);
+    let lines = help.lines().skip_while(|l| *l != "Commands:").skip(1);
+    let verbs = lines.take_while(|l| !l.is_empty()).filter_map(|l| l.split_whitespace().next());
+    let full = |verb: &str| format!("{command} {verb}").trim().to_owned();
+    verbs.filter(|verb| *verb != "help").map(full).collect()
+}
+
+/// A new verb gets its line.
+#[test]
+fn no_verb_is_left_out() {
+    let dir = tempfile::tempdir().unwrap();
+    let all = ["", "zpool", "zfs"].map(|command| verbs(dir.path(), command)).concat();
+    assert!(all.len() > 50, "{all:?}");
+    let is_tried = |verb: &String| {
+        let begins = |line: &&str| **line == **verb || line.starts_with(&format!("{verb} "));
+        PRINTING.iter().any(|l| begins(&l)) || SILENT.contains(&verb.as_str())
+    };
+    let left: Vec<&String> = all.iter().filter(|verb| !is_tried(verb)).collect();
+    assert!(left.is_empty(), "{left:?}");
+}
+
+#[test]
+fn messages_that_cannot_be_written_are_no_success_of_any_verb() {
+    let dir = tempfile::tempdir().unwrap();
+    pools(dir.path());
+    let mut offences = Vec::new();
+    for line in TELLING {
+        let whole = run_to(dir.path(), line, Stdio::piped());
+        if whole.stderr.is_empty() {
+            offences.push(format!("{line}: says nothing: {}", text(&whole.stdout)));
+        }
+        for name in ["rescued", "copied", "copies"] {
+            let _ = std::fs::remove_dir_all(dir.path().join(name));
+            let _ = std::fs::remove_file(dir.path().join(name));
+        }
+        let mut lost = command(dir.path(), &words(line));
+        let lost = lost.stderr(full()).stdout(Stdio::null()).status().unwrap();
+        if !matches!(lost.code(), Some(1 | 2)) {
+            offences.push(format!("{line} 2>/dev/full: {:?}", lost.code()));
+        }
+    }
+    assert!(offences.is_empty(), "{}", offences.join("\n"));
 }
 
 #[test]

@@ -1,8 +1,12 @@
 //! The system calls the standard library does not wrap.
 
+use std::ffi::CString;
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt as _;
+use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _};
+use std::path::Path;
 
 /// What the kernel says about direct I/O on a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,6 +44,27 @@ pub(super) fn logical_sector_size(file: &File) -> io::Result<u32> {
         return Err(io::Error::last_os_error());
     }
     u32::try_from(bytes).map_err(|_| io::Error::from_raw_os_error(libc::EINVAL))
+}
+
+/// Whether this process may write to what a path leads to, as far as the system says without its
+/// being opened: the closing of a block device that was open for writing is news to the system.
+pub(super) fn may_write(path: &Path) -> io::Result<()> {
+    let text = CString::new(path.as_os_str().as_bytes())?;
+    // SAFETY: the path is a NUL-terminated string that outlives the call.
+    let answer =
+        unsafe { libc::faccessat(libc::AT_FDCWD, text.as_ptr(), libc::W_OK, libc::AT_EACCESS) };
+    if answer != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    let meta = std::fs::metadata(path)?;
+    if meta.file_type().is_block_device() {
+        let (major, minor) = (libc::major(meta.rdev()), libc::minor(meta.rdev()));
+        let flag = std::fs::read_to_string(format!("/sys/dev/block/{major}:{minor}/ro"));
+        if flag.is_ok_and(|flag| flag.trim() == "1") {
+            return Err(io::Error::from_raw_os_error(libc::EROFS));
+        }
+    }
+    Ok(())
 }
 
 /// Whether a block device says that it has moving parts.

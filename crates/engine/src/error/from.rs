@@ -1,6 +1,7 @@
 //! Errors of the floors below as errors of the engine.
 
 use super::{Error, ErrorKind, Hint, InTheWay, Place};
+use pool::live::Obstacle;
 use rt::Cancelled;
 
 impl From<pool::Error> for Error {
@@ -24,6 +25,15 @@ impl From<pool::Error> for Error {
             P::NoSuchPool { found, .. } if found.is_empty() => Some(Hint::NamePlaces),
             P::NoSuchPool { .. } => Some(Hint::ListPools),
             P::NoUberblock { available, .. } if !available.is_empty() => Some(Hint::ListTxgs),
+            P::NotWritable { obstacles, .. } => {
+                let is_log = |o: &Obstacle| matches!(o, Obstacle::LogDevice { .. });
+                let is_side = |o: &Obstacle| matches!(o, Obstacle::Diverged { .. });
+                match () {
+                    () if obstacles.iter().all(is_log) => Some(Hint::WithoutLogs),
+                    () if obstacles.iter().all(is_side) => Some(Hint::ChooseSide),
+                    () => None,
+                }
+            }
             _ => None,
         };
         let error = Self::new(kind).at(place).because(e);

@@ -24,6 +24,10 @@ pub enum Hint {
     OlderState,
     /// Open it for reading only.
     OpenReadonly,
+    /// Import it without the log devices that are missing.
+    WithoutLogs,
+    /// Say which side of a mirror is to stay.
+    ChooseSide,
     /// Import it although it was destroyed.
     Undestroy,
     /// Import it although another host used it last, when none has it open.

@@ -7,6 +7,7 @@ pub use tree::{ImportTop, ImportTree, ImportVdev};
 
 use ondisk::config::{VdevConfig, VdevKind};
 use ondisk::features;
+use pool::live::{LogDevices, Obstacle, obstacles};
 use pool::{Absence, Candidate, CandidateState, Error, LeafSight, MissingDevice};
 use pool::{OpenOptions, Pool, Salvage, UnknownFeature};
 use rt::Rt;
@@ -25,6 +26,8 @@ pub struct ImportVerdict<'c> {
     pub tree: ImportTree,
     /// Devices that are missing or behind.
     pub devices: Vec<DeviceNote>,
+    /// What stands in the way of writing to it, when it can be opened.
+    pub obstacles: Vec<Obstacle>,
     /// What could not be read of a pool that opens all the same.
     pub salvage: Vec<Salvage>,
     /// Why the pool cannot be opened, where `devices` does not say so.
@@ -48,6 +51,10 @@ pub enum Trouble {
     Faulted,
     /// Devices cannot be opened.
     Missing,
+    /// Log devices are missing.
+    MissingLog,
+    /// Sides of a mirror were each written without the other.
+    Diverged,
     /// Devices have labels that are not the pool's.
     CorruptLabel,
     /// Devices lack what was written while they were away.
@@ -108,10 +115,13 @@ impl<'c> ImportVerdict<'c> {
         tree.spares = pool.spares().iter().map(name).collect();
         tree.cache = pool.l2cache().iter().map(name).collect();
         let missing = candidate.missing(config, pool.uberblock().txg);
+        // What cannot be read for damage is found by the import.
+        let obstacles = obstacles(pool, LogDevices::Needed).unwrap_or_default();
         Self {
             candidate,
             state: vdevs.root().state().to_string(),
-            trouble: trouble_of_open(candidate, pool, hostid),
+            trouble: trouble_of_open(candidate, pool, &obstacles, hostid),
+            obstacles,
             tree,
             devices: notes(candidate, config, &vdevs, &missing),
             salvage: pool.salvage().to_vec(),
@@ -153,6 +163,7 @@ impl<'c> ImportVerdict<'c> {
             trouble,
             tree,
             devices: devices.unwrap_or_default(),
+            obstacles: Vec::new(),
             salvage: Vec::new(),
             cause: Some(error).filter(|_| !is_listed),
         }
@@ -166,7 +177,20 @@ impl<'c> ImportVerdict<'c> {
 }
 
 /// What is wrong with a pool that could be opened.
-fn trouble_of_open(candidate: &Candidate, pool: &Pool, hostid: u64) -> Trouble {
+fn trouble_of_open(
+    candidate: &Candidate,
+    pool: &Pool,
+    obstacles: &[Obstacle],
+    hostid: u64,
+) -> Trouble {
+    // An import that is forced does not get past these.
+    for obstacle in obstacles {
+        match obstacle {
+            Obstacle::Diverged { .. } => return Trouble::Diverged,
+            Obstacle::LogDevice { .. } => return Trouble::MissingLog,
+            _ => {}
+        }
+    }
     let config = &candidate.config;
     let host = config.hostid.filter(|h| *h != 0 && *h != hostid);
     if candidate.state() == CandidateState::Active && host.is_some() {

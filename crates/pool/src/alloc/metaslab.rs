@@ -420,6 +420,21 @@ impl Metaslab {
         })
     }
 
+    /// Frees in `txg` all that is allocated in a metaslab that is loaded.
+    pub(super) fn free_all(&self, room: &AtomicI64, txg: u64) {
+        self.change(room, |state| {
+            let a = state.active();
+            let Some(free) = &a.free else { return };
+            let waiting = a.freeing.iter().chain(&a.defer).chain([&a.held, &a.freed]);
+            let waiting: Vec<&Ranges> = waiting.collect();
+            let all = allocated_of(self.start, self.end, free, &waiting);
+            for (s, e) in all {
+                a.freeing[slot(txg)].insert(s, e);
+            }
+            self.marks.fetch_or(ACTIVE | 1 << slot(txg), Relaxed);
+        });
+    }
+
     /// Marks a range as allocated in `txg`: a block that the intent log wrote and no map knows.
     /// False: the metaslab is not loaded, or the range is not free.
     pub(super) fn claim(&self, room: &AtomicI64, start: u64, end: u64, txg: u64) -> bool {

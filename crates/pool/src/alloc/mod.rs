@@ -297,6 +297,29 @@ impl Allocator {
         }
     }
 
+    /// A log device is missing, and no log leads to it any more: frees in `txg` all that is
+    /// allocated there, which is blocks of logs and nothing else. What is freed there from now on
+    /// is free already.
+    ///
+    /// # Errors
+    /// It is no log device, or one of its space maps cannot be read; nothing was changed then.
+    pub fn give_up_log(&self, id: u32, txg: u64) -> Result<(), String> {
+        let top = self.top(id).filter(|top| top.class == Class::Log);
+        let top = top.ok_or_else(|| format!("vdev {id} is no log device"))?;
+        let problems = |text| self.problem(text);
+        let used = |m: &metaslab::Metaslab| m.allocated() > 0 || m.is_active();
+        let used: Vec<usize> =
+            (0..top.metaslabs.len()).filter(|i| used(&top.metaslabs[*i])).collect();
+        if !used.iter().all(|i| top.load(*i, &*self.maps, &problems)) {
+            return Err(format!("a space map of log device {id} cannot be read"));
+        }
+        top.given_up.store(true, std::sync::atomic::Ordering::Relaxed);
+        for i in used {
+            top.metaslabs[i].free_all(&top.room, txg);
+        }
+        Ok(())
+    }
+
     /// Reads ahead what the next txg will allocate from.
     fn prepare(&self) {
         let problems = |text| self.problem(text);
@@ -340,6 +363,7 @@ impl Allocate for Allocator {
         for (_, dva) in bp.dvas() {
             if let Some((top, start, end)) = self.range(dva, txg)
                 && let Some(m) = top.metaslab(start, end)
+                && !top.given_up.load(std::sync::atomic::Ordering::Relaxed)
                 && !m.free(&top.room, start, end, txg)
             {
                 self.problem(format!("{dva:?} was freed twice"));

@@ -75,6 +75,8 @@ pub(super) struct Top {
     pub(super) ms_array: u64,
     /// New blocks may be put here.
     pub(super) allocating: AtomicBool,
+    /// All that was on it was freed at once.
+    pub(super) given_up: AtomicBool,
     /// Bytes of the smallest block with its parity; every allocation is a multiple.
     pub(super) unit: u64,
     pub(super) deflate_ratio: DeflateRatio,
@@ -107,6 +109,7 @@ impl Top {
             ms_shift: spec.ms_shift,
             ms_array: spec.ms_array,
             allocating: AtomicBool::new(spec.allocating),
+            given_up: AtomicBool::new(false),
             unit,
             deflate_ratio: DeflateRatio::of(|size, birth| (spec.asize)(size, birth)),
             metaslabs,

@@ -318,9 +318,12 @@ impl LivePool {
         self.resilver()
     }
 
-    /// Forgets the errors of a vdev and of those below, or of all. Leaves that are out of use for
-    /// errors are not brought back by this.
+    /// Forgets the errors of a vdev and of those below, or of all, and then also which blocks were
+    /// read in spite of damage. Leaves that are out of use for errors are not brought back by this.
     pub fn forget_errors(&self, guid: Option<u64>) -> Result<()> {
+        if guid.is_none() {
+            self.view().faults().forget();
+        }
         self.run(move |cx| {
             let tree = cx.shared.reader.vdevs();
             let mut root = cx.shared.config.lock().root.clone();

@@ -13,7 +13,7 @@ use super::LivePool;
 use super::config::PoolFacts;
 use super::create::allocator;
 use super::features::FeatureTable;
-use super::log::claims;
+use super::log::{LogDevices, claims, cut_logs, missing_logs};
 use super::shared::{ConfigState, Parts};
 use super::tunables::Setting;
 use super::writable::{Obstacle, obstacles};
@@ -52,6 +52,11 @@ pub struct ImportOptions {
     pub rename: Option<String>,
     /// Its configuration names its devices by the paths at which they were found, from now on.
     pub adopt_paths: bool,
+    /// Log devices that are missing.
+    pub logs: LogDevices,
+    /// Devices, by guid, that may have been written without the others: their changes are given up,
+    /// and they stay away until they are brought back.
+    pub give_up: Vec<u64>,
     /// Tunables that are not to have their defaults.
     pub tunables: Vec<Setting>,
 }
@@ -69,6 +74,8 @@ impl ImportOptions {
             destroyed: false,
             rename: None,
             adopt_paths: false,
+            logs: LogDevices::default(),
+            give_up: Vec::new(),
             tunables: Vec::new(),
         }
     }
@@ -93,7 +100,11 @@ pub fn import(
     let read = OpenOptions { rt: rt.clone(), ..options.open.clone() };
     let mut reading = Pool::open_candidate(candidate, &read)?;
     let name = reading.name().to_owned();
-    let obstacles = obstacles(&reading)?;
+    let mut obstacles = obstacles(&reading, options.logs)?;
+    obstacles.retain(|o| match o {
+        Obstacle::Diverged { guid, .. } => !options.give_up.contains(guid),
+        _ => true,
+    });
     if !obstacles.is_empty() {
         return Err(Error::NotWritable { pool: name, obstacles });
     }
@@ -104,15 +115,22 @@ pub fn import(
     super::leaves::welcome(&mut root, &found, was_exported)
         .map_err(|e| Error::Invalid { what: e.to_string() })?;
     let logs = super::leaves::logs_of(reading.mos(), &root);
-    let devices = open_devices(candidate, &root, &name, open)?;
+    let Devices { open: devices, failed } = open_devices(candidate, &root, &name, open)?;
     unchanged(&devices, reading.uberblock().txg, &name)?;
     let mut have_aux_moved = false;
     if options.adopt_paths {
         super::paths::adopt(&mut root, &candidate.leaves);
         have_aux_moved = reading.adopt_aux(|device| super::paths::adopt(device, &candidate.aux));
     }
-    let pool = assemble(rt, &reading, options, root, &devices)?;
-    pool.replay_logs()?;
+    let devices = Devices { open: devices, failed };
+    let (cut, missing) = match options.logs {
+        LogDevices::GiveUp => (cut_logs(&reading), missing_logs(&reading)),
+        _ => (Vec::new(), Vec::new()),
+    };
+    let mut pool = assemble(rt, &reading, options, root, &devices)?;
+    let Devices { open: devices, .. } = devices;
+    pool.replay_logs(&cut)?;
+    pool.give_up_logs(&cut, &missing.iter().map(|(id, _)| *id).collect::<Vec<_>>())?;
     if have_aux_moved {
         pool.rewrite_aux()?;
     }
@@ -120,22 +138,32 @@ pub fn import(
     Ok(pool)
 }
 
-/// Opens every device that was found and is in use. One that fails is gone without, where the rest
-/// does; one that others have open, or that this user must not open, ends the import.
+/// The devices of a pool, by guid.
+struct Devices {
+    open: BTreeMap<u64, WriteDeviceRef>,
+    /// Those that were found and cannot be opened for writing.
+    failed: BTreeMap<u64, device::Error>,
+}
+
+/// Opens every device that was found and is in use. One that fails, also because it is read-only or
+/// this user must not write to it, is gone without, where the rest does; one that others have open
+/// ends the import.
 fn open_devices(
     candidate: &Candidate,
     root: &VdevConfig,
     pool: &str,
     open: &mut OpenWritable<'_>,
-) -> Result<BTreeMap<u64, WriteDeviceRef>> {
-    let mut devices = BTreeMap::new();
+) -> Result<Devices> {
+    let mut devices = Devices { open: BTreeMap::new(), failed: BTreeMap::new() };
     for leaf in root.walk().filter(|v| v.kind.is_leaf() && !is_out_of_use(v)) {
         let Some(sight) = candidate.leaves.get(&leaf.guid) else { continue };
         match open(&sight.path) {
             Ok(device) => {
-                devices.insert(leaf.guid, device);
+                devices.open.insert(leaf.guid, device);
             }
-            Err(e) if e.kind.is_of_device() => {}
+            Err(e) if e.kind.is_of_device() => {
+                devices.failed.insert(leaf.guid, e);
+            }
             Err(cause) => return Err(Error::Device { pool: pool.to_owned(), cause }),
         }
     }
@@ -146,10 +174,15 @@ fn open_devices(
 /// written is not written to before its log on disk says what it missed.
 fn leaf_open(
     config: &VdevConfig,
-    device: Option<&WriteDeviceRef>,
+    devices: &Devices,
     absences: &BTreeMap<u64, Txgs>,
     behind: &BTreeMap<u64, u64>,
 ) -> LeafOpen {
+    let refusal = devices.failed.get(&config.guid).map(|e| e.kind).filter(|why| why.is_refusal());
+    if let Some(why) = refusal {
+        return LeafOpen::Refused(why);
+    }
+    let device = devices.open.get(&config.guid);
     match (device, behind.get(&config.guid)) {
         (Some(device), Some(txgs)) if absences.contains_key(&config.guid) => {
             let device = Arc::clone(device).as_device();
@@ -218,7 +251,8 @@ fn unchanged(devices: &BTreeMap<u64, WriteDeviceRef>, txg: u64, pool: &str) -> R
 
 /// Every top-level vdev takes blocks that can be read again.
 fn can_write(vdevs: &VdevTree, pool: &str) -> Result<()> {
-    let lost = vdevs.tops().filter(|t| t.node().kind() != "hole" && !t.is_writable());
+    let is_needed = |t: &vdev::TopRef<'_>| t.node().kind() != "hole" && !t.is_log();
+    let lost = vdevs.tops().filter(|t| is_needed(t) && !t.is_writable());
     let obstacle = |top: vdev::TopRef<'_>| Obstacle::Vdev {
         name: top.node().name().to_owned(),
         what: "too few of its devices can be written".to_owned(),
@@ -230,21 +264,29 @@ fn can_write(vdevs: &VdevTree, pool: &str) -> Result<()> {
     Err(Error::NotWritable { pool: pool.to_owned(), obstacles })
 }
 
+/// Why too few devices can be written: when one of them could not be opened, that says it.
+fn too_few(e: Error, pool: &str, devices: &Devices) -> Error {
+    match devices.failed.values().next() {
+        Some(cause) => Error::Device { pool: pool.to_owned(), cause: cause.clone() },
+        None => e,
+    }
+}
+
 fn assemble(
     rt: &Rt,
     reading: &Pool,
     options: &ImportOptions,
     root: VdevConfig,
-    devices: &BTreeMap<u64, WriteDeviceRef>,
+    devices: &Devices,
 ) -> Result<LivePool> {
     let config = reading.config();
     let invalid = |what: String| Error::Invalid { what };
     let (candidate, txg) = (reading.candidate(), reading.uberblock().txg);
     let (behind, absences) = (candidate.behind(&root, txg), candidate.absences(&root, txg));
-    let mut leaf = |c: &VdevConfig| leaf_open(c, devices.get(&c.guid), &absences, &behind);
+    let mut leaf = |c: &VdevConfig| leaf_open(c, devices, &absences, &behind);
     let mut vdevs = VdevTree::build(rt, &root, &mut leaf).map_err(|e| invalid(e.to_string()))?;
     vdevs.set_queue_limits(rt, &Arc::default());
-    can_write(&vdevs, reading.name())?;
+    can_write(&vdevs, reading.name()).map_err(|e| too_few(e, reading.name(), devices))?;
     let salt = reading.directory()?.get(mos::CHECKSUM_SALT.as_bytes())?;
     let salt = salt.and_then(|e| <[u8; 32]>::try_from(e.value_bytes()?).ok()).unwrap_or_default();
     let reader = Arc::new(Reader::new(vdevs, &salt));
@@ -265,6 +307,8 @@ fn assemble(
     })?;
     let features = FeatureTable::open(&mos, reading.features())?;
     let alloc = Arc::new(allocator(&mos, &reader, &root, &features)?);
+    // Logs go elsewhere when their devices are missing.
+    reader.vdevs().tops().filter(|t| !t.is_writable()).for_each(|t| alloc.avoid_log(t.id()));
     // Before anything else can have their space.
     let claims = claims(reading, &alloc)?;
     let writer = Arc::new(Writer::new(rt, Arc::clone(&reader), Arc::clone(&alloc) as _));
@@ -294,6 +338,7 @@ fn assemble(
     let parts = Parts { reader, store, writer, alloc, mos, features, config, uberblock };
     let view = reading.with_live(&name, &parts.store, &parts.mos)?;
     let mut pool = LivePool::start(rt, parts, view, &options.tunables)?;
+    pool.left_out = devices.failed.values().cloned().collect();
     pool.claims = claims;
     Ok(pool)
 }

@@ -12,9 +12,12 @@
 //! before a clone is changed, and the count of the feature goes down.
 
 mod backend;
+mod given_up;
 mod replay;
 
 pub(super) use backend::LogBackend;
+pub(super) use given_up::{CutLog, cut_logs, missing_logs};
+pub use given_up::{GivenUpLog, LogDevices};
 pub(super) use replay::{Claim, claims, why_not_replayed};
 
 use super::heads::Head;

@@ -66,6 +66,7 @@ pub use features::{ENABLED_BY_DEFAULT, is_writable};
 pub use heads::Head;
 pub use history::Invocation;
 pub use import::{ImportOptions, OpenWritable, import};
+pub use log::{GivenUpLog, LogDevices};
 pub use mark::mark_destroyed;
 pub use record::{Pushed, TxgRecord, TxgState};
 pub use shared::TaskCx;
@@ -100,10 +101,14 @@ pub struct LivePool {
     shared: Arc<Shared>,
     view: Pool,
     syncer: Mutex<Option<Task<()>>>,
+    /// Devices that were there when the pool was opened, and could not be opened for writing.
+    left_out: Vec<device::Error>,
     /// Logs that were not empty when the pool was opened.
     claims: Vec<Claim>,
     /// What became of them.
     replayed: Mutex<Vec<(String, ReplayReport)>>,
+    /// Logs that were given up because a log device is missing.
+    given_up: Vec<GivenUpLog>,
 }
 
 impl LivePool {
@@ -119,7 +124,15 @@ impl LivePool {
         tunables::push_all(&shared);
         let syncer = start_syncer(&shared)?;
         let syncer = Mutex::new(Some(syncer));
-        Ok(Self { shared, view, syncer, claims: Vec::new(), replayed: Mutex::default() })
+        Ok(Self {
+            shared,
+            view,
+            syncer,
+            left_out: Vec::new(),
+            claims: Vec::new(),
+            replayed: Mutex::default(),
+            given_up: Vec::new(),
+        })
     }
 
     /// The pool to look at. What it reads of the MOS and of live datasets is the state in memory.
@@ -128,10 +141,24 @@ impl LivePool {
         &self.view
     }
 
+    /// Devices that were there when the pool was opened, and that it goes on without, because they
+    /// could not be opened for writing.
+    #[must_use]
+    pub fn left_out(&self) -> &[device::Error] {
+        &self.left_out
+    }
+
     /// The datasets whose intent logs were replayed when the pool was opened, and what that did.
     #[must_use]
     pub fn replayed_logs(&self) -> Vec<(String, ReplayReport)> {
         self.replayed.lock().clone()
+    }
+
+    /// The datasets whose intent logs led to a log device that is missing, when the import was told
+    /// to give those up.
+    #[must_use]
+    pub fn given_up_logs(&self) -> &[GivenUpLog] {
+        &self.given_up
     }
 
     /// The pool as it is now, to look at for a while. [`Self::view`] keeps guid, comment, features

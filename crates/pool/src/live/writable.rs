@@ -4,7 +4,7 @@
 //! upkeep is not implemented is opened read-only, and each reason is named.
 
 use super::features::is_writable;
-use super::log::why_not_replayed;
+use super::log::{CutLog, LogDevices, cut_logs, missing_logs, why_not_replayed};
 use crate::open::Pool;
 use ondisk::config::VdevKind;
 use ondisk::scan::{ScanState, State};
@@ -33,6 +33,20 @@ pub enum Obstacle {
         /// What speaks against it.
         why: String,
     },
+    /// A device was written without the others, and holds changes that they lack.
+    Diverged {
+        /// Its guid.
+        guid: u64,
+        /// Where it was, or its guid.
+        name: String,
+    },
+    /// A log device is missing.
+    LogDevice {
+        /// Its guid, and where it was.
+        name: String,
+        /// Datasets of which the log leads there: what was promised last may be lost with it.
+        datasets: Vec<String>,
+    },
     /// A scrub or resilver is under way.
     Scan,
     /// Blocks are deduplicated: their counts would have to be kept.
@@ -52,6 +66,19 @@ impl fmt::Display for Obstacle {
             Self::IntentLog { name, why } => {
                 write!(f, "dataset {name} has an intent log that cannot be replayed: {why}")
             }
+            Self::Diverged { name, .. } => write!(
+                f,
+                "vdev {name}: was written without the others, and holds changes that they lack; \
+                 take it away (or clear its labels) to go on without these changes, or the others \
+                 to keep them"
+            ),
+            Self::LogDevice { name, datasets } if datasets.is_empty() => {
+                write!(f, "log device {name} is missing")
+            }
+            Self::LogDevice { name, datasets } => {
+                let all = datasets.join(", ");
+                write!(f, "log device {name} is missing, and with it the intent log of {all}")
+            }
             Self::Scan => f.write_str("a scrub or resilver is in progress"),
             Self::Dedup => f.write_str("it has deduplicated blocks"),
             Self::BigEndian => f.write_str("it was last written by a big-endian machine"),
@@ -69,7 +96,7 @@ pub(crate) fn can_write_features(pool: &Pool) -> bool {
 }
 
 /// Everything that stands in the way of writing to the pool; empty when nothing does.
-pub fn obstacles(pool: &Pool) -> dmu::Result<Vec<Obstacle>> {
+pub fn obstacles(pool: &Pool, logs: LogDevices) -> dmu::Result<Vec<Obstacle>> {
     let mut out = Vec::new();
     if pool.config().version != 5000 {
         out.push(Obstacle::Version(pool.config().version));
@@ -111,7 +138,11 @@ pub fn obstacles(pool: &Pool) -> dmu::Result<Vec<Obstacle>> {
             }
         }
     }
-    intent_logs(pool, &mut out);
+    let cut = cut_logs(pool);
+    if logs != LogDevices::GiveUp {
+        log_devices(pool, &cut, logs, &mut out);
+    }
+    intent_logs(pool, &cut, &mut out);
     Ok(out)
 }
 
@@ -126,7 +157,8 @@ fn vdevs(pool: &Pool, out: &mut Vec<Obstacle>) {
         }
     }
     // Within the redundancy the pool goes on without devices.
-    for node in pool.vdevs().tops().map(vdev::TopRef::node).filter(|n| n.kind() != "hole") {
+    let is_needed = |t: &vdev::TopRef<'_>| t.node().kind() != "hole" && !t.is_log();
+    for node in pool.vdevs().tops().filter(is_needed).map(vdev::TopRef::node) {
         if !node.state().is_readable() {
             let (name, state) = (node.name().to_owned(), node.state());
             let what = match node.reason().to_string() {
@@ -160,25 +192,32 @@ fn diverged(pool: &Pool, out: &mut Vec<Obstacle>) {
     let tree = &pool.config().vdev_tree;
     let guids = pool.candidate().diverged(tree, pool.uberblock().txg);
     for leaf in tree.walk().filter(|leaf| guids.contains(&leaf.guid)) {
-        out.push(Obstacle::Vdev {
-            name: leaf
-                .path
-                .clone()
-                .unwrap_or_else(|| format!("{} ({})", leaf.kind.name(), leaf.guid)),
-            what: "was written without the others, and holds changes that they lack; take it away \
-                   (or clear its labels) to go on without these changes, or the others to keep them"
-                .to_owned(),
-        });
+        let unnamed = || format!("{} ({})", leaf.kind.name(), leaf.guid);
+        let (guid, name) = (leaf.guid, leaf.path.clone().unwrap_or_else(unnamed));
+        out.push(Obstacle::Diverged { guid, name });
     }
 }
 
-fn intent_logs(pool: &Pool, out: &mut Vec<Obstacle>) {
+/// Log devices that are missing.
+fn log_devices(pool: &Pool, cut: &[CutLog], logs: LogDevices, out: &mut Vec<Obstacle>) {
+    for (id, name) in missing_logs(pool) {
+        let leads_there = |c: &&CutLog| c.at.contains(&id);
+        let datasets = cut.iter().filter(leads_there).map(|c| c.dataset.clone());
+        let datasets: Vec<String> = datasets.collect();
+        if logs == LogDevices::Needed || !datasets.is_empty() {
+            out.push(Obstacle::LogDevice { name, datasets });
+        }
+    }
+}
+
+fn intent_logs(pool: &Pool, cut: &[CutLog], out: &mut Vec<Obstacle>) {
     for (name, dataset) in pool.dsl().datasets() {
         let Ok(dataset) = dataset else {
             out.push(Obstacle::Salvaged(format!("dataset {name}")));
             continue;
         };
-        if dataset.is_snapshot() || dataset.phys.bp.is_hole() {
+        let is_cut = cut.iter().any(|c| c.dataset == name);
+        if dataset.is_snapshot() || dataset.phys.bp.is_hole() || is_cut {
             continue;
         }
         match pool.dsl().objset(&dataset) {

@@ -18,8 +18,9 @@ use ondisk::nvlist::NvList;
 use ondisk::uberblock::{ReflowScratch, Uberblock};
 use ondisk::{Endian, checkpoint};
 use ondisk::{mos, spelling};
+use std::collections::BTreeMap;
 use std::sync::Arc;
-use vdev::{IndirectSegment, Reflow, VdevTree};
+use vdev::{IndirectSegment, LeafOpen, Reflow, VdevTree};
 use zio::Reader;
 
 /// One attempt to open one uberblock.
@@ -53,6 +54,13 @@ impl<'a> Opening<'a> {
     /// A reader over the vdevs of `tree`; when they are not enough, also over those devices that
     /// are there and marked as out of use.
     fn reader(&mut self, tree: &VdevConfig) -> Result<Reader> {
+        if self.options.for_writers {
+            let refused = self.candidate.refused(tree);
+            let reader = self.reader_without(&refused, tree, self.options.use_offline)?;
+            if !refused.is_empty() && reader.vdevs().is_sufficient() {
+                return Ok(reader);
+            }
+        }
         let reader = self.reader_over(tree, self.options.use_offline)?;
         if self.options.use_offline || reader.vdevs().is_sufficient() {
             return Ok(reader);
@@ -73,10 +81,20 @@ impl<'a> Opening<'a> {
     }
 
     fn reader_over(&self, tree: &VdevConfig, use_offline: bool) -> Result<Reader> {
+        self.reader_without(&BTreeMap::new(), tree, use_offline)
+    }
+
+    fn reader_without(
+        &self,
+        refused: &BTreeMap<u64, device::ErrorKind>,
+        tree: &VdevConfig,
+        use_offline: bool,
+    ) -> Result<Reader> {
         let behind = self.candidate.behind(tree, self.uberblock.txg);
-        let mut leaf = |c: &VdevConfig| match use_offline {
-            true => self.candidate.leaf_or_offline(c, &behind),
-            false => self.candidate.leaf_for(c, &behind),
+        let mut leaf = |c: &VdevConfig| match (refused.get(&c.guid), use_offline) {
+            (Some(why), _) => LeafOpen::Refused(*why),
+            (None, true) => self.candidate.leaf_or_offline(c, &behind),
+            (None, false) => self.candidate.leaf_for(c, &behind),
         };
         let config =
             |e: vdev::BuildError| Error::Config { pool: self.pool(), cause: e.to_string() };

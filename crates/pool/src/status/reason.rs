@@ -3,7 +3,7 @@
 //! The texts are part of the interface: monitoring scripts match them. Only conditions that can be
 //! seen in a pool opened for reading are here.
 
-use super::view::{VdevTreeView, VdevView};
+use super::view::{VdevTreeView, VdevView, lacks_something};
 use crate::live::{ENABLED_BY_DEFAULT, is_writable};
 use crate::open::Pool;
 use ondisk::features::{FEATURES, Feature, VERSION_FEATURES};
@@ -32,6 +32,8 @@ pub enum Condition {
     BadLabel,
     /// Devices were away while others were written, and hold an older state.
     Behind,
+    /// Devices in use have not all that was written, and no resilver brings it to them.
+    Lacking,
     /// Devices are not where they were opened any more.
     Astray,
     /// Devices returned errors, and redundancy made up for them.
@@ -61,7 +63,7 @@ impl Condition {
             Self::Suspended => (
                 "One or more devices are faulted in response to IO failures.",
                 "Make sure the affected devices are connected and have room, then end the\n\t\
-                 server of the pool and import it again.",
+                 server of the pool (`zinc zpool export -f`) and import it again.",
                 Some("ZFS-8000-HC"),
             ),
             Self::BadLabelFatal => (
@@ -111,7 +113,15 @@ impl Condition {
                 "The next command that changes the pool brings those up to date that only\n\t\
                  stood still; `zinc zpool resilver` does it at once.\n\t\
                  Where one was also written without the others, the pool is not written to:\n\t\
-                 take that one away to go on without its changes, or the others to keep them.",
+                 `zinc zpool online` gives up the changes of that one; take the others away\n\t\
+                 to keep them.",
+                None,
+            ),
+            Self::Lacking => (
+                "One or more devices lack a part of what was written while they were away.\n\t\
+                 It is read from the others.",
+                "The next command that changes the pool brings it to them;\n\t\
+                 `zinc zpool resilver` does it at once.",
                 None,
             ),
             Self::Astray => (
@@ -203,11 +213,8 @@ impl Condition {
         };
         let other = || devices().any(|v| is_other(&v));
         let root = pool.vdevs().root().state();
-        let scan = pool.scan_state().ok().flatten();
-        let resilvers =
-            scan.is_some_and(|s| s.function() == Function::Resilver && s.state() == State::Active);
         let holds = |c: &Self| match c {
-            Self::Resilvering => resilvers,
+            Self::Resilvering => pool.is_resilvering(),
             Self::Suspended => pool.suspended().is_some(),
             Self::MissingFatal => missing() && !root.is_readable(),
             Self::BadLabelFatal => other() && !root.is_readable(),
@@ -216,6 +223,7 @@ impl Condition {
             Self::Missing => missing(),
             Self::BadLabel => other(),
             Self::Behind => !late.is_empty(),
+            Self::Lacking => pool.vdevs().leaves().any(lacks_something),
             Self::Astray => !pool.astray().is_empty(),
             Self::DeviceErrors => {
                 let errors = |v: &VdevView| v.read_errors + v.write_errors + v.checksum_errors;
@@ -236,6 +244,7 @@ impl Condition {
             Self::Missing,
             Self::BadLabel,
             Self::Behind,
+            Self::Lacking,
             Self::Astray,
             Self::DeviceErrors,
             Self::Offline,
@@ -248,6 +257,12 @@ impl Condition {
 }
 
 impl Pool {
+    /// A resilver is not complete.
+    pub(super) fn is_resilvering(&self) -> bool {
+        let scan = self.scan_state().ok().flatten();
+        scan.is_some_and(|s| s.function() == Function::Resilver && s.state() == State::Active)
+    }
+
     /// Whether features are missing that an upgrade would enable, and the pool's property
     /// `compatibility` does not rule them out. Which features a named set has is written in files
     /// of the system, so a pool with one counts as complete.

@@ -1,7 +1,7 @@
 //! The report of `zpool status`.
 
 use super::reason::Condition;
-use super::view::{Section, VdevTreeView, VdevView};
+use super::view::{AWAITING, Section, VdevTreeView, VdevView};
 use crate::assemble::Candidate;
 use crate::errlog::ErrorLog;
 use crate::open::Pool;
@@ -32,6 +32,8 @@ pub struct Status {
     pub condition: Option<Condition>,
     /// The last scrub or resilver.
     pub scan: Option<ScanState>,
+    /// Devices in use that have not all that was written, while no resilver runs.
+    pub lacking: usize,
     /// The last scrub of the error log.
     pub error_scrub: Option<ErrorScrubState>,
     /// The last removal of a vdev.
@@ -63,7 +65,9 @@ impl Pool {
             (e, name.unwrap_or_default())
         });
         let checkpoint = self.checkpoint().ok().flatten();
+        let lacking = vdevs.walk().filter(|v| v.remark == AWAITING).count();
         Status {
+            lacking,
             pool: self.name().to_owned(),
             guid: self.config().vdev_tree.guid,
             state: self.vdevs().root().state(),
@@ -100,6 +104,7 @@ impl Status {
             suspended: None,
             condition: Some(Condition::MissingFatal),
             scan: None,
+            lacking: 0,
             error_scrub: None,
             removal: None,
             expansion: None,
@@ -152,7 +157,7 @@ impl Status {
     pub fn activity(&self, utc_offset: i64) -> Vec<String> {
         let date = |t: u64| ctime(t.saturating_add_signed(utc_offset));
         let mut out = Vec::new();
-        out.extend(self.scan.as_ref().and_then(|s| scan_line(s, &date)));
+        out.extend(self.scan_line(&date));
         if let Some(r) = &self.removal {
             out.extend(removal_lines(r, &date));
         }
@@ -177,6 +182,24 @@ impl Status {
             out.push(format!("checkpoint: created {}, consumes {size}", date(made)));
         }
         out
+    }
+
+    /// The line about the last scrub or resilver. A resilver that ended well says nothing of what
+    /// came after: while devices lack something, one was broken off since.
+    fn scan_line(&self, date: &dyn Fn(u64) -> String) -> Option<String> {
+        let is_clean_end = |s: &ScanState| {
+            s.function() == Function::Resilver && s.state() == State::Finished && s.errors == 0
+        };
+        match &self.scan {
+            scan if self.lacking > 0 && scan.as_ref().is_none_or(is_clean_end) => {
+                let devices = match self.lacking {
+                    1 => "1 device lacks".to_owned(),
+                    n => format!("{n} devices lack"),
+                };
+                Some(format!("  scan: resilver not complete: {devices} a part of what was written"))
+            }
+            scan => scan.as_ref().and_then(|s| scan_line(s, date)),
+        }
     }
 
     /// The table of vdevs, each line with its tab and newline.

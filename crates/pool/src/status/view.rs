@@ -169,6 +169,7 @@ impl Pool {
             }
             out.sections[section as usize].push(view);
         }
+        self.mark_lacking(&mut out, &nodes);
         let aux = |config: &VdevConfig| self.aux_view(config, &nodes);
         out.sections[Section::Cache as usize] = self.l2cache().iter().map(aux).collect();
         out.sections[Section::Spares as usize] = self.spares().iter().map(aux).collect();
@@ -185,6 +186,19 @@ impl Pool {
             }
         }
         out
+    }
+
+    /// Says of devices in use that they have not all that they should, and whether it is being
+    /// brought to them.
+    fn mark_lacking(&self, view: &mut VdevTreeView, nodes: &HashMap<u64, NodeRef<'_>>) {
+        // What the txg that stopped a pool did not write is lost, and no device waits for it.
+        if self.suspended().is_some() {
+            return;
+        }
+        let word = if self.is_resilvering() { RESILVERING } else { AWAITING };
+        for section in &mut view.sections {
+            section.iter_mut().for_each(|vdev| mark_lacking(vdev, nodes, word));
+        }
     }
 
     /// Bytes all top-level vdevs together could grow by.
@@ -213,6 +227,25 @@ impl Pool {
         view.state = state.to_string();
         view
     }
+}
+
+/// Behind a device that a resilver brings what it lacks.
+const RESILVERING: &str = "(resilvering)";
+/// Behind one that lacks something, and no resilver runs.
+pub(super) const AWAITING: &str = "(awaiting resilver)";
+
+// Depth is bounded: the configuration's decoder limits it.
+fn mark_lacking(vdev: &mut VdevView, nodes: &HashMap<u64, NodeRef<'_>>, word: &str) {
+    let lacks = nodes.get(&vdev.guid).is_some_and(|n| lacks_something(*n));
+    if lacks && vdev.children.is_empty() && vdev.remark.is_empty() {
+        word.clone_into(&mut vdev.remark);
+    }
+    vdev.children.iter_mut().for_each(|child| mark_lacking(child, nodes, word));
+}
+
+/// It is in use, and has not all that was written while it was not.
+pub(super) fn lacks_something(node: NodeRef<'_>) -> bool {
+    node.state().is_readable() && !node.missed().is_empty()
 }
 
 // Depth is bounded: the configuration's decoder limits it.

@@ -21,7 +21,7 @@ use super::super::LivePool;
 use super::super::heads::{self, Head};
 use super::super::shared::TaskCx;
 use super::super::writable::Obstacle;
-use super::claimed_block;
+use super::{CutLog, claimed_block};
 use crate::alloc::Allocator;
 use crate::error::{Error, Result};
 use crate::open::Pool;
@@ -166,7 +166,8 @@ impl TaskCx<'_> {
 
 impl LivePool {
     /// Replays what was found when the pool was opened.
-    pub(in super::super) fn replay_logs(&self) -> Result<()> {
+    /// Logs of `cut` end before their end.
+    pub(in super::super) fn replay_logs(&self, cut: &[CutLog]) -> Result<()> {
         let new = self.claims.iter().filter_map(|c| Some((c.name.clone(), c.header?)));
         let new: Vec<_> = new.collect();
         if let Some(txg) = self.claims.first().map(|c| c.txg).filter(|_| !new.is_empty()) {
@@ -174,7 +175,8 @@ impl LivePool {
         }
         for claim in &self.claims {
             let report = self.replay_log(&claim.name)?;
-            if let Some(why) = report.problem() {
+            let is_cut = cut.iter().any(|c| c.dataset == claim.name);
+            if let Some(why) = report.problem().filter(|_| !is_cut) {
                 let name = claim.name.clone();
                 let obstacles = vec![Obstacle::IntentLog { name, why }];
                 return Err(Error::NotWritable { pool: self.name().to_owned(), obstacles });

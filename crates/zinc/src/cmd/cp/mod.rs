@@ -168,6 +168,7 @@ impl Args {
             cache_mib: self.pool.open.cache_mib,
             wait: self.pool.open.wait,
             tuning: self.tuning,
+            give_up: Vec::new(),
         };
         let args = into::IntoArgs {
             live: LiveArgs { search: self.pool.search, how },

@@ -141,8 +141,9 @@ impl Verb for Online {
         Served::ToOwner
     }
 
-    fn run(self: Box<Self>, session: &Session) -> Result<ExitCode, Failure> {
+    fn run(mut self: Box<Self>, session: &Session) -> Result<ExitCode, Failure> {
         each::must_be_a_pool(&self.pool)?;
+        self.live.how.give_up.clone_from(&self.devices);
         self.live.change(session, &self.pool, |pool| {
             for name in &self.devices {
                 let guid = device(session, pool, "online", name)?;

@@ -87,6 +87,7 @@ pub(super) fn each_or_closed<T: Serialize + DeserializeOwned>(
     show: impl FnOnce(Vec<T>, bool),
 ) -> Result<ExitCode, Failure> {
     names.iter().try_for_each(|name| must_be_a_pool(name))?;
+    let args = &PoolArgs { for_writers: true, ..args.clone() };
     let mut part_of = |pool: Result<Pool, Failure>| {
         let pool = pool?;
         Ok(Part { pool: pool.name().to_owned(), seen: look(&pool)? })

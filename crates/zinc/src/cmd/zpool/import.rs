@@ -142,6 +142,10 @@ fn to_json(v: &ImportVerdict<'_>, as_int: bool) -> Value {
     }
     put("vdev_tree", tree_json(&v.tree, as_int));
     put("devices", json!(import::devices(v)));
+    let obstacles = import::obstacles(v);
+    if !obstacles.is_empty() {
+        put("obstacles", json!(obstacles));
+    }
     put("salvage", json!(import::salvage(v)));
     if let Some(cause) = &v.cause {
         put("cause", json!(cause.to_string()));

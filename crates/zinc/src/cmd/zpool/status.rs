@@ -139,6 +139,9 @@ impl Args {
         for (name, has, min) in short_devices(pool) {
             let _ = writeln!(t, "\nshort: {name} has {has} bytes, and its label needs {min}");
         }
+        for (name, why) in self.refused(session, pool) {
+            let _ = writeln!(t, "\nread-only: {name} cannot be written to: {why}");
+        }
         if !pool.salvage().is_empty() {
             t.push_str("\nsalvage: Parts could not be read and are left out:\n\n");
             for s in pool.salvage() {
@@ -160,6 +163,20 @@ impl Args {
             }
         }
         t
+    }
+
+    /// Devices that cannot be written to and are used all the same, because nothing makes up for
+    /// them: the pool can be read, and every change of it fails.
+    fn refused(&self, session: &Session, pool: &Pool) -> Vec<(String, String)> {
+        let known = crate::known::pools(session).by_guid(pool.guid());
+        if known.is_none_or(|known| known.is_readonly()) || session.held(pool.name()).is_some() {
+            return Vec::new();
+        }
+        let tree = pool.vdevs();
+        let refused = pool.candidate().refused(&pool.config().vdev_tree);
+        let used = tree.leaves().filter(|l| l.device().is_some());
+        used.filter_map(|l| Some((l.name().to_owned(), refused.get(&l.guid())?.to_string())))
+            .collect()
     }
 
     fn value(&self, session: &Session, pool: &Pool, status: &Status) -> Value {

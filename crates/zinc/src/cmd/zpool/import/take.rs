@@ -11,7 +11,7 @@ use crate::place::printable;
 use crate::served::Server;
 use crate::session::Session;
 use crate::{kept, known, ui};
-use engine::live::cache_config;
+use engine::live::{LogDevices, cache_config};
 use engine::pools::CandidateState;
 use engine::spelling;
 use engine::{Candidate, LivePool, Pool};
@@ -29,6 +29,10 @@ pub struct TakeArgs {
     /// Also when another system used it last and did not export it
     #[arg(short = 'f')]
     force: bool,
+    /// Also when log devices are missing; what was promised there and not yet written elsewhere is
+    /// lost
+    #[arg(short = 'm')]
+    missing_log: bool,
     /// Mount nothing, which zinc does not do at an import anyway
     #[arg(short = 'N')]
     no_mount: bool,
@@ -173,6 +177,7 @@ impl Args {
             cache_mib: self.pool.open.cache_mib,
             wait: self.pool.open.wait,
             tuning: self.take.tuning.clone(),
+            give_up: Vec::new(),
         };
         let mut first = Some(candidate.clone());
         let find = || {
@@ -188,12 +193,17 @@ impl Args {
             options.force = self.take.force;
             options.destroyed = self.destroyed;
             options.adopt_paths = true;
+            options.logs = match self.take.missing_log {
+                true => LogDevices::GiveUp,
+                false => LogDevices::Needed,
+            };
             match (&self.new_name, self.take.temporary) {
                 (Some(new), false) => options.rename = Some(new.clone()),
                 (Some(new), true) => options.open.name = Some(new.clone()),
                 (None, _) => {}
             }
         })?;
+        tell_given_up(session, &pool);
         let names = known::pools(session).hold_names();
         let noted = || remembered.remember(session, &doing, pool.cache_config(), &name);
         if let Err(failure) = refuse().and_then(|()| noted()) {
@@ -245,6 +255,23 @@ impl Args {
         pool.close()?;
         kept::note(session, &self.take.properties);
         told
+    }
+}
+
+/// Says what was lost with log devices.
+fn tell_given_up(session: &Session, pool: &LivePool) {
+    for log in pool.given_up_logs() {
+        let kept = match log.replayed {
+            0 => String::new(),
+            1 => "; 1 change that stood elsewhere was replayed".to_owned(),
+            n => format!("; {n} changes that stood elsewhere were replayed"),
+        };
+        let text = format!(
+            "zinc: warning: {}: its intent log was on a log device that is missing: changes that \
+             were promised after txg {} may be lost{kept}\n",
+            log.dataset, log.txg
+        );
+        ui::error(session, &text);
     }
 }
 

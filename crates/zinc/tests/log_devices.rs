@@ -1,0 +1,109 @@
+//! Pools of which a log device is missing: what is said of them, and what `zpool import -m` does.
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test")]
+
+mod support;
+
+use std::process::Child;
+use support::place::{Place, until};
+use testkit::oracle;
+
+/// A pool with a log device, which everything that is written goes through.
+fn with_log() -> Place {
+    let place = Place::new(&["disk", "journal"]);
+    place.ok("zpool create -O sync=always tank disk log journal");
+    place.ok("zfs create tank/fs");
+    std::fs::write(place.path().join("file"), "text").unwrap();
+    place
+}
+
+fn serve(place: &Place) -> Child {
+    let server = place.start_here("serve tank");
+    until("the pool is served", || {
+        let list = place.command_here("zpool status tank").output().unwrap();
+        list.status.success() && std::fs::exists(place.path().join("run/zinc")).unwrap_or(false)
+    });
+    server
+}
+
+fn take_away(place: &Place, device: &str) {
+    let away = place.path().join("away");
+    std::fs::create_dir_all(&away).unwrap();
+    std::fs::rename(place.path().join(device), away.join(device)).unwrap();
+}
+
+/// Block for block what zdb finds, with no leak.
+fn zdb_is_content(place: &Place) {
+    let Some(mut zdb) = oracle::zdb() else { return };
+    let output = zdb.args(["-bcc", "-e", "-p"]).arg(place.path()).arg("tank").output().unwrap();
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.status.success() && text.contains("No leaks"), "{text}{said}");
+}
+
+#[track_caller]
+fn has(text: &str, words: &[&str]) {
+    for word in words {
+        assert!(text.contains(word), "no {word:?} in:\n{text}");
+    }
+}
+
+#[test]
+fn a_log_device_that_held_nothing_is_gone_without_only_when_that_is_said() {
+    let place = with_log();
+    place.ok("cp file tank/fs:/file");
+    place.ok("zpool export tank");
+    take_away(&place, "journal");
+    let listed = place.ok("zpool import -d .");
+    has(&listed, &["log devices are missing", "import it with '-m'"]);
+    assert!(!listed.contains("can be imported using its name"), "{listed}");
+    let why = place.fails("zpool import -d . tank");
+    has(&why, &["log device", "is missing", "import -m"]);
+    assert_eq!(place.ok("zpool import -d . -m tank"), "");
+    has(&place.ok("zpool status tank"), &[" state: DEGRADED", "logs", "UNAVAIL"]);
+    // It is known now, and nothing leads to the device: everything goes on.
+    place.ok("cp file tank/fs:/other");
+    assert_eq!(place.ok("cat tank/fs:/file"), "text");
+    place.ok("zpool export tank");
+    zdb_is_content(&place);
+    place.ok("zpool import -d . -m tank");
+    assert_eq!(place.ok("cat tank/fs:/other"), "text");
+}
+
+#[test]
+fn what_was_promised_on_a_log_device_that_is_missing_is_given_up_when_that_is_said() {
+    let place = with_log();
+    place.ok("cp file tank/fs:/before");
+    let many = place.path().join("many");
+    std::fs::create_dir(&many).unwrap();
+    (0..5000).for_each(|n| std::fs::write(many.join(n.to_string()), "text").unwrap());
+    let mut server = serve(&place);
+    // Promised, and in no txg for as long as this test takes.
+    place.ok_here("tunables --pool tank zfs_txg_timeout=600");
+    let mut copy = place.start_here("cp -r many tank/fs:/");
+    until("files are promised", || {
+        let list = place.command_here("ls tank/fs:/many").output().unwrap();
+        list.stdout.iter().filter(|b| **b == b'\n').count() > 100
+    });
+    server.kill().unwrap();
+    server.wait().unwrap();
+    copy.wait().unwrap();
+    take_away(&place, "journal");
+    has(&place.fails("zfs create tank/more"), &["log device", "tank/fs", "import -m"]);
+    assert_eq!(place.ok("cat tank/fs:/before"), "text");
+    place.run("zpool export tank");
+    let listed = place.ok("zpool import -d .");
+    has(&listed, &["import it with '-m'", "tank/fs"]);
+    has(&place.fails("zpool import -d . tank"), &["tank/fs", "import -m"]);
+    let run = place.run("zpool import -d . -m tank");
+    assert_eq!(run.code, 0, "{}", run.err);
+    has(&run.err, &["tank/fs: its intent log was on a log device that is missing", "may be lost"]);
+    assert_eq!(place.ok("cat tank/fs:/before"), "text");
+    place.ok("zfs create tank/more");
+    place.ok("zpool export tank");
+    zdb_is_content(&place);
+    // The device comes back with what was given up: none of it is taken up again.
+    std::fs::rename(place.path().join("away/journal"), place.path().join("journal")).unwrap();
+    place.ok("zpool import -d . tank");
+    place.ok("zpool export tank");
+    zdb_is_content(&place);
+}
