@@ -240,8 +240,8 @@ fn no_verb_is_left_out() {
     let all = ["", "zpool", "zfs"].map(|command| verbs(dir.path(), command)).concat();
     assert!(all.len() > 50, "{all:?}");
     let is_tried = |verb: &String| {
-        let begins = |line: &&str| **line == **verb || line.starts_with(&format!("{verb} "));
-        PRINTING.iter().any(|l| begins(&l)) || SILENT.contains(&verb.as_str())
+        let begins = |line: &&str| *line == verb.as_str() || line.starts_with(&format!("{verb} "));
+        PRINTING.iter().any(begins) || SILENT.contains(&verb.as_str())
     };
     let left: Vec<&String> = all.iter().filter(|verb| !is_tried(verb)).collect();
     assert!(left.is_empty(), "{left:?}");
