@@ -729,3 +729,15 @@ fn a_served_pool_is_loaded_measured_and_advised_where_it_is_held() {
     client.wait().unwrap();
     wait(0);
 }
+
+/// It is about to have the pool itself.
+#[test]
+fn a_server_does_not_name_itself_as_the_one_who_has_the_pool() {
+    let place = support::place::Place::new(&["disk"]);
+    place.ok("zpool create tank disk");
+    place.ok("zpool export tank");
+    for command in ["serve tank", "serve -b tank"] {
+        let why = place.fails(command);
+        assert!(why.contains("no such pool") && !why.contains("may have it"), "{why}");
+    }
+}
