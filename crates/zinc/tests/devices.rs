@@ -281,3 +281,12 @@ fn what_was_read_in_spite_of_damage_is_forgotten_with_the_errors() {
     place.ok_here("zpool export tank");
     server.kill();
 }
+
+#[test]
+fn the_errors_of_a_spare_are_not_cleared() {
+    let place = Place::new(&["a", "b", "c"]);
+    place.ok("zpool create tank mirror a b spare c");
+    let why = place.fails("zpool clear tank c");
+    assert!(why.contains("device is reserved as a hot spare"), "{why}");
+    place.ok("zpool clear tank a");
+}

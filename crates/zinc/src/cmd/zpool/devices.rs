@@ -78,6 +78,7 @@ pub(super) struct Found {
     pub(super) guid: u64,
     devices: Vec<u64>,
     is_device: bool,
+    is_spare: bool,
 }
 
 pub(super) fn find(
@@ -98,7 +99,8 @@ pub(super) fn find(
     let Some(found) = view.walk().find(fits) else { return Ok(None) };
     let leaves = found.walk().into_iter().filter(|v| v.children.is_empty());
     let devices: Vec<u64> = leaves.map(|v| v.guid).collect();
-    Ok(Some(Found { guid: found.guid, is_device: found.children.is_empty(), devices }))
+    let is_spare = seen.spares().iter().any(|spare| spare.guid == found.guid);
+    Ok(Some(Found { guid: found.guid, is_device: found.children.is_empty(), is_spare, devices }))
 }
 
 /// The device of that name.
@@ -205,6 +207,11 @@ impl Verb for Clear {
                 find(session, pool, name)?.ok_or_else(none)
             });
             let chosen = chosen.transpose()?;
+            if let (true, Some(name)) = (chosen.as_ref().is_some_and(|c| c.is_spare), name) {
+                let what =
+                    format!("cannot clear errors for {name}: device is reserved as a hot spare");
+                return Err(Failure::new(what));
+            }
             pool.forget_errors(chosen.as_ref().map(|c| c.guid))?;
             let is_meant = |guid: &u64| chosen.as_ref().is_none_or(|c| c.devices.contains(guid));
             try_again(pool, is_meant);
