@@ -13,6 +13,7 @@ use engine::inside::device::{AlignedBuf, DiskModel, ModelKind, ModelRequest};
 use engine::inside::rt::{Rng as _, Rt, Xoshiro256};
 use engine::inside::zpl::Volume;
 use rustix::fs::{FlockOperation, OFlags, SeekFrom as Place, flock, seek};
+use std::collections::HashSet;
 use std::fs::{File, OpenOptions};
 use std::io::{Seek as _, SeekFrom};
 use std::os::unix::fs::{FileExt as _, FileTypeExt as _, OpenOptionsExt as _};
@@ -83,29 +84,47 @@ impl ModelBare {
     }
 }
 
-impl Fitted for ModelBare {
-    fn read_many(&mut self, depth: usize, len: u64, offsets: &[u64]) -> std::io::Result<f64> {
+impl ModelBare {
+    /// Keeps so many requests under way; the seconds it took.
+    fn many(
+        &mut self,
+        kind: ModelKind,
+        depth: usize,
+        len: u64,
+        offsets: &[u64],
+    ) -> std::io::Result<f64> {
         let begin = self.now;
         let mut left = offsets.iter();
-        let mut under_way = 0;
+        let mut under_way = HashSet::new();
         loop {
-            while under_way < depth
+            while under_way.len() < depth
                 && let Some(offset) = left.next()
             {
                 let id = u64::from(self.commands);
                 self.commands = self.commands.wrapping_add(1);
-                let request = ModelRequest { id, kind: ModelKind::Read, offset: *offset, len };
-                self.model.arrive(self.now, request);
-                under_way += 1;
+                self.model.arrive(self.now, ModelRequest { id, kind, offset: *offset, len });
+                under_way.insert(id);
             }
-            let Some(next) = self.model.next().filter(|_| under_way > 0) else {
+            let Some(next) = self.model.next().filter(|_| !under_way.is_empty()) else {
                 return Ok((self.now - begin).as_secs_f64());
             };
             self.now = next.max(self.now);
             self.ended.clear();
             self.model.advance(self.now, &mut self.ended);
-            under_way -= self.ended.len();
+            for id in &self.ended {
+                under_way.remove(id);
+            }
         }
+    }
+}
+
+impl Fitted for ModelBare {
+    fn read_many(&mut self, depth: usize, len: u64, offsets: &[u64]) -> std::io::Result<f64> {
+        self.many(ModelKind::Read, depth, len, offsets)
+    }
+
+    fn write_many(&mut self, depth: usize, len: u64, offsets: &[u64]) -> std::io::Result<f64> {
+        self.many(ModelKind::Write, depth, len, offsets)
     }
 }
 
@@ -219,27 +238,42 @@ impl FileBare {
     }
 }
 
+/// Has so many threads do something at these places, each with a buffer of its own.
+fn threads(
+    depth: usize,
+    len: u64,
+    offsets: &[u64],
+    one: impl Fn(&mut [u8], u64) -> std::io::Result<()> + Sync,
+) -> std::io::Result<f64> {
+    let begin = Instant::now();
+    let len = (len as usize).min(BUFFER_BYTES);
+    std::thread::scope(|scope| {
+        let one = &one;
+        let worker = |first: usize| {
+            move || {
+                let none = || std::io::Error::from(std::io::ErrorKind::OutOfMemory);
+                let mut buf = AlignedBuf::try_zeroed(len).ok_or_else(none)?;
+                Xoshiro256::seeded(first as u64).fill(&mut buf);
+                let mut mine = offsets.iter().skip(first).step_by(depth);
+                mine.try_for_each(|offset| one(&mut buf, *offset))
+            }
+        };
+        let workers: Vec<_> = (0..depth).map(|first| scope.spawn(worker(first))).collect();
+        workers.into_iter().try_for_each(|one| match one.join() {
+            Ok(result) => result,
+            Err(_) => Err(std::io::Error::other("a thread panicked")),
+        })
+    })?;
+    Ok(begin.elapsed().as_secs_f64())
+}
+
 impl Fitted for FileBare {
     fn read_many(&mut self, depth: usize, len: u64, offsets: &[u64]) -> std::io::Result<f64> {
-        let begin = Instant::now();
-        let len = (len as usize).min(BUFFER_BYTES);
-        let file = &self.file;
-        std::thread::scope(|scope| {
-            let worker = |first: usize| {
-                move || {
-                    let none = || std::io::Error::from(std::io::ErrorKind::OutOfMemory);
-                    let mut buf = AlignedBuf::try_zeroed(len).ok_or_else(none)?;
-                    let mut mine = offsets.iter().skip(first).step_by(depth);
-                    mine.try_for_each(|offset| file.read_exact_at(&mut buf, *offset))
-                }
-            };
-            let workers: Vec<_> = (0..depth).map(|first| scope.spawn(worker(first))).collect();
-            workers.into_iter().try_for_each(|one| match one.join() {
-                Ok(result) => result,
-                Err(_) => Err(std::io::Error::other("a reading thread panicked")),
-            })
-        })?;
-        Ok(begin.elapsed().as_secs_f64())
+        threads(depth, len, offsets, |buf, at| self.file.read_exact_at(buf, at))
+    }
+
+    fn write_many(&mut self, depth: usize, len: u64, offsets: &[u64]) -> std::io::Result<f64> {
+        threads(depth, len, offsets, |buf, at| self.file.write_all_at(buf, at))
     }
 }
 

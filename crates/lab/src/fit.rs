@@ -14,7 +14,11 @@
 //!
 //! Where the slowest is hardly slower than the fastest nothing rotates: then the random reads give
 //! the units of a solid state disk. Whether a write cache is on, and how large, cannot be seen by
-//! reading, and is assumed.
+//! reading, and is assumed, unless the disk may be written too ([`with_writes`]).
+
+mod writes;
+
+pub use writes::with_writes;
 
 use crate::bare::{BareDisk, Until, in_a_row, pace};
 use crate::disk::{Host, Order, Preset, Rotating, Seek, Spec, Ssd};
@@ -48,6 +52,12 @@ pub trait Fitted: BareDisk {
     /// # Errors
     /// The device's first one.
     fn read_many(&mut self, depth: usize, len: u64, offsets: &[u64]) -> std::io::Result<f64>;
+
+    /// The same with writes. What the device may keep in its cache it keeps.
+    ///
+    /// # Errors
+    /// The device's first one.
+    fn write_many(&mut self, depth: usize, len: u64, offsets: &[u64]) -> std::io::Result<f64>;
 }
 
 /// Measures a disk and says what it is like.
@@ -65,17 +75,102 @@ pub fn fit(
         return Err(LabError::new("too small for a fit", format_args!("{size} bytes"))
             .hint("64 MiB are the least; a disk's own size is best"));
     }
-    measure(disk, name, size, effort, progress)
+    measure(disk, name, effort, progress)
         .map_err(|e| LabError::new("a read failed", e).hint("the disk may want larger reads"))
 }
 
-fn measure(
-    disk: &mut dyn Fitted,
-    name: &str,
+/// What reads say of a disk.
+struct Looks {
     size: u64,
+    /// Seconds of a command, and of each byte on the bus.
+    command: f64,
+    per_byte: f64,
+    outer: f64,
+    inner: f64,
+    /// Mean seconds of a read over each of [`DISTANCES`], and how far these reads are apart.
+    seeks: Vec<f64>,
+    rotation: f64,
+    /// Small random reads in a second, by how many are under way.
+    depths: Vec<(usize, f64)>,
+}
+
+impl Looks {
+    /// A platter turns at least every 14 ms and at most every 3; the mean wait is half of that.
+    fn rotates(&self) -> bool {
+        let fastest = self.seeks.iter().copied().fold(f64::INFINITY, f64::min);
+        (3e-3..14e-3).contains(&self.rotation) && fastest > 1e-3
+    }
+
+    /// The most small random reads in a second.
+    fn best(&self) -> f64 {
+        self.depths.iter().map(|(_, rate)| *rate).fold(0.0, f64::max)
+    }
+
+    /// The same of one at a time.
+    fn alone(&self) -> f64 {
+        self.depths.first().map_or(self.best(), |(_, rate)| *rate)
+    }
+
+    /// From how many on more bring nothing.
+    fn depth(&self) -> usize {
+        let best = self.best();
+        self.depths.iter().find(|(_, rate)| *rate >= 0.95 * best).map_or(1, |(depth, _)| *depth)
+    }
+
+    fn platter(&self) -> Rotating {
+        let over = self.rotation / 2.0 + self.command + SMALL as f64 / self.outer;
+        let waits: Vec<f64> = self.seeks.iter().map(|mean| mean - over).collect();
+        Rotating {
+            rpm: 60.0 / self.rotation,
+            heads: 4,
+            zones: 16,
+            track_sectors_multiple: 1,
+            outer_bytes_per_second: self.outer,
+            inner_bytes_per_second: self.inner,
+            head_switch_us: 800.0,
+            seek: curve(&waits),
+            write_settle_us: 300.0,
+            command_us: self.command * 1e6,
+            bus_bytes_per_second: 1.0 / self.per_byte,
+            depth: self.depth(),
+            order: if self.best() > 1.3 * self.alone() { Order::Shortest } else { Order::Fifo },
+            read_ahead_bytes: 1 << 20,
+            segments: 8,
+            write_cache_bytes: 16 << 20,
+            write_cache: true,
+            shingled: None,
+        }
+    }
+
+    /// Where long reads with many under way come at this rate.
+    fn flash(&self, carried: f64) -> Ssd {
+        let page = 1.0 / self.alone().max(1.0);
+        Ssd {
+            units: ((self.best() * page).round() as usize).max(1),
+            page_bytes: SMALL,
+            read_us: page * 0.8e6,
+            program_us: page * 0.8e6,
+            command_us: 0.1e6 / self.best().max(1.0),
+            latency_us: page * 0.2e6,
+            // One long read at a time does not fill the bus of a fast disk.
+            bus_bytes_per_second: carried.max(self.outer),
+            depth: self.depth().max(1) * 2,
+            write_cache_bytes: 64 << 20,
+            write_cache: true,
+            power_safe: false,
+            garbage: None,
+        }
+    }
+}
+
+/// Reads the disk in all ways that are looked at.
+fn looks(
+    disk: &mut dyn Fitted,
     effort: Effort,
+    rng: &mut Xoshiro256,
     progress: &dyn Fn(&str),
-) -> std::io::Result<Preset> {
+) -> std::io::Result<Looks> {
+    let size = disk.size();
     progress("commands");
     let small = same_place(disk, effort, SMALL)?;
     let large = same_place(disk, effort, 16 * SMALL)?;
@@ -85,40 +180,37 @@ fn measure(
     let outer = rate(disk, effort, 0)?;
     let inner = rate(disk, effort, size - (size / 100).max(8 << 20))?.min(outer);
     progress("seeks");
-    let mut rng = Xoshiro256::seeded(1);
     let mut spans = Vec::new();
     let mut seeks = Vec::new();
     for part in DISTANCES {
-        let times = after_a_distance(disk, effort, part, outer / inner, &mut rng)?;
+        let times = after_a_distance(disk, effort, part, outer / inner, rng)?;
         spans.push(span(&times));
         seeks.push(times.iter().sum::<f64>() / times.len().max(1) as f64);
     }
     spans.sort_by(f64::total_cmp);
     let rotation = spans[spans.len() / 2];
-    let fastest = seeks.iter().copied().fold(f64::INFINITY, f64::min);
     progress("queue");
-    let mut depths = rates_by_depth(disk, effort, &DEPTHS, &mut rng)?;
-    // A platter turns at least every 11 ms and at most every 4; the mean wait is half of that.
-    let rotates = (3e-3..14e-3).contains(&rotation) && fastest > 1e-3;
-    if !rotates {
-        depths.extend(rates_by_depth(disk, effort, &MORE_DEPTHS, &mut rng)?);
+    let depths = rates_by_depth(disk, effort, &DEPTHS, rng)?;
+    let mut looks = Looks { size, command, per_byte, outer, inner, seeks, rotation, depths };
+    if !looks.rotates() {
+        looks.depths.extend(rates_by_depth(disk, effort, &MORE_DEPTHS, rng)?);
     }
-    let best = depths.iter().map(|(_, rate)| *rate).fold(0.0, f64::max);
-    let depth = depths.iter().find(|(_, rate)| *rate >= 0.95 * best).map_or(1, |(depth, _)| *depth);
-    let alone = depths.first().map_or(best, |(_, rate)| *rate);
-    let best = Best { rate: best, alone, depth };
-    let disk_spec = if rotates {
-        let waits: Vec<f64> = seeks
-            .iter()
-            .map(|mean| mean - rotation / 2.0 - command - SMALL as f64 / outer)
-            .collect();
-        let bus_bytes_per_second = 1.0 / per_byte;
-        rotating(rotation, (outer, inner), &waits, command, bus_bytes_per_second, best)
-    } else {
-        // One long read at a time does not fill the bus of a fast disk.
-        let bus = carried(disk, effort, &mut rng)?.max(outer);
-        ssd(best, bus)
+    Ok(looks)
+}
+
+fn measure(
+    disk: &mut dyn Fitted,
+    name: &str,
+    effort: Effort,
+    progress: &dyn Fn(&str),
+) -> std::io::Result<Preset> {
+    let mut rng = Xoshiro256::seeded(1);
+    let looks = looks(disk, effort, &mut rng, progress)?;
+    let spec = match looks.rotates() {
+        true => Spec::Rotating(looks.platter()),
+        false => Spec::Ssd(looks.flash(carried(disk, effort, &mut rng)?)),
     };
+    let size = looks.size;
     let cpu = pace(disk, ModelKind::Read, SMALL, until(effort), in_a_row(size, SMALL))?;
     let command_cpu = cpu.cpu_seconds.unwrap_or(0.0) / cpu.count.max(1) as f64;
     Ok(Preset {
@@ -127,67 +219,7 @@ fn measure(
         source: "zinc lab fit: reads only; write cache and track switches are assumed".to_owned(),
         capacity_bytes: size,
         host: Host { command_cpu_us: command_cpu * 1e6, max_transfer_bytes: 1 << 20 },
-        disk: disk_spec,
-    })
-}
-
-/// What a queue brings.
-#[derive(Clone, Copy)]
-struct Best {
-    /// Most reads in a second.
-    rate: f64,
-    /// Reads in a second one after the other.
-    alone: f64,
-    /// The depth at which there are nearly as many as at most.
-    depth: usize,
-}
-
-/// A disk that turns: the time of a turn, rates at its two ends, what seeks take by distance, and
-/// what a command and the bus do.
-fn rotating(
-    rotation: f64,
-    (outer, inner): (f64, f64),
-    waits: &[f64],
-    command: f64,
-    bus_bytes_per_second: f64,
-    best: Best,
-) -> Spec {
-    Spec::Rotating(Rotating {
-        rpm: 60.0 / rotation,
-        heads: 4,
-        zones: 16,
-        track_sectors_multiple: 1,
-        outer_bytes_per_second: outer,
-        inner_bytes_per_second: inner,
-        head_switch_us: 800.0,
-        seek: curve(waits),
-        write_settle_us: 300.0,
-        command_us: command * 1e6,
-        bus_bytes_per_second,
-        depth: best.depth,
-        order: if best.rate > 1.3 * best.alone { Order::Shortest } else { Order::Fifo },
-        read_ahead_bytes: 1 << 20,
-        segments: 8,
-        write_cache_bytes: 16 << 20,
-        write_cache: true,
-    })
-}
-
-/// A disk that does not turn.
-fn ssd(best: Best, bus_bytes_per_second: f64) -> Spec {
-    let page = 1.0 / best.alone.max(1.0);
-    Spec::Ssd(Ssd {
-        units: ((best.rate * page).round() as usize).max(1),
-        page_bytes: SMALL,
-        read_us: page * 0.8e6,
-        program_us: page * 0.8e6,
-        command_us: 0.1e6 / best.rate.max(1.0),
-        latency_us: page * 0.2e6,
-        bus_bytes_per_second,
-        depth: best.depth.max(1) * 2,
-        write_cache_bytes: 64 << 20,
-        write_cache: true,
-        power_safe: false,
+        disk: spec,
     })
 }
 
@@ -272,24 +304,27 @@ fn span(times: &[f64]) -> f64 {
     (at(0.95) - at(0.05)) / 0.9
 }
 
-/// Requests in a second by the number under way.
+/// Requests in a second by the number under way, each measured for as long as the effort says: one
+/// at a time says what a flash disk's page takes, and a few of them would say it badly.
 fn rates_by_depth(
     disk: &mut dyn Fitted,
     effort: Effort,
     depths: &[usize],
     rng: &mut Xoshiro256,
 ) -> std::io::Result<Vec<(usize, f64)>> {
-    let size = disk.size();
+    let places = disk.size() / SMALL;
     let mut found = Vec::new();
-    // As many as one at a time finishes in the time there is.
-    let mut count = 64.max(depths.last().copied().unwrap_or(1) as u64);
     for depth in depths.iter().copied() {
-        let offsets: Vec<u64> = (0..count).map(|_| rng.below(size / SMALL) * SMALL).collect();
-        let seconds = disk.read_many(depth, SMALL, &offsets)?.max(1e-9);
-        let rate = count as f64 / seconds;
-        found.push((depth, rate));
-        let more = (rate * effort.seconds * 2.0) as u64;
-        count = more.clamp(64, effort.requests.clamp(64, 1 << 20) * 4);
+        // Many at once, or their beginning and end would be measured.
+        let mut round = (16 * depth).max(64);
+        let (mut read, mut seconds) = (0, 0.0);
+        while read == 0 || (read < effort.requests && seconds < effort.seconds) {
+            let offsets: Vec<u64> = (0..round).map(|_| rng.below(places) * SMALL).collect();
+            seconds += disk.read_many(depth, SMALL, &offsets)?;
+            read += offsets.len() as u64;
+            round = (round * 2).min(1 << 17);
+        }
+        found.push((depth, read as f64 / seconds.max(1e-9)));
     }
     Ok(found)
 }

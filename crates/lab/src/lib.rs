@@ -50,6 +50,8 @@ pub const EXPERIMENTS: &[Experiment] = &[
     held_out::H5,
     held_out::H4,
     held_out::H2,
+    held_out::H6,
+    held_out::H1,
 ];
 
 /// The experiment of this name.

@@ -19,7 +19,7 @@ use engine::inside::rt::{Rng as _, Rt, Xoshiro256};
 use engine::inside::zpl::Volume;
 use engine::live;
 use engine::live::{CreateOptions, LivePool, Setting};
-use meter::{Meter, Metered};
+pub(crate) use meter::{Meter, Metered};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 

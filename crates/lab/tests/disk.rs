@@ -306,3 +306,79 @@ fn a_lane_does_one_request_after_the_other_whatever_its_size() {
     let flush = [(ModelKind::Flush, 0, 0)];
     assert_eq!(closed(&mut *preset.model(0, 1), 1, &flush).0, 0.0);
 }
+
+/// Random writes over the whole of a full disk cost what moving its valid pages costs; the same
+/// region in order, again and again, hardly anything.
+#[test]
+fn a_full_solid_state_disk_collects_garbage() {
+    let rate = |name: &str, requests: &[(ModelKind, u64, u64)]| {
+        let mut preset = named(name);
+        if let Spec::Ssd(spec) = &mut preset.disk {
+            spec.write_cache = false;
+            if let Some(garbage) = &mut spec.garbage {
+                garbage.block_bytes = 4 << 20;
+            }
+        }
+        let (took, _) = closed(&mut *preset.model(0, 1), 32, requests);
+        (requests.len() as f64 / 8.0) / took
+    };
+    let random = at_random(ModelKind::Write, 128 << 10, 2000, 900 << 30);
+    let (empty, full) = (rate("sata-ssd", &random), rate("sata-ssd-full", &random));
+    assert!(full < empty / 5.0, "{full} of {empty}");
+    let round = in_a_row(ModelKind::Write, 128 << 10, 512);
+    let rounds: Vec<_> = (0..10).flat_map(|_| round.iter().copied()).collect();
+    let again = rate("sata-ssd-full", &rounds);
+    assert!(again > 3.0 * full, "{again} of {full}");
+}
+
+fn smr(cache_bytes: u64) -> Preset {
+    let mut preset = named("smr-5t");
+    let spec = rotating(&mut preset);
+    let Some(shingled) = &mut spec.shingled else { panic!("not shingled") };
+    shingled.cache_bytes = cache_bytes;
+    preset
+}
+
+#[test]
+fn a_shingled_disk_streams_and_stands_still_when_its_cache_is_full() {
+    let written = |preset: &Preset, requests: &[(ModelKind, u64, u64)]| {
+        let (took, _) = closed(&mut *preset.model(0, 1), 8, requests);
+        requests.iter().map(|r| r.2).sum::<u64>() as f64 / 1e6 / took
+    };
+    let row = in_a_row(ModelKind::Write, 1 << 20, 1000);
+    near(written(&smr(64 << 20), &row), 180.0, 0.1);
+    // Of each 64 MiB that fill the cache, 8 KiB at a time, every unit is in a band of its own.
+    let random = at_random(ModelKind::Write, 8 << 10, 3000, 1 << 40);
+    let (fits, full) = (written(&smr(1 << 30), &random), written(&smr(8 << 20), &random));
+    assert!(fits > 20.0, "{fits}");
+    assert!(full < fits / 20.0, "{full} of {fits}");
+}
+
+#[test]
+fn a_shingled_disk_reads_what_its_cache_has_and_cleans_when_idle() {
+    let preset = smr(1 << 30);
+    let mut model = preset.model(0, 1);
+    let mut ended = Vec::new();
+    let mut run = |id: u64, at: Duration, kind, offset, len| -> Duration {
+        model.arrive(at, ModelRequest { id, kind, offset, len });
+        let mut now = at;
+        while ended.last() != Some(&id) {
+            now = model.next().map_or(now, |next| next.max(now));
+            model.advance(now, &mut ended);
+        }
+        now - at
+    };
+    let mut at = Duration::from_secs(1);
+    // Two places of one band, neither of which goes on where it ends: they lie together.
+    for (id, offset) in [(1, 9_u64 << 20), (2, 20 << 20)] {
+        at += run(id, at, ModelKind::Write, offset, 64 << 10) + Duration::from_millis(1);
+    }
+    at += run(3, at, ModelKind::Flush, 0, 0);
+    // Long after, the band was cleaned: written from its begin on, so that this goes on there.
+    let later = at + Duration::from_secs(60);
+    while let Some(next) = model.next().filter(|next| *next < later) {
+        model.advance(next, &mut ended);
+    }
+    assert_eq!(ended, [1, 2, 3]);
+    assert!(model.next().is_none(), "it still has something to do");
+}

@@ -2,7 +2,7 @@
 
 use lab::bare::{Access, FileBare, ModelBare};
 use lab::disk::{Preset, Rotating, Spec, preset};
-use lab::fit::{Effort, fit};
+use lab::fit::{Effort, fit, with_writes};
 use lab::validate::validate;
 
 const EFFORT: Effort = Effort { seconds: 1e9, requests: 2000 };
@@ -86,5 +86,85 @@ fn a_fitted_model_predicts_other_patterns() {
         let other = preset("seek-study").unwrap_or_else(|| panic!("no preset"));
         let wrong = validate(&mut disk, &other, EFFORT, &|_| {}).unwrap_or_else(|e| panic!("{e}"));
         assert!(wrong.iter().any(|one| !(0.7..1.4).contains(&one.ratio())), "{wrong:?}");
+    }
+}
+
+/// What writes show of a disk that may be written.
+#[test]
+fn writes_show_the_write_cache() {
+    let fitted = |original: &Preset| {
+        let mut disk = ModelBare::new(original, 3);
+        let found = fit(&mut disk, "x", EFFORT, &|_| {}).unwrap_or_else(|e| panic!("{e}"));
+        with_writes(&mut disk, found, EFFORT, &|_| {}).unwrap_or_else(|e| panic!("{e}"))
+    };
+    let near = |found: f64, expected: f64, part: f64| {
+        assert!((found / expected - 1.0).abs() < part, "{found} instead of {expected}");
+    };
+    for name in ["hdd-16t", "sas-10k-100g"] {
+        let Some(mut original) = preset(name) else { panic!("no preset") };
+        let found = fitted(&original);
+        let (a, b) = (rotating(&original), rotating(&found));
+        assert!(b.write_cache, "{name}");
+        near(b.write_cache_bytes as f64, a.write_cache_bytes as f64, 0.3);
+        original.disk.switch_write_cache(false);
+        let found = fitted(&original);
+        let (a, b) = (rotating(&original), rotating(&found));
+        assert!(!b.write_cache && b.write_cache_bytes == 0, "{name}");
+        assert!((b.write_settle_us - a.write_settle_us).abs() < 250.0, "{}", b.write_settle_us);
+    }
+    for name in ["sata-ssd", "nvme"] {
+        let Some(mut original) = preset(name) else { panic!("no preset") };
+        let found = fitted(&original);
+        let (Spec::Ssd(a), Spec::Ssd(b)) = (&original.disk, &found.disk) else { panic!("{name}") };
+        assert!(b.write_cache, "{name}");
+        let rate = |spec: &lab::disk::Ssd| spec.units as f64 / spec.program_us;
+        near(rate(b), rate(a), 0.15);
+        original.disk.switch_write_cache(false);
+        let found = fitted(&original);
+        let Spec::Ssd(b) = &found.disk else { panic!("{name}") };
+        assert!(!b.write_cache, "{name}: {b:?}");
+    }
+}
+
+/// A disk whose reads are counted by how many are under way.
+struct Counting(ModelBare, std::collections::BTreeMap<usize, usize>);
+
+impl lab::bare::BareDisk for Counting {
+    fn size(&self) -> u64 {
+        self.0.size()
+    }
+    fn read(&mut self, offset: u64, len: u64) -> std::io::Result<()> {
+        self.0.read(offset, len)
+    }
+    fn write(&mut self, offset: u64, len: u64) -> std::io::Result<()> {
+        self.0.write(offset, len)
+    }
+    fn now(&self) -> std::time::Duration {
+        self.0.now()
+    }
+    fn cpu(&self) -> Option<std::time::Duration> {
+        self.0.cpu()
+    }
+}
+
+impl lab::fit::Fitted for Counting {
+    fn read_many(&mut self, depth: usize, len: u64, offsets: &[u64]) -> std::io::Result<f64> {
+        *self.1.entry(depth).or_default() += offsets.len();
+        self.0.read_many(depth, len, offsets)
+    }
+    fn write_many(&mut self, depth: usize, len: u64, offsets: &[u64]) -> std::io::Result<f64> {
+        self.0.write_many(depth, len, offsets)
+    }
+}
+
+/// One at a time decides what a page takes: it is not measured by a few reads.
+#[test]
+fn every_number_under_way_is_measured_for_as_long() {
+    let Some(original) = preset("nvme") else { panic!("no preset") };
+    let mut disk = Counting(ModelBare::new(&original, 3), std::collections::BTreeMap::new());
+    fit(&mut disk, "nvme", EFFORT, &|_| {}).unwrap_or_else(|e| panic!("{e}"));
+    for depth in [1, 2, 64] {
+        let reads = disk.1.get(&depth).copied().unwrap_or(0);
+        assert!(reads as u64 >= EFFORT.requests, "{depth}: {reads}");
     }
 }

@@ -7,6 +7,7 @@
 //! All of them are deterministic: the same requests at the same times end at the same times. The
 //! seed only says where platter and heads stand when time begins.
 
+mod garbage;
 mod geometry;
 mod lanes;
 mod lun;
@@ -15,15 +16,18 @@ mod parameters;
 mod presets;
 mod rotating;
 mod seek;
+mod shingled;
 mod split;
 mod ssd;
 
+pub use garbage::Garbage;
 pub use lanes::Lanes;
 pub use lun::Lun;
 pub(crate) use observed::{Observed, Seen};
 pub use presets::{preset, presets};
 pub use rotating::{Order, Rotating};
 pub use seek::Seek;
+pub use shingled::Shingled;
 pub use ssd::Ssd;
 
 use engine::inside::device::{DiskModel, SimDevice, SimDisks, SimOptions};
@@ -146,7 +150,10 @@ impl Preset {
     fn model_at(&self, shared: &lun::Shared, size: u64, seed: u64) -> Box<dyn DiskModel> {
         let capacity = self.capacity_bytes.max(size);
         let model: Box<dyn DiskModel> = match &self.disk {
-            Spec::Rotating(spec) => Box::new(rotating::RotatingDisk::new(spec, capacity, seed)),
+            Spec::Rotating(spec) => match &spec.shingled {
+                None => Box::new(rotating::RotatingDisk::new(spec, capacity, seed)),
+                Some(how) => Box::new(shingled::ShingledDisk::new(how, spec, capacity, seed)),
+            },
             Spec::Ssd(spec) => Box::new(ssd::SsdDisk::new(spec)),
             Spec::Lun(spec) => Box::new(lun::LunDisk::new(spec, Arc::clone(shared))),
             Spec::Lanes(spec) => Box::new(lanes::LanesDisk::new(*spec)),

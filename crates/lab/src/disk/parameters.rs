@@ -22,7 +22,7 @@ enum Least {
 fn rotating(spec: &Rotating) -> Vec<Number> {
     use Least::{None, One, Some};
     let (count, bytes) = (|n: u64| n as f64, |n: u64| n as f64);
-    vec![
+    let mut all = vec![
         ("rpm", spec.rpm, "/min", Some),
         ("heads", count(spec.heads), "", One),
         ("zones", count(spec.zones), "", One),
@@ -40,12 +40,20 @@ fn rotating(spec: &Rotating) -> Vec<Number> {
         ("read_ahead_bytes", bytes(spec.read_ahead_bytes), "bytes", None),
         ("segments", count(spec.segments as u64), "", One),
         ("write_cache_bytes", bytes(spec.write_cache_bytes), "bytes", None),
-    ]
+    ];
+    if let Option::Some(shingled) = &spec.shingled {
+        all.extend([
+            ("shingled.band_bytes", bytes(shingled.band_bytes), "bytes", Some),
+            ("shingled.cache_bytes", bytes(shingled.cache_bytes), "bytes", Some),
+            ("shingled.idle_ms", shingled.idle_ms, "ms", Some),
+        ]);
+    }
+    all
 }
 
 fn ssd(spec: &Ssd) -> Vec<Number> {
     use Least::{None, One, Some};
-    vec![
+    let mut all = vec![
         ("units", spec.units as f64, "", One),
         ("page_bytes", spec.page_bytes as f64, "bytes", Some),
         ("read_us", spec.read_us, "us", Some),
@@ -55,7 +63,15 @@ fn ssd(spec: &Ssd) -> Vec<Number> {
         ("bus_bytes_per_second", spec.bus_bytes_per_second, "bytes/s", Some),
         ("depth", spec.depth as f64, "requests", One),
         ("write_cache_bytes", spec.write_cache_bytes as f64, "bytes", None),
-    ]
+    ];
+    if let Option::Some(garbage) = &spec.garbage {
+        all.extend([
+            ("garbage.block_bytes", garbage.block_bytes as f64, "bytes", Some),
+            ("garbage.spare_percent", garbage.spare_percent, "%", Some),
+            ("garbage.erase_us", garbage.erase_us, "us", None),
+        ]);
+    }
+    all
 }
 
 fn lun(spec: &Lun) -> Vec<Number> {
@@ -191,6 +207,11 @@ fn contradictions(spec: &Rotating) -> Vec<String> {
              can be shorter than the one before",
             seek.one_track_ms, seek.average_ms, seek.full_ms,
         ));
+    }
+    if let Some(shingled) = &spec.shingled
+        && shingled.band_bytes < 4096
+    {
+        wrong.push(format!("shingled.band_bytes is {}: 4096 or more", shingled.band_bytes));
     }
     let track = spec.outer_bytes_per_second.min(spec.inner_bytes_per_second) * 60.0 / spec.rpm;
     if track.is_finite() && track > 0.0 && track < 512.0 {

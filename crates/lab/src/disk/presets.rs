@@ -1,6 +1,6 @@
 //! Disks by name.
 
-use super::{Host, Lanes, Lun, Order, Preset, Rotating, Seek, Spec, Ssd};
+use super::{Garbage, Host, Lanes, Lun, Order, Preset, Rotating, Seek, Shingled, Spec, Ssd};
 
 /// The preset of this name.
 #[must_use]
@@ -22,6 +22,9 @@ pub fn presets() -> Vec<Preset> {
         hdd_16t(),
         sata_ssd(),
         nvme(),
+        full("sata-ssd-full", sata_ssd(), 7.0, 256 << 20),
+        full("nvme-full", nvme(), 7.0, 1 << 30),
+        shingled(),
         lanes(),
     ]
 }
@@ -60,6 +63,7 @@ fn hitachi(name: &str, write_cache: bool, cache: &str) -> Preset {
             segments: 4,
             write_cache_bytes: 4 << 20,
             write_cache,
+            shingled: None,
         }),
     }
 }
@@ -99,6 +103,7 @@ fn seek_study() -> Preset {
             segments: 8,
             write_cache_bytes: 8 << 20,
             write_cache: true,
+            shingled: None,
         }),
     }
 }
@@ -137,6 +142,7 @@ fn indirect_study() -> Preset {
             segments: 16,
             write_cache_bytes: 16 << 20,
             write_cache: true,
+            shingled: None,
         }),
     }
 }
@@ -169,6 +175,7 @@ fn x4500_sata() -> Preset {
             segments: 8,
             write_cache_bytes: 16 << 20,
             write_cache: true,
+            shingled: None,
         }),
     }
 }
@@ -198,6 +205,7 @@ fn sas_10k() -> Preset {
             segments: 16,
             write_cache_bytes: 16 << 20,
             write_cache: true,
+            shingled: None,
         }),
     }
 }
@@ -228,6 +236,7 @@ fn hdd_16t() -> Preset {
             segments: 32,
             write_cache_bytes: 128 << 20,
             write_cache: true,
+            shingled: None,
         }),
     }
 }
@@ -283,6 +292,7 @@ fn sata_ssd() -> Preset {
             write_cache_bytes: 64 << 20,
             write_cache: true,
             power_safe: false,
+            garbage: None,
         }),
     }
 }
@@ -308,6 +318,63 @@ fn nvme() -> Preset {
             write_cache_bytes: 256 << 20,
             write_cache: true,
             power_safe: false,
+            garbage: None,
+        }),
+    }
+}
+
+/// A solid state disk that was written full, and at random for long.
+fn full(name: &str, empty: Preset, spare_percent: f64, block_bytes: u64) -> Preset {
+    let description = format!("{}, full and long in use", empty.description);
+    let source = format!(
+        "as {}; {spare_percent} % of spare flash, which consumers' disks have, blocks of {} MiB of \
+         all units and 3 ms for erasing them are assumed",
+        empty.name,
+        block_bytes >> 20
+    );
+    let mut full = Preset { name: name.to_owned(), description, source, ..empty };
+    if let Spec::Ssd(spec) = &mut full.disk {
+        spec.garbage = Some(Garbage { block_bytes, spare_percent, erase_us: 3000.0 });
+    }
+    full
+}
+
+/// A shingled disk that looks like any other.
+///
+/// Its inside is that of published measurements from outside (FAST 2015, two such disks of 5 and 8
+/// TB): 20 GiB of cache at the outer edge, bands of some tens of MiB, cleaned when it is idle.
+fn shingled() -> Preset {
+    Preset {
+        name: "smr-5t".to_owned(),
+        description: "5 TB, 5900 rpm SATA, shingled by itself".to_owned(),
+        source: "data sheets of such disks (180 MB/s outside, 12 ms); cache and bands as measured \
+                 from outside by others (FAST 2015)"
+            .to_owned(),
+        capacity_bytes: 5_000_981_078_016,
+        host: Host { command_cpu_us: 3.0, max_transfer_bytes: 1 << 20 },
+        disk: Spec::Rotating(Rotating {
+            rpm: 5900.0,
+            heads: 8,
+            zones: 20,
+            track_sectors_multiple: 8,
+            outer_bytes_per_second: 180e6,
+            inner_bytes_per_second: 90e6,
+            head_switch_us: 1000.0,
+            seek: Seek { one_track_ms: 1.0, average_ms: 11.0, full_ms: 22.0 },
+            write_settle_us: 500.0,
+            command_us: 30.0,
+            bus_bytes_per_second: 560e6,
+            depth: 32,
+            order: Order::Shortest,
+            read_ahead_bytes: 2 << 20,
+            segments: 16,
+            write_cache_bytes: 64 << 20,
+            write_cache: true,
+            shingled: Some(Shingled {
+                band_bytes: 30 << 20,
+                cache_bytes: 20 << 30,
+                idle_ms: 1000.0,
+            }),
         }),
     }
 }

@@ -17,6 +17,7 @@
 
 use super::geometry::{Geometry, Layout, SECTOR_BYTES};
 use super::seek::Curve;
+use super::shingled::Shingled;
 use super::{Nanos, Seek, micros, nanos, transfer};
 use core::time::Duration;
 use engine::inside::device::{DiskModel, ModelKind, ModelRequest};
@@ -76,6 +77,9 @@ pub struct Rotating {
     pub write_cache_bytes: u64,
     /// Whether it is switched on.
     pub write_cache: bool,
+    /// What makes it a shingled disk, if it is one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub shingled: Option<Shingled>,
 }
 
 /// A request that comes before all others when it has waited for so long.

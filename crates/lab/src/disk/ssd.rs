@@ -8,6 +8,7 @@
 //! one page that is just being written in their unit. A flush waits until the buffer is empty, or
 //! takes no more than a command where the buffer outlives a power failure.
 
+use super::garbage::{Collector, Garbage};
 use super::{Nanos, micros, nanos, transfer};
 use core::time::Duration;
 use engine::inside::device::{DiskModel, ModelKind, ModelRequest};
@@ -40,6 +41,9 @@ pub struct Ssd {
     pub write_cache: bool,
     /// Whether it outlives a power failure.
     pub power_safe: bool,
+    /// What writing costs besides because the disk is full, if it is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub garbage: Option<Garbage>,
 }
 
 pub(crate) struct SsdDisk {
@@ -55,6 +59,7 @@ pub(crate) struct SsdDisk {
     inside: usize,
     ends: BTreeSet<(Nanos, u64, u64)>,
     events: u64,
+    collector: Option<Collector>,
 }
 
 impl SsdDisk {
@@ -69,20 +74,27 @@ impl SsdDisk {
             inside: 0,
             ends: BTreeSet::new(),
             events: 0,
+            collector: spec.garbage.as_ref().map(|g| Collector::new(g, spec.page_bytes)),
             spec: spec.clone(),
         }
     }
 
-    /// Pages of a range, with the bytes of each.
+    /// Pages of a range: the unit that each lies in, and its bytes.
     fn pages(&self, request: &ModelRequest) -> impl Iterator<Item = (usize, u64)> + use<> {
-        let (page, units) = (self.spec.page_bytes.max(512), self.units.len() as u64);
+        let units = self.units.len() as u64;
+        self.numbers(request).map(move |(number, bytes)| ((number % units) as usize, bytes))
+    }
+
+    /// Pages of a range: the number of each, and its bytes.
+    fn numbers(&self, request: &ModelRequest) -> impl Iterator<Item = (u64, u64)> + use<> {
+        let page = self.spec.page_bytes.max(512);
         let (mut at, end) = (request.offset, request.offset + request.len);
         core::iter::from_fn(move || {
             let number = at / page;
             let bytes =
                 ((number + 1) * page).min(end).checked_sub(at).filter(|bytes| *bytes > 0)?;
             at += bytes;
-            Some(((number % units) as usize, bytes))
+            Some((number, bytes))
         })
     }
 
@@ -126,7 +138,10 @@ impl SsdDisk {
             self.pop();
         }
         let (mut let_in, mut safe) = (here, here);
-        for (unit, bytes) in self.pages(request) {
+        let units = self.units.len() as u64;
+        for (number, bytes) in self.numbers(request) {
+            let unit = (number % units) as usize;
+            self.make_room(here, number);
             while self.buffered_bytes + bytes > capacity
                 && let Some(end) = self.pop()
             {
@@ -144,6 +159,23 @@ impl SsdDisk {
             self.buffered_bytes += bytes;
         }
         if capacity > 0 { let_in } else { safe }
+    }
+
+    /// On a disk that is full: the units move pages and erase before they write this one.
+    fn make_room(&mut self, here: Nanos, page: u64) {
+        let (Some(garbage), Some(collector)) = (&self.spec.garbage, &mut self.collector) else {
+            return;
+        };
+        let work = collector.write(page);
+        if work.erased == 0 {
+            return;
+        }
+        let each = work.moved as f64 / self.units.len() as f64;
+        let moving = each * (self.spec.read_us + self.spec.program_us);
+        let time = micros(moving + work.erased as f64 * garbage.erase_us);
+        for (free, written) in &mut self.units {
+            *written = (*written).max(here).max(*free) + time;
+        }
     }
 
     fn pop(&mut self) -> Option<Nanos> {

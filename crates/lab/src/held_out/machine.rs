@@ -34,6 +34,7 @@ pub(super) fn disk_7200(capacity_bytes: u64, bytes_per_second: f64, seeks: f64) 
             segments: 16,
             write_cache_bytes: 0,
             write_cache: false,
+            shingled: None,
         }),
     }
 }

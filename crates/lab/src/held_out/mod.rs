@@ -14,12 +14,16 @@ mod layouts;
 mod machine;
 mod mirror_reads;
 mod one_mirror;
+mod synchronous;
+mod throttle_curve;
 mod unequal_vdevs;
 
 pub(crate) use latency_lanes::EXPERIMENT as H3;
 pub(crate) use layouts::EXPERIMENT as H2;
 pub(crate) use mirror_reads::EXPERIMENT as H4;
 pub(crate) use one_mirror::EXPERIMENT as H5;
+pub(crate) use synchronous::EXPERIMENT as H1;
+pub(crate) use throttle_curve::EXPERIMENT as H6;
 pub(crate) use unequal_vdevs::EXPERIMENT as H7;
 
 use crate::experiment::Outcome;

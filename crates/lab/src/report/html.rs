@@ -1,6 +1,7 @@
 //! Outcomes as one page that needs nothing else: no scripts, no fonts, no pictures from elsewhere.
 
-use super::svg::{COLOURS, svg};
+use super::story::story;
+use super::svg::{COLOURS, Classes, svg};
 use super::{bounds, figure, freedom, headline, published, reasons, spread, values, verdict};
 use crate::experiment::{Chart, Outcome, Tally, tallies};
 use std::fmt::Write as _;
@@ -34,7 +35,23 @@ figure { margin: 1.5rem 0; } svg { width: 100%; max-width: 44rem; height: auto; 
 svg text { font: 12px system-ui, sans-serif; fill: var(--fg); } svg .label { font-size: 13px; }
 svg .grid { stroke: var(--line); } svg .axis { stroke: var(--soft); }
 svg polyline { fill: none; stroke-width: 2; }
+svg polyline.study { stroke-dasharray: 6 5; }
+.lstudy { stroke: var(--soft); } .bstudy { fill: var(--soft); background: var(--soft); }
 .key { display: inline-block; width: .8rem; height: .8rem; margin: 0 .3rem 0 1rem; }
+.key.study { height: .2rem; vertical-align: middle; } .nw { display: inline-block; }
+dt { font-weight: 600; float: left; clear: left; margin-right: .5rem; } dd { margin: 0 0 .3rem; }
+dd::before { content: \"\"; } td { font-variant-numeric: tabular-nums; }
+@media (max-width: 40rem) { body { font-size: 15px; margin: 1rem auto; } h2 { margin-top: 2rem; }
+  table { font-size: .85rem; } th, td { padding: .15rem .4rem; }
+  .scroll th:first-child, .scroll td:first-child { position: sticky; left: 0;
+    background: var(--bg); max-width: 11rem; } svg text { font-size: 16px; }
+  svg .label { font-size: 17px; } }
+@media print { :root { --fg: #000; --bg: #fff; --soft: #444; --line: #bbb; }
+  body { font-size: 10pt; max-width: none; margin: 0; } .scroll { overflow: visible; }
+  table { font-size: 7pt; width: 100%; } th, td { padding: .1rem .25rem; }
+  td.seeds { overflow-wrap: anywhere; } thead { display: table-header-group; }
+  tr, figure { break-inside: avoid; } h2, h3 { break-after: avoid; } pre { white-space: pre-wrap; }
+  svg { max-width: 30rem; } }
 ";
 
 /// One page with everything, headed by how it was made.
@@ -126,8 +143,31 @@ fn section(outcome: &Outcome, out: &mut String) {
         );
     }
     let _ = writeln!(out, "<p class=\"meaning\">{}</p>", escape(&outcome.says()));
+    let story = story(outcome.experiment);
+    if let Some(story) = story {
+        out.push_str("<dl>\n");
+        let parts = [
+            ("The study", story.study),
+            ("The machine", story.machine),
+            ("What this cannot say", story.limits),
+        ];
+        for (what, text) in parts {
+            let _ = writeln!(out, "<dt>{what}</dt><dd>{}</dd>", escape(text));
+        }
+        out.push_str("</dl>\n");
+    }
+    let classes = Classes::of(&outcome.charts);
     for chart in &outcome.charts {
-        figure_of(chart, out);
+        figure_of(chart, &classes, out);
+    }
+    let differences = story.map(|story| story.differences(outcome)).unwrap_or_default();
+    if !differences.is_empty() {
+        out.push_str("<h3>Where it differs from the study</h3>\n<ul>\n");
+        for (rows, why) in differences {
+            let rows = if rows == 1 { "1 row".to_owned() } else { format!("{rows} rows") };
+            let _ = writeln!(out, "<li><span class=\"no\">{rows}.</span> {}</li>", escape(why));
+        }
+        out.push_str("</ul>\n");
     }
     if !outcome.rows.is_empty() {
         table(outcome, out);
@@ -140,15 +180,18 @@ fn section(outcome: &Outcome, out: &mut String) {
     }
 }
 
-fn figure_of(chart: &Chart, out: &mut String) {
+fn figure_of(chart: &Chart, classes: &Classes, out: &mut String) {
     let _ = writeln!(out, "<figure>\n<figcaption><strong>{}</strong>", escape(&chart.title));
-    for (index, series) in chart.series.iter().enumerate() {
-        let class = index % COLOURS;
-        let name = escape(&series.name);
-        let _ = writeln!(out, "<span class=\"key b{class}\"></span>{name}");
+    for series in &chart.series {
+        let (class, study) = classes.class(&series.name);
+        let (name, dashed) = (escape(&series.name), if study { " study" } else { "" });
+        let _ = writeln!(
+            out,
+            "<span class=\"nw\"><span class=\"key b{class}{dashed}\"></span>{name}</span>"
+        );
     }
     out.push_str("</figcaption>\n");
-    out.push_str(&svg(chart));
+    out.push_str(&svg(chart, classes));
     out.push_str("</figure>\n");
 }
 
@@ -180,7 +223,7 @@ fn table(outcome: &Outcome, out: &mut String) {
         out.push_str(&cell(row.ratio().map_or_else(|| "-".to_owned(), |r| format!("{r:.2}"))));
         let _ = write!(out, "<td class=\"{class}\">{verdict}</td>");
         if several {
-            let _ = write!(out, "<td class=\"words\">{}</td>", escape(&values(row)));
+            let _ = write!(out, "<td class=\"words seeds\">{}</td>", escape(&values(row)));
         }
         out.push_str("</tr>\n");
     }

@@ -1,6 +1,7 @@
 //! Outcomes for people and programs: text for a terminal, one HTML page with charts, JSON.
 
 mod html;
+mod story;
 mod svg;
 mod text;
 

@@ -14,8 +14,46 @@ const BOTTOM: f64 = 56.0;
 /// Classes of lines in the page's style.
 pub(super) const COLOURS: usize = 6;
 
+/// What a study says in a chart, beside what was measured under the same name.
+const STUDY: [&str; 2] = ["study", "published"];
+
+/// The classes of the charts' lines: the same for the same thing in all of them, and another one for
+/// what a study says.
+pub(super) struct Classes(Vec<String>);
+
+impl Classes {
+    /// Those of these charts.
+    pub(super) fn of<'a>(charts: impl IntoIterator<Item = &'a Chart>) -> Self {
+        let mut names = Vec::new();
+        for series in charts.into_iter().flat_map(|chart| &chart.series) {
+            let thing = thing(&series.name);
+            if !STUDY.contains(&thing) && !names.iter().any(|name| name == thing) {
+                names.push(thing.to_owned());
+            }
+        }
+        Self(names)
+    }
+
+    /// The number of a series' colour, and whether it is what a study says. A study's line alone has
+    /// a colour of its own.
+    pub(super) fn class(&self, series: &str) -> (String, bool) {
+        let number = self.0.iter().position(|name| name == thing(series));
+        let study = thing(series) != series && series.ends_with(STUDY[1]);
+        match number {
+            Some(number) => ((number % COLOURS).to_string(), study),
+            None => ("study".to_owned(), true),
+        }
+    }
+}
+
+/// What a series is of, whoever says it.
+fn thing(series: &str) -> &str {
+    let of = |who: &str| series.strip_suffix(who).and_then(|rest| rest.strip_suffix(", "));
+    of("published").or_else(|| of("measured")).unwrap_or(series)
+}
+
 /// The chart as an `svg` element.
-pub(super) fn svg(chart: &Chart) -> String {
+pub(super) fn svg(chart: &Chart, classes: &Classes) -> String {
     let area = Area::new(chart);
     let mut out = String::new();
     let _ = writeln!(
@@ -27,7 +65,7 @@ pub(super) fn svg(chart: &Chart) -> String {
     area.axes(chart, &mut out);
     for (index, series) in chart.series.iter().enumerate() {
         let points = series.points.iter().filter(|(x, y)| x.is_finite() && y.is_finite());
-        let class = index % COLOURS;
+        let (class, study) = classes.class(&series.name);
         if chart.bars {
             let wide = area.bar_width(chart);
             for (x, y) in points {
@@ -47,7 +85,9 @@ pub(super) fn svg(chart: &Chart) -> String {
         }
         let path: Vec<String> =
             points.clone().map(|(x, y)| format!("{:.1},{:.1}", area.x(*x), area.y(*y))).collect();
-        let _ = writeln!(out, "<polyline class=\"l{class}\" points=\"{}\"/>", path.join(" "));
+        let dashed = if study { " study" } else { "" };
+        let _ =
+            writeln!(out, "<polyline class=\"l{class}{dashed}\" points=\"{}\"/>", path.join(" "));
         for (x, y) in points {
             let _ = writeln!(
                 out,

@@ -13,11 +13,11 @@ struct State {
 
 /// What a disk did so far.
 #[derive(Clone, Default)]
-pub(super) struct Meter(Arc<Mutex<State>>);
+pub(crate) struct Meter(Arc<Mutex<State>>);
 
 impl Meter {
     /// The time for which it had something to do until now.
-    pub(super) fn busy(&self, now: Duration) -> Duration {
+    pub(crate) fn busy(&self, now: Duration) -> Duration {
         let state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let open =
             if state.under_way > 0 { now.saturating_sub(state.since) } else { Duration::ZERO };
@@ -35,13 +35,13 @@ impl Meter {
 }
 
 /// See the head of this file.
-pub(super) struct Metered {
+pub(crate) struct Metered {
     model: Box<dyn DiskModel>,
     meter: Meter,
 }
 
 impl Metered {
-    pub(super) fn new(model: Box<dyn DiskModel>, meter: Meter) -> Self {
+    pub(crate) fn new(model: Box<dyn DiskModel>, meter: Meter) -> Self {
         Self { model, meter }
     }
 }

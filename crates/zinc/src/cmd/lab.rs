@@ -192,7 +192,7 @@ impl Verb for Presets {
 #[derive(clap::Args)]
 #[command(group = ArgGroup::new("disk").args(["sim", "device"]).required(true))]
 pub struct Fit {
-    /// This disk or file, which is only read
+    /// This disk or file, which is only read unless --write is said
     #[arg(long, value_name = "PATH")]
     device: Option<PathBuf>,
     /// A simulated disk: a preset, or a file with one
@@ -205,6 +205,15 @@ pub struct Fit {
     /// what it says of them
     #[arg(long)]
     validate: bool,
+    /// Write to the disk too: reads do not show its write cache. Needs --destroy-data with --device
+    #[arg(long)]
+    write: bool,
+    /// What is on the device may be destroyed
+    #[arg(long, requires_all = ["device", "write"])]
+    destroy_data: bool,
+    /// Do not ask before data is destroyed
+    #[arg(long, requires = "destroy_data")]
+    yes: bool,
 }
 
 impl Verb for Fit {
@@ -213,7 +222,16 @@ impl Verb for Fit {
             ui::progress(session, &format!("fit: {what}"));
         };
         let (preset, found) = if let Some(path) = &self.device {
-            let mut disk = FileBare::open(path, Access::Read)?;
+            if self.write && !self.destroy_data {
+                return Err(Failure::new(format!("{} was not touched", path.display()))
+                    .because("--write destroys what is on it")
+                    .hint("say --destroy-data if that is wanted"));
+            }
+            if self.write && !self.yes {
+                confirm(session, path)?;
+            }
+            let access = if self.write { Access::Write } else { Access::Read };
+            let mut disk = FileBare::open(path, access)?;
             let effort = Effort { seconds: self.seconds, requests: u64::MAX >> 8 };
             self.fit(&mut disk, &path.display().to_string(), effort, &show)?
         } else {
@@ -242,7 +260,10 @@ impl Fit {
         effort: Effort,
         show: &dyn Fn(&str),
     ) -> Result<(Preset, Vec<Validation>), LabError> {
-        let preset = fit::fit(disk, name, effort, show)?;
+        let mut preset = fit::fit(disk, name, effort, show)?;
+        if self.write {
+            preset = fit::with_writes(disk, preset, effort, show)?;
+        }
         let found = match self.validate {
             true => validate(disk, &preset, effort, show)?,
             false => Vec::new(),

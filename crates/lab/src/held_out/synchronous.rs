@@ -1,0 +1,238 @@
+//! H1: synchronous writes by 1 to 1024 threads to 1 to 8 hard disks.
+//!
+//! The study (2017) compares two versions of the intent log: an old one, in which one batch is
+//! under way and all who waited for it go on together, and a new one, in which each block of the
+//! log is issued at once. Every thread writes 8 KiB after 8 KiB to a file of its own with `sync=1`,
+//! for a minute; all files are in one dataset, in a pool of 1, 2, 4 or 8 disks without a log device.
+//!
+//! # The machine
+//!
+//! The disks have 10,000 rpm, which is given, with the time of one thread's writes to one disk; they
+//! are those of data sheets otherwise, with 160 MB/s, in the middle of what the study leaves open,
+//! whose ends are shown. They cache no writes: a write takes a turn there. Data stay uncompressed.
+//! A thread needs 20 us for itself between two writes. Processors cost nothing else, which above
+//! 20,000 writes a second would matter with the eight of the study.
+//!
+//! zinc's log has one batch under way at a time and wakes all who waited for it. So its predictions
+//! are of the old version. The time of each cell is [`OBSERVED`] instead of a minute.
+
+use super::{Published, meaning, row};
+use crate::disk::{Preset, Spec, preset};
+use crate::experiment::{Chart, Experiment, LabError, OnDevice, Outcome, Series, Setting};
+use crate::parameter::{Origin, Parameter};
+use crate::row::Row;
+use crate::stream::CACHE_BYTES;
+use crate::striped::striped;
+use crate::target::Target;
+use crate::what_if::{Meter, Metered};
+use engine::inside::device::{SimDisks, SimOptions, WriteDeviceRef};
+use engine::inside::ondisk::znode::Time;
+use engine::inside::rt::Rt;
+use engine::inside::zpl::write::{NewFile, NewKind};
+use engine::live;
+use engine::live::{CreateOptions, LivePool, Setting as Tunable};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+pub(crate) const EXPERIMENT: Experiment = Experiment {
+    name: "h1-synchronous-writes",
+    about: "held out: promised writes of 1 to 1024 threads, on 1 to 8 disks",
+    preset: "sas-10k-100g",
+    seeds: 1,
+    on_device: OnDevice::Nothing,
+    run,
+};
+
+const DISKS: [usize; 4] = [1, 2, 4, 8];
+const THREADS: [usize; 11] = [1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024];
+/// Threads of which the study says for what time the disks were busy.
+const BUSY_OF: [usize; 6] = [1, 8, 32, 64, 128, 1024];
+/// Bytes of a write and of a record.
+const WRITE: u64 = 8 << 10;
+/// Rate of the platter outside, and the ends of what the study leaves open.
+const MB_PER_S: f64 = 160.0;
+const OTHER_MB_PER_S: [f64; 2] = [120.0, 200.0];
+/// What a thread needs for itself between two writes.
+const OWN_TIME: Duration = Duration::from_micros(20);
+/// Seconds until writes are counted, and for which they are: more than one txg of the slowest.
+const LEAD: f64 = 1.0;
+const OBSERVED: f64 = 6.0;
+const NOW: Time = Time { seconds: 1_500_000_000, nanos: 0 };
+
+/// What the study measured.
+const PUBLISHED: &[Published] = &[];
+
+/// What one cell gave.
+struct Cell {
+    per_second: f64,
+    busy_percent: f64,
+}
+
+type Error = Box<dyn std::error::Error + Send + Sync>;
+
+fn run(target: &Target, setting: &Setting) -> Result<Outcome, LabError> {
+    target.check(&EXPERIMENT)?;
+    let mut rows = Vec::new();
+    let mut series = Vec::new();
+    for disks in DISKS {
+        let mut points = Vec::new();
+        for threads in THREADS {
+            (setting.progress)(&format!("{disks} disks, {threads} threads"));
+            let cell = cell(disks, threads, MB_PER_S, setting)?;
+            let name = format!("{disks} disks, {threads} threads");
+            rows.push(row(PUBLISHED, &format!("{name}: writes"), "/s", cell.per_second));
+            if BUSY_OF.contains(&threads) {
+                rows.push(row(PUBLISHED, &format!("{name}: busy"), "%", cell.busy_percent));
+            }
+            points.push((threads as f64, cell.per_second));
+        }
+        series.push(Series { name: format!("{disks} disks"), points });
+    }
+    for rate in OTHER_MB_PER_S {
+        let threads = 1024;
+        let cell = cell(1, threads, rate, setting)?;
+        let name = format!("{rate} MB/s: 1 disks, {threads} threads: writes");
+        rows.push(Row::own(name, "/s", cell.per_second));
+    }
+    Ok(Outcome {
+        rows,
+        parameters: parameters(setting),
+        charts: vec![Chart {
+            title: "Promised writes".to_owned(),
+            x: "threads".to_owned(),
+            y: "writes/s".to_owned(),
+            x_log: true,
+            bars: false,
+            series,
+        }],
+        meaning,
+        ..Outcome::new(EXPERIMENT.name, target.describe(&EXPERIMENT))
+    })
+}
+
+/// A disk of 10,000 rpm without a write cache.
+fn disk(mb_per_s: f64) -> Result<Preset, LabError> {
+    let missing = || LabError::new("no disk", "a preset is missing");
+    let mut preset = preset(EXPERIMENT.preset).ok_or_else(missing)?;
+    if let Spec::Rotating(spec) = &mut preset.disk {
+        spec.inner_bytes_per_second *= mb_per_s * 1e6 / spec.outer_bytes_per_second;
+        spec.outer_bytes_per_second = mb_per_s * 1e6;
+        spec.write_cache = false;
+    }
+    Ok(preset)
+}
+
+/// Seconds that are counted.
+fn seconds(setting: &Setting) -> f64 {
+    OBSERVED * setting.scale
+}
+
+fn cell(disks: usize, threads: usize, mb: f64, setting: &Setting) -> Result<Cell, LabError> {
+    let preset = disk(mb)?;
+    let failed = |e: Error| LabError::new("the workload failed", e);
+    Rt::simulate(setting.seed, |rt| simulated(rt, &preset, disks, threads, setting)).map_err(failed)
+}
+
+fn simulated(
+    rt: &Rt,
+    preset: &Preset,
+    disks: usize,
+    threads: usize,
+    setting: &Setting,
+) -> Result<Cell, Error> {
+    let (pool, meters) = pool(rt, preset, disks, setting.seed)?;
+    let fs = pool.filesystem("h")?;
+    let new = NewFile::new(NewKind::File, 0o644, NOW);
+    let mut files = Vec::new();
+    for thread in 0..threads {
+        files.push(fs.create(fs.root_object(), format!("f{thread}").as_bytes(), &new)?.number());
+    }
+    pool.sync()?;
+    let begin = rt.now() + Duration::from_secs_f64(LEAD * setting.scale);
+    let end = begin + Duration::from_secs_f64(seconds(setting));
+    let count = AtomicU64::new(0);
+    let busy = |now| meters.iter().map(|meter: &Meter| meter.busy(now)).sum::<Duration>();
+    let before = AtomicU64::new(0);
+    let watcher = std::iter::once(None);
+    let all = watcher.chain(files.iter().copied().map(Some));
+    rt.for_each_parallel(threads + 1, all, |file| {
+        let Some(file) = file else {
+            rt.sleep(begin.saturating_sub(rt.now()));
+            before.store(busy(rt.now()).as_nanos() as u64, Ordering::Relaxed);
+            return Ok(());
+        };
+        let data = vec![7; WRITE as usize];
+        for number in 0_u64.. {
+            rt.sleep(OWN_TIME);
+            fs.write_at(file, number * WRITE, &data, NOW)?;
+            fs.sync(file)?;
+            if rt.now() >= end {
+                break;
+            }
+            if rt.now() >= begin {
+                count.fetch_add(1, Ordering::Relaxed);
+            }
+        }
+        Ok::<(), Error>(())
+    })?;
+    let time = rt.now().saturating_sub(begin).as_secs_f64();
+    let busy = busy(rt.now()).as_secs_f64() - before.into_inner() as f64 / 1e9;
+    drop(fs);
+    pool.close()?;
+    Ok(Cell {
+        per_second: count.into_inner() as f64 / seconds(setting),
+        busy_percent: 100.0 * busy / (time * disks as f64),
+    })
+}
+
+fn pool(
+    rt: &Rt,
+    preset: &Preset,
+    disks: usize,
+    seed: u64,
+) -> Result<(LivePool, Vec<Meter>), Error> {
+    let site = SimDisks::new(rt);
+    let size = preset.capacity_bytes / 512 * 512;
+    let (mut devices, mut meters) = (Vec::new(), Vec::new());
+    for (number, model) in preset.models(disks, size, seed).into_iter().enumerate() {
+        let name = format!("disk{number}");
+        let options = SimOptions { name: name.clone(), size, ..SimOptions::default() };
+        let meter = Meter::default();
+        let model = Box::new(Metered::new(model, meter.clone()));
+        devices.push((name, site.add_model(&options, model) as WriteDeviceRef));
+        meters.push(meter);
+    }
+    let (devices, tops) = striped(devices);
+    let property = |(name, value): (&str, &str)| (name.to_owned(), value.to_owned());
+    let properties = [("compression", "off"), ("checksum", "off"), ("recordsize", "8K")];
+    let tunables: Result<Vec<Tunable>, _> =
+        [format!("zfs_dirty_data_max={}", 4_u64 << 30), "zfs_dirty_data_sync_percent=2".to_owned()]
+            .iter()
+            .map(|text| Tunable::parse(text))
+            .collect();
+    let options = CreateOptions {
+        ashift: Some(9),
+        fs_properties: properties.into_iter().map(property).collect(),
+        cache_bytes: CACHE_BYTES,
+        tunables: tunables?,
+        ..CreateOptions::new("h", tops)
+    };
+    Ok((live::create(rt, &options, &devices)?, meters))
+}
+
+fn parameters(setting: &Setting) -> Vec<Parameter> {
+    let of = |name: &str, value: f64, unit, origin| Parameter::new(name, value, unit, origin);
+    let choice = Parameter::choice;
+    vec![
+        of("disk: rotations", 10_000.0, "/min", Origin::Study),
+        of("disk: rate of the platter", MB_PER_S, "MB/s", Origin::Assumed),
+        choice("disk: write cache", "off", Origin::Assumed),
+        choice("disk: seeks, commands, sectors", "data sheets", Origin::DataSheet),
+        of("write and record", 8.0, "KiB", Origin::Study),
+        choice("files", "one for each thread, in one dataset", Origin::Study),
+        of("dirty data at most", 4.0, "GiB", Origin::Study),
+        of("dirty data that push a txg, 64 MiB, in percent of that", 2.0, "%", Origin::Study),
+        of("a thread's own time for a write", 20.0, "us", Origin::Assumed),
+        of("time of each cell", seconds(setting), "s", Origin::Given),
+    ]
+}

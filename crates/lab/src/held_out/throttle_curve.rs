@@ -1,0 +1,326 @@
+//! H6: how long transactions are delayed, by how much is dirty.
+//!
+//! Two reports of today's throttle. (a) A trace of eighteen txgs (2017) has the dirty data and the
+//! mean delay of each, on a fragmented pool in a virtual machine under random writers. (b) A report
+//! (2024) has the time of writes of 128 KiB by ten threads to one NVMe disk, with two limits of
+//! dirty data.
+//!
+//! # The machines
+//!
+//! (a) The limit is given (720 MB), and what the devices took is printed for each txg: the disk
+//! here has a rate and nothing else, no seek and no page. Neither the size of a record nor the
+//! number of writers is said. They decide how much is dirty, and not what the delay is there. So
+//! records of five sizes and two rates are run, and what is predicted is the mean delay of a txg
+//! whose dirty data are those of each printed one, between the two txgs next to it. A delay is the
+//! time from the transaction before to this one, while more than 60 % of the limit is dirty: that
+//! is what the formula is of, whoever waits. Nothing is delayed below.
+//!
+//! The trace is of an engine that pushed txgs of a few megabytes while another one synced; the
+//! change it belongs to mended that. None is to be seen here.
+//!
+//! (b) The rate is given: 12,400 blocks of 128 KiB a second. The limit that is called the default
+//! is taken to be 4 GiB, which it is on machines of 40 GiB and more, and a copy into memory to
+//! take 25 us.
+
+use super::{Published, meaning, row};
+use crate::disk::{Host, Preset, Spec, Ssd};
+use crate::experiment::{Chart, Experiment, LabError, OnDevice, Outcome, Series, Setting};
+use crate::parameter::{Origin, Parameter};
+use crate::row::{Range, Row};
+use crate::stream::{self, RECORD_BYTES, StreamError};
+use crate::target::Target;
+use engine::inside::device::SimDisks;
+use engine::inside::device::WriteDeviceRef;
+use engine::inside::rt::Rt;
+use engine::live::{LivePool, TxgRecord};
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+pub(crate) const EXPERIMENT: Experiment = Experiment {
+    name: "h6-throttle-curve",
+    about: "held out: delays of transactions, by how much is dirty",
+    preset: "nvme",
+    seeds: 5,
+    on_device: OnDevice::Nothing,
+    run,
+};
+
+/// The most that may be dirty in (a): 716 to 723 MB by what is printed.
+const DIRTY_MAX: u64 = 720_000_000;
+/// Where delays begin, in percent of it.
+const DELAYS_FROM: f64 = 60.0;
+/// A txg was pushed at so much then.
+const PUSH: u64 = 64 << 20;
+/// Writers of (a).
+const WRITERS: usize = 8;
+/// Sizes of records.
+const RECORDS: [u32; 5] = [8 << 10, 16 << 10, 32 << 10, 64 << 10, 128 << 10];
+/// What the devices take: about the ends of what is printed.
+const MB_PER_S: [f64; 2] = [70.0, 110.0];
+/// Time until txgs are looked at, and for which they are.
+const LEAD: f64 = 8.0;
+const OBSERVED: f64 = 25.0;
+/// The printed dirty data of eighteen txgs, in percent.
+const PRINTED: [f64; 18] = [
+    76.0, 66.0, 79.0, 82.0, 86.0, 58.0, 75.0, 78.0, 70.0, 75.0, 77.0, 88.0, 77.0, 77.0, 77.0, 77.0,
+    71.0, 67.0,
+];
+/// Smaller ones are tiny.
+const TINY_MB: f64 = 20.0;
+
+/// Blocks of 128 KiB that the disk of (b) takes in a second.
+const BLOCKS_PER_S: f64 = 12_400.0;
+/// Its writers, and for how long they write.
+const FIO_THREADS: usize = 10;
+const FIO_SECONDS: f64 = 5.0;
+/// The time of a copy of 128 KiB into memory.
+const COPY_US: f64 = 25.0;
+/// The limits, with their names in rows.
+const LIMITS: [(&str, u64); 2] = [("default", 4 << 30), ("1 GiB", 1 << 30)];
+
+/// What the studies measured.
+const PUBLISHED: &[Published] = &[];
+
+/// A txg under which transactions were delayed.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Txg {
+    /// Mean dirty data of its delayed transactions, in percent of the limit.
+    dirty: f64,
+    /// Their mean delay.
+    delay_us: f64,
+    /// Its own dirty data.
+    mb: f64,
+}
+
+fn run(target: &Target, setting: &Setting) -> Result<Outcome, LabError> {
+    target.check(&EXPERIMENT)?;
+    let mut txgs = Vec::new();
+    for record in RECORDS {
+        for rate in MB_PER_S {
+            (setting.progress)(&format!("records of {} KiB, {rate} MB/s", record >> 10));
+            txgs.extend(delayed(record, rate, setting)?);
+        }
+    }
+    txgs.sort_by(|a, b| a.dirty.total_cmp(&b.dirty));
+    let mut rows = Vec::new();
+    for (n, dirty) in (1..).zip(PRINTED) {
+        let name = format!("txg {n}, {dirty} % dirty: mean delay");
+        rows.push(row(PUBLISHED, &name, "us", delay_at(&txgs, dirty)));
+    }
+    rows.push(row(PUBLISHED, "delays over the formula, median", "", over_the_formula(&txgs)));
+    let tiny = txgs.iter().filter(|txg| txg.mb < TINY_MB).count() as f64;
+    rows.push(Row::goal("txgs of less than 20 MB", "", Range::at_most(0.0), tiny));
+    for (name, limit) in LIMITS {
+        (setting.progress)(&format!("ten threads, a limit of {name}"));
+        rows.extend(fio(name, limit, setting)?);
+    }
+    Ok(Outcome {
+        rows,
+        parameters: parameters(),
+        charts: vec![chart(&txgs)],
+        meaning,
+        ..Outcome::new(EXPERIMENT.name, target.describe(&EXPERIMENT))
+    })
+}
+
+/// The delay where so much is dirty: on the line between the txgs next to it.
+fn delay_at(txgs: &[Txg], dirty: f64) -> f64 {
+    let behind = txgs.partition_point(|txg| txg.dirty < dirty);
+    match (behind.checked_sub(1).and_then(|n| txgs.get(n)), txgs.get(behind)) {
+        (Some(a), Some(b)) => {
+            let part = (dirty - a.dirty) / (b.dirty - a.dirty).max(1e-9);
+            a.delay_us + part * (b.delay_us - a.delay_us)
+        }
+        // Less is dirty than in any txg that had delays.
+        (None, _) => 0.0,
+        (Some(a), None) => a.delay_us,
+    }
+}
+
+/// What the formula says.
+fn formula_us(dirty: f64) -> f64 {
+    500.0 * (dirty - DELAYS_FROM) / (100.0 - dirty)
+}
+
+fn over_the_formula(txgs: &[Txg]) -> f64 {
+    let mut ratios: Vec<f64> = txgs.iter().map(|t| t.delay_us / formula_us(t.dirty)).collect();
+    ratios.sort_by(f64::total_cmp);
+    ratios.get(ratios.len() / 2).copied().unwrap_or(f64::NAN)
+}
+
+fn chart(txgs: &[Txg]) -> Chart {
+    let curve = (124..180).map(|half| f64::from(half) / 2.0).map(|d| (d, formula_us(d)));
+    Chart {
+        title: "Mean delay of the transactions of a txg".to_owned(),
+        x: "dirty data, % of the limit".to_owned(),
+        y: "us".to_owned(),
+        x_log: false,
+        bars: false,
+        series: vec![
+            Series {
+                name: "simulated".to_owned(),
+                points: txgs.iter().map(|t| (t.dirty, t.delay_us)).collect(),
+            },
+            Series { name: "the formula".to_owned(), points: curve.collect() },
+        ],
+    }
+}
+
+/// A disk that takes so many bytes a second, whatever they are.
+fn disk(bytes_per_second: f64) -> Preset {
+    Preset {
+        name: "held-out-rate".to_owned(),
+        description: format!("{:.0} MB/s", bytes_per_second / 1e6),
+        source: "the study".to_owned(),
+        capacity_bytes: 960_000_000_000,
+        host: Host { command_cpu_us: 0.0, max_transfer_bytes: 0 },
+        disk: Spec::Ssd(Ssd {
+            units: 1024,
+            page_bytes: 4096,
+            read_us: 0.001,
+            program_us: 0.001,
+            command_us: 0.0,
+            latency_us: 20.0,
+            bus_bytes_per_second: bytes_per_second,
+            depth: 64,
+            write_cache_bytes: 0,
+            write_cache: false,
+            power_safe: true,
+            garbage: None,
+        }),
+    }
+}
+
+/// A pool on one such disk with a file for each writer.
+fn pool(
+    rt: &Rt,
+    (bytes_per_second, seed): (f64, u64),
+    (files, record): (usize, u32),
+    tunables: &[String],
+) -> Result<LivePool, StreamError> {
+    let site = SimDisks::new(rt);
+    let preset = disk(bytes_per_second);
+    let disks = preset.devices(&site, "disk", 1, preset.capacity_bytes, seed);
+    let disks = disks.into_iter().map(|disk| disk as WriteDeviceRef).collect();
+    stream::pool(rt, disks, files, record, tunables)
+}
+
+/// The txgs of (a), with records of such a size on a disk of such a rate.
+fn delayed(record: u32, mb_per_s: f64, setting: &Setting) -> Result<Vec<Txg>, StreamError> {
+    let push_percent = (PUSH as f64 * 100.0 / DIRTY_MAX as f64).round();
+    let tunables = [
+        format!("zfs_dirty_data_max={DIRTY_MAX}"),
+        format!("zfs_dirty_data_sync_percent={push_percent}"),
+        "zfs_txg_history=1000".to_owned(),
+    ];
+    Rt::simulate(setting.seed, |rt| {
+        let disk = (mb_per_s * 1e6, setting.seed);
+        let pool = pool(rt, disk, (WRITERS, record), &tunables)?;
+        let begin = rt.now() + Duration::from_secs_f64(LEAD);
+        let end = begin + Duration::from_secs_f64(OBSERVED * setting.scale.max(0.2));
+        let seen = Mutex::new(Vec::new());
+        rt.for_each_parallel(WRITERS, 0..WRITERS, |writer| {
+            let volume = pool.volume(&format!("h/w{writer}"))?;
+            let zeros = stream::zeros(record);
+            for number in 0.. {
+                if rt.now() >= end {
+                    break;
+                }
+                stream::write_record(&volume, number, &zeros)?;
+                let now = (rt.now(), pool.dirty());
+                seen.lock().unwrap_or_else(PoisonError::into_inner).push(now);
+            }
+            Ok::<(), StreamError>(())
+        })?;
+        let records = pool.txgs();
+        pool.close()?;
+        let seen = seen.into_inner().unwrap_or_else(PoisonError::into_inner);
+        let whole = |r: &&TxgRecord| r.opened >= begin && r.opened + r.open <= end && r.dirty > 0;
+        Ok(records.iter().filter(whole).filter_map(|r| delays_of(r, &seen)).collect())
+    })
+}
+
+/// The delays of the transactions of a txg. `seen` has when each transaction began, and what was
+/// dirty then.
+fn delays_of(record: &TxgRecord, seen: &[(Duration, u64)]) -> Option<Txg> {
+    let at = |time: Duration| seen.partition_point(|(began, _)| *began < time);
+    let (first, behind) = (at(record.opened).max(1), at(record.opened + record.open));
+    let (mut count, mut dirty, mut delay) = (0.0, 0.0, 0.0);
+    for n in first..behind {
+        let percent = seen[n].1 as f64 * 100.0 / DIRTY_MAX as f64;
+        if percent > DELAYS_FROM {
+            count += 1.0;
+            dirty += percent;
+            delay += (seen[n].0 - seen[n - 1].0).as_secs_f64() * 1e6;
+        }
+    }
+    let mb = record.dirty as f64 / 1e6;
+    (count > 0.0).then(|| Txg { dirty: dirty / count, delay_us: delay / count, mb })
+}
+
+/// What ten threads see of their writes.
+fn fio(name: &str, limit: u64, setting: &Setting) -> Result<Vec<Row>, StreamError> {
+    let mut took = Rt::simulate(setting.seed, |rt| {
+        let rate = BLOCKS_PER_S * f64::from(RECORD_BYTES);
+        let tunables = [format!("zfs_dirty_data_max={limit}")];
+        let pool = pool(rt, (rate, setting.seed), (FIO_THREADS, RECORD_BYTES), &tunables)?;
+        let end = rt.now() + Duration::from_secs_f64(FIO_SECONDS);
+        let took = Mutex::new(Vec::new());
+        rt.for_each_parallel(FIO_THREADS, 0..FIO_THREADS, |thread| {
+            let volume = pool.volume(&format!("h/w{thread}"))?;
+            let zeros = stream::zeros(RECORD_BYTES);
+            for number in 0.. {
+                let asked = rt.now();
+                rt.sleep(Duration::from_secs_f64(COPY_US / 1e6));
+                stream::write_record(&volume, number, &zeros)?;
+                if rt.now() >= end {
+                    break;
+                }
+                let mine = (rt.now() - asked).as_secs_f64() * 1e6;
+                took.lock().unwrap_or_else(PoisonError::into_inner).push(mine);
+            }
+            Ok::<(), StreamError>(())
+        })?;
+        pool.close()?;
+        Ok::<_, StreamError>(took.into_inner().unwrap_or_else(PoisonError::into_inner))
+    })?;
+    took.sort_by(f64::total_cmp);
+    let at = |part: f64| {
+        let index = (part * took.len().saturating_sub(1) as f64).round() as usize;
+        took.get(index).copied().unwrap_or(0.0)
+    };
+    let mib = took.len() as f64 * f64::from(RECORD_BYTES) / 1_048_576.0 / FIO_SECONDS;
+    let of =
+        |what: &str, unit, value| row(PUBLISHED, &format!("limit {name}: {what}"), unit, value);
+    let parts = [
+        ("p10", 0.1),
+        ("p50", 0.5),
+        ("p90", 0.9),
+        ("p99", 0.99),
+        ("p99.9", 0.999),
+        ("longest", 1.0),
+    ];
+    let mut rows = vec![of("written", "MiB/s", mib)];
+    rows.extend(
+        parts.iter().map(|(what, part)| of(&format!("{what} of a write"), "us", at(*part))),
+    );
+    Ok(rows)
+}
+
+fn parameters() -> Vec<Parameter> {
+    let of = |name: &str, value: f64, unit, origin| Parameter::new(name, value, unit, origin);
+    let choice = Parameter::choice;
+    vec![
+        of("(a) dirty data at most", DIRTY_MAX as f64 / 1e6, "MB", Origin::Study),
+        of("(a) dirty data that push a txg", 64.0, "MiB", Origin::Study),
+        choice("(a) rate of the disk", "70 and 110 MB/s", Origin::Study),
+        choice("(a) record", "8 to 128 KiB", Origin::Assumed),
+        of("(a) writers", WRITERS as f64, "", Origin::Assumed),
+        of("(b) rate of the disk, in blocks of 128 KiB", BLOCKS_PER_S, "/s", Origin::Study),
+        of("(b) threads", FIO_THREADS as f64, "", Origin::Study),
+        of("(b) time", FIO_SECONDS, "s", Origin::Study),
+        of("(b) the default limit", 4.0, "GiB", Origin::Assumed),
+        of("(b) a copy into memory", COPY_US, "us", Origin::Assumed),
+        of("latency of the disk", 20.0, "us", Origin::Assumed),
+    ]
+}

@@ -1,0 +1,285 @@
+//! What a reader of the page is told about each study: what it was, on which machine, what its
+//! repetition cannot say, and, where a row is outside its bounds, what is known of the reason.
+//!
+//! A reason is printed only where a row of its name is outside; what holds of the figures
+//! themselves is computed from them ([`crate::experiment::Outcome::says`]).
+
+use crate::experiment::Outcome;
+use crate::row::Row;
+
+/// About one study.
+pub(super) struct Story {
+    experiment: &'static str,
+    /// Who measured what, and when.
+    pub(super) study: &'static str,
+    /// On what.
+    pub(super) machine: &'static str,
+    /// What the repetition cannot say.
+    pub(super) limits: &'static str,
+    /// A part of a row's name, and why such rows are outside.
+    reasons: &'static [(&'static str, &'static str)],
+}
+
+/// That of an experiment.
+pub(super) fn story(experiment: &str) -> Option<&'static Story> {
+    STORIES.iter().find(|story| story.experiment == experiment)
+}
+
+impl Story {
+    /// How many rows are outside for which known reason, and how many for none.
+    pub(super) fn differences(&self, outcome: &Outcome) -> Vec<(usize, &'static str)> {
+        let mut found: Vec<(usize, &'static str)> = Vec::new();
+        for row in outcome.rows.iter().filter(|row| row.misses()) {
+            let why = self.reason(row).unwrap_or(UNKNOWN);
+            match found.iter_mut().find(|(_, known)| *known == why) {
+                Some((count, _)) => *count += 1,
+                None => found.push((1, why)),
+            }
+        }
+        found
+    }
+
+    fn reason(&self, row: &Row) -> Option<&'static str> {
+        self.reasons.iter().find(|(part, _)| row.row.contains(part)).map(|(_, why)| *why)
+    }
+}
+
+const UNKNOWN: &str = "No reason is known.";
+
+const STORIES: &[Story] = &[
+    Story {
+        experiment: "raw-sweep",
+        study: "2006: single writes of 16 KiB to 32 MiB straight to a disk, each after the last \
+                had ended, to find from which size on a disk is used well.",
+        machine: "A Hitachi DK32EJ36N, 36 GB, 10,000 rpm SCSI, write cache off; one row with it on.",
+        limits: "The model has rotation, heads and a rate by zone. Where on the disk the study \
+                 wrote is not said.",
+        reasons: &[],
+    },
+    Story {
+        experiment: "sync-stream",
+        study: "2006: the same disk under a pool: how fast each transaction group of one \
+                sequential writer was written, in blocks of 128 KiB, 35 of them under way.",
+        machine: "The disk of raw-sweep with its write cache on.",
+        limits: "The bytes of each group are given as the study printed them.",
+        reasons: &[],
+    },
+    Story {
+        experiment: "throttle",
+        study: "2008: writers that are faster than their disks, held back by a limit for each \
+                transaction group: three reports of sync times, delays and limits.",
+        machine: "A Sun Fire X4500, 42 disks of 500 GB, striped.",
+        limits: "Number and speed of the writers and the rate of the disks were fitted. What else \
+                 ran on the machine is not known.",
+        reasons: &[
+            (
+                "limit",
+                "The limit of the study moved from 2750 to above 8000 within a report; here \
+             it stands nearly still. What moved it was not found.",
+            ),
+            (
+                "synctime",
+                "Hardly any group is as small here as most of the study's, whose \
+             histogram of written bytes has nine of eleven below 200 MB: small groups, and with \
+             them short syncs, are missing. The text and the histogram of report 1 also differ: \
+             \"well over a second\" against 0.7 s.",
+            ),
+            (
+                "override",
+                "With the override the study still counted a delay a second; here the \
+             writers are slower than the limit and are never delayed.",
+            ),
+            ("delays", "Follows from the delays of both reports."),
+            ("zpool list", "620K used was not a new pool: one that was just made uses less."),
+        ],
+    },
+    Story {
+        experiment: "pios",
+        study: "2007: a simulated parallel file system server writing through the object layer, \
+                with few and many threads, disks and block sizes, and profiles of where time goes.",
+        machine: "4 Xeons of 3.16 GHz and LUNs of a DDN S2A9550 array.",
+        limits: "Processors and array were fitted to three profiles. The charts are lost; only \
+                 what the text says of them can be compared.",
+        reasons: &[
+            (
+                "SHA-256",
+                "SHA-256 on one thread of such processors could not have given the \
+             study's own 210 to 350 MB/s: its text and its rates do not go together.",
+            ),
+            (
+                "checksums",
+                "Checksums cost the model next to nothing; why the study gained without \
+             them was not found.",
+            ),
+            (
+                "unit",
+                "Twelve units are no faster than two here, and one is slower than it was \
+             fitted to: what limits the model is not what limited the study's machine.",
+            ),
+            (
+                "threads",
+                "64 threads are faster than one here. What kept the study's from it is \
+             not in the model.",
+            ),
+            ("gain with", "Larger blocks gain more here than in the study; not explained."),
+            (
+                "spa_sync",
+                "The model's syncs wait less for the array than the study's profile \
+             says; not explained.",
+            ),
+        ],
+    },
+    Story {
+        experiment: "seek",
+        study: "2009: reads of 512 bytes to 128 KiB in a row and at random, to find how many \
+                later seeks a larger read has to save to pay.",
+        machine: "A disk that is not named.",
+        limits: "Every number of the disk was fitted to the rates that are compared; what agrees \
+                 shows that such a disk can exist.",
+        reasons: &[
+            (
+                "system",
+                "The processor's time is one constant for each command here; the study's \
+             falls more slowly as reads get larger.",
+            ),
+            (
+                "by the table",
+                "Text (5 %) and table (4.2 %) of the study differ; the model meets \
+             the text.",
+            ),
+        ],
+    },
+    Story {
+        experiment: "indirect",
+        study: "2016: 16 KiB against 128 KiB indirect blocks on an 80 GB file of 8 KiB records: \
+                random reads by number of cached levels, and random writes to full pools.",
+        machine: "Three 100 GB disks, 10,000 rpm SAS.",
+        limits: "One factor of the seek times was fitted. Writes are done on a two hundredth of \
+                 the study's sizes.",
+        reasons: &[
+            (
+                "writes",
+                "Random writes are 2 to 3 times as fast as the study's, at a two hundredth \
+             of its sizes; not explained.",
+            ),
+            (
+                "fragment",
+                "Fragmentation hardly differs between the sizes here (1 point, not 10); \
+             not explained.",
+            ),
+            (
+                "slower",
+                "The file without compression is written more slowly with large indirect \
+             blocks here.",
+            ),
+        ],
+    },
+    Story {
+        experiment: "h7-unequal-vdevs",
+        study: "2015: how 252 MB are spread over two vdevs of 128 and 512 MiB.",
+        machine: "None: no time is measured.",
+        limits: "zinc has the metaslab sizes of today, not of 2015.",
+        reasons: &[(
+            "",
+            "Metaslabs are larger than in 2015, so more of a small vdev is rounded \
+                    away; and zinc fills by free space from the first block on, where the study \
+                    began with equal shares.",
+        )],
+    },
+    Story {
+        experiment: "h3-latency-lanes",
+        study: "2015: copies to disks of artificial latency, each of so many lanes.",
+        machine: "Lanes that take 10, 16 or 32 ms for any request.",
+        limits: "The size of memory is assumed. The repetition was mended after it was compared, \
+                 so none of its rows is a prediction any more.",
+        reasons: &[
+            (
+                "of two",
+                "zinc fills vdevs by space, not by speed; and all eight copies wait in \
+             sync at the same time here.",
+            ),
+            ("standard deviation", "Nothing but the lanes takes time here."),
+        ],
+    },
+    Story {
+        experiment: "h5-one-mirror",
+        study: "2016: one side of a mirror with ten writes under way, and with one.",
+        machine: "7200 rpm, 135.7 MB/s.",
+        limits: "Memory (4 GiB) and that the disks cache no writes are assumed; both decide.",
+        reasons: &[],
+    },
+    Story {
+        experiment: "h4-mirror-reads",
+        study: "2013: 16 threads reading from two mirrors of one to four sides.",
+        machine: "Disks that are not named; their seeks were fitted by one of 16 rows.",
+        limits: "zinc reads nothing ahead.",
+        reasons: &[
+            (
+                "in order",
+                "Nothing is read ahead: single disks are not kept busy, and more sides \
+             gain more than in the study.",
+            ),
+            (
+                "at random, 1 MiB",
+                "The study's disks took eight times as long for the same bytes; \
+             its engine read ahead behind each of them.",
+            ),
+        ],
+    },
+    Story {
+        experiment: "h2-layouts",
+        study: "2019: 26 layouts of up to 24 disks on one machine, by bonnie++.",
+        machine: "WD 4 TB SAS disks, 16 GiB of memory; nothing was fitted.",
+        limits: "A thirty-second of the bytes: a sync has as many flushes and labels as of all.",
+        reasons: &[
+            (": write", "Small syncs: with a fourth of the bytes stripes and RAID-Z come out."),
+            (": read", "Nothing is read ahead, so one reader has one record under way."),
+            ("rewrite", "Each record is waited for, as nothing is read ahead."),
+            (
+                "seeks",
+                "Most are answered from memory here; how much of the study's held blocks \
+             is not said.",
+            ),
+        ],
+    },
+    Story {
+        experiment: "h6-throttle-curve",
+        study: "2017 and 2024: how long transactions are delayed by how much is dirty, of \
+                eighteen transaction groups; and the time of writes with two limits.",
+        machine: "A virtual machine whose disks took 66 to 114 MB/s; one NVMe disk.",
+        limits: "What is dirty in each group is given as it was printed.",
+        reasons: &[],
+    },
+    Story {
+        experiment: "h1-synchronous-writes",
+        study: "2017: synchronous writes of 8 KiB by 1 to 1024 threads on 1 to 8 disks.",
+        machine: "10,000 rpm disks that are not named.",
+        limits: "A few seconds of each cell instead of a minute.",
+        reasons: &[],
+    },
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::row::Bound;
+
+    #[test]
+    fn every_experiment_has_a_story() {
+        for experiment in crate::EXPERIMENTS {
+            assert!(story(experiment.name).is_some(), "{}", experiment.name);
+        }
+        assert_eq!(STORIES.len(), crate::EXPERIMENTS.len());
+    }
+
+    #[test]
+    fn only_what_is_outside_has_a_reason() {
+        let row = |name: &str, value| Row::predicted(name, "", 1.0, Bound::Within(0.1), value);
+        let rows = vec![row("4 disks: rewrite", 1.0), row("a: seeks", 9.0), row("odd", 9.0)];
+        let outcome = Outcome { rows, ..Outcome::new("h2-layouts", String::new()) };
+        let Some(story) = story("h2-layouts") else { panic!("no story") };
+        let found = story.differences(&outcome);
+        assert_eq!(found.len(), 2);
+        assert!(found[0].1.contains("memory") && found[1] == (1, UNKNOWN));
+    }
+}
