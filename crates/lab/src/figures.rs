@@ -42,7 +42,7 @@ const INDIRECT: &str = "indirect";
 /// A document, and what it publishes.
 type Document = (&'static str, &'static [Item]);
 
-const DOCUMENTS: [Document; 10] = [
+const DOCUMENTS: [Document; 12] = [
     ("000: single writes to a raw disk, and the same disk under a pool (2006)", DOCUMENT_0),
     ("001: the write throttle observed (2008)", DOCUMENT_1),
     ("002: benchmarks with pios over the object layer (2007)", DOCUMENT_2),
@@ -53,6 +53,8 @@ const DOCUMENTS: [Document; 10] = [
     ("Held out, H5: ten writes under way, and one (2016)", HELD_OUT_5),
     ("Held out, H4: reads of striped mirrors (2013)", HELD_OUT_4),
     ("Held out, H2: 26 layouts of the same disks (2019)", HELD_OUT_2),
+    ("Held out, H6: delays by what is dirty (2017, 2024)", HELD_OUT_6),
+    ("Held out, H1: synchronous writes (2017)", HELD_OUT_1),
 ];
 
 const DOCUMENT_0: &[Item] = &[
@@ -184,6 +186,8 @@ const H3: &str = "h3-latency-lanes";
 const H5: &str = "h5-one-mirror";
 const H4: &str = "h4-mirror-reads";
 const H2: &str = "h2-layouts";
+const H6: &str = "h6-throttle-curve";
+const H1: &str = "h1-synchronous-writes";
 
 const HELD_OUT_7: &[Item] = &[
     item("after: alloc and free of the pool", In(H7, "pool", "", "")),
@@ -235,6 +239,22 @@ const HELD_OUT_2: &[Item] = &[
     item("read, over single", In(H2, "", ": read over single", "")),
     item("seeks, over single", In(H2, "", ": seeks over single", "")),
     item("max write", Not("the program's writes are of 8 KiB, those of the repetition of records")),
+];
+
+const HELD_OUT_6: &[Item] = &[
+    item("trace: delay of each txg", In(H6, "txg ", "mean delay", "us")),
+    item("trace: over the formula", In(H6, "delays over the formula", "", "")),
+    item("trace: dirty data, rate", Not("given: the machine is not described")),
+    item("trace: MB, ms, share of the first pass", Not("of a fragmented pool of unknown disks")),
+    item("limit of 1 GiB", In(H6, "limit 1 GiB", "", "")),
+    item("the default limit", In(H6, "limit default", "", "")),
+];
+
+const HELD_OUT_1: &[Item] = &[
+    item("old: writes a second", In(H1, "", "threads: writes", "/s")),
+    item("old: busy", In(H1, "", "threads: busy", "%")),
+    item("new: all", Not("the engine has one batch under way at a time, as the old version")),
+    item("solid state disks", Not("bound by processors")),
 ];
 
 impl Rows {
