@@ -23,10 +23,11 @@ const BATCH: usize = 16;
 const LARGEST: u64 = 1 << 30;
 /// A batch takes so many times as long as the fastest when the cache is full.
 const SLOWER: f64 = 8.0;
-/// Bytes of a long write, how many are under way, and how many of them there are at least.
+/// Bytes of a long write, how many are under way, and how many of them there are where time allows:
+/// a buffer of hundreds of MiB has to be full first.
 const LONG: u64 = 128 << 10;
 const UNDER_WAY: usize = 32;
-const LEAST: u64 = 8192;
+const LEAST: u64 = 32_768;
 
 /// The same preset, with what writes say. What is on the disk is lost.
 ///

@@ -22,16 +22,18 @@ const STYLE: &str = "\
 @media (prefers-color-scheme: dark) { :root { --fg: #e8e8e8; --bg: #161616; --soft: #a8a8a8;
   --line: #3a3a3a; --bad: #ff8a8a; --good: #8fdc9f; } }
 body { color: var(--fg); background: var(--bg); font: 16px/1.5 system-ui, sans-serif;
-  max-width: 62rem; margin: 2rem auto; padding: 0 1rem; }
+  max-width: 70rem; margin: 2rem auto; padding: 0 1rem; }
 h1, h2, h3 { line-height: 1.2; } h2 { margin-top: 3rem; border-bottom: 1px solid var(--line); }
 .place, figcaption, caption { color: var(--soft); } .meaning { font-size: 1.1rem; }
-.scroll { overflow-x: auto; } table { border-collapse: collapse; }
+.scroll { overflow-x: auto; margin: 1rem 0; } table { border-collapse: collapse; }
 th, td { padding: .15rem .8rem; text-align: right; border-bottom: 1px solid var(--line); }
-th:first-child, td:first-child { text-align: left; } th { font-weight: 600; }
+th:first-child, td:first-child { text-align: left; min-width: 9rem; max-width: 20rem; }
+td { white-space: nowrap; } td:first-child, td.words { white-space: normal; }
+td.seeds { white-space: nowrap; color: var(--soft); } th { font-weight: 600; }
 .no { color: var(--bad); font-weight: 700; } .yes { color: var(--good); }
 .headline { font-size: 1.3rem; font-weight: 600; } .words { text-align: left; }
 pre { overflow-x: auto; padding: .8rem; border: 1px solid var(--line); font-size: .85rem; }
-figure { margin: 1.5rem 0; } svg { width: 100%; max-width: 44rem; height: auto; display: block; }
+figure { margin: 1.5rem 0; } svg { width: 100%; max-width: 44rem; height: auto; display: block; overflow: visible; }
 svg text { font: 12px system-ui, sans-serif; fill: var(--fg); } svg .label { font-size: 13px; }
 svg .grid { stroke: var(--line); } svg .axis { stroke: var(--soft); }
 svg polyline { fill: none; stroke-width: 2; }
@@ -44,12 +46,13 @@ dd::before { content: \"\"; } td { font-variant-numeric: tabular-nums; }
 @media (max-width: 40rem) { body { font-size: 15px; margin: 1rem auto; } h2 { margin-top: 2rem; }
   table { font-size: .85rem; } th, td { padding: .15rem .4rem; }
   .scroll th:first-child, .scroll td:first-child { position: sticky; left: 0;
-    background: var(--bg); max-width: 11rem; } svg text { font-size: 16px; }
+    background: var(--bg); min-width: 7rem; max-width: 9rem; } svg text { font-size: 16px; }
   svg .label { font-size: 17px; } }
 @media print { :root { --fg: #000; --bg: #fff; --soft: #444; --line: #bbb; }
   body { font-size: 10pt; max-width: none; margin: 0; } .scroll { overflow: visible; }
   table { font-size: 7pt; width: 100%; } th, td { padding: .1rem .25rem; }
-  td.seeds { overflow-wrap: anywhere; } thead { display: table-header-group; }
+  td, td.seeds { white-space: normal; overflow-wrap: anywhere; }
+  th:first-child, td:first-child { min-width: 0; } thead { display: table-header-group; }
   tr, figure { break-inside: avoid; } h2, h3 { break-after: avoid; } pre { white-space: pre-wrap; }
   svg { max-width: 30rem; } }
 ";
