@@ -120,6 +120,32 @@ fn all_layouts_are_compared() {
 }
 
 #[test]
+fn delays_follow_what_is_dirty() {
+    let outcome = simulated("h6-throttle-curve", 0.2);
+    was_written_down(&outcome, include_str!("../../../docs/lab/holdout/h6.json"), 0.05);
+    assert_eq!((published(&outcome).count(), of_kind(&outcome, Kind::Predicted)), (33, 31));
+    let of = |name: &str| outcome.measured(name).unwrap_or(f64::NAN);
+    // No txg is pushed while another one syncs.
+    assert_eq!(of("txgs of less than 20 MB"), 0.0);
+    let over = of("delays over the formula, median");
+    assert!((0.98..1.15).contains(&over), "{over}");
+    // Below 60 % nobody is delayed, and nothing is said.
+    assert_eq!(outcome.score().map(|s| s.rows), Some(30));
+}
+
+#[test]
+fn promised_writes_are_compared_with_the_older_log() {
+    let outcome = simulated("h1-synchronous-writes", 0.02);
+    // A fiftieth of the time holds a few batches: all rows are there, and that is all.
+    was_written_down(&outcome, include_str!("../../../docs/lab/holdout/h1.json"), f64::INFINITY);
+    assert_eq!((published(&outcome).count(), of_kind(&outcome, Kind::Predicted)), (68, 67));
+    let of = |name: &str| outcome.measured(name).unwrap_or(f64::NAN);
+    // One write a turn; and threads that wait together are written together.
+    assert!((140.0..200.0).contains(&of("1 disks, 1 threads: writes")));
+    assert!(of("1 disks, 64 threads: writes") > 10.0 * of("1 disks, 1 threads: writes"));
+}
+
+#[test]
 fn what_has_a_simulated_machine_runs_nowhere_else() {
     let path = std::path::PathBuf::from("disk");
     let refused = run("h7-unequal-vdevs", &Target::Device { path, destroy: true }, 1.0);

@@ -27,7 +27,7 @@ h1, h2, h3 { line-height: 1.2; } h2 { margin-top: 3rem; border-bottom: 1px solid
 .place, figcaption, caption { color: var(--soft); } .meaning { font-size: 1.1rem; }
 .scroll { overflow-x: auto; margin: 1rem 0; } table { border-collapse: collapse; }
 th, td { padding: .15rem .8rem; text-align: right; border-bottom: 1px solid var(--line); }
-th:first-child, td:first-child { text-align: left; min-width: 9rem; max-width: 20rem; }
+th:first-child, td:first-child { text-align: left; min-width: 14rem; max-width: 22rem; }
 td { white-space: nowrap; } td:first-child, td.words { white-space: normal; }
 td.seeds { white-space: nowrap; color: var(--soft); } th { font-weight: 600; }
 .no { color: var(--bad); font-weight: 700; } .yes { color: var(--good); }
