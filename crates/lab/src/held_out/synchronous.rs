@@ -3,11 +3,11 @@
 //! The study (2017) compares two versions of the intent log: an old one, in which one batch is
 //! under way and all who waited for it go on together, and a new one, in which each block of the
 //! log is issued at once. Every thread writes 8 KiB after 8 KiB to a file of its own with `sync=1`,
-//! for a minute; all files are in one dataset, in a pool of 1, 2, 4 or 8 disks without a log device.
+//! for a minute; all files are in one dataset, in a pool of 1 to 8 disks without a log device.
 //!
 //! # The machine
 //!
-//! The disks have 10,000 rpm, which is given, with the time of one thread's writes to one disk; they
+//! The disks have 10,000 rpm, which is given, with the time of a thread's writes to one disk; they
 //! are those of data sheets otherwise, with 160 MB/s, in the middle of what the study leaves open,
 //! whose ends are shown. They cache no writes: a write takes a turn there. Data stay uncompressed.
 //! A thread needs 20 us for itself between two writes. Processors cost nothing else, which above

@@ -33,7 +33,8 @@ td.seeds { white-space: nowrap; color: var(--soft); } th { font-weight: 600; }
 .no { color: var(--bad); font-weight: 700; } .yes { color: var(--good); }
 .headline { font-size: 1.3rem; font-weight: 600; } .words { text-align: left; }
 pre { overflow-x: auto; padding: .8rem; border: 1px solid var(--line); font-size: .85rem; }
-figure { margin: 1.5rem 0; } svg { width: 100%; max-width: 44rem; height: auto; display: block; overflow: visible; }
+figure { margin: 1.5rem 0; } svg { width: 100%; max-width: 44rem; height: auto; display: block;
+  overflow: visible; }
 svg text { font: 12px system-ui, sans-serif; fill: var(--fg); } svg .label { font-size: 13px; }
 svg .grid { stroke: var(--line); } svg .axis { stroke: var(--soft); }
 svg polyline { fill: none; stroke-width: 2; }

@@ -51,7 +51,7 @@ const STORIES: &[Story] = &[
         experiment: "raw-sweep",
         study: "2006: single writes of 16 KiB to 32 MiB straight to a disk, each after the last \
                 had ended, to find from which size on a disk is used well.",
-        machine: "A Hitachi DK32EJ36N, 36 GB, 10,000 rpm SCSI, write cache off; one row with it on.",
+        machine: "A Hitachi DK32EJ36N, 36 GB, 10,000 rpm SCSI, write cache off, once on.",
         limits: "The model has rotation, heads and a rate by zone. Where on the disk the study \
                  wrote is not said.",
         reasons: &[],

@@ -17,8 +17,8 @@ pub(super) const COLOURS: usize = 6;
 /// What a study says in a chart, beside what was measured under the same name.
 const STUDY: [&str; 2] = ["study", "published"];
 
-/// The classes of the charts' lines: the same for the same thing in all of them, and another one for
-/// what a study says.
+/// The classes of the charts' lines: the same for the same thing in all of them, and another
+/// one for what a study says.
 pub(super) struct Classes(Vec<String>);
 
 impl Classes {
@@ -34,8 +34,8 @@ impl Classes {
         Self(names)
     }
 
-    /// The number of a series' colour, and whether it is what a study says. A study's line alone has
-    /// a colour of its own.
+    /// The number of a series' colour, and whether it is what a study says. A study's line alone
+    /// has a colour of its own.
     pub(super) fn class(&self, series: &str) -> (String, bool) {
         let number = self.0.iter().position(|name| name == thing(series));
         let study = thing(series) != series && series.ends_with(STUDY[1]);
