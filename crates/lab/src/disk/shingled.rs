@@ -4,8 +4,8 @@
 //! A write that goes on where its band ends lands there. Any other goes to the end of a cache on
 //! the platter's outside, and its band is cleaned later: read, and written as a whole with what
 //! the cache has of it. A disk cleans when it had nothing to do for a while, and when the cache is
-//! full; then writes wait for it. That is what makes such disks stand still for seconds. Reads find what
-//! the cache has there.
+//! full; then writes wait for it. That is what makes such disks stand still for seconds. Reads
+//! find what the cache has there.
 //!
 //! Time begins with an empty cache and empty bands. A band is cleaned in pieces, between which
 //! other requests have their turn. Where what is in a band came from does not matter: the band that
