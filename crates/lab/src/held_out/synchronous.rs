@@ -179,7 +179,7 @@ fn simulated(
         files.push(fs.create(fs.root_object(), format!("f{thread}").as_bytes(), &new)?.number());
     }
     pool.sync()?;
-    let begin = rt.now() + Duration::from_secs_f64(LEAD * setting.scale);
+    let begin = rt.now() + Duration::from_secs_f64(LEAD * setting.scale.max(0.2));
     let end = begin + Duration::from_secs_f64(seconds(setting));
     let count = AtomicU64::new(0);
     let busy = |now| meters.iter().map(|meter: &Meter| meter.busy(now)).sum::<Duration>();
