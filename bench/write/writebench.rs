@@ -419,7 +419,7 @@ impl Figure {
 
 const MB: f64 = 1e6;
 
-/// What is written comes from so many places of a buffer of each writer: small, because it shall
+/// What is written comes from this many places of a buffer of each writer: small, because it shall
 /// not be the memory of the writers that is measured.
 const WINDOW: usize = 64 << 10;
 

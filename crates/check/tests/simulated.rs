@@ -40,7 +40,7 @@ fn make(rt: &Rt, disks: &[WriteDeviceRef]) {
     pool.export().unwrap();
 }
 
-/// Checks that pool with so many workers, in a simulation. A worker that waits where the runtime
+/// Checks that pool with this many workers, in a simulation. A worker that waits where the runtime
 /// cannot see it stops the simulation for ever, so that is given up after a while.
 fn checked(seed: u64, workers: usize) -> Report {
     let (done, report) = mpsc::channel();

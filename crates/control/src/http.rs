@@ -3,7 +3,7 @@
 //! It answers `GET /metrics` of HTTP/1.0 and 1.1, one request for each connection, and says what
 //! is wrong with everything else.
 //!
-//! Each connection has a thread and a short time. There are at most so many of them
+//! Each connection has a thread and a short time. There are at most this many of them
 //! ([`CONNECTIONS_MAX`]); connections that say nothing make room for those that ask (`guests`).
 //!
 //! A page in somebody's browser can have that browser ask here: it takes a name of its own that

@@ -186,7 +186,7 @@ pub fn word_to_json(word: &OsStr) -> Value {
     }
 }
 
-/// The word; `None` for what is none. The system's words hold no zero byte.
+/// The word; `None` for what is not one. The system's words hold no zero byte.
 fn word(value: &Value) -> Option<OsString> {
     let bytes = match value {
         Value::String(text) => text.clone().into_bytes(),

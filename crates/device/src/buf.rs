@@ -107,7 +107,7 @@ impl Filling {
     /// The next bytes.
     ///
     /// # Panics
-    /// When there is no room for so many.
+    /// When there is no room for this many.
     pub(crate) fn push(&mut self, bytes: &[u8]) {
         let end = self.filled + bytes.len();
         assert!(end <= self.space.len, "{end} bytes in a space of {}", self.space.len);
@@ -122,7 +122,7 @@ impl Filling {
     /// The next `len` bytes are zeros.
     ///
     /// # Panics
-    /// When there is no room for so many.
+    /// When there is no room for this many.
     pub(crate) fn push_zeros(&mut self, len: usize) {
         let end = self.filled + len;
         assert!(end <= self.space.len, "{end} bytes in a space of {}", self.space.len);

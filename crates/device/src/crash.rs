@@ -35,7 +35,7 @@ pub enum CrashMode {
 #[derive(Clone)]
 pub(crate) enum Data {
     Bytes(Arc<[Shared]>),
-    /// So many zeros: what a trim leaves.
+    /// This many zeros: what a trim leaves.
     Zeros(u64),
 }
 
@@ -134,7 +134,7 @@ impl CrashLog {
         Self { start, events, cache: Mutex::default() }
     }
 
-    /// Number of events. A crash is at one of `0..=len()`: after so many of them.
+    /// Number of events. A crash is at one of `0..=len()`: after this many of them.
     #[must_use]
     pub fn len(&self) -> usize {
         self.events.len()

@@ -1,6 +1,6 @@
 //! Counts by powers of two: of nanoseconds, or of bytes.
 //!
-//! Plain numbers: whoever counts from several threads does it under a lock he holds anyway, or in
+//! Plain numbers: what counts from several threads does it under a lock that it holds anyway, or in
 //! [`AtomicHistogram`], where a snapshot may be one value apart between its fields.
 
 use core::sync::atomic::{AtomicU64, Ordering};
@@ -14,10 +14,10 @@ pub const HISTOGRAM_CLASSES: usize = 40;
 /// What moves fewer bytes is sampled where it costs looks at the clock to time it.
 pub const SMALL_BYTES: u64 = 32 << 10;
 
-/// Of so many small ones one is timed, and counts as so many.
+/// Of this many small ones one is timed, and counts as this many.
 pub const SAMPLE: u64 = 16;
 
-/// As how many the `n`th of a kind, which moves so many bytes, counts in a histogram of times; 0:
+/// As how many the `n`th of a kind, which moves this many bytes, counts in a histogram of times; 0:
 /// it is not timed. How many there were, and their bytes, are counted elsewhere, and exactly. In a
 /// simulation looks at the clock cost nothing that counts, and all are timed.
 #[must_use]

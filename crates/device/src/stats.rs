@@ -71,7 +71,7 @@ impl Counters {
         count(&self.flush_latency, took);
     }
 
-    /// So many bytes were trimmed.
+    /// This many bytes were trimmed.
     pub(crate) fn trimmed(&self, bytes: u64) {
         self.trimmed.fetch_add(bytes, Ordering::Relaxed);
     }

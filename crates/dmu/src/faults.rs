@@ -21,7 +21,7 @@ struct Count {
     seen: u64,
     /// The one that fails; 0: none.
     nth: u64,
-    /// So many accesses after it another one fails; 0: none.
+    /// This many accesses after it another one fails; 0: none.
     then: u64,
 }
 

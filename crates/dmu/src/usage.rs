@@ -81,7 +81,7 @@ impl SetUse {
         Self { rt: rt.clone(), on, read: Meter::default(), written: Meter::default() }
     }
 
-    /// Does `work`, which reads so many bytes for a user.
+    /// Does `work`, which reads this many bytes for a user.
     ///
     /// # Errors
     /// Those of `work`.
@@ -89,7 +89,7 @@ impl SetUse {
         self.watch(&self.read, bytes, work)
     }
 
-    /// Does `work`, which writes so many bytes for a user.
+    /// Does `work`, which writes this many bytes for a user.
     ///
     /// # Errors
     /// Those of `work`.

@@ -30,9 +30,9 @@ struct Run {
     log: CrashLog,
     /// State after the last change of each txg.
     by_txg: BTreeMap<u64, State>,
-    /// After so many events this txg was durable.
+    /// After this many events this txg was durable.
     synced: Vec<(usize, u64)>,
-    /// After so many events there was this snapshot, of this state.
+    /// After this many events there was this snapshot, of this state.
     snapshots: Vec<(usize, String, State)>,
 }
 

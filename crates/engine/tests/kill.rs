@@ -25,7 +25,7 @@ use writing::{Layout, Pools};
 const DIR: &str = "ZINC_TEST_KILL_DIR";
 /// Its name among the tests of this file.
 const WRITER: &str = "the_process_that_is_killed";
-/// A snapshot is made every so many changes, and destroyed when it is so many snapshots old.
+/// A snapshot is made every this many changes, and destroyed when it is this many snapshots old.
 const SNAPSHOT_EVERY: u64 = 40;
 const SNAPSHOTS_KEPT: u64 = 6;
 

@@ -50,7 +50,7 @@ struct Run {
     states: Vec<State>,
     /// Events when each change had been made.
     made: Vec<usize>,
-    /// After so many events this was promised: all changes up to a number, or those of names and
+    /// After this many events this was promised: all changes up to a number, or those of names and
     /// of one file.
     promises: Vec<(usize, usize, Option<String>)>,
 }

@@ -124,7 +124,7 @@ fn a_leaf_that_fails_is_gone_without_and_what_it_missed_is_written_down() {
     }
 }
 
-/// What can happen to a leaf, after so many requests of its kind passed.
+/// What can happen to a leaf, after this many requests of its kind passed.
 fn kinds(after: u64) -> [(&'static str, Vec<Fault>); 5] {
     let all = 0..u64::MAX;
     let gone = ErrorKind::Gone;

@@ -272,7 +272,7 @@ pub fn tallies<'a>(rows: impl IntoIterator<Item = &'a Row>) -> Vec<Tally> {
 }
 
 impl Experiment {
-    /// Runs it with so many seeds from the setting's on, and joins what they gave.
+    /// Runs it with this many seeds from the setting's on, and joins what they gave.
     ///
     /// Simulations run at the same time, as many as there are processors; on a disk or in a pool
     /// one follows the other.

@@ -47,7 +47,7 @@ pub struct Effort {
 
 /// A disk that can be fitted.
 pub trait Fitted: BareDisk {
-    /// Reads these places with so many requests under way; returns the seconds it took.
+    /// Reads these places with this many requests under way; returns the seconds it took.
     ///
     /// # Errors
     /// The device's first one.

@@ -259,7 +259,7 @@ impl fmt::Debug for Rt {
     }
 }
 
-/// Says that the calling thread does, or has just done, work of this kind on so many bytes. In a
+/// Says that the calling thread does, or has just done, work of this kind on this many bytes. In a
 /// simulation with a model of its processors ([`Rt::set_cpu`]) this takes the time the model says,
 /// so it is a wait, with a wait's rules. Otherwise it is nothing.
 #[track_caller]

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 /// Heights of a sparkline's columns.
 const LEVELS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
-/// Columns of a sparkline; so many points are kept.
+/// Columns of a sparkline; this many points are kept.
 pub const POINTS: usize = 60;
 /// Columns of a bar.
 const BAR: usize = 24;

@@ -59,7 +59,7 @@ fn a_property_that_is_refused_leaves_the_device_as_it_is() {
     assert_eq!(place.ok("zpool get -Ho value cachefile tank"), "-\n");
 }
 
-/// Mounts a file system of so many KiB; `None` where that is not allowed.
+/// Mounts a file system of this many KiB; `None` where that is not allowed.
 fn small_mount(at: &Path, kib: u32) -> Option<()> {
     std::fs::create_dir_all(at).unwrap();
     let mut mount = Command::new("mount");

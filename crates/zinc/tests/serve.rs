@@ -35,7 +35,7 @@ impl Place {
         place
     }
 
-    /// A pool without optional features on a disk of so many bytes.
+    /// A pool without optional features on a disk of this many bytes.
     fn make(&self, pool: &str, disk: &str, bytes: u64) {
         let file = std::fs::File::create(self.path().join(disk)).unwrap();
         file.set_len(bytes).unwrap();

@@ -25,7 +25,7 @@ use vdev::{LeafOpen, VdevTree};
 use zio::{AllocError, Allocate, Block, Place, Reader, Want, WriteSpec, Writer};
 
 const BLOCK: usize = 128 << 10;
-/// The allocator begins anew after so many bytes, so that memory devices stay small.
+/// The allocator begins anew after this many bytes, so that memory devices stay small.
 const WINDOW: u64 = 64 << 20;
 
 /// Takes bytes and forgets them: what is left is the writer.

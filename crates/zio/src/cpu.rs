@@ -36,7 +36,7 @@ impl Work {
         }
     }
 
-    /// Says that the calling thread does this with so many bytes: a wait, in a simulation whose
+    /// Says that the calling thread does this with this many bytes: a wait, in a simulation whose
     /// processors are modelled.
     #[track_caller]
     pub fn charge(self, bytes: u64) {

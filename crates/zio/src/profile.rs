@@ -8,7 +8,7 @@
 //! ```
 //!
 //! A block costs one look at the clock before its first stage and one after each, and a few relaxed
-//! atomics; small blocks are looked at one in 16 and counted as so many, but in a simulation,
+//! atomics; small blocks are looked at one in 16 and counted as this many, but in a simulation,
 //! where everything is exact. Always on, but to measure what it costs.
 //!
 //! *At once* is the mean number of threads (or of I/Os) that are in a stage while any is: the
@@ -113,7 +113,7 @@ impl Meter {
         }
     }
 
-    /// Ends a visit with a block of so many bytes, which stands for `weight` of them.
+    /// Ends a visit with a block of this many bytes, which stands for `weight` of them.
     fn leave(&self, began: Duration, now: Duration, bytes: usize, weight: u64) {
         let time = now.saturating_sub(began);
         self.seen.add(time, bytes, weight);
@@ -181,7 +181,7 @@ impl Profiler {
         Role { profiler: Some(self), kind, before: KIND.replace(kind) }
     }
 
-    /// Watches the stages of one block of so many bytes, on the calling thread.
+    /// Watches the stages of one block of this many bytes, on the calling thread.
     pub(crate) fn block(&self, bytes: usize) -> Laps<'_> {
         let on = self.on.load(Relaxed);
         let weight = if on { weight(&self.rt, Sampled::Write, bytes) } else { 0 };
@@ -189,7 +189,7 @@ impl Profiler {
         Laps { profiler: self, kind: KIND.get(), bytes, weight, last }
     }
 
-    /// Does `work` with so many bytes as this stage of the calling thread's kind.
+    /// Does `work` with this many bytes as this stage of the calling thread's kind.
     pub fn watch<T>(&self, stage: Stage, bytes: usize, work: impl FnOnce() -> T) -> T {
         let span = self.span(KIND.get(), stage, bytes, 1);
         let out = work();

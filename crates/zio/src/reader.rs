@@ -199,7 +199,7 @@ impl Reader {
         firsts.iter().map(|f| f.as_ref().and_then(|_| first.next())).collect()
     }
 
-    /// So many bytes of `bp` were read, and waited for.
+    /// This many bytes of `bp` were read, and waited for.
     fn took(&self, bp: &BlkPtr, bytes: u64, waited: Waited) {
         self.stages.was_read(waited, bytes);
         if waited.weight > 0 {

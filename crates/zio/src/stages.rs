@@ -10,7 +10,7 @@
 //! batch takes as long as the whole batch: so the sum of the times over the time that went by is
 //! the number of blocks that were being read at once.
 //!
-//! Small blocks are looked at one in 16, and that one is counted as so many, but not in a
+//! Small blocks are looked at one in 16, and that one is counted as this many, but not in a
 //! simulation, where everything is exact; in `read` only the times are sampled, and only where one
 //! block is read by itself.
 
@@ -37,7 +37,7 @@ pub(crate) enum Sampled {
     Read,
 }
 
-/// As how many a block of so many bytes counts; 0: it is not looked at.
+/// As how many a block of this many bytes counts; 0: it is not looked at.
 pub(crate) fn weight(rt: &Rt, what: Sampled, bytes: usize) -> u64 {
     // Large ones are no part of the count: small ones among them are sampled as evenly.
     if bytes as u64 >= SMALL_BYTES {
@@ -84,7 +84,7 @@ pub(crate) struct StageMeter {
 }
 
 impl StageMeter {
-    /// A block of so many bytes took so long, and stands for `weight` of them.
+    /// A block of this many bytes took so long, and stands for `weight` of them.
     pub(crate) fn add(&self, time: Duration, bytes: usize, weight: u64) {
         self.count(weight, (bytes as u64).wrapping_mul(weight));
         self.time_ns.add_many(nanos(time), weight);
@@ -136,7 +136,7 @@ impl ReadStages {
         self.on.store(on, Relaxed);
     }
 
-    /// Begins to read so many bytes together. `None` when nobody counts, or there is nothing to
+    /// Begins to read this many bytes together. `None` when nobody counts, or there is nothing to
     /// read.
     pub(crate) fn begin(&self, bytes: usize) -> Option<Reading> {
         if bytes == 0 || !self.on.load(Relaxed) {
@@ -153,7 +153,7 @@ impl ReadStages {
         Waited { weight, time }
     }
 
-    /// A block of so many bytes was among them.
+    /// A block of this many bytes was among them.
     pub(crate) fn was_read(&self, waited: Waited, bytes: u64) {
         self.read.count(1, bytes);
         if waited.weight > 0 {
@@ -161,7 +161,7 @@ impl ReadStages {
         }
     }
 
-    /// Does `work` with a block of so many bytes.
+    /// Does `work` with a block of this many bytes.
     pub(crate) fn watch<T>(&self, what: Sampled, bytes: usize, work: impl FnOnce() -> T) -> T {
         if !self.on.load(Relaxed) {
             return work();

@@ -159,7 +159,7 @@ impl ByType {
         }
     }
 
-    /// A read of block `bp` took so long, and stands for so many.
+    /// A read of block `bp` took so long, and stands for this many.
     pub(crate) fn read_took(&self, bp: &BlkPtr, time: Duration, weight: u64) {
         if let Some(cell) = self.cell(bp) {
             let times = cell.times.get_or_init(Box::default);
@@ -167,7 +167,7 @@ impl ByType {
         }
     }
 
-    /// A write of block `bp` took so long, and stands for so many.
+    /// A write of block `bp` took so long, and stands for this many.
     pub(crate) fn write_took(&self, bp: &BlkPtr, time: Duration, weight: u64) {
         if let Some(cell) = self.cell(bp) {
             let times = cell.times.get_or_init(Box::default);

@@ -46,7 +46,7 @@ use std::sync::{Arc, OnceLock};
 use vdev::queue::IoClass;
 use vdev::{BlockWrite, WriteError};
 
-/// Held blocks are handed over in batches of about so many bytes: enough for neighbours to be
+/// Held blocks are handed over in batches of about this many bytes: enough for neighbours to be
 /// merged, few enough that the first are on their way while the last are prepared.
 const BATCH_BYTES: u64 = 4 << 20;
 

@@ -137,7 +137,7 @@ impl State {
 }
 
 impl Backlog {
-    /// For threads of which so many may write at once.
+    /// For threads of which this many may write at once.
     pub(super) fn with_writes(writes_max: usize) -> Self {
         let (state, room, work) = Default::default();
         Self { state, writes_max, room, work }

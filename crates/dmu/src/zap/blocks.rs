@@ -49,12 +49,12 @@ impl Blocks for Object {
 /// order they have.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Change {
-    /// The object gets blocks of so many bytes; only block 0 exists.
+    /// The object gets blocks of this many bytes; only block 0 exists.
     BlockSize(usize),
     /// A whole block.
     Block(u64, Vec<u8>),
     /// Bytes within block 0, which is little-endian already.
     Patch(usize, Vec<u8>),
-    /// So many blocks from the first one on are not used any more.
+    /// This many blocks from the first one on are not used any more.
     Free(u64, u64),
 }

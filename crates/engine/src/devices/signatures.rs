@@ -12,9 +12,9 @@ use device::Device;
 /// Where the bytes of a sign stand.
 #[derive(Clone, Copy)]
 enum At {
-    /// So many bytes from the start.
+    /// This many bytes from the start.
     Start(u64),
-    /// So many bytes before the end, rounded down to a multiple of the second number first.
+    /// This many bytes before the end, rounded down to a multiple of the second number first.
     End(u64, u64),
 }
 

@@ -69,7 +69,7 @@ impl fmt::Display for HashError {
 enum Piece {
     /// Blocks in order; `None` is a hole.
     Blocks(Vec<Option<Arc<Block>>>),
-    /// So many blocks that are all holes.
+    /// This many blocks that are all holes.
     Holes(u64),
 }
 

@@ -10,7 +10,7 @@
 //! dataset costs the names of one directory per level, and a few thousand files in flight, or fewer
 //! when their paths are long.
 //!
-//! What cannot be read is left out and named in `errors`, up to so many bytes, behind which the
+//! What cannot be read is left out and named in `errors`, up to this many bytes, behind which the
 //! rest is counted; only a failure to write ends it early.
 
 mod ctldir;

@@ -40,7 +40,7 @@ pub trait Sink: Sync {
     fn renamed(&self, path: &[u8], object: u64, name: &[u8]);
     /// An attribute could not be kept.
     fn not_kept(&self, path: &[u8], what: &str, why: &str);
-    /// A file is copied, with so many bytes lost.
+    /// A file is copied, with this many bytes lost.
     fn done(&self, path: &[u8], node: &Node, lost_bytes: u64);
 }
 

@@ -60,7 +60,7 @@ pub enum Spec {
     Ssd(Ssd),
     /// A part of an array.
     Lun(Lun),
-    /// So many requests at once, each for so long.
+    /// This many requests at once, each for so long.
     Lanes(Lanes),
 }
 

@@ -306,7 +306,7 @@ impl RotatingDisk {
         (begin, done)
     }
 
-    /// The bus carries so many bytes, from `now` or when it is free; returns when it has.
+    /// The bus carries this many bytes, from `now` or when it is free; returns when it has.
     fn pass_bus(&mut self, now: Nanos, bytes: u64) -> Nanos {
         self.bus_free = self.bus_free.max(now) + transfer(bytes, self.spec.bus_bytes_per_second);
         self.bus_free

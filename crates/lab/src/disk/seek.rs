@@ -23,7 +23,7 @@ pub struct Seek {
 }
 
 impl Seek {
-    /// All of them so many times as long.
+    /// All of them this many times as long.
     #[must_use]
     pub fn times(self, factor: f64) -> Self {
         Self {
@@ -52,7 +52,7 @@ impl Curve {
         Self { one, root, linear: full - root, cylinders: cylinders.max(2) as f64 }
     }
 
-    /// Over so many cylinders; nothing for none.
+    /// Over this many cylinders; nothing for none.
     pub(crate) fn time(&self, cylinders: u64) -> Nanos {
         if cylinders == 0 {
             return 0;

@@ -1,6 +1,6 @@
 //! H3: artificial latency.
 //!
-//! The study (2015) slows a disk down with `zinject -D`: so many lanes, each of which does one
+//! The study (2015) slows a disk down with `zinject -D`: this many lanes, each of which does one
 //! request at a time and takes a fixed time for it. In a loop a file of 1024 MiB is copied, made
 //! durable with `sync`, removed, and the removal made durable; the writes of the device are looked
 //! at for a minute. A second part does so with eight files at once, on two striped disks of unequal

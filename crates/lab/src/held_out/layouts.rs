@@ -40,7 +40,7 @@ pub(crate) const EXPERIMENT: Experiment = Experiment {
     run,
 };
 
-/// Bytes are so many times fewer than in the study.
+/// Bytes are this many times fewer than in the study.
 const PART: u64 = 32;
 /// What is written and read, in the study.
 const FILE_BYTES: u64 = 16 << 30;
@@ -52,7 +52,7 @@ const CACHE_BYTES: u64 = 15 << 30;
 const SEEKS: u64 = 8192;
 /// Programs that do them.
 const SEEKERS: usize = 5;
-/// Of so many blocks that are read at random one is written.
+/// Of this many blocks that are read at random one is written.
 const CHANGES: u64 = 10;
 /// Bytes of one of them.
 const CHUNK_BYTES: u64 = 8 << 10;
@@ -98,7 +98,7 @@ const COLUMNS: [(&str, &str); 4] =
 
 /// How near the rows have to be.
 const NEAR: Bound = Bound::Within(0.25);
-/// Up to so many disks, all columns are compared.
+/// Up to this many disks, all columns are compared.
 const SMALL: usize = 6;
 /// Why the others are not.
 const LIMITED: &str = "the study's processors or its cable were the limit";

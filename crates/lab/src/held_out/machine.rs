@@ -8,7 +8,7 @@ use crate::parameter::{Origin, Parameter};
 pub(super) const COPY_MIB_PER_S: f64 = 1024.0;
 
 /// A disk of 7200 rpm as data sheets of 2012 have them, with such a sustained rate outside, seeks
-/// that are so many times as long, and no write cache.
+/// that are this many times as long, and no write cache.
 pub(super) fn disk_7200(capacity_bytes: u64, bytes_per_second: f64, seeks: f64) -> Preset {
     Preset {
         name: "held-out-7200".to_owned(),
@@ -50,7 +50,7 @@ pub(super) fn parameters_of_disk() -> Vec<Parameter> {
     ]
 }
 
-/// The engine of 2013 to 2016 on a machine whose dirty data are at most so many bytes.
+/// The engine of 2013 to 2016 on a machine whose dirty data are at most this many bytes.
 pub(super) fn tunables_of_2013(dirty_max: u64) -> Vec<String> {
     // It pushed a txg at 64 MiB.
     let push = ((64 << 20) as f64 * 100.0 / dirty_max as f64).round().clamp(1.0, 100.0);

@@ -48,7 +48,7 @@ const FILE_BYTES: u64 = 128 << 20;
 const FILL: f64 = 0.25;
 /// Rate of the platter outside.
 const MEDIA_BYTES_PER_S: f64 = 150e6;
-/// Seeks are so many times those of a data sheet.
+/// Seeks are this many times those of a data sheet.
 const SEEKS: f64 = 0.9;
 /// Memory for blocks that were read.
 const CACHE_BYTES: usize = 32 << 20;

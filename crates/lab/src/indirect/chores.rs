@@ -56,7 +56,7 @@ const CHORES: [(&str, Work); 5] = [
     ("destruction", destroy),
 ];
 
-/// All chores on files of so many blocks, by chore, then size.
+/// All chores on files of this many blocks, by chore, then size.
 pub(super) fn run(
     blocks: u64,
     preset: &Preset,

@@ -156,7 +156,7 @@ fn parameters(preset: &Preset, part: f64) -> Vec<Parameter> {
     all
 }
 
-/// A case of the study with a file of so many blocks, and as many reads as go with them.
+/// A case of the study with a file of this many blocks, and as many reads as go with them.
 fn case(p: &published::Read, blocks: u64, setting: &Setting) -> Case {
     let reads = (p.reads as f64 * blocks as f64 / BLOCKS as f64) as u64;
     let (alignment, threads, seed) = (p.alignment, READERS, setting.seed);
@@ -227,7 +227,7 @@ fn chart(measured: &All<'_>) -> Chart {
     };
     Chart {
         title: "Random 8 KiB reads with cold metadata".to_owned(),
-        x: "places are multiples of so many blocks".to_owned(),
+        x: "places are multiples of this many blocks".to_owned(),
         y: "reads/s".to_owned(),
         x_log: true,
         bars: false,

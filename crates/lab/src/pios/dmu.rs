@@ -179,7 +179,7 @@ impl<'a> PoolFiles<'a> {
 }
 
 impl PoolFiles<'_> {
-    /// The block of zeros, when so many bytes at this place are whole blocks.
+    /// The block of zeros, when this many bytes at this place are whole blocks.
     fn zeros_for(&self, at: u64, len: usize) -> Option<&Arc<Block>> {
         let whole =
             |b: &&Arc<Block>| at.is_multiple_of(b.len() as u64) && len.is_multiple_of(b.len());

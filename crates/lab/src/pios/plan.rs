@@ -30,9 +30,9 @@ pub struct Plan {
     pub block_size: u64,
     /// How they lie.
     pub layout: Layout,
-    /// Chunks are up to so many bytes longer or shorter.
+    /// Chunks are up to this many bytes longer or shorter.
     pub chunk_noise: u64,
-    /// The next chunk is of a region up to so many farther on.
+    /// The next chunk is of a region up to this many farther on.
     pub region_noise: u64,
     /// Threads wait up to so long between I/Os.
     pub thread_delay: Duration,

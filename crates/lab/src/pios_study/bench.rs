@@ -114,7 +114,7 @@ fn create(rt: &Rt, setup: &Setup) -> Result<LivePool, Box<dyn std::error::Error>
     Ok(pool)
 }
 
-/// What so many bare units take when as many bytes are in flight to them as zinc keeps, block by
+/// What this many bare units take when as many bytes are in flight to them as zinc keeps, block by
 /// block in turn: the hardware's limit.
 ///
 /// # Errors

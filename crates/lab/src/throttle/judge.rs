@@ -17,11 +17,11 @@ pub(super) struct Published {
     syncs_per_s: f64,
     mb_per_s: f64,
     delays_per_s: f64,
-    /// How many syncs took so many milliseconds or up to [`BUCKET_MS`] more.
+    /// How many syncs took this many milliseconds or up to [`BUCKET_MS`] more.
     syncs: &'static [(f64, u32)],
-    /// How many txgs had so many MB or up to 200 more; 0 is "< 200", 4000 is ">= 4000".
+    /// How many txgs had this many MB or up to 200 more; 0 is "< 200", 4000 is ">= 4000".
     written: &'static [(f64, u32)],
-    /// How often the limit was so many MB or up to 250 more; 8000 is ">= 8000".
+    /// How often the limit was this many MB or up to 250 more; 8000 is ">= 8000".
     limits: &'static [(f64, u32)],
 }
 

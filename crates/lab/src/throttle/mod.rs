@@ -105,7 +105,7 @@ impl Part {
         self.disks as f64 / DISKS
     }
 
-    /// A setting in bytes, of so many MiB on the whole machine.
+    /// A setting in bytes, of this many MiB on the whole machine.
     fn bytes(self, name: &str, mb: f64) -> String {
         format!("{name}={}", (mb * self.of_all() * 1_048_576.0) as u64)
     }

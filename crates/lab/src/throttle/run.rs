@@ -9,7 +9,7 @@ use engine::inside::rt::{Rng as _, Rt, Xoshiro256};
 use engine::live::{LivePool, Setting, Tunable, TxgRecord};
 use std::time::Duration;
 
-/// Writes of a test begin so many after those of the test before: each has files of its own.
+/// Writes of a test begin this many after those of the test before: each has files of its own.
 const APART: u64 = 100_000;
 
 /// The machine, as far as it matters here. See the head of [`super`].

@@ -16,7 +16,7 @@ impl Buckets {
     }
 }
 
-/// The distance at which one of twenty pairs of samples of one distribution would be, with so many
+/// The distance at which one of 20 pairs of samples of one distribution would be, with this many
 /// values each as the histogram has.
 pub(super) fn most(histogram: &[(f64, u32)]) -> f64 {
     const FIVE_PERCENT: f64 = 1.358;

@@ -13,7 +13,7 @@ pub enum Layout {
     Stripe,
     /// Mirrors of so many.
     Mirror(usize),
-    /// RAID-Z with so many parity disks, of so many disks in all.
+    /// RAID-Z with this many parity disks, of this many disks in all.
     Raidz(u64, usize),
 }
 

@@ -5,7 +5,7 @@ use ondisk::config::{VdevConfig, VdevKind};
 use std::sync::Arc;
 use zio::{Class, Reader};
 
-/// Bytes that a block of so many bytes takes on a vdev, when it is born in this txg
+/// Bytes that a block of this many bytes takes on a vdev, when it is born in this txg
 /// (`u64::MAX`: now; 0: in the vdev's first shape).
 pub type AsizeFn = Arc<dyn Fn(u64, u64) -> u64 + Send + Sync>;
 

@@ -139,7 +139,7 @@ impl Budget {
         self.in_flight.synced(txg);
     }
 
-    /// Promises a block of a log so many bytes, if there is room.
+    /// Promises a block of a log this many bytes, if there is room.
     pub(super) fn promise_log(&self, worst: u64) -> bool {
         self.in_flight.promise_within(worst, self.for_writing())
     }
@@ -173,7 +173,7 @@ pub(super) struct Weight {
 }
 
 impl Weight {
-    /// Bytes that a transaction may take that holds so many.
+    /// Bytes that a transaction may take that holds this many.
     fn of_hold(&self, bytes: u64) -> u64 {
         let record = self.record.max(512);
         let blocks = bytes.div_ceil(record);

@@ -311,7 +311,7 @@ impl Shared {
         }
     }
 
-    /// Files that are made from now on have records of so many bytes at most.
+    /// Files that are made from now on have records of this many bytes at most.
     pub(super) fn set_record_max(&self, bytes: u64) {
         let files = |head: &Arc<Head>| head.objset.phys().kind == ObjsetKind::Zfs;
         for head in self.all_heads().into_iter().filter(files) {

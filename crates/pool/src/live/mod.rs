@@ -92,7 +92,7 @@ use zio::profile::Kind;
 use zpl::replay::ReplayReport;
 
 /// The metadata of a txg that is not durable yet, which the cache may not have before that, take at
-/// most this part of what the cache may take: one in so many bytes.
+/// most this part of what the cache may take: one in this many bytes.
 const RECENT_SHARE: u64 = 4;
 
 /// A pool that is open for writing. Dropping it stops it after what is dirty is durable, and leaves

@@ -6,7 +6,7 @@
 //! Every layer counts for itself, always, from the moment the pool is opened: the queues of the
 //! leaves (`vdev::queue`), the stages of the pipeline and the blocks by type and level (`zio`), the
 //! datasets, the txg machine. A [`Snapshot`] is taken by asking all of them; nothing is reset by
-//! that, so any number of observers can look at the same pool, each at his own pace. What happened
+//! that, so any number of observers can look at the same pool, each at its own pace. What happened
 //! in an interval is the difference of two snapshots ([`Snapshot::since`]).
 //!
 //! *Counters* (what was done: `ops`, `bytes`, `reads` …) only grow; *gauges* (what is: `pending`,

@@ -91,7 +91,7 @@ impl LeafQueue {
         if self.limits.is_counting() { self.clock() } else { 0 }
     }
 
-    /// A request of so many bytes begins; as how many it counts where times are counted.
+    /// A request of this many bytes begins; as how many it counts where times are counted.
     fn begin(&self, state: &mut State, class: IoClass, bytes: u64) -> u64 {
         state.schedule.begin(class);
         if !self.limits.is_counting() {

@@ -4,7 +4,7 @@
 //!
 //! A device that has everything at once decides by itself what waits, and it does not know that a
 //! reader is waiting while a txg is not. So requests wait here, by class, and the device gets only
-//! so many of each class as its limits say:
+//! this many of each class as its limits say:
 //!
 //! ```text
 //! submit --> waiting, one line per class --admit--> active, at the device --> done
@@ -27,7 +27,7 @@
 //! before they come here (`gather`), where their buffers are.
 //!
 //! *Who does the work*. There is no thread here. Whoever submits sends what is admitted; whoever
-//! brings a result, a thread of the device, sends what the freed place admits before he tells the
+//! brings a result, a thread of the device, sends what the freed place admits before it tells the
 //! owner. No lock is held over a submission, and a submission within a submission only leaves word
 //! for the outer one (`drive`), so nothing recurses, however the device answers.
 //!

@@ -44,13 +44,13 @@ pub(super) struct Sizes {
 }
 
 impl Sizes {
-    /// A block for so many bytes of records: a power of two, from 4 to 128 KiB.
+    /// A block for this many bytes of records: a power of two, from 4 to 128 KiB.
     pub(super) fn of(bytes: u64) -> u64 {
         let whole = bytes.saturating_add(CHAIN_SIZE as u64).min(BLOCK_MAX);
         whole.next_power_of_two().max(BLOCK_SIZE_MIN as u64)
     }
 
-    /// A batch had so many bytes of records.
+    /// A batch had this many bytes of records.
     pub(super) fn note(&mut self, bytes: u64) {
         self.last.push_back(bytes);
         if self.last.len() > REMEMBERED {

@@ -163,7 +163,7 @@ impl Books {
         Self { reader, segment, state: Mutex::default() }
     }
 
-    /// From now on there is space for so many segments more.
+    /// From now on there is space for this many segments more.
     pub fn limit(&self, segments: usize) {
         self.state.lock().unwrap().limit = Some(segments);
     }

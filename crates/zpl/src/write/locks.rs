@@ -71,8 +71,8 @@ impl Held {
         !self.exclusive && self.sharers == 0 && waiting == 0
     }
 
-    /// Wakes who can go on now. Who is woken may find that another was faster, whose release then
-    /// wakes him again.
+    /// Wakes the threads that can go on now. One that is woken may find that another was faster,
+    /// whose release then wakes it again.
     fn wake(&mut self) {
         let Some(changed) = self.changed.as_ref().filter(|_| !self.exclusive) else { return };
         if self.waiting_exclusive == 0 {

@@ -42,7 +42,7 @@ fn next_piece(object: &Object, from: u64, end: u64) -> Option<(u64, u64)> {
 }
 
 /// Frees what is stored from byte `from` to `end`, but for what one transaction can free: that is
-/// left to the caller. `free` makes a hole of so many bytes from a place on; when it says false,
+/// left to the caller. `free` makes a hole of this many bytes from a place on; when it says false,
 /// that was all.
 pub(super) fn free_most(
     object: &Object,

@@ -246,7 +246,7 @@ impl Set {
         self.txgs.stopped.lock().unwrap().clone()
     }
 
-    /// Lets so many more transactions begin.
+    /// Lets this many more transactions begin.
     pub(crate) fn let_begin(&self, more: u64) {
         self.txgs.most.store(self.begun().saturating_add(more), Relaxed);
     }

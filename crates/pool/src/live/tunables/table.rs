@@ -200,80 +200,80 @@ table! {
     SyncReadMinActive "zfs_vdev_sync_read_min_active" Unit::Count,
         QueueLimit::Min(IoClass::SyncRead).default_value(), 1..=1 << 20,
         |s, v| s.queues.set(QueueLimit::Min(IoClass::SyncRead), v),
-        "Of synchronous reads, so many are active on a device while other classes wait.";
+        "Of synchronous reads, this many are active on a device while other classes wait.";
     SyncReadMaxActive "zfs_vdev_sync_read_max_active" Unit::Count,
         QueueLimit::Max(IoClass::SyncRead).default_value(), 1..=1 << 20,
         |s, v| s.queues.set(QueueLimit::Max(IoClass::SyncRead), v),
-        "Of synchronous reads, at most so many are active on a device.";
+        "Of synchronous reads, at most this many are active on a device.";
     SyncWriteMinActive "zfs_vdev_sync_write_min_active" Unit::Count,
         QueueLimit::Min(IoClass::SyncWrite).default_value(), 1..=1 << 20,
         |s, v| s.queues.set(QueueLimit::Min(IoClass::SyncWrite), v),
-        "Of synchronous writes, so many are active on a device while other classes wait.";
+        "Of synchronous writes, this many are active on a device while other classes wait.";
     SyncWriteMaxActive "zfs_vdev_sync_write_max_active" Unit::Count,
         QueueLimit::Max(IoClass::SyncWrite).default_value(), 1..=1 << 20,
         |s, v| s.queues.set(QueueLimit::Max(IoClass::SyncWrite), v),
-        "Of synchronous writes, at most so many are active on a device.";
+        "Of synchronous writes, at most this many are active on a device.";
     AsyncReadMinActive "zfs_vdev_async_read_min_active" Unit::Count,
         QueueLimit::Min(IoClass::AsyncRead).default_value(), 1..=1 << 20,
         |s, v| s.queues.set(QueueLimit::Min(IoClass::AsyncRead), v),
-        "Of reads ahead, so many are active on a device while other classes wait.";
+        "Of reads ahead, this many are active on a device while other classes wait.";
     AsyncReadMaxActive "zfs_vdev_async_read_max_active" Unit::Count,
         QueueLimit::Max(IoClass::AsyncRead).default_value(), 1..=1 << 20,
         |s, v| s.queues.set(QueueLimit::Max(IoClass::AsyncRead), v),
-        "Of reads ahead, at most so many are active on a device.";
+        "Of reads ahead, at most this many are active on a device.";
     AsyncWriteMinActive "zfs_vdev_async_write_min_active" Unit::Count,
         QueueLimit::Min(IoClass::AsyncWrite).default_value(), 1..=1 << 20,
         |s, v| s.queues.set(QueueLimit::Min(IoClass::AsyncWrite), v),
-        "Of asynchronous writes, which are those of txgs, so many are active on a device \
+        "Of asynchronous writes, which are those of txgs, this many are active on a device \
          while other classes wait.";
     AsyncWriteMaxActive "zfs_vdev_async_write_max_active" Unit::Count,
         QueueLimit::Max(IoClass::AsyncWrite).default_value(), 1..=1 << 20,
         |s, v| s.queues.set(QueueLimit::Max(IoClass::AsyncWrite), v),
-        "Of asynchronous writes, which are those of txgs, at most so many are active on a \
+        "Of asynchronous writes, which are those of txgs, at most this many are active on a \
          device. Between the two limits their number follows the dirty data.";
     ScrubMinActive "zfs_vdev_scrub_min_active" Unit::Count,
         QueueLimit::Min(IoClass::Scrub).default_value(), 1..=1 << 20,
         |s, v| s.queues.set(QueueLimit::Min(IoClass::Scrub), v),
-        "Of scrub reads, so many are active on a device while other classes wait.";
+        "Of scrub reads, this many are active on a device while other classes wait.";
     ScrubMaxActive "zfs_vdev_scrub_max_active" Unit::Count,
         QueueLimit::Max(IoClass::Scrub).default_value(), 1..=1 << 20,
         |s, v| s.queues.set(QueueLimit::Max(IoClass::Scrub), v),
-        "Of scrub reads, at most so many are active on a device.";
+        "Of scrub reads, at most this many are active on a device.";
     RemovalMinActive "zfs_vdev_removal_min_active" Unit::Count,
         QueueLimit::Min(IoClass::Removal).default_value(), 1..=1 << 20,
         |s, v| s.queues.set(QueueLimit::Min(IoClass::Removal), v),
-        "Of reads and writes of device removal, so many are active on a device while \
+        "Of reads and writes of device removal, this many are active on a device while \
          other classes wait.";
     RemovalMaxActive "zfs_vdev_removal_max_active" Unit::Count,
         QueueLimit::Max(IoClass::Removal).default_value(), 1..=1 << 20,
         |s, v| s.queues.set(QueueLimit::Max(IoClass::Removal), v),
-        "Of reads and writes of device removal, at most so many are active on a device.";
+        "Of reads and writes of device removal, at most this many are active on a device.";
     InitializingMinActive "zfs_vdev_initializing_min_active" Unit::Count,
         QueueLimit::Min(IoClass::Initializing).default_value(), 1..=1 << 20,
         |s, v| s.queues.set(QueueLimit::Min(IoClass::Initializing), v),
-        "Of writes that initialize, so many are active on a device while other classes \
+        "Of writes that initialize, this many are active on a device while other classes \
          wait.";
     InitializingMaxActive "zfs_vdev_initializing_max_active" Unit::Count,
         QueueLimit::Max(IoClass::Initializing).default_value(), 1..=1 << 20,
         |s, v| s.queues.set(QueueLimit::Max(IoClass::Initializing), v),
-        "Of writes that initialize, at most so many are active on a device.";
+        "Of writes that initialize, at most this many are active on a device.";
     TrimMinActive "zfs_vdev_trim_min_active" Unit::Count,
         QueueLimit::Min(IoClass::Trim).default_value(), 1..=1 << 20,
         |s, v| s.queues.set(QueueLimit::Min(IoClass::Trim), v),
-        "Of trims, so many are active on a device while other classes wait.";
+        "Of trims, this many are active on a device while other classes wait.";
     TrimMaxActive "zfs_vdev_trim_max_active" Unit::Count,
         QueueLimit::Max(IoClass::Trim).default_value(), 1..=1 << 20,
         |s, v| s.queues.set(QueueLimit::Max(IoClass::Trim), v),
-        "Of trims, at most so many are active on a device.";
+        "Of trims, at most this many are active on a device.";
     RebuildMinActive "zfs_vdev_rebuild_min_active" Unit::Count,
         QueueLimit::Min(IoClass::Rebuild).default_value(), 1..=1 << 20,
         |s, v| s.queues.set(QueueLimit::Min(IoClass::Rebuild), v),
-        "Of reads and writes of sequential rebuilding, so many are active on a device \
+        "Of reads and writes of sequential rebuilding, this many are active on a device \
          while other classes wait.";
     RebuildMaxActive "zfs_vdev_rebuild_max_active" Unit::Count,
         QueueLimit::Max(IoClass::Rebuild).default_value(), 1..=1 << 20,
         |s, v| s.queues.set(QueueLimit::Max(IoClass::Rebuild), v),
-        "Of reads and writes of sequential rebuilding, at most so many are active on a \
+        "Of reads and writes of sequential rebuilding, at most this many are active on a \
          device.";
     MaxActive "zfs_vdev_max_active" Unit::Count,
         QueueLimit::AllMax.default_value(), 1..=1 << 20,
@@ -299,16 +299,16 @@ table! {
     ReadGapLimit "zfs_vdev_read_gap_limit" Unit::Bytes,
         QueueLimit::ReadGap.default_value(), 0..=16 << 20,
         |s, v| s.queues.set(QueueLimit::ReadGap, v),
-        "Reads are joined across gaps of so many bytes.";
+        "Reads are joined across gaps of this many bytes.";
     NiaDelay "zfs_vdev_nia_delay" Unit::Count,
         QueueLimit::NiaDelay.default_value(), 0..=1 << 20,
         |s, v| s.queues.set(QueueLimit::NiaDelay, v),
-        "So many requests of scrubs and the like must have ended with nothing else going \
+        "This many requests of scrubs and the like must have ended with nothing else going \
          on before there may be more than their least.";
     NiaCredit "zfs_vdev_nia_credit" Unit::Count,
         QueueLimit::NiaCredit.default_value(), 0..=1 << 20,
         |s, v| s.queues.set(QueueLimit::NiaCredit, v),
-        "So many requests of scrubs and the like may begin after each that somebody waits \
+        "This many requests of scrubs and the like may begin after each that somebody waits \
          for.";
 
     // The write pipeline.

@@ -150,7 +150,7 @@ struct Seen {
 
 const WRITE: u64 = 1 << 20;
 
-/// A device that writes so many bytes in a second, and needs so long for the end of a sync.
+/// A device that writes this many bytes in a second, and needs so long for the end of a sync.
 #[derive(Clone, Copy)]
 struct Speed {
     bytes_per_s: u64,

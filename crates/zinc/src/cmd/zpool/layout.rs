@@ -301,7 +301,7 @@ fn tree(out: &mut String, spec: &VdevSpec, indent: usize) {
 pub enum Level {
     /// Nothing: one device.
     Single,
-    /// Of so many copies all but one.
+    /// Of this many copies all but one.
     Mirror(usize),
     /// Parity and devices.
     Raidz(u64, usize),
