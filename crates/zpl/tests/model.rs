@@ -1,11 +1,17 @@
 //! Random operations against a plain model in memory, compared after every few txgs with what a
 //! fresh reader sees on disk.
+//!
+//! Each step is made from a number of its own, so that a run that fails is shrunk: steps are left
+//! out as long as it still fails, and the shortest run is printed.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by it")]
 
 mod common;
 
 use common::{Set, at, filesystem};
+use proptest::collection::vec;
+use proptest::prelude::any;
+use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
 use std::collections::{BTreeMap, HashMap};
 use testkit::Rng;
 use zpl::write::XattrMode;
@@ -454,19 +460,44 @@ fn compare(model: &Model, fs: &Filesystem) -> usize {
     TABLES + seen.len() + hidden
 }
 
-fn run(seed: u64, record: u32, xattr: XattrStore, steps: u64) {
+/// Steps of a run, at most.
+const STEPS_MAX: usize = 3000;
+/// Runs that are tried to make a failing one shorter.
+const SHRINKS_MAX: u32 = 500;
+
+/// Makes several runs, always the same ones, and shrinks one that fails.
+fn random(runs: u32, record: u32, xattr: XattrStore) {
+    let config = Config {
+        cases: runs,
+        max_shrink_iters: SHRINKS_MAX,
+        failure_persistence: None,
+        ..Config::default()
+    };
+    let rng = TestRng::deterministic_rng(RngAlgorithm::ChaCha);
+    let steps = vec(any::<u64>(), 1..=STEPS_MAX);
+    let test = |steps: Vec<u64>| {
+        run(&steps, record, xattr);
+        Ok(())
+    };
+    if let Err(e) = TestRunner::new_with_rng(config, rng).run(&steps, test) {
+        panic!("{e}");
+    }
+}
+
+fn run(steps: &[u64], record: u32, xattr: XattrStore) {
     let (set, fs) = filesystem(&FormatOptions::new(at(1)));
     let settings = FsSettings { record_size: record, xattr, ..FsSettings::default() };
     fs.configure(settings).unwrap();
     let model = Model::new(fs.root_object());
-    let mut run = Run { rng: Rng::new(seed), model, fs, record: record.into() };
+    let mut run = Run { rng: Rng::new(0), model, fs, record: record.into() };
     let mut set = set;
-    for step in 0..steps {
+    for (step, seed) in steps.iter().enumerate() {
+        run.rng = Rng::new(*seed);
         run.step();
         if run.rng.below(40) == 0 {
             set.commit();
         }
-        if run.rng.below(300) == 0 || step + 1 == steps {
+        if run.rng.below(300) == 0 || step + 1 == steps.len() {
             // What is in memory is what comes out on disk.
             compare(&run.model, &run.fs);
             set.commit();
@@ -500,16 +531,16 @@ fn check_disk(set: &Set, model: &Model) {
 
 #[test]
 fn small_records() {
-    run(1, 512, XattrStore::Sa, 3000);
-    run(2, 4096, XattrStore::Sa, 3000);
+    random(2, 512, XattrStore::Sa);
+    random(2, 4096, XattrStore::Sa);
 }
 
 #[test]
 fn usual_records() {
-    run(3, 128 << 10, XattrStore::Sa, 3000);
+    random(2, 128 << 10, XattrStore::Sa);
 }
 
 #[test]
 fn attributes_as_files() {
-    run(4, 8192, XattrStore::Dir, 3000);
+    random(2, 8192, XattrStore::Dir);
 }
