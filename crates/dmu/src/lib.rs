@@ -29,7 +29,7 @@ mod objset;
 mod places;
 mod ranges;
 mod store;
-mod traverse;
+pub mod traverse;
 mod tx;
 mod usage;
 pub mod zap;

@@ -182,14 +182,15 @@ impl Object {
         }
     }
 
-    /// Walks over its blocks in logical order; of a live object as it was synced last.
-    pub fn traverse(&self, visitor: &mut dyn Visitor) -> ControlFlow<()> {
+    /// Walks over its blocks born after txg `since`, in logical order; of a live object as it was
+    /// synced last. Of the meta dnode, the blocks of dnodes are data, and not gone into.
+    pub fn traverse(&self, since: u64, visitor: &mut dyn Visitor) -> ControlFlow<()> {
         let dnode = match &self.live {
             Some(live) => live.synced(),
             None => Some(Arc::clone(&self.dnode)),
         };
         match dnode {
-            Some(dnode) => self.objset.traversal(0).object(self.number, &dnode, visitor),
+            Some(dnode) => self.objset.traversal(since).object(self.number, &dnode, visitor),
             None => ControlFlow::Continue(()),
         }
     }

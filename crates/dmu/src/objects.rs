@@ -3,10 +3,11 @@
 use crate::error::{Error, ErrorKind, Result};
 use crate::object::Object;
 use crate::objset::Objset;
+use crate::traverse::inside::Slots;
 use ondisk::Dnode;
-use ondisk::dnode::{DNODE_SLOT_SIZE, EXTRA_SLOTS_AT};
+use ondisk::dnode::DNODE_SLOT_SIZE;
 use std::sync::Arc;
-use zio::{Block, Place};
+use zio::Place;
 
 impl Objset {
     /// The object whose data is the array of dnodes; `None` in an empty set.
@@ -94,56 +95,6 @@ impl Objset {
     #[must_use]
     pub fn objects(&self) -> ObjectIter {
         ObjectIter::new(self.clone())
-    }
-}
-
-/// The dnodes of one block with their slot numbers.
-struct Slots<'a> {
-    block: &'a Block,
-    slot: usize,
-}
-
-impl<'a> Slots<'a> {
-    fn new(block: &'a Block) -> Self {
-        Self { block, slot: 0 }
-    }
-
-    /// Passes over the dnodes before slot `to` without decoding them; stops behind it when the
-    /// slot is the inside of a larger dnode.
-    fn skip_to(&mut self, to: usize) {
-        while self.slot < to {
-            let bytes = self.block.get(self.slot * DNODE_SLOT_SIZE..).unwrap_or_default();
-            self.slot += match bytes.get(EXTRA_SLOTS_AT) {
-                // A damaged dnode must not hide those behind it.
-                Some(extra @ 0..=31) if !Dnode::is_free_slot(bytes) => usize::from(*extra) + 1,
-                Some(_) => 1,
-                None => return,
-            };
-        }
-    }
-}
-
-impl Iterator for Slots<'_> {
-    type Item = (usize, ondisk::Result<Dnode>);
-
-    fn next(&mut self) -> Option<Self::Item> {
-        loop {
-            let at = self.slot;
-            let bytes = self.block.get(at * DNODE_SLOT_SIZE..)?;
-            if bytes.len() < DNODE_SLOT_SIZE {
-                return None;
-            }
-            if Dnode::is_free_slot(bytes) {
-                self.slot += 1;
-                continue;
-            }
-            let dnode = Dnode::decode(bytes, self.block.endian());
-            self.slot += match &dnode {
-                Ok(d) => usize::from(d.extra_slots) + 1,
-                Err(_) => 1,
-            };
-            return Some((at, dnode));
-        }
     }
 }
 

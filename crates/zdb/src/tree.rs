@@ -10,7 +10,7 @@ use serde_json::json;
 pub(crate) fn dump(d: &mut Dump, object: &Object, all: bool) {
     d.note("Indirect blocks:");
     // It ends early only when its output is not wanted.
-    let _ = object.traverse(&mut Lines { d, object, all });
+    let _ = object.traverse(0, &mut Lines { d, object, all });
     if let Some(bp) = &object.dnode().spill {
         d.hold("spill", show::bp_json(bp));
         d.note(format_args!("\tSpill block: {}", show::bp_short(bp, all)));

@@ -1,10 +1,9 @@
 //! Judging pointers, and finding the pointers inside blocks.
 
-use super::{Item, Local, Owner, Set, Walk};
+use super::{Item, Out, Owner, Set, Walk};
 use crate::issue::Issue;
 use crate::totals::Kind;
-use ondisk::blkptr::BLKPTR_SIZE;
-use ondisk::dnode::DNODE_SLOT_SIZE;
+use dmu::traverse;
 use ondisk::objset::OBJSET_SIZE_V1;
 use ondisk::zil::{Body, CHECKSUM_SEQ_WORD, Chain, ChainPlace, records};
 use ondisk::{BlkPtr, DmuType, Dnode, ObjsetPhys, ZilHeader};
@@ -14,8 +13,6 @@ use zio::{Block, Place, Request};
 
 /// The pool version that brought accounting by user and group.
 const VERSION_USERSPACE: u64 = 15;
-/// Numbers of the accounting objects in the header of a set.
-const ACCOUNTING: [u64; 3] = [u64::MAX, u64::MAX - 1, u64::MAX - 2];
 
 impl Walk<'_> {
     /// Judges and counts a pointer, and queues its block. `limit`: latest txg it can be born in.
@@ -25,7 +22,7 @@ impl Walk<'_> {
         place: Place,
         owner: &Arc<Owner>,
         limit: u64,
-        local: &mut Local,
+        out: &mut Out<'_>,
     ) {
         let birth = bp.logical_birth();
         if birth == 0 {
@@ -50,7 +47,7 @@ impl Walk<'_> {
             return;
         }
         let kind = owner.set.kind.unwrap_or(Kind::of(bp.dmu_type()));
-        let is_new = self.count(&bp, kind, &at, &mut local.totals);
+        let is_new = self.count(&bp, kind, &at, &mut out.local.totals);
         let space = self.pool_space(&bp);
         owner.take(space.used);
         if place.level != Place::LEVEL_ZIL {
@@ -59,12 +56,12 @@ impl Walk<'_> {
             own.compressed = own.compressed.saturating_add(space.compressed);
             own.uncompressed = own.uncompressed.saturating_add(space.uncompressed);
         }
-        let item = Item { bp, place, owner: Arc::clone(owner) };
-        if item.has_children() && !is_new {
+        let item = Item { bp, place, of: Arc::clone(owner) };
+        if item.leads_further() && !is_new {
             return owner.mark_incomplete();
         }
         owner.opened();
-        local.children.push(item);
+        out.found.push(item);
     }
 
     /// Space of a block as datasets account for it.
@@ -114,12 +111,12 @@ impl Walk<'_> {
     }
 
     /// Visits the pointers inside a block.
-    pub(super) fn expand(&self, item: &Item, block: &Block, local: &mut Local) {
+    pub(super) fn expand(&self, item: &Item, block: &Block, out: &mut Out<'_>) {
         let kind = item.bp.dmu_type();
         match () {
-            () if item.bp.level() > 0 => self.expand_indirect(item, block, local),
-            () if kind == DmuType::DNODE => self.expand_dnodes(item, block, local),
-            () if kind == DmuType::OBJSET => self.expand_objset(item, block, local),
+            () if item.bp.level() > 0 => self.expand_indirect(item, block, out),
+            () if kind == DmuType::DNODE => self.expand_dnodes(item, block, out),
+            () if kind == DmuType::OBJSET => self.expand_objset(item, block, out),
             () => {}
         }
     }
@@ -134,58 +131,47 @@ impl Walk<'_> {
     fn fill(&self, item: &Item, counted: u64) {
         let stored = item.bp.fill();
         if stored != counted {
-            self.sink.put(Issue::FillCount { at: item.at(), stored, counted });
+            self.sink.put(Issue::FillCount { at: item.of.at(item.place), stored, counted });
         }
     }
 
     fn bad(&self, item: &Item, what: &'static str, error: &ondisk::Error) {
-        item.owner.mark_incomplete();
-        self.sink.put(Issue::BadStructure { at: item.at(), what, cause: error.to_string() });
+        item.of.mark_incomplete();
+        self.sink.put(Issue::BadStructure {
+            at: item.of.at(item.place),
+            what,
+            cause: error.to_string(),
+        });
     }
 
-    fn expand_indirect(&self, item: &Item, block: &Block, local: &mut Local) {
+    fn expand_indirect(&self, item: &Item, block: &Block, out: &mut Out<'_>) {
         let mut filled = 0u64;
-        let fanout = (block.len() / BLKPTR_SIZE) as u64;
-        for (slot, bytes) in block.chunks_exact(BLKPTR_SIZE).enumerate() {
-            let bp = match BlkPtr::decode(bytes, block.endian()) {
+        for (place, bp) in traverse::pointers(block, item.place) {
+            let bp = match bp {
                 Ok(bp) => bp,
                 Err(e) => return self.bad(item, "block pointer", &e),
             };
             if !bp.is_hole() {
                 filled = filled.saturating_add(bp.fill());
             }
-            let place = Place {
-                level: item.place.level - 1,
-                blkid: item.place.blkid.wrapping_mul(fanout).wrapping_add(slot as u64),
-                ..item.place
-            };
-            self.visit(bp, place, &item.owner, item.bp.logical_birth(), local);
+            self.visit(bp, place, &item.of, item.bp.logical_birth(), out);
         }
         self.fill(item, filled);
     }
 
-    fn expand_dnodes(&self, item: &Item, block: &Block, local: &mut Local) {
-        let mut slot = 0;
+    fn expand_dnodes(&self, item: &Item, block: &Block, out: &mut Out<'_>) {
         let mut filled = 0;
-        let first = item.place.blkid.wrapping_mul((block.len() / DNODE_SLOT_SIZE) as u64);
-        while let Some(bytes) = block.get(slot * DNODE_SLOT_SIZE..).filter(|b| !b.is_empty()) {
-            if Dnode::is_free_slot(bytes) {
-                slot += 1;
-                continue;
-            }
-            let number = first.wrapping_add(slot as u64);
+        for (number, dnode) in traverse::dnodes(block, item.place) {
             filled += 1;
-            match Dnode::decode(bytes, block.endian()) {
+            match dnode {
                 Ok(dnode) => {
-                    slot += usize::from(dnode.extra_slots) + 1;
-                    let owner = Owner::object(&item.owner.set, number, &dnode);
-                    self.expand_dnode(&dnode, owner, item.bp.logical_birth(), local);
+                    let owner = Owner::object(&item.of.set, number, &dnode);
+                    self.expand_dnode(&dnode, owner, item.bp.logical_birth(), out);
                 }
                 Err(e) => {
-                    slot += 1;
-                    item.owner.mark_incomplete();
+                    item.of.mark_incomplete();
                     let place = Place { object: number, level: 0, blkid: 0, ..item.place };
-                    let (at, cause) = (item.owner.at(place), e.to_string());
+                    let (at, cause) = (item.of.at(place), e.to_string());
                     self.sink.put(Issue::BadStructure { at, what: "dnode", cause });
                 }
             }
@@ -193,31 +179,20 @@ impl Walk<'_> {
         self.fill(item, filled);
     }
 
-    fn expand_dnode(&self, dnode: &Dnode, owner: Owner, limit: u64, local: &mut Local) {
+    fn expand_dnode(&self, dnode: &Dnode, owner: Owner, limit: u64, out: &mut Out<'_>) {
         let owner = Arc::new(owner);
-        let place = Place {
-            objset: owner.set.id,
-            object: owner.number(),
-            level: (dnode.levels - 1).cast_signed(),
-            blkid: 0,
-        };
-        for (i, bp) in dnode.blkptrs.iter().enumerate() {
-            let place = Place { blkid: i as u64, ..place };
-            self.visit(*bp, place, &owner, limit, local);
-        }
-        if let Some(bp) = &dnode.spill {
-            let place = Place { level: 0, blkid: Place::BLKID_SPILL, ..place };
-            self.visit(*bp, place, &owner, limit, local);
+        for (place, bp) in traverse::tops(owner.set.id, owner.number(), dnode) {
+            self.visit(*bp, place, &owner, limit, out);
         }
         owner.closed(self.sink);
     }
 
-    fn expand_objset(&self, item: &Item, block: &Block, local: &mut Local) {
+    fn expand_objset(&self, item: &Item, block: &Block, out: &mut Out<'_>) {
         let phys = match ObjsetPhys::decode(block, block.endian()) {
             Ok(p) => p,
             Err(e) => return self.bad(item, "object set", &e),
         };
-        let set = &item.owner.set;
+        let set = &item.of.set;
         let birth = item.bp.logical_birth();
         if let Some(meta) = &phys.meta_dnode {
             let filled = meta.blkptrs.iter().filter(|b| !b.is_hole());
@@ -225,19 +200,16 @@ impl Walk<'_> {
             let with_meta = filled.saturating_add(1);
             let old = item.bp.fill() == with_meta && self.may_count_meta_dnode(set, block.len());
             self.fill(item, if old { with_meta } else { filled });
-            self.expand_dnode(meta, Owner::object(set, 0, meta), birth, local);
+            self.expand_dnode(meta, Owner::object(set, 0, meta), birth, out);
         }
-        let accounting = [&phys.user_used, &phys.group_used, &phys.project_used];
-        for (number, dnode) in ACCOUNTING.into_iter().zip(accounting) {
-            if let Some(d) = dnode {
-                self.expand_dnode(d, Owner::object(set, number, d), birth, local);
-            }
+        for (number, dnode) in traverse::accounting(&phys) {
+            self.expand_dnode(dnode, Owner::object(set, number, dnode), birth, out);
         }
     }
 
     /// The intent log of a head. Not part of [`Self::expand_objset`]: a head that has not changed
     /// since its last snapshot shares the header block with it, but the log is the head's own.
-    pub(super) fn visit_log(&self, set: &Arc<Set>, local: &mut Local) {
+    pub(super) fn visit_log(&self, set: &Arc<Set>, out: &mut Out<'_>) {
         if set.is_snapshot || set.id == 0 || set.root.is_hole() {
             return;
         }
@@ -245,14 +217,14 @@ impl Walk<'_> {
         // A header that cannot be read is reported when the walk comes to it.
         let objset = dmu::Objset::open(store, set.id, &set.root, set.key.clone());
         if let Ok(objset) = objset {
-            self.expand_log(set, &objset.phys().zil, local);
+            self.expand_log(set, &objset.phys().zil, out);
         }
     }
 
     /// Counts the blocks of an intent log that are allocated: those that an import claimed, and
     /// of a log that none has claimed yet those that were synced as allocated. The chain is
     /// readable without a key.
-    fn expand_log(&self, set: &Arc<Set>, header: &ZilHeader, local: &mut Local) {
+    fn expand_log(&self, set: &Arc<Set>, header: &ZilHeader, out: &mut Out<'_>) {
         let claimed = header.claim_txg != 0;
         let synced = self.pool.uberblock().txg;
         let mut bp = header.log;
@@ -265,7 +237,7 @@ impl Walk<'_> {
                 return;
             }
             let place = Place { objset: set.id, object: 0, level: Place::LEVEL_ZIL, blkid: seq };
-            self.count(&bp, Kind::of(bp.dmu_type()), &|| set.at(place), &mut local.totals);
+            self.count(&bp, Kind::of(bp.dmu_type()), &|| set.at(place), &mut out.local.totals);
             let key = set.key.as_deref();
             let raw = key.is_none();
             let request = Request { bp: &bp, place, key, scope: Scope::Data, raw };
@@ -275,7 +247,8 @@ impl Walk<'_> {
             let Ok(block) = read.block else { return };
             let Ok(chain) = Chain::decode(&block, chain_at, block.endian()) else { return };
             if claimed && !raw {
-                self.expand_records(set, header, chain.records_in(&block, chain_at), &block, local);
+                let bytes = chain.records_in(&block, chain_at);
+                self.expand_records(set, header, bytes, &block, out);
             }
             bp = chain.next;
         }
@@ -288,7 +261,7 @@ impl Walk<'_> {
         header: &ZilHeader,
         bytes: &[u8],
         block: &Block,
-        local: &mut Local,
+        out: &mut Out<'_>,
     ) {
         for record in records(bytes, block.endian()).filter_map(Result::ok) {
             let Body::Write { block: bp, .. } = &record.body else { continue };
@@ -298,21 +271,17 @@ impl Walk<'_> {
             if !bp.is_hole() && bp.logical_birth() >= header.claim_txg {
                 let (level, blkid) = (Place::LEVEL_ZIL, record.seq);
                 let place = Place { objset: set.id, object: 0, level, blkid };
-                self.visit_logged(bp, place, &Arc::new(Owner::root(set)), local);
+                let owner = Arc::new(Owner::root(set));
+                let kind = Kind::of(bp.dmu_type());
+                self.count(bp, kind, &|| owner.at(place), &mut out.local.totals);
+                owner.opened();
+                out.found.push(Item { bp: **bp, place, of: owner });
             }
         }
     }
 
-    /// A block that a log record points to.
-    fn visit_logged(&self, bp: &BlkPtr, place: Place, owner: &Arc<Owner>, local: &mut Local) {
-        let at = || owner.at(place);
-        self.count(bp, Kind::of(bp.dmu_type()), &at, &mut local.totals);
-        owner.opened();
-        local.children.push(Item { bp: *bp, place, owner: Arc::clone(owner) });
-    }
-
     /// A block was read, or given up.
     pub(super) fn close(&self, item: &Item) {
-        item.owner.closed(self.sink);
+        item.of.closed(self.sink);
     }
 }

@@ -3,21 +3,8 @@
 //! # Theory
 //!
 //! A pointer is *visited* where it is met: judged against its place, counted, its space claimed.
-//! Then its block is read. Blocks with pointers inside go onto a stack, the last ones first, so
-//! that the stack stays as short as the trees are deep times the pointers of one block. Blocks
-//! without go into a pool of pending reads; when there are enough of them they are sorted by
-//! address and cut into batches, which are read in the order of the disk:
-//!
-//! ```text
-//! roots -> stack (metadata, newest first) --read, decode--> children --visit--> stack
-//!                                                                        \--> pending
-//! pending (PENDING_MAX pointers) --sort by address, cut--> batches --read, verify--> done
-//! ```
-//!
-//! Each thread reads one batch at a time, all its blocks in one submission, every copy and all
-//! parity; while one thread verifies, the others' reads are under way. Batches that are ready go
-//! before the stack, so that what is pending never exceeds its bound by more than one batch's
-//! children.
+//! Then its block is read, in the order of the disk ([`dmu::traverse::DiskOrder`]): all blocks of
+//! a batch in one submission, every copy and all parity.
 //!
 //! A block with pointers inside is gone into once. Nothing shares such blocks, so one whose space
 //! was claimed before is an issue, and what is below it was visited: a few blocks that point to one
@@ -36,50 +23,17 @@ use crate::options::{CheckOptions, Verify};
 use crate::shared::{Shared, Visit};
 use crate::sink::Sink;
 use crate::totals::{Kind, Totals};
-use ondisk::{BlkPtr, DmuType, Dva};
-use parking_lot::Mutex;
+use dmu::traverse::{BatchVisitor, DiskOrder};
+use ondisk::{BlkPtr, Dva};
 use pool::Pool;
-use rt::{Condvar, Progress};
+use rt::Progress;
 pub(crate) use set::{Owner, Set, Space};
-use std::convert::Infallible;
 use std::sync::Arc;
 use vdev::Scope;
 use zio::{Block, Place, Request};
 
-/// Pointers without children that wait to be sorted; each takes about 200 bytes.
-const PENDING_MAX: usize = 1 << 16;
-/// Pointers of one batch, at most.
-const BATCH_POINTERS: usize = 2048;
-
 /// A visited pointer whose block is to be read.
-pub(super) struct Item {
-    pub(super) bp: BlkPtr,
-    pub(super) place: Place,
-    pub(super) owner: Arc<Owner>,
-}
-
-impl Item {
-    /// The block has pointers inside.
-    fn has_children(&self) -> bool {
-        let t = self.bp.dmu_type();
-        self.bp.level() > 0 || t == DmuType::DNODE || t == DmuType::OBJSET
-    }
-
-    fn disk_order(&self) -> (u32, u64) {
-        let dva = self.bp.dva(0);
-        (dva.vdev(), dva.offset())
-    }
-}
-
-#[derive(Default)]
-struct Queue {
-    /// Pointers to blocks with pointers, last in first out.
-    stack: Vec<Item>,
-    pending: Vec<Item>,
-    /// The next batch is the last.
-    batches: Vec<Vec<Item>>,
-    busy: usize,
-}
+pub(super) type Item = dmu::traverse::Item<Arc<Owner>>;
 
 /// What one thread counts by itself.
 #[derive(Default)]
@@ -89,7 +43,22 @@ pub(crate) struct Local {
     pub(crate) blocks_read: u64,
     pub(crate) bytes_read: u64,
     pub(crate) blocks_lost: u64,
-    children: Vec<Item>,
+}
+
+impl Local {
+    fn merge(&mut self, other: Self) {
+        self.totals.merge(&other.totals);
+        self.damages.merge(other.damages);
+        self.blocks_read += other.blocks_read;
+        self.bytes_read += other.bytes_read;
+        self.blocks_lost += other.blocks_lost;
+    }
+}
+
+/// Where what is visited goes: the counts, and blocks to be read.
+pub(crate) struct Out<'a> {
+    pub(crate) local: &'a mut Local,
+    pub(crate) found: &'a mut Vec<Item>,
 }
 
 /// The walk.
@@ -102,8 +71,6 @@ pub(crate) struct Walk<'p> {
     progress: &'p Progress,
     /// What another walk has read already: blocks without pointers inside need no second reading.
     known: Option<&'p Claims<'p>>,
-    queue: Mutex<Queue>,
-    work: Condvar,
 }
 
 impl<'p> Walk<'p> {
@@ -114,8 +81,7 @@ impl<'p> Walk<'p> {
         sink: &'p Sink,
         progress: &'p Progress,
     ) -> Self {
-        let (queue, work) = (Mutex::default(), pool.vdevs().rt().condvar());
-        Self { pool, options, claims, shared, sink, progress, known: None, queue, work }
+        Self { pool, options, claims, shared, sink, progress, known: None }
     }
 
     /// Does not read again what the walk that made `known` has read.
@@ -126,129 +92,30 @@ impl<'p> Walk<'p> {
     /// Walks down from the roots of `sets` and returns when all is read.
     pub(crate) fn run(&self, sets: &[Arc<Set>]) -> Local {
         let mut all = Local::default();
+        let mut found = Vec::new();
+        let out = &mut Out { local: &mut all, found: &mut found };
         for set in sets.iter().rev() {
             let place = Place::objset(set.id);
             let owner = Arc::new(Owner::root(set));
-            self.visit_log(set, &mut all);
-            self.visit(set.root, place, &owner, u64::MAX, &mut all);
+            self.visit_log(set, out);
+            self.visit(set.root, place, &owner, u64::MAX, out);
         }
-        self.hand_over(&mut all.children);
         let rt = self.pool.vdevs().rt().clone();
         let workers = match self.options.workers {
             // Threads wait for the disk as well as compute.
             0 => (2 * rt.processors()).max(4),
             n => n,
         };
-        let out = Mutex::new(all);
-        let Ok(()) = rt.for_each_parallel(workers, 0..workers, |_| {
-            let local = self.work();
-            let mut all = out.lock();
-            all.totals.merge(&local.totals);
-            all.damages.merge(local.damages);
-            all.blocks_read += local.blocks_read;
-            all.bytes_read += local.bytes_read;
-            all.blocks_lost += local.blocks_lost;
-            Ok::<(), Infallible>(())
-        });
-        out.into_inner()
-    }
-
-    fn work(&self) -> Local {
-        let mut local = Local::default();
-        while let Some(batch) = self.next_batch() {
-            self.process(batch, &mut local);
-            let mut children = std::mem::take(&mut local.children);
-            self.hand_over(&mut children);
-            local.children = children;
-            self.queue.lock().busy -= 1;
-            self.work.notify_all();
-        }
-        local
-    }
-
-    /// Puts visited pointers where they belong.
-    fn hand_over(&self, children: &mut Vec<Item>) {
-        let mut q = self.queue.lock();
-        for item in children.drain(..) {
-            if item.has_children() {
-                q.stack.push(item);
-            } else {
-                q.pending.push(item);
-            }
-        }
-    }
-
-    fn next_batch(&self) -> Option<Vec<Item>> {
-        let mut q = self.queue.lock();
-        loop {
-            if self.progress.is_cancelled() {
-                return None;
-            }
-            if q.batches.is_empty() && q.pending.len() >= PENDING_MAX {
-                self.cut_pending(&mut q);
-            }
-            let batch = match q.batches.pop() {
-                Some(b) => b,
-                None => self.take_from_stack(&mut q),
-            };
-            if !batch.is_empty() {
-                q.busy += 1;
-                return Some(batch);
-            }
-            if q.busy == 0 {
-                if q.pending.is_empty() {
-                    return None;
-                }
-                self.cut_pending(&mut q);
-                self.work.notify_all();
-                continue;
-            }
-            self.work.wait(&mut q);
-        }
-    }
-
-    /// Takes a batch from the top of the stack.
-    fn take_from_stack(&self, q: &mut Queue) -> Vec<Item> {
-        let mut bytes = 0;
-        let mut n = 0;
-        for item in q.stack.iter().rev().take(BATCH_POINTERS) {
-            bytes += item.bp.lsize();
-            if n > 0 && bytes > self.options.batch_bytes {
-                break;
-            }
-            n += 1;
-        }
-        let at = q.stack.len() - n;
-        let mut batch = q.stack.split_off(at);
-        batch.sort_by_key(Item::disk_order);
-        batch
-    }
-
-    /// Sorts what is pending and cuts it into batches.
-    fn cut_pending(&self, q: &mut Queue) {
-        let mut pending = std::mem::take(&mut q.pending);
-        pending.sort_by_key(Item::disk_order);
-        let mut batch = Vec::new();
-        let mut bytes = 0;
-        for item in pending {
-            let size = item.bp.psize();
-            let full = batch.len() >= BATCH_POINTERS || bytes + size > self.options.batch_bytes;
-            if full && !batch.is_empty() {
-                q.batches.push(std::mem::take(&mut batch));
-                bytes = 0;
-            }
-            bytes += size;
-            batch.push(item);
-        }
-        q.batches.push(batch);
-        q.batches.reverse();
+        let walk = DiskOrder { rt, workers, batch_bytes: self.options.batch_bytes };
+        walk.run(found, self).into_iter().for_each(|local| all.merge(local));
+        all
     }
 
     /// Reads a batch and does with each block what its kind demands.
-    fn process(&self, batch: Vec<Item>, local: &mut Local) {
+    fn process(&self, batch: Vec<Item>, out: &mut Out<'_>) {
         let skip = |i: &Item| match self.options.verify {
-            Verify::Metadata if i.is_data() => true,
-            _ => !i.has_children() && self.known.is_some_and(|k| k.holds(&i.bp)),
+            Verify::Metadata if is_data(&i.bp) => true,
+            _ => !i.leads_further() && self.known.is_some_and(|k| k.holds(&i.bp)),
         };
         let (skipped, batch): (Vec<Item>, Vec<Item>) = batch.into_iter().partition(skip);
         skipped.iter().for_each(|item| self.close(item));
@@ -263,7 +130,7 @@ impl<'p> Walk<'p> {
             let Some(item) = batch.get(*n) else { continue };
             let first = last != *n;
             last = *n;
-            let key = item.owner.set.key.as_deref();
+            let key = item.of.set.key.as_deref();
             let raw = !first || !needs_content(item, key.is_some());
             requests.push(Request { bp, place: item.place, key, scope: Scope::All, raw });
         }
@@ -286,23 +153,23 @@ impl<'p> Walk<'p> {
                 }
             }
             let bytes = item.bp.asize();
-            local.blocks_read += 1;
-            local.bytes_read += bytes;
+            out.local.blocks_read += 1;
+            out.local.bytes_read += bytes;
             self.progress.add(1, bytes);
             if !faults.is_empty() {
-                local.damages.add(&faults, found.is_none());
+                out.local.damages.add(&faults, found.is_none());
             }
             let content = match (found, failure) {
                 // The first copy is bad: another is good, but was not decoded.
                 (Some(_), Some(_)) if bad_copies > 0 => self.decode_again(item),
                 (found, None) => found,
                 (_, Some(e)) => {
-                    self.lost(item, &e, local);
+                    self.lost(item, &e, out.local);
                     None
                 }
             };
             if let Some(block) = content {
-                self.expand(item, &block, local);
+                self.expand(item, &block, out);
             }
             self.close(item);
         }
@@ -310,7 +177,7 @@ impl<'p> Walk<'p> {
 
     /// Reads a block by any copy that is good.
     fn decode_again(&self, item: &Item) -> Option<Block> {
-        let key = item.owner.set.key.as_deref();
+        let key = item.of.set.key.as_deref();
         let raw = !needs_content(item, key.is_some());
         let (bp, place) = (&item.bp, item.place);
         let request = Request { bp, place, key, scope: Scope::Data, raw };
@@ -325,9 +192,9 @@ impl<'p> Walk<'p> {
 
     fn lost(&self, item: &Item, e: &zio::Error, local: &mut Local) {
         local.blocks_lost += 1;
-        item.owner.mark_incomplete();
+        item.of.mark_incomplete();
         self.sink.put(Issue::BlockLost {
-            at: item.at(),
+            at: item.of.at(item.place),
             copies: item.bp.dvas().map(|(_, d)| d).collect::<Vec<Dva>>(),
             size: item.bp.lsize(),
             cause: e.kind.to_string(),
@@ -363,14 +230,20 @@ impl<'p> Walk<'p> {
     }
 }
 
-impl Item {
-    pub(super) fn at(&self) -> At {
-        self.owner.at(self.place)
+impl BatchVisitor<Arc<Owner>> for Walk<'_> {
+    type Local = Local;
+
+    fn batch(&self, items: Vec<Item>, local: &mut Local, found: &mut Vec<Item>) {
+        self.process(items, &mut Out { local, found });
     }
 
-    fn is_data(&self) -> bool {
-        self.bp.level() == 0 && !self.bp.dmu_type().is_metadata()
+    fn is_stopped(&self) -> bool {
+        self.progress.is_cancelled()
     }
+}
+
+fn is_data(bp: &BlkPtr) -> bool {
+    bp.level() == 0 && !bp.dmu_type().is_metadata()
 }
 
 /// The block must be decrypted and decompressed: it has pointers, or it is encrypted and its MAC
@@ -381,7 +254,7 @@ fn needs_content(item: &Item, has_key: bool) -> bool {
     if item.bp.is_encrypted() && !has_key {
         return false;
     }
-    item.has_children() || item.bp.uses_crypt() || item.bp.is_embedded()
+    item.leads_further() || item.bp.uses_crypt() || item.bp.is_embedded()
 }
 
 /// Calls `each` with one pointer per copy. Gang copies stay together: their headers are sealed

@@ -246,4 +246,38 @@ mod tests {
         assert_eq!(what(before(), seen(1, 2, "/b")), [What::Renamed { from: b"/a".into() }]);
         assert_eq!(what(before(), seen(1, 2, "/a")), [What::Modified { links: 0 }]);
     }
+
+    /// Whether the pool notes the births of holes or not: blocks of dnodes that became holes held
+    /// files that are gone, and blocks that no file was ever in hold none.
+    #[test]
+    fn files_whose_blocks_of_dnodes_are_gone_were_removed() {
+        use crate::files::{NewFile, NewKind};
+        const FILES: u64 = 2000;
+        for hole_birth in [true, false] {
+            let feature = ("hole_birth".to_owned(), hole_birth);
+            let new = crate::NewPool::new("tank").memory(256 << 20);
+            let pool = new.with(|o| o.features.extend([feature])).create().unwrap();
+            let now = Time { seconds: 1, nanos: 0 };
+            let new = NewFile::new(NewKind::File, 0o644, now);
+            let fs = pool.filesystem("tank").unwrap();
+            let name = |n: u64| format!("file{n}").into_bytes();
+            for n in 0..FILES {
+                fs.create(fs.root_object(), &name(n), &new).unwrap();
+            }
+            crate::datasets::snapshot(&pool, &["tank@before"], false, Vec::new()).unwrap();
+            for n in 1..FILES {
+                fs.unlink(fs.root_object(), &name(n), now).unwrap();
+            }
+            pool.sync().unwrap();
+            let (progress, view) = (Progress::new(), pool.view());
+            let on_disk = |dataset: &Dataset| view.dsl().objset(dataset);
+            let diff = Diff::new(view, "tank@before", None, &on_disk, &progress).unwrap();
+            let all: Vec<What> = diff.map(|change| change.unwrap().what).collect();
+            let removed = all.iter().filter(|what| **what == What::Removed).count() as u64;
+            assert_eq!(removed, FILES - 1, "hole_birth {hole_birth}");
+            let live = view.dsl().by_name("tank").and_then(|d| view.dsl().objset(&d)).unwrap();
+            let first = live.meta_object().unwrap().block_pointer(0, 100 / 32).unwrap();
+            assert!(first.is_none_or(|bp| bp.is_hole()), "a block of dnodes is gone");
+        }
+    }
 }

@@ -1,13 +1,12 @@
 //! Which objects of two states of a file system may differ.
 
 use crate::error::Result;
-use dmu::{Object, Objset};
+use dmu::{Object, Objset, Place, Step, Visitor};
+use ondisk::BlkPtr;
 use ondisk::dnode::DNODE_SLOT_SIZE;
 use rt::Progress;
 use std::collections::BTreeSet;
 
-/// Pointers in a dnode, at most.
-const TOP_MAX: u64 = 3;
 /// Dnodes in one block, at most: more than any block has room for.
 const SLOTS_MAX: u64 = 1 << 15;
 
@@ -20,23 +19,29 @@ pub(super) fn changed(
     progress: &Progress,
 ) -> Result<BTreeSet<u64>> {
     let mut out = BTreeSet::new();
-    let (Some(a), Some(b)) = (earlier.meta_object(), later.meta_object()) else {
-        let one = earlier.meta_object().or_else(|| later.meta_object());
-        let Some(meta) = one else { return Ok(out) };
-        let mut at = 0;
-        while let Some(block) = meta.next_block(at).map_err(|(e, _)| e)? {
-            progress.check()?;
-            let (first, last) = slots(block, Some(&meta));
-            out.extend(first..last);
-            at = block.saturating_add(1);
+    let mut gone = vec![(0, u64::MAX)];
+    if let Some(meta) = later.meta_object() {
+        let mut search =
+            Search { meta: &meta, found: &mut out, gone: Vec::new(), progress, lost: None };
+        // Where it ended early is in `lost`, or it was told to stop.
+        let _ = meta.traverse(since, &mut search);
+        search.gap(covered(&meta), u64::MAX);
+        if let Some(error) = search.lost {
+            return Err(error.into());
         }
-        return Ok(out);
-    };
-    let walk = Walk { a: &a, b: &b, since, progress };
-    walk.below(a.dnode().levels.max(b.dnode().levels), 0, &mut |block| {
-        let (first, last) = slots(block, Some(&b));
-        out.extend(first..last);
-    })?;
+        gone = search.gone;
+    }
+    if let Some(meta) = earlier.meta_object() {
+        for (first, end) in gone {
+            let mut at = first;
+            while let Some(block) = meta.next_block(at).map_err(|(e, _)| e)?.filter(|b| *b < end) {
+                progress.check()?;
+                out.extend(slots(block, &meta));
+                at = block.saturating_add(1);
+            }
+        }
+    }
+    progress.check()?;
     // A replayed intent log changes objects that no block on disk tells of.
     out.extend(later.changed_objects());
     out.remove(&0);
@@ -44,68 +49,66 @@ pub(super) fn changed(
 }
 
 /// Numbers of the dnodes in a block.
-fn slots(block: u64, meta: Option<&Object>) -> (u64, u64) {
-    let size = meta.map_or(0, |m| m.dnode().block_size());
-    let per_block = (size / DNODE_SLOT_SIZE as u64).min(SLOTS_MAX);
+fn slots(block: u64, meta: &Object) -> std::ops::Range<u64> {
+    let per_block = (meta.dnode().block_size() / DNODE_SLOT_SIZE as u64).min(SLOTS_MAX);
     let first = block.saturating_mul(per_block);
-    (first, first.saturating_add(per_block))
+    first..first.saturating_add(per_block)
 }
 
-/// Blocks of `level` that the tree can have.
-fn blocks(meta: &Object, level: u8) -> u64 {
-    let shift = fanout_shift(meta) * u32::from(level);
-    let last = meta.dnode().max_block;
-    last.checked_shr(shift).unwrap_or(0) + 1
+/// Blocks of level 0 up to block `blkid` of `level`.
+fn blocks_before(meta: &Object, level: u8, blkid: u64) -> u64 {
+    let shift = u32::from(meta.dnode().indirect_shift).saturating_sub(7) * u32::from(level);
+    let one = 1u64.checked_shl(shift).unwrap_or(u64::MAX);
+    blkid.saturating_mul(one)
 }
 
-fn fanout_shift(meta: &Object) -> u32 {
-    u32::from(meta.dnode().indirect_shift).saturating_sub(7)
+/// Blocks of level 0 that the pointers in a dnode can lead to.
+fn covered(meta: &Object) -> u64 {
+    let dnode = meta.dnode();
+    blocks_before(meta, dnode.levels.saturating_sub(1), dnode.blkptrs.len() as u64)
 }
 
-struct Walk<'a> {
-    a: &'a Object,
-    b: &'a Object,
-    since: u64,
+/// Looks for blocks of dnodes that changed, and for gaps where earlier ones may have been.
+struct Search<'a> {
+    meta: &'a Object,
+    found: &'a mut BTreeSet<u64>,
+    /// Blocks of level 0 that the later state does not have, from the first up to the second.
+    gone: Vec<(u64, u64)>,
     progress: &'a Progress,
+    lost: Option<dmu::Error>,
 }
 
-impl Walk<'_> {
-    /// Visits the changed level-0 blocks below block `id` of `level`; `level` above both trees
-    /// stands for the dnodes themselves. Depth is bounded by `level`, which falls, and the width by
-    /// the pointers that are there, whatever the dnodes say of their last block.
-    fn below(&self, level: u8, id: u64, found: &mut dyn FnMut(u64)) -> Result<()> {
-        self.progress.check()?;
-        let Some(below) = level.checked_sub(1) else {
-            found(id);
-            return Ok(());
-        };
-        let shift = fanout_shift(self.b).max(fanout_shift(self.a));
-        let end = blocks(self.a, below).max(blocks(self.b, below));
-        let top = level >= self.a.dnode().levels.max(self.b.dnode().levels);
-        let (first, last) = match top {
-            true => (0, end.min(TOP_MAX)),
-            false => (id << shift, ((id + 1) << shift).min(end)),
-        };
-        for child in first..last {
-            if self.may_differ(below, child)? {
-                self.below(below, child, found)?;
-            }
+impl Search<'_> {
+    fn gap(&mut self, first: u64, end: u64) {
+        match self.gone.last_mut() {
+            Some(last) if last.1 == first => last.1 = end,
+            _ => self.gone.push((first, end)),
         }
-        Ok(())
+    }
+}
+
+impl Visitor for Search<'_> {
+    fn enter(&mut self, bp: &BlkPtr, place: Place) -> Step {
+        if self.lost.is_some() || self.progress.check().is_err() {
+            return Step::Stop;
+        }
+        if bp.is_hole() {
+            self.unborn(place);
+        } else if place.level == 0 {
+            self.found.extend(slots(place.blkid, self.meta));
+        }
+        Step::Into
     }
 
-    /// The trees may differ below this block.
-    fn may_differ(&self, level: u8, id: u64) -> dmu::Result<bool> {
-        // The lower of two trees has no pointer here, and all its blocks below the first one.
-        let is_lower = |o: &Object| level >= o.dnode().levels;
-        if id == 0 && (is_lower(self.a) || is_lower(self.b)) {
-            return Ok(true);
-        }
-        let is = self.b.block_pointer(level, id)?.filter(|bp| !bp.is_hole());
-        if let Some(bp) = &is {
-            return Ok(bp.logical_birth() > self.since);
-        }
-        let was = self.a.block_pointer(level, id)?.filter(|bp| !bp.is_hole());
-        Ok(was.is_some())
+    /// Where the pool does not note the births of holes, earlier blocks may have been here.
+    fn unborn(&mut self, place: Place) {
+        let level = place.level.cast_unsigned();
+        let first = blocks_before(self.meta, level, place.blkid);
+        let end = blocks_before(self.meta, level, place.blkid.saturating_add(1));
+        self.gap(first, end);
+    }
+
+    fn lost(&mut self, _: Place, error: dmu::Error) {
+        self.lost.get_or_insert(error);
     }
 }

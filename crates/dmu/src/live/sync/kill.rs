@@ -2,91 +2,91 @@
 
 use super::{Job, SetSync};
 use crate::error::{ErrorKind, Result};
+use crate::traverse::{BatchVisitor, DiskOrder, Item, pointers};
 use ondisk::BlkPtr;
-use ondisk::blkptr::BLKPTR_SIZE;
-use parking_lot::Mutex;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use zio::Block;
 
-/// Subtrees that a worker takes at a time.
+/// Subtrees of one block that a worker takes at a time.
 const CHUNK: usize = 8;
+/// Bytes of indirect blocks that a worker takes at a time: few, so that all have some.
+const BATCH_BYTES: u64 = 1 << 20;
 
-/// The root of a subtree to be killed; not a hole.
-#[derive(Clone)]
-pub(super) struct Doomed {
-    /// Whose space used shrinks.
-    pub(super) job: Option<usize>,
-    pub(super) object: u64,
-    pub(super) bp: BlkPtr,
-    pub(super) level: u8,
-    pub(super) id: u64,
-}
+/// The root of a subtree to be killed, not a hole, and the job whose space used shrinks.
+pub(super) type Doomed = Item<Option<usize>>;
 
 impl SetSync<'_> {
-    /// Kills the subtrees level by level, so that one large file is as parallel as many.
+    /// Kills subtrees, in the order of the disk, so that one large file is as parallel as many.
     ///
     /// An indirect block that cannot be read leaks what is below it: a damaged file can still be
     /// removed, and the set's list of leaks says what it cost.
     pub(super) fn kill_all(&self, jobs: &[Job], roots: Vec<Doomed>) -> Result<()> {
-        let mut wave = roots;
-        while !wave.is_empty() {
-            let next = Mutex::new(Vec::new());
-            let mut chunks: Vec<_> = wave.chunks(CHUNK).collect();
-            self.for_each(&mut chunks, |chunk| {
-                let mut below = Vec::new();
-                for d in chunk.iter() {
-                    self.kill_one(jobs, d, &mut below);
-                }
-                if !below.is_empty() {
-                    next.lock().append(&mut below);
-                }
-                Ok(())
-            })?;
-            wave = next.into_inner();
+        let (trees, blocks): (Vec<_>, Vec<_>) = roots.into_iter().partition(|d| d.place.level > 0);
+        let killing = Killing { sync: self, jobs };
+        let mut chunks: Vec<_> = blocks.chunks(CHUNK).collect();
+        self.for_each(&mut chunks, |chunk| {
+            chunk.iter().for_each(|d| killing.kill(d.of, &d.bp));
+            Ok(())
+        })?;
+        if !trees.is_empty() {
+            let rt = self.set.inner.store.rt();
+            let workers = self.workers(&rt);
+            DiskOrder { rt, workers, batch_bytes: BATCH_BYTES }.run(trees, &killing);
         }
         Ok(())
     }
+}
 
-    /// Kills a pointer and what its block points to at level 0; what is higher goes to `below`.
-    fn kill_one(&self, jobs: &[Job], d: &Doomed, below: &mut Vec<Doomed>) {
-        if d.level > 0 {
-            match self.read_doomed(d) {
-                Ok(block) => self.kill_children(jobs, d, &block, below),
-                Err(e) => self.live.leaked.lock().push(e),
+struct Killing<'a> {
+    sync: &'a SetSync<'a>,
+    jobs: &'a [Job],
+}
+
+impl BatchVisitor<Option<usize>> for Killing<'_> {
+    type Local = ();
+
+    fn batch(&self, doomed: Vec<Doomed>, (): &mut (), below: &mut Vec<Doomed>) {
+        for (d, block) in doomed.iter().zip(self.read(&doomed)) {
+            match block {
+                Ok(block) => self.kill_inside(d, &block, below),
+                Err(e) => self.sync.live.leaked.lock().push(e),
             }
+            self.kill(d.of, &d.bp);
         }
-        self.kill_pointer(jobs, d.job, &d.bp);
     }
+}
 
-    fn read_doomed(&self, d: &Doomed) -> Result<std::sync::Arc<Block>> {
-        if d.bp.level() != d.level {
+impl Killing<'_> {
+    fn read(&self, doomed: &[Doomed]) -> Vec<Result<Arc<Block>>> {
+        let is_at_home = |d: &&Doomed| d.bp.level() == d.place.level.cast_unsigned();
+        let wanted = doomed.iter().filter(is_at_home).map(|d| (d.bp, d.place));
+        let mut read = self.sync.read_many(&wanted.collect::<Vec<_>>()).into_iter();
+        let block = |d: &Doomed| {
             let rule = "a pointer has another level than its place";
-            return Err(self.set.error(d.object, ErrorKind::Tree(rule)));
-        }
-        self.read(&d.bp, self.place(d.object, d.level, d.id))
+            let strange = || self.sync.set.error(d.place.object, ErrorKind::Tree(rule));
+            Some(d).filter(is_at_home).and_then(|_| read.next()).unwrap_or_else(|| Err(strange()))
+        };
+        doomed.iter().map(block).collect()
     }
 
-    fn kill_children(&self, jobs: &[Job], d: &Doomed, block: &Block, below: &mut Vec<Doomed>) {
-        let fanout = (block.len() / BLKPTR_SIZE) as u64;
-        for (slot, bytes) in (0..).zip(block.chunks_exact(BLKPTR_SIZE)) {
-            let Ok(bp) = BlkPtr::decode(bytes, block.endian()) else { continue };
-            if bp.is_hole() {
-                continue;
+    /// Kills what a block points to at level 0; what is higher goes to `below`.
+    fn kill_inside(&self, d: &Doomed, block: &Block, below: &mut Vec<Doomed>) {
+        for (place, bp) in pointers(block, d.place) {
+            match bp {
+                Err(_) => {}
+                Ok(bp) if bp.is_hole() => {}
+                Ok(bp) if place.level == 0 => self.kill(d.of, &bp),
+                Ok(bp) => below.push(Doomed { bp, place, of: d.of }),
             }
-            if d.level == 1 {
-                self.kill_pointer(jobs, d.job, &bp);
-                continue;
-            }
-            let id = d.id.wrapping_mul(fanout).wrapping_add(slot);
-            below.push(Doomed { bp, level: d.level - 1, id, ..*d });
         }
     }
 
-    fn kill_pointer(&self, jobs: &[Job], job: Option<usize>, bp: &BlkPtr) {
-        if let Some(job) = job.and_then(|j| jobs.get(j)) {
-            let size = self.cx.owner.dsize(bp).cast_signed();
+    fn kill(&self, job: Option<usize>, bp: &BlkPtr) {
+        if let Some(job) = job.and_then(|j| self.jobs.get(j)) {
+            let size = self.sync.cx.owner.dsize(bp).cast_signed();
             job.used.fetch_sub(size, Ordering::Relaxed);
         }
-        self.cx.owner.kill(bp);
+        self.sync.cx.owner.kill(bp);
     }
 }

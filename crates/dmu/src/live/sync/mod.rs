@@ -22,12 +22,14 @@ use super::set::{Base, FIRST_SPECIAL, LiveSet};
 use super::spec::SyncContext;
 use super::state::{Content, LiveObject, Taken};
 use super::write::spill_place;
-use crate::error::{ErrorKind, Result};
+use crate::error::{Error, ErrorKind, Result};
 use crate::objset::Objset;
+use crate::traverse::tops;
 use device::AlignedBuf;
 use kill::Doomed;
 use ondisk::dnode::{FLAG_SPILL, FLAG_USED_BYTES};
 use ondisk::{BlkPtr, DmuType, Dnode, Endian, ObjsetPhys};
+use rt::Rt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 use tree::Tree;
@@ -203,24 +205,20 @@ impl SetSync<'_> {
     fn doomed(&self, jobs: &mut [Job]) -> Vec<Doomed> {
         let mut out = Vec::new();
         for (i, job) in jobs.iter_mut().enumerate() {
-            let object = job.object.number();
+            let number = job.object.number();
             if let Some(tree) = &mut job.tree {
                 for (bp, level, id) in tree.doomed.drain(..) {
-                    out.push(Doomed { job: Some(i), object, bp, level, id });
+                    out.push(Doomed { bp, place: self.place(number, level, id), of: Some(i) });
                 }
                 let old = tree.dnode.spill.take_if(|_| job.taken.spill.is_some());
-                if let Some(old) = old {
-                    out.push(Doomed { job: Some(i), object, bp: old, level: 0, id: u64::MAX });
+                if let Some(bp) = old {
+                    out.push(Doomed { bp, place: spill_place(self.live.id, number), of: Some(i) });
                 }
             }
-            let Some(before) = job.before.as_ref().filter(|_| job.taken.clear) else { continue };
             // What the new tree uses is counted from zero, so the old one's blocks do not count.
-            let level = before.levels - 1;
-            for (id, bp) in (0..).zip(&before.blkptrs) {
-                out.push(Doomed { job: None, object, bp: *bp, level, id });
-            }
-            if let Some(bp) = before.spill {
-                out.push(Doomed { job: None, object, bp, level: 0, id: u64::MAX });
+            if let Some(before) = job.before.as_ref().filter(|_| job.taken.clear) {
+                let tops = tops(self.live.id, number, before);
+                out.extend(tops.map(|(place, bp)| Doomed { bp: *bp, place, of: None }));
             }
         }
         out.retain(|d| !d.bp.is_hole());
@@ -358,6 +356,27 @@ impl SetSync<'_> {
         Ok(self.set.store().read(bp, place, None)?)
     }
 
+    /// Reads several at once.
+    fn read_many(&self, blocks: &[(BlkPtr, Place)]) -> Vec<Result<Arc<Block>>> {
+        let mut read: Vec<_> =
+            blocks.iter().map(|(bp, _)| self.cx.writer.read_pending(bp).map(Ok)).collect();
+        let left = read.iter().zip(blocks).filter(|(read, _)| read.is_none()).map(|(_, b)| *b);
+        let left: Vec<_> = left.collect();
+        let mut stored = self.set.store().read_many(&left, None).into_iter();
+        for slot in read.iter_mut().filter(|read| read.is_none()) {
+            *slot = stored.next().map(|block| block.map_err(Error::from));
+        }
+        read.into_iter().flatten().collect()
+    }
+
+    /// Threads that work, the caller included.
+    fn workers(&self, rt: &Rt) -> usize {
+        match self.cx.workers {
+            0 => rt.processors(),
+            n => n,
+        }
+    }
+
     /// `work` on every item, by as many threads as there are, or here when that is one.
     fn for_each<T: Send>(
         &self,
@@ -368,11 +387,7 @@ impl SetSync<'_> {
             return items.iter_mut().try_for_each(work);
         }
         let rt = self.set.inner.store.rt();
-        let most = match self.cx.workers {
-            0 => rt.processors(),
-            n => n,
-        };
-        rt.for_each_parallel(most.min(items.len()), items, work)
+        rt.for_each_parallel(self.workers(&rt).min(items.len()), items, work)
     }
 
     /// The same, by threads that are counted as workers of the leaves.

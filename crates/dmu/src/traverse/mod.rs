@@ -22,6 +22,11 @@
 //! level 0: all that stands before is left out without being read, and the block itself is visited
 //! without what is below it, because the walk that stopped there was done with that.
 //!
+//! Where the order does not matter, and many threads are to be kept busy, blocks are visited in
+//! the order of the disk instead ([`DiskOrder`]): the visitor is handed batches, reads them as it
+//! likes, and hands back what it found in them ([`pointers`], [`dnodes`]). It also is the one that
+//! judges what may stand where.
+//!
 //! # Bounds
 //!
 //! Bytes from disk may form anything. Levels count down from what the dnode says and a pointer
@@ -30,20 +35,22 @@
 //! is at most two trees deep, and its work is bounded by the blocks that are really there. Blocks
 //! that lead further are read in batches of [`BATCH`]; on each level one batch is held.
 
+pub(crate) mod inside;
+mod spread;
+
 use crate::error::{Error, ErrorKind, Result};
 use crate::places::Places;
 use crate::store::{BlockStore, Key};
-use ondisk::blkptr::BLKPTR_SIZE;
+pub use inside::{accounting, dnodes, pointers, tops};
 use ondisk::dnode::DNODE_SLOT_SIZE;
 use ondisk::{BlkPtr, Dnode, ObjsetPhys};
+pub use spread::{BatchVisitor, DiskOrder, Item};
 use std::ops::ControlFlow;
 use std::sync::Arc;
 use zio::{Block, Place};
 
 /// Blocks with pointers that are read at once.
 const BATCH: usize = 16;
-/// The dnode of the table of projects, groups and users, counted down from the largest number.
-const ACCOUNTING: [u64; 3] = [u64::MAX - 2, u64::MAX - 1, u64::MAX];
 /// Where a spill block stands in the order: behind all data.
 const SPILL_RANK: u64 = u64::MAX - 1;
 
@@ -68,6 +75,12 @@ pub trait Visitor {
     fn leave(&mut self, bp: &BlkPtr, place: Place) -> ControlFlow<()> {
         let _ = (bp, place);
         ControlFlow::Continue(())
+    }
+
+    /// A hole that does not say when it came to be: nothing was ever there, or the pool does not
+    /// note the births of holes. Told of those that stand beside what is visited.
+    fn unborn(&mut self, place: Place) {
+        let _ = place;
     }
 
     /// Something on the way cannot be read; what is below it is left out.
@@ -162,11 +175,8 @@ impl Traversal<'_> {
         if let Some(dnode) = &phys.meta_dnode {
             self.tree(&Tree { number: 0, dnode, is_meta: true, places }, visitor)?;
         }
-        let tables = [&phys.project_used, &phys.group_used, &phys.user_used];
-        for (number, dnode) in ACCOUNTING.into_iter().zip(tables) {
-            if let Some(dnode) = dnode {
-                self.tree(&Tree { number, dnode, is_meta: false, places }, visitor)?;
-            }
+        for (number, dnode) in accounting(phys) {
+            self.tree(&Tree { number, dnode, is_meta: false, places }, visitor)?;
         }
         ControlFlow::Continue(())
     }
@@ -239,8 +249,11 @@ impl Traversal<'_> {
         content: Option<Result<Arc<Block>>>,
         visitor: &mut dyn Visitor,
     ) -> ControlFlow<()> {
-        let side = self.side(tree, place);
-        if bp.logical_birth() <= self.since || matches!(side, Side::Behind) {
+        let is_behind = matches!(self.side(tree, place), Side::Behind);
+        if bp.is_hole() && bp.logical_birth() == 0 && !is_behind {
+            visitor.unborn(place);
+        }
+        if bp.logical_birth() <= self.since || is_behind {
             return ControlFlow::Continue(());
         }
         if !step(visitor.enter(bp, place))? || bp.is_hole() {
@@ -288,20 +301,17 @@ impl Traversal<'_> {
         block: &Block,
         visitor: &mut dyn Visitor,
     ) -> ControlFlow<()> {
-        let mut pointers = Vec::with_capacity(block.len() / BLKPTR_SIZE);
-        for bytes in block.chunks_exact(BLKPTR_SIZE) {
-            match BlkPtr::decode(bytes, block.endian()) {
-                Ok(bp) => pointers.push(bp),
-                Err(error) => {
-                    visitor.lost(place, self.format(place, error));
-                    // Born never, it is passed over.
-                    pointers.push(BlkPtr::HOLE);
-                }
-            }
+        let mut below = Vec::new();
+        for (_, bp) in pointers(block, place) {
+            // What is no pointer was born never, and is passed over.
+            below.push(bp.unwrap_or_else(|error| {
+                visitor.lost(place, self.format(place, error));
+                BlkPtr::HOLE
+            }));
         }
-        let first = place.blkid.saturating_mul(tree.dnode.pointers_per_indirect());
-        let below = place.level.cast_unsigned().saturating_sub(1);
-        self.blocks(tree, below, first, &pointers, visitor)
+        let first = place.blkid.saturating_mul(below.len() as u64);
+        let level = place.level.cast_unsigned().saturating_sub(1);
+        self.blocks(tree, level, first, &below, visitor)
     }
 
     fn dnodes(
@@ -311,19 +321,9 @@ impl Traversal<'_> {
         block: &Block,
         visitor: &mut dyn Visitor,
     ) -> ControlFlow<()> {
-        let slots = (block.len() / DNODE_SLOT_SIZE) as u64;
-        let first = place.blkid.saturating_mul(slots);
-        let mut slot = 0;
-        while let Some(bytes) = block.get(slot * DNODE_SLOT_SIZE..).filter(|b| !b.is_empty()) {
-            let number = first.saturating_add(slot as u64);
-            slot += 1;
-            // Object 0 is the meta dnode itself, and has no slot in its own data.
-            if number == 0 || Dnode::is_free_slot(bytes) {
-                continue;
-            }
-            match Dnode::decode(bytes, block.endian()) {
+        for (number, dnode) in dnodes(block, place).filter(|(number, _)| *number != 0) {
+            match dnode {
                 Ok(dnode) => {
-                    slot += usize::from(dnode.extra_slots);
                     let tree = Tree { number, dnode: &dnode, is_meta: false, places };
                     self.tree(&tree, visitor)?;
                 }
