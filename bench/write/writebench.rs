@@ -231,11 +231,8 @@ impl Bench {
         let candidates = Candidate::group(&found);
         let candidate = candidates.first().ok_or("the pool is not found again")?;
         let open = OpenOptions { cache_bytes: self.args.cache, ..OpenOptions::default() };
-        let devices = &self.devices;
-        let device = |path: &Path| Arc::clone(&devices[path.to_string_lossy().as_ref()]);
         let options = ImportOptions::new(open);
-        let live =
-            live::import(&rt::Rt::real(), candidate, &options, &mut |path| Ok(device(path)))?;
+        let live = live::import(&rt::Rt::real(), candidate, &options, &self.devices)?;
         limit(&live, &self.args);
         self.live = Some(live);
         Ok(())

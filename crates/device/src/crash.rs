@@ -32,12 +32,7 @@ pub enum CrashMode {
 }
 
 /// What is written.
-#[derive(Clone)]
-pub(crate) enum Data {
-    Bytes(Arc<[Shared]>),
-    /// This many zeros: what a trim leaves.
-    Zeros(u64),
-}
+pub(crate) type Data = Arc<[Shared]>;
 
 /// One event. Events name each other by their place in the log.
 #[derive(Clone)]
@@ -190,11 +185,8 @@ impl CrashLog {
         match self.events.get(index) {
             None => format!("event {index}: none"),
             Some(Event::Write { disk: number, offset, data }) => {
-                let (what, len) = match data {
-                    Data::Bytes(parts) => ("write of", parts.iter().map(|p| p.len() as u64).sum()),
-                    Data::Zeros(len) => ("trim of", *len),
-                };
-                format!("event {index}: {} {what} {len} bytes at {offset}", disk(*number))
+                let len: u64 = data.iter().map(|part| part.len() as u64).sum();
+                format!("event {index}: {} write of {len} bytes at {offset}", disk(*number))
             }
             Some(Event::Done { write }) => format!("event {index}: done is {write}"),
             Some(Event::FlushBegin { disk: number }) => {
@@ -236,41 +228,30 @@ impl CrashLog {
 
 /// Writes all of it.
 fn apply(device: &MemoryDevice, mut offset: u64, data: &Data) {
-    match data {
-        Data::Bytes(parts) => {
-            for part in parts.iter() {
-                device.put(offset, part);
-                offset += part.len() as u64;
-            }
-        }
-        Data::Zeros(len) => device.zero(offset, *len),
+    for part in data.iter() {
+        device.put(offset, part);
+        offset += part.len() as u64;
     }
 }
 
-/// Writes some of its sectors. (A trim happens or not.)
+/// Writes some of its sectors.
 fn tear(device: &MemoryDevice, offset: u64, data: &Data, rng: &mut Xoshiro256) {
     let sector = u64::from(crate::Device::sector_size(device));
-    match data {
-        Data::Zeros(_) if rng.below(2) == 0 => {}
-        Data::Zeros(len) => device.zero(offset, *len),
-        Data::Bytes(parts) => {
-            let mut at = offset;
-            // One choice for a sector, which may lie across two parts.
-            let mut current = (u64::MAX, false);
-            for part in parts.iter() {
-                let mut rest = &part[..];
-                while !rest.is_empty() {
-                    if current.0 != at / sector {
-                        current = (at / sector, rng.below(2) == 0);
-                    }
-                    let here = rest.len().min((sector - at % sector) as usize);
-                    if current.1 {
-                        device.put(at, &rest[..here]);
-                    }
-                    at += here as u64;
-                    rest = &rest[here..];
-                }
+    let mut at = offset;
+    // One choice for a sector, which may lie across two parts.
+    let mut current = (u64::MAX, false);
+    for part in data.iter() {
+        let mut rest = &part[..];
+        while !rest.is_empty() {
+            if current.0 != at / sector {
+                current = (at / sector, rng.below(2) == 0);
             }
+            let here = rest.len().min((sector - at % sector) as usize);
+            if current.1 {
+                device.put(at, &rest[..here]);
+            }
+            at += here as u64;
+            rest = &rest[here..];
         }
     }
 }
@@ -281,7 +262,7 @@ mod tests {
     use crate::read_one;
 
     fn write(disk: usize, offset: u64, bytes: &[u8]) -> Event {
-        Event::Write { disk, offset, data: Data::Bytes([Shared::copy_of(bytes)].into()) }
+        Event::Write { disk, offset, data: [Shared::copy_of(bytes)].into() }
     }
 
     fn start(disks: usize) -> Vec<MemoryDevice> {
@@ -332,7 +313,7 @@ mod tests {
             Event::Done { write: 4 },
         ];
         events.push(write(0, 512, &sector(3).repeat(2)));
-        events.push(Event::Write { disk: 0, offset: 4096, data: Data::Zeros(512) });
+        events.push(write(0, 4096, &sector(0)));
         let disk = MemoryDevice::zeros("d", 8192);
         disk.put(4096, &sector(9));
         let log = CrashLog::new(vec![disk], events);

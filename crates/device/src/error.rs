@@ -16,8 +16,6 @@ pub enum Operation {
     Write,
     /// Making what was written durable.
     Flush,
-    /// Saying that a range is not needed.
-    Trim,
 }
 
 /// Why it failed.
@@ -49,6 +47,8 @@ pub enum ErrorKind {
     NotADevice,
     /// Somebody else has it open for writing, or the system itself uses it.
     InUse,
+    /// It was given up: it took too long to be opened ([`crate::Patience::limit`]).
+    NoAnswer,
     /// The simulated power supply has failed.
     PowerLoss,
 }
@@ -111,7 +111,8 @@ impl ErrorKind {
     /// has it, or of the request.
     #[must_use]
     pub fn is_of_device(self) -> bool {
-        matches!(self, Self::Gone | Self::Io { errno: libc::EIO }) || self.is_refusal()
+        matches!(self, Self::Gone | Self::NoAnswer | Self::Io { errno: libc::EIO })
+            || self.is_refusal()
     }
 
     /// It may be read and not be written: it lies on a read-only file system, is marked so, or this
@@ -143,6 +144,7 @@ impl fmt::Display for ErrorKind {
             Self::Gone => f.write_str("the device is gone"),
             Self::NotADevice => f.write_str("neither a regular file nor a block device"),
             Self::InUse => f.write_str("in use by another program or by the system"),
+            Self::NoAnswer => f.write_str("the device does not answer"),
             Self::PowerLoss => f.write_str("the (simulated) power has failed"),
         }
     }
@@ -159,9 +161,6 @@ impl fmt::Display for Error {
             }
             Operation::Write => {
                 write!(f, "{device}: cannot write {len} bytes at offset {offset}: {kind}")
-            }
-            Operation::Trim => {
-                write!(f, "{device}: cannot trim {len} bytes at offset {offset}: {kind}")
             }
         }
     }

@@ -412,10 +412,6 @@ impl WriteDevice for RwFaultDevice {
         results.pop().unwrap_or_else(gone)
     }
 
-    fn trim(&self, offset: u64, len: u64) -> Result<(), Error> {
-        self.inner.trim(offset, len)
-    }
-
     fn as_device(self: Arc<Self>) -> DeviceRef {
         self
     }

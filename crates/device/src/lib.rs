@@ -29,6 +29,7 @@ mod memory;
 mod model;
 mod partition;
 mod sim;
+mod source;
 mod stats;
 mod write;
 
@@ -48,6 +49,7 @@ pub use memory::MemoryDevice;
 pub use model::{DiskModel, ModelKind, ModelRequest, run_model};
 pub use partition::{Partition, RwPartition};
 pub use sim::{SimCost, SimDevice, SimDisks, SimModel, SimOptions};
+pub use source::{DeviceSource, LocalDevices, Patience};
 pub use stats::{LATENCY_CLASSES, Stats};
 pub use write::{Shared, Write, WriteDevice, WriteDeviceRef, WriteDone, write_batch};
 

@@ -10,7 +10,7 @@
 
 use crate::buf::Filling;
 use crate::stats::Counters;
-use crate::write::{split_refused, trim_within};
+use crate::write::split_refused;
 use crate::{
     AlignedBuf, Device, DeviceRef, Error, ErrorKind, Read, Stats, Write, WriteDevice, complete,
     range_within,
@@ -151,39 +151,6 @@ impl MemoryDevice {
         Some(out.finish())
     }
 
-    /// Makes a range that lies within the device zero, without going through its pages one by one
-    /// when it is longer than what is there.
-    pub(crate) fn zero(&self, offset: u64, len: u64) {
-        let page = PAGE_BYTES as u64;
-        let end = offset + len;
-        let whole = offset.div_ceil(page)..end / page;
-        if whole.is_empty() {
-            // Less than two pages, because no whole one lies in between.
-            self.zero_part(offset, len.min(page - offset % page));
-            self.zero_part(
-                end - end % page,
-                if end / page == offset / page { 0 } else { end % page },
-            );
-            return;
-        }
-        self.zero_part(offset, whole.start * page - offset);
-        self.zero_part(whole.end * page, end - whole.end * page);
-        for shard in &self.shards {
-            shard.write().retain(|number, _| !whole.contains(number));
-        }
-    }
-
-    /// The same for a range within one page.
-    fn zero_part(&self, offset: u64, len: u64) {
-        let number = offset / PAGE_BYTES as u64;
-        if len > 0
-            && let Some(page) = self.shard(number).write().get_mut(&number)
-        {
-            let at = (offset % PAGE_BYTES as u64) as usize;
-            Arc::make_mut(page)[at..at + len as usize].fill(0);
-        }
-    }
-
     /// Counts one read around `work`.
     fn counted<T>(&self, len: usize, work: impl FnOnce() -> Result<T, Error>) -> Result<T, Error> {
         self.counters.begin();
@@ -295,13 +262,6 @@ impl WriteDevice for MemoryDevice {
         result.map_err(|kind| Error::write(kind, &self.name, offset, data.len()))
     }
 
-    fn trim(&self, offset: u64, len: u64) -> Result<(), Error> {
-        trim_within(self.size, &self.name, offset, len)?;
-        self.zero(offset, len);
-        self.counters.trimmed(len);
-        Ok(())
-    }
-
     fn as_device(self: Arc<Self>) -> DeviceRef {
         self
     }
@@ -356,24 +316,9 @@ mod tests {
     }
 
     #[test]
-    fn trimming_gives_memory_back() {
+    fn a_page_of_zeros_gives_memory_back() {
         let page = PAGE_BYTES as u64;
-        let bytes = vec![7; 4 * PAGE_BYTES];
-        for (offset, len) in
-            [(10, 20), (page - 5, 10), (0, 4 * page), (100, 3 * page), (page, page), (9, 0)]
-        {
-            let device = MemoryDevice::from_bytes("m", &bytes);
-            device.trim(offset, len).expect("trim");
-            let mut want = bytes.clone();
-            want[offset as usize..(offset + len) as usize].fill(0);
-            assert!(read_one(&device, 0, want.len()).is_ok_and(|got| got[..] == want), "{offset}");
-            let whole = ((offset + len) / page).saturating_sub(offset.div_ceil(page));
-            assert_eq!(device.allocated(), (4 - whole) * page);
-            let error = device.trim(offset, 5 * page).expect_err("beyond");
-            assert_eq!(error.operation, crate::Operation::Trim);
-        }
-        // A page of zeros is none.
-        let device = MemoryDevice::from_bytes("m", &bytes);
+        let device = MemoryDevice::from_bytes("m", &vec![7; 4 * PAGE_BYTES]);
         device.write(page, &vec![0; PAGE_BYTES]).expect("write");
         assert_eq!(device.allocated(), 3 * page);
     }

@@ -1,6 +1,6 @@
 //! A window over another device.
 
-use crate::write::{split_refused, trim_within};
+use crate::write::split_refused;
 use crate::{
     AlignedBuf, Astray, Device, DeviceRef, Error, Read, Stats, Write, WriteDevice, WriteDeviceRef,
     complete, range_within,
@@ -209,11 +209,6 @@ impl WriteDevice for RwPartition {
         self.parent.write(self.reader.start + offset, data).map_err(|error| self.own(error))
     }
 
-    fn trim(&self, offset: u64, len: u64) -> Result<(), Error> {
-        trim_within(self.reader.present(), &self.reader.name, offset, len)?;
-        self.parent.trim(self.reader.start + offset, len).map_err(|error| self.own(error))
-    }
-
     fn as_device(self: Arc<Self>) -> DeviceRef {
         self
     }
@@ -286,10 +281,8 @@ mod tests {
             assert_eq!(error.kind, ErrorKind::BeyondEnd { size: 100 });
             assert_eq!((&*error.device, error.offset), ("disk#1", offset));
         }
-        assert!(part.write(99, b"xy").is_err() && part.trim(99, 2).is_err());
+        assert!(part.write(99, b"xy").is_err());
         assert_eq!(read_one(&*parent, 49, 5).map(|b| b.to_vec()), Ok(b"\0abc\0".to_vec()));
-        part.trim(1, 1).expect("trim");
-        assert_eq!(read_one(&part, 0, 3).map(|b| b.to_vec()), Ok(b"a\0c".to_vec()));
         assert_eq!(read_one(&*parent, 149, 2).map(|b| b.to_vec()), Ok(b"x\0".to_vec()));
         part.flush().expect("flush");
     }

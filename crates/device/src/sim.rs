@@ -13,10 +13,10 @@
 use crate::crash::{Data, Event};
 use crate::model::{DiskModel, ModelKind, ModelRequest};
 use crate::stats::Counters;
-use crate::write::{split_refused, trim_within};
+use crate::write::split_refused;
 use crate::{
-    AlignedBuf, CrashLog, CrashMode, Device, DeviceRef, Error, ErrorKind, MemoryDevice, Operation,
-    Read, Stats, Write, WriteDevice, complete, range_within, write_batch,
+    AlignedBuf, CrashLog, CrashMode, Device, DeviceRef, Error, ErrorKind, MemoryDevice, Read,
+    Stats, Write, WriteDevice, complete, range_within, write_batch,
 };
 use core::time::Duration;
 use parking_lot::Mutex;
@@ -450,7 +450,7 @@ impl Disk {
         let PendingWrite { offset, len, parts, done, mark } = pending;
         let happened = {
             let mut state = self.site.state.lock();
-            let again = || self.write_event(offset, Data::Bytes(Arc::clone(&parts)));
+            let again = || self.write_event(offset, Arc::clone(&parts));
             // A recording that began meanwhile has not seen it arrive.
             let mark =
                 if mark.recording == state.recordings { Ok(mark) } else { state.happen(again) };
@@ -607,7 +607,7 @@ impl WriteDevice for SimDevice {
             let len = write.len();
             let Write { offset, parts, done } = write;
             let parts: Arc<[crate::Shared]> = parts.into();
-            let event = || disk.write_event(offset, Data::Bytes(Arc::clone(&parts)));
+            let event = || disk.write_event(offset, Arc::clone(&parts));
             let happened = disk.site.state.lock().happen(event);
             let Ok(mark) = happened else {
                 let error = Error::write(ErrorKind::PowerLoss, &disk.name, offset, len);
@@ -636,25 +636,6 @@ impl WriteDevice for SimDevice {
         let parts = vec![crate::Shared::copy_of(data)];
         let gone = || Err(Error::write(ErrorKind::Gone, &self.0.name, offset, data.len()));
         write_batch(self, vec![(offset, parts)]).pop().unwrap_or_else(gone)
-    }
-
-    /// At once: what a disk does with trims in the background costs nobody time.
-    fn trim(&self, offset: u64, len: u64) -> Result<(), Error> {
-        let disk = &self.0;
-        trim_within(self.size(), &disk.name, offset, len)?;
-        let mut state = disk.site.state.lock();
-        let happened = state
-            .happen(|| disk.write_event(offset, Data::Zeros(len)))
-            .and_then(|mark| state.happen(|| Event::Done { write: mark.place }));
-        drop(state);
-        if happened.is_err() {
-            let (kind, operation) = (ErrorKind::PowerLoss, Operation::Trim);
-            let device = Arc::clone(&disk.name);
-            return Err(Error { kind, operation, device, offset, len });
-        }
-        disk.contents.zero(offset, len);
-        disk.counters.trimmed(len);
-        Ok(())
     }
 
     fn as_device(self: Arc<Self>) -> DeviceRef {

@@ -28,7 +28,6 @@ pub(crate) struct Counters {
     flushes: AtomicU64,
     flush_errors: AtomicU64,
     flush_latency: [AtomicU64; LATENCY_CLASSES],
-    trimmed: AtomicU64,
 }
 
 impl Counters {
@@ -71,11 +70,6 @@ impl Counters {
         count(&self.flush_latency, took);
     }
 
-    /// This many bytes were trimmed.
-    pub(crate) fn trimmed(&self, bytes: u64) {
-        self.trimmed.fetch_add(bytes, Ordering::Relaxed);
-    }
-
     /// Part of a request had to be issued again: a short read, an interruption.
     pub(crate) fn resubmitted(&self) {
         self.resubmitted.fetch_add(1, Ordering::Relaxed);
@@ -105,7 +99,6 @@ impl Counters {
             flushes: get(&self.flushes),
             flush_errors: get(&self.flush_errors),
             flush_latency: core::array::from_fn(|class| get(&self.flush_latency[class])),
-            trimmed: get(&self.trimmed),
         }
     }
 }
@@ -156,8 +149,6 @@ pub struct Stats {
     pub flush_errors: u64,
     /// Flushes by the time they took, as `latency`.
     pub flush_latency: [u64; LATENCY_CLASSES],
-    /// Bytes of the ranges that were trimmed.
-    pub trimmed: u64,
 }
 
 impl Stats {

@@ -4,7 +4,7 @@
 //! whatever it refers to. Writes go in as reads do, in batches with a callback each, and have no
 //! order among themselves; [`WriteDevice::flush`] is the only promise about what survives.
 
-use crate::{AlignedBuf, Device, DeviceRef, Error, ErrorKind, Operation, complete, range_within};
+use crate::{AlignedBuf, Device, DeviceRef, Error, ErrorKind, complete, range_within};
 use core::fmt;
 use core::ops::{Deref, Range};
 use rt::Rt;
@@ -120,10 +120,6 @@ pub trait WriteDevice: Device {
     /// Writes and waits. Not durable before a flush.
     fn write(&self, offset: u64, data: &[u8]) -> Result<(), Error>;
 
-    /// Tells the device that the range is not needed. What it reads as afterwards is undefined:
-    /// the old bytes or zeros. A device that cannot do it does nothing.
-    fn trim(&self, offset: u64, len: u64) -> Result<(), Error>;
-
     /// This device as a reader.
     fn as_device(self: Arc<Self>) -> DeviceRef;
 }
@@ -154,20 +150,6 @@ pub fn write_batch(
         slot.unwrap_or_else(|| Err(Error::write(ErrorKind::Gone, &name, offset, len)))
     };
     collector.wait().into_iter().zip(ranges).map(fill).collect()
-}
-
-/// Checks that a range may be trimmed on a device of `size` bytes.
-pub(crate) fn trim_within(size: u64, name: &Arc<str>, offset: u64, len: u64) -> Result<(), Error> {
-    match offset.checked_add(len) {
-        Some(end) if end <= size => Ok(()),
-        _ => Err(Error {
-            kind: ErrorKind::BeyondEnd { size },
-            operation: Operation::Trim,
-            device: Arc::clone(name),
-            offset,
-            len,
-        }),
-    }
 }
 
 /// Sorts a batch into what may be written to a device of `size` bytes, and what ends at once.
@@ -221,7 +203,7 @@ mod tests {
         let ok: Vec<bool> = results.iter().map(Result::is_ok).collect();
         assert_eq!(ok, [true, false, true, true]);
         let error = results[1].clone().expect_err("beyond");
-        assert_eq!((error.operation, error.len), (Operation::Write, 3));
+        assert_eq!((error.operation, error.len), (crate::Operation::Write, 3));
         assert_eq!(read_one(&device, 99, 8).map(|b| b.to_vec()), Ok(b"\0defabc\0".to_vec()));
         assert_eq!(read_one(&device, 200, 6).map(|b| b.to_vec()), Ok(b"abcdef".to_vec()));
     }

@@ -20,7 +20,7 @@ fn all_options() -> Vec<Options> {
         for direct in [Direct::Off, Direct::On] {
             let options = Options { backend, direct, ..Options::default() };
             if backend == Backend::Uring && !uring_allowed() {
-                eprintln!("SKIPPED: io_uring, this system forbids it");
+                testkit::skip("io_uring: this system forbids it");
                 continue;
             }
             out.push(options);
@@ -308,8 +308,7 @@ fn dropping_a_device_completes_what_it_accepted() {
 #[test]
 fn direct_reads_fall_back() {
     let Ok(dir) = tempfile::tempdir_in("/dev/shm") else {
-        eprintln!("SKIPPED: no memory file system here");
-        return;
+        return testkit::skip("needs a memory file system");
     };
     let path = dir.path().join("image");
     std::fs::write(&path, vec![7; 10_000]).expect("write");

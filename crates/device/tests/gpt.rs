@@ -230,8 +230,7 @@ fn sfdisk_agrees() {
         .stderr(Stdio::null())
         .spawn();
     let Ok(mut child) = child else {
-        eprintln!("SKIPPED: sfdisk is not installed");
-        return;
+        return testkit::skip("needs sfdisk");
     };
     child.stdin.take().expect("stdin").write_all(script.as_bytes()).expect("script");
     assert!(child.wait().expect("sfdisk").success());

@@ -42,8 +42,6 @@ fn requests_take_the_time_the_model_says() {
         assert_eq!((stats.reads, stats.writes, stats.flushes, stats.in_flight), (4, 1, 2, 0));
         assert_eq!(stats.write_latency_percentile(50), Some(Duration::from_micros(1 << 14)));
         assert!(disk.read(1 << 20, &mut [0]).is_err() && disk.write(1 << 20, &[0]).is_err());
-        disk.trim(0, 4096).expect("trim");
-        assert_eq!(read_one(&*disk, 4095, 2).map(|b| b.to_vec()), Ok(vec![0, 7]));
     });
 }
 
@@ -106,7 +104,6 @@ fn from_the_power_failure_on_everything_fails() {
         loss(one.flush().expect_err("flush"));
         loss(one.read(0, &mut [0]).expect_err("read"));
         loss(read_batch(&*one, &[(0, 1), (1, 1)]).remove(1).map(|_| ()).expect_err("read"));
-        loss(one.trim(0, 1).expect_err("trim"));
         assert_eq!(disks.events(), 5);
         assert_eq!(read_one(&two.contents(), 0, 2).map(|b| b.to_vec()), Ok(b"b\0".to_vec()));
     });

@@ -17,7 +17,6 @@ use random::{Bench, Run};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::Arc;
 
 /// Smallest devices there can be: the machine is emulated.
 const DEVICE_BYTES: u64 = 128 << 20;
@@ -62,10 +61,8 @@ fn make(seed: u64, shape: Shape, dir: &Path) -> Bench {
     }
     (0..ops / 4).for_each(|_| run.step());
     for n in away {
-        let device = run.bench.write_ref(n);
-        run.pool()
-            .bring_back(guids[n], OwnChanges::GiveUp, None, &mut |_| Ok(Arc::clone(&device)))
-            .unwrap();
+        let source = run.bench.source();
+        run.pool().bring_back(guids[n], OwnChanges::GiveUp, None, &source).unwrap();
     }
     (0..ops / 4).for_each(|_| run.step());
     run.pool().wait_for_scan().unwrap();

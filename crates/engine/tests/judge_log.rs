@@ -177,11 +177,9 @@ impl Bench {
 
     fn import(&self) -> LivePool {
         let options = ImportOptions { force: true, ..ImportOptions::new(OpenOptions::default()) };
-        live::import(&rt::Rt::real(), &self.candidate(), &options, &mut |path: &Path| {
-            let n: usize = path.to_string_lossy().trim_start_matches("mem").parse().unwrap();
-            Ok(Arc::clone(&self.devices[n]) as _)
-        })
-        .unwrap()
+        let device = |(n, device): (usize, &Arc<_>)| (format!("mem{n}"), Arc::clone(device) as _);
+        let source: Devices = self.devices.iter().enumerate().map(device).collect();
+        live::import(&rt::Rt::real(), &self.candidate(), &options, &source).unwrap()
     }
 
     fn fork(&self) -> Self {
@@ -283,7 +281,10 @@ fn zdb_reads_the_log_and_an_import_replays_it() {
         if let Some(said) = testkit::oracle::zdb_on(dir.path(), &["-bcc", name]) {
             assert!(said.success && said.text.contains("No leaks"), "{}", said.text);
         }
-        let Some(shared) = testkit::shared_dir() else { continue };
+        let Some(shared) = testkit::shared_dir() else {
+            testkit::skip("comparing the manifests needs ../shared/judge");
+            continue;
+        };
         let same = Command::new(shared.join("judge/manifest-diff"))
             .args(["--ignore", "mtime_ns"])
             .args([dir.path().join("looked.json"), dir.path().join("replayed.json")])

@@ -244,11 +244,9 @@ fn import(rt: &rt::Rt, devices: &[device::WriteDeviceRef]) -> Result<LivePool, S
     let candidates = Candidate::group(&found);
     let candidate = candidates.first().ok_or("there is no pool")?;
     let options = ImportOptions { force: true, ..ImportOptions::new(cache()) };
-    let mut open = |path: &std::path::Path| {
-        let n: usize = path.to_string_lossy().trim_start_matches("sim").parse().unwrap();
-        Ok(Arc::clone(&devices[n]))
-    };
-    live::import(rt, candidate, &options, &mut open).map_err(|e| format!("import: {e}"))
+    let named = devices.iter().enumerate().map(|(n, d)| (format!("sim{n}"), Arc::clone(d)));
+    let source = named.collect::<Devices>();
+    live::import(rt, candidate, &options, &source).map_err(|e| format!("import: {e}"))
 }
 
 fn contents(pool: &Pool) -> Result<State, String> {

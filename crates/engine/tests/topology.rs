@@ -70,8 +70,7 @@ fn guid(pool: &LivePool, n: usize) -> u64 {
 }
 
 fn bring_back(pool: &LivePool, bench: &Bench, n: usize) {
-    pool.bring_back(guid(pool, n), OwnChanges::GiveUp, None, &mut |_| Ok(bench.write_ref(n)))
-        .unwrap();
+    pool.bring_back(guid(pool, n), OwnChanges::GiveUp, None, &bench.source()).unwrap();
 }
 
 /// An exported pool has everything on every leaf: whichever are away, the others do.
@@ -329,12 +328,9 @@ fn a_leaf_that_failed_is_brought_back() {
         (0..30).for_each(|_| run.step());
         run.pool().sync().unwrap();
         assert_eq!(state(run.pool(), 0), VdevState::Faulted);
-        let back =
-            |pool: &LivePool, bench: &Bench| {
-                pool.bring_back(guid(pool, 0), OwnChanges::GiveUp, None, &mut |_| {
-                    Ok(bench.write_ref(0))
-                })
-            };
+        let back = |pool: &LivePool, bench: &Bench| {
+            pool.bring_back(guid(pool, 0), OwnChanges::GiveUp, None, &bench.source())
+        };
         assert_eq!(run.pool().leaves_away(), [guid(run.pool(), 0)]);
         run.bench.faults[0].clear();
         back(run.pool(), &run.bench).unwrap();

@@ -10,8 +10,7 @@
 use crate::experiment::{LabError, Setting};
 use crate::stream::StreamError;
 use crate::target::{PoolTarget, Target};
-use engine::inside::device;
-use engine::inside::device::{RwFileDevice, WriteDeviceRef};
+use engine::inside::device::{DeviceSource as _, LocalDevices, WriteDeviceRef};
 use engine::inside::dsl::DatasetKind;
 use engine::inside::dsl::write::{PropertyChange, parse_value};
 use engine::inside::pool::look_at_device;
@@ -207,7 +206,7 @@ fn properties(kind: DatasetKind, with: &[(&str, &str)]) -> Result<Vec<PropertyCh
 /// # Errors
 /// When it cannot be opened, or somebody else has it.
 pub(crate) fn open(path: &Path) -> Result<WriteDeviceRef, StreamError> {
-    Ok(Arc::new(RwFileDevice::open(path, &device::Options::default())?))
+    Ok(LocalDevices::default().claim(path)?)
 }
 
 /// Makes the pool. The device stays open until the last copy of its reference is gone, so nobody
@@ -241,9 +240,8 @@ fn import(path: &Path, device: &WriteDeviceRef) -> Result<LivePool, engine::insi
         searched: vec![path.to_owned()],
     })?;
     let open = OpenOptions { cache_bytes: CACHE_BYTES, ..OpenOptions::default() };
-    live::import(&Rt::real(), &candidate, &ImportOptions::new(open), &mut |_| {
-        Ok(Arc::clone(device))
-    })
+    let source = Devices::from([(path.display().to_string(), Arc::clone(device))]);
+    live::import(&Rt::real(), &candidate, &ImportOptions::new(open), &source)
 }
 
 #[cfg(test)]

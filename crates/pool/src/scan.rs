@@ -6,7 +6,7 @@
 
 use crate::error::{Error, Result};
 use device::gpt::Gpt;
-use device::{DeviceRef, ErrorKind, FileDevice, Options as FileOptions};
+use device::{DeviceRef, DeviceSource, ErrorKind, LocalDevices};
 use ondisk::config::LabelConfig;
 use ondisk::label::{self, DATA_START, END_SIZE, Part};
 use ondisk::nvlist::NvList;
@@ -21,12 +21,19 @@ const FILE_SIZE_MIN: u64 = DATA_START + END_SIZE + 1;
 pub(crate) const SEARCHERS: usize = 16;
 
 /// Where and how to search.
-#[derive(Clone, Default)]
+#[derive(Clone)]
 pub struct SearchOptions {
     /// Directories, files and devices; empty: the usual places for devices.
     pub paths: Vec<PathBuf>,
-    /// How files and devices are opened.
-    pub file: FileOptions,
+    /// What opens them.
+    pub source: Arc<dyn DeviceSource>,
+}
+
+impl Default for SearchOptions {
+    /// The usual places of this machine.
+    fn default() -> Self {
+        Self { paths: Vec::new(), source: Arc::new(LocalDevices::default()) }
+    }
 }
 
 /// One of the four labels of a device.
@@ -70,7 +77,7 @@ pub fn scan(options: &SearchOptions) -> Result<Vec<FoundLeaf>> {
     let paths = if named { options.paths.clone() } else { default_search_paths() };
     let mut files = Vec::new();
     for path in &paths {
-        match collect_files(path) {
+        match options.source.list(path, FILE_SIZE_MIN) {
             Ok(found) => files.extend(found),
             Err(cause) if named => return Err(unsearchable(path, &cause)),
             Err(_) => {}
@@ -82,8 +89,8 @@ pub fn scan(options: &SearchOptions) -> Result<Vec<FoundLeaf>> {
     let found = Mutex::new(Vec::new());
     let workers = files.len().clamp(1, SEARCHERS);
     rt::for_each_parallel(workers, files.iter().enumerate(), |(i, file)| {
-        let leaves = match FileDevice::open(file, &options.file) {
-            Ok(device) => look_at(&(Arc::new(device) as DeviceRef), file),
+        let leaves = match options.source.open(file) {
+            Ok(device) => look_at(&device, file),
             // In a directory only those that can be opened count.
             Err(cause) if paths.contains(file) => return Err(unsearchable(file, &cause)),
             Err(_) => Vec::new(),
@@ -102,7 +109,7 @@ pub fn scan(options: &SearchOptions) -> Result<Vec<FoundLeaf>> {
 pub fn denied(options: &SearchOptions) -> Vec<PathBuf> {
     let named = !options.paths.is_empty();
     let paths = if named { options.paths.clone() } else { default_search_paths() };
-    let files = paths.iter().filter_map(|path| collect_files(path).ok()).flatten();
+    let files = paths.iter().filter_map(|path| options.source.list(path, FILE_SIZE_MIN).ok());
     // A device is opened as a search opens it: what took its place by now, such as a pipe, is not
     // waited for.
     let may_not = |e: device::Error| match e.kind {
@@ -111,29 +118,7 @@ pub fn denied(options: &SearchOptions) -> Vec<PathBuf> {
         }
         _ => false,
     };
-    files.filter(|f| FileDevice::open(f, &options.file).is_err_and(may_not)).collect()
-}
-
-fn collect_files(path: &Path) -> std::io::Result<Vec<PathBuf>> {
-    let kind = std::fs::metadata(path)?;
-    if !kind.is_dir() {
-        return Ok(vec![path.to_owned()]);
-    }
-    let mut out = Vec::new();
-    for entry in std::fs::read_dir(path)? {
-        let file = entry?.path();
-        if std::fs::metadata(&file).is_ok_and(|m| is_candidate(&m)) {
-            out.push(file);
-        }
-    }
-    out.sort();
-    Ok(out)
-}
-
-/// Files large enough to be a vdev, and block devices.
-fn is_candidate(m: &std::fs::Metadata) -> bool {
-    use std::os::unix::fs::FileTypeExt as _;
-    m.file_type().is_block_device() || (m.is_file() && m.len() >= FILE_SIZE_MIN)
+    files.flatten().filter(|f| options.source.open(f).is_err_and(may_not)).collect()
 }
 
 fn unsearchable(path: &Path, cause: &dyn std::fmt::Display) -> Error {

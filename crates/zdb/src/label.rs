@@ -7,7 +7,7 @@ use super::dump::Dump;
 use super::{show, uber};
 use crate::{Error, Result};
 use engine::inside::device::gpt::Gpt;
-use engine::inside::device::{DeviceRef, FileDevice, Options};
+use engine::inside::device::{DeviceRef, DeviceSource as _, LocalDevices};
 use engine::inside::ondisk::config::LabelConfig;
 use engine::inside::ondisk::label;
 use engine::inside::ondisk::label::{BootEnv, Part};
@@ -32,9 +32,9 @@ pub struct Wanted {
 /// # Errors
 /// The device cannot be opened. What is wrong with its labels is said in the dump.
 pub fn dump(d: &mut Dump, path: &Path, wanted: Wanted) -> Result<bool> {
-    let device = FileDevice::open(path, &Options::default())
+    let device = LocalDevices::default()
+        .open(path)
         .map_err(|cause| Error::Device { path: path.to_owned(), cause })?;
-    let device: DeviceRef = Arc::new(device);
     let views = pool::read_labels(&device);
     let any = views.iter().any(|v| v.nvlist.is_some());
     let table = if any { None } else { Gpt::read(device.as_ref()).ok().flatten() };

@@ -7,7 +7,7 @@
 
 use crate::failure::Failure;
 use crate::session::Session;
-use crate::{known, others};
+use crate::{known, others, ui};
 use engine::errors::PoolError as Error;
 use engine::pools::{CandidateState, scan};
 use engine::{Candidate, SearchOptions};
@@ -27,7 +27,13 @@ pub enum Reach {
 /// The pools in these places; without any, in those of `ZPOOL_IMPORT_PATH` or the usual ones.
 pub fn candidates(session: &Session, search: &[PathBuf]) -> Result<Vec<Candidate>, Failure> {
     let paths = search.iter().map(|p| session.path(p)).collect();
-    let found = scan(&SearchOptions { paths, ..SearchOptions::default() })?;
+    let options = SearchOptions { paths, ..SearchOptions::default() };
+    let found = scan(&options)?;
+    for (path, took) in options.source.take_slow() {
+        let (path, seconds) = (path.display(), took.as_secs());
+        let text = format!("zinc: warning: it took {path} {seconds} seconds to answer\n");
+        ui::error(session, &text);
+    }
     Ok(Candidate::group(&found))
 }
 

@@ -12,7 +12,8 @@ use crate::served::Server;
 use crate::session::Session;
 use clap::Args;
 use engine::Rt;
-use engine::devices::{Disks, ErrorKind, Process, locked_by, open_to_read, whole};
+use engine::devices::{DeviceSource as _, ErrorKind, LocalDevices, Process};
+use engine::devices::{locked_by, open_to_read, whole};
 use engine::errors::PoolError as Error;
 use engine::live;
 use engine::live::ImportOptions;
@@ -77,8 +78,8 @@ pub fn take(
     loop {
         let mut found = find()?;
         let looked = Instant::now();
-        let mut disks = Disks::default();
-        if let Err(failed) = lock(&found.candidate, &mut disks) {
+        let disks = LocalDevices::default();
+        if let Err(failed) = lock(&found.candidate, &disks) {
             if !failed.is_in_use || is_over() {
                 return Err(failed.explain(session, &found.candidate));
             }
@@ -100,15 +101,14 @@ pub fn take(
         crate::ui::runs_on(session);
         for _ in 0..2 {
             // A device that was added meanwhile may still be in another process's hands.
-            match lock(&found.candidate, &mut disks) {
+            match lock(&found.candidate, &disks) {
                 Err(failed) if !failed.is_in_use || is_over() => {
                     return Err(failed.explain(session, &found.candidate));
                 }
                 Err(_) => break,
                 Ok(()) => {}
             }
-            let open = &mut |path: &Path| disks.open(path);
-            match live::import(&Rt::real(), &found.candidate, &options(&found), open) {
+            match live::import(&Rt::real(), &found.candidate, &options(&found), &disks) {
                 Ok(pool) => return Ok((found, pool)),
                 // What was seen before the lock is over. There is no other writer now.
                 Err(Error::InUse { .. } | Error::Damaged { .. } | Error::NoUberblock { .. })
@@ -128,15 +128,15 @@ pub fn take(
 /// has them.
 pub fn mark_destroyed(session: &Session, wait: Wait, candidate: &Candidate) -> Result<(), Failure> {
     let (began, patience) = (Instant::now(), wait.patience()?);
-    let mut disks = Disks::default();
-    while let Err(failed) = lock(candidate, &mut disks) {
+    let mut disks = LocalDevices::default();
+    while let Err(failed) = lock(candidate, &disks) {
         if !failed.is_in_use || began.elapsed() >= patience {
             return Err(failed.explain(session, candidate));
         }
-        disks = Disks::default();
+        disks = LocalDevices::default();
         session.sleep(PAUSE)?;
     }
-    Ok(live::mark_destroyed(&Rt::real(), candidate, &mut |path: &Path| disks.open(path))?)
+    Ok(live::mark_destroyed(&Rt::real(), candidate, &disks)?)
 }
 
 /// Why devices could not be locked.
@@ -147,9 +147,9 @@ struct NotLocked {
 
 /// Locks the devices of a pool that `disks` does not have yet. Of those that cannot be opened for
 /// writing the import says what becomes of it.
-fn lock(candidate: &Candidate, disks: &mut Disks) -> Result<(), NotLocked> {
+fn lock(candidate: &Candidate, disks: &LocalDevices) -> Result<(), NotLocked> {
     for sight in candidate.leaves.values() {
-        match disks.open(&sight.path) {
+        match disks.claim(&sight.path) {
             Err(cause) if !cause.kind.is_of_device() => {
                 let is_in_use = cause.kind == ErrorKind::InUse;
                 let pool = candidate.name().to_owned();

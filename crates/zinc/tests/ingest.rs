@@ -4,7 +4,7 @@
 
 mod support;
 
-use engine::inside::device::{Options as DeviceOptions, RwFileDevice};
+use engine::devices::LocalDevices;
 use engine::inside::dmu::{Hold, zap};
 use engine::inside::ondisk::znode::Dirent;
 use engine::inside::rt::Rt;
@@ -16,7 +16,6 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 use support::{Run, zinc_in};
 
@@ -60,12 +59,9 @@ impl Place {
         options.search.paths = vec![self.path().to_owned()];
         let found = engine::inside::pool::scan(&options.search).unwrap();
         let candidate = Candidate::group(&found).remove(0);
-        let mut open = |path: &Path| {
-            let device = RwFileDevice::open(path, &DeviceOptions::default())?;
-            Ok(Arc::new(device) as engine::inside::device::WriteDeviceRef)
-        };
         let options = ImportOptions::new(options);
-        let pool = import(&Rt::real(), &candidate, &options, &mut open).unwrap();
+        let source = LocalDevices::default();
+        let pool = import(&Rt::real(), &candidate, &options, &source).unwrap();
         change(&pool.filesystem("tank/fs").unwrap());
         pool.close().unwrap();
     }

@@ -61,9 +61,6 @@ impl WriteDevice for Sink {
     fn write(&self, _: u64, _: &[u8]) -> Result<(), Error> {
         Ok(())
     }
-    fn trim(&self, _: u64, _: u64) -> Result<(), Error> {
-        Ok(())
-    }
     fn as_device(self: Arc<Self>) -> DeviceRef {
         self
     }

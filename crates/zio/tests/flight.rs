@@ -63,9 +63,6 @@ impl WriteDevice for Gate {
     fn write(&self, offset: u64, data: &[u8]) -> Result<(), Error> {
         self.inner.write(offset, data)
     }
-    fn trim(&self, offset: u64, len: u64) -> Result<(), Error> {
-        self.inner.trim(offset, len)
-    }
     fn as_device(self: Arc<Self>) -> DeviceRef {
         self
     }

@@ -1,13 +1,12 @@
 //! Regular files and block devices that are written to.
 
 use super::core::{Access, Ack, Core, Request, Work};
-use super::{FileDevice, Options, backlog, sys, threads};
-use crate::write::{split_refused, trim_within};
+use super::{FileDevice, Options, backlog, threads};
+use crate::write::split_refused;
 use crate::{
-    AlignedBuf, Astray, Device, DeviceRef, Error, ErrorKind, Operation, Read, Shared, Stats, Write,
+    AlignedBuf, Astray, Device, DeviceRef, Error, ErrorKind, Read, Shared, Stats, Write,
     WriteDevice, complete, range_within,
 };
-use core::sync::atomic::{AtomicBool, Ordering};
 use core::time::Duration;
 use parking_lot::Mutex;
 use std::fs::{File, OpenOptions};
@@ -25,8 +24,6 @@ pub struct RwFileDevice {
     /// Why a flush has failed. The system tells of lost bytes once and then forgets them, so no
     /// later flush may claim success.
     flush_failed: Mutex<Option<ErrorKind>>,
-    /// Cleared when the device does not trim.
-    trims: AtomicBool,
 }
 
 impl RwFileDevice {
@@ -40,7 +37,6 @@ impl RwFileDevice {
             reader: FileDevice::open_with(path, options, Access::Write)?,
             piecemeal: Mutex::default(),
             flush_failed: Mutex::default(),
-            trims: AtomicBool::new(true),
         })
     }
 
@@ -216,33 +212,6 @@ impl WriteDevice for RwFileDevice {
         result.map_err(|kind| Error::write(kind, &core.name, offset, data.len()))
     }
 
-    fn trim(&self, offset: u64, len: u64) -> Result<(), Error> {
-        let core = self.core();
-        trim_within(core.size, &core.name, offset, len)?;
-        if !self.trims.load(Ordering::Relaxed) {
-            return Ok(());
-        }
-        // Whole sectors only: a device refuses others.
-        let sector = u64::from(core.sector_size);
-        let start = offset.next_multiple_of(sector);
-        let end = (offset + len) / sector * sector;
-        if start >= end {
-            return Ok(());
-        }
-        match sys::trim(core.file(false), core.is_block, start, end - start) {
-            Ok(()) => core.counters.trimmed(len),
-            Err(libc::EOPNOTSUPP | libc::ENOTTY | libc::ENOSYS) => {
-                self.trims.store(false, Ordering::Relaxed);
-            }
-            Err(errno) => {
-                let (kind, operation) = (ErrorKind::from_errno(errno), Operation::Trim);
-                let device = Arc::clone(&core.name);
-                return Err(Error { kind, operation, device, offset, len });
-            }
-        }
-        Ok(())
-    }
-
     fn as_device(self: Arc<Self>) -> DeviceRef {
         self
     }
@@ -269,7 +238,9 @@ fn sync_data(file: &File) -> Result<(), ErrorKind> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::sys;
     use super::*;
+    use crate::Operation;
     use std::sync::OnceLock;
 
     const EINVAL: ErrorKind = ErrorKind::Io { errno: libc::EINVAL };
@@ -277,12 +248,7 @@ mod tests {
     fn over(file: File) -> RwFileDevice {
         let core = Arc::new(Core::for_test(file, None));
         let reader = FileDevice { core, options: Options::default(), engine: OnceLock::new() };
-        RwFileDevice {
-            reader,
-            piecemeal: Mutex::default(),
-            flush_failed: Mutex::default(),
-            trims: AtomicBool::new(true),
-        }
+        RwFileDevice { reader, piecemeal: Mutex::default(), flush_failed: Mutex::default() }
     }
 
     #[test]
@@ -299,15 +265,5 @@ mod tests {
         assert_eq!(device.flush().map_err(|e| e.kind), Err(EINVAL));
         let stats = device.stats();
         assert_eq!((stats.flushes, stats.flush_errors), (2, 1));
-    }
-
-    #[test]
-    fn what_cannot_be_trimmed_is_not_tried_again() {
-        let device = over(sys::event().expect("event"));
-        // An event is no file with holes: whichever error that is here, none twice.
-        let _ = device.trim(0, 4096);
-        assert_eq!(device.stats().trimmed, 0);
-        let odd = device.trim(1, 510);
-        assert_eq!(odd, Ok(()), "no whole sector, nothing to do");
     }
 }

@@ -135,33 +135,7 @@ pub(super) unsafe fn pwritev(
     usize::try_from(written).map_err(|_| last_errno())
 }
 
-/// Gives the space of a range back: punches a hole, or discards; the error is the `errno`.
-pub(super) fn trim(file: &File, is_block: bool, offset: u64, len: u64) -> Result<(), i32> {
-    loop {
-        let result = if is_block {
-            let range = [offset, len];
-            // SAFETY: this request reads two 64-bit numbers, which live until it returns.
-            unsafe { libc::ioctl(file.as_raw_fd(), BLKDISCARD, range.as_ptr()) }
-        } else {
-            let signed = |n| i64::try_from(n).map_err(|_| libc::EOVERFLOW);
-            let mode = libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE;
-            let (offset, len) = (signed(offset)?, signed(len)?);
-            // SAFETY: takes a descriptor and numbers.
-            unsafe { libc::fallocate64(file.as_raw_fd(), mode, offset, len) }
-        };
-        match result {
-            0 => return Ok(()),
-            _ if last_errno() == libc::EINTR => {}
-            _ => return Err(last_errno()),
-        }
-    }
-}
-
-/// The request number of "discard a range of a block device", `_IO(0x12, 119)`, which the `libc`
-/// crate does not have.
-const BLKDISCARD: libc::Ioctl = 0x1277;
-
-/// The request number of "does it rotate", `_IO(0x12, 126)`, likewise.
+/// The request number of "does it rotate", `_IO(0x12, 126)`, which the `libc` crate does not have.
 const BLKROTATIONAL: libc::Ioctl = 0x127e;
 
 fn last_errno() -> i32 {

@@ -76,11 +76,9 @@ impl Bench {
     pub fn import(&self) -> LivePool {
         let open = OpenOptions { cache_bytes: 64 << 20, ..OpenOptions::default() };
         let options = ImportOptions { force: true, ..ImportOptions::new(open) };
-        live::import(&rt::Rt::real(), &self.candidate(), &options, &mut |path| {
-            let device = if path == "own" { &self.own } else { &self.spare };
-            Ok(Arc::clone(device) as _)
-        })
-        .unwrap()
+        let devices = [("own", &self.own), ("spare", &self.spare)];
+        let source = Devices::from(devices.map(|(n, d)| (n.to_owned(), Arc::clone(d) as _)));
+        live::import(&rt::Rt::real(), &self.candidate(), &options, &source).unwrap()
     }
 
     /// What the devices hold, seen through `what`.

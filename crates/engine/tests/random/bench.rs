@@ -173,14 +173,16 @@ impl Bench {
         self.try_import().unwrap()
     }
 
+    /// The devices by their names.
+    pub fn source(&self) -> Devices {
+        let name = |n| Self::path(n).to_string_lossy().into_owned();
+        (0..self.devices.len()).map(|n| (name(n), self.write_ref(n))).collect()
+    }
+
     pub fn try_import(&self) -> pool::Result<LivePool> {
         let candidate = self.candidate();
         let options = ImportOptions::new(Self::options());
-        let mut open = |path: &Path| {
-            let n = (0..self.devices.len()).find(|n| Self::path(*n) == path).unwrap();
-            Ok(self.write_ref(n))
-        };
-        let pool = live::import(&rt::Rt::real(), &candidate, &options, &mut open)?;
+        let pool = live::import(&rt::Rt::real(), &candidate, &options, &self.source())?;
         Self::quiet(&pool);
         Ok(pool)
     }

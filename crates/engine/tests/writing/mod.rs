@@ -110,10 +110,8 @@ impl Pools {
         let candidate = candidates.iter().find(|c| c.name() == name).unwrap();
         // The pools of the collection were used by another host, as its hosts were thrown away.
         let options = ImportOptions { force: true, ..ImportOptions::new(open) };
-        live::import(&rt::Rt::real(), candidate, &options, &mut |path| {
-            let device = device::RwFileDevice::open(path, &device::Options::default())?;
-            Ok(Arc::new(device) as _)
-        })
+        let source = device::LocalDevices::default();
+        live::import(&rt::Rt::real(), candidate, &options, &source)
     }
 
     /// Both judges: zdb finds no leak and no error, our check finds nothing.

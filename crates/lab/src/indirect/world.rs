@@ -26,7 +26,9 @@ use engine::inside::rt::{CpuModel, Rt};
 use engine::inside::zio::Block;
 use engine::inside::zpl::write::{NewFile, NewKind};
 use engine::live;
-use engine::live::{CreateOptions, ImportOptions, LivePool, NewFilesystem, Setting, Tunable};
+use engine::live::{
+    CreateOptions, Devices, ImportOptions, LivePool, NewFilesystem, Setting, Tunable,
+};
 use engine::{Candidate, Filesystem, OpenOptions, Pool};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -128,11 +130,8 @@ pub(super) fn open(disks: &[WriteDeviceRef], cache_bytes: usize) -> Result<Pool>
 /// Opens it for writing.
 pub(super) fn import(rt: &Rt, disks: &[WriteDeviceRef], cache_bytes: usize) -> Result<LivePool> {
     let options = ImportOptions::new(options(cache_bytes));
-    let pool = live::import(rt, &candidate(disks)?, &options, &mut |path| {
-        let at = (0..disks.len()).find(|n| path.to_str() == Some(&name(*n))).unwrap_or(0);
-        Ok(Arc::clone(&disks[at]))
-    })?;
-    Ok(pool)
+    let source: Devices = (0..).zip(disks).map(|(n, d)| (name(n), Arc::clone(d))).collect();
+    Ok(live::import(rt, &candidate(disks)?, &options, &source)?)
 }
 
 /// An empty file of this length, with this size of indirect blocks; its object.

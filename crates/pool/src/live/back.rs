@@ -30,7 +30,7 @@ use super::shared::Shared;
 use crate::error::{Error, Result};
 use crate::scan::{FoundLeaf, look_at_device};
 use crate::uberblocks::read_ring;
-use device::{DeviceRef, WriteDeviceRef};
+use device::{DeviceRef, DeviceSource, Patience, WriteDeviceRef};
 use ondisk::BlkPtr;
 use ondisk::config::{LabelConfig, VdevConfig};
 use std::collections::BTreeMap;
@@ -39,9 +39,9 @@ use std::sync::Arc;
 use std::time::Duration;
 use vdev::{LeafOpen, Txgs};
 
-/// How often a device is tried that somebody else has open, and how long between: requests that
-/// are under way hold the device that they began with.
-const TRIES: u32 = 50;
+/// How long a device is tried that somebody else has open: requests that are under way hold the
+/// device that they began with.
+const IN_USE: Duration = Duration::from_secs(1);
 const BETWEEN_TRIES: Duration = Duration::from_millis(20);
 
 /// What tells one uberblock from another: txg, time, pointer.
@@ -220,8 +220,8 @@ impl LivePool {
     }
 
     /// A leaf that was away is used again: it is written to from now on, and read where it has
-    /// missed nothing. What it missed is brought by a resilver, which begins at once. `open` opens
-    /// a device by its path; the one that the pool has is closed before.
+    /// missed nothing. What it missed is brought by a resilver, which begins at once. `source` has
+    /// the device under its path; the one that the pool has is closed before.
     ///
     /// # Errors
     /// When the device cannot be opened, is not the leaf's, or has changes that are to be kept: the
@@ -231,7 +231,7 @@ impl LivePool {
         guid: u64,
         own: OwnChanges,
         path: Option<&Path>,
-        open: &mut dyn FnMut(&Path) -> std::result::Result<WriteDeviceRef, device::Error>,
+        source: &dyn DeviceSource,
     ) -> Result<()> {
         let shared = &self.shared;
         let known = leaf_of(&shared.config.lock().root, guid).map(|leaf| leaf.path.clone());
@@ -255,14 +255,9 @@ impl LivePool {
             self.let_go(guid)?;
         }
         let pool = self.name().to_owned();
-        let mut opened = open(&path);
-        for _ in 1..TRIES {
-            if !matches!(&opened, Err(e) if e.kind == device::ErrorKind::InUse) {
-                break;
-            }
-            shared.rt.sleep(BETWEEN_TRIES);
-            opened = open(&path);
-        }
+        let patience = Patience { again: IN_USE, pause: BETWEEN_TRIES, ..Patience::default() };
+        let is_in_use = |kind| kind == device::ErrorKind::InUse;
+        let opened = patience.again(&shared.rt, is_in_use, || source.claim(&path));
         let device = opened.map_err(|cause| Error::Device { pool, cause })?;
         self.use_again(guid, own, device)
     }

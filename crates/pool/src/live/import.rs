@@ -22,14 +22,14 @@ use crate::error::{Error, Result};
 use crate::open::{OpenOptions, Pool};
 use crate::scan::look_at_device;
 use crate::uberblocks;
-use device::{DeviceRef, WriteDeviceRef};
+use device::{DeviceRef, DeviceSource, WriteDeviceRef};
 use dmu::{CachedStore, LiveSpec, Objset, PendingSource, SetPolicy};
 use ondisk::config::{PoolState, VdevConfig};
 use ondisk::uberblock::Uberblock;
 use ondisk::{ObjsetKind, mos};
 use rt::Rt;
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 use vdev::{LeafOpen, Txgs, VdevTree};
@@ -81,12 +81,8 @@ impl ImportOptions {
     }
 }
 
-/// Opens the devices of a candidate for writing.
-pub type OpenWritable<'a> =
-    dyn FnMut(&Path) -> std::result::Result<WriteDeviceRef, device::Error> + 'a;
-
-/// Opens a pool that was found for writing. `open` is called once for each of its devices, with the
-/// path at which it was found.
+/// Opens a pool that was found for writing, with the devices that `source` has under the paths at
+/// which they were found.
 ///
 /// # Errors
 /// When it cannot be opened at all, is in use, or [`obstacles`] stand in the way.
@@ -94,7 +90,7 @@ pub fn import(
     rt: &Rt,
     candidate: &Candidate,
     options: &ImportOptions,
-    open: &mut OpenWritable<'_>,
+    source: &dyn DeviceSource,
 ) -> Result<LivePool> {
     check_state(candidate, options)?;
     let read = OpenOptions { rt: rt.clone(), ..options.open.clone() };
@@ -115,7 +111,7 @@ pub fn import(
     super::leaves::welcome(&mut root, &found, was_exported)
         .map_err(|e| Error::Invalid { what: e.to_string() })?;
     let logs = super::leaves::logs_of(reading.mos(), &root);
-    let Devices { open: devices, failed } = open_devices(candidate, &root, &name, open)?;
+    let Devices { open: devices, failed } = open_devices(candidate, &root, &name, source)?;
     unchanged(&devices, reading.uberblock().txg, &name)?;
     let mut have_aux_moved = false;
     if options.adopt_paths {
@@ -152,12 +148,12 @@ fn open_devices(
     candidate: &Candidate,
     root: &VdevConfig,
     pool: &str,
-    open: &mut OpenWritable<'_>,
+    source: &dyn DeviceSource,
 ) -> Result<Devices> {
     let mut devices = Devices { open: BTreeMap::new(), failed: BTreeMap::new() };
     for leaf in root.walk().filter(|v| v.kind.is_leaf() && !is_out_of_use(v)) {
         let Some(sight) = candidate.leaves.get(&leaf.guid) else { continue };
-        match open(&sight.path) {
+        match source.claim(&sight.path) {
             Ok(device) => {
                 devices.open.insert(leaf.guid, device);
             }

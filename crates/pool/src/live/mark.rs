@@ -1,10 +1,10 @@
 //! Marking a pool as destroyed that cannot be opened for writing.
 
-use super::import::{OpenWritable, watch};
+use super::import::watch;
 use crate::assemble::Candidate;
 use crate::error::{Error, Result};
 use crate::scan::read_labels;
-use device::DeviceRef;
+use device::{DeviceRef, DeviceSource};
 use ondisk::config::{LabelConfig, PoolConfig, PoolState};
 use ondisk::nvlist::{NvList, NvValue};
 use rt::Rt;
@@ -12,13 +12,12 @@ use std::sync::Arc;
 use vdev::label::{LabelError, Round, write_config};
 
 /// Says in the labels of all devices that were found that the pool is destroyed, and nothing else:
-/// its content stays as it is, and `zpool import -D` finds it. `open` is called once for each
-/// device.
+/// its content stays as it is, and `zpool import -D` finds it.
 ///
 /// # Errors
 /// Another host writes to the pool (multihost), or a device cannot be opened or written to; others
 /// may be marked by then.
-pub fn mark_destroyed(rt: &Rt, candidate: &Candidate, open: &mut OpenWritable<'_>) -> Result<()> {
+pub fn mark_destroyed(rt: &Rt, candidate: &Candidate, source: &dyn DeviceSource) -> Result<()> {
     let pool = candidate.name().to_owned();
     let newest = candidate.uberblocks.iter().map(|f| &f.uberblock).max_by(|a, b| a.cmp_age(b));
     if let Some(newest) = newest {
@@ -27,7 +26,7 @@ pub fn mark_destroyed(rt: &Rt, candidate: &Candidate, open: &mut OpenWritable<'_
     let mut devices = Vec::new();
     for (guid, seen) in &candidate.leaves {
         let cause = |cause| Error::Device { pool: pool.clone(), cause };
-        devices.push((*guid, open(&seen.path).map_err(cause)?));
+        devices.push((*guid, source.claim(&seen.path).map_err(cause)?));
     }
     for (guid, device) in devices {
         let is_its_own =

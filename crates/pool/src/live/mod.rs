@@ -65,7 +65,7 @@ pub use datasets::NewFilesystem;
 pub use features::{ENABLED_BY_DEFAULT, is_writable};
 pub use heads::Head;
 pub use history::Invocation;
-pub use import::{ImportOptions, OpenWritable, import};
+pub use import::{ImportOptions, import};
 pub use log::{GivenUpLog, LogDevices};
 pub use mark::mark_destroyed;
 pub use record::{Pushed, TxgRecord, TxgState};

@@ -98,9 +98,6 @@ impl WriteDevice for Slow {
     fn write(&self, offset: u64, data: &[u8]) -> Result<(), Error> {
         self.disk.write(offset, data)
     }
-    fn trim(&self, _: u64, _: u64) -> Result<(), Error> {
-        Ok(())
-    }
     fn as_device(self: Arc<Self>) -> DeviceRef {
         self
     }

@@ -8,7 +8,8 @@ use crate::queue::{PAUSE, Wait, holder};
 use crate::served::Server;
 use crate::session::Session;
 use engine::config::{LabelConfig, PoolState};
-use engine::devices::{self, DeviceRef, Disks, ErrorKind, SystemUse, WriteDeviceRef};
+use engine::devices::{self, DeviceRef, DeviceSource as _, ErrorKind, LocalDevices};
+use engine::devices::{SystemUse, WriteDeviceRef};
 use engine::live::{DEVICE_MIN, Devices, VdevSpec};
 use engine::pools;
 use engine::pools::{CandidateState, FoundLeaf};
@@ -25,7 +26,7 @@ pub fn claim(
     wait: Wait,
 ) -> Result<Devices, Failure> {
     let (began, patience) = (Instant::now(), wait.patience()?);
-    let mut disks = Disks::default();
+    let disks = LocalDevices::default();
     let mut out = Devices::new();
     let spares: Vec<&str> = layout.spares.iter().flat_map(VdevSpec::leaves).collect();
     for path in layout.paths() {
@@ -40,7 +41,7 @@ pub fn claim(
             return Err(Failure::new(what).because(holder));
         }
         let device = loop {
-            match open(&mut disks, path) {
+            match open(&disks, path) {
                 // A command that is about to end may have it.
                 Err(_) if is_locked(path) && began.elapsed() < patience => {
                     std::thread::sleep(PAUSE);
@@ -87,8 +88,8 @@ fn use_by_system(path: &Path) -> Option<String> {
 }
 
 /// Opens one device for this process alone.
-pub fn open(disks: &mut Disks, path: &str) -> Result<WriteDeviceRef, Failure> {
-    disks.open(Path::new(path)).map_err(|e| match e.kind {
+pub fn open(disks: &LocalDevices, path: &str) -> Result<WriteDeviceRef, Failure> {
+    disks.claim(Path::new(path)).map_err(|e| match e.kind {
         ErrorKind::InUse => {
             let locked = || Some(format!("{} has it", holder(&[PathBuf::from(path)])?));
             let holder = use_by_system(Path::new(path)).or_else(locked);

@@ -10,7 +10,7 @@ use crate::live::LiveArgs;
 use crate::session::Session;
 use crate::ui;
 use engine::LivePool;
-use engine::devices::Disks;
+use engine::devices::LocalDevices;
 use engine::live::{Leave, OwnChanges};
 use engine::pools::{PoolSpace, VdevView};
 use std::process::ExitCode;
@@ -122,7 +122,7 @@ pub(super) fn device(
 /// Uses a device again, from where it was found, or where its label says that it is.
 fn bring_back(pool: &LivePool, guid: u64, own: OwnChanges) -> engine::errors::PoolResult<()> {
     let seen = pool.view().candidate().leaves.get(&guid).map(|sight| sight.path.clone());
-    pool.bring_back(guid, own, seen.as_deref(), &mut |path| Disks::default().open(path))
+    pool.bring_back(guid, own, seen.as_deref(), &LocalDevices::default())
 }
 
 /// A command that holds the pool itself sees to the end of what it began.
