@@ -5,8 +5,10 @@
 
 #![allow(clippy::unwrap_used)]
 
+use std::convert::Infallible;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
+use std::sync::Mutex;
 use std::time::{Duration, Instant};
 use testkit::Rng;
 
@@ -110,10 +112,12 @@ fn campaign(name: &str, target: fuzzing::Target, seconds: Option<u64>) -> Result
 #[test]
 fn every_target_survives_its_seeds_and_damaged_copies_of_them() {
     let seconds = std::env::var("ZINC_CAMPAIGN_SECONDS").ok().and_then(|text| text.parse().ok());
-    let failures: Vec<String> = fuzzing::targets()
-        .into_iter()
-        .filter_map(|(name, target)| campaign(name, target, seconds).err())
-        .collect();
+    let failures = Mutex::new(Vec::new());
+    let Ok(()) = rt::for_each_parallel(0, fuzzing::targets(), |(name, target)| {
+        failures.lock().unwrap().extend(campaign(name, target, seconds).err());
+        Ok::<(), Infallible>(())
+    });
+    let failures = failures.into_inner().unwrap();
     assert!(failures.is_empty(), "{}", failures.join("\n"));
 }
 
