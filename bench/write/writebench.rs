@@ -16,7 +16,7 @@ use engine::inside::zpl::write::{NewFile, NewKind};
 use engine::inside::{pool, rt};
 use engine::live;
 use engine::live::{
-    CreateOptions, Devices, ImportOptions, LivePool, NewFilesystem, NewTop, Setting, TopUse,
+    CreateOptions, Devices, ImportOptions, LivePool, NewFilesystem, NewTop, Setting, SpaceClass,
     Tunable, VdevSpec,
 };
 use engine::{Candidate, Filesystem, OpenOptions};
@@ -188,7 +188,8 @@ impl Bench {
             Some(0) => vec![VdevSpec::Mirror(leaves)],
             Some(nparity) => vec![VdevSpec::Raidz { nparity, children: leaves }],
         };
-        let tops = specs.into_iter().map(|spec| NewTop { spec, class: TopUse::Normal }).collect();
+        let tops =
+            specs.into_iter().map(|spec| NewTop { spec, class: SpaceClass::Normal }).collect();
         let mut options = CreateOptions::new("bench", tops);
         options.cache_bytes = args.cache;
         let live = live::create(&rt::Rt::real(), &options, &devices)?;

@@ -3,7 +3,7 @@
 
 use check::{CheckOptions, Report};
 use device::{SimDisks, SimOptions, WriteDeviceRef};
-use pool::live::{self, CreateOptions, Devices, NewTop, TopUse, VdevSpec};
+use pool::live::{self, CreateOptions, Devices, NewTop, SpaceClass, VdevSpec};
 use pool::{Candidate, OpenOptions, Pool, look_at_device};
 use rt::{Progress, Rt};
 use std::path::PathBuf;
@@ -25,7 +25,7 @@ fn make(rt: &Rt, disks: &[WriteDeviceRef]) {
     for (n, disk) in disks.iter().enumerate() {
         devices.insert(name(n), Arc::clone(disk));
         let spec = VdevSpec::Leaf { path: name(n), is_file: false };
-        tops.push(NewTop { spec, class: TopUse::Normal });
+        tops.push(NewTop { spec, class: SpaceClass::Normal });
     }
     let pool = live::create(rt, &CreateOptions::new("tank", tops), &devices).unwrap();
     let fs = pool.filesystem("tank").unwrap();

@@ -2,7 +2,7 @@
 
 use crate::error::{Error, ErrorKind, Place, Result};
 use device::{MemoryDevice, Options, RwFileDevice, WriteDeviceRef};
-use pool::live::{CreateOptions, Devices, LivePool, NewTop, TopUse, VdevSpec, create};
+use pool::live::{CreateOptions, Devices, LivePool, NewTop, SpaceClass, VdevSpec, create};
 use rt::Rt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -91,7 +91,7 @@ impl NewPool {
     }
 
     fn top(mut self, spec: VdevSpec) -> Self {
-        self.options.tops.push(NewTop { spec, class: TopUse::Normal });
+        self.options.tops.push(NewTop { spec, class: SpaceClass::Normal });
         self
     }
 

@@ -16,7 +16,7 @@ use engine::inside::zio::{AllocError, Allocate, Want};
 use engine::inside::zpl::write::{NewFile, NewKind, RenameMode};
 use engine::inside::{check, pool, rt};
 use engine::live;
-use engine::live::{CreateOptions, Devices, NewFilesystem, NewTop, TopUse, VdevSpec};
+use engine::live::{CreateOptions, Devices, NewFilesystem, NewTop, SpaceClass, VdevSpec};
 use engine::{Candidate, Filesystem, OpenOptions, Pool};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -71,7 +71,7 @@ fn disks(site: &SimDisks, seed: u64, shape: Shape, lying: bool) -> (Devices, Vec
         Shape::Mirror => VdevSpec::Mirror(leaves),
         Shape::Raidz => VdevSpec::Raidz { nparity: 1, children: leaves },
     };
-    (devices, vec![NewTop { spec, class: TopUse::Normal }])
+    (devices, vec![NewTop { spec, class: SpaceClass::Normal }])
 }
 
 /// What is broken on purpose.

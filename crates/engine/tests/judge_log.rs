@@ -11,7 +11,8 @@ use engine::inside::device::{Device, DeviceRef, MemoryDevice};
 use engine::inside::zpl::{AccessList, Op};
 use engine::inside::{pool, rt, zil};
 use engine::live::{
-    self, CreateOptions, Devices, ImportOptions, NewFilesystem, NewTop, TopUse, TxgLimits, VdevSpec,
+    self, CreateOptions, Devices, ImportOptions, NewFilesystem, NewTop, SpaceClass, TxgLimits,
+    VdevSpec,
 };
 use engine::{Candidate, Filesystem, LivePool, OpenOptions, Pool, Volume, inventory};
 use engine::{PropertyChange, StoredValue};
@@ -37,9 +38,9 @@ fn create(name: &'static str, log: bool) -> (Bench, LivePool) {
     let devices: Vec<_> = (0..count).map(device).collect();
     let leaf = |n: usize| VdevSpec::Leaf { path: format!("mem{n}"), is_file: false };
     let mirror = VdevSpec::Mirror(vec![leaf(0), leaf(1)]);
-    let mut tops = vec![NewTop { spec: mirror, class: TopUse::Normal }];
+    let mut tops = vec![NewTop { spec: mirror, class: SpaceClass::Normal }];
     if log {
-        tops.push(NewTop { spec: leaf(2), class: TopUse::Log });
+        tops.push(NewTop { spec: leaf(2), class: SpaceClass::Log });
     }
     let named = devices.iter().enumerate().map(|(n, d)| (format!("mem{n}"), Arc::clone(d) as _));
     let all: Devices = named.collect();

@@ -12,7 +12,7 @@ use engine::inside::device;
 use engine::inside::device::{CrashLog, CrashMode, MemoryDevice, SimDisks, SimOptions};
 use engine::inside::{check, pool, rt};
 use engine::live::{
-    self, CreateOptions, Devices, ImportOptions, NewFilesystem, NewTop, TopUse, VdevSpec,
+    self, CreateOptions, Devices, ImportOptions, NewFilesystem, NewTop, SpaceClass, VdevSpec,
 };
 use engine::{Candidate, Filesystem, LivePool, OpenOptions, Pool, Volume};
 use engine::{PropertyChange, StoredValue};
@@ -62,8 +62,8 @@ fn options(n: usize, seed: u64) -> SimOptions {
 
 fn tops(shape: Shape) -> (usize, Vec<NewTop>) {
     let leaf = |n: usize| VdevSpec::Leaf { path: format!("sim{n}"), is_file: false };
-    let normal = |spec| NewTop { spec, class: TopUse::Normal };
-    let log = |spec| NewTop { spec, class: TopUse::Log };
+    let normal = |spec| NewTop { spec, class: SpaceClass::Normal };
+    let log = |spec| NewTop { spec, class: SpaceClass::Log };
     let raidz = VdevSpec::Raidz { nparity: 1, children: (0..3).map(leaf).collect() };
     match shape {
         Shape::Disk => (1, vec![normal(leaf(0))]),

@@ -18,7 +18,7 @@ use engine::inside::rt::Rt;
 use engine::inside::zpl::Volume;
 use engine::live;
 use engine::live::{
-    CreateOptions, Devices, ImportOptions, LivePool, NewFilesystem, NewTop, TopUse, Tunable,
+    CreateOptions, Devices, ImportOptions, LivePool, NewFilesystem, NewTop, SpaceClass, Tunable,
     VdevSpec,
 };
 use engine::{Candidate, OpenOptions};
@@ -216,7 +216,7 @@ fn pool_on(path: &Path, device: &WriteDeviceRef) -> Result<PoolTarget, LabError>
     let spec = VdevSpec::Leaf { path: leaf.clone(), is_file: path.is_file() };
     let options = CreateOptions {
         cache_bytes: CACHE_BYTES,
-        ..CreateOptions::new(POOL_ON_DEVICE, vec![NewTop { spec, class: TopUse::Normal }])
+        ..CreateOptions::new(POOL_ON_DEVICE, vec![NewTop { spec, class: SpaceClass::Normal }])
     };
     let made = live::create(&Rt::real(), &options, &Devices::from([(leaf, Arc::clone(device))]))
         .and_then(LivePool::close);
@@ -258,7 +258,7 @@ mod tests {
     fn nothing_stays_behind_when_an_experiment_fails() {
         let device: WriteDeviceRef = Arc::new(MemoryDevice::zeros("disk", 128 << 20));
         let spec = VdevSpec::Leaf { path: "disk".to_owned(), is_file: false };
-        let top = NewTop { spec, class: TopUse::Normal };
+        let top = NewTop { spec, class: SpaceClass::Normal };
         let devices = Devices::from([("disk".to_owned(), device)]);
         let pool = live::create(&Rt::real(), &CreateOptions::new("tank", vec![top]), &devices);
         let pool = Arc::new(pool.expect("a pool"));

@@ -55,8 +55,7 @@ pub use scan::{
     scan,
 };
 pub use space::{
-    ClassSpace, EMBEDDED_LOG_METASLABS, FRAGMENTATION, Metaslab, PoolSpace, SpaceClass, TopSpace,
-    class_of,
+    ClassSpace, EMBEDDED_LOG_METASLABS, FRAGMENTATION, Metaslab, PoolSpace, TopSpace, class_of,
 };
 pub use status::{Condition, ListRow, Section, Status, VdevList, VdevTreeView, VdevView};
 pub use uberblocks::{FoundUberblock, TxgCandidate, Verdict, by_txg, read_ring};

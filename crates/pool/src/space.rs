@@ -32,6 +32,7 @@ use ondisk::mos::{self, vdev_zap};
 use ondisk::spacemap::{self, Action, Entry, HEADER_SIZE, LOG_SHIFT, SpaceMapHeader};
 use ondisk::{Checksum, deadlist};
 use vdev::DeflateRatio;
+use zio::SpaceClass;
 
 /// A vdev of more metaslabs than this gives one to the intent log.
 pub const EMBEDDED_LOG_METASLABS: u64 = 64;
@@ -46,19 +47,6 @@ pub const FRAGMENTATION: [u64; 21] = [
 const METASLABS_MAX: u64 = 1 << 20;
 /// Largest space map that is read whole, in bytes.
 const LOG_MAX: u64 = 1 << 30;
-
-/// What vdevs are for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum SpaceClass {
-    /// Everything.
-    Normal,
-    /// The intent log.
-    Log,
-    /// Metadata and small blocks.
-    Special,
-    /// Deduplication tables.
-    Dedup,
-}
 
 /// Space of a class, in raw bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -6,10 +6,10 @@
 use dmu::{Object, Zap};
 use ondisk::mos::{self, vdev_zap};
 use ondisk::spacemap::{self, Action, Entry, LOG_SHIFT, SpaceMapHeader};
-use pool::{AllocOptions, Allocator, OpenOptions, Pool, SpaceClass, TopSpec};
+use pool::{AllocOptions, Allocator, OpenOptions, Pool, TopSpec};
 use std::collections::BTreeMap;
 use testkit::CorpusPool;
-use zio::{Allocate, Class, Want};
+use zio::{Allocate, SpaceClass, Want};
 
 /// One pool after the other: some of the images are large.
 fn every_pool(judge: impl Fn(&Pool, &mut Vec<String>)) {
@@ -137,7 +137,7 @@ fn all_that_is_free(pool: &Pool, out: &mut Vec<String>) {
     let mut used = used(pool, &specs);
     let alloc = open(pool);
     let txg = pool.uberblock().txg + 1;
-    for class in [Class::Normal, Class::Log, Class::Special, Class::Dedup] {
+    for class in [SpaceClass::Normal, SpaceClass::Log, SpaceClass::Special, SpaceClass::Dedup] {
         let mut psize = 1 << 20;
         while psize >= 512 {
             let want = Want { psize, copies: 1, class, txg, gang: false, hint: psize };

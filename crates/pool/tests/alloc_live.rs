@@ -17,7 +17,7 @@ use pool::{AllocOptions, Allocator, TopSpec, init_top};
 use rt::{Rng, Xoshiro256};
 use std::collections::HashMap;
 use std::sync::Arc;
-use zio::{Allocate, Block, Class, ErrorKind, Place, Want, WriteSpec};
+use zio::{Allocate, Block, ErrorKind, Place, SpaceClass, Want, WriteSpec};
 
 const ASIZE: u64 = 512 << 20;
 const SECTOR: u64 = 4096;
@@ -66,7 +66,8 @@ impl BlockWriter for Disk {
             None => {
                 let (copies, txg) = (spec.copies, spec.birth);
                 let hint = place.object;
-                let want = Want { psize, copies, class: Class::Normal, txg, gang: false, hint };
+                let want =
+                    Want { psize, copies, class: SpaceClass::Normal, txg, gang: false, hint };
                 self.alloc().allocate(&want).expect("there is space")
             }
         };
@@ -128,7 +129,7 @@ fn spec(ms_array: u64, ms_shift: u32, zap: u64) -> TopSpec {
         ms_shift,
         ms_count: ASIZE >> ms_shift,
         row: SECTOR,
-        class: Class::Normal,
+        class: SpaceClass::Normal,
         allocating: true,
         ms_array,
         zap,

@@ -232,7 +232,7 @@ fn allocation_classes_are_filled_in() {
     let case = testkit::corpus("stripe");
     let pool = open(&case);
     let classes: Vec<_> = pool.config().vdev_tree.children.iter().map(pool::class_of).collect();
-    use pool::SpaceClass::{Log, Normal, Special};
+    use zio::SpaceClass::{Log, Normal, Special};
     assert_eq!(classes, [Normal, Normal, Normal, Log, Special]);
     let _: &Value = &case.manifest;
 }

@@ -4,7 +4,7 @@
 
 use device::{Options, RwFileDevice};
 use ondisk::nvlist::NvValue;
-use pool::live::{self, CreateOptions, Devices, NewTop, TopUse, VdevSpec};
+use pool::live::{self, CreateOptions, Devices, NewTop, SpaceClass, VdevSpec};
 use pool::{Candidate, OpenOptions, Pool, SearchOptions, scan};
 use rt::Rt;
 use std::path::{Path, PathBuf};
@@ -23,7 +23,7 @@ fn made(folder: &Path) -> Vec<PathBuf> {
         let path = path.to_str().unwrap().to_owned();
         devices.insert(path.clone(), Arc::new(device) as _);
         let spec = VdevSpec::Leaf { path, is_file: true };
-        tops.push(NewTop { spec, class: TopUse::Normal });
+        tops.push(NewTop { spec, class: SpaceClass::Normal });
     }
     let pool = live::create(&Rt::real(), &CreateOptions::new("tank", tops), &devices).unwrap();
     pool.close().unwrap();

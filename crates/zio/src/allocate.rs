@@ -3,9 +3,9 @@
 use ondisk::{BlkPtr, Dva};
 use std::fmt;
 
-/// What a block's space is used for.
+/// What a block's space is used for, and what a top-level vdev is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Class {
+pub enum SpaceClass {
     /// Everything without a class of its own.
     Normal,
     /// Intent log blocks.
@@ -24,7 +24,7 @@ pub struct Want {
     /// Copies, 1 to 3.
     pub copies: u8,
     /// Class to take it from; another may be taken when it is full or does not exist.
-    pub class: Class,
+    pub class: SpaceClass,
     /// The txg that writes it.
     pub txg: u64,
     /// It is a gang header: the addresses carry the gang bit.

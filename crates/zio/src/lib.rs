@@ -46,7 +46,7 @@ pub mod stats;
 mod transform;
 mod writer;
 
-pub use allocate::{AllocError, Allocate, Class, Want};
+pub use allocate::{AllocError, Allocate, SpaceClass, Want};
 pub use block::{Block, Place};
 pub use checksum::Verifier;
 pub use codec::compress::Algorithm as CompressionAlgorithm;

@@ -3,7 +3,7 @@
 use codec::compress::Algorithm;
 use ondisk::{BlkPtr, Checksum, DmuType};
 
-use crate::allocate::Class;
+use crate::allocate::SpaceClass;
 
 /// How one block is written.
 #[derive(Clone, Copy, Debug)]
@@ -19,7 +19,7 @@ pub struct WriteSpec {
     /// Copies, 1 to 3.
     pub copies: u8,
     /// Where the space is taken from.
-    pub class: Class,
+    pub class: SpaceClass,
     /// What compresses to 112 bytes goes into the pointer (feature `embedded_data`). Dnodes,
     /// object sets and indirect blocks never do.
     pub embed: bool,
@@ -47,7 +47,7 @@ impl WriteSpec {
             compression: Algorithm::Off,
             checksum: Checksum::FLETCHER_4,
             copies: 1,
-            class: Class::Normal,
+            class: SpaceClass::Normal,
             embed: false,
             fill: 1,
             birth,

@@ -2,7 +2,7 @@
 
 use codec::compress::Algorithm;
 use ondisk::{Checksum, Compression, DmuType, Dnode};
-use zio::{Class, WriteSpec};
+use zio::{SpaceClass, WriteSpec};
 
 /// Most copies a block can have.
 const COPIES_MAX: u8 = 3;
@@ -132,7 +132,7 @@ impl SetPolicy {
             compression,
             checksum,
             copies: (self.copies.max(1) + u8::from(extra)).min(COPIES_MAX),
-            class: if special { Class::Special } else { Class::Normal },
+            class: if special { SpaceClass::Special } else { SpaceClass::Normal },
             embed: self.embed && level == 0 && !counts_fill,
             fill: 1,
             birth: txg,

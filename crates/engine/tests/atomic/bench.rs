@@ -9,7 +9,7 @@ use engine::inside::zpl::write::{NewFile, NewKind};
 use engine::inside::{check as checker, pool, rt};
 use engine::live;
 use engine::live::{
-    CreateOptions, Devices, ImportOptions, LivePool, NewFilesystem, NewTop, TopUse, VdevSpec,
+    CreateOptions, Devices, ImportOptions, LivePool, NewFilesystem, NewTop, SpaceClass, VdevSpec,
 };
 use engine::{Candidate, OpenOptions, Pool};
 use std::fmt::Write as _;
@@ -50,7 +50,7 @@ impl Bench {
         let spare = Arc::new(MemoryDevice::zeros("spare", SIZE));
         let devices = Devices::from([("own".to_owned(), Arc::clone(&own) as _)]);
         let spec = VdevSpec::Leaf { path: "own".into(), is_file: false };
-        let tops = vec![NewTop { spec, class: TopUse::Normal }];
+        let tops = vec![NewTop { spec, class: SpaceClass::Normal }];
         let options = CreateOptions { ashift: Some(12), ..CreateOptions::new("tank", tops) };
         let pool = live::create(&rt::Rt::real(), &options, &devices).unwrap();
         furnish(&pool);

@@ -4,7 +4,7 @@ use crate::bench::{Bench, number, text};
 use engine::inside::dsl::write::PropertyChange;
 use engine::inside::pool::Result;
 use engine::live::{Devices, Invocation, LivePool, NewFilesystem, NewTop, PropertyWord};
-use engine::live::{TopUse, VdevSpec};
+use engine::live::{SpaceClass, VdevSpec};
 use std::sync::Arc;
 
 pub struct Case {
@@ -93,7 +93,7 @@ pub const CASES: &[Case] = cases! {
     "enable a feature" => |p, _| p.enable_feature("block_cloning"),
     "add a vdev" => |p, b| {
         let (spec, devices) = spare(b);
-        p.add_tops(&[NewTop { spec, class: TopUse::Normal }], Some(12), &devices)
+        p.add_tops(&[NewTop { spec, class: SpaceClass::Normal }], Some(12), &devices)
     },
     "add a spare" => |p, b| {
         let (spec, devices) = spare(b);

@@ -4,7 +4,7 @@ use engine::inside::device::{Device, DeviceRef, MemoryDevice, RwFaultDevice, Wri
 use engine::inside::{check, pool, rt};
 use engine::live;
 use engine::live::{
-    CreateOptions, Devices, ImportOptions, LivePool, NewTop, TopUse, TxgLimits, VdevSpec,
+    CreateOptions, Devices, ImportOptions, LivePool, NewTop, SpaceClass, TxgLimits, VdevSpec,
 };
 use engine::{Candidate, OpenOptions, Pool};
 use std::fs::File;
@@ -117,7 +117,7 @@ impl Bench {
             devices.insert(path.clone(), self.write_ref(n));
             specs.push(VdevSpec::Leaf { path, is_file: !self.disks });
         }
-        let top = |spec| NewTop { spec, class: TopUse::Normal };
+        let top = |spec| NewTop { spec, class: SpaceClass::Normal };
         let raidz = |nparity, children| vec![top(VdevSpec::Raidz { nparity, children })];
         let tops = match self.shape {
             Shape::Disk | Shape::Disks3 => specs.into_iter().map(top).collect(),
@@ -127,7 +127,7 @@ impl Bench {
             Shape::Raidz3 => raidz(3, specs),
             Shape::Special => {
                 let special = VdevSpec::Mirror(specs.split_off(2));
-                let special = NewTop { spec: special, class: TopUse::Special };
+                let special = NewTop { spec: special, class: SpaceClass::Special };
                 specs.into_iter().map(top).chain([special]).collect()
             }
         };

@@ -3,7 +3,7 @@
 
 use engine::inside::{device, rt, zpl};
 use engine::live;
-use engine::live::{CreateOptions, Devices, ImportOptions, LivePool, NewTop, TopUse, VdevSpec};
+use engine::live::{CreateOptions, Devices, ImportOptions, LivePool, NewTop, SpaceClass, VdevSpec};
 use engine::{Candidate, Filesystem, OpenOptions, Pool, SearchOptions};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -72,7 +72,7 @@ impl Pools {
             }
             out
         };
-        let top = |spec| NewTop { spec, class: TopUse::Normal };
+        let top = |spec| NewTop { spec, class: SpaceClass::Normal };
         let tops = match layout {
             Layout::Disks(n) => leaves(n).into_iter().map(top).collect(),
             Layout::Mirror(n) => vec![top(VdevSpec::Mirror(leaves(n)))],
@@ -82,7 +82,7 @@ impl Pools {
             Layout::Special => {
                 let disk = leaves(1).pop().unwrap();
                 let spec = VdevSpec::Mirror(leaves(2));
-                vec![top(disk), NewTop { spec, class: TopUse::Special }]
+                vec![top(disk), NewTop { spec, class: SpaceClass::Special }]
             }
         };
         let mut options = CreateOptions::new(name, tops);

@@ -2,7 +2,7 @@
 
 use crate::experiment::LabError;
 use engine::inside::device::WriteDeviceRef;
-use engine::live::{Devices, NewTop, TopUse, VdevSpec};
+use engine::live::{Devices, NewTop, SpaceClass, VdevSpec};
 use std::fmt;
 use std::str::FromStr;
 
@@ -40,7 +40,7 @@ impl Layout {
                 Self::Mirror(_) => VdevSpec::Mirror(leaves),
                 Self::Raidz(nparity, _) => VdevSpec::Raidz { nparity, children: leaves },
             };
-            NewTop { spec, class: TopUse::Normal }
+            NewTop { spec, class: SpaceClass::Normal }
         };
         let tops = disks.chunks(self.width()).map(group).collect();
         (disks.into_iter().collect(), tops)

@@ -7,7 +7,7 @@ use ondisk::BlkPtr;
 use std::collections::HashMap;
 use std::sync::atomic::Ordering::Relaxed;
 use vdev::DeflateRatio;
-use zio::Class;
+use zio::SpaceClass;
 
 /// Space of one class of vdevs, as of the last txg that was synced.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -95,10 +95,10 @@ impl Allocator {
         let mut fragmentation = 0u128;
         for top in self.tops().values() {
             let class = match top.class {
-                Class::Normal => &mut out.normal,
-                Class::Log => &mut out.log,
-                Class::Special => &mut out.special,
-                Class::Dedup => &mut out.dedup,
+                SpaceClass::Normal => &mut out.normal,
+                SpaceClass::Log => &mut out.log,
+                SpaceClass::Special => &mut out.special,
+                SpaceClass::Dedup => &mut out.dedup,
             };
             let (size, allocated) = (top.size(), top.allocated());
             class.size += size;
@@ -106,7 +106,7 @@ impl Allocator {
             class.deferred += top.deferred();
             class.deflated += top.deflated(size);
             class.deflated_allocated += top.deflated(allocated);
-            if top.class == Class::Normal {
+            if top.class == SpaceClass::Normal {
                 fragmentation += u128::from(size) * u128::from(top.fragmentation());
                 if top.allocating.load(Relaxed) {
                     let many = top.metaslabs.len() as u64 > EMBEDDED_LOG_METASLABS;
@@ -127,7 +127,7 @@ impl Allocator {
     pub fn worst_dsize(&self, psize: u64) -> u64 {
         let tops = self.tops();
         let of = |t: &std::sync::Arc<Top>| t.deflated(t.asize(psize, u64::MAX));
-        tops.values().filter(|t| t.class != Class::Log).map(of).max().unwrap_or(psize)
+        tops.values().filter(|t| t.class != SpaceClass::Log).map(of).max().unwrap_or(psize)
     }
 
     /// Bytes that all copies of a block take as datasets count them.

@@ -60,7 +60,7 @@ use ondisk::{BlkPtr, Dva};
 use parking_lot::{Mutex, RwLock};
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use zio::{AllocError, Allocate, Class, Want};
+use zio::{AllocError, Allocate, SpaceClass, Want};
 
 type Tops = BTreeMap<u32, Arc<Top>>;
 
@@ -97,19 +97,20 @@ pub struct Allocator {
 }
 
 /// In the order of the lanes.
-const CLASSES: [Class; 4] = [Class::Normal, Class::Log, Class::Special, Class::Dedup];
+const CLASSES: [SpaceClass; 4] =
+    [SpaceClass::Normal, SpaceClass::Log, SpaceClass::Special, SpaceClass::Dedup];
 /// Lanes of a class, at most.
 const LANES_MAX: usize = 64;
 /// Problems that are remembered.
 const PROBLEMS_MAX: usize = 64;
 
 /// Where space for a class is looked for, in this order.
-fn chain(class: Class) -> &'static [Class] {
+fn chain(class: SpaceClass) -> &'static [SpaceClass] {
     match class {
-        Class::Normal => &[Class::Normal],
-        Class::Log => &[Class::Log, Class::Normal],
-        Class::Special => &[Class::Special, Class::Normal],
-        Class::Dedup => &[Class::Dedup, Class::Special, Class::Normal],
+        SpaceClass::Normal => &[SpaceClass::Normal],
+        SpaceClass::Log => &[SpaceClass::Log, SpaceClass::Normal],
+        SpaceClass::Special => &[SpaceClass::Special, SpaceClass::Normal],
+        SpaceClass::Dedup => &[SpaceClass::Dedup, SpaceClass::Special, SpaceClass::Normal],
     }
 }
 
@@ -165,7 +166,7 @@ impl Allocator {
         self.tops.read().get(&id).cloned()
     }
 
-    fn lanes_of(&self, class: Class) -> &[Padded] {
+    fn lanes_of(&self, class: SpaceClass) -> &[Padded] {
         &self.lanes[CLASSES.iter().position(|c| *c == class).unwrap_or(0)]
     }
 
@@ -184,7 +185,7 @@ impl Allocator {
     }
 
     /// Space in one class.
-    fn try_class(&self, class: Class, want: &Want) -> Option<[Dva; 3]> {
+    fn try_class(&self, class: SpaceClass, want: &Want) -> Option<[Dva; 3]> {
         let problems = |text| self.problem(text);
         let mut skip = Vec::new();
         loop {
@@ -205,7 +206,7 @@ impl Allocator {
     /// From the lane of the hint, or the next that is not in use.
     fn try_lanes(
         &self,
-        class: Class,
+        class: SpaceClass,
         want: &Want,
         skip: &[(u32, usize)],
     ) -> Result<[Dva; 3], Miss> {
@@ -224,7 +225,7 @@ impl Allocator {
     }
 
     /// All pieces of a class are given back, and every map is read that could have the space.
-    fn reclaim(&self, class: Class, want: &Want) {
+    fn reclaim(&self, class: SpaceClass, want: &Want) {
         for lane in self.lanes_of(class) {
             lane.0.lock().clear();
         }
@@ -240,7 +241,7 @@ impl Allocator {
         }
     }
 
-    fn has(&self, class: Class) -> bool {
+    fn has(&self, class: SpaceClass) -> bool {
         self.tops.read().values().any(|t| t.class == class)
     }
 
@@ -287,12 +288,12 @@ impl Allocator {
     /// There is a log device that takes blocks.
     pub fn has_log_class(&self) -> bool {
         let takes = |top: &Arc<Top>| top.allocating.load(std::sync::atomic::Ordering::Relaxed);
-        self.tops().values().any(|top| top.class == Class::Log && takes(top))
+        self.tops().values().any(|top| top.class == SpaceClass::Log && takes(top))
     }
 
     /// A log device failed: blocks of logs go elsewhere from now on, when it is one.
     pub fn avoid_log(&self, top: u32) {
-        if let Some(top) = self.top(top).filter(|top| top.class == Class::Log) {
+        if let Some(top) = self.top(top).filter(|top| top.class == SpaceClass::Log) {
             top.allocating.store(false, std::sync::atomic::Ordering::Relaxed);
         }
     }
@@ -304,7 +305,7 @@ impl Allocator {
     /// # Errors
     /// It is no log device, or one of its space maps cannot be read; nothing was changed then.
     pub fn give_up_log(&self, id: u32, txg: u64) -> Result<(), String> {
-        let top = self.top(id).filter(|top| top.class == Class::Log);
+        let top = self.top(id).filter(|top| top.class == SpaceClass::Log);
         let top = top.ok_or_else(|| format!("vdev {id} is no log device"))?;
         let problems = |text| self.problem(text);
         let used = |m: &metaslab::Metaslab| m.allocated() > 0 || m.is_active();

@@ -3,7 +3,7 @@
 use super::metaslab::Summary;
 use ondisk::config::{VdevConfig, VdevKind};
 use std::sync::Arc;
-use zio::{Class, Reader};
+use zio::{Reader, SpaceClass};
 
 /// Bytes that a block of this many bytes takes on a vdev, when it is born in this txg
 /// (`u64::MAX`: now; 0: in the vdev's first shape).
@@ -26,7 +26,7 @@ pub struct TopSpec {
     /// Metaslabs begin and end at multiples of this: the row of a dRAID group, else one sector.
     pub row: u64,
     /// What it is for.
-    pub class: Class,
+    pub class: SpaceClass,
     /// New blocks may be put there.
     pub allocating: bool,
     /// Object with the numbers of the metaslabs' space maps.
@@ -63,12 +63,7 @@ impl TopSpec {
             ms_shift,
             ms_count: (config.asize? >> ms_shift).min(METASLABS_MAX),
             row: row.max(1) << ashift,
-            class: match crate::class_of(config) {
-                crate::SpaceClass::Normal => Class::Normal,
-                crate::SpaceClass::Log => Class::Log,
-                crate::SpaceClass::Special => Class::Special,
-                crate::SpaceClass::Dedup => Class::Dedup,
-            },
+            class: crate::class_of(config),
             allocating: !config.non_allocating,
             ms_array: config.metaslab_array.unwrap_or(0),
             zap: config.vdev_zap_top.unwrap_or(0),

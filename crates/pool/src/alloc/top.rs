@@ -5,7 +5,7 @@ use super::metaslab::Metaslab;
 use super::spec::{Summaries, TopSpec};
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, AtomicUsize, Ordering::Relaxed};
 use vdev::DeflateRatio;
-use zio::Class;
+use zio::SpaceClass;
 
 /// Copies of a block.
 pub(super) const COPIES: usize = 3;
@@ -68,7 +68,7 @@ pub(super) enum Miss {
 /// A top-level vdev.
 pub(super) struct Top {
     pub(super) id: u32,
-    pub(super) class: Class,
+    pub(super) class: SpaceClass,
     pub(super) ashift: u8,
     pub(super) ms_shift: u32,
     /// Object with the numbers of the space maps.

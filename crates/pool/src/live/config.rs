@@ -7,6 +7,7 @@
 use ondisk::config::{PoolConfig, PoolState, VdevConfig};
 use ondisk::nvlist::{NvList, NvValue};
 use ondisk::spelling;
+use zio::SpaceClass;
 
 /// What a new vdev is made of.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -42,29 +43,13 @@ impl VdevSpec {
     }
 }
 
-/// What a new top-level vdev is for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum TopUse {
-    /// Data and everything else.
-    Normal,
-    /// Intent logs.
-    Log,
-    /// Metadata and small blocks.
-    Special,
-    /// Deduplication tables.
-    Dedup,
-}
-
-impl TopUse {
-    /// As the ZAP of the vdev has it; `None` for normal.
-    #[must_use]
-    pub fn bias(self) -> Option<&'static str> {
-        match self {
-            Self::Normal => None,
-            Self::Log => Some("log"),
-            Self::Special => Some("special"),
-            Self::Dedup => Some("dedup"),
-        }
+/// The word for it in the ZAP of the vdev; `None` for normal.
+fn bias(class: SpaceClass) -> Option<&'static str> {
+    match class {
+        SpaceClass::Normal => None,
+        SpaceClass::Log => Some("log"),
+        SpaceClass::Special => Some("special"),
+        SpaceClass::Dedup => Some("dedup"),
     }
 }
 
@@ -124,7 +109,7 @@ pub(super) struct TopNumbers {
 /// The configuration of a new top-level vdev; its MOS objects are still 0.
 pub(super) fn new_top(
     spec: &VdevSpec,
-    class: TopUse,
+    class: SpaceClass,
     n: &TopNumbers,
     guid: &mut dyn FnMut() -> u64,
 ) -> ondisk::Result<VdevConfig> {
@@ -134,11 +119,11 @@ pub(super) fn new_top(
         ("metaslab_shift", n.metaslab_shift),
         ("ashift", n.ashift),
         ("asize", n.asize),
-        ("is_log", u64::from(class == TopUse::Log)),
+        ("is_log", u64::from(class == SpaceClass::Log)),
     ] {
         list.set(name, NvValue::U64(value));
     }
-    if let Some(bias) = class.bias() {
+    if let Some(bias) = bias(class) {
         list.set("alloc_bias", NvValue::String(bias.as_bytes().to_vec()));
     }
     list.set("create_txg", NvValue::U64(n.create_txg));
@@ -331,9 +316,9 @@ mod tests {
             TopNumbers { id: 0, ashift: 12, asize: 1 << 28, metaslab_shift: 24, create_txg: 4 };
         let mirror = VdevSpec::Mirror(vec![leaf("/a"), leaf("/b")]);
         let raidz = VdevSpec::Raidz { nparity: 1, children: vec![leaf("/c"), leaf("/d")] };
-        let a = new_top(&mirror, TopUse::Normal, &numbers, &mut guid).unwrap();
+        let a = new_top(&mirror, SpaceClass::Normal, &numbers, &mut guid).unwrap();
         let numbers = TopNumbers { id: 1, ..numbers };
-        let b = new_top(&raidz, TopUse::Log, &numbers, &mut guid).unwrap();
+        let b = new_top(&raidz, SpaceClass::Log, &numbers, &mut guid).unwrap();
         new_root(7, 4, &[a, b]).unwrap()
     }
 

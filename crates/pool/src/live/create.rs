@@ -11,9 +11,7 @@
 //! sizes that were never written, then for real. What fails in between is the devices' fault, and
 //! takes the labels off again.
 
-use super::config::{
-    PoolFacts, TopNumbers, TopUse, VdevSpec, guid_sum, new_root, new_top, set_u64,
-};
+use super::config::{PoolFacts, TopNumbers, VdevSpec, guid_sum, new_root, new_top, set_u64};
 use super::datasets::NewFilesystem;
 use super::features::{ENABLED_BY_DEFAULT, FeatureTable};
 use super::history::{self, Invocation};
@@ -43,7 +41,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 use vdev::{LeafOpen, VdevTree};
-use zio::{Allocate, Reader, Writer};
+use zio::{Allocate, Reader, SpaceClass, Writer};
 
 /// The labels of a device, by number.
 const ALL_LABELS: [usize; LABELS] = [0, 1, 2, 3];
@@ -57,7 +55,7 @@ pub struct NewTop {
     /// What it is made of.
     pub spec: VdevSpec,
     /// What it is for.
-    pub class: TopUse,
+    pub class: SpaceClass,
 }
 
 /// Makes what stands between a pool's writer and its allocator.
@@ -259,7 +257,7 @@ struct Plan {
 
 impl Plan {
     fn new(rt: &Rt, options: &CreateOptions, devices: &Devices) -> Result<Self> {
-        if !options.tops.iter().any(|t| t.class == TopUse::Normal) {
+        if !options.tops.iter().any(|t| t.class == SpaceClass::Normal) {
             let what = "a pool needs a vdev that is not log, special or dedup".to_owned();
             return Err(Error::Invalid { what });
         }

@@ -56,7 +56,7 @@ mod vdevs;
 mod writable;
 
 pub use back::{Leave, OwnChanges};
-pub use config::{TopUse, VdevSpec};
+pub use config::VdevSpec;
 pub use create::{
     Between, CreateOptions, DEVICE_MIN, Devices, FIRST_TXG, NewTop, PropertyWord, clear_labels,
     create,
@@ -75,6 +75,7 @@ pub use tunables::{Setting, Tunable, TunableError, Tunables};
 pub use txg::TxgLimits;
 pub(crate) use writable::can_write_features;
 pub use writable::{Obstacle, obstacles};
+pub use zio::SpaceClass;
 
 use crate::error::{Error, Result};
 use crate::open::Pool;

@@ -1,11 +1,12 @@
 //! The vdevs of a pool as reports show them.
 
 use crate::open::Pool;
-use crate::space::{PoolSpace, SpaceClass, class_of};
+use crate::space::{PoolSpace, class_of};
 use ondisk::config::{VdevConfig, VdevKind};
 use ondisk::spelling::in_line;
 use std::collections::HashMap;
 use vdev::{NodeRef, Reason, VdevState, VdevTree};
+use zio::SpaceClass;
 
 /// Bytes of a device that are no use for data: two labels and the boot area in front, two labels
 /// behind.

@@ -9,7 +9,7 @@ use engine::inside::rt;
 use engine::inside::zpl::write::XattrMode;
 use engine::inside::zpl::{NewFile, NewKind};
 use engine::live;
-use engine::live::{CreateOptions, Devices, NewFilesystem, NewTop, TopUse, VdevSpec};
+use engine::live::{CreateOptions, Devices, NewFilesystem, NewTop, SpaceClass, VdevSpec};
 use engine::{Filesystem, LivePool};
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
@@ -46,7 +46,7 @@ impl Made {
         let mut devices = Devices::new();
         devices.insert(path.clone(), Arc::new(device) as _);
         let spec = VdevSpec::Leaf { path, is_file: true };
-        let tops = vec![NewTop { spec, class: TopUse::Normal }];
+        let tops = vec![NewTop { spec, class: SpaceClass::Normal }];
         let create = CreateOptions::new("p", tops);
         let pool = live::create(&rt::Rt::real(), &create, &devices).unwrap();
         drop(devices);

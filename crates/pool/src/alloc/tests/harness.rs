@@ -10,7 +10,7 @@ use ondisk::{BlkPtr, Dva, Endian};
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use zio::{Class, Want};
+use zio::{SpaceClass, Want};
 
 /// Small blocks, so that maps are condensed and two-word entries meet the ends of blocks.
 pub(super) const BLOCK: usize = 512;
@@ -156,7 +156,7 @@ pub(super) fn plain(id: u32, ashift: u8, ms_shift: u32, ms_count: u64) -> TopSpe
         ms_shift,
         ms_count,
         row: 1 << ashift,
-        class: Class::Normal,
+        class: SpaceClass::Normal,
         allocating: true,
         ms_array: 1000 + u64::from(id),
         zap: 0,
@@ -176,7 +176,7 @@ pub(super) fn raidz(spec: &TopSpec, nparity: u64, width: u64) -> TopSpec {
 }
 
 pub(super) fn want(psize: u64, copies: u8, txg: u64, hint: u64) -> Want {
-    Want { psize, copies, class: Class::Normal, txg, gang: false, hint }
+    Want { psize, copies, class: SpaceClass::Normal, txg, gang: false, hint }
 }
 
 pub(super) fn pointer(dvas: [Dva; 3]) -> BlkPtr {

@@ -7,7 +7,7 @@ mod threads;
 use self::harness::{BLOCK, Store, plain, pointer, raidz, want};
 use super::Allocator;
 use super::spec::TopSpec;
-use zio::{AllocError, Allocate, Class, Want};
+use zio::{AllocError, Allocate, SpaceClass, Want};
 
 fn vdevs(dvas: &[ondisk::Dva; 3]) -> Vec<u32> {
     dvas.iter().filter(|d| !d.is_empty()).map(|d| d.vdev()).collect()
@@ -74,24 +74,24 @@ fn fuller_vdevs_get_less() {
 
 #[test]
 fn classes_fall_back_when_they_are_full_or_absent() {
-    let special = TopSpec { class: Class::Special, ..plain(1, 9, 20, 1) };
+    let special = TopSpec { class: SpaceClass::Special, ..plain(1, 9, 20, 1) };
     let specs = [plain(0, 9, 20, 8), special];
     let alloc = Store::default().open(&specs, 1);
     let get = |class| {
         let want = Want { class, ..want(64 << 10, 1, 1, 0) };
         alloc.allocate(&want).map(|d| d[0].vdev())
     };
-    assert_eq!(get(Class::Normal), Ok(0));
-    assert_eq!(get(Class::Log), Ok(0));
-    assert_eq!(get(Class::Dedup), Ok(1));
+    assert_eq!(get(SpaceClass::Normal), Ok(0));
+    assert_eq!(get(SpaceClass::Log), Ok(0));
+    assert_eq!(get(SpaceClass::Dedup), Ok(1));
     let mut special = 1;
-    while get(Class::Special) == Ok(1) {
+    while get(SpaceClass::Special) == Ok(1) {
         special += 1;
     }
     assert_eq!(special, 16);
-    assert_eq!(get(Class::Dedup), Ok(0));
-    while get(Class::Special).is_ok() {}
-    assert_eq!(get(Class::Normal), Err(AllocError::NoSpace));
+    assert_eq!(get(SpaceClass::Dedup), Ok(0));
+    while get(SpaceClass::Special).is_ok() {}
+    assert_eq!(get(SpaceClass::Normal), Err(AllocError::NoSpace));
 }
 
 #[test]

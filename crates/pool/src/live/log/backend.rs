@@ -15,7 +15,7 @@ use std::sync::{Arc, Weak};
 use vdev::queue::IoClass;
 use vdev::{BlockWrite, WriteError};
 use zil::{Backend, BlockPlace, Finish};
-use zio::{Allocate, Class, Want};
+use zio::{Allocate, SpaceClass, Want};
 
 /// The pool of one head's log.
 pub(in super::super) struct LogBackend {
@@ -58,7 +58,8 @@ impl Backend for LogBackend {
         let mut allocated = None;
         let done = self.within(&shared, |txg| {
             let hint = self.objset.id();
-            let want = Want { psize: size, copies: 1, class: Class::Log, txg, gang: false, hint };
+            let want =
+                Want { psize: size, copies: 1, class: SpaceClass::Log, txg, gang: false, hint };
             let dvas = shared.alloc.allocate(&want).map_err(|e| e.to_string())?;
             keep(BlockPlace { dvas, size, birth: txg });
             allocated = Some(txg);

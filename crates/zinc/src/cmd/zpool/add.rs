@@ -14,7 +14,7 @@ use crate::live::{self, LiveArgs, invocation, tell_txgs};
 use crate::session::Session;
 use crate::ui;
 use engine::config::{AllocBias, VdevConfig, VdevKind};
-use engine::live::TopUse;
+use engine::live::SpaceClass;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -51,13 +51,13 @@ pub struct Args {
 }
 
 /// What a vdev that is there is for.
-fn class_of(top: &VdevConfig) -> TopUse {
+fn class_of(top: &VdevConfig) -> SpaceClass {
     match &top.alloc_bias {
-        _ if top.is_log => TopUse::Log,
-        Some(AllocBias::Log) => TopUse::Log,
-        Some(AllocBias::Special) => TopUse::Special,
-        Some(AllocBias::Dedup) => TopUse::Dedup,
-        _ => TopUse::Normal,
+        _ if top.is_log => SpaceClass::Log,
+        Some(AllocBias::Log) => SpaceClass::Log,
+        Some(AllocBias::Special) => SpaceClass::Special,
+        Some(AllocBias::Dedup) => SpaceClass::Dedup,
+        _ => SpaceClass::Normal,
     }
 }
 
@@ -78,7 +78,7 @@ fn shown(top: &VdevConfig, naming: Naming) -> String {
     };
     let leaves = top.children.iter().map(|c| layout::line(4, &path(c)));
     let name = match class_of(top) {
-        TopUse::Normal => format!("{}-{}", level.name(), top.id),
+        SpaceClass::Normal => format!("{}-{}", level.name(), top.id),
         _ => level.name(),
     };
     layout::line(2, &name) + &leaves.collect::<String>()
@@ -100,7 +100,7 @@ impl Verb for Args {
         found.complete(&mut options);
         let pool = engine::Pool::open_candidate(&found.candidate, &options)?;
         let tops = &pool.config().vdev_tree.children;
-        let counts = tops.iter().filter(|t| !t.is_hole && class_of(t) != TopUse::Log);
+        let counts = tops.iter().filter(|t| !t.is_hole && class_of(t) != SpaceClass::Log);
         let present: Vec<Level> = counts.filter_map(level_of).collect();
         if !(self.force || self.allow_replication_mismatch)
             && let Some(why) = layout.objection(&present)
@@ -140,7 +140,8 @@ impl Args {
     /// Data that was made for one sector size wastes space on, or is slow on, another.
     fn refuse_other_ashift(&self, pool: &engine::Pool, wanted: Option<u32>) -> Result<(), Failure> {
         let tops = pool.config().vdev_tree.children.iter();
-        let mut normal = tops.filter(|t| class_of(t) == TopUse::Normal).filter_map(|t| t.ashift);
+        let mut normal =
+            tops.filter(|t| class_of(t) == SpaceClass::Normal).filter_map(|t| t.ashift);
         let differs = wanted.is_some_and(|w| normal.any(|there| there != u64::from(w)));
         match differs && !(self.force || self.allow_ashift_mismatch) {
             true => Err(Failure::new(format!("cannot add to '{}'", self.pool))

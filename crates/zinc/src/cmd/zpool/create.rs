@@ -13,7 +13,7 @@ use crate::{found, host, kept, known, ui};
 use engine::DatasetKind;
 use engine::Rt;
 use engine::live;
-use engine::live::{CreateOptions, LivePool, PropertyWord, TopUse};
+use engine::live::{CreateOptions, LivePool, PropertyWord, SpaceClass};
 use engine::{NameKind, check_name};
 use std::process::ExitCode;
 
@@ -88,7 +88,7 @@ pub fn check_pool_name(name: &str, doing: &str) -> Result<(), Failure> {
 
 /// Special and dedup vdevs need a feature that may have been left out.
 fn needs_classes(pool: &str, options: &CreateOptions) -> Result<(), Failure> {
-    let classes = [TopUse::Special, TopUse::Dedup];
+    let classes = [SpaceClass::Special, SpaceClass::Dedup];
     let used = options.tops.iter().any(|top| classes.contains(&top.class));
     let said = options.features.get("allocation_classes").copied();
     match used && !said.unwrap_or(!options.no_features) {
@@ -111,7 +111,7 @@ impl Verb for Args {
         let remembered = self.remembered()?;
         self.check_mountpoint(remembered.altroot.as_deref())?;
         let layout = layout::parse(&self.vdevs)?;
-        if !layout.tops.iter().any(|t| t.class == TopUse::Normal) {
+        if !layout.tops.iter().any(|t| t.class == SpaceClass::Normal) {
             return Err(Failure::new(
                 "invalid vdev specification: at least one toplevel vdev must be specified",
             ));

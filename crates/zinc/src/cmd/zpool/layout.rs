@@ -2,7 +2,7 @@
 //! `dedup`, `cache` and `spare`; what OpenZFS refuses without `-f`; and how they are printed.
 
 use crate::failure::Failure;
-use engine::live::{NewTop, TopUse, VdevSpec};
+use engine::live::{NewTop, SpaceClass, VdevSpec};
 use std::collections::HashMap;
 use std::fmt::Write as _;
 use std::fs::Metadata;
@@ -26,16 +26,16 @@ pub struct Layout {
 /// What the devices that follow are for.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Section {
-    Tops(TopUse),
+    Tops(SpaceClass),
     Cache,
     Spare,
 }
 
 fn section(word: &str) -> Option<Section> {
     Some(match word {
-        "log" | "logs" => Section::Tops(TopUse::Log),
-        "special" => Section::Tops(TopUse::Special),
-        "dedup" => Section::Tops(TopUse::Dedup),
+        "log" | "logs" => Section::Tops(SpaceClass::Log),
+        "special" => Section::Tops(SpaceClass::Special),
+        "dedup" => Section::Tops(SpaceClass::Dedup),
         "cache" => Section::Cache,
         "spare" | "spares" => Section::Spare,
         _ => return None,
@@ -86,14 +86,14 @@ fn invalid(why: impl std::fmt::Display) -> Failure {
 /// block devices that exist.
 pub fn parse(words: &[String]) -> Result<Layout, Failure> {
     let mut layout = Layout::default();
-    let mut now = Section::Tops(TopUse::Normal);
+    let mut now = Section::Tops(SpaceClass::Normal);
     let mut i = 0;
     let mut once = Vec::new();
     while let Some(word) = words.get(i) {
         i += 1;
         if let Some(next) = section(word) {
             let name = match next {
-                Section::Tops(TopUse::Log) => Some("log"),
+                Section::Tops(SpaceClass::Log) => Some("log"),
                 Section::Spare => Some("spare"),
                 Section::Cache => Some("cache"),
                 Section::Tops(_) => None,
@@ -126,14 +126,14 @@ pub fn parse(words: &[String]) -> Result<Layout, Failure> {
         // A group ends the list of spares and cache devices: those are single devices.
         let class = match now {
             Section::Tops(class) => class,
-            Section::Cache | Section::Spare => TopUse::Normal,
+            Section::Cache | Section::Spare => SpaceClass::Normal,
         };
         now = Section::Tops(class);
         if members.len() < group.least() {
             let (name, least) = (group.name(), group.least());
             return Err(invalid(format!("{name} requires at least {least} devices")));
         }
-        if matches!(group, Group::Raidz(_)) && class != TopUse::Normal {
+        if matches!(group, Group::Raidz(_)) && class != SpaceClass::Normal {
             return Err(invalid(format!("unsupported '{}' device: raidz", class_name(class))));
         }
         let leaves = members.into_iter().map(|w| leaf(&device_path(w)?));
@@ -148,12 +148,12 @@ pub fn parse(words: &[String]) -> Result<Layout, Failure> {
     Ok(layout)
 }
 
-fn class_name(class: TopUse) -> &'static str {
+fn class_name(class: SpaceClass) -> &'static str {
     match class {
-        TopUse::Normal => "normal",
-        TopUse::Log => "log",
-        TopUse::Special => "special",
-        TopUse::Dedup => "dedup",
+        SpaceClass::Normal => "normal",
+        SpaceClass::Log => "log",
+        SpaceClass::Special => "special",
+        SpaceClass::Dedup => "dedup",
     }
 }
 
@@ -224,7 +224,7 @@ impl Layout {
             }
         }
         // A log survives without redundancy; whatever else is lost takes the pool with it.
-        let counts = |t: &&NewTop| !matches!(t.class, TopUse::Log);
+        let counts = |t: &&NewTop| !matches!(t.class, SpaceClass::Log);
         let new: Vec<Level> = self.tops.iter().filter(counts).map(|t| Level::of(&t.spec)).collect();
         let both = new.windows(2).find_map(|pair| pair[0].differs(&pair[1]));
         if let Some(what) = both {
@@ -244,15 +244,15 @@ impl Layout {
     pub fn to_text(
         &self,
         pool: &str,
-        present: &[(TopUse, String)],
+        present: &[(SpaceClass, String)],
         aux: &[Vec<String>; 2],
     ) -> String {
         let mut out = format!("\t{pool}\n");
         let classes = [
-            (TopUse::Normal, ""),
-            (TopUse::Dedup, "dedup"),
-            (TopUse::Special, "special"),
-            (TopUse::Log, "logs"),
+            (SpaceClass::Normal, ""),
+            (SpaceClass::Dedup, "dedup"),
+            (SpaceClass::Special, "special"),
+            (SpaceClass::Log, "logs"),
         ];
         for (class, heading) in classes {
             let mut text = String::new();
@@ -403,7 +403,7 @@ mod tests {
         let layout = parse(&words).unwrap();
         let levels: Vec<_> = layout.tops.iter().map(|t| Level::of(&t.spec)).collect();
         assert_eq!(levels, [Level::Mirror(2), Level::Raidz(1, 3), Level::Single]);
-        assert_eq!(layout.tops[2].class, TopUse::Log);
+        assert_eq!(layout.tops[2].class, SpaceClass::Log);
         assert_eq!((layout.cache.len(), layout.spares.len()), (1, 1));
         // Each of them survives the loss of one device.
         assert_eq!(layout.objection(&[]), None);
