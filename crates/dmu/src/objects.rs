@@ -3,7 +3,7 @@
 use crate::error::{Error, ErrorKind, Result};
 use crate::object::Object;
 use crate::objset::Objset;
-use crate::traverse::inside::Slots;
+use crate::traverse::content::Slots;
 use ondisk::Dnode;
 use ondisk::dnode::DNODE_SLOT_SIZE;
 use std::sync::Arc;

@@ -35,13 +35,13 @@
 //! is at most two trees deep, and its work is bounded by the blocks that are really there. Blocks
 //! that lead further are read in batches of [`BATCH`]; on each level one batch is held.
 
-pub(crate) mod inside;
+pub(crate) mod content;
 mod spread;
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::places::Places;
 use crate::store::{BlockStore, Key};
-pub use inside::{accounting, dnodes, pointers, tops};
+pub use content::{accounting, dnodes, pointers, tops};
 use ondisk::dnode::DNODE_SLOT_SIZE;
 use ondisk::{BlkPtr, Dnode, ObjsetPhys};
 pub use spread::{BatchVisitor, DiskOrder, Item};
