@@ -734,9 +734,10 @@ fn a_served_pool_is_loaded_measured_and_advised_where_it_is_held() {
 #[test]
 fn a_server_does_not_name_itself_as_the_one_who_has_the_pool() {
     let place = support::place::Place::new(&["disk"]);
-    place.ok("zpool create tank disk");
-    place.ok("zpool export tank");
-    for command in ["serve tank", "serve -b tank"] {
+    // No server of another test has a pool of this name.
+    place.ok("zpool create unserved disk");
+    place.ok("zpool export unserved");
+    for command in ["serve unserved", "serve -b unserved"] {
         let why = place.fails(command);
         assert!(why.contains("no such pool") && !why.contains("may have it"), "{why}");
     }

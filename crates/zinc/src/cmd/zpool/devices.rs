@@ -90,8 +90,9 @@ pub(super) fn find(
     let view = seen.vdev_view(&PoolSpace::default());
     let config = &seen.config().vdev_tree;
     let path = session.path(name.as_ref());
+    let spare = |guid| seen.spares().iter().find(|spare| spare.guid == guid);
     let fits = |v: &&VdevView| {
-        let by_path = config.find(v.guid).and_then(|c| c.path.clone());
+        let by_path = config.find(v.guid).or_else(|| spare(v.guid)).and_then(|c| c.path.clone());
         let is_path =
             |p: &str| p == name || p.rsplit('/').next() == Some(name) || path.to_str() == Some(p);
         v.name == name || v.guid.to_string() == name || by_path.is_some_and(|p| is_path(&p))
@@ -99,7 +100,7 @@ pub(super) fn find(
     let Some(found) = view.walk().find(fits) else { return Ok(None) };
     let leaves = found.walk().into_iter().filter(|v| v.children.is_empty());
     let devices: Vec<u64> = leaves.map(|v| v.guid).collect();
-    let is_spare = seen.spares().iter().any(|spare| spare.guid == found.guid);
+    let is_spare = spare(found.guid).is_some();
     Ok(Some(Found { guid: found.guid, is_device: found.children.is_empty(), is_spare, devices }))
 }
 
