@@ -221,7 +221,7 @@ mod tests {
         assert_eq!(answer, json!({ "got": { "a": 1 }, "files": 0 }));
         assert_eq!(client.call("who", Value::Null).unwrap(), json!(std::process::id()));
         let refused = client.call("panic", Value::Null);
-        assert!(matches!(refused, Err(CallError::Refused(r)) if r.what.contains("mistake")));
+        assert!(matches!(refused, Err(CallError::Refused(r)) if r.what.contains("failed at")));
         let refused = client.call("fly", Value::Null);
         assert!(matches!(refused, Err(CallError::Refused(r)) if r.what == "cannot fly"));
         assert!(client.call("echo", Value::Null).is_ok());
