@@ -505,12 +505,9 @@ impl IntentLog {
             if state.kept_below() >= ticket {
                 return Ok(());
             }
-            if state.leading || state.under_way.len() >= BATCHES {
-                self.changed.wait(&mut state);
-                continue;
-            }
-            if state.queue.first() >= ticket {
-                // It is under way, and nothing that is ready is waited for here.
+            // What this thread waits for is under way, and nothing that is ready is.
+            let all_under_way = state.queue.first() >= ticket;
+            if state.leading || state.under_way.len() >= BATCHES || all_under_way {
                 self.changed.wait(&mut state);
                 continue;
             }
@@ -556,7 +553,7 @@ impl IntentLog {
         }
         let data = self.data.lock().clone();
         let (backend, data) = (&*self.backend, data.as_deref());
-        let gathered = Gather { backend, data, bias: self.bias() }.all(batch)?;
+        let gathered = Gather::new(backend, data, self.bias()).all(batch)?;
         if gathered.records.is_empty() {
             return Ok(None);
         }

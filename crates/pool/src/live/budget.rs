@@ -421,16 +421,6 @@ impl Transactions for Reservation {
         HeadTransactions(Arc::clone(&self.space)).dirtied(txg, bytes);
     }
 
-    fn write_early(
-        &self,
-        txg: u64,
-        block: &Arc<Block>,
-        spec: &WriteSpec,
-        place: Place,
-    ) -> Option<BlkPtr> {
-        HeadTransactions(Arc::clone(&self.space)).write_early(txg, block, spec, place)
-    }
-
     fn ended(&self, txg: u64) {
         self.space.take_back(&self.shared.space, self.bytes, self.worst);
         self.shared.txgs.leave(txg, self.throttled);

@@ -28,18 +28,24 @@ pub(super) struct Gathered {
 
 /// Where data come from, and which of it is copied.
 pub(super) struct Gather<'a> {
-    pub(super) backend: &'a dyn Backend,
-    pub(super) data: Option<&'a dyn FetchData>,
-    pub(super) bias: LogBias,
+    backend: &'a dyn Backend,
+    data: Option<&'a dyn FetchData>,
+    /// Whole blocks of more bytes are written where they belong; `None`: none are.
+    copied_max: Option<u64>,
 }
 
-impl Gather<'_> {
-    /// Whether whole blocks of `size` bytes are written where they belong.
-    fn is_early(&self, size: u64) -> bool {
-        match self.bias {
-            LogBias::Throughput => size > 0,
-            LogBias::Latency => size > COPIED_MAX && !self.backend.has_log_device(),
-        }
+impl<'a> Gather<'a> {
+    /// For one batch: there is a log device for all of it or for nothing.
+    pub(super) fn new(
+        backend: &'a dyn Backend,
+        data: Option<&'a dyn FetchData>,
+        bias: LogBias,
+    ) -> Self {
+        let copied_max = match bias {
+            LogBias::Throughput => Some(0),
+            LogBias::Latency => (!backend.has_log_device()).then_some(COPIED_MAX),
+        };
+        Self { backend, data, copied_max }
     }
 
     /// The records of a batch.
@@ -74,7 +80,10 @@ impl Gather<'_> {
     ) -> bool {
         let Some(data) = self.data else { return false };
         // 0: none is.
-        let size = Some(data.block_size(object)).filter(|size| self.is_early(*size)).unwrap_or(0);
+        let size = match self.copied_max {
+            Some(most) => Some(data.block_size(object)).filter(|size| *size > most).unwrap_or(0),
+            None => 0,
+        };
         let mut complete = true;
         let mut at = 0;
         while at < length {
