@@ -79,6 +79,18 @@ impl Endpoint {
     /// # Errors
     /// When somebody listens there, or the name is that of something else.
     pub fn listen(path: &Path) -> Result<Self, PlaceError> {
+        Self::listen_with(path, if user() == 0 { 0o666 } else { 0o600 })
+    }
+
+    /// The same for this user alone, root or not.
+    ///
+    /// # Errors
+    /// As [`Self::listen`].
+    pub fn listen_alone(path: &Path) -> Result<Self, PlaceError> {
+        Self::listen_with(path, 0o600)
+    }
+
+    fn listen_with(path: &Path, mode: u32) -> Result<Self, PlaceError> {
         let fail = |e: io::Error| PlaceError::Io(path.to_owned(), e);
         free(path)?;
         let mut own = path.as_os_str().to_owned();
@@ -95,7 +107,6 @@ impl Endpoint {
         let socket = socket.map_err(|e| fail(e.into()))?;
         rustix::net::bind(&socket, &address).map_err(|e| fail(e.into()))?;
         let ready = (|| {
-            let mode = if user() == 0 { 0o666 } else { 0o600 };
             std::fs::set_permissions(&own, std::fs::Permissions::from_mode(mode))?;
             rustix::net::listen(&socket, BACKLOG)?;
             std::fs::rename(&own, path)?;
@@ -119,7 +130,7 @@ impl Endpoint {
     ///
     /// # Errors
     /// When the process has too many files open.
-    pub(crate) fn listener(&self) -> io::Result<UnixListener> {
+    pub fn listener(&self) -> io::Result<UnixListener> {
         self.listener.try_clone()
     }
 }

@@ -19,6 +19,7 @@ mod compression;
 mod control;
 mod files;
 mod mos;
+mod nbd;
 mod storage;
 mod structures;
 
@@ -34,6 +35,7 @@ pub fn targets() -> Vec<(&'static str, Target)> {
     all.extend(files::TARGETS);
     all.extend(compression::TARGETS);
     all.extend(control::TARGETS);
+    all.extend(nbd::TARGETS);
     all.extend(storage::TARGETS);
     all.sort_by_key(|(name, _)| *name);
     all

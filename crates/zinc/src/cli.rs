@@ -66,6 +66,8 @@ pub enum Command {
     Lab(cmd::lab::Command),
     /// Hold a pool open, so that other commands can work on it at once and watch it
     Serve(cmd::serve::Args),
+    /// Export volumes, snapshots and files as disks, over NBD
+    Nbd(cmd::nbd::Args),
     /// Watch a pool that is served
     Top(cmd::top::Args),
     /// What to set for a pool, and why
@@ -126,6 +128,7 @@ impl Command {
             Self::Throttle(a) => Box::new(a),
             Self::Lab(c) => c.verb(),
             Self::Serve(a) => Box::new(a),
+            Self::Nbd(a) => Box::new(a),
             Self::Top(a) => Box::new(a),
             Self::Advise(a) => Box::new(a),
             Self::Pios(a) => a,

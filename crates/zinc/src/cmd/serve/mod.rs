@@ -10,10 +10,11 @@
 //! finds the pool. How it is let go while commands run for clients is said in `held`. What is
 //! killed instead leaves the pool as any crash does, and its socket to be taken over.
 
-mod background;
+pub mod background;
 mod handler;
-mod held;
+pub mod held;
 
+use crate::cmd::nbd::Exports;
 use crate::cmd::verb::Verb;
 use crate::failure::Failure;
 use crate::found::{self, Reach};
@@ -81,11 +82,31 @@ pub struct Args {
     /// own, port 0 for any that is free
     #[arg(long, value_name = "ADDRESS:PORT")]
     metrics: Option<SocketAddr>,
+    /// What is exported beside
+    #[arg(skip)]
+    nbd: Option<Exports>,
     /// The pool
     pool: String,
 }
 
 impl Args {
+    /// Serving a pool for the sake of what is exported of it.
+    pub fn beside(live: LiveArgs, pool: String, exports: Exports) -> Self {
+        Self {
+            live,
+            force: false,
+            socket: None,
+            seconds: None,
+            pidfile: None,
+            background: false,
+            errors: None,
+            inner: false,
+            metrics: None,
+            nbd: Some(exports),
+            pool,
+        }
+    }
+
     /// The pool, as it was named.
     pub fn pool(&self) -> &str {
         &self.pool
@@ -221,8 +242,13 @@ impl Args {
             }
             ui::error(session, &format!("zinc: metrics at http://{bound}/metrics\n"));
         }
-        let path = path.display();
-        ui::out(session, &format!("serving {name} ({guid}) as process {pid} at {path}\n"));
+        match &self.nbd {
+            Some(exports) => export(session, held, exports)?,
+            None => {
+                let path = path.display();
+                ui::out(session, &format!("serving {name} ({guid}) as process {pid} at {path}\n"));
+            }
+        }
         let end = match time {
             Some(time) => ended.recv_timeout(time).unwrap_or(End::Time),
             // The other end is kept by the thread that waits for signals.
@@ -233,6 +259,22 @@ impl Args {
         }
         Ok(end)
     }
+}
+
+/// Exports what is in the pool, in a thread that ends when the pool is let go; it counts as a
+/// command that runs.
+fn export(session: &Session, held: &Arc<Held>, exports: &Exports) -> Result<(), Failure> {
+    let (says, said) = channel();
+    let (session, held, exports) = (session.clone(), Arc::clone(held), exports.clone());
+    let work = move || {
+        // It is waited for below, until the exports are there.
+        let ready = || drop(says.send(Ok(())));
+        if let Err(failure) = exports.run_beside(&session, &held, ready) {
+            let _ = says.send(Err(failure));
+        }
+    };
+    std::thread::Builder::new().name("nbd_exports".to_owned()).spawn(work)?;
+    said.recv().unwrap_or_else(|_| Err(Failure::new("cannot export: its thread ended")))
 }
 
 /// Lets the pool go, unless a client had that done. Without `exports` it stays imported.

@@ -1,0 +1,146 @@
+//! What is exported.
+
+use std::fmt;
+use std::sync::Arc;
+
+/// Errors as the protocol numbers them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Errno {
+    /// It may not be changed.
+    Permission = 1,
+    /// The device failed.
+    Io = 5,
+    /// There is no memory for it.
+    NoMemory = 12,
+    /// The request is wrong.
+    Invalid = 22,
+    /// There is no space left.
+    NoSpace = 28,
+    /// The request is too long.
+    Overflow = 75,
+    /// It cannot be done, or not as fast as was asked.
+    NotSupported = 95,
+    /// The server stops.
+    Shutdown = 108,
+}
+
+/// Why a request failed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Trouble {
+    /// What clients are told in any case.
+    pub errno: Errno,
+    /// What those are told that can show it.
+    pub message: String,
+}
+
+impl Trouble {
+    /// A trouble in one line.
+    #[must_use]
+    pub fn new(errno: Errno, message: impl Into<String>) -> Self {
+        Self { errno, message: message.into() }
+    }
+}
+
+impl fmt::Display for Trouble {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)
+    }
+}
+
+impl std::error::Error for Trouble {}
+
+/// What a client is told of an export when it connects.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Facts {
+    /// Bytes.
+    pub size: u64,
+    /// It cannot be changed.
+    pub is_read_only: bool,
+    /// Requests of this size and alignment are the fastest; a power of two.
+    pub block_size: u32,
+    /// The states since which it knows what changed.
+    pub since: Vec<String>,
+}
+
+/// What a status is about.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Status {
+    /// Where nothing is stored.
+    Allocation,
+    /// What changed since the state of this name.
+    Since(String),
+}
+
+/// A range of one status.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Extent {
+    /// Bytes.
+    pub length: u64,
+    /// Of the allocation: nothing is stored there, and zeros are read. Else: it changed.
+    pub is: bool,
+}
+
+/// An export that a client has open. Ranges were checked against its size.
+pub trait Export: Send + Sync {
+    /// What there is to say of it.
+    fn facts(&self) -> &Facts;
+
+    /// Fills `out` from `offset`.
+    ///
+    /// # Errors
+    /// What the client is told.
+    fn read(&self, offset: u64, out: &mut [u8]) -> Result<(), Trouble>;
+
+    /// Writes; durable after the next [`Self::flush`] alone.
+    ///
+    /// # Errors
+    /// What the client is told.
+    fn write(&self, offset: u64, data: &[u8]) -> Result<(), Trouble>;
+
+    /// Makes all durable that was written before the call, by whichever connection.
+    ///
+    /// # Errors
+    /// What the client is told.
+    fn flush(&self) -> Result<(), Trouble>;
+
+    /// What is there is not needed any more; what is read afterwards is not said.
+    ///
+    /// # Errors
+    /// What the client is told.
+    fn trim(&self, offset: u64, length: u64) -> Result<(), Trouble>;
+
+    /// Zeros are read from now on. With `keeps` space is kept for them; with `is_fast` it is done
+    /// only when that is much faster than writing them.
+    ///
+    /// # Errors
+    /// What the client is told; [`Errno::NotSupported`] when it is not as fast as was asked.
+    fn zero(&self, offset: u64, length: u64, keeps: bool, is_fast: bool) -> Result<(), Trouble>;
+
+    /// The first extents from `offset`, at least one and at most `max`; together they may be
+    /// shorter than `length`, and no longer.
+    ///
+    /// # Errors
+    /// What the client is told.
+    fn status(
+        &self,
+        what: &Status,
+        offset: u64,
+        length: u64,
+        max: usize,
+    ) -> Result<Vec<Extent>, Trouble>;
+}
+
+/// Something that clients find by its name.
+pub trait Source: Send + Sync {
+    /// Its name.
+    fn name(&self) -> &str;
+
+    /// What it is, in a line for people.
+    fn description(&self) -> String;
+
+    /// Opens it for a client, as it is now.
+    ///
+    /// # Errors
+    /// What the client is told.
+    fn open(&self) -> Result<Arc<dyn Export>, Trouble>;
+}

@@ -1,0 +1,235 @@
+//! Listening: one thread for each socket accepts, each connection begins with one of its own.
+//!
+//! When as many are connected as may be, the one that has been negotiating longest makes room; if
+//! none is, the newcomer is hung up.
+//!
+//! # Stopping
+//!
+//! No connection is accepted any more, and no request read but those that came in before. What is
+//! being carried out is answered; what is not done after [`GRACE`] is hung up.
+
+use crate::export::Source;
+use crate::limits::{CONNECTIONS, EXTRA_THREADS, GRACE, NEGOTIATION};
+use crate::negotiation::negotiate;
+use crate::transmission::{Extras, Transmission};
+use crate::wire::{Input, Line, prepare_tcp, prepare_unix};
+use parking_lot::{Condvar, Mutex};
+use std::collections::BTreeMap;
+use std::io;
+use std::net::TcpListener;
+use std::os::unix::net::UnixListener;
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+/// How long the accepting thread rests when the system has no more files for it.
+const REST: Duration = Duration::from_millis(100);
+
+/// A socket that connections come in by.
+pub enum Listener {
+    /// Of this machine.
+    Unix(UnixListener),
+    /// Of the network.
+    Tcp(TcpListener),
+}
+
+impl Listener {
+    fn accept(&self) -> io::Result<Arc<dyn Line>> {
+        match self {
+            Self::Unix(listener) => {
+                let (stream, _) = listener.accept()?;
+                prepare_unix(&stream)?;
+                Ok(Arc::new(stream))
+            }
+            Self::Tcp(listener) => {
+                let (stream, _) = listener.accept()?;
+                prepare_tcp(&stream)?;
+                Ok(Arc::new(stream))
+            }
+        }
+    }
+
+    /// Whoever waits in [`Self::accept`] is told that there will be no more.
+    fn end(&self) {
+        use rustix::net::{Shutdown, shutdown};
+        let _ = match self {
+            Self::Unix(listener) => shutdown(listener, Shutdown::Both),
+            Self::Tcp(listener) => shutdown(listener, Shutdown::Both),
+        };
+    }
+}
+
+/// What all connections share.
+struct Shared {
+    sources: Vec<Arc<dyn Source>>,
+    extras: Arc<Extras>,
+    open: Mutex<Open>,
+    /// A connection ended.
+    changed: Condvar,
+}
+
+#[derive(Default)]
+struct Open {
+    guests: BTreeMap<u64, Guest>,
+    next: u64,
+    is_stopping: bool,
+}
+
+struct Guest {
+    line: Arc<dyn Line>,
+    is_negotiating: bool,
+}
+
+/// The place of a connection, for as long as it lives.
+struct Seat {
+    shared: Arc<Shared>,
+    number: u64,
+}
+
+impl Drop for Seat {
+    fn drop(&mut self) {
+        self.shared.open.lock().guests.remove(&self.number);
+        self.shared.changed.notify_all();
+    }
+}
+
+impl Shared {
+    fn new(sources: Vec<Arc<dyn Source>>) -> Arc<Self> {
+        let (open, changed) = (Mutex::default(), Condvar::new());
+        Arc::new(Self { sources, extras: Extras::new(EXTRA_THREADS), open, changed })
+    }
+
+    /// Gives a connection a place, when there is one.
+    fn admit(self: &Arc<Self>, line: &Arc<dyn Line>) -> Option<Seat> {
+        let mut open = self.open.lock();
+        if open.is_stopping {
+            return None;
+        }
+        if open.guests.len() >= CONNECTIONS {
+            let negotiating = open.guests.iter().find(|(_, guest)| guest.is_negotiating);
+            let oldest = *negotiating?.0;
+            open.guests.remove(&oldest)?.line.hang_up();
+        }
+        let number = open.next;
+        open.next += 1;
+        open.guests.insert(number, Guest { line: Arc::clone(line), is_negotiating: true });
+        Some(Seat { shared: Arc::clone(self), number })
+    }
+
+    /// Converses with a client to the end.
+    fn converse(&self, line: Arc<dyn Line>, seat: Seat) {
+        let mut input = Input::new(Some(Instant::now() + NEGOTIATION));
+        let agreed = negotiate(&*line, &mut input, &self.sources);
+        let Ok(Some(agreed)) = agreed else { return line.hang_up() };
+        if let Some(guest) = self.open.lock().guests.get_mut(&seat.number) {
+            guest.is_negotiating = false;
+        }
+        if input.wait_for_ever(&*line).is_ok() {
+            Transmission::new(line, input, agreed, Arc::clone(&self.extras), seat).work();
+        }
+    }
+
+    fn accept(self: &Arc<Self>, listener: &Listener) {
+        loop {
+            let line = listener.accept();
+            if self.open.lock().is_stopping {
+                return;
+            }
+            let Ok(line) = line else {
+                std::thread::sleep(REST);
+                continue;
+            };
+            let Some(seat) = self.admit(&line) else {
+                line.hang_up();
+                continue;
+            };
+            let shared = Arc::clone(self);
+            let converse = move || shared.converse(line, seat);
+            // Without a thread the connection is closed, which the client reports.
+            let _ = std::thread::Builder::new().name("nbd".to_owned()).spawn(converse);
+        }
+    }
+}
+
+/// Exports that are being served.
+pub struct Server {
+    shared: Arc<Shared>,
+    accepting: Vec<(Arc<Listener>, JoinHandle<()>)>,
+}
+
+impl Server {
+    /// Begins to serve.
+    ///
+    /// # Errors
+    /// When no thread can be started.
+    pub fn start(listeners: Vec<Listener>, sources: Vec<Arc<dyn Source>>) -> io::Result<Self> {
+        let mut server = Self { shared: Shared::new(sources), accepting: Vec::new() };
+        for listener in listeners {
+            let listener = Arc::new(listener);
+            let (shared, one) = (Arc::clone(&server.shared), Arc::clone(&listener));
+            let accept = move || shared.accept(&one);
+            let thread = std::thread::Builder::new().name("nbd_accept".to_owned()).spawn(accept)?;
+            server.accepting.push((listener, thread));
+        }
+        Ok(server)
+    }
+
+    /// How many are connected.
+    #[must_use]
+    pub fn connections(&self) -> usize {
+        self.shared.open.lock().guests.len()
+    }
+
+    /// Stops: see the head of the file. Whether all ended that were connected.
+    #[must_use]
+    pub fn stop(&mut self) -> bool {
+        let mut open = self.shared.open.lock();
+        open.is_stopping = true;
+        for guest in open.guests.values() {
+            guest.line.end_input();
+        }
+        drop(open);
+        for (listener, thread) in self.accepting.drain(..) {
+            listener.end();
+            // One that panicked has ended too.
+            let _ = thread.join();
+        }
+        self.wait() || {
+            self.shared.open.lock().guests.values().for_each(|guest| guest.line.hang_up());
+            self.wait()
+        }
+    }
+
+    /// Waits until none is connected.
+    fn wait(&self) -> bool {
+        let until = Instant::now() + GRACE;
+        let mut open = self.shared.open.lock();
+        while !open.guests.is_empty() {
+            if self.shared.changed.wait_until(&mut open, until).timed_out() {
+                return open.guests.is_empty();
+            }
+        }
+        true
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        if !self.accepting.is_empty() {
+            let _ = self.stop();
+        }
+    }
+}
+
+/// What a client that sends these bytes is answered, with an export in memory.
+pub(crate) fn conversation(bytes: &[u8]) -> Vec<u8> {
+    let source: Arc<dyn Source> = Arc::new(crate::memory::MemorySource::new("disk", 64 << 10));
+    let line = Arc::new(crate::memory::MemoryLine::new(bytes));
+    let mut input = Input::new(None);
+    let own: Arc<dyn Line> = Arc::<crate::memory::MemoryLine>::clone(&line);
+    if let Ok(Some(agreed)) = negotiate(&*own, &mut input, &[source]) {
+        // No extra threads: all is done when this one ends.
+        Transmission::new(own, input, agreed, Extras::new(0), ()).work();
+    }
+    line.written()
+}

@@ -1,0 +1,160 @@
+//! Carrying bytes.
+//!
+//! One thread at a time reads from a connection, through its [`Input`], and one at a time writes;
+//! both may happen at the same time.
+
+use crate::limits::PATIENCE;
+use std::io::{self, IoSlice};
+use std::net::{Shutdown, TcpStream};
+use std::os::unix::net::UnixStream;
+use std::time::{Duration, Instant};
+
+/// Bytes asked for at once, when less is wanted.
+const READ_SIZE: usize = 64 << 10;
+
+/// A connection as the system has it.
+pub(crate) trait Line: Send + Sync {
+    /// Reads what there is, at least a byte; 0 at the end.
+    fn read(&self, out: &mut [u8]) -> io::Result<usize>;
+    /// Writes something of these.
+    fn write(&self, parts: &[IoSlice<'_>]) -> io::Result<usize>;
+    /// A read waits no longer than this.
+    fn set_patience(&self, patience: Option<Duration>) -> io::Result<()>;
+    /// Nothing more is read: what came in before is.
+    fn end_input(&self);
+    /// Nothing more is read or written.
+    fn hang_up(&self);
+}
+
+/// Both kinds of streams. An error of a shutdown means that it happened already.
+macro_rules! line {
+    ($stream:ty) => {
+        impl Line for $stream {
+            fn read(&self, out: &mut [u8]) -> io::Result<usize> {
+                io::Read::read(&mut &*self, out)
+            }
+
+            fn write(&self, parts: &[IoSlice<'_>]) -> io::Result<usize> {
+                io::Write::write_vectored(&mut &*self, parts)
+            }
+
+            fn set_patience(&self, patience: Option<Duration>) -> io::Result<()> {
+                self.set_read_timeout(patience)
+            }
+
+            fn end_input(&self) {
+                let _ = self.shutdown(Shutdown::Read);
+            }
+
+            fn hang_up(&self) {
+                let _ = self.shutdown(Shutdown::Both);
+            }
+        }
+    };
+}
+line!(UnixStream);
+line!(TcpStream);
+
+/// Sets up a connection over TCP: small answers go at once, and one whose machine is gone is
+/// noticed.
+pub(crate) fn prepare_tcp(stream: &TcpStream) -> io::Result<()> {
+    stream.set_nodelay(true)?;
+    stream.set_write_timeout(Some(PATIENCE))?;
+    Ok(rustix::net::sockopt::set_socket_keepalive(stream, true)?)
+}
+
+/// The same over a Unix socket.
+pub(crate) fn prepare_unix(stream: &UnixStream) -> io::Result<()> {
+    stream.set_write_timeout(Some(PATIENCE))
+}
+
+/// Writes all of `head` and `body`.
+pub(crate) fn send(line: &dyn Line, head: &[u8], body: &[u8]) -> io::Result<()> {
+    let mut parts = [IoSlice::new(head), IoSlice::new(body)];
+    let mut parts = &mut parts[..];
+    // Without what is empty, of which nothing can be written.
+    IoSlice::advance_slices(&mut parts, 0);
+    while !parts.is_empty() {
+        match line.write(parts) {
+            Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+            Ok(n) => IoSlice::advance_slices(&mut parts, n),
+            Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+            Err(e) => return Err(e),
+        }
+    }
+    Ok(())
+}
+
+/// The reading side of a connection.
+pub(crate) struct Input {
+    buffer: Vec<u8>,
+    start: usize,
+    /// All must be read by then.
+    until: Option<Instant>,
+}
+
+impl Input {
+    pub(crate) fn new(until: Option<Instant>) -> Self {
+        Self { buffer: Vec::new(), start: 0, until }
+    }
+
+    /// From now on reads wait as long as it takes.
+    pub(crate) fn wait_for_ever(&mut self, line: &dyn Line) -> io::Result<()> {
+        self.until = None;
+        line.set_patience(None)
+    }
+
+    fn read(&self, line: &dyn Line, out: &mut [u8]) -> io::Result<usize> {
+        if let Some(until) = self.until {
+            let left = until.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return Err(io::ErrorKind::TimedOut.into());
+            }
+            line.set_patience(Some(left))?;
+        }
+        loop {
+            match line.read(out) {
+                Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+                result => return result,
+            }
+        }
+    }
+
+    /// Fills `out`.
+    pub(crate) fn fill(&mut self, line: &dyn Line, out: &mut [u8]) -> io::Result<()> {
+        let mut done = 0;
+        while let Some(rest) = out.get_mut(done..).filter(|rest| !rest.is_empty()) {
+            let held = self.buffer.get(self.start..).unwrap_or_default();
+            if !held.is_empty() {
+                let n = held.len().min(rest.len());
+                rest[..n].copy_from_slice(&held[..n]);
+                self.start += n;
+                done += n;
+                continue;
+            }
+            let n = if rest.len() >= READ_SIZE {
+                let n = self.read(line, rest)?;
+                done += n;
+                n
+            } else {
+                // Taken out, so that it can be filled while the rest of this is looked at.
+                let mut buffer = std::mem::take(&mut self.buffer);
+                buffer.resize(READ_SIZE, 0);
+                let result = self.read(line, &mut buffer);
+                buffer.truncate(*result.as_ref().unwrap_or(&0));
+                (self.buffer, self.start) = (buffer, 0);
+                result?
+            };
+            if n == 0 {
+                return Err(io::ErrorKind::UnexpectedEof.into());
+            }
+        }
+        Ok(())
+    }
+
+    /// Reads `n` bytes into `out` in place of what is there.
+    pub(crate) fn take(&mut self, line: &dyn Line, out: &mut Vec<u8>, n: usize) -> io::Result<()> {
+        out.resize(n, 0);
+        self.fill(line, out)
+    }
+}

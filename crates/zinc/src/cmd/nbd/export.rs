@@ -1,0 +1,24 @@
+//! What exports of all kinds have in common.
+
+use nbd::{Errno, Extent, Trouble};
+
+/// Appends a range to extents, or makes the last one longer. Whether there was room.
+pub fn push(extents: &mut Vec<Extent>, max: usize, length: u64, is: bool) -> bool {
+    if length == 0 {
+        return true;
+    }
+    if let Some(last) = extents.last_mut().filter(|last| last.is == is) {
+        last.length = last.length.saturating_add(length);
+        return true;
+    }
+    let has_room = extents.len() < max;
+    if has_room {
+        extents.push(Extent { length, is });
+    }
+    has_room
+}
+
+/// What a client is told that wants to change what cannot be changed.
+pub fn read_only() -> Trouble {
+    Trouble::new(Errno::Permission, "the export is read-only")
+}

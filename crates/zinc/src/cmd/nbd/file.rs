@@ -1,0 +1,121 @@
+//! A file of this machine, for reading.
+
+use super::export::{push, read_only};
+use crate::failure::Failure;
+use nbd::{Errno, Export, Extent, Facts, Source, Status, Trouble};
+use rustix::fs::{SeekFrom, seek};
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt as _;
+use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// A file that is exported.
+pub struct FileSource {
+    name: String,
+    file: Arc<FileExport>,
+}
+
+struct FileExport {
+    file: File,
+    facts: Facts,
+    /// Looking for holes moves the position of the file.
+    seeking: Mutex<()>,
+}
+
+impl FileSource {
+    /// Opens it.
+    pub fn open(path: &Path) -> Result<Self, Failure> {
+        let shown = path.display().to_string();
+        let fail = |why: String| Failure::new(format!("cannot export {shown}")).because(why);
+        let file = File::open(path).map_err(|e| fail(e.to_string()))?;
+        let kind = file.metadata().map_err(|e| fail(e.to_string()))?.file_type();
+        if kind.is_dir() {
+            return Err(fail("it is a folder".to_owned()));
+        }
+        let size = seek(&file, SeekFrom::End(0)).map_err(|e| fail(e.to_string()))?;
+        let facts = Facts { size, is_read_only: true, block_size: 4096, since: Vec::new() };
+        let file = Arc::new(FileExport { file, facts, seeking: Mutex::default() });
+        Ok(Self { name: shown, file })
+    }
+}
+
+impl Source for FileSource {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn description(&self) -> String {
+        "file".to_owned()
+    }
+
+    fn open(&self) -> Result<Arc<dyn Export>, Trouble> {
+        let file: Arc<dyn Export> = Arc::<FileExport>::clone(&self.file);
+        Ok(file)
+    }
+}
+
+impl FileExport {
+    /// The next place from `at` on that is of a kind; the end, when there is none.
+    fn next(&self, what: SeekFrom) -> Result<u64, Trouble> {
+        match seek(&self.file, what) {
+            Ok(at) => Ok(at.min(self.facts.size)),
+            Err(rustix::io::Errno::NXIO) => Ok(self.facts.size),
+            Err(e) => Err(trouble(&e.into())),
+        }
+    }
+}
+
+fn trouble(e: &io::Error) -> Trouble {
+    Trouble::new(Errno::Io, e.to_string())
+}
+
+impl Export for FileExport {
+    fn facts(&self) -> &Facts {
+        &self.facts
+    }
+
+    fn read(&self, offset: u64, out: &mut [u8]) -> Result<(), Trouble> {
+        self.file.read_exact_at(out, offset).map_err(|e| trouble(&e))
+    }
+
+    fn write(&self, _: u64, _: &[u8]) -> Result<(), Trouble> {
+        Err(read_only())
+    }
+
+    fn flush(&self) -> Result<(), Trouble> {
+        Ok(())
+    }
+
+    fn trim(&self, _: u64, _: u64) -> Result<(), Trouble> {
+        Err(read_only())
+    }
+
+    fn zero(&self, _: u64, _: u64, _: bool, _: bool) -> Result<(), Trouble> {
+        Err(read_only())
+    }
+
+    fn status(
+        &self,
+        _: &Status,
+        offset: u64,
+        length: u64,
+        max: usize,
+    ) -> Result<Vec<Extent>, Trouble> {
+        let _one = self.seeking.lock().unwrap_or_else(PoisonError::into_inner);
+        let end = offset.saturating_add(length);
+        let (mut at, mut extents) = (offset, Vec::new());
+        while at < end {
+            let data = self.next(SeekFrom::Data(at))?.min(end);
+            if !push(&mut extents, max, data.saturating_sub(at), true) || data >= end {
+                break;
+            }
+            let hole = self.next(SeekFrom::Hole(data))?.min(end);
+            if !push(&mut extents, max, hole.saturating_sub(data), false) || hole <= at {
+                break;
+            }
+            at = hole;
+        }
+        Ok(extents)
+    }
+}

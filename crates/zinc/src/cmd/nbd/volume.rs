@@ -1,0 +1,185 @@
+//! Volumes and their snapshots.
+
+use super::export::{push, read_only};
+use crate::failure::Failure;
+use engine::errors::ZplError;
+use engine::{Error, ErrorKind, LivePool, Pool, Volume};
+use nbd::{Errno, Export, Extent, Facts, Source, Status, Trouble};
+use std::sync::Arc;
+
+/// Blocks that are looked at for one status; what lies behind is left to the next request.
+const LOOKED_AT: usize = 16 << 10;
+/// Bytes of zeros that are written at a time.
+static ZEROS: [u8; 256 << 10] = [0; 256 << 10];
+
+/// Where volumes are.
+#[derive(Clone)]
+pub enum Place {
+    /// In a pool that this process holds.
+    Held(Arc<LivePool>),
+    /// In a pool as it is on its devices.
+    Devices(Arc<Pool>),
+}
+
+/// A volume, or a snapshot of one, that is exported.
+pub struct VolumeSource {
+    place: Place,
+    name: String,
+    is_read_only: bool,
+}
+
+struct VolumeExport {
+    volume: Volume,
+    facts: Facts,
+}
+
+impl VolumeSource {
+    /// Looks whether it is there.
+    pub fn new(place: Place, name: &str, is_read_only: bool) -> Result<Self, Failure> {
+        let is_read_only = is_read_only || name.contains('@') || matches!(place, Place::Devices(_));
+        let source = Self { place, name: name.to_owned(), is_read_only };
+        source.volume().map_err(|e| Failure::from(e).about(&format!("cannot export '{name}'")))?;
+        Ok(source)
+    }
+
+    fn volume(&self) -> Result<Volume, Error> {
+        let at_rest = |pool: &Pool| {
+            let _guard = pool.lock_datasets();
+            pool.volume(&self.name)
+        };
+        Ok(match &self.place {
+            Place::Held(pool) if !self.name.contains('@') => pool.volume(&self.name)?,
+            Place::Held(pool) => at_rest(pool.view())?,
+            Place::Devices(pool) => at_rest(pool)?,
+        })
+    }
+}
+
+impl Source for VolumeSource {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn description(&self) -> String {
+        if self.name.contains('@') { "snapshot of a volume" } else { "volume" }.to_owned()
+    }
+
+    fn open(&self) -> Result<Arc<dyn Export>, Trouble> {
+        let volume = self.volume().map_err(trouble)?;
+        let facts = Facts {
+            size: volume.size(),
+            is_read_only: self.is_read_only,
+            block_size: u32::try_from(volume.block_size()).unwrap_or(u32::MAX),
+            since: Vec::new(),
+        };
+        Ok(Arc::new(VolumeExport { volume, facts }))
+    }
+}
+
+/// An error as the protocol has them.
+fn trouble(error: impl Into<Error>) -> Trouble {
+    let error = error.into();
+    let errno = match error.kind() {
+        ErrorKind::NoSpace | ErrorKind::Quota => Errno::NoSpace,
+        ErrorKind::ReadOnly | ErrorKind::NotPermitted => Errno::Permission,
+        ErrorKind::Invalid => Errno::Invalid,
+        _ => Errno::Io,
+    };
+    Trouble::new(errno, crate::ui::escape::line(&error.to_string()))
+}
+
+impl VolumeExport {
+    fn done(&self, result: Result<(), ZplError>) -> Result<(), Trouble> {
+        result.map_err(trouble)
+    }
+
+    fn change(&self, change: impl FnOnce(&Volume) -> Result<(), ZplError>) -> Result<(), Trouble> {
+        if self.facts.is_read_only {
+            return Err(read_only());
+        }
+        self.done(change(&self.volume))
+    }
+}
+
+impl Export for VolumeExport {
+    fn facts(&self) -> &Facts {
+        &self.facts
+    }
+
+    fn read(&self, offset: u64, out: &mut [u8]) -> Result<(), Trouble> {
+        match self.volume.read_at(offset, out) {
+            Ok(n) if n == out.len() => Ok(()),
+            Ok(_) => Err(Trouble::new(Errno::Invalid, "the volume is smaller by now")),
+            Err(e) => Err(trouble(e)),
+        }
+    }
+
+    fn write(&self, offset: u64, data: &[u8]) -> Result<(), Trouble> {
+        self.change(|volume| volume.write_at(offset, data))
+    }
+
+    fn flush(&self) -> Result<(), Trouble> {
+        match self.facts.is_read_only {
+            true => Ok(()),
+            false => self.done(self.volume.flush()),
+        }
+    }
+
+    fn trim(&self, offset: u64, length: u64) -> Result<(), Trouble> {
+        // Whole blocks alone: only they come free.
+        let block = self.volume.block_size().max(1);
+        let end = (offset.saturating_add(length) / block).saturating_mul(block);
+        let start = offset.div_ceil(block).saturating_mul(block);
+        if start >= end {
+            return self.change(|_| Ok(()));
+        }
+        self.change(|volume| volume.trim(start, end - start))
+    }
+
+    fn zero(&self, offset: u64, length: u64, keeps: bool, is_fast: bool) -> Result<(), Trouble> {
+        if !keeps {
+            return self.change(|volume| volume.trim(offset, length));
+        }
+        if is_fast {
+            return Err(Trouble::new(Errno::NotSupported, "zeros that keep space are written"));
+        }
+        self.change(|volume| {
+            let (mut at, mut left) = (offset, length);
+            while left > 0 {
+                let n = left.min(ZEROS.len() as u64);
+                volume.write_at(at, ZEROS.get(..n as usize).unwrap_or_default())?;
+                at += n;
+                left -= n;
+            }
+            Ok(())
+        })
+    }
+
+    fn status(
+        &self,
+        _: &Status,
+        offset: u64,
+        length: u64,
+        max: usize,
+    ) -> Result<Vec<Extent>, Trouble> {
+        let (block, end) = (self.volume.block_size().max(1), offset.saturating_add(length));
+        let (mut at, mut extents) = (offset, Vec::new());
+        for _ in 0..LOOKED_AT {
+            if at >= end {
+                break;
+            }
+            let next = self.volume.object().next_block(at / block);
+            let next = next.map_err(|(e, _)| trouble(ZplError::from(e)))?;
+            let data = next.and_then(|n| n.checked_mul(block)).map_or(end, |d| d.clamp(at, end));
+            if !push(&mut extents, max, data - at, true) {
+                break;
+            }
+            let behind = (data / block).saturating_add(1).saturating_mul(block).min(end);
+            if data < end && !push(&mut extents, max, behind - data, false) {
+                break;
+            }
+            at = if data < end { behind } else { end };
+        }
+        Ok(extents)
+    }
+}
