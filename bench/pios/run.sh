@@ -36,7 +36,7 @@ print(max(sum(x[w]["bw_bytes"] for x in j) for w in ("read", "write")) / 2**20)'
 }
 
 # Memory that a virtual machine has not touched for a while costs its host more than the disk costs
-# the machine: whoever writes through the page cache first pays for it. So it is touched before.
+# the machine: the first who writes through the page cache first pays for it. So it is touched before.
 warm() { # DIRECT
     if [ "$1" = 0 ]; then
         dd if=/dev/zero of="$work/warm" bs=1M count="$mib" status=none

@@ -1,4 +1,4 @@
-//! Reading tar archives, whoever wrote them: bytes in, members out.
+//! Reading tar archives, whatever program wrote them: bytes in, members out.
 //!
 //! # Theory
 //!

@@ -1,7 +1,7 @@
 //! What can be wrong with a pool: the list of invariants that are checked.
 //!
 //! Every variant is one invariant and is reported when it does not hold; the text of
-//! [`Issue::consequence`] says what that means for whoever owns the data.
+//! [`Issue::consequence`] says what that means for the owner of the data.
 
 use crate::damage::DeviceDamage;
 use ondisk::Dva;

@@ -127,7 +127,7 @@ fn run(plan: &Plan) {
         let folder = tempfile::tempdir().expect("a folder for temporary files");
         let Some(arguments) = make(folder.path(), seed, plan.seconds) else { return };
         let what = format!("ZINC_SEED={seed} ({})", arguments.join(" "));
-        // A panic leaves the folder behind for whoever looks into it.
+        // A panic leaves the folder behind, to be looked into.
         let kept = folder.keep();
         eprintln!("{what}");
         if kept.join("ztest.0a").exists() {

@@ -6,7 +6,7 @@
 //! Each connection has a thread and a short time. There are at most this many of them
 //! ([`CONNECTIONS_MAX`]); connections that say nothing make room for those that ask (`guests`).
 //!
-//! A page in somebody's browser can have that browser ask here: it takes a name of its own that
+//! A page in a user's browser can have that browser ask here: it takes a name of its own that
 //! leads to this address (DNS rebinding). So the `Host` of a request must be one that such a page
 //! cannot have: `localhost`, or the address itself.
 

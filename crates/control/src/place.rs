@@ -20,7 +20,7 @@ const BACKLOG: i32 = 64;
 pub enum PlaceError {
     /// A server listens there.
     Taken(PathBuf),
-    /// There is something else under that name, or the folder belongs to somebody else.
+    /// There is something else under that name, or the folder belongs to another user.
     NotOurs(PathBuf),
     /// The system's error.
     Io(PathBuf, io::Error),
@@ -66,7 +66,7 @@ impl Endpoint {
     }
 
     /// Whether `path` is a folder of this user or of root, into which no other may write. A socket
-    /// anywhere else may belong to somebody who would like to be sent open files.
+    /// anywhere else may belong to a user who would like to be sent open files.
     #[must_use]
     pub fn is_folder(path: &Path) -> bool {
         std::fs::symlink_metadata(path)
@@ -77,7 +77,7 @@ impl Endpoint {
     /// them apart by their [`crate::Peer`]. A socket whose owner died is taken over.
     ///
     /// # Errors
-    /// When somebody listens there, or the name is that of something else.
+    /// When a server listens there, or the name is that of something else.
     pub fn listen(path: &Path) -> Result<Self, PlaceError> {
         Self::listen_with(path, if user() == 0 { 0o666 } else { 0o600 })
     }

@@ -16,7 +16,7 @@ pub const REQUEST_MAX: usize = 1 << 20;
 /// Longest line of an answer in bytes.
 pub const ANSWER_MAX: usize = 64 << 20;
 
-/// What somebody wants.
+/// What a client wants.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Request {
     /// Repeated in the answer: a string, a number or null.

@@ -45,7 +45,7 @@ pub enum ErrorKind {
     Gone,
     /// It is neither a regular file nor a block device.
     NotADevice,
-    /// Somebody else has it open for writing, or the system itself uses it.
+    /// Another program has it open for writing, or the system itself uses it.
     InUse,
     /// It was given up: it took too long to be opened ([`crate::Patience::limit`]).
     NoAnswer,

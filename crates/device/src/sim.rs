@@ -217,7 +217,7 @@ impl SimDisks {
         state.events = 0;
     }
 
-    /// Number of events so far. What was promised to somebody when this was `n` has to be kept by
+    /// Number of events so far. What was promised when this was `n` has to be kept by
     /// every crash at `n` or later.
     #[must_use]
     pub fn events(&self) -> usize {

@@ -1,8 +1,8 @@
 //! Where devices come from: a name becomes a device.
 //!
-//! Whoever needs a device asks a [`DeviceSource`] for it, and does not know what is behind the
-//! name. [`LocalDevices`] has the files, disks and partitions of this machine. A table of devices
-//! that are open already is a source too: memory, simulated disks, and what a test wraps.
+//! A caller that needs a device asks a [`DeviceSource`] for it, and does not know what is behind
+//! the name. [`LocalDevices`] has the files, disks and partitions of this machine. A table of
+//! devices that are open already is a source too: memory, simulated disks, and what a test wraps.
 //!
 //! How long an opening is waited for, and when it is tried again, is said by a [`Patience`], which
 //! a source keeps by itself: only it knows what can hang.
@@ -22,7 +22,7 @@ use std::sync::Arc;
 /// Makes devices from names.
 pub trait DeviceSource: Send + Sync {
     /// The names of what is in a place, in order: of a directory the disks and the files of at
-    /// least so many bytes in it, of everything else its own.
+    /// least this many bytes in it, of everything else its own.
     ///
     /// # Errors
     /// The place cannot be looked at.
@@ -41,7 +41,7 @@ pub trait DeviceSource: Send + Sync {
     /// gives the same device: it keeps what it opened so until it is dropped.
     ///
     /// # Errors
-    /// Somebody else has it ([`ErrorKind::InUse`]); it cannot be opened, or does not answer.
+    /// Another program has it ([`ErrorKind::InUse`]); it cannot be opened, or does not answer.
     fn claim(&self, name: &Path) -> Result<WriteDeviceRef, Error>;
 
     /// What took longer to be opened than it should ([`Patience::slow`]), and how long, since this
@@ -366,7 +366,7 @@ mod tests {
         assert!(Arc::ptr_eq(&device, &source.claim(&at("large")).unwrap()));
         let others = LocalDevices::default();
         assert_eq!(others.claim(&at("large")).err().unwrap().kind, ErrorKind::InUse);
-        // The source keeps it, whoever else lets go of it.
+        // The source keeps it, whichever holder lets go of it.
         drop(device);
         assert!(others.claim(&at("large")).is_err());
         drop(source.take_slow());

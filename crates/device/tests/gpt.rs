@@ -158,7 +158,7 @@ fn disks_without_a_table() {
     assert_eq!(read(&device), None);
 }
 
-/// Numbers that make no sense, under good checksums: whoever wrote them meant harm.
+/// Numbers that make no sense, under good checksums: they were written to do harm.
 #[test]
 fn hostile_tables_are_bounded() {
     let put = |layout: &Layout, changes: &[(usize, &[u8])]| {

@@ -49,7 +49,7 @@ pub(crate) struct Flights {
 pub(crate) enum Claim<'a> {
     /// The caller.
     Mine(Reading<'a>),
-    /// Somebody else.
+    /// Another thread.
     Theirs(Arc<Flight>),
 }
 

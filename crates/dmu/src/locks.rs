@@ -1,10 +1,10 @@
 //! One at a time for each object: changes that read, think and write.
 //!
 //! The live object keeps single writes apart by itself. A change of a table reads blocks, decides,
-//! and writes others; two of them at once would undo each other. Whoever makes such a change holds
-//! the object's lock for its duration, reading of blocks included: what is decided is only right
-//! for the blocks that were read. Nobody waits for a txg, or for a second object, while holding
-//! one, so holders always finish.
+//! and writes others; two of them at once would undo each other. A thread that makes such a change
+//! holds the object's lock for its duration, reading of blocks included: what is decided is only
+//! right for the blocks that were read. Nobody waits for a txg, or for a second object, while
+//! holding one, so holders always finish.
 //!
 //! A lock is an entry in a set, not a mutex: the holder waits for devices, and waiting for it must
 //! be a wait that the runtime knows of.

@@ -203,7 +203,7 @@ impl Object {
         if bp.level() != 0 {
             return Err(self.error(ErrorKind::Tree("a data pointer has a level")));
         }
-        // Whoever reads many blocks at once counts on the size the dnode says.
+        // A reader of many blocks at once counts on the size the dnode says.
         if bp.lsize() > self.dnode.block_size() {
             return Err(self.error(ErrorKind::Tree("a block is larger than the object's blocks")));
         }

@@ -5,7 +5,7 @@ use crate::tree::{Dir, Dsl};
 use dmu::Zap;
 use ondisk::dsl::deleg::WhoKey;
 
-/// Permissions somebody has.
+/// Permissions of a user, a group, or everyone.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Delegation {
     /// Who, and where.

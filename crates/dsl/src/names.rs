@@ -1,6 +1,6 @@
 //! Names that no dataset, property or feature can have, whatever a table says.
 //!
-//! Whoever makes a pool by other means than OpenZFS can put any bytes into its tables. Such a name
+//! A program other than OpenZFS can put any bytes into its tables. Such a name
 //! is shown as [`ondisk::spelling`] spells it, and a check names it.
 
 use ondisk::dsl::prop_suffix::{HAS_RECEIVED, INHERIT, IUV, RECEIVED};

@@ -123,7 +123,7 @@ mod tests {
         assert!(NewPool::new("tank").file(folder.path(), 64 << 20).is_err());
     }
 
-    /// Whoever shares a pool between threads, or an async runtime does, needs this.
+    /// A program that shares a pool between threads, or an async runtime does, needs this.
     #[test]
     fn pools_and_what_is_in_them_are_shared_by_threads() {
         fn is_shared<T: Send + Sync>() {}

@@ -46,7 +46,7 @@ fn create(name: &'static str, log: bool) -> (Bench, LivePool) {
     let all: Devices = named.collect();
     let options = CreateOptions { ashift: Some(12), ..CreateOptions::new(name, tops) };
     let pool = live::create(&rt::Rt::real(), &options, &all).unwrap();
-    // Only what somebody waits for ends a txg.
+    // Only what is waited for ends a txg.
     pool.set_limits(TxgLimits { timeout: Duration::from_secs(1 << 20), ..pool.limits() });
     (Bench { name, devices }, pool)
 }

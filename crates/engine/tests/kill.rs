@@ -107,7 +107,7 @@ fn dataset(pool: &Pool, name: &str) -> Filesystem {
     Filesystem::open(dsl.objset(&dsl.by_name(name).unwrap()).unwrap()).unwrap()
 }
 
-/// Changes until somebody kills it.
+/// Changes until it is killed.
 fn write_for_ever(pool: &LivePool) {
     // Small txgs, so that a death meets them in every state.
     let limits =

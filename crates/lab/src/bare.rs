@@ -85,7 +85,7 @@ impl ModelBare {
 }
 
 impl ModelBare {
-    /// Keeps so many requests under way; the seconds it took.
+    /// Keeps this many requests under way; the seconds it took.
     fn many(
         &mut self,
         kind: ModelKind,
@@ -186,7 +186,7 @@ impl FileBare {
     /// Opens it.
     ///
     /// # Errors
-    /// When it cannot be opened, or somebody else writes to it.
+    /// When it cannot be opened, or another program writes to it.
     pub fn open(path: &Path, access: Access) -> Result<Self, LabError> {
         let fail = |e: std::io::Error| LabError::new(format!("cannot open {}", path.display()), e);
         let is_disk = std::fs::metadata(path).map_err(fail)?.file_type().is_block_device();
@@ -238,7 +238,7 @@ impl FileBare {
     }
 }
 
-/// Has so many threads do something at these places, each with a buffer of its own.
+/// Has this many threads do something at these places, each with a buffer of its own.
 fn threads(
     depth: usize,
     len: u64,

@@ -14,7 +14,7 @@ pub enum Origin {
     Fitted(&'static str),
     /// Neither: what such machines commonly have, or what this engine's run needs. No row chose it.
     Assumed,
-    /// Whoever runs it: the preset or file that `--sim` names, the part that `--scale` says.
+    /// The user: the preset or file that `--sim` names, the part that `--scale` says.
     Given,
 }
 

@@ -204,7 +204,7 @@ fn properties(kind: DatasetKind, with: &[(&str, &str)]) -> Result<Vec<PropertyCh
 /// Opens a device for a pool.
 ///
 /// # Errors
-/// When it cannot be opened, or somebody else has it.
+/// When it cannot be opened, or another program has it.
 pub(crate) fn open(path: &Path) -> Result<WriteDeviceRef, StreamError> {
     Ok(LocalDevices::default().claim(path)?)
 }

@@ -24,7 +24,7 @@ pub enum Target {
     Pool(PoolTarget),
 }
 
-/// Opens a pool, lets somebody work in it, and leaves it as it was.
+/// Opens a pool, lets a function work in it, and leaves it as it was.
 pub type WithPool =
     dyn Fn(&mut dyn FnMut(&LivePool) -> Result<(), LabError>) -> Result<(), LabError> + Send + Sync;
 

@@ -149,7 +149,7 @@ impl VdevKind {
 /// Which blocks a top-level vdev is meant for, where not for all.
 ///
 /// Not in the lists on disk: it stands in the top-level vdev's ZAP (`vdev_zap_top`) under
-/// `org.zfsonlinux:allocation_bias`, and whoever reads that puts it into
+/// `org.zfsonlinux:allocation_bias`, and a reader of that puts it into
 /// [`VdevConfig::alloc_bias`]. A log device says it in `is_log` as well.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum AllocBias {

@@ -1,4 +1,4 @@
-//! Pool versions and feature flags: what a pool may demand of whoever opens it.
+//! Pool versions and feature flags: what a pool may demand of a program that opens it.
 //!
 //! Specified in `docs/format/features.md`. Up to version 28 a number said it all. Version 5000
 //! stands for feature flags: each feature has a guid (`organisation:name`), and the MOS has three

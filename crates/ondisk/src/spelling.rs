@@ -1,11 +1,11 @@
 //! Names as the format allows them, and text from a pool that stands in one line.
 //!
 //! OpenZFS gives pools, datasets and snapshots names of letters, digits, `-_.:` and blanks, and has
-//! `$` and `%` for its own. Whoever makes a pool by other means can put any bytes there: line
-//! ends that forge a line of a table, orders to a terminal, a `/` or `@` that makes one name look
-//! like several. Such a byte is not trusted: it is spelled `\xNN`, in everything that is shown and
-//! compared, and a name that was spelled so leads back to the bytes ([`stored`]). As a backslash
-//! is not allowed either, no two names are spelled alike.
+//! `$` and `%` for its own. A program that makes a pool by other means can put any bytes there:
+//! line ends that forge a line of a table, orders to a terminal, a `/` or `@` that makes one name
+//! look like several. Such a byte is not trusted: it is spelled `\xNN`, in everything that is shown
+//! and compared, and a name that was spelled so leads back to the bytes ([`stored`]). As a
+//! backslash is not allowed either, no two names are spelled alike.
 
 use core::fmt::Write as _;
 

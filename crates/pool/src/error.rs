@@ -152,7 +152,7 @@ pub enum Error {
         /// Its name.
         host: String,
     },
-    /// Somebody else writes to it.
+    /// Another machine or program writes to it.
     InUse {
         /// The pool.
         pool: String,
@@ -301,7 +301,7 @@ impl fmt::Display for Error {
                 write!(f, "pool {pool:?} was last used by host {host:?} ({hostid:x})")?;
                 f.write_str(" and not exported there")
             }
-            Self::InUse { pool } => write!(f, "pool {pool:?} is in use by somebody else"),
+            Self::InUse { pool } => write!(f, "pool {pool:?} is in use elsewhere"),
             Self::Device { pool, cause } => write!(f, "pool {pool:?}: {cause}"),
             Self::Invalid { what } => f.write_str(what),
             Self::Stopped { pool, cause } => write!(f, "pool {pool:?} has stopped: {cause}"),

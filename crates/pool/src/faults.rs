@@ -1,4 +1,4 @@
-//! What had to be done to read: faults that redundancy made good, kept for whoever asks.
+//! What had to be done to read: faults that redundancy made good, kept for callers that ask.
 
 use dmu::FaultSink;
 use ondisk::BlkPtr;

@@ -621,7 +621,7 @@ fn a_forged_pool_reads_like_the_real_one() {
 }
 
 #[test]
-fn replacing_and_spare_vdevs_read_from_whoever_has_the_bytes() {
+fn replacing_and_spare_vdevs_read_from_those_that_have_the_bytes() {
     let lab = Lab::of(&testkit::fixture("sample"));
     let whole = whole(&lab);
     for kind in ["replacing", "spare"] {

@@ -7,7 +7,7 @@
 //!
 //! Two things make work slower than the table says, because they do on real machines: processors
 //! that are busy at the same time share the memory (`contention`), and threads that wait for a
-//! processor cost whoever runs its cache (`crowding`).
+//! processor cost the thread that runs its cache (`crowding`).
 
 use core::time::Duration;
 

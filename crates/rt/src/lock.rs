@@ -9,7 +9,7 @@ use parking_lot::{Mutex, MutexGuard};
 ///
 /// In a simulation such a lock is contended, and waiting for it has to be a wait that the runtime
 /// knows of, which waiting for a `parking_lot` mutex is not. In real mode it is one. Not fair, and
-/// whoever has it must not ask for it again.
+/// the thread that has it must not ask for it again.
 pub struct Lock<T> {
     value: Mutex<T>,
     simulated: bool,

@@ -1,8 +1,8 @@
 //! How far long work has come, and the way to stop it.
 //!
 //! The worker adds, the watcher takes snapshots; both do it at any rate and neither waits for the
-//! other. Cancelling only sets a flag, which the worker asks for between two steps: whoever started
-//! the work decides that it ends, the work decides where it can.
+//! other. Cancelling only sets a flag, which the worker asks for between two steps: the thread that
+//! started the work decides that it ends, the work decides where it can.
 
 use core::fmt;
 use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};

@@ -1,8 +1,8 @@
 //! Simulations: real threads, one at a time, in virtual time, replayed from a seed.
 //!
 //! The threads are the operating system's, each waiting at a *gate* of its own. One gate is open:
-//! whoever is through it runs, all others stand. A thread that has to wait (a condition variable, a
-//! sleep, a join, a yield) decides, before it stands, who is next:
+//! the thread that is through it runs, all others stand. A thread that has to wait (a condition
+//! variable, a sleep, a join, a yield) decides, before it stands, who is next:
 //!
 //! - among the threads that could run and, if one is due, the next timer, the seed chooses;
 //! - when none could run, time jumps to the next timer or deadline;
@@ -341,7 +341,7 @@ impl World {
             (thread.at, thread.timer) = (Standing::Waits(place), timer);
             let timed_out = self.stand(state, Some(me));
             if mutex.is_locked() {
-                // Then whoever keeps it unwinds too, and we can have it.
+                // Then the thread that keeps it unwinds too, and we can have it.
                 let why = format!("the lock at {place} was kept across a wait by another thread");
                 self.state.lock().end(&why);
                 return self.unwind(me);

@@ -2,7 +2,7 @@
 //!
 //! A terminal obeys the bytes it is sent: it can be told to change its title, to answer with
 //! input, to overwrite what stands above, to show text in another order. Names, labels,
-//! properties and histories come from pools that somebody else made, so every character that is
+//! properties and histories come from pools that others made, so every character that is
 //! an order and not a letter is shown as `\xNN`, byte by byte, before text is printed.
 //!
 //! | characters | why |

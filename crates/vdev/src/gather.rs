@@ -29,8 +29,8 @@ const ALONE_MIN: u64 = 128 << 10;
 /// Longest read made from several extents. Longer ones would keep a device busy with one request
 /// while others idle.
 const MERGED_MAX: u64 = 512 << 10;
-/// The same for whoever reads all of a device and waits for no block in particular. Devices reach
-/// their best rate only with requests of a megabyte and more.
+/// The same for a caller that reads all of a device and waits for no block in particular. Devices
+/// reach their best rate only with requests of a megabyte and more.
 const BULK_MAX: u64 = 4 << 20;
 
 /// Bytes to read from one device.
@@ -84,7 +84,7 @@ pub(crate) struct Pending {
 }
 
 impl Gather {
-    /// For blocks that somebody wants.
+    /// For blocks that a caller wants.
     pub(crate) fn new(rt: &Rt, class: IoClass) -> Self {
         Self { rt: rt.clone(), class, extents: Vec::new(), queues: BTreeMap::new(), bulk: false }
     }

@@ -190,8 +190,8 @@ impl VdevTree {
         out
     }
 
-    /// Finds the block in what was read, with the rest of its last sector, and whoever delivered
-    /// something else.
+    /// Finds the block in what was read, with the rest of its last sector, and the devices that
+    /// delivered something else.
     fn judge(&self, req: &BlockRead<'_>, pieces: &[Harvest<'_>], all: bool) -> BlockResult {
         let mut search = Search::new(req, pieces);
         let found = search.run();

@@ -31,7 +31,7 @@ pub trait Output {
     /// All of a dump.
     fn json(&mut self, value: &Value);
 
-    /// Somebody still reads it; if not, the dump ends soon.
+    /// There is still a reader; if not, the dump ends soon.
     fn is_wanted(&self) -> bool;
 }
 
@@ -84,7 +84,7 @@ impl<'a> Dump<'a> {
         self.output.bytes(bytes);
     }
 
-    /// Somebody still reads what is dumped.
+    /// There is still a reader of what is dumped.
     pub(crate) fn is_wanted(&self) -> bool {
         self.output.is_wanted()
     }

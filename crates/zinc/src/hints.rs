@@ -2,7 +2,7 @@
 
 use engine::Hint;
 
-/// What to do, in words for somebody at a terminal.
+/// What to do, in words for a user at a terminal.
 pub fn words(hint: &Hint) -> String {
     let fixed = match hint {
         Hint::CheckPlace => "check the path given with -d",

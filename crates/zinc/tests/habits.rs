@@ -234,7 +234,7 @@ fn labels_that_are_none_stay_as_they_are() {
     place.ok("zpool labelclear -f a");
     let mut bytes = vec![0; 1 << 20];
     file.read_exact_at(&mut bytes, 0).unwrap();
-    assert!(bytes.iter().all(|b| *b == 0xa5), "what is no label belongs to somebody else");
+    assert!(bytes.iter().all(|b| *b == 0xa5), "what is no label belongs to another program");
     assert_eq!(place.run("zdb -lq a").code, 2);
     place.fails("zpool labelclear -f a");
 }

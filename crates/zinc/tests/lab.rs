@@ -30,7 +30,7 @@ fn untouched(dir: &Path) -> bool {
     std::os::unix::fs::MetadataExt::blocks(&std::fs::metadata(dir.join("disk")).unwrap()) == 0
 }
 
-/// Runs zinc on a terminal where somebody types this; what the terminal showed, and the exit code.
+/// Runs zinc on a terminal where a user types this; what the terminal showed, and the exit code.
 fn typed(dir: &Path, args: &str, what: &str) -> Option<(String, i32)> {
     let command = format!("{} {args}", env!("CARGO_BIN_EXE_zinc"));
     let child = Command::new("script")
@@ -48,7 +48,7 @@ fn typed(dir: &Path, args: &str, what: &str) -> Option<(String, i32)> {
 }
 
 #[test]
-fn data_is_destroyed_only_by_whoever_types_the_path() {
+fn data_is_destroyed_only_when_the_path_is_typed() {
     let dir = place();
     let command = "lab run raw-sweep --device disk --destroy-data --seconds 0.01";
     let nobody = run(dir.path(), command);

@@ -694,7 +694,7 @@ fn a_served_pool_is_loaded_measured_and_advised_where_it_is_held() {
     assert!(text.starts_with("before\n") && text.contains("every byte is what was"), "{text}");
     let page = std::fs::read_to_string(place.path().join("page")).unwrap();
     assert!(page.contains("<svg"), "{page}");
-    // Whoever watches goes on counting: nothing begins anew.
+    // A client that watches goes on counting: nothing begins anew.
     let stages = || place.run(&["zpool", "iostat", "-Hp", "--stages", "tank"]).ok();
     let sums = |text: &str| {
         let line = text.lines().find(|l| l.starts_with("tank\tleaf_sync")).unwrap().to_owned();

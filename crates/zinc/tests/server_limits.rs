@@ -217,7 +217,7 @@ fn a_stalled_reader_and_an_export_hold_nobody_up() {
 }
 
 #[test]
-fn a_signal_ends_a_server_whoever_stalls() {
+fn a_signal_ends_a_server_whatever_client_stalls() {
     let place = Place::new();
     let server = place.serve(&[]);
     let stalled = [

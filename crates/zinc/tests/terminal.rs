@@ -483,7 +483,8 @@ fn patch_labels(path: &Path, from: &[u8], to: &[u8]) {
     });
 }
 
-/// Changes the configuration in all labels of an image, as somebody who makes hostile images does.
+/// Changes the configuration in all labels of an image, as an attacker who makes hostile images
+/// does.
 fn edit_labels(path: &Path, change: impl Fn(&mut [u8])) {
     const LABEL: u64 = 256 << 10;
     const PHYS: (u64, usize) = (16 << 10, 112 << 10);

@@ -4,8 +4,8 @@
 //!
 //! # Theory
 //!
-//! Whoever has no key must still be able to check, scrub, claim and send an encrypted dataset, so
-//! the tree of blocks stays readable and only what users wrote is encrypted. By kind of block:
+//! Without the key it must still be possible to check, scrub, claim and send an encrypted dataset,
+//! so the tree of blocks stays readable and only what users wrote is encrypted. By kind of block:
 //!
 //! ```text
 //! level 0, encrypted type     all stored bytes: compressed first, then encrypted, padding too

@@ -3,7 +3,7 @@
 //! By default there are none: writes go to the devices' queues as they come, as many as there is
 //! room for. With `n` threads each takes one write at a time and waits until it is on its device,
 //! so no more than `n` are under way in the whole pool, as in the engine of 2007. The number may
-//! change at any time: what is queued is written by whoever is there.
+//! change at any time: what is queued is written by a thread that is there.
 
 use crate::profile::{Kind, Profiler, Stage};
 use crate::reader::Reader;
@@ -109,7 +109,7 @@ impl Drop for Issue {
         self.inner.state.lock().closed = true;
         self.inner.work.notify_all();
         if self.inner.rt.is_simulated() {
-            // It may be over, and whoever waited for its threads would wait for ever.
+            // It may be over, and a caller that waited for its threads would wait for ever.
             return;
         }
         // They hold the devices, which the next who opens them wants for itself.

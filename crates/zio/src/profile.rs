@@ -27,7 +27,7 @@ use std::time::Duration;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Kind {
-    /// Whoever uses the engine.
+    /// The program that uses the engine.
     #[default]
     Application,
     /// The thread that syncs txgs.
@@ -100,7 +100,7 @@ struct Meter {
     seen: StageMeter,
     /// Time that was watched: what `at once` is made of.
     watched: AtomicU64,
-    /// Time in which somebody was in it.
+    /// Time in which a thread was in it.
     busy: AtomicU64,
     inside: AtomicU32,
     since: AtomicU64,

@@ -45,7 +45,7 @@ pub struct Outcome {
 
 /// Reads blocks from a vdev tree.
 pub struct Reader {
-    /// The tree of this moment; whoever asks for it keeps the one that it got.
+    /// The tree of this moment; a caller keeps the one that it got.
     vdevs: RwLock<Arc<VdevTree>>,
     salted: Salted,
     trusting: bool,
@@ -115,7 +115,7 @@ impl Reader {
         &self.salted
     }
 
-    /// The vdev tree, to complete it while the pool is being opened; `None` when somebody has it.
+    /// The vdev tree, to complete it while the pool is being opened; `None` when another holds it.
     pub fn vdevs_mut(&mut self) -> Option<&mut VdevTree> {
         Arc::get_mut(self.vdevs.get_mut())
     }

@@ -12,7 +12,7 @@ use parking_lot::Mutex;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
-/// Most bytes kept, unless somebody says otherwise: a quarter of the usual cache.
+/// Most bytes kept, unless the caller says otherwise: a quarter of the usual cache.
 const BYTES_MAX: u64 = 64 << 20;
 
 /// A block with its pointer.

@@ -108,7 +108,7 @@ pub(crate) struct Reading {
     began: Duration,
 }
 
-/// How long somebody waited for blocks, and for how many that stands; 0: it is not known.
+/// How long threads waited for blocks, and for how many that stands; 0: it is not known.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Waited {
     pub(crate) weight: u64,

@@ -16,13 +16,13 @@
 //! gives its space to the next one of the same size, so that the pointer's address, and with it
 //! what the space maps say, settles.
 //!
-//! Metadata are kept, up to a bound, until somebody takes them ([`Writer::take_recent`]): the next
+//! Metadata are kept, up to a bound, until they are taken ([`Writer::take_recent`]): the next
 //! txg changes most of what this one wrote, and should not have to read it from the devices first.
 //!
 //! The devices are written asynchronously, or by a number of threads that each wait for one write
 //! (`issue.rs`).
 //!
-//! Space of a block that is in flight is never given back before its write has ended: whoever got
+//! Space of a block that is in flight is never given back before its write has ended: what got
 //! the space next would race with it on the device.
 
 use crate::allocate::Allocate;
@@ -129,7 +129,7 @@ struct Flight {
 }
 
 impl Flight {
-    /// `span`: of one copy, when somebody looks at it.
+    /// `span`: of one copy, when it is traced.
     fn answered(&self, result: std::result::Result<(), WriteError>, span: Option<Span>) {
         if let Some(span) = span {
             let (took, weight) = self.core.profiler.end(span);

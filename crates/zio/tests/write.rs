@@ -11,7 +11,7 @@ use vdev::Scope;
 use zio::{Block, CompressionAlgorithm as Algorithm, ErrorKind, WriteSpec};
 
 #[test]
-fn every_vdev_gives_back_what_was_written_whoever_is_missing() {
+fn every_vdev_gives_back_what_was_written_whatever_is_missing() {
     for shape in SHAPES {
         for ashift in [9, 12] {
             let bench = Bench::new(&[shape], ashift);

@@ -12,7 +12,7 @@
 //! a record of a log -- decode -/                        \-> versions of a scratch set, thrown away
 //! ```
 //!
-//! An operation borrows names and data from whoever built it. What only a log knows (the number of
+//! An operation borrows names and data from its builder. What only a log knows (the number of
 //! a new file, its generation) is optional: without it the write path chooses.
 
 use crate::error::{Error, Result};

@@ -188,7 +188,7 @@ fn many_threads_at_once() {
                         let moved = [b"moved-", name.as_slice()].concat();
                         let how = RenameMode::NoReplace;
                         fs.rename((from, &name), (to, &moved), how, at(4)).unwrap();
-                        // One name that all want: somebody gets it.
+                        // One name that all want: one of them gets it.
                         let prize = (root, &b"prize"[..]);
                         let _ = fs.rename((to, &moved), prize, RenameMode::Replace, at(4));
                         let _ = fs.link(n, from, &name, at(4));

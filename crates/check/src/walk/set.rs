@@ -95,7 +95,7 @@ impl Owner {
             object,
             shape,
             taken: AtomicU64::new(0),
-            // One for whoever visits the dnode's own pointers.
+            // One for the visitor of the dnode's own pointers.
             open: AtomicU64::new(1),
             partial: AtomicBool::new(false),
         }

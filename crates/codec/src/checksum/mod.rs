@@ -6,7 +6,7 @@
 //!
 //! ```text
 //! fletcher2, fletcher4              sums of the block's words, in the writer's byte order
-//! sha256                            digest bytes read big-endian, whoever wrote
+//! sha256                            digest bytes read big-endian, always
 //! sha512/256, skein, edonr, blake3  digest bytes read in the writer's byte order
 //! ```
 //!
@@ -162,7 +162,7 @@ impl Algorithm {
 
 /// What the salted algorithms compute once from a pool's salt.
 ///
-/// Not printed by `Debug`: whoever knows the salt can look for collisions.
+/// Not printed by `Debug`: with the salt one can look for collisions.
 #[derive(Clone)]
 pub struct Salted {
     skein: skein::Mac,

@@ -15,7 +15,7 @@ fn digest(algorithm: Algorithm, order: ByteOrder, data: &[u8]) -> [u64; 4] {
 
 const ORDERS: [ByteOrder; 2] = [ByteOrder::Little, ByteOrder::Big];
 
-/// FIPS 180-4, "abc": the words are the digest as it is written down, whoever wrote the block.
+/// FIPS 180-4, "abc": the words are the digest as it is written down, on all machines.
 #[test]
 fn sha256_words_are_big_endian() {
     let want = [0xba7816bf8f01cfea, 0x414140de5dae2223, 0xb00361a396177a9c, 0xb410ff61f20015ad];

@@ -156,8 +156,8 @@ impl Block {
 
     /// Gives it back to the system.
     fn free(self) {
-        // SAFETY: the block came from the global allocator with this layout, and whoever had it
-        // gave it away.
+        // SAFETY: the block came from the global allocator with this layout, and the one that had
+        // it gave it away.
         unsafe { dealloc(self.start.as_ptr(), self.layout) }
     }
 }
@@ -221,7 +221,7 @@ mod tests {
 
     /// Other tests of this process use the same list, so only what they cannot change is told.
     #[test]
-    fn more_waits_while_somebody_wants_it() {
+    fn more_waits_while_it_is_wanted() {
         const SIZE: usize = 7 << 20;
         let waiting = || IDLE.lock().blocks.get(&SIZE).map_or(0, Vec::len);
         let kept = IdleMemory::new(512 << 20);

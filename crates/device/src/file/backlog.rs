@@ -345,7 +345,8 @@ mod tests {
         assert!(matches!(first.work, Work::Write(..)));
         let second = backlog.take_one(false).expect("a read");
         assert!(matches!(second.work, Work::Read(_)));
-        // The next write is for whoever ends the first; another waits, also when it is closed.
+        // The next write is for the thread that ends the first; another waits, also when it is
+        // closed.
         let other = Arc::clone(&backlog);
         let other = std::thread::spawn(move || {
             let mut served = 0;

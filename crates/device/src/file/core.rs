@@ -34,7 +34,7 @@ const FILE_SECTOR_BYTES: u32 = 512;
 const UNKNOWN_UNIT: u32 = 4096;
 
 /// How long a device in use is tried again: far longer than it takes to start a program on a busy
-/// machine, and not long for somebody who named a device that is really in use.
+/// machine, and not long for a user who named a device that is really in use.
 const LOCK_PATIENCE: Duration = Duration::from_secs(1);
 
 /// Time between two tries.

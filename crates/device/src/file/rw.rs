@@ -30,7 +30,7 @@ impl RwFileDevice {
     /// Opens a file or block device for reading and writing.
     ///
     /// # Errors
-    /// [`ErrorKind::InUse`] when somebody else writes to it, or the system has it mounted or
+    /// [`ErrorKind::InUse`] when another program writes to it, or the system has it mounted or
     /// otherwise in use; else as for [`FileDevice::open`].
     pub fn open(path: &Path, options: &Options) -> Result<Self, Error> {
         Ok(Self {
@@ -82,7 +82,7 @@ impl RwFileDevice {
 
     /// Writes a range that is no whole number of direct I/O units: reads the units, and writes them
     /// back with the new bytes. Not through the page cache, where a neighbour's direct write could
-    /// be undone. Waits; but whoever writes whole sectors to a disk never comes here.
+    /// be undone. Waits; but a caller that writes whole sectors to a disk never comes here.
     fn write_piecemeal(&self, offset: u64, parts: &[Shared]) -> Result<(), ErrorKind> {
         let _one_at_a_time = self.piecemeal.lock();
         let core = self.core();

@@ -197,7 +197,7 @@ impl<B: Blocks> Table<B> {
     pub(super) fn fatten(&mut self, block_shift: u32, flags: u64) -> Result<()> {
         let Form::Micro(m) = &self.form else { return Ok(()) };
         let mut fat = Fat::new(block_shift, KeyHash { flags, ..m.zap.key_hash() });
-        // The differentiators stay: they are in the cursors of whoever reads a directory now.
+        // The differentiators stay: they are in the cursors of those that read a directory now.
         for e in m.zap.entries() {
             fat.insert(&self.blocks, &e.name, e.hash, Some(e.cd), e.int_len, &e.values)?;
         }

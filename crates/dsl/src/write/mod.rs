@@ -5,7 +5,7 @@
 //! Everything here runs while a txg is being synced, by its one thread, on the *live* meta object
 //! set: nothing else changes the MOS meanwhile, so there are no locks, and every function reads a
 //! record, changes it and writes it back ([`DslCx`] has the means). A function that can be refused
-//! says so before it changes anything; its check is a function of its own where somebody may want
+//! says so before it changes anything; its check is a function of its own where a caller may want
 //! to know before a txg is spent on it.
 //!
 //! Space is counted where it changes. A [`HeadAccount`] is told of every block that a head's sync

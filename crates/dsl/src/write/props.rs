@@ -41,7 +41,7 @@ impl PropertyChange {
 /// Properties that take room from others.
 const RESERVATIONS: [&str; 2] = ["reservation", "refreservation"];
 
-/// Properties that live in the object set: whoever makes or changes that takes care of them.
+/// Properties that live in the object set: what makes or changes that takes care of them.
 const INSIDE: [&str; 6] =
     ["volsize", "volblocksize", "version", "utf8only", "normalization", "casesensitivity"];
 
@@ -196,7 +196,7 @@ fn is_inherited(name: &str) -> bool {
 }
 
 /// Sets a property of a dataset that is just being made; what lives in its object set is left to
-/// whoever makes that.
+/// what makes that.
 pub(super) fn set_on_new(
     cx: &DslCx<'_>,
     dir: u64,
@@ -245,7 +245,7 @@ fn check_change(dataset: &str, change: &PropertyChange) -> Result<()> {
     }
 }
 
-/// Whether a table can hold a property, and whoever reads it can use it: [`parse_value`] makes
+/// Whether a table can hold a property, and a reader can use it: [`parse_value`] makes
 /// nothing else of a text, but not every value comes from there.
 fn check_stored(dataset: &str, change: &PropertyChange) -> Result<()> {
     let good = match &change.value {

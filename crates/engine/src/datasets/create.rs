@@ -143,7 +143,7 @@ impl Create {
     /// Bytes of the volume, in whole blocks.
     #[must_use]
     pub fn volume_size(&self) -> Option<u64> {
-        // What is rounded up beyond 64 bits is refused as too large by whoever makes it.
+        // What is rounded up beyond 64 bits is refused as too large when it is made.
         let whole = |v: &NewVolume| v.size.checked_next_multiple_of(v.block_size);
         self.volume.as_ref().map(|v| whole(v).unwrap_or(u64::MAX))
     }

@@ -5,7 +5,7 @@
 //! Below, in [`crate::LivePool`], a change is one sync task that does what it is told. Here stands
 //! what to tell it: which names a request means, what a new dataset has from the one above, how
 //! much a volume reserves, in which order a tree can be destroyed. An operation with options is a
-//! value: it is made, perhaps shown to somebody first (`check`, `plan`), and then run. What a
+//! value: it is made, perhaps shown to the user first (`check`, `plan`), and then run. What a
 //! request alone breaks is an error before anything is changed; so is what the state of the pool
 //! forbids, as far as one sync task goes. Operations of several tasks (parents that are made, a
 //! tree that is destroyed) stop at the first that fails, and say which ([`crate::Error::operand`]).

@@ -6,7 +6,7 @@
 //!
 //! ```text
 //! kind      what sort of failure it is       a program that decides what to do next
-//! place     where: pool, dataset, property   whoever looks for the cause
+//! place     where: pool, dataset, property   a person who looks for the cause
 //! source    what failed underneath           a report of a bug
 //! hint      what can be done about it        a front end, which words it for its user
 //! ```

@@ -167,7 +167,7 @@ struct Order<T> {
     weight: usize,
     /// Number of the next result to hand out.
     next: u64,
-    /// Somebody is handing out.
+    /// A thread is handing out.
     busy: bool,
     /// Nothing more is wanted.
     stopped: bool,

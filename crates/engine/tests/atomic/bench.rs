@@ -184,7 +184,7 @@ pub fn exact(pool: &Pool) -> String {
     out
 }
 
-/// The counts of features as the tables in the pool have them, for whoever opened it and whenever.
+/// The counts of features as the tables in the pool have them, however and whenever it was opened.
 fn counts(pool: &Pool) -> Vec<(String, u64)> {
     let mut out = Vec::new();
     let directory = pool.directory().unwrap();

@@ -3,7 +3,7 @@
 //! Nearly all metadata is compressed, so damage to stored bytes mostly ends in the decompressor.
 //! Here a block is decompressed, a pointer in it is made to lead elsewhere (to itself, to what is
 //! above it, to anything) or a size to lie, and the block is compressed again into the space it
-//! has. Its checksum is then wrong, of course; whoever ignores checksums walks into the lie.
+//! has. Its checksum is then wrong, of course; a reader that ignores checksums believes the lie.
 
 use super::walk::{read_files, read_objset};
 use super::work::{ReadLog, candidates};

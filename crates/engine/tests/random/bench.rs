@@ -141,7 +141,7 @@ impl Bench {
         pool
     }
 
-    /// Txgs end when somebody wants it, not by time or size: a run is its seed.
+    /// Txgs end when a step asks for it, not by time or size: a run is its seed.
     fn quiet(pool: &LivePool) {
         let limits = TxgLimits {
             dirty_max: 1 << 40,
@@ -187,7 +187,7 @@ impl Bench {
         Ok(pool)
     }
 
-    /// From now on the devices are copies, which whoever holds the old ones cannot change.
+    /// From now on the devices are copies, which holders of the old ones cannot change.
     pub fn fork(&mut self) {
         self.devices = self.devices.iter().map(|d| Arc::new(d.fork())).collect();
     }

@@ -304,7 +304,7 @@ impl Run {
         self.set(&set, name, value)
     }
 
-    /// Takes all quotas and reservations away, so that somebody else can write.
+    /// Takes all quotas and reservations away, so that other operations can write.
     pub fn free_limits(&mut self) {
         for set in self.model.names(|_| true) {
             for name in ["quota", "refquota", "reservation", "refreservation"] {

@@ -36,7 +36,7 @@ impl Pools {
         Self { dir: own.path().to_owned(), _own: Some(own) }
     }
 
-    /// In a directory that somebody else looks after.
+    /// In a directory that the caller looks after.
     pub fn at(dir: &Path) -> Self {
         Self { dir: dir.to_owned(), _own: None }
     }

@@ -2,8 +2,8 @@
 //!
 //! A second name is given only to what was made for the same object by this copy, or found whole
 //! by it: the first name is opened again and must still stand for that very file. Where there is
-//! none (another file stood in the way, the target has no hard links, somebody changed it), the
-//! second name gets a copy of its own.
+//! none (another file stood in the way, the target has no hard links, it was changed meanwhile),
+//! the second name gets a copy of its own.
 
 use super::walk::Below;
 use super::{Copier, Folder, Made, Room, is_copy, join, lock};

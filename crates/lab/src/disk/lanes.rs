@@ -2,7 +2,7 @@
 //!
 //! This is how `zinject -D LATENCY:LANES` slows a device down. A request enters the lane that is
 //! free first and keeps it for the latency, whatever its place and size. Nothing else is modelled,
-//! so what such a disk does is decided by whoever sends the requests: by the queue above it.
+//! so what such a disk does is decided by the queue above it, which sends the requests.
 
 use super::{Nanos, micros, nanos};
 use core::time::Duration;

@@ -407,7 +407,7 @@ impl RotatingDisk {
         }
     }
 
-    /// Somebody has read to `end` out of this segment: if the head is at it, it may go on.
+    /// A request has read to `end` out of this segment: if the head is at it, it may go on.
     fn read_further(&mut self, now: Nanos, segment: Option<usize>, end: u64) {
         let Some(stream) = &mut self.stream else { return };
         if Some(stream.segment) != segment {

@@ -21,7 +21,7 @@ const PIECE: u64 = 64 << 10;
 const BATCH: usize = 16;
 /// The largest cache that is looked for.
 const LARGEST: u64 = 1 << 30;
-/// A batch takes so many times as long as the fastest when the cache is full.
+/// A batch takes this many times as long as the fastest when the cache is full.
 const SLOWER: f64 = 8.0;
 /// Bytes of a long write, how many are under way, and how many of them there are where time allows:
 /// a buffer of hundreds of MiB has to be full first.

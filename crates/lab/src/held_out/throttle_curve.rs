@@ -13,7 +13,7 @@
 //! records of five sizes and two rates are run, and what is predicted is the mean delay of a txg
 //! whose dirty data are those of each printed one, between the two txgs next to it. A delay is the
 //! time from the transaction before to this one, while more than 60 % of the limit is dirty: that
-//! is what the formula is of, whoever waits. Nothing is delayed below.
+//! is what the formula is of, whichever writer waits. Nothing is delayed below.
 //!
 //! The trace is of an engine that pushed txgs of a few megabytes while another one synced; the
 //! change it belongs to mended that. None is to be seen here.
@@ -220,7 +220,7 @@ fn chart(txgs: &[Txg]) -> Chart {
     }
 }
 
-/// A disk that takes so many bytes a second, whatever they are.
+/// A disk that takes this many bytes a second, whatever they are.
 fn disk(bytes_per_second: f64) -> Preset {
     Preset {
         name: "held-out-rate".to_owned(),

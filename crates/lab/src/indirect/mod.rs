@@ -16,9 +16,9 @@
 //!
 //! [`Setting::scale`] is a part of the file, of the reads, and of the disks, so that seeks are as
 //! long as in the study. Rates stay within a sixth of what they are; I/Os and KiB become that part,
-//! but for what chance does to few places: `n` reads hit so many different ones give or take a root
-//! of them. So below the full size only counts of thousands are judged, nothing else, and nothing
-//! is overwritten.
+//! but for what chance does to few places: `n` reads hit this many different ones give or take a
+//! root of them. So below the full size only counts of thousands are judged, nothing else, and
+//! nothing is overwritten.
 //!
 //! In a pool (`in_pool.rs`) the same file is made and read there.
 

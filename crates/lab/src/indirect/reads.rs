@@ -1,8 +1,8 @@
 //! Random reads of the file by several threads, with cold metadata.
 //!
 //! The study's I/O counts say that nothing was read twice: reads at `n` of `N` places, by chance,
-//! hit `N (1 - e^(-n/N))` different ones, and so many blocks of level 0 it counted. So the cache is
-//! empty at first, and holds all that was read until the end.
+//! hit `N (1 - e^(-n/N))` different ones, and this many blocks of level 0 it counted. So the cache
+//! is empty at first, and holds all that was read until the end.
 
 use super::world::{self, Image, RECORD, Result};
 use crate::disk::Preset;

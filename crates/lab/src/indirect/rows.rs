@@ -5,7 +5,7 @@ use super::{All, rate};
 use crate::experiment::Outcome;
 use crate::row::{Bound, Row};
 
-/// So many I/Os are within 2 % of what is expected, whatever places chance chooses.
+/// Their number is within 2 % of what is expected, whatever places chance chooses.
 const COUNTABLE: f64 = 5000.0;
 /// The case and size by whose rate the seeks of the disks were chosen.
 const FITTED: (u64, u64) = (1024, 128);
@@ -107,8 +107,8 @@ pub(super) fn meaning(outcome: &Outcome) -> String {
         return String::new();
     }
     let mut text = format!(
-        "On {}, with cold metadata, indirect blocks of 128 KiB instead of 16 KiB are so many times \
-         as fast.",
+        "On {}, with cold metadata: how many times as fast indirect blocks of 128 KiB are as those \
+         of 16 KiB.",
         outcome.place,
     );
     for (what, found) in

@@ -1,5 +1,5 @@
-//! What is written: bytes that are a function of seed, region and place, so that whoever knows
-//! these three can verify any piece, and that no compression makes smaller.
+//! What is written: bytes that are a function of seed, region and place, so that a reader that
+//! knows these three can verify any piece, and that no compression makes smaller.
 //!
 //! Each eight bytes are a word: the number of the word in its region, multiplied and folded with a
 //! key. Cheap (a multiplication), or pios would measure itself.

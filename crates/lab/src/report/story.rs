@@ -188,7 +188,7 @@ const STORIES: &[Story] = &[
     },
     Story {
         experiment: "h3-latency-lanes",
-        study: "2015: copies to disks of artificial latency, each of so many lanes.",
+        study: "2015: copies to disks of artificial latency, each with several lanes.",
         machine: "Lanes that take 10, 16 or 32 ms for any request.",
         limits: "The size of memory is assumed. The repetition was mended after it was compared, \
                  so none of its rows is a prediction any more.",

@@ -46,7 +46,7 @@ impl Classes {
     }
 }
 
-/// What a series is of, whoever says it.
+/// What a series is of, whatever its source.
 fn thing(series: &str) -> &str {
     let of = |who: &str| series.strip_suffix(who).and_then(|rest| rest.strip_suffix(", "));
     of("published").or_else(|| of("measured")).unwrap_or(series)

@@ -1,6 +1,6 @@
 //! The same reads in a pool: for each size a volume of such blocks, and one read per block. What is
-//! asked of a pool that way is what its users choose: a larger record for whoever reads in a row
-//! costs whoever seeks.
+//! asked of a pool that way is what its users choose: a larger record for sequential readers
+//! costs random ones.
 //!
 //! All volumes are written in one visit and read in another, so the cache is empty at first; and no
 //! block is read twice: the first half of a volume is read in a row, the second at random, each

@@ -11,7 +11,7 @@ use std::str::FromStr;
 pub enum Layout {
     /// Each disk by itself.
     Stripe,
-    /// Mirrors of so many.
+    /// Mirrors of this many disks.
     Mirror(usize),
     /// RAID-Z with this many parity disks, of this many disks in all.
     Raidz(u64, usize),

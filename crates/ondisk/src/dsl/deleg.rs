@@ -5,7 +5,7 @@
 //!
 //! ```text
 //! ul$1000   user 1000, this dataset only        gd$100   group 100, descendants
-//! el$       everyone                            c-$      whoever creates a dataset
+//! el$       everyone                            c-$      the creator of a dataset
 //! s-$@set   permissions of the named set @set
 //! ```
 //!

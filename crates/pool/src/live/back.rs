@@ -39,7 +39,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use vdev::{LeafOpen, Txgs};
 
-/// How long a device is tried that somebody else has open: requests that are under way hold the
+/// How long a device is tried that another program has open: requests that are under way hold the
 /// device that they began with.
 const IN_USE: Duration = Duration::from_secs(1);
 const BETWEEN_TRIES: Duration = Duration::from_millis(20);
@@ -264,7 +264,7 @@ impl LivePool {
 
     /// Leaves that were away when the pool was written, and are here now, are used again, and what
     /// leaves missed is brought to them. One that was written without the others stays as it is,
-    /// until somebody says that nothing of it is wanted ([`Self::bring_back`]).
+    /// until the user says that nothing of it is wanted ([`Self::bring_back`]).
     pub(super) fn welcome_back(
         &self,
         devices: BTreeMap<u64, WriteDeviceRef>,

@@ -390,7 +390,7 @@ impl LivePool {
     }
 
     /// Empties the log of a dataset that is about to be another one, or none, when it is open. What
-    /// is wrong with the name is said by whoever looks it up next.
+    /// is wrong with the name is said by the function that looks it up next.
     fn without_log(&self, name: &str) -> Result<Option<Quiet>> {
         let dataset = {
             let _guard = self.shared.gate.read();

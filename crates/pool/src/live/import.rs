@@ -235,7 +235,7 @@ fn ring(device: &DeviceRef) -> Vec<Uberblock> {
     found.into_iter().map(|f| f.uberblock).collect()
 }
 
-/// Between the first look and the lock somebody else may have written.
+/// Between the first look and the lock another program may have written.
 fn unchanged(devices: &BTreeMap<u64, WriteDeviceRef>, txg: u64, pool: &str) -> Result<()> {
     for device in devices.values() {
         if ring(&Arc::clone(device).as_device()).iter().any(|u| u.txg > txg) {

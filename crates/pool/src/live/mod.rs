@@ -399,7 +399,7 @@ fn with_aux(mut config: NvList, pool: &Pool) -> NvList {
 impl Drop for LivePool {
     fn drop(&mut self) {
         if self.syncer.lock().is_some() {
-            // Whoever wants to know whether this worked calls `close`.
+            // A caller that wants to know whether this worked calls `close`.
             let _ = self.sync();
             self.stop();
         }
@@ -433,7 +433,7 @@ fn start_syncer(shared: &Arc<Shared>) -> Result<Task<()>> {
                         }
                     }
                     Err(e) => {
-                        // Whoever looks from now on sees what the disks hold.
+                        // A reader sees from now on what the disks hold.
                         let _guard = shared.gate.write();
                         shared.mos.forget(record.txg);
                         shared.txgs.stop(&format!("txg {} failed: {e}", record.txg));

@@ -4,7 +4,7 @@
 //!
 //! ```text
 //! pass 1   heads     dirty object sets are written, their datasets accounted
-//!          tasks     changes of the MOS that somebody asked for: snapshots, properties, …
+//!          tasks     changes of the MOS that were asked for: snapshots, properties, …
 //!          freeing   a piece of what was destroyed before
 //! again    leaves    the dirty time logs of leaves that missed something
 //!          config    the packed configuration, when vdevs or names changed

@@ -506,7 +506,7 @@ impl Txgs {
         Ok(())
     }
 
-    /// Whoever was inside is not any more.
+    /// The thread that was inside is not any more.
     fn count_out(&self) {
         if self.inside.fetch_sub(1, Ordering::SeqCst) == 1 && self.shut.load(Ordering::SeqCst) {
             let _state = self.state.lock();

@@ -4,9 +4,9 @@
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]
 pub enum IoClass {
-    /// Somebody waits for the bytes.
+    /// A thread waits for the bytes.
     SyncRead,
-    /// Somebody waits until they are written: the intent log, labels.
+    /// A thread waits until they are written: the intent log, labels.
     SyncWrite,
     /// Reading ahead.
     AsyncRead,
@@ -68,7 +68,7 @@ impl IoClass {
         }
     }
 
-    /// Somebody's work, now or soon; not housekeeping that may take its time.
+    /// Work that is waited for, now or soon; not housekeeping that may take its time.
     pub(super) fn is_interactive(self) -> bool {
         !matches!(self, Self::Scrub | Self::Removal | Self::Initializing | Self::Rebuild)
     }

@@ -324,7 +324,7 @@ impl LeafQueue {
 
 impl Issued {
     /// The device has answered. Sends what the freed place admits, and lets go of the queue and its
-    /// device: whoever is told next may want to open the device anew.
+    /// device: the caller that is told next may want to open the device anew.
     fn end(&mut self, failed: bool, again: Vec<Io>) {
         let Some(queue) = self.queue.take() else { return };
         let ended = Ended {

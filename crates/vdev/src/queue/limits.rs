@@ -12,7 +12,7 @@ pub trait Pressure: Send + Sync {
     /// Bytes of dirty data, and at most.
     fn dirty(&self) -> (u64, u64);
 
-    /// Somebody waits for a txg to be durable.
+    /// A thread waits for a txg to be durable.
     fn is_awaited(&self) -> bool;
 }
 
@@ -37,7 +37,7 @@ pub enum QueueLimit {
     DirtyHighPercent,
     /// Housekeeping requests that end alone before there may be more than the minimum.
     NiaDelay,
-    /// Housekeeping requests that may begin after each that somebody waits for.
+    /// Housekeeping requests that may begin after each that a thread waits for.
     NiaCredit,
 }
 

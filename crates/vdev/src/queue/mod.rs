@@ -26,10 +26,10 @@
 //! is waited for.) Should the device refuse the whole, each is tried again alone. Reads are merged
 //! before they come here (`gather`), where their buffers are.
 //!
-//! *Who does the work*. There is no thread here. Whoever submits sends what is admitted; whoever
-//! brings a result, a thread of the device, sends what the freed place admits before it tells the
-//! owner. No lock is held over a submission, and a submission within a submission only leaves word
-//! for the outer one (`drive`), so nothing recurses, however the device answers.
+//! *Who does the work*. There is no thread here. The submitter sends what is admitted; the thread
+//! that brings a result, a thread of the device, sends what the freed place admits before it tells
+//! the owner. No lock is held over a submission, and a submission within a submission only leaves
+//! word for the outer one (`drive`), so nothing recurses, however the device answers.
 //!
 //! *Never stuck*: a limit is at least 1, so something waits only while something is active, and
 //! whatever ends looks for what to send next.

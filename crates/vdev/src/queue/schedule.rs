@@ -10,8 +10,8 @@ pub(super) struct Schedule {
     all: u64,
     /// Interactive ones among them.
     interactive: u64,
-    /// Housekeeping requests that may begin while somebody's work is active; without that, how many
-    /// have ended since.
+    /// Housekeeping requests that may begin while work that is waited for is active; without that,
+    /// how many have ended since.
     credit: u64,
     /// The class served last.
     last: usize,

@@ -144,7 +144,7 @@ fn a_class_has_its_maximum_and_no_more() {
     queue.read_batch(IoClass::SyncRead, (0..25).map(|i| read(i * 4096, &done)).collect());
     assert_eq!(device.active(), (10, 0));
     queue.read_batch(IoClass::Scrub, (0..9).map(|i| read(i * 512, &done)).collect());
-    assert_eq!(device.active(), (11, 0), "scrub has its least beside what somebody waits for");
+    assert_eq!(device.active(), (11, 0), "scrub has its least beside what is waited for");
     let stats = queue.stats();
     let gauges = |class| (stats.class(class).active, stats.class(class).pending);
     assert_eq!((gauges(IoClass::SyncRead), gauges(IoClass::Scrub)), ((10, 15), (1, 8)));

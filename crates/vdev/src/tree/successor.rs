@@ -3,7 +3,7 @@
 //! # Theory
 //!
 //! A tree never changes its shape: a leaf that goes, comes back or is put in another's place is a
-//! new tree. Whoever reads or writes holds the tree of the time when it began, to the end of the
+//! new tree. A read or a write holds the tree of the time of its beginning, to the end of the
 //! request, so no request ever sees half of a change.
 //!
 //! What is known of a vdev outlives its tree: health, and with it what a leaf missed, is shared by

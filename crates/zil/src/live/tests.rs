@@ -6,7 +6,7 @@ use ondisk::zil::{Chain, ChainPlace, Record, records};
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64};
 
-/// A pool: blocks by their place, and a txg that is durable when somebody waits for it.
+/// A pool: blocks by their place, and a txg that is durable when a thread waits for it.
 #[derive(Default)]
 struct Pool {
     open: AtomicU64,

@@ -3,7 +3,7 @@
 //! Nothing is buffered here: what [`write`] accepted is the system's, and what it did not accept is
 //! an error at once. Two kinds of errors come later all the same, and [`close_error`] asks for
 //! them: network file systems say at `close` that a disk was full. What may block for longer than
-//! somebody waits goes through [`super::stream`].
+//! the user waits goes through [`super::stream`].
 
 use crate::session::Presence;
 use rustix::event::{PollFd, PollFlags, poll};
@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 
 /// Longest wait before it is asked again whether a client still wants its output.
 const TICK: Duration = Duration::from_millis(100);
-/// How long a server waits for whoever reads its messages.
+/// How long a server waits for the reader of its messages.
 const BRIEF: Duration = Duration::from_secs(1);
 
 /// How long to wait for a reader that does not read.
@@ -56,7 +56,7 @@ pub fn write(to: impl AsFd, mut bytes: &[u8]) -> io::Result<()> {
             Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
             Ok(n) => bytes = &bytes[n..],
             Err(rustix::io::Errno::INTR) => {}
-            // Somebody else made it so; it still takes all.
+            // Another program made it so; it still takes all.
             Err(rustix::io::Errno::AGAIN) => wait(&to)?,
             Err(e) => return Err(e.into()),
         }
@@ -148,7 +148,7 @@ impl Fate {
         self.state().errors_lost
     }
 
-    /// The verb changes something: it is done to its end, whoever reads what it prints.
+    /// The verb changes something: it is done to its end, whether or not its output is read.
     pub fn run_on(&self) {
         self.state().runs_on = true;
     }

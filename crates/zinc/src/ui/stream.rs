@@ -5,7 +5,7 @@
 //!
 //! No question put to the system tells for sure that a write will not block, and the files of a
 //! client cannot be made non-blocking: the client, and others, have the same open file. So a thread
-//! writes, and whoever wants something written waits for that thread only as long as its
+//! writes, and a caller that wants something written waits for that thread only as long as its
 //! [`Patience`] lasts. A thread that is not waited for any more stays where it hangs, with its own
 //! hold on the file; it ends when the write does, or with the process. It also closes the file,
 //! since that may hang too.

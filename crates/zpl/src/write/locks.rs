@@ -1,6 +1,6 @@
 //! Locks by object number, shared or exclusive, several at once in ascending order.
 //!
-//! Whoever waits here lets nobody wait for ever: exclusive waiters go before new sharers. A thread
+//! No thread waits here for ever: exclusive waiters go before new sharers. A thread
 //! must not ask for an object it holds already. Waiting goes through a condition variable and never
 //! through the mutex of a shard, which is held for the time of a table operation alone: a holder
 //! may wait for a device meanwhile.
@@ -20,7 +20,7 @@ pub(crate) enum Mode {
     Exclusive,
 }
 
-/// An object that somebody holds or waits for.
+/// An object that a thread holds or waits for.
 #[derive(Default)]
 struct Held {
     sharers: u32,

@@ -1,4 +1,4 @@
-//! What is changed is noted for the intent log, and promised when somebody asks.
+//! What is changed is noted for the intent log, and promised when a caller asks.
 //!
 //! A change that succeeded is completed with what was decided in it (the number of a new file, its
 //! group, where data went) and noted while its locks are held, so that changes of one file stand in

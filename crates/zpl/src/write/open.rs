@@ -3,7 +3,7 @@
 //! be changed, so that a crash leaves nothing behind.
 //!
 //! A large file that nobody uses stands there too until all its pieces are freed (`pieces.rs`).
-//! The transaction that took its last name cannot do that, so it leaves the file to whoever ends
+//! The transaction that took its last name cannot do that, so it leaves the file to what ends
 //! it, or ends the next one.
 
 use super::attrs::Attrs;
@@ -36,7 +36,7 @@ struct Files {
 pub(crate) struct OpenTable(Mutex<Files>);
 
 impl OpenTable {
-    /// Notes that a file lost its last name; true when somebody uses it.
+    /// Notes that a file lost its last name; true when it is in use.
     pub(super) fn unlink(&self, object: u64) -> bool {
         match self.0.lock().used.get_mut(&object) {
             Some(u) => {
@@ -62,7 +62,7 @@ impl OpenTable {
         }
     }
 
-    /// Whether somebody uses a file.
+    /// Whether a file is in use.
     pub(super) fn is_used(&self, object: u64) -> bool {
         self.0.lock().used.contains_key(&object)
     }
@@ -95,7 +95,7 @@ impl OpenTable {
     }
 }
 
-/// A file that somebody uses. Dropping it ends the use, and frees a file that has no name any more
+/// A file that is in use. Dropping it ends the use, and frees a file that has no name any more
 /// in a transaction of its own: do not drop it while holding a transaction.
 pub struct OpenFile {
     fs: Filesystem,
@@ -187,7 +187,7 @@ impl Filesystem {
         Ok(())
     }
 
-    /// Frees a file of the delete queue, unless it is in use or somebody else frees it; whether it
+    /// Frees a file of the delete queue, unless it is in use or another thread frees it; whether it
     /// did.
     fn free_queued(&self, object: u64) -> Result<bool> {
         let opens = &self.inner.state.opens;

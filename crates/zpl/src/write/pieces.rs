@@ -62,7 +62,7 @@ pub(super) fn free_most(
             break;
         }
         let txg = tx.txg();
-        // Whoever holds a transaction cannot wait for its txg.
+        // A thread that holds a transaction cannot wait for its txg.
         drop(tx);
         object.objset().wait_synced(txg)?;
         first = behind;

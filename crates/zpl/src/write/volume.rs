@@ -1,5 +1,5 @@
 //! Changing volumes. The blocks of a volume never change their size, so nothing is locked: what
-//! overlaps is the business of whoever writes it, as with any disk.
+//! overlaps is the writer's business, as with any disk.
 
 use super::HOLD_TREE;
 use super::pieces::free_most;

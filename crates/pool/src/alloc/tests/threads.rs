@@ -7,7 +7,7 @@ use rt::{Rng, Xoshiro256};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 use zio::Allocate;
 
-/// Which sectors somebody has.
+/// Which sectors are taken.
 struct Owned(Vec<Vec<AtomicBool>>);
 
 impl Owned {

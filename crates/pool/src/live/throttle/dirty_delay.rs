@@ -15,10 +15,10 @@
 //!              m    middle     M
 //! ```
 //!
-//! since it is its turn. Transactions have it one after the other, whoever they are. So the delay
-//! is the inverse of the *pool's* rate of transactions, however many threads there are, and the
-//! curve finds the point where that rate is the devices': there `d` stays, because it falls with
-//! every write that completes. At `M` everybody waits for room.
+//! since it is its turn. Transactions have it one after the other, whichever writer has them. So
+//! the delay is the inverse of the *pool's* rate of transactions, however many threads there are,
+//! and the curve finds the point where that rate is the devices': there `d` stays, because it falls
+//! with every write that completes. At `M` everybody waits for room.
 //!
 //! This is OpenZFS's formula, with its names and defaults (zfs(4)), but for two things. OpenZFS
 //! gives out all delays at once, by what is dirty when it is asked, each behind the one before: 64
@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn writers_queue_behind_each_other_whoever_they_are() {
+    fn all_writers_queue_behind_each_other() {
         let policy = policy();
         let now = Duration::from_secs(9);
         let load = Load { now, dirty: M / 10 * 8, ..Load::default() };

@@ -282,7 +282,7 @@ impl Tunable {
     }
 }
 
-/// Whether somebody who wrote `wrong` may have meant `name`.
+/// Whether a user who wrote `wrong` may have meant `name`.
 fn is_like(name: &str, wrong: &str) -> bool {
     let tail = |s: &str| s.trim_start_matches("zfs_").replace(['-', '_'], "");
     let (name, wrong) = (tail(name), tail(wrong));

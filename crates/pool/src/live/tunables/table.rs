@@ -308,7 +308,7 @@ table! {
     NiaCredit "zfs_vdev_nia_credit" Unit::Count,
         QueueLimit::NiaCredit.default_value(), 0..=1 << 20,
         |s, v| s.queues.set(QueueLimit::NiaCredit, v),
-        "This many requests of scrubs and the like may begin after each that somebody waits \
+        "This many requests of scrubs and the like may begin after each that a thread waits \
          for.";
 
     // The write pipeline.

@@ -21,7 +21,7 @@ pub struct KeepArgs {
 }
 
 impl KeepArgs {
-    /// What is kept by whoever runs this.
+    /// What is kept when this user runs it.
     pub fn keep(self) -> Keep {
         Keep {
             owner: self.owner || (is_root() && !self.no_owner),

@@ -6,8 +6,8 @@
 //!                        requests             SIGTERM, SIGINT, SIGHUP, an export, --for
 //! ```
 //!
-//! The socket appears after the pool is held and goes before it is let go, so whoever finds it
-//! finds the pool. How it is let go while commands run for clients is said in `held`. What is
+//! The socket appears after the pool is held and goes before it is let go, so a client that finds
+//! it finds the pool. How it is let go while commands run for clients is said in `held`. What is
 //! killed instead leaves the pool as any crash does, and its socket to be taken over.
 
 pub mod background;
@@ -39,7 +39,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::Duration;
 
-/// What somebody is told whose pool was not exported.
+/// What the user is told whose pool was not exported.
 const LIKE_A_CRASH: &str = "what was synced is safe; the next command takes the pool over as after \
                             a crash";
 /// How long a client's export is waited for at a time.

@@ -1,4 +1,4 @@
-//! The properties that belong to somebody: `userused@NAME`, `groupquota@ID` and their like.
+//! Properties of users, groups and projects: `userused@NAME`, `groupquota@ID` and their like.
 
 use crate::names;
 use crate::session::Session;

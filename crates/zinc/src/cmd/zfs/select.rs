@@ -243,7 +243,7 @@ pub fn named_by_path(
 struct Finder<'a> {
     pool: &'a Pool,
     wanted: &'a Wanted,
-    /// Properties that are made for whoever asks: they are not among the ordinary ones.
+    /// Properties that are made when asked for: they are not among the ordinary ones.
     since: &'a [String],
     context: PropertyContext,
 }

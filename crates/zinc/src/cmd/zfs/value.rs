@@ -50,13 +50,13 @@ pub fn check_name(name: &str) -> Result<(), Failure> {
         .hint("`zinc zfs get all DATASET` shows the properties there are"))
 }
 
-/// Not among a dataset's properties, but made for whoever asks: what was written since a snapshot
+/// Not among a dataset's properties, but made when asked for: what was written since a snapshot
 /// or bookmark, what an owner uses and may use.
 fn is_asked_for(name: &str) -> bool {
     name.starts_with("written@") || name.starts_with("written#") || owners::is_one(name)
 }
 
-/// Those of the names that are made for whoever asks.
+/// Those of the names that are made when asked for.
 pub fn asked_for<'a>(names: impl Iterator<Item = &'a str>) -> Vec<String> {
     names.filter(|n| is_asked_for(n)).map(str::to_owned).collect()
 }

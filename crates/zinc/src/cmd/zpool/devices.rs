@@ -1,7 +1,7 @@
 //! `zinc zpool online`, `offline`, `clear` and `reopen`: devices that go and come.
 //!
-//! What a device missed is brought to it by whoever holds the pool: a server does it beside its
-//! other work, and a command that opened the pool itself ends when it is done.
+//! What a device missed is brought to it by the program that holds the pool: a server does it
+//! beside its other work, and a command that opened the pool itself ends when it is done.
 
 use super::each;
 use crate::cmd::verb::{Served, Verb};
