@@ -1,4 +1,4 @@
-//! Pools: found by their labels, judged, opened.
+//! Pools: found by their labels, judged, opened, and changed.
 //!
 //! # Theory
 //!
@@ -11,11 +11,13 @@
 //! ```
 //!
 //! The labels are needed to find the MOS, and the MOS knows more than the labels (offline
-//! devices, removed vdevs, spares), so the tree is built twice. Opening reads
-//! only; what writes is below [`live`].
+//! devices, removed vdevs, spares), so the tree is built twice. A [`Pool`] only reads, and stays at
+//! its uberblock. A pool that is open for writing ([`live`]) has the machine of txgs, the space
+//! maps (`alloc`) and the times that devices missed (`dtl`); readers get a [`Pool`] of it.
 //!
-//! Damage found while opening is an error about a place. What is not needed to read data (space
-//! maps, history, error logs) is not read here at all, so it cannot cost the pool.
+//! Damage found while opening is an error about a place. Opening a [`Pool`] does not read what is
+//! not needed to read data (space maps, history, error logs), so it cannot cost the pool; they are
+//! read when they are asked for.
 #![forbid(unsafe_code)]
 
 mod alloc;
