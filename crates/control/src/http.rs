@@ -33,8 +33,8 @@ const REST: Duration = Duration::from_millis(100);
 /// What a head asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wanted {
-    /// The page; `body` is false for `HEAD`.
-    Page {
+    /// The metrics; `body` is false for `HEAD`.
+    Metrics {
         /// Whether it is to be sent, or only its length.
         body: bool,
     },
@@ -62,7 +62,7 @@ pub fn wanted(head: &[u8]) -> Wanted {
     }
     let path = target.split('?').next().unwrap_or_default();
     match (method, path) {
-        ("GET" | "HEAD", "/metrics") => Wanted::Page { body: method == "GET" },
+        ("GET" | "HEAD", "/metrics") => Wanted::Metrics { body: method == "GET" },
         ("GET" | "HEAD", _) => Wanted::NotFound,
         _ => Wanted::NotAllowed,
     }
@@ -126,7 +126,7 @@ fn serve_within(
 ) -> io::Result<SocketAddr> {
     let listener = TcpListener::bind(address)?;
     let bound = listener.local_addr()?;
-    let (page, guests): (Arc<Page>, _) = (Arc::new(page), Guests::new(CONNECTIONS_MAX, SPARED));
+    let (page, guests): (Arc<Metrics>, _) = (Arc::new(page), Guests::new(CONNECTIONS_MAX, SPARED));
     let answer_all = move || {
         for stream in listener.incoming() {
             match stream {
@@ -139,9 +139,14 @@ fn serve_within(
     Ok(bound)
 }
 
-type Page = dyn Fn() -> String + Send + Sync;
+type Metrics = dyn Fn() -> String + Send + Sync;
 
-fn begin(stream: TcpStream, guests: &Arc<Guests<TcpStream>>, page: &Arc<Page>, patience: Duration) {
+fn begin(
+    stream: TcpStream,
+    guests: &Arc<Guests<TcpStream>>,
+    page: &Arc<Metrics>,
+    patience: Duration,
+) {
     let (stream, page) = (Arc::new(stream), Arc::clone(page));
     // What goes wrong here is the client's loss, and it knows: the connection is closed.
     let Some(seat) = guests.admit(&stream) else { return };
@@ -152,7 +157,7 @@ fn begin(stream: TcpStream, guests: &Arc<Guests<TcpStream>>, page: &Arc<Page>, p
 fn answer(
     stream: &TcpStream,
     seat: &Seat<TcpStream>,
-    page: &Page,
+    page: &Metrics,
     patience: Duration,
 ) -> io::Result<()> {
     stream.set_write_timeout(Some(patience))?;
@@ -164,11 +169,11 @@ fn answer(
     }
     let local = stream.local_addr()?.ip();
     match wanted(&head) {
-        Wanted::Page { .. } if !is_for_us(&head, local) => {
+        Wanted::Metrics { .. } if !is_for_us(&head, local) => {
             let text = format!("ask for http://{}/metrics\n", stream.local_addr()?);
             respond(stream, "421 Misdirected Request", &text, true)
         }
-        Wanted::Page { body } => respond(stream, "200 OK", &page(), body),
+        Wanted::Metrics { body } => respond(stream, "200 OK", &page(), body),
         Wanted::NotFound => respond(stream, "404 Not Found", "the page is /metrics\n", true),
         Wanted::NotAllowed => respond(stream, "405 Method Not Allowed", "only GET\n", true),
         Wanted::Bad => respond(stream, "400 Bad Request", "no HTTP request\n", true),

@@ -12,7 +12,7 @@ mod table;
 mod tests;
 mod write;
 
-pub use cursor::{Cursor, Page};
+pub use cursor::{Cursor, EntryPage};
 pub use write::{
     Editor, EntryKey, ZapSpec, add, create, format, insert, insert_u64, remove, set, set_u64,
 };

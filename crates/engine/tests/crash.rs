@@ -128,9 +128,9 @@ fn run_here(seed: u64, shape: Shape, steps: u64, broken: Broken) -> Run {
     let rt = rt::Rt::simulated(seed);
     let site = SimDisks::new(&rt);
     let (devices, tops) = disks(&site, seed, shape, broken == Broken::Flush);
-    let between = (broken == Broken::Reuse).then_some(hasty as fn(_) -> _);
+    let wrap_allocator = (broken == Broken::Reuse).then_some(hasty as fn(_) -> _);
     let usual = CreateOptions::new("tank", tops);
-    let options = CreateOptions { ashift: Some(12), between, ..usual };
+    let options = CreateOptions { ashift: Some(12), wrap_allocator, ..usual };
     let pool = live::create(&rt, &options, &devices).unwrap();
     pool.create_filesystem("tank/fs", NewFilesystem::default(), Vec::new()).unwrap();
     site.record();

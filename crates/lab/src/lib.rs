@@ -26,7 +26,6 @@ pub mod row;
 pub mod score;
 mod seek;
 pub mod sensitivity;
-pub mod stay;
 pub mod stream;
 mod striped;
 mod sync_stream;
@@ -34,6 +33,7 @@ pub mod target;
 pub mod throttle;
 pub mod validate;
 pub mod what_if;
+pub mod workspace;
 
 use experiment::Experiment;
 

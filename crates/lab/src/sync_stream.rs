@@ -29,9 +29,9 @@ use crate::experiment::{Chart, Experiment, LabError, OnDevice, Outcome, Series, 
 use crate::parameter::{Origin, Parameter};
 use crate::raw_sweep;
 use crate::row::{Bound, Row};
-use crate::stay;
 use crate::stream::{self, RECORD_BYTES, StreamError};
 use crate::target::Target;
+use crate::workspace;
 use engine::inside::device::{SimDisks, WriteDeviceRef};
 use engine::inside::rt::Rt;
 use engine::live::{LivePool, Tunable, TxgRecord};
@@ -87,7 +87,7 @@ fn run(target: &Target, setting: &Setting) -> Result<Outcome, LabError> {
     }
     let mut scale = setting.scale.clamp(0.001, 1.0);
     if let Target::Device { path, .. } = target {
-        let device = stay::open(path)?;
+        let device = workspace::open_device(path)?;
         // Half of it, however small it is.
         let all: u64 = TABLE.iter().map(|p| p.written_mb << 20).sum();
         scale = scale.min(device.size() as f64 / 2.0 / all as f64);

@@ -114,7 +114,7 @@ impl VdevTree {
                     out.push(Healed { data, faults, repaired: 0, refused });
                     continue;
                 }
-                Ok(Some(asked)) => self.judge_asked(req, asked, &|i| pending.take(i)),
+                Ok(Some(requested)) => self.judge_requested(req, requested, &|i| pending.take(i)),
             };
             if heal == Heal::Missed && result.data.is_err() {
                 // Perhaps what missed the txg has the block all the same.
@@ -145,7 +145,7 @@ impl VdevTree {
         req: &BlockRead<'_>,
         heal: Heal,
         gather: &mut Gather,
-    ) -> Result<Option<crate::rebuild::AskedBlock<'t>>, ErrorKind> {
+    ) -> Result<Option<crate::rebuild::RequestedBlock<'t>>, ErrorKind> {
         let pieces = self.locate_all(req)?;
         let ask = match heal {
             Heal::All => Ask::Everything,

@@ -107,9 +107,9 @@ impl VdevTree {
         for (req, plan) in reqs.iter().zip(plans) {
             out.push(match plan {
                 Err(kind) => self.failed(req, kind, Vec::new()),
-                Ok(asked) => {
+                Ok(requested) => {
                     let take = |i| pending.take(i);
-                    let harvest: Vec<_> = asked.into_iter().map(|a| a.harvest(&take)).collect();
+                    let harvest: Vec<_> = requested.into_iter().map(|a| a.harvest(&take)).collect();
                     self.judge(req, &harvest, true).cut(req)
                 }
             });
@@ -118,13 +118,13 @@ impl VdevTree {
     }
 
     /// The block that was asked for, and what devices should hold of it instead of what they do.
-    pub(crate) fn judge_asked(
+    pub(crate) fn judge_requested(
         &self,
         req: &BlockRead<'_>,
-        asked: AskedBlock<'_>,
+        requested: RequestedBlock<'_>,
         take: &dyn Fn(usize) -> Result<AlignedBuf, device::Error>,
     ) -> (BlockResult, Vec<Correction>) {
-        let harvest: Vec<_> = asked.into_iter().map(|a| a.harvest(take)).collect();
+        let harvest: Vec<_> = requested.into_iter().map(|a| a.harvest(take)).collect();
         let result = self.judge(req, &harvest, false);
         let mut out = Vec::new();
         if let Ok(block) = &result.data {
@@ -140,9 +140,9 @@ impl VdevTree {
         pieces: Vec<Piece<'_>>,
     ) -> (BlockResult, Vec<Correction>) {
         let mut gather = Gather::new(self.rt(), IoClass::Scrub);
-        let asked = self.ask(req, pieces, Ask::Everything, &mut gather);
+        let requested = self.ask(req, pieces, Ask::Everything, &mut gather);
         let pending = gather.start();
-        self.judge_asked(req, asked, &|i| pending.take(i))
+        self.judge_requested(req, requested, &|i| pending.take(i))
     }
 
     /// Reads one block with all its copies and parity, after the cheap way failed.
@@ -152,10 +152,10 @@ impl VdevTree {
         pieces: Vec<Piece<'_>>,
     ) -> BlockResult {
         let mut gather = Gather::new(self.rt(), IoClass::SyncRead);
-        let asked = self.ask(req, pieces, Ask::Everything, &mut gather);
+        let requested = self.ask(req, pieces, Ask::Everything, &mut gather);
         let pending = gather.start();
         let take = |i| pending.take(i);
-        let harvest: Vec<_> = asked.into_iter().map(|a| a.harvest(&take)).collect();
+        let harvest: Vec<_> = requested.into_iter().map(|a| a.harvest(&take)).collect();
         self.judge(req, &harvest, false).cut(req)
     }
 
@@ -165,7 +165,7 @@ impl VdevTree {
         pieces: Vec<Piece<'t>>,
         ask: Ask,
         gather: &mut Gather,
-    ) -> AskedBlock<'t> {
+    ) -> RequestedBlock<'t> {
         let mut out = Vec::with_capacity(pieces.len());
         for piece in pieces {
             let mut stripes = Vec::with_capacity(piece.map.stripes.len());
@@ -185,7 +185,7 @@ impl VdevTree {
                 };
                 stripes.push(stripe.columns.iter().map(column).collect());
             }
-            out.push(Asked { piece, stripes });
+            out.push(RequestedPiece { piece, stripes });
         }
         out
     }
@@ -324,22 +324,22 @@ pub(crate) struct Correction {
 }
 
 /// All that was asked of a block.
-pub(crate) type AskedBlock<'t> = Vec<Asked<'t>>;
+pub(crate) type RequestedBlock<'t> = Vec<RequestedPiece<'t>>;
 
 /// One source of a column: its length, and the number of the extent where the device is open.
-type AskedCopy = (Source, u64, Option<usize>);
+type RequestedCopy = (Source, u64, Option<usize>);
 
 /// A piece whose extents are in the batch.
-pub(crate) struct Asked<'t> {
+pub(crate) struct RequestedPiece<'t> {
     piece: Piece<'t>,
     /// By stripe, column and source.
-    stripes: Vec<Vec<Vec<AskedCopy>>>,
+    stripes: Vec<Vec<Vec<RequestedCopy>>>,
 }
 
-impl<'t> Asked<'t> {
+impl<'t> RequestedPiece<'t> {
     fn harvest(self, take: &dyn Fn(usize) -> Result<AlignedBuf, device::Error>) -> Harvest<'t> {
-        let cell = |asked: Vec<AskedCopy>| {
-            let copies: Vec<Copy> = asked
+        let cell = |requested: Vec<RequestedCopy>| {
+            let copies: Vec<Copy> = requested
                 .into_iter()
                 .map(|(source, len, extent)| Copy { source, len, bytes: extent.map(take) })
                 .collect();

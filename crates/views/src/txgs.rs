@@ -66,8 +66,8 @@ pub fn table(records: &[TxgRecord], style: Style) -> Table {
             bytes(r.limit),
             r.delays.to_string(),
             time(r.delayed),
-            r.stops.to_string(),
-            time(r.stopped),
+            r.waits.to_string(),
+            time(r.waited),
             match r.state {
                 TxgState::Open | TxgState::Quiescing => "-".to_owned(),
                 _ => r.pushed.name().to_owned(),

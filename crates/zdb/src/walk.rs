@@ -11,10 +11,10 @@ use engine::inside::dmu::{Error, Objset, Place, Step, Visitor};
 use engine::inside::ondisk::BlkPtr;
 
 /// Receives a pointer and the name of what it points to.
-pub(crate) type Visit<'a> = dyn FnMut(&BlkPtr, Place) + 'a;
+pub(crate) type OnBlock<'a> = dyn FnMut(&BlkPtr, Place) + 'a;
 
 /// Visits the pool.
-pub(crate) fn pool(d: &mut Dump, pool: &Pool, visit: &mut Visit<'_>) {
+pub(crate) fn pool(d: &mut Dump, pool: &Pool, visit: &mut OnBlock<'_>) {
     objset(d, pool.mos(), 0, visit);
     for (name, dir) in pool.dsl().walk() {
         let head = dir.and_then(|dir| pool.dsl().head(&dir));
@@ -31,7 +31,7 @@ pub(crate) fn pool(d: &mut Dump, pool: &Pool, visit: &mut Visit<'_>) {
 }
 
 /// Visits what an object set has that was born after `since`.
-fn objset(d: &mut Dump, os: &Objset, since: u64, visit: &mut Visit<'_>) {
+fn objset(d: &mut Dump, os: &Objset, since: u64, visit: &mut OnBlock<'_>) {
     // It ends early only when its output is not wanted.
     let _ = os.traverse(since, &mut Told { d, visit });
 }
@@ -39,7 +39,7 @@ fn objset(d: &mut Dump, os: &Objset, since: u64, visit: &mut Visit<'_>) {
 /// Tells the visitor of each pointer, and the dump of what is lost.
 struct Told<'a, 'o, 'v> {
     d: &'a mut Dump<'o>,
-    visit: &'a mut Visit<'v>,
+    visit: &'a mut OnBlock<'v>,
 }
 
 impl Visitor for Told<'_, '_, '_> {

@@ -25,7 +25,7 @@ pub struct Cursor {
 }
 
 /// Entries of a table from a [`Cursor`] on.
-pub struct Page {
+pub struct EntryPage {
     /// The entries. A leaf that cannot be read is one error among them.
     pub entries: Vec<Result<Entry>>,
     /// Where the next page begins; `None` when there is none.
@@ -35,7 +35,7 @@ pub struct Page {
 /// What stands in one leaf, by place.
 type Placed = Vec<(Cursor, Result<Entry>)>;
 
-impl Page {
+impl EntryPage {
     /// Adds what stands at `from` or behind it, in order, until there are `limit`; entries at one
     /// place are not divided. Where the rest begins, when there is any.
     fn take(&mut self, mut placed: Placed, from: Cursor, limit: usize) -> Option<Cursor> {
@@ -56,8 +56,8 @@ impl Page {
 impl Zap {
     /// The entries from `from` on: `limit` of them, or a few more where several stand at one place.
     #[must_use]
-    pub fn page(&self, from: Cursor, limit: usize) -> Page {
-        let mut page = Page { entries: Vec::new(), next: None };
+    pub fn page(&self, from: Cursor, limit: usize) -> EntryPage {
+        let mut page = EntryPage { entries: Vec::new(), next: None };
         match &self.form {
             Form::Micro(m) => {
                 let place = |e: Entry| (Cursor { hash: e.hash, cd: e.cd }, Ok(e));

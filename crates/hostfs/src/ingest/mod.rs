@@ -35,7 +35,7 @@ pub struct TreeIn<'a> {
 
 /// The copy ended before its time, at this file.
 #[derive(Debug)]
-pub struct Stopped {
+pub struct IngestError {
     /// The file.
     pub path: PathBuf,
     /// Why.
@@ -97,12 +97,12 @@ pub fn copy(
     path: &Path,
     dir: u64,
     name: Option<&[u8]>,
-) -> std::result::Result<(), Stopped> {
+) -> std::result::Result<(), IngestError> {
     let mut walk = Walk { into, levels: Vec::new(), first: None, times: Vec::new() };
-    walk.begin(path, dir, name).map_err(|e| stopped(path, e))?;
+    walk.begin(path, dir, name).map_err(|e| ingest_error(path, e))?;
     let links = Mutex::new(Links::default());
     engine::for_each_parallel(WORKERS, &mut walk, |task| one(into, task, &links))?;
-    into.ingest.progress.check().map_err(|e| stopped(path, e.into()))?;
+    into.ingest.progress.check().map_err(|e| ingest_error(path, e.into()))?;
     let links = links.into_inner().unwrap_or_else(PoisonError::into_inner);
     for later in &links.later {
         let shown = || later.at.below(&later.name).path();
@@ -121,20 +121,24 @@ pub fn copy(
     Ok(())
 }
 
-fn stopped(path: &Path, why: Error) -> Stopped {
-    Stopped { path: path.to_owned(), why }
+fn ingest_error(path: &Path, why: Error) -> IngestError {
+    IngestError { path: path.to_owned(), why }
 }
 
 /// One file that fails costs nothing else, unless none can be written any more.
-fn give_up(into: &TreeIn<'_>, path: &Path, why: Error) -> std::result::Result<(), Stopped> {
+fn give_up(into: &TreeIn<'_>, path: &Path, why: Error) -> std::result::Result<(), IngestError> {
     if why.kind().ends_all() {
-        return Err(stopped(path, why));
+        return Err(ingest_error(path, why));
     }
     (into.failed)(path, &why);
     Ok(())
 }
 
-fn one(into: &TreeIn<'_>, task: Task, links: &Mutex<Links>) -> std::result::Result<(), Stopped> {
+fn one(
+    into: &TreeIn<'_>,
+    task: Task,
+    links: &Mutex<Links>,
+) -> std::result::Result<(), IngestError> {
     let lock = || links.lock().unwrap_or_else(PoisonError::into_inner);
     let has_more = task.found.nlink() > 1;
     if has_more {

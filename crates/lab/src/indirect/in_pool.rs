@@ -8,28 +8,28 @@ use super::reads;
 use super::world::{self, RECORD};
 use super::{EXPERIMENT, SHIFTS, case, chart, failed, kib, rows, study};
 use crate::experiment::{LabError, Outcome, Setting};
-use crate::stay::{self, Visit};
 use crate::stream::StreamError;
 use crate::target::Target;
+use crate::workspace::{self, OpenWorkspace};
 
 /// Part of a file's bytes that its metadata take at most, with sectors of 4 KiB.
 const METADATA: u64 = 8;
 
 pub(super) fn run(target: &Target, setting: &Setting) -> Result<Outcome, LabError> {
-    let (blocks, mut measured) = stay::stay(target, setting, |stay| {
-        let room = stay.visit(|visit| visit.budget())? / SHIFTS.len() as u64;
+    let (blocks, mut measured) = workspace::with_workspace(target, setting, |workspace| {
+        let room = workspace.open(|open| open.budget())? / SHIFTS.len() as u64;
         let wanted = (BLOCKS as f64 * setting.scale.clamp(0.0, 1.0)) as u64;
         let blocks = wanted.min((room - room / METADATA) / RECORD).max(1);
         let mut measured = Vec::new();
         for shift in SHIFTS {
             let name = format!("indirect-{}", kib(shift));
             (setting.progress)(&format!("a file of {blocks} blocks, {name} KiB"));
-            stay.visit(|visit| make(visit, &name, blocks, shift))?;
+            workspace.open(|open| make(open, &name, blocks, shift))?;
             for p in READS.iter().filter(|p| p.indirect_kib == kib(shift)) {
                 (setting.progress)(&format!("{name} KiB, reads at every {}th block", p.alignment));
                 let case = case(p, blocks, setting);
-                let m = stay.visit(|visit| {
-                    let (pool, dataset) = (visit.pool, visit.name(&name));
+                let m = workspace.open(|open| {
+                    let (pool, dataset) = (open.pool, open.name(&name));
                     reads::read(pool.rt(), pool.view(), &dataset, case)
                         .map_err(failed("cannot read the file"))
                 })?;
@@ -62,8 +62,8 @@ fn size(blocks: u64, part: f64) -> String {
     )
 }
 
-fn make(visit: &Visit<'_>, name: &str, blocks: u64, shift: u8) -> Result<(), LabError> {
-    visit.filesystem(name, &world::PROPERTIES)?;
-    let fs = visit.pool.filesystem(&visit.name(name)).map_err(StreamError::from)?;
-    world::make_file(visit.pool, &fs, blocks, shift).map_err(failed("cannot make the file"))
+fn make(open: &OpenWorkspace<'_>, name: &str, blocks: u64, shift: u8) -> Result<(), LabError> {
+    open.filesystem(name, &world::PROPERTIES)?;
+    let fs = open.pool.filesystem(&open.name(name)).map_err(StreamError::from)?;
+    world::make_file(open.pool, &fs, blocks, shift).map_err(failed("cannot make the file"))
 }

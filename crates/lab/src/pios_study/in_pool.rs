@@ -9,8 +9,8 @@ use super::{EXPERIMENT, PUBLISHED, REGIONS, columns, plan, profile, tunables_of_
 use crate::experiment::{LabError, Outcome, Setting};
 use crate::pios::{PiosError, Plan, PoolFiles, PoolMethod, profile_table};
 use crate::row::Row;
-use crate::stay::{self, Visit};
 use crate::target::Target;
+use crate::workspace::{self, OpenWorkspace};
 use engine::live;
 use engine::live::Tunable;
 
@@ -24,18 +24,18 @@ impl From<PiosError> for LabError {
 }
 
 pub(super) fn run(target: &Target, setting: &Setting) -> Result<Outcome, LabError> {
-    let (profiles, as_it_is, part) = stay::stay(target, setting, |stay| {
-        let plan = stay.visit(|visit| Ok(smaller(visit.budget()? / RUNS, setting)))?;
+    let (profiles, as_it_is, part) = workspace::with_workspace(target, setting, |workspace| {
+        let plan = workspace.open(|open| Ok(smaller(open.budget()? / RUNS, setting)))?;
         let mut profiles = Vec::new();
         for p in &PUBLISHED {
             let (zio, leaf) = (p.zio_threads, p.leaf_sync_threads);
             (setting.progress)(&format!("{zio} zio threads, {leaf} leaf-sync threads"));
             let tunables = tunables_of_2007(zio, leaf);
             let name = format!("profile-{zio}-{leaf}");
-            profiles.push(stay.visit(|visit| load(visit, &name, &plan, &tunables))?);
+            profiles.push(workspace.open(|open| load(open, &name, &plan, &tunables))?);
         }
         (setting.progress)("the pool as it is");
-        let as_it_is = stay.visit(|visit| load(visit, "as-it-is", &plan, &[]))?;
+        let as_it_is = workspace.open(|open| load(open, "as-it-is", &plan, &[]))?;
         Ok((profiles, as_it_is, plan.total() as f64 / super::plan().total() as f64))
     })?;
     let place = target.describe(&EXPERIMENT);
@@ -84,14 +84,14 @@ fn smaller(most: u64, setting: &Setting) -> Plan {
 }
 
 fn load(
-    visit: &Visit<'_>,
+    open: &OpenWorkspace<'_>,
     name: &str,
     plan: &Plan,
     tunables: &[(Tunable, u64)],
 ) -> Result<Measured, LabError> {
-    let target = PoolFiles::create(visit.pool, &visit.name(name), plan, PoolMethod::Dmu)?;
+    let target = PoolFiles::create(open.pool, &open.name(name), plan, PoolMethod::Dmu)?;
     for (tunable, value) in tunables {
-        visit.pool.set_tunable(live::Setting { tunable: *tunable, value: *value });
+        open.pool.set_tunable(live::Setting { tunable: *tunable, value: *value });
     }
-    Ok(bench::load(visit.pool, &target, plan)?)
+    Ok(bench::load(open.pool, &target, plan)?)
 }

@@ -8,17 +8,18 @@ use super::{ENOUGH, EXPERIMENT, PUBLISHED, chart, size_in_words};
 use crate::bare::{BareDisk as _, Pace, Until, VolumeBare, in_a_row, pace};
 use crate::experiment::{LabError, Outcome, Setting};
 use crate::row::Row;
-use crate::stay::{self, Visit};
 use crate::stream::StreamError;
 use crate::target::Target;
+use crate::workspace::{self, OpenWorkspace};
 use engine::inside::device::ModelKind;
 
 /// Bytes of a block of the volume: those of the smallest write, so that none has to read first.
 const BLOCK_BYTES: u32 = 16 << 10;
 
 pub(super) fn run(target: &Target, setting: &Setting) -> Result<Outcome, LabError> {
-    let (paces, synced) =
-        stay::stay(target, setting, |stay| stay.visit(|visit| measure(visit, setting)))?;
+    let (paces, synced) = workspace::with_workspace(target, setting, |workspace| {
+        workspace.open(|open| measure(open, setting))
+    })?;
     let mut rows: Vec<Row> = Vec::new();
     let mut points = Vec::new();
     for pace in &paces {
@@ -55,9 +56,9 @@ fn meaning(outcome: &Outcome) -> String {
 }
 
 /// All sizes, and the smallest with a sync after each write.
-fn measure(visit: &Visit<'_>, setting: &Setting) -> Result<(Vec<Pace>, Pace), LabError> {
-    let volume = visit.volume("volume", visit.budget()?, BLOCK_BYTES)?;
-    let mut disk = VolumeBare::new(volume, visit.pool.rt())?;
+fn measure(open: &OpenWorkspace<'_>, setting: &Setting) -> Result<(Vec<Pace>, Pace), LabError> {
+    let volume = open.volume("volume", open.budget()?, BLOCK_BYTES)?;
+    let mut disk = VolumeBare::new(volume, open.pool.rt())?;
     let size = disk.size();
     let mut paces = Vec::new();
     for kib in PUBLISHED.iter().map(|p| p.kib).filter(|kib| kib << 10 <= size) {
@@ -66,7 +67,7 @@ fn measure(visit: &Visit<'_>, setting: &Setting) -> Result<(Vec<Pace>, Pace), La
         let until = Until { seconds: setting.seconds, count: u64::MAX };
         let pace = pace(&mut disk, ModelKind::Write, len, until, in_a_row(size, len))
             .map_err(|e| LabError::new(format!("a write of {len} bytes failed"), e))?;
-        visit.pool.sync().map_err(StreamError::from)?;
+        open.pool.sync().map_err(StreamError::from)?;
         paces.push(Pace { seconds: (disk.now() - begin).as_secs_f64(), ..pace });
     }
     (setting.progress)("writes with a sync after each");
@@ -74,7 +75,7 @@ fn measure(visit: &Visit<'_>, setting: &Setting) -> Result<(Vec<Pace>, Pace), La
     let (mut next, mut count) = (in_a_row(size, len), 0);
     let seconds = loop {
         disk.write(next(), len).map_err(|e| LabError::new("a write failed", e))?;
-        visit.pool.sync().map_err(StreamError::from)?;
+        open.pool.sync().map_err(StreamError::from)?;
         count += 1;
         let seconds = (disk.now() - begin).as_secs_f64();
         if seconds >= setting.seconds {

@@ -9,9 +9,9 @@
 use super::{PUBLISHED, Sizes};
 use crate::bare::{BareDisk as _, Pace, Until, VolumeBare, in_a_row, pace};
 use crate::experiment::{LabError, Setting};
-use crate::stay::{self, Visit};
 use crate::stream::{StreamError, WRITE_BYTES};
 use crate::target::Target;
+use crate::workspace::{self, OpenWorkspace};
 use engine::inside::device::ModelKind;
 use engine::inside::ondisk::DmuType;
 use engine::inside::rt::{Rng as _, Xoshiro256};
@@ -27,12 +27,12 @@ pub(super) fn measure(
     setting: &Setting,
     texts: &mut Vec<(String, String)>,
 ) -> Result<Vec<Sizes>, LabError> {
-    let (sizes, text) = stay::stay(target, setting, |stay| {
-        let written: Vec<u64> = stay.visit(|visit| {
-            let part = visit.budget()? / PUBLISHED.len() as u64;
-            PUBLISHED.iter().map(|p| write(visit, setting, p.bytes, part)).collect()
+    let (sizes, text) = workspace::with_workspace(target, setting, |workspace| {
+        let written: Vec<u64> = workspace.open(|open| {
+            let part = open.budget()? / PUBLISHED.len() as u64;
+            PUBLISHED.iter().map(|p| write(open, setting, p.bytes, part)).collect()
         })?;
-        stay.visit(|visit| read_all(visit, setting, &written))
+        workspace.open(|open| read_all(open, setting, &written))
     })?;
     texts.push(("What was read".to_owned(), text));
     Ok(sizes)
@@ -44,31 +44,36 @@ fn name(bytes: u64) -> String {
 }
 
 /// Makes the volume of a size and writes it, for some time; the bytes that were written.
-fn write(visit: &Visit<'_>, setting: &Setting, bytes: u64, part: u64) -> Result<u64, LabError> {
+fn write(
+    open: &OpenWorkspace<'_>,
+    setting: &Setting,
+    bytes: u64,
+    part: u64,
+) -> Result<u64, LabError> {
     (setting.progress)(&format!("writing blocks of {bytes} bytes"));
     let size = part / (SECTOR_BYTES / bytes).max(1);
-    let volume = visit.volume(&name(bytes), size, bytes as u32)?;
-    let mut disk = VolumeBare::new(volume, visit.pool.rt())?;
+    let volume = open.volume(&name(bytes), size, bytes as u32)?;
+    let mut disk = VolumeBare::new(volume, open.pool.rt())?;
     let len = WRITE_BYTES.min(disk.size());
     let until = Until { seconds: setting.seconds * WRITING, count: disk.size() / len };
     let size = disk.size();
     let pace = pace(&mut disk, ModelKind::Write, len, until, in_a_row(size, len))
         .map_err(|e| LabError::new("a write failed", e))?;
-    visit.pool.sync().map_err(StreamError::from)?;
+    open.pool.sync().map_err(StreamError::from)?;
     Ok(pace.count * len)
 }
 
 /// Reads all volumes, of which so much was written.
 fn read_all(
-    visit: &Visit<'_>,
+    open: &OpenWorkspace<'_>,
     setting: &Setting,
     written: &[u64],
 ) -> Result<(Vec<Sizes>, String), LabError> {
-    let stats = || visit.pool.view().block_stats();
+    let stats = || open.pool.view().block_stats();
     let before = stats();
     let read = |(p, written): (&super::Published, &u64)| {
         (setting.progress)(&format!("reads of blocks of {} bytes", p.bytes));
-        read(visit, setting, p.bytes, *written)
+        read(open, setting, p.bytes, *written)
     };
     let sizes: Vec<Sizes> =
         PUBLISHED.iter().zip(written).map(read).collect::<Result<_, LabError>>()?;
@@ -84,9 +89,14 @@ fn read_all(
     Ok((sizes, text))
 }
 
-fn read(visit: &Visit<'_>, setting: &Setting, bytes: u64, written: u64) -> Result<Sizes, LabError> {
-    let volume = visit.pool.volume(&visit.name(&name(bytes))).map_err(StreamError::from)?;
-    let mut disk = VolumeBare::new(volume, visit.pool.rt())?;
+fn read(
+    open: &OpenWorkspace<'_>,
+    setting: &Setting,
+    bytes: u64,
+    written: u64,
+) -> Result<Sizes, LabError> {
+    let volume = open.pool.volume(&open.name(&name(bytes))).map_err(StreamError::from)?;
+    let mut disk = VolumeBare::new(volume, open.pool.rt())?;
     let half = written / bytes / 2;
     let mut reads = |next: &mut dyn FnMut() -> u64| -> Result<Option<Pace>, LabError> {
         let until = Until { seconds: setting.seconds, count: half };

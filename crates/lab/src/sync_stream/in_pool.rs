@@ -7,9 +7,9 @@
 use super::MIB;
 use crate::experiment::{LabError, Outcome, Series, Setting};
 use crate::row::Row;
-use crate::stay::{self, Visit};
 use crate::stream::{self, RECORD_BYTES, StreamError};
 use crate::target::Target;
+use crate::workspace::{self, OpenWorkspace};
 use engine::live::TxgRecord;
 use std::time::Duration;
 
@@ -20,14 +20,16 @@ const SECONDS: f64 = 5.0;
 const TXGS_SHOWN: usize = 12;
 
 pub(super) fn run(target: &Target, setting: &Setting) -> Result<Outcome, LabError> {
-    let records = stay::stay(target, setting, |stay| stay.visit(|visit| syncs(visit, setting)))?;
+    let records = workspace::with_workspace(target, setting, |workspace| {
+        workspace.open(|open| syncs(open, setting))
+    })?;
     Ok(outcome(target, &records))
 }
 
-fn syncs(visit: &Visit<'_>, setting: &Setting) -> Result<Vec<TxgRecord>, LabError> {
-    let (pool, name) = (visit.pool, "volume");
-    (setting.progress)(&format!("writing to {}", visit.name(name)));
-    let volume = visit.volume(name, visit.budget()?, RECORD_BYTES)?;
+fn syncs(open: &OpenWorkspace<'_>, setting: &Setting) -> Result<Vec<TxgRecord>, LabError> {
+    let (pool, name) = (open.pool, "volume");
+    (setting.progress)(&format!("writing to {}", open.name(name)));
+    let volume = open.volume(name, open.budget()?, RECORD_BYTES)?;
     let first = pool.last_synced();
     let time = Duration::from_secs_f64((setting.seconds * SECONDS).clamp(0.01, 3600.0));
     stream::write_until(pool, &volume, pool.rt().now() + time)?;

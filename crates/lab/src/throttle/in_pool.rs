@@ -9,9 +9,9 @@ use super::judge::{self, Measured};
 use super::run::{Test, known, on_pool};
 use super::{DISKS, EXPERIMENT, OBSERVED, Part, WRITERS, reports, test};
 use crate::experiment::{LabError, Outcome, Setting};
-use crate::stay::{self, Visit};
 use crate::stream::RECORD_BYTES;
 use crate::target::Target;
+use crate::workspace::{self, OpenWorkspace};
 
 /// Seconds of a figure at which tests are as long as the study's.
 const AS_LONG_AS_THE_STUDY: f64 = 2.0;
@@ -28,24 +28,24 @@ pub(super) fn run(target: &Target, setting: &Setting) -> Result<Outcome, LabErro
         tests.iter().map(of).collect()
     };
     let own_time = part.of_2008().own_time;
-    let tests = |visit: &Visit<'_>, tests: &[Test]| {
-        let volumes: Vec<String> = (0..WRITERS).map(|n| visit.name(&volume(n))).collect();
-        on_pool(visit.pool, &volumes, own_time, &shorter(tests), setting.seed)
+    let tests = |open: &OpenWorkspace<'_>, tests: &[Test]| {
+        let volumes: Vec<String> = (0..WRITERS).map(|n| open.name(&volume(n))).collect();
+        on_pool(open.pool, &volumes, own_time, &shorter(tests), setting.seed)
     };
-    let (old, new) = stay::stay(target, setting, |stay| {
+    let (old, new) = workspace::with_workspace(target, setting, |workspace| {
         (setting.progress)("write-limit, with two target times and an override");
-        let old = stay.visit(|visit| {
-            let each = visit.budget()? / WRITERS as u64;
+        let old = workspace.open(|open| {
+            let each = open.budget()? / WRITERS as u64;
             for n in 0..WRITERS {
-                visit.volume(&volume(n), each, RECORD_BYTES)?;
+                open.volume(&volume(n), each, RECORD_BYTES)?;
             }
-            visit.set(&known(&part.of_2008().tunables))?;
-            Ok(tests(visit, &groups.concat())?)
+            open.set(&known(&part.of_2008().tunables))?;
+            Ok(tests(open, &groups.concat())?)
         })?;
         (setting.progress)("the same writers with dirty-delay");
-        let new = stay.visit(|visit| {
-            visit.set(&["zinc_throttle=dirty-delay".to_owned()])?;
-            Ok(tests(visit, &[test(&[], WRITERS, 0.7, OBSERVED)])?)
+        let new = workspace.open(|open| {
+            open.set(&["zinc_throttle=dirty-delay".to_owned()])?;
+            Ok(tests(open, &[test(&[], WRITERS, 0.7, OBSERVED)])?)
         })?;
         Ok((old, new))
     })?;

@@ -58,8 +58,8 @@ pub struct NewTop {
     pub class: SpaceClass,
 }
 
-/// Makes what stands between a pool's writer and its allocator.
-pub type Between = fn(Arc<Allocator>) -> Arc<dyn Allocate>;
+/// Wraps the allocator for the writer of a pool.
+pub type WrapAllocator = fn(Arc<Allocator>) -> Arc<dyn Allocate>;
 
 /// How to make a pool.
 #[derive(Clone, Debug)]
@@ -90,9 +90,9 @@ pub struct CreateOptions {
     pub root_owner: (u64, u64, u32),
     /// Tunables that are not to have their defaults.
     pub tunables: Vec<Setting>,
-    /// Stands between the writer and the allocator: for tests that break the rules on purpose, to
+    /// Wraps the allocator before the writer has it: for tests that break the rules on purpose, to
     /// see that it is noticed.
-    pub between: Option<Between>,
+    pub wrap_allocator: Option<WrapAllocator>,
 }
 
 /// A pool property's stored form.
@@ -122,7 +122,7 @@ impl CreateOptions {
             cache_bytes: 256 << 20,
             root_owner: (0, 0, 0o755),
             tunables: Vec::new(),
-            between: None,
+            wrap_allocator: None,
         }
     }
 
@@ -361,8 +361,8 @@ fn make(rt: &Rt, options: &CreateOptions, devices: &Devices, plan: Plan) -> Resu
     let failed = |e: dmu::Error| Error::failed(&options.name, "making the MOS", &e);
     let (features, root, config) = maker.make(root, &wanted).map_err(failed)?;
     let alloc = Arc::new(allocator(&mos, &reader, &root, &features).map_err(failed)?);
-    let space = match options.between {
-        Some(between) => between(Arc::clone(&alloc)),
+    let space = match options.wrap_allocator {
+        Some(wrap) => wrap(Arc::clone(&alloc)),
         None => Arc::clone(&alloc) as _,
     };
     let writer = Arc::new(Writer::new(rt, Arc::clone(&reader), space));

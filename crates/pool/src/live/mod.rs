@@ -58,8 +58,8 @@ mod writable;
 pub use back::{Leave, OwnChanges};
 pub use config::VdevSpec;
 pub use create::{
-    Between, CreateOptions, DEVICE_MIN, Devices, FIRST_TXG, NewTop, PropertyWord, clear_labels,
-    create,
+    CreateOptions, DEVICE_MIN, Devices, FIRST_TXG, NewTop, PropertyWord, WrapAllocator,
+    clear_labels, create,
 };
 pub use datasets::NewFilesystem;
 pub use features::{ENABLED_BY_DEFAULT, is_writable};

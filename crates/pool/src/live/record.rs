@@ -131,10 +131,11 @@ pub struct TxgRecord {
     #[serde(rename = "delayed_ns", with = "nanos")]
     pub delayed: Duration,
     /// Times that writers waited for another txg or for room while it was open.
-    pub stops: u64,
+    #[serde(rename = "stops")]
+    pub waits: u64,
     /// Sum of these waits.
     #[serde(rename = "stopped_ns", with = "nanos")]
-    pub stopped: Duration,
+    pub waited: Duration,
     /// Why it was pushed.
     pub pushed: Pushed,
 }

@@ -107,8 +107,8 @@ struct Slot {
     reserved: AtomicU64,
     delays: AtomicU64,
     delayed_ns: AtomicU64,
-    stops: AtomicU64,
-    stopped_ns: AtomicU64,
+    waits: AtomicU64,
+    waited_ns: AtomicU64,
 }
 
 struct State {
@@ -350,8 +350,8 @@ impl Txgs {
             limit: self.policy().limit(),
             delays: get(&slot.delays),
             delayed: Duration::from_nanos(get(&slot.delayed_ns)),
-            stops: get(&slot.stops),
-            stopped: Duration::from_nanos(get(&slot.stopped_ns)),
+            waits: get(&slot.waits),
+            waited: Duration::from_nanos(get(&slot.waited_ns)),
             ..TxgRecord::default()
         });
         out
@@ -455,9 +455,9 @@ impl Txgs {
     /// Notes that a writer stood still since `began`.
     fn stood(&self, txg: u64, began: Duration) {
         let slot = &self.slots[slot(txg)];
-        slot.stops.fetch_add(1, Ordering::Relaxed);
+        slot.waits.fetch_add(1, Ordering::Relaxed);
         let time = self.rt.now().saturating_sub(began);
-        slot.stopped_ns.fetch_add(nanos(time), Ordering::Relaxed);
+        slot.waited_ns.fetch_add(nanos(time), Ordering::Relaxed);
     }
 
     /// Waits until less than `seen`, or than the limit, is dirty.
@@ -653,8 +653,8 @@ impl Txgs {
             limit: self.policy().limit(),
             delays: take(&slot.delays),
             delayed: Duration::from_nanos(take(&slot.delayed_ns)),
-            stops: take(&slot.stops),
-            stopped: Duration::from_nanos(take(&slot.stopped_ns)),
+            waits: take(&slot.waits),
+            waited: Duration::from_nanos(take(&slot.waited_ns)),
             pushed: why,
             ..TxgRecord::default()
         };

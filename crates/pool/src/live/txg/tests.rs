@@ -268,8 +268,8 @@ fn dirty_delay_bounds_dirty_data_with_many_short_delays() {
     // Each writer may come in once more after the last look.
     assert!(seen.dirty <= (256 << 20) + 8 * WRITE, "{}", seen.dirty);
     let delays: u64 = seen.records.iter().map(|r| r.delays).sum();
-    let stops: u64 = seen.records.iter().map(|r| r.stops).sum();
-    assert!(delays > 500 && stops < 20, "{delays} delays, {stops} stops");
+    let waits: u64 = seen.records.iter().map(|r| r.waits).sum();
+    assert!(delays > 500 && waits < 20, "{delays} delays, {waits} waits");
     // A delay of a tenth of a second at most, the turns of others, which are not handed on in the
     // order of asking, and the time in which a txg is made durable and nothing lands.
     assert!(seen.latency < Duration::from_millis(300), "{:?}", seen.latency);
@@ -305,7 +305,7 @@ fn without_a_policy_writers_stand_at_the_limit() {
     assert!(seen.dirty <= (256 << 20) + 8 * WRITE, "{}", seen.dirty);
     let delays: u64 = seen.records.iter().map(|r| r.delays).sum();
     assert_eq!(delays, 0);
-    assert!(seen.records.iter().any(|r| r.stops > 0));
+    assert!(seen.records.iter().any(|r| r.waits > 0));
 }
 
 #[test]
@@ -320,11 +320,11 @@ fn a_write_limit_makes_txgs_of_the_target_time_and_a_wall() {
         assert!((0.9..1.2).contains(&r.sync.as_secs_f64()), "{:?}", r.sync);
     }
     let delays: u64 = seen.records.iter().map(|r| r.delays).sum();
-    let stops: u64 = seen.records.iter().map(|r| r.stops).sum();
-    assert!(delays > 0 && stops > 0, "{delays} delays, {stops} stops");
+    let waits: u64 = seen.records.iter().map(|r| r.waits).sum();
+    assert!(delays > 0 && waits > 0, "{delays} delays, {waits} waits");
     // A stop is one of the txg that is entered after it: the one after that which met the wall.
     let wall = seen.records.iter().position(|r| r.pushed == Pushed::Limit).unwrap();
-    assert_eq!(seen.records.iter().position(|r| r.stops > 0), Some(wall + 1));
+    assert_eq!(seen.records.iter().position(|r| r.waits > 0), Some(wall + 1));
     // The wall is what dirty-delay was made against.
     assert!(seen.latency > Duration::from_millis(300), "{:?}", seen.latency);
 }

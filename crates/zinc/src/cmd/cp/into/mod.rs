@@ -11,7 +11,7 @@ use crate::session::Session;
 use engine::files::{FileKind, Time};
 use engine::ingest::{Ingest, Observer};
 use engine::{Error, Filesystem, LivePool, Progress};
-use hostfs::ingest::{self, Stopped, TreeIn};
+use hostfs::ingest::{self, IngestError, TreeIn};
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::path::{Path, PathBuf};
@@ -149,10 +149,12 @@ impl IntoArgs {
                 return Err(Failure::new(what).hint("-r copies directories"));
             }
             let (dir, name) = target(source);
-            ingest::copy(into, path, dir, name.as_deref()).map_err(|Stopped { path, why }| {
-                let path = printable(path.as_os_str().as_bytes());
-                Failure::new(format!("cannot copy '{path}'")).because(one_line(&why))
-            })?;
+            ingest::copy(into, path, dir, name.as_deref()).map_err(
+                |IngestError { path, why }| {
+                    let path = printable(path.as_os_str().as_bytes());
+                    Failure::new(format!("cannot copy '{path}'")).because(one_line(&why))
+                },
+            )?;
         }
         Ok(())
     }

@@ -1,11 +1,11 @@
-//! An experiment as a guest in a pool: what it makes there is one dataset with others below, and in
-//! the end it is all gone.
+//! The workspace of an experiment in a pool: one dataset with others below, destroyed in the end,
+//! also when something failed.
 //!
-//! A stay is made of visits. Each opens the pool and leaves it again, so that its cache is empty at
-//! the begin of every visit, but for a pool that a server holds. What a visit sets live is set back
-//! at its end, and what the stay made is destroyed at its end, also when something failed.
+//! The pool is opened and left several times ([`Workspace::open`]), so that its cache is empty each
+//! time, but for a pool that a server holds. Tunables that are set while it is open are set back
+//! when it is left.
 //!
-//! A device is had as a pool too: one is made on it, and destroyed when the stay is over.
+//! On a device a pool is made for the experiment, and destroyed after it.
 
 use crate::experiment::{LabError, Setting};
 use crate::stream::StreamError;
@@ -28,7 +28,7 @@ use std::sync::Arc;
 /// A cap of the block cache that holds all that an experiment wants to find there again.
 pub const CACHE_BYTES: usize = 1 << 30;
 
-/// Part of the free space that a stay takes at most.
+/// Part of the free space that a workspace takes at most.
 const PART_OF_FREE: u64 = 4;
 
 /// The pool that is made on a device.
@@ -38,84 +38,85 @@ const POOL_ON_DEVICE: &str = "zinc-lab";
 const DESTROYS: &str = "com.delphix:async_destroy";
 
 /// What an experiment has in a pool.
-pub(crate) struct Stay<'a> {
+pub(crate) struct Workspace<'a> {
     target: &'a PoolTarget,
     home: String,
 }
 
 /// The pool, while it is open.
-pub(crate) struct Visit<'a> {
+pub(crate) struct OpenWorkspace<'a> {
     /// The pool.
     pub(crate) pool: &'a LivePool,
     home: &'a str,
 }
 
-/// Lets an experiment stay in the pool of a target, or in one that is made on its device.
+/// Gives an experiment a workspace in the pool of a target, or in one that is made on its device.
 ///
 /// # Errors
 /// When there is no such pool, what is made there cannot be made or destroyed, or as `act`.
-pub(crate) fn stay<T>(
+pub(crate) fn with_workspace<T>(
     target: &Target,
     setting: &Setting,
-    act: impl FnOnce(&Stay<'_>) -> Result<T, LabError>,
+    act: impl FnOnce(&Workspace<'_>) -> Result<T, LabError>,
 ) -> Result<T, LabError> {
     match target {
-        Target::Pool(pool) => stay_in(pool, setting, act),
+        Target::Pool(pool) => in_pool(pool, setting, act),
         Target::Device { path, .. } => {
-            let device = open(path)?;
+            let device = open_device(path)?;
             let pool = pool_on(path, &device)?;
-            let result = stay_in(&pool, setting, act);
+            let result = in_pool(&pool, setting, act);
             let gone = import(path, &device)
                 .and_then(LivePool::destroy)
                 .map_err(|e| LabError::new(format!("cannot destroy {POOL_ON_DEVICE}"), e));
             result.and_then(|result| gone.map(|()| result))
         }
-        Target::Sim(_) => Err(LabError::new("no pool to stay in", "the target is simulated disks")),
+        Target::Sim(_) => Err(LabError::new("no pool to work in", "the target is simulated disks")),
     }
 }
 
-fn stay_in<T>(
+fn in_pool<T>(
     target: &PoolTarget,
     setting: &Setting,
-    act: impl FnOnce(&Stay<'_>) -> Result<T, LabError>,
+    act: impl FnOnce(&Workspace<'_>) -> Result<T, LabError>,
 ) -> Result<T, LabError> {
-    let stay = Stay { target, home: format!("{}/zinc-lab-{}", target.dataset, setting.seed) };
-    stay.visit(|visit| {
-        // Asked first, or what is made here stays for ever.
-        let look = visit.pool.look().map_err(StreamError::from)?;
+    let workspace =
+        Workspace { target, home: format!("{}/zinc-lab-{}", target.dataset, setting.seed) };
+    workspace.open(|open| {
+        // Asked first, or what is made here is never destroyed.
+        let look = open.pool.look().map_err(StreamError::from)?;
         if look.feature_state(DESTROYS) == "disabled" {
             let why = "the pool lacks the feature async_destroy: nothing could be destroyed again";
-            return Err(LabError::new(format!("cannot make {}", stay.home), why)
+            return Err(LabError::new(format!("cannot make {}", workspace.home), why)
                 .hint("`zinc zpool set feature@async_destroy=enabled POOL` gives it"));
         }
         // Blocks of zeros shall be written, and nothing be told from them.
         let plain =
             properties(DatasetKind::Filesystem, &[("compression", "off"), ("dedup", "off")])?;
-        let made = visit.pool.create_filesystem(&stay.home, NewFilesystem::default(), plain);
+        let made = open.pool.create_filesystem(&workspace.home, NewFilesystem::default(), plain);
         made.map_err(|e| {
-            LabError::new(format!("cannot make {}", stay.home), e)
+            LabError::new(format!("cannot make {}", workspace.home), e)
                 .hint("a run that was killed leaves it: `zinc zfs destroy -r`, or another --seed")
         })
     })?;
-    let result = act(&stay);
-    let gone = stay.visit(|visit| Ok(visit.destroy_all()?));
+    let result = act(&workspace);
+    let gone = workspace.open(|open| Ok(open.destroy_all()?));
     result.and_then(|result| gone.map(|()| result))
 }
 
-impl Stay<'_> {
+impl Workspace<'_> {
     /// Opens the pool and leaves it.
     ///
     /// # Errors
     /// When it cannot be opened or left, or as `act`.
-    pub(crate) fn visit<T>(
+    pub(crate) fn open<T>(
         &self,
-        act: impl FnOnce(&Visit<'_>) -> Result<T, LabError>,
+        act: impl FnOnce(&OpenWorkspace<'_>) -> Result<T, LabError>,
     ) -> Result<T, LabError> {
         let (mut act, mut result) = (Some(act), None);
         self.target.with(&mut |pool| {
             let Some(act) = act.take() else { return Ok(()) };
             let before: Vec<_> = Tunable::ALL.iter().map(|t| pool.tunables().get(*t)).collect();
-            let acted = act(&Visit { pool, home: &self.home });
+            let acted = act(&OpenWorkspace { pool, home: &self.home });
             for (tunable, value) in Tunable::ALL.iter().zip(before) {
                 if pool.tunables().get(*tunable) != value {
                     pool.set_tunable(live::Setting { tunable: *tunable, value });
@@ -124,17 +125,17 @@ impl Stay<'_> {
             result = Some(acted?);
             Ok(())
         })?;
-        result.ok_or_else(|| LabError::new("the pool was not opened", "nobody says why"))
+        result.ok_or_else(|| LabError::new("the pool was not opened", "without a reason"))
     }
 }
 
-impl Visit<'_> {
-    /// The name of something below the dataset of the stay.
+impl OpenWorkspace<'_> {
+    /// The name of something below the dataset of the workspace.
     pub(crate) fn name(&self, what: &str) -> String {
         format!("{}/{what}", self.home)
     }
 
-    /// Bytes that the stay may take.
+    /// Bytes that the workspace may take.
     ///
     /// # Errors
     /// When the pool cannot be read.
@@ -169,7 +170,7 @@ impl Visit<'_> {
         Ok(made.map_err(StreamError::from)?)
     }
 
-    /// Sets tunables, for this visit.
+    /// Sets tunables, until it is left.
     ///
     /// # Errors
     /// When there is no such tunable or value.
@@ -205,12 +206,12 @@ fn properties(kind: DatasetKind, with: &[(&str, &str)]) -> Result<Vec<PropertyCh
 ///
 /// # Errors
 /// When it cannot be opened, or another program has it.
-pub(crate) fn open(path: &Path) -> Result<WriteDeviceRef, StreamError> {
+pub(crate) fn open_device(path: &Path) -> Result<WriteDeviceRef, StreamError> {
     Ok(LocalDevices::default().claim(path)?)
 }
 
 /// Makes the pool. The device stays open until the last copy of its reference is gone, so nobody
-/// else takes it between two visits.
+/// else takes it while the pool is not open.
 fn pool_on(path: &Path, device: &WriteDeviceRef) -> Result<PoolTarget, LabError> {
     let leaf = path.display().to_string();
     let spec = VdevSpec::Leaf { path: leaf.clone(), is_file: path.is_file() };
@@ -266,18 +267,18 @@ mod tests {
         let open = move |act: &mut dyn FnMut(&LivePool) -> Result<(), LabError>| act(&held);
         let target = PoolTarget { dataset: "tank".to_owned(), open: Arc::new(open) };
         let (before, timeout) = (datasets(&pool), pool.tunables().get(Tunable::TxgTimeout));
-        let failed = stay(&Target::Pool(target), &Setting::default(), |stay| {
-            stay.visit(|visit| {
-                visit.set(&["zfs_txg_timeout=77".to_owned()])?;
-                let budget = visit.budget()?;
+        let failed = with_workspace(&Target::Pool(target), &Setting::default(), |workspace| {
+            workspace.open(|open| {
+                open.set(&["zfs_txg_timeout=77".to_owned()])?;
+                let budget = open.budget()?;
                 assert!((10 << 20..32 << 20).contains(&budget), "{budget}");
-                visit.volume("volume", budget, 8 << 10)?;
-                visit.filesystem("files", &[("recordsize", "8K")])?;
+                open.volume("volume", budget, 8 << 10)?;
+                open.filesystem("files", &[("recordsize", "8K")])?;
                 assert_eq!(datasets(&pool), before + 3);
                 Ok(())
             })?;
             assert_eq!(pool.tunables().get(Tunable::TxgTimeout), timeout);
-            stay.visit(|visit| Ok(visit.set(&["zfs_txg_timeout=never".to_owned()])?))
+            workspace.open(|open| Ok(open.set(&["zfs_txg_timeout=never".to_owned()])?))
         });
         let why = failed.expect_err("there is no such value").to_string();
         assert!(why.contains("zfs_txg_timeout"), "{why}");
@@ -291,16 +292,14 @@ mod tests {
         let file = std::fs::File::create(&path).expect("a file");
         file.set_len(128 << 20).expect("its size");
         let target = Target::Device { path: path.clone(), destroy: true };
-        let nested = stay(&target, &Setting::default(), |outer| {
-            let again = stay_in(outer.target, &Setting::default(), |_| Ok(()));
+        let nested = with_workspace(&target, &Setting::default(), |outer| {
+            let again = in_pool(outer.target, &Setting::default(), |_| Ok(()));
             let why = again.expect_err("the name is taken").to_string();
             assert!(why.contains("zinc-lab-1"), "{why}");
-            outer.visit(|visit| {
-                visit.volume("volume", 1 << 20, 8 << 10).map(drop).map_err(Into::into)
-            })
+            outer.open(|open| open.volume("volume", 1 << 20, 8 << 10).map(drop).map_err(Into::into))
         });
         nested.expect("the first one goes on");
-        let device = open(&path).expect("nobody holds it");
+        let device = open_device(&path).expect("it is not held");
         let sight = look_at_device(&device.as_device(), path).expect("a label");
         let candidate = Candidate::group(&[sight]).into_iter().next().expect("a pool");
         assert_eq!(candidate.state(), CandidateState::Destroyed);
