@@ -49,7 +49,7 @@ impl Listener {
         }
     }
 
-    /// Whoever waits in [`Self::accept`] is told that there will be no more.
+    /// A thread that waits in [`Self::accept`] is told that there will be no more.
     fn end(&self) {
         use rustix::net::{Shutdown, shutdown};
         let _ = match self {

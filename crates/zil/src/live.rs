@@ -3,7 +3,7 @@
 //! # Theory
 //!
 //! **A change** of a file or volume tells the log what it did while its locks are held
-//! ([`IntentLog::add`]). That costs a little memory and no write. Whoever wants a promise
+//! ([`IntentLog::add`]). That costs a little memory and no write. What wants a promise
 //! ([`IntentLog::commit`]) has the changes written as records into the log, and waits until the
 //! devices have them. When the txg of a change is durable, the change is dropped, written or not.
 //!
@@ -16,7 +16,7 @@
 //! ```
 //!
 //! Changes of names go to *ready* at once, changes of content and attributes wait by object until
-//! somebody syncs that object. So a sync writes the changes of one file and all names, in an order
+//! a thread syncs that object. So a sync writes the changes of one file and all names, in an order
 //! in which a replay can repeat them: what a rename moves is made ready before the rename, and what
 //! waits for a file that loses its last name is forgotten together with the name.
 //!
@@ -26,7 +26,7 @@
 //! was, and what is left before is written; or the promise waits for the txg.
 //!
 //! **One thread leads.** It takes all that is ready, packs it into blocks, has them written at the
-//! same time, and waits for a flush of its own; whoever came meanwhile is in the next batch, whose
+//! same time, and waits for a flush of its own; what came meanwhile is in the next batch, whose
 //! leader writes while the flush goes on ([`BATCHES`]). A batch is kept when those before it are.
 //! A promise is a number: that of the last change that was ready when it was asked for. It is kept
 //! when no change with a lower number is ready or under way.
@@ -133,7 +133,7 @@ pub struct Change<'a> {
 /// When changes are promised (property `sync`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SyncMode {
-    /// When somebody asks.
+    /// When a caller asks.
     Standard,
     /// Each, before the call that made it returns.
     Always,

@@ -7,7 +7,7 @@
 //! *in flight* would find room at its worst. In flight is what live transactions may still make
 //! dirty ([`Hold::bytes`](dmu::Hold), until each ends) and what is dirty in txgs that are not
 //! durable. When the txg is durable, what it really took is in the figures, which is mostly far
-//! less. So whoever does not fit waits for the txgs in flight, and is refused when nothing is in
+//! less. So what does not fit waits for the txgs in flight, and is refused when nothing is in
 //! flight any more, nothing that was freed waits for its txgs, and nothing is being destroyed.
 //!
 //! The worst case counts the copies, the parity and padding of small blocks, and the metadata above
