@@ -10,7 +10,8 @@ use proc_macro::{TokenStream, TokenTree};
 use std::path::{Path, PathBuf};
 
 /// Ignores a test unless every named piece of the collection beside the checkout is there: a pool
-/// (`"raidz2"`), or `"figures"` for the data file of the studies. Use as `#[testkit::needs(…)]`.
+/// (`"raidz2"`), or `"figures"` for the data file of the studies. `"fuse"` is none of the
+/// collection: root's right to mount file systems of programs. Use as `#[testkit::needs(…)]`.
 #[proc_macro_attribute]
 pub fn needs(names: TokenStream, test: TokenStream) -> TokenStream {
     let names = names.into_iter().filter_map(|token| match token {
@@ -21,12 +22,29 @@ pub fn needs(names: TokenStream, test: TokenStream) -> TokenStream {
     if missing.is_empty() {
         return test;
     }
-    let reason = format!("needs {} of ../shared", missing.join(", "));
+    let reason = match missing.iter().any(|name| name == FUSE) {
+        true => "needs /dev/fuse, and root".to_owned(),
+        false => format!("needs {} of ../shared", missing.join(", ")),
+    };
     let ignore: TokenStream = format!("#[ignore = {reason:?}]").parse().unwrap_or_default();
     ignore.into_iter().chain(test).collect()
 }
 
+/// The right to mount.
+const FUSE: &str = "fuse";
+
+/// Whether this process may mount file systems of programs.
+fn can_mount() -> bool {
+    let device = std::fs::File::options().read(true).write(true).open("/dev/fuse");
+    let user =
+        std::fs::metadata("/proc/self").map(|meta| std::os::unix::fs::MetadataExt::uid(&meta));
+    device.is_ok() && user.is_ok_and(|user| user == 0)
+}
+
 fn is_there(name: &str) -> bool {
+    if name == FUSE {
+        return can_mount();
+    }
     let Some(root) = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2) else { return false };
     let shared = match std::env::var_os("ZINC_SHARED") {
         Some(folder) => PathBuf::from(folder),

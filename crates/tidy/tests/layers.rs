@@ -16,8 +16,10 @@ fn floor(name: &str) -> Option<usize> {
 }
 
 /// What the command may name.
-const SEEN_BY_THE_COMMAND: [&str; 10] =
-    ["engine", "imported", "lab", "zdb", "control", "nbd", "archive", "term", "views", "hostfs"];
+const SEEN_BY_THE_COMMAND: [&str; 11] = [
+    "engine", "imported", "lab", "zdb", "control", "nbd", "archive", "term", "views", "hostfs",
+    "mount",
+];
 
 /// Why `user` may not depend on `used` (`kind` is "normal", "build" or "dev"); `None` if it may.
 fn objection(user: &str, used: &str, kind: &str) -> Option<String> {

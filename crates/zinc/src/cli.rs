@@ -68,6 +68,10 @@ pub enum Command {
     Serve(cmd::serve::Args),
     /// Export volumes, snapshots and files as disks, over NBD
     Nbd(cmd::nbd::Args),
+    /// Mount a file system or snapshot, for all programs
+    Mount(cmd::mount::Mount),
+    /// Take mounts away
+    Unmount(cmd::mount::Unmount),
     /// Watch a pool that is served
     Top(cmd::top::Args),
     /// What to set for a pool, and why
@@ -129,6 +133,8 @@ impl Command {
             Self::Lab(c) => c.verb(),
             Self::Serve(a) => Box::new(a),
             Self::Nbd(a) => Box::new(a),
+            Self::Mount(a) => Box::new(a),
+            Self::Unmount(a) => Box::new(a),
             Self::Top(a) => Box::new(a),
             Self::Advise(a) => Box::new(a),
             Self::Pios(a) => a,

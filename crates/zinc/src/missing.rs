@@ -24,12 +24,11 @@ pub const ZPOOL: [&str; 9] = [
 ];
 
 /// The verbs of OpenZFS 2.3's `zfs` that zinc does not do.
-pub const ZFS: [&str; 22] = [
+pub const ZFS: [&str; 19] = [
     "allow",
     "change-key",
     "jail",
     "load-key",
-    "mount",
     "program",
     "project",
     "receive",
@@ -37,11 +36,9 @@ pub const ZFS: [&str; 22] = [
     "redact",
     "send",
     "share",
-    "umount",
     "unallow",
     "unjail",
     "unload-key",
-    "unmount",
     "unshare",
     "unzone",
     "upgrade",
@@ -74,8 +71,12 @@ const SIDES: &str = "zinc copies what is in use, and keeps the sector size of th
 const SCRIPTS: &str = "zinc runs no scripts for the columns of a table";
 const REWIND: &str = "zinc goes back to an older txg only to read: --txg N of ls, cat and cp";
 
+const MOUNT_KEYS: &str = "zinc mounts no encrypted file systems yet";
+
 /// The options of OpenZFS 2.3 that a verb has there and not here, and why not.
-const OPTIONS: [(&str, &[&str], &str); 18] = [
+const OPTIONS: [(&str, &[&str], &str); 20] = [
+    ("zfs mount", &["-l"], MOUNT_KEYS),
+    ("zfs unmount", &["-u"], MOUNT_KEYS),
     ("zpool attach", &["-s", "-o"], SIDES),
     ("zpool replace", &["-s", "-o"], SIDES),
     ("zpool clear", &["-F", "-n", "-X"], REWIND),

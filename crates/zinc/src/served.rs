@@ -36,8 +36,9 @@ use std::time::{Duration, Instant};
 /// How long a server may take to say which it is.
 const PATIENCE: Duration = Duration::from_secs(2);
 /// Verbs that reach a pool that is served, for people.
-pub const REACHABLE: &str = "zfs, ls, cat, stat, cp, mkdir, rm, mv, ln, inventory, top, txgs, \
-                             throttle, tunables, advise, pios, lab run, nbd, and of zpool: attach, \
+pub const REACHABLE: &str = "zfs, ls, cat, stat, cp, mkdir, rm, mv, ln, mount, unmount, \
+                             inventory, top, txgs, throttle, tunables, advise, pios, lab run, \
+                             nbd, and of zpool: attach, \
                              clear, detach, export, get, history, iostat, list, offline, online, \
                              reguid, reopen, replace, resilver, scrub, set, status, sync, upgrade";
 

@@ -125,6 +125,8 @@ const DOCUMENTED: &[(&str, &[&str])] = &[
     ("zfs projectspace", SPACE),
     ("zfs diff", &["-F", "-H", "-t", "-h"]),
     ("zfs holds", &["-H", "-p", "-r"]),
+    ("zfs mount", &["-a", "-f", "-l", "-O", "-v", "-o ro"]),
+    ("zfs unmount", &["-a", "-f", "-u"]),
     ("zfs version", &["-j"]),
     (
         "zdb",

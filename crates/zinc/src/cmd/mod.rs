@@ -10,6 +10,7 @@ pub mod inventory;
 pub mod lab;
 pub mod ls;
 pub mod man;
+pub mod mount;
 pub mod nbd;
 pub mod pios;
 pub mod rescue;

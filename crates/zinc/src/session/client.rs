@@ -20,6 +20,8 @@ const LAST_WORDS: Duration = Duration::from_secs(1);
 pub struct Client {
     /// The pool that is held.
     pub pool: Arc<LivePool>,
+    /// What is mounted of it.
+    pub mounts: Arc<mount::Mounts>,
     /// The command line, with the program's name.
     pub args: Vec<OsString>,
     /// The folder it stands in.

@@ -176,7 +176,7 @@ impl Verb for Args {
     fn run(self: Box<Self>, session: &Session) -> Result<ExitCode, Failure> {
         let exports = self.exports(session)?;
         if self.background && !self.inner {
-            return background::start(session, self.errors.as_deref());
+            return background::start(session, self.errors.as_deref(), true);
         }
         let Some(name) = exports.volumes.first().cloned() else {
             return self.read_only(session, &exports);

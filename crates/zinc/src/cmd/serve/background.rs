@@ -1,5 +1,5 @@
-//! `zinc serve -b`: the same command once more, as a process of its own; this one waits until that
-//! one is ready, says so, and ends.
+//! `zinc serve -b` and `zinc mount`: the same command once more, as a process of its own; this one
+//! waits until that one is ready, says so, and ends.
 
 use crate::failure::{FAILED, Failure};
 use crate::session::Session;
@@ -13,14 +13,25 @@ use std::process::{Command, ExitCode, Stdio};
 /// The option that tells the second process that it is the one.
 pub const INNER: &str = "serve-now";
 
-/// Starts it. What it says before it is ready is said here.
-pub fn start(session: &Session, log: Option<&Path>) -> Result<ExitCode, Failure> {
+/// Starts it. What it says before it is ready is said here, and with `says` that it is.
+pub fn start(session: &Session, log: Option<&Path>, says: bool) -> Result<ExitCode, Failure> {
+    start_with(session, None, log, says)
+}
+
+/// The same, with another word behind the command line.
+pub fn start_with(
+    session: &Session,
+    more: Option<OsString>,
+    log: Option<&Path>,
+    says: bool,
+) -> Result<ExitCode, Failure> {
     let fail = |e: std::io::Error| {
         Failure::new("cannot start the process that serves").because(e.to_string())
     };
-    let mut args: Vec<OsString> = crate::arguments().into_iter().skip(1).collect();
-    // Behind the verb, which is the first word.
-    args.insert(args.len().min(1), format!("--{INNER}").into());
+    let mut args: Vec<OsString> = crate::arguments().into_iter().skip(1).chain(more).collect();
+    // Behind the verb, which is the first word, or the second behind the command it is of.
+    let behind = if args.first().is_some_and(|word| word == "zfs") { 2 } else { 1 };
+    args.insert(args.len().min(behind), format!("--{INNER}").into());
     let mut command = Command::new(std::env::current_exe().map_err(fail)?);
     // A group of its own: what the terminal sends to this one is not meant for it.
     command.args(args).process_group(0).stdin(Stdio::null()).stdout(Stdio::piped());
@@ -34,7 +45,9 @@ pub fn start(session: &Session, log: Option<&Path>) -> Result<ExitCode, Failure>
         BufReader::new(out).read_line(&mut line).map_err(fail)?;
     }
     if !line.is_empty() {
-        ui::out(session, &line);
+        if says {
+            ui::out(session, &line);
+        }
         return Ok(ExitCode::SUCCESS);
     }
     let mut said = String::new();

@@ -10,6 +10,7 @@
 //! | `tunables` | `set`, an object of values by name | the values, all or those that were set |
 //! | `sync` | | the txg that is durable now |
 //! | `export` | `command`, `force` | nothing, or why it is only let go; the server ends |
+//! | `unmount` | `dir`, `force` | nothing; the mount is gone |
 //! | `run` | `args`, `folder`, `environment`, three files | the exit code of that command |
 //!
 //! A fourth file of `run`, the end of a stream whose other end the client keeps, says when the
@@ -26,6 +27,7 @@ use crate::served::file_name;
 use crate::session::{self, Client, Lifeline, Presence, Session};
 use crate::txgs::keep_last;
 use crate::ui::{self, sink::Fate, stream::Stream};
+use ::mount::{How, Mounts};
 use clap::Parser as _;
 use control::{Handler, Peer, Refusal, Request};
 use engine::LivePool;
@@ -109,28 +111,30 @@ fn identity(path: &Path) -> Option<(u64, u64)> {
 pub struct Service {
     session: Session,
     held: Arc<Held>,
+    mounts: Arc<Mounts>,
     listed: Arc<Listed>,
     socket: Arc<Socket>,
     outcome: Mutex<Option<Exported>>,
-    exported: Box<dyn Fn(Exported) + Send + Sync>,
+    answered: Box<dyn Fn(Option<Exported>) + Send + Sync>,
 }
 
 impl Service {
-    /// `exported` is called after a client had the pool exported, when it was told how that ended.
+    /// `answered` is called after a client had the pool exported, when it was told how that ended,
+    /// and whenever a client was answered and nothing is mounted.
     pub fn new(
         session: Session,
-        held: Arc<Held>,
-        listed: Arc<Listed>,
+        (held, mounts, listed): (Arc<Held>, Arc<Mounts>, Arc<Listed>),
         socket: Arc<Socket>,
-        exported: impl Fn(Exported) + Send + Sync + 'static,
+        answered: impl Fn(Option<Exported>) + Send + Sync + 'static,
     ) -> Self {
         Self {
             session,
             held,
+            mounts,
             listed,
             socket,
             outcome: Mutex::default(),
-            exported: Box::new(exported),
+            answered: Box::new(answered),
         }
     }
 
@@ -233,6 +237,7 @@ impl Service {
             Err(_) if forced && pool.suspended().is_some() => Ok(()),
             done => done.map_err(|e| stopped_or(pool, &Failure::from(e))),
         };
+        self.unmount_all(forced)?;
         let manner = if forced { Manner::Forced } else { Manner::Polite };
         let pool = self.held.let_go(manner, log).map_err(|kept| self.kept(kept))?;
         let (guid, stopped) = (pool.guid(), pool.suspended());
@@ -252,6 +257,35 @@ impl Service {
         }
         *self.outcome.lock().unwrap_or_else(PoisonError::into_inner) = Some(outcome);
         answer
+    }
+
+    /// Unmounts everything, because the pool is about to be exported.
+    fn unmount_all(&self, forced: bool) -> Result<(), Refusal> {
+        let how = if forced { How::Forcibly } else { How::Politely };
+        for one in self.mounts.all().into_iter().rev() {
+            self.mounts.unmount(&one.dir, how).map_err(|_| {
+                let name = self.held.name();
+                Refusal::new(format!("cannot export '{name}': pool is busy"))
+                    .because(format!("programs use {}", one.dir.display()))
+                    .hint("end them, or take it from them with `zinc zpool export -f`")
+            })?;
+        }
+        Ok(())
+    }
+
+    /// Takes a mount away, when all that was written is durable.
+    fn unmount(&self, request: &Request, peer: Peer) -> Result<Value, Refusal> {
+        let dir = PathBuf::from(request.word("dir")?);
+        let force = request.params.get("force") == Some(&Value::Bool(true));
+        self.held.work("zinc unmount", peer.pid, &Arc::default(), |pool| {
+            if !force {
+                pool.sync().map_err(|e| refusal(&Failure::from(e)))?;
+            }
+            let how = if force { How::Forcibly } else { How::Politely };
+            let done = self.mounts.unmount(&dir, how);
+            done.map_err(|e| refusal(&crate::cmd::mount::not_unmounted(&dir, &e)))?;
+            Ok(Value::Null)
+        })
     }
 
     /// Why a client's export was refused.
@@ -341,6 +375,7 @@ impl Service {
             begun();
             let client = Arc::new(Client {
                 pool: Arc::clone(pool),
+                mounts: Arc::clone(&self.mounts),
                 args: line.args,
                 folder: line.folder,
                 environment: line.environment,
@@ -452,17 +487,19 @@ impl Handler for Service {
             "stats" => self.stats(),
             "tunables" => self.tunables(request, peer),
             "sync" => self.sync(peer),
+            "unmount" => self.unmount(request, peer),
             "export" => self.export(request, peer),
             "run" => self.run(request, peer, files),
-            other => Err(Refusal::new(format!("no request is named {other:?}"))
-                .hint("there are ping, status, stats, txgs, tunables, sync, export and run")),
+            other => Err(Refusal::new(format!("no request is named {other:?}")).hint(
+                "there are ping, status, stats, txgs, tunables, sync, unmount, export and run",
+            )),
         }
     }
 
     fn answered(&self, _: &Request) {
         let outcome = self.outcome.lock().unwrap_or_else(PoisonError::into_inner).take();
-        if let Some(outcome) = outcome {
-            (self.exported)(outcome);
+        if outcome.is_some() || self.mounts.all().is_empty() {
+            (self.answered)(outcome);
         }
     }
 }

@@ -164,6 +164,11 @@ impl Held {
             .hint("when this process has ended, any command opens the pool by itself")
     }
 
+    /// The pool, while nothing runs for clients.
+    pub fn pool(&self) -> Option<Arc<LivePool>> {
+        self.state().pool.clone()
+    }
+
     /// Looks at it for a moment.
     pub fn look<T>(
         &self,

@@ -3,8 +3,11 @@
 //! ```text
 //! take the pool over -> listen -> say so -> wait -> stop listening -> export -> end
 //!                        |                    |
-//!                        requests             SIGTERM, SIGINT, SIGHUP, an export, --for
+//!                        requests, mounts     SIGTERM, SIGINT, SIGHUP, an export, --for
 //! ```
+//!
+//! `zinc mount` starts the same for a pool that is not served; that server ends when the last mount
+//! is gone. Before the pool is let go, what is mounted is unmounted.
 //!
 //! The socket appears after the pool is held and goes before it is let go, so a client that finds
 //! it finds the pool. How it is let go while commands run for clients is said in `held`. What is
@@ -14,6 +17,7 @@ pub mod background;
 mod handler;
 pub mod held;
 
+use crate::cmd::mount::{self, Wanted};
 use crate::cmd::nbd::Exports;
 use crate::cmd::verb::Verb;
 use crate::failure::Failure;
@@ -24,6 +28,7 @@ use crate::served::{self, Server as Other};
 use crate::session::Session;
 use crate::target::Output;
 use crate::ui;
+use ::mount::{How, Mounts};
 use control::{Endpoint, Server};
 use engine::LivePool;
 use handler::{Exported, Service, Socket};
@@ -37,7 +42,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// What the user is told whose pool was not exported.
 const LIKE_A_CRASH: &str = "what was synced is safe; the next command takes the pool over as after \
@@ -85,6 +90,15 @@ pub struct Args {
     /// What is exported beside
     #[arg(skip)]
     nbd: Option<Exports>,
+    /// Mount the file systems that the properties mountpoint and canmount say
+    #[arg(long)]
+    mount: bool,
+    /// Mounts that it is started for.
+    #[arg(skip)]
+    mounts: Vec<Wanted>,
+    /// It ends when the last mount is gone.
+    #[arg(skip)]
+    ends_with_mounts: bool,
     /// The pool
     pool: String,
 }
@@ -92,6 +106,19 @@ pub struct Args {
 impl Args {
     /// Serving a pool for the sake of what is exported of it.
     pub fn beside(live: LiveArgs, pool: String, exports: Exports) -> Self {
+        Self { nbd: Some(exports), ..Self::of(live, pool) }
+    }
+
+    /// The server that `zinc mount` starts: for these mounts, or without any for all that the
+    /// properties say.
+    pub fn for_mounts(live: &LiveArgs, pool: &str, mounts: Vec<Wanted>) -> Self {
+        let args = Self::of(live.clone(), pool.to_owned());
+        let mount = mounts.is_empty();
+        Self { inner: true, mount, mounts, ends_with_mounts: true, ..args }
+    }
+
+    /// Serving a pool for the sake of something else.
+    fn of(live: LiveArgs, pool: String) -> Self {
         Self {
             live,
             force: false,
@@ -102,7 +129,10 @@ impl Args {
             errors: None,
             inner: false,
             metrics: None,
-            nbd: Some(exports),
+            nbd: None,
+            mount: false,
+            mounts: Vec::new(),
+            ends_with_mounts: false,
             pool,
         }
     }
@@ -121,6 +151,8 @@ enum End {
     Exported(Exported),
     /// The time is over.
     Time,
+    /// A mount is gone.
+    Unmounted,
 }
 
 /// Writes the process's number; the file is there as long as what is returned.
@@ -144,7 +176,7 @@ impl Drop for AtEnd {
 impl Verb for Args {
     fn run(self: Box<Self>, session: &Session) -> Result<ExitCode, Failure> {
         if self.background && !self.inner {
-            return background::start(session, self.errors.as_deref());
+            return background::start(session, self.errors.as_deref(), true);
         }
         crate::cmd::zpool::each::must_be_a_pool(&self.pool)?;
         let time = self.seconds.map(Duration::try_from_secs_f64).transpose();
@@ -175,8 +207,11 @@ impl Verb for Args {
         let (name, guid) = (pool.name().to_owned(), pool.view().guid());
         ui::be_brief(session);
         let held = Held::new(pool);
-        let served = self.serve(session, &held, &listed, ends, &ended, time);
+        let gone = ends.clone();
+        let mounts = Arc::new(Mounts::new(move || drop(gone.send(End::Unmounted))));
+        let served = self.serve(session, (&held, &mounts), &listed, ends, &ended, time);
         // However serving ended, the pool is let go properly.
+        unmount_all(session, &mounts);
         let left =
             leave(session, &held, &self.live.how, &served, &ended, (!is_known).then_some(&*listed));
         let end = served?;
@@ -187,6 +222,8 @@ impl Verb for Args {
             End::Signal(signal) => format!("signal {signal}"),
             End::Exported(_) => "a client exported it".to_owned(),
             End::Time => "its time is over".to_owned(),
+            // What was started for a mount ends with it, and that is nothing to tell.
+            End::Unmounted => return Ok(code),
         };
         ui::error(session, &format!("zinc: {name} is {how}: {why}\n"));
         Ok(code)
@@ -198,7 +235,7 @@ impl Args {
     fn serve(
         &self,
         session: &Session,
-        held: &Arc<Held>,
+        (held, mounts): (&Arc<Held>, &Arc<Mounts>),
         listed: &Arc<Listed>,
         ends: Sender<End>,
         ended: &Receiver<End>,
@@ -221,15 +258,10 @@ impl Args {
         })?;
         let socket = Socket::new(path.clone());
         let _at_end = AtEnd(Arc::clone(&socket));
-        let service = Service::new(
-            session.clone(),
-            Arc::clone(held),
-            Arc::clone(listed),
-            socket,
-            move |exported| {
-                let _ = ends.send(End::Exported(exported));
-            },
-        );
+        let of = (Arc::clone(held), Arc::clone(mounts), Arc::clone(listed));
+        let service = Service::new(session.clone(), of, socket, move |what| {
+            let _ = ends.send(what.map_or(End::Unmounted, End::Exported));
+        });
         let _server = Server::start(endpoint, Arc::new(service)).map_err(|e| fail(&e))?;
         let (pid, name, guid) = (std::process::id(), held.name(), held.guid());
         if let Some(address) = self.metrics {
@@ -242,17 +274,26 @@ impl Args {
             }
             ui::error(session, &format!("zinc: metrics at http://{bound}/metrics\n"));
         }
+        let made = self.make_mounts(session, held, mounts)?;
         match &self.nbd {
             Some(exports) => export(session, held, exports)?,
+            None if self.ends_with_mounts => ui::out(session, &made),
             None => {
                 let path = path.display();
                 ui::out(session, &format!("serving {name} ({guid}) as process {pid} at {path}\n"));
             }
         }
-        let end = match time {
-            Some(time) => ended.recv_timeout(time).unwrap_or(End::Time),
-            // The other end is kept by the thread that waits for signals.
-            None => ended.recv().unwrap_or(End::Time),
+        let until = time.map(|time| Instant::now() + time);
+        let end = loop {
+            let end = match until.map(|until| until.saturating_duration_since(Instant::now())) {
+                Some(left) => ended.recv_timeout(left).unwrap_or(End::Time),
+                // The other end is kept by the thread that waits for signals.
+                None => ended.recv().unwrap_or(End::Time),
+            };
+            let is_needed = !self.ends_with_mounts || !mounts.all().is_empty();
+            if !(matches!(end, End::Unmounted) && is_needed) {
+                break end;
+            }
         };
         if let End::Signal(signal) = end {
             ui::error(session, &format!("zinc: signal {signal}: {name} is being closed\n"));
@@ -277,6 +318,51 @@ fn export(session: &Session, held: &Arc<Held>, exports: &Exports) -> Result<(), 
     said.recv().unwrap_or_else(|_| Err(Failure::new("cannot export: its thread ended")))
 }
 
+impl Args {
+    /// Mounts what it was started for, or what the properties say; the words for that. What cannot
+    /// be mounted by its properties is told and left out.
+    fn make_mounts(
+        &self,
+        session: &Session,
+        held: &Held,
+        mounts: &Mounts,
+    ) -> Result<String, Failure> {
+        let pool = held.pool().ok_or_else(|| Failure::new("the pool is gone"))?;
+        let mut text = String::new();
+        for wanted in &self.mounts {
+            let dir = mount::mount(&pool, mounts, wanted)?;
+            text.push_str(&mount::made(&wanted.name, &dir));
+        }
+        if self.mount {
+            for wanted in mount::all_wanted(pool.view())? {
+                match mount::mount(&pool, mounts, &wanted) {
+                    Ok(dir) => text.push_str(&mount::made(&wanted.name, &dir)),
+                    Err(failure) => drop(failure.report(session)),
+                }
+            }
+        }
+        if self.ends_with_mounts && mounts.all().is_empty() {
+            return Err(Failure::new("nothing is mounted"));
+        }
+        // Clients read one line.
+        Ok(text.lines().next().map(|line| format!("{line}\n")).unwrap_or_default())
+    }
+}
+
+/// Unmounts everything; what programs use is taken from them.
+fn unmount_all(session: &Session, mounts: &Mounts) {
+    for one in mounts.all().into_iter().rev() {
+        if mounts.unmount(&one.dir, How::Politely).is_ok() {
+            continue;
+        }
+        let dir = one.dir.display();
+        ui::error(session, &format!("zinc: {dir} is unmounted while programs use it\n"));
+        if let Err(e) = mounts.unmount(&one.dir, How::Forcibly) {
+            mount::not_unmounted(&one.dir, &e).report(session);
+        }
+    }
+}
+
 /// Lets the pool go, unless a client had that done. Without `exports` it stays imported.
 fn leave(
     session: &Session,
@@ -289,15 +375,22 @@ fn leave(
     if let Ok(End::Exported(exported)) = served {
         return outcome(exported);
     }
-    end_in_time(session)?;
+    if !matches!(served, Ok(End::Unmounted)) {
+        end_in_time(session)?;
+    }
     let reason = match served {
         Ok(End::Signal(signal)) => signal_name(*signal),
         Ok(End::Time) => "its time is over",
+        Ok(End::Unmounted) => "the last mount is gone",
         Ok(End::Exported(_)) | Err(_) => "it cannot listen for requests",
     };
+    // No end was asked for: what runs for clients is waited for.
+    let waits = matches!(served, Ok(End::Unmounted));
+    let manner = if waits { Manner::Polite } else { Manner::Ending(reason) };
     loop {
-        match held.let_go(Manner::Ending(reason), |_| Ok(())) {
+        match held.let_go(manner, |_| Ok(())) {
             Ok(pool) => return close(session, pool, how, exports),
+            Err(Kept::Busy(_)) if waits => {}
             Err(Kept::Busy(commands)) => {
                 let failure = Failure::new("commands do not end");
                 let failure = commands.into_iter().fold(failure, Failure::because);

@@ -1,6 +1,7 @@
 //! `zinc zfs destroy`: file systems, volumes, snapshots (also lists and ranges of them), bookmarks.
 
 use crate::cannot::cannot;
+use crate::cmd::mount::taken_down;
 use crate::cmd::verb::{Served, Verb};
 use crate::failure::Failure;
 use crate::live::{self, LiveHow};
@@ -35,7 +36,7 @@ pub struct Args {
     /// Destroy clones outside too
     #[arg(short = 'R')]
     clones: bool,
-    /// Accepted; zinc has nothing mounted here
+    /// Also when programs use it: what they have open is taken from them
     #[arg(short = 'f')]
     force: bool,
     /// Print what would be destroyed, and destroy nothing
@@ -82,8 +83,18 @@ impl Verb for Args {
         live::change(session, &self.search, &self.how, name, |pool| {
             let doomed = plan(pool.view())?;
             self.say(session, pool.view(), &doomed)?;
-            while_wanted(session, |progress| doomed.run(pool, progress))
-                .map_err(|e| failed(name, e))
+            let names: Vec<String> = doomed.names().map(|name| name.to_string()).collect();
+            let goes = |mounted: &str| names.iter().any(|name| name == mounted);
+            taken_down(
+                session,
+                goes,
+                self.force,
+                |_| None,
+                || {
+                    while_wanted(session, |progress| doomed.run(pool, progress))
+                        .map_err(|e| failed(name, e))
+                },
+            )
         })?;
         Ok(ExitCode::SUCCESS)
     }

@@ -3,6 +3,7 @@
 
 use super::changes::divide;
 use crate::cannot::cannot;
+use crate::cmd::mount::taken_down;
 use crate::cmd::verb::{Served, Verb};
 use crate::failure::Failure;
 use crate::kept;
@@ -22,7 +23,7 @@ pub struct Rollback {
     /// Destroy clones of them too
     #[arg(short = 'R')]
     clones: bool,
-    /// Accepted; zinc has nothing mounted here
+    /// Also when programs use the file system: what they have open is taken from them
     #[arg(short = 'f')]
     force: bool,
     /// The snapshot to go back to
@@ -69,10 +70,10 @@ pub struct Rename {
     /// Make what is missing above the new name
     #[arg(short = 'p')]
     parents: bool,
-    /// Accepted; zinc has nothing mounted here
+    /// Also when programs use what is renamed: what they have open is taken from them
     #[arg(short = 'f')]
     force: bool,
-    /// Accepted; zinc mounts nothing here
+    /// Accepted; what is mounted stays where it is
     #[arg(short = 'u')]
     unmounted: bool,
     /// What there is
@@ -97,9 +98,15 @@ impl Verb for Rollback {
             (false, true) => Younger::Destroy,
             (false, false) => Younger::Keep,
         };
+        let head = name.split('@').next().unwrap_or_default();
+        let clones = self.clones;
+        let goes = |mounted: &str| mounted == head || (clones && mounted.contains('@'));
+        let again = |mounted: &str| (mounted == head).then(|| mounted.to_owned());
         self.live.change(session, name, |pool| {
-            let done = datasets::rollback(pool, name, younger);
-            done.map_err(|e| cannot("rollback to", name, e))
+            taken_down(session, goes, self.force, again, || {
+                let done = datasets::rollback(pool, name, younger);
+                done.map_err(|e| cannot("rollback to", name, e))
+            })
         })?;
         Ok(ExitCode::SUCCESS)
     }
@@ -155,7 +162,17 @@ impl Verb for Rename {
         if self.parents {
             rename = rename.with_parents();
         }
-        self.live.change(session, from, |pool| rename.run(pool).map_err(fail))?;
+        let is_of = |mounted: &str| is_below(mounted, from);
+        let again = |mounted: &str| Some(format!("{to}{}", mounted.strip_prefix(&**from)?));
+        self.live.change(session, from, |pool| {
+            taken_down(session, is_of, self.force, again, || rename.run(pool).map_err(fail))
+        })?;
         Ok(ExitCode::SUCCESS)
     }
+}
+
+/// Whether a dataset or snapshot is this one, or below it.
+fn is_below(name: &str, top: &str) -> bool {
+    let rest = name.strip_prefix(top);
+    rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(['/', '@']))
 }

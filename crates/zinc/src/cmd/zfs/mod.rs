@@ -9,6 +9,7 @@ mod holds;
 mod keep;
 mod line;
 mod list;
+mod mounts;
 mod owners;
 mod select;
 mod set;
@@ -65,6 +66,11 @@ pub enum Command {
     Diff(diff::Args),
     /// List the holds of snapshots
     Holds(holds::Args),
+    /// Mount file systems, or list what is mounted
+    Mount(mounts::Mount),
+    /// Take mounts away
+    #[command(alias = "umount")]
+    Unmount(mounts::Unmount),
     /// Print the version of zinc
     #[command(disable_version_flag = true)]
     Version(version::Args),
@@ -96,6 +102,8 @@ impl Command {
             Self::Projectspace(a) => Box::new(space::Of(SpaceKind::Project, a)),
             Self::Diff(a) => Box::new(a),
             Self::Holds(a) => Box::new(a),
+            Self::Mount(a) => Box::new(a),
+            Self::Unmount(a) => Box::new(a),
             Self::Version(a) => Box::new(version::Of("zfs", a)),
             Self::Other(words) => Box::new(missing::Word("zfs", words, &missing::ZFS)),
         }

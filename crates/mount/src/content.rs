@@ -1,0 +1,114 @@
+//! The content of files.
+
+use crate::attrs::{now, without_set_ids};
+use crate::errno::{Done, OrErrno as _};
+use crate::front::Front;
+use engine::Node;
+use engine::errors::ZplError;
+use engine::files::{FileKind, SetAttrs};
+use fuser::{Errno, FileHandle, INodeNo, OpenFlags, WriteFlags};
+use nix::fcntl::{FallocateFlags, OFlag};
+
+impl Front {
+    /// The file, in use.
+    pub(crate) fn open_file(&self, ino: INodeNo, flags: OpenFlags) -> Done<FileHandle> {
+        if !self.fs.objset().is_live() {
+            return match flags.acc_mode() {
+                fuser::OpenAccMode::O_RDONLY => Ok(self.handles.add(None)),
+                _ => Err(Errno::EROFS),
+            };
+        }
+        let held = self.fs.hold(self.object(ino)).or_errno()?;
+        Ok(self.handles.add(Some(held)))
+    }
+
+    pub(crate) fn read_file(&self, ino: INodeNo, offset: u64, size: u32) -> Done<Vec<u8>> {
+        let node = self.node(ino)?;
+        let left = node.size.saturating_sub(offset).min(size.into());
+        let mut bytes = vec![0; usize::try_from(left).unwrap_or(0)];
+        let read = node.read_at(offset, &mut bytes).or_errno()?;
+        bytes.truncate(read);
+        self.note_read(&node);
+        Ok(bytes)
+    }
+
+    pub(crate) fn write_file(
+        &self,
+        ino: INodeNo,
+        offset: u64,
+        data: &[u8],
+        how: WriteFlags,
+        flags: OpenFlags,
+    ) -> Done<()> {
+        let (file, now) = (self.object(ino), now());
+        let is_from_cache = how.contains(WriteFlags::FUSE_WRITE_CACHE);
+        // Where the end is, the kernel may not have heard yet.
+        if OFlag::from_bits_retain(flags.0).contains(OFlag::O_APPEND) && !is_from_cache {
+            self.fs.append(file, data, now).or_errno()?;
+        } else {
+            self.fs.write_at(file, offset, data, now).or_errno()?;
+        }
+        if how.contains(WriteFlags::FUSE_WRITE_KILL_SUIDGID)
+            && let Some(mode) = without_set_ids(&self.node(ino)?)
+        {
+            let set = SetAttrs { mode: Some(mode), ..SetAttrs::default() };
+            self.fs.set_attrs(file, &set, now).or_errno()?;
+        }
+        Ok(())
+    }
+
+    /// Holes are made, and zeros are; space cannot be set aside, because what is written goes to
+    /// other places than what it replaces.
+    pub(crate) fn allocate(&self, ino: INodeNo, offset: u64, length: u64, mode: i32) -> Done<()> {
+        const ZEROES: FallocateFlags = FallocateFlags::FALLOC_FL_ZERO_RANGE;
+        const HOLE: FallocateFlags = FallocateFlags::FALLOC_FL_PUNCH_HOLE;
+        const KEEP: FallocateFlags = FallocateFlags::FALLOC_FL_KEEP_SIZE;
+        let mode = FallocateFlags::from_bits(mode).ok_or(Errno::EOPNOTSUPP)?;
+        if !(ZEROES | HOLE | KEEP).contains(mode) {
+            return Err(Errno::EOPNOTSUPP);
+        }
+        let (file, now) = (self.object(ino), now());
+        let end = offset.checked_add(length).ok_or(Errno::EFBIG)?;
+        if mode.intersects(ZEROES | HOLE) {
+            self.fs.punch(file, offset, length, now).or_errno()?;
+        } else if length > self.available() {
+            return Err(Errno::ENOSPC);
+        }
+        if !mode.contains(KEEP) && end > self.node(ino)?.size {
+            self.fs.truncate(file, end, now).or_errno()?;
+        }
+        Ok(())
+    }
+
+    /// Where the next data or the next hole begins.
+    pub(crate) fn seek(&self, ino: INodeNo, offset: i64, whence: i32) -> Done<i64> {
+        /// As `lseek` has them.
+        const DATA: i32 = 3;
+        const HOLE: i32 = 4;
+        let node = self.node(ino)?;
+        let from = u64::try_from(offset).map_err(|_| Errno::ENXIO)?;
+        if node.kind() != FileKind::File || ![DATA, HOLE].contains(&whence) {
+            return Err(Errno::EINVAL);
+        }
+        if from >= node.size {
+            return Err(Errno::ENXIO);
+        }
+        let found = seek(&node, from, whence == DATA)?;
+        found.and_then(|at| i64::try_from(at).ok()).ok_or(Errno::ENXIO)
+    }
+}
+
+/// Where the next data at or behind `from` begins, or the next hole; the end of the file is one.
+fn seek(node: &Node, from: u64, data: bool) -> Done<Option<u64>> {
+    let size = node.object().dnode().block_size().max(1);
+    let next = |block| node.object().next_block(block).map_err(|(e, _)| ZplError::from(e));
+    let mut block = from / size;
+    if data {
+        let at = next(block).or_errno()?.map(|stored| from.max(stored.saturating_mul(size)));
+        return Ok(at.filter(|at| *at < node.size));
+    }
+    while block.saturating_mul(size) < node.size && next(block).or_errno()? == Some(block) {
+        block += 1;
+    }
+    Ok(Some(block.saturating_mul(size).clamp(from, node.size)))
+}

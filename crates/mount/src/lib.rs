@@ -1,0 +1,155 @@
+//! File systems of a pool, mounted: a front end of the engine that the kernel talks to (FUSE).
+//!
+//! # Theory
+//!
+//! A program's call goes to the kernel, which asks here for what it does not remember, and the
+//! answer goes back the same way. Several threads wait for requests; each is done by the thread
+//! that got it, but for `fsync`, which keeps no thread (`front.rs`).
+//!
+//! **Numbers.** The kernel knows a file by its object, the root directory by 1, which no file has.
+//! A number that is used again comes with another generation, the txg in which the file was made.
+//! So there is no table of what the kernel knows, and what it forgets is no news.
+//!
+//! **Lives.** A file that a program has open is held (`Filesystem::hold`): it lives until the last
+//! one closes it, whatever becomes of its names. What the process does not live to see, the delete
+//! queue of the file system does.
+//!
+//! **Caching.** A write is a change of the file system when its call returns, so it is in the next
+//! snapshot, meets quotas at once, and is promised by `fsync` like that of any other front end. The
+//! kernel keeps what was read, and names and attributes for a short time.
+//!
+//! **Rights** are checked by the kernel, from modes and owners (`default_permissions`). What takes
+//! set-id bits away is done here, because the kernel leaves it to the file system.
+//!
+//! # Mounting
+//!
+//! [`Mounts`] has what this process has mounted. The system's calls are in `system.rs`; a mount
+//! whose process died answers `ENOTCONN` until it is taken away or mounted over.
+//!
+//! **Invariant:** the only crate that knows FUSE; nothing of a pool is reached but through the
+//! engine.
+#![forbid(unsafe_code)]
+
+mod acl;
+mod attrs;
+mod content;
+mod errno;
+mod front;
+mod handles;
+mod listing;
+mod mounts;
+mod names;
+pub mod system;
+mod xattrs;
+
+pub use mounts::{How, Mounted, Mounts, What};
+
+use engine::LivePool;
+use std::fmt;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+/// How a file system is mounted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Options {
+    /// Nothing can be changed.
+    pub read_only: bool,
+    /// Files run with the rights that their set-id bits give.
+    pub set_id: bool,
+    /// Device files are devices.
+    pub devices: bool,
+    /// Files can be run.
+    pub exec: bool,
+    /// Access times are kept.
+    pub atime: bool,
+    /// Access lists of POSIX are there.
+    pub posix_acls: bool,
+    /// Over a directory that has something in it.
+    pub overlay: bool,
+    /// Threads that answer requests.
+    pub threads: usize,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            read_only: false,
+            set_id: true,
+            devices: true,
+            exec: true,
+            atime: true,
+            posix_acls: false,
+            overlay: false,
+            threads: 4,
+        }
+    }
+}
+
+/// The space of a file system.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Space {
+    /// Bytes it refers to.
+    pub used: u64,
+    /// Bytes it may still have.
+    pub available: u64,
+    /// Objects it has.
+    pub files: u64,
+}
+
+/// What tells the space of a file system, when that is known.
+pub type SpaceFn = Arc<dyn Fn() -> Option<Space> + Send + Sync>;
+
+/// The space of the dataset `name` of a pool, for as long as the pool is open.
+#[must_use]
+pub fn space_of(pool: &Arc<LivePool>, name: &str) -> SpaceFn {
+    let (pool, name) = (Arc::downgrade(pool), name.to_owned());
+    Arc::new(move || {
+        let pool = pool.upgrade()?;
+        let dsl = pool.view().dsl();
+        let dataset = dsl.by_name(&name).ok()?;
+        let available = match dataset.is_snapshot() {
+            true => 0,
+            false => dsl.available(&dataset, pool.view().space().usable()).ok()?,
+        };
+        Some(Space { used: dataset.phys.referenced, available, files: 0 })
+    })
+}
+
+/// Why something was not mounted or unmounted.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum Error {
+    /// The mount point is no directory, or not there.
+    NotADirectory(PathBuf),
+    /// The mount point has something in it.
+    NotEmpty(PathBuf),
+    /// Something is mounted there already.
+    Mounted(PathBuf, String),
+    /// It is not mounted here.
+    NotMounted(PathBuf),
+    /// Programs use it.
+    Busy(PathBuf),
+    /// Only root may mount.
+    NotRoot,
+    /// The system does not mount file systems of programs.
+    NoFuse(std::io::Error),
+    /// The system refused.
+    System(&'static str, std::io::Error),
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NotADirectory(dir) => write!(f, "{} is not a directory", dir.display()),
+            Self::NotEmpty(dir) => write!(f, "directory {} is not empty", dir.display()),
+            Self::Mounted(dir, what) => write!(f, "{what} is mounted at {}", dir.display()),
+            Self::NotMounted(dir) => write!(f, "nothing of zinc is mounted at {}", dir.display()),
+            Self::Busy(dir) => write!(f, "programs use {}", dir.display()),
+            Self::NotRoot => f.write_str("only root may mount"),
+            Self::NoFuse(e) => write!(f, "/dev/fuse cannot be opened: {e}"),
+            Self::System(what, e) => write!(f, "{what}: {e}"),
+        }
+    }
+}
+
+impl std::error::Error for Error {}

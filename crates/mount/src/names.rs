@@ -1,0 +1,210 @@
+//! Names, and the attributes of files.
+
+use crate::acl;
+use crate::attrs::{self, now, time, without_set_ids};
+use crate::errno::{Done, OrErrno as _};
+use crate::front::{Caller, Front};
+use engine::Node;
+use engine::files::{FileKind, NewFile, NewKind, RenameMode, SetAttrs, Time, XattrMode, names};
+use engine::objects::Hold;
+use fuser::{Errno, FileHandle, INodeNo, RenameFlags, TimeOrNow};
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt as _;
+use std::time::SystemTime;
+
+/// What `setattr` is to change.
+pub(crate) struct Wanted {
+    pub(crate) mode: Option<u32>,
+    pub(crate) uid: Option<u32>,
+    pub(crate) gid: Option<u32>,
+    pub(crate) size: Option<u64>,
+    pub(crate) atime: Option<TimeOrNow>,
+    pub(crate) mtime: Option<TimeOrNow>,
+    pub(crate) ctime: Option<SystemTime>,
+}
+
+/// What `mknod` is to make.
+pub(crate) fn kind_of(mode: u32, rdev: u32) -> Done<NewKind> {
+    let (major, minor) = attrs::device_numbers(rdev);
+    Ok(match FileKind::from_mode(mode.into()) {
+        FileKind::File => NewKind::File,
+        FileKind::Fifo => NewKind::Fifo,
+        FileKind::Socket => NewKind::Socket,
+        FileKind::Block => NewKind::Block(major, minor),
+        FileKind::Char => NewKind::Char(major, minor),
+        FileKind::Dir | FileKind::Symlink | FileKind::Unknown => return Err(Errno::EINVAL),
+    })
+}
+
+impl Front {
+    /// Bytes of a name, at most.
+    pub(crate) fn name_max(&self) -> usize {
+        match self.fs.settings().long_names {
+            true => names::LONGEST_WITH_FEATURE,
+            false => names::LONGEST,
+        }
+    }
+
+    pub(crate) fn find(&self, parent: INodeNo, name: &[u8]) -> Done<Node> {
+        // The kernel takes longer ones, and looks every name up before it does anything with it.
+        if name.len() > self.name_max() {
+            return Err(Errno::ENAMETOOLONG);
+        }
+        let entry = self.node(parent)?.lookup(name).or_errno()?.ok_or(Errno::ENOENT)?;
+        self.fs.node(entry.object).or_errno()
+    }
+
+    /// Makes a file. The kernel has taken the umask off the mode, unless directories hand access
+    /// lists down.
+    pub(crate) fn make(
+        &self,
+        caller: Caller,
+        parent: INodeNo,
+        name: &OsStr,
+        kind: NewKind,
+        (mode, umask): (u32, u32),
+    ) -> Done<Node> {
+        let mut new = NewFile {
+            uid: caller.uid.into(),
+            gid: caller.gid.into(),
+            ..NewFile::new(kind, mode & 0o7777, now())
+        };
+        let dir = self.object(parent);
+        if self.options.posix_acls && !matches!(new.kind, NewKind::Symlink(_)) {
+            if let Some(default) = self.list_of(dir, acl::DEFAULT)? {
+                return self.make_with_list(dir, name.as_bytes(), new, &default);
+            }
+            new.mode &= !umask;
+        }
+        self.fs.create(dir, name.as_bytes(), &new).or_errno()
+    }
+
+    /// Makes a file in a directory whose default list it gets, all at once.
+    fn make_with_list(
+        &self,
+        dir: u64,
+        name: &[u8],
+        mut new: NewFile,
+        default: &acl::List,
+    ) -> Done<Node> {
+        /// Bytes that a file, its name and two lists make dirty.
+        const HOLD: u64 = 512 << 10;
+        let list = default.clone().for_new(new.mode);
+        new.mode = (new.mode & !0o777) | list.mode();
+        let made = {
+            let tx = self.fs.begin(Hold::write(HOLD)).or_errno()?;
+            let made = self.fs.create_tx(&tx, dir, name, &new).or_errno()?;
+            let given = [
+                (acl::ACCESS, (!list.is_mode()).then(|| list.encode())),
+                (acl::DEFAULT, (new.kind == NewKind::Dir).then(|| default.encode())),
+            ];
+            for (name, value) in given {
+                let Some(value) = value else { continue };
+                let any = XattrMode::Any;
+                self.fs.set_xattr_tx(&tx, made, name, &value, any, new.now).or_errno()?;
+            }
+            made
+        };
+        self.fs.node(made).or_errno()
+    }
+
+    /// A list of a file.
+    pub(crate) fn list_of(&self, file: u64, which: &[u8]) -> Done<Option<acl::List>> {
+        let all = self.fs.node(file).or_errno()?.xattrs().or_errno()?;
+        Ok(all.get(which).map(|bytes| acl::List::decode(bytes)).transpose()?.flatten())
+    }
+
+    /// Lets the list of a file say what its mode does.
+    fn follow_mode(&self, file: u64, mode: u32) -> Done<()> {
+        if !self.options.posix_acls {
+            return Ok(());
+        }
+        let Some(list) = self.list_of(file, acl::ACCESS)? else { return Ok(()) };
+        let value = list.with_mode(mode).encode();
+        self.fs.set_xattr(file, acl::ACCESS, &value, XattrMode::Any, now()).or_errno()
+    }
+
+    /// Takes a name away. A large file is freed by the time of its last use: in pieces, for which
+    /// the caller need not wait.
+    pub(crate) fn unlink_name(&self, parent: INodeNo, name: &[u8]) -> Done<()> {
+        self.fs.unlink(self.object(parent), name, now()).or_errno()
+    }
+
+    pub(crate) fn move_name(
+        &self,
+        from: (INodeNo, &[u8]),
+        to: (INodeNo, &[u8]),
+        flags: RenameFlags,
+    ) -> Done<()> {
+        let how = match flags {
+            f if f.is_empty() => RenameMode::Replace,
+            RenameFlags::RENAME_NOREPLACE => RenameMode::NoReplace,
+            RenameFlags::RENAME_EXCHANGE => RenameMode::Exchange,
+            _ => return Err(Errno::EINVAL),
+        };
+        let (from, to) = ((self.object(from.0), from.1), (self.object(to.0), to.1));
+        self.fs.rename(from, to, how, now()).or_errno()
+    }
+
+    /// Changes attributes; the file as it is then.
+    pub(crate) fn set_attributes(
+        &self,
+        caller: Caller,
+        ino: INodeNo,
+        wanted: &Wanted,
+    ) -> Done<Node> {
+        let (file, now) = (self.object(ino), now());
+        let when = |t: TimeOrNow| match t {
+            TimeOrNow::Now => now,
+            TimeOrNow::SpecificTime(at) => time(at),
+        };
+        let mut set = SetAttrs {
+            mode: wanted.mode.map(|mode| mode & 0o7777),
+            uid: wanted.uid.map(u64::from),
+            gid: wanted.gid.map(u64::from),
+            atime: wanted.atime.map(when),
+            mtime: wanted.mtime.map(when),
+            ctime: wanted.ctime.map(time),
+            ..SetAttrs::default()
+        };
+        // Only root keeps set-id bits through a change of size, in all but odd cases, and no caller
+        // keeps them through a change of owner.
+        let strips =
+            (wanted.size.is_some() && caller.uid != 0) || set.uid.is_some() || set.gid.is_some();
+        if strips && set.mode.is_none() {
+            set.mode = without_set_ids(&self.node(ino)?);
+        }
+        if let Some(size) = wanted.size {
+            self.fs.truncate(file, size, now).or_errno()?;
+            // The kernel sets the time of a truncation too, and means the same.
+            if wanted.mtime == Some(TimeOrNow::Now) {
+                set.mtime = None;
+            }
+        }
+        if set != SetAttrs::default() {
+            self.fs.set_attrs(file, &set, now).or_errno()?;
+        }
+        if let Some(mode) = set.mode {
+            self.follow_mode(file, mode)?;
+        }
+        self.node(ino)
+    }
+
+    /// The directory, in use.
+    pub(crate) fn open_dir(&self, ino: INodeNo) -> Done<FileHandle> {
+        let held = match self.fs.objset().is_live() {
+            true => Some(self.fs.hold(self.object(ino)).or_errno()?),
+            false => None,
+        };
+        Ok(self.handles.add_dir(held))
+    }
+
+    /// Notes that a file was read, as far as its dataset wants that.
+    pub(crate) fn note_read(&self, node: &Node) {
+        if !self.options.read_only {
+            let now: Time = now();
+            // A read is a read also when that cannot be noted.
+            let _ = self.fs.touch_atime(node, now);
+        }
+    }
+}

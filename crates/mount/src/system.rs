@@ -1,0 +1,120 @@
+//! The system's side of mounting: `mount(2)`, `umount2(2)`, and its list of what is mounted.
+
+use crate::{Error, Options};
+use nix::errno::Errno;
+use nix::mount::{MntFlags, MsFlags};
+use std::ffi::OsString;
+use std::fs::File;
+use std::os::fd::{AsRawFd as _, OwnedFd};
+use std::os::unix::ffi::OsStringExt as _;
+use std::path::{Path, PathBuf};
+
+/// The type of our mounts, as `mount` and `df` show it.
+pub const TYPE: &str = "fuse.zinc";
+
+/// A mount of zinc's, by whatever process.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Listed {
+    /// What is mounted: a dataset or snapshot.
+    pub name: String,
+    /// Where.
+    pub dir: PathBuf,
+}
+
+/// The mounts of zinc that the system knows, in the order in which they were made.
+#[must_use]
+pub fn listed() -> Vec<Listed> {
+    let text = std::fs::read("/proc/self/mountinfo").unwrap_or_default();
+    text.split(|b| *b == b'\n').filter_map(listed_in).collect()
+}
+
+/// What a line of the list says, when it is of zinc.
+fn listed_in(line: &[u8]) -> Option<Listed> {
+    let mut words = line.split(|b| *b == b' ');
+    let dir = plain(words.nth(4)?);
+    // What comes before the lone dash is of no fixed length.
+    let mut words = words.skip_while(|word| *word != b"-").skip(1);
+    let is_ours = words.next()? == TYPE.as_bytes();
+    let name = String::from_utf8_lossy(&plain(words.next()?)).into_owned();
+    is_ours.then(|| Listed { name, dir: PathBuf::from(OsString::from_vec(dir)) })
+}
+
+/// A word without the octal numbers that stand for blanks and the like.
+fn plain(word: &[u8]) -> Vec<u8> {
+    let mut out = Vec::with_capacity(word.len());
+    let mut rest = word;
+    while let Some((&first, behind)) = rest.split_first() {
+        let digits = behind.get(..3).filter(|_| first == b'\\');
+        let number = digits.and_then(|d| u8::from_str_radix(std::str::from_utf8(d).ok()?, 8).ok());
+        out.push(number.unwrap_or(first));
+        rest = if number.is_some() { &behind[3..] } else { behind };
+    }
+    out
+}
+
+/// Whether the process that served what is mounted at `dir` is gone.
+#[must_use]
+pub fn is_dead(dir: &Path) -> bool {
+    // The second is what those are told that asked when it died.
+    let gone = [Errno::ENOTCONN, Errno::ECONNABORTED].map(|e| Some(e as i32));
+    std::fs::metadata(dir).is_err_and(|e| gone.contains(&e.raw_os_error()))
+}
+
+/// Takes away what is mounted at `dir`. `lazily`: also when programs use it, which can do nothing
+/// more with what they have open.
+///
+/// # Errors
+/// Programs use it; only root may.
+pub fn unmount(dir: &Path, lazily: bool) -> Result<(), Error> {
+    let mut flags = MntFlags::UMOUNT_NOFOLLOW;
+    if lazily {
+        flags |= MntFlags::MNT_DETACH | MntFlags::MNT_FORCE;
+    }
+    nix::mount::umount2(dir, flags).map_err(|e| match e {
+        Errno::EBUSY => Error::Busy(dir.to_owned()),
+        Errno::EINVAL => Error::NotMounted(dir.to_owned()),
+        Errno::EPERM => Error::NotRoot,
+        e => Error::System("umount", e.into()),
+    })
+}
+
+/// Mounts: the connection to the kernel.
+pub(crate) fn mount(name: &str, dir: &Path, options: &Options) -> Result<OwnedFd, Error> {
+    let device = File::options().read(true).write(true).open("/dev/fuse").map_err(Error::NoFuse)?;
+    let mut flags = MsFlags::empty();
+    let off = [
+        (options.read_only, MsFlags::MS_RDONLY),
+        (!options.set_id, MsFlags::MS_NOSUID),
+        (!options.devices, MsFlags::MS_NODEV),
+        (!options.exec, MsFlags::MS_NOEXEC),
+        (!options.atime, MsFlags::MS_NOATIME),
+    ];
+    off.iter().filter(|(is_set, _)| *is_set).for_each(|(_, flag)| flags |= *flag);
+    let (user, group) = (nix::unistd::geteuid(), nix::unistd::getegid());
+    let data = format!(
+        "fd={},rootmode=40000,user_id={user},group_id={group},allow_other,default_permissions",
+        device.as_raw_fd()
+    );
+    let mounted = nix::mount::mount(Some(name), dir, Some(TYPE), flags, Some(data.as_str()));
+    mounted.map_err(|e| match e {
+        Errno::EPERM => Error::NotRoot,
+        Errno::ENODEV => Error::NoFuse(e.into()),
+        e => Error::System("mount", e.into()),
+    })?;
+    Ok(device.into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn mounts_of_zinc_are_found_in_the_list() {
+        let line = b"36 35 0:52 / /mnt/a\\040b rw,nosuid shared:7 - fuse.zinc tank/a\\040b rw,fd=4";
+        let found = listed_in(line).map(|m| (m.name, m.dir));
+        assert_eq!(found, Some(("tank/a b".to_owned(), PathBuf::from("/mnt/a b"))));
+        assert_eq!(listed_in(b"36 35 98:0 / / rw - ext4 /dev/vda rw"), None);
+        assert_eq!(listed_in(b"36 35"), None);
+        assert_eq!(plain(b"a\\04"), b"a\\04");
+    }
+}

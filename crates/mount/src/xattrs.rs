@@ -1,0 +1,100 @@
+//! Extended attributes.
+
+use crate::acl;
+use crate::attrs::now;
+use crate::errno::{Done, OrErrno as _};
+use crate::front::Front;
+use engine::files::{SetAttrs, XattrMode};
+use fuser::{Errno, INodeNo};
+
+/// Flags of `setxattr`.
+const CREATE: i32 = 1;
+const REPLACE: i32 = 2;
+
+/// Names that a file without a name space may have on disk are of this one.
+const USER: &[u8] = b"user.";
+
+impl Front {
+    pub(crate) fn xattr(&self, ino: INodeNo, name: &[u8]) -> Done<Vec<u8>> {
+        self.check_xattr_name(name)?;
+        let mut all = self.node(ino)?.linux_xattrs(self.options.posix_acls).or_errno()?;
+        all.remove(name).ok_or(Errno::ENODATA)
+    }
+
+    /// The names, each ended by a zero byte.
+    pub(crate) fn xattr_names(&self, ino: INodeNo) -> Done<Vec<u8>> {
+        let all = self.node(ino)?.linux_xattrs(self.options.posix_acls).or_errno()?;
+        Ok(all.into_keys().flat_map(|name| name.into_iter().chain([0])).collect())
+    }
+
+    pub(crate) fn set_xattr(
+        &self,
+        ino: INodeNo,
+        name: &[u8],
+        value: &[u8],
+        flags: i32,
+    ) -> Done<()> {
+        self.check_xattr_name(name)?;
+        let how = match flags {
+            CREATE => XattrMode::Create,
+            REPLACE => XattrMode::Replace,
+            _ => XattrMode::Any,
+        };
+        let file = self.object(ino);
+        if name == acl::ACCESS || name == acl::DEFAULT {
+            return self.set_list(file, name, value);
+        }
+        let stored = self.stored_name(ino, name)?;
+        let set = self.fs.set_xattr(file, stored.as_deref().unwrap_or(name), value, how, now());
+        set.or_errno().map_err(|e| match e {
+            e if e.code() == Errno::EFBIG.code() => Errno::E2BIG,
+            e => e,
+        })
+    }
+
+    pub(crate) fn remove_xattr(&self, ino: INodeNo, name: &[u8]) -> Done<()> {
+        self.check_xattr_name(name)?;
+        let stored = self.stored_name(ino, name)?;
+        let name = stored.as_deref().unwrap_or(name);
+        self.fs.remove_xattr(self.object(ino), name, now()).or_errno()
+    }
+
+    /// Sets an access list, and the mode that it stands for. One that says no more than that, or
+    /// nothing, is not kept.
+    fn set_list(&self, file: u64, name: &[u8], value: &[u8]) -> Done<()> {
+        let list = acl::List::decode(value)?;
+        let (is_access, now) = (name == acl::ACCESS, now());
+        let kept = list.as_ref().filter(|list| !(is_access && list.is_mode()));
+        match kept {
+            Some(list) => {
+                let value = list.encode();
+                self.fs.set_xattr(file, name, &value, XattrMode::Any, now).or_errno()?;
+            }
+            None => match self.fs.remove_xattr(file, name, now).or_errno() {
+                Err(e) if e.code() == Errno::ENODATA.code() => {}
+                done => done?,
+            },
+        }
+        let Some(list) = list.filter(|_| is_access) else { return Ok(()) };
+        let node = self.fs.node(file).or_errno()?;
+        let mode = (node.permissions() & !0o777) | list.mode();
+        let set = SetAttrs { mode: Some(mode), ..SetAttrs::default() };
+        self.fs.set_attrs(file, &set, now).or_errno()
+    }
+
+    /// What another system called an attribute that is shown as `name`; `None` when it is stored
+    /// by this name, or not at all.
+    fn stored_name(&self, ino: INodeNo, name: &[u8]) -> Done<Option<Vec<u8>>> {
+        let Some(bare) = name.strip_prefix(USER) else { return Ok(None) };
+        let all = self.node(ino)?.xattrs().or_errno()?;
+        Ok((!all.contains_key(name) && all.contains_key(bare)).then(|| bare.to_vec()))
+    }
+
+    /// Lists of access rights are attributes only where the dataset has them.
+    fn check_xattr_name(&self, name: &[u8]) -> Done<()> {
+        match name.starts_with(b"system.") && !self.options.posix_acls {
+            true => Err(Errno::EOPNOTSUPP),
+            false => Ok(()),
+        }
+    }
+}

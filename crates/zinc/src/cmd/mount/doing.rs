@@ -1,0 +1,239 @@
+//! Mounting, where the pool is held: what the properties say, and what was asked for.
+
+use crate::cannot::cannot;
+use crate::failure::Failure;
+use crate::session::Session;
+use ::mount::{Error, How, Mounted, Mounts, Options, What, space_of};
+use engine::{Dataset, DatasetKind, LivePool, Pool, PropertyContext};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// Threads that answer for a mount: more than there are processors, because some wait for devices.
+const THREADS: usize = 8;
+
+/// What is to be mounted, and how.
+#[derive(Clone, Debug)]
+pub struct Wanted {
+    /// The file system or snapshot.
+    pub name: String,
+    /// Where; otherwise its property says.
+    pub dir: Option<PathBuf>,
+    /// Over what is there.
+    pub overlay: bool,
+    /// Options by their names.
+    pub options: Vec<String>,
+}
+
+impl Wanted {
+    /// A dataset with these options, each a list.
+    ///
+    /// # Errors
+    /// An option that there is not.
+    pub fn new(name: &str, options: &[String]) -> Result<Self, Failure> {
+        let options = options.iter().flat_map(|list| list.split(',')).filter(|o| !o.is_empty());
+        let options: Vec<String> = options.map(str::to_owned).collect();
+        let mut unused = Options::default();
+        if let Some(wrong) = options.iter().find(|option| !set(&mut unused, option)) {
+            return Err(Failure::usage(format!("no mount option is named '{wrong}'")));
+        }
+        Ok(Self { name: name.to_owned(), dir: None, overlay: false, options })
+    }
+}
+
+/// Sets an option by its name; whether there is one.
+fn set(options: &mut Options, name: &str) -> bool {
+    match name {
+        "ro" => options.read_only = true,
+        "rw" => options.read_only = false,
+        "suid" | "setuid" => options.set_id = true,
+        "nosuid" | "nosetuid" => options.set_id = false,
+        "dev" | "devices" => options.devices = true,
+        "nodev" | "nodevices" => options.devices = false,
+        "exec" => options.exec = true,
+        "noexec" => options.exec = false,
+        "atime" => options.atime = true,
+        "noatime" => options.atime = false,
+        // Of others' lists of file systems; nothing is to be done about them here.
+        "defaults" | "zfsutil" | "relatime" | "auto" | "noauto" | "_netdev" | "nofail" => {}
+        _ => return false,
+    }
+    true
+}
+
+/// What is said of a mount that was made.
+pub fn made(name: &str, dir: &Path) -> String {
+    format!("{name} is mounted at {}, by process {}\n", dir.display(), std::process::id())
+}
+
+/// The properties of a dataset that say how it is mounted.
+struct Said {
+    mountpoint: String,
+    canmount: String,
+    options: Options,
+}
+
+fn said(pool: &Pool, dataset: &Dataset) -> Result<Said, Failure> {
+    let altroot = pool.altroot().map(str::to_owned);
+    let context = PropertyContext { pool_size: None, altroot };
+    let dsl = pool.dsl();
+    let text = |name: &str| -> Result<String, Failure> {
+        let found = dsl.property(dataset, &context, name)?;
+        Ok(found.map(|p| p.value).unwrap_or_default())
+    };
+    let is_on = |name: &str| text(name).map(|value| value != "off");
+    Ok(Said {
+        mountpoint: text("mountpoint")?,
+        canmount: text("canmount")?,
+        options: Options {
+            read_only: dataset.is_snapshot() || text("readonly")? == "on",
+            set_id: is_on("setuid")?,
+            devices: is_on("devices")?,
+            exec: is_on("exec")?,
+            atime: is_on("atime")?,
+            posix_acls: ["posix", "posixacl"].contains(&text("acltype")?.as_str()),
+            threads: THREADS,
+            ..Options::default()
+        },
+    })
+}
+
+/// Mounts a dataset of the pool; where that is.
+pub fn mount(pool: &Arc<LivePool>, mounts: &Mounts, wanted: &Wanted) -> Result<PathBuf, Failure> {
+    let name = wanted.name.as_str();
+    let fail = |why: &str| Failure::new(format!("cannot mount '{name}': {why}"));
+    let (dataset, said) = {
+        let _guard = pool.view().lock_datasets();
+        let dsl = pool.view().dsl();
+        let dataset = dsl.by_name(name).map_err(|e| cannot("open", name, e))?;
+        if dsl.kind(&dataset) != DatasetKind::Filesystem {
+            return Err(fail("it is not a file system"));
+        }
+        if !dsl.is_unlocked(&dataset)? {
+            return Err(fail("encryption key not loaded"));
+        }
+        let said = said(pool.view(), &dataset)?;
+        (dataset, said)
+    };
+    if mounts.all().iter().any(|mounted| mounted.name == name) {
+        return Err(fail("filesystem already mounted"));
+    }
+    let dir = match &wanted.dir {
+        Some(dir) => dir.clone(),
+        None => point(&said, &dataset).map_err(|why| fail(&why))?,
+    };
+    let mut options = said.options;
+    options.overlay = wanted.overlay;
+    for option in &wanted.options {
+        // What there is not was refused when it was read.
+        let _ = set(&mut options, option);
+    }
+    let fs = match dataset.is_snapshot() {
+        true => {
+            options.read_only = true;
+            pool.view().filesystem(name)
+        }
+        false => pool.filesystem(name),
+    };
+    let fs = fs.map_err(|e| cannot("mount", name, e))?;
+    let what = What { name: name.to_owned(), fs, space: space_of(pool, name) };
+    mounts.mount(what, &dir, &options).map_err(|e| not_mounted(name, &e))
+}
+
+/// Where a dataset is mounted by its properties; the directory is made.
+fn point(said: &Said, dataset: &Dataset) -> Result<PathBuf, String> {
+    if dataset.is_snapshot() {
+        return Err("a snapshot has no mount point of its own: name a directory".to_owned());
+    }
+    if said.canmount == "off" {
+        return Err("'canmount' property is set to 'off'".to_owned());
+    }
+    match said.mountpoint.as_str() {
+        "none" | "-" | "" => Err("no mountpoint set".to_owned()),
+        "legacy" => Err("legacy mountpoint: name a directory".to_owned()),
+        path => {
+            let made = std::fs::create_dir_all(path);
+            made.map_err(|e| format!("cannot make {path}: {e}"))?;
+            Ok(PathBuf::from(path))
+        }
+    }
+}
+
+fn not_mounted(name: &str, e: &Error) -> Failure {
+    let failure = Failure::new(format!("cannot mount '{name}': {e}"));
+    match e {
+        Error::NotEmpty(_) => failure.hint("-O mounts over what is there"),
+        Error::Mounted(..) => failure.hint("`zinc unmount` takes it away; -O mounts over it"),
+        Error::NoFuse(_) => failure.hint("the kernel's module fuse must be loaded"),
+        _ => failure,
+    }
+}
+
+/// The file systems of a pool that its properties want mounted, those above before those below.
+pub fn all_wanted(pool: &Pool) -> Result<Vec<Wanted>, Failure> {
+    let _guard = pool.lock_datasets();
+    let dsl = pool.dsl();
+    let mut out = Vec::new();
+    for (name, _) in dsl.walk() {
+        let Ok(dataset) = dsl.by_name(&name) else { continue };
+        if dsl.kind(&dataset) != DatasetKind::Filesystem {
+            continue;
+        }
+        let said = said(pool, &dataset)?;
+        if said.canmount == "on" && said.mountpoint.starts_with('/') && dsl.is_unlocked(&dataset)? {
+            out.push((said.mountpoint, Wanted::new(&name, &[])?));
+        }
+    }
+    out.sort_by(|a, b| a.0.cmp(&b.0));
+    Ok(out.into_iter().map(|(_, wanted)| wanted).collect())
+}
+
+/// Does something to datasets that must not be mounted meanwhile: those for which `is_affected`
+/// says so are unmounted, and those that `again` gives a name are mounted again, whatever came of
+/// the work.
+pub fn taken_down<T>(
+    session: &Session,
+    is_affected: impl Fn(&str) -> bool,
+    force: bool,
+    again: impl Fn(&str) -> Option<String>,
+    work: impl FnOnce() -> Result<T, Failure>,
+) -> Result<T, Failure> {
+    let Some(client) = session.client() else { return work() };
+    let mut down: Vec<Mounted> = Vec::new();
+    let back = |down: &[Mounted], name: &dyn Fn(&str) -> Option<String>| {
+        for one in down.iter().rev() {
+            let Some(name) = name(&one.name) else { continue };
+            let (dir, overlay) = (Some(one.dir.clone()), one.options.overlay);
+            let wanted = Wanted { name, dir, overlay, options: shown(&one.options) };
+            if let Err(failure) = mount(&client.pool, &client.mounts, &wanted) {
+                failure.report(session);
+            }
+        }
+    };
+    let how = if force { How::Forcibly } else { How::Politely };
+    // Those mounted last lie over the others.
+    for one in client.mounts.all().into_iter().rev().filter(|one| is_affected(&one.name)) {
+        if let Err(e) = client.mounts.unmount(&one.dir, how) {
+            back(&down, &|name| Some(name.to_owned()));
+            return Err(super::not_unmounted(&one.dir, &e));
+        }
+        down.push(one);
+    }
+    let done = work();
+    match done.is_ok() {
+        true => back(&down, &again),
+        false => back(&down, &|name| Some(name.to_owned())),
+    }
+    done
+}
+
+/// The options of a mount by their names.
+fn shown(options: &Options) -> Vec<String> {
+    let pairs = [
+        (options.read_only, "ro", "rw"),
+        (options.set_id, "suid", "nosuid"),
+        (options.devices, "dev", "nodev"),
+        (options.exec, "exec", "noexec"),
+        (options.atime, "atime", "noatime"),
+    ];
+    pairs.iter().map(|(is_set, yes, no)| if *is_set { *yes } else { *no }.to_owned()).collect()
+}

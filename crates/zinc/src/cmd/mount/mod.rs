@@ -1,0 +1,203 @@
+//! `zinc mount` and `zinc unmount`, and what other verbs do about what is mounted.
+//!
+//! A mounted file system needs a process that holds its pool. Where the pool is served, that
+//! process mounts; where it is not, one is started that serves it as `zinc serve` does, and ends
+//! when the last mount is gone:
+//!
+//! ```text
+//! zinc mount tank/home /mnt -- served? --yes--> run there: doing::mount
+//!                                |
+//!                                no
+//!                                v
+//!             zinc mount --serve-now tank/home /mnt    a process of its own: serve, with mounts
+//! ```
+
+mod doing;
+
+pub use doing::{Wanted, all_wanted, made, mount, taken_down};
+
+use crate::cmd::serve::{self, background};
+use crate::cmd::verb::{Served, Verb};
+use crate::common::pool_of;
+use crate::failure::Failure;
+use crate::live::LiveArgs;
+use crate::served::{self, Server};
+use crate::session::Session;
+use crate::ui;
+use ::mount::system::{self, Listed};
+use ::mount::{Error, How};
+use std::ffi::OsStr;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+/// Arguments of `zinc mount`.
+#[derive(clap::Args)]
+#[command(after_help = "\
+Where the pool is served (`zinc serve`), its server mounts. Otherwise a process is started that
+serves the pool until the last mount is gone. Without DIR the property mountpoint says where.
+`zinc unmount` takes a mount away.")]
+pub struct Mount {
+    #[command(flatten)]
+    live: LiveArgs,
+    /// Options: ro, rw, suid, nosuid, dev, nodev, exec, noexec, atime, noatime (comma-separated,
+    /// repeatable); otherwise the properties say
+    #[arg(short = 'o', value_name = "OPTIONS")]
+    options: Vec<String>,
+    /// Also over a directory that has something in it
+    #[arg(short = 'O', long)]
+    overlay: bool,
+    /// Where the pool is not served: serve it in this process, and not in one of its own
+    #[arg(long)]
+    foreground: bool,
+    /// What the process of its own is
+    #[arg(long = background::INNER, hide = true)]
+    inner: bool,
+    /// A file system or snapshot
+    #[arg(value_name = "DATASET")]
+    name: String,
+    /// Where
+    dir: Option<PathBuf>,
+}
+
+/// Arguments of `zinc unmount`.
+#[derive(clap::Args)]
+pub struct Unmount {
+    /// Also when programs use it: they can do nothing more with what they have open
+    #[arg(short, long)]
+    force: bool,
+    /// Mount points, file systems or snapshots
+    #[arg(required = true, value_name = "DIR|DATASET")]
+    names: Vec<PathBuf>,
+}
+
+impl Verb for Mount {
+    fn served(&self, _: &Session) -> Served {
+        Served::ToOwner
+    }
+
+    fn run(self: Box<Self>, session: &Session) -> Result<ExitCode, Failure> {
+        let dir = self.dir.as_deref().map(|dir| session.path(dir));
+        let (name, overlay) = (self.name.clone(), self.overlay);
+        let wanted = Wanted { dir, overlay, ..Wanted::new(&name, &self.options)? };
+        let wanted = vec![wanted];
+        let how = Begin { live: &self.live, is_inner: self.inner, in_foreground: self.foreground };
+        how.mount(session, &name, &wanted, Says::What)
+    }
+}
+
+/// What is said of mounts that were made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Says {
+    /// What is where.
+    What,
+    /// Nothing, as OpenZFS does.
+    Nothing,
+}
+
+/// How a pool comes to be held that is not served.
+pub struct Begin<'a> {
+    /// How it is found and opened.
+    pub live: &'a LiveArgs,
+    /// This is the process that was started for it.
+    pub is_inner: bool,
+    /// It is held by this process.
+    pub in_foreground: bool,
+}
+
+impl Begin<'_> {
+    /// Mounts datasets of the pool of `name`.
+    pub fn mount(
+        &self,
+        session: &Session,
+        name: &str,
+        wanted: &[Wanted],
+        says: Says,
+    ) -> Result<ExitCode, Failure> {
+        if let Some(pool) = session.held(name) {
+            let Some(client) = session.client() else { return Ok(ExitCode::FAILURE) };
+            for one in wanted {
+                let dir = mount(&pool, &client.mounts, one)?;
+                if says == Says::What {
+                    ui::out(session, &made(&one.name, &dir));
+                }
+            }
+            return Ok(ExitCode::SUCCESS);
+        }
+        served::or_forward(session, &self.live.search, name, || {
+            if self.is_inner || self.in_foreground {
+                let args = serve::Args::for_mounts(self.live, pool_of(name), wanted.to_vec());
+                return Box::new(args).run(session);
+            }
+            background::start(session, None, says == Says::What)
+        })
+    }
+}
+
+impl Verb for Unmount {
+    fn served(&self, _: &Session) -> Served {
+        Served::ToOwner
+    }
+
+    fn run(self: Box<Self>, session: &Session) -> Result<ExitCode, Failure> {
+        // Each may be of another pool, and a command line goes to one server as a whole.
+        let names = self.names.iter();
+        let found = names.map(|name| find(session, name)).collect::<Result<Vec<_>, _>>()?;
+        unmount_all(session, &found, self.force)
+    }
+}
+
+/// The mount that is at a directory, or of a dataset.
+pub fn find(session: &Session, name: &Path) -> Result<Listed, Failure> {
+    let listed = system::listed();
+    let typed = session.path(name);
+    // One whose process died cannot be looked at.
+    let dir = typed.canonicalize().or_else(|_| std::path::absolute(&typed)).unwrap_or(typed);
+    let shown = name.to_string_lossy();
+    let is_it = |one: &&Listed| one.dir == dir || OsStr::new(&one.name) == name.as_os_str();
+    listed.iter().rfind(is_it).cloned().ok_or_else(|| {
+        Failure::new(format!("cannot unmount '{shown}': not currently mounted"))
+            .hint("`zinc zfs mount` lists what is mounted")
+    })
+}
+
+/// Takes mounts away, each by the process that answers for it; what a process that died left, this
+/// one takes away.
+pub fn unmount_all(session: &Session, found: &[Listed], force: bool) -> Result<ExitCode, Failure> {
+    for one in found {
+        if let Some(pool) = session.held(&one.name) {
+            let Some(client) = session.client() else { return Ok(ExitCode::FAILURE) };
+            pool.sync()?;
+            let how = if force { How::Forcibly } else { How::Politely };
+            client.mounts.unmount(&one.dir, how).map_err(|e| not_unmounted(&one.dir, &e))?;
+            continue;
+        }
+        match Server::find(session, &[], &one.name)? {
+            Some(mut server) if !system::is_dead(&one.dir) => {
+                let params =
+                    serde_json::json!({ "dir": one.dir.to_string_lossy(), "force": force });
+                server.call("unmount", params)?;
+            }
+            _ => {
+                let lazily = force || system::is_dead(&one.dir);
+                system::unmount(&one.dir, lazily).map_err(|e| not_unmounted(&one.dir, &e))?;
+            }
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Why something stays mounted.
+pub fn not_unmounted(dir: &Path, e: &Error) -> Failure {
+    let shown = dir.display();
+    match e {
+        Error::Busy(_) => {
+            Failure::new(format!("cannot unmount '{shown}': pool or dataset is busy"))
+                .because("programs have files or directories of it open")
+                .hint("-f takes it away from them")
+        }
+        Error::NotMounted(_) => {
+            Failure::new(format!("cannot unmount '{shown}': not currently mounted"))
+        }
+        e => Failure::new(format!("cannot unmount '{shown}'")).because(e.to_string()),
+    }
+}

@@ -1,0 +1,149 @@
+//! `zinc zfs mount` and `zinc zfs unmount`, with OpenZFS's options.
+
+use crate::cmd::mount::{Begin, Says, Wanted, all_wanted, find, mount, unmount_all};
+use crate::cmd::serve::{self, background};
+use crate::cmd::verb::{Served, Verb};
+use crate::failure::{FAILED, Failure};
+use crate::live::{self, LiveArgs};
+use crate::session::Session;
+use crate::{known, served, ui};
+use ::mount::system;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+/// Arguments of `zinc zfs mount`.
+#[derive(clap::Args)]
+#[command(after_help = "\
+Without arguments it lists what is mounted. A pool that is not served is served until its last mount
+is gone, as by `zinc mount`.")]
+pub struct Mount {
+    #[command(flatten)]
+    live: LiveArgs,
+    /// Everything that the properties of the known pools say
+    #[arg(short = 'a')]
+    all: bool,
+    /// Also over a directory that has something in it
+    #[arg(short = 'O')]
+    overlay: bool,
+    /// Options, comma-separated, instead of the properties
+    #[arg(short = 'o', value_name = "OPTIONS")]
+    options: Vec<String>,
+    /// Accepted; what cannot be mounted is refused all the same
+    #[arg(short = 'f')]
+    force: bool,
+    /// Accepted; progress is not shown
+    #[arg(short = 'v')]
+    verbose: bool,
+    /// What the process that serves is
+    #[arg(long = background::INNER, hide = true)]
+    inner: bool,
+    /// A file system; with -a: only that pool
+    #[arg(value_name = "FILESYSTEM")]
+    name: Option<String>,
+}
+
+/// Arguments of `zinc zfs unmount`.
+#[derive(clap::Args)]
+pub struct Unmount {
+    /// Everything
+    #[arg(short = 'a')]
+    all: bool,
+    /// Also when programs use it: they can do nothing more with what they have open
+    #[arg(short = 'f')]
+    force: bool,
+    /// A file system, or where it is mounted
+    #[arg(value_name = "FILESYSTEM|MOUNTPOINT")]
+    name: Option<PathBuf>,
+}
+
+impl Verb for Mount {
+    fn served(&self, _: &Session) -> Served {
+        Served::ToOwner
+    }
+
+    fn run(self: Box<Self>, session: &Session) -> Result<ExitCode, Failure> {
+        match (&self.name, self.all) {
+            (None, false) => {
+                list(session);
+                Ok(ExitCode::SUCCESS)
+            }
+            (Some(name), false) => {
+                let wanted = Wanted { overlay: self.overlay, ..Wanted::new(name, &self.options)? };
+                self.begin().mount(session, name, &[wanted], Says::Nothing)
+            }
+            (Some(name), true) => self.mount_all(session, name),
+            (None, true) => {
+                let mut worst = ExitCode::SUCCESS;
+                for pool in known::pools(session).all() {
+                    if let Err(failure) = self.mount_all(session, pool.name()) {
+                        failure.report(session);
+                        worst = ExitCode::from(FAILED);
+                    }
+                }
+                Ok(worst)
+            }
+        }
+    }
+}
+
+impl Mount {
+    fn begin(&self) -> Begin<'_> {
+        Begin { live: &self.live, is_inner: self.inner, in_foreground: false }
+    }
+
+    /// Mounts all of a pool that its properties say and that is not mounted.
+    fn mount_all(&self, session: &Session, pool: &str) -> Result<ExitCode, Failure> {
+        if let Some(held) = session.held(pool) {
+            let Some(client) = session.client() else { return Ok(ExitCode::FAILURE) };
+            let there = client.mounts.all();
+            let mut worst = ExitCode::SUCCESS;
+            for wanted in all_wanted(held.view())? {
+                if there.iter().any(|mounted| mounted.name == wanted.name) {
+                    continue;
+                }
+                if let Err(failure) = mount(&held, &client.mounts, &wanted) {
+                    failure.report(session);
+                    worst = ExitCode::from(FAILED);
+                }
+            }
+            return Ok(worst);
+        }
+        served::or_forward(session, &self.live.search, pool, || {
+            if self.inner {
+                let args = serve::Args::for_mounts(&self.live, pool, Vec::new());
+                return Box::new(args).run(session);
+            }
+            // Where nothing is to be mounted, nothing is started.
+            let view = live::look(session, &self.live.search, &self.live.how, pool)?;
+            let is_empty = all_wanted(&view)?.is_empty();
+            drop(view);
+            if is_empty {
+                return Ok(ExitCode::SUCCESS);
+            }
+            let more = self.name.is_none().then(|| pool.into());
+            background::start_with(session, more, None, false)
+        })
+    }
+}
+
+/// Lists what is mounted.
+fn list(session: &Session) {
+    for one in system::listed() {
+        ui::out(session, &format!("{:<30}  {}\n", one.name, one.dir.display()));
+    }
+}
+
+impl Verb for Unmount {
+    fn served(&self, _: &Session) -> Served {
+        Served::ToOwner
+    }
+
+    fn run(self: Box<Self>, session: &Session) -> Result<ExitCode, Failure> {
+        let found = match (&self.name, self.all) {
+            (Some(name), false) => vec![find(session, name)?],
+            (None, true) => system::listed().into_iter().rev().collect(),
+            _ => return Err(Failure::usage("unmount takes a file system, or -a")),
+        };
+        unmount_all(session, &found, self.force)
+    }
+}

@@ -1,0 +1,317 @@
+//! File systems that are mounted: the real kernel, real programs.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+mod support;
+
+use std::io::{BufRead as _, BufReader};
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+use support::Run;
+
+/// A folder with a pool `tank` in a file, and a mount point; everything is unmounted at the end.
+struct Place {
+    dir: tempfile::TempDir,
+}
+
+impl Place {
+    fn new() -> Self {
+        Self::of_size(512 << 20)
+    }
+
+    fn of_size(bytes: u64) -> Self {
+        let place = Self { dir: tempfile::tempdir().unwrap() };
+        let file = std::fs::File::create(place.path("disk")).unwrap();
+        file.set_len(bytes).unwrap();
+        std::fs::create_dir(place.mnt()).unwrap();
+        let disk = place.path("disk");
+        place.zinc(&["zpool", "create", "tank", disk.to_str().unwrap()]).ok();
+        place
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.dir.path().join(name)
+    }
+
+    fn mnt(&self) -> PathBuf {
+        self.path("mnt")
+    }
+
+    fn command(&self, args: &[&str]) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_zinc"));
+        command.args(args).current_dir(self.dir.path()).env("TZ", "UTC");
+        command.env("ZINC_SOCKETS", self.path("run/zinc"));
+        command.env("ZINC_STATE", self.path("run/state"));
+        command.stdin(Stdio::null());
+        command
+    }
+
+    fn zinc(&self, args: &[&str]) -> Run {
+        let output = self.command(args).output().unwrap();
+        Run {
+            code: output.status.code().expect("zinc ends by itself"),
+            out: String::from_utf8_lossy(&output.stdout).into_owned(),
+            err: String::from_utf8_lossy(&output.stderr).into_owned(),
+        }
+    }
+
+    /// Mounts a dataset; the process that answers for it.
+    fn mount(&self, name: &str) -> i32 {
+        let said = self.zinc(&["mount", name, "mnt"]).ok();
+        said.trim().rsplit(' ').next().unwrap().parse().unwrap()
+    }
+
+    fn unmount(&self) {
+        assert_eq!(self.zinc(&["unmount", "mnt"]).ok(), "");
+    }
+
+    /// A shell script in the mount.
+    fn sh(&self, script: &str) -> String {
+        let output = Command::new("sh").args(["-euc", script]).current_dir(self.mnt()).output();
+        let output = output.unwrap();
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{script}: {said}");
+        String::from_utf8(output.stdout).unwrap()
+    }
+}
+
+/// Sends a signal, and waits until the process is gone or has acted on it.
+fn kill(pid: i32, signal: &str) {
+    assert!(Command::new("kill").args([signal, &pid.to_string()]).status().unwrap().success());
+    let status = || std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    while signal == "-KILL" && !status().is_empty() && !status().contains(") Z ") {
+        std::thread::yield_now();
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.zinc(&["unmount", "-f", "mnt"]);
+        self.zinc(&["zpool", "export", "-f", "tank"]);
+    }
+}
+
+#[testkit::needs("fuse")]
+#[test]
+fn what_is_done_in_a_mount_is_there_when_it_is_mounted_again() {
+    let place = Place::new();
+    place.mount("tank");
+    let listed = std::fs::read_to_string("/proc/self/mounts").unwrap();
+    let line = format!("tank {} fuse.zinc rw", place.mnt().display());
+    assert!(listed.contains(&line), "{listed}");
+    place
+        .sh("echo one > a; mkdir -p d/e; mv a d/e/b; echo two >> d/e/b; ln -s d/e/b l; echo x > y");
+    assert_eq!(place.sh("rm y; cat l; ls -A"), "one\ntwo\nd\nl\n");
+    place.unmount();
+    assert_eq!(place.sh("ls -A"), "");
+    place.mount("tank");
+    assert_eq!(place.sh("cat l; ls -A; stat -c %h d"), "one\ntwo\nd\nl\n3\n");
+    place.unmount();
+    assert_eq!(place.zinc(&["check", "tank"]).code, 0);
+}
+
+#[testkit::needs("fuse")]
+#[test]
+fn a_process_that_is_killed_loses_nothing_that_was_synced() {
+    let place = Place::new();
+    let pid = place.mount("tank");
+    place.sh("mkdir d; echo kept > d/f; sync d/f; echo more >> d/f; sync -d d/f");
+    kill(pid, "-KILL");
+    let dead = std::fs::metadata(place.mnt()).unwrap_err();
+    assert!([Some(107), Some(103)].contains(&dead.raw_os_error()), "{dead}");
+    // Over the dead mount point.
+    let pid = place.mount("tank");
+    assert_eq!(place.sh("cat d/f"), "kept\nmore\n");
+    kill(pid, "-KILL");
+    assert_eq!(place.zinc(&["unmount", "mnt"]).ok(), "");
+    assert_eq!(std::fs::read_dir(place.mnt()).unwrap().count(), 0);
+    assert_eq!(place.zinc(&["check", "tank"]).code, 0);
+}
+
+#[testkit::needs("fuse")]
+#[test]
+fn a_database_survives_the_death_of_the_process() {
+    let place = Place::new();
+    let pid = place.mount("tank");
+    let script = r#"
+import sqlite3, sys
+db = sqlite3.connect("db")
+db.execute("pragma synchronous = extra")
+db.execute("create table if not exists t (n integer primary key, s text)")
+for n in range(1, 200):
+    db.execute("insert into t values (?, ?)", (n, "x" * n))
+    db.commit()
+    print(n, flush=True)
+"#;
+    let mut python = Command::new("python3");
+    python.args(["-c", script]).current_dir(place.mnt());
+    let mut child = python.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+    let mut said = BufReader::new(child.stdout.take().unwrap()).lines();
+    let mut last = 0_u32;
+    for line in said.by_ref() {
+        last = line.unwrap().parse().unwrap();
+        if last == 60 {
+            kill(pid, "-KILL");
+        }
+    }
+    let _ = child.wait();
+    place.mount("tank");
+    let query = "import sqlite3; db = sqlite3.connect('db'); \
+                 print(db.execute('pragma integrity_check').fetchone()[0], \
+                 db.execute('select max(n) from t').fetchone()[0])";
+    let found = place.sh(&format!("python3 -c \"{query}\""));
+    let (verdict, most) = found.trim().split_once(' ').unwrap();
+    assert_eq!(verdict, "ok");
+    assert!(most.parse::<u32>().unwrap() >= last, "{most} of {last}");
+}
+
+#[testkit::needs("fuse")]
+#[test]
+fn what_is_used_is_not_taken_away_unless_forced() {
+    let place = Place::new();
+    place.zinc(&["zfs", "create", "tank/a"]).ok();
+    place.mount("tank/a");
+    place.sh("echo x > f");
+    place.zinc(&["zfs", "snapshot", "tank/a@s"]).ok();
+    place.sh("echo y > f");
+    let used = std::fs::File::open(place.mnt().join("f")).unwrap();
+    for args in [
+        &["unmount", "mnt"][..],
+        &["zfs", "rollback", "tank/a@s"],
+        &["zfs", "rename", "tank/a", "tank/b"],
+        &["zfs", "destroy", "-r", "tank/a"],
+        &["zpool", "export", "tank"],
+    ] {
+        let run = place.zinc(args);
+        assert_eq!(run.code, 1, "{args:?}");
+        assert!(run.err.contains("pool or dataset is busy") || run.err.contains("pool is busy"));
+    }
+    drop(used);
+    place.zinc(&["zfs", "rollback", "tank/a@s"]).ok();
+    assert_eq!(place.sh("cat f"), "x\n");
+    place.zinc(&["zfs", "rename", "tank/a", "tank/b"]).ok();
+    assert_eq!(place.sh("cat f"), "x\n");
+    let used = std::fs::File::open(place.mnt().join("f")).unwrap();
+    place.zinc(&["unmount", "-f", "mnt"]).ok();
+    assert!(used.sync_all().is_err());
+    assert_eq!(place.zinc(&["cat", "tank/b:/f"]).ok(), "x\n");
+}
+
+#[testkit::needs("fuse")]
+#[test]
+fn a_mount_point_is_an_empty_directory() {
+    let place = Place::new();
+    std::fs::write(place.mnt().join("in the way"), "").unwrap();
+    let refused = place.zinc(&["mount", "tank", "mnt"]);
+    assert_eq!(refused.code, 1);
+    assert!(refused.err.contains("is not empty\n  hint: -O mounts over"), "{}", refused.err);
+    place.zinc(&["mount", "-O", "tank", "mnt"]).ok();
+    assert_eq!(place.sh("ls"), "");
+    let again = place.zinc(&["mount", "tank", "mnt"]);
+    assert!(again.err.contains("filesystem already mounted"), "{}", again.err);
+    for (args, code) in [
+        (&["mount", "-o", "nix", "tank", "mnt"][..], 2),
+        (&["mount", "tank/none", "mnt"], 1),
+        (&["unmount", "elsewhere"], 1),
+    ] {
+        assert_eq!(place.zinc(args).code, code, "{args:?}");
+    }
+}
+
+#[testkit::needs("fuse")]
+#[test]
+fn a_signal_unmounts_and_ends_the_process() {
+    let place = Place::new();
+    let pid = place.mount("tank");
+    place.sh("echo x > f");
+    kill(pid, "-TERM");
+    let mounted = || std::fs::read_to_string("/proc/self/mounts").unwrap();
+    let began = std::time::Instant::now();
+    while mounted().contains(place.mnt().to_str().unwrap()) {
+        assert!(began.elapsed().as_secs() < 30, "still mounted");
+        std::thread::yield_now();
+    }
+    assert_eq!(place.zinc(&["cat", "tank:/f"]).ok(), "x\n");
+}
+
+#[testkit::needs("fuse")]
+#[test]
+fn content_is_what_programs_make_of_it() {
+    let place = Place::new();
+    place.mount("tank");
+    // Appending, holes, and files that are open without a name.
+    place.sh("truncate -s 8M sparse; printf end >> sparse; stat -c %s sparse");
+    let used = place.sh("sync sparse; stat -c %b sparse");
+    assert!(used.trim().parse::<u64>().unwrap() < 1024, "{used}");
+    place.sh("cp --sparse=always sparse copy && cmp sparse copy");
+    place.sh("head -c 300000 /dev/urandom > r; fallocate -p -o 131072 -l 131072 r");
+    place.sh("test $(tail -c +131073 r | head -c 131072 | tr -d '\\0' | wc -c) = 0");
+    place.sh("exec 3> gone; rm gone; echo lives >&3; cat /proc/self/fd/3 | grep lives");
+    // Mapped memory, changed in place.
+    let script = "import mmap; f = open('m', 'w+b'); f.truncate(10000); \
+                  m = mmap.mmap(f.fileno(), 0); m[5000:5005] = b'hello'; m.flush(); m.close()";
+    place.sh(&format!("python3 -c \"{script}\"; tail -c +5001 m | head -c 5 | grep hello"));
+    // Two at once.
+    place.sh("for p in 1 2; do (for n in $(seq 200); do echo $p $n >> both; done) & done; wait; \
+         test $(wc -l < both) = 400");
+    place.unmount();
+    place.mount("tank");
+    place.sh("cmp sparse copy; test $(wc -l < both) = 400; grep -q hello m");
+    place.unmount();
+    assert_eq!(place.zinc(&["check", "tank"]).code, 0);
+}
+
+#[testkit::needs("fuse")]
+#[test]
+fn a_quota_and_a_snapshot_are_obeyed() {
+    let place = Place::new();
+    place.zinc(&["zfs", "create", "-o", "quota=16M", "-o", "compression=off", "tank/q"]).ok();
+    place.mount("tank/q");
+    place.sh("! head -c 32M /dev/urandom 2> ../said > big; grep -q 'quota exceeded' ../said");
+    place.sh("rm -f big; sync .; echo fits > small");
+    place.zinc(&["zfs", "snapshot", "tank/q@s"]).ok();
+    place.sh("rm small");
+    let old = place.path("old");
+    std::fs::create_dir(&old).unwrap();
+    place.zinc(&["mount", "tank/q@s", "old"]).ok();
+    place.sh("cat ../old/small; ! touch ../old/x 2> ../said; grep -q 'Read-only' ../said");
+    place.zinc(&["unmount", "old"]).ok();
+}
+
+#[testkit::needs("fuse")]
+#[test]
+fn attributes_and_lists_of_rights_are_kept() {
+    let place = Place::new();
+    place.zinc(&["zfs", "create", "-o", "acltype=posix", "tank/acl"]).ok();
+    place.mount("tank/acl");
+    let script = r#"
+import os, struct
+open("f", "w").close()
+os.setxattr("f", "user.a", b"one"); os.setxattr("f", "trusted.b", b"\0" * 9000)
+assert sorted(os.listxattr("f")) == ["trusted.b", "user.a"], os.listxattr("f")
+os.removexattr("f", "user.a")
+try: os.getxattr("f", "user.a"); assert False
+except OSError as e: assert e.errno == 61
+os.mkdir("d")
+entry = lambda tag, rights, id=0xffffffff: struct.pack("<HHI", tag, rights, id)
+default = struct.pack("<I", 2) + entry(1, 7) + entry(2, 6, 1000) + entry(4, 5)
+default += entry(16, 7) + entry(32, 0)
+os.setxattr("d", "system.posix_acl_default", default)
+os.umask(0o022)
+fd = os.open("d/f", os.O_CREAT | os.O_WRONLY, 0o666); os.close(fd)
+assert os.stat("d/f").st_mode & 0o777 == 0o660, oct(os.stat("d/f").st_mode)
+os.chmod("d/f", 0o640)
+acl = os.getxattr("d/f", "system.posix_acl_access")
+assert struct.unpack_from("<HHI", acl, 4 + 3 * 8)[:2] == (16, 4), acl
+os.mkdir("d/e")
+assert os.getxattr("d/e", "system.posix_acl_default") == default
+fd = os.open("plain", os.O_CREAT | os.O_WRONLY, 0o666); os.close(fd)
+assert os.stat("plain").st_mode & 0o777 == 0o644
+os.utime("f", ns=(5, 1500000000123456789))
+assert os.stat("f").st_mtime_ns == 1500000000123456789
+"#;
+    std::fs::write(place.path("script.py"), script).unwrap();
+    place.sh("python3 ../script.py");
+    place.unmount();
+    place.mount("tank/acl");
+    place.sh("test $(stat -c %a d/f) = 640; test $(stat -c %Y f) = 1500000000");
+}
