@@ -179,7 +179,7 @@ impl Request {
         if is_extended { 32 } else { 28 }
     }
 
-    /// Decodes one; `None` when the bytes are no request, after which nothing is known of what follows.
+    /// Decodes one; `None` when it is no request, after which nothing is known of what follows.
     #[must_use]
     pub fn decode(bytes: &[u8], is_extended: bool) -> Option<Self> {
         let mut fields = Fields(bytes);
