@@ -1,15 +1,21 @@
 //! Everything in a file system, in the order of its names, found by one thread and described by
 //! many.
 //!
-//! The walk goes down directory by directory without recursion: a stack holds the entries still to
-//! come of every directory on the way. A directory that turns up twice is an error and not entered
+//! The walk goes down directory by directory without recursion: a stack holds the entries that come
+//! next in every directory on the way. A directory that turns up twice is an error and not entered
 //! again, so neither a loop nor a directory with many names can make the walk endless.
+//!
+//! A directory is stored in the order of hashes, and wanted in that of names. It is not kept as a
+//! whole for that: one pass over it selects the [`NAMES_MAX`] next names, and when those are done
+//! the next pass selects those behind them. So a directory with less names is read once, and one
+//! with a million costs sixteen passes and the memory of a sixteenth. Above many large directories
+//! the outer ones let go of what they have selected, and select again when the walk is back.
 //!
 //! Descriptions are made in any order and handed out in the order of the walk: each has a number,
 //! and the walk waits when it is too far ahead of the oldest one missing.
 
 use rt::for_each_parallel;
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, BinaryHeap, HashSet};
 use std::sync::{Condvar, Mutex, PoisonError};
 use zpl::{DirEntry, FileKind, Filesystem};
 
@@ -20,6 +26,10 @@ const DEPTH_MAX: usize = 16 << 10;
 const WINDOW: u64 = 4096;
 /// The same as bytes of their paths, each of which may be as long as some megabytes.
 const WINDOW_BYTES: usize = 8 << 20;
+/// Names of a directory that are selected by one pass over it.
+const NAMES_MAX: usize = 64 << 10;
+/// Names that all directories on the way keep; beyond it, only the innermost keeps its own.
+const KEPT_MAX: usize = 4 * NAMES_MAX;
 /// Bytes of paths of errors that are kept.
 const ERRORS_BYTES: usize = 16 << 20;
 
@@ -52,13 +62,57 @@ pub struct Walk<'a> {
     errors: Vec<WalkError>,
     /// Bytes of the paths in them.
     error_bytes: usize,
+    /// [`NAMES_MAX`], and less in tests.
+    names_max: usize,
+    /// [`KEPT_MAX`], and less in tests.
+    kept_max: usize,
+    /// Names that are selected, in all directories on the way.
+    kept: usize,
 }
 
 struct Level {
     /// Bytes of the path.
     path: usize,
-    /// Entries still to come, last first.
-    todo: Vec<DirEntry>,
+    /// The directory.
+    object: u64,
+    /// Selected entries still to come, last first.
+    todo: Vec<Name>,
+    /// Where the next pass begins, when there may be more than `todo`.
+    after: Option<Name>,
+    /// The directory below that the walk is in.
+    inside: Option<Name>,
+}
+
+/// An entry in the order of names. Two of one name, which a damaged directory may have, differ by
+/// their objects.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
+struct Name {
+    name: Vec<u8>,
+    object: u64,
+    kind: u8,
+}
+
+/// The `max` smallest of the entries behind `after`, last first, and whether there are more.
+fn select(
+    entries: impl Iterator<Item = Name>,
+    after: Option<&Name>,
+    max: usize,
+) -> (Vec<Name>, bool) {
+    let mut least = BinaryHeap::new();
+    let mut more = false;
+    for entry in entries.filter(|e| after.is_none_or(|after| e > after)) {
+        if least.len() < max {
+            least.push(entry);
+        } else {
+            more = true;
+            if let Some(mut largest) = least.peek_mut().filter(|largest| entry < **largest) {
+                *largest = entry;
+            }
+        }
+    }
+    let mut selected = least.into_sorted_vec();
+    selected.reverse();
+    (selected, more)
 }
 
 impl<'a> Walk<'a> {
@@ -66,7 +120,9 @@ impl<'a> Walk<'a> {
     #[must_use]
     pub fn new(fs: &'a Filesystem, object: u64) -> Self {
         let (stack, path, entered, errors) = Default::default();
-        Self { fs, stack, path, root: Some(object), entered, errors, error_bytes: 0 }
+        let (names_max, kept_max) = (NAMES_MAX, KEPT_MAX);
+        let (root, error_bytes, kept) = (Some(object), 0, 0);
+        Self { fs, stack, path, root, entered, errors, error_bytes, names_max, kept_max, kept }
     }
 
     /// The errors so far.
@@ -102,26 +158,57 @@ impl<'a> Walk<'a> {
         if self.stack.len() >= DEPTH_MAX {
             return self.fail(zpl::Error::TooLarge("directories nest deeper than is walked"));
         }
-        let node = match self.fs.node(object) {
-            Ok(node) => node,
-            Err(e) => return self.fail(e),
-        };
-        let entries = match node.entries() {
-            Ok(entries) => entries,
-            Err(e) => return self.fail(e),
-        };
-        let mut todo = Vec::new();
-        for entry in entries {
-            match entry {
-                Ok(entry) => todo.push(entry),
-                Err(e) => self.fail(e),
-            }
-        }
-        todo.sort_by(|a, b| b.name.cmp(&a.name));
-        self.stack.push(Level { path: self.path.len(), todo });
+        let (todo, after) = self.next_names(object, None);
+        self.kept += todo.len();
+        let path = self.path.len();
+        self.stack.push(Level { path, object, todo, after, inside: None });
+        self.shed();
     }
 
-    fn is_directory(&self, entry: &DirEntry) -> bool {
+    /// Selects the names of a directory behind `after`; also the last of them, when there are more.
+    /// Errors are kept by the first pass alone: each meets the same.
+    fn next_names(&mut self, object: u64, after: Option<&Name>) -> (Vec<Name>, Option<Name>) {
+        let node = self.fs.node(object);
+        let entries = match node.as_ref().map_err(Clone::clone).and_then(zpl::Node::entries) {
+            Ok(entries) => entries,
+            Err(e) => {
+                self.fail(e);
+                return (Vec::new(), None);
+            }
+        };
+        let mut failed = Vec::new();
+        let (todo, more) = {
+            let names = entries.filter_map(|entry| match entry {
+                Ok(DirEntry { name, object, kind }) => Some(Name { name, object, kind }),
+                Err(e) => {
+                    failed.push(e);
+                    None
+                }
+            });
+            select(names, after, self.names_max)
+        };
+        if after.is_none() {
+            failed.into_iter().for_each(|e| self.fail(e));
+        }
+        let last = todo.first().filter(|_| more).cloned();
+        (todo, last)
+    }
+
+    /// Lets the outer directories forget what they have selected, when all have too much.
+    fn shed(&mut self) {
+        if self.kept <= self.kept_max {
+            return;
+        }
+        let Some((inner, outer)) = self.stack.split_last_mut() else { return };
+        for level in outer {
+            if !std::mem::take(&mut level.todo).is_empty() {
+                level.after = level.inside.take();
+            }
+        }
+        self.kept = inner.todo.len();
+    }
+
+    fn is_directory(&self, entry: &Name) -> bool {
         const DIRECTORY: u8 = 4;
         match entry.kind {
             DIRECTORY => true,
@@ -142,19 +229,33 @@ impl Iterator for Walk<'_> {
         }
         loop {
             let level = self.stack.last_mut()?;
+            self.path.truncate(level.path);
             let Some(entry) = level.todo.pop() else {
-                self.stack.pop();
+                let Some(after) = level.after.take() else {
+                    self.stack.pop();
+                    continue;
+                };
+                let object = level.object;
+                let (todo, after) = self.next_names(object, Some(&after));
+                self.kept += todo.len();
+                if let Some(level) = self.stack.last_mut() {
+                    (level.todo, level.after) = (todo, after);
+                }
                 continue;
             };
-            self.path.truncate(level.path);
+            self.kept -= 1;
             if !self.path.is_empty() {
                 self.path.push(b'/');
             }
             self.path.extend_from_slice(&entry.name);
+            let object = entry.object;
             if self.is_directory(&entry) {
-                self.enter(entry.object);
+                if let Some(level) = self.stack.last_mut() {
+                    level.inside = Some(entry);
+                }
+                self.enter(object);
             }
-            return Some(Found { path: self.path.clone(), object: entry.object });
+            return Some(Found { path: self.path.clone(), object });
         }
     }
 }
@@ -249,6 +350,78 @@ where
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::NewPool;
+    use crate::files::{NewFile, NewKind, Time};
+
+    fn names(seed: u64, count: usize) -> Vec<Name> {
+        let mut state = seed;
+        let mut name = |_| {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(99);
+            Name { name: format!("{}", state >> 54).into_bytes(), object: state >> 62, kind: 8 }
+        };
+        (0..count).map(&mut name).collect()
+    }
+
+    #[test]
+    fn passes_select_every_name_once_and_in_order() {
+        for (seed, count) in [(1, 0), (2, 1), (3, 10), (4, 700)] {
+            let all = names(seed, count);
+            let mut sorted = all.clone();
+            sorted.sort();
+            sorted.dedup();
+            for max in [1, 3, 7, 1000] {
+                let (mut got, mut after) = (Vec::new(), None);
+                loop {
+                    let distinct = sorted.iter().cloned();
+                    let (mut todo, more) = select(distinct, after.as_ref(), max);
+                    assert!(todo.len() <= max);
+                    after = todo.first().cloned();
+                    todo.reverse();
+                    got.append(&mut todo);
+                    if !more {
+                        break;
+                    }
+                }
+                assert!(got == sorted, "{count} names, {max} at a time");
+            }
+        }
+    }
+
+    /// Three directories within another, each with a directory and files.
+    #[test]
+    fn a_walk_in_several_passes_finds_what_one_pass_finds() {
+        let pool = NewPool::new("tank").memory(128 << 20).create().unwrap();
+        let fs = pool.filesystem("tank").unwrap();
+        let now = Time { seconds: 1, nanos: 0 };
+        let (file, dir) =
+            (NewFile::new(NewKind::File, 0o644, now), NewFile::new(NewKind::Dir, 0o755, now));
+        let mut parents = vec![fs.root_object()];
+        for _ in 0..3 {
+            for parent in std::mem::take(&mut parents) {
+                for n in 0..8 {
+                    fs.create(parent, format!("file{n}").as_bytes(), &file).unwrap();
+                }
+                for name in ["e", "g", "z"] {
+                    let made = fs.create(parent, name.as_bytes(), &dir).unwrap();
+                    parents.push(made.number());
+                }
+            }
+        }
+        pool.sync().unwrap();
+        let view = pool.view().filesystem("tank").unwrap();
+        let walk = |names_max, kept_max| {
+            let start = Walk::new(&view, view.root_object());
+            let mut walk = Walk { names_max, kept_max, ..start };
+            let found: Vec<_> = walk.by_ref().map(|f| (f.path, f.object)).collect();
+            assert!(walk.into_errors().is_empty());
+            found
+        };
+        let whole = walk(NAMES_MAX, KEPT_MAX);
+        assert_eq!(whole.len(), 1 + 13 * 11);
+        for (names_max, kept_max) in [(1, 1), (2, 3), (3, 100), (5, 9), (100, 4), (100, 20)] {
+            assert_eq!(walk(names_max, kept_max), whole, "{names_max}, {kept_max}");
+        }
+    }
 
     #[test]
     fn results_come_in_order() {
