@@ -136,14 +136,14 @@ fn frees_of_a_livelist_count_backwards() {
 
 #[test]
 fn lists_in_lists_at_random() {
-    for seed in 0..12 {
+    testkit::shrinking(12, 160, |steps| {
         let (mos, tx, _) = mos(&[]);
         let lists = Lists::new(&mos, &tx, &dsize).unwrap();
         let nothing = objects(&mos);
-        let mut rng = Rng::new(seed);
         let mut model: BTreeMap<u64, Vec<BlkPtr>> = BTreeMap::new();
         let mut id = 0;
-        for _ in 0..80 {
+        for step in steps {
+            let mut rng = Rng::new(*step);
             let keys: Vec<u64> = model.keys().copied().collect();
             match rng.below(8) {
                 0 | 1 => drop(model.insert(lists.create().unwrap(), Vec::new())),
@@ -190,7 +190,7 @@ fn lists_in_lists_at_random() {
             lists.free(*list).unwrap();
         }
         assert_eq!(objects(&mos), nothing, "nothing is left behind");
-    }
+    });
 }
 
 #[test]
@@ -234,22 +234,21 @@ fn insert(model: &mut Model, bp: BlkPtr) {
 
 #[test]
 fn dead_lists_at_random() {
-    for seed in 0..24 {
-        dead_lists(seed, seed % 3 > 0);
-    }
+    testkit::shrinking(8, 240, |steps| dead_lists(steps, false));
+    testkit::shrinking(16, 240, |steps| dead_lists(steps, true));
 }
 
-fn dead_lists(seed: u64, shared: bool) {
+fn dead_lists(steps: &[u64], shared: bool) {
     let features: &[(&str, u64)] = if shared { &[(EMPTY, 0)] } else { &[] };
     let (mos, tx, table) = mos(features);
     let lists = Lists::new(&mos, &tx, &dsize).unwrap();
     let free_list = lists.create().unwrap();
     let nothing = objects(&mos);
     let mut freed: Vec<BlkPtr> = Vec::new();
-    let mut rng = Rng::new(seed);
     let mut all: BTreeMap<u64, Model> = BTreeMap::new();
     let mut id = 0;
-    for _ in 0..120 {
+    for step in steps {
+        let mut rng = Rng::new(*step);
         let numbers: Vec<u64> = all.keys().copied().collect();
         let some = (!numbers.is_empty()).then(|| *rng.pick(&numbers));
         match (rng.below(12), some) {

@@ -19,6 +19,7 @@ mod corrupt;
 mod image;
 pub mod oracle;
 mod rng;
+mod shrinking;
 mod unpack;
 
 pub use corpus::{
@@ -29,6 +30,7 @@ pub use corrupt::{Corruptor, Damage, DamageKind};
 pub use image::SparseImage;
 pub use needs::needs;
 pub use rng::Rng;
+pub use shrinking::shrinking;
 pub use unpack::{read_zst, unpack_zst};
 
 use std::io::Write;

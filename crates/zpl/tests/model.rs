@@ -1,17 +1,14 @@
 //! Random operations against a plain model in memory, compared after every few txgs with what a
 //! fresh reader sees on disk.
 //!
-//! Each step is made from a number of its own, so that a run that fails is shrunk: steps are left
-//! out as long as it still fails, and the shortest run is printed.
+//! Each step is made from a number of its own, so that a run that fails is shrunk
+//! ([`testkit::shrinking`]).
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by it")]
 
 mod common;
 
 use common::{Set, at, filesystem};
-use proptest::collection::vec;
-use proptest::prelude::any;
-use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
 use std::collections::{BTreeMap, HashMap};
 use testkit::Rng;
 use zpl::write::XattrMode;
@@ -462,26 +459,9 @@ fn compare(model: &Model, fs: &Filesystem) -> usize {
 
 /// Steps of a run, at most.
 const STEPS_MAX: usize = 3000;
-/// Runs that are tried to make a failing one shorter.
-const SHRINKS_MAX: u32 = 500;
-
-/// Makes several runs, always the same ones, and shrinks one that fails.
+/// Makes several runs.
 fn random(runs: u32, record: u32, xattr: XattrStore) {
-    let config = Config {
-        cases: runs,
-        max_shrink_iters: SHRINKS_MAX,
-        failure_persistence: None,
-        ..Config::default()
-    };
-    let rng = TestRng::deterministic_rng(RngAlgorithm::ChaCha);
-    let steps = vec(any::<u64>(), 1..=STEPS_MAX);
-    let test = |steps: Vec<u64>| {
-        run(&steps, record, xattr);
-        Ok(())
-    };
-    if let Err(e) = TestRunner::new_with_rng(config, rng).run(&steps, test) {
-        panic!("{e}");
-    }
+    testkit::shrinking(runs, STEPS_MAX, |steps| run(steps, record, xattr));
 }
 
 fn run(steps: &[u64], record: u32, xattr: XattrStore) {

@@ -84,25 +84,33 @@ fn an_object_comes_back() {
     assert!(sync(&disk, &set, 6, 1, false).is_none());
 }
 
+/// Txgs of a random run, at most.
+const TXGS_MAX: usize = 80;
+
 #[test]
 fn a_set_is_what_the_model_says() {
-    for seed in 0..8 {
-        let ground = Arc::new(Disk::default());
-        model::run(&ground, seed, ObjsetKind::Zfs, 1 + seed as usize % 3, 1);
+    for workers in [1, 2, 3] {
+        testkit::shrinking(3, TXGS_MAX, |steps| {
+            model::run(&Arc::new(Disk::default()), steps, ObjsetKind::Zfs, workers, 1);
+        });
     }
 }
 
 #[test]
 fn passes_of_the_same_txg_build_on_each_other() {
-    for seed in 10..13 {
-        model::run(&Arc::new(Disk::default()), seed, ObjsetKind::Meta, 1, 3);
-    }
+    testkit::shrinking(3, TXGS_MAX, |steps| {
+        model::run(&Arc::new(Disk::default()), steps, ObjsetKind::Meta, 1, 3);
+    });
 }
 
 #[test]
 fn a_set_on_devices_is_what_the_model_says() {
-    model::run(&Devices::new(), 20, ObjsetKind::Zfs, 2, 1);
-    model::run(&Devices::new(), 21, ObjsetKind::Meta, 1, 3);
+    testkit::shrinking(2, TXGS_MAX, |steps| {
+        model::run(&Devices::new(), steps, ObjsetKind::Zfs, 2, 1);
+    });
+    testkit::shrinking(2, TXGS_MAX, |steps| {
+        model::run(&Devices::new(), steps, ObjsetKind::Meta, 1, 3);
+    });
 }
 
 #[test]

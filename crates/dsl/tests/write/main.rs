@@ -10,6 +10,7 @@ mod random;
 use dsl::write::{self, Destroyed, PropertyChange};
 use dsl::{Error, Refusal, StoredValue};
 use pool::{POOL_SIZE, TestPool};
+use std::cell::RefCell;
 use std::collections::BTreeMap;
 
 fn refusal<T: std::fmt::Debug>(result: dsl::Result<T>) -> Refusal {
@@ -332,12 +333,13 @@ fn quotas_hold_for_what_is_moved_below_them() {
 
 #[test]
 fn random_histories_add_up() {
-    let mut done = BTreeMap::new();
-    for seed in 0..6 {
-        for (word, n) in random::run(seed, 200) {
-            *done.entry(word).or_insert(0) += n;
+    let done = RefCell::new(BTreeMap::new());
+    testkit::shrinking(6, 400, |steps| {
+        for (word, n) in random::run(steps) {
+            *done.borrow_mut().entry(word).or_insert(0) += n;
         }
-    }
+    });
+    let done = done.into_inner();
     for word in ["promote", "rollback", "rename", "set", "destroy"] {
         let n = done.get(word).copied().unwrap_or(0);
         assert!(n >= 10, "too few of {word}: {done:?}");
