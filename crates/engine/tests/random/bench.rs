@@ -224,8 +224,10 @@ impl Bench {
             for at in (0..device.size()).step_by(1 << 20) {
                 let n = (device.size() - at).min(1 << 20) as usize;
                 device.read(at, &mut buffer[..n]).unwrap();
-                if buffer[..n].iter().any(|b| *b != 0) {
-                    file.write_all_at(&buffer[..n], at).unwrap();
+                for (at, piece) in (at..).step_by(16 << 10).zip(buffer[..n].chunks(16 << 10)) {
+                    if piece.iter().any(|b| *b != 0) {
+                        file.write_all_at(piece, at).unwrap();
+                    }
                 }
             }
             path
