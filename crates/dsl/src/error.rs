@@ -81,6 +81,8 @@ pub enum Refusal {
     NotHeld(String),
     /// It is half received or half destroyed.
     Inconsistent,
+    /// A program has it open.
+    Busy,
     /// A limit of that name does not allow one more.
     Limit(&'static str),
     /// The quota of that name is used up.
@@ -129,6 +131,7 @@ impl fmt::Display for Refusal {
             Self::HasYounger(n) => write!(f, "is older than {n:?}"),
             Self::Held(tag) => write!(f, "is held by {tag:?}"),
             Self::NotHeld(tag) => write!(f, "is not held by {tag:?}"),
+            Self::Busy => f.write_str("is in use"),
             Self::Inconsistent => f.write_str("is half received or half destroyed"),
             Self::Limit(p) => write!(f, "{p} is reached"),
             Self::Quota(p) => write!(f, "{p} is exceeded"),

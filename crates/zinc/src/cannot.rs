@@ -131,7 +131,7 @@ fn phrase(why: &Refusal) -> String {
         Refusal::HasChildren(_) | Refusal::HasSnapshots(_) => "filesystem has children",
         Refusal::HasClones(_) => "snapshot has dependent clones",
         Refusal::HasYounger(_) => "more recent snapshots or bookmarks exist",
-        Refusal::Held(_) => "dataset is busy",
+        Refusal::Held(_) | Refusal::Busy => "dataset is busy",
         Refusal::NotHeld(_) => "no such tag on this dataset",
         Refusal::NoSpace => "out of space",
         Refusal::BelowUsed(_) => "size is less than current used or reserved space",

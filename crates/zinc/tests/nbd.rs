@@ -200,3 +200,126 @@ fn clients_that_lie_or_vanish_cost_themselves_alone() {
     drop(silent);
     server.end();
 }
+
+#[test]
+fn what_is_exported_is_not_taken_away() {
+    let place = tank();
+    place.ok("zfs snapshot tank/vol@a");
+    let server = Exporting::start(&place, "nbd --socket s tank/vol tank/vol@a");
+    let refused = |command: &str| {
+        let output = place.command_here(command).output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(!output.status.success() && said.contains("busy"), "{command}: {said}");
+    };
+    refused("zfs destroy tank/vol@a");
+    refused("zfs destroy -r tank/vol");
+    refused("zfs rollback tank/vol@a");
+    refused("zfs set volsize=32M tank/vol");
+    refused("zpool export tank");
+    place.ok_here("zfs set volsize=96M tank/vol");
+    place.ok_here("zfs snapshot tank/vol@b");
+    place.ok_here("zfs destroy tank/vol@b");
+    server.end();
+    place.ok("zfs destroy -r tank/vol");
+}
+
+#[test]
+fn a_client_is_told_what_changed_since_a_snapshot() {
+    if !has(&["qemu-io", "qemu-img", "nbdinfo"]) {
+        return;
+    }
+    let place = tank();
+    let server = Exporting::start(&place, "nbd --socket s tank/vol");
+    ok(&place, "qemu-io -f raw -c 'write -P 1 0 8M' $V");
+    place.ok_here("zfs snapshot tank/vol@a");
+    ok(&place, "qemu-io -f raw -c 'write -P 2 4M 64k' -c 'discard 1M 1M' -c 'write 40M 16k' $V");
+    place.ok_here("zfs snapshot tank/vol@b");
+    ok(&place, "qemu-io -f raw -c 'write -P 3 6M 16k' $V");
+    let map = |name: &str| ok(&place, &format!("nbdinfo --map={name} $V"));
+    let dirty = |map: &str| -> Vec<String> {
+        let rows = map.lines().map(|row| row.split_whitespace().collect::<Vec<_>>());
+        rows.filter(|row| row[2] == "1").map(|row| row[..2].join(" ")).collect()
+    };
+    let since_a = ["1048576 1048576", "4194304 65536", "6291456 16384", "41943040 16384"];
+    assert_eq!(dirty(&map("zinc:dirty-since:a")), since_a);
+    assert_eq!(dirty(&map("qemu:dirty-bitmap:a")), since_a);
+    assert_eq!(dirty(&map("zinc:dirty-since:b")), ["6291456 16384"]);
+    // As QEMU asks for a bitmap: what is dirty is no data to it.
+    let socket = place.path().join("s").display().to_string();
+    let options = format!(
+        "driver=nbd,server.type=unix,server.path={socket},export=tank/vol,\
+         x-dirty-bitmap=qemu:dirty-bitmap:b"
+    );
+    let map = ok(&place, &format!("qemu-img map --output=json --image-opts '{options}'"));
+    assert!(map.contains("\"start\": 6291456, \"length\": 16384"), "{map}");
+    server.end();
+}
+
+/// What was flushed is there after the server was killed, whatever was under way.
+#[test]
+fn nothing_that_was_flushed_is_lost_when_the_server_is_killed() {
+    if !has(&["nbdcopy", "mkfs.ext4", "e2fsck", "debugfs", "qemu-io"]) {
+        return;
+    }
+    let place = tank();
+    ok(
+        &place,
+        "truncate -s 64M ext4; mkfs.ext4 -q ext4; seq 100000 > file; \
+               debugfs -w -R 'write file file' ext4 2>&1",
+    );
+    let mut server = Exporting::start(&place, "nbd --socket s tank/vol");
+    ok(&place, "nbdcopy --flush ext4 $V");
+    ok(&place, "qemu-io -f raw -t none -c 'write -f -P 5 63M 512' $V");
+    server.child.kill().unwrap();
+    server.child.wait().unwrap();
+    drop(server);
+    let server = Exporting::start(&place, "nbd --socket s tank/vol");
+    ok(
+        &place,
+        "nbdcopy $V back; e2fsck -fn back; debugfs -R 'dump file out' back 2>&1; cmp file out",
+    );
+    ok(&place, "qemu-io -f raw -c 'read -P 5 63M 512' $V");
+    server.end();
+    place.ok("check tank");
+}
+
+#[test]
+fn many_connections_work_side_by_side() {
+    if !has(&["nbdsh"]) {
+        return;
+    }
+    let place = tank();
+    let server = Exporting::start(&place, "nbd --socket s tank/vol");
+    std::fs::write(place.path().join("many.py"), MANY).unwrap();
+    ok(&place, "nbdsh -c \"$(cat many.py)\"");
+    server.end();
+    place.ok("check tank");
+}
+
+/// 64 connections, each with eight writes under way, each then read by another.
+const MANY: &str = r#"
+import os
+uri = os.environ["V"]
+def connect():
+    one = nbd.NBD()
+    one.connect_uri(uri)
+    return one
+all = [connect() for _ in range(64)]
+def data(i, k):
+    return bytes([(i * 8 + k) % 251]) * 65536
+waiting = []
+for k in range(8):
+    for i, one in enumerate(all):
+        buffer = nbd.Buffer.from_bytearray(bytearray(data(i, k)))
+        waiting.append((one, one.aio_pwrite(buffer, (i * 8 + k) * 65536), buffer))
+for one, cookie, buffer in waiting:
+    while not one.aio_command_completed(cookie):
+        one.poll(-1)
+all[0].flush()
+for i in range(64):
+    for k in range(8):
+        found = all[63 - i].pread(65536, (i * 8 + k) * 65536)
+        assert bytes(found) == data(i, k), (i, k)
+for one in all:
+    one.shutdown()
+"#;

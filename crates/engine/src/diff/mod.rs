@@ -18,8 +18,10 @@
 
 mod objects;
 mod side;
+mod volume;
 
 pub use side::Seen;
+pub use volume::VolumeDiff;
 
 use crate::error::{Error, Hint, Place, Result, Rule};
 use crate::inventory::OpenObjset;

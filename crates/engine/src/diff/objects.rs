@@ -56,14 +56,14 @@ fn slots(block: u64, meta: &Object) -> std::ops::Range<u64> {
 }
 
 /// Blocks of level 0 up to block `blkid` of `level`.
-fn blocks_before(meta: &Object, level: u8, blkid: u64) -> u64 {
+pub(super) fn blocks_before(meta: &Object, level: u8, blkid: u64) -> u64 {
     let shift = u32::from(meta.dnode().indirect_shift).saturating_sub(7) * u32::from(level);
     let one = 1u64.checked_shl(shift).unwrap_or(u64::MAX);
     blkid.saturating_mul(one)
 }
 
 /// Blocks of level 0 that the pointers in a dnode can lead to.
-fn covered(meta: &Object) -> u64 {
+pub(super) fn covered(meta: &Object) -> u64 {
     let dnode = meta.dnode();
     blocks_before(meta, dnode.levels.saturating_sub(1), dnode.blkptrs.len() as u64)
 }

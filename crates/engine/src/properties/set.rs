@@ -115,6 +115,9 @@ fn resize(pool: &LivePool, dataset: &Dataset, size: u64) -> Result<Option<Proper
     let name = &dataset.name;
     let mut volume = pool.volume(name)?;
     let (old, block) = (volume.size(), volume.block_size());
+    if size < old {
+        pool.check_unused(dataset)?;
+    }
     let (follows, reservation) = {
         let _guard = pool.view().lock_datasets();
         let had = numeric(pool, dataset, "refreservation")?;

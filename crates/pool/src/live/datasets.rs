@@ -200,6 +200,7 @@ impl LivePool {
         self.run(move |cx| {
             let dsl = &cx.shared.dsl;
             for name in &names {
+                cx.check_unused(&dsl.by_name(name)?)?;
                 dsl::write::check_destroy_snapshot(&cx.dsl(), dsl, name, defer)?;
             }
             for name in &names {
@@ -223,6 +224,7 @@ impl LivePool {
         self.run(move |cx| {
             let dsl = &cx.shared.dsl;
             let head = dsl::write::check_destroy_head(&cx.dsl(), dsl, &name)?;
+            cx.check_unused(&head)?;
             cx.check_log(&head)?;
             cx.log_event("destroy", " ", &name)?;
             cx.take_over(&head)?;
@@ -239,6 +241,7 @@ impl LivePool {
             let dsl = &cx.shared.dsl;
             let check = dsl::write::check_rollback;
             let (head, _) = check(&cx.dsl(), dsl, &snapshot, destroy_younger)?;
+            cx.check_unused(&head)?;
             cx.check_log(&head)?;
             cx.check_log(&dsl.by_name(&snapshot)?)?;
             cx.take_over(&head)?;

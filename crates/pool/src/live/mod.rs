@@ -52,6 +52,7 @@ pub mod throttle;
 pub mod tunables;
 mod turn;
 mod txg;
+mod uses;
 mod vdevs;
 mod writable;
 
@@ -73,6 +74,7 @@ pub use shared::TaskCx;
 pub use task::TaskFaults;
 pub use tunables::{Setting, Tunable, TunableError, Tunables};
 pub use txg::TxgLimits;
+pub use uses::InUse;
 pub(crate) use writable::can_write_features;
 pub use writable::{Obstacle, obstacles};
 pub use zio::SpaceClass;

@@ -17,6 +17,7 @@ use super::sync::TxgBlocks;
 use super::task::TaskFaults;
 use super::tunables::Tunables;
 use super::txg::{TxgLimits, Txgs};
+use super::uses::Uses;
 use crate::alloc::Allocator;
 use crate::error::{Error, Result};
 use dmu::{CachedStore, Objset, Tx};
@@ -85,6 +86,8 @@ pub(crate) struct Shared {
     pub(super) features: FeatureTable,
     pub(super) gate: Arc<Gate>,
     pub(super) heads: RwLock<Heads>,
+    /// What programs have open.
+    pub(super) uses: Arc<Uses>,
     /// Names of datasets that were used, as they were when statistics were last asked for.
     pub(super) names: Mutex<BTreeMap<u64, String>>,
     /// What may be written, of all heads together.
@@ -193,6 +196,7 @@ impl Shared {
             features,
             gate: Arc::new(Gate::new(rt)),
             heads: RwLock::default(),
+            uses: Arc::default(),
             names: Mutex::default(),
             space: Budget::default(),
             tasks: Mutex::default(),

@@ -75,6 +75,12 @@ impl Presence {
         self.pausing.load(Ordering::Relaxed) > 0 || self.is_looker.load(Ordering::Relaxed)
     }
 
+    /// Waits for it to end, doing something all the while.
+    pub fn wait_for_end(&self) {
+        let is_here = |state: &mut State| matches!(state, State::Here);
+        drop(self.changed.wait_while(self.state(), is_here));
+    }
+
     /// Waits so long at most for it to end; whether it did.
     pub fn ends_within(&self, time: Duration) -> bool {
         let state = self.state();

@@ -32,13 +32,10 @@ use std::net::{SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
-use std::time::Duration;
 use volume::{Place, VolumeSource};
 
 /// The port that the protocol has of its own.
 const PORT: u16 = 10809;
-/// How long exports are waited for at a time, while nothing ends them.
-const TURN: Duration = Duration::from_secs(3600);
 
 /// Arguments of `zinc nbd`.
 #[derive(clap::Args)]
@@ -270,7 +267,7 @@ impl Exports {
         sources.extend(self.volume_sources(&Place::Held(Arc::clone(pool)))?);
         let running = self.start(session, sources)?;
         ready();
-        while !presence.ends_within(TURN) {}
+        presence.wait_for_end();
         running.stop(session);
         Ok(())
     }

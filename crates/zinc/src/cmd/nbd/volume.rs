@@ -2,13 +2,17 @@
 
 use super::export::{push, read_only};
 use crate::failure::Failure;
+use engine::diff::VolumeDiff;
 use engine::errors::ZplError;
+use engine::live::InUse;
 use engine::{Error, ErrorKind, LivePool, Pool, Volume};
 use nbd::{Errno, Export, Extent, Facts, Source, Status, Trouble};
 use std::sync::Arc;
 
 /// Blocks that are looked at for one status; what lies behind is left to the next request.
 const LOOKED_AT: usize = 16 << 10;
+/// Bytes that are compared with a snapshot for one status.
+const COMPARED: u64 = 1 << 30;
 /// Bytes of zeros that are written at a time.
 static ZEROS: [u8; 256 << 10] = [0; 256 << 10];
 
@@ -21,14 +25,28 @@ pub enum Place {
     Devices(Arc<Pool>),
 }
 
+impl Place {
+    /// The pool, to look at.
+    fn view(&self) -> &Pool {
+        match self {
+            Self::Held(pool) => pool.view(),
+            Self::Devices(pool) => pool,
+        }
+    }
+}
+
 /// A volume, or a snapshot of one, that is exported.
 pub struct VolumeSource {
     place: Place,
     name: String,
     is_read_only: bool,
+    /// It is not destroyed, rolled back or made smaller as long as it is exported.
+    _in_use: Option<InUse>,
 }
 
 struct VolumeExport {
+    place: Place,
+    name: String,
     volume: Volume,
     facts: Facts,
 }
@@ -37,9 +55,25 @@ impl VolumeSource {
     /// Looks whether it is there.
     pub fn new(place: Place, name: &str, is_read_only: bool) -> Result<Self, Failure> {
         let is_read_only = is_read_only || name.contains('@') || matches!(place, Place::Devices(_));
-        let source = Self { place, name: name.to_owned(), is_read_only };
-        source.volume().map_err(|e| Failure::from(e).about(&format!("cannot export '{name}'")))?;
+        let fail = |e: Error| Failure::from(e).about(&format!("cannot export '{name}'"));
+        let in_use = match &place {
+            Place::Held(pool) => Some(pool.hold_open(name).map_err(|e| fail(e.into()))?),
+            Place::Devices(_) => None,
+        };
+        let source = Self { place, name: name.to_owned(), is_read_only, _in_use: in_use };
+        source.volume().map_err(fail)?;
         Ok(source)
+    }
+
+    /// The names of the snapshots that are older than what is exported.
+    fn snapshots(&self) -> Result<Vec<String>, Error> {
+        let dsl = self.place.view().dsl();
+        let _guard = self.place.view().lock_datasets();
+        let (head, own) =
+            self.name.split_once('@').map_or((&*self.name, None), |(h, s)| (h, Some(s)));
+        let all = dsl.snapshots(&dsl.by_name(head)?)?;
+        let names = all.iter().filter_map(|snapshot| Some(snapshot.name.split_once('@')?.1));
+        Ok(names.take_while(|name| own != Some(name)).map(str::to_owned).collect())
     }
 
     fn volume(&self) -> Result<Volume, Error> {
@@ -66,13 +100,15 @@ impl Source for VolumeSource {
 
     fn open(&self) -> Result<Arc<dyn Export>, Trouble> {
         let volume = self.volume().map_err(trouble)?;
+        let since = self.snapshots().map_err(trouble)?;
         let facts = Facts {
             size: volume.size(),
             is_read_only: self.is_read_only,
             block_size: u32::try_from(volume.block_size()).unwrap_or(u32::MAX),
-            since: Vec::new(),
+            since,
         };
-        Ok(Arc::new(VolumeExport { volume, facts }))
+        let (place, name) = (self.place.clone(), self.name.clone());
+        Ok(Arc::new(VolumeExport { place, name, volume, facts }))
     }
 }
 
@@ -91,6 +127,36 @@ fn trouble(error: impl Into<Error>) -> Trouble {
 impl VolumeExport {
     fn done(&self, result: Result<(), ZplError>) -> Result<(), Trouble> {
         result.map_err(trouble)
+    }
+
+    /// What changed since a snapshot.
+    fn changed(
+        &self,
+        since: &str,
+        offset: u64,
+        length: u64,
+        max: usize,
+    ) -> Result<Vec<Extent>, Error> {
+        if let (Place::Held(pool), true) = (&self.place, self.volume.object().has_changes()) {
+            pool.sync()?;
+        }
+        let head = self.name.split('@').next().unwrap_or_default();
+        let from = format!("{head}@{since}");
+        let diff = VolumeDiff::new(self.place.view(), &from, self.volume.clone())?;
+        let end = offset.saturating_add(length.min(COMPARED));
+        let (mut at, mut extents) = (offset, Vec::new());
+        for range in diff.ranges(at, end - at)? {
+            let behind = range.offset.saturating_add(range.length);
+            let has_room = push(&mut extents, max, range.offset.saturating_sub(at), false)
+                && push(&mut extents, max, range.length, true);
+            if !has_room {
+                return Ok(extents);
+            }
+            at = behind;
+        }
+        // What did not fit is left to the next request.
+        push(&mut extents, max, end.saturating_sub(at), false);
+        Ok(extents)
     }
 
     fn change(&self, change: impl FnOnce(&Volume) -> Result<(), ZplError>) -> Result<(), Trouble> {
@@ -157,11 +223,14 @@ impl Export for VolumeExport {
 
     fn status(
         &self,
-        _: &Status,
+        what: &Status,
         offset: u64,
         length: u64,
         max: usize,
     ) -> Result<Vec<Extent>, Trouble> {
+        if let Status::Since(snapshot) = what {
+            return self.changed(snapshot, offset, length, max).map_err(trouble);
+        }
         let (block, end) = (self.volume.block_size().max(1), offset.saturating_add(length));
         let (mut at, mut extents) = (offset, Vec::new());
         for _ in 0..LOOKED_AT {
