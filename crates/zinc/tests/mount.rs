@@ -315,3 +315,26 @@ assert os.stat("f").st_mtime_ns == 1500000000123456789
     place.mount("tank/acl");
     place.sh("test $(stat -c %a d/f) = 640; test $(stat -c %Y f) = 1500000000");
 }
+
+#[testkit::needs("fuse")]
+#[test]
+fn trees_survive_the_way() {
+    let place = Place::new();
+    place.mount("tank");
+    let source = testkit::workspace_root().join("crates");
+    let source = source.display();
+    place.sh(&format!("cp -a {source} copied; diff -r --no-dereference {source} copied"));
+    place.sh("tar -cf t.tar copied; mkdir out; tar -xf t.tar -C out; diff -r copied out/copied");
+    // Two thousand names, some of them long, listed once each.
+    place.sh("mkdir many; cd many; long=$(printf 'n%.0s' $(seq 200)); \
+         for n in $(seq 1000); do : > $n; : > $long$n; done; test $(ls | sort -u | wc -l) = 2000; \
+         rm $long*; test $(ls | wc -l) = 1000");
+    place.sh("git init -q g; cd g; cp -r ../copied/mount .; git add -A; \
+         git -c user.name=a -c user.email=a@b commit -qm one; git mv mount other; \
+         git -c user.name=a -c user.email=a@b commit -qm two; git gc -q; git fsck --full");
+    place.unmount();
+    place.mount("tank");
+    place.sh("diff -r copied out/copied; cd g; git fsck --full; test -z \"$(git status --short)\"");
+    place.unmount();
+    assert_eq!(place.zinc(&["check", "tank"]).code, 0);
+}
