@@ -402,15 +402,19 @@ impl Before {
     }
 
     fn record(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
-        let number = || decimal(value).ok_or(Error::Number);
+        // A record without a value takes an earlier one back: the header's field counts (POSIX).
+        let given = Some(value).filter(|value| !value.is_empty());
+        let text = || given.map(<[u8]>::to_vec);
+        let number = || given.map(|text| decimal(text).ok_or(Error::Number)).transpose();
+        let time = || given.map(|text| fraction(text).ok_or(Error::Number)).transpose();
         match key {
-            b"path" => self.path = Some(value.to_vec()),
-            b"linkpath" => self.link = Some(value.to_vec()),
-            b"size" => self.size = Some(number()?),
-            b"uid" => self.uid = Some(number()?),
-            b"gid" => self.gid = Some(number()?),
-            b"mtime" => self.mtime = fraction(value),
-            b"atime" => self.atime = fraction(value),
+            b"path" => self.path = text(),
+            b"linkpath" => self.link = text(),
+            b"size" => self.size = number()?,
+            b"uid" => self.uid = number()?,
+            b"gid" => self.gid = number()?,
+            b"mtime" => self.mtime = time()?,
+            b"atime" => self.atime = time()?,
             _ if self.sparse.note(key, value)? => {}
             _ => {
                 if let Some(name) = key.strip_prefix(XATTR_KEY) {

@@ -108,8 +108,12 @@ impl Handle<'_> {
     }
 
     fn set_owner(&self, node: &Node) -> io::Result<()> {
-        let id = Filesystem::linux_id;
-        let (uid, gid) = (Uid::from_raw(id(node.uid)), Gid::from_raw(id(node.gid)));
+        let (uid, gid) = (Filesystem::linux_id(node.uid), Filesystem::linux_id(node.gid));
+        // To the system this number means that nothing is to be changed.
+        if uid == u32::MAX || gid == u32::MAX {
+            return Err(io::Error::other("4294967295 is nobody's number"));
+        }
+        let (uid, gid) = (Uid::from_raw(uid), Gid::from_raw(gid));
         Ok(chownat(self.fd, "", Some(uid), Some(gid), AtFlags::EMPTY_PATH)?)
     }
 

@@ -519,3 +519,59 @@ fn files_that_are_not_as_long_as_they_say_are_refused() {
     }
     assert_eq!(place.names(), "");
 }
+
+/// A pax header before a member.
+fn pax(archive: &mut Vec<u8>, key: &str, value: &[u8]) {
+    let mut text = [b" ", key.as_bytes(), b"=", value, b"\n"].concat();
+    let mut length = text.len() + 1;
+    while length != text.len() + length.to_string().len() {
+        length = text.len() + length.to_string().len();
+    }
+    text.splice(0..0, length.to_string().into_bytes());
+    member(archive, &header(tar::EntryType::XHeader, b"pax", text.len() as u64), &text);
+}
+
+#[test]
+fn owners_that_no_system_has_are_refused_and_named() {
+    let place = Place::new(64);
+    for (key, id) in [("uid", u64::from(u32::MAX)), ("gid", 1 << 32), ("uid", u64::MAX)] {
+        let mut archive = Vec::new();
+        pax(&mut archive, key, id.to_string().as_bytes());
+        file(&mut archive, "odd", b"content");
+        file(&mut archive, "usual", b"content");
+        end(&mut archive);
+        place.write("odd.tar", &archive);
+        place.fails("cp -d . --tar odd.tar tank/fs:/", "odd");
+        assert_eq!(place.names(), "usual\n", "{key} {id}");
+        place.ok("rm -d . tank/fs:/usual");
+    }
+    place.judge();
+}
+
+#[test]
+fn members_that_stand_for_nothing_are_told() {
+    let place = Place::new(64);
+    let mut archive = Vec::new();
+    file(&mut archive, ".", b"content");
+    let mut link = header(tar::EntryType::Symlink, b"link", 0);
+    link.set_link_name("x").unwrap();
+    link.set_cksum();
+    pax(&mut archive, "linkpath", b"a\0b");
+    member(&mut archive, &link, b"");
+    // The header's own name and link count where a record has no value.
+    pax(&mut archive, "path", b"");
+    file(&mut archive, "named", b"content");
+    pax(&mut archive, "linkpath", b"");
+    member(&mut archive, &link, b"");
+    end(&mut archive);
+    place.write("odd.tar", &archive);
+    let said = place.fails("cp -d . --tar odd.tar tank/fs:/", "archive's own root");
+    assert!(said.contains("NUL"), "{said}");
+    assert_eq!(place.names(), "link\nnamed\n");
+    let mut archive = Vec::new();
+    pax(&mut archive, "mtime", b"99999999999999999999999.5");
+    file(&mut archive, "when", b"content");
+    end(&mut archive);
+    place.write("odd.tar", &archive);
+    place.fails("cp -d . --tar odd.tar tank/fs:/", "number");
+}

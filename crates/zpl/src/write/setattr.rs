@@ -9,6 +9,7 @@ use crate::fs::Filesystem;
 use crate::node::Node;
 use crate::op::{AccessList, Op, SetAttrs};
 use dmu::{Tx, Zap};
+use ondisk::fuid::Fuid;
 use ondisk::sa::zpl;
 use ondisk::znode::{Dirent, Time, flags, mode};
 
@@ -59,6 +60,7 @@ impl Filesystem {
         let mut attrs = Attrs::load(self, file)?;
         let mut undo = Undo::new(self, tx);
         undo.attrs(&attrs);
+        set.uid.into_iter().chain(set.gid).try_for_each(|id| self.check_owner(id))?;
         if set.project.is_some() {
             let has = matches!(attrs.kind(), mode::FILE | mode::DIR) && self.counts_projects();
             if !has {
@@ -94,6 +96,18 @@ impl Filesystem {
             self.note(tx, &Op::SetAttrs { file, set }, &[], &[]);
         }
         Ok(())
+    }
+
+    /// Owners are numbers of 32 bits, of which the last stands for none in all systems, or have one
+    /// of the file system's domains. With any other a file could not be read by OpenZFS.
+    pub(super) fn check_owner(&self, id: u64) -> Result<()> {
+        let owner = Fuid(id);
+        match owner.domain() {
+            0 if owner.id() == u32::MAX => Err(Error::Invalid("4294967295 is nobody's number")),
+            0 => Ok(()),
+            domain if self.fuids().domains.contains_key(&domain) => Ok(()),
+            _ => Err(Error::Invalid("its owner or group is a number above 32 bits")),
+        }
     }
 
     /// Extended attributes kept as files belong to whom the file does.

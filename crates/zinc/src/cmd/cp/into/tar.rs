@@ -172,6 +172,9 @@ impl<'u, 'a> Unpack<'u, 'a> {
         let path = inner(&member.path)?;
         let a = &attributes(member);
         let shown: &dyn Fn() -> PathBuf = &|| path.clone();
+        if path.as_os_str().is_empty() && !member.kind.is_dir() {
+            return Err(Error::external("it has the name of the archive's own root"));
+        }
         let above_and_name = path.parent().zip(path.file_name());
         let (Some((above, name)), false) = (above_and_name, member.kind.is_dir()) else {
             return self.directory(&path, a);
