@@ -266,3 +266,30 @@ fn a_file_that_was_cut_short_stays_so_when_it_grows_again() {
     file.set_len(1 << 20).expect("length");
     assert_eq!(device.astray(), Some(Astray::Cut));
 }
+
+/// A loop device is the file behind it under another name.
+#[test]
+fn a_file_and_a_loop_device_on_it_are_one() {
+    let (_dir, path) = directory();
+    let options = Options::default();
+    drop(RwFileDevice::create(&path, 1 << 20, &options).expect("create"));
+    let set_up = std::process::Command::new("losetup").args(["-f", "--show"]).arg(&path).output();
+    let Some(set_up) = set_up.ok().filter(|output| output.status.success()) else {
+        return testkit::skip("needs loop devices, and the right to set one up");
+    };
+    let looped = PathBuf::from(String::from_utf8_lossy(&set_up.stdout).trim());
+    let open = |path: &PathBuf| RwFileDevice::open(path, &options).map(|device| (device, ()));
+    let kind = |path: &PathBuf| open(path).map(|_| ()).map_err(|e| e.kind);
+    let file = open(&path).expect("free");
+    let beside_file = kind(&looped);
+    drop(file);
+    let device = open(&looped).expect("free again");
+    let beside_device = kind(&path);
+    drop(device);
+    let after = kind(&path);
+    let detached = std::process::Command::new("losetup").arg("-d").arg(&looped).status();
+    assert_eq!(beside_file, Err(ErrorKind::InUse));
+    assert_eq!(beside_device, Err(ErrorKind::InUse));
+    assert_eq!(after, Ok(()));
+    assert!(detached.is_ok_and(|status| status.success()));
+}

@@ -6,7 +6,8 @@
 //!
 //! A device that is written to is locked through the buffered descriptor, which lives as long as
 //! the device: files by `flock`, which every program of ours asks for, block devices by `O_EXCL`,
-//! with which Linux keeps out mounts, volume managers and other openings of that kind.
+//! with which Linux keeps out mounts, volume managers and other openings of that kind. A loop device
+//! is another name of the file behind it, so that file is locked as well.
 //!
 //! Who had a device a moment ago may hold it a moment longer: a thread that ends its last request,
 //! or a process that was being started just then, which has all descriptors of its parent until it
@@ -85,6 +86,8 @@ pub(super) struct Core {
     pub(super) counters: Counters,
     clock: Arc<dyn Clock>,
     buffered: File,
+    /// The file behind a loop device, locked as well.
+    _behind: Option<File>,
     direct: Option<DirectFile>,
     /// Cleared when the device refuses direct I/O.
     direct_on: AtomicBool,
@@ -98,6 +101,15 @@ struct DirectFile {
     file: File,
     /// Offsets, lengths and addresses are multiples of this power of two, at most [`ALIGNMENT`].
     unit: usize,
+}
+
+/// Keeps out others who ask.
+fn lock(file: &File) -> Result<(), ErrorKind> {
+    match file.try_lock() {
+        Ok(()) => Ok(()),
+        Err(TryLockError::WouldBlock) => Err(ErrorKind::InUse),
+        Err(TryLockError::Error(e)) => Err(ErrorKind::from_io(&e)),
+    }
 }
 
 impl Core {
@@ -133,12 +145,11 @@ impl Core {
         let meta = buffered.metadata().map_err(kind)?;
         check_type(&meta)?;
         let is_block = meta.file_type().is_block_device();
+        let mut behind = None;
         if access == Access::Write {
-            match buffered.try_lock() {
-                Ok(()) => {}
-                Err(TryLockError::WouldBlock) => return Err(ErrorKind::InUse),
-                Err(TryLockError::Error(e)) => return Err(kind(e)),
-            }
+            lock(&buffered)?;
+            behind = sys::file_behind(&meta);
+            behind.as_ref().map_or(Ok(()), lock)?;
         }
         let sector_size =
             if is_block { sys::logical_sector_size(&buffered) } else { Ok(FILE_SECTOR_BYTES) }
@@ -162,6 +173,7 @@ impl Core {
             counters: Counters::default(),
             clock: Arc::clone(&options.clock),
             buffered,
+            _behind: behind,
             direct_on: AtomicBool::new(direct.is_some()),
             was_cut: AtomicBool::new(false),
             direct,

@@ -1,7 +1,7 @@
 //! The system calls the standard library does not wrap.
 
 use std::ffi::CString;
-use std::fs::File;
+use std::fs::{File, Metadata};
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt as _;
@@ -73,6 +73,17 @@ pub(super) fn is_rotating(file: &File) -> bool {
     // SAFETY: this request writes one short, to an address that is valid during the call.
     let result = unsafe { libc::ioctl(file.as_raw_fd(), BLKROTATIONAL, &raw mut answer) };
     result == 0 && answer != 0
+}
+
+/// The file behind a loop device that shows all of it; `None` for other devices, and where the file
+/// has gone. Loop devices of parts of a file can be in use side by side.
+pub(super) fn file_behind(device: &Metadata) -> Option<File> {
+    let (major, minor) = (libc::major(device.rdev()), libc::minor(device.rdev()));
+    let about = Path::new("/sys/dev/block").join(format!("{major}:{minor}")).join("loop");
+    let fact = |name| std::fs::read_to_string(about.join(name)).ok();
+    let is_whole = |name| fact(name).is_none_or(|text| text.trim() == "0");
+    let path = fact("backing_file").filter(|_| is_whole("offset") && is_whole("sizelimit"))?;
+    File::open(path.trim_end_matches('\n')).ok()
 }
 
 /// Bytes of memory this machine has; 0 when it does not say.
