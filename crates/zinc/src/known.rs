@@ -11,6 +11,7 @@ use engine::pools::{PoolProperty, PoolPropertySource};
 use imported::{Cachefile, Error, Known, KnownPools, LookError, Notice};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 /// Root's folder.
@@ -177,11 +178,28 @@ fn absent(name: &str, paths: &[PathBuf]) -> Failure {
 
 /// What this process said that is said once: its subjects.
 #[derive(Default)]
-pub struct SaidOnce(Mutex<BTreeSet<String>>);
+pub struct SaidOnce {
+    said: Mutex<BTreeSet<String>>,
+    /// The list could not be read.
+    is_unread: AtomicBool,
+    /// A pool is gone, and is still in the list.
+    still_lists: AtomicBool,
+}
+
+/// Whether the list of known pools could not be read. Nothing can be said of all pools then.
+pub fn is_unread(session: &Session) -> bool {
+    session.process().said.is_unread.load(Ordering::Relaxed)
+}
+
+/// Whether a pool that is gone is still in the list. The command is no success then: the next one
+/// with this name would open the pool again.
+pub fn still_lists(session: &Session) -> bool {
+    session.process().said.still_lists.load(Ordering::Relaxed)
+}
 
 /// Says something, once in this process about one `subject`.
 fn say_once(session: &Session, subject: &str, text: &str) {
-    let mut said = session.process().said.0.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut said = session.process().said.said.lock().unwrap_or_else(PoisonError::into_inner);
     if said.insert(subject.to_owned()) {
         ui::error(session, text);
     }
@@ -191,6 +209,7 @@ fn say_once(session: &Session, subject: &str, text: &str) {
 fn tell(session: &Session, notice: &Notice<'_>) {
     match notice {
         Notice::Unreadable { path, cause } => {
+            session.process().said.is_unread.store(true, Ordering::Relaxed);
             let failure = Failure::new("cannot read the list of known pools")
                 .because(format!("{}: {}", path.display(), system_text(cause)))
                 .hint(OTHER_FOLDER);
@@ -218,7 +237,10 @@ fn tell(session: &Session, notice: &Notice<'_>) {
             let text = failure.hint(format!("-d PATH finds its devices; {OTHER_FOLDER}")).text();
             say_once(session, &text, &text);
         }
-        Notice::NotForgotten(why) => ui::error(session, &words(why).text()),
+        Notice::NotForgotten(why) => {
+            session.process().said.still_lists.store(true, Ordering::Relaxed);
+            ui::error(session, &words(why).text());
+        }
         _ => {}
     }
 }

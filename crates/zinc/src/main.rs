@@ -91,6 +91,10 @@ fn run(session: &Session) -> ExitCode {
         Ok(cli) => cli::run_or_report(session, cli.command.verb()),
         Err(e) => cli::explain(session, &words, &e, is_link),
     };
+    let code = match code == ExitCode::SUCCESS && known::still_lists(session) {
+        true => ExitCode::FAILURE,
+        false => code,
+    };
     ui::finish(session, code)
 }
 

@@ -117,3 +117,21 @@ fn a_side_that_lacks_something_does_not_take_the_place_of_one_that_cannot_be_wri
     place.ok("zfs create tank/four");
     has(&place.ok("zpool status tank"), &[" state: ONLINE"]);
 }
+
+#[test]
+fn a_list_of_pools_that_cannot_be_changed_or_read_makes_no_success() {
+    let place = with("a");
+    {
+        let Some(_kept) = ReadOnly::new(&place.cache()) else { return };
+        has(&place.fails("zpool export tank"), &["'tank' is still in the list of known pools"]);
+    }
+    place.ok("zpool export tank");
+    // There may be pools in it, and nobody knows how they are.
+    std::fs::create_dir(place.cache()).unwrap();
+    for command in ["zpool status -x", "zpool list", "zpool status"] {
+        let run = place.run(command);
+        has(&run.err, &["cannot read the list of known pools"]);
+        assert_eq!((run.code, run.out.as_str()), (1, ""), "{command}");
+        assert!(!run.err.contains("no pools available"), "{}", run.err);
+    }
+}

@@ -138,6 +138,10 @@ pub(super) fn each_or_closed<T: Serialize + DeserializeOwned>(
         add(called.and_then(|server| see(session, args, name, server, &mut part_of)));
     }
     if names.is_empty() {
+        // There may be others, which are not healthy.
+        if known::is_unread(session) {
+            code = ExitCode::FAILURE;
+        }
         if parts.is_empty() && code == ExitCode::SUCCESS {
             ui::error(session, "no pools available\n");
         }
