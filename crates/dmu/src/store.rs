@@ -9,15 +9,18 @@ use rt::Rt;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 use vdev::{Fault, Scope};
-use zio::{Block, Place, Reader, Request};
+use zio::{Block, Outcome, Place, Reader, Request};
 
 /// Key of a dataset; shared by everything below one encryption root's dataset.
 pub type Key = Arc<MasterKey>;
 
-/// Receives faults that redundancy made good.
+/// Receives faults that redundancy made good, and those it did not.
 pub trait FaultSink: Send + Sync {
     /// One block was read in spite of `faults`.
     fn repaired(&self, place: Place, bp: &BlkPtr, faults: &[Fault]);
+
+    /// No copy of a block could be had.
+    fn lost(&self, place: Place, bp: &BlkPtr);
 }
 
 /// Where blocks come from.
@@ -153,17 +156,21 @@ impl CachedStore {
     ) -> zio::Result<Arc<Block>> {
         let key = key.map(AsRef::as_ref);
         let outcome = self.reader.read(Request { bp, place, key, scope: Scope::Data, raw: false });
+        self.note(place, bp, &outcome);
         let block = Arc::new(outcome.block?);
-        self.note(place, bp, &outcome.faults);
         if let Some(id) = id {
             self.cache.put(id, &block);
         }
         Ok(block)
     }
 
-    fn note(&self, place: Place, bp: &BlkPtr, faults: &[Fault]) {
-        if let (Some(sink), false) = (&self.sink, faults.is_empty()) {
-            sink.repaired(place, bp, faults);
+    fn note(&self, place: Place, bp: &BlkPtr, outcome: &Outcome) {
+        let Some(sink) = &self.sink else { return };
+        match &outcome.block {
+            Ok(_) if outcome.faults.is_empty() => {}
+            Ok(_) => sink.repaired(place, bp, &outcome.faults),
+            Err(e) if e.kind.is_loss() => sink.lost(place, bp),
+            Err(_) => {}
         }
     }
 }
@@ -246,9 +253,9 @@ impl BlockStore for CachedStore {
         }
         let got = self.reader.read_many(&wanted);
         for ((outcome, request), (at, id, reading)) in got.into_iter().zip(&wanted).zip(mine) {
+            self.note(request.place, request.bp, &outcome);
             let block = outcome.block.map(Arc::new);
             if let Ok(block) = &block {
-                self.note(request.place, request.bp, &outcome.faults);
                 if let Some(id) = id {
                     self.cache.put(id, block);
                 }

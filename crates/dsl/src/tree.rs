@@ -278,6 +278,15 @@ impl Dsl {
         self.head_of(&dir, object)
     }
 
+    /// A head or a snapshot by its object, with empty names.
+    ///
+    /// # Errors
+    /// It is no dataset, or cannot be read.
+    pub fn nameless(&self, object: u64) -> Result<Dataset> {
+        let dir = self.dir(self.dir_object_of(object)?, String::new())?;
+        self.dataset(object, String::new(), &dir)
+    }
+
     fn head_of(&self, dir: &Arc<Dir>, object: u64) -> Result<Dataset> {
         let head = self.head(dir)?.filter(|head| head.object == object);
         head.ok_or(Error::Tree { object, rule: "it is not the head of its directory" })

@@ -1,11 +1,13 @@
-//! The error logs: blocks OpenZFS could not read, in both forms of the log.
+//! The error logs: blocks that could not be read, in both forms of the log.
 //!
 //! The log of the last scrub and the one since are read together, as `zpool status -v` does. With
-//! the feature `head_errlog` an entry names the head dataset and the block's birth, otherwise the
-//! very dataset.
+//! the feature `head_errlog` an entry names the head dataset and the block's birth, and stands for
+//! the head and all its snapshots that have this block; otherwise it names the very dataset.
+//! `live/errlog.rs` writes them.
 
 use crate::open::Pool;
-use dmu::Zap;
+use dmu::{Objset, Zap};
+use dsl::{Dataset, Dsl};
 use ondisk::deadlist::parse_int_key;
 use ondisk::errlog::{HeadEntry, Zbookmark};
 use ondisk::mos;
@@ -14,6 +16,9 @@ use zpl::Filesystem;
 
 /// Entries read at most: a log of a very damaged pool must not fill memory.
 const ENTRIES_MAX: usize = 1 << 20;
+
+/// Datasets in which blocks of the log are looked for at most.
+const DATASETS_MAX: usize = 100_000;
 
 /// Longest path in names.
 const DEPTH_MAX: usize = 4096;
@@ -48,38 +53,120 @@ impl ErrorLog {
     }
 }
 
-impl Pool {
-    /// Reads both error logs.
-    pub fn error_log(&self) -> dmu::Result<ErrorLog> {
-        let mut out = ErrorLog::default();
-        let directory = self.directory()?;
-        let by_head = self.features().count("com.delphix:head_errlog").is_some_and(|n| n > 0);
-        for name in [mos::ERRLOG_LAST, mos::ERRLOG_SCRUB] {
-            let Some(object) = directory.get_u64(name)?.filter(|n| *n != 0) else { continue };
-            let log = Zap::open(&self.mos().object(object)?)?;
-            if by_head {
-                self.read_by_head(&log, &mut out)?;
-            } else {
-                read_log(&log, &mut out, |key| Some((Zbookmark::parse_log_key(key)?, None)))?;
-            }
+/// The two logs, by their names in the object directory.
+pub(crate) const LOGS: [&str; 2] = [mos::ERRLOG_LAST, mos::ERRLOG_SCRUB];
+
+/// The feature with which entries are kept by head.
+pub(crate) const BY_HEAD: &str = "com.delphix:head_errlog";
+
+/// Reads both logs as they stand.
+pub(crate) fn read(mos: &Objset, by_head: bool) -> dmu::Result<ErrorLog> {
+    let mut out = ErrorLog::default();
+    let directory = Zap::open(&mos.object(mos::DIRECTORY_OBJECT)?)?;
+    for name in LOGS {
+        let Some(object) = directory.get_u64(name)?.filter(|n| *n != 0) else { continue };
+        let log = Zap::open(&mos.object(object)?)?;
+        if by_head {
+            read_by_head(mos, &log, &mut out)?;
+        } else {
+            read_log(&log, &mut out, |key| Some((Zbookmark::parse_log_key(key)?, None)))?;
         }
-        Ok(out)
+    }
+    Ok(out)
+}
+
+/// The second tables of a log that is kept by head, each with its head.
+pub(crate) fn tables_by_head(log: &Zap) -> impl Iterator<Item = dmu::Result<(u64, u64)>> + '_ {
+    log.entries().filter_map(|head| match head {
+        Ok(head) => {
+            let key = head.name.bytes().and_then(|n| std::str::from_utf8(n).ok());
+            Some(Ok((key.and_then(parse_int_key)?, head.u64()?)))
+        }
+        Err(e) => Some(Err(e)),
+    })
+}
+
+fn read_by_head(mos: &Objset, log: &Zap, out: &mut ErrorLog) -> dmu::Result<()> {
+    for table in tables_by_head(log) {
+        let (dataset, below) = table?;
+        let below = Zap::open(&mos.object(below)?)?;
+        read_log(&below, out, |key| {
+            let e = HeadEntry::parse_log_key(key)?;
+            Some((e.in_objset(dataset), Some(e.birth).filter(|b| *b != 0)))
+        })?;
+    }
+    Ok(())
+}
+
+/// Whether a dataset has this very block: one with the same place and birth.
+pub(crate) fn has_block(
+    dsl: &Dsl,
+    dataset: &Dataset,
+    block: &Zbookmark,
+    birth: u64,
+) -> dsl::Result<bool> {
+    let objset = dsl.objset(dataset)?;
+    let object = match block.object {
+        0 if block.level() == Zbookmark::ROOT_LEVEL => {
+            return Ok(objset.root().logical_birth() == birth);
+        }
+        0 => objset.meta_object(),
+        n => match objset.object(n) {
+            Ok(object) => Some(object),
+            Err(e) if e.is_absent() => return Ok(false),
+            Err(e) => return Err(e.into()),
+        },
+    };
+    let Some(object) = object else { return Ok(false) };
+    let pointer = match (block.blkid, u8::try_from(block.level())) {
+        (Zbookmark::SPILL_BLKID, _) => object.dnode().spill,
+        (blkid, Ok(level)) => object.block_pointer(level, blkid)?,
+        (_, Err(_)) => return Ok(true),
+    };
+    Ok(pointer.is_some_and(|bp| !bp.is_hole() && bp.logical_birth() == birth))
+}
+
+impl Pool {
+    /// Reads both error logs. A block that a head and snapshots of it share is listed once for each.
+    pub fn error_log(&self) -> dmu::Result<ErrorLog> {
+        let by_head = self.features().count(BY_HEAD).is_some();
+        let log = read(self.mos(), by_head)?;
+        if !by_head {
+            return Ok(log);
+        }
+        let mut left = DATASETS_MAX;
+        let blocks = log.blocks.into_iter().flat_map(|(block, birth)| {
+            let shared =
+                birth.map_or_else(Vec::new, |birth| self.sharers(&block, birth, &mut left));
+            let alone = birth.is_none().then_some((block, birth));
+            shared.into_iter().map(move |one| (one, birth)).chain(alone).collect::<Vec<_>>()
+        });
+        Ok(ErrorLog { blocks: blocks.collect(), is_cut: log.is_cut })
     }
 
-    fn read_by_head(&self, log: &Zap, out: &mut ErrorLog) -> dmu::Result<()> {
-        for head in log.entries() {
-            let head = head?;
-            let key = head.name.bytes().and_then(|n| std::str::from_utf8(n).ok());
-            let (Some(dataset), Some(below)) = (key.and_then(parse_int_key), head.u64()) else {
-                continue;
+    /// The block in its head and in the snapshots of it that have it. None has when it was freed.
+    /// Where that cannot be found out, they count as having it.
+    fn sharers(&self, block: &Zbookmark, birth: u64, left: &mut usize) -> Vec<Zbookmark> {
+        let mut out = Vec::new();
+        let in_set = |objset| Zbookmark::new(objset, block.object, block.level(), block.blkid);
+        let mut next = block.objset;
+        loop {
+            let known = Some(next).filter(|n| *n != 0 && *left > 0);
+            let Some(dataset) = known.and_then(|n| self.dsl().nameless(n).ok()) else {
+                // The pool's own metadata, a dataset that is gone, or too many to look at.
+                return if out.is_empty() { vec![*block] } else { out };
             };
-            let below = Zap::open(&self.mos().object(below)?)?;
-            read_log(&below, out, |key| {
-                let e = HeadEntry::parse_log_key(key)?;
-                Some((e.in_objset(dataset), Some(e.birth).filter(|b| *b != 0)))
-            })?;
+            *left -= 1;
+            if has_block(self.dsl(), &dataset, block, birth).unwrap_or(true) {
+                out.push(in_set(next));
+            }
+            let phys = &dataset.phys;
+            // Older ones cannot have it.
+            if phys.prev_snap == 0 || phys.prev_snap_txg < birth {
+                return out;
+            }
+            next = phys.prev_snap;
         }
-        Ok(())
     }
 
     /// A damaged object as `zpool status -v` names it: `pool/data:/dir/file`; without a path

@@ -1,15 +1,32 @@
-//! What had to be done to read: faults that redundancy made good, kept for callers that ask.
+//! What reading met: faults that redundancy made good, and blocks that it did not, kept for callers that
+//! ask.
 
 use dmu::FaultSink;
 use ondisk::BlkPtr;
+use ondisk::errlog::Zbookmark;
+use parking_lot::Mutex;
 use std::collections::BTreeMap;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 use vdev::Fault;
 use zio::Place;
 
 /// Faults kept in full; later ones are only counted, so that a rotten disk cannot fill memory.
 pub const FAULTS_KEPT: usize = 10_000;
+
+/// Blocks that are lost, each with the txg of its logical birth.
+pub(crate) type LostBlocks = BTreeMap<Zbookmark, u64>;
+
+/// Lost blocks that are kept: more of them say nothing new of a pool.
+pub(crate) const LOST_KEPT: usize = 100_000;
+
+/// The name of a block in an error log.
+pub(crate) fn bookmark(place: Place) -> Zbookmark {
+    let blkid = match place.blkid {
+        Place::BLKID_SPILL => Zbookmark::SPILL_BLKID,
+        n => n,
+    };
+    Zbookmark::new(place.objset, place.object, i64::from(place.level), blkid)
+}
 
 /// One block that was read in spite of faults.
 #[derive(Clone, Debug)]
@@ -25,6 +42,16 @@ pub struct Repaired {
 pub struct FaultLog {
     count: AtomicU64,
     kept: Mutex<BTreeMap<Place, Vec<Fault>>>,
+    lost: Mutex<Lost>,
+}
+
+/// Blocks that readers did not get.
+#[derive(Debug, Default)]
+struct Lost {
+    /// Not in the error log of the pool yet.
+    new: LostBlocks,
+    /// There since the last scrub began.
+    logged: LostBlocks,
 }
 
 impl FaultLog {
@@ -36,24 +63,61 @@ impl FaultLog {
 
     /// Begins anew: the administrator has seen them.
     pub(crate) fn forget(&self) {
-        self.kept.lock().unwrap_or_else(std::sync::PoisonError::into_inner).clear();
+        self.kept.lock().clear();
         self.count.store(0, Ordering::Relaxed);
     }
 
     /// The kept ones, in order of place.
     #[must_use]
     pub fn repaired(&self) -> Vec<Repaired> {
-        let kept = self.kept.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let kept = self.kept.lock();
         kept.iter().map(|(p, f)| Repaired { place: *p, faults: f.clone() }).collect()
+    }
+
+    /// There are blocks that [`Self::take_lost`] would return.
+    pub(crate) fn has_lost(&self) -> bool {
+        !self.lost.lock().new.is_empty()
+    }
+
+    /// Blocks that were not had since this was called last, once each. The caller logs them.
+    pub(crate) fn take_lost(&self) -> LostBlocks {
+        let mut lost = self.lost.lock();
+        let new = std::mem::take(&mut lost.new);
+        let room = LOST_KEPT.saturating_sub(lost.logged.len());
+        lost.logged.extend(new.iter().take(room).map(|(block, birth)| (*block, *birth)));
+        new
+    }
+
+    /// A scrub begins, which looks at everything again.
+    pub(crate) fn begin_scrub(&self) {
+        self.lost.lock().logged.clear();
+    }
+
+    /// Blocks that were not had since the last scrub began.
+    pub(crate) fn lost_since_scrub(&self) -> LostBlocks {
+        let lost = self.lost.lock();
+        lost.logged.iter().chain(&lost.new).map(|(block, birth)| (*block, *birth)).collect()
     }
 }
 
 impl FaultSink for FaultLog {
     fn repaired(&self, place: Place, _: &BlkPtr, faults: &[Fault]) {
         self.count.fetch_add(1, Ordering::Relaxed);
-        let mut kept = self.kept.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let mut kept = self.kept.lock();
         if kept.len() < FAULTS_KEPT {
             kept.insert(place, faults.to_vec());
+        }
+    }
+
+    fn lost(&self, place: Place, bp: &BlkPtr) {
+        // Every chain of log blocks ends with one that cannot be read.
+        if place.level == Place::LEVEL_ZIL {
+            return;
+        }
+        let mut lost = self.lost.lock();
+        let block = bookmark(place);
+        if !lost.logged.contains_key(&block) && lost.new.len() < LOST_KEPT {
+            lost.new.insert(block, bp.logical_birth());
         }
     }
 }

@@ -274,6 +274,7 @@ impl Pool {
         store: &Arc<CachedStore>,
         mos: &Objset,
         features: Features,
+        faults: &Arc<FaultLog>,
     ) -> Result<Self> {
         let dsl = Dsl::open(mos.clone(), &config.name)?;
         Ok(Self {
@@ -284,7 +285,7 @@ impl Pool {
             mos: mos.clone(),
             dsl,
             features,
-            faults: Arc::default(),
+            faults: Arc::clone(faults),
             salvage: Vec::new(),
             spares: Vec::new(),
             l2cache: Vec::new(),

@@ -125,6 +125,10 @@ pub fn action(v: &ImportVerdict<'_>) -> String {
              readonly=on' only.  To write to it, take one\n\tside away: the pool goes on with the \
              other, and without the changes of that one."
             .to_owned(),
+        ("ONLINE" | "DEGRADED", Trouble::CorruptPool) => "The pool can be imported with '-o \
+             readonly=on' only.  'zinc check' says what is\n\tlost, 'zinc rescue' copies out what \
+             is not."
+            .to_owned(),
         ("ONLINE" | "DEGRADED", Trouble::MissingLog) => "The pool cannot be imported.  Attach the \
              missing devices and try again, or\n\timport it with '-m': what is only in their logs \
              is lost then."

@@ -54,6 +54,22 @@ pub enum ErrorKind {
     Write(vdev::WriteError),
 }
 
+impl ErrorKind {
+    /// The block is on no device as it was written. Not so when what lacks is a key, memory, or
+    /// software that knows the algorithm.
+    #[must_use]
+    pub fn is_loss(&self) -> bool {
+        matches!(
+            self,
+            Self::BadPointer(_)
+                | Self::Unreadable
+                | Self::Authentication
+                | Self::Decompression
+                | Self::Gang
+        )
+    }
+}
+
 impl fmt::Display for ErrorKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

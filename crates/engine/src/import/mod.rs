@@ -209,6 +209,8 @@ fn trouble_of_open(
         () if unavailable(|_| true) => Trouble::Behind,
         () if any(VdevState::Offline) => Trouble::Offline,
         () if any(VdevState::Removed) => Trouble::Removed,
+        // Which features there are is among what could not be read, perhaps.
+        () if !pool.salvage().is_empty() => Trouble::CorruptPool,
         () if pool.config().version < features::VERSION_FEATURES => Trouble::OlderVersion,
         () if pool.lacks_features() => Trouble::FeaturesDisabled,
         () => Trouble::None,

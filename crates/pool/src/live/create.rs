@@ -23,6 +23,7 @@ use super::{LivePool, mos as util};
 use crate::alloc::{self, AllocOptions, Allocator, TopSpec};
 use crate::assemble::Candidate;
 use crate::error::{Error, Result};
+use crate::faults::FaultLog;
 use crate::open::Pool;
 use crate::scan::look_at_device;
 use device::{MemoryDevice, WriteDeviceRef};
@@ -343,7 +344,9 @@ fn make(rt: &Rt, options: &CreateOptions, devices: &Devices, plan: Plan) -> Resu
     let mut salt = [0; 32];
     rt.fill_random(&mut salt);
     let reader = Arc::new(Reader::new(vdevs, &salt));
-    let store = Arc::new(CachedStore::new(Arc::clone(&reader), options.cache_bytes, None));
+    let block_faults = Arc::<FaultLog>::default();
+    let (cache, sink) = (options.cache_bytes, Arc::clone(&block_faults) as _);
+    let store = Arc::new(CachedStore::new(Arc::clone(&reader), cache, Some(sink)));
     let mos = Objset::live(LiveSpec {
         store: Arc::clone(&store) as _,
         id: 0,
@@ -383,7 +386,8 @@ fn make(rt: &Rt, options: &CreateOptions, devices: &Devices, plan: Plan) -> Resu
     let state = PoolState::Active;
     let logs = Logs::new();
     let config = ConfigState { facts, root, object: config, logs, state, dirty: true };
-    let parts = Parts { reader, store, writer, alloc, mos, features, config, uberblock };
+    let parts =
+        Parts { reader, store, writer, alloc, mos, features, config, uberblock, block_faults };
     first_txg(rt, parts, options, devices)
 }
 
@@ -411,7 +415,9 @@ fn first_txg(
     let list = parts.config.facts.for_mos(PoolState::Active, FIRST_TXG, &parts.config.root);
     let config = PoolConfig::decode(&list).map_err(|e| bad(&e))?;
     let known = parts.features.snapshot();
-    let view = Pool::new_live(candidate, config, parts.uberblock, &parts.store, &parts.mos, known)?;
+    let (uberblock, faults) = (parts.uberblock, &parts.block_faults);
+    let view =
+        Pool::new_live(candidate, config, uberblock, &parts.store, &parts.mos, known, faults)?;
     let pool = LivePool::start(rt, parts, view, &options.tunables)?;
     let options = options.clone();
     let mut root = NewFilesystem { root: options.root_owner, ..NewFilesystem::default() };

@@ -286,8 +286,8 @@ fn assemble(
     let salt = reading.directory()?.get(mos::CHECKSUM_SALT.as_bytes())?;
     let salt = salt.and_then(|e| <[u8; 32]>::try_from(e.value_bytes()?).ok()).unwrap_or_default();
     let reader = Arc::new(Reader::new(vdevs, &salt));
-    let sink = Arc::clone(reading.faults()) as _;
-    let cache = options.open.cache_bytes;
+    let block_faults = Arc::clone(reading.faults());
+    let (cache, sink) = (options.open.cache_bytes, Arc::clone(&block_faults) as _);
     let store = Arc::new(CachedStore::new(Arc::clone(&reader), cache, Some(sink)));
     let uberblock = *reading.uberblock();
     let mos = Objset::live(LiveSpec {
@@ -331,7 +331,8 @@ fn assemble(
     // The labels must say who has the pool now.
     let state = PoolState::Active;
     let config = ConfigState { facts, root, object, logs, state, dirty: true };
-    let parts = Parts { reader, store, writer, alloc, mos, features, config, uberblock };
+    let parts =
+        Parts { reader, store, writer, alloc, mos, features, config, uberblock, block_faults };
     let view = reading.with_live(&name, &parts.store, &parts.mos)?;
     let mut pool = LivePool::start(rt, parts, view, &options.tunables)?;
     pool.left_out = devices.failed.values().cloned().collect();

@@ -18,7 +18,7 @@
 //! features  config  history      what the MOS says of the pool itself
 //! paths  leaves  back            where its devices are, what they missed, how they come back
 //! attach                         sides of mirrors
-//! scan                           scrub and resilver
+//! scan  errlog                   scrub and resilver, and what was found to be lost
 //! datasets                       file systems, volumes, snapshots, clones
 //! vdevs                          adding devices, new guids
 //! writable                       what is opened read-only, and why
@@ -32,6 +32,7 @@ mod config;
 mod create;
 mod datasets;
 mod early;
+mod errlog;
 mod features;
 pub(crate) mod gate;
 mod heads;

@@ -20,6 +20,7 @@ use super::txg::{TxgLimits, Txgs};
 use super::uses::Uses;
 use crate::alloc::Allocator;
 use crate::error::{Error, Result};
+use crate::faults::FaultLog;
 use dmu::{CachedStore, Objset, Tx};
 use dsl::Dsl;
 use dsl::write::MosAccount;
@@ -65,6 +66,7 @@ pub(super) struct Parts {
     pub(super) features: FeatureTable,
     pub(super) config: ConfigState,
     pub(super) uberblock: Uberblock,
+    pub(super) block_faults: Arc<FaultLog>,
 }
 
 /// See the head of the file.
@@ -101,6 +103,8 @@ pub(crate) struct Shared {
     pub(super) me: Weak<Shared>,
     /// Limits of the queues of the leaves.
     pub(super) queues: Arc<QueueLimits>,
+    /// What readers met.
+    pub(super) block_faults: Arc<FaultLog>,
     /// Failures that a test asks for in sync tasks.
     pub(super) faults: Arc<TaskFaults>,
     /// Scrub and resilver.
@@ -170,7 +174,8 @@ impl Shared {
 
     /// A pool over these parts, as of the txg of their uberblock.
     pub(super) fn new(rt: &Rt, parts: Parts, pool: &str) -> Result<Arc<Self>> {
-        let Parts { reader, store, writer, alloc, mos, features, config, uberblock } = parts;
+        let Parts { reader, store, writer, alloc, mos, features, config, uberblock, block_faults } =
+            parts;
         let dsl = Dsl::open(mos.clone(), pool)?;
         let last = uberblock.txg.max(FIRST_TXG - 1);
         store.set_settled(uberblock.txg);
@@ -205,6 +210,7 @@ impl Shared {
             reaping: AtomicBool::new(true),
             me: Weak::clone(me),
             queues,
+            block_faults,
             faults,
             scans: Scans::new(rt),
         });

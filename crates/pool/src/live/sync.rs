@@ -107,7 +107,9 @@ impl Shared {
         // Before the first write, with which a file that was cut short grows again.
         self.reader.vdevs().notice_astray();
         let said = !self.config.lock().dirty && self.are_leaves_said();
-        let idle = heads.is_empty() && tasks.is_empty() && said && self.early.is_empty(txg);
+        let logged = !self.block_faults.has_lost();
+        let idle =
+            heads.is_empty() && tasks.is_empty() && said && logged && self.early.is_empty(txg);
         let more = self.mos.is_dirty(txg) || self.reaping.load(Ordering::Relaxed);
         // An empty txg brings what was freed before one txg closer to being free.
         if idle && !more && !self.alloc.has_deferred() {
@@ -141,6 +143,7 @@ impl Shared {
                 return Err(self.failed("a change failed half way and was not written", &why));
             }
         }
+        cx.log_what_was_read()?;
         cx.free_a_piece(tasks_ran)?;
         let prepared = self.write_all(&cx, record)?;
         let after = self.writer.stats();

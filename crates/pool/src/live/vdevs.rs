@@ -239,7 +239,7 @@ impl LivePool {
         let unknown = || Error::Invalid { what: format!("there is no feature {name:?}") };
         let feature = features::by_name(name).ok_or_else(unknown)?;
         self.run(move |cx| {
-            cx.shared.features.enable(cx.tx, feature)?;
+            cx.keep_errors_by_head(|| Ok(cx.shared.features.enable(cx.tx, feature)?))?;
             cx.shared.config.lock().dirty = true;
             Ok(())
         })

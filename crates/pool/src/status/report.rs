@@ -44,9 +44,9 @@ pub struct Status {
     pub checkpoint: Option<(u64, u64)>,
     /// The vdevs.
     pub vdevs: VdevTreeView,
-    /// Blocks nothing could restore, as OpenZFS noted.
+    /// Blocks nothing could restore, by the error logs.
     pub errors: ErrorLog,
-    /// Names of the objects with such blocks.
+    /// What could not be read when the pool was opened, and names of the objects with such blocks.
     pub damaged: Vec<String>,
 }
 
@@ -57,7 +57,10 @@ impl Pool {
         let vdevs = self.vdev_view(space);
         let errors = self.error_log().unwrap_or_default();
         let objects = errors.objects();
-        let condition = Condition::of(self, &vdevs, objects.len() as u64);
+        let unread = self.salvage().iter().map(|s| format!("<metadata>: {}", s.what));
+        let names = objects.iter().map(|o| self.damaged_name(o));
+        let damaged: Vec<String> = unread.chain(names).collect();
+        let condition = Condition::of(self, &vdevs, damaged.len() as u64);
         let expansion = self.expansion().ok().flatten().map(|e| {
             let tops = self.config().vdev_tree.children.iter();
             let guid = tops.clone().find(|t| t.id == e.vdev).map_or(0, |t| t.guid);
@@ -80,7 +83,7 @@ impl Pool {
             removal: self.removal().ok().flatten(),
             expansion,
             checkpoint: checkpoint.map(|u| (u.timestamp, space.checkpoint())),
-            damaged: objects.iter().map(|o| self.damaged_name(o)).collect(),
+            damaged,
             vdevs,
             errors,
         }

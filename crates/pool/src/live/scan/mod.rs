@@ -36,8 +36,10 @@
 mod walk;
 
 use super::LivePool;
+use super::errlog::OldErrors;
 use super::shared::{Shared, TaskCx};
 use crate::error::{Error, Result};
+use crate::faults::LostBlocks;
 use dmu::ZapValue;
 use ondisk::mos;
 use ondisk::scan::{Function, ScanState, State};
@@ -97,6 +99,8 @@ pub(super) struct Outcome {
     pub(super) examined: u64,
     pub(super) processed: u64,
     pub(super) errors: u64,
+    /// Blocks that could not be had.
+    pub(super) lost_blocks: LostBlocks,
     /// Births of blocks that could not be had: no leaf has them for certain.
     pub(super) lost: Txgs,
     /// Births of blocks that leaves did not take, by guid.
@@ -223,6 +227,9 @@ impl Shared {
         let active = state.with(function, State::Active);
         self.scans.state.lock().now = Some(active);
         self.run(move |cx| cx.log_scan(&active, "scan setup"))?;
+        if function == Function::Scrub {
+            self.block_faults.begin_scrub();
+        }
         let mut walk = walk::Walk::new(self, function, &targets, min, max);
         let end = self.walk(&mut walk)?;
         let outcome = walk.outcome;
@@ -279,6 +286,19 @@ impl TaskCx<'_> {
         self.log_event_of_pool(event, &text)
     }
 
+    /// What is lost goes into the error log; what is not any more leaves it when all was seen.
+    fn log_found(&self, state: &ScanState, outcome: &Outcome) -> Result<()> {
+        if state.function() != Function::Scrub || state.state() != State::Finished {
+            return match outcome.lost_blocks.is_empty() {
+                true => Ok(()),
+                false => self.log_lost(&outcome.lost_blocks, OldErrors::Kept),
+            };
+        }
+        let mut lost = outcome.lost_blocks.clone();
+        lost.extend(self.shared.block_faults.lost_since_scrub());
+        self.log_lost(&lost, OldErrors::Replaced)
+    }
+
     /// Notes the result, and takes out of the logs what leaves have by now.
     fn end_scan(
         &self,
@@ -290,6 +310,7 @@ impl TaskCx<'_> {
         let words = ZapValue::from_words(&state.to_words());
         dmu::zap::set(&directory, self.tx, mos::SCAN.as_bytes(), &words)?;
         self.log_scan(state, "scan done")?;
+        self.log_found(state, outcome)?;
         if state.state() != State::Finished {
             return Ok(());
         }

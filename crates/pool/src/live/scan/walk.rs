@@ -17,6 +17,7 @@
 
 use super::Outcome;
 use crate::error::Result;
+use crate::faults::{LOST_KEPT, bookmark};
 use crate::live::shared::Shared;
 use dmu::{Objset, Place, Step, Traversal, Visitor};
 use ondisk::scan::Function;
@@ -190,6 +191,9 @@ impl Visit<'_, '_> {
             }
             if mended.lost.is_some() {
                 outcome.errors += 1;
+                if outcome.lost_blocks.len() < LOST_KEPT {
+                    outcome.lost_blocks.insert(bookmark(*place), bp.logical_birth());
+                }
                 // What is below was not visited, and is not younger.
                 let leads_further = place.level != 0 || bp.dmu_type() == DmuType::DNODE;
                 let first = if leads_further { 0 } else { birth };

@@ -1,0 +1,153 @@
+//! Files with blocks that are on no device any more: they are listed by name until they are gone or
+//! whole again, whoever found them, a scrub or a reader.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+mod support;
+
+use serde_json::Value;
+use std::os::unix::fs::FileExt as _;
+use support::place::{Place, until};
+
+/// Bytes of a record, and of what is overwritten of one.
+const RECORD: usize = 128 << 10;
+const HOLE: usize = 16 << 10;
+
+/// Content that does not compress, and of which no record is like another.
+fn content(seed: u64, len: usize) -> Vec<u8> {
+    let mut state = seed | 1;
+    let mut next = || {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        state.to_le_bytes()
+    };
+    std::iter::repeat_with(&mut next).flatten().take(len).collect()
+}
+
+/// Overwrites the copy of a record on an image.
+fn lose(place: &Place, image: &str, record: &[u8]) {
+    let path = place.path().join(image);
+    let bytes = std::fs::read(&path).unwrap();
+    let begin = &record[..512];
+    let at = bytes.chunks_exact(512).position(|sector| sector == begin).expect("it is there");
+    let file = std::fs::OpenOptions::new().write(true).open(&path).unwrap();
+    file.write_all_at(&[0x5a; HOLE], (at * 512) as u64).unwrap();
+}
+
+/// A pool over images, with the file `/dir/lost` in `tank/fs` and in its snapshot; its content.
+fn with_file(words: &str, images: &[&str]) -> (Place, Vec<u8>) {
+    let place = Place::new(images);
+    let content = content(7, 8 * RECORD);
+    std::fs::write(place.path().join("lost"), &content).unwrap();
+    place.ok(&format!("zpool create tank {words} {}", images.join(" ")));
+    place.ok("zfs create tank/fs");
+    place.ok("mkdir tank/fs:/dir");
+    place.ok("cp lost tank/fs:/dir/lost");
+    place.ok("zfs snapshot tank/fs@s");
+    (place, content)
+}
+
+/// Names that the status lists.
+fn listed(place: &Place) -> Vec<String> {
+    let status = place.ok("zpool status -v tank");
+    let Some((_, names)) = status.split_once("in the following files:\n") else {
+        assert!(status.contains("errors: No known data errors"), "{status}");
+        return Vec::new();
+    };
+    assert!(status.contains("ZFS-8000-8A"), "{status}");
+    assert!(!status.contains("unaffected"), "{status}");
+    let names = names.lines().map(str::trim).filter(|line| !line.is_empty());
+    names.map(str::to_owned).collect()
+}
+
+const BOTH: [&str; 2] = ["tank/fs:/dir/lost", "tank/fs@s:/dir/lost"];
+const IN_SNAPSHOT: [&str; 1] = ["tank/fs@s:/dir/lost"];
+
+fn sorted(mut names: Vec<String>) -> Vec<String> {
+    names.sort();
+    names
+}
+
+/// A block that no side of a mirror has: `words` and images of the pool.
+fn a_scrub_finds_and_forgets(words: &str, images: &[&str]) {
+    let (place, content) = with_file(words, images);
+    for image in images {
+        lose(&place, image, &content[3 * RECORD..]);
+    }
+    place.ok("zpool scrub tank");
+    assert_eq!(sorted(listed(&place)), BOTH);
+    let health = place.ok("zpool status -x");
+    assert!(health.contains("pool: tank") && health.contains("2 data errors"), "{health}");
+    let json: Value = serde_json::from_str(&place.ok("zpool status -j tank")).unwrap();
+    assert_eq!(json["pools"]["tank"]["error_count"], "2", "{json}");
+    // It stays over an export, and until it is known to be gone.
+    place.ok("zpool export tank");
+    place.ok("zpool import -d . tank");
+    place.ok("rm tank/fs:/dir/lost");
+    place.ok("zpool scrub tank");
+    assert_eq!(listed(&place), IN_SNAPSHOT);
+    place.ok("zfs destroy tank/fs@s");
+    place.ok("zpool scrub tank");
+    assert_eq!(listed(&place), [""; 0]);
+    assert!(place.ok("zpool status -x").contains("all pools are healthy"));
+    assert!(place.ok("check tank").contains("clean: 0 lost, 0 inconsistent"));
+}
+
+#[test]
+fn a_scrub_lists_what_is_lost_until_it_is_gone() {
+    a_scrub_finds_and_forgets("", &["a"]);
+}
+
+#[test]
+fn so_it_does_where_all_copies_are_bad() {
+    a_scrub_finds_and_forgets("mirror", &["a", "b"]);
+}
+
+#[test]
+fn what_a_reader_did_not_get_is_listed() {
+    let (place, content) = with_file("", &["a"]);
+    lose(&place, "a", &content[5 * RECORD..]);
+    let mut server = place.start_here("serve tank");
+    until("the server is there", || {
+        let list = place.command_here("zpool list -Ho name tank").output().unwrap();
+        list.status.success() && place.path().join("run/zinc").exists()
+    });
+    let cat = place.command_here("cat tank/fs:/dir/lost").output().unwrap();
+    assert!(!cat.status.success());
+    place.ok_here("zpool sync tank");
+    let status = place.ok_here("zpool status -v tank");
+    assert!(status.contains(BOTH[0]) && status.contains("ZFS-8000-8A"), "{status}");
+    place.ok_here("zpool export tank");
+    assert!(server.wait().unwrap().success());
+    place.ok("zpool import -d . tank");
+    assert!(listed(&place).contains(&BOTH[0].to_owned()));
+}
+
+#[test]
+fn with_head_errlog_snapshots_follow_from_the_birth() {
+    let (place, content) = with_file("", &["a"]);
+    lose(&place, "a", &content[..]);
+    place.ok("zpool scrub tank");
+    // What is there is kept when the form changes.
+    place.ok("zpool set feature@head_errlog=enabled tank");
+    assert!(listed(&place).contains(&BOTH[0].to_owned()));
+    place.ok("zpool scrub tank");
+    assert_eq!(sorted(listed(&place)), BOTH);
+    // No scrub is needed to see that the head does not have it any more.
+    place.ok("rm tank/fs:/dir/lost");
+    assert_eq!(listed(&place), IN_SNAPSHOT);
+    place.ok("zfs destroy tank/fs@s");
+    place.ok("zpool scrub tank");
+    assert_eq!(listed(&place), [""; 0]);
+    assert!(place.ok("check tank").contains("clean: 0 lost, 0 inconsistent"));
+}
+
+#[test]
+fn a_resilver_that_cannot_end_names_the_file() {
+    let (place, content) = with_file("", &["a"]);
+    lose(&place, "a", &content[RECORD..]);
+    place.extra("b");
+    place.fails("zpool replace tank a b");
+    let names = listed(&place);
+    assert!(names.contains(&BOTH[0].to_owned()), "{names:?}");
+}
