@@ -280,6 +280,7 @@ impl Core {
             counters: Counters::default(),
             clock: Arc::new(rt::RealClock),
             buffered,
+            _behind: None,
             direct_on: AtomicBool::new(direct.is_some()),
             was_cut: AtomicBool::new(false),
             direct: direct.map(|(file, unit)| DirectFile { file, unit }),
