@@ -216,7 +216,8 @@ impl Dsl {
             let head = dataset.name.split('@').next().unwrap_or_default();
             let full =
                 if since.contains('@') { since.to_owned() } else { format!("{head}@{since}") };
-            let value = self.written_since(dataset, &self.by_name(&full)?)?;
+            let Some(snapshot) = there(self.by_name(&full))? else { return Ok(None) };
+            let value = self.written_since(dataset, &snapshot)?;
             let property = |v: u64| Property {
                 name: name.to_owned(),
                 value: v.to_string(),
@@ -230,7 +231,7 @@ impl Dsl {
             let head = dataset.name.split('@').next().unwrap_or_default();
             let full =
                 if since.contains('#') { since.to_owned() } else { format!("{head}#{since}") };
-            let bookmark = self.bookmark(&full)?;
+            let Some(bookmark) = there(self.bookmark(&full))? else { return Ok(None) };
             let value = self.written_since_bookmark(dataset, &bookmark.phys)?;
             return Ok(value.map(|v| Property {
                 name: name.to_owned(),
@@ -242,5 +243,13 @@ impl Dsl {
         }
         let wanted = props::find_dataset(name).map_or(name, |p| p.name);
         Ok(self.properties(dataset, context)?.into_iter().find(|p| p.name == wanted))
+    }
+}
+
+/// What was found, when it is there: most datasets do not have a snapshot of the others' name.
+fn there<T>(found: Result<T>) -> Result<Option<T>> {
+    match found {
+        Err(Error::NoSuchDataset(_)) => Ok(None),
+        found => found.map(Some),
     }
 }

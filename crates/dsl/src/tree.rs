@@ -8,6 +8,7 @@ use ondisk::{DmuType, Dnode, spelling};
 use std::cmp::Reverse;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Deepest nesting of datasets that is followed. OpenZFS makes 50 levels unless a tunable says
 /// more; a name of 255 bytes has room for 128.
@@ -55,6 +56,7 @@ pub struct Dsl {
     pool: String,
     root: u64,
     keys: Keyring,
+    ignores_limits: AtomicBool,
 }
 
 impl Dsl {
@@ -62,7 +64,19 @@ impl Dsl {
     pub fn open(mos: Objset, pool: &str) -> Result<Self> {
         let directory = Zap::open(&mos.object(1)?)?;
         let root = directory.need_u64("root_dataset")?;
-        Ok(Self { mos, pool: pool.to_owned(), root, keys: Keyring::default() })
+        let ignores_limits = AtomicBool::new(false);
+        Ok(Self { mos, pool: pool.to_owned(), root, keys: Keyring::default(), ignores_limits })
+    }
+
+    /// From now on limits on the number of file systems and snapshots stop nothing: they are for
+    /// users that may not change them.
+    pub fn ignore_limits(&self) {
+        self.ignores_limits.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether limits on the number of file systems and snapshots stop nothing.
+    pub(crate) fn ignores_limits(&self) -> bool {
+        self.ignores_limits.load(Ordering::Relaxed)
     }
 
     /// The meta object set.

@@ -5,14 +5,17 @@
 //! leaves the old one. A program that changes it locks `NAME.lock` first, because the file itself
 //! is replaced.
 //! Without any pool in it there is no file, as OpenZFS has it.
+//!
+//! Only a regular file is ever replaced or removed. A link, a device or a pipe under one of these
+//! names is not ours, and nothing can be remembered there.
 
 use crate::{Error, Known, Notice, Result};
 use engine::config::{NvList, NvPair, NvValue, Packing};
 use engine::devices::open_to_read;
 use rustix::fs::OFlags;
-use std::fs::{File, OpenOptions};
+use std::fs::{File, FileType, OpenOptions};
 use std::io::{self, Read as _, Write as _};
-use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
+use std::os::unix::fs::{DirBuilderExt as _, FileTypeExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
 /// A list of thousands of pools stays far below this.
@@ -57,6 +60,30 @@ pub fn read(path: &Path) -> io::Result<(Vec<Known>, Vec<String>)> {
 /// The same, without a word about a file that cannot be read.
 pub(crate) fn entries_of(path: &Path) -> Option<Vec<Known>> {
     entries(path).ok().map(|entries| entries.pools)
+}
+
+/// What stands in the way of a file of ours.
+fn obstacle(kind: FileType) -> Option<&'static str> {
+    Some(match kind {
+        kind if kind.is_file() => return None,
+        kind if kind.is_symlink() => "it is a symbolic link",
+        kind if kind.is_dir() => "it is a directory",
+        kind if kind.is_fifo() => "it is a pipe",
+        kind if kind.is_socket() => "it is a socket",
+        _ => "it is a device",
+    })
+}
+
+/// Only a regular file may stand there; whether one does.
+fn check_place(path: &Path) -> io::Result<bool> {
+    match path.symlink_metadata() {
+        Ok(found) => match obstacle(found.file_type()) {
+            None => Ok(true),
+            Some(what) => Err(io::Error::new(io::ErrorKind::InvalidInput, what)),
+        },
+        Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(false),
+        Err(e) => Err(e),
+    }
 }
 
 /// Is told what a user should know.
@@ -123,6 +150,10 @@ impl CacheFile {
 
     /// The same with the lock, or why it cannot be had.
     fn mended(&self, told: Told<'_>, locked: io::Result<()>) -> Vec<Known> {
+        if let Err(e) = check_place(&self.path) {
+            told(&Notice::Unreadable { path: &self.path, cause: &e });
+            return Vec::new();
+        }
         let (pools, why) = match entries(&self.path) {
             Ok(entries) if entries.damaged.is_empty() => return entries.pools,
             Ok(Entries { pools, damaged }) => (pools, damaged),
@@ -134,7 +165,8 @@ impl CacheFile {
             }
         };
         let aside = self.aside();
-        let put_aside = || std::fs::rename(&self.path, &aside);
+        let put_aside =
+            || check_place(&self.path).and_then(|_| std::fs::rename(&self.path, &aside));
         let done = locked.and_then(|()| put_aside()).and_then(|()| self.replace(&pools));
         let aside = done.as_ref().map(|()| aside.as_path());
         told(&Notice::Damaged { path: &self.path, why: &why, aside });
@@ -159,17 +191,35 @@ impl CacheFile {
     /// Why one more entry could not be written now, if it could not. Nothing is left behind.
     pub(crate) fn check_writable(&self) -> Result<()> {
         let probe = || {
+            check_place(&self.path)?;
             self.make_folder()?;
             let _lock = self.lock()?;
+            if !self.has_own_folder {
+                self.check_content()?;
+            }
             let size = std::fs::metadata(&self.path).map_or(0, |meta| meta.len()) + ENTRY_BYTES;
             let new = self.beside("new");
-            let mut file = private().write(true).truncate(true).open(&new)?;
+            let mut file = make(&new)?;
             // A size alone takes no space, and only what is durable has it for certain.
             let written = io::copy(&mut io::repeat(0).take(size), &mut file);
             let written = written.and_then(|_| file.sync_all());
             std::fs::remove_file(new).and(written)
         };
         probe().map_err(|e| self.cannot_write(e))
+    }
+
+    /// A file that the user named may be one of another kind, or a device of the pool itself.
+    fn check_content(&self) -> io::Result<()> {
+        let is_list = match entries(&self.path) {
+            Err(Unreadable::Io(e)) => return Err(e),
+            Err(Unreadable::Damaged(_)) => false,
+            Err(Unreadable::NoFile) => true,
+            Ok(Entries { pools, damaged }) => !(pools.is_empty() && damaged.is_empty()),
+        };
+        match is_list || self.path.metadata()?.len() == 0 {
+            true => Ok(()),
+            false => Err(io::Error::new(io::ErrorKind::InvalidData, "it is no list of pools")),
+        }
     }
 
     fn cannot_write(&self, cause: io::Error) -> Error {
@@ -193,7 +243,8 @@ impl CacheFile {
 
     /// Puts an entry in the place of another, when that still stands there as it was.
     pub(crate) fn replace_entry(&self, told: Told<'_>, old: &Known, new: &Known) -> Result<()> {
-        if !self.path.exists() {
+        // What is no file of ours has no entry.
+        if !check_place(&self.path).unwrap_or(false) {
             return Ok(());
         }
         self.change(told, |entries| {
@@ -210,7 +261,8 @@ impl CacheFile {
 
     /// Takes an entry out, when it is there.
     pub(crate) fn remove(&self, told: Told<'_>, guid: u64) -> Result<()> {
-        if !self.path.exists() {
+        // What is no file of ours has no entry.
+        if !check_place(&self.path).unwrap_or(false) {
             return Ok(());
         }
         self.change(told, |entries| {
@@ -223,6 +275,7 @@ impl CacheFile {
     /// Changes the entries, under the lock; `change` says whether it did.
     fn change(&self, told: Told<'_>, change: impl FnOnce(&mut Vec<Known>) -> bool) -> Result<()> {
         let fail = |e: io::Error| self.cannot_write(e);
+        check_place(&self.path).map_err(fail)?;
         self.make_folder().map_err(fail)?;
         let _lock = self.lock().map_err(fail)?;
         let mut entries = self.mended(told, Ok(()));
@@ -233,6 +286,7 @@ impl CacheFile {
     }
 
     fn replace(&self, entries: &[Known]) -> io::Result<()> {
+        check_place(&self.path)?;
         if entries.is_empty() {
             return match std::fs::remove_file(&self.path) {
                 Err(e) if e.kind() != io::ErrorKind::NotFound => Err(e),
@@ -245,7 +299,7 @@ impl CacheFile {
         }
         let bytes = list.encode(Packing::XDR).map_err(io::Error::other)?;
         let new = self.beside("new");
-        let mut file = private().write(true).truncate(true).open(&new)?;
+        let mut file = make(&new)?;
         if let Err(e) = file.write_all(&bytes).and_then(|()| file.sync_all()) {
             // Half a file is of no use, and takes the space that is short.
             let _ = std::fs::remove_file(&new);
@@ -267,6 +321,14 @@ fn private() -> OpenOptions {
     let flags = OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NONBLOCK;
     options.create(true).mode(0o644).custom_flags(flags.bits().cast_signed());
     options
+}
+
+/// Makes a file anew, in place of what a process left that was cut off.
+fn make(path: &Path) -> io::Result<File> {
+    if check_place(path)? {
+        std::fs::remove_file(path)?;
+    }
+    private().write(true).create_new(true).open(path)
 }
 
 /// Opens a file that is only there to be locked. What it holds, or a link leads to, is not touched.
@@ -354,6 +416,28 @@ mod tests {
         std::os::unix::fs::symlink(path("other"), path("link")).unwrap();
         open_lock(&path("link")).unwrap_err();
         open_lock(&path("other")).unwrap();
+        assert_eq!(std::fs::read(path("other")).unwrap(), b"content");
+    }
+
+    #[test]
+    fn what_is_no_file_stays_what_it_is() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = |name: &str| dir.path().join(name);
+        std::fs::write(path("other"), b"content").unwrap();
+        for name in ["link", "zpool.cache.new"] {
+            std::os::unix::fs::symlink(path("other"), path(name)).unwrap();
+        }
+        let _socket = std::os::unix::net::UnixListener::bind(path("socket")).unwrap();
+        std::fs::create_dir(path("folder")).unwrap();
+        for name in ["link", "socket", "folder", "zpool.cache"] {
+            let kind = || path(name).symlink_metadata().ok().map(|found| found.file_type());
+            let (before, file) = (kind(), CacheFile::at(path(name)));
+            file.check_writable().unwrap_err();
+            file.put(&deaf, &pool("a", 1)).unwrap_err();
+            file.remove(&deaf, 1).unwrap();
+            assert!(names(&file).is_empty());
+            assert_eq!(kind(), before, "{name}");
+        }
         assert_eq!(std::fs::read(path("other")).unwrap(), b"content");
     }
 

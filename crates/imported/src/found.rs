@@ -255,6 +255,17 @@ fn is_whole(candidate: &Candidate, known: &Known) -> bool {
 /// A known pool's devices, wherever they are now: where they were, in the folders they were in,
 /// with disks the usual places, and these folders.
 pub fn look_for(known: Known, elsewhere: &[PathBuf]) -> Result<Found, LookError> {
+    let found = look_for_any(known, elsewhere)?;
+    match (found.candidate.state(), found.listed.known()) {
+        (CandidateState::Destroyed, Some(known)) => {
+            Err(LookError::Destroyed { name: known.name().to_owned() })
+        }
+        _ => Ok(found),
+    }
+}
+
+/// The same, also when the pool was destroyed.
+pub fn look_for_any(known: Known, elsewhere: &[PathBuf]) -> Result<Found, LookError> {
     let Sought { candidate, is_wider, denied } = seek(&known, elsewhere)?;
     let name = || known.name().to_owned();
     let candidate = match (candidate, denied) {
@@ -262,9 +273,6 @@ pub fn look_for(known: Known, elsewhere: &[PathBuf]) -> Result<Found, LookError>
         (None, Some(path)) => return Err(LookError::Denied { name: name(), path }),
         (None, None) => return Err(LookError::Absent(Box::new(known))),
     };
-    if candidate.state() == CandidateState::Destroyed {
-        return Err(LookError::Destroyed { name: name() });
-    }
     let is_outdated = is_wider || known.is_changing();
     let listed = Listed { known: Some(known), is_elsewhere: false, is_outdated };
     Ok(Found { candidate, listed })
@@ -315,6 +323,28 @@ pub fn left_aside(candidate: &Candidate) -> Vec<PathBuf> {
         Candidate::group(&found).iter().any(|c| of_pool(c) && c.leaves.contains_key(guid))
     };
     named.filter(is_there).map(|(_, path)| path).collect()
+}
+
+/// Files and disks that may not be read, each of which is a device of this pool that was not found,
+/// by its path or by its name in one of these places.
+#[must_use]
+pub fn denied(candidate: &Candidate, places: &[PathBuf]) -> Vec<PathBuf> {
+    let missing = candidate.missing(&candidate.tree, u64::MAX).into_iter();
+    let absent = missing.filter(|m| m.absence == Absence::NotFound);
+    let named: Vec<PathBuf> = absent.filter_map(|m| m.path.map(PathBuf::from)).collect();
+    if named.is_empty() {
+        return Vec::new();
+    }
+    let is_device = |path: &PathBuf| named.iter().any(|n| n.file_name() == path.file_name());
+    let usual = named.iter().filter(|path| path.is_absolute());
+    let paths: Vec<PathBuf> = usual.chain(places).cloned().collect();
+    if paths.is_empty() {
+        return Vec::new();
+    }
+    let denied = engine::pools::denied(&SearchOptions { paths, ..SearchOptions::default() });
+    let devices: BTreeSet<PathBuf> =
+        denied.into_iter().filter(is_device).map(|p| real(&p)).collect();
+    devices.into_iter().collect()
 }
 
 /// Where devices may have gone from these paths: other names in the same folders, for disks the

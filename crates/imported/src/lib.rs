@@ -28,7 +28,7 @@ mod found;
 pub use entry::Known;
 pub use error::{Error, LookError, Notice, Result};
 pub use file::read;
-pub use found::{Found, Listed, is_gone, left_aside, look_for, pick};
+pub use found::{Found, Listed, denied, is_gone, left_aside, look_for, look_for_any, pick};
 
 use engine::live::cache_config;
 use engine::{LivePool, Pool};

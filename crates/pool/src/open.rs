@@ -434,6 +434,16 @@ impl Pool {
         tree.leaves().filter(in_use).filter_map(astray).collect()
     }
 
+    /// Devices that were in use, are not where they were opened any more, and are gone without: the
+    /// others make up for them.
+    #[must_use]
+    pub fn gone_without(&self) -> Vec<(String, device::Astray)> {
+        let tree = self.vdevs();
+        let is_out = |l: &vdev::NodeRef<'_>| l.state() == VdevState::Removed;
+        let astray = |l: vdev::NodeRef<'_>| Some((l.device()?.name().to_owned(), l.astray()?));
+        tree.leaves().filter(is_out).filter_map(astray).collect()
+    }
+
     /// The word for the pool's state: that of its vdevs, or `SUSPENDED`.
     #[must_use]
     pub fn health(&self) -> String {

@@ -317,7 +317,7 @@ impl VdevTree {
     }
 
     /// Depth was bounded when the tree was built.
-    fn is_whole_without(&self, index: usize, leaf: usize) -> bool {
+    pub(crate) fn is_whole_without(&self, index: usize, leaf: usize) -> bool {
         let Some(node) = self.nodes.get(index) else { return false };
         let mut children = node.children.iter();
         let is_whole = |c: &usize| self.is_whole_without(*c, leaf);

@@ -39,6 +39,8 @@ struct PoolTrouble {
     closed: Option<Box<Candidate>>,
     /// It is the pool itself that cannot be opened, or not for writing, however it is tried.
     is_its_own: bool,
+    /// No other process had it when this happened.
+    is_held: bool,
 }
 
 impl std::fmt::Debug for PoolTrouble {
@@ -81,6 +83,13 @@ impl Failure {
         self
     }
 
+    /// This process alone had the devices of its pool.
+    #[must_use]
+    pub fn while_held(mut self) -> Self {
+        self.pool.is_held = true;
+        self
+    }
+
     /// What is known of the pool, when it could not be opened because devices are missing.
     pub fn closed(&self) -> Option<&Candidate> {
         self.pool.closed.as_deref()
@@ -89,6 +98,11 @@ impl Failure {
     /// The pool cannot be written to as it is, however it is tried.
     pub fn is_of_pool(&self) -> bool {
         self.pool.is_its_own
+    }
+
+    /// No other process had the pool, so that it can be given up.
+    pub fn was_held(&self) -> bool {
+        self.pool.is_held
     }
 
     /// Says first what it is about.
@@ -123,7 +137,7 @@ impl Failure {
 
 /// The text without the numbers of errors that the standard library adds, as in "Permission denied
 /// (os error 13)": no program of a system says them.
-fn without_number(mut text: String) -> String {
+pub fn without_number(mut text: String) -> String {
     const MARK: &str = " (os error ";
     while let Some(at) = text.find(MARK) {
         let behind = at + MARK.len();

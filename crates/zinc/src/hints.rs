@@ -36,7 +36,8 @@ pub fn words(hint: &Hint) -> String {
         }
         Hint::SaveData => {
             "while the pool is open, copy its data out or put the file back where it was; \
-             `zinc zpool sync` goes on without a device that the others make up for"
+             `zinc zpool sync` goes on without a device that the others make up for; \
+             `zinc zpool export -f` lets go of the pool, and what is on lost devices is lost"
         }
         Hint::LoadKey => "give the key with --keys FILE, or on the terminal with --ask",
         Hint::CreateParents => "-p makes what is missing above it",

@@ -95,6 +95,15 @@ impl LiveArgs {
     }
 }
 
+/// Refuses a path where a name in a pool is meant.
+fn check_start(name: &str) -> Result<(), Failure> {
+    match name.starts_with('/') {
+        true => Err(Failure::new(format!("cannot open '{name}': leading slash in name"))
+            .hint("the name of a dataset begins with that of its pool: POOL/NAME")),
+        false => Ok(()),
+    }
+}
+
 /// [`LiveArgs::look`] for verbs that find their pools in another way.
 pub fn look(
     session: &Session,
@@ -102,8 +111,15 @@ pub fn look(
     how: &LiveHow,
     name: &str,
 ) -> Result<engine::Pool, Failure> {
+    check_start(name)?;
+    let seen = |pool: engine::Pool| {
+        if session.user() == 0 {
+            pool.dsl().ignore_limits();
+        }
+        pool
+    };
     if let Some(pool) = session.held(name) {
-        return Ok(pool.look()?);
+        return Ok(seen(pool.look()?));
     }
     crate::served::or_forward(session, search, name, || {
         let found = found::find(session, search, name, Reach::Known)?;
@@ -114,7 +130,7 @@ pub fn look(
         };
         let mut options = options(session, search, how.cache_mib);
         found.complete(&mut options);
-        Ok(engine::Pool::open_candidate(&found.candidate, &options)?)
+        Ok(seen(engine::Pool::open_candidate(&found.candidate, &options)?))
     })
 }
 
@@ -151,6 +167,7 @@ pub fn take(
             tunables: tunables.to_vec(),
             // A device that was only looked at in another place stays where it is for its host.
             adopt_paths: found.is_the_known_one(),
+            ignore_limits: session.user() == 0,
             give_up: named_leaves(session, &found.candidate, &how.give_up),
             ..ImportOptions::new(open)
         };
@@ -192,6 +209,7 @@ pub fn change<T>(
     name: &str,
     act: impl FnOnce(&LivePool) -> Result<T, Failure>,
 ) -> Result<T, Failure> {
+    check_start(name)?;
     crate::served::forward(session, search, name)?;
     if let Some(pool) = session.held(name) {
         ui::runs_on(session);
@@ -214,6 +232,7 @@ pub fn change<T>(
         let result = result?;
         durable?;
         tell_txgs(session, &pool, how)?;
+        tell_astray(session, &pool)?;
         return Ok(result);
     }
     let tunables = how.tuning.all(session)?;
@@ -237,6 +256,35 @@ pub fn change<T>(
     told?;
     left?;
     Ok(result)
+}
+
+/// Says which devices of a pool that is held are not where they were opened any more.
+///
+/// # Errors
+/// Nothing makes up for them: what was done is lost when the pool is let go.
+pub fn tell_astray(session: &Session, pool: &LivePool) -> Result<(), Failure> {
+    let name = pool.name();
+    pool.can_be_found().map_err(|e| {
+        let what = format!("what was done to '{name}' is lost when its server ends");
+        let failure = Failure::from(e);
+        let (why, _, hint) = failure.parts();
+        let lost = Failure::new(what).because(why);
+        match hint {
+            Some(hint) => lost.hint(hint),
+            None => lost,
+        }
+    })?;
+    let gone = pool.view().gone_without();
+    let gone: Vec<String> = gone.iter().map(|(path, what)| format!("{path} {what}")).collect();
+    if !gone.is_empty() {
+        let text = format!(
+            "zinc: warning: pool '{name}' goes on without devices: {}; `zinc zpool replace {name} \
+             DEVICE NEW` puts another in the place of one\n",
+            gone.join(", ")
+        );
+        ui::error(session, &text);
+    }
+    Ok(())
 }
 
 /// How pools are searched and read.

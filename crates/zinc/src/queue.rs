@@ -116,7 +116,7 @@ pub fn take(
                 {
                     found = find()?;
                 }
-                Err(e) => return Err(e.into()),
+                Err(e) => return Err(Failure::from(e).while_held()),
             }
             waited = true;
         }
@@ -136,7 +136,7 @@ pub fn mark_destroyed(session: &Session, wait: Wait, candidate: &Candidate) -> R
         disks = LocalDevices::default();
         session.sleep(PAUSE)?;
     }
-    Ok(live::mark_destroyed(&Rt::real(), candidate, &disks)?)
+    live::mark_destroyed(&Rt::real(), candidate, &disks).map_err(|e| Failure::from(e).while_held())
 }
 
 /// Why devices could not be locked.

@@ -25,7 +25,7 @@ pub mod stream;
 
 pub use term::{Table, escape, script_row};
 
-use crate::failure::{FAILED, Failure};
+use crate::failure::{FAILED, Failure, without_number};
 use crate::session::Session;
 use sink::Lost;
 use std::fs::File;
@@ -110,9 +110,10 @@ pub fn streams(session: &Session) -> io::Result<[OwnedFd; 2]> {
     }
 }
 
-/// Prints text for people to standard error.
+/// Prints text for people to standard error. Numbers of the system's errors are left out here, so
+/// that no message has them, whatever it was made of.
 pub fn error(session: &Session, text: &str) {
-    complain(session, &escape::text(text));
+    complain(session, &escape::text(&without_number(text.to_owned())));
 }
 
 fn complain(session: &Session, text: &str) {

@@ -40,6 +40,45 @@ fn has_all_on(place: &Place, device: &str, other: &str, file: &str) {
     assert!(read(&format!("back-{device}")) == read(file), "{device}");
 }
 
+/// A device of the pool that was moved, and devices that it has for something else: no message says
+/// to destroy the pool.
+#[test]
+fn a_device_of_the_pool_itself_is_known_wherever_it_is() {
+    for verb in ["online tank", "replace tank b"] {
+        let place = mirror();
+        let new = tempfile::tempdir().unwrap();
+        // A served pool had it open; one that nothing holds looks where it was.
+        std::fs::rename(place.path().join("b"), new.path().join("b")).unwrap();
+        fill(&place, "one", |words| place.ok(words));
+        let moved = new.path().join("b").display().to_string();
+        place.ok(&format!("zpool {verb} {moved}"));
+        let status = place.ok("zpool status -P tank");
+        assert!(status.contains(&moved) && status.contains(" state: ONLINE"), "{status}");
+        has_all_on_moved(&place, &moved);
+    }
+    let place = mirror();
+    place.extra("c");
+    place.extra("d");
+    place.ok("zpool add tank spare c cache d");
+    for (command, why) in [
+        ("zpool replace tank b c", "c is a spare of this pool"),
+        ("zpool attach tank b d", "d is a cache device of this pool"),
+        ("zpool online tank c", "device is reserved as a hot spare"),
+        ("zpool replace tank b a", "part of active pool 'tank'"),
+    ] {
+        let said = place.fails(command);
+        assert!(said.contains(why) && !said.contains("destroy"), "{command}: {said}");
+    }
+}
+
+/// The device that was moved has all, without the other.
+fn has_all_on_moved(place: &Place, moved: &str) {
+    place.ok("zpool export tank");
+    place.ok(&format!("cp -d {moved} tank:/one back"));
+    let read = |name: &str| std::fs::read(place.path().join(name)).unwrap();
+    assert!(read("back") == read("one"));
+}
+
 #[test]
 fn a_device_is_taken_out_and_used_again() {
     let place = mirror();

@@ -67,6 +67,88 @@ fn errors_of_the_system_have_no_numbers() {
 }
 
 #[test]
+fn a_copy_that_the_system_refuses_says_so_without_a_number() {
+    let place = Place::new(&["a"]);
+    place.ok("zpool create tank a");
+    std::fs::write(place.path().join("file"), [1; 4096]).unwrap();
+    place.ok("cp file tank:/file");
+    for command in ["cp tank:/file out", "cp -r tank: tree"] {
+        let line = format!("trap '' XFSZ; ulimit -f 0; exec \"$0\" {command}");
+        let output = std::process::Command::new("sh")
+            .args(["-c", &line, env!("CARGO_BIN_EXE_zinc")])
+            .current_dir(place.path())
+            .env("ZINC_STATE", support::state(place.path()))
+            .output()
+            .unwrap();
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(1), "{said}");
+        assert!(said.contains("File too large") && !said.contains("os error"), "{said}");
+    }
+}
+
+#[test]
+fn a_target_that_is_not_there_is_named() {
+    let place = Place::new(&["a"]);
+    place.ok("zpool create tank a");
+    place.ok("zfs create -V 16M tank/v");
+    std::fs::write(place.path().join("file"), "text").unwrap();
+    let said = place.fails("cp file tank/v");
+    assert!(said.contains("'tank/v' is no place in a pool"), "{said}");
+    assert!(said.contains("POOL/DATASET:/PATH"), "{said}");
+    let said = place.fails("cp file tank/v:/file");
+    assert!(said.contains("a volume has no files"), "{said}");
+}
+
+#[test]
+fn what_zinc_does_not_set_is_refused_for_that_reason() {
+    let place = Place::new(&["a"]);
+    place.ok("zpool create tank a");
+    for quota in ["userquota@0", "groupobjquota@0", "projectquota@7", "defaultuserquota"] {
+        let said = place.fails(&format!("zfs set {quota}=1G tank"));
+        assert!(said.contains("zinc does not set quotas of owners yet"), "{said}");
+    }
+    let said = place.fails("zfs set version=4 tank");
+    assert!(said.contains("zinc does not change the version"), "{said}");
+    let said = place.fails("zfs set encryption=on tank");
+    assert!(said.contains("'encryption' is readonly"), "{said}");
+    for command in ["zfs destroy /tank", "zfs set atime=off /tank", "zfs snapshot /tank@a"] {
+        let said = place.fails(command);
+        assert!(said.contains("leading slash in name"), "{command}: {said}");
+    }
+}
+
+#[test]
+fn limits_need_their_feature_and_do_not_stop_root() {
+    let place = Place::new(&["a"]);
+    place.ok("zpool create -d tank a");
+    for setting in ["filesystem_limit=1", "snapshot_limit=1", "longname=on"] {
+        let said = place.fails(&format!("zfs set {setting} tank"));
+        assert!(said.contains("pool must be upgraded"), "{said}");
+    }
+    place.ok("zpool set feature@filesystem_limits=enabled tank");
+    place.ok("zfs set filesystem_limit=0 tank");
+    let made = place.run("zfs create tank/fs");
+    assert_eq!(made.code == 0, rustix::process::geteuid().is_root(), "{}", made.err);
+}
+
+#[test]
+fn small_answers_are_those_of_openzfs() {
+    let place = Place::new(&["a"]);
+    place.ok("zpool create tank a");
+    place.ok("zfs snapshot tank@a");
+    assert!(place.ok("zfs destroy -nv tank@a").ends_with("would reclaim 0B\n"));
+    assert_eq!(place.ok("zpool get -Ho property,value listsnaps tank"), "listsnapshots\toff\n");
+    let run = place.run("zpool get size nix");
+    assert_eq!((run.code, run.out.as_str()), (1, ""));
+    let said = place.fails("zpool import -d . tank other");
+    assert!(said.contains("cannot import 'tank': it is imported already"), "{said}");
+    std::fs::copy(place.cache(), place.path().join("old.cache")).unwrap();
+    place.ok("zpool destroy tank");
+    assert!(place.fails("zpool import -c old.cache tank").contains("was destroyed"));
+    place.ok("zpool import -c old.cache -D -f tank");
+}
+
+#[test]
 fn a_new_pool_is_healthy_and_exported_ones_are_marked() {
     let place = Place::new(&["a"]);
     place.ok("zpool create tank a");

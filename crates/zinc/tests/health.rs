@@ -409,7 +409,13 @@ fn astray(what: &str, change: impl Fn(&Path)) {
     has(&status, &["while", "they were in use", what]);
     let export = place.run(&["zpool", "export", "tank"]);
     assert_ne!(export.code, 0, "{}", export.out);
-    has(&export.err, &[what]);
+    has(&export.err, &[what, "zpool export -f"]);
+    // What is changed now is lost, and does not count as done.
+    for verb in [&["zfs", "create", "tank/lost"][..], &["zpool", "sync", "tank"]] {
+        let changed = place.run(verb);
+        assert_eq!(changed.code, 1, "{verb:?}");
+        has(&changed.err, &["is lost when its server ends", "disk", what]);
+    }
     // The pool is still there, so that its data can be copied out.
     place.run(&["zfs", "list", "tank"]).ok();
     rustix::process::kill_process(
@@ -540,7 +546,12 @@ fn a_side_of_a_mirror_that_goes_astray_is_gone_without() {
             "was deleted" => std::fs::remove_file(place.path("b")).unwrap(),
             _ => place.cut("b", MIB),
         }
-        place.run(&["zfs", "create", "tank/after"]).ok();
+        for verb in [&["zfs", "create", "tank/after"][..], &["zpool", "sync", "tank"]] {
+            let changed = place.run(verb);
+            assert_eq!(changed.code, 0, "{}", changed.err);
+            assert_eq!(changed.err.lines().count(), 1, "{}", changed.err);
+            has(&changed.err, &["goes on without", "/b", what, "zpool replace"]);
+        }
         let health = place.run(&["zpool", "list", "-Ho", "health", "tank"]).out;
         assert_eq!(health.trim(), "DEGRADED", "{what}");
         let status = place.run(&["zpool", "status", "tank"]).out;
@@ -556,15 +567,46 @@ fn a_side_of_a_mirror_that_goes_astray_is_gone_without() {
 #[test]
 fn a_mirror_without_any_side_that_will_be_found_is_not_healthy() {
     let place = Place::new(&["mirror"], &["a", "b"]);
-    let _server = place.serve();
+    let mut server = place.serve();
     for side in ["a", "b"] {
         std::fs::remove_file(place.path(side)).unwrap();
     }
-    place.run(&["zfs", "create", "tank/after"]).ok();
+    assert_eq!(place.run(&["zfs", "create", "tank/after"]).code, 1);
     let health = place.run(&["zpool", "list", "-Ho", "health", "tank"]).out;
     assert_eq!(health.trim(), "DEGRADED");
     has(&place.run(&["zpool", "status", "tank"]).out, &["was deleted", "is lost when"]);
     assert_ne!(place.run(&["zpool", "export", "tank"]).code, 0);
+    let destroyed = place.run(&["zpool", "destroy", "-f", "tank"]);
+    assert_ne!(destroyed.code, 0);
+    has(&destroyed.err, &["zpool export -f tank"]);
+    // The way out: the server ends, and says what is lost.
+    let ended = place.run(&["zpool", "export", "-f", "tank"]);
+    assert_eq!(ended.code, 0, "{}", ended.err);
+    has(&ended.err, &["was let go of", "was deleted"]);
+    assert!(!server.0.wait().unwrap().success());
+    has(&place.run(&["zfs", "list", "tank"]).err, &["no such pool"]);
+}
+
+/// A pool below which nothing can be written any more is given up by force alone.
+#[test]
+fn a_pool_without_room_below_is_given_up_by_force() {
+    for verb in ["export", "destroy"] {
+        let place = Place::new(&[], &["disk"]);
+        let full = |words: &str| {
+            let line = format!("trap '' XFSZ; ulimit -f 0; exec \"$0\" {words}");
+            let mut command = place.command("sh", &["-c", &line, env!("CARGO_BIN_EXE_zinc")]);
+            let output = command.output().unwrap();
+            let text = String::from_utf8_lossy(&output.stderr).into_owned();
+            (output.status.code().unwrap(), text)
+        };
+        let (code, text) = full(&format!("zpool {verb} tank"));
+        assert_eq!(code, 1, "{text}");
+        place.run(&["zpool", "list", "tank"]).ok();
+        let (code, text) = full(&format!("zpool {verb} -f tank"));
+        assert_eq!(code, 0, "{text}");
+        has(&text, &["'tank' is not known any more", "labels could not be written"]);
+        has(&place.run(&["zpool", "list", "tank"]).err, &["no such pool"]);
+    }
 }
 
 /// An import that was shown one side of a mirror says that the other is where it was.

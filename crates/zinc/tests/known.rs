@@ -176,6 +176,51 @@ fn what_an_import_says_is_remembered() {
 }
 
 #[test]
+fn a_list_of_pools_takes_the_place_of_nothing_else() {
+    let place = Place::new(&["a", "b"]);
+    let here = |name: &str| place.path().join(name);
+    let mode = rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR;
+    let fifo = rustix::fs::FileType::Fifo;
+    rustix::fs::mknodat(rustix::fs::CWD, here("pipe"), fifo, mode, 0).unwrap();
+    std::fs::write(here("text"), "kept").unwrap();
+    std::os::unix::fs::symlink("text", here("link")).unwrap();
+    std::os::unix::fs::symlink("/dev/null", here("null")).unwrap();
+    let kinds = || {
+        ["pipe", "text", "link", "null", "a"]
+            .map(|name| here(name).symlink_metadata().unwrap().file_type())
+    };
+    let before = kinds();
+    place.ok("zpool create other b");
+    for (name, why) in [
+        ("pipe", "it is a pipe"),
+        ("link", "it is a symbolic link"),
+        ("null", "it is a symbolic link"),
+        ("text", "it is no list of pools"),
+        ("a", "it is no list of pools"),
+    ] {
+        let path = here(name).display().to_string();
+        let said = place.fails(&format!("zpool create -o cachefile={path} tank a"));
+        assert!(said.contains("cannot create 'tank'") && said.contains(why), "{said}");
+        let said = place.fails(&format!("zpool set cachefile={path} other"));
+        assert!(said.contains(why), "{said}");
+        place.ok("zpool export other");
+        let said = place.fails(&format!("zpool import -d . -o cachefile={path} other"));
+        assert!(said.contains(why), "{said}");
+        place.ok("zpool import -d . other");
+    }
+    assert_eq!(kinds(), before);
+    assert_eq!(std::fs::read(here("text")).unwrap(), b"kept");
+    assert!(std::fs::read(here("a")).unwrap().iter().all(|byte| *byte == 0), "no label");
+    // The list itself: what took its place is left alone.
+    std::fs::remove_file(place.cache()).unwrap();
+    std::os::unix::fs::symlink(here("text"), place.cache()).unwrap();
+    let said = place.fails("zpool create tank a");
+    assert!(said.contains("it is a symbolic link") && said.contains("ZINC_STATE"), "{said}");
+    assert!(place.cache().is_symlink());
+    assert_eq!(std::fs::read(here("text")).unwrap(), b"kept");
+}
+
+#[test]
 fn what_openzfs_refuses_to_create_is_refused() {
     let place = Place::new(&["a", "b", "c"]);
     std::fs::create_dir(place.path().join("full")).unwrap();

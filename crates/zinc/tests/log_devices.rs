@@ -107,3 +107,21 @@ fn what_was_promised_on_a_log_device_that_is_missing_is_given_up_when_that_is_sa
     place.ok("zpool export tank");
     zdb_is_content(&place);
 }
+
+#[test]
+fn a_log_mirror_keeps_a_good_side_and_an_offline_log_is_not_missing() {
+    let place = Place::new(&["disk", "one", "two"]);
+    place.ok("zpool create tank disk log mirror one two");
+    place.ok("zpool offline tank one");
+    let why = place.fails("zpool detach tank two");
+    has(&why, &["cannot detach two", "no valid replicas"]);
+    // The side that is out may go.
+    place.ok("zpool detach tank one");
+    place.ok("zpool offline tank two");
+    place.ok("zpool export tank");
+    place.ok("zpool import -d . tank");
+    place.ok("zfs create tank/fs");
+    place.ok("zpool online tank two");
+    has(&place.ok("zpool status tank"), &["two", "ONLINE"]);
+    assert_eq!(place.run("check tank").code, 0);
+}

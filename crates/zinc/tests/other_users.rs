@@ -265,3 +265,34 @@ fn requests_that_no_client_sends_are_refused() {
     }
     place.ok(0, "zpool export tank");
 }
+
+#[test]
+fn a_device_that_may_not_be_opened_is_named_and_not_left_behind() {
+    let Some(place) = Place::new() else { return };
+    let here = |name: &str| place.path().join("nobody").join(name);
+    for name in ["a", "b"] {
+        std::fs::File::create(here(name)).unwrap().set_len(128 << 20).unwrap();
+        std::os::unix::fs::chown(here(name), Some(NOBODY), Some(NOBODY)).unwrap();
+    }
+    place.ok(NOBODY, "zpool create mm mirror a b");
+    place.ok(NOBODY, "zpool export mm");
+    std::fs::set_permissions(here("b"), Permissions::from_mode(0)).unwrap();
+    let why = format!("cannot open '{}': Permission denied", here("b").display());
+    let listed = place.ok(NOBODY, "zpool import -d .");
+    assert!(listed.contains(&why), "{listed}");
+    let output = place.run(NOBODY, "zpool import -d . mm");
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.code() == Some(1) && said.contains(&why), "{said}");
+    assert!(said.contains("-o readonly=on"), "{said}");
+    let output = place.run(NOBODY, "zpool import -d . -o readonly=on mm");
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success() && said.contains(&why), "{said}");
+    place.ok(NOBODY, "zpool export mm");
+    std::fs::set_permissions(here("a"), Permissions::from_mode(0)).unwrap();
+    let output = place.run(NOBODY, "zpool import -d . mm");
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(
+        said.contains("no such pool available") && said.contains("b': Permission denied"),
+        "{said}"
+    );
+}

@@ -233,6 +233,15 @@ fn a_pool_grows() {
     place.file("j", 128 << 20);
     place.step("zpool add -d . tank cache h spare i");
     place.step("zpool add -d . tank spare j");
+    for again in ["spare i", "cache h", "cache j", "spare h", "log i", "spare a", "log a"] {
+        let (code, said) = place.fails(&format!("zpool add -f -d . tank {again}"));
+        assert!(code == 1 && said.contains("invalid vdev specification"), "{again}: {said}");
+    }
+    for twice in ["spare k k", "cache k spare k", "mirror k k"] {
+        place.file("k", 128 << 20);
+        let (code, said) = place.fails(&format!("zpool add -f -d . tank {twice}"));
+        assert!(code == 1 && said.contains("refer to the same device"), "{twice}: {said}");
+    }
     let status = place.ok("zpool status -d . tank");
     let at = |what: &str| status.find(what).unwrap_or_else(|| panic!("{what}: {status}"));
     assert!(at("cache") < at("/h") && at("/h") < at("spares"), "{status}");

@@ -149,6 +149,26 @@ fn sources_filter_and_missing_properties_are_dashes() {
 }
 
 #[test]
+fn written_since_a_snapshot_that_most_datasets_lack_is_a_dash_there() {
+    let dir = tempfile::tempdir().unwrap();
+    let run = |words: &str| {
+        let words: Vec<&str> = words.split_whitespace().collect();
+        support::zinc_in(dir.path(), &words).ok()
+    };
+    std::fs::File::create(dir.path().join("a")).unwrap().set_len(128 << 20).unwrap();
+    run("zpool create pp a");
+    run("zfs create pp/with");
+    run("zfs create pp/without");
+    run("zfs snapshot pp/with@m");
+    let list = run("zfs list -H -r -o name,written@m pp");
+    assert_eq!(list, "pp\t-\npp/with\t0B\npp/without\t-\n");
+    let list = run("zfs list -Hp -r -o name,written@m pp");
+    assert_eq!(list, "pp\t-\npp/with\t0\npp/without\t-\n");
+    let got = run("zfs get -H -r -o name,value written@m,written#m pp/without");
+    assert_eq!(got, "pp/without\t-\npp/without\t-\n");
+}
+
+#[test]
 fn locked_datasets_are_listed() {
     let case = corpus("crypt");
     let dir = arg(&case.dir);

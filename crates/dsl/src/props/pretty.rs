@@ -15,6 +15,7 @@ pub(super) fn pretty(property: &Property, utc_offset: i64) -> String {
     };
     let local = n.saturating_add_signed(utc_offset);
     match native.name {
+        "written" if property.name != native.name => nicebytes(n),
         "quota" | "refquota" | "reservation" | "refreservation" if n == 0 => "none".to_owned(),
         "creation" => date(local),
         "snapshots_changed" => stamp(local, ' '),

@@ -16,9 +16,11 @@ enum At {
     Start(u64),
     /// This many bytes before the end, rounded down to a multiple of the second number first.
     End(u64, u64),
+    /// The same, and then this many bytes on.
+    Within(u64, u64, u64),
 }
 
-use At::{End, Start};
+use At::{End, Start, Within};
 
 /// The sector that places at the end of a device are multiples of.
 const SECTOR: u64 = 512;
@@ -38,6 +40,22 @@ const SIGNS: &[(At, &[u8], &str)] = &[
     (End(0x10000, 0x10000), b"\xa9\x2b\x4e\xfc", "linux_raid_member"),
     (End(2 * SECTOR, SECTOR), b"Intel Raid ISM Cfg Sig. ", "isw_raid_member"),
     (End(SECTOR, SECTOR), b"\xde\x11\xde\x11", "ddf_raid_member"),
+    (End(257 * SECTOR, SECTOR), b"\xde\x11\xde\x11", "ddf_raid_member"),
+    (End(SECTOR, SECTOR), b"\x37\xfc\x4d\x1e", "adaptec_raid_member"),
+    (Start(0x1220), b"\xf0\x16\x78\x5a", "hpt37x_raid_member"),
+    (Start(0x1220), b"\xfd\x16\x78\x5a", "hpt37x_raid_member"),
+    (End(11 * SECTOR, SECTOR), b"\xf3\x16\x78\x5a", "hpt45x_raid_member"),
+    (End(11 * SECTOR, SECTOR), b"\xfd\x16\x78\x5a", "hpt45x_raid_member"),
+    (End(SECTOR, SECTOR), b"JM", "jmicron_raid_member"),
+    (End(SECTOR, SECTOR), b"$XIDE$", "lsi_mega_raid_member"),
+    (End(2 * SECTOR, SECTOR), b"NVIDIA", "nvidia_raid_member"),
+    (Within(SECTOR, SECTOR, 0x60), b"\0\0\0\x2f", "silicon_medley_raid_member"),
+    (End(SECTOR, SECTOR), b"\x55\xaa", "via_raid_member"),
+    (Within(0x1000, 0x1000, 0x3c), b"\x83\x74\x02\x6b", "drbd"),
+    (Within(0x1000, 0x1000, 0x3c), b"\x83\x74\x02\x6c", "drbd"),
+    (Within(0x1000, 0x1000, 0x3c), b"\x83\x74\x02\x6d", "drbd"),
+    (Start(0x10), b"DRBDdlh*", "drbdproxy_datalog"),
+    (Start(0), b"SnAp", "DM_snapshot_cow"),
     (Start(0), b"LUKS\xba\xbe", "crypto_LUKS"),
     (Start(0x4000), b"SKUL\xba\xbe", "crypto_LUKS"),
     (Start(3), b"-FVE-FS-", "BitLocker"),
@@ -60,7 +78,37 @@ const SIGNS: &[(At, &[u8], &str)] = &[
     (Start(0xfff6), b"SWAPSPACE2", "swap"),
     (Start(0xff6), b"S1SUSPEND\0", "swsuspend"),
     (Start(0xff6), b"S2SUSPEND\0", "swsuspend"),
+    (Start(0xff6), b"ULSUSPEND\0", "swsuspend"),
+    (Start(0xff6), b"LINHIB0001", "swsuspend"),
     // File systems.
+    (Start(0), b"\0\0\0ReFS\0", "ReFS"),
+    (Start(0), b"EXFS", "exfs"),
+    (Start(0x400), b"BD", "hfs"),
+    (Start(0x400), b"\xf5\xfc\x01\xa5", "vxfs"),
+    (Start(0x2000), b"\xa5\x01\xfc\xf5", "vxfs"),
+    (Start(0), b"\x31\x18\x10\x06", "ubifs"),
+    (Start(0), b"\xce\xfa\xad\x1b", "bfs"),
+    (Start(0x2000), b"OracleCFS", "ocfs"),
+    (Start(0x2000), b"\x49\xe8\x95\xf9", "hpfs"),
+    (Start(0x1000), b"SPB5", "nss"),
+    (Start(0x8009), b"CDROM", "iso9660"),
+    (Start(0x7f8), b"\x44\x55\x2b\0", "xenix"),
+    (Start(0x7f8), b"\0\x2b\x55\x44", "xenix"),
+    (Start(0x800), b"\x2b\x55\x44", "xenix"),
+    (Start(0x800), b"\x44\x55\x2b", "xenix"),
+    (Start(0x3f8), b"\xfd\x18\x7e\x20", "sysv"),
+    (Start(0x3f8), b"\x20\x7e\x18\xfd", "sysv"),
+    (Start(0x27f8), b"\xfd\x18\x7e\x20", "sysv"),
+    (Start(0x27f8), b"\x20\x7e\x18\xfd", "sysv"),
+    (Start(0x3ff8), b"\xfd\x18\x7e\x20", "sysv"),
+    (Start(0x3ff8), b"\x20\x7e\x18\xfd", "sysv"),
+    (Start(0x4bf8), b"\xfd\x18\x7e\x20", "sysv"),
+    (Start(0x4bf8), b"\x20\x7e\x18\xfd", "sysv"),
+    (Start(0), b"qshs", "squashfs3"),
+    (Start(0), b"shsq", "squashfs3"),
+    (Start(0), b"\x28\xcd\x3d\x45", "cramfs"),
+    (Start(0x2034), b"ReIsErFs", "reiserfs"),
+    (Start(0x220), b"BFS1", "befs"),
     (Start(0x438), b"\x53\xef", "ext4"),
     (Start(0), b"XFSB", "xfs"),
     (Start(0x10040), b"_BHRfS_M", "btrfs"),
@@ -124,23 +172,37 @@ const TABLES: &[(At, &[u8], &str)] = &[
 /// is known to be there.
 #[must_use]
 pub fn foreign(device: &dyn Device) -> Option<String> {
-    if let Some(kind) = find(device, SIGNS) {
+    if let Some(kind) = find(device, SIGNS).or_else(|| promise(device)) {
         return Some(format!("a filesystem of type '{kind}'"));
     }
     let table = find(device, TABLES).or_else(|| sector_table(device));
     table.map(|kind| format!("a partition table of type '{kind}'"))
 }
 
+fn from_end(size: u64, before: u64, step: u64) -> Option<u64> {
+    size.checked_sub(before).map(|place| place - place % step)
+}
+
 fn find(device: &dyn Device, signs: &[(At, &[u8], &'static str)]) -> Option<&'static str> {
     let has = |(at, sign, _): &&(At, &[u8], &str)| {
         let place = match at {
             Start(n) => Some(*n),
-            End(n, step) => device.size().checked_sub(*n).map(|p| p - p % step),
+            End(n, step) => from_end(device.size(), *n, *step),
+            Within(n, step, plus) => from_end(device.size(), *n, *step).map(|p| p + plus),
         };
         let mut bytes = vec![0; sign.len()];
         place.is_some_and(|p| device.read(p, &mut bytes).is_ok()) && bytes == *sign
     };
     signs.iter().find(has).map(|(_, _, kind)| *kind)
+}
+
+/// Configurations of RAID adapters of Promise stand in one of many sectors before the end.
+fn promise(device: &dyn Device) -> Option<&'static str> {
+    const SECTORS: [u64; 14] =
+        [63, 255, 256, 16, 399, 591, 675, 735, 911, 974, 991, 951, 3087, 3072];
+    const SIGN: &[u8] = b"Promise Technology, Inc.";
+    let mut signs = SECTORS.iter().map(|n| (End(n * SECTOR, SECTOR), SIGN, "promise_raid_member"));
+    signs.find_map(|sign| find(device, &[sign]))
 }
 
 /// Tables that stand in the first sector without a magic number worth the name.
@@ -204,10 +266,17 @@ mod tests {
             let place = match at {
                 Start(n) => *n,
                 End(n, step) => (SIZE - n) / step * step,
+                Within(n, step, plus) => (SIZE - n) / step * step + plus,
             };
             let found = seen(&[(place, bytes)]).unwrap();
             assert!(found.ends_with(&format!("of type '{kind}'")), "{kind}: {found}");
         }
+    }
+
+    #[test]
+    fn a_configuration_of_promise_is_found() {
+        let found = seen(&[(SIZE - 951 * SECTOR, b"Promise Technology, Inc.")]).unwrap();
+        assert!(found.ends_with("of type 'promise_raid_member'"), "{found}");
     }
 
     #[test]

@@ -12,8 +12,9 @@
 //! only earlier             removed
 //! another generation       removed and added: the object's number was used again
 //! same change time         nothing
+//! more or fewer names      modified, with the change in links
 //! another path             renamed
-//! else                     modified, with the change in links, if any
+//! else                     modified
 //! ```
 
 mod objects;
@@ -187,14 +188,16 @@ fn compare(was: Option<Seen>, is: Option<Seen>) -> Vec<(What, Seen)> {
     if was.ctime == is.ctime {
         return Vec::new();
     }
-    if was.path != is.path {
-        return vec![(What::Renamed { from: was.path }, is)];
-    }
     let links = match is.kind {
         FileKind::Dir => 0,
         _ => i128::from(is.links) - i128::from(was.links),
     };
-    vec![(What::Modified { links }, is)]
+    if was.path != is.path && links == 0 {
+        return vec![(What::Renamed { from: was.path }, is)];
+    }
+    // Which of its names is another one cannot be told: it goes by one that it had.
+    let path = if links > 0 { was.path } else { is.path };
+    vec![(What::Modified { links }, Seen { path, ..is })]
 }
 
 /// `earlier` is a snapshot on the line of snapshots (origins included) that leads to `later`.
@@ -247,6 +250,13 @@ mod tests {
         assert_eq!(what(before(), seen(2, 1, "/a")), [What::Removed, What::Added]);
         assert_eq!(what(before(), seen(1, 2, "/b")), [What::Renamed { from: b"/a".into() }]);
         assert_eq!(what(before(), seen(1, 2, "/a")), [What::Modified { links: 0 }]);
+        // Its folder was renamed, too.
+        let linked = || Some(Seen { links: 2, ..seen(1, 2, "/b").unwrap() });
+        let of = |was, is| compare(was, is).into_iter().map(|(what, s)| (what, s.path)).next();
+        let gained = (What::Modified { links: 1 }, b"/a".to_vec());
+        assert_eq!(of(before(), linked()), Some(gained));
+        let lost = (What::Modified { links: -1 }, b"/c".to_vec());
+        assert_eq!(of(linked(), seen(1, 3, "/c")), Some(lost));
     }
 
     /// Whether the pool notes the births of holes or not: blocks of dnodes that became holes held

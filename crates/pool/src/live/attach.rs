@@ -203,7 +203,7 @@ impl Shared {
         without_side(top_of(&root, leaf)?, leaf)?;
         let tree = self.reader.vdevs();
         let device = tree.leaves().find(|l| l.guid() == leaf).and_then(|l| l.writer().cloned());
-        if !tree.is_whole_without_leaves(&[leaf]) {
+        if !tree.keeps_a_side_without(leaf) {
             return Err(refused("no valid replicas"));
         }
         drop(tree);

@@ -238,7 +238,8 @@ impl LivePool {
         let Some(known) = known else {
             return Err(shared.invalid(format!("there is no device {guid}")));
         };
-        let Some(path) = path.map(Path::to_owned).or(known.map(PathBuf::from)) else {
+        let known = known.map(PathBuf::from);
+        let Some(path) = path.map(Path::to_owned).or_else(|| known.clone()) else {
             return Err(shared.invalid(format!("device {guid} has no path")));
         };
         // One that is used stays as it is: without it there may be no pool. Its errors are
@@ -259,7 +260,8 @@ impl LivePool {
         let is_in_use = |kind| kind == device::ErrorKind::InUse;
         let opened = patience.again(&shared.rt, is_in_use, || source.claim(&path));
         let device = opened.map_err(|cause| Error::Device { pool, cause })?;
-        self.use_again(guid, own, device)
+        let place = super::paths::other_place(known.as_deref(), &path);
+        self.use_again(guid, own, device, place)
     }
 
     /// Leaves that were away when the pool was written, and are here now, are used again, and what
@@ -280,18 +282,19 @@ impl LivePool {
             let missed = found.map(|found| shared.missed_by(&found, guid, &log));
             if missed.is_ok_and(|(_, has_stood_still)| has_stood_still) {
                 // A leaf that cannot be used is what it was before: away.
-                let _ = self.use_again(guid, OwnChanges::Keep, device);
+                let _ = self.use_again(guid, OwnChanges::Keep, device, None);
             }
         }
         self.resilver()
     }
 
-    /// The same, with the device.
+    /// The same, with the device, and where it is now when that is another place.
     pub(super) fn use_again(
         &self,
         guid: u64,
         own: OwnChanges,
         device: WriteDeviceRef,
+        place: Option<String>,
     ) -> Result<()> {
         let shared = &self.shared;
         let found = shared.check_label(&Arc::clone(&device).as_device(), guid)?;
@@ -306,8 +309,12 @@ impl LivePool {
         drop(tree);
         // Its log is on disk before anything is written to it.
         self.sync()?;
-        shared.put_leaf(guid, LeafOpen::Writable(device), |leaf| {
+        shared.put_leaf(guid, LeafOpen::Writable(device), move |leaf| {
             unmark(leaf)?;
+            if let Some(place) = &place {
+                super::config::set_text(leaf, "path", place)?;
+                unset(leaf, &super::paths::OLD_PLACES)?;
+            }
             unset(leaf, &["offline"])
         })?;
         self.resilver()

@@ -57,6 +57,9 @@ pub struct ImportOptions {
     /// Devices, by guid, that may have been written without the others: their changes are given up,
     /// and they stay away until they are brought back.
     pub give_up: Vec<u64>,
+    /// Limits on the number of file systems and snapshots stop nothing: the user who opens the pool
+    /// may change them.
+    pub ignore_limits: bool,
     /// Tunables that are not to have their defaults.
     pub tunables: Vec<Setting>,
 }
@@ -76,6 +79,7 @@ impl ImportOptions {
             adopt_paths: false,
             logs: LogDevices::default(),
             give_up: Vec::new(),
+            ignore_limits: false,
             tunables: Vec::new(),
         }
     }
@@ -124,6 +128,10 @@ pub fn import(
         _ => (Vec::new(), Vec::new()),
     };
     let mut pool = assemble(rt, &reading, options, root, &devices)?;
+    if options.ignore_limits {
+        pool.shared.dsl.ignore_limits();
+        pool.view().dsl().ignore_limits();
+    }
     let Devices { open: devices, .. } = devices;
     pool.replay_logs(&cut)?;
     pool.give_up_logs(&cut, &missing.iter().map(|(id, _)| *id).collect::<Vec<_>>())?;

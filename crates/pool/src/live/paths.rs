@@ -13,7 +13,7 @@ use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _};
 use std::path::{Path, PathBuf};
 
 /// Members that say where the device was on the machine that had it before.
-const OLD_PLACES: [&str; 3] = ["devid", "phys_path", "vdev_enc_sysfs_path"];
+pub(super) const OLD_PLACES: [&str; 3] = ["devid", "phys_path", "vdev_enc_sysfs_path"];
 
 /// Gives every leaf below `vdev` the path at which it was found.
 pub(super) fn adopt(vdev: &mut VdevConfig, found: &BTreeMap<u64, LeafSight>) {
@@ -35,6 +35,13 @@ pub(super) fn adopt(vdev: &mut VdevConfig, found: &BTreeMap<u64, LeafSight>) {
     if let Ok(moved) = VdevConfig::decode(&list) {
         *vdev = moved;
     }
+}
+
+/// The path of a device that is not where it was known to be; `None` when it is.
+pub(super) fn other_place(known: Option<&Path>, found: &Path) -> Option<String> {
+    let path = system_path(found)?;
+    let is_known = known.is_some_and(|known| known == path || is_same(known, &path));
+    path.to_str().filter(|_| !is_known).map(str::to_owned)
 }
 
 /// The path by which the system knows a device: absolute, and for a partition (`DISK#N`, as it is

@@ -204,10 +204,18 @@ fn log_devices(pool: &Pool, cut: &[CutLog], logs: LogDevices, out: &mut Vec<Obst
         let leads_there = |c: &&CutLog| c.at.contains(&id);
         let datasets = cut.iter().filter(leads_there).map(|c| c.dataset.clone());
         let datasets: Vec<String> = datasets.collect();
-        if logs == LogDevices::Needed || !datasets.is_empty() {
+        let is_needed = logs == LogDevices::Needed && !is_offline(pool, id);
+        if is_needed || !datasets.is_empty() {
             out.push(Obstacle::LogDevice { name, datasets });
         }
     }
+}
+
+/// Every device of this top-level vdev was taken offline: it is not missing.
+fn is_offline(pool: &Pool, top: u64) -> bool {
+    let top = pool.config().vdev_tree.children.iter().find(|t| t.id == top);
+    let mut leaves = top.into_iter().flat_map(|t| t.walk()).filter(|v| v.children.is_empty());
+    leaves.all(|leaf| leaf.offline)
 }
 
 fn intent_logs(pool: &Pool, cut: &[CutLog], out: &mut Vec<Obstacle>) {

@@ -89,6 +89,18 @@ impl VdevTree {
         let leaves: Vec<usize> = guids.iter().filter_map(index).collect();
         leaves.iter().all(|leaf| self.does_without(*leaf))
     }
+
+    /// Whether the top-level vdev of this leaf is whole without it, also where it has nothing but
+    /// logs: a mirror keeps a side that has missed nothing.
+    #[must_use]
+    pub fn keeps_a_side_without(&self, guid: u64) -> bool {
+        let Some(leaf) = self.nodes.iter().position(|n| n.guid == guid) else { return true };
+        self.tops.values().all(|top| {
+            let mut is_below = false;
+            self.leaves_below(top.node, &mut |i| is_below |= i == leaf);
+            !is_below || self.is_whole_without(top.node, leaf)
+        })
+    }
 }
 
 impl Node {

@@ -1,11 +1,13 @@
 //! Features that values of properties need.
 
 use super::PropertyChange;
+use crate::write::features::FILESYSTEM_LIMITS;
 use ondisk::props::{compression_parts, dedup_parts};
 use ondisk::{Checksum, Compression};
 
 const LARGE_BLOCKS: &str = "org.open-zfs:large_blocks";
 const LARGE_DNODE: &str = "org.zfsonlinux:large_dnode";
+const LONG_NAMES: &str = "org.zfsonlinux:longname";
 const LZ4: &str = "org.illumos:lz4_compress";
 /// Named by every dataset whose property says so, before the first block.
 pub(super) const ZSTD: &str = "org.freebsd:zstd_compress";
@@ -19,6 +21,8 @@ pub(super) fn feature(change: &PropertyChange) -> Option<&'static str> {
     match change.name.as_str() {
         "recordsize" if n > OLD_BLOCK_MAX => Some(LARGE_BLOCKS),
         "dnodesize" if n != 0 => Some(LARGE_DNODE),
+        "filesystem_limit" | "snapshot_limit" => Some(FILESYSTEM_LIMITS),
+        "longname" if n != 0 => Some(LONG_NAMES),
         "compression" => match compression_parts(n).0 {
             Compression::LZ4 => Some(LZ4),
             Compression::ZSTD => Some(ZSTD),

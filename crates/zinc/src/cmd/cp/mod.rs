@@ -7,10 +7,12 @@ mod report;
 use crate::cmd::verb::{Served, Verb};
 use crate::common::PoolArgs;
 use crate::failure::Failure;
+use crate::known;
 use crate::live::{LiveArgs, LiveHow, Tuning};
 use crate::objsets;
 use crate::place::{Found, Place, printable};
 use crate::progress::while_showing;
+use crate::served::Server;
 use crate::session::Session;
 use engine::Progress;
 use engine::files::FileKind;
@@ -114,11 +116,17 @@ impl Args {
             let what = format!("{}: no directory, to copy several to", dest.display());
             return Err(Failure::usage(what));
         }
-        let opened = self.pool.clone().anywhere().open(session, &first);
-        let pool = opened.map_err(|failure| match are_here {
-            true => failure.hint("a destination in a pool is written POOL/DATASET:PATH"),
-            false => failure,
-        })?;
+        let is_known = || -> Result<bool, Failure> {
+            let is_served = Server::find(session, &self.pool.search, &first)?.is_some();
+            Ok(is_served || known::pools(session).find(&first).is_some())
+        };
+        if are_here && session.held(&first).is_none() && !is_known()? {
+            let what = format!("'{}' is no place in a pool to copy to", dest.display());
+            return Err(Failure::usage(what)
+                .because("what is to be copied are files of this machine")
+                .hint("a destination in a pool is written POOL/DATASET:/PATH, with the colon"));
+        }
+        let pool = self.pool.clone().anywhere().open(session, &first)?;
         let progress = Progress::new();
         progress.begin("copied", 0);
         let sink = CopyReport::new(session, self.verbose);

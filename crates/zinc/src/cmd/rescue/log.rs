@@ -13,6 +13,7 @@
 //! `path_hex` stands for `path` where that is no UTF-8. A later run appends: what follows the last
 //! `start` is what counts, with the whole files (`done`, 0 bytes lost) of all runs before.
 
+use crate::failure::without_number;
 use engine::Node;
 use hostfs::extract::{Lost, Sink};
 use hostfs::{Dir, Look};
@@ -183,6 +184,7 @@ impl Sink for DatasetLog<'_> {
         self.log.losses.fetch_add(1, Ordering::Relaxed);
         self.log.lost_bytes.fetch_add(lost.length, Ordering::Relaxed);
         let Lost { offset, length, cause } = lost;
+        let cause = without_number(cause.to_string());
         let more = json!({ "object": object, "offset": offset, "length": length, "cause": cause });
         self.write("lost", path, more);
         true
@@ -190,7 +192,8 @@ impl Sink for DatasetLog<'_> {
 
     fn failed(&self, path: &[u8], object: u64, why: &str) {
         self.log.losses.fetch_add(1, Ordering::Relaxed);
-        self.write("failed", path, json!({ "object": object, "cause": why }));
+        let cause = without_number(why.to_owned());
+        self.write("failed", path, json!({ "object": object, "cause": cause }));
     }
 
     fn renamed(&self, path: &[u8], object: u64, name: &[u8]) {
@@ -205,7 +208,8 @@ impl Sink for DatasetLog<'_> {
     }
 
     fn not_kept(&self, path: &[u8], what: &str, why: &str) {
-        self.write("not_kept", path, json!({ "attribute": what, "cause": why }));
+        let cause = without_number(why.to_owned());
+        self.write("not_kept", path, json!({ "attribute": what, "cause": cause }));
     }
 
     fn done(&self, path: &[u8], node: &Node, lost_bytes: u64) {

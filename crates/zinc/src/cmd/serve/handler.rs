@@ -229,12 +229,17 @@ impl Service {
 
     fn export(&self, request: &Request, peer: Peer) -> Result<Value, Refusal> {
         let command = request.text("command")?.unwrap_or("zpool export").to_owned();
-        // A pool that nobody will find again is kept, so that its data can be copied out.
-        self.held.look(|pool| pool.can_be_found().map_err(|e| refusal(&Failure::from(e))))?;
         let forced = request.params.get("force") == Some(&Value::Bool(true));
+        // A pool that nobody will find again is kept, so that its data can be copied out.
+        let found = |pool: &LivePool| pool.can_be_found().map_err(|e| refusal(&Failure::from(e)));
+        let lost = self.held.look(|pool| Ok(found(pool).err()))?;
+        let lost = match lost {
+            Some(refusal) if !forced => return Err(refusal),
+            lost => lost.map(|refusal| refusal.what),
+        };
         let invocation = Invocation { command, who: u64::from(peer.user), host: host::name() };
         let log = |pool: &LivePool| match pool.log(&invocation) {
-            Err(_) if forced && pool.suspended().is_some() => Ok(()),
+            Err(_) if forced && (lost.is_some() || pool.suspended().is_some()) => Ok(()),
             done => done.map_err(|e| stopped_or(pool, &Failure::from(e))),
         };
         self.unmount_all(forced)?;
@@ -245,12 +250,16 @@ impl Service {
         // Before the answer, so that this client's next command does not meet a server that is
         // ending.
         self.socket.remove();
-        let (outcome, answer) = match (exported, stopped) {
-            (Ok(()), _) => (Exported::Done, Ok(Value::Null)),
-            (Err(_), Some(why)) => {
+        let (outcome, answer) = match (exported, stopped, lost) {
+            (Ok(()), ..) => (Exported::Done, Ok(Value::Null)),
+            (Err(_), Some(why), _) => {
                 (Exported::LetGo(why.to_string()), Ok(json!({ "suspended": *why })))
             }
-            (Err(refusal), None) => (Exported::Failed(refusal.to_string()), Err(refusal)),
+            (Err(_), None, Some(why)) => {
+                let answer = json!({ "lost": why });
+                (Exported::LetGo(why), Ok(answer))
+            }
+            (Err(refusal), None, None) => (Exported::Failed(refusal.to_string()), Err(refusal)),
         };
         if answer.is_ok() {
             self.listed.forget(&known::pools(&self.session), guid);

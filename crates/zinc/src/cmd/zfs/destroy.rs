@@ -9,7 +9,7 @@ use crate::progress::while_wanted;
 use crate::session::Session;
 use crate::ui;
 use engine::datasets::{Destroy, Doomed};
-use engine::nicenum::nicenum;
+use engine::nicenum::nicebytes;
 use engine::{Error, ErrorKind, Pool};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -127,7 +127,7 @@ impl Args {
         if let Some(bytes) = doomed.reclaims(pool)? {
             text.push_str(&match self.parsable {
                 true => format!("reclaim\t{bytes}\n"),
-                false => format!("{will} reclaim {}\n", nicenum(bytes)),
+                false => format!("{will} reclaim {}\n", nicebytes(bytes)),
             });
         }
         ui::out(session, &text);

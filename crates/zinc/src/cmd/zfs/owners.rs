@@ -39,6 +39,18 @@ pub fn is_one(name: &str) -> bool {
     parse(name).is_some()
 }
 
+/// Whether `name` is a quota of an owner, or the one of all owners that have none.
+pub fn is_quota(name: &str) -> bool {
+    let of_all = name.strip_prefix("default");
+    let is_kind = |rest: &str| {
+        KINDS.iter().any(|(kind, _)| {
+            rest.strip_prefix(kind).is_some_and(|what| matches!(what, "quota" | "objquota"))
+        })
+    };
+    of_all.is_some_and(is_kind)
+        || parse(name).is_some_and(|(_, what, _)| matches!(what, What::Quota | What::ObjectQuota))
+}
+
 /// The value for people; `None` when `name` is another property.
 pub fn pretty(name: &str, value: u64) -> Option<String> {
     let (_, what, _) = parse(name)?;

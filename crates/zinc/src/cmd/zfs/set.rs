@@ -1,6 +1,7 @@
 //! `zinc zfs set` and `zinc zfs inherit`: properties of datasets that are there.
 
 use super::changes::divide;
+use super::owners;
 use super::snapshot::one_pool;
 use crate::cannot::cannot;
 use crate::cmd::verb::{Served, Verb};
@@ -43,6 +44,23 @@ pub struct Inherit {
     names: Vec<String>,
 }
 
+/// Refuses what OpenZFS sets and zinc does not.
+fn refuse_unwritten(dataset: &str, setting: &str) -> Result<(), Failure> {
+    let (property, _) = divide(setting)?;
+    let fail =
+        |why: String| Err(Failure::new(format!("cannot set property for '{dataset}': {why}")));
+    match property {
+        "encryption" => fail(format!(
+            "'{property}' is readonly: whether a dataset is encrypted is said when it is created"
+        )),
+        "version" => fail("zinc does not change the version of a file system".to_owned()),
+        _ if owners::is_quota(property) => {
+            fail(format!("'{property}': zinc does not set quotas of owners yet"))
+        }
+        _ => Ok(()),
+    }
+}
+
 impl Verb for Set {
     fn served(&self, _: &Session) -> Served {
         Served::ToOwner
@@ -58,6 +76,7 @@ impl Verb for Set {
             return Err(Failure::usage("missing property=value argument"));
         }
         one_pool(&names)?;
+        settings.iter().try_for_each(|setting| refuse_unwritten(first, setting))?;
         let mut all = Vec::new();
         for dataset in &names {
             for setting in &settings {

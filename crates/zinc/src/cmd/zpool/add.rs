@@ -1,6 +1,6 @@
 //! `zinc zpool add`: more vdevs for a pool.
 
-use super::claim::claim;
+use super::claim::{claim, refuse_own};
 use super::each;
 use super::layout::{self, Layout, Level};
 use super::naming::Naming;
@@ -112,6 +112,7 @@ impl Verb for Args {
         let ashift = self.ashift()?.or_else(|| ashift_of(&pool));
         self.refuse_other_ashift(&pool, ashift)?;
         let devices = claim(session, &layout, self.force || self.allow_in_use, self.live.how.wait)?;
+        refuse_own(&pool, &devices)?;
         if self.dry {
             let used = tops.iter().filter(|t| !t.is_hole && level_of(t).is_some());
             let used: Vec<_> = used.map(|t| (class_of(t), shown(t, self.naming))).collect();

@@ -1,13 +1,14 @@
 //! Taking devices for a pool: they are opened for this process alone, and what is on them is looked
 //! at first, so that nothing of value is overwritten by a slip.
 
-use super::layout::Layout;
+use super::layout::{self, Layout};
 use crate::failure::Failure;
 use crate::known;
 use crate::queue::{PAUSE, Wait, holder};
 use crate::served::Server;
 use crate::session::Session;
-use engine::config::{LabelConfig, PoolState};
+use engine::Pool;
+use engine::config::{LabelConfig, PoolState, VdevConfig};
 use engine::devices::{self, DeviceRef, DeviceSource as _, ErrorKind, LocalDevices};
 use engine::devices::{SystemUse, WriteDeviceRef};
 use engine::live::{DEVICE_MIN, Devices, VdevSpec};
@@ -70,6 +71,40 @@ pub fn claim(
         out.insert(path.to_owned(), device);
     }
     Ok(out)
+}
+
+/// Refuses devices that the pool has already, whatever it has them for. Not even `-f` uses one
+/// twice.
+pub fn refuse_own(pool: &Pool, devices: &Devices) -> Result<(), Failure> {
+    let aux = || pool.spares().iter().chain(pool.l2cache());
+    for (path, device) in devices {
+        let reader = Arc::clone(device).as_device();
+        let guid =
+            pools::look_at_device(&reader, PathBuf::from(path)).and_then(|found| {
+                match found.config {
+                    LabelConfig::Member(c) if c.pool_guid != pool.guid() => None,
+                    LabelConfig::Member(c) => c.guid,
+                    LabelConfig::Aux(c) => Some(c.guid),
+                }
+            });
+        let is_there = |there: &VdevConfig| {
+            let is_it = |there: &str| there == path || is_same(there, path);
+            guid == Some(there.guid) || there.path.as_deref().is_some_and(is_it)
+        };
+        let tree = &pool.config().vdev_tree;
+        if tree.walk().any(|v| v.children.is_empty() && is_there(v)) || aux().any(is_there) {
+            return Err(Failure::new("invalid vdev specification")
+                .because(format!("{path} is part of active pool '{}'", pool.name()))
+                .because("a pool has each of its devices once"));
+        }
+    }
+    Ok(())
+}
+
+/// Both paths lead to one file or disk.
+fn is_same(one: &str, other: &str) -> bool {
+    let seen = [one, other].map(|path| layout::identity(path).ok());
+    seen[0].is_some() && seen[0] == seen[1]
 }
 
 /// Another process of ours has it, and no server: that one does not end by itself.

@@ -10,9 +10,10 @@ use crate::live::LiveArgs;
 use crate::session::Session;
 use crate::ui;
 use engine::LivePool;
-use engine::devices::LocalDevices;
+use engine::config::LabelConfig;
+use engine::devices::{DeviceSource as _, LocalDevices};
 use engine::live::{Leave, OwnChanges};
-use engine::pools::{PoolSpace, VdevView};
+use engine::pools::{self, PoolSpace, VdevView};
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -79,6 +80,7 @@ pub(super) struct Found {
     devices: Vec<u64>,
     is_device: bool,
     is_spare: bool,
+    is_in_tree: bool,
 }
 
 pub(super) fn find(
@@ -100,8 +102,9 @@ pub(super) fn find(
     let Some(found) = view.walk().find(fits) else { return Ok(None) };
     let leaves = found.walk().into_iter().filter(|v| v.children.is_empty());
     let devices: Vec<u64> = leaves.map(|v| v.guid).collect();
-    let is_spare = spare(found.guid).is_some();
-    Ok(Some(Found { guid: found.guid, is_device: found.children.is_empty(), is_spare, devices }))
+    let (is_spare, is_in_tree) = (spare(found.guid).is_some(), config.find(found.guid).is_some());
+    let is_device = found.children.is_empty();
+    Ok(Some(Found { guid: found.guid, is_device, is_spare, is_in_tree, devices }))
 }
 
 /// The device of that name.
@@ -114,10 +117,51 @@ pub(super) fn device(
     let found = find(session, pool, name)?;
     let no = |why: &str| Failure::new(format!("cannot {doing} {name}: {why}"));
     match found {
+        Some(found) if found.is_spare && !found.is_in_tree => {
+            Err(no("device is reserved as a hot spare"))
+        }
+        Some(found) if !found.is_in_tree => Err(no("device is in use as a cache")),
         Some(found) if found.is_device => Ok(found.guid),
         Some(_) => Err(no("it is a vdev of several devices")),
         None => Err(no("no such device in pool")),
     }
+}
+
+/// What a device is for the pool that its label names, wherever it is by now.
+pub(super) enum Own {
+    /// A device of a vdev, by its guid.
+    Leaf(u64),
+    Spare,
+    Cache,
+}
+
+/// What the file or disk of this path is for the pool, by its label.
+pub(super) fn own(session: &Session, pool: &LivePool, name: &str) -> Result<Option<Own>, Failure> {
+    let path = session.path(name.as_ref());
+    let Ok(device) = LocalDevices::default().open(&path) else { return Ok(None) };
+    let Some(label) = pools::look_at_device(&device, path) else { return Ok(None) };
+    let seen = pool.look()?;
+    Ok(match label.config {
+        LabelConfig::Member(c) if c.pool_guid != seen.guid() => None,
+        LabelConfig::Member(c) => {
+            c.guid.filter(|guid| seen.config().vdev_tree.find(*guid).is_some()).map(Own::Leaf)
+        }
+        LabelConfig::Aux(c) if seen.spares().iter().any(|s| s.guid == c.guid) => Some(Own::Spare),
+        LabelConfig::Aux(c) if seen.l2cache().iter().any(|s| s.guid == c.guid) => Some(Own::Cache),
+        LabelConfig::Aux(_) => None,
+    })
+}
+
+/// Uses a device again that is in another place than before.
+pub(super) fn bring_from(
+    session: &Session,
+    pool: &LivePool,
+    guid: u64,
+    name: &str,
+) -> Result<(), Failure> {
+    let path = session.path(name.as_ref());
+    pool.bring_back(guid, OwnChanges::GiveUp, Some(&path), &LocalDevices::default())
+        .map_err(|e| Failure::from(e).about(&format!("cannot online {name}")))
 }
 
 /// Uses a device again, from where it was found, or where its label says that it is.
@@ -149,6 +193,12 @@ impl Verb for Online {
         self.live.how.give_up.clone_from(&self.devices);
         self.live.change(session, &self.pool, |pool| {
             for name in &self.devices {
+                if let (None, Some(Own::Leaf(guid))) =
+                    (find(session, pool, name)?, own(session, pool, name)?)
+                {
+                    bring_from(session, pool, guid, name)?;
+                    continue;
+                }
                 let guid = device(session, pool, "online", name)?;
                 let start = format!("cannot online {name}");
                 bring_back(pool, guid, OwnChanges::GiveUp)

@@ -78,6 +78,11 @@ pub fn text(property: &PoolProperty, parsable: bool) -> String {
     if parsable { property.value.clone() } else { property.pretty() }
 }
 
+/// The name of a property that was named by its heading (`listsnaps`).
+fn full_name(name: &str) -> &str {
+    props::find_pool(name).map_or(name, |p| p.name)
+}
+
 /// A property as JSON.
 pub fn value(property: &PoolProperty, style: &Style) -> Value {
     let text = text(property, style.parsable || style.json_int);
@@ -161,7 +166,7 @@ impl Args {
 
     fn check_names(&self, table: &'static [props::Property]) -> Result<(), Failure> {
         for name in self.properties.split(',').filter(|_| self.properties != "all") {
-            let known = props::find(table, name).is_some() || name == "name";
+            let known = props::find(table, full_name(name)).is_some() || name == "name";
             let free = ["feature@", "unsupported@"].iter().any(|p| name.starts_with(p));
             if !known && !free && !name.contains(':') {
                 let what = format!("bad property list: invalid property {name:?}");
@@ -179,7 +184,7 @@ impl Args {
         }
         let mut out = Vec::new();
         for name in self.properties.split(',') {
-            let found = s.properties.iter().find(|p| p.name == name);
+            let found = s.properties.iter().find(|p| p.name == full_name(name));
             match found {
                 Some(p) => out.push((p.name.as_str(), found)),
                 None if name == "name" || name.contains(':') => out.push((name, None)),
@@ -192,6 +197,9 @@ impl Args {
     fn show(&self, session: &Session, all: &[Shown], of_vdevs: bool) {
         if self.output.json {
             return self.show_json(session, all, of_vdevs);
+        }
+        if all.is_empty() {
+            return;
         }
         let heading = |f: &Field| match f {
             Field::Name => "NAME",

@@ -62,9 +62,13 @@ impl Verb for Args {
         let mut content = Map::new();
         for (i, candidate) in candidates.iter().enumerate() {
             let verdict = ImportVerdict::of(candidate, &options, host::id());
+            let denied = self.denied(session, candidate);
             let txgs = self.txgs.then(|| engine::pools::judge_txgs(candidate, &options));
             if self.json {
                 let mut value = to_json(&verdict, self.json_int);
+                if let (false, Some(map)) = (denied.is_empty(), value.as_object_mut()) {
+                    map.insert("denied".to_owned(), json!(denied));
+                }
                 if let (Some(txgs), Some(map)) = (&txgs, value.as_object_mut()) {
                     map.insert("txgs".to_owned(), txgs::to_json(txgs, self.json_int));
                 }
@@ -76,6 +80,7 @@ impl Verb for Args {
             }
             let mut text = if i > 0 { "\n".to_owned() } else { String::new() };
             text.push_str(&import::text(&verdict));
+            denied.iter().for_each(|what| text.push_str(&format!("\n\t{what}\n")));
             ui::out(session, &text);
             if let Some(txgs) = &txgs {
                 ui::out(session, "\n txgs:\n\n");
@@ -99,7 +104,9 @@ impl Args {
     fn none(&self, session: &Session) -> Result<ExitCode, Failure> {
         match &self.name {
             Some(name) => {
-                Err(Failure::new(format!("cannot find {name:?}: no such pool available")).hint(
+                let failure = Failure::new(format!("cannot find {name:?}: no such pool available"));
+                let unread = crate::failure::unread(&self.pool.options(session).search.paths);
+                Err(unread.into_iter().fold(failure, Failure::because).hint(
                     "name directories, files or disks to search with -d PATH; \
                        destroyed pools are shown with -D",
                 ))

@@ -190,7 +190,7 @@ fn leaf(path: &str) -> Result<VdevSpec, Failure> {
 }
 
 /// What tells whether two names are of one device.
-fn identity(path: &str) -> Result<(u64, u64), Failure> {
+pub fn identity(path: &str) -> Result<(u64, u64), Failure> {
     let found: Metadata = std::fs::metadata(PathBuf::from(path))?;
     let is_device = found.file_type().is_block_device();
     Ok(if is_device { (u64::MAX, found.rdev()) } else { (found.dev(), found.ino()) })

@@ -56,9 +56,13 @@ fn end(
     let how = &args.how;
     let (found, pool) =
         live::take(session, find, how, &how.tuning.all(session)?, |options| options.force = force)?;
-    pool.log(&live::invocation(session))?;
+    let fail = |e| match Failure::from(e).while_held() {
+        failure if force || failure.is_of_pool() => failure,
+        failure => failure.hint("-f ends with the pool all the same, as it is on its devices"),
+    };
+    pool.log(&live::invocation(session)).map_err(fail)?;
     let told = live::tell_txgs(session, &pool, how);
-    act(pool)?;
+    act(pool).map_err(fail)?;
     found.forget(&known::pools(session));
     told
 }
@@ -68,6 +72,14 @@ fn end_served(session: &Session, mut server: Server, force: bool) -> Result<(), 
     let invocation = live::invocation(session);
     let params = json!({ "command": invocation.command, "force": force });
     let answer = server.call("export", params)?;
+    if let Some(why) = answer["lost"].as_str() {
+        let text = format!(
+            "zinc: warning: '{}' was let go of, and its server has ended: what is only on devices \
+             that are lost is lost\n  because: {why}\n",
+            server.name,
+        );
+        ui::error(session, &text);
+    }
     if let Some(why) = answer["suspended"].as_str() {
         ui::error(
             session,
@@ -169,7 +181,7 @@ impl Export {
         let known = known::pools(session).find(name).filter(|_| self.live.search.is_empty());
         match (done, known) {
             // Nothing has it open, so it is enough that it is not known any more.
-            (Err(failure), Some(known)) if failure.is_of_pool() => {
+            (Err(failure), Some(known)) if self.is_enough(&failure) => {
                 known::pools(session).try_forget(known.guid())?;
                 let (why, _, _) = failure.parts();
                 ui::error(
@@ -187,6 +199,11 @@ impl Export {
         }
     }
 
+    /// Nothing can be written for this reason, and nothing else has the pool.
+    fn is_enough(&self, failure: &Failure) -> bool {
+        failure.is_of_pool() || (self.force && failure.was_held())
+    }
+
     /// Nothing is to be written: it was imported to be read only, or, with -f, it is not there to
     /// be written to.
     fn is_only_forgotten(&self, session: &Session, known: &Known) -> bool {
@@ -200,7 +217,9 @@ impl Verb for Destroy {
         each::must_be_a_pool(&self.pool)?;
         let find = || found::find(session, &self.live.search, &self.pool, Reach::Known);
         match end(session, &self.live, self.force, find, LivePool::destroy) {
-            Err(failure) if failure.is_of_pool() && self.force => self.mark(session, &find()?)?,
+            Err(failure) if self.force && (failure.is_of_pool() || failure.was_held()) => {
+                self.mark(session, &find()?)?;
+            }
             Err(failure) if failure.is_of_pool() => {
                 return Err(failure.hint("-f destroys it on the devices that are there"));
             }
@@ -213,7 +232,19 @@ impl Verb for Destroy {
 impl Destroy {
     /// Destroys what cannot be opened for writing: its labels say so from now on.
     fn mark(&self, session: &Session, found: &Found) -> Result<(), Failure> {
-        queue::mark_destroyed(session, self.live.how.wait, &found.candidate)?;
+        let marked = queue::mark_destroyed(session, self.live.how.wait, &found.candidate);
+        match marked {
+            Err(failure) if failure.was_held() => {
+                let (why, _, _) = failure.parts();
+                let text = format!(
+                    "zinc: warning: '{}' is not known any more, but its labels could not be \
+                     written: they do not say that it is destroyed\n  because: {why}\n",
+                    self.pool,
+                );
+                ui::error(session, &text);
+            }
+            marked => marked?,
+        }
         found.forget(&known::pools(session));
         Ok(())
     }

@@ -402,6 +402,7 @@ impl Verb for SyncPools {
             crate::served::forward(session, &self.live.search, name)?;
             if let Some(pool) = session.held(name) {
                 pool.sync()?;
+                live::tell_astray(session, &pool)?;
                 continue;
             }
             let find = || found::find(session, &self.live.search, name, Reach::Known);

@@ -1,7 +1,7 @@
 //! `zinc zpool attach`, `detach` and `replace`: sides of mirrors.
 
 use super::claim::claim;
-use super::devices::{device, find, see_to_the_end, wait};
+use super::devices::{Own, bring_from, device, find, own, see_to_the_end, wait};
 use super::{each, layout};
 use crate::cmd::verb::{Served, Verb};
 use crate::failure::Failure;
@@ -87,6 +87,29 @@ impl New {
                 Doing::Attach => format!("cannot attach {new} to {old}"),
                 Doing::Replace => format!("cannot replace {old} with {new}"),
             };
+            match own(session, pool, &new)? {
+                Some(Own::Leaf(there)) if there == guid && !is_in_use(session, pool, old)? => {
+                    // It is the device itself, which is in another place by now.
+                    bring_from(session, pool, guid, &new)?;
+                    return see_to_the_end(session, pool);
+                }
+                Some(Own::Spare) => {
+                    return Err(Failure::new(start)
+                        .because(format!("{new} is a spare of this pool"))
+                        .because("zinc does not put spares in the place of devices yet"));
+                }
+                Some(Own::Cache) => {
+                    let why = format!("{new} is a cache device of this pool");
+                    return Err(Failure::new(start).because(why));
+                }
+                Some(Own::Leaf(_)) if find(session, pool, &new)?.is_none() => {
+                    let why = format!("{new} is another device of this pool, which was moved");
+                    return Err(Failure::new(start)
+                        .because(why)
+                        .hint("`zinc zpool online POOL PATH` uses it where it is now"));
+                }
+                Some(Own::Leaf(_)) | None => {}
+            }
             if is_in_use(session, pool, &new)? {
                 let why = format!("{new} is part of active pool '{}'", pool.name());
                 return Err(Failure::new(start).because(why));

@@ -10,7 +10,7 @@ use crate::progress::while_showing;
 use crate::session::Session;
 use engine::files::{FileKind, Time};
 use engine::ingest::{Ingest, Observer};
-use engine::{Error, Filesystem, LivePool, Progress};
+use engine::{DatasetKind, Error, Filesystem, LivePool, Progress};
 use hostfs::ingest::{self, IngestError, TreeIn};
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
@@ -98,6 +98,11 @@ impl IntoArgs {
         if found.dataset.is_snapshot() {
             let what = format!("cannot copy to '{}': a snapshot cannot be changed", place.shown());
             return Err(Failure::new(what));
+        }
+        if pool.view().dsl().kind(&found.dataset) == DatasetKind::Volume {
+            let what = format!("cannot copy to '{}': a volume has no files", place.shown());
+            return Err(Failure::new(what)
+                .hint("`zinc nbd` makes a volume a disk that other programs write to"));
         }
         let fs = pool.filesystem(&found.dataset.name)?;
         let ingest = Ingest {

@@ -84,7 +84,11 @@ impl Args {
         };
         let mut out = Vec::new();
         for known in known::read(session, &session.path(file))? {
-            match found::look_for(known) {
+            let found = match self.destroyed {
+                true => imported::look_for_any(known, &import_places(&[])).map_err(Failure::from),
+                false => found::look_for(known),
+            };
+            match found {
                 Ok(found) => out.push(found.candidate),
                 Err(failure) => {
                     failure.report(session);
@@ -135,7 +139,9 @@ impl Args {
                 false => "name directories, files or disks to search with -d PATH",
             };
             let what = format!("cannot import '{name}': no such pool available");
-            return Err(Failure::new(what).hint(hint));
+            let places = &self.pool.options(session).search.paths;
+            let failure = crate::failure::unread(places).into_iter();
+            return Err(failure.fold(Failure::new(what), Failure::because).hint(hint));
         }
         // Among several of that name the one that is not imported yet is meant.
         let is_new = |c: &Candidate| fits(c) && !is_imported(session, c.config.pool_guid);
@@ -161,11 +167,9 @@ impl Args {
         let remembered =
             Remembered::of(&doing, &settings, self.take.root.as_deref(), self.take.temporary)?;
         known::check_writable(session, &doing, &remembered.cachefile)?;
-        let refuse = || match is_imported(session, guid) || is_taken(session, &name, guid) {
-            true => Err(name_is_taken(&name)),
-            false => Ok(()),
-        };
+        let refuse = || self.refuse_twice(session, &labelled, &name, guid);
         refuse()?;
+        self.refuse_denied(session, candidate, &doing, remembered.readonly)?;
         if remembered.readonly {
             let pool = Pool::open_candidate(candidate, &self.pool.options(session))?;
             let _names = known::pools(session).hold_names();
@@ -214,6 +218,63 @@ impl Args {
         self.finish(session, pool, settings, &how)?;
         note_left_aside(session, candidate, &name);
         Ok(())
+    }
+
+    /// Neither is a pool imported that is imported already, nor is a name given twice.
+    fn refuse_twice(
+        &self,
+        session: &Session,
+        labelled: &str,
+        name: &str,
+        guid: u64,
+    ) -> Result<(), Failure> {
+        match (is_imported(session, guid), &self.new_name) {
+            (true, Some(_)) => {
+                let what = format!("cannot import '{labelled}': it is imported already");
+                let hint =
+                    format!("`zinc zpool export {labelled}` first: it gets its new name then");
+                Err(Failure::new(what).hint(hint))
+            }
+            (is_imported, _) if is_imported || is_taken(session, name, guid) => {
+                Err(name_is_taken(name))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// A device that this user may not open would be left behind by whatever is written.
+    fn refuse_denied(
+        &self,
+        session: &Session,
+        candidate: &Candidate,
+        doing: &str,
+        is_only_read: bool,
+    ) -> Result<(), Failure> {
+        let denied = self.denied(session, candidate);
+        if denied.is_empty() {
+            return Ok(());
+        }
+        if is_only_read {
+            let all = denied.join("; ");
+            ui::error(session, &format!("zinc: warning: '{}': {all}\n", candidate.name()));
+            return Ok(());
+        }
+        let failure = Failure::new(format!("{doing}: a device of it is out of reach"));
+        let failure = denied.into_iter().fold(failure, Failure::because);
+        Err(failure.hint("with -o readonly=on it is imported without; root may open it"))
+    }
+
+    /// Which devices of a pool are there and may not be opened, as sentences.
+    pub fn denied(&self, session: &Session, candidate: &Candidate) -> Vec<String> {
+        let search = &self.pool.search;
+        let places: Vec<PathBuf> =
+            import_places(search).iter().map(|path| session.path(path)).collect();
+        let denied = imported::denied(candidate, &places).into_iter();
+        let text = |path: PathBuf| {
+            let path = printable(path.as_os_str().as_bytes());
+            format!("cannot open '{path}': Permission denied")
+        };
+        denied.map(text).collect()
     }
 
     /// The properties that are set with the import.
