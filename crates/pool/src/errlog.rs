@@ -127,7 +127,7 @@ pub(crate) fn has_block(
 }
 
 impl Pool {
-    /// Reads both error logs. A block that a head and snapshots of it share is listed once for each.
+    /// Reads both error logs. A block that a head and its snapshots share is listed for each.
     pub fn error_log(&self) -> dmu::Result<ErrorLog> {
         let by_head = self.features().count(BY_HEAD).is_some();
         let log = read(self.mos(), by_head)?;

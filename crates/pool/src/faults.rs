@@ -1,5 +1,5 @@
-//! What reading met: faults that redundancy made good, and blocks that it did not, kept for callers that
-//! ask.
+//! What reading met: faults that redundancy made good, and blocks that it did not, kept for
+//! callers that ask.
 
 use dmu::FaultSink;
 use ondisk::BlkPtr;

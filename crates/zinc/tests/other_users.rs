@@ -276,7 +276,7 @@ fn a_device_that_may_not_be_opened_is_named_and_not_left_behind() {
     }
     place.ok(NOBODY, "zpool create mm mirror a b");
     place.ok(NOBODY, "zpool export mm");
-    std::fs::set_permissions(here("b"), Permissions::from_mode(0)).unwrap();
+    std::fs::set_permissions(here("b"), Permissions::from_mode(0o000)).unwrap();
     let why = format!("cannot open '{}': Permission denied", here("b").display());
     let listed = place.ok(NOBODY, "zpool import -d .");
     assert!(listed.contains(&why), "{listed}");
@@ -288,7 +288,7 @@ fn a_device_that_may_not_be_opened_is_named_and_not_left_behind() {
     let said = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success() && said.contains(&why), "{said}");
     place.ok(NOBODY, "zpool export mm");
-    std::fs::set_permissions(here("a"), Permissions::from_mode(0)).unwrap();
+    std::fs::set_permissions(here("a"), Permissions::from_mode(0o000)).unwrap();
     let output = place.run(NOBODY, "zpool import -d . mm");
     let said = String::from_utf8_lossy(&output.stderr);
     assert!(

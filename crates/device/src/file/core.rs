@@ -6,8 +6,8 @@
 //!
 //! A device that is written to is locked through the buffered descriptor, which lives as long as
 //! the device: files by `flock`, which every program of ours asks for, block devices by `O_EXCL`,
-//! with which Linux keeps out mounts, volume managers and other openings of that kind. A loop device
-//! is another name of the file behind it, so that file is locked as well.
+//! with which Linux keeps out mounts, volume managers and other openings of that kind. A loop
+//! device is another name of the file behind it, so that file is locked as well.
 //!
 //! Who had a device a moment ago may hold it a moment longer: a thread that ends its last request,
 //! or a process that was being started just then, which has all descriptors of its parent until it

@@ -294,9 +294,9 @@ fn assemble(
     let salt = reading.directory()?.get(mos::CHECKSUM_SALT.as_bytes())?;
     let salt = salt.and_then(|e| <[u8; 32]>::try_from(e.value_bytes()?).ok()).unwrap_or_default();
     let reader = Arc::new(Reader::new(vdevs, &salt));
-    let block_faults = Arc::clone(reading.faults());
-    let (cache, sink) = (options.open.cache_bytes, Arc::clone(&block_faults) as _);
-    let store = Arc::new(CachedStore::new(Arc::clone(&reader), cache, Some(sink)));
+    let (cache, block_faults) = (options.open.cache_bytes, Arc::clone(reading.faults()));
+    let sink = Some(Arc::clone(&block_faults) as _);
+    let store = Arc::new(CachedStore::new(Arc::clone(&reader), cache, sink));
     let uberblock = *reading.uberblock();
     let mos = Objset::live(LiveSpec {
         store: Arc::clone(&store) as _,
@@ -333,9 +333,7 @@ fn assemble(
     let object = directory.need_u64(mos::CONFIG)?;
     let logs = super::leaves::logs_of(&mos, &root);
     let vdevs = reader.vdevs();
-    for (guid, missed) in logs.iter().chain(&absences) {
-        vdevs.has_missed(*guid, missed);
-    }
+    logs.iter().chain(&absences).for_each(|(guid, missed)| vdevs.has_missed(*guid, missed));
     // The labels must say who has the pool now.
     let state = PoolState::Active;
     let config = ConfigState { facts, root, object, logs, state, dirty: true };

@@ -63,6 +63,18 @@ fn see<T: DeserializeOwned>(
     }
 }
 
+/// The exit code of a look at all pools, of which none were found or some.
+fn code_of_all(session: &Session, none: bool, code: ExitCode) -> ExitCode {
+    // There may be others, which are not healthy.
+    if known::is_unread(session) {
+        return ExitCode::FAILURE;
+    }
+    if none && code == ExitCode::SUCCESS {
+        ui::error(session, "no pools available\n");
+    }
+    code
+}
+
 /// Looks at each named pool, in the order of the names; without names at all that are served or
 /// found, each once, in the order of their own. Then shows what was seen of all, with whether
 /// nothing failed. What fails is said, costs nothing else, and makes the command fail in the end.
@@ -138,13 +150,7 @@ pub(super) fn each_or_closed<T: Serialize + DeserializeOwned>(
         add(called.and_then(|server| see(session, args, name, server, &mut part_of)));
     }
     if names.is_empty() {
-        // There may be others, which are not healthy.
-        if known::is_unread(session) {
-            code = ExitCode::FAILURE;
-        }
-        if parts.is_empty() && code == ExitCode::SUCCESS {
-            ui::error(session, "no pools available\n");
-        }
+        code = code_of_all(session, parts.is_empty(), code);
         parts.sort_by(|a, b| a.pool.cmp(&b.pool));
     }
     show(parts.into_iter().map(|part| part.seen).collect(), code == ExitCode::SUCCESS);
