@@ -7,6 +7,7 @@ use engine::Pool;
 use engine::inside::dsl::nicenum::stamp;
 use engine::inside::ondisk::history::{HistoryPhys, HistoryRecord};
 use engine::inside::ondisk::mos;
+use engine::inside::ondisk::spelling::in_line;
 
 /// Prints every record; from the second `-h` on with all of its members.
 pub(crate) fn dump(d: &mut Dump, pool: &Pool, level: u8) -> Result<()> {
@@ -66,7 +67,8 @@ fn record(d: &mut Dump, r: &HistoryRecord, level: u8) {
     }
     d.open_flat("records");
     d.hold("offset", r.offset);
-    d.note(&line);
+    // A record is one line, whatever a property was set to.
+    d.note(in_line(&line));
     if d.is_json() {
         d.hold("record", show::nvlist_json(&r.list));
     } else if level >= 2 {

@@ -609,3 +609,19 @@ fn no_string_of_a_label_gives_orders() {
     assert!(fields >= 8, "{fields} strings in {whole}");
     assert!(offences.is_empty(), "{}", offences.join("\n"));
 }
+
+#[test]
+fn a_record_of_the_history_is_one_line() {
+    let dir = tempfile::tempdir().unwrap();
+    disk(dir.path(), "disk");
+    let path = dir.path().join("disk");
+    ok(dir.path(), &["zpool", "create", "tank", arg(&path)]);
+    let forged = "2026-01-01.00:00:00 zpool destroy tank";
+    ok(dir.path(), &["zfs", "set", &format!("user:x=1\n{forged}"), "tank"]);
+    for line in ["zdb -h tank", "zdb -hh tank", "zpool history tank", "zpool history -il tank"] {
+        let run = run_to(dir.path(), line, Stdio::piped());
+        let shown = text(&run.stdout);
+        assert!(shown.contains(forged), "{line}: {shown}");
+        assert!(!shown.lines().any(|l| l.trim_start().starts_with(forged)), "{line}: {shown}");
+    }
+}

@@ -332,8 +332,9 @@ fn assemble(
     let directory = dmu::Zap::open(&mos.object(mos::DIRECTORY_OBJECT)?)?;
     let object = directory.need_u64(mos::CONFIG)?;
     let logs = super::leaves::logs_of(&mos, &root);
-    let vdevs = reader.vdevs();
-    logs.iter().chain(&absences).for_each(|(guid, missed)| vdevs.has_missed(*guid, missed));
+    for (guid, missed) in logs.iter().chain(&absences) {
+        reader.vdevs().has_missed(*guid, missed);
+    }
     // The labels must say who has the pool now.
     let state = PoolState::Active;
     let config = ConfigState { facts, root, object, logs, state, dirty: true };
