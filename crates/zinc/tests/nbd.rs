@@ -139,7 +139,8 @@ fn a_server_exports_for_its_clients_as_long_as_they_are_there() {
     assert_eq!(before.trim(), "0");
     let refused = sh(&place, "nbdcopy raw ${V/vol?/vol@before?}").unwrap_err();
     assert!(refused.contains("read-only"), "{refused}");
-    client.signal(Signal::INT);
+    // Not SIGINT, which what a shell runs in the background is born to ignore.
+    client.signal(Signal::TERM);
     until("its socket goes", || !place.path().join("s").exists());
     assert!(sh(&place, "nbdinfo $V").is_err());
     serve.end();

@@ -167,8 +167,13 @@ const SILENT: &[&str] = &[
     "ln",
     "cp",
     "rescue",
-    // They need a served pool, a device, or a load.
+    // They need a served pool, a mount, a device, or a load.
     "serve",
+    "nbd",
+    "mount",
+    "unmount",
+    "zfs mount",
+    "zfs unmount",
     "top",
     "txgs",
     "throttle",

@@ -151,11 +151,6 @@ impl Filesystem {
         parent: &Parent<'_>,
         more: impl FnOnce(&mut Attrs) -> Result<()>,
     ) -> Result<u64> {
-        if let NewKind::Symlink(target) = &new.kind
-            && (target.is_empty() || target.contains(&0))
-        {
-            return Err(Error::Invalid("no link leads to an empty name, or to one with a NUL"));
-        }
         // What belongs to a file is given the owner that the file has, whatever that is.
         if !matches!(parent, Parent::Xattrs(_)) {
             [new.uid, new.gid].into_iter().try_for_each(|id| self.check_owner(id))?;

@@ -181,6 +181,9 @@ impl<'u, 'a> Unpack<'u, 'a> {
         };
         let spot = Spot { dir: self.dir(above)?, name: name.as_bytes(), shown };
         let special = match member.kind {
+            EntryType::Symlink if member.link.contains(&0) => {
+                return Err(Error::external("it is a link to a name with a NUL"));
+            }
             EntryType::Symlink => NewKind::Symlink(member.link.clone()),
             EntryType::Fifo => NewKind::Fifo,
             EntryType::Char => NewKind::Char(member.device.0, member.device.1),
