@@ -3,8 +3,10 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, missing_docs)]
 
 mod random;
+#[path = "topology/replace.rs"]
+mod replace;
 
-use engine::inside::device::{ErrorKind, Fault, MemoryDevice, WriteDevice};
+use engine::inside::device::{ErrorKind, Fault, MemoryDevice, RwFaultDevice, WriteDevice};
 use engine::inside::ondisk::config::VdevConfig;
 use engine::inside::ondisk::scan::{Function, State};
 use engine::inside::vdev::{Reason, VdevState};

@@ -8,6 +8,7 @@ use std::fs::File;
 use std::os::fd::{AsRawFd as _, OwnedFd};
 use std::os::unix::ffi::OsStringExt as _;
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 /// The type of our mounts, as `mount` and `df` show it.
 pub const TYPE: &str = "fuse.zinc";
@@ -60,6 +61,11 @@ pub fn is_dead(dir: &Path) -> bool {
     std::fs::metadata(dir).is_err_and(|e| gone.contains(&e.raw_os_error()))
 }
 
+/// How long it is tried to take away what is in use: a program that lists all mounts, such as
+/// `df`, uses each of them for a moment.
+const BUSY: Duration = Duration::from_millis(500);
+const AGAIN: Duration = Duration::from_millis(10);
+
 /// Takes away what is mounted at `dir`. `lazily`: also when programs use it, which can do nothing
 /// more with what they have open.
 ///
@@ -70,7 +76,14 @@ pub fn unmount(dir: &Path, lazily: bool) -> Result<(), Error> {
     if lazily {
         flags |= MntFlags::MNT_DETACH | MntFlags::MNT_FORCE;
     }
-    nix::mount::umount2(dir, flags).map_err(|e| match e {
+    let began = Instant::now();
+    let done = loop {
+        match nix::mount::umount2(dir, flags) {
+            Err(Errno::EBUSY) if began.elapsed() < BUSY => std::thread::sleep(AGAIN),
+            done => break done,
+        }
+    };
+    done.map_err(|e| match e {
         Errno::EBUSY => Error::Busy(dir.to_owned()),
         Errno::EINVAL => Error::NotMounted(dir.to_owned()),
         Errno::EPERM => Error::NotRoot,

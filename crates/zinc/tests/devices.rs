@@ -61,7 +61,7 @@ fn a_device_of_the_pool_itself_is_known_wherever_it_is() {
     place.extra("d");
     place.ok("zpool add tank spare c cache d");
     for (command, why) in [
-        ("zpool replace tank b c", "c is a spare of this pool"),
+        ("zpool attach tank b c", "c is a spare of this pool"),
         ("zpool attach tank b d", "d is a cache device of this pool"),
         ("zpool online tank c", "device is reserved as a hot spare"),
         ("zpool replace tank b a", "part of active pool 'tank'"),
@@ -199,6 +199,77 @@ fn sides_of_mirrors_are_attached_replaced_and_detached() {
     let status = place.ok("zpool status tank");
     assert!(status.contains(" state: ONLINE"), "{status}");
     has_all_on(&place, "a", "c", "one");
+}
+
+#[test]
+fn devices_of_raidz_are_replaced_there_or_gone() {
+    let place = Place::new(&["a", "b", "c", "d", "e"]);
+    place.ok("zpool create tank raidz a b c");
+    fill(&place, "one", |words| place.ok(words));
+    place.ok("zpool replace tank a d");
+    std::fs::remove_file(place.path().join("b")).unwrap();
+    fill(&place, "two", |words| place.ok(words));
+    let small = place.path().join("small");
+    std::fs::File::create(&small).unwrap().set_len(64 << 20).unwrap();
+    assert!(place.fails("zpool replace tank b small").contains("too small"));
+    place.ok("zpool replace tank b e");
+    let status = place.ok("zpool status -P tank");
+    let has = |name: &str| status.contains(&format!("/{name} "));
+    assert!(has("d") && has("e") && has("c") && !has("a") && !has("b"), "{status}");
+    assert!(!status.contains("replacing") && status.contains(" state: ONLINE"), "{status}");
+    place.ok("check tank");
+    // The replaced device is free for others, and nothing of what is read comes from it.
+    place.ok("zpool create other a");
+    has_all_on(&place, "d", "c", "two");
+}
+
+#[test]
+fn spares_stand_in_and_are_given_back_or_kept() {
+    let place = Place::new(&["a", "b", "c", "s"]);
+    place.ok("zpool create tank raidz a b c spare s");
+    fill(&place, "one", |words| place.ok(words));
+    let attach = place.fails("zpool attach tank b s");
+    assert!(attach.contains("is a spare of this pool"), "{attach}");
+    place.ok("zpool replace tank b s");
+    let status = place.ok("zpool status tank");
+    assert!(status.contains("spare-1") && status.contains("INUSE"), "{status}");
+    assert!(place.fails("zpool replace tank c s").contains("part of active pool 'tank'"));
+    assert!(place.fails("zpool create other s").contains("tank"));
+    place.ok("zpool detach tank s");
+    let status = place.ok("zpool status tank");
+    assert!(!status.contains("spare-1") && status.contains("AVAIL"), "{status}");
+    // The device is gone, and then the spare stays in its place.
+    std::fs::remove_file(place.path().join("b")).unwrap();
+    fill(&place, "two", |words| place.ok(words));
+    place.ok("zpool replace tank b s");
+    place.ok("zpool detach tank b");
+    let status = place.ok("zpool status tank");
+    assert!(!status.contains("spare") && status.contains(" state: ONLINE"), "{status}");
+    place.ok("check tank");
+    has_all_on(&place, "s", "c", "two");
+}
+
+#[test]
+fn a_server_takes_a_spare_and_gives_it_back() {
+    let place = Place::new(&["a", "b", "s"]);
+    place.ok("zpool create tank mirror a b spare s");
+    fill(&place, "one", |words| place.ok(words));
+    let server = Server::new(&place);
+    put_away(&place, "b");
+    let status = || place.ok_here("zpool status tank");
+    until("the spare stands in", || {
+        place.ok_here("zpool sync tank");
+        status().contains("spare-1") && !status().contains("in progress")
+    });
+    put_back(&place, "b");
+    place.ok_here("zpool online tank b");
+    until("the spare is given back", || {
+        status().contains("AVAIL") && !status().contains("spare-1")
+    });
+    assert!(status().contains(" state: ONLINE"), "{}", status());
+    server.kill();
+    place.ok("check tank");
+    has_all_on(&place, "b", "a", "one");
 }
 
 /// A server of this place, which ends with it.

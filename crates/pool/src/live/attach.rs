@@ -1,122 +1,42 @@
-//! Sides of mirrors that come and go: attach, detach, and a device that takes another's place.
+//! Devices that come beside others and go: attach, detach, replace.
 //!
 //! # Theory
 //!
-//! A device that is attached is a side of a mirror that missed everything: its log says so, it is
+//! A device that comes is a side that missed everything (`sides.rs`): its log says so, it is
 //! written to from then on, and a resilver brings the rest. Nothing is special about the time in
-//! between, and OpenZFS goes on with it. A device that stands alone becomes the first side of a new
-//! mirror, which takes its place at the top, with its number, its space and its tables; when one
-//! side is left, it takes that place back.
+//! between: a pool that is closed meanwhile goes on with it when it is opened, by OpenZFS as well.
 //!
-//! Replacing a side is attaching, resilvering and detaching the old one. The old side goes when
-//! no leaf below lacks anything any more; until then a mirror has one side more.
+//! Replacing is a *replacing* vdev around the old device and the new one. When the new one lacks
+//! nothing any more and the old one is not needed, the old one is detached; that is looked for
+//! after each scan and when a pool is opened, so nothing has to be remembered. If the new
+//! one is detached before, the replacement is called off. Spares: `spares.rs`.
 //!
 //! A label says first that the device belongs to no pool's state (txg 0), so that one that fails is
 //! found before anything changes. A side that is detached has its labels taken off, after the txg
 //! that goes without it is durable.
 
 use super::LivePool;
-use super::config::{Builder, VdevSpec, set_u64, unset};
+use super::config::{Builder, VdevSpec};
 use super::create::{FIRST_TXG, guid_from, new_vdev_zap, set_member};
 use super::shared::{Shared, TaskCx};
-use crate::error::{Error, Result};
+use super::sides::{Beside, bad, parent_of, refused, top_of, with_side, without_side};
+use super::vdevs::aux_label;
+use crate::error::Result;
 use device::WriteDeviceRef;
 use dmu::Zap;
 use ondisk::config::{PoolState, VdevConfig, VdevKind};
 use ondisk::mos;
-use ondisk::nvlist::NvList;
 use ondisk::spacemap::SpaceMapHeader;
 use std::sync::Arc;
 use vdev::LeafOpen;
 use vdev::label;
 
-/// Members that a top-level vdev has and a side of a mirror has not.
-const OF_TOPS: [&str; 8] = [
-    "metaslab_array",
-    "metaslab_shift",
-    "ashift",
-    "asize",
-    "is_log",
-    "alloc_bias",
-    "com.delphix:vdev_zap_top",
-    "removing",
-];
-
-fn bad(e: &dyn std::fmt::Display) -> Error {
-    Error::Invalid { what: e.to_string() }
-}
-
-fn refused(what: &str) -> Error {
-    Error::Invalid { what: what.to_owned() }
-}
-
-/// Numbers children from 0.
-fn numbered(mut children: Vec<VdevConfig>) -> ondisk::Result<Vec<VdevConfig>> {
-    (0u64..).zip(&mut children).try_for_each(|(id, child)| set_u64(child, "id", id))?;
-    Ok(children)
-}
-
-/// `to`, with what `from` has as a top-level vdev.
-fn moved_to_top(from: &VdevConfig, mut to: NvList) -> ondisk::Result<VdevConfig> {
-    let stored = from.to_nvlist();
-    for name in ["id"].iter().chain(&OF_TOPS) {
-        if let Some(pair) = stored.pairs.iter().find(|p| p.name == name.as_bytes()) {
-            to.set(name, pair.value.clone());
-        }
-    }
-    // The class stands in the vdev's table, not in every stored list.
-    Ok(VdevConfig { alloc_bias: from.alloc_bias.clone(), ..VdevConfig::decode(&to)? })
-}
-
-/// The top-level vdev of a leaf with another side beside it; `guid` is for a new mirror.
-fn with_side(top: &VdevConfig, leaf: u64, new: &VdevConfig, guid: u64) -> Result<VdevConfig> {
-    let changed = match &top.kind {
-        VdevKind::Mirror if top.children.iter().any(|c| c.guid == leaf) => {
-            let all = top.children.iter().chain([new]).cloned().collect();
-            numbered(all).map(|children| VdevConfig { children, ..top.clone() })
-        }
-        VdevKind::Disk | VdevKind::File if top.guid == leaf => {
-            let mut side = top.clone();
-            unset(&mut side, &OF_TOPS).map_err(|e| bad(&e))?;
-            let sides = numbered(vec![side, new.clone()]).map_err(|e| bad(&e))?;
-            let mirror = Builder::new().text("type", "mirror").u64("id", top.id).u64("guid", guid);
-            let mirror = mirror.u64("create_txg", top.create_txg.unwrap_or(FIRST_TXG));
-            let lists = sides.iter().map(VdevConfig::to_nvlist).collect();
-            moved_to_top(top, mirror.lists("children", lists).done())
-        }
-        _ => return Err(refused("can only attach to mirrors and top-level disks")),
-    };
-    changed.map_err(|e| bad(&e))
-}
-
-/// The top-level vdev without a side.
-fn without_side(top: &VdevConfig, leaf: u64) -> Result<VdevConfig> {
-    let is_mirror = matches!(top.kind, VdevKind::Mirror);
-    let rest: Vec<VdevConfig> = top.children.iter().filter(|c| c.guid != leaf).cloned().collect();
-    let changed = match rest.as_slice() {
-        _ if !is_mirror || rest.len() == top.children.len() => {
-            return Err(refused("only applicable to mirror and replacing vdevs"));
-        }
-        [] => return Err(refused("no valid replicas")),
-        [last] => moved_to_top(top, last.to_nvlist()),
-        _ => numbered(rest).map(|children| VdevConfig { children, ..top.clone() }),
-    };
-    changed.map_err(|e| bad(&e))
-}
-
-/// The root with another vdev in the place of one.
-fn with_top(root: &VdevConfig, top: VdevConfig) -> VdevConfig {
-    let mut root = root.clone();
-    if let Some(place) = root.children.iter_mut().find(|c| c.id == top.id) {
-        *place = top;
-    }
-    root
-}
-
-fn top_of(root: &VdevConfig, leaf: u64) -> Result<&VdevConfig> {
-    let mut tops = root.children.iter();
-    let top = tops.find(|top| top.walk().any(|v| v.guid == leaf && v.kind.is_leaf()));
-    top.ok_or_else(|| refused("no such device in pool"))
+/// A device that comes.
+#[derive(Clone)]
+pub(super) struct NewSide {
+    pub(super) guid: u64,
+    pub(super) path: String,
+    pub(super) is_file: bool,
 }
 
 impl TaskCx<'_> {
@@ -153,13 +73,15 @@ impl TaskCx<'_> {
 }
 
 impl Shared {
-    /// Another side for the mirror of a leaf, or for a disk that stands alone; its guid.
-    fn attach(&self, leaf: u64, spec: &VdevSpec, device: WriteDeviceRef) -> Result<u64> {
-        let VdevSpec::Leaf { path, is_file } = spec.clone() else {
-            return Err(refused("a side of a mirror is one device"));
-        };
-        let mut guids = guid_from(&self.rt);
-        let (guid, mirror) = (guids(), guids());
+    /// Puts a device beside a leaf.
+    pub(super) fn attach(
+        &self,
+        (leaf, how): (u64, Beside),
+        new: &NewSide,
+        device: WriteDeviceRef,
+    ) -> Result<()> {
+        let NewSide { guid, path, is_file } = new.clone();
+        let around = guid_from(&self.rt)();
         self.run(move |cx| {
             let shared = cx.shared;
             let (facts, root) = {
@@ -169,12 +91,19 @@ impl Shared {
             let kind = if is_file { "file" } else { "disk" };
             let new = Builder::new().text("type", kind).u64("id", 0).u64("guid", guid);
             let new = new.text("path", &path).u64("whole_disk", 0);
-            let new = new.u64("create_txg", cx.tx.txg()).done();
-            let mut new = VdevConfig::decode(&new).map_err(|e| bad(&e))?;
-            let top = top_of(&root, leaf)?;
+            let mut new = new.u64("create_txg", cx.tx.txg());
+            if how == Beside::Spare {
+                new = new.u64("is_spare", 1);
+            }
+            // What comes in the place of a device relieves the spare that stands in for it.
+            let is_spared = parent_of(&root, leaf).is_some_and(|v| v.kind == VdevKind::Spare);
+            if how == Beside::Replacing && is_spared {
+                new = new.u64("unspare", 1);
+            }
+            let mut new = VdevConfig::decode(&new.done()).map_err(|e| bad(&e))?;
             // All that can be refused is, before anything is written.
             let tree = shared.reader.vdevs();
-            let planned = with_top(&root, with_side(top, leaf, &new, mirror)?);
+            let planned = with_side(&root, leaf, (&new, how), around)?;
             let mut open =
                 |c: &VdevConfig| (c.guid == guid).then(|| LeafOpen::Writable(Arc::clone(&device)));
             let next = tree.successor(&shared.rt, &planned, &mut open).map_err(|e| bad(&e))?;
@@ -189,18 +118,26 @@ impl Shared {
                 let zap = new_vdev_zap(&shared.mos, cx.tx, map)?;
                 set_member(&shared.mos, &mut new, "com.delphix:vdev_zap_leaf", zap)?;
             }
-            let root = with_top(&root, with_side(top, leaf, &new, mirror)?);
+            let old = root.find(leaf).and_then(|v| v.path.clone()).unwrap_or_default();
+            let root = with_side(&root, leaf, (&new, how), around)?;
             next.has_missed(guid, &std::iter::once(FIRST_TXG..=cx.tx.txg()).collect());
             cx.put_tree(root, next);
-            cx.log_event_of_pool("vdev attach", &format!("attach vdev={path} to a mirror"))?;
-            Ok(guid)
+            let text = match how {
+                Beside::Mirror => format!("attach vdev={path} to vdev={old}"),
+                Beside::Replacing => format!("replace vdev={path} for vdev={old}"),
+                Beside::Spare => format!("spare in vdev={path} for vdev={old}"),
+            };
+            cx.log_event_of_pool("vdev attach", &text)
         })
     }
 
-    /// A mirror without one of its sides.
+    /// Takes a side off the vdev that it is a side of.
     pub(super) fn detach(&self, leaf: u64) -> Result<()> {
         let root = self.config.lock().root.clone();
-        without_side(top_of(&root, leaf)?, leaf)?;
+        without_side(&root, leaf)?;
+        // A spare goes back to where it was taken from.
+        let spare = root.find(leaf).filter(|v| v.is_spare);
+        let spare = spare.map(|v| v.path.clone().unwrap_or_default());
         let tree = self.reader.vdevs();
         let device = tree.leaves().find(|l| l.guid() == leaf).and_then(|l| l.writer().cloned());
         if !tree.keeps_a_side_without(leaf) {
@@ -210,14 +147,18 @@ impl Shared {
         self.run(move |cx| {
             let shared = cx.shared;
             let root = shared.config.lock().root.clone();
-            let top = top_of(&root, leaf)?;
-            let gone = root.walk().find(|v| v.guid == leaf).cloned();
-            let root = with_top(&root, without_side(top, leaf)?);
+            let gone = root.find(leaf).cloned();
+            let left = without_side(&root, leaf)?;
+            let is_spare = |root: &VdevConfig, guid: u64| root.find(guid).map(|v| v.is_spare);
+            let spares = root.walk().filter(|v| v.is_spare).map(|v| v.guid);
+            let kept: Vec<u64> = spares.filter(|n| is_spare(&left, *n) == Some(false)).collect();
+            let root = left;
             let tree = shared.reader.vdevs();
             let next = tree.successor(&shared.rt, &root, &mut |_| None).map_err(|e| bad(&e))?;
             if let Some(gone) = &gone {
                 cx.free_objects(gone)?;
             }
+            kept.iter().try_for_each(|spare| cx.take_off_list(mos::SPARES, *spare))?;
             cx.put_tree(root, next);
             shared.config.lock().logs.remove(&leaf);
             let path = gone.and_then(|v| v.path).unwrap_or_default();
@@ -225,9 +166,57 @@ impl Shared {
         })?;
         if let Some(device) = device {
             // The pool goes without it: what its labels say is of importance to others only.
-            let _ = label::clear(device.as_ref(), &[0, 1, 2, 3]);
+            let _ = match spare {
+                Some(path) => {
+                    label::initialise(device.as_ref(), &aux_label(PoolState::Spare, leaf, &path))
+                }
+                None => label::clear(device.as_ref(), &[0, 1, 2, 3]),
+            };
         }
         Ok(())
+    }
+}
+
+/// Devices that are not needed any more: those of replacing vdevs, when the last one below lacks
+/// nothing, and spares, when what they stand in for has come back and lacks nothing.
+fn outlived(root: &VdevConfig, is_whole: &dyn Fn(u64) -> bool) -> Vec<u64> {
+    let done = root.walk().filter_map(|v| match (&v.kind, v.children.as_slice()) {
+        (VdevKind::Replacing, [old @ .., new]) if is_whole(new.guid) => Some(old),
+        (VdevKind::Spare, [own, spares @ ..]) if own.unspare && is_whole(own.guid) => Some(spares),
+        _ => None,
+    });
+    done.flatten().map(|v| v.guid).collect()
+}
+
+impl Shared {
+    /// Detaches what has been replaced, and spares that stand in for nothing any more; what cannot
+    /// go stays, as `status` shows.
+    pub(super) fn detach_outlived(&self) -> Result<()> {
+        loop {
+            let tree = self.reader.vdevs();
+            let is_whole = |guid: u64| {
+                let mut leaves = tree.leaves().filter(|l| l.guid() == guid);
+                leaves.any(|l| {
+                    l.writer().is_some() && l.state().is_readable() && l.missed().is_empty()
+                })
+            };
+            let root = self.config.lock().root.clone();
+            let outlived = outlived(&root, &is_whole);
+            drop(tree);
+            // What was replaced may have had a spare, which is not needed then either.
+            let Some(leaf) = outlived.first() else { return Ok(()) };
+            self.detach(*leaf)?;
+        }
+    }
+}
+
+/// The device of a specification of one.
+fn one_device(rt: &rt::Rt, spec: &VdevSpec) -> Result<NewSide> {
+    match spec {
+        VdevSpec::Leaf { path, is_file } => {
+            Ok(NewSide { guid: guid_from(rt)(), path: path.clone(), is_file: *is_file })
+        }
+        _ => Err(refused("what comes beside a device is one device")),
     }
 }
 
@@ -239,22 +228,28 @@ impl LivePool {
     /// # Errors
     /// When the leaf is part of something else, or the device too small or failing.
     pub fn attach(&self, leaf: u64, spec: &VdevSpec, device: WriteDeviceRef) -> Result<()> {
-        self.shared.attach(leaf, spec, device)?;
+        let new = one_device(&self.shared.rt, spec)?;
+        self.shared.attach((leaf, Beside::Mirror), &new, device)?;
         self.resilver()
     }
 
-    /// Takes a side off a mirror, and its labels off the device.
+    /// Takes a side off a mirror, and its labels off the device; or one of the devices of a
+    /// replacement, which is called off when it is the new one.
     ///
     /// # Errors
-    /// When the leaf is no side of a mirror, or has what the others lack.
+    /// When the leaf is no such side, or has what the others lack.
     pub fn detach(&self, leaf: u64) -> Result<()> {
         self.shared.detach(leaf)
     }
 
-    /// The same as [`Self::attach`]; the leaf is detached when the other device has all.
+    /// Puts a device in the place of any leaf, also of one that is gone. What was on it is brought
+    /// by a resilver, which begins at once; then the leaf is detached.
+    ///
+    /// # Errors
+    /// When the device is too small or failing.
     pub fn replace(&self, leaf: u64, spec: &VdevSpec, device: WriteDeviceRef) -> Result<()> {
-        self.shared.attach(leaf, spec, device)?;
-        self.shared.detach_when_whole(leaf);
+        let new = one_device(&self.shared.rt, spec)?;
+        self.shared.attach((leaf, Beside::Replacing), &new, device)?;
         self.resilver()
     }
 }

@@ -27,12 +27,13 @@ use super::LivePool;
 use super::config::{set_u64, unset};
 use super::leaves::{Logs, unmark};
 use super::shared::Shared;
+use super::sides::parent_of;
 use crate::error::{Error, Result};
 use crate::scan::{FoundLeaf, look_at_device};
 use crate::uberblocks::read_ring;
 use device::{DeviceRef, DeviceSource, Patience, WriteDeviceRef};
 use ondisk::BlkPtr;
-use ondisk::config::{LabelConfig, VdevConfig};
+use ondisk::config::{LabelConfig, VdevConfig, VdevKind};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -285,6 +286,8 @@ impl LivePool {
                 let _ = self.use_again(guid, OwnChanges::Keep, device, None);
             }
         }
+        // A replacement that was complete when the pool was closed; one that goes on ends later.
+        shared.detach_outlived()?;
         self.resilver()
     }
 
@@ -309,8 +312,16 @@ impl LivePool {
         drop(tree);
         // Its log is on disk before anything is written to it.
         self.sync()?;
+        let is_spared = {
+            let config = shared.config.lock();
+            parent_of(&config.root, guid).is_some_and(|v| v.kind == VdevKind::Spare)
+        };
         shared.put_leaf(guid, LeafOpen::Writable(device), move |leaf| {
             unmark(leaf)?;
+            // The spare that stands in for it goes when it has all.
+            if is_spared && !leaf.is_spare {
+                set_u64(leaf, "unspare", 1)?;
+            }
             if let Some(place) = &place {
                 super::config::set_text(leaf, "path", place)?;
                 unset(leaf, &super::paths::OLD_PLACES)?;

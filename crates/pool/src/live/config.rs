@@ -267,6 +267,9 @@ impl PoolFacts {
         leaf: u64,
     ) -> NvList {
         let mut list = self.start(state, txg).u64("top_guid", top.guid).u64("guid", leaf);
+        if top.find(leaf).is_some_and(|v| v.is_spare) {
+            list = list.u64("is_spare", 1);
+        }
         if top.is_log {
             list = list.u64("is_log", 1);
         }

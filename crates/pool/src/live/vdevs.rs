@@ -53,6 +53,20 @@ impl TaskCx<'_> {
         Ok(util::write_packed(objects, self.tx, number, &all)?)
     }
 
+    /// Takes a device off the list `name` of spares or cache devices.
+    pub(super) fn take_off_list(&self, name: &str, guid: u64) -> Result<()> {
+        let objects = &self.shared.mos;
+        let directory = Zap::open(&objects.object(mos::DIRECTORY_OBJECT)?)?;
+        let Some(number) = directory.get_u64(name)? else { return Ok(()) };
+        let mut all = util::read_packed(objects, number)?;
+        for pair in all.pairs.iter_mut().filter(|p| p.name == name.as_bytes()) {
+            if let NvValue::NvListArray(lists) = &mut pair.value {
+                lists.retain(|list| list.opt_u64("guid").ok().flatten() != Some(guid));
+            }
+        }
+        Ok(util::write_packed(objects, self.tx, number, &all)?)
+    }
+
     fn set_root(&self, root: VdevConfig) {
         let mut config = self.shared.config.lock();
         config.root = root;
@@ -62,6 +76,16 @@ impl TaskCx<'_> {
 
 fn bad(e: &ondisk::Error) -> Error {
     Error::Invalid { what: e.to_string() }
+}
+
+/// What the labels of a spare or a cache device say, which belongs to no vdev.
+pub(super) fn aux_label(state: PoolState, guid: u64, path: &str) -> NvList {
+    let label = Builder::new().u64("version", 5000).u64("state", state.number());
+    let label = label.u64("guid", guid).text("path", path);
+    match state {
+        PoolState::L2cache => label.u64("ashift", AUX_ASHIFT).done(),
+        _ => label.done(),
+    }
 }
 
 /// `root` with more children.
@@ -134,7 +158,7 @@ impl LivePool {
     }
 
     /// Adds hot spares and cache devices, each a leaf that is in `devices`. They get
-    /// labels and stand in the pool's lists; zinc itself neither swaps a spare in nor caches.
+    /// labels and stand in the pool's lists. Spares are used by [`Self::take_spare`]; nothing caches.
     ///
     /// # Errors
     /// When a label or list cannot be written.
@@ -163,13 +187,9 @@ impl LivePool {
                         return Err(Error::Invalid { what: format!("{path} was not opened") });
                     };
                     let guid = guid();
-                    let label = Builder::new().u64("version", 5000).u64("state", state.number());
-                    let mut label = label.u64("guid", guid).text("path", path);
-                    if state == PoolState::L2cache {
-                        label = label.u64("ashift", AUX_ASHIFT);
-                    }
                     let failed = |e| cx.shared.failed("writing labels", &e);
-                    label::initialise(device.as_ref(), &label.done()).map_err(failed)?;
+                    let label = aux_label(state, guid, path);
+                    label::initialise(device.as_ref(), &label).map_err(failed)?;
                     let kind = if *is_file { "file" } else { "disk" };
                     let list = Builder::new().text("type", kind).u64("guid", guid);
                     new.push(list.text("path", path).u64("whole_disk", 0).done());

@@ -152,7 +152,7 @@ fn vdevs(pool: &Pool, out: &mut Vec<Obstacle>) {
             out.push(Obstacle::Vdev { name: node.name().to_owned(), what });
         };
         match node.kind() {
-            "root" | "mirror" | "raidz" | "leaf" | "hole" => {}
+            "root" | "mirror" | "replacing" | "spare" | "raidz" | "leaf" | "hole" => {}
             kind => push(format!("{kind} vdevs are not written yet")),
         }
     }

@@ -72,8 +72,6 @@ struct Wanted {
     /// The thread that does it.
     task: Option<Task<()>>,
     is_running: bool,
-    /// Leaves that are detached when nothing is missing on any.
-    detach: Vec<u64>,
     /// How far the one is that runs.
     now: Option<ScanState>,
     /// Why the last one failed.
@@ -158,12 +156,6 @@ impl Shared {
                 match (state.closing, resilver, state.scrub) {
                     (false, true, _) => Function::Resilver,
                     (false, false, true) => Function::Scrub,
-                    (false, false, false) if !state.detach.is_empty() => {
-                        let leaves = std::mem::take(&mut state.detach);
-                        drop(state);
-                        self.detach_all(&leaves);
-                        continue;
-                    }
                     _ => {
                         state.is_running = false;
                         state.now = None;
@@ -173,6 +165,10 @@ impl Shared {
                 }
             };
             let done = self.scan(function);
+            let detached = match &done {
+                Ok(End::Done) => self.detach_outlived(),
+                _ => Ok(()),
+            };
             let mut state = self.scans.state.lock();
             state.now = None;
             match done {
@@ -183,19 +179,8 @@ impl Shared {
                     (state.resilver, state.scrub) = (false, false);
                 }
             }
-        }
-    }
-
-    /// A leaf is detached when the others have all.
-    pub(super) fn detach_when_whole(&self, leaf: u64) {
-        self.scans.state.lock().detach.push(leaf);
-    }
-
-    /// One that cannot go stays a side of its mirror, as `status` shows.
-    fn detach_all(&self, leaves: &[u64]) {
-        for leaf in leaves {
-            if let Err(e) = self.detach(*leaf) {
-                self.scans.state.lock().failure = Some(e.to_string());
+            if let Err(e) = detached {
+                state.failure = Some(e.to_string());
             }
         }
     }

@@ -16,6 +16,7 @@
 pub mod background;
 mod handler;
 pub mod held;
+mod spares;
 
 use crate::cmd::mount::{self, Wanted};
 use crate::cmd::nbd::Exports;
@@ -274,6 +275,7 @@ impl Args {
             }
             ui::error(session, &format!("zinc: metrics at http://{bound}/metrics\n"));
         }
+        spares::watch(session, held)?;
         let made = self.make_mounts(session, held, mounts)?;
         match &self.nbd {
             Some(exports) => export(session, held, exports)?,

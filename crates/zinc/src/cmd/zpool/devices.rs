@@ -131,7 +131,8 @@ pub(super) fn device(
 pub(super) enum Own {
     /// A device of a vdev, by its guid.
     Leaf(u64),
-    Spare,
+    /// A hot spare, by its guid.
+    Spare(u64),
     Cache,
 }
 
@@ -146,7 +147,9 @@ pub(super) fn own(session: &Session, pool: &LivePool, name: &str) -> Result<Opti
         LabelConfig::Member(c) => {
             c.guid.filter(|guid| seen.config().vdev_tree.find(*guid).is_some()).map(Own::Leaf)
         }
-        LabelConfig::Aux(c) if seen.spares().iter().any(|s| s.guid == c.guid) => Some(Own::Spare),
+        LabelConfig::Aux(c) if seen.spares().iter().any(|s| s.guid == c.guid) => {
+            Some(Own::Spare(c.guid))
+        }
         LabelConfig::Aux(c) if seen.l2cache().iter().any(|s| s.guid == c.guid) => Some(Own::Cache),
         LabelConfig::Aux(_) => None,
     })

@@ -1,4 +1,4 @@
-//! `zinc zpool attach`, `detach` and `replace`: sides of mirrors.
+//! `zinc zpool attach`, `detach` and `replace`: devices that come beside others, and go.
 
 use super::claim::claim;
 use super::devices::{Own, bring_from, device, find, own, see_to_the_end, wait};
@@ -7,6 +7,7 @@ use crate::cmd::verb::{Served, Verb};
 use crate::failure::Failure;
 use crate::live::LiveArgs;
 use crate::session::Session;
+use engine::devices::{DeviceSource as _, LocalDevices};
 use std::path::Path;
 use std::process::ExitCode;
 
@@ -93,10 +94,17 @@ impl New {
                     bring_from(session, pool, guid, &new)?;
                     return see_to_the_end(session, pool);
                 }
-                Some(Own::Spare) => {
+                Some(Own::Spare(spare)) if doing == Doing::Replace => {
+                    let device = LocalDevices::default().claim(&session.path(new.as_ref()));
+                    let device = device.map_err(|e| Failure::new(&start).because(e.to_string()))?;
+                    let done = pool.take_spare(guid, spare, device);
+                    done.map_err(|e| Failure::from(e).about(&start))?;
+                    return self.end(session, pool);
+                }
+                Some(Own::Spare(_)) => {
                     return Err(Failure::new(start)
                         .because(format!("{new} is a spare of this pool"))
-                        .because("zinc does not put spares in the place of devices yet"));
+                        .hint("`zinc zpool replace POOL DEVICE SPARE` lets it stand in"));
                 }
                 Some(Own::Cache) => {
                     let why = format!("{new} is a cache device of this pool");
@@ -127,9 +135,14 @@ impl New {
                 Doing::Replace => pool.replace(guid, &top.spec, device.clone()),
             };
             done.map_err(|e| Failure::from(e).about(&start))?;
-            if self.until_done { wait(session, pool) } else { see_to_the_end(session, pool) }
+            self.end(session, pool)
         })?;
         Ok(ExitCode::SUCCESS)
+    }
+
+    /// The device is there; what it lacks is waited for where nobody else sees to it.
+    fn end(&self, session: &Session, pool: &engine::LivePool) -> Result<(), Failure> {
+        if self.until_done { wait(session, pool) } else { see_to_the_end(session, pool) }
     }
 }
 

@@ -1,0 +1,168 @@
+//! Devices that take others' places, in every redundant layout.
+
+use super::*;
+
+const ALL: [Shape; 5] = [Shape::Disk, Shape::Mirror, Shape::Raidz1, Shape::Raidz2, Shape::Raidz3];
+
+/// Begins to replace a leaf by a new device; the new device's number.
+fn replace(run: &mut Run, leaf: u64) -> usize {
+    let new = run.bench.extra();
+    let (spec, device) = (run.bench.leaf(new), run.bench.write_ref(new));
+    run.pool().replace(leaf, &spec, device).unwrap();
+    new
+}
+
+fn kinds(pool: &Pool) -> Vec<String> {
+    pool.config().vdev_tree.walk().map(|v| v.kind.name().to_owned()).collect()
+}
+
+/// The tree has no vdev that is there for a replacement only, and none of these leaves.
+fn is_settled(pool: &LivePool, gone: &[u64]) -> bool {
+    let tree = pool.look().unwrap().config().vdev_tree.clone();
+    let has = |kind| tree.walk().any(|v| v.kind.name() == kind);
+    !has("replacing") && !tree.walk().any(|v| gone.contains(&v.guid))
+}
+
+/// Devices that were replaced are not there any more, and nothing is missing; nor is it without as
+/// many of those that are left as the layout survives.
+fn holds_without(mut bench: Bench, model: &random::Model, gone: &[usize]) {
+    bench.away = gone.to_vec();
+    bench.check(&bench.open()).unwrap();
+    Run::compare(&bench, model).unwrap();
+    bench.zdb();
+    let left: Vec<usize> = (0..bench.devices.len()).filter(|n| !gone.contains(n)).collect();
+    for first in 0..left.len() {
+        let away = (first..first + bench.redundancy()).map(|n| left[n % left.len()]);
+        bench.away = gone.iter().copied().chain(away).collect();
+        whole(&bench, "without some");
+        Run::compare(&bench, model).unwrap();
+    }
+}
+
+#[test]
+fn any_leaf_is_replaced_while_the_pool_is_worked_with() {
+    for (seed, shape) in (1200..).zip(ALL) {
+        let mut run = run(seed, shape, 60);
+        let old = (0..run.bench.redundancy().max(1)).collect::<Vec<_>>();
+        let guids: Vec<u64> = old.iter().map(|n| guid(run.pool(), *n)).collect();
+        for leaf in &guids {
+            replace(&mut run, *leaf);
+            (0..20).for_each(|_| run.step());
+        }
+        run.pool().wait_for_scan().unwrap();
+        assert!(is_whole(run.pool()) && is_settled(run.pool(), &guids), "{shape:?}");
+        let done = run.pool().view().scan_state().unwrap().unwrap();
+        assert_eq!((done.state(), done.errors), (State::Finished, 0));
+        (0..20).for_each(|_| run.step());
+        let (bench, model) = run.finish();
+        holds_without(bench, &model, &old);
+    }
+}
+
+/// As many leaves as the layout survives are gone, and are replaced; what they had is computed.
+#[test]
+fn leaves_that_are_gone_are_replaced() {
+    for (seed, shape) in (1300..).zip(REDUNDANT) {
+        let mut run = run(seed, shape, 60);
+        let old = (0..run.bench.redundancy()).collect::<Vec<_>>();
+        run.without(old.clone());
+        (0..30).for_each(|_| run.step());
+        let guids: Vec<u64> = old.iter().map(|n| guid(run.pool(), *n)).collect();
+        for leaf in &guids {
+            replace(&mut run, *leaf);
+        }
+        (0..20).for_each(|_| run.step());
+        run.pool().wait_for_scan().unwrap();
+        assert!(is_whole(run.pool()) && is_settled(run.pool(), &guids), "{shape:?}");
+        assert_eq!(run.pool().view().vdevs().root().state(), VdevState::Online);
+        let (bench, model) = run.finish();
+        holds_without(bench, &model, &old);
+    }
+}
+
+/// The new device is taken off before it has all: the old one stays, as if nothing had been. Or it
+/// is replaced itself: the last one that came stays.
+#[test]
+fn a_replacement_is_called_off_or_replaced_itself() {
+    for (seed, shape) in (1400..).zip([Shape::Mirror, Shape::Raidz2]) {
+        let mut run = run(seed, shape, 60);
+        let old = guid(run.pool(), 1);
+        // It takes nothing: it does not come to its end.
+        let new = run.bench.extra();
+        let device = Arc::clone(&run.bench.devices[new]);
+        let broken = Arc::new(RwFaultDevice::new(device as _));
+        run.pool().replace(old, &run.bench.leaf(new), Arc::clone(&broken) as _).unwrap();
+        broken.add(Fault::fail_writes(0..u64::MAX, EIO));
+        (0..20).for_each(|_| run.step());
+        run.pool().sync().unwrap();
+        let _ = run.pool().wait_for_scan();
+        let seen = run.pool().look().unwrap();
+        assert!(kinds(&seen).contains(&"replacing".to_owned()));
+        let sides = seen.config().vdev_tree.walk().find(|v| v.kind.name() == "replacing");
+        let guids: Vec<u64> = sides.unwrap().children.iter().map(|c| c.guid).collect();
+        assert_eq!((guids.len(), guids[0]), (2, old));
+        if shape == Shape::Mirror {
+            run.pool().detach(guids[1]).unwrap();
+            (0..20).for_each(|_| run.step());
+            assert!(is_settled(run.pool(), &guids[1..]) && is_whole(run.pool()));
+            let (bench, model) = run.finish();
+            holds_without(bench, &model, &[new]);
+        } else {
+            replace(&mut run, guids[1]);
+            (0..20).for_each(|_| run.step());
+            run.pool().wait_for_scan().unwrap();
+            assert!(is_whole(run.pool()) && is_settled(run.pool(), &guids));
+            let (bench, model) = run.finish();
+            holds_without(bench, &model, &[1, new]);
+        }
+    }
+}
+
+/// The power fails after any number of writes of a replacement: the next import goes on with it.
+#[test]
+fn a_replacement_may_end_at_any_write() {
+    let step = std::env::var("ZINC_STEP").map_or(23, |n| n.parse().unwrap());
+    for (seed, shape) in (1500..).zip([Shape::Disk, Shape::Mirror, Shape::Raidz1]) {
+        let mut run = run(seed, shape, 30);
+        let old = guid(run.pool(), 0);
+        let new = run.bench.extra();
+        run.bench.away.clear();
+        let (mut bench, model) = run.finish();
+        let before = bench.devices.clone();
+        for writes in (0..).step_by(step) {
+            bench.devices = before.iter().map(|d| Arc::new(d.fork())).collect();
+            bench = bench.breakable();
+            let pool = bench.import();
+            for device in &bench.faults {
+                let off = ErrorKind::PowerLoss;
+                device.add(Fault::fail_writes(0..u64::MAX, off).after(writes));
+                device.add(Fault::fail_flushes(off).after(writes / 4));
+            }
+            let replaced = pool.replace(old, &bench.leaf(new), bench.write_ref(new));
+            let is_done = replaced.is_ok() && pool.wait_for_scan().is_ok() && pool.sync().is_ok();
+            let is_done = is_done && is_settled(&pool, &[old]);
+            drop(pool);
+            bench.faults.iter().for_each(|d| d.clear());
+            let case = format!("{shape:?} after {writes}");
+            let pool = bench.try_import().unwrap_or_else(|e| panic!("{case}: {e}"));
+            let away = |n: &usize| {
+                let tree = pool.view().vdevs();
+                tree.leaves().nth(*n).is_some_and(|l| pool.leaves_away().contains(&l.guid()))
+            };
+            (0..bench.devices.len()).filter(away).for_each(|n| bring_back(&pool, &bench, n));
+            pool.wait_for_scan().unwrap();
+            assert!(is_whole(&pool), "{case}");
+            let has_old = pool.look().unwrap().config().vdev_tree.find(old).is_some();
+            let is_settled = is_settled(&pool, &[]);
+            assert!(is_settled, "{case}: {:?}", kinds(&pool.look().unwrap()));
+            pool.export().unwrap();
+            bench.away = vec![if has_old { new } else { 0 }];
+            whole(&bench, &case);
+            Run::compare(&bench, &model).unwrap_or_else(|e| panic!("{case}: {e}"));
+            bench.away.clear();
+            if is_done {
+                break;
+            }
+        }
+    }
+}

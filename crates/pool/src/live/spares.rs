@@ -1,0 +1,133 @@
+//! Hot spares: devices that stand in for leaves that failed.
+//!
+//! # Theory
+//!
+//! ```text
+//!           a leaf fails                    the leaf is back, or another took its
+//!   AVAIL ---------------> INUSE: a side    place, and lacks nothing: given back
+//!     ^                    of a *spare*  ----------------------------------+
+//!     |                    vdev around   ---> the leaf is detached: it is  |
+//!     |                    the leaf           a device of the vdev now,    |
+//!     |                                       and no spare any more        |
+//!     +--------------------------------------------------------------------+
+//! ```
+//!
+//! A spare stays in the pool's list while it is in use, and keeps its guid. Its label says what any
+//! leaf's says, so that another pool that has it in its list, too, finds it taken; when it is given
+//! back, the label says again that it is a spare.
+//!
+//! [`LivePool::take_spares`] is the rule by which spares are taken; when it is asked is for the
+//! program to say that holds the pool. Log devices have no spares, as in OpenZFS: what would be
+//! brought to them is gone with the txg.
+
+use super::LivePool;
+use super::attach::NewSide;
+use super::sides::{Beside, parent_of, refused, top_of};
+use crate::error::Result;
+use crate::scan::look_at_device;
+use device::{DeviceSource, WriteDeviceRef};
+use ondisk::config::{LabelConfig, PoolState, VdevConfig, VdevKind};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use vdev::VdevState;
+
+/// A spare that stands in for a leaf from now on: both guids.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SpareTaken {
+    /// The leaf that failed.
+    pub leaf: u64,
+    /// The spare.
+    pub spare: u64,
+}
+
+impl LivePool {
+    /// The spares of the pool that are not in use.
+    ///
+    /// # Errors
+    /// When the pool cannot be looked at.
+    pub fn spares_left(&self) -> Result<Vec<VdevConfig>> {
+        let seen = self.look()?;
+        let root = &seen.config().vdev_tree;
+        let left = seen.spares().iter().filter(|s| root.find(s.guid).is_none());
+        Ok(left.cloned().collect())
+    }
+
+    /// Lets a spare of the pool, by its guid, stand in for a leaf. What the leaf had is brought to
+    /// it by a resilver, which begins at once.
+    ///
+    /// # Errors
+    /// When the device is not that spare any more, is too small or fails.
+    pub fn take_spare(&self, leaf: u64, spare: u64, device: WriteDeviceRef) -> Result<()> {
+        let left = self.spares_left()?;
+        let Some(config) = left.iter().find(|s| s.guid == spare) else {
+            return Err(refused("it is no spare of this pool, or in use"));
+        };
+        let path = config.path.clone().unwrap_or_default();
+        let found = look_at_device(&Arc::clone(&device).as_device(), PathBuf::from(&path));
+        let is_spare = found.is_some_and(|found| match found.config {
+            LabelConfig::Aux(c) => c.guid == spare && c.state == PoolState::Spare,
+            LabelConfig::Member(_) => false,
+        });
+        if !is_spare {
+            return Err(refused("its label says that it is not a spare, or of another pool"));
+        }
+        let root = self.shared.config.lock().root.clone();
+        if top_of(&root, leaf)?.is_log {
+            return Err(refused("log devices have no spares"));
+        }
+        let is_file = matches!(config.kind, VdevKind::File);
+        let new = NewSide { guid: spare, path, is_file };
+        self.shared.attach((leaf, Beside::Spare), &new, device)?;
+        self.resilver()
+    }
+
+    /// Lets spares stand in for all leaves that are out of use and have none, as far as there are
+    /// spares that fit. A leaf that the administrator took out is left alone. `source` has the
+    /// spares under their paths.
+    ///
+    /// # Errors
+    /// When the pool cannot be looked at. A spare that cannot be used is passed over.
+    pub fn take_spares(&self, source: &dyn DeviceSource) -> Result<Vec<SpareTaken>> {
+        let mut taken = Vec::new();
+        let mut left = match self.leaves_without_spare().is_empty() {
+            true => return Ok(taken),
+            false => self.spares_left()?,
+        };
+        for leaf in self.leaves_without_spare() {
+            let used = left.iter().position(|spare| {
+                let Some(path) = spare.path.as_deref() else { return false };
+                let claimed = source.claim(Path::new(path));
+                claimed.is_ok_and(|device| self.take_spare(leaf, spare.guid, device).is_ok())
+            });
+            if let Some(at) = used {
+                taken.push(SpareTaken { leaf, spare: left.remove(at).guid });
+            }
+        }
+        Ok(taken)
+    }
+
+    /// Leaves that are out of use, not by the administrator's will, and nothing stands in for them.
+    #[must_use]
+    pub fn leaves_without_spare(&self) -> Vec<u64> {
+        let tree = self.shared.reader.vdevs();
+        let root = self.shared.config.lock().root.clone();
+        let is_out = |guid: u64| {
+            let failed = [VdevState::Faulted, VdevState::Removed, VdevState::Unavail];
+            let mut leaves = tree.leaves().filter(|l| l.guid() == guid);
+            leaves.any(|l| l.writer().is_none() || failed.contains(&l.state()))
+        };
+        let is_alone = |guid: u64| match parent_of(&root, guid) {
+            // Another spare when all that stand in failed as well; one that is being replaced has
+            // what comes in its place.
+            Some(v) if matches!(v.kind, VdevKind::Spare | VdevKind::Replacing) => {
+                v.children.first().is_some_and(|own| own.guid == guid)
+                    && v.children.iter().all(|side| is_out(side.guid))
+            }
+            _ => true,
+        };
+        let leaves = root.walk().filter(|v| v.kind.is_leaf() && !v.offline && !v.is_spare);
+        let has_top = |guid: u64| top_of(&root, guid).is_ok_and(|top| !top.is_log);
+        let out = leaves.map(|v| v.guid).filter(|guid| is_out(*guid) && has_top(*guid));
+        out.filter(|guid| is_alone(*guid)).collect()
+    }
+}
