@@ -243,6 +243,7 @@ pub mod pools {
     pub use pool::{HistoryFormat, PoolProperty, PoolPropertySource, history_text};
     pub use pool::{PoolSpace, SUSPENDED, Section, Status, VdevTreeView, VdevView};
     pub use pool::{default_search_paths, denied, look_at_device, scan};
+    pub use vdev::ErrorCounts;
 }
 
 /// The tables of all properties: of datasets, pools and vdevs.

@@ -139,10 +139,28 @@ impl Handle<'_> {
         };
         let times = Timestamps { last_access: spec(accessed), last_modification: spec(modified) };
         match self.is_item {
-            false => Ok(futimens(self.fd, &times)?),
-            true => Ok(utimensat(CWD, path_of(self.fd), &times, AtFlags::empty())?),
+            false => futimens(self.fd, &times)?,
+            true => utimensat(CWD, path_of(self.fd), &times, AtFlags::empty())?,
+        }
+        let look = rustix::fs::fstat(self.fd)?;
+        match is_near(look.st_mtime, modified, MTIME_STEP)
+            && is_near(look.st_atime, accessed, ATIME_STEP)
+        {
+            true => Ok(()),
+            false => Err(io::Error::other("the file system here has no such times")),
         }
     }
+}
+
+/// Seconds by which file systems round times: those made for DOS keep even seconds, and of the last
+/// access the day.
+const MTIME_STEP: u64 = 2;
+const ATIME_STEP: u64 = 2 * 86_400;
+
+/// A time that was set is there, rounded. One that the file system cannot keep is moved to the
+/// first or last that it can, without a word.
+fn is_near(there: i64, wanted: Time, step: u64) -> bool {
+    there.abs_diff(wanted.seconds) <= step
 }
 
 /// Whether an extended attribute gives its file rights that only an administrator gives.
@@ -158,4 +176,17 @@ fn permissions(node: &Node, owned: bool) -> u32 {
         _ => 0o1777,
     };
     node.permissions() & mask
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_time_that_was_moved_is_not_the_one_that_was_wanted() {
+        let at = |seconds| Time { seconds, nanos: 999_999_999 };
+        assert!(is_near(1_700_000_000, at(1_700_000_001), MTIME_STEP));
+        assert!(!is_near(-(1 << 31), at(-(1 << 32)), MTIME_STEP));
+        assert!(!is_near(i64::MIN, at(i64::MAX), ATIME_STEP));
+    }
 }

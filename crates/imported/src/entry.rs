@@ -7,7 +7,7 @@ use super::Cachefile;
 use engine::Candidate;
 use engine::config::{NvList, NvValue};
 use engine::config::{PoolConfig, VdevConfig, VdevKind};
-use engine::pools::FoundLeaf;
+use engine::pools::{ErrorCounts, FoundLeaf};
 use engine::spelling;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
@@ -30,8 +30,13 @@ const ADDING: &str = "org.zinc:adding";
 /// Which files its devices are, each as the device's guid and the [`identity`] of the file. A file
 /// keeps that under another name, and a copy has another.
 const FILES: &str = "org.zinc:files";
+/// Errors of its vdevs since it was imported or this was cleared: the start of the machine in which
+/// they were counted, then one line for each vdev.
+const ERRORS: &str = "org.zinc:errors";
+/// Vdevs with errors that are remembered of one pool, at most.
+const ERRORS_MAX: usize = 4096;
 /// What stays when the configuration is written anew.
-const MARKS: [&str; 4] = [ALTROOT, READONLY, CACHEFILE, BOOT];
+const MARKS: [&str; 5] = [ALTROOT, READONLY, CACHEFILE, BOOT, ERRORS];
 
 /// A known pool.
 #[derive(Clone, Debug)]
@@ -96,6 +101,39 @@ impl Known {
         let paths = paths.iter().map(|path| path.as_os_str().as_bytes().to_vec()).collect();
         self.list.set(ADDING, NvValue::StringArray(paths));
         self
+    }
+
+    /// With the errors that its vdevs have now.
+    pub(crate) fn with_errors(mut self, errors: &BTreeMap<u64, ErrorCounts>) -> Self {
+        self.list.remove(ERRORS);
+        if !errors.is_empty() {
+            let line = |(guid, e): (&u64, &ErrorCounts)| {
+                format!("{guid} {} {} {}", e.read, e.write, e.checksum).into_bytes()
+            };
+            let all = errors.iter().take(ERRORS_MAX).map(line);
+            let lines = std::iter::once(this_boot().into_bytes()).chain(all).collect();
+            self.list.set(ERRORS, NvValue::StringArray(lines));
+        }
+        self
+    }
+
+    /// The errors that its vdevs had in this start of the machine, by guid. What is no such line is
+    /// left out.
+    pub(crate) fn errors(&self) -> BTreeMap<u64, ErrorCounts> {
+        let lines = self.list.opt_strings(ERRORS).ok().flatten().unwrap_or_default();
+        let Some((boot, lines)) = lines.split_first() else { return BTreeMap::new() };
+        if boot.as_slice() != this_boot().as_bytes() {
+            return BTreeMap::new();
+        }
+        let read = |line: &[u8]| {
+            let words = str::from_utf8(line).ok()?.split(' ').map(str::parse::<u64>);
+            let [guid, read, write, checksum] = words.collect::<Result<Vec<_>, _>>().ok()?[..]
+            else {
+                return None;
+            };
+            Some((guid, ErrorCounts { read, write, checksum }))
+        };
+        lines.iter().take(ERRORS_MAX).filter_map(|line| read(line)).collect()
     }
 
     /// With what tells the files of its devices from copies of them, as they are now. One that is

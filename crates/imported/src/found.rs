@@ -132,6 +132,7 @@ impl Found {
     pub fn complete(&self, options: &mut OpenOptions) {
         let Some(known) = self.listed.known() else { return };
         options.altroot = known.altroot();
+        options.errors = known.errors();
         options.name = (known.name() != self.candidate.name()).then(|| known.name().to_owned());
     }
 

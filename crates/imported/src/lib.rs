@@ -208,6 +208,7 @@ impl<'a> KnownPools<'a> {
     pub fn refresh(&self, guid_before: u64, pool: &LivePool) {
         let Some(old) = self.by_guid(guid_before) else { return };
         let new = old.with_config(pool.cache_config()).with_files(Some(&old));
+        let new = new.with_errors(&pool.view().vdevs().error_counts());
         let guid = new.guid();
         if new.says_the_same_as(&old) {
             return;

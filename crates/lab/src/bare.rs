@@ -190,7 +190,8 @@ impl FileBare {
     pub fn open(path: &Path, access: Access) -> Result<Self, LabError> {
         let fail = |e: std::io::Error| LabError::new(format!("cannot open {}", path.display()), e);
         let is_disk = std::fs::metadata(path).map_err(fail)?.file_type().is_block_device();
-        let mut flags = OFlags::empty();
+        // A pipe is not waited for.
+        let mut flags = OFlags::NONBLOCK | OFlags::NOCTTY;
         if access == Access::WriteSafely {
             flags |= OFlags::DSYNC;
         }
@@ -209,6 +210,10 @@ impl FileBare {
             }
             Err(e) => return Err(fail(e)),
         };
+        let kind = file.metadata().map_err(fail)?.file_type();
+        if !(kind.is_file() || kind.is_block_device()) {
+            return Err(fail(std::io::Error::other("neither a file nor a disk")));
+        }
         if access != Access::Read {
             flock(&file, FlockOperation::NonBlockingLockExclusive).map_err(|e| {
                 LabError::new(format!("cannot write to {}", path.display()), e)

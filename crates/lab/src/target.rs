@@ -73,7 +73,7 @@ impl Target {
             return Err(LabError::new(format!("no simulated disk {preset:?}"), "no such preset")
                 .hint("`zinc lab presets` lists them; a file that `zinc lab fit` wrote does too"));
         }
-        let text = std::fs::read_to_string(path);
+        let text = engine::devices::open_input(path).and_then(std::io::read_to_string);
         let text = text.map_err(|e| LabError::new(format!("cannot read {preset}"), e))?;
         let preset: Preset = serde_json::from_str(&text)
             .map_err(|e| LabError::new(format!("{preset} holds no preset"), e))?;

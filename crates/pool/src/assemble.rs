@@ -4,13 +4,14 @@
 //! the label with the highest txg wins: a device that was away has an older idea of the pool.
 
 use crate::error::{Absence, MissingDevice};
-use crate::scan::{FoundLeaf, SEARCHERS};
+use crate::open::Pool;
+use crate::scan::{FoundLeaf, LabelView, SEARCHERS};
 use crate::uberblocks::{self, FoundUberblock};
 use device::DeviceRef;
 use ondisk::config::{LabelConfig, PoolConfig, PoolState, VdevConfig, VdevKind};
 use ondisk::nvlist::{NvList, NvValue};
 use std::borrow::Cow;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::sync::Arc;
 use vdev::LeafOpen;
@@ -80,11 +81,14 @@ impl Candidate {
         found: Vec<(&FoundLeaf, Vec<FoundUberblock>)>,
         aux: BTreeMap<u64, LeafSight>,
     ) -> Option<Self> {
-        let mut best: Option<&PoolConfig> = None;
-        let mut tops: BTreeMap<u64, (u64, &VdevConfig)> = BTreeMap::new();
+        let rings = found.iter().flat_map(|(_, ring)| ring);
+        let reached = rings.map(|u| u.uberblock.txg).max().unwrap_or(u64::MAX);
+        let mut best: Option<(Weight, &PoolConfig)> = None;
+        let mut tops: BTreeMap<u64, (Weight, &VdevConfig)> = BTreeMap::new();
         let mut best_of: BTreeMap<u64, Sighting> = BTreeMap::new();
         for (leaf, uberblocks) in found {
             let LabelConfig::Member(c) = &leaf.config else { continue };
+            let weight = Weight::of(c, &uberblocks, reached);
             // Two images with one guid are copies of one device from different times, and those
             // do not mix: the newer one counts, with its uberblocks and nothing of the other's.
             if let Some(guid) = c.guid {
@@ -94,18 +98,23 @@ impl Candidate {
                     _ => best_of.insert(guid, new),
                 };
             }
-            if best.is_none_or(|b| c.txg > b.txg) {
-                best = Some(c);
+            if best.is_none_or(|(there, _)| weight > there) {
+                best = Some((weight, c));
             }
             // A label with txg 0 was never made part of the pool.
             if c.txg != 0 {
-                let top = tops.entry(c.vdev_tree.id).or_insert((c.txg, &c.vdev_tree));
-                if c.txg > top.0 {
-                    *top = (c.txg, &c.vdev_tree);
+                let top = tops.entry(c.vdev_tree.id).or_insert((weight, &c.vdev_tree));
+                if weight > top.0 {
+                    *top = (weight, &c.vdev_tree);
                 }
             }
         }
-        let config = best?.clone();
+        let (weight, best) = best?;
+        let config = best.clone();
+        // What was to be added when a command was cut off is beyond the last vdev of the pool.
+        let count = config.vdev_children.unwrap_or(u64::MAX);
+        tops.retain(|id, (of, _)| *id < count || *of >= weight);
+        let tops = tops.into_iter().map(|(id, (weight, top))| (id, (weight.txg, top))).collect();
         let mut leaves = BTreeMap::new();
         let mut uberblocks = Vec::new();
         for (guid, seen) in best_of {
@@ -205,6 +214,24 @@ impl Candidate {
     }
 }
 
+/// How much a label counts against others of its pool. The label of a device that was about to be
+/// added when that was cut off is of a txg that never was, or was another one.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct Weight {
+    /// Some device has an uberblock of its txg or of a later one.
+    has_begun: bool,
+    txg: u64,
+    /// The newest uberblock that is on the device itself.
+    newest: u64,
+}
+
+impl Weight {
+    fn of(config: &PoolConfig, ring: &[FoundUberblock], reached: u64) -> Self {
+        let newest = ring.iter().map(|u| u.uberblock.txg).max().unwrap_or(0);
+        Self { has_begun: config.txg <= reached, txg: config.txg, newest }
+    }
+}
+
 /// A device that claims a guid, with what tells its age.
 struct Sighting {
     sight: LeafSight,
@@ -220,6 +247,27 @@ impl Sighting {
     }
 }
 
+impl Pool {
+    /// The device was about to become one of this pool's when that was cut off: all its labels
+    /// name the pool, which does not have it, and no uberblock was ever written to it.
+    #[must_use]
+    pub fn never_got(&self, found: &FoundLeaf) -> bool {
+        let aux = || self.spares().iter().chain(self.l2cache());
+        let tree = &self.config().vdev_tree;
+        let has = |guid| tree.find(guid).is_some() || aux().any(|device| device.guid == guid);
+        let is_beginning = |label: &LabelView| match &label.config {
+            Ok(LabelConfig::Member(c)) => {
+                c.pool_guid == self.guid() && c.guid.is_some_and(|guid| !has(guid))
+            }
+            Ok(LabelConfig::Aux(_)) => false,
+            Err(_) => true,
+        };
+        // That of txg 0 stands for none.
+        let is_empty = || uberblocks::read_ring(found).iter().all(|u| u.uberblock.txg == 0);
+        found.labels.iter().all(is_beginning) && is_empty()
+    }
+}
+
 /// The uberblocks of every device.
 fn read_rings(found: &[FoundLeaf]) -> Vec<Vec<FoundUberblock>> {
     let mut rings: Vec<_> = found.iter().map(|_| Vec::new()).collect();
@@ -232,26 +280,40 @@ fn read_rings(found: &[FoundLeaf]) -> Vec<Vec<FoundUberblock>> {
     rings
 }
 
-/// The devices with the labels that count where one has labels of two pools.
+/// The devices with the labels that count.
 ///
-/// A pool gets another guid in one txg: labels 0 and 2 of all devices, the uberblock, labels 1 and
-/// 3. After a crash in between some labels have the new guid and some the old one. The txg counts
-/// from its uberblock on, as always, and no uberblock is written before all devices have labels of
-/// it. So the new guid is that of the pool if there is one uberblock of that txg or a later one;
-/// else all labels with it are as if they had not been written. The next txg writes over them.
+/// Labels are written in two rounds around the uberblock of their txg (`vdev::label`), so after a
+/// crash in between some are of a txg that never was: one in which the pool got another guid, or
+/// was exported or destroyed. The txg counts from its uberblock on, as always, and no uberblock is
+/// written before all devices have labels of it. So a label counts if there is one uberblock of its
+/// txg or a later one on any device that names its pool; else it is as if it had not been written.
+/// The next txg writes over it.
 fn settle<'f>(found: &'f [FoundLeaf], rings: &[Vec<FoundUberblock>]) -> Vec<Cow<'f, FoundLeaf>> {
-    let has_begun = |guid: u64, txg: u64| {
-        let of_it = |leaf: &FoundLeaf| members(leaf).any(|config| config.pool_guid == guid);
-        let mut rings = found.iter().zip(rings).filter(|(leaf, _)| of_it(leaf));
-        rings.any(|(_, ring)| ring.iter().any(|found| found.uberblock.txg >= txg))
-    };
+    let mut reached: BTreeMap<u64, u64> = BTreeMap::new();
+    for (leaf, ring) in found.iter().zip(rings) {
+        let newest = ring.iter().map(|found| found.uberblock.txg).max().unwrap_or(0);
+        for config in members(leaf) {
+            let of_pool = reached.entry(config.pool_guid).or_default();
+            *of_pool = newest.max(*of_pool);
+        }
+    }
+    let has_begun =
+        |c: &PoolConfig| reached.get(&c.pool_guid).is_some_and(|newest| c.txg <= *newest);
+    let begun = found.iter().flat_map(members).filter(|c| has_begun(c));
+    let guids: BTreeSet<u64> = begun.map(|c| c.pool_guid).collect();
     let settled = |leaf: &'f FoundLeaf| {
         let LabelConfig::Member(newest) = &leaf.config else { return Cow::Borrowed(leaf) };
-        // The labels of a device that was part of another pool before name another device.
-        let before = members(leaf)
-            .filter(|c| c.pool_guid != newest.pool_guid && c.guid == newest.guid)
-            .max_by_key(|c| c.txg);
-        match before.filter(|_| !has_begun(newest.pool_guid, newest.txg)) {
+        if has_begun(newest) {
+            return Cow::Borrowed(leaf);
+        }
+        // The labels of a device that was part of another pool before name another device. Those of
+        // a guid that the pool had before count only when no device has it from the new one on.
+        let is_its_own = |c: &&PoolConfig| {
+            let is_of_now = c.pool_guid == newest.pool_guid || !guids.contains(&newest.pool_guid);
+            c.guid == newest.guid && is_of_now && has_begun(c)
+        };
+        let before = members(leaf).filter(is_its_own).max_by_key(|c| c.txg);
+        match before {
             Some(before) => {
                 let config = LabelConfig::Member(Box::new(before.clone()));
                 Cow::Owned(FoundLeaf { config, ..leaf.clone() })

@@ -18,8 +18,9 @@ use ondisk::mos;
 use ondisk::scan::ScanState;
 use ondisk::uberblock::Uberblock;
 use rt::Rt;
+use std::collections::BTreeMap;
 use std::sync::Arc;
-use vdev::{DeflateRatio, VdevState, VdevTree};
+use vdev::{DeflateRatio, ErrorCounts, VdevState, VdevTree};
 use zio::Reader;
 
 /// How to open a pool.
@@ -48,6 +49,8 @@ pub struct OpenOptions {
     pub name: Option<String>,
     /// Folder that is shown before its mount points (the property `altroot`).
     pub altroot: Option<String>,
+    /// Errors that its vdevs had when it was open before, by guid: they count on.
+    pub errors: BTreeMap<u64, ErrorCounts>,
 }
 
 impl Default for OpenOptions {
@@ -64,6 +67,7 @@ impl Default for OpenOptions {
             ignore_checksums: false,
             name: None,
             altroot: None,
+            errors: BTreeMap::new(),
         }
     }
 }

@@ -46,6 +46,17 @@ const CHECKSUM_ERRORS: usize = 10;
 /// How long an error counts.
 const WINDOW: Duration = Duration::from_secs(600);
 
+/// Errors of a vdev.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ErrorCounts {
+    /// Failed reads.
+    pub read: u64,
+    /// Failed writes.
+    pub write: u64,
+    /// Blocks that were wrong.
+    pub checksum: u64,
+}
+
 /// What was decided of a leaf since it was opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Mark {
@@ -156,6 +167,17 @@ impl Health {
         self.write_errors.fetch_add(1, Ordering::Relaxed);
         self.io_failed(error);
         self.is_suspect.store(true, Ordering::Release);
+    }
+
+    /// Counts errors of before, which call for nothing.
+    pub(crate) fn count(&self, errors: ErrorCounts) {
+        let add = |to: &AtomicU64, n| {
+            let sum = to.load(Ordering::Relaxed).saturating_add(n);
+            to.store(sum, Ordering::Relaxed);
+        };
+        add(&self.read_errors, errors.read);
+        add(&self.write_errors, errors.write);
+        add(&self.checksum_errors, errors.checksum);
     }
 
     /// A read failed.

@@ -19,7 +19,9 @@
 //! A crash before the commit leaves L1 and L3, which fit the old uberblock (the reader takes the
 //! configuration with the highest txg not above the uberblock's); a crash after it leaves L0 and
 //! L2, which fit the new one. Each round waits for the flush of the one before on *all* devices.
-//! Without a new configuration only the data and the uberblocks are left of this.
+//! Without a new configuration only the data and the uberblocks are left of this. After a crash
+//! between the uberblock and the last round the next txg begins with L1 and L3: they have an
+//! old configuration, which must not be the only one while L0 and L2 are written.
 //!
 //! The configuration part is 112 KiB, sealed with its own offset, as is each slot: a label copied
 //! from elsewhere does not verify.
@@ -46,12 +48,15 @@ const BOOT_HEADER_SIZE: usize = 64 << 10;
 pub enum Round {
     /// L0 and L2: before the uberblock.
     First,
-    /// L1 and L3: after it.
+    /// L1 and L3: after it. Before it when these are the older ones, after a crash between the
+    /// uberblock and this round: the newer ones stay while they are written over.
     Second,
 }
 
 impl Round {
-    fn labels(self) -> [usize; 2] {
+    /// The numbers of its labels.
+    #[must_use]
+    pub fn labels(self) -> [usize; 2] {
         match self {
             Self::First => [0, 2],
             Self::Second => [1, 3],

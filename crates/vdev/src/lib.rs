@@ -46,6 +46,7 @@ mod write;
 pub use deflate::DeflateRatio;
 pub use error::{BuildError, Error, ErrorKind, Fault, FaultKind};
 pub use heal::{Heal, Healed};
+pub use health::ErrorCounts;
 pub use indirect::IndirectSegment;
 pub use raidz::Reflow;
 pub use read::{BlockRead, BlockResult, Scope};

@@ -8,6 +8,7 @@ use crate::session::Session;
 use crate::txgs::{self, Style, history};
 use crate::{host, known, ui};
 use clap::Args;
+use engine::devices::open_input;
 use engine::live::{ImportOptions, Invocation, Setting};
 use engine::{LivePool, OpenOptions};
 use imported::Found;
@@ -66,7 +67,8 @@ impl Tuning {
         let mut out = Vec::new();
         if let Some(path) = &self.file {
             let shown = path.display();
-            let text = std::fs::read_to_string(session.path(path))
+            let text = open_input(&session.path(path))
+                .and_then(std::io::read_to_string)
                 .map_err(|e| Failure::new(format!("cannot read {shown}")).because(e.to_string()))?;
             out = Setting::parse_lines(&text).map_err(|(line, e)| {
                 Failure::usage(format!("{shown}, line {line}: {e}")).hint(e.hint())

@@ -137,6 +137,12 @@ fn small_answers_are_those_of_openzfs() {
     place.ok("zpool create tank a");
     place.ok("zfs snapshot tank@a");
     assert!(place.ok("zfs destroy -nv tank@a").ends_with("would reclaim 0B\n"));
+    place.ok("zfs clone tank@a tank/clone");
+    let lines = "would destroy tank/clone\nwould destroy tank@a\n";
+    assert_eq!(place.ok("zfs destroy -R -nv tank@a"), format!("{lines}would reclaim 0B\n"));
+    // Of file systems and volumes nothing is said.
+    assert_eq!(place.ok("zfs destroy -nv tank/clone"), "would destroy tank/clone\n");
+    place.ok("zfs destroy tank/clone");
     assert_eq!(place.ok("zpool get -Ho property,value listsnaps tank"), "listsnapshots\toff\n");
     let run = place.run("zpool get size nix");
     assert_eq!((run.code, run.out.as_str()), (1, ""));

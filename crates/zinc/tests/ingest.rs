@@ -575,3 +575,50 @@ fn members_that_stand_for_nothing_are_told() {
     place.write("odd.tar", &archive);
     place.fails("cp -d . --tar odd.tar tank/fs:/", "number");
 }
+
+#[test]
+fn what_changes_while_it_is_copied_takes_no_place() {
+    let place = Place::new(256);
+    place.write("f", b"the good old one");
+    place.ok("cp -d . f tank/fs:/");
+    // The same length all the time, and another content.
+    let source = place.path().join("f");
+    let bytes = vec![b'x'; 48 << 20];
+    fs::write(&source, &bytes).unwrap();
+    let file = fs::File::options().write(true).open(&source).unwrap();
+    let mut child = place.start(&["cp", "-f", "-d", ".", "f", "tank/fs:/"], Stdio::null());
+    let code = loop {
+        file.write_all_at(b"y", 0).unwrap();
+        if let Some(status) = child.try_wait().unwrap() {
+            break status.code();
+        }
+    };
+    assert_eq!(code, Some(1));
+    assert_eq!(place.ok("cat -d . tank/fs:/f"), "the good old one");
+    // Without an old one there is nothing to lose.
+    place.ok("cp -f -d . f tank/fs:/");
+    place.judge();
+}
+
+#[test]
+fn a_time_that_the_target_cannot_keep_is_told() {
+    let place = Place::new(64);
+    let probe = fs::File::create(place.path().join("probe")).unwrap();
+    let early = std::time::UNIX_EPOCH - Duration::from_secs(1 << 33);
+    probe.set_modified(early).unwrap();
+    if probe.metadata().unwrap().modified().unwrap() == early {
+        return; // This file system keeps every time.
+    }
+    let mut archive = Vec::new();
+    for name in ["one", "two"] {
+        pax(&mut archive, "mtime", b"-8589934592");
+        file(&mut archive, name, b"content");
+    }
+    end(&mut archive);
+    place.write("old.tar", &archive);
+    place.ok("cp -d . --tar old.tar tank/fs:/");
+    fs::create_dir(place.path().join("out")).unwrap();
+    let said = place.run("cp -r -d . tank/fs:/ out").err;
+    assert!(said.contains("times not kept: the file system here has no such times"), "{said}");
+    assert!(said.contains("2 attributes not kept; -v names them"), "{said}");
+}

@@ -4,6 +4,8 @@
 
 mod support;
 
+use std::os::unix::fs::FileExt as _;
+use std::path::Path;
 use std::process::{Child, Command};
 use std::time::{Duration, Instant};
 use support::place::{Place, has_open, until};
@@ -521,6 +523,69 @@ fn a_pool_is_whole_wherever_an_add_is_killed() {
     }
 }
 
+/// Makes of a device that was added one whose adding was cut off before the uberblock: its labels
+/// are there, and no uberblock is.
+fn empty_rings(path: &Path) {
+    let file = std::fs::File::options().write(true).open(path).unwrap();
+    let size = file.metadata().unwrap().len();
+    for label in [0, 256 << 10, size - (512 << 10), size - (256 << 10)] {
+        file.write_all_at(&[0; 128 << 10], label + (128 << 10)).unwrap();
+    }
+}
+
+#[test]
+fn a_device_whose_adding_was_cut_off_is_added_by_the_same_command() {
+    let add = "zpool add tank b";
+    let all = [add, "zpool add tank log b", "zpool attach tank a b"].map(|add| (add, ""));
+    for (add, more) in all.into_iter().chain([(add, "zfs create tank/more")]) {
+        let place = Place::new(&["a", "b", "c"]);
+        place.ok("zpool create tank a");
+        let (cache, before) =
+            (std::fs::read(place.cache()).unwrap(), place.path().join("a.before"));
+        std::fs::copy(place.path().join("a"), &before).unwrap();
+        place.ok(add);
+        std::fs::copy(&before, place.path().join("a")).unwrap();
+        std::fs::remove_file(&before).unwrap();
+        std::fs::write(place.cache(), cache).unwrap();
+        empty_rings(&place.path().join("b"));
+        // Nothing takes it for a part of the pool.
+        assert_eq!(place.ok("zpool list -Ho name,health tank"), "tank\tONLINE\n");
+        assert!(!place.ok("zpool status -P tank").contains("/b"));
+        if !more.is_empty() {
+            place.ok(more);
+            assert_eq!(place.ok("zpool list -Ho name,health tank"), "tank\tONLINE\n");
+        }
+        let other = place.fails("zpool create other b");
+        assert!(other.contains("potentially active pool 'tank'"), "{other}");
+        place.ok(add);
+        assert_eq!(place.ok("zpool list -Ho health tank"), "ONLINE\n");
+        assert!(place.ok("zpool status -P tank").contains("/b"), "{add}");
+        let twice = place.fails(add);
+        assert!(twice.contains("is part of active pool 'tank'"), "{twice}");
+        place.ok("zpool export tank");
+        place.ok("zpool import -d . tank");
+    }
+}
+
+#[test]
+fn a_pool_whose_growing_was_cut_off_is_imported_without_the_new_device() {
+    let place = Place::new(&["a", "b", "c"]);
+    place.ok("zpool create tank a");
+    place.ok("zpool export tank");
+    let before = place.path().join("a.before");
+    std::fs::copy(place.path().join("a"), &before).unwrap();
+    place.ok("zpool add -d . tank b");
+    std::fs::rename(&before, place.path().join("a")).unwrap();
+    empty_rings(&place.path().join("b"));
+    let listed = place.ok("zpool import -d .");
+    assert!(listed.contains("state: ONLINE") && !listed.contains("/b"), "{listed}");
+    place.ok("zpool import -d . tank");
+    place.ok("zpool add tank c");
+    place.ok("zpool export tank");
+    let listed = place.ok("zpool import -d .");
+    assert!(listed.contains("state: ONLINE") && !listed.contains("/b"), "{listed}");
+}
+
 #[test]
 fn who_waits_for_a_pool_goes_on_at_the_server_that_gets_it() {
     let place = Place::new(&["a"]);
@@ -753,4 +818,51 @@ fn a_pool_is_found_wherever_a_change_of_its_entry_is_killed() {
     assert!(came >= 8, "{came} kills between two writes");
     place.ok("zpool export tank");
     assert!(!file.exists());
+}
+
+/// The errors of a pool that nothing serves are counted on by the commands that follow.
+#[test]
+fn errors_stay_until_they_are_cleared_or_the_pool_is_let_go() {
+    let place = Place::new(&["a", "b"]);
+    place.ok("zpool create tank mirror a b");
+    let noise: Vec<u8> =
+        (0u32..1 << 20).flat_map(|n| n.wrapping_mul(2_654_435_761).to_le_bytes()).collect();
+    std::fs::write(place.path().join("file"), noise).unwrap();
+    place.ok("cp file tank:/");
+    let damage = || {
+        let file = std::fs::File::options().write(true).open(place.path().join("a")).unwrap();
+        // All but the labels.
+        let bytes = vec![0x5a; (128 << 20) - (9 << 20)];
+        file.write_all_at(&bytes, 8 << 20).unwrap();
+    };
+    let counts = || -> [u64; 2] {
+        let text = place.ok("zpool status -p tank");
+        ["/a", "/b"].map(|name| {
+            let words = |l: &str| l.split_whitespace().map(str::to_owned).collect::<Vec<_>>();
+            let row =
+                text.lines().map(words).find(|w| w.first().is_some_and(|w| w.ends_with(name)));
+            row.unwrap()[4].parse().unwrap()
+        })
+    };
+    assert_eq!(counts(), [0, 0]);
+    damage();
+    place.ok("zpool scrub -w tank");
+    let [found, other] = counts();
+    assert!(found > 0 && other == 0, "{found} {other}");
+    assert_eq!(counts(), [found, other], "who only reads changes nothing");
+    place.ok("zfs create tank/fs");
+    damage();
+    place.ok("zpool scrub -w tank");
+    let [more, _] = counts();
+    assert!(more > found, "{found}, then {more}");
+    place.ok("zpool clear tank b");
+    assert_eq!(counts(), [more, 0]);
+    place.ok("zpool clear tank");
+    assert_eq!(counts(), [0, 0]);
+    damage();
+    place.ok("zpool scrub -w tank");
+    assert!(counts()[0] > 0);
+    place.ok("zpool export tank");
+    place.ok("zpool import -d . tank");
+    assert_eq!(counts(), [0, 0]);
 }

@@ -137,3 +137,21 @@ fn all_experiments_run_on_a_device_and_leave_no_pool_there() {
     let left = run(dir.path(), "zpool import -d .");
     assert!(!left.out.contains("zinc-lab"), "{}", left.out);
 }
+
+#[test]
+fn a_pipe_that_nobody_writes_to_is_not_waited_for() {
+    let dir = place();
+    let pipe = dir.path().join("pipe");
+    assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+    for (command, why) in [
+        ("lab fit --device pipe", "neither a file nor a disk"),
+        ("lab run raw-sweep --device pipe --destroy-data --yes", "neither a file nor a disk"),
+        ("lab fit --sim ./pipe", "it is a pipe"),
+        ("top --replay pipe", "it is a pipe"),
+        ("txgs --history pipe", "it is a pipe"),
+        ("zpool scrub --tunables pipe none", ""),
+    ] {
+        let run = run(dir.path(), command);
+        assert!(run.code != 0 && run.err.contains(why), "{command}: {}", run.err);
+    }
+}

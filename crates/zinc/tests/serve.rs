@@ -565,6 +565,21 @@ fn a_server_in_the_background_gives_the_prompt_back() {
 }
 
 #[test]
+fn a_server_whose_line_cannot_be_written_goes_on_and_that_is_said() {
+    let place = Place::new();
+    let full = || std::fs::File::options().write(true).open("/dev/full").unwrap();
+    let mut command = place.command(&["serve", "-b", "-d", ".", "tank"]);
+    let output = command.stdin(Stdio::null()).stdout(full()).output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert!(said.contains("it was started all the same: serving tank ("), "{said}");
+    assert!(said.contains("cannot write to standard output"), "{said}");
+    place.run(&["zpool", "export", "tank"]).ok();
+    place.run(&["serve", "-b", "-d", ".", "--log", "/dev/full", "tank"]).ok();
+    place.run(&["zpool", "export", "tank"]).ok();
+}
+
+#[test]
 fn a_time_can_be_set() {
     let place = Place::new();
     let server = place.serve(&["--for", "0.2"]);

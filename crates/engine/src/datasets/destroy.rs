@@ -130,20 +130,19 @@ impl Doomed {
         self.steps.iter().flat_map(|step| step.names().iter().map(String::as_str))
     }
 
-    /// Bytes that come free, of snapshots. Of file systems and volumes it would be a guess: what
-    /// is destroyed together shares blocks.
+    /// Bytes that come free when snapshots go; clones that go with them are not counted. Of file
+    /// systems and volumes it would be a guess: what is destroyed together shares blocks.
     ///
     /// # Errors
     /// A dead list cannot be read.
     pub fn reclaims(&self, pool: &Pool) -> Result<Option<u64>> {
-        let _guard = pool.lock_datasets();
-        let mut bytes = None;
-        for step in &self.steps {
-            let Step::Snapshots(names) = step else { return Ok(None) };
-            let more = reclaimed(pool.dsl(), names)?;
-            bytes = Some(bytes.unwrap_or(0u64).saturating_add(more));
+        match self.steps.last() {
+            Some(Step::Snapshots(names)) if self.name.contains('@') => {
+                let _guard = pool.lock_datasets();
+                Ok(Some(reclaimed(pool.dsl(), names)?))
+            }
+            _ => Ok(None),
         }
-        Ok(bytes)
     }
 
     /// Destroys all of it; durable when this returns. Told to stop, it does between two steps.

@@ -58,6 +58,24 @@ pub fn open_to_read(path: &Path) -> io::Result<File> {
     }
 }
 
+/// Opens a file that a user named to be read, or a pipe that this process has open (`/dev/fd`).
+/// Another pipe may have nobody who writes to it, and opening it would wait for ever.
+///
+/// # Errors
+/// It is such a pipe, and what the system says.
+pub fn open_input(path: &Path) -> io::Result<File> {
+    let flags = OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
+    let file = File::options().read(true).custom_flags(flags.bits().cast_signed()).open(path)?;
+    if !file.metadata()?.file_type().is_fifo() {
+        return Ok(file);
+    }
+    let own = ["/dev/fd", "/dev/stdin", "/proc/self/fd"];
+    match own.iter().any(|place| path.starts_with(place)) {
+        true => File::open(path),
+        false => Err(io::Error::new(io::ErrorKind::InvalidInput, "it is a pipe")),
+    }
+}
+
 /// Bytes of a file or disk; `None` when it cannot be opened.
 #[must_use]
 pub fn size(path: &Path) -> Option<u64> {

@@ -195,12 +195,19 @@ fn regular(into: &TreeIn<'_>, task: &Task, spot: Spot<'_>) -> Result<u64> {
     let (file, found) = open_file(&task.from, &task.name, &task.found)?;
     let size = found.len();
     let attributes = attributes(into, &file, &found, spot.shown);
-    let object =
-        into.ingest.file(spot, size, &attributes, &mut |write| pieces(&file, size, write))?;
-    // The copy has the time of before: the next one will see that it is not the same.
-    let after = file.metadata()?;
     let state = |m: &Metadata| (m.len(), m.mtime(), m.mtime_nsec());
-    if state(&after) != state(&found) {
+    let has_changed = || -> Result<bool> { Ok(state(&file.metadata()?) != state(&found)) };
+    let is_there = into.ingest.fs.node(spot.dir)?.lookup(spot.name)?.is_some();
+    let object = into.ingest.file(spot, size, &attributes, &mut |write| {
+        pieces(&file, size, write)?;
+        // What may be torn takes no place of what is whole.
+        match is_there && has_changed()? {
+            true => Err(changed()),
+            false => Ok(()),
+        }
+    })?;
+    // The copy has the time of before: the next one will see that it is not the same.
+    if !is_there && has_changed()? {
         (into.failed)(&task.shown(), &changed());
     }
     Ok(object)

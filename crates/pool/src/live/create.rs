@@ -16,7 +16,7 @@ use super::datasets::NewFilesystem;
 use super::features::{ENABLED_BY_DEFAULT, FeatureTable};
 use super::history::{self, Invocation};
 use super::leaves::Logs;
-use super::shared::{ConfigState, Parts};
+use super::shared::{ConfigState, Parts, USUAL_ROUNDS};
 use super::sync::TxgBlocks;
 use super::tunables::Setting;
 use super::{LivePool, mos as util};
@@ -385,7 +385,8 @@ fn make(rt: &Rt, options: &CreateOptions, devices: &Devices, plan: Plan) -> Resu
     };
     let state = PoolState::Active;
     let logs = Logs::new();
-    let config = ConfigState { facts, root, object: config, logs, state, dirty: true };
+    let rounds = USUAL_ROUNDS;
+    let config = ConfigState { facts, root, object: config, logs, state, dirty: true, rounds };
     let parts =
         Parts { reader, store, writer, alloc, mos, features, config, uberblock, block_faults };
     first_txg(rt, parts, options, devices)

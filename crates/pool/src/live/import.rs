@@ -14,17 +14,17 @@ use super::config::PoolFacts;
 use super::create::allocator;
 use super::features::FeatureTable;
 use super::log::{LogDevices, claims, cut_logs, missing_logs};
-use super::shared::{ConfigState, Parts};
+use super::shared::{ConfigState, Parts, USUAL_ROUNDS};
 use super::tunables::Setting;
 use super::writable::{Obstacle, obstacles};
 use crate::assemble::{Candidate, CandidateState, is_out_of_use};
 use crate::error::{Error, Result};
 use crate::open::{OpenOptions, Pool};
-use crate::scan::look_at_device;
+use crate::scan::{look_at_device, read_labels};
 use crate::uberblocks;
 use device::{DeviceRef, DeviceSource, WriteDeviceRef};
 use dmu::{CachedStore, LiveSpec, Objset, PendingSource, SetPolicy};
-use ondisk::config::{PoolState, VdevConfig};
+use ondisk::config::{LabelConfig, PoolState, VdevConfig};
 use ondisk::uberblock::Uberblock;
 use ondisk::{ObjsetKind, mos};
 use rt::Rt;
@@ -32,6 +32,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
+use vdev::label::Round;
 use vdev::{LeafOpen, Txgs, VdevTree};
 use zio::{Reader, Writer};
 
@@ -253,6 +254,28 @@ fn unchanged(devices: &BTreeMap<u64, WriteDeviceRef>, txg: u64, pool: &str) -> R
     Ok(())
 }
 
+/// The order in which labels are written: the older ones first, after a crash between the uberblock,
+/// which is of txg `txg`, and the last labels.
+fn rounds(devices: &Devices, txg: u64) -> [Round; 2] {
+    let is_older = |device: &WriteDeviceRef| {
+        let labels = read_labels(&Arc::clone(device).as_device());
+        let newest = |round: Round| {
+            let of_round = labels.iter().filter(|l| round.labels().contains(&l.index));
+            let member = |config: &LabelConfig| match config {
+                LabelConfig::Member(config) => Some(config.txg),
+                LabelConfig::Aux(_) => None,
+            };
+            of_round.filter_map(|l| l.config.as_ref().ok().and_then(member)).max()
+        };
+        newest(Round::First).is_some_and(|n| n <= txg && newest(Round::Second) < Some(n))
+    };
+    let [first, second] = USUAL_ROUNDS;
+    match devices.open.values().any(is_older) {
+        true => [second, first],
+        false => [first, second],
+    }
+}
+
 /// Every top-level vdev takes blocks that can be read again.
 fn can_write(vdevs: &VdevTree, pool: &str) -> Result<()> {
     let is_needed = |t: &vdev::TopRef<'_>| t.node().kind() != "hole" && !t.is_log();
@@ -289,6 +312,7 @@ fn assemble(
     let (behind, absences) = (candidate.behind(&root, txg), candidate.absences(&root, txg));
     let mut leaf = |c: &VdevConfig| leaf_open(c, devices, &absences, &behind);
     let mut vdevs = VdevTree::build(rt, &root, &mut leaf).map_err(|e| invalid(e.to_string()))?;
+    vdevs.count_errors(&options.open.errors);
     vdevs.set_queue_limits(rt, &Arc::default());
     can_write(&vdevs, reading.name()).map_err(|e| too_few(e, reading.name(), devices))?;
     let salt = reading.directory()?.get(mos::CHECKSUM_SALT.as_bytes())?;
@@ -337,7 +361,8 @@ fn assemble(
     }
     // The labels must say who has the pool now.
     let state = PoolState::Active;
-    let config = ConfigState { facts, root, object, logs, state, dirty: true };
+    let rounds = rounds(devices, txg);
+    let config = ConfigState { facts, root, object, logs, state, dirty: true, rounds };
     let parts =
         Parts { reader, store, writer, alloc, mos, features, config, uberblock, block_faults };
     let view = reading.with_live(&name, &parts.store, &parts.mos)?;

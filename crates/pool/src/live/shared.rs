@@ -32,6 +32,7 @@ use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Weak};
+use vdev::label::Round;
 use vdev::queue::{Pressure, QueueLimits};
 use zio::{Reader, Writer};
 
@@ -54,7 +55,12 @@ pub(super) struct ConfigState {
     pub(super) state: PoolState,
     /// It changed since it was last written.
     pub(super) dirty: bool,
+    /// The labels that are written before the next uberblock, and those after it.
+    pub(super) rounds: [Round; 2],
 }
+
+/// The order of the labels, but after a crash (see `vdev::label`).
+pub(super) const USUAL_ROUNDS: [Round; 2] = [Round::First, Round::Second];
 
 /// What a pool is made of, before anything runs.
 pub(super) struct Parts {

@@ -32,7 +32,7 @@ use super::config::PoolFacts;
 use super::early::TreeOwner;
 use super::heads::Head;
 use super::record::TxgRecord;
-use super::shared::{Shared, Task, TaskCx};
+use super::shared::{Shared, Task, TaskCx, USUAL_ROUNDS};
 use crate::alloc::Allocator;
 use crate::error::Result;
 use dmu::{SetPolicy, SyncContext, Tx};
@@ -84,6 +84,8 @@ struct Prepared {
     uberblock: Uberblock,
     /// What the labels are to say, when it changed.
     config: Option<(PoolFacts, VdevConfig, PoolState)>,
+    /// The labels that are written before the uberblock, and those after it.
+    rounds: [Round; 2],
 }
 
 /// What devices did.
@@ -277,16 +279,17 @@ impl Shared {
         uberblock.txg = txg;
         uberblock.rootbp = root;
         uberblock.timestamp = self.rt.wall().as_secs();
-        let config = {
+        let (config, rounds) = {
             let state = self.config.lock();
             uberblock.guid_sum = super::config::guid_sum(&state.root);
-            state.dirty.then(|| (state.facts.clone(), state.root.clone(), state.state))
+            let config = || (state.facts.clone(), state.root.clone(), state.state);
+            (state.dirty.then(config), state.rounds)
         };
-        let prepared = Prepared { uberblock, config };
+        let prepared = Prepared { uberblock, config, rounds };
         match &prepared.config {
             None => self.reader.vdevs().flush().map_err(|e| self.failed("flushing", &e))?,
             // Ends with a flush of everything.
-            Some(_) => self.write_labels(&prepared, Round::First)?,
+            Some(_) => self.write_labels(&prepared, rounds[0])?,
         }
         Ok(prepared)
     }
@@ -309,9 +312,10 @@ impl Shared {
         written.map_err(|e| self.failed("writing labels", &e))?;
         // From here on the txg is durable. What fails now is said by the next one.
         if prepared.config.is_some() {
-            self.config.lock().dirty = false;
+            let mut config = self.config.lock();
+            (config.dirty, config.rounds) = (false, USUAL_ROUNDS);
         }
-        self.write_labels(prepared, Round::Second)?;
+        self.write_labels(prepared, prepared.rounds[1])?;
         *self.uberblock.lock() = prepared.uberblock;
         Ok(())
     }

@@ -99,6 +99,7 @@ impl<'a> Opening<'a> {
         let config =
             |e: vdev::BuildError| Error::Config { pool: self.pool(), cause: e.to_string() };
         let mut vdevs = VdevTree::build(&self.options.rt, tree, &mut leaf).map_err(config)?;
+        vdevs.count_errors(&self.options.errors);
         let expanding = tree.children.iter().filter(|t| t.raidz_expanding);
         for top in expanding {
             let id = u32::try_from(top.id).unwrap_or(u32::MAX);

@@ -12,6 +12,7 @@
 
 use super::{LeafOpen, Node, Role, VdevTree};
 use crate::error::BuildError;
+use crate::health::{ErrorCounts, Health};
 use ondisk::config::VdevConfig;
 use rt::Rt;
 use std::collections::BTreeMap;
@@ -64,6 +65,27 @@ impl VdevTree {
         next.limits = Arc::clone(&self.limits);
         next.born = self.born;
         Ok(next)
+    }
+
+    /// Counts errors that vdevs had before they were opened, by guid.
+    pub fn count_errors(&self, before: &BTreeMap<u64, ErrorCounts>) {
+        for node in &self.nodes {
+            if let Some(errors) = before.get(&node.guid) {
+                node.health.count(*errors);
+            }
+        }
+    }
+
+    /// The errors of all vdevs that have any, by guid.
+    #[must_use]
+    pub fn error_counts(&self) -> BTreeMap<u64, ErrorCounts> {
+        let of = |health: &Health| ErrorCounts {
+            read: health.read_errors(),
+            write: health.write_errors(),
+            checksum: health.checksum_errors(),
+        };
+        let all = self.nodes.iter().map(|node| (node.guid, of(&node.health)));
+        all.filter(|(guid, errors)| *guid != 0 && *errors != ErrorCounts::default()).collect()
     }
 
     /// Forgets the errors of a vdev and of all below it, and that they made it DEGRADED. One that

@@ -65,7 +65,8 @@ pub fn append(session: &Session, path: &Path, pool: &LivePool) -> Result<(), Fai
 /// Reads such a file, of one pool or of all.
 pub fn read(path: &Path, pool: Option<&str>) -> Result<Vec<Line>, Failure> {
     let shown = path.display();
-    let text = std::fs::read_to_string(path)
+    let text = engine::devices::open_input(path)
+        .and_then(std::io::read_to_string)
         .map_err(|e| Failure::new(format!("cannot read {shown}")).because(e.to_string()))?;
     let mut out = Vec::new();
     for (n, line) in (1..).zip(text.lines()).filter(|(_, l)| !l.trim().is_empty()) {

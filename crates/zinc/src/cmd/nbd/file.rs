@@ -28,7 +28,8 @@ impl FileSource {
     pub fn open(path: &Path) -> Result<Self, Failure> {
         let shown = path.display().to_string();
         let fail = |why: String| Failure::new(format!("cannot export {shown}")).because(why);
-        let file = File::open(path).map_err(|e| fail(e.to_string()))?;
+        // A pipe is not waited for.
+        let file = engine::devices::open_input(path).map_err(|e| fail(e.to_string()))?;
         let kind = file.metadata().map_err(|e| fail(e.to_string()))?.file_type();
         if kind.is_dir() {
             return Err(fail("it is a folder".to_owned()));

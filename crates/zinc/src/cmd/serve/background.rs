@@ -9,6 +9,7 @@ use std::io::{BufRead as _, BufReader, Read as _};
 use std::os::unix::process::CommandExt as _;
 use std::path::Path;
 use std::process::{Command, ExitCode, Stdio};
+use term::escape;
 
 /// The option that tells the second process that it is the one.
 pub const INNER: &str = "serve-now";
@@ -45,8 +46,9 @@ pub fn start_with(
         BufReader::new(out).read_line(&mut line).map_err(fail)?;
     }
     if !line.is_empty() {
-        if says {
-            ui::out(session, &line);
+        if says && ui::out_bytes(session, escape::text(&line).as_bytes()).is_err() {
+            // The exit code says that output is lost, and not that nothing was started.
+            ui::error(session, &format!("zinc: it was started all the same: {line}"));
         }
         return Ok(ExitCode::SUCCESS);
     }

@@ -52,7 +52,8 @@ pub struct Recording {
 impl Recording {
     /// Opens one.
     pub fn open(path: &Path) -> Result<Self, Failure> {
-        let file = File::open(path).map_err(|e| cannot("read", path, &e.to_string()))?;
+        let file =
+            engine::devices::open_input(path).map_err(|e| cannot("read", path, &e.to_string()))?;
         let mut out = Self { reader: BufReader::new(file), path: path.to_owned(), line: 0 };
         let head = out.next_line()?.unwrap_or_default();
         let head: Value = serde_json::from_slice(&head).unwrap_or_default();

@@ -1,6 +1,6 @@
 //! `zinc zpool add`: more vdevs for a pool.
 
-use super::claim::{claim, refuse_own};
+use super::claim::{For, claim, is_same, refuse_own};
 use super::each;
 use super::layout::{self, Layout, Level};
 use super::naming::Naming;
@@ -111,7 +111,8 @@ impl Verb for Args {
         }
         let ashift = self.ashift()?.or_else(|| ashift_of(&pool));
         self.refuse_other_ashift(&pool, ashift)?;
-        let devices = claim(session, &layout, self.force || self.allow_in_use, self.live.how.wait)?;
+        let force = self.force || self.allow_in_use;
+        let devices = claim(session, &layout, For::Pool(&pool), force, self.live.how.wait)?;
         refuse_own(&pool, &devices)?;
         if self.dry {
             let used = tops.iter().filter(|t| !t.is_hole && level_of(t).is_some());
@@ -173,9 +174,21 @@ impl Args {
     ) -> Result<bool, Failure> {
         let fail = |e| cannot("add to", &self.pool, e);
         let how = &self.live.how;
-        let find = || found::find(session, &self.live.search, &self.pool, Reach::Known);
+        let find = || {
+            let mut found = found::find(session, &self.live.search, &self.pool, Reach::Known)?;
+            // They may name the pool since an earlier command was cut off, and are taken already.
+            let is_new = |path: &str| devices.keys().any(|new| new == path || is_same(new, path));
+            let leaves = &mut found.candidate.leaves;
+            leaves.retain(|_, seen| !seen.path.to_str().is_some_and(is_new));
+            Ok(found)
+        };
         let (found, pool) = live::take(session, find, how, &how.tuning.all(session)?, |_| {})?;
         let was_exported = found.is_exported();
+        if let Err(refused) = refuse_own(&pool.look()?, devices) {
+            // Another command was faster.
+            if was_exported { pool.export() } else { pool.close() }.map_err(fail)?;
+            return Err(refused);
+        }
         let paths: Vec<PathBuf> = layout.paths().into_iter().map(PathBuf::from).collect();
         found.announce(&known::pools(session), &paths);
         let added = match layout.tops.is_empty() {

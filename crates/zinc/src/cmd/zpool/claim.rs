@@ -18,11 +18,28 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Instant;
 
+/// For which pool devices are taken.
+#[derive(Clone, Copy)]
+pub enum For<'a> {
+    /// A new one.
+    New,
+    /// One that is there. What an earlier command was about to give it when it was cut off has
+    /// nothing on it, and is taken again.
+    Pool(&'a Pool),
+}
+
+impl For<'_> {
+    fn was_begun(self, label: &FoundLeaf) -> bool {
+        matches!(self, Self::Pool(pool) if pool.never_got(label))
+    }
+}
+
 /// Opens every device of a layout. Refuses those of active pools, and unless `force` all that hold
 /// something.
 pub fn claim(
     session: &Session,
     layout: &Layout,
+    pool: For<'_>,
     force: bool,
     wait: Wait,
 ) -> Result<Devices, Failure> {
@@ -58,6 +75,10 @@ pub fn claim(
         let is_spare = spares.contains(&path);
         let reader = Arc::clone(&device).as_device();
         let label = pools::look_at_device(&reader, PathBuf::from(path));
+        if label.as_ref().is_some_and(|label| pool.was_begun(label)) {
+            out.insert(path.to_owned(), device);
+            continue;
+        }
         if let Some(name) = label.as_ref().and_then(|l| user(session, &l.config, is_spare)) {
             return Err(Failure::new("invalid vdev specification")
                 .because(format!("{path} is part of active pool '{name}'"))
@@ -102,7 +123,7 @@ pub fn refuse_own(pool: &Pool, devices: &Devices) -> Result<(), Failure> {
 }
 
 /// Both paths lead to one file or disk.
-fn is_same(one: &str, other: &str) -> bool {
+pub fn is_same(one: &str, other: &str) -> bool {
     let seen = [one, other].map(|path| layout::identity(path).ok());
     seen[0].is_some() && seen[0] == seen[1]
 }

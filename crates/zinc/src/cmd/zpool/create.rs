@@ -1,6 +1,6 @@
 //! `zinc zpool create`: a new pool on files and disks.
 
-use super::claim::claim;
+use super::claim::{For, claim};
 use super::layout;
 use super::settings::{self, Remembered, Setting};
 use crate::cannot::cannot;
@@ -124,7 +124,7 @@ impl Verb for Args {
                 .hint("use '-f' to override"));
         }
         let options = self.options(session, layout.tops.clone())?;
-        let devices = claim(session, &layout, self.force, self.how.wait)?;
+        let devices = claim(session, &layout, For::New, self.force, self.how.wait)?;
         if self.dry {
             let text = layout.to_text(&self.pool, &[], &Default::default());
             ui::out(

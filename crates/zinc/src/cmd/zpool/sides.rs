@@ -1,6 +1,6 @@
 //! `zinc zpool attach`, `detach` and `replace`: devices that come beside others, and go.
 
-use super::claim::claim;
+use super::claim::{For, claim};
 use super::devices::{Own, bring_from, device, find, own, see_to_the_end, wait};
 use super::{each, layout};
 use crate::cmd::verb::{Served, Verb};
@@ -125,7 +125,9 @@ impl New {
             let here = session.path(Path::new(&new));
             let path = here.to_str().filter(|_| here.exists()).unwrap_or(&new).to_owned();
             let layout = layout::parse(&[path])?;
-            let claimed = claim(session, &layout, self.force, self.live.how.wait);
+            let seen = pool.look()?;
+            let (force, patience) = (self.force, self.live.how.wait);
+            let claimed = claim(session, &layout, For::Pool(&seen), force, patience);
             let devices = claimed.map_err(|e| e.about(&start))?;
             let ([top], Some(device)) = (layout.tops.as_slice(), devices.values().next()) else {
                 return Err(Failure::new(start).because(format!("'{new}' is not one device")));
