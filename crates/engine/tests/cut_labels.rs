@@ -286,8 +286,8 @@ fn place(list: &mut NvList, folder: &Path) {
     }
 }
 
-/// OpenZFS takes the newest label of each device, whatever the uberblocks are, and wants the guid of
-/// the configuration in it. So between the first label with another guid and the uberblock there
+/// OpenZFS takes the newest label of each device, whatever the uberblocks are, and wants the guid
+/// of the configuration in it. So between the first label with another guid and the uberblock there
 /// has to be a time in which it opens nothing; it ends with the next txg, and there is no other.
 #[test]
 fn zdb_opens_a_pool_whose_new_guid_was_cut_off_once_it_is_finished() {

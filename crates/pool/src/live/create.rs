@@ -383,10 +383,7 @@ fn make(rt: &Rt, options: &CreateOptions, devices: &Devices, plan: Plan) -> Resu
         checkpoint_txg: 0,
         raidz_reflow_info: 0,
     };
-    let state = PoolState::Active;
-    let logs = Logs::new();
-    let rounds = USUAL_ROUNDS;
-    let config = ConfigState { facts, root, object: config, logs, state, dirty: true, rounds };
+    let config = ConfigState::new(facts, root, config, Logs::new(), USUAL_ROUNDS);
     let parts =
         Parts { reader, store, writer, alloc, mos, features, config, uberblock, block_faults };
     first_txg(rt, parts, options, devices)

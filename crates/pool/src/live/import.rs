@@ -24,7 +24,7 @@ use crate::scan::{look_at_device, read_labels};
 use crate::uberblocks;
 use device::{DeviceRef, DeviceSource, WriteDeviceRef};
 use dmu::{CachedStore, LiveSpec, Objset, PendingSource, SetPolicy};
-use ondisk::config::{LabelConfig, PoolState, VdevConfig};
+use ondisk::config::{LabelConfig, VdevConfig};
 use ondisk::uberblock::Uberblock;
 use ondisk::{ObjsetKind, mos};
 use rt::Rt;
@@ -254,8 +254,8 @@ fn unchanged(devices: &BTreeMap<u64, WriteDeviceRef>, txg: u64, pool: &str) -> R
     Ok(())
 }
 
-/// The order in which labels are written: the older ones first, after a crash between the uberblock,
-/// which is of txg `txg`, and the last labels.
+/// The order in which labels are written: the older ones first, after a crash between the
+/// uberblock, which is of txg `txg`, and the last labels.
 fn rounds(devices: &Devices, txg: u64) -> [Round; 2] {
     let is_older = |device: &WriteDeviceRef| {
         let labels = read_labels(&Arc::clone(device).as_device());
@@ -359,10 +359,7 @@ fn assemble(
     for (guid, missed) in logs.iter().chain(&absences) {
         reader.vdevs().has_missed(*guid, missed);
     }
-    // The labels must say who has the pool now.
-    let state = PoolState::Active;
-    let rounds = rounds(devices, txg);
-    let config = ConfigState { facts, root, object, logs, state, dirty: true, rounds };
+    let config = ConfigState::new(facts, root, object, logs, rounds(devices, txg));
     let parts =
         Parts { reader, store, writer, alloc, mos, features, config, uberblock, block_faults };
     let view = reading.with_live(&name, &parts.store, &parts.mos)?;

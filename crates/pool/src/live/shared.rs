@@ -59,6 +59,19 @@ pub(super) struct ConfigState {
     pub(super) rounds: [Round; 2],
 }
 
+impl ConfigState {
+    /// Of a pool that was just opened or made. The labels must say who has it now.
+    pub(super) fn new(
+        facts: PoolFacts,
+        root: VdevConfig,
+        object: u64,
+        logs: Logs,
+        rounds: [Round; 2],
+    ) -> Self {
+        Self { facts, root, object, logs, state: PoolState::Active, dirty: true, rounds }
+    }
+}
+
 /// The order of the labels, but after a crash (see `vdev::label`).
 pub(super) const USUAL_ROUNDS: [Round; 2] = [Round::First, Round::Second];
 

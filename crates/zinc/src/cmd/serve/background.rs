@@ -46,6 +46,7 @@ pub fn start_with(
         BufReader::new(out).read_line(&mut line).map_err(fail)?;
     }
     if !line.is_empty() {
+        ui::runs_on(session);
         if says && ui::out_bytes(session, escape::text(&line).as_bytes()).is_err() {
             // The exit code says that output is lost, and not that nothing was started.
             ui::error(session, &format!("zinc: it was started all the same: {line}"));
