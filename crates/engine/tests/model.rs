@@ -2,7 +2,8 @@
 //!
 //! Files, snapshots, clones, rollbacks, promotion, renames, properties and volumes are changed at
 //! random; what the pool holds is compared with the model while it is open and after it was closed,
-//! exported, or left as a crash leaves it. A failure names its seed and its operation.
+//! exported, or left as a crash leaves it. A history that fails is made shorter, and the shortest
+//! is printed.
 #![allow(clippy::unwrap_used, clippy::expect_used, missing_docs)]
 
 mod random;
@@ -12,25 +13,21 @@ use random::{Bench, Run};
 
 const DEVICE_BYTES: u64 = 256 << 20;
 
-fn history(seed: u64, ops: u64) {
+fn history(seed: u64, ops: usize) {
     let shape = SHAPES[seed as usize % SHAPES.len()];
     let ashift = if seed.is_multiple_of(2) { 12 } else { 9 };
-    let mut run = Run::new(seed, Bench::new(shape, DEVICE_BYTES, ashift));
-    for n in 1..=ops {
-        run.step();
-        if n % 250 == 0 {
-            run.look();
+    testkit::shrinking_seed(seed, ops, |steps| {
+        let mut run = Run::new(seed, Bench::new(shape, DEVICE_BYTES, ashift));
+        for number in steps {
+            run.step_of(*number);
         }
-        if n % 900 == 0 {
-            run.reopen(n / 900);
-        }
-    }
-    let (bench, _) = run.finish();
-    bench.zdb();
+        let (bench, _) = run.finish();
+        bench.zdb();
+    });
 }
 
 /// Runs the histories of these seeds, as many at once as there are processors.
-fn histories(seeds: std::ops::Range<u64>, ops: u64) {
+fn histories(seeds: std::ops::Range<u64>, ops: usize) {
     let threads = std::thread::available_parallelism().map_or(2, usize::from) as u64;
     std::thread::scope(|scope| {
         for first in 0..threads.min(seeds.end - seeds.start) {

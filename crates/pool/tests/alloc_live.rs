@@ -14,9 +14,9 @@ use ondisk::spacemap::{self, Action, Encoder, Entry, LOG_SHIFT, Range, SpaceMapH
 use ondisk::{BlkPtr, DmuType, Endian};
 use parking_lot::Mutex;
 use pool::{AllocOptions, Allocator, TopSpec, init_top};
-use rt::{Rng, Xoshiro256};
 use std::collections::HashMap;
 use std::sync::Arc;
+use testkit::Rng;
 use zio::{Allocate, Block, ErrorKind, Place, SpaceClass, Want, WriteSpec};
 
 const ASIZE: u64 = 512 << 20;
@@ -199,6 +199,30 @@ impl World {
         self.txg += 1;
     }
 
+    /// Makes, writes and frees some of these objects.
+    fn change(&self, objects: &mut Vec<u64>, rng: &mut Rng) {
+        let tx = Tx::syncing(self.txg);
+        for _ in 0..rng.below(6) {
+            let spec = NewObject::new(DmuType::PACKED_NVLIST).block_size(8192);
+            objects.push(self.mos.create(&tx, &spec).unwrap().number());
+        }
+        for _ in 0..rng.below(60) {
+            let Some(n) = objects.get(rng.below(objects.len() as u64) as usize) else { break };
+            let object = self.mos.object(*n).unwrap();
+            let offset = rng.below(3 << 20);
+            let mut data = vec![0; 1 + rng.below(20_000) as usize];
+            rng.fill(&mut data);
+            match rng.below(4) {
+                0 => object.free_range(&tx, offset, rng.below(1 << 20)).unwrap(),
+                _ => object.write_at(&tx, offset, &data).unwrap(),
+            }
+        }
+        if objects.len() > 8 {
+            let gone = objects.swap_remove(rng.below(8) as usize);
+            self.mos.free(&tx, gone).unwrap();
+        }
+    }
+
     /// A fresh reader's view of the maps, against what the set holds.
     fn check(&self) {
         let mut held = vec![false; (ASIZE / SECTOR) as usize];
@@ -251,38 +275,20 @@ fn words(mos: &Objset, number: u64) -> Vec<u64> {
 
 #[test]
 fn maps_say_what_the_set_holds() {
-    let mut world = World::new();
-    let mut rng = Xoshiro256::seeded(3);
-    let mut objects = Vec::new();
-    for round in 0..60 {
-        let tx = Tx::syncing(world.txg);
-        for _ in 0..rng.below(6) {
-            let spec = NewObject::new(DmuType::PACKED_NVLIST).block_size(8192);
-            objects.push(world.mos.create(&tx, &spec).unwrap().number());
-        }
-        for _ in 0..rng.below(60) {
-            let Some(n) = objects.get(rng.below(objects.len() as u64) as usize) else { break };
-            let object = world.mos.object(*n).unwrap();
-            let offset = rng.below(3 << 20);
-            let mut data = vec![0; 1 + rng.below(20_000) as usize];
-            rng.fill(&mut data);
-            match rng.below(4) {
-                0 => object.free_range(&tx, offset, rng.below(1 << 20)).unwrap(),
-                _ => object.write_at(&tx, offset, &data).unwrap(),
+    testkit::shrinking_seed(3, 60, |txgs| {
+        let mut world = World::new();
+        let mut objects = Vec::new();
+        for number in txgs {
+            let mut rng = Rng::new(*number);
+            world.change(&mut objects, &mut rng);
+            world.sync();
+            world.check();
+            if rng.below(7) == 0 {
+                world.reopen();
             }
         }
-        if objects.len() > 8 {
-            let gone = objects.swap_remove(rng.below(8) as usize);
-            world.mos.free(&tx, gone).unwrap();
-        }
-        drop(tx);
-        world.sync();
-        world.check();
-        if round % 7 == 6 {
-            world.reopen();
-        }
-    }
-    assert!(world.passes <= 8, "{} passes", world.passes);
+        assert!(world.passes <= 8, "{} passes", world.passes);
+    });
 }
 
 #[test]

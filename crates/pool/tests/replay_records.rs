@@ -7,6 +7,7 @@ use dmu::{Objset, Zap};
 use ondisk::zil::{AclPart, AttrBit, Body, Create, ExtraAttrs, Record, TxType, Whiteout};
 use ondisk::{BlkPtr, Endian};
 use pool::{OpenOptions, Pool, SearchOptions};
+use std::cell::Cell;
 use testkit::{CorpusPool, Rng};
 use zil::{Log, LogBlock, LogEnd};
 use zpl::replay::{self, Refusal, ReplayReport, Settings};
@@ -291,50 +292,52 @@ fn records_about_what_is_no_more_are_passed_over() {
     assert!(fs.by_path(name.as_bytes(), true).is_err());
 }
 
+/// A random change of a file's content, made to a plain array too.
+fn change(rng: &mut Rng, object: u64, bytes: &mut Vec<u8>) -> (TxType, Body) {
+    let scale = [2_000, 100_000, 500_000][rng.below(3) as usize];
+    let (offset, length) = (rng.below(scale), rng.below(scale / 2) + 1);
+    let end = offset + length;
+    match rng.below(4) {
+        0 => {
+            bytes.resize(offset as usize, 0);
+            setattr(object, 8, 0, offset)
+        }
+        1 => {
+            let size = bytes.len();
+            let range = (offset as usize).min(size)..(end as usize).min(size);
+            bytes[range].fill(0);
+            bytes.resize(size.max(end as usize), 0);
+            (TxType::TRUNCATE, Body::Truncate { object, offset, length })
+        }
+        _ => {
+            let data = vec![rng.below(3) as u8; length as usize];
+            bytes.resize(bytes.len().max(end as usize), 0);
+            bytes[offset as usize..end as usize].copy_from_slice(&data);
+            write(object, offset, &data)
+        }
+    }
+}
+
 #[test]
 fn content_is_as_if_it_had_been_written() {
     let corpus = testkit::corpus("ziluncle");
     let pool = open(&corpus);
     let (objset, dir, file, name) = start(&pool);
-    for seed in 0..30 {
-        let mut rng = Rng::new(seed);
+    testkit::shrinking(30, 80, |steps| {
         // A file from disk and a new one, each against a plain array of bytes.
         let mut plain = [content(&file), Vec::new()];
         let mut list = vec![new(dir, FREE, 0o100_600, "fresh")];
-        for _ in 0..40 {
+        for number in steps {
+            let mut rng = Rng::new(*number);
             let which = rng.below(2) as usize;
-            let object = [file.number(), FREE][which];
-            let bytes = &mut plain[which];
-            let scale = [2_000, 100_000, 500_000][rng.below(3) as usize];
-            let (offset, length) = (rng.below(scale), rng.below(scale / 2) + 1);
-            let end = offset + length;
-            match rng.below(4) {
-                0 => {
-                    bytes.resize(offset as usize, 0);
-                    list.push(setattr(object, 8, 0, offset));
-                }
-                1 => {
-                    let size = bytes.len();
-                    let range = (offset as usize).min(size)..(end as usize).min(size);
-                    bytes[range].fill(0);
-                    bytes.resize(size.max(end as usize), 0);
-                    list.push((TxType::TRUNCATE, Body::Truncate { object, offset, length }));
-                }
-                _ => {
-                    let fill = rng.below(3) as u8;
-                    let data = vec![fill; length as usize];
-                    bytes.resize(bytes.len().max(end as usize), 0);
-                    bytes[offset as usize..end as usize].copy_from_slice(&data);
-                    list.push(write(object, offset, &data));
-                }
-            }
+            list.push(change(&mut rng, [file.number(), FREE][which], &mut plain[which]));
         }
         let (fs, report) = apply(&objset, list);
-        assert!(report.stopped.is_none(), "seed {seed}: {}", report.stopped.unwrap());
+        assert!(report.stopped.is_none(), "{}", report.stopped.unwrap());
         for (path, plain) in [(name.as_str(), &plain[0]), ("fresh", &plain[1])] {
             let node = fs.by_path(path.as_bytes(), true).unwrap();
-            assert_eq!(node.size, plain.len() as u64, "seed {seed}: {path}");
-            assert!(content(&node) == *plain, "seed {seed}: {path}");
+            assert_eq!(node.size, plain.len() as u64, "{path}");
+            assert!(content(&node) == *plain, "{path}");
             // What is in no segment is zeros, and a block of zeros is in none.
             let block = node.object().dnode().block_size();
             let mut holes = vec![true; plain.len()];
@@ -343,10 +346,10 @@ fn content_is_as_if_it_had_been_written() {
             }
             for (at, bytes) in plain.chunks(block as usize).enumerate() {
                 let zeros = bytes.iter().all(|b| *b == 0);
-                assert!(zeros || !holes[at * block as usize], "seed {seed}: {path} {at}");
+                assert!(zeros || !holes[at * block as usize], "{path} {at}");
             }
         }
-    }
+    });
 }
 
 #[test]
@@ -438,6 +441,27 @@ fn attributes_that_do_not_fit_go_to_a_spill_block() {
     assert!(master.get_u64("SA_ATTRS").unwrap().is_some());
 }
 
+/// The records of a log after damages, one for each number. What cannot be decoded is left out.
+fn damaged(bytes: &[Vec<u8>], damages: &[u64]) -> Vec<Record> {
+    let mut bytes = bytes.to_vec();
+    for number in damages {
+        let mut rng = Rng::new(*number);
+        let which = rng.below(bytes.len() as u64) as usize;
+        if rng.below(5) < 2 {
+            // It comes once more, later.
+            let at = which + rng.below((bytes.len() - which) as u64 + 1) as usize;
+            bytes.insert(at, bytes[which].clone());
+            continue;
+        }
+        // Type and length stay; one word becomes small, large, or another one's.
+        let words = (bytes[which].len() / 8 - 4) as u64;
+        let at = 32 + 8 * rng.below(words) as usize;
+        let value = [rng.below(120), u64::MAX - rng.below(9), rng.next_u64(), 1 << 62];
+        bytes[which][at..at + 8].copy_from_slice(&rng.pick(&value).to_le_bytes());
+    }
+    bytes.iter().filter_map(|b| Record::decode(b, Endian::Little).ok()).collect()
+}
+
 #[test]
 fn a_damaged_log_never_panics() {
     let corpus = testkit::corpus("ziluncle");
@@ -446,31 +470,15 @@ fn a_damaged_log_never_panics() {
     let whole = Log::read(&objset);
     let bytes: Vec<Vec<u8>> = whole.pending(0).map(|r| r.encode(Endian::Little)).collect();
     assert!(bytes.len() > 100);
-    let mut stopped = 0;
-    for seed in 0..120 {
-        let mut rng = Rng::new(seed);
-        let mut records = Vec::new();
-        for bytes in &bytes {
-            let mut bytes = bytes.clone();
-            if rng.below(40) == 0 {
-                // Type and length stay; one word becomes small, large, or another one's.
-                let words = (bytes.len() / 8 - 4) as u64;
-                let at = 32 + 8 * rng.below(words) as usize;
-                let value = [rng.below(120), u64::MAX - rng.below(9), rng.next_u64(), 1 << 62];
-                bytes[at..at + 8].copy_from_slice(&rng.pick(&value).to_le_bytes());
-            }
-            let Ok(record) = Record::decode(&bytes, Endian::Little) else { continue };
-            records.push(record);
-            if rng.below(60) == 0 {
-                records.push(records[rng.below(records.len() as u64) as usize].clone());
-            }
-        }
+    let stopped = Cell::new(0);
+    testkit::shrinking(120, 12, |damages| {
+        let records = damaged(&bytes, damages);
         let mut log = whole.clone();
         let endian = Endian::Little;
         log.blocks = vec![LogBlock { bp: BlkPtr::HOLE, seq: 1, used: 0, records, endian }];
         let settings = Settings { memory_max: 64 << 20, ..Settings::new(0) };
         let (seen, report) = replay::filesystem_log(&objset, &settings, &log).unwrap();
-        stopped += u32::from(report.stopped.is_some());
+        stopped.set(stopped.get() + u32::from(report.stopped.is_some()));
         let fs = Filesystem::open(seen).unwrap();
         for object in fs.objset().objects() {
             let Ok(node) = Node::from_object(&fs, object.unwrap()) else { continue };
@@ -479,7 +487,8 @@ fn a_damaged_log_never_panics() {
             let _ = node.read_at(0, &mut [0; 4096]);
             let _ = node.xattrs();
         }
-    }
+    });
+    let stopped = stopped.get();
     assert!(stopped > 20, "only {stopped} of 120 damaged logs failed");
 }
 

@@ -30,7 +30,7 @@ pub use corrupt::{Corruptor, Damage, DamageKind};
 pub use image::SparseImage;
 pub use needs::needs;
 pub use rng::Rng;
-pub use shrinking::shrinking;
+pub use shrinking::{shrinking, shrinking_seed};
 pub use unpack::{read_zst, unpack_zst};
 
 use std::io::Write;

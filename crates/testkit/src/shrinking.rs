@@ -2,12 +2,17 @@
 
 use proptest::collection::vec;
 use proptest::prelude::{Strategy, any};
-use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
+use proptest::strategy::{NewTree, ValueTree};
+use proptest::test_runner::{Config, RngAlgorithm, TestError, TestRng, TestRunner};
+use std::ops::{Range, RangeInclusive};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 
 /// Runs that are tried to make a failing one shorter.
 const SHRINKS_MAX: u32 = 500;
 /// Milliseconds for that.
-const SHRINK_MS: u32 = 120_000;
+const SHRINK_MS: u32 = 600_000;
+/// Steps that are printed; a longer run is known by its seed.
+const PRINTED_MAX: usize = 100;
 
 /// Makes `cases` runs, always the same ones, each of up to `steps_max` numbers: one for each step.
 ///
@@ -15,6 +20,19 @@ const SHRINK_MS: u32 = 120_000;
 /// when others before it are left out. So a run that fails is shrunk: steps are left out as long
 /// as it still fails, and the shortest run is printed.
 pub fn shrinking(cases: u32, steps_max: usize, run: impl Fn(&[u64])) {
+    let rng = TestRng::deterministic_rng(RngAlgorithm::ChaCha);
+    runs(cases, rng, 1..=steps_max, run);
+}
+
+/// Makes one run of so many steps, as [`shrinking`] does: `seed` decides which.
+pub fn shrinking_seed(seed: u64, steps: usize, run: impl Fn(&[u64])) {
+    let mut bytes = [0; 32];
+    bytes[..8].copy_from_slice(&seed.to_le_bytes());
+    let rng = TestRng::from_seed(RngAlgorithm::ChaCha, &bytes);
+    runs(1, rng, steps..=steps, run);
+}
+
+fn runs(cases: u32, rng: TestRng, length: RangeInclusive<usize>, run: impl Fn(&[u64])) {
     let config = Config {
         cases,
         max_shrink_iters: SHRINKS_MAX,
@@ -22,30 +40,125 @@ pub fn shrinking(cases: u32, steps_max: usize, run: impl Fn(&[u64])) {
         failure_persistence: None,
         ..Config::default()
     };
-    let rng = TestRng::deterministic_rng(RngAlgorithm::ChaCha);
-    let steps = vec(any::<u64>().no_shrink(), 1..=steps_max);
     let test = |steps: Vec<u64>| {
         run(&steps);
         Ok(())
     };
-    if let Err(e) = TestRunner::new_with_rng(config, rng).run(&steps, test) {
-        panic!("{e}");
+    match TestRunner::new_with_rng(config, rng).run(&Steps { length }, test) {
+        Ok(()) => {}
+        Err(TestError::Fail(why, steps)) => {
+            // Once more: what a run prints when it fails is to stand last.
+            let _ = catch_unwind(AssertUnwindSafe(|| run(&steps)));
+            let (all, shown) = (steps.len(), &steps[..steps.len().min(PRINTED_MAX)]);
+            panic!("{why}\nthe shortest run that fails has {all} steps; the first: {shown:?}");
+        }
+        Err(e) => panic!("{e}"),
+    }
+}
+
+/// Numbers, one for each step.
+#[derive(Debug)]
+struct Steps {
+    length: RangeInclusive<usize>,
+}
+
+impl Strategy for Steps {
+    type Tree = Shorter;
+    type Value = Vec<u64>;
+
+    fn new_tree(&self, runner: &mut TestRunner) -> NewTree<Self> {
+        let kept = vec(any::<u64>(), self.length.clone()).new_tree(runner)?.current();
+        let (all, piece) = (kept.len(), kept.len().div_ceil(2));
+        Ok(Shorter { kept, without: all..all, piece })
+    }
+}
+
+/// Pieces of a run are left out, from its end to its beginning: halves, then quarters, down to
+/// single steps. One step at a time would never get through a run of thousands.
+struct Shorter {
+    /// The shortest steps that failed.
+    kept: Vec<u64>,
+    /// Those of them that are left out just now.
+    without: Range<usize>,
+    /// How many are left out at once.
+    piece: usize,
+}
+
+impl Shorter {
+    /// Leaves out what is before the last piece; `false` when there is nothing more to try.
+    fn next(&mut self) -> bool {
+        if self.without.start == 0 {
+            self.piece /= 2;
+            self.without.start = self.kept.len();
+        }
+        let end = self.without.start;
+        self.without = end.saturating_sub(self.piece)..end;
+        !self.without.is_empty()
+    }
+}
+
+impl ValueTree for Shorter {
+    type Value = Vec<u64>;
+
+    fn current(&self) -> Vec<u64> {
+        [&self.kept[..self.without.start], &self.kept[self.without.end..]].concat()
+    }
+
+    /// It fails without them too.
+    fn simplify(&mut self) -> bool {
+        self.kept.drain(self.without.clone());
+        self.next()
+    }
+
+    /// They are needed.
+    fn complicate(&mut self) -> bool {
+        self.next()
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::cell::Cell;
+
+    fn message(run: impl FnOnce()) -> String {
+        let failed = catch_unwind(AssertUnwindSafe(run)).unwrap_err();
+        failed.downcast_ref::<String>().unwrap().clone()
+    }
+
+    fn two_even(steps: &[u64]) {
+        let even = steps.iter().filter(|n| n.is_multiple_of(2)).count();
+        assert!(even < 2, "{} steps", steps.len());
+    }
 
     /// A run that fails whenever it has two even numbers is shrunk to two.
     #[test]
     fn a_failing_run_is_shrunk() {
-        let run = |steps: &[u64]| {
-            let even = steps.iter().filter(|n| n.is_multiple_of(2)).count();
-            assert!(even < 2, "{} steps", steps.len());
-        };
-        let failed = std::panic::catch_unwind(|| shrinking(20, 100, run)).unwrap_err();
-        let text = failed.downcast_ref::<String>().unwrap();
-        assert!(text.contains("2 steps"), "{text}");
+        let text = message(|| shrinking(20, 100, two_even));
+        assert!(text.starts_with("2 steps"), "{text}");
+    }
+
+    /// So is a long one, in a few runs.
+    #[test]
+    fn a_long_run_is_shrunk() {
+        let runs = Cell::new(0);
+        let text = message(|| {
+            shrinking_seed(1, 10_000, |steps| {
+                runs.set(runs.get() + 1);
+                two_even(steps);
+            });
+        });
+        assert!(text.contains("has 2 steps"), "{text}");
+        assert!(runs.get() < 60, "{} runs", runs.get());
+    }
+
+    /// A run that fails whatever it does needs no steps; one that never fails is made once.
+    #[test]
+    fn the_shortest_and_the_longest() {
+        let text = message(|| shrinking_seed(1, 9, |_| panic!("always")));
+        assert!(text.contains("has 0 steps"), "{text}");
+        let runs = Cell::new(0);
+        shrinking_seed(1, 9, |steps| runs.set(runs.get() + steps.len()));
+        assert_eq!(runs.get(), 9);
     }
 }

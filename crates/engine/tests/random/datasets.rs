@@ -82,7 +82,7 @@ impl Run {
             Ok(value) => Ok(Some(value)),
             Err(e) if is_space(&e) => {
                 self.refused += 1;
-                self.all_durable();
+                self.note_durable();
                 Ok(None)
             }
             Err(e) => Err(e.to_string()),
@@ -105,7 +105,7 @@ impl Run {
             86..=88 => self.limits(),
             _ => self.property(),
         };
-        self.all_durable();
+        self.note_durable();
         done
     }
 
@@ -144,7 +144,7 @@ impl Run {
             let content = Content { size, ..Content::default() };
             self.model.sets.insert(name, Set::new(Arc::new(State::Volume(content))));
         }
-        self.all_durable();
+        self.note_durable();
         Ok(())
     }
 
@@ -311,7 +311,7 @@ impl Run {
                 self.set(&set, name, "none").unwrap();
             }
         }
-        self.all_durable();
+        self.note_durable();
     }
 
     /// Quotas and reservations, sometimes tight, and soon taken away again.

@@ -159,6 +159,14 @@ impl Run {
         }
     }
 
+    /// All that was done is durable, if a txg was written for what was done last: an operation that
+    /// turned out to be none writes nothing.
+    fn note_durable(&mut self) {
+        if self.pool().last_synced() >= self.last_txg {
+            self.all_durable();
+        }
+    }
+
     /// All that was done is durable.
     fn all_durable(&mut self) {
         self.last_txg = self.pool().last_synced();
@@ -206,6 +214,20 @@ impl Run {
             _ => self.file_op(),
         };
         done.unwrap_or_else(|e| panic!("{e}"));
+    }
+
+    /// The operation that a number stands for, which decides all that it chooses; now and then
+    /// the pool is compared with the model before, or closed and opened again.
+    pub fn step_of(&mut self, number: u64) {
+        self.rng = Rng::new(number);
+        if self.rng.below(250) == 0 {
+            self.look();
+        }
+        if self.rng.below(900) == 0 {
+            let how = self.rng.below(3);
+            self.reopen(how);
+        }
+        self.step();
     }
 
     fn sync_op(&mut self) -> Result<(), String> {

@@ -216,15 +216,19 @@ impl Free {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use rt::{Rng, Xoshiro256};
+    use testkit::Rng;
 
     #[test]
     fn sets_agree_with_a_bitmap() {
+        testkit::shrinking_seed(7, 20_000, agree);
+    }
+
+    fn agree(steps: &[u64]) {
         const SIZE: u64 = 256;
-        let mut rng = Xoshiro256::seeded(7);
         let mut set = Free::default();
         let mut bits = [false; SIZE as usize];
-        for _ in 0..20_000 {
+        for number in steps {
+            let mut rng = Rng::new(*number);
             let a = rng.below(SIZE);
             let b = a + rng.below(SIZE - a).min(rng.below(40) + 1);
             let part = &mut bits[a as usize..b as usize];

@@ -4,14 +4,15 @@ use super::harness::{Store, plain, pointer, raidz, want};
 use crate::alloc::Allocator;
 use crate::alloc::spec::TopSpec;
 use ondisk::{BlkPtr, Dva};
-use rt::{Rng, Xoshiro256};
+use std::cell::Cell;
+use testkit::Rng;
 use zio::Allocate;
 
 struct Model {
     store: Store,
     specs: Vec<TopSpec>,
     alloc: Allocator,
-    rng: Xoshiro256,
+    rng: Rng,
     txg: u64,
     /// By vdev and sector: in use, and in which txg it was freed last.
     used: Vec<Vec<bool>>,
@@ -22,14 +23,14 @@ struct Model {
 }
 
 impl Model {
-    fn new(specs: Vec<TopSpec>, seed: u64) -> Self {
+    fn new(specs: Vec<TopSpec>) -> Self {
         let store = Store::default();
         let alloc = store.open(&specs, 2);
         let sectors = |s: &TopSpec| (s.ms_count << s.ms_shift >> s.ashift) as usize;
         Self {
             store,
             alloc,
-            rng: Xoshiro256::seeded(seed),
+            rng: Rng::new(0),
             txg: 1,
             used: specs.iter().map(|s| vec![false; sectors(s)]).collect(),
             freed: specs.iter().map(|s| vec![0; sectors(s)]).collect(),
@@ -162,35 +163,49 @@ impl Model {
     }
 }
 
-fn run(specs: Vec<TopSpec>, seed: u64) {
-    let mut m = Model::new(specs, seed);
-    for txg in 0..150u64 {
-        let grow = [70, 55, 40, 90, 10][(txg / 15 % 5) as usize];
-        let rounds = m.rng.below(120);
-        let now = m.txg;
-        m.work(rounds, now, grow);
-        m.sync();
-        if m.rng.below(12) == 0 {
-            m.reopen();
+/// Txgs of a run.
+const TXGS: usize = 150;
+
+/// Makes the run of `seed`: a number for each txg.
+fn run(specs: &[TopSpec], seed: u64) {
+    let (refused, rewritten) = (Cell::new(0), Cell::new(0));
+    testkit::shrinking_seed(seed, TXGS, |txgs| {
+        let mut m = Model::new(specs.to_vec());
+        for (txg, number) in txgs.iter().enumerate() {
+            m.rng = Rng::new(*number);
+            let grow = [70, 55, 40, 90, 10][txg / 15 % 5];
+            let rounds = m.rng.below(120);
+            let now = m.txg;
+            m.work(rounds, now, grow);
+            m.sync();
+            if m.rng.below(12) == 0 {
+                m.reopen();
+            }
         }
-    }
-    assert!(m.refused > 0, "it was never full");
-    assert!(m.store.rewritten() > m.specs.len() as u64 * 8, "no map was condensed");
-    // All can be freed, full or not, and then all can be had.
-    while !m.blocks.is_empty() {
-        let now = m.txg;
-        m.work(200, now, 0);
-        m.sync();
-        let now = m.txg;
-        m.work(20, now, 0);
-    }
-    (0..3).for_each(|_| m.sync_quietly());
-    for (v, spec) in m.specs.iter().enumerate() {
-        assert!(m.store.allocated(spec).iter().all(|b| !b), "vdev {v} is empty");
-    }
+        refused.set(m.refused);
+        rewritten.set(m.store.rewritten());
+        m.empty();
+    });
+    assert!(refused.get() > 0, "it was never full");
+    assert!(rewritten.get() > specs.len() as u64 * 8, "no map was condensed");
 }
 
 impl Model {
+    /// All can be freed, full or not, and then all can be had.
+    fn empty(mut self) {
+        while !self.blocks.is_empty() {
+            let now = self.txg;
+            self.work(200, now, 0);
+            self.sync();
+            let now = self.txg;
+            self.work(20, now, 0);
+        }
+        (0..3).for_each(|_| self.sync_quietly());
+        for (v, spec) in self.specs.iter().enumerate() {
+            assert!(self.store.allocated(spec).iter().all(|b| !b), "vdev {v} is empty");
+        }
+    }
+
     fn sync_quietly(&mut self) {
         let now = self.txg;
         let blocks = std::mem::take(&mut self.blocks);
@@ -208,22 +223,22 @@ impl Model {
 #[test]
 fn one_vdev() {
     for seed in 0..4 {
-        run(vec![plain(0, 9, 18, 8)], seed);
+        run(&[plain(0, 9, 18, 8)], seed);
     }
 }
 
 #[test]
 fn several_vdevs() {
     for seed in 0..3 {
-        run((0..3).map(|i| plain(i, 9 + 3 * (i as u8 % 2), 19, 3)).collect(), 100 + seed);
+        run(&[0, 1, 2].map(|i| plain(i, 9 + 3 * (i as u8 % 2), 19, 3)), 100 + seed);
     }
 }
 
 #[test]
 fn raidz_vdevs() {
     for seed in 0..3 {
-        let specs = vec![raidz(&plain(0, 9, 19, 4), 1, 4), raidz(&plain(1, 12, 20, 4), 2, 5)];
-        run(specs, 200 + seed);
+        let specs = [raidz(&plain(0, 9, 19, 4), 1, 4), raidz(&plain(1, 12, 20, 4), 2, 5)];
+        run(&specs, 200 + seed);
     }
 }
 
@@ -233,5 +248,5 @@ fn draid_rows() {
     let asize = |psize: u64, _| psize.div_ceil(5 << 9) * 7 * 512;
     let spec = plain(0, 9, 19, 6);
     let spec = TopSpec { row: 7 * 512, asize: std::sync::Arc::new(asize), ..spec };
-    run(vec![spec], 300);
+    run(&[spec], 300);
 }
