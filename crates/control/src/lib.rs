@@ -13,8 +13,10 @@
 //! `protocol` has the lines, as pure functions; `wire` carries them, and open files beside them, so
 //! that a command which is run by the server reads and writes what its caller's terminal is;
 //! `place` makes the socket and takes over the name of one that was left behind; `server` answers,
-//! one thread for each connection; `guests` bounds how many there are; `client` asks. `http` is the
-//! one page that monitoring systems fetch.
+//! one thread for each connection; `guests` bounds how many there are; `client` asks. `presence`
+//! says whether a client whose command runs is still there, [`stream`] and [`sink`] write to its
+//! files and wait no longer for their readers than for it. `http` is the one page that monitoring
+//! systems fetch.
 //! Why it is like this: `docs/decisions/0012-control-socket.md`.
 //!
 //! **Invariant:** whatever bytes come in, they cost bounded memory and one connection; what a
@@ -25,11 +27,15 @@ mod client;
 mod guests;
 pub mod http;
 mod place;
+mod presence;
 pub mod protocol;
 mod server;
+pub mod sink;
+pub mod stream;
 mod wire;
 
 pub use client::{CallError, Client};
 pub use place::{Endpoint, PlaceError};
+pub use presence::{Lifeline, Presence};
 pub use protocol::{Refusal, Request};
 pub use server::{Handler, Peer, Server};

@@ -98,6 +98,7 @@ mod error;
 mod import;
 pub mod ingest;
 pub mod inventory;
+pub mod layout;
 mod new_pool;
 mod orphans;
 pub mod properties;

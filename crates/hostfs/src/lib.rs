@@ -16,6 +16,7 @@
 //! - A directory is closed to others until all that is in it is there ([`Tree`]).
 //!
 //! [`extract`] copies trees of a pool with all that, [`ingest`] trees of this machine into a pool.
+//! [`users`] and [`zone`] read what the machine knows of its users and of its time.
 //!
 //! **Invariant:** nothing is made, changed or removed but below a directory that is held open, and
 //! through no symbolic link.
@@ -29,6 +30,8 @@ pub mod names;
 mod new_file;
 pub mod output;
 mod tree;
+pub mod users;
+pub mod zone;
 
 pub use attributes::{Keep, Xattrs};
 pub use dir::{Dir, Identity, Look, link_open, path_of};

@@ -2,6 +2,7 @@
 
 use crate::entry::real;
 use crate::{Known, KnownPools, LookError};
+use engine::datasets::pool_of;
 use engine::devices::open_to_read;
 use engine::errors::PoolError;
 use engine::pools::{Absence, CandidateState, default_search_paths, scan};
@@ -190,7 +191,7 @@ pub fn pick(
     name: &str,
     preferred: impl Fn(&Candidate) -> bool,
 ) -> Result<Candidate, PoolError> {
-    let wanted = crate::pool_of(name);
+    let wanted = pool_of(name);
     let guid: Option<u64> = wanted.parse().ok();
     let is_it = |c: &Candidate| c.name() == wanted || Some(c.config.pool_guid) == guid;
     let others = candidates.iter().map(|c| (c.name().to_owned(), c.config.pool_guid)).collect();

@@ -30,6 +30,7 @@ pub use error::{Error, LookError, Notice, Result};
 pub use file::read;
 pub use found::{Found, Listed, denied, is_gone, left_aside, look_for, look_for_any, pick};
 
+use engine::datasets::pool_of;
 use engine::live::cache_config;
 use engine::{LivePool, Pool};
 use file::CacheFile;
@@ -72,11 +73,6 @@ pub struct KnownPools<'a> {
     told: Box<dyn Fn(&Notice<'_>) + 'a>,
     /// The folders where devices may be that are not where they were.
     elsewhere: Vec<PathBuf>,
-}
-
-/// The pool's part of the name of anything in it.
-fn pool_of(name: &str) -> &str {
-    name.split(['/', '@', '#']).next().unwrap_or(name)
 }
 
 impl<'a> KnownPools<'a> {

@@ -2,9 +2,13 @@
 //!
 //! | module | what it shows |
 //! | --- | --- |
+//! | [`check`] | what a check found |
 //! | [`import`] | pools that could be imported, and what is wrong with them |
 //! | [`iostat`] | reads and writes by vdev, waiting times, stages, blocks, datasets |
+//! | [`json`] | the shape that all JSON of OpenZFS's verbs has |
+//! | [`layout`] | what a new pool is made of |
 //! | [`prometheus`] | everything, in the text format that Prometheus collects |
+//! | [`status`] | the health of pools |
 //! | [`top`] | one frame of a screen |
 //! | [`txgs`] | transaction groups |
 //!
@@ -12,8 +16,12 @@
 //! printed here.
 #![forbid(unsafe_code)]
 
+pub mod check;
 pub mod import;
 pub mod iostat;
+pub mod json;
+pub mod layout;
 pub mod prometheus;
+pub mod status;
 pub mod top;
 pub mod txgs;

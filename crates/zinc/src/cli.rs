@@ -1,7 +1,8 @@
 //! The command line as a whole.
 
-use crate::cmd::verb::Verb;
-use crate::failure::USAGE;
+use crate::cmd::verb::{Served, Verb};
+use crate::failure::{Failure, USAGE};
+use crate::served::{REACHABLE, denied};
 use crate::session::Session;
 use crate::{cmd, missing, ui};
 use clap::error::ErrorKind;
@@ -88,7 +89,7 @@ pub enum Command {
 
 /// Prints what the command line asked for in place of a verb (help, the version), or what is wrong
 /// with it; the exit code. Under OpenZFS's own names -h is a wrong option, as there.
-pub fn explain(session: &Session, words: &[OsString], e: &clap::Error, is_link: bool) -> ExitCode {
+fn explain(session: &Session, words: &[OsString], e: &clap::Error, is_link: bool) -> ExitCode {
     if let Some(failure) = missing::option(words, e) {
         return failure.report(session);
     }
@@ -144,8 +145,41 @@ impl Command {
     }
 }
 
+/// Runs the command line of this process; the exit code.
+pub fn run(session: &Session, is_link: bool) -> ExitCode {
+    let mut words = session.arguments().to_vec();
+    // Usage names the command as this manual does, whatever the link to it is called.
+    if let Some(program) = words.first_mut() {
+        *program = OsString::from("zinc");
+    }
+    match Cli::try_parse_from(&words) {
+        Ok(cli) => run_or_report(session, cli.command.verb()),
+        Err(e) => explain(session, &words, &e, is_link),
+    }
+}
+
+/// Runs the command line of a client, if a server runs such a verb for it; the exit code.
+pub fn run_for_client(session: &Session) -> ExitCode {
+    let words = session.arguments();
+    let cli = match Cli::try_parse_from(words) {
+        Ok(cli) => cli,
+        Err(e) => return explain(session, words, &e, false),
+    };
+    let verb = cli.command.verb();
+    let served = verb.served(session);
+    if served == Served::Never {
+        let failure = Failure::new("a server does not run this verb for its clients")
+            .hint(format!("it runs {REACHABLE}"));
+        return failure.report(session);
+    }
+    if session.is_for_a_guest() && served != Served::ToEveryone {
+        return denied().report(session);
+    }
+    run_or_report(session, verb)
+}
+
 /// Runs a verb; a failure is said.
-pub fn run_or_report(session: &Session, verb: Box<dyn Verb>) -> ExitCode {
+fn run_or_report(session: &Session, verb: Box<dyn Verb>) -> ExitCode {
     verb.run(session).unwrap_or_else(|failure| failure.report(session))
 }
 
@@ -153,7 +187,6 @@ pub fn run_or_report(session: &Session, verb: Box<dyn Verb>) -> ExitCode {
 #[allow(clippy::unwrap_used, clippy::panic)]
 mod tests {
     use super::*;
-    use crate::cmd::verb::Served;
     use clap::CommandFactory as _;
     use std::collections::BTreeSet;
 
@@ -191,7 +224,7 @@ mod tests {
 
     #[test]
     fn what_reaches_a_pool_that_is_served_is_told() {
-        let (verbs, of_zpool) = crate::served::REACHABLE.split_once(", and of zpool: ").unwrap();
+        let (verbs, of_zpool) = REACHABLE.split_once(", and of zpool: ").unwrap();
         let told = |text: &str, but: &[&str]| -> BTreeSet<String> {
             text.split(", ").filter(|verb| !but.contains(verb)).map(str::to_owned).collect()
         };

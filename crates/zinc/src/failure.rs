@@ -7,12 +7,13 @@
 //! | 2 | the command line is wrong |
 //! | 3 | `check`: the pool has issues |
 
-use crate::session::Session;
-use crate::ui::escape;
+use engine::layout::LayoutError;
 use engine::{Candidate, Error, ErrorKind};
 use serde::{Deserialize, Serialize};
 use std::fmt::Write as _;
+use std::path::Path;
 use std::process::ExitCode;
+use term::escape;
 
 /// Exit code of a failure.
 pub const FAILED: u8 = 1;
@@ -128,9 +129,8 @@ impl Failure {
         text
     }
 
-    /// Prints it and gives the exit code.
-    pub fn report(&self, session: &Session) -> ExitCode {
-        crate::ui::error(session, &self.text());
+    /// The exit code of a command that fails so.
+    pub fn code(&self) -> ExitCode {
         ExitCode::from(self.code)
     }
 }
@@ -153,7 +153,7 @@ pub fn without_number(mut text: String) -> String {
 impl From<Error> for Failure {
     fn from(e: Error) -> Self {
         if matches!(e.kind(), ErrorKind::Cancelled) {
-            return crate::session::called_off();
+            return called_off();
         }
         let hint = e.hint().map(crate::hints::words);
         let mut failure = Self { hint, ..Self::new(e.to_string()) };
@@ -163,6 +163,26 @@ impl From<Error> for Failure {
         }
         failure
     }
+}
+
+impl From<LayoutError> for Failure {
+    fn from(e: LayoutError) -> Self {
+        let failure = Self::new(e.to_string());
+        // A file can be made in a folder that is there; disks come by themselves.
+        let is_folder = |path: &Path| path.parent().is_some_and(Path::is_dir);
+        match e {
+            LayoutError::Absent(path) if is_folder(&path) && !path.starts_with("/dev") => {
+                let path = path.display();
+                failure.hint(format!("`truncate -s 1G {path}` makes a file for a pool"))
+            }
+            _ => failure,
+        }
+    }
+}
+
+/// What is said of a verb that was called off.
+pub fn called_off() -> Failure {
+    Failure::new("the command was cancelled")
 }
 
 impl From<engine::errors::PoolError> for Failure {

@@ -5,46 +5,17 @@
 //! looked for nowhere, as with OpenZFS, but by verbs that only read and are meant for pools that
 //! are not imported ([`Reach::Anywhere`]).
 
+use crate::args::Reach;
 use crate::failure::Failure;
+use crate::places::{candidates, import_places};
 use crate::session::Session;
-use crate::{known, others, ui};
+use crate::{known, others};
+use engine::Candidate;
+use engine::datasets::pool_of;
 use engine::errors::PoolError as Error;
-use engine::pools::{CandidateState, scan};
-use engine::{Candidate, SearchOptions};
+use engine::pools::CandidateState;
 use imported::{Found, Known, pick};
 use std::path::PathBuf;
-
-/// Where a pool is looked for that is not known, when no places are named.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Reach {
-    /// Nowhere.
-    #[default]
-    Known,
-    /// Where devices usually are; destroyed pools count too.
-    Anywhere,
-}
-
-/// The pools in these places; without any, in those of `ZPOOL_IMPORT_PATH` or the usual ones.
-pub fn candidates(session: &Session, search: &[PathBuf]) -> Result<Vec<Candidate>, Failure> {
-    let paths = search.iter().map(|p| session.path(p)).collect();
-    let options = SearchOptions { paths, ..SearchOptions::default() };
-    let found = scan(&options)?;
-    for (path, took) in options.source.take_slow() {
-        let (path, seconds) = (path.display(), took.as_secs());
-        let text = format!("zinc: warning: it took {path} {seconds} seconds to answer\n");
-        ui::error(session, &text);
-    }
-    Ok(Candidate::group(&found))
-}
-
-/// The places to search for pools to import.
-pub fn import_places(search: &[PathBuf]) -> Vec<PathBuf> {
-    let variable = std::env::var_os("ZPOOL_IMPORT_PATH").filter(|v| !v.is_empty());
-    match variable {
-        Some(paths) if search.is_empty() => std::env::split_paths(&paths).collect(),
-        _ => search.to_vec(),
-    }
-}
 
 /// The pool that `name` (a pool, its guid, or anything in a pool) belongs to.
 pub fn find(
@@ -63,7 +34,7 @@ pub fn find(
     }
     let all = candidates(session, search)?;
     let lives = |c: &Candidate| c.state() != CandidateState::Destroyed;
-    let is_guid = |c: &Candidate| crate::common::pool_of(name).parse() == Ok(c.config.pool_guid);
+    let is_guid = |c: &Candidate| pool_of(name).parse() == Ok(c.config.pool_guid);
     let wanted = match reach {
         // A destroyed pool has no name any more; its guid still means it.
         Reach::Known => all.into_iter().filter(|c| lives(c) || is_guid(c)).collect(),
@@ -118,7 +89,7 @@ pub fn is_of_root(session: &Session, name: &str) -> Option<Failure> {
 }
 
 fn not_known(session: &Session, name: &str) -> Failure {
-    let wanted = crate::common::pool_of(name);
+    let wanted = pool_of(name);
     if let Some(failure) = is_of_root(session, name) {
         return failure;
     }

@@ -10,7 +10,7 @@
 //! - A file of keys that other users can read is warned of. It is not refused: a pool that is being
 //!   rescued should not wait for it. The manifest of a pool that was made for tests is no secret.
 
-use crate::common::OpenArgs;
+use crate::args::OpenArgs;
 use crate::failure::{Failure, system_text};
 use crate::session::Session;
 use crate::ui;

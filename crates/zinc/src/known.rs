@@ -5,14 +5,13 @@
 //! `XDG_STATE_HOME`. See decision 0014.
 
 use crate::failure::{Failure, system_text};
+use crate::places::import_places;
 use crate::session::Session;
 use crate::ui;
+use engine::datasets::pool_of;
 use engine::pools::{PoolProperty, PoolPropertySource};
 use imported::{Cachefile, Error, Known, KnownPools, LookError, Notice};
-use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, PoisonError};
 
 /// Root's folder.
 const OF_ROOT: &str = "/var/lib/zinc";
@@ -35,7 +34,7 @@ fn folder(session: &Session) -> Option<PathBuf> {
 /// The pools that this user knows.
 pub fn pools(session: &Session) -> KnownPools<'_> {
     let told = |notice: &Notice<'_>| tell(session, notice);
-    KnownPools::in_folder(folder(session), told).searched_in(crate::found::import_places(&[]))
+    KnownPools::in_folder(folder(session), told).searched_in(import_places(&[]))
 }
 
 /// The pools that root has imported, for another user: every user may read root's list.
@@ -48,7 +47,7 @@ pub fn all_of_root(session: &Session) -> Vec<Known> {
 
 /// That of this name or guid.
 pub fn of_root(session: &Session, name: &str) -> Option<Known> {
-    let wanted = crate::common::pool_of(name);
+    let wanted = pool_of(name);
     all_of_root(session).into_iter().find(|known| known.is_called(wanted))
 }
 
@@ -93,12 +92,6 @@ pub fn complete(session: &Session, properties: &mut [PoolProperty], guid: u64) {
             set("cachefile", &path.to_string_lossy(), PoolPropertySource::Local);
         }
     }
-}
-
-/// Whether a known pool has this name, or one that is served.
-pub fn has_name(session: &Session, name: &str) -> bool {
-    let is_served = || crate::served::Server::own(session).iter().any(|server| server.name == name);
-    pools(session).all().iter().any(|known| known.name() == name) || is_served()
 }
 
 /// Refuses to give a pool a name that could not be remembered; said before anything is changed.
@@ -176,31 +169,9 @@ fn absent(name: &str, paths: &[PathBuf]) -> Failure {
     ))
 }
 
-/// What this process said that is said once: its subjects.
-#[derive(Default)]
-pub struct SaidOnce {
-    said: Mutex<BTreeSet<String>>,
-    /// The list could not be read.
-    is_unread: AtomicBool,
-    /// A pool is gone, and is still in the list.
-    still_lists: AtomicBool,
-}
-
-/// Whether the list of known pools could not be read. Nothing can be said of all pools then.
-pub fn is_unread(session: &Session) -> bool {
-    session.process().said.is_unread.load(Ordering::Relaxed)
-}
-
-/// Whether a pool that is gone is still in the list. The command is no success then: the next one
-/// with this name would open the pool again.
-pub fn still_lists(session: &Session) -> bool {
-    session.process().said.still_lists.load(Ordering::Relaxed)
-}
-
 /// Says something, once in this process about one `subject`.
 fn say_once(session: &Session, subject: &str, text: &str) {
-    let mut said = session.process().said.said.lock().unwrap_or_else(PoisonError::into_inner);
-    if said.insert(subject.to_owned()) {
+    if session.process().said.is_first(subject) {
         ui::error(session, text);
     }
 }
@@ -209,7 +180,7 @@ fn say_once(session: &Session, subject: &str, text: &str) {
 fn tell(session: &Session, notice: &Notice<'_>) {
     match notice {
         Notice::Unreadable { path, cause } => {
-            session.process().said.is_unread.store(true, Ordering::Relaxed);
+            session.process().said.list_is_unread();
             let failure = Failure::new("cannot read the list of known pools")
                 .because(format!("{}: {}", path.display(), system_text(cause)))
                 .hint(OTHER_FOLDER);
@@ -238,7 +209,7 @@ fn tell(session: &Session, notice: &Notice<'_>) {
             say_once(session, &text, &text);
         }
         Notice::NotForgotten(why) => {
-            session.process().said.still_lists.store(true, Ordering::Relaxed);
+            session.process().said.still_listed();
             ui::error(session, &words(why).text());
         }
         _ => {}

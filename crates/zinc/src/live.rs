@@ -1,12 +1,13 @@
 //! How verbs that change a pool open it: they take it over, act, write one line into its history,
 //! and leave it as it was, active or exported.
 
+use crate::args::{Reach, Wait};
 use crate::failure::Failure;
-use crate::found::{self, Reach};
-use crate::queue::{self, Wait};
+use crate::found;
+use crate::queue;
 use crate::session::Session;
 use crate::txgs::{self, Style, history};
-use crate::{host, known, ui};
+use crate::{host, known, served, ui};
 use clap::Args;
 use engine::devices::open_input;
 use engine::live::{ImportOptions, Invocation, Setting};
@@ -123,7 +124,7 @@ pub fn look(
     if let Some(pool) = session.held(name) {
         return Ok(seen(pool.look()?));
     }
-    crate::served::or_forward(session, search, name, || {
+    served::or_forward(session, search, name, || {
         let found = found::find(session, search, name, Reach::Known)?;
         // Not kept: this process may be about to write.
         let found = match queue::wait_for_writers(session, how.wait, &found.candidate, false)? {
@@ -212,7 +213,7 @@ pub fn change<T>(
     act: impl FnOnce(&LivePool) -> Result<T, Failure>,
 ) -> Result<T, Failure> {
     check_start(name)?;
-    crate::served::forward(session, search, name)?;
+    served::forward(session, search, name)?;
     if let Some(pool) = session.held(name) {
         ui::runs_on(session);
         if !how.tuning.all(session)?.is_empty() {
@@ -239,7 +240,7 @@ pub fn change<T>(
     }
     let tunables = how.tuning.all(session)?;
     let find = || {
-        crate::served::forward(session, search, name)?;
+        served::forward(session, search, name)?;
         found::find(session, search, name, Reach::Known)
     };
     let (found, pool) = take(session, find, how, &tunables, |_| {})?;
@@ -299,7 +300,7 @@ pub fn options(session: &Session, search: &[PathBuf], cache_mib: usize) -> OpenO
 
 /// The command as the history records it, without the program's own name.
 pub fn invocation(session: &Session) -> Invocation {
-    let mut words = session.arguments().into_iter().map(|a| a.to_string_lossy().into_owned());
+    let mut words = session.arguments().iter().map(|a| a.to_string_lossy().into_owned());
     let program = words.next().unwrap_or_default();
     let program = Path::new(&program).file_name().unwrap_or_default().to_string_lossy();
     let mut words: Vec<String> = words.collect();

@@ -1,17 +1,31 @@
 //! The command `zinc`.
 //!
-//! One file per verb under `cmd/`; what they share is in `common.rs` (opening a pool, keys),
-//! `ui.rs` (tables, JSON, progress) and `failure.rs` (what is said when something fails, and exit
-//! codes). Called under the name `zpool`, `zfs` or `zdb` the binary is that command.
+//! One file per verb under `cmd/`, and below them what they share, in this order: a file uses those
+//! that stand before it, and no other (`crates/tidy/tests/circles.rs`).
+//!
+//! | files | what they are |
+//! | --- | --- |
+//! | `failure`, `hints`, `host`, `json` | what is said of a failure, exit codes, JSON's shape |
+//! | `session` | what a verb works with besides its arguments |
+//! | `ui`, `local_time`, `progress`, `target` | the terminal, and files that verbs write |
+//! | `args`, `keys`, `objsets`, `place` | options of many verbs, keys, places in a pool |
+//! | `places`, `known`, `served`, `queue`, `others`, `found` | where pools are, and who has them |
+//! | `opening`, `live` | opening one to look at it, or to change it |
+//! | `held`, `mounting`, `exports` | what a process does with a pool that it holds |
+//! | `cmd`, `cli` | the verbs, and the command line as a whole |
+//!
+//! Called under the name `zpool`, `zfs` or `zdb` the binary is that command.
 #![forbid(unsafe_code)]
 #![allow(unreachable_pub, reason = "a binary exports nothing; pub says what a module offers")]
 
+mod args;
 mod cannot;
 mod cli;
 mod cmd;
-mod common;
+mod exports;
 mod failure;
 mod found;
+mod held;
 mod hints;
 mod host;
 mod json;
@@ -21,10 +35,12 @@ mod known;
 mod live;
 mod local_time;
 mod missing;
-mod names;
+mod mounting;
 mod objsets;
+mod opening;
 mod others;
 mod place;
+mod places;
 mod progress;
 mod queue;
 mod report_file;
@@ -35,9 +51,9 @@ mod txgs;
 mod ui;
 mod version;
 
-use clap::Parser as _;
+use clap::CommandFactory as _;
 use failure::Failure;
-use session::Session;
+use session::{Grammar, Process, Session};
 use std::ffi::OsString;
 use std::panic::AssertUnwindSafe;
 use std::process::ExitCode;
@@ -81,17 +97,9 @@ fn lose_what_is_closed() {
 
 /// Runs the command line; the exit code.
 fn run(session: &Session) -> ExitCode {
-    let mut words = arguments();
-    let is_link = words.len() > std::env::args_os().len();
-    // Usage names the command as this manual does, whatever the link to it is called.
-    if let Some(program) = words.first_mut() {
-        *program = OsString::from("zinc");
-    }
-    let code = match cli::Cli::try_parse_from(&words) {
-        Ok(cli) => cli::run_or_report(session, cli.command.verb()),
-        Err(e) => cli::explain(session, &words, &e, is_link),
-    };
-    let code = match code == ExitCode::SUCCESS && known::still_lists(session) {
+    let is_link = session.arguments().len() > std::env::args_os().len();
+    let code = cli::run(session, is_link);
+    let code = match code == ExitCode::SUCCESS && session.process().said.is_still_listed() {
         true => ExitCode::FAILURE,
         false => code,
     };
@@ -104,7 +112,8 @@ fn main() -> ExitCode {
     survive_file_limit();
     lose_what_is_closed();
     let (ends, ended) = mpsc::channel();
-    let session = Session::of_process(ends);
+    let grammar = Grammar { verbs: cli::Cli::command, run: cli::run_for_client };
+    let session = Session::of_process(Process::new(arguments(), grammar, ends));
     let own = session.clone();
     let verb = move || {
         let ran = std::panic::catch_unwind(AssertUnwindSafe(|| run(&own)));

@@ -1,11 +1,12 @@
 //! How verbs open the content of a dataset: as it is on disk, or with its intent log replayed.
 
-use crate::common::OpenArgs;
+use crate::args::OpenArgs;
+use crate::failure::Failure;
 use crate::session::Session;
 use crate::ui;
 use engine::Objset;
 use engine::errors::DslResult;
-use engine::{Dataset, Pool};
+use engine::{Dataset, Filesystem, Pool};
 
 /// Opens the object set of `dataset`. A log that could not be replayed to its end is a warning.
 pub fn open(
@@ -22,4 +23,14 @@ pub fn open(
         ui::error(session, &format!("zinc: {}: {problem}\n", dataset.name));
     }
     Ok(objset)
+}
+
+/// Opens the file system of a dataset; with `--replay` as it is after its intent log.
+pub fn filesystem(
+    session: &Session,
+    pool: &Pool,
+    dataset: &Dataset,
+    args: &OpenArgs,
+) -> Result<Filesystem, Failure> {
+    Ok(Filesystem::open(open(session, pool, dataset, args)?)?)
 }

@@ -2,13 +2,11 @@
 //! those whose sockets are elsewhere. Any user may see that they are there, and the command line
 //! that started them.
 
-use crate::cli::{Cli, Command};
-use crate::common::pool_of;
 use crate::failure::Failure;
-use crate::place::printable;
 use crate::served::Server;
 use crate::session::Session;
-use clap::Parser as _;
+use crate::ui::escape;
+use engine::datasets::pool_of;
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt as _;
 use std::os::unix::fs::MetadataExt as _;
@@ -34,7 +32,7 @@ impl Process {
 }
 
 /// The process with this number, if it serves a pool.
-fn serving(pid: u32) -> Option<Process> {
+fn serving(session: &Session, pid: u32) -> Option<Process> {
     let place = format!("/proc/{pid}");
     let command = std::fs::read(format!("{place}/cmdline")).ok()?;
     let words: Vec<&[u8]> = command.split(|b| *b == 0).filter(|word| !word.is_empty()).collect();
@@ -42,10 +40,11 @@ fn serving(pid: u32) -> Option<Process> {
         return None;
     }
     let typed = words.iter().map(|word| OsString::from_vec(word.to_vec()));
-    let Command::Serve(args) = Cli::try_parse_from(typed).ok()?.command else { return None };
-    let words: Vec<String> = words.iter().map(|word| printable(word)).collect();
+    let matches = (session.process().grammar.verbs)().try_get_matches_from(typed).ok()?;
+    let pool = matches.subcommand_matches("serve")?.get_one::<String>("pool")?.clone();
+    let words: Vec<String> = words.iter().map(|word| escape::name(word)).collect();
     let user = std::fs::metadata(place).ok()?.uid();
-    Some(Process { pid, user, command: words.join(" "), pool: args.pool().to_owned() })
+    Some(Process { pid, user, command: words.join(" "), pool })
 }
 
 /// All that this process cannot reach. It is none of them itself when it is about to serve a pool,
@@ -56,7 +55,7 @@ fn out_of_reach(session: &Session) -> Vec<Process> {
     let entries = std::fs::read_dir("/proc").into_iter().flatten().flatten();
     let numbers = entries.filter_map(|e| e.file_name().to_str()?.parse::<u32>().ok());
     let others = numbers.filter(|pid| !reached.contains(&u64::from(*pid)) && !own.contains(pid));
-    others.filter_map(serving).collect()
+    others.filter_map(|pid| serving(session, pid)).collect()
 }
 
 /// Those of other users.

@@ -3,7 +3,7 @@
 //! Names of datasets may hold colons and paths may be any bytes, so the text is kept as given
 //! until the pool is open; then the first colon behind which a dataset's name ends divides it.
 
-use crate::common::OpenArgs;
+use crate::args::OpenArgs;
 use crate::failure::Failure;
 use crate::objsets;
 use crate::session::Session;
@@ -100,7 +100,7 @@ impl Found {
         pool: &Pool,
         args: &OpenArgs,
     ) -> Result<Filesystem, Failure> {
-        Ok(Filesystem::open(objsets::open(session, pool, &self.dataset, args)?)?)
+        objsets::filesystem(session, pool, &self.dataset, args)
     }
 
     /// The path; the root's when only the dataset was named.

@@ -5,8 +5,9 @@
 //! ends quickly draws nothing either. A server draws nothing for its clients; it looks whether they
 //! are still there.
 
-use crate::session::{Presence, Session};
+use crate::session::Session;
 use crate::ui;
+use control::Presence;
 use engine::{Progress, ProgressSnapshot};
 use indicatif::{HumanBytes, ProgressBar, ProgressDrawTarget, ProgressStyle};
 use std::sync::mpsc;

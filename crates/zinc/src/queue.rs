@@ -6,11 +6,11 @@
 //! it saw before it waited may be over. One that reads waits until no other writes. Both wait for
 //! [`Wait::patience`], and then say which process has the pool.
 
+use crate::args::{PAUSE, Wait};
 use crate::failure::Failure;
-use crate::place::printable;
-use crate::served::Server;
+use crate::served::{self, Server};
 use crate::session::Session;
-use clap::Args;
+use crate::{known, ui};
 use engine::Rt;
 use engine::devices::{DeviceSource as _, ErrorKind, LocalDevices, Process};
 use engine::devices::{locked_by, open_to_read, whole};
@@ -19,49 +19,14 @@ use engine::live;
 use engine::live::ImportOptions;
 use engine::{Candidate, LivePool};
 use imported::Found;
-use std::fs::{File, TryLockError};
+use std::fs::TryLockError;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// How long a command waits that was told nothing.
-const PATIENCE: Duration = Duration::from_secs(30);
-/// Between two looks at a lock.
-pub const PAUSE: Duration = Duration::from_millis(5);
 /// Between two looks for a server by a command that waits.
 const BETWEEN_SERVERS: Duration = Duration::from_millis(100);
 /// A lock that took no longer was free.
 const AT_ONCE: Duration = Duration::from_millis(1);
-
-/// How long a command waits for others that have the pool.
-#[derive(Args, Clone, Copy, Default, Debug)]
-pub struct Wait {
-    /// Wait so long for commands that have the pool (30 unless ZINC_WAIT says otherwise)
-    #[arg(long = "wait", value_name = "SECONDS", value_parser = seconds)]
-    wait: Option<Duration>,
-}
-
-fn seconds(text: &str) -> Result<Duration, String> {
-    let number = text.parse().map_err(|_| "it is a number of seconds".to_owned())?;
-    Duration::try_from_secs_f64(number).map_err(|e| e.to_string())
-}
-
-impl Wait {
-    /// No time at all.
-    pub fn none() -> Self {
-        Self { wait: Some(Duration::ZERO) }
-    }
-
-    /// The time.
-    pub fn patience(self) -> Result<Duration, Failure> {
-        if let Some(wait) = self.wait {
-            return Ok(wait);
-        }
-        let Some(text) = std::env::var_os("ZINC_WAIT") else { return Ok(PATIENCE) };
-        let text = text.to_string_lossy();
-        seconds(&text).map_err(|why| Failure::usage(format!("ZINC_WAIT is {text:?}: {why}")))
-    }
-}
 
 /// Opens for writing the pool that `find` finds; `options` says how. While the pool is another
 /// process's, it is found anew again and again: it may get more devices, be exported, or be served,
@@ -92,13 +57,10 @@ pub fn take(
             continue;
         }
         // Devices that are free are locked in less time than others take to change anything.
-        if waited
-            || looked.elapsed() >= AT_ONCE
-            || found.is_overtaken(&crate::known::pools(session))
-        {
+        if waited || looked.elapsed() >= AT_ONCE || found.is_overtaken(&known::pools(session)) {
             found = find()?;
         }
-        crate::ui::runs_on(session);
+        ui::runs_on(session);
         for _ in 0..2 {
             // A device that was added meanwhile may still be in another process's hands.
             match lock(&found.candidate, &disks) {
@@ -174,13 +136,9 @@ impl NotLocked {
             Some(process) => failure.because(format!("{process} has it")),
             None => failure,
         };
-        crate::served::held_by(session, guid, failure)
+        served::held_by(session, guid, failure)
     }
 }
-
-/// Shared locks that are kept until this process ends.
-#[derive(Default)]
-pub struct KeptLocks(Mutex<Vec<File>>);
 
 /// Waits until no process writes to the pool. With `keep` none does until this one ends. A server
 /// does not end by itself: that one has the pool fails at once.
@@ -202,7 +160,7 @@ pub fn wait_for_writers(
                 Server::holds(session, guid)
             };
             if is_served || began.elapsed() >= patience {
-                return Err(crate::served::held_by(session, guid, busy(candidate, &sight.path)));
+                return Err(served::held_by(session, guid, busy(candidate, &sight.path)));
             }
             std::thread::sleep(PAUSE);
         }
@@ -210,8 +168,7 @@ pub fn wait_for_writers(
         locks.push(file);
     }
     if keep {
-        let kept = &session.process().kept;
-        kept.0.lock().unwrap_or_else(PoisonError::into_inner).extend(locks);
+        session.process().kept.keep(locks);
     }
     Ok(looked.is_some())
 }
@@ -232,7 +189,7 @@ pub fn holder(paths: &[PathBuf]) -> Option<String> {
 
 /// A process, by number and command.
 pub fn shown(process: &Process) -> String {
-    let words: Vec<String> = process.command.iter().map(|word| printable(word)).collect();
+    let words: Vec<String> = process.command.iter().map(|word| ui::escape::name(word)).collect();
     match words.is_empty() {
         true => format!("process {}", process.pid),
         false => format!("process {} (`{}`)", process.pid, words.join(" ")),

@@ -8,20 +8,17 @@
 //! Pools that root serves are seen by other users too, as with OpenZFS; what they may do there, the
 //! server decides. A user's own pools go before them.
 
-use crate::common::pool_of;
-use crate::failure::Failure;
-use crate::known;
-use crate::queue::{PAUSE, Wait};
-use crate::session::Session;
-use crate::ui;
-use crate::ui::sink;
+use crate::args::{PAUSE, Wait};
+use crate::failure::{FAILED, Failure};
+use crate::session::{ENVIRONMENT, Session};
+use crate::{known, places, ui};
 use control::protocol::word_to_json;
-use control::{CallError, Client, Endpoint};
+use control::{CallError, Client, Endpoint, sink};
+use engine::datasets::pool_of;
 use engine::live::TxgRecord;
 use engine::stats::Snapshot;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value, json};
-use std::collections::HashMap;
 use std::ffi::OsString;
 use std::io::Read as _;
 use std::ops::ControlFlow::{self, Break, Continue};
@@ -30,7 +27,6 @@ use std::os::unix::fs::MetadataExt as _;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 /// How long a server may take to say which it is.
@@ -42,51 +38,17 @@ pub const REACHABLE: &str = "zfs, ls, cat, stat, cp, mkdir, rm, mv, ln, mount, u
                              clear, detach, export, get, history, iostat, list, offline, online, \
                              reguid, reopen, replace, resilver, scrub, set, status, sync, upgrade";
 
-/// How long one that did not answer is not asked again.
-const REST: Duration = Duration::from_secs(10);
-
-/// A server that did not answer.
-struct Silent {
-    pid: Option<i32>,
-    since: Instant,
-}
-
-/// Those that this process has met, by their sockets.
-#[derive(Default)]
-pub struct SilentServers(Mutex<HashMap<PathBuf, Silent>>);
-
-fn silent(session: &Session) -> MutexGuard<'_, HashMap<PathBuf, Silent>> {
-    session.process().silent.0.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 /// What is said of the server of the pool with this guid, when there is one and it does not answer.
 pub fn not_answering(session: &Session, guid: u64) -> Option<String> {
-    let name = file_name(guid);
-    let silent = silent(session);
-    let of_pool = |path: &Path| path.file_name() == Some(name.as_ref());
-    let mut now = silent.iter().filter(|(path, silent)| of_pool(path) && silent.is_now());
-    now.next().map(|(_, silent)| silent.text())
+    let silent = session.process().silent.named(&file_name(guid))?;
+    let pid = silent.pid.map_or_else(|| "unknown".to_owned(), |pid| pid.to_string());
+    Some(format!("process {pid} serves it (`zinc serve`), and is not answering"))
 }
 
 /// The pools of those, by their guids.
 pub fn all_not_answering(session: &Session) -> Vec<u64> {
-    let guid = |path: &PathBuf| path.file_stem()?.to_str()?.parse().ok();
-    silent(session)
-        .iter()
-        .filter(|(_, silent)| silent.is_now())
-        .filter_map(|(p, _)| guid(p))
-        .collect()
-}
-
-impl Silent {
-    fn is_now(&self) -> bool {
-        self.since.elapsed() < REST
-    }
-
-    fn text(&self) -> String {
-        let pid = self.pid.map_or_else(|| "unknown".to_owned(), |pid| pid.to_string());
-        format!("process {pid} serves it (`zinc serve`), and is not answering")
-    }
+    let guid = |path: PathBuf| path.file_stem()?.to_str()?.parse().ok();
+    session.process().silent.sockets().into_iter().filter_map(guid).collect()
 }
 
 /// A process that serves a pool.
@@ -144,8 +106,7 @@ impl Server {
         let mut client = Client::connect(path, Some(PATIENCE)).map_err(|e| fail(e.to_string()))?;
         let about = client.call("ping", Value::Null).map_err(|e| {
             if e.is_timeout() {
-                let pid = client.server_process();
-                silent(session).insert(path.to_owned(), Silent { pid, since: Instant::now() });
+                session.process().silent.add(path, client.server_process());
             }
             fail(e.to_string())
         })?;
@@ -165,7 +126,7 @@ impl Server {
     /// All that can be reached, in the order of the names of their pools.
     pub fn all(session: &Session) -> Vec<Self> {
         let mut sockets = sockets(session);
-        sockets.retain(|path| !silent(session).get(path).is_some_and(Silent::is_now));
+        sockets.retain(|path| !session.process().silent.has(path));
         let mut all: Vec<_> =
             sockets.iter().filter_map(|path| Self::at(session, path).ok()).collect();
         all.sort_by(|a, b| (&a.name, a.guid).cmp(&(&b.name, b.guid)));
@@ -198,7 +159,7 @@ impl Server {
         }
         let mut servers = Self::all(session);
         if !servers.is_empty() && !search.is_empty() {
-            let there = crate::found::candidates(session, search)?;
+            let there = places::candidates(session, search)?;
             servers.retain(|s| there.iter().any(|c| c.config.pool_guid == s.guid));
         }
         Ok(servers)
@@ -242,7 +203,7 @@ impl Server {
             || known::pools(session).find(pool_of(name)).is_some();
         found.retain(|s| !(s.is_other && is_own));
         if !found.is_empty() && !search.is_empty() {
-            let there = crate::found::candidates(session, search)?;
+            let there = places::candidates(session, search)?;
             found.retain(|s| there.iter().any(|c| c.config.pool_guid == s.guid));
         }
         Self::the_one(&mut found, name)?;
@@ -351,10 +312,10 @@ impl Server {
         output: BorrowedFd<'_>,
         is_part: bool,
     ) -> Result<Ran, Failure> {
-        let words = crate::arguments().into_iter().chain(more.iter().map(OsString::from));
+        let words = session.arguments().iter().cloned().chain(more.iter().map(OsString::from));
         let args: Vec<Value> = words.map(|a| word_to_json(&a)).collect();
         let folder = std::env::current_dir()?;
-        let known = crate::session::ENVIRONMENT.iter();
+        let known = ENVIRONMENT.iter();
         let known = known.filter_map(|n| Some(((*n).to_owned(), std::env::var(n).ok()?.into())));
         let environment: Map<String, Value> = known.collect();
         let params = json!({
@@ -398,8 +359,16 @@ impl Ran {
     /// What the answer to `run` says.
     fn ended(answer: &Value) -> Self {
         let code = answer["code"].as_u64().and_then(|c| u8::try_from(c).ok());
-        Self::Code(code.unwrap_or(crate::failure::FAILED))
+        Self::Code(code.unwrap_or(FAILED))
     }
+}
+
+/// Why another user is refused.
+pub fn denied() -> Failure {
+    Failure::new("permission denied: the pool is root's").hint(
+        "other users may look at it: zpool list, get, status and iostat, zfs list and get, \
+         without options that name files",
+    )
 }
 
 /// Why a verb that needs a server does nothing.

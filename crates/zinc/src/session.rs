@@ -4,7 +4,7 @@
 //! session: who called it and from which folder, the terminal, whether it is still wanted, and the
 //! pool that is held. The session is of this process itself, or of a client of the server: `zinc
 //! serve` runs the verbs of its clients against the pool it holds. A verb does not notice the
-//! difference as long as it prints through [`crate::ui`] and resolves what was typed with
+//! difference as long as it prints through `ui` and resolves what was typed with
 //! [`Session::path`]. A session is cheap to clone; a thread that outlives the call gets a clone.
 //!
 //! # Life cycle
@@ -17,34 +17,31 @@
 //!
 //! A client that ends before its verb (Ctrl-C, most of all) calls the verb off, and so does the
 //! server when the pool is about to be let go: what it prints goes nowhere, a write that waits for
-//! a reader gives up, long work that can be cancelled is ([`crate::progress`],
+//! a reader gives up, long work that can be cancelled is (`progress`,
 //! [`Session::check`]), and a pause is over at once ([`Session::sleep`]). What is one operation of
 //! the pool is done to its end.
 //!
 //! # What the process has once
 //!
-//! All sessions of a process share its [`Process`]: its streams, the servers it found silent, the
-//! locks it keeps, what it has warned of. It is made in `main` and is no global: a test makes its
-//! own.
+//! All sessions of a process share its [`Process`]: its command line and what all verbs are, its
+//! streams, the servers it found silent, the locks it keeps, what it has warned of. It is made in
+//! `main` and is no global: a test makes its own.
 
 mod client;
-mod presence;
+mod process;
 
 pub use client::Client;
-pub use presence::{Lifeline, Presence};
+pub use process::{Grammar, Process};
 
-use crate::failure::Failure;
-use crate::ui::sink::Fate;
-use crate::ui::stream::Stream;
-use crate::{known, names, queue, served};
+use crate::failure::{Failure, called_off};
 use engine::LivePool;
+use engine::datasets::pool_of;
 use std::ffi::{OsStr, OsString};
 use std::io::{self, Read};
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::sync::mpsc::Sender;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 use std::time::Duration;
 
 /// Variables that change what verbs print, and go with the command line.
@@ -57,43 +54,19 @@ pub struct Session {
     process: Arc<Process>,
 }
 
-/// What all sessions of a process share.
-pub struct Process {
-    /// What became of its own output.
-    pub output: Fate,
-    /// Its standard error, once it waits for no reader.
-    pub errors: OnceLock<io::Result<Stream>>,
-    /// The servers that did not answer it.
-    pub silent: served::SilentServers,
-    /// The locks it keeps until it ends.
-    pub kept: queue::KeptLocks,
-    /// What it said that is said once.
-    pub said: known::SaidOnce,
-    /// The names of users and groups.
-    pub names: names::Names,
-    /// Where `main` waits for the exit code.
-    ends: Sender<ExitCode>,
-}
-
 impl Session {
-    /// That of this process; `main` ends it with the first exit code that is sent to `ends`.
-    pub fn of_process(ends: Sender<ExitCode>) -> Self {
-        let process = Process {
-            output: Fate::new(),
-            errors: OnceLock::new(),
-            silent: served::SilentServers::default(),
-            kept: queue::KeptLocks::default(),
-            said: known::SaidOnce::default(),
-            names: names::Names::default(),
-            ends,
-        };
+    /// That of this process.
+    pub fn of_process(process: Process) -> Self {
         Self { client: None, process: Arc::new(process) }
     }
 
-    /// One of a process that nobody ends.
+    /// One of a process that nobody ends, and that has no verbs.
     #[cfg(test)]
     pub fn of_test() -> Self {
-        Self::of_process(std::sync::mpsc::channel().0)
+        let (ends, _) = std::sync::mpsc::channel();
+        let verbs = || clap::Command::new("zinc");
+        let grammar = Grammar { verbs, run: |_| ExitCode::FAILURE };
+        Self::of_process(Process::new(Vec::new(), grammar, ends))
     }
 
     /// That of a client of this process.
@@ -113,8 +86,7 @@ impl Session {
 
     /// The last thing that the process had to do is done: `main` ends it with this exit code.
     pub fn ended(&self, code: ExitCode) {
-        // Where `main` does not wait any more, it is ending the process already.
-        let _ = self.process.ends.send(code);
+        self.process.ended(code);
     }
 
     /// Ends the process with this exit code, whatever its threads are doing, this one included: it
@@ -141,14 +113,14 @@ impl Session {
     /// The pool that is held, when `name` (a pool, its guid, or anything in a pool) belongs to it.
     pub fn held(&self, name: &str) -> Option<Arc<LivePool>> {
         let client = self.client()?;
-        let wanted = crate::common::pool_of(name);
+        let wanted = pool_of(name);
         let is_it = wanted == client.pool.name() || wanted.parse() == Ok(client.pool.guid());
         is_it.then(|| Arc::clone(&client.pool))
     }
 
     /// The command line, with the program's name.
-    pub fn arguments(&self) -> Vec<OsString> {
-        self.client().map_or_else(|| std::env::args_os().collect(), |client| client.args.clone())
+    pub fn arguments(&self) -> &[OsString] {
+        self.client().map_or(&self.process.arguments, |client| &client.args)
     }
 
     /// One of [`ENVIRONMENT`].
@@ -188,6 +160,16 @@ impl Session {
         }
     }
 
+    /// Name of a user on this machine.
+    pub fn user_name(&self, id: u64) -> Option<&str> {
+        self.process.names.user(id)
+    }
+
+    /// Name of a group on this machine.
+    pub fn group_name(&self, id: u64) -> Option<&str> {
+        self.process.names.group(id)
+    }
+
     /// Looked at in loops that may take long.
     ///
     /// # Errors
@@ -221,9 +203,4 @@ impl Session {
             None => Box::new(io::stdin().lock()),
         })
     }
-}
-
-/// What is said of a verb that was called off.
-pub fn called_off() -> Failure {
-    Failure::new("the command was cancelled")
 }

@@ -7,8 +7,8 @@
 use crate::failure::Failure;
 use crate::session::{Client, Session};
 use crate::ui;
-use crate::ui::sink::Patience;
-use crate::ui::stream::Stream;
+use control::sink::Patience;
+use control::stream::Stream;
 use hostfs::output::{self, Remover};
 use std::fs::File;
 use std::io::{self, Write};

@@ -20,19 +20,16 @@
 //! | [`out_bytes`], [`Output`] | content of files, screens | as they are |
 //! | [`progress`] | people at a terminal | one line that is drawn over, escaped |
 
-pub mod sink;
-pub mod stream;
-
 pub use term::{Table, escape, script_row};
 
 use crate::failure::{FAILED, Failure, without_number};
 use crate::session::Session;
-use sink::Lost;
+use control::sink::{self, Lost};
+use control::stream::Stream;
 use std::fs::File;
 use std::io::{self, IsTerminal as _};
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::process::ExitCode;
-use stream::Stream;
 
 /// Prints text for people to standard output.
 pub fn out(session: &Session, text: &str) {
@@ -133,6 +130,14 @@ fn complain(session: &Session, text: &str) {
 fn errors_of_process() -> io::Result<Stream> {
     let errors = io::stderr().as_fd().try_clone_to_owned()?;
     Ok(Stream::new(File::from(errors)))
+}
+
+impl Failure {
+    /// Prints it and gives the exit code.
+    pub fn report(&self, session: &Session) -> ExitCode {
+        error(session, &self.text());
+        self.code()
+    }
 }
 
 /// Draws a line over the one that was drawn before, where standard error is a terminal; an empty

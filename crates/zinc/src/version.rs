@@ -1,7 +1,7 @@
 //! `zinc zpool version` and `zinc zfs version`.
 
+use crate::args::JsonArgs;
 use crate::cmd::verb::Verb;
-use crate::common::JsonArgs;
 use crate::failure::Failure;
 use crate::session::Session;
 use crate::ui;

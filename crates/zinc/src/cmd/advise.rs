@@ -1,7 +1,7 @@
 //! `zinc advise`: what to set for a pool, and why.
 
+use crate::args::PoolArgs;
 use crate::cmd::verb::{Served, Verb};
-use crate::common::PoolArgs;
 use crate::failure::Failure;
 use crate::session::Session;
 use crate::ui;

@@ -1,7 +1,7 @@
 //! `zinc cat`: the content of files and volumes to standard output.
 
+use crate::args::PoolArgs;
 use crate::cmd::verb::{Served, Verb};
-use crate::common::PoolArgs;
 use crate::failure::{FAILED, Failure};
 use crate::objsets;
 use crate::place::Place;

@@ -1,12 +1,10 @@
 //! `zinc completions`: what a shell needs to complete zinc's verbs and options. For those who
 //! package zinc; hidden from the help.
 
-use crate::cli::Cli;
 use crate::cmd::verb::Verb;
 use crate::failure::Failure;
 use crate::session::Session;
 use crate::ui;
-use clap::CommandFactory as _;
 use clap_complete::Shell;
 use std::process::ExitCode;
 
@@ -20,7 +18,8 @@ pub struct Args {
 impl Verb for Args {
     fn run(self: Box<Self>, session: &Session) -> Result<ExitCode, Failure> {
         let mut script = Vec::new();
-        clap_complete::generate(self.shell, &mut Cli::command(), "zinc", &mut script);
+        let mut verbs = (session.process().grammar.verbs)();
+        clap_complete::generate(self.shell, &mut verbs, "zinc", &mut script);
         ui::out_bytes(session, &script)?;
         Ok(ExitCode::SUCCESS)
     }

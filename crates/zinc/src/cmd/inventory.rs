@@ -1,7 +1,7 @@
 //! `zinc inventory`: the whole content of a pool as JSON.
 
+use crate::args::PoolArgs;
 use crate::cmd::verb::{Served, Verb};
-use crate::common::PoolArgs;
 use crate::failure::Failure;
 use crate::progress::while_showing;
 use crate::session::Session;

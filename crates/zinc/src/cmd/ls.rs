@@ -1,11 +1,11 @@
 //! `zinc ls`: directories of a dataset.
 
+use crate::args::PoolArgs;
 use crate::cmd::verb::{Served, Verb};
-use crate::common::PoolArgs;
 use crate::failure::{FAILED, Failure};
 use crate::place::{Place, printable};
 use crate::session::Session;
-use crate::{local_time, names, ui};
+use crate::{local_time, ui};
 use engine::Filesystem;
 use engine::Node;
 use engine::errors::ZplResult;
@@ -254,8 +254,8 @@ impl Args {
         [
             mode_text(node),
             node.links.to_string(),
-            named(node.uid, names::user),
-            named(node.gid, names::group),
+            named(node.uid, Session::user_name),
+            named(node.gid, Session::group_name),
             size,
             time_text(session, node.mtime),
         ]

@@ -1,11 +1,9 @@
 //! `zinc man`: the manual pages, one for each verb, made from the command line's own definition.
 //! For those who package zinc; hidden from the help.
 
-use crate::cli::Cli;
 use crate::cmd::verb::Verb;
 use crate::failure::Failure;
 use crate::session::Session;
-use clap::CommandFactory as _;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -17,9 +15,9 @@ pub struct Args {
 }
 
 impl Verb for Args {
-    fn run(self: Box<Self>, _: &Session) -> Result<ExitCode, Failure> {
+    fn run(self: Box<Self>, session: &Session) -> Result<ExitCode, Failure> {
         std::fs::create_dir_all(&self.dir)?;
-        clap_mangen::generate_to(Cli::command(), &self.dir)?;
+        clap_mangen::generate_to((session.process().grammar.verbs)(), &self.dir)?;
         Ok(ExitCode::SUCCESS)
     }
 }

@@ -1,13 +1,13 @@
 //! `zinc stat`: everything a pool knows about a file.
 
+use crate::args::PoolArgs;
 use crate::cmd::cp::has_posix_acls;
 use crate::cmd::ls::{mode_text, time_text};
 use crate::cmd::verb::{Served, Verb};
-use crate::common::PoolArgs;
 use crate::failure::{FAILED, Failure};
 use crate::place::{Place, printable};
 use crate::session::Session;
-use crate::{names, ui};
+use crate::ui;
 use engine::Node;
 use engine::files::FileKind;
 use engine::files::acl::{self, POSIX_ACCESS_XATTR, POSIX_DEFAULT_XATTR};
@@ -155,8 +155,8 @@ impl Facts<'_> {
             Some(name) => format!("{} ({name})", self.fs.id_text(id)),
             None => self.fs.id_text(id),
         };
-        line("Owner", named(n.uid, names::user(session, n.uid)));
-        line("Group", named(n.gid, names::group(session, n.gid)));
+        line("Owner", named(n.uid, session.user_name(n.uid)));
+        line("Group", named(n.gid, session.group_name(n.gid)));
         if n.project != 0 {
             line("Project", n.project.to_string());
         }

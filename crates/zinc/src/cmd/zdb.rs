@@ -3,10 +3,10 @@
 //! The options are those of OpenZFS's zdb; here they become what the crate `zdb` is asked for. What
 //! cannot be read or decoded is said where it stands, the dump goes on, and the exit code is 1.
 
+use crate::args::{OpenArgs, Reach};
 use crate::cmd::verb::Verb;
-use crate::common::OpenArgs;
 use crate::failure::{FAILED, Failure, USAGE};
-use crate::found::{self, Reach};
+use crate::found;
 use crate::session::Session;
 use crate::target::Output;
 use crate::ui;

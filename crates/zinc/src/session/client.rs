@@ -1,8 +1,8 @@
 //! A client of the server: what its process has, as the verb that runs for it sees it.
 
-use super::Presence;
-use crate::ui::sink::{Fate, Patience};
-use crate::ui::stream::Stream;
+use control::Presence;
+use control::sink::{Fate, Patience};
+use control::stream::Stream;
 use engine::LivePool;
 use imported::Listed;
 use std::collections::BTreeMap;

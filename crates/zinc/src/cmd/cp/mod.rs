@@ -4,8 +4,8 @@ pub mod into;
 pub mod keep;
 mod report;
 
+use crate::args::PoolArgs;
 use crate::cmd::verb::{Served, Verb};
-use crate::common::PoolArgs;
 use crate::failure::Failure;
 use crate::known;
 use crate::live::{LiveArgs, LiveHow, Tuning};

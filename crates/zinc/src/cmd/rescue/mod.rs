@@ -6,10 +6,10 @@
 
 mod log;
 
+use crate::args::PoolArgs;
 use crate::cmd::cp::keep::KeepArgs;
 use crate::cmd::cp::{cancelled, has_posix_acls};
 use crate::cmd::verb::Verb;
-use crate::common::PoolArgs;
 use crate::failure::{FAILED, Failure};
 use crate::place::Place;
 use crate::progress::while_showing;

@@ -3,7 +3,7 @@
 
 use crate::failure::{FAILED, Failure};
 use crate::session::Session;
-use crate::ui;
+use crate::{target, ui};
 use std::ffi::OsString;
 use std::io::{BufRead as _, BufReader, Read as _};
 use std::os::unix::process::CommandExt as _;
@@ -29,7 +29,7 @@ pub fn start_with(
     let fail = |e: std::io::Error| {
         Failure::new("cannot start the process that serves").because(e.to_string())
     };
-    let mut args: Vec<OsString> = crate::arguments().into_iter().skip(1).chain(more).collect();
+    let mut args: Vec<OsString> = session.arguments().iter().skip(1).cloned().chain(more).collect();
     // Behind the verb, which is the first word, or the second behind the command it is of.
     let behind = if args.first().is_some_and(|word| word == "zfs") { 2 } else { 1 };
     args.insert(args.len().min(behind), format!("--{INNER}").into());
@@ -37,7 +37,7 @@ pub fn start_with(
     // A group of its own: what the terminal sends to this one is not meant for it.
     command.args(args).process_group(0).stdin(Stdio::null()).stdout(Stdio::piped());
     match log {
-        Some(path) => command.stderr(crate::target::stream_to(session, path)?),
+        Some(path) => command.stderr(target::stream_to(session, path)?),
         None => command.stderr(Stdio::piped()),
     };
     let mut child = command.spawn().map_err(fail)?;

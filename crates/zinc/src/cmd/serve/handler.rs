@@ -16,20 +16,20 @@
 //! A fourth file of `run`, the end of a stream whose other end the client keeps, says when the
 //! client is gone.
 
-use super::held::{Held, Kept, Manner};
-use crate::cli::{self, Cli};
 use crate::cmd::tunables::to_json;
-use crate::cmd::verb::Served;
 use crate::failure::{FAILED, Failure};
+use crate::held::{Held, Kept, Manner};
 use crate::host;
 use crate::known;
-use crate::served::file_name;
-use crate::session::{self, Client, Lifeline, Presence, Session};
+use crate::mounting::not_unmounted;
+use crate::served::{denied, file_name};
+use crate::session::{self, Client, Session};
 use crate::txgs::keep_last;
-use crate::ui::{self, sink::Fate, stream::Stream};
+use crate::ui;
 use ::mount::{How, Mounts};
-use clap::Parser as _;
-use control::{Handler, Peer, Refusal, Request};
+use control::sink::Fate;
+use control::stream::Stream;
+use control::{Handler, Lifeline, Peer, Presence, Refusal, Request};
 use engine::LivePool;
 use engine::live::{Invocation, Setting, Tunable, TunableError};
 use imported::Listed;
@@ -292,7 +292,7 @@ impl Service {
             }
             let how = if force { How::Forcibly } else { How::Politely };
             let done = self.mounts.unmount(&dir, how);
-            done.map_err(|e| refusal(&crate::cmd::mount::not_unmounted(&dir, &e)))?;
+            done.map_err(|e| refusal(&not_unmounted(&dir, &e)))?;
             Ok(Value::Null)
         })
     }
@@ -394,14 +394,14 @@ impl Service {
                 output: Stream::new(output),
                 errors: Stream::new(errors),
                 presence: Arc::clone(presence),
-                fate: Fate::new(),
+                fate: Fate::default(),
                 turn: Mutex::default(),
                 listed: Arc::clone(&self.listed),
                 is_part: line.is_part,
                 is_guest: peer.is_other,
             });
             let session = self.session.for_client(client);
-            let code = ui::finish(&session, run_verb(&session));
+            let code = ui::finish(&session, (session.process().grammar.run)(&session));
             self.follow(pool.guid());
             Ok(number(code))
         })
@@ -428,34 +428,6 @@ impl Line {
             is_part: request.params.get("part") == Some(&Value::Bool(true)),
         })
     }
-}
-
-/// Runs the command line of a client; the exit code.
-fn run_verb(session: &Session) -> ExitCode {
-    let words = session.arguments();
-    let cli = match Cli::try_parse_from(&words) {
-        Ok(cli) => cli,
-        Err(e) => return cli::explain(session, &words, &e, false),
-    };
-    let verb = cli.command.verb();
-    let served = verb.served(session);
-    if served == Served::Never {
-        let failure = Failure::new("a server does not run this verb for its clients")
-            .hint(format!("it runs {}", crate::served::REACHABLE));
-        return failure.report(session);
-    }
-    if session.is_for_a_guest() && served != Served::ToEveryone {
-        return denied().report(session);
-    }
-    cli::run_or_report(session, verb)
-}
-
-/// Why another user is refused.
-fn denied() -> Failure {
-    Failure::new("permission denied: the pool is root's").hint(
-        "other users may look at it: zpool list, get, status and iostat, zfs list and get, \
-         without options that name files",
-    )
 }
 
 /// The number of an exit code.

@@ -15,16 +15,18 @@
 
 pub mod background;
 mod handler;
-pub mod held;
 mod spares;
 
-use crate::cmd::mount::{self, Wanted};
-use crate::cmd::nbd::Exports;
+use crate::args::Reach;
+use crate::args::must_be_a_pool;
 use crate::cmd::verb::Verb;
+use crate::exports::Exports;
 use crate::failure::Failure;
-use crate::found::{self, Reach};
+use crate::found;
+use crate::held::{self, Held, Kept, Manner};
 use crate::known;
 use crate::live::{self, LiveArgs, LiveHow};
+use crate::mounting::{self, Wanted};
 use crate::served::{self, Server as Other};
 use crate::session::Session;
 use crate::target::Output;
@@ -33,7 +35,6 @@ use ::mount::{How, Mounts};
 use control::{Endpoint, Server};
 use engine::LivePool;
 use handler::{Exported, Service, Socket};
-use held::{Held, Kept, Manner};
 use imported::Listed;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
@@ -137,11 +138,6 @@ impl Args {
             pool,
         }
     }
-
-    /// The pool, as it was named.
-    pub fn pool(&self) -> &str {
-        &self.pool
-    }
 }
 
 /// Why serving ends.
@@ -179,7 +175,7 @@ impl Verb for Args {
         if self.background && !self.inner {
             return background::start(session, self.errors.as_deref(), true);
         }
-        crate::cmd::zpool::each::must_be_a_pool(&self.pool)?;
+        must_be_a_pool(&self.pool)?;
         let time = self.seconds.map(Duration::try_from_secs_f64).transpose();
         let time = time.map_err(|_| Failure::usage("--for takes a number of seconds"))?;
         if let Some(other) = Other::find(session, &self.live.search, &self.pool)? {
@@ -332,13 +328,13 @@ impl Args {
         let pool = held.pool().ok_or_else(|| Failure::new("the pool is gone"))?;
         let mut text = String::new();
         for wanted in &self.mounts {
-            let dir = mount::mount(&pool, mounts, wanted)?;
-            text.push_str(&mount::made(&wanted.name, &dir));
+            let dir = mounting::mount(&pool, mounts, wanted)?;
+            text.push_str(&mounting::made(&wanted.name, &dir));
         }
         if self.mount {
-            for wanted in mount::all_wanted(pool.view())? {
-                match mount::mount(&pool, mounts, &wanted) {
-                    Ok(dir) => text.push_str(&mount::made(&wanted.name, &dir)),
+            for wanted in mounting::all_wanted(pool.view())? {
+                match mounting::mount(&pool, mounts, &wanted) {
+                    Ok(dir) => text.push_str(&mounting::made(&wanted.name, &dir)),
                     Err(failure) => drop(failure.report(session)),
                 }
             }
@@ -360,7 +356,7 @@ fn unmount_all(session: &Session, mounts: &Mounts) {
         let dir = one.dir.display();
         ui::error(session, &format!("zinc: {dir} is unmounted while programs use it\n"));
         if let Err(e) = mounts.unmount(&one.dir, How::Forcibly) {
-            mount::not_unmounted(&one.dir, &e).report(session);
+            mounting::not_unmounted(&one.dir, &e).report(session);
         }
     }
 }

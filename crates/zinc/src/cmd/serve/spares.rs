@@ -4,7 +4,7 @@
 //! the pool: commands that open a pool for a moment take no spares, as they cannot tell a device
 //! that failed from one that comes a second later.
 
-use super::held::Held;
+use crate::held::Held;
 use crate::session::{Presence, Session};
 use crate::ui;
 use engine::devices::LocalDevices;

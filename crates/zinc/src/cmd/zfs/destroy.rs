@@ -1,10 +1,10 @@
 //! `zinc zfs destroy`: file systems, volumes, snapshots (also lists and ranges of them), bookmarks.
 
 use crate::cannot::cannot;
-use crate::cmd::mount::taken_down;
 use crate::cmd::verb::{Served, Verb};
 use crate::failure::Failure;
 use crate::live::{self, LiveHow};
+use crate::mounting::taken_down;
 use crate::progress::while_wanted;
 use crate::session::Session;
 use crate::ui;

@@ -1,8 +1,9 @@
 //! `zinc zfs diff`: what changed between a snapshot and something later of the same line.
 
+use crate::args::PoolArgs;
 use crate::cmd::verb::{Served, Verb};
-use crate::common::{PoolArgs, Pools};
 use crate::failure::Failure;
+use crate::opening::Pools;
 use crate::progress::while_wanted;
 use crate::session::Session;
 use crate::{hints, objsets, ui};

@@ -1,8 +1,9 @@
 //! `zinc zfs holds`: the tags that keep snapshots from being destroyed.
 
+use crate::args::{JsonArgs, PoolArgs, TableArgs};
 use crate::cmd::verb::{Served, Verb};
-use crate::common::{JsonArgs, PoolArgs, Pools, TableArgs};
 use crate::failure::Failure;
+use crate::opening::Pools;
 use crate::session::Session;
 use crate::ui::{self, Table};
 use crate::{json, local_time};

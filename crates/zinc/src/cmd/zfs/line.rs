@@ -3,11 +3,11 @@
 
 use super::changes::divide;
 use crate::cannot::cannot;
-use crate::cmd::mount::taken_down;
 use crate::cmd::verb::{Served, Verb};
 use crate::failure::Failure;
 use crate::kept;
 use crate::live::LiveArgs;
+use crate::mounting::taken_down;
 use crate::session::Session;
 use engine::datasets::{self, Younger};
 use std::process::ExitCode;

@@ -2,9 +2,10 @@
 
 use super::select::{Selected, Selection, Types, Wanted, named_by_path, select};
 use super::value;
+use crate::args::{DepthArgs, JsonArgs, TableArgs};
 use crate::cmd::verb::{Served, Verb};
-use crate::common::{DepthArgs, JsonArgs, Pools, TableArgs};
 use crate::failure::Failure;
+use crate::opening::Pools;
 use crate::session::Session;
 use crate::ui::{self, Table};
 use clap::{Arg, ArgMatches, Command, FromArgMatches};

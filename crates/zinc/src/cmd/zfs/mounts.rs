@@ -1,10 +1,11 @@
 //! `zinc zfs mount` and `zinc zfs unmount`, with OpenZFS's options.
 
-use crate::cmd::mount::{Begin, Says, Wanted, all_wanted, find, mount, unmount_all};
+use crate::cmd::mount::{Begin, Says, find, unmount_all};
 use crate::cmd::serve::{self, background};
 use crate::cmd::verb::{Served, Verb};
 use crate::failure::{FAILED, Failure};
 use crate::live::{self, LiveArgs};
+use crate::mounting::{Wanted, all_wanted, mount};
 use crate::session::Session;
 use crate::{known, served, ui};
 use ::mount::system;

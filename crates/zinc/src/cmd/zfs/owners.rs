@@ -1,6 +1,5 @@
 //! Properties of users, groups and projects: `userused@NAME`, `groupquota@ID` and their like.
 
-use crate::names;
 use crate::session::Session;
 use engine::files::{SpaceKind, SpaceRow};
 use engine::nicenum::{nicebytes, nicenum};
@@ -70,8 +69,8 @@ pub fn property(session: &Session, dsl: &Dsl, dataset: &Dataset, name: &str) -> 
         Ok(id) => row.domain.is_none() && row.id == id,
         Err(_) if row.domain.is_some() => row.id_text() == owner,
         Err(_) => match kind {
-            SpaceKind::User => names::user(session, row.id) == Some(owner),
-            SpaceKind::Group => names::group(session, row.id) == Some(owner),
+            SpaceKind::User => session.user_name(row.id) == Some(owner),
+            SpaceKind::Group => session.group_name(row.id) == Some(owner),
             SpaceKind::Project => false,
         },
     };

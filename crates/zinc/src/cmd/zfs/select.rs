@@ -2,8 +2,8 @@
 //! snapshots and bookmarks, each with its properties.
 
 use super::owners;
-use crate::common::Pools;
 use crate::failure::Failure;
+use crate::opening::Pools;
 use crate::served::Server;
 use crate::session::Session;
 use crate::ui;

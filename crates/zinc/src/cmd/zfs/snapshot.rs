@@ -6,7 +6,8 @@ use crate::cmd::verb::{Served, Verb};
 use crate::failure::Failure;
 use crate::live::LiveArgs;
 use crate::session::Session;
-use engine::{DatasetKind, Error, ErrorKind, Refusal, datasets};
+use engine::datasets::{self, pool_of};
+use engine::{DatasetKind, Error, ErrorKind, Refusal};
 use std::process::ExitCode;
 
 /// Arguments of `zinc zfs snapshot`.
@@ -57,7 +58,7 @@ fn refused(first: &str, error: Error) -> Failure {
 
 /// What one command changes is in one pool.
 pub fn one_pool(names: &[String]) -> Result<(), Failure> {
-    let mut pools = names.iter().map(|n| crate::common::pool_of(n));
+    let mut pools = names.iter().map(|n| pool_of(n));
     let first = pools.next();
     match pools.all(|p| Some(p) == first) {
         true => Ok(()),

@@ -1,11 +1,13 @@
 //! `zinc zfs userspace`, `groupspace` and `projectspace`: space and quotas by who owns it.
 
+use crate::args::{JsonArgs, PoolArgs, TableArgs, words};
 use crate::cmd::verb::{Served, Verb};
-use crate::common::{JsonArgs, PoolArgs, Pools, TableArgs, filesystem, words};
 use crate::failure::Failure;
+use crate::json;
+use crate::objsets::filesystem;
+use crate::opening::Pools;
 use crate::session::Session;
 use crate::ui::{self, Table};
-use crate::{json, names};
 use engine::files::{SpaceKind, SpaceRow};
 use engine::nicenum::{nicebytes, nicenum};
 use serde_json::{Map, Value, json};
@@ -174,8 +176,8 @@ impl Args {
 
     fn name(&self, session: &Session, kind: SpaceKind, row: &SpaceRow) -> String {
         let known = match kind {
-            SpaceKind::User => names::user(session, row.id),
-            SpaceKind::Group => names::group(session, row.id),
+            SpaceKind::User => session.user_name(row.id),
+            SpaceKind::Group => session.group_name(row.id),
             SpaceKind::Project => None,
         };
         match known.filter(|_| !self.numeric && row.domain.is_none()) {

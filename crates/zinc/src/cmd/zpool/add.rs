@@ -2,21 +2,23 @@
 
 use super::claim::{For, claim, is_same, refuse_own};
 use super::each;
-use super::layout::{self, Layout, Level};
 use super::naming::Naming;
 use super::settings::{self, Setting};
+use crate::args::Reach;
 use crate::cannot::cannot;
 use crate::cmd::verb::Verb;
 use crate::failure::Failure;
-use crate::found::{self, Reach};
+use crate::found;
 use crate::known;
 use crate::live::{self, LiveArgs, invocation, tell_txgs};
 use crate::session::Session;
 use crate::ui;
 use engine::config::{AllocBias, VdevConfig, VdevKind};
+use engine::layout::{self, Layout, Level};
 use engine::live::SpaceClass;
 use std::path::PathBuf;
 use std::process::ExitCode;
+use views::layout::line;
 
 /// Arguments of `zinc zpool add`.
 #[derive(clap::Args)]
@@ -74,14 +76,14 @@ fn level_of(top: &VdevConfig) -> Option<Level> {
 fn shown(top: &VdevConfig, naming: Naming) -> String {
     let path = |v: &VdevConfig| naming.of_leaf(v);
     let Some(level) = level_of(top).filter(|l| *l != Level::Single) else {
-        return layout::line(2, &path(top));
+        return line(2, &path(top));
     };
-    let leaves = top.children.iter().map(|c| layout::line(4, &path(c)));
+    let leaves = top.children.iter().map(|c| line(4, &path(c)));
     let name = match class_of(top) {
         SpaceClass::Normal => format!("{}-{}", level.name(), top.id),
         _ => level.name(),
     };
-    layout::line(2, &name) + &leaves.collect::<String>()
+    line(2, &name) + &leaves.collect::<String>()
 }
 
 /// The pool's own property `ashift`, when it says something.
@@ -121,7 +123,7 @@ impl Verb for Args {
                 all.iter().map(|c| self.naming.of_leaf(c)).collect()
             };
             let aux = [paths(pool.l2cache()), paths(pool.spares())];
-            let text = layout.to_text(&self.pool, &used, &aux);
+            let text = views::layout::text(&layout, &self.pool, &used, &aux);
             let name = &self.pool;
             ui::out(
                 session,

@@ -1,16 +1,17 @@
 //! Taking devices for a pool: they are opened for this process alone, and what is on them is looked
 //! at first, so that nothing of value is overwritten by a slip.
 
-use super::layout::{self, Layout};
+use crate::args::{PAUSE, Wait};
 use crate::failure::Failure;
 use crate::known;
-use crate::queue::{PAUSE, Wait, holder};
+use crate::queue::holder;
 use crate::served::Server;
 use crate::session::Session;
 use engine::Pool;
 use engine::config::{LabelConfig, PoolState, VdevConfig};
 use engine::devices::{self, DeviceRef, DeviceSource as _, ErrorKind, LocalDevices};
 use engine::devices::{SystemUse, WriteDeviceRef};
+use engine::layout::{self, Layout};
 use engine::live::{DEVICE_MIN, Devices, VdevSpec};
 use engine::pools;
 use engine::pools::{CandidateState, FoundLeaf};

@@ -1,20 +1,20 @@
 //! `zinc zpool create`: a new pool on files and disks.
 
 use super::claim::{For, claim};
-use super::layout;
 use super::settings::{self, Remembered, Setting};
 use crate::cannot::cannot;
 use crate::cmd::verb::Verb;
 use crate::cmd::zfs::Target;
 use crate::failure::Failure;
 use crate::live::{LiveHow, invocation, options as live_options, tell_txgs};
+use crate::served::Server;
 use crate::session::Session;
 use crate::{found, host, kept, known, ui};
 use engine::DatasetKind;
 use engine::Rt;
-use engine::live;
 use engine::live::{CreateOptions, LivePool, PropertyWord, SpaceClass};
 use engine::{NameKind, check_name};
+use engine::{layout, live};
 use std::process::ExitCode;
 
 /// Arguments of `zinc zpool create`.
@@ -126,7 +126,7 @@ impl Verb for Args {
         let options = self.options(session, layout.tops.clone())?;
         let devices = claim(session, &layout, For::New, self.force, self.how.wait)?;
         if self.dry {
-            let text = layout.to_text(&self.pool, &[], &Default::default());
+            let text = views::layout::text(&layout, &self.pool, &[], &Default::default());
             ui::out(
                 session,
                 &format!("would create '{}' with the following layout:\n\n{text}", self.pool),
@@ -179,7 +179,9 @@ impl Args {
     }
 
     fn refuse_name(&self, session: &Session, name: &str) -> Result<(), Failure> {
-        match known::has_name(session, name) {
+        let is_known = known::pools(session).all().iter().any(|known| known.name() == name);
+        let is_served = || Server::own(session).iter().any(|server| server.name == name);
+        match is_known || is_served() {
             true => Err(Failure::new(format!("cannot create '{name}': pool already exists"))),
             false => Ok(()),
         }

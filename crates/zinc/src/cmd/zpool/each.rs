@@ -6,7 +6,9 @@
 //! ([`Session::is_for_a_part`]): it looks at the pool it holds, prints what it saw as one line of
 //! JSON, and shows nothing.
 
-use crate::common::PoolArgs;
+pub use crate::args::must_be_a_pool;
+
+use crate::args::PoolArgs;
 use crate::failure::Failure;
 use crate::known;
 use crate::served::{self, Server};
@@ -22,16 +24,6 @@ use std::process::ExitCode;
 struct Part<T> {
     pool: String,
     seen: T,
-}
-
-/// Refuses the name of a dataset, which does not stand for its pool.
-pub fn must_be_a_pool(name: &str) -> Result<(), Failure> {
-    match name.find(['/', '@', '#']).and_then(|at| name[at..].chars().next()) {
-        Some(c) => {
-            Err(Failure::new(format!("cannot open '{name}': invalid character '{c}' in pool name")))
-        }
-        None => Ok(()),
-    }
 }
 
 /// Looks at a pool where it is held, which may change meanwhile.
@@ -66,7 +58,7 @@ fn see<T: DeserializeOwned>(
 /// The exit code of a look at all pools, of which none were found or some.
 fn code_of_all(session: &Session, none: bool, code: ExitCode) -> ExitCode {
     // There may be others, which are not healthy.
-    if known::is_unread(session) {
+    if session.process().said.is_list_unread() {
         return ExitCode::FAILURE;
     }
     if none && code == ExitCode::SUCCESS {

@@ -1,9 +1,10 @@
 //! `zinc zpool get`: properties of pools and of vdevs, one a line.
 
 use super::each::each;
+use crate::args::{JsonArgs, PoolArgs, TableArgs, words};
 use crate::cmd::verb::{Served, Verb};
-use crate::common::{JsonArgs, PoolArgs, Pools, TableArgs, words};
 use crate::failure::Failure;
+use crate::opening::Pools;
 use crate::served::Server;
 use crate::session::Session;
 use crate::ui::{self, Table};
@@ -160,7 +161,7 @@ impl Args {
     }
 
     fn shown(&self, pool: &Pool, subjects: Vec<Subject>) -> Shown {
-        let about = super::pool_json(pool, self.output.json_int);
+        let about = json::pool(pool, self.output.json_int);
         Shown { name: pool.name().to_owned(), about, subjects }
     }
 

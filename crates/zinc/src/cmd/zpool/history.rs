@@ -1,11 +1,11 @@
 //! `zinc zpool history`: the commands and events a pool remembers.
 
 use super::each::each;
+use crate::args::PoolArgs;
 use crate::cmd::verb::{Served, Verb};
-use crate::common::PoolArgs;
 use crate::failure::{FAILED, Failure};
 use crate::session::Session;
-use crate::{json, local_time, names, ui};
+use crate::{json, local_time, ui};
 use engine::Pool;
 use engine::pools::{HistoryFormat, history_text};
 use serde::{Deserialize, Serialize};
@@ -63,7 +63,7 @@ impl Verb for Args {
 
 impl Args {
     fn records(&self, session: &Session, pool: &Pool) -> Result<Value, Failure> {
-        let user = |id| names::user(session, id).map(str::to_owned);
+        let user = |id| session.user_name(id).map(str::to_owned);
         let mut out = Vec::new();
         for record in pool.history()? {
             let record = record?;
@@ -100,7 +100,7 @@ impl Args {
         pool: &Pool,
         text: &mut String,
     ) -> Result<(), Failure> {
-        let user = |id| names::user(session, id).map(str::to_owned);
+        let user = |id| session.user_name(id).map(str::to_owned);
         for record in pool.history()? {
             let record = record?;
             let format = HistoryFormat {

@@ -8,8 +8,8 @@
 mod take;
 mod txgs;
 
+use crate::args::PoolArgs;
 use crate::cmd::verb::Verb;
-use crate::common::PoolArgs;
 use crate::failure::{FAILED, Failure};
 use crate::session::Session;
 use crate::{host, json, ui};
@@ -140,9 +140,9 @@ fn to_json(v: &ImportVerdict<'_>, as_int: bool) -> Value {
     put("txg", json::number(c.config.txg, as_int));
     put("spa_version", json::number(c.config.version, as_int));
     if let Some(status) = import::status(v) {
-        put("status", json!(one_line(&status)));
+        put("status", json!(json::one_line(&status)));
     }
-    put("action", json!(one_line(&import::action(v))));
+    put("action", json!(json::one_line(&import::action(v))));
     if let Some(id) = import::message(v) {
         put("msgid", json!(id));
         put("moreinfo", json!(import::page(id)));
@@ -191,9 +191,4 @@ fn vdev_json(vdev: &ImportVdev, as_int: bool) -> Value {
         map.insert("vdevs".to_owned(), Value::Object(children.collect()));
     }
     Value::Object(map)
-}
-
-/// Text that was broken into lines for the terminal.
-fn one_line(text: &str) -> String {
-    text.split_whitespace().collect::<Vec<_>>().join(" ")
 }

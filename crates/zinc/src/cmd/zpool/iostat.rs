@@ -6,8 +6,8 @@
 use super::each::must_be_a_pool;
 use super::list::{repetition, stamp};
 use super::naming::Naming;
+use crate::args::{JsonArgs, PoolArgs, TableArgs};
 use crate::cmd::verb::Verb;
-use crate::common::{JsonArgs, PoolArgs, TableArgs};
 use crate::failure::Failure;
 use crate::served::{self, Server};
 use crate::session::Session;

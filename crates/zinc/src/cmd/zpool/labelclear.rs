@@ -1,12 +1,12 @@
 //! `zinc zpool labelclear`: a device that shall belong to no pool any more.
 
 use super::claim;
-use super::layout::device_path;
 use crate::cmd::verb::Verb;
 use crate::failure::Failure;
 use crate::session::Session;
 use engine::config::{LabelConfig, PoolState};
 use engine::devices::{LocalDevices, clear_labels};
+use engine::layout::device_path;
 use engine::pools;
 use std::path::PathBuf;
 use std::process::ExitCode;

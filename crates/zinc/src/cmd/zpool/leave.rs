@@ -1,11 +1,13 @@
 //! `zinc zpool export` and `zinc zpool destroy`: the two ways to end with a pool.
 
 use super::each;
+use crate::args::Reach;
 use crate::cmd::verb::Verb;
 use crate::failure::Failure;
-use crate::found::{self, Reach, candidates};
+use crate::found;
 use crate::known;
 use crate::live::{self, LiveArgs};
+use crate::places::candidates;
 use crate::queue;
 use crate::served::Server;
 use crate::session::Session;

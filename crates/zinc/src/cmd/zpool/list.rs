@@ -2,8 +2,8 @@
 
 use super::each::each_or_closed;
 use super::naming::Naming;
+use crate::args::{JsonArgs, PoolArgs, TableArgs};
 use crate::cmd::verb::{Served, Verb};
-use crate::common::{JsonArgs, PoolArgs, TableArgs};
 use crate::failure::Failure;
 use crate::session::Session;
 use crate::{json, local_time, ui};
@@ -154,7 +154,7 @@ impl Args {
             let section = |s| view.section(s);
             let mut seen = Seen { name: pool.name().to_owned(), ..Seen::default() };
             if self.output.json {
-                let mut map = super::pool_json(pool, self.output.json_int);
+                let mut map = json::pool(pool, self.output.json_int);
                 map.insert("properties".to_owned(), self.properties_json(&columns, &properties));
                 if self.verbose {
                     let all = Section::ALL.into_iter().flat_map(section);

@@ -10,7 +10,6 @@ mod history;
 mod import;
 pub mod iostat;
 mod labelclear;
-mod layout;
 mod leave;
 mod list;
 mod naming;
@@ -25,7 +24,6 @@ use crate::session::Session;
 use crate::{missing, version};
 use engine::Pool;
 use engine::pools::CandidateState;
-use serde_json::{Map, Value, json};
 use std::ffi::OsString;
 
 /// The subcommands.
@@ -121,33 +119,8 @@ impl Command {
     }
 }
 
-/// What the labels say of a pool's use, as JSON has it.
-fn label_state(pool: &Pool) -> &'static str {
-    match pool.label_state() {
-        CandidateState::Exported => "EXPORTED",
-        CandidateState::Destroyed => "DESTROYED",
-        CandidateState::Active => "ACTIVE",
-        CandidateState::Other => "UNKNOWN",
-    }
-}
-
 /// It was exported, and is not imported here to be read only, which its labels do not tell.
 fn is_exported(session: &Session, pool: &Pool) -> bool {
     let is_known = || crate::known::pools(session).by_guid(pool.config().pool_guid).is_some();
     pool.label_state() == CandidateState::Exported && !is_known()
-}
-
-/// What JSON says of every pool.
-fn pool_json(pool: &Pool, as_int: bool) -> Map<String, Value> {
-    let mut map = Map::new();
-    let mut put = |k: &str, v: Value| map.insert(k.to_owned(), v);
-    put("name", json!(pool.name()));
-    put("type", json!("POOL"));
-    put("state", json!(pool.health()));
-    put("pool_guid", crate::json::number(pool.guid(), as_int));
-    put("txg", crate::json::number(pool.uberblock().txg, as_int));
-    put("spa_version", crate::json::number(pool.config().version, as_int));
-    let zpl = engine::files::VERSION_MAX;
-    put("zpl_version", crate::json::number(zpl, as_int));
-    map
 }

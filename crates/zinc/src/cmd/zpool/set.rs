@@ -2,10 +2,11 @@
 
 use super::each;
 use super::settings::{self, Setting};
+use crate::args::Reach;
 use crate::cannot::cannot;
 use crate::cmd::verb::{Served, Verb};
 use crate::failure::Failure;
-use crate::found::{self, Reach};
+use crate::found;
 use crate::known;
 use crate::live::{self, LiveArgs, tell_txgs};
 use crate::served::Server;

@@ -2,12 +2,13 @@
 
 use super::claim::{For, claim};
 use super::devices::{Own, bring_from, device, find, own, see_to_the_end, wait};
-use super::{each, layout};
+use super::each;
 use crate::cmd::verb::{Served, Verb};
 use crate::failure::Failure;
 use crate::live::LiveArgs;
 use crate::session::Session;
 use engine::devices::{DeviceSource as _, LocalDevices};
+use engine::layout;
 use std::path::Path;
 use std::process::ExitCode;
 

@@ -36,7 +36,7 @@
 //! One mutex guards the state and is held for moments only, never while anything is done to the
 //! pool or written to a client. So no reader that stalls is waited for by anybody else.
 
-use crate::session::Presence;
+use control::Presence;
 use control::Refusal;
 use engine::LivePool;
 use std::collections::BTreeMap;

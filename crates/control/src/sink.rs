@@ -1,11 +1,11 @@
-//! Writing to a descriptor, and what became of the output of a verb.
+//! Writing to a descriptor, and what became of the output of a command.
 //!
 //! Nothing is buffered here: what [`write`] accepted is the system's, and what it did not accept is
 //! an error at once. Two kinds of errors come later all the same, and [`close_error`] asks for
 //! them: network file systems say at `close` that a disk was full. What may block for longer than
-//! the user waits goes through [`super::stream`].
+//! the user waits goes through [`crate::stream`].
 
-use crate::session::Presence;
+use crate::presence::Presence;
 use rustix::event::{PollFd, PollFlags, poll};
 use std::io;
 use std::os::fd::AsFd;
@@ -20,7 +20,7 @@ const BRIEF: Duration = Duration::from_secs(1);
 /// How long to wait for a reader that does not read.
 #[derive(Clone, Copy)]
 pub enum Patience<'a> {
-    /// As long as the client is there, and its verb is not called off.
+    /// As long as the client is there, and its command is not called off.
     While(&'a Presence),
     /// Until then.
     Until(Instant),
@@ -87,9 +87,11 @@ pub enum Lost {
     Failed(String),
 }
 
-/// What became of the output of a verb. The first loss counts; nothing is written after it.
+/// What became of the output of a command. The first loss counts; nothing is written after it.
+#[derive(Default)]
 pub struct Fate(Mutex<State>);
 
+#[derive(Default)]
 struct State {
     output: Option<Lost>,
     errors_lost: bool,
@@ -98,16 +100,6 @@ struct State {
 }
 
 impl Fate {
-    /// Nothing was lost.
-    pub const fn new() -> Self {
-        Self(Mutex::new(State {
-            output: None,
-            errors_lost: false,
-            runs_on: false,
-            is_brief: false,
-        }))
-    }
-
     fn state(&self) -> MutexGuard<'_, State> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -133,7 +125,7 @@ impl Fate {
     pub fn lose(&self, error: &io::Error) {
         let lost = match error.kind() {
             io::ErrorKind::BrokenPipe => Lost::ReaderGone,
-            _ => Lost::Failed(crate::failure::system_text(error)),
+            _ => Lost::Failed(error.to_string()),
         };
         self.state().output.get_or_insert(lost);
     }
@@ -148,7 +140,7 @@ impl Fate {
         self.state().errors_lost
     }
 
-    /// The verb changes something: it is done to its end, whether or not its output is read.
+    /// The command changes something: it is done to its end, whether or not its output is read.
     pub fn run_on(&self) {
         self.state().runs_on = true;
     }
@@ -178,7 +170,7 @@ mod tests {
     #[test]
     fn a_full_disk_is_a_failure_and_a_reader_that_left_is_none() {
         let full = OpenOptions::new().write(true).open("/dev/full").unwrap();
-        let fate = Fate::new();
+        let fate = Fate::default();
         fate.lose(&write(&full, b"x").unwrap_err());
         assert!(matches!(fate.lost(), Some(Lost::Failed(why)) if why.contains("No space left")));
         let (reader, writer) = io::pipe().unwrap();
@@ -187,7 +179,7 @@ mod tests {
         // The first loss counts.
         fate.lose(&gone);
         assert!(matches!(fate.lost(), Some(Lost::Failed(_))) && fate.check().is_err());
-        let fate = Fate::new();
+        let fate = Fate::default();
         fate.lose(&gone);
         assert_eq!(fate.lost(), Some(Lost::ReaderGone));
     }

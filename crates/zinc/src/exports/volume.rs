@@ -1,6 +1,6 @@
 //! Volumes and their snapshots.
 
-use super::export::{push, read_only};
+use super::extents::{push, read_only};
 use crate::failure::Failure;
 use engine::diff::VolumeDiff;
 use engine::errors::ZplError;

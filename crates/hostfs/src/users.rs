@@ -3,7 +3,6 @@
 //! Read from `/etc/passwd` and `/etc/group` alone: a rescue machine knows no directory service of
 //! the pool's home, and must not wait for one.
 
-use crate::session::Session;
 use std::collections::HashMap;
 use std::sync::OnceLock;
 
@@ -14,16 +13,16 @@ pub struct Names {
     groups: OnceLock<HashMap<u64, String>>,
 }
 
-/// Name of a user, when this machine knows one.
-pub fn user(session: &Session, id: u64) -> Option<&str> {
-    let users = &session.process().names.users;
-    users.get_or_init(|| read("/etc/passwd")).get(&id).map(String::as_str)
-}
+impl Names {
+    /// Name of a user, when this machine knows one.
+    pub fn user(&self, id: u64) -> Option<&str> {
+        self.users.get_or_init(|| read("/etc/passwd")).get(&id).map(String::as_str)
+    }
 
-/// Name of a group, when this machine knows one.
-pub fn group(session: &Session, id: u64) -> Option<&str> {
-    let groups = &session.process().names.groups;
-    groups.get_or_init(|| read("/etc/group")).get(&id).map(String::as_str)
+    /// Name of a group, when this machine knows one.
+    pub fn group(&self, id: u64) -> Option<&str> {
+        self.groups.get_or_init(|| read("/etc/group")).get(&id).map(String::as_str)
+    }
 }
 
 fn read(path: &str) -> HashMap<u64, String> {

@@ -1,31 +1,28 @@
-//! `zinc mount` and `zinc unmount`, and what other verbs do about what is mounted.
+//! `zinc mount` and `zinc unmount`.
 //!
 //! A mounted file system needs a process that holds its pool. Where the pool is served, that
 //! process mounts; where it is not, one is started that serves it as `zinc serve` does, and ends
 //! when the last mount is gone:
 //!
 //! ```text
-//! zinc mount tank/home /mnt -- served? --yes--> run there: doing::mount
+//! zinc mount tank/home /mnt -- served? --yes--> run there: `mounting`
 //!                                |
 //!                                no
 //!                                v
 //!             zinc mount --serve-now tank/home /mnt    a process of its own: serve, with mounts
 //! ```
 
-mod doing;
-
-pub use doing::{Wanted, all_wanted, made, mount, taken_down};
-
 use crate::cmd::serve::{self, background};
 use crate::cmd::verb::{Served, Verb};
-use crate::common::pool_of;
 use crate::failure::Failure;
 use crate::live::LiveArgs;
+use crate::mounting::{Wanted, made, mount, not_unmounted};
 use crate::served::{self, Server};
 use crate::session::Session;
 use crate::ui;
+use ::mount::How;
 use ::mount::system::{self, Listed};
-use ::mount::{Error, How};
+use engine::datasets::pool_of;
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -184,20 +181,4 @@ pub fn unmount_all(session: &Session, found: &[Listed], force: bool) -> Result<E
         }
     }
     Ok(ExitCode::SUCCESS)
-}
-
-/// Why something stays mounted.
-pub fn not_unmounted(dir: &Path, e: &Error) -> Failure {
-    let shown = dir.display();
-    match e {
-        Error::Busy(_) => {
-            Failure::new(format!("cannot unmount '{shown}': pool or dataset is busy"))
-                .because("programs have files or directories of it open")
-                .hint("-f takes it away from them")
-        }
-        Error::NotMounted(_) => {
-            Failure::new(format!("cannot unmount '{shown}': not currently mounted"))
-        }
-        e => Failure::new(format!("cannot unmount '{shown}'")).because(e.to_string()),
-    }
 }

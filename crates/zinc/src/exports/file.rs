@@ -1,6 +1,6 @@
 //! A file of this machine, for reading.
 
-use super::export::{push, read_only};
+use super::extents::{push, read_only};
 use crate::failure::Failure;
 use nbd::{Errno, Export, Extent, Facts, Source, Status, Trouble};
 use rustix::fs::{SeekFrom, seek};

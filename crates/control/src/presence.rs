@@ -1,4 +1,5 @@
-//! Whether a client is still there, and how its command is called off.
+//! Whether a client is still there, and how its command is called off: the server's end of the
+//! stream that comes with a command line. The client keeps the other end as long as it lives.
 
 use rustix::net::SendFlags;
 use std::io::{self, Read as _};
@@ -9,7 +10,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-/// What a client is told when its verb begins.
+/// What a client is told when its command begins.
 const BEGUN: u8 = b'!';
 
 /// Whether a client is still there, and what runs for it still wanted.
@@ -27,7 +28,7 @@ pub struct Presence {
 enum State {
     #[default]
     Here,
-    /// The server ends the verb, for this reason.
+    /// The server ends the command, for this reason.
     CalledOff(String),
     Gone,
 }
@@ -56,7 +57,7 @@ impl Presence {
         matches!(*self.state(), State::Here)
     }
 
-    /// Why its verb was called off.
+    /// Why its command was called off.
     pub fn reason(&self) -> Option<String> {
         match &*self.state() {
             State::CalledOff(why) => Some(why.clone()),
@@ -69,8 +70,8 @@ impl Presence {
         self.is_looker.store(true, Ordering::Relaxed);
     }
 
-    /// Its verb need not be waited for: it does nothing just now but wait for the time of its next
-    /// report, or it gives way.
+    /// Its command need not be waited for: it does nothing just now but wait for the time of its
+    /// next report, or it gives way.
     pub fn is_idle(&self) -> bool {
         self.pausing.load(Ordering::Relaxed) > 0 || self.is_looker.load(Ordering::Relaxed)
     }
@@ -92,7 +93,7 @@ impl Presence {
     }
 }
 
-/// Looks after a client while its verb runs: the client holds the other end of the stream, and
+/// Looks after a client while its command runs: the client holds the other end of the stream, and
 /// nothing is ever written to it.
 pub struct Lifeline {
     stream: UnixStream,
@@ -104,7 +105,7 @@ impl Lifeline {
     pub fn watch(stream: UnixStream, presence: &Arc<Presence>) -> io::Result<Self> {
         let (mut end, presence) = (stream.try_clone()?, Arc::clone(presence));
         let wait = move || {
-            // It ends with the client, or when the verb has ended.
+            // It ends with the client, or when the command has ended.
             let _ = end.read(&mut [0]);
             presence.leave();
         };
@@ -112,8 +113,8 @@ impl Lifeline {
         Ok(Self { stream, watcher: Some(watcher) })
     }
 
-    /// Tells the client that its verb runs from now on: an answer that it does not get says nothing
-    /// then about what was done.
+    /// Tells the client that its command runs from now on: an answer that it does not get says
+    /// nothing then about what was done.
     pub fn begun(&self) {
         // A client that is gone is noticed elsewhere, and one that does not read is not waited for.
         let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;

@@ -10,7 +10,7 @@
 //! hold on the file; it ends when the write does, or with the process. It also closes the file,
 //! since that may hang too.
 
-use super::sink::{self, Patience};
+use crate::sink::{self, Patience};
 use std::fs::File;
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -113,7 +113,7 @@ fn serve(file: &File, jobs: &Receiver<Job>) {
 #[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
-    use crate::session::Presence;
+    use crate::presence::Presence;
     use std::io::Read as _;
     use std::os::fd::OwnedFd;
     use std::time::{Duration, Instant};
@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn a_reader_that_reads_nothing_holds_a_verb_up_until_it_is_called_off() {
+    fn a_reader_that_reads_nothing_holds_a_command_up_until_it_is_called_off() {
         let (_reader, stream) = pipe();
         let presence = Presence::default();
         std::thread::scope(|scope| {

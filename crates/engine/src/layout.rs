@@ -1,18 +1,19 @@
-//! The vdevs of a command line: `disk`, `mirror a b`, `raidz2 a b c`, behind `log`, `special`,
-//! `dedup`, `cache` and `spare`; what OpenZFS refuses without `-f`; and how they are printed.
+//! What a pool is made of, in words: `disk`, `mirror a b`, `raidz2 a b c`, behind `log`, `special`,
+//! `dedup`, `cache` and `spare`; and what of it is likely to be a mistake.
 
-use crate::failure::Failure;
-use engine::live::{NewTop, SpaceClass, VdevSpec};
+use crate::devices;
+use crate::live::{NewTop, SpaceClass, VdevSpec};
 use std::collections::HashMap;
-use std::fmt::Write as _;
+use std::fmt;
 use std::fs::Metadata;
+use std::io;
 use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _};
 use std::path::{Path, PathBuf};
 
 /// Sizes in one vdev that differ by more than this are a mistake rather than a rounding.
 const SIZE_SLACK: u64 = 16 << 20;
 
-/// What a command line adds to a pool.
+/// What is added to a pool, or makes one.
 #[derive(Debug, Default)]
 pub struct Layout {
     /// Top-level vdevs.
@@ -50,7 +51,7 @@ enum Group {
 }
 
 impl Group {
-    fn of(word: &str) -> Result<Option<Self>, Failure> {
+    fn of(word: &str) -> Result<Option<Self>, LayoutError> {
         Ok(Some(match word {
             "mirror" => Self::Mirror,
             "raidz" | "raidz1" => Self::Raidz(1),
@@ -78,13 +79,54 @@ impl Group {
     }
 }
 
-fn invalid(why: impl std::fmt::Display) -> Failure {
-    Failure::new(format!("invalid vdev specification: {why}"))
+/// Why words are no layout.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum LayoutError {
+    /// They say nothing that can be made.
+    Invalid(String),
+    /// There is no such file or disk.
+    Absent(PathBuf),
+    /// It is neither a file nor a block device.
+    NoDevice(PathBuf),
+    /// A device cannot be looked at.
+    Io(io::Error),
 }
 
-/// Reads the words behind the pool's name. Paths become absolute, and are those of files and
-/// block devices that exist.
-pub fn parse(words: &[String]) -> Result<Layout, Failure> {
+impl fmt::Display for LayoutError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Invalid(why) => write!(f, "invalid vdev specification: {why}"),
+            Self::Absent(path) => {
+                write!(f, "cannot open '{}': No such file or directory", path.display())
+            }
+            Self::NoDevice(path) => {
+                let path = path.display();
+                write!(f, "cannot use '{path}': must be a block device or regular file")
+            }
+            Self::Io(e) => e.fmt(f),
+        }
+    }
+}
+
+impl std::error::Error for LayoutError {}
+
+impl From<io::Error> for LayoutError {
+    fn from(e: io::Error) -> Self {
+        Self::Io(e)
+    }
+}
+
+fn invalid(why: impl fmt::Display) -> LayoutError {
+    LayoutError::Invalid(why.to_string())
+}
+
+/// Reads the words of a layout, as `zpool create` takes them behind the pool's name. Paths become
+/// absolute, and are those of files and block devices that exist.
+///
+/// # Errors
+/// What is wrong with the words, or with a device.
+pub fn parse(words: &[String]) -> Result<Layout, LayoutError> {
     let mut layout = Layout::default();
     let mut now = Section::Tops(SpaceClass::Normal);
     let mut i = 0;
@@ -137,7 +179,7 @@ pub fn parse(words: &[String]) -> Result<Layout, Failure> {
             return Err(invalid(format!("unsupported '{}' device: raidz", class_name(class))));
         }
         let leaves = members.into_iter().map(|w| leaf(&device_path(w)?));
-        let children = leaves.collect::<Result<Vec<_>, Failure>>()?;
+        let children = leaves.collect::<Result<Vec<_>, LayoutError>>()?;
         let spec = match group {
             Group::Mirror => VdevSpec::Mirror(children),
             Group::Raidz(nparity) => VdevSpec::Raidz { nparity, children },
@@ -158,39 +200,33 @@ fn class_name(class: SpaceClass) -> &'static str {
 }
 
 /// The absolute path a word stands for.
-pub fn device_path(word: &str) -> Result<String, Failure> {
+///
+/// # Errors
+/// There is no device.
+pub fn device_path(word: &str) -> Result<String, LayoutError> {
     let given = Path::new(word);
     let known = Path::new("/dev").join(word);
     let path = match given.is_absolute() || given.exists() || !known.exists() {
         true => std::path::absolute(given)?,
         false => known,
     };
-    let Ok(found) = std::fs::metadata(&path) else {
-        let shown = path.display();
-        let failure = Failure::new(format!("cannot open '{shown}': No such file or directory"));
-        // A file can be made in a folder that is there; disks come by themselves.
-        let is_folder = path.parent().is_some_and(Path::is_dir) && !path.starts_with("/dev");
-        return Err(match is_folder {
-            true => failure.hint(format!("`truncate -s 1G {shown}` makes a file for a pool")),
-            false => failure,
-        });
-    };
+    let Ok(found) = std::fs::metadata(&path) else { return Err(LayoutError::Absent(path)) };
     if !found.is_file() && !found.file_type().is_block_device() {
-        return Err(Failure::new(format!(
-            "cannot use '{}': must be a block device or regular file",
-            path.display()
-        )));
+        return Err(LayoutError::NoDevice(path));
     }
     let text = path.into_os_string().into_string();
     text.map_err(|_| invalid("paths of devices are UTF-8"))
 }
 
-fn leaf(path: &str) -> Result<VdevSpec, Failure> {
+fn leaf(path: &str) -> Result<VdevSpec, LayoutError> {
     Ok(VdevSpec::Leaf { path: path.to_owned(), is_file: std::fs::metadata(path)?.is_file() })
 }
 
 /// What tells whether two names are of one device.
-pub fn identity(path: &str) -> Result<(u64, u64), Failure> {
+///
+/// # Errors
+/// It cannot be looked at.
+pub fn identity(path: &str) -> Result<(u64, u64), LayoutError> {
     let found: Metadata = std::fs::metadata(PathBuf::from(path))?;
     let is_device = found.file_type().is_block_device();
     Ok(if is_device { (u64::MAX, found.rdev()) } else { (found.dev(), found.ino()) })
@@ -198,12 +234,13 @@ pub fn identity(path: &str) -> Result<(u64, u64), Failure> {
 
 impl Layout {
     /// Every device in it.
+    #[must_use]
     pub fn paths(&self) -> Vec<&str> {
         let tops = self.tops.iter().flat_map(|t| t.spec.leaves());
         tops.chain(self.spares.iter().chain(&self.cache).flat_map(VdevSpec::leaves)).collect()
     }
 
-    fn refuse_doubles(&self) -> Result<(), Failure> {
+    fn refuse_doubles(&self) -> Result<(), LayoutError> {
         let mut seen = HashMap::new();
         for path in self.paths() {
             if let Some(other) = seen.insert(identity(path)?, path) {
@@ -217,6 +254,7 @@ impl Layout {
     }
 
     /// Why OpenZFS would want `-f`, vdevs that are there already included.
+    #[must_use]
     pub fn objection(&self, present: &[Level]) -> Option<String> {
         for top in &self.tops {
             if let Some(why) = uneven(&top.spec) {
@@ -238,62 +276,6 @@ impl Layout {
             new.shown()
         ))
     }
-
-    /// As `zpool create -n` shows it, under the name of the pool. `present` is what an `add` adds
-    /// to, printed before its own class; `aux` the cache devices and spares that are there.
-    pub fn to_text(
-        &self,
-        pool: &str,
-        present: &[(SpaceClass, String)],
-        aux: &[Vec<String>; 2],
-    ) -> String {
-        let mut out = format!("\t{pool}\n");
-        let classes = [
-            (SpaceClass::Normal, ""),
-            (SpaceClass::Dedup, "dedup"),
-            (SpaceClass::Special, "special"),
-            (SpaceClass::Log, "logs"),
-        ];
-        for (class, heading) in classes {
-            let mut text = String::new();
-            present.iter().filter(|(c, _)| *c == class).for_each(|(_, t)| text.push_str(t));
-            for top in self.tops.iter().filter(|t| t.class == class) {
-                tree(&mut text, &top.spec, 2);
-            }
-            if !text.is_empty() && !heading.is_empty() {
-                let _ = writeln!(out, "\t{heading}");
-            }
-            out.push_str(&text);
-        }
-        let sections = [("cache", &self.cache), ("spares", &self.spares)];
-        for ((heading, specs), there) in sections.into_iter().zip(aux) {
-            if !specs.is_empty() || !there.is_empty() {
-                let _ = writeln!(out, "\t{heading}");
-            }
-            there.iter().for_each(|path| out.push_str(&line(2, path)));
-            specs.iter().for_each(|s| tree(&mut out, s, 2));
-        }
-        out
-    }
-}
-
-/// A line of the layout of a pool; a disk is shown without its directory, a file with it.
-pub fn line(indent: usize, text: &str) -> String {
-    format!("\t{:indent$}{}\n", "", shown(text))
-}
-
-fn shown(path: &str) -> &str {
-    path.strip_prefix("/dev/").unwrap_or(path)
-}
-
-fn tree(out: &mut String, spec: &VdevSpec, indent: usize) {
-    match spec {
-        VdevSpec::Leaf { path, .. } => out.push_str(&line(indent, path)),
-        VdevSpec::Mirror(children) | VdevSpec::Raidz { children, .. } => {
-            out.push_str(&line(indent, &Level::of(spec).name()));
-            children.iter().for_each(|c| tree(out, c, indent + 2));
-        }
-    }
 }
 
 /// How much a vdev survives.
@@ -308,7 +290,9 @@ pub enum Level {
 }
 
 impl Level {
-    fn of(spec: &VdevSpec) -> Self {
+    /// What a vdev survives.
+    #[must_use]
+    pub fn of(spec: &VdevSpec) -> Self {
         match spec {
             VdevSpec::Leaf { .. } => Self::Single,
             VdevSpec::Mirror(c) => Self::Mirror(c.len()),
@@ -316,7 +300,8 @@ impl Level {
         }
     }
 
-    /// As the layout shows it.
+    /// The kind of the vdev, as layouts name it.
+    #[must_use]
     pub fn name(&self) -> String {
         match self {
             Self::Single => "disk".to_owned(),
@@ -371,7 +356,7 @@ fn uneven(spec: &VdevSpec) -> Option<String> {
         ));
     }
     let leaves = spec.leaves().into_iter();
-    let sizes: Vec<u64> = leaves.filter_map(|p| engine::devices::size(Path::new(p))).collect();
+    let sizes: Vec<u64> = leaves.filter_map(|p| devices::size(Path::new(p))).collect();
     let (least, most) = (sizes.iter().min()?, sizes.iter().max()?);
     let differ = most - least > SIZE_SLACK;
     differ.then(|| format!("{name} contains devices of different sizes"))
@@ -407,9 +392,6 @@ mod tests {
         assert_eq!((layout.cache.len(), layout.spares.len()), (1, 1));
         // Each of them survives the loss of one device.
         assert_eq!(layout.objection(&[]), None);
-        let text = layout.to_text("tank", &[], &Default::default());
-        let at = |what: &str| text.find(what).unwrap();
-        assert!(at("\tlogs\n") < at("\tcache\n") && at("\tcache\n") < at("\tspares\n"));
     }
 
     #[test]
@@ -429,11 +411,11 @@ mod tests {
     #[test]
     fn too_few_and_the_same_twice() {
         let (_dir, words) = files(&["mirror", "a"]);
-        let text = format!("{:?}", parse(&words).unwrap_err());
+        let text = parse(&words).unwrap_err().to_string();
         assert!(text.contains("mirror requires at least 2 devices"), "{text}");
         let (_dir, mut words) = files(&["mirror", "a"]);
         words.push(words[1].clone());
-        let text = format!("{:?}", parse(&words).unwrap_err());
+        let text = parse(&words).unwrap_err().to_string();
         assert!(text.contains("refer to the same device"), "{text}");
     }
 }

@@ -1,4 +1,5 @@
-//! Mounting, where the pool is held: what the properties say, and what was asked for.
+//! Mounting, where the pool is held: what the properties say, and what was asked for; and what
+//! verbs do about what is mounted when they take datasets away.
 
 use crate::cannot::cannot;
 use crate::failure::Failure;
@@ -214,7 +215,7 @@ pub fn taken_down<T>(
     for one in client.mounts.all().into_iter().rev().filter(|one| is_affected(&one.name)) {
         if let Err(e) = client.mounts.unmount(&one.dir, how) {
             back(&down, &|name| Some(name.to_owned()));
-            return Err(super::not_unmounted(&one.dir, &e));
+            return Err(not_unmounted(&one.dir, &e));
         }
         down.push(one);
     }
@@ -236,4 +237,20 @@ fn shown(options: &Options) -> Vec<String> {
         (options.atime, "atime", "noatime"),
     ];
     pairs.iter().map(|(is_set, yes, no)| if *is_set { *yes } else { *no }.to_owned()).collect()
+}
+
+/// Why something stays mounted.
+pub fn not_unmounted(dir: &Path, e: &Error) -> Failure {
+    let shown = dir.display();
+    match e {
+        Error::Busy(_) => {
+            Failure::new(format!("cannot unmount '{shown}': pool or dataset is busy"))
+                .because("programs have files or directories of it open")
+                .hint("-f takes it away from them")
+        }
+        Error::NotMounted(_) => {
+            Failure::new(format!("cannot unmount '{shown}': not currently mounted"))
+        }
+        e => Failure::new(format!("cannot unmount '{shown}'")).because(e.to_string()),
+    }
 }

@@ -1,0 +1,56 @@
+//! JSON in the shape of OpenZFS 2.3: `output_version`, then pools or datasets by name.
+
+use engine::Pool;
+use serde_json::{Map, Value, json};
+
+/// An output of `command` (as `zpool list`) whose content stands under `key`.
+#[must_use]
+pub fn document(command: &str, key: &str, content: Map<String, Value>) -> Value {
+    let mut out = Map::new();
+    let version = json!({ "command": command, "vers_major": 0, "vers_minor": 1 });
+    out.insert("output_version".to_owned(), version);
+    out.insert(key.to_owned(), Value::Object(content));
+    Value::Object(out)
+}
+
+/// A number: text, as OpenZFS writes it, or a JSON number with `--json-int`.
+#[must_use]
+pub fn number(n: u64, as_int: bool) -> Value {
+    if as_int { json!(n) } else { json!(n.to_string()) }
+}
+
+/// A value that is a number where its text is one and `--json-int` was given.
+#[must_use]
+pub fn text_or_number(text: &str, as_int: bool) -> Value {
+    match text.parse::<u64>() {
+        Ok(n) if as_int => json!(n),
+        _ => json!(text),
+    }
+}
+
+/// A property with its source.
+#[must_use]
+pub fn property(value: &Value, kind: &str, data: &str) -> Value {
+    json!({ "value": value, "source": { "type": kind, "data": data } })
+}
+
+/// A text of several lines as one.
+#[must_use]
+pub fn one_line(text: &str) -> String {
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+/// What is said of every pool.
+#[must_use]
+pub fn pool(pool: &Pool, as_int: bool) -> Map<String, Value> {
+    let mut map = Map::new();
+    let mut put = |k: &str, v: Value| map.insert(k.to_owned(), v);
+    put("name", json!(pool.name()));
+    put("type", json!("POOL"));
+    put("state", json!(pool.health()));
+    put("pool_guid", number(pool.guid(), as_int));
+    put("txg", number(pool.uberblock().txg, as_int));
+    put("spa_version", number(pool.config().version, as_int));
+    put("zpl_version", number(engine::files::VERSION_MAX, as_int));
+    map
+}

@@ -1,0 +1,275 @@
+//! The health of pools as `zpool status` words it.
+//!
+//! Sections of zinc's own follow where there is something to say: `salvage:` lists what could not be
+//! read and was not needed, `faults:` the blocks that were read in spite of damage.
+
+use crate::json::{self, one_line};
+use engine::Pool;
+use engine::pools::{CandidateState, ScanState, Section, Status, VdevView};
+use serde_json::{Map, Value, json};
+use std::fmt::Write as _;
+
+/// Faults shown in a report that is not verbose.
+const FAULTS_SHOWN: usize = 10;
+
+/// How a report is written.
+#[derive(Clone, Copy, Debug)]
+pub struct View {
+    /// With the names of damaged files, and every fault.
+    pub is_verbose: bool,
+    /// Numbers are numbers in JSON.
+    pub as_int: bool,
+    /// Vdevs of all levels stand beside each other in JSON.
+    pub is_flat: bool,
+    /// Seconds that local time is ahead of UTC.
+    pub utc_offset: i64,
+    /// Verbs that advice may name and that the program does not have.
+    pub lacking: &'static [&'static str],
+}
+
+/// What a report says of a pool beside its status.
+#[derive(Debug)]
+pub struct Seen {
+    /// It is exported.
+    pub is_exported: bool,
+    /// Devices in use that cannot be written to, and why.
+    pub refused: Vec<(String, String)>,
+}
+
+impl View {
+    /// The report of `zpool status`, and what zinc met while it looked.
+    #[must_use]
+    pub fn text(&self, pool: &Pool, status: &Status, seen: &Seen) -> String {
+        let mut t = status.to_text(self.is_verbose, self.utc_offset);
+        if seen.is_exported {
+            let state = format!(" state: {}\n", status.health);
+            t = t.replacen(&state, &format!(" state: {} (EXPORTED)\n", status.health), 1);
+        }
+        t.push_str(&self.lacking(status));
+        if let Some(why) = &status.suspended {
+            let _ = writeln!(t, "\nsuspended: {why}");
+        }
+        for (name, has, min) in short_devices(pool) {
+            let _ = writeln!(t, "\nshort: {name} has {has} bytes, and its label needs {min}");
+        }
+        for (name, why) in &seen.refused {
+            let _ = writeln!(t, "\nread-only: {name} cannot be written to: {why}");
+        }
+        if !pool.salvage().is_empty() {
+            t.push_str("\nsalvage: Parts could not be read and are left out:\n\n");
+            for s in pool.salvage() {
+                // Writing to a String cannot fail.
+                let _ = writeln!(t, "\t{}: {}", s.what, s.cause);
+            }
+        }
+        let count = pool.faults().count();
+        if count > 0 {
+            let _ = writeln!(t, "\nfaults: {count} blocks were read in spite of damage:\n");
+            let all = pool.faults().repaired();
+            let shown = if self.is_verbose { all.len() } else { FAULTS_SHOWN };
+            for r in all.iter().take(shown) {
+                let faults: Vec<String> = r.faults.iter().map(ToString::to_string).collect();
+                let _ = writeln!(t, "\t{}: {}", r.place, faults.join("; "));
+            }
+            if all.len() > shown {
+                let _ = writeln!(t, "\tand {} more; -v shows all", all.len() - shown);
+            }
+        }
+        t
+    }
+
+    /// The report of a pool that has too few devices to be opened.
+    #[must_use]
+    pub fn closed_text(&self, status: &Status) -> String {
+        status.to_text(self.is_verbose, 0) + &self.lacking(status)
+    }
+
+    /// The same as JSON.
+    #[must_use]
+    pub fn value(&self, pool: &Pool, status: &Status) -> Value {
+        let int = self.as_int;
+        let mut map = json::pool(pool, int);
+        map.insert("label_state".to_owned(), json!(label_state(pool)));
+        map = self.shape(status, map);
+        let mut put = |k: &str, v: Value| map.insert(k.to_owned(), v);
+        let salvage = pool.salvage().iter().map(|s| json!({ "what": s.what, "cause": s.cause }));
+        put("salvage", salvage.collect());
+        if let Some(why) = &status.suspended {
+            put("suspended", json!(why));
+        }
+        let short = short_devices(pool)
+            .into_iter()
+            .map(|(name, has, min)| json!({ "device": name, "size": has, "size_min": min }));
+        let short: Vec<Value> = short.collect();
+        if !short.is_empty() {
+            put("short", Value::Array(short));
+        }
+        put("faults", json::number(pool.faults().count(), int));
+        Value::Object(map)
+    }
+
+    /// What the report says, added to `map`.
+    fn shape(&self, status: &Status, mut map: Map<String, Value>) -> Map<String, Value> {
+        let int = self.as_int;
+        let mut put = |k: &str, v: Value| map.insert(k.to_owned(), v);
+        put("name", json!(status.pool));
+        put("state", json!(status.health));
+        if let Some(c) = status.condition {
+            put("status", json!(one_line(c.text())));
+            put("action", json!(one_line(c.action())));
+            if let Some(page) = c.see() {
+                put("msgid", json!(page.rsplit('/').next()));
+                put("moreinfo", json!(page));
+            }
+        }
+        put(
+            "activity",
+            json!(status.activity(self.utc_offset).iter().map(|l| one_line(l)).collect::<Vec<_>>()),
+        );
+        if let Some(s) = &status.scan {
+            put("scan_stats", scan(s, int));
+        }
+        let normal = children(status.vdevs.section(Section::Normal), "normal", int);
+        let root = json!({
+            "name": status.pool,
+            "vdev_type": "root",
+            "guid": json::number(status.guid, int),
+            "class": "normal",
+            "state": status.health,
+            "vdevs": normal,
+        });
+        let mut all = Map::from_iter([(status.pool.clone(), root)]);
+        if self.is_flat {
+            all = flat(all, None);
+        }
+        put("vdevs", Value::Object(all));
+        let others = [
+            (Section::Dedup, "dedup"),
+            (Section::Special, "special"),
+            (Section::Logs, "logs"),
+            (Section::Cache, "l2cache"),
+            (Section::Spares, "spares"),
+        ];
+        for (section, name) in others {
+            let vdevs = status.vdevs.section(section);
+            if !vdevs.is_empty() {
+                let vdevs = children(vdevs, name, int);
+                put(name, Value::Object(if self.is_flat { flat(vdevs, None) } else { vdevs }));
+            }
+        }
+        put("error_count", json::number(status.damaged.len() as u64, int));
+        if self.is_verbose && !status.damaged.is_empty() {
+            put("errlist", json!(status.damaged));
+        }
+        map
+    }
+
+    /// The JSON of a pool that has too few devices to be opened.
+    #[must_use]
+    pub fn closed_value(&self, status: &Status) -> Value {
+        Value::Object(self.shape(status, Map::new()))
+    }
+
+    /// The advice is that of OpenZFS, which has verbs that zinc lacks: a line about these, unless the
+    /// advice says that it is for OpenZFS.
+    fn lacking(&self, status: &Status) -> String {
+        let action = status.condition.map_or("", |condition| condition.action());
+        let is_named = |verb: &&&str| action.contains(&format!("zpool {verb}'"));
+        let verbs: Vec<String> =
+            self.lacking.iter().filter(is_named).map(|verb| format!("'zpool {verb}'")).collect();
+        match verbs.is_empty() || action.contains("OpenZFS") {
+            true => String::new(),
+            false => {
+                format!("\nnote: zinc does not do {} yet; OpenZFS does\n", verbs.join(" and "))
+            }
+        }
+    }
+}
+
+/// What the labels say of a pool's use.
+fn label_state(pool: &Pool) -> &'static str {
+    match pool.label_state() {
+        CandidateState::Exported => "EXPORTED",
+        CandidateState::Destroyed => "DESTROYED",
+        CandidateState::Active => "ACTIVE",
+        CandidateState::Other => "UNKNOWN",
+    }
+}
+
+/// Devices that have lost their end: name, bytes that are there, bytes that must be.
+fn short_devices(pool: &Pool) -> Vec<(String, u64, u64)> {
+    let tree = pool.vdevs();
+    let short = tree.leaves().filter_map(|l| Some((l, l.device()?.size(), l.size_missed()?)));
+    short.map(|(l, has, min)| (l.name().to_owned(), has, min)).collect()
+}
+
+/// A time for which the local offset is asked: the latest one the report shows.
+#[must_use]
+pub fn latest(status: &Status) -> u64 {
+    let scan = status.scan.as_ref().map_or(0, |s| s.end_time.max(s.start_time));
+    let removal = status.removal.as_ref().map_or(0, |r| r.state.end_time.max(r.state.start_time));
+    let checkpoint = status.checkpoint.map_or(0, |(t, _)| t);
+    scan.max(removal).max(checkpoint)
+}
+
+fn scan(s: &ScanState, int: bool) -> Value {
+    json!({
+        "function": format!("{:?}", s.function()).to_uppercase(),
+        "state": format!("{:?}", s.state()).to_uppercase(),
+        "start_time": json::number(s.start_time, int),
+        "end_time": json::number(s.end_time, int),
+        "to_examine": json::number(s.to_examine, int),
+        "examined": json::number(s.examined, int),
+        "skipped": json::number(s.skipped, int),
+        "processed": json::number(s.processed, int),
+        "errors": json::number(s.errors, int),
+    })
+}
+
+// Depth is bounded: the configuration's decoder limits it.
+fn children(vdevs: &[VdevView], class: &str, int: bool) -> Map<String, Value> {
+    let one = |v: &VdevView| {
+        let mut map = Map::new();
+        let mut put = |k: &str, v: Value| map.insert(k.to_owned(), v);
+        put("name", json!(v.name));
+        put("vdev_type", json!(v.kind.name()));
+        put("guid", json::number(v.guid, int));
+        put("class", json!(class));
+        put("state", json!(v.state));
+        if v.is_top {
+            put("alloc_space", json::number(v.space[1], int));
+            put("total_space", json::number(v.space[0], int));
+        }
+        put("phys_space", json::number(v.size, int));
+        put("read_errors", json::number(v.read_errors, int));
+        put("write_errors", json::number(v.write_errors, int));
+        put("checksum_errors", json::number(v.checksum_errors, int));
+        if !v.remark.is_empty() {
+            put("remark", json!(v.remark));
+        }
+        if !v.children.is_empty() {
+            put("vdevs", Value::Object(children(&v.children, class, int)));
+        }
+        (v.name.clone(), Value::Object(map))
+    };
+    vdevs.iter().map(one).collect()
+}
+
+/// Vdevs of all levels beside each other.
+// Depth is bounded: the configuration's decoder limits it.
+fn flat(vdevs: Map<String, Value>, parent: Option<&str>) -> Map<String, Value> {
+    let mut out = Map::new();
+    for (name, mut vdev) in vdevs {
+        let below = vdev.as_object_mut().and_then(|map| {
+            if let Some(parent) = parent {
+                map.insert("parent".to_owned(), json!(parent));
+            }
+            map.remove("vdevs")
+        });
+        out.insert(name.clone(), vdev);
+        if let Some(Value::Object(below)) = below {
+            out.extend(flat(below, Some(&name)));
+        }
+    }
+    out
+}

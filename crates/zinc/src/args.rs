@@ -1,0 +1,251 @@
+//! Options that many verbs have: how a pool is found and opened, how long others are waited for,
+//! and how a table or JSON is written. What is done by them is elsewhere (`opening`, `queue`,
+//! `live`).
+
+use crate::failure::Failure;
+use crate::session::Session;
+use clap::Args;
+use engine::{OpenOptions, Pool};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// How long a command waits that was told nothing.
+const PATIENCE: Duration = Duration::from_secs(30);
+/// Between two looks at a lock, or for a server.
+pub const PAUSE: Duration = Duration::from_millis(5);
+
+/// How long a command waits for others that have the pool.
+#[derive(Args, Clone, Copy, Default, Debug)]
+pub struct Wait {
+    /// Wait so long for commands that have the pool (30 unless ZINC_WAIT says otherwise)
+    #[arg(long = "wait", value_name = "SECONDS", value_parser = seconds)]
+    wait: Option<Duration>,
+}
+
+fn seconds(text: &str) -> Result<Duration, String> {
+    let number = text.parse().map_err(|_| "it is a number of seconds".to_owned())?;
+    Duration::try_from_secs_f64(number).map_err(|e| e.to_string())
+}
+
+impl Wait {
+    /// No time at all.
+    pub fn none() -> Self {
+        Self { wait: Some(Duration::ZERO) }
+    }
+
+    /// The time.
+    pub fn patience(self) -> Result<Duration, Failure> {
+        if let Some(wait) = self.wait {
+            return Ok(wait);
+        }
+        let Some(text) = std::env::var_os("ZINC_WAIT") else { return Ok(PATIENCE) };
+        let text = text.to_string_lossy();
+        seconds(&text).map_err(|why| Failure::usage(format!("ZINC_WAIT is {text:?}: {why}")))
+    }
+}
+
+/// Where a pool is looked for that is not known, when no places are named.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Reach {
+    /// Nowhere.
+    #[default]
+    Known,
+    /// Where devices usually are; destroyed pools count too.
+    Anywhere,
+}
+
+/// How to find and open a pool.
+#[derive(Args, Clone, Default, Debug)]
+pub struct PoolArgs {
+    /// Search this directory, file or disk for devices (repeatable)
+    #[arg(short = 'd', long = "dev", value_name = "PATH")]
+    pub search: Vec<PathBuf>,
+    /// Where it is looked for without -d, when it is not known.
+    #[arg(skip)]
+    pub reach: Reach,
+    /// A known pool is shown as those have it who write to it.
+    #[arg(skip)]
+    pub for_writers: bool,
+    #[command(flatten)]
+    pub open: OpenArgs,
+}
+
+/// How to open a pool, without where to find it.
+#[derive(Args, Clone, Default, Debug)]
+pub struct OpenArgs {
+    /// JSON file of keys by dataset, as `keys` in a manifest
+    #[arg(long, value_name = "FILE")]
+    pub keys: Option<PathBuf>,
+    /// Ask for the keys of locked datasets on the terminal
+    #[arg(long)]
+    pub ask: bool,
+    /// Key of one dataset: DATASET=file:///PATH, DATASET=fd:N or DATASET=prompt (repeatable)
+    #[arg(long = "key", value_name = "DATASET=LOCATION")]
+    pub key: Vec<String>,
+    /// Open the state of this txg instead of the newest
+    #[arg(long, value_name = "N")]
+    pub txg: Option<u64>,
+    /// Open the state that the pool's checkpoint kept
+    #[arg(long)]
+    pub checkpoint: bool,
+    /// Show the intent log as replayed, as a read-write import would
+    #[arg(long)]
+    pub replay: bool,
+    /// Go on without missing top-level vdevs; what is on them is lost
+    #[arg(long)]
+    pub allow_missing: bool,
+    /// Cap of the block cache in MiB
+    #[arg(long, value_name = "MIB", default_value_t = 256)]
+    pub cache_mib: usize,
+    #[command(flatten)]
+    pub wait: Wait,
+}
+
+impl PoolArgs {
+    /// Whether a server of root does this for another user: it opens no file, and looks at nothing
+    /// but the pool that is held.
+    pub fn is_for_everyone(&self, session: &Session, names: &[String]) -> bool {
+        self.search.is_empty() && self.open.is_plain() && are_of_held(session, names)
+    }
+
+    /// How the library opens it.
+    pub fn options(&self, session: &Session) -> OpenOptions {
+        let mut o = OpenOptions::default();
+        o.search.paths = self.search.iter().map(|p| session.path(p)).collect();
+        o.txg = self.open.txg;
+        o.checkpoint = self.open.checkpoint;
+        o.allow_missing = self.open.allow_missing;
+        o.cache_bytes = self.open.cache_mib.max(1) << 20;
+        o
+    }
+
+    /// The same for a verb that only reads, and is meant for pools that are not imported too.
+    #[must_use]
+    pub fn anywhere(mut self) -> Self {
+        self.reach = Reach::Anywhere;
+        self
+    }
+}
+
+impl OpenArgs {
+    /// No other state is asked for than the newest, which is the one a server has.
+    pub fn is_of_now(&self) -> bool {
+        self.txg.is_none() && !self.checkpoint && !self.allow_missing
+    }
+
+    /// Nothing in it makes a process open a file or ask for anything.
+    pub fn is_plain(&self) -> bool {
+        self.is_of_now() && self.keys.is_none() && self.key.is_empty() && !self.ask
+    }
+
+    /// What is said of a pool whose newest state cannot be opened, so that an older one was, though
+    /// it was not asked for.
+    pub fn older_state(&self, pool: &Pool) -> Option<String> {
+        if self.txg.is_some() || self.checkpoint {
+            return None;
+        }
+        let opened = pool.uberblock().txg;
+        let newest = pool.candidate().uberblocks.iter().map(|u| u.uberblock.txg).max()?;
+        (newest > opened).then(|| {
+            format!(
+                "opened as of txg {opened}, the labels name txg {newest}: what was written after \
+                 is not seen"
+            )
+        })
+    }
+}
+
+/// How verbs with a depth find pools: `-d` takes both, as OpenZFS's `-d DEPTH` and zinc's
+/// `-d PATH` ask for.
+#[derive(Args, Clone, Default, Debug)]
+pub struct DepthArgs {
+    /// A number: how many levels of children to show; anything else, and a number that is also
+    /// the name of a file here: a place to search for devices (repeatable)
+    #[arg(short = 'd', value_name = "DEPTH|PATH")]
+    depth_or_path: Vec<String>,
+    /// How many levels of children to show; implies -r
+    #[arg(long, value_name = "N")]
+    depth: Option<usize>,
+    /// Search this directory, file or disk for devices (repeatable)
+    #[arg(long = "dev", value_name = "PATH")]
+    search: Vec<PathBuf>,
+    #[command(flatten)]
+    open: OpenArgs,
+}
+
+impl DepthArgs {
+    /// The same as [`PoolArgs::is_for_everyone`].
+    pub fn is_for_everyone(&self, session: &Session, names: &[String]) -> bool {
+        // The same judgement as in `split`.
+        let is_depth = |word: &String| {
+            word.parse::<usize>().is_ok() && !session.path(Path::new(word)).exists()
+        };
+        self.search.is_empty()
+            && self.depth_or_path.iter().all(is_depth)
+            && self.open.is_plain()
+            && are_of_held(session, names)
+    }
+
+    /// Where to search, and how deep to go when that was said.
+    pub fn split(self, session: &Session) -> (PoolArgs, Option<usize>) {
+        let (mut search, mut depth) = (self.search, self.depth);
+        for value in self.depth_or_path {
+            match value.parse::<usize>() {
+                Ok(n) if !session.path(Path::new(&value)).exists() => depth = Some(n),
+                _ => search.push(PathBuf::from(value)),
+            }
+        }
+        (PoolArgs { search, open: self.open, ..PoolArgs::default() }, depth)
+    }
+}
+
+/// These are names in the pool that is held, as far as a pool must be named at all.
+fn are_of_held(session: &Session, names: &[String]) -> bool {
+    let are_held = names.iter().all(|name| session.held(name).is_some());
+    are_held && (session.is_for_a_part() || !names.is_empty())
+}
+
+/// How a table is written.
+#[derive(Args, Clone, Copy, Default, Debug)]
+pub struct TableArgs {
+    /// No headings, tabs between columns
+    #[arg(short = 'H')]
+    pub script: bool,
+    /// Exact numbers; times as seconds since 1970
+    #[arg(short = 'p')]
+    pub parsable: bool,
+}
+
+/// Output for programs.
+#[derive(Args, Clone, Copy, Default, Debug)]
+pub struct JsonArgs {
+    /// Print JSON
+    #[arg(short = 'j', long)]
+    pub json: bool,
+    /// Write numbers as numbers in JSON
+    #[arg(long)]
+    pub json_int: bool,
+}
+
+/// The words of a list with commas between, each one of `known`; `what` names such a word.
+pub fn words<T: Clone>(
+    text: &str,
+    known: &[(&str, T)],
+    what: &str,
+) -> Result<std::sync::Arc<[T]>, String> {
+    let one = |word| {
+        let found = known.iter().find(|(name, _)| *name == word);
+        found.map(|(_, v)| v.clone()).ok_or_else(|| format!("invalid {what} {word:?}"))
+    };
+    text.split(',').map(one).collect()
+}
+
+/// Refuses the name of a dataset, which does not stand for its pool.
+pub fn must_be_a_pool(name: &str) -> Result<(), Failure> {
+    match name.find(['/', '@', '#']).and_then(|at| name[at..].chars().next()) {
+        Some(c) => {
+            Err(Failure::new(format!("cannot open '{name}': invalid character '{c}' in pool name")))
+        }
+        None => Ok(()),
+    }
+}

@@ -1,0 +1,165 @@
+//! Volumes, snapshots of them and files, as disks for other programs (NBD).
+
+mod extents;
+mod file;
+mod volume;
+
+pub use volume::Place;
+
+use crate::failure::Failure;
+use crate::held::Held;
+use crate::session::Session;
+use crate::{served, ui};
+use control::{Endpoint, Presence};
+use engine::LivePool;
+use engine::datasets::pool_of;
+use file::FileSource;
+use nbd::{Listener, Server, Source};
+use std::net::{SocketAddr, TcpListener};
+use std::path::PathBuf;
+use std::sync::Arc;
+use volume::VolumeSource;
+
+/// What is exported, and where clients find it.
+#[derive(Clone, Debug)]
+pub struct Exports {
+    /// Volumes and snapshots of one pool.
+    pub volumes: Vec<String>,
+    /// Files of this machine.
+    pub files: Vec<PathBuf>,
+    /// The Unix socket to listen at.
+    pub socket: Option<PathBuf>,
+    /// The address to listen at.
+    pub listen: Option<SocketAddr>,
+    /// Clients change nothing.
+    pub is_read_only: bool,
+    /// The command line, for who asks what runs.
+    pub shown: String,
+}
+
+/// Exports that are being served; the name of their socket goes when this does.
+pub struct Running {
+    server: Server,
+    _endpoint: Option<Endpoint>,
+}
+
+impl Exports {
+    /// The files, open.
+    pub fn file_sources(&self) -> Result<Vec<Arc<dyn Source>>, Failure> {
+        let source = |path: &PathBuf| -> Result<Arc<dyn Source>, Failure> {
+            Ok(Arc::new(FileSource::open(path)?))
+        };
+        self.files.iter().map(source).collect()
+    }
+
+    /// The volumes.
+    pub fn volume_sources(&self, place: &Place) -> Result<Vec<Arc<dyn Source>>, Failure> {
+        let source = |name: &String| -> Result<Arc<dyn Source>, Failure> {
+            Ok(Arc::new(VolumeSource::new(place.clone(), name, self.is_read_only)?))
+        };
+        self.volumes.iter().map(source).collect()
+    }
+
+    /// Listens, says so, and begins to serve.
+    pub fn start(
+        &self,
+        session: &Session,
+        sources: Vec<Arc<dyn Source>>,
+    ) -> Result<Running, Failure> {
+        let fail = |e: &dyn std::fmt::Display| {
+            Failure::new("cannot listen for NBD clients").because(e.to_string())
+        };
+        let names: Vec<String> = sources.iter().map(|source| source.name().to_owned()).collect();
+        // One alone need not be named, but may be.
+        let name = if let [only] = &names[..] { only.as_str() } else { "" };
+        let (mut listeners, mut places, mut endpoint) = (Vec::new(), Vec::new(), None);
+        if self.socket.is_some() || self.listen.is_none() {
+            let path = match &self.socket {
+                Some(path) => path.clone(),
+                None => self.own_socket(session)?,
+            };
+            let one = Endpoint::listen_alone(&path)
+                .map_err(|e| fail(&e).hint("--socket PATH listens elsewhere"))?;
+            listeners.push(Listener::Unix(one.listener().map_err(|e| fail(&e))?));
+            endpoint = Some(one);
+            places.push(uri("nbd+unix://", name, path.to_str()));
+        }
+        if let Some(address) = self.listen {
+            let listener = TcpListener::bind(address).map_err(|e| fail(&e))?;
+            let bound = listener.local_addr().map_err(|e| fail(&e))?;
+            if !bound.ip().is_loopback() {
+                ui::error(session, &format!("zinc: {bound} can be reached by other machines\n"));
+            }
+            listeners.push(Listener::Tcp(listener));
+            places.push(uri(&format!("nbd://{bound}"), name, None));
+        }
+        let server = Server::start(listeners, sources).map_err(|e| fail(&e))?;
+        let (names, places) = (names.join(", "), places.join(" and "));
+        let names = ui::escape::line(&names);
+        ui::out(session, &format!("exporting {names} at {places}\n"));
+        Ok(Running { server, _endpoint: endpoint })
+    }
+
+    /// Where it is listened when nothing else is said.
+    fn own_socket(&self, session: &Session) -> Result<PathBuf, Failure> {
+        let folder = served::folders(session).into_iter().next().unwrap_or_default();
+        Endpoint::make_folder(&folder)
+            .map_err(|e| Failure::new("cannot listen for NBD clients").because(e.to_string()))?;
+        let pool = self.volumes.first().map_or("files", |name| pool_of(name));
+        Ok(folder.join(format!("{pool}.nbd")))
+    }
+
+    /// Exports from a pool that is held until `presence` says that it is enough; `ready` is called
+    /// when clients can connect.
+    pub fn run(
+        &self,
+        session: &Session,
+        pool: &Arc<LivePool>,
+        presence: &Presence,
+        ready: impl FnOnce(),
+    ) -> Result<(), Failure> {
+        let mut sources = self.file_sources()?;
+        sources.extend(self.volume_sources(&Place::Held(Arc::clone(pool)))?);
+        let running = self.start(session, sources)?;
+        ready();
+        presence.wait_for_end();
+        running.stop(session);
+        Ok(())
+    }
+
+    /// The same for a server that has nothing else to do: this counts as a command that runs, and
+    /// ends when the pool is let go.
+    pub fn run_beside(
+        &self,
+        session: &Session,
+        held: &Held,
+        ready: impl FnOnce(),
+    ) -> Result<(), Failure> {
+        let presence = Arc::new(Presence::default());
+        let pid = i32::try_from(std::process::id()).unwrap_or(0);
+        let run = |pool: &Arc<LivePool>| Ok(self.run(session, pool, &presence, ready));
+        held.work(&self.shown, pid, &presence, run)
+            .unwrap_or_else(|refusal| Err(Failure::new(refusal.to_string())))
+    }
+}
+
+impl Running {
+    /// Ends them: what clients wait for is answered.
+    pub fn stop(mut self, session: &Session) {
+        if !self.server.stop() {
+            ui::error(session, "zinc: warning: NBD clients were hung up while they waited\n");
+        }
+    }
+}
+
+/// How clients write where an export is.
+fn uri(place: &str, name: &str, socket: Option<&str>) -> String {
+    let quote = |text: &str| -> String {
+        let is_plain = |b: u8| b.is_ascii_alphanumeric() || b"-._~/:".contains(&b);
+        text.bytes()
+            .map(|b| if is_plain(b) { char::from(b).to_string() } else { format!("%{b:02X}") })
+            .collect()
+    };
+    let socket = socket.map(|path| format!("?socket={}", quote(path))).unwrap_or_default();
+    format!("{place}/{}{socket}", quote(name))
+}

@@ -1,0 +1,30 @@
+//! Where pools are looked for, and what is found there.
+
+use crate::failure::Failure;
+use crate::session::Session;
+use crate::ui;
+use engine::pools::scan;
+use engine::{Candidate, SearchOptions};
+use std::path::PathBuf;
+
+/// The pools in these places; without any, in those of `ZPOOL_IMPORT_PATH` or the usual ones.
+pub fn candidates(session: &Session, search: &[PathBuf]) -> Result<Vec<Candidate>, Failure> {
+    let paths = search.iter().map(|p| session.path(p)).collect();
+    let options = SearchOptions { paths, ..SearchOptions::default() };
+    let found = scan(&options)?;
+    for (path, took) in options.source.take_slow() {
+        let (path, seconds) = (path.display(), took.as_secs());
+        let text = format!("zinc: warning: it took {path} {seconds} seconds to answer\n");
+        ui::error(session, &text);
+    }
+    Ok(Candidate::group(&found))
+}
+
+/// The places to search for pools to import.
+pub fn import_places(search: &[PathBuf]) -> Vec<PathBuf> {
+    let variable = std::env::var_os("ZPOOL_IMPORT_PATH").filter(|v| !v.is_empty());
+    match variable {
+        Some(paths) if search.is_empty() => std::env::split_paths(&paths).collect(),
+        _ => search.to_vec(),
+    }
+}
