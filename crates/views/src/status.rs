@@ -1,7 +1,7 @@
 //! The health of pools as `zpool status` words it.
 //!
-//! Sections of zinc's own follow where there is something to say: `salvage:` lists what could not be
-//! read and was not needed, `faults:` the blocks that were read in spite of damage.
+//! Sections of zinc's own follow where there is something to say: `salvage:` lists what could not
+//! be read and was not needed, `faults:` the blocks that were read in spite of damage.
 
 use crate::json::{self, one_line};
 use engine::Pool;
@@ -170,8 +170,8 @@ impl View {
         Value::Object(self.shape(status, Map::new()))
     }
 
-    /// The advice is that of OpenZFS, which has verbs that zinc lacks: a line about these, unless the
-    /// advice says that it is for OpenZFS.
+    /// The advice is that of OpenZFS, which has verbs that zinc lacks: a line about these, unless
+    /// the advice says that it is for OpenZFS.
     fn lacking(&self, status: &Status) -> String {
         let action = status.condition.map_or("", |condition| condition.action());
         let is_named = |verb: &&&str| action.contains(&format!("zpool {verb}'"));

@@ -5,8 +5,9 @@
 //! that failed from one that comes a second later.
 
 use crate::held::Held;
-use crate::session::{Presence, Session};
+use crate::session::Session;
 use crate::ui;
+use control::Presence;
 use engine::devices::LocalDevices;
 use engine::live::SpareTaken;
 use std::sync::{Arc, Weak};

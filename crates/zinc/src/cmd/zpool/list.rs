@@ -7,16 +7,14 @@ use crate::cmd::verb::{Served, Verb};
 use crate::failure::Failure;
 use crate::session::Session;
 use crate::{json, local_time, ui};
-use engine::nicenum::{ctime, nicenum};
+use engine::nicenum::ctime;
 use engine::pools::{PoolProperty, Section, Status, VdevView};
-use engine::props;
-use engine::props::POOL;
-use engine::props::Shown;
 use engine::{Candidate, Pool};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 use std::process::ExitCode;
 use std::time::Duration;
+use views::pools::{Column, Row, dash, is_of_vdevs, section_rows, text, vdev_cell};
 
 /// Arguments of `zinc zpool list`.
 #[derive(clap::Args)]
@@ -57,13 +55,6 @@ struct Seen {
     name: String,
     rows: Vec<Row>,
     value: Value,
-}
-
-/// A line of the table; of a vdev or the heading of a section some cells are missing at the end.
-#[derive(Serialize, Deserialize)]
-struct Row {
-    indent: usize,
-    cells: Vec<String>,
 }
 
 /// Takes the interval and the count off the end of the arguments, as `zpool` does: names of pools
@@ -166,7 +157,7 @@ impl Args {
             seen.rows.push(self.pool_row(session, pool, &columns, &properties));
             if self.verbose {
                 for s in Section::ALL {
-                    self.section_rows(&mut seen.rows, &columns, s, section(s));
+                    section_rows(&mut seen.rows, &columns, s, section(s), self.table.parsable);
                 }
             }
             Ok(seen)
@@ -196,7 +187,13 @@ impl Args {
         seen.rows.push(Row { indent: 0, cells: columns.iter().map(cell).collect() });
         if self.verbose {
             for s in Section::ALL {
-                self.section_rows(&mut seen.rows, columns, s, status.vdevs.section(s));
+                section_rows(
+                    &mut seen.rows,
+                    columns,
+                    s,
+                    status.vdevs.section(s),
+                    self.table.parsable,
+                );
             }
         }
         seen.value = json!({ "name": status.pool, "type": "POOL", "state": status.health });
@@ -222,41 +219,6 @@ impl Args {
         Row { indent: 0, cells: columns.iter().map(cell).collect() }
     }
 
-    fn section_rows(
-        &self,
-        rows: &mut Vec<Row>,
-        columns: &[Column],
-        section: Section,
-        vdevs: &[VdevView],
-    ) {
-        let heading = match section {
-            Section::Normal => None,
-            Section::Dedup => Some("dedup"),
-            Section::Special => Some("special"),
-            Section::Logs => Some("logs"),
-            Section::Cache => Some("cache"),
-            Section::Spares => Some("spare"),
-        };
-        if let (Some(title), false) = (heading, vdevs.is_empty()) {
-            let of_vdevs = columns.iter().filter(|c| is_of_vdevs(&c.name));
-            let cell = |c: &Column| if c.name == "name" { title.to_owned() } else { dash() };
-            rows.push(Row { indent: 0, cells: of_vdevs.map(cell).collect() });
-        }
-        for v in vdevs {
-            self.vdev_rows(rows, columns, v, 2);
-        }
-    }
-
-    // Depth is bounded: the configuration's decoder limits it.
-    fn vdev_rows(&self, rows: &mut Vec<Row>, columns: &[Column], v: &VdevView, indent: usize) {
-        let of_vdevs = columns.iter().filter(|c| is_of_vdevs(&c.name));
-        let cells = of_vdevs.map(|c| vdev_cell(v, &c.name, self.table.parsable)).collect();
-        rows.push(Row { indent, cells });
-        for child in &v.children {
-            self.vdev_rows(rows, columns, child, indent + 2);
-        }
-    }
-
     fn print(&self, session: &Session, columns: &[Column], rows: &[Row]) {
         if self.table.script {
             for row in rows {
@@ -265,25 +227,7 @@ impl Args {
             }
             return;
         }
-        if rows.is_empty() {
-            return;
-        }
-        let length = |r: &Row, i: usize| {
-            let indent = if i == 0 { r.indent } else { 0 };
-            r.cells.get(i).map_or(0, |c| c.chars().count() + indent)
-        };
-        let width = |(i, c): (usize, &Column)| {
-            let widest = rows.iter().map(|r| length(r, i)).max().unwrap_or(0);
-            let first = if i == 0 && self.verbose { 10 } else { 0 };
-            widest.max(c.heading.len()).max(c.width).max(first)
-        };
-        let widths: Vec<usize> = columns.iter().enumerate().map(width).collect();
-        let headings = columns.iter().map(|c| c.heading.clone()).collect();
-        let mut text = line(&Row { indent: 0, cells: headings }, columns, &widths);
-        for row in rows {
-            text.push_str(&line(row, columns, &widths));
-        }
-        ui::out(session, &text);
+        ui::out(session, &text(columns, rows, self.verbose));
     }
 
     fn properties_json(&self, columns: &[Column], properties: &[PoolProperty]) -> Value {
@@ -322,122 +266,17 @@ impl Args {
     }
 }
 
-/// One line with its columns padded; the last one is, when it is flush left, as long as it is.
-fn line(row: &Row, columns: &[Column], widths: &[usize]) -> String {
-    let mut text = String::new();
-    for (i, ((cell, column), width)) in row.cells.iter().zip(columns).zip(widths).enumerate() {
-        if i > 0 {
-            text.push_str("  ");
-        }
-        let lead = if i == 0 { row.indent } else { 0 };
-        let width = width - lead.min(*width);
-        text.push_str(&" ".repeat(lead));
-        if column.right {
-            text.push_str(&format!("{cell:>width$}"));
-        } else if i + 1 == columns.len() {
-            text.push_str(cell);
-        } else {
-            text.push_str(&format!("{cell:width$}"));
-        }
-    }
-    text.push('\n');
-    text
-}
-
-/// A column of the table.
-struct Column {
-    name: String,
-    heading: String,
-    right: bool,
-    width: usize,
-}
-
 fn columns(text: &str) -> Result<Vec<Column>, Failure> {
+    let column = |word| {
+        Column::of(word).ok_or_else(|| {
+            Failure::usage(format!("bad property list: invalid property {word:?}"))
+                .hint("`zinc zpool get all POOL` shows the properties there are")
+        })
+    };
     text.split(',').map(column).collect()
-}
-
-fn column(word: &str) -> Result<Column, Failure> {
-    if word == "name" {
-        let (name, heading) = (word.to_owned(), "NAME".to_owned());
-        return Ok(Column { name, heading, right: false, width: 0 });
-    }
-    let by_heading =
-        || POOL.iter().find(|p| p.is_visible() && p.column.to_ascii_lowercase() == word);
-    if let Some(p) = props::find(&POOL, word).or_else(by_heading) {
-        // Space for the widest usual value.
-        let width = match p.name {
-            "size" | "allocated" | "free" | "fragmentation" | "capacity" | "dedupratio" => 5,
-            "health" => 8,
-            _ => 0,
-        };
-        let (name, heading) = (p.name.to_owned(), p.column.to_owned());
-        return Ok(Column { name, heading, right: p.shown == Shown::Right, width });
-    }
-    if word.starts_with("feature@") || word.contains(':') {
-        let (name, heading) = (word.to_owned(), word.to_uppercase());
-        return Ok(Column { name, heading, right: false, width: 0 });
-    }
-    Err(Failure::usage(format!("bad property list: invalid property {word:?}"))
-        .hint("`zinc zpool get all POOL` shows the properties there are"))
 }
 
 fn is_exported_and_well(session: &Session, pool: &Pool) -> bool {
     let state = pool.vdevs().root().state().to_string();
     super::is_exported(session, pool) && state == "ONLINE"
-}
-
-fn dash() -> String {
-    "-".to_owned()
-}
-
-/// The column has a cell for vdevs.
-fn is_of_vdevs(name: &str) -> bool {
-    let known = [
-        "name",
-        "size",
-        "allocated",
-        "free",
-        "checkpoint",
-        "expandsize",
-        "fragmentation",
-        "capacity",
-        "dedupratio",
-        "health",
-    ];
-    known.contains(&name)
-}
-
-fn vdev_cell(v: &VdevView, column: &str, parsable: bool) -> String {
-    let number = |n: u64| if parsable { n.to_string() } else { nicenum(n) };
-    let nonzero = |n: u64| if n == 0 { dash() } else { number(n) };
-    let top = |text: String| if v.is_top { text } else { dash() };
-    let [space, allocated, checkpoint] = v.space;
-    match column {
-        "name" => v.name.clone(),
-        "size" if v.is_top && v.size == 0 => number(0),
-        "size" => nonzero(v.size),
-        "allocated" => top(number(allocated)),
-        "free" => top(number(space.saturating_sub(allocated))),
-        "checkpoint" => top(nonzero(checkpoint)),
-        "expandsize" => top(nonzero(v.expand_size)),
-        "fragmentation" => top(v.fragmentation.map_or_else(dash, |f| match parsable {
-            true => f.to_string(),
-            false => format!("{f}%"),
-        })),
-        "capacity" => top(capacity(allocated, space, parsable)),
-        "health" => v.state.clone(),
-        _ => dash(),
-    }
-}
-
-/// Percent with as many digits as fit into five columns; whole percent with `-p`.
-fn capacity(part: u64, all: u64, parsable: bool) -> String {
-    let parts = (u128::from(part) * 10_000).checked_div(u128::from(all)).unwrap_or(0);
-    let percent = parts as f64 / 100.0;
-    match parts {
-        _ if parsable => (parts / 100).to_string(),
-        0..=999 => format!("{percent:.2}%"),
-        1000..=9999 => format!("{percent:.1}%"),
-        _ => format!("{percent:3.0}%"),
-    }
 }
