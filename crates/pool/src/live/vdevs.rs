@@ -157,8 +157,8 @@ impl LivePool {
         })
     }
 
-    /// Adds hot spares and cache devices, each a leaf that is in `devices`. They get
-    /// labels and stand in the pool's lists. Spares are used by [`Self::take_spare`]; nothing caches.
+    /// Adds hot spares and cache devices, each a leaf that is in `devices`. They get labels and
+    /// stand in the pool's lists. Spares are used by [`Self::take_spare`]; nothing caches.
     ///
     /// # Errors
     /// When a label or list cannot be written.
