@@ -238,7 +238,7 @@ pub mod pools {
         DeviceNote, ImportTop, ImportTree, ImportVdev, ImportVerdict, Trouble,
     };
     pub use crate::vdev_properties::{NamedVdev, named_vdevs, vdev_properties};
-    pub use ondisk::scan::ScanState;
+    pub use ondisk::scan::{Function, ScanState};
     pub use pool::{Absence, CandidateState, LeafSight, MissingDevice, Salvage, UnknownFeature};
     pub use pool::{FoundLeaf, LabelView, TxgCandidate, Verdict, by_txg, judge_txgs};
     pub use pool::{HistoryFormat, PoolProperty, PoolPropertySource, history_text};

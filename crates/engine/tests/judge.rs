@@ -78,8 +78,13 @@ fn make(seed: u64, shape: Shape, dir: &Path) -> Bench {
 
 /// Writes what the pool holds as we see it.
 fn describe(bench: &Bench, path: &Path) {
+    bench.check(&bench.open()).unwrap_or_else(|e| panic!("{}: {e}", bench.pool));
+    describe_degraded(bench, path);
+}
+
+/// The same, where devices need not have everything.
+fn describe_degraded(bench: &Bench, path: &Path) {
     let pool = bench.open();
-    bench.check(&pool).unwrap_or_else(|e| panic!("{}: {e}", bench.pool));
     let open = |d: &engine::Dataset| pool.dsl().objset(d);
     let progress = rt::Progress::new();
     let options = inventory::Options {
@@ -152,6 +157,13 @@ fn judge(judge: &Path, mut pools: Vec<(Bench, PathBuf)>, work: &Path) -> Vec<Str
     wrong
 }
 
+fn has_machine() -> bool {
+    let cache = std::env::var_os("ZFS_JUDGE_CACHE")
+        .map(PathBuf::from)
+        .or_else(|| Some(PathBuf::from(std::env::var_os("HOME")?).join(".cache/zfs-judge")));
+    cache.is_some_and(|c| c.join("root.img").is_file())
+}
+
 #[test]
 #[ignore = "long form: minutes, and needs the kernel judge: scripts/judge"]
 fn the_kernel_agrees() {
@@ -159,10 +171,7 @@ fn the_kernel_agrees() {
     let Some(program) = program.filter(|p| p.join("run-job").is_file()) else {
         return testkit::skip("needs the kernel judge (../shared/judge)");
     };
-    let cache = std::env::var_os("ZFS_JUDGE_CACHE")
-        .map(PathBuf::from)
-        .or_else(|| Some(PathBuf::from(std::env::var_os("HOME")?).join(".cache/zfs-judge")));
-    if !cache.is_some_and(|c| c.join("root.img").is_file()) {
+    if !has_machine() {
         return testkit::skip("needs the kernel judge's machine (../shared/judge/build-vm)");
     }
     let dir = tempfile::Builder::new().prefix("judge").tempdir().unwrap();
@@ -189,5 +198,143 @@ fn the_kernel_agrees() {
     if !wrong.is_empty() {
         let kept = dir.keep();
         panic!("seed {seed}: {}\nkept in {}", wrong.join("\n"), kept.display());
+    }
+}
+
+/// A mirror, a raidz and a mirror again, left in the middle: a replacement that has not got
+/// anywhere, a spare in use, a scrub that is paused.
+fn make_half_way(dir: &Path) -> Vec<(Bench, PathBuf)> {
+    let mut made = Vec::new();
+    for (n, (shape, what)) in
+        [(Shape::Raidz1, "replacing"), (Shape::Raidz2, "spare"), (Shape::Mirror, "scrub")]
+            .into_iter()
+            .enumerate()
+    {
+        let mut bench = Bench::new(shape, DEVICE_BYTES, 12);
+        bench.disks = true;
+        bench.pool = format!("half-{what}");
+        let mut run = Run::new(3000 + n as u64, bench);
+        run.weight_max = 1 << 20;
+        run.offset_max = 8 << 20;
+        (0..300).for_each(|_| run.step());
+        run.free_limits();
+        let pool = run.pool();
+        pool.sync().unwrap();
+        let leaf = pool.view().vdevs().leaves().nth(1).unwrap().guid();
+        match what {
+            "scrub" => {
+                set(pool, "zfs_scrub_min_time_ms=1");
+                pool.scrub().unwrap();
+                std::thread::sleep(std::time::Duration::from_millis(20));
+                pool.pause_scrub().unwrap();
+                let state = pool.view().scan_state().unwrap().unwrap();
+                assert_ne!(state.bookmark.objset, 0, "it has come to a dataset: {state:?}");
+            }
+            _ => {
+                // Nothing is brought to the new device by us.
+                set(pool, "zfs_scan_suspend_progress=1");
+                let new = run.bench.extra();
+                let (spec, device) = (run.bench.leaf(new), run.bench.write_ref(new));
+                let pool = run.pool();
+                if what == "spare" {
+                    let devices = run.bench.source();
+                    pool.add_aux(std::slice::from_ref(&spec), &[], &devices).unwrap();
+                    let spare = pool.spares_left().unwrap()[0].guid;
+                    pool.take_spare(leaf, spare, device).unwrap();
+                } else {
+                    pool.replace(leaf, &spec, device).unwrap();
+                }
+            }
+        }
+        let (bench, _) = run.finish();
+        let at = dir.join(what);
+        fs::create_dir_all(&at).unwrap();
+        bench.save(&at);
+        made.push((bench, at));
+    }
+    made
+}
+
+fn set(pool: &engine::LivePool, setting: &str) {
+    pool.set_tunable(engine::live::Setting::parse(setting).unwrap());
+}
+
+/// What the kernel does with them: it goes on, and then leaves a replacement and a scrub of its own
+/// in the middle.
+const GO_ON: &str = r"
+set -x
+fail=0
+for pool in half-replacing half-spare half-scrub; do
+    zpool import -d /dev $pool || exit 1
+done
+zpool scrub half-scrub || fail=1
+zpool wait -t scrub half-scrub
+zpool wait -t resilver half-spare
+zpool wait -t resilver,replace half-replacing
+sleep 3
+for pool in half-replacing half-spare half-scrub; do
+    zpool status -v $pool
+    zpool status $pool | grep -q 'errors: No known data errors' || fail=1
+done
+zpool status half-replacing | grep -q replacing- && fail=1
+zpool status half-spare | grep -q INUSE || fail=1
+zpool status half-scrub | grep -q 'scrub repaired 0B .* with 0 errors' || fail=1
+# Half way again, by the kernel this time.
+echo 1 > /sys/module/zfs/parameters/zfs_scan_suspend_progress
+zpool replace -f half-replacing $OLD $NEW || fail=1
+zpool scrub half-scrub || fail=1
+sleep 3
+zpool status half-replacing half-scrub
+for pool in half-replacing half-spare half-scrub; do
+    zpool export $pool || fail=1
+done
+exit $fail
+";
+
+#[test]
+#[ignore = "long form: minutes, and needs the kernel judge: scripts/judge"]
+fn what_is_half_done_is_gone_on_with_by_both() {
+    let program = testkit::shared_dir().map(|d| d.join("judge"));
+    let Some(program) = program.filter(|p| p.join("run-job").is_file()) else {
+        return testkit::skip("needs the kernel judge (../shared/judge)");
+    };
+    if !has_machine() {
+        return testkit::skip("needs the kernel judge's machine (../shared/judge/build-vm)");
+    }
+    let dir = tempfile::Builder::new().prefix("judge").tempdir().unwrap();
+    let made = make_half_way(dir.path());
+    let before: Vec<PathBuf> = made.iter().map(|(_, at)| at.join("before.json")).collect();
+    for ((bench, at), before) in made.iter().zip(&before) {
+        describe_degraded(bench, before);
+        if let Some(verdict) = testkit::oracle::zdb_on(at, &["-bcc", &bench.pool]) {
+            assert!(verdict.success, "zdb of {}:\n{}", bench.pool, verdict.text);
+        }
+    }
+    let job = dir.path().join("job");
+    fs::create_dir_all(&job).unwrap();
+    // The devices of the first pool come first; its second one was replaced and is free by then.
+    let spare = "/dev/img1";
+    let script = GO_ON.replace("$NEW", spare).replace("$OLD", "vdd");
+    fs::write(job.join("run.sh"), script).unwrap();
+    let mut command = Command::new(program.join("run-job"));
+    command.args(["--timeout", &SECONDS_OF_A_POOL.to_string()]).arg(&job);
+    for (bench, at) in &made {
+        command.args((0..bench.devices.len()).map(|n| at.join(format!("vdev{n}.img"))));
+    }
+    assert!(command.status().expect("run-job runs").success(), "{}", dir.keep().display());
+    for ((mut bench, at), before) in made.into_iter().zip(before) {
+        bench.load(&at);
+        let pool = bench.import();
+        pool.wait_for_scan().unwrap();
+        assert!(pool.view().vdevs().leaves().all(|l| l.missed().is_empty()), "{}", bench.pool);
+        let tree = pool.look().unwrap().config().vdev_tree.clone();
+        assert!(tree.walk().all(|v| v.kind.name() != "replacing"), "{tree:?}");
+        pool.export().unwrap();
+        describe_degraded(&bench, &at.join("after.json"));
+        assert!(same(&program, &before, &at.join("after.json")), "{} holds the same", bench.pool);
+        bench.save(&at);
+        if let Some(verdict) = testkit::oracle::zdb_on(&at, &["-bcc", &bench.pool]) {
+            assert!(verdict.success, "zdb of {}:\n{}", bench.pool, verdict.text);
+        }
     }
 }

@@ -5,6 +5,8 @@
 mod random;
 #[path = "topology/replace.rs"]
 mod replace;
+#[path = "topology/scrubs.rs"]
+mod scrubs;
 
 use engine::inside::device::{ErrorKind, Fault, MemoryDevice, RwFaultDevice, WriteDevice};
 use engine::inside::ondisk::config::VdevConfig;

@@ -237,6 +237,11 @@ impl Pool {
         self.gate = Some(Arc::clone(gate));
     }
 
+    /// A scrub or resilver runs in this process.
+    pub(crate) fn is_scanned_here(&self) -> bool {
+        self.scan.is_some()
+    }
+
     /// Keeps the datasets of a pool that is open for writing as they are, so that what is read of
     /// several objects fits together; `None` when they never change. No txg becomes durable
     /// meanwhile: for some reads and not for anything that waits, asks the pool for a change, or
@@ -267,6 +272,11 @@ impl Pool {
             for_write: table(mos::FEATURES_FOR_WRITE)?,
             enabled_txg: table(mos::FEATURE_ENABLED_TXG)?,
         };
+        let again = |name, before: &[VdevConfig]| {
+            opening::Opening::aux_again(&self.mos, &directory, name, before)
+        };
+        (pool.spares, pool.l2cache) =
+            (again(mos::SPARES, &self.spares), again(mos::L2CACHE, &self.l2cache));
         Ok(pool)
     }
 

@@ -288,7 +288,8 @@ impl LivePool {
         }
         // A replacement that was complete when the pool was closed; one that goes on ends later.
         shared.detach_outlived()?;
-        self.resilver()
+        self.resilver()?;
+        self.go_on_with_scan()
     }
 
     /// The same, with the device, and where it is now when that is another place.

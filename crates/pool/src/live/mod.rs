@@ -346,7 +346,7 @@ impl LivePool {
         self.end_scans();
         self.end_logs();
         self.sync()?;
-        self.run(move |cx| {
+        self.shared.run_keeping_datasets(move |cx| {
             let mut config = cx.shared.config.lock();
             config.state = state;
             config.dirty = true;

@@ -41,6 +41,8 @@ pub(super) struct Task {
     /// It is done when this txg, or a later one, is synced.
     pub(super) txg: u64,
     pub(super) run: Box<dyn FnOnce(&mut TaskCx<'_>) + Send>,
+    /// It changes no dataset: the place of a scrub stays true (`scan/kept.rs`).
+    pub(super) keeps_datasets: bool,
 }
 
 /// The configuration as it is, and whether disk knows.
@@ -163,6 +165,22 @@ impl Shared {
         &self,
         task: impl FnOnce(&TaskCx<'_>) -> Result<T> + Send + 'static,
     ) -> Result<T> {
+        self.run_task(task, false)
+    }
+
+    /// The same for a task that changes no dataset, so that the place of a scrub stays true.
+    pub(super) fn run_keeping_datasets<T: Send + 'static>(
+        &self,
+        task: impl FnOnce(&TaskCx<'_>) -> Result<T> + Send + 'static,
+    ) -> Result<T> {
+        self.run_task(task, true)
+    }
+
+    fn run_task<T: Send + 'static>(
+        &self,
+        task: impl FnOnce(&TaskCx<'_>) -> Result<T> + Send + 'static,
+        keeps_datasets: bool,
+    ) -> Result<T> {
         let slot = Arc::new(Mutex::new(None));
         let answer = Arc::clone(&slot);
         let txg = {
@@ -174,7 +192,7 @@ impl Shared {
                 cx.shared.faults.end();
                 *answer.lock() = Some(done);
             };
-            tasks.push(Task { txg, run: Box::new(run) });
+            tasks.push(Task { txg, run: Box::new(run), keeps_datasets });
             txg
         };
         // The sync of a txg takes the tasks after the next was opened, so this one is among them.

@@ -139,6 +139,9 @@ impl Shared {
             finish_head(&cx.dsl(), account, root.as_ref(), &[])?;
         }
         let tasks_ran = !tasks.is_empty();
+        if tasks.iter().any(|task| !task.keeps_datasets) {
+            cx.forget_place()?;
+        }
         for Task { run, .. } in tasks {
             run(&mut cx);
             if let Some(why) = cx.broken.take() {

@@ -7,7 +7,6 @@ use super::features::is_writable;
 use super::log::{CutLog, LogDevices, cut_logs, missing_logs, why_not_replayed};
 use crate::open::Pool;
 use ondisk::config::VdevKind;
-use ondisk::scan::{ScanState, State};
 use ondisk::{Endian, features, mos};
 use std::fmt;
 
@@ -47,8 +46,6 @@ pub enum Obstacle {
         /// Datasets of which the log leads there: what was promised last may be lost with it.
         datasets: Vec<String>,
     },
-    /// A scrub or resilver is under way.
-    Scan,
     /// Blocks are deduplicated: their counts would have to be kept.
     Dedup,
     /// The last writer was a big-endian machine.
@@ -79,7 +76,6 @@ impl fmt::Display for Obstacle {
                 let all = datasets.join(", ");
                 write!(f, "log device {name} is missing, and with it the intent log of {all}")
             }
-            Self::Scan => f.write_str("a scrub or resilver is in progress"),
             Self::Dedup => f.write_str("it has deduplicated blocks"),
             Self::BigEndian => f.write_str("it was last written by a big-endian machine"),
             Self::Salvaged(what) => write!(f, "it could not be read completely: {what}"),
@@ -115,13 +111,6 @@ pub fn obstacles(pool: &Pool, logs: LogDevices) -> dmu::Result<Vec<Obstacle>> {
     }
     vdevs(pool, &mut out);
     let directory = pool.directory()?;
-    if let Some(entry) = directory.get(mos::SCAN.as_bytes())? {
-        let words: Vec<u64> = entry.ints().collect();
-        let scanning = |s: &ScanState| s.state() == State::Active;
-        if ScanState::from_words(&words).is_ok_and(|s| scanning(&s)) {
-            out.push(Obstacle::Scan);
-        }
-    }
     if let Some(table) = directory.get_u64(mos::DELETED_CLONES)?.filter(|n| *n != 0)
         && dmu::Zap::open(&pool.mos().object(table)?)?.entries().next().is_some()
     {
@@ -179,9 +168,6 @@ fn vdevs(pool: &Pool, out: &mut Vec<Obstacle>) {
         }
         if top.removing {
             push("is being removed");
-        }
-        if top.dtl.is_some_and(|n| n != 0) && top.resilver_txg.is_some() {
-            push("is being resilvered");
         }
     }
 }

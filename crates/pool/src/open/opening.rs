@@ -314,6 +314,26 @@ impl<'a> Opening<'a> {
         list.and_then(|l| aux_devices(&l, member).ok()).unwrap_or_default()
     }
 
+    /// The same of a pool that is open: a list that cannot be read stays as it was.
+    pub(super) fn aux_again(
+        mos: &Objset,
+        directory: &Zap,
+        name: &'static str,
+        before: &[VdevConfig],
+    ) -> Vec<VdevConfig> {
+        let list = Self::packed_list(mos, directory, name).ok();
+        let devices =
+            list.and_then(|list| list.map_or(Some(Vec::new()), |l| aux_devices(&l, name).ok()));
+        let mut devices = devices.unwrap_or_else(|| before.to_vec());
+        // Where they were found is not in the list.
+        for device in &mut devices {
+            if let Some(known) = before.iter().find(|b| b.guid == device.guid) {
+                device.clone_from(known);
+            }
+        }
+        devices
+    }
+
     fn salt(&mut self, directory: &Zap) -> Option<[u8; 32]> {
         let entry = directory.get(mos::CHECKSUM_SALT.as_bytes());
         let entry = self.excuse("the checksum salt", entry)??;

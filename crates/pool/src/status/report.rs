@@ -32,6 +32,8 @@ pub struct Status {
     pub condition: Option<Condition>,
     /// The last scrub or resilver.
     pub scan: Option<ScanState>,
+    /// That one was under way when the pool was closed, and no process goes on with it.
+    pub is_scan_left: bool,
     /// Devices in use that have not all that was written, while no resilver runs.
     pub lacking: usize,
     /// The last scrub of the error log.
@@ -79,6 +81,7 @@ impl Pool {
             suspended: self.suspended().map(str::to_owned),
             condition,
             scan: self.scan_state().ok().flatten(),
+            is_scan_left: self.is_scan_left(),
             error_scrub: self.error_scrub_state().ok().flatten(),
             removal: self.removal().ok().flatten(),
             expansion,
@@ -107,6 +110,7 @@ impl Status {
             suspended: None,
             condition: Some(Condition::MissingFatal),
             scan: None,
+            is_scan_left: false,
             lacking: 0,
             error_scrub: None,
             removal: None,
@@ -201,7 +205,10 @@ impl Status {
                 };
                 Some(format!("  scan: resilver not complete: {devices} a part of what was written"))
             }
-            scan => scan.as_ref().and_then(|s| scan_line(s, date)),
+            scan => {
+                let line = scan.as_ref().and_then(|s| scan_line(s, date))?;
+                Some(if self.is_scan_left { line + LEFT } else { line })
+            }
         }
     }
 
@@ -261,6 +268,9 @@ fn rows(out: &mut String, v: &VdevView, indent: usize, width: usize, spare: bool
         rows(out, child, indent + 2, width, spare);
     }
 }
+
+/// Behind a scan that was under way when the pool was closed.
+const LEFT: &str = "\n\tnothing goes on with it: `zinc zpool scrub` does, and `zinc serve`";
 
 fn scan_line(s: &ScanState, date: &dyn Fn(u64) -> String) -> Option<String> {
     let (noun, did) = match s.function() {

@@ -31,26 +31,30 @@
 //! another resilver anyway.
 //!
 //! While it runs, how far it is stands in memory ([`LivePool::scan`]); the result stands in the MOS
-//! as OpenZFS keeps it (`docs/format/scan.md`).
+//! as OpenZFS keeps it (`docs/format/scan.md`), and so does where a scrub is (`kept.rs`): a scrub
+//! that was not ended goes on when the pool is opened the next time, unless it was paused.
 
+mod kept;
 mod walk;
 
 use super::LivePool;
 use super::errlog::OldErrors;
 use super::shared::{Shared, TaskCx};
+use super::tunables::Tunable;
 use crate::error::{Error, Result};
 use crate::faults::LostBlocks;
-use dmu::ZapValue;
-use ondisk::mos;
 use ondisk::scan::{Function, ScanState, State};
 use parking_lot::Mutex;
 use rt::{Condvar, Rt, Task};
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 use vdev::Txgs;
 
-/// How often it is looked whether what was destroyed is freed.
+/// What was done in less time since a place was written is not worth a txg at the end.
+const PLACE_WORTH: Duration = Duration::from_secs(1);
+
+/// How often it is looked whether what was destroyed is freed, or a scan may go on.
 const REAPED: Duration = Duration::from_millis(50);
 
 /// What runs and what is wanted.
@@ -61,12 +65,20 @@ pub(super) struct Scans {
     pub(super) interrupted: AtomicBool,
     /// Leaves that left or came back since the scan began.
     moved: Mutex<BTreeSet<u64>>,
+    /// The scrub on disk names a place. See `kept.rs`.
+    has_place: AtomicBool,
+    /// Txgs with tasks that were not of a scan.
+    tasks: AtomicU64,
+    /// A scrub that is paused, and what is left of it.
+    paused: Mutex<Option<(ScanState, walk::Rest)>>,
 }
 
 #[derive(Default)]
 struct Wanted {
     resilver: bool,
     scrub: bool,
+    /// The scrub that runs is to stay as it is, until it is asked for again.
+    pause: bool,
     /// The pool is being closed.
     closing: bool,
     /// The thread that does it.
@@ -82,7 +94,9 @@ impl Scans {
     pub(super) fn new(rt: &Rt) -> Self {
         let interrupted = AtomicBool::new(false);
         let (state, moved) = (Mutex::default(), Mutex::default());
-        Self { state, changed: rt.condvar(), interrupted, moved }
+        let (has_place, tasks) = (AtomicBool::new(false), AtomicU64::new(0));
+        let paused = Mutex::default();
+        Self { state, changed: rt.condvar(), interrupted, moved, has_place, tasks, paused }
     }
 
     /// A leaf leaves or comes back. Called in the task that changes the tree.
@@ -106,6 +120,12 @@ pub(super) struct Outcome {
 }
 
 impl Outcome {
+    /// What was done before counts as well.
+    fn begin_at(&mut self, state: &ScanState) {
+        (self.examined, self.processed) = (state.examined, state.processed);
+        self.errors = state.errors;
+    }
+
     fn note(&self, state: &mut ScanState) {
         (state.examined, state.processed) = (self.examined, self.processed);
         state.errors = self.errors;
@@ -134,7 +154,7 @@ impl Shared {
             return Ok(());
         }
         choose(&mut state);
-        state.failure = None;
+        (state.failure, state.pause) = (None, false);
         if state.is_running {
             self.scans.interrupted.store(state.resilver, Ordering::Release);
             return Ok(());
@@ -151,7 +171,8 @@ impl Shared {
         loop {
             let function = {
                 let mut state = self.scans.state.lock();
-                self.scans.interrupted.store(state.closing, Ordering::Release);
+                // One that is to be paused before it began begins, and is paused.
+                self.scans.interrupted.store(state.closing || state.pause, Ordering::Release);
                 let resilver = std::mem::take(&mut state.resilver);
                 match (state.closing, resilver, state.scrub) {
                     (false, true, _) => Function::Resilver,
@@ -173,6 +194,7 @@ impl Shared {
             state.now = None;
             match done {
                 Ok(End::Done) if function == Function::Scrub => state.scrub = false,
+                Ok(End::Interrupted) if state.pause => state.scrub = false,
                 Ok(_) => {}
                 Err(e) => {
                     state.failure = Some(e.to_string());
@@ -189,46 +211,155 @@ impl Shared {
         self.scans.interrupted.load(Ordering::Acquire) || self.txgs.why_stopped().is_some()
     }
 
-    /// One scan from the beginning to the end.
+    /// One scan from the beginning, or from where it was, to the end.
     fn scan(&self, function: Function) -> Result<End> {
         // In this order: a leaf that moves from now on is passed over at the end.
         self.scans.moved.lock().clear();
-        // What leaves missed of txgs that are under way is a matter of the next one.
-        let targets = self.stale_leaves();
-        let bounds = targets.values().filter_map(Txgs::bounds);
-        let (min, max) = match function {
-            Function::Resilver => {
-                let bounds = bounds.reduce(|a, b| (a.0.min(b.0), a.1.max(b.1)));
-                let Some((first, last)) = bounds else { return Ok(End::Done) };
-                (first.saturating_sub(1), last)
-            }
-            _ => (0, self.txgs.last_synced()),
+        let rest = match function {
+            Function::Scrub => self.rest_of_scrub()?,
+            _ => None,
         };
-        self.wait_for_txg(max)?;
-        let seconds = || self.rt.wall().as_secs();
-        let mut state = ScanState::default();
-        (state.min_txg, state.max_txg, state.start_time) = (min, max, seconds());
-        state.to_examine = self.alloc.space_of_tops().values().map(|(_, used)| *used).sum();
-        let active = state.with(function, State::Active);
-        self.scans.state.lock().now = Some(active);
-        self.run(move |cx| cx.log_scan(&active, "scan setup"))?;
-        if function == Function::Scrub {
-            self.block_faults.begin_scrub();
+        let goes_on = rest.is_some();
+        let (targets, mut state) = match &rest {
+            Some((state, _)) => (BTreeMap::new(), *state),
+            None => {
+                let targets = self.stale_leaves();
+                let Some(state) = self.first_state(function, &targets) else {
+                    return Ok(End::Done);
+                };
+                (targets, state)
+            }
+        };
+        state.flags &= !ScanState::FLAG_PAUSED;
+        self.wait_for_txg(state.max_txg)?;
+        self.scans.state.lock().now = Some(state);
+        let mut walk = match rest {
+            Some((_, rest)) => walk::Walk::of_rest(self, &state, rest),
+            None => walk::Walk::new(self, function, &targets, state.min_txg, state.max_txg),
+        };
+        match goes_on {
+            // Also because a scrub waits for what is being freed, which takes a txg.
+            true => self.put_place_of(&walk, state)?,
+            false => self.begin(state)?,
         }
-        let mut walk = walk::Walk::new(self, function, &targets, min, max);
-        let end = self.walk(&mut walk)?;
-        let outcome = walk.outcome;
+        let end = self.walk(&mut walk, &state)?;
         let is_done = end == End::Done;
         if !is_done && (function == Function::Resilver || self.txgs.why_stopped().is_some()) {
             return Ok(end);
         }
+        let (is_kept, is_over) = {
+            let wanted = self.scans.state.lock();
+            (wanted.pause || wanted.closing, wanted.resilver)
+        };
+        if !is_done && is_kept {
+            return self.keep(walk, state).map(|()| end);
+        }
+        if !is_done && is_over {
+            return Ok(end);
+        }
+        let outcome = walk.outcome;
         outcome.note(&mut state);
-        state.end_time = seconds();
+        state = kept::at_begin(state);
+        (state.cur_min_txg, state.cur_max_txg) = (0, 0);
+        state.end_time = self.rt.wall().as_secs();
         let state = state.with(function, if is_done { State::Finished } else { State::Canceled });
         // What was written is durable before a log says less.
         self.reader.vdevs().flush().map_err(|e| self.failed("flushing", &e))?;
-        self.run(move |cx| cx.end_scan(&state, &targets, &outcome))?;
+        let old = if goes_on { OldErrors::Kept } else { OldErrors::Replaced };
+        self.run_keeping_datasets(move |cx| cx.end_scan(&state, &targets, &outcome, old))?;
         Ok(end)
+    }
+
+    /// The state in which a scan begins; `None` when there is nothing to be done.
+    fn first_state(&self, function: Function, targets: &BTreeMap<u64, Txgs>) -> Option<ScanState> {
+        let mut state = ScanState::default();
+        (state.min_txg, state.max_txg) = match function {
+            Function::Resilver => {
+                // What leaves missed of txgs that are under way is a matter of the next one.
+                let bounds = targets.values().filter_map(Txgs::bounds);
+                let (first, last) = bounds.reduce(|a, b| (a.0.min(b.0), a.1.max(b.1)))?;
+                (first.saturating_sub(1), last)
+            }
+            _ => (0, self.txgs.last_synced()),
+        };
+        state.start_time = self.rt.wall().as_secs();
+        state.to_examine = self.alloc.space_of_tops().values().map(|(_, used)| *used).sum();
+        Some(kept::at_begin(state).with(function, State::Active))
+    }
+
+    /// What is left of a scrub that was paused, or under way when the pool was closed.
+    fn rest_of_scrub(&self) -> Result<Option<(ScanState, walk::Rest)>> {
+        if let Some(paused) = self.scans.paused.lock().take() {
+            return Ok(Some(paused));
+        }
+        // No dataset comes or goes between the place and what it leads to.
+        let _gate = self.gate.read();
+        let kept = kept::under_way(&self.mos)?;
+        let kept = kept.filter(|k| k.state.function() == Function::Scrub);
+        let go_on = |k: kept::Kept| Ok((k.state, walk::Walk::go_on(self, &k)?.into_rest()));
+        kept.map(go_on).transpose()
+    }
+
+    /// Writes that it begins.
+    fn begin(&self, state: ScanState) -> Result<()> {
+        let is_scrub = state.function() == Function::Scrub;
+        self.run_keeping_datasets(move |cx| {
+            if is_scrub {
+                cx.put_scan(&state, &kept::Queue::new())?;
+            }
+            cx.log_scan(&state, "scan setup")
+        })?;
+        if is_scrub {
+            self.block_faults.begin_scrub();
+        }
+        Ok(())
+    }
+
+    /// Writes where a scrub is that does not end now, and keeps what is left of it when it is
+    /// paused.
+    fn keep(&self, walk: walk::Walk<'_>, mut state: ScanState) -> Result<()> {
+        let pause = self.scans.state.lock().pause;
+        if pause {
+            state.flags |= ScanState::FLAG_PAUSED;
+        }
+        let is_worth = pause || walk.time_since_place() >= PLACE_WORTH;
+        if self.txgs.why_stopped().is_none() && is_worth {
+            self.put_place_of(&walk, state)?;
+        }
+        if pause {
+            *self.scans.paused.lock() = Some((state, walk.into_rest()));
+        }
+        Ok(())
+    }
+
+    /// Writes where a scrub is, and what it found.
+    fn put_place_of(&self, walk: &walk::Walk<'_>, mut state: ScanState) -> Result<()> {
+        let (kept, tasks) = {
+            let _gate = self.gate.read();
+            let (place, queue) = walk.place()?;
+            walk.outcome.note(&mut state);
+            (state.cur_min_txg, state.cur_max_txg) = (place.cur_min_txg, place.cur_max_txg);
+            state.bookmark = place.bookmark;
+            (kept::Kept { state, queue }, self.scans.tasks.load(Ordering::Acquire))
+        };
+        let lost = walk.outcome.lost_blocks.clone();
+        self.run_keeping_datasets(move |cx| {
+            cx.put_place(&kept, tasks)?;
+            match lost.is_empty() {
+                true => Ok(()),
+                false => cx.log_lost(&lost, OldErrors::Kept),
+            }
+        })
+    }
+
+    /// The pool is being closed: a scrub that is paused has a place on disk again.
+    fn keep_paused(&self) -> Result<()> {
+        let paused = self.scans.paused.lock().take();
+        let Some((state, rest)) = paused else { return Ok(()) };
+        if self.scans.has_place.load(Ordering::Acquire) || self.txgs.why_stopped().is_some() {
+            return Ok(());
+        }
+        self.put_place_of(&walk::Walk::of_rest(self, &state, rest), state)
     }
 
     /// Until a txg is durable.
@@ -240,12 +371,22 @@ impl Shared {
         waited.map_err(|why| self.stopped(&why))
     }
 
-    fn walk(&self, walk: &mut walk::Walk<'_>) -> Result<End> {
+    fn walk(&self, walk: &mut walk::Walk<'_>, state: &ScanState) -> Result<End> {
         loop {
             if self.is_scan_interrupted() {
                 return Ok(End::Interrupted);
             }
+            if self.tunables.get(Tunable::ScanSuspend) == 1 {
+                self.rt.sleep(REAPED);
+                continue;
+            }
             let is_done = walk.piece()?;
+            let is_scrub = state.function() == Function::Scrub;
+            let each = Duration::from_secs(self.tunables.get(Tunable::ScanPlaceEach));
+            if is_scrub && !is_done && walk.time_since_place() >= each {
+                self.put_place_of(walk, *state)?;
+                walk.place_was_kept();
+            }
             if let Some(now) = &mut self.scans.state.lock().now {
                 walk.outcome.note(now);
             }
@@ -260,6 +401,19 @@ impl Shared {
 }
 
 impl TaskCx<'_> {
+    /// Ends a scan that nothing goes on with: a scrub that was paused is canceled, and a resilver
+    /// that has brought everything is done.
+    fn end_left_over(&self) -> Result<()> {
+        let Some(kept) = kept::under_way(&self.shared.mos)? else { return Ok(()) };
+        let function = kept.state.function();
+        let end = if function == Function::Resilver { State::Finished } else { State::Canceled };
+        let mut state = kept::at_begin(kept.state).with(function, end);
+        (state.cur_min_txg, state.cur_max_txg, state.flags) = (0, 0, 0);
+        state.end_time = self.dsl().now.secs;
+        self.put_scan(&state, &kept::Queue::new())?;
+        self.log_scan(&state, "scan done")
+    }
+
     fn log_scan(&self, state: &ScanState, event: &str) -> Result<()> {
         let (func, errors) = (state.function().number(), state.errors);
         let text = match state.state() {
@@ -271,8 +425,9 @@ impl TaskCx<'_> {
         self.log_event_of_pool(event, &text)
     }
 
-    /// What is lost goes into the error log; what is not any more leaves it when all was seen.
-    fn log_found(&self, state: &ScanState, outcome: &Outcome) -> Result<()> {
+    /// What is lost goes into the error log; what is not any more leaves it when all was seen, by
+    /// this process.
+    fn log_found(&self, state: &ScanState, outcome: &Outcome, old: OldErrors) -> Result<()> {
         if state.function() != Function::Scrub || state.state() != State::Finished {
             return match outcome.lost_blocks.is_empty() {
                 true => Ok(()),
@@ -281,7 +436,7 @@ impl TaskCx<'_> {
         }
         let mut lost = outcome.lost_blocks.clone();
         lost.extend(self.shared.block_faults.lost_since_scrub());
-        self.log_lost(&lost, OldErrors::Replaced)
+        self.log_lost(&lost, old)
     }
 
     /// Notes the result, and takes out of the logs what leaves have by now.
@@ -290,12 +445,11 @@ impl TaskCx<'_> {
         state: &ScanState,
         targets: &BTreeMap<u64, Txgs>,
         outcome: &Outcome,
+        old: OldErrors,
     ) -> Result<()> {
-        let directory = self.shared.mos.object(mos::DIRECTORY_OBJECT)?;
-        let words = ZapValue::from_words(&state.to_words());
-        dmu::zap::set(&directory, self.tx, mos::SCAN.as_bytes(), &words)?;
+        self.put_scan(state, &kept::Queue::new())?;
         self.log_scan(state, "scan done")?;
-        self.log_found(state, outcome)?;
+        self.log_found(state, outcome, old)?;
         if state.state() != State::Finished {
             return Ok(());
         }
@@ -328,7 +482,46 @@ impl LivePool {
         self.shared.want(|state| state.resilver = true)
     }
 
-    /// Verifies everything, in the background, and repairs what can be.
+    /// What was under way when the pool was closed goes on; a scrub that was paused waits.
+    pub(super) fn go_on_with_scan(&self) -> Result<()> {
+        let shared = &self.shared;
+        match shared.left_over()? {
+            kept::Left::Nothing => Ok(()),
+            kept::Left::Paused => {
+                let rest = shared.rest_of_scrub()?;
+                *shared.scans.paused.lock() = rest;
+                Ok(())
+            }
+            kept::Left::Scrub => shared.want(|state| state.scrub = true),
+            kept::Left::Resilver if !shared.stale_leaves().is_empty() => Ok(()),
+            kept::Left::Resilver => shared.run_keeping_datasets(|cx| cx.end_left_over()),
+        }
+    }
+
+    /// Keeps a scrub as it is, until [`Self::scrub`] goes on with it, in another process as well.
+    ///
+    /// # Errors
+    /// When none runs, or it is paused.
+    pub fn pause_scrub(&self) -> Result<()> {
+        let none = |what: &str| Err(Error::Invalid { what: what.to_owned() });
+        {
+            let mut state = self.shared.scans.state.lock();
+            let is_scrub = state.now.is_some_and(|now| now.function() == Function::Scrub);
+            if !is_scrub && !state.scrub {
+                drop(state);
+                return match self.shared.left_over()? {
+                    kept::Left::Paused => none("scrub is already paused"),
+                    _ => none("there is no active scrub"),
+                };
+            }
+            state.pause = true;
+            self.shared.scans.interrupted.store(true, Ordering::Release);
+        }
+        self.wait_for_scan()
+    }
+
+    /// Verifies everything, in the background, and repairs what can be. A scrub that was paused
+    /// goes on.
     ///
     /// # Errors
     /// When a scrub or resilver runs.
@@ -343,7 +536,7 @@ impl LivePool {
         self.shared.want(|state| state.scrub = true)
     }
 
-    /// Ends a scrub.
+    /// Ends a scrub, also one that is paused.
     ///
     /// # Errors
     /// When none runs.
@@ -351,6 +544,11 @@ impl LivePool {
         let mut state = self.shared.scans.state.lock();
         let is_scrub = state.now.is_some_and(|now| now.function() == Function::Scrub);
         if !is_scrub && !state.scrub {
+            drop(state);
+            if self.shared.left_over()? == kept::Left::Paused {
+                self.shared.scans.paused.lock().take();
+                return self.shared.run_keeping_datasets(|cx| cx.end_left_over());
+            }
             return Err(Error::Invalid { what: "there is no active scrub".to_owned() });
         }
         state.scrub = false;
@@ -398,5 +596,7 @@ impl LivePool {
             // Its panic was reported where it happened.
             let _ = task.join();
         }
+        // Without it the scrub begins anew.
+        let _ = self.shared.keep_paused();
     }
 }

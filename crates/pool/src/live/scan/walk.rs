@@ -14,13 +14,20 @@
 //! - within a dataset blocks stay at their place in the order of the walk.
 //!
 //! A dataset is known by its guid: its number may be another one's by now.
+//!
+//! Where a walk is can be said in OpenZFS's terms ([`Walk::place`]), and a walk can begin there
+//! ([`Walk::go_on`]); `kept.rs` has what these terms are. What is left is then what the queue
+//! leads to, and everything else counts as visited.
 
 use super::Outcome;
+use super::kept::{Kept, NO_OBJSET, Queue};
 use crate::error::Result;
 use crate::faults::{LOST_KEPT, bookmark};
 use crate::live::shared::Shared;
+use crate::live::tunables::Tunable;
 use dmu::{Objset, Place, Step, Traversal, Visitor};
-use ondisk::scan::Function;
+use ondisk::errlog::Zbookmark;
+use ondisk::scan::{Function, ScanState};
 use ondisk::{BlkPtr, DmuType, DslDataset};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::ControlFlow;
@@ -28,8 +35,6 @@ use std::sync::Arc;
 use std::time::Duration;
 use vdev::{Heal, Txgs};
 
-/// A piece of the walk lasts about so long: no txg ends meanwhile.
-const PIECE: Duration = Duration::from_millis(200);
 /// Bytes of blocks, and their number, that are healed at once.
 const BATCH_BYTES: u64 = 16 << 20;
 const BATCH_BLOCKS: usize = 1024;
@@ -45,6 +50,14 @@ struct Set {
     resume: Option<(u64, u64)>,
 }
 
+/// What of a scrub is left, and what came of it so far.
+pub(super) struct Rest {
+    left: VecDeque<Set>,
+    /// Guids of datasets that were visited or are in the list.
+    seen: BTreeSet<u64>,
+    outcome: Outcome,
+}
+
 /// See the head of the file.
 pub(super) struct Walk<'a> {
     shared: &'a Shared,
@@ -57,9 +70,21 @@ pub(super) struct Walk<'a> {
     /// Guids of datasets that were visited or are in the list.
     seen: BTreeSet<u64>,
     pub(super) outcome: Outcome,
+    /// When it began, or was said on disk last.
+    kept: Duration,
 }
 
 impl<'a> Walk<'a> {
+    /// How long it has gone on since its place was written.
+    pub(super) fn time_since_place(&self) -> Duration {
+        self.shared.rt.now().saturating_sub(self.kept)
+    }
+
+    /// Its place is on disk.
+    pub(super) fn place_was_kept(&mut self) {
+        self.kept = self.shared.rt.now();
+    }
+
     pub(super) fn new(
         shared: &'a Shared,
         function: Function,
@@ -76,7 +101,100 @@ impl<'a> Walk<'a> {
         });
         let left = VecDeque::from([Set { object: 0, guid: 0, since: min, resume: None }]);
         let (seen, outcome) = (BTreeSet::new(), Outcome::default());
-        Self { shared, heal, missed, min, max, left, seen, outcome }
+        let kept = shared.rt.now();
+        Self { shared, heal, missed, min, max, left, seen, outcome, kept }
+    }
+
+    /// What is left of it, for one that goes on with it later.
+    pub(super) fn into_rest(self) -> Rest {
+        Rest { left: self.left, seen: self.seen, outcome: self.outcome }
+    }
+
+    /// A scrub over what is left of an earlier one.
+    pub(super) fn of_rest(shared: &'a Shared, state: &ScanState, rest: Rest) -> Self {
+        let (min, max) = (state.min_txg, state.max_txg);
+        let walk = Self::new(shared, Function::Scrub, &BTreeMap::new(), min, max);
+        let Rest { left, seen, outcome } = rest;
+        Self { left, seen, outcome, ..walk }
+    }
+
+    /// A scrub that goes on where it was; from the beginning when that place is not there any more.
+    /// The caller holds the gate.
+    pub(super) fn go_on(shared: &'a Shared, kept: &Kept) -> Result<Self> {
+        let ScanState { min_txg: min, max_txg: max, bookmark, .. } = kept.state;
+        let mut walk = Self::new(shared, Function::Scrub, &BTreeMap::new(), min, max);
+        walk.outcome.begin_at(&kept.state);
+        let is_again = kept.state.flags & ScanState::FLAG_VISIT_DS_AGAIN != 0;
+        let resume = Some(behind(&bookmark)).filter(|_| !is_again).flatten();
+        if bookmark.objset == 0 {
+            walk.left.iter_mut().for_each(|mos| mos.resume = resume);
+            return Ok(walk);
+        }
+        let root = shared.uberblock.lock().rootbp;
+        let mos = Objset::open(Arc::clone(&shared.store) as _, 0, &root, None)?;
+        let all = datasets(&mos);
+        let current = (bookmark.objset != NO_OBJSET).then_some((
+            bookmark.objset,
+            kept.state.cur_min_txg,
+            resume,
+        ));
+        let queue = kept.queue.iter().map(|(object, since)| (*object, *since, None));
+        let mut left = VecDeque::new();
+        for (object, since, resume) in current.into_iter().chain(queue) {
+            let Some(d) = all.get(&object) else { return Ok(walk) };
+            left.push_back(Set { object, guid: d.guid, since: min.max(since), resume });
+        }
+        // What they lead to is found when they are done.
+        let mut after: BTreeMap<u64, Vec<u64>> = BTreeMap::new();
+        for (object, d) in &all {
+            after.entry(d.prev_snap).or_default().push(*object);
+        }
+        walk.seen = all.values().map(|d| d.guid).collect();
+        let mut behind: Vec<u64> = left.iter().map(|set| set.object).collect();
+        while let Some(object) = behind.pop() {
+            for next in after.remove(&object).into_iter().flatten() {
+                all.get(&next).map(|d| walk.seen.remove(&d.guid));
+                behind.push(next);
+            }
+        }
+        walk.left = left;
+        Ok(walk)
+    }
+
+    /// Where it is, as of the last durable txg; between two pieces.
+    pub(super) fn place(&self) -> Result<(ScanState, Queue)> {
+        let shared = self.shared;
+        let root = shared.uberblock.lock().rootbp;
+        let mos = Objset::open(Arc::clone(&shared.store) as _, 0, &root, None)?;
+        let mut state = ScanState::default();
+        (state.cur_min_txg, state.cur_max_txg) = (self.min, self.max);
+        let current = self.left.front().filter(|set| set.resume.is_some());
+        if let Some(mos) = self.left.iter().find(|set| set.object == 0) {
+            state.bookmark = mos.resume.map_or(Zbookmark::default(), |(object, blkid)| {
+                Zbookmark::new(0, object, 0, blkid)
+            });
+            return Ok((state, Queue::new()));
+        }
+        let all = datasets(&mos);
+        state.bookmark = Zbookmark::new(NO_OBJSET, 0, 0, 0);
+        if let Some((set, (object, blkid))) = current.and_then(|set| Some((set, set.resume?))) {
+            state.bookmark = Zbookmark::new(set.object, object, 0, blkid);
+            state.cur_min_txg = set.since;
+            let snapshot = all.get(&set.object).filter(|d| d.is_snapshot());
+            state.cur_max_txg = snapshot.map_or(self.max, |d| self.max.min(d.creation_txg));
+        }
+        let left: BTreeMap<u64, u64> = self.left.iter().map(|set| (set.guid, set.since)).collect();
+        let is_done = |d: &DslDataset| self.seen.contains(&d.guid) && !left.contains_key(&d.guid);
+        let mut queue = Queue::new();
+        for (object, d) in &all {
+            let is_current = current.is_some_and(|set| set.guid == d.guid);
+            let before = all.get(&d.prev_snap);
+            if !is_done(d) && !is_current && before.is_none_or(is_done) {
+                let birth = before.map_or(self.min, |p| self.min.max(p.creation_txg));
+                queue.insert(*object, left.get(&d.guid).copied().unwrap_or(birth));
+            }
+        }
+        Ok((state, queue))
     }
 
     /// Walks on for a while; whether everything was visited.
@@ -86,7 +204,8 @@ impl<'a> Walk<'a> {
         let uberblock = *shared.uberblock.lock();
         let store = Arc::clone(&shared.store) as _;
         let mos = Objset::open(store, 0, &uberblock.rootbp, None)?;
-        let until = shared.rt.now() + PIECE;
+        let piece = Duration::from_millis(shared.tunables.get(Tunable::ScanPiece));
+        let until = shared.rt.now() + piece;
         loop {
             let Some(mut set) = self.left.pop_front() else {
                 if !self.look_for_sets(&mos) {
@@ -120,20 +239,8 @@ impl<'a> Walk<'a> {
 
     /// Lists the datasets that were not visited, older ones first; whether there are any.
     fn look_for_sets(&mut self, mos: &Objset) -> bool {
-        let mut found = Vec::new();
-        for object in mos.objects() {
-            // What cannot be read of the MOS was counted when it was walked over.
-            let Ok(object) = object else { continue };
-            if object.dnode().bonus_kind != DmuType::DSL_DATASET {
-                continue;
-            }
-            let phys = DslDataset::decode(&object.dnode().bonus, object.dnode().endian);
-            if let Ok(phys) = phys
-                && !self.seen.contains(&phys.guid)
-            {
-                found.push((object.number(), phys));
-            }
-        }
+        let mut found: Vec<(u64, DslDataset)> = datasets(mos).into_iter().collect();
+        found.retain(|(_, d)| !self.seen.contains(&d.guid));
         found.sort_by_key(|(_, d)| (!d.is_snapshot(), d.creation_txg));
         for (object, d) in &found {
             let before = dataset(mos, d.prev_snap).filter(|p| self.seen.contains(&p.guid));
@@ -142,6 +249,29 @@ impl<'a> Walk<'a> {
             self.left.push_back(Set { object: *object, guid: d.guid, since, resume: None });
         }
         !found.is_empty()
+    }
+}
+
+/// All datasets and snapshots, by number. What cannot be read of the MOS was counted when it was
+/// walked over.
+fn datasets(mos: &Objset) -> BTreeMap<u64, DslDataset> {
+    let objects = mos.objects().flatten();
+    let datasets = objects.filter(|o| o.dnode().bonus_kind == DmuType::DSL_DATASET);
+    let decode = |o: dmu::Object| {
+        let dnode = o.dnode();
+        Some((o.number(), DslDataset::decode(&dnode.bonus, dnode.endian).ok()?))
+    };
+    datasets.filter_map(decode).collect()
+}
+
+/// The block before the one that a place names, where a walk can be resumed; `None`: at the
+/// beginning. OpenZFS has not visited the one that it names.
+fn behind(place: &Zbookmark) -> Option<(u64, u64)> {
+    match (place.object, place.blkid) {
+        _ if place.level() != 0 => None,
+        (0, _) | (1, 0) => None,
+        (object, 0) => Some((object - 1, u64::MAX)),
+        (object, blkid) => Some((object, blkid - 1)),
     }
 }
 
@@ -215,8 +345,9 @@ impl Visitor for Visit<'_, '_> {
         }
         // A walk goes on at a block with nothing below it.
         let is_end = place.level == 0 && place.object != 0;
-        let is_time = || is_full || self.walk.shared.is_scan_interrupted();
-        if is_end && is_time() && self.walk.shared.rt.now() >= self.until {
+        let shared = self.walk.shared;
+        let is_time = || is_full && shared.rt.now() >= self.until;
+        if is_end && (shared.is_scan_interrupted() || is_time()) {
             self.stop = Some((place.object, place.blkid));
             return Step::Stop;
         }

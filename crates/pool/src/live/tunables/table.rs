@@ -330,4 +330,15 @@ table! {
     Stats "zinc_stats" Unit::Switch, 1, 0..=1, |s, v| s.set_counting(v == 1),
         "0: nothing is counted, to measure what counting costs. What a txg did is still recorded, \
          for the throttle needs it.";
+
+    // Scrub and resilver.
+    ScanPiece "zfs_scrub_min_time_ms" Unit::Milliseconds, 200, 1..=60_000,
+        |_, _| {},
+        "A scrub or resilver goes on for so long at a time; no txg ends meanwhile.";
+    ScanPlaceEach "zfs_scan_checkpoint_intval" Unit::Seconds, 5, 0..=86_400,
+        |_, _| {},
+        "How often a scrub writes where it is. A crash repeats as much of it.";
+    ScanSuspend "zfs_scan_suspend_progress" Unit::Switch, 0, 0..=1,
+        |_, _| {},
+        "Scrub and resilver wait.";
 }

@@ -7,6 +7,7 @@ use crate::failure::Failure;
 use crate::live::LiveArgs;
 use crate::session::Session;
 use engine::LivePool;
+use engine::pools::Function;
 use std::process::ExitCode;
 
 /// Arguments of `zinc zpool scrub`.
@@ -17,6 +18,9 @@ pub struct Scrub {
     /// Stop a scrub
     #[arg(short = 's', conflicts_with = "until_done")]
     stop: bool,
+    /// Pause a scrub, also over an export; the same command without -p goes on with it
+    #[arg(short = 'p', conflicts_with_all = ["until_done", "stop"])]
+    pause: bool,
     /// Wait until it is done; a pool that is not served is always waited for
     #[arg(short = 'w')]
     until_done: bool,
@@ -37,16 +41,24 @@ pub struct Resilver {
 
 impl Scrub {
     fn act(&self, session: &Session, pool: &LivePool) -> Result<(), Failure> {
-        let doing = if self.stop { "cannot cancel scrubbing" } else { "cannot scrub" };
-        let start = format!("{doing} {}", pool.name());
-        let done = if self.stop { pool.stop_scrub() } else { pool.scrub() };
-        done.map_err(|e| Failure::from(e).about(&start))?;
-        match (self.stop, self.until_done) {
+        let (doing, done) = match (self.stop, self.pause) {
+            (true, _) => ("cannot cancel scrubbing", pool.stop_scrub()),
+            (_, true) => ("cannot pause scrubbing", pool.pause_scrub()),
+            // A command that opened the pool itself went on with it at once.
+            _ if session.client().is_none() && is_scrubbing(pool) => ("", Ok(())),
+            _ => ("cannot scrub", pool.scrub()),
+        };
+        done.map_err(|e| Failure::from(e).about(&format!("{doing} {}", pool.name())))?;
+        match (self.stop || self.pause, self.until_done) {
             (true, _) => Ok(()),
             (false, true) => wait(session, pool),
             (false, false) => see_to_the_end(session, pool),
         }
     }
+}
+
+fn is_scrubbing(pool: &LivePool) -> bool {
+    pool.scan().is_some_and(|now| now.function() == Function::Scrub)
 }
 
 impl Verb for Scrub {
