@@ -299,6 +299,19 @@ impl Known {
         self.leaves().map(|leaf| leaf.guid).collect()
     }
 
+    /// These are its devices, where it has them, whatever guid the pool has by now: `zpool reguid`
+    /// may have ended before the new one was written down.
+    #[must_use]
+    pub fn lies_on(&self, pool: &Candidate) -> bool {
+        let is_here = |leaf: &VdevConfig| {
+            let (Some(seen), Some(path)) = (pool.leaves.get(&leaf.guid), &leaf.path) else {
+                return false;
+            };
+            real(&seen.path) == real(Path::new(path))
+        };
+        self.leaves().any(is_here)
+    }
+
     /// All devices, spares and cache devices included.
     fn devices(&self) -> impl Iterator<Item = &VdevConfig> {
         self.leaves().chain(self.config.spares.iter().chain(&self.config.l2cache))

@@ -275,7 +275,8 @@ pub fn look_for_any(known: Known, elsewhere: &[PathBuf]) -> Result<Found, LookEr
         (None, Some(path)) => return Err(LookError::Denied { name: name(), path }),
         (None, None) => return Err(LookError::Absent(Box::new(known))),
     };
-    let is_outdated = is_wider || known.is_changing();
+    let has_new_guid = known.guid() != candidate.config.pool_guid;
+    let is_outdated = is_wider || known.is_changing() || has_new_guid;
     let listed = Listed { known: Some(known), is_elsewhere: false, is_outdated };
     Ok(Found { candidate, listed })
 }

@@ -23,8 +23,17 @@ struct Seen {
 impl Seen {
     /// Looks, and says what is wrong.
     fn of(place: &Place) -> Result<Self, String> {
-        let run = place.run("zpool list -Ho name,health");
-        if (run.code, run.err.as_str()) != (0, "") {
+        let mut run = place.run("zpool list -Ho name,health");
+        // A destroy came to its end but for the list; what is said then helps.
+        let (hint, end) = ("hint: `zinc ", "` forgets it");
+        let forgotten =
+            run.err.lines().filter_map(|l| l.trim().strip_prefix(hint)?.strip_suffix(end));
+        let forgotten: Vec<String> = forgotten.map(str::to_owned).collect();
+        if !forgotten.is_empty() {
+            forgotten.iter().for_each(|command| drop(place.ok(command)));
+            run = place.run("zpool list -Ho name,health");
+        }
+        if run.code != 0 || !matches!(&*run.err, "" | "no pools available\n") {
             return Err(format!("list: {} {}", run.out, run.err));
         }
         let mut known = Vec::new();

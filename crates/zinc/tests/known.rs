@@ -523,6 +523,25 @@ fn a_pool_is_whole_wherever_an_add_is_killed() {
     }
 }
 
+#[test]
+fn a_pool_whose_new_guid_was_not_written_down_is_there_once() {
+    let place = Place::new(&["a"]);
+    place.ok("zpool create tank a");
+    let before = std::fs::read(place.cache()).unwrap();
+    place.ok("zpool reguid tank");
+    std::fs::write(place.cache(), &before).unwrap();
+    assert!(!place.run("zpool import -d .").out.contains("pool: tank"));
+    assert!(place.fails("zpool import -d . tank other").contains("it is imported already"));
+    assert!(std::fs::read(place.cache()).unwrap() == before);
+    // Who finds it writes it down.
+    assert_eq!(place.ok("zpool list -Ho name"), "tank\n");
+    assert!(std::fs::read(place.cache()).unwrap() != before);
+    // A copy on other devices is another pool.
+    std::fs::copy(place.path().join("a"), place.path().join("copy")).unwrap();
+    place.ok("zpool reguid -d copy tank");
+    assert!(place.ok("zpool import -d copy").contains("pool: tank"));
+}
+
 /// Makes of a device that was added one whose adding was cut off before the uberblock: its labels
 /// are there, and no uberblock is.
 fn empty_rings(path: &Path) {

@@ -127,8 +127,7 @@ impl New {
             let path = here.to_str().filter(|_| here.exists()).unwrap_or(&new).to_owned();
             let layout = layout::parse(&[path])?;
             let seen = pool.look()?;
-            let (force, patience) = (self.force, self.live.how.wait);
-            let claimed = claim(session, &layout, For::Pool(&seen), force, patience);
+            let claimed = claim(session, &layout, For::Pool(&seen), self.force, self.live.how.wait);
             let devices = claimed.map_err(|e| e.about(&start))?;
             let ([top], Some(device)) = (layout.tops.as_slice(), devices.values().next()) else {
                 return Err(Failure::new(start).because(format!("'{new}' is not one device")));

@@ -16,7 +16,7 @@ use engine::live::{LogDevices, cache_config};
 use engine::pools::CandidateState;
 use engine::spelling;
 use engine::{Candidate, LivePool, Pool};
-use imported::{Found, pick};
+use imported::{Found, Known, pick};
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -63,11 +63,12 @@ pub struct TakeArgs {
 
 /// Whether the pool is imported already: known here, or served. An entry that is left over, because
 /// the devices of its pool are elsewhere by now, is in nobody's way: the import writes it anew.
-fn is_imported(session: &Session, guid: u64) -> bool {
+fn is_imported(session: &Session, pool: &Candidate) -> bool {
+    let guid = pool.config.pool_guid;
+    let is_it = |known: &Known| known.guid() == guid || known.lies_on(pool);
+    let is_there = |known: &Known| !imported::is_gone(known, &import_places(&[]));
     Server::holds(session, guid)
-        || known::pools(session)
-            .by_guid(guid)
-            .is_some_and(|known| !imported::is_gone(&known, &import_places(&[])))
+        || known::pools(session).all().iter().any(|known| is_it(known) && is_there(known))
 }
 
 /// Whether another pool has this name already.
@@ -103,7 +104,7 @@ impl Args {
     pub fn shown(&self, session: &Session) -> Result<Vec<Candidate>, Failure> {
         let mut all = self.in_places(session)?;
         if self.name.is_none() && !self.txgs {
-            all.retain(|c| !is_imported(session, c.config.pool_guid));
+            all.retain(|c| !is_imported(session, c));
         }
         Ok(all)
     }
@@ -113,7 +114,7 @@ impl Args {
         let found = self.in_places(session)?;
         let fits = |c: &Candidate| (c.state() == CandidateState::Destroyed) == self.destroyed;
         let Some(name) = &self.name else {
-            let is_new = |c: &Candidate| fits(c) && !is_imported(session, c.config.pool_guid);
+            let is_new = |c: &Candidate| fits(c) && !is_imported(session, c);
             let chosen: Vec<_> = found.into_iter().filter(is_new).collect();
             if chosen.is_empty() {
                 ui::error(session, "no pools available to import\n");
@@ -145,7 +146,7 @@ impl Args {
             return Err(failure.fold(Failure::new(what), Failure::because).hint(hint));
         }
         // Among several of that name the one that is not imported yet is meant.
-        let is_new = |c: &Candidate| fits(c) && !is_imported(session, c.config.pool_guid);
+        let is_new = |c: &Candidate| fits(c) && !is_imported(session, c);
         let some_new = found.iter().any(|c| is_it(c) && is_new(c));
         let preferred = |c: &Candidate| if some_new { is_new(c) } else { fits(c) };
         self.take(session, &pick(found, &self.pool.search, name, preferred)?)?;
@@ -168,7 +169,7 @@ impl Args {
         let remembered =
             Remembered::of(&doing, &settings, self.take.root.as_deref(), self.take.temporary)?;
         known::check_writable(session, &doing, &remembered.cachefile)?;
-        let refuse = || self.refuse_twice(session, &labelled, &name, guid);
+        let refuse = || self.refuse_twice(session, &labelled, &name, candidate);
         refuse()?;
         self.refuse_denied(session, candidate, &doing, remembered.readonly)?;
         if remembered.readonly {
@@ -227,9 +228,10 @@ impl Args {
         session: &Session,
         labelled: &str,
         name: &str,
-        guid: u64,
+        candidate: &Candidate,
     ) -> Result<(), Failure> {
-        match (is_imported(session, guid), &self.new_name) {
+        let guid = candidate.config.pool_guid;
+        match (is_imported(session, candidate), &self.new_name) {
             (true, Some(_)) => {
                 let what = format!("cannot import '{labelled}': it is imported already");
                 let hint =
