@@ -6,13 +6,12 @@
 
 use crate::parameter::{Origin, Parameter};
 use crate::row::{ELSEWHERE, Kind, Row, Verdict};
+use crate::runs::{self, Job};
 use crate::score::Score;
 use crate::target::Target;
-use engine::inside::rt::for_each_parallel;
 use serde::Serialize;
-use std::collections::BTreeMap;
 use std::fmt;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 /// An experiment, as the registry has it.
 #[derive(Clone, Copy)]
@@ -25,6 +24,8 @@ pub struct Experiment {
     pub preset: &'static str,
     /// Seeds that it runs with on simulated disks when none are asked for: as many as take seconds.
     pub seeds: u64,
+    /// MiB of memory that a simulated seed takes, about.
+    pub memory_mib: u64,
     /// What it does with a device. In a pool it does no harm.
     pub on_device: OnDevice,
     /// Runs it.
@@ -233,7 +234,7 @@ impl Outcome {
     }
 
     /// Adds what another seed gave.
-    fn join(&mut self, other: Self) {
+    pub(crate) fn join(&mut self, other: Self) {
         self.seeds.extend(other.seeds);
         for row in other.rows {
             match self.rows.iter_mut().find(|mine| mine.is(&row)) {
@@ -272,43 +273,21 @@ pub fn tallies<'a>(rows: impl IntoIterator<Item = &'a Row>) -> Vec<Tally> {
 }
 
 impl Experiment {
-    /// Runs it with this many seeds from the setting's on, and joins what they gave.
-    ///
-    /// Simulations run at the same time, as many as there are processors; on a disk or in a pool
-    /// one follows the other.
+    /// Runs it with this many seeds from the setting's on, and joins what they gave. See
+    /// [`crate::runs`].
     ///
     /// # Errors
     /// Those of the first run that failed.
     pub fn repeat(
-        &self,
+        &'static self,
         target: &Target,
         setting: &Setting,
         seeds: u64,
     ) -> Result<Outcome, LabError> {
-        target.check(self)?;
-        let seeds = (0..seeds.max(1)).map(|n| setting.seed.wrapping_add(n));
-        let one = |seed: u64| -> Result<Outcome, LabError> {
-            let outcome = (self.run)(target, &Setting { seed, ..setting.clone() })?;
-            Ok(Outcome { seeds: vec![seed], ..outcome })
-        };
-        let outcomes: Vec<Outcome> = match target {
-            Target::Sim(_) => {
-                let done = Mutex::new(BTreeMap::new());
-                for_each_parallel(0, seeds.enumerate(), |(n, seed)| {
-                    let outcome = one(seed)?;
-                    done.lock().unwrap_or_else(PoisonError::into_inner).insert(n, outcome);
-                    Ok::<(), LabError>(())
-                })?;
-                done.into_inner().unwrap_or_else(PoisonError::into_inner).into_values().collect()
-            }
-            _ => seeds.map(one).collect::<Result<_, _>>()?,
-        };
-        let none = || LabError::new(self.name, "no seed ran");
-        let joined = outcomes.into_iter().reduce(|mut all, one| {
-            all.join(one);
-            all
-        });
-        joined.ok_or_else(none)
+        let job = Job { experiment: self, setting: setting.clone(), seeds };
+        let mut found = None;
+        runs::run(target, &[job], &mut |outcome| found = Some(outcome))?;
+        found.ok_or_else(|| LabError::new(self.name, "no seed ran"))
     }
 }
 

@@ -136,7 +136,7 @@ const DOCUMENT_2: &[Item] = &[
     item("profiles: simultaneous checksums", In(PIOS, "", "checksums at once", "")),
     item("text: 48 % of the runtime", In(PIOS, "", "of the runtime", "")),
     item("text: 40 MB/s by 16 zio threads", In(PIOS, "16 zio threads: more", "", "")),
-    item("text: any leaf-sync threads are better", In(PIOS, "settings of 2007: any", "", "")),
+    item("text: any leaf-sync threads are better", In(PIOS, "settings of 2007: 2, 8", "", "")),
     item("text: best with 2", In(PIOS, "settings of 2007: best number", "", "")),
     item("three things left open", In(PIOS, "zinc: ", "", "")),
 ];

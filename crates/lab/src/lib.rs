@@ -10,6 +10,7 @@
 
 pub mod advise;
 pub mod bare;
+mod content;
 pub mod disk;
 pub mod distribution;
 pub mod experiment;
@@ -23,6 +24,7 @@ pub mod pios_study;
 mod raw_sweep;
 pub mod report;
 pub mod row;
+pub mod runs;
 pub mod score;
 mod seek;
 pub mod sensitivity;

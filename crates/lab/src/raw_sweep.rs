@@ -31,6 +31,7 @@ pub(crate) const EXPERIMENT: Experiment = Experiment {
     about: "single synchronous writes to a bare disk, by size",
     preset: "hitachi-dk32ej36n",
     seeds: 5,
+    memory_mib: 512,
     on_device: OnDevice::Writes,
     run,
 };

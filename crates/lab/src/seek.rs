@@ -29,6 +29,7 @@ pub(crate) const EXPERIMENT: Experiment = Experiment {
     about: "reads of a bare disk in a row and at random, by block size",
     preset: "seek-study",
     seeds: 5,
+    memory_mib: 512,
     on_device: OnDevice::Reads,
     run,
 };

@@ -38,6 +38,9 @@ pub enum StreamError {
     /// An object failed.
     #[error(transparent)]
     Dmu(#[from] engine::inside::dmu::Error),
+    /// A file failed.
+    #[error(transparent)]
+    File(#[from] engine::inside::zpl::Error),
     /// A thread could not be started.
     #[error("cannot start a thread: {0}")]
     Thread(#[from] std::io::Error),

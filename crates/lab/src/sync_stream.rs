@@ -76,6 +76,7 @@ pub(crate) const EXPERIMENT: Experiment = Experiment {
     about: "one sequential writer, measured over the sync of each txg",
     preset: "hitachi-dk32ej36n-cached",
     seeds: 5,
+    memory_mib: 512,
     on_device: OnDevice::MakesPool,
     run,
 };

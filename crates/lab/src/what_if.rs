@@ -1,26 +1,30 @@
 //! What a pool would do: simulated disks in a layout, and threads that read or write.
 //!
 //! The engine runs on the models of disks in virtual time, with its usual settings. Processors cost
-//! nothing here, so what flash disks do is an upper bound; blocks are stored as they are. The files
-//! are written before the clock starts, and reads find little of them in memory. They are a
-//! gigabyte together on empty disks, so seeks are as short as in a new pool.
+//! nothing here, so what flash disks do is an upper bound. The files are written before the clock
+//! starts, and reads find little of them in memory. In a new pool they lie on a small part of the
+//! disks, so that seeks are short; in a full one the disks are made so small that seeks go over all
+//! of them, as on large disks that are full.
 
 mod layout;
+mod load;
 mod meter;
+mod picture;
+mod state;
 
 pub use layout::Layout;
+pub use picture::{Point, picture};
+pub use state::State;
 
 use crate::disk::Preset;
 use crate::experiment::LabError;
-use crate::stream::{HOLD_TREE, StreamError, write_record, zeros};
-use engine::inside::device::{SimDisks, SimOptions, WriteDeviceRef};
-use engine::inside::dmu::Hold;
-use engine::inside::rt::{Rng as _, Rt, Xoshiro256};
-use engine::inside::zpl::Volume;
+use crate::stream::StreamError;
+use engine::inside::device::{SimDisks, WriteDeviceRef};
+use engine::inside::rt::Rt;
 use engine::live;
-use engine::live::{CreateOptions, LivePool, Setting};
+use engine::live::{CreateOptions, Devices, LivePool, NewTop, Setting, SpaceClass, VdevSpec};
+use load::Took;
 pub(crate) use meter::{Meter, Metered};
-use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 /// What the threads do.
@@ -34,6 +38,10 @@ pub enum Work {
     Read,
     /// Read at random places.
     RandomRead,
+    /// Read and overwrite at random places: so many reads of a hundred requests.
+    Mixed(u8),
+    /// Write in order and wait each time until it is safe.
+    SyncWrite,
 }
 
 /// A pool and its load.
@@ -45,8 +53,20 @@ pub struct Question {
     pub disks: usize,
     /// How they lie.
     pub layout: Layout,
+    /// The disks for the intent log and for metadata.
+    pub fast: Preset,
+    /// How many have the intent log, as one mirror; 0 for none.
+    pub logs: usize,
+    /// How many have the metadata, as one mirror; 0 for none.
+    pub specials: usize,
+    /// In what state the pool is.
+    pub state: State,
     /// Bytes of a record.
     pub record: u32,
+    /// Data are stored in so many times fewer bytes; 1 for data that are not compressed.
+    pub compression: f64,
+    /// Bytes of all files together.
+    pub bytes: u64,
     /// Threads, each with a file of its own.
     pub threads: usize,
     /// Bytes of a read or write.
@@ -82,6 +102,30 @@ impl Limit {
     }
 }
 
+/// How long requests take, in milliseconds.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Latency {
+    /// Half of them take no longer.
+    pub p50: f64,
+    /// Ninety of a hundred.
+    pub p90: f64,
+    /// Ninety-nine of a hundred.
+    pub p99: f64,
+    /// All of them.
+    pub max: f64,
+}
+
+impl Latency {
+    fn of(mut took: Vec<Duration>) -> Self {
+        took.sort_unstable();
+        let at = |part: f64| {
+            let index = (part * took.len().saturating_sub(1) as f64).round() as usize;
+            took.get(index).map_or(0.0, |took| took.as_secs_f64() * 1e3)
+        };
+        Self { p50: at(0.5), p90: at(0.9), p99: at(0.99), max: at(1.0) }
+    }
+}
+
 /// What it does.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Answer {
@@ -89,20 +133,24 @@ pub struct Answer {
     pub mib_per_second: f64,
     /// Requests in a second.
     pub per_second: f64,
-    /// How long requests take, in milliseconds: half of them, 99 of a hundred, all.
-    pub latency_ms: [f64; 3],
-    /// Percent of the time for which the disks had something to do, on average.
+    /// Of all requests.
+    pub latency: Latency,
+    /// Of reads, if there are any.
+    pub reads: Option<Latency>,
+    /// Of writes, if there are any.
+    pub writes: Option<Latency>,
+    /// Percent of the time for which the disks with data had something to do, on average.
     pub busy_percent: f64,
     /// What holds it back.
     pub limit: Limit,
 }
 
-/// Dirty data at most, whatever machine this runs on.
+/// Dirty data at most, whatever machine this runs on; of small files and full pools less.
 const DIRTY_MAX: u64 = 1 << 30;
-/// Memory for blocks that were read: little, so that reads come from the disks.
-const CACHE_BYTES: usize = 64 << 20;
-/// Bytes of all files together.
-const FILES_BYTES: u64 = 1 << 30;
+/// Memory for blocks that were read is so small a part of the files, so that reads come from the
+/// disks; but no less than metadata need.
+const CACHE_PART: u64 = 16;
+const CACHE_LEAST: u64 = 16 << 20;
 /// Busy for more than this, disks are the limit, in percent.
 const BUSY: f64 = 90.0;
 
@@ -118,6 +166,7 @@ pub fn what_if(question: &Question) -> Result<Answer, LabError> {
 impl Question {
     fn check(&self) -> Result<(), LabError> {
         self.disk.check()?;
+        self.fast.check()?;
         let refuse = |why: &str| Err(LabError::new("no such pool or load", why));
         if self.disks == 0 || !self.disks.is_multiple_of(self.layout.width()) {
             return Err(LabError::new("the disks make no whole groups", self.layout)
@@ -129,8 +178,17 @@ impl Question {
         if self.chunk == 0 || self.chunk > 64 << 20 {
             return refuse("a request has 1 byte to 64 MiB");
         }
+        if !(1 << 20..=1 << 40).contains(&self.bytes) {
+            return refuse("all files together have 1 MiB to 1 TiB");
+        }
         if self.threads == 0 || self.threads > 1024 {
             return refuse("there are 1 to 1024 threads");
+        }
+        if !(1.0..=100.0).contains(&self.compression) {
+            return refuse("data are stored in 1 to 100 times fewer bytes");
+        }
+        if self.state.lacks_a_disk() && self.layout == Layout::Stripe {
+            return refuse("a stripe that lacks a disk has lost its data");
         }
         Ok(())
     }
@@ -138,69 +196,128 @@ impl Question {
     /// Bytes of each thread's file: whole requests and whole records.
     fn file_bytes(&self) -> u64 {
         let unit = self.chunk.next_multiple_of(u64::from(self.record));
-        (FILES_BYTES / self.threads as u64).next_multiple_of(unit)
+        (self.bytes / self.threads as u64).max(1).next_multiple_of(unit)
+    }
+
+    /// Whether the files are there before the load begins.
+    fn has_files(&self) -> bool {
+        match self.work {
+            Work::Write | Work::SyncWrite => self.state != State::New,
+            Work::Overwrite | Work::Read | Work::RandomRead | Work::Mixed(_) => true,
+        }
+    }
+
+    fn writes(&self) -> bool {
+        !matches!(self.work, Work::Read | Work::RandomRead)
     }
 }
 
-fn answer(rt: &Rt, q: &Question) -> Result<Answer, StreamError> {
-    let site = SimDisks::new(rt);
-    let size = q.disk.capacity_bytes / 512 * 512;
-    let mut meters = Vec::new();
-    let mut devices = Vec::new();
-    for (number, model) in q.disk.models(q.disks, size, q.seed).into_iter().enumerate() {
-        let meter = Meter::default();
-        let options = SimOptions { name: format!("disk{number}"), size, ..SimOptions::default() };
-        let model = Box::new(Metered::new(model, meter.clone()));
-        devices
-            .push((format!("disk{number:03}"), site.add_model(&options, model) as WriteDeviceRef));
-        meters.push(meter);
+/// The disks of the pool, those with something to do being measured.
+#[derive(Default)]
+struct Bench {
+    devices: Devices,
+    tops: Vec<NewTop>,
+    meters: Vec<Meter>,
+}
+
+impl Bench {
+    /// New disks of a kind, with names that begin like this.
+    fn disks(
+        &mut self,
+        site: &SimDisks,
+        (preset, count, name): (&Preset, usize, &str),
+        seed: u64,
+    ) -> Vec<(String, WriteDeviceRef)> {
+        let size = preset.capacity_bytes / 512 * 512;
+        let meters = (0..count).map(|_| Meter::default()).collect::<Vec<_>>();
+        let disks = preset.watched(site, (name, count), size, seed, |n, model| {
+            Box::new(Metered::new(model, meters[n].clone()))
+        });
+        self.devices.extend(disks.iter().cloned());
+        self.meters.extend(meters);
+        disks
     }
-    let off = |name: &str| (name.to_owned(), "off".to_owned());
-    let tunables: Result<Vec<Setting>, _> =
-        [format!("zfs_dirty_data_max={DIRTY_MAX}"), "zfs_txg_history=10000".to_owned()]
-            .iter()
-            .map(|t| Setting::parse(t))
-            .collect();
-    let (devices, tops) = q.layout.tops(devices);
+
+    /// A mirror of fast disks with what is of this class.
+    fn fast(&mut self, site: &SimDisks, q: &Question, count: usize, class: SpaceClass) {
+        let (name, seed) = match class {
+            SpaceClass::Log => ("log", q.seed.wrapping_add(1 << 32)),
+            _ => ("special", q.seed.wrapping_add(2 << 32)),
+        };
+        let disks = self.disks(site, (&q.fast, count, name), seed);
+        let leaf = |(path, _): (String, _)| VdevSpec::Leaf { path, is_file: false };
+        let mut leaves: Vec<VdevSpec> = disks.into_iter().map(leaf).collect();
+        let spec = match leaves.len() {
+            0 => return,
+            1 => leaves.remove(0),
+            _ => VdevSpec::Mirror(leaves),
+        };
+        self.tops.push(NewTop { spec, class });
+    }
+
+    /// The time for which so many disks, the first ones, had something to do, all together.
+    fn busy(&self, disks: usize, now: Duration) -> Duration {
+        self.meters.iter().take(disks).map(|meter| meter.busy(now)).sum()
+    }
+}
+
+fn pool(rt: &Rt, q: &Question) -> Result<(LivePool, Bench), StreamError> {
+    let site = SimDisks::new(rt);
+    let mut bench = Bench::default();
+    let disk = q.state.disk(q);
+    let disks = bench.disks(&site, (&disk, q.disks, "disk"), q.seed);
+    let (_, tops) = q.layout.tops(disks);
+    bench.tops = tops;
+    bench.fast(&site, q, q.logs, SpaceClass::Log);
+    bench.fast(&site, q, q.specials, SpaceClass::Special);
+    let set = |name: &str, value: &str| (name.to_owned(), value.to_owned());
+    let compression = if q.compression > 1.0 { "lz4" } else { "off" };
+    let tunables: Result<Vec<Setting>, _> = [
+        format!("zfs_dirty_data_max={}", q.state.dirty_max(q)),
+        "zfs_txg_history=10000".to_owned(),
+    ]
+    .iter()
+    .map(|t| Setting::parse(t))
+    .collect();
+    let mut properties = vec![set("compression", compression), set("checksum", "off")];
+    properties.push(set("recordsize", &q.record.to_string()));
     let options = CreateOptions {
-        fs_properties: vec![off("compression"), off("checksum")],
-        cache_bytes: CACHE_BYTES,
+        fs_properties: properties,
+        cache_bytes: (q.bytes / CACHE_PART).max(CACHE_LEAST) as usize,
         tunables: tunables?,
-        ..CreateOptions::new("h", tops)
+        ..CreateOptions::new("h", bench.tops.clone())
     };
-    let pool = live::create(rt, &options, &devices)?;
-    let volumes: Result<Vec<Volume>, StreamError> =
-        (0..q.threads).map(|n| file(&pool, q, n)).collect();
-    let volumes = volumes?;
-    pool.sync()?;
+    let pool = live::create(rt, &options, &bench.devices)?;
+    Ok((pool, bench))
+}
+
+fn answer(rt: &Rt, q: &Question) -> Result<Answer, StreamError> {
+    let (pool, bench) = pool(rt, q)?;
+    let files = state::prepare(&pool, q, &bench.devices)?;
     let first = pool.last_synced();
-    let (began, busy) = (rt.now(), busy(&meters, rt.now()));
-    let took = Mutex::new(Vec::new());
-    rt.for_each_parallel(q.threads, volumes.iter().enumerate(), |(n, volume)| {
-        let mine = requests(rt, q, volume, n as u64)?;
-        took.lock().unwrap_or_else(PoisonError::into_inner).extend(mine);
-        Ok::<(), StreamError>(())
-    })?;
-    if matches!(q.work, Work::Write | Work::Overwrite) {
+    let (began, busy) = (rt.now(), bench.busy(q.disks, rt.now()));
+    let took = load::run(rt, q, &files)?;
+    if q.writes() {
         pool.sync()?;
     }
     let seconds = (rt.now() - began).as_secs_f64().max(1e-9);
-    let busy_percent =
-        100.0 * (self::busy(&meters, rt.now()) - busy).as_secs_f64() / (seconds * q.disks as f64);
+    // Those of the log and of metadata have other work.
+    let busy = (bench.busy(q.disks, rt.now()) - busy).as_secs_f64();
+    let busy_percent = 100.0 * busy / (seconds * q.disks as f64);
     let delays: u64 = pool.txgs().iter().filter(|r| r.txg > first).map(|r| r.delays).sum();
-    let mut took = took.into_inner().unwrap_or_else(PoisonError::into_inner);
-    took.sort_unstable();
-    let at = |part: f64| {
-        let index = (part * took.len().saturating_sub(1) as f64).round() as usize;
-        took.get(index).map_or(0.0, |took: &Duration| took.as_secs_f64() * 1e3)
-    };
-    let latency_ms = [at(0.5), at(0.99), at(1.0)];
+    drop(files);
     pool.close()?;
     let per_second = took.len() as f64 / seconds;
+    let of = |reads: bool| -> Option<Latency> {
+        let some: Vec<Duration> = took.iter().filter(|t| t.read == reads).map(|t| t.time).collect();
+        (!some.is_empty()).then(|| Latency::of(some))
+    };
     Ok(Answer {
         mib_per_second: per_second * q.chunk as f64 / f64::from(1 << 20),
         per_second,
-        latency_ms,
+        latency: Latency::of(took.iter().map(|t: &Took| t.time).collect()),
+        reads: of(true),
+        writes: of(false),
         busy_percent,
         limit: match () {
             () if busy_percent >= BUSY => Limit::Disks,
@@ -209,71 +326,3 @@ fn answer(rt: &Rt, q: &Question) -> Result<Answer, StreamError> {
         },
     })
 }
-
-/// The time for which disks had something to do, all together.
-fn busy(meters: &[Meter], now: Duration) -> Duration {
-    meters.iter().map(|meter| meter.busy(now)).sum()
-}
-
-/// The file of a thread; written, unless that is the load.
-fn file(pool: &LivePool, q: &Question, number: usize) -> Result<Volume, StreamError> {
-    let name = format!("h/file{number}");
-    pool.create_volume(&name, q.file_bytes(), q.record, Vec::new())?;
-    let volume = pool.volume(&name)?;
-    if q.work != Work::Write {
-        let zeros = zeros(q.record);
-        for block in 0..q.file_bytes() / u64::from(q.record) {
-            write_record(&volume, block, &zeros)?;
-        }
-    }
-    Ok(volume)
-}
-
-/// What one thread does until its time is over; how long each request took.
-fn requests(
-    rt: &Rt,
-    q: &Question,
-    file: &Volume,
-    number: u64,
-) -> Result<Vec<Duration>, StreamError> {
-    let mut rng = Xoshiro256::seeded(q.seed.wrapping_add(number << 32));
-    let end = rt.now() + Duration::from_secs_f64(q.seconds);
-    let places = (q.file_bytes() / q.chunk).max(1);
-    let (record, zeros) = (u64::from(q.record), zeros(q.record));
-    let mut buffer = vec![0; q.chunk as usize];
-    let mut took = Vec::new();
-    for next in 0_u64.. {
-        let began = rt.now();
-        if began >= end {
-            break;
-        }
-        let place = match q.work {
-            Work::Write | Work::Read => next % places,
-            Work::Overwrite | Work::RandomRead => rng.below(places),
-        };
-        let offset = place * q.chunk;
-        match q.work {
-            Work::Read | Work::RandomRead => {
-                file.object().read_at(offset, &mut buffer)?;
-            }
-            Work::Write | Work::Overwrite if q.chunk.is_multiple_of(record) => {
-                for block in offset / record..(offset + q.chunk) / record {
-                    write_record(file, block, &zeros)?;
-                }
-            }
-            Work::Write | Work::Overwrite => {
-                let tx = file.object().objset().begin(Hold::write(q.chunk + record + HOLD_TREE))?;
-                file.object().write_at(&tx, offset, &buffer)?;
-            }
-        }
-        took.push(rt.now() - began);
-        // A request that memory answers takes some time too, or none would ever end.
-        if took.last() == Some(&Duration::ZERO) {
-            rt.sleep(REQUEST);
-        }
-    }
-    Ok(took)
-}
-
-/// What a request costs that waits for nothing.
-const REQUEST: Duration = Duration::from_micros(10);

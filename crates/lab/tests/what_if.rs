@@ -1,14 +1,20 @@
 //! What a pool would do, where it can be said beforehand.
 
 use lab::disk::preset;
-use lab::what_if::{Answer, Layout, Limit, Question, Work, what_if};
+use lab::what_if::{Answer, Layout, Limit, Question, State, Work, what_if};
 
 fn question(layout: Layout, disks: usize, work: Work) -> Question {
     Question {
         disk: preset("hdd-16t").unwrap_or_else(|| panic!("no preset")),
         disks,
         layout,
+        fast: preset("nvme").unwrap_or_else(|| panic!("no preset")),
+        logs: 0,
+        specials: 0,
+        state: State::New,
         record: 128 << 10,
+        compression: 1.0,
+        bytes: 1 << 30,
         threads: 8,
         chunk: 128 << 10,
         work,
@@ -28,7 +34,7 @@ fn mirrors_read_from_all_their_disks_and_raidz_from_groups() {
     // Each read of a RAID-Z group needs all of its data disks, of a mirror one.
     let more = mirror.per_second / raidz.per_second;
     assert!(more > 1.4, "{mirror:?} {raidz:?}");
-    assert!(mirror.latency_ms[0] > 1.0 && mirror.latency_ms[0] <= mirror.latency_ms[1]);
+    assert!(mirror.latency.p50 > 1.0 && mirror.latency.p50 <= mirror.latency.p99);
     assert!(raidz.busy_percent <= 100.0 && raidz.limit == Limit::Disks, "{raidz:?}");
     // One thread leaves disks idle.
     let alone = Question { threads: 1, ..question(Layout::Stripe, 4, Work::RandomRead) };
@@ -53,4 +59,37 @@ fn what_is_no_pool_is_refused() {
     assert!(what_if(&odd).is_err_and(|e| e.what.contains("no whole groups")));
     let none = Question { record: 1000, ..question(Layout::Stripe, 1, Work::Write) };
     assert!(what_if(&none).is_err());
+    let lost = Question { state: State::Degraded, ..question(Layout::Stripe, 2, Work::Read) };
+    assert!(what_if(&lost).is_err_and(|e| e.why.contains("lost its data")));
+}
+
+#[test]
+fn a_log_device_makes_promises_short() {
+    let promised = |logs| {
+        let question = question(Layout::Mirror(2), 2, Work::SyncWrite);
+        let (chunk, record, bytes) = (8 << 10, 8 << 10, 64 << 20);
+        answer(&Question { logs, chunk, record, bytes, seconds: 1.0, ..question })
+    };
+    let (without, with) = (promised(0), promised(2));
+    assert!(with.latency.p50 * 10.0 < without.latency.p50, "{with:?} {without:?}");
+    assert!(with.reads.is_none() && with.writes.is_some());
+}
+
+#[test]
+fn full_and_degraded_pools_are_slower_and_compression_saves() {
+    let of = |change: &dyn Fn(&mut Question)| {
+        let mut question = question(Layout::Raidz(1, 3), 3, Work::Mixed(70));
+        (question.seconds, question.bytes) = (0.5, 256 << 20);
+        change(&mut question);
+        answer(&question)
+    };
+    let new = of(&|_| ());
+    assert!(new.reads.is_some() && new.writes.is_some(), "{new:?}");
+    for (state, most) in [(State::Full, 0.8), (State::Degraded, 1.1), (State::Resilvering, 1.1)] {
+        let found = of(&|q| q.state = state);
+        assert!(found.per_second < most * new.per_second, "{state}: {found:?} {new:?}");
+    }
+    let write =
+        |compression| of(&|q| (q.work, q.compression) = (Work::Write, compression)).mib_per_second;
+    assert!(write(4.0) > 1.5 * write(1.0));
 }

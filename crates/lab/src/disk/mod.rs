@@ -30,7 +30,7 @@ pub use seek::Seek;
 pub use shingled::Shingled;
 pub use ssd::Ssd;
 
-use engine::inside::device::{DiskModel, SimDevice, SimDisks, SimOptions};
+use engine::inside::device::{DiskModel, SimDevice, SimDisks, SimOptions, WriteDeviceRef};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
@@ -124,6 +124,23 @@ impl Preset {
                 disks.add_model(&options, model)
             })
             .collect()
+    }
+
+    /// The same disks with their names, each behind what `watch` makes of its model.
+    pub(crate) fn watched(
+        &self,
+        disks: &SimDisks,
+        (name, count): (&str, usize),
+        size: u64,
+        seed: u64,
+        watch: impl Fn(usize, Box<dyn DiskModel>) -> Box<dyn DiskModel>,
+    ) -> Vec<(String, WriteDeviceRef)> {
+        let disk = |(number, model)| {
+            let name = format!("{name}{number}");
+            let options = SimOptions { name: name.clone(), size, ..SimOptions::default() };
+            (name, disks.add_model(&options, watch(number, model)) as WriteDeviceRef)
+        };
+        self.models(count, size, seed).into_iter().enumerate().map(disk).collect()
     }
 
     /// One disk, of `size` bytes: where that is less than it holds, its first ones.

@@ -296,6 +296,7 @@ fn x4500(field: &str) -> Origin {
         "outer_bytes_per_second" | "inner_bytes_per_second" => {
             Origin::Fitted("synctime 5 s and synctime 1 s: written")
         }
+        "capacity_bytes" => Origin::Fitted("zpool list: size, among the sizes that were sold"),
         _ => data_sheet(field),
     }
 }

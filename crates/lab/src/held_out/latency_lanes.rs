@@ -37,6 +37,7 @@ pub(crate) const EXPERIMENT: Experiment = Experiment {
     about: "held out: writes to disks of artificial latency",
     preset: "lanes-10ms",
     seeds: 5,
+    memory_mib: 512,
     on_device: OnDevice::Nothing,
     run,
 };

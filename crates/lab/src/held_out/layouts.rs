@@ -36,6 +36,7 @@ pub(crate) const EXPERIMENT: Experiment = Experiment {
     about: "held out: 26 layouts of the same disks",
     preset: "hdd-16t",
     seeds: 5,
+    memory_mib: 2048,
     on_device: OnDevice::Nothing,
     run,
 };

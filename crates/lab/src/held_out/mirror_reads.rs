@@ -34,6 +34,7 @@ pub(crate) const EXPERIMENT: Experiment = Experiment {
     about: "held out: reads of striped mirrors, by the number of their sides",
     preset: "hdd-16t",
     seeds: 5,
+    memory_mib: 512,
     on_device: OnDevice::Nothing,
     run,
 };

@@ -28,7 +28,7 @@ use crate::row::{Bound, Kind, Row};
 use crate::stream::{self, RECORD_BYTES, Shape, StreamError};
 use crate::target::Target;
 use crate::what_if::Layout;
-use engine::inside::device::{SimDisks, SimOptions, WriteDeviceRef};
+use engine::inside::device::SimDisks;
 use engine::inside::rt::Rt;
 use std::time::Duration;
 
@@ -37,6 +37,7 @@ pub(crate) const EXPERIMENT: Experiment = Experiment {
     about: "held out: a disk with ten writes under way, and with one",
     preset: "hdd-16t",
     seeds: 5,
+    memory_mib: 512,
     on_device: OnDevice::Nothing,
     run,
 };
@@ -163,16 +164,11 @@ fn simulated(machine: &Machine, setting: &Setting) -> Result<Seconds, StreamErro
         let site = SimDisks::new(rt);
         let preset = disk(machine.write_cache);
         let seen = Seen::default();
-        let mut disks = Vec::new();
-        for (n, model) in
-            preset.models(2, preset.capacity_bytes, setting.seed).into_iter().enumerate()
-        {
-            let size = preset.capacity_bytes;
-            let options = SimOptions { name: format!("disk{n}"), size, ..SimOptions::default() };
+        let size = preset.capacity_bytes;
+        let disks = preset.watched(&site, ("disk", 2), size, setting.seed, |n, model| {
             let seen = if n == 0 { seen.clone() } else { Seen::default() };
-            let model = Box::new(Observed::new(model, seen));
-            disks.push((format!("disk{n}"), site.add_model(&options, model) as WriteDeviceRef));
-        }
+            Box::new(Observed::new(model, seen))
+        });
         let mut tunables = tunables_of_2013(dirty_max);
         tunables.push(format!("zfs_vdev_async_write_min_active={}", machine.least));
         let shape = Shape {

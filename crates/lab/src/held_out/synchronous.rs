@@ -25,7 +25,7 @@ use crate::stream::CACHE_BYTES;
 use crate::striped::striped;
 use crate::target::Target;
 use crate::what_if::{Meter, Metered};
-use engine::inside::device::{SimDisks, SimOptions, WriteDeviceRef};
+use engine::inside::device::SimDisks;
 use engine::inside::ondisk::znode::Time;
 use engine::inside::rt::Rt;
 use engine::inside::zpl::write::{NewFile, NewKind};
@@ -39,6 +39,7 @@ pub(crate) const EXPERIMENT: Experiment = Experiment {
     about: "held out: promised writes of 1 to 1024 threads, on 1 to 8 disks",
     preset: "sas-10k-100g",
     seeds: 1,
+    memory_mib: 2048,
     on_device: OnDevice::Nothing,
     run,
 };
@@ -192,7 +193,8 @@ fn simulated(
             before.store(busy(rt.now()).as_nanos() as u64, Ordering::Relaxed);
             return Ok(());
         };
-        let data = vec![7; WRITE as usize];
+        // The disks keep no page of zeros.
+        let data = vec![0; WRITE as usize];
         for number in 0_u64.. {
             rt.sleep(OWN_TIME);
             fs.write_at(file, number * WRITE, &data, NOW)?;
@@ -224,15 +226,10 @@ fn pool(
 ) -> Result<(LivePool, Vec<Meter>), Error> {
     let site = SimDisks::new(rt);
     let size = preset.capacity_bytes / 512 * 512;
-    let (mut devices, mut meters) = (Vec::new(), Vec::new());
-    for (number, model) in preset.models(disks, size, seed).into_iter().enumerate() {
-        let name = format!("disk{number}");
-        let options = SimOptions { name: name.clone(), size, ..SimOptions::default() };
-        let meter = Meter::default();
-        let model = Box::new(Metered::new(model, meter.clone()));
-        devices.push((name, site.add_model(&options, model) as WriteDeviceRef));
-        meters.push(meter);
-    }
+    let meters: Vec<Meter> = (0..disks).map(|_| Meter::default()).collect();
+    let devices = preset.watched(&site, ("disk", disks), size, seed, |n, model| {
+        Box::new(Metered::new(model, meters[n].clone()))
+    });
     let (devices, tops) = striped(devices);
     let property = |(name, value): (&str, &str)| (name.to_owned(), value.to_owned());
     let properties = [("compression", "off"), ("checksum", "off"), ("recordsize", "8K")];

@@ -41,6 +41,7 @@ pub(crate) const EXPERIMENT: Experiment = Experiment {
     about: "held out: delays of transactions, by how much is dirty",
     preset: "nvme",
     seeds: 1,
+    memory_mib: 512,
     on_device: OnDevice::Nothing,
     run,
 };

@@ -19,6 +19,7 @@ pub(crate) const EXPERIMENT: Experiment = Experiment {
     about: "held out: how data is spread over two vdevs of unequal size",
     preset: "nvme",
     seeds: 5,
+    memory_mib: 512,
     on_device: OnDevice::Nothing,
     run,
 };

@@ -4,6 +4,7 @@
 
 use super::published::READS;
 use super::rows::PART;
+use super::world::Image;
 use super::{case, failed, kib, make, rate, reads};
 use crate::disk::Preset;
 use crate::experiment::{LabError, Setting};
@@ -18,14 +19,22 @@ const SMALLEST: u64 = 50_000;
 /// A step that reads so much more slowly is one by chance: there are 970 reads in the first case.
 const NOISE: f64 = 0.05;
 
-/// The rates of all sizes, and in how many steps they fall.
+/// Files of so many blocks, by the two sizes of the study.
+pub(super) struct Made {
+    pub(super) blocks: u64,
+    pub(super) images: Vec<Image>,
+}
+
+/// The rates of all sizes, and in how many steps they fall; and the files of the two sizes that
+/// the study has figures of.
 pub(super) fn rows(
     (blocks, part): (u64, f64),
     preset: &Preset,
     setting: &Setting,
-) -> Result<Vec<Row>, LabError> {
+) -> Result<(Vec<Row>, Made), LabError> {
     let blocks = (blocks / FILE_PART).max(SMALLEST);
     let mut out = Vec::new();
+    let mut made = Vec::new();
     let mut falls = 0;
     let mut rates: Vec<Vec<f64>> = Vec::new();
     for shift in SHIFTS {
@@ -43,9 +52,10 @@ pub(super) fn rows(
         let before = rates.last().into_iter().flatten();
         falls += before.zip(&of_size).filter(|(b, r)| **r < **b * (1.0 - NOISE)).count();
         rates.push(of_size);
+        made.extend(super::SHIFTS.contains(&shift).then_some(image));
     }
     let name = "steps from 16 to 32, 64 and 128 KiB that read more slowly";
     let row = Row::predicted(name, "", 0.0, Bound::AtMost, falls as f64);
     out.push(row.judged_if(part >= 1.0, PART));
-    Ok(out)
+    Ok((out, Made { blocks, images: made }))
 }

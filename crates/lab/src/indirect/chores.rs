@@ -10,6 +10,7 @@
 //! destruction   destroys its file system, until its space is free
 //! ```
 
+use super::between::Made;
 use super::reads::{disks, file};
 use super::rows::{OVER, PART};
 use super::world::{self, Image, Result};
@@ -57,15 +58,19 @@ const CHORES: [(&str, Work); 5] = [
 ];
 
 /// All chores on files of this many blocks, by chore, then size.
+///
+/// `made` are such files, which may be of as many blocks.
 pub(super) fn run(
     blocks: u64,
+    made: Made,
     preset: &Preset,
     seed: u64,
     progress: &dyn Fn(&str),
 ) -> Result<Vec<Chore>> {
-    let images = SHIFTS.map(|shift| super::make(blocks, shift, seed));
-    let [small, large] = images;
-    let images = [small?, large?];
+    let images = match made.blocks == blocks {
+        true => made.images,
+        false => SHIFTS.map(|s| super::make(blocks, s, seed)).into_iter().collect::<Result<_>>()?,
+    };
     let mut out = Vec::new();
     for (what, work) in CHORES {
         progress(what);

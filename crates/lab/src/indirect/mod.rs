@@ -45,6 +45,7 @@ pub(crate) const EXPERIMENT: Experiment = Experiment {
     about: "random reads of a large file by the size of its indirect blocks",
     preset: "indirect-study",
     seeds: 1,
+    memory_mib: 5632,
     on_device: OnDevice::MakesPool,
     run,
 };
@@ -97,11 +98,12 @@ fn run(target: &Target, setting: &Setting) -> Result<Outcome, LabError> {
     let mut rows = rows::of_reads(&measured, part);
     let mut texts =
         vec![("Read from the disks, as the study prints it".to_owned(), study(&measured))];
-    rows.extend(between::rows((blocks, part), &preset, setting)?);
+    let (between, made) = between::rows((blocks, part), &preset, setting)?;
+    rows.extend(between);
     let fewer = (blocks / CHORES_PART).max(CHORES_SMALLEST);
     let tell = |what: &str| (setting.progress)(&format!("{what} of a file of {fewer} blocks"));
-    let chores =
-        chores::run(fewer, &preset, setting.seed, &tell).map_err(failed("cannot do the chores"))?;
+    let chores = chores::run(fewer, made, &preset, setting.seed, &tell)
+        .map_err(failed("cannot do the chores"))?;
     chores::rows(&mut rows, fewer, &chores, part >= 1.0);
     if part >= 1.0 {
         let tell = |what: &str| (setting.progress)(&format!("random writes, {what}"));

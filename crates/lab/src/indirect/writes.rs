@@ -19,12 +19,12 @@ use super::reads::disks;
 use super::rows::OVER;
 use super::world::{self, DATASET, FILE, Image, RECORD, Result};
 use super::{SHIFTS, kib};
+use crate::content::{CONTENTS, contents};
 use crate::disk::Preset;
 use crate::row::{Bound, Row};
 use engine::Filesystem;
-use engine::inside::device::{AlignedBuf, MemoryDevice, SimDisks, WriteDeviceRef};
+use engine::inside::device::{MemoryDevice, SimDisks, WriteDeviceRef};
 use engine::inside::dmu::{Hold, Object};
-use engine::inside::ondisk::Endian;
 use engine::inside::rt::{Rng, Rt, Xoshiro256};
 use engine::inside::zio::Block;
 use engine::live::{LivePool, TxgLimits};
@@ -46,10 +46,6 @@ const UNTIMED: u64 = 2 * DIRTY_MAX / RECORD;
 const TIMED: u64 = 20_000;
 /// Room for all metadata, as the study's machine had.
 const CACHE_BYTES: usize = 512 << 20;
-/// More than compression adds to noise and to the zeros after it.
-const FRAMING: usize = 60;
-/// Different contents: as many as make neighbours differ.
-const CONTENTS: u64 = 64;
 
 /// What one case gave with one size of indirect blocks.
 pub(super) struct Written {
@@ -91,23 +87,6 @@ pub(super) fn run(
     (out, failed)
 }
 
-/// Blocks that compress as the case wants: a begin of noise, and zeros.
-fn contents(case: &Write, rng: &mut Xoshiro256) -> Vec<Arc<Block>> {
-    let sectors = RECORD as f64 / case.compress_ratio / 512.0;
-    let block = |n: u64| {
-        let mut bytes = AlignedBuf::zeroed(RECORD as usize);
-        // As many of the next smaller and larger number of sectors as give the ratio.
-        let more = (n as f64 + 0.5) / (CONTENTS as f64) < sectors.fract();
-        let sectors = sectors as usize + usize::from(more);
-        let noise = if case.compress_ratio > 1.0 { sectors * 512 - FRAMING } else { 0 };
-        for part in bytes[..noise].chunks_mut(8) {
-            part.copy_from_slice(&rng.next_u64().to_le_bytes()[..part.len()]);
-        }
-        Arc::new(Block::new(bytes, Endian::Little))
-    };
-    (0..CONTENTS).map(block).collect()
-}
-
 /// Writes blocks of the file.
 #[derive(Clone)]
 struct Pen {
@@ -142,7 +121,8 @@ fn one(rt: &Rt, preset: &Preset, case: &'static Write, size: usize, seed: u64) -
     let pool = world::create_pool(rt, &devices, case.compression)?;
     let bytes = (super::DISKS as u64 * DISK_BYTES) as f64 * case.compress_ratio;
     let most = (bytes * case.allocated_percent / 100.0) as u64 / RECORD;
-    let mut pen = pen(&pool, most, Some(SHIFTS[size]), contents(case, &mut rng))?;
+    let mut pen =
+        pen(&pool, most, Some(SHIFTS[size]), contents(RECORD, case.compress_ratio, &mut rng))?;
     for first in (0..most).step_by(BATCH as usize) {
         if allocated_percent(&pool) >= case.allocated_percent {
             // What is not data fills the disks too.

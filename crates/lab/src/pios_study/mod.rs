@@ -43,6 +43,7 @@ pub(crate) const EXPERIMENT: Experiment = Experiment {
     about: "parallel writing over the object layer, by threads, units and stages",
     preset: "ddn-s2a9550-lun",
     seeds: 1,
+    memory_mib: 512,
     on_device: OnDevice::MakesPool,
     run,
 };

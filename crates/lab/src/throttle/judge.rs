@@ -164,7 +164,8 @@ pub(super) fn listed((size, used): (u64, u64), part: f64) -> [Row; 2] {
     let used_kib = used as f64 / 1024.0;
     let used = Row::predicted("zpool list: used", "KiB", LISTED.1, MODELLED, used_kib);
     [
-        Row::predicted("zpool list: size", "TiB", LISTED.0, rounded, size),
+        // Which of the sizes that were sold these disks have was chosen by it.
+        Row::fitted("zpool list: size", "TiB", LISTED.0, rounded, size),
         used.judged_if(part >= 1.0, "a part of the disks"),
     ]
 }
@@ -250,7 +251,11 @@ fn shapes(n: usize, p: &Published, o: &Observed, part: f64) -> Vec<Row> {
         (shape::most(study), shape::distance(buckets, study, values))
     };
     let (most, times) = far(SYNC_MS, p.syncs, &mut sync_ms(o));
-    let mut rows = vec![Row::predicted_shape(name("sync times"), p.syncs, most, times)];
+    let count = f64::from(p.syncs.iter().map(|bucket| bucket.1).sum::<u32>());
+    // The time of a report was chosen by it, and the push by that of the third.
+    let counted =
+        Row::fitted(name("sync times, count"), "", count, MODELLED, synced().count() as f64);
+    let mut rows = vec![counted, Row::predicted_shape(name("sync times"), p.syncs, most, times)];
     let mut dirty = synced().map(|r: &TxgRecord| mib(r.dirty));
     let (most, written) = far(WRITTEN_MB, p.written, &mut dirty);
     rows.push(Row::predicted_shape(name("written"), p.written, most, written));

@@ -16,6 +16,7 @@ use lab::disk::Preset;
 use lab::experiment::{Experiment, LabError, OnDevice, Outcome, Setting};
 use lab::fit::{self, Effort, Fitted};
 use lab::report;
+use lab::runs::Job;
 use lab::target::{PoolTarget, Target};
 use lab::validate::{Validation, validate};
 use lab::workspace::CACHE_BYTES;
@@ -306,10 +307,9 @@ impl Verb for Run {
         let page = self.html.as_deref().map(|path| ReportFile::begin(session, path)).transpose()?;
         let figures =
             self.figures.as_deref().map(|path| ReportFile::begin(session, path)).transpose()?;
+        let jobs: Vec<Job> = experiments.iter().map(|e| self.job(session, e, &target)).collect();
         let mut outcomes = Vec::new();
-        for experiment in experiments {
-            let setting = self.setting(session, experiment.name);
-            let outcome = experiment.repeat(&target, &setting, self.seeds(experiment, &target))?;
+        lab::runs::run(&target, &jobs, &mut |outcome| {
             clear_line(session);
             if !self.json {
                 if !outcomes.is_empty() {
@@ -318,7 +318,7 @@ impl Verb for Run {
                 ui::out(session, &report::text(&outcome, 90));
             }
             outcomes.push(outcome);
-        }
+        })?;
         if self.json {
             ui::json(session, &report::json(&outcomes));
         } else if outcomes.len() > 1 {
@@ -363,19 +363,20 @@ impl Run {
         Ok(Target::sim(self.sim.as_deref().unwrap_or(""))?)
     }
 
-    fn setting(&self, session: &Session, experiment: &'static str) -> Setting {
-        let (show, session) = (!self.json, session.clone());
+    fn job(&self, session: &Session, experiment: &'static Experiment, target: &Target) -> Job {
+        let (show, session, name) = (!self.json, session.clone(), experiment.name);
         let progress = move |what: &str| {
             if show {
-                ui::progress(&session, &format!("{experiment}: {what}"));
+                ui::progress(&session, &format!("{name}: {what}"));
             }
         };
-        Setting {
+        let setting = Setting {
             seed: self.seed,
             scale: self.scale,
             seconds: self.seconds,
             progress: Arc::new(progress),
-        }
+        };
+        Job { experiment, setting, seeds: self.seeds(experiment, target) }
     }
 
     /// The command, for the report.

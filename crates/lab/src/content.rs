@@ -1,0 +1,32 @@
+//! Blocks to write that compress as it is wanted.
+
+use engine::inside::device::AlignedBuf;
+use engine::inside::ondisk::Endian;
+use engine::inside::rt::{Rng, Xoshiro256};
+use engine::inside::zio::Block;
+use std::sync::Arc;
+
+/// More than compression adds to noise and to the zeros after it.
+const FRAMING: usize = 60;
+/// Different contents: as many as make neighbours differ.
+pub(crate) const CONTENTS: u64 = 64;
+/// Sectors of the disks.
+const SECTOR: usize = 512;
+
+/// [`CONTENTS`] blocks that compress so many times: a begin of noise, and zeros. Those that are not
+/// to compress are zeros, to be stored without compression.
+pub(crate) fn contents(record: u64, ratio: f64, rng: &mut Xoshiro256) -> Vec<Arc<Block>> {
+    let sectors = record as f64 / ratio / SECTOR as f64;
+    let block = |n: u64| {
+        let mut bytes = AlignedBuf::zeroed(record as usize);
+        // As many of the next smaller and larger number of sectors as give the ratio.
+        let more = (n as f64 + 0.5) / (CONTENTS as f64) < sectors.fract();
+        let sectors = sectors as usize + usize::from(more);
+        let noise = if ratio > 1.0 { (sectors * SECTOR).saturating_sub(FRAMING) } else { 0 };
+        for part in bytes[..noise].chunks_mut(8) {
+            part.copy_from_slice(&rng.next_u64().to_le_bytes()[..part.len()]);
+        }
+        Arc::new(Block::new(bytes, Endian::Little))
+    };
+    (0..CONTENTS).map(block).collect()
+}

@@ -1,0 +1,253 @@
+//! Several experiments, each with its seeds.
+//!
+//! Simulations do not know of each other, so those of all experiments run at the same time, as
+//! many as there are processors: when the last seeds of one are under way, the next one begins. One
+//! that needs more memory than is left waits, and smaller ones go first. On a disk or in a pool one
+//! follows the other.
+
+use crate::experiment::{Experiment, LabError, Outcome, Setting};
+use crate::target::Target;
+use engine::inside::rt::for_each_parallel;
+use std::collections::BTreeMap;
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+
+/// An experiment that is to run.
+pub struct Job {
+    /// Which.
+    pub experiment: &'static Experiment,
+    /// How; its seed is the first one.
+    pub setting: Setting,
+    /// How many seeds, at least one.
+    pub seeds: u64,
+}
+
+impl Job {
+    fn seeds(&self) -> impl Iterator<Item = u64> + '_ {
+        (0..self.seeds.max(1)).map(|n| self.setting.seed.wrapping_add(n))
+    }
+
+    fn run(&self, target: &Target, seed: u64) -> Result<Outcome, LabError> {
+        let outcome = (self.experiment.run)(target, &Setting { seed, ..self.setting.clone() })?;
+        Ok(Outcome { seeds: vec![seed], ..outcome })
+    }
+
+    /// Bytes of memory that a seed takes, where it is simulated.
+    fn memory(&self) -> u64 {
+        let part = self.setting.scale.clamp(0.01, 1.0);
+        ((self.experiment.memory_mib << 20) as f64 * part) as u64
+    }
+}
+
+/// Runs them all; `done` is given what each gave, in their order.
+///
+/// # Errors
+/// Those of the first run that failed.
+pub fn run(
+    target: &Target,
+    jobs: &[Job],
+    done: &mut (dyn FnMut(Outcome) + Send),
+) -> Result<(), LabError> {
+    jobs.iter().try_for_each(|job| target.check(job.experiment))?;
+    if !matches!(target, Target::Sim(_)) {
+        for job in jobs {
+            let outcomes = job.seeds().map(|seed| job.run(target, seed));
+            done(joined(job, outcomes.collect::<Result<_, _>>()?)?);
+        }
+        return Ok(());
+    }
+    let queue = Queue::new(jobs, memory_available());
+    // Each worker takes what there is for it, so that they are as many as there are runs.
+    let workers = 0..jobs.iter().map(|job| job.seeds.max(1)).sum();
+    let done = Mutex::new(done);
+    for_each_parallel(0, workers, |_| {
+        let Some(run) = queue.take() else { return Ok(()) };
+        let outcome = jobs[run.job].run(target, run.seed);
+        queue.give_back(&run, outcome.as_ref().err().is_some());
+        // Held while they are told, so that they come in order.
+        let mut done = lock(&done);
+        for (job, outcomes) in queue.finished(&run, outcome?) {
+            done(joined(&jobs[job], outcomes)?);
+        }
+        Ok(())
+    })
+}
+
+/// What all seeds gave.
+fn joined(job: &Job, outcomes: Vec<Outcome>) -> Result<Outcome, LabError> {
+    let none = || LabError::new(job.experiment.name, "no seed ran");
+    outcomes
+        .into_iter()
+        .reduce(|mut all, one| {
+            all.join(one);
+            all
+        })
+        .ok_or_else(none)
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Memory that can be used without taking it from others; all there could be where the system does
+/// not say.
+fn memory_available() -> u64 {
+    let text = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
+    let line = text.lines().find_map(|line| line.strip_prefix("MemAvailable:"));
+    let kib = line.and_then(|rest| rest.trim().strip_suffix("kB")?.trim().parse::<u64>().ok());
+    kib.map_or(u64::MAX, |kib| kib << 10)
+}
+
+/// One seed of one job.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct OneRun {
+    job: usize,
+    seed: u64,
+    memory: u64,
+}
+
+/// What waits to be run, and what came out.
+struct Queue {
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+struct State {
+    /// In the order in which they are to begin.
+    waiting: Vec<OneRun>,
+    /// Runs of each job that have not ended.
+    missing: Vec<u64>,
+    /// What jobs gave that were not told of, by number.
+    ended: BTreeMap<usize, BTreeMap<u64, Outcome>>,
+    /// The first job that was not told of.
+    next: usize,
+    /// Memory for runs, what of it is taken, and by how many.
+    memory: u64,
+    taken: u64,
+    running: usize,
+    failed: bool,
+}
+
+impl Queue {
+    fn new(jobs: &[Job], memory: u64) -> Self {
+        let runs = jobs.iter().enumerate().flat_map(|(number, job)| {
+            job.seeds().map(move |seed| OneRun { job: number, seed, memory: job.memory() })
+        });
+        let state = State {
+            waiting: runs.collect(),
+            missing: jobs.iter().map(|job| job.seeds.max(1)).collect(),
+            ended: BTreeMap::new(),
+            next: 0,
+            memory,
+            taken: 0,
+            running: 0,
+            failed: false,
+        };
+        Self { state: Mutex::new(state), changed: Condvar::new() }
+    }
+
+    /// The next run for which there is memory. When nothing else runs there is enough, whatever
+    /// the system says.
+    fn take(&self) -> Option<OneRun> {
+        let mut state = lock(&self.state);
+        loop {
+            if state.failed || state.waiting.is_empty() {
+                return None;
+            }
+            let left = state.memory.saturating_sub(state.taken);
+            let alone = state.running == 0;
+            if let Some(at) = state.waiting.iter().position(|run| alone || run.memory <= left) {
+                let run = state.waiting.remove(at);
+                state.taken += run.memory;
+                state.running += 1;
+                return Some(run);
+            }
+            state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+
+    /// A run has ended.
+    fn give_back(&self, run: &OneRun, failed: bool) {
+        let mut state = lock(&self.state);
+        state.taken -= run.memory;
+        state.running -= 1;
+        state.failed |= failed;
+        drop(state);
+        self.changed.notify_all();
+    }
+
+    /// Keeps what a run gave; the jobs that can be told of now, with what their seeds gave.
+    fn finished(&self, run: &OneRun, outcome: Outcome) -> Vec<(usize, Vec<Outcome>)> {
+        let mut state = lock(&self.state);
+        state.ended.entry(run.job).or_default().insert(run.seed, outcome);
+        state.missing[run.job] -= 1;
+        let mut out = Vec::new();
+        while state.missing.get(state.next) == Some(&0) {
+            let job = state.next;
+            state.next += 1;
+            let outcomes = state.ended.remove(&job).unwrap_or_default();
+            out.push((job, outcomes.into_values().collect()));
+        }
+        out
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::row::Row;
+    use std::time::Duration;
+
+    const SMALL: Experiment = Experiment {
+        name: "small",
+        about: "",
+        preset: "nvme",
+        seeds: 1,
+        memory_mib: 1,
+        on_device: crate::experiment::OnDevice::Reads,
+        run: |_, setting| {
+            // Later seeds end first.
+            std::thread::sleep(Duration::from_millis(20 - setting.seed.min(20)));
+            let rows = vec![Row::own("seed", "", setting.seed as f64)];
+            Ok(Outcome { rows, ..Outcome::new("small", String::new()) })
+        },
+    };
+    const LARGE: Experiment = Experiment { name: "large", memory_mib: 1000, ..SMALL };
+    const FAILS: Experiment =
+        Experiment { name: "fails", run: |_, _| Err(LabError::new("fails", "always")), ..SMALL };
+
+    fn job(experiment: &'static Experiment, seeds: u64) -> Job {
+        Job { experiment, setting: Setting::default(), seeds }
+    }
+
+    #[test]
+    fn outcomes_come_in_order_with_their_seeds_in_order() {
+        let jobs = [job(&SMALL, 3), job(&LARGE, 2), job(&SMALL, 1)];
+        let mut seen = Vec::new();
+        run(&Target::Sim(None), &jobs, &mut |outcome| seen.push(outcome)).expect("runs");
+        let seeds: Vec<&[u64]> = seen.iter().map(|outcome| outcome.seeds.as_slice()).collect();
+        assert_eq!(seeds, [[1, 2, 3].as_slice(), &[1, 2], &[1]]);
+        assert_eq!(seen[0].rows[0].values(), [1.0, 2.0, 3.0]);
+    }
+
+    #[test]
+    fn a_failure_ends_it() {
+        let jobs = [job(&FAILS, 2), job(&SMALL, 2)];
+        let found = run(&Target::Sim(None), &jobs, &mut |_| ());
+        assert_eq!(found.expect_err("fails").to_string(), "fails: always");
+    }
+
+    #[test]
+    fn what_does_not_fit_waits_and_smaller_ones_go_first() {
+        let jobs = [job(&LARGE, 2), job(&SMALL, 1)];
+        let queue = Queue::new(&jobs, 1500 << 20);
+        let takes = || queue.take().map(|run| (run.job, run.seed));
+        assert_eq!([takes(), takes()], [Some((0, 1)), Some((1, 1))]);
+        let first = OneRun { job: 0, seed: 1, memory: 1000 << 20 };
+        queue.give_back(&first, false);
+        assert_eq!(queue.take().map(|run| run.job), Some(0));
+        assert_eq!(queue.take(), None);
+        // Alone, one runs however much it needs.
+        let queue = Queue::new(&jobs, 0);
+        assert_eq!(queue.take(), Some(first));
+    }
+}
