@@ -275,9 +275,9 @@ const STORIES: &[Story] = &[
             ("busy", "Not looked for."),
             (
                 "",
-                "zinc is like the newer version of the study and not like the older one, which \
-             was chosen beforehand; and on several disks few threads wait for a whole turn, where \
-             the study's waited for half of one.",
+                "zinc writes a batch while the last one is flushed: few threads keep a block \
+             waiting behind the one that is written, and miss no turn, which the study's do. One \
+             thread misses each, on several disks too, where the study's waited for half of one.",
             ),
         ],
     },
