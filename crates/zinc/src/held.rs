@@ -26,7 +26,9 @@
 //!   (`zpool iostat 5`) are called off at once, as they would be over in OpenZFS, and so are those
 //!   of other users, which only look.
 //! - An export with `-f` and the end of the server (a signal, the end of its time) call all
-//!   commands off at once, and wait [`CALL_OFF`] for them to end; their clients are told which.
+//!   commands off, and wait [`CALL_OFF`] for them to end; their clients are told which. An export
+//!   does so at once, the end of the server after [`SHORTLY`]: a short command that came just
+//!   before it is done and not failed.
 //!   Every write to a client, every pause and every long loop notices (`session`).
 //! - A signal ends the process within [`END_WITHIN`] whatever happens (`mod.rs`): what was synced
 //!   is safe however it ends, so that a device which hangs need not keep the process.
@@ -46,6 +48,8 @@ use std::time::{Duration, Instant};
 
 /// How long an export waits for commands to end by themselves.
 pub const GRACE: Duration = Duration::from_secs(5);
+/// How long the end of the server leaves commands alone that began just before it.
+const SHORTLY: Duration = Duration::from_secs(1);
 /// How long commands that were called off may take to end.
 pub const CALL_OFF: Duration = Duration::from_secs(10);
 /// How long after a signal the process ends at the latest.
@@ -254,10 +258,16 @@ impl Held {
         mut state: MutexGuard<'a, State>,
         manner: Manner,
     ) -> MutexGuard<'a, State> {
-        let until = Instant::now() + if manner == Manner::Polite { GRACE } else { CALL_OFF };
+        let began = Instant::now();
+        let until = began + if manner == Manner::Polite { GRACE } else { CALL_OFF };
         loop {
+            let is_spared = match manner {
+                Manner::Polite => true,
+                Manner::Ending(_) => began.elapsed() < SHORTLY,
+                Manner::Forced => false,
+            };
             for command in state.commands.values() {
-                if manner != Manner::Polite || command.presence.is_idle() {
+                if !is_spared || command.presence.is_idle() {
                     command.presence.call_off(&state.why);
                 }
             }
