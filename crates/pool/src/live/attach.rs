@@ -208,6 +208,15 @@ impl Shared {
             self.detach(*leaf)?;
         }
     }
+
+    /// Whoever waits for a replacement is told when it did not come to its end.
+    pub(super) fn is_all_replaced(&self) -> Result<()> {
+        let root = self.config.lock().root.clone();
+        match root.walk().any(|v| v.kind == VdevKind::Replacing) {
+            true => Err(refused("not everything could be brought to the device that replaces it")),
+            false => Ok(()),
+        }
+    }
 }
 
 /// The device of a specification of one.

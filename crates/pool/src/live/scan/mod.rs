@@ -187,6 +187,9 @@ impl Shared {
             };
             let done = self.scan(function);
             let detached = match &done {
+                Ok(End::Done) if function == Function::Resilver => {
+                    self.detach_outlived().and_then(|()| self.is_all_replaced())
+                }
                 Ok(End::Done) => self.detach_outlived(),
                 _ => Ok(()),
             };
