@@ -27,6 +27,7 @@ use dmu::Zap;
 use ondisk::config::{PoolState, VdevConfig, VdevKind};
 use ondisk::mos;
 use ondisk::spacemap::SpaceMapHeader;
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use vdev::LeafOpen;
 use vdev::label;
@@ -209,13 +210,11 @@ impl Shared {
         }
     }
 
-    /// Whoever waits for a replacement is told when it did not come to its end.
-    pub(super) fn is_all_replaced(&self) -> Result<()> {
-        let root = self.config.lock().root.clone();
-        match root.walk().any(|v| v.kind == VdevKind::Replacing) {
-            true => Err(refused("not everything could be brought to the device that replaces it")),
-            false => Ok(()),
-        }
+    /// The vdevs in which one device replaces another.
+    pub(super) fn replacements(&self) -> BTreeSet<u64> {
+        let config = self.config.lock();
+        let replacing = config.root.walk().filter(|v| v.kind == VdevKind::Replacing);
+        replacing.map(|v| v.guid).collect()
     }
 }
 

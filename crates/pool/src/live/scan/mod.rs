@@ -132,6 +132,9 @@ impl Outcome {
     }
 }
 
+/// What is told to the reader of a failure when a replacement did not come to its end.
+const NOT_REPLACED: &str = "not everything could be brought to the device that replaces it";
+
 /// How a walk ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum End {
@@ -185,14 +188,15 @@ impl Shared {
                     }
                 }
             };
+            // One that begins from here on has a resilver of its own, and says itself how it ended.
+            let begun = self.replacements();
             let done = self.scan(function);
             let detached = match &done {
-                Ok(End::Done) if function == Function::Resilver => {
-                    self.detach_outlived().and_then(|()| self.is_all_replaced())
-                }
                 Ok(End::Done) => self.detach_outlived(),
                 _ => Ok(()),
             };
+            let is_left = !begun.is_disjoint(&self.replacements());
+            let is_done = matches!(done, Ok(End::Done));
             let mut state = self.scans.state.lock();
             state.now = None;
             match done {
@@ -206,6 +210,10 @@ impl Shared {
             }
             if let Err(e) = detached {
                 state.failure = Some(e.to_string());
+            }
+            let is_over = is_done && !state.resilver && !state.closing;
+            if is_left && is_over && function == Function::Resilver {
+                state.failure.get_or_insert_with(|| NOT_REPLACED.into());
             }
         }
     }
