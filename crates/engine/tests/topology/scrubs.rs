@@ -1,5 +1,7 @@
 //! Scrubs that are interrupted: paused, exported, cut off, while datasets come and go.
 
+use std::time::Duration;
+
 use super::*;
 
 /// Much of each side is overwritten, never the same on all.
@@ -27,6 +29,18 @@ fn state_on(bench: &Bench) -> engine::pools::ScanState {
     bench.open().scan_state().unwrap().unwrap()
 }
 
+/// Waits until the pool says on disk that a scrub is under way. The thread that scrubs says so in a
+/// txg of its own, some time after it was asked.
+fn wait_until_it_is_on_disk(pool: &LivePool) {
+    loop {
+        pool.sync().unwrap();
+        if pool.view().scan_state().unwrap().is_some_and(|s| s.state() == State::Active) {
+            return;
+        }
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
 /// A whole scrub finds nothing to repair.
 fn finds_nothing(pool: &LivePool, case: &str) {
     pool.scrub().unwrap();
@@ -35,44 +49,68 @@ fn finds_nothing(pool: &LivePool, case: &str) {
     assert_eq!((done.state(), done.processed, done.errors), (State::Finished, 0, 0), "{case}");
 }
 
-/// Paused again and again, exported and imported in between, with datasets that come and go: when
-/// it has come to its end, nothing is left to be repaired.
+/// What was met while scrubs were paused.
+#[derive(Default)]
+struct Pauses {
+    rounds: u64,
+    /// Pauses with a place inside a dataset.
+    in_datasets: u64,
+}
+
+/// A scrub of a damaged pool, paused again and again, exported and imported in between, with
+/// datasets that come and go. It runs `growth` longer after each pause.
+fn scrub_with_pauses(run: &mut Run, shape: Shape, growth: Duration, met: &mut Pauses) {
+    run.pool().sync().unwrap();
+    damage(run);
+    in_small_pieces(run.pool());
+    run.pool().scrub().unwrap();
+    for round in 1.. {
+        met.rounds += 1;
+        // It may have come to its end meanwhile.
+        let paused = run.pool().pause_scrub();
+        let state = run.pool().view().scan_state().unwrap().unwrap().state();
+        if paused.is_err() || state == State::Finished {
+            break;
+        }
+        assert!(run.pool().pause_scrub().unwrap_err().to_string().contains("already paused"));
+        (0..round % 4).for_each(|_| run.step());
+        run.without(Vec::new());
+        assert!(!run.pool().is_scanning(), "{shape:?}: it is paused");
+        in_small_pieces(run.pool());
+        let here = state_on(&run.bench);
+        assert_eq!((here.state(), here.flags), (State::Active, 2), "{shape:?}");
+        met.in_datasets += u64::from(here.bookmark.objset != 0);
+        run.pool().scrub().unwrap();
+        std::thread::sleep(growth * round);
+    }
+    run.pool().wait_for_scan().unwrap();
+    let done = run.pool().view().scan_state().unwrap().unwrap();
+    assert_eq!((done.state(), done.errors, done.queue_obj), (State::Finished, 0, 0));
+    assert!(done.processed > 0, "{shape:?}: {done:?}");
+}
+
+/// When scrubs that were paused have come to their ends, nothing is left to be repaired. How far
+/// one comes between two pauses is up to the machine: scrubs are repeated, with other pauses,
+/// until one was paused within a dataset.
 #[test]
 fn a_scrub_that_is_paused_goes_on_and_misses_nothing() {
     for (seed, shape) in (1600..).zip([Shape::Mirror, Shape::Raidz1]) {
         let mut run = run(seed, shape, 150);
-        run.pool().sync().unwrap();
-        damage(&mut run);
-        in_small_pieces(run.pool());
-        run.pool().scrub().unwrap();
-        let (mut places, mut rounds) = (0, 0);
-        loop {
-            rounds += 1;
-            // It may have come to its end meanwhile.
-            let paused = run.pool().pause_scrub();
-            let state = run.pool().view().scan_state().unwrap().unwrap().state();
-            if paused.is_err() || state == State::Finished {
+        let mut met = Pauses::default();
+        for attempt in 0..20 {
+            let growth = Duration::from_micros(500 << (attempt % 4));
+            scrub_with_pauses(&mut run, shape, growth, &mut met);
+            finds_nothing(run.pool(), "after the last");
+            run.pool().forget_errors(None).unwrap();
+            if met.in_datasets > 0 && met.rounds > 2 {
                 break;
             }
-            assert!(run.pool().pause_scrub().unwrap_err().to_string().contains("already paused"));
-            (0..rounds % 4).for_each(|_| run.step());
-            run.without(Vec::new());
-            assert!(!run.pool().is_scanning(), "{shape:?}: it is paused");
-            in_small_pieces(run.pool());
-            let here = state_on(&run.bench);
-            assert_eq!((here.state(), here.flags), (State::Active, 2), "{shape:?}");
-            places += u64::from(here.bookmark.objset != 0);
-            run.pool().scrub().unwrap();
-            // It comes a bit further each time.
-            std::thread::sleep(std::time::Duration::from_millis(2 * rounds));
         }
-        run.pool().wait_for_scan().unwrap();
-        let done = run.pool().view().scan_state().unwrap().unwrap();
-        assert_eq!((done.state(), done.errors, done.queue_obj), (State::Finished, 0, 0));
-        assert!(rounds > 2 && done.processed > 0, "{shape:?}: {rounds} rounds, {done:?}");
-        assert!(places > 0, "{shape:?}: no place in a dataset in {rounds} rounds");
-        finds_nothing(run.pool(), "after the last");
-        run.pool().forget_errors(None).unwrap();
+        let Pauses { rounds, in_datasets } = met;
+        assert!(
+            in_datasets > 0 && rounds > 2,
+            "{shape:?}: {in_datasets} places in {rounds} rounds"
+        );
         let (bench, model) = run.finish();
         holds_on_each(bench, &model);
     }
@@ -86,16 +124,19 @@ fn a_scrub_that_is_cut_off_goes_on() {
     run.pool().sync().unwrap();
     damage(&mut run);
     in_small_pieces(run.pool());
+    // However slow the machine, the first copy is of a scrub that runs.
+    set(run.pool(), "zfs_scan_suspend_progress=1");
     run.pool().scrub().unwrap();
+    wait_until_it_is_on_disk(run.pool());
     let mut copies = Vec::new();
     for _ in 0..6 {
-        std::thread::sleep(std::time::Duration::from_millis(3));
         let mut copy = Bench::new(Shape::Mirror, DEVICE_BYTES, 12);
         set(run.pool(), "zfs_scan_suspend_progress=1");
         run.pool().sync().unwrap();
         copy.devices = run.bench.devices.iter().map(|d| Arc::new(d.fork())).collect();
         set(run.pool(), "zfs_scan_suspend_progress=0");
         copies.push(copy);
+        std::thread::sleep(Duration::from_millis(3));
         (0..3).for_each(|_| run.step());
     }
     drop(run.abandon());
