@@ -4,6 +4,7 @@
 use crate::args::{Reach, Wait};
 use crate::failure::Failure;
 use crate::found;
+use crate::progress::while_showing;
 use crate::queue;
 use crate::session::Session;
 use crate::txgs::{self, Style, history};
@@ -11,9 +12,16 @@ use crate::{host, known, served, ui};
 use clap::Args;
 use engine::devices::open_input;
 use engine::live::{ImportOptions, Invocation, Setting};
-use engine::{LivePool, OpenOptions};
+use engine::{LivePool, OpenOptions, Progress};
 use imported::Found;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// What is shown of a resilver that a command stays for.
+const RESILVER: &str = "resilver (Ctrl-C leaves it to the next command): blocks";
+
+/// How often it is looked whether a resilver has ended.
+const LOOK: Duration = Duration::from_millis(5);
 
 /// How a verb that changes a pool finds it.
 #[derive(Args, Clone, Default, Debug)]
@@ -250,6 +258,9 @@ pub fn change<T>(
         true => pool.log(&invocation(session)).map_err(Failure::from),
         false => Ok(()),
     };
+    if result.is_ok() {
+        bring_what_is_missed(session, &pool);
+    }
     // What cannot be told keeps the pool from nothing.
     let told = if result.is_ok() { tell_txgs(session, &pool, how) } else { Ok(()) };
     found.refresh(&known::pools(session), &pool);
@@ -259,6 +270,27 @@ pub fn change<T>(
     told?;
     left?;
     Ok(result)
+}
+
+/// Stays until devices that came back have what they missed. Opening the pool began to bring it,
+/// and letting go of the pool would end that: it would begin anew with each command, and none would
+/// come to its end. What the command itself did is durable by then, so that it can be ended.
+pub fn bring_what_is_missed(session: &Session, pool: &LivePool) {
+    if !pool.is_resilvering() {
+        return;
+    }
+    let progress = Progress::new();
+    progress.begin(RESILVER, 0);
+    while_showing(session, &progress, || {
+        let mut shown = 0;
+        // Why one did not come to its end is told by `status`: the command did what it was to do.
+        while pool.is_resilvering() {
+            std::thread::sleep(LOOK);
+            let examined = pool.scan().map_or(0, |scan| scan.examined);
+            progress.add(0, examined.saturating_sub(shown));
+            shown = examined.max(shown);
+        }
+    });
 }
 
 /// Says which devices of a pool that is held are not where they were opened any more.

@@ -84,6 +84,8 @@ struct Wanted {
     /// The thread that does it.
     task: Option<Task<()>>,
     is_running: bool,
+    /// The one that runs is a resilver, or what is done behind one.
+    is_resilvering: bool,
     /// How far the one is that runs.
     now: Option<ScanState>,
     /// Why the last one failed.
@@ -177,12 +179,13 @@ impl Shared {
                 // One that is to be paused before it began begins, and is paused.
                 self.scans.interrupted.store(state.closing || state.pause, Ordering::Release);
                 let resilver = std::mem::take(&mut state.resilver);
+                state.is_resilvering = resilver && !state.closing;
                 match (state.closing, resilver, state.scrub) {
                     (false, true, _) => Function::Resilver,
                     (false, false, true) => Function::Scrub,
                     _ => {
                         state.is_running = false;
-                        state.now = None;
+                        (state.now, state.is_resilvering) = (None, false);
                         self.scans.changed.notify_all();
                         return;
                     }
@@ -577,6 +580,15 @@ impl LivePool {
     #[must_use]
     pub fn is_scanning(&self) -> bool {
         self.shared.scans.state.lock().is_running
+    }
+
+    /// A resilver runs, or is about to, and nothing holds it up.
+    #[must_use]
+    pub fn is_resilvering(&self) -> bool {
+        let is_held_up = self.shared.tunables.get(Tunable::ScanSuspend) == 1;
+        let state = self.shared.scans.state.lock();
+        let is_one = state.resilver || state.is_resilvering;
+        state.is_running && is_one && !is_held_up
     }
 
     /// Waits until no scrub or resilver runs.

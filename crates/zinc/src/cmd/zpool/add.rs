@@ -224,6 +224,7 @@ impl Args {
         let find = || found::find(session, &search, &self.pool, Reach::Known);
         let (found, pool) = live::take(session, find, how, &how.tuning.all(session)?, |_| {})?;
         let logged = pool.log(&invocation(session)).map_err(fail);
+        live::bring_what_is_missed(session, &pool);
         found.refresh(&known::pools(session), &pool);
         let told = tell_txgs(session, &pool, &self.live.how);
         let left = if was_exported { pool.export() } else { pool.close() }.map_err(fail);

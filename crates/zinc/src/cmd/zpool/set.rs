@@ -421,6 +421,7 @@ impl Verb for SyncPools {
                 |_| {},
             )?;
             pool.sync()?;
+            live::bring_what_is_missed(session, &pool);
             found.refresh(&known::pools(session), &pool);
             tell_txgs(session, &pool, &self.live.how)?;
             pool.close()?;

@@ -314,6 +314,7 @@ impl Args {
             }
         }
         pool.log(&invocation(session))?;
+        live::bring_what_is_missed(session, &pool);
         let told = tell_txgs(session, &pool, how);
         known::pools(session).refresh(pool.guid(), &pool);
         pool.close()?;
