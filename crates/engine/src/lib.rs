@@ -221,7 +221,7 @@ pub mod files {
     pub use ondisk::znode::{ZPL_VERSION_MAX as VERSION_MAX, flags};
     pub use zpl::write::{OpenFile, XattrMode};
     pub use zpl::{CaseSensitivity, DirCursor, DirEntry, DirPage, Entries, FileKind, Time, names};
-    pub use zpl::{NewFile, NewKind, RenameMode, SetAttrs, SpaceKind, SpaceRow};
+    pub use zpl::{FlagChange, NewFile, NewKind, RenameMode, SetAttrs, SpaceKind, SpaceRow};
 }
 
 /// What files and volumes are kept in: objects as trees of blocks, changed in transactions. A

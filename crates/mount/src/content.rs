@@ -3,6 +3,7 @@
 use crate::attrs::{now, without_set_ids};
 use crate::errno::{Done, OrErrno as _};
 use crate::front::Front;
+use crate::snapshots::Of;
 use engine::Node;
 use engine::errors::ZplError;
 use engine::files::{FileKind, SetAttrs};
@@ -12,13 +13,13 @@ use nix::fcntl::{FallocateFlags, OFlag};
 impl Front {
     /// The file, in use.
     pub(crate) fn open_file(&self, ino: INodeNo, flags: OpenFlags) -> Done<FileHandle> {
-        if !self.fs.objset().is_live() {
+        if !self.fs.objset().is_live() || !matches!(self.of(ino), Of::Live(_)) {
             return match flags.acc_mode() {
                 fuser::OpenAccMode::O_RDONLY => Ok(self.handles.add(None)),
                 _ => Err(Errno::EROFS),
             };
         }
-        let held = self.fs.hold(self.object(ino)).or_errno()?;
+        let held = self.fs.hold(self.object(ino)?).or_errno()?;
         Ok(self.handles.add(Some(held)))
     }
 
@@ -28,7 +29,7 @@ impl Front {
         let mut bytes = vec![0; usize::try_from(left).unwrap_or(0)];
         let read = node.read_at(offset, &mut bytes).or_errno()?;
         bytes.truncate(read);
-        self.note_read(&node);
+        self.note_read(ino, &node);
         Ok(bytes)
     }
 
@@ -40,7 +41,7 @@ impl Front {
         how: WriteFlags,
         flags: OpenFlags,
     ) -> Done<()> {
-        let (file, now) = (self.object(ino), now());
+        let (file, now) = (self.object(ino)?, now());
         let is_from_cache = how.contains(WriteFlags::FUSE_WRITE_CACHE);
         // Where the end is, the kernel may not have heard yet.
         if OFlag::from_bits_retain(flags.0).contains(OFlag::O_APPEND) && !is_from_cache {
@@ -67,7 +68,7 @@ impl Front {
         if !(ZEROES | HOLE | KEEP).contains(mode) {
             return Err(Errno::EOPNOTSUPP);
         }
-        let (file, now) = (self.object(ino), now());
+        let (file, now) = (self.object(ino)?, now());
         let end = offset.checked_add(length).ok_or(Errno::EFBIG)?;
         if mode.intersects(ZEROES | HOLE) {
             self.fs.punch(file, offset, length, now).or_errno()?;

@@ -4,6 +4,7 @@
 use crate::attrs::{attributes, generation};
 use crate::errno::{Done, OrErrno as _};
 use crate::handles::Handles;
+use crate::snapshots::{Of, Snapshots};
 use crate::{Options, SpaceFn};
 use engine::{Filesystem, Node};
 use fuser::{
@@ -23,9 +24,6 @@ const TRANSFER_MAX: u32 = 1 << 20;
 const BACKGROUND_MAX: u16 = 64;
 /// The number by which the kernel knows the root directory.
 const ROOT: u64 = 1;
-/// `ENOTTY` for requests to devices.
-const NO_DEVICE: Errno = Errno::ENOTTY;
-
 /// What the kernel may do, as far as it can.
 const WANTED: InitFlags = InitFlags::FUSE_PARALLEL_DIROPS
     .union(InitFlags::FUSE_AUTO_INVAL_DATA)
@@ -40,9 +38,19 @@ pub(crate) struct Front {
     pub(crate) fs: Filesystem,
     pub(crate) handles: Handles,
     pub(crate) options: Options,
+    /// What `.zfs/snapshot` shows; nothing where what is mounted is a snapshot itself.
+    pub(crate) snapshots: Option<Snapshots>,
     space: SpaceFn,
     /// How long the kernel may remember names and attributes.
     ttl: Duration,
+}
+
+/// A file as the kernel is to know it.
+pub(crate) struct Known {
+    pub(crate) attr: FileAttr,
+    pub(crate) generation: Generation,
+    /// How long it may remember that.
+    pub(crate) ttl: Duration,
 }
 
 /// Who asks.
@@ -59,26 +67,54 @@ impl Caller {
 }
 
 impl Front {
-    pub(crate) fn new(fs: Filesystem, space: SpaceFn, options: Options) -> Self {
+    pub(crate) fn new(
+        fs: Filesystem,
+        space: SpaceFn,
+        snapshots: Option<Snapshots>,
+        options: Options,
+    ) -> Self {
         /// Names and attributes of what can change, and of what cannot.
         const TTLS: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(86_400)];
         let ttl = TTLS[usize::from(!fs.objset().is_live())];
-        Self { fs, handles: Handles::default(), options, space, ttl }
+        Self { fs, handles: Handles::default(), options, snapshots, space, ttl }
     }
 
-    /// The object that the kernel calls by this number.
-    pub(crate) fn object(&self, ino: INodeNo) -> u64 {
-        if ino.0 == ROOT { self.fs.root_object() } else { ino.0 }
+    /// Where what the kernel calls by this number is.
+    pub(crate) fn of(&self, ino: INodeNo) -> Of {
+        match ino.0 {
+            ROOT => Of::Live(self.fs.root_object()),
+            number => Of::read(number),
+        }
     }
 
+    /// The object that is to be changed; what is below `.zfs` cannot be.
+    pub(crate) fn object(&self, ino: INodeNo) -> Done<u64> {
+        match self.of(ino) {
+            Of::Live(object) => Ok(object),
+            _ => Err(Errno::EROFS),
+        }
+    }
+
+    /// A file, also one of a snapshot that is looked into.
     pub(crate) fn node(&self, ino: INodeNo) -> Done<Node> {
-        self.fs.node(self.object(ino)).or_errno()
+        match self.of(ino) {
+            Of::Live(object) => self.fs.node(object).or_errno(),
+            Of::Control | Of::Listing => Err(Errno::EISDIR),
+            Of::Root(dataset) => self.snapshots()?.root(dataset)?.1.root().or_errno(),
+            Of::Within(slot, object) => self.snapshots()?.within(slot)?.node(object).or_errno(),
+        }
+    }
+
+    /// What can be below `.zfs`.
+    pub(crate) fn snapshots(&self) -> Done<&Snapshots> {
+        self.snapshots.as_ref().ok_or(Errno::ESTALE)
     }
 
     /// The attributes, with the number by which the kernel is to know the file.
-    pub(crate) fn known(&self, node: &Node) -> Done<(FileAttr, Generation)> {
-        let attr = attributes(node).ok_or(Errno::EIO)?;
-        Ok((attr, generation(node)))
+    pub(crate) fn known(&self, of: Of, node: &Node) -> Done<Known> {
+        let mut attr = attributes(node).ok_or(Errno::EIO)?;
+        attr.ino = INodeNo(of.number());
+        Ok(Known { attr, generation: generation(node), ttl: self.ttl_of(of) })
     }
 
     /// Bytes that can still be written.
@@ -86,20 +122,30 @@ impl Front {
         (self.space)().map_or(0, |space| space.available)
     }
 
-    pub(crate) fn ttl(&self) -> Duration {
-        self.ttl
+    /// How long the kernel may remember a file: a snapshot can go at any time.
+    pub(crate) fn ttl_of(&self, of: Of) -> Duration {
+        match of {
+            Of::Live(_) | Of::Control | Of::Listing => self.ttl,
+            Of::Root(_) | Of::Within(..) => Duration::ZERO,
+        }
     }
 
-    fn answer_entry(&self, reply: ReplyEntry, node: Done<Node>) {
-        match node.and_then(|node| self.known(&node)) {
-            Ok((attr, generation)) => reply.entry(&self.ttl, &attr, generation),
+    fn answer_entry(&self, reply: ReplyEntry, known: Done<Known>) {
+        match known {
+            Ok(known) => reply.entry(&known.ttl, &known.attr, known.generation),
             Err(e) => reply.error(e),
         }
     }
 
-    fn answer_attr(&self, reply: ReplyAttr, node: Done<Node>) {
-        match node.and_then(|node| self.known(&node)) {
-            Ok((attr, _)) => reply.attr(&self.ttl, &attr),
+    /// The same for a file of the file system itself.
+    fn answer_made(&self, reply: ReplyEntry, node: Done<Node>) {
+        let known = node.and_then(|node| self.known(Of::Live(node.number()), &node));
+        self.answer_entry(reply, known);
+    }
+
+    fn answer_attr(&self, reply: ReplyAttr, known: Done<Known>) {
+        match known {
+            Ok(known) => reply.attr(&known.ttl, &known.attr),
             Err(e) => reply.error(e),
         }
     }
@@ -145,11 +191,11 @@ impl fuser::Filesystem for Front {
     }
 
     fn lookup(&self, _: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
-        self.answer_entry(reply, self.find(parent, name.as_bytes()));
+        self.answer_entry(reply, self.look_up(parent, name.as_bytes()));
     }
 
     fn getattr(&self, _: &Request, ino: INodeNo, _: Option<FileHandle>, reply: ReplyAttr) {
-        self.answer_attr(reply, self.node(ino));
+        self.answer_attr(reply, self.look(ino));
     }
 
     fn setattr(
@@ -171,7 +217,9 @@ impl fuser::Filesystem for Front {
         reply: ReplyAttr,
     ) {
         let wanted = crate::names::Wanted { mode, uid, gid, size, atime, mtime, ctime };
-        self.answer_attr(reply, self.set_attributes(Caller::of(request), ino, &wanted));
+        let node = self.set_attributes(Caller::of(request), ino, &wanted);
+        let known = node.and_then(|node| self.known(Of::Live(node.number()), &node));
+        self.answer_attr(reply, known);
     }
 
     fn readlink(&self, _: &Request, ino: INodeNo, reply: ReplyData) {
@@ -193,7 +241,7 @@ impl fuser::Filesystem for Front {
     ) {
         let made = crate::names::kind_of(mode, rdev)
             .and_then(|kind| self.make(Caller::of(request), parent, name, kind, (mode, umask)));
-        self.answer_entry(reply, made);
+        self.answer_made(reply, made);
     }
 
     fn mkdir(
@@ -207,7 +255,7 @@ impl fuser::Filesystem for Front {
     ) {
         let kind = engine::files::NewKind::Dir;
         let made = self.make(Caller::of(request), parent, name, kind, (mode, umask));
-        self.answer_entry(reply, made);
+        self.answer_made(reply, made);
     }
 
     fn unlink(&self, _: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
@@ -215,8 +263,7 @@ impl fuser::Filesystem for Front {
     }
 
     fn rmdir(&self, _: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
-        let done = self.fs.rmdir(self.object(parent), name.as_bytes(), crate::attrs::now());
-        answer(reply, done.or_errno());
+        answer(reply, self.remove_dir(parent, name.as_bytes()));
     }
 
     fn symlink(
@@ -229,7 +276,7 @@ impl fuser::Filesystem for Front {
     ) {
         let kind = engine::files::NewKind::Symlink(target.as_os_str().as_bytes().to_vec());
         let made = self.make(Caller::of(request), parent, name, kind, (0o777, 0));
-        self.answer_entry(reply, made);
+        self.answer_made(reply, made);
     }
 
     fn rename(
@@ -247,9 +294,8 @@ impl fuser::Filesystem for Front {
     }
 
     fn link(&self, _: &Request, ino: INodeNo, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
-        let (file, dir) = (self.object(ino), self.object(parent));
-        let linked = self.fs.link(file, dir, name.as_bytes(), crate::attrs::now()).or_errno();
-        self.answer_entry(reply, linked.and_then(|()| self.node(ino)));
+        let linked = self.add_link(ino, parent, name.as_bytes());
+        self.answer_made(reply, linked);
     }
 
     fn open(&self, _: &Request, ino: INodeNo, flags: OpenFlags, reply: ReplyOpen) {
@@ -274,12 +320,12 @@ impl fuser::Filesystem for Front {
         let made = self.make(Caller::of(request), parent, name, kind, (mode, umask));
         let opened = made.and_then(|node| {
             let held = self.fs.hold(node.number()).or_errno()?;
-            let known = self.known(&node)?;
+            let known = self.known(Of::Live(node.number()), &node)?;
             Ok((known, self.handles.add(Some(held))))
         });
         match opened {
-            Ok(((attr, generation), handle)) => {
-                reply.created(&self.ttl, &attr, generation, handle, FopenFlags::FOPEN_KEEP_CACHE);
+            Ok((Known { attr, generation, ttl }, handle)) => {
+                reply.created(&ttl, &attr, generation, handle, FopenFlags::FOPEN_KEEP_CACHE);
             }
             Err(e) => reply.error(e),
         }
@@ -341,7 +387,7 @@ impl fuser::Filesystem for Front {
     }
 
     fn fsync(&self, _: &Request, ino: INodeNo, _: FileHandle, _: bool, reply: ReplyEmpty) {
-        self.promise(Some(self.object(ino)), reply);
+        self.promise(ino, reply);
     }
 
     fn opendir(&self, _: &Request, ino: INodeNo, _: OpenFlags, reply: ReplyOpen) {
@@ -393,7 +439,7 @@ impl fuser::Filesystem for Front {
 
     fn fsyncdir(&self, _: &Request, ino: INodeNo, _: FileHandle, _: bool, reply: ReplyEmpty) {
         // Changes of names are promised with any file.
-        self.promise(Some(self.object(ino)), reply);
+        self.promise(ino, reply);
     }
 
     fn statfs(&self, _: &Request, _: INodeNo, reply: ReplyStatfs) {
@@ -428,15 +474,18 @@ impl fuser::Filesystem for Front {
     fn ioctl(
         &self,
         _: &Request,
-        _: INodeNo,
+        ino: INodeNo,
         _: FileHandle,
         _: IoctlFlags,
-        _: u32,
-        _: &[u8],
+        request: u32,
+        given: &[u8],
         _: u32,
         reply: ReplyIoctl,
     ) {
-        reply.error(NO_DEVICE);
+        match self.control(ino, request, given) {
+            Ok(back) => reply.ioctl(0, &back),
+            Err(e) => reply.error(e),
+        }
     }
 
     fn fallocate(
@@ -484,10 +533,12 @@ fn answer_xattr(reply: ReplyXattr, room: u32, bytes: Done<Vec<u8>>) {
 
 impl Front {
     /// Answers when what was changed of the file survives whatever happens; no thread waits for it.
-    fn promise(&self, file: Option<u64>, reply: ReplyEmpty) {
+    fn promise(&self, ino: INodeNo, reply: ReplyEmpty) {
+        // What cannot be changed is durable.
+        let Ok(file) = self.object(ino) else { return reply.ok() };
         if !self.fs.objset().is_live() {
             return reply.ok();
         }
-        self.fs.sync_then(file, move |done| answer(reply, done.or_errno()));
+        self.fs.sync_then(Some(file), move |done| answer(reply, done.or_errno()));
     }
 }

@@ -34,15 +34,18 @@ mod acl;
 mod attrs;
 mod content;
 mod errno;
+mod flags;
 mod front;
 mod handles;
 mod listing;
 mod mounts;
 mod names;
+mod snapshots;
 pub mod system;
 mod xattrs;
 
 pub use mounts::{How, Mounted, Mounts, What};
+pub use snapshots::Snapshots;
 
 use engine::LivePool;
 use std::fmt;

@@ -6,11 +6,12 @@
 //! goes on meets every entry once that is there all the time. A program that goes back
 //! (`seekdir`) has the page read again.
 
-use crate::attrs::{attributes, file_type, generation};
+use crate::attrs::file_type;
 use crate::errno::{Done, OrErrno as _};
-use crate::front::Front;
-use engine::Node;
+use crate::front::{Front, Known};
+use crate::snapshots::{self, Listed, Manner, Of};
 use engine::files::{DirCursor, DirEntry, FileKind};
+use engine::{Filesystem, Node};
 use fuser::{Errno, FileHandle, INodeNo, ReplyDirectory, ReplyDirectoryPlus};
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt as _;
@@ -25,39 +26,65 @@ const PAGE: usize = 512;
 /// An answer that takes entries.
 pub(crate) trait Listing {
     /// Adds an entry, and the number of the place behind it; whether the answer was full.
-    fn take(&mut self, front: &Front, entry: &DirEntry, behind: u64) -> Done<bool>;
+    fn take(&mut self, front: &Front, at: &At, entry: &DirEntry, behind: u64) -> Done<bool>;
+
+    /// Adds a directory that is on no disk.
+    fn take_virtual(&mut self, name: &[u8], known: &Known, behind: u64) -> bool;
 }
 
 impl Listing for ReplyDirectory {
-    fn take(&mut self, front: &Front, entry: &DirEntry, behind: u64) -> Done<bool> {
+    fn take(&mut self, _: &Front, at: &At, entry: &DirEntry, behind: u64) -> Done<bool> {
         let kind = match file_type(FileKind::from_mode(u64::from(entry.kind) << 12)) {
             Some(kind) => kind,
             // Old directories do not say.
             None => {
-                let node = front.fs.node(entry.object).or_errno()?;
+                let node = at.fs.node(entry.object).or_errno()?;
                 file_type(node.kind()).ok_or(Errno::EIO)?
             }
         };
-        Ok(self.add(INodeNo(entry.object), behind, kind, OsStr::from_bytes(&entry.name)))
+        let ino = INodeNo(at.of(entry.object).number());
+        Ok(self.add(ino, behind, kind, OsStr::from_bytes(&entry.name)))
+    }
+
+    fn take_virtual(&mut self, name: &[u8], known: &Known, behind: u64) -> bool {
+        self.add(known.attr.ino, behind, known.attr.kind, OsStr::from_bytes(name))
     }
 }
 
 impl Listing for ReplyDirectoryPlus {
-    fn take(&mut self, front: &Front, entry: &DirEntry, behind: u64) -> Done<bool> {
-        let node = match front.fs.node(entry.object).or_errno() {
+    fn take(&mut self, front: &Front, at: &At, entry: &DirEntry, behind: u64) -> Done<bool> {
+        let node = match at.fs.node(entry.object).or_errno() {
             // It went since the page was read.
             Err(e) if e.code() == Errno::ENOENT.code() => return Ok(false),
             node => node?,
         };
-        let attr = attributes(&node).ok_or(Errno::EIO)?;
-        let name = OsStr::from_bytes(&entry.name);
-        Ok(self.add(attr.ino, behind, name, &front.ttl(), &attr, generation(&node)))
+        let known = front.known(at.of(entry.object), &node)?;
+        Ok(self.take_virtual(&entry.name, &known, behind))
+    }
+
+    fn take_virtual(&mut self, name: &[u8], known: &Known, behind: u64) -> bool {
+        let Known { attr, generation, ttl } = known;
+        self.add(attr.ino, behind, OsStr::from_bytes(name), ttl, attr, *generation)
+    }
+}
+
+/// Where what is listed is: in the file system, or in a snapshot that is looked into.
+pub(crate) struct At {
+    fs: Filesystem,
+    slot: Option<usize>,
+}
+
+impl At {
+    fn of(&self, object: u64) -> Of {
+        self.slot.map_or(Of::Live(object), |slot| Of::Within(slot, object))
     }
 }
 
 /// How far a program has listed a directory.
 #[derive(Default)]
 pub(crate) struct Progress {
+    /// The snapshots, where these are listed.
+    snapshots: Vec<Listed>,
     /// Where pages begin: the number of the first entry, and its place in the table.
     starts: Vec<(u64, DirCursor)>,
     /// The page that was read last: which of them, and its entries.
@@ -124,35 +151,94 @@ impl Front {
         place: u64,
         answer: &mut impl Listing,
     ) -> Done<()> {
+        let at = match self.of(ino) {
+            of @ (Of::Control | Of::Listing) => {
+                return self.list_virtual(of, handle, place, answer);
+            }
+            Of::Live(_) => At { fs: self.fs.clone(), slot: None },
+            Of::Root(dataset) => {
+                let (slot, fs) = self.snapshots()?.root(dataset)?;
+                At { fs, slot: Some(slot) }
+            }
+            Of::Within(slot, _) => At { fs: self.snapshots()?.within(slot)?, slot: Some(slot) },
+        };
         let dir = self.node(ino)?;
-        let is_root = dir.number() == self.fs.root_object();
+        let is_root = dir.number() == at.fs.root_object();
         let above = if is_root { dir.number() } else { dir.parent };
         for (behind, name, object) in [(1, ".", dir.number()), (2, "..", above)] {
             let entry = DirEntry { name: name.into(), object, kind: DIRECTORY };
-            if place < behind && answer.take(self, &entry, behind)? {
+            if place < behind && answer.take(self, &at, &entry, behind)? {
                 return Ok(());
             }
         }
+        // Its place is there whether it is shown or not, so that no other entry's changes.
+        let behind = DOTS + 1;
+        if place < behind && is_root && self.is_control_shown() {
+            let known = self.virtual_dir(Of::Control, None);
+            if answer.take_virtual(snapshots::NAME, &known, behind) {
+                return Ok(());
+            }
+        }
+        let first = behind;
         let progress = self.handles.listing(handle).ok_or(Errno::EBADF)?;
         let mut progress = progress.lock();
         if place == 0 {
             // It begins anew.
             *progress = Progress::default();
-            self.note_read(&dir);
+            self.note_read(ino, &dir);
         }
-        let mut number = place.saturating_sub(DOTS);
+        let mut number = place.saturating_sub(first);
         loop {
             let entry = match progress.entry(&dir, number) {
                 Ok(Some(entry)) => entry,
                 Ok(None) => return Ok(()),
                 // What was read before it is shown; who goes on meets the error.
-                Err(_) if number > place.saturating_sub(DOTS) => return Ok(()),
+                Err(_) if number > place.saturating_sub(first) => return Ok(()),
                 Err(e) => return Err(e),
             };
             number += 1;
-            if answer.take(self, entry, number.saturating_add(DOTS))? {
+            if answer.take(self, &at, entry, number.saturating_add(first))? {
                 return Ok(());
             }
         }
+    }
+
+    /// Whether `.zfs` is listed. In a snapshot it is not: there is none of snapshots.
+    fn is_control_shown(&self) -> bool {
+        self.snapshots.as_ref().is_some_and(|all| all.manner() == Manner::Visible)
+    }
+
+    /// The same for `.zfs` and `.zfs/snapshot`.
+    fn list_virtual(
+        &self,
+        of: Of,
+        handle: FileHandle,
+        place: u64,
+        answer: &mut impl Listing,
+    ) -> Done<()> {
+        let progress = self.handles.listing(handle).ok_or(Errno::EBADF)?;
+        let mut progress = progress.lock();
+        if place == 0 && of == Of::Listing {
+            progress.snapshots = self.snapshots()?.all()?;
+        }
+        let above = if of == Of::Listing { Of::Control } else { Of::Live(self.fs.root_object()) };
+        let mut entries = vec![
+            (&b"."[..], self.virtual_dir(of, None)),
+            (&b".."[..], self.virtual_dir(above, None)),
+        ];
+        if of == Of::Control {
+            entries.push((snapshots::BELOW, self.virtual_dir(Of::Listing, None)));
+        }
+        let listed = progress
+            .snapshots
+            .iter()
+            .map(|one| (one.name.as_bytes(), self.virtual_dir(Of::Root(one.dataset), Some(one))));
+        let skipped = usize::try_from(place).unwrap_or(usize::MAX);
+        for (behind, (name, known)) in (1..).zip(entries.into_iter().chain(listed)).skip(skipped) {
+            if answer.take_virtual(name, &known, behind) {
+                break;
+            }
+        }
+        Ok(())
     }
 }

@@ -1,7 +1,7 @@
 //! What this process has mounted.
 
 use crate::front::Front;
-use crate::{Error, Options, SpaceFn, system};
+use crate::{Error, Options, Snapshots, SpaceFn, system};
 use engine::Filesystem;
 use fuser::{Config, Session, SessionACL};
 use parking_lot::{Condvar, Mutex};
@@ -20,6 +20,8 @@ pub struct What {
     pub fs: Filesystem,
     /// Its space.
     pub space: SpaceFn,
+    /// Its snapshots, for `.zfs/snapshot`.
+    pub snapshots: Option<Snapshots>,
 }
 
 /// A mount of this process.
@@ -85,7 +87,7 @@ impl Mounts {
         let dir = dir.canonicalize().map_err(|_| Error::NotADirectory(dir.to_owned()))?;
         check_point(&dir, options.overlay)?;
         let connection = system::mount(&what.name, &dir, options)?;
-        let front = Front::new(what.fs, what.space, options.clone());
+        let front = Front::new(what.fs, what.space, what.snapshots, options.clone());
         let mut config = Config::default();
         config.n_threads = Some(options.threads.max(1));
         config.clone_fd = true;

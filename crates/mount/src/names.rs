@@ -3,14 +3,15 @@
 use crate::acl;
 use crate::attrs::{self, now, time, without_set_ids};
 use crate::errno::{Done, OrErrno as _};
-use crate::front::{Caller, Front};
+use crate::front::{Caller, Front, Known};
+use crate::snapshots::{self, Listed, Manner, Of};
 use engine::Node;
 use engine::files::{FileKind, NewFile, NewKind, RenameMode, SetAttrs, Time, XattrMode, names};
 use engine::objects::Hold;
-use fuser::{Errno, FileHandle, INodeNo, RenameFlags, TimeOrNow};
+use fuser::{Errno, FileAttr, FileHandle, FileType, Generation, INodeNo, RenameFlags, TimeOrNow};
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt as _;
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// What `setattr` is to change.
 pub(crate) struct Wanted {
@@ -45,13 +46,78 @@ impl Front {
         }
     }
 
-    pub(crate) fn find(&self, parent: INodeNo, name: &[u8]) -> Done<Node> {
+    /// A name, as the kernel is to know its file.
+    pub(crate) fn look_up(&self, parent: INodeNo, name: &[u8]) -> Done<Known> {
         // The kernel takes longer ones, and looks every name up before it does anything with it.
         if name.len() > self.name_max() {
             return Err(Errno::ENAMETOOLONG);
         }
+        let within = match self.of(parent) {
+            Of::Live(dir) if dir == self.fs.root_object() && name == snapshots::NAME => {
+                match &self.snapshots {
+                    Some(all) if all.manner() != Manner::Disabled => {
+                        return Ok(self.virtual_dir(Of::Control, None));
+                    }
+                    _ => None,
+                }
+            }
+            Of::Live(_) => None,
+            Of::Control if name == snapshots::BELOW => {
+                return Ok(self.virtual_dir(Of::Listing, None));
+            }
+            Of::Control => return Err(Errno::ENOENT),
+            Of::Listing => {
+                let found = self.snapshots()?.find(name)?;
+                return self.look(INodeNo(Of::Root(found.dataset).number()));
+            }
+            Of::Root(dataset) => Some(self.snapshots()?.root(dataset)?),
+            Of::Within(slot, _) => Some((slot, self.snapshots()?.within(slot)?)),
+        };
         let entry = self.node(parent)?.lookup(name).or_errno()?.ok_or(Errno::ENOENT)?;
-        self.fs.node(entry.object).or_errno()
+        match within {
+            Some((slot, fs)) => {
+                let node = fs.node(entry.object).or_errno()?;
+                self.known(Of::Within(slot, entry.object), &node)
+            }
+            None => {
+                let node = self.fs.node(entry.object).or_errno()?;
+                self.known(Of::Live(entry.object), &node)
+            }
+        }
+    }
+
+    /// What the kernel is to know of a file.
+    pub(crate) fn look(&self, ino: INodeNo) -> Done<Known> {
+        match self.of(ino) {
+            of @ (Of::Control | Of::Listing) => Ok(self.virtual_dir(of, None)),
+            of => self.known(of, &self.node(ino)?),
+        }
+    }
+
+    /// A directory that is on no disk: those of `.zfs`, and in a listing of snapshots one that was
+    /// not looked into.
+    pub(crate) fn virtual_dir(&self, of: Of, listed: Option<&Listed>) -> Known {
+        let made = listed.map_or(0, |listed| listed.made);
+        let at = UNIX_EPOCH.checked_add(Duration::from_secs(made)).unwrap_or(UNIX_EPOCH);
+        let attr = FileAttr {
+            ino: INodeNo(of.number()),
+            size: 2,
+            blocks: 1,
+            atime: at,
+            mtime: at,
+            ctime: at,
+            crtime: at,
+            kind: FileType::Directory,
+            perm: 0o555,
+            nlink: 2,
+            uid: 0,
+            gid: 0,
+            rdev: 0,
+            blksize: 4096,
+            flags: 0,
+        };
+        let ttl = if listed.is_some() { Duration::ZERO } else { self.ttl_of(of) };
+        Known { attr, generation: Generation(0), ttl }
     }
 
     /// Makes a file. The kernel has taken the umask off the mode, unless directories hand access
@@ -69,7 +135,7 @@ impl Front {
             gid: caller.gid.into(),
             ..NewFile::new(kind, mode & 0o7777, now())
         };
-        let dir = self.object(parent);
+        let dir = self.object(parent)?;
         if self.options.posix_acls && !matches!(new.kind, NewKind::Symlink(_)) {
             if let Some(default) = self.list_of(dir, acl::DEFAULT)? {
                 return self.make_with_list(dir, name.as_bytes(), new, &default);
@@ -127,7 +193,17 @@ impl Front {
     /// Takes a name away. A large file is freed by the time of its last use: in pieces, for which
     /// the caller need not wait.
     pub(crate) fn unlink_name(&self, parent: INodeNo, name: &[u8]) -> Done<()> {
-        self.fs.unlink(self.object(parent), name, now()).or_errno()
+        self.fs.unlink(self.object(parent)?, name, now()).or_errno()
+    }
+
+    pub(crate) fn remove_dir(&self, parent: INodeNo, name: &[u8]) -> Done<()> {
+        self.fs.rmdir(self.object(parent)?, name, now()).or_errno()
+    }
+
+    /// Gives a file another name.
+    pub(crate) fn add_link(&self, ino: INodeNo, parent: INodeNo, name: &[u8]) -> Done<Node> {
+        self.fs.link(self.object(ino)?, self.object(parent)?, name, now()).or_errno()?;
+        self.node(ino)
     }
 
     pub(crate) fn move_name(
@@ -142,7 +218,7 @@ impl Front {
             RenameFlags::RENAME_EXCHANGE => RenameMode::Exchange,
             _ => return Err(Errno::EINVAL),
         };
-        let (from, to) = ((self.object(from.0), from.1), (self.object(to.0), to.1));
+        let (from, to) = ((self.object(from.0)?, from.1), (self.object(to.0)?, to.1));
         self.fs.rename(from, to, how, now()).or_errno()
     }
 
@@ -153,7 +229,7 @@ impl Front {
         ino: INodeNo,
         wanted: &Wanted,
     ) -> Done<Node> {
-        let (file, now) = (self.object(ino), now());
+        let (file, now) = (self.object(ino)?, now());
         let when = |t: TimeOrNow| match t {
             TimeOrNow::Now => now,
             TimeOrNow::SpecificTime(at) => time(at),
@@ -192,16 +268,18 @@ impl Front {
 
     /// The directory, in use.
     pub(crate) fn open_dir(&self, ino: INodeNo) -> Done<FileHandle> {
-        let held = match self.fs.objset().is_live() {
-            true => Some(self.fs.hold(self.object(ino)).or_errno()?),
-            false => None,
+        let held = match self.of(ino) {
+            Of::Live(object) if self.fs.objset().is_live() => {
+                Some(self.fs.hold(object).or_errno()?)
+            }
+            _ => None,
         };
         Ok(self.handles.add_dir(held))
     }
 
     /// Notes that a file was read, as far as its dataset wants that.
-    pub(crate) fn note_read(&self, node: &Node) {
-        if !self.options.read_only {
+    pub(crate) fn note_read(&self, ino: INodeNo, node: &Node) {
+        if !self.options.read_only && matches!(self.of(ino), Of::Live(_)) {
             let now: Time = now();
             // A read is a read also when that cannot be noted.
             let _ = self.fs.touch_atime(node, now);

@@ -4,6 +4,7 @@ use crate::acl;
 use crate::attrs::now;
 use crate::errno::{Done, OrErrno as _};
 use crate::front::Front;
+use crate::snapshots::Of;
 use engine::files::{SetAttrs, XattrMode};
 use fuser::{Errno, INodeNo};
 
@@ -17,12 +18,18 @@ const USER: &[u8] = b"user.";
 impl Front {
     pub(crate) fn xattr(&self, ino: INodeNo, name: &[u8]) -> Done<Vec<u8>> {
         self.check_xattr_name(name)?;
+        if matches!(self.of(ino), Of::Control | Of::Listing) {
+            return Err(Errno::ENODATA);
+        }
         let mut all = self.node(ino)?.linux_xattrs(self.options.posix_acls).or_errno()?;
         all.remove(name).ok_or(Errno::ENODATA)
     }
 
     /// The names, each ended by a zero byte.
     pub(crate) fn xattr_names(&self, ino: INodeNo) -> Done<Vec<u8>> {
+        if matches!(self.of(ino), Of::Control | Of::Listing) {
+            return Ok(Vec::new());
+        }
         let all = self.node(ino)?.linux_xattrs(self.options.posix_acls).or_errno()?;
         Ok(all.into_keys().flat_map(|name| name.into_iter().chain([0])).collect())
     }
@@ -40,7 +47,7 @@ impl Front {
             REPLACE => XattrMode::Replace,
             _ => XattrMode::Any,
         };
-        let file = self.object(ino);
+        let file = self.object(ino)?;
         if name == acl::ACCESS || name == acl::DEFAULT {
             return self.set_list(file, name, value);
         }
@@ -56,7 +63,7 @@ impl Front {
         self.check_xattr_name(name)?;
         let stored = self.stored_name(ino, name)?;
         let name = stored.as_deref().unwrap_or(name);
-        self.fs.remove_xattr(self.object(ino), name, now()).or_errno()
+        self.fs.remove_xattr(self.object(ino)?, name, now()).or_errno()
     }
 
     /// Sets an access list, and the mode that it stands for. One that says no more than that, or

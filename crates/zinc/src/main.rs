@@ -14,7 +14,8 @@
 //! | `held`, `mounting`, `exports` | what a process does with a pool that it holds |
 //! | `cmd`, `cli` | the verbs, and the command line as a whole |
 //!
-//! Called under the name `zpool`, `zfs` or `zdb` the binary is that command.
+//! Called under the name `zpool`, `zfs` or `zdb` the binary is that command, and as
+//! `mount.fuse.zinc` it mounts for `mount`.
 #![forbid(unsafe_code)]
 #![allow(unreachable_pub, reason = "a binary exports nothing; pub says what a module offers")]
 
@@ -62,6 +63,8 @@ use std::sync::{Arc, mpsc};
 
 /// Stack of the thread that runs the verb: what systems give to the first one.
 const STACK: usize = 8 << 20;
+/// The name under which `mount -t fuse.zinc` runs the binary.
+const MOUNT_HELPER: &str = "mount.fuse.zinc";
 /// Exit code of a Rust program that panicked.
 const PANICKED: u8 = 101;
 
@@ -72,6 +75,8 @@ fn arguments() -> Vec<OsString> {
     let name = name.and_then(|p| p.file_name().map(OsString::from)).unwrap_or_default();
     if ["zpool", "zfs", "zdb"].iter().any(|n| name == *n) {
         args.insert(1, name);
+    } else if name == MOUNT_HELPER {
+        return cmd::mount::helper_arguments(args);
     }
     args
 }

@@ -4,7 +4,7 @@
 use crate::cannot::cannot;
 use crate::failure::Failure;
 use crate::session::Session;
-use ::mount::{Error, How, Mounted, Mounts, Options, What, space_of};
+use ::mount::{Error, How, Mounted, Mounts, Options, Snapshots, What, space_of};
 use engine::{Dataset, DatasetKind, LivePool, Pool, PropertyContext};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -55,7 +55,9 @@ fn set(options: &mut Options, name: &str) -> bool {
         "atime" => options.atime = true,
         "noatime" => options.atime = false,
         // Of others' lists of file systems; nothing is to be done about them here.
-        "defaults" | "zfsutil" | "relatime" | "auto" | "noauto" | "_netdev" | "nofail" => {}
+        "defaults" | "zfsutil" | "relatime" | "auto" | "noauto" | "_netdev" | "nofail"
+        | "nouser" | "async" => {}
+        name if name.starts_with("x-") || name.starts_with("comment=") => {}
         _ => return false,
     }
     true
@@ -136,7 +138,8 @@ pub fn mount(pool: &Arc<LivePool>, mounts: &Mounts, wanted: &Wanted) -> Result<P
         false => pool.filesystem(name),
     };
     let fs = fs.map_err(|e| cannot("mount", name, e))?;
-    let what = What { name: name.to_owned(), fs, space: space_of(pool, name) };
+    let snapshots = (!dataset.is_snapshot()).then(|| Snapshots::of(pool, name));
+    let what = What { name: name.to_owned(), fs, space: space_of(pool, name), snapshots };
     mounts.mount(what, &dir, &options).map_err(|e| not_mounted(name, &e))
 }
 

@@ -338,3 +338,89 @@ fn trees_survive_the_way() {
     place.unmount();
     assert_eq!(place.zinc(&["check", "tank"]).code, 0);
 }
+
+#[testkit::needs("fuse")]
+#[test]
+fn snapshots_are_looked_into_below_dot_zfs() {
+    let place = Place::new();
+    place.mount("tank");
+    place.sh("mkdir -p d/e; echo old > d/e/f; ln -s d/e/f l");
+    place.zinc(&["zfs", "snapshot", "tank@one"]).ok();
+    assert_eq!(place.sh("echo new > d/e/f; ls -A; ls -A .zfs"), "d\nl\nsnapshot\n");
+    assert_eq!(place.sh("cat .zfs/snapshot/one/l d/e/f"), "old\nnew\n");
+    assert_eq!(
+        place.sh("ls .zfs/snapshot; ls -A .zfs/snapshot/one; ls -A .zfs/snapshot/one/d"),
+        "one\nd\nl\ne\n"
+    );
+    // Of one file there and here the numbers differ, and nothing there can be changed.
+    place.sh("test $(stat -c %i .zfs/snapshot/one/d/e/f) != $(stat -c %i d/e/f)");
+    place.sh("! touch .zfs/snapshot/one/x 2> ../said; grep -q Read-only ../said; \
+         ! rm .zfs/snapshot/one/l 2> ../said; grep -q Read-only ../said; \
+         ! mkdir .zfs/snapshot/two 2> ../said; grep -q Read-only ../said");
+    // It is seen at once when there is another, and when one is gone.
+    place.zinc(&["zfs", "snapshot", "tank@two"]).ok();
+    assert_eq!(place.sh("ls .zfs/snapshot; cat .zfs/snapshot/two/d/e/f"), "one\ntwo\nnew\n");
+    let open = std::fs::File::open(place.mnt().join(".zfs/snapshot/one/d")).unwrap();
+    place.zinc(&["zfs", "destroy", "tank@one"]).ok();
+    assert_eq!(place.sh("ls .zfs/snapshot; ! test -e .zfs/snapshot/one"), "two\n");
+    assert_eq!(open.metadata().unwrap_err().raw_os_error(), Some(116), "ESTALE");
+    drop(open);
+    place.zinc(&["zfs", "set", "snapdir=visible", "tank"]).ok();
+    assert_eq!(place.sh("ls -A; ls -U -A | sort"), ".zfs\nd\nl\n.zfs\nd\nl\n");
+    assert_eq!(place.sh("find . | sort | grep -c two/d/e/f"), "1\n");
+    place.zinc(&["zfs", "set", "snapdir=disabled", "tank"]).ok();
+    place.sh("while test -e .zfs/snapshot; do sleep 0.1; done");
+    place.unmount();
+    assert_eq!(place.zinc(&["check", "tank"]).code, 0);
+}
+
+#[testkit::needs("fuse")]
+#[test]
+fn flags_and_projects_are_set_and_obeyed() {
+    let place = Place::new();
+    place.mount("tank");
+    let script = r#"
+import fcntl, os, struct
+GET, SET, GETX, SETX = 0x80086601, 0x40086602, 0x801c581f, 0x401c5820
+def flags(fd): return struct.unpack("i", fcntl.ioctl(fd, GET, b"\0" * 4))[0]
+def more(fd): return struct.unpack("IIIII8x", fcntl.ioctl(fd, GETX, b"\0" * 28))
+os.mkdir("d"); d = os.open("d", os.O_RDONLY)
+fcntl.ioctl(d, SETX, struct.pack("IIIII8x", 0x200, 0, 0, 7, 0))
+assert more(d)[0] == 0x200 and more(d)[3] == 7, more(d)
+f = os.open("d/f", os.O_CREAT | os.O_RDWR)
+assert more(f)[3] == 7, more(f)
+fcntl.ioctl(f, SET, struct.pack("i", 0x20 | 0x40))
+assert flags(f) & 0x70 == 0x60, hex(flags(f))
+a = os.open("d/f", os.O_WRONLY | os.O_APPEND); os.write(a, b"more"); os.close(a)
+for wrong in (lambda: os.pwrite(f, b"x", 0), lambda: os.unlink("d/f")):
+    try: wrong(); assert False
+    except OSError as e: assert e.errno == 1, e
+fcntl.ioctl(f, SET, struct.pack("i", 0))
+os.unlink("d/f")
+try: fcntl.ioctl(d, SET, struct.pack("i", 0x8)); assert False
+except OSError as e: assert e.errno == 95, e
+"#;
+    std::fs::write(place.path("script.py"), script).unwrap();
+    place.sh("python3 ../script.py");
+}
+
+#[testkit::needs("fuse")]
+#[test]
+fn mount_calls_zinc_by_the_name_of_its_helper() {
+    let place = Place::new();
+    place.zinc(&["zfs", "create", "-o", "canmount=noauto", "tank/a"]).ok();
+    let helper = place.path("mount.fuse.zinc");
+    std::os::unix::fs::symlink(env!("CARGO_BIN_EXE_zinc"), &helper).unwrap();
+    let mounted = |name: &str| place.zinc(&["zfs", "get", "-Ho", "value", "mounted", name]).ok();
+    assert_eq!(mounted("tank/a"), "no\n");
+    let mut mount = Command::new(&helper);
+    mount.args(["tank/a", "mnt", "-n", "-o", "rw,noexec,nofail,x-systemd.automount"]);
+    mount.current_dir(place.dir.path()).stdin(Stdio::null());
+    mount.env("ZINC_SOCKETS", place.path("run/zinc")).env("ZINC_STATE", place.path("run/state"));
+    assert!(mount.status().unwrap().success());
+    assert_eq!(mounted("tank/a"), "yes\n");
+    assert_eq!(place.zinc(&["zfs", "list", "-Ho", "name,mounted"]).ok(), "tank\tno\ntank/a\tyes\n");
+    place.sh("echo 'echo hello' > s; chmod +x s; sh s; ! ./s 2> /dev/null");
+    place.unmount();
+    assert_eq!(mounted("tank/a"), "no\n");
+}

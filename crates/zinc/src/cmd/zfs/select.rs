@@ -259,6 +259,13 @@ impl<'a> Finder<'a> {
         self.pool.dsl()
     }
 
+    /// Whether this process has a dataset mounted. The system's list does not say of which pool of
+    /// that name a mount is.
+    fn is_mounted(&self, session: &Session, name: &str) -> bool {
+        let client = session.client().filter(|client| client.pool.guid() == self.pool.guid());
+        client.is_some_and(|client| client.mounts.all().iter().any(|one| one.name == name))
+    }
+
     fn named(&self, session: &Session, name: &str, out: &mut Selection) {
         if let Err(e) = self.try_named(session, name, out) {
             out.failures.push(e.into());
@@ -360,11 +367,17 @@ impl<'a> Finder<'a> {
             };
             properties.extend(made);
         }
-        // Nothing is mounted by zinc.
-        let mounted = (kind == Types::FILESYSTEM
-            && !properties.iter().any(|p| p.name == "mounted"))
-        .then(|| Property::native("mounted", "no".to_owned(), Source::None));
-        properties.extend(mounted.flatten());
+        // Who mounts holds the pool: what is mounted of one that is looked at elsewhere is dead.
+        if kind == Types::FILESYSTEM {
+            let is_mounted = self.is_mounted(session, &dataset.name);
+            let value = if is_mounted { "yes" } else { "no" };
+            match properties.iter_mut().find(|p| p.name == "mounted") {
+                Some(property) => value.clone_into(&mut property.value),
+                None => {
+                    properties.extend(Property::native("mounted", value.to_owned(), Source::None));
+                }
+            }
+        }
         out.push(Selected {
             name: dataset.name.clone(),
             pool: self.pool.name().to_owned(),

@@ -1,0 +1,244 @@
+//! `.zfs/snapshot`: the snapshots of a mounted file system, as directories of it.
+//!
+//! # Numbers
+//!
+//! The kernel's number of a file has 64 bits, that of an object 48 at most. What is left says where
+//! the object is:
+//!
+//! | upper 16 bits | lower 48 bits |
+//! | --- | --- |
+//! | 0 | a file of the file system itself |
+//! | 1 to 0xfffd | a file of the snapshot that was looked into as the first, second … |
+//! | 0xfffe | the snapshot of this object of the pool: its root directory |
+//! | 0xffff | 1: `.zfs`, 2: `.zfs/snapshot` |
+//!
+//! So a listing of `.zfs/snapshot` opens none, and one is opened when something in it is asked for.
+//!
+//! # Lives
+//!
+//! A snapshot that was looked into stays open. Whether it still is there is looked up again
+//! whenever a txg has become durable since: what a destroyed one referred to is not overwritten
+//! before. What is asked of one that is gone fails with `ESTALE`, and a number is never used again.
+
+use crate::errno::Done;
+use engine::{Dataset, Filesystem, LivePool, PropertyContext};
+use fuser::Errno;
+use parking_lot::RwLock;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
+
+/// Bits of an object's number.
+const OBJECT_BITS: u32 = 48;
+/// The part of a number that is the object's.
+const OBJECTS: u64 = (1 << OBJECT_BITS) - 1;
+/// Upper parts that stand for no snapshot of their own.
+const ROOTS: u64 = 0xfffe;
+const CONTROL: u64 = 0xffff;
+
+/// The name of the directory in the root.
+pub(crate) const NAME: &[u8] = b".zfs";
+/// The name of the directory in that.
+pub(crate) const BELOW: &[u8] = b"snapshot";
+
+/// Where a number of the kernel's is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Of {
+    /// A file of the file system.
+    Live(u64),
+    /// `.zfs`.
+    Control,
+    /// `.zfs/snapshot`.
+    Listing,
+    /// The root of the snapshot that is this object of the pool.
+    Root(u64),
+    /// A file of a snapshot that was looked into.
+    Within(usize, u64),
+}
+
+impl Of {
+    pub(crate) fn read(number: u64) -> Self {
+        let object = number & OBJECTS;
+        match number >> OBJECT_BITS {
+            0 => Self::Live(object),
+            ROOTS => Self::Root(object),
+            CONTROL if object == 1 => Self::Control,
+            CONTROL => Self::Listing,
+            slot => Self::Within(usize::try_from(slot).unwrap_or(usize::MAX) - 1, object),
+        }
+    }
+
+    pub(crate) fn number(self) -> u64 {
+        match self {
+            Self::Live(object) => object,
+            Self::Control => CONTROL << OBJECT_BITS | 1,
+            Self::Listing => CONTROL << OBJECT_BITS | 2,
+            Self::Root(object) => ROOTS << OBJECT_BITS | object,
+            Self::Within(slot, object) => (slot as u64 + 1) << OBJECT_BITS | object,
+        }
+    }
+}
+
+/// The snapshots of a dataset, for as long as its pool is open.
+pub struct Snapshots {
+    pool: Weak<LivePool>,
+    name: String,
+    open: RwLock<Vec<Open>>,
+}
+
+/// A snapshot that was looked into.
+struct Open {
+    dataset: u64,
+    name: String,
+    fs: Filesystem,
+    /// The txg after which it was there.
+    seen: AtomicU64,
+}
+
+/// A snapshot in the list.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Listed {
+    /// What stands behind the `@`.
+    pub(crate) name: String,
+    /// Its object in the pool.
+    pub(crate) dataset: u64,
+    /// When it was made, in seconds.
+    pub(crate) made: u64,
+    /// The txg of that.
+    pub(crate) txg: u64,
+}
+
+impl Listed {
+    fn of(dataset: &Dataset) -> Self {
+        Self {
+            name: short(&dataset.name).to_owned(),
+            dataset: dataset.object,
+            made: dataset.phys.creation_time,
+            txg: dataset.phys.creation_txg,
+        }
+    }
+}
+
+/// A snapshot's name behind the `@`.
+fn short(name: &str) -> &str {
+    name.split_once('@').map_or(name, |(_, short)| short)
+}
+
+impl Snapshots {
+    /// Those of the dataset `name`.
+    #[must_use]
+    pub fn of(pool: &Arc<LivePool>, name: &str) -> Self {
+        Self { pool: Arc::downgrade(pool), name: name.to_owned(), open: RwLock::default() }
+    }
+
+    fn pool(&self) -> Done<Arc<LivePool>> {
+        self.pool.upgrade().ok_or(Errno::EIO)
+    }
+
+    /// All, oldest first.
+    pub(crate) fn all(&self) -> Done<Vec<Listed>> {
+        let pool = self.pool()?;
+        let _guard = pool.view().lock_datasets();
+        let dsl = pool.view().dsl();
+        let all = dsl.by_name(&self.name).and_then(|head| dsl.snapshots(&head));
+        Ok(all.map_err(|_| Errno::EIO)?.iter().map(Listed::of).collect())
+    }
+
+    /// The one of this name.
+    pub(crate) fn find(&self, name: &[u8]) -> Done<Listed> {
+        let name = std::str::from_utf8(name).map_err(|_| Errno::ENOENT)?;
+        let pool = self.pool()?;
+        let _guard = pool.view().lock_datasets();
+        let found = pool.view().dsl().by_name(&format!("{}@{name}", self.name));
+        found.map(|dataset| Listed::of(&dataset)).map_err(|_| Errno::ENOENT)
+    }
+
+    /// What the property `snapdir` says of the directory.
+    pub(crate) fn manner(&self) -> Manner {
+        let Ok(pool) = self.pool() else { return Manner::Hidden };
+        let _guard = pool.view().lock_datasets();
+        let dsl = pool.view().dsl();
+        let value = dsl.by_name(&self.name).and_then(|head| {
+            dsl.property(&head, &PropertyContext { pool_size: None, altroot: None }, "snapdir")
+        });
+        match value.ok().flatten().map(|property| property.value).as_deref() {
+            Some("visible") => Manner::Visible,
+            Some("disabled") => Manner::Disabled,
+            _ => Manner::Hidden,
+        }
+    }
+
+    /// The place among those looked into, and the files, of the snapshot that is `dataset`.
+    pub(crate) fn root(&self, dataset: u64) -> Done<(usize, Filesystem)> {
+        let known = self.open.read().iter().position(|open| open.dataset == dataset);
+        if let Some(slot) = known
+            && let Ok(fs) = self.within(slot)
+        {
+            return Ok((slot, fs));
+        }
+        let listed = self.all()?.into_iter().find(|one| one.dataset == dataset);
+        let name = format!("{}@{}", self.name, listed.ok_or(Errno::ESTALE)?.name);
+        let pool = self.pool()?;
+        let seen = AtomicU64::new(pool.last_synced());
+        let fs = pool.view().filesystem(&name).map_err(|_| Errno::EIO)?;
+        let mut open = self.open.write();
+        // A place of one that is gone is not used again: the kernel may know numbers of it.
+        open.push(Open { dataset, name, fs: fs.clone(), seen });
+        match open.len() < ROOTS as usize {
+            true => Ok((open.len() - 1, fs)),
+            false => Err(Errno::ENFILE),
+        }
+    }
+
+    /// The files of one that was looked into.
+    pub(crate) fn within(&self, slot: usize) -> Done<Filesystem> {
+        let pool = self.pool()?;
+        let open = self.open.read();
+        let one = open.get(slot).ok_or(Errno::ESTALE)?;
+        let durable = pool.last_synced();
+        if one.seen.load(Ordering::Relaxed) != durable {
+            let _guard = pool.view().lock_datasets();
+            let found = pool.view().dsl().by_name(&one.name);
+            match found {
+                Ok(dataset) if dataset.object == one.dataset => {
+                    one.seen.store(durable, Ordering::Relaxed);
+                }
+                _ => return Err(Errno::ESTALE),
+            }
+        }
+        Ok(one.fs.clone())
+    }
+}
+
+/// How the directory is shown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Manner {
+    /// It is found by its name.
+    Hidden,
+    /// It is listed too.
+    Visible,
+    /// It is not there.
+    Disabled,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_say_where_a_file_is() {
+        let all = [
+            Of::Live(34),
+            Of::Live(OBJECTS),
+            Of::Control,
+            Of::Listing,
+            Of::Root(77),
+            Of::Within(0, 34),
+            Of::Within(0xfffc, OBJECTS),
+        ];
+        for of in all {
+            assert_eq!(Of::read(of.number()), of);
+        }
+        let numbers: std::collections::HashSet<u64> = all.iter().map(|of| of.number()).collect();
+        assert_eq!(numbers.len(), all.len());
+    }
+}
