@@ -3,6 +3,8 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, missing_docs)]
 
 mod random;
+#[path = "topology/remove.rs"]
+mod remove;
 #[path = "topology/replace.rs"]
 mod replace;
 #[path = "topology/scrubs.rs"]

@@ -350,7 +350,12 @@ fn sight(leaf: &FoundLeaf, txg: u64) -> LeafSight {
 fn root_of(config: &PoolConfig, tops: &BTreeMap<u64, (u64, &VdevConfig)>) -> Option<VdevConfig> {
     /// More top-level vdevs than any pool has; a lying label must not make us build millions.
     const TOPS_MAX: u64 = 65_536;
-    let highest = tops.keys().next_back().map_or(0, |id| id + 1);
+    // A device of the last vdev, which was removed since, may still have its label.
+    let is_gone = |id: u64, txg: u64| {
+        txg < config.txg && config.vdev_children.is_some_and(|children| id >= children)
+    };
+    let highest = tops.iter().rev().find(|(id, (txg, _))| !is_gone(**id, *txg));
+    let highest = highest.map_or(0, |(id, _)| id + 1);
     let count = config.vdev_children.unwrap_or(highest).max(highest).min(TOPS_MAX);
     let mut children = Vec::new();
     for id in 0..count {

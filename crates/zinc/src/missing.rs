@@ -1,6 +1,6 @@
 //! Verbs and options of OpenZFS that zinc does not have, and words that are no verbs at all.
 //!
-//! A script that calls `zpool remove` has to see that zinc lacks it. Neither clap's guess of a
+//! A script that calls `zpool split` has to see that zinc lacks it. Neither clap's guess of a
 //! similar verb nor its list of ours says that, and the guess may be dangerous.
 
 use crate::cmd::verb::Verb;
@@ -11,17 +11,8 @@ use std::ffi::OsString;
 use std::process::ExitCode;
 
 /// The verbs of OpenZFS 2.3's `zpool` that zinc does not do.
-pub const ZPOOL: [&str; 9] = [
-    "checkpoint",
-    "ddtprune",
-    "events",
-    "initialize",
-    "prefetch",
-    "remove",
-    "split",
-    "trim",
-    "wait",
-];
+pub const ZPOOL: [&str; 8] =
+    ["checkpoint", "ddtprune", "events", "initialize", "prefetch", "split", "trim", "wait"];
 
 /// The verbs of OpenZFS 2.3's `zfs` that zinc does not do.
 pub const ZFS: [&str; 19] = [

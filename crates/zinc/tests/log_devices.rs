@@ -125,3 +125,72 @@ fn a_log_mirror_keeps_a_good_side_and_an_offline_log_is_not_missing() {
     has(&place.ok("zpool status tank"), &["two", "ONLINE"]);
     assert_eq!(place.run("check tank").code, 0);
 }
+
+/// A log device that promises went to, one that is a mirror, and devices that hold nothing.
+#[test]
+fn what_holds_no_data_is_removed() {
+    let place = Place::new(&["disk", "journal", "one", "two", "fast", "other"]);
+    place.ok(
+        "zpool create -O sync=always tank disk log journal mirror one two cache fast spare other",
+    );
+    place.ok("zfs create tank/fs");
+    std::fs::write(place.path().join("file"), "text").unwrap();
+    place.ok("cp file tank/fs:/file");
+    let said = place.ok("zpool remove -n tank journal");
+    assert_eq!(said, "Memory that will be used after removing journal: 0\n");
+    has(&place.fails("zpool remove tank disk"), &["cannot remove disk", "hold data"]);
+    has(&place.fails("zpool remove tank one"), &["cannot remove one", "detach"]);
+    has(&place.fails("zpool remove tank nix"), &["no such device in pool"]);
+    has(&place.fails("zpool remove -s tank"), &["cannot cancel removal"]);
+    assert_eq!(place.ok("zpool remove tank journal"), "");
+    // The number of the mirror behind it is in block pointers, and stays.
+    let status = place.ok("zpool status tank");
+    assert!(status.contains("mirror-2") && !status.contains("journal"), "{status}");
+    place.ok("cp file tank/fs:/second");
+    zdb_is_content(&place);
+    assert_eq!(place.ok("zpool remove tank mirror-2 fast other"), "");
+    let status = place.ok("zpool status tank");
+    let left = ["logs", "cache", "spares", "mirror"].iter().find(|word| status.contains(**word));
+    assert_eq!(left, None, "{status}");
+    place.ok("cp file tank/fs:/third");
+    assert_eq!(place.run("check tank").code, 0);
+    has(&place.ok("zpool history -i tank"), &["vdev 1 (log)", "vdev (l2cache)", "vdev (spare)"]);
+    // They are anybody's again.
+    place.ok("zpool create other journal one two fast other");
+    place.ok("zpool export tank");
+    place.ok("zpool export other");
+    place.ok("zpool import -d . tank");
+    for file in ["file", "second", "third"] {
+        assert_eq!(place.ok(&format!("cat tank/fs:/{file}")), "text");
+    }
+    place.ok("zpool export tank");
+    zdb_is_content(&place);
+}
+
+/// The pool of a server, and one whose log device is gone for good.
+#[test]
+fn a_log_device_is_removed_from_a_pool_that_is_served_and_when_it_is_missing() {
+    let place = with_log();
+    let mut server = serve(&place);
+    place.ok_here("cp file tank/fs:/before");
+    assert_eq!(place.ok_here("zpool remove -w tank journal"), "");
+    place.ok_here("cp file tank/fs:/after");
+    assert!(!place.ok_here("zpool status tank").contains("journal"));
+    server.kill().unwrap();
+    server.wait().unwrap();
+    assert_eq!(place.ok("cat tank/fs:/after"), "text");
+    place.ok("zpool add tank log journal");
+    place.ok("cp file tank/fs:/logged");
+    place.ok("zpool export tank");
+    take_away(&place, "journal");
+    place.ok("zpool import -d . -m tank");
+    assert_eq!(place.ok("zpool remove tank journal"), "");
+    has(&place.ok("zpool status tank"), &[" state: ONLINE"]);
+    place.ok("zpool export tank");
+    // The device comes back with its label: the pool goes without it.
+    std::fs::rename(place.path().join("away/journal"), place.path().join("journal")).unwrap();
+    place.ok("zpool import -d . tank");
+    assert!(!place.ok("zpool status tank").contains("journal"));
+    place.ok("zpool export tank");
+    zdb_is_content(&place);
+}

@@ -39,6 +39,7 @@ mod maps;
 mod metaslab;
 mod open;
 mod ranges;
+mod removed;
 mod spec;
 mod sync;
 mod top;

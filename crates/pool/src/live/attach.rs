@@ -41,13 +41,13 @@ pub(super) struct NewSide {
 }
 
 impl TaskCx<'_> {
-    fn zap_map(&self) -> Result<Option<u64>> {
+    pub(super) fn zap_map(&self) -> Result<Option<u64>> {
         let directory = Zap::open(&self.shared.mos.object(mos::DIRECTORY_OBJECT)?)?;
         Ok(directory.get_u64(mos::VDEV_ZAP_MAP)?)
     }
 
     /// Frees what the MOS has of a leaf: its table and its log.
-    fn free_objects(&self, leaf: &VdevConfig) -> Result<()> {
+    pub(super) fn free_objects(&self, leaf: &VdevConfig) -> Result<()> {
         let objects = &self.shared.mos;
         if let (Some(zap), Some(map)) = (leaf.vdev_zap_leaf.filter(|n| *n != 0), self.zap_map()?) {
             dmu::zap::remove(&objects.object(map)?, self.tx, format!("{zap:x}").as_str())?;
@@ -65,7 +65,7 @@ impl TaskCx<'_> {
         Ok(())
     }
 
-    fn put_tree(&self, root: VdevConfig, next: vdev::VdevTree) {
+    pub(super) fn put_tree(&self, root: VdevConfig, next: vdev::VdevTree) {
         self.touch();
         self.shared.reader.set_vdevs(next);
         let mut config = self.shared.config.lock();

@@ -18,6 +18,7 @@
 //! features  config  history      what the MOS says of the pool itself
 //! paths  leaves  back            where its devices are, what they missed, how they come back
 //! attach                         sides of mirrors
+//! remove                         log, cache and spare devices that go
 //! scan  errlog                   scrub and resilver, and what was found to be lost
 //! datasets                       file systems, volumes, snapshots, clones
 //! vdevs                          adding devices, new guids
@@ -45,6 +46,7 @@ mod mos;
 mod paths;
 mod pipeline;
 mod record;
+mod remove;
 mod scan;
 mod shared;
 mod sides;
@@ -198,7 +200,12 @@ impl LivePool {
         let txg = self.last_synced();
         let config = self.shared.config.lock();
         let facts = PoolFacts { name: self.name().to_owned(), ..config.facts.clone() };
-        with_aux(facts.for_mos(PoolState::Active, txg, &config.root), &self.view)
+        let list = facts.for_mos(PoolState::Active, txg, &config.root);
+        drop(config);
+        match self.look() {
+            Ok(seen) => with_aux(list, &seen),
+            Err(_) => with_aux(list, &self.view),
+        }
     }
 
     /// The runtime it lives in.

@@ -9,11 +9,11 @@ use crate::failure::Failure;
 use crate::live::LiveArgs;
 use crate::session::Session;
 use crate::ui;
-use engine::LivePool;
 use engine::config::LabelConfig;
 use engine::devices::{DeviceSource as _, LocalDevices};
 use engine::live::{Leave, OwnChanges};
 use engine::pools::{self, PoolSpace, VdevView};
+use engine::{LivePool, Pool};
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -88,23 +88,29 @@ pub(super) fn find(
     pool: &LivePool,
     name: &str,
 ) -> Result<Option<Found>, Failure> {
-    let seen = pool.look()?;
+    Ok(find_in(session, &pool.look()?, name))
+}
+
+/// The same in a pool that is only looked at.
+pub(super) fn find_in(session: &Session, seen: &Pool, name: &str) -> Option<Found> {
     let view = seen.vdev_view(&PoolSpace::default());
     let config = &seen.config().vdev_tree;
     let path = session.path(name.as_ref());
     let spare = |guid| seen.spares().iter().find(|spare| spare.guid == guid);
+    let cache = |guid| seen.l2cache().iter().find(|cache| cache.guid == guid);
     let fits = |v: &&VdevView| {
-        let by_path = config.find(v.guid).or_else(|| spare(v.guid)).and_then(|c| c.path.clone());
+        let stored = config.find(v.guid).or_else(|| spare(v.guid)).or_else(|| cache(v.guid));
+        let by_path = stored.and_then(|c| c.path.clone());
         let is_path =
             |p: &str| p == name || p.rsplit('/').next() == Some(name) || path.to_str() == Some(p);
         v.name == name || v.guid.to_string() == name || by_path.is_some_and(|p| is_path(&p))
     };
-    let Some(found) = view.walk().find(fits) else { return Ok(None) };
+    let found = view.walk().find(fits)?;
     let leaves = found.walk().into_iter().filter(|v| v.children.is_empty());
     let devices: Vec<u64> = leaves.map(|v| v.guid).collect();
     let (is_spare, is_in_tree) = (spare(found.guid).is_some(), config.find(found.guid).is_some());
     let is_device = found.children.is_empty();
-    Ok(Some(Found { guid: found.guid, is_device, is_spare, is_in_tree, devices }))
+    Some(Found { guid: found.guid, is_device, is_spare, is_in_tree, devices })
 }
 
 /// The device of that name.

@@ -13,6 +13,7 @@ mod labelclear;
 mod leave;
 mod list;
 mod naming;
+mod remove;
 mod scrub;
 mod set;
 pub mod settings;
@@ -53,6 +54,8 @@ pub enum Command {
     Detach(sides::Detach),
     /// Put a device in the place of a side of a mirror, or of a single disk
     Replace(sides::Replace),
+    /// Take log, cache and spare devices off a pool
+    Remove(remove::Remove),
     /// Verify everything, and repair what can be
     Scrub(scrub::Scrub),
     /// Bring devices what they missed
@@ -101,6 +104,7 @@ impl Command {
             Self::Attach(a) => Box::new(a),
             Self::Detach(a) => Box::new(a),
             Self::Replace(a) => Box::new(a),
+            Self::Remove(a) => Box::new(a),
             Self::Scrub(a) => Box::new(a),
             Self::Resilver(a) => Box::new(a),
             Self::Set(a) => Box::new(a),

@@ -1,0 +1,80 @@
+//! Log devices that are taken off the pool.
+
+use super::random::bench::Shape;
+use super::random::{Bench, Run};
+use super::{run, whole};
+use engine::LivePool;
+use engine::inside::device::{ErrorKind, Fault};
+use engine::live::{Devices, NewTop, SpaceClass};
+use std::sync::Arc;
+
+fn log_guid(pool: &LivePool) -> Option<u64> {
+    let seen = pool.look().unwrap();
+    seen.config().vdev_tree.children.iter().find(|top| top.is_log).map(|top| top.guid)
+}
+
+/// An exported pool with a log device, which is the last vdev or has one behind it, and the number
+/// of that device.
+fn with_log(bench: &mut Bench, is_last: bool) -> usize {
+    let log = bench.extra();
+    let mut new = vec![(log, SpaceClass::Log)];
+    if !is_last {
+        new.push((bench.extra(), SpaceClass::Normal));
+    }
+    let devices = new.iter().map(|(n, _)| (format!("mem{n}"), bench.write_ref(*n)));
+    let devices: Devices = devices.collect();
+    let tops = new.iter().map(|(n, class)| NewTop { spec: bench.leaf(*n), class: *class });
+    let pool = bench.import();
+    pool.add_tops(&tops.collect::<Vec<_>>(), Some(12), &devices).unwrap();
+    pool.export().unwrap();
+    log
+}
+
+/// The power fails after any number of writes: the pool has the device, or goes without it, whether
+/// the device and its old label are there or not.
+#[test]
+fn a_removal_of_a_log_device_may_end_at_any_write() {
+    let step = std::env::var("ZINC_STEP").map_or(41, |n| n.parse().unwrap());
+    for (seed, is_last) in [(1600, true), (1601, false)] {
+        let (mut bench, model) = run(seed, Shape::Disk, 30).finish();
+        bench.faults.clear();
+        let log = with_log(&mut bench, is_last);
+        let before = bench.devices.clone();
+        let mut cuts = [0, 0];
+        for writes in (0..).step_by(step) {
+            bench.devices = before.iter().map(|d| Arc::new(d.fork())).collect();
+            bench = bench.breakable();
+            let pool = bench.import();
+            let guid = log_guid(&pool).unwrap();
+            for device in &bench.faults {
+                let off = ErrorKind::PowerLoss;
+                device.add(Fault::fail_writes(0..u64::MAX, off).after(writes));
+                device.add(Fault::fail_flushes(off).after(writes / 4));
+            }
+            let is_done = pool.remove_log(guid).is_ok() && pool.sync().is_ok();
+            drop(pool);
+            bench.faults.iter().for_each(|d| d.clear());
+            let case = format!("{is_last} after {writes}");
+            let pool = bench.try_import().unwrap_or_else(|e| panic!("{case}: {e}"));
+            let left = log_guid(&pool);
+            assert!(!is_done || left.is_none(), "{case}");
+            cuts[usize::from(left.is_none())] += 1;
+            if let Some(guid) = left {
+                pool.remove_log(guid).unwrap_or_else(|e| panic!("{case}: {e}"));
+            }
+            assert_eq!(log_guid(&pool), None);
+            pool.export().unwrap();
+            whole(&bench, &case);
+            bench.away = vec![log];
+            whole(&bench, &case);
+            Run::compare(&bench, &model).unwrap_or_else(|e| panic!("{case}: {e}"));
+            bench.away.clear();
+            if is_done {
+                break;
+            }
+        }
+        assert!(cuts.iter().all(|n| *n > 0), "{is_last}: {cuts:?}");
+        bench.check(&bench.open()).unwrap();
+        bench.zdb();
+    }
+}
