@@ -9,6 +9,8 @@ mod remove;
 mod replace;
 #[path = "topology/scrubs.rs"]
 mod scrubs;
+#[path = "topology/suspended.rs"]
+mod suspended;
 
 use engine::inside::device::{ErrorKind, Fault, MemoryDevice, RwFaultDevice, WriteDevice};
 use engine::inside::ondisk::config::VdevConfig;

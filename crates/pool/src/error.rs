@@ -176,6 +176,13 @@ pub enum Error {
         /// Why.
         cause: String,
     },
+    /// Devices failed, and the pool waits for them: what was not done may be done later.
+    Suspended {
+        /// The pool.
+        pool: String,
+        /// Why.
+        cause: String,
+    },
     /// Devices that are open are not where they were opened, and will be lost when they are closed.
     Astray {
         /// The pool.
@@ -305,6 +312,7 @@ impl fmt::Display for Error {
             Self::Device { pool, cause } => write!(f, "pool {pool:?}: {cause}"),
             Self::Invalid { what } => f.write_str(what),
             Self::Stopped { pool, cause } => write!(f, "pool {pool:?} has stopped: {cause}"),
+            Self::Suspended { pool, cause } => write!(f, "pool {pool:?} is suspended: {cause}"),
             Self::Astray { pool, devices } => write!(
                 f,
                 "pool {pool:?}: what it holds is not where it will be looked for: {}",

@@ -131,6 +131,8 @@ pub struct Pool {
     gate: Option<Arc<Gate>>,
     /// Why a pool that was open for writing takes no more changes.
     suspended: Option<Arc<str>>,
+    /// It takes none only until its devices are back.
+    pub(crate) is_waiting: bool,
     /// The scrub or resilver that runs, where this process runs it.
     pub(crate) scan: Option<ScanState>,
 }
@@ -217,6 +219,7 @@ impl Pool {
             altroot: self.altroot.clone(),
             gate: self.gate.clone(),
             suspended: self.suspended.clone(),
+            is_waiting: self.is_waiting,
             scan: self.scan,
         })
     }
@@ -307,6 +310,7 @@ impl Pool {
             altroot: None,
             gate: None,
             suspended: None,
+            is_waiting: false,
             scan: None,
         })
     }
@@ -456,6 +460,11 @@ impl Pool {
         let is_out = |l: &vdev::NodeRef<'_>| l.state() == VdevState::Removed;
         let astray = |l: vdev::NodeRef<'_>| Some((l.device()?.name().to_owned(), l.astray()?));
         tree.leaves().filter(is_out).filter_map(astray).collect()
+    }
+
+    /// It takes no more changes until its devices are back.
+    pub(crate) fn is_waiting(&self) -> bool {
+        self.is_waiting
     }
 
     /// The word for the pool's state: that of its vdevs, or `SUSPENDED`.

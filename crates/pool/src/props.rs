@@ -114,6 +114,12 @@ impl Pool {
         }
     }
 
+    /// The number that a property was set to.
+    pub(crate) fn stored_number(&self, name: &str) -> dmu::Result<Option<u64>> {
+        let _guard = self.lock_datasets();
+        Ok(self.stored_properties()?.numbers.get(name).copied())
+    }
+
     fn stored_properties(&self) -> dmu::Result<Stored> {
         let mut out = Stored::default();
         let Some(object) = self.directory()?.get_u64(mos::POOL_PROPS)? else { return Ok(out) };

@@ -352,6 +352,77 @@ impl VdevTree {
     }
 }
 
+/// A suspended pool that looks for its devices.
+impl VdevTree {
+    /// Leaves whose devices do not answer, or are not there, by guid.
+    #[must_use]
+    pub fn silent_leaves(&self) -> Vec<u64> {
+        let leaves = self.nodes.iter().filter(|n| matches!(n.role, Role::Leaf));
+        let silent = leaves.filter(|n| !n.writer.as_ref().is_some_and(answers));
+        silent.map(|n| n.guid).collect()
+    }
+
+    /// The name of a top-level vdev, not for logs alone, of which too few devices answer.
+    #[must_use]
+    pub fn first_silent_top(&self) -> Option<String> {
+        let answering: Vec<bool> = self.nodes.iter().map(can_be_asked).collect();
+        let removed = ["hole", "indirect"];
+        let mut tops = self.tops().filter(|top| !top.is_log());
+        let silent = tops.find(|top| {
+            !removed.contains(&top.node().kind()) && !self.is_enough(top.index(), &answering)
+        })?;
+        Some(silent.node().name().to_owned())
+    }
+
+    /// Whether enough leaves for reading and writing are among those. Depth was bounded when the
+    /// tree was built.
+    fn is_enough(&self, index: usize, answering: &[bool]) -> bool {
+        let Some(node) = self.nodes.get(index) else { return false };
+        let mut children = node.children.iter();
+        let is_enough = |c: &usize| self.is_enough(*c, answering);
+        match &node.role {
+            Role::Leaf => answering.get(index).copied().unwrap_or(false),
+            Role::Mirror | Role::Replacing | Role::Spare => children.any(is_enough),
+            Role::Raidz(r) => children.filter(|c| !is_enough(c)).count() <= r.nparity(),
+            _ => false,
+        }
+    }
+
+    /// The leaf is written to, or was until a moment ago, and what it missed is all of txgs after
+    /// `last`.
+    #[must_use]
+    pub fn lacks_only_after(&self, guid: u64, last: u64) -> bool {
+        let leaf = self.nodes.iter().find(|n| n.guid == guid && matches!(n.role, Role::Leaf));
+        leaf.is_some_and(|n| {
+            let missed = n.health.missed();
+            n.writer.is_some() && missed.bounds().is_none_or(|(first, _)| first > last)
+        })
+    }
+
+    /// Forgets what leaves that are written to missed of txgs after `last`.
+    pub fn forget_missed_after(&self, last: u64) {
+        for node in self.nodes.iter().filter(|n| n.writer.is_some() && !n.health.is_out()) {
+            node.health.change_missed(|missed| missed.remove(last + 1, u64::MAX));
+        }
+    }
+
+    /// Takes a leaf out of use that the rest can do without; whether that was so.
+    #[must_use]
+    pub fn leave_out(&self, guid: u64) -> bool {
+        let Some(index) = self.nodes.iter().position(|n| n.guid == guid) else { return false };
+        let spared = self.does_without(index);
+        if let (true, Some(node)) = (spared, self.nodes.get(index)) {
+            node.health.set_mark(Mark::Faulted);
+        }
+        spared
+    }
+}
+
+/// A leaf that is in use and answers.
+fn can_be_asked(node: &Node) -> bool {
+    !node.health.is_out() && node.writer.as_ref().is_some_and(answers)
+}
+
 /// A leaf that is written to and has missed nothing.
 fn is_current(node: &Node) -> bool {
     let health = &node.health;

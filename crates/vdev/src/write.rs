@@ -80,6 +80,14 @@ pub enum WriteErrorKind {
     TooFewDevices(Option<DeviceError>),
 }
 
+impl WriteErrorKind {
+    /// Devices refused it: the same block may be written when they are back.
+    #[must_use]
+    pub fn is_of_devices(&self) -> bool {
+        matches!(self, Self::Device(_) | Self::TooFewDevices(_))
+    }
+}
+
 fn because(error: Option<&DeviceError>) -> String {
     error.map_or_else(String::new, |e| format!(": {e}"))
 }

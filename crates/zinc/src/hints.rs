@@ -34,6 +34,10 @@ pub fn words(hint: &Hint) -> String {
             "what was synced is safe: see to the devices, and open the pool again; where a server \
              holds it, `zinc zpool export -f` lets go of it, and `zinc zpool import` takes it anew"
         }
+        Hint::Clear => {
+            "nothing is lost: when the devices are back `zinc zpool clear` goes on, and does what \
+             was asked for; `zinc zpool export -f` lets go of the pool without what is not durable"
+        }
         Hint::SaveData => {
             "while the pool is open, copy its data out or put the file back where it was; \
              `zinc zpool sync` goes on without a device that the others make up for; \

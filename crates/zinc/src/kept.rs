@@ -8,7 +8,7 @@ use crate::ui;
 use engine::props;
 
 /// The property, the value that asks for nothing, and what zinc does instead.
-const KEPT: [(&str, &str, &str); 11] = [
+const KEPT: [(&str, &str, &str); 10] = [
     ("dedup", "off", "zinc deduplicates nothing that it writes"),
     ("primarycache", "all", "zinc caches all datasets alike"),
     ("secondarycache", "all", "zinc does not use cache devices"),
@@ -17,7 +17,6 @@ const KEPT: [(&str, &str, &str); 11] = [
     ("autotrim", "off", "zinc does not trim devices"),
     ("autoexpand", "off", "zinc does not expand devices"),
     ("autoreplace", "off", "zinc replaces no device by itself"),
-    ("failmode", "wait", "a pool of zinc stops when it cannot write"),
     ("listsnapshots", "off", "`zinc zfs list` shows snapshots with -t snapshot or -t all"),
     ("delegation", "on", "zinc asks the system alone who may change a pool"),
 ];

@@ -314,7 +314,8 @@ fn what_lies_behind_the_last_metaslab_is_not_missed() {
 /// Limits the size of files that a process may write; `false` without the program for that.
 fn limit_files(server: &Server, bytes: u64) -> bool {
     let pid = server.0.id().to_string();
-    let limit = format!("--fsize={bytes}");
+    // The soft limit alone, which may be raised again.
+    let limit = format!("--fsize={bytes}:");
     let done = Command::new("prlimit").args(["--pid", &pid, &limit]).status();
     done.is_ok_and(|s| s.success())
 }
@@ -385,7 +386,7 @@ fn who_watches_a_pool_that_stopped_sees_it() {
     // It is not exported, which -f does not hide, and the server ends all the same.
     let refused = place.run(&["zpool", "export", "tank"]);
     assert_eq!(refused.code, 1);
-    has(&refused.err, &["has stopped: txg ", "export -f"]);
+    has(&refused.err, &["is suspended: txg ", "zpool clear", "export -f"]);
     let forced = place.run(&["zpool", "export", "-f", "tank"]);
     assert_eq!(forced.code, 0, "{}", forced.err);
     has(&forced.err, &["was stopped", "is lost", "because: txg "]);
@@ -395,6 +396,56 @@ fn who_watches_a_pool_that_stopped_sees_it() {
     has(&said, &["is not exported", "because: txg "]);
     has(&place.run(&["zpool", "status", "tank"]).err, &["no such pool"]);
     place.run(&["zpool", "import", "-f", "-d", ".", "tank"]).ok();
+    assert_eq!(place.run(&["check", "tank"]).code, 0);
+}
+
+/// A pool that waits for its devices goes on when they are back, with what was asked of it
+/// meanwhile.
+#[test]
+fn a_suspended_pool_is_cleared() {
+    let place = Place::new(&[], &["disk"]);
+    let server = place.serve();
+    std::fs::write(place.path("letter"), "text").unwrap();
+    place.run(&["cp", "letter", "tank:/letter"]).ok();
+    if !limit_files(&server, 1) {
+        testkit::skip("needs prlimit");
+        return;
+    }
+    let made = place.run(&["zfs", "create", "tank/fs"]);
+    assert_eq!(made.code, 1, "nothing can be written");
+    has(&made.err, &["is suspended: ", "zpool clear"]);
+    // Everything answers, and says what is to be done.
+    let status = place.run(&["zpool", "status", "tank"]).out;
+    has(&status, &[" state: SUSPENDED", "then run 'zpool clear'", "ZFS-8000-HC"]);
+    has(&place.run(&["zfs", "list", "-Ho", "name"]).ok(), &["tank\n"]);
+    assert_eq!(place.run(&["zfs", "create", "tank/more"]).code, 1);
+    let early = place.run(&["zpool", "clear", "tank"]);
+    assert_eq!(early.code, 1);
+    has(&early.err, &["cannot clear errors for tank", "is suspended"]);
+    assert!(limit_files(&server, 1 << 40));
+    place.run(&["zpool", "clear", "tank"]).ok();
+    has(&place.run(&["zpool", "status", "tank"]).out, &[" state: ONLINE"]);
+    has(&place.run(&["zfs", "list", "-Ho", "name"]).ok(), &["tank/fs\n"]);
+    has(&place.run(&["cat", "tank:/letter"]).ok(), &["text"]);
+    place.run(&["zpool", "export", "tank"]).ok();
+    assert_eq!(place.run(&["check", "-d", ".", "tank"]).code, 0);
+}
+
+/// With `failmode=panic` the server ends, and the pool is as after a crash.
+#[test]
+fn a_server_ends_with_its_devices_when_failmode_is_panic() {
+    let place = Place::new(&[], &["disk"]);
+    let mut server = place.serve_to("serve tank", Stdio::piped());
+    place.run(&["zpool", "set", "failmode=panic", "tank"]).ok();
+    if !limit_files(&server, 1) {
+        testkit::skip("needs prlimit");
+        return;
+    }
+    assert_eq!(place.run(&["zfs", "create", "tank/fs"]).code, 1);
+    let mut said = String::new();
+    server.0.stderr.take().unwrap().read_to_string(&mut said).unwrap();
+    assert_eq!(server.0.wait().unwrap().code(), Some(1), "{said}");
+    has(&said, &["its devices fail", "failmode is panic"]);
     assert_eq!(place.run(&["check", "tank"]).code, 0);
 }
 

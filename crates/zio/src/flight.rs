@@ -7,11 +7,12 @@
 //!
 //! The table knows every such block by its first address, so that a reader gets it from memory. The
 //! flow counts what is in flight, keeps it below a bound, and keeps the first failure of each txg.
-//! Locks are held only to look something up; a shard's may be taken under the flow's, never the
-//! other way round.
+//! Locks are held only to look something up; a shard's, or that of what is kept (`kept.rs`), may be
+//! taken under the flow's, never the other way round.
 
 use crate::block::{Block, Place};
 use crate::error::Error;
+use crate::kept::Kept;
 use device::Shared;
 use ondisk::{BlkPtr, Dva};
 use parking_lot::Mutex;
@@ -46,6 +47,8 @@ struct Entry {
     /// Tells an entry from a later one for the same address.
     serial: u64,
     held: Option<Held>,
+    /// It is on its devices, and read from memory until its txg is durable.
+    has_landed: bool,
 }
 
 /// All blocks on their way.
@@ -90,7 +93,8 @@ impl Table {
         let mut shard = self.shard(key).lock();
         shard.serial += 1;
         let serial = shard.serial;
-        if shard.entries.insert(key, Entry { bp, block, serial, held }).is_none() {
+        if shard.entries.insert(key, Entry { bp, block, serial, held, has_landed: false }).is_none()
+        {
             self.len.fetch_add(1, Ordering::Release);
         }
         serial
@@ -101,6 +105,37 @@ impl Table {
         if shard.entries.get(&key).is_some_and(|e| e.serial == serial) {
             shard.entries.remove(&key);
             self.len.fetch_sub(1, Ordering::Release);
+        }
+    }
+
+    /// The block is on its devices. It stays until [`Self::settle`]: they may lose it.
+    pub(crate) fn land(&self, key: Dva, serial: u64) {
+        let mut shard = self.shard(key).lock();
+        if let Some(entry) = shard.entries.get_mut(&key).filter(|e| e.serial == serial) {
+            entry.has_landed = true;
+        }
+    }
+
+    /// Forgets a block that has landed.
+    pub(crate) fn forget_landed(&self, bp: &BlkPtr) {
+        let key = bp.dva(0);
+        let mut shard = self.shard(key).lock();
+        let is_it = shard.entries.get(&key).is_some_and(|e| e.has_landed && is_same(&e.bp, bp));
+        if is_it {
+            shard.entries.remove(&key);
+            self.len.fetch_sub(1, Ordering::Release);
+        }
+    }
+
+    /// Forgets what has landed of `txg` and of those before.
+    pub(crate) fn settle(&self, txg: u64) {
+        for shard in &self.shards {
+            let mut shard = shard.lock();
+            let settled = |_: &Dva, e: &mut Entry| e.has_landed && e.bp.logical_birth() <= txg;
+            let gone: Vec<_> = shard.entries.extract_if(settled).collect();
+            self.len.fetch_sub(gone.len(), Ordering::Release);
+            drop(shard);
+            drop(gone);
         }
     }
 
@@ -118,6 +153,7 @@ impl Table {
         let shard = self.shard(bp.dva(0)).lock();
         match shard.entries.get(&bp.dva(0)).filter(|e| is_same(&e.bp, bp)) {
             Some(Entry { held: Some(_), .. }) => Standing::Held,
+            Some(Entry { has_landed: true, .. }) => Standing::Gone,
             Some(_) => Standing::InFlight,
             None => Standing::Gone,
         }
@@ -165,6 +201,9 @@ fn is_same(a: &BlkPtr, b: &BlkPtr) -> bool {
 }
 
 /// Counts what is in flight.
+///
+/// What is parked (`kept.rs`) is not in flight: nobody waits for room or for devices because of it.
+/// Who waits for its txg is told of the failure.
 pub(crate) struct Flow {
     state: Mutex<FlowState>,
     changed: Condvar,
@@ -178,16 +217,27 @@ struct FlowState {
     waiting: usize,
     /// First failure of each txg.
     errors: BTreeMap<u64, Error>,
+    /// Writes that are parked, by txg, with the first failure.
+    parked: BTreeMap<u64, (usize, Error)>,
 }
 
 impl FlowState {
     fn take(&mut self, txg: u64, bytes: u64, max: u64) -> bool {
         let fits = self.bytes == 0 || self.bytes.saturating_add(bytes) <= max;
         if fits {
-            self.bytes += bytes;
-            *self.by_txg.entry(txg).or_default() += bytes;
+            self.put(txg, bytes);
         }
         fits
+    }
+
+    fn put(&mut self, txg: u64, bytes: u64) {
+        self.bytes += bytes;
+        *self.by_txg.entry(txg).or_default() += bytes;
+    }
+
+    fn failure(&self, txgs: std::ops::RangeInclusive<u64>) -> Option<&Error> {
+        let failed = self.errors.range(txgs.clone()).next().map(|(_, e)| e);
+        failed.or_else(|| self.parked.range(txgs).next().map(|(_, (_, e))| e))
     }
 
     fn give(&mut self, txg: u64, bytes: u64) {
@@ -204,7 +254,8 @@ impl FlowState {
 impl Flow {
     pub(crate) fn new(rt: &Rt, max: u64) -> Self {
         let (by_txg, errors) = (BTreeMap::new(), BTreeMap::new());
-        let state = FlowState { bytes: 0, by_txg, waiting: 0, errors };
+        let parked = BTreeMap::new();
+        let state = FlowState { bytes: 0, by_txg, waiting: 0, errors, parked };
         Self { state: Mutex::new(state), changed: rt.condvar(), max: AtomicU64::new(max) }
     }
 
@@ -238,6 +289,32 @@ impl Flow {
         self.state.lock().take(txg, bytes, self.max())
     }
 
+    /// Takes room, whether there is some or not.
+    pub(crate) fn enter_anyway(&self, txg: u64, bytes: u64) {
+        self.state.lock().put(txg, bytes);
+    }
+
+    /// A write of `txg` waits until it is tried again. It has not left yet.
+    pub(crate) fn park(&self, txg: u64, error: Error) {
+        self.state.lock().parked.entry(txg).or_insert((0, error)).0 += 1;
+    }
+
+    /// One that was parked is tried again, or not wanted any more.
+    pub(crate) fn unpark(&self, txg: u64) {
+        let mut state = self.state.lock();
+        if let ByTxg::Occupied(mut of) = state.parked.entry(txg) {
+            of.get_mut().0 -= 1;
+            if of.get().0 == 0 {
+                of.remove();
+            }
+        }
+    }
+
+    /// Writes of `txg` or before are parked.
+    pub(crate) fn has_parked(&self, txg: u64) -> bool {
+        self.state.lock().parked.range(..=txg).next().is_some()
+    }
+
     pub(crate) fn leave(&self, txg: u64, bytes: u64) {
         let mut state = self.state.lock();
         state.give(txg, bytes);
@@ -257,7 +334,7 @@ impl Flow {
     pub(crate) fn wait_until_txg(&self, txg: u64) -> Result<(), Error> {
         let mut failure = None;
         self.wait_until(|s| {
-            failure = s.errors.range(..=txg).next().map(|(_, e)| e.clone());
+            failure = s.failure(0..=txg).cloned();
             s.by_txg.range(..=txg).next().is_none()
         });
         failure.map_or(Ok(()), Err)
@@ -265,12 +342,12 @@ impl Flow {
 
     /// The first failure of `txg`.
     pub(crate) fn failure_of(&self, txg: u64) -> Option<Error> {
-        self.state.lock().errors.get(&txg).cloned()
+        self.state.lock().failure(txg..=txg).cloned()
     }
 
-    /// Waits until the block is not in flight.
-    pub(crate) fn wait_gone(&self, table: &Table, bp: &BlkPtr) {
-        self.wait_until(|_| table.standing(bp) != Standing::InFlight);
+    /// Waits until the block is not in flight: on its devices, or parked.
+    pub(crate) fn wait_gone(&self, table: &Table, kept: &Kept, bp: &BlkPtr) {
+        self.wait_until(|_| table.standing(bp) != Standing::InFlight || kept.has_parked(bp));
     }
 
     pub(crate) fn in_flight(&self) -> u64 {

@@ -36,6 +36,7 @@ pub mod crypt;
 mod error;
 mod flight;
 mod issue;
+mod kept;
 mod place;
 pub mod profile;
 mod reader;

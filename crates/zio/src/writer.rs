@@ -31,6 +31,7 @@ use crate::cpu::Work;
 use crate::error::{Error, ErrorKind, Result};
 use crate::flight::{Flow, Held, Standing, Table};
 use crate::issue::Issue;
+use crate::kept::{Copy, Kept};
 use crate::place::{Placed, Placer, copies, hint};
 use crate::profile::{Profiler, Span, Stage};
 use crate::reader::Reader;
@@ -65,6 +66,7 @@ pub struct Writer {
 struct Core {
     table: Table,
     flow: Flow,
+    kept: Kept,
     counts: Counts,
     observer: OnceLock<Arc<dyn WriteObserver>>,
     profiler: Arc<Profiler>,
@@ -119,33 +121,77 @@ pub struct WriterStats {
 }
 
 /// One stored block on its way to all its addresses.
-struct Flight {
+pub(crate) struct Flight {
     core: Arc<Core>,
     bp: BlkPtr,
     serial: u64,
     place: Place,
-    bytes: u64,
+    /// Copies that are on no device yet, and have not failed for good.
     left: AtomicUsize,
 }
 
 impl Flight {
-    /// `span`: of one copy, when it is traced.
-    fn answered(&self, result: std::result::Result<(), WriteError>, span: Option<Span>) {
-        if let Some(span) = span {
-            let (took, weight) = self.core.profiler.end(span);
-            self.core.types.write_took(&self.bp, took, weight);
-        }
-        if let Err(e) = result {
-            let error = failure(self.place, Some(&self.bp), ErrorKind::Write(e));
-            self.core.flow.fail(self.bp.logical_birth(), error);
-        }
+    pub(crate) fn txg(&self) -> u64 {
+        self.bp.logical_birth()
+    }
+
+    /// It is that of this block.
+    pub(crate) fn is_of(&self, bp: &BlkPtr) -> bool {
+        self.bp.dva(0) == bp.dva(0) && self.txg() == bp.logical_birth()
+    }
+
+    /// Nothing of one copy is still to be done.
+    fn settled(&self) {
         if self.left.fetch_sub(1, Ordering::AcqRel) == 1 {
-            self.core.table.remove(self.bp.dva(0), self.serial);
-            let (txg, level) = (self.bp.logical_birth(), self.bp.level());
-            // Before the flow: who waits for that finds everything told.
-            self.core.written(self.place, txg, level, self.bp.lsize());
-            self.core.flow.leave(txg, self.bytes);
+            match self.core.kept.is_on() {
+                true => self.core.table.land(self.bp.dva(0), self.serial),
+                false => self.core.table.remove(self.bp.dva(0), self.serial),
+            }
+            self.core.written(self.place, self.txg(), self.bp.level(), self.bp.lsize());
         }
+    }
+}
+
+impl Copy {
+    /// `span`: when it is traced.
+    fn answered(self, result: std::result::Result<(), WriteError>, span: Option<Span>) {
+        let flight = Arc::clone(&self.flight);
+        let (core, txg, bytes) = (&flight.core, flight.txg(), self.data.len() as u64);
+        if let Some(span) = span {
+            let (took, weight) = core.profiler.end(span);
+            core.types.write_took(&flight.bp, took, weight);
+        }
+        let is_first = self.is_first;
+        match result {
+            Err(e) if core.kept.is_on() && e.kind.is_of_devices() => {
+                let error = failure(flight.place, Some(&flight.bp), ErrorKind::Write(e));
+                core.kept.park(self);
+                core.flow.park(txg, error);
+            }
+            Err(e) => {
+                let error = failure(flight.place, Some(&flight.bp), ErrorKind::Write(e));
+                core.flow.fail(txg, error);
+                flight.settled();
+            }
+            Ok(()) => {
+                if core.kept.is_on() {
+                    core.kept.written(Self { is_first: false, ..self });
+                }
+                if is_first {
+                    flight.settled();
+                }
+            }
+        }
+        // After the rest: who waits for the flow finds everything told.
+        core.flow.leave(txg, bytes);
+    }
+
+    /// The write of it, whose bytes have entered the flow.
+    fn write(self, span: Option<Span>) -> BlockWrite {
+        let (dva, data, class) = (self.dva, self.data.clone(), self.class);
+        let birth = self.flight.bp.physical_birth();
+        let done = Box::new(move |result| self.answered(result, span));
+        BlockWrite { dva, data, birth, class, done }
     }
 }
 
@@ -173,7 +219,8 @@ impl Writer {
         let issue = Issue::new(rt, &reader, &profiler);
         let (table, counts, observer) = (Table::new(), Counts::default(), OnceLock::new());
         let types = Arc::clone(reader.types());
-        let core = Core { table, flow, counts, observer, profiler, types };
+        let kept = Kept::default();
+        let core = Core { table, flow, kept, counts, observer, profiler, types };
         let recent = Recent::new();
         Self { reader, allocate, settings, core: Arc::new(core), issue, recent }
     }
@@ -301,17 +348,15 @@ impl Writer {
         class: IoClass,
         batch: &mut Vec<BlockWrite>,
     ) {
-        let (bytes, left) = (held.bytes(), AtomicUsize::new(held.writes.len()));
+        let left = AtomicUsize::new(held.writes.len());
         let (core, place) = (Arc::clone(&self.core), held.place);
-        let flight = Arc::new(Flight { core, bp, serial, place, bytes, left });
+        let flight = Arc::new(Flight { core, bp, serial, place, left });
         let by_thread = self.issue.threads() > 0;
         for (dva, data) in held.writes {
             self.reader.stats().written(&bp, data.len() as u64);
-            let flight = Arc::clone(&flight);
             let span = flight.core.profiler.begin_write(data.len(), by_thread);
-            let done = Box::new(move |result| flight.answered(result, span));
-            let birth = bp.physical_birth();
-            batch.push(BlockWrite { dva, data, birth, class, done });
+            let flight = Arc::clone(&flight);
+            batch.push(Copy { flight, dva, data, class, is_first: true }.write(span));
         }
     }
 
@@ -349,15 +394,32 @@ impl Writer {
                 }
                 return;
             }
-            self.core.flow.wait_gone(&self.core.table, bp);
+            self.call_off(bp);
         }
         self.free_parts(bp, txg, is_new);
+    }
+
+    /// Waits until nothing of a block is in flight, and forgets what is parked of it.
+    fn call_off(&self, bp: &BlkPtr) {
+        let core = &self.core;
+        loop {
+            core.flow.wait_gone(&core.table, &core.kept, bp);
+            if core.table.standing(bp) != Standing::InFlight {
+                return;
+            }
+            for copy in core.kept.take_parked(bp) {
+                core.flow.unpark(copy.flight.txg());
+                if copy.is_first {
+                    copy.flight.settled();
+                }
+            }
+        }
     }
 
     /// Frees a block that `txg` itself has written, as if an older one had: the uberblock before it
     /// reaches what an intent log names.
     pub fn free_logged(&self, bp: &BlkPtr, txg: u64) {
-        self.core.flow.wait_gone(&self.core.table, bp);
+        self.core.flow.wait_gone(&self.core.table, &self.core.kept, bp);
         self.free_parts(bp, txg, false);
     }
 
@@ -368,6 +430,10 @@ impl Writer {
             false => Vec::new(),
         };
         for bp in members.iter().chain([bp]) {
+            if is_new && self.core.kept.is_on() {
+                self.core.table.forget_landed(bp);
+                self.core.kept.forget(bp);
+            }
             let bp = self.header_alone(bp);
             match is_new {
                 true => self.allocate.discard(&bp, txg),
@@ -446,8 +512,45 @@ impl Writer {
     /// # Errors
     /// A block of its txg, this one or another, was not written.
     pub fn wait_block(&self, bp: &BlkPtr) -> Result<()> {
-        self.core.flow.wait_gone(&self.core.table, bp);
+        self.core.flow.wait_gone(&self.core.table, &self.core.kept, bp);
         self.core.flow.failure_of(bp.logical_birth()).map_or(Ok(()), Err)
+    }
+
+    /// From now on what too few devices took is not lost: it waits until it is tried again
+    /// ([`Self::write_again`]), and all that a txg wrote is kept until [`Self::settle`]. Waiting
+    /// for the txg says the failure as before.
+    pub fn outlast_failures(&self) {
+        self.core.kept.switch(true);
+    }
+
+    /// Something of `txg`, or of one before, waits to be tried again.
+    #[must_use]
+    pub fn has_parked(&self, txg: u64) -> bool {
+        self.core.flow.has_parked(txg)
+    }
+
+    /// Writes everything of `txg` and of those before once more, to the same places: what devices
+    /// refused, and what they took and may have lost. Nothing of these txgs may be written or freed
+    /// meanwhile. Waits for nothing.
+    pub fn write_again(&self, txg: u64) {
+        let (parked, written) = self.core.kept.take(txg);
+        for copy in &parked {
+            self.core.flow.enter_anyway(copy.flight.txg(), copy.data.len() as u64);
+            self.core.flow.unpark(copy.flight.txg());
+        }
+        for copy in &written {
+            self.core.flow.enter_anyway(copy.flight.txg(), copy.data.len() as u64);
+        }
+        let writes = parked.into_iter().chain(written).map(|copy| copy.write(None));
+        self.issue.send(writes.collect());
+    }
+
+    /// `txg` is durable.
+    pub fn settle(&self, txg: u64) {
+        if self.core.kept.is_on() {
+            self.core.table.settle(txg);
+            self.core.kept.settle(txg);
+        }
     }
 
     /// What it has done.
@@ -465,6 +568,12 @@ impl Writer {
             reused: get(&c.reused),
             in_flight: self.core.flow.in_flight(),
         }
+    }
+}
+
+impl Drop for Writer {
+    fn drop(&mut self) {
+        self.core.kept.clear();
     }
 }
 

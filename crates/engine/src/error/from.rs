@@ -61,6 +61,7 @@ fn of_pool(e: &pool::Error) -> Option<(ErrorKind, &str)> {
         P::InUse { pool } => (ErrorKind::InUse, pool),
         P::Device { pool, .. } => (ErrorKind::Device, pool),
         P::Stopped { pool, .. } => (ErrorKind::Stopped, pool),
+        P::Suspended { pool, .. } => (ErrorKind::Suspended, pool),
         P::Astray { pool, .. } => (ErrorKind::Astray, pool),
         P::Failed { pool, .. } => (ErrorKind::Failed, pool),
         _ => return None,

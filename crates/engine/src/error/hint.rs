@@ -36,6 +36,8 @@ pub enum Hint {
     ExportThere,
     /// Open the pool again: what was synced is safe.
     OpenAgain,
+    /// See to the devices, and let the suspended pool go on.
+    Clear,
     /// Copy the data out, or put the devices back, as long as the pool is open.
     SaveData,
     /// Load the key.

@@ -92,6 +92,8 @@ pub enum ErrorKind {
     Device,
     /// The pool has stopped: nothing can be changed before it is opened again.
     Stopped,
+    /// Devices failed, and the pool waits for them: what was not done may be done later.
+    Suspended,
     /// Devices that are open will not be found again.
     Astray,
     /// A step of the work failed; the source says which.
@@ -174,7 +176,10 @@ impl ErrorKind {
     /// Nothing more can be written, or shall be: there is no going on with the next of many.
     #[must_use]
     pub fn ends_all(&self) -> bool {
-        matches!(self, Self::NoSpace | Self::Quota | Self::Stopped | Self::Cancelled)
+        matches!(
+            self,
+            Self::NoSpace | Self::Quota | Self::Stopped | Self::Suspended | Self::Cancelled
+        )
     }
 
     /// What can be done, when the kind alone says it.
@@ -191,6 +196,7 @@ impl ErrorKind {
             Self::ForeignHost => Hint::TakeOver,
             Self::InUse => Hint::ExportThere,
             Self::Stopped => Hint::OpenAgain,
+            Self::Suspended => Hint::Clear,
             Self::Astray => Hint::SaveData,
             Self::Refused(why) => return Hint::of_refusal(why),
             _ => return None,
@@ -240,6 +246,7 @@ impl fmt::Display for ErrorKind {
             Self::InUse => "is in use",
             Self::Device => "a device fails",
             Self::Stopped => "the pool has stopped",
+            Self::Suspended => "pool I/O is currently suspended",
             Self::Astray => "its devices will not be found again",
             Self::Failed => "failed",
         })

@@ -5,6 +5,9 @@
 //! stop a simulation (see [`rt`]), so this one waits on a condition of the runtime.
 //!
 //! A writer that waits keeps new readers out, so that a stream of readers cannot hold up a sync.
+//!
+//! While the writer pauses ([`Gate::pause`]) readers come in past it, and past writers that wait:
+//! a pool that is suspended is looked at.
 
 use parking_lot::Mutex;
 use rt::{Condvar, Rt};
@@ -14,6 +17,14 @@ struct State {
     readers: usize,
     writer: bool,
     writers_waiting: usize,
+    /// Those that pause: none changes anything meanwhile.
+    pausing: usize,
+}
+
+impl State {
+    fn admits_readers(&self) -> bool {
+        self.pausing > 0 || (!self.writer && self.writers_waiting == 0)
+    }
 }
 
 /// See the head of the file.
@@ -25,6 +36,9 @@ pub(crate) struct Gate {
 /// Held by one reader.
 pub(crate) struct ReadGuard<'a>(&'a Gate);
 
+/// Held by a writer that pauses.
+pub(crate) struct Pause<'a>(&'a Gate);
+
 /// Held by the writer.
 pub(crate) struct WriteGuard<'a>(&'a Gate);
 
@@ -35,7 +49,7 @@ impl Gate {
 
     pub(crate) fn read(&self) -> ReadGuard<'_> {
         let mut state = self.state.lock();
-        while state.writer || state.writers_waiting > 0 {
+        while !state.admits_readers() {
             self.changed.wait(&mut state);
         }
         state.readers += 1;
@@ -45,17 +59,25 @@ impl Gate {
     /// The same for who would rather not wait.
     pub(crate) fn try_read(&self) -> Option<ReadGuard<'_>> {
         let mut state = self.state.lock();
-        if state.writer || state.writers_waiting > 0 {
+        if !state.admits_readers() {
             return None;
         }
         state.readers += 1;
         Some(ReadGuard(self))
     }
 
+    /// Lets readers in as long as the result lives; its end waits until they are out. Called by the
+    /// writer, or by who works for it.
+    pub(crate) fn pause(&self) -> Pause<'_> {
+        self.state.lock().pausing += 1;
+        self.changed.notify_all();
+        Pause(self)
+    }
+
     pub(crate) fn write(&self) -> WriteGuard<'_> {
         let mut state = self.state.lock();
         state.writers_waiting += 1;
-        while state.writer || state.readers > 0 {
+        while state.writer || state.readers > 0 || state.pausing > 0 {
             self.changed.wait(&mut state);
         }
         state.writers_waiting -= 1;
@@ -78,6 +100,17 @@ impl Drop for WriteGuard<'_> {
     fn drop(&mut self) {
         self.0.state.lock().writer = false;
         self.0.changed.notify_all();
+    }
+}
+
+impl Drop for Pause<'_> {
+    fn drop(&mut self) {
+        let mut state = self.0.state.lock();
+        state.pausing -= 1;
+        self.0.changed.notify_all();
+        while state.pausing == 0 && state.readers > 0 {
+            self.0.changed.wait(&mut state);
+        }
     }
 }
 
@@ -116,6 +149,10 @@ mod tests {
         drop(one);
         drop(two);
         let _writer = gate.write();
+        assert!(gate.try_read().is_none());
+        let pause = gate.pause();
+        drop(gate.try_read().expect("the writer pauses"));
+        drop(pause);
         assert!(gate.try_read().is_none());
     }
 }

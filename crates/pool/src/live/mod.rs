@@ -16,6 +16,7 @@
 //! space                         how much may be written
 //! tunables                      what can be turned, with names, units and ranges
 //! features  config  history      what the MOS says of the pool itself
+//! mode  suspend                  devices that fail, and what becomes of those who wait
 //! paths  leaves  back            where its devices are, what they missed, how they come back
 //! attach                         sides of mirrors
 //! remove                         log, cache and spare devices that go
@@ -42,6 +43,7 @@ mod import;
 mod leaves;
 mod log;
 mod mark;
+mod mode;
 mod mos;
 mod paths;
 mod pipeline;
@@ -51,6 +53,7 @@ mod scan;
 mod shared;
 mod sides;
 mod spares;
+mod suspend;
 mod sync;
 mod task;
 pub mod throttle;
@@ -74,6 +77,7 @@ pub use history::Invocation;
 pub use import::{ImportOptions, import};
 pub use log::{GivenUpLog, LogDevices};
 pub use mark::mark_destroyed;
+pub use mode::FailMode;
 pub use record::{Pushed, TxgRecord, TxgState};
 pub use shared::TaskCx;
 pub use spares::SpareTaken;
@@ -179,7 +183,10 @@ impl LivePool {
         };
         let uberblock = *self.shared.uberblock.lock();
         let _guard = self.view.lock_datasets();
-        self.view.seen_again(root, comment, uberblock, self.suspended(), self.scan())
+        let mut again =
+            self.view.seen_again(root, comment, uberblock, self.suspended(), self.scan())?;
+        again.is_waiting = self.is_waiting();
+        Ok(again)
     }
 
     /// Its name.
@@ -217,11 +224,13 @@ impl LivePool {
     /// Makes everything durable that was changed before the call.
     pub fn sync(&self) -> Result<()> {
         let open = self.shared.txgs.open();
-        self.shared.txgs.wait_synced(open, Pushed::Waited).map_err(|why| self.shared.stopped(&why))
+        let synced = self.shared.txgs.wait_synced_unless_suspended(open, Pushed::Waited);
+        synced.map_err(|why| self.shared.stopped(&why))
     }
 
-    /// Why the pool takes no more changes: its devices failed, or a change failed half way. What
-    /// was not durable by then is lost; it can still be read.
+    /// Why the pool takes no changes: its devices failed, or a change failed half way. When it is
+    /// not [waiting](Self::is_waiting) for devices, what was not durable by then is lost; it can
+    /// still be read.
     #[must_use]
     pub fn suspended(&self) -> Option<Arc<str>> {
         self.shared.txgs.why_stopped()
@@ -350,6 +359,7 @@ impl LivePool {
     }
 
     fn leave(self, state: PoolState) -> Result<()> {
+        self.wait_no_more();
         self.end_scans();
         self.end_logs();
         self.sync()?;
@@ -364,6 +374,7 @@ impl LivePool {
 
     /// Stops after what is dirty is durable.
     pub fn close(self) -> Result<()> {
+        self.wait_no_more();
         self.end_logs();
         let synced = self.sync().and_then(|()| self.can_be_found());
         self.stop();
@@ -412,6 +423,7 @@ fn with_aux(mut config: NvList, pool: &Pool) -> NvList {
 impl Drop for LivePool {
     fn drop(&mut self) {
         if self.syncer.lock().is_some() {
+            self.wait_no_more();
             // A caller that wants to know whether this worked calls `close`.
             let _ = self.sync();
             self.stop();

@@ -181,6 +181,9 @@ impl Shared {
         task: impl FnOnce(&TaskCx<'_>) -> Result<T> + Send + 'static,
         keeps_datasets: bool,
     ) -> Result<T> {
+        if let Some(why) = self.txgs.why_suspended() {
+            return Err(Error::Suspended { pool: self.pool(), cause: why.to_string() });
+        }
         let slot = Arc::new(Mutex::new(None));
         let answer = Arc::clone(&slot);
         let txg = {
@@ -196,7 +199,8 @@ impl Shared {
             txg
         };
         // The sync of a txg takes the tasks after the next was opened, so this one is among them.
-        self.txgs.wait_synced(txg, Pushed::Task).map_err(|why| self.stopped(&why))?;
+        let synced = self.txgs.wait_synced_unless_suspended(txg, Pushed::Task);
+        synced.map_err(|why| self.stopped(&why))?;
         let answer = slot.lock().take();
         answer.unwrap_or_else(|| Err(self.stopped("the task was not run")))
     }
@@ -264,7 +268,11 @@ impl Shared {
         Error::failed(&self.pool(), doing, cause)
     }
 
+    /// Why something was not done: the pool has stopped, or is suspended.
     pub(super) fn stopped(&self, why: &str) -> Error {
+        if self.txgs.why_suspended().is_some() {
+            return Error::Suspended { pool: self.pool(), cause: why.to_owned() };
+        }
         Error::Stopped { pool: self.pool(), cause: why.to_owned() }
     }
 }

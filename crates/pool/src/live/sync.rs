@@ -19,9 +19,11 @@
 //! ```
 //!
 //! Until the last flush no uberblock that a crash could leave points at anything new; after it the
-//! old one is of no importance. A failure before the uberblock leaves the pool as it was on disk,
-//! and the engine stops: nothing that is in memory can be trusted to agree with the disk any more.
-//! That includes a task that fails after it changed something (`task.rs`).
+//! old one is of no importance. A failure before the uberblock leaves the pool as it was on disk.
+//! When devices failed, the sync is suspended where the pool may be (`suspend.rs`): all that the
+//! txg wrote is in memory still, and is written once more. Otherwise the engine stops: nothing that
+//! is in memory can be trusted to agree with the disk any more. That includes a task that fails
+//! after it changed something (`task.rs`).
 //!
 //! Convergence: in later passes only space maps and the path from them to the root are dirty; their
 //! blocks were born in this txg and go to the same place again when their size is the same, gangs
@@ -155,7 +157,7 @@ impl Shared {
         record.blocks = after.blocks - before.blocks;
         record.written = after.stored - before.stored;
         record.write_time = self.rt.now().saturating_sub(began);
-        self.writer.profiler().watch(Stage::Io, 0, || self.commit(&prepared))?;
+        self.writer.profiler().watch(Stage::Io, 0, || self.commit_surely(&prepared))?;
         self.publish(txg)?;
         let now = self.traffic();
         record.reads = now.reads.saturating_sub(io.reads);
@@ -223,15 +225,34 @@ impl Shared {
             self.write_config(cx)?;
             root = self.converge(cx, record, root)?;
             self.writer.release();
-            let written = self.writer.wait_txg(cx.tx.txg());
-            written.map_err(|e| self.failed("writing blocks", &e))?;
-            self.reader.vdevs().judge_leaves();
-            let prepared = self.prepare(cx.tx.txg(), root)?;
-            self.reader.vdevs().absent_miss(cx.tx.txg());
-            if self.are_leaves_said() {
-                return Ok(prepared);
+            match self.land_and_prepare(cx.tx.txg(), root) {
+                Ok(prepared) if self.are_leaves_said() => return Ok(prepared),
+                Ok(_) => {}
+                Err(failure) => self.suspend(cx.tx.txg(), failure)?,
             }
         }
+    }
+
+    /// Waits for all blocks of a txg, and makes them durable.
+    fn land_and_prepare(&self, txg: u64, root: BlkPtr) -> Result<Prepared> {
+        let written = self.writer.wait_txg(txg);
+        written.map_err(|e| self.failed("writing blocks", &e))?;
+        self.reader.vdevs().judge_leaves();
+        let prepared = self.prepare(txg, root)?;
+        self.reader.vdevs().absent_miss(txg);
+        Ok(prepared)
+    }
+
+    /// Writes the uberblock and the last labels, after suspensions if need be.
+    fn commit_surely(&self, prepared: &Prepared) -> Result<()> {
+        let txg = prepared.uberblock.txg;
+        while let Err(failure) = self.commit(prepared) {
+            self.suspend(txg, failure)?;
+            while let Err(failure) = self.land_again(txg) {
+                self.suspend(txg, failure)?;
+            }
+        }
+        Ok(())
     }
 
     /// Passes over space maps and the MOS until nothing changes; the pointer to the new MOS, or
@@ -326,6 +347,7 @@ impl Shared {
     /// Lets everybody see the txg that is durable now.
     fn publish(&self, txg: u64) -> Result<()> {
         self.store.set_settled(txg);
+        self.writer.settle(txg);
         for (bp, block) in self.writer.take_recent() {
             self.store.keep_written(&bp, &block);
         }

@@ -35,9 +35,13 @@
 //! waited in are first come, first served, so no writer waits longer than all others one after the
 //! other.
 //!
+//! *Suspended* (`suspend.rs`): the sync thread waits for devices. What wants to enter, or waits for
+//! room or for a txg, goes on waiting or is told so, as [`FailMode`] says.
+//!
 //! Lock order: `state` is the only lock held while another is taken: `memory` never is, `policy`
 //! only for a moment.
 
+use super::mode::FailMode;
 use super::record::{Pushed, TxgRecord, TxgState};
 use super::throttle::{Admit, HardLimit, LimitKnobs, Load, Request, Synced, Throttle, WriteLimit};
 use super::turn::{Turn, Turns};
@@ -46,7 +50,7 @@ use parking_lot::{Mutex, MutexGuard};
 use rt::{Condvar, Rt};
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 use zio::Place;
 
@@ -127,12 +131,23 @@ struct State {
     /// The txg that is being synced, and since when.
     syncing: Option<(TxgRecord, Duration)>,
     stop: Option<Stopped>,
+    /// Why the sync thread waits for devices.
+    suspended: Option<Stopped>,
     records: VecDeque<TxgRecord>,
 }
 
 impl State {
     fn check(&self) -> Result<(), Stopped> {
         self.stop.as_ref().map_or(Ok(()), |why| Err(Arc::clone(why)))
+    }
+
+    /// The same for who gives up waiting when the machine is suspended.
+    fn check_going(&self, mode: FailMode) -> Result<(), Stopped> {
+        self.check()?;
+        match &self.suspended {
+            Some(why) if mode != FailMode::Wait => Err(suspended(why)),
+            _ => Ok(()),
+        }
     }
 
     fn want(&mut self, txg: u64, why: Pushed) {
@@ -164,8 +179,11 @@ pub(crate) struct Txgs {
     awaited_is_urgent: AtomicBool,
     /// The open txg is quiescing: it cannot be entered.
     shut: AtomicBool,
-    /// The machine was stopped: no txg can be entered any more.
-    has_stopped: AtomicBool,
+    /// The machine was stopped, or is suspended: no txg can be entered.
+    stands: AtomicBool,
+    /// A [`FailMode`]; and whether the machine is ever suspended: otherwise it is stopped.
+    fail_mode: AtomicU8,
+    outlasts: AtomicBool,
     /// A txg waits for its turn.
     has_waiting: AtomicBool,
     /// What landed stays dirty until its txg is durable (`zinc_dirty_until_durable`).
@@ -188,8 +206,10 @@ pub(crate) struct Txgs {
     synced: Condvar,
     /// Less is dirty, or the machine stopped.
     room: Condvar,
-    /// Only the stop notifies it: for delays.
+    /// Only the stop, and suspension, notify it: for delays.
     stopping: Condvar,
+    /// The machine is not suspended any more, or stopped.
+    resumed: Condvar,
 }
 
 impl Txgs {
@@ -212,7 +232,9 @@ impl Txgs {
             awaited: AtomicU64::new(0),
             awaited_is_urgent: AtomicBool::new(true),
             shut: AtomicBool::new(false),
-            has_stopped: AtomicBool::new(false),
+            stands: AtomicBool::new(false),
+            fail_mode: AtomicU8::new(FailMode::Wait as u8),
+            outlasts: AtomicBool::new(false),
             has_waiting: AtomicBool::new(false),
             until_durable: AtomicBool::new(false),
             slots: Default::default(),
@@ -228,6 +250,7 @@ impl Txgs {
                 waiting: None,
                 syncing: None,
                 stop: None,
+                suspended: None,
                 records: VecDeque::new(),
             }),
             memory: Mutex::new(IdleMemory::new(memory_held(&limits))),
@@ -237,6 +260,7 @@ impl Txgs {
             synced: rt.condvar(),
             room: rt.condvar(),
             stopping: rt.condvar(),
+            resumed: rt.condvar(),
         };
         out.look_at_policy();
         out
@@ -373,9 +397,9 @@ impl Txgs {
             self.hold_back()?;
         }
         loop {
-            // What is changed from then on would never be durable.
-            if self.has_stopped.load(Ordering::Relaxed) {
-                self.state.lock().check()?;
+            // What is changed from then on would never be durable, or not soon.
+            if self.stands.load(Ordering::Relaxed) {
+                self.wait_while_suspended()?;
             }
             self.inside.fetch_add(1, Ordering::SeqCst);
             if !self.shut.load(Ordering::SeqCst) {
@@ -389,7 +413,7 @@ impl Txgs {
             while self.shut.load(Ordering::SeqCst) {
                 self.opened.wait(&mut state);
             }
-            state.check()?;
+            state.check_going(self.fail_mode())?;
         }
     }
 
@@ -446,7 +470,7 @@ impl Txgs {
         probes::fire!(throttle__delay, nanos(until.saturating_sub(now)));
         let mut state = self.state.lock();
         while self.rt.now() < until {
-            state.check()?;
+            state.check_going(self.fail_mode())?;
             self.stopping.wait_until(&mut state, until);
         }
         state.check()
@@ -466,7 +490,7 @@ impl Txgs {
         self.at_the_limit.fetch_add(1, Ordering::SeqCst);
         let mut state = self.state.lock();
         let outcome = loop {
-            if let Err(why) = state.check() {
+            if let Err(why) = state.check_going(self.fail_mode()) {
                 break Err(why);
             }
             let dirty = self.dirty();
@@ -492,7 +516,7 @@ impl Txgs {
         let began = self.rt.now();
         let mut state = self.state.lock();
         while self.open() == txg {
-            state.check()?;
+            state.check_going(self.fail_mode())?;
             if state.quiescing || state.waiting.is_some() {
                 self.opened.wait(&mut state);
                 continue;
@@ -553,19 +577,38 @@ impl Txgs {
         self.awaited.load(Ordering::Relaxed) > 0 && self.awaited_is_urgent.load(Ordering::Relaxed)
     }
 
-    /// Pushes `txg` and waits until it is durable.
+    /// Pushes `txg` and waits until it is durable; while the machine is suspended as [`FailMode`]
+    /// says.
     pub(crate) fn wait_synced(&self, txg: u64, why: Pushed) -> Result<(), Stopped> {
+        self.wait_synced_in(txg, why, &|| self.fail_mode())
+    }
+
+    /// The same for what never waits for devices.
+    pub(crate) fn wait_synced_unless_suspended(
+        &self,
+        txg: u64,
+        why: Pushed,
+    ) -> Result<(), Stopped> {
+        self.wait_synced_in(txg, why, &|| FailMode::Continue)
+    }
+
+    fn wait_synced_in(
+        &self,
+        txg: u64,
+        why: Pushed,
+        mode: &dyn Fn() -> FailMode,
+    ) -> Result<(), Stopped> {
         let mut state = self.state.lock();
         if state.synced < txg {
             state.want(txg, why);
             self.work.notify_all();
         }
         self.awaited.fetch_add(1, Ordering::Relaxed);
-        while state.synced < txg && state.stop.is_none() {
+        while state.synced < txg && state.check_going(mode()).is_ok() {
             self.synced.wait(&mut state);
         }
         self.awaited.fetch_sub(1, Ordering::Relaxed);
-        if state.synced < txg { state.check() } else { Ok(()) }
+        if state.synced < txg { state.check_going(mode()) } else { Ok(()) }
     }
 
     /// The open txg is to be synced as soon as that can be.
@@ -689,17 +732,35 @@ impl Txgs {
 
     /// Why the machine stands, once it does.
     pub(crate) fn why_stopped(&self) -> Option<Arc<str>> {
-        self.state.lock().stop.clone()
+        let state = self.state.lock();
+        state.stop.as_ref().or(state.suspended.as_ref()).cloned()
+    }
+
+    /// Why the machine is suspended, while it is.
+    pub(crate) fn why_suspended(&self) -> Option<Arc<str>> {
+        let state = self.state.lock();
+        state.suspended.clone().filter(|_| state.stop.is_none())
     }
 
     /// Stops the machine; every thread that waits now or later is told why.
     pub(crate) fn stop(&self, why: &str) {
         let mut state = self.state.lock();
         state.stop.get_or_insert_with(|| Arc::from(why));
-        self.has_stopped.store(true, Ordering::Relaxed);
-        for condition in
-            [&self.work, &self.synced, &self.quiet, &self.opened, &self.room, &self.stopping]
-        {
+        self.stands.store(true, Ordering::Relaxed);
+        self.tell_all();
+    }
+
+    /// What waits looks again at what it waits for.
+    fn tell_all(&self) {
+        for condition in [
+            &self.work,
+            &self.synced,
+            &self.quiet,
+            &self.opened,
+            &self.room,
+            &self.stopping,
+            &self.resumed,
+        ] {
             condition.notify_all();
         }
     }
@@ -714,6 +775,10 @@ impl zio::WriteObserver for Txgs {
         }
     }
 }
+
+mod suspend;
+
+pub(crate) use suspend::suspended;
 
 #[cfg(test)]
 mod tests;

@@ -2,6 +2,7 @@
 
 use super::config::{Builder, VdevSpec};
 use super::create::{Devices, NewTop, PropertyWord, add_top_zaps, guid_from, new_tops, set_member};
+use super::mode::FailMode;
 use super::{LivePool, TaskCx, mos as util};
 use crate::alloc;
 use crate::error::{Error, Result};
@@ -240,7 +241,7 @@ impl LivePool {
                     let table = cx.shared.mos.object(cx.pool_props()?)?;
                     zap::remove(&table, cx.tx, name.as_bytes())?;
                 }
-                _ => {
+                (name, _) => {
                     let text = if let PropertyWord::Text(text) = &word { text.len() } else { 0 };
                     if text > PROPERTY_MAX || name.len() > PROPERTY_NAME_MAX {
                         let what = format!("the property {name:?} or its value is too long");
@@ -248,6 +249,9 @@ impl LivePool {
                     }
                     let table = cx.shared.mos.object(cx.pool_props()?)?;
                     zap::set(&table, cx.tx, name.as_bytes(), &word.value())?;
+                    if let ("failmode", PropertyWord::Number(mode)) = (name, &word) {
+                        cx.shared.txgs.set_fail_mode(FailMode::of(*mode));
+                    }
                 }
             }
             Ok(())

@@ -197,6 +197,7 @@ impl<'a> Opening<'a> {
             altroot: None,
             gate: None,
             suspended: None,
+            is_waiting: false,
             scan: None,
         })
     }

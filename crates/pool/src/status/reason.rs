@@ -16,8 +16,10 @@ use vdev::{NodeRef, Reason};
 pub enum Condition {
     /// A resilver is not complete.
     Resilvering,
-    /// Devices failed while they were written to, and the pool takes no more changes.
+    /// Devices failed while they were written to, and the pool waits for them.
     Suspended,
+    /// The same, and the pool takes no more changes.
+    Stopped,
     /// Devices are missing, and something is lost with them.
     MissingFatal,
     /// Devices have other labels or are too short, and something is lost with them.
@@ -61,6 +63,11 @@ impl Condition {
                 None,
             ),
             Self::Suspended => (
+                "One or more devices are faulted in response to IO failures.",
+                "Make sure the affected devices are connected, then run 'zpool clear'.",
+                Some("ZFS-8000-HC"),
+            ),
+            Self::Stopped => (
                 "One or more devices are faulted in response to IO failures.",
                 "Make sure the affected devices are connected and have room, then end the\n\t\
                  server of the pool (`zinc zpool export -f`) and import it again.",
@@ -215,7 +222,8 @@ impl Condition {
         let root = pool.vdevs().root().state();
         let holds = |c: &Self| match c {
             Self::Resilvering => pool.is_resilvering(),
-            Self::Suspended => pool.suspended().is_some(),
+            Self::Suspended => pool.is_waiting(),
+            Self::Stopped => pool.suspended().is_some(),
             Self::MissingFatal => missing() && !root.is_readable(),
             Self::BadLabelFatal => other() && !root.is_readable(),
             Self::DataErrors => data_errors > 0,
@@ -236,6 +244,7 @@ impl Condition {
         };
         let all = [
             Self::Suspended,
+            Self::Stopped,
             Self::Resilvering,
             Self::MissingFatal,
             Self::BadLabelFatal,

@@ -237,6 +237,13 @@ impl Service {
             Some(refusal) if !forced => return Err(refusal),
             lost => lost.map(|refusal| refusal.what),
         };
+        if forced {
+            // What waits for devices would keep the pool.
+            self.held.look(|pool| {
+                pool.wait_no_more();
+                Ok(())
+            })?;
+        }
         let invocation = Invocation { command, who: u64::from(peer.user), host: host::name() };
         let log = |pool: &LivePool| match pool.log(&invocation) {
             Err(_) if forced && (lost.is_some() || pool.suspended().is_some()) => Ok(()),
@@ -439,6 +446,10 @@ fn number(code: ExitCode) -> u8 {
 fn stopped_or(pool: &LivePool, failure: &Failure) -> Refusal {
     let refusal = refusal(failure);
     match pool.suspended() {
+        Some(_) if pool.is_waiting() => refusal.hint(
+            "`zinc zpool clear` goes on when the devices are back; `zinc zpool export -f` lets go \
+             of the pool, and gives up what is not durable",
+        ),
         Some(_) => refusal.hint(
             "what was synced is safe; `zinc zpool export -f` lets go of the pool as it is, and \
              ends the server",

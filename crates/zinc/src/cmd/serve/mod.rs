@@ -15,6 +15,7 @@
 
 pub mod background;
 mod handler;
+mod panic;
 mod spares;
 
 use crate::args::Reach;
@@ -150,6 +151,8 @@ enum End {
     Time,
     /// A mount is gone.
     Unmounted,
+    /// Its devices failed, and its property `failmode` is `panic`: why.
+    Panicked(String),
 }
 
 /// Writes the process's number; the file is there as long as what is returned.
@@ -203,6 +206,7 @@ impl Verb for Args {
         pool.log(&invocation)?;
         let (name, guid) = (pool.name().to_owned(), pool.view().guid());
         ui::be_brief(session);
+        pool.outlast_failures()?;
         let held = Held::new(pool);
         let gone = ends.clone();
         let mounts = Arc::new(Mounts::new(move || drop(gone.send(End::Unmounted))));
@@ -212,13 +216,23 @@ impl Verb for Args {
         let left =
             leave(session, &held, &self.live.how, &served, &ended, (!is_known).then_some(&*listed));
         let end = served?;
-        let code = left.map_err(|f| f.about(&format!("letting go of {name} ({guid})")))?;
+        let code = match left {
+            // Why it cannot be closed well is told below.
+            Err(_) if matches!(end, End::Panicked(_)) => ExitCode::FAILURE,
+            left => left.map_err(|f| f.about(&format!("letting go of {name} ({guid})")))?,
+        };
         let is_kept = is_known && !matches!(end, End::Exported(_));
         let how = if is_kept { "no longer served" } else { "exported" };
         let why = match end {
             End::Signal(signal) => format!("signal {signal}"),
             End::Exported(_) => "a client exported it".to_owned(),
             End::Time => "its time is over".to_owned(),
+            End::Panicked(why) => {
+                let failure =
+                    Failure::new(format!("{name} is not held any more: its devices fail"));
+                let failure = failure.because(why).because("its property failmode is panic");
+                return Err(failure.hint(LIKE_A_CRASH));
+            }
             // What was started for a mount ends with it, and that is nothing to tell.
             End::Unmounted => return Ok(code),
         };
@@ -256,6 +270,7 @@ impl Args {
         let socket = Socket::new(path.clone());
         let _at_end = AtEnd(Arc::clone(&socket));
         let of = (Arc::clone(held), Arc::clone(mounts), Arc::clone(listed));
+        panic::watch(held, ends.clone())?;
         let service = Service::new(session.clone(), of, socket, move |what| {
             let _ = ends.send(what.map_or(End::Unmounted, End::Exported));
         });
@@ -375,11 +390,15 @@ fn leave(
     }
     if !matches!(served, Ok(End::Unmounted)) {
         end_in_time(session)?;
+        if let Some(pool) = held.pool() {
+            pool.wait_no_more();
+        }
     }
     let reason = match served {
         Ok(End::Signal(signal)) => signal_name(*signal),
         Ok(End::Time) => "its time is over",
         Ok(End::Unmounted) => "the last mount is gone",
+        Ok(End::Panicked(_)) => "its devices fail",
         Ok(End::Exported(_)) | Err(_) => "it cannot listen for requests",
     };
     // No end was asked for: what runs for clients is waited for.

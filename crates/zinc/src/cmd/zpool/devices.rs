@@ -272,6 +272,11 @@ impl Verb for Clear {
                     format!("cannot clear errors for {name}: device is reserved as a hot spare");
                 return Err(Failure::new(what));
             }
+            // With whatever device it is told: it is the pool that stands.
+            if let Err(e) = pool.resume(&LocalDevices::default()) {
+                let what = format!("cannot clear errors for {}", self.pool);
+                return Err(Failure::from(e).about(&what));
+            }
             pool.forget_errors(chosen.as_ref().map(|c| c.guid))?;
             let is_meant = |guid: &u64| chosen.as_ref().is_none_or(|c| c.devices.contains(guid));
             try_again(pool, is_meant);

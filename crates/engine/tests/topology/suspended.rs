@@ -1,0 +1,149 @@
+//! More leaves fail than the pool can do without: it is suspended, and goes on with nothing lost.
+
+use super::*;
+use engine::files::{NewFile, NewKind, Time};
+use engine::live::FailMode;
+
+const SHAPES: [Shape; 4] = [Shape::Disk, Shape::Mirror, Shape::Raidz1, Shape::Raidz2];
+
+/// In what way leaves fail that the pool cannot do without, after this many requests.
+fn ways(after: u64) -> [(&'static str, Vec<Fault>); 4] {
+    let all = 0..u64::MAX;
+    let lost = Fault::lose_writes(all.clone());
+    [
+        ("writes fail", vec![Fault::fail_writes(all.clone(), EIO).after(after)]),
+        ("it is pulled out", vec![Fault::fail_writes(all, ErrorKind::Gone).after(after)]),
+        ("flushes fail", vec![Fault::fail_flushes(EIO).after(after / 8)]),
+        // As a disk with a cache that lost its power: it took all, and has nothing.
+        ("it forgets", vec![lost, Fault::fail_flushes(EIO)]),
+    ]
+}
+
+fn fail(run: &Run, leaves: usize, faults: &[Fault]) {
+    for device in &run.bench.faults[..leaves] {
+        faults.iter().for_each(|fault| device.add(fault.clone()));
+    }
+}
+
+fn mend(run: &Run) {
+    run.bench.faults.iter().for_each(|device| device.clear());
+}
+
+/// What stands while the pool is suspended, and what does not.
+fn is_suspended(pool: &LivePool, case: &str) {
+    assert!(pool.is_waiting() && pool.suspended().is_some(), "{case}");
+    assert_eq!(pool.look().unwrap().health(), "SUSPENDED", "{case}");
+    let refused = pool.sync().unwrap_err().to_string();
+    assert!(refused.contains("is suspended"), "{case}: {refused}");
+}
+
+/// Leaves fail at some of the requests of many txgs, each time more than the pool can do without;
+/// when they are back, everything is there.
+#[test]
+fn a_suspended_pool_goes_on_with_nothing_lost() {
+    for (seed, shape) in (1700..).zip(SHAPES) {
+        let mut run = run(seed, shape, 40);
+        run.pool().sync().unwrap();
+        run.pool().outlast_failures().unwrap();
+        let leaves = run.bench.redundancy() + 1;
+        let mut suspended = 0;
+        for after in [0, 7, 30] {
+            for (way, faults) in ways(after) {
+                let case = format!("{shape:?}, {way} after {after}");
+                (0..8).for_each(|_| run.step());
+                fail(&run, leaves, &faults);
+                let synced = run.pool().sync();
+                if synced.is_err() {
+                    suspended += 1;
+                    is_suspended(run.pool(), &case);
+                    let source = run.bench.source();
+                    run.pool().resume(&source).expect_err("they are not back");
+                    is_suspended(run.pool(), &case);
+                    mend(&run);
+                    assert!(run.pool().resume(&source).unwrap(), "{case}");
+                }
+                mend(&run);
+                run.pool().forget_errors(None).unwrap();
+                for guid in run.pool().leaves_away() {
+                    run.pool()
+                        .bring_back(guid, OwnChanges::Keep, None, &run.bench.source())
+                        .unwrap();
+                }
+                run.pool().wait_for_scan().unwrap();
+                run.pool().sync().unwrap();
+            }
+        }
+        assert!(suspended > 5, "{shape:?}: {suspended}");
+        let (bench, model) = run.finish();
+        holds(&bench, &model);
+    }
+}
+
+/// Whatever it waited for, what was durable is there when it ends instead.
+#[test]
+fn a_suspended_pool_that_ends_has_what_was_durable() {
+    for (seed, shape) in (1750..).zip(SHAPES) {
+        let mut run = run(seed, shape, 40);
+        run.pool().sync().unwrap();
+        run.pool().outlast_failures().unwrap();
+        run.step();
+        fail(&run, run.bench.redundancy() + 1, &ways(0)[3].1);
+        run.pool().sync().unwrap_err();
+        is_suspended(run.pool(), "it ends");
+        run.pool().wait_no_more();
+        assert!(!run.pool().is_waiting() && run.pool().suspended().is_some());
+        mend(&run);
+        let bench = run.abandon();
+        whole(&bench, &format!("{shape:?}"));
+    }
+}
+
+/// Who wants to change something waits, or is told, as `failmode` says.
+#[test]
+fn who_writes_to_a_suspended_pool_waits_or_is_told() {
+    for mode in [FailMode::Wait, FailMode::Continue] {
+        let run = run(1790, Shape::Disk, 10);
+        let pool = run.pool();
+        pool.outlast_failures().unwrap();
+        pool.set_fail_mode(mode);
+        let fs = pool.filesystem("tank").unwrap();
+        fail(&run, 1, &ways(0)[0].1);
+        let new = NewFile::new(NewKind::File, 0o644, Time { seconds: 1, nanos: 0 });
+        let make = |name: &[u8]| fs.create(fs.root_object(), name, &new);
+        make(b"before").unwrap();
+        pool.sync().unwrap_err();
+        let wrote = std::thread::scope(|scope| {
+            let writer = scope.spawn(|| make(b"while").is_ok());
+            if mode == FailMode::Continue {
+                return writer.join().unwrap();
+            }
+            mend(&run);
+            pool.resume(&run.bench.source()).unwrap();
+            writer.join().unwrap()
+        });
+        assert_eq!(wrote, mode == FailMode::Wait);
+        mend(&run);
+        // It was resumed already, or is now.
+        pool.resume(&run.bench.source()).unwrap();
+        pool.sync().unwrap();
+    }
+}
+
+/// A pool of a program that is not told when devices are back stops, as does one with
+/// `failmode=panic`.
+#[test]
+fn a_pool_that_nobody_resumes_stops() {
+    for outlasts in [false, true] {
+        let mut run = run(1795, Shape::Disk, 10);
+        if outlasts {
+            run.pool().outlast_failures().unwrap();
+            run.pool().set_fail_mode(FailMode::Panic);
+        }
+        run.step();
+        fail(&run, 1, &ways(0)[0].1);
+        run.pool().sync().unwrap_err();
+        assert!(!run.pool().is_waiting() && run.pool().suspended().is_some());
+        assert!(!run.pool().resume(&run.bench.source()).unwrap(), "there is nothing to resume");
+        let _ = run.abandon();
+    }
+}

@@ -1,0 +1,25 @@
+//! What becomes of those who wait for a pool whose devices fail.
+
+/// The pool's property `failmode`, by its numbers on disk.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum FailMode {
+    /// They wait until the devices are back.
+    #[default]
+    Wait = 0,
+    /// They are told at once.
+    Continue = 1,
+    /// The pool stops for good, and so does what holds it.
+    Panic = 2,
+}
+
+impl FailMode {
+    /// That of the property's number; what is not known waits.
+    #[must_use]
+    pub fn of(number: u64) -> Self {
+        match number {
+            1 => Self::Continue,
+            2 => Self::Panic,
+            _ => Self::Wait,
+        }
+    }
+}

@@ -1,0 +1,211 @@
+//! A pool that waits for its devices.
+//!
+//! # Theory
+//!
+//! Too few devices take a block, a flush, a label or an uberblock; or the sync cannot read what it
+//! needs because too few devices answer. Then nothing can become durable, and nothing is lost yet:
+//! what changed is in memory. The sync stands still where it is, and lets readers of the MOS in
+//! ([`Gate::pause`](super::gate::Gate::pause)), so that everybody can look at the pool.
+//!
+//! ```text
+//!            a device is needed and fails
+//!   syncing -----------------------------> suspended ----> stopped: closed, killed, failmode=panic
+//!      ^                                       |
+//!      |    all of the txg is written again    | the devices answer (`zpool clear`)
+//!      '---------------------------------------'
+//! ```
+//!
+//! **Nothing is taken for granted afterwards.** A device that was away may have lost what it had
+//! answered for since the last flush, so all blocks of the txg are written again, not only those
+//! that were refused (`zio`, `kept.rs`), and flushed. A device that is used again after that has
+//! everything of the txgs that are not durable, whatever its log says of them. A device that is
+//! opened anew must be the one that left: its newest uberblock is the pool's last one, or the one
+//! that was being written.
+//!
+//! A failure of the uberblock itself leaves it open whether the txg is committed. Its blocks stay
+//! where they are then, and the same uberblock is written again; a device that misses something by
+//! now, which the txg does not say, is taken out before.
+//!
+//! Only who asked for it waits ([`LivePool::outlast_failures`]): a program that has no way to be
+//! told that devices are back is better off with an error.
+
+use super::LivePool;
+use super::mode::FailMode;
+use super::shared::Shared;
+use crate::error::{Error, Result};
+use crate::scan::look_at_device;
+use crate::uberblocks::read_ring;
+use device::{DeviceSource, WriteDeviceRef};
+use ondisk::config::{LabelConfig, VdevConfig};
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use vdev::LeafOpen;
+
+impl Shared {
+    /// The sync of `txg` met `failure`: waits for devices where the pool may do that, and has
+    /// everything of the txg written again.
+    pub(super) fn suspend(&self, txg: u64, failure: Error) -> Result<()> {
+        self.wait_for_devices(txg, &failure).map_err(|_| failure)?;
+        self.writer.write_again(txg);
+        Ok(())
+    }
+
+    fn wait_for_devices(&self, txg: u64, failure: &Error) -> Result<()> {
+        let _readers = self.gate.pause();
+        let waited = self.txgs.suspend(&format!("txg {txg}: {failure}"));
+        waited.map_err(|why| self.stopped(&why))
+    }
+
+    /// What was written again of a txg whose uberblock may be somewhere already is durable, and
+    /// where it is not, the device does not get the uberblock.
+    pub(super) fn land_again(&self, txg: u64) -> Result<()> {
+        let written = self.writer.wait_txg(txg);
+        written.map_err(|e| self.failed("writing blocks", &e))?;
+        let vdevs = self.reader.vdevs();
+        vdevs.flush().map_err(|e| self.failed("flushing", &e))?;
+        let logs = self.config.lock().logs.clone();
+        for (guid, missed) in vdevs.missed() {
+            let is_said = logs.get(&guid).is_some_and(|log| log.contains(txg));
+            if missed.contains(txg) && !is_said && !vdevs.leave_out(guid) {
+                let cause = "each device lacks a part of what was written";
+                return Err(self.failed("writing blocks", &cause));
+            }
+        }
+        Ok(())
+    }
+}
+
+impl LivePool {
+    /// From now on devices that fail suspend the pool, as its property `failmode` says, until
+    /// [`Self::resume`]. What txgs wrote stays in memory until they are durable.
+    ///
+    /// # Errors
+    /// The property cannot be read.
+    pub fn outlast_failures(&self) -> Result<()> {
+        let mode = self.view().stored_number("failmode")?;
+        self.set_fail_mode(FailMode::of(mode.unwrap_or(0)));
+        self.shared.writer.outlast_failures();
+        self.shared.txgs.outlast(true);
+        Ok(())
+    }
+
+    /// What becomes of those who wait while the pool is suspended, from now on. On disk it is the
+    /// property `failmode`.
+    pub fn set_fail_mode(&self, mode: FailMode) {
+        self.shared.txgs.set_fail_mode(mode);
+    }
+
+    /// What becomes of those who wait while the pool is suspended.
+    #[must_use]
+    pub fn fail_mode(&self) -> FailMode {
+        self.shared.txgs.fail_mode()
+    }
+
+    /// The pool is suspended and can be resumed.
+    #[must_use]
+    pub fn is_waiting(&self) -> bool {
+        self.shared.txgs.why_suspended().is_some()
+    }
+
+    /// Nothing waits for devices any more: a pool that is suspended stops, and what is not durable
+    /// is lost.
+    pub fn wait_no_more(&self) {
+        let txgs = &self.shared.txgs;
+        txgs.outlast(false);
+        if let Some(why) = txgs.why_suspended() {
+            txgs.stop(&why);
+        }
+    }
+
+    /// Lets a suspended pool go on, with its devices as they are now: those that do not answer are
+    /// opened again, by `source`, where the pool knows them. Waits until what was not durable is;
+    /// whether the pool was suspended.
+    ///
+    /// # Errors
+    /// [`Error::Suspended`] when too few devices answer; the pool is suspended still, and nothing
+    /// is lost.
+    pub fn resume(&self, source: &dyn DeviceSource) -> Result<bool> {
+        let shared = &self.shared;
+        let Some(why) = shared.txgs.why_suspended() else { return Ok(false) };
+        let failed = |why: String| Error::Suspended { pool: shared.pool(), cause: why };
+        let reopened = self.open_what_is_silent(source);
+        shared.use_again_at_once(&reopened).map_err(|e| failed(e.to_string()))?;
+        let vdevs = shared.reader.vdevs();
+        if let Some(name) = vdevs.first_silent_top() {
+            return Err(failed(format!("too few devices of {name} answer; {why}")));
+        }
+        drop(vdevs);
+        let open = shared.txgs.open();
+        shared.txgs.resume();
+        shared.txgs.outcome_of(open - 1).map_err(|why| failed(why.to_string()))?;
+        self.go_on_scanning()?;
+        Ok(true)
+    }
+
+    /// What a scan was broken off by does not hold it up any more.
+    fn go_on_scanning(&self) -> Result<()> {
+        self.resilver()?;
+        self.go_on_with_scan()
+    }
+
+    /// Devices that do not answer, opened where they were, when they are the ones that left.
+    fn open_what_is_silent(&self, source: &dyn DeviceSource) -> BTreeMap<u64, WriteDeviceRef> {
+        let shared = &self.shared;
+        let vdevs = shared.reader.vdevs();
+        let root = shared.config.lock().root.clone();
+        let mut out = BTreeMap::new();
+        for guid in vdevs.silent_leaves() {
+            let config = root.walk().find(|v| v.guid == guid && v.kind.is_leaf() && !v.offline);
+            let Some(path) = config.and_then(|c| c.path.clone()) else { continue };
+            let Ok(device) = source.claim(Path::new(&path)) else { continue };
+            if shared.has_just_left(&device, guid) {
+                out.insert(guid, device);
+            }
+        }
+        out
+    }
+}
+
+impl Shared {
+    /// The device is that leaf as it was at the last commit, or at the one that failed.
+    fn has_just_left(&self, device: &WriteDeviceRef, guid: u64) -> bool {
+        let device = Arc::clone(device).as_device();
+        let Some(found) = look_at_device(&device, PathBuf::from(device.name())) else {
+            return false;
+        };
+        let is_it = match &found.config {
+            LabelConfig::Member(c) => {
+                c.guid == Some(guid) && c.pool_guid == self.config.lock().facts.guid
+            }
+            LabelConfig::Aux(_) => false,
+        };
+        let last = *self.uberblock.lock();
+        let newest = read_ring(&found).into_iter().map(|found| found.uberblock);
+        let newest = newest.max_by_key(|u| (u.txg, u.timestamp));
+        is_it && newest.is_some_and(|u| u.txg == last.txg + 1 || u.rootbp == last.rootbp)
+    }
+
+    /// Puts devices in place while no txg is synced, and forgets what all that answer did wrong,
+    /// and missed of the txgs that are written again.
+    fn use_again_at_once(&self, devices: &BTreeMap<u64, WriteDeviceRef>) -> Result<()> {
+        let before = self.reader.vdevs();
+        let last = self.txgs.last_synced();
+        let root = self.config.lock().root.clone();
+        let is_back =
+            |guid: u64| devices.contains_key(&guid) || before.lacks_only_after(guid, last);
+        let mut open = |c: &VdevConfig| match devices.get(&c.guid) {
+            Some(device) => Some(LeafOpen::Writable(Arc::clone(device))),
+            None => {
+                let leaf = before.leaves().find(|l| l.guid() == c.guid)?;
+                let writer = leaf.writer().filter(|_| is_back(c.guid))?;
+                Some(LeafOpen::Writable(Arc::clone(writer)))
+            }
+        };
+        let next = before.successor(&self.rt, &root, &mut open);
+        let next = next.map_err(|e| Error::Invalid { what: e.to_string() })?;
+        next.forget_missed_after(last);
+        self.reader.set_vdevs(next);
+        Ok(())
+    }
+}

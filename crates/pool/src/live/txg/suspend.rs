@@ -1,0 +1,81 @@
+//! The machine, suspended: its one thread that syncs waits for devices, and may go on.
+
+use super::{Stopped, Txgs};
+use crate::live::mode::FailMode;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+/// What those are told that do not wait.
+pub(crate) fn suspended(why: &str) -> Stopped {
+    Arc::from(format!("I/O is suspended: {why}"))
+}
+
+impl Txgs {
+    pub(crate) fn fail_mode(&self) -> FailMode {
+        FailMode::of(u64::from(self.fail_mode.load(Ordering::Relaxed)))
+    }
+
+    pub(crate) fn set_fail_mode(&self, mode: FailMode) {
+        self.fail_mode.store(mode as u8, Ordering::Relaxed);
+        // Who waits may not have to any more.
+        let _state = self.state.lock();
+        self.tell_all();
+    }
+
+    /// Whether devices that fail suspend the machine, or stop it.
+    pub(crate) fn outlast(&self, on: bool) {
+        self.outlasts.store(on, Ordering::Relaxed);
+    }
+
+    /// Waits until the machine is resumed. Several threads may, all of the sync.
+    ///
+    /// # Errors
+    /// It is stopped, or not to be suspended.
+    pub(crate) fn suspend(&self, why: &str) -> Result<(), Stopped> {
+        let mut state = self.state.lock();
+        state.check()?;
+        if !self.outlasts.load(Ordering::Relaxed) || self.fail_mode() == FailMode::Panic {
+            return Err(Arc::from(why));
+        }
+        state.suspended.get_or_insert_with(|| Arc::from(why));
+        self.stands.store(true, Ordering::Relaxed);
+        self.tell_all();
+        while state.suspended.is_some() && state.stop.is_none() {
+            self.resumed.wait(&mut state);
+        }
+        state.check()
+    }
+
+    /// Lets the sync go on; whether it was suspended.
+    pub(crate) fn resume(&self) -> bool {
+        let mut state = self.state.lock();
+        let was_suspended = state.suspended.take().is_some();
+        if state.stop.is_none() {
+            self.stands.store(false, Ordering::Relaxed);
+        }
+        self.tell_all();
+        was_suspended
+    }
+
+    /// For who wants to enter: waits as long as the machine is suspended, where the mode says so.
+    pub(super) fn wait_while_suspended(&self) -> Result<(), Stopped> {
+        let mut state = self.state.lock();
+        loop {
+            state.check_going(self.fail_mode())?;
+            if state.suspended.is_none() {
+                return Ok(());
+            }
+            self.resumed.wait(&mut state);
+        }
+    }
+
+    /// Waits until the machine is suspended again or `txg` is durable; why it is suspended.
+    pub(crate) fn outcome_of(&self, txg: u64) -> Result<(), Stopped> {
+        let mut state = self.state.lock();
+        while state.synced < txg {
+            state.check_going(FailMode::Continue)?;
+            self.synced.wait(&mut state);
+        }
+        Ok(())
+    }
+}
