@@ -6,7 +6,7 @@
 //! describes what it has: that must be the same.
 #![allow(clippy::unwrap_used, clippy::expect_used, missing_docs)]
 
-use engine::files::{NewFile, NewKind, RenameMode, SetAttrs, Time};
+use engine::files::{NewFile, NewKind, RenameMode, SetAttrs, Time, XattrMode};
 use engine::inside::device::{Device, DeviceRef, MemoryDevice};
 use engine::inside::zpl::{AccessList, Op};
 use engine::inside::{pool, rt, zil};
@@ -117,6 +117,15 @@ fn change(files: &Filesystem, volume: &Volume) {
     files.set_attrs(old(7), &set, NOW).unwrap();
     files.set_attrs(old(8), &SetAttrs { size: Some(5), ..SetAttrs::default() }, NOW).unwrap();
     done();
+    for (name, value) in
+        [("word", b"value".to_vec()), ("gone", vec![1]), ("long", bytes(4, 20_000))]
+    {
+        let name = format!("user.{name}");
+        files.set_xattr(old(1), name.as_bytes(), &value, XattrMode::Any, NOW).unwrap();
+    }
+    files.remove_xattr(old(1), b"user.gone", NOW).unwrap();
+    files.set_xattr(old(1), b"user.word", b"another", XattrMode::Replace, NOW).unwrap();
+    done();
     files.link(old(1), dir, b"link", NOW).unwrap();
     files.rename((root, b"old2"), (dir, b"moved"), RenameMode::NoReplace, NOW).unwrap();
     files.rename((root, b"old9"), (root, b"old10"), RenameMode::Replace, NOW).unwrap();
@@ -213,6 +222,9 @@ fn made(name: &'static str, log: bool) -> Bench {
     furnish(&files, &volume);
     // The first promise of each begins its log, which waits for a txg.
     files.sync_all().unwrap();
+    // So does the first attribute, which says that the dataset may have such records.
+    let old = object(&files, "/old1");
+    files.set_xattr(old, b"user.first", b"a feature", XattrMode::Any, NOW).unwrap();
     volume.write_at(0, &bytes(99, 4096)).unwrap();
     volume.flush().unwrap();
     pool.sync().unwrap();
@@ -262,7 +274,7 @@ fn zdb_reads_the_log_and_an_import_replays_it() {
         let found = zil::Log::read(&view.dsl().objset(&dataset).unwrap());
         let pending = found.pending(view.uberblock().txg);
         let kinds: BTreeSet<_> = pending.filter_map(|r| r.kind.name()).collect();
-        assert_eq!(kinds.len(), 11, "{kinds:?}");
+        assert_eq!(kinds.len(), 12, "{kinds:?}");
         describe(&view, true, &dir.path().join("looked.json"));
         drop(view);
         if let Some(said) = testkit::oracle::zdb_on(dir.path(), &["-ivv", &format!("{name}/fs")]) {

@@ -7,7 +7,7 @@
 //! last promised, and the pool must check clean. Some imports are recorded themselves, and cut.
 #![allow(clippy::unwrap_used, clippy::expect_used, missing_docs)]
 
-use engine::files::{NewFile, NewKind, RenameMode, SetAttrs, Time};
+use engine::files::{NewFile, NewKind, RenameMode, SetAttrs, Time, XattrMode};
 use engine::inside::device;
 use engine::inside::device::{CrashLog, CrashMode, MemoryDevice, SimDisks, SimOptions};
 use engine::inside::{check, pool, rt};
@@ -20,13 +20,15 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::sync::Arc;
 
-/// Name of a file to what is in it. The volume is a file of no name.
+/// Name of a file to what is in it. The volume is a file of no name, an extended attribute of the
+/// root directory one that is named [`ATTRIBUTE`].
 type State = BTreeMap<String, Vec<u8>>;
 
 const NOW: Time = Time { seconds: 1, nanos: 0 };
 const DISK_BYTES: u64 = 64 << 20;
 const VOLUME_BYTES: u64 = 1 << 20;
 const FILES: u64 = 8;
+const ATTRIBUTE: &str = "user.what";
 /// Bytes of a record: large enough that whole ones go to where they belong at once.
 const WHOLE: usize = 64 << 10;
 const EIO: device::ErrorKind = device::ErrorKind::Io { errno: 5 };
@@ -99,6 +101,11 @@ fn change(fs: &Filesystem, volume: &Volume, rng: &mut testkit::Rng, state: &mut 
     };
     let file = entry.object;
     match what {
+        15 => {
+            let value = &data[..data.len().min(5000)];
+            fs.set_xattr(root, ATTRIBUTE.as_bytes(), value, XattrMode::Replace, NOW).unwrap();
+            state.insert(ATTRIBUTE.to_owned(), value.to_vec());
+        }
         1 => {
             fs.unlink(root, name.as_bytes(), NOW).unwrap();
             state.remove(&name);
@@ -176,9 +183,18 @@ fn run_here(seed: u64, shape: Shape, steps: u64) -> Run {
     pool.create_volume("tank/vol", VOLUME_BYTES, 8192, vec![bias]).unwrap();
     let fs = pool.filesystem("tank/fs").unwrap();
     let volume = pool.volume("tank/vol").unwrap();
+    let set = |value| {
+        let how = XattrMode::Any;
+        fs.set_xattr(fs.root_object(), ATTRIBUTE.as_bytes(), value, how, NOW).unwrap();
+    };
+    set(b"first");
+    pool.sync().unwrap();
     site.record();
     let mut rng = testkit::Rng::new(seed);
-    let mut state = State::from([(String::new(), vec![0; VOLUME_BYTES as usize])]);
+    let mut state = State::from([
+        (String::new(), vec![0; VOLUME_BYTES as usize]),
+        (ATTRIBUTE.to_owned(), b"first".to_vec()),
+    ]);
     let mut states = vec![state.clone()];
     let (mut made, mut promises) = (vec![0], vec![(0, 0, None)]);
     for _ in 0..steps {
@@ -263,6 +279,9 @@ fn contents(pool: &Pool) -> Result<State, String> {
         node.read_at(0, &mut data).map_err(|e| text(&e))?;
         out.insert(String::from_utf8_lossy(&entry.name).into_owned(), data);
     }
+    let xattrs = fs.root().and_then(|root| root.xattrs()).map_err(|e| text(&e))?;
+    let value = xattrs.get(ATTRIBUTE.as_bytes()).ok_or("the attribute is gone")?;
+    out.insert(ATTRIBUTE.to_owned(), value.clone());
     let volume = Volume::open(&open("tank/vol")?).map_err(|e| text(&e))?;
     let mut data = vec![0; VOLUME_BYTES as usize];
     volume.read_at(0, &mut data).map_err(|e| text(&e))?;
@@ -472,6 +491,15 @@ fn a_promise_does_not_wait_for_a_txg() {
             fs.write_at(file, n * 4096, &[n as u8; 4096], NOW).unwrap();
             fs.sync(file).unwrap();
         }
+        assert_eq!(pool.last_synced(), before);
+        // The first attribute says that the log may have such records; nothing waits then.
+        let set = |n: u8| {
+            fs.set_xattr(file, b"user.n", &[n; 9], XattrMode::Any, NOW).unwrap();
+            fs.sync(file).unwrap();
+        };
+        set(0);
+        let before = pool.last_synced();
+        (1..9).for_each(set);
         assert_eq!(pool.last_synced(), before);
         pool.close().unwrap();
     })

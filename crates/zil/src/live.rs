@@ -57,7 +57,7 @@
 //! or it is of a txg up to S.
 //!
 //! **What cannot be logged** (a change that no record says, no space, a device that fails, more
-//! than [`LARGE`] at once, a log that is closing) waits for its txg. After a write that failed
+//! than [`LARGE`] to be copied, a log that is closing) waits for its txg. After a write that failed
 //! nothing is appended: a reader could not get past that block.
 //!
 //! **Locks.** `state` is held for moments, and nothing is taken below it. No caller is in a
@@ -66,13 +66,15 @@
 mod gather;
 mod pack;
 mod queue;
+mod xattrs;
 
 use self::gather::{Gather, Gathered};
 use self::pack::{Plan, Sizes};
 use self::queue::Queue;
+use self::xattrs::Xattrs;
 use device::Shared;
 use ondisk::blkptr::BlkPtrParts;
-use ondisk::zil::{Body, CHECKSUM_OBJSET_WORD, CHECKSUM_SEQ_WORD, Record, TxType};
+use ondisk::zil::{CHECKSUM_OBJSET_WORD, CHECKSUM_SEQ_WORD, Record};
 use ondisk::{BlkPtr, Checksum, Compression, DmuType, Dva, Endian, ZilHeader};
 use parking_lot::{Mutex, MutexGuard};
 use rt::{Condvar, Rt};
@@ -81,8 +83,9 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 
-/// A commit of more bytes waits for the txg: written to the log they would all be written twice,
-/// and the txg is due by then anyway.
+/// Of a batch of more bytes all whole blocks are written to where they belong, and when more than
+/// this is left to be copied its promise waits for the txg: copied bytes are written twice, and the
+/// txg is due by then anyway.
 const LARGE: u64 = 32 << 20;
 
 /// Batches that are written or flushed at the same time: while one is flushed the next is written.
@@ -258,6 +261,7 @@ struct State {
     synced: u64,
     /// As long as it is not zero there is no chain.
     suspended: u32,
+    xattrs: Xattrs,
     /// The header belongs to a log that was there before.
     foreign: bool,
     replaying: Option<Replaying>,
@@ -355,6 +359,7 @@ impl IntentLog {
             broken: false,
             synced: 0,
             suspended: 0,
+            xattrs: Xattrs::Unused,
             foreign,
             replaying: None,
             stopped: None,
@@ -541,19 +546,21 @@ impl IntentLog {
         let synced = self.state.lock().synced;
         batch.retain(|itx| itx.txg > synced);
         let Some(last) = batch.iter().map(|itx| itx.txg).max() else { return Ok(None) };
-        let bytes = batch.iter().map(|itx| match &itx.what {
-            What::Data { length, .. } => *length,
-            _ => 0,
-        });
-        if bytes.fold(0, u64::saturating_add) > LARGE {
-            return self.backend.wait_synced(last).map(|()| None);
-        }
         if let Some(begun) = self.begin_chain() {
             return self.begun(begun.max(last)).map(|()| None);
         }
         let data = self.data.lock().clone();
         let (backend, data) = (&*self.backend, data.as_deref());
-        let gathered = Gather::new(backend, data, self.bias()).all(batch)?;
+        let bytes = batch.iter().map(|itx| match &itx.what {
+            What::Data { length, .. } => *length,
+            _ => 0,
+        });
+        // What is written once costs no more here than in the txg.
+        let is_large = bytes.fold(0, u64::saturating_add) > LARGE;
+        let bias = if is_large { LogBias::Throughput } else { self.bias() };
+        let Some(gathered) = Gather::new(backend, data, bias).all(batch)? else {
+            return self.backend.wait_synced(last).map(|()| None);
+        };
         if gathered.records.is_empty() {
             return Ok(None);
         }
@@ -623,7 +630,7 @@ impl IntentLog {
     /// Begins to write the records of a batch, whose last txg is `txg`, into the chain. `None`:
     /// they cannot be written there.
     fn put(&self, number: u64, txg: u64, gathered: Gathered) -> Option<Flight<'_>> {
-        let Gathered { records, early } = gathered;
+        let Gathered { records, early, .. } = gathered;
         let mut plans = {
             let mut state = self.state.lock();
             let last = state.links.back().copied().filter(|_| state.stage == Stage::Open)?;
@@ -775,6 +782,9 @@ impl IntentLog {
     pub fn synced(&self, txg: u64) {
         let mut state = self.state.lock();
         state.synced = state.synced.max(txg);
+        if matches!(state.xattrs, Xattrs::Said(said) if said <= txg) {
+            state.xattrs = Xattrs::Used;
+        }
         state.queue.synced(txg);
         self.changed.notify_all();
     }
@@ -860,18 +870,6 @@ impl IntentLog {
         }
     }
 }
-
-/// Whether a change cuts data of an object off that were written before it.
-fn cuts(what: &What, object: u64) -> bool {
-    let What::Record(record) = what else { return false };
-    let about = record.object() == Some(object);
-    about
-        && (record.kind == TxType::TRUNCATE
-            || matches!(&record.body, Body::SetAttr { mask, .. } if mask & SET_SIZE != 0))
-}
-
-/// The bit of a setattr record that says that it sets the size.
-const SET_SIZE: u64 = 8;
 
 /// The pointer to a block of a chain.
 fn pointer(place: &Place, objset: u64, words: [u64; 2], seq: u64) -> BlkPtr {

@@ -14,7 +14,7 @@ use std::collections::{BTreeMap, BTreeSet};
 /// Features of OpenZFS 2.3 that pools made by zinc have enabled when nothing else is said: those it
 /// can write. One that it cannot write, once used by another implementation, would make the pool
 /// read-only here.
-pub const ENABLED_BY_DEFAULT: [&str; 24] = [
+pub const ENABLED_BY_DEFAULT: [&str; 25] = [
     "async_destroy",
     "empty_bpobj",
     "lz4_compress",
@@ -37,6 +37,7 @@ pub const ENABLED_BY_DEFAULT: [&str; 24] = [
     "bookmark_v2",
     "bookmark_written",
     "zstd_compress",
+    "zilsaxattr",
     "blake3",
     "vdev_zaps_v2",
 ];
@@ -46,12 +47,11 @@ pub const ENABLED_BY_DEFAULT: [&str; 24] = [
 pub fn is_writable(feature: &Feature) -> bool {
     // The others of the list are either maintained by zinc or need nothing of a writer while a
     // dataset that uses them is not changed.
-    const MORE: [&str; 7] = [
+    const MORE: [&str; 6] = [
         "multi_vdev_crash_dump",
         "head_errlog",
         "device_rebuild",
         "log_spacemap",
-        "zilsaxattr",
         "resilver_defer",
         "livelist",
     ];

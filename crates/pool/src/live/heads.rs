@@ -274,6 +274,7 @@ impl Shared {
         let head = self.live(dataset.object, Some(dataset.phys.bp), kind, &stored)?;
         head.space.set_room(self.room_of(&dataset)?);
         self.weigh(&head, &stored)?;
+        self.open_log(&head, &dataset)?;
         let head = Arc::new(head);
         self.heads.write().insert(dataset.object, Arc::clone(&head));
         Ok(head)

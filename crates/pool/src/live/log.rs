@@ -72,7 +72,27 @@ fn claimed_block(record: &Record, txg: u64) -> Option<BlkPtr> {
     (claimed && !block.is_embedded()).then_some(**block)
 }
 
+/// The feature of a dataset in whose log extended attributes may stand.
+const ZILSAXATTR: &str = "org.openzfs:zilsaxattr";
+
 impl Shared {
+    /// In a sync: features that a dirty head uses from this txg on because of its log.
+    pub(super) fn log_features(&self, head: &Head, txg: u64) -> &'static [&'static str] {
+        match self.features.count(ZILSAXATTR).is_some() && head.log.begins_xattrs(txg) {
+            true => &[ZILSAXATTR],
+            false => &[],
+        }
+    }
+
+    /// Tells the log of a head that was just opened what its dataset uses.
+    pub(super) fn open_log(&self, head: &Head, dataset: &Dataset) -> Result<()> {
+        let fields = self.dsl.fields(dataset.object, dataset.has_fields)?;
+        if fields.map_or(Ok(false), |f| Ok::<_, Error>(f.get(ZILSAXATTR.as_bytes())?.is_some()))? {
+            head.log.xattrs_are_used();
+        }
+        Ok(())
+    }
+
     /// In a sync, before the object set of a dirty head is written: the header of its log, and what
     /// of the log is not needed any more when the txg is durable.
     pub(super) fn sync_log(&self, head: &Head, tx: &Tx) -> Result<()> {

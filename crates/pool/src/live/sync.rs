@@ -131,14 +131,14 @@ impl Shared {
             let account = self.account(&cx, head.dataset)?;
             self.sync_log(head, &tx)?;
             let root = self.sync_objset(head, txg, &account)?;
-            written.push((account, root));
+            written.push((account, root, self.log_features(head, txg)));
         }
         for bp in self.early.take_left(txg) {
             self.writer.free_logged(&bp, txg);
         }
         let _guard = self.gate.write();
-        for (account, root) in &written {
-            finish_head(&cx.dsl(), account, root.as_ref(), &[])?;
+        for (account, root, features) in &written {
+            finish_head(&cx.dsl(), account, root.as_ref(), features)?;
         }
         let tasks_ran = !tasks.is_empty();
         if tasks.iter().any(|task| !task.keeps_datasets) {

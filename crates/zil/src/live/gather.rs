@@ -10,10 +10,9 @@
 //! such parts are copied here.
 
 use super::pack::{RECORD_DATA_MAX, pointer_record, record_of};
-use super::{Backend, FetchData, Itx, LogBias, What, cuts};
-
+use super::{Backend, FetchData, Itx, LARGE, LogBias, What};
 use ondisk::BlkPtr;
-use ondisk::zil::Record;
+use ondisk::zil::{Body, Record, TxType};
 use std::collections::VecDeque;
 
 /// Blocks up to this size go into the log as they are (`zfs_immediate_write_sz`).
@@ -24,6 +23,8 @@ const COPIED_MAX: u64 = 32 << 10;
 pub(super) struct Gathered {
     pub(super) records: Vec<Record>,
     pub(super) early: Vec<BlkPtr>,
+    /// Bytes of data in the records.
+    copied: u64,
 }
 
 /// Where data come from, and which of it is copied.
@@ -48,11 +49,11 @@ impl<'a> Gather<'a> {
         Self { backend, data, copied_max }
     }
 
-    /// The records of a batch.
+    /// The records of a batch; `None`: more of it than [`LARGE`] would be copied.
     ///
     /// # Errors
     /// The pool has stopped.
-    pub(super) fn all(&self, batch: Vec<Itx>) -> Result<Gathered, String> {
+    pub(super) fn all(&self, batch: Vec<Itx>) -> Result<Option<Gathered>, String> {
         let mut out = Gathered::default();
         let mut rest = VecDeque::from(batch);
         while let Some(Itx { txg, what }) = rest.pop_front() {
@@ -66,8 +67,11 @@ impl<'a> Gather<'a> {
                     }
                 }
             }
+            if out.copied > LARGE {
+                return Ok(None);
+            }
         }
-        Ok(out)
+        Ok(Some(out))
     }
 
     /// The records of one write. False: some of its data are not to be had.
@@ -86,7 +90,7 @@ impl<'a> Gather<'a> {
         };
         let mut complete = true;
         let mut at = 0;
-        while at < length {
+        while at < length && out.copied <= LARGE {
             let (begin, left) = (offset.saturating_add(at), length - at);
             let in_block = if size == 0 { left } else { left.min(size - begin % size) };
             if in_block == size
@@ -102,6 +106,7 @@ impl<'a> Gather<'a> {
             if bytes.len() as u64 != n && !rest.iter().any(|itx| cuts(&itx.what, object)) {
                 complete = false;
             } else if !bytes.is_empty() {
+                out.copied += bytes.len() as u64;
                 out.records.push(record_of(object, begin, bytes, txg));
             }
             at += n;
@@ -109,3 +114,15 @@ impl<'a> Gather<'a> {
         complete
     }
 }
+
+/// Whether a change cuts data of an object off that were written before it.
+fn cuts(what: &What, object: u64) -> bool {
+    let What::Record(record) = what else { return false };
+    let about = record.object() == Some(object);
+    about
+        && (record.kind == TxType::TRUNCATE
+            || matches!(&record.body, Body::SetAttr { mask, .. } if mask & SET_SIZE != 0))
+}
+
+/// The bit of a setattr record that says that it sets the size.
+const SET_SIZE: u64 = 8;

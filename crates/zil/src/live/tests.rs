@@ -2,7 +2,7 @@
 
 use super::*;
 use codec::checksum::verify_zilog2;
-use ondisk::zil::{Chain, ChainPlace, Record, records};
+use ondisk::zil::{Body, Chain, ChainPlace, Record, TxType, records};
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64};
 
@@ -348,6 +348,26 @@ fn whole_large_blocks_are_written_to_where_they_belong() {
     log.set_bias(LogBias::Throughput);
     at(0, block);
     assert_eq!(writes(&pool.records())[4..], [(block, false)]);
+}
+
+#[test]
+fn a_large_batch_of_whole_blocks_does_not_wait_and_one_to_be_copied_does() {
+    let (pool, log) = log();
+    log.set_data(Arc::new(Blocks(Arc::clone(&pool))));
+    pool.has_log_device.store(true, Ordering::SeqCst);
+    names(&log, 10, "a");
+    log.commit(None).unwrap();
+    let waits = pool.waits.load(Ordering::SeqCst);
+    data(&log, 11, 9, LARGE + (1 << 20));
+    log.commit(Some(9)).unwrap();
+    assert_eq!(pool.waits.load(Ordering::SeqCst), waits);
+    let written = writes(&pool.records());
+    assert_eq!(written.len() as u64, (LARGE + (1 << 20)) >> 16);
+    assert!(written.iter().all(|(_, is_copied)| !is_copied));
+    log.set_data(Arc::new(Zeros));
+    data(&log, 11, 8, LARGE + 1);
+    log.commit(Some(8)).unwrap();
+    assert_eq!(pool.waits.load(Ordering::SeqCst), waits + 1);
 }
 
 /// Lets `log` promise a name by a thread of its own.

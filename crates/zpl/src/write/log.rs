@@ -6,7 +6,7 @@
 //!
 //! What no record can say, or what only newer implementations could replay, is noted as such, and a
 //! promise then waits for the txg: files that got their name after their content, extended
-//! attributes, new sizes of volumes, owners with a domain.
+//! attributes in a directory, new sizes of volumes, owners with a domain.
 
 use super::attrs::Attrs;
 use crate::error::{Error, Result};
@@ -183,8 +183,6 @@ impl Filesystem {
             Op::Write { file, offset, data: Data::Bytes(bytes) } => {
                 What::Data { object: *file, offset: *offset, length: bytes.len() as u64 }
             }
-            // To know such a record is a feature of its own.
-            Op::SetXattr { .. } | Op::RemoveXattr { .. } => What::Unsaid,
             Op::SetAttrs { set, .. } if has_domain(set) => What::Unsaid,
             _ => {
                 let encoder = Encoder { fuids: self.fuids(), endian: Endian::Little };
@@ -193,6 +191,17 @@ impl Filesystem {
             }
         };
         log.add(Change { txg: tx.txg(), about: op.about(), what, after, gone });
+    }
+
+    /// Notes a change of an extended attribute. A record says what becomes of one in the list of
+    /// its file, unless it is set to nothing, for that would remove it.
+    pub(super) fn note_xattr(&self, tx: &Tx, op: &Op<'_>, is_in_list_alone: bool) {
+        let Some(log) = self.log() else { return };
+        let is_empty = matches!(op, Op::SetXattr { value: [], .. });
+        match is_in_list_alone && !is_empty && log.says_xattrs() {
+            true => self.note(tx, op, &[], &[]),
+            false => self.note_unsaid(tx, op.about(), &[]),
+        }
     }
 
     /// Notes a change that no operation says.

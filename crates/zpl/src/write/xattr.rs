@@ -70,17 +70,10 @@ impl Filesystem {
         how: XattrMode,
         now: Time,
     ) -> Result<()> {
+        check_xattr(name, value)?;
         let shown = || String::from_utf8_lossy(name).into_owned();
-        if name.is_empty() || name.contains(&0) || name.contains(&b'/') {
-            return Err(Error::BadName(shown()));
-        }
-        if name.len() > NAME_MAX {
-            return Err(Error::NameTooLong(shown()));
-        }
-        if value.len() > ANY_VALUE_MAX {
-            return Err(Error::TooLarge("an extended attribute has at most 64 KiB"));
-        }
-        let store = self.settings().xattr;
+        // What a log says, it says of the list, whatever the property is by now.
+        let store = if self.replays() { XattrStore::Sa } else { self.settings().xattr };
         if store == XattrStore::Off {
             return Err(Error::Unsupported("the dataset has no extended attributes (xattr=off)"));
         }
@@ -109,6 +102,7 @@ impl Filesystem {
         }
         let mut undo = Undo::new(self, tx);
         undo.attrs(&attrs);
+        let is_in_list_alone = packed.is_some() && !found.dir;
         let done = match packed {
             Some(packed) => {
                 let dir = attrs.get(zpl::XATTR);
@@ -129,7 +123,7 @@ impl Filesystem {
             }
         };
         undo.end(done)?;
-        self.note(tx, &Op::SetXattr { file, name, value, how }, &[], &[]);
+        self.note_xattr(tx, &Op::SetXattr { file, name, value, how }, is_in_list_alone);
         Ok(())
     }
 
@@ -174,7 +168,7 @@ impl Filesystem {
             true => self.remove_dir_xattr(tx, dir, name, now),
             false => Ok(()),
         }))?;
-        self.note(tx, &Op::RemoveXattr { file, name }, &[], &[]);
+        self.note_xattr(tx, &Op::RemoveXattr { file, name }, found.list && !found.dir);
         Ok(())
     }
 
@@ -277,6 +271,21 @@ impl Filesystem {
         })();
         undo.end(done)
     }
+}
+
+/// Whether there can be such an attribute at all.
+fn check_xattr(name: &[u8], value: &[u8]) -> Result<()> {
+    let shown = || String::from_utf8_lossy(name).into_owned();
+    if name.is_empty() || name.contains(&0) || name.contains(&b'/') {
+        return Err(Error::BadName(shown()));
+    }
+    if name.len() > NAME_MAX {
+        return Err(Error::NameTooLong(shown()));
+    }
+    if value.len() > ANY_VALUE_MAX {
+        return Err(Error::TooLarge("an extended attribute has at most 64 KiB"));
+    }
+    Ok(())
 }
 
 /// The list among a file's attributes.
