@@ -33,14 +33,17 @@ fn disk(dir: &Path, name: &str) {
     File::create(dir.join(name)).unwrap().set_len(DISK).unwrap();
 }
 
-/// A pool `tank` with something of everything, and `away`, which is exported.
+/// A pool `tank` with something of everything, `away`, which is exported, and `logged`, which has a
+/// log device.
 fn pools(dir: &Path) {
-    for name in ["one", "two", "free"] {
+    for name in ["one", "two", "free", "data", "log"] {
         disk(dir, name);
     }
     ok(dir, &["zpool", "create", "tank", arg(&dir.join("one"))]);
     ok(dir, &["zpool", "create", "-d", "away", arg(&dir.join("two"))]);
     ok(dir, &["zpool", "export", "-d", "two", "away"]);
+    let (data, log) = (dir.join("data"), dir.join("log"));
+    ok(dir, &["zpool", "create", "logged", arg(&data), "log", arg(&log)]);
     std::fs::write(dir.join("file"), vec![b'x'; 1 << 20]).unwrap();
     ok(dir, &["zfs", "create", "-d", "one", "tank/fs"]);
     ok(dir, &["zfs", "set", "-d", "one", "a:b=c", "tank/fs"]);
@@ -73,6 +76,7 @@ const PRINTING: &[&str] = &[
     "zpool upgrade -v",
     "zpool create -n new free",
     "zpool add -n -d one tank free",
+    "zpool remove -n logged log",
     "zfs list -d one",
     "zfs list -H -t all -r -d one tank",
     "zfs list -j -d one",
