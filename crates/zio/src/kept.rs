@@ -7,8 +7,8 @@
 //! ```text
 //!            answered well                    the txg is durable
 //!   copy ---------------------> written ------------------------> forgotten
-//!     \\                            | all once more
-//!      \\ too few devices took it    v
+//!     \                             | all once more
+//!      \  too few devices took it    v
 //!       '--------------------> parked, until the writes are tried again
 //! ```
 //!

@@ -2,10 +2,10 @@
 //!
 //! # Theory
 //!
-//! Too few devices take a block, a flush, a label or an uberblock; or the sync cannot read what it
-//! needs because too few devices answer. Then nothing can become durable, and nothing is lost yet:
-//! what changed is in memory. The sync stands still where it is, and lets readers of the MOS in
-//! ([`Gate::pause`](super::gate::Gate::pause)), so that everybody can look at the pool.
+//! Too few devices take a block, a flush, a label or an uberblock. Then nothing can become durable,
+//! and nothing is lost yet: what changed is in memory. The sync stands still where it is, and lets
+//! readers of the MOS in ([`Gate::pause`](super::gate::Gate::pause)), so that everybody can look at
+//! the pool. A sync that cannot read what it needs is not suspended: the pool stops.
 //!
 //! ```text
 //!            a device is needed and fails
