@@ -4,8 +4,7 @@
 //! the label with the highest txg wins: a device that was away has an older idea of the pool.
 
 use crate::error::{Absence, MissingDevice};
-use crate::open::Pool;
-use crate::scan::{FoundLeaf, LabelView, SEARCHERS};
+use crate::scan::{FoundLeaf, SEARCHERS};
 use crate::uberblocks::{self, FoundUberblock};
 use device::DeviceRef;
 use ondisk::config::{LabelConfig, PoolConfig, PoolState, VdevConfig, VdevKind};
@@ -244,27 +243,6 @@ impl Sighting {
         let newest = self.uberblocks.iter().map(|u| (u.uberblock.txg, u.uberblock.timestamp)).max();
         let (txg, time) = newest.unwrap_or_default();
         (txg, time, self.sight.txg)
-    }
-}
-
-impl Pool {
-    /// The device was about to become one of this pool's when that was cut off: all its labels
-    /// name the pool, which does not have it, and no uberblock was ever written to it.
-    #[must_use]
-    pub fn never_got(&self, found: &FoundLeaf) -> bool {
-        let aux = || self.spares().iter().chain(self.l2cache());
-        let tree = &self.config().vdev_tree;
-        let has = |guid| tree.find(guid).is_some() || aux().any(|device| device.guid == guid);
-        let is_beginning = |label: &LabelView| match &label.config {
-            Ok(LabelConfig::Member(c)) => {
-                c.pool_guid == self.guid() && c.guid.is_some_and(|guid| !has(guid))
-            }
-            Ok(LabelConfig::Aux(_)) => false,
-            Err(_) => true,
-        };
-        // That of txg 0 stands for none.
-        let is_empty = || uberblocks::read_ring(found).iter().all(|u| u.uberblock.txg == 0);
-        found.labels.iter().all(is_beginning) && is_empty()
     }
 }
 

@@ -8,7 +8,11 @@
 use dmu::{ErrorKind, NewObject, Objset, Tx};
 use ondisk::spacemap::{self, Action, DTL_SHIFT, Encoder, Entry, Range, SpaceMapHeader};
 use ondisk::{DmuType, Endian};
+use std::collections::BTreeMap;
 use vdev::Txgs;
+
+/// What stands in the logs of the MOS, by the guids of the leaves.
+pub(crate) type Logs = BTreeMap<u64, Txgs>;
 
 /// Longest log that is read, in bytes. A log is written anew when it has become long; one of a
 /// million entries says only that the device is useless.

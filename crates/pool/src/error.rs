@@ -1,6 +1,6 @@
 //! Why a pool cannot be opened or changed: kind, place, cause.
 
-use crate::live::Obstacle;
+use crate::obstacle::Obstacle;
 use std::fmt;
 use std::path::PathBuf;
 

@@ -28,8 +28,11 @@ mod dtl;
 mod errlog;
 mod error;
 mod faults;
+mod gate;
 mod history;
 pub mod live;
+mod mapping;
+mod obstacle;
 mod open;
 mod props;
 mod removal;
@@ -49,9 +52,11 @@ pub use errlog::{DamagedObject, ErrorLog};
 pub use error::{Absence, Error, MissingDevice, Result, UnknownFeature};
 pub use faults::{FAULTS_KEPT, FaultLog, Repaired};
 pub use history::{HistoryFormat, history_text};
+pub use mapping::indirect_mapping;
+pub use obstacle::Obstacle;
 pub use open::{DatasetsGuard, Features, OpenOptions, Pool, SUSPENDED, Salvage};
 pub use props::{PoolProperty, PoolPropertySource};
-pub use removal::{Removal, VdevExpansion, indirect_mapping};
+pub use removal::{Removal, VdevExpansion};
 pub use scan::{
     FoundLeaf, LabelView, SearchOptions, default_search_paths, denied, look_at_device, read_labels,
     scan,

@@ -6,7 +6,7 @@ use self::opening::Opening;
 use crate::assemble::Candidate;
 use crate::error::{Error, Result, UnknownFeature};
 use crate::faults::FaultLog;
-use crate::live::gate::{Gate, ReadGuard};
+use crate::gate::{Gate, ReadGuard};
 use crate::scan::{SearchOptions, look_at_device, scan};
 use crate::uberblocks::{self, TxgCandidate};
 use dmu::{CachedStore, Objset, Zap};

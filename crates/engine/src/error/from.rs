@@ -1,7 +1,7 @@
 //! Errors of the floors below as errors of the engine.
 
 use super::{Error, ErrorKind, Hint, InTheWay, Place};
-use pool::live::Obstacle;
+use pool::Obstacle;
 use rt::Cancelled;
 
 impl From<pool::Error> for Error {

@@ -7,7 +7,8 @@ pub use tree::{ImportTop, ImportTree, ImportVdev};
 
 use ondisk::config::{VdevConfig, VdevKind};
 use ondisk::features;
-use pool::live::{LogDevices, Obstacle, obstacles};
+use pool::Obstacle;
+use pool::live::{LogDevices, obstacles};
 use pool::{Absence, Candidate, CandidateState, Error, LeafSight, MissingDevice};
 use pool::{OpenOptions, Pool, Salvage, UnknownFeature};
 use rt::Rt;

@@ -4,7 +4,8 @@
 //! its cursor: one lock that no other thread wants, no tree, no allocation of memory. The
 //! metaslab hears of it when the piece is used up, or before its map is written.
 
-use super::top::{Avoid, COPIES, Miss, Top};
+use super::avoid::Avoid;
+use super::top::{COPIES, Miss, Top};
 use ondisk::Dva;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;

@@ -18,9 +18,9 @@
 //! A metaslab of which nothing is changed has no more than its numbers in memory: freeing does not
 //! need to know what is free, so the map is only read when space is taken.
 
+use super::avoid::Avoid;
 use super::maps::{BUCKETS, Change, Shape, optimal_length};
 use super::ranges::{Free, Ranges};
-use super::top::Avoid;
 use crate::space::FRAGMENTATION;
 use parking_lot::Mutex;
 use std::mem::take;

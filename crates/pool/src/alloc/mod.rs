@@ -32,6 +32,7 @@
 //! **Log space maps** are read when the pool is opened for writing, and their changes become
 //! changes of the first txg, which writes them into the metaslabs' own maps and removes the logs.
 
+mod avoid;
 mod create;
 mod figures;
 mod lanes;

@@ -1,5 +1,6 @@
 //! One top-level vdev: its metaslabs, and which of them is allocated from.
 
+use super::avoid::Avoid;
 use super::maps::{ReadMaps, free_of};
 use super::metaslab::Metaslab;
 use super::spec::{Summaries, TopSpec};
@@ -9,44 +10,6 @@ use zio::SpaceClass;
 
 /// Copies of a block.
 pub(super) const COPIES: usize = 3;
-
-/// Space to keep away from: that of another copy of the same block.
-#[derive(Clone, Copy)]
-pub(super) struct Avoid<'a> {
-    /// Where the other copies are.
-    pub(super) at: &'a [u64],
-    /// Bytes to keep between.
-    pub(super) distance: u64,
-}
-
-impl Avoid<'_> {
-    /// Anywhere will do.
-    pub(super) const NONE: Self = Self { at: &[], distance: 0 };
-
-    /// The whole range is far enough.
-    pub(super) fn permits(&self, start: u64, end: u64) -> bool {
-        let far = |at: &u64| {
-            end <= at.saturating_sub(self.distance) || start >= at.saturating_add(self.distance)
-        };
-        self.distance == 0 || self.at.iter().all(far)
-    }
-
-    /// The parts of a range that are far enough.
-    pub(super) fn parts(&self, start: u64, end: u64) -> Vec<(u64, u64)> {
-        let mut out = vec![(start, end)];
-        for at in self.at {
-            let (from, to) = (at.saturating_sub(self.distance), at.saturating_add(self.distance));
-            let cut = |(s, e): (u64, u64)| [(s, e.min(from)), (s.max(to), e)];
-            out = out.into_iter().flat_map(cut).filter(|(s, e)| s < e).collect();
-        }
-        out
-    }
-
-    fn leaves(&self, m: &Metaslab, need: u64) -> bool {
-        self.permits(m.start, m.end)
-            || self.parts(m.start, m.end).iter().any(|(s, e)| e - s >= need)
-    }
-}
 
 /// Space that was taken from a metaslab.
 #[derive(Clone, Copy, Debug)]
@@ -172,7 +135,9 @@ impl Top {
         };
         let active = &self.active[copy.min(COPIES - 1)];
         let current = active.load(Relaxed);
-        let goes_on = |m: &Metaslab| m.is_loaded() && m.longest() >= want && avoid.leaves(m, want);
+        let goes_on = |m: &Metaslab| {
+            m.is_loaded() && m.longest() >= want && avoid.leaves(m.start, m.end, want)
+        };
         if self.metaslabs.get(current).is_some_and(goes_on)
             && let Some(taken) = take(current)
         {
@@ -208,7 +173,7 @@ impl Top {
             if m.longest() < need || m.score() <= best_score {
                 continue;
             }
-            if !skip.contains(&i) && avoid.leaves(m, need) {
+            if !skip.contains(&i) && avoid.leaves(m.start, m.end, need) {
                 (best, best_score) = (Some(i), m.score());
             }
         }

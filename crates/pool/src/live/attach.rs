@@ -16,8 +16,8 @@
 //! that goes without it is durable.
 
 use super::LivePool;
-use super::config::{Builder, VdevSpec};
-use super::create::{FIRST_TXG, guid_from, new_vdev_zap, set_member};
+use super::config::{Builder, FIRST_TXG, VdevSpec};
+use super::create::{guid_from, new_vdev_zap, set_member};
 use super::shared::{Shared, TaskCx};
 use super::sides::{Beside, bad, parent_of, refused, top_of, with_side, without_side};
 use super::vdevs::aux_label;

@@ -25,9 +25,10 @@
 
 use super::LivePool;
 use super::config::{set_u64, unset};
-use super::leaves::{Logs, unmark};
+use super::leaves::unmark;
 use super::shared::Shared;
 use super::sides::parent_of;
+use crate::dtl::Logs;
 use crate::error::{Error, Result};
 use crate::scan::{FoundLeaf, look_at_device};
 use crate::uberblocks::read_ring;

@@ -8,7 +8,8 @@
 //! dirty ([`Hold::bytes`](dmu::Hold), until each ends) and what is dirty in txgs that are not
 //! durable. When the txg is durable, what it really took is in the figures, which is mostly far
 //! less. So what does not fit waits for the txgs in flight, and is refused when nothing is in
-//! flight any more, nothing that was freed waits for its txgs, and nothing is being destroyed.
+//! flight any more, nothing that was freed waits for its txgs, and nothing is being destroyed. The
+//! waiting is done in `transactions.rs`.
 //!
 //! The worst case counts the copies, the parity and padding of small blocks, and the metadata above
 //! a block, which is large for small blocks ([`worst_of`]). It is asked of the whole pool, for all
@@ -19,24 +20,12 @@
 //! before the frees of older ones come back is small. The other half is for the sync itself: space
 //! maps, the MOS, gang headers.
 
-use super::record::Pushed;
-use super::shared::Shared;
-use dmu::{Hold, SpaceUse, Transactions, Tx};
-use ondisk::BlkPtr;
+use dmu::SpaceUse;
 use parking_lot::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, Weak};
-use zio::{Block, Place, WriteSpec};
 
 /// Txgs alive at once, rounded up to a power of two.
 const SLOTS: usize = 4;
-
-/// Txgs that a transaction waits for before there is no space: two until what was freed is free,
-/// and one to write what is dirty now.
-const TXGS_WAITED: u32 = 3;
-
-/// Txgs that it waits for while something is being destroyed, or others take all that there is.
-const TXGS_OF_OTHERS: u32 = 1000;
 
 /// Records above this size are written as a whole for a change of one byte of theirs, which holds
 /// do not count.
@@ -104,7 +93,7 @@ pub(super) struct HeadRoom {
 
 /// How a transaction that wants room fares.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Fit {
+pub(super) enum Fit {
     /// There is room.
     Now,
     /// There may be, when others are done.
@@ -199,9 +188,8 @@ fn worst_of(bytes: u64) -> u64 {
     }
 }
 
-/// What a head has in flight, and the way into its transactions.
+/// What a head has in flight, and what it may use.
 pub(super) struct HeadSpace {
-    shared: Weak<Shared>,
     gone: AtomicBool,
     in_flight: InFlight,
     /// A [`HeadRoom`].
@@ -212,9 +200,8 @@ pub(super) struct HeadSpace {
 }
 
 impl HeadSpace {
-    pub(super) fn new(shared: &Weak<Shared>) -> Self {
+    pub(super) fn new() -> Self {
         Self {
-            shared: Weak::clone(shared),
             gone: AtomicBool::new(false),
             in_flight: InFlight::default(),
             now: AtomicU64::new(u64::MAX),
@@ -249,8 +236,20 @@ impl HeadSpace {
         self.is_quota.store(room.is_quota, Relaxed);
     }
 
+    /// Bytes that a transaction may take that holds this many.
+    pub(super) fn worst_of_hold(&self, bytes: u64) -> u64 {
+        self.weight.lock().of_hold(bytes)
+    }
+
+    /// A block of this many bytes is dirty in `txg`.
+    pub(super) fn dirtied(&self, pool: &Budget, txg: u64, bytes: u64) {
+        let worst = self.weight.lock().of_block(bytes);
+        self.in_flight.slot(txg).fetch_add(bytes, Relaxed);
+        pool.in_flight.slot(txg).fetch_add(worst, Relaxed);
+    }
+
     /// What was lacking for a promise of `worst` bytes.
-    fn lack(&self, pool: &Budget, worst: u64) -> dmu::ErrorKind {
+    pub(super) fn lack(&self, pool: &Budget, worst: u64) -> dmu::ErrorKind {
         match self.is_quota.load(Relaxed) && worst <= pool.for_writing() {
             true => dmu::ErrorKind::Quota,
             false => dmu::ErrorKind::NoSpace,
@@ -258,7 +257,7 @@ impl HeadSpace {
     }
 
     /// Promises `bytes`, at worst `worst`, if there is room.
-    fn promise(&self, pool: &Budget, bytes: u64, worst: u64, space: SpaceUse) -> Fit {
+    pub(super) fn promise(&self, pool: &Budget, bytes: u64, worst: u64, space: SpaceUse) -> Fit {
         match space {
             SpaceUse::Always => pool.in_flight.promise(worst),
             SpaceUse::Free => {
@@ -292,142 +291,14 @@ impl HeadSpace {
     }
 
     /// Promises them, room or not.
-    fn promise_anyway(&self, pool: &Budget, bytes: u64, worst: u64) {
+    pub(super) fn promise_anyway(&self, pool: &Budget, bytes: u64, worst: u64) {
         self.promise(pool, bytes, worst, SpaceUse::Always);
     }
 
-    fn take_back(&self, pool: &Budget, bytes: u64, worst: u64) {
+    /// What was promised is used, or not wanted any more.
+    pub(super) fn take_back(&self, pool: &Budget, bytes: u64, worst: u64) {
         self.in_flight.take_back(bytes);
         pool.in_flight.take_back(worst);
-    }
-}
-
-/// The transactions of one head: what its live object set is given.
-pub(super) struct HeadTransactions(pub(super) Arc<HeadSpace>);
-
-/// The source of one transaction: it takes its promise back when that ends.
-struct Reservation {
-    space: Arc<HeadSpace>,
-    shared: Arc<Shared>,
-    bytes: u64,
-    worst: u64,
-    /// What it reserved of the txg, when the throttle was asked.
-    throttled: Option<u64>,
-}
-
-fn stopped(objset: u64, why: &str) -> dmu::Error {
-    dmu::Error { objset, object: 0, kind: dmu::ErrorKind::Stopped(why.to_owned()) }
-}
-
-impl Transactions for HeadTransactions {
-    fn begin(&self, objset: u64, hold: Hold) -> dmu::Result<Tx> {
-        let space = &self.0;
-        let shared = space.shared.upgrade();
-        let shared = shared.ok_or_else(|| stopped(objset, "the pool is closed"))?;
-        let bytes = hold.bytes;
-        let worst = space.weight.lock().of_hold(bytes);
-        for attempt in 0.. {
-            if space.is_gone() {
-                return Err(stopped(objset, "the dataset was destroyed or rolled back"));
-            }
-            let fit = space.promise(&shared.space, bytes, worst, hold.space);
-            if fit == Fit::Now {
-                break;
-            }
-            if hold.space == SpaceUse::Free && attempt >= TXGS_WAITED {
-                space.promise_anyway(&shared.space, bytes, worst);
-                break;
-            }
-            let others = shared.reaping.load(Relaxed) || fit == Fit::Later;
-            if attempt >= if others { TXGS_OF_OTHERS } else { TXGS_WAITED } {
-                let kind = space.lack(&shared.space, worst);
-                return Err(dmu::Error { objset, object: 0, kind });
-            }
-            let open = shared.txgs.open();
-            shared.txgs.wait_synced(open, Pushed::Space).map_err(|why| stopped(objset, &why))?;
-        }
-        let throttled = (hold.space == SpaceUse::Write).then_some(bytes);
-        match shared.txgs.enter(throttled) {
-            Ok(txg) => {
-                let space = Arc::clone(space);
-                Ok(Tx::new(txg, Arc::new(Reservation { space, shared, bytes, worst, throttled })))
-            }
-            Err(why) => {
-                space.take_back(&shared.space, bytes, worst);
-                Err(stopped(objset, &why))
-            }
-        }
-    }
-
-    fn wait_synced(&self, txg: u64) -> dmu::Result<()> {
-        let shared = self.0.shared.upgrade();
-        let shared = shared.ok_or_else(|| stopped(0, "the pool is closed"))?;
-        shared.txgs.wait_synced(txg, Pushed::Waited).map_err(|why| stopped(0, &why))
-    }
-
-    fn dirtied(&self, txg: u64, bytes: u64) {
-        let Some(shared) = self.0.shared.upgrade() else { return };
-        let worst = self.0.weight.lock().of_block(bytes);
-        self.0.in_flight.slot(txg).fetch_add(bytes, Relaxed);
-        shared.space.in_flight.slot(txg).fetch_add(worst, Relaxed);
-        shared.txgs.dirtied(txg, bytes);
-    }
-
-    fn write_early(
-        &self,
-        txg: u64,
-        block: &Arc<Block>,
-        spec: &WriteSpec,
-        place: Place,
-    ) -> Option<BlkPtr> {
-        let shared = self.0.shared.upgrade()?;
-        let each = shared.alloc.worst_dsize(block.len() as u64);
-        let worst = each.saturating_mul(u64::from(spec.copies.max(1)));
-        if !shared.space.promise_log(worst) {
-            return None;
-        }
-        match shared.writer.write(block, spec, place) {
-            Ok(bp) if !bp.is_hole() && !bp.is_embedded() => {
-                shared.early.add(txg, &bp);
-                shared.space.log_took(worst, txg);
-                Some(bp)
-            }
-            _ => {
-                shared.space.log_did_not(worst);
-                None
-            }
-        }
-    }
-
-    fn ended(&self, _txg: u64) {}
-
-    fn stop(&self, why: &str) {
-        if let Some(shared) = self.0.shared.upgrade() {
-            shared.txgs.stop(why);
-        }
-    }
-}
-
-impl Transactions for Reservation {
-    fn begin(&self, objset: u64, hold: Hold) -> dmu::Result<Tx> {
-        HeadTransactions(Arc::clone(&self.space)).begin(objset, hold)
-    }
-
-    fn wait_synced(&self, txg: u64) -> dmu::Result<()> {
-        HeadTransactions(Arc::clone(&self.space)).wait_synced(txg)
-    }
-
-    fn dirtied(&self, txg: u64, bytes: u64) {
-        HeadTransactions(Arc::clone(&self.space)).dirtied(txg, bytes);
-    }
-
-    fn ended(&self, txg: u64) {
-        self.space.take_back(&self.shared.space, self.bytes, self.worst);
-        self.shared.txgs.leave(txg, self.throttled);
-    }
-
-    fn stop(&self, why: &str) {
-        self.shared.txgs.stop(why);
     }
 }
 
@@ -451,7 +322,7 @@ mod tests {
     fn who_would_fit_alone_waits_and_who_would_not_is_refused() {
         let pool = Budget::default();
         pool.synced(0, PoolRoom { for_writing: 1000, for_freeing: 1500, deferred: 500 });
-        let space = HeadSpace::new(&Weak::new());
+        let space = HeadSpace::new();
         let fits = |worst| {
             let fit = space.promise(&pool, 10, worst, SpaceUse::Write);
             if fit == Fit::Now {

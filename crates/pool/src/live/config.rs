@@ -9,6 +9,9 @@ use ondisk::nvlist::{NvList, NvValue};
 use ondisk::spelling;
 use zio::SpaceClass;
 
+/// Number of a pool's first txg.
+pub const FIRST_TXG: u64 = 4;
+
 /// What a new vdev is made of.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum VdevSpec {

@@ -11,13 +11,14 @@
 //! sizes that were never written, then for real. What fails in between is the devices' fault, and
 //! takes the labels off again.
 
-use super::config::{PoolFacts, TopNumbers, VdevSpec, guid_sum, new_root, new_top, set_u64};
+use super::blocks::TxgBlocks;
+use super::config::{
+    FIRST_TXG, PoolFacts, TopNumbers, VdevSpec, guid_sum, new_root, new_top, set_u64,
+};
 use super::datasets::NewFilesystem;
 use super::features::{ENABLED_BY_DEFAULT, FeatureTable};
 use super::history::{self, Invocation};
-use super::leaves::Logs;
 use super::shared::{ConfigState, Parts, USUAL_ROUNDS};
-use super::sync::TxgBlocks;
 use super::tunables::Setting;
 use super::{LivePool, mos as util};
 use crate::alloc::{self, AllocOptions, Allocator, TopSpec};
@@ -46,9 +47,6 @@ use zio::{Allocate, Reader, SpaceClass, Writer};
 
 /// The labels of a device, by number.
 const ALL_LABELS: [usize; LABELS] = [0, 1, 2, 3];
-
-/// Number of a pool's first txg.
-pub const FIRST_TXG: u64 = 4;
 
 /// A new top-level vdev.
 #[derive(Clone, Debug)]
@@ -383,7 +381,7 @@ fn make(rt: &Rt, options: &CreateOptions, devices: &Devices, plan: Plan) -> Resu
         checkpoint_txg: 0,
         raidz_reflow_info: 0,
     };
-    let config = ConfigState::new(facts, root, config, Logs::new(), USUAL_ROUNDS);
+    let config = ConfigState::new(facts, root, config, BTreeMap::new(), USUAL_ROUNDS);
     let parts =
         Parts { reader, store, writer, alloc, mos, features, config, uberblock, block_faults };
     first_txg(rt, parts, options, devices)

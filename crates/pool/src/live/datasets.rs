@@ -4,11 +4,12 @@
 //! done at one point of one txg, and durable when the function returns. What the tasks write is in
 //! [`dsl::write`].
 
-use super::heads::settings;
+use super::head::settings;
+use super::uses::InUse;
 use super::{Head, LivePool, TaskCx};
 use crate::error::{Error, Result};
-use dsl::StoredValue;
 use dsl::write::{Destroyed, PropertyChange};
+use dsl::{Dataset, StoredValue};
 use ondisk::ObjsetKind;
 use ondisk::znode::Time;
 use std::collections::HashSet;
@@ -442,5 +443,24 @@ impl LivePool {
             return Err(Error::Invalid { what: format!("{name} is not a volume") });
         }
         head.volume()
+    }
+
+    /// Keeps a file system, volume or snapshot from being destroyed, rolled back or made smaller
+    /// for as long as what is returned lives.
+    ///
+    /// # Errors
+    /// There is no such dataset.
+    pub fn hold_open(&self, name: &str) -> Result<InUse> {
+        let _guard = self.shared.gate.read();
+        let object = self.shared.dsl.by_name(name)?.object;
+        Ok(self.shared.uses.begin(object))
+    }
+
+    /// Refuses to touch a dataset that is in use ([`Self::hold_open`]).
+    ///
+    /// # Errors
+    /// It is.
+    pub fn check_unused(&self, dataset: &Dataset) -> Result<()> {
+        self.shared.uses.check(dataset)
     }
 }

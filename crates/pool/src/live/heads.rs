@@ -5,140 +5,27 @@
 //! what readers cached, nothing else. A dataset that is destroyed or rolled back is taken out, and
 //! its set is marked [`Head::is_gone`]: no more transactions begin through it.
 
-use super::budget::{HeadRoom, HeadSpace, HeadTransactions, PoolRoom, Weight};
+use super::budget::{HeadRoom, HeadSpace, PoolRoom, Weight};
+use super::head::{Head, HeadProperties, checksum, log_bias, number, record_max, sync_mode};
 use super::log::LogBackend;
 use super::shared::Shared;
+use super::transactions::HeadTransactions;
 use super::tunables::Tunable;
 use crate::error::{Error, Result};
 use codec::compress::Algorithm;
 use dmu::{LiveSpec, Objset, RedundantMetadata, SetPolicy};
 use dsl::write::Room;
 use dsl::{Dataset, StoredProperties};
-use ondisk::props::{compression_parts, find_dataset};
+use ondisk::props::compression_parts;
 use ondisk::{BlkPtr, Checksum, Compression, ObjsetKind, ZilHeader};
 use parking_lot::Mutex;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::sync::{Arc, Weak};
-use zil::{IntentLog, LogBias, SyncMode};
-use zpl::write::{FileOwners, FsSettings, XattrStore};
-use zpl::{Filesystem, Volume};
-
-/// A head that is open for writing.
-pub struct Head {
-    /// The dataset's object in the MOS.
-    pub dataset: u64,
-    /// Its live object set.
-    pub objset: Objset,
-    owners: Option<Arc<FileOwners>>,
-    fs: Mutex<Option<Filesystem>>,
-    properties: Mutex<HeadProperties>,
-    /// What was changed and is not durable, for those who want it to survive now.
-    pub(super) log: Arc<IntentLog>,
-    pub(super) space: Arc<HeadSpace>,
-}
-
-/// What the properties of a head say where tunables have a say too.
-struct HeadProperties {
-    checksum: Checksum,
-    copies: u64,
-    /// Bytes of a record, or of a block of a volume.
-    record: u64,
-    settings: FsSettings,
-    /// No record is larger (`zfs_max_recordsize`).
-    record_max: u32,
-}
-
-impl HeadProperties {
-    fn new(shared: &Shared, stored: &StoredProperties) -> Self {
-        Self {
-            checksum: checksum(stored),
-            copies: number(stored, "copies").clamp(1, 3),
-            record: number(stored, "recordsize"),
-            settings: settings(stored),
-            record_max: record_max(shared.tunables.get(Tunable::MaxRecordsize)),
-        }
-    }
-
-    /// How files are made.
-    fn settings(&self) -> FsSettings {
-        let record_size = self.settings.record_size.min(self.record_max);
-        FsSettings { record_size, ..self.settings }
-    }
-}
-
-impl Head {
-    /// The dataset was destroyed or rolled back: what is open of it is of no use any more.
-    #[must_use]
-    pub fn is_gone(&self) -> bool {
-        self.space.is_gone()
-    }
-
-    /// The file system in it, with its locks; there is one.
-    pub fn filesystem(&self, settings: FsSettings) -> Result<Filesystem> {
-        let mut held = self.fs.lock();
-        let settings = {
-            let mut properties = self.properties.lock();
-            properties.settings = settings;
-            properties.settings()
-        };
-        if let Some(fs) = &*held {
-            fs.configure(settings)?;
-            return Ok(fs.clone());
-        }
-        let fs = Filesystem::open(self.objset.clone())?;
-        fs.configure(settings)?;
-        fs.log_to(&self.log);
-        self.attach(&fs);
-        *held = Some(fs.clone());
-        drop(held);
-        Ok(fs)
-    }
-
-    /// Lets the space of files count for the owners that `fs` finds.
-    pub(super) fn attach(&self, fs: &Filesystem) {
-        if let Some(owners) = &self.owners {
-            owners.attach(fs);
-        }
-    }
-
-    /// Changes how its files are made, when it is open as a file system.
-    fn configure(&self, settings: FsSettings) -> Result<()> {
-        match &*self.fs.lock() {
-            Some(fs) => Ok(fs.configure(settings)?),
-            None => Ok(()),
-        }
-    }
-
-    /// The volume in it.
-    pub fn volume(&self) -> Result<Volume> {
-        Ok(Volume::open(&self.objset)?.logging_to(&self.log))
-    }
-}
-
-/// The open heads by dataset object.
-pub(super) type Heads = HashMap<u64, Arc<Head>>;
-
-/// The value of a property as a number, inherited or by default.
-fn number(stored: &StoredProperties, name: &str) -> u64 {
-    let default = || find_dataset(name).and_then(|p| p.default_number());
-    stored.number(name).or_else(default).unwrap_or(0)
-}
-
-/// The checksum of a dataset with these properties.
-fn checksum(stored: &StoredProperties) -> Checksum {
-    match Checksum(number(stored, "checksum") as u8) {
-        Checksum::INHERIT | Checksum::ON => Checksum::FLETCHER_4,
-        c => c,
-    }
-}
-
-/// The largest record that `zfs_max_recordsize` allows: a power of two.
-fn record_max(bytes: u64) -> u32 {
-    u32::try_from(bytes).map_or(1 << 31, |n| 1 << n.max(512).ilog2())
-}
+use zil::IntentLog;
+use zpl::write::FileOwners;
 
 /// How blocks of a dataset with these properties are written.
-pub(super) fn policy(stored: &StoredProperties, shared: &Shared) -> SetPolicy {
+fn policy(stored: &StoredProperties, shared: &Shared) -> SetPolicy {
     let (compression, level) = compression_parts(number(stored, "compression"));
     let lz4 = shared.features.is_enabled("lz4_compress");
     let usual = if lz4 { Algorithm::Lz4 } else { Algorithm::Lzjb };
@@ -180,43 +67,6 @@ fn zstd(level: Option<u8>) -> Algorithm {
     }
 }
 
-/// How files of a dataset with these properties are made.
-pub(super) fn settings(stored: &StoredProperties) -> FsSettings {
-    // What stands in a table need not be a record size: the default then, so that a head that
-    // inherits it by a rename can still be told.
-    let record = u32::try_from(number(stored, "recordsize")).ok();
-    let record = record.filter(|n| n.is_power_of_two() && (512..=16 << 20).contains(n));
-    FsSettings {
-        record_size: record.unwrap_or(128 << 10),
-        xattr: match number(stored, "xattr") {
-            0 => XattrStore::Off,
-            1 => XattrStore::Dir,
-            _ => XattrStore::Sa,
-        },
-        atime: number(stored, "atime") != 0,
-        relatime: number(stored, "relatime") != 0,
-        read_only: number(stored, "readonly") != 0,
-        ..FsSettings::default()
-    }
-}
-
-/// When changes of a dataset with these properties are promised.
-fn sync_mode(stored: &StoredProperties) -> SyncMode {
-    match number(stored, "sync") {
-        1 => SyncMode::Always,
-        2 => SyncMode::Disabled,
-        _ => SyncMode::Standard,
-    }
-}
-
-/// Where data of a dataset with these properties go that are promised.
-fn log_bias(stored: &StoredProperties) -> LogBias {
-    match number(stored, "logbias") {
-        1 => LogBias::Throughput,
-        _ => LogBias::Latency,
-    }
-}
-
 impl Shared {
     /// Makes or opens a live object set: `root` is `None` for a new one.
     pub(super) fn live(
@@ -231,20 +81,20 @@ impl Shared {
             let enabled = |name| self.features.is_enabled(name);
             Arc::new(FileOwners::new(enabled("project_quota"), enabled("userobj_accounting")))
         });
-        let space = Arc::new(HeadSpace::new(&self.me));
+        let space = Arc::new(HeadSpace::new());
         let objset = Objset::live(LiveSpec {
             store: Arc::clone(&self.store) as _,
             id: dataset,
             root,
             kind,
             header_size: ondisk::objset::OBJSET_SIZE_V3,
-            transactions: Some(Arc::new(HeadTransactions(Arc::clone(&space)))),
+            transactions: Some(Arc::new(HeadTransactions::new(&self.me, &space))),
             policy: policy(stored, self),
             accounting: owners.clone().map(|o| o as _),
             key: None,
         })?;
         objset.inject(&self.faults.accesses);
-        let properties = Mutex::new(HeadProperties::new(self, stored));
+        let properties = Mutex::new(self.head_properties(stored));
         let shared = Weak::clone(&self.me);
         let backend = LogBackend { shared, space: Arc::clone(&space), objset: objset.clone() };
         let foreign = objset.phys().zil != ZilHeader::default();
@@ -303,7 +153,7 @@ impl Shared {
     }
 
     /// Data is written from now on with the checksum that `zinc_checksum` says.
-    pub(super) fn set_checksum(&self, _: u64) {
+    pub(super) fn set_checksum(&self) {
         for head in self.all_heads() {
             if let Some(policy) = head.objset.policy() {
                 let checksum = self.checksum_for(head.properties.lock().checksum);
@@ -327,9 +177,13 @@ impl Shared {
         }
     }
 
+    fn head_properties(&self, stored: &StoredProperties) -> HeadProperties {
+        HeadProperties::new(stored, self.tunables.get(Tunable::MaxRecordsize))
+    }
+
     /// Tells a head how much its blocks take.
     pub(super) fn weigh(&self, head: &Head, stored: &StoredProperties) -> Result<()> {
-        let mut properties = HeadProperties::new(self, stored);
+        let mut properties = self.head_properties(stored);
         if head.objset.phys().kind == ObjsetKind::Zvol {
             (properties.record, properties.record_max) = (head.volume()?.block_size(), 1 << 31);
         }

@@ -23,15 +23,12 @@
 
 use super::config::{set_text, set_u64, unset};
 use super::shared::{Shared, TaskCx};
-use crate::dtl;
+use crate::dtl::{self, Logs};
 use crate::error::Result;
 use dmu::Objset;
 use ondisk::config::{VdevConfig, VdevKind};
 use std::collections::BTreeMap;
 use vdev::{NodeRef, Txgs, VdevState};
-
-/// What stands in the dirty time logs of the MOS, by the guids of the leaves.
-pub(super) type Logs = BTreeMap<u64, Txgs>;
 
 impl Shared {
     /// The MOS says of every leaf what it missed and whether it is used.

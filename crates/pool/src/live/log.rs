@@ -20,7 +20,7 @@ pub(super) use given_up::{CutLog, cut_logs, missing_logs};
 pub use given_up::{GivenUpLog, LogDevices};
 pub(super) use replay::{Claim, claims, why_not_replayed};
 
-use super::heads::Head;
+use super::head::Head;
 use super::shared::{Shared, TaskCx};
 use crate::error::{Error, Result};
 use dmu::bpobj::Lists;

@@ -10,25 +10,30 @@
 //! ```text
 //! create  import                 make or open a pool
 //! txg  sync  task  record        when changes become durable, and how
+//! blocks                         what the blocks of a txg take, and which are freed
 //! throttle                       how writers are slowed down before
 //! pipeline                       how many threads do it
-//! heads  gate  shared            what is open, and who may look at it
-//! space                         how much may be written
-//! tunables                      what can be turned, with names, units and ranges
+//! head  heads  uses  shared      what is open, and what is in use
+//! budget  transactions           how much may be written, and the way into a txg
+//! tunables  tune                 what can be turned, with names, units and ranges, and its way
 //! features  config  history      what the MOS says of the pool itself
 //! mode  suspend                  devices that fail, and what becomes of those who wait
 //! paths  leaves  back            where its devices are, what they missed, how they come back
 //! attach                         sides of mirrors
 //! remove                         log, cache and spare devices that go
-//! scan  errlog                   scrub and resilver, and what was found to be lost
+//! scans  scan  errlog            scrub and resilver, and what was found to be lost
 //! datasets                       file systems, volumes, snapshots, clones
 //! vdevs                          adding devices, new guids
 //! writable                       what is opened read-only, and why
 //! log                            intent logs: written, replayed, taken over
 //! ```
+//!
+//! The state that is shared (`shared.rs`) knows what it is made of (`head.rs`, `scans.rs`,
+//! `budget.rs`, `tunables`), and none of that knows it: what is done with it stands in files above.
 
 mod attach;
 mod back;
+mod blocks;
 mod budget;
 mod config;
 mod create;
@@ -36,7 +41,7 @@ mod datasets;
 mod early;
 mod errlog;
 mod features;
-pub(crate) mod gate;
+mod head;
 mod heads;
 mod history;
 mod import;
@@ -50,14 +55,18 @@ mod pipeline;
 mod record;
 mod remove;
 mod scan;
+mod scans;
 mod shared;
 mod sides;
 mod spares;
 mod suspend;
 mod sync;
 mod task;
+mod task_faults;
 pub mod throttle;
+mod transactions;
 pub mod tunables;
+mod tune;
 mod turn;
 mod txg;
 mod uses;
@@ -65,14 +74,13 @@ mod vdevs;
 mod writable;
 
 pub use back::{Leave, OwnChanges};
-pub use config::VdevSpec;
+pub use config::{FIRST_TXG, VdevSpec};
 pub use create::{
-    CreateOptions, DEVICE_MIN, Devices, FIRST_TXG, NewTop, PropertyWord, WrapAllocator,
-    clear_labels, create,
+    CreateOptions, DEVICE_MIN, Devices, NewTop, PropertyWord, WrapAllocator, clear_labels, create,
 };
 pub use datasets::NewFilesystem;
 pub use features::{ENABLED_BY_DEFAULT, is_writable};
-pub use heads::Head;
+pub use head::Head;
 pub use history::Invocation;
 pub use import::{ImportOptions, import};
 pub use log::{GivenUpLog, LogDevices};
@@ -81,12 +89,12 @@ pub use mode::FailMode;
 pub use record::{Pushed, TxgRecord, TxgState};
 pub use shared::TaskCx;
 pub use spares::SpareTaken;
-pub use task::TaskFaults;
+pub use task_faults::TaskFaults;
 pub use tunables::{Setting, Tunable, TunableError, Tunables};
 pub use txg::TxgLimits;
 pub use uses::InUse;
 pub(crate) use writable::can_write_features;
-pub use writable::{Obstacle, obstacles};
+pub use writable::obstacles;
 pub use zio::SpaceClass;
 
 use crate::error::{Error, Result};
@@ -134,7 +142,7 @@ impl LivePool {
         for setting in tunables {
             shared.tunables.store(setting.tunable, setting.value);
         }
-        tunables::push_all(&shared);
+        shared.push_tunables();
         let syncer = start_syncer(&shared)?;
         let syncer = Mutex::new(Some(syncer));
         Ok(Self {

@@ -3,24 +3,23 @@
 //! Lock order, outermost first: [`Gate`] (may be held over I/O) → `heads` → `tasks`, `config`.
 //! The txg machine's own lock is taken alone.
 
+use super::blocks::TxgBlocks;
 use super::budget::Budget;
-use super::config::PoolFacts;
-use super::create::FIRST_TXG;
+use super::config::{FIRST_TXG, PoolFacts};
 use super::early::EarlyBlocks;
 use super::features::FeatureTable;
-use super::gate::Gate;
-use super::heads::Heads;
-use super::leaves::Logs;
+use super::head::Heads;
 use super::record::Pushed;
-use super::scan::Scans;
-use super::sync::TxgBlocks;
-use super::task::TaskFaults;
+use super::scans::Scans;
+use super::task_faults::TaskFaults;
 use super::tunables::Tunables;
 use super::txg::{TxgLimits, Txgs};
 use super::uses::Uses;
 use crate::alloc::Allocator;
+use crate::dtl::Logs;
 use crate::error::{Error, Result};
 use crate::faults::FaultLog;
+use crate::gate::Gate;
 use dmu::{CachedStore, Objset, Tx};
 use dsl::Dsl;
 use dsl::write::MosAccount;

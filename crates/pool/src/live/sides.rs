@@ -20,8 +20,7 @@
 //! top-level vdev, its space and its tables. When one side is left, that side takes all of it back.
 //! A replacing vdev within a mirror is a vdev of its own, so that it is known which side goes.
 
-use super::config::{Builder, set_u64, unset};
-use super::create::FIRST_TXG;
+use super::config::{Builder, FIRST_TXG, set_u64, unset};
 use crate::error::{Error, Result};
 use ondisk::config::{VdevConfig, VdevKind};
 use ondisk::nvlist::NvList;

@@ -4,7 +4,7 @@
 //!
 //! Too few devices take a block, a flush, a label or an uberblock. Then nothing can become durable,
 //! and nothing is lost yet: what changed is in memory. The sync stands still where it is, and lets
-//! readers of the MOS in ([`Gate::pause`](super::gate::Gate::pause)), so that everybody can look at
+//! readers of the MOS in ([`Gate::pause`](crate::gate::Gate::pause)), so that everybody can look at
 //! the pool. A sync that cannot read what it needs is not suspended: the pool stops.
 //!
 //! ```text

@@ -32,10 +32,9 @@
 
 use super::config::PoolFacts;
 use super::early::TreeOwner;
-use super::heads::Head;
+use super::head::Head;
 use super::record::TxgRecord;
 use super::shared::{Shared, Task, TaskCx, USUAL_ROUNDS};
-use crate::alloc::Allocator;
 use crate::error::Result;
 use dmu::{SetPolicy, SyncContext, Tx};
 use dsl::write::{Blocks, HeadAccount, finish_head};
@@ -44,10 +43,9 @@ use ondisk::config::{PoolState, VdevConfig};
 use ondisk::nvlist::NvList;
 use ondisk::uberblock::Uberblock;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 use vdev::label::Round;
 use vdev::{NodeRef, TopRef};
-use zio::Writer;
 use zio::profile::Stage;
 
 /// Passes after which something must be wrong. Real pools need 3 to 6.
@@ -56,30 +54,6 @@ const PASSES_MAX: u32 = 64;
 /// The pass from which on the MOS is not compressed any more: as OpenZFS's
 /// `zfs_sync_pass_dont_compress`.
 const PASS_UNCOMPRESSED: u32 = 8;
-
-/// Blocks that are freed while one txg is synced, and what blocks take.
-pub(super) struct TxgBlocks {
-    alloc: Arc<Allocator>,
-    writer: Arc<Writer>,
-    txg: AtomicU64,
-}
-
-impl TxgBlocks {
-    /// Of no txg yet.
-    pub(super) fn new(alloc: &Arc<Allocator>, writer: &Arc<Writer>) -> Self {
-        Self { alloc: Arc::clone(alloc), writer: Arc::clone(writer), txg: AtomicU64::new(0) }
-    }
-}
-
-impl Blocks for TxgBlocks {
-    fn dsize(&self, bp: &BlkPtr) -> u64 {
-        self.alloc.dsize(bp)
-    }
-
-    fn free(&self, bp: &BlkPtr) {
-        self.writer.free(bp, self.txg.load(Ordering::Relaxed));
-    }
-}
 
 /// What is left to be written of a txg when everything else is durable.
 struct Prepared {
@@ -122,7 +96,7 @@ impl Shared {
         }
         self.reader.vdevs().absent_miss(txg);
         let tx = Tx::syncing(txg);
-        self.blocks.txg.store(txg, Ordering::Relaxed);
+        self.blocks.begin(txg);
         let guid = || self.rt.random_u64();
         let mut cx = TaskCx::new(self, &tx, &guid);
         // The bulk: data of datasets. The MOS is not touched, so its readers need not wait.

@@ -26,65 +26,24 @@
 //! properties: the refusal of one leaves those before it done.
 //!
 //! Why not roll back: see `docs/decisions/0013-sync-tasks.md`. Tests make every access of every
-//! task fail once ([`TaskFaults`], `crates/engine/tests/atomic.rs`).
+//! task fail once ([`TaskFaults`](super::TaskFaults), `crates/engine/tests/atomic.rs`).
 
-use super::heads::Head;
+use super::head::Head;
 use super::history::{self, Invocation};
 use super::shared::{Shared, TaskCx};
 use crate::error::Result;
-use dmu::{Faults, Objset, Tx};
-use dsl::StoredValue;
+use dmu::{Objset, Tx};
 use dsl::write::{Blocks, DslCx, FeatureCounts, Now, PropertyChange, finish_head};
+use dsl::{Dataset, StoredValue};
 use ondisk::nvlist::NvList;
 use ondisk::{ObjsetKind, mos};
 use std::cell::{Cell, RefCell};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 
 /// Blocks that one txg frees in the background, at most: some thousand are a few hundred
 /// milliseconds of work, so that a large destroy does not hold up everybody's txg.
 const FREES_PER_TXG: u64 = 20_000;
-
-/// Failures in sync tasks, as tests ask for them: one access of one task fails.
-#[derive(Default)]
-pub struct TaskFaults {
-    /// What the object sets ask.
-    pub(super) accesses: Arc<Faults>,
-    /// The access of the next task that is to fail, counted from 1; 0: none.
-    wanted: AtomicU64,
-}
-
-impl TaskFaults {
-    /// Lets the `nth` access of the next task fail.
-    pub fn fail_next(&self, nth: u64) {
-        self.wanted.store(nth, Ordering::SeqCst);
-    }
-
-    /// A task begins.
-    pub(super) fn begin(&self) {
-        match self.wanted.swap(0, Ordering::SeqCst) {
-            0 => {}
-            nth => self.accesses.arm(nth),
-        }
-    }
-
-    /// It ended.
-    pub(super) fn end(&self) {
-        self.accesses.disarm();
-    }
-
-    /// Whether the access that was to fail came.
-    #[must_use]
-    pub fn came(&self) -> bool {
-        self.accesses.came()
-    }
-
-    /// Accesses of the last task of which one was to fail.
-    #[must_use]
-    pub fn seen(&self) -> u64 {
-        self.accesses.seen()
-    }
-}
 
 impl<'a> TaskCx<'a> {
     pub(super) fn new(shared: &'a Shared, tx: &'a Tx, guid: &'a dyn Fn() -> u64) -> Self {
@@ -215,6 +174,11 @@ impl<'a> TaskCx<'a> {
             None => ("inherit", String::new()),
         };
         self.log_event(event, &format!("{}={value}", change.name), dataset)
+    }
+
+    /// Refuses to touch a dataset that is in use ([`super::LivePool::hold_open`]).
+    pub(super) fn check_unused(&self, dataset: &Dataset) -> Result<()> {
+        self.shared.uses.check(dataset)
     }
 
     /// The object of a snapshot, and how many holds it has.

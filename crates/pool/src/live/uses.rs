@@ -4,8 +4,6 @@
 //! that would be done, by the thread that syncs; a program begins to use a dataset between
 //! two syncs.
 
-use super::LivePool;
-use super::shared::TaskCx;
 use crate::error::Result;
 use dsl::{Dataset, Refusal};
 use parking_lot::Mutex;
@@ -35,40 +33,17 @@ impl Drop for InUse {
 }
 
 impl Uses {
+    /// Dataset or snapshot `object` is in use until what is returned is dropped.
+    pub(super) fn begin(self: &Arc<Self>, object: u64) -> InUse {
+        *self.0.lock().entry(object).or_default() += 1;
+        InUse { uses: Arc::clone(self), object }
+    }
+
     /// Refuses to touch what is in use.
     pub(super) fn check(&self, dataset: &Dataset) -> Result<()> {
         match self.0.lock().contains_key(&dataset.object) {
             true => Err(dsl::Error::refused(&dataset.name, Refusal::Busy).into()),
             false => Ok(()),
         }
-    }
-}
-
-impl LivePool {
-    /// Keeps a file system, volume or snapshot from being destroyed, rolled back or made smaller
-    /// for as long as what is returned lives.
-    ///
-    /// # Errors
-    /// There is no such dataset.
-    pub fn hold_open(&self, name: &str) -> Result<InUse> {
-        let _guard = self.shared.gate.read();
-        let object = self.shared.dsl.by_name(name)?.object;
-        *self.shared.uses.0.lock().entry(object).or_default() += 1;
-        Ok(InUse { uses: Arc::clone(&self.shared.uses), object })
-    }
-
-    /// Refuses to touch a dataset that is in use ([`Self::hold_open`]).
-    ///
-    /// # Errors
-    /// It is.
-    pub fn check_unused(&self, dataset: &Dataset) -> Result<()> {
-        self.shared.uses.check(dataset)
-    }
-}
-
-impl TaskCx<'_> {
-    /// The same for a task.
-    pub(super) fn check_unused(&self, dataset: &Dataset) -> Result<()> {
-        self.shared.uses.check(dataset)
     }
 }

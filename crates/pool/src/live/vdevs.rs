@@ -6,8 +6,11 @@ use super::mode::FailMode;
 use super::{LivePool, TaskCx, mos as util};
 use crate::alloc;
 use crate::error::{Error, Result};
+use crate::open::Pool;
+use crate::scan::{FoundLeaf, LabelView};
+use crate::uberblocks::read_ring;
 use dmu::{Zap, zap};
-use ondisk::config::{PoolState, VdevConfig};
+use ondisk::config::{LabelConfig, PoolState, VdevConfig};
 use ondisk::nvlist::{NvList, NvValue};
 use ondisk::{DmuType, features, mos};
 use vdev::label::{self, Round};
@@ -286,5 +289,26 @@ impl LivePool {
             cx.set_root(root);
             Ok(guid)
         })
+    }
+}
+
+impl Pool {
+    /// The device was about to become one of this pool's when that was cut off: all its labels
+    /// name the pool, which does not have it, and no uberblock was ever written to it.
+    #[must_use]
+    pub fn never_got(&self, found: &FoundLeaf) -> bool {
+        let aux = || self.spares().iter().chain(self.l2cache());
+        let tree = &self.config().vdev_tree;
+        let has = |guid| tree.find(guid).is_some() || aux().any(|device| device.guid == guid);
+        let is_beginning = |label: &LabelView| match &label.config {
+            Ok(LabelConfig::Member(c)) => {
+                c.pool_guid == self.guid() && c.guid.is_some_and(|guid| !has(guid))
+            }
+            Ok(LabelConfig::Aux(_)) => false,
+            Err(_) => true,
+        };
+        // That of txg 0 stands for none.
+        let is_empty = || read_ring(found).iter().all(|u| u.uberblock.txg == 0);
+        found.labels.iter().all(is_beginning) && is_empty()
     }
 }

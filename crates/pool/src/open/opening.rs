@@ -403,7 +403,7 @@ impl<'a> Opening<'a> {
         let read = || -> dmu::Result<Vec<IndirectSegment>> {
             let store: Arc<dyn BlockStore> = Arc::clone(store) as _;
             let mos = Objset::open(store, 0, &self.uberblock.rootbp, None)?;
-            let (_, entries) = crate::indirect_mapping(&mos, number)?;
+            let (_, entries) = crate::mapping::indirect_mapping(&mos, number)?;
             let segment =
                 |e: MappingEntry| IndirectSegment { src_offset: e.src, size: e.size(), dst: e.dst };
             Ok(entries.into_iter().map(segment).collect())

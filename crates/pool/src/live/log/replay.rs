@@ -18,12 +18,12 @@
 //! log that was replayed to its end has none left, and is emptied when its dataset is opened.
 
 use super::super::LivePool;
-use super::super::heads::{self, Head};
+use super::super::head::{self, Head};
 use super::super::shared::TaskCx;
-use super::super::writable::Obstacle;
 use super::{CutLog, claimed_block};
 use crate::alloc::Allocator;
 use crate::error::{Error, Result};
+use crate::obstacle::Obstacle;
 use crate::open::Pool;
 use dmu::Objset;
 use dsl::Dataset;
@@ -200,7 +200,7 @@ impl LivePool {
             &head.objset,
             &log,
             &IntoPool {
-                settings: heads::settings(&stored),
+                settings: head::settings(&stored),
                 opened: &|fs| head.attach(fs),
                 done: &|txg, seq| head.log.replayed(txg, seq),
             },

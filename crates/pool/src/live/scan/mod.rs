@@ -27,7 +27,7 @@
 //!
 //! A leaf that left and came back while the walk went on was passed over in between, and whether it
 //! did is not seen at the end. So every leaf that is put into or out of the tree is remembered
-//! ([`Scans::moved`]) until the next scan begins, and its log does not shrink. Coming back wants
+//! (`Scans::moved`) until the next scan begins, and its log does not shrink. Coming back wants
 //! another resilver anyway.
 //!
 //! While it runs, how far it is stands in memory ([`LivePool::scan`]); the result stands in the MOS
@@ -39,15 +39,13 @@ mod walk;
 
 use super::LivePool;
 use super::errlog::OldErrors;
+use super::scans::{Activity, Outcome, Rest, Wanted};
 use super::shared::{Shared, TaskCx};
 use super::tunables::Tunable;
 use crate::error::{Error, Result};
-use crate::faults::LostBlocks;
 use ondisk::scan::{Function, ScanState, State};
-use parking_lot::Mutex;
-use rt::{Condvar, Rt, Task};
-use std::collections::{BTreeMap, BTreeSet};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::collections::BTreeMap;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 use vdev::Txgs;
 
@@ -56,83 +54,6 @@ const PLACE_WORTH: Duration = Duration::from_secs(1);
 
 /// How often it is looked whether what was destroyed is freed, or a scan may go on.
 const REAPED: Duration = Duration::from_millis(50);
-
-/// What runs and what is wanted.
-pub(super) struct Scans {
-    state: Mutex<Wanted>,
-    changed: Condvar,
-    /// What runs now is to end early.
-    pub(super) interrupted: AtomicBool,
-    /// Leaves that left or came back since the scan began.
-    moved: Mutex<BTreeSet<u64>>,
-    /// The scrub on disk names a place. See `kept.rs`.
-    has_place: AtomicBool,
-    /// Txgs with tasks that were not of a scan.
-    tasks: AtomicU64,
-    /// A scrub that is paused, and what is left of it.
-    paused: Mutex<Option<(ScanState, walk::Rest)>>,
-}
-
-#[derive(Default)]
-struct Wanted {
-    resilver: bool,
-    scrub: bool,
-    /// The scrub that runs is to stay as it is, until it is asked for again.
-    pause: bool,
-    /// The pool is being closed.
-    closing: bool,
-    /// The thread that does it.
-    task: Option<Task<()>>,
-    is_running: bool,
-    /// The one that runs is a resilver, or what is done behind one.
-    is_resilvering: bool,
-    /// How far the one is that runs.
-    now: Option<ScanState>,
-    /// Why the last one failed.
-    failure: Option<String>,
-}
-
-impl Scans {
-    pub(super) fn new(rt: &Rt) -> Self {
-        let interrupted = AtomicBool::new(false);
-        let (state, moved) = (Mutex::default(), Mutex::default());
-        let (has_place, tasks) = (AtomicBool::new(false), AtomicU64::new(0));
-        let paused = Mutex::default();
-        Self { state, changed: rt.condvar(), interrupted, moved, has_place, tasks, paused }
-    }
-
-    /// A leaf leaves or comes back. Called in the task that changes the tree.
-    pub(super) fn has_moved(&self, leaf: u64) {
-        self.moved.lock().insert(leaf);
-    }
-}
-
-/// What a scan found and did.
-#[derive(Default)]
-pub(super) struct Outcome {
-    pub(super) examined: u64,
-    pub(super) processed: u64,
-    pub(super) errors: u64,
-    /// Blocks that could not be had.
-    pub(super) lost_blocks: LostBlocks,
-    /// Births of blocks that could not be had: no leaf has them for certain.
-    pub(super) lost: Txgs,
-    /// Births of blocks that leaves did not take, by guid.
-    pub(super) refused: BTreeMap<u64, Txgs>,
-}
-
-impl Outcome {
-    /// What was done before counts as well.
-    fn begin_at(&mut self, state: &ScanState) {
-        (self.examined, self.processed) = (state.examined, state.processed);
-        self.errors = state.errors;
-    }
-
-    fn note(&self, state: &mut ScanState) {
-        (state.examined, state.processed) = (self.examined, self.processed);
-        state.errors = self.errors;
-    }
-}
 
 /// What is told to the reader of a failure when a replacement did not come to its end.
 const NOT_REPLACED: &str = "not everything could be brought to the device that replaces it";
@@ -160,14 +81,14 @@ impl Shared {
         }
         choose(&mut state);
         (state.failure, state.pause) = (None, false);
-        if state.is_running {
+        if state.is_running() {
             self.scans.interrupted.store(state.resilver, Ordering::Release);
             return Ok(());
         }
         let Some(me) = self.me.upgrade() else { return Ok(()) };
         let task = self.rt.spawn("scan", move || me.scan_all());
         state.task = Some(task.map_err(|e| self.failed("starting a scan", &e))?);
-        state.is_running = true;
+        state.activity = Activity::Begins;
         Ok(())
     }
 
@@ -179,17 +100,17 @@ impl Shared {
                 // One that is to be paused before it began begins, and is paused.
                 self.scans.interrupted.store(state.closing || state.pause, Ordering::Release);
                 let resilver = std::mem::take(&mut state.resilver);
-                state.is_resilvering = resilver && !state.closing;
-                match (state.closing, resilver, state.scrub) {
+                let function = match (state.closing, resilver, state.scrub) {
                     (false, true, _) => Function::Resilver,
                     (false, false, true) => Function::Scrub,
                     _ => {
-                        state.is_running = false;
-                        (state.now, state.is_resilvering) = (None, false);
+                        (state.now, state.activity) = (None, Activity::None);
                         self.scans.changed.notify_all();
                         return;
                     }
-                }
+                };
+                state.activity = Activity::Scans(function);
+                function
             };
             // One that begins from here on has a resilver of its own, and says itself how it ended.
             let begun = self.replacements();
@@ -302,7 +223,7 @@ impl Shared {
     }
 
     /// What is left of a scrub that was paused, or under way when the pool was closed.
-    fn rest_of_scrub(&self) -> Result<Option<(ScanState, walk::Rest)>> {
+    fn rest_of_scrub(&self) -> Result<Option<(ScanState, Rest)>> {
         if let Some(paused) = self.scans.paused.lock().take() {
             return Ok(Some(paused));
         }
@@ -579,7 +500,7 @@ impl LivePool {
     /// A scrub or resilver runs, or is about to.
     #[must_use]
     pub fn is_scanning(&self) -> bool {
-        self.shared.scans.state.lock().is_running
+        self.shared.scans.state.lock().is_running()
     }
 
     /// A resilver runs, or is about to, and nothing holds it up.
@@ -587,8 +508,8 @@ impl LivePool {
     pub fn is_resilvering(&self) -> bool {
         let is_held_up = self.shared.tunables.get(Tunable::ScanSuspend) == 1;
         let state = self.shared.scans.state.lock();
-        let is_one = state.resilver || state.is_resilvering;
-        state.is_running && is_one && !is_held_up
+        let runs = state.activity == Activity::Scans(Function::Resilver);
+        (runs || (state.is_running() && state.resilver)) && !is_held_up
     }
 
     /// Waits until no scrub or resilver runs.
@@ -598,7 +519,7 @@ impl LivePool {
     pub fn wait_for_scan(&self) -> Result<()> {
         let scans = &self.shared.scans;
         let mut state = scans.state.lock();
-        while state.is_running {
+        while state.is_running() {
             scans.changed.wait(&mut state);
         }
         match &state.failure {

@@ -19,10 +19,10 @@
 //! ([`Walk::go_on`]); `kept.rs` has what these terms are. What is left is then what the queue
 //! leads to, and everything else counts as visited.
 
-use super::Outcome;
 use super::kept::{Kept, NO_OBJSET, Queue};
 use crate::error::Result;
 use crate::faults::{LOST_KEPT, bookmark};
+use crate::live::scans::{Outcome, Rest, Set};
 use crate::live::shared::Shared;
 use crate::live::tunables::Tunable;
 use dmu::{Objset, Place, Step, Traversal, Visitor};
@@ -38,25 +38,6 @@ use vdev::{Heal, Txgs};
 /// Bytes of blocks, and their number, that are healed at once.
 const BATCH_BYTES: u64 = 16 << 20;
 const BATCH_BLOCKS: usize = 1024;
-
-/// A dataset to be visited.
-struct Set {
-    /// Its object in the MOS; 0 is the MOS itself.
-    object: u64,
-    guid: u64,
-    /// Blocks born after this txg are visited.
-    since: u64,
-    /// Where the last piece ended.
-    resume: Option<(u64, u64)>,
-}
-
-/// What of a scrub is left, and what came of it so far.
-pub(super) struct Rest {
-    left: VecDeque<Set>,
-    /// Guids of datasets that were visited or are in the list.
-    seen: BTreeSet<u64>,
-    outcome: Outcome,
-}
 
 /// See the head of the file.
 pub(super) struct Walk<'a> {

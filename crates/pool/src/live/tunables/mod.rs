@@ -9,21 +9,21 @@
 //! A value is a number. There are two ways from it to what it steers, and a line may use both:
 //! - *asked*: code that has the pool's [`Tunables`] reads [`Tunables::get`], an atomic load, each
 //!   time it needs the value;
-//! - *pushed*: the line's closure is called with the pool and the new value, right after it was
-//!   set, and for all lines once when the pool is opened. A push must be short, and wait for
-//!   nothing.
+//! - *pushed*: the line says what takes it ([`Push`]), and the pool brings the value there
+//!   (`tune.rs`), right after it was set, and for all lines once when the pool is opened. A push
+//!   must be short, and wait for nothing.
 //!
 //! So a new tunable is one line in the table, and a reader or a push.
 
 mod table;
 
 pub use table::Tunable;
-pub(crate) use table::push_all;
 
-use super::TxgLimits;
+use super::txg::TxgLimits;
 use rt::Rt;
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
+use vdev::queue::QueueLimit;
 
 /// What a tunable's number counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -106,6 +106,31 @@ fn suffixed(bytes: u64) -> String {
     fits.map_or_else(|| bytes.to_string(), |(shift, suffix)| format!("{}{suffix}", bytes >> shift))
 }
 
+/// What a value is brought down to when it is set (`tune.rs`).
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Push {
+    /// Nothing: it is asked for where it is used.
+    Asked,
+    Timeout,
+    DirtyMax,
+    SyncPercent,
+    DirtyUntilDurable,
+    AwaitedIsUrgent,
+    /// The records of txgs.
+    History,
+    /// What the throttle is made of.
+    Throttle,
+    IndirectShift,
+    RecordMax,
+    Checksum,
+    /// A limit of the queues of the devices.
+    Queue(QueueLimit),
+    IssueThreads,
+    InFlightMax,
+    /// Whether anything is counted.
+    Counting,
+}
+
 /// One line of the table.
 #[derive(Clone, Copy, Debug)]
 pub struct Row {
@@ -121,7 +146,8 @@ pub struct Row {
     pub max: u64,
     /// What it does, in a sentence or two.
     pub meaning: &'static str,
-    push: fn(&super::shared::Shared, u64),
+    /// What its value is brought down to.
+    pub(super) push: Push,
 }
 
 impl Row {

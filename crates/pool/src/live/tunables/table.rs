@@ -1,17 +1,9 @@
 //! The table of tunables. A line is
 //! `Key "name" Unit, default, min..=max, push, "Meaning.";` in the order in which they are listed.
 
-use super::super::shared::Shared;
-use super::{Row, Unit};
-use crate::live::TxgLimits;
-use crate::live::throttle::{DelayKnobs, DirtyDelay, HardLimit, LimitKnobs, Rule};
-use std::sync::Arc;
-use std::time::Duration;
+use super::{Push, Row, Unit};
+use crate::live::txg::TxgLimits;
 use vdev::queue::{IoClass, QueueLimit};
-
-/// For values that are asked for where they are used.
-#[allow(dead_code, reason = "the lines that are only asked for come with their readers")]
-fn asked(_: &Shared, _: u64) {}
 
 /// `zfs_dirty_data_max` of this machine: OpenZFS's is a tenth of memory, at most 4 GiB. Half of
 /// that part here, because the memory of what landed is kept until its txg is durable; and no more
@@ -20,71 +12,6 @@ fn dirty_max_of_machine() -> u64 {
     match device::memory_bytes() / 20 {
         0 => TxgLimits::default().dirty_max,
         part => (part >> 20 << 20).clamp(64 << 20, 1 << 30),
-    }
-}
-
-/// For what the throttle is made of.
-fn policy(shared: &Shared, _: u64) {
-    shared.choose_throttle();
-}
-
-/// Brings every value down to what uses it.
-pub(crate) fn push_all(shared: &Shared) {
-    for (tunable, row) in Tunable::ALL.iter().zip(ROWS) {
-        (row.push)(shared, shared.tunables.get(*tunable));
-    }
-}
-
-impl Shared {
-    /// Makes the throttle that the tunables describe, and lets it decide from now on.
-    pub(crate) fn choose_throttle(&self) {
-        let get = |tunable| self.tunables.get(tunable);
-        let (dirty_max, sync_percent) =
-            (get(Tunable::DirtyDataMax), get(Tunable::DirtyDataSyncPercent));
-        match get(Tunable::Throttle) {
-            0 => self.txgs.set_policy(Arc::new(DirtyDelay::new(DelayKnobs {
-                dirty_max,
-                sync_percent,
-                min_dirty_percent: get(Tunable::DelayMinDirtyPercent),
-                scale_ns: get(Tunable::DelayScale),
-            }))),
-            1 => self.txgs.set_write_limit(self.limit_knobs()),
-            _ => self.txgs.set_policy(Arc::new(HardLimit { dirty_max, sync_percent })),
-        }
-    }
-
-    fn limit_knobs(&self) -> LimitKnobs {
-        let get = |tunable| self.tunables.get(tunable);
-        let min = get(Tunable::WriteLimitMin);
-        let inflation = get(Tunable::WriteLimitInflation);
-        let max = match get(Tunable::WriteLimitMax) {
-            0 => device::memory_bytes() >> get(Tunable::WriteLimitShift),
-            max => max,
-        };
-        let inflated = match get(Tunable::WriteLimitInflated) {
-            0 => max.saturating_mul(inflation),
-            inflated => inflated,
-        };
-        LimitKnobs {
-            synctime: Duration::from_secs(get(Tunable::TxgSynctime)),
-            min,
-            inflated: inflated.max(min),
-            fixed: get(Tunable::WriteLimitOverride),
-            inflation,
-            delay_eighths: get(Tunable::WriteLimitDelayEighths),
-            off: get(Tunable::NoWriteThrottle) == 1,
-            rule: match get(Tunable::WriteLimitRule) {
-                0 => Rule::Throughput,
-                _ => Rule::Target,
-            },
-            sync_percent: get(Tunable::DirtyDataSyncPercent),
-        }
-    }
-
-    /// Sets a value and brings it down to what uses it.
-    pub(crate) fn set_tunable(&self, tunable: Tunable, value: u64) {
-        self.tunables.store(tunable, value);
-        (tunable.row().push)(self, value);
     }
 }
 
@@ -117,228 +44,224 @@ macro_rules! table {
 table! {
     // Transaction groups.
     TxgTimeout "zfs_txg_timeout" Unit::Seconds, 5, 1..=86_400,
-        |s, v| s.txgs.change_limits(|l| l.timeout = Duration::from_secs(v)),
+        Push::Timeout,
         "A txg with changes is pushed when it was open for so long.";
     DirtyDataMax "zfs_dirty_data_max" Unit::Bytes, dirty_max_of_machine(), 0x10_0000..=1 << 50,
-        |s, v| {
-            s.txgs.change_limits(|l| l.dirty_max = v);
-            s.choose_throttle();
-        },
+        Push::DirtyMax,
         "Dirty data at which writers wait, whatever the throttle says. Memory held by txgs that \
          are not durable stays below twice as much. The default is a twentieth of the machine's \
          memory, at least 64 MiB and at most 1 GiB.";
     DirtyDataSyncPercent "zfs_dirty_data_sync_percent" Unit::Percent, 20, 1..=100,
-        |s, v| {
-            s.txgs.change_limits(|l| l.sync_percent = v);
-            s.choose_throttle();
-        },
+        Push::SyncPercent,
         "A txg is pushed when it holds this part of zfs_dirty_data_max, or under write-limit of \
          the limit. With write-limit, 100 leaves it to the wall and the timeout, as in 2008.";
     DirtyUntilDurable "zinc_dirty_until_durable" Unit::Switch, 0, 0..=1,
-        |s, v| s.txgs.keep_dirty(v == 1),
+        Push::DirtyUntilDurable,
         "1: data is dirty until its txg is durable, as in the engine before 2013, and not until it \
          is on the devices.";
     AwaitedIsUrgent "zinc_awaited_is_urgent" Unit::Switch, 1, 0..=1,
-        |s, v| s.txgs.hurry_for_awaited(v == 1),
+        Push::AwaitedIsUrgent,
         "1: while a thread waits until a txg is durable, asynchronous writes have their most \
          active requests. 0: the dirty data alone decides how many, as in OpenZFS.";
     TxgHistory "zfs_txg_history" Unit::Count, 100, 1..=10_000,
-        |s, v| s.txgs.keep_records(usize::try_from(v).unwrap_or(usize::MAX)),
+        Push::History,
         "Txgs of which a record is kept.";
 
     // The throttle.
-    Throttle "zinc_throttle" Unit::Word(&["dirty-delay", "write-limit", "none"]), 0, 0..=2, policy,
+    Throttle "zinc_throttle" Unit::Word(&["dirty-delay", "write-limit", "none"]), 0, 0..=2,
+        Push::Throttle,
         "The policy that slows writers down. dirty-delay is OpenZFS's of today, write-limit that \
          of 2008; none leaves them to zfs_dirty_data_max, which holds under each of them.";
-    DelayMinDirtyPercent "zfs_delay_min_dirty_percent" Unit::Percent, 60, 0..=100, policy,
+    DelayMinDirtyPercent "zfs_delay_min_dirty_percent" Unit::Percent, 60, 0..=100, Push::Throttle,
         "dirty-delay: above this part of zfs_dirty_data_max each transaction is delayed.";
-    DelayScale "zfs_delay_scale" Unit::Nanoseconds, 500_000, 1..=1_000_000_000, policy,
+    DelayScale "zfs_delay_scale" Unit::Nanoseconds, 500_000, 1..=1_000_000_000, Push::Throttle,
         "dirty-delay: the delay in the middle between where delays begin and the maximum. \
          1000000000 divided by the operations that the pool does in a second is smoothest.";
-    TxgSynctime "zfs_txg_synctime" Unit::Seconds, 5, 1..=3600, policy,
+    TxgSynctime "zfs_txg_synctime" Unit::Seconds, 5, 1..=3600, Push::Throttle,
         "write-limit: the time that the sync of a txg should take.";
-    WriteLimitMin "zfs_write_limit_min" Unit::Bytes, 32 << 20, 0x1_0000..=1 << 50, policy,
+    WriteLimitMin "zfs_write_limit_min" Unit::Bytes, 32 << 20, 0x1_0000..=1 << 50, Push::Throttle,
         "write-limit: the smallest limit, and the first one.";
-    WriteLimitMax "zfs_write_limit_max" Unit::Bytes, 0, 0..=1 << 50, policy,
+    WriteLimitMax "zfs_write_limit_max" Unit::Bytes, 0, 0..=1 << 50, Push::Throttle,
         "write-limit: the largest limit before it is inflated. 0 takes the machine's memory, \
          shifted right by zfs_write_limit_shift.";
-    WriteLimitShift "zfs_write_limit_shift" Unit::Count, 3, 0..=32, policy,
+    WriteLimitShift "zfs_write_limit_shift" Unit::Count, 3, 0..=32, Push::Throttle,
         "write-limit: what zfs_write_limit_max is, as a power of two of the machine's memory.";
-    WriteLimitInflated "zfs_write_limit_inflated" Unit::Bytes, 0, 0..=1 << 50, policy,
+    WriteLimitInflated "zfs_write_limit_inflated" Unit::Bytes, 0, 0..=1 << 50, Push::Throttle,
         "write-limit: the largest limit. 0 takes zfs_write_limit_max times \
          zinc_write_limit_inflation.";
-    WriteLimitOverride "zfs_write_limit_override" Unit::Bytes, 0, 0..=1 << 50, policy,
+    WriteLimitOverride "zfs_write_limit_override" Unit::Bytes, 0, 0..=1 << 50, Push::Throttle,
         "write-limit: bytes of a txg instead of the measured limit, before inflation; 0 for none.";
-    NoWriteThrottle "zfs_no_write_throttle" Unit::Switch, 0, 0..=1, policy,
+    NoWriteThrottle "zfs_no_write_throttle" Unit::Switch, 0, 0..=1, Push::Throttle,
         "write-limit: 1 holds nobody back.";
-    WriteLimitInflation "zinc_write_limit_inflation" Unit::Count, 2, 1..=24, policy,
+    WriteLimitInflation "zinc_write_limit_inflation" Unit::Count, 2, 1..=24, Push::Throttle,
         "write-limit: how many times its bytes a block counts, for the worst that redundancy \
          makes of it.";
-    WriteLimitDelayEighths "zinc_write_limit_delay_eighths" Unit::Count, 7, 0..=8, policy,
+    WriteLimitDelayEighths "zinc_write_limit_delay_eighths" Unit::Count, 7, 0..=8, Push::Throttle,
         "write-limit: eighths of the limit above which each write takes a tick of 10 ms. 0 is what \
          the code of March to autumn 2008 did by mistake.";
-    WriteLimitRule "zinc_write_limit_rule" Unit::Word(&["throughput", "target"]), 0, 0..=1, policy,
+    WriteLimitRule "zinc_write_limit_rule" Unit::Word(&["throughput", "target"]), 0, 0..=1,
+        Push::Throttle,
         "write-limit: how the limit adapts. By the throughput that was measured (late 2008 on), or \
          by how far a sync was from the target (March 2008).";
 
     // Blocks.
-    DefaultIbs "zfs_default_ibs" Unit::Bits, 17, 12..=17, Shared::set_indirect_shift,
+    DefaultIbs "zfs_default_ibs" Unit::Bits, 17, 12..=17, Push::IndirectShift,
         "Size of the indirect blocks of objects made from now on; those that exist keep theirs. \
          OpenZFS refuses an object with more than 17 (128 KiB).";
 
     MaxRecordsize "zfs_max_recordsize" Unit::Bytes, 16 << 20, 512..=16 << 20,
-        Shared::set_record_max,
+        Push::RecordMax,
         "Blocks of files that are made from now on are no larger, whatever recordsize says; those \
          that exist keep theirs. What is no power of two is the next smaller one.";
     Checksum "zinc_checksum"
         Unit::Word(&["property", "off", "fletcher2", "fletcher4", "sha256"]), 0, 0..=4,
-        Shared::set_checksum,
+        Push::Checksum,
         "The checksum of data that is written from now on, in all datasets; property leaves it to \
          their property checksum. Metadata always has one.";
 
     // Queues of the devices.
     SyncReadMinActive "zfs_vdev_sync_read_min_active" Unit::Count,
         QueueLimit::Min(IoClass::SyncRead).default_value(), 1..=1 << 20,
-        |s, v| s.queues.set(QueueLimit::Min(IoClass::SyncRead), v),
+        Push::Queue(QueueLimit::Min(IoClass::SyncRead)),
         "Of synchronous reads, this many are active on a device while other classes wait.";
     SyncReadMaxActive "zfs_vdev_sync_read_max_active" Unit::Count,
         QueueLimit::Max(IoClass::SyncRead).default_value(), 1..=1 << 20,
-        |s, v| s.queues.set(QueueLimit::Max(IoClass::SyncRead), v),
+        Push::Queue(QueueLimit::Max(IoClass::SyncRead)),
         "Of synchronous reads, at most this many are active on a device.";
     SyncWriteMinActive "zfs_vdev_sync_write_min_active" Unit::Count,
         QueueLimit::Min(IoClass::SyncWrite).default_value(), 1..=1 << 20,
-        |s, v| s.queues.set(QueueLimit::Min(IoClass::SyncWrite), v),
+        Push::Queue(QueueLimit::Min(IoClass::SyncWrite)),
         "Of synchronous writes, this many are active on a device while other classes wait.";
     SyncWriteMaxActive "zfs_vdev_sync_write_max_active" Unit::Count,
         QueueLimit::Max(IoClass::SyncWrite).default_value(), 1..=1 << 20,
-        |s, v| s.queues.set(QueueLimit::Max(IoClass::SyncWrite), v),
+        Push::Queue(QueueLimit::Max(IoClass::SyncWrite)),
         "Of synchronous writes, at most this many are active on a device.";
     AsyncReadMinActive "zfs_vdev_async_read_min_active" Unit::Count,
         QueueLimit::Min(IoClass::AsyncRead).default_value(), 1..=1 << 20,
-        |s, v| s.queues.set(QueueLimit::Min(IoClass::AsyncRead), v),
+        Push::Queue(QueueLimit::Min(IoClass::AsyncRead)),
         "Of reads ahead, this many are active on a device while other classes wait.";
     AsyncReadMaxActive "zfs_vdev_async_read_max_active" Unit::Count,
         QueueLimit::Max(IoClass::AsyncRead).default_value(), 1..=1 << 20,
-        |s, v| s.queues.set(QueueLimit::Max(IoClass::AsyncRead), v),
+        Push::Queue(QueueLimit::Max(IoClass::AsyncRead)),
         "Of reads ahead, at most this many are active on a device.";
     AsyncWriteMinActive "zfs_vdev_async_write_min_active" Unit::Count,
         QueueLimit::Min(IoClass::AsyncWrite).default_value(), 1..=1 << 20,
-        |s, v| s.queues.set(QueueLimit::Min(IoClass::AsyncWrite), v),
+        Push::Queue(QueueLimit::Min(IoClass::AsyncWrite)),
         "Of asynchronous writes, which are those of txgs, this many are active on a device \
          while other classes wait.";
     AsyncWriteMaxActive "zfs_vdev_async_write_max_active" Unit::Count,
         QueueLimit::Max(IoClass::AsyncWrite).default_value(), 1..=1 << 20,
-        |s, v| s.queues.set(QueueLimit::Max(IoClass::AsyncWrite), v),
+        Push::Queue(QueueLimit::Max(IoClass::AsyncWrite)),
         "Of asynchronous writes, which are those of txgs, at most this many are active on a \
          device. Between the two limits their number follows the dirty data.";
     ScrubMinActive "zfs_vdev_scrub_min_active" Unit::Count,
         QueueLimit::Min(IoClass::Scrub).default_value(), 1..=1 << 20,
-        |s, v| s.queues.set(QueueLimit::Min(IoClass::Scrub), v),
+        Push::Queue(QueueLimit::Min(IoClass::Scrub)),
         "Of scrub reads, this many are active on a device while other classes wait.";
     ScrubMaxActive "zfs_vdev_scrub_max_active" Unit::Count,
         QueueLimit::Max(IoClass::Scrub).default_value(), 1..=1 << 20,
-        |s, v| s.queues.set(QueueLimit::Max(IoClass::Scrub), v),
+        Push::Queue(QueueLimit::Max(IoClass::Scrub)),
         "Of scrub reads, at most this many are active on a device.";
     RemovalMinActive "zfs_vdev_removal_min_active" Unit::Count,
         QueueLimit::Min(IoClass::Removal).default_value(), 1..=1 << 20,
-        |s, v| s.queues.set(QueueLimit::Min(IoClass::Removal), v),
+        Push::Queue(QueueLimit::Min(IoClass::Removal)),
         "Of reads and writes of device removal, this many are active on a device while \
          other classes wait.";
     RemovalMaxActive "zfs_vdev_removal_max_active" Unit::Count,
         QueueLimit::Max(IoClass::Removal).default_value(), 1..=1 << 20,
-        |s, v| s.queues.set(QueueLimit::Max(IoClass::Removal), v),
+        Push::Queue(QueueLimit::Max(IoClass::Removal)),
         "Of reads and writes of device removal, at most this many are active on a device.";
     InitializingMinActive "zfs_vdev_initializing_min_active" Unit::Count,
         QueueLimit::Min(IoClass::Initializing).default_value(), 1..=1 << 20,
-        |s, v| s.queues.set(QueueLimit::Min(IoClass::Initializing), v),
+        Push::Queue(QueueLimit::Min(IoClass::Initializing)),
         "Of writes that initialize, this many are active on a device while other classes \
          wait.";
     InitializingMaxActive "zfs_vdev_initializing_max_active" Unit::Count,
         QueueLimit::Max(IoClass::Initializing).default_value(), 1..=1 << 20,
-        |s, v| s.queues.set(QueueLimit::Max(IoClass::Initializing), v),
+        Push::Queue(QueueLimit::Max(IoClass::Initializing)),
         "Of writes that initialize, at most this many are active on a device.";
     TrimMinActive "zfs_vdev_trim_min_active" Unit::Count,
         QueueLimit::Min(IoClass::Trim).default_value(), 1..=1 << 20,
-        |s, v| s.queues.set(QueueLimit::Min(IoClass::Trim), v),
+        Push::Queue(QueueLimit::Min(IoClass::Trim)),
         "Of trims, this many are active on a device while other classes wait.";
     TrimMaxActive "zfs_vdev_trim_max_active" Unit::Count,
         QueueLimit::Max(IoClass::Trim).default_value(), 1..=1 << 20,
-        |s, v| s.queues.set(QueueLimit::Max(IoClass::Trim), v),
+        Push::Queue(QueueLimit::Max(IoClass::Trim)),
         "Of trims, at most this many are active on a device.";
     RebuildMinActive "zfs_vdev_rebuild_min_active" Unit::Count,
         QueueLimit::Min(IoClass::Rebuild).default_value(), 1..=1 << 20,
-        |s, v| s.queues.set(QueueLimit::Min(IoClass::Rebuild), v),
+        Push::Queue(QueueLimit::Min(IoClass::Rebuild)),
         "Of reads and writes of sequential rebuilding, this many are active on a device \
          while other classes wait.";
     RebuildMaxActive "zfs_vdev_rebuild_max_active" Unit::Count,
         QueueLimit::Max(IoClass::Rebuild).default_value(), 1..=1 << 20,
-        |s, v| s.queues.set(QueueLimit::Max(IoClass::Rebuild), v),
+        Push::Queue(QueueLimit::Max(IoClass::Rebuild)),
         "Of reads and writes of sequential rebuilding, at most this many are active on a \
          device.";
     MaxActive "zfs_vdev_max_active" Unit::Count,
         QueueLimit::AllMax.default_value(), 1..=1 << 20,
-        |s, v| s.queues.set(QueueLimit::AllMax, v),
+        Push::Queue(QueueLimit::AllMax),
         "Requests of all classes that are active on a device at most.";
     AsyncWriteActiveMinDirtyPercent "zfs_vdev_async_write_active_min_dirty_percent" Unit::Percent,
         QueueLimit::DirtyLowPercent.default_value(), 0..=100,
-        |s, v| s.queues.set(QueueLimit::DirtyLowPercent, v),
+        Push::Queue(QueueLimit::DirtyLowPercent),
         "Up to this part of zfs_dirty_data_max asynchronous writes keep to their least.";
     AsyncWriteActiveMaxDirtyPercent "zfs_vdev_async_write_active_max_dirty_percent" Unit::Percent,
         QueueLimit::DirtyHighPercent.default_value(), 0..=100,
-        |s, v| s.queues.set(QueueLimit::DirtyHighPercent, v),
+        Push::Queue(QueueLimit::DirtyHighPercent),
         "From this part of zfs_dirty_data_max on asynchronous writes have their most.";
     AggregationLimit "zfs_vdev_aggregation_limit" Unit::Bytes,
         QueueLimit::Aggregation.default_value(), 0..=16 << 20,
-        |s, v| s.queues.set(QueueLimit::Aggregation, v),
+        Push::Queue(QueueLimit::Aggregation),
         "Neighbouring requests are joined up to this size, on rotating disks. 0 joins \
          none.";
     AggregationLimitNonRotating "zfs_vdev_aggregation_limit_non_rotating" Unit::Bytes,
         QueueLimit::AggregationNonRotating.default_value(), 0..=16 << 20,
-        |s, v| s.queues.set(QueueLimit::AggregationNonRotating, v),
+        Push::Queue(QueueLimit::AggregationNonRotating),
         "The same on devices without moving parts.";
     ReadGapLimit "zfs_vdev_read_gap_limit" Unit::Bytes,
         QueueLimit::ReadGap.default_value(), 0..=16 << 20,
-        |s, v| s.queues.set(QueueLimit::ReadGap, v),
+        Push::Queue(QueueLimit::ReadGap),
         "Reads are joined across gaps of this many bytes.";
     NiaDelay "zfs_vdev_nia_delay" Unit::Count,
         QueueLimit::NiaDelay.default_value(), 0..=1 << 20,
-        |s, v| s.queues.set(QueueLimit::NiaDelay, v),
+        Push::Queue(QueueLimit::NiaDelay),
         "This many requests of scrubs and the like must have ended with nothing else going \
          on before there may be more than their least.";
     NiaCredit "zfs_vdev_nia_credit" Unit::Count,
         QueueLimit::NiaCredit.default_value(), 0..=1 << 20,
-        |s, v| s.queues.set(QueueLimit::NiaCredit, v),
+        Push::Queue(QueueLimit::NiaCredit),
         "This many requests of scrubs and the like may begin after each that a thread waits \
          for.";
 
     // The write pipeline.
     ZioTaskqThreads "zio_taskq_threads" Unit::Count, 0, 0..=1024,
-        |s, v| s.writer.set_issue_threads(v as usize),
+        Push::IssueThreads,
         "Threads that issue device writes, one at a time each, for the whole pool. 0: none, the \
          devices are written asynchronously.";
-    LeafSyncThreads "zinc_leaf_sync_threads" Unit::Count, 0, 0..=1024, asked,
+    LeafSyncThreads "zinc_leaf_sync_threads" Unit::Count, 0, 0..=1024, Push::Asked,
         "Workers of a sync's level 0, which compress, checksum and allocate. 0: as many as there \
          are processors, and never more; 1: the sync thread alone.";
-    LeafSyncCrowd "zinc_leaf_sync_crowd" Unit::Switch, 0, 0..=1, asked,
+    LeafSyncCrowd "zinc_leaf_sync_crowd" Unit::Switch, 0, 0..=1, Push::Asked,
         "1: as many workers as zinc_leaf_sync_threads says are started, also when there are not so \
          many processors.";
     InFlightMax "zinc_in_flight_max" Unit::Bytes, zio::IN_FLIGHT_MAX, 0x10_0000..=1 << 50,
-        |s, v| s.writer.set_in_flight_max(v),
+        Push::InFlightMax,
         "Bytes handed to the devices and not answered yet, over which a sync waits for room.";
 
     // The instruments.
-    Stats "zinc_stats" Unit::Switch, 1, 0..=1, |s, v| s.set_counting(v == 1),
+    Stats "zinc_stats" Unit::Switch, 1, 0..=1, Push::Counting,
         "0: nothing is counted, to measure what counting costs. What a txg did is still recorded, \
          for the throttle needs it.";
 
     // Scrub and resilver.
     ScanPiece "zfs_scrub_min_time_ms" Unit::Milliseconds, 200, 1..=60_000,
-        |_, _| {},
+        Push::Asked,
         "A scrub or resilver goes on for so long at a time; no txg ends meanwhile.";
     ScanPlaceEach "zfs_scan_checkpoint_intval" Unit::Seconds, 5, 0..=86_400,
-        |_, _| {},
+        Push::Asked,
         "How often a scrub writes where it is. A crash repeats as much of it.";
     ScanSuspend "zfs_scan_suspend_progress" Unit::Switch, 0, 0..=1,
-        |_, _| {},
+        Push::Asked,
         "Scrub and resilver wait.";
 }

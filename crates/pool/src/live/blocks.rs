@@ -1,0 +1,37 @@
+//! Blocks as the sync of a txg accounts them.
+
+use crate::alloc::Allocator;
+use dsl::write::Blocks;
+use ondisk::BlkPtr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use zio::Writer;
+
+/// Blocks that are freed while one txg is synced, and what blocks take.
+pub(super) struct TxgBlocks {
+    alloc: Arc<Allocator>,
+    writer: Arc<Writer>,
+    txg: AtomicU64,
+}
+
+impl TxgBlocks {
+    /// Of no txg yet.
+    pub(super) fn new(alloc: &Arc<Allocator>, writer: &Arc<Writer>) -> Self {
+        Self { alloc: Arc::clone(alloc), writer: Arc::clone(writer), txg: AtomicU64::new(0) }
+    }
+
+    /// What is freed from now on is freed in `txg`.
+    pub(super) fn begin(&self, txg: u64) {
+        self.txg.store(txg, Ordering::Relaxed);
+    }
+}
+
+impl Blocks for TxgBlocks {
+    fn dsize(&self, bp: &BlkPtr) -> u64 {
+        self.alloc.dsize(bp)
+    }
+
+    fn free(&self, bp: &BlkPtr) {
+        self.writer.free(bp, self.txg.load(Ordering::Relaxed));
+    }
+}

@@ -1,0 +1,123 @@
+//! What a pool keeps of its scrub and resilver: what is wanted, what runs, and what is left of one
+//! that is paused. They are done in `scan`.
+
+use crate::faults::LostBlocks;
+use ondisk::scan::{Function, ScanState};
+use parking_lot::Mutex;
+use rt::{Condvar, Rt, Task};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::atomic::{AtomicBool, AtomicU64};
+use vdev::Txgs;
+
+/// What runs and what is wanted.
+pub(super) struct Scans {
+    pub(super) state: Mutex<Wanted>,
+    pub(super) changed: Condvar,
+    /// What runs now is to end early.
+    pub(super) interrupted: AtomicBool,
+    /// Leaves that left or came back since the scan began.
+    pub(super) moved: Mutex<BTreeSet<u64>>,
+    /// The scrub on disk names a place. See `scan/kept.rs`.
+    pub(super) has_place: AtomicBool,
+    /// Txgs with tasks that were not of a scan.
+    pub(super) tasks: AtomicU64,
+    /// A scrub that is paused, and what is left of it.
+    pub(super) paused: Mutex<Option<(ScanState, Rest)>>,
+}
+
+#[derive(Default)]
+pub(super) struct Wanted {
+    pub(super) resilver: bool,
+    pub(super) scrub: bool,
+    /// The scrub that runs is to stay as it is, until it is asked for again.
+    pub(super) pause: bool,
+    /// The pool is being closed.
+    pub(super) closing: bool,
+    /// The thread that does it.
+    pub(super) task: Option<Task<()>>,
+    pub(super) activity: Activity,
+    /// How far the one is that runs.
+    pub(super) now: Option<ScanState>,
+    /// Why the last one failed.
+    pub(super) failure: Option<String>,
+}
+
+/// What the thread that scans does.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Activity {
+    /// Nothing: there is no such thread.
+    #[default]
+    None,
+    /// It was started, and has not looked yet at what is wanted.
+    Begins,
+    /// A scan, or what is done behind one.
+    Scans(Function),
+}
+
+impl Wanted {
+    /// A scan runs, or is about to.
+    pub(super) fn is_running(&self) -> bool {
+        self.activity != Activity::None
+    }
+}
+
+impl Scans {
+    pub(super) fn new(rt: &Rt) -> Self {
+        let interrupted = AtomicBool::new(false);
+        let (state, moved) = (Mutex::default(), Mutex::default());
+        let (has_place, tasks) = (AtomicBool::new(false), AtomicU64::new(0));
+        let paused = Mutex::default();
+        Self { state, changed: rt.condvar(), interrupted, moved, has_place, tasks, paused }
+    }
+
+    /// A leaf leaves or comes back. Called in the task that changes the tree.
+    pub(super) fn has_moved(&self, leaf: u64) {
+        self.moved.lock().insert(leaf);
+    }
+}
+
+/// What a scan found and did.
+#[derive(Default)]
+pub(super) struct Outcome {
+    pub(super) examined: u64,
+    pub(super) processed: u64,
+    pub(super) errors: u64,
+    /// Blocks that could not be had.
+    pub(super) lost_blocks: LostBlocks,
+    /// Births of blocks that could not be had: no leaf has them for certain.
+    pub(super) lost: Txgs,
+    /// Births of blocks that leaves did not take, by guid.
+    pub(super) refused: BTreeMap<u64, Txgs>,
+}
+
+impl Outcome {
+    /// What was done before counts as well.
+    pub(super) fn begin_at(&mut self, state: &ScanState) {
+        (self.examined, self.processed) = (state.examined, state.processed);
+        self.errors = state.errors;
+    }
+
+    pub(super) fn note(&self, state: &mut ScanState) {
+        (state.examined, state.processed) = (self.examined, self.processed);
+        state.errors = self.errors;
+    }
+}
+
+/// A dataset to be visited.
+pub(super) struct Set {
+    /// Its object in the MOS; 0 is the MOS itself.
+    pub(super) object: u64,
+    pub(super) guid: u64,
+    /// Blocks born after this txg are visited.
+    pub(super) since: u64,
+    /// Where the last piece ended.
+    pub(super) resume: Option<(u64, u64)>,
+}
+
+/// What of a scrub is left, and what came of it so far.
+pub(super) struct Rest {
+    pub(super) left: VecDeque<Set>,
+    /// Guids of datasets that were visited or are in the list.
+    pub(super) seen: BTreeSet<u64>,
+    pub(super) outcome: Outcome,
+}

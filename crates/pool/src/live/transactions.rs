@@ -1,0 +1,155 @@
+//! Transactions of heads: the way into the open txg, past the room that is left (`budget.rs`) and
+//! the throttle.
+
+use super::budget::{Fit, HeadSpace};
+use super::record::Pushed;
+use super::shared::Shared;
+use dmu::{Hold, SpaceUse, Transactions, Tx};
+use ondisk::BlkPtr;
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::{Arc, Weak};
+use zio::{Block, Place, WriteSpec};
+
+/// Txgs that a transaction waits for before there is no space: two until what was freed is free,
+/// and one to write what is dirty now.
+const TXGS_WAITED: u32 = 3;
+
+/// Txgs that it waits for while something is being destroyed, or others take all that there is.
+const TXGS_OF_OTHERS: u32 = 1000;
+
+/// The transactions of one head: what its live object set is given.
+#[derive(Clone)]
+pub(super) struct HeadTransactions {
+    shared: Weak<Shared>,
+    space: Arc<HeadSpace>,
+}
+
+impl HeadTransactions {
+    pub(super) fn new(shared: &Weak<Shared>, space: &Arc<HeadSpace>) -> Self {
+        Self { shared: Weak::clone(shared), space: Arc::clone(space) }
+    }
+}
+
+/// The source of one transaction: it takes its promise back when that ends.
+struct Reservation {
+    head: HeadTransactions,
+    shared: Arc<Shared>,
+    bytes: u64,
+    worst: u64,
+    /// What it reserved of the txg, when the throttle was asked.
+    throttled: Option<u64>,
+}
+
+fn stopped(objset: u64, why: &str) -> dmu::Error {
+    dmu::Error { objset, object: 0, kind: dmu::ErrorKind::Stopped(why.to_owned()) }
+}
+
+impl Transactions for HeadTransactions {
+    fn begin(&self, objset: u64, hold: Hold) -> dmu::Result<Tx> {
+        let space = &self.space;
+        let shared = self.shared.upgrade();
+        let shared = shared.ok_or_else(|| stopped(objset, "the pool is closed"))?;
+        let bytes = hold.bytes;
+        let worst = space.worst_of_hold(bytes);
+        for attempt in 0.. {
+            if space.is_gone() {
+                return Err(stopped(objset, "the dataset was destroyed or rolled back"));
+            }
+            let fit = space.promise(&shared.space, bytes, worst, hold.space);
+            if fit == Fit::Now {
+                break;
+            }
+            if hold.space == SpaceUse::Free && attempt >= TXGS_WAITED {
+                space.promise_anyway(&shared.space, bytes, worst);
+                break;
+            }
+            let others = shared.reaping.load(Relaxed) || fit == Fit::Later;
+            if attempt >= if others { TXGS_OF_OTHERS } else { TXGS_WAITED } {
+                let kind = space.lack(&shared.space, worst);
+                return Err(dmu::Error { objset, object: 0, kind });
+            }
+            let open = shared.txgs.open();
+            shared.txgs.wait_synced(open, Pushed::Space).map_err(|why| stopped(objset, &why))?;
+        }
+        let throttled = (hold.space == SpaceUse::Write).then_some(bytes);
+        match shared.txgs.enter(throttled) {
+            Ok(txg) => {
+                let head = self.clone();
+                Ok(Tx::new(txg, Arc::new(Reservation { head, shared, bytes, worst, throttled })))
+            }
+            Err(why) => {
+                space.take_back(&shared.space, bytes, worst);
+                Err(stopped(objset, &why))
+            }
+        }
+    }
+
+    fn wait_synced(&self, txg: u64) -> dmu::Result<()> {
+        let shared = self.shared.upgrade();
+        let shared = shared.ok_or_else(|| stopped(0, "the pool is closed"))?;
+        shared.txgs.wait_synced(txg, Pushed::Waited).map_err(|why| stopped(0, &why))
+    }
+
+    fn dirtied(&self, txg: u64, bytes: u64) {
+        let Some(shared) = self.shared.upgrade() else { return };
+        self.space.dirtied(&shared.space, txg, bytes);
+        shared.txgs.dirtied(txg, bytes);
+    }
+
+    fn write_early(
+        &self,
+        txg: u64,
+        block: &Arc<Block>,
+        spec: &WriteSpec,
+        place: Place,
+    ) -> Option<BlkPtr> {
+        let shared = self.shared.upgrade()?;
+        let each = shared.alloc.worst_dsize(block.len() as u64);
+        let worst = each.saturating_mul(u64::from(spec.copies.max(1)));
+        if !shared.space.promise_log(worst) {
+            return None;
+        }
+        match shared.writer.write(block, spec, place) {
+            Ok(bp) if !bp.is_hole() && !bp.is_embedded() => {
+                shared.early.add(txg, &bp);
+                shared.space.log_took(worst, txg);
+                Some(bp)
+            }
+            _ => {
+                shared.space.log_did_not(worst);
+                None
+            }
+        }
+    }
+
+    fn ended(&self, _txg: u64) {}
+
+    fn stop(&self, why: &str) {
+        if let Some(shared) = self.shared.upgrade() {
+            shared.txgs.stop(why);
+        }
+    }
+}
+
+impl Transactions for Reservation {
+    fn begin(&self, objset: u64, hold: Hold) -> dmu::Result<Tx> {
+        self.head.begin(objset, hold)
+    }
+
+    fn wait_synced(&self, txg: u64) -> dmu::Result<()> {
+        self.head.wait_synced(txg)
+    }
+
+    fn dirtied(&self, txg: u64, bytes: u64) {
+        self.head.dirtied(txg, bytes);
+    }
+
+    fn ended(&self, txg: u64) {
+        self.head.space.take_back(&self.shared.space, self.bytes, self.worst);
+        self.shared.txgs.leave(txg, self.throttled);
+    }
+
+    fn stop(&self, why: &str) {
+        self.shared.txgs.stop(why);
+    }
+}
