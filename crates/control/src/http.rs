@@ -1,7 +1,8 @@
-//! One page over HTTP: what monitoring systems fetch.
+//! Pages over HTTP, for monitoring systems and browsers of this machine.
 //!
-//! It answers `GET /metrics` of HTTP/1.0 and 1.1, one request for each connection, and says what
-//! is wrong with everything else.
+//! It answers `GET` and `HEAD` of HTTP/1.0 and 1.1, one request for each connection, with the page
+//! that the caller's function has for the path, and says what is wrong with everything else.
+//! Nothing can be changed by it.
 //!
 //! Each connection has a thread and a short time. There are at most this many of them
 //! ([`CONNECTIONS_MAX`]); connections that say nothing make room for those that ask (`guests`).
@@ -30,25 +31,47 @@ const SPARED: Duration = Duration::from_millis(10);
 /// How long the server rests when the system has no more files for it.
 const REST: Duration = Duration::from_millis(100);
 
+/// What a request asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Asked<'a> {
+    /// The path, with its first `/`.
+    pub path: &'a str,
+    /// What follows the `?`; empty without one.
+    pub query: &'a str,
+    /// The forms that the client takes (`Accept`); empty when it does not say.
+    pub accept: &'a str,
+}
+
+/// An answer.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Page {
+    /// Its `Content-Type`.
+    pub kind: &'static str,
+    /// Its `Content-Security-Policy`; empty: a browser shows it and runs nothing.
+    pub policy: String,
+    /// The text.
+    pub text: String,
+}
+
 /// What a head asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Wanted {
-    /// The metrics; `body` is false for `HEAD`.
-    Metrics {
-        /// Whether it is to be sent, or only its length.
+pub enum Wanted<'a> {
+    /// A page.
+    Page {
+        /// Which one.
+        asked: Asked<'a>,
+        /// Whether it is to be sent, or only its length (`HEAD`).
         body: bool,
     },
-    /// Another path.
-    NotFound,
     /// Another method.
     NotAllowed,
     /// No request.
     Bad,
 }
 
-/// Reads the first line of a head.
+/// Reads a head.
 #[must_use]
-pub fn wanted(head: &[u8]) -> Wanted {
+pub fn wanted(head: &[u8]) -> Wanted<'_> {
     let line = head.split(|b| *b == b'\n').next().unwrap_or_default();
     let Ok(line) = std::str::from_utf8(line) else { return Wanted::Bad };
     let mut words = line.trim_end_matches('\r').split(' ');
@@ -60,20 +83,22 @@ pub fn wanted(head: &[u8]) -> Wanted {
     if !version.starts_with("HTTP/1.") || !target.starts_with('/') {
         return Wanted::Bad;
     }
-    let path = target.split('?').next().unwrap_or_default();
-    match (method, path) {
-        ("GET" | "HEAD", "/metrics") => Wanted::Metrics { body: method == "GET" },
-        ("GET" | "HEAD", _) => Wanted::NotFound,
+    let (path, query) = target.split_once('?').unwrap_or((target, ""));
+    let accept = fields(head, "accept").next().unwrap_or_default();
+    match method {
+        "GET" | "HEAD" => {
+            Wanted::Page { asked: Asked { path, query, accept }, body: method == "GET" }
+        }
         _ => Wanted::NotAllowed,
     }
 }
 
-/// The hosts that a head names; more than one is an error of the client.
-fn hosts(head: &[u8]) -> impl Iterator<Item = &str> {
+/// The values of a field of a head.
+fn fields<'a>(head: &'a [u8], name: &'static str) -> impl Iterator<Item = &'a str> {
     let lines =
         head.split(|b| *b == b'\n').skip(1).filter_map(|line| std::str::from_utf8(line).ok());
     let field = lines.filter_map(|line| line.split_once(':'));
-    field.filter(|(name, _)| name.eq_ignore_ascii_case("host")).map(|(_, value)| value.trim())
+    field.filter(move |(n, _)| n.eq_ignore_ascii_case(name)).map(|(_, value)| value.trim())
 }
 
 /// Whether a host with or without port is this machine, as no foreign page can name it. `local` is
@@ -92,7 +117,7 @@ fn is_ours(host: &str, local: IpAddr) -> bool {
 
 /// Whether the head asks this machine, under a name that is its own.
 fn is_for_us(head: &[u8], local: IpAddr) -> bool {
-    let mut hosts = hosts(head);
+    let mut hosts = fields(head, "host");
     match (hosts.next(), hosts.next()) {
         // A browser always says it; programs that speak HTTP/1.0 need not.
         (None, _) => true,
@@ -106,77 +131,80 @@ fn is_whole(head: &[u8]) -> bool {
     head.windows(4).any(|w| w == b"\r\n\r\n") || head.windows(2).any(|w| w == b"\n\n")
 }
 
-/// Answers with the page that `page` makes, in threads of its own, until the process ends. The
+/// Answers with the pages that `pages` has, in threads of its own, until the process ends. The
 /// address it listens at is returned: the port is the system's choice where 0 was asked for.
 ///
 /// # Errors
 /// When the address cannot be had.
 pub fn serve(
     address: SocketAddr,
-    page: impl Fn() -> String + Send + Sync + 'static,
+    pages: impl Fn(&Asked<'_>) -> Option<Page> + Send + Sync + 'static,
 ) -> io::Result<SocketAddr> {
-    serve_within(address, PATIENCE, page)
+    serve_within(address, PATIENCE, pages)
 }
 
 /// The same, with a connection that may take so long.
 fn serve_within(
     address: SocketAddr,
     patience: Duration,
-    page: impl Fn() -> String + Send + Sync + 'static,
+    pages: impl Fn(&Asked<'_>) -> Option<Page> + Send + Sync + 'static,
 ) -> io::Result<SocketAddr> {
     let listener = TcpListener::bind(address)?;
     let bound = listener.local_addr()?;
-    let (page, guests): (Arc<Metrics>, _) = (Arc::new(page), Guests::new(CONNECTIONS_MAX, SPARED));
+    let (pages, guests): (Arc<Pages>, _) = (Arc::new(pages), Guests::new(CONNECTIONS_MAX, SPARED));
     let answer_all = move || {
         for stream in listener.incoming() {
             match stream {
-                Ok(stream) => begin(stream, &guests, &page, patience),
+                Ok(stream) => begin(stream, &guests, &pages, patience),
                 Err(_) => std::thread::sleep(REST),
             }
         }
     };
-    std::thread::Builder::new().name("metrics".to_owned()).spawn(answer_all)?;
+    std::thread::Builder::new().name("http".to_owned()).spawn(answer_all)?;
     Ok(bound)
 }
 
-type Metrics = dyn Fn() -> String + Send + Sync;
+type Pages = dyn Fn(&Asked<'_>) -> Option<Page> + Send + Sync;
 
 fn begin(
     stream: TcpStream,
     guests: &Arc<Guests<TcpStream>>,
-    page: &Arc<Metrics>,
+    pages: &Arc<Pages>,
     patience: Duration,
 ) {
-    let (stream, page) = (Arc::new(stream), Arc::clone(page));
+    let (stream, pages) = (Arc::new(stream), Arc::clone(pages));
     // What goes wrong here is the client's loss, and it knows: the connection is closed.
     let Some(seat) = guests.admit(&stream) else { return };
-    let work = move || drop(answer(&stream, &seat, &*page, patience));
-    let _ = std::thread::Builder::new().name("metrics_client".to_owned()).spawn(work);
+    let work = move || drop(answer(&stream, &seat, &*pages, patience));
+    let _ = std::thread::Builder::new().name("http_client".to_owned()).spawn(work);
 }
 
 fn answer(
     stream: &TcpStream,
     seat: &Seat<TcpStream>,
-    page: &Metrics,
+    pages: &Pages,
     patience: Duration,
 ) -> io::Result<()> {
     stream.set_write_timeout(Some(patience))?;
     let Some(head) = read_head(stream, patience)? else {
-        return respond(stream, "431 Request Header Fields Too Large", "too long\n", true);
+        return refuse(stream, "431 Request Header Fields Too Large", "too long\n");
     };
     if !seat.begin() {
         return Ok(());
     }
     let local = stream.local_addr()?.ip();
     match wanted(&head) {
-        Wanted::Metrics { .. } if !is_for_us(&head, local) => {
-            let text = format!("ask for http://{}/metrics\n", stream.local_addr()?);
-            respond(stream, "421 Misdirected Request", &text, true)
+        Wanted::Page { asked, .. } if !is_for_us(&head, local) => {
+            // The path is the client's own text, and goes back as text.
+            let text = format!("ask for http://{}{}\n", stream.local_addr()?, asked.path);
+            refuse(stream, "421 Misdirected Request", &text)
         }
-        Wanted::Metrics { body } => respond(stream, "200 OK", &page(), body),
-        Wanted::NotFound => respond(stream, "404 Not Found", "the page is /metrics\n", true),
-        Wanted::NotAllowed => respond(stream, "405 Method Not Allowed", "only GET\n", true),
-        Wanted::Bad => respond(stream, "400 Bad Request", "no HTTP request\n", true),
+        Wanted::Page { asked, body } => match pages(&asked) {
+            Some(page) => respond(stream, "200 OK", &page, body),
+            None => refuse(stream, "404 Not Found", "there is no such page\n"),
+        },
+        Wanted::NotAllowed => refuse(stream, "405 Method Not Allowed", "only GET\n"),
+        Wanted::Bad => refuse(stream, "400 Bad Request", "no HTTP request\n"),
     }
 }
 
@@ -203,18 +231,27 @@ fn read_head(mut stream: &TcpStream, patience: Duration) -> io::Result<Option<Ve
     Ok(Some(head))
 }
 
-fn respond(mut stream: &TcpStream, status: &str, page: &str, body: bool) -> io::Result<()> {
-    let kind = match status.starts_with("200") {
-        true => "text/plain; version=0.0.4; charset=utf-8",
-        false => "text/plain; charset=utf-8",
+fn refuse(stream: &TcpStream, status: &str, text: &str) -> io::Result<()> {
+    let kind = "text/plain; charset=utf-8";
+    let page = Page { kind, text: text.to_owned(), ..Page::default() };
+    respond(stream, status, &page, true)
+}
+
+/// Sends a page. Browsers neither guess what it is, nor keep it, nor give it to other sites.
+fn respond(mut stream: &TcpStream, status: &str, page: &Page, body: bool) -> io::Result<()> {
+    let (kind, length) = (page.kind, page.text.len());
+    let policy = match page.policy.as_str() {
+        "" => "default-src 'none'; frame-ancestors 'none'",
+        policy => policy,
     };
-    let length = page.len();
     let mut text = format!(
         "HTTP/1.1 {status}\r\nContent-Type: {kind}\r\nContent-Length: {length}\r\n\
-         Connection: close\r\n\r\n"
+         Content-Security-Policy: {policy}\r\nX-Content-Type-Options: nosniff\r\n\
+         Cross-Origin-Resource-Policy: same-origin\r\nReferrer-Policy: no-referrer\r\n\
+         Cache-Control: no-store\r\nConnection: close\r\n\r\n"
     );
     if body {
-        text.push_str(page);
+        text.push_str(&page.text);
     }
     stream.write_all(text.as_bytes())?;
     stream.shutdown(std::net::Shutdown::Write)?;
@@ -240,13 +277,21 @@ mod tests {
         text
     }
 
+    fn metrics(asked: &Asked<'_>) -> Option<Page> {
+        let text = format!("{}zinc_up 1\n", [asked.query, asked.accept].concat());
+        let page = Page { kind: "text/plain", text, ..Page::default() };
+        (asked.path == "/metrics").then_some(page)
+    }
+
     #[test]
     fn the_page_is_served_and_the_rest_is_refused() {
         let local = SocketAddr::from(([127, 0, 0, 1], 0));
-        let address = serve(local, || "zinc_up 1\n".to_owned()).unwrap();
+        let address = serve(local, metrics).unwrap();
         let page = ask(address, b"GET /metrics HTTP/1.1\r\nHost: LocalHost:9134\r\n\r\n");
         assert!(page.starts_with("HTTP/1.1 200 OK\r\n"), "{page}");
         assert!(page.contains("Content-Length: 10\r\n") && page.ends_with("\r\n\r\nzinc_up 1\n"));
+        let page = ask(address, b"GET /metrics?q%20=1 HTTP/1.1\r\naccept: text/x\r\n\r\n");
+        assert!(page.ends_with("\r\n\r\nq%20=1text/xzinc_up 1\n"), "{page}");
         let head = ask(address, b"HEAD /metrics HTTP/1.0\r\n\r\n");
         assert!(head.contains("200 OK") && head.ends_with("\r\n\r\n"), "{head}");
         for (asked, status) in [
@@ -281,7 +326,7 @@ mod tests {
         let local = SocketAddr::from(([127, 0, 0, 1], 0));
         // Nothing ends an idle connection but another one that wants its place.
         let for_ever = Duration::from_secs(24 * 3600);
-        let address = serve_within(local, for_ever, || "zinc_up 1\n".to_owned()).unwrap();
+        let address = serve_within(local, for_ever, metrics).unwrap();
         let idle: Vec<_> =
             (0..3 * CONNECTIONS_MAX).map(|_| TcpStream::connect(address).unwrap()).collect();
         for _ in 0..5 {

@@ -15,8 +15,8 @@
 //! `place` makes the socket and takes over the name of one that was left behind; `server` answers,
 //! one thread for each connection; `guests` bounds how many there are; `client` asks. `presence`
 //! says whether a client whose command runs is still there, [`stream`] and [`sink`] write to its
-//! files and wait no longer for their readers than for it. `http` is the one page that monitoring
-//! systems fetch.
+//! files and wait no longer for their readers than for it. `http` has pages for
+//! monitoring systems and browsers.
 //! Why it is like this: `docs/decisions/0012-control-socket.md`.
 //!
 //! **Invariant:** whatever bytes come in, they cost bounded memory and one connection; what a

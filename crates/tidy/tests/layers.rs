@@ -16,9 +16,9 @@ fn floor(name: &str) -> Option<usize> {
 }
 
 /// What the command may name.
-const SEEN_BY_THE_COMMAND: [&str; 11] = [
-    "engine", "imported", "lab", "zdb", "control", "nbd", "archive", "term", "views", "hostfs",
-    "mount",
+const SEEN_BY_THE_COMMAND: [&str; 12] = [
+    "engine", "imported", "lab", "zdb", "control", "nbd", "archive", "term", "views", "page",
+    "hostfs", "mount",
 ];
 
 /// Why `user` may not depend on `used` (`kind` is "normal", "build" or "dev"); `None` if it may.

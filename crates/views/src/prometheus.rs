@@ -1,4 +1,7 @@
-//! A snapshot in the text format that Prometheus collects.
+//! Snapshots in the text formats that Prometheus and other systems collect.
+//!
+//! The two forms differ little: in OpenMetrics a family of counters is named without `_total`, and
+//! the text says where it ends.
 //!
 //! Names begin with `zinc_` and end with the unit; counters end with `_total`. Seconds and bytes
 //! only. Buckets of a histogram are cumulative; their bounds are powers of two of nanoseconds, or
@@ -18,14 +21,49 @@ const SIZE_CLASSES: std::ops::Range<usize> = 8..24;
 /// States of a pool.
 const STATES: [&str; 6] = ["ONLINE", "DEGRADED", "FAULTED", "OFFLINE", "UNAVAIL", SUSPENDED];
 
-/// The text for one or more pools. Every family stands together, as the format demands.
+/// A form of the text.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Form {
+    /// Prometheus' own, 0.0.4.
+    Prometheus,
+    /// OpenMetrics 1.0.0.
+    OpenMetrics,
+}
+
+impl Form {
+    /// The one for a client that takes these media types (`Accept` of HTTP): OpenMetrics where it
+    /// is named and not refused, as by Prometheus itself.
+    #[must_use]
+    pub fn accepted(types: &str) -> Self {
+        let is_open = types.split(',').any(|one| {
+            let mut parts = one.split(';').map(str::trim);
+            let is_it = parts.next() == Some("application/openmetrics-text");
+            is_it && !parts.any(|p| p.strip_prefix("q=").and_then(|q| q.parse().ok()) == Some(0.0))
+        });
+        if is_open { Self::OpenMetrics } else { Self::Prometheus }
+    }
+
+    /// Its `Content-Type`.
+    #[must_use]
+    pub fn content_type(self) -> &'static str {
+        match self {
+            Self::Prometheus => "text/plain; version=0.0.4; charset=utf-8",
+            Self::OpenMetrics => "application/openmetrics-text; version=1.0.0; charset=utf-8",
+        }
+    }
+}
+
+/// The text for one or more pools. Every family stands together, as the formats demand.
 #[must_use]
-pub fn text(pools: &[Snapshot]) -> String {
-    let mut w = Writer { out: String::new() };
+pub fn text(pools: &[Snapshot], form: Form) -> String {
+    let mut w = Writer { out: String::new(), form };
     pool_families(&mut w, pools);
     vdev_families(&mut w, pools);
     class_families(&mut w, pools);
     other_families(&mut w, pools);
+    if form == Form::OpenMetrics {
+        w.out.push_str("# EOF\n");
+    }
     w.out
 }
 
@@ -35,6 +73,7 @@ fn ns(time: Duration) -> u64 {
 
 struct Writer {
     out: String,
+    form: Form,
 }
 
 /// Names and values of labels.
@@ -42,6 +81,10 @@ type Labels<'a> = &'a [(&'a str, &'a str)];
 
 impl Writer {
     fn family(&mut self, name: &str, kind: &str, help: &str) {
+        let name = match (self.form, kind) {
+            (Form::OpenMetrics, "counter") => name.strip_suffix("_total").unwrap_or(name),
+            _ => name,
+        };
         let _ = writeln!(self.out, "# HELP {name} {help}\n# TYPE {name} {kind}");
     }
 
@@ -524,7 +567,7 @@ mod tests {
 
     #[test]
     fn what_is_written_is_read_back() {
-        let (types, samples) = parse(&text(&[snapshot(), Snapshot::default()]));
+        let (types, samples) = parse(&text(&[snapshot(), Snapshot::default()], Form::Prometheus));
         let of = |name: &str| samples.iter().filter(|s| s.0 == name).collect::<Vec<_>>();
         let value = |name: &str| of(name)[0].2;
         assert_eq!(value("zinc_pool_open_seconds"), 1.5);
@@ -546,7 +589,7 @@ mod tests {
 
     #[test]
     fn histograms_are_cumulative_and_end_with_all() {
-        let (types, samples) = parse(&text(&[snapshot()]));
+        let (types, samples) = parse(&text(&[snapshot()], Form::Prometheus));
         assert_eq!(types["zinc_io_queue_seconds"], "histogram");
         let buckets: Vec<_> =
             samples.iter().filter(|s| s.0 == "zinc_io_queue_seconds_bucket").collect();
@@ -564,5 +607,26 @@ mod tests {
             let known = types.contains_key(name) || base.is_some_and(|b| types.contains_key(b));
             assert!(known, "{name}");
         }
+    }
+
+    #[test]
+    fn openmetrics_is_for_those_that_take_it() {
+        let prometheus = "application/openmetrics-text;version=1.0.0,text/plain;q=0.5,*/*;q=0.1";
+        assert_eq!(Form::accepted(prometheus), Form::OpenMetrics);
+        for other in ["", "*/*", "text/plain", "application/openmetrics-text;q=0"] {
+            assert_eq!(Form::accepted(other), Form::Prometheus, "{other}");
+        }
+        let open = text(&[snapshot()], Form::OpenMetrics);
+        let (body, end) = open.split_at(open.len() - 6);
+        assert_eq!(end, "# EOF\n");
+        let (types, samples) = parse(body);
+        assert_eq!(types["zinc_io_bytes"], "counter");
+        assert!(types.iter().all(|(name, kind)| kind != "counter" || !name.ends_with("_total")));
+        let counted = |name: &str| samples.iter().any(|s| s.0 == name);
+        assert!(counted("zinc_io_bytes_total") && !counted("zinc_io_bytes"));
+        // But for these names and the end both forms are the same.
+        let old = text(&[snapshot()], Form::Prometheus);
+        let samples = |text: &str| text.lines().filter(|l| !l.starts_with('#')).count();
+        assert_eq!(samples(&old), samples(&open));
     }
 }

@@ -41,6 +41,7 @@
 use control::Presence;
 use control::Refusal;
 use engine::LivePool;
+use engine::stats::Snapshot;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -217,10 +218,9 @@ impl Held {
         (state.is_closing.then(|| state.why.clone()), commands)
     }
 
-    /// The page for monitoring systems; empty when the pool is gone.
-    pub fn metrics(&self) -> String {
-        let snapshot = self.look(|pool| Ok(pool.stats()));
-        snapshot.map(|s| views::prometheus::text(&[s])).unwrap_or_default()
+    /// Its counters; `None` when the pool is gone.
+    pub fn snapshot(&self) -> Option<Snapshot> {
+        self.look(|pool| Ok(pool.stats())).ok()
     }
 
     /// Takes it out. `last` is done to it when no command is left; when that fails it stays.

@@ -17,6 +17,7 @@ pub mod background;
 mod handler;
 mod panic;
 mod spares;
+mod web;
 
 use crate::args::Reach;
 use crate::args::must_be_a_pool;
@@ -86,8 +87,13 @@ pub struct Args {
     /// What -b starts
     #[arg(long = background::INNER, hide = true)]
     inner: bool,
-    /// Answer GET /metrics at this address, for Prometheus: 127.0.0.1:9134 asks for this machine's
-    /// own, port 0 for any that is free
+    /// Show what the pool does to browsers at this address, with /metrics beside it; port 0 is any
+    /// that is free [default: 127.0.0.1:9134]
+    #[arg(long, value_name = "ADDRESS:PORT", num_args = 0..=1, require_equals = true,
+        default_missing_value = web::ADDRESS)]
+    http: Option<SocketAddr>,
+    /// Answer GET /metrics at this address, and nothing else, for Prometheus: 127.0.0.1:9134 asks
+    /// for this machine's own, port 0 for any that is free
     #[arg(long, value_name = "ADDRESS:PORT")]
     metrics: Option<SocketAddr>,
     /// What is exported beside
@@ -131,6 +137,7 @@ impl Args {
             background: false,
             errors: None,
             inner: false,
+            http: None,
             metrics: None,
             nbd: None,
             mount: false,
@@ -277,14 +284,10 @@ impl Args {
         let _server = Server::start(endpoint, Arc::new(service)).map_err(|e| fail(&e))?;
         let (pid, name, guid) = (std::process::id(), held.name(), held.guid());
         if let Some(address) = self.metrics {
-            let page = Arc::clone(held);
-            let bound = control::http::serve(address, move || page.metrics()).map_err(|e| {
-                Failure::new(format!("cannot answer at {address}")).because(e.to_string())
-            })?;
-            if !bound.ip().is_loopback() {
-                ui::error(session, &format!("zinc: {bound} can be reached by other machines\n"));
-            }
-            ui::error(session, &format!("zinc: metrics at http://{bound}/metrics\n"));
+            web::serve_metrics(session, address, held)?;
+        }
+        if let Some(address) = self.http {
+            web::serve_page(session, address, held)?;
         }
         spares::watch(session, held)?;
         let made = self.make_mounts(session, held, mounts)?;
