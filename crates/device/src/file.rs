@@ -4,6 +4,9 @@
 //! when the first one comes, because most of the files a search for pools opens are looked at once
 //! and closed: [`uring`] or [`threads`], see [`Backend`]. Both move the same
 //! [`transfer::Transfer`]s and differ only in who makes the system calls.
+//!
+//! Whether the page cache is passed by is said by [`Direct`]. Files stay as they are by that: a
+//! write fills a hole or a preallocated range as a buffered one does, and only where it is.
 
 mod backlog;
 mod core;
@@ -67,10 +70,23 @@ pub enum Backend {
 /// they are buffered all the same; [`FileDevice::is_direct`] says what is done.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Direct {
+    /// What is best for each.
+    ///
     /// Block devices directly: another engine may write to the disk below the page cache, which
-    /// would then show old bytes. Files through the page cache, which is coherent with all writers
-    /// and keeps what the next command will read again, unless they hold more than half of this
-    /// machine's memory: reading all of such a file would only push everything else out.
+    /// would then show old bytes.
+    ///
+    /// Files that are written to directly, where the file system takes whole sectors so: a copy
+    /// into the page cache, a lock that lets one thread write at a time, and the writing back cost
+    /// several times what the device itself takes, and what is written is hardly ever read through
+    /// the file again. The system keeps readers of the same file that go through the page cache
+    /// coherent: it writes back what is dirty before, and drops what is cached behind, each direct
+    /// request. Where a file system wants more than a sector, or does not say what it wants, small
+    /// writes would have to be read, changed and written back as larger units: such files are
+    /// buffered.
+    ///
+    /// Files that are only read through the page cache, which keeps what the next command will
+    /// read again, unless they hold more than half of this machine's memory: reading all of such a
+    /// file would only push everything else out.
     #[default]
     Auto,
     /// Through the page cache.

@@ -159,10 +159,17 @@ impl Core {
         let wanted = match options.direct {
             Direct::On => true,
             Direct::Off => false,
-            Direct::Auto => direct_is_better(&meta, is_block),
+            Direct::Auto => is_block || access == Access::Write || is_huge(&meta),
         };
         let unknown = if is_block { sector_size } else { UNKNOWN_UNIT };
         let direct = wanted.then(|| DirectFile::open(path, &meta, unknown, access)).flatten();
+        // The last sectors of such a file could only be written through the page cache.
+        let in_sectors = |d: &DirectFile| {
+            let sector = FILE_SECTOR_BYTES as usize;
+            d.unit <= sector && size.is_multiple_of(sector as u64)
+        };
+        let free = is_block || access == Access::Read || options.direct == Direct::On;
+        let direct = direct.filter(|d| free || in_sectors(d));
         Ok(Self {
             name: Arc::clone(name),
             path: std::path::absolute(path).unwrap_or_else(|_| path.to_owned()),
@@ -324,8 +331,8 @@ fn check_type(meta: &Metadata) -> Result<(), ErrorKind> {
     if kind.is_file() || kind.is_block_device() { Ok(()) } else { Err(ErrorKind::NotADevice) }
 }
 
-/// The choice of [`Direct::Auto`], with the reasons given there.
-fn direct_is_better(meta: &Metadata, is_block: bool) -> bool {
+/// A file that would push everything else out of the page cache.
+fn is_huge(meta: &Metadata) -> bool {
     // `blocks` counts 512 bytes, whatever the file system's blocks are.
-    is_block || meta.blocks().saturating_mul(512) > sys::physical_memory() / 2
+    meta.blocks().saturating_mul(512) > sys::physical_memory() / 2
 }

@@ -1,0 +1,194 @@
+//! Image files as they are opened when nothing is said: directly where the file system does it,
+//! through the page cache elsewhere, and the same to everybody who reads them.
+
+#![allow(clippy::expect_used, clippy::print_stderr, reason = "fails and skips as tests do")]
+
+use device::{
+    Device, Direct, FileDevice, Options, RwFileDevice, Shared, WriteDevice, read_one, write_batch,
+};
+use rt::{Rng, Xoshiro256};
+use std::fs::{File, OpenOptions};
+use std::os::unix::fs::{FileExt, MetadataExt};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+const KIB: u64 = 1 << 10;
+const MIB: u64 = 1 << 20;
+
+/// A directory beside the build, where direct I/O is likelier than in a tmpfs.
+fn directory() -> (tempfile::TempDir, PathBuf) {
+    let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("dir");
+    let path = dir.path().join("image");
+    (dir, path)
+}
+
+/// A writer that is opened as a pool opens it; `None`, aloud, where it is not direct.
+fn direct(path: &Path, bytes: u64) -> Option<RwFileDevice> {
+    let device = RwFileDevice::create(path, bytes, &Options::default()).expect("create");
+    if !device.is_direct() {
+        testkit::skip("the file system of the build does no direct I/O in sectors");
+        return None;
+    }
+    Some(device)
+}
+
+fn pattern(seed: u64, len: usize) -> Shared {
+    let mut bytes = vec![0; len];
+    Xoshiro256::seeded(seed).fill(&mut bytes);
+    Shared::copy_of(&bytes)
+}
+
+/// Bytes of the file that take space.
+fn taken(path: &Path) -> u64 {
+    std::fs::metadata(path).expect("metadata").blocks() * 512
+}
+
+#[test]
+fn writers_are_direct_and_readers_are_not() {
+    let (_dir, path) = directory();
+    let Some(device) = direct(&path, MIB) else { return };
+    assert_eq!(device.backend(), device::Backend::Uring);
+    let reader = FileDevice::open(&path, &Options::default()).expect("open");
+    assert!(!reader.is_direct());
+    drop(device);
+    let off = Options { direct: Direct::Off, ..Options::default() };
+    assert!(!RwFileDevice::open(&path, &off).expect("open").is_direct());
+}
+
+#[test]
+fn a_file_that_ends_within_a_sector_is_buffered() {
+    let (_dir, path) = directory();
+    let device = RwFileDevice::create(&path, 10 * KIB + 7, &Options::default()).expect("create");
+    assert!(!device.is_direct());
+    let bytes = pattern(1, 1000);
+    device.write(9 * KIB + 31, &bytes).expect("write");
+    assert_eq!(&read_one(&device, 9 * KIB + 31, 1000).expect("read")[..], &bytes[..]);
+}
+
+#[test]
+fn a_memory_file_system_is_written_to_all_the_same() {
+    let Ok(dir) = tempfile::tempdir_in("/dev/shm") else {
+        return testkit::skip("needs a memory file system");
+    };
+    let path = dir.path().join("image");
+    let device = RwFileDevice::create(&path, 8 * MIB, &Options::default()).expect("create");
+    let bytes = pattern(2, 512);
+    let write = |n: u64| (n * 4608, vec![bytes.clone()]);
+    let results = write_batch(&device, (0..1000).map(write).collect());
+    assert!(results.iter().all(Result::is_ok));
+    // One call each: no sector was read, changed and written back as a part of something larger.
+    assert_eq!((device.stats().reads, device.stats().write_calls), (0, 1000));
+    device.flush().expect("flush");
+    assert_eq!(&read_one(&device, 999 * 4608, 512).expect("read")[..], &bytes[..]);
+}
+
+#[test]
+fn holes_and_preallocated_ranges_are_filled_only_where_they_are_written() {
+    let (_dir, path) = directory();
+    let Some(device) = direct(&path, 64 * MIB) else { return };
+    assert!(taken(&path) < 64 * KIB);
+    let bytes = pattern(3, 16 << 10);
+    let write = |n: u64| (n * 8 * MIB, vec![bytes.clone()]);
+    assert!(write_batch(&device, (0..8).map(write).collect()).iter().all(Result::is_ok));
+    device.flush().expect("flush");
+    let after = taken(&path);
+    assert!((8 * 16 * KIB..MIB).contains(&after), "{after}");
+    let zeros = read_one(&device, 4 * MIB, 1 << 20).expect("read");
+    assert!(zeros.iter().all(|b| *b == 0));
+    drop(device);
+    // What was preallocated is zeros, stays taken, and takes no more by being written.
+    let file = OpenOptions::new().write(true).open(&path).expect("open");
+    let old: Vec<u8> = (0..64).flat_map(|_| [0xee; 1024]).collect();
+    file.write_all_at(&old, 32 * MIB + 256 * KIB).expect("write");
+    preallocate(&path, 32 * MIB, 4 * MIB);
+    let before = taken(&path);
+    let device = RwFileDevice::open(&path, &Options::default()).expect("open");
+    assert!(device.is_direct());
+    device.write(34 * MIB, &bytes).expect("write");
+    device.flush().expect("flush");
+    assert!(taken(&path) <= before + 64 * KIB, "{before} {}", taken(&path));
+    assert_eq!(&read_one(&device, 34 * MIB, bytes.len()).expect("read")[..], &bytes[..]);
+    let kept = read_one(&device, 32 * MIB + 256 * KIB, old.len()).expect("read");
+    assert_eq!(&kept[..], &old[..]);
+    let zeros = read_one(&device, 35 * MIB, 1 << 20).expect("read");
+    assert!(zeros.iter().all(|b| *b == 0));
+}
+
+/// Preallocates with the system's own command, for want of a call in the standard library.
+fn preallocate(path: &Path, offset: u64, len: u64) {
+    let mut command = std::process::Command::new("fallocate");
+    command.args(["-o", &offset.to_string(), "-l", &len.to_string()]).arg(path);
+    assert!(command.status().expect("fallocate of util-linux").success());
+}
+
+/// What another program left in the page cache only, the direct reader sees; what was written
+/// directly, one who reads through the page cache sees, whatever it had cached before.
+#[test]
+fn readers_of_all_kinds_see_the_same() {
+    let (_dir, path) = directory();
+    let Some(device) = direct(&path, 4 * MIB) else { return };
+    let file = OpenOptions::new().read(true).write(true).open(&path).expect("open");
+    let mut rng = Xoshiro256::seeded(11);
+    let mut model = vec![0u8; 4 << 20];
+    let mut seen = vec![0; 4 << 20];
+    for round in 0..60 {
+        let bytes = pattern(round, 512 * (1 + rng.below(64) as usize));
+        let at = rng.below((4 * MIB - bytes.len() as u64) / 512) * 512;
+        model[at as usize..at as usize + bytes.len()].copy_from_slice(&bytes);
+        // All of it is in the page cache now.
+        file.read_exact_at(&mut seen, 0).expect("read");
+        match round % 3 {
+            0 => file.write_all_at(&bytes, at).expect("write"),
+            1 => device.write(at, &bytes).expect("write"),
+            _ => {
+                let parts = vec![bytes.slice(0..512), bytes.slice(512..bytes.len())];
+                assert!(write_batch(&device, vec![(at, parts)])[0].is_ok());
+            }
+        }
+        file.read_exact_at(&mut seen, 0).expect("read");
+        assert!(seen == model, "buffered, round {round}");
+        let direct = read_one(&device, 0, 4 << 20).expect("read");
+        assert!(direct[..] == model[..], "direct, round {round}");
+    }
+    device.flush().expect("flush");
+}
+
+/// A reader through the page cache never sees an old sector after a newer one, while it is written
+/// directly.
+#[test]
+fn a_reader_beside_a_writer_sees_sectors_in_order() {
+    let (_dir, path) = directory();
+    let Some(device) = direct(&path, MIB) else { return };
+    let device = Arc::new(device);
+    let stop = Arc::new(AtomicBool::new(false));
+    let reader = {
+        let (path, stop) = (path.clone(), Arc::clone(&stop));
+        std::thread::spawn(move || {
+            let file = File::open(path).expect("open");
+            let mut last = vec![0u8; 2048];
+            let (mut now, mut looks) = (vec![0; 1 << 20], 0);
+            while !stop.load(Ordering::Relaxed) || looks == 0 {
+                file.read_exact_at(&mut now, 0).expect("read");
+                for (sector, last) in now.chunks(512).zip(&mut last) {
+                    assert!(sector[0] >= *last, "{} after {last}", sector[0]);
+                    *last = sector[0];
+                }
+                looks += 1;
+            }
+            last
+        })
+    };
+    for round in 1..=100u8 {
+        let bytes = Shared::copy_of(&[round; 64 << 10]);
+        let write = |n: u64| (n * 64 * KIB, vec![bytes.clone()]);
+        assert!(write_batch(&*device, (0..16).map(write).collect()).iter().all(Result::is_ok));
+    }
+    stop.store(true, Ordering::Relaxed);
+    reader.join().expect("reader");
+    assert!(device.as_device().stats().write_errors == 0);
+    let file = File::open(&path).expect("open");
+    let mut all = vec![0; 1 << 20];
+    file.read_exact_at(&mut all, 0).expect("read");
+    assert!(all.iter().all(|b| *b == 100));
+}
