@@ -19,6 +19,9 @@ pub enum SpaceUse {
     Free,
     /// It must go through whatever the state of the pool (destroying, housekeeping).
     Always,
+    /// It is refused where it would have to wait, for space, for other writers or for devices
+    /// (access times: a reader must not wait for them).
+    Optional,
 }
 
 /// What a transaction will do.
@@ -35,6 +38,12 @@ impl Hold {
     #[must_use]
     pub fn write(bytes: u64) -> Self {
         Self { bytes, space: SpaceUse::Write }
+    }
+
+    /// Notes something small that may be left out.
+    #[must_use]
+    pub fn optional(bytes: u64) -> Self {
+        Self { bytes, space: SpaceUse::Optional }
     }
 
     /// Frees.

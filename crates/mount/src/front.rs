@@ -1,9 +1,14 @@
 //! The kernel's requests: each is answered here, and done by the method of the same subject in
 //! `names.rs`, `content.rs`, `listing.rs` and `xattrs.rs`.
+//!
+//! What may wait for long, changes and the content of files, is done where it holds up nothing else
+//! (`crew.rs`), and a process that is to end does not wait for it (`requests.rs`).
 
 use crate::attrs::{attributes, generation};
+use crate::crew::{Class, Crew};
 use crate::errno::{Done, OrErrno as _};
 use crate::handles::Handles;
+use crate::requests::{Refuse, Requests};
 use crate::snapshots::{Of, Snapshots};
 use crate::{Options, SpaceFn};
 use engine::{Filesystem, Node};
@@ -16,6 +21,7 @@ use fuser::{
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
+use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 /// Bytes of one request to read or write, at most.
@@ -43,6 +49,13 @@ pub(crate) struct Front {
     space: SpaceFn,
     /// How long the kernel may remember names and attributes.
     ttl: Duration,
+}
+
+/// What answers the kernel: a file system, and the threads and lists for its requests.
+pub(crate) struct Server {
+    front: Arc<Front>,
+    crew: Crew,
+    requests: Requests,
 }
 
 /// A file as the kernel is to know it.
@@ -167,6 +180,63 @@ impl Front {
     }
 }
 
+impl Server {
+    /// Answers for a file system, with so many threads that read requests.
+    ///
+    /// # Errors
+    /// A thread cannot be started.
+    pub(crate) fn new(front: Front, threads: usize) -> std::io::Result<Self> {
+        let requests = Requests::default();
+        requests.watch()?;
+        Ok(Self { front: Arc::new(front), crew: Crew::new(threads), requests })
+    }
+
+    /// Carries out a request that may wait for long, and answers it.
+    fn work<R: Refuse, T>(
+        &self,
+        class: Class,
+        request: &Request,
+        reply: R,
+        job: impl FnOnce(&Front) -> Done<T> + Send + 'static,
+        tell: impl FnOnce(&Front, R, Done<T>) + Send + 'static,
+    ) {
+        let answer = self.requests.begin(request.pid(), reply);
+        let run = move |front: &Front| {
+            if answer.is_wanted() {
+                let done = job(front);
+                answer.give(|reply| tell(front, reply, done));
+            }
+        };
+        match self.crew.try_here(class) {
+            Some(_here) => run(&self.front),
+            None => {
+                let front = Arc::clone(&self.front);
+                self.crew.hand_over(move || run(&front));
+            }
+        }
+    }
+
+    /// The same for a change that has nothing to tell but whether it was done.
+    fn change(
+        &self,
+        request: &Request,
+        reply: ReplyEmpty,
+        job: impl FnOnce(&Front) -> Done<()> + Send + 'static,
+    ) {
+        self.work(Class::Change, request, reply, job, |_, reply, done| answer(reply, done));
+    }
+
+    /// The same for one that makes a name.
+    fn make(
+        &self,
+        request: &Request,
+        reply: ReplyEntry,
+        job: impl FnOnce(&Front) -> Done<Node> + Send + 'static,
+    ) {
+        self.work(Class::Change, request, reply, job, Front::answer_made);
+    }
+}
+
 fn answer(reply: ReplyEmpty, done: Done<()>) {
     match done {
         Ok(()) => reply.ok(),
@@ -174,10 +244,10 @@ fn answer(reply: ReplyEmpty, done: Done<()>) {
     }
 }
 
-impl fuser::Filesystem for Front {
+impl fuser::Filesystem for Server {
     fn init(&mut self, _: &Request, config: &mut KernelConfig) -> std::io::Result<()> {
         let can = config.capabilities();
-        if self.options.posix_acls {
+        if self.front.options.posix_acls {
             let lists = InitFlags::FUSE_POSIX_ACL | InitFlags::FUSE_DONT_MASK;
             let done = config.add_capabilities(lists);
             done.map_err(|_| std::io::Error::from(std::io::ErrorKind::Unsupported))?;
@@ -190,12 +260,16 @@ impl fuser::Filesystem for Front {
         Ok(())
     }
 
+    fn destroy(&mut self) {
+        self.requests.end();
+    }
+
     fn lookup(&self, _: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
-        self.answer_entry(reply, self.look_up(parent, name.as_bytes()));
+        self.front.answer_entry(reply, self.front.look_up(parent, name.as_bytes()));
     }
 
     fn getattr(&self, _: &Request, ino: INodeNo, _: Option<FileHandle>, reply: ReplyAttr) {
-        self.answer_attr(reply, self.look(ino));
+        self.front.answer_attr(reply, self.front.look(ino));
     }
 
     fn setattr(
@@ -217,13 +291,16 @@ impl fuser::Filesystem for Front {
         reply: ReplyAttr,
     ) {
         let wanted = crate::names::Wanted { mode, uid, gid, size, atime, mtime, ctime };
-        let node = self.set_attributes(Caller::of(request), ino, &wanted);
-        let known = node.and_then(|node| self.known(Of::Live(node.number()), &node));
-        self.answer_attr(reply, known);
+        let caller = Caller::of(request);
+        let set = move |front: &Front| {
+            let node = front.set_attributes(caller, ino, &wanted)?;
+            front.known(Of::Live(node.number()), &node)
+        };
+        self.work(Class::Change, request, reply, set, Front::answer_attr);
     }
 
     fn readlink(&self, _: &Request, ino: INodeNo, reply: ReplyData) {
-        match self.node(ino).and_then(|node| node.read_link().or_errno()) {
+        match self.front.node(ino).and_then(|node| node.read_link().or_errno()) {
             Ok(target) => reply.data(&target),
             Err(e) => reply.error(e),
         }
@@ -239,9 +316,11 @@ impl fuser::Filesystem for Front {
         rdev: u32,
         reply: ReplyEntry,
     ) {
-        let made = crate::names::kind_of(mode, rdev)
-            .and_then(|kind| self.make(Caller::of(request), parent, name, kind, (mode, umask)));
-        self.answer_made(reply, made);
+        let (caller, name) = (Caller::of(request), name.to_owned());
+        self.make(request, reply, move |front| {
+            let kind = crate::names::kind_of(mode, rdev)?;
+            front.make(caller, parent, &name, kind, (mode, umask))
+        });
     }
 
     fn mkdir(
@@ -253,17 +332,21 @@ impl fuser::Filesystem for Front {
         umask: u32,
         reply: ReplyEntry,
     ) {
+        let (caller, name) = (Caller::of(request), name.to_owned());
         let kind = engine::files::NewKind::Dir;
-        let made = self.make(Caller::of(request), parent, name, kind, (mode, umask));
-        self.answer_made(reply, made);
+        self.make(request, reply, move |front| {
+            front.make(caller, parent, &name, kind, (mode, umask))
+        });
     }
 
-    fn unlink(&self, _: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
-        answer(reply, self.unlink_name(parent, name.as_bytes()));
+    fn unlink(&self, request: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
+        let name = name.to_owned();
+        self.change(request, reply, move |front| front.unlink_name(parent, name.as_bytes()));
     }
 
-    fn rmdir(&self, _: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
-        answer(reply, self.remove_dir(parent, name.as_bytes()));
+    fn rmdir(&self, request: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
+        let name = name.to_owned();
+        self.change(request, reply, move |front| front.remove_dir(parent, name.as_bytes()));
     }
 
     fn symlink(
@@ -275,13 +358,13 @@ impl fuser::Filesystem for Front {
         reply: ReplyEntry,
     ) {
         let kind = engine::files::NewKind::Symlink(target.as_os_str().as_bytes().to_vec());
-        let made = self.make(Caller::of(request), parent, name, kind, (0o777, 0));
-        self.answer_made(reply, made);
+        let (caller, name) = (Caller::of(request), name.to_owned());
+        self.make(request, reply, move |front| front.make(caller, parent, &name, kind, (0o777, 0)));
     }
 
     fn rename(
         &self,
-        _: &Request,
+        request: &Request,
         parent: INodeNo,
         name: &OsStr,
         to_parent: INodeNo,
@@ -289,17 +372,27 @@ impl fuser::Filesystem for Front {
         flags: RenameFlags,
         reply: ReplyEmpty,
     ) {
-        let (from, to) = ((parent, name.as_bytes()), (to_parent, to_name.as_bytes()));
-        answer(reply, self.move_name(from, to, flags));
+        let (name, to_name) = (name.to_owned(), to_name.to_owned());
+        self.change(request, reply, move |front| {
+            let (from, to) = ((parent, name.as_bytes()), (to_parent, to_name.as_bytes()));
+            front.move_name(from, to, flags)
+        });
     }
 
-    fn link(&self, _: &Request, ino: INodeNo, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
-        let linked = self.add_link(ino, parent, name.as_bytes());
-        self.answer_made(reply, linked);
+    fn link(
+        &self,
+        request: &Request,
+        ino: INodeNo,
+        parent: INodeNo,
+        name: &OsStr,
+        reply: ReplyEntry,
+    ) {
+        let name = name.to_owned();
+        self.make(request, reply, move |front| front.add_link(ino, parent, name.as_bytes()));
     }
 
     fn open(&self, _: &Request, ino: INodeNo, flags: OpenFlags, reply: ReplyOpen) {
-        match self.open_file(ino, flags) {
+        match self.front.open_file(ino, flags) {
             // What the kernel has of a file is good for as long as its time and size are the same.
             Ok(handle) => reply.opened(handle, FopenFlags::FOPEN_KEEP_CACHE),
             Err(e) => reply.error(e),
@@ -316,24 +409,26 @@ impl fuser::Filesystem for Front {
         _: i32,
         reply: ReplyCreate,
     ) {
-        let kind = engine::files::NewKind::File;
-        let made = self.make(Caller::of(request), parent, name, kind, (mode, umask));
-        let opened = made.and_then(|node| {
-            let held = self.fs.hold(node.number()).or_errno()?;
-            let known = self.known(Of::Live(node.number()), &node)?;
-            Ok((known, self.handles.add(Some(held))))
-        });
-        match opened {
+        let (caller, name) = (Caller::of(request), name.to_owned());
+        let create = move |front: &Front| {
+            let kind = engine::files::NewKind::File;
+            let node = front.make(caller, parent, &name, kind, (mode, umask))?;
+            let held = front.fs.hold(node.number()).or_errno()?;
+            let known = front.known(Of::Live(node.number()), &node)?;
+            Ok((known, front.handles.add(Some(held))))
+        };
+        let tell = |_: &Front, reply: ReplyCreate, opened: Done<(Known, FileHandle)>| match opened {
             Ok((Known { attr, generation, ttl }, handle)) => {
                 reply.created(&ttl, &attr, generation, handle, FopenFlags::FOPEN_KEEP_CACHE);
             }
             Err(e) => reply.error(e),
-        }
+        };
+        self.work(Class::Change, request, reply, create, tell);
     }
 
     fn read(
         &self,
-        _: &Request,
+        request: &Request,
         ino: INodeNo,
         _: FileHandle,
         offset: u64,
@@ -342,15 +437,17 @@ impl fuser::Filesystem for Front {
         _: Option<LockOwner>,
         reply: ReplyData,
     ) {
-        match self.read_file(ino, offset, size.min(TRANSFER_MAX)) {
+        let read = move |front: &Front| front.read_file(ino, offset, size.min(TRANSFER_MAX));
+        let tell = |_: &Front, reply: ReplyData, done: Done<Vec<u8>>| match done {
             Ok(bytes) => reply.data(&bytes),
             Err(e) => reply.error(e),
-        }
+        };
+        self.work(Class::Content, request, reply, read, tell);
     }
 
     fn write(
         &self,
-        _: &Request,
+        request: &Request,
         ino: INodeNo,
         _: FileHandle,
         offset: u64,
@@ -360,10 +457,24 @@ impl fuser::Filesystem for Front {
         _: Option<LockOwner>,
         reply: ReplyWrite,
     ) {
-        match self.write_file(ino, offset, data, how, flags) {
-            Ok(()) => reply.written(u32::try_from(data.len()).unwrap_or(u32::MAX)),
+        let length = u32::try_from(data.len()).unwrap_or(u32::MAX);
+        let tell = move |reply: ReplyWrite, done: Done<()>| match done {
+            Ok(()) => reply.written(length),
             Err(e) => reply.error(e),
+        };
+        let answer = self.requests.begin(request.pid(), reply);
+        if let Some(_here) = self.crew.try_here(Class::Change) {
+            let done = self.front.write_file(ino, offset, data, how, flags);
+            return answer.give(|reply| tell(reply, done));
         }
+        // What another thread writes needs bytes of its own: these are the next request's.
+        let (data, front) = (data.to_vec(), Arc::clone(&self.front));
+        self.crew.hand_over(move || {
+            if answer.is_wanted() {
+                let done = front.write_file(ino, offset, &data, how, flags);
+                answer.give(|reply| tell(reply, done));
+            }
+        });
     }
 
     fn flush(&self, _: &Request, _: INodeNo, _: FileHandle, _: LockOwner, reply: ReplyEmpty) {
@@ -383,15 +494,19 @@ impl fuser::Filesystem for Front {
     ) {
         // Before the file is freed, which may take long: no program waits for that.
         reply.ok();
-        drop(self.handles.remove(handle));
+        let Some(handle) = self.front.handles.remove(handle) else { return };
+        match self.crew.try_here(Class::Change) {
+            Some(_here) => drop(handle),
+            None => self.crew.hand_over(move || drop(handle)),
+        }
     }
 
-    fn fsync(&self, _: &Request, ino: INodeNo, _: FileHandle, _: bool, reply: ReplyEmpty) {
-        self.promise(ino, reply);
+    fn fsync(&self, request: &Request, ino: INodeNo, _: FileHandle, _: bool, reply: ReplyEmpty) {
+        self.promise(request, ino, reply);
     }
 
     fn opendir(&self, _: &Request, ino: INodeNo, _: OpenFlags, reply: ReplyOpen) {
-        match self.open_dir(ino) {
+        match self.front.open_dir(ino) {
             Ok(handle) => reply.opened(handle, FopenFlags::empty()),
             Err(e) => reply.error(e),
         }
@@ -405,7 +520,7 @@ impl fuser::Filesystem for Front {
         place: u64,
         mut reply: ReplyDirectory,
     ) {
-        match self.list(ino, handle, place, &mut reply) {
+        match self.front.list(ino, handle, place, &mut reply) {
             Ok(()) => reply.ok(),
             Err(e) => reply.error(e),
         }
@@ -419,7 +534,7 @@ impl fuser::Filesystem for Front {
         place: u64,
         mut reply: ReplyDirectoryPlus,
     ) {
-        match self.list(ino, handle, place, &mut reply) {
+        match self.front.list(ino, handle, place, &mut reply) {
             Ok(()) => reply.ok(),
             Err(e) => reply.error(e),
         }
@@ -434,21 +549,21 @@ impl fuser::Filesystem for Front {
         reply: ReplyEmpty,
     ) {
         reply.ok();
-        drop(self.handles.remove(handle));
+        drop(self.front.handles.remove(handle));
     }
 
-    fn fsyncdir(&self, _: &Request, ino: INodeNo, _: FileHandle, _: bool, reply: ReplyEmpty) {
+    fn fsyncdir(&self, request: &Request, ino: INodeNo, _: FileHandle, _: bool, reply: ReplyEmpty) {
         // Changes of names are promised with any file.
-        self.promise(ino, reply);
+        self.promise(request, ino, reply);
     }
 
     fn statfs(&self, _: &Request, _: INodeNo, reply: ReplyStatfs) {
-        self.answer_statfs(reply);
+        self.front.answer_statfs(reply);
     }
 
     fn setxattr(
         &self,
-        _: &Request,
+        request: &Request,
         ino: INodeNo,
         name: &OsStr,
         value: &[u8],
@@ -456,41 +571,48 @@ impl fuser::Filesystem for Front {
         _: u32,
         reply: ReplyEmpty,
     ) {
-        answer(reply, self.set_xattr(ino, name.as_bytes(), value, flags));
+        let (name, value) = (name.to_owned(), value.to_vec());
+        self.change(request, reply, move |front| {
+            front.set_xattr(ino, name.as_bytes(), &value, flags)
+        });
     }
 
     fn getxattr(&self, _: &Request, ino: INodeNo, name: &OsStr, size: u32, reply: ReplyXattr) {
-        answer_xattr(reply, size, self.xattr(ino, name.as_bytes()));
+        answer_xattr(reply, size, self.front.xattr(ino, name.as_bytes()));
     }
 
     fn listxattr(&self, _: &Request, ino: INodeNo, size: u32, reply: ReplyXattr) {
-        answer_xattr(reply, size, self.xattr_names(ino));
+        answer_xattr(reply, size, self.front.xattr_names(ino));
     }
 
-    fn removexattr(&self, _: &Request, ino: INodeNo, name: &OsStr, reply: ReplyEmpty) {
-        answer(reply, self.remove_xattr(ino, name.as_bytes()));
+    fn removexattr(&self, request: &Request, ino: INodeNo, name: &OsStr, reply: ReplyEmpty) {
+        let name = name.to_owned();
+        self.change(request, reply, move |front| front.remove_xattr(ino, name.as_bytes()));
     }
 
     fn ioctl(
         &self,
-        _: &Request,
+        request: &Request,
         ino: INodeNo,
         _: FileHandle,
         _: IoctlFlags,
-        request: u32,
+        number: u32,
         given: &[u8],
         _: u32,
         reply: ReplyIoctl,
     ) {
-        match self.control(ino, request, given) {
+        let given = given.to_vec();
+        let control = move |front: &Front| front.control(ino, number, &given);
+        let tell = |_: &Front, reply: ReplyIoctl, done: Done<Vec<u8>>| match done {
             Ok(back) => reply.ioctl(0, &back),
             Err(e) => reply.error(e),
-        }
+        };
+        self.work(Class::Change, request, reply, control, tell);
     }
 
     fn fallocate(
         &self,
-        _: &Request,
+        request: &Request,
         ino: INodeNo,
         _: FileHandle,
         offset: u64,
@@ -498,7 +620,7 @@ impl fuser::Filesystem for Front {
         mode: i32,
         reply: ReplyEmpty,
     ) {
-        answer(reply, self.allocate(ino, offset, length, mode));
+        self.change(request, reply, move |front| front.allocate(ino, offset, length, mode));
     }
 
     fn lseek(
@@ -510,7 +632,7 @@ impl fuser::Filesystem for Front {
         whence: i32,
         reply: ReplyLseek,
     ) {
-        match self.seek(ino, offset, whence) {
+        match self.front.seek(ino, offset, whence) {
             Ok(offset) => reply.offset(offset),
             Err(e) => reply.error(e),
         }
@@ -531,14 +653,26 @@ fn answer_xattr(reply: ReplyXattr, room: u32, bytes: Done<Vec<u8>>) {
     }
 }
 
-impl Front {
+impl Server {
     /// Answers when what was changed of the file survives whatever happens; no thread waits for it.
-    fn promise(&self, ino: INodeNo, reply: ReplyEmpty) {
+    fn promise(&self, request: &Request, ino: INodeNo, reply: ReplyEmpty) {
+        let front = &self.front;
         // What cannot be changed is durable.
-        let Ok(file) = self.object(ino) else { return reply.ok() };
-        if !self.fs.objset().is_live() {
+        let Ok(file) = front.object(ino) else { return reply.ok() };
+        if !front.fs.objset().is_live() {
             return reply.ok();
         }
-        self.fs.sync_then(Some(file), move |done| answer(reply, done.or_errno()));
+        let waiting = self.requests.begin(request.pid(), reply);
+        let told = move |done: Result<(), engine::errors::ZplError>| {
+            waiting.give(|reply| answer(reply, done.or_errno()));
+        };
+        // Some promises are kept by the thread that asks.
+        match self.crew.try_here(Class::Change) {
+            Some(_here) => front.fs.sync_then(Some(file), told),
+            None => {
+                let fs = front.fs.clone();
+                self.crew.hand_over(move || fs.sync_then(Some(file), told));
+            }
+        }
     }
 }

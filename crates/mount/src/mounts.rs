@@ -1,6 +1,6 @@
 //! What this process has mounted.
 
-use crate::front::Front;
+use crate::front::{Front, Server};
 use crate::{Error, Options, Snapshots, SpaceFn, system};
 use engine::Filesystem;
 use fuser::{Config, Session, SessionACL};
@@ -92,7 +92,8 @@ impl Mounts {
         config.n_threads = Some(options.threads.max(1));
         config.clone_fd = true;
         let mounted = Mounted { name: what.name, dir: dir.clone(), options: options.clone() };
-        let begun = Session::from_fd(front, connection, SessionACL::All, config)
+        let begun = Server::new(front, options.threads.max(1))
+            .and_then(|server| Session::from_fd(server, connection, SessionACL::All, config))
             .and_then(|session| self.answer(session, mounted));
         begun.map_err(|e| {
             // A mount without a process that answers does not stay.
@@ -103,7 +104,7 @@ impl Mounts {
     }
 
     /// Answers requests until the mount is gone.
-    fn answer(&self, session: Session<Front>, mounted: Mounted) -> std::io::Result<()> {
+    fn answer(&self, session: Session<Server>, mounted: Mounted) -> std::io::Result<()> {
         let number = {
             let mut state = self.0.state.lock();
             state.next += 1;

@@ -428,3 +428,102 @@ fn mount_calls_zinc_by_the_name_of_its_helper() {
     place.unmount();
     assert_eq!(mounted("tank/a"), "no\n");
 }
+
+/// A file system in memory, in which a pool's file can grow no further than this.
+struct Small(PathBuf);
+
+impl Small {
+    fn new(at: PathBuf, mib: u64) -> Self {
+        std::fs::create_dir(&at).unwrap();
+        let small = Self(at);
+        small.mount(&format!("size={mib}m"));
+        small
+    }
+
+    fn mount(&self, options: &str) {
+        let mut mount = Command::new("mount");
+        mount.args(["-t", "tmpfs", "-o", options, "tmpfs"]).arg(&self.0);
+        assert!(mount.status().unwrap().success());
+    }
+}
+
+impl Drop for Small {
+    fn drop(&mut self) {
+        let _ = Command::new("umount").arg("-l").arg(&self.0).status();
+    }
+}
+
+/// Writers that wait for a suspended pool hold up themselves only: what reads does not wait, a
+/// signal ends a writer, and when the pool is resumed the others go on with nothing lost.
+#[testkit::needs("fuse")]
+#[test]
+fn a_suspended_pool_holds_up_only_what_needs_its_devices() {
+    let place = Place { dir: tempfile::tempdir().unwrap() };
+    std::fs::create_dir(place.mnt()).unwrap();
+    let small = Small::new(place.path("small"), 96);
+    std::fs::File::create(place.path("small/disk")).unwrap().set_len(1 << 30).unwrap();
+    place.zinc(&["zpool", "create", "tank", place.path("small/disk").to_str().unwrap()]).ok();
+    place.mount("tank");
+    // However much memory the machine has, writers wait soon.
+    place.zinc(&["tunables", "--pool", "tank", "zfs_dirty_data_max=32M"]).ok();
+    place.sh("mkdir d; echo here > d/a; sync; head -c 20M /dev/urandom > ../random");
+    // More than there are threads that answer.
+    let write = |n: usize| {
+        let mut cp = Command::new("cp");
+        cp.args(["../random", &format!("f{n}")]).current_dir(place.mnt());
+        cp.stderr(Stdio::null()).spawn().unwrap()
+    };
+    let mut writers: Vec<_> = (0..12).map(write).collect();
+    let health = || place.zinc(&["zpool", "list", "-H", "-o", "health", "tank"]).ok();
+    support::place::until("the pool is suspended", || health().contains("SUSPENDED"));
+    assert_eq!(
+        place.sh("timeout 60 ls d; timeout 60 cat d/a; timeout 60 stat -c %F ."),
+        "a\nhere\ndirectory\n"
+    );
+    place.sh("timeout 60 ls -l; timeout 60 df . > /dev/null");
+    // None has ended: what they wait for is not there.
+    assert!(writers.iter_mut().all(|w| w.try_wait().unwrap().is_none()));
+    let mut killed = writers.split_off(10);
+    kill(killed[0].id() as i32, "-KILL");
+    kill(killed[1].id() as i32, "-TERM");
+    for one in &mut killed {
+        support::place::until("a writer ends", || one.try_wait().unwrap().is_some());
+    }
+    small.mount("remount,size=1g");
+    place.zinc(&["zpool", "clear", "tank"]).ok();
+    for mut writer in writers {
+        assert!(writer.wait().unwrap().success());
+    }
+    place.sh("for n in 0 1 2 3 4 5 6 7 8 9; do cmp ../random f$n; done");
+    place.unmount();
+    place.zinc(&["zpool", "export", "tank"]);
+    drop(small);
+}
+
+/// The same, when nothing brings the devices back: the pool is let go of by force, and what waited
+/// is told.
+#[testkit::needs("fuse")]
+#[test]
+fn what_waits_for_a_suspended_pool_is_freed_when_it_is_exported_by_force() {
+    let place = Place { dir: tempfile::tempdir().unwrap() };
+    std::fs::create_dir(place.mnt()).unwrap();
+    let _small = Small::new(place.path("small"), 96);
+    std::fs::File::create(place.path("small/disk")).unwrap().set_len(1 << 30).unwrap();
+    place.zinc(&["zpool", "create", "tank", place.path("small/disk").to_str().unwrap()]).ok();
+    let server = place.mount("tank");
+    let write = |n: usize| {
+        let mut head = Command::new("head");
+        head.args(["-c", "60M", "/dev/urandom"]).stderr(Stdio::null());
+        let file = std::fs::File::create(place.mnt().join(format!("f{n}"))).unwrap();
+        head.stdout(file).spawn().unwrap()
+    };
+    let writers: Vec<_> = (0..12).map(write).collect();
+    let health = || place.zinc(&["zpool", "list", "-H", "-o", "health", "tank"]).ok();
+    support::place::until("the pool is suspended", || health().contains("SUSPENDED"));
+    let exported = place.zinc(&["zpool", "export", "-f", "tank"]);
+    assert!(exported.code == 0 && exported.err.contains("is lost"), "{}", exported.err);
+    for mut writer in writers {
+        assert!(!writer.wait().unwrap().success());
+    }
+    wait_for_end(server);
+}

@@ -266,7 +266,7 @@ impl HeadSpace {
                     return Fit::Later;
                 }
             }
-            SpaceUse::Write => {
+            SpaceUse::Write | SpaceUse::Optional => {
                 // Of what is above it, nobody else needs to know.
                 let above = (bytes / 4).saturating_add(64 << 10);
                 let (in_pool, here) = (pool.for_writing(), self.now.load(Relaxed));

@@ -59,6 +59,9 @@ impl Transactions for HeadTransactions {
             if fit == Fit::Now {
                 break;
             }
+            if hold.space == SpaceUse::Optional {
+                return Err(stopped(objset, "it would have to wait for space"));
+            }
             if hold.space == SpaceUse::Free && attempt >= TXGS_WAITED {
                 space.promise_anyway(&shared.space, bytes, worst);
                 break;
@@ -72,7 +75,11 @@ impl Transactions for HeadTransactions {
             shared.txgs.wait_synced(open, Pushed::Space).map_err(|why| stopped(objset, &why))?;
         }
         let throttled = (hold.space == SpaceUse::Write).then_some(bytes);
-        match shared.txgs.enter(throttled) {
+        let entered = match hold.space {
+            SpaceUse::Optional => shared.txgs.enter_unless_suspended(),
+            _ => shared.txgs.enter(throttled),
+        };
+        match entered {
             Ok(txg) => {
                 let head = self.clone();
                 Ok(Tx::new(txg, Arc::new(Reservation { head, shared, bytes, worst, throttled })))

@@ -396,10 +396,24 @@ impl Txgs {
         if throttled.is_some() {
             self.hold_back()?;
         }
+        self.enter_in(throttled, &|| self.fail_mode())
+    }
+
+    /// The same for a transaction that is not worth waiting for: neither for others that are
+    /// throttled nor for devices.
+    pub(crate) fn enter_unless_suspended(&self) -> Result<u64, Stopped> {
+        self.enter_in(None, &|| FailMode::Continue)
+    }
+
+    fn enter_in(
+        &self,
+        throttled: Option<u64>,
+        mode: &dyn Fn() -> FailMode,
+    ) -> Result<u64, Stopped> {
         loop {
             // What is changed from then on would never be durable, or not soon.
             if self.stands.load(Ordering::Relaxed) {
-                self.wait_while_suspended()?;
+                self.wait_while_suspended(mode)?;
             }
             self.inside.fetch_add(1, Ordering::SeqCst);
             if !self.shut.load(Ordering::SeqCst) {
@@ -413,7 +427,7 @@ impl Txgs {
             while self.shut.load(Ordering::SeqCst) {
                 self.opened.wait(&mut state);
             }
-            state.check_going(self.fail_mode())?;
+            state.check_going(mode())?;
         }
     }
 

@@ -1,14 +1,14 @@
 //! Attributes: mode, owner, times, flags, project.
 
 use super::attrs::Attrs;
-use super::check_flags;
 use super::undo::Undo;
+use super::{HOLD_NAMES, check_flags};
 use crate::acl::mode_of;
 use crate::error::{Error, Result};
 use crate::fs::Filesystem;
 use crate::node::Node;
 use crate::op::{AccessList, Op, SetAttrs};
-use dmu::{Tx, Zap};
+use dmu::{Hold, Tx, Zap};
 use ondisk::fuid::Fuid;
 use ondisk::sa::zpl;
 use ondisk::znode::{Dirent, Time, flags, mode};
@@ -146,7 +146,7 @@ impl Filesystem {
     /// was written.
     ///
     /// # Errors
-    /// `NotFound`; no space.
+    /// `NotFound`; it would have to wait, for space or for the devices of a suspended pool.
     pub fn touch_atime(&self, file: &Node, now: Time) -> Result<bool> {
         let settings = self.settings();
         if !settings.atime || self.check_writable().is_err() || file.atime >= now {
@@ -159,8 +159,10 @@ impl Filesystem {
             return Ok(false);
         }
         let set = SetAttrs { atime: Some(now), ..SetAttrs::default() };
+        // A reader does not wait for writers, nor for the devices of a suspended pool.
+        let tx = self.begin(Hold::optional(HOLD_NAMES))?;
         // A read is not promised.
-        self.with_small_tx(|tx| self.set_attrs_noted(tx, file.number(), &set, now, false))?;
+        self.set_attrs_noted(&tx, file.number(), &set, now, false)?;
         Ok(true)
     }
 }

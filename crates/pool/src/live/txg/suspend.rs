@@ -58,10 +58,10 @@ impl Txgs {
     }
 
     /// For who wants to enter: waits as long as the machine is suspended, where the mode says so.
-    pub(super) fn wait_while_suspended(&self) -> Result<(), Stopped> {
+    pub(super) fn wait_while_suspended(&self, mode: &dyn Fn() -> FailMode) -> Result<(), Stopped> {
         let mut state = self.state.lock();
         loop {
-            state.check_going(self.fail_mode())?;
+            state.check_going(mode())?;
             if state.suspended.is_none() {
                 return Ok(());
             }

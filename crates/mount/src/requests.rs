@@ -1,0 +1,265 @@
+//! Requests under way, and what becomes of one whose process is to end.
+//!
+//! # Theory
+//!
+//! A process within a request cannot end before the request is answered: the kernel keeps it, also
+//! from `SIGKILL`. What the kernel then asks (`FUSE_INTERRUPT`) does not come through here, because
+//! the library refuses it by itself. So one thread looks at requests that have been under way for
+//! [`LOOK`]: where a signal waits that will end the process that asked, the request is answered
+//! with `EINTR`, and the kernel lets the process go. What was to be done is done later or never, as
+//! after any death in the middle of a call. A process that outlives its signals never sees the
+//! error, and so no program has to know of it.
+//!
+//! The thread sleeps on a condition while nothing is under way.
+
+use fuser::Errno;
+use parking_lot::{Condvar, Mutex};
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// How old a request is before its process is looked at, and how often that is done.
+const LOOK: Duration = Duration::from_millis(250);
+
+/// A reply to the kernel that can be an error.
+pub(crate) trait Refuse: Send + 'static {
+    fn refuse(self, e: Errno);
+}
+
+macro_rules! refuse {
+    ($($reply:ident),*) => {$(
+        impl Refuse for fuser::$reply {
+            fn refuse(self, e: Errno) {
+                self.error(e);
+            }
+        }
+    )*};
+}
+
+refuse!(
+    ReplyAttr,
+    ReplyCreate,
+    ReplyData,
+    ReplyEmpty,
+    ReplyEntry,
+    ReplyIoctl,
+    ReplyLseek,
+    ReplyOpen,
+    ReplyStatfs,
+    ReplyWrite,
+    ReplyXattr
+);
+
+/// A reply that waits for its answer.
+trait Pending: Send + Sync {
+    /// Answers with an error, unless it is answered already.
+    fn refuse(&self, e: Errno);
+}
+
+impl<R: Refuse> Pending for Mutex<Option<R>> {
+    fn refuse(&self, e: Errno) {
+        let reply = self.lock().take();
+        if let Some(reply) = reply {
+            reply.refuse(e);
+        }
+    }
+}
+
+/// The requests of a mount that are under way. Clones are the same.
+#[derive(Clone, Default)]
+pub(crate) struct Requests(Arc<Shared>);
+
+#[derive(Default)]
+struct Shared {
+    state: Mutex<State>,
+    /// Something is under way, or nothing will be any more.
+    changed: Condvar,
+}
+
+#[derive(Default)]
+struct State {
+    next: u64,
+    under_way: HashMap<u64, UnderWay>,
+    /// The thread that looks sleeps until something is under way.
+    sleeps: bool,
+    over: bool,
+}
+
+struct UnderWay {
+    /// The kernel's number of the thread that asked.
+    thread: u32,
+    since: Instant,
+    reply: Arc<dyn Pending>,
+}
+
+/// The right to answer a request. Dropping it leaves the reply to whoever has it.
+pub(crate) struct Answer<R: Refuse> {
+    reply: Arc<Mutex<Option<R>>>,
+    number: u64,
+    requests: Requests,
+}
+
+impl<R: Refuse> Answer<R> {
+    /// Answers by `tell`, unless the request was answered because its process ends.
+    pub(crate) fn give(&self, tell: impl FnOnce(R)) {
+        let reply = self.reply.lock().take();
+        if let Some(reply) = reply {
+            tell(reply);
+        }
+    }
+
+    /// Whether anybody still wants what was asked for.
+    pub(crate) fn is_wanted(&self) -> bool {
+        self.reply.lock().is_some()
+    }
+}
+
+impl<R: Refuse> Drop for Answer<R> {
+    fn drop(&mut self) {
+        self.requests.0.state.lock().under_way.remove(&self.number);
+    }
+}
+
+impl Requests {
+    /// Starts the thread that looks. It ends with [`Self::end`].
+    ///
+    /// # Errors
+    /// No thread can be started.
+    pub(crate) fn watch(&self) -> std::io::Result<()> {
+        let shared = Arc::clone(&self.0);
+        let look = move || shared.look();
+        std::thread::Builder::new().name("mount-signals".to_owned()).spawn(look).map(drop)
+    }
+
+    /// No request comes any more.
+    pub(crate) fn end(&self) {
+        self.0.state.lock().over = true;
+        self.0.changed.notify_all();
+    }
+
+    /// A request of a thread that is to be answered by `reply`.
+    pub(crate) fn begin<R: Refuse>(&self, thread: u32, reply: R) -> Answer<R> {
+        let reply = Arc::new(Mutex::new(Some(reply)));
+        let pending: Arc<dyn Pending> = Arc::clone(&reply) as _;
+        let under_way = UnderWay { thread, since: Instant::now(), reply: pending };
+        let mut state = self.0.state.lock();
+        let number = state.next;
+        state.next += 1;
+        state.under_way.insert(number, under_way);
+        if std::mem::take(&mut state.sleeps) {
+            self.0.changed.notify_all();
+        }
+        Answer { reply, number, requests: self.clone() }
+    }
+}
+
+impl Shared {
+    fn look(&self) {
+        let mut state = self.state.lock();
+        while !state.over {
+            if state.under_way.is_empty() {
+                state.sleeps = true;
+                self.changed.wait(&mut state);
+                continue;
+            }
+            let _ = self.changed.wait_for(&mut state, LOOK);
+            let old = state.under_way.values().filter(|one| one.since.elapsed() >= LOOK);
+            let old: Vec<_> = old.map(|one| (one.thread, Arc::clone(&one.reply))).collect();
+            // The system is asked, and the kernel answered, without the lock.
+            parking_lot::MutexGuard::unlocked(&mut state, || {
+                let doomed = old.iter().filter(|(thread, _)| is_doomed(*thread));
+                doomed.for_each(|(_, reply)| reply.refuse(Errno::EINTR));
+            });
+        }
+    }
+}
+
+/// A signal waits for the thread that will end its process.
+fn is_doomed(thread: u32) -> bool {
+    // The kernel asks for itself, or for a process that cannot be seen from here.
+    if thread == 0 {
+        return false;
+    }
+    let status = std::fs::read_to_string(format!("/proc/{thread}/status"));
+    status.is_ok_and(|text| has_fatal_signal(&text))
+}
+
+/// What `/proc/PID/status` says of signals, as sets of bits: one waits that is not held back, and
+/// for which the process has no function, and which then ends it.
+fn has_fatal_signal(status: &str) -> bool {
+    /// Signals that do not end a process that has no function for them: `SIGCHLD`, `SIGCONT`,
+    /// `SIGSTOP`, `SIGTSTP`, `SIGTTIN`, `SIGTTOU`, `SIGURG`, `SIGWINCH`.
+    const HARMLESS: [u32; 8] = [17, 18, 19, 20, 21, 22, 23, 28];
+    const KILL: u64 = 1 << 8;
+    let set = |name: &str| {
+        let line = status.lines().find_map(|line| line.strip_prefix(name));
+        line.and_then(|set| u64::from_str_radix(set.trim(), 16).ok()).unwrap_or(0)
+    };
+    let waiting = set("SigPnd:") | set("ShdPnd:");
+    let harmless = HARMLESS.iter().fold(0, |all, n| all | 1 << (n - 1));
+    let outlived = (set("SigBlk:") | set("SigIgn:") | set("SigCgt:") | harmless) & !KILL;
+    waiting & !outlived != 0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn status(pending: u64, shared: u64, blocked: u64, caught: u64) -> String {
+        format!(
+            "Name:\tcp\nState:\tD (disk sleep)\nSigQ:\t1/7\nSigPnd:\t{pending:016x}\n\
+             ShdPnd:\t{shared:016x}\nSigBlk:\t{blocked:016x}\nSigIgn:\t0000000000000000\n\
+             SigCgt:\t{caught:016x}\n"
+        )
+    }
+
+    #[test]
+    fn a_signal_is_fatal_that_the_process_does_not_outlive() {
+        let [int, kill, chld] = [1 << 1, 1 << 8, 1 << 16];
+        assert!(!has_fatal_signal(&status(0, 0, 0, 0)));
+        assert!(has_fatal_signal(&status(kill, 0, 0, 0)));
+        assert!(has_fatal_signal(&status(0, kill, u64::MAX, u64::MAX)));
+        assert!(has_fatal_signal(&status(0, int, 0, 0)));
+        assert!(!has_fatal_signal(&status(0, int, 0, int)), "it has a function for it");
+        assert!(!has_fatal_signal(&status(0, int, int, 0)), "it is held back");
+        assert!(!has_fatal_signal(&status(0, chld, 0, 0)));
+        assert!(!has_fatal_signal("no such thing"));
+    }
+
+    struct Reply(std::sync::mpsc::Sender<i32>);
+
+    impl Refuse for Reply {
+        fn refuse(self, e: Errno) {
+            self.0.send(e.code()).unwrap();
+        }
+    }
+
+    /// A process that a signal ends while one of its requests is under way is let go. It stands
+    /// still meanwhile, as the kernel would have it: a signal other than `SIGKILL` waits then.
+    #[test]
+    fn a_request_of_a_process_that_ends_is_answered() {
+        let mut child = std::process::Command::new("sleep").arg("100").spawn().unwrap();
+        let requests = Requests::default();
+        requests.watch().unwrap();
+        let (tell, told) = std::sync::mpsc::channel();
+        let answer = requests.begin(child.id(), Reply(tell.clone()));
+        let other = requests.begin(std::process::id(), Reply(tell));
+        let signal = |name: &str| {
+            let id = child.id().to_string();
+            assert!(
+                std::process::Command::new("kill").args([name, &id]).status().unwrap().success()
+            );
+        };
+        signal("-STOP");
+        assert!(told.recv_timeout(LOOK * 4).is_err(), "it only stands still");
+        signal("-TERM");
+        assert_eq!(told.recv_timeout(Duration::from_secs(60)), Ok(Errno::EINTR.code()));
+        assert!(!answer.is_wanted());
+        assert!(other.is_wanted());
+        drop((answer, other));
+        assert!(requests.0.state.lock().under_way.is_empty());
+        requests.end();
+        child.kill().unwrap();
+        child.wait().unwrap();
+    }
+}
