@@ -66,7 +66,7 @@ pub enum Command {
     #[command(subcommand)]
     Lab(cmd::lab::Command),
     /// Hold a pool open, so that other commands can work on it at once and watch it
-    Serve(cmd::serve::Args),
+    Serve(Box<cmd::serve::Args>),
     /// Export volumes, snapshots and files as disks, over NBD
     Nbd(cmd::nbd::Args),
     /// Mount a file system or snapshot, for all programs
@@ -132,7 +132,7 @@ impl Command {
             Self::Txgs(a) => Box::new(a),
             Self::Throttle(a) => Box::new(a),
             Self::Lab(c) => c.verb(),
-            Self::Serve(a) => Box::new(a),
+            Self::Serve(a) => a,
             Self::Nbd(a) => Box::new(a),
             Self::Mount(a) => Box::new(a),
             Self::Unmount(a) => Box::new(a),

@@ -7,7 +7,7 @@
 //! | --- | --- |
 //! | `failure`, `hints`, `host`, `json` | what is said of a failure, exit codes, JSON's shape |
 //! | `session` | what a verb works with besides its arguments |
-//! | `ui`, `local_time`, `progress`, `target` | the terminal, and files that verbs write |
+//! | `ui`, `log`, `local_time`, `progress`, `target` | the terminal, and files that verbs write |
 //! | `args`, `keys`, `objsets`, `place` | options of many verbs, keys, places in a pool |
 //! | `places`, `known`, `served`, `queue`, `others`, `found` | where pools are, and who has them |
 //! | `opening`, `live` | opening one to look at it, or to change it |
@@ -35,6 +35,7 @@ mod keys;
 mod known;
 mod live;
 mod local_time;
+mod log;
 mod missing;
 mod mounting;
 mod objsets;

@@ -126,6 +126,12 @@ fn complain(session: &Session, text: &str) {
     written.unwrap_or_else(|e| process.output.lose_errors(&e));
 }
 
+/// Device and inode of the file that standard error is.
+pub fn identity_of_errors() -> Option<(u64, u64)> {
+    let stat = rustix::fs::fstat(io::stderr()).ok()?;
+    Some((stat.st_dev, stat.st_ino))
+}
+
 /// Standard error of a process that waits for no reader.
 fn errors_of_process() -> io::Result<Stream> {
     let errors = io::stderr().as_fd().try_clone_to_owned()?;

@@ -7,6 +7,7 @@
 //! runs for clients |
 //! | `txgs` | `count`, `alive` | records of the last txgs, oldest first; if `alive`, of all |
 //! | `stats` | | a snapshot of all counters |
+//! | `report` | | what the page in a browser has beside them: space, scan, advice |
 //! | `tunables` | `set`, an object of values by name | the values, all or those that were set |
 //! | `sync` | | the txg that is durable now |
 //! | `export` | `command`, `force` | nothing, or why it is only let go; the server ends |
@@ -45,7 +46,7 @@ use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Bytes of what is shown to another user, at most.
 const SHOWN_MAX: u64 = 16 << 20;
@@ -192,6 +193,14 @@ impl Service {
         self.held.look(|pool| {
             serde_json::to_value(pool.stats())
                 .map_err(|e| Refusal::new("cannot read the statistics").because(e.to_string()))
+        })
+    }
+
+    fn report(&self) -> Result<Value, Refusal> {
+        self.held.look(|pool| {
+            let report = page::Report::of(pool).map_err(|e| refusal(&Failure::from(e)))?;
+            serde_json::to_value(report)
+                .map_err(|e| Refusal::new("cannot make a report").because(e.to_string()))
         })
     }
 
@@ -387,7 +396,8 @@ impl Service {
         begun: impl FnOnce(),
     ) -> Result<u8, Refusal> {
         let words = line.args.iter().map(|word| word.to_string_lossy()).collect::<Vec<_>>();
-        self.held.work(&words.join(" "), peer.pid, presence, |pool| {
+        let shown = words.join(" ");
+        self.held.work(&shown, peer.pid, presence, |pool| {
             begun();
             let client = Arc::new(Client {
                 pool: Arc::clone(pool),
@@ -408,9 +418,13 @@ impl Service {
                 is_guest: peer.is_other,
             });
             let session = self.session.for_client(client);
+            let began = Instant::now();
             let code = ui::finish(&session, (session.process().grammar.run)(&session));
             self.follow(pool.guid());
-            Ok(number(code))
+            let (code, time) = (number(code), began.elapsed());
+            let Peer { pid, user, .. } = peer;
+            tracing::debug!(target: "zinc::request", pid, user, code, ?time, "{shown}");
+            Ok(code)
         })
     }
 }
@@ -477,13 +491,15 @@ impl Handler for Service {
             "status" => self.status(),
             "txgs" => self.txgs(request),
             "stats" => self.stats(),
+            "report" => self.report(),
             "tunables" => self.tunables(request, peer),
             "sync" => self.sync(peer),
             "unmount" => self.unmount(request, peer),
             "export" => self.export(request, peer),
             "run" => self.run(request, peer, files),
             other => Err(Refusal::new(format!("no request is named {other:?}")).hint(
-                "there are ping, status, stats, txgs, tunables, sync, unmount, export and run",
+                "there are ping, status, stats, report, txgs, tunables, sync, unmount, export and \
+                 run",
             )),
         }
     }

@@ -13,8 +13,11 @@
 //! it finds the pool. How it is let go while commands run for clients is said in `held`. What is
 //! killed instead leaves the pool as any crash does, and its socket to be taken over.
 
+mod all;
 pub mod background;
+mod config;
 mod handler;
+mod notify;
 mod panic;
 mod spares;
 mod web;
@@ -28,6 +31,7 @@ use crate::found;
 use crate::held::{self, Held, Kept, Manner};
 use crate::known;
 use crate::live::{self, LiveArgs, LiveHow};
+use crate::log::{self, Filter};
 use crate::mounting::{self, Wanted};
 use crate::served::{self, Server as Other};
 use crate::session::Session;
@@ -48,6 +52,8 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::{Duration, Instant};
 
+/// The option that tells a process which pool of all is its.
+const PART: &str = "part";
 /// What the user is told whose pool was not exported.
 const LIKE_A_CRASH: &str = "what was synced is safe; the next command takes the pool over as after \
                             a crash";
@@ -102,6 +108,23 @@ pub struct Args {
     /// Mount the file systems that the properties mountpoint and canmount say
     #[arg(long)]
     mount: bool,
+    /// All known pools, each by a process of its own that is started again when it fails
+    #[arg(short = 'a', long, conflicts_with_all = ["pool", "search", "socket", "metrics"])]
+    all: bool,
+    /// With -a: but not this pool (repeatable)
+    #[arg(long, value_name = "POOL", requires = "all")]
+    skip: Vec<String>,
+    /// Read options from this file: a line is a long option without its dashes, and those below
+    /// [POOL] are for that pool alone; what is typed counts more
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+    /// What is told on standard error: error, warn, info or debug, also by target, as in
+    /// warn,zinc::request=debug (info unless ZINC_LOG says otherwise)
+    #[arg(long, value_name = "FILTER", value_parser = Filter::parse)]
+    log_filter: Option<Filter>,
+    /// What -a starts: the process of the pool with this guid.
+    #[arg(long = PART, value_name = "GUID", hide = true)]
+    part: Option<String>,
     /// Mounts that it is started for.
     #[arg(skip)]
     mounts: Vec<Wanted>,
@@ -109,7 +132,8 @@ pub struct Args {
     #[arg(skip)]
     ends_with_mounts: bool,
     /// The pool
-    pool: String,
+    #[arg(required_unless_present_any = ["all", PART])]
+    pool: Option<String>,
 }
 
 impl Args {
@@ -143,7 +167,12 @@ impl Args {
             mount: false,
             mounts: Vec::new(),
             ends_with_mounts: false,
-            pool,
+            all: false,
+            skip: Vec::new(),
+            config: None,
+            log_filter: None,
+            part: None,
+            pool: Some(pool),
         }
     }
 }
@@ -182,13 +211,54 @@ impl Drop for AtEnd {
 
 impl Verb for Args {
     fn run(self: Box<Self>, session: &Session) -> Result<ExitCode, Failure> {
-        if self.background && !self.inner {
+        if self.background && !self.inner && self.part.is_none() {
             return background::start(session, self.errors.as_deref(), true);
         }
-        must_be_a_pool(&self.pool)?;
+        let args = self.complete(session)?;
+        log::begin(session, args.filter()?);
+        if args.all {
+            return all::run(session, &args);
+        }
+        args.hold(session)
+    }
+}
+
+impl Args {
+    /// With what a file says; and of a process that is one of several, without what is the first
+    /// one's.
+    fn complete(self, session: &Session) -> Result<Self, Failure> {
+        let of_part = |guid: &String| {
+            let known = known::pools(session).find(guid);
+            known.map_or_else(|| guid.clone(), |known| known.name().to_owned())
+        };
+        let pool = self.part.as_ref().map(of_part).or_else(|| self.pool.clone());
+        let mut args = match &self.config {
+            Some(path) => config::read(session, path, pool.as_deref())?,
+            None => self,
+        };
+        if let Some(guid) = args.part.take() {
+            all::end_with_parent();
+            (args.pool, args.all) = (Some(guid), false);
+            (args.http, args.pidfile) = (None, None);
+        }
+        Ok(args)
+    }
+
+    fn filter(&self) -> Result<Filter, Failure> {
+        if let Some(filter) = &self.log_filter {
+            return Ok(filter.clone());
+        }
+        let text = std::env::var(log::VARIABLE).unwrap_or_else(|_| log::USUAL.to_owned());
+        Filter::parse(&text).map_err(|why| Failure::usage(format!("{}: {why}", log::VARIABLE)))
+    }
+
+    /// Holds the pool until something ends that.
+    fn hold(&self, session: &Session) -> Result<ExitCode, Failure> {
+        let name = self.pool.as_deref().unwrap_or_default();
+        must_be_a_pool(name)?;
         let time = self.seconds.map(Duration::try_from_secs_f64).transpose();
         let time = time.map_err(|_| Failure::usage("--for takes a number of seconds"))?;
-        if let Some(other) = Other::find(session, &self.live.search, &self.pool)? {
+        if let Some(other) = Other::find(session, &self.live.search, name)? {
             let what = format!("cannot serve '{}': process {} does", other.name, other.pid);
             return Err(Failure::new(what)
                 .because(format!("it listens at {}", other.path.display()))
@@ -199,7 +269,7 @@ impl Verb for Args {
         // Before the pool is held, so that a signal never ends it half.
         let (ends, ended) = channel();
         listen_to_signals(session, ends.clone())?;
-        let find = || found::find(session, &self.live.search, &self.pool, Reach::Known);
+        let find = || found::find(session, &self.live.search, name, Reach::Known);
         let (found, pool) = live::take(session, find, how, &tunables, |options| {
             options.force = self.force;
         })?;
@@ -243,7 +313,7 @@ impl Verb for Args {
             // What was started for a mount ends with it, and that is nothing to tell.
             End::Unmounted => return Ok(code),
         };
-        ui::error(session, &format!("zinc: {name} is {how}: {why}\n"));
+        tracing::info!(target: "zinc::pool", "{name} is {how}: {why}");
         Ok(code)
     }
 }
@@ -284,12 +354,12 @@ impl Args {
         let _server = Server::start(endpoint, Arc::new(service)).map_err(|e| fail(&e))?;
         let (pid, name, guid) = (std::process::id(), held.name(), held.guid());
         if let Some(address) = self.metrics {
-            web::serve_metrics(session, address, held)?;
+            web::serve_metrics(address, held)?;
         }
         if let Some(address) = self.http {
-            web::serve_page(session, address, held)?;
+            web::serve_page(address, held)?;
         }
-        spares::watch(session, held)?;
+        spares::watch(held)?;
         let made = self.make_mounts(session, held, mounts)?;
         match &self.nbd {
             Some(exports) => export(session, held, exports)?,
@@ -299,6 +369,7 @@ impl Args {
                 ui::out(session, &format!("serving {name} ({guid}) as process {pid} at {path}\n"));
             }
         }
+        notify::ready(&format!("serving {name}"));
         let until = time.map(|time| Instant::now() + time);
         let end = loop {
             let end = match until.map(|until| until.saturating_duration_since(Instant::now())) {
@@ -312,7 +383,8 @@ impl Args {
             }
         };
         if let End::Signal(signal) = end {
-            ui::error(session, &format!("zinc: signal {signal}: {name} is being closed\n"));
+            notify::stopping();
+            tracing::info!(target: "zinc::pool", "signal {signal}: {name} is being closed");
         }
         Ok(end)
     }
@@ -372,7 +444,7 @@ fn unmount_all(session: &Session, mounts: &Mounts) {
             continue;
         }
         let dir = one.dir.display();
-        ui::error(session, &format!("zinc: {dir} is unmounted while programs use it\n"));
+        tracing::warn!(target: "zinc::mount", "{dir} is unmounted while programs use it");
         if let Err(e) = mounts.unmount(&one.dir, How::Forcibly) {
             mounting::not_unmounted(&one.dir, &e).report(session);
         }

@@ -5,8 +5,6 @@
 //! that failed from one that comes a second later.
 
 use crate::held::Held;
-use crate::session::Session;
-use crate::ui;
 use control::Presence;
 use engine::devices::LocalDevices;
 use engine::live::SpareTaken;
@@ -19,13 +17,13 @@ const LOOK: Duration = Duration::from_secs(1);
 const AGAIN: Duration = Duration::from_mins(1);
 
 /// Starts the thread. It ends when the pool is gone.
-pub fn watch(session: &Session, held: &Arc<Held>) -> std::io::Result<()> {
-    let (session, held) = (session.clone(), Arc::downgrade(held));
-    let watch = move || run(&session, &held);
+pub fn watch(held: &Arc<Held>) -> std::io::Result<()> {
+    let held = Arc::downgrade(held);
+    let watch = move || run(&held);
     std::thread::Builder::new().name("spares".to_owned()).spawn(watch).map(drop)
 }
 
-fn run(session: &Session, held: &Weak<Held>) {
+fn run(held: &Weak<Held>) {
     let mut tried: Option<(Vec<u64>, Instant)> = None;
     loop {
         std::thread::sleep(LOOK);
@@ -39,11 +37,11 @@ fn run(session: &Session, held: &Weak<Held>) {
             continue;
         }
         tried = Some((failed, Instant::now()));
-        take(session, &held);
+        take(&held);
     }
 }
 
-fn take(session: &Session, held: &Held) {
+fn take(held: &Held) {
     let presence = Arc::new(Presence::default());
     let pid = i32::try_from(std::process::id()).unwrap_or(0);
     let shown = "taking hot spares";
@@ -61,6 +59,6 @@ fn take(session: &Session, held: &Held) {
     let taken: Vec<(String, String)> = done.unwrap_or_default();
     for (leaf, spare) in taken {
         let pool = held.name();
-        ui::error(session, &format!("zinc: {pool}: spare {spare} stands in for {leaf}\n"));
+        tracing::warn!(target: "zinc::pool", "{pool}: spare {spare} stands in for {leaf}");
     }
 }

@@ -3,14 +3,18 @@
 
 use crate::failure::Failure;
 use crate::held::Held;
+use crate::served::Server;
 use crate::session::Session;
-use crate::ui;
 use control::http::{Asked, Page};
+use engine::live::TxgState;
 use engine::stats::Snapshot;
 use page::{Document, Recorder, Report, Sample, Source};
+use serde_json::Value;
 use std::net::SocketAddr;
 use std::ops::ControlFlow::{self, Break, Continue};
-use std::sync::{Arc, Weak};
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 use views::prometheus::{self, Form};
 
 /// Where the page is unless another address is named.
@@ -38,19 +42,70 @@ impl Source for Own {
     }
 }
 
+/// A pool that another process of this user holds.
+pub struct Remote {
+    session: Session,
+    /// Its socket.
+    path: PathBuf,
+    /// Nobody will hold it again.
+    is_gone: Arc<AtomicBool>,
+    /// Connections: one for samples, one for reports, which take longer.
+    samples: Mutex<Option<Server>>,
+    reports: Mutex<Option<Server>>,
+}
+
+impl Remote {
+    /// One whose server listens there, now or later, until it is gone.
+    pub fn new(session: &Session, path: PathBuf, is_gone: &Arc<AtomicBool>) -> Self {
+        let (session, is_gone) = (session.clone(), Arc::clone(is_gone));
+        Self { session, path, is_gone, samples: Mutex::default(), reports: Mutex::default() }
+    }
+
+    /// Asks by this connection; one that fails is made anew the next time.
+    fn ask<T>(
+        &self,
+        by: &Mutex<Option<Server>>,
+        ask: impl FnOnce(&mut Server) -> Result<T, Failure>,
+    ) -> ControlFlow<(), Option<T>> {
+        if self.is_gone.load(Ordering::Relaxed) {
+            return Break(());
+        }
+        let mut by = by.lock().unwrap_or_else(PoisonError::into_inner);
+        let server = by.take().or_else(|| Server::at(&self.session, &self.path).ok());
+        let Some(mut server) = server else { return Continue(None) };
+        let answer = ask(&mut server).ok();
+        *by = answer.is_some().then_some(server);
+        Continue(answer)
+    }
+}
+
+impl Source for Remote {
+    fn sample(&self) -> ControlFlow<(), Option<Sample>> {
+        self.ask(&self.samples, |server| {
+            let snapshot = server.stats()?;
+            let mut alive = server.txgs(true)?;
+            alive.retain(|txg| txg.state != TxgState::Committed);
+            Ok(Sample { snapshot, alive })
+        })
+    }
+
+    fn report(&self) -> ControlFlow<(), Option<Report>> {
+        self.ask(&self.reports, |server| {
+            let report = server.call("report", Value::Null)?;
+            serde_json::from_value(report).map_err(|e| Failure::new(e.to_string()))
+        })
+    }
+}
+
 /// Answers with the page of this pool, and its metrics.
-pub fn serve_page(session: &Session, address: SocketAddr, held: &Arc<Held>) -> Result<(), Failure> {
+pub fn serve_page(address: SocketAddr, held: &Arc<Held>) -> Result<(), Failure> {
     let recorder = Arc::new(Recorder::default());
     recorder.watch(Arc::new(Own(Arc::downgrade(held))))?;
-    serve_recorded(session, address, &recorder)
+    serve_recorded(address, &recorder)
 }
 
 /// Answers with the page of what is recorded.
-pub fn serve_recorded(
-    session: &Session,
-    address: SocketAddr,
-    recorder: &Arc<Recorder>,
-) -> Result<(), Failure> {
+pub fn serve_recorded(address: SocketAddr, recorder: &Arc<Recorder>) -> Result<(), Failure> {
     let (document, recorder) = (Document::default(), Arc::clone(recorder));
     let pages = move |asked: &Asked<'_>| match asked.path {
         "/" => Some(Page {
@@ -66,25 +121,21 @@ pub fn serve_recorded(
         "/metrics" => Some(metrics(&recorder.snapshots(), asked)),
         _ => None,
     };
-    listen(session, address, pages).map(|bound| {
-        ui::error(session, &format!("zinc: page at http://{bound}/\n"));
-    })
+    let bound = listen(address, pages)?;
+    tracing::info!(target: "zinc", "page at http://{bound}/");
+    Ok(())
 }
 
 /// Answers with the metrics of this pool alone.
-pub fn serve_metrics(
-    session: &Session,
-    address: SocketAddr,
-    held: &Arc<Held>,
-) -> Result<(), Failure> {
+pub fn serve_metrics(address: SocketAddr, held: &Arc<Held>) -> Result<(), Failure> {
     let held = Arc::clone(held);
     let pages = move |asked: &Asked<'_>| {
         let now: Vec<Snapshot> = held.snapshot().into_iter().collect();
         (asked.path == "/metrics").then(|| metrics(&now, asked))
     };
-    listen(session, address, pages).map(|bound| {
-        ui::error(session, &format!("zinc: metrics at http://{bound}/metrics\n"));
-    })
+    let bound = listen(address, pages)?;
+    tracing::info!(target: "zinc", "metrics at http://{bound}/metrics");
+    Ok(())
 }
 
 fn metrics(pools: &[Snapshot], asked: &Asked<'_>) -> Page {
@@ -94,7 +145,6 @@ fn metrics(pools: &[Snapshot], asked: &Asked<'_>) -> Page {
 }
 
 fn listen(
-    session: &Session,
     address: SocketAddr,
     pages: impl Fn(&Asked<'_>) -> Option<Page> + Send + Sync + 'static,
 ) -> Result<SocketAddr, Failure> {
@@ -103,7 +153,7 @@ fn listen(
         failure.hint("port 0 is any that is free")
     })?;
     if !bound.ip().is_loopback() {
-        ui::error(session, &format!("zinc: {bound} can be reached by other machines\n"));
+        tracing::warn!(target: "zinc", "{bound} can be reached by other machines");
     }
     Ok(bound)
 }

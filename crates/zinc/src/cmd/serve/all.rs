@@ -1,0 +1,248 @@
+//! `zinc serve -a`: every known pool, by a process of its own, and one that looks after these.
+//!
+//! ```text
+//! start -> serves -> ended well (exported): it stays so
+//!   ^        |
+//!   '- pause-'  failed, or was killed
+//! ```
+//!
+//! A process of a pool is `zinc serve` with the same options, and a hidden one that names its pool.
+//! It is started again when it fails, after pauses that double up to [`PAUSE_MAX`]: a device may
+//! come late at boot, and a server that was killed has left nothing but a socket. One that ended
+//! well is left alone: its pool was exported.
+//!
+//! A signal to end is handed on, each process closes its pool within a minute (`held`), and this
+//! one ends after the last of them. They are in groups of their own, so that a terminal's Ctrl-C
+//! reaches them once. When this process is killed they get a SIGTERM from the system, so that a
+//! manager that starts it again finds the pools free.
+
+use super::notify;
+use super::web::{self, Remote};
+use super::{Args, PART, write_pid};
+use crate::failure::Failure;
+use crate::known;
+use crate::served::{self, Server as Other};
+use crate::session::Session;
+use crate::ui;
+use page::Recorder;
+use rustix::process::{Pid, Signal, kill_process, set_parent_process_death_signal};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
+use std::io::{BufRead as _, BufReader};
+use std::os::unix::process::CommandExt as _;
+use std::process::{Child, Command, ExitCode, ExitStatus, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Sender, channel};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+/// The first pause before a process is started again.
+const PAUSE_MIN: Duration = Duration::from_secs(1);
+/// The longest one.
+const PAUSE_MAX: Duration = Duration::from_secs(64);
+/// What ran so long is started again after the first pause.
+const WELL: Duration = Duration::from_mins(10);
+
+/// A pool that is served by a process of its own.
+struct Pool {
+    name: String,
+    guid: u64,
+    /// It was exported.
+    is_gone: Arc<AtomicBool>,
+}
+
+/// What all threads know.
+#[derive(Default)]
+struct Keeper {
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+#[derive(Default)]
+struct State {
+    is_ending: bool,
+    children: Vec<Pid>,
+}
+
+/// Ends this process when the one that started it does.
+pub fn end_with_parent() {
+    // Where the system has no such signal the process stays, as any server does.
+    let _ = set_parent_process_death_signal(Some(Signal::TERM));
+}
+
+/// Serves all known pools until a signal, or until all are exported.
+pub fn run(session: &Session, args: &Args) -> Result<ExitCode, Failure> {
+    let _pidfile = args.pidfile.as_deref().map(|path| write_pid(session, path)).transpose()?;
+    ui::be_brief(session);
+    let pools = pools(session, &args.skip);
+    let keeper = Arc::new(Keeper::default());
+    listen_to_signals(&keeper)?;
+    let recorder = Arc::new(Recorder::default());
+    for pool in &pools {
+        let folder = served::folders(session).into_iter().next().unwrap_or_default();
+        let path = folder.join(served::file_name(pool.guid));
+        recorder.watch(Arc::new(Remote::new(session, path, &pool.is_gone)))?;
+    }
+    if let Some(address) = args.http {
+        web::serve_recorded(address, &recorder)?;
+    }
+    if pools.is_empty() {
+        tracing::info!(target: "zinc", "no pools are known: import or create some");
+    }
+    let (begun, begins) = channel();
+    let keep = |pool: Pool| {
+        let (session, keeper, begun) = (session.clone(), Arc::clone(&keeper), begun.clone());
+        let name = format!("keep_{}", pool.guid);
+        let keep = move || keeper.keep(&session, &pool, &mut Some(begun));
+        std::thread::Builder::new().name(name).spawn(keep)
+    };
+    let count = pools.len();
+    let threads: Vec<_> = pools.into_iter().map(keep).collect::<Result<_, _>>()?;
+    let served = begins.iter().take(count).filter(|is_served| *is_served).count();
+    ui::out(session, &format!("serving {served} of {count} pools\n"));
+    notify::ready(&format!("serving {served} of {count} pools"));
+    let ended: Vec<bool> = threads.into_iter().map(|t| t.join().unwrap_or(false)).collect();
+    Ok(if ended.iter().all(|well| *well) { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// The pools to serve: those that are known here, are not left out, and that nobody serves.
+fn pools(session: &Session, skip: &[String]) -> Vec<Pool> {
+    let mut out = Vec::new();
+    for known in known::pools(session).all() {
+        let (name, guid) = (known.name().to_owned(), known.guid());
+        if skip.iter().any(|skip| known.is_called(skip)) {
+            continue;
+        }
+        if let Ok(Some(other)) = Other::find(session, &[], &guid.to_string()) {
+            tracing::info!(target: "zinc", "{name} is served by process {} already", other.pid);
+            continue;
+        }
+        out.push(Pool { name, guid, is_gone: Arc::default() });
+    }
+    out
+}
+
+/// The first signal is handed on; a second one too, so that the servers end at once.
+fn listen_to_signals(keeper: &Arc<Keeper>) -> Result<(), Failure> {
+    let mut signals = Signals::new([SIGTERM, SIGINT, SIGHUP])?;
+    let keeper = Arc::clone(keeper);
+    let wait = move || {
+        for signal in signals.forever() {
+            notify::stopping();
+            tracing::info!(target: "zinc", "signal {signal}: all pools are being closed");
+            keeper.end();
+        }
+    };
+    std::thread::Builder::new().name("signals".to_owned()).spawn(wait)?;
+    Ok(())
+}
+
+impl Keeper {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn end(&self) {
+        let mut state = self.state();
+        state.is_ending = true;
+        for child in &state.children {
+            // One that has ended since is no longer among them: its thread waits for this lock.
+            let _ = kill_process(*child, Signal::TERM);
+        }
+        self.changed.notify_all();
+    }
+
+    /// Keeps the process of a pool running; whether it ended well. `begun` is told once whether it
+    /// serves its pool.
+    fn keep(&self, session: &Session, pool: &Pool, begun: &mut Option<Sender<bool>>) -> bool {
+        let mut pause = PAUSE_MIN;
+        loop {
+            let began = Instant::now();
+            let status = self.run_once(session, pool, begun);
+            tell(begun, false);
+            let why = match status {
+                Ok(Some(status)) if status.success() => {
+                    pool.is_gone.store(true, Ordering::Relaxed);
+                    return true;
+                }
+                Ok(Some(status)) => status.to_string(),
+                // It was not started, because all end.
+                Ok(None) => return true,
+                Err(e) => e.to_string(),
+            };
+            if began.elapsed() > WELL {
+                pause = PAUSE_MIN;
+            }
+            let (name, seconds) = (&pool.name, pause.as_secs());
+            if self.state().is_ending {
+                tracing::error!(target: "zinc::pool", "{name} was not closed well: {why}");
+                return false;
+            }
+            let why = format!("{why}; again in {seconds} s");
+            tracing::error!(target: "zinc::pool", "{name} is not served: {why}");
+            if self.pause(pause) {
+                return false;
+            }
+            pause = (pause * 2).min(PAUSE_MAX);
+        }
+    }
+
+    /// Waits so long, or until all end; whether they do.
+    fn pause(&self, time: Duration) -> bool {
+        let ends = |state: &mut State| !state.is_ending;
+        let waited = self.changed.wait_timeout_while(self.state(), time, ends);
+        waited.unwrap_or_else(PoisonError::into_inner).0.is_ending
+    }
+
+    /// Starts the process, and waits for its end.
+    fn run_once(
+        &self,
+        session: &Session,
+        pool: &Pool,
+        begun: &mut Option<Sender<bool>>,
+    ) -> std::io::Result<Option<ExitStatus>> {
+        let (mut child, pid) = {
+            let mut state = self.state();
+            if state.is_ending {
+                return Ok(None);
+            }
+            let child = start(session, pool)?;
+            let pid = Pid::from_child(&child);
+            state.children.push(pid);
+            (child, pid)
+        };
+        if let Some(out) = child.stdout.take() {
+            let mut line = String::new();
+            let read = BufReader::new(out).read_line(&mut line);
+            if read.is_ok_and(|bytes| bytes > 0) {
+                tracing::info!(target: "zinc::pool", "{}", line.trim_end());
+                tell(begun, true);
+            }
+        }
+        // It stays a process that can be sent signals until its end was noted here.
+        let waited = rustix::process::waitid(
+            rustix::process::WaitId::Pid(pid),
+            rustix::process::WaitIdOptions::EXITED | rustix::process::WaitIdOptions::NOWAIT,
+        );
+        let mut state = self.state();
+        state.children.retain(|one| *one != pid);
+        drop(state);
+        waited?;
+        child.wait().map(Some)
+    }
+}
+
+/// Tells once.
+fn tell(begun: &mut Option<Sender<bool>>, is_served: bool) {
+    if let Some(begun) = begun.take() {
+        let _ = begun.send(is_served);
+    }
+}
+
+fn start(session: &Session, pool: &Pool) -> std::io::Result<Child> {
+    let mut command = Command::new(std::env::current_exe()?);
+    command.args(session.arguments().iter().skip(1));
+    command.arg(format!("--{PART}={}", pool.guid));
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).process_group(0);
+    command.env_remove(notify::SOCKET).spawn()
+}

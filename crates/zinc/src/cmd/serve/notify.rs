@@ -1,0 +1,31 @@
+//! What the service manager is told: systemd's protocol of `sd_notify`, one datagram of lines.
+
+use std::io;
+use std::os::linux::net::SocketAddrExt as _;
+use std::os::unix::net::{SocketAddr, UnixDatagram};
+
+/// Where the manager listens.
+pub const SOCKET: &str = "NOTIFY_SOCKET";
+
+/// The service is up.
+pub fn ready(status: &str) {
+    // A manager that is gone, or never was, keeps no pool from being served.
+    let _ = tell(&format!("READY=1\nSTATUS={status}"));
+}
+
+/// The service ends.
+pub fn stopping() {
+    let _ = tell("STOPPING=1");
+}
+
+fn tell(text: &str) -> io::Result<()> {
+    let Some(name) = std::env::var_os(SOCKET) else { return Ok(()) };
+    let name = name.into_encoded_bytes();
+    let address = match name.strip_prefix(b"@") {
+        Some(name) => SocketAddr::from_abstract_name(name)?,
+        None => SocketAddr::from_pathname(std::path::Path::new(
+            &String::from_utf8_lossy(&name).into_owned(),
+        ))?,
+    };
+    UnixDatagram::unbound()?.send_to_addr(text.as_bytes(), &address).map(drop)
+}
