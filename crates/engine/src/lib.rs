@@ -239,7 +239,9 @@ pub mod pools {
     };
     pub use crate::vdev_properties::{NamedVdev, named_vdevs, vdev_properties};
     pub use ondisk::scan::{Function, ScanState};
-    pub use pool::{Absence, CandidateState, LeafSight, MissingDevice, Salvage, UnknownFeature};
+    pub use pool::{
+        Absence, CandidateState, CheckpointState, LeafSight, MissingDevice, Salvage, UnknownFeature,
+    };
     pub use pool::{FoundLeaf, LabelView, TxgCandidate, Verdict, by_txg, judge_txgs};
     pub use pool::{HistoryFormat, PoolProperty, PoolPropertySource, history_text};
     pub use pool::{PoolSpace, SUSPENDED, Section, Status, VdevTreeView, VdevView};

@@ -5,12 +5,13 @@ mod writing;
 
 use engine::inside::pool::Error;
 use engine::live::NewFilesystem;
+use engine::pools::CheckpointState;
 use std::path::Path;
 use writing::Pools;
 
 /// Cases of the collection that can be changed. The others are in a state, or use a feature, that
 /// the writer does not keep up.
-const WRITABLE: [&str; 14] = [
+const WRITABLE: [&str; 15] = [
     "basic",
     "mirror",
     "raidz1",
@@ -18,6 +19,7 @@ const WRITABLE: [&str; 14] = [
     "raidz3",
     "stripe",
     "casefold",
+    "checkpoint",
     "codecs",
     "compat-2.0",
     "degraded-raidz",
@@ -69,6 +71,30 @@ fn pools_of_openzfs_are_changed() {
     for corpus in testkit::corpus_among(&WRITABLE) {
         let case = &corpus.case;
         change(&corpus).unwrap_or_else(|e| panic!("{case}: {e}"));
+    }
+}
+
+/// A checkpoint that OpenZFS made is given up, and gone back to.
+#[test]
+fn a_checkpoint_of_openzfs_is_discarded_and_gone_back_to() {
+    for corpus in testkit::corpus_among(&["checkpoint"]) {
+        let name = corpus.name();
+        for goes_back in [false, true] {
+            let pools = Pools::new(&corpus.case);
+            copy(&corpus.dir, pools.dir());
+            let pool = pools.import_as(name, goes_back).unwrap();
+            if !goes_back {
+                assert!(pool.view().space().checkpoint() > 0);
+                pool.discard_checkpoint().unwrap();
+                pool.wait_for_discard().unwrap();
+            }
+            assert_eq!(pool.allocator_problems(), Vec::<String>::new());
+            pool.export().unwrap();
+            pools.judge(name);
+            let seen = pools.open(name);
+            assert_eq!(seen.checkpoint_state(), CheckpointState::None, "{goes_back}");
+            assert_eq!(seen.space().checkpoint(), 0, "{goes_back}");
+        }
     }
 }
 

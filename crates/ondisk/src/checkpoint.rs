@@ -10,6 +10,8 @@ use crate::cursor::{Endian, Reader, Writer};
 use crate::error::{ErrorKind, Result};
 use crate::uberblock::{UBERBLOCK_MAGIC, UBERBLOCK_SIZE};
 
+/// The feature that is active as long as something is kept.
+pub const FEATURE: &str = "com.delphix:zpool_checkpoint";
 /// Words of the uberblocks kept so far: 27 since OpenZFS 2.2, fewer before.
 pub const WORDS: usize = UBERBLOCK_SIZE / 8;
 /// Fewest words of an uberblock: magic, version, txg, GUID sum, time, root block pointer.

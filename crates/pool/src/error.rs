@@ -113,6 +113,16 @@ pub enum Error {
         /// The pool.
         pool: String,
     },
+    /// The pool has a checkpoint, and does not do this as long as it has one.
+    CheckpointExists {
+        /// The pool.
+        pool: String,
+    },
+    /// What the pool's checkpoint kept is still being freed.
+    CheckpointDiscarding {
+        /// The pool.
+        pool: String,
+    },
     /// The pool's root structures cannot be read.
     Damaged {
         /// The pool.
@@ -293,6 +303,10 @@ impl fmt::Display for Error {
                 write!(f, "cannot open {pool:?}: no valid uberblock on any device")
             }
             Self::NoCheckpoint { pool } => write!(f, "pool {pool:?} has no checkpoint"),
+            Self::CheckpointExists { pool } => write!(f, "pool {pool:?} has a checkpoint"),
+            Self::CheckpointDiscarding { pool } => {
+                write!(f, "pool {pool:?} is discarding its checkpoint")
+            }
             Self::Damaged { pool, txg, what, cause } => {
                 write!(f, "cannot open {pool:?} at txg {txg}: {what}: {cause}")
             }

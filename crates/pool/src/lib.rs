@@ -56,7 +56,7 @@ pub use mapping::indirect_mapping;
 pub use obstacle::Obstacle;
 pub use open::{DatasetsGuard, Features, OpenOptions, Pool, SUSPENDED, Salvage};
 pub use props::{PoolProperty, PoolPropertySource};
-pub use removal::{Removal, VdevExpansion};
+pub use removal::{CheckpointState, Removal, VdevExpansion};
 pub use scan::{
     FoundLeaf, LabelView, SearchOptions, default_search_paths, denied, look_at_device, read_labels,
     scan,
@@ -64,6 +64,8 @@ pub use scan::{
 pub use space::{
     ClassSpace, EMBEDDED_LOG_METASLABS, FRAGMENTATION, Metaslab, PoolSpace, TopSpace, class_of,
 };
-pub use status::{Condition, ListRow, Section, Status, VdevList, VdevTreeView, VdevView};
+pub use status::{
+    CheckpointNote, Condition, ListRow, Section, Status, VdevList, VdevTreeView, VdevView,
+};
 pub use uberblocks::{FoundUberblock, TxgCandidate, Verdict, by_txg, read_ring};
 pub use verdict::{judge_txgs, verdict, verdict_of_txg};

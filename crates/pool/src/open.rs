@@ -224,6 +224,12 @@ impl Pool {
         })
     }
 
+    /// It has gone back to the checkpoint with which it was opened: its uberblock is of this txg and
+    /// time (seconds since 1970) from now on.
+    pub(crate) fn go_back(&mut self, txg: u64, timestamp: u64) {
+        (self.uberblock.txg, self.uberblock.timestamp) = (txg, timestamp);
+    }
+
     /// Lets `adopt` change what is known of spares and cache devices; whether it did.
     pub(crate) fn adopt_aux(&mut self, adopt: impl Fn(&mut VdevConfig)) -> bool {
         let mut changed = false;

@@ -20,6 +20,28 @@ pub struct VdevExpansion {
     pub state: Expansion,
 }
 
+/// Which checkpoint there is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CheckpointState {
+    /// None.
+    None,
+    /// One that can be returned to.
+    Exists,
+    /// One that was discarded, and is still being freed.
+    Discarding,
+}
+
+impl CheckpointState {
+    /// By the count of the feature, and whether an uberblock is kept.
+    pub(crate) fn of(count: Option<u64>, is_kept: bool) -> Self {
+        match (count.unwrap_or(0), is_kept) {
+            (0, _) => Self::None,
+            (_, true) => Self::Exists,
+            (_, false) => Self::Discarding,
+        }
+    }
+}
+
 /// A removal of a vdev.
 #[derive(Clone, Debug)]
 pub struct Removal {
@@ -103,6 +125,13 @@ impl Pool {
             mapping_memory = mapping_memory.saturating_add(bytes);
         }
         Ok(Some(Removal { state, mapping_memory }))
+    }
+
+    /// Which checkpoint the pool has.
+    #[must_use]
+    pub fn checkpoint_state(&self) -> CheckpointState {
+        let is_kept = self.checkpoint().is_ok_and(|kept| kept.is_some());
+        CheckpointState::of(self.features().count(checkpoint::FEATURE), is_kept)
     }
 
     /// The uberblock of the pool's checkpoint; `None` when there is none.

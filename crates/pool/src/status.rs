@@ -17,5 +17,5 @@ mod view;
 
 pub use list::{ListRow, VdevList};
 pub use reason::Condition;
-pub use report::Status;
+pub use report::{CheckpointNote, Status};
 pub use view::{Section, VdevTreeView, VdevView};

@@ -208,7 +208,7 @@ fn short_devices(pool: &Pool) -> Vec<(String, u64, u64)> {
 pub fn latest(status: &Status) -> u64 {
     let scan = status.scan.as_ref().map_or(0, |s| s.end_time.max(s.start_time));
     let removal = status.removal.as_ref().map_or(0, |r| r.state.end_time.max(r.state.start_time));
-    let checkpoint = status.checkpoint.map_or(0, |(t, _)| t);
+    let checkpoint = status.checkpoint.and_then(|c| c.made).unwrap_or(0);
     scan.max(removal).max(checkpoint)
 }
 

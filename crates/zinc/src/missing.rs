@@ -11,8 +11,8 @@ use std::ffi::OsString;
 use std::process::ExitCode;
 
 /// The verbs of OpenZFS 2.3's `zpool` that zinc does not do.
-pub const ZPOOL: [&str; 8] =
-    ["checkpoint", "ddtprune", "events", "initialize", "prefetch", "split", "trim", "wait"];
+pub const ZPOOL: [&str; 7] =
+    ["ddtprune", "events", "initialize", "prefetch", "split", "trim", "wait"];
 
 /// The verbs of OpenZFS 2.3's `zfs` that zinc does not do.
 pub const ZFS: [&str; 19] = [
@@ -65,7 +65,7 @@ const REWIND: &str = "zinc goes back to an older txg only to read: --txg N of ls
 const MOUNT_KEYS: &str = "zinc mounts no encrypted file systems yet";
 
 /// The options of OpenZFS 2.3 that a verb has there and not here, and why not.
-const OPTIONS: [(&str, &[&str], &str); 20] = [
+const OPTIONS: [(&str, &[&str], &str); 19] = [
     ("zfs mount", &["-l"], MOUNT_KEYS),
     ("zfs unmount", &["-u"], MOUNT_KEYS),
     ("zpool attach", &["-s", "-o"], SIDES),
@@ -75,7 +75,6 @@ const OPTIONS: [(&str, &[&str], &str); 20] = [
     ("zpool offline", &["--power"], "zinc switches no enclosures"),
     ("zpool scrub", &["-p", "-e", "-C", "-a"], "zinc begins and stops scrubs of everything"),
     ("zpool import", &["-F", "-n", "-X", "-T"], REWIND),
-    ("zpool import", &["--rewind-to-checkpoint"], REWIND),
     (
         "zpool import",
         &["-m"],

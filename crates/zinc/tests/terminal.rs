@@ -149,6 +149,7 @@ const SILENT: &[&str] = &[
     "zpool attach",
     "zpool detach",
     "zpool replace",
+    "zpool checkpoint",
     "zpool scrub",
     "zpool resilver",
     "zpool set",

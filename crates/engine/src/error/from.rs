@@ -53,6 +53,8 @@ fn of_pool(e: &pool::Error) -> Option<(ErrorKind, &str)> {
         P::NewerVersion { pool, .. } => (ErrorKind::NewerVersion, pool),
         P::NoUberblock { pool, .. } => (ErrorKind::NoUberblock, pool),
         P::NoCheckpoint { pool } => (ErrorKind::NoCheckpoint, pool),
+        P::CheckpointExists { pool } => (ErrorKind::CheckpointExists, pool),
+        P::CheckpointDiscarding { pool } => (ErrorKind::CheckpointDiscarding, pool),
         P::Damaged { pool, .. } => (ErrorKind::DamagedPool, pool),
         P::Config { pool, .. } => (ErrorKind::BadConfig, pool),
         P::NotWritable { pool, .. } => (ErrorKind::NotWritable, pool),

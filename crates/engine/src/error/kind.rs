@@ -76,6 +76,10 @@ pub enum ErrorKind {
     NoUberblock,
     /// The pool has no checkpoint.
     NoCheckpoint,
+    /// The pool has a checkpoint.
+    CheckpointExists,
+    /// What the pool's checkpoint kept is still being freed.
+    CheckpointDiscarding,
     /// The pool's own structures cannot be read.
     DamagedPool,
     /// The configuration of the pool contradicts itself.
@@ -238,6 +242,8 @@ impl fmt::Display for ErrorKind {
             Self::NewerVersion => "the version is not known",
             Self::NoUberblock => "no valid uberblock",
             Self::NoCheckpoint => "has no checkpoint",
+            Self::CheckpointExists => "has a checkpoint",
+            Self::CheckpointDiscarding => "is discarding its checkpoint",
             Self::DamagedPool => "the pool is damaged",
             Self::BadConfig => "the configuration contradicts itself",
             Self::NotWritable => "cannot be opened for writing",

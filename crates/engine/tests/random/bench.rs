@@ -180,8 +180,17 @@ impl Bench {
     }
 
     pub fn try_import(&self) -> pool::Result<LivePool> {
+        self.import_with(Self::options())
+    }
+
+    /// The pool, gone back to its checkpoint.
+    pub fn rewind(&self) -> pool::Result<LivePool> {
+        self.import_with(OpenOptions { checkpoint: true, ..Self::options() })
+    }
+
+    fn import_with(&self, open: OpenOptions) -> pool::Result<LivePool> {
         let candidate = self.candidate();
-        let options = ImportOptions::new(Self::options());
+        let options = ImportOptions::new(open);
         let pool = live::import(&rt::Rt::real(), &candidate, &options, &self.source())?;
         Self::quiet(&pool);
         Ok(pool)

@@ -105,6 +105,11 @@ impl Run {
         let mtime = root.root().unwrap().mtime;
         let model = Model::new(&bench.pool, root.root_object(), mtime);
         drop(root);
+        Self { counter: 0, ..Self::go_on(seed, bench, model, pool) }
+    }
+
+    /// A run over a pool that is open and holds what a model has.
+    pub fn go_on(seed: u64, bench: Bench, model: Model, pool: LivePool) -> Self {
         let last_txg = pool.last_synced();
         let by_txg = BTreeMap::from([(last_txg, model.clone())]);
         Self {
@@ -119,7 +124,8 @@ impl Run {
             filesystems: HashMap::new(),
             volumes: HashMap::new(),
             clock: 1_600_000_000,
-            counter: 0,
+            // No name of the model's history comes again.
+            counter: 1 << 20,
             weight_max: 12 << 20,
             offset_max: 1 << 44,
             refused: 0,

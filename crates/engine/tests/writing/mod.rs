@@ -104,7 +104,17 @@ impl Pools {
     }
 
     pub fn try_import(&self, name: &str) -> Result<LivePool, engine::inside::pool::Error> {
-        let open = self.search();
+        self.import_as(name, false)
+    }
+
+    /// The same; `goes_back`: to the checkpoint.
+    pub fn import_as(
+        &self,
+        name: &str,
+        goes_back: bool,
+    ) -> Result<LivePool, engine::inside::pool::Error> {
+        let mut open = self.search();
+        open.checkpoint = goes_back;
         let found = engine::inside::pool::scan(&open.search).unwrap();
         let candidates = Candidate::group(&found);
         let candidate = candidates.iter().find(|c| c.name() == name).unwrap();

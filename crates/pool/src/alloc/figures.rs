@@ -40,6 +40,8 @@ pub struct Figures {
     pub dspace: u64,
     /// Deflated bytes of the metaslabs set apart; for [`dsl::slop_space`].
     pub embedded_log: u64,
+    /// Deflated bytes that are kept for a checkpoint: no dataset uses them, and they are allocated.
+    pub kept: u64,
     /// Fragmentation of the normal class in percent.
     pub fragmentation: u64,
 }
@@ -116,6 +118,7 @@ impl Allocator {
                 }
             }
         }
+        out.kept = self.kept();
         let size = u128::from(out.normal.size);
         out.fragmentation = fragmentation.checked_div(size).unwrap_or(0) as u64;
         out

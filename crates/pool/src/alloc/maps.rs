@@ -27,6 +27,9 @@ pub(crate) trait WriteMaps {
     /// Makes the map of metaslab `index` and puts its number into the `array`; its object.
     fn create(&mut self, array: u64, index: u64) -> dmu::Result<u64>;
 
+    /// Makes a map whose number stands in a table, under this name; its object.
+    fn create_named(&mut self, table: u64, name: &str) -> dmu::Result<u64>;
+
     /// Header and block size in bytes of a map.
     fn open(&self, object: u64) -> dmu::Result<(SpaceMapHeader, usize)>;
 

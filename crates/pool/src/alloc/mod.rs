@@ -26,6 +26,9 @@
 //! txg freed, when two later ones are durable, so that the last uberblocks find all they
 //! point to.
 //!
+//! **Checkpoint.** What a checkpoint reaches is not freed but kept, in maps of its own, and stays
+//! allocated until the checkpoint is discarded (`checkpoint.rs`).
+//!
 //! **No space** means: all pieces of all lanes were given back, and still no metaslab has a range
 //! that is long enough, in the class asked for or in those it may fall back to.
 //!
@@ -33,8 +36,10 @@
 //! changes of the first txg, which writes them into the metaslabs' own maps and removes the logs.
 
 mod avoid;
+mod checkpoint;
 mod create;
 mod figures;
+mod kept;
 mod lanes;
 mod maps;
 mod metaslab;
@@ -62,6 +67,7 @@ use ondisk::{BlkPtr, Dva};
 use parking_lot::{Mutex, RwLock};
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 use zio::{AllocError, Allocate, SpaceClass, Want};
 
 type Tops = BTreeMap<u32, Arc<Top>>;
@@ -91,6 +97,8 @@ pub struct Allocator {
     /// Block size of new space maps in bytes.
     map_block: usize,
     tops: RwLock<Arc<Tops>>,
+    /// What was born up to this txg is kept for a checkpoint when it is freed; 0: there is none.
+    checkpoint: AtomicU64,
     /// By class.
     lanes: [Box<[Padded]>; CLASSES.len()],
     /// Objects of log space maps and of unflushed txgs, to be removed by the first sync.
@@ -130,6 +138,7 @@ impl Allocator {
             deflate: true,
             map_block: sync::BLOCK,
             tops: RwLock::default(),
+            checkpoint: AtomicU64::new(0),
             lanes,
             logs: Mutex::new(None),
             problems: Mutex::default(),
@@ -367,9 +376,14 @@ impl Allocate for Allocator {
             if let Some((top, start, end)) = self.range(dva, txg)
                 && let Some(m) = top.metaslab(start, end)
                 && !top.given_up.load(std::sync::atomic::Ordering::Relaxed)
-                && !m.free(&top.room, start, end, txg)
             {
-                self.problem(format!("{dva:?} was freed twice"));
+                let done = match self.is_kept(bp, txg) {
+                    true => Self::keep(&top, start, end),
+                    false => m.free(&top.room, start, end, txg),
+                };
+                if !done {
+                    self.problem(format!("{dva:?} was freed twice"));
+                }
             }
         }
     }

@@ -132,9 +132,10 @@ impl Allocator {
                     }
                 });
             }
-            out.add(Top::new(spec, &Summaries(summaries)));
+            let mut top = Top::new(spec, &Summaries(summaries));
             if spec.zap != 0 {
                 let zap = Zap::open(&mos.object(spec.zap)?)?;
+                top.kept = super::checkpoint::open(mos, &zap)?;
                 let object = zap.get_u64(vdev_zap::METASLAB_UNFLUSHED_TXGS)?.unwrap_or(0);
                 let txgs = words(mos, object, spec.ms_count)?;
                 if txgs.iter().any(|t| *t != 0) {
@@ -142,6 +143,7 @@ impl Allocator {
                 }
                 unflushed.insert(spec.id, txgs);
             }
+            out.add(top);
         }
         out.read_logs(mos, &unflushed, &mut logs)?;
         *out.logs.lock() = (!logs.is_empty()).then_some(logs);

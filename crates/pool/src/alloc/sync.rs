@@ -34,23 +34,47 @@ pub struct SpaceSync {
     pub histograms: i64,
 }
 
-struct MosWriter<'a> {
+/// Space maps of the MOS, as one txg writes them.
+pub(super) struct MosWriter<'a> {
     mos: &'a Objset,
     tx: &'a Tx,
     histograms: bool,
     made: i64,
 }
 
-impl WriteMaps for MosWriter<'_> {
-    fn create(&mut self, array: u64, index: u64) -> dmu::Result<u64> {
+impl<'a> MosWriter<'a> {
+    pub(super) fn new(mos: &'a Objset, tx: &'a Tx, histograms: bool) -> Self {
+        Self { mos, tx, histograms, made: 0 }
+    }
+
+    /// A new map, without a place where its number stands.
+    fn new_map(&mut self) -> dmu::Result<u64> {
         let header = SpaceMapHeader::new(self.histograms).encode(Endian::Little);
         let spec = NewObject::new(DmuType::SPACE_MAP).block_size(BLOCK as u32);
         let spec = NewObject { indirect_shift: Some(INDIRECT_SHIFT), ..spec };
         let spec = spec.bonus(DmuType::SPACE_MAP_HEADER, &header);
-        let number = self.mos.create(self.tx, &spec)?.number();
+        self.made += i64::from(self.histograms);
+        Ok(self.mos.create(self.tx, &spec)?.number())
+    }
+}
+
+/// An entry of map `object` that cannot be.
+pub(super) fn format_error(object: u64, error: ondisk::Error) -> dmu::Error {
+    let place = Place { objset: 0, object, level: 0, blkid: 0 };
+    dmu::Error { objset: 0, object, kind: dmu::ErrorKind::Format { place, error } }
+}
+
+impl WriteMaps for MosWriter<'_> {
+    fn create(&mut self, array: u64, index: u64) -> dmu::Result<u64> {
+        let number = self.new_map()?;
         let array = self.mos.object(array)?;
         array.write_at(self.tx, index * 8, &number.to_le_bytes())?;
-        self.made += i64::from(self.histograms);
+        Ok(number)
+    }
+
+    fn create_named(&mut self, table: u64, name: &str) -> dmu::Result<u64> {
+        let number = self.new_map()?;
+        zap::set_u64(&self.mos.object(table)?, self.tx, name, number)?;
         Ok(number)
     }
 
@@ -90,7 +114,7 @@ impl Allocator {
             self.read_ends(mos, tx.txg());
         }
         let histograms = self.options.histograms;
-        let mut writer = MosWriter { mos, tx, histograms, made: 0 };
+        let mut writer = MosWriter::new(mos, tx, histograms);
         let wrote = self.sync_maps(&mut writer, tx.txg(), pass)?;
         let mut out = SpaceSync { wrote, histograms: writer.made };
         let logs = self.logs.lock().take();
@@ -144,6 +168,7 @@ impl Allocator {
                 }
             }
         }
+        wrote |= self.sync_kept(writer, txg, pass)?;
         Ok(wrote)
     }
 
@@ -178,10 +203,7 @@ impl Allocator {
             n => n,
         };
         let new = maps::encode(&change, m.start, &shape, &header, txg, pass);
-        let new = new.map_err(|error| {
-            let place = Place { objset: 0, object, level: 0, blkid: 0 };
-            dmu::Error { objset: 0, object, kind: dmu::ErrorKind::Format { place, error } }
-        })?;
+        let new = new.map_err(|error| format_error(object, error))?;
         writer.write(object, new.at, &new.bytes, &new.header)?;
         m.map_written(object);
         Ok(true)

@@ -1,6 +1,7 @@
 //! One top-level vdev: its metaslabs, and which of them is allocated from.
 
 use super::avoid::Avoid;
+use super::kept::Kept;
 use super::maps::{ReadMaps, free_of};
 use super::metaslab::Metaslab;
 use super::spec::{Summaries, TopSpec};
@@ -36,6 +37,8 @@ pub(super) struct Top {
     pub(super) ms_shift: u32,
     /// Object with the numbers of the space maps.
     pub(super) ms_array: u64,
+    /// Its table; 0: none.
+    pub(super) zap: u64,
     /// New blocks may be put here.
     pub(super) allocating: AtomicBool,
     /// All that was on it was freed at once.
@@ -44,6 +47,8 @@ pub(super) struct Top {
     pub(super) unit: u64,
     pub(super) deflate_ratio: DeflateRatio,
     pub(super) metaslabs: Vec<Metaslab>,
+    /// What is kept for a checkpoint.
+    pub(super) kept: Kept,
     /// Bytes that can be allocated.
     pub(super) room: AtomicI64,
     /// How far it has come in the rotation: space taken, in proportion to what there was.
@@ -71,11 +76,13 @@ impl Top {
             ashift: spec.ashift,
             ms_shift: spec.ms_shift,
             ms_array: spec.ms_array,
+            zap: spec.zap,
             allocating: AtomicBool::new(spec.allocating),
             given_up: AtomicBool::new(false),
             unit,
             deflate_ratio: DeflateRatio::of(|size, birth| (spec.asize)(size, birth)),
             metaslabs,
+            kept: Kept::default(),
             room: AtomicI64::new(room.cast_signed()),
             pace: AtomicU64::new(0),
             weight: AtomicU64::new(room.max(1)),

@@ -84,6 +84,7 @@ impl Shared {
         let NewSide { guid, path, is_file } = new.clone();
         let around = guid_from(&self.rt)();
         self.run(move |cx| {
+            cx.check_no_checkpoint()?;
             let shared = cx.shared;
             let (facts, root) = {
                 let config = shared.config.lock();
@@ -134,6 +135,7 @@ impl Shared {
 
     /// Takes a side off the vdev that it is a side of.
     pub(super) fn detach(&self, leaf: u64) -> Result<()> {
+        self.check_no_checkpoint()?;
         let root = self.config.lock().root.clone();
         without_side(&root, leaf)?;
         // A spare goes back to where it was taken from.
@@ -146,6 +148,7 @@ impl Shared {
         }
         drop(tree);
         self.run(move |cx| {
+            cx.check_no_checkpoint()?;
             let shared = cx.shared;
             let root = shared.config.lock().root.clone();
             let gone = root.find(leaf).cloned();
@@ -193,6 +196,10 @@ impl Shared {
     /// Detaches what has been replaced, and spares that stand in for nothing any more; what cannot
     /// go stays, as `status` shows.
     pub(super) fn detach_outlived(&self) -> Result<()> {
+        // They stay until the checkpoint is gone: its configuration has them.
+        if self.check_no_checkpoint().is_err() {
+            return Ok(());
+        }
         loop {
             let tree = self.reader.vdevs();
             let is_whole = |guid: u64| {

@@ -14,7 +14,7 @@ use std::collections::{BTreeMap, BTreeSet};
 /// Features of OpenZFS 2.3 that pools made by zinc have enabled when nothing else is said: those it
 /// can write. One that it cannot write, once used by another implementation, would make the pool
 /// read-only here.
-pub const ENABLED_BY_DEFAULT: [&str; 25] = [
+pub const ENABLED_BY_DEFAULT: [&str; 26] = [
     "async_destroy",
     "empty_bpobj",
     "lz4_compress",
@@ -33,6 +33,7 @@ pub const ENABLED_BY_DEFAULT: [&str; 25] = [
     "userobj_accounting",
     "project_quota",
     "allocation_classes",
+    "zpool_checkpoint",
     "spacemap_v2",
     "bookmark_v2",
     "bookmark_written",

@@ -219,14 +219,14 @@ impl Shared {
     /// Bytes that all datasets together may take.
     pub(super) fn size_for_datasets(&self) -> u64 {
         let figures = self.alloc.figures();
-        figures.dspace.saturating_sub(figures.slop())
+        figures.dspace.saturating_sub(figures.slop()).saturating_sub(figures.kept)
     }
 
     /// Bytes a dataset may still use.
     pub(super) fn room_of(&self, dataset: &Dataset) -> Result<HeadRoom> {
         let figures = self.alloc.figures();
         // What is freed but not free yet cannot be written to.
-        let usable = figures.dspace.saturating_sub(figures.slop());
+        let usable = figures.dspace.saturating_sub(figures.slop()).saturating_sub(figures.kept);
         let usable = usable.saturating_sub(figures.normal.deferred);
         let Room { bytes: now, quota } = dsl::write::room(&self.dsl, dataset, usable, 0)?;
         // A quota counts what is referenced, whatever becomes free.

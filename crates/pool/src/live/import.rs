@@ -14,6 +14,7 @@ use super::config::PoolFacts;
 use super::create::allocator;
 use super::features::FeatureTable;
 use super::log::{LogDevices, claims, cut_logs, missing_logs};
+use super::rewind;
 use super::shared::{ConfigState, Parts, USUAL_ROUNDS};
 use super::tunables::Setting;
 use super::writable::obstacles;
@@ -40,7 +41,8 @@ use zio::{Reader, Writer};
 /// How to open a pool for writing.
 #[derive(Clone)]
 pub struct ImportOptions {
-    /// How to open it for reading, which comes first.
+    /// How to open it for reading, which comes first. With the checkpoint's state the pool goes
+    /// back to that for good.
     pub open: OpenOptions,
     /// Identity of this host, 0 for none.
     pub hostid: u64,
@@ -101,6 +103,7 @@ pub fn import(
     check_state(candidate, options)?;
     let read = OpenOptions { rt: rt.clone(), ..options.open.clone() };
     let mut reading = Pool::open_candidate(candidate, &read)?;
+    let newest = rewind::begin(rt, &mut reading, options.open.checkpoint);
     let name = reading.name().to_owned();
     let mut obstacles = obstacles(&reading, options.logs)?;
     obstacles.retain(|o| match o {
@@ -110,7 +113,7 @@ pub fn import(
     if !obstacles.is_empty() {
         return Err(Error::NotWritable { pool: name, obstacles });
     }
-    watch(rt, candidate, reading.uberblock(), &name)?;
+    watch(rt, candidate, &newest, &name)?;
     let mut root = reading.config().vdev_tree.clone();
     let was_exported = candidate.state() == CandidateState::Exported;
     let found = |guid: &u64| candidate.leaves.contains_key(guid);
@@ -118,7 +121,7 @@ pub fn import(
         .map_err(|e| Error::Invalid { what: e.to_string() })?;
     let logs = super::leaves::logs_of(reading.mos(), &root);
     let Devices { open: devices, failed } = open_devices(candidate, &root, &name, source)?;
-    unchanged(&devices, reading.uberblock().txg, &name)?;
+    unchanged(&devices, newest.txg, &name)?;
     let mut have_aux_moved = false;
     if options.adopt_paths {
         super::paths::adopt(&mut root, &candidate.leaves);
@@ -129,12 +132,13 @@ pub fn import(
         LogDevices::GiveUp => (cut_logs(&reading), missing_logs(&reading)),
         _ => (Vec::new(), Vec::new()),
     };
-    let mut pool = assemble(rt, &reading, options, root, &devices)?;
+    let mut pool = assemble(rt, &reading, options, (root, newest.txg), &devices)?;
     if options.ignore_limits {
         pool.shared.dsl.ignore_limits();
         pool.view().dsl().ignore_limits();
     }
     let Devices { open: devices, .. } = devices;
+    pool.drop_logs_of_rewound()?;
     pool.replay_logs(&cut)?;
     pool.give_up_logs(&cut, &missing.iter().map(|(id, _)| *id).collect::<Vec<_>>())?;
     if have_aux_moved {
@@ -304,12 +308,12 @@ fn assemble(
     rt: &Rt,
     reading: &Pool,
     options: &ImportOptions,
-    root: VdevConfig,
+    (root, txg): (VdevConfig, u64),
     devices: &Devices,
 ) -> Result<LivePool> {
     let config = reading.config();
     let invalid = |what: String| Error::Invalid { what };
-    let (candidate, txg) = (reading.candidate(), reading.uberblock().txg);
+    let candidate = reading.candidate();
     let (behind, absences) = (candidate.behind(&root, txg), candidate.absences(&root, txg));
     let mut leaf = |c: &VdevConfig| leaf_open(c, devices, &absences, &behind);
     let mut vdevs = VdevTree::build(rt, &root, &mut leaf).map_err(|e| invalid(e.to_string()))?;
@@ -363,6 +367,7 @@ fn assemble(
     let config = ConfigState::new(facts, root, object, logs, rounds(devices, txg));
     let parts =
         Parts { reader, store, writer, alloc, mos, features, config, uberblock, block_faults };
+    rewind::commit(&parts, options.open.checkpoint)?;
     let view = reading.with_live(&name, &parts.store, &parts.mos)?;
     let mut pool = LivePool::start(rt, parts, view, &options.tunables)?;
     pool.left_out = devices.failed.values().cloned().collect();

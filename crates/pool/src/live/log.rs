@@ -18,7 +18,7 @@ mod replay;
 pub(super) use backend::LogBackend;
 pub(super) use given_up::{CutLog, cut_logs, missing_logs};
 pub use given_up::{GivenUpLog, LogDevices};
-pub(super) use replay::{Claim, claims, why_not_replayed};
+pub(super) use replay::{Claim, claims, unclaimed_logs, why_not_replayed};
 
 use super::head::Head;
 use super::shared::{Shared, TaskCx};
@@ -147,6 +147,17 @@ impl TaskCx<'_> {
     /// Empties the log in the header of a head's object set. `free`: it is the head's own, and its
     /// blocks are freed.
     pub(super) fn empty_log(&self, dataset: &Dataset, free: bool) -> Result<()> {
+        self.end_log(dataset, free.then(|| self.tx.txg() - 1))
+    }
+
+    /// Empties the log of a head in a pool that went back: what was written behind txg `last`, that
+    /// of the checkpoint, is free already.
+    pub(super) fn drop_log(&self, dataset: &Dataset, last: u64) -> Result<()> {
+        self.end_log(dataset, Some(last))
+    }
+
+    /// Empties a log, and frees its blocks of the txgs up to this one, where there is one.
+    fn end_log(&self, dataset: &Dataset, synced: Option<u64>) -> Result<()> {
         if dataset.phys.bp.is_hole() {
             return Ok(());
         }
@@ -156,13 +167,13 @@ impl TaskCx<'_> {
             return Ok(());
         }
         let open = self.shared.heads.read().get(&dataset.object).cloned();
-        if open.as_ref().is_some_and(|head| free && !head.log.is_foreign()) {
+        if open.as_ref().is_some_and(|head| synced.is_some() && !head.log.is_foreign()) {
             return Ok(());
         }
         self.check_log(dataset)?;
         self.touch();
-        if free {
-            for bp in blocks(&objset, &header, self.tx.txg() - 1) {
+        if let Some(synced) = synced {
+            for bp in blocks(&objset, &header, synced) {
                 self.shared.writer.free(&bp, self.tx.txg());
             }
         }

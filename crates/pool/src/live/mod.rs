@@ -24,6 +24,7 @@
 //! scans  scan  errlog            scrub and resilver, and what was found to be lost
 //! datasets                       file systems, volumes, snapshots, clones
 //! vdevs                          adding devices, new guids
+//! checkpoint  rewind             a state of the pool that is kept, and going back to it
 //! writable                       what is opened read-only, and why
 //! log                            intent logs: written, replayed, taken over
 //! ```
@@ -35,6 +36,7 @@ mod attach;
 mod back;
 mod blocks;
 mod budget;
+mod checkpoint;
 mod config;
 mod create;
 mod datasets;
@@ -54,6 +56,7 @@ mod paths;
 mod pipeline;
 mod record;
 mod remove;
+mod rewind;
 mod scan;
 mod scans;
 mod shared;
@@ -108,7 +111,6 @@ use rt::{Rt, Task};
 use shared::{Parts, Shared};
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use zio::profile::Kind;
 use zpl::replay::ReplayReport;
 
@@ -137,6 +139,7 @@ impl LivePool {
     fn start(rt: &Rt, parts: Parts, mut view: Pool, tunables: &[Setting]) -> Result<Self> {
         parts.writer.set_recent_max(parts.store.cache().capacity() as u64 / RECENT_SHARE);
         let shared = Shared::new(rt, parts, view.name())?;
+        shared.find_checkpoint()?;
         view.set_gate(&shared.gate);
         shared.space.synced(shared.txgs.last_synced(), shared.room_of_pool());
         for setting in tunables {
@@ -256,6 +259,12 @@ impl LivePool {
         let mut sum = zil::LogStats::default();
         self.shared.all_heads().iter().for_each(|head| sum += head.log.stats());
         sum
+    }
+
+    /// What was wrong with space maps and with what was freed, as [`crate::Allocator::problems`].
+    #[must_use]
+    pub fn allocator_problems(&self) -> Vec<String> {
+        self.shared.alloc.problems()
     }
 
     /// Bytes that are dirty, of all txgs that are not durable.
@@ -461,7 +470,7 @@ fn start_syncer(shared: &Arc<Shared>) -> Result<Task<()>> {
                     Ok(()) => {
                         shared.txgs.done(record);
                         // What is being destroyed goes on being freed when nobody asks.
-                        if shared.reaping.load(Ordering::Relaxed) {
+                        if shared.goes_on() {
                             shared.txgs.want_next();
                         }
                     }

@@ -102,6 +102,7 @@ impl TaskCx<'_> {
 
     /// Takes an empty log device out of the pool.
     fn remove_top(&self, guid: u64) -> Result<()> {
+        self.check_no_checkpoint()?;
         let shared = self.shared;
         let root = shared.config.lock().root.clone();
         let next = without_top(&root, guid)?;
@@ -134,6 +135,7 @@ impl LivePool {
     /// # Errors
     /// When it is no log device, or something on it cannot be ended. It is used as before then.
     pub fn remove_log(&self, guid: u64) -> Result<()> {
+        self.shared.check_no_checkpoint()?;
         let top = {
             let config = self.shared.config.lock();
             config.root.children.iter().find(|top| top.guid == guid).cloned()
@@ -194,6 +196,7 @@ impl LivePool {
         let all = seen.spares().iter().chain(seen.l2cache());
         let path = all.filter(|v| v.guid == guid).find_map(|v| v.path.clone()).unwrap_or_default();
         self.shared.run_keeping_datasets(move |cx| {
+            cx.check_no_checkpoint()?;
             cx.take_off_list(list, guid)?;
             let pool = cx.shared.config.lock().facts.name.clone();
             cx.log_event_of_pool("vdev remove", &format!("{pool} vdev ({kind}) {path}"))

@@ -29,7 +29,7 @@ use parking_lot::{Mutex, RwLock};
 use rt::Rt;
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 use vdev::label::Round;
 use vdev::queue::{Pressure, QueueLimits};
@@ -40,6 +40,8 @@ pub(super) struct Task {
     /// It is done when this txg, or a later one, is synced.
     pub(super) txg: u64,
     pub(super) run: Box<dyn FnOnce(&mut TaskCx<'_>) + Send>,
+    /// It comes before everything else of its txg.
+    pub(super) is_first: bool,
     /// It changes no dataset: the place of a scrub stays true (`scan/kept.rs`).
     pub(super) keeps_datasets: bool,
 }
@@ -120,6 +122,8 @@ pub(crate) struct Shared {
     pub(super) uberblock: Mutex<Uberblock>,
     /// Something that was destroyed is not freed yet.
     pub(super) reaping: AtomicBool,
+    /// What a checkpoint kept that was discarded is not freed yet.
+    pub(super) discarding: AtomicBool,
     pub(super) me: Weak<Shared>,
     /// Limits of the queues of the leaves.
     pub(super) queues: Arc<QueueLimits>,
@@ -145,6 +149,13 @@ pub struct TaskCx<'a> {
     pub(super) broken: RefCell<Option<String>>,
 }
 
+/// What is known of a task before it runs, as [`Task`] has it.
+#[derive(Clone, Copy, Default)]
+struct When {
+    is_first: bool,
+    keeps_datasets: bool,
+}
+
 /// How urgent the writes of a pool's txgs are, for the queues of its leaves.
 struct TxgPressure(Weak<Shared>);
 
@@ -164,7 +175,15 @@ impl Shared {
         &self,
         task: impl FnOnce(&TaskCx<'_>) -> Result<T> + Send + 'static,
     ) -> Result<T> {
-        self.run_task(task, false)
+        self.run_task(task, When::default())
+    }
+
+    /// The same for a task that changes no dataset and comes before all that its txg frees.
+    pub(super) fn run_first<T: Send + 'static>(
+        &self,
+        task: impl FnOnce(&TaskCx<'_>) -> Result<T> + Send + 'static,
+    ) -> Result<T> {
+        self.run_task(task, When { is_first: true, keeps_datasets: true })
     }
 
     /// The same for a task that changes no dataset, so that the place of a scrub stays true.
@@ -172,13 +191,13 @@ impl Shared {
         &self,
         task: impl FnOnce(&TaskCx<'_>) -> Result<T> + Send + 'static,
     ) -> Result<T> {
-        self.run_task(task, true)
+        self.run_task(task, When { is_first: false, keeps_datasets: true })
     }
 
     fn run_task<T: Send + 'static>(
         &self,
         task: impl FnOnce(&TaskCx<'_>) -> Result<T> + Send + 'static,
-        keeps_datasets: bool,
+        When { is_first, keeps_datasets }: When,
     ) -> Result<T> {
         if let Some(why) = self.txgs.why_suspended() {
             return Err(Error::Suspended { pool: self.pool(), cause: why.to_string() });
@@ -194,7 +213,7 @@ impl Shared {
                 cx.shared.faults.end();
                 *answer.lock() = Some(done);
             };
-            tasks.push(Task { txg, run: Box::new(run), keeps_datasets });
+            tasks.push(Task { txg, run: Box::new(run), is_first, keeps_datasets });
             txg
         };
         // The sync of a txg takes the tasks after the next was opened, so this one is among them.
@@ -202,6 +221,12 @@ impl Shared {
         synced.map_err(|why| self.stopped(&why))?;
         let answer = slot.lock().take();
         answer.unwrap_or_else(|| Err(self.stopped("the task was not run")))
+    }
+
+    /// There is something to do in the next txg, when nobody asks for one.
+    pub(super) fn goes_on(&self) -> bool {
+        let is_set = |flag: &AtomicBool| flag.load(Ordering::Relaxed);
+        is_set(&self.reaping) || is_set(&self.discarding)
     }
 
     /// The tasks that belong to `txg` or an older one.
@@ -248,6 +273,7 @@ impl Shared {
             config: Mutex::new(config),
             uberblock: Mutex::new(uberblock),
             reaping: AtomicBool::new(true),
+            discarding: AtomicBool::new(false),
             me: Weak::clone(me),
             queues,
             block_faults,

@@ -89,6 +89,10 @@ impl LivePool {
     /// When the pool cannot be looked at. A spare that cannot be used is passed over.
     pub fn take_spares(&self, source: &dyn DeviceSource) -> Result<Vec<SpareTaken>> {
         let mut taken = Vec::new();
+        // A pool with a checkpoint takes none.
+        if self.shared.check_no_checkpoint().is_err() {
+            return Ok(taken);
+        }
         let mut left = match self.leaves_without_spare().is_empty() {
             true => return Ok(taken),
             false => self.spares_left()?,

@@ -3,6 +3,7 @@
 //! # Theory
 //!
 //! ```text
+//! first    the checkpoint that is made in this txg
 //! pass 1   heads     dirty object sets are written, their datasets accounted
 //!          tasks     changes of the MOS that were asked for: snapshots, properties, …
 //!          freeing   a piece of what was destroyed before
@@ -43,7 +44,6 @@ use ondisk::config::{PoolState, VdevConfig};
 use ondisk::nvlist::NvList;
 use ondisk::uberblock::Uberblock;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use vdev::label::Round;
 use vdev::{NodeRef, TopRef};
 use zio::profile::Stage;
@@ -88,7 +88,7 @@ impl Shared {
         let logged = !self.block_faults.has_lost();
         let idle =
             heads.is_empty() && tasks.is_empty() && said && logged && self.early.is_empty(txg);
-        let more = self.mos.is_dirty(txg) || self.reaping.load(Ordering::Relaxed);
+        let more = self.mos.is_dirty(txg) || self.goes_on();
         // An empty txg brings what was freed before one txg closer to being free.
         if idle && !more && !self.alloc.has_deferred() {
             self.space.nothing_in(txg);
@@ -99,6 +99,12 @@ impl Shared {
         self.blocks.begin(txg);
         let guid = || self.rt.random_u64();
         let mut cx = TaskCx::new(self, &tx, &guid);
+        let tasks_ran = !tasks.is_empty();
+        let (first, tasks): (Vec<_>, Vec<_>) = tasks.into_iter().partition(|t| t.is_first);
+        if !first.is_empty() {
+            let _guard = self.gate.write();
+            self.run_tasks(&mut cx, first)?;
+        }
         // The bulk: data of datasets. The MOS is not touched, so its readers need not wait.
         let mut written = Vec::with_capacity(heads.len());
         for head in &heads {
@@ -114,18 +120,13 @@ impl Shared {
         for (account, root, features) in &written {
             finish_head(&cx.dsl(), account, root.as_ref(), features)?;
         }
-        let tasks_ran = !tasks.is_empty();
         if tasks.iter().any(|task| !task.keeps_datasets) {
             cx.forget_place()?;
         }
-        for Task { run, .. } in tasks {
-            run(&mut cx);
-            if let Some(why) = cx.broken.take() {
-                return Err(self.failed("a change failed half way and was not written", &why));
-            }
-        }
+        self.run_tasks(&mut cx, tasks)?;
         cx.log_what_was_read()?;
         cx.free_a_piece(tasks_ran)?;
+        cx.discard_a_piece()?;
         let prepared = self.write_all(&cx, record)?;
         let after = self.writer.stats();
         record.blocks = after.blocks - before.blocks;
@@ -139,6 +140,17 @@ impl Shared {
         record.writes = now.writes.saturating_sub(io.writes);
         record.write_bytes = now.write_bytes.saturating_sub(io.write_bytes);
         record.sync = self.rt.now().saturating_sub(began);
+        Ok(())
+    }
+
+    /// Runs sync tasks, one after the other.
+    fn run_tasks(&self, cx: &mut TaskCx<'_>, tasks: Vec<Task>) -> Result<()> {
+        for Task { run, .. } in tasks {
+            run(cx);
+            if let Some(why) = cx.broken.take() {
+                return Err(self.failed("a change failed half way and was not written", &why));
+            }
+        }
         Ok(())
     }
 
@@ -275,6 +287,8 @@ impl Shared {
     fn prepare(&self, txg: u64, root: BlkPtr) -> Result<Prepared> {
         let mut uberblock = *self.uberblock.lock();
         uberblock.txg = txg;
+        // A pool that went back to a checkpoint goes on from here.
+        uberblock.checkpoint_txg = 0;
         uberblock.rootbp = root;
         uberblock.timestamp = self.rt.wall().as_secs();
         let (config, rounds) = {

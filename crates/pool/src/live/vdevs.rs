@@ -277,6 +277,7 @@ impl LivePool {
     pub fn reguid(&self, wanted: Option<u64>) -> Result<u64> {
         let guid = wanted.unwrap_or_else(guid_from(&self.shared.rt));
         self.run(move |cx| {
+            cx.check_no_checkpoint()?;
             let (root, txg) = {
                 let config = cx.shared.config.lock();
                 (config.root.clone(), config.root.create_txg)

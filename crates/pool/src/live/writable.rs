@@ -132,6 +132,7 @@ fn is_offline(pool: &Pool, top: u64) -> bool {
 }
 
 fn intent_logs(pool: &Pool, cut: &[CutLog], out: &mut Vec<Obstacle>) {
+    let is_rewound = pool.uberblock().checkpoint_txg != 0;
     for (name, dataset) in pool.dsl().datasets() {
         let Ok(dataset) = dataset else {
             out.push(Obstacle::Salvaged(format!("dataset {name}")));
@@ -142,6 +143,8 @@ fn intent_logs(pool: &Pool, cut: &[CutLog], out: &mut Vec<Obstacle>) {
             continue;
         }
         match pool.dsl().objset(&dataset) {
+            // Of a pool that went back to its checkpoint nothing of it is replayed.
+            Ok(objset) if is_rewound && objset.phys().zil.claim_txg == 0 => {}
             Ok(objset) => {
                 let why = why_not_replayed(pool, &dataset, &objset);
                 out.extend(why.map(|why| Obstacle::IntentLog { name, why }));

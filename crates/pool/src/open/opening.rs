@@ -149,9 +149,9 @@ impl<'a> Opening<'a> {
             }
             other => other?,
         };
+        let (directory, mos) = self.at_checkpoint(&first, (directory, mos))?;
         let mut config = self.configuration(&first, &mos, &directory);
         self.fill_classes(&mos, &mut config.vdev_tree);
-        self.rewind_to_checkpoint(&directory)?;
         let mut reader = match self.reader(&config.vdev_tree) {
             Err(Error::Config { cause, .. }) => {
                 self.salvage.push(Salvage { what: "the configuration in the MOS", cause });
@@ -341,11 +341,23 @@ impl<'a> Opening<'a> {
         entry.value_bytes()?.try_into().ok()
     }
 
-    /// Replaces the uberblock by the checkpoint's, when that was asked for.
-    fn rewind_to_checkpoint(&mut self, directory: &Zap) -> Result<()> {
+    /// The directory and the MOS of the checkpoint, when that was asked for: the configuration and
+    /// the classes of vdevs are those of then, too.
+    fn at_checkpoint(
+        &mut self,
+        store: &Arc<CachedStore>,
+        (directory, mos): (Zap, Objset),
+    ) -> Result<(Zap, Objset)> {
         if !self.options.checkpoint {
-            return Ok(());
+            return Ok((directory, mos));
         }
+        self.rewind_to_checkpoint(&directory)?;
+        let mos = self.mos(store)?;
+        Ok((self.directory(&mos)?, mos))
+    }
+
+    /// Replaces the uberblock by the checkpoint's.
+    fn rewind_to_checkpoint(&mut self, directory: &Zap) -> Result<()> {
         let none = || Error::NoCheckpoint { pool: self.pool() };
         let entry = directory.get(mos::ZPOOL_CHECKPOINT.as_bytes());
         let entry = entry.map_err(self.damaged("the checkpoint"))?.ok_or_else(none)?;

@@ -5,13 +5,22 @@ use super::view::{AWAITING, Section, VdevTreeView, VdevView};
 use crate::assemble::Candidate;
 use crate::errlog::ErrorLog;
 use crate::open::Pool;
-use crate::removal::{Removal, VdevExpansion};
+use crate::removal::{CheckpointState, Removal, VdevExpansion};
 use crate::space::PoolSpace;
 use dsl::nicenum::{ctime, nicebytes, nicenum};
 use ondisk::config::VdevConfig;
 use ondisk::scan::{ErrorScrubState, Function, ScanState, State};
 use std::fmt::Write as _;
 use vdev::{Reason, VdevState, VdevTree};
+
+/// What is said of a checkpoint.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CheckpointNote {
+    /// When it was made, in seconds since 1970; `None`: it is being discarded.
+    pub made: Option<u64>,
+    /// Bytes kept for it.
+    pub bytes: u64,
+}
 
 /// The state of a pool.
 #[derive(Clone, Debug)]
@@ -42,8 +51,8 @@ pub struct Status {
     pub removal: Option<Removal>,
     /// The last RAID-Z expansion, and its vdev's name.
     pub expansion: Option<(VdevExpansion, String)>,
-    /// When the checkpoint was made, in seconds since 1970, and bytes kept for it.
-    pub checkpoint: Option<(u64, u64)>,
+    /// The checkpoint.
+    pub checkpoint: Option<CheckpointNote>,
     /// The vdevs.
     pub vdevs: VdevTreeView,
     /// Blocks nothing could restore, by the error logs.
@@ -69,7 +78,9 @@ impl Pool {
             let name = vdevs.walk().find(|v| v.guid == guid).map(|v| v.name.clone());
             (e, name.unwrap_or_default())
         });
-        let checkpoint = self.checkpoint().ok().flatten();
+        let made = self.checkpoint().ok().flatten().map(|u| u.timestamp);
+        let checkpoint = (self.checkpoint_state() != CheckpointState::None)
+            .then(|| CheckpointNote { made, bytes: space.checkpoint() });
         let lacking = vdevs.walk().filter(|v| v.remark == AWAITING).count();
         Status {
             lacking,
@@ -85,7 +96,7 @@ impl Pool {
             error_scrub: self.error_scrub_state().ok().flatten(),
             removal: self.removal().ok().flatten(),
             expansion,
-            checkpoint: checkpoint.map(|u| (u.timestamp, space.checkpoint())),
+            checkpoint,
             damaged,
             vdevs,
             errors,
@@ -184,9 +195,12 @@ impl Status {
                 _ => None,
             });
         }
-        if let Some((made, bytes)) = self.checkpoint {
+        if let Some(CheckpointNote { made, bytes }) = self.checkpoint {
             let size = nicenum(bytes);
-            out.push(format!("checkpoint: created {}, consumes {size}", date(made)));
+            out.push(match made {
+                Some(made) => format!("checkpoint: created {}, consumes {size}", date(made)),
+                None => format!("checkpoint: discarding, {size} remaining."),
+            });
         }
         out
     }

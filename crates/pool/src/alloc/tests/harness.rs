@@ -20,6 +20,7 @@ struct Objects {
     next: u64,
     maps: BTreeMap<u64, (SpaceMapHeader, Vec<u8>)>,
     arrays: BTreeMap<(u64, u64), u64>,
+    named: BTreeMap<String, u64>,
     rewritten: u64,
 }
 
@@ -41,6 +42,15 @@ impl WriteMaps for Store {
         let n = o.next;
         o.maps.insert(n, (SpaceMapHeader::new(true), Vec::new()));
         assert_eq!(o.arrays.insert((array, index), n), None, "a second map for a metaslab");
+        Ok(n)
+    }
+
+    fn create_named(&mut self, _: u64, name: &str) -> dmu::Result<u64> {
+        let mut o = self.0.lock();
+        o.next += 1;
+        let n = o.next;
+        o.maps.insert(n, (SpaceMapHeader::new(true), Vec::new()));
+        assert_eq!(o.named.insert(name.to_owned(), n), None, "a second map of that name");
         Ok(n)
     }
 

@@ -97,7 +97,8 @@ pub(in super::super) fn claims(pool: &Pool, alloc: &Allocator) -> Result<Vec<Cla
         }
         let objset = pool.dsl().objset(&dataset)?;
         let before = objset.phys().zil;
-        if before.log.is_hole() {
+        let is_given_up = before.claim_txg == 0 && pool.uberblock().checkpoint_txg != 0;
+        if before.log.is_hole() || is_given_up {
             continue;
         }
         let log = Log::read_after(&objset, txg - 1);
@@ -116,6 +117,22 @@ pub(in super::super) fn claims(pool: &Pool, alloc: &Allocator) -> Result<Vec<Cla
             alloc.claim(bp, txg).map_err(|what| Error::Invalid { what })?;
         }
         out.push(Claim { name, header: Some(claimed(&log, txg)), txg });
+    }
+    Ok(out)
+}
+
+/// The datasets whose logs no import has claimed.
+pub(in super::super) fn unclaimed_logs(pool: &Pool) -> Result<Vec<String>> {
+    let mut out = Vec::new();
+    for (name, dataset) in pool.dsl().datasets() {
+        let dataset = dataset?;
+        if dataset.is_snapshot() || dataset.phys.bp.is_hole() {
+            continue;
+        }
+        let header = pool.dsl().objset(&dataset)?.phys().zil;
+        if !header.log.is_hole() && header.claim_txg == 0 {
+            out.push(name);
+        }
     }
     Ok(out)
 }

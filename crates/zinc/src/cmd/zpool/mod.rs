@@ -1,6 +1,7 @@
 //! `zinc zpool`: verbs about pools.
 
 mod add;
+mod checkpoint;
 mod claim;
 pub mod create;
 mod devices;
@@ -56,6 +57,8 @@ pub enum Command {
     Replace(sides::Replace),
     /// Take log, cache and spare devices off a pool
     Remove(remove::Remove),
+    /// Keep the state of a pool as it is now, to go back to, or give that up
+    Checkpoint(checkpoint::Checkpoint),
     /// Verify everything, and repair what can be
     Scrub(scrub::Scrub),
     /// Bring devices what they missed
@@ -105,6 +108,7 @@ impl Command {
             Self::Detach(a) => Box::new(a),
             Self::Replace(a) => Box::new(a),
             Self::Remove(a) => Box::new(a),
+            Self::Checkpoint(a) => Box::new(a),
             Self::Scrub(a) => Box::new(a),
             Self::Resilver(a) => Box::new(a),
             Self::Set(a) => Box::new(a),

@@ -34,6 +34,9 @@ pub struct TakeArgs {
     /// lost
     #[arg(short = 'm')]
     missing_log: bool,
+    /// Go back to the pool's checkpoint, for good: all that was changed since is lost
+    #[arg(long = "rewind-to-checkpoint")]
+    rewind: bool,
     /// Mount nothing, which zinc does not do at an import anyway
     #[arg(short = 'N')]
     no_mount: bool,
@@ -172,6 +175,7 @@ impl Args {
         let refuse = || self.refuse_twice(session, &labelled, &name, candidate);
         refuse()?;
         self.refuse_denied(session, candidate, &doing, remembered.readonly)?;
+        self.refuse_looking_back(&doing, remembered.readonly)?;
         if remembered.readonly {
             let pool = Pool::open_candidate(candidate, &self.pool.options(session))?;
             let _names = known::pools(session).hold_names();
@@ -198,6 +202,7 @@ impl Args {
         let (_, pool) = live::take(session, find, &how, &how.tuning.all(session)?, |options| {
             options.force = self.take.force;
             options.destroyed = self.destroyed;
+            options.open.checkpoint |= self.take.rewind;
             options.adopt_paths = true;
             options.logs = match self.take.missing_log {
                 true => LogDevices::GiveUp,
@@ -220,6 +225,16 @@ impl Args {
         self.finish(session, pool, settings, &how)?;
         note_left_aside(session, candidate, &name);
         Ok(())
+    }
+
+    /// A pool that is only read does not go back.
+    fn refuse_looking_back(&self, doing: &str, is_only_read: bool) -> Result<(), Failure> {
+        if !self.take.rewind || !is_only_read {
+            return Ok(());
+        }
+        let what = format!("{doing}: nothing goes back to a checkpoint when it is only read");
+        Err(Failure::new(what)
+            .hint("without importing it, --checkpoint of ls, cat, cp and others shows that state"))
     }
 
     /// Neither is a pool imported that is imported already, nor is a name given twice.

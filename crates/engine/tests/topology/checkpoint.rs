@@ -1,0 +1,220 @@
+//! A state of the pool that is kept, and going back to it.
+
+use super::random::bench::{SHAPES, Shape};
+use super::random::{Bench, Model, Run};
+use super::{run, whole};
+use engine::LivePool;
+use engine::errors::PoolError;
+use engine::inside::device::{ErrorKind, Fault};
+use engine::live::{NewTop, SpaceClass};
+use engine::pools::CheckpointState;
+use std::sync::Arc;
+
+/// What the allocator met that cannot be.
+fn no_problems(pool: &LivePool) {
+    let problems = pool.allocator_problems();
+    assert!(problems.is_empty(), "{problems:?}");
+}
+
+/// A run with some history, a checkpoint, and as much history behind it; with the model of each.
+fn with_checkpoint(seed: u64, shape: Shape, ops: u64) -> (Bench, Model, Model) {
+    let mut run = run(seed, shape, ops);
+    run.pool().sync().unwrap();
+    let kept = run.model.clone();
+    run.pool().checkpoint().unwrap();
+    (0..ops).for_each(|_| run.step());
+    run.pool().sync().unwrap();
+    no_problems(run.pool());
+    let (bench, model) = run.finish();
+    (bench, kept, model)
+}
+
+fn state(bench: &Bench) -> CheckpointState {
+    bench.open().checkpoint_state()
+}
+
+#[test]
+fn what_a_checkpoint_keeps_is_there_until_it_is_discarded() {
+    for (seed, shape) in (1800..).zip(SHAPES) {
+        let (bench, kept, model) = with_checkpoint(seed, shape, 60);
+        assert_eq!(state(&bench), CheckpointState::Exists, "{shape:?}");
+        // All of both states is there, and what zinc and zdb count agrees.
+        whole(&bench, &format!("{shape:?}"));
+        Run::compare(&bench, &model).unwrap();
+        bench.zdb();
+        assert!(bench.open().space().checkpoint() > 0, "{shape:?}");
+        // Another process goes on with it.
+        let before: Vec<_> = bench.devices.iter().map(|d| Arc::new(d.fork())).collect();
+        let pool = bench.import();
+        assert!(matches!(pool.checkpoint(), Err(PoolError::CheckpointExists { .. })));
+        pool.discard_checkpoint().unwrap();
+        pool.wait_for_discard().unwrap();
+        assert!(matches!(pool.discard_checkpoint(), Err(PoolError::NoCheckpoint { .. })));
+        no_problems(&pool);
+        pool.export().unwrap();
+        assert_eq!(state(&bench), CheckpointState::None);
+        assert_eq!(bench.open().space().checkpoint(), 0);
+        whole(&bench, &format!("{shape:?} discarded"));
+        Run::compare(&bench, &model).unwrap();
+        bench.zdb();
+        // The same pool, going back.
+        let mut bench = bench;
+        bench.devices = before;
+        bench.faults.clear();
+        goes_back(&bench, &kept, &format!("{shape:?}"));
+    }
+}
+
+fn goes_back(bench: &Bench, kept: &Model, case: &str) {
+    let pool = bench.rewind().unwrap_or_else(|e| panic!("{case}: {e}"));
+    pool.sync().unwrap();
+    no_problems(&pool);
+    pool.export().unwrap();
+    assert_eq!(state(bench), CheckpointState::None, "{case}");
+    assert_eq!(bench.open().uberblock().checkpoint_txg, 0, "{case}");
+    whole(bench, case);
+    Run::compare(bench, kept).unwrap_or_else(|e| panic!("{case}: {e}"));
+    bench.zdb();
+}
+
+/// The pool goes on being worked with after it went back, and takes another checkpoint.
+#[test]
+fn a_pool_that_went_back_is_one_as_any() {
+    let (bench, kept, _) = with_checkpoint(1820, Shape::Raidz1, 60);
+    let pool = bench.rewind().unwrap();
+    let mut run = Run::go_on(1821, bench, kept, pool);
+    (0..40).for_each(|_| run.step());
+    run.pool().checkpoint().unwrap();
+    (0..40).for_each(|_| run.step());
+    no_problems(run.pool());
+    let (bench, model) = run.finish();
+    whole(&bench, "went back");
+    Run::compare(&bench, &model).unwrap();
+    bench.zdb();
+}
+
+fn break_after(bench: &Bench, writes: u64) {
+    for device in &bench.faults {
+        let off = ErrorKind::PowerLoss;
+        device.add(Fault::fail_writes(0..u64::MAX, off).after(writes));
+        device.add(Fault::fail_flushes(off).after(writes / 4));
+    }
+}
+
+/// The power fails after any number of writes: the pool has gone back, or not at all, and the
+/// command that was cut off can be given again.
+#[test]
+fn going_back_may_end_at_any_write() {
+    let step = std::env::var("ZINC_STEP").map_or(7, |n| n.parse().unwrap());
+    for (seed, shape) in [(1830, Shape::Disk), (1831, Shape::Mirror)] {
+        let (mut bench, kept, model) = with_checkpoint(seed, shape, 40);
+        bench.faults.clear();
+        let before = bench.devices.clone();
+        let mut cuts = [0, 0];
+        for writes in (0..).step_by(step) {
+            bench.devices = before.iter().map(|d| Arc::new(d.fork())).collect();
+            bench = bench.breakable();
+            break_after(&bench, writes);
+            let is_done = bench.rewind().and_then(|pool| pool.sync()).is_ok();
+            bench.faults.iter().for_each(|d| d.clear());
+            let case = format!("{shape:?} after {writes}");
+            let is_back = state(&bench) == CheckpointState::None;
+            assert!(is_back || !is_done, "{case}");
+            cuts[usize::from(is_back)] += 1;
+            if is_back {
+                // The next one to open it ends what was begun.
+                bench.try_import().unwrap_or_else(|e| panic!("{case}: {e}")).export().unwrap();
+                whole(&bench, &case);
+                Run::compare(&bench, &kept).unwrap_or_else(|e| panic!("{case}: {e}"));
+            } else {
+                whole(&bench, &case);
+                Run::compare(&bench, &model).unwrap_or_else(|e| panic!("{case}: {e}"));
+                goes_back(&bench, &kept, &case);
+            }
+            if is_done {
+                break;
+            }
+        }
+        assert!(cuts.iter().all(|n| *n > 0), "{shape:?}: {cuts:?}");
+        bench.zdb();
+    }
+}
+
+/// The same for a checkpoint that is made, and one that is discarded.
+#[test]
+fn making_and_discarding_may_end_at_any_write() {
+    let step = std::env::var("ZINC_STEP").map_or(23, |n| n.parse().unwrap());
+    for is_discarded in [false, true] {
+        let (mut bench, _, model) = match is_discarded {
+            true => with_checkpoint(1840, Shape::Disk, 60),
+            false => {
+                let (bench, model) = run(1841, Shape::Disk, 60).finish();
+                (bench, model.clone(), model)
+            }
+        };
+        bench.faults.clear();
+        let before = bench.devices.clone();
+        let mut seen = Vec::new();
+        for writes in (0..).step_by(step) {
+            bench.devices = before.iter().map(|d| Arc::new(d.fork())).collect();
+            bench = bench.breakable();
+            let pool = bench.import();
+            break_after(&bench, writes);
+            let done = match is_discarded {
+                true => pool.discard_checkpoint().and_then(|()| pool.wait_for_discard()),
+                false => pool.checkpoint().and_then(|()| pool.sync()),
+            };
+            drop(pool);
+            bench.faults.iter().for_each(|d| d.clear());
+            let case = format!("{is_discarded} after {writes}");
+            whole(&bench, &case);
+            seen.push(state(&bench));
+            let pool = bench.try_import().unwrap_or_else(|e| panic!("{case}: {e}"));
+            pool.wait_for_discard().unwrap();
+            no_problems(&pool);
+            pool.export().unwrap();
+            whole(&bench, &case);
+            Run::compare(&bench, &model).unwrap_or_else(|e| panic!("{case}: {e}"));
+            if done.is_ok() {
+                break;
+            }
+        }
+        assert!(seen.contains(&CheckpointState::Exists), "{is_discarded}: {seen:?}");
+        assert!(seen.contains(&CheckpointState::None), "{is_discarded}: {seen:?}");
+        bench.zdb();
+    }
+}
+
+/// The vdevs and the guid stay what they are; vdevs may come, and are gone after going back.
+#[test]
+fn a_pool_with_a_checkpoint_keeps_its_devices() {
+    let (mut bench, kept, _) = with_checkpoint(1850, Shape::Mirror, 30);
+    let new = bench.extra();
+    let pool = bench.import();
+    let leaf = super::guid(&pool, 0);
+    let exists = |r: Result<(), PoolError>| matches!(r, Err(PoolError::CheckpointExists { .. }));
+    let spec = bench.leaf(new);
+    assert!(exists(pool.attach(leaf, &spec, bench.write_ref(new))));
+    assert!(exists(pool.replace(leaf, &spec, bench.write_ref(new))));
+    assert!(exists(pool.detach(leaf)));
+    assert!(exists(pool.reguid(None).map(drop)));
+    let devices = [(format!("mem{new}"), bench.write_ref(new))].into_iter().collect();
+    pool.add_tops(&[NewTop { spec, class: SpaceClass::Normal }], Some(12), &devices).unwrap();
+    pool.export().unwrap();
+    let pool = bench.import();
+    assert_eq!(pool.view().vdevs().tops().count(), 2);
+    pool.export().unwrap();
+    bench.zdb();
+    let pool = bench.rewind().unwrap();
+    assert_eq!(pool.view().vdevs().tops().count(), 1);
+    pool.export().unwrap();
+    assert_eq!(bench.open().vdevs().tops().count(), 1);
+    bench.away = vec![new];
+    goes_on(&bench, &kept);
+}
+
+fn goes_on(bench: &Bench, kept: &Model) {
+    whole(bench, "without what was added");
+    Run::compare(bench, kept).unwrap();
+    bench.check(&bench.open()).unwrap();
+}

@@ -1,0 +1,77 @@
+//! `zinc zpool checkpoint`: a state of the pool that is kept as a whole.
+
+use super::each;
+use crate::cmd::verb::{Served, Verb};
+use crate::failure::Failure;
+use crate::live::{self, LiveHow};
+use crate::progress::while_showing;
+use crate::session::Session;
+use engine::{LivePool, Progress};
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+/// What is shown while a checkpoint is being discarded.
+const DISCARD: &str = "discarding (Ctrl-C leaves it to the next command): txg";
+
+/// Arguments of `zinc zpool checkpoint`.
+#[derive(clap::Args)]
+pub struct Checkpoint {
+    /// Search this directory, file or disk for devices (repeatable)
+    #[arg(long = "dev", value_name = "PATH")]
+    search: Vec<PathBuf>,
+    #[command(flatten)]
+    how: LiveHow,
+    /// Give the checkpoint up, and free what was kept for it
+    #[arg(short = 'd', long)]
+    discard: bool,
+    /// Wait until everything is free; a pool that is not served is always waited for
+    #[arg(short = 'w', requires = "discard")]
+    until_done: bool,
+    /// The pool
+    pool: String,
+}
+
+impl Checkpoint {
+    fn act(&self, session: &Session, pool: &LivePool) -> Result<(), Failure> {
+        if !self.discard {
+            let what = format!("cannot checkpoint '{}'", pool.name());
+            return pool.checkpoint().map_err(|e| Failure::from(e).about(&what));
+        }
+        let what = format!("cannot discard checkpoint in '{}'", pool.name());
+        pool.discard_checkpoint().map_err(|e| Failure::from(e).about(&what))?;
+        match self.until_done || session.client().is_none() {
+            true => wait(session, pool),
+            false => Ok(()),
+        }
+    }
+}
+
+/// Until nothing of a discarded checkpoint is left.
+fn wait(session: &Session, pool: &LivePool) -> Result<(), Failure> {
+    let progress = Progress::new();
+    progress.begin(DISCARD, 0);
+    while_showing(session, &progress, || {
+        let mut left = pool.bytes_to_discard();
+        while pool.is_discarding() {
+            session.check()?;
+            pool.sync()?;
+            let now = pool.bytes_to_discard();
+            progress.add(1, left.saturating_sub(now));
+            left = now;
+        }
+        Ok(())
+    })
+}
+
+impl Verb for Checkpoint {
+    fn served(&self, _: &Session) -> Served {
+        Served::ToOwner
+    }
+
+    fn run(self: Box<Self>, session: &Session) -> Result<ExitCode, Failure> {
+        each::must_be_a_pool(&self.pool)?;
+        let act = |pool: &LivePool| self.act(session, pool);
+        live::change(session, &self.search, &self.how, &self.pool, act)?;
+        Ok(ExitCode::SUCCESS)
+    }
+}
