@@ -25,7 +25,8 @@
 //!
 //! # Mounting
 //!
-//! [`Mounts`] has what this process has mounted. The system's calls are in `system.rs`; a mount
+//! [`Mounts`] has what this process has mounted. The system's calls are in `system.rs`, and what
+//! stands in for them where the user is not root in `helper.rs`; a mount
 //! whose process died answers `ENOTCONN` until it is taken away or mounted over.
 //!
 //! **Invariant:** the only crate that knows FUSE; nothing of a pool is reached but through the
@@ -40,6 +41,7 @@ mod errno;
 mod flags;
 mod front;
 mod handles;
+mod helper;
 mod listing;
 mod mounts;
 mod names;
@@ -138,6 +140,10 @@ pub enum Error {
     Busy(PathBuf),
     /// Only root may mount.
     NotRoot,
+    /// The program that mounts for ordinary users is not there.
+    NoHelper,
+    /// That program refused, and said why.
+    Refused(String),
     /// The system does not mount file systems of programs.
     NoFuse(std::io::Error),
     /// The system refused.
@@ -153,6 +159,8 @@ impl fmt::Display for Error {
             Self::NotMounted(dir) => write!(f, "nothing of zinc is mounted at {}", dir.display()),
             Self::Busy(dir) => write!(f, "programs use {}", dir.display()),
             Self::NotRoot => f.write_str("only root may mount"),
+            Self::NoHelper => f.write_str("only root may mount here: there is no fusermount3"),
+            Self::Refused(why) => f.write_str(why),
             Self::NoFuse(e) => write!(f, "/dev/fuse cannot be opened: {e}"),
             Self::System(what, e) => write!(f, "{what}: {e}"),
         }

@@ -1,6 +1,6 @@
 //! The system's side of mounting: `mount(2)`, `umount2(2)`, and its list of what is mounted.
 
-use crate::{Error, Options};
+use crate::{Error, Options, helper};
 use nix::errno::Errno;
 use nix::mount::{MntFlags, MsFlags};
 use std::ffi::OsString;
@@ -70,20 +70,27 @@ const AGAIN: Duration = Duration::from_millis(10);
 /// more with what they have open.
 ///
 /// # Errors
-/// Programs use it; only root may.
+/// Programs use it; it is another user's.
 pub fn unmount(dir: &Path, lazily: bool) -> Result<(), Error> {
+    let began = Instant::now();
+    loop {
+        let done = match unmount_as_root(dir, lazily) {
+            Err(Error::NotRoot) => helper::unmount(dir, lazily),
+            done => done,
+        };
+        match done {
+            Err(Error::Busy(_)) if began.elapsed() < BUSY => std::thread::sleep(AGAIN),
+            done => return done,
+        }
+    }
+}
+
+fn unmount_as_root(dir: &Path, lazily: bool) -> Result<(), Error> {
     let mut flags = MntFlags::UMOUNT_NOFOLLOW;
     if lazily {
         flags |= MntFlags::MNT_DETACH | MntFlags::MNT_FORCE;
     }
-    let began = Instant::now();
-    let done = loop {
-        match nix::mount::umount2(dir, flags) {
-            Err(Errno::EBUSY) if began.elapsed() < BUSY => std::thread::sleep(AGAIN),
-            done => break done,
-        }
-    };
-    done.map_err(|e| match e {
+    nix::mount::umount2(dir, flags).map_err(|e| match e {
         Errno::EBUSY => Error::Busy(dir.to_owned()),
         Errno::EINVAL => Error::NotMounted(dir.to_owned()),
         Errno::EPERM => Error::NotRoot,
@@ -91,8 +98,15 @@ pub fn unmount(dir: &Path, lazily: bool) -> Result<(), Error> {
     })
 }
 
-/// Mounts: the connection to the kernel.
+/// Mounts: the connection to the kernel. For an ordinary user a program of root's does it.
 pub(crate) fn mount(name: &str, dir: &Path, options: &Options) -> Result<OwnedFd, Error> {
+    match mount_as_root(name, dir, options) {
+        Err(Error::NotRoot) => helper::mount(name, dir, options),
+        done => done,
+    }
+}
+
+fn mount_as_root(name: &str, dir: &Path, options: &Options) -> Result<OwnedFd, Error> {
     let device = File::options().read(true).write(true).open("/dev/fuse").map_err(Error::NoFuse)?;
     let mut flags = MsFlags::empty();
     let off = [

@@ -4,7 +4,8 @@
 mod support;
 
 use std::io::{BufRead as _, BufReader};
-use std::path::PathBuf;
+use std::os::unix::process::CommandExt as _;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use support::Run;
 
@@ -526,4 +527,43 @@ fn what_waits_for_a_suspended_pool_is_freed_when_it_is_exported_by_force() {
         assert!(!writer.wait().unwrap().success());
     }
     wait_for_end(server);
+}
+
+/// What a user does who is not root: all of it in his own folder, by fusermount3.
+#[testkit::needs("fuse")]
+#[test]
+fn an_ordinary_user_mounts_a_pool_of_his_own() {
+    const NOBODY: u32 = 65534;
+    if !rustix::process::geteuid().is_root() || Command::new("fusermount3").output().is_err() {
+        testkit::skip("needs root, to become another user, and fusermount3");
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let own = |path: &Path| std::os::unix::fs::chown(path, Some(NOBODY), Some(NOBODY)).unwrap();
+    let program = dir.path().join("zinc");
+    std::fs::copy(env!("CARGO_BIN_EXE_zinc"), &program).unwrap();
+    own(dir.path());
+    let run = |script: &str| {
+        let mut shell = Command::new("sh");
+        shell.args(["-euc", script]).current_dir(dir.path()).uid(NOBODY).gid(NOBODY);
+        shell.env("ZINC_SOCKETS", dir.path().join("run")).env("HOME", dir.path());
+        shell.env("ZINC_STATE", dir.path().join("state")).stdin(Stdio::null());
+        let output = shell.output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{script}: {said}");
+        String::from_utf8(output.stdout).unwrap()
+    };
+    run("truncate -s 256M disk; mkdir mnt; ./zinc zpool create mine $PWD/disk");
+    run("./zinc zfs create mine/home; ./zinc mount mine/home mnt");
+    let line = format!("mine/home {} fuse.zinc rw,nosuid,nodev", dir.path().join("mnt").display());
+    let listed = std::fs::read_to_string("/proc/self/mounts").unwrap();
+    assert!(listed.contains(&line), "{listed}");
+    // The root directory is the user's, modes count, and what is open is not taken away.
+    assert_eq!(run("stat -c '%u %a' mnt; echo text > mnt/a; cat mnt/a"), "65534 755\ntext\n");
+    run("chmod 400 mnt/a; ! sh -c 'echo more > mnt/a' 2> /dev/null");
+    let said = run("cd mnt; ../zinc unmount ../mnt 2>&1 || true");
+    assert!(said.contains("busy") && said.contains("-f takes it away"), "{said}");
+    run("sync mnt/a; ./zinc unmount mnt; ! ls mnt/a 2> /dev/null");
+    run("./zinc mount -o ro mine/home mnt; ! touch mnt/b 2> /dev/null; cat mnt/a");
+    run("./zinc unmount mnt; ./zinc check mine");
 }

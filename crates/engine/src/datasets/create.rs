@@ -40,7 +40,12 @@ pub struct Create {
     volume: Option<NewVolume>,
     properties: Vec<PropertyChange>,
     parents: bool,
+    /// User and group of its root directory.
+    owner: (u64, u64),
 }
+
+/// User and group of directories that nobody else was named for.
+pub(super) const ROOT: (u64, u64) = (0, 0);
 
 #[derive(Clone, Copy, Debug)]
 struct NewVolume {
@@ -59,7 +64,13 @@ impl Create {
             }
             _ => return Err(Error::against(Rule::HeadName).at(at())),
         }
-        Ok(Self { name: name.to_owned(), volume, properties: Vec::new(), parents: false })
+        Ok(Self {
+            name: name.to_owned(),
+            volume,
+            properties: Vec::new(),
+            parents: false,
+            owner: ROOT,
+        })
     }
 
     /// A file system.
@@ -124,6 +135,14 @@ impl Create {
         if let Some(volume) = &mut self.volume {
             volume.sparse = true;
         }
+        self
+    }
+
+    /// Its root directory, and that of what is made above it, belongs to this user and group;
+    /// otherwise to root.
+    #[must_use]
+    pub fn owned_by(mut self, user: u64, group: u64) -> Self {
+        self.owner = (user, group);
         self
     }
 
@@ -196,7 +215,7 @@ impl Create {
             return Ok(());
         }
         if self.parents {
-            make_above(pool, &self.name)?;
+            make_above(pool, &self.name, self.owner)?;
         }
         self.check(pool.view())?;
         let mut changes = self.properties.clone();
@@ -205,6 +224,7 @@ impl Create {
                 let _guard = pool.view().lock_datasets();
                 names_below(pool.view().dsl(), parent(&self.name), &changes)?
             };
+            let new = owned(new, self.owner);
             return Ok(pool.create_filesystem(&self.name, new, changes)?);
         };
         if let Some(bytes) = self.reserves(pool.view()) {
@@ -230,7 +250,7 @@ fn missing_above(dsl: &Dsl, name: &str) -> Vec<String> {
 }
 
 /// Makes what is missing above `name`.
-pub(super) fn make_above(pool: &LivePool, name: &str) -> Result<()> {
+pub(super) fn make_above(pool: &LivePool, name: &str, owner: (u64, u64)) -> Result<()> {
     let all = {
         let _guard = pool.view().lock_datasets();
         missing_above(pool.view().dsl(), name)
@@ -240,9 +260,15 @@ pub(super) fn make_above(pool: &LivePool, name: &str) -> Result<()> {
             let _guard = pool.view().lock_datasets();
             names_below(pool.view().dsl(), parent(&missing), &[])?
         };
-        pool.create_filesystem(&missing, new, Vec::new())?;
+        pool.create_filesystem(&missing, owned(new, owner), Vec::new())?;
     }
     Ok(())
+}
+
+/// The same with a root directory of this user and group.
+fn owned(new: NewFilesystem, (user, group): (u64, u64)) -> NewFilesystem {
+    let (.., mode) = new.root;
+    NewFilesystem { root: (user, group, mode), ..new }
 }
 
 /// How a new file system below `parent` treats names: as was said, or as its parent does.

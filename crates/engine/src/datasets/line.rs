@@ -1,6 +1,6 @@
 //! What happens to a dataset and its line of snapshots: clones, promotion, rollback, other names.
 
-use super::create::{below_missing, make_above};
+use super::create::{ROOT, below_missing, make_above};
 use super::destroy::clones_after;
 use super::names::{one_pool, split};
 use crate::error::{Error, Place, Result, Rule};
@@ -72,7 +72,7 @@ impl MakeClone {
             if is_there {
                 return Ok(());
             }
-            make_above(pool, &self.name)?;
+            make_above(pool, &self.name, ROOT)?;
         }
         let made = pool.clone_snapshot(&self.origin, &self.name, changes);
         made.map_err(|e| below_missing(&self.name, e.into()))
@@ -196,7 +196,7 @@ impl Rename {
             }
             Renamed::Head => {
                 if self.parents {
-                    make_above(pool, &self.to)?;
+                    make_above(pool, &self.to, ROOT)?;
                 }
                 let done = pool.rename(&self.from, &self.to);
                 done.map_err(|e| below_missing(&self.to, e.into()))

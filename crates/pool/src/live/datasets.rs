@@ -107,8 +107,9 @@ impl TaskCx<'_> {
             projects: self.shared.features.is_enabled("project_quota"),
             ..FormatOptions::new(now)
         };
-        self.new_objset(head, ObjsetKind::Zfs, |objset, tx| {
-            Ok(Filesystem::format(objset, tx, &options)?)
+        self.new_objset(head, ObjsetKind::Zfs, |head, tx| {
+            head.begin_with(uid, gid);
+            Ok(Filesystem::format(&head.objset, tx, &options)?)
         })?;
         Ok(())
     }
@@ -145,8 +146,8 @@ impl LivePool {
             cx.check_room(&name)?;
             Volume::check_format(size, block_size)?;
             let made = dsl::write::create_dataset(&cx.dsl(), &cx.shared.dsl, &name, &properties)?;
-            cx.new_objset(made.head, ObjsetKind::Zvol, |objset, tx| {
-                Ok(Volume::format(objset, tx, size, block_size)?)
+            cx.new_objset(made.head, ObjsetKind::Zvol, |head, tx| {
+                Ok(Volume::format(&head.objset, tx, size, block_size)?)
             })?;
             cx.log_event("create", " ", &name)
         })

@@ -85,6 +85,13 @@ impl Head {
         Ok(fs)
     }
 
+    /// It is being formatted as a file system, with a root directory of this user and group.
+    pub(super) fn begin_with(&self, uid: u64, gid: u64) {
+        if let Some(owners) = &self.owners {
+            owners.begin_with(uid, gid);
+        }
+    }
+
     /// Lets the space of files count for the owners that `fs` finds.
     pub(super) fn attach(&self, fs: &Filesystem) {
         if let Some(owners) = &self.owners {

@@ -32,7 +32,7 @@ use super::head::Head;
 use super::history::{self, Invocation};
 use super::shared::{Shared, TaskCx};
 use crate::error::Result;
-use dmu::{Objset, Tx};
+use dmu::Tx;
 use dsl::write::{Blocks, DslCx, FeatureCounts, Now, PropertyChange, finish_head};
 use dsl::{Dataset, StoredValue};
 use ondisk::nvlist::NvList;
@@ -90,13 +90,13 @@ impl<'a> TaskCx<'a> {
         &self,
         dataset: u64,
         kind: ObjsetKind,
-        format: impl FnOnce(&Objset, &Tx) -> Result<()>,
+        format: impl FnOnce(&Head, &Tx) -> Result<()>,
     ) -> Result<Arc<Head>> {
         let shared = self.shared;
         let stored = shared.dsl.stored(&shared.dsl.head_by_object(dataset)?)?;
         let head = Arc::new(shared.live(dataset, None, kind, &stored)?);
         self.touch();
-        format(&head.objset, self.tx)?;
+        format(&head, self.tx)?;
         head.objset.freeze(self.tx.txg());
         let account = shared.account(self, dataset)?;
         let root = shared.sync_objset(&head, self.tx.txg(), &account)?;

@@ -15,9 +15,12 @@ type Tables = Arc<RwLock<Option<Arc<SaTables>>>>;
 ///
 /// The object set needs it before the file system can be opened: it is made first and told of the
 /// file system as soon as there is one ([`FileOwners::attach`]). Until then nothing but a format
-/// can have changed the set, and its objects belong to root.
+/// can have changed the set, and its one file, the root directory, belongs to whom the format gave
+/// it ([`FileOwners::begin_with`]).
 pub struct FileOwners {
     tables: RwLock<Option<Tables>>,
+    /// User and group of the root directory, for as long as there are no tables.
+    first: RwLock<(u64, u64)>,
     projects: bool,
     objects: bool,
 }
@@ -26,7 +29,12 @@ impl FileOwners {
     /// With or without the features `project_quota` and `userobj_accounting`.
     #[must_use]
     pub fn new(projects: bool, objects: bool) -> Self {
-        Self { tables: RwLock::default(), projects, objects }
+        Self { tables: RwLock::default(), first: RwLock::default(), projects, objects }
+    }
+
+    /// The set is being formatted, with a root directory of this user and group.
+    pub fn begin_with(&self, uid: u64, gid: u64) {
+        *self.first.write() = (uid, gid);
     }
 
     /// Takes the tables of attributes of `fs`, as they are at any time from now on.
@@ -41,7 +49,8 @@ impl FileOwners {
 
     fn of_attributes(&self, dnode: &Dnode, spill: Option<&Block>) -> Option<Owner> {
         let Some(tables) = self.tables() else {
-            return Some(Owner { uid: 0, gid: 0, project: self.projects.then_some(0) });
+            let (uid, gid) = *self.first.read();
+            return Some(Owner { uid, gid, project: self.projects.then_some(0) });
         };
         let mut values = tables.split(&dnode.bonus).ok()?;
         let find = |values: &[SaValue], name: &str| -> Option<u64> {

@@ -64,7 +64,11 @@ impl Verb for Args {
     }
 
     fn run(self: Box<Self>, session: &Session) -> Result<ExitCode, Failure> {
-        let new = self.new_dataset()?;
+        let mut new = self.new_dataset()?;
+        if session.user() != 0 {
+            // Where the pool is an ordinary user's, so are its file systems.
+            new = new.owned_by(session.user(), session.group());
+        }
         if self.dry {
             let pool = self.live.look(session, &self.name)?;
             new.check(&pool).map_err(|e| cannot("create", &self.name, e))?;

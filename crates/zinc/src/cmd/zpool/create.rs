@@ -239,6 +239,10 @@ impl Args {
     ) -> Result<CreateOptions, Failure> {
         let mut options = CreateOptions::new(&self.pool, tops);
         options.no_features = self.no_features;
+        // Where the pool is an ordinary user's, so are its file systems.
+        if session.user() != 0 {
+            options.root_owner = (session.user(), session.group(), options.root_owner.2);
+        }
         options.hostid = host::id();
         options.hostname = host::name();
         options.invocation = invocation(session);
