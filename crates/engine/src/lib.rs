@@ -219,7 +219,7 @@ pub mod files {
     pub use crate::orphans::orphans;
     pub use ondisk::acl;
     pub use ondisk::znode::{ZPL_VERSION_MAX as VERSION_MAX, flags};
-    pub use zpl::write::{OpenFile, XattrMode};
+    pub use zpl::write::{Limited, OpenFile, XattrMode};
     pub use zpl::{CaseSensitivity, DirCursor, DirEntry, DirPage, Entries, FileKind, Time, names};
     pub use zpl::{FlagChange, NewFile, NewKind, RenameMode, SetAttrs, SpaceKind, SpaceRow};
 }

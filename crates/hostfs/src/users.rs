@@ -19,10 +19,24 @@ impl Names {
         self.users.get_or_init(|| read("/etc/passwd")).get(&id).map(String::as_str)
     }
 
+    /// Number of a user, when this machine knows one of that name.
+    pub fn user_id(&self, name: &str) -> Option<u64> {
+        id_of(self.users.get_or_init(|| read("/etc/passwd")), name)
+    }
+
+    /// Number of a group, when this machine knows one of that name.
+    pub fn group_id(&self, name: &str) -> Option<u64> {
+        id_of(self.groups.get_or_init(|| read("/etc/group")), name)
+    }
+
     /// Name of a group, when this machine knows one.
     pub fn group(&self, id: u64) -> Option<&str> {
         self.groups.get_or_init(|| read("/etc/group")).get(&id).map(String::as_str)
     }
+}
+
+fn id_of(names: &HashMap<u64, String>, name: &str) -> Option<u64> {
+    names.iter().find(|(_, known)| *known == name).map(|(id, _)| *id)
 }
 
 fn read(path: &str) -> HashMap<u64, String> {

@@ -165,6 +165,16 @@ impl Session {
         self.process.names.user(id)
     }
 
+    /// Number of a user of this machine.
+    pub fn user_id(&self, name: &str) -> Option<u64> {
+        self.process.names.user_id(name)
+    }
+
+    /// Number of a group of this machine.
+    pub fn group_id(&self, name: &str) -> Option<u64> {
+        self.process.names.group_id(name)
+    }
+
     /// Name of a group on this machine.
     pub fn group_name(&self, id: u64) -> Option<&str> {
         self.process.names.group(id)

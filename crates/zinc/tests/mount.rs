@@ -567,3 +567,61 @@ fn an_ordinary_user_mounts_a_pool_of_his_own() {
     run("./zinc mount -o ro mine/home mnt; ! touch mnt/b 2> /dev/null; cat mnt/a");
     run("./zinc unmount mnt; ./zinc check mine");
 }
+
+#[testkit::needs("fuse")]
+#[test]
+fn quotas_of_owners_are_set_and_kept() {
+    const NOBODY: u32 = 65534;
+    if !rustix::process::geteuid().is_root() {
+        testkit::skip("needs root, to become another user");
+        return;
+    }
+    let place = Place::new();
+    place.mount("tank");
+    let of = |user: u32, script: &str| {
+        let mut shell = Command::new("sh");
+        shell.args(["-euc", script]).current_dir(place.mnt()).uid(user).gid(user);
+        let output = shell.output().unwrap();
+        (output.status.success(), String::from_utf8_lossy(&output.stderr).into_owned())
+    };
+    place.sh("mkdir all; chmod 1777 all");
+    for setting in ["userquota@nobody=4M", "groupobjquota@65534=20"] {
+        assert_eq!(place.zinc(&["zfs", "set", setting, "tank"]).ok(), "");
+    }
+    let get = |name: &str| place.zinc(&["zfs", "get", "-Hpo", "value", name, "tank"]).ok();
+    assert_eq!(get("userquota@nobody"), "4194304\n");
+    assert_eq!(get("groupobjquota@65534"), "20\n");
+    // Below the limit all goes well; what is durable counts.
+    let (done, said) = of(NOBODY, "head -c 5000000 /dev/urandom > all/large");
+    assert!(done, "{said}");
+    place.zinc(&["zpool", "sync", "tank"]).ok();
+    for script in ["echo more | tee -a all/large", "touch all/another", "mkdir all/dir"] {
+        let (done, said) = of(NOBODY, script);
+        assert!(!done && said.contains("quota exceeded"), "{script}: {said}");
+    }
+    // Others are not concerned, but may not give him files either.
+    place.sh("echo mine > all/other");
+    let (done, said) = of(0, "chown nobody all/other");
+    assert!(!done && said.contains("quota exceeded"), "{said}");
+    assert_eq!(place.sh("stat -c %u all/other"), "0\n");
+    // Room is made by removing, and by a larger limit.
+    assert!(of(NOBODY, "rm all/large").0);
+    place.zinc(&["zpool", "sync", "tank"]).ok();
+    let many = "for n in $(seq 1 19); do touch all/$n; done";
+    assert!(of(NOBODY, many).0);
+    place.zinc(&["zpool", "sync", "tank"]).ok();
+    assert!(of(NOBODY, "touch all/20").0);
+    place.zinc(&["zpool", "sync", "tank"]).ok();
+    let (done, said) = of(NOBODY, "touch all/21");
+    assert!(!done && said.contains("quota exceeded"), "{said}");
+    place.zinc(&["zfs", "set", "groupobjquota@65534=none", "tank"]).ok();
+    assert!(of(NOBODY, "touch all/21").0);
+    assert_eq!(get("groupobjquota@65534"), "0\n");
+    // It is in the pool, and held to after the next mount too.
+    place.zinc(&["zfs", "set", "userquota@nobody=1K", "tank"]).ok();
+    place.unmount();
+    place.mount("tank");
+    assert!(!of(NOBODY, "echo x > all/1").0);
+    place.unmount();
+    assert_eq!(place.zinc(&["check", "tank"]).code, 0);
+}

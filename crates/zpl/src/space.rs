@@ -22,7 +22,7 @@ use ondisk::fuid::Fuid;
 use std::collections::BTreeMap;
 
 /// Before an id in the key of a count of objects.
-const OBJECT_PREFIX: &[u8] = b"obj-";
+pub(crate) const OBJECT_PREFIX: &str = "obj-";
 
 /// By whom space is counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,7 +36,9 @@ pub enum SpaceKind {
 }
 
 impl SpaceKind {
-    fn index(self) -> usize {
+    pub(crate) const ALL: [Self; 3] = [Self::User, Self::Group, Self::Project];
+
+    pub(crate) fn index(self) -> usize {
         match self {
             Self::User => 0,
             Self::Group => 1,
@@ -45,7 +47,7 @@ impl SpaceKind {
     }
 
     /// Tables of the quotas in the master node: bytes, objects.
-    fn quotas(self) -> [&'static str; 2] {
+    pub(crate) fn quotas(self) -> [&'static str; 2] {
         match self {
             Self::User => ["userquota@", "userobjquota@"],
             Self::Group => ["groupquota@", "groupobjquota@"],
@@ -91,7 +93,7 @@ impl Filesystem {
             Some(table) => {
                 let table = accounting(&table)?;
                 for (key, value) in table {
-                    match key.strip_prefix(OBJECT_PREFIX) {
+                    match key.strip_prefix(OBJECT_PREFIX.as_bytes()) {
                         Some(id) => row(&mut rows, id)?.objects = Some(value),
                         None => row(&mut rows, &key)?.used = Some(value),
                     }

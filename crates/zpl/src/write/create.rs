@@ -159,6 +159,9 @@ impl Filesystem {
         let number = object.number();
         let given =
             self.give_attributes(tx, &object, new, identity, parent).and_then(|mut file| {
+                if !matches!(parent, Parent::Xattrs(_)) {
+                    self.check_made(&file)?;
+                }
                 more(&mut file)?;
                 self.save_made(tx, &object, file, &new.kind)
             });

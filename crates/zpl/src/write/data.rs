@@ -119,6 +119,7 @@ impl Filesystem {
             let _look = self.look(file);
             let attrs = Attrs::load_regular(self, file)?;
             check_flags(&attrs, UNCHANGEABLE)?;
+            self.check_space_of(&attrs)?;
             attrs.size()
         };
         let data = Content::of(self.objset(), file, size, &Data::Bytes(data))?;
@@ -168,6 +169,7 @@ impl Filesystem {
         let _look = self.look(file);
         let attrs = Attrs::load_regular(self, file)?;
         check_flags(&attrs, UNCHANGEABLE)?;
+        self.check_space_of(&attrs)?;
         if offset < attrs.size() {
             check_flags(&attrs, flags::APPENDONLY)?;
         }

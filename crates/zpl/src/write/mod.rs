@@ -39,6 +39,7 @@ mod log;
 mod names;
 mod open;
 mod pieces;
+mod quotas;
 mod remove;
 mod rename;
 mod setattr;
@@ -53,6 +54,7 @@ pub use crate::op::{FlagChange, NewFile, NewKind, SetAttrs, XattrMode};
 pub use accounting::FileOwners;
 pub use format::FormatOptions;
 pub use open::OpenFile;
+pub use quotas::Limited;
 pub use rename::RenameMode;
 
 use crate::error::{Error, Result};
@@ -128,6 +130,8 @@ pub(crate) struct State {
     pub(crate) layouts: KeyedLocks,
     pub(crate) opens: Arc<OpenTable>,
     pub(crate) log: OnceLock<Arc<IntentLog>>,
+    /// The limits of owners, once they were read.
+    pub(crate) limits: Mutex<quotas::Known>,
 }
 
 impl State {
@@ -140,6 +144,7 @@ impl State {
             layouts: KeyedLocks::new(rt),
             opens: Arc::default(),
             log: OnceLock::new(),
+            limits: Mutex::default(),
         }
     }
 }

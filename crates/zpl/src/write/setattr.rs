@@ -80,7 +80,11 @@ impl Filesystem {
         if *set != reading {
             attrs.state_changed(set.ctime.unwrap_or(now));
         }
+        let before = attrs.clone();
         set.put(&mut attrs);
+        if let Err(e) = self.check_given(&attrs, &before) {
+            return undo.end(Err(e));
+        }
         let mut all = vec![attrs];
         for object in self.given_with(&all[0], set)? {
             let mut file = Attrs::load(self, object)?;

@@ -1,9 +1,11 @@
 //! Properties of users, groups and projects: `userused@NAME`, `groupquota@ID` and their like.
 
+use crate::cannot::cannot;
+use crate::failure::Failure;
 use crate::session::Session;
-use engine::files::{SpaceKind, SpaceRow};
+use engine::files::{Limited, SpaceKind, SpaceRow};
 use engine::nicenum::{nicebytes, nicenum};
-use engine::{Dataset, Dsl, Filesystem};
+use engine::{Dataset, DatasetKind, Dsl, Filesystem, LivePool, StoredValue, parse_value};
 use engine::{Property, Source};
 
 /// What such a property says.
@@ -38,8 +40,8 @@ pub fn is_one(name: &str) -> bool {
     parse(name).is_some()
 }
 
-/// Whether `name` is a quota of an owner, or the one of all owners that have none.
-pub fn is_quota(name: &str) -> bool {
+/// Whether `name` is the quota of all owners that have none of their own.
+pub fn is_default_quota(name: &str) -> bool {
     let of_all = name.strip_prefix("default");
     let is_kind = |rest: &str| {
         KINDS.iter().any(|(kind, _)| {
@@ -47,7 +49,56 @@ pub fn is_quota(name: &str) -> bool {
         })
     };
     of_all.is_some_and(is_kind)
-        || parse(name).is_some_and(|(_, what, _)| matches!(what, What::Quota | What::ObjectQuota))
+}
+
+/// A limit that is to be set for an owner.
+#[derive(Clone, Debug)]
+pub struct Limit {
+    kind: SpaceKind,
+    what: Limited,
+    id: u64,
+    /// 0: none.
+    value: u64,
+}
+
+impl Limit {
+    /// Reads one; `None` when the property is another.
+    ///
+    /// # Errors
+    /// No such user, group or size.
+    pub fn read(session: &Session, property: &str, value: &str) -> Result<Option<Self>, Failure> {
+        let Some((kind, what, owner)) = parse(property) else { return Ok(None) };
+        let what = match what {
+            What::Quota => Limited::Space,
+            What::ObjectQuota => Limited::Objects,
+            What::Used | What::Objects => {
+                return Err(Failure::new(format!("'{property}' is readonly")));
+            }
+        };
+        let id = match owner.parse::<u32>() {
+            Ok(id) => Some(u64::from(id)),
+            Err(_) => match kind {
+                SpaceKind::User => session.user_id(owner),
+                SpaceKind::Group => session.group_id(owner),
+                SpaceKind::Project => None,
+            },
+        };
+        let id = id.ok_or_else(|| Failure::new(format!("invalid property '{property}'")))?;
+        // A reservation is a size, or none, too.
+        match parse_value("reservation", value, DatasetKind::Filesystem, false) {
+            Ok(StoredValue::Number(value)) => Ok(Some(Self { kind, what, id, value })),
+            _ => Err(Failure::new(format!("bad value '{value}' for '{property}'"))
+                .hint("a number, with a unit, or none")),
+        }
+    }
+
+    /// Sets it for a file system.
+    pub fn set(&self, pool: &LivePool, dataset: &str) -> Result<(), Failure> {
+        let fail = |e: engine::Error| cannot("set property for", dataset, e);
+        let fs = pool.filesystem(dataset).map_err(|e| fail(e.into()))?;
+        fs.set_quota(self.kind, self.what, self.id, self.value).map_err(|e| fail(e.into()))?;
+        pool.sync().map_err(|e| fail(e.into()))
+    }
 }
 
 /// The value for people; `None` when `name` is another property.

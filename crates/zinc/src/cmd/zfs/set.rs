@@ -1,7 +1,7 @@
 //! `zinc zfs set` and `zinc zfs inherit`: properties of datasets that are there.
 
 use super::changes::divide;
-use super::owners;
+use super::owners::{self, Limit};
 use super::snapshot::one_pool;
 use crate::cannot::cannot;
 use crate::cmd::verb::{Served, Verb};
@@ -54,8 +54,8 @@ fn refuse_unwritten(dataset: &str, setting: &str) -> Result<(), Failure> {
             "'{property}' is readonly: whether a dataset is encrypted is said when it is created"
         )),
         "version" => fail("zinc does not change the version of a file system".to_owned()),
-        _ if owners::is_quota(property) => {
-            fail(format!("'{property}': zinc does not set quotas of owners yet"))
+        _ if owners::is_default_quota(property) => {
+            fail(format!("'{property}': zinc does not set quotas of all owners yet"))
         }
         _ => Ok(()),
     }
@@ -77,16 +77,20 @@ impl Verb for Set {
         }
         one_pool(&names)?;
         settings.iter().try_for_each(|setting| refuse_unwritten(first, setting))?;
-        let mut all = Vec::new();
+        let (mut all, mut limits) = (Vec::new(), Vec::new());
         for dataset in &names {
             for setting in &settings {
                 let (property, value) = divide(setting)?;
-                all.push(Setting { dataset, property, value });
+                match Limit::read(session, property, value)? {
+                    Some(limit) => limits.push((dataset, limit)),
+                    None => all.push(Setting { dataset, property, value }),
+                }
             }
         }
         self.live.change(session, first, |pool| {
             let done = properties::set(pool, &all);
-            done.map_err(|e| cannot("set property for", first, e))
+            done.map_err(|e| cannot("set property for", first, e))?;
+            limits.iter().try_for_each(|(dataset, limit)| limit.set(pool, dataset))
         })?;
         kept::note(session, settings);
         Ok(ExitCode::SUCCESS)

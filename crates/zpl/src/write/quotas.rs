@@ -1,0 +1,209 @@
+//! Quotas of users, groups and projects: set, and kept to.
+//!
+//! What somebody uses is counted when a txg is synced. So one below a limit may go over it by what
+//! goes into the txgs that are under way, and one that has reached it can neither write nor make
+//! files, until something of his was freed and that is durable. That is OpenZFS's rule too.
+//!
+//! The limits are read from their tables once, and again after one was set. Where there are none,
+//! nothing is looked up for a change.
+
+use super::attrs::Attrs;
+use crate::error::{Error, Result};
+use crate::fs::Filesystem;
+use crate::space::{OBJECT_PREFIX, SpaceKind};
+use dmu::zap::{self, ZapSpec};
+use dmu::{ErrorKind, Tx, Zap};
+use ondisk::DmuType;
+use ondisk::sa::zpl;
+use ondisk::znode::MASTER_NODE;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// What is limited.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Limited {
+    /// Bytes.
+    Space,
+    /// Objects: files, directories and links.
+    Objects,
+}
+
+impl Limited {
+    const ALL: [Self; 2] = [Self::Space, Self::Objects];
+}
+
+/// The limits of a file system: by whom and what, then by id.
+#[derive(Debug, Default)]
+pub(crate) struct Limits([[BTreeMap<u64, u64>; 2]; 3]);
+
+impl Limits {
+    fn of(&self, kind: SpaceKind, what: Limited) -> &BTreeMap<u64, u64> {
+        &self.0[kind.index()][what as usize]
+    }
+
+    fn are_none(&self) -> bool {
+        self.0.iter().flatten().all(BTreeMap::is_empty)
+    }
+}
+
+/// The limits as they are known.
+#[derive(Default)]
+pub(crate) struct Known {
+    /// How often one was set: limits that were read before are not kept.
+    changes: u64,
+    limits: Option<Arc<Limits>>,
+}
+
+/// The project of files that were given none: it has no limits.
+const NO_PROJECT: u64 = 0;
+
+impl Filesystem {
+    /// Sets a limit for a user, group or project, in bytes or objects; 0 takes it away.
+    ///
+    /// # Errors
+    /// Object sets that do not count for projects have no limits for them; no space.
+    pub fn set_quota(&self, kind: SpaceKind, what: Limited, id: u64, limit: u64) -> Result<()> {
+        if kind == SpaceKind::Project && !self.counts_projects() {
+            return Err(Error::Unsupported("limits of projects"));
+        }
+        self.check_owner(id)?;
+        let done = self.with_small_tx(|tx| self.set_quota_tx(tx, (kind, what), id, limit));
+        // Also after an error: what is in the tables then is read again.
+        let mut known = self.inner.state.limits.lock();
+        *known = Known { changes: known.changes + 1, limits: None };
+        drop(known);
+        done
+    }
+
+    fn set_quota_tx(
+        &self,
+        tx: &Tx,
+        (kind, what): (SpaceKind, Limited),
+        id: u64,
+        limit: u64,
+    ) -> Result<()> {
+        let name = kind.quotas()[what as usize];
+        let _lock = self.inner.state.layouts.exclusive(LIMITS);
+        let master = self.master()?;
+        let key = format!("{id:x}");
+        let table = match master.get_u64(name)?.filter(|number| *number != 0) {
+            Some(number) => self.objset().object(number)?,
+            None if limit == 0 => return Ok(()),
+            None => {
+                let spec = ZapSpec::new(DmuType::USERGROUP_QUOTA);
+                let table = zap::create(self.objset(), tx, &spec)?;
+                zap::set_u64(&self.objset().object(MASTER_NODE)?, tx, name, table.number())?;
+                table
+            }
+        };
+        match (limit, Zap::open(&table)?.get_u64(&key)?) {
+            (0, None) => {}
+            (0, Some(_)) => drop(zap::remove(&table, tx, key.as_bytes())?),
+            (limit, _) => zap::set_u64(&table, tx, key.as_str(), limit)?,
+        }
+        Ok(())
+    }
+
+    fn limits(&self) -> Result<Arc<Limits>> {
+        let changes = {
+            let known = self.inner.state.limits.lock();
+            if let Some(limits) = &known.limits {
+                return Ok(Arc::clone(limits));
+            }
+            known.changes
+        };
+        let mut limits = Limits::default();
+        let master = self.master()?;
+        for kind in SpaceKind::ALL {
+            for what in Limited::ALL {
+                let name = kind.quotas()[what as usize];
+                let Some(number) = master.get_u64(name)?.filter(|n| *n != 0) else { continue };
+                for entry in Zap::open(&self.objset().object(number)?)?.to_vec()? {
+                    let id = entry.name.bytes().and_then(|key| std::str::from_utf8(key).ok());
+                    let id = id.and_then(|text| u64::from_str_radix(text, 16).ok());
+                    let limit = entry.u64().filter(|limit| *limit != 0);
+                    limits.0[kind.index()][what as usize].extend(id.zip(limit));
+                }
+            }
+        }
+        let limits = Arc::new(limits);
+        let mut known = self.inner.state.limits.lock();
+        if known.changes == changes {
+            known.limits = Some(Arc::clone(&limits));
+        }
+        Ok(limits)
+    }
+
+    /// Refuses to write to a file whose owner, group or project has reached its limit.
+    pub(super) fn check_space_of(&self, file: &Attrs) -> Result<()> {
+        self.check_limits(file, &[Limited::Space], |_| true)
+    }
+
+    /// Refuses a new file of somebody who has reached a limit.
+    pub(super) fn check_made(&self, file: &Attrs) -> Result<()> {
+        self.check_limits(file, &Limited::ALL, |_| true)
+    }
+
+    /// Refuses a file that somebody gets who has reached a limit, and who had it not `before`.
+    pub(super) fn check_given(&self, file: &Attrs, before: &Attrs) -> Result<()> {
+        let before = owners_of(before);
+        self.check_limits(file, &Limited::ALL, |owner| !before.contains(owner))
+    }
+
+    fn check_limits(
+        &self,
+        file: &Attrs,
+        all: &[Limited],
+        counts: impl Fn(&(SpaceKind, u64)) -> bool,
+    ) -> Result<()> {
+        if file.replays() {
+            return Ok(());
+        }
+        let limits = self.limits()?;
+        if limits.are_none() {
+            return Ok(());
+        }
+        let is_limited = |owner: &(SpaceKind, u64)| *owner != (SpaceKind::Project, NO_PROJECT);
+        for (kind, id) in owners_of(file).into_iter().filter(|o| is_limited(o) && counts(o)) {
+            for what in all {
+                let Some(limit) = limits.of(kind, *what).get(&id) else { continue };
+                if self.used_by(kind, *what, id)? >= *limit {
+                    return Err(file.object().error(ErrorKind::Quota).into());
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// What an owner uses, as of the last txg that was counted.
+    fn used_by(&self, kind: SpaceKind, what: Limited, id: u64) -> Result<u64> {
+        let [user, group, project] = self.objset().accounting_objects();
+        let table = match kind {
+            SpaceKind::User => user,
+            SpaceKind::Group => group,
+            SpaceKind::Project => project,
+        };
+        let Some(table) = table else { return Ok(0) };
+        // A table nobody was counted in yet has no block.
+        if table.next_block(0).map_err(|(e, _)| e)?.is_none() {
+            return Ok(0);
+        }
+        let prefix = match what {
+            Limited::Space => "",
+            Limited::Objects => OBJECT_PREFIX,
+        };
+        Ok(Zap::open(&table)?.get_u64(&format!("{prefix}{id:x}"))?.unwrap_or(0))
+    }
+}
+
+/// For whom a file counts.
+fn owners_of(file: &Attrs) -> [(SpaceKind, u64); 3] {
+    [
+        (SpaceKind::User, file.get(zpl::UID)),
+        (SpaceKind::Group, file.get(zpl::GID)),
+        (SpaceKind::Project, file.project()),
+    ]
+}
+
+/// The key of the lock of the tables of limits, beside that of the tables of attributes.
+const LIMITS: u64 = 1;
