@@ -62,17 +62,21 @@ const SIDES: &str = "zinc copies what is in use, and keeps the sector size of th
 const SCRIPTS: &str = "zinc runs no scripts for the columns of a table";
 const REWIND: &str = "zinc goes back to an older txg only to read: --txg N of ls, cat and cp";
 
+const ENCLOSURES: &str = "zinc switches no enclosures";
+
 const MOUNT_KEYS: &str = "zinc mounts no encrypted file systems yet";
 
 /// The options of OpenZFS 2.3 that a verb has there and not here, and why not.
-const OPTIONS: [(&str, &[&str], &str); 19] = [
+const OPTIONS: [(&str, &[&str], &str); 21] = [
     ("zfs mount", &["-l"], MOUNT_KEYS),
     ("zfs unmount", &["-u"], MOUNT_KEYS),
     ("zpool attach", &["-s", "-o"], SIDES),
     ("zpool replace", &["-s", "-o"], SIDES),
     ("zpool clear", &["-F", "-n", "-X"], REWIND),
     ("zpool online", &["-e"], "zinc does not grow vdevs"),
-    ("zpool offline", &["--power"], "zinc switches no enclosures"),
+    ("zpool offline", &["--power"], ENCLOSURES),
+    ("zpool online", &["--power"], ENCLOSURES),
+    ("zpool clear", &["--power"], ENCLOSURES),
     ("zpool scrub", &["-p", "-e", "-C", "-a"], "zinc begins and stops scrubs of everything"),
     ("zpool import", &["-F", "-n", "-X", "-T"], REWIND),
     (

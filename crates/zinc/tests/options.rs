@@ -1,13 +1,15 @@
 //! The options that OpenZFS 2.3's manuals give a verb: each works here, or is refused in words that
-//! say that zinc lacks it. None is called unexpected.
+//! say that zinc lacks it. None is called unexpected. The guide has all of them in a table
+//! (docs/guide/verbs.md), which is compared with what the command does.
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test")]
 
 mod support;
 
+use std::fmt::Write as _;
 use support::zinc;
 
-/// Every verb that zinc has, and its options there: those without a value as they are, others with
-/// one that fits.
+/// Every verb, also those that zinc lacks, and its options: those without a value as they are,
+/// others with one that fits.
 const DOCUMENTED: &[(&str, &[&str])] = &[
     (
         "zpool create",
@@ -103,6 +105,24 @@ const DOCUMENTED: &[(&str, &[&str])] = &[
     ("zpool get", &["-H", "-p", "-o name", "-j", "--json-int", "--json-pool-key-guid"]),
     ("zpool history", &["-i", "-l"]),
     ("zpool version", &["-j"]),
+    ("zpool attach", &["-f", "-s", "-w", "-o ashift=9"]),
+    ("zpool checkpoint", &["-d", "-w"]),
+    ("zpool clear", &["-F", "-n", "-X", "--power"]),
+    ("zpool ddtprune", &["-d 1", "-p 1"]),
+    ("zpool detach", &[]),
+    ("zpool events", &["-v", "-H", "-f", "-c"]),
+    ("zpool initialize", &["-c", "-s", "-u", "-w"]),
+    ("zpool offline", &["-f", "-t", "--power"]),
+    ("zpool online", &["-e", "--power"]),
+    ("zpool prefetch", &["-t ddt"]),
+    ("zpool remove", &["-n", "-p", "-s", "-w"]),
+    ("zpool reopen", &["-n"]),
+    ("zpool replace", &["-f", "-s", "-w", "-o ashift=9"]),
+    ("zpool resilver", &[]),
+    ("zpool scrub", &["-s", "-p", "-w", "-C", "-e"]),
+    ("zpool split", &["-g", "-L", "-l", "-n", "-P", "-o a=b", "-R /x"]),
+    ("zpool trim", &["-d", "-r 1", "-w", "-c", "-s"]),
+    ("zpool wait", &["-H", "-p", "-T u", "-t scrub"]),
     ("zfs create", &["-P", "-n", "-p", "-u", "-v", "-s", "-b 8k", "-V 1m", "-o a=b"]),
     ("zfs destroy", &["-R", "-d", "-f", "-n", "-p", "-r", "-v"]),
     ("zfs snapshot", &["-r", "-o a=b"]),
@@ -128,6 +148,56 @@ const DOCUMENTED: &[(&str, &[&str])] = &[
     ("zfs mount", &["-a", "-f", "-l", "-O", "-v", "-o ro"]),
     ("zfs unmount", &["-a", "-f", "-u"]),
     ("zfs version", &["-j"]),
+    ("zfs allow", &["-d", "-l", "-u x", "-g x", "-e", "-c", "-s @x"]),
+    ("zfs unallow", &["-d", "-l", "-r", "-u x", "-g x", "-e", "-c", "-s @x"]),
+    ("zfs change-key", &["-i", "-l", "-o a=b"]),
+    ("zfs load-key", &["-a", "-L x", "-n", "-r"]),
+    ("zfs unload-key", &["-a", "-r"]),
+    ("zfs program", &["-j", "-n", "-t 1", "-m 1"]),
+    ("zfs project", &["-0", "-c", "-C", "-d", "-k", "-p 1", "-r", "-s"]),
+    (
+        "zfs receive",
+        &["-A", "-d", "-e", "-F", "-h", "-M", "-n", "-s", "-u", "-v", "-o a=b", "-x a"],
+    ),
+    ("zfs redact", &[]),
+    (
+        "zfs send",
+        &[
+            "-b",
+            "-c",
+            "-D",
+            "-e",
+            "-h",
+            "-L",
+            "-n",
+            "-p",
+            "-P",
+            "-R",
+            "-s",
+            "-S",
+            "-v",
+            "-V",
+            "-w",
+            "-i x",
+            "-I x",
+            "-t x",
+            "-X x",
+            "--redact x",
+        ],
+    ),
+    ("zfs share", &["-a", "-l"]),
+    ("zfs unshare", &["-a"]),
+    ("zfs upgrade", &["-a", "-r", "-v", "-V 5"]),
+    ("zfs wait", &["-t deleteq"]),
+    ("zfs jail", &[]),
+    ("zfs unjail", &[]),
+    ("zfs zone", &[]),
+    ("zfs unzone", &[]),
+    ("zstream decompress", &["-v"]),
+    ("zstream dump", &["-C", "-d", "-v"]),
+    ("zstream recompress", &["-l 1"]),
+    ("zstream redup", &["-v"]),
+    ("zstream token", &[]),
     (
         "zdb",
         &[
@@ -175,4 +245,77 @@ fn an_option_that_zinc_lacks_is_refused_by_name() {
     let run = zinc(&["zpool", "status", "-Q"]);
     assert_eq!(run.code, 2);
     assert!(run.err.contains("unexpected argument '-Q'"), "{}", run.err);
+}
+
+/// Whether zinc takes a verb, with an option or without.
+fn takes(verb: &str, option: &str) -> bool {
+    let name = if verb.ends_with("version") { "" } else { "nix@nix#nix" };
+    let line = format!("{verb} {option} {name}");
+    let run = zinc(&line.split_whitespace().collect::<Vec<_>>());
+    let refused = ["does not do this yet", "unexpected argument", "unrecognized", "not supported"];
+    // What is no command of zinc's at all says so of its first word.
+    !refused.iter().any(|words| run.err.contains(words))
+}
+
+/// The page: `differs` has for a verb what is said of it there.
+fn page(head: &str, differs: impl Fn(&str) -> String) -> String {
+    let mut text = head.to_owned();
+    for command in ["zpool", "zfs", "zdb", "zstream"] {
+        let of = |verb: &str| verb.split(' ').next() == Some(command);
+        let mut verbs: Vec<_> = DOCUMENTED.iter().filter(|(verb, _)| of(verb)).collect();
+        verbs.sort();
+        let _ = write!(text, "\n## {command}\n\n| verb | works | not yet | differs |\n");
+        text.push_str("| --- | --- | --- | --- |\n");
+        for (verb, options) in verbs {
+            let is_there = takes(verb, "");
+            let names = options.iter().map(|o| o.split(' ').next().unwrap_or(o));
+            let names: Vec<_> = names.zip(*options).collect();
+            let list = |is_wanted: bool| {
+                let all = names.iter().filter(|(_, o)| (is_there && takes(verb, o)) == is_wanted);
+                all.map(|(name, _)| format!("`{name}`")).collect::<Vec<_>>().join(" ")
+            };
+            let (works, lacks) = match is_there {
+                true => (format!("yes {}", list(true)), list(false)),
+                false => (String::new(), format!("the verb {}", list(false))),
+            };
+            let verb = verb.strip_prefix(&format!("{command} ")).unwrap_or(verb);
+            let said = differs(&format!("{command} {verb}"));
+            let cells = [works.trim(), lacks.trim(), &said].map(|cell| format!("{cell} |"));
+            let cells = cells.map(|cell| if cell == " |" { "|".to_owned() } else { cell });
+            let _ = writeln!(text, "| `{verb}` | {}", cells.join(" "));
+        }
+    }
+    text
+}
+
+/// Its rows are what the command does; what differs is written by hand, and kept. With the variable
+/// `UPDATE_GUIDE` the page is written anew.
+#[test]
+fn the_guide_has_every_verb_and_option() {
+    let path = testkit::workspace_root().join("docs/guide/verbs.md");
+    let there = std::fs::read_to_string(&path).unwrap();
+    let head = there.split("\n## zpool").next().unwrap().to_owned();
+    let differs = |wanted: &str| {
+        let mut command = "";
+        for line in there.lines() {
+            command = line.strip_prefix("## ").unwrap_or(command);
+            let cells: Vec<&str> = line.split(" |").map(str::trim).collect();
+            let verb = cells.first().and_then(|cell| cell.strip_prefix("| `")?.strip_suffix('`'));
+            if verb.is_some_and(|verb| wanted == format!("{command} {verb}")) {
+                return cells.get(3).copied().unwrap_or_default().to_owned();
+            }
+        }
+        String::new()
+    };
+    let now = page(&head, differs);
+    if std::env::var_os("UPDATE_GUIDE").is_some() {
+        std::fs::write(&path, &now).unwrap();
+    }
+    let there = std::fs::read_to_string(&path).unwrap();
+    let wrong: Vec<_> = now.lines().filter(|line| !there.lines().any(|l| l == *line)).collect();
+    assert!(
+        there == now,
+        "docs/guide/verbs.md is not what zinc does; UPDATE_GUIDE=1 writes it:\n{}",
+        wrong.join("\n")
+    );
 }
