@@ -191,7 +191,9 @@ impl<R: Read> Archive<R> {
     }
 
     fn skip_rest(&mut self) -> Result<()> {
-        let mut buffer = vec![0; 64 << 10];
+        // Most members were read to their end, and have nothing but padding.
+        let most = usize::try_from(self.left.max(self.padding)).unwrap_or(usize::MAX);
+        let mut buffer = vec![0; most.min(64 << 10)];
         while self.left > 0 {
             self.read(&mut buffer)?;
         }
@@ -225,11 +227,10 @@ impl<R: Read> Archive<R> {
             self.ended = true;
             return Ok(None);
         }
-        let sum = header.as_bytes().iter().enumerate().map(|(i, b)| match i {
-            148..156 => u32::from(b' '),
-            _ => u32::from(*b),
-        });
-        let sum: u32 = sum.sum();
+        // The field of the sum counts as blanks.
+        let of = |bytes: &[u8]| bytes.iter().map(|b| u32::from(*b)).sum::<u32>();
+        let (all, field) = (of(header.as_bytes()), of(&header.as_old().cksum));
+        let sum = all - field + 8 * u32::from(b' ');
         if header.cksum().ok() != Some(sum) {
             self.ended = true;
             return Err(Error::NoHeader(start));

@@ -84,9 +84,10 @@ pub enum Direct {
     /// writes would have to be read, changed and written back as larger units: such files are
     /// buffered.
     ///
-    /// Files that are only read through the page cache, which keeps what the next command will
-    /// read again, unless they hold more than half of this machine's memory: reading all of such a
-    /// file would only push everything else out.
+    /// Files that are only read: small pieces through the page cache, which keeps what the next
+    /// command will read again, and large ones that are not there directly: bringing them there is
+    /// most of the work of reading them. All of a file directly that holds more than half of this
+    /// machine's memory: reading it would only push everything else out.
     #[default]
     Auto,
     /// Through the page cache.

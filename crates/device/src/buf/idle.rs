@@ -46,11 +46,19 @@ struct Idle {
     peak: usize,
     /// Bytes that may wait because of all [`IdleMemory`].
     raised: usize,
+    /// Something was allocated since memory was given back.
+    busy: bool,
     blocks: BTreeMap<usize, Vec<Block>>,
 }
 
-static IDLE: Mutex<Idle> =
-    Mutex::new(Idle { bytes: 0, used: 0, peak: 0, raised: 0, blocks: BTreeMap::new() });
+static IDLE: Mutex<Idle> = Mutex::new(Idle {
+    bytes: 0,
+    used: 0,
+    peak: 0,
+    raised: 0,
+    busy: false,
+    blocks: BTreeMap::new(),
+});
 
 impl Idle {
     fn use_more(&mut self, size: usize) {
@@ -103,14 +111,29 @@ impl IdleMemory {
     }
 
     /// Gives the memory that waits back to the system, but for the little that always may: there
-    /// is nothing to do now.
+    /// is nothing to do now. So does the allocator with what it keeps: after a load its arenas are
+    /// full of holes between what stays, hundreds of megabytes that it never gives back by itself.
     pub fn release(&self) {
-        let freed = {
+        let (freed, was_busy) = {
             let mut idle = IDLE.lock();
             idle.peak = idle.used;
-            idle.evict(|idle| idle.bytes > IDLE_BYTES_MAX)
+            let was_busy = std::mem::take(&mut idle.busy);
+            (idle.evict(|idle| idle.bytes > IDLE_BYTES_MAX), was_busy)
         };
         freed.into_iter().for_each(Block::free);
+        if was_busy {
+            trim_allocator();
+        }
+    }
+}
+
+/// Has the allocator give free pages back to the system. It goes through all it has, some
+/// milliseconds; where nothing is allocated, it is not called again.
+fn trim_allocator() {
+    #[cfg(target_env = "gnu")]
+    // SAFETY: takes a number, and locks what it looks at.
+    unsafe {
+        libc::malloc_trim(0);
     }
 }
 
@@ -133,6 +156,7 @@ impl Block {
                 return None;
             }
             idle.use_more(size);
+            idle.busy = true;
             let too_many = |i: &Idle| i.bytes > IDLE_BYTES_MAX && i.used + i.bytes > i.peak;
             let freed = if waiting.is_none() { idle.evict(too_many) } else { Vec::new() };
             (waiting, freed)

@@ -34,6 +34,10 @@ const FILE_SECTOR_BYTES: u32 = 512;
 /// Alignment for direct I/O on a file system that does not say: a page serves all of them.
 const UNKNOWN_UNIT: u32 = 4096;
 
+/// Reads from this length on pass the page cache by where the device is otherwise read through it:
+/// data, and not what leads to it.
+const BULK_BYTES: usize = 128 << 10;
+
 /// How long a device in use is tried again: far longer than it takes to start a program on a busy
 /// machine, and not long for a user who named a device that is really in use.
 const LOCK_PATIENCE: Duration = Duration::from_secs(1);
@@ -89,6 +93,8 @@ pub(super) struct Core {
     /// The file behind a loop device, locked as well.
     _behind: Option<File>,
     direct: Option<DirectFile>,
+    /// Only large reads of what is not in the page cache are direct.
+    bulk_only: bool,
     /// Cleared when the device refuses direct I/O.
     direct_on: AtomicBool,
     /// Set once it was seen shorter than when it was opened: the next write behind its end makes
@@ -156,10 +162,11 @@ impl Core {
                 .map_err(kind)?;
         // Works for both kinds, where the size in the metadata of a block device is zero.
         let size = buffered.seek(SeekFrom::End(0)).map_err(kind)?;
-        let wanted = match options.direct {
-            Direct::On => true,
-            Direct::Off => false,
-            Direct::Auto => is_block || access == Access::Write || is_huge(&meta),
+        let whole = is_block || access == Access::Write || is_huge(&meta);
+        let (wanted, bulk_only) = match options.direct {
+            Direct::On => (true, false),
+            Direct::Off => (false, false),
+            Direct::Auto => (true, !whole),
         };
         let unknown = if is_block { sector_size } else { UNKNOWN_UNIT };
         let direct = wanted.then(|| DirectFile::open(path, &meta, unknown, access)).flatten();
@@ -184,6 +191,7 @@ impl Core {
             direct_on: AtomicBool::new(direct.is_some()),
             was_cut: AtomicBool::new(false),
             direct,
+            bulk_only,
         })
     }
 
@@ -208,8 +216,23 @@ impl Core {
 
     /// The unit of direct requests, while the device does them.
     pub(super) fn direct_unit(&self) -> Option<usize> {
+        self.bulk_unit().filter(|_| !self.bulk_only)
+    }
+
+    fn bulk_unit(&self) -> Option<usize> {
         let unit = self.direct.as_ref().map(|direct| direct.unit);
         unit.filter(|_| self.direct_on.load(Ordering::Relaxed))
+    }
+
+    /// The unit of a direct read of this range; `None`: it goes through the page cache.
+    pub(super) fn read_unit(&self, offset: u64, len: usize) -> Option<usize> {
+        if !self.bulk_only {
+            return self.direct_unit();
+        }
+        let unit = self.bulk_unit().filter(|_| len >= BULK_BYTES)?;
+        // Where the system does not say what is cached, all may be.
+        let cached = sys::cached_bytes(&self.buffered, offset, len as u64)?;
+        (cached < len as u64 / 2).then_some(unit)
     }
 
     /// The device refused a direct request: no more of them.
@@ -290,6 +313,7 @@ impl Core {
             _behind: None,
             direct_on: AtomicBool::new(direct.is_some()),
             was_cut: AtomicBool::new(false),
+            bulk_only: false,
             direct: direct.map(|(file, unit)| DirectFile { file, unit }),
         }
     }

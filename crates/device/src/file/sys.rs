@@ -35,6 +35,36 @@ pub(super) fn direct_support(file: &File) -> DirectSupport {
     }
 }
 
+/// Bytes of a range of a file that are in the page cache; `None` when the kernel (before 6.5) does
+/// not say.
+pub(super) fn cached_bytes(file: &File, offset: u64, len: u64) -> Option<u64> {
+    /// `struct cachestat_range`.
+    #[repr(C)]
+    struct Range {
+        offset: u64,
+        len: u64,
+    }
+    /// `struct cachestat`: the first word is the number of cached pages.
+    #[repr(C)]
+    struct Pages {
+        cached: u64,
+        others: [u64; 4],
+    }
+    let range = Range { offset, len };
+    let mut pages = Pages { cached: 0, others: [0; 4] };
+    // SAFETY: reads one structure and writes the other; both are valid during the call.
+    let result = unsafe {
+        libc::syscall(CACHESTAT, file.as_raw_fd(), &raw const range, &raw mut pages, 0u32)
+    };
+    let page = page_bytes();
+    (result == 0).then(|| pages.cached.saturating_mul(page))
+}
+
+fn page_bytes() -> u64 {
+    // SAFETY: `sysconf` takes a number and returns one.
+    u64::try_from(unsafe { libc::sysconf(libc::_SC_PAGESIZE) }).unwrap_or(4096)
+}
+
 /// Logical sector size of a block device, in bytes.
 pub(super) fn logical_sector_size(file: &File) -> io::Result<u32> {
     let mut bytes: libc::c_int = 0;
@@ -145,6 +175,10 @@ pub(super) unsafe fn pwritev(
     let written = unsafe { libc::pwritev64(file.as_raw_fd(), vectors, count, offset) };
     usize::try_from(written).map_err(|_| last_errno())
 }
+
+/// The number of the call `cachestat`, the same on all architectures, which the `libc` crate does
+/// not have.
+const CACHESTAT: libc::c_long = 451;
 
 /// The request number of "does it rotate", `_IO(0x12, 126)`, which the `libc` crate does not have.
 const BLKROTATIONAL: libc::Ioctl = 0x127e;

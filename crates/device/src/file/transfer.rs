@@ -72,7 +72,7 @@ impl Transfer {
     /// A read of a range that lies within the device.
     pub(super) fn new(core: &Core, offset: u64, len: usize) -> Result<Self, ErrorKind> {
         // An empty range is complete as it is; widened it would be read.
-        let unit = core.direct_unit().filter(|_| len > 0);
+        let unit = core.read_unit(offset, len).filter(|_| len > 0);
         let (start, wide) = match unit {
             Some(unit) => widen(offset, len, unit).ok_or(ErrorKind::TooLong)?,
             None => (offset, len),
