@@ -30,17 +30,18 @@ thread_local! {
 }
 
 /// Whether this thread is inside a [`Done`].
-pub(crate) fn delivering() -> bool {
+#[must_use]
+pub fn delivering() -> bool {
     QUEUE.with_borrow(Option::is_some)
 }
 
 /// Calls `done` with `result`: now, or after the deliveries this thread is already making.
-pub(crate) fn deliver(done: Done, result: Result<AlignedBuf, Error>) {
+pub fn deliver(done: Done, result: Result<AlignedBuf, Error>) {
     deliver_any(Delivery::Read(done, result));
 }
 
 /// The same for a write.
-pub(crate) fn deliver_write(done: WriteDone, result: Result<(), Error>) {
+pub fn deliver_write(done: WriteDone, result: Result<(), Error>) {
     deliver_any(Delivery::Write(done, result));
 }
 
@@ -81,11 +82,11 @@ fn deliver_any(delivery: Delivery) {
 }
 
 /// Waits for the results of a batch.
-pub(crate) struct Collector<T>(Arc<Inbox<T>>);
+pub struct Collector<T>(Arc<Inbox<T>>);
 
 /// The right to give one result. Dropped unused, it leaves its place empty: a device that forgets
 /// a callback is not waited for.
-pub(crate) struct Ticket<T> {
+pub struct Ticket<T> {
     inbox: Arc<Inbox<T>>,
     index: usize,
 }
@@ -103,7 +104,8 @@ struct Waiting<T> {
 
 /// Places for `count` results, and a ticket for each of them, in order. The waiting is `rt`'s, so
 /// that it happens in virtual time where the device does.
-pub(crate) fn collect<T>(rt: &Rt, count: usize) -> (Collector<T>, Vec<Ticket<T>>) {
+#[must_use]
+pub fn collect<T>(rt: &Rt, count: usize) -> (Collector<T>, Vec<Ticket<T>>) {
     let slots = (0..count).map(|_| None).collect();
     let state = Mutex::new(Waiting { slots, left: count });
     let inbox = Arc::new(Inbox { state, all: rt.condvar() });
@@ -113,7 +115,7 @@ pub(crate) fn collect<T>(rt: &Rt, count: usize) -> (Collector<T>, Vec<Ticket<T>>
 
 impl<T> Collector<T> {
     /// The results, once every ticket is used or dropped.
-    pub(crate) fn wait(self) -> Vec<Option<T>> {
+    pub fn wait(self) -> Vec<Option<T>> {
         let mut state = self.0.state.lock();
         while state.left > 0 {
             self.0.all.wait(&mut state);
@@ -124,7 +126,7 @@ impl<T> Collector<T> {
 
 impl<T> Ticket<T> {
     /// Gives the result.
-    pub(crate) fn give(self, result: T) {
+    pub fn give(self, result: T) {
         if let Some(slot) = self.inbox.state.lock().slots.get_mut(self.index) {
             *slot = Some(result);
         }

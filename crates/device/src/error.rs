@@ -49,6 +49,8 @@ pub enum ErrorKind {
     InUse,
     /// It was given up: it took too long to be opened ([`crate::Patience::limit`]).
     NoAnswer,
+    /// What is at the other end will not do it, or is not what it was; the words say which.
+    Refused(&'static str),
     /// The simulated power supply has failed.
     PowerLoss,
 }
@@ -111,8 +113,17 @@ impl ErrorKind {
     /// has it, or of the request.
     #[must_use]
     pub fn is_of_device(self) -> bool {
-        matches!(self, Self::Gone | Self::NoAnswer | Self::Io { errno: libc::EIO })
-            || self.is_refusal()
+        let is_gone = matches!(self, Self::Gone | Self::NoAnswer | Self::Refused(_));
+        is_gone || self.is_refusal() || self.is_of_connection()
+    }
+
+    /// Another machine is not reached, or broke off.
+    fn is_of_connection(self) -> bool {
+        use libc::{ECONNABORTED, ECONNREFUSED, ECONNRESET, EIO, EPIPE, ETIMEDOUT};
+        use libc::{EHOSTDOWN, EHOSTUNREACH, ENETDOWN, ENETUNREACH};
+        let Self::Io { errno } = self else { return false };
+        matches!(errno, EIO | ECONNABORTED | ECONNREFUSED | ECONNRESET | EPIPE | ETIMEDOUT)
+            || matches!(errno, EHOSTDOWN | EHOSTUNREACH | ENETDOWN | ENETUNREACH)
     }
 
     /// It may be read and not be written: it lies on a read-only file system, is marked so, or this
@@ -145,6 +156,7 @@ impl fmt::Display for ErrorKind {
             Self::NotADevice => f.write_str("neither a regular file nor a block device"),
             Self::InUse => f.write_str("in use by another program or by the system"),
             Self::NoAnswer => f.write_str("the device does not answer"),
+            Self::Refused(why) => f.write_str(why),
             Self::PowerLoss => f.write_str("the (simulated) power has failed"),
         }
     }

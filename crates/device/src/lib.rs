@@ -33,6 +33,14 @@ mod source;
 mod stats;
 mod write;
 
+/// What those who implement devices need to keep the rules of callbacks.
+pub mod backend {
+    pub use crate::complete::{Collector, Ticket, collect, deliver, deliver_write, delivering};
+    pub use crate::range_within;
+    pub use crate::stats::Counters;
+    pub use crate::write::split_refused;
+}
+
 pub use batch::{read_batch, read_one};
 pub use buf::{ALIGNMENT, AlignedBuf, IdleMemory};
 pub use crash::{CrashLog, CrashMode};
@@ -157,7 +165,10 @@ impl core::fmt::Display for Astray {
 pub type DeviceRef = Arc<dyn Device>;
 
 /// Checks that a range may be read from, or written to, a device of `size` bytes.
-pub(crate) fn range_within(size: u64, offset: u64, len: usize) -> Result<(), ErrorKind> {
+///
+/// # Errors
+/// Why it may not.
+pub fn range_within(size: u64, offset: u64, len: usize) -> Result<(), ErrorKind> {
     match offset.checked_add(len as u64) {
         Some(end) if end <= size => {}
         _ => return Err(ErrorKind::BeyondEnd { size }),

@@ -12,7 +12,7 @@ pub const LATENCY_CLASSES: usize = 32;
 
 /// A device's counters.
 #[derive(Default)]
-pub(crate) struct Counters {
+pub struct Counters {
     reads: AtomicU64,
     bytes: AtomicU64,
     errors: AtomicU64,
@@ -32,12 +32,12 @@ pub(crate) struct Counters {
 
 impl Counters {
     /// A request arrived.
-    pub(crate) fn begin(&self) {
+    pub fn begin(&self) {
         self.in_flight.fetch_add(1, Ordering::Relaxed);
     }
 
     /// A request ended, with its bytes or an error.
-    pub(crate) fn end(&self, result: Result<usize, ()>, took: Duration) {
+    pub fn end(&self, result: Result<usize, ()>, took: Duration) {
         self.in_flight.fetch_sub(1, Ordering::Relaxed);
         self.reads.fetch_add(1, Ordering::Relaxed);
         match result {
@@ -48,7 +48,7 @@ impl Counters {
     }
 
     /// A write ended, with its bytes or an error.
-    pub(crate) fn end_write(&self, result: Result<usize, ()>, took: Duration) {
+    pub fn end_write(&self, result: Result<usize, ()>, took: Duration) {
         self.in_flight.fetch_sub(1, Ordering::Relaxed);
         self.writes.fetch_add(1, Ordering::Relaxed);
         match result {
@@ -59,29 +59,30 @@ impl Counters {
     }
 
     /// Several writes went to the system as one, or one did.
-    pub(crate) fn write_call(&self) {
+    pub fn write_call(&self) {
         self.write_calls.fetch_add(1, Ordering::Relaxed);
     }
 
     /// A flush ended.
-    pub(crate) fn flushed(&self, success: bool, took: Duration) {
+    pub fn flushed(&self, success: bool, took: Duration) {
         self.flushes.fetch_add(1, Ordering::Relaxed);
         self.flush_errors.fetch_add(u64::from(!success), Ordering::Relaxed);
         count(&self.flush_latency, took);
     }
 
     /// Part of a request had to be issued again: a short read, an interruption.
-    pub(crate) fn resubmitted(&self) {
+    pub fn resubmitted(&self) {
         self.resubmitted.fetch_add(1, Ordering::Relaxed);
     }
 
     /// The device refused direct I/O.
-    pub(crate) fn direct_refused(&self) {
+    pub fn direct_refused(&self) {
         self.direct_refused.fetch_add(1, Ordering::Relaxed);
     }
 
     /// The counters now.
-    pub(crate) fn snapshot(&self) -> Stats {
+    #[must_use]
+    pub fn snapshot(&self) -> Stats {
         let get = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         Stats {
             reads: get(&self.reads),

@@ -153,7 +153,8 @@ pub fn write_batch(
 }
 
 /// Sorts a batch into what may be written to a device of `size` bytes, and what ends at once.
-pub(crate) fn split_refused(
+#[must_use]
+pub fn split_refused(
     size: u64,
     name: &Arc<str>,
     batch: Vec<Write>,

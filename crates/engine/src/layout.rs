@@ -1,7 +1,7 @@
 //! What a pool is made of, in words: `disk`, `mirror a b`, `raidz2 a b c`, behind `log`, `special`,
 //! `dedup`, `cache` and `spare`; and what of it is likely to be a mistake.
 
-use crate::devices;
+use crate::devices::{self, FarName};
 use crate::live::{NewTop, SpaceClass, VdevSpec};
 use std::collections::HashMap;
 use std::fmt;
@@ -205,6 +205,10 @@ fn class_name(class: SpaceClass) -> &'static str {
 /// There is no device.
 pub fn device_path(word: &str) -> Result<String, LayoutError> {
     let given = Path::new(word);
+    if let Some(name) = FarName::parse(given) {
+        let name = name.map_err(|why| invalid(format!("'{word}' cannot be used: {why}")))?;
+        return Ok(name.as_str().to_owned());
+    }
     let known = Path::new("/dev").join(word);
     let path = match given.is_absolute() || given.exists() || !known.exists() {
         true => std::path::absolute(given)?,
@@ -219,7 +223,9 @@ pub fn device_path(word: &str) -> Result<String, LayoutError> {
 }
 
 fn leaf(path: &str) -> Result<VdevSpec, LayoutError> {
-    Ok(VdevSpec::Leaf { path: path.to_owned(), is_file: std::fs::metadata(path)?.is_file() })
+    // What is far is a disk wherever a system has it as a device.
+    let is_file = !devices::is_far(Path::new(path)) && std::fs::metadata(path)?.is_file();
+    Ok(VdevSpec::Leaf { path: path.to_owned(), is_file })
 }
 
 /// What tells whether two names are of one device.
@@ -227,6 +233,10 @@ fn leaf(path: &str) -> Result<VdevSpec, LayoutError> {
 /// # Errors
 /// It cannot be looked at.
 pub fn identity(path: &str) -> Result<(u64, u64), LayoutError> {
+    if let Some(Ok(name)) = FarName::parse(Path::new(path)) {
+        let [a, b, c, d, e, f, g, h, ..] = name.identity();
+        return Ok((u64::MAX - 1, u64::from_le_bytes([a, b, c, d, e, f, g, h])));
+    }
     let found: Metadata = std::fs::metadata(PathBuf::from(path))?;
     let is_device = found.file_type().is_block_device();
     Ok(if is_device { (u64::MAX, found.rdev()) } else { (found.dev(), found.ino()) })

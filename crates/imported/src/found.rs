@@ -3,7 +3,7 @@
 use crate::entry::real;
 use crate::{Known, KnownPools, LookError};
 use engine::datasets::pool_of;
-use engine::devices::open_to_read;
+use engine::devices::{is_far, open_to_read};
 use engine::errors::PoolError;
 use engine::pools::{Absence, CandidateState, default_search_paths, scan};
 use engine::{Candidate, LivePool, OpenOptions, Pool, SearchOptions};
@@ -227,6 +227,11 @@ struct Sought {
 fn seek(known: &Known, elsewhere: &[PathBuf]) -> Result<Sought, PoolError> {
     let (mut there, mut denied) = (Vec::new(), None);
     for path in known.paths() {
+        if is_far(&path) {
+            // Whether it answers is found out once, when it is searched.
+            there.push(path);
+            continue;
+        }
         match open_to_read(&path) {
             Ok(_) => there.push(path),
             Err(e) if e.kind() == ErrorKind::PermissionDenied => denied = denied.or(Some(path)),
@@ -294,13 +299,13 @@ pub fn is_gone(known: &Known, elsewhere: &[PathBuf]) -> bool {
 fn in_places(places: &[PathBuf], known: &Known) -> Result<Option<Candidate>, PoolError> {
     let readable = |p: &&PathBuf| match p.is_dir() {
         true => std::fs::read_dir(p).is_ok(),
-        false => open_to_read(p).is_ok(),
+        false => is_far(p) || open_to_read(p).is_ok(),
     };
     let paths: Vec<PathBuf> = places.iter().filter(readable).cloned().collect();
     if paths.is_empty() {
         return Ok(None);
     }
-    let found = scan(&SearchOptions { paths, ..SearchOptions::default() })?;
+    let found = scan(&SearchOptions { paths, leaves_out: true, ..SearchOptions::default() })?;
     let all = Candidate::group(&known.owned(found));
     // The guid of a pool is another after `zpool reguid`; those of its devices stay. That may have
     // ended before the new one was written down.
@@ -353,9 +358,12 @@ pub fn denied(candidate: &Candidate, places: &[PathBuf]) -> Vec<PathBuf> {
 /// Where devices may have gone from these paths: other names in the same folders, for disks the
 /// usual places, and these folders.
 fn wider(paths: &[PathBuf], elsewhere: &[PathBuf]) -> Vec<PathBuf> {
+    let (far, near): (Vec<&PathBuf>, Vec<&PathBuf>) = paths.iter().partition(|p| is_far(p));
     let folders: BTreeSet<PathBuf> =
-        paths.iter().filter_map(|p| p.parent()).map(Path::to_owned).collect();
+        near.into_iter().filter_map(|p| p.parent()).map(Path::to_owned).collect();
     let has_disks = folders.iter().any(|folder| folder.starts_with("/dev"));
     let usual = if has_disks { default_search_paths() } else { Vec::new() };
-    usual.into_iter().chain(folders).chain(elsewhere.iter().cloned()).collect()
+    // What is far is nowhere else.
+    let far = far.into_iter().cloned();
+    usual.into_iter().chain(folders).chain(elsewhere.iter().cloned()).chain(far).collect()
 }

@@ -10,7 +10,8 @@
 use crate::experiment::{LabError, Setting};
 use crate::stream::StreamError;
 use crate::target::{PoolTarget, Target};
-use engine::inside::device::{DeviceSource as _, LocalDevices, WriteDeviceRef};
+use engine::devices::AnyDevices;
+use engine::inside::device::{DeviceSource as _, WriteDeviceRef};
 use engine::inside::dsl::DatasetKind;
 use engine::inside::dsl::write::{PropertyChange, parse_value};
 use engine::inside::pool::look_at_device;
@@ -207,7 +208,7 @@ fn properties(kind: DatasetKind, with: &[(&str, &str)]) -> Result<Vec<PropertyCh
 /// # Errors
 /// When it cannot be opened, or another program has it.
 pub(crate) fn open_device(path: &Path) -> Result<WriteDeviceRef, StreamError> {
-    Ok(LocalDevices::default().claim(path)?)
+    Ok(AnyDevices::default().claim(path)?)
 }
 
 /// Makes the pool. The device stays open until the last copy of its reference is gone, so nobody

@@ -19,9 +19,9 @@
 //! server  ->  data, cookie 7                                     | at a time
 //! ```
 //!
-//! `protocol` has the numbers and the decoding of requests, `options` that of what is negotiated,
-//! as pure functions; `reply` lays out replies; `wire` carries bytes; `negotiation` and
-//! `transmission` are the two phases; `server` listens, bounds the connections and stops them.
+//! `nbdwire` has the numbers, the decoding of requests and the carrying of bytes, `options` the
+//! decoding of what is negotiated; `reply` lays out replies; `negotiation` and `transmission` are
+//! the two phases; `server` listens, bounds the connections and stops them.
 //! `export` says what an export is. `docs/format/nbd.md` has what of the protocol is served.
 //!
 //! # Threads
@@ -47,14 +47,12 @@ mod export;
 mod memory;
 mod negotiation;
 mod options;
-mod protocol;
 mod reply;
 mod server;
 #[cfg(test)]
 #[allow(clippy::unwrap_used, clippy::expect_used)]
 mod tests;
 mod transmission;
-mod wire;
 
 pub use export::{Errno, Export, Extent, Facts, Source, Status, Trouble};
 pub use server::{Listener, Server};
@@ -86,7 +84,7 @@ pub mod limits {
 /// The decoders alone, for hostile bytes.
 pub mod decoders {
     pub use crate::options::{Choice, Contexts, choice, contexts};
-    pub use crate::protocol::{Command, Request};
+    pub use nbdwire::{Command, Request};
 
     /// A whole conversation: what a client with these bytes makes a server do, with an export in
     /// memory; what it is answered.

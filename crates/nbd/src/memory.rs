@@ -1,7 +1,7 @@
 //! An export and a connection in memory, for hostile bytes and tests.
 
 use crate::export::{Export, Extent, Facts, Source, Status, Trouble};
-use crate::wire::Line;
+use nbdwire::Line;
 use parking_lot::Mutex;
 use std::io::{self, IoSlice};
 use std::sync::Arc;

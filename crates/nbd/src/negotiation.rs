@@ -7,12 +7,12 @@
 use crate::export::{Export, Facts, Source, Status};
 use crate::limits::{PAYLOAD, PIECE};
 use crate::options::{self, Contexts};
-use crate::protocol::{
+use crate::reply::Form;
+use nbdwire::{
     FIXED_NEWSTYLE, HANDSHAKE, MAGIC, NO_ZEROES, OPTION_MAGIC, OPTION_REPLY_MAGIC, answer, info,
     option, transmission,
 };
-use crate::reply::Form;
-use crate::wire::{Input, Line, send};
+use nbdwire::{Input, Line, send};
 use std::io;
 use std::sync::Arc;
 

@@ -1,6 +1,6 @@
 //! What options say, decoded.
 
-use crate::protocol::Fields;
+use nbdwire::Fields;
 
 /// Longest name of an export, and longest query, in bytes.
 const TEXT_MAX: usize = 4096;

@@ -1,7 +1,7 @@
 //! How replies are laid out.
 
 use crate::export::{Extent, Trouble};
-use crate::protocol::{CHUNK_MAGIC, EXTENDED_CHUNK_MAGIC, SIMPLE_REPLY_MAGIC, chunk};
+use nbdwire::{CHUNK_MAGIC, EXTENDED_CHUNK_MAGIC, SIMPLE_REPLY_MAGIC, chunk};
 
 /// What form replies have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -9,10 +9,10 @@
 //! being carried out is answered; what is not done after [`GRACE`] is hung up.
 
 use crate::export::Source;
-use crate::limits::{CONNECTIONS, EXTRA_THREADS, GRACE, NEGOTIATION};
+use crate::limits::{CONNECTIONS, EXTRA_THREADS, GRACE, NEGOTIATION, PATIENCE};
 use crate::negotiation::negotiate;
 use crate::transmission::{Extras, Transmission};
-use crate::wire::{Input, Line, prepare_tcp, prepare_unix};
+use nbdwire::{Input, Line, prepare_tcp, prepare_unix};
 use parking_lot::{Condvar, Mutex};
 use std::collections::BTreeMap;
 use std::io;
@@ -38,12 +38,12 @@ impl Listener {
         match self {
             Self::Unix(listener) => {
                 let (stream, _) = listener.accept()?;
-                prepare_unix(&stream)?;
+                prepare_unix(&stream, PATIENCE)?;
                 Ok(Arc::new(stream))
             }
             Self::Tcp(listener) => {
                 let (stream, _) = listener.accept()?;
-                prepare_tcp(&stream)?;
+                prepare_tcp(&stream, PATIENCE)?;
                 Ok(Arc::new(stream))
             }
         }

@@ -3,8 +3,8 @@
 use crate::export::{Export, Extent, Facts, Source, Status, Trouble};
 use crate::limits::CONNECTIONS;
 use crate::memory::MemorySource;
-use crate::protocol::{answer, option};
 use crate::server::{Listener, Server};
+use nbdwire::{answer, option};
 use parking_lot::{Condvar, Mutex};
 use std::io::{Read as _, Write as _};
 use std::os::unix::net::{UnixListener, UnixStream};

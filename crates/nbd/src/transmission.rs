@@ -3,9 +3,9 @@
 use crate::export::{Errno, Export, Status, Trouble};
 use crate::limits::{CREW, IDLE, PAYLOAD, PIECE};
 use crate::negotiation::{Agreed, skip};
-use crate::protocol::{Command, Request, flag};
 use crate::reply::{Form, To};
-use crate::wire::{Input, Line, send};
+use nbdwire::{Command, Request, flag};
+use nbdwire::{Input, Line, send};
 use parking_lot::Mutex;
 use std::io;
 use std::sync::Arc;

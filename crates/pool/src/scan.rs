@@ -6,7 +6,8 @@
 
 use crate::error::{Error, Result};
 use device::gpt::Gpt;
-use device::{DeviceRef, DeviceSource, ErrorKind, LocalDevices};
+use device::{DeviceRef, DeviceSource, ErrorKind};
+use far::AnyDevices;
 use ondisk::config::LabelConfig;
 use ondisk::label::{self, DATA_START, END_SIZE, Part};
 use ondisk::nvlist::NvList;
@@ -27,12 +28,14 @@ pub struct SearchOptions {
     pub paths: Vec<PathBuf>,
     /// What opens them.
     pub source: Arc<dyn DeviceSource>,
+    /// A place that cannot be opened is left out, as a device that is away, and is no error.
+    pub leaves_out: bool,
 }
 
 impl Default for SearchOptions {
     /// The usual places of this machine.
     fn default() -> Self {
-        Self { paths: Vec::new(), source: Arc::new(LocalDevices::default()) }
+        Self { paths: Vec::new(), source: Arc::new(AnyDevices::default()), leaves_out: false }
     }
 }
 
@@ -92,7 +95,9 @@ pub fn scan(options: &SearchOptions) -> Result<Vec<FoundLeaf>> {
         let leaves = match options.source.open(file) {
             Ok(device) => look_at(&device, file),
             // In a directory only those that can be opened count.
-            Err(cause) if paths.contains(file) => return Err(unsearchable(file, &cause)),
+            Err(cause) if paths.contains(file) && !options.leaves_out => {
+                return Err(unsearchable(file, &cause));
+            }
             Err(_) => Vec::new(),
         };
         let mut all = found.lock().unwrap_or_else(PoisonError::into_inner);

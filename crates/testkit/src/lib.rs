@@ -17,6 +17,7 @@
 mod corpus;
 mod corrupt;
 mod image;
+mod nbd_server;
 pub mod oracle;
 mod rng;
 mod shrinking;
@@ -28,6 +29,7 @@ pub use corpus::{
 };
 pub use corrupt::{Corruptor, Damage, DamageKind};
 pub use image::SparseImage;
+pub use nbd_server::NbdServer;
 pub use needs::needs;
 pub use rng::Rng;
 pub use shrinking::{shrinking, shrinking_seed};

@@ -6,8 +6,9 @@
 use super::dump::Dump;
 use super::{show, uber};
 use crate::{Error, Result};
+use engine::devices::AnyDevices;
 use engine::inside::device::gpt::Gpt;
-use engine::inside::device::{DeviceRef, DeviceSource as _, LocalDevices};
+use engine::inside::device::{DeviceRef, DeviceSource as _};
 use engine::inside::ondisk::config::LabelConfig;
 use engine::inside::ondisk::label;
 use engine::inside::ondisk::label::{BootEnv, Part};
@@ -32,7 +33,7 @@ pub struct Wanted {
 /// # Errors
 /// The device cannot be opened. What is wrong with its labels is said in the dump.
 pub fn dump(d: &mut Dump, path: &Path, wanted: Wanted) -> Result<bool> {
-    let device = LocalDevices::default()
+    let device = AnyDevices::default()
         .open(path)
         .map_err(|cause| Error::Device { path: path.to_owned(), cause })?;
     let views = pool::read_labels(&device);

@@ -12,7 +12,7 @@ use crate::served::{self, Server};
 use crate::session::Session;
 use crate::{known, ui};
 use engine::Rt;
-use engine::devices::{DeviceSource as _, ErrorKind, LocalDevices, Process};
+use engine::devices::{AnyDevices, DeviceSource as _, ErrorKind, Process};
 use engine::devices::{locked_by, open_to_read, whole};
 use engine::errors::PoolError as Error;
 use engine::live;
@@ -43,7 +43,7 @@ pub fn take(
     loop {
         let mut found = find()?;
         let looked = Instant::now();
-        let disks = LocalDevices::default();
+        let disks = AnyDevices::default();
         if let Err(failed) = lock(&found.candidate, &disks) {
             if !failed.is_in_use || is_over() {
                 return Err(failed.explain(session, &found.candidate));
@@ -90,12 +90,12 @@ pub fn take(
 /// has them.
 pub fn mark_destroyed(session: &Session, wait: Wait, candidate: &Candidate) -> Result<(), Failure> {
     let (began, patience) = (Instant::now(), wait.patience()?);
-    let mut disks = LocalDevices::default();
+    let mut disks = AnyDevices::default();
     while let Err(failed) = lock(candidate, &disks) {
         if !failed.is_in_use || began.elapsed() >= patience {
             return Err(failed.explain(session, candidate));
         }
-        disks = LocalDevices::default();
+        disks = AnyDevices::default();
         session.sleep(PAUSE)?;
     }
     live::mark_destroyed(&Rt::real(), candidate, &disks).map_err(|e| Failure::from(e).while_held())
@@ -109,7 +109,7 @@ struct NotLocked {
 
 /// Locks the devices of a pool that `disks` does not have yet. Of those that cannot be opened for
 /// writing the import says what becomes of it.
-fn lock(candidate: &Candidate, disks: &LocalDevices) -> Result<(), NotLocked> {
+fn lock(candidate: &Candidate, disks: &AnyDevices) -> Result<(), NotLocked> {
     for sight in candidate.leaves.values() {
         match disks.claim(&sight.path) {
             Err(cause) if !cause.kind.is_of_device() => {

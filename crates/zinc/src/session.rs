@@ -36,6 +36,7 @@ pub use process::{Grammar, Process};
 use crate::failure::{Failure, called_off};
 use engine::LivePool;
 use engine::datasets::pool_of;
+use engine::devices::is_far;
 use std::ffi::{OsStr, OsString};
 use std::io::{self, Read};
 use std::os::unix::fs::MetadataExt as _;
@@ -134,6 +135,8 @@ impl Session {
     /// Where a path leads that was typed.
     pub fn path(&self, typed: &Path) -> PathBuf {
         match self.client() {
+            // A name of a device of another machine leads there from everywhere.
+            Some(_) if is_far(typed) => typed.to_owned(),
             Some(client) => client.folder.join(typed),
             None => typed.to_owned(),
         }

@@ -189,8 +189,8 @@ fn in_shell(dir: &Path, command: &str) -> Output {
 /// that was damaged for the purpose, and a disk.
 #[test]
 fn the_commands_of_the_readme_run() {
-    const LEFT_OUT: [&str; 6] =
-        ["rotten", "zinc top ", "iostat", "/dev/sd", "zinc mount ", "zinc nbd "];
+    const LEFT_OUT: [&str; 7] =
+        ["rotten", "zinc top ", "iostat", "/dev/sd", "zinc mount ", "zinc nbd ", "nbd://"];
     let dir = tempfile::tempdir().unwrap();
     let run = |command: &str| {
         let output = in_shell(dir.path(), command);

@@ -4,7 +4,7 @@
 
 mod support;
 
-use engine::devices::LocalDevices;
+use engine::devices::AnyDevices;
 use engine::inside::dmu::{Hold, zap};
 use engine::inside::ondisk::znode::Dirent;
 use engine::inside::rt::Rt;
@@ -60,7 +60,7 @@ impl Place {
         let found = engine::inside::pool::scan(&options.search).unwrap();
         let candidate = Candidate::group(&found).remove(0);
         let options = ImportOptions::new(options);
-        let source = LocalDevices::default();
+        let source = AnyDevices::default();
         let pool = import(&Rt::real(), &candidate, &options, &source).unwrap();
         change(&pool.filesystem("tank/fs").unwrap());
         pool.close().unwrap();

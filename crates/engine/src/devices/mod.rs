@@ -1,18 +1,19 @@
 //! Devices, where they come from, what is on them, and what works with them.
 //!
-//! A [`DeviceSource`] makes devices from names: [`LocalDevices`] has those of this machine, a table
-//! of devices that are open has itself, and a program may have others (decision 0022).
+//! A [`DeviceSource`] makes devices from names: [`AnyDevices`] has those of this machine and of
+//! others, a table of devices that are open has itself, and a program may have more
+//! (decision 0022).
 //!
 //! ```
-//! use engine::devices::{DeviceSource as _, LocalDevices};
+//! use engine::devices::{AnyDevices, DeviceSource as _};
 //!
 //! let file = tempfile::NamedTempFile::new().unwrap();
 //! file.as_file().set_len(64 << 20).unwrap();
-//! let source = LocalDevices::default();
+//! let source = AnyDevices::default();
 //! assert_eq!(source.open(file.path()).unwrap().size(), 64 << 20);
 //! // Opened for writing it is nobody else's.
 //! let device = source.claim(file.path()).unwrap();
-//! assert!(LocalDevices::default().claim(file.path()).is_err());
+//! assert!(AnyDevices::default().claim(file.path()).is_err());
 //! device.flush().unwrap();
 //! ```
 //!
@@ -25,9 +26,10 @@ mod signatures;
 mod uses;
 
 pub use device::{
-    Device, DeviceRef, DeviceSource, Error, ErrorKind, LocalDevices, MemoryDevice, Patience,
-    WriteDevice, WriteDeviceRef,
+    Device, DeviceRef, DeviceSource, Error, ErrorKind, MemoryDevice, Patience, WriteDevice,
+    WriteDeviceRef,
 };
+pub use far::{AnyDevices, Name as FarName, NameError as FarNameError, is_far};
 pub use signatures::foreign;
 pub use uses::{Process, SystemUse, locked_by, loop_above, use_by_system};
 
@@ -37,9 +39,13 @@ use std::io;
 use std::os::unix::fs::{FileTypeExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
-/// The file or disk that a device is, or lies on.
+/// The file or disk that a device is, or lies on; for one of another machine the file here that has
+/// its lock.
 #[must_use]
 pub fn whole(path: &Path) -> PathBuf {
+    if let Some(Ok(name)) = FarName::parse(path) {
+        return far::lock_file(&name);
+    }
     let disk = path.to_str().and_then(|text| text.rsplit_once('#')).map(|(disk, _)| disk);
     disk.filter(|_| !path.exists()).map_or_else(|| path.to_owned(), PathBuf::from)
 }
@@ -79,7 +85,7 @@ pub fn open_input(path: &Path) -> io::Result<File> {
 /// Bytes of a file or disk; `None` when it cannot be opened.
 #[must_use]
 pub fn size(path: &Path) -> Option<u64> {
-    Some(LocalDevices::default().open(path).ok()?.size())
+    Some(AnyDevices::default().open(path).ok()?.size())
 }
 
 /// Makes of these labels (0 to 3) what is no label, and waits until that is durable.

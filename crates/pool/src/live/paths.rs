@@ -48,6 +48,9 @@ pub(super) fn other_place(known: Option<&Path>, found: &Path) -> Option<String> 
 /// found by a search) that of its own device. `None` when there is no such path: a partition
 /// within a file.
 fn system_path(found: &Path) -> Option<PathBuf> {
+    if far::is_far(found) {
+        return Some(found.to_owned());
+    }
     let absolute = std::path::absolute(found).ok()?;
     if absolute.exists() {
         return Some(absolute);

@@ -6,7 +6,7 @@
 
 use crate::held::Held;
 use control::Presence;
-use engine::devices::LocalDevices;
+use engine::devices::AnyDevices;
 use engine::live::SpareTaken;
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
@@ -53,7 +53,7 @@ fn take(held: &Held) {
         };
         let name = |guid| name_of(guid).unwrap_or_else(|| guid.to_string());
         // A pool that is being closed takes none; what fails is tried again.
-        let taken = pool.take_spares(&LocalDevices::default()).unwrap_or_default();
+        let taken = pool.take_spares(&AnyDevices::default()).unwrap_or_default();
         Ok(taken.iter().map(|SpareTaken { leaf, spare }| (name(*leaf), name(*spare))).collect())
     });
     let taken: Vec<(String, String)> = done.unwrap_or_default();

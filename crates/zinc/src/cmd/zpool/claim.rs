@@ -9,7 +9,7 @@ use crate::served::Server;
 use crate::session::Session;
 use engine::Pool;
 use engine::config::{LabelConfig, PoolState, VdevConfig};
-use engine::devices::{self, DeviceRef, DeviceSource as _, ErrorKind, LocalDevices};
+use engine::devices::{self, AnyDevices, DeviceRef, DeviceSource as _, ErrorKind};
 use engine::devices::{SystemUse, WriteDeviceRef};
 use engine::layout::{self, Layout};
 use engine::live::{DEVICE_MIN, Devices, VdevSpec};
@@ -45,7 +45,7 @@ pub fn claim(
     wait: Wait,
 ) -> Result<Devices, Failure> {
     let (began, patience) = (Instant::now(), wait.patience()?);
-    let disks = LocalDevices::default();
+    let disks = AnyDevices::default();
     let mut out = Devices::new();
     let spares: Vec<&str> = layout.spares.iter().flat_map(VdevSpec::leaves).collect();
     for path in layout.paths() {
@@ -145,7 +145,7 @@ fn use_by_system(path: &Path) -> Option<String> {
 }
 
 /// Opens one device for this process alone.
-pub fn open(disks: &LocalDevices, path: &str) -> Result<WriteDeviceRef, Failure> {
+pub fn open(disks: &AnyDevices, path: &str) -> Result<WriteDeviceRef, Failure> {
     disks.claim(Path::new(path)).map_err(|e| match e.kind {
         ErrorKind::InUse => {
             let locked = || Some(format!("{} has it", holder(&[PathBuf::from(path)])?));

@@ -10,7 +10,7 @@ use crate::live::LiveArgs;
 use crate::session::Session;
 use crate::ui;
 use engine::config::LabelConfig;
-use engine::devices::{DeviceSource as _, LocalDevices};
+use engine::devices::{AnyDevices, DeviceSource as _};
 use engine::live::{Leave, OwnChanges};
 use engine::pools::{self, PoolSpace, VdevView};
 use engine::{LivePool, Pool};
@@ -145,7 +145,7 @@ pub(super) enum Own {
 /// What the file or disk of this path is for the pool, by its label.
 pub(super) fn own(session: &Session, pool: &LivePool, name: &str) -> Result<Option<Own>, Failure> {
     let path = session.path(name.as_ref());
-    let Ok(device) = LocalDevices::default().open(&path) else { return Ok(None) };
+    let Ok(device) = AnyDevices::default().open(&path) else { return Ok(None) };
     let Some(label) = pools::look_at_device(&device, path) else { return Ok(None) };
     let seen = pool.look()?;
     Ok(match label.config {
@@ -169,14 +169,14 @@ pub(super) fn bring_from(
     name: &str,
 ) -> Result<(), Failure> {
     let path = session.path(name.as_ref());
-    pool.bring_back(guid, OwnChanges::GiveUp, Some(&path), &LocalDevices::default())
+    pool.bring_back(guid, OwnChanges::GiveUp, Some(&path), &AnyDevices::default())
         .map_err(|e| Failure::from(e).about(&format!("cannot online {name}")))
 }
 
 /// Uses a device again, from where it was found, or where its label says that it is.
 fn bring_back(pool: &LivePool, guid: u64, own: OwnChanges) -> engine::errors::PoolResult<()> {
     let seen = pool.view().candidate().leaves.get(&guid).map(|sight| sight.path.clone());
-    pool.bring_back(guid, own, seen.as_deref(), &LocalDevices::default())
+    pool.bring_back(guid, own, seen.as_deref(), &AnyDevices::default())
 }
 
 /// A command that holds the pool itself sees to the end of what it began.
@@ -273,7 +273,7 @@ impl Verb for Clear {
                 return Err(Failure::new(what));
             }
             // With whatever device it is told: it is the pool that stands.
-            if let Err(e) = pool.resume(&LocalDevices::default()) {
+            if let Err(e) = pool.resume(&AnyDevices::default()) {
                 let what = format!("cannot clear errors for {}", self.pool);
                 return Err(Failure::from(e).about(&what));
             }

@@ -5,7 +5,7 @@ use crate::cmd::verb::Verb;
 use crate::failure::Failure;
 use crate::session::Session;
 use engine::config::{LabelConfig, PoolState};
-use engine::devices::{LocalDevices, clear_labels};
+use engine::devices::{AnyDevices, clear_labels};
 use engine::layout::device_path;
 use engine::pools;
 use std::path::PathBuf;
@@ -25,7 +25,7 @@ pub struct Args {
 impl Verb for Args {
     fn run(self: Box<Self>, session: &Session) -> Result<ExitCode, Failure> {
         let path = device_path(&self.device)?;
-        let device = claim::open(&LocalDevices::default(), &path)?;
+        let device = claim::open(&AnyDevices::default(), &path)?;
         let reader = Arc::clone(&device).as_device();
         let Some(found) = pools::look_at_device(&reader, PathBuf::from(&path)) else {
             return Err(Failure::new(format!(

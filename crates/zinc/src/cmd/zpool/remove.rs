@@ -7,7 +7,7 @@ use crate::failure::Failure;
 use crate::live::LiveArgs;
 use crate::session::Session;
 use crate::ui;
-use engine::devices::{DeviceSource as _, LocalDevices};
+use engine::devices::{AnyDevices, DeviceSource as _};
 use engine::{LivePool, Pool};
 use std::process::ExitCode;
 
@@ -75,7 +75,7 @@ impl Remove {
                 Kind::Log => pool.remove_log(guid),
                 Kind::Aux(path) => {
                     let path = path.map(|path| session.path(path.as_ref()));
-                    let device = path.and_then(|p| LocalDevices::default().claim(&p).ok());
+                    let device = path.and_then(|p| AnyDevices::default().claim(&p).ok());
                     pool.remove_aux(guid, device)
                 }
             };

@@ -7,7 +7,7 @@ use crate::cmd::verb::{Served, Verb};
 use crate::failure::Failure;
 use crate::live::LiveArgs;
 use crate::session::Session;
-use engine::devices::{DeviceSource as _, LocalDevices};
+use engine::devices::{AnyDevices, DeviceSource as _};
 use engine::layout;
 use std::path::Path;
 use std::process::ExitCode;
@@ -96,7 +96,7 @@ impl New {
                     return see_to_the_end(session, pool);
                 }
                 Some(Own::Spare(spare)) if doing == Doing::Replace => {
-                    let device = LocalDevices::default().claim(&session.path(new.as_ref()));
+                    let device = AnyDevices::default().claim(&session.path(new.as_ref()));
                     let device = device.map_err(|e| Failure::new(&start).because(e.to_string()))?;
                     let done = pool.take_spare(guid, spare, device);
                     done.map_err(|e| Failure::from(e).about(&start))?;

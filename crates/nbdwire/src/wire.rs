@@ -3,7 +3,6 @@
 //! One thread at a time reads from a connection, through its [`Input`], and one at a time writes;
 //! both may happen at the same time.
 
-use crate::limits::PATIENCE;
 use std::io::{self, IoSlice};
 use std::net::{Shutdown, TcpStream};
 use std::os::unix::net::UnixStream;
@@ -11,14 +10,25 @@ use std::time::{Duration, Instant};
 
 /// Bytes asked for at once, when less is wanted.
 const READ_SIZE: usize = 64 << 10;
+/// Parts that the system takes in one call.
+const PARTS_MAX: usize = 1024;
 
 /// A connection as the system has it.
-pub(crate) trait Line: Send + Sync {
+pub trait Line: Send + Sync {
     /// Reads what there is, at least a byte; 0 at the end.
+    ///
+    /// # Errors
+    /// What the system says.
     fn read(&self, out: &mut [u8]) -> io::Result<usize>;
     /// Writes something of these.
+    ///
+    /// # Errors
+    /// What the system says.
     fn write(&self, parts: &[IoSlice<'_>]) -> io::Result<usize>;
     /// A read waits no longer than this.
+    ///
+    /// # Errors
+    /// What the system says.
     fn set_patience(&self, patience: Option<Duration>) -> io::Result<()>;
     /// Nothing more is read: what came in before is.
     fn end_input(&self);
@@ -56,26 +66,43 @@ line!(UnixStream);
 line!(TcpStream);
 
 /// Sets up a connection over TCP: small answers go at once, and one whose machine is gone is
-/// noticed.
-pub(crate) fn prepare_tcp(stream: &TcpStream) -> io::Result<()> {
+/// noticed. A write waits no longer than `patience`.
+///
+/// # Errors
+/// What the system says.
+pub fn prepare_tcp(stream: &TcpStream, patience: Duration) -> io::Result<()> {
     stream.set_nodelay(true)?;
-    stream.set_write_timeout(Some(PATIENCE))?;
+    stream.set_write_timeout(Some(patience))?;
     Ok(rustix::net::sockopt::set_socket_keepalive(stream, true)?)
 }
 
 /// The same over a Unix socket.
-pub(crate) fn prepare_unix(stream: &UnixStream) -> io::Result<()> {
-    stream.set_write_timeout(Some(PATIENCE))
+///
+/// # Errors
+/// What the system says.
+pub fn prepare_unix(stream: &UnixStream, patience: Duration) -> io::Result<()> {
+    stream.set_write_timeout(Some(patience))
 }
 
 /// Writes all of `head` and `body`.
-pub(crate) fn send(line: &dyn Line, head: &[u8], body: &[u8]) -> io::Result<()> {
-    let mut parts = [IoSlice::new(head), IoSlice::new(body)];
-    let mut parts = &mut parts[..];
+///
+/// # Errors
+/// What the system says.
+pub fn send(line: &dyn Line, head: &[u8], body: &[u8]) -> io::Result<()> {
+    send_parts(line, &mut [IoSlice::new(head), IoSlice::new(body)])
+}
+
+/// Writes all of these.
+///
+/// # Errors
+/// What the system says.
+pub fn send_parts(line: &dyn Line, parts: &mut [IoSlice<'_>]) -> io::Result<()> {
+    let mut parts = parts;
     // Without what is empty, of which nothing can be written.
     IoSlice::advance_slices(&mut parts, 0);
     while !parts.is_empty() {
-        match line.write(parts) {
+        let some = parts.get(..parts.len().min(PARTS_MAX)).unwrap_or_default();
+        match line.write(some) {
             Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
             Ok(n) => IoSlice::advance_slices(&mut parts, n),
             Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
@@ -86,7 +113,7 @@ pub(crate) fn send(line: &dyn Line, head: &[u8], body: &[u8]) -> io::Result<()> 
 }
 
 /// The reading side of a connection.
-pub(crate) struct Input {
+pub struct Input {
     buffer: Vec<u8>,
     start: usize,
     /// All must be read by then.
@@ -94,12 +121,17 @@ pub(crate) struct Input {
 }
 
 impl Input {
-    pub(crate) fn new(until: Option<Instant>) -> Self {
+    /// One of which all must be read by a moment.
+    #[must_use]
+    pub fn new(until: Option<Instant>) -> Self {
         Self { buffer: Vec::new(), start: 0, until }
     }
 
     /// From now on reads wait as long as it takes.
-    pub(crate) fn wait_for_ever(&mut self, line: &dyn Line) -> io::Result<()> {
+    ///
+    /// # Errors
+    /// What the system says.
+    pub fn wait_for_ever(&mut self, line: &dyn Line) -> io::Result<()> {
         self.until = None;
         line.set_patience(None)
     }
@@ -121,7 +153,10 @@ impl Input {
     }
 
     /// Fills `out`.
-    pub(crate) fn fill(&mut self, line: &dyn Line, out: &mut [u8]) -> io::Result<()> {
+    ///
+    /// # Errors
+    /// What the system says, the end of what comes, and the deadline.
+    pub fn fill(&mut self, line: &dyn Line, out: &mut [u8]) -> io::Result<()> {
         let mut done = 0;
         while let Some(rest) = out.get_mut(done..).filter(|rest| !rest.is_empty()) {
             let held = self.buffer.get(self.start..).unwrap_or_default();
@@ -153,7 +188,10 @@ impl Input {
     }
 
     /// Reads `n` bytes into `out` in place of what is there.
-    pub(crate) fn take(&mut self, line: &dyn Line, out: &mut Vec<u8>, n: usize) -> io::Result<()> {
+    ///
+    /// # Errors
+    /// As [`Self::fill`].
+    pub fn take(&mut self, line: &dyn Line, out: &mut Vec<u8>, n: usize) -> io::Result<()> {
         out.resize(n, 0);
         self.fill(line, out)
     }

@@ -1,0 +1,89 @@
+//! One program of this machine at a time writes to a far leaf.
+//!
+//! Commands queue on the locks of the devices of their pool (decision 0014). For a file or disk the
+//! system has the lock; for a far leaf there is a file of this machine that stands for it, locked
+//! in the same way, so that readers wait and the holder is named as with any other device. It is
+//! empty and stays: a file that is deleted under a program that waits for it would be two locks.
+
+use crate::name::Name;
+use std::fmt::Write as _;
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::{Path, PathBuf};
+
+/// Where locks of devices are, open to all users; the second where a system has no such place.
+const PLACES: [&str; 2] = ["/run/lock", "/tmp"];
+
+/// The file whose lock is that of a far leaf; it is made when it is not there.
+#[must_use]
+pub fn file(name: &Name) -> PathBuf {
+    let mut own = "zinc-far-".to_owned();
+    for byte in &name.identity()[..16] {
+        // Into a string, which cannot fail.
+        let _ = write!(own, "{byte:02x}");
+    }
+    let in_place = |place: &str| Path::new(place).join(&own);
+    let usable = PLACES.iter().map(|place| in_place(place)).find(|path| open(path).is_ok());
+    usable.unwrap_or_else(|| in_place(PLACES[1]))
+}
+
+/// Opens such a file, which any user of the machine may have made, and nothing else that a user
+/// may have put there.
+fn open(path: &Path) -> io::Result<File> {
+    let flags = libc::O_NOFOLLOW | libc::O_NONBLOCK | libc::O_NOCTTY;
+    let mut there = OpenOptions::new();
+    there.read(true).custom_flags(flags);
+    let found = match there.open(path) {
+        Err(e) if e.kind() == io::ErrorKind::NotFound => {
+            let mut new = OpenOptions::new();
+            new.read(true).write(true).create_new(true).mode(0o644).custom_flags(flags);
+            match new.open(path) {
+                Err(e) if e.kind() == io::ErrorKind::AlreadyExists => there.open(path),
+                made => made,
+            }
+        }
+        found => found,
+    }?;
+    match found.metadata()?.is_file() {
+        true => Ok(found),
+        false => Err(io::Error::new(io::ErrorKind::InvalidInput, "not a file")),
+    }
+}
+
+/// Locks a far leaf for this program alone, until the file is dropped; `None` when another has it.
+pub(crate) fn take(name: &Name) -> io::Result<Option<File>> {
+    let file = open(&file(name))?;
+    match file.try_lock() {
+        Ok(()) => Ok(Some(file)),
+        Err(std::fs::TryLockError::WouldBlock) => Ok(None),
+        Err(std::fs::TryLockError::Error(e)) => Err(e),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_has_it_until_it_lets_go() {
+        let text = format!("nbd://nowhere/{}", std::process::id());
+        let name = Name::parse(Path::new(&text)).unwrap().unwrap();
+        let held = take(&name).unwrap();
+        assert!(held.is_some());
+        assert!(take(&name).unwrap().is_none());
+        drop(held);
+        assert!(take(&name).unwrap().is_some());
+        std::fs::remove_file(file(&name)).unwrap();
+    }
+
+    #[test]
+    fn what_another_user_put_there_is_not_followed() {
+        let folder = tempfile::tempdir().unwrap();
+        let (link, target) = (folder.path().join("link"), folder.path().join("target"));
+        std::os::unix::fs::symlink(&target, &link).unwrap();
+        assert!(open(&link).is_err());
+        assert!(!target.exists());
+        assert!(open(folder.path()).is_err());
+    }
+}

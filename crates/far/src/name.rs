@@ -1,0 +1,227 @@
+//! Names of far leaves.
+//!
+//! They are the URIs that NBD's programs share: `nbd://HOST[:PORT]/EXPORT` and
+//! `nbd+unix:///EXPORT?socket=PATH`, where bytes may stand as `%` and two digits. `timeout=SECONDS`
+//! says how long a server may be silent before the leaf counts as gone. A user or password is
+//! refused, because names stand in labels.
+
+use core::fmt;
+use core::time::Duration;
+use std::path::{Path, PathBuf};
+
+/// The port of NBD.
+const PORT: u16 = 10_809;
+/// How long a server may be silent, unless its name says otherwise.
+const SILENCE: Duration = Duration::from_secs(30);
+/// The longest silence that a name may ask for.
+const SILENCE_MAX: u64 = 24 * 3600;
+/// Longest name of an export in bytes, as the protocol has it.
+const EXPORT_MAX: usize = 4096;
+
+const TCP: &str = "nbd://";
+const UNIX: &str = "nbd+unix://";
+const TLS: [&str; 2] = ["nbds://", "nbds+unix://"];
+
+/// Whether a name is that of a leaf of another machine, well-formed or not.
+#[must_use]
+pub fn is_far(name: &Path) -> bool {
+    let starts = |scheme: &str| name.to_str().is_some_and(|name| name.starts_with(scheme));
+    starts(TCP) || starts(UNIX) || TLS.into_iter().any(starts)
+}
+
+/// Where a server listens.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Place {
+    /// A host, by name or address, and a port.
+    Tcp(String, u16),
+    /// A socket of this machine.
+    Unix(PathBuf),
+}
+
+/// A far leaf.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Name {
+    pub(crate) place: Place,
+    pub(crate) export: String,
+    pub(crate) silence: Duration,
+    text: String,
+}
+
+/// Why a name is none.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NameError(pub &'static str);
+
+impl fmt::Display for NameError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.0)
+    }
+}
+
+impl std::error::Error for NameError {}
+
+impl Name {
+    /// Reads a name; `None` when it is not that of a far leaf.
+    ///
+    /// # Errors
+    /// It begins as one, and is none.
+    pub fn parse(name: &Path) -> Option<Result<Self, NameError>> {
+        is_far(name).then(|| {
+            let text = name.to_str().ok_or(NameError("it is not UTF-8"))?;
+            Self::read(text)
+        })
+    }
+
+    fn read(text: &str) -> Result<Self, NameError> {
+        if TLS.iter().any(|scheme| text.starts_with(scheme)) {
+            return Err(NameError("zinc speaks no TLS with NBD servers; use a tunnel and nbd://"));
+        }
+        let is_unix = text.starts_with(UNIX);
+        let rest = text.strip_prefix(if is_unix { UNIX } else { TCP }).unwrap_or_default();
+        if rest.contains('#') {
+            return Err(NameError("a '#' in the name of an export is written %23"));
+        }
+        let (rest, query) = rest.split_once('?').unwrap_or((rest, ""));
+        let (host, export) = rest.split_once('/').unwrap_or((rest, ""));
+        if host.contains('@') {
+            return Err(NameError("it has a user or a password, which would stand in labels"));
+        }
+        let (mut socket, mut silence) = (None, SILENCE);
+        for pair in query.split('&').filter(|pair| !pair.is_empty()) {
+            match pair.split_once('=') {
+                Some(("socket", path)) if is_unix => socket = Some(PathBuf::from(decoded(path)?)),
+                Some(("timeout", n)) => {
+                    let n = n.parse().ok().filter(|n| (1..=SILENCE_MAX).contains(n));
+                    silence = Duration::from_secs(n.ok_or(NameError(
+                        "its timeout is not a number of seconds, from 1 to 86400",
+                    ))?);
+                }
+                _ => return Err(NameError("it has a parameter that is not known")),
+            }
+        }
+        let decoded_export = decoded(export)?;
+        if decoded_export.len() > EXPORT_MAX {
+            return Err(NameError("the name of the export is too long"));
+        }
+        let (place, authority) = match is_unix {
+            true if !host.is_empty() => return Err(NameError("a socket has no host")),
+            true => {
+                let socket = socket.ok_or(NameError("it names no socket (?socket=PATH)"))?;
+                if !socket.is_absolute() {
+                    return Err(NameError("the path of its socket is not absolute"));
+                }
+                (Place::Unix(socket), String::new())
+            }
+            false => {
+                let (host, port) = host_and_port(host)?;
+                let shown = if port == PORT { host.clone() } else { format!("{host}:{port}") };
+                let bare = host.strip_prefix('[').and_then(|h| h.strip_suffix(']'));
+                (Place::Tcp(bare.unwrap_or(&host).to_owned(), port), shown)
+            }
+        };
+        let scheme = if is_unix { UNIX } else { TCP };
+        let query = if query.is_empty() { String::new() } else { format!("?{query}") };
+        let text = format!("{scheme}{authority}/{export}{query}");
+        Ok(Self { place, export: decoded_export, silence, text })
+    }
+
+    /// The name in its one form: hosts in small letters, the usual port left out.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.text
+    }
+
+    /// What tells whether two names are of one leaf.
+    #[must_use]
+    pub fn identity(&self) -> [u8; 32] {
+        let place = match &self.place {
+            Place::Tcp(host, port) => format!("tcp\0{host}\0{port}"),
+            Place::Unix(path) => format!("unix\0{}", path.to_string_lossy()),
+        };
+        *blake3::hash(format!("{place}\0{}", self.export).as_bytes()).as_bytes()
+    }
+}
+
+fn host_and_port(text: &str) -> Result<(String, u16), NameError> {
+    let none = NameError("it names no host");
+    let (host, port) = match text.rfind(']') {
+        Some(end) => match text.get(end + 1..) {
+            Some("") | None => (text.get(..=end), None),
+            Some(rest) => (text.get(..=end).filter(|_| rest.starts_with(':')), rest.get(1..)),
+        },
+        None => match text.split_once(':') {
+            Some((host, port)) => (Some(host), Some(port)),
+            None => (Some(text), None),
+        },
+    };
+    let host = host.filter(|host| !host.is_empty() && *host != "[]").ok_or(none)?;
+    let port = match port {
+        Some(port) => port.parse().ok().filter(|port| *port != 0),
+        None => Some(PORT),
+    };
+    Ok((host.to_ascii_lowercase(), port.ok_or(NameError("its port is no number"))?))
+}
+
+/// Bytes that stand as `%` and two digits.
+fn decoded(text: &str) -> Result<String, NameError> {
+    let wrong = NameError("a '%' in it is not followed by two digits of a byte of UTF-8");
+    let mut out = Vec::with_capacity(text.len());
+    let mut bytes = text.bytes();
+    while let Some(byte) = bytes.next() {
+        if byte != b'%' {
+            out.push(byte);
+            continue;
+        }
+        let mut digit = || bytes.next().and_then(|b| char::from(b).to_digit(16));
+        let (Some(high), Some(low)) = (digit(), digit()) else { return Err(wrong) };
+        out.push((high * 16 + low) as u8);
+    }
+    let text = String::from_utf8(out).map_err(|_| wrong)?;
+    if text.contains('\0') { Err(NameError("it has a byte of zero")) } else { Ok(text) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(text: &str) -> Result<Name, NameError> {
+        Name::parse(Path::new(text)).unwrap_or(Err(NameError("not far")))
+    }
+
+    #[test]
+    fn names_are_read_and_have_one_form() {
+        let name = read("nbd://Storage:10809/tank%2Fvol%201").unwrap();
+        assert_eq!(name.place, Place::Tcp("storage".to_owned(), 10809));
+        assert_eq!(name.export, "tank/vol 1");
+        assert_eq!(name.as_str(), "nbd://storage/tank%2Fvol%201");
+        let name = read("nbd://[::1]:10900/").unwrap();
+        assert_eq!(name.place, Place::Tcp("::1".to_owned(), 10900));
+        assert_eq!((name.as_str(), name.export.as_str()), ("nbd://[::1]:10900/", ""));
+        let name = read("nbd+unix:///disk?socket=/run/a%20b&timeout=5").unwrap();
+        assert_eq!(name.place, Place::Unix(PathBuf::from("/run/a b")));
+        assert_eq!((name.export.as_str(), name.silence.as_secs()), ("disk", 5));
+        assert!(Name::parse(Path::new("/dev/sda")).is_none());
+    }
+
+    #[test]
+    fn what_tells_leaves_from_one_another_is_not_how_they_are_written() {
+        let same = |a, b| read(a).unwrap().identity() == read(b).unwrap().identity();
+        assert!(same("nbd://h/e", "nbd://H:10809/%65?timeout=9"));
+        assert!(!same("nbd://h/e", "nbd://h:1/e"));
+        assert!(!same("nbd://h/e", "nbd://h/f"));
+    }
+
+    #[test]
+    fn wrong_names_say_why() {
+        let wrong = |text: &str| read(text).unwrap_err().0;
+        assert!(wrong("nbd://user:secret@host/e").contains("password"));
+        assert!(wrong("nbd:///e").contains("no host"));
+        assert!(wrong("nbd://[::1]x/e").contains("no host"));
+        assert!(wrong("nbd://h:0/e").contains("port"));
+        assert!(wrong("nbd://h/e?tls=1").contains("parameter"));
+        assert!(wrong("nbd+unix:///e").contains("socket"));
+        assert!(wrong("nbd+unix:///e?socket=rel").contains("absolute"));
+        assert!(wrong("nbds://h/e").contains("TLS"));
+        assert!(wrong("nbd://h/%zz").contains('%'));
+        assert!(wrong("nbd://h/%00").contains("zero"));
+    }
+}

@@ -1,0 +1,134 @@
+//! The thread that keeps a device connected.
+
+use super::core::{Core, Trouble};
+use super::link::{Link, connect, is_the_same, receive, send_jobs, take_leave};
+use super::negotiate::{Agreed, Failed};
+use super::{LINKS, LINKS_TO_READ};
+use crate::name::Name;
+use device::ErrorKind;
+use nbdwire::transmission;
+use rt::{Rt, Task};
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// How long one try to connect may take.
+pub(super) const CONNECTING: Duration = Duration::from_secs(5);
+/// Between two tries: the first, and the longest.
+const PAUSE: Duration = Duration::from_millis(50);
+const PAUSE_MAX: Duration = Duration::from_secs(1);
+
+/// Connects as often as is of use.
+pub(super) fn connect_all(name: &Name, is_writer: bool) -> Result<Vec<Link>, Failed> {
+    let within = CONNECTING.min(name.silence);
+    let first = connect(name, within)?;
+    let wanted = match first.agreed.has(transmission::MULTI_CONN) {
+        true if is_writer => LINKS,
+        true => LINKS_TO_READ,
+        false => 1,
+    };
+    let agreed = first.agreed;
+    let mut links = vec![first];
+    while links.len() < wanted {
+        // A server that lets in no more is served by those that there are.
+        let Ok(next) = connect(name, within) else { break };
+        if next.agreed != agreed {
+            return Err(CHANGED);
+        }
+        links.push(next);
+    }
+    Ok(links)
+}
+
+const CHANGED: Failed =
+    Failed::Refused("the export is not what it was: its size or what it can do");
+const OTHER: ErrorKind =
+    ErrorKind::Refused("the export has not what was flushed to it: it is another, or has lost it");
+
+/// Keeps the device connected until it is dead or not needed any more.
+pub(super) fn keep(core: &Arc<Core>, links: Vec<Link>) {
+    let mut threads = match start(core, links) {
+        Ok(threads) => threads,
+        Err(e) => return core.die(ErrorKind::from_io(&e)),
+    };
+    loop {
+        let trouble = core.wait_for_trouble();
+        match trouble {
+            Trouble::Over => core.lines().iter().for_each(|line| take_leave(&**line)),
+            Trouble::Silent => core.die(ErrorKind::NoAnswer),
+            Trouble::Broken => {}
+        }
+        if !matches!(trouble, Trouble::Broken) {
+            core.die(ErrorKind::Gone);
+        }
+        for thread in threads.drain(..) {
+            // One that panicked has ended too.
+            let _ = thread.join();
+        }
+        if !matches!(trouble, Trouble::Broken) {
+            return;
+        }
+        match come_back(core)
+            .and_then(|links| start(core, links).map_err(|e| ErrorKind::from_io(&e)))
+        {
+            Ok(started) => threads = started,
+            Err(kind) => return core.die(kind),
+        }
+    }
+}
+
+/// Connects again, to what was there before.
+fn come_back(core: &Core) -> Result<Vec<Link>, ErrorKind> {
+    let mut pause = PAUSE;
+    loop {
+        if let Some(links) = try_again(core)? {
+            return Ok(links);
+        }
+        if !core.wait_for_next_try(pause) {
+            return Err(ErrorKind::Gone);
+        }
+        pause = (pause * 2).min(PAUSE_MAX);
+    }
+}
+
+/// One try; `None` when another may succeed.
+fn try_again(core: &Core) -> Result<Option<Vec<Link>>, ErrorKind> {
+    let Ok(mut links) = connect_all(&core.name, core.is_writer) else { return Ok(None) };
+    let Some(first) = links.first_mut() else { return Ok(None) };
+    if let Failed::Refused(why) = CHANGED
+        && first.agreed != core.agreed
+    {
+        return Err(ErrorKind::Refused(why));
+    }
+    match is_the_same(first, &core.witnesses(), core.name.silence) {
+        Ok(true) => Ok(Some(links)),
+        Ok(false) => Err(OTHER),
+        Err(_) => Ok(None),
+    }
+}
+
+/// Starts the threads of connections.
+fn start(core: &Arc<Core>, links: Vec<Link>) -> io::Result<Vec<Task<()>>> {
+    let generation = core.connect(links.iter().map(|link| Arc::clone(&link.line)).collect());
+    let mut threads = Vec::new();
+    for (n, Link { line, input, .. }) in links.into_iter().enumerate() {
+        let (own, to) = (Arc::clone(core), Arc::clone(&line));
+        let send = move || send_jobs(&own, (n, generation), &*to);
+        threads.push(Rt::real().spawn("nbd send", send)?);
+        let own = Arc::clone(core);
+        let receive = move || receive(&own, (n, generation), &*line, input);
+        threads.push(Rt::real().spawn("nbd receive", receive)?);
+    }
+    Ok(threads)
+}
+
+/// What an export says of itself, judged for a device that is to be written to.
+pub(super) fn may_write(agreed: &Agreed) -> Result<(), ErrorKind> {
+    if agreed.has(transmission::READ_ONLY) {
+        return Err(ErrorKind::Io { errno: libc::EROFS });
+    }
+    match agreed.has(transmission::FLUSH) {
+        true => Ok(()),
+        false => Err(ErrorKind::Refused("the server cannot flush: nothing written would be safe")),
+    }
+}

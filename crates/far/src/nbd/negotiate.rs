@@ -1,0 +1,196 @@
+//! What client and server agree on before the first request.
+//!
+//! The client asks for structured replies, which name the bytes that could not be read, and for the
+//! export with its block sizes. A server that does not know an option is asked in an older way; one
+//! that refuses the export, or wants what the client does not have, is told of in words.
+
+use nbdwire::{
+    FIXED_NEWSTYLE, Fields, Input, Line, MAGIC, NO_ZEROES, OLDSTYLE_MAGIC, OPTION_MAGIC,
+    OptionReply, answer, info, option, send, transmission,
+};
+use std::io;
+
+/// Longest data of a reply that are looked at.
+const REPLY_MAX: u32 = 64 << 10;
+/// Replies to one option, at most.
+const REPLIES_MAX: usize = 64;
+/// What a request carries at most where a server does not say: what every server takes.
+pub(super) const PAYLOAD: u32 = 32 << 20;
+/// The smallest payload that a server may want requests to be cut into.
+const PAYLOAD_MIN: u32 = 64 << 10;
+
+/// Why there is no connection.
+#[derive(Debug)]
+pub(super) enum Failed {
+    /// The connection; another try may succeed.
+    Line(io::Error),
+    /// The server refuses, or does not speak the protocol.
+    Refused(&'static str),
+}
+
+impl From<io::Error> for Failed {
+    fn from(e: io::Error) -> Self {
+        Self::Line(e)
+    }
+}
+
+/// An export as a server describes it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Agreed {
+    /// Bytes.
+    pub(super) size: u64,
+    /// Of [`transmission`].
+    pub(super) flags: u16,
+    /// Requests begin and end at multiples of this power of two.
+    pub(super) block: u32,
+    /// Bytes of a request, at most; a multiple of `block`.
+    pub(super) payload: u32,
+    /// Replies may be chunks.
+    pub(super) is_structured: bool,
+}
+
+impl Agreed {
+    /// The export has this flag.
+    pub(super) fn has(&self, flag: u16) -> bool {
+        self.flags & flag != 0
+    }
+}
+
+/// Agrees on the transmission of an export.
+pub(super) fn negotiate(
+    line: &dyn Line,
+    input: &mut Input,
+    export: &str,
+) -> Result<Agreed, Failed> {
+    let mut hello = [0; 18];
+    input.fill(line, &mut hello)?;
+    let mut fields = Fields(&hello);
+    let (magic, next, flags) = (fields.u64(), fields.u64(), fields.u16().unwrap_or(0));
+    match (magic, next) {
+        (Some(MAGIC), Some(OPTION_MAGIC)) => {}
+        (Some(MAGIC), Some(OLDSTYLE_MAGIC)) => {
+            return Err(Failed::Refused("the server speaks only the oldest form of NBD"));
+        }
+        _ => return Err(Failed::Refused("what listens there is no NBD server")),
+    }
+    let own = flags & (FIXED_NEWSTYLE | NO_ZEROES);
+    send(line, &u32::from(own).to_be_bytes(), &[])?;
+    let zeros = if flags & NO_ZEROES == 0 { 124 } else { 0 };
+    if flags & FIXED_NEWSTYLE == 0 {
+        return by_name(line, input, export, (zeros, false));
+    }
+    let is_structured = ask(line, input, option::STRUCTURED_REPLY, &[], &mut |_, _| ())?.is_ok();
+    let mut data = Vec::with_capacity(export.len() + 8);
+    data.extend(u32::try_from(export.len()).unwrap_or(u32::MAX).to_be_bytes());
+    data.extend(export.as_bytes());
+    data.extend(1_u16.to_be_bytes());
+    data.extend(info::BLOCK_SIZE.to_be_bytes());
+    let mut found = Found::default();
+    let answered =
+        ask(line, input, option::GO, &data, &mut |kind, data| found.take_info(kind, data))?;
+    match answered {
+        Ok(()) => found.agreed(is_structured),
+        Err(answer::UNSUPPORTED) => by_name(line, input, export, (zeros, is_structured)),
+        Err(kind) => Err(Failed::Refused(match kind {
+            answer::UNKNOWN => "the server has no such export",
+            answer::POLICY => "the server does not let this machine have the export",
+            answer::TLS_REQUIRED => "the server wants TLS, which zinc does not speak",
+            answer::SHUTDOWN => "the server stops",
+            _ => "the server refuses the export",
+        })),
+    }
+}
+
+/// Begins with an export as old servers know it: who names what is not there is hung up.
+fn by_name(
+    line: &dyn Line,
+    input: &mut Input,
+    export: &str,
+    (zeros, is_structured): (usize, bool),
+) -> Result<Agreed, Failed> {
+    put(line, option::EXPORT_NAME, export.as_bytes())?;
+    let mut reply = [0; 10 + 124];
+    let reply = reply.get_mut(..10 + zeros).unwrap_or_default();
+    input.fill(line, reply).map_err(|e| match e.kind() {
+        io::ErrorKind::UnexpectedEof => Failed::Refused("the server has no such export"),
+        _ => Failed::Line(e),
+    })?;
+    let mut fields = Fields(reply);
+    let found = Found { export: fields.u64().zip(fields.u16()), blocks: None };
+    found.agreed(is_structured)
+}
+
+fn put(line: &dyn Line, option: u32, data: &[u8]) -> io::Result<()> {
+    let mut head = Vec::with_capacity(16);
+    head.extend(OPTION_MAGIC.to_be_bytes());
+    head.extend(option.to_be_bytes());
+    head.extend(u32::try_from(data.len()).unwrap_or(u32::MAX).to_be_bytes());
+    send(line, &head, data)
+}
+
+/// Asks for an option and hands on what is said before it is acknowledged; the kind of the answer
+/// when it is not.
+fn ask(
+    line: &dyn Line,
+    input: &mut Input,
+    option: u32,
+    data: &[u8],
+    each: &mut dyn FnMut(u32, &[u8]),
+) -> Result<Result<(), u32>, Failed> {
+    put(line, option, data)?;
+    let mut said = Vec::new();
+    for _ in 0..REPLIES_MAX {
+        let mut header = [0; OptionReply::SIZE];
+        input.fill(line, &mut header)?;
+        let reply = OptionReply::decode(&header);
+        let reply = reply.filter(|reply| reply.option == option && reply.length <= REPLY_MAX);
+        let Some(reply) = reply else {
+            return Err(Failed::Refused("the server answers what is no NBD"));
+        };
+        input.take(line, &mut said, reply.length as usize)?;
+        match reply.kind {
+            answer::ACK => return Ok(Ok(())),
+            kind if reply.is_error() => return Ok(Err(kind)),
+            kind => each(kind, &said),
+        }
+    }
+    Err(Failed::Refused("the server does not come to an end of its answer"))
+}
+
+/// What a server said of an export.
+#[derive(Default)]
+struct Found {
+    /// Size and flags.
+    export: Option<(u64, u16)>,
+    /// Smallest and largest request.
+    blocks: Option<(u32, u32)>,
+}
+
+impl Found {
+    fn take_info(&mut self, kind: u32, data: &[u8]) {
+        let mut fields = Fields(data);
+        match (kind, fields.u16()) {
+            (answer::INFO, Some(info::EXPORT)) => self.export = fields.u64().zip(fields.u16()),
+            (answer::INFO, Some(info::BLOCK_SIZE)) => {
+                let (least, _preferred) = (fields.u32(), fields.u32());
+                self.blocks = least.zip(fields.u32());
+            }
+            _ => {}
+        }
+    }
+
+    fn agreed(&self, is_structured: bool) -> Result<Agreed, Failed> {
+        let wrong = Failed::Refused("the server does not say what the export is");
+        let (size, flags) = self.export.ok_or(wrong)?;
+        let flags = if flags & transmission::HAS_FLAGS == 0 { 0 } else { flags };
+        let (block, most) = self.blocks.unwrap_or((1, PAYLOAD));
+        if !block.is_power_of_two() || block > PAYLOAD_MIN || most < PAYLOAD_MIN {
+            return Err(Failed::Refused("the server's block sizes cannot be used"));
+        }
+        let payload = most.min(PAYLOAD) / block * block;
+        if !size.is_multiple_of(u64::from(block)) {
+            return Err(Failed::Refused("the size of the export is not one of whole blocks"));
+        }
+        Ok(Agreed { size, flags, block, payload, is_structured })
+    }
+}

@@ -1,0 +1,110 @@
+//! Devices of all names: of this machine and of others.
+
+use crate::name::{Name, NameError};
+use crate::nbd;
+use device::gpt::Gpt;
+use device::{
+    DeviceRef, DeviceSource, Error, ErrorKind, LocalDevices, Patience, RwPartition, WriteDeviceRef,
+};
+use parking_lot::Mutex;
+use rt::Rt;
+use std::collections::HashMap;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// The devices of this machine ([`LocalDevices`]), and those of others by their names. A partition
+/// of a far leaf has its number behind a `#`, as on a disk that the system does not divide.
+#[derive(Default)]
+pub struct AnyDevices {
+    near: LocalDevices,
+    patience: Patience,
+    claimed: Mutex<HashMap<PathBuf, WriteDeviceRef>>,
+    slow: Mutex<Vec<(PathBuf, Duration)>>,
+}
+
+/// A far leaf, and the number of a partition of it.
+fn far(path: &Path) -> Option<Result<(Name, Option<u32>), NameError>> {
+    let text = path.to_str()?;
+    let (whole, number) = match text.rsplit_once('#') {
+        Some((whole, number)) => match number.parse() {
+            Ok(number) => (Path::new(whole), Some(number)),
+            Err(_) => (path, None),
+        },
+        None => (path, None),
+    };
+    Name::parse(whole).map(|name| name.map(|name| (name, number)))
+}
+
+fn no_name(path: &Path, NameError(why): NameError) -> Error {
+    Error::open(ErrorKind::Refused(why), &Arc::from(path.to_string_lossy()))
+}
+
+impl AnyDevices {
+    fn patiently<T: Send + 'static>(
+        &self,
+        name: &Name,
+        open: fn(&Name) -> Result<T, Error>,
+    ) -> Result<T, Error> {
+        let (rt, path) = (Rt::real(), PathBuf::from(name.as_str()));
+        let (began, own) = (rt.now(), name.clone());
+        let opened = self.patience.limited(&rt, &path, move || open(&own));
+        let took = rt.now().saturating_sub(began);
+        if took >= self.patience.slow {
+            self.slow.lock().push((path, took));
+        }
+        opened
+    }
+}
+
+impl DeviceSource for AnyDevices {
+    fn list(&self, place: &Path, least: u64) -> io::Result<Vec<PathBuf>> {
+        match far(place) {
+            None => self.near.list(place, least),
+            Some(_) => Ok(vec![place.to_owned()]),
+        }
+    }
+
+    fn open(&self, path: &Path) -> Result<DeviceRef, Error> {
+        let Some(name) = far(path) else { return self.near.open(path) };
+        let (name, number) = name.map_err(|e| no_name(path, e))?;
+        let whole = self.patiently(&name, nbd::open)?;
+        let Some(number) = number else { return Ok(whole) };
+        let table = Gpt::read(whole.as_ref())?;
+        match table.as_ref().and_then(|t| t.zfs().find(|p| p.number == number)) {
+            Some(part) => Ok(Arc::new(part.open(&whole))),
+            None => Err(Error::open(ErrorKind::Gone, &Arc::from(path.to_string_lossy()))),
+        }
+    }
+
+    fn claim(&self, path: &Path) -> Result<WriteDeviceRef, Error> {
+        let Some(name) = far(path) else { return self.near.claim(path) };
+        let (name, number) = name.map_err(|e| no_name(path, e))?;
+        let key = PathBuf::from(name.as_str());
+        let known = self.claimed.lock().get(&key).cloned();
+        let whole = match known {
+            Some(device) => device,
+            None => {
+                let device = self.patiently(&name, nbd::claim)?;
+                self.claimed.lock().insert(key, Arc::clone(&device));
+                device
+            }
+        };
+        let Some(number) = number else { return Ok(whole) };
+        let table = Gpt::read(&*Arc::clone(&whole).as_device())?;
+        match table.as_ref().and_then(|t| t.zfs().find(|p| p.number == number)) {
+            Some(part) => {
+                let name = format!("#{number}");
+                Ok(Arc::new(RwPartition::new(whole, &name, part.start, part.len)))
+            }
+            None => Err(Error::open(ErrorKind::Gone, &Arc::from(path.to_string_lossy()))),
+        }
+    }
+
+    fn take_slow(&self) -> Vec<(PathBuf, Duration)> {
+        let mut slow = self.near.take_slow();
+        slow.append(&mut self.slow.lock());
+        slow
+    }
+}

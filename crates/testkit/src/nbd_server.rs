@@ -1,0 +1,88 @@
+//! NBD servers of others, as peers of ours.
+
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// How long a server may take until clients can connect.
+const START: Duration = Duration::from_secs(60);
+
+/// A server; killed when it is dropped.
+pub struct NbdServer {
+    child: Child,
+}
+
+impl NbdServer {
+    /// Starts a program in the foreground and waits until clients can connect (`is_ready`). `None`,
+    /// said aloud, where the program is not there.
+    ///
+    /// # Panics
+    /// When it ends at once, or nobody can connect in time.
+    #[must_use]
+    pub fn start(program: &str, arguments: &[&str], is_ready: impl Fn() -> bool) -> Option<Self> {
+        let path = format!("{}:/usr/sbin:/sbin", std::env::var("PATH").unwrap_or_default());
+        let mut command = Command::new(program);
+        command
+            .args(arguments)
+            .env("PATH", path)
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null());
+        let child = match command.spawn() {
+            Err(e) if e.kind() == std::io::ErrorKind::NotFound => {
+                crate::skip(&format!("{program} is not there"));
+                return None;
+            }
+            child => child.expect("a server"),
+        };
+        let mut server = Self { child };
+        let until = Instant::now() + START;
+        while !is_ready() {
+            let ended = server.child.try_wait().expect("a child");
+            assert!(ended.is_none(), "{program} {arguments:?} ended at once");
+            assert!(Instant::now() < until, "{program} does not listen");
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        Some(server)
+    }
+
+    /// The same of one that listens on a Unix socket. What another left there is removed.
+    #[must_use]
+    pub fn on_socket(socket: &Path, program: &str, arguments: &[&str]) -> Option<Self> {
+        let _ = std::fs::remove_file(socket);
+        Self::start(program, arguments, || UnixStream::connect(socket).is_ok())
+    }
+
+    /// nbdkit in the foreground, on this socket.
+    ///
+    /// # Panics
+    /// As [`Self::start`].
+    #[must_use]
+    pub fn nbdkit(socket: &Path, arguments: &[&str]) -> Option<Self> {
+        let listen = ["-f", "-U", socket.to_str().expect("UTF-8")];
+        Self::on_socket(socket, "nbdkit", &[&listen, arguments].concat())
+    }
+
+    /// The process.
+    #[must_use]
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Ends it as a power failure does: nothing of it is written any more.
+    pub fn kill(mut self) {
+        self.end();
+    }
+
+    fn end(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+impl Drop for NbdServer {
+    fn drop(&mut self) {
+        self.end();
+    }
+}

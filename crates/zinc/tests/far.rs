@@ -1,0 +1,227 @@
+//! Pools whose devices are exports of NBD servers: nbdkit's, and zinc's own.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+mod support;
+
+use std::io::{BufRead as _, BufReader};
+use std::process::Child;
+use std::time::Duration;
+use support::place::{Place, until};
+use testkit::NbdServer;
+use testkit::oracle::zdb_on;
+
+/// nbdkit that exports a file of the place, and loses what it was not told to flush when it is
+/// killed.
+fn forgetful(place: &Place, file: &str) -> Option<NbdServer> {
+    let disk = place.path().join(file);
+    let options = ["--filter=cache", "file", disk.to_str().unwrap(), "cache=writeback"];
+    NbdServer::nbdkit(&place.path().join(format!("s-{file}")), &options)
+}
+
+/// The name of what [`forgetful`] exports.
+fn name(place: &Place, file: &str) -> String {
+    format!("nbd+unix:///?socket={}/s-{file}&timeout=2", place.path().display())
+}
+
+/// A program that runs until it is dropped.
+struct Running(Child);
+
+impl Running {
+    fn start(place: &Place, command: &str) -> Self {
+        let mut child = place.start_here(command);
+        let mut line = String::new();
+        BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        assert!(!line.is_empty(), "{command} ended at once");
+        Self(child)
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// What OpenZFS says of a pool whose devices are these files; they are exported by nobody.
+fn judge(place: &Place, pool: &str, files: &[&str]) {
+    let folder = tempfile::tempdir_in(place.path()).unwrap();
+    for file in files {
+        std::fs::copy(place.path().join(file), folder.path().join(file)).unwrap();
+    }
+    let Some(verdict) = zdb_on(folder.path(), &["-bcc", pool]) else { return };
+    assert!(verdict.success && verdict.text.contains("No leaks"), "{}", verdict.text);
+}
+
+/// Bytes that do not compress.
+fn noise(place: &Place, name: &str, mib: u64, seed: u64) {
+    let mut bytes = vec![0; usize::try_from(mib << 20).unwrap()];
+    testkit::Rng::new(seed).fill(&mut bytes);
+    std::fs::write(place.path().join(name), bytes).unwrap();
+}
+
+fn cat(place: &Place, what: &str) -> Vec<u8> {
+    let output = place.command_here(&format!("cat {what}")).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    output.stdout
+}
+
+#[test]
+fn verbs_take_names_of_exports() {
+    let place = Place::new(&["a", "b", "c", "d"]);
+    let Some(a) = forgetful(&place, "a") else { return };
+    let [b, c, d] = ["b", "c", "d"].map(|file| forgetful(&place, file).unwrap());
+    let [na, nb, nc, nd] = ["a", "b", "c", "d"].map(|file| name(&place, file));
+    assert!(place.fails(&format!("zpool create tank {na} {na}")).contains("same device"));
+    assert!(place.fails("zpool create tank nbd://user:secret@h/e").contains("password"));
+    place.ok_here(&format!("zpool create tank {na}"));
+    assert!(place.fails(&format!("zpool create -f other {na}")).contains("active pool 'tank'"));
+    noise(&place, "x", 3, 1);
+    place.ok_here("cp x tank:/");
+    place.ok_here(&format!("zpool attach tank {na} {nb}"));
+    let status = place.ok_here("zpool status tank");
+    assert!(status.contains("mirror-0") && status.contains(&nb), "{status}");
+    place.ok_here(&format!("zpool replace tank {na} {nc}"));
+    // What was replaced is free, and is added as another device.
+    place.ok_here(&format!("zpool add -f tank {na}"));
+    place.ok_here(&format!("zpool add tank log {nd}"));
+    place.ok_here(&format!("zpool remove tank {nd}"));
+    place.ok_here("zpool export tank");
+    let all = format!("-d {na} -d {nb} -d {nc}");
+    assert!(place.ok_here(&format!("zpool import {all}")).contains("tank"));
+    place.ok_here(&format!("zpool import {all} tank"));
+    assert!(cat(&place, "tank:/x") == std::fs::read(place.path().join("x")).unwrap());
+    // A server holds the pool, and takes names from clients.
+    let serve = Running::start(&place, "serve tank");
+    place.ok_here(&format!("zpool attach -w tank {na} {nd}"));
+    let status = place.ok_here("zpool status tank");
+    assert!(status.contains("mirror-1") && status.contains(&nd), "{status}");
+    place.ok_here("zpool export tank");
+    drop(serve);
+    judge(&place, "tank", &["a", "b", "c", "d"]);
+    place.ok_here(&format!("zpool labelclear -f {nd}"));
+    assert!(place.fails(&format!("zpool labelclear -f {nd}")).contains("no label"));
+    [a, b, c, d].into_iter().for_each(NbdServer::kill);
+    judge(&place, "tank", &["a", "b", "c"]);
+}
+
+#[test]
+fn a_mirror_over_two_servers_outlives_each_of_them() {
+    let place = Place::new(&["a", "b"]);
+    let Some(a) = forgetful(&place, "a") else { return };
+    let mut b = forgetful(&place, "b").unwrap();
+    let [na, nb] = ["a", "b"].map(|file| name(&place, file));
+    place.ok_here(&format!("zpool create tank mirror {na} {nb}"));
+    let serve = Running::start(&place, "serve tank");
+    for round in 0..3 {
+        // Killed in the middle of it, and back before its time is over: nobody notices.
+        noise(&place, "x", 8, round);
+        let mut copy = place.start_here(&format!("cp -f x tank:/x{round}"));
+        std::thread::sleep(Duration::from_millis(30));
+        b.kill();
+        b = forgetful(&place, "b").unwrap();
+        assert!(copy.wait().unwrap().success());
+        let status = place.ok_here("zpool status tank");
+        assert!(!status.contains("DEGRADED"), "{status}");
+    }
+    // It stays away: the pool goes on with the other.
+    b.kill();
+    noise(&place, "y", 2, 9);
+    place.ok_here("cp y tank:/");
+    until("the leaf is given up", || place.ok_here("zpool status tank").contains("DEGRADED"));
+    let b = forgetful(&place, "b").unwrap();
+    place.ok_here(&format!("zpool online tank {nb}"));
+    until("the leaf has all", || {
+        let status = place.ok_here("zpool status tank");
+        status.contains("resilvered") && !status.contains("DEGRADED")
+    });
+    place.ok_here("zpool scrub -w tank");
+    let status = place.ok_here("zpool status tank");
+    assert!(status.contains("scrub repaired 0B") && status.contains("with 0 errors"), "{status}");
+    place.ok_here("zpool export tank");
+    drop(serve);
+    [a, b].into_iter().for_each(NbdServer::kill);
+    judge(&place, "tank", &["a", "b"]);
+    judge(&place, "tank", &["b"]);
+}
+
+#[test]
+fn a_pool_whose_only_server_is_away_is_suspended_and_goes_on() {
+    let place = Place::new(&["a"]);
+    let Some(a) = forgetful(&place, "a") else { return };
+    place.ok_here(&format!("zpool create tank {}", name(&place, "a")));
+    let serve = Running::start(&place, "serve tank");
+    noise(&place, "x", 8, 3);
+    place.ok_here("cp x tank:/x");
+    a.kill();
+    let mut waiting = place.start_here("zfs create tank/data");
+    until("the pool is suspended", || place.ok_here("zpool status tank").contains("SUSPENDED"));
+    let a = forgetful(&place, "a").unwrap();
+    place.ok_here("zpool clear tank");
+    assert!(waiting.wait().is_ok());
+    assert!(cat(&place, "tank:/x") == std::fs::read(place.path().join("x")).unwrap());
+    place.ok_here("zpool export tank");
+    drop(serve);
+    a.kill();
+    judge(&place, "tank", &["a"]);
+}
+
+#[test]
+fn a_zinc_that_is_killed_leaves_a_whole_pool() {
+    let place = Place::new(&["a"]);
+    let Some(mut a) = forgetful(&place, "a") else { return };
+    let na = name(&place, "a");
+    place.ok_here(&format!("zpool create tank {na}"));
+    noise(&place, "x", 24, 4);
+    for round in 0..4 {
+        let mut copy = place.start_here(&format!("cp -f x tank:/x{round}"));
+        std::thread::sleep(Duration::from_millis(20 + 60 * round));
+        copy.kill().unwrap();
+        copy.wait().unwrap();
+        if round % 2 == 1 {
+            a.kill();
+            a = forgetful(&place, "a").unwrap();
+        }
+        place.ok_here("check tank");
+    }
+    place.ok_here("zpool export tank");
+    a.kill();
+    judge(&place, "tank", &["a"]);
+}
+
+#[test]
+fn a_mirror_over_two_zincs() {
+    let place = Place::new(&["left", "right"]);
+    for side in ["left", "right"] {
+        place.ok_here(&format!("zpool create {side} {}/{side}", place.path().display()));
+        place.ok_here(&format!("zfs create -s -V 72M -o volblocksize=16K {side}/disk"));
+    }
+    let export = |side: &str| Running::start(&place, &format!("nbd --socket s-{side} {side}/disk"));
+    let far = |side: &str| {
+        format!("nbd+unix:///{side}%2Fdisk?socket={}/s-{side}&timeout=2", place.path().display())
+    };
+    let (left, mut right) = (export("left"), export("right"));
+    place.ok_here(&format!("zpool create both mirror {} {}", far("left"), far("right")));
+    noise(&place, "x", 8, 5);
+    for round in 0..3 {
+        let mut copy = place.start_here(&format!("cp -f x both:/x{round}"));
+        std::thread::sleep(Duration::from_millis(20 * round));
+        // What it had not flushed is gone with it.
+        drop(right);
+        right = export("right");
+        assert!(copy.wait().unwrap().success());
+        place.ok_here("zpool clear both");
+    }
+    place.ok_here("zpool scrub -w both");
+    let status = place.ok_here("zpool status both");
+    assert!(status.contains("ONLINE") && status.contains("with 0 errors"), "{status}");
+    assert!(cat(&place, "both:/x2") == std::fs::read(place.path().join("x")).unwrap());
+    place.ok_here("zpool export both");
+    drop((left, right));
+    for side in ["left", "right"] {
+        let disk = cat(&place, &format!("{side}/disk"));
+        std::fs::write(place.path().join(format!("{side}.img")), disk).unwrap();
+        place.ok_here(&format!("check {side}"));
+    }
+    judge(&place, "both", &["left.img", "right.img"]);
+}
