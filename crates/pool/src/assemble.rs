@@ -22,8 +22,10 @@ pub struct LeafSight {
     pub path: PathBuf,
     /// The device.
     pub device: DeviceRef,
-    /// Txg of its newest label.
+    /// Txg of its newest label that counts.
     pub txg: u64,
+    /// Txg of its newest label of all: a crash leaves labels of a txg that never was.
+    pub newest_label: u64,
 }
 
 /// A pool put together from labels.
@@ -310,6 +312,11 @@ fn members(leaf: &FoundLeaf) -> impl Iterator<Item = &PoolConfig> {
     })
 }
 
+/// Txg of the newest label of a device.
+pub(crate) fn newest_label(leaf: &FoundLeaf) -> u64 {
+    members(leaf).map(|config| config.txg).max().unwrap_or(0)
+}
+
 fn is_device(kind: &VdevKind) -> bool {
     matches!(kind, VdevKind::Disk | VdevKind::File)
 }
@@ -320,7 +327,12 @@ pub(crate) fn is_out_of_use(leaf: &VdevConfig) -> bool {
 }
 
 fn sight(leaf: &FoundLeaf, txg: u64) -> LeafSight {
-    LeafSight { path: leaf.path.clone(), device: Arc::clone(&leaf.device), txg }
+    LeafSight {
+        path: leaf.path.clone(),
+        device: Arc::clone(&leaf.device),
+        txg,
+        newest_label: newest_label(leaf),
+    }
 }
 
 /// Puts the top-level vdevs under a root; places no label describes become holes where the

@@ -3,7 +3,7 @@
 mod opening;
 
 use self::opening::Opening;
-use crate::assemble::Candidate;
+use crate::assemble::{Candidate, newest_label};
 use crate::error::{Error, Result, UnknownFeature};
 use crate::faults::FaultLog;
 use crate::gate::{Gate, ReadGuard};
@@ -12,7 +12,7 @@ use crate::uberblocks::{self, TxgCandidate};
 use dmu::{CachedStore, Objset, Zap};
 use dsl::Dsl;
 use ondisk::BlkPtr;
-use ondisk::config::{LabelConfig, PoolConfig, VdevConfig};
+use ondisk::config::{PoolConfig, VdevConfig};
 use ondisk::features;
 use ondisk::mos;
 use ondisk::scan::ScanState;
@@ -434,11 +434,8 @@ impl Pool {
         let newest = self.candidate.uberblocks.iter().map(age).max();
         self.candidate.leaves.values().any(|seen| {
             let Some(leaf) = look_at_device(&seen.device, seen.path.clone()) else { return false };
-            let label = match &leaf.config {
-                LabelConfig::Member(c) => c.txg,
-                LabelConfig::Aux(_) => 0,
-            };
-            label > seen.txg || uberblocks::read_ring(&leaf).iter().map(age).max() > newest
+            newest_label(&leaf) > seen.newest_label
+                || uberblocks::read_ring(&leaf).iter().map(age).max() > newest
         })
     }
 

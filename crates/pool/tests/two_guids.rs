@@ -63,8 +63,13 @@ fn labels_of_a_txg_that_never_was_do_not_count() {
         let found = candidates(folder.path());
         let [one] = &found[..] else { panic!("{} pools", found.len()) };
         assert_eq!((one.config.pool_guid, one.leaves.len()), (old, 2));
-        assert!(Pool::open_candidate(one, &OpenOptions::default()).is_ok());
+        let pool = Pool::open_candidate(one, &OpenOptions::default()).unwrap();
+        assert!(!pool.has_moved(), "labels that were there stay");
     }
+    let found = candidates(folder.path());
+    let pool = Pool::open_candidate(&found[0], &OpenOptions::default()).unwrap();
+    relabel(&paths[0], 4711, next + 1);
+    assert!(pool.has_moved(), "another program writes labels");
 }
 
 #[test]

@@ -92,7 +92,7 @@ mod tests {
 
     fn found(path: &Path) -> BTreeMap<u64, LeafSight> {
         let device: DeviceRef = Arc::new(MemoryDevice::zeros("disk", 1 << 20));
-        BTreeMap::from([(7, LeafSight { path: path.to_owned(), device, txg: 1 })])
+        BTreeMap::from([(7, LeafSight { path: path.to_owned(), device, txg: 1, newest_label: 1 })])
     }
 
     #[test]
