@@ -4,6 +4,7 @@ use super::dump::Dump;
 use super::show;
 use crate::{Error, Result};
 use engine::Pool;
+use engine::inside::codec::checksum::{self, Algorithm as Checksum, ByteOrder, Salted};
 use engine::inside::codec::compress;
 use engine::inside::codec::compress::Algorithm;
 use engine::inside::device::AlignedBuf;
@@ -16,12 +17,24 @@ use serde_json::json;
 /// Largest block in bytes.
 const SIZE_MAX: u64 = 16 << 20;
 
+/// The flags.
+const FLAGS: &str = "bcdegirv";
+/// Checksums that depend on nothing but the bytes.
+const PLAIN: [(&str, Checksum); 4] = [
+    ("fletcher2", Checksum::Fletcher2),
+    ("fletcher4", Checksum::Fletcher4),
+    ("sha256", Checksum::Sha256),
+    ("sha512", Checksum::Sha512_256),
+];
+
 /// What to read, and what to do with it.
 struct Spec {
     vdev: String,
     offset: u64,
     lsize: u64,
     psize: u64,
+    /// Both sizes were given.
+    has_both: bool,
     flags: String,
     /// Number of the block pointer inside the block that is wanted (`b`).
     index: Option<usize>,
@@ -33,24 +46,29 @@ fn parse(text: &str) -> Option<Spec> {
     let vdev = parts.next()?.to_owned();
     let offset = hex(parts.next()?)?;
     let size = parts.next()?;
+    // As a block pointer is printed: `20000L/1000P`.
+    let hex = |s: &str| hex(s.trim_end_matches(['L', 'P']));
     let (lsize, psize) = match size.split_once('/') {
         Some((l, p)) => (hex(l)?, hex(p)?),
         None => (hex(size)?, hex(size)?),
     };
+    let has_both = size.contains('/');
     let flags = parts.next().unwrap_or_default();
     let index = flags.find('b').and_then(|at| flags.get(at + 1..));
-    let digits = |s: &str| s.chars().take_while(char::is_ascii_hexdigit).collect::<String>();
+    // The letters of flags end a number, though some are digits: `b80d` is `b80` and `d`.
+    let is_digit = |c: &char| c.is_ascii_hexdigit() && !FLAGS.contains(*c);
+    let digits = |s: &str| s.chars().take_while(is_digit).collect::<String>();
     let index = index.map(|s| usize::from_str_radix(&digits(s), 16).unwrap_or(0) / BLKPTR_SIZE);
     let flags = flags.to_owned();
     let sound = parts.next().is_none() && psize > 0 && psize.max(lsize) <= SIZE_MAX;
-    sound.then_some(Spec { vdev, offset, lsize, psize, flags, index })
+    sound.then_some(Spec { vdev, offset, lsize, psize, has_both, flags, index })
 }
 
 /// Reads `VDEV:OFFSET:SIZE[/PSIZE][:FLAGS]`, all numbers but the vdev hexadecimal.
 ///
 /// Flags: `d` decompress (every algorithm is tried), `g` gang header, `i` block pointers, `b[N]`
-/// the block pointer at byte N, `r` the bytes themselves, `v` say what was tried, `e` the other
-/// byte order. There is no checksum to verify.
+/// the block pointer at byte N, `c` its checksums, `r` the bytes themselves, `v` say what was
+/// tried, `e` the other byte order. There is no checksum to verify.
 ///
 /// # Errors
 /// `text` is not of this form. A block that cannot be read is said in the dump.
@@ -122,6 +140,15 @@ fn print(d: &mut Dump, spec: &Spec, stored: &[u8]) {
             word.reverse();
         }
     }
+    if has('c') {
+        for (name, algorithm) in PLAIN {
+            let order = ByteOrder::Little;
+            let digest = checksum::compute(algorithm, order, &Salted::default(), stored);
+            let sum = show::words(digest.0);
+            d.say(name, sum.clone(), format_args!("{name:>12}\tcksum={sum}"));
+        }
+        return;
+    }
     if has('r') && !d.is_json() {
         return d.raw(&bytes);
     }
@@ -139,9 +166,13 @@ fn print(d: &mut Dump, spec: &Spec, stored: &[u8]) {
     show::hexdump(d, &bytes);
 }
 
-/// Tries all algorithms, the sizes from the logical one asked for up. The result that uses the
-/// stored bytes most exactly is not knowable without the pointer, so the first that fits wins.
+/// A block whose sizes are the same was not compressed. Otherwise tries all algorithms, the sizes
+/// from the logical one asked for up. The result that uses the stored bytes most exactly is not
+/// knowable without the pointer, so the first that fits wins.
 fn decompress(d: &mut Dump, stored: &[u8], spec: &Spec) -> Option<Vec<u8>> {
+    if spec.has_both && spec.lsize == spec.psize {
+        return Some(stored.to_vec());
+    }
     let sizes: Vec<u64> = if spec.lsize > spec.psize {
         vec![spec.lsize]
     } else {

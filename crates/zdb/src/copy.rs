@@ -41,7 +41,12 @@ impl File {
     /// Prints its object; `level` as with `-d`.
     pub fn show(&self, d: &mut Dump<'_>, pool: &Pool, level: u8) {
         let objects = vec![object::Range::one(self.node.number())];
-        datasets::one(d, pool, &self.dataset, &datasets::Wanted { level, logs: 0, objects });
+        datasets::one(
+            d,
+            pool,
+            &self.dataset,
+            &datasets::Wanted { level, logs: 0, blocks: 0, objects },
+        );
     }
 
     /// Copies it. Holes stay holes; blocks that cannot be read are said and left as holes.

@@ -9,6 +9,7 @@
 use super::dump::Dump;
 use super::object::{self, Context, Range};
 use super::roles::{Roles, number_table};
+use super::tree::Much;
 use super::znode::Names;
 use super::{data, locked, show, zil};
 use crate::Result;
@@ -29,8 +30,21 @@ pub(crate) struct Wanted {
     pub(crate) level: u8,
     /// Level of `-i`.
     pub(crate) logs: u8,
+    /// Level of `-b`, by which block pointers are printed.
+    pub(crate) blocks: u8,
     /// Objects; empty: all.
     pub(crate) objects: Vec<Range>,
+}
+
+impl Wanted {
+    /// How much of each block pointer.
+    fn pointers(&self) -> Much {
+        match (self.blocks, self.level) {
+            (6.., _) => Much::All,
+            (_, 6..) => Much::Copies,
+            _ => Much::Short,
+        }
+    }
 }
 
 /// The name of what an object set is for.
@@ -77,6 +91,7 @@ fn meta(d: &mut Dump, pool: &Pool, wanted: &Wanted) {
     let cx = Context {
         objset: mos.clone(),
         level: wanted.level,
+        pointers: wanted.pointers(),
         roles,
         names: RefCell::default(),
         compression: Some("on".to_owned()),
@@ -135,6 +150,7 @@ pub(crate) fn one(d: &mut Dump, pool: &Pool, dataset: &Dataset, wanted: &Wanted)
     let cx = Context {
         objset: os,
         level: wanted.level,
+        pointers: wanted.pointers(),
         roles: Roles::default(),
         names: RefCell::new(names),
         compression: compression(pool, dataset),

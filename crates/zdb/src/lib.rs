@@ -129,10 +129,11 @@ pub fn pool(
         true => level(modes.datasets),
         false => modes.level(modes.datasets.max(1)),
     };
-    let wanted = datasets::Wanted { level: datasets, logs: level(modes.logs), objects };
+    let (logs, blocks) = (level(modes.logs), modes.level(modes.blocks));
+    let wanted = datasets::Wanted { level: datasets, logs, blocks, objects };
     if wanted.level > 0 || wanted.logs > 0 {
         if is_inside {
-            datasets::one(d, pool, &datasets::by_name(pool, name)?, &wanted);
+            datasets::one(d, pool, &datasets::by_name(pool, name.trim_end_matches('/'))?, &wanted);
         } else {
             datasets::all(d, pool, &wanted);
         }
@@ -144,7 +145,7 @@ pub fn pool(
         ddt::simulate(d, pool);
     }
     let blocks = modes.blocks.max(modes.checksum).max(u8::from(is_short));
-    if blocks > 0 && d.is_wanted() {
+    if blocks > 0 && !is_inside && d.is_wanted() {
         blocks::dump(d, pool, modes.level(blocks.min(modes.blocks.max(1))), modes.checksum);
     }
     Ok(())

@@ -24,6 +24,8 @@ pub(crate) struct Context {
     pub(crate) objset: Objset,
     /// How much is wanted.
     pub(crate) level: u8,
+    /// How much of each block pointer.
+    pub(crate) pointers: tree::Much,
     /// What objects of the MOS are for.
     pub(crate) roles: Roles,
     /// Attribute tables and paths of a file system.
@@ -155,7 +157,7 @@ fn details(d: &mut Dump, cx: &Context, object: &Object) {
         data::dump(d, cx, object, role.as_ref());
     }
     if cx.level >= 5 {
-        tree::dump(d, object, cx.level >= 6);
+        tree::dump(d, object, cx.pointers);
     }
 }
 
@@ -166,7 +168,8 @@ pub(crate) struct Range {
     pub(crate) first: i64,
     /// Last, inclusive.
     pub(crate) last: i64,
-    /// Kinds: `A` all, `d` directories, `f` files, `m` space maps, `z` ZAPs; each wanted or not.
+    /// Kinds: `A` all, `d` directories, `f` files, `m` space maps, `z` other ZAPs; each wanted or
+    /// not.
     flags: Vec<(char, bool)>,
 }
 
@@ -229,7 +232,8 @@ impl Range {
             'd' => kind == DmuType::DIRECTORY_CONTENTS,
             'f' => kind == DmuType::PLAIN_FILE_CONTENTS,
             'm' => kind == DmuType::SPACE_MAP,
-            'z' => kind.layout() == engine::inside::ondisk::Layout::Zap,
+            // As in zdb, those alone that have no other name.
+            'z' => kind.to_string() == "zap",
             _ => true,
         };
         let named = self.flags.iter().rev().find(|(c, _)| is(*c));

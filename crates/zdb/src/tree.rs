@@ -6,14 +6,34 @@ use engine::inside::dmu::{Error, Object, Place, Step, Visitor};
 use engine::inside::ondisk::{BlkPtr, DmuType};
 use serde_json::json;
 
-/// Prints all pointers of an object; with `all` every copy.
-pub(crate) fn dump(d: &mut Dump, object: &Object, all: bool) {
+/// How much of a pointer is printed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Much {
+    /// Its first copy, and what is not known from its place.
+    Short,
+    /// All copies.
+    Copies,
+    /// Everything, as the pointer of an object set is printed.
+    All,
+}
+
+impl Much {
+    fn of(self, bp: &BlkPtr) -> String {
+        match self {
+            Self::All => show::bp(bp),
+            much => show::bp_short(bp, much == Self::Copies),
+        }
+    }
+}
+
+/// Prints all pointers of an object.
+pub(crate) fn dump(d: &mut Dump, object: &Object, much: Much) {
     d.note("Indirect blocks:");
     // It ends early only when its output is not wanted.
-    let _ = object.traverse(0, &mut Lines { d, object, all });
+    let _ = object.traverse(0, &mut Lines { d, object, much });
     if let Some(bp) = &object.dnode().spill {
         d.hold("spill", show::bp_json(bp));
-        d.note(format_args!("\tSpill block: {}", show::bp_short(bp, all)));
+        d.note(format_args!("\tSpill block: {}", much.of(bp)));
     }
     d.blank();
     segments(d, object);
@@ -23,14 +43,14 @@ pub(crate) fn dump(d: &mut Dump, object: &Object, all: bool) {
 struct Lines<'a, 'o> {
     d: &'a mut Dump<'o>,
     object: &'a Object,
-    all: bool,
+    much: Much,
 }
 
 impl Visitor for Lines<'_, '_> {
     fn enter(&mut self, bp: &BlkPtr, place: Place) -> Step {
         // The spill block has a line of its own.
         if let (false, Ok(level)) = (place.blkid == Place::BLKID_SPILL, place.level.try_into()) {
-            line(self.d, self.object, bp, level, place.blkid, self.all);
+            line(self.d, self.object, bp, level, place.blkid, self.much);
         }
         if self.d.is_wanted() { Step::Into } else { Step::Stop }
     }
@@ -40,7 +60,7 @@ impl Visitor for Lines<'_, '_> {
     }
 }
 
-fn line(d: &mut Dump, object: &Object, bp: &BlkPtr, level: u8, blkid: u64, all: bool) {
+fn line(d: &mut Dump, object: &Object, bp: &BlkPtr, level: u8, blkid: u64, much: Much) {
     let shift = u32::from(object.dnode().indirect_shift - 7) * u32::from(level);
     let first = if shift >= 64 { 0 } else { blkid.wrapping_shl(shift) };
     let offset = first.wrapping_mul(object.dnode().block_size());
@@ -54,12 +74,7 @@ fn line(d: &mut Dump, object: &Object, bp: &BlkPtr, level: u8, blkid: u64, all: 
     }
     let top = object.dnode().levels - 1;
     let (left, right) = ((top - level.min(top)) as usize, level as usize + 1);
-    d.note(format_args!(
-        "{offset:16x} {:left$}L{level}{:right$}{}",
-        "",
-        "",
-        show::bp_short(bp, all)
-    ));
+    d.note(format_args!("{offset:16x} {:left$}L{level}{:right$}{}", "", "", much.of(bp)));
 }
 
 /// The ranges that are stored: of the array of dnodes those of dnodes in use, else whole blocks.

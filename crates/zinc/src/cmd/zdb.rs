@@ -190,8 +190,8 @@ impl Args {
         if self.labels > 0 {
             return self.dump_labels(d);
         }
-        // A shell completes the name of a folder so.
-        let first = first.strip_suffix('/').unwrap_or(first);
+        // With the stroke behind it a pool is its first dataset.
+        let (typed, first) = (first, first.strip_suffix('/').unwrap_or(first));
         let pool = self.open_pool(session, first)?;
         for s in pool.salvage() {
             d.fail(format_args!("{}: {}", s.what, s.cause));
@@ -204,7 +204,7 @@ impl Args {
             (false, _) if self.lookup || self.copy => {
                 self.dump_file(session, d, &pool, first, rest)?;
             }
-            (false, _) => zdb::pool(d, &pool, first, rest, &self.modes())?,
+            (false, _) => zdb::pool(d, &pool, typed, rest, &self.modes())?,
         }
         Ok(true)
     }
