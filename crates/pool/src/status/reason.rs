@@ -77,20 +77,22 @@ impl Condition {
                 "One or more devices could not be used because the label is missing\n\t\
                  or invalid.  There are insufficient replicas for the pool to continue\n\t\
                  functioning.",
-                "Destroy and re-create the pool from\n\ta backup source.",
+                "Copy out what can still be read using `zinc rescue`.  Only then\n\t\
+                 destroy the pool, and re-create it from that or a backup source.",
                 Some("ZFS-8000-5E"),
             ),
             Self::MissingFatal => (
                 "One or more devices could not be opened.  There are insufficient\n\t\
                  replicas for the pool to continue functioning.",
-                "Attach the missing device and online it using 'zpool online'.",
+                "Attach the missing device and online it using 'zpool online'.  When it is\n\t\
+                 gone for good, `zinc rescue` copies out what the others hold.",
                 Some("ZFS-8000-3C"),
             ),
             Self::DataErrors => (
                 "One or more devices has experienced an error resulting in data\n\t\
                  corruption.  Applications may be affected.",
-                "Restore the file in question if possible.  Otherwise restore the\n\t\
-                 entire pool from backup.",
+                "Restore the file in question if possible; `zinc rescue` copies out what can\n\t\
+                 be read of all.  Otherwise restore the entire pool from backup.",
                 Some("ZFS-8000-8A"),
             ),
             Self::Faulted => (
