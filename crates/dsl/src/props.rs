@@ -205,7 +205,8 @@ impl Dsl {
     }
 
     /// One property of a dataset by its name; `None` when it has none of that name. Beside those
-    /// of [`Self::properties`] also `written@SNAPSHOT` and `written#BOOKMARK`.
+    /// of [`Self::properties`] also `written@SNAPSHOT` and `written#BOOKMARK`, which count as
+    /// local, as in OpenZFS.
     pub fn property(
         &self,
         dataset: &Dataset,
@@ -221,7 +222,7 @@ impl Dsl {
             let property = |v: u64| Property {
                 name: name.to_owned(),
                 value: v.to_string(),
-                source: Source::None,
+                source: Source::Local,
                 received: None,
                 native: props::find(&props::DATASET, "written"),
             };
@@ -236,7 +237,7 @@ impl Dsl {
             return Ok(value.map(|v| Property {
                 name: name.to_owned(),
                 value: v.to_string(),
-                source: Source::None,
+                source: Source::Local,
                 received: None,
                 native: props::find(&props::DATASET, "written"),
             }));

@@ -140,6 +140,23 @@ impl Mounts {
         done
     }
 
+    /// Gives the mount at a directory other options, while programs use it: whether it can be
+    /// changed, set-id bits, devices, execution, access times. The others stay.
+    ///
+    /// # Errors
+    /// There is none of this process; a program has a file open to write while it shall be
+    /// read-only; the system refuses.
+    pub fn remount(&self, dir: &Path, options: &Options) -> Result<(), Error> {
+        let mut state = self.0.state.lock();
+        let found = state.all.iter_mut().rev().find(|(_, mounted)| mounted.dir == dir);
+        let (_, mounted) = found.ok_or_else(|| Error::NotMounted(dir.to_owned()))?;
+        system::remount(dir, options)?;
+        let overlay = mounted.options.overlay;
+        let (posix_acls, threads) = (mounted.options.posix_acls, mounted.options.threads);
+        mounted.options = Options { overlay, posix_acls, threads, ..options.clone() };
+        Ok(())
+    }
+
     /// Waits until nothing of a mount is left that the system took away.
     fn wait(&self, number: u64, dir: &Path) -> Result<(), Error> {
         let mut state = self.0.state.lock();

@@ -98,6 +98,28 @@ fn unmount_as_root(dir: &Path, lazily: bool) -> Result<(), Error> {
     })
 }
 
+/// What the kernel keeps of the options by itself.
+fn flags(options: &Options) -> MsFlags {
+    let off = [
+        (options.read_only, MsFlags::MS_RDONLY),
+        (!options.set_id, MsFlags::MS_NOSUID),
+        (!options.devices, MsFlags::MS_NODEV),
+        (!options.exec, MsFlags::MS_NOEXEC),
+        (!options.atime, MsFlags::MS_NOATIME),
+    ];
+    off.iter().filter(|(is_set, _)| *is_set).map(|(_, flag)| *flag).collect()
+}
+
+/// Changes the options of the mount at `dir` that the kernel keeps, while programs use it.
+pub(crate) fn remount(dir: &Path, options: &Options) -> Result<(), Error> {
+    let (none, flags) = (None::<&str>, flags(options) | MsFlags::MS_REMOUNT);
+    nix::mount::mount(none, dir, none, flags, none).map_err(|e| match e {
+        Errno::EBUSY => Error::Busy(dir.to_owned()),
+        Errno::EPERM => Error::NotRoot,
+        e => Error::System("mount", e.into()),
+    })
+}
+
 /// Mounts: the connection to the kernel. For an ordinary user a program of root's does it.
 pub(crate) fn mount(name: &str, dir: &Path, options: &Options) -> Result<OwnedFd, Error> {
     match mount_as_root(name, dir, options) {
@@ -108,15 +130,7 @@ pub(crate) fn mount(name: &str, dir: &Path, options: &Options) -> Result<OwnedFd
 
 fn mount_as_root(name: &str, dir: &Path, options: &Options) -> Result<OwnedFd, Error> {
     let device = File::options().read(true).write(true).open("/dev/fuse").map_err(Error::NoFuse)?;
-    let mut flags = MsFlags::empty();
-    let off = [
-        (options.read_only, MsFlags::MS_RDONLY),
-        (!options.set_id, MsFlags::MS_NOSUID),
-        (!options.devices, MsFlags::MS_NODEV),
-        (!options.exec, MsFlags::MS_NOEXEC),
-        (!options.atime, MsFlags::MS_NOATIME),
-    ];
-    off.iter().filter(|(is_set, _)| *is_set).for_each(|(_, flag)| flags |= *flag);
+    let flags = flags(options);
     let (user, group) = (nix::unistd::geteuid(), nix::unistd::getegid());
     let data = format!(
         "fd={},rootmode=40000,user_id={user},group_id={group},allow_other,default_permissions",

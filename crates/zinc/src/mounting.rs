@@ -1,16 +1,25 @@
 //! Mounting, where the pool is held: what the properties say, and what was asked for; and what
-//! verbs do about what is mounted when they take datasets away.
+//! verbs do about what is mounted when they change datasets.
+//!
+//! What is mounted where its property `mountpoint` says follows its properties: it moves when that
+//! property or the name of its dataset changes, and goes when `canmount` is turned off. What was
+//! mounted at a directory that was named stays there.
+
+mod following;
+
+pub use following::{Changes, Down, Which, is_below, taken_down, with_new, with_properties};
 
 use crate::cannot::cannot;
 use crate::failure::Failure;
-use crate::session::Session;
-use ::mount::{Error, How, Mounted, Mounts, Options, Snapshots, What, space_of};
-use engine::{Dataset, DatasetKind, LivePool, Pool, PropertyContext};
+use ::mount::{Error, Mounted, Mounts, Options, Snapshots, What, space_of};
+use engine::{Dataset, DatasetKind, LivePool, Pool, PropertyContext, Source};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// Threads that answer for a mount: more than there are processors, because some wait for devices.
 const THREADS: usize = 8;
+/// The option that changes the options of what is mounted.
+const REMOUNT: &str = "remount";
 
 /// What is to be mounted, and how.
 #[derive(Clone, Debug)]
@@ -55,8 +64,8 @@ fn set(options: &mut Options, name: &str) -> bool {
         "atime" => options.atime = true,
         "noatime" => options.atime = false,
         // Of others' lists of file systems; nothing is to be done about them here.
-        "defaults" | "zfsutil" | "relatime" | "auto" | "noauto" | "_netdev" | "nofail"
-        | "nouser" | "async" => {}
+        REMOUNT | "defaults" | "zfsutil" | "relatime" | "auto" | "noauto" | "_netdev"
+        | "nofail" | "nouser" | "async" => {}
         name if name.starts_with("x-") || name.starts_with("comment=") => {}
         _ => return false,
     }
@@ -71,21 +80,43 @@ pub fn made(name: &str, dir: &Path) -> String {
 /// The properties of a dataset that say how it is mounted.
 struct Said {
     mountpoint: String,
+    /// Where that value comes from.
+    source: Source,
     canmount: String,
     options: Options,
+}
+
+impl Said {
+    /// It can be mounted without naming a directory.
+    fn has_place(&self) -> bool {
+        self.canmount != "off" && self.mountpoint.starts_with('/')
+    }
+
+    /// It is mounted without being asked for.
+    fn is_automatic(&self) -> bool {
+        self.canmount == "on" && self.has_place()
+    }
+
+    /// This is where it says.
+    fn is_at(&self, dir: &Path) -> bool {
+        self.has_place() && Path::new(&self.mountpoint).canonicalize().is_ok_and(|path| path == dir)
+    }
 }
 
 fn said(pool: &Pool, dataset: &Dataset) -> Result<Said, Failure> {
     let altroot = pool.altroot().map(str::to_owned);
     let context = PropertyContext { pool_size: None, altroot };
     let dsl = pool.dsl();
+    let property = |name: &str| dsl.property(dataset, &context, name);
     let text = |name: &str| -> Result<String, Failure> {
-        let found = dsl.property(dataset, &context, name)?;
-        Ok(found.map(|p| p.value).unwrap_or_default())
+        Ok(property(name)?.map(|p| p.value).unwrap_or_default())
     };
     let is_on = |name: &str| text(name).map(|value| value != "off");
+    let (mountpoint, source) =
+        property("mountpoint")?.map_or((String::new(), Source::None), |p| (p.value, p.source));
     Ok(Said {
-        mountpoint: text("mountpoint")?,
+        mountpoint,
+        source,
         canmount: text("canmount")?,
         options: Options {
             read_only: dataset.is_snapshot() || text("readonly")? == "on",
@@ -94,6 +125,7 @@ fn said(pool: &Pool, dataset: &Dataset) -> Result<Said, Failure> {
             exec: is_on("exec")?,
             atime: is_on("atime")?,
             posix_acls: ["posix", "posixacl"].contains(&text("acltype")?.as_str()),
+            overlay: text("overlay")? == "on",
             threads: THREADS,
             ..Options::default()
         },
@@ -117,15 +149,21 @@ pub fn mount(pool: &Arc<LivePool>, mounts: &Mounts, wanted: &Wanted) -> Result<P
         let said = said(pool.view(), &dataset)?;
         (dataset, said)
     };
-    if mounts.all().iter().any(|mounted| mounted.name == name) {
-        return Err(fail("filesystem already mounted"));
+    let there = mounts.all().into_iter().rfind(|mounted| mounted.name == name);
+    let remounts = wanted.options.iter().any(|option| option == REMOUNT);
+    match there {
+        Some(mounted) if remounts => return again(mounts, mounted, wanted),
+        Some(_) => return Err(fail("filesystem already mounted")),
+        None if remounts => return Err(fail("it is not mounted")),
+        None => {}
     }
     let dir = match &wanted.dir {
         Some(dir) => dir.clone(),
         None => point(&said, &dataset).map_err(|why| fail(&why))?,
     };
     let mut options = said.options;
-    options.overlay = wanted.overlay;
+    // The property is for the place that the properties say.
+    options.overlay = wanted.overlay || (wanted.dir.is_none() && options.overlay);
     for option in &wanted.options {
         // What there is not was refused when it was read.
         let _ = set(&mut options, option);
@@ -141,6 +179,16 @@ pub fn mount(pool: &Arc<LivePool>, mounts: &Mounts, wanted: &Wanted) -> Result<P
     let snapshots = (!dataset.is_snapshot()).then(|| Snapshots::of(pool, name));
     let what = What { name: name.to_owned(), fs, space: space_of(pool, name), snapshots };
     mounts.mount(what, &dir, &options).map_err(|e| not_mounted(name, &e))
+}
+
+/// Gives a mount the options that were asked for; the others stay.
+fn again(mounts: &Mounts, mounted: Mounted, wanted: &Wanted) -> Result<PathBuf, Failure> {
+    let Mounted { name, dir, mut options } = mounted;
+    for option in &wanted.options {
+        let _ = set(&mut options, option);
+    }
+    mounts.remount(&dir, &options).map_err(|e| not_mounted(&name, &e))?;
+    Ok(dir)
 }
 
 /// Where a dataset is mounted by its properties; the directory is made.
@@ -183,51 +231,12 @@ pub fn all_wanted(pool: &Pool) -> Result<Vec<Wanted>, Failure> {
             continue;
         }
         let said = said(pool, &dataset)?;
-        if said.canmount == "on" && said.mountpoint.starts_with('/') && dsl.is_unlocked(&dataset)? {
+        if said.is_automatic() && dsl.is_unlocked(&dataset)? {
             out.push((said.mountpoint, Wanted::new(&name, &[])?));
         }
     }
     out.sort_by(|a, b| a.0.cmp(&b.0));
     Ok(out.into_iter().map(|(_, wanted)| wanted).collect())
-}
-
-/// Does something to datasets that must not be mounted meanwhile: those for which `is_affected`
-/// says so are unmounted, and those that `again` gives a name are mounted again, whatever came of
-/// the work.
-pub fn taken_down<T>(
-    session: &Session,
-    is_affected: impl Fn(&str) -> bool,
-    force: bool,
-    again: impl Fn(&str) -> Option<String>,
-    work: impl FnOnce() -> Result<T, Failure>,
-) -> Result<T, Failure> {
-    let Some(client) = session.client() else { return work() };
-    let mut down: Vec<Mounted> = Vec::new();
-    let back = |down: &[Mounted], name: &dyn Fn(&str) -> Option<String>| {
-        for one in down.iter().rev() {
-            let Some(name) = name(&one.name) else { continue };
-            let (dir, overlay) = (Some(one.dir.clone()), one.options.overlay);
-            let wanted = Wanted { name, dir, overlay, options: shown(&one.options) };
-            if let Err(failure) = mount(&client.pool, &client.mounts, &wanted) {
-                failure.report(session);
-            }
-        }
-    };
-    let how = if force { How::Forcibly } else { How::Politely };
-    // Those mounted last lie over the others.
-    for one in client.mounts.all().into_iter().rev().filter(|one| is_affected(&one.name)) {
-        if let Err(e) = client.mounts.unmount(&one.dir, how) {
-            back(&down, &|name| Some(name.to_owned()));
-            return Err(not_unmounted(&one.dir, &e));
-        }
-        down.push(one);
-    }
-    let done = work();
-    match done.is_ok() {
-        true => back(&down, &again),
-        false => back(&down, &|name| Some(name.to_owned())),
-    }
-    done
 }
 
 /// The options of a mount by their names.

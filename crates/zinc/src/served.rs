@@ -35,9 +35,9 @@ const PATIENCE: Duration = Duration::from_secs(2);
 pub const REACHABLE: &str = "zfs, ls, cat, stat, cp, mkdir, rm, mv, ln, mount, unmount, \
                              inventory, top, txgs, throttle, tunables, advise, pios, lab run, \
                              nbd, and of zpool: attach, \
-                             clear, detach, export, get, history, iostat, list, offline, online, \
-                             reguid, remove, reopen, replace, resilver, scrub, set, status, \
-                             sync, upgrade";
+                             clear, destroy, detach, export, get, history, iostat, list, \
+                             offline, online, reguid, remove, reopen, replace, resilver, \
+                             scrub, set, status, sync, upgrade";
 
 /// What is said of the server of the pool with this guid, when there is one and it does not answer.
 pub fn not_answering(session: &Session, guid: u64) -> Option<String> {

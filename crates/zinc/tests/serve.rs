@@ -239,6 +239,17 @@ fn what_was_done_before_a_failure_is_seen_at_once() {
 }
 
 #[test]
+fn a_served_pool_is_destroyed_by_its_server() {
+    let place = Place::new();
+    let mut server = place.serve(&[]);
+    place.run(&["zpool", "destroy", "-d", ".", "tank"]).ok();
+    assert!(server.child.wait().unwrap().success());
+    let listed = place.run(&["zpool", "import", "-D", "-d", "."]).ok();
+    assert!(listed.contains("tank") && listed.contains("DESTROYED"), "{listed}");
+    assert!(!place.run(&["zpool", "import", "-d", "."]).out.contains("tank"));
+}
+
+#[test]
 fn a_pool_has_one_server_and_others_are_told() {
     let place = Place::new();
     let server = place.serve(&[]);
@@ -248,10 +259,11 @@ fn a_pool_has_one_server_and_others_are_told() {
     let expected = format!("zinc: cannot serve 'tank': process {pid} does\n");
     assert!(second.err.starts_with(&expected), "{}", second.err);
     // A verb that cannot work on a held pool says who holds it, and what one can do.
-    let destroy = place.run(&["zpool", "destroy", "-d", ".", "tank"]);
-    assert_eq!(destroy.code, 1);
-    assert!(destroy.err.contains(&format!("process {pid} serves it")), "{}", destroy.err);
-    assert!(destroy.err.contains("`zinc zpool export tank` ends that"), "{}", destroy.err);
+    std::fs::File::create(place.path().join("more")).unwrap().set_len(64 << 20).unwrap();
+    let add = place.run(&["zpool", "add", "-d", ".", "-f", "tank", "more"]);
+    assert_eq!(add.code, 1);
+    assert!(add.err.contains(&format!("process {pid} serves it")), "{}", add.err);
+    assert!(add.err.contains("`zinc zpool export tank` ends that"), "{}", add.err);
     // One who does not find the socket is told by the lock.
     let elsewhere = place.path().join("elsewhere");
     let mut blind = place.command(&["zfs", "create", "-d", ".", "tank/x"]);

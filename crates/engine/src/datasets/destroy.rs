@@ -235,7 +235,8 @@ impl<'a> Order<'a> {
         Self { dsl, recursive, clones, doomed, begun, steps: Vec::new() }
     }
 
-    /// A head with all below it and its snapshots; what refuses is left to the pool to say.
+    /// A head with all below it and its snapshots. Whether one that goes alone has anything is seen
+    /// here, before it is unmounted; what else refuses is left to the pool to say.
     fn tree(&mut self, name: &str) -> Result<()> {
         if !self.begun.insert(name.to_owned()) {
             return Ok(());
@@ -255,11 +256,27 @@ impl<'a> Order<'a> {
                 self.steps.push(Step::Snapshots(names));
             }
         }
+        if !self.recursive && name.contains('/') {
+            self.refuse_full(name)?;
+        }
         // The pool's own file system stays when all in it goes.
         if name.contains('/') || !self.recursive {
             self.steps.push(Step::Head(name.to_owned()));
         }
         Ok(())
+    }
+
+    fn refuse_full(&self, name: &str) -> Result<()> {
+        let refused = |why| Error::from(dsl::Error::refused(name, why)).of(name);
+        let last = |name: &str| name.rsplit(['/', '@']).next().unwrap_or_default().to_owned();
+        let dir = self.dsl.dir_by_name(name)?;
+        if let Some(child) = self.dsl.children(&dir)?.into_iter().next() {
+            return Err(refused(Refusal::HasChildren(last(&child.name))));
+        }
+        match self.dsl.snapshots(&self.dsl.by_name(name)?)?.into_iter().next() {
+            Some(snapshot) => Err(refused(Refusal::HasSnapshots(last(&snapshot.name)))),
+            None => Ok(()),
+        }
     }
 
     fn clones_of(&mut self, snapshot: &Dataset) -> Result<()> {

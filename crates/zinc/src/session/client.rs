@@ -22,6 +22,8 @@ pub struct Client {
     pub pool: Arc<LivePool>,
     /// What is mounted of it.
     pub mounts: Arc<mount::Mounts>,
+    /// All is mounted that the properties say, also what is made from now on.
+    pub mounts_all: bool,
     /// The command line, with the program's name.
     pub args: Vec<OsString>,
     /// The folder it stands in.

@@ -10,7 +10,7 @@
 //! | `report` | | what the page in a browser has beside them: space, scan, advice |
 //! | `tunables` | `set`, an object of values by name | the values, all or those that were set |
 //! | `sync` | | the txg that is durable now |
-//! | `export` | `command`, `force` | nothing, or why it is only let go; the server ends |
+//! | `export` | `command`, `force`, `destroy` | nothing, or why it is only let go; then the end |
 //! | `unmount` | `dir`, `force` | nothing; the mount is gone |
 //! | `run` | `args`, `folder`, `environment`, three files | the exit code of that command |
 //!
@@ -113,6 +113,7 @@ pub struct Service {
     session: Session,
     held: Arc<Held>,
     mounts: Arc<Mounts>,
+    mounts_all: bool,
     listed: Arc<Listed>,
     socket: Arc<Socket>,
     outcome: Mutex<Option<Exported>>,
@@ -125,6 +126,7 @@ impl Service {
     pub fn new(
         session: Session,
         (held, mounts, listed): (Arc<Held>, Arc<Mounts>, Arc<Listed>),
+        mounts_all: bool,
         socket: Arc<Socket>,
         answered: impl Fn(Option<Exported>) + Send + Sync + 'static,
     ) -> Self {
@@ -132,6 +134,7 @@ impl Service {
             session,
             held,
             mounts,
+            mounts_all,
             listed,
             socket,
             outcome: Mutex::default(),
@@ -238,7 +241,9 @@ impl Service {
 
     fn export(&self, request: &Request, peer: Peer) -> Result<Value, Refusal> {
         let command = request.text("command")?.unwrap_or("zpool export").to_owned();
-        let forced = request.params.get("force") == Some(&Value::Bool(true));
+        let is_set = |name| request.params.get(name) == Some(&Value::Bool(true));
+        let (forced, destroys) = (is_set("force"), is_set("destroy"));
+        let verb = if destroys { "destroy" } else { "export" };
         // A pool that nobody will find again is kept, so that its data can be copied out.
         let found = |pool: &LivePool| pool.can_be_found().map_err(|e| refusal(&Failure::from(e)));
         let lost = self.held.look(|pool| Ok(found(pool).err()))?;
@@ -258,11 +263,12 @@ impl Service {
             Err(_) if forced && (lost.is_some() || pool.suspended().is_some()) => Ok(()),
             done => done.map_err(|e| stopped_or(pool, &Failure::from(e))),
         };
-        self.unmount_all(forced)?;
+        self.unmount_all(verb, forced)?;
         let manner = if forced { Manner::Forced } else { Manner::Polite };
-        let pool = self.held.let_go(manner, log).map_err(|kept| self.kept(kept))?;
+        let pool = self.held.let_go(manner, log).map_err(|kept| self.kept(verb, kept))?;
         let (guid, stopped) = (pool.guid(), pool.suspended());
-        let exported = pool.export().map_err(|e| refusal(&Failure::from(e)));
+        let left = if destroys { pool.destroy() } else { pool.export() };
+        let exported = left.map_err(|e| refusal(&Failure::from(e)));
         // Before the answer, so that this client's next command does not meet a server that is
         // ending.
         self.socket.remove();
@@ -284,15 +290,15 @@ impl Service {
         answer
     }
 
-    /// Unmounts everything, because the pool is about to be exported.
-    fn unmount_all(&self, forced: bool) -> Result<(), Refusal> {
+    /// Unmounts everything, because the pool is about to be exported or destroyed.
+    fn unmount_all(&self, verb: &str, forced: bool) -> Result<(), Refusal> {
         let how = if forced { How::Forcibly } else { How::Politely };
         for one in self.mounts.all().into_iter().rev() {
             self.mounts.unmount(&one.dir, how).map_err(|_| {
                 let name = self.held.name();
-                Refusal::new(format!("cannot export '{name}': pool is busy"))
+                Refusal::new(format!("cannot {verb} '{name}': pool is busy"))
                     .because(format!("programs use {}", one.dir.display()))
-                    .hint("end them, or take it from them with `zinc zpool export -f`")
+                    .hint(format!("end them, or take it from them with `zinc zpool {verb} -f`"))
             })?;
         }
         Ok(())
@@ -314,15 +320,15 @@ impl Service {
     }
 
     /// Why a client's export was refused.
-    fn kept(&self, kept: Kept) -> Refusal {
+    fn kept(&self, verb: &str, kept: Kept) -> Refusal {
         let name = self.held.name();
         match kept {
             Kept::Closing => Refusal::new(format!("{name} is being exported already")),
             Kept::Failed(refusal) => refusal,
             Kept::Busy(commands) => {
-                let busy = Refusal::new(format!("cannot export '{name}': pool is busy"));
+                let busy = Refusal::new(format!("cannot {verb} '{name}': pool is busy"));
                 let busy = commands.into_iter().fold(busy, Refusal::because);
-                busy.hint("wait for its end, or cancel it with `zinc zpool export -f`")
+                busy.hint(format!("wait for its end, or cancel it with `zinc zpool {verb} -f`"))
             }
         }
     }
@@ -402,6 +408,7 @@ impl Service {
             let client = Arc::new(Client {
                 pool: Arc::clone(pool),
                 mounts: Arc::clone(&self.mounts),
+                mounts_all: self.mounts_all,
                 args: line.args,
                 folder: line.folder,
                 environment: line.environment,

@@ -105,7 +105,8 @@ pub struct Args {
     /// What is exported beside
     #[arg(skip)]
     nbd: Option<Exports>,
-    /// Mount the file systems that the properties mountpoint and canmount say
+    /// Mount the file systems that the properties mountpoint and canmount say, also those made
+    /// later
     #[arg(long)]
     mount: bool,
     /// All known pools, each by a process of its own that is started again when it fails
@@ -348,7 +349,7 @@ impl Args {
         let _at_end = AtEnd(Arc::clone(&socket));
         let of = (Arc::clone(held), Arc::clone(mounts), Arc::clone(listed));
         panic::watch(held, ends.clone())?;
-        let service = Service::new(session.clone(), of, socket, move |what| {
+        let service = Service::new(session.clone(), of, self.mount, socket, move |what| {
             let _ = ends.send(what.map_or(End::Unmounted, End::Exported));
         });
         let _server = Server::start(endpoint, Arc::new(service)).map_err(|e| fail(&e))?;

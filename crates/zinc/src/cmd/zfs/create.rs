@@ -6,6 +6,7 @@ use crate::cmd::verb::{Served, Verb};
 use crate::failure::Failure;
 use crate::kept;
 use crate::live::LiveArgs;
+use crate::mounting::with_new;
 use crate::session::Session;
 use crate::ui;
 use engine::datasets::Create;
@@ -34,7 +35,7 @@ pub struct Args {
     /// Print it for programs
     #[arg(short = 'P')]
     parsable: bool,
-    /// Accepted; zinc mounts nothing here
+    /// Do not mount it
     #[arg(short = 'u', conflicts_with = "volume")]
     unmounted: bool,
     /// A volume that reserves no space
@@ -75,15 +76,19 @@ impl Verb for Args {
             self.say(session, &pool, &new);
             return Ok(ExitCode::SUCCESS);
         }
-        self.live.change(session, &self.name, |pool| {
+        let code = self.live.change(session, &self.name, |pool| {
             if new.is_done(pool.view()) {
-                return Ok(());
+                return Ok(ExitCode::SUCCESS);
             }
             self.say(session, pool.view(), &new);
-            new.run(pool).map_err(|e| cannot("create", &self.name, e))
+            let make = || new.run(pool).map_err(|e| cannot("create", &self.name, e));
+            match self.unmounted {
+                true => make().map(|()| ExitCode::SUCCESS),
+                false => with_new(session, &self.name, make),
+            }
         })?;
         kept::note(session, &self.properties);
-        Ok(ExitCode::SUCCESS)
+        Ok(code)
     }
 }
 

@@ -4,7 +4,7 @@ use crate::cannot::cannot;
 use crate::cmd::verb::{Served, Verb};
 use crate::failure::Failure;
 use crate::live::{self, LiveHow};
-use crate::mounting::taken_down;
+use crate::mounting::{Down, Which, taken_down};
 use crate::progress::while_wanted;
 use crate::session::Session;
 use crate::ui;
@@ -85,18 +85,13 @@ impl Verb for Args {
             self.say(session, pool.view(), &doomed)?;
             let names: Vec<String> = doomed.names().map(|name| name.to_string()).collect();
             let goes = |mounted: &str| names.iter().any(|name| name == mounted);
-            taken_down(
-                session,
-                goes,
-                self.force,
-                |_| None,
-                || {
-                    while_wanted(session, |progress| doomed.run(pool, progress))
-                        .map_err(|e| failed(name, e))
-                },
-            )
-        })?;
-        Ok(ExitCode::SUCCESS)
+            let (which, force) = (Which::All, self.force);
+            let down = Down { affects: &goes, again: &|_| None, which, force };
+            taken_down(session, &down, || {
+                while_wanted(session, |progress| doomed.run(pool, progress))
+                    .map_err(|e| failed(name, e))
+            })
+        })
     }
 }
 

@@ -7,7 +7,7 @@ use crate::cmd::verb::{Served, Verb};
 use crate::failure::Failure;
 use crate::kept;
 use crate::live::LiveArgs;
-use crate::mounting::taken_down;
+use crate::mounting::{Down, Which, is_below, taken_down, with_new};
 use crate::session::Session;
 use engine::datasets::{self, Younger};
 use std::process::ExitCode;
@@ -38,7 +38,7 @@ pub struct MakeClone {
     /// Make what is missing above it too
     #[arg(short = 'p')]
     parents: bool,
-    /// Accepted; zinc mounts nothing here
+    /// Do not mount it
     #[arg(short = 'u')]
     unmounted: bool,
     /// Set a property (repeatable)
@@ -73,7 +73,7 @@ pub struct Rename {
     /// Also when programs use what is renamed: what they have open is taken from them
     #[arg(short = 'f')]
     force: bool,
-    /// Accepted; what is mounted stays where it is
+    /// What is mounted stays where it is
     #[arg(short = 'u')]
     unmounted: bool,
     /// What there is
@@ -102,13 +102,14 @@ impl Verb for Rollback {
         let clones = self.clones;
         let goes = |mounted: &str| mounted == head || (clones && mounted.contains('@'));
         let again = |mounted: &str| (mounted == head).then(|| mounted.to_owned());
+        let which = Which::InPlace;
+        let down = Down { affects: &goes, again: &again, which, force: self.force };
         self.live.change(session, name, |pool| {
-            taken_down(session, goes, self.force, again, || {
+            taken_down(session, &down, || {
                 let done = datasets::rollback(pool, name, younger);
                 done.map_err(|e| cannot("rollback to", name, e))
             })
-        })?;
-        Ok(ExitCode::SUCCESS)
+        })
     }
 }
 
@@ -128,9 +129,15 @@ impl Verb for MakeClone {
             let (property, value) = divide(text)?;
             clone = clone.set(property, value);
         }
-        self.live.change(session, from, |pool| clone.run(pool).map_err(fail))?;
+        let code = self.live.change(session, from, |pool| {
+            let make = || clone.run(pool).map_err(fail);
+            match self.unmounted {
+                true => make().map(|()| ExitCode::SUCCESS),
+                false => with_new(session, name, make),
+            }
+        })?;
         kept::note(session, &self.properties);
-        Ok(ExitCode::SUCCESS)
+        Ok(code)
     }
 }
 
@@ -164,15 +171,10 @@ impl Verb for Rename {
         }
         let is_of = |mounted: &str| is_below(mounted, from);
         let again = |mounted: &str| Some(format!("{to}{}", mounted.strip_prefix(&**from)?));
+        let which = if self.unmounted { Which::InPlace } else { Which::All };
+        let down = Down { affects: &is_of, again: &again, which, force: self.force };
         self.live.change(session, from, |pool| {
-            taken_down(session, is_of, self.force, again, || rename.run(pool).map_err(fail))
-        })?;
-        Ok(ExitCode::SUCCESS)
+            taken_down(session, &down, || rename.run(pool).map_err(fail))
+        })
     }
-}
-
-/// Whether a dataset or snapshot is this one, or below it.
-fn is_below(name: &str, top: &str) -> bool {
-    let rest = name.strip_prefix(top);
-    rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(['/', '@']))
 }

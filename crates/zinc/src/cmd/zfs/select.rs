@@ -7,6 +7,7 @@ use crate::opening::Pools;
 use crate::served::Server;
 use crate::session::Session;
 use crate::ui;
+use ::mount::system;
 use engine::errors::DslError as Error;
 use engine::props;
 use engine::{Dataset, Dsl, Pool};
@@ -212,8 +213,17 @@ pub fn named_by_path(
     pools: &Pools,
     names: &[String],
 ) -> Result<Vec<String>, Failure> {
+    // What is mounted is seen by everyone, whoever may look into its pool.
+    let mounted = system::listed();
+    let by_mount = |name: &String| {
+        let lies_in = |m: &&system::Listed| Path::new(name).starts_with(&m.dir);
+        let above = mounted.iter().filter(lies_in);
+        let deepest = above.max_by_key(|m| m.dir.components().count());
+        deepest.map_or_else(|| name.clone(), |m| m.name.clone())
+    };
+    let names: Vec<String> = names.iter().map(by_mount).collect();
     if !names.iter().any(|n| n.starts_with('/')) {
-        return Ok(names.to_vec());
+        return Ok(names);
     }
     let wanted = Wanted { types: Types::FILESYSTEM, depth: None };
     // As they stand on the devices: a server is asked later, by name.

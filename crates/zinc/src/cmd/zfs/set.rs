@@ -7,6 +7,7 @@ use crate::cannot::cannot;
 use crate::cmd::verb::{Served, Verb};
 use crate::failure::Failure;
 use crate::live::LiveArgs;
+use crate::mounting::{Changes, with_properties};
 use crate::session::Session;
 use crate::{hints, kept};
 use engine::properties::{self, Setting};
@@ -18,7 +19,7 @@ use std::process::ExitCode;
 pub struct Set {
     #[command(flatten)]
     live: LiveArgs,
-    /// Accepted; zinc mounts nothing here
+    /// What is mounted stays where it is, whatever the properties say
     #[arg(short = 'u')]
     unmounted: bool,
     /// Properties, then the datasets of one pool that get them
@@ -87,13 +88,17 @@ impl Verb for Set {
                 }
             }
         }
-        self.live.change(session, first, |pool| {
-            let done = properties::set(pool, &all);
-            done.map_err(|e| cannot("set property for", first, e))?;
-            limits.iter().try_for_each(|(dataset, limit)| limit.set(pool, dataset))
+        let values: Vec<_> = all.iter().map(|one| (one.property, Some(one.value))).collect();
+        let changes = Changes { names: &names, values: &values, stays: self.unmounted };
+        let code = self.live.change(session, first, |pool| {
+            with_properties(session, &changes, || {
+                let done = properties::set(pool, &all);
+                done.map_err(|e| cannot("set property for", first, e))?;
+                limits.iter().try_for_each(|(dataset, limit)| limit.set(pool, dataset))
+            })
         })?;
         kept::note(session, settings);
-        Ok(ExitCode::SUCCESS)
+        Ok(code)
     }
 }
 
@@ -122,10 +127,13 @@ impl Verb for Inherit {
             inherit = inherit.or_received();
         }
         let first = self.names.first().map_or("", String::as_str);
+        let values = [(self.property.as_str(), None)];
+        let changes = Changes { names: &self.names, values: &values, stays: false };
         self.live.change(session, first, |pool| {
-            let done = inherit.run(pool, &self.names);
-            done.map_err(|e| cannot("inherit property for", first, e))
-        })?;
-        Ok(ExitCode::SUCCESS)
+            with_properties(session, &changes, || {
+                let done = inherit.run(pool, &self.names);
+                done.map_err(|e| cannot("inherit property for", first, e))
+            })
+        })
     }
 }

@@ -69,10 +69,15 @@ fn end(
     told
 }
 
-/// Has the server of a pool export it, which ends the server.
-fn end_served(session: &Session, mut server: Server, force: bool) -> Result<(), Failure> {
+/// Has the server of a pool export or destroy it, which ends the server.
+fn end_served(
+    session: &Session,
+    mut server: Server,
+    force: bool,
+    destroy: bool,
+) -> Result<(), Failure> {
     let invocation = live::invocation(session);
-    let params = json!({ "command": invocation.command, "force": force });
+    let params = json!({ "command": invocation.command, "force": force, "destroy": destroy });
     let answer = server.call("export", params)?;
     if let Some(why) = answer["lost"].as_str() {
         let text = format!(
@@ -109,7 +114,9 @@ impl Verb for Export {
         if self.all {
             let servers = Server::own_in(session, search)?;
             let served: Vec<u64> = servers.iter().map(|server| server.guid).collect();
-            servers.into_iter().for_each(|server| report(end_served(session, server, self.force)));
+            servers
+                .into_iter()
+                .for_each(|server| report(end_served(session, server, self.force, false)));
             self.all_but(session, &served)?
                 .iter()
                 .for_each(|name| report(self.export(session, name)));
@@ -125,7 +132,7 @@ impl Export {
     fn export_held(&self, session: &Session, name: &str) -> Result<(), Failure> {
         let find = || Server::find(session, &self.live.search, name);
         match find()? {
-            Some(server) => match end_served(session, server, self.force) {
+            Some(server) => match end_served(session, server, self.force, false) {
                 // It ended before it was asked, and the pool is still imported.
                 Err(failure) if find()?.is_none() && known::pools(session).find(name).is_some() => {
                     self.export(session, name).map_err(|_| failure)
@@ -135,7 +142,7 @@ impl Export {
             None => match self.export(session, name) {
                 Err(failure) => match find()? {
                     // It took the pool while this process waited.
-                    Some(server) => end_served(session, server, self.force),
+                    Some(server) => end_served(session, server, self.force, false),
                     None => Err(failure),
                 },
                 done => done,
@@ -217,6 +224,13 @@ impl Export {
 impl Verb for Destroy {
     fn run(self: Box<Self>, session: &Session) -> Result<ExitCode, Failure> {
         each::must_be_a_pool(&self.pool)?;
+        if let Some(server) = Server::find(session, &self.live.search, &self.pool)? {
+            end_served(session, server, self.force, true)?;
+            return Ok(ExitCode::SUCCESS);
+        }
+        if self.force && self.is_forgotten(session)? {
+            return Ok(ExitCode::SUCCESS);
+        }
         let find = || found::find(session, &self.live.search, &self.pool, Reach::Known);
         match end(session, &self.live, self.force, find, LivePool::destroy) {
             Err(failure) if self.force && (failure.is_of_pool() || failure.was_held()) => {
@@ -232,6 +246,24 @@ impl Verb for Destroy {
 }
 
 impl Destroy {
+    /// Of a pool that was imported to be read only nothing is written: it is only not known any
+    /// more, which is said.
+    fn is_forgotten(&self, session: &Session) -> Result<bool, Failure> {
+        let known = match self.live.search.is_empty() {
+            true => known::pools(session).find(&self.pool).filter(Known::is_readonly),
+            false => None,
+        };
+        let Some(known) = known else { return Ok(false) };
+        known::pools(session).try_forget(known.guid())?;
+        let text = format!(
+            "zinc: warning: '{}' was imported with -o readonly=on: it is not known any more, and \
+             its labels do not say that it is destroyed\n",
+            known.name(),
+        );
+        ui::error(session, &text);
+        Ok(true)
+    }
+
     /// Destroys what cannot be opened for writing: its labels say so from now on.
     fn mark(&self, session: &Session, found: &Found) -> Result<(), Failure> {
         let marked = queue::mark_destroyed(session, self.live.how.wait, &found.candidate);

@@ -69,6 +69,13 @@ enum Doing {
     Replace,
 }
 
+/// A device by the name that it was given: `sda` is `/dev/sda` unless a file here has that name.
+fn in_full(session: &Session, name: &str) -> String {
+    let known = Path::new("/dev").join(name);
+    let is_short = !name.contains('/') && !session.path(name.as_ref()).exists() && known.exists();
+    known.to_str().filter(|_| is_short).unwrap_or(name).to_owned()
+}
+
 impl New {
     /// Uses it beside, or in the place of, one of the pool's.
     fn change(
@@ -84,7 +91,7 @@ impl New {
             let guid = device(session, pool, verb, old)?;
             let path_of_old = || pool.look().ok()?.config().vdev_tree.find(guid)?.path.clone();
             let same = || path_of_old().unwrap_or_else(|| old.to_owned());
-            let new = new.map_or_else(same, str::to_owned);
+            let new = new.map_or_else(same, |name| in_full(session, name));
             let start = match doing {
                 Doing::Attach => format!("cannot attach {new} to {old}"),
                 Doing::Replace => format!("cannot replace {old} with {new}"),
