@@ -194,7 +194,8 @@ impl VdevTree {
     /// delivered something else.
     fn judge(&self, req: &BlockRead<'_>, pieces: &[Harvest<'_>], all: bool) -> BlockResult {
         let mut search = Search::new(req, pieces);
-        let found = search.run();
+        let mut found = search.run();
+        found.iter_mut().for_each(|block| settle_rest(req, pieces, block));
         let (tried, complete) = (search.tried, search.complete);
         let good = found.is_some();
         let mut faults = Vec::new();
@@ -417,6 +418,46 @@ fn suspect_sets(map: &BlockMap) -> Vec<Vec<Suspect>> {
     sets
 }
 
+/// What is behind the block's last byte, to the end of its sector, was written as zeros, but has no
+/// checksum. Where the device says otherwise, parity tells whether that is so: it was computed from
+/// what was written. Zeros are believed when more parity fits them.
+fn settle_rest(req: &BlockRead<'_>, pieces: &[Harvest<'_>], block: &mut [u8]) {
+    let size = usize::try_from(req.size).unwrap_or(usize::MAX);
+    let rest = block.get(size..).unwrap_or_default();
+    if rest.iter().all(|b| *b == 0) {
+        return;
+    }
+    let rest = rest.to_vec();
+    let wrong_as_read = wrong_parity(req, pieces, block);
+    if wrong_as_read == 0 {
+        return;
+    }
+    block.get_mut(size..).unwrap_or_default().fill(0);
+    if wrong_parity(req, pieces, block) >= wrong_as_read
+        && let Some(place) = block.get_mut(size..)
+    {
+        place.copy_from_slice(&rest);
+    }
+}
+
+/// Parity columns that were read and do not fit the block.
+fn wrong_parity(req: &BlockRead<'_>, pieces: &[Harvest<'_>], block: &[u8]) -> usize {
+    let stripes = pieces.iter().flat_map(|h| {
+        h.piece.map.stripes.iter().zip(&h.cells).map(move |(stripe, cells)| (h, stripe, cells))
+    });
+    let wrong = stripes.map(|(h, stripe, cells)| {
+        let Some(truth) = truth(req, h, stripe, block) else { return 0 };
+        let parity = cells.iter().zip(&truth).take(stripe.nparity);
+        let copies = parity.flat_map(|(cell, bytes)| cell.copies.iter().map(move |c| (c, bytes)));
+        let is_wrong = |(copy, bytes): &(&Copy, &Vec<u8>)| {
+            let data = copy.data().filter(|_| !copy.source.stale);
+            data.is_some_and(|data| data.get(..bytes.len()) != Some(&bytes[..]))
+        };
+        copies.filter(is_wrong).count()
+    });
+    wrong.sum()
+}
+
 /// What every column of a stripe should hold, given the whole block.
 fn truth(
     req: &BlockRead<'_>,
@@ -436,10 +477,14 @@ fn truth(
         let mut parity: Vec<&mut [u8]> = out.iter_mut().map(Vec::as_mut_slice).collect();
         codec::raidz::generate(&mut parity, &data).ok()?;
     }
+    // Behind the block's last byte its last sector may hold anything, but where parity depends on
+    // it (`settle_rest`) and it is what was written.
+    let rest = block.get(usize::try_from(req.size).ok()?..).unwrap_or_default();
+    let counts = stripe.nparity > 0 && rest.iter().all(|b| *b == 0);
     for (c, bytes) in stripe.columns.iter().skip(stripe.nparity).zip(data) {
-        // Behind the block's last byte its last sector may hold anything.
         let left = req.size.saturating_sub(h.piece.at + c.at);
         let known = bytes.len().min(usize::try_from(left).ok()?);
+        let known = if counts { bytes.len() } else { known };
         out.push(bytes.get(..known)?.to_vec());
     }
     Some(out)

@@ -19,12 +19,23 @@ pub enum Shape {
     Disk,
     Disks3,
     Mirror,
+    Mirror3,
     Raidz1,
     Raidz2,
     Raidz3,
     /// Two disks, and a mirror for metadata.
     Special,
+    /// A mirror, and another for the intent logs.
+    MirrorAndLog,
+    /// The same beside raidz1.
+    Raidz1AndLog,
 }
+
+/// What stands in front of a device while the pool is open, by its number.
+pub type Wrap = Box<dyn Fn(usize, &Arc<MemoryDevice>) -> WriteDeviceRef>;
+
+/// Leaves of the mirror for the intent logs.
+const LOGS: usize = 2;
 
 pub const SHAPES: [Shape; 7] = [
     Shape::Disk,
@@ -46,6 +57,9 @@ pub struct Bench {
     pub devices: Vec<Arc<MemoryDevice>>,
     /// In front of the devices while the pool is open, where a test wants them to fail.
     pub faults: Vec<Arc<RwFaultDevice>>,
+    /// The same, of a test's own making, and how they are made anew when devices are.
+    wrapped: Vec<WriteDeviceRef>,
+    wrap: Option<Wrap>,
     /// Devices that are not there when the pool is opened.
     pub away: Vec<usize>,
 }
@@ -55,16 +69,37 @@ impl Bench {
         let count = match shape {
             Shape::Disk => 1,
             Shape::Mirror => 2,
-            Shape::Disks3 | Shape::Raidz1 => 3,
-            Shape::Special => 4,
-            Shape::Raidz2 => 5,
+            Shape::Disks3 | Shape::Raidz1 | Shape::Mirror3 => 3,
+            Shape::Special | Shape::MirrorAndLog => 4,
+            Shape::Raidz2 | Shape::Raidz1AndLog => 5,
             Shape::Raidz3 => 7,
         };
         let device = |n| Arc::new(MemoryDevice::zeros(&format!("mem{n}"), bytes));
         let pool = String::from("tank");
         let devices = (0..count).map(device).collect();
-        let (faults, away) = (Vec::new(), Vec::new());
-        Self { pool, shape, ashift, disks: false, devices, faults, away }
+        let (faults, wrapped, wrap, away) = (Vec::new(), Vec::new(), None, Vec::new());
+        Self { pool, shape, ashift, disks: false, devices, faults, wrapped, wrap, away }
+    }
+
+    /// From now on what `wrap` makes stands in front of its devices.
+    #[must_use]
+    pub fn behind(mut self, wrap: Wrap) -> Self {
+        self.wrap = Some(wrap);
+        self.wrap_all();
+        self
+    }
+
+    fn wrap_all(&mut self) {
+        let Some(wrap) = &self.wrap else { return };
+        self.wrapped = self.devices.iter().enumerate().map(|(n, d)| wrap(n, d)).collect();
+    }
+
+    /// Devices that hold data, the first ones.
+    pub fn data_leaves(&self) -> usize {
+        match self.shape {
+            Shape::MirrorAndLog | Shape::Raidz1AndLog => self.devices.len() - LOGS,
+            _ => self.devices.len(),
+        }
     }
 
     /// From now on its devices can be made to fail.
@@ -79,8 +114,8 @@ impl Bench {
     pub fn redundancy(&self) -> usize {
         match self.shape {
             Shape::Disk | Shape::Disks3 | Shape::Special => 0,
-            Shape::Mirror | Shape::Raidz1 => 1,
-            Shape::Raidz2 => 2,
+            Shape::Mirror | Shape::Raidz1 | Shape::MirrorAndLog | Shape::Raidz1AndLog => 1,
+            Shape::Raidz2 | Shape::Mirror3 => 2,
             Shape::Raidz3 => 3,
         }
     }
@@ -103,6 +138,9 @@ impl Bench {
     }
 
     pub fn write_ref(&self, n: usize) -> WriteDeviceRef {
+        if let Some(wrapped) = self.wrapped.get(n) {
+            return Arc::clone(wrapped);
+        }
         match self.faults.get(n) {
             Some(faulty) => Arc::clone(faulty) as _,
             None => Arc::clone(&self.devices[n]) as _,
@@ -121,7 +159,16 @@ impl Bench {
         let raidz = |nparity, children| vec![top(VdevSpec::Raidz { nparity, children })];
         let tops = match self.shape {
             Shape::Disk | Shape::Disks3 => specs.into_iter().map(top).collect(),
-            Shape::Mirror => vec![top(VdevSpec::Mirror(specs))],
+            Shape::Mirror | Shape::Mirror3 => vec![top(VdevSpec::Mirror(specs))],
+            Shape::MirrorAndLog | Shape::Raidz1AndLog => {
+                let logs = VdevSpec::Mirror(specs.split_off(self.data_leaves()));
+                let logs = NewTop { spec: logs, class: SpaceClass::Log };
+                let data = match self.shape {
+                    Shape::MirrorAndLog => vec![top(VdevSpec::Mirror(specs))],
+                    _ => raidz(1, specs),
+                };
+                data.into_iter().chain([logs]).collect()
+            }
             Shape::Raidz1 => raidz(1, specs),
             Shape::Raidz2 => raidz(2, specs),
             Shape::Raidz3 => raidz(3, specs),
@@ -136,7 +183,7 @@ impl Bench {
             cache_bytes: 32 << 20,
             ..CreateOptions::new(&self.pool, tops)
         };
-        let pool = live::create(&rt::Rt::real(), &options, &devices).unwrap();
+        let pool = live::create(&rt::Rt::current(), &options, &devices).unwrap();
         Self::quiet(&pool);
         pool
     }
@@ -191,7 +238,7 @@ impl Bench {
     fn import_with(&self, open: OpenOptions) -> pool::Result<LivePool> {
         let candidate = self.candidate();
         let options = ImportOptions::new(open);
-        let pool = live::import(&rt::Rt::real(), &candidate, &options, &self.source())?;
+        let pool = live::import(&rt::Rt::current(), &candidate, &options, &self.source())?;
         Self::quiet(&pool);
         Ok(pool)
     }
@@ -199,6 +246,7 @@ impl Bench {
     /// From now on the devices are copies, which holders of the old ones cannot change.
     pub fn fork(&mut self) {
         self.devices = self.devices.iter().map(|d| Arc::new(d.fork())).collect();
+        self.wrap_all();
     }
 
     pub fn check(&self, pool: &Pool) -> Result<(), String> {

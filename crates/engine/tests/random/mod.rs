@@ -302,9 +302,27 @@ impl Run {
                 drop(pool);
             }
         }
+        self.open_again(how % 3 == 2, Bench::check);
+    }
+
+    /// The process is killed, and the pool imported by another; `judge` sees it before.
+    pub fn crash(&mut self, judge: fn(&Bench, &engine::Pool) -> Result<(), String>) {
+        self.close_handles();
+        self.note("crash, import".to_owned());
+        let pool = self.pool.take().unwrap();
+        self.bench.fork();
+        drop(pool);
+        self.open_again(true, judge);
+    }
+
+    fn open_again(
+        &mut self,
+        was_killed: bool,
+        judge: fn(&Bench, &engine::Pool) -> Result<(), String>,
+    ) {
         let view = self.bench.open();
         let txg = view.uberblock().txg;
-        if how % 3 == 2 {
+        if was_killed {
             let (_, then) = self.by_txg.range(..=txg).next_back().unwrap_or_else(|| {
                 panic!("txg {txg} is older than what was promised: {:?}", self.by_txg.keys())
             });
@@ -313,11 +331,11 @@ impl Run {
             let then = if txg >= self.last_txg { &self.model } else { then };
             self.model = then.clone();
         }
-        self.bench.check(&view).unwrap_or_else(|e| panic!("after reopening: {e}"));
+        judge(&self.bench, &view).unwrap_or_else(|e| panic!("after reopening: {e}"));
         compare::pool(&view, &self.model).unwrap_or_else(|e| panic!("after reopening: {e}"));
         drop(view);
         self.pool = Some(self.bench.import());
-        if how % 3 == 2 {
+        if was_killed {
             self.replayed(txg);
             self.pool().sync().unwrap();
         }
