@@ -4,6 +4,7 @@ use dmu::Objset;
 use dsl::{Dataset, Result};
 use ondisk::{Compression, ObjsetKind};
 use pool::Pool;
+use zil::{Log, LogEnd};
 use zpl::replay::{self, ReplayReport, Settings};
 
 /// Opens the object set of `dataset` and replays its log into memory; a snapshot has none.
@@ -28,6 +29,18 @@ pub fn objset(pool: &Pool, dataset: &Dataset) -> Result<(Objset, Option<ReplayRe
         // What is no sound file system without its log is none with it: who opens it is told.
         Err(_) => Ok((objset, None)),
     }
+}
+
+/// Whether an import that may write would repeat anything of the set's intent log: what was
+/// promised to programs and is not in the tree. Also true of a log that no loaded key can read.
+#[must_use]
+pub fn is_pending(pool: &Pool, objset: &Objset) -> bool {
+    if objset.phys().zil.log.is_hole() {
+        return false;
+    }
+    let synced = pool.uberblock().txg;
+    let log = Log::read_after(objset, synced);
+    matches!(log.end, LogEnd::Locked) || log.pending(synced).next().is_some()
 }
 
 /// What the dataset's properties say about new blocks.

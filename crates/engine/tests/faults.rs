@@ -1,9 +1,9 @@
 //! Leaves get into trouble, up to what the pool can do without, in simulated time: nothing is lost,
 //! what was damaged is found, and no leaf is blamed that did nothing wrong.
 //!
-//! Each seed is a run of its own: a layout, random operations, and rounds of trouble. The short form
-//! runs [`SEEDS`]; `scripts/campaign faults` runs as many as it is told. A failure names its seed:
-//! `ZINC_SEED=N cargo test -p engine --test faults`.
+//! Each seed is a run of its own: a layout, random operations, and rounds of trouble. The short
+//! form runs [`SEEDS`]; `scripts/campaign faults` runs as many as it is told. A failure names its
+//! seed: `ZINC_SEED=N cargo test -p engine --test faults`.
 #![allow(clippy::unwrap_used, clippy::expect_used, missing_docs)]
 
 #[path = "faults/at_rest.rs"]
@@ -29,9 +29,9 @@ const DEVICE_BYTES: u64 = 64 << 20;
 /// Seeds of the short form: each layout and each trouble comes several times.
 const SEEDS: std::ops::Range<u64> = 1..25;
 
-/// Seeds that found something. 1026 and 1038: a bit was wrong behind the end of a block, in the rest
-/// of its last sector, which has no checksum, and raidz blamed the leaf with the parity. 1013: a leaf
-/// that lost all its labels is replaced by itself.
+/// Seeds that found something. 1026 and 1038: a bit was wrong behind the end of a block, in the
+/// rest of its last sector, which has no checksum, and raidz blamed the leaf with the parity. 1013:
+/// a leaf that lost all its labels is replaced by itself.
 const FOUND: [u64; 3] = [1013, 1026, 1038];
 
 const SHAPES: [Shape; 7] = [

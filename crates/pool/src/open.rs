@@ -224,8 +224,8 @@ impl Pool {
         })
     }
 
-    /// It has gone back to the checkpoint with which it was opened: its uberblock is of this txg and
-    /// time (seconds since 1970) from now on.
+    /// It has gone back to the checkpoint with which it was opened: its uberblock is of this txg
+    /// and time (seconds since 1970) from now on.
     pub(crate) fn go_back(&mut self, txg: u64, timestamp: u64) {
         (self.uberblock.txg, self.uberblock.timestamp) = (txg, timestamp);
     }

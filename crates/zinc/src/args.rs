@@ -66,6 +66,9 @@ pub struct PoolArgs {
     /// A known pool is shown as those have it who write to it.
     #[arg(skip)]
     pub for_writers: bool,
+    /// Files are read: those of a pool that is held are shown as programs see them now.
+    #[arg(skip)]
+    pub of_files: bool,
     #[command(flatten)]
     pub open: OpenArgs,
 }
@@ -123,6 +126,13 @@ impl PoolArgs {
     #[must_use]
     pub fn anywhere(mut self) -> Self {
         self.reach = Reach::Anywhere;
+        self.of_files()
+    }
+
+    /// The same for a verb that reads files of a pool.
+    #[must_use]
+    pub fn of_files(mut self) -> Self {
+        self.of_files = true;
         self
     }
 }

@@ -37,8 +37,18 @@ impl PoolArgs {
         self.open_found_one(session, &found)
     }
 
-    /// The pool that this process holds, as it is now.
+    /// The pool that this process holds, as it was when its last txg was synced. For a verb that
+    /// reads files that is now, as long as the pool takes changes.
     pub fn look_at(&self, session: &Session, pool: &LivePool) -> Result<Pool, Failure> {
+        if self.of_files
+            && let Err(e) = pool.sync_changes()
+        {
+            let name = ui::escape::line(pool.name());
+            let why = e.to_string();
+            let why = ui::escape::line(&why);
+            let text = "what was written last is not seen";
+            ui::error(session, &format!("zinc: warning: pool '{name}': {text}: {why}\n"));
+        }
         let pool = pool.look()?;
         self.open.load_keys(session, &pool)?;
         Ok(pool)

@@ -249,6 +249,26 @@ fn spares_stand_in_and_are_given_back_or_kept() {
     has_all_on(&place, "s", "c", "two");
 }
 
+/// As in OpenZFS: two pools may count on the same spare, and the first that needs it has it.
+#[test]
+fn two_pools_share_a_spare() {
+    let place = Place::new(&["a", "b", "c", "d", "s"]);
+    place.ok("zpool create tank mirror a b spare s");
+    place.ok("zpool create other mirror c d spare s");
+    for pool in ["tank", "other"] {
+        let status = place.ok(&format!("zpool status {pool}"));
+        assert!(status.contains("AVAIL") && !status.contains("UNAVAIL"), "{status}");
+    }
+    place.ok("zpool replace tank b s");
+    assert!(place.fails("zpool replace other d s").contains("part of active pool"));
+    place.ok("zpool detach tank s");
+    // Who does without it leaves it to the other.
+    place.ok("zpool remove tank s");
+    place.ok("zpool replace other d s");
+    let status = place.ok("zpool status other");
+    assert!(status.contains("INUSE"), "{status}");
+}
+
 #[test]
 fn a_server_takes_a_spare_and_gives_it_back() {
     let place = Place::new(&["a", "b", "s"]);

@@ -135,6 +135,55 @@ fn a_process_that_is_killed_loses_nothing_that_was_synced() {
     assert_eq!(place.zinc(&["check", "tank"]).code, 0);
 }
 
+/// What `sync=always` promised is in the intent log alone; a reader must not get less before the
+/// next import.
+#[testkit::needs("fuse")]
+#[test]
+fn what_a_killed_process_had_promised_is_read_from_its_log() {
+    let place = Place::new();
+    place.zinc(&["zfs", "set", "sync=always", "tank"]).ok();
+    let pid = place.mount("tank");
+    place.zinc(&["tunables", "--pool", "tank", "zfs_txg_timeout=600"]).ok();
+    place.sh("seq 1000 > numbers; mkdir d; mv numbers d/moved");
+    kill(pid, "-KILL");
+    let numbers: String = (1..=1000).map(|n| format!("{n}\n")).collect();
+    // A user that does not know the pool looks at it, and is told.
+    let mut stranger = place.command(&["ls", "-d", ".", "tank:/"]);
+    let stranger = stranger.env("ZINC_STATE", place.path("run/other")).output().unwrap();
+    let said = String::from_utf8_lossy(&stranger.stderr);
+    assert!(said.contains("intent log") && said.contains("--replay"), "{said}");
+    assert!(stranger.status.success(), "{said}");
+    // Who imported it has it as the next import will.
+    let seen = place.zinc(&["cat", "tank:/d/moved"]);
+    assert_eq!((seen.err.as_str(), seen.out.as_str()), ("", numbers.as_str()));
+    place.zinc(&["cp", "-r", "tank:/", "copy"]).ok();
+    assert_eq!(std::fs::read_to_string(place.path("copy/d/moved")).unwrap(), numbers);
+    place.zinc(&["zfs", "snapshot", "tank@later"]).ok();
+    assert_eq!(place.zinc(&["cat", "tank@later:/d/moved"]).ok(), numbers);
+    assert_eq!(place.zinc(&["cat", "tank:/d/moved"]).ok(), numbers);
+}
+
+#[testkit::needs("fuse")]
+#[test]
+fn what_was_just_written_is_seen_from_the_command_line() {
+    let place = Place::new();
+    place.mount("tank");
+    place.zinc(&["tunables", "--pool", "tank", "zfs_txg_timeout=600"]).ok();
+    place.sh("echo old > kept; echo old > gone");
+    place.zinc(&["zfs", "snapshot", "tank@before"]).ok();
+    place.sh("echo new >> kept; rm gone; mkdir made");
+    let diff = place.zinc(&["zfs", "diff", "-H", "tank@before"]).ok();
+    let mut lines: Vec<_> =
+        diff.lines().map(|l| l.replace(place.mnt().to_str().unwrap(), "")).collect();
+    lines.sort();
+    assert_eq!(lines.len(), 4, "{diff}");
+    assert!(lines[0].starts_with("+\t") && lines[0].ends_with("/made"), "{diff}");
+    assert!(lines[1].starts_with("-\t") && lines[1].ends_with("/gone"), "{diff}");
+    place.sh("echo newest >> kept");
+    assert_eq!(place.zinc(&["cat", "tank:/kept"]).ok(), "old\nnew\nnewest\n");
+    place.unmount();
+}
+
 #[testkit::needs("fuse")]
 #[test]
 fn a_database_survives_the_death_of_the_process() {

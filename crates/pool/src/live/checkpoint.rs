@@ -12,8 +12,8 @@
 //! A checkpoint is the last uberblock that is durable, copied into the MOS. The task that copies it
 //! runs before anything else in its txg, because what this txg frees is the first that must be
 //! kept: blocks born up to the checkpoint go into a space map of their vdev when they are freed
-//! (`alloc/checkpoint.rs`). So the whole tree below the copied uberblock stays as it was, and going back
-//! is to open the pool with it.
+//! (`alloc/checkpoint.rs`). So the whole tree below the copied uberblock stays as it was, and going
+//! back is to open the pool with it.
 //!
 //! The feature `zpool_checkpoint` counts 1 from the first to the last moment, also while the
 //! discarded checkpoint is freed. As long as it does, the vdevs must stay what they are, or the

@@ -239,6 +239,14 @@ impl LivePool {
         synced.map_err(|why| self.shared.stopped(&why))
     }
 
+    /// The same, without a txg when nothing was changed.
+    ///
+    /// # Errors
+    /// When the pool takes no changes, and what was changed last may not be durable.
+    pub fn sync_changes(&self) -> Result<()> {
+        if self.shared.txgs.has_changes() { self.sync() } else { Ok(()) }
+    }
+
     /// Why the pool takes no changes: its devices failed, or a change failed half way. When it is
     /// not [waiting](Self::is_waiting) for devices, what was not durable by then is lost; it can
     /// still be read.

@@ -21,14 +21,14 @@ use super::config::Builder;
 use super::log::missing_logs;
 use super::shared::TaskCx;
 use super::sides::{bad, refused};
+use super::vdevs::aux_guid;
 use crate::error::Result;
 use device::WriteDeviceRef;
 use dmu::Zap;
-use ondisk::config::{LabelConfig, PoolState, VdevConfig};
+use ondisk::config::{PoolState, VdevConfig};
 use ondisk::mos::{self, vdev_zap};
 use ondisk::nvlist::NvValue;
 use ondisk::spacemap::SpaceMapHeader;
-use std::sync::Arc;
 use vdev::label;
 
 /// Txgs after which a log device is empty when nothing is written to it any more: the one that ends
@@ -178,7 +178,8 @@ impl LivePool {
         self.run(move |cx| cx.remove_top(guid))
     }
 
-    /// Takes a hot spare or a cache device off the pool's lists, and its label off `device`.
+    /// Takes a hot spare or a cache device off the pool's lists, and the label of a cache device
+    /// off `device`. That of a spare stays, as in OpenZFS: it names no pool, and may serve others.
     ///
     /// # Errors
     /// When it is none, or a spare that is in use.
@@ -201,15 +202,11 @@ impl LivePool {
             let pool = cx.shared.config.lock().facts.name.clone();
             cx.log_event_of_pool("vdev remove", &format!("{pool} vdev ({kind}) {path}"))
         })?;
-        if let Some(device) = device {
-            let found = crate::scan::look_at_device(&Arc::clone(&device).as_device(), "".into());
-            let is_it = found.is_some_and(|found| match found.config {
-                LabelConfig::Aux(c) => c.guid == guid && c.state == state,
-                LabelConfig::Member(_) => false,
-            });
-            if is_it {
-                let _ = label::clear(device.as_ref(), &[0, 1, 2, 3]);
-            }
+        let is_cache = state == PoolState::L2cache;
+        if let Some(device) = device.filter(|_| is_cache)
+            && aux_guid(&device, state) == Some(guid)
+        {
+            let _ = label::clear(device.as_ref(), &[0, 1, 2, 3]);
         }
         Ok(())
     }

@@ -381,6 +381,11 @@ impl Txgs {
         out
     }
 
+    /// Whether something was changed that is not durable.
+    pub(crate) fn has_changes(&self) -> bool {
+        self.slots.iter().any(|slot| slot.dirtied.load(Ordering::SeqCst) > 0)
+    }
+
     /// Bytes dirty in all txgs.
     pub(crate) fn dirty(&self) -> u64 {
         self.slots.iter().map(|s| s.dirty.load(Ordering::SeqCst)).sum()

@@ -9,10 +9,12 @@ use crate::error::{Error, Result};
 use crate::open::Pool;
 use crate::scan::{FoundLeaf, LabelView};
 use crate::uberblocks::read_ring;
+use device::WriteDeviceRef;
 use dmu::{Zap, zap};
 use ondisk::config::{LabelConfig, PoolState, VdevConfig};
 use ondisk::nvlist::{NvList, NvValue};
 use ondisk::{DmuType, features, mos};
+use std::sync::Arc;
 use vdev::label::{self, Round};
 
 /// Longest text of a pool property in bytes, and longest name.
@@ -89,6 +91,15 @@ pub(super) fn aux_label(state: PoolState, guid: u64, path: &str) -> NvList {
     match state {
         PoolState::L2cache => label.u64("ashift", AUX_ASHIFT).done(),
         _ => label.done(),
+    }
+}
+
+/// The guid that a device has as a spare or cache device, by its label.
+pub(super) fn aux_guid(device: &WriteDeviceRef, state: PoolState) -> Option<u64> {
+    let found = crate::scan::look_at_device(&Arc::clone(device).as_device(), "".into())?;
+    match found.config {
+        LabelConfig::Aux(label) if label.state == state => Some(label.guid),
+        _ => None,
     }
 }
 
@@ -190,10 +201,18 @@ impl LivePool {
                     let Some(device) = devices.get(path) else {
                         return Err(Error::Invalid { what: format!("{path} was not opened") });
                     };
-                    let guid = guid();
-                    let failed = |e| cx.shared.failed("writing labels", &e);
-                    let label = aux_label(state, guid, path);
-                    label::initialise(device.as_ref(), &label).map_err(failed)?;
+                    // A spare of another pool stays one: both find it by the same label.
+                    let shared = (state == PoolState::Spare).then(|| aux_guid(device, state));
+                    let guid = match shared.flatten() {
+                        Some(guid) => guid,
+                        None => {
+                            let failed = |e| cx.shared.failed("writing labels", &e);
+                            let guid = guid();
+                            let label = aux_label(state, guid, path);
+                            label::initialise(device.as_ref(), &label).map_err(failed)?;
+                            guid
+                        }
+                    };
                     let kind = if *is_file { "file" } else { "disk" };
                     let list = Builder::new().text("type", kind).u64("guid", guid);
                     new.push(list.text("path", path).u64("whole_disk", 0).done());

@@ -62,7 +62,7 @@ impl Verb for Args {
         let open = |d: &engine::Dataset| objsets::open(session, &pool, d, &self.pool.open);
         let options = Options {
             volumes: !self.no_volumes,
-            replayed: self.pool.open.replay,
+            replayed: objsets::replays(session, &pool, &self.pool.open),
             open: &open,
             max_hole: self.max_hole,
             progress: &progress,

@@ -57,11 +57,7 @@ impl Verb for Args {
             return Err(Failure::usage(format!("{:?} is not a snapshot", self.from)));
         };
         let to = diff::later_name(path, self.to.as_deref());
-        if let Some(held) = session.held(&self.from) {
-            // A file system as it is now has what was written until now.
-            held.sync()?;
-        }
-        let mut pools = Pools::new(self.pool.clone());
+        let mut pools = Pools::new(self.pool.clone().of_files());
         let pool = pools.of(session, &self.from)?;
         while_wanted(session, |progress| {
             let open = |dataset: &Dataset| objsets::open(session, pool, dataset, &self.pool.open);
