@@ -1,7 +1,6 @@
 //! Why an archive, or a member of one, cannot be read.
 
-use crate::reader::HEADERS_MAX;
-use crate::sparse::{PIECES_MAX, SIZE_MAX};
+use crate::format::{HEADERS_MAX, PIECES_MAX, SIZE_MAX};
 use std::io;
 
 /// What is wrong with an archive, or with one member.

@@ -32,10 +32,11 @@
 #![forbid(unsafe_code)]
 
 mod error;
+mod format;
 mod reader;
 mod sparse;
 
 pub use error::{Error, Result};
-pub use reader::{Archive, Attributes, Member, Time, Write};
-pub use sparse::Sparse;
+pub use reader::{Archive, Attributes, Member, Time};
+pub use sparse::{Sparse, Write};
 pub use tar::EntryType;

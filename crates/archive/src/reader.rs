@@ -1,15 +1,12 @@
 //! One member after the other: headers, and what stands before a member and is about it.
 
 use crate::error::{Error, Result};
-use crate::sparse::Sparse;
+use crate::format::{BLOCK, HEADERS_MAX, decimal};
+use crate::sparse::{Sparse, Write};
 use std::collections::BTreeMap;
 use std::io::{self, Read};
 use tar::{EntryType, GnuExtSparseHeader, Header};
 
-/// Bytes of a block of an archive.
-pub(crate) const BLOCK: usize = 512;
-/// Bytes of names and attributes that one member may have.
-pub(crate) const HEADERS_MAX: u64 = 16 << 20;
 /// Where the extended attributes of a file stand in an archive.
 const XATTR_KEY: &[u8] = b"SCHILY.xattr.";
 
@@ -38,9 +35,6 @@ pub struct Attributes {
     /// Extended attributes.
     pub xattrs: BTreeMap<Vec<u8>, Vec<u8>>,
 }
-
-/// What takes a piece of content at its offset.
-pub type Write<'a, E> = dyn FnMut(u64, &[u8]) -> Result<(), E> + 'a;
 
 /// A member of an archive.
 #[derive(Debug)]
@@ -87,7 +81,8 @@ impl Member {
         let size = self.size()?;
         let mut buffer = vec![0; usize::try_from(size).unwrap_or(chunk).min(chunk).max(1)];
         if self.sparse.size.is_some() {
-            return self.sparse.pieces(archive, &mut buffer, write);
+            let mut read = |piece: &mut [u8]| archive.read_exact(piece);
+            return self.sparse.pieces(&mut read, &mut buffer, write);
         }
         let mut at = 0u64;
         loop {
@@ -425,11 +420,6 @@ impl Before {
         }
         Ok(())
     }
-}
-
-/// A number in decimal digits.
-pub(crate) fn decimal(text: &[u8]) -> Option<u64> {
-    std::str::from_utf8(text).ok()?.parse().ok()
 }
 
 /// A time as seconds with a fraction.

@@ -2,14 +2,13 @@
 //! content is the pieces of them that are no holes, one behind the other.
 
 use crate::error::{Error, Result};
-use crate::reader::{Archive, BLOCK, Write, decimal};
-use std::io::Read;
+use crate::format::{BLOCK, PIECES_MAX, SIZE_MAX, decimal};
 
-/// Pieces of a sparse file, at most.
-pub(crate) const PIECES_MAX: usize = 1 << 20;
-/// Size of a sparse file, at most: 1 PiB. Larger ones are what nobody has and hostile archives
-/// claim.
-pub(crate) const SIZE_MAX: u64 = 1 << 50;
+/// What takes a piece of content at its offset.
+pub type Write<'a, E> = dyn FnMut(u64, &[u8]) -> Result<(), E> + 'a;
+
+/// What fills a buffer with the content that comes next.
+pub(crate) type Fill<'a> = dyn FnMut(&mut [u8]) -> Result<()> + 'a;
 
 /// What is known of a sparse file.
 #[derive(Clone, Debug, Default)]
@@ -65,9 +64,9 @@ impl Sparse {
     }
 
     /// Hands on the content of a member, read by way of `buffer`.
-    pub(crate) fn pieces<R: Read, E: From<Error>>(
+    pub(crate) fn pieces<E: From<Error>>(
         &self,
-        content: &mut Archive<R>,
+        content: &mut Fill<'_>,
         buffer: &mut [u8],
         write: &mut Write<'_, E>,
     ) -> Result<(), E> {
@@ -87,7 +86,7 @@ impl Sparse {
             while at < end {
                 let n = usize::try_from(end - at).unwrap_or(usize::MAX).min(buffer.len());
                 let piece = buffer.get_mut(..n).unwrap_or_default();
-                content.read_exact(piece)?;
+                content(piece)?;
                 if piece.iter().any(|b| *b != 0) {
                     write(at, piece)?;
                 }
@@ -100,7 +99,7 @@ impl Sparse {
 
 /// The map before the pieces of a sparse file: a line with their number, then two lines for each,
 /// up to the end of a block.
-fn read_map<R: Read>(content: &mut Archive<R>) -> Result<Vec<(u64, u64)>> {
+fn read_map(content: &mut Fill<'_>) -> Result<Vec<(u64, u64)>> {
     /// Digits of the largest number.
     const DIGITS_MAX: usize = 20;
     let mut words = Vec::new();
@@ -108,7 +107,7 @@ fn read_map<R: Read>(content: &mut Archive<R>) -> Result<Vec<(u64, u64)>> {
     let mut pieces = None;
     loop {
         let mut block = [0; BLOCK];
-        content.read_exact(&mut block)?;
+        content(&mut block)?;
         for byte in block {
             match byte {
                 b'\n' => {
@@ -139,8 +138,8 @@ mod tests {
         let read = |map: &[u8]| {
             let mut sparse = Sparse { size: Some(4096), ..Sparse::default() };
             sparse.note(b"GNU.sparse.map", map)?;
-            let mut archive = Archive::new(&[][..]);
-            sparse.pieces(&mut archive, &mut [0; 512], &mut |_, _| Ok::<_, Error>(()))
+            let mut nothing = |_: &mut [u8]| Err(Error::CutOff);
+            sparse.pieces(&mut nothing, &mut [0; 512], &mut |_, _| Ok::<_, Error>(()))
         };
         assert!(read(b"0,0,4096,0").is_ok());
         for bad in

@@ -38,7 +38,7 @@ struct Facts {
     is_xattr_dir: bool,
 }
 
-/// Who names an object.
+/// What names an object.
 #[derive(Default)]
 struct Names {
     count: u64,

@@ -34,7 +34,7 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// How long the accepting thread rests when the system has no more files for it.
 const REST: Duration = Duration::from_millis(100);
 
-/// Who asks, as the system says.
+/// The process that asks, as the system says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Peer {
     /// Its process.

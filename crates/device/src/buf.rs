@@ -179,7 +179,8 @@ impl AlignedBuf {
     }
 
     /// Bytes of memory that live as long as this buffer: its whole allocation, which may be much
-    /// larger than a buffer that was cut from it. Who keeps buffers for long should copy then.
+    /// larger than a buffer that was cut from it. A caller that keeps buffers for long should copy
+    /// then.
     #[must_use]
     pub fn allocated(&self) -> usize {
         self.memory.len()

@@ -18,7 +18,7 @@ use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
 
-/// A result and who gets it.
+/// A result and what gets it.
 enum Delivery {
     Read(Done, Result<AlignedBuf, Error>),
     Write(WriteDone, Result<(), Error>),

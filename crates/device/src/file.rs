@@ -3,7 +3,7 @@
 //! A single waiting read is a `pread` on the caller's thread. Batches go to a backend that is made
 //! when the first one comes, because most of the files a search for pools opens are looked at once
 //! and closed: [`uring`] or [`threads`], see [`Backend`]. Both move the same
-//! [`transfer::Transfer`]s and differ only in who makes the system calls.
+//! [`transfer::Transfer`]s and differ only in what makes the system calls.
 //!
 //! Whether the page cache is passed by is said by [`Direct`]. Files stay as they are by that: a
 //! write fills a hole or a preallocated range as a buffered one does, and only where it is.
@@ -52,7 +52,7 @@ pub fn may_write(path: &Path) -> Result<(), ErrorKind> {
     sys::may_write(whole).map_err(|e| ErrorKind::from_io(&e))
 }
 
-/// Who makes the system calls.
+/// What makes the system calls.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Backend {
     /// io_uring for direct reads where the system allows it, else threads. Buffered reads gain
@@ -99,7 +99,7 @@ pub enum Direct {
 /// How to open a file or block device.
 #[derive(Clone)]
 pub struct Options {
-    /// Who makes the system calls.
+    /// What makes the system calls.
     pub backend: Backend,
     /// Whether requests pass the page cache by.
     pub direct: Direct,
@@ -165,7 +165,7 @@ impl FileDevice {
         self.core.direct_unit().is_some()
     }
 
-    /// Who makes the system calls of batches; starts it if none was submitted yet. Never
+    /// What makes the system calls of batches; starts it if none was submitted yet. Never
     /// [`Backend::Auto`].
     #[must_use]
     pub fn backend(&self) -> Backend {

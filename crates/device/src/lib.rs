@@ -59,7 +59,7 @@ pub use partition::{Partition, RwPartition};
 pub use sim::{SimCost, SimDevice, SimDisks, SimModel, SimOptions};
 pub use source::{DeviceSource, LocalDevices, Patience};
 pub use stats::{LATENCY_CLASSES, Stats};
-pub use write::{Shared, Write, WriteDevice, WriteDeviceRef, WriteDone, write_batch};
+pub use write::{Shared, Write, WriteDevice, WriteDeviceRef, write_batch};
 
 use std::sync::Arc;
 
@@ -73,6 +73,9 @@ pub const MAX_READ_BYTES: usize = 256 << 20;
 /// [`submit`](Device::submit) has returned, never inside another `Done`. It must not wait for
 /// anything but a short lock: other requests stand behind it. Submitting more reads is fine.
 pub type Done = Box<dyn FnOnce(Result<AlignedBuf, Error>) + Send>;
+
+/// Called once with the result of a write, under the rules of [`Done`].
+pub type WriteDone = Box<dyn FnOnce(Result<(), Error>) + Send>;
 
 /// One read of a batch.
 pub struct Read {

@@ -1,10 +1,10 @@
 //! Writing to a leaf.
 //!
-//! [`WriteDevice`] is a second trait over [`Device`]: who was given a [`DeviceRef`] cannot write,
-//! whatever it refers to. Writes go in as reads do, in batches with a callback each, and have no
-//! order among themselves; [`WriteDevice::flush`] is the only promise about what survives.
+//! [`WriteDevice`] is a second trait over [`Device`]: code that was given a [`DeviceRef`] cannot
+//! write, whatever it refers to. Writes go in as reads do, in batches with a callback each, and
+//! have no order among themselves; [`WriteDevice::flush`] is the only promise about what survives.
 
-use crate::{AlignedBuf, Device, DeviceRef, Error, ErrorKind, complete, range_within};
+use crate::{AlignedBuf, Device, DeviceRef, Error, ErrorKind, WriteDone, complete, range_within};
 use core::fmt;
 use core::ops::{Deref, Range};
 use rt::Rt;
@@ -69,9 +69,6 @@ impl fmt::Debug for Shared {
         write!(f, "Shared({} bytes)", self.len)
     }
 }
-
-/// Called once with the result of a write, under the rules of [`crate::Done`].
-pub type WriteDone = Box<dyn FnOnce(Result<(), Error>) + Send>;
 
 /// One write of a batch, gathered from parts.
 pub struct Write {

@@ -45,7 +45,7 @@ pub(crate) struct Flights {
     shards: Vec<Shard>,
 }
 
-/// Who reads a block.
+/// What reads a block.
 pub(crate) enum Claim<'a> {
     /// The caller.
     Mine(Reading<'a>),

@@ -94,7 +94,7 @@ impl CachedStore {
     }
 
     /// Puts a block into the cache that was just written, when its txg is settled. Nothing of an
-    /// encrypted dataset is put there: who reads it may hold another form of it.
+    /// encrypted dataset is put there: a reader may hold another form of it.
     pub fn keep_written(&self, bp: &BlkPtr, block: &Arc<Block>) {
         if bp.uses_crypt() {
             return;

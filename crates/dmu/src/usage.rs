@@ -9,8 +9,8 @@
 //! The counters of a set are found once, when it is first used after it was opened ([`Usage::of`]);
 //! from then on they are a pointer, and an operation costs two relaxed atomics; one that is timed,
 //! two more and two looks at the clock. Of small operations one in 16 is timed and stands for
-//! all ([`device::sample_weight`]), but in a simulation all are. All who open the same set over one
-//! store share its counters.
+//! all ([`device::sample_weight`]), but in a simulation all are. All that open the same set over
+//! one store share its counters.
 
 use device::{AtomicHistogram, Histogram, sample_weight};
 use parking_lot::Mutex;

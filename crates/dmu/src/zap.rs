@@ -7,15 +7,15 @@
 mod blocks;
 mod cursor;
 mod fat;
+mod key;
 mod table;
 #[cfg(test)]
 mod tests;
 mod write;
 
 pub use cursor::{Cursor, EntryPage};
-pub use write::{
-    Editor, EntryKey, ZapSpec, add, create, format, insert, insert_u64, remove, set, set_u64,
-};
+pub use key::EntryKey;
+pub use write::{Editor, ZapSpec, add, create, format, insert, insert_u64, remove, set, set_u64};
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::object::Object;

@@ -41,7 +41,7 @@ pub enum Error {
         /// The dataset.
         dataset: String,
         /// Why.
-        error: crate::keys::KeyError,
+        error: crate::keyring::KeyError,
     },
 }
 

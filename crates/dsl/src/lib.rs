@@ -16,6 +16,7 @@ mod deleg;
 mod error;
 mod found;
 mod holds;
+mod keyring;
 mod keys;
 pub mod names;
 pub mod nicenum;
@@ -28,7 +29,7 @@ pub use bookmarks::NamedBookmark;
 pub use deleg::Delegation;
 pub use error::{Error, Refusal, Result};
 pub use holds::Hold;
-pub use keys::{KeyError, KeyFormat, KeyInfo, Keyring, WrappingKey};
+pub use keyring::{KeyError, KeyFormat, KeyInfo, Keyring, WrappingKey};
 pub use props::{
     DatasetKind, Property, PropertyContext, Source, StoredProperties, StoredValue, has_property,
 };

@@ -1,8 +1,9 @@
 //! The tree of directories and datasets, by name.
 
 use crate::error::{Error, Result};
-use crate::keys::Keyring;
+use crate::keyring::Keyring;
 use dmu::{Key, Object, Objset, Zap};
+use ondisk::dsl::dir_field::CRYPTO_KEY_OBJ;
 use ondisk::dsl::{DslDataset, DslDir, ORIGIN_DIR_NAME};
 use ondisk::{DmuType, Dnode, spelling};
 use std::cmp::Reverse;
@@ -381,9 +382,17 @@ impl Dsl {
 
     /// Opens the object set of a dataset, with its key when that is unlocked.
     pub fn objset(&self, dataset: &Dataset) -> Result<Objset> {
-        let key: Option<Key> = self.keys.for_dir(self, &dataset.dir)?;
+        let key: Option<Key> = self.key_object(&dataset.dir)?.and_then(|o| self.keys.get(o));
         let store = Arc::clone(self.mos.store());
         Ok(Objset::open(store, dataset.object, &dataset.phys.bp, key)?)
+    }
+
+    /// The key object of a directory; `None` when it is not encrypted.
+    pub fn key_object(&self, dir: &Dir) -> Result<Option<u64>> {
+        match self.fields(dir.object, dir.has_fields)? {
+            Some(fields) => Ok(fields.get_u64(CRYPTO_KEY_OBJ)?),
+            None => Ok(None),
+        }
     }
 
     /// The later fields of a zapified directory or dataset.

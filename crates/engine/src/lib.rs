@@ -35,7 +35,8 @@
 //! ```
 //!
 //! `examples/first_pool.rs` does the same in a file; `examples/pool_in_a_file.rs` goes below files,
-//! to objects and transactions.
+//! to objects and transactions; `examples/backup_store.rs` is a store with a snapshot for each
+//! backup, a journal on a volume, and work that can be told to stop.
 //!
 //! # Where to look
 //!
@@ -65,11 +66,11 @@
 //! and volumes are seen at once and durable with their txg, a few seconds later;
 //! [`LivePool::sync`] waits for it.
 //!
-//! Who cannot wait so long has the changes of one file ([`Filesystem::sync`]), of a whole file
-//! system ([`Filesystem::sync_all`]) or of a volume ([`Volume::flush`]) written to the intent log:
-//! one write and one flush, which all threads that wait share. `sync_then` and `flush_then` call
-//! back instead. With the property `sync=always` each change does that. What is changed below
-//! files, in [`objects`], has no log.
+//! A program that cannot wait so long has the changes of one file ([`Filesystem::sync`]), of a
+//! whole file system ([`Filesystem::sync_all`]) or of a volume ([`Volume::flush`]) written to the
+//! intent log: one write and one flush, which all threads that wait share. `sync_then` and
+//! `flush_then` call back instead. With the property `sync=always` each change does that. What is
+//! changed below files, in [`objects`], has no log.
 //!
 //! Whatever ends the program, the pool is as it was at the end of a txg, all of it or none; and
 //! when it is imported, what was promised since is there too.
@@ -141,6 +142,22 @@ pub use pool::live;
 /// pool.sync()?;
 /// assert!(pool.last_synced() > 0 && pool.dirty() == 0);
 /// pool.export()?;
+/// # Ok::<(), engine::Error>(())
+/// ```
+///
+/// One that is there is opened by its name:
+///
+/// ```
+/// use engine::live::ImportOptions;
+/// use engine::{LivePool, NewPool, OpenOptions};
+///
+/// # let folder = tempfile::tempdir().unwrap();
+/// # let image = folder.path().join("pool.img");
+/// NewPool::new("tank").file(&image, 64 << 20)?.create()?.export()?;
+/// let options = ImportOptions::new(OpenOptions::in_places([&image]));
+/// let pool = LivePool::open("tank", &options)?;
+/// assert_eq!(pool.name(), "tank");
+/// # pool.export()?;
 /// # Ok::<(), engine::Error>(())
 /// ```
 pub use pool::live::LivePool;
@@ -251,10 +268,9 @@ pub mod pools {
 
 /// The tables of all properties: of datasets, pools and vdevs.
 pub mod props {
-    pub use ondisk::pool_props::{POOL, VDEV};
+    pub use ondisk::pool_props::{POOL, VDEV, find_pool};
     pub use ondisk::props::{
-        Access, DATASET, Kind, Property, Shown, applies, find, find_dataset, find_pool,
-        is_user_property,
+        Access, DATASET, Kind, Property, Shown, applies, find, find_dataset, is_user_property,
     };
 }
 

@@ -1,7 +1,7 @@
 //! One directory, held open, and what can be made in it.
 
 use super::names;
-use super::new_file::Shop;
+use super::staging::Staging;
 use engine::files::FileKind;
 use rustix::fs::{
     AtFlags, CWD, FileType, Mode, OFlags, Stat, fstat, linkat, major, makedev, minor, mkdirat,
@@ -45,7 +45,7 @@ pub struct Look {
 /// A directory, held open.
 pub struct Dir {
     handle: OwnedFd,
-    shop: Arc<Shop>,
+    staging: Arc<Staging>,
 }
 
 /// Something that is no directory and no regular file, opened for its attributes alone.
@@ -124,12 +124,12 @@ impl Dir {
         std::fs::create_dir_all(path)?;
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let handle = openat(CWD, path, flags, Mode::empty())?;
-        let shop = Arc::new(Shop::new(handle.try_clone()?));
-        Ok(Self { handle, shop })
+        let staging = Arc::new(Staging::new(handle.try_clone()?));
+        Ok(Self { handle, staging })
     }
 
     fn with(&self, handle: OwnedFd) -> Self {
-        Self { handle, shop: Arc::clone(&self.shop) }
+        Self { handle, staging: Arc::clone(&self.staging) }
     }
 
     /// The same directory once more.
@@ -137,8 +137,8 @@ impl Dir {
         Ok(self.with(self.handle.try_clone()?))
     }
 
-    pub(super) fn shop(&self) -> &Arc<Shop> {
-        &self.shop
+    pub(super) fn staging(&self) -> &Arc<Staging> {
+        &self.staging
     }
 
     /// Which directory it is.

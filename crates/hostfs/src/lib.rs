@@ -29,13 +29,15 @@ pub mod ingest;
 pub mod names;
 mod new_file;
 pub mod output;
+mod staging;
 mod tree;
 pub mod users;
 pub mod zone;
 
 pub use attributes::{Keep, Xattrs};
 pub use dir::{Dir, Identity, Look, link_open, path_of};
-pub use new_file::{NewFile, named, nameless, random_name};
+pub use new_file::NewFile;
+pub use staging::{named, nameless, random_name};
 pub use tree::Tree;
 
 /// Whether this process may do what only root may.

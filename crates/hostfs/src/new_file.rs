@@ -6,31 +6,14 @@
 //! ends; one that was left by a killed copy is empty but for files that nobody needs.
 
 use super::dir::{Dir, Identity, Look, link_open};
-use rustix::fs::{
-    AtFlags, Mode, OFlags, RenameFlags, linkat, mkdirat, openat, renameat, renameat_with, unlinkat,
-};
+use super::staging::{Folder, OWN, named, nameless, random_name};
+use rustix::fs::{AtFlags, RenameFlags, linkat, renameat, renameat_with, unlinkat};
 use rustix::io::Errno;
 use std::fs::File;
-use std::hash::{BuildHasher as _, RandomState};
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
-
-/// Where the files of one target are made.
-pub(super) struct Shop {
-    root: OwnedFd,
-    /// The file system has no files without names.
-    is_plain: AtomicBool,
-    folder: Mutex<Option<Arc<Folder>>>,
-}
-
-/// The private folder.
-struct Folder {
-    above: OwnedFd,
-    name: String,
-    handle: OwnedFd,
-}
+use std::os::fd::AsFd as _;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 /// A file that is being written.
 pub struct NewFile<'d> {
@@ -41,71 +24,17 @@ pub struct NewFile<'d> {
     temporary: Option<(Arc<Folder>, String)>,
 }
 
-/// A name that nobody can foretell.
-pub fn random_name() -> String {
-    let number = |n: u8| RandomState::new().hash_one(n);
-    format!(".zinc-{:016x}{:016x}", number(0), number(1))
-}
-
-const NEW: OFlags = OFlags::RDWR.union(OFlags::CREATE).union(OFlags::EXCL).union(OFlags::NOFOLLOW);
-const OWN: Mode = Mode::RUSR.union(Mode::WUSR);
-
-/// A file without a name in a directory; `None` where there are none.
-pub fn nameless(dir: impl AsFd, mode: Mode) -> io::Result<Option<File>> {
-    match openat(dir, ".", OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC, mode) {
-        Ok(file) => Ok(Some(file.into())),
-        // What kernels and file systems say that do not know the flag.
-        Err(Errno::OPNOTSUPP | Errno::ISDIR | Errno::INVAL | Errno::NOENT | Errno::NOSYS) => {
-            Ok(None)
-        }
-        Err(e) => Err(e.into()),
-    }
-}
-
-/// A new file under a random name.
-pub fn named(dir: impl AsFd, mode: Mode) -> io::Result<(File, String)> {
-    let name = random_name();
-    let file = openat(dir, name.as_str(), NEW | OFlags::CLOEXEC, mode)?;
-    Ok((file.into(), name))
-}
-
-impl Shop {
-    pub(super) fn new(root: OwnedFd) -> Self {
-        Self { root, is_plain: AtomicBool::new(false), folder: Mutex::new(None) }
-    }
-
-    fn folder(&self) -> io::Result<Arc<Folder>> {
-        let mut folder = self.folder.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(folder) = &*folder {
-            return Ok(Arc::clone(folder));
-        }
-        let name = random_name();
-        mkdirat(&self.root, name.as_str(), Mode::RWXU)?;
-        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let handle = openat(&self.root, name.as_str(), flags, Mode::empty())?;
-        let above = self.root.try_clone()?;
-        let made = Arc::new(Folder { above, name, handle });
-        Ok(Arc::clone(folder.insert(made)))
-    }
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        let _ = unlinkat(&self.above, self.name.as_str(), AtFlags::REMOVEDIR);
-    }
-}
-
 impl Dir {
     /// A new, empty file that will be in this directory.
     pub fn begin(&self) -> io::Result<NewFile<'_>> {
-        let shop = self.shop();
-        if !shop.is_plain.load(Ordering::Relaxed) {
+        let staging = self.staging();
+        if !staging.is_plain.load(Ordering::Relaxed) {
             if let Some(file) = nameless(self, OWN)? {
                 return Ok(NewFile { file, dir: self, temporary: None });
             }
-            shop.is_plain.store(true, Ordering::Relaxed);
+            staging.is_plain.store(true, Ordering::Relaxed);
         }
-        let folder = shop.folder()?;
+        let folder = staging.folder()?;
         let (file, name) = named(&folder.handle, OWN)?;
         Ok(NewFile { file, dir: self, temporary: Some((folder, name)) })
     }
@@ -187,7 +116,7 @@ mod tests {
         for is_plain in [false, true] {
             let place = tempfile::tempdir().unwrap();
             let dir = Dir::open_target(place.path(), false).unwrap();
-            dir.shop().is_plain.store(is_plain, Ordering::Relaxed);
+            dir.staging().is_plain.store(is_plain, Ordering::Relaxed);
             let mut new = dir.begin().unwrap();
             new.file.write_all(b"one").unwrap();
             assert!(names(place.path()).iter().all(|n| n.starts_with(".zinc-")));

@@ -6,10 +6,10 @@
 //! table of pointers does not fit into memory. Requests under way pay until the disk serves no
 //! more of them in a second.
 
+use crate::bare::Fitted as _;
 use crate::bare::{ModelBare, Until, in_a_row, pace};
 use crate::disk::{Preset, Spec};
-use crate::experiment::LabError;
-use crate::fit::Fitted as _;
+use crate::error::LabError;
 use engine::Pool;
 use engine::inside::check;
 use engine::inside::check::{CheckOptions, Verify};

@@ -6,8 +6,7 @@
 //! does that.
 
 use crate::disk::Preset;
-use crate::experiment::LabError;
-use crate::fit::Fitted;
+use crate::error::LabError;
 use core::time::Duration;
 use engine::inside::device::{AlignedBuf, DiskModel, ModelKind, ModelRequest};
 use engine::inside::rt::{Rng as _, Rt, Xoshiro256};
@@ -42,6 +41,21 @@ pub trait BareDisk {
 
     /// Processor time that requests took since some moment; `None` where nobody counts it.
     fn cpu(&self) -> Option<Duration>;
+}
+
+/// A disk that can be fitted.
+pub trait Fitted: BareDisk {
+    /// Reads these places with this many requests under way; returns the seconds it took.
+    ///
+    /// # Errors
+    /// The device's first one.
+    fn read_many(&mut self, depth: usize, len: u64, offsets: &[u64]) -> std::io::Result<f64>;
+
+    /// The same with writes. What the device may keep in its cache it keeps.
+    ///
+    /// # Errors
+    /// The device's first one.
+    fn write_many(&mut self, depth: usize, len: u64, offsets: &[u64]) -> std::io::Result<f64>;
 }
 
 /// A model of a disk.

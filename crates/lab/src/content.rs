@@ -13,8 +13,8 @@ pub(crate) const CONTENTS: u64 = 64;
 /// Sectors of the disks.
 const SECTOR: usize = 512;
 
-/// [`CONTENTS`] blocks that compress so many times: a begin of noise, and zeros. Those that are not
-/// to compress are zeros, to be stored without compression.
+/// [`CONTENTS`] blocks that compress this many times: a begin of noise, and zeros. Those that are
+/// not to compress are zeros, to be stored without compression.
 pub(crate) fn contents(record: u64, ratio: f64, rng: &mut Xoshiro256) -> Vec<Arc<Block>> {
     let sectors = record as f64 / ratio / SECTOR as f64;
     let block = |n: u64| {

@@ -1,16 +1,9 @@
-//! What an experiment gives: rows with the published figure beside the measured one, charts, the
-//! parameters of its model, and what the rows say.
-//!
-//! An experiment runs once for each seed, and the rows of all runs are joined: what chance decides
-//! (where platters and heads stand, where reads go, who comes first) is in every row's range.
+//! Experiments as the registry has them.
 
-use crate::parameter::{Origin, Parameter};
-use crate::row::{ELSEWHERE, Kind, Row, Verdict};
-use crate::runs::{self, Job};
-use crate::score::Score;
+use crate::disk::{self, Preset};
+use crate::error::LabError;
+use crate::outcome::Outcome;
 use crate::target::Target;
-use serde::Serialize;
-use std::fmt;
 use std::sync::Arc;
 
 /// An experiment, as the registry has it.
@@ -80,238 +73,66 @@ impl Setting {
     }
 }
 
-/// Why an experiment could not be done.
-#[derive(Debug)]
-pub struct LabError {
-    /// What failed.
-    pub what: String,
-    /// Why.
-    pub why: String,
-    /// What to do, if anybody knows.
-    pub hint: Option<String>,
-}
-
-impl LabError {
-    /// What failed, and why.
-    pub fn new(what: impl Into<String>, why: impl fmt::Display) -> Self {
-        Self { what: what.into(), why: why.to_string(), hint: None }
-    }
-
-    /// Adds what to do.
+impl Target {
+    /// The preset that an experiment runs on here; `None` where it does not run on simulated disks.
     #[must_use]
-    pub fn hint(self, hint: impl Into<String>) -> Self {
-        Self { hint: Some(hint.into()), ..self }
-    }
-}
-
-impl fmt::Display for LabError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: {}", self.what, self.why)
-    }
-}
-
-impl std::error::Error for LabError {}
-
-/// A line of a chart.
-#[derive(Clone, Debug, Serialize)]
-pub struct Series {
-    /// Its name in the legend.
-    pub name: String,
-    /// Points, by rising x.
-    pub points: Vec<(f64, f64)>,
-}
-
-/// A chart.
-#[derive(Clone, Debug, Serialize)]
-pub struct Chart {
-    /// Its title.
-    pub title: String,
-    /// What the axes are, with units.
-    pub x: String,
-    /// The other axis.
-    pub y: String,
-    /// Whether x is logarithmic (sizes, thread counts).
-    pub x_log: bool,
-    /// Whether the points are bars of a histogram rather than a line.
-    pub bars: bool,
-    /// The lines.
-    pub series: Vec<Series>,
-}
-
-/// What an experiment found.
-#[derive(Clone, Debug)]
-pub struct Outcome {
-    /// Its name on the command line.
-    pub experiment: &'static str,
-    /// Where it ran, in words: "simulated: Hitachi DK32EJ36N", "disk0.img".
-    pub place: String,
-    /// The seeds it ran with.
-    pub seeds: Vec<u64>,
-    /// The figures.
-    pub rows: Vec<Row>,
-    /// What the model was given.
-    pub parameters: Vec<Parameter>,
-    /// Charts, of the first seed.
-    pub charts: Vec<Chart>,
-    /// Further tables or text as it would be printed on a terminal, by title; of the first seed.
-    pub texts: Vec<(String, String)>,
-    /// Says what the rows mean, from the rows alone.
-    pub meaning: fn(&Self) -> String,
-}
-
-impl Outcome {
-    /// Of no rows yet.
-    #[must_use]
-    pub fn new(experiment: &'static str, place: String) -> Self {
-        Self {
-            experiment,
-            place,
-            seeds: Vec::new(),
-            rows: Vec::new(),
-            parameters: Vec::new(),
-            charts: Vec::new(),
-            texts: Vec::new(),
-            meaning: |_| String::new(),
+    pub fn preset(&self, own: &Experiment) -> Option<Preset> {
+        match self {
+            Self::Sim(Some(preset)) => Some((**preset).clone()),
+            Self::Sim(None) => disk::preset(own.preset),
+            Self::Device { .. } | Self::Pool(_) => None,
         }
     }
 
-    /// Whether no judged row is outside its bounds.
+    /// Whether the study's figures are to be expected here: on the disks that were fitted to it.
     #[must_use]
-    pub fn within_bounds(&self) -> bool {
-        !self.rows.iter().any(Row::misses)
-    }
-
-    /// What the rows mean, in words.
-    #[must_use]
-    pub fn says(&self) -> String {
-        (self.meaning)(self)
-    }
-
-    /// The row of this name, of any unit.
-    #[must_use]
-    pub fn row(&self, name: &str) -> Option<&Row> {
-        self.rows.iter().find(|row| row.row == name)
-    }
-
-    /// What is measured in the row of this name.
-    #[must_use]
-    pub fn measured(&self, name: &str) -> Option<f64> {
-        self.row(name).map(Row::measured)
-    }
-
-    /// The same, on a machine that is not the study's: nothing is judged.
-    #[must_use]
-    pub fn elsewhere(mut self) -> Self {
-        let shown = self.rows.into_iter().map(|row| row.not_judged(ELSEWHERE));
-        self.rows = shown.collect();
-        self
-    }
-
-    /// How many rows of each kind there are, and how they came out.
-    #[must_use]
-    pub fn tallies(&self) -> Vec<Tally> {
-        tallies(&self.rows)
-    }
-
-    /// How far its predictions are from what was published.
-    #[must_use]
-    pub fn score(&self) -> Option<Score> {
-        Score::of(self)
-    }
-
-    /// Parameters that rows chose.
-    #[must_use]
-    pub fn fitted_parameters(&self) -> usize {
-        let fitted = |p: &&Parameter| matches!(p.origin, Origin::Fitted(_));
-        self.parameters.iter().filter(fitted).count()
-    }
-
-    /// Published values of which none follows from the others or was given to the machine.
-    #[must_use]
-    pub fn independent_values(&self) -> usize {
-        let free = |row: &&Row| matches!(row.kind(), Kind::Predicted | Kind::Fitted);
-        self.rows.iter().filter(free).count()
-    }
-
-    /// Adds what another seed gave.
-    pub(crate) fn join(&mut self, other: Self) {
-        self.seeds.extend(other.seeds);
-        for row in other.rows {
-            match self.rows.iter_mut().find(|mine| mine.is(&row)) {
-                Some(mine) => mine.join(&row),
-                None => self.rows.push(row),
-            }
+    pub fn is_the_study_s(&self, own: &Experiment) -> bool {
+        match self {
+            // A file may have the name of ours, and other numbers.
+            Self::Sim(preset) => preset
+                .as_ref()
+                .is_none_or(|preset| disk::preset(own.preset).as_ref() == Some(preset)),
+            Self::Device { .. } | Self::Pool(_) => false,
         }
     }
-}
 
-/// The rows of one kind.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Tally {
-    /// The kind.
-    pub kind: Kind,
-    /// All of them.
-    pub rows: usize,
-    /// Those that are judged.
-    pub judged: usize,
-    /// Those that are within their bounds.
-    pub within: usize,
-}
-
-/// Counts rows by kind.
-#[must_use]
-pub fn tallies<'a>(rows: impl IntoIterator<Item = &'a Row>) -> Vec<Tally> {
-    let none = |kind| Tally { kind, rows: 0, judged: 0, within: 0 };
-    let mut out: Vec<Tally> = Kind::ALL.into_iter().map(none).collect();
-    for row in rows {
-        let Some(tally) = out.iter_mut().find(|tally| tally.kind == row.kind()) else { continue };
-        tally.rows += 1;
-        tally.judged += usize::from(!matches!(row.verdict(), Verdict::NotJudged(_)));
-        tally.within += usize::from(row.verdict() == Verdict::Within);
+    /// Whether it can run here at all.
+    #[must_use]
+    pub fn suits(&self, own: &Experiment) -> bool {
+        own.on_device != OnDevice::Nothing || matches!(self, Self::Sim(None))
     }
-    out
-}
 
-impl Experiment {
-    /// Runs it with this many seeds from the setting's on, and joins what they gave. See
-    /// [`crate::runs`].
+    /// Refuses what an experiment cannot run on, and a device whose data would be lost without that
+    /// having been said.
     ///
     /// # Errors
-    /// Those of the first run that failed.
-    pub fn repeat(
-        &'static self,
-        target: &Target,
-        setting: &Setting,
-        seeds: u64,
-    ) -> Result<Outcome, LabError> {
-        let job = Job { experiment: self, setting: setting.clone(), seeds };
-        let mut found = None;
-        runs::run(target, &[job], &mut |outcome| found = Some(outcome))?;
-        found.ok_or_else(|| LabError::new(self.name, "no seed ran"))
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::row::Bound;
-
-    fn of(seed: u64, rows: Vec<Row>) -> Outcome {
-        Outcome { seeds: vec![seed], rows, ..Outcome::new("x", String::new()) }
+    /// Says what to say.
+    pub fn check(&self, own: &Experiment) -> Result<(), LabError> {
+        match self {
+            _ if !self.suits(own) => {
+                let what = format!("{} does not run there", own.name);
+                Err(LabError::new(what, "that study has a simulated machine of its own")
+                    .hint("leave out --sim PRESET, --device and --pool"))
+            }
+            Self::Device { destroy: false, .. } if own.destroys() => {
+                let what = format!("{} does not run there", own.name);
+                Err(LabError::new(what, "it writes to the device, and what is on it is lost")
+                    .hint("say --destroy-data if that is wanted"))
+            }
+            _ => Ok(()),
+        }
     }
 
-    #[test]
-    fn the_rows_of_all_seeds_are_joined_by_name_and_unit() {
-        let row = |name: &str, value| Row::predicted(name, "ms", 10.0, Bound::Within(0.1), value);
-        let mut all = of(1, vec![row("a", 9.5), row("b", 10.0)]);
-        all.join(of(2, vec![row("b", 20.0), row("a", 10.5), Row::own("a", "s", 1.0)]));
-        assert_eq!(all.seeds, [1, 2]);
-        assert_eq!(all.rows.len(), 3);
-        assert_eq!(all.rows[0].values(), [9.5, 10.5]);
-        assert!(!all.within_bounds() && all.rows[1].misses());
-        let predicted = Tally { kind: Kind::Predicted, rows: 2, judged: 2, within: 1 };
-        assert_eq!(all.tallies()[0], predicted);
-        assert_eq!(all.independent_values(), 2);
-        assert!(all.elsewhere().within_bounds());
+    /// What it is, in words.
+    #[must_use]
+    pub fn describe(&self, own: &Experiment) -> String {
+        match self {
+            Self::Sim(_) => match self.preset(own) {
+                Some(preset) => format!("simulated: {}", preset.description),
+                None => format!("simulated: {}", own.preset),
+            },
+            Self::Device { path, .. } => path.display().to_string(),
+            Self::Pool(pool) => format!("pool {}", pool.dataset),
+        }
     }
 }

@@ -4,7 +4,7 @@
 //! The list is written by hand: what a document says, and which rows repeat it, or why none does.
 //! The results are a run's: [`markdown`] puts both together.
 
-use crate::experiment::Outcome;
+use crate::outcome::Outcome;
 use crate::row::{Kind, Row, Verdict};
 use std::fmt::Write as _;
 

@@ -20,9 +20,9 @@ mod writes;
 
 pub use writes::with_writes;
 
-use crate::bare::{BareDisk, Until, in_a_row, pace};
+use crate::bare::{Fitted, Until, in_a_row, pace};
 use crate::disk::{Host, Order, Preset, Rotating, Seek, Spec, Ssd};
-use crate::experiment::LabError;
+use crate::error::LabError;
 use engine::inside::device::ModelKind;
 use engine::inside::rt::{Rng, Xoshiro256};
 
@@ -43,21 +43,6 @@ pub struct Effort {
     pub seconds: f64,
     /// Requests.
     pub requests: u64,
-}
-
-/// A disk that can be fitted.
-pub trait Fitted: BareDisk {
-    /// Reads these places with this many requests under way; returns the seconds it took.
-    ///
-    /// # Errors
-    /// The device's first one.
-    fn read_many(&mut self, depth: usize, len: u64, offsets: &[u64]) -> std::io::Result<f64>;
-
-    /// The same with writes. What the device may keep in its cache it keeps.
-    ///
-    /// # Errors
-    /// The device's first one.
-    fn write_many(&mut self, depth: usize, len: u64, offsets: &[u64]) -> std::io::Result<f64>;
 }
 
 /// Measures a disk and says what it is like.

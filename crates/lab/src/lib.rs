@@ -2,7 +2,7 @@
 //!
 //! zinc began with five published measurements of ZFS. Each is an experiment here: it runs the
 //! engine (or a bare disk) under the study's load, on a real device, a pool, or a simulated disk in
-//! virtual time, and gives an [`experiment::Outcome`]: its figures beside the published ones.
+//! virtual time, and gives an [`outcome::Outcome`]: its figures beside the published ones.
 //!
 //! **Invariant: every published figure stands in the table of its experiment, and nowhere else;**
 //! the code that measures does not know it.
@@ -11,13 +11,16 @@
 pub mod advise;
 pub mod bare;
 mod content;
+mod digits;
 pub mod disk;
 pub mod distribution;
+pub mod error;
 pub mod experiment;
 pub mod figures;
 pub mod fit;
 mod held_out;
 mod indirect;
+pub mod outcome;
 pub mod parameter;
 pub mod pios;
 pub mod pios_study;

@@ -1,6 +1,6 @@
 //! What a model was given, and where each number of it comes from.
 
-use crate::report::figure;
+use crate::digits::figure;
 use serde_json::{Value, json};
 
 /// Where a parameter comes from.

@@ -21,7 +21,9 @@ mod rows;
 
 use crate::bare::{Access, BareDisk, FileBare, ModelBare, Pace, Until, in_a_row, pace};
 use crate::disk::Preset;
-use crate::experiment::{Chart, Experiment, LabError, OnDevice, Outcome, Series, Setting};
+use crate::error::LabError;
+use crate::experiment::{Experiment, OnDevice, Setting};
+use crate::outcome::{Chart, Outcome, Series};
 use crate::parameter::{Origin, Parameter};
 use crate::target::Target;
 use engine::inside::device::ModelKind;

@@ -5,7 +5,9 @@
 //! that needs more memory than is left waits, and smaller ones go first. On a disk or in a pool one
 //! follows the other.
 
-use crate::experiment::{Experiment, LabError, Outcome, Setting};
+use crate::error::LabError;
+use crate::experiment::{Experiment, Setting};
+use crate::outcome::Outcome;
 use crate::target::Target;
 use engine::inside::rt::for_each_parallel;
 use std::collections::BTreeMap;
@@ -188,6 +190,24 @@ impl Queue {
             out.push((job, outcomes.into_values().collect()));
         }
         out
+    }
+}
+
+impl Experiment {
+    /// Runs it with this many seeds from the setting's on, and joins what they gave.
+    ///
+    /// # Errors
+    /// Those of the first run that failed.
+    pub fn repeat(
+        &'static self,
+        target: &Target,
+        setting: &Setting,
+        seeds: u64,
+    ) -> Result<Outcome, LabError> {
+        let job = Job { experiment: self, setting: setting.clone(), seeds };
+        let mut found = None;
+        run(target, &[job], &mut |outcome| found = Some(outcome))?;
+        found.ok_or_else(|| LabError::new(self.name, "no seed ran"))
     }
 }
 

@@ -1,6 +1,6 @@
 //! How far predictions are from what was published, in a few numbers that do not depend on bounds.
 
-use crate::experiment::Outcome;
+use crate::outcome::Outcome;
 use crate::parameter::Origin;
 use crate::row::{Kind, Row, Verdict};
 use serde::Serialize;
@@ -22,6 +22,14 @@ pub struct Score {
     /// Whether the order is right: Spearman's, of the ranks among rows with the same unit, all
     /// units together. Equal values share the mean of their ranks. None where nothing has an order.
     pub rank_correlation: Option<f64>,
+}
+
+impl Outcome {
+    /// How far its predictions are from what was published.
+    #[must_use]
+    pub fn score(&self) -> Option<Score> {
+        Score::of(self)
+    }
 }
 
 impl Score {

@@ -10,7 +10,9 @@
 //! same seed, so that chance is the same in all.
 
 use crate::disk::Preset;
-use crate::experiment::{Experiment, LabError, OnDevice, Outcome, Setting};
+use crate::error::LabError;
+use crate::experiment::{Experiment, OnDevice, Setting};
+use crate::outcome::Outcome;
 use crate::parameter::Origin;
 use crate::row::{Kind, Range, Row};
 use crate::target::Target;

@@ -6,7 +6,7 @@
 //! blocks like others: they are allocated and written. Compression and checksums of data are off:
 //! no experiment here charges what processors need for them.
 
-use crate::experiment::LabError;
+use crate::error::LabError;
 use crate::striped::striped;
 use engine::inside::device::{AlignedBuf, WriteDeviceRef};
 use engine::inside::dmu::{Hold, Object};

@@ -25,7 +25,9 @@
 mod in_pool;
 
 use crate::disk::Preset;
-use crate::experiment::{Chart, Experiment, LabError, OnDevice, Outcome, Series, Setting};
+use crate::error::LabError;
+use crate::experiment::{Experiment, OnDevice, Setting};
+use crate::outcome::{Chart, Outcome, Series};
 use crate::parameter::{Origin, Parameter};
 use crate::raw_sweep;
 use crate::row::{Bound, Row};

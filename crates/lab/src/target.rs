@@ -2,7 +2,7 @@
 
 use crate::bare::{Access, FileBare};
 use crate::disk::{self, Preset};
-use crate::experiment::{Experiment, LabError, OnDevice};
+use crate::error::LabError;
 use engine::live::LivePool;
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -81,55 +81,6 @@ impl Target {
         Ok(Self::Sim(Some(Box::new(preset))))
     }
 
-    /// The preset that an experiment runs on here; `None` where it does not run on simulated disks.
-    #[must_use]
-    pub fn preset(&self, own: &Experiment) -> Option<Preset> {
-        match self {
-            Self::Sim(Some(preset)) => Some((**preset).clone()),
-            Self::Sim(None) => disk::preset(own.preset),
-            Self::Device { .. } | Self::Pool(_) => None,
-        }
-    }
-
-    /// Whether the study's figures are to be expected here: on the disks that were fitted to it.
-    #[must_use]
-    pub fn is_the_study_s(&self, own: &Experiment) -> bool {
-        match self {
-            // A file may have the name of ours, and other numbers.
-            Self::Sim(preset) => preset
-                .as_ref()
-                .is_none_or(|preset| disk::preset(own.preset).as_ref() == Some(preset)),
-            Self::Device { .. } | Self::Pool(_) => false,
-        }
-    }
-
-    /// Whether it can run here at all.
-    #[must_use]
-    pub fn suits(&self, own: &Experiment) -> bool {
-        own.on_device != OnDevice::Nothing || matches!(self, Self::Sim(None))
-    }
-
-    /// Refuses what an experiment cannot run on, and a device whose data would be lost without that
-    /// having been said.
-    ///
-    /// # Errors
-    /// Says what to say.
-    pub fn check(&self, own: &Experiment) -> Result<(), LabError> {
-        match self {
-            _ if !self.suits(own) => {
-                let what = format!("{} does not run there", own.name);
-                Err(LabError::new(what, "that study has a simulated machine of its own")
-                    .hint("leave out --sim PRESET, --device and --pool"))
-            }
-            Self::Device { destroy: false, .. } if own.destroys() => {
-                let what = format!("{} does not run there", own.name);
-                Err(LabError::new(what, "it writes to the device, and what is on it is lost")
-                    .hint("say --destroy-data if that is wanted"))
-            }
-            _ => Ok(()),
-        }
-    }
-
     /// What to know of a device before its figures are believed, as a text of an outcome.
     ///
     /// # Errors
@@ -139,18 +90,5 @@ impl Target {
         let caveats = FileBare::open(path, Access::Read)?.caveats();
         let text = |caveats: Vec<&str>| ("Take care".to_owned(), caveats.join("\n") + "\n");
         Ok((!caveats.is_empty()).then(|| text(caveats)).into_iter().collect())
-    }
-
-    /// What it is, in words.
-    #[must_use]
-    pub fn describe(&self, own: &Experiment) -> String {
-        match self {
-            Self::Sim(_) => match self.preset(own) {
-                Some(preset) => format!("simulated: {}", preset.description),
-                None => format!("simulated: {}", own.preset),
-            },
-            Self::Device { path, .. } => path.display().to_string(),
-            Self::Pool(pool) => format!("pool {}", pool.dataset),
-        }
     }
 }

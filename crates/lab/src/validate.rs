@@ -5,10 +5,11 @@
 //! in between: reads in a row of other sizes, larger random reads, and several of those at once.
 //! The disk and its model get the same reads.
 
+use crate::bare::Fitted;
 use crate::bare::ModelBare;
 use crate::disk::Preset;
-use crate::experiment::LabError;
-use crate::fit::{Effort, Fitted};
+use crate::error::LabError;
+use crate::fit::Effort;
 use engine::inside::rt::{Rng as _, Xoshiro256};
 
 /// What was measured with a pattern, and what the model says of it.

@@ -17,7 +17,7 @@ pub use picture::{Point, picture};
 pub use state::State;
 
 use crate::disk::Preset;
-use crate::experiment::LabError;
+use crate::error::LabError;
 use crate::stream::StreamError;
 use engine::inside::device::{SimDisks, WriteDeviceRef};
 use engine::inside::rt::Rt;
@@ -38,7 +38,7 @@ pub enum Work {
     Read,
     /// Read at random places.
     RandomRead,
-    /// Read and overwrite at random places: so many reads of a hundred requests.
+    /// Read and overwrite at random places: this many reads of a hundred requests.
     Mixed(u8),
     /// Write in order and wait each time until it is safe.
     SyncWrite,
@@ -63,7 +63,7 @@ pub struct Question {
     pub state: State,
     /// Bytes of a record.
     pub record: u32,
-    /// Data are stored in so many times fewer bytes; 1 for data that are not compressed.
+    /// Data are stored in this many times fewer bytes; 1 for data that are not compressed.
     pub compression: f64,
     /// Bytes of all files together.
     pub bytes: u64,
@@ -255,7 +255,7 @@ impl Bench {
         self.tops.push(NewTop { spec, class });
     }
 
-    /// The time for which so many disks, the first ones, had something to do, all together.
+    /// The time for which this many disks, the first ones, had something to do, all together.
     fn busy(&self, disks: usize, now: Duration) -> Duration {
         self.meters.iter().take(disks).map(|meter| meter.busy(now)).sum()
     }

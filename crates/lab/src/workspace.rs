@@ -7,7 +7,8 @@
 //!
 //! On a device a pool is made for the experiment, and destroyed after it.
 
-use crate::experiment::{LabError, Setting};
+use crate::error::LabError;
+use crate::experiment::Setting;
 use crate::stream::StreamError;
 use crate::target::{PoolTarget, Target};
 use engine::devices::AnyDevices;

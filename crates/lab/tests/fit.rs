@@ -147,7 +147,7 @@ impl lab::bare::BareDisk for Counting {
     }
 }
 
-impl lab::fit::Fitted for Counting {
+impl lab::bare::Fitted for Counting {
     fn read_many(&mut self, depth: usize, len: u64, offsets: &[u64]) -> std::io::Result<f64> {
         *self.1.entry(depth).or_default() += offsets.len();
         self.0.read_many(depth, len, offsets)

@@ -1,6 +1,7 @@
 //! The studies that were held out: what is predicted was written down before it was compared.
 
-use lab::experiment::{Outcome, Setting};
+use lab::experiment::Setting;
+use lab::outcome::Outcome;
 use lab::row::{Kind, Row};
 use lab::target::Target;
 use std::collections::BTreeMap;

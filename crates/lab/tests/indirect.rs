@@ -1,6 +1,7 @@
 //! The experiment `indirect`: its bounds, and its table against the study's data.
 
-use lab::experiment::{Outcome, Setting};
+use lab::experiment::Setting;
+use lab::outcome::Outcome;
 use lab::row::{Kind, Verdict};
 use lab::target::Target;
 use std::sync::Arc;

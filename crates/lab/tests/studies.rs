@@ -1,7 +1,8 @@
 //! The experiments on bare simulated disks, each row judged as the kind of evidence it is; and
 //! their tables against the studies' data.
 
-use lab::experiment::{Outcome, Setting};
+use lab::experiment::Setting;
+use lab::outcome::Outcome;
 use lab::row::{Kind, Row, Verdict};
 use lab::target::Target;
 

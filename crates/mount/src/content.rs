@@ -2,7 +2,7 @@
 
 use crate::attrs::{now, without_set_ids};
 use crate::errno::{Done, OrErrno as _};
-use crate::front::Front;
+use crate::served::Front;
 use crate::snapshots::Of;
 use engine::Node;
 use engine::errors::ZplError;

@@ -5,7 +5,7 @@
 
 use crate::attrs::now;
 use crate::errno::{Done, OrErrno as _};
-use crate::front::Front;
+use crate::served::Front;
 use engine::files::{FlagChange, SetAttrs, flags};
 use fuser::{Errno, INodeNo};
 

@@ -4,32 +4,28 @@
 //! What may wait for long, changes and the content of files, is done where it holds up nothing else
 //! (`crew.rs`), and a process that is to end does not wait for it (`requests.rs`).
 
-use crate::attrs::{attributes, generation};
 use crate::crew::{Class, Crew};
 use crate::errno::{Done, OrErrno as _};
-use crate::handles::Handles;
 use crate::requests::{Refuse, Requests};
-use crate::snapshots::{Of, Snapshots};
-use crate::{Options, SpaceFn};
-use engine::{Filesystem, Node};
+use crate::served::{Caller, Front, Known};
+use crate::snapshots::Of;
+use engine::Node;
 use fuser::{
-    Errno, FileAttr, FileHandle, FopenFlags, Generation, INodeNo, InitFlags, IoctlFlags,
-    KernelConfig, LockOwner, OpenFlags, RenameFlags, ReplyAttr, ReplyCreate, ReplyData,
-    ReplyDirectory, ReplyDirectoryPlus, ReplyEmpty, ReplyEntry, ReplyIoctl, ReplyLseek, ReplyOpen,
-    ReplyStatfs, ReplyWrite, ReplyXattr, Request, TimeOrNow, WriteFlags,
+    Errno, FileHandle, FopenFlags, INodeNo, InitFlags, IoctlFlags, KernelConfig, LockOwner,
+    OpenFlags, RenameFlags, ReplyAttr, ReplyCreate, ReplyData, ReplyDirectory, ReplyDirectoryPlus,
+    ReplyEmpty, ReplyEntry, ReplyIoctl, ReplyLseek, ReplyOpen, ReplyStatfs, ReplyWrite, ReplyXattr,
+    Request, TimeOrNow, WriteFlags,
 };
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
 use std::sync::Arc;
-use std::time::{Duration, SystemTime};
+use std::time::SystemTime;
 
 /// Bytes of one request to read or write, at most.
 const TRANSFER_MAX: u32 = 1 << 20;
 /// Requests that the kernel makes ahead of programs, at most.
 const BACKGROUND_MAX: u16 = 64;
-/// The number by which the kernel knows the root directory.
-const ROOT: u64 = 1;
 /// What the kernel may do, as far as it can.
 const WANTED: InitFlags = InitFlags::FUSE_PARALLEL_DIROPS
     .union(InitFlags::FUSE_AUTO_INVAL_DATA)
@@ -39,18 +35,6 @@ const WANTED: InitFlags = InitFlags::FUSE_PARALLEL_DIROPS
     .union(InitFlags::FUSE_CACHE_SYMLINKS)
     .union(InitFlags::FUSE_HANDLE_KILLPRIV_V2);
 
-/// A file system as the kernel sees it.
-pub(crate) struct Front {
-    pub(crate) fs: Filesystem,
-    pub(crate) handles: Handles,
-    pub(crate) options: Options,
-    /// What `.zfs/snapshot` shows; nothing where what is mounted is a snapshot itself.
-    pub(crate) snapshots: Option<Snapshots>,
-    space: SpaceFn,
-    /// How long the kernel may remember names and attributes.
-    ttl: Duration,
-}
-
 /// What answers the kernel: a file system, and the threads and lists for its requests.
 pub(crate) struct Server {
     front: Arc<Front>,
@@ -58,91 +42,7 @@ pub(crate) struct Server {
     requests: Requests,
 }
 
-/// A file as the kernel is to know it.
-pub(crate) struct Known {
-    pub(crate) attr: FileAttr,
-    pub(crate) generation: Generation,
-    /// How long it may remember that.
-    pub(crate) ttl: Duration,
-}
-
-/// Who asks.
-#[derive(Clone, Copy)]
-pub(crate) struct Caller {
-    pub(crate) uid: u32,
-    pub(crate) gid: u32,
-}
-
-impl Caller {
-    fn of(request: &Request) -> Self {
-        Self { uid: request.uid(), gid: request.gid() }
-    }
-}
-
 impl Front {
-    pub(crate) fn new(
-        fs: Filesystem,
-        space: SpaceFn,
-        snapshots: Option<Snapshots>,
-        options: Options,
-    ) -> Self {
-        /// Names and attributes of what can change, and of what cannot.
-        const TTLS: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(86_400)];
-        let ttl = TTLS[usize::from(!fs.objset().is_live())];
-        Self { fs, handles: Handles::default(), options, snapshots, space, ttl }
-    }
-
-    /// Where what the kernel calls by this number is.
-    pub(crate) fn of(&self, ino: INodeNo) -> Of {
-        match ino.0 {
-            ROOT => Of::Live(self.fs.root_object()),
-            number => Of::read(number),
-        }
-    }
-
-    /// The object that is to be changed; what is below `.zfs` cannot be.
-    pub(crate) fn object(&self, ino: INodeNo) -> Done<u64> {
-        match self.of(ino) {
-            Of::Live(object) => Ok(object),
-            _ => Err(Errno::EROFS),
-        }
-    }
-
-    /// A file, also one of a snapshot that is looked into.
-    pub(crate) fn node(&self, ino: INodeNo) -> Done<Node> {
-        match self.of(ino) {
-            Of::Live(object) => self.fs.node(object).or_errno(),
-            Of::Control | Of::Listing => Err(Errno::EISDIR),
-            Of::Root(dataset) => self.snapshots()?.root(dataset)?.1.root().or_errno(),
-            Of::Within(slot, object) => self.snapshots()?.within(slot)?.node(object).or_errno(),
-        }
-    }
-
-    /// What can be below `.zfs`.
-    pub(crate) fn snapshots(&self) -> Done<&Snapshots> {
-        self.snapshots.as_ref().ok_or(Errno::ESTALE)
-    }
-
-    /// The attributes, with the number by which the kernel is to know the file.
-    pub(crate) fn known(&self, of: Of, node: &Node) -> Done<Known> {
-        let mut attr = attributes(node).ok_or(Errno::EIO)?;
-        attr.ino = INodeNo(of.number());
-        Ok(Known { attr, generation: generation(node), ttl: self.ttl_of(of) })
-    }
-
-    /// Bytes that can still be written.
-    pub(crate) fn available(&self) -> u64 {
-        (self.space)().map_or(0, |space| space.available)
-    }
-
-    /// How long the kernel may remember a file: a snapshot can go at any time.
-    pub(crate) fn ttl_of(&self, of: Of) -> Duration {
-        match of {
-            Of::Live(_) | Of::Control | Of::Listing => self.ttl,
-            Of::Root(_) | Of::Within(..) => Duration::ZERO,
-        }
-    }
-
     fn answer_entry(&self, reply: ReplyEntry, known: Done<Known>) {
         match known {
             Ok(known) => reply.entry(&known.ttl, &known.attr, known.generation),
@@ -181,7 +81,7 @@ impl Front {
 }
 
 impl Server {
-    /// Answers for a file system, with so many threads that read requests.
+    /// Answers for a file system, with this many threads that read requests.
     ///
     /// # Errors
     /// A thread cannot be started.

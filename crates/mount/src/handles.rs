@@ -1,7 +1,7 @@
 //! What programs have open: files live as long as they are in this table, whatever becomes of
 //! their names.
 
-use crate::listing::Progress;
+use crate::progress::Progress;
 use engine::files::OpenFile;
 use fuser::FileHandle;
 use parking_lot::Mutex;

@@ -1,6 +1,7 @@
 //! What this process has mounted.
 
-use crate::front::{Front, Server};
+use crate::front::Server;
+use crate::served::Front;
 use crate::{Error, Options, Snapshots, SpaceFn, system};
 use engine::Filesystem;
 use fuser::{Config, Session, SessionACL};

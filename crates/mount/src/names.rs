@@ -3,7 +3,7 @@
 use crate::acl;
 use crate::attrs::{self, now, time, without_set_ids};
 use crate::errno::{Done, OrErrno as _};
-use crate::front::{Caller, Front, Known};
+use crate::served::{Caller, Front, Known};
 use crate::snapshots::{self, Listed, Manner, Of};
 use engine::Node;
 use engine::files::{FileKind, NewFile, NewKind, RenameMode, SetAttrs, Time, XattrMode, names};

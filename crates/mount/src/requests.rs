@@ -92,7 +92,7 @@ struct UnderWay {
     reply: Arc<dyn Pending>,
 }
 
-/// The right to answer a request. Dropping it leaves the reply to whoever has it.
+/// The right to answer a request. Dropping it leaves the reply to what has it.
 pub(crate) struct Answer<R: Refuse> {
     reply: Arc<Mutex<Option<R>>>,
     number: u64,

@@ -3,7 +3,7 @@
 use crate::acl;
 use crate::attrs::now;
 use crate::errno::{Done, OrErrno as _};
-use crate::front::Front;
+use crate::served::Front;
 use crate::snapshots::Of;
 use engine::files::{SetAttrs, XattrMode};
 use fuser::{Errno, INodeNo};

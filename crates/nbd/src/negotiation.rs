@@ -109,7 +109,7 @@ pub(crate) fn negotiate(
     Ok(None)
 }
 
-/// Reads so many bytes and forgets them.
+/// Reads this many bytes and forgets them.
 pub(crate) fn skip(line: &dyn Line, input: &mut Input, length: u32) -> io::Result<()> {
     let mut left = length as usize;
     let mut bytes = [0; 4096];
@@ -193,7 +193,8 @@ impl Negotiation<'_> {
         transmission::flags(facts.is_read_only, self.form != Form::Simple)
     }
 
-    /// The old way to begin, which knows no errors: who asks for what is not there is hung up.
+    /// The old way to begin, which knows no errors: a client that asks for what is not there is
+    /// hung up.
     fn export_name(&self, data: &[u8]) -> io::Result<Next> {
         let source = options::name(data).and_then(|name| self.source(&name));
         let Some(Ok(export)) = source.map(|source| source.open()) else {

@@ -35,7 +35,7 @@ impl To {
         out
     }
 
-    /// The header of a chunk with so many bytes behind it.
+    /// The header of a chunk with this many bytes behind it.
     pub(crate) fn chunk(self, kind: u16, flags: u16, length: usize) -> Vec<u8> {
         let mut out = Vec::with_capacity(48);
         let is_extended = self.form == Form::Extended;

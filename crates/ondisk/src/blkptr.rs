@@ -22,7 +22,7 @@ mod build;
 
 pub use build::BlkPtrParts;
 
-use crate::cursor::{Endian, Reader};
+use crate::cursor::{Endian, Reader, Writer};
 use crate::dmu_type::DmuType;
 use crate::error::Result;
 use crate::kinds::{Checksum, Compression};
@@ -436,5 +436,19 @@ impl core::fmt::Debug for BlkPtr {
             self.fill(),
             self.checksum()
         )
+    }
+}
+
+impl Reader<'_> {
+    /// A block pointer.
+    pub fn blkptr(&mut self, field: &'static str) -> Result<BlkPtr> {
+        Ok(BlkPtr::from_words(self.words(field)?))
+    }
+}
+
+impl Writer {
+    /// A block pointer.
+    pub fn blkptr(&mut self, bp: &BlkPtr) -> &mut Self {
+        self.words(bp.words())
     }
 }

@@ -200,11 +200,6 @@ impl<'a> Reader<'a> {
         }
         Ok(out)
     }
-
-    /// A block pointer.
-    pub fn blkptr(&mut self, field: &'static str) -> Result<crate::BlkPtr> {
-        Ok(crate::BlkPtr::from_words(self.words(field)?))
-    }
 }
 
 /// Appends fields in one byte order.
@@ -289,11 +284,6 @@ impl Writer {
             self.u64(*w);
         }
         self
-    }
-
-    /// A block pointer.
-    pub fn blkptr(&mut self, bp: &crate::BlkPtr) -> &mut Self {
-        self.words(bp.words())
     }
 
     /// The finished bytes.

@@ -209,7 +209,7 @@ impl HistoryRecord {
         self.text("history command")
     }
 
-    /// User id of who ran it.
+    /// User id of the caller.
     #[must_use]
     pub fn who(&self) -> Option<u64> {
         self.number("history who")

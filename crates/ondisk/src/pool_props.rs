@@ -9,6 +9,13 @@ use crate::props::Shown::{Hidden, Left, Right};
 use crate::props::{Access, Kind, Shown, applies};
 use crate::props::{BOOLEAN, Names, Property, index, number, text};
 
+/// A native property of pools by its name or its column's heading in small letters, as `zpool`
+/// takes them (`listsnaps` for `listsnapshots`).
+#[must_use]
+pub fn find_pool(name: &str) -> Option<&'static Property> {
+    crate::props::find_by_heading(&POOL, name)
+}
+
 static FAILMODE: Names = &[("wait", 0), ("continue", 1), ("panic", 2)];
 static ALLOCATING: Names = &[("off", 0), ("on", 1), ("-", 2)];
 

@@ -20,7 +20,6 @@ mod dataset;
 pub use dataset::DATASET;
 
 use crate::kinds::{Checksum, Compression};
-use crate::pool_props::POOL;
 
 /// Words of an index property with their numbers.
 pub type Names = &'static [(&'static str, u64)];
@@ -194,13 +193,7 @@ pub fn find_dataset(name: &str) -> Option<&'static Property> {
     find_by_heading(&DATASET, name)
 }
 
-/// The same of pools, as `zpool` takes them (`listsnaps` for `listsnapshots`).
-#[must_use]
-pub fn find_pool(name: &str) -> Option<&'static Property> {
-    find_by_heading(&POOL, name)
-}
-
-fn find_by_heading(table: &'static [Property], name: &str) -> Option<&'static Property> {
+pub(crate) fn find_by_heading(table: &'static [Property], name: &str) -> Option<&'static Property> {
     find(table, name).or_else(|| {
         let heading = |p: &&Property| p.is_visible() && p.column.to_ascii_lowercase() == name;
         table.iter().find(heading)

@@ -1,6 +1,6 @@
 //! What a browser is told, as JSON.
 
-use crate::recorder::{Recorded, Remembered};
+use crate::recorder::{Recorded, Recorder, Remembered};
 use crate::report::{Report, Scan, Space};
 use crate::series::{Columns, POINTS_MAX, SeenTxg, percentile};
 use engine::stats::{DatasetStats, Direction, Snapshot, VdevStats};
@@ -80,8 +80,15 @@ struct SpaceNow {
     rates: [f64; 2],
 }
 
-/// The answer to a browser that knows all until `after`.
-pub(crate) fn json(began: f64, pools: &[Arc<Recorded>], after: u64) -> String {
+impl Recorder {
+    /// The answer to a browser that knows all until `after`, in seconds since 1970.
+    #[must_use]
+    pub fn data(&self, after: u64) -> String {
+        json(self.began, &self.look(), after)
+    }
+}
+
+fn json(began: f64, pools: &[Arc<Recorded>], after: u64) -> String {
     let now = |pool: &Arc<Recorded>| pool_now(&pool.state.lock(), after);
     let mut pools: Vec<PoolNow> = pools.iter().filter_map(now).collect();
     pools.sort_by(|a, b| (&a.name, &a.guid).cmp(&(&b.name, &b.guid)));

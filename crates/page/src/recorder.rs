@@ -1,6 +1,5 @@
-//! Who is asked when: two threads for each pool.
+//! Which pool is asked when: two threads for each.
 
-use crate::answer;
 use crate::report::Report;
 use crate::series::{SeenTxg, Series};
 use engine::live::TxgRecord;
@@ -35,7 +34,7 @@ pub trait Source: Send + Sync + 'static {
 
 /// Remembers an hour of several pools.
 pub struct Recorder {
-    began: f64,
+    pub(crate) began: f64,
     pools: Mutex<Vec<Arc<Recorded>>>,
 }
 
@@ -107,12 +106,11 @@ impl Recorder {
         std::thread::Builder::new().name("page_sample".to_owned()).spawn(sample).map(drop)
     }
 
-    /// The answer to a browser that knows all until `after`, in seconds since 1970.
-    #[must_use]
-    pub fn data(&self, after: u64) -> String {
+    /// The pools, for somebody who looks: reports of them are wanted.
+    pub(crate) fn look(&self) -> Vec<Arc<Recorded>> {
         let pools = self.pools.lock().clone();
         pools.iter().for_each(|pool| pool.want_report());
-        answer::json(self.began, &pools, after)
+        pools
     }
 
     /// The counters of all pools, as they were seen last.

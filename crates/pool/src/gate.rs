@@ -1,8 +1,8 @@
 //! A lock that may be held over I/O: many readers, or one writer.
 //!
-//! The meta object set is changed by the sync thread, over many steps with I/O between them; who
-//! reads more than one of its objects wants none of that in between. A mutex held over a wait would
-//! stop a simulation (see [`rt`]), so this one waits on a condition of the runtime.
+//! The meta object set is changed by the sync thread, over many steps with I/O between them; a
+//! thread that reads more than one of its objects wants none of that in between. A mutex held over
+//! a wait would stop a simulation (see [`rt`]), so this one waits on a condition of the runtime.
 //!
 //! A writer that waits keeps new readers out, so that a stream of readers cannot hold up a sync.
 //!
@@ -56,7 +56,7 @@ impl Gate {
         ReadGuard(self)
     }
 
-    /// The same for who would rather not wait.
+    /// The same for a caller that does not wait.
     pub(crate) fn try_read(&self) -> Option<ReadGuard<'_>> {
         let mut state = self.state.lock();
         if !state.admits_readers() {
@@ -67,7 +67,7 @@ impl Gate {
     }
 
     /// Lets readers in as long as the result lives; its end waits until they are out. Called by the
-    /// writer, or by who works for it.
+    /// writer, or by a thread that works for it.
     pub(crate) fn pause(&self) -> Pause<'_> {
         self.state.lock().pausing += 1;
         self.changed.notify_all();

@@ -40,8 +40,8 @@ pub struct OpenOptions {
     pub allow_missing: bool,
     /// Read devices that are offline, faulted or removed as the last choice.
     pub use_offline: bool,
-    /// Show the pool as one who writes to it has it: a device that may be read and not be written
-    /// counts as one that cannot be opened, when the others do without it.
+    /// Show the pool as a process that writes to it has it: a device that may be read and not be
+    /// written counts as one that cannot be opened, when the others do without it.
     pub for_writers: bool,
     /// Take blocks as they are, whatever their checksums say: the last resort.
     pub ignore_checksums: bool,
@@ -146,9 +146,7 @@ pub struct DatasetsGuard<'a>(#[allow(dead_code, reason = "held, not used")] Read
 impl Pool {
     /// Searches for the pool with this name or guid and opens it.
     pub fn open(wanted: &str, options: &OpenOptions) -> Result<Self> {
-        let found = scan(&options.search)?;
-        let candidates = Candidate::group(&found);
-        Self::open_candidate(&pick(wanted, &candidates, options)?, options)
+        Self::open_candidate(&find(wanted, options)?, options)
     }
 
     /// Opens a pool that was found.
@@ -261,7 +259,7 @@ impl Pool {
     }
 
     /// The same pool as it is by now, when it is open for writing: what was read at opening and is
-    /// kept outside of the MOS is said by the one who writes, the rest is read again.
+    /// kept outside of the MOS is said by the process that writes, the rest is read again.
     pub(crate) fn seen_again(
         &self,
         root: VdevConfig,
@@ -511,6 +509,11 @@ impl Pool {
 
 /// Uberblocks tried without being asked: as many as OpenZFS never reuses the blocks of.
 const AUTOMATIC_ATTEMPTS: usize = 3;
+
+/// The pool of that name, or of that guid.
+pub(crate) fn find(wanted: &str, options: &OpenOptions) -> Result<Candidate> {
+    pick(wanted, &Candidate::group(&scan(&options.search)?), options)
+}
 
 fn pick(wanted: &str, candidates: &[Candidate], options: &OpenOptions) -> Result<Candidate> {
     let guid = wanted.parse::<u64>().ok();

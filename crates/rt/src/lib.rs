@@ -3,7 +3,7 @@
 //! Nothing above this floor calls the operating system for the time, a random number or a thread;
 //! it is given an [`Rt`], or only a [`Clock`] or an [`Rng`], and starts threads here. So one place
 //! decides whether a run happens in real time or is replayed from a seed. [`Progress`] is here
-//! because long work on any floor reports through it, and no floor may know who is watching.
+//! because long work on any floor reports through it, and no floor may know what is watching.
 //!
 //! ```
 //! use rt::Rt;
@@ -41,8 +41,7 @@ mod timer;
 pub use clock::{Clock, RealClock};
 pub use cpu::{CpuCost, CpuModel};
 pub use lock::{Lock, LockGuard};
-pub use parallel::for_each_parallel;
 pub use progress::{Cancelled, Progress, ProgressSnapshot};
 pub use rng::{Rng, Xoshiro256};
-pub use runtime::{Condvar, Panicked, Rt, Task, charge};
-pub use thread::{JoinHandle, spawn, threads_available};
+pub use runtime::{Condvar, Rt, Task, charge, for_each_parallel};
+pub use thread::{JoinHandle, Panicked, spawn, threads_available};

@@ -5,7 +5,7 @@ use core::fmt;
 use core::ops::{Deref, DerefMut};
 use parking_lot::{Mutex, MutexGuard};
 
-/// A mutex for those who have to keep it while they wait: for a device, a timer, another thread.
+/// A mutex for threads that have to keep it while they wait: for a device, a timer, another thread.
 ///
 /// In a simulation such a lock is contended, and waiting for it has to be a wait that the runtime
 /// knows of, which waiting for a `parking_lot` mutex is not. In real mode it is one. Not fair, and

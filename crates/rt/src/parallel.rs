@@ -1,28 +1,10 @@
 //! The same work on many items, by a bounded number of threads.
 
-use crate::Rt;
 use crate::thread::threads_available;
 use parking_lot::Mutex;
 use std::thread;
 
-/// Calls `work` on every item, on up to `workers` threads (0: as many as can run here) of which
-/// the caller is one, and returns when all are done. The first error stops the handing out of
-/// further items and is returned; items already handed out are finished.
-///
-/// Items are drawn from the iterator one at a time and never collected, so it may be endless.
-///
-/// Called from a thread of a simulation, it runs on threads of that simulation.
-pub fn for_each_parallel<I, F, E>(workers: usize, items: I, work: F) -> Result<(), E>
-where
-    I: IntoIterator,
-    I::IntoIter: Send,
-    F: Fn(I::Item) -> Result<(), E> + Sync,
-    E: Send,
-{
-    Rt::current().for_each_parallel(workers, items, work)
-}
-
-/// The same, on the operating system's threads.
+/// [`crate::for_each_parallel`] on the operating system's threads.
 pub(crate) fn on_real_threads<I, F, E>(workers: usize, items: I, work: F) -> Result<(), E>
 where
     I: IntoIterator,
@@ -57,7 +39,7 @@ where
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use crate::for_each_parallel;
     use std::sync::Barrier;
     use std::sync::atomic::{AtomicU64, Ordering};
 

@@ -2,9 +2,9 @@
 //!
 //! Engine code takes an [`Rt`] and does not know which kind it is. In *real* mode everything is the
 //! operating system's. In a *simulation* ([`Rt::simulate`]) the same code runs in virtual time, one
-//! thread at a time, and a seed decides every choice: who runs next at each wait, and every random
-//! number. The same program and seed give the same run. For that, code on the engine's side has to
-//! keep three rules:
+//! thread at a time, and a seed decides every choice: which thread runs next at each wait, and
+//! every random number. The same program and seed give the same run. For that, code on the engine's
+//! side has to keep three rules:
 //!
 //! - wait only through this handle: [`Condvar`], [`Rt::sleep`], [`Task::join`],
 //!   [`Rt::for_each_parallel`]; never through channels, barriers, the standard library, or a loop
@@ -21,6 +21,7 @@
 use crate::clock::{Clock, RealClock};
 use crate::cpu::CpuModel;
 use crate::sim::{self, ThreadId, World};
+use crate::thread::Panicked;
 use crate::{os_random, parallel, timer};
 use core::fmt;
 use core::time::Duration;
@@ -259,6 +260,23 @@ impl fmt::Debug for Rt {
     }
 }
 
+/// Calls `work` on every item, on up to `workers` threads (0: as many as can run here) of which
+/// the caller is one, and returns when all are done. The first error stops the handing out of
+/// further items and is returned; items already handed out are finished.
+///
+/// Items are drawn from the iterator one at a time and never collected, so it may be endless.
+///
+/// Called from a thread of a simulation, it runs on threads of that simulation.
+pub fn for_each_parallel<I, F, E>(workers: usize, items: I, work: F) -> Result<(), E>
+where
+    I: IntoIterator,
+    I::IntoIter: Send,
+    F: Fn(I::Item) -> Result<(), E> + Sync,
+    E: Send,
+{
+    Rt::current().for_each_parallel(workers, items, work)
+}
+
 /// Says that the calling thread does, or has just done, work of this kind on this many bytes. In a
 /// simulation with a model of its processors ([`Rt::set_cpu`]) this takes the time the model says,
 /// so it is a wait, with a wait's rules. Otherwise it is nothing.
@@ -300,29 +318,6 @@ impl<T> Task<T> {
         self.0.state.lock().is_some()
     }
 }
-
-/// A thread ended by a panic.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Panicked {
-    /// What it said.
-    pub message: String,
-}
-
-impl Panicked {
-    pub(crate) fn of(payload: &(dyn core::any::Any + Send)) -> Self {
-        let text = payload.downcast_ref::<&str>().map(|text| (*text).to_owned());
-        let text = text.or_else(|| payload.downcast_ref::<String>().cloned());
-        Self { message: text.unwrap_or_else(|| "a panic without words".to_owned()) }
-    }
-}
-
-impl fmt::Display for Panicked {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "a thread panicked: {}", self.message)
-    }
-}
-
-impl std::error::Error for Panicked {}
 
 /// Where threads wait until another one changed something. Used with `parking_lot` mutexes, and as
 /// those of the standard library: the condition is looked at in a loop.

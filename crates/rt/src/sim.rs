@@ -2,17 +2,17 @@
 //!
 //! The threads are the operating system's, each waiting at a *gate* of its own. One gate is open:
 //! the thread that is through it runs, all others stand. A thread that has to wait (a condition
-//! variable, a sleep, a join, a yield) decides, before it stands, who is next:
+//! variable, a sleep, a join, a yield) decides, before it stands, which is next:
 //!
 //! - among the threads that could run and, if one is due, the next timer, the seed chooses;
 //! - when none could run, time jumps to the next timer or deadline;
 //! - when there is none of those either, the program is deadlocked, and every thread panics with a
-//!   list of who waits where.
+//!   list of which thread waits where.
 //!
 //! Computing takes no time, unless a model says which does (`cpu.rs`).
 //! A notice, a spawn, and the taking of a lock are no points of choice:
 //! the thread goes on until it waits. So a `parking_lot` lock is never contended, provided that
-//! nobody keeps one across a wait, but for the one that a condition variable unlocks. Who breaks
+//! no thread keeps one across a wait, but for the one that a condition variable unlocks. Who breaks
 //! this rule stops the simulation; the condition variable notices where it can, and a watchdog
 //! elsewhere.
 //!
@@ -26,7 +26,7 @@
 use crate::affinity::OneProcessor;
 use crate::cpu::{CpuModel, Processors};
 use crate::rng::{Rng, Xoshiro256};
-use crate::runtime::Panicked;
+use crate::thread::Panicked;
 use crate::timer::Callback;
 use core::panic::Location;
 use core::time::Duration;
@@ -84,7 +84,7 @@ struct State {
     count: u64,
     /// Choices so far, for the watchdog.
     switches: u64,
-    /// Chooses who runs next; apart from the numbers the program draws.
+    /// Chooses which thread runs next; apart from the numbers the program draws.
     chooser: Xoshiro256,
     random: Xoshiro256,
     /// What computing costs, if it does.
@@ -236,7 +236,7 @@ impl State {
         }
     }
 
-    /// Who waits where, a line each.
+    /// Which thread waits where, a line each.
     fn places(&self) -> String {
         let mut text = String::new();
         for (id, thread) in self.threads.iter().enumerate() {
@@ -348,7 +348,7 @@ impl World {
             }
             timed_out
         });
-        // Who notified has taken us from the list; a deadline has not.
+        // The thread that notified has taken this one from the list; a deadline has not.
         if timed_out {
             waiting.lock().retain(|id| *id != me);
         }
@@ -386,7 +386,7 @@ impl World {
         loop {
             if state.over.is_some() {
                 drop(state);
-                // Who leaves is let go.
+                // A thread that leaves is let go.
                 return me.is_some_and(|me| self.unwind(me));
             }
             let mut due = state.events.first_key_value().map(|(key, _)| key.0);

@@ -1,5 +1,6 @@
 //! Threads with names.
 
+use core::fmt;
 use std::io;
 use std::num::NonZero;
 use std::sync::OnceLock;
@@ -27,6 +28,29 @@ pub fn threads_available() -> usize {
     static THREADS: OnceLock<usize> = OnceLock::new();
     *THREADS.get_or_init(|| thread::available_parallelism().map_or(1, NonZero::get))
 }
+
+/// A thread ended by a panic.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Panicked {
+    /// What it said.
+    pub message: String,
+}
+
+impl Panicked {
+    pub(crate) fn of(payload: &(dyn core::any::Any + Send)) -> Self {
+        let text = payload.downcast_ref::<&str>().map(|text| (*text).to_owned());
+        let text = text.or_else(|| payload.downcast_ref::<String>().cloned());
+        Self { message: text.unwrap_or_else(|| "a panic without words".to_owned()) }
+    }
+}
+
+impl fmt::Display for Panicked {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "a thread panicked: {}", self.message)
+    }
+}
+
+impl std::error::Error for Panicked {}
 
 #[cfg(test)]
 mod tests {

@@ -24,7 +24,7 @@ pub fn shrinking(cases: u32, steps_max: usize, run: impl Fn(&[u64])) {
     runs(cases, rng, 1..=steps_max, run);
 }
 
-/// Makes one run of so many steps, as [`shrinking`] does: `seed` decides which.
+/// Makes one run of this many steps, as [`shrinking`] does: `seed` decides which.
 pub fn shrinking_seed(seed: u64, steps: usize, run: impl Fn(&[u64])) {
     let mut bytes = [0; 32];
     bytes[..8].copy_from_slice(&seed.to_le_bytes());

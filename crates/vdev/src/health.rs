@@ -6,8 +6,8 @@
 //! such a txg may not be on it, or may be an older block. It grows with every block that does not
 //! reach the leaf, for whatever reason, and shrinks only when a resilver has brought the blocks.
 //! *Whether a leaf is used* is a mark. Any thread notes facts here, from completions too; nothing
-//! here waits. Marks for what adds up are set in one place ([`VdevTree::judge_leaves`]), which the
-//! sync of a txg calls when all its writes are answered.
+//! here waits. Marks for what adds up are set in one place (`judge.rs`), which the sync of
+//! a txg calls when all its writes are answered.
 //!
 //! ```text
 //! what happened                                     mark
@@ -29,7 +29,6 @@
 //! Beyond the redundancy a block that is written fails, and the pool stops.
 
 use crate::state::{Reason, VdevState};
-use crate::tree::{Node, Role, VdevTree};
 use crate::txgs::Txgs;
 use device::{Error, ErrorKind, WriteDeviceRef};
 use ondisk::label::{Part, part_offset};
@@ -262,7 +261,7 @@ impl Health {
     }
 
     /// What the errors so far call for.
-    fn verdict(&self, device: &WriteDeviceRef) -> Mark {
+    pub(crate) fn verdict(&self, device: &WriteDeviceRef) -> Mark {
         let suspect = self.is_suspect.swap(false, Ordering::AcqRel);
         let now = self.rt.now();
         let (is_gone, io, checksum) = {
@@ -281,152 +280,10 @@ impl Health {
 
 /// The device still reads and writes: the part of its first label that nothing uses is written back
 /// as it was read.
-fn answers(device: &WriteDeviceRef) -> bool {
+pub(crate) fn answers(device: &WriteDeviceRef) -> bool {
     let Some(at) = part_offset(device.size(), 0, Part::Blank) else { return false };
     let bytes = device.read_new(at, Part::Blank.size() as usize);
     bytes.and_then(|bytes| device.write(at, &bytes)).is_ok()
-}
-
-impl VdevTree {
-    /// Marks the leaves whose errors call for it, as the head of the module's file says. Waits for
-    /// devices that are probed; whether a mark has changed.
-    pub fn judge_leaves(&self) -> bool {
-        let mut changed = false;
-        for (index, node) in self.nodes.iter().enumerate() {
-            let Some(device) = &node.writer else { continue };
-            let before = node.health.mark();
-            if node.health.is_out() {
-                continue;
-            }
-            let mark = match node.health.verdict(device) {
-                Mark::None => before,
-                Mark::Faulted | Mark::Removed if !self.does_without(index) => Mark::Degraded,
-                mark => mark,
-            };
-            if mark != before {
-                node.health.set_mark(mark);
-                changed = true;
-            }
-        }
-        changed
-    }
-
-    /// Marks the leaves that will not be found again where they were opened. A device remembers
-    /// what was seen of it, so a file that was cut short and grew again counts. Asks the system;
-    /// whether a mark has changed.
-    pub fn notice_astray(&self) -> bool {
-        let mut changed = false;
-        for (index, node) in self.nodes.iter().enumerate() {
-            let in_use = node.writer.is_some() && node.health.mark() == Mark::None;
-            let device = node.device.as_ref().filter(|_| in_use);
-            if device.is_some_and(|device| device.astray().is_some()) {
-                let is_spared = self.does_without(index);
-                node.health.set_mark(if is_spared { Mark::Removed } else { Mark::Degraded });
-                changed = true;
-            }
-        }
-        changed
-    }
-
-    /// Every block can still be written, and read from what has missed nothing, without this leaf.
-    /// Blocks of logs go elsewhere, and a txg needs none of them.
-    pub(crate) fn does_without(&self, leaf: usize) -> bool {
-        self.tops.values().all(|top| {
-            let mut is_below = false;
-            self.leaves_below(top.node, &mut |i| is_below |= i == leaf);
-            !is_below || self.is_log(top) || self.is_whole_without(top.node, leaf)
-        })
-    }
-
-    /// Depth was bounded when the tree was built.
-    pub(crate) fn is_whole_without(&self, index: usize, leaf: usize) -> bool {
-        let Some(node) = self.nodes.get(index) else { return false };
-        let mut children = node.children.iter();
-        let is_whole = |c: &usize| self.is_whole_without(*c, leaf);
-        match &node.role {
-            Role::Leaf => index != leaf && is_current(node),
-            Role::Mirror | Role::Replacing | Role::Spare => children.any(is_whole),
-            Role::Raidz(r) => children.filter(|c| !is_whole(c)).count() <= r.nparity(),
-            _ => false,
-        }
-    }
-}
-
-/// A suspended pool that looks for its devices.
-impl VdevTree {
-    /// Leaves whose devices do not answer, or are not there, by guid.
-    #[must_use]
-    pub fn silent_leaves(&self) -> Vec<u64> {
-        let leaves = self.nodes.iter().filter(|n| matches!(n.role, Role::Leaf));
-        let silent = leaves.filter(|n| !n.writer.as_ref().is_some_and(answers));
-        silent.map(|n| n.guid).collect()
-    }
-
-    /// The name of a top-level vdev, not for logs alone, of which too few devices answer.
-    #[must_use]
-    pub fn first_silent_top(&self) -> Option<String> {
-        let answering: Vec<bool> = self.nodes.iter().map(can_be_asked).collect();
-        let removed = ["hole", "indirect"];
-        let mut tops = self.tops().filter(|top| !top.is_log());
-        let silent = tops.find(|top| {
-            !removed.contains(&top.node().kind()) && !self.is_enough(top.index(), &answering)
-        })?;
-        Some(silent.node().name().to_owned())
-    }
-
-    /// Whether enough leaves for reading and writing are among those. Depth was bounded when the
-    /// tree was built.
-    fn is_enough(&self, index: usize, answering: &[bool]) -> bool {
-        let Some(node) = self.nodes.get(index) else { return false };
-        let mut children = node.children.iter();
-        let is_enough = |c: &usize| self.is_enough(*c, answering);
-        match &node.role {
-            Role::Leaf => answering.get(index).copied().unwrap_or(false),
-            Role::Mirror | Role::Replacing | Role::Spare => children.any(is_enough),
-            Role::Raidz(r) => children.filter(|c| !is_enough(c)).count() <= r.nparity(),
-            _ => false,
-        }
-    }
-
-    /// The leaf is written to, or was until a moment ago, and what it missed is all of txgs after
-    /// `last`.
-    #[must_use]
-    pub fn lacks_only_after(&self, guid: u64, last: u64) -> bool {
-        let leaf = self.nodes.iter().find(|n| n.guid == guid && matches!(n.role, Role::Leaf));
-        leaf.is_some_and(|n| {
-            let missed = n.health.missed();
-            n.writer.is_some() && missed.bounds().is_none_or(|(first, _)| first > last)
-        })
-    }
-
-    /// Forgets what leaves that are written to missed of txgs after `last`.
-    pub fn forget_missed_after(&self, last: u64) {
-        for node in self.nodes.iter().filter(|n| n.writer.is_some() && !n.health.is_out()) {
-            node.health.change_missed(|missed| missed.remove(last + 1, u64::MAX));
-        }
-    }
-
-    /// Takes a leaf out of use that the rest can do without; whether that was so.
-    #[must_use]
-    pub fn leave_out(&self, guid: u64) -> bool {
-        let Some(index) = self.nodes.iter().position(|n| n.guid == guid) else { return false };
-        let spared = self.does_without(index);
-        if let (true, Some(node)) = (spared, self.nodes.get(index)) {
-            node.health.set_mark(Mark::Faulted);
-        }
-        spared
-    }
-}
-
-/// A leaf that is in use and answers.
-fn can_be_asked(node: &Node) -> bool {
-    !node.health.is_out() && node.writer.as_ref().is_some_and(answers)
-}
-
-/// A leaf that is written to and has missed nothing.
-fn is_current(node: &Node) -> bool {
-    let health = &node.health;
-    node.writer.is_some() && !health.is_out() && !health.has_missed_any() && !node.is_behind()
 }
 
 #[cfg(test)]

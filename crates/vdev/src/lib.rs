@@ -7,7 +7,7 @@
 //!     -> one batch per device                          (gather)
 //!     -> block -> verify -> good                       (read)
 //!                     \-> everything, combinations,    (rebuild)
-//!                         who was wrong
+//!                         which device was wrong
 //! ```
 //!
 //! The tree is built from the pool's configuration and opened devices ([`VdevTree::build`]);
@@ -30,6 +30,7 @@ mod gather;
 mod heal;
 mod health;
 mod indirect;
+mod judge;
 pub mod label;
 mod locate;
 pub mod map;

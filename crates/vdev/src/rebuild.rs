@@ -1,4 +1,5 @@
-//! Reading a block thoroughly: everything there is of it, every combination, and who was wrong.
+//! Reading a block thoroughly: everything there is of it, every combination, and which device was
+//! wrong.
 //!
 //! A column is on one device, or on several when its child is a mirror, a replacement or a spare.
 //! All are read. A *version* of a piece of the block is one choice among what was delivered:

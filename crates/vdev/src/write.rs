@@ -42,7 +42,7 @@ pub struct BlockWrite {
     pub data: Shared,
     /// The txg that writes it: its physical birth.
     pub birth: u64,
-    /// Who waits for it.
+    /// What waits for it.
     pub class: IoClass,
     /// Receives the result.
     pub done: BlockDone,

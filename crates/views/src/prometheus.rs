@@ -386,7 +386,7 @@ fn other_families(w: &mut Writer, pools: &[Snapshot]) {
     txg_families(w, pools);
 }
 
-/// The profile: who did what in the write pipeline.
+/// The profile: which threads did what in the write pipeline.
 fn thread_families(w: &mut Writer, pools: &[Snapshot]) {
     type OfStage = (&'static str, &'static str, &'static str, fn(&StageProfile) -> String);
     let families: [OfStage; 3] = [

@@ -1,7 +1,7 @@
 //! What the bonus of a dnode says, by its type and by what the object is for.
 
+use super::context::Context;
 use super::dump::Dump;
-use super::object::Context;
 use super::roles::{Form, Role};
 use super::{show, znode};
 use engine::inside::dmu::Object;

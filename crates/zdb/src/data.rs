@@ -1,8 +1,9 @@
 //! What the data of an object says, when it is a structure and not a file's bytes.
 
+use super::context::{self, Context};
 use super::dump::Dump;
-use super::object::Context;
 use super::roles::{Form, Role};
+use super::stored::blocks;
 use super::{bonus, config, show, spacemap, zap, znode};
 use engine::inside::dmu::{Object, Zap};
 use engine::inside::ondisk::bpobj;
@@ -15,9 +16,7 @@ use engine::inside::ondisk::indirect::{BirthEntry, BirthsHeader, MappingEntry, M
 use engine::inside::ondisk::redaction;
 use engine::inside::ondisk::redaction::RedactionHeader;
 use engine::inside::ondisk::{BlkPtr, DmuType, Layout};
-use engine::inside::zio::Block;
 use serde_json::json;
-use std::sync::Arc;
 
 /// Prints the data of an object.
 pub(crate) fn dump(d: &mut Dump, cx: &Context, object: &Object, role: Option<&Role>) {
@@ -38,7 +37,7 @@ pub(crate) fn dump(d: &mut Dump, cx: &Context, object: &Object, role: Option<&Ro
             Some(Form::SpaceMap { start, shift }) => spacemap::entries(d, object, start, shift),
             _ => spacemap::entries(d, object, 0, 0),
         },
-        DmuType::FUID => match znode::domains(object) {
+        DmuType::FUID => match context::domains(object) {
             Ok(table) => {
                 d.hold("domains", format!("{table:?}"));
                 d.note(format_args!("\t\t{table:?}"));
@@ -72,40 +71,6 @@ fn by_role(d: &mut Dump, cx: &Context, object: &Object, role: Option<&Role>) {
     }
     d.outdent();
     d.outdent();
-}
-
-/// Shows one block: its number, its content, and how many bytes of it count.
-type ShowBlock<'a> = dyn FnMut(&mut Dump, u64, &Arc<Block>, usize) + 'a;
-
-/// Calls `each` with every stored block and its number, up to `length` bytes of data, the last
-/// block cut there. What cannot be read is said and left out.
-pub(crate) fn blocks(d: &mut Dump, object: &Object, length: u64, each: &mut ShowBlock<'_>) {
-    let size = object.dnode().block_size();
-    let mut at = 0;
-    loop {
-        match object.next_block(at) {
-            Ok(Some(b)) if b.saturating_mul(size) < length => {
-                let left = length - b * size;
-                match object.read_block(b) {
-                    Ok(Some(block)) => {
-                        let n = block.len().min(usize::try_from(left).unwrap_or(usize::MAX));
-                        each(d, b, &block, n);
-                    }
-                    Ok(None) => {}
-                    Err(e) => d.fail(e),
-                }
-                at = b + 1;
-            }
-            Ok(_) => return,
-            Err((e, resume)) => {
-                d.fail(e);
-                match resume {
-                    Some(b) => at = b,
-                    None => return,
-                }
-            }
-        }
-    }
 }
 
 /// An array of words, zeros at the end left out.

@@ -6,11 +6,11 @@
 //! | 2 | the intent log, dead list, livelist, bookmarks; each object in one line |
 //! | 4 | the root block pointer; objects in detail, see [`super::object`] |
 
+use super::context::{Context, Names};
 use super::dump::Dump;
-use super::object::{self, Context, Range};
+use super::object::{self, Range};
 use super::roles::{Roles, number_table};
 use super::tree::Much;
-use super::znode::Names;
 use super::{data, locked, show, zil};
 use crate::Result;
 use engine::inside::dmu::{Object, Objset, Zap};

@@ -9,7 +9,7 @@
 //! | 5 | entries of all tables |
 
 use super::dump::Dump;
-use super::{data, show, walk};
+use super::{show, stored, walk};
 use crate::Result;
 use engine::Pool;
 use engine::inside::dmu::{Object, Zap};
@@ -190,7 +190,7 @@ fn flag_names(flags: u64, names: [(u64, &str); 2]) -> String {
 
 fn log_entries(d: &mut Dump, object: &Object, h: &LogHeader, flat: bool) -> u64 {
     let mut n = 0;
-    data::blocks(d, object, h.length, &mut |d, _, block, length| {
+    stored::blocks(d, object, h.length, &mut |d, _, block, length| {
         let bytes = block.get(..length).unwrap_or_default();
         for r in log::records(bytes, block.endian(), flat) {
             n += u64::from(d.keep("DDT log", r).is_some());

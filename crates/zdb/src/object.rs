@@ -7,32 +7,14 @@
 //! | 5 | every block pointer, the stored ranges, entries of lists and space maps |
 //! | 6 | all copies in block pointers, algorithms of the dnode, arrays of words |
 
+use super::context::Context;
 use super::dump::Dump;
-use super::roles::Roles;
-use super::znode::Names;
 use super::{bonus, data, show, tree};
-use engine::inside::dmu::{Object, Objset};
+use engine::inside::dmu::Object;
 use engine::inside::ondisk::dnode::{
     FLAG_SPILL, FLAG_USED_BYTES, FLAG_USEROBJUSED_ACCOUNTED, FLAG_USERUSED_ACCOUNTED,
 };
 use engine::inside::ondisk::{Checksum, Compression, DmuType};
-use std::cell::RefCell;
-
-/// What is needed to make sense of the objects of one set.
-pub(crate) struct Context {
-    /// The set.
-    pub(crate) objset: Objset,
-    /// How much is wanted.
-    pub(crate) level: u8,
-    /// How much of each block pointer.
-    pub(crate) pointers: tree::Much,
-    /// What objects of the MOS are for.
-    pub(crate) roles: Roles,
-    /// Attribute tables and paths of a file system.
-    pub(crate) names: RefCell<Names>,
-    /// Compression that new blocks get where the dnode says "inherit".
-    pub(crate) compression: Option<String>,
-}
 
 /// Prints the headings of the columns.
 pub(crate) fn heading(d: &mut Dump) {

@@ -1,7 +1,7 @@
 //! What objects of the MOS are for.
 //!
 //! The type of an object often says no more than "words": mappings of removed vdevs, reference
-//! tables, logs and redaction lists are known only by who names them. This file follows the names
+//! tables, logs and redaction lists are known only by what names them. This file follows the names
 //! from the object directory, the configuration and the bookmarks.
 
 use engine::Pool;

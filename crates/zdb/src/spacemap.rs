@@ -1,7 +1,7 @@
 //! Space maps: their entries one by one, and replayed to what is free.
 
-use super::data::blocks;
 use super::dump::Dump;
+use super::stored::blocks;
 use engine::inside::dmu::Object;
 use engine::inside::ondisk::spacemap;
 use engine::inside::ondisk::spacemap::{Action, Entry, Range, SpaceMapHeader};

@@ -91,7 +91,7 @@ const LARGE: u64 = 32 << 20;
 /// Batches that are written or flushed at the same time: while one is flushed the next is written.
 const BATCHES: usize = 2;
 
-/// What a change is about, which decides who has to wait for it.
+/// What a change is about, which decides what has to wait for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum About {
     /// Names: every sync of the object set.
@@ -140,7 +140,7 @@ pub enum SyncMode {
     Standard,
     /// Each, before the call that made it returns.
     Always,
-    /// Never: who asks is told yes, and gets what the next txg brings.
+    /// Never: a caller is told yes, and gets what the next txg brings.
     Disabled,
 }
 
@@ -267,7 +267,7 @@ struct State {
     replaying: Option<Replaying>,
     stopped: Option<String>,
     stats: LogStats,
-    /// Who is told without waiting, and for which number.
+    /// What is told without waiting, and for which number.
     callers: Vec<(u64, Told)>,
     /// A thread works for them.
     has_driver: bool,
@@ -467,7 +467,7 @@ impl IntentLog {
         }
     }
 
-    /// Works for those who do not wait, until there are none.
+    /// Works for callers that do not wait, until there are none.
     fn drive(&self) {
         loop {
             let ticket = {

@@ -63,7 +63,7 @@ pub struct PoolArgs {
     /// Where it is looked for without -d, when it is not known.
     #[arg(skip)]
     pub reach: Reach,
-    /// A known pool is shown as those have it who write to it.
+    /// A known pool is shown as a process that writes to it has it.
     #[arg(skip)]
     pub for_writers: bool,
     /// Files are read: those of a pool that is held are shown as programs see them now.

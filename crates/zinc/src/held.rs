@@ -1,4 +1,4 @@
-//! The pool that is held: who works with it, and how it is let go.
+//! The pool that is held: what works with it, and how it is let go.
 //!
 //! # States
 //!

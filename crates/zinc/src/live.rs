@@ -15,13 +15,9 @@ use engine::live::{ImportOptions, Invocation, Setting};
 use engine::{LivePool, OpenOptions, Progress};
 use imported::Found;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 /// What is shown of a resilver that a command stays for.
 const RESILVER: &str = "resilver (Ctrl-C leaves it to the next command): blocks";
-
-/// How often it is looked whether a resilver has ended.
-const LOOK: Duration = Duration::from_millis(5);
 
 /// How a verb that changes a pool finds it.
 #[derive(Args, Clone, Default, Debug)]
@@ -237,7 +233,7 @@ pub fn change<T>(
         let durable = match &result {
             // This line is written after what was done: when it is durable, all is.
             Ok(_) => pool.log(&invocation(session)),
-            // What was done before it failed: only then it is seen by who looks.
+            // What was done before it failed: only then it is seen by a process that looks.
             Err(_) => pool.sync(),
         };
         let result = result?;
@@ -284,12 +280,10 @@ pub fn bring_what_is_missed(session: &Session, pool: &LivePool) {
     while_showing(session, &progress, || {
         let mut shown = 0;
         // Why one did not come to its end is told by `status`: the command did what it was to do.
-        while pool.is_resilvering() {
-            std::thread::sleep(LOOK);
-            let examined = pool.scan().map_or(0, |scan| scan.examined);
-            progress.add(0, examined.saturating_sub(shown));
-            shown = examined.max(shown);
-        }
+        pool.wait_for_resilver(&mut |scan| {
+            progress.add(0, scan.examined.saturating_sub(shown));
+            shown = scan.examined.max(shown);
+        });
     });
 }
 

@@ -9,7 +9,7 @@
 //! | `session` | what a verb works with besides its arguments |
 //! | `ui`, `log`, `local_time`, `progress`, `target` | the terminal, and files that verbs write |
 //! | `args`, `keys`, `objsets`, `place` | options of many verbs, keys, places in a pool |
-//! | `places`, `known`, `served`, `queue`, `others`, `found` | where pools are, and who has them |
+//! | `places`, `known`, `served`, `queue`, `others`, `found` | where pools are, and what has them |
 //! | `opening`, `live` | opening one to look at it, or to change it |
 //! | `held`, `mounting`, `exports` | what a process does with a pool that it holds |
 //! | `cmd`, `cli` | the verbs, and the command line as a whole |
@@ -113,7 +113,7 @@ fn run(session: &Session) -> ExitCode {
 }
 
 /// The verb runs in a thread of its own, and the process ends with the first exit code that arrives
-/// here: that of the verb, or of who ends it at once ([`Session::end`]).
+/// here: that of the verb, or of what ends it at once ([`Session::end`]).
 fn main() -> ExitCode {
     survive_file_limit();
     lose_what_is_closed();

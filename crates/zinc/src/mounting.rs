@@ -127,7 +127,6 @@ fn said(pool: &Pool, dataset: &Dataset) -> Result<Said, Failure> {
             posix_acls: ["posix", "posixacl"].contains(&text("acltype")?.as_str()),
             overlay: text("overlay")? == "on",
             threads: THREADS,
-            ..Options::default()
         },
     })
 }

@@ -2,7 +2,8 @@
 //!
 //! What a program was promised (fsync, `sync=always`) may stand in the intent log alone, after a
 //! crash. An import for writing replays it. So a pool that is imported here, and that no process
-//! holds, is shown as it will be then; one that is only looked at is shown as it is, with a warning.
+//! holds, is shown as it will be then; one that is only looked at is shown as it is, with a
+//! warning.
 
 use crate::args::OpenArgs;
 use crate::failure::Failure;

@@ -12,7 +12,6 @@
 
 use crate::block::{Block, Place};
 use crate::error::Error;
-use crate::kept::Kept;
 use device::Shared;
 use ondisk::{BlkPtr, Dva};
 use parking_lot::Mutex;
@@ -203,7 +202,7 @@ fn is_same(a: &BlkPtr, b: &BlkPtr) -> bool {
 /// Counts what is in flight.
 ///
 /// What is parked (`kept.rs`) is not in flight: nobody waits for room or for devices because of it.
-/// Who waits for its txg is told of the failure.
+/// A thread that waits for its txg is told of the failure.
 pub(crate) struct Flow {
     state: Mutex<FlowState>,
     changed: Condvar,
@@ -346,8 +345,8 @@ impl Flow {
     }
 
     /// Waits until the block is not in flight: on its devices, or parked.
-    pub(crate) fn wait_gone(&self, table: &Table, kept: &Kept, bp: &BlkPtr) {
-        self.wait_until(|_| table.standing(bp) != Standing::InFlight || kept.has_parked(bp));
+    pub(crate) fn wait_gone(&self, table: &Table, is_parked: impl Fn() -> bool, bp: &BlkPtr) {
+        self.wait_until(|_| table.standing(bp) != Standing::InFlight || is_parked());
     }
 
     pub(crate) fn in_flight(&self) -> u64 {

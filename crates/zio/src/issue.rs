@@ -112,7 +112,7 @@ impl Drop for Issue {
             // It may be over, and a caller that waited for its threads would wait for ever.
             return;
         }
-        // They hold the devices, which the next who opens them wants for itself.
+        // They hold the devices, which the next that opens them wants for itself.
         for task in self.tasks.lock().drain(..) {
             let _ = task.join();
         }

@@ -17,26 +17,27 @@
 //!
 //! *Written* is not durable before a flush. A device that vanished and came back may have lost what
 //! it had answered for, and so may one whose flush failed. So after a failure all copies of the txg
-//! are written once more, to the same places; who frees a block in the txg that wrote it takes it
-//! from here first, because its place may be written again by then.
+//! are written once more, to the same places; a thread that frees a block in the txg that wrote it
+//! takes it from here first, because its place may be written again by then.
 //!
 //! For the same reason such a block is read from memory until its txg is durable.
 //!
 //! Most of the bytes are in memory anyway, as dirty data or as blocks of the cache; what is
 //! compressed is kept beside that.
 
-use crate::writer::Flight;
 use device::Shared;
 use ondisk::{BlkPtr, Dva};
 use parking_lot::Mutex;
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use vdev::queue::IoClass;
 
 /// One copy of a block, or a part of one.
-pub(crate) struct Copy {
-    pub(crate) flight: Arc<Flight>,
+pub(crate) struct Copy<F> {
+    /// That of the block.
+    pub(crate) flight: Arc<F>,
+    pub(crate) block: BlockKey,
     pub(crate) dva: Dva,
     pub(crate) data: Shared,
     pub(crate) class: IoClass,
@@ -44,31 +45,55 @@ pub(crate) struct Copy {
     pub(crate) is_first: bool,
 }
 
-impl Copy {
+/// The txg in which a block was born, and its first place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct BlockKey {
+    txg: u64,
+    place: (u32, u64),
+}
+
+impl BlockKey {
+    pub(crate) fn of(bp: &BlkPtr) -> Self {
+        Self { txg: bp.logical_birth(), place: key(bp.dva(0)) }
+    }
+}
+
+impl<F> Copy<F> {
     fn txg(&self) -> u64 {
-        self.flight.txg()
+        self.block.txg
     }
 }
 
 /// See the head of the file.
-#[derive(Default)]
-pub(crate) struct Kept {
+pub(crate) struct Kept<F> {
     is_on: AtomicBool,
-    state: Mutex<State>,
+    state: Mutex<State<F>>,
 }
 
-#[derive(Default)]
-struct State {
+struct State<F> {
     /// By vdev and offset.
-    written: HashMap<(u32, u64), Copy>,
-    parked: Vec<Copy>,
+    written: HashMap<(u32, u64), Copy<F>>,
+    /// All of a block together: threads that wait for one ask each time something has landed.
+    parked: BTreeMap<BlockKey, Vec<Copy<F>>>,
+}
+
+impl<F> Default for Kept<F> {
+    fn default() -> Self {
+        Self { is_on: AtomicBool::new(false), state: Mutex::default() }
+    }
+}
+
+impl<F> Default for State<F> {
+    fn default() -> Self {
+        Self { written: HashMap::new(), parked: BTreeMap::new() }
+    }
 }
 
 fn key(dva: Dva) -> (u32, u64) {
     (dva.vdev(), dva.offset())
 }
 
-impl Kept {
+impl<F> Kept<F> {
     pub(crate) fn is_on(&self) -> bool {
         self.is_on.load(Ordering::Relaxed)
     }
@@ -77,26 +102,23 @@ impl Kept {
         self.is_on.store(on, Ordering::Relaxed);
     }
 
-    pub(crate) fn written(&self, copy: Copy) {
+    pub(crate) fn written(&self, copy: Copy<F>) {
         let before = self.state.lock().written.insert(key(copy.dva), copy);
         drop(before);
     }
 
-    pub(crate) fn park(&self, copy: Copy) {
-        self.state.lock().parked.push(copy);
+    pub(crate) fn park(&self, copy: Copy<F>) {
+        self.state.lock().parked.entry(copy.block).or_default().push(copy);
     }
 
     /// A copy of the block is parked.
     pub(crate) fn has_parked(&self, bp: &BlkPtr) -> bool {
-        self.is_on() && self.state.lock().parked.iter().any(|copy| copy.flight.is_of(bp))
+        self.is_on() && self.state.lock().parked.contains_key(&BlockKey::of(bp))
     }
 
     /// Takes the parked copies of a block, which is not wanted any more.
-    pub(crate) fn take_parked(&self, bp: &BlkPtr) -> Vec<Copy> {
-        let mut state = self.state.lock();
-        let (of, others) = state.parked.drain(..).partition(|copy| copy.flight.is_of(bp));
-        state.parked = others;
-        of
+    pub(crate) fn take_parked(&self, bp: &BlkPtr) -> Vec<Copy<F>> {
+        self.state.lock().parked.remove(&BlockKey::of(bp)).unwrap_or_default()
     }
 
     /// Forgets what was written to the places of a block.
@@ -109,10 +131,10 @@ impl Kept {
     }
 
     /// Takes everything of `txg` and of those before, parked or written, in the order of places.
-    pub(crate) fn take(&self, txg: u64) -> (Vec<Copy>, Vec<Copy>) {
+    pub(crate) fn take(&self, txg: u64) -> (Vec<Copy<F>>, Vec<Copy<F>>) {
         let mut state = self.state.lock();
-        let (parked, others) = state.parked.drain(..).partition(|copy| copy.txg() <= txg);
-        state.parked = others;
+        let parked = state.parked.extract_if(.., |block, _| block.txg <= txg);
+        let parked = parked.flat_map(|(_, copies)| copies).collect();
         let written = state.written.extract_if(|_, copy| copy.txg() <= txg);
         let mut written: Vec<_> = written.map(|(_, copy)| copy).collect();
         drop(state);

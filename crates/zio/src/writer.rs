@@ -31,7 +31,7 @@ use crate::cpu::Work;
 use crate::error::{Error, ErrorKind, Result};
 use crate::flight::{Flow, Held, Standing, Table};
 use crate::issue::Issue;
-use crate::kept::{Copy, Kept};
+use crate::kept::{self, BlockKey, Kept};
 use crate::place::{Placed, Placer, copies, hint};
 use crate::profile::{Profiler, Span, Stage};
 use crate::reader::Reader;
@@ -66,7 +66,7 @@ pub struct Writer {
 struct Core {
     table: Table,
     flow: Flow,
-    kept: Kept,
+    kept: Kept<Flight>,
     counts: Counts,
     observer: OnceLock<Arc<dyn WriteObserver>>,
     profiler: Arc<Profiler>,
@@ -74,6 +74,11 @@ struct Core {
 }
 
 impl Core {
+    /// Waits until the block is on its devices, or parked.
+    fn wait_gone(&self, bp: &BlkPtr) {
+        self.flow.wait_gone(&self.table, || self.kept.has_parked(bp), bp);
+    }
+
     fn written(&self, place: Place, txg: u64, level: u8, bytes: u64) {
         if let Some(observer) = self.observer.get() {
             observer.written(place, txg, level, bytes);
@@ -81,7 +86,7 @@ impl Core {
     }
 }
 
-/// Who wants to know when blocks are on their devices: the throttle.
+/// What wants to know when blocks are on their devices: the throttle.
 pub trait WriteObserver: Send + Sync {
     /// A block of `bytes`, uncompressed, of `txg` is on its devices, has failed there, or needs
     /// none: it is a hole or in its pointer. Called from completions: must not wait.
@@ -135,11 +140,6 @@ impl Flight {
         self.bp.logical_birth()
     }
 
-    /// It is that of this block.
-    pub(crate) fn is_of(&self, bp: &BlkPtr) -> bool {
-        self.bp.dva(0) == bp.dva(0) && self.txg() == bp.logical_birth()
-    }
-
     /// Nothing of one copy is still to be done.
     fn settled(&self) {
         if self.left.fetch_sub(1, Ordering::AcqRel) == 1 {
@@ -151,6 +151,8 @@ impl Flight {
         }
     }
 }
+
+type Copy = kept::Copy<Flight>;
 
 impl Copy {
     /// `span`: when it is traced.
@@ -182,7 +184,7 @@ impl Copy {
                 }
             }
         }
-        // After the rest: who waits for the flow finds everything told.
+        // After the rest: a thread that waits for the flow finds everything told.
         core.flow.leave(txg, bytes);
     }
 
@@ -356,7 +358,9 @@ impl Writer {
             self.reader.stats().written(&bp, data.len() as u64);
             let span = flight.core.profiler.begin_write(data.len(), by_thread);
             let flight = Arc::clone(&flight);
-            batch.push(Copy { flight, dva, data, class, is_first: true }.write(span));
+            let block = BlockKey::of(&bp);
+            let copy = Copy { flight, block, dva, data, class, is_first: true };
+            batch.push(copy.write(span));
         }
     }
 
@@ -403,7 +407,7 @@ impl Writer {
     fn call_off(&self, bp: &BlkPtr) {
         let core = &self.core;
         loop {
-            core.flow.wait_gone(&core.table, &core.kept, bp);
+            core.wait_gone(bp);
             if core.table.standing(bp) != Standing::InFlight {
                 return;
             }
@@ -419,7 +423,7 @@ impl Writer {
     /// Frees a block that `txg` itself has written, as if an older one had: the uberblock before it
     /// reaches what an intent log names.
     pub fn free_logged(&self, bp: &BlkPtr, txg: u64) {
-        self.core.flow.wait_gone(&self.core.table, &self.core.kept, bp);
+        self.core.wait_gone(bp);
         self.free_parts(bp, txg, false);
     }
 
@@ -512,7 +516,7 @@ impl Writer {
     /// # Errors
     /// A block of its txg, this one or another, was not written.
     pub fn wait_block(&self, bp: &BlkPtr) -> Result<()> {
-        self.core.flow.wait_gone(&self.core.table, &self.core.kept, bp);
+        self.core.wait_gone(bp);
         self.core.flow.failure_of(bp.logical_birth()).map_or(Ok(()), Err)
     }
 

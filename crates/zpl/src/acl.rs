@@ -10,6 +10,7 @@
 //! shown in the compact text of `ls -V` (illumos) and `nfs4_getfacl`-like tools:
 //! `user:1000:rwxpdDaARWcCos:fdi----:allow`.
 
+pub(crate) mod stored;
 mod trivial;
 
 pub(crate) use trivial::{mode_of, trivial};
@@ -20,42 +21,12 @@ use crate::node::Node;
 use ondisk::Endian;
 use ondisk::acl::{Ace, AclPhys, VERSION_FUID, Who, decode_aces};
 use ondisk::fuid::Fuid;
-use ondisk::sa::{SaSet, zpl};
 use ondisk::znode::flags;
 use std::fmt::Write as _;
+use stored::StoredAcl;
 
 /// Largest list that is read: 1024 entries of the largest size, with room to spare.
 const ACL_BYTES_MAX: u64 = 64 << 10;
-
-/// A list as it stands in a file's attributes.
-#[derive(Clone)]
-pub(crate) enum StoredAcl {
-    /// There is none: a file made without one, or a damaged one.
-    None,
-    /// Version 1 entries among the attributes.
-    Entries { count: u64, bytes: Vec<u8>, endian: Endian },
-    /// The structure of the old znode.
-    Phys(AclPhys, Endian),
-    /// It does not decode; the file is whole without it.
-    Damaged(ondisk::Error),
-}
-
-impl StoredAcl {
-    pub(crate) fn from_attributes(set: &SaSet<'_>) -> Self {
-        if let Some(entries) = set.get(zpl::DACL_ACES) {
-            let (bytes, endian) = (entries.bytes.clone(), entries.endian);
-            let count = set.u64(zpl::DACL_COUNT).unwrap_or(0);
-            return Self::Entries { count, bytes, endian };
-        }
-        match set.get(zpl::ZNODE_ACL) {
-            Some(v) => match AclPhys::decode(&v.bytes, v.endian) {
-                Ok(acl) => Self::Phys(acl, v.endian),
-                Err(e) => Self::Damaged(e),
-            },
-            None => Self::None,
-        }
-    }
-}
 
 /// An access list.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

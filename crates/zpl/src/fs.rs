@@ -1,7 +1,7 @@
 //! A file system: its master node, and what it says about everything in it.
 
 use crate::error::{Error, Result};
-use crate::node::Node;
+use crate::write::state::State;
 use dmu::{Objset, Zap};
 use ondisk::ObjsetKind;
 use ondisk::fuid::{self, FuidTable};
@@ -32,7 +32,7 @@ pub(crate) struct Inner {
     pub(crate) objset: Objset,
     pub(crate) version: u64,
     sa: Arc<RwLock<Option<Arc<SaTables>>>>,
-    pub(crate) state: crate::write::State,
+    pub(crate) state: State,
     root: u64,
     /// Files have projects.
     projects: bool,
@@ -86,7 +86,7 @@ impl Filesystem {
             projects,
             replays,
             sa: Arc::new(RwLock::new(sa)),
-            state: crate::write::State::new(&objset.store().rt()),
+            state: State::new(&objset.store().rt()),
             root,
             case,
             normalization: master.get_u64(master::NORMALIZATION)?.unwrap_or(0),
@@ -179,17 +179,6 @@ impl Filesystem {
     #[must_use]
     pub fn root_object(&self) -> u64 {
         self.inner.root
-    }
-
-    /// The root directory.
-    pub fn root(&self) -> Result<Node> {
-        self.node(self.inner.root)
-    }
-
-    /// A file by its object.
-    pub fn node(&self, object: u64) -> Result<Node> {
-        let _lock = self.look(object);
-        Node::open(self, object)
     }
 
     /// Keeps others from changing the attributes and entries of a file while it is looked at.

@@ -1,6 +1,6 @@
 //! One file: its attributes and its data.
 
-use crate::acl::StoredAcl;
+use crate::acl::stored::StoredAcl;
 use crate::error::{Error, Result};
 use crate::fs::Filesystem;
 use dmu::{Object, Segment};
@@ -87,6 +87,19 @@ pub struct Node {
     /// NFSv4 ACL as stored; decoded by [`Node::acl`].
     pub(crate) acl: StoredAcl,
     old_form: bool,
+}
+
+impl Filesystem {
+    /// The root directory.
+    pub fn root(&self) -> Result<Node> {
+        self.node(self.root_object())
+    }
+
+    /// A file by its object.
+    pub fn node(&self, object: u64) -> Result<Node> {
+        let _lock = self.look(object);
+        Node::open(self, object)
+    }
 }
 
 impl Node {

@@ -24,6 +24,7 @@
 //! a stretch a column is either there or zero.
 
 mod field;
+mod job;
 mod kernel;
 mod plain;
 #[cfg(target_arch = "x86_64")]
@@ -31,7 +32,8 @@ mod plain;
 mod x86;
 
 use field::{Matrix, power_of_two};
-use kernel::{Job, Kernel, Solve};
+use job::{Job, Solve};
+use kernel::Kernel;
 
 /// Most parity columns.
 pub const PARITY_MAX: usize = 3;

@@ -6,7 +6,7 @@
 //! tables of sixteen, one for each half of a byte.
 
 use super::field::{REDUCE, multiply};
-use super::kernel::{Job, Solve};
+use super::job::{Job, Solve};
 
 /// A byte of all ones repeated, and so on.
 const ONES: u64 = 0x0101_0101_0101_0101;

@@ -11,7 +11,7 @@
 //! nothing.
 
 use super::field::{REDUCE, multiply};
-use super::kernel::{Job, Solve};
+use super::job::{Job, Solve};
 use core::arch::x86_64::{
     __m128i, __m256i, __m512i, _mm_loadu_si128, _mm256_add_epi8, _mm256_and_si256,
     _mm256_broadcastsi128_si256, _mm256_cmpgt_epi8, _mm256_loadu_si256, _mm256_set1_epi8,

@@ -2,17 +2,17 @@
 //!
 //! Callers push whole batches; the backend takes as many as it has room for. A read here is a
 //! few dozen bytes and has no buffer yet, so the memory of reads is bounded by what is started; the
-//! bytes of a write are the caller's, who bounds them.
+//! bytes of a write are the caller's, which bounds them.
 //!
 //! *Neighbours*: a write that continues one that stands here is joined to it, because a system call
-//! has its price whatever its length. So writes are merged when the device is slower than who
+//! has its price whatever its length. So writes are merged when the device is slower than what
 //! writes, and only then.
 //!
 //! *One at a time*: the system lets only one thread at a time write to a file through its page
 //! cache. More would only wait for each other there, so the threads take no more writes at once
 //! than [`Backlog::with_writes`] says.
 //!
-//! *Back-pressure*: a caller waits while [`LIMIT`] requests stand here. Nobody who is needed to
+//! *Back-pressure*: a caller waits while [`LIMIT`] requests stand here. No thread that is needed to
 //! empty the backlog ever waits: backends never push, and a thread that is inside a callback, of
 //! any device, is let through. What is left is the caller's own locks, see
 //! [`crate::Device::submit`].
@@ -33,7 +33,7 @@ const LIMIT: usize = 4096;
 /// fail or succeed as one.
 pub(super) const MERGED_BYTES_MAX: usize = 1 << 20;
 
-/// How many of the last waiting requests a write may continue: those who write at the same time
+/// How many of the last waiting requests a write may continue: threads that write at the same time
 /// write to different places.
 const NEIGHBOURS: usize = 8;
 
@@ -199,7 +199,7 @@ impl Backlog {
                 return Some(request);
             }
             if state.closed && state.waiting.is_empty() {
-                // Those who wait because only writes were left.
+                // Threads that wait because only writes were left.
                 self.work.notify_all();
                 return None;
             }

@@ -9,9 +9,10 @@
 //! with which Linux keeps out mounts, volume managers and other openings of that kind. A loop
 //! device is another name of the file behind it, so that file is locked as well.
 //!
-//! Who had a device a moment ago may hold it a moment longer: a thread that ends its last request,
-//! or a process that was being started just then, which has all descriptors of its parent until it
-//! runs its own program. So a device that is in use is tried again for [`LOCK_PATIENCE`].
+//! A process that had a device a moment ago may hold it a moment longer: a thread that ends its
+//! last request, or a process that was being started just then, which has all descriptors of its
+//! parent until it runs its own program. So a device that is in use is tried again for
+//! [`LOCK_PATIENCE`].
 
 use super::sys::{self, DirectSupport};
 use super::{Direct, Options};
@@ -62,7 +63,7 @@ pub(super) struct Request {
     pub(super) arrived: Duration,
 }
 
-/// What is to be done, and who is told.
+/// What is to be done, and what is told of the result.
 pub(super) enum Work {
     Read(Done),
     /// The bytes, taken away when the write starts, and the callers' writes that became this one.
@@ -109,7 +110,7 @@ struct DirectFile {
     unit: usize,
 }
 
-/// Keeps out others who ask.
+/// Keeps out others that ask.
 fn lock(file: &File) -> Result<(), ErrorKind> {
     match file.try_lock() {
         Ok(()) => Ok(()),
@@ -269,7 +270,7 @@ impl Core {
         Ok(())
     }
 
-    /// Ends a request: counts it and gives its result to who asked. A read that succeeded has its
+    /// Ends a request: counts it and gives its result to the caller. A read that succeeded has its
     /// bytes, a write none.
     pub(super) fn end(&self, request: Request, result: Result<Option<AlignedBuf>, ErrorKind>) {
         let Request { offset, len, work, arrived } = request;

@@ -1,7 +1,7 @@
 //! One read on its way through the kernel.
 //!
 //! A transfer knows which system call comes next ([`Transfer::next`]) and what its result means
-//! ([`Transfer::advance`]); who makes the call, a ring or a thread, is not its business. So the
+//! ([`Transfer::advance`]); what makes the call, a ring or a thread, is not its business. So the
 //! rules for everything that is not plain success stand here once:
 //!
 //! - *Direct I/O at odd offsets*: the range is widened to whole alignment units, and the caller

@@ -27,9 +27,9 @@
 //! queues have room; so neither pushing nor completing can overflow, and there is nothing to wait
 //! for when the depth is reached except a completion.
 //!
-//! Wake-ups: the thread marks the backlog before it waits with free slots; who pushes next sees the
-//! mark and signals an event on which the ring has a poll. Without free slots it needs no signal,
-//! a completion comes first.
+//! Wake-ups: the thread marks the backlog before it waits with free slots; a thread that pushes
+//! next sees the mark and signals an event on which the ring has a poll. Without free slots it
+//! needs no signal, a completion comes first.
 //!
 //! Ending: the thread serves what was accepted and exits when the backlog is closed and empty.
 //! Should the ring itself fail, every request ends with [`ErrorKind::Gone`], and the memory of

@@ -168,7 +168,8 @@ impl Objset {
     ) -> std::result::Result<Dnode, &'static str> {
         let policy = live.policy();
         let special = spec.number.is_some_and(|n| n >= FIRST_SPECIAL);
-        // Who asks for a number may ask for the next one too, so a large dnode must be asked for.
+        // A caller that asks for a number may ask for the next one too, so a large dnode must be
+        // asked for.
         let usual = if spec.number.is_some() { 1 } else { policy.dnode_slots };
         let slots = if special { 1 } else { spec.slots.unwrap_or(usual) };
         if !(1..=32).contains(&slots) {

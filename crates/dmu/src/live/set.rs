@@ -192,7 +192,8 @@ impl LiveSet {
     pub(super) fn publish(&self, txg: u64) {
         let pass = std::mem::take(&mut *self.pass.lock());
         let Some(base) = pass.base else { return };
-        // Who opens an object compares the base before and after: the meta dnode changes first.
+        // A thread that opens an object compares the base before and after: the meta dnode changes
+        // first.
         {
             let mut meta = self.meta.lock();
             meta.synced = base.phys.meta_dnode.clone().map(Arc::new);

@@ -32,7 +32,7 @@ pub struct LiveSpec {
     pub key: Option<Key>,
 }
 
-/// Who the space of an object counts for.
+/// What the space of an object counts for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Owner {
     /// User, as the key of the accounting table says it (with the domain's number in the high
@@ -56,7 +56,7 @@ pub trait Accounting: Send + Sync {
     fn objects(&self) -> bool;
 }
 
-/// Who the blocks of a set belong to. Called by several threads at once during a sync.
+/// What the blocks of a set belong to. Called by several threads at once during a sync.
 pub trait BlockOwner: Send + Sync {
     /// `bp` is now in the tree.
     fn born(&self, bp: &BlkPtr);

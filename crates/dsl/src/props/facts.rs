@@ -2,7 +2,7 @@
 
 use super::{DatasetKind, PropertyContext, Source, StoredProperties, StoredValue, resume};
 use crate::error::{Error, Result};
-use crate::keys::KeyInfo;
+use crate::keyring::KeyInfo;
 use crate::tree::{Dataset, Dir, Dsl};
 use dmu::{Objset, Zap};
 use ondisk::DslDir;

@@ -1,11 +1,9 @@
 //! Counting what uses a feature.
 
-use super::meta::DslCx;
+use super::meta::{DslCx, FeatureCounts};
 use crate::error::{Error, Result};
 use ondisk::{DmuType, features, mos};
 
-/// Objects that carry later fields.
-pub(super) const EXTENSIBLE_DATASET: &str = "com.delphix:extensible_dataset";
 /// Trees that are freed in the background.
 pub(super) const ASYNC_DESTROY: &str = "com.delphix:async_destroy";
 /// Heads with bookmarks.
@@ -16,16 +14,6 @@ pub(super) const BOOKMARK_V2: &str = "com.datto:bookmark_v2";
 pub(super) const BOOKMARK_WRITTEN: &str = "com.delphix:bookmark_written";
 /// Limits on the number of file systems and snapshots.
 pub(super) const FILESYSTEM_LIMITS: &str = "com.joyent:filesystem_limits";
-
-/// The reference counts of features.
-pub trait FeatureCounts {
-    /// The pool has the feature, used or not.
-    fn is_enabled(&self, cx: &DslCx<'_>, guid: &str) -> Result<bool>;
-    /// One thing more uses it.
-    fn incr(&self, cx: &DslCx<'_>, guid: &str) -> Result<()>;
-    /// One thing less uses it.
-    fn decr(&self, cx: &DslCx<'_>, guid: &str) -> Result<()>;
-}
 
 /// The counts as they stand in the MOS: nothing is kept in memory.
 #[derive(Clone, Copy, Debug, Default)]

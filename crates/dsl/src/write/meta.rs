@@ -1,16 +1,28 @@
 //! The records and tables of the meta object set, as the tasks read and write them.
 
-use super::features::{EXTENSIBLE_DATASET, FeatureCounts};
 use crate::error::{Error, Result};
 use dmu::NewObject;
 use dmu::{Objset, Tx, Zap};
 use ondisk::dsl::{DslDataset, DslDir};
 use ondisk::{BlkPtr, DmuType, mos};
 
+/// Objects that carry later fields.
+pub(super) const EXTENSIBLE_DATASET: &str = "com.delphix:extensible_dataset";
+
+/// The reference counts of features.
+pub trait FeatureCounts {
+    /// The pool has the feature, used or not.
+    fn is_enabled(&self, cx: &DslCx<'_>, guid: &str) -> Result<bool>;
+    /// One thing more uses it.
+    fn incr(&self, cx: &DslCx<'_>, guid: &str) -> Result<()>;
+    /// One thing less uses it.
+    fn decr(&self, cx: &DslCx<'_>, guid: &str) -> Result<()>;
+}
+
 /// Type of an object that is a ZAP beside what its bonus says: a ZAP of metadata.
 pub(super) const ZAPIFIED: DmuType = DmuType(196);
 
-/// What is to be known of blocks, and who frees them. Implemented by the pool.
+/// What is to be known of blocks, and what frees them. Implemented by the pool.
 pub trait Blocks: Send + Sync {
     /// Space that a block takes in the accounting: all copies, on RAID-Z deflated. In bytes.
     fn dsize(&self, bp: &BlkPtr) -> u64;

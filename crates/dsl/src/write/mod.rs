@@ -51,9 +51,9 @@ pub use create::{
 pub use destroy::{
     Destroyed, check_destroy_head, check_destroy_snapshot, destroy_head, destroy_snapshot,
 };
-pub use features::{FeatureCounts, MosFeatures};
+pub use features::MosFeatures;
 pub use holds::{hold, release};
-pub use meta::{Blocks, DslCx, Now};
+pub use meta::{Blocks, DslCx, FeatureCounts, Now};
 pub use names::{NameKind, check_component, check_name};
 pub use promote::{check_promote, promote};
 pub use props::{PropertyChange, parse_value, revert_property, set_property};

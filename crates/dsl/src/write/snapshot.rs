@@ -153,7 +153,7 @@ pub(super) fn snapshot_one(cx: &DslCx<'_>, head: u64, name: &str) -> Result<u64>
 impl DslCx<'_> {
     /// Notes in a directory when its list of snapshots changed.
     pub(super) fn note_snapshots_changed(&self, dir: u64) -> Result<()> {
-        if !self.has(super::features::EXTENSIBLE_DATASET)? {
+        if !self.has(super::meta::EXTENSIBLE_DATASET)? {
             return Ok(());
         }
         self.zapify(dir)?;

@@ -65,7 +65,7 @@ pub fn open_to_read(path: &Path) -> io::Result<File> {
 }
 
 /// Opens a file that a user named to be read, or a pipe that this process has open (`/dev/fd`).
-/// Another pipe may have nobody who writes to it, and opening it would wait for ever.
+/// Another pipe may have no process that writes to it, and opening it would wait for ever.
 ///
 /// # Errors
 /// It is such a pipe, and what the system says.

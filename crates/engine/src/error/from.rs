@@ -1,6 +1,7 @@
 //! Errors of the floors below as errors of the engine.
 
 use super::{Error, ErrorKind, Hint, InTheWay, Place};
+use crate::inventory::HashError;
 use pool::Obstacle;
 use rt::Cancelled;
 
@@ -176,6 +177,16 @@ impl From<zpl::Error> for Error {
 impl From<Cancelled> for Error {
     fn from(e: Cancelled) -> Self {
         Self::new(ErrorKind::Cancelled).because(e)
+    }
+}
+
+impl From<HashError> for Error {
+    fn from(e: HashError) -> Self {
+        match e {
+            HashError::Lost(e) => e.into(),
+            HashError::Cancelled => Cancelled.into(),
+            HashError::Holes(_) => Self::new(ErrorKind::TooLarge).because(e.to_string()),
+        }
     }
 }
 

@@ -25,7 +25,7 @@ const WORKERS: usize = 8;
 /// Directories that are held open on the way down; those above are found again on the way up.
 const OPEN_MAX: usize = 64;
 
-/// Where files go, and who is told of those that do not.
+/// Where files go, and what is told of those that do not.
 pub struct TreeIn<'a> {
     /// Where and how.
     pub ingest: Ingest<'a>,

@@ -12,8 +12,9 @@
 //! written since time began is tracked page by page. All else is the disk as it was found: full,
 //! and written at random for long. Of such a disk the part `v` that is valid in the block that is
 //! chosen is known: with `u` the part of the flash that the host may use, `u = (v − 1) / ln v`. It
-//! never runs out. So who writes at random pays `1 / (1 − v)` for each page, and who overwrites in
-//! order what he wrote in order leaves whole blocks of garbage, which cost nothing to collect.
+//! never runs out. So a program that writes at random pays `1 / (1 − v)` for each page, and one
+//! that overwrites in order what it wrote in order leaves whole blocks of garbage, which cost
+//! nothing to collect.
 
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeSet, HashMap};

@@ -25,9 +25,8 @@ pub use lanes::Lanes;
 pub use lun::Lun;
 pub(crate) use observed::{Observed, Seen};
 pub use presets::{preset, presets};
-pub use rotating::{Order, Rotating};
+pub use rotating::{Order, Rotating, Shingled};
 pub use seek::Seek;
-pub use shingled::Shingled;
 pub use ssd::Ssd;
 
 use engine::inside::device::{DiskModel, SimDevice, SimDisks, SimOptions, WriteDeviceRef};

@@ -1,7 +1,7 @@
 //! The numbers of a preset one by one: which of them no disk has, and where each comes from.
 
 use super::{Lanes, Lun, Order, Preset, Rotating, Spec, Ssd, preset};
-use crate::experiment::LabError;
+use crate::error::LabError;
 use crate::parameter::{Origin, Parameter};
 use crate::sensitivity::Origins;
 

@@ -6,18 +6,17 @@
 //! seeks, waits until the sector comes round, and follows the spiral (see `geometry`). After a read
 //! the head reads on into the buffer until something else needs it or the buffer is full.
 //!
-//! Without write cache a write ends when it is on the platter: who then sends the next one has
-//! missed its sector, and waits for a whole rotation less what a command takes. With it, a write
-//! ends when the cache has the bytes, and the head writes the cache back when nothing waits for it,
-//! in the order of places, so that neighbours become one write. A cache that is full lets writes in
-//! as fast as the head makes room. A flush waits for what the cache held when it came.
+//! Without write cache a write ends when it is on the platter: a program that then sends the next
+//! one has missed its sector, and waits for a whole rotation less what a command takes. With it, a
+//! write ends when the cache has the bytes, and the head writes the cache back when nothing waits
+//! for it, in the order of places, so that neighbours become one write. A cache that is full lets
+//! writes in as fast as the head makes room. A flush waits for what the cache held when it came.
 //!
 //! Simplified: the bus is reserved in the order of commands; a read that the buffer holds in part
 //! is read from the platter; trims take no time.
 
 use super::geometry::{Geometry, Layout, SECTOR_BYTES};
 use super::seek::Curve;
-use super::shingled::Shingled;
 use super::{Nanos, Seek, micros, nanos, transfer};
 use core::time::Duration;
 use engine::inside::device::{DiskModel, ModelKind, ModelRequest};
@@ -80,6 +79,18 @@ pub struct Rotating {
     /// What makes it a shingled disk, if it is one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub shingled: Option<Shingled>,
+}
+
+/// What makes a disk with a platter a shingled one.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Shingled {
+    /// Bytes of a band.
+    pub band_bytes: u64,
+    /// Bytes of the cache on the platter.
+    pub cache_bytes: u64,
+    /// It begins to clean when nothing arrived for so long.
+    pub idle_ms: f64,
 }
 
 /// A request that comes before all others when it has waited for so long.
@@ -287,8 +298,8 @@ impl RotatingDisk {
         } else {
             0
         };
-        // Who goes on where it stands has settled; so has who follows the spiral, whose skew
-        // leaves the time for it.
+        // A head that goes on where it stands has settled; so has one that follows the spiral,
+        // whose skew leaves the time for it.
         let settle = if writes && seek > 0 { self.write_settle } else { 0 };
         let there = now + seek + settle;
         let rotation = self.geometry.rotation();

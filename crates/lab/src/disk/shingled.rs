@@ -11,24 +11,11 @@
 //! other requests have their turn. Where what is in a band came from does not matter: the band that
 //! has waited longest is cleaned first.
 
-use super::rotating::{Rotating, RotatingDisk};
+use super::rotating::{Rotating, RotatingDisk, Shingled};
 use super::{Nanos, micros, nanos};
 use core::time::Duration;
 use engine::inside::device::{DiskModel, ModelKind, ModelRequest};
-use serde::{Deserialize, Serialize};
 use std::collections::{BTreeSet, HashMap, VecDeque};
-
-/// What makes a disk with a platter a shingled one.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Shingled {
-    /// Bytes of a band.
-    pub band_bytes: u64,
-    /// Bytes of the cache on the platter.
-    pub cache_bytes: u64,
-    /// It begins to clean when nothing arrived for so long.
-    pub idle_ms: f64,
-}
 
 /// What the cache remembers the place of.
 const UNIT: u64 = 4096;

@@ -11,7 +11,7 @@
 use super::{Effort, Fitted, SMALL, until};
 use crate::bare::pace;
 use crate::disk::{Preset, Rotating, Spec, Ssd};
-use crate::experiment::LabError;
+use crate::error::LabError;
 use engine::inside::device::ModelKind;
 use engine::inside::rt::{Rng, Xoshiro256};
 

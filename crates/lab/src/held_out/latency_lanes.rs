@@ -21,7 +21,9 @@
 
 use super::{Published, meaning, row};
 use crate::disk::{Host, Lanes, Observed, Preset, Seen, Spec};
-use crate::experiment::{Chart, Experiment, LabError, OnDevice, Outcome, Series, Setting};
+use crate::error::LabError;
+use crate::experiment::{Experiment, OnDevice, Setting};
+use crate::outcome::{Chart, Outcome, Series};
 use crate::parameter::{Origin, Parameter};
 use crate::row::{Bound, Kind, Row};
 use crate::stream::{self, RECORD_BYTES, StreamError};

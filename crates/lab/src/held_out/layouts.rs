@@ -19,7 +19,9 @@ use super::machine::{
     COPY_MIB_PER_S, disk_7200, parameters_of_2013, parameters_of_disk, tunables_of_2013,
 };
 use super::meaning;
-use crate::experiment::{Chart, Experiment, LabError, OnDevice, Outcome, Series, Setting};
+use crate::error::LabError;
+use crate::experiment::{Experiment, OnDevice, Setting};
+use crate::outcome::{Chart, Outcome, Series};
 use crate::parameter::{Origin, Parameter};
 use crate::row::{Bound, Row};
 use crate::stream::{self, HOLD_TREE, RECORD_BYTES, Shape, StreamError};

@@ -17,7 +17,9 @@
 
 use super::machine::{COPY_MIB_PER_S, disk_7200, parameters_of_disk};
 use super::{Published, meaning, row};
-use crate::experiment::{Chart, Experiment, LabError, OnDevice, Outcome, Series, Setting};
+use crate::error::LabError;
+use crate::experiment::{Experiment, OnDevice, Setting};
+use crate::outcome::{Chart, Outcome, Series};
 use crate::parameter::{Origin, Parameter};
 use crate::row::{Bound, Kind};
 use crate::stream::{self, RECORD_BYTES, Shape, StreamError};

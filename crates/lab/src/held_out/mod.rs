@@ -26,8 +26,8 @@ pub(crate) use synchronous::EXPERIMENT as H1;
 pub(crate) use throttle_curve::EXPERIMENT as H6;
 pub(crate) use unequal_vdevs::EXPERIMENT as H7;
 
-use crate::experiment::Outcome;
-use crate::report::figure;
+use crate::digits::figure;
+use crate::outcome::Outcome;
 use crate::row::{Bound, Kind, Row};
 
 /// What a study measured in a row.

@@ -22,7 +22,9 @@ use super::machine::{
 };
 use super::{Published, meaning, row};
 use crate::disk::{Observed, Preset, Seen};
-use crate::experiment::{Chart, Experiment, LabError, OnDevice, Outcome, Series, Setting};
+use crate::error::LabError;
+use crate::experiment::{Experiment, OnDevice, Setting};
+use crate::outcome::{Chart, Outcome, Series};
 use crate::parameter::{Origin, Parameter};
 use crate::row::{Bound, Kind, Row};
 use crate::stream::{self, RECORD_BYTES, Shape, StreamError};

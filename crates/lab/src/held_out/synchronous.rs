@@ -1,9 +1,10 @@
 //! H1: synchronous writes by 1 to 1024 threads to 1 to 8 hard disks.
 //!
 //! The study (2017) compares two versions of the intent log: an old one, in which one batch is
-//! under way and all who waited for it go on together, and a new one, in which each block of the
-//! log is issued at once. Every thread writes 8 KiB after 8 KiB to a file of its own with `sync=1`,
-//! for a minute; all files are in one dataset, in a pool of 1 to 8 disks without a log device.
+//! under way and all threads that waited for it go on together, and a new one, in which each block
+//! of the log is issued at once. Every thread writes 8 KiB after 8 KiB to a file of its own with
+//! `sync=1`, for a minute; all files are in one dataset, in a pool of 1 to 8 disks without a log
+//! device.
 //!
 //! # The machine
 //!
@@ -13,12 +14,14 @@
 //! A thread needs 20 us for itself between two writes. Processors cost nothing else, which above
 //! 20,000 writes a second would matter with the eight of the study.
 //!
-//! zinc's log has one batch under way at a time and wakes all who waited for it. So its predictions
-//! are of the old version. The time of each cell is [`OBSERVED`] instead of a minute.
+//! zinc's log has one batch under way at a time and wakes all that waited for it. So its
+//! predictions are of the old version. The time of each cell is [`OBSERVED`] instead of a minute.
 
 use super::meaning;
 use crate::disk::{Preset, Spec, preset};
-use crate::experiment::{Chart, Experiment, LabError, OnDevice, Outcome, Series, Setting};
+use crate::error::LabError;
+use crate::experiment::{Experiment, OnDevice, Setting};
+use crate::outcome::{Chart, Outcome, Series};
 use crate::parameter::{Origin, Parameter};
 use crate::row::{Bound, Row};
 use crate::stream::CACHE_BYTES;

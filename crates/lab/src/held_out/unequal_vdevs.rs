@@ -6,7 +6,9 @@
 //! that spreads blocks. So this is the engine's own code, and disks of any kind do.
 
 use super::{Published, meaning, row};
-use crate::experiment::{Experiment, LabError, OnDevice, Outcome, Setting};
+use crate::error::LabError;
+use crate::experiment::{Experiment, OnDevice, Setting};
+use crate::outcome::Outcome;
 use crate::parameter::{Origin, Parameter};
 use crate::row::{Bound, Kind};
 use crate::stream::{self, RECORD_BYTES};

@@ -7,7 +7,8 @@ use super::rows::PART;
 use super::world::Image;
 use super::{case, failed, kib, make, rate, reads};
 use crate::disk::Preset;
-use crate::experiment::{LabError, Setting};
+use crate::error::LabError;
+use crate::experiment::Setting;
 use crate::row::{Bound, Row};
 
 /// The sizes, in bits.
@@ -19,7 +20,7 @@ const SMALLEST: u64 = 50_000;
 /// A step that reads so much more slowly is one by chance: there are 970 reads in the first case.
 const NOISE: f64 = 0.05;
 
-/// Files of so many blocks, by the two sizes of the study.
+/// Files of this many blocks, by the two sizes of the study.
 pub(super) struct Made {
     pub(super) blocks: u64,
     pub(super) images: Vec<Image>,

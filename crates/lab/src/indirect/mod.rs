@@ -32,7 +32,9 @@ mod world;
 mod writes;
 
 use crate::disk::Preset;
-use crate::experiment::{Chart, Experiment, LabError, OnDevice, Outcome, Series, Setting};
+use crate::error::LabError;
+use crate::experiment::{Experiment, OnDevice, Setting};
+use crate::outcome::{Chart, Outcome, Series};
 use crate::parameter::{Origin, Parameter};
 use crate::target::Target;
 use published::{BLOCKS, READS};

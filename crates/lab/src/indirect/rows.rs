@@ -2,7 +2,7 @@
 
 use super::published::{GAIN_PERCENT, Read};
 use super::{All, rate};
-use crate::experiment::Outcome;
+use crate::outcome::Outcome;
 use crate::row::{Bound, Row};
 
 /// Their number is within 2 % of what is expected, whatever places chance chooses.

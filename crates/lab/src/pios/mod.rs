@@ -21,6 +21,7 @@
 //! compress, and hands chunks out without a lock. Everything waits and runs through an
 //! [`engine::inside::rt::Rt`], so the same run works in virtual time.
 
+mod bytes;
 mod deal;
 mod dmu;
 mod pattern;
@@ -31,10 +32,11 @@ mod run;
 mod sweep;
 mod target;
 
+pub use bytes::human;
 pub use dmu::{PoolFiles, PoolMethod};
 pub use plain::{PlainFiles, PlainMethod};
 pub use plan::{Layout, Plan};
-pub use report::{human, json, profile_table, table};
+pub use report::{json, profile_table, table};
 pub use run::{Measured, Phase, RunResult, read, write};
 pub use sweep::{Sweep, parse_bytes};
 pub use target::Target;

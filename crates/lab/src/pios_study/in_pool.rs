@@ -6,7 +6,9 @@
 
 use super::bench::{self, Measured};
 use super::{EXPERIMENT, PUBLISHED, REGIONS, columns, plan, profile, tunables_of_2007};
-use crate::experiment::{LabError, Outcome, Setting};
+use crate::error::LabError;
+use crate::experiment::Setting;
+use crate::outcome::Outcome;
 use crate::pios::{PiosError, Plan, PoolFiles, PoolMethod, profile_table};
 use crate::row::Row;
 use crate::target::Target;

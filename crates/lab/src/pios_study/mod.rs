@@ -27,7 +27,9 @@ pub mod machine;
 mod survey;
 
 use crate::disk::Preset;
-use crate::experiment::{Experiment, LabError, OnDevice, Outcome, Setting};
+use crate::error::LabError;
+use crate::experiment::{Experiment, OnDevice, Setting};
+use crate::outcome::Outcome;
 use crate::parameter::{Origin, Parameter};
 use crate::pios::{Plan, profile_table};
 use crate::row::{Bound, Row};

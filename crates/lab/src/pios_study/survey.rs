@@ -12,7 +12,9 @@
 
 use super::bench::{Measured, Setup};
 use super::{Machine, NEAR, NOISE, OF_THE_LIMIT, REGIONS, bench, machine, measure};
-use crate::experiment::{Chart, LabError, Outcome, Series, Setting};
+use crate::error::LabError;
+use crate::experiment::Setting;
+use crate::outcome::{Chart, Outcome, Series};
 use crate::row::{Bound, Range, Row};
 use engine::inside::rt::for_each_parallel;
 use engine::live::Tunable;

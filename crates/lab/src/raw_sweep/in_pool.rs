@@ -6,7 +6,9 @@
 
 use super::{ENOUGH, EXPERIMENT, PUBLISHED, chart, size_in_words};
 use crate::bare::{BareDisk as _, Pace, Until, VolumeBare, in_a_row, pace};
-use crate::experiment::{LabError, Outcome, Setting};
+use crate::error::LabError;
+use crate::experiment::Setting;
+use crate::outcome::Outcome;
 use crate::row::Row;
 use crate::stream::StreamError;
 use crate::target::Target;

@@ -2,7 +2,7 @@
 
 use super::{ENOUGH, PUBLISHED, PUBLISHED_CACHED, PUBLISHED_TRANSFER, Size, size_in_words};
 use crate::bare::Pace;
-use crate::experiment::Outcome;
+use crate::outcome::Outcome;
 use crate::row::{Bound, Row};
 use std::fmt::Write as _;
 

@@ -1,9 +1,11 @@
 //! Outcomes as one page that needs nothing else: no scripts, no fonts, no pictures from elsewhere.
 
+use super::escape::escape;
 use super::story::story;
 use super::svg::{COLOURS, Classes, svg};
-use super::{bounds, figure, freedom, headline, published, reasons, spread, values, verdict};
-use crate::experiment::{Chart, Outcome, Tally, tallies};
+use super::{bounds, freedom, headline, published, reasons, spread, values, verdict};
+use crate::digits::figure;
+use crate::outcome::{Chart, Outcome, Tally, tallies};
 use std::fmt::Write as _;
 
 /// Colours of series: for light and for dark pages, told apart by lightness too.
@@ -253,19 +255,4 @@ fn parameters(outcome: &Outcome, out: &mut String) {
         );
     }
     out.push_str("</table></div>\n");
-}
-
-/// Text as HTML.
-pub(super) fn escape(text: &str) -> String {
-    let mut out = String::with_capacity(text.len());
-    for c in text.chars() {
-        match c {
-            '&' => out.push_str("&amp;"),
-            '<' => out.push_str("&lt;"),
-            '>' => out.push_str("&gt;"),
-            '"' => out.push_str("&quot;"),
-            c => out.push(c),
-        }
-    }
-    out
 }

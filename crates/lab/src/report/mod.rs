@@ -1,5 +1,6 @@
 //! Outcomes for people and programs: text for a terminal, one HTML page with charts, JSON.
 
+mod escape;
 mod html;
 mod story;
 mod svg;
@@ -8,7 +9,8 @@ mod text;
 pub use html::page;
 pub use text::text;
 
-use crate::experiment::{Outcome, Tally, tallies};
+use crate::digits::figure;
+use crate::outcome::{Outcome, Tally, tallies};
 use crate::row::{Kind, Published, Row, Verdict};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -155,20 +157,6 @@ pub(crate) fn freedom(outcome: &Outcome) -> String {
     )
 }
 
-/// A figure with about four digits.
-pub(crate) fn figure(value: f64) -> String {
-    let size = value.abs();
-    if value.fract() == 0.0 && size < 1e15 || size >= 1000.0 {
-        format!("{value:.0}")
-    } else if size >= 100.0 {
-        format!("{value:.1}")
-    } else if size >= 1.0 {
-        format!("{value:.2}")
-    } else {
-        format!("{value:.3}")
-    }
-}
-
 /// What is said of a row, in a cell of a table.
 pub(crate) fn verdict(row: &Row) -> &'static str {
     match row.verdict() {
@@ -206,7 +194,7 @@ pub(crate) fn log_ticks(low: f64, high: f64) -> Vec<f64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::experiment::{Chart, Series};
+    use crate::outcome::{Chart, Series};
     use crate::parameter::{Origin, Parameter};
     use crate::row::{Bound, Range};
 
@@ -293,13 +281,6 @@ mod tests {
         let many = log_ticks(1.0, 1e9);
         assert!((5..=11).contains(&many.len()), "{many:?}");
         assert!(ticks(5.0, 5.0).len() < 10);
-    }
-
-    #[test]
-    fn figures_have_four_digits_or_so() {
-        let shown: Vec<String> =
-            [16.0, 2.456, 47.123, 189.04, 12195.3, 0.0861].map(figure).into_iter().collect();
-        assert_eq!(shown, ["16", "2.46", "47.12", "189.0", "12195", "0.086"]);
     }
 
     #[test]

@@ -2,9 +2,9 @@
 //! repetition cannot say, and, where a row is outside its bounds, what is known of the reason.
 //!
 //! A reason is printed only where a row of its name is outside; what holds of the figures
-//! themselves is computed from them ([`crate::experiment::Outcome::says`]).
+//! themselves is computed from them ([`crate::outcome::Outcome::says`]).
 
-use crate::experiment::Outcome;
+use crate::outcome::Outcome;
 use crate::row::Row;
 
 /// About one study.

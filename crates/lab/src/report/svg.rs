@@ -1,8 +1,9 @@
 //! Charts as SVG inside a page: colours come from the page's style, by class.
 
-use super::html::escape;
-use super::{figure, log_ticks, ticks};
-use crate::experiment::Chart;
+use super::escape::escape;
+use super::{log_ticks, ticks};
+use crate::digits::figure;
+use crate::outcome::Chart;
 use std::fmt::Write as _;
 
 const WIDTH: f64 = 640.0;

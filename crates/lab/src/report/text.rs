@@ -1,10 +1,10 @@
 //! An outcome on a terminal.
 
 use super::{
-    bounds, figure, freedom, headline, log_ticks, published, reasons, spread, ticks, values,
-    verdict,
+    bounds, freedom, headline, log_ticks, published, reasons, spread, ticks, values, verdict,
 };
-use crate::experiment::{Chart, Outcome};
+use crate::digits::figure;
+use crate::outcome::{Chart, Outcome};
 use std::fmt::Write as _;
 
 /// Marks of a chart's lines.

@@ -8,7 +8,8 @@
 
 use super::{PUBLISHED, Sizes};
 use crate::bare::{BareDisk as _, Pace, Until, VolumeBare, in_a_row, pace};
-use crate::experiment::{LabError, Setting};
+use crate::error::LabError;
+use crate::experiment::Setting;
 use crate::stream::{StreamError, WRITE_BYTES};
 use crate::target::Target;
 use crate::workspace::{self, OpenWorkspace};

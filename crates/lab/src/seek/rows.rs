@@ -8,7 +8,7 @@ use super::{
     Sizes, bandwidth_break, break_even_percent, idle_break,
 };
 use crate::bare::Pace;
-use crate::experiment::Outcome;
+use crate::outcome::Outcome;
 use crate::row::{Bound, Row};
 use std::fmt::Write as _;
 

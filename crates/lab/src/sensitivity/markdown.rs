@@ -1,7 +1,7 @@
 //! A sensitivity as tables that can be read on a terminal and in a document, and as JSON.
 
 use super::{Effect, LeftOut, Published, Sensitivity};
-use crate::report::figure;
+use crate::digits::figure;
 use serde_json::{Value, json as object};
 use std::fmt::Write as _;
 

@@ -5,7 +5,9 @@
 //! is written beside the experiment counts too.
 
 use super::MIB;
-use crate::experiment::{LabError, Outcome, Series, Setting};
+use crate::error::LabError;
+use crate::experiment::Setting;
+use crate::outcome::{Outcome, Series};
 use crate::row::Row;
 use crate::stream::{self, RECORD_BYTES, StreamError};
 use crate::target::Target;

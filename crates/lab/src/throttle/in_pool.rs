@@ -8,7 +8,9 @@
 use super::judge::{self, Measured};
 use super::run::{Test, known, on_pool};
 use super::{DISKS, EXPERIMENT, OBSERVED, Part, WRITERS, reports, test};
-use crate::experiment::{LabError, Outcome, Setting};
+use crate::error::LabError;
+use crate::experiment::Setting;
+use crate::outcome::Outcome;
 use crate::stream::RECORD_BYTES;
 use crate::target::Target;
 use crate::workspace::{self, OpenWorkspace};

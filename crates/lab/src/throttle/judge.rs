@@ -7,7 +7,7 @@
 
 use super::run::Observed;
 use super::shape::{self, Buckets};
-use crate::experiment::{Chart, Outcome, Series};
+use crate::outcome::{Chart, Outcome, Series};
 use crate::row::{Bound, Range, Row};
 use engine::live::TxgRecord;
 

@@ -55,7 +55,9 @@ pub mod run;
 mod shape;
 
 use crate::disk::Preset;
-use crate::experiment::{Experiment, LabError, OnDevice, Outcome, Setting};
+use crate::error::LabError;
+use crate::experiment::{Experiment, OnDevice, Setting};
+use crate::outcome::Outcome;
 use crate::parameter::{Origin, Parameter};
 use crate::target::Target;
 use engine::inside::rt::Rt;

@@ -1,6 +1,6 @@
 //! How disks lie in a pool: groups of equal width, striped.
 
-use crate::experiment::LabError;
+use crate::error::LabError;
 use engine::inside::device::WriteDeviceRef;
 use engine::live::{Devices, NewTop, SpaceClass, VdevSpec};
 use std::fmt;

@@ -2,7 +2,7 @@
 //! second.
 
 use super::Answer;
-use crate::experiment::{Chart, Outcome, Series};
+use crate::outcome::{Chart, Outcome, Series};
 use crate::pios::parse_bytes;
 use crate::report;
 use crate::row::Row;

@@ -4,7 +4,7 @@ use super::load::Files;
 use super::{Layout, Question};
 use crate::content::contents;
 use crate::disk::Preset;
-use crate::experiment::LabError;
+use crate::error::LabError;
 use crate::stream::{StreamError, write_record};
 use engine::inside::rt::{Rng as _, Xoshiro256};
 use engine::live::{Devices, Leave, LivePool, OwnChanges};

@@ -19,8 +19,8 @@
 
 use super::kept::Kept;
 use super::maps::{self, Change, Shape, WriteMaps};
-use super::open::header_of;
 use super::ranges::Ranges;
+use super::stored::header_of;
 use super::sync::MosWriter;
 use super::top::Top;
 use super::{Allocator, Tops};

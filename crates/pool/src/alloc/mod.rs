@@ -47,6 +47,7 @@ mod open;
 mod ranges;
 mod removed;
 mod spec;
+mod stored;
 mod sync;
 mod top;
 
@@ -102,7 +103,7 @@ pub struct Allocator {
     /// By class.
     lanes: [Box<[Padded]>; CLASSES.len()],
     /// Objects of log space maps and of unflushed txgs, to be removed by the first sync.
-    logs: Mutex<Option<open::Logs>>,
+    logs: Mutex<Option<stored::Logs>>,
     problems: Mutex<Vec<String>>,
 }
 

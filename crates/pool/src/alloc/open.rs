@@ -3,80 +3,16 @@
 //! Only the headers of the metaslabs' maps are read here: so much is allocated, and so long are the
 //! free ranges. Log space maps are read whole; a pool that was exported has none to speak of.
 
-use super::maps::{Each, ReadMaps};
 use super::metaslab::{Summary, fragmentation};
 use super::spec::{Summaries, TopSpec};
+use super::stored::{Logs, MosMaps, header_of, read_map};
 use super::top::Top;
 use super::{AllocOptions, Allocator, BUCKETS};
-use dmu::{Object, Objset, Zap};
+use dmu::{Objset, Zap};
 use ondisk::deadlist;
 use ondisk::mos::{self, vdev_zap};
-use ondisk::spacemap::{
-    self, Action, Entry, HEADER_SIZE, HISTOGRAM_BUCKETS, LOG_SHIFT, SpaceMapHeader,
-};
+use ondisk::spacemap::{self, Action, Entry, HISTOGRAM_BUCKETS, LOG_SHIFT, SpaceMapHeader};
 use std::collections::BTreeMap;
-
-/// Bytes of a map that are read at once; whole blocks.
-const READ_AT_ONCE: u64 = 1 << 20;
-/// Longest map that is read, in bytes.
-const LENGTH_MAX: u64 = 1 << 32;
-
-/// What the first sync removes.
-#[derive(Default)]
-pub(super) struct Logs {
-    /// Table of the logs.
-    pub(super) table: u64,
-    /// Key in the table, and object.
-    pub(super) logs: Vec<(Vec<u8>, u64)>,
-    /// Logs with a histogram in their headers.
-    pub(super) histograms: i64,
-    /// Objects with the txgs from which on logs count, and how many words they have.
-    pub(super) unflushed: Vec<(u64, u64)>,
-}
-
-impl Logs {
-    fn is_empty(&self) -> bool {
-        self.logs.is_empty() && self.unflushed.is_empty()
-    }
-}
-
-/// Space maps of the MOS.
-pub(super) struct MosMaps {
-    pub(super) mos: Objset,
-}
-
-impl ReadMaps for MosMaps {
-    fn read(&self, object: u64, each: &mut Each<'_>) -> Result<(), String> {
-        let object = self.mos.object(object).map_err(|e| e.to_string())?;
-        read_map(&object, each).map_err(|e| match e {
-            Ok(text) => text,
-            Err(e) => e.to_string(),
-        })
-    }
-}
-
-/// `Err(Ok(text))`: what `each` said.
-fn read_map(object: &Object, each: &mut Each<'_>) -> Result<(), Result<String, dmu::Error>> {
-    let length = header_of(object).map_err(Err)?.length;
-    if length > LENGTH_MAX.min(object.size_of_blocks()) {
-        return Err(Err(object.error(dmu::ErrorKind::Tree("a space map is too long"))));
-    }
-    let piece = READ_AT_ONCE.max(object.dnode().block_size());
-    let mut at = 0;
-    while at < length {
-        let mut bytes = vec![0; piece.min(length - at) as usize];
-        object.read_at(at, &mut bytes).map_err(Err)?;
-        each(&bytes, object.dnode().endian).map_err(Ok)?;
-        at += bytes.len() as u64;
-    }
-    Ok(())
-}
-
-pub(super) fn header_of(object: &Object) -> dmu::Result<SpaceMapHeader> {
-    let dnode = object.dnode();
-    let bonus = dnode.bonus.get(..HEADER_SIZE).unwrap_or(&dnode.bonus);
-    SpaceMapHeader::decode(bonus, dnode.endian).map_err(|e| object.format_error(0, e))
-}
 
 /// The first `count` words of an object, as far as it goes.
 fn words(mos: &Objset, object: u64, count: u64) -> dmu::Result<Vec<u64>> {

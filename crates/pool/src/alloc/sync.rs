@@ -3,7 +3,7 @@
 use super::Allocator;
 use super::maps::{self, Shape, WriteMaps};
 use super::metaslab::Metaslab;
-use super::open::{Logs, header_of};
+use super::stored::{Logs, header_of};
 use super::top::Top;
 use dmu::{NewObject, Objset, Place, Tx, zap};
 use ondisk::spacemap::SpaceMapHeader;

@@ -189,7 +189,7 @@ impl FeatureTable {
     /// Changes the count of an enabled feature; one that is not enabled stays so.
     pub(crate) fn add(&self, tx: &Tx, guid: &str, delta: i64) -> dmu::Result<()> {
         let Some(feature) = features::by_guid(guid) else { return Ok(()) };
-        // The tables are the truth: some counts are kept by those who use the feature.
+        // The tables are the truth: some counts are kept by what uses the feature.
         let table = dmu::Zap::open(&self.mos.object(self.table_of(feature))?)?;
         let Some(old) = table.get_u64(guid)? else { return Ok(()) };
         let new = old.saturating_add_signed(delta);

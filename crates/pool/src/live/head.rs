@@ -22,7 +22,7 @@ pub struct Head {
     pub(super) owners: Option<Arc<FileOwners>>,
     pub(super) fs: Mutex<Option<Filesystem>>,
     pub(super) properties: Mutex<HeadProperties>,
-    /// What was changed and is not durable, for those who want it to survive now.
+    /// What was changed and is not durable, for callers that want it to survive now.
     pub(super) log: Arc<IntentLog>,
     pub(super) space: Arc<HeadSpace>,
 }

@@ -21,10 +21,10 @@ use super::writable::obstacles;
 use crate::assemble::{Candidate, CandidateState, is_out_of_use};
 use crate::error::{Error, Result};
 use crate::obstacle::Obstacle;
-use crate::open::{OpenOptions, Pool};
+use crate::open::{OpenOptions, Pool, find};
 use crate::scan::{look_at_device, read_labels};
 use crate::uberblocks;
-use device::{DeviceRef, DeviceSource, WriteDeviceRef};
+use device::{DeviceRef, DeviceSource, LocalDevices, WriteDeviceRef};
 use dmu::{CachedStore, LiveSpec, Objset, PendingSource, SetPolicy};
 use ondisk::config::{LabelConfig, VdevConfig};
 use ondisk::uberblock::Uberblock;
@@ -86,6 +86,18 @@ impl ImportOptions {
             ignore_limits: false,
             tunables: Vec::new(),
         }
+    }
+}
+
+impl LivePool {
+    /// Opens a pool for writing by its name or guid, with the devices of this machine. The search
+    /// and the runtime are those of [`ImportOptions::open`].
+    ///
+    /// # Errors
+    /// Those of [`Pool::open`], and of [`import`].
+    pub fn open(wanted: &str, options: &ImportOptions) -> Result<Self> {
+        let candidate = find(wanted, &options.open)?;
+        import(&options.open.rt, &candidate, options, &LocalDevices::default())
     }
 }
 

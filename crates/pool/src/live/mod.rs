@@ -17,7 +17,7 @@
 //! budget  transactions           how much may be written, and the way into a txg
 //! tunables  tune                 what can be turned, with names, units and ranges, and its way
 //! features  config  history      what the MOS says of the pool itself
-//! mode  suspend                  devices that fail, and what becomes of those who wait
+//! mode  suspend                  devices that fail, and what becomes of threads that wait
 //! paths  leaves  back            where its devices are, what they missed, how they come back
 //! attach                         sides of mirrors
 //! remove                         log, cache and spare devices that go
@@ -94,7 +94,7 @@ pub use shared::TaskCx;
 pub use spares::SpareTaken;
 pub use task_faults::TaskFaults;
 pub use tunables::{Setting, Tunable, TunableError, Tunables};
-pub use txg::TxgLimits;
+pub use txg::{StopWatch, TxgLimits};
 pub use uses::InUse;
 pub(crate) use writable::can_write_features;
 pub use writable::obstacles;
@@ -253,6 +253,12 @@ impl LivePool {
     #[must_use]
     pub fn suspended(&self) -> Option<Arc<str>> {
         self.shared.txgs.why_stopped()
+    }
+
+    /// What waits for the end of the pool without keeping it open.
+    #[must_use]
+    pub fn stop_watch(&self) -> StopWatch {
+        StopWatch::new(&self.shared.txgs)
     }
 
     /// The last txg that is durable.

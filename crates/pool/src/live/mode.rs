@@ -1,4 +1,4 @@
-//! What becomes of those who wait for a pool whose devices fail.
+//! What becomes of threads that wait for a pool whose devices fail.
 
 /// The pool's property `failmode`, by its numbers on disk.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

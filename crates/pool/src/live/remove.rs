@@ -21,14 +21,15 @@ use super::config::Builder;
 use super::log::missing_logs;
 use super::shared::TaskCx;
 use super::sides::{bad, refused};
-use super::vdevs::aux_guid;
 use crate::error::Result;
+use crate::scan::look_at_device;
 use device::WriteDeviceRef;
 use dmu::Zap;
-use ondisk::config::{PoolState, VdevConfig};
+use ondisk::config::{LabelConfig, PoolState, VdevConfig};
 use ondisk::mos::{self, vdev_zap};
 use ondisk::nvlist::NvValue;
 use ondisk::spacemap::SpaceMapHeader;
+use std::sync::Arc;
 use vdev::label;
 
 /// Txgs after which a log device is empty when nothing is written to it any more: the one that ends
@@ -55,6 +56,15 @@ fn without_top(root: &VdevConfig, guid: u64) -> Result<VdevConfig> {
     let lists = children.iter().map(VdevConfig::to_nvlist).collect();
     list.set("children", NvValue::NvListArray(lists));
     VdevConfig::decode(&list).map_err(|e| bad(&e))
+}
+
+/// Clears the labels of a device that was taken out of the pool, unless it has others by now.
+fn clear_labels(device: &WriteDeviceRef, are_its_own: &dyn Fn(&LabelConfig) -> bool) {
+    let found = look_at_device(&Arc::clone(device).as_device(), "".into());
+    if found.is_some_and(|found| are_its_own(&found.config)) {
+        // The pool goes without it: what its labels say is of importance to others only.
+        let _ = label::clear(device.as_ref(), &[0, 1, 2, 3]);
+    }
 }
 
 impl TaskCx<'_> {
@@ -145,7 +155,8 @@ impl LivePool {
         let leaves: Vec<u64> = top.walk().filter(|v| v.kind.is_leaf()).map(|v| v.guid).collect();
         let tree = self.shared.reader.vdevs();
         let leaves = tree.leaves().filter(|l| leaves.contains(&l.guid()));
-        let devices: Vec<WriteDeviceRef> = leaves.filter_map(|l| l.writer().cloned()).collect();
+        let devices = leaves.filter_map(|l| Some((l.guid(), l.writer().cloned()?)));
+        let devices: Vec<(u64, WriteDeviceRef)> = devices.collect();
         drop(tree);
         self.shared.alloc.avoid_log(id);
         let heads = self.shared.all_heads();
@@ -159,9 +170,12 @@ impl LivePool {
             self.shared.alloc.use_log(id);
         }
         removed?;
-        for device in devices {
-            // The pool goes without it: what its labels say is of importance to others only.
-            let _ = label::clear(device.as_ref(), &[0, 1, 2, 3]);
+        let pool = self.guid();
+        for (guid, device) in devices {
+            clear_labels(&device, &|label| match label {
+                LabelConfig::Member(c) => c.pool_guid == pool && c.guid == Some(guid),
+                LabelConfig::Aux(_) => false,
+            });
         }
         Ok(())
     }
@@ -202,11 +216,11 @@ impl LivePool {
             let pool = cx.shared.config.lock().facts.name.clone();
             cx.log_event_of_pool("vdev remove", &format!("{pool} vdev ({kind}) {path}"))
         })?;
-        let is_cache = state == PoolState::L2cache;
-        if let Some(device) = device.filter(|_| is_cache)
-            && aux_guid(&device, state) == Some(guid)
-        {
-            let _ = label::clear(device.as_ref(), &[0, 1, 2, 3]);
+        if let Some(device) = device.filter(|_| state == PoolState::L2cache) {
+            clear_labels(&device, &|label| match label {
+                LabelConfig::Aux(c) => c.guid == guid && c.state == state,
+                LabelConfig::Member(_) => false,
+            });
         }
         Ok(())
     }

@@ -63,7 +63,7 @@ pub(super) struct ConfigState {
 }
 
 impl ConfigState {
-    /// Of a pool that was just opened or made. The labels must say who has it now.
+    /// Of a pool that was just opened or made. The labels must say which host has it now.
     pub(super) fn new(
         facts: PoolFacts,
         root: VdevConfig,

@@ -26,8 +26,8 @@
 //! where they are then, and the same uberblock is written again; a device that misses something by
 //! now, which the txg does not say, is taken out before.
 //!
-//! Only who asked for it waits ([`LivePool::outlast_failures`]): a program that has no way to be
-//! told that devices are back is better off with an error.
+//! Only a process that asked for it waits ([`LivePool::outlast_failures`]): a program that has no
+//! way to be told that devices are back is better off with an error.
 
 use super::LivePool;
 use super::mode::FailMode;
@@ -90,13 +90,13 @@ impl LivePool {
         Ok(())
     }
 
-    /// What becomes of those who wait while the pool is suspended, from now on. On disk it is the
-    /// property `failmode`.
+    /// What becomes of threads that wait while the pool is suspended, from now on. On disk it is
+    /// the property `failmode`.
     pub fn set_fail_mode(&self, mode: FailMode) {
         self.shared.txgs.set_fail_mode(mode);
     }
 
-    /// What becomes of those who wait while the pool is suspended.
+    /// What becomes of threads that wait while the pool is suspended.
     #[must_use]
     pub fn fail_mode(&self) -> FailMode {
         self.shared.txgs.fail_mode()

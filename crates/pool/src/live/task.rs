@@ -127,7 +127,7 @@ impl<'a> TaskCx<'a> {
 
     /// Frees a piece of what was destroyed before. `tasks_ran` when this txg may have added to it:
     /// many ways lead there (a snapshot, its last hold or clone, a rollback), so the lists are
-    /// asked, not those who may have filled them.
+    /// asked, not what may have filled them.
     pub(super) fn free_a_piece(&self, tasks_ran: bool) -> Result<()> {
         let reaping = &self.shared.reaping;
         if tasks_ran {

@@ -64,7 +64,7 @@ impl Turns {
 }
 
 impl Turn<'_> {
-    /// The holder waits for something: others who come meanwhile queue up.
+    /// The holder waits for something: threads that come meanwhile queue up.
     pub(super) fn keep(&mut self) {
         self.kept = true;
     }

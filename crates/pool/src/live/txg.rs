@@ -141,7 +141,7 @@ impl State {
         self.stop.as_ref().map_or(Ok(()), |why| Err(Arc::clone(why)))
     }
 
-    /// The same for who gives up waiting when the machine is suspended.
+    /// The same for a thread that gives up waiting when the machine is suspended.
     fn check_going(&self, mode: FailMode) -> Result<(), Stopped> {
         self.check()?;
         match &self.suspended {
@@ -797,6 +797,7 @@ impl zio::WriteObserver for Txgs {
 
 mod suspend;
 
+pub use suspend::StopWatch;
 pub(crate) use suspend::suspended;
 
 #[cfg(test)]

@@ -1,17 +1,23 @@
-//! Who sends.
+//! Which thread sends.
 //!
 //! A device may answer within the submission, and the answer admits the next request. Were that
 //! submitted at once, a thousand requests to memory would be a thousand frames deep. So a thread
 //! that is sending already only notes which queue has something to send, and its outermost
 //! submission sees to it when it comes back.
 
-use super::leaf::{Begun, LeafQueue};
 use std::cell::RefCell;
+use std::ptr;
 use std::sync::Arc;
+
+/// A queue that sends.
+pub(super) trait Sends {
+    /// Sends what may begin now.
+    fn send_more(self: Arc<Self>);
+}
 
 thread_local! {
     /// `Some` while this thread sends: queues that have more to send.
-    static DEFERRED: RefCell<Option<Vec<Arc<LeafQueue>>>> = const { RefCell::new(None) };
+    static DEFERRED: RefCell<Option<Vec<Arc<dyn Sends>>>> = const { RefCell::new(None) };
 }
 
 /// This thread is inside a submission.
@@ -19,18 +25,15 @@ pub(super) fn is_within() -> bool {
     DEFERRED.with_borrow(Option::is_some)
 }
 
-/// Sends what has begun and whatever that leads to; `nested` only defers it.
-pub(super) fn run_or_defer(queue: &Arc<LeafQueue>, nested: bool, begun: Begun) {
-    if nested {
-        DEFERRED.with_borrow_mut(|deferred| {
-            let deferred = deferred.get_or_insert_default();
-            if !deferred.iter().any(|q| Arc::ptr_eq(q, queue)) {
-                deferred.push(Arc::clone(queue));
-            }
-        });
-    } else if !begun.is_empty() {
-        run(queue, begun);
-    }
+/// Notes, inside a submission, that a queue has more to send.
+pub(super) fn defer(queue: Arc<dyn Sends>) {
+    DEFERRED.with_borrow_mut(|deferred| {
+        let deferred = deferred.get_or_insert_default();
+        let is_it = |q: &Arc<dyn Sends>| ptr::addr_eq(Arc::as_ptr(q), Arc::as_ptr(&queue));
+        if !deferred.iter().any(is_it) {
+            deferred.push(queue);
+        }
+    });
 }
 
 /// Forgets what is deferred also when a device panics.
@@ -43,15 +46,13 @@ impl Drop for Sending {
     }
 }
 
-fn run(queue: &Arc<LeafQueue>, begun: Begun) {
+/// Does a first submission, and then what was deferred meanwhile.
+pub(super) fn run(first: impl FnOnce()) {
     DEFERRED.set(Some(Vec::new()));
     let _sending = Sending;
-    queue.send(begun);
+    first();
     while let Some(next) = DEFERRED.with_borrow_mut(|deferred| deferred.as_mut().and_then(Vec::pop))
     {
-        let begun = next.pick_now();
-        if !begun.is_empty() {
-            next.send(begun);
-        }
+        next.send_more();
     }
 }

@@ -41,7 +41,7 @@ pub(super) struct Beginning {
 }
 
 /// Requests that begin together.
-pub(super) type Begun = Vec<Beginning>;
+type Begun = Vec<Beginning>;
 
 /// A request at the device. Counts as failed when the device drops it unanswered.
 struct Issued {
@@ -157,7 +157,16 @@ impl LeafQueue {
         if is_unbounded {
             return self.send(begun);
         }
-        drive::run_or_defer(self, nested, begun);
+        self.send_or_defer(nested, begun);
+    }
+
+    /// Sends what has begun and whatever that leads to; inside another submission it is deferred.
+    fn send_or_defer(self: &Arc<Self>, nested: bool, begun: Begun) {
+        if nested {
+            drive::defer(Arc::clone(self) as _);
+        } else if !begun.is_empty() {
+            drive::run(|| self.send(begun));
+        }
     }
 
     /// A request may go to the device without standing in line.
@@ -165,8 +174,8 @@ impl LeafQueue {
         state.lines.is_empty() && state.schedule.admits(class, &self.limits)
     }
 
-    /// Reads on the calling thread, when the read need not stand in line: who is going to wait for
-    /// it anyway then needs no other thread. Must not be called from a completion.
+    /// Reads on the calling thread, when the read need not stand in line: a thread that is going to
+    /// wait for it anyway then needs no other thread. Must not be called from a completion.
     pub(crate) fn read_here(
         self: &Arc<Self>,
         class: IoClass,
@@ -219,13 +228,8 @@ impl LeafQueue {
         out
     }
 
-    /// The same for who does not hold the lock.
-    pub(super) fn pick_now(&self) -> Begun {
-        self.pick(&mut self.state.lock())
-    }
-
     /// Hands over what has begun, with one submission of each kind.
-    pub(super) fn send(self: &Arc<Self>, begun: Begun) {
+    fn send(self: &Arc<Self>, begun: Begun) {
         let is_timed = begun.iter().any(|b| b.weight > 0);
         let now = if is_timed { self.clock() } else { 0 };
         let (mut reads, mut writes) = (Vec::new(), Vec::new());
@@ -318,7 +322,16 @@ impl LeafQueue {
             }
             if nested { Vec::new() } else { self.pick(&mut state) }
         };
-        drive::run_or_defer(self, nested, begun);
+        self.send_or_defer(nested, begun);
+    }
+}
+
+impl drive::Sends for LeafQueue {
+    fn send_more(self: Arc<Self>) {
+        let begun = self.pick(&mut self.state.lock());
+        if !begun.is_empty() {
+            self.send(begun);
+        }
     }
 }
 

@@ -133,7 +133,7 @@ impl QueueLimits {
         self.cell(limit).store(value, Relaxed);
     }
 
-    /// Who says how urgent asynchronous writes are; nobody: they have their most.
+    /// What says how urgent asynchronous writes are; `None`: they have their most.
     pub fn set_pressure(&self, pressure: Option<Arc<dyn Pressure>>) {
         *self.pressure.write() = pressure;
     }

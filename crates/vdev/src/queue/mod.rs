@@ -18,18 +18,19 @@
 //! writes grows with the pool's dirty data, so that a pool with little to do leaves its devices to
 //! readers, and has them at full speed before it has to slow writers down.
 //!
-//! *Order* (`line`). Who is waited for goes first come, first served. The others go by offset,
-//! upwards from the last one, within classes of half a second of age, so that none waits for ever.
+//! *Order* (`line`). Requests that a thread waits for go first come, first served. The others go by
+//! offset, upwards from the last one, within classes of half a second of age, so that none waits
+//! for ever.
 //!
 //! *Aggregation*. A write that is admitted takes with it the waiting writes of its class that lie
 //! next to it, up to the aggregation limit, and counts as one. (Not what goes in turn: there each
 //! is waited for.) Should the device refuse the whole, each is tried again alone. Reads are merged
 //! before they come here (`gather`), where their buffers are.
 //!
-//! *Who does the work*. There is no thread here. The submitter sends what is admitted; the thread
-//! that brings a result, a thread of the device, sends what the freed place admits before it tells
-//! the owner. No lock is held over a submission, and a submission within a submission only leaves
-//! word for the outer one (`drive`), so nothing recurses, however the device answers.
+//! *Which thread does the work*. There is no thread here. The submitter sends what is admitted; the
+//! thread that brings a result, a thread of the device, sends what the freed place admits before it
+//! tells the owner. No lock is held over a submission, and a submission within a submission only
+//! leaves word for the outer one (`drive`), so nothing recurses, however the device answers.
 //!
 //! *Never stuck*: a limit is at least 1, so something waits only while something is active, and
 //! whatever ends looks for what to send next.

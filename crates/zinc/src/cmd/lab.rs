@@ -11,10 +11,12 @@ use crate::session::Session;
 use crate::ui;
 use clap::{ArgGroup, Subcommand};
 use engine::LivePool;
-use lab::bare::{Access, FileBare, ModelBare};
+use lab::bare::{Access, FileBare, Fitted, ModelBare};
 use lab::disk::Preset;
-use lab::experiment::{Experiment, LabError, OnDevice, Outcome, Setting};
-use lab::fit::{self, Effort, Fitted};
+use lab::error::LabError;
+use lab::experiment::{Experiment, OnDevice, Setting};
+use lab::fit::{self, Effort};
+use lab::outcome::Outcome;
 use lab::report;
 use lab::runs::Job;
 use lab::target::{PoolTarget, Target};
@@ -83,7 +85,8 @@ pub struct Run {
     /// Seconds for each figure on a real device
     #[arg(long, value_name = "SECONDS", default_value_t = 2.0, value_parser = seconds)]
     seconds: f64,
-    /// Decides what chance decides: where platters and heads stand, where reads go, who comes first
+    /// Decides what chance decides: where platters and heads stand, where reads go, which comes
+    /// first
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
     /// Run with this many seeds from --seed on, and show median and range; without it as many as

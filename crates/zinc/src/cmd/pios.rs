@@ -9,7 +9,7 @@ use crate::ui::{self, Table};
 use clap::ValueEnum;
 use engine::LivePool;
 use engine::Rt;
-use lab::experiment::{Chart, Outcome, Series};
+use lab::outcome::{Chart, Outcome, Series};
 use lab::pios::{
     self, Layout, PiosError, PlainFiles, PlainMethod, Plan, PoolFiles, PoolMethod, RunResult,
     Sweep, Target,

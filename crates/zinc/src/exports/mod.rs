@@ -33,7 +33,7 @@ pub struct Exports {
     pub listen: Option<SocketAddr>,
     /// Clients change nothing.
     pub is_read_only: bool,
-    /// The command line, for who asks what runs.
+    /// The command line, for a caller that asks what runs.
     pub shown: String,
 }
 

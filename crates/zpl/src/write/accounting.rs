@@ -1,4 +1,4 @@
-//! Who the space of a file counts for: owner, group and project, read from its attributes.
+//! What the space of a file counts for: owner, group and project, read from its attributes.
 
 use crate::fs::Filesystem;
 use dmu::{Accounting, Block, Owner};

@@ -302,7 +302,7 @@ impl Filesystem {
         }
         attrs.content_changed(now);
         attrs.save(self, tx)?;
-        // As far as there was something, so that who repeats it does not have to ask.
+        // As far as there was something, so that a caller that repeats it does not have to ask.
         let length = if extends { length } else { behind - offset };
         self.note(tx, &Op::Punch { file, offset, length, extends: true }, &[], &[]);
         Ok(())

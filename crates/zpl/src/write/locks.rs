@@ -35,8 +35,8 @@ struct Held {
     changed: Option<Arc<Changed>>,
 }
 
-/// Who waits for one object. Two conditions, so that one release wakes those who can go on, and of
-/// many who want the object for themselves, one.
+/// What waits for one object. Two conditions, so that one release wakes those that can go on, and
+/// of many that want the object for themselves, one.
 struct Changed {
     for_exclusive: Condvar,
     for_shared: Condvar,

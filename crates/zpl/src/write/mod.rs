@@ -34,15 +34,19 @@ pub(crate) mod attrs;
 mod create;
 mod data;
 mod format;
+mod limits;
 pub(crate) mod locks;
 mod log;
 mod names;
 mod open;
+mod opens;
 mod pieces;
 mod quotas;
 mod remove;
 mod rename;
 mod setattr;
+mod settings;
+pub(crate) mod state;
 mod stored;
 mod tables;
 mod undo;
@@ -56,17 +60,13 @@ pub use format::FormatOptions;
 pub use open::OpenFile;
 pub use quotas::Limited;
 pub use rename::RenameMode;
+pub use settings::{FsSettings, XattrStore};
 
 use crate::error::{Error, Result};
 use crate::fs::Filesystem;
 use crate::op::{Op, Outcome};
 use dmu::{Hold, Tx};
-use locks::KeyedLocks;
 use ondisk::znode::{Time, flags};
-use open::OpenTable;
-use parking_lot::Mutex;
-use std::sync::{Arc, OnceLock};
-use zil::IntentLog;
 
 /// Bytes of indirect blocks and dnodes that a change of content makes dirty beside its data, at
 /// most but for odd cases.
@@ -75,79 +75,6 @@ const HOLD_TREE: u64 = 256 << 10;
 /// Bytes that a change of names or attributes makes dirty, at most but for odd cases: a few blocks
 /// of dnodes and leaves of directories.
 const HOLD_NAMES: u64 = 128 << 10;
-
-/// Where new extended attributes go (property `xattr`).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum XattrStore {
-    /// Among the attributes, as far as they fit.
-    Sa,
-    /// Into a hidden directory.
-    Dir,
-    /// There are none.
-    Off,
-}
-
-/// Properties of a dataset that change what is written.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct FsSettings {
-    /// Size of the blocks of a file of more than one, a power of two from 512 to 16 MiB.
-    pub record_size: u32,
-    /// Where extended attributes go.
-    pub xattr: XattrStore,
-    /// Access times are kept.
-    pub atime: bool,
-    /// An access time is only kept when it tells something: when the file changed since it was last
-    /// read, or that was a day ago.
-    pub relatime: bool,
-    /// Nothing may be changed.
-    pub read_only: bool,
-    /// Slots of 512 bytes of the dnode of a new file; `None`: what the object set does.
-    pub dnode_slots: Option<u8>,
-    /// Names may have up to 1023 bytes.
-    pub long_names: bool,
-}
-
-impl Default for FsSettings {
-    fn default() -> Self {
-        Self {
-            record_size: 128 << 10,
-            xattr: XattrStore::Sa,
-            atime: true,
-            relatime: true,
-            read_only: false,
-            dnode_slots: None,
-            long_names: false,
-        }
-    }
-}
-
-/// What a file system needs to be changed.
-pub(crate) struct State {
-    settings: Mutex<FsSettings>,
-    pub(crate) rename: KeyedLocks,
-    pub(crate) content: KeyedLocks,
-    pub(crate) attrs: KeyedLocks,
-    pub(crate) layouts: KeyedLocks,
-    pub(crate) opens: Arc<OpenTable>,
-    pub(crate) log: OnceLock<Arc<IntentLog>>,
-    /// The limits of owners, once they were read.
-    pub(crate) limits: Mutex<quotas::Known>,
-}
-
-impl State {
-    pub(crate) fn new(rt: &rt::Rt) -> Self {
-        Self {
-            settings: Mutex::default(),
-            rename: KeyedLocks::new(rt),
-            content: KeyedLocks::new(rt),
-            attrs: KeyedLocks::new(rt),
-            layouts: KeyedLocks::new(rt),
-            opens: Arc::default(),
-            log: OnceLock::new(),
-            limits: Mutex::default(),
-        }
-    }
-}
 
 impl Filesystem {
     /// The settings in force.

@@ -12,88 +12,6 @@ use crate::fs::Filesystem;
 use dmu::{Hold, Tx, Zap, zap};
 use ondisk::sa::zpl;
 use ondisk::znode::master;
-use parking_lot::Mutex;
-use std::collections::{HashMap, HashSet};
-
-#[derive(Default)]
-struct Use {
-    users: u64,
-    /// It has no name any more.
-    unlinked: bool,
-}
-
-#[derive(Default)]
-struct Files {
-    used: HashMap<u64, Use>,
-    /// In the delete queue, and for the next who comes to free.
-    left: Vec<u64>,
-    /// Being freed.
-    freeing: HashSet<u64>,
-}
-
-/// Which files are in use, and which are on their way out.
-#[derive(Default)]
-pub(crate) struct OpenTable(Mutex<Files>);
-
-impl OpenTable {
-    /// Notes that a file lost its last name; true when it is in use.
-    pub(super) fn unlink(&self, object: u64) -> bool {
-        match self.0.lock().used.get_mut(&object) {
-            Some(u) => {
-                u.unlinked = true;
-                true
-            }
-            None => false,
-        }
-    }
-
-    /// Notes a file in use that has no name.
-    fn begin_unnamed(&self, object: u64) {
-        let mut files = self.0.lock();
-        let entry = files.used.entry(object).or_default();
-        entry.users += 1;
-        entry.unlinked = true;
-    }
-
-    /// Notes that a file in use got a name.
-    pub(super) fn named(&self, object: u64) {
-        if let Some(u) = self.0.lock().used.get_mut(&object) {
-            u.unlinked = false;
-        }
-    }
-
-    /// Whether a file is in use.
-    pub(super) fn is_used(&self, object: u64) -> bool {
-        self.0.lock().used.contains_key(&object)
-    }
-
-    /// Notes a file of the delete queue that nobody uses.
-    pub(super) fn leave_to_free(&self, object: u64) {
-        self.0.lock().left.push(object);
-    }
-
-    fn take_left(&self) -> Option<u64> {
-        self.0.lock().left.pop()
-    }
-
-    /// Whether the caller may free a file: nobody uses it, and nobody else frees it.
-    fn begin_to_free(&self, object: u64) -> bool {
-        let mut files = self.0.lock();
-        !files.used.contains_key(&object) && files.freeing.insert(object)
-    }
-
-    fn end_to_free(&self, object: u64) {
-        self.0.lock().freeing.remove(&object);
-    }
-
-    /// One user less; true when it was the last and the file has no name.
-    fn leave(&self, object: u64) -> bool {
-        let used = &mut self.0.lock().used;
-        let Some(u) = used.get_mut(&object) else { return false };
-        u.users -= 1;
-        u.users == 0 && used.remove(&object).is_some_and(|u| u.unlinked)
-    }
-}
 
 /// A file that is in use. Dropping it ends the use, and frees a file that has no name any more
 /// in a transaction of its own: do not drop it while holding a transaction.
@@ -157,17 +75,13 @@ impl Filesystem {
         if links == 0 && !self.inner.state.opens.is_used(object) {
             return Err(Error::NotFound(format!("object {object}")));
         }
-        let mut table = self.inner.state.opens.0.lock();
-        let entry = table.used.entry(object).or_default();
-        entry.users += 1;
-        entry.unlinked |= links == 0;
-        drop(table);
+        self.inner.state.opens.begin(object, links == 0);
         Ok(OpenFile { fs: self.clone(), object, ended: false })
     }
 
     /// Uses a file that is being made without a name.
     pub(super) fn use_unnamed(&self, object: u64) -> OpenFile {
-        self.inner.state.opens.begin_unnamed(object);
+        self.inner.state.opens.begin(object, true);
         OpenFile { fs: self.clone(), object, ended: false }
     }
 

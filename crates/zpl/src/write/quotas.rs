@@ -8,6 +8,7 @@
 //! nothing is looked up for a change.
 
 use super::attrs::Attrs;
+use super::limits::{Known, Limits};
 use crate::error::{Error, Result};
 use crate::fs::Filesystem;
 use crate::space::{OBJECT_PREFIX, SpaceKind};
@@ -32,10 +33,6 @@ impl Limited {
     const ALL: [Self; 2] = [Self::Space, Self::Objects];
 }
 
-/// The limits of a file system: by whom and what, then by id.
-#[derive(Debug, Default)]
-pub(crate) struct Limits([[BTreeMap<u64, u64>; 2]; 3]);
-
 impl Limits {
     fn of(&self, kind: SpaceKind, what: Limited) -> &BTreeMap<u64, u64> {
         &self.0[kind.index()][what as usize]
@@ -44,14 +41,6 @@ impl Limits {
     fn are_none(&self) -> bool {
         self.0.iter().flatten().all(BTreeMap::is_empty)
     }
-}
-
-/// The limits as they are known.
-#[derive(Default)]
-pub(crate) struct Known {
-    /// How often one was set: limits that were read before are not kept.
-    changes: u64,
-    limits: Option<Arc<Limits>>,
 }
 
 /// The project of files that were given none: it has no limits.

@@ -100,7 +100,7 @@ impl Filesystem {
         let links = if file.is_dir() { 0 } else { file.links().saturating_sub(1) };
         let is_gone = links == 0;
         let in_use = is_gone && opens.unlink(number);
-        // More than one step is left to those who empty the queue.
+        // More than one step is left to what empties the queue.
         let is_small = file.is_dir() || !is_large(file.object());
         let is_alone = file.get(zpl::XATTR) == 0 && file.external_acl() == 0;
         if is_gone && !in_use && is_small && is_alone {

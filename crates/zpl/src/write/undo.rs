@@ -6,7 +6,7 @@
 //!
 //! What cannot be put back, because that fails too, would become durable half made. So it stops the
 //! pool before its txg is written, as a sync task that failed half way does (decision 0013); the
-//! rest is put back all the same, for who still reads.
+//! rest is put back all the same, for what still reads.
 
 use super::attrs::Attrs;
 use crate::error::{Error, Result};

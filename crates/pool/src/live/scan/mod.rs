@@ -312,6 +312,7 @@ impl Shared {
                 return Ok(End::Interrupted);
             }
             if self.tunables.get(Tunable::ScanSuspend) == 1 {
+                self.scans.changed.notify_all();
                 self.rt.sleep(REAPED);
                 continue;
             }
@@ -325,6 +326,7 @@ impl Shared {
             if let Some(now) = &mut self.scans.state.lock().now {
                 walk.outcome.note(now);
             }
+            self.scans.changed.notify_all();
             match is_done {
                 // What is being freed is still read, and was not visited.
                 true if self.reaping.load(Ordering::Relaxed) => self.rt.sleep(REAPED),
@@ -506,10 +508,26 @@ impl LivePool {
     /// A resilver runs, or is about to, and nothing holds it up.
     #[must_use]
     pub fn is_resilvering(&self) -> bool {
+        self.is_resilvering_in(&self.shared.scans.state.lock())
+    }
+
+    fn is_resilvering_in(&self, state: &Wanted) -> bool {
         let is_held_up = self.shared.tunables.get(Tunable::ScanSuspend) == 1;
-        let state = self.shared.scans.state.lock();
         let runs = state.activity == Activity::Scans(Function::Resilver);
         (runs || (state.is_running() && state.resilver)) && !is_held_up
+    }
+
+    /// Waits until no resilver runs, or one is held up. `told` hears how far it is, after each
+    /// piece of it; it must be short.
+    pub fn wait_for_resilver(&self, told: &mut dyn FnMut(&ScanState)) {
+        let scans = &self.shared.scans;
+        let mut state = scans.state.lock();
+        while self.is_resilvering_in(&state) {
+            scans.changed.wait(&mut state);
+            if let Some(now) = &state.now {
+                told(now);
+            }
+        }
     }
 
     /// Waits until no scrub or resilver runs.

@@ -93,8 +93,8 @@ pub trait Throttle: Send + Sync {
     /// Its name, as the tunable has it.
     fn name(&self) -> &'static str;
 
-    /// Whether those who may have to wait are judged one after the other, each when the one before
-    /// has gone on; otherwise all at the same time.
+    /// Whether threads that may have to wait are judged one after the other, each when the one
+    /// before has gone on; otherwise all at the same time.
     fn in_turn(&self) -> bool {
         false
     }

@@ -10,6 +10,28 @@ pub(crate) fn suspended(why: &str) -> Stopped {
     Arc::from(format!("I/O is suspended: {why}"))
 }
 
+/// Waits for the end of a pool that is open for writing, and does not keep it open.
+pub struct StopWatch(Arc<Txgs>);
+
+impl StopWatch {
+    pub(crate) fn new(txgs: &Arc<Txgs>) -> Self {
+        Self(Arc::clone(txgs))
+    }
+
+    /// Waits until the pool has stopped, or was closed, and says why. One that is suspended may
+    /// still go on.
+    #[must_use]
+    pub fn wait(&self) -> Arc<str> {
+        let mut state = self.0.state.lock();
+        loop {
+            if let Some(why) = &state.stop {
+                return Arc::clone(why);
+            }
+            self.0.resumed.wait(&mut state);
+        }
+    }
+}
+
 impl Txgs {
     pub(crate) fn fail_mode(&self) -> FailMode {
         FailMode::of(u64::from(self.fail_mode.load(Ordering::Relaxed)))
@@ -17,7 +39,7 @@ impl Txgs {
 
     pub(crate) fn set_fail_mode(&self, mode: FailMode) {
         self.fail_mode.store(mode as u8, Ordering::Relaxed);
-        // Who waits may not have to any more.
+        // Threads that wait may not have to any more.
         let _state = self.state.lock();
         self.tell_all();
     }
@@ -57,7 +79,8 @@ impl Txgs {
         was_suspended
     }
 
-    /// For who wants to enter: waits as long as the machine is suspended, where the mode says so.
+    /// For a thread that wants to enter: waits as long as the machine is suspended, where the mode
+    /// says so.
     pub(super) fn wait_while_suspended(&self, mode: &dyn Fn() -> FailMode) -> Result<(), Stopped> {
         let mut state = self.state.lock();
         loop {

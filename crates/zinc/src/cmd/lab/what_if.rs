@@ -7,7 +7,7 @@ use crate::report_file::ReportFile;
 use crate::session::Session;
 use crate::ui;
 use lab::disk::Preset;
-use lab::experiment::LabError;
+use lab::error::LabError;
 use lab::pios::{PiosError, parse_bytes};
 use lab::target::Target;
 use lab::what_if::{Answer, Latency, Layout, Point, Question, State, Work, picture, what_if};
@@ -53,7 +53,7 @@ pub struct WhatIf {
     /// Bytes of a record
     #[arg(long, value_name = "SIZE", default_value = "128K")]
     record: String,
-    /// Data that LZ4 stores in so many times fewer bytes; 1 is without compression
+    /// Data that LZ4 stores in this many times fewer bytes; 1 is without compression
     #[arg(long, value_name = "RATIO", default_value = "1")]
     compression: String,
     /// Bytes of all files together

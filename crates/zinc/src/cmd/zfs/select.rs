@@ -13,7 +13,7 @@ use engine::props;
 use engine::{Dataset, Dsl, Pool};
 use engine::{DatasetKind, NamedBookmark, Property, PropertyContext, Source};
 use serde::{Deserialize, Serialize};
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::path::Path;
 use std::process::ExitCode;
 
@@ -70,7 +70,7 @@ pub struct Selected {
     pub properties: Vec<Property>,
 }
 
-/// Properties between a server and the one who shows them.
+/// Properties between a server and the command that shows them.
 mod properties {
     use super::{Deserialize, Property, Serialize, Source, props};
     use serde::{Deserializer, Serializer};
@@ -160,7 +160,7 @@ pub fn select(
     let mut out = Selection::default();
     if let Some(client) = session.client().filter(|client| client.is_part) {
         let pool = pools.args().look_at(session, &client.pool)?;
-        let finder = Finder::new(&pool, pool.space().usable(), wanted, since);
+        let finder = Finder::new(session, &pool, pool.space().usable(), wanted, since);
         if names.is_empty() {
             finder.named(session, pool.name(), &mut out);
         }
@@ -185,7 +185,7 @@ pub fn select(
         for pool in all {
             match pool {
                 Ok(pool) => {
-                    let finder = Finder::new(pool, size(pool), wanted, since);
+                    let finder = Finder::new(session, pool, size(pool), wanted, since);
                     finder.named(session, pool.name(), &mut out);
                 }
                 Err(f) => out.failures.push(f),
@@ -194,7 +194,10 @@ pub fn select(
     }
     for name in names.iter().filter(|name| !servers.iter().any(|s| s.is_called(name))) {
         match pools.of(session, name) {
-            Ok(pool) => Finder::new(pool, size(pool), wanted, since).named(session, name, &mut out),
+            Ok(pool) => {
+                Finder::new(session, pool, size(pool), wanted, since)
+                    .named(session, name, &mut out);
+            }
             // A server may have taken the pool while this process waited.
             Err(f) => match Server::find(session, &pools.args().search, name)? {
                 Some(mut server) => {
@@ -229,7 +232,7 @@ pub fn named_by_path(
     // As they stand on the devices: a server is asked later, by name.
     let mut all = Selection::default();
     for pool in pools.args().open_found(session, &[])?.pools.into_iter().flatten() {
-        Finder::new(&pool, 0, &wanted, &[]).named(session, pool.name(), &mut all);
+        Finder::new(session, &pool, 0, &wanted, &[]).named(session, pool.name(), &mut all);
     }
     let mut mounts: Vec<(&Path, &str)> = Vec::new();
     for s in &all.found {
@@ -256,24 +259,29 @@ struct Finder<'a> {
     /// Properties that are made when asked for: they are not among the ordinary ones.
     since: &'a [String],
     context: PropertyContext,
+    /// What this process has mounted, where it holds the pool. The system's list does not say of
+    /// which pool of that name a mount is.
+    mounted: BTreeSet<String>,
 }
 
 impl<'a> Finder<'a> {
-    fn new(pool: &'a Pool, size: u64, wanted: &'a Wanted, since: &'a [String]) -> Self {
+    fn new(
+        session: &Session,
+        pool: &'a Pool,
+        size: u64,
+        wanted: &'a Wanted,
+        since: &'a [String],
+    ) -> Self {
         let altroot = pool.altroot().map(str::to_owned);
         let context = PropertyContext { pool_size: Some(size), altroot };
-        Self { pool, wanted, since, context }
+        let client = session.client().filter(|client| client.pool.guid() == pool.guid());
+        let mounted = client.into_iter().flat_map(|client| client.mounts.all());
+        let mounted = mounted.map(|one| one.name).collect();
+        Self { pool, wanted, since, context, mounted }
     }
 
     fn dsl(&self) -> &Dsl {
         self.pool.dsl()
-    }
-
-    /// Whether this process has a dataset mounted. The system's list does not say of which pool of
-    /// that name a mount is.
-    fn is_mounted(&self, session: &Session, name: &str) -> bool {
-        let client = session.client().filter(|client| client.pool.guid() == self.pool.guid());
-        client.is_some_and(|client| client.mounts.all().iter().any(|one| one.name == name))
     }
 
     fn named(&self, session: &Session, name: &str, out: &mut Selection) {
@@ -377,10 +385,10 @@ impl<'a> Finder<'a> {
             };
             properties.extend(made);
         }
-        // Who mounts holds the pool: what is mounted of one that is looked at elsewhere is dead.
+        // A process that mounts holds the pool: what is mounted of one that is looked at elsewhere
+        // is dead.
         if kind == Types::FILESYSTEM {
-            let is_mounted = self.is_mounted(session, &dataset.name);
-            let value = if is_mounted { "yes" } else { "no" };
+            let value = if self.mounted.contains(&dataset.name) { "yes" } else { "no" };
             match properties.iter_mut().find(|p| p.name == "mounted") {
                 Some(property) => value.clone_into(&mut property.value),
                 None => {

@@ -1,0 +1,159 @@
+//! Keys as users give them, and those that are unlocked.
+
+use codec::crypto::{Suite, WrappedKey, pbkdf2_sha1};
+use dmu::Key;
+use ondisk::dsl::crypt::WRAPPING_KEY_LEN;
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::{Mutex, PoisonError};
+use zeroize::Zeroizing;
+
+/// How the user gives a key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum KeyFormat {
+    /// 32 bytes.
+    Raw,
+    /// 64 hexadecimal digits.
+    Hex,
+    /// A passphrase of 8 to 512 bytes.
+    Passphrase,
+}
+
+impl KeyFormat {
+    /// From the number of the property `keyformat`.
+    #[must_use]
+    pub fn from_number(n: u64) -> Option<Self> {
+        match n {
+            1 => Some(Self::Raw),
+            2 => Some(Self::Hex),
+            3 => Some(Self::Passphrase),
+            _ => None,
+        }
+    }
+
+    /// The property value.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Raw => "raw",
+            Self::Hex => "hex",
+            Self::Passphrase => "passphrase",
+        }
+    }
+}
+
+/// Why a key was not accepted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum KeyError {
+    /// The dataset is not encrypted.
+    NotEncrypted,
+    /// The key has another length than its format demands.
+    BadLength {
+        /// The format.
+        format: KeyFormat,
+        /// Length given, in bytes.
+        given: usize,
+    },
+    /// Not hexadecimal digits.
+    BadHex,
+    /// The master key does not unwrap: it is the wrong key.
+    Wrong,
+    /// The key object is incomplete or holds an unknown suite or format.
+    BadKeyObject(&'static str),
+}
+
+impl fmt::Display for KeyError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NotEncrypted => f.write_str("the dataset is not encrypted"),
+            Self::BadLength { format, given } => {
+                let want = match format {
+                    KeyFormat::Raw => "32 bytes",
+                    KeyFormat::Hex => "64 hexadecimal digits",
+                    KeyFormat::Passphrase => "8 to 512 bytes",
+                };
+                write!(f, "a {} key has {want}, given are {given}", format.name())
+            }
+            Self::BadHex => f.write_str("not hexadecimal digits"),
+            Self::Wrong => f.write_str("wrong key"),
+            Self::BadKeyObject(what) => write!(f, "key object is damaged: {what}"),
+        }
+    }
+}
+
+impl std::error::Error for KeyError {}
+
+/// What a key object says without being unlocked.
+#[derive(Clone, Debug)]
+pub struct KeyInfo {
+    /// The key object in the MOS.
+    pub object: u64,
+    /// Cipher suite.
+    pub suite: Suite,
+    /// Directory of the encryption root.
+    pub root_dir: u64,
+    /// How the user gives the key.
+    pub format: KeyFormat,
+    /// Salt of the passphrase derivation.
+    pub pbkdf2_salt: u64,
+    /// Rounds of the passphrase derivation.
+    pub pbkdf2_iters: u64,
+    pub(crate) wrapped: WrappedKey,
+}
+
+/// The 32 bytes that wrap master keys.
+pub struct WrappingKey(pub(crate) Zeroizing<[u8; WRAPPING_KEY_LEN]>);
+
+/// Most rounds of PBKDF2 that are accepted: a lying object must not hang the process. OpenZFS
+/// defaults to 350,000; a hundred million take about half a minute.
+const PBKDF2_ITERS_MAX: u64 = 100_000_000;
+
+impl WrappingKey {
+    /// Makes the wrapping key of `info` from what the user gave. A final newline of a hexadecimal
+    /// key or passphrase is left off, as it comes from files and prompts.
+    pub fn derive(info: &KeyInfo, given: &[u8]) -> std::result::Result<Self, KeyError> {
+        let format = info.format;
+        let text = given.strip_suffix(b"\n").unwrap_or(given);
+        let bad = |given: usize| KeyError::BadLength { format, given };
+        let mut out = Zeroizing::new([0; WRAPPING_KEY_LEN]);
+        match format {
+            KeyFormat::Raw if given.len() == WRAPPING_KEY_LEN => out.copy_from_slice(given),
+            KeyFormat::Raw => return Err(bad(given.len())),
+            KeyFormat::Hex => {
+                if text.len() != 2 * WRAPPING_KEY_LEN {
+                    return Err(bad(text.len()));
+                }
+                for (o, pair) in out.iter_mut().zip(text.chunks_exact(2)) {
+                    let digit = |b: u8| char::from(b).to_digit(16).ok_or(KeyError::BadHex);
+                    *o = (digit(pair[0])? * 16 + digit(pair[1])?) as u8;
+                }
+            }
+            KeyFormat::Passphrase => {
+                if !(8..=512).contains(&text.len()) {
+                    return Err(bad(text.len()));
+                }
+                let iters = u32::try_from(info.pbkdf2_iters.min(PBKDF2_ITERS_MAX)).unwrap_or(1);
+                out = pbkdf2_sha1(text, info.pbkdf2_salt, iters);
+            }
+        }
+        Ok(Self(out))
+    }
+}
+
+/// Unlocked keys by key object.
+#[derive(Default)]
+pub struct Keyring {
+    keys: Mutex<HashMap<u64, Key>>,
+}
+
+impl Keyring {
+    /// The key in a key object, when it is unlocked.
+    pub(crate) fn get(&self, object: u64) -> Option<Key> {
+        self.keys.lock().unwrap_or_else(PoisonError::into_inner).get(&object).cloned()
+    }
+
+    pub(crate) fn put(&self, object: u64, key: Key) {
+        self.keys.lock().unwrap_or_else(PoisonError::into_inner).insert(object, key);
+    }
+}

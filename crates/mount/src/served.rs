@@ -1,0 +1,111 @@
+//! A file system that is mounted: what the answers to its requests are made of.
+
+use crate::attrs::{attributes, generation};
+use crate::errno::{Done, OrErrno as _};
+use crate::handles::Handles;
+use crate::snapshots::{Of, Snapshots};
+use crate::{Options, SpaceFn};
+use engine::{Filesystem, Node};
+use fuser::{Errno, FileAttr, Generation, INodeNo, Request};
+use std::time::Duration;
+
+/// The number by which the kernel knows the root directory.
+const ROOT: u64 = 1;
+
+/// A file system as the kernel sees it.
+pub(crate) struct Front {
+    pub(crate) fs: Filesystem,
+    pub(crate) handles: Handles,
+    pub(crate) options: Options,
+    /// What `.zfs/snapshot` shows; nothing where what is mounted is a snapshot itself.
+    pub(crate) snapshots: Option<Snapshots>,
+    pub(crate) space: SpaceFn,
+    /// How long the kernel may remember names and attributes.
+    ttl: Duration,
+}
+
+/// A file as the kernel is to know it.
+pub(crate) struct Known {
+    pub(crate) attr: FileAttr,
+    pub(crate) generation: Generation,
+    /// How long it may remember that.
+    pub(crate) ttl: Duration,
+}
+
+/// The user of the program that asks.
+#[derive(Clone, Copy)]
+pub(crate) struct Caller {
+    pub(crate) uid: u32,
+    pub(crate) gid: u32,
+}
+
+impl Caller {
+    pub(crate) fn of(request: &Request) -> Self {
+        Self { uid: request.uid(), gid: request.gid() }
+    }
+}
+
+impl Front {
+    pub(crate) fn new(
+        fs: Filesystem,
+        space: SpaceFn,
+        snapshots: Option<Snapshots>,
+        options: Options,
+    ) -> Self {
+        /// Names and attributes of what can change, and of what cannot.
+        const TTLS: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(86_400)];
+        let ttl = TTLS[usize::from(!fs.objset().is_live())];
+        Self { fs, handles: Handles::default(), options, snapshots, space, ttl }
+    }
+
+    /// Where what the kernel calls by this number is.
+    pub(crate) fn of(&self, ino: INodeNo) -> Of {
+        match ino.0 {
+            ROOT => Of::Live(self.fs.root_object()),
+            number => Of::read(number),
+        }
+    }
+
+    /// The object that is to be changed; what is below `.zfs` cannot be.
+    pub(crate) fn object(&self, ino: INodeNo) -> Done<u64> {
+        match self.of(ino) {
+            Of::Live(object) => Ok(object),
+            _ => Err(Errno::EROFS),
+        }
+    }
+
+    /// A file, also one of a snapshot that is looked into.
+    pub(crate) fn node(&self, ino: INodeNo) -> Done<Node> {
+        match self.of(ino) {
+            Of::Live(object) => self.fs.node(object).or_errno(),
+            Of::Control | Of::Listing => Err(Errno::EISDIR),
+            Of::Root(dataset) => self.snapshots()?.root(dataset)?.1.root().or_errno(),
+            Of::Within(slot, object) => self.snapshots()?.within(slot)?.node(object).or_errno(),
+        }
+    }
+
+    /// What can be below `.zfs`.
+    pub(crate) fn snapshots(&self) -> Done<&Snapshots> {
+        self.snapshots.as_ref().ok_or(Errno::ESTALE)
+    }
+
+    /// The attributes, with the number by which the kernel is to know the file.
+    pub(crate) fn known(&self, of: Of, node: &Node) -> Done<Known> {
+        let mut attr = attributes(node).ok_or(Errno::EIO)?;
+        attr.ino = INodeNo(of.number());
+        Ok(Known { attr, generation: generation(node), ttl: self.ttl_of(of) })
+    }
+
+    /// Bytes that can still be written.
+    pub(crate) fn available(&self) -> u64 {
+        (self.space)().map_or(0, |space| space.available)
+    }
+
+    /// How long the kernel may remember a file: a snapshot can go at any time.
+    pub(crate) fn ttl_of(&self, of: Of) -> Duration {
+        match of {
+            Of::Live(_) | Of::Control | Of::Listing => self.ttl,
+            Of::Root(_) | Of::Within(..) => Duration::ZERO,
+        }
+    }
+}

@@ -1,0 +1,258 @@
+//! No circle between files of different modules, in any crate.
+//!
+//! A file is a module. It uses another one when a `use` or a path of it leads there, also by way of
+//! a name that a third module hands on. A module and those below it are one idea in several files,
+//! so what these use of each other is not looked at; unit tests are not either. What a method
+//! leads to cannot be seen here.
+
+use std::collections::{BTreeMap, BTreeSet};
+use tidy::source::code;
+use tidy::{report, rust_files};
+
+/// Where a module stands in its crate: the names from the root down.
+type Place = Vec<String>;
+
+/// Modules through which a name is followed, at most.
+const DEPTH_MAX: usize = 8;
+
+/// What a module says of others.
+#[derive(Default)]
+struct Module {
+    /// Names that it imports, and where from. Several where imports depend on the target.
+    imports: Vec<(String, Vec<String>)>,
+    /// Other paths in it.
+    paths: Vec<Vec<String>>,
+    /// What it defines.
+    items: BTreeSet<String>,
+}
+
+/// The modules of a crate.
+type Crate = BTreeMap<Place, Module>;
+
+/// The code of a file without comments and without what is compiled for tests alone.
+fn without_tests(text: &str) -> String {
+    let mut out = String::new();
+    let mut lines = text.lines();
+    while let Some(line) = lines.next() {
+        if line.trim() != "#[cfg(test)]" {
+            out.push_str(code(line));
+            out.push('\n');
+            continue;
+        }
+        let (mut depth, mut is_open) = (0i64, false);
+        for line in lines.by_ref() {
+            let count = |c| line.matches(c).count() as i64;
+            depth += count('{') - count('}');
+            is_open |= line.contains('{');
+            if (is_open && depth <= 0) || (!is_open && line.trim_end().ends_with(';')) {
+                break;
+            }
+        }
+    }
+    out
+}
+
+fn words(path: &str) -> Vec<String> {
+    path.split("::").map(|word| word.trim().to_owned()).collect()
+}
+
+/// The names that the tree of a `use` imports: `a::{b, c as d}` are `b` from `a::b`, `d` from
+/// `a::c`.
+fn imported(tree: &str, out: &mut Vec<(String, Vec<String>)>) {
+    let tree = tree.trim();
+    let Some((before, inner)) = tree.split_once('{') else {
+        let (path, name) = tree.split_once(" as ").unwrap_or((tree, ""));
+        let mut path = words(path);
+        if path.len() > 1 && path.last().is_some_and(|word| word == "self") {
+            path.pop();
+        }
+        let last = path.last().cloned().unwrap_or_default();
+        out.push((if name.is_empty() { last } else { name.trim().to_owned() }, path));
+        return;
+    };
+    let inner = inner.rsplit_once('}').map_or(inner, |(inner, _)| inner);
+    let mut depth = 0;
+    let parts = inner.split(|c| {
+        depth += i32::from(c == '{') - i32::from(c == '}');
+        c == ',' && depth == 0
+    });
+    for part in parts.filter(|part| !part.trim().is_empty()) {
+        imported(&format!("{}{}", before.trim(), part.trim()), out);
+    }
+}
+
+fn read(text: &str) -> Module {
+    let mut module = Module::default();
+    let text = without_tests(text);
+    let mut rest = String::new();
+    for statement in text.split_inclusive(';') {
+        // What is before it is the end of an item, an attribute, or how public it is.
+        let at = statement.match_indices("use ").map(|(at, _)| at).find(|at| {
+            let line = statement[..*at].rsplit('\n').next().unwrap_or_default().trim();
+            line.is_empty() || line == "pub" || (line.starts_with("pub(") && line.ends_with(')'))
+        });
+        match at {
+            Some(at) => {
+                rest.push_str(&statement[..at]);
+                imported(statement[at + 4..].trim_end_matches(';'), &mut module.imports);
+            }
+            None => rest.push_str(statement),
+        }
+    }
+    let is_name = |c: char| c.is_alphanumeric() || c == '_' || c == ':';
+    let tokens: Vec<&str> = rest.split(|c| !is_name(c)).filter(|word| !word.is_empty()).collect();
+    module.paths =
+        tokens.iter().filter(|word| word.contains("::")).map(|word| words(word)).collect();
+    let kinds = ["struct", "enum", "fn", "trait", "const", "type", "static", "union"];
+    let items = tokens.windows(2).filter(|pair| kinds.contains(&pair[0]));
+    module.items = items.map(|pair| pair[1].trim_end_matches(':').to_owned()).collect();
+    module
+}
+
+/// The modules of all crates, by crate.
+fn crates(files: &[(String, String)]) -> BTreeMap<String, Crate> {
+    let mut out: BTreeMap<String, Crate> = BTreeMap::new();
+    for (file, text) in files {
+        let Some((name, path)) =
+            file.strip_prefix("crates/").and_then(|rest| rest.split_once("/src/"))
+        else {
+            continue;
+        };
+        let mut place: Place = path.trim_end_matches(".rs").split('/').map(str::to_owned).collect();
+        if place.last().is_some_and(|last| ["mod", "lib", "main"].contains(&last.as_str())) {
+            place.pop();
+        }
+        if !place.iter().any(|word| word == "tests") {
+            out.entry(name.to_owned()).or_default().insert(place, read(text));
+        }
+    }
+    out
+}
+
+/// The module that a path in `from` leads to; `None` for one that leaves the crate.
+fn resolve(all: &Crate, from: &Place, path: &[String], depth: usize) -> Option<Place> {
+    let is_relative = |word: &&String| ["super", "self"].contains(&word.as_str());
+    let supers = path.iter().take_while(is_relative).filter(|word| *word == "super").count();
+    let start = path.iter().take_while(is_relative).count();
+    let first = path.first()?;
+    let mut at: Place = match first.as_str() {
+        "crate" => Vec::new(),
+        "super" | "self" => from[..from.len().checked_sub(supers)?].to_vec(),
+        _ if all.contains_key(&[from.as_slice(), std::slice::from_ref(first)].concat()) => {
+            from.clone()
+        }
+        _ => return None,
+    };
+    let mut rest = &path[start.max(usize::from(first == "crate"))..];
+    while let Some((word, behind)) = rest.split_first() {
+        let below = [at.as_slice(), std::slice::from_ref(word)].concat();
+        if !all.contains_key(&below) {
+            break;
+        }
+        (at, rest) = (below, behind);
+    }
+    let (Some((word, behind)), Some(module)) = (rest.split_first(), all.get(&at)) else {
+        return Some(at);
+    };
+    if depth == DEPTH_MAX || word == "*" || module.items.contains(word) {
+        return Some(at);
+    }
+    for (name, path) in &module.imports {
+        let is_it = name == word;
+        let path: Vec<String> = match name.as_str() {
+            "*" => path[..path.len() - 1].iter().chain([word]).cloned().collect(),
+            _ => path.clone(),
+        };
+        let found = || resolve(all, &at, &[path.as_slice(), behind].concat(), depth + 1);
+        let defines = |found: &Place| all.get(found).is_some_and(|m| m.items.contains(word));
+        match (is_it, name == "*") {
+            (true, _) => return found().or(Some(at)),
+            (_, true) if found().is_some_and(|found| defines(&found)) => return found(),
+            _ => {}
+        }
+    }
+    Some(at)
+}
+
+/// The modules that each uses, but those above and below it.
+fn uses(all: &Crate) -> BTreeMap<Place, BTreeSet<Place>> {
+    let mut out = BTreeMap::new();
+    for (from, module) in all {
+        let mut used = BTreeSet::new();
+        for path in module.imports.iter().map(|(_, path)| path).chain(&module.paths) {
+            let first = path.first();
+            let by_name = module.imports.iter().find(|(name, _)| Some(name) == first);
+            let found = resolve(all, from, path, 0).or_else(|| {
+                let (_, before) = by_name.filter(|(_, before)| before != path)?;
+                resolve(all, from, &[before.as_slice(), &path[1..]].concat(), 0)
+            });
+            let is_apart = |to: &Place| !from.starts_with(to) && !to.starts_with(from);
+            used.extend(found.filter(is_apart));
+        }
+        out.insert(from.clone(), used);
+    }
+    out
+}
+
+/// What stands in a circle, or between two, with what it uses of the others there.
+fn circles(name: &str, mut uses: BTreeMap<Place, BTreeSet<Place>>) -> Vec<String> {
+    loop {
+        let users: BTreeSet<Place> = uses.keys().cloned().collect();
+        uses.values_mut().for_each(|used| used.retain(|one| users.contains(one)));
+        let used: BTreeSet<Place> = uses.values().flatten().cloned().collect();
+        let before = uses.len();
+        uses.retain(|user, used_here| used.contains(user) && !used_here.is_empty());
+        if uses.len() == before {
+            break;
+        }
+    }
+    let shown = |(user, used): (&Place, &BTreeSet<Place>)| {
+        let used: Vec<String> = used.iter().map(|place| place.join("::")).collect();
+        format!("{name}: {} -> {}", user.join("::"), used.join(", "))
+    };
+    uses.iter().map(shown).collect()
+}
+
+fn offences(files: &[(String, String)]) -> Vec<String> {
+    crates(files).iter().flat_map(|(name, all)| circles(name, uses(all))).collect()
+}
+
+#[test]
+fn no_files_of_different_modules_use_each_other() {
+    report("files of different modules that use each other", &offences(&rust_files()));
+}
+
+#[test]
+fn the_rule_can_fail() {
+    let file = |path: &str, text: &str| (format!("crates/x/src/{path}"), text.to_owned());
+    let fine = [
+        file("lib.rs", "mod a;\nmod b;\nmod c;\npub use b::B;\npub use c::*;\n"),
+        file("a.rs", "mod low;\nuse crate::{B, b::D as E};\npub struct A;\n"),
+        // A module and what is below it.
+        file("a/low.rs", "use super::A;\npub fn low(a: A) {}\n"),
+        file("b.rs", "use crate::c;\npub struct B(c::C);\npub struct D;\n"),
+        file("c.rs", "pub struct C;\n#[cfg(test)]\nmod tests {\n    use crate::a::A;\n}\n"),
+        file("c/tests.rs", "use crate::a::A;\n"),
+    ];
+    assert_eq!(offences(&fine), Vec::<String>::new());
+    for text in [
+        "use crate::a::A;\n",
+        "pub(crate) use super::{a::A};\n",
+        // By way of a name that the root hands on.
+        "#[allow(x)]\nuse crate::B;\n",
+        "pub fn c(_: crate::B) {}\n",
+        "use crate::a as other;\nfn c() { other::low::low() }\n",
+        "fn c() {}\n#[cfg(test)]\nmod tests;\nuse crate::b::{self, B};\n",
+    ] {
+        let mut files = fine.to_vec();
+        files.retain(|(path, _)| !path.ends_with("/c.rs"));
+        files.push(file("c.rs", &format!("{text}pub struct C;\n")));
+        assert!(!offences(&files).is_empty(), "{text}");
+    }
+    // By way of a glob.
+    let mut files = fine.to_vec();
+    files.push(file("d.rs", "use crate::C;\npub struct F;\n"));
+    files.retain(|(path, _)| !path.ends_with("/c.rs"));
+    files.push(file("c.rs", "use crate::d::F;\npub struct C;\n"));
+    assert!(!offences(&files).is_empty());
+}

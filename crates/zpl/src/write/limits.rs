@@ -1,0 +1,16 @@
+//! The limits of the owners of files, as they were read (`quotas.rs`).
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// The limits of a file system: by whom and what, then by id.
+#[derive(Debug, Default)]
+pub(crate) struct Limits(pub(super) [[BTreeMap<u64, u64>; 2]; 3]);
+
+/// The limits as they are known.
+#[derive(Default)]
+pub(crate) struct Known {
+    /// How often one was set: limits that were read before are not kept.
+    pub(super) changes: u64,
+    pub(super) limits: Option<Arc<Limits>>,
+}
