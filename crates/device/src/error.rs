@@ -16,6 +16,8 @@ pub enum Operation {
     Write,
     /// Making what was written durable.
     Flush,
+    /// Giving a range back.
+    Trim,
 }
 
 /// Why it failed.
@@ -47,6 +49,8 @@ pub enum ErrorKind {
     NotADevice,
     /// Another program has it open for writing, or the system itself uses it.
     InUse,
+    /// The device does not do that.
+    Unsupported,
     /// It was given up: it took too long to be opened ([`crate::Patience::limit`]).
     NoAnswer,
     /// What is at the other end will not do it, or is not what it was; the words say which.
@@ -82,6 +86,12 @@ impl Error {
     #[must_use]
     pub fn write(kind: ErrorKind, device: &Arc<str>, offset: u64, len: usize) -> Self {
         Self { operation: Operation::Write, ..Self::read(kind, device, offset, len) }
+    }
+
+    /// A trim of `len` bytes at `offset` that failed.
+    #[must_use]
+    pub fn trim(kind: ErrorKind, device: &Arc<str>, offset: u64, len: u64) -> Self {
+        Self { kind, operation: Operation::Trim, device: Arc::clone(device), offset, len }
     }
 
     /// A flush that failed.
@@ -155,6 +165,7 @@ impl fmt::Display for ErrorKind {
             Self::Gone => f.write_str("the device is gone"),
             Self::NotADevice => f.write_str("neither a regular file nor a block device"),
             Self::InUse => f.write_str("in use by another program or by the system"),
+            Self::Unsupported => f.write_str("the device does not support it"),
             Self::NoAnswer => f.write_str("the device does not answer"),
             Self::Refused(why) => f.write_str(why),
             Self::PowerLoss => f.write_str("the (simulated) power has failed"),
@@ -170,6 +181,13 @@ impl fmt::Display for Error {
             Operation::Flush => write!(f, "{device}: cannot flush: {kind}"),
             Operation::Read => {
                 write!(f, "{device}: cannot read {len} bytes at offset {offset}: {kind}")
+            }
+            Operation::Trim => {
+                write!(
+                    f,
+                    "{device}: cannot trim {} bytes at offset {}: {kind}",
+                    self.len, self.offset
+                )
             }
             Operation::Write => {
                 write!(f, "{device}: cannot write {len} bytes at offset {offset}: {kind}")

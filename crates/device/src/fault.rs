@@ -412,6 +412,15 @@ impl WriteDevice for RwFaultDevice {
         results.pop().unwrap_or_else(gone)
     }
 
+    fn trim(&self, offset: u64, len: u64) -> Result<(), Error> {
+        let whole = usize::try_from(len).unwrap_or(usize::MAX);
+        // What keeps a write from happening keeps a trim from it.
+        match failure(&self.faults.effects(Operation::Write, offset, whole)) {
+            Some(kind) => Err(Error::trim(kind, &self.faults.name, offset, len)),
+            None => self.inner.trim(offset, len),
+        }
+    }
+
     fn as_device(self: Arc<Self>) -> DeviceRef {
         self
     }

@@ -167,6 +167,14 @@ impl core::fmt::Display for Astray {
 /// A shared device.
 pub type DeviceRef = Arc<dyn Device>;
 
+/// Checks that a range of any length lies within a device of `size` bytes.
+pub(crate) fn range_within_all(size: u64, offset: u64, len: u64) -> Result<(), ErrorKind> {
+    match offset.checked_add(len) {
+        Some(end) if end <= size => Ok(()),
+        _ => Err(ErrorKind::BeyondEnd { size }),
+    }
+}
+
 /// Checks that a range may be read from, or written to, a device of `size` bytes.
 ///
 /// # Errors

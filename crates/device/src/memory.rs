@@ -13,7 +13,7 @@ use crate::stats::Counters;
 use crate::write::split_refused;
 use crate::{
     AlignedBuf, Device, DeviceRef, Error, ErrorKind, Read, Stats, Write, WriteDevice, complete,
-    range_within,
+    range_within, range_within_all,
 };
 use parking_lot::RwLock;
 use std::collections::HashMap;
@@ -260,6 +260,19 @@ impl WriteDevice for MemoryDevice {
         let counted = result.as_ref().map(|()| data.len()).map_err(|_| ());
         self.counters.end_write(counted, Duration::ZERO);
         result.map_err(|kind| Error::write(kind, &self.name, offset, data.len()))
+    }
+
+    fn trim(&self, offset: u64, len: u64) -> Result<(), Error> {
+        let zeros = vec![0; PAGE_BYTES];
+        let whole = usize::try_from(len).unwrap_or(usize::MAX);
+        range_within_all(self.size, offset, len)
+            .map_err(|kind| Error::trim(kind, &self.name, offset, len))?;
+        let mut at = offset;
+        for piece in page_parts(offset, whole).map(|(_, _, part)| part.len()) {
+            self.copy_in(at, &zeros[..piece]);
+            at += piece as u64;
+        }
+        Ok(())
     }
 
     fn as_device(self: Arc<Self>) -> DeviceRef {

@@ -3,7 +3,7 @@
 use crate::write::split_refused;
 use crate::{
     AlignedBuf, Astray, Device, DeviceRef, Error, Read, Stats, Write, WriteDevice, WriteDeviceRef,
-    complete, range_within,
+    complete, range_within, range_within_all,
 };
 use std::sync::Arc;
 
@@ -207,6 +207,12 @@ impl WriteDevice for RwPartition {
         range_within(self.reader.present(), offset, data.len())
             .map_err(|kind| Error::write(kind, &self.reader.name, offset, data.len()))?;
         self.parent.write(self.reader.start + offset, data).map_err(|error| self.own(error))
+    }
+
+    fn trim(&self, offset: u64, len: u64) -> Result<(), Error> {
+        range_within_all(self.reader.present(), offset, len)
+            .map_err(|kind| Error::trim(kind, &self.reader.name, offset, len))?;
+        self.parent.trim(self.reader.start + offset, len).map_err(|error| self.own(error))
     }
 
     fn as_device(self: Arc<Self>) -> DeviceRef {

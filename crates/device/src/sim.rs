@@ -638,6 +638,18 @@ impl WriteDevice for SimDevice {
         write_batch(self, vec![(offset, parts)]).pop().unwrap_or_else(gone)
     }
 
+    /// The worst that a disk may do: zeros are written, which land in any order with what else is
+    /// on its way, or are lost.
+    fn trim(&self, offset: u64, len: u64) -> Result<(), Error> {
+        const PIECE: usize = 1 << 20;
+        let as_trim = |e: Error| Error { operation: crate::Operation::Trim, ..e };
+        let zeros = crate::Shared::from(crate::AlignedBuf::zeroed(PIECE));
+        let ends = (offset..offset.saturating_add(len)).step_by(PIECE);
+        let piece = |at: u64| (offset.saturating_add(len) - at).min(PIECE as u64) as usize;
+        let writes = ends.map(|at| (at, vec![zeros.slice(0..piece(at))]));
+        write_batch(self, writes.collect()).into_iter().try_for_each(|r| r.map_err(as_trim))
+    }
+
     fn as_device(self: Arc<Self>) -> DeviceRef {
         self
     }

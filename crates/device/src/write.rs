@@ -117,6 +117,16 @@ pub trait WriteDevice: Device {
     /// Writes and waits. Not durable before a flush.
     fn write(&self, offset: u64, data: &[u8]) -> Result<(), Error>;
 
+    /// Tells the device that nobody needs the bytes of a range any more, and waits: it may keep
+    /// other things there. Until they are written again they are anything. With writes of the range
+    /// that are under way at the same time the result is undefined.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Unsupported`] by devices that have no use for that.
+    fn trim(&self, offset: u64, len: u64) -> Result<(), Error> {
+        Err(Error::trim(ErrorKind::Unsupported, &Arc::from(self.name()), offset, len))
+    }
+
     /// This device as a reader.
     fn as_device(self: Arc<Self>) -> DeviceRef;
 }

@@ -261,7 +261,8 @@ pub mod pools {
     };
     pub use pool::{FoundLeaf, LabelView, TxgCandidate, Verdict, by_txg, judge_txgs};
     pub use pool::{HistoryFormat, PoolProperty, PoolPropertySource, history_text};
-    pub use pool::{PoolSpace, SUSPENDED, Section, Status, VdevTreeView, VdevView};
+    pub use pool::{LeafProgress, LeafWork, WorkState};
+    pub use pool::{PoolSpace, SUSPENDED, Section, Status, VdevTreeView, VdevView, WorkNotes};
     pub use pool::{default_search_paths, denied, look_at_device, scan};
     pub use vdev::ErrorCounts;
 }

@@ -13,6 +13,8 @@ mod replace;
 mod scrubs;
 #[path = "topology/suspended.rs"]
 mod suspended;
+#[path = "topology/works.rs"]
+mod works;
 
 use engine::inside::device::{ErrorKind, Fault, MemoryDevice, RwFaultDevice, WriteDevice};
 use engine::inside::ondisk::config::VdevConfig;

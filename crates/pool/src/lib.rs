@@ -30,6 +30,7 @@ mod error;
 mod faults;
 mod gate;
 mod history;
+mod leaf_work;
 pub mod live;
 mod mapping;
 mod obstacle;
@@ -52,6 +53,7 @@ pub use errlog::{DamagedObject, ErrorLog};
 pub use error::{Absence, Error, MissingDevice, Result, UnknownFeature};
 pub use faults::{FAULTS_KEPT, FaultLog, Repaired};
 pub use history::{HistoryFormat, history_text};
+pub use leaf_work::{LeafProgress, LeafWork, WorkState};
 pub use mapping::indirect_mapping;
 pub use obstacle::Obstacle;
 pub use open::{DatasetsGuard, Features, OpenOptions, Pool, SUSPENDED, Salvage};
@@ -66,6 +68,7 @@ pub use space::{
 };
 pub use status::{
     CheckpointNote, Condition, ListRow, Section, Status, VdevList, VdevTreeView, VdevView,
+    WorkNotes,
 };
 pub use uberblocks::{FoundUberblock, TxgCandidate, Verdict, by_txg, read_ring};
 pub use verdict::{judge_txgs, verdict, verdict_of_txg};

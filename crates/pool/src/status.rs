@@ -14,8 +14,10 @@ mod list;
 mod reason;
 mod report;
 mod view;
+mod works;
 
 pub use list::{ListRow, VdevList};
 pub use reason::Condition;
 pub use report::{CheckpointNote, Status};
 pub use view::{Section, VdevTreeView, VdevView};
+pub use works::WorkNotes;

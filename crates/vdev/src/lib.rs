@@ -26,6 +26,7 @@ mod deflate;
 pub mod draid;
 mod draid_seeds;
 mod error;
+mod extent;
 mod gather;
 mod heal;
 mod health;

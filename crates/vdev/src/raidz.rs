@@ -61,6 +61,11 @@ pub struct Raidz {
 }
 
 impl Raidz {
+    /// Its rows are being moved.
+    pub(crate) fn is_reflowing(&self) -> bool {
+        self.reflow.is_some()
+    }
+
     /// Describes a vdev from its configuration.
     ///
     /// `expand_txgs` lists the first txg after each finished expansion; each added one child.

@@ -11,8 +11,7 @@ use std::ffi::OsString;
 use std::process::ExitCode;
 
 /// The verbs of OpenZFS 2.3's `zpool` that zinc does not do.
-pub const ZPOOL: [&str; 7] =
-    ["ddtprune", "events", "initialize", "prefetch", "split", "trim", "wait"];
+pub const ZPOOL: [&str; 5] = ["ddtprune", "events", "prefetch", "split", "wait"];
 
 /// The verbs of OpenZFS 2.3's `zfs` that zinc does not do.
 pub const ZFS: [&str; 19] = [
@@ -67,7 +66,7 @@ const ENCLOSURES: &str = "zinc switches no enclosures";
 const MOUNT_KEYS: &str = "zinc mounts no encrypted file systems yet";
 
 /// The options of OpenZFS 2.3 that a verb has there and not here, and why not.
-const OPTIONS: [(&str, &[&str], &str); 21] = [
+const OPTIONS: [(&str, &[&str], &str); 19] = [
     ("zfs mount", &["-l"], MOUNT_KEYS),
     ("zfs unmount", &["-u"], MOUNT_KEYS),
     ("zpool attach", &["-s", "-o"], SIDES),
@@ -88,8 +87,6 @@ const OPTIONS: [(&str, &[&str], &str); 21] = [
     ("zpool iostat", &["-c"], SCRIPTS),
     ("zpool status", &["-c"], SCRIPTS),
     ("zpool status", &["-D"], "`zinc zdb -D POOL` shows the tables of deduplication"),
-    ("zpool status", &["-i"], "zinc does not initialize devices"),
-    ("zpool status", &["-t"], "zinc does not trim devices"),
     ("zdb", &["-U"], "zinc finds pools by its own list of known pools, or at -p PATH"),
     (
         "zdb",

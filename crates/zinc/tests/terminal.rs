@@ -150,6 +150,8 @@ const SILENT: &[&str] = &[
     "zpool detach",
     "zpool replace",
     "zpool checkpoint",
+    "zpool initialize",
+    "zpool trim",
     "zpool scrub",
     "zpool resilver",
     "zpool set",

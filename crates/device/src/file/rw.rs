@@ -1,11 +1,11 @@
 //! Regular files and block devices that are written to.
 
 use super::core::{Access, Ack, Core, Request, Work};
-use super::{FileDevice, Options, backlog, threads};
+use super::{FileDevice, Options, backlog, sys, threads};
 use crate::write::split_refused;
 use crate::{
     AlignedBuf, Astray, Device, DeviceRef, Error, ErrorKind, Read, Shared, Stats, Write,
-    WriteDevice, complete, range_within,
+    WriteDevice, complete, range_within, range_within_all,
 };
 use core::time::Duration;
 use parking_lot::Mutex;
@@ -212,6 +212,23 @@ impl WriteDevice for RwFileDevice {
         result.map_err(|kind| Error::write(kind, &core.name, offset, data.len()))
     }
 
+    fn trim(&self, offset: u64, len: u64) -> Result<(), Error> {
+        let core = self.core();
+        let done = range_within_all(core.size, offset, len).and_then(|()| {
+            let file = core.file(false);
+            // A file gives the space back to its file system, and reads as zeros there.
+            let done = match core.is_block {
+                true => sys::discard(file, offset, len),
+                false => sys::punch(file, offset, len),
+            };
+            done.map_err(|e| match e.raw_os_error() {
+                Some(libc::EOPNOTSUPP | libc::ENOTTY | libc::ENOSYS) => ErrorKind::Unsupported,
+                _ => ErrorKind::from_io(&e),
+            })
+        });
+        done.map_err(|kind| Error::trim(kind, &core.name, offset, len))
+    }
+
     fn as_device(self: Arc<Self>) -> DeviceRef {
         self
     }
@@ -238,7 +255,6 @@ fn sync_data(file: &File) -> Result<(), ErrorKind> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::sys;
     use super::*;
     use crate::Operation;
     use std::sync::OnceLock;

@@ -105,6 +105,30 @@ pub(super) fn is_rotating(file: &File) -> bool {
     result == 0 && answer != 0
 }
 
+/// Gives the space of a range of a file back: it reads as zeros from then on, and the file is as
+/// long as it was.
+pub(super) fn punch(file: &File, offset: u64, len: u64) -> io::Result<()> {
+    let number =
+        |n: u64| libc::off_t::try_from(n).map_err(|_| io::Error::from_raw_os_error(libc::EINVAL));
+    let (offset, len) = (number(offset)?, number(len)?);
+    let how = libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE;
+    // SAFETY: takes a descriptor, which is open during the call, and numbers.
+    match unsafe { libc::fallocate(file.as_raw_fd(), how, offset, len) } {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
+/// Tells a block device that the bytes of a range are not needed any more.
+pub(super) fn discard(file: &File, offset: u64, len: u64) -> io::Result<()> {
+    let range = [offset, len];
+    // SAFETY: this request reads two numbers of 64 bits, at an address that is valid meanwhile.
+    match unsafe { libc::ioctl(file.as_raw_fd(), BLKDISCARD, range.as_ptr()) } {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
 /// The file behind a loop device that shows all of it; `None` for other devices, and where the file
 /// has gone. Loop devices of parts of a file can be in use side by side.
 pub(super) fn file_behind(device: &Metadata) -> Option<File> {
@@ -182,6 +206,8 @@ const CACHESTAT: libc::c_long = 451;
 
 /// The request number of "does it rotate", `_IO(0x12, 126)`, which the `libc` crate does not have.
 const BLKROTATIONAL: libc::Ioctl = 0x127e;
+/// `_IO(0x12, 119)`.
+const BLKDISCARD: libc::Ioctl = 0x1277;
 
 fn last_errno() -> i32 {
     io::Error::last_os_error().raw_os_error().unwrap_or(libc::EIO)

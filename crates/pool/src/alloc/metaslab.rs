@@ -107,6 +107,8 @@ struct Active {
     logged: Ranges,
     freed: Ranges,
     defer: [Ranges; DEFER],
+    /// Became free, and was not taken since; only where that is noted. A part of the free.
+    fresh: Ranges,
 }
 
 impl Active {
@@ -117,7 +119,7 @@ impl Active {
     /// Nothing but the free space is kept here.
     fn is_quiet(&self) -> bool {
         let by_txg = self.allocating.iter().chain(&self.freeing).chain(&self.orphans);
-        let rest = [&self.held, &self.unfree, &self.logged, &self.freed];
+        let rest = [&self.held, &self.unfree, &self.logged, &self.freed, &self.fresh];
         let rest = rest.into_iter().chain(&self.defer).chain([&self.written]);
         by_txg.chain(rest).all(Ranges::is_empty)
     }
@@ -355,6 +357,7 @@ impl Metaslab {
             let len = (len - len % unit).max(min);
             let end = start + len;
             free.remove(start, end);
+            a.fresh.take(start, end);
             a.held.insert(start, end);
             a.cursor = end;
             a.idle = 0;
@@ -392,6 +395,50 @@ impl Metaslab {
                 }
             }
         });
+    }
+
+    /// Holds what is free from `start` to `end`, as pieces are held; only of a loaded metaslab.
+    pub(super) fn hold(&self, room: &AtomicI64, start: u64, end: u64) -> Vec<(u64, u64)> {
+        self.change(room, |state| {
+            let a = state.active();
+            let ranges = a.free.as_mut().map(|free| free.take(start, end)).unwrap_or_default();
+            for (s, e) in &ranges {
+                a.held.insert(*s, *e);
+                a.fresh.take(*s, *e);
+            }
+            self.marks.fetch_or(ACTIVE, Relaxed);
+            ranges
+        })
+    }
+
+    /// Something became free and was not taken since.
+    pub(super) fn has_freed(&self) -> bool {
+        self.state.lock().active.as_ref().is_some_and(|a| !a.fresh.is_empty())
+    }
+
+    /// Holds what became free from `start` to `end`, as far as it lies together in `min` bytes and
+    /// more; all of it is forgotten. Only of a loaded metaslab.
+    pub(super) fn hold_freed(
+        &self,
+        room: &AtomicI64,
+        start: u64,
+        end: u64,
+        min: u64,
+    ) -> Vec<(u64, u64)> {
+        self.change(room, |state| {
+            let a = state.active();
+            let Some(free) = a.free.as_mut() else { return Vec::new() };
+            let fresh = a.fresh.take(start, end);
+            let mut ranges = Vec::new();
+            for (s, e) in fresh.into_iter().filter(|(s, e)| e - s >= min) {
+                ranges.extend(free.take(s, e));
+            }
+            for (s, e) in &ranges {
+                a.held.insert(*s, *e);
+            }
+            self.marks.fetch_or(ACTIVE, Relaxed);
+            ranges
+        })
     }
 
     /// Blocks of `txg` that no tree has are free again.
@@ -442,6 +489,7 @@ impl Metaslab {
             let a = state.active();
             let done = a.free.as_mut().is_some_and(|f| f.remove(start, end));
             if done {
+                a.fresh.take(start, end);
                 a.allocating[slot(txg)].insert(start, end);
                 self.marks.fetch_or(ACTIVE | 1 << slot(txg), Relaxed);
             }
@@ -547,7 +595,8 @@ impl Metaslab {
     }
 
     /// The txg is durable: what it freed waits, what waited longest is free.
-    pub(super) fn synced(&self, room: &AtomicI64) {
+    /// `notes`: what is free by it is remembered, until it is taken again or held.
+    pub(super) fn synced(&self, room: &AtomicI64, notes: bool) {
         self.change(room, |state| {
             let Some(a) = state.active.as_mut() else { return };
             a.written = Ranges::default();
@@ -557,6 +606,10 @@ impl Metaslab {
                 for (s, e) in due.iter() {
                     free.insert(s, e);
                 }
+            }
+            match notes {
+                true => a.fresh.absorb(&due),
+                false => a.fresh = Ranges::default(),
             }
             if a.is_quiet() {
                 a.idle += 1;

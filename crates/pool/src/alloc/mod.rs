@@ -39,6 +39,7 @@ mod avoid;
 mod checkpoint;
 mod create;
 mod figures;
+mod hold;
 mod kept;
 mod lanes;
 mod maps;
@@ -56,6 +57,7 @@ mod tests;
 
 pub use create::{MetaslabArray, init_top, metaslab_shift};
 pub use figures::{ClassFigures, Figures};
+pub(crate) use hold::Slab;
 pub use spec::{AsizeFn, TopSpec};
 pub use sync::SpaceSync;
 
@@ -68,7 +70,7 @@ use ondisk::{BlkPtr, Dva};
 use parking_lot::{Mutex, RwLock};
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicBool, AtomicU64};
 use zio::{AllocError, Allocate, SpaceClass, Want};
 
 type Tops = BTreeMap<u32, Arc<Top>>;
@@ -100,6 +102,8 @@ pub struct Allocator {
     tops: RwLock<Arc<Tops>>,
     /// What was born up to this txg is kept for a checkpoint when it is freed; 0: there is none.
     checkpoint: AtomicU64,
+    /// Metaslabs remember what became free.
+    notes_freed: AtomicBool,
     /// By class.
     lanes: [Box<[Padded]>; CLASSES.len()],
     /// Objects of log space maps and of unflushed txgs, to be removed by the first sync.
@@ -140,6 +144,7 @@ impl Allocator {
             map_block: sync::BLOCK,
             tops: RwLock::default(),
             checkpoint: AtomicU64::new(0),
+            notes_freed: AtomicBool::new(false),
             lanes,
             logs: Mutex::new(None),
             problems: Mutex::default(),

@@ -215,9 +215,10 @@ impl Allocator {
         for lane in self.lanes.iter().flatten() {
             lane.0.lock().clear();
         }
+        let notes = self.notes_freed.load(std::sync::atomic::Ordering::Relaxed);
         for top in self.tops().values() {
             for m in top.metaslabs.iter().filter(|m| m.is_active()) {
-                m.synced(&top.room);
+                m.synced(&top.room, notes);
             }
             top.weigh();
         }

@@ -147,6 +147,7 @@ impl Shared {
             return Err(refused("no valid replicas"));
         }
         drop(tree);
+        self.end_works_on(leaf);
         self.run(move |cx| {
             cx.check_no_checkpoint()?;
             let shared = cx.shared;

@@ -22,6 +22,7 @@
 //! attach                         sides of mirrors
 //! remove                         log, cache and spare devices that go
 //! scans  scan  errlog            scrub and resilver, and what was found to be lost
+//! work  works                    initialize, trim, autotrim
 //! datasets                       file systems, volumes, snapshots, clones
 //! vdevs                          adding devices, new guids
 //! checkpoint  rewind             a state of the pool that is kept, and going back to it
@@ -74,6 +75,8 @@ mod turn;
 mod txg;
 mod uses;
 mod vdevs;
+mod work;
+mod works;
 mod writable;
 
 pub use back::{Leave, OwnChanges};
@@ -391,6 +394,7 @@ impl LivePool {
 
     fn leave(self, state: PoolState) -> Result<()> {
         self.wait_no_more();
+        self.shared.end_works();
         self.end_scans();
         self.end_logs();
         self.sync()?;
@@ -406,6 +410,7 @@ impl LivePool {
     /// Stops after what is dirty is durable.
     pub fn close(self) -> Result<()> {
         self.wait_no_more();
+        self.shared.end_works();
         self.end_logs();
         let synced = self.sync().and_then(|()| self.can_be_found());
         self.stop();
@@ -418,6 +423,7 @@ impl LivePool {
     }
 
     fn stop(&self) {
+        self.shared.end_works();
         self.end_scans();
         self.shared.txgs.stop("the pool is closed");
         if let Some(syncer) = self.syncer.lock().take() {

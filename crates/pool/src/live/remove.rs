@@ -158,6 +158,8 @@ impl LivePool {
         let devices = leaves.filter_map(|l| Some((l.guid(), l.writer().cloned()?)));
         let devices: Vec<(u64, WriteDeviceRef)> = devices.collect();
         drop(tree);
+        let below = top.walk().filter(|v| v.kind.is_leaf());
+        below.for_each(|v| self.shared.end_works_on(v.guid));
         self.shared.alloc.avoid_log(id);
         let heads = self.shared.all_heads();
         let ended = heads.iter().try_for_each(|head| head.log.suspend());

@@ -15,6 +15,7 @@ use super::task_faults::TaskFaults;
 use super::tunables::Tunables;
 use super::txg::{TxgLimits, Txgs};
 use super::uses::Uses;
+use super::works::Works;
 use crate::alloc::Allocator;
 use crate::dtl::Logs;
 use crate::error::{Error, Result};
@@ -133,6 +134,8 @@ pub(crate) struct Shared {
     pub(super) faults: Arc<TaskFaults>,
     /// Scrub and resilver.
     pub(super) scans: Scans,
+    /// Initialize and trim.
+    pub(super) works: Works,
 }
 
 /// What a sync task works with. See `docs/decisions/0007-write-path.md`.
@@ -279,6 +282,7 @@ impl Shared {
             block_faults,
             faults,
             scans: Scans::new(rt),
+            works: Works::new(rt),
         });
         let pressure = TxgPressure(Arc::downgrade(&shared));
         shared.queues.set_pressure(Some(Arc::new(pressure)));

@@ -347,6 +347,7 @@ impl Shared {
             head.space.synced(txg, self.room_of(&self.dsl.nameless_head(head.dataset)?)?);
         }
         self.space.synced(txg, self.room_of_pool());
+        self.works.synced(txg);
         Ok(())
     }
 

@@ -271,8 +271,14 @@ impl LivePool {
                     }
                     let table = cx.shared.mos.object(cx.pool_props()?)?;
                     zap::set(&table, cx.tx, name.as_bytes(), &word.value())?;
-                    if let ("failmode", PropertyWord::Number(mode)) = (name, &word) {
-                        cx.shared.txgs.set_fail_mode(FailMode::of(*mode));
+                    match (name, &word) {
+                        ("failmode", PropertyWord::Number(mode)) => {
+                            cx.shared.txgs.set_fail_mode(FailMode::of(*mode));
+                        }
+                        ("autotrim", PropertyWord::Number(on)) => {
+                            cx.shared.set_autotrim(*on == 1)?;
+                        }
+                        _ => {}
                     }
                 }
             }

@@ -77,10 +77,10 @@ pub struct Reopen {
 /// A vdev that was named, and the devices at or below it.
 pub(super) struct Found {
     pub(super) guid: u64,
-    devices: Vec<u64>,
+    pub(super) devices: Vec<u64>,
     is_device: bool,
     is_spare: bool,
-    is_in_tree: bool,
+    pub(super) is_in_tree: bool,
 }
 
 pub(super) fn find(

@@ -20,6 +20,7 @@ mod set;
 pub mod settings;
 mod sides;
 mod status;
+mod works;
 
 use crate::cmd::verb::Verb;
 use crate::session::Session;
@@ -59,6 +60,10 @@ pub enum Command {
     Remove(remove::Remove),
     /// Keep the state of a pool as it is now, to go back to, or give that up
     Checkpoint(checkpoint::Checkpoint),
+    /// Overwrite the free space of devices
+    Initialize(works::Initialize),
+    /// Give the free space of devices back to them
+    Trim(works::Trim),
     /// Verify everything, and repair what can be
     Scrub(scrub::Scrub),
     /// Bring devices what they missed
@@ -109,6 +114,8 @@ impl Command {
             Self::Replace(a) => Box::new(a),
             Self::Remove(a) => Box::new(a),
             Self::Checkpoint(a) => Box::new(a),
+            Self::Initialize(a) => Box::new(a),
+            Self::Trim(a) => Box::new(a),
             Self::Scrub(a) => Box::new(a),
             Self::Resilver(a) => Box::new(a),
             Self::Set(a) => Box::new(a),

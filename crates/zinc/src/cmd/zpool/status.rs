@@ -12,7 +12,7 @@ use crate::cmd::verb::{Served, Verb};
 use crate::failure::Failure;
 use crate::session::Session;
 use crate::{json, local_time, missing, ui};
-use engine::pools::{Status, VdevView};
+use engine::pools::{Status, VdevView, WorkNotes};
 use engine::{Candidate, Pool};
 use serde_json::Value;
 use std::process::ExitCode;
@@ -36,6 +36,12 @@ pub struct Args {
     /// Accepted; zinc counts no slow operations of a pool that it opens for the report
     #[arg(short = 's')]
     slow: bool,
+    /// How far devices are initialized
+    #[arg(short = 'i')]
+    initialize: bool,
+    /// How far devices are trimmed
+    #[arg(short = 't')]
+    trim: bool,
     #[command(flatten)]
     naming: Naming,
     #[command(flatten)]
@@ -79,6 +85,12 @@ impl Args {
             if self.errors {
                 status.vdevs.sections.iter_mut().for_each(|s| s.retain_mut(keep_sick));
             }
+            let notes = WorkNotes {
+                initialize: self.initialize,
+                trim: self.trim,
+                utc_offset: local_time::utc_offset(session, status::latest(&status)),
+            };
+            pool.note_works(&mut status.vdevs, &notes);
             let trouble = status.condition.filter(|c| !c.is_advice());
             let healthy = trouble.is_none() && status.damaged.is_empty();
             let report = match (self.sick && healthy, self.output.json) {

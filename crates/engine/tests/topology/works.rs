@@ -1,0 +1,175 @@
+//! Work on free space beside everything else: initialize, trim, autotrim. A device in memory loses
+//! what is trimmed at once, so whatever is overwritten or given back and was in use is missing from
+//! the model.
+
+use super::random::bench::{SHAPES, Shape};
+use super::random::{Bench, Run};
+use super::{run, whole};
+use engine::LivePool;
+use engine::inside::device::{Device as _, ErrorKind, Fault};
+use engine::live::PropertyWord;
+use engine::pools::{LeafWork, WorkState};
+use std::sync::Arc;
+use std::time::Duration;
+
+const BOTH: [LeafWork; 2] = [LeafWork::Initialize, LeafWork::Trim];
+const LONG: Duration = Duration::from_mins(5);
+
+fn leaves(pool: &LivePool) -> Vec<u64> {
+    pool.view().vdevs().leaves().map(|l| l.guid()).collect()
+}
+
+fn finish(pool: &LivePool, work: LeafWork) {
+    assert_eq!(pool.wait_for_work(work, &leaves(pool), LONG), Ok(true));
+}
+
+fn state(pool: &LivePool, work: LeafWork) -> Vec<WorkState> {
+    let seen = pool.look().unwrap();
+    leaves(pool).iter().map(|l| seen.leaf_progress(*l, work).unwrap().state).collect()
+}
+
+/// The bytes of a device from `from` on that hold the pattern.
+fn initialized(bench: &Bench, n: usize) -> u64 {
+    let mut buffer = vec![0; 1 << 20];
+    let mut count = 0;
+    for at in (4 << 20..bench.devices[n].size() - (1 << 20)).step_by(1 << 20) {
+        bench.devices[n].read(at, &mut buffer).unwrap();
+        let words = buffer.as_chunks::<8>().0.iter();
+        count += words.filter(|w| u64::from_le_bytes(**w) == 0xdead_beef_dead_beee).count() * 8;
+    }
+    count as u64
+}
+
+#[test]
+fn free_space_is_worked_on_and_nothing_else() {
+    for (seed, shape) in (1900..).zip(SHAPES) {
+        let mut run = run(seed, shape, 60);
+        run.pool().sync().unwrap();
+        for work in BOTH {
+            for leaf in leaves(run.pool()) {
+                run.pool().start_work(leaf, work, 0).unwrap();
+            }
+            (0..40).for_each(|_| run.step());
+            finish(run.pool(), work);
+            let all = state(run.pool(), work);
+            assert!(all.iter().all(|s| *s == WorkState::Complete), "{shape:?}: {all:?}");
+            if work == LeafWork::Initialize {
+                for n in 0..run.bench.devices.len() {
+                    let bytes = initialized(&run.bench, n);
+                    assert!(bytes > run.bench.devices[n].size() / 2, "{shape:?} {n}: {bytes}");
+                }
+            } else {
+                // Memory that was given back is zeros.
+                let left: u64 =
+                    (0..run.bench.devices.len()).map(|n| initialized(&run.bench, n)).sum();
+                let all: u64 = run.bench.devices.iter().map(|d| d.size()).sum();
+                assert!(left < all / 4, "{shape:?}: {left}");
+            }
+        }
+        (0..40).for_each(|_| run.step());
+        assert_eq!(run.pool().allocator_problems(), Vec::<String>::new());
+        let (bench, model) = run.finish();
+        whole(&bench, &format!("{shape:?}"));
+        Run::compare(&bench, &model).unwrap();
+        bench.zdb();
+    }
+}
+
+/// What became free is given back while the pool is worked with, and after crashes.
+#[test]
+fn autotrim_gives_back_what_no_uberblock_needs() {
+    for (seed, shape) in (1920..).zip(SHAPES) {
+        let mut run = run(seed, shape, 30);
+        // What was in front of the devices does not follow them when they are copied.
+        run.bench.faults.clear();
+        run.pool().set_pool_property("autotrim", PropertyWord::Number(1)).unwrap();
+        for round in 0..40 {
+            (0..6).for_each(|_| run.step());
+            run.pool().sync().unwrap();
+            run.pool().trim_freed_now();
+            if round % 8 == 7 {
+                // A crash right behind it: the last durable txg is whole.
+                run.reopen(2);
+            }
+        }
+        let (bench, model) = run.finish();
+        whole(&bench, &format!("{shape:?}"));
+        Run::compare(&bench, &model).unwrap();
+        bench.zdb();
+    }
+}
+
+#[test]
+fn a_work_is_suspended_called_off_and_goes_on_after_an_export() {
+    let mut run = run(1940, Shape::Mirror, 60);
+    run.pool().sync().unwrap();
+    for work in BOTH {
+        let leaf = leaves(run.pool())[0];
+        assert!(run.pool().suspend_work(leaf, work).is_err());
+        // Slow, so that it does not end by itself.
+        run.pool().start_work(leaf, work, 1 << 20).unwrap();
+        assert_eq!(state(run.pool(), work)[0], WorkState::Active);
+        assert!(run.pool().start_work(leaf, work, 0).is_err());
+        run.pool().suspend_work(leaf, work).unwrap();
+        assert_eq!(state(run.pool(), work), [WorkState::Suspended, WorkState::None]);
+        run.reopen(0);
+        assert_eq!(state(run.pool(), work)[0], WorkState::Suspended);
+        run.pool().start_work(leaf, work, 0).unwrap();
+        if work == LeafWork::Trim {
+            run.pool().cancel_work(leaf, work).unwrap();
+            assert_ne!(state(run.pool(), work)[0], WorkState::Active);
+            run.pool().start_work(leaf, work, 1 << 20).unwrap();
+        }
+        run.reopen(1);
+        // It goes on by itself, at the rate that was asked for.
+        let now = state(run.pool(), work)[0];
+        assert!(matches!(now, WorkState::Active | WorkState::Complete), "{now:?}");
+        if now == WorkState::Active {
+            run.pool().cancel_work(leaf, work).unwrap();
+            assert_eq!(state(run.pool(), work)[0], WorkState::Canceled);
+        }
+    }
+    run.pool().forget_work(leaves(run.pool())[0], LeafWork::Initialize).unwrap();
+    assert_eq!(state(run.pool(), LeafWork::Initialize), [WorkState::None; 2]);
+    let (bench, model) = run.finish();
+    whole(&bench, "works");
+    Run::compare(&bench, &model).unwrap();
+    bench.zdb();
+}
+
+/// The power fails after any number of writes: nothing that the last uberblock reaches is gone.
+#[test]
+fn a_work_may_end_at_any_write() {
+    let step = std::env::var("ZINC_STEP").map_or(13, |n| n.parse().unwrap());
+    for (seed, work) in (1950..).zip(BOTH) {
+        let (mut bench, model) = run(seed, Shape::Raidz1, 60).finish();
+        let before = bench.devices.clone();
+        for writes in (0..).step_by(step) {
+            bench.devices = before.iter().map(|d| Arc::new(d.fork())).collect();
+            bench = bench.breakable();
+            let pool = bench.import();
+            for device in &bench.faults {
+                let off = ErrorKind::PowerLoss;
+                device.add(Fault::fail_writes(0..u64::MAX, off).after(writes));
+                device.add(Fault::fail_flushes(off).after(writes / 4));
+            }
+            let started = leaves(&pool).iter().try_for_each(|l| pool.start_work(*l, work, 0));
+            let ended = pool.wait_for_work(work, &leaves(&pool), LONG);
+            let is_done = started.is_ok() && ended == Ok(true) && pool.sync().is_ok();
+            drop(pool);
+            bench.faults.iter().for_each(|d| d.clear());
+            let case = format!("{work:?} after {writes}");
+            whole(&bench, &case);
+            Run::compare(&bench, &model).unwrap_or_else(|e| panic!("{case}: {e}"));
+            let pool = bench.try_import().unwrap_or_else(|e| panic!("{case}: {e}"));
+            finish(&pool, work);
+            pool.export().unwrap();
+            whole(&bench, &case);
+            Run::compare(&bench, &model).unwrap_or_else(|e| panic!("{case}: {e}"));
+            if is_done {
+                break;
+            }
+        }
+        bench.zdb();
+    }
+}

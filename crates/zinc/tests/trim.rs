@@ -1,0 +1,123 @@
+//! `zpool trim` and `zpool initialize` on image files, of pools that are served and of others.
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test")]
+
+mod support;
+
+use std::os::unix::fs::MetadataExt as _;
+use support::place::{Place, until};
+use testkit::oracle;
+
+#[track_caller]
+fn has(text: &str, words: &[&str]) {
+    for word in words {
+        assert!(text.contains(word), "no {word:?} in:\n{text}");
+    }
+}
+
+#[track_caller]
+fn zdb_is_content(place: &Place) {
+    let Some(mut zdb) = oracle::zdb() else { return };
+    let output = zdb.args(["-bcc", "-e", "-p"]).arg(place.path()).arg("tank").output().unwrap();
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.status.success() && text.contains("No leaks"), "{text}{said}");
+}
+
+/// Bytes that a file takes.
+fn taken(place: &Place, name: &str) -> u64 {
+    std::fs::metadata(place.path().join(name)).unwrap().blocks() * 512
+}
+
+/// A pool of three sides of raidz with two files of eight MiB of noise, one of which was removed.
+fn with_hole() -> Place {
+    let place = Place::new(&["a", "b", "c"]);
+    place.ok("zpool create tank raidz a b c");
+    let mut rng = testkit::Rng::new(7);
+    for name in ["kept", "gone"] {
+        let noise: Vec<u8> = (0..8 << 17).flat_map(|_| rng.next_u64().to_le_bytes()).collect();
+        std::fs::write(place.path().join(name), noise).unwrap();
+        place.ok(&format!("cp {name} tank:/{name}"));
+    }
+    place.ok("rm tank:/gone");
+    (0..4).for_each(|n| drop(place.ok(&format!("zfs create tank/fs{n}"))));
+    place
+}
+
+#[test]
+fn free_space_of_image_files_is_given_back() {
+    let place = with_hole();
+    let before: u64 = ["a", "b", "c"].iter().map(|n| taken(&place, n)).sum();
+    has(&place.fails("zpool trim -d tank"), &["secure trim is not supported"]);
+    has(&place.fails("zpool trim -s tank"), &["there is no active trim"]);
+    has(&place.fails("zpool trim -r nothing tank"), &["no number of bytes"]);
+    has(&place.fails("zpool trim tank nix"), &["cannot trim nix", "no such device in pool"]);
+    has(&place.ok("zpool status -t tank"), &["(untrimmed)"]);
+    assert_eq!(place.ok("zpool trim tank a"), "");
+    let status = place.ok("zpool status -t tank");
+    has(&status, &["(100% trimmed, completed at ", "(untrimmed)"]);
+    assert_eq!(place.ok("zpool trim tank"), "");
+    assert!(!place.ok("zpool status -t tank").contains("(untrimmed)"));
+    let after: u64 = ["a", "b", "c"].iter().map(|n| taken(&place, n)).sum();
+    assert!(after + (8 << 20) < before, "{before} {after}");
+    assert!(place.run("cat tank:/kept").out.len() > 1 << 20);
+    has(&place.ok("zpool history -i tank"), &["trim", "activated", "complete"]);
+    place.ok("zpool export tank");
+    zdb_is_content(&place);
+}
+
+#[test]
+fn free_space_is_overwritten_and_that_is_forgotten() {
+    let place = with_hole();
+    has(&place.ok("zpool status -i tank"), &["(uninitialized)"]);
+    assert_eq!(place.ok("zpool initialize tank"), "");
+    let status = place.ok("zpool status -i tank");
+    assert_eq!(status.matches("(100% initialized, completed at ").count(), 3, "{status}");
+    let size = std::fs::metadata(place.path().join("a")).unwrap().len();
+    assert!(taken(&place, "a") > size / 10 * 8);
+    has(&place.fails("zpool initialize -c tank"), &["there is no active initialization"]);
+    assert_eq!(place.ok("zpool initialize -u tank"), "");
+    has(&place.ok("zpool status -i tank"), &["(uninitialized)"]);
+    place.ok("zpool export tank");
+    zdb_is_content(&place);
+}
+
+#[test]
+fn a_served_pool_is_trimmed_slowly_and_stopped() {
+    let place = with_hole();
+    let mut server = place.start_here("serve tank");
+    until("the pool is served", || {
+        let list = place.command_here("zpool status tank").output().unwrap();
+        list.status.success() && std::fs::exists(place.path().join("run/zinc")).unwrap_or(false)
+    });
+    assert_eq!(place.ok_here("zpool trim -r 1M tank"), "");
+    has(&place.ok_here("zpool status tank"), &["(trimming)"]);
+    assert_eq!(place.ok_here("zpool trim -s tank"), "");
+    has(&place.ok_here("zpool status -t tank"), &["% trimmed, suspended, started at "]);
+    assert_eq!(place.ok_here("zpool trim -r 1G -w tank"), "");
+    has(&place.ok_here("zpool status -t tank"), &["(100% trimmed, completed at "]);
+    place.ok_here("zpool export tank");
+    server.wait().unwrap();
+    zdb_is_content(&place);
+}
+
+/// A server that is killed in the middle: the next command goes on where it was.
+#[test]
+fn a_work_that_was_cut_off_goes_on() {
+    let place = with_hole();
+    let mut server = place.start_here("serve tank");
+    until("the pool is served", || {
+        let list = place.command_here("zpool status tank").output().unwrap();
+        list.status.success() && std::fs::exists(place.path().join("run/zinc")).unwrap_or(false)
+    });
+    place.ok_here("zpool initialize tank a");
+    place.ok_here("zpool trim -r 64K tank b");
+    server.kill().unwrap();
+    server.wait().unwrap();
+    has(&place.ok("zpool status -t tank"), &["% trimmed, started at "]);
+    let why = place.fails("zpool trim tank b");
+    has(&why, &["currently trimming"]);
+    place.ok("zpool trim -c tank b");
+    has(&place.ok("zpool status -t tank"), &["(untrimmed)"]);
+    place.ok("zpool export tank");
+    zdb_is_content(&place);
+}
