@@ -82,9 +82,7 @@ impl Mounts {
     /// # Errors
     /// The directory is none, or has something in it; the system refuses.
     pub fn mount(&self, what: What, dir: &Path, options: &Options) -> Result<PathBuf, Error> {
-        if system::is_dead(dir) {
-            system::unmount(dir, true)?;
-        }
+        system::clear_dead(dir)?;
         let dir = dir.canonicalize().map_err(|_| Error::NotADirectory(dir.to_owned()))?;
         check_point(&dir, options.overlay)?;
         let connection = system::mount(&what.name, &dir, options)?;

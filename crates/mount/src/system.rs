@@ -57,8 +57,27 @@ fn plain(word: &[u8]) -> Vec<u8> {
 #[must_use]
 pub fn is_dead(dir: &Path) -> bool {
     // The second is what those are told that asked when it died.
-    let gone = [Errno::ENOTCONN, Errno::ECONNABORTED].map(|e| Some(e as i32));
-    std::fs::metadata(dir).is_err_and(|e| gone.contains(&e.raw_os_error()))
+    let gone = [Errno::ENOTCONN, Errno::ECONNABORTED];
+    // Attributes the kernel may remember; for space it always asks.
+    nix::sys::statvfs::statvfs(dir).is_err_and(|e| gone.contains(&e))
+}
+
+/// Takes away what processes that died left mounted at `dir` and above it, the outermost first:
+/// with a mount goes what is mounted inside it.
+///
+/// # Errors
+/// The system refuses.
+pub fn clear_dead(dir: &Path) -> Result<(), Error> {
+    let dir = std::path::absolute(dir).unwrap_or_else(|_| dir.to_owned());
+    let mut outer: Vec<&Path> = dir.ancestors().collect();
+    outer.reverse();
+    for at in outer {
+        // Several may lie over each other.
+        while listed().iter().any(|one| one.dir == at) && is_dead(at) {
+            unmount(at, true)?;
+        }
+    }
+    Ok(())
 }
 
 /// How long it is tried to take away what is in use: a program that lists all mounts, such as

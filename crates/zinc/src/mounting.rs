@@ -11,6 +11,7 @@ pub use following::{Changes, Down, Which, is_below, taken_down, with_new, with_p
 
 use crate::cannot::cannot;
 use crate::failure::Failure;
+use ::mount::system;
 use ::mount::{Error, Mounted, Mounts, Options, Snapshots, What, space_of};
 use engine::{Dataset, DatasetKind, LivePool, Pool, PropertyContext, Source};
 use std::path::{Path, PathBuf};
@@ -202,6 +203,8 @@ fn point(said: &Said, dataset: &Dataset) -> Result<PathBuf, String> {
         "none" | "-" | "" => Err("no mountpoint set".to_owned()),
         "legacy" => Err("legacy mountpoint: name a directory".to_owned()),
         path => {
+            // No directory is made below a mount whose process died.
+            system::clear_dead(Path::new(path)).map_err(|e| e.to_string())?;
             let made = std::fs::create_dir_all(path);
             made.map_err(|e| format!("cannot make {path}: {e}"))?;
             Ok(PathBuf::from(path))
@@ -212,7 +215,9 @@ fn point(said: &Said, dataset: &Dataset) -> Result<PathBuf, String> {
 fn not_mounted(name: &str, e: &Error) -> Failure {
     let failure = Failure::new(format!("cannot mount '{name}': {e}"));
     match e {
-        Error::NotEmpty(_) => failure.hint("-O mounts over what is there"),
+        Error::NotEmpty(_) => {
+            failure.hint("-O mounts over what is there, and so does the property overlay=on")
+        }
         Error::Mounted(..) => failure.hint("`zinc unmount` takes it away; -O mounts over it"),
         Error::NoFuse(_) => failure.hint("the kernel's module fuse must be loaded"),
         _ => failure,

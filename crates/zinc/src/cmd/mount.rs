@@ -179,29 +179,42 @@ pub fn find(session: &Session, name: &Path) -> Result<Listed, Failure> {
 }
 
 /// Takes mounts away, each by the process that answers for it; what a process that died left, this
-/// one takes away.
+/// one takes away. One that stays keeps none of the others.
 pub fn unmount_all(session: &Session, found: &[Listed], force: bool) -> Result<ExitCode, Failure> {
+    if let [one] = found {
+        unmount_one(session, one, force)?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    let mut worst = ExitCode::SUCCESS;
     for one in found {
-        if let Some(pool) = session.held(&one.name) {
-            let Some(client) = session.client() else { return Ok(ExitCode::FAILURE) };
-            pool.sync()?;
-            let how = if force { How::Forcibly } else { How::Politely };
-            client.mounts.unmount(&one.dir, how).map_err(|e| not_unmounted(&one.dir, &e))?;
+        // It may have gone with one that it was mounted in.
+        if !system::listed().contains(one) {
             continue;
         }
-        match Server::find(session, &[], &one.name)? {
-            Some(mut server) if !system::is_dead(&one.dir) => {
-                let params =
-                    serde_json::json!({ "dir": one.dir.to_string_lossy(), "force": force });
-                server.call("unmount", params)?;
-            }
-            _ => {
-                let lazily = force || system::is_dead(&one.dir);
-                system::unmount(&one.dir, lazily).map_err(|e| not_unmounted(&one.dir, &e))?;
-            }
+        if let Err(failure) = unmount_one(session, one, force) {
+            worst = failure.report(session);
         }
     }
-    Ok(ExitCode::SUCCESS)
+    Ok(worst)
+}
+
+fn unmount_one(session: &Session, one: &Listed, force: bool) -> Result<(), Failure> {
+    if system::is_dead(&one.dir) {
+        return system::clear_dead(&one.dir).map_err(|e| not_unmounted(&one.dir, &e));
+    }
+    if let Some(pool) = session.held(&one.name) {
+        let Some(client) = session.client() else { return Ok(()) };
+        pool.sync()?;
+        let how = if force { How::Forcibly } else { How::Politely };
+        return client.mounts.unmount(&one.dir, how).map_err(|e| not_unmounted(&one.dir, &e));
+    }
+    match Server::find(session, &[], &one.name)? {
+        Some(mut server) => {
+            let params = serde_json::json!({ "dir": one.dir.to_string_lossy(), "force": force });
+            server.call("unmount", params).map(drop)
+        }
+        None => system::unmount(&one.dir, force).map_err(|e| not_unmounted(&one.dir, &e)),
+    }
 }
 
 #[cfg(test)]

@@ -14,6 +14,14 @@ use term::escape;
 /// The option that tells the second process that it is the one.
 pub const INNER: &str = "serve-now";
 
+/// What the line of one that is ready begins with when not all is there that it was to mount.
+const INCOMPLETE: char = '!';
+
+/// The line by which the second process says that it is ready.
+pub fn ready_line(line: &str, is_complete: bool) -> String {
+    if is_complete { line.to_owned() } else { format!("{INCOMPLETE}{line}") }
+}
+
 /// Starts it. What it says before it is ready is said here, and with `says` that it is.
 pub fn start(session: &Session, log: Option<&Path>, says: bool) -> Result<ExitCode, Failure> {
     start_with(session, None, log, says)
@@ -47,11 +55,23 @@ pub fn start_with(
     }
     if !line.is_empty() {
         ui::runs_on(session);
-        if says && ui::out_bytes(session, escape::text(&line).as_bytes()).is_err() {
+        if let Some(mut errors) = child.stderr.take() {
+            // What it says later has no reader.
+            rustix::io::ioctl_fionbio(&errors, true).map_err(|e| fail(e.into()))?;
+            let mut said = Vec::new();
+            // It ends with an error where there is nothing more yet.
+            let _ = errors.read_to_end(&mut said);
+            ui::error(session, &String::from_utf8_lossy(&said));
+        }
+        let (line, code) = match line.strip_prefix(INCOMPLETE) {
+            Some(line) => (line, ExitCode::from(FAILED)),
+            None => (line.as_str(), ExitCode::SUCCESS),
+        };
+        if says && ui::out_bytes(session, escape::text(line).as_bytes()).is_err() {
             // The exit code says that output is lost, and not that nothing was started.
             ui::error(session, &format!("zinc: it was started all the same: {line}"));
         }
-        return Ok(ExitCode::SUCCESS);
+        return Ok(code);
     }
     let mut said = String::new();
     if let Some(mut errors) = child.stderr.take() {

@@ -281,7 +281,10 @@ impl Args {
         let mut invocation = live::invocation(session);
         // What the user typed, and not what -b made of it.
         invocation.command = invocation.command.replace(&format!(" --{}", background::INNER), "");
-        pool.log(&invocation)?;
+        // The history has what was changed, and a mount changes nothing.
+        if !self.ends_with_mounts {
+            pool.log(&invocation)?;
+        }
         let (name, guid) = (pool.name().to_owned(), pool.view().guid());
         ui::be_brief(session);
         pool.outlast_failures()?;
@@ -361,13 +364,15 @@ impl Args {
             web::serve_page(address, held)?;
         }
         spares::watch(held)?;
-        let made = self.make_mounts(session, held, mounts)?;
+        let (made, is_complete) = self.make_mounts(session, held, mounts)?;
+        let ready = |line: &str| background::ready_line(line, is_complete || !self.inner);
         match &self.nbd {
             Some(exports) => export(session, held, exports)?,
-            None if self.ends_with_mounts => ui::out(session, &made),
+            None if self.ends_with_mounts => ui::out(session, &ready(&made)),
             None => {
                 let path = path.display();
-                ui::out(session, &format!("serving {name} ({guid}) as process {pid} at {path}\n"));
+                let line = format!("serving {name} ({guid}) as process {pid} at {path}\n");
+                ui::out(session, &ready(&line));
             }
         }
         notify::ready(&format!("serving {name}"));
@@ -409,15 +414,15 @@ fn export(session: &Session, held: &Arc<Held>, exports: &Exports) -> Result<(), 
 
 impl Args {
     /// Mounts what it was started for, or what the properties say; the words for that. What cannot
-    /// be mounted by its properties is told and left out.
+    /// be mounted by its properties is told and left out; whether nothing was.
     fn make_mounts(
         &self,
         session: &Session,
         held: &Held,
         mounts: &Mounts,
-    ) -> Result<String, Failure> {
+    ) -> Result<(String, bool), Failure> {
         let pool = held.pool().ok_or_else(|| Failure::new("the pool is gone"))?;
-        let mut text = String::new();
+        let (mut text, mut is_complete) = (String::new(), true);
         for wanted in &self.mounts {
             let dir = mounting::mount(&pool, mounts, wanted)?;
             text.push_str(&mounting::made(&wanted.name, &dir));
@@ -426,7 +431,10 @@ impl Args {
             for wanted in mounting::all_wanted(pool.view())? {
                 match mounting::mount(&pool, mounts, &wanted) {
                     Ok(dir) => text.push_str(&mounting::made(&wanted.name, &dir)),
-                    Err(failure) => drop(failure.report(session)),
+                    Err(failure) => {
+                        failure.report(session);
+                        is_complete = false;
+                    }
                 }
             }
         }
@@ -434,7 +442,8 @@ impl Args {
             return Err(Failure::new("nothing is mounted"));
         }
         // Clients read one line.
-        Ok(text.lines().next().map(|line| format!("{line}\n")).unwrap_or_default())
+        let line = text.lines().next().map(|line| format!("{line}\n")).unwrap_or_default();
+        Ok((line, is_complete))
     }
 }
 

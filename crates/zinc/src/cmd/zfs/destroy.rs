@@ -73,6 +73,11 @@ impl Verb for Args {
         let [name] = self.names.as_slice() else {
             return Err(Failure::usage("destroy takes one dataset, or snapshots of one"));
         };
+        if name.ends_with('@') {
+            let what = format!("cannot destroy '{name}': no snapshot is named");
+            return Err(Failure::new(what)
+                .because("could not find any snapshots to destroy; check snapshot names"));
+        }
         let destroy = self.destroy(name);
         let plan = |pool: &Pool| destroy.plan(pool).map_err(|e| failed(name, e));
         if self.dry {

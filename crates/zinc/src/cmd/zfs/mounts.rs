@@ -74,11 +74,14 @@ impl Verb for Mount {
             }
             (Some(name), true) => self.mount_all(session, name),
             (None, true) => {
-                let mut worst = ExitCode::SUCCESS;
-                for pool in known::pools(session).all() {
-                    if let Err(failure) = self.mount_all(session, pool.name()) {
-                        failure.report(session);
-                        worst = ExitCode::from(FAILED);
+                let (served, worst) = served::forward_each(session, &self.live.search)?;
+                let mut worst = ExitCode::from(worst);
+                let known = known::pools(session).all();
+                for pool in known.iter().filter(|pool| !served.contains(&pool.guid())) {
+                    let done = self.mount_all(session, pool.name());
+                    let code = done.unwrap_or_else(|failure| failure.report(session));
+                    if code != ExitCode::SUCCESS {
+                        worst = code;
                     }
                 }
                 Ok(worst)
@@ -127,9 +130,9 @@ impl Mount {
     }
 }
 
-/// Lists what is mounted.
+/// Lists what is mounted. What a process that died left is not.
 fn list(session: &Session) {
-    for one in system::listed() {
+    for one in system::listed().into_iter().filter(|one| !system::is_dead(&one.dir)) {
         ui::out(session, &format!("{:<30}  {}\n", one.name, one.dir.display()));
     }
 }

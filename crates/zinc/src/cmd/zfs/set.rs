@@ -78,6 +78,14 @@ impl Verb for Set {
         }
         one_pool(&names)?;
         settings.iter().try_for_each(|setting| refuse_unwritten(first, setting))?;
+        for (at, setting) in settings.iter().enumerate() {
+            let (property, _) = divide(setting)?;
+            let is_same = |other: &&String| divide(other).is_ok_and(|(name, _)| name == property);
+            if settings.iter().take(at).any(is_same) {
+                let what = format!("property '{property}' specified multiple times");
+                return Err(Failure::usage(what));
+            }
+        }
         let (mut all, mut limits) = (Vec::new(), Vec::new());
         for dataset in &names {
             for setting in &settings {

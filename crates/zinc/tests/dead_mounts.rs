@@ -1,0 +1,113 @@
+//! Mounts that a killed server left, and what cannot be mounted: everything of the machine at once,
+//! so each test has a mount namespace of its own.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+use std::process::{Command, Stdio};
+
+/// What a shell script prints that has the functions `zinc`, `mounted` (datasets that are mounted)
+/// and `dies` (the server), and a pool `tank`; in a mount namespace of its own: `unmount -a` takes
+/// away the mounts of everybody.
+fn alone(script: &str) -> String {
+    let dir = tempfile::tempdir().unwrap();
+    let zinc = env!("CARGO_BIN_EXE_zinc");
+    let start = format!(
+        "umount -l -a -t fuse.zinc || true; zinc() {{ {zinc} \"$@\"; }}; \
+         mounted() {{ sed -n 's/^\\(tank[^ ]*\\) .* fuse.zinc .*/\\1/p' /proc/self/mounts; }}; \
+         dies() {{ kill -9 $(cat pid); while kill -0 $(cat pid) 2> /dev/null; do sleep 0.05; done; }}; \
+         truncate -s 512M disk; zinc zpool create tank $PWD/disk; \
+         trap '{zinc} zpool export -f tank > /dev/null 2>&1 || true' EXIT; "
+    );
+    let mut command = Command::new("unshare");
+    command.args(["-m", "--propagation", "private", "sh", "-euc", &(start + script)]);
+    command.current_dir(dir.path()).stdin(Stdio::null());
+    command
+        .env("ZINC_SOCKETS", dir.path().join("run/zinc"))
+        .env("ZINC_STATE", dir.path().join("run/state"));
+    let output = command.output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{script}: {said}");
+    String::from_utf8(output.stdout).unwrap()
+}
+
+#[testkit::needs("fuse")]
+#[test]
+fn what_a_killed_server_left_is_mounted_over_and_taken_away() {
+    let said = alone(
+        r#"
+        zinc zfs set mountpoint="$PWD/tree" tank
+        zinc zfs create tank/a
+        serve() { zinc serve -b --mount --pidfile pid tank > /dev/null; }
+        serve; echo 1 $(mounted); dies
+        echo 2 $(mounted) / $(zinc zfs mount) / $(ls run/zinc | grep -c sock)
+        # Over dead mounts, by a command, and by a server.
+        zinc zfs mount -a; echo 3 $(mounted); echo x > tree/a/f
+        zinc zfs unmount -a; echo 4 $(mounted)
+        echo 5 $(zinc zpool history tank | grep -c 'zfs mount')
+        serve; dies
+        serve; echo 6 $(mounted) $(cat tree/a/f); dies
+        zinc zfs unmount -a; echo 7 $(mounted)
+        zinc zfs list -H -o name tank
+        echo 8 $(ls run/zinc | grep -c sock)
+        "#,
+    );
+    let want = "1 tank tank/a\n2 tank tank/a / / 1\n3 tank tank/a\n4\n5 0\n6 tank tank/a x\n7\n\
+                tank\n8 0\n";
+    assert_eq!(said, want);
+}
+
+#[testkit::needs("fuse")]
+#[test]
+fn what_is_not_mounted_is_told_and_is_a_failure() {
+    let said = alone(
+        r#"
+        touch wall
+        zinc zfs create -o mountpoint="$PWD/wall" tank/a
+        zinc zfs create -o mountpoint="$PWD/b" tank/b
+        zinc zfs set canmount=off tank
+        zinc zfs mount -a 2> err || echo $? $(mounted)
+        grep -o "cannot mount 'tank/a'" err
+        zinc zfs unmount -a
+        zinc serve -b --mount tank 2> err > /dev/null || echo $? $(mounted)
+        grep -o "cannot mount 'tank/a'" err
+        zinc zfs mount -a 2> err || echo $? $(mounted)
+        # One that programs use stays, and keeps none of the others.
+        zinc zfs create -o mountpoint="$PWD/c" tank/c
+        (cd c && ! zinc zfs unmount -a 2> ../err)
+        echo $(mounted)
+        zinc zpool export tank
+        zinc zpool import -d "$PWD" tank
+        zinc zfs destroy tank/b
+        zinc zfs destroy tank/c
+        zinc zfs mount -a 2> err || echo $? $(mounted)
+        "#,
+    );
+    let told = "1 tank/b\ncannot mount 'tank/a'\n";
+    assert_eq!(said, format!("{told}{told}1 tank/b\ntank/c\n1\n"));
+}
+
+#[testkit::needs("fuse")]
+#[test]
+fn overlay_says_whether_a_directory_with_files_is_mounted_over() {
+    let said = alone(
+        r#"
+        mkdir full; touch full/a
+        zinc zfs create -o mountpoint="$PWD/full" -o overlay=off tank/a
+        zinc zfs mount tank/a 2> err || grep -o 'full is not empty' err
+        zinc zfs set overlay=on tank/a
+        zinc zfs mount tank/a; echo $(mounted) $(ls full)
+        "#,
+    );
+    assert_eq!(said, "full is not empty\ntank/a\n");
+}
+
+#[testkit::needs("fuse")]
+#[test]
+fn a_property_is_set_once_and_a_snapshot_has_a_name() {
+    let said = alone(
+        r#"
+        zinc zfs set mountpoint=/a mountpoint=/b tank 2> err || grep -o "'mountpoint' spec.*" err
+        zinc zfs destroy tank@ 2> err || grep -o 'any snapshots to destroy' err
+        "#,
+    );
+    assert_eq!(said, "'mountpoint' specified multiple times\nany snapshots to destroy\n");
+}
