@@ -18,7 +18,7 @@ use core::fmt;
 use core::ops::{Deref, DerefMut, Range};
 use core::ptr::NonNull;
 use idle::Block;
-pub use idle::IdleMemory;
+pub use idle::{IdleMemory, map_large_blocks};
 use std::alloc::{Layout, handle_alloc_error};
 use std::sync::Arc;
 

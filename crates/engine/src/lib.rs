@@ -206,7 +206,7 @@ pub mod inside {
 
 /// The process itself.
 pub mod process {
-    pub use device::was_stdout_closed;
+    pub use device::{map_large_blocks, was_stdout_closed};
 }
 
 /// Every block of a pool read, verified, and compared with what is allocated.

@@ -178,6 +178,7 @@ pub fn mount(pool: &Arc<LivePool>, mounts: &Mounts, wanted: &Wanted) -> Result<P
     let fs = fs.map_err(|e| cannot("mount", name, e))?;
     let snapshots = (!dataset.is_snapshot()).then(|| Snapshots::of(pool, name));
     let what = What { name: name.to_owned(), fs, space: space_of(pool, name), snapshots };
+    engine::process::map_large_blocks();
     mounts.mount(what, &dir, &options).map_err(|e| not_mounted(name, &e))
 }
 

@@ -163,6 +163,30 @@ fn what_a_killed_process_had_promised_is_read_from_its_log() {
     assert_eq!(place.zinc(&["cat", "tank:/d/moved"]).ok(), numbers);
 }
 
+/// Each mount has threads, and each thread a large buffer that is hardly used.
+#[testkit::needs("fuse")]
+#[test]
+fn many_mounts_cost_little_memory() {
+    const MOUNTS: usize = 20;
+    let place = Place::new();
+    let point = format!("mountpoint={}", place.mnt().display());
+    place.zinc(&["zfs", "set", &point, "tank"]).ok();
+    for number in 1..MOUNTS {
+        place.zinc(&["zfs", "create", &format!("tank/fs{number}")]).ok();
+    }
+    let pid = place.path("pid");
+    place.zinc(&["serve", "-b", "--mount", "--pidfile", pid.to_str().unwrap(), "tank"]).ok();
+    let listed = std::fs::read_to_string("/proc/self/mounts").unwrap();
+    assert_eq!(listed.matches(place.mnt().to_str().unwrap()).count(), MOUNTS);
+    place.sh("for fs in fs*; do echo here > $fs/file; ls -l $fs > /dev/null; done");
+    let pid = std::fs::read_to_string(pid).unwrap();
+    let status = std::fs::read_to_string(format!("/proc/{}/status", pid.trim())).unwrap();
+    let resident = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
+    let kib: u64 = resident.trim().trim_end_matches(" kB").parse().unwrap();
+    assert!(kib < 256 << 10, "{kib} KiB are resident");
+    place.zinc(&["zpool", "export", "tank"]).ok();
+}
+
 #[testkit::needs("fuse")]
 #[test]
 fn what_was_just_written_is_seen_from_the_command_line() {
