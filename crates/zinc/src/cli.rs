@@ -232,7 +232,7 @@ mod tests {
         // These reach it by themselves, or are more than one verb.
         let others = ["zfs", "lab run", "top", "txgs", "throttle"];
         assert_eq!(told(verbs, &others), served(&[], &groups));
-        assert_eq!(told(of_zpool, &["export", "iostat"]), served(&["zpool"], &["help"]));
+        assert_eq!(told(of_zpool, &["destroy", "export", "iostat"]), served(&["zpool"], &["help"]));
         let of_zfs = Cli::command().find_subcommand("zfs").unwrap().get_subcommands().count();
         assert_eq!(served(&["zfs"], &["version", "help"]).len() + 1, of_zfs);
     }

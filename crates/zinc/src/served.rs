@@ -34,10 +34,10 @@ const PATIENCE: Duration = Duration::from_secs(2);
 /// Verbs that reach a pool that is served, for people.
 pub const REACHABLE: &str = "zfs, ls, cat, stat, cp, mkdir, rm, mv, ln, mount, unmount, \
                              inventory, top, txgs, throttle, tunables, advise, pios, lab run, \
-                             nbd, and of zpool: attach, \
-                             clear, destroy, detach, export, get, history, iostat, list, \
-                             offline, online, reguid, remove, reopen, replace, resilver, \
-                             scrub, set, status, sync, upgrade";
+                             nbd, and of zpool: attach, checkpoint, \
+                             clear, destroy, detach, export, get, history, initialize, iostat, \
+                             list, offline, online, reguid, remove, reopen, replace, resilver, \
+                             scrub, set, status, sync, trim, upgrade";
 
 /// What is said of the server of the pool with this guid, when there is one and it does not answer.
 pub fn not_answering(session: &Session, guid: u64) -> Option<String> {

@@ -13,7 +13,8 @@ fn alone(script: &str) -> String {
     let start = format!(
         "umount -l -a -t fuse.zinc || true; zinc() {{ {zinc} \"$@\"; }}; \
          mounted() {{ sed -n 's/^\\(tank[^ ]*\\) .* fuse.zinc .*/\\1/p' /proc/self/mounts; }}; \
-         dies() {{ kill -9 $(cat pid); while kill -0 $(cat pid) 2> /dev/null; do sleep 0.05; done; }}; \
+         dies() {{ kill -9 $(cat pid); \
+                   while kill -0 $(cat pid) 2> /dev/null; do sleep 0.05; done; }}; \
          truncate -s 512M disk; zinc zpool create tank $PWD/disk; \
          trap '{zinc} zpool export -f tank > /dev/null 2>&1 || true' EXIT; "
     );
