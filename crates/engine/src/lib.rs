@@ -116,7 +116,8 @@ pub use dmu::Objset;
 /// # Ok::<(), engine::Error>(())
 /// ```
 pub use dsl::Dataset;
-pub use dsl::write::{NameKind, PropertyChange, check_create, check_name, parse_value};
+pub use dsl::write::{NameFault, NameKind, check_name, name_fault};
+pub use dsl::write::{PropertyChange, check_create, parse_value};
 pub use dsl::{DatasetKind, Dir, Dsl, NamedBookmark, Refusal, nicenum};
 pub use dsl::{Property, PropertyContext, Source, StoredValue};
 pub use error::{Error, ErrorKind, Hint, InTheWay, Place, Result, Rule};

@@ -7,6 +7,7 @@
 //! | [`iostat`] | reads and writes by vdev, waiting times, stages, blocks, datasets |
 //! | [`json`] | the shape that all JSON of OpenZFS's verbs has |
 //! | [`layout`] | what a new pool is made of |
+//! | [`names`] | names of datasets that are wrong, or of nothing |
 //! | [`pools`] | pools and vdevs in rows and columns |
 //! | [`prometheus`] | everything, in the text format that Prometheus collects |
 //! | [`status`] | the health of pools |
@@ -22,6 +23,7 @@ pub mod import;
 pub mod iostat;
 pub mod json;
 pub mod layout;
+pub mod names;
 pub mod pools;
 pub mod prometheus;
 pub mod status;

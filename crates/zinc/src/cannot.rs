@@ -2,6 +2,7 @@
 
 use crate::failure::Failure;
 use engine::{Error, ErrorKind, Hint, Place, Refusal, Rule};
+use views::names::{bad_name, no_dataset};
 
 /// Longest name and value of a property that users invented, in bytes.
 const NAME_MAX: usize = 255;
@@ -16,9 +17,7 @@ pub fn cannot(doing: &str, name: &str, error: impl Into<Error>) -> Failure {
     let start = format!("cannot {doing} '{name}'");
     let failure = match (error.kind(), error.dataset()) {
         (ErrorKind::NotFound, Some(missing)) => return not_found(&start, name, missing),
-        (ErrorKind::InvalidName, Some(bad)) => {
-            Failure::new(format!("{start}: '{bad}' is an invalid name"))
-        }
+        (ErrorKind::InvalidName, Some(bad)) => Failure::new(format!("{start}: {}", bad_name(bad))),
         (ErrorKind::Refused(Refusal::SetTwice(property)), _) => {
             Failure::usage(format!("property '{property}' specified multiple times"))
         }
@@ -51,15 +50,18 @@ fn is_said(error: &Error, hint: &Hint) -> bool {
 }
 
 fn not_found(start: &str, name: &str, missing: &str) -> Failure {
-    if missing == name {
-        return Failure::new(format!("cannot open '{name}': dataset does not exist"));
-    }
     let parent = name.rsplit_once('/').map(|(parent, _)| parent);
-    if parent == Some(missing) {
+    if parent == Some(missing) && !name.contains(['@', '#']) {
         let hint = crate::hints::words(&Hint::CreateParents);
         return Failure::new(format!("{start}: parent does not exist")).hint(hint);
     }
-    Failure::new(format!("{start}: dataset '{missing}' does not exist"))
+    // The snapshot that was named, where its file system is what is missing.
+    let is_part = name.strip_prefix(missing).is_some_and(|rest| rest.starts_with(['@', '#']));
+    match missing == name || is_part {
+        true => Failure::new(no_dataset(name)),
+        // The source of a clone, or what a new name lies in.
+        false => Failure::new(format!("{start}: dataset does not exist: '{missing}'")),
+    }
 }
 
 fn refused(start: &str, name: &str, error: &Error, why: &Refusal) -> Failure {

@@ -152,6 +152,10 @@ pub fn run(session: &Session, is_link: bool) -> ExitCode {
     if let Some(program) = words.first_mut() {
         *program = OsString::from("zinc");
     }
+    // As OpenZFS's commands ask for help.
+    for word in words.iter_mut().skip(1).take(2).filter(|word| *word == "-?") {
+        *word = OsString::from("--help");
+    }
     match Cli::try_parse_from(&words) {
         Ok(cli) => run_or_report(session, cli.command.verb()),
         Err(e) => explain(session, &words, &e, is_link),

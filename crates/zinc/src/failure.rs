@@ -156,7 +156,14 @@ impl From<Error> for Failure {
             return called_off();
         }
         let hint = e.hint().map(crate::hints::words);
-        let mut failure = Self { hint, ..Self::new(e.to_string()) };
+        let what = match (e.kind(), e.dataset()) {
+            (ErrorKind::NotFound, Some(name)) => views::names::no_dataset(name),
+            (ErrorKind::InvalidName, Some(name)) => {
+                format!("cannot open '{name}': {}", views::names::bad_name(name))
+            }
+            _ => e.to_string(),
+        };
+        let mut failure = Self { hint, ..Self::new(what) };
         failure.pool.is_its_own = e.kind().is_of_pool();
         if let ErrorKind::NoSuchPool { searched } = e.kind() {
             failure.causes.extend(unread(searched));

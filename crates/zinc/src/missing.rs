@@ -14,7 +14,7 @@ use std::process::ExitCode;
 pub const ZPOOL: [&str; 5] = ["ddtprune", "events", "prefetch", "split", "wait"];
 
 /// The verbs of OpenZFS 2.3's `zfs` that zinc does not do.
-pub const ZFS: [&str; 19] = [
+pub const ZFS: [&str; 18] = [
     "allow",
     "change-key",
     "jail",
@@ -31,7 +31,6 @@ pub const ZFS: [&str; 19] = [
     "unload-key",
     "unshare",
     "unzone",
-    "upgrade",
     "wait",
     "zone",
 ];

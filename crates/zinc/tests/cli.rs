@@ -37,7 +37,7 @@ fn failures_say_what_and_what_to_do() {
     let dir = arg(&case.dir);
     let run = zinc(&["zfs", "list", "-d", dir, "gangs/nix"]);
     assert_eq!((run.code, run.out.as_str()), (1, ""));
-    assert_eq!(run.err, "zinc: dataset \"gangs/nix\" does not exist\n");
+    assert_eq!(run.err, "zinc: cannot open 'gangs/nix': dataset does not exist\n");
     let run = zinc(&["zfs", "list", "-d", dir, "nix"]);
     assert_eq!(run.code, 1);
     assert!(run.err.contains("hint: `zinc zpool import` lists what can be opened"), "{}", run.err);

@@ -667,3 +667,47 @@ fn the_name_of_a_dataset_does_not_stand_for_its_pool() {
     place.fails("serve tank/fs");
     assert_eq!(place.ok("zfs list -Ho name"), "tank\ntank/fs\n");
 }
+
+/// Found by running random command lines here and with OpenZFS's commands, side by side.
+#[test]
+fn answers_are_those_of_openzfs() {
+    let place = Place::new(&["a"]);
+    place.ok("zpool create tank a");
+    for command in ["create tank/fs", "create -s -V 1M tank/vol", "snapshot -r tank@s"] {
+        place.ok(&format!("zfs {command}"));
+    }
+    for (command, code, text) in [
+        ("zfs list tank/no", 1, "cannot open 'tank/no': dataset does not exist"),
+        ("zfs get all tank/no@s", 1, "cannot open 'tank/no': dataset does not exist"),
+        ("zfs rollback tank/no@s", 1, "cannot open 'tank/no@s': dataset does not exist"),
+        ("zfs destroy tank/no@s", 1, "cannot open 'tank/no@s': dataset does not exist"),
+        ("zfs create tank//x", 1, "'tank//x': empty component or misplaced '@' or '#'"),
+        ("zfs create tank/x/", 1, "'tank/x/': trailing slash in name"),
+        ("zfs create tank/a%b", 1, "invalid character '%' in name"),
+        ("zfs snapshot tank@a@b", 1, "multiple '@' and/or '#' delimiters in name"),
+        ("zfs list -t volume tank/fs", 1, "operation not applicable to datasets of this type"),
+        ("zfs get -t fs used tank@s", 1, "operation not applicable to datasets of this type"),
+        ("zfs inherit used tank/fs", 1, "used property is read-only"),
+        ("zfs inherit canmount tank/fs", 1, "'canmount' property cannot be inherited"),
+        ("zfs rename -p -r tank@s tank@t", 2, "cannot be used with"),
+        ("zfs create -V -1 tank/v2", 1, "-1"),
+    ] {
+        let run = place.run(command);
+        assert_eq!(run.code, code, "{command}: {}", run.err);
+        assert!(run.err.contains(text), "{command}: {}", run.err);
+    }
+    // Nothing is said to a script that finds nothing.
+    let run = place.run("zfs list -H -t bookmark -r tank");
+    assert_eq!((run.code, run.out.as_str(), run.err.as_str()), (0, "", ""));
+    // Snapshots alone are those of what is named; among other types they have to be asked for.
+    assert_eq!(place.ok("zfs list -Ho name -t snapshot tank/fs"), "tank/fs@s\n");
+    assert_eq!(place.ok("zfs list -Ho name -t snap,fs tank/fs"), "tank/fs\n");
+    assert_eq!(place.ok("zfs list -Ho name -rt snap,fs tank/fs"), "tank/fs\ntank/fs@s\n");
+    assert!(place.ok("zfs list -o all tank").starts_with("NAME"));
+    assert_eq!(place.ok("zfs get -Ho property space tank").lines().count(), 7);
+    assert!(place.ok("zfs -?").contains("snapshot"));
+    let text = place.ok("zfs upgrade");
+    assert!(text.contains("All filesystems are formatted with the current version."), "{text}");
+    assert!(place.ok("zfs upgrade -v").contains(" 5   System attributes\n"));
+    assert!(place.ok("zfs upgrade -r tank").contains("2 filesystems already at this version"));
+}

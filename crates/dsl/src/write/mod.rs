@@ -54,7 +54,7 @@ pub use destroy::{
 pub use features::MosFeatures;
 pub use holds::{hold, release};
 pub use meta::{Blocks, DslCx, FeatureCounts, Now};
-pub use names::{NameKind, check_component, check_name};
+pub use names::{NameFault, NameKind, check_component, check_name, name_fault};
 pub use promote::{check_promote, promote};
 pub use props::{PropertyChange, parse_value, revert_property, set_property};
 pub use reap::{Drained, drain, is_drained};

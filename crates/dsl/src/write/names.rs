@@ -23,36 +23,87 @@ fn is_allowed(b: u8) -> bool {
     b.is_ascii_alphanumeric() || b"-_.: ".contains(&b)
 }
 
-/// Whether one part of a name is allowed: not empty, not `.` or `..`, only allowed characters.
+/// Why nothing can have a name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NameFault {
+    /// More than 255 bytes.
+    TooLong,
+    /// More than 50 levels.
+    TooDeep,
+    /// It begins with `/`.
+    LeadingSlash,
+    /// It ends with `/`.
+    TrailingSlash,
+    /// Nothing before, between or behind separators.
+    EmptyComponent,
+    /// More than one `@` or `#`.
+    TwoDelimiters,
+    /// A part is `.`.
+    SelfReference,
+    /// A part is `..`.
+    ParentReference,
+    /// A `/` behind `@` or `#`.
+    SlashInSnapshot,
+    /// A character that no name has.
+    Character(char),
+}
+
+/// What is wrong with a full name; `None` for one that something can have.
+#[must_use]
+pub fn name_fault(name: &str) -> Option<NameFault> {
+    if name.len() > NAME_MAX {
+        return Some(NameFault::TooLong);
+    }
+    if name.starts_with('/') {
+        return Some(NameFault::LeadingSlash);
+    }
+    let (path, rest) = match name.find(['@', '#']) {
+        None => (name, None),
+        Some(at) => (name.get(..at).unwrap_or(""), name.get(at + 1..)),
+    };
+    if rest.is_some_and(|rest| rest.contains(['@', '#'])) {
+        return Some(NameFault::TwoDelimiters);
+    }
+    if path.len() > 1 && path.ends_with('/') {
+        return Some(NameFault::TrailingSlash);
+    }
+    if path.split('/').count() > NESTING_MAX {
+        return Some(NameFault::TooDeep);
+    }
+    path.split('/').chain(rest).find_map(component_fault)
+}
+
+fn component_fault(part: &str) -> Option<NameFault> {
+    match part {
+        "" => Some(NameFault::EmptyComponent),
+        "." => Some(NameFault::SelfReference),
+        ".." => Some(NameFault::ParentReference),
+        _ if part.contains('/') => Some(NameFault::SlashInSnapshot),
+        _ => {
+            part.chars().find(|c| !u8::try_from(*c).is_ok_and(is_allowed)).map(NameFault::Character)
+        }
+    }
+}
+
+/// Whether one part of a name is allowed.
 #[must_use]
 pub fn check_component(part: &str) -> bool {
-    !part.is_empty() && part != "." && part != ".." && part.bytes().all(is_allowed)
+    component_fault(part).is_none()
 }
 
 /// Judges a full name.
 ///
 /// # Errors
-/// [`Error::BadName`]: too long, too deep, a part empty or with a character that is not allowed.
+/// [`Error::BadName`] when it has a [`NameFault`].
 pub fn check_name(name: &str) -> Result<NameKind> {
-    let bad = || Error::BadName(name.to_owned());
-    if name.len() > NAME_MAX {
-        return Err(bad());
+    if name_fault(name).is_some() {
+        return Err(Error::BadName(name.to_owned()));
     }
-    let (path, rest, kind) = match name.find(['@', '#']) {
-        None => (name, None, NameKind::Dataset),
-        Some(at) => {
-            let kind = match name.as_bytes().get(at) {
-                Some(b'@') => NameKind::Snapshot,
-                _ => NameKind::Bookmark,
-            };
-            (name.get(..at).unwrap_or(""), name.get(at + 1..), kind)
-        }
-    };
-    let parts = path.split('/');
-    if parts.clone().count() > NESTING_MAX || !parts.chain(rest).all(check_component) {
-        return Err(bad());
-    }
-    Ok(kind)
+    Ok(match name.bytes().find(|b| b"@#".contains(b)) {
+        None => NameKind::Dataset,
+        Some(b'@') => NameKind::Snapshot,
+        Some(_) => NameKind::Bookmark,
+    })
 }
 
 #[cfg(test)]
@@ -72,6 +123,23 @@ mod tests {
             ["", "/p", "p/", "p//a", "p/..", "p/a@", "p@a@b", "p#a@b", "p/%a", "p/$MOS", "p/ä"]
         {
             assert_eq!(kind(bad), None, "{bad}");
+        }
+        for (bad, fault) in [
+            ("/p", NameFault::LeadingSlash),
+            ("p/", NameFault::TrailingSlash),
+            ("p/@s", NameFault::TrailingSlash),
+            ("p//a", NameFault::EmptyComponent),
+            ("p@", NameFault::EmptyComponent),
+            ("", NameFault::EmptyComponent),
+            ("@s", NameFault::EmptyComponent),
+            ("p@s#b", NameFault::TwoDelimiters),
+            ("p/./a", NameFault::SelfReference),
+            ("p/..", NameFault::ParentReference),
+            ("p@a/b", NameFault::SlashInSnapshot),
+            ("p/a%b", NameFault::Character('%')),
+            ("p/ä", NameFault::Character('ä')),
+        ] {
+            assert_eq!(name_fault(bad), Some(fault), "{bad}");
         }
         assert_eq!(kind(&"a".repeat(NAME_MAX)), Some(NameKind::Dataset));
         assert_eq!(kind(&"a".repeat(NAME_MAX + 1)), None);

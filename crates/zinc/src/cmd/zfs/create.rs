@@ -42,7 +42,7 @@ pub struct Args {
     #[arg(short = 's', requires = "volume")]
     sparse: bool,
     /// A volume of this size
-    #[arg(short = 'V', value_name = "SIZE")]
+    #[arg(short = 'V', value_name = "SIZE", allow_hyphen_values = true)]
     volume: Option<String>,
     /// Block size of the volume, as -o volblocksize=SIZE
     #[arg(short = 'b', value_name = "SIZE", requires = "volume")]

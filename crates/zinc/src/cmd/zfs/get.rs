@@ -1,5 +1,6 @@
 //! `zinc zfs get`: properties, one a line.
 
+use super::list::SPACE;
 use super::select::{Selected, Selection, Types, Wanted, named_by_path, select};
 use super::value::{self, Style};
 use crate::args::{DepthArgs, JsonArgs, TableArgs, words};
@@ -34,7 +35,7 @@ pub struct Args {
     output: JsonArgs,
     #[command(flatten)]
     pool: DepthArgs,
-    /// Properties, separated by commas, or all
+    /// Properties, separated by commas, and `space`; or all
     #[arg(value_name = "PROPERTY,…")]
     properties: String,
     /// Datasets; all of all pools found when none is named
@@ -107,20 +108,18 @@ impl Verb for Args {
 
     fn run(self: Box<Self>, session: &Session) -> Result<ExitCode, Failure> {
         let all = self.properties == "all";
-        let names: Vec<&str> = self.properties.split(',').collect();
+        let one = |name| match name {
+            "space" => SPACE.to_vec(),
+            _ => vec![name],
+        };
+        let names: Vec<&str> = self.properties.split(',').flat_map(one).collect();
         for name in names.iter().filter(|_| !all) {
             value::check_name(name)?;
         }
         let (pool, depth) = self.pool.clone().split(session);
         let mut pools = Pools::new(pool);
         let recursive = self.recursive || depth.is_some() || self.names.is_empty();
-        let below = self.types.is_some_and(|t| t.has(Types::SNAPSHOT) || t.has(Types::BOOKMARK));
-        let depth = match (recursive, below) {
-            (true, _) => depth,
-            (false, true) => Some(1),
-            (false, false) => Some(0),
-        };
-        let wanted = Wanted { types: self.types.unwrap_or(Types::ALL), depth };
+        let wanted = Wanted::new(self.types, recursive, depth, Types::ALL);
         let since = value::asked_for(names.iter().copied());
         let named = named_by_path(session, &pools, &self.names)?;
         let Some(mut selection) = select(session, &mut pools, &named, &wanted, &since)? else {

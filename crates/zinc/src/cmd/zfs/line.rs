@@ -68,13 +68,13 @@ pub struct Rename {
     #[arg(short = 'r')]
     recursive: bool,
     /// Make what is missing above the new name
-    #[arg(short = 'p')]
+    #[arg(short = 'p', conflicts_with_all = ["recursive", "unmounted"])]
     parents: bool,
     /// Also when programs use what is renamed: what they have open is taken from them
     #[arg(short = 'f')]
     force: bool,
     /// What is mounted stays where it is
-    #[arg(short = 'u')]
+    #[arg(short = 'u', conflicts_with = "recursive")]
     unmounted: bool,
     /// What there is
     from: String,

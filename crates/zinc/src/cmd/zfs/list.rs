@@ -15,7 +15,7 @@ use std::cmp::Ordering;
 use std::process::ExitCode;
 
 /// What `-o space` stands for.
-const SPACE: [&str; 7] = [
+pub const SPACE: [&str; 7] = [
     "name",
     "available",
     "used",
@@ -33,7 +33,7 @@ pub struct Args {
     recursive: bool,
     #[command(flatten)]
     table: TableArgs,
-    /// Columns, separated by commas: properties, or `space`
+    /// Columns, separated by commas: properties, or `space`; or all
     #[arg(
         short = 'o',
         value_name = "PROPERTY,…",
@@ -108,16 +108,8 @@ impl Verb for Args {
         let (pool, depth) = self.pool.split(session);
         let mut pools = Pools::new(pool);
         let recursive = self.recursive || depth.is_some() || self.names.is_empty();
-        let types = self.types.unwrap_or(Types::HEADS);
-        let below = types.has(Types::SNAPSHOT) || types.has(Types::BOOKMARK);
-        let depth = match (recursive, below) {
-            (true, _) => depth,
-            // Of a file system named alone, `-t snapshot` means its snapshots.
-            (false, true) => Some(1),
-            (false, false) => Some(0),
-        };
         let since = value::asked_for(columns.iter().map(String::as_str));
-        let wanted = Wanted { types, depth };
+        let wanted = Wanted::new(self.types, recursive, depth, Types::HEADS);
         let named = named_by_path(session, &pools, &self.names)?;
         let Some(mut selection) = select(session, &mut pools, &named, &wanted, &since)? else {
             return Ok(ExitCode::SUCCESS);
@@ -139,11 +131,14 @@ impl Verb for Args {
     }
 }
 
-impl Args {}
-
 /// The columns' properties, by their full names.
 fn columns(text: &str) -> Result<Vec<String>, Failure> {
     let mut out = Vec::new();
+    if text == "all" {
+        out.push("name".to_owned());
+        out.extend(props::DATASET.iter().map(|p| p.name.to_owned()));
+        return Ok(out);
+    }
     for word in text.split(',') {
         match word {
             "space" => out.extend(SPACE.map(str::to_owned)),
@@ -166,7 +161,7 @@ fn print(
     parsable: bool,
 ) {
     if selection.found.is_empty() {
-        if selection.failures.is_empty() {
+        if selection.failures.is_empty() && !script {
             ui::error(session, "no datasets available\n");
         }
         return;

@@ -15,6 +15,7 @@ mod select;
 mod set;
 mod snapshot;
 mod space;
+mod upgrade;
 mod value;
 
 pub use changes::Target;
@@ -71,6 +72,8 @@ pub enum Command {
     /// Take mounts away
     #[command(alias = "umount")]
     Unmount(mounts::Unmount),
+    /// Show the versions of file systems
+    Upgrade(upgrade::Args),
     /// Print the version of zinc
     #[command(disable_version_flag = true)]
     Version(version::Args),
@@ -104,6 +107,7 @@ impl Command {
             Self::Holds(a) => Box::new(a),
             Self::Mount(a) => Box::new(a),
             Self::Unmount(a) => Box::new(a),
+            Self::Upgrade(a) => Box::new(a),
             Self::Version(a) => Box::new(version::Of("zfs", a)),
             Self::Other(words) => Box::new(missing::Word("zfs", words, &missing::ZFS)),
         }

@@ -57,6 +57,36 @@ pub struct Wanted {
     pub types: Types,
     /// Levels below the named ones; `None`: all.
     pub depth: Option<usize>,
+    /// What is named has to be of these types.
+    pub is_strict: bool,
+}
+
+impl Wanted {
+    /// As a verb's options say: `depth` is that of `-d`, and `others` are the types without `-t`.
+    pub fn new(
+        types: Option<Types>,
+        is_recursive: bool,
+        depth: Option<usize>,
+        others: Types,
+    ) -> Self {
+        // Of a file system named alone, `-t snapshot` means its snapshots.
+        let below = matches!(types, Some(Types::SNAPSHOT | Types::BOOKMARK));
+        let depth = match (is_recursive, below) {
+            (true, _) => depth,
+            (false, true) => Some(1),
+            (false, false) => Some(0),
+        };
+        let is_strict = types.is_some() && depth == Some(0);
+        Self { types: types.unwrap_or(others), depth, is_strict }
+    }
+
+    fn check(&self, name: &str, kind: Types) -> Result<(), Failure> {
+        if !self.is_strict || self.types.has(kind) {
+            return Ok(());
+        }
+        let why = "operation not applicable to datasets of this type";
+        Err(Failure::new(format!("cannot open '{name}': {why}")))
+    }
 }
 
 /// A dataset that was asked for.
@@ -228,7 +258,7 @@ pub fn named_by_path(
     if !names.iter().any(|n| n.starts_with('/')) {
         return Ok(names);
     }
-    let wanted = Wanted { types: Types::FILESYSTEM, depth: None };
+    let wanted = Wanted { types: Types::FILESYSTEM, depth: None, is_strict: false };
     // As they stand on the devices: a server is asked later, by name.
     let mut all = Selection::default();
     for pool in pools.args().open_found(session, &[])?.pools.into_iter().flatten() {
@@ -285,7 +315,14 @@ impl<'a> Finder<'a> {
     }
 
     fn named(&self, session: &Session, name: &str, out: &mut Selection) {
-        if let Err(e) = self.try_named(session, name, out) {
+        let kind = match name.find(['@', '#']).and_then(|at| name.as_bytes().get(at)) {
+            Some(b'@') => Types::SNAPSHOT,
+            Some(_) => Types::BOOKMARK,
+            None => Types::HEADS,
+        };
+        if let Err(failure) = self.wanted.check(name, kind) {
+            out.failures.push(failure);
+        } else if let Err(e) = self.try_named(session, name, out) {
             out.failures.push(e.into());
         }
     }
@@ -350,6 +387,8 @@ impl<'a> Finder<'a> {
         };
         if types.has(kind) {
             self.add(session, head, kind, out)?;
+        } else if let Err(failure) = self.wanted.check(&head.name, kind) {
+            out.failures.push(failure);
         }
         if self.wanted.depth.is_some_and(|d| depth >= d) {
             return Ok(());

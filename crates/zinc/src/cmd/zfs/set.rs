@@ -11,6 +11,7 @@ use crate::mounting::{Changes, with_properties};
 use crate::session::Session;
 use crate::{hints, kept};
 use engine::properties::{self, Setting};
+use engine::props::{self, Access};
 use engine::{ErrorKind, Hint, Place};
 use std::process::ExitCode;
 
@@ -122,11 +123,19 @@ impl Verb for Inherit {
                 Some(Place::Property(name)) => name,
                 _ => &self.property,
             };
-            let what = match e.kind() {
-                ErrorKind::Against(_) => format!("'{property}' cannot be inherited"),
-                _ => format!("invalid property '{property}'"),
-            };
-            Failure::usage(what).hint(hints::words(&Hint::SetDefault))
+            match e.kind() {
+                ErrorKind::Against(_)
+                    if props::find_dataset(property)
+                        .is_some_and(|p| p.access == Access::ReadOnly) =>
+                {
+                    Failure::new(format!("{property} property is read-only"))
+                }
+                ErrorKind::Against(_) => {
+                    Failure::new(format!("'{property}' property cannot be inherited"))
+                        .hint(hints::words(&Hint::SetDefault))
+                }
+                _ => Failure::usage(format!("invalid property '{property}'")),
+            }
         })?;
         if self.recursive {
             inherit = inherit.recursive();

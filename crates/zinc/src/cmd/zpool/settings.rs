@@ -69,7 +69,7 @@ pub fn parse(doing: &str, text: &str) -> Result<Setting, Failure> {
         return user(name, value).map_err(fail);
     }
     let Some(p) = props::find_pool(name) else {
-        return Err(fail(format!("property '{name}' is not a valid pool property")));
+        return Err(fail(format!("property '{name}' is not a valid pool or vdev property")));
     };
     let bad = || {
         let what = format!("bad property value '{value}' for '{name}'");
