@@ -79,6 +79,37 @@ fn has_all_on_moved(place: &Place, moved: &str) {
     assert!(read("back") == read("one"));
 }
 
+/// Its labels would keep the old guid, and it would be lost to the pool.
+#[test]
+fn a_pool_keeps_its_guid_while_a_device_is_not_in_use() {
+    let place = mirror();
+    place.extra("c");
+    place.ok("zpool add -f tank log c");
+    let guid = place.ok("zpool get -Hpo value guid tank");
+    let refused = |device: &str, state: &str| {
+        let why = place.fails("zpool reguid tank");
+        assert!(why.contains("cannot reguid 'tank': all devices have to be ONLINE"), "{why}");
+        assert!(why.contains(&format!("/{device} is {state}")), "{why}");
+        assert_eq!(place.ok("zpool get -Hpo value guid tank"), guid);
+    };
+    for device in ["b", "c"] {
+        place.ok(&format!("zpool offline tank {device}"));
+        refused(device, "OFFLINE");
+        place.ok(&format!("zpool online tank {device}"));
+    }
+    let elsewhere = tempfile::tempdir_in(place.path()).unwrap();
+    let (here, away) = (place.path().join("b"), elsewhere.path().join("b"));
+    std::fs::rename(&here, &away).unwrap();
+    refused("b", "UNAVAIL");
+    std::fs::rename(&away, &here).unwrap();
+    place.ok("zpool reguid tank");
+    assert_ne!(place.ok("zpool get -Hpo value guid tank"), guid);
+    place.ok("zpool export tank");
+    place.ok("zpool import -d . tank");
+    assert!(place.ok("zpool status tank").contains(" state: ONLINE"));
+    place.ok("check tank");
+}
+
 #[test]
 fn a_device_is_taken_out_and_used_again() {
     let place = mirror();

@@ -15,6 +15,7 @@ use ondisk::config::{LabelConfig, PoolState, VdevConfig};
 use ondisk::nvlist::{NvList, NvValue};
 use ondisk::{DmuType, features, mos};
 use std::sync::Arc;
+use vdev::VdevState;
 use vdev::label::{self, Round};
 
 /// Longest text of a pool property in bytes, and longest name.
@@ -71,6 +72,22 @@ impl TaskCx<'_> {
             }
         }
         Ok(util::write_packed(objects, self.tx, number, &all)?)
+    }
+
+    /// Refuses what has to reach the labels of all devices.
+    fn check_every_leaf_is_online(&self) -> Result<()> {
+        let tree = self.shared.reader.vdevs();
+        let others: Vec<_> = tree
+            .leaves()
+            .filter(|leaf| leaf.state() != VdevState::Online)
+            .map(|leaf| format!("{} is {}", leaf.name(), leaf.state()))
+            .collect();
+        match others.is_empty() {
+            true => Ok(()),
+            false => Err(Error::Invalid {
+                what: format!("all devices have to be ONLINE: {}", others.join(", ")),
+            }),
+        }
     }
 
     fn set_root(&self, root: VdevConfig) {
@@ -299,10 +316,15 @@ impl LivePool {
 
     /// Gives the pool a new guid, so that a copy of it can be told from it: this one, or one that
     /// is chosen.
+    ///
+    /// # Errors
+    /// When the pool has a checkpoint, or a device that is not in use: its labels would keep the
+    /// old guid, and it would be a device of another pool from then on.
     pub fn reguid(&self, wanted: Option<u64>) -> Result<u64> {
         let guid = wanted.unwrap_or_else(guid_from(&self.shared.rt));
         self.run(move |cx| {
             cx.check_no_checkpoint()?;
+            cx.check_every_leaf_is_online()?;
             let (root, txg) = {
                 let config = cx.shared.config.lock();
                 (config.root.clone(), config.root.create_txg)
