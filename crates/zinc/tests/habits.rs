@@ -269,7 +269,7 @@ fn refusals_say_the_true_reason() {
     for (command, why) in [
         ("zfs set -d . quota=0 tank", "use 'none'"),
         ("zfs set -d . sharenfs= tank", "sharenfs"),
-        ("zfs get USED -d . tank", "invalid property \"USED\""),
+        ("zfs get USED -d . tank", "invalid property 'USED'"),
         ("zfs create -V 16M -u -d . tank/v", "cannot be used with"),
         ("zfs create -V 1z -d . tank/v", "value is too large"),
         ("zpool history -d . tank/x", "invalid character '/' in pool name"),
@@ -695,6 +695,9 @@ fn answers_are_those_of_openzfs() {
         let run = place.run(command);
         assert_eq!(run.code, code, "{command}: {}", run.err);
         assert!(run.err.contains(text), "{command}: {}", run.err);
+    }
+    for nothing_to_do in ["zfs rename tank/fs tank/fs", "zfs create -p tank"] {
+        place.ok(nothing_to_do);
     }
     // Nothing is said to a script that finds nothing.
     let run = place.run("zfs list -H -t bookmark -r tank");

@@ -65,6 +65,11 @@ impl Verb for Args {
     }
 
     fn run(self: Box<Self>, session: &Session) -> Result<ExitCode, Failure> {
+        if self.parents && self.volume.is_none() && !self.name.contains(['/', '@', '#']) {
+            // A pool that is there is all that was asked for.
+            self.live.look(session, &self.name)?;
+            return Ok(ExitCode::SUCCESS);
+        }
         let mut new = self.new_dataset()?;
         if session.user() != 0 {
             // Where the pool is an ordinary user's, so are its file systems.

@@ -161,6 +161,10 @@ impl Verb for Rename {
 
     fn run(self: Box<Self>, session: &Session) -> Result<ExitCode, Failure> {
         let (from, to) = (&self.from, &self.to);
+        if from == to && !self.recursive {
+            // As OpenZFS: it has that name.
+            return Ok(ExitCode::SUCCESS);
+        }
         let fail = |e| cannot("rename", from, e);
         let mut rename = datasets::Rename::new(from, to).map_err(fail)?;
         if self.recursive {

@@ -46,7 +46,7 @@ pub fn check_name(name: &str) -> Result<(), Failure> {
     if native || user || name == "name" || is_asked_for(name) {
         return Ok(());
     }
-    Err(Failure::usage(format!("bad property list: invalid property {name:?}"))
+    Err(Failure::usage(format!("bad property list: invalid property '{name}'"))
         .hint("`zinc zfs get all DATASET` shows the properties there are"))
 }
 

@@ -170,7 +170,7 @@ impl Args {
             let known = props::find(table, full_name(name)).is_some() || name == "name";
             let free = ["feature@", "unsupported@"].iter().any(|p| name.starts_with(p));
             if !known && !free && !name.contains(':') {
-                let what = format!("bad property list: invalid property {name:?}");
+                let what = format!("bad property list: invalid property '{name}'");
                 return Err(Failure::usage(what)
                     .hint("`zinc zpool get all POOL` shows the properties there are"));
             }

@@ -269,7 +269,7 @@ impl Args {
 fn columns(text: &str) -> Result<Vec<Column>, Failure> {
     let column = |word| {
         Column::of(word).ok_or_else(|| {
-            Failure::usage(format!("bad property list: invalid property {word:?}"))
+            Failure::usage(format!("bad property list: invalid property '{word}'"))
                 .hint("`zinc zpool get all POOL` shows the properties there are")
         })
     };
