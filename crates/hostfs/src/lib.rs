@@ -15,7 +15,8 @@
 //!   with names that come from a pool.
 //! - A directory is closed to others until all that is in it is there ([`Tree`]).
 //!
-//! [`extract`] copies trees of a pool with all that, [`ingest`] trees of this machine into a pool.
+//! [`extract`] copies trees of a pool with all that, [`rescue`] all that can still be read of a
+//! damaged one, and [`ingest`] trees and archives of this machine into a pool.
 //! [`users`] and [`zone`] read what the machine knows of its users and of its time.
 //!
 //! **Invariant:** nothing is made, changed or removed but below a directory that is held open, and
@@ -29,6 +30,7 @@ pub mod ingest;
 pub mod names;
 mod new_file;
 pub mod output;
+pub mod rescue;
 mod staging;
 mod tree;
 pub mod users;

@@ -33,6 +33,7 @@ mod seek;
 pub mod sensitivity;
 pub mod stream;
 mod striped;
+pub mod sweep;
 mod sync_stream;
 pub mod target;
 pub mod throttle;

@@ -29,6 +29,9 @@
 //! stands in for them where the user is not root in `helper.rs`; a mount
 //! whose process died answers `ENOTCONN` until it is taken away or mounted over.
 //!
+//! [`datasets`] says what of a pool is to be mounted where, by its properties, and lets mounts
+//! follow datasets that change.
+//!
 //! **Invariant:** the only crate that knows FUSE; nothing of a pool is reached but through the
 //! engine.
 #![forbid(unsafe_code)]
@@ -37,6 +40,7 @@ mod acl;
 mod attrs;
 mod content;
 mod crew;
+pub mod datasets;
 mod errno;
 mod flags;
 mod front;

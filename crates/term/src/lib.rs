@@ -5,5 +5,7 @@
 
 pub mod escape;
 mod table;
+mod words;
 
 pub use table::{Table, script_row};
+pub use words::without_number;

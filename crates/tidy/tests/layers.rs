@@ -17,7 +17,7 @@ fn floor(name: &str) -> Option<usize> {
 
 /// What the command may name.
 const SEEN_BY_THE_COMMAND: [&str; 12] = [
-    "engine", "imported", "lab", "zdb", "control", "nbd", "archive", "term", "views", "page",
+    "engine", "imported", "lab", "zdb", "control", "nbd", "exports", "term", "views", "page",
     "hostfs", "mount",
 ];
 

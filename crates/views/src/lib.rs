@@ -3,6 +3,8 @@
 //! | module | what it shows |
 //! | --- | --- |
 //! | [`check`] | what a check found |
+//! | [`datasets`] | datasets and their properties, and what owners of files use |
+//! | [`files`] | files and directories |
 //! | [`import`] | pools that could be imported, and what is wrong with them |
 //! | [`iostat`] | reads and writes by vdev, waiting times, stages, blocks, datasets |
 //! | [`json`] | the shape that all JSON of OpenZFS's verbs has |
@@ -19,6 +21,9 @@
 #![forbid(unsafe_code)]
 
 pub mod check;
+pub mod datasets;
+pub mod files;
+mod here;
 pub mod import;
 pub mod iostat;
 pub mod json;
@@ -29,3 +34,5 @@ pub mod prometheus;
 pub mod status;
 pub mod top;
 pub mod txgs;
+
+pub use here::Here;

@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use std::fmt::Write as _;
 use std::path::Path;
 use std::process::ExitCode;
-use term::escape;
+use term::{escape, without_number};
 
 /// Exit code of a failure.
 pub const FAILED: u8 = 1;
@@ -135,21 +135,6 @@ impl Failure {
     }
 }
 
-/// The text without the numbers of errors that the standard library adds, as in "Permission denied
-/// (os error 13)": no program of a system says them.
-pub fn without_number(mut text: String) -> String {
-    const MARK: &str = " (os error ";
-    while let Some(at) = text.find(MARK) {
-        let behind = at + MARK.len();
-        let digits = text[behind..].find(|c: char| !c.is_ascii_digit());
-        let Some(end) = digits.map(|n| behind + n).filter(|e| text[*e..].starts_with(')')) else {
-            break;
-        };
-        text.replace_range(at..=end, "");
-    }
-    text
-}
-
 impl From<Error> for Failure {
     fn from(e: Error) -> Self {
         if matches!(e.kind(), ErrorKind::Cancelled) {
@@ -264,6 +249,5 @@ mod tests {
         let (what, causes, _) = failure.parts();
         assert_eq!(what, "a: Permission denied");
         assert_eq!(causes, ["Permission denied; Permission denied"]);
-        assert_eq!(without_number("x (os error ".to_owned()), "x (os error ");
     }
 }

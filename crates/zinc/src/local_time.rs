@@ -11,3 +11,17 @@ pub fn utc_offset(session: &Session, time: u64) -> i64 {
 pub fn local(session: &Session, time: u64) -> u64 {
     time.saturating_add_signed(utc_offset(session, time))
 }
+
+impl views::Here for Session {
+    fn user_name(&self, id: u64) -> Option<&str> {
+        self.user_name(id)
+    }
+
+    fn group_name(&self, id: u64) -> Option<&str> {
+        self.group_name(id)
+    }
+
+    fn utc_offset(&self, time: u64) -> i64 {
+        utc_offset(self, time)
+    }
+}

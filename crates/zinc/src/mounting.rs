@@ -1,259 +1,46 @@
-//! Mounting, where the pool is held: what the properties say, and what was asked for; and what
-//! verbs do about what is mounted when they change datasets.
-//!
-//! What is mounted where its property `mountpoint` says follows its properties: it moves when that
-//! property or the name of its dataset changes, and goes when `canmount` is turned off. What was
-//! mounted at a directory that was named stays there.
-
-mod following;
-
-pub use following::{Changes, Down, Which, is_below, taken_down, with_new, with_properties};
+//! Mounts and verbs: what is mounted follows the datasets that verbs change (`mount::datasets`),
+//! and what did not is told.
 
 use crate::cannot::cannot;
 use crate::failure::Failure;
-use ::mount::system;
-use ::mount::{Error, Mounted, Mounts, Options, Snapshots, What, space_of};
-use engine::{Dataset, DatasetKind, LivePool, Pool, PropertyContext, Source};
-use std::path::{Path, PathBuf};
+use crate::session::{Client, Session};
+use ::mount::datasets::{Changes, DatasetError, Done, Down, Follower};
+use ::mount::{Error, Mounts};
+use engine::LivePool;
+use std::path::Path;
+use std::process::ExitCode;
 use std::sync::Arc;
-
-/// Threads that answer for a mount: more than there are processors, because some wait for devices.
-const THREADS: usize = 8;
-/// The option that changes the options of what is mounted.
-const REMOUNT: &str = "remount";
-
-/// What is to be mounted, and how.
-#[derive(Clone, Debug)]
-pub struct Wanted {
-    /// The file system or snapshot.
-    pub name: String,
-    /// Where; otherwise its property says.
-    pub dir: Option<PathBuf>,
-    /// Over what is there.
-    pub overlay: bool,
-    /// Options by their names.
-    pub options: Vec<String>,
-}
-
-impl Wanted {
-    /// A dataset with these options, each a list.
-    ///
-    /// # Errors
-    /// An option that there is not.
-    pub fn new(name: &str, options: &[String]) -> Result<Self, Failure> {
-        let options = options.iter().flat_map(|list| list.split(',')).filter(|o| !o.is_empty());
-        let options: Vec<String> = options.map(str::to_owned).collect();
-        let mut unused = Options::default();
-        if let Some(wrong) = options.iter().find(|option| !set(&mut unused, option)) {
-            return Err(Failure::usage(format!("no mount option is named '{wrong}'")));
-        }
-        Ok(Self { name: name.to_owned(), dir: None, overlay: false, options })
-    }
-}
-
-/// Sets an option by its name; whether there is one.
-fn set(options: &mut Options, name: &str) -> bool {
-    match name {
-        "ro" => options.read_only = true,
-        "rw" => options.read_only = false,
-        "suid" | "setuid" => options.set_id = true,
-        "nosuid" | "nosetuid" => options.set_id = false,
-        "dev" | "devices" => options.devices = true,
-        "nodev" | "nodevices" => options.devices = false,
-        "exec" => options.exec = true,
-        "noexec" => options.exec = false,
-        "atime" => options.atime = true,
-        "noatime" => options.atime = false,
-        // Of others' lists of file systems; nothing is to be done about them here.
-        REMOUNT | "defaults" | "zfsutil" | "relatime" | "auto" | "noauto" | "_netdev"
-        | "nofail" | "nouser" | "async" => {}
-        name if name.starts_with("x-") || name.starts_with("comment=") => {}
-        _ => return false,
-    }
-    true
-}
 
 /// What is said of a mount that was made.
 pub fn made(name: &str, dir: &Path) -> String {
     format!("{name} is mounted at {}, by process {}\n", dir.display(), std::process::id())
 }
 
-/// The properties of a dataset that say how it is mounted.
-struct Said {
-    mountpoint: String,
-    /// Where that value comes from.
-    source: Source,
-    canmount: String,
-    options: Options,
-}
-
-impl Said {
-    /// It can be mounted without naming a directory.
-    fn has_place(&self) -> bool {
-        self.canmount != "off" && self.mountpoint.starts_with('/')
-    }
-
-    /// It is mounted without being asked for.
-    fn is_automatic(&self) -> bool {
-        self.canmount == "on" && self.has_place()
-    }
-
-    /// This is where it says.
-    fn is_at(&self, dir: &Path) -> bool {
-        self.has_place() && Path::new(&self.mountpoint).canonicalize().is_ok_and(|path| path == dir)
-    }
-}
-
-fn said(pool: &Pool, dataset: &Dataset) -> Result<Said, Failure> {
-    let altroot = pool.altroot().map(str::to_owned);
-    let context = PropertyContext { pool_size: None, altroot };
-    let dsl = pool.dsl();
-    let property = |name: &str| dsl.property(dataset, &context, name);
-    let text = |name: &str| -> Result<String, Failure> {
-        Ok(property(name)?.map(|p| p.value).unwrap_or_default())
-    };
-    let is_on = |name: &str| text(name).map(|value| value != "off");
-    let (mountpoint, source) =
-        property("mountpoint")?.map_or((String::new(), Source::None), |p| (p.value, p.source));
-    Ok(Said {
-        mountpoint,
-        source,
-        canmount: text("canmount")?,
-        options: Options {
-            read_only: dataset.is_snapshot() || text("readonly")? == "on",
-            set_id: is_on("setuid")?,
-            devices: is_on("devices")?,
-            exec: is_on("exec")?,
-            atime: is_on("atime")?,
-            posix_acls: ["posix", "posixacl"].contains(&text("acltype")?.as_str()),
-            overlay: text("overlay")? == "on",
-            threads: THREADS,
-        },
-    })
-}
-
-/// Mounts a dataset of the pool; where that is.
-pub fn mount(pool: &Arc<LivePool>, mounts: &Mounts, wanted: &Wanted) -> Result<PathBuf, Failure> {
-    let name = wanted.name.as_str();
-    let fail = |why: &str| Failure::new(format!("cannot mount '{name}': {why}"));
-    let (dataset, said) = {
-        let _guard = pool.view().lock_datasets();
-        let dsl = pool.view().dsl();
-        let dataset = dsl.by_name(name).map_err(|e| cannot("open", name, e))?;
-        if dsl.kind(&dataset) != DatasetKind::Filesystem {
-            return Err(fail("it is not a file system"));
-        }
-        if !dsl.is_unlocked(&dataset)? {
-            return Err(fail("encryption key not loaded"));
-        }
-        let said = said(pool.view(), &dataset)?;
-        (dataset, said)
-    };
-    let there = mounts.all().into_iter().rfind(|mounted| mounted.name == name);
-    let remounts = wanted.options.iter().any(|option| option == REMOUNT);
-    match there {
-        Some(mounted) if remounts => return again(mounts, mounted, wanted),
-        Some(_) => return Err(fail("filesystem already mounted")),
-        None if remounts => return Err(fail("it is not mounted")),
-        None => {}
-    }
-    let dir = match &wanted.dir {
-        Some(dir) => dir.clone(),
-        None => point(&said, &dataset).map_err(|why| fail(&why))?,
-    };
-    let mut options = said.options;
-    // The property is for the place that the properties say.
-    options.overlay = wanted.overlay || (wanted.dir.is_none() && options.overlay);
-    for option in &wanted.options {
-        // What there is not was refused when it was read.
-        let _ = set(&mut options, option);
-    }
-    let fs = match dataset.is_snapshot() {
-        true => {
-            options.read_only = true;
-            pool.view().filesystem(name)
-        }
-        false => pool.filesystem(name),
-    };
-    let fs = fs.map_err(|e| cannot("mount", name, e))?;
-    let snapshots = (!dataset.is_snapshot()).then(|| Snapshots::of(pool, name));
-    let what = What { name: name.to_owned(), fs, space: space_of(pool, name), snapshots };
-    engine::process::map_large_blocks();
-    mounts.mount(what, &dir, &options).map_err(|e| not_mounted(name, &e))
-}
-
-/// Gives a mount the options that were asked for; the others stay.
-fn again(mounts: &Mounts, mounted: Mounted, wanted: &Wanted) -> Result<PathBuf, Failure> {
-    let Mounted { name, dir, mut options } = mounted;
-    for option in &wanted.options {
-        let _ = set(&mut options, option);
-    }
-    mounts.remount(&dir, &options).map_err(|e| not_mounted(&name, &e))?;
-    Ok(dir)
-}
-
-/// Where a dataset is mounted by its properties; the directory is made.
-fn point(said: &Said, dataset: &Dataset) -> Result<PathBuf, String> {
-    if dataset.is_snapshot() {
-        return Err("a snapshot has no mount point of its own: name a directory".to_owned());
-    }
-    if said.canmount == "off" {
-        return Err("'canmount' property is set to 'off'".to_owned());
-    }
-    match said.mountpoint.as_str() {
-        "none" | "-" | "" => Err("no mountpoint set".to_owned()),
-        "legacy" => Err("legacy mountpoint: name a directory".to_owned()),
-        path => {
-            // No directory is made below a mount whose process died.
-            system::clear_dead(Path::new(path)).map_err(|e| e.to_string())?;
-            let made = std::fs::create_dir_all(path);
-            made.map_err(|e| format!("cannot make {path}: {e}"))?;
-            Ok(PathBuf::from(path))
+impl From<DatasetError> for Failure {
+    fn from(e: DatasetError) -> Self {
+        match e {
+            DatasetError::Option(_) => Self::usage(e.to_string()),
+            DatasetError::Engine { doing, name, error } => cannot(doing, &name, error),
+            DatasetError::Unmount { dir, error } => not_unmounted(&dir, &error),
+            DatasetError::Remount(error) => {
+                let what = "property may be set but unable to remount filesystem";
+                Self::new(what).because(error.to_string())
+            }
+            DatasetError::System { ref error, .. } => {
+                let failure = Self::new(e.to_string());
+                match error {
+                    Error::NotEmpty(_) => failure
+                        .hint("-O mounts over what is there, and so does the property overlay=on"),
+                    Error::Mounted(..) => {
+                        failure.hint("`zinc unmount` takes it away; -O mounts over it")
+                    }
+                    Error::NoFuse(_) => failure.hint("the kernel's module fuse must be loaded"),
+                    _ => failure,
+                }
+            }
+            e => Self::new(e.to_string()),
         }
     }
-}
-
-fn not_mounted(name: &str, e: &Error) -> Failure {
-    let failure = Failure::new(format!("cannot mount '{name}': {e}"));
-    match e {
-        Error::NotEmpty(_) => {
-            failure.hint("-O mounts over what is there, and so does the property overlay=on")
-        }
-        Error::Mounted(..) => failure.hint("`zinc unmount` takes it away; -O mounts over it"),
-        Error::NoFuse(_) => failure.hint("the kernel's module fuse must be loaded"),
-        _ => failure,
-    }
-}
-
-/// The file systems of a pool that its properties want mounted, those above before those below.
-pub fn all_wanted(pool: &Pool) -> Result<Vec<Wanted>, Failure> {
-    let _guard = pool.lock_datasets();
-    let dsl = pool.dsl();
-    let mut out = Vec::new();
-    for (name, _) in dsl.walk() {
-        let Ok(dataset) = dsl.by_name(&name) else { continue };
-        if dsl.kind(&dataset) != DatasetKind::Filesystem {
-            continue;
-        }
-        let said = said(pool, &dataset)?;
-        if said.is_automatic() && dsl.is_unlocked(&dataset)? {
-            out.push((said.mountpoint, Wanted::new(&name, &[])?));
-        }
-    }
-    out.sort_by(|a, b| a.0.cmp(&b.0));
-    Ok(out.into_iter().map(|(_, wanted)| wanted).collect())
-}
-
-/// The options of a mount by their names.
-fn shown(options: &Options) -> Vec<String> {
-    let pairs = [
-        (options.read_only, "ro", "rw"),
-        (options.set_id, "suid", "nosuid"),
-        (options.devices, "dev", "nodev"),
-        (options.exec, "exec", "noexec"),
-        (options.atime, "atime", "noatime"),
-    ];
-    pairs.iter().map(|(is_set, yes, no)| if *is_set { *yes } else { *no }.to_owned()).collect()
 }
 
 /// Why something stays mounted.
@@ -270,4 +57,56 @@ pub fn not_unmounted(dir: &Path, e: &Error) -> Failure {
         }
         e => Failure::new(format!("cannot unmount '{shown}'")).because(e.to_string()),
     }
+}
+
+/// The mounts that a client's verbs have to think of.
+pub fn follower(client: &Client) -> Follower<'_> {
+    let (pool, mounts): (&Arc<LivePool>, &Mounts) = (&client.pool, &client.mounts);
+    Follower { pool, mounts, mounts_all: client.mounts_all }
+}
+
+/// Tells what did not come back; the exit code says so.
+pub fn tell(session: &Session, left: Vec<DatasetError>) -> ExitCode {
+    left.into_iter().fold(ExitCode::SUCCESS, |_, e| Failure::from(e).report(session))
+}
+
+/// A change where nothing is held, so that nothing is mounted, or with the mounts that follow it.
+fn follow(
+    session: &Session,
+    change: impl FnOnce() -> Result<(), Failure>,
+    with: impl FnOnce(&Follower<'_>, &mut dyn FnMut() -> Result<(), Failure>) -> Done<Failure>,
+) -> Result<ExitCode, Failure> {
+    let Some(client) = session.client() else { return change().map(|()| ExitCode::SUCCESS) };
+    let mut change = Some(change);
+    let mut once = || change.take().map_or(Ok(()), |change| change());
+    let (done, left) = with(&follower(client), &mut once);
+    let code = tell(session, left);
+    done.map(|()| code)
+}
+
+/// Does something to datasets that must not be mounted meanwhile.
+pub fn taken_down(
+    session: &Session,
+    down: &Down<'_>,
+    change: impl FnOnce() -> Result<(), Failure>,
+) -> Result<ExitCode, Failure> {
+    follow(session, change, |follower, change| follower.taken_down(down, change))
+}
+
+/// Changes properties; what is mounted follows them.
+pub fn with_properties(
+    session: &Session,
+    changes: &Changes<'_>,
+    change: impl FnOnce() -> Result<(), Failure>,
+) -> Result<ExitCode, Failure> {
+    follow(session, change, |follower, change| follower.with_properties(changes, change))
+}
+
+/// Makes a file system, which may be mounted at once.
+pub fn with_new(
+    session: &Session,
+    name: &str,
+    change: impl FnOnce() -> Result<(), Failure>,
+) -> Result<ExitCode, Failure> {
+    follow(session, change, |follower, change| follower.with_new(name, change))
 }

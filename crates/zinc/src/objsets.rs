@@ -6,64 +6,67 @@
 //! warning.
 
 use crate::args::OpenArgs;
-use crate::failure::Failure;
 use crate::session::Session;
 use crate::{known, ui};
 use engine::Objset;
 use engine::errors::DslResult;
 use engine::{Dataset, Filesystem, Pool};
+use std::sync::OnceLock;
 
-/// Opens the object set of `dataset`. A log that could not be replayed to its end, and one that is
-/// not replayed, is a warning.
-pub fn open(
-    session: &Session,
-    pool: &Pool,
-    dataset: &Dataset,
-    args: &OpenArgs,
-) -> DslResult<Objset> {
-    if !args.replay && !is_behind(session, pool, dataset, args)? {
-        return pool.dsl().objset(dataset);
-    }
-    let warn = |text: &str| ui::error(session, &format!("zinc: {}: {text}\n", dataset.name));
-    if !replays(session, pool, args) {
-        warn("what was written last is in its intent log and not seen here: --replay shows it");
-        return pool.dsl().objset(dataset);
-    }
-    let (objset, report) = engine::replay::objset(pool, dataset)?;
-    if let Some(problem) = report.and_then(|r| r.problem()) {
-        warn(&problem);
-    }
-    Ok(objset)
+/// The object sets of a pool, for one verb.
+pub struct Sets<'a> {
+    session: &'a Session,
+    pool: &'a Pool,
+    args: &'a OpenArgs,
+    /// Whether intent logs are replayed; the files that say so are read when it is first asked.
+    replays: OnceLock<bool>,
 }
 
-/// Whether datasets are opened with what their intent logs say.
-pub fn replays(session: &Session, pool: &Pool, args: &OpenArgs) -> bool {
-    let is_imported =
-        || known::pools(session).by_guid(pool.guid()).is_some_and(|k| !k.is_readonly());
-    args.replay || (args.is_of_now() && is_imported())
-}
-
-/// Whether something that the newest state would have is in the intent log alone. What a process
-/// holds has no such log: its sets are ahead of their logs.
-fn is_behind(
-    session: &Session,
-    pool: &Pool,
-    dataset: &Dataset,
-    args: &OpenArgs,
-) -> DslResult<bool> {
-    let is_held = session.held(&pool.guid().to_string()).is_some();
-    if dataset.is_snapshot() || is_held || !args.is_of_now() {
-        return Ok(false);
+impl<'a> Sets<'a> {
+    /// Those of a pool that was opened by these options.
+    pub fn new(session: &'a Session, pool: &'a Pool, args: &'a OpenArgs) -> Self {
+        Self { session, pool, args, replays: OnceLock::new() }
     }
-    Ok(engine::replay::is_pending(pool, &pool.dsl().objset(dataset)?))
-}
 
-/// Opens the file system of a dataset; with `--replay` as it is after its intent log.
-pub fn filesystem(
-    session: &Session,
-    pool: &Pool,
-    dataset: &Dataset,
-    args: &OpenArgs,
-) -> Result<Filesystem, Failure> {
-    Ok(Filesystem::open(open(session, pool, dataset, args)?)?)
+    /// Opens that of a dataset. A log that could not be replayed to its end, and one that is not
+    /// replayed, is a warning.
+    pub fn open(&self, dataset: &Dataset) -> DslResult<Objset> {
+        let as_it_is = self.pool.dsl().objset(dataset)?;
+        if !self.args.replay && !self.is_behind(dataset, &as_it_is) {
+            return Ok(as_it_is);
+        }
+        let warn =
+            |text: &str| ui::error(self.session, &format!("zinc: {}: {text}\n", dataset.name));
+        if !self.replays() {
+            warn("what was written last is in its intent log and not seen here: --replay shows it");
+            return Ok(as_it_is);
+        }
+        let (objset, report) = engine::replay::objset(self.pool, dataset)?;
+        if let Some(problem) = report.and_then(|r| r.problem()) {
+            warn(&problem);
+        }
+        Ok(objset)
+    }
+
+    /// Opens the file system of a dataset.
+    pub fn filesystem(&self, dataset: &Dataset) -> engine::Result<Filesystem> {
+        Ok(Filesystem::open(self.open(dataset)?)?)
+    }
+
+    /// Whether datasets are opened with what their intent logs say.
+    pub fn replays(&self) -> bool {
+        *self.replays.get_or_init(|| {
+            let known = || known::pools(self.session).by_guid(self.pool.guid());
+            let is_imported = || known().is_some_and(|known| !known.is_readonly());
+            self.args.replay || (self.args.is_of_now() && is_imported())
+        })
+    }
+
+    /// Whether something that the newest state would have is in the intent log alone. What a
+    /// process holds has no such log: its sets are ahead of their logs.
+    fn is_behind(&self, dataset: &Dataset, as_it_is: &Objset) -> bool {
+        let is_held = || self.session.held(&self.pool.guid().to_string()).is_some();
+        let may_be = !dataset.is_snapshot() && self.args.is_of_now() && !is_held();
+        may_be && engine::replay::is_pending(self.pool, as_it_is)
+    }
 }

@@ -3,10 +3,8 @@
 //! Names of datasets may hold colons and paths may be any bytes, so the text is kept as given
 //! until the pool is open; then the first colon behind which a dataset's name ends divides it.
 
-use crate::args::OpenArgs;
 use crate::failure::Failure;
-use crate::objsets;
-use crate::session::Session;
+use crate::objsets::Sets;
 use crate::ui::escape;
 use engine::Node;
 use engine::errors::DslError;
@@ -94,13 +92,8 @@ impl Place {
 
 impl Found {
     /// The file system, or why the dataset has none.
-    pub fn filesystem(
-        &self,
-        session: &Session,
-        pool: &Pool,
-        args: &OpenArgs,
-    ) -> Result<Filesystem, Failure> {
-        objsets::filesystem(session, pool, &self.dataset, args)
+    pub fn filesystem(&self, sets: &Sets<'_>) -> Result<Filesystem, Failure> {
+        Ok(sets.filesystem(&self.dataset)?)
     }
 
     /// The path; the root's when only the dataset was named.

@@ -22,7 +22,7 @@
 
 pub use term::{Table, escape, script_row};
 
-use crate::failure::{FAILED, Failure, without_number};
+use crate::failure::{FAILED, Failure};
 use crate::session::Session;
 use control::sink::{self, Lost};
 use control::stream::Stream;
@@ -30,6 +30,7 @@ use std::fs::File;
 use std::io::{self, IsTerminal as _};
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::process::ExitCode;
+use term::without_number;
 
 /// Prints text for people to standard output.
 pub fn out(session: &Session, text: &str) {

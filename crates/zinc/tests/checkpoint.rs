@@ -3,25 +3,8 @@
 
 mod support;
 
+use support::has;
 use support::place::{Place, until};
-use testkit::oracle;
-
-#[track_caller]
-fn has(text: &str, words: &[&str]) {
-    for word in words {
-        assert!(text.contains(word), "no {word:?} in:\n{text}");
-    }
-}
-
-/// zdb finds no leak, and nothing wrong with the checkpoint.
-#[track_caller]
-fn zdb_is_content(place: &Place) {
-    let Some(mut zdb) = oracle::zdb() else { return };
-    let output = zdb.args(["-bcc", "-e", "-p"]).arg(place.path()).arg("tank").output().unwrap();
-    let text = String::from_utf8_lossy(&output.stdout).into_owned();
-    let said = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert!(output.status.success() && text.contains("No leaks"), "{text}{said}");
-}
 
 fn bytes_kept(place: &Place) -> u64 {
     let text = place.ok_here("zpool list -H -p -o ckpoint tank");
@@ -60,7 +43,7 @@ fn a_pool_goes_back_to_its_checkpoint() {
     }
     place.ok("zpool add -f tank c");
     place.ok("zpool export tank");
-    zdb_is_content(&place);
+    place.zdb_is_content("tank");
     let why = place.fails("zpool import -d . -o readonly=on --rewind-to-checkpoint tank");
     has(&why, &["--checkpoint"]);
     place.ok("zpool import -d . --rewind-to-checkpoint tank");
@@ -72,7 +55,7 @@ fn a_pool_goes_back_to_its_checkpoint() {
     let read = |name: &str| std::fs::read(place.path().join(name)).unwrap();
     assert_eq!(read("file"), read("back"));
     place.ok("zpool export tank");
-    zdb_is_content(&place);
+    place.zdb_is_content("tank");
     has(&place.fails("zpool import -d . --rewind-to-checkpoint tank"), &["has no checkpoint"]);
 }
 
@@ -94,5 +77,5 @@ fn a_served_pool_discards_its_checkpoint() {
     has(&place.ok_here("zpool history -i tank"), &["finished discarding checkpointed state"]);
     place.ok_here("zpool export tank");
     server.wait().unwrap();
-    zdb_is_content(&place);
+    place.zdb_is_content("tank");
 }

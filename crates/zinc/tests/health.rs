@@ -9,7 +9,7 @@ use std::os::unix::fs::FileExt as _;
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
-use support::Run;
+use support::{Run, has};
 
 const MIB: u64 = 1 << 20;
 
@@ -110,13 +110,6 @@ impl Place {
     fn cut(&self, image: &str, size: u64) {
         let file = std::fs::OpenOptions::new().write(true).open(self.path(image)).unwrap();
         file.set_len(size).unwrap();
-    }
-}
-
-#[track_caller]
-fn has(text: &str, words: &[&str]) {
-    for word in words {
-        assert!(text.contains(word), "no {word:?} in:\n{text}");
     }
 }
 

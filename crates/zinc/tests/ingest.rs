@@ -607,7 +607,7 @@ fn a_time_that_the_target_cannot_keep_is_told() {
     let early = std::time::UNIX_EPOCH - Duration::from_secs(1 << 33);
     probe.set_modified(early).unwrap();
     if probe.metadata().unwrap().modified().unwrap() == early {
-        return; // This file system keeps every time.
+        return testkit::skip("needs a file system that does not keep every time");
     }
     let mut archive = Vec::new();
     for name in ["one", "two"] {

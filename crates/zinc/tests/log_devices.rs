@@ -4,8 +4,8 @@
 mod support;
 
 use std::process::Child;
+use support::has;
 use support::place::{Place, until};
-use testkit::oracle;
 
 /// A pool with a log device, which everything that is written goes through.
 fn with_log() -> Place {
@@ -31,22 +31,6 @@ fn take_away(place: &Place, device: &str) {
     std::fs::rename(place.path().join(device), away.join(device)).unwrap();
 }
 
-/// Block for block what zdb finds, with no leak.
-fn zdb_is_content(place: &Place) {
-    let Some(mut zdb) = oracle::zdb() else { return };
-    let output = zdb.args(["-bcc", "-e", "-p"]).arg(place.path()).arg("tank").output().unwrap();
-    let text = String::from_utf8_lossy(&output.stdout).into_owned();
-    let said = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert!(output.status.success() && text.contains("No leaks"), "{text}{said}");
-}
-
-#[track_caller]
-fn has(text: &str, words: &[&str]) {
-    for word in words {
-        assert!(text.contains(word), "no {word:?} in:\n{text}");
-    }
-}
-
 #[test]
 fn a_log_device_that_held_nothing_is_gone_without_only_when_that_is_said() {
     let place = with_log();
@@ -64,7 +48,7 @@ fn a_log_device_that_held_nothing_is_gone_without_only_when_that_is_said() {
     place.ok("cp file tank/fs:/other");
     assert_eq!(place.ok("cat tank/fs:/file"), "text");
     place.ok("zpool export tank");
-    zdb_is_content(&place);
+    place.zdb_is_content("tank");
     place.ok("zpool import -d . -m tank");
     assert_eq!(place.ok("cat tank/fs:/other"), "text");
 }
@@ -100,12 +84,12 @@ fn what_was_promised_on_a_log_device_that_is_missing_is_given_up_when_that_is_sa
     assert_eq!(place.ok("cat tank/fs:/before"), "text");
     place.ok("zfs create tank/more");
     place.ok("zpool export tank");
-    zdb_is_content(&place);
+    place.zdb_is_content("tank");
     // The device comes back with what was given up: none of it is taken up again.
     std::fs::rename(place.path().join("away/journal"), place.path().join("journal")).unwrap();
     place.ok("zpool import -d . tank");
     place.ok("zpool export tank");
-    zdb_is_content(&place);
+    place.zdb_is_content("tank");
 }
 
 #[test]
@@ -147,7 +131,7 @@ fn what_holds_no_data_is_removed() {
     let status = place.ok("zpool status tank");
     assert!(status.contains("mirror-2") && !status.contains("journal"), "{status}");
     place.ok("cp file tank/fs:/second");
-    zdb_is_content(&place);
+    place.zdb_is_content("tank");
     assert_eq!(place.ok("zpool remove tank mirror-2 fast other"), "");
     let status = place.ok("zpool status tank");
     let left = ["logs", "cache", "spares", "mirror"].iter().find(|word| status.contains(**word));
@@ -164,7 +148,7 @@ fn what_holds_no_data_is_removed() {
         assert_eq!(place.ok(&format!("cat tank/fs:/{file}")), "text");
     }
     place.ok("zpool export tank");
-    zdb_is_content(&place);
+    place.zdb_is_content("tank");
 }
 
 /// The pool of a server, and one whose log device is gone for good.
@@ -192,5 +176,5 @@ fn a_log_device_is_removed_from_a_pool_that_is_served_and_when_it_is_missing() {
     place.ok("zpool import -d . tank");
     assert!(!place.ok("zpool status tank").contains("journal"));
     place.ok("zpool export tank");
-    zdb_is_content(&place);
+    place.zdb_is_content("tank");
 }

@@ -8,6 +8,7 @@ use std::fs::Permissions;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use support::has;
 use support::place::Place;
 
 /// A file that may not be written to, as long as this lives.
@@ -47,13 +48,6 @@ fn with(layout: &str) -> Place {
     place.ok(&format!("zpool create tank {layout}"));
     std::fs::write(place.path().join("file"), "text").unwrap();
     place
-}
-
-#[track_caller]
-fn has(text: &str, words: &[&str]) {
-    for word in words {
-        assert!(text.contains(word), "no {word:?} in:\n{text}");
-    }
 }
 
 #[test]

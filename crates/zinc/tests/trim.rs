@@ -4,24 +4,8 @@
 mod support;
 
 use std::os::unix::fs::MetadataExt as _;
+use support::has;
 use support::place::{Place, until};
-use testkit::oracle;
-
-#[track_caller]
-fn has(text: &str, words: &[&str]) {
-    for word in words {
-        assert!(text.contains(word), "no {word:?} in:\n{text}");
-    }
-}
-
-#[track_caller]
-fn zdb_is_content(place: &Place) {
-    let Some(mut zdb) = oracle::zdb() else { return };
-    let output = zdb.args(["-bcc", "-e", "-p"]).arg(place.path()).arg("tank").output().unwrap();
-    let text = String::from_utf8_lossy(&output.stdout).into_owned();
-    let said = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert!(output.status.success() && text.contains("No leaks"), "{text}{said}");
-}
 
 /// Bytes that a file takes.
 fn taken(place: &Place, name: &str) -> u64 {
@@ -62,7 +46,7 @@ fn free_space_of_image_files_is_given_back() {
     assert!(place.run("cat tank:/kept").out.len() > 1 << 20);
     has(&place.ok("zpool history -i tank"), &["trim", "activated", "complete"]);
     place.ok("zpool export tank");
-    zdb_is_content(&place);
+    place.zdb_is_content("tank");
 }
 
 #[test]
@@ -78,7 +62,7 @@ fn free_space_is_overwritten_and_that_is_forgotten() {
     assert_eq!(place.ok("zpool initialize -u tank"), "");
     has(&place.ok("zpool status -i tank"), &["(uninitialized)"]);
     place.ok("zpool export tank");
-    zdb_is_content(&place);
+    place.zdb_is_content("tank");
 }
 
 #[test]
@@ -97,7 +81,7 @@ fn a_served_pool_is_trimmed_slowly_and_stopped() {
     has(&place.ok_here("zpool status -t tank"), &["(100% trimmed, completed at "]);
     place.ok_here("zpool export tank");
     server.wait().unwrap();
-    zdb_is_content(&place);
+    place.zdb_is_content("tank");
 }
 
 /// A server that is killed in the middle: the next command goes on where it was.
@@ -119,5 +103,5 @@ fn a_work_that_was_cut_off_goes_on() {
     place.ok("zpool trim -c tank b");
     has(&place.ok("zpool status -t tank"), &["(untrimmed)"]);
     place.ok("zpool export tank");
-    zdb_is_content(&place);
+    place.zdb_is_content("tank");
 }

@@ -1,14 +1,24 @@
 //! Properties of datasets: from texts as users write them to changes of the pool.
 
+mod owners;
 mod set;
 
+pub use owners::{OwnerFigure, is_default_quota, owner_property, parse_owner};
 pub(crate) use set::whole_volume;
 pub use set::{Inherit, Setting, set};
 
 use crate::error::{Error, ErrorKind, Hint, Place, Result, Rule};
 use dsl::write::{PropertyChange, parse_value};
-use dsl::{DatasetKind, Refusal, StoredValue};
+use dsl::{Dataset, DatasetKind, PropertyContext, Refusal, StoredValue};
 use ondisk::props::find_dataset;
+use pool::Pool;
+
+/// Whether files of a dataset have access lists of POSIX, by its property `acltype`.
+#[must_use]
+pub fn has_posix_acls(pool: &Pool, dataset: &Dataset) -> bool {
+    let found = pool.dsl().property(dataset, &PropertyContext::default(), "acltype");
+    matches!(found, Ok(Some(p)) if p.value == "posix")
+}
 
 /// Judges a text as the value of a property of a `kind` of dataset, which is being made when
 /// `is_new`. A property can be named by the heading of its column.

@@ -2,6 +2,7 @@
 //! files by several threads, and second names when all files are there.
 
 mod source;
+pub mod unpack;
 
 use engine::files::{NewKind, Time};
 use engine::ingest::{CHUNK, Ingest, Spot, Write};

@@ -3,7 +3,7 @@
 use crate::args::PoolArgs;
 use crate::cmd::verb::{Served, Verb};
 use crate::failure::{FAILED, Failure};
-use crate::objsets;
+use crate::objsets::Sets;
 use crate::place::Place;
 use crate::session::Session;
 use crate::ui;
@@ -42,9 +42,10 @@ impl Verb for Args {
         let places: Vec<Place> = self.files.iter().map(|f| f.as_os_str().into()).collect();
         let first = places.first().map(Place::pool).unwrap_or_default();
         let pool = self.pool.clone().anywhere().open(session, &first)?;
+        let sets = Sets::new(session, &pool, &self.pool.open);
         let mut failed = false;
         for place in &places {
-            match self.one(session, &pool, place) {
+            match self.one(session, &pool, &sets, place) {
                 Ok(true) => {}
                 // Nobody is there to write to.
                 Ok(false) => return Ok(ExitCode::SUCCESS),
@@ -60,14 +61,19 @@ impl Verb for Args {
 
 impl Args {
     /// Writes one; false when its output is lost.
-    fn one(&self, session: &Session, pool: &Pool, place: &Place) -> Result<bool, Failure> {
+    fn one(
+        &self,
+        session: &Session,
+        pool: &Pool,
+        sets: &Sets<'_>,
+        place: &Place,
+    ) -> Result<bool, Failure> {
         let found = place.find(pool)?;
         if pool.dsl().kind(&found.dataset) == DatasetKind::Volume {
-            let volume =
-                Volume::open(&objsets::open(session, pool, &found.dataset, &self.pool.open)?)?;
+            let volume = Volume::open(&sets.open(&found.dataset)?)?;
             return self.bytes(session, volume.object(), volume.size());
         }
-        let fs = found.filesystem(session, pool, &self.pool.open)?;
+        let fs = found.filesystem(sets)?;
         let node = found.node(&fs, true)?;
         match node.kind() {
             FileKind::File => self.bytes(session, node.object(), node.size),

@@ -3,10 +3,11 @@
 use crate::args::PoolArgs;
 use crate::cmd::verb::{Served, Verb};
 use crate::failure::Failure;
+use crate::objsets::Sets;
 use crate::progress::while_showing;
 use crate::session::Session;
 use crate::target::Output;
-use crate::{objsets, ui};
+use crate::ui;
 use engine::Progress;
 use engine::inventory;
 use engine::inventory::Options;
@@ -59,10 +60,11 @@ impl Verb for Args {
         let pool = self.pool.clone().anywhere().open(session, &self.name)?;
         let progress = Progress::new();
         progress.begin("files", 0);
-        let open = |d: &engine::Dataset| objsets::open(session, &pool, d, &self.pool.open);
+        let sets = Sets::new(session, &pool, &self.pool.open);
+        let open = |dataset: &engine::Dataset| sets.open(dataset);
         let options = Options {
             volumes: !self.no_volumes,
-            replayed: objsets::replays(session, &pool, &self.pool.open),
+            replayed: sets.replays(),
             open: &open,
             max_hole: self.max_hole,
             progress: &progress,

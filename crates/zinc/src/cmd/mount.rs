@@ -5,7 +5,7 @@
 //! when the last mount is gone:
 //!
 //! ```text
-//! zinc mount tank/home /mnt -- served? --yes--> run there: `mounting`
+//! zinc mount tank/home /mnt -- served? --yes--> run there
 //!                                |
 //!                                no
 //!                                v
@@ -16,11 +16,12 @@ use crate::cmd::serve::{self, background};
 use crate::cmd::verb::{Served, Verb};
 use crate::failure::Failure;
 use crate::live::LiveArgs;
-use crate::mounting::{Wanted, made, mount, not_unmounted};
+use crate::mounting::{made, not_unmounted};
 use crate::served::{self, Server};
 use crate::session::Session;
 use crate::ui;
 use ::mount::How;
+use ::mount::datasets::{Wanted, mount};
 use ::mount::system::{self, Listed};
 use engine::datasets::pool_of;
 use std::ffi::{OsStr, OsString};

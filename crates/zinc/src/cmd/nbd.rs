@@ -12,11 +12,12 @@
 use crate::args::{OpenArgs, PoolArgs};
 use crate::cmd::serve::{self, background};
 use crate::cmd::verb::{Served, Verb};
-use crate::exports::{Exports, Place};
+use crate::exports::Exports;
 use crate::failure::Failure;
 use crate::live::LiveArgs;
 use crate::served;
 use crate::session::Session;
+use ::exports::Place;
 use engine::datasets::pool_of;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;

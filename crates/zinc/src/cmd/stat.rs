@@ -1,27 +1,16 @@
 //! `zinc stat`: everything a pool knows about a file.
 
 use crate::args::PoolArgs;
-use crate::cmd::cp::has_posix_acls;
-use crate::cmd::ls::{mode_text, time_text};
 use crate::cmd::verb::{Served, Verb};
 use crate::failure::{FAILED, Failure};
-use crate::place::{Place, printable};
+use crate::objsets::Sets;
+use crate::place::Place;
 use crate::session::Session;
 use crate::ui;
-use engine::Node;
-use engine::files::FileKind;
-use engine::files::acl::{self, POSIX_ACCESS_XATTR, POSIX_DEFAULT_XATTR};
-use engine::files::flags;
-use engine::inventory::json::{Json, Members, hex};
-use engine::inventory::{kind_name, nanoseconds};
-use engine::objects::{Object, Segment};
-use engine::{Filesystem, Pool};
+use engine::Pool;
+use engine::properties::has_posix_acls;
 use std::process::ExitCode;
-
-/// Data ranges that are shown, at most; `--json` shows all.
-const RANGES_SHOWN: usize = 16;
-/// Bytes of a value that are shown, at most; `--json` shows all.
-const VALUE_SHOWN: usize = 64;
+use views::files::stat::Facts;
 
 /// Arguments of `zinc stat`.
 #[derive(clap::Args)]
@@ -42,42 +31,6 @@ pub struct Args {
     files: Vec<std::ffi::OsString>,
 }
 
-/// Names of the bits of the flags word.
-const FLAGS: [(u64, &str); 24] = [
-    (flags::XATTR, "xattr"),
-    (flags::INHERIT_ACE, "inherit-ace"),
-    (flags::ACL_TRIVIAL, "acl-trivial"),
-    (flags::ACL_OBJ_ACE, "acl-object-ace"),
-    (flags::ACL_PROTECTED, "acl-protected"),
-    (flags::ACL_DEFAULTED, "acl-defaulted"),
-    (flags::ACL_AUTO_INHERIT, "acl-auto-inherit"),
-    (flags::BONUS_SCANSTAMP, "scan-stamp"),
-    (flags::NO_EXECS_DENIED, "no-execs-denied"),
-    (flags::READONLY, "readonly"),
-    (flags::HIDDEN, "hidden"),
-    (flags::SYSTEM, "system"),
-    (flags::ARCHIVE, "archive"),
-    (flags::IMMUTABLE, "immutable"),
-    (flags::NOUNLINK, "nounlink"),
-    (flags::APPENDONLY, "appendonly"),
-    (flags::NODUMP, "nodump"),
-    (flags::OPAQUE, "opaque"),
-    (flags::AV_QUARANTINED, "av-quarantined"),
-    (flags::AV_MODIFIED, "av-modified"),
-    (flags::REPARSE, "reparse"),
-    (flags::OFFLINE, "offline"),
-    (flags::PROJINHERIT, "project-inherit"),
-    (flags::PROJID, "project"),
-];
-
-/// A file with all that was read of it.
-struct Facts<'a> {
-    name: Vec<u8>,
-    fs: &'a Filesystem,
-    node: &'a Node,
-    posix: bool,
-}
-
 impl Verb for Args {
     fn served(&self, _: &Session) -> Served {
         Served::ToOwner
@@ -91,9 +44,10 @@ impl Verb for Args {
             .clone()
             .anywhere()
             .open(session, &places.first().map(Place::pool).unwrap_or_default())?;
+        let sets = Sets::new(session, &pool, &self.pool.open);
         let mut failed = false;
         for place in &places {
-            if let Err(e) = self.one(session, &pool, place) {
+            if let Err(e) = self.one(session, &pool, &sets, place) {
                 e.report(session);
                 failed = true;
             }
@@ -103,217 +57,27 @@ impl Verb for Args {
 }
 
 impl Args {
-    fn one(&self, session: &Session, pool: &Pool, place: &Place) -> Result<(), Failure> {
+    fn one(
+        &self,
+        session: &Session,
+        pool: &Pool,
+        sets: &Sets<'_>,
+        place: &Place,
+    ) -> Result<(), Failure> {
         let found = place.find(pool)?;
-        let fs = found.filesystem(session, pool, &self.pool.open)?;
+        let fs = found.filesystem(sets)?;
         let node = match self.object {
             Some(n) => fs.node(n)?,
             None => found.node(&fs, self.dereference)?,
         };
         let name = if found.path().is_empty() { b".".to_vec() } else { found.path().to_vec() };
-        let posix = has_posix_acls(pool, &found.dataset);
-        let facts = Facts { name, fs: &fs, node: &node, posix };
+        let has_posix_acls = has_posix_acls(pool, &found.dataset);
+        let facts = Facts { name, fs: &fs, node: &node, has_posix_acls, here: session };
         if self.json {
             ui::json_line(session, &facts.json().dump());
         } else {
-            ui::out(session, &facts.text(session));
+            ui::out(session, &facts.text());
         }
         Ok(())
     }
-}
-
-impl Facts<'_> {
-    fn flag_names(&self) -> Vec<&'static str> {
-        FLAGS.iter().filter(|(bit, _)| self.node.flags & bit != 0).map(|(_, n)| *n).collect()
-    }
-
-    fn posix_acl(&self) -> Option<String> {
-        let xattrs = self.node.linux_xattrs(self.posix).ok()?;
-        let list = |n: &str| xattrs.get(n.as_bytes()).and_then(|v| acl::decode_posix(v).ok());
-        let (access, default) = (list(POSIX_ACCESS_XATTR), list(POSIX_DEFAULT_XATTR));
-        let some = access.is_some() || default.is_some();
-        some.then(|| acl::posix_text(&access.unwrap_or_default(), &default.unwrap_or_default()))
-    }
-
-    fn text(&self, session: &Session) -> String {
-        let n = self.node;
-        let d = n.object().dnode();
-        let mut out = String::new();
-        let mut line = |what: &str, value: String| out.push_str(&format!("{what:>10}: {value}\n"));
-        let target = match n.kind() {
-            FileKind::Symlink => match n.read_link() {
-                Ok(t) => format!(" -> {}", printable(&t)),
-                Err(e) => format!(" -> ? ({e})"),
-            },
-            _ => String::new(),
-        };
-        line("File", format!("{}{target}", printable(&self.name)));
-        line("Type", kind_name(n.kind()).to_owned());
-        line("Object", format!("{}  generation {}  parent {}", n.number(), n.generation, n.parent));
-        line("Mode", format!("{:04o} {}  links {}", n.permissions(), mode_text(n), n.links));
-        let named = |id: u64, name: Option<&str>| match name {
-            Some(name) => format!("{} ({name})", self.fs.id_text(id)),
-            None => self.fs.id_text(id),
-        };
-        line("Owner", named(n.uid, session.user_name(n.uid)));
-        line("Group", named(n.gid, session.group_name(n.gid)));
-        if n.project != 0 {
-            line("Project", n.project.to_string());
-        }
-        if matches!(n.kind(), FileKind::Block | FileKind::Char) {
-            let (major, minor) = n.device();
-            line("Device", format!("{major}:{minor}"));
-        }
-        line("Size", format!("{} bytes, {} of 512 used", n.size, n.blocks()));
-        let times = [("Access", n.atime), ("Modify", n.mtime), ("Change", n.ctime)];
-        for (what, t) in times.into_iter().chain([("Birth", n.crtime)]) {
-            line(what, format!("{}.{:09}", time_text(session, t), t.nanos));
-        }
-        line("Flags", format!("{:#x} {}", n.flags, self.flag_names().join(" ")));
-        let form = if n.is_old_form() { "znode" } else { "system attributes" };
-        line(
-            "Stored as",
-            format!("{form}, bonus {} bytes, {} slots", d.bonus.len(), d.extra_slots + 1),
-        );
-        line("Blocks", layout_text(n.object()));
-        match n.segments() {
-            Ok(s) if matches!(n.kind(), FileKind::File) => line("Data", ranges_text(&s)),
-            Ok(_) => {}
-            Err(e) => line("Data", format!("? ({e})")),
-        }
-        match n.acl() {
-            Ok(acl) => {
-                for ace in &acl.entries {
-                    line("NFSv4", self.fs.ace_text(ace).to_string());
-                }
-            }
-            Err(e) => line("NFSv4", format!("? ({e})")),
-        }
-        for l in self.posix_acl().iter().flat_map(|t| t.lines()) {
-            line("POSIX", l.to_owned());
-        }
-        self.xattr_texts().into_iter().for_each(|text| line("Xattr", text));
-        out
-    }
-
-    /// The extended attributes, a line each.
-    fn xattr_texts(&self) -> Vec<String> {
-        let xattrs = match self.node.xattrs() {
-            Ok(xattrs) => xattrs,
-            Err(e) => return vec![format!("? ({e})")],
-        };
-        let lists = [POSIX_ACCESS_XATTR.as_bytes(), POSIX_DEFAULT_XATTR.as_bytes()];
-        let is_list = |name: &[u8]| self.posix && lists.contains(&name);
-        let text = |(name, value): (Vec<u8>, Vec<u8>)| {
-            let shown = value.get(..VALUE_SHOWN).unwrap_or(&value);
-            let more = if shown.len() < value.len() { "…" } else { "" };
-            let (name, shown) = (printable(&name), printable(shown));
-            format!("{name} ({} bytes) = {shown}{more}", value.len())
-        };
-        xattrs.into_iter().filter(|(name, _)| !is_list(name)).map(text).collect()
-    }
-
-    fn json(&self) -> Json {
-        let n = self.node;
-        let mut m: Members = Vec::new();
-        let mut errors: Vec<Json> = Vec::new();
-        let mut put = |name: &str, value: Json| m.push((name.into(), value));
-        match std::str::from_utf8(&self.name) {
-            Ok(name) => put("path", name.into()),
-            Err(_) => put("path_hex", hex(&self.name).into()),
-        }
-        put("type", kind_name(n.kind()).into());
-        put("mode", format!("{:04o}", n.permissions()).into());
-        put("uid", self.fs.id_text(n.uid).into());
-        put("gid", self.fs.id_text(n.gid).into());
-        let numbers = [
-            ("size", n.size),
-            ("nlink", n.links),
-            ("ino", n.number()),
-            ("generation", n.generation),
-            ("parent", n.parent),
-            ("projid", n.project),
-            ("xattr_dir", n.xattr_dir),
-        ];
-        numbers.into_iter().for_each(|(name, v)| put(name, v.into()));
-        let times = [("atime", n.atime), ("mtime", n.mtime), ("ctime", n.ctime)];
-        for (name, t) in times.into_iter().chain([("crtime", n.crtime)]) {
-            put(&format!("{name}_ns"), Json::Int(nanoseconds(t)));
-        }
-        put("blocks", n.blocks().into());
-        put("flags", Json::List(self.flag_names().into_iter().map(Json::from).collect()));
-        if n.kind() == FileKind::Symlink {
-            match n.read_link() {
-                Ok(t) => put("target", Json::Text(t)),
-                Err(e) => errors.push(e.to_string().into()),
-            }
-        }
-        if matches!(n.kind(), FileKind::Block | FileKind::Char) {
-            let (major, minor) = n.device();
-            put("rdev", Json::List(vec![major.into(), minor.into()]));
-        }
-        put("layout", layout_json(n.object()));
-        match n.segments() {
-            Ok(_) if n.kind() != FileKind::File => {}
-            Ok(segments) => {
-                let pair = |s: &Segment| Json::List(vec![s.offset.into(), s.length.into()]);
-                put("data", Json::List(segments.iter().map(pair).collect()));
-            }
-            Err(e) => errors.push(e.to_string().into()),
-        }
-        match n.acl() {
-            Ok(acl) => {
-                let texts = acl.entries.iter().map(|a| self.fs.ace_text(a).to_string().into());
-                put("nfs4_acl", Json::List(texts.collect()));
-            }
-            Err(e) => errors.push(e.to_string().into()),
-        }
-        if let Some(acl) = self.posix_acl() {
-            put("acl", acl.into());
-        }
-        match n.xattrs() {
-            Ok(x) => {
-                put("xattrs", Json::Map(x.into_iter().map(|(n, v)| (n, hex(&v).into())).collect()));
-            }
-            Err(e) => errors.push(e.to_string().into()),
-        }
-        if !errors.is_empty() {
-            put("errors", Json::List(errors));
-        }
-        Json::Map(m)
-    }
-}
-
-/// Sizes of the object and its blocks.
-fn layout_json(object: &Object) -> Json {
-    let d = object.dnode();
-    let layout = [
-        ("block_size", d.block_size()),
-        ("indirect_block_size", 1u64.checked_shl(d.indirect_shift.into()).unwrap_or(0)),
-        ("levels", d.levels.into()),
-        ("max_block", d.max_block),
-        ("slots", u64::from(d.extra_slots) + 1),
-        ("bonus_bytes", d.bonus.len() as u64),
-    ];
-    Json::Map(layout.into_iter().map(|(name, v)| (name.into(), v.into())).collect())
-}
-
-fn layout_text(object: &Object) -> String {
-    let d = object.dnode();
-    let indirect = 1u64.checked_shl(d.indirect_shift.into()).unwrap_or(0);
-    format!(
-        "{} bytes each, {} levels, indirect blocks of {indirect} bytes, largest number {}",
-        d.block_size(),
-        d.levels,
-        d.max_block
-    )
-}
-
-fn ranges_text(segments: &[Segment]) -> String {
-    let mut texts: Vec<String> =
-        segments.iter().take(RANGES_SHOWN).map(|s| format!("{}+{}", s.offset, s.length)).collect();
-    if segments.len() > RANGES_SHOWN {
-        texts.push(format!("… {} ranges", segments.len()));
-    }
-    if texts.is_empty() { "none".to_owned() } else { texts.join(", ") }
 }

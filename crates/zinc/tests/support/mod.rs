@@ -60,3 +60,11 @@ impl Run {
 pub(crate) fn arg(path: &Path) -> &str {
     path.to_str().expect("test paths are UTF-8")
 }
+
+/// The text has all of these.
+#[track_caller]
+pub(crate) fn has(text: &str, words: &[&str]) {
+    for word in words {
+        assert!(text.contains(word), "no {word:?} in:\n{text}");
+    }
+}

@@ -16,6 +16,13 @@ impl Place {
         place
     }
 
+    /// OpenZFS's zdb, where it is here, finds every block of a pool of this folder, and no leak.
+    #[track_caller]
+    pub(crate) fn zdb_is_content(&self, pool: &str) {
+        let Some(verdict) = testkit::oracle::zdb_on(self.path(), &["-bcc", pool]) else { return };
+        assert!(verdict.success && verdict.text.contains("No leaks"), "{}", verdict.text);
+    }
+
     /// Makes one more file.
     pub(crate) fn extra(&self, name: &str) {
         std::fs::File::create(self.path().join(name)).unwrap().set_len(128 << 20).unwrap();

@@ -9,15 +9,15 @@ use crate::cmd::verb::{Served, Verb};
 use crate::failure::Failure;
 use crate::known;
 use crate::live::{LiveArgs, LiveHow, Tuning};
-use crate::objsets;
+use crate::objsets::Sets;
 use crate::place::{Found, Place, printable};
 use crate::progress::while_showing;
 use crate::served::Server;
 use crate::session::Session;
 use engine::Progress;
 use engine::files::FileKind;
-use engine::{Dataset, Pool, Volume};
-use engine::{DatasetKind, PropertyContext};
+use engine::properties::has_posix_acls;
+use engine::{DatasetKind, Pool, Volume};
 use hostfs::extract::{self, Copier, Existing};
 use hostfs::{Dir, names};
 use keep::KeepArgs;
@@ -61,12 +61,6 @@ pub struct Args {
     /// last where to: a directory, the new name of one file, or POOL/DATASET:PATH
     #[arg(required = true, value_name = "SOURCE> <DEST")]
     paths: Vec<OsString>,
-}
-
-/// Whether a dataset has POSIX access lists.
-pub fn has_posix_acls(pool: &Pool, dataset: &Dataset) -> bool {
-    let found = pool.dsl().property(dataset, &PropertyContext::default(), "acltype");
-    matches!(found, Ok(Some(p)) if p.value == "posix")
 }
 
 impl Verb for Args {
@@ -131,7 +125,8 @@ impl Args {
         progress.begin("copied", 0);
         let sink = CopyReport::new(session, self.verbose);
         while_showing(session, &progress, || {
-            let copy = |s| self.source(session, &pool, s, dest, &progress, &sink);
+            let sets = Sets::new(session, &pool, &self.pool.open);
+            let copy = |s| self.source(&pool, &sets, s, dest, &progress, &sink);
             sources.iter().try_for_each(copy)
         })?;
         Ok(sink.end())
@@ -194,8 +189,8 @@ impl Args {
 
     fn source(
         &self,
-        session: &Session,
         pool: &Pool,
+        sets: &Sets<'_>,
         place: &Place,
         dest: &Path,
         progress: &Progress,
@@ -203,9 +198,9 @@ impl Args {
     ) -> Result<(), Failure> {
         let found = place.find(pool)?;
         if pool.dsl().kind(&found.dataset) == DatasetKind::Volume {
-            return self.volume(session, pool, &found, dest, progress, sink);
+            return self.volume(sets, &found, dest, progress, sink);
         }
-        let fs = found.filesystem(session, pool, &self.pool.open)?;
+        let fs = found.filesystem(sets)?;
         let node = found.node(&fs, false)?;
         let mut copier = Copier::new(&fs, self.keep.keep(), progress, sink);
         copier.existing = if self.force { Existing::Replace } else { Existing::Refuse };
@@ -230,8 +225,7 @@ impl Args {
 
     fn volume(
         &self,
-        session: &Session,
-        pool: &Pool,
+        sets: &Sets<'_>,
         found: &Found,
         dest: &Path,
         progress: &Progress,
@@ -240,7 +234,7 @@ impl Args {
         if !found.path().is_empty() {
             return Err(Failure::new(format!("{}: a volume, without files", found.dataset.name)));
         }
-        let volume = Volume::open(&objsets::open(session, pool, &found.dataset, &self.pool.open)?)?;
+        let volume = Volume::open(&sets.open(&found.dataset)?)?;
         let last = found.dataset.name.rsplit('/').next().unwrap_or("volume");
         let Target { dir, name } = target(dest, last.as_bytes())?;
         let there = dir.look(&name)?;

@@ -32,11 +32,12 @@ use crate::held::{self, Held, Kept, Manner};
 use crate::known;
 use crate::live::{self, LiveArgs, LiveHow};
 use crate::log::{self, Filter};
-use crate::mounting::{self, Wanted};
+use crate::mounting;
 use crate::served::{self, Server as Other};
 use crate::session::Session;
 use crate::target::Output;
 use crate::ui;
+use ::mount::datasets::{self, Wanted};
 use ::mount::{How, Mounts};
 use control::{Endpoint, Server};
 use engine::LivePool;
@@ -424,15 +425,15 @@ impl Args {
         let pool = held.pool().ok_or_else(|| Failure::new("the pool is gone"))?;
         let (mut text, mut is_complete) = (String::new(), true);
         for wanted in &self.mounts {
-            let dir = mounting::mount(&pool, mounts, wanted)?;
+            let dir = datasets::mount(&pool, mounts, wanted)?;
             text.push_str(&mounting::made(&wanted.name, &dir));
         }
         if self.mount {
-            for wanted in mounting::all_wanted(pool.view())? {
-                match mounting::mount(&pool, mounts, &wanted) {
+            for wanted in datasets::all_wanted(pool.view())? {
+                match datasets::mount(&pool, mounts, &wanted) {
                     Ok(dir) => text.push_str(&mounting::made(&wanted.name, &dir)),
-                    Err(failure) => {
-                        failure.report(session);
+                    Err(e) => {
+                        Failure::from(e).report(session);
                         is_complete = false;
                     }
                 }

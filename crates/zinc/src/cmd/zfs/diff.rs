@@ -3,10 +3,11 @@
 use crate::args::PoolArgs;
 use crate::cmd::verb::{Served, Verb};
 use crate::failure::Failure;
+use crate::objsets::Sets;
 use crate::opening::Pools;
 use crate::progress::while_wanted;
 use crate::session::Session;
-use crate::{hints, objsets, ui};
+use crate::{hints, ui};
 use engine::diff::{self, Change, Diff, What};
 use engine::files::FileKind;
 use engine::{Dataset, Error, ErrorKind, Rule};
@@ -60,7 +61,8 @@ impl Verb for Args {
         let mut pools = Pools::new(self.pool.clone().of_files());
         let pool = pools.of(session, &self.from)?;
         while_wanted(session, |progress| {
-            let open = |dataset: &Dataset| objsets::open(session, pool, dataset, &self.pool.open);
+            let sets = Sets::new(session, pool, &self.pool.open);
+            let open = |dataset: &Dataset| sets.open(dataset);
             let diff = Diff::new(pool, &self.from, Some(&to), &open, progress);
             self.print(session, diff.map_err(|e| self.refused(&to, e))?, &to)
         })?;

@@ -1,17 +1,17 @@
 //! `zinc zfs get`: properties, one a line.
 
 use super::list::SPACE;
-use super::select::{Selected, Selection, Types, Wanted, named_by_path, select};
-use super::value::{self, Style};
+use super::select::{Wanted, named_by_path, select};
+use super::value;
 use crate::args::{DepthArgs, JsonArgs, TableArgs, words};
 use crate::cmd::verb::{Served, Verb};
 use crate::failure::Failure;
 use crate::opening::Pools;
 use crate::session::Session;
-use crate::ui::{self, Table};
-use engine::props;
-use engine::{Property, Source};
+use crate::ui;
 use std::process::ExitCode;
+use views::datasets::get::{Chosen, FIELDS, Field};
+use views::datasets::{Style, Types, asked_for, sort_by_name};
 
 /// Arguments of `zinc zfs get`.
 #[derive(clap::Args)]
@@ -42,24 +42,7 @@ pub struct Args {
     names: Vec<String>,
 }
 
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Field {
-    Name,
-    Property,
-    Value,
-    Received,
-    Source,
-}
-
 type Fields = std::sync::Arc<[Field]>;
-
-const FIELDS: [(&str, Field); 5] = [
-    ("name", Field::Name),
-    ("property", Field::Property),
-    ("value", Field::Value),
-    ("received", Field::Received),
-    ("source", Field::Source),
-];
 
 fn parse_fields(text: &str) -> Result<Fields, String> {
     match text {
@@ -68,34 +51,11 @@ fn parse_fields(text: &str) -> Result<Fields, String> {
     }
 }
 
-impl Field {
-    fn heading(self) -> &'static str {
-        match self {
-            Self::Name => "NAME",
-            Self::Property => "PROPERTY",
-            Self::Value => "VALUE",
-            Self::Received => "RECEIVED",
-            Self::Source => "SOURCE",
-        }
-    }
-}
-
 type Sources = std::sync::Arc<[&'static str]>;
 
 fn parse_sources(text: &str) -> Result<Sources, String> {
     let known = ["local", "default", "inherited", "received", "temporary", "none"];
     words(text, &known.map(|k| (k, k)), "source")
-}
-
-fn source_word(source: &Source) -> &'static str {
-    match source {
-        Source::None => "none",
-        Source::Default => "default",
-        Source::Local => "local",
-        Source::Inherited(_) => "inherited",
-        Source::Received => "received",
-        Source::Temporary => "temporary",
-    }
 }
 
 impl Verb for Args {
@@ -120,80 +80,21 @@ impl Verb for Args {
         let mut pools = Pools::new(pool);
         let recursive = self.recursive || depth.is_some() || self.names.is_empty();
         let wanted = Wanted::new(self.types, recursive, depth, Types::ALL);
-        let since = value::asked_for(names.iter().copied());
+        let since = asked_for(names.iter().copied());
         let named = named_by_path(session, &pools, &self.names)?;
         let Some(mut selection) = select(session, &mut pools, &named, &wanted, &since)? else {
             return Ok(ExitCode::SUCCESS);
         };
-        selection.sort_by_name();
+        sort_by_name(&mut selection.found);
+        let found = &selection.found;
+        let chosen = Chosen { all, names: &names, sources: self.sources.as_deref() };
+        let TableArgs { script, parsable } = self.table;
         if self.output.json {
-            self.print_json(session, &selection, all, &names);
-        } else {
-            self.print(session, &selection, all, &names);
-        }
-        Ok(selection.finish(session))
-    }
-}
-
-impl Args {
-    /// What is shown of a dataset: name, and the property when it has it.
-    fn rows<'s>(
-        &self,
-        s: &'s Selected,
-        all: bool,
-        names: &[&str],
-    ) -> Vec<(String, Option<&'s Property>)> {
-        let mut out: Vec<(String, Option<&Property>)> = match all {
-            true => s.properties.iter().map(|p| (p.name.clone(), Some(p))).collect(),
-            false => {
-                let full = |n: &&str| props::find_dataset(n).map_or(*n, |p| p.name).to_owned();
-                names.iter().map(|n| (full(n), s.property(n))).collect()
-            }
-        };
-        if let Some(sources) = &self.sources {
-            let word = |p: Option<&Property>| p.map_or("none", |p| source_word(&p.source));
-            out.retain(|(_, p)| sources.contains(&word(*p)));
-        }
-        out
-    }
-
-    fn print(&self, session: &Session, selection: &Selection, all: bool, names: &[&str]) {
-        let headings: Vec<&str> = self.fields.iter().map(|f| f.heading()).collect();
-        let mut table = Table::new(&headings, &[], self.table.script);
-        let mut any = false;
-        for s in &selection.found {
-            for (name, property) in self.rows(s, all, names) {
-                any = true;
-                let dash = || "-".to_owned();
-                let cell = |f: &Field| match f {
-                    Field::Name => s.name.clone(),
-                    Field::Property => name.clone(),
-                    Field::Value if name == "name" => s.name.clone(),
-                    Field::Value => {
-                        property.map_or_else(dash, |p| value::text(session, p, self.table.parsable))
-                    }
-                    Field::Received => {
-                        property.and_then(|p| p.received.clone()).unwrap_or_else(dash)
-                    }
-                    Field::Source => property.map_or_else(dash, |p| p.source.to_string()),
-                };
-                table.row(self.fields.iter().map(cell).collect());
-            }
-        }
-        if any {
+            let style = Style { parsable, json_int: self.output.json_int };
+            ui::json(session, &chosen.json(session, found, &style));
+        } else if let Some(table) = chosen.table(session, found, &self.fields, script, parsable) {
             ui::table(session, &table);
         }
-    }
-
-    fn print_json(&self, session: &Session, selection: &Selection, all: bool, names: &[&str]) {
-        let style = Style { parsable: self.table.parsable, json_int: self.output.json_int };
-        let mut content = serde_json::Map::new();
-        for s in &selection.found {
-            let rows = self.rows(s, all, names).into_iter();
-            let properties =
-                rows.map(|(n, p)| (n, value::property_json(session, p, &style))).collect();
-            content.insert(s.name.clone(), value::dataset(s, properties, &style));
-        }
-        ui::json(session, &crate::json::document("zfs get", "datasets", content));
+        Ok(selection.finish(session))
     }
 }

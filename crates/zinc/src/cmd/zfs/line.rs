@@ -7,8 +7,9 @@ use crate::cmd::verb::{Served, Verb};
 use crate::failure::Failure;
 use crate::kept;
 use crate::live::LiveArgs;
-use crate::mounting::{Down, Which, is_below, taken_down, with_new};
+use crate::mounting::{taken_down, with_new};
 use crate::session::Session;
+use ::mount::datasets::{Down, Which, is_below};
 use engine::datasets::{self, Younger};
 use std::process::ExitCode;
 

@@ -1,18 +1,18 @@
 //! `zinc zfs list`: datasets as a table, one a line.
 
-use super::select::{Selected, Selection, Types, Wanted, named_by_path, select};
+use super::select::{Wanted, named_by_path, select};
 use super::value;
 use crate::args::{DepthArgs, JsonArgs, TableArgs};
 use crate::cmd::verb::{Served, Verb};
 use crate::failure::Failure;
 use crate::opening::Pools;
 use crate::session::Session;
-use crate::ui::{self, Table};
+use crate::ui;
 use clap::{Arg, ArgMatches, Command, FromArgMatches};
 use engine::props;
-use engine::props::Shown;
-use std::cmp::Ordering;
 use std::process::ExitCode;
+use views::datasets::list::{compare, table};
+use views::datasets::{Style, Types, asked_for, document, sort_by_name};
 
 /// What `-o space` stands for.
 pub const SPACE: [&str; 7] = [
@@ -108,25 +108,33 @@ impl Verb for Args {
         let (pool, depth) = self.pool.split(session);
         let mut pools = Pools::new(pool);
         let recursive = self.recursive || depth.is_some() || self.names.is_empty();
-        let since = value::asked_for(columns.iter().map(String::as_str));
+        let since = asked_for(columns.iter().map(String::as_str));
         let wanted = Wanted::new(self.types, recursive, depth, Types::HEADS);
         let named = named_by_path(session, &pools, &self.names)?;
         let Some(mut selection) = select(session, &mut pools, &named, &wanted, &since)? else {
             return Ok(ExitCode::SUCCESS);
         };
-        selection.sort_by_name();
+        sort_by_name(&mut selection.found);
         let order = &self.order.0;
         selection.found.sort_by(|a, b| compare(a, b, order));
         if self.output.json {
             let found = &selection.found;
             let names: Vec<&str> =
                 columns.iter().map(String::as_str).filter(|c| *c != "name").collect();
-            let style =
-                value::Style { parsable: self.table.parsable, json_int: self.output.json_int };
-            ui::json(session, &value::document(session, "zfs list", found, &names, &style));
+            let style = Style { parsable: self.table.parsable, json_int: self.output.json_int };
+            ui::json(session, &document(session, "zfs list", found, &names, &style));
             return Ok(selection.finish(session));
         }
-        print(session, &selection, &columns, self.table.script, self.table.parsable);
+        let TableArgs { script, parsable } = self.table;
+        match selection.found.is_empty() {
+            true if selection.failures.is_empty() && !script => {
+                ui::error(session, "no datasets available\n");
+            }
+            true => {}
+            false => {
+                ui::table(session, &table(session, &selection.found, &columns, script, parsable));
+            }
+        }
         Ok(selection.finish(session))
     }
 }
@@ -151,62 +159,4 @@ fn columns(text: &str) -> Result<Vec<String>, Failure> {
         }
     }
     Ok(out)
-}
-
-fn print(
-    session: &Session,
-    selection: &Selection,
-    columns: &[String],
-    script: bool,
-    parsable: bool,
-) {
-    if selection.found.is_empty() {
-        if selection.failures.is_empty() && !script {
-            ui::error(session, "no datasets available\n");
-        }
-        return;
-    }
-    let native = |c: &String| props::find(&props::DATASET, c);
-    let heading = |c: &String| match native(c) {
-        Some(p) => p.column.to_owned(),
-        None => c.to_uppercase(),
-    };
-    let headings: Vec<String> = columns.iter().map(heading).collect();
-    let headings: Vec<&str> = headings.iter().map(String::as_str).collect();
-    let is_right = |c: &String| {
-        c.starts_with("written@") || native(c).is_some_and(|p| p.shown == Shown::Right)
-    };
-    let right: Vec<bool> = columns.iter().map(is_right).collect();
-    let mut table = Table::new(&headings, &right, script);
-    for s in &selection.found {
-        let cell = |c: &String| match c.as_str() {
-            "name" => s.name.clone(),
-            c => {
-                s.property(c).map_or_else(|| "-".to_owned(), |p| value::text(session, p, parsable))
-            }
-        };
-        table.row(columns.iter().map(cell).collect());
-    }
-    ui::table(session, &table);
-}
-
-/// By the properties asked for; what lacks one comes after what has it.
-fn compare(a: &Selected, b: &Selected, order: &[(String, bool)]) -> Ordering {
-    for (name, descending) in order {
-        let ordering = match (a.property(name), b.property(name)) {
-            _ if name == "name" => a.name.cmp(&b.name),
-            (None, None) => continue,
-            (None, Some(_)) => return Ordering::Greater,
-            (Some(_), None) => return Ordering::Less,
-            (Some(x), Some(y)) => match (x.number(), y.number()) {
-                (Some(m), Some(n)) => m.cmp(&n),
-                _ => x.value.cmp(&y.value),
-            },
-        };
-        let ordering = if *descending { ordering.reverse() } else { ordering };
-        if ordering != Ordering::Equal {
-            return ordering;
-        }
-    }
-    Ordering::Equal
 }

@@ -3,11 +3,12 @@
 use crate::cmd::mount::{Begin, Says, find, unmount_all};
 use crate::cmd::serve::{self, background};
 use crate::cmd::verb::{Served, Verb};
-use crate::failure::{FAILED, Failure};
+use crate::failure::Failure;
 use crate::live::{self, LiveArgs};
-use crate::mounting::{Wanted, all_wanted, mount};
+use crate::mounting::{follower, tell};
 use crate::session::Session;
 use crate::{known, served, ui};
+use ::mount::datasets::{Wanted, all_wanted};
 use ::mount::system;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -97,20 +98,9 @@ impl Mount {
 
     /// Mounts all of a pool that its properties say and that is not mounted.
     fn mount_all(&self, session: &Session, pool: &str) -> Result<ExitCode, Failure> {
-        if let Some(held) = session.held(pool) {
+        if session.held(pool).is_some() {
             let Some(client) = session.client() else { return Ok(ExitCode::FAILURE) };
-            let there = client.mounts.all();
-            let mut worst = ExitCode::SUCCESS;
-            for wanted in all_wanted(held.view())? {
-                if there.iter().any(|mounted| mounted.name == wanted.name) {
-                    continue;
-                }
-                if let Err(failure) = mount(&held, &client.mounts, &wanted) {
-                    failure.report(session);
-                    worst = ExitCode::from(FAILED);
-                }
-            }
-            return Ok(worst);
+            return Ok(tell(session, follower(client).mount_new(|_| true)));
         }
         served::or_forward(session, &self.live.search, pool, || {
             if self.inner {

@@ -9,48 +9,14 @@ use crate::session::Session;
 use crate::ui;
 use ::mount::system;
 use engine::errors::DslError as Error;
-use engine::props;
+use engine::properties::owner_property;
 use engine::{Dataset, Dsl, Pool};
 use engine::{DatasetKind, NamedBookmark, Property, PropertyContext, Source};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::path::Path;
 use std::process::ExitCode;
-
-/// Types of datasets; a set of them.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub struct Types(u8);
-
-impl Types {
-    pub const FILESYSTEM: Self = Self(props::applies::FILESYSTEM);
-    pub const SNAPSHOT: Self = Self(props::applies::SNAPSHOT);
-    pub const VOLUME: Self = Self(props::applies::VOLUME);
-    pub const BOOKMARK: Self = Self(props::applies::BOOKMARK);
-    /// What `zfs list` shows unless asked for more.
-    pub const HEADS: Self = Self(Self::FILESYSTEM.0 | Self::VOLUME.0);
-    pub const ALL: Self = Self(Self::HEADS.0 | Self::SNAPSHOT.0 | Self::BOOKMARK.0);
-
-    /// One of `other` is among these.
-    pub fn has(self, other: Self) -> bool {
-        self.0 & other.0 != 0
-    }
-
-    /// The words of `-t`, with a comma between.
-    pub fn parse(text: &str) -> Result<Self, String> {
-        let mut out = 0;
-        for word in text.split(',') {
-            out |= match word {
-                "filesystem" | "fs" => Self::FILESYSTEM.0,
-                "volume" | "vol" => Self::VOLUME.0,
-                "snapshot" | "snap" => Self::SNAPSHOT.0,
-                "bookmark" => Self::BOOKMARK.0,
-                "all" => Self::ALL.0,
-                other => return Err(format!("invalid type {other:?}")),
-            };
-        }
-        Ok(Self(out))
-    }
-}
+use views::datasets::{Selected, Types};
 
 /// What to look for.
 pub struct Wanted {
@@ -86,86 +52,6 @@ impl Wanted {
         }
         let why = "operation not applicable to datasets of this type";
         Err(Failure::new(format!("cannot open '{name}': {why}")))
-    }
-}
-
-/// A dataset that was asked for.
-#[derive(Serialize, Deserialize)]
-pub struct Selected {
-    pub name: String,
-    pub pool: String,
-    pub kind: Types,
-    pub create_txg: u64,
-    #[serde(with = "properties")]
-    pub properties: Vec<Property>,
-}
-
-/// Properties between a server and the command that shows them.
-mod properties {
-    use super::{Deserialize, Property, Serialize, Source, props};
-    use serde::{Deserializer, Serializer};
-
-    #[derive(Serialize, Deserialize)]
-    #[serde(remote = "Source")]
-    enum SourceForm {
-        None,
-        Default,
-        Local,
-        Inherited(String),
-        Received,
-        Temporary,
-    }
-
-    #[derive(Serialize, Deserialize)]
-    struct Form {
-        name: String,
-        value: String,
-        #[serde(with = "SourceForm")]
-        source: Source,
-        received: Option<String>,
-        /// The name in the table of OpenZFS's properties, of one that is there.
-        native: Option<String>,
-    }
-
-    pub(super) fn serialize<S: Serializer>(all: &[Property], to: S) -> Result<S::Ok, S::Error> {
-        to.collect_seq(all.iter().map(|p| Form {
-            name: p.name.clone(),
-            value: p.value.clone(),
-            source: p.source.clone(),
-            received: p.received.clone(),
-            native: p.native.map(|native| native.name.to_owned()),
-        }))
-    }
-
-    pub(super) fn deserialize<'de, D: Deserializer<'de>>(
-        from: D,
-    ) -> Result<Vec<Property>, D::Error> {
-        let property = |form: Form| Property {
-            name: form.name,
-            value: form.value,
-            source: form.source,
-            received: form.received,
-            native: form.native.and_then(|name| props::find(&props::DATASET, &name)),
-        };
-        Ok(Vec::<Form>::deserialize(from)?.into_iter().map(property).collect())
-    }
-}
-
-impl Selected {
-    /// The word of the property `type`.
-    pub fn kind_name(&self) -> &'static str {
-        match self.kind {
-            Types::FILESYSTEM => "FILESYSTEM",
-            Types::VOLUME => "VOLUME",
-            Types::SNAPSHOT => "SNAPSHOT",
-            _ => "BOOKMARK",
-        }
-    }
-
-    /// A property by name or heading; `None` when it has none of that name.
-    pub fn property(&self, name: &str) -> Option<&Property> {
-        let wanted = props::find_dataset(name).map_or(name, |p| p.name);
-        self.properties.iter().find(|p| p.name == wanted)
     }
 }
 
@@ -418,7 +304,8 @@ impl<'a> Finder<'a> {
     ) -> engine::errors::DslResult<()> {
         let mut properties = self.dsl().properties(dataset, &self.context)?;
         for name in self.since {
-            let made = match owners::property(session, self.dsl(), dataset, name) {
+            let is_called = |kind, id, name: &str| owners::is_called(session, kind, id, name);
+            let made = match owner_property(self.dsl(), dataset, name, &is_called) {
                 None => self.dsl().property(dataset, &self.context, name)?,
                 owned => owned,
             };
@@ -513,22 +400,6 @@ impl Selection {
         if self.names.insert(new.name.clone()) {
             self.found.push(new);
         }
-    }
-
-    /// In the order of names; snapshots follow their dataset, oldest first, then bookmarks.
-    pub fn sort_by_name(&mut self) {
-        let key = |s: &Selected| {
-            let head = s.name.split(['@', '#']).next().unwrap_or_default().to_owned();
-            let rank = match s.kind {
-                Types::SNAPSHOT => 1,
-                Types::BOOKMARK => 2,
-                _ => 0,
-            };
-            // Snapshots were found in the order of their chain: it decides among those of one txg.
-            let name = if rank == 1 { String::new() } else { s.name.clone() };
-            (head, rank, s.create_txg, name)
-        };
-        self.found.sort_by_cached_key(key);
     }
 
     /// Says what could not be read; the exit code.

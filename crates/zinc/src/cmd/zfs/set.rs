@@ -1,15 +1,16 @@
 //! `zinc zfs set` and `zinc zfs inherit`: properties of datasets that are there.
 
 use super::changes::divide;
-use super::owners::{self, Limit};
+use super::owners::Limit;
 use super::snapshot::one_pool;
 use crate::cannot::cannot;
 use crate::cmd::verb::{Served, Verb};
 use crate::failure::Failure;
 use crate::live::LiveArgs;
-use crate::mounting::{Changes, with_properties};
+use crate::mounting::with_properties;
 use crate::session::Session;
 use crate::{hints, kept};
+use ::mount::datasets::Changes;
 use engine::properties::{self, Setting};
 use engine::props::{self, Access};
 use engine::{ErrorKind, Hint, Place};
@@ -56,7 +57,7 @@ fn refuse_unwritten(dataset: &str, setting: &str) -> Result<(), Failure> {
             "'{property}' is readonly: whether a dataset is encrypted is said when it is created"
         )),
         "version" => fail("zinc does not change the version of a file system".to_owned()),
-        _ if owners::is_default_quota(property) => {
+        _ if properties::is_default_quota(property) => {
             fail(format!("'{property}': zinc does not set quotas of all owners yet"))
         }
         _ => Ok(()),

@@ -3,36 +3,13 @@
 use crate::args::{JsonArgs, PoolArgs, TableArgs, words};
 use crate::cmd::verb::{Served, Verb};
 use crate::failure::Failure;
-use crate::json;
-use crate::objsets::filesystem;
+use crate::objsets::Sets;
 use crate::opening::Pools;
 use crate::session::Session;
-use crate::ui::{self, Table};
-use engine::files::{SpaceKind, SpaceRow};
-use engine::nicenum::{nicebytes, nicenum};
-use serde_json::{Map, Value, json};
-use std::cmp::Ordering;
+use crate::ui;
+use engine::files::SpaceKind;
 use std::process::ExitCode;
-
-/// Columns by name.
-const FIELDS: [(&str, Field); 6] = [
-    ("type", Field::Type),
-    ("name", Field::Name),
-    ("used", Field::Used),
-    ("quota", Field::Quota),
-    ("objused", Field::Objects),
-    ("objquota", Field::ObjectQuota),
-];
-
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Field {
-    Type,
-    Name,
-    Used,
-    Quota,
-    Objects,
-    ObjectQuota,
-}
+use views::datasets::owners::{FIELDS, Field, Owners, type_of};
 
 type Fields = std::sync::Arc<[Field]>;
 
@@ -95,16 +72,6 @@ fn parse_types(text: &str) -> Result<Types, String> {
     Ok(out.into())
 }
 
-fn type_of(kind: SpaceKind, row: &SpaceRow) -> &'static str {
-    match (kind, row.domain.is_some()) {
-        (SpaceKind::User, false) => "POSIX User",
-        (SpaceKind::User, true) => "SMB User",
-        (SpaceKind::Group, false) => "POSIX Group",
-        (SpaceKind::Group, true) => "SMB Group",
-        (SpaceKind::Project, _) => "Project",
-    }
-}
-
 /// The space of one kind of owners.
 pub struct Of(pub SpaceKind, pub Args);
 
@@ -118,111 +85,25 @@ impl Verb for Of {
         let mut pools = Pools::new(args.pool.clone());
         let pool = pools.of(session, &args.dataset)?;
         let dataset = pool.dsl().by_name(&args.dataset)?;
-        let fs = filesystem(session, pool, &dataset, &args.pool.open)?;
+        let fs = Sets::new(session, pool, &args.pool.open).filesystem(&dataset)?;
         let mut rows = fs.space(kind)?;
         if let Some(types) = &args.types {
             rows.retain(|r| types.contains(&type_of(kind, r)));
         }
-        rows.sort_by(|a, b| args.compare(session, kind, a, b));
+        let owners = Owners {
+            here: session,
+            kind,
+            is_numeric: args.numeric,
+            is_parsable: args.table.parsable,
+        };
+        rows.sort_by(|a, b| owners.compare((&args.ascending, &args.descending), a, b));
         if args.output.json {
-            args.print_json(session, kind, &rows);
+            ui::json(session, &owners.json(&args.dataset, &rows, args.output.json_int));
             return Ok(ExitCode::SUCCESS);
         }
         let all = || FIELDS.iter().map(|(_, f)| *f).collect();
         let fields: Fields = args.fields.clone().unwrap_or_else(all);
-        let names: Vec<String> = fields.iter().map(|f| heading(*f)).collect();
-        let headings: Vec<&str> = names.iter().map(String::as_str).collect();
-        let right: Vec<bool> =
-            fields.iter().map(|f| !matches!(f, Field::Type | Field::Name)).collect();
-        let mut table = Table::new(&headings, &right, args.table.script);
-        // Old pools do not count objects.
-        let counted = rows.iter().any(|r| r.objects.is_some());
-        for row in &rows {
-            let cell = |f: &Field| match f {
-                Field::Objects | Field::ObjectQuota if !counted => "-".to_owned(),
-                f => args.cell(session, kind, row, *f),
-            };
-            table.row(fields.iter().map(cell).collect());
-        }
-        ui::table(session, &table);
+        ui::table(session, &owners.table(&rows, &fields, args.table.script));
         Ok(ExitCode::SUCCESS)
     }
-}
-
-impl Args {
-    fn print_json(&self, session: &Session, kind: SpaceKind, rows: &[SpaceRow]) {
-        let int = self.output.json_int;
-        let number = |n: Option<u64>| n.map_or(Value::Null, |n| json::number(n, int));
-        let row = |r: &SpaceRow| {
-            json!({
-                "type": type_of(kind, r),
-                "name": self.name(session, kind, r),
-                "id": r.id_text(),
-                "used": number(r.used),
-                "quota": number(r.quota),
-                "objused": number(r.objects),
-                "objquota": number(r.object_quota),
-            })
-        };
-        let verb = match kind {
-            SpaceKind::User => "zfs userspace",
-            SpaceKind::Group => "zfs groupspace",
-            SpaceKind::Project => "zfs projectspace",
-        };
-        let rows: Vec<Value> = rows.iter().map(row).collect();
-        let content = Map::from_iter([(self.dataset.clone(), Value::Array(rows))]);
-        ui::json(session, &json::document(verb, "datasets", content));
-    }
-
-    fn name(&self, session: &Session, kind: SpaceKind, row: &SpaceRow) -> String {
-        let known = match kind {
-            SpaceKind::User => session.user_name(row.id),
-            SpaceKind::Group => session.group_name(row.id),
-            SpaceKind::Project => None,
-        };
-        match known.filter(|_| !self.numeric && row.domain.is_none()) {
-            Some(name) => name.to_owned(),
-            None => row.id_text(),
-        }
-    }
-
-    fn cell(&self, session: &Session, kind: SpaceKind, row: &SpaceRow, field: Field) -> String {
-        let none = |n: u64, nice: fn(u64) -> String| match (n, self.table.parsable) {
-            (n, true) => n.to_string(),
-            (0, false) => "none".to_owned(),
-            (n, false) => nice(n),
-        };
-        match field {
-            Field::Type => type_of(kind, row).to_owned(),
-            Field::Name => self.name(session, kind, row),
-            Field::Used if self.table.parsable => row.used.unwrap_or(0).to_string(),
-            Field::Used => nicebytes(row.used.unwrap_or(0)),
-            Field::Quota => none(row.quota.unwrap_or(0), nicebytes),
-            Field::ObjectQuota => none(row.object_quota.unwrap_or(0), nicenum),
-            Field::Objects if self.table.parsable => row.objects.unwrap_or(0).to_string(),
-            Field::Objects => nicenum(row.objects.unwrap_or(0)),
-        }
-    }
-
-    fn compare(&self, session: &Session, kind: SpaceKind, a: &SpaceRow, b: &SpaceRow) -> Ordering {
-        let by = |field: &Field| match field {
-            Field::Type => type_of(kind, a).cmp(type_of(kind, b)),
-            Field::Name if self.numeric => (&a.domain, a.id).cmp(&(&b.domain, b.id)),
-            Field::Name => self.name(session, kind, a).cmp(&self.name(session, kind, b)),
-            Field::Used => a.used.cmp(&b.used),
-            Field::Quota => a.quota.cmp(&b.quota),
-            Field::Objects => a.objects.cmp(&b.objects),
-            Field::ObjectQuota => a.object_quota.cmp(&b.object_quota),
-        };
-        let up = self.ascending.iter().map(&by);
-        let down = self.descending.iter().map(|f| by(f).reverse());
-        let usual = [Field::Type, Field::Name];
-        let order = up.chain(down).chain(usual.iter().map(&by));
-        order.fold(Ordering::Equal, Ordering::then)
-    }
-}
-
-fn heading(field: Field) -> String {
-    let found = FIELDS.iter().find(|(_, f)| *f == field);
-    found.map_or_else(String::new, |(name, _)| name.to_uppercase())
 }

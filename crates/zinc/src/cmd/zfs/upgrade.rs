@@ -1,6 +1,6 @@
 //! `zinc zfs upgrade`: versions of file systems. Each is told; none is changed yet.
 
-use super::select::{Selected, Selection, Types, Wanted, select};
+use super::select::{Selection, Wanted, select};
 use crate::args::PoolArgs;
 use crate::cmd::verb::{Served, Verb};
 use crate::failure::Failure;
@@ -9,6 +9,7 @@ use crate::session::Session;
 use crate::ui;
 use std::fmt::Write as _;
 use std::process::ExitCode;
+use views::datasets::{Selected, Types, sort_by_name};
 
 /// The version of new file systems, and the newest there is.
 const NEWEST: u64 = 5;
@@ -63,7 +64,7 @@ impl Verb for Args {
         let Some(mut selection) = select(session, &mut pools, &self.names, &wanted, &[])? else {
             return Ok(ExitCode::SUCCESS);
         };
-        selection.sort_by_name();
+        sort_by_name(&mut selection.found);
         if self.all || !self.names.is_empty() {
             return upgrade(session, &selection);
         }

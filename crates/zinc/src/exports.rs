@@ -1,24 +1,17 @@
 //! Volumes, snapshots of them and files, as disks for other programs (NBD).
 
-mod extents;
-mod file;
-mod volume;
-
-pub use volume::Place;
-
 use crate::failure::Failure;
 use crate::held::Held;
 use crate::session::Session;
 use crate::{served, ui};
+use ::exports::{FileSource, Place, VolumeSource};
 use control::{Endpoint, Presence};
 use engine::LivePool;
 use engine::datasets::pool_of;
-use file::FileSource;
 use nbd::{Listener, Server, Source};
 use std::net::{SocketAddr, TcpListener};
 use std::path::PathBuf;
 use std::sync::Arc;
-use volume::VolumeSource;
 
 /// What is exported, and where clients find it.
 #[derive(Clone, Debug)]
@@ -47,7 +40,10 @@ impl Exports {
     /// The files, open.
     pub fn file_sources(&self) -> Result<Vec<Arc<dyn Source>>, Failure> {
         let source = |path: &PathBuf| -> Result<Arc<dyn Source>, Failure> {
-            Ok(Arc::new(FileSource::open(path)?))
+            let fail = |e: std::io::Error| {
+                Failure::new(format!("cannot export {}", path.display())).because(e.to_string())
+            };
+            Ok(Arc::new(FileSource::open(path).map_err(fail)?))
         };
         self.files.iter().map(source).collect()
     }
@@ -55,7 +51,9 @@ impl Exports {
     /// The volumes.
     pub fn volume_sources(&self, place: &Place) -> Result<Vec<Arc<dyn Source>>, Failure> {
         let source = |name: &String| -> Result<Arc<dyn Source>, Failure> {
-            Ok(Arc::new(VolumeSource::new(place.clone(), name, self.is_read_only)?))
+            let fail = |e| Failure::from(e).about(&format!("cannot export '{name}'"));
+            let volume = VolumeSource::new(place.clone(), name, self.is_read_only);
+            Ok(Arc::new(volume.map_err(fail)?))
         };
         self.volumes.iter().map(source).collect()
     }

@@ -1,7 +1,6 @@
 //! Volumes and their snapshots.
 
-use super::extents::{push, read_only};
-use crate::failure::Failure;
+use crate::extents::{push, read_only};
 use engine::diff::VolumeDiff;
 use engine::errors::ZplError;
 use engine::live::InUse;
@@ -53,15 +52,17 @@ struct VolumeExport {
 
 impl VolumeSource {
     /// Looks whether it is there.
-    pub fn new(place: Place, name: &str, is_read_only: bool) -> Result<Self, Failure> {
+    ///
+    /// # Errors
+    /// It is not, is no volume, or cannot be read.
+    pub fn new(place: Place, name: &str, is_read_only: bool) -> engine::Result<Self> {
         let is_read_only = is_read_only || name.contains('@') || matches!(place, Place::Devices(_));
-        let fail = |e: Error| Failure::from(e).about(&format!("cannot export '{name}'"));
         let in_use = match &place {
-            Place::Held(pool) => Some(pool.hold_open(name).map_err(|e| fail(e.into()))?),
+            Place::Held(pool) => Some(pool.hold_open(name)?),
             Place::Devices(_) => None,
         };
         let source = Self { place, name: name.to_owned(), is_read_only, _in_use: in_use };
-        source.volume().map_err(fail)?;
+        source.volume()?;
         Ok(source)
     }
 
@@ -121,7 +122,7 @@ fn trouble(error: impl Into<Error>) -> Trouble {
         ErrorKind::Invalid => Errno::Invalid,
         _ => Errno::Io,
     };
-    Trouble::new(errno, crate::ui::escape::line(&error.to_string()))
+    Trouble::new(errno, term::escape::line(&error.to_string()))
 }
 
 impl VolumeExport {

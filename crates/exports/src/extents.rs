@@ -3,7 +3,7 @@
 use nbd::{Errno, Extent, Trouble};
 
 /// Appends a range to extents, or makes the last one longer. Whether there was room.
-pub fn push(extents: &mut Vec<Extent>, max: usize, length: u64, is: bool) -> bool {
+pub(crate) fn push(extents: &mut Vec<Extent>, max: usize, length: u64, is: bool) -> bool {
     if length == 0 {
         return true;
     }
@@ -19,6 +19,6 @@ pub fn push(extents: &mut Vec<Extent>, max: usize, length: u64, is: bool) -> boo
 }
 
 /// What a client is told that wants to change what cannot be changed.
-pub fn read_only() -> Trouble {
+pub(crate) fn read_only() -> Trouble {
     Trouble::new(Errno::Permission, "the export is read-only")
 }

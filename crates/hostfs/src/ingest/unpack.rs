@@ -1,114 +1,66 @@
 //! An archive into a pool, as `tar -x` would unpack it.
 
-use super::now;
-use crate::cmd::cp::report::CopyReport;
-use crate::failure::{Failure, one_line};
-use crate::place::printable;
-use crate::session::Session;
+use super::DEPTH_MAX;
 use archive::{Archive, EntryType, Member};
 use engine::files::{NewKind, SetAttrs, Time};
 use engine::ingest::{Attributes, CHUNK, Ingest, Spot, Write};
-use engine::{Cancelled, Error, Progress, Result};
-use hostfs::ingest::DEPTH_MAX;
+use engine::{Cancelled, Error, Result};
 use std::collections::HashSet;
 use std::ffi::OsStr;
-use std::fs::File;
-use std::io::{self, Read};
+use std::io::Read;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Component, Path, PathBuf};
-use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
-use std::time::Duration;
+use term::{escape, without_number};
 
-/// Unpacks an archive into the directory `dir`. `-` is standard input.
-pub fn extract(
+/// Why an archive was not unpacked to its end.
+#[derive(Debug)]
+pub enum UnpackError {
+    /// The archive cannot be read, or is none.
+    Archive(Error),
+    /// Nothing can be unpacked after this member.
+    Member {
+        /// Its path.
+        name: Vec<u8>,
+        /// What happened.
+        why: Error,
+    },
+}
+
+/// Is told of members that were left out: path, and why.
+pub type Failed<'a> = &'a dyn Fn(&[u8], &Error);
+
+/// Unpacks an archive into the directory `dir`. Members that cannot be are left out, and told.
+///
+/// # Errors
+/// What ends the whole; what was unpacked before stays.
+pub fn unpack(
     ingest: &Ingest<'_>,
-    report: &CopyReport,
+    failed: Failed<'_>,
     dir: u64,
-    path: &Path,
-) -> std::result::Result<(), Failure> {
-    let fail = |why: &Error| {
-        Failure::new(format!("cannot read archive '{}'", printable(path.as_os_str().as_bytes())))
-            .because(one_line(why))
-    };
-    let source: Box<dyn Read> = match path == Path::new("-") {
-        true => input(&report.session, ingest.progress).map_err(|e| fail(&e.into()))?,
-        false => Box::new(File::open(path).map_err(|e| fail(&e.into()))?),
-    };
+    source: impl Read,
+) -> std::result::Result<(), UnpackError> {
     let mut archive = Archive::new(source);
-    let mut unpack = Unpack::new(ingest, report, dir);
+    let mut unpack = Unpack::new(ingest, failed, dir);
     let ended = loop {
         if ingest.progress.check().is_err() {
-            break Err(fail(&Error::from(Cancelled)));
+            break Err(UnpackError::Archive(Error::from(Cancelled)));
         }
         match archive.next_member() {
             Ok(None) => break Ok(()),
             Ok(Some(mut member)) => {
-                if let Err(e) = unpack.member(&mut archive, &mut member) {
+                if let Err(why) = unpack.member(&mut archive, &mut member) {
                     unpack.refused(&member);
-                    if e.kind().ends_all() {
-                        let what = format!("cannot unpack '{}'", printable(&member.path));
-                        return Err(Failure::new(what).because(one_line(&e)));
+                    if why.kind().ends_all() {
+                        return Err(UnpackError::Member { name: member.path, why });
                     }
-                    report.failed(&member.path, &one_line(&e));
+                    failed(&member.path, &why);
                 }
             }
-            Err(e) => break Err(fail(&of_archive(e))),
+            Err(e) => break Err(UnpackError::Archive(of_archive(e))),
         }
     };
     unpack.set_times()?;
     ended
-}
-
-/// Standard input. That of a client is read by a thread of its own: a pipe that nobody writes to
-/// must not hold what serves a client that is gone.
-fn input<'p>(session: &Session, progress: &'p Progress) -> io::Result<Box<dyn Read + 'p>> {
-    let Some(client) = session.client() else { return session.input() };
-    let mut input = client.input.try_clone()?;
-    let (send, pieces) = mpsc::sync_channel(1);
-    let read = move || {
-        loop {
-            let mut piece = vec![0; 256 << 10];
-            let got = input.read(&mut piece).map(|n| {
-                piece.truncate(n);
-                piece
-            });
-            let is_end = !got.as_ref().is_ok_and(|p| !p.is_empty());
-            if send.send(got).is_err() || is_end {
-                return;
-            }
-        }
-    };
-    std::thread::Builder::new().name("input".to_owned()).spawn(read)?;
-    Ok(Box::new(Piped { progress, pieces, piece: Vec::new(), at: 0 }))
-}
-
-/// Input that another thread reads.
-struct Piped<'p> {
-    progress: &'p Progress,
-    pieces: Receiver<io::Result<Vec<u8>>>,
-    piece: Vec<u8>,
-    at: usize,
-}
-
-impl Read for Piped<'_> {
-    fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
-        while self.at == self.piece.len() {
-            self.progress.check().map_err(io::Error::other)?;
-            self.piece = match self.pieces.recv_timeout(Duration::from_millis(100)) {
-                Ok(piece) => piece?,
-                Err(RecvTimeoutError::Timeout) => continue,
-                Err(RecvTimeoutError::Disconnected) => return Ok(0),
-            };
-            self.at = 0;
-            if self.piece.is_empty() {
-                return Ok(0);
-            }
-        }
-        let n = out.len().min(self.piece.len() - self.at);
-        out[..n].copy_from_slice(&self.piece[self.at..self.at + n]);
-        self.at += n;
-        Ok(n)
-    }
 }
 
 /// A directory whose times are set when all is in it.
@@ -121,7 +73,7 @@ struct Timed {
 
 struct Unpack<'u, 'a> {
     ingest: &'u Ingest<'a>,
-    report: &'u CopyReport,
+    failed: Failed<'u>,
     top: u64,
     /// Names and objects of the directories on the way to the last member: the next one is mostly
     /// in the same directory.
@@ -133,9 +85,9 @@ struct Unpack<'u, 'a> {
 }
 
 impl<'u, 'a> Unpack<'u, 'a> {
-    fn new(ingest: &'u Ingest<'a>, report: &'u CopyReport, top: u64) -> Self {
+    fn new(ingest: &'u Ingest<'a>, failed: Failed<'u>, top: u64) -> Self {
         let (trail, timed, refused) = Default::default();
-        Self { ingest, report, top, trail, timed, refused }
+        Self { ingest, failed, top, trail, timed, refused }
     }
 
     /// The directory of that path, made as far as it is missing.
@@ -217,7 +169,7 @@ impl<'u, 'a> Unpack<'u, 'a> {
                 let (uid, gid) = (Some(a.uid), Some(a.gid));
                 let set = SetAttrs { uid, gid, ..SetAttrs::default() };
                 if self.ingest.owner {
-                    self.ingest.fs.set_attrs(object, &set, now())?;
+                    self.ingest.fs.set_attrs(object, &set, (self.ingest.clock)())?;
                 }
             }
             false => self.ingest.set_attributes(object, a, spot)?,
@@ -235,7 +187,7 @@ impl<'u, 'a> Unpack<'u, 'a> {
         };
         let from = self.dir(above)?;
         if self.refused.contains(&(from, name.as_bytes().to_vec())) {
-            let name = printable(target);
+            let name = escape::name(target);
             return Err(Error::external(format!(
                 "a second name of '{name}', which was not unpacked"
             )));
@@ -246,14 +198,13 @@ impl<'u, 'a> Unpack<'u, 'a> {
     }
 
     /// Gives the directories their times, which what was made in them changed.
-    fn set_times(&self) -> std::result::Result<(), Failure> {
+    fn set_times(&self) -> std::result::Result<(), UnpackError> {
         for dir in self.timed.iter().rev() {
-            if let Err(e) = self.ingest.times(dir.object, dir.atime, dir.mtime) {
-                if e.kind().ends_all() {
-                    let what = format!("cannot unpack '{}'", printable(&dir.name));
-                    return Err(Failure::new(what).because(one_line(&e)));
+            if let Err(why) = self.ingest.times(dir.object, dir.atime, dir.mtime) {
+                if why.kind().ends_all() {
+                    return Err(UnpackError::Member { name: dir.name.clone(), why });
                 }
-                self.report.failed(&dir.name, &one_line(&e));
+                (self.failed)(&dir.name, &why);
             }
         }
         Ok(())
@@ -274,8 +225,8 @@ fn of_archive(e: archive::Error) -> Error {
     match e {
         archive::Error::Read(e) => e.into(),
         archive::Error::Member { name, cause } => {
-            let cause = one_line(&of_archive(*cause));
-            Error::external(format!("'{}': {cause}", printable(&name)))
+            let cause = without_number(of_archive(*cause).to_string());
+            Error::external(format!("'{}': {cause}", escape::name(&name)))
         }
         e => Error::external(e.to_string()),
     }

@@ -13,10 +13,9 @@
 //! `path_hex` stands for `path` where that is no UTF-8. A later run appends: what follows the last
 //! `start` is what counts, with the whole files (`done`, 0 bytes lost) of all runs before.
 
-use crate::failure::without_number;
+use crate::extract::{Lost, Sink};
+use crate::{Dir, Look};
 use engine::Node;
-use hostfs::extract::{Lost, Sink};
-use hostfs::{Dir, Look};
 use rustix::fs::{Mode, OFlags, openat};
 use serde_json::{Map, Value, json};
 use sha2::{Digest as _, Sha256};
@@ -25,6 +24,7 @@ use std::fs::File;
 use std::io::{self, BufRead as _, BufReader, Read as _, Seek as _, Write as _};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
+use term::without_number;
 
 /// Name of the log in the destination.
 pub const LOG_NAME: &str = "rescue.jsonl";

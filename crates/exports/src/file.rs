@@ -1,7 +1,6 @@
 //! A file of this machine, for reading.
 
-use super::extents::{push, read_only};
-use crate::failure::Failure;
+use crate::extents::{push, read_only};
 use nbd::{Errno, Export, Extent, Facts, Source, Status, Trouble};
 use rustix::fs::{SeekFrom, seek};
 use std::fs::File;
@@ -25,19 +24,19 @@ struct FileExport {
 
 impl FileSource {
     /// Opens it.
-    pub fn open(path: &Path) -> Result<Self, Failure> {
-        let shown = path.display().to_string();
-        let fail = |why: String| Failure::new(format!("cannot export {shown}")).because(why);
+    ///
+    /// # Errors
+    /// It cannot be opened for reading, or is a folder.
+    pub fn open(path: &Path) -> io::Result<Self> {
         // A pipe is not waited for.
-        let file = engine::devices::open_input(path).map_err(|e| fail(e.to_string()))?;
-        let kind = file.metadata().map_err(|e| fail(e.to_string()))?.file_type();
-        if kind.is_dir() {
-            return Err(fail("it is a folder".to_owned()));
+        let file = engine::devices::open_input(path)?;
+        if file.metadata()?.is_dir() {
+            return Err(io::Error::other("it is a folder"));
         }
-        let size = seek(&file, SeekFrom::End(0)).map_err(|e| fail(e.to_string()))?;
+        let size = seek(&file, SeekFrom::End(0))?;
         let facts = Facts { size, is_read_only: true, block_size: 4096, since: Vec::new() };
         let file = Arc::new(FileExport { file, facts, seeking: Mutex::default() });
-        Ok(Self { name: shown, file })
+        Ok(Self { name: path.display().to_string(), file })
     }
 }
 

@@ -1,0 +1,106 @@
+//! Properties of users, groups and projects: `userused@NAME`, `groupquota@ID` and their like.
+
+use dsl::{Dataset, Dsl, Property, Source};
+use zpl::{Filesystem, SpaceKind, SpaceRow};
+
+/// What such a property says.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum OwnerFigure {
+    /// Bytes that are used.
+    Used,
+    /// Bytes that may be.
+    Quota,
+    /// Objects that there are.
+    Objects,
+    /// Objects that there may be.
+    ObjectQuota,
+}
+
+const KINDS: [(&str, SpaceKind); 3] =
+    [("user", SpaceKind::User), ("group", SpaceKind::Group), ("project", SpaceKind::Project)];
+const FIGURES: [(&str, OwnerFigure); 4] = [
+    ("used", OwnerFigure::Used),
+    ("quota", OwnerFigure::Quota),
+    ("objused", OwnerFigure::Objects),
+    ("objquota", OwnerFigure::ObjectQuota),
+];
+
+/// A property's name in its parts; `None` when it is another property.
+///
+/// ```
+/// use engine::properties::{OwnerFigure, parse_owner};
+///
+/// let (_, figure, owner) = parse_owner("userquota@ann").unwrap();
+/// assert_eq!((figure, owner), (OwnerFigure::Quota, "ann"));
+/// ```
+#[must_use]
+pub fn parse_owner(name: &str) -> Option<(SpaceKind, OwnerFigure, &str)> {
+    let (property, owner) = name.split_once('@').filter(|(_, o)| !o.is_empty())?;
+    KINDS.iter().find_map(|(word, kind)| {
+        let rest = property.strip_prefix(word)?;
+        FIGURES.iter().find(|(w, _)| *w == rest).map(|(_, what)| (*kind, *what, owner))
+    })
+}
+
+/// Whether `name` is the quota of all owners that have none of their own.
+#[must_use]
+pub fn is_default_quota(name: &str) -> bool {
+    let of_all = name.strip_prefix("default");
+    let is_kind = |rest: &str| {
+        KINDS.iter().any(|(kind, _)| {
+            rest.strip_prefix(kind).is_some_and(|what| matches!(what, "quota" | "objquota"))
+        })
+    };
+    of_all.is_some_and(is_kind)
+}
+
+/// The property of a file system or a snapshot of one; `None` for what has no owners. `is_called`
+/// says whether an owner of a kind, by number, has a name.
+pub fn owner_property(
+    dsl: &Dsl,
+    dataset: &Dataset,
+    name: &str,
+    is_called: &dyn Fn(SpaceKind, u64, &str) -> bool,
+) -> Option<Property> {
+    let (kind, what, owner) = parse_owner(name)?;
+    let fs = Filesystem::open(dsl.objset(dataset).ok()?).ok()?;
+    let rows = fs.space(kind).ok()?;
+    let is_owner = |row: &&SpaceRow| match owner.parse::<u64>() {
+        Ok(id) => row.domain.is_none() && row.id == id,
+        Err(_) if row.domain.is_some() => row.id_text() == owner,
+        Err(_) => is_called(kind, row.id, owner),
+    };
+    let value = rows.iter().find(is_owner).and_then(|row| match what {
+        OwnerFigure::Used => row.used,
+        OwnerFigure::Quota => row.quota,
+        OwnerFigure::Objects => row.objects,
+        OwnerFigure::ObjectQuota => row.object_quota,
+    });
+    Some(Property {
+        name: name.to_owned(),
+        value: value.unwrap_or(0).to_string(),
+        source: Source::Local,
+        received: None,
+        native: None,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_have_three_parts() {
+        assert_eq!(
+            parse_owner("userused@root"),
+            Some((SpaceKind::User, OwnerFigure::Used, "root"))
+        );
+        assert_eq!(
+            parse_owner("projectobjquota@7"),
+            Some((SpaceKind::Project, OwnerFigure::ObjectQuota, "7"))
+        );
+        for other in ["userused", "userused@", "written@x", "defaultuserquota", "userobj@0"] {
+            assert_eq!(parse_owner(other), None, "{other}");
+        }
+    }
+}

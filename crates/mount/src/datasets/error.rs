@@ -1,0 +1,82 @@
+//! Why a dataset is not mounted, or stays mounted.
+
+use crate::Error;
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+/// Why something was not done to the mount of a dataset.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum DatasetError {
+    /// There is no such option of mounts.
+    Option(String),
+    /// The dataset cannot be mounted as it is.
+    Refused {
+        /// Its name.
+        name: String,
+        /// What is in the way.
+        why: String,
+    },
+    /// The pool says no.
+    Engine {
+        /// What was to be done to the dataset: `open`, `mount`.
+        doing: &'static str,
+        /// Its name.
+        name: String,
+        /// Why.
+        error: engine::Error,
+    },
+    /// The system does not mount it.
+    System {
+        /// The dataset.
+        name: String,
+        /// Why.
+        error: Error,
+    },
+    /// It stays mounted.
+    Unmount {
+        /// Where it is mounted.
+        dir: PathBuf,
+        /// Why.
+        error: Error,
+    },
+    /// Its properties have changed, and its mount has the options it had.
+    Remount(Error),
+}
+
+impl DatasetError {
+    pub(super) fn refused(name: &str, why: &str) -> Self {
+        Self::Refused { name: name.to_owned(), why: why.to_owned() }
+    }
+
+    pub(super) fn engine(doing: &'static str, name: &str, error: impl Into<engine::Error>) -> Self {
+        Self::Engine { doing, name: name.to_owned(), error: error.into() }
+    }
+
+    pub(super) fn system(name: &str, error: Error) -> Self {
+        Self::System { name: name.to_owned(), error }
+    }
+
+    pub(super) fn unmount(dir: &Path, error: Error) -> Self {
+        Self::Unmount { dir: dir.to_owned(), error }
+    }
+}
+
+impl fmt::Display for DatasetError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Option(name) => write!(f, "no mount option is named '{name}'"),
+            Self::Refused { name, why } => write!(f, "cannot mount '{name}': {why}"),
+            Self::Engine { doing, name, error } => write!(f, "cannot {doing} '{name}': {error}"),
+            Self::System { name, error } => write!(f, "cannot mount '{name}': {error}"),
+            Self::Unmount { dir, error } => {
+                write!(f, "cannot unmount '{}': {error}", dir.display())
+            }
+            Self::Remount(error) => {
+                write!(f, "property may be set but unable to remount filesystem: {error}")
+            }
+        }
+    }
+}
+
+impl std::error::Error for DatasetError {}

@@ -1,0 +1,276 @@
+//! What becomes of mounts when datasets change.
+//!
+//! ```text
+//! taken down -> the change -> mounted again: where it was, or where its property says now
+//!     |
+//!     programs use one: those before it are mounted again, and nothing is changed
+//! ```
+
+use super::{DatasetError, Result, Wanted, all_wanted, mount, properties, shown};
+use crate::{How, Mounted, Mounts, Options};
+use engine::props;
+use engine::{LivePool, Pool, Source};
+use std::sync::Arc;
+
+/// Which mounts are taken away during a change.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Which {
+    /// Those of the datasets. What was where its property says is then where it says now.
+    All,
+    /// The same, and all come back to where they were.
+    InPlace,
+    /// Those alone that are where their property says.
+    Following,
+}
+
+/// What is taken away during a change, and what comes back.
+pub struct Down<'a> {
+    /// The datasets.
+    pub affects: &'a dyn Fn(&str) -> bool,
+    /// Their names then; what has none is not mounted again.
+    pub again: &'a dyn Fn(&str) -> Option<String>,
+    /// Which of their mounts.
+    pub which: Which,
+    /// Also when programs use them.
+    pub force: bool,
+}
+
+/// A mount that was taken away.
+struct Taken {
+    mounted: Mounted,
+    /// It was where its property says.
+    is_by_property: bool,
+    /// Its directory was made for it, and is of no use without it.
+    is_dir_ours: bool,
+    /// Options that it has against its properties.
+    given: Vec<String>,
+}
+
+/// The mounts of a pool that is held: they follow its datasets.
+#[derive(Clone, Copy)]
+pub struct Follower<'a> {
+    /// The pool.
+    pub pool: &'a Arc<LivePool>,
+    /// What this process has mounted of it.
+    pub mounts: &'a Mounts,
+    /// What is made later is mounted where its properties say.
+    pub mounts_all: bool,
+}
+
+/// What came of a change, and of mounts that should have come back after it.
+pub type Done<E> = (std::result::Result<(), E>, Vec<DatasetError>);
+
+impl Follower<'_> {
+    /// What is to be known of a mount before it is taken away.
+    fn taken(&self, mounted: Mounted) -> Result<Taken> {
+        let pool = self.pool.view();
+        let _guard = pool.lock_datasets();
+        let fail = |e: engine::Error| DatasetError::engine("open", &mounted.name, e);
+        let dataset = pool.dsl().by_name(&mounted.name).map_err(|e| fail(e.into()))?;
+        let said = properties(pool, &dataset).map_err(fail)?;
+        let is_by_property = !dataset.is_snapshot() && said.is_at(&mounted.dir);
+        let usual = shown(&said.options);
+        let given = shown(&mounted.options).into_iter().filter(|o| !usual.contains(o)).collect();
+        let is_dir_ours = is_by_property && said.source != Source::Local;
+        Ok(Taken { mounted, is_by_property, is_dir_ours, given })
+    }
+
+    /// Mounts something again under this name.
+    fn bring_back(&self, taken: &Taken, name: String, is_moved: bool) -> Result<()> {
+        let moves = is_moved && taken.is_by_property;
+        if moves && !has_place(self.pool.view(), &name)? {
+            return Ok(());
+        }
+        let dir = (!moves).then(|| taken.mounted.dir.clone());
+        let overlay = taken.mounted.options.overlay;
+        let wanted = Wanted { name, dir, overlay, options: taken.given.clone() };
+        mount(self.pool, self.mounts, &wanted).map(drop)
+    }
+
+    /// Changes datasets that must not be mounted meanwhile.
+    pub fn taken_down<E: From<DatasetError>>(
+        &self,
+        down: &Down<'_>,
+        change: impl FnOnce() -> std::result::Result<(), E>,
+    ) -> Done<E> {
+        let mut taken: Vec<Taken> = Vec::new();
+        let back = |taken: &[Taken], name: &dyn Fn(&str) -> Option<String>, is_moved: bool| {
+            let again = |one: &Taken| {
+                let name = name(&one.mounted.name)?;
+                self.bring_back(one, name, is_moved).err()
+            };
+            taken.iter().rev().filter_map(again).collect::<Vec<_>>()
+        };
+        let as_before = |name: &str| Some(name.to_owned());
+        let how = if down.force { How::Forcibly } else { How::Politely };
+        // Those mounted last lie over the others.
+        for one in self.mounts.all().into_iter().rev().filter(|one| (down.affects)(&one.name)) {
+            let one = match self.taken(one) {
+                Ok(one) => one,
+                Err(e) => return (Err(e.into()), back(&taken, &as_before, false)),
+            };
+            if down.which == Which::Following && !one.is_by_property {
+                continue;
+            }
+            let dir = &one.mounted.dir;
+            if let Err(e) = self.mounts.unmount(dir, how) {
+                let failed = DatasetError::unmount(dir, e);
+                return (Err(failed.into()), back(&taken, &as_before, false));
+            }
+            taken.push(one);
+        }
+        if let Err(failure) = change() {
+            return (Err(failure), back(&taken, &as_before, false));
+        }
+        let left = back(&taken, down.again, down.which != Which::InPlace);
+        let there = self.mounts.all();
+        for one in taken.iter().filter(|one| one.is_dir_ours) {
+            if !there.iter().any(|mounted| mounted.dir == one.mounted.dir) {
+                // Unless there is something in it.
+                let _ = std::fs::remove_dir(&one.mounted.dir);
+            }
+        }
+        (Ok(()), left)
+    }
+
+    /// Changes properties; what is mounted follows them.
+    pub fn with_properties<E: From<DatasetError>>(
+        &self,
+        changes: &Changes<'_>,
+        change: impl FnOnce() -> std::result::Result<(), E>,
+    ) -> Done<E> {
+        let moves = !changes.stays && changes.has("mountpoint");
+        let goes = !changes.stays && changes.any("canmount", |value| value == Some("off"));
+        let affects = |name: &str| {
+            (moves && changes.is_below(name)) || (goes && changes.names.iter().any(|n| n == name))
+        };
+        let again = |name: &str| Some(name.to_owned());
+        let which = Which::Following;
+        let down = Down { affects: &affects, again: &again, which, force: false };
+        let (done, mut left) = self.taken_down(&down, change);
+        if done.is_err() {
+            return (done, left);
+        }
+        left.extend(self.remount(changes).err());
+        if moves && self.mounts_all {
+            left.extend(self.mount_new(|name| changes.is_below(name)));
+        }
+        (done, left)
+    }
+
+    /// Makes a file system; where all are mounted by their properties, so is this, with those above
+    /// it that are new.
+    pub fn with_new<E: From<DatasetError>>(
+        &self,
+        name: &str,
+        change: impl FnOnce() -> std::result::Result<(), E>,
+    ) -> Done<E> {
+        if !self.mounts_all {
+            return (change(), Vec::new());
+        }
+        let pool = self.pool.view();
+        let is_new = |name: &str| {
+            let _guard = pool.lock_datasets();
+            pool.dsl().by_name(name).is_err()
+        };
+        let ends = name.match_indices('/').map(|(at, _)| at).chain([name.len()]);
+        let new: Vec<&str> = ends.map(|at| &name[..at]).filter(|name| is_new(name)).collect();
+        match change() {
+            Ok(()) => (Ok(()), self.mount_new(|name| new.contains(&name))),
+            failed => (failed, Vec::new()),
+        }
+    }
+
+    /// Mounts file systems of the pool, as far as their properties want it and they are not
+    /// mounted; what fails.
+    pub fn mount_new(&self, is_meant: impl Fn(&str) -> bool) -> Vec<DatasetError> {
+        let there = self.mounts.all();
+        let wanted = match all_wanted(self.pool.view()) {
+            Ok(wanted) => wanted,
+            Err(e) => return vec![e],
+        };
+        let is_there = |wanted: &Wanted| there.iter().any(|one| one.name == wanted.name);
+        let new = wanted.iter().filter(|wanted| !is_there(wanted) && is_meant(&wanted.name));
+        new.filter_map(|wanted| mount(self.pool, self.mounts, wanted).err()).collect()
+    }
+
+    /// Changes the options of what is mounted.
+    fn remount(&self, changes: &Changes<'_>) -> Result<()> {
+        for one in self.mounts.all().into_iter().filter(|one| changes.is_below(&one.name)) {
+            let mut options = one.options.clone();
+            let said = options_of(self.pool.view(), &one.name)?;
+            if changes.options(&mut options, &said) {
+                self.mounts.remount(&one.dir, &options).map_err(DatasetError::Remount)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The options that the properties of a dataset say.
+fn options_of(pool: &Pool, name: &str) -> Result<Options> {
+    let _guard = pool.lock_datasets();
+    let fail = |e: engine::Error| DatasetError::engine("mount", name, e);
+    let dataset = pool.dsl().by_name(name).map_err(|e| fail(e.into()))?;
+    Ok(properties(pool, &dataset).map_err(fail)?.options)
+}
+
+/// Whether a file system can be mounted by its properties.
+fn has_place(pool: &Pool, name: &str) -> Result<bool> {
+    let _guard = pool.lock_datasets();
+    let fail = |e: engine::Error| DatasetError::engine("mount", name, e);
+    let dataset = pool.dsl().by_name(name).map_err(|e| fail(e.into()))?;
+    Ok(properties(pool, &dataset).map_err(fail)?.has_place())
+}
+
+/// Properties of datasets that change.
+pub struct Changes<'a> {
+    /// The datasets.
+    pub names: &'a [String],
+    /// The properties, with their values when they are set to one.
+    pub values: &'a [(&'a str, Option<&'a str>)],
+    /// Mounts stay where they are, and nothing new is mounted.
+    pub stays: bool,
+}
+
+impl Changes<'_> {
+    /// Whether a property of this name gets a value for which that holds.
+    fn any(&self, wanted: &str, holds: impl Fn(Option<&str>) -> bool) -> bool {
+        let name = |given| props::find(&props::DATASET, given).map_or(given, |p| p.name);
+        self.values.iter().any(|(given, value)| name(given) == wanted && holds(*value))
+    }
+
+    fn has(&self, wanted: &str) -> bool {
+        self.any(wanted, |_| true)
+    }
+
+    /// Whether it is one of the datasets, or below one.
+    fn is_below(&self, name: &str) -> bool {
+        self.names.iter().any(|top| is_below(name, top))
+    }
+
+    /// Takes what follows from the new values over to the options of a mount; whether that changes
+    /// any.
+    fn options(&self, options: &mut Options, said: &Options) -> bool {
+        let before = options.clone();
+        for (property, option, value) in [
+            ("readonly", &mut options.read_only, said.read_only),
+            ("setuid", &mut options.set_id, said.set_id),
+            ("devices", &mut options.devices, said.devices),
+            ("exec", &mut options.exec, said.exec),
+            ("atime", &mut options.atime, said.atime),
+        ] {
+            if self.has(property) {
+                *option = value;
+            }
+        }
+        *options != before
+    }
+}
+
+/// Whether a dataset or snapshot is this one, or below it.
+#[must_use]
+pub fn is_below(name: &str, top: &str) -> bool {
+    let rest = name.strip_prefix(top);
+    rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(['/', '@']))
+}

@@ -1,0 +1,256 @@
+//! Mounting by dataset: what the properties say, and what was asked for; and what becomes of mounts
+//! when datasets change ([`Follower`]).
+//!
+//! What is mounted where its property `mountpoint` says follows its properties: it moves when that
+//! property or the name of its dataset changes, and goes when `canmount` is turned off. What was
+//! mounted at a directory that was named stays there.
+
+mod error;
+mod following;
+
+pub use error::DatasetError;
+pub use following::{Changes, Done, Down, Follower, Which, is_below};
+
+use crate::{Mounted, Mounts, Options, Snapshots, What, space_of, system};
+use engine::{Dataset, DatasetKind, LivePool, Pool, PropertyContext, Source};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+type Result<T> = std::result::Result<T, DatasetError>;
+
+/// Threads that answer for a mount: more than there are processors, because some wait for devices.
+const THREADS: usize = 8;
+/// The option that changes the options of what is mounted.
+const REMOUNT: &str = "remount";
+
+/// What is to be mounted, and how.
+#[derive(Clone, Debug)]
+pub struct Wanted {
+    /// The file system or snapshot.
+    pub name: String,
+    /// Where; otherwise its property says.
+    pub dir: Option<PathBuf>,
+    /// Over what is there.
+    pub overlay: bool,
+    /// Options by their names.
+    pub options: Vec<String>,
+}
+
+impl Wanted {
+    /// A dataset with these options, each a list.
+    ///
+    /// # Errors
+    /// An option that there is not.
+    pub fn new(name: &str, options: &[String]) -> Result<Self> {
+        let options = options.iter().flat_map(|list| list.split(',')).filter(|o| !o.is_empty());
+        let options: Vec<String> = options.map(str::to_owned).collect();
+        let mut unused = Options::default();
+        if let Some(wrong) = options.iter().find(|option| !set(&mut unused, option)) {
+            return Err(DatasetError::Option(wrong.clone()));
+        }
+        Ok(Self { name: name.to_owned(), dir: None, overlay: false, options })
+    }
+}
+
+/// Sets an option by its name; whether there is one.
+fn set(options: &mut Options, name: &str) -> bool {
+    match name {
+        "ro" => options.read_only = true,
+        "rw" => options.read_only = false,
+        "suid" | "setuid" => options.set_id = true,
+        "nosuid" | "nosetuid" => options.set_id = false,
+        "dev" | "devices" => options.devices = true,
+        "nodev" | "nodevices" => options.devices = false,
+        "exec" => options.exec = true,
+        "noexec" => options.exec = false,
+        "atime" => options.atime = true,
+        "noatime" => options.atime = false,
+        // Of others' lists of file systems; nothing is to be done about them here.
+        REMOUNT | "defaults" | "zfsutil" | "relatime" | "auto" | "noauto" | "_netdev"
+        | "nofail" | "nouser" | "async" => {}
+        name if name.starts_with("x-") || name.starts_with("comment=") => {}
+        _ => return false,
+    }
+    true
+}
+
+/// The properties of a dataset that say how it is mounted.
+struct Properties {
+    mountpoint: String,
+    /// Where that value comes from.
+    source: Source,
+    canmount: String,
+    options: Options,
+}
+
+impl Properties {
+    /// It can be mounted without naming a directory.
+    fn has_place(&self) -> bool {
+        self.canmount != "off" && self.mountpoint.starts_with('/')
+    }
+
+    /// It is mounted without being asked for.
+    fn is_automatic(&self) -> bool {
+        self.canmount == "on" && self.has_place()
+    }
+
+    /// This is where it says.
+    fn is_at(&self, dir: &Path) -> bool {
+        self.has_place() && Path::new(&self.mountpoint).canonicalize().is_ok_and(|path| path == dir)
+    }
+}
+
+fn properties(pool: &Pool, dataset: &Dataset) -> engine::Result<Properties> {
+    let altroot = pool.altroot().map(str::to_owned);
+    let context = PropertyContext { pool_size: None, altroot };
+    let dsl = pool.dsl();
+    let property = |name: &str| dsl.property(dataset, &context, name);
+    let text = |name: &str| -> engine::Result<String> {
+        Ok(property(name)?.map(|p| p.value).unwrap_or_default())
+    };
+    let is_on = |name: &str| text(name).map(|value| value != "off");
+    let (mountpoint, source) =
+        property("mountpoint")?.map_or((String::new(), Source::None), |p| (p.value, p.source));
+    Ok(Properties {
+        mountpoint,
+        source,
+        canmount: text("canmount")?,
+        options: Options {
+            read_only: dataset.is_snapshot() || text("readonly")? == "on",
+            set_id: is_on("setuid")?,
+            devices: is_on("devices")?,
+            exec: is_on("exec")?,
+            atime: is_on("atime")?,
+            posix_acls: ["posix", "posixacl"].contains(&text("acltype")?.as_str()),
+            overlay: text("overlay")? == "on",
+            threads: THREADS,
+        },
+    })
+}
+
+/// Mounts a dataset of the pool; where that is.
+///
+/// # Errors
+/// It is no file system, is locked or mounted already; its properties name no place; the system
+/// refuses.
+pub fn mount(pool: &Arc<LivePool>, mounts: &Mounts, wanted: &Wanted) -> Result<PathBuf> {
+    let name = wanted.name.as_str();
+    let refuse = |why: &str| DatasetError::refused(name, why);
+    let (dataset, said) = find(pool.view(), name)?;
+    let all = mounts.all();
+    if all.is_empty() {
+        // Before the first one: its threads have memory of their own.
+        engine::process::map_large_blocks();
+    }
+    let there = all.into_iter().rfind(|mounted| mounted.name == name);
+    let remounts = wanted.options.iter().any(|option| option == REMOUNT);
+    match there {
+        Some(mounted) if remounts => return again(mounts, mounted, wanted),
+        Some(_) => return Err(refuse("filesystem already mounted")),
+        None if remounts => return Err(refuse("it is not mounted")),
+        None => {}
+    }
+    let dir = match &wanted.dir {
+        Some(dir) => dir.clone(),
+        None => point(&said, &dataset).map_err(|why| refuse(&why))?,
+    };
+    let mut options = said.options;
+    // The property is for the place that the properties say.
+    options.overlay = wanted.overlay || (wanted.dir.is_none() && options.overlay);
+    for option in &wanted.options {
+        // What there is not was refused when it was read.
+        let _ = set(&mut options, option);
+    }
+    let fs = match dataset.is_snapshot() {
+        true => {
+            options.read_only = true;
+            pool.view().filesystem(name)
+        }
+        false => pool.filesystem(name),
+    };
+    let fs = fs.map_err(|e| DatasetError::engine("mount", name, e))?;
+    let snapshots = (!dataset.is_snapshot()).then(|| Snapshots::of(pool, name));
+    let what = What { name: name.to_owned(), fs, space: space_of(pool, name), snapshots };
+    mounts.mount(what, &dir, &options).map_err(|e| DatasetError::system(name, e))
+}
+
+/// A file system or snapshot that can be mounted, and what its properties say of that.
+fn find(pool: &Pool, name: &str) -> Result<(Dataset, Properties)> {
+    let _guard = pool.lock_datasets();
+    let dataset = pool.dsl().by_name(name).map_err(|e| DatasetError::engine("open", name, e))?;
+    let fail = |e| DatasetError::engine("mount", name, e);
+    if pool.dsl().kind(&dataset) != DatasetKind::Filesystem {
+        return Err(DatasetError::refused(name, "it is not a file system"));
+    }
+    if !pool.dsl().is_unlocked(&dataset).map_err(|e| fail(e.into()))? {
+        return Err(DatasetError::refused(name, "encryption key not loaded"));
+    }
+    let said = properties(pool, &dataset).map_err(fail)?;
+    Ok((dataset, said))
+}
+
+/// Gives a mount the options that were asked for; the others stay.
+fn again(mounts: &Mounts, mounted: Mounted, wanted: &Wanted) -> Result<PathBuf> {
+    let Mounted { name, dir, mut options } = mounted;
+    for option in &wanted.options {
+        let _ = set(&mut options, option);
+    }
+    mounts.remount(&dir, &options).map_err(|e| DatasetError::system(&name, e))?;
+    Ok(dir)
+}
+
+/// Where a dataset is mounted by its properties; the directory is made.
+fn point(said: &Properties, dataset: &Dataset) -> std::result::Result<PathBuf, String> {
+    if dataset.is_snapshot() {
+        return Err("a snapshot has no mount point of its own: name a directory".to_owned());
+    }
+    if said.canmount == "off" {
+        return Err("'canmount' property is set to 'off'".to_owned());
+    }
+    match said.mountpoint.as_str() {
+        "none" | "-" | "" => Err("no mountpoint set".to_owned()),
+        "legacy" => Err("legacy mountpoint: name a directory".to_owned()),
+        path => {
+            // No directory is made below a mount whose process died.
+            system::clear_dead(Path::new(path)).map_err(|e| e.to_string())?;
+            let made = std::fs::create_dir_all(path);
+            made.map_err(|e| format!("cannot make {path}: {e}"))?;
+            Ok(PathBuf::from(path))
+        }
+    }
+}
+
+/// The file systems of a pool that its properties want mounted, those above before those below.
+///
+/// # Errors
+/// Properties cannot be read.
+pub fn all_wanted(pool: &Pool) -> Result<Vec<Wanted>> {
+    let _guard = pool.lock_datasets();
+    let dsl = pool.dsl();
+    let mut out = Vec::new();
+    for (name, _) in dsl.walk() {
+        let Ok(dataset) = dsl.by_name(&name) else { continue };
+        if dsl.kind(&dataset) != DatasetKind::Filesystem {
+            continue;
+        }
+        let fail = |e: engine::Error| DatasetError::engine("mount", &name, e);
+        let said = properties(pool, &dataset).map_err(fail)?;
+        if said.is_automatic() && dsl.is_unlocked(&dataset).map_err(|e| fail(e.into()))? {
+            out.push((said.mountpoint, Wanted::new(&name, &[])?));
+        }
+    }
+    out.sort_by(|a, b| a.0.cmp(&b.0));
+    Ok(out.into_iter().map(|(_, wanted)| wanted).collect())
+}
+
+/// The options of a mount by their names.
+fn shown(options: &Options) -> Vec<String> {
+    let pairs = [
+        (options.read_only, "ro", "rw"),
+        (options.set_id, "suid", "nosuid"),
+        (options.devices, "dev", "nodev"),
+        (options.exec, "exec", "noexec"),
+        (options.atime, "atime", "noatime"),
+    ];
+    pairs.iter().map(|(is_set, yes, no)| if *is_set { *yes } else { *no }.to_owned()).collect()
+}

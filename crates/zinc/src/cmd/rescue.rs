@@ -1,0 +1,147 @@
+//! `zinc rescue`: everything that can still be read, and a list of what cannot.
+
+use crate::args::PoolArgs;
+use crate::cmd::cp::cancelled;
+use crate::cmd::cp::keep::KeepArgs;
+use crate::cmd::verb::Verb;
+use crate::failure::{FAILED, Failure};
+use crate::objsets::Sets;
+use crate::place::Place;
+use crate::progress::while_showing;
+use crate::session::Session;
+use crate::ui;
+use engine::Progress;
+use hostfs::Dir;
+use hostfs::extract::Sink as _;
+use hostfs::rescue::Rescue;
+use hostfs::rescue::log::{LOG_NAME, Log};
+use serde_json::{Map, Value, json};
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::atomic::Ordering;
+
+/// Arguments of `zinc rescue`.
+#[derive(clap::Args)]
+#[command(after_help = "\
+Each dataset becomes a folder of DEST, named like it with % for /; a volume becomes an image with
+.img behind its name. With a path, what is there is copied into DEST itself. DEST/rescue.jsonl lists
+every loss; started again with the same DEST, files that are whole are not read again. A name that
+no file can have here becomes another (a/b is a%2Fb), and the log says which.
+
+Exit code 1: something is lost, the log says what.")]
+pub struct Args {
+    #[command(flatten)]
+    pool: PoolArgs,
+    /// The datasets below, too
+    #[arg(short, long)]
+    recursive: bool,
+    /// Snapshots, too
+    #[arg(long)]
+    snapshots: bool,
+    /// Replace links, pipes, sockets and devices that are in the way, too
+    #[arg(short, long)]
+    force: bool,
+    #[command(flatten)]
+    keep: KeepArgs,
+    /// What to rescue: POOL (everything in it), POOL/DATASET[@SNAPSHOT] or one with :PATH
+    source: std::ffi::OsString,
+    /// The directory to copy into; made when it is not there
+    dest: PathBuf,
+}
+
+impl Verb for Args {
+    fn run(self: Box<Self>, session: &Session) -> Result<ExitCode, Failure> {
+        let place = Place::from(self.source.as_os_str());
+        let pool = self.pool.clone().anywhere().open_devices(session, &place.pool())?;
+        let cannot = |e: std::io::Error| {
+            Failure::new(format!("cannot write to {}", self.dest.display())).because(e.to_string())
+        };
+        let path = session.path(&self.dest);
+        let dest = Dir::open_target(&path, false).map_err(cannot)?;
+        let log = Log::open(&dest).map_err(|e| {
+            let what = format!("cannot write to {}", path.join(LOG_NAME).display());
+            Failure::new(what).because(e.to_string())
+        })?;
+        let progress = Progress::new();
+        progress.begin("rescued", 0);
+        log.write(
+            "start",
+            object(json!({
+                "pool": pool.name(),
+                "guid": pool.guid().to_string(),
+                "txg": pool.uberblock().txg,
+                "source": place.shown(),
+            })),
+        );
+        if let Some(older) = self.pool.open.older_state(&pool) {
+            log.of(pool.name()).failed(b"", 0, &older);
+        }
+        let sets = Sets::new(session, &pool, &self.pool.open);
+        let rescue = Rescue {
+            pool: &pool,
+            dest: &dest,
+            log: &log,
+            keep: self.keep.keep(),
+            force: self.force,
+            open: &|dataset| sets.open(dataset),
+            progress: &progress,
+        };
+        while_showing(session, &progress, || self.rescue(&rescue, &sets, &place))?;
+        progress.check().map_err(|e| cancelled(&e))?;
+        // "Nothing lost" is said of what is on the disk.
+        dest.sync().map_err(cannot)?;
+        let count = |n: &std::sync::atomic::AtomicU64| n.load(Ordering::Relaxed);
+        let (files, losses) = (count(&log.files), count(&log.losses));
+        let lost_bytes = count(&log.lost_bytes);
+        let end = json!({ "files": files, "lost_bytes": lost_bytes, "losses": losses });
+        log.write("end", object(end));
+        if let Some(e) = log.broken() {
+            return Err(cannot(e).hint("the log is not whole"));
+        }
+        let lost = match losses {
+            0 => "nothing lost".to_owned(),
+            _ => format!("{losses} losses, {lost_bytes} bytes of files"),
+        };
+        let renamed = match count(&log.renamed) {
+            0 => String::new(),
+            n => format!(", {n} under other names"),
+        };
+        let logged = self.dest.join(LOG_NAME);
+        let see = match losses == 0 && renamed.is_empty() {
+            true => String::new(),
+            false => format!(": see {}", logged.display()),
+        };
+        ui::error(session, &format!("zinc: {files} files rescued, {lost}{renamed}{see}\n"));
+        Ok(if losses == 0 { ExitCode::SUCCESS } else { ExitCode::from(FAILED) })
+    }
+}
+
+fn object(v: Value) -> Map<String, Value> {
+    match v {
+        Value::Object(m) => m,
+        _ => Map::new(),
+    }
+}
+
+impl Args {
+    fn rescue(&self, rescue: &Rescue<'_>, sets: &Sets<'_>, place: &Place) -> Result<(), Failure> {
+        // The pool's name alone means all of it, also when its root dataset is lost.
+        if place.is_pool(rescue.pool) {
+            rescue.datasets("", true, self.snapshots);
+            return Ok(());
+        }
+        let found = place.find(rescue.pool)?;
+        if let Some(path) = found.path.as_ref().filter(|p| p.iter().any(|b| *b != b'/')) {
+            let fs = found.filesystem(sets)?;
+            let node = found.node(&fs, false)?;
+            let name = found.last_name().unwrap_or(b"file");
+            rescue.node(&found.dataset, &fs, &node, name, path);
+            return Ok(());
+        }
+        match found.dataset.is_snapshot() {
+            true => rescue.dataset(&found.dataset),
+            false => rescue.datasets(&found.dataset.name, self.recursive, self.snapshots),
+        }
+        Ok(())
+    }
+}
