@@ -55,6 +55,11 @@ pub enum ErrorKind {
     NoAnswer,
     /// What is at the other end will not do it, or is not what it was; the words say which.
     Refused(&'static str),
+    /// Another writer has taken the device over, for good.
+    Fenced {
+        /// Its number; 0 when that is not known.
+        by: u64,
+    },
     /// The simulated power supply has failed.
     PowerLoss,
 }
@@ -123,7 +128,8 @@ impl ErrorKind {
     /// has it, or of the request.
     #[must_use]
     pub fn is_of_device(self) -> bool {
-        let is_gone = matches!(self, Self::Gone | Self::NoAnswer | Self::Refused(_));
+        let is_gone =
+            matches!(self, Self::Gone | Self::NoAnswer | Self::Refused(_) | Self::Fenced { .. });
         is_gone || self.is_refusal() || self.is_of_connection()
     }
 
@@ -168,6 +174,8 @@ impl fmt::Display for ErrorKind {
             Self::Unsupported => f.write_str("the device does not support it"),
             Self::NoAnswer => f.write_str("the device does not answer"),
             Self::Refused(why) => f.write_str(why),
+            Self::Fenced { by: 0 } => f.write_str("another writer has taken it over"),
+            Self::Fenced { by } => write!(f, "another writer (number {by}) has taken it over"),
             Self::PowerLoss => f.write_str("the (simulated) power has failed"),
         }
     }

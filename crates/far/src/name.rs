@@ -1,9 +1,10 @@
 //! Names of far leaves.
 //!
 //! They are the URIs that NBD's programs share: `nbd://HOST[:PORT]/EXPORT` and
-//! `nbd+unix:///EXPORT?socket=PATH`, where bytes may stand as `%` and two digits. `timeout=SECONDS`
-//! says how long a server may be silent before the leaf counts as gone. A user or password is
-//! refused, because names stand in labels.
+//! `nbd+unix:///EXPORT?socket=PATH`; and `dir:///PATH`, which is a disk in a store of objects that
+//! a directory is. Bytes may stand as `%` and two digits. `timeout=SECONDS` says how long a server
+//! or store may be silent before the leaf counts as gone. A user or password is refused, because
+//! names stand in labels.
 
 use core::fmt;
 use core::time::Duration;
@@ -13,6 +14,8 @@ use std::path::{Path, PathBuf};
 const PORT: u16 = 10_809;
 /// How long a server may be silent, unless its name says otherwise.
 const SILENCE: Duration = Duration::from_secs(30);
+/// The same of a store: those are slow now and then.
+const STORE_SILENCE: Duration = Duration::from_secs(120);
 /// The longest silence that a name may ask for.
 const SILENCE_MAX: u64 = 24 * 3600;
 /// Longest name of an export in bytes, as the protocol has it.
@@ -20,13 +23,14 @@ const EXPORT_MAX: usize = 4096;
 
 const TCP: &str = "nbd://";
 const UNIX: &str = "nbd+unix://";
+const FOLDER: &str = "dir://";
 const TLS: [&str; 2] = ["nbds://", "nbds+unix://"];
 
 /// Whether a name is that of a leaf of another machine, well-formed or not.
 #[must_use]
 pub fn is_far(name: &Path) -> bool {
     let starts = |scheme: &str| name.to_str().is_some_and(|name| name.starts_with(scheme));
-    starts(TCP) || starts(UNIX) || TLS.into_iter().any(starts)
+    starts(TCP) || starts(UNIX) || starts(FOLDER) || TLS.into_iter().any(starts)
 }
 
 /// Where a server listens.
@@ -36,6 +40,8 @@ pub(crate) enum Place {
     Tcp(String, u16),
     /// A socket of this machine.
     Unix(PathBuf),
+    /// A directory with objects in it.
+    Folder(PathBuf),
 }
 
 /// A far leaf.
@@ -75,6 +81,9 @@ impl Name {
         if TLS.iter().any(|scheme| text.starts_with(scheme)) {
             return Err(NameError("zinc speaks no TLS with NBD servers; use a tunnel and nbd://"));
         }
+        if let Some(rest) = text.strip_prefix(FOLDER) {
+            return Self::read_folder(rest);
+        }
         let is_unix = text.starts_with(UNIX);
         let rest = text.strip_prefix(if is_unix { UNIX } else { TCP }).unwrap_or_default();
         if rest.contains('#') {
@@ -89,13 +98,8 @@ impl Name {
         for pair in query.split('&').filter(|pair| !pair.is_empty()) {
             match pair.split_once('=') {
                 Some(("socket", path)) if is_unix => socket = Some(PathBuf::from(decoded(path)?)),
-                Some(("timeout", n)) => {
-                    let n = n.parse().ok().filter(|n| (1..=SILENCE_MAX).contains(n));
-                    silence = Duration::from_secs(n.ok_or(NameError(
-                        "its timeout is not a number of seconds, from 1 to 86400",
-                    ))?);
-                }
-                _ => return Err(NameError("it has a parameter that is not known")),
+                Some(("timeout", n)) => silence = seconds(n)?,
+                _ => return Err(UNKNOWN),
             }
         }
         let decoded_export = decoded(export)?;
@@ -124,6 +128,34 @@ impl Name {
         Ok(Self { place, export: decoded_export, silence, text })
     }
 
+    fn read_folder(rest: &str) -> Result<Self, NameError> {
+        if rest.contains('#') {
+            return Err(NameError("a '#' in a path is written %23"));
+        }
+        let (path, query) = rest.split_once('?').unwrap_or((rest, ""));
+        let mut silence = STORE_SILENCE;
+        for pair in query.split('&').filter(|pair| !pair.is_empty()) {
+            match pair.split_once('=') {
+                Some(("timeout", n)) => silence = seconds(n)?,
+                _ => return Err(UNKNOWN),
+            }
+        }
+        let folder = PathBuf::from(decoded(path)?);
+        if !folder.is_absolute() {
+            return Err(NameError("the path of its directory is not absolute (dir:///PATH)"));
+        }
+        let path = path.trim_end_matches('/');
+        let query = if query.is_empty() { String::new() } else { format!("?{query}") };
+        let text = format!("{FOLDER}{path}{query}");
+        Ok(Self { place: Place::Folder(folder), export: String::new(), silence, text })
+    }
+
+    /// It is a disk in a store of objects.
+    #[must_use]
+    pub fn is_store(&self) -> bool {
+        matches!(self.place, Place::Folder(_))
+    }
+
     /// The name in its one form: hosts in small letters, the usual port left out.
     #[must_use]
     pub fn as_str(&self) -> &str {
@@ -136,9 +168,23 @@ impl Name {
         let place = match &self.place {
             Place::Tcp(host, port) => format!("tcp\0{host}\0{port}"),
             Place::Unix(path) => format!("unix\0{}", path.to_string_lossy()),
+            Place::Folder(path) => {
+                // However it is written: links and points are the directory's own.
+                let own = std::fs::canonicalize(path);
+                let own = own.unwrap_or_else(|_| path.components().collect());
+                format!("dir\0{}", own.to_string_lossy())
+            }
         };
         *blake3::hash(format!("{place}\0{}", self.export).as_bytes()).as_bytes()
     }
+}
+
+const UNKNOWN: NameError = NameError("it has a parameter that is not known");
+
+fn seconds(text: &str) -> Result<Duration, NameError> {
+    let n = text.parse().ok().filter(|n| (1..=SILENCE_MAX).contains(n));
+    let why = NameError("its timeout is not a number of seconds, from 1 to 86400");
+    Ok(Duration::from_secs(n.ok_or(why)?))
 }
 
 fn host_and_port(text: &str) -> Result<(String, u16), NameError> {
@@ -200,6 +246,17 @@ mod tests {
         assert_eq!(name.place, Place::Unix(PathBuf::from("/run/a b")));
         assert_eq!((name.export.as_str(), name.silence.as_secs()), ("disk", 5));
         assert!(Name::parse(Path::new("/dev/sda")).is_none());
+    }
+
+    #[test]
+    fn a_directory_is_a_store() {
+        let name = read("dir:///srv/a%20store/tank/?timeout=5").unwrap();
+        assert_eq!(name.place, Place::Folder(PathBuf::from("/srv/a store/tank/")));
+        assert_eq!((name.as_str(), name.is_store()), ("dir:///srv/a%20store/tank?timeout=5", true));
+        assert_eq!(name.identity(), read("dir:///srv/a store/tank").unwrap().identity());
+        assert!(read("dir://tank").unwrap_err().0.contains("absolute"));
+        assert!(read("dir:///tank?size=1").unwrap_err().0.contains("parameter"));
+        assert!(!read("nbd://h/e").unwrap().is_store());
     }
 
     #[test]

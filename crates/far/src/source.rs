@@ -1,7 +1,7 @@
 //! Devices of all names: of this machine and of others.
 
 use crate::name::{Name, NameError};
-use crate::nbd;
+use crate::{disk, nbd};
 use device::gpt::Gpt;
 use device::{
     DeviceRef, DeviceSource, Error, ErrorKind, LocalDevices, Patience, RwPartition, WriteDeviceRef,
@@ -41,6 +41,14 @@ fn no_name(path: &Path, NameError(why): NameError) -> Error {
     Error::open(ErrorKind::Refused(why), &Arc::from(path.to_string_lossy()))
 }
 
+fn open_far(name: &Name) -> Result<DeviceRef, Error> {
+    if name.is_store() { disk::open_leaf(name) } else { nbd::open(name) }
+}
+
+fn claim_far(name: &Name) -> Result<WriteDeviceRef, Error> {
+    if name.is_store() { disk::claim_leaf(name) } else { nbd::claim(name) }
+}
+
 impl AnyDevices {
     fn patiently<T: Send + 'static>(
         &self,
@@ -69,7 +77,7 @@ impl DeviceSource for AnyDevices {
     fn open(&self, path: &Path) -> Result<DeviceRef, Error> {
         let Some(name) = far(path) else { return self.near.open(path) };
         let (name, number) = name.map_err(|e| no_name(path, e))?;
-        let whole = self.patiently(&name, nbd::open)?;
+        let whole = self.patiently(&name, open_far)?;
         let Some(number) = number else { return Ok(whole) };
         let table = Gpt::read(whole.as_ref())?;
         match table.as_ref().and_then(|t| t.zfs().find(|p| p.number == number)) {
@@ -86,7 +94,7 @@ impl DeviceSource for AnyDevices {
         let whole = match known {
             Some(device) => device,
             None => {
-                let device = self.patiently(&name, nbd::claim)?;
+                let device = self.patiently(&name, claim_far)?;
                 self.claimed.lock().insert(key, Arc::clone(&device));
                 device
             }

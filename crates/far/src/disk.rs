@@ -1,0 +1,149 @@
+//! Disks in stores, by their names.
+
+use crate::lock;
+use crate::log::{self, Options, open_error};
+use crate::name::{Name, Place};
+use crate::store::{DirStore, Store};
+use core::time::Duration;
+use device::{DeviceRef, Error, ErrorKind, WriteDeviceRef};
+use rt::Rt;
+use std::fs::File;
+use std::sync::Arc;
+
+pub use crate::log::format::{Super, Who, hex};
+pub use crate::log::{
+    Collected, Finding, LogDevice, Overview, PinInfo, Report, Trouble, WriterInfo,
+};
+pub use crate::store::client::Usage;
+
+/// The segments of new disks, in bytes: few requests for much, and little to send again.
+pub const SEGMENT_BYTES: u32 = 16 << 20;
+/// The sectors of new disks, in bytes: a pool of any disk can be copied into one. They say to have
+/// larger ones, as most disks do.
+pub const SECTOR_BYTES: u32 = 512;
+/// Segments that a writer of a new disk has under way at most.
+pub const WINDOW: u32 = 64;
+
+/// The store of a name.
+///
+/// # Errors
+/// It is not one, or cannot be had.
+pub fn store(name: &Name) -> Result<Arc<dyn Store>, Trouble> {
+    match &name.place {
+        Place::Folder(folder) => {
+            let store = DirStore::new(folder);
+            Ok(Arc::new(store.map_err(|e| Trouble::Machine(e.to_string()))?))
+        }
+        Place::Tcp(..) | Place::Unix(_) => {
+            Err(Trouble::Machine("it is no store of objects".to_owned()))
+        }
+    }
+}
+
+/// This program on this machine, for those who look at the disk.
+#[must_use]
+pub fn myself() -> Who {
+    let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+    Who { host: host.trim().to_owned(), pid: std::process::id() }
+}
+
+fn options(name: &Name) -> Options {
+    Options { patience: name.silence, who: myself(), ..Options::default() }
+}
+
+fn patience(name: &Name) -> Duration {
+    name.silence
+}
+
+/// Makes a new disk. The store is tried first when it is to keep writers apart.
+///
+/// # Errors
+/// Why there is none.
+pub fn create(name: &Name, is: &Super) -> Result<(), Trouble> {
+    if let Place::Folder(folder) = &name.place
+        && let Err(e) = std::fs::create_dir(folder)
+        && e.kind() != std::io::ErrorKind::AlreadyExists
+    {
+        return Err(Trouble::Machine(format!("{}: {e}", folder.display())));
+    }
+    LogDevice::create(store(name)?, &Rt::real(), is, patience(name))
+}
+
+/// Opens a disk for reading, as it is now.
+///
+/// # Errors
+/// Why it cannot be had.
+pub fn open(name: &Name) -> Result<Arc<LogDevice>, Trouble> {
+    LogDevice::open(store(name)?, name.as_str(), &Rt::real(), options(name))
+}
+
+/// Becomes the writer of a disk, for this program alone.
+///
+/// # Errors
+/// Another program of this machine has it (`None`), or why it cannot be had.
+pub fn claim(name: &Name) -> Result<Arc<LogDevice>, Option<Trouble>> {
+    claim_with(name, options(name))
+}
+
+/// The same to clean up: what is dead is not kept for readers without a pin.
+///
+/// # Errors
+/// As for [`claim`].
+pub fn claim_to_clean(name: &Name) -> Result<Arc<LogDevice>, Option<Trouble>> {
+    claim_with(name, Options { grace: Duration::ZERO, is_tended: false, ..options(name) })
+}
+
+fn claim_with(name: &Name, options: Options) -> Result<Arc<LogDevice>, Option<Trouble>> {
+    let taken = lock::take(name).map_err(|e| Some(Trouble::Machine(e.to_string())))?;
+    let lock: File = taken.ok_or(None)?;
+    let store = store(name).map_err(Some)?;
+    LogDevice::claim(store, name.as_str(), &Rt::real(), options, Some(lock)).map_err(Some)
+}
+
+pub(crate) fn open_leaf(name: &Name) -> Result<DeviceRef, Error> {
+    match open(name) {
+        Ok(device) => Ok(device),
+        Err(trouble) => Err(open_error(&trouble, name.as_str())),
+    }
+}
+
+pub(crate) fn claim_leaf(name: &Name) -> Result<WriteDeviceRef, Error> {
+    match claim(name) {
+        Ok(device) => Ok(device),
+        Err(Some(trouble)) => Err(open_error(&trouble, name.as_str())),
+        Err(None) => Err(Error::open(ErrorKind::InUse, &Arc::from(name.as_str()))),
+    }
+}
+
+/// What a disk is, and how much of it is used.
+///
+/// # Errors
+/// Why it cannot be had.
+pub fn overview(name: &Name) -> Result<Overview, Trouble> {
+    Overview::of(store(name)?, &Rt::real(), patience(name), options(name).map_memory)
+}
+
+/// Verifies everything that the disk has in its store; `seen` is told of the bytes of each segment.
+///
+/// # Errors
+/// Why it cannot be had.
+pub fn check(name: &Name, seen: impl FnMut(u64)) -> Result<Report, Trouble> {
+    log::check(store(name)?, &Rt::real(), patience(name), options(name).map_memory, seen)
+}
+
+/// Keeps the present state from being deleted.
+///
+/// # Errors
+/// Why it cannot be had.
+pub fn pin(name: &Name) -> Result<PinInfo, Trouble> {
+    let Options { map_memory, who, .. } = options(name);
+    log::pin(store(name)?, &Rt::real(), patience(name), map_memory, &who)
+}
+
+/// Takes a pin back; false when there is none of that name.
+///
+/// # Errors
+/// What the store did.
+pub fn unpin(name: &Name, pin: &str) -> Result<bool, Trouble> {
+    log::unpin(store(name)?, &Rt::real(), patience(name), pin)
+}

@@ -1,0 +1,142 @@
+//! What the threads of a device share.
+
+use super::Trouble;
+use super::answers::Answers;
+use super::map::Index;
+use super::options::Options;
+use super::replay::{State as Replayed, Volume};
+use super::writer::{Told, Writer};
+use crate::store::StoreError;
+use crate::store::client::Client;
+use device::backend::Counters;
+use device::{ErrorKind, WriteDone};
+use parking_lot::Mutex;
+use rt::Condvar;
+use std::fs::File;
+use std::sync::Arc;
+
+/// A disk that is open.
+pub(super) struct Core {
+    pub(super) client: Client,
+    pub(super) volume: Volume,
+    pub(super) name: Arc<str>,
+    pub(super) options: Options,
+    pub(super) counters: Counters,
+    pub(super) answers: Answers,
+    pub(super) state: Mutex<State>,
+    /// Told of everything that a thread may wait for.
+    pub(super) changed: Condvar,
+    /// Told when the keeper has something to do.
+    pub(super) keeper: Condvar,
+}
+
+/// How a disk is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Phase {
+    /// It works.
+    Open,
+    /// It is being closed: nothing is accepted any more.
+    Closing,
+    /// It never works again.
+    Failed(ErrorKind),
+}
+
+pub(super) struct State {
+    pub(super) phase: Phase,
+    pub(super) index: Index,
+    /// Where the log ends for a reader.
+    pub(super) next: u64,
+    /// `None`: it is only read.
+    pub(super) writer: Option<Writer>,
+    /// What keeps other programs of this machine away.
+    pub(super) lock: Option<File>,
+}
+
+impl Core {
+    /// A disk at a state, for a reader.
+    pub(super) fn new(
+        client: Client,
+        volume: Volume,
+        name: &str,
+        options: Options,
+        state: Replayed,
+        writer: Option<Writer>,
+    ) -> Result<Arc<Self>, Trouble> {
+        let answers = Answers::start(client.rt()).map_err(|e| Trouble::Machine(e.to_string()))?;
+        let (changed, keeper) = (client.rt().condvar(), client.rt().condvar());
+        let state =
+            State { phase: Phase::Open, index: state.index, next: state.next, writer, lock: None };
+        Ok(Arc::new(Self {
+            client,
+            volume,
+            name: Arc::from(name),
+            options,
+            counters: Counters::default(),
+            answers,
+            state: Mutex::new(state),
+            changed,
+            keeper,
+        }))
+    }
+
+    /// The disk has failed for good: everybody who waits is told.
+    pub(super) fn fail(&self, kind: ErrorKind) {
+        let mut state = self.state.lock();
+        if let Phase::Failed(_) = state.phase {
+            return;
+        }
+        state.phase = Phase::Failed(kind);
+        let waiting = match &mut state.writer {
+            Some(writer) => writer.give_up(),
+            None => Vec::new(),
+        };
+        drop(state);
+        self.changed.notify_all();
+        self.keeper.notify_all();
+        self.answers.push(move || waiting.into_iter().for_each(|told| told(Err(kind))));
+    }
+
+    /// Bytes of a sector.
+    pub(super) fn sector(&self) -> u64 {
+        u64::from(self.volume.is.sector)
+    }
+}
+
+/// The kind that a device's user gets for trouble of the store.
+pub(super) fn kind_of(error: &StoreError) -> ErrorKind {
+    match error {
+        StoreError::Busy | StoreError::Lost => ErrorKind::NoAnswer,
+        StoreError::Denied(_) => ErrorKind::Refused("the store does not allow it"),
+        StoreError::Absent => ErrorKind::Refused("an object of it is gone from the store"),
+        StoreError::Exists | StoreError::Other(_) => ErrorKind::Io { errno: libc::EIO },
+    }
+}
+
+/// The same for trouble of the disk.
+pub(super) fn kind_of_trouble(trouble: &Trouble) -> ErrorKind {
+    match trouble {
+        Trouble::Store(error) => kind_of(error),
+        Trouble::Fenced(epoch) => ErrorKind::Fenced { by: *epoch },
+        Trouble::NoDisk => ErrorKind::Refused("there is no disk in this store"),
+        Trouble::DiskExists => ErrorKind::Refused("there is a disk in this store already"),
+        Trouble::Damaged(..) => {
+            ErrorKind::Refused("an object of it is damaged (zinc far check says which)")
+        }
+        Trouble::Gone => ErrorKind::Refused("the state that was read was deleted; open it again"),
+        Trouble::MapTooLarge { .. } => ErrorKind::OutOfMemory,
+        Trouble::NoFence(_) => ErrorKind::Refused("the store does not keep two writers apart"),
+        Trouble::Machine(_) => ErrorKind::Io { errno: libc::EAGAIN },
+    }
+}
+
+/// A callback of a device's user, as what a write is told.
+pub(super) fn told(core: &Arc<Core>, (offset, len): (u64, usize), done: WriteDone) -> Told {
+    let (core, began) = (Arc::clone(core), core.client.rt().now());
+    core.counters.begin();
+    Box::new(move |result| {
+        let took = core.client.rt().now().saturating_sub(began);
+        core.counters.end_write(result.map(|()| len).map_err(|_| ()), took);
+        let result = result.map_err(|kind| device::Error::write(kind, &core.name, offset, len));
+        device::backend::deliver_write(done, result);
+    })
+}

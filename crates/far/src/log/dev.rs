@@ -1,0 +1,390 @@
+//! A disk in a store as a device.
+
+use super::Trouble;
+use super::core::{Core, Phase, kind_of_trouble, told};
+use super::format::Super;
+use super::gc::{Collected, KEPT};
+use super::options::Options;
+use super::probe::{Fence, probe_with};
+use super::read::Give;
+use super::replay::{Volume, replay};
+use super::takeover::{make_disk, take_over};
+use super::write::{pieces_of, trims_of};
+use super::writer::{Told, Writer};
+use crate::store::Store;
+use crate::store::client::{Client, Usage};
+use core::time::Duration;
+use device::backend::{collect, deliver, delivering, range_within, split_refused};
+use device::{
+    AlignedBuf, Device, DeviceRef, Error, ErrorKind, Read, Shared, Stats, Write, WriteDevice,
+};
+use rt::Rt;
+use std::fs::File;
+use std::sync::Arc;
+
+/// Smallest sector that is stated: smaller writes make longer maps.
+const SECTOR_SAID: u32 = 4096;
+/// How long the keeper rests when what is dead has to wait, or the store had trouble.
+const REST: Duration = Duration::from_secs(60);
+
+/// A disk in a store.
+pub struct LogDevice {
+    core: Arc<Core>,
+}
+
+impl LogDevice {
+    /// Makes a new disk in a store that has none. If it is to be fenced the store is tried first,
+    /// and refused when its creates do not exclude one another.
+    ///
+    /// # Errors
+    /// Why there is no new disk.
+    pub fn create(
+        store: Arc<dyn Store>,
+        rt: &Rt,
+        is: &Super,
+        patience: Duration,
+    ) -> Result<(), Trouble> {
+        let client = Client::new(store, rt, patience);
+        match Volume::find(&client) {
+            Err(Trouble::NoDisk) => {}
+            Ok(_) => return Err(Trouble::DiskExists),
+            Err(trouble) => return Err(trouble),
+        }
+        if is.is_fenced {
+            match probe_with(&client)? {
+                Fence::Holds => {}
+                Fence::Broken(what) => return Err(Trouble::NoFence(what)),
+            }
+        }
+        make_disk(&client, is).map(|_| ())
+    }
+
+    /// Opens the disk of a store for reading, as it is now.
+    ///
+    /// # Errors
+    /// Why it cannot be had.
+    pub fn open(
+        store: Arc<dyn Store>,
+        name: &str,
+        rt: &Rt,
+        options: Options,
+    ) -> Result<Arc<Self>, Trouble> {
+        let client = Client::new(store, rt, options.patience);
+        let volume = Volume::find(&client)?;
+        let state = replay(&client, &volume, options.map_memory)?;
+        let core = Core::new(client, volume, name, options, state, None)?;
+        Ok(Arc::new(Self { core }))
+    }
+
+    /// Becomes the writer of the disk of a store, whoever was. `lock` is kept as long as it is.
+    ///
+    /// # Errors
+    /// Why it cannot be had.
+    pub fn claim(
+        store: Arc<dyn Store>,
+        name: &str,
+        rt: &Rt,
+        options: Options,
+        lock: Option<File>,
+    ) -> Result<Arc<Self>, Trouble> {
+        let client = Client::new(store, rt, options.patience);
+        let volume = Volume::find(&client)?;
+        let owner = take_over(&client, &volume, &options.who, options.map_memory)?;
+        let writer = Writer::new(&owner);
+        let core = Core::new(client, volume, name, options, owner.state, Some(writer))?;
+        core.state.lock().lock = lock;
+        if core.options.is_tended {
+            let own = Arc::clone(&core);
+            let kept = rt.spawn("far keeper", move || keep(&own));
+            drop(kept.map_err(|e| Trouble::Machine(e.to_string()))?);
+        }
+        Ok(Arc::new(Self { core }))
+    }
+
+    pub(super) fn core(&self) -> &Arc<Core> {
+        &self.core
+    }
+
+    /// What was asked of the store since it was opened.
+    #[must_use]
+    pub fn usage(&self) -> Usage {
+        self.core.client.usage()
+    }
+
+    /// The place of the log that it reads or writes next.
+    #[must_use]
+    pub fn place(&self) -> u64 {
+        let state = self.core.state.lock();
+        state.writer.as_ref().map_or(state.next, |writer| writer.next)
+    }
+
+    /// Makes a checkpoint of what is written until now, and deletes what may be deleted.
+    ///
+    /// # Errors
+    /// What the store did.
+    pub fn collect(&self) -> Result<Collected, Trouble> {
+        let core = &self.core;
+        let collected = core.with_memory(|memory| {
+            memory.last = core.checkpoint(memory.last)?;
+            core.collect(memory)
+        });
+        collected.unwrap_or_else(|| Ok(Collected::default()))
+    }
+
+    /// Moves what lives in segments with less life than so many percent, up to so many bytes;
+    /// returns the bytes that were moved.
+    ///
+    /// # Errors
+    /// What the store did.
+    pub fn clean(&self, percent: u32, most: u64) -> Result<u64, Trouble> {
+        let core = &self.core;
+        let moved = core.with_memory(|memory| {
+            let mut moved = 0;
+            while moved < most {
+                let Some(seq) = core.emptiest(memory, percent) else { break };
+                match core.clean(memory, seq)? {
+                    Some(bytes) if bytes > 0 => moved += bytes,
+                    // What is moved must count first.
+                    None => core.commit().map_err(|e| Trouble::Machine(e.to_string()))?,
+                    Some(_) => break,
+                }
+            }
+            Ok(moved)
+        });
+        moved.unwrap_or(Ok(0))
+    }
+
+    /// Deletes what lies in the log and belongs to nothing; lists the whole log. Returns how many
+    /// objects.
+    ///
+    /// # Errors
+    /// What the store did.
+    pub fn sweep(&self) -> Result<u64, Trouble> {
+        self.core.sweep()
+    }
+
+    /// Writes segments without changes and checkpoints, so that what is dead now is so in all
+    /// checkpoints that are kept.
+    ///
+    /// # Errors
+    /// What the store did.
+    pub fn age(&self) -> Result<(), Trouble> {
+        for _ in 0..KEPT {
+            self.core.go_on().map_err(|kind| Trouble::Machine(kind.to_string()))?;
+            let core = &self.core;
+            let made = core.with_memory(|memory| -> Result<(), Trouble> {
+                memory.last = core.checkpoint(memory.last)?;
+                Ok(())
+            });
+            made.unwrap_or(Ok(()))?;
+        }
+        Ok(())
+    }
+
+    /// It stops here, as if the power had failed: nothing more is asked or answered.
+    #[cfg(test)]
+    pub(super) fn stop(&self) {
+        self.core.client.close();
+        self.core.fail(ErrorKind::PowerLoss);
+    }
+
+    fn error(&self, kind: ErrorKind, offset: u64, len: usize) -> Error {
+        Error::write(kind, &self.core.name, offset, len)
+    }
+
+    /// Asks for a range that is within the device to be written, or says why not.
+    fn ask_write(&self, offset: u64, parts: &[Shared], told: Told) {
+        let sector = self.core.sector();
+        let len: usize = parts.iter().map(|part| part.len()).sum();
+        if !offset.is_multiple_of(sector) || !(len as u64).is_multiple_of(sector) {
+            return told(Err(ErrorKind::Refused("the disk takes whole sectors only")));
+        }
+        self.core.change(pieces_of(&self.core, offset, parts), told);
+    }
+
+    /// Changes, and waits until it is done.
+    fn change_now(&self, change: impl FnOnce(Told)) -> Result<(), ErrorKind> {
+        let (collector, tickets) = collect(self.core.client.rt(), 1);
+        let mut change = Some(change);
+        for ticket in tickets {
+            let told: Told = Box::new(move |result| ticket.give(result));
+            if let Some(change) = change.take() {
+                change(told);
+            }
+        }
+        collector.wait().pop().flatten().unwrap_or(Err(ErrorKind::Gone))
+    }
+
+    /// What gives a read to whoever wants it.
+    fn counted(
+        &self,
+        (offset, len): (u64, usize),
+        give: impl FnOnce(Result<AlignedBuf, Error>) + Send + 'static,
+    ) -> Give {
+        let (core, began) = (Arc::clone(&self.core), self.core.client.rt().now());
+        core.counters.begin();
+        Box::new(move |result| {
+            let took = core.client.rt().now().saturating_sub(began);
+            core.counters.end(result.as_ref().map(|_| len).map_err(|_| ()), took);
+            give(result.map_err(|kind| Error::read(kind, &core.name, offset, len)));
+        })
+    }
+}
+
+/// The error of an opening that failed.
+pub(crate) fn open_error(trouble: &Trouble, name: &str) -> Error {
+    Error::open(kind_of_trouble(trouble), &Arc::from(name))
+}
+
+impl Device for LogDevice {
+    fn name(&self) -> &str {
+        &self.core.name
+    }
+
+    fn size(&self) -> u64 {
+        self.core.volume.is.size
+    }
+
+    fn sector_size(&self) -> u32 {
+        self.core.volume.is.sector.max(SECTOR_SAID)
+    }
+
+    fn read(&self, offset: u64, buf: &mut [u8]) -> Result<(), Error> {
+        buf.copy_from_slice(&self.read_new(offset, buf.len())?);
+        Ok(())
+    }
+
+    fn read_new(&self, offset: u64, len: usize) -> Result<AlignedBuf, Error> {
+        let fail = |kind| Error::read(kind, &self.core.name, offset, len);
+        range_within(self.size(), offset, len).map_err(fail)?;
+        if len == 0 {
+            return Ok(AlignedBuf::default());
+        }
+        let (collector, tickets) = collect(self.core.client.rt(), 1);
+        for ticket in tickets {
+            let give = self.counted((offset, len), move |result| ticket.give(result));
+            self.core.ask_reads(vec![(offset, len, give)]);
+        }
+        collector.wait().pop().flatten().unwrap_or_else(|| Err(fail(ErrorKind::Gone)))
+    }
+
+    fn submit(&self, batch: Vec<Read>) {
+        let (mut at_once, mut asked) = (Vec::new(), Vec::new());
+        for Read { offset, len, done } in batch {
+            match range_within(self.size(), offset, len) {
+                Err(kind) => {
+                    at_once.push((done, Err(Error::read(kind, &self.core.name, offset, len))));
+                }
+                Ok(()) if len == 0 => at_once.push((done, Ok(AlignedBuf::default()))),
+                Ok(()) => {
+                    let core = Arc::clone(&self.core);
+                    let give = self.counted((offset, len), move |result| {
+                        core.answers.push(move || deliver(done, result));
+                    });
+                    asked.push((offset, len, give));
+                }
+            }
+        }
+        self.core.ask_reads(asked);
+        at_once.into_iter().for_each(|(done, result)| deliver(done, result));
+    }
+
+    fn stats(&self) -> Stats {
+        self.core.counters.snapshot()
+    }
+}
+
+impl WriteDevice for LogDevice {
+    fn submit_writes(&self, batch: Vec<Write>) {
+        let (accepted, refused) = split_refused(self.size(), &self.core.name, batch);
+        for Write { offset, parts, done } in accepted {
+            let len = parts.iter().map(|part| part.len()).sum();
+            self.ask_write(offset, &parts, told(&self.core, (offset, len), done));
+        }
+        for (done, error) in refused {
+            device::backend::deliver_write(done, Err(error));
+        }
+    }
+
+    fn flush(&self) -> Result<(), Error> {
+        let began = self.core.client.rt().now();
+        let result = self.core.commit();
+        let took = self.core.client.rt().now().saturating_sub(began);
+        self.core.counters.flushed(result.is_ok(), took);
+        result.map_err(|kind| Error::flush(kind, &self.core.name))
+    }
+
+    fn write(&self, offset: u64, data: &[u8]) -> Result<(), Error> {
+        let fail = |kind| self.error(kind, offset, data.len());
+        range_within(self.size(), offset, data.len()).map_err(fail)?;
+        let parts = [Shared::copy_of(data)];
+        self.change_now(|told| self.ask_write(offset, &parts, told)).map_err(fail)
+    }
+
+    fn trim(&self, offset: u64, len: u64) -> Result<(), Error> {
+        let fail = |kind| Error::trim(kind, &self.core.name, offset, len);
+        let end = offset.checked_add(len).filter(|end| *end <= self.size());
+        let end = end.ok_or_else(|| fail(ErrorKind::BeyondEnd { size: self.size() }))?;
+        let sector = self.core.sector();
+        let (first, last) = (offset.div_ceil(sector), end / sector);
+        let pieces = trims_of(first, last.saturating_sub(first));
+        self.change_now(|told| self.core.change(pieces, told)).map_err(fail)
+    }
+
+    fn as_device(self: Arc<Self>) -> DeviceRef {
+        self
+    }
+}
+
+impl Drop for LogDevice {
+    fn drop(&mut self) {
+        let mut state = self.core.state.lock();
+        let may_close = state.phase == Phase::Open && state.writer.is_some() && !delivering();
+        if may_close {
+            state.phase = Phase::Closing;
+        }
+        let since = state.writer.as_ref().map_or(0, |writer| writer.since);
+        drop(state);
+        self.core.keeper.notify_all();
+        if may_close {
+            let core = &self.core;
+            // Whatever does not succeed now is left to the next writer, as after a crash.
+            let _ = core.with_memory(|memory| {
+                if since >= core.options.checkpoint_every / 2 {
+                    let _ = core.checkpoint(memory.last);
+                }
+                core.say_closed()
+            });
+        }
+        self.core.client.close();
+        self.core.fail(ErrorKind::Gone);
+        self.core.state.lock().lock = None;
+    }
+}
+
+/// The keeper's thread.
+fn keep(core: &Arc<Core>) {
+    let mut rest_until = None;
+    loop {
+        let mut state = core.state.lock();
+        loop {
+            let since = state.writer.as_ref().map_or(0, |writer| writer.since);
+            let now = core.client.rt().now();
+            if state.phase != Phase::Open {
+                return;
+            }
+            let is_resting = rest_until.is_some_and(|until| now < until);
+            if !is_resting && (since >= core.options.checkpoint_every || rest_until.is_some()) {
+                break;
+            }
+            match rest_until {
+                Some(until) => drop(core.keeper.wait_until(&mut state, until)),
+                None => core.keeper.wait(&mut state),
+            }
+        }
+        drop(state);
+        let done = core.with_memory(|memory| core.tend(memory)).unwrap_or(Err(Trouble::Gone));
+        let may_rest = done.is_ok_and(|done| done.waiting == 0 && done.moved == 0);
+        rest_until = (!may_rest).then(|| core.client.rt().now() + REST);
+    }
+}

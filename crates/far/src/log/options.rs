@@ -1,0 +1,43 @@
+//! How a disk in a store is used.
+
+use super::format::Who;
+use core::time::Duration;
+
+/// How a disk in a store is used.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// How long a store may fail at a request before the disk counts as gone.
+    pub patience: Duration,
+    /// Memory of the map at most, in bytes.
+    pub map_memory: u64,
+    /// Bytes of writes that do not count yet at most; others wait.
+    pub uncounted_max: u64,
+    /// Segments after which a checkpoint is made.
+    pub checkpoint_every: u64,
+    /// How long what is dead is kept for readers without a pin.
+    pub grace: Duration,
+    /// Segments with less life than this are moved together, in percent.
+    pub clean_below: u32,
+    /// Bytes that are moved at a time, at most.
+    pub clean_bytes: u64,
+    /// A thread makes checkpoints and collects garbage.
+    pub is_tended: bool,
+    /// Who writes, for people.
+    pub who: Who,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            patience: Duration::from_secs(120),
+            map_memory: 1 << 30,
+            uncounted_max: 256 << 20,
+            checkpoint_every: 128,
+            grace: Duration::from_secs(600),
+            clean_below: 40,
+            clean_bytes: 256 << 20,
+            is_tended: true,
+            who: Who { host: String::new(), pid: std::process::id() },
+        }
+    }
+}

@@ -1,0 +1,146 @@
+//! Whether a store keeps writers apart: it is tried.
+//!
+//! Stores whose conditional creates are a check and then an act have two winners of a race now and
+//! then, and older ones ignore the condition. Racing creates find both, not with certainty, but
+//! those that were found so far within a few names.
+
+use super::Trouble;
+use super::format::hex;
+use super::takeover::uuid;
+use crate::store::client::{Client, Urgency};
+use crate::store::{Answer, Request, Store, StoreError};
+use core::time::Duration;
+use device::Shared;
+use rt::Rt;
+use std::sync::Arc;
+
+/// Names that are raced for, and how many race for each.
+const NAMES: usize = 8;
+const RACERS: usize = 16;
+/// Bytes of each object: more than one packet, so that bodies overtake one another.
+const BYTES: usize = 8192;
+
+/// What was found of a store.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Fence {
+    /// One create of a name succeeded each time.
+    Holds,
+    /// What was seen instead.
+    Broken(String),
+}
+
+/// Tries a store, and cleans up.
+///
+/// # Errors
+/// The store does not do what it is asked.
+pub fn probe(store: Arc<dyn Store>, rt: &Rt, patience: Duration) -> Result<Fence, Trouble> {
+    probe_with(&Client::new(store, rt, patience))
+}
+
+pub(super) fn probe_with(client: &Client) -> Result<Fence, Trouble> {
+    let own = hex(&uuid(client));
+    let names: Vec<String> = (0..NAMES).map(|n| format!("probe/{own}-{n}")).collect();
+    let mut found = Fence::Holds;
+    for name in &names {
+        if let Some(what) = race(client, name)? {
+            found = Fence::Broken(what);
+            break;
+        }
+    }
+    let all = names.into_iter().map(|name| Request::Delete { name }).collect();
+    for answer in client.call_all(Urgency::Later, all) {
+        answer?;
+    }
+    Ok(found)
+}
+
+/// What is wrong with the race for a name.
+fn race(client: &Client, name: &str) -> Result<Option<String>, Trouble> {
+    let create = |racer: usize| {
+        let body = vec![Shared::copy_of(&[racer as u8; BYTES])];
+        Request::Create { name: name.to_owned(), body }
+    };
+    let answers = client.call_all(Urgency::Commit, (0..RACERS).map(create).collect());
+    let mut winners = Vec::new();
+    for (racer, answer) in answers.into_iter().enumerate() {
+        match answer {
+            Ok(_) => winners.push(racer as u8),
+            Err(StoreError::Exists) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+    let get = Request::Get { name: name.to_owned(), from: 0, len: 2 * BYTES as u64 };
+    let Answer::Bytes(there) = client.call(Urgency::Read, get)? else {
+        return Err(StoreError::Other("no bytes were answered".to_owned()).into());
+    };
+    let again = client.call(Urgency::Commit, create(RACERS));
+    Ok(match winners[..] {
+        [winner] if there != [winner; BYTES] => {
+            Some("the bytes of a create that succeeded are not those that are there".to_owned())
+        }
+        // An answer that was lost and a create that met itself: nobody knows that it won.
+        [] | [_] if again == Err(StoreError::Exists) => None,
+        [] | [_] => Some("an object was overwritten although it exists".to_owned()),
+        _ => Some(format!("{} of {RACERS} racing creates of a name succeeded", winners.len())),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::store::{Answered, DirStore, SimStore, SimWorld, Weather};
+    use parking_lot::Mutex;
+    use std::collections::HashMap;
+
+    const PATIENCE: Duration = Duration::from_secs(600);
+
+    #[test]
+    fn stores_that_keep_the_rules_pass() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = Arc::new(DirStore::new(folder.path()).unwrap());
+        assert_eq!(probe(store, &Rt::real(), PATIENCE), Ok(Fence::Holds));
+        for seed in 0..20 {
+            Rt::simulate(seed, |rt| {
+                let world = SimWorld::new(rt);
+                world.set_weather(Weather::rough());
+                assert_eq!(probe(SimStore::new(&world), rt, PATIENCE), Ok(Fence::Holds));
+            });
+        }
+    }
+
+    /// A store that looks, and acts later.
+    struct Racy(Arc<Mutex<HashMap<String, Vec<u8>>>>, Rt);
+
+    impl Store for Racy {
+        fn submit(&self, request: Request, answered: Answered) {
+            let (objects, rt) = (Arc::clone(&self.0), self.1.clone());
+            let delay = Duration::from_micros(rt.random_u64() % 1000);
+            self.1.after(delay, move || match request {
+                Request::Create { name, body } => {
+                    if objects.lock().contains_key(&name) {
+                        return answered(Err(StoreError::Exists));
+                    }
+                    rt.after(Duration::from_micros(100), move || {
+                        let bytes = body.iter().flat_map(|part| part.to_vec()).collect();
+                        objects.lock().insert(name, bytes);
+                        answered(Ok(Answer::Done));
+                    });
+                }
+                Request::Get { name, .. } => {
+                    let found = objects.lock().get(&name).cloned();
+                    answered(found.map(Answer::Bytes).ok_or(StoreError::Absent));
+                }
+                _ => answered(Ok(Answer::Done)),
+            });
+        }
+    }
+
+    #[test]
+    fn a_store_that_looks_and_then_acts_is_found_out() {
+        Rt::simulate(1, |rt| {
+            let store = Arc::new(Racy(Arc::default(), rt.clone()));
+            let found = probe(store, rt, PATIENCE).unwrap();
+            assert!(matches!(found, Fence::Broken(_)), "{found:?}");
+        });
+    }
+}

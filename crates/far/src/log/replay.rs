@@ -1,0 +1,344 @@
+//! From a store to the state of the disk: the newest checkpoint, and the log behind it.
+
+use super::Trouble;
+use super::format::{
+    Change, Damage, Entry, HEADER_BYTES, Hash, Header, Kind, PageRef, Root, SUPER_NAME, Super,
+    Uuid, checkpoint_name, decode_page, decode_table, number_of, pages_name, segment_name,
+};
+use super::map::Index;
+use crate::store::client::{Client, Urgency};
+use crate::store::{Answer, Request, StoreError};
+
+/// Bytes of a segment that are read at first: its header, and the table of one that is not of small
+/// blocks alone.
+const HEAD_BYTES: u64 = 64 << 10;
+/// Segments that are asked for at once, at most and at first.
+const PROBES_MAX: u64 = 64;
+const PROBES: u64 = 4;
+/// Bytes of pages that are read at once.
+const PAGES_BYTES: u64 = 16 << 20;
+/// How often a replay begins again because the log has gone on without it.
+const AGAIN: u32 = 100;
+
+/// A disk in a store.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Volume {
+    pub(super) uuid: Uuid,
+    pub(super) is: Super,
+}
+
+impl Volume {
+    /// Reads what disk a store has.
+    pub(super) fn find(client: &Client) -> Result<Self, Trouble> {
+        let name = SUPER_NAME.to_owned();
+        let get = Request::Get { name: name.clone(), from: 0, len: HEAD_BYTES };
+        let bytes = match client.call(Urgency::Read, get) {
+            Err(StoreError::Absent) => return Err(Trouble::NoDisk),
+            answer => bytes_of(answer)?,
+        };
+        let damaged = |damage| Trouble::Damaged(name.clone(), damage);
+        let header = Header::decode(&bytes).map_err(damaged)?;
+        if header.kind != Kind::Super {
+            return Err(damaged(Damage("it is another object")));
+        }
+        let body = header.body_of(&bytes).map_err(damaged)?;
+        Ok(Self { uuid: header.volume, is: Super::decode(body).map_err(damaged)? })
+    }
+
+    /// Sectors of the disk.
+    pub(super) fn sectors(&self) -> u64 {
+        self.is.size / u64::from(self.is.sector)
+    }
+}
+
+fn bytes_of(answer: Result<Answer, StoreError>) -> Result<Vec<u8>, Trouble> {
+    match answer? {
+        Answer::Bytes(bytes) => Ok(bytes),
+        _ => Err(Trouble::Store(StoreError::Other("no bytes were answered".to_owned()))),
+    }
+}
+
+/// The state of a disk at a place in its log.
+#[derive(Clone, Debug)]
+pub(super) struct State {
+    pub(super) index: Index,
+    /// The place that has no segment yet.
+    pub(super) next: u64,
+    /// The number of the writer, and who it is; 0 before the first one.
+    pub(super) epoch: u64,
+    pub(super) writer: Uuid,
+    /// Hash of the last header.
+    pub(super) previous: Hash,
+    /// The writer has ended: nothing of it can be under way.
+    pub(super) is_closed: bool,
+    /// The checkpoint that it began with; 0 for none.
+    pub(super) base: u64,
+    /// Segments since that.
+    pub(super) since: u64,
+}
+
+impl State {
+    /// A disk that nobody has written to.
+    fn empty(volume: &Volume) -> Self {
+        Self {
+            index: Index::new(volume.is.sector),
+            next: 1,
+            epoch: 0,
+            writer: [0; 16],
+            previous: [0; 32],
+            is_closed: true,
+            base: 0,
+            since: 0,
+        }
+    }
+
+    /// Goes on with the header of the next place, whose object begins with these bytes.
+    fn step(&mut self, volume: &Volume, header: &Header, bytes: &[u8]) -> Result<(), Damage> {
+        if header.volume != volume.uuid || header.seq != self.next {
+            return Err(Damage("it belongs elsewhere"));
+        }
+        if header.kind == Kind::Seal {
+            if header.resume <= header.seq {
+                return Err(Damage("it seals nothing"));
+            }
+            // A seal that came too late cuts all the same, and makes nobody the writer.
+            self.writer = if header.epoch > self.epoch { header.writer } else { [0; 16] };
+            self.epoch = self.epoch.max(header.epoch);
+            (self.next, self.is_closed) = (header.resume, false);
+        } else {
+            if header.epoch != self.epoch || header.writer != self.writer || self.is_closed {
+                return Err(Damage("it is of a writer that had ended"));
+            }
+            if header.previous != self.previous {
+                return Err(Damage(
+                    "it does not follow the one before: the store was set back to an older state",
+                ));
+            }
+            match header.kind {
+                Kind::Data => {
+                    let entries = decode_table(header, header.body_of(bytes)?, volume.sectors())?;
+                    self.index.begin(header.seq);
+                    entries.iter().for_each(|entry| self.index.apply(header.seq, entry));
+                    self.index.end(header.seq, header.payload);
+                }
+                Kind::Close => self.is_closed = true,
+                _ => return Err(Damage("it does not belong into the log")),
+            }
+            self.next += 1;
+        }
+        self.previous = header.hash();
+        self.since += 1;
+        Ok(())
+    }
+
+    /// Goes on to the end of the log as it is now.
+    fn advance(&mut self, client: &Client, volume: &Volume) -> Result<(), Trouble> {
+        let mut probes = PROBES;
+        loop {
+            let asked: Vec<String> =
+                (0..probes).map(|n| segment_name(self.next.saturating_add(n))).collect();
+            let get = |name: &String| Request::Get { name: name.clone(), from: 0, len: HEAD_BYTES };
+            let answers = client.call_all(Urgency::Read, asked.iter().map(get).collect());
+            for (name, answer) in asked.into_iter().zip(answers) {
+                let bytes = match answer {
+                    Err(StoreError::Absent) => return Ok(()),
+                    answer => bytes_of(answer)?,
+                };
+                let damaged = |damage| Trouble::Damaged(name.clone(), damage);
+                let header = Header::decode(&bytes).map_err(damaged)?;
+                let whole = HEADER_BYTES as u64 + u64::from(header.body);
+                let bytes = if whole <= bytes.len() as u64 {
+                    bytes
+                } else {
+                    let get = Request::Get { name: name.clone(), from: 0, len: whole };
+                    bytes_of(client.call(Urgency::Read, get))?
+                };
+                let expected = self.next + 1;
+                self.step(volume, &header, &bytes).map_err(damaged)?;
+                if self.next != expected {
+                    // The log goes on elsewhere.
+                    break;
+                }
+            }
+            probes = (probes * 2).min(PROBES_MAX);
+        }
+    }
+}
+
+/// The numbers of all checkpoints behind one, in order.
+pub(super) fn checkpoints(client: &Client, after: u64) -> Result<Vec<u64>, Trouble> {
+    let after = if after == 0 { String::new() } else { checkpoint_name(after) };
+    let names = client.names("ckpt/", after)?;
+    Ok(names.iter().filter_map(|(name, _)| number_of(name)).collect())
+}
+
+/// The state of the disk now, or a little later.
+///
+/// A place that is absent is the end of the log only if it was never there: what is deleted lies
+/// before a newer checkpoint. So the checkpoints are listed again at the end, and if there is one
+/// beyond the place where the log seemed to end, everything begins anew.
+pub(super) fn replay(client: &Client, volume: &Volume, memory: u64) -> Result<State, Trouble> {
+    for _ in 0..AGAIN {
+        if let Some(state) = try_replay(client, volume, memory)? {
+            return Ok(state);
+        }
+    }
+    Err(Trouble::Gone)
+}
+
+/// The same from a state on.
+pub(super) fn go_on(
+    client: &Client,
+    volume: &Volume,
+    memory: u64,
+    mut state: State,
+) -> Result<State, Trouble> {
+    let from = state.base;
+    match state.advance(client, volume) {
+        // What was found where segments had been deleted says nothing.
+        Err(Trouble::Damaged(..)) if !checkpoints(client, from)?.is_empty() => {
+            replay(client, volume, memory)
+        }
+        Err(trouble) => Err(trouble),
+        Ok(()) if checkpoints(client, state.next)?.is_empty() => Ok(state),
+        Ok(()) => replay(client, volume, memory),
+    }
+}
+
+fn try_replay(client: &Client, volume: &Volume, memory: u64) -> Result<Option<State>, Trouble> {
+    let mut newest = checkpoints(client, 0)?;
+    let last = newest.last().copied().unwrap_or_default();
+    let mut damaged = None;
+    let mut state = loop {
+        let Some(seq) = newest.pop() else {
+            break match damaged {
+                None => State::empty(volume),
+                Some(trouble) => return Err(trouble),
+            };
+        };
+        match load(client, volume, seq, memory) {
+            Ok(state) => break state,
+            // It was deleted since: there are newer ones.
+            Err(Trouble::Store(StoreError::Absent)) if damaged.is_none() => return Ok(None),
+            // The one before it is as good, and the way from there longer.
+            Err(trouble @ (Trouble::Damaged(..) | Trouble::Store(StoreError::Absent))) => {
+                damaged = damaged.or(Some(trouble));
+            }
+            Err(trouble) => return Err(trouble),
+        }
+    };
+    match state.advance(client, volume) {
+        // What was found where segments had been deleted says nothing.
+        Err(Trouble::Damaged(..)) if !checkpoints(client, last)?.is_empty() => Ok(None),
+        Err(trouble) => Err(trouble),
+        Ok(()) => Ok(checkpoints(client, state.next)?.is_empty().then_some(state)),
+    }
+}
+
+/// Reads the root of a checkpoint.
+pub(super) fn root(client: &Client, volume: &Volume, seq: u64) -> Result<(Header, Root), Trouble> {
+    let name = checkpoint_name(seq);
+    let damaged = |damage| Trouble::Damaged(name.clone(), damage);
+    let get = |len| Request::Get { name: name.clone(), from: 0, len };
+    let mut bytes = bytes_of(client.call(Urgency::Read, get(HEAD_BYTES)))?;
+    let header = Header::decode(&bytes).map_err(damaged)?;
+    if (header.kind, header.volume, header.seq) != (Kind::Checkpoint, volume.uuid, seq) {
+        return Err(damaged(Damage("it belongs elsewhere")));
+    }
+    let whole = HEADER_BYTES as u64 + u64::from(header.body);
+    if whole > bytes.len() as u64 {
+        bytes = bytes_of(client.call(Urgency::Read, get(whole)))?;
+    }
+    let root = header.body_of(&bytes).and_then(Root::decode).map_err(damaged)?;
+    Ok((header, root))
+}
+
+/// The state that a checkpoint has.
+fn load(client: &Client, volume: &Volume, seq: u64, memory: u64) -> Result<State, Trouble> {
+    let (header, root) = root(client, volume, seq)?;
+    let mut index = Index::of_root(volume.is.sector, &root);
+    // An extent has 20 bytes there, and twice as many in memory.
+    let bytes: u64 = root.pages.iter().map(|page| u64::from(page.len)).sum();
+    if bytes.saturating_mul(2) > memory {
+        return Err(Trouble::MapTooLarge { needed: bytes.saturating_mul(2), limit: memory });
+    }
+    load_pages(client, volume, &root.pages, &mut index)?;
+    Ok(State {
+        index,
+        next: seq,
+        epoch: header.epoch,
+        writer: header.writer,
+        previous: header.previous,
+        is_closed: false,
+        base: seq,
+        since: 0,
+    })
+}
+
+/// Reads pages, those that stand side by side together.
+fn load_pages(
+    client: &Client,
+    volume: &Volume,
+    pages: &[PageRef],
+    index: &mut Index,
+) -> Result<(), Trouble> {
+    let mut sorted = pages.to_vec();
+    sorted.sort_by_key(|page| (page.object, page.from));
+    let mut runs: Vec<Vec<PageRef>> = Vec::new();
+    for page in sorted {
+        match runs.last_mut() {
+            Some(run) if follows(run, &page) => run.push(page),
+            _ => runs.push(vec![page]),
+        }
+    }
+    for some in runs.chunks(16) {
+        let get = |run: &Vec<PageRef>| {
+            let (first, last) = (run.first(), run.last());
+            let from = first.map_or(0, |page| u64::from(page.from));
+            let end = last.map_or(0, |page| u64::from(page.from) + u64::from(page.len));
+            let name = pages_name(first.map_or((0, 0), |page| page.object));
+            Request::Get { name, from, len: end.saturating_sub(from) }
+        };
+        let answers = client.call_all(Urgency::Read, some.iter().map(get).collect());
+        for (run, answer) in some.iter().zip(answers) {
+            let bytes = bytes_of(answer)?;
+            let start = run.first().map_or(0, |page| page.from);
+            for page in run {
+                let from = (page.from - start) as usize;
+                let own = bytes.get(from..from.saturating_add(page.len as usize));
+                restore(volume, index, page, own.unwrap_or_default())
+                    .map_err(|damage| Trouble::Damaged(pages_name(page.object), damage))?;
+            }
+        }
+    }
+    Ok(())
+}
+
+fn follows(run: &[PageRef], page: &PageRef) -> bool {
+    let (Some(first), Some(last)) = (run.first(), run.last()) else { return false };
+    let end = u64::from(last.from) + u64::from(last.len);
+    let len = u64::from(page.from) + u64::from(page.len) - u64::from(first.from);
+    first.object == page.object && end == u64::from(page.from) && len <= PAGES_BYTES
+}
+
+fn restore(volume: &Volume, index: &mut Index, page: &PageRef, bytes: &[u8]) -> Result<(), Damage> {
+    if bytes.len() != page.len as usize || blake3::hash(bytes).as_bytes()[..16] != page.hash {
+        return Err(Damage("a page of the map is damaged"));
+    }
+    let (base, end) = index.page_range(page.page);
+    let extents = decode_page(base, end.min(volume.sectors()), bytes)?;
+    match extents.iter().all(|extent| index.restore(extent)) {
+        true => Ok(()),
+        false => Err(Damage("the map has a segment that the checkpoint has not")),
+    }
+}
+
+/// Where in its payload each entry of a table begins, in sectors; a trim has nothing there.
+pub(super) fn places(entries: &[Entry]) -> impl Iterator<Item = (u32, &Entry)> {
+    let mut at = 0u32;
+    entries.iter().filter_map(move |entry| {
+        let own = at;
+        at = at.saturating_add(entry.payload());
+        (entry.change != Change::Trim).then_some((own, entry))
+    })
+}

@@ -1,0 +1,117 @@
+//! How a disk gets its writer.
+//!
+//! A writer has a number, its *epoch*, higher than all before. It seals the places in the log where
+//! the writer before it could still create segments, so that from there on nothing of that one
+//! counts; the log goes on behind everything that it can have under way. `log/mod.rs` says why that
+//! is enough.
+
+use super::format::{
+    CLEAN, Header, Kind, SUPER_NAME, Super, Uuid, Who, epoch_name, number_of, object, segment_name,
+};
+use super::put::{Made, put_and_wait};
+use super::replay::{State, Volume, go_on, replay};
+use super::{Trouble, seconds};
+use crate::store::client::{Client, Urgency};
+use crate::store::{Request, StoreError};
+use device::Shared;
+
+/// How often a number that another one took in the meantime is tried again with the next.
+const TRIES: u32 = 1000;
+
+/// A random number that tells volumes, writers and pins from one another.
+pub(super) fn uuid(client: &Client) -> Uuid {
+    let mut uuid = [0; 16];
+    client.rt().fill_random(&mut uuid);
+    uuid
+}
+
+/// Makes a new disk in an empty store.
+pub(super) fn make_disk(client: &Client, is: &Super) -> Result<Volume, Trouble> {
+    // What was decoded is what will be found.
+    let is = Super::decode(&is.encode())
+        .map_err(|damage| Trouble::Damaged(SUPER_NAME.to_owned(), damage))?;
+    let volume = Volume { uuid: uuid(client), is };
+    let body = volume.is.encode();
+    let mut header = Header::over(Kind::Super, volume.uuid, uuid(client), &body);
+    header.time = seconds(client.rt());
+    let made = put_and_wait(client, Urgency::Commit, SUPER_NAME, &object(&header, &body))?;
+    if made == Made::Ours { Ok(volume) } else { Err(Trouble::DiskExists) }
+}
+
+/// A writer that has the disk.
+pub(super) struct Owner {
+    pub(super) epoch: u64,
+    pub(super) writer: Uuid,
+    pub(super) state: State,
+}
+
+/// Becomes the writer, whoever was.
+pub(super) fn take_over(
+    client: &Client,
+    volume: &Volume,
+    who: &Who,
+    memory: u64,
+) -> Result<Owner, Trouble> {
+    let writer = uuid(client);
+    let epoch = begin(client, volume, writer, who)?;
+    let mut state = replay(client, volume, memory)?;
+    loop {
+        if (state.epoch, state.writer) == (epoch, writer) {
+            state.index.own();
+            return Ok(Owner { epoch, writer, state });
+        }
+        if state.epoch >= epoch {
+            return Err(Trouble::Fenced(state.epoch));
+        }
+        seal(client, volume, (epoch, writer), &state)?;
+        state = go_on(client, volume, memory, state)?;
+    }
+}
+
+/// Takes the next number.
+fn begin(client: &Client, volume: &Volume, writer: Uuid, who: &Who) -> Result<u64, Trouble> {
+    let body = who.encode();
+    let known = client.names("epoch/", String::new())?;
+    let highest = known.iter().filter_map(|(name, _)| number_of(name)).max().unwrap_or(0);
+    for epoch in (highest.saturating_add(1)..).take(TRIES as usize) {
+        let mut header = Header::over(Kind::Epoch, volume.uuid, writer, &body);
+        (header.epoch, header.seq) = (epoch, epoch);
+        header.time = seconds(client.rt());
+        let bytes = object(&header, &body);
+        if put_and_wait(client, Urgency::Commit, &epoch_name(epoch), &bytes)? == Made::Ours {
+            return Ok(epoch);
+        }
+    }
+    Err(Trouble::Fenced(highest))
+}
+
+/// Seals the places from the end of the log on where segments of others could still come to be.
+fn seal(
+    client: &Client,
+    volume: &Volume,
+    (epoch, writer): (u64, Uuid),
+    state: &State,
+) -> Result<(), Trouble> {
+    let window = u64::from(volume.is.window);
+    let (seals, resume, flags) = match state.is_closed {
+        // Nothing is under way.
+        true => (1, state.next + 1, CLEAN),
+        false => (window, state.next + 2 * window, 0),
+    };
+    let seal = |seq| {
+        let mut header = Header::over(Kind::Seal, volume.uuid, writer, &[]);
+        (header.epoch, header.seq, header.resume) = (epoch, seq, resume);
+        (header.flags, header.time) = (flags, seconds(client.rt()));
+        let body = vec![Shared::copy_of(&header.encode())];
+        Request::Create { name: segment_name(seq), body }
+    };
+    let all = (state.next..state.next + seals).map(seal).collect();
+    for answer in client.call_all(Urgency::Commit, all) {
+        match answer {
+            // Whose it is will be read.
+            Ok(_) | Err(StoreError::Exists) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,432 @@
+//! Random explorations in simulated time: any number of writers, readers, crashes, writers that
+//! stand still and go on, lost, late and doubled requests, checkpoints and collections.
+//!
+//! Beside the store stands an *oracle*: it sees every object that was ever created, deleted or not,
+//! and goes through the log from its beginning by the rule alone, without checkpoints, moves or
+//! deletions, into an array of sectors. Held against it are
+//!
+//! - every flush that returned: what it covers is in the log, by this writer, from then on;
+//! - every opening: it ends at a place that the oracle has, not before where the oracle was when it
+//!   began, so that a later replay extends an earlier one;
+//! - every byte that is read: nothing that can be reached was deleted or mixed up.
+
+use super::format::{Change, Header, Kind, Super, Who, decode_table, segment_name};
+use super::{LogDevice, Options, Trouble, pin, unpin};
+use crate::store::{SimStore, SimWorld, Weather};
+use core::time::Duration;
+use device::{Device as _, Error, ErrorKind, WriteDevice as _};
+use parking_lot::Mutex;
+use rt::Rt;
+use std::collections::BTreeMap;
+use std::io::Write as _;
+use std::sync::Arc;
+
+const SECTOR: usize = 512;
+const SECTORS: usize = 64;
+const PATIENCE: Duration = Duration::from_secs(24 * 3600);
+
+/// The stamp of each sector; 0: it has nothing.
+type Content = [u64; SECTORS];
+
+/// The log as it is by the rule alone.
+struct Oracle {
+    next: u64,
+    epoch: u64,
+    writer: [u8; 16],
+    content: Content,
+    /// What was there when the log ended at a place, and whose place it was.
+    points: BTreeMap<u64, (u64, Content)>,
+}
+
+impl Oracle {
+    fn new() -> Self {
+        let content = [0; SECTORS];
+        let points = BTreeMap::from([(1, (0, content))]);
+        Self { next: 1, epoch: 0, writer: [0; 16], content, points }
+    }
+
+    fn advance(&mut self, world: &SimWorld) {
+        while let Some(object) = world.first(&segment_name(self.next)) {
+            let header = Header::decode(&object).unwrap();
+            assert_eq!(header.seq, self.next);
+            if header.kind == Kind::Seal {
+                assert!(header.epoch > self.epoch, "a seal that came too late cuts");
+                (self.epoch, self.writer, self.next) = (header.epoch, header.writer, header.resume);
+            } else {
+                let own = (header.epoch, header.writer);
+                assert_eq!(own, (self.epoch, self.writer), "a segment of a fenced writer counts");
+                self.apply(&header, &object);
+                self.next += 1;
+            }
+            self.points.insert(self.next, (self.epoch, self.content));
+        }
+        while self.points.len() > 4000 {
+            self.points.pop_first();
+        }
+    }
+
+    fn apply(&mut self, header: &Header, object: &[u8]) {
+        let body = header.body_of(object).unwrap();
+        let mut at = header.payload as usize;
+        for entry in decode_table(header, body, SECTORS as u64).unwrap() {
+            for n in 0..entry.sectors as usize {
+                let sector = entry.lba as usize + n;
+                match entry.change {
+                    Change::Data => {
+                        let bytes = &object[at + n * SECTOR..at + (n + 1) * SECTOR];
+                        self.content[sector] = stamp_of(bytes);
+                    }
+                    Change::Trim => self.content[sector] = 0,
+                    // It changes where something is, and not what.
+                    Change::Move { .. } => {}
+                }
+            }
+            at += entry.payload() as usize * SECTOR;
+        }
+    }
+}
+
+/// The one stamp that a sector is full of.
+fn stamp_of(sector: &[u8]) -> u64 {
+    let words: Vec<u64> =
+        sector.chunks(8).map(|w| u64::from_le_bytes(w.try_into().unwrap())).collect();
+    assert!(words.iter().all(|word| *word == words[0]), "a sector is mixed up");
+    words[0]
+}
+
+/// A writer that has the disk, or believes so.
+struct Holder {
+    device: Arc<LogDevice>,
+    store: Arc<SimStore>,
+    epoch: u64,
+    content: Content,
+}
+
+struct Lab {
+    rt: Rt,
+    world: Arc<SimWorld>,
+    oracle: Mutex<Oracle>,
+    /// Writers that stand still.
+    asleep: Mutex<Vec<Holder>>,
+    stamps: Mutex<u64>,
+    takeovers: Mutex<u64>,
+}
+
+fn options() -> Options {
+    Options {
+        patience: PATIENCE,
+        uncounted_max: 8 * SECTOR as u64,
+        grace: Duration::from_secs(1),
+        is_tended: false,
+        who: Who { host: "simulated".to_owned(), pid: 1 },
+        ..Options::default()
+    }
+}
+
+impl Lab {
+    fn below(&self, bound: u64) -> u64 {
+        self.rt.random_u64() % bound
+    }
+
+    fn rest(&self, most: u64) {
+        self.rt.sleep(Duration::from_millis(self.below(most)));
+    }
+
+    fn end_of_log(&self) -> u64 {
+        let mut oracle = self.oracle.lock();
+        oracle.advance(&self.world);
+        oracle.next
+    }
+
+    /// What the oracle has at a place.
+    fn point(&self, place: u64) -> (u64, Content) {
+        let mut oracle = self.oracle.lock();
+        oracle.advance(&self.world);
+        *oracle.points.get(&place).expect("a replay ends where the log never did")
+    }
+
+    /// The stamps of all sectors, as a device has them.
+    fn content_of(device: &LogDevice) -> Result<Content, Error> {
+        let bytes = device.read_new(0, SECTORS * SECTOR)?;
+        let mut content = [0; SECTORS];
+        for (stamp, sector) in content.iter_mut().zip(bytes.chunks(SECTOR)) {
+            *stamp = stamp_of(sector);
+        }
+        Ok(content)
+    }
+
+    fn take_over(&self) -> Option<Holder> {
+        let store = SimStore::new(&self.world);
+        let before = self.end_of_log();
+        let claimed = LogDevice::claim(store.clone(), "sim", &self.rt, options(), None);
+        let device = match claimed {
+            Ok(device) => device,
+            Err(Trouble::Fenced(_)) => return None,
+            Err(trouble) => panic!("{trouble}"),
+        };
+        let place = device.place();
+        assert!(place >= before, "a takeover ends at {place}, and the log was at {before}");
+        let (epoch, content) = self.point(place);
+        let own = device.core().state.lock().writer.as_ref().map(|writer| writer.epoch);
+        assert_eq!(own, Some(epoch));
+        *self.takeovers.lock() += 1;
+        Some(Holder { device, store, epoch, content })
+    }
+
+    /// A writer works for a while; whether it still believes that it is one.
+    fn work(&self, holder: &mut Holder, steps: u64) -> bool {
+        for _ in 0..steps {
+            let is_on = match self.below(20) {
+                0..=8 => self.write(holder),
+                9 => self.trim(holder),
+                10..=13 => self.flush(holder),
+                14 | 15 => self.look(holder),
+                16 => ended(holder.device.age().and_then(|()| holder.device.collect().map(|_| ()))),
+                17 => ended(holder.device.clean(60, 1 << 20).map(|_| ())),
+                18 => ended(holder.device.collect().map(|_| ())),
+                _ => ended(holder.device.sweep().map(|_| ())),
+            };
+            if !is_on {
+                return false;
+            }
+            if self.below(4) == 0 {
+                self.rest(500);
+            }
+        }
+        true
+    }
+
+    fn write(&self, holder: &mut Holder) -> bool {
+        let lba = self.below(SECTORS as u64) as usize;
+        let sectors = (1 + self.below(6) as usize).min(SECTORS - lba);
+        let mut bytes = Vec::new();
+        for n in 0..sectors {
+            let stamp = {
+                let mut stamps = self.stamps.lock();
+                *stamps += 1;
+                *stamps
+            };
+            holder.content[lba + n] = stamp;
+            bytes.extend(stamp.to_le_bytes().repeat(SECTOR / 8));
+        }
+        still(holder.device.write((lba * SECTOR) as u64, &bytes))
+    }
+
+    fn trim(&self, holder: &mut Holder) -> bool {
+        let lba = self.below(SECTORS as u64) as usize;
+        let sectors = (1 + self.below(20) as usize).min(SECTORS - lba);
+        holder.content[lba..lba + sectors].fill(0);
+        still(holder.device.trim((lba * SECTOR) as u64, (sectors * SECTOR) as u64))
+    }
+
+    fn flush(&self, holder: &Holder) -> bool {
+        if !still(holder.device.flush()) {
+            return false;
+        }
+        // Moves may be under way behind what was flushed.
+        let counts =
+            holder.device.core().state.lock().writer.as_ref().map(super::writer::Writer::lowest);
+        let (epoch, content) = self.point(counts.expect("a writer"));
+        assert_eq!(epoch, holder.epoch, "a flush of a writer that was fenced returned");
+        assert_eq!(content, holder.content, "a flush returned, and what it covers is not there");
+        true
+    }
+
+    fn look(&self, holder: &Holder) -> bool {
+        match Self::content_of(&holder.device) {
+            Ok(content) => {
+                assert_eq!(content, holder.content, "a writer does not read what it wrote");
+                true
+            }
+            // Another one may have deleted what this one still wants to read.
+            Err(error) if self.is_fenced(holder) => {
+                assert!(matches!(error.kind, ErrorKind::Refused(_) | ErrorKind::Fenced { .. }));
+                false
+            }
+            Err(error) => panic!("{error}"),
+        }
+    }
+
+    fn is_fenced(&self, holder: &Holder) -> bool {
+        self.end_of_log();
+        self.oracle.lock().epoch > holder.epoch
+    }
+
+    fn read(&self) {
+        let store = SimStore::new(&self.world);
+        let is_pinned = self.below(2) == 0;
+        let pinned = is_pinned.then(|| {
+            pin(store.clone(), &self.rt, PATIENCE, 1 << 30, &options().who).expect("a pin")
+        });
+        let before = self.end_of_log();
+        let device = match LogDevice::open(store.clone(), "sim", &self.rt, options()) {
+            Ok(device) => device,
+            Err(trouble) => panic!("{trouble}"),
+        };
+        let place = device.place();
+        assert!(place >= before, "a replay ends at {place}, and the log was at {before}");
+        let (_, content) = self.point(place);
+        // What was pinned is that place only if nobody wrote in between.
+        let is_kept = pinned.as_ref().is_some_and(|pin| pin.at == place);
+        for _ in 0..2 {
+            match Self::content_of(&device) {
+                Ok(found) => assert_eq!(found, content, "a reader sees what never was"),
+                Err(error) => {
+                    assert!(!is_kept, "what is pinned was deleted: {error}");
+                    assert!(matches!(error.kind, ErrorKind::Refused(_)), "{error}");
+                }
+            }
+            self.rest(60_000);
+        }
+        if let Some(pin) = pinned {
+            unpin(store, &self.rt, PATIENCE, &pin.name).expect("unpin");
+        }
+    }
+
+    /// What one machine does.
+    fn act(&self, rounds: u64) {
+        for _ in 0..rounds {
+            match self.below(8) {
+                0 => self.read(),
+                1 | 2 => {
+                    // One that stood still goes on as if nothing had happened.
+                    let holder = self.asleep.lock().pop();
+                    if let Some(mut holder) = holder {
+                        let steps = 1 + self.below(12);
+                        self.work(&mut holder, steps);
+                        self.end(holder);
+                    }
+                }
+                _ => {
+                    let Some(mut holder) = self.take_over() else { continue };
+                    let steps = self.below(25);
+                    self.work(&mut holder, steps);
+                    self.end(holder);
+                }
+            }
+            self.rest(if self.below(10) == 0 { 300_000 } else { 2000 });
+        }
+    }
+
+    /// A writer ends in order, loses its power, or stands still.
+    fn end(&self, holder: Holder) {
+        match self.below(10) {
+            0..=2 => drop(holder),
+            3..=6 => {
+                holder.store.fail();
+                holder.device.stop();
+            }
+            _ => {
+                let mut asleep = self.asleep.lock();
+                asleep.insert(0, holder);
+                let oldest = if asleep.len() > 6 { asleep.pop() } else { None };
+                drop(asleep);
+                if let Some(oldest) = oldest {
+                    oldest.store.fail();
+                    oldest.device.stop();
+                }
+            }
+        }
+    }
+}
+
+/// Says how far the long form is.
+fn say(text: &str) {
+    let _ = writeln!(std::io::stdout(), "{text}");
+}
+
+/// Whether a writer was not fenced.
+fn still(result: Result<(), Error>) -> bool {
+    match result {
+        Ok(()) => true,
+        Err(error) => {
+            assert!(matches!(error.kind, ErrorKind::Fenced { .. }), "{error}");
+            false
+        }
+    }
+}
+
+/// The same of what the store was asked for by the way.
+fn ended(result: Result<(), Trouble>) -> bool {
+    match result {
+        Ok(()) => true,
+        Err(Trouble::Fenced(_) | Trouble::Gone) => false,
+        Err(Trouble::Machine(text)) => {
+            assert!(text.contains("taken it over"), "{text}");
+            false
+        }
+        // What a fenced writer wants to move may be gone.
+        Err(Trouble::Store(crate::store::StoreError::Absent)) => false,
+        Err(trouble) => panic!("{trouble}"),
+    }
+}
+
+/// One exploration; how many writers it had.
+fn explore(seed: u64, rounds: u64) -> u64 {
+    Rt::simulate(seed, |rt| {
+        let world = SimWorld::new(rt);
+        let is = Super {
+            size: (SECTORS * SECTOR) as u64,
+            sector: SECTOR as u32,
+            target: 4 * SECTOR as u32,
+            window: 1 + (rt.random_u64() % 4) as u32,
+            is_fenced: false,
+            made_by: String::new(),
+        };
+        LogDevice::create(SimStore::new(&world), rt, &is, PATIENCE).expect("a disk");
+        if rt.random_u64() % 4 > 0 {
+            world.set_weather(Weather::rough());
+        }
+        let lab = Arc::new(Lab {
+            rt: rt.clone(),
+            world: Arc::clone(&world),
+            oracle: Mutex::new(Oracle::new()),
+            asleep: Mutex::default(),
+            stamps: Mutex::new(0),
+            takeovers: Mutex::new(0),
+        });
+        let machines: Vec<_> = (0..3)
+            .map(|n| {
+                let lab = Arc::clone(&lab);
+                rt.spawn(&format!("machine {n}"), move || lab.act(rounds)).expect("a thread")
+            })
+            .collect();
+        machines.into_iter().for_each(|machine| machine.join().expect("no panic"));
+        // In the end, in good weather, everything is there.
+        world.set_weather(Weather::default());
+        let holder = loop {
+            if let Some(holder) = lab.take_over() {
+                break holder;
+            }
+        };
+        assert!(lab.look(&holder) && lab.flush(&holder));
+        *lab.takeovers.lock()
+    })
+}
+
+#[test]
+fn nothing_flushed_is_lost_and_nothing_needed_is_deleted() {
+    let first = std::env::var("ZINC_SEED").ok().map(|seed| seed.parse().expect("a number"));
+    let seeds = first.map_or(0..60, |seed| seed..seed + 1);
+    let takeovers: u64 = seeds.map(|seed| explore(seed, 8)).sum();
+    assert!(takeovers > 10, "{takeovers}");
+}
+
+#[test]
+#[ignore = "long form: a million writers, run by scripts/campaign far"]
+fn a_million_writers() {
+    let number = |name: &str, default: u64| {
+        std::env::var(name).ok().map_or(default, |text| text.parse().expect("a number"))
+    };
+    let (mut seed, wanted) = (number("ZINC_SEED", 1000), number("ZINC_TAKEOVERS", 1_000_000));
+    let (mut takeovers, first) = (0, seed);
+    while takeovers < wanted {
+        takeovers += explore(seed, 60);
+        seed += 1;
+        if (seed - first) % 100 == 0 {
+            say(&format!("{takeovers} writers, next seed {seed}"));
+        }
+    }
+    let runs = seed - first;
+    say(&format!("{takeovers} writers in {runs} runs, seeds {first} to {}", seed - 1));
+}

@@ -1,0 +1,282 @@
+//! What people want to know of a disk in a store, and do with it.
+
+use super::Trouble;
+use super::dev::LogDevice;
+use super::format::{
+    Header, Kind, Super, Uuid, Who, check_of, decode_table, hex, object, pin_name, segment_name,
+};
+use super::options::Options;
+use super::put::{Made, put_and_wait};
+use super::replay::{Volume, checkpoints, places, replay};
+use super::seconds;
+use super::takeover::uuid;
+use crate::store::client::{Client, Urgency};
+use crate::store::{Answer, Request, Store, StoreError};
+use core::time::Duration;
+use rt::Rt;
+use std::sync::Arc;
+
+/// Bytes of a header with a body for people.
+const SMALL: u64 = 4096;
+
+/// A writer that was.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WriterInfo {
+    /// Its number.
+    pub epoch: u64,
+    /// Its machine and process.
+    pub who: Who,
+    /// When it began, in seconds since 1970 by its clock.
+    pub time: u64,
+}
+
+/// A pin.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PinInfo {
+    /// Its name, without what all pins begin with.
+    pub name: String,
+    /// The place in the log that it keeps the state before.
+    pub at: u64,
+    /// Who made it.
+    pub who: Who,
+    /// When, in seconds since 1970 by its clock.
+    pub time: u64,
+}
+
+/// A disk in a store, as it is now.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Overview {
+    /// What tells it from others.
+    pub volume: Uuid,
+    /// What it is.
+    pub is: Super,
+    /// The place behind its log.
+    pub next: u64,
+    /// The number of its writer.
+    pub epoch: u64,
+    /// Its writer has ended in order.
+    pub is_closed: bool,
+    /// Bytes that have something in them.
+    pub live: u64,
+    /// Bytes of the segments that they are in.
+    pub kept: u64,
+    /// Those segments.
+    pub segments: u64,
+    /// Extents of the map.
+    pub extents: u64,
+    /// Memory that the map takes, in bytes.
+    pub map_memory: u64,
+    /// The places of its checkpoints.
+    pub checkpoints: Vec<u64>,
+    /// Its last writers, the newest last.
+    pub writers: Vec<WriterInfo>,
+    /// Its pins.
+    pub pins: Vec<PinInfo>,
+}
+
+/// Something in a store that is not as it should be.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Finding {
+    /// The object.
+    pub object: String,
+    /// What is wrong.
+    pub what: String,
+    /// Bytes of the disk that are lost by it.
+    pub lost: u64,
+}
+
+/// What a check found.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Report {
+    /// Segments that were read.
+    pub segments: u64,
+    /// Bytes that were verified.
+    pub verified: u64,
+    /// What is wrong.
+    pub findings: Vec<Finding>,
+}
+
+fn read_small(client: &Client, name: &str) -> Result<Option<(Header, Who)>, Trouble> {
+    let get = Request::Get { name: name.to_owned(), from: 0, len: SMALL };
+    let bytes = match client.call(Urgency::Read, get) {
+        Err(StoreError::Absent) => return Ok(None),
+        Ok(Answer::Bytes(bytes)) => bytes,
+        Ok(_) => return Ok(None),
+        Err(error) => return Err(error.into()),
+    };
+    let found = Header::decode(&bytes).and_then(|header| {
+        let who = Who::decode(header.body_of(&bytes)?)?;
+        Ok((header, who))
+    });
+    found.map(Some).map_err(|damage| Trouble::Damaged(name.to_owned(), damage))
+}
+
+impl Overview {
+    /// Looks at a disk.
+    ///
+    /// # Errors
+    /// Why there is nothing to see.
+    pub fn of(
+        store: Arc<dyn Store>,
+        rt: &Rt,
+        patience: Duration,
+        memory: u64,
+    ) -> Result<Self, Trouble> {
+        let client = &Client::new(store, rt, patience);
+        let volume = Volume::find(client)?;
+        let state = replay(client, &volume, memory)?;
+        let mut writers = Vec::new();
+        for (name, _) in client.names("epoch/", String::new())? {
+            if let Some((header, who)) = read_small(client, &name)? {
+                writers.push(WriterInfo { epoch: header.epoch, who, time: header.time });
+            }
+        }
+        let (extents, map_memory) = state.index.extents();
+        let sector = u64::from(volume.is.sector);
+        let (segments, kept) = state.index.kept();
+        Ok(Self {
+            volume: volume.uuid,
+            is: volume.is.clone(),
+            next: state.next,
+            epoch: state.epoch,
+            is_closed: state.is_closed,
+            live: state.index.live_sectors() * sector,
+            kept: kept * sector,
+            segments,
+            extents,
+            map_memory,
+            checkpoints: checkpoints(client, 0)?,
+            writers,
+            pins: pins(client)?,
+        })
+    }
+}
+
+fn pins(client: &Client) -> Result<Vec<PinInfo>, Trouble> {
+    let mut pins = Vec::new();
+    for (name, _) in client.names("pin/", String::new())? {
+        if let Some((header, who)) = read_small(client, &name)? {
+            let name = name.trim_start_matches("pin/").to_owned();
+            pins.push(PinInfo { name, at: header.seq, who, time: header.time });
+        }
+    }
+    Ok(pins)
+}
+
+/// Keeps the state that a disk has now from being deleted; its name.
+///
+/// # Errors
+/// What the store did.
+pub fn pin(
+    store: Arc<dyn Store>,
+    rt: &Rt,
+    patience: Duration,
+    memory: u64,
+    who: &Who,
+) -> Result<PinInfo, Trouble> {
+    let client = &Client::new(store, rt, patience);
+    let volume = Volume::find(client)?;
+    loop {
+        let state = replay(client, &volume, memory)?;
+        let own = uuid(client);
+        let body = who.encode();
+        let mut header = Header::over(Kind::Pin, volume.uuid, own, &body);
+        (header.seq, header.time) = (state.next, seconds(rt));
+        let name = pin_name(&own);
+        let made = put_and_wait(client, Urgency::Read, &name, &object(&header, &body))?;
+        // Whoever made a newer checkpoint may have looked for pins before this one was there.
+        if made == Made::Ours && checkpoints(client, state.next)?.is_empty() {
+            let (name, who) = (hex(&own), who.clone());
+            return Ok(PinInfo { name, at: state.next, who, time: header.time });
+        }
+        client.call(Urgency::Read, Request::Delete { name })?;
+    }
+}
+
+/// Takes a pin back; false when there is none of that name.
+///
+/// # Errors
+/// What the store did.
+pub fn unpin(
+    store: Arc<dyn Store>,
+    rt: &Rt,
+    patience: Duration,
+    name: &str,
+) -> Result<bool, Trouble> {
+    let client = &Client::new(store, rt, patience);
+    let is_known = pins(client)?.iter().any(|pin| pin.name == name);
+    if is_known {
+        client.call(Urgency::Read, Request::Delete { name: format!("pin/{name}") })?;
+    }
+    Ok(is_known)
+}
+
+/// Reads every segment that has living bytes, and verifies it against its table; `seen` is told of
+/// the bytes after each.
+///
+/// # Errors
+/// There is nothing to check.
+pub fn check(
+    store: Arc<dyn Store>,
+    rt: &Rt,
+    patience: Duration,
+    memory: u64,
+    mut seen: impl FnMut(u64),
+) -> Result<Report, Trouble> {
+    let device = LogDevice::open(
+        store,
+        "",
+        rt,
+        Options { patience, map_memory: memory, ..Options::default() },
+    )?;
+    let core = device.core();
+    let sector = core.sector();
+    let all: Vec<(u64, u64, u64)> = {
+        let state = core.state.lock();
+        let live = state.index.segments().filter(|(_, s)| s.live > 0);
+        live.map(|(seq, s)| {
+            (seq, u64::from(s.payload) + u64::from(s.sectors) * sector, u64::from(s.live) * sector)
+        })
+        .collect()
+    };
+    let mut report = Report::default();
+    for (seq, len, live) in all {
+        let object = segment_name(seq);
+        let get = Request::Get { name: object.clone(), from: 0, len };
+        let what = match core.client.call(Urgency::Later, get) {
+            Ok(Answer::Bytes(bytes)) => verify(&bytes, core.volume.sectors(), sector as usize),
+            Ok(_) => Some(("no bytes were answered".to_owned(), live)),
+            Err(StoreError::Absent) => Some(("it is gone".to_owned(), live)),
+            Err(error) => return Err(error.into()),
+        };
+        report.segments += 1;
+        report.verified += live;
+        if let Some((what, lost)) = what {
+            report.findings.push(Finding { object, what, lost: lost.min(live) });
+        }
+        seen(live);
+    }
+    Ok(report)
+}
+
+/// What is wrong with a segment, and how many bytes of it are.
+fn verify(bytes: &[u8], disk: u64, sector: usize) -> Option<(String, u64)> {
+    let found = Header::decode(bytes).and_then(|header| {
+        let entries = decode_table(&header, header.body_of(bytes)?, disk)?;
+        Ok((header, entries))
+    });
+    let (header, entries) = match found {
+        Ok(found) => found,
+        Err(damage) => return Some((damage.to_string(), u64::MAX)),
+    };
+    let mut lost = 0;
+    for (at, entry) in places(&entries) {
+        let from = header.payload as usize + at as usize * sector;
+        let len = entry.sectors as usize * sector;
+        let own = bytes.get(from..from + len);
+        if own.is_none_or(|own| check_of([own]) != entry.check) {
+            lost += len as u64;
+        }
+    }
+    (lost > 0).then(|| ("bytes of it are not what its table says".to_owned(), lost))
+}

@@ -1,0 +1,422 @@
+//! Patience with a store: deadlines, retries, and how much is under way.
+//!
+//! A request is tried until it has an answer that time does not change (done, exists, absent), or
+//! until the patience of the client is at its end. Each attempt has a deadline; the answer of an
+//! earlier attempt that comes late counts all the same, because objects do not change. Between
+//! attempts is a random pause, up to twice as long each time. A store that is busy gets half as
+//! many requests at a time, and one more whenever a whole round of them succeeded. What a flush
+//! waits for goes first, then reads, then what cleans up.
+//!
+//! A store that denies something is asked again, as credentials may be renewed; but not before it
+//! has answered anything: then the name or the credentials are wrong.
+//!
+//! One lock, [`Flow`]; of a request its own lock. Neither is held over a call of the store or of a
+//! callback.
+
+use super::{Answer, Answered, Request, Store, StoreError};
+use core::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use core::time::Duration;
+use device::backend::collect;
+use parking_lot::Mutex;
+use rt::Rt;
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+/// An attempt may take this long, and the time that its bytes take at [`BYTES_PER_SECOND`].
+const DEADLINE: Duration = Duration::from_secs(10);
+/// A store that is slower than this is not distinguished from one that is silent.
+const BYTES_PER_SECOND: u64 = 1_000_000;
+/// The first pause before another attempt, and the longest, on average half of it.
+const PAUSE: Duration = Duration::from_millis(100);
+const PAUSE_MAX: Duration = Duration::from_secs(10);
+/// Requests that are under way at most. A store answers after tens of milliseconds: fewer would
+/// not fill the line.
+const UNDER_WAY_MAX: u32 = 256;
+
+/// What a request is for: the first goes first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Urgency {
+    /// A flush may wait for it.
+    Commit,
+    /// A reader waits for it.
+    Read,
+    /// Nobody waits.
+    Later,
+}
+
+/// What a client asked of its store, and what of it had to be asked again.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Usage {
+    /// Attempts to create.
+    pub creates: u64,
+    /// Attempts to read, and to learn a size.
+    pub gets: u64,
+    /// Attempts to list.
+    pub lists: u64,
+    /// Attempts to delete.
+    pub deletes: u64,
+    /// Attempts after the first one of a request.
+    pub retries: u64,
+    /// Bytes of objects that were sent.
+    pub sent: u64,
+    /// Bytes of objects that came.
+    pub received: u64,
+}
+
+#[derive(Default)]
+struct Counts {
+    creates: AtomicU64,
+    gets: AtomicU64,
+    lists: AtomicU64,
+    deletes: AtomicU64,
+    retries: AtomicU64,
+    sent: AtomicU64,
+    received: AtomicU64,
+}
+
+/// A way to a store; cheap to clone.
+#[derive(Clone)]
+pub(crate) struct Client(Arc<Inner>);
+
+struct Inner {
+    store: Arc<dyn Store>,
+    rt: Rt,
+    patience: Duration,
+    counts: Counts,
+    /// The store has answered something.
+    is_known: AtomicBool,
+    flow: Mutex<Flow>,
+}
+
+struct Flow {
+    limit: u32,
+    /// Successes since the limit changed.
+    credit: u32,
+    under_way: u32,
+    waiting: [VecDeque<Arc<Ask>>; 3],
+    is_closed: bool,
+}
+
+struct Ask {
+    request: Request,
+    urgency: Urgency,
+    began: Duration,
+    state: Mutex<Attempts>,
+}
+
+struct Attempts {
+    /// The attempt that is under way, or the last one.
+    number: u32,
+    is_under_way: bool,
+    answered: Option<Answered>,
+}
+
+impl Client {
+    /// A way to a store that gives a request up after `patience`.
+    pub(crate) fn new(store: Arc<dyn Store>, rt: &Rt, patience: Duration) -> Self {
+        let waiting = Default::default();
+        let limit = UNDER_WAY_MAX;
+        let flow = Flow { limit, credit: 0, under_way: 0, waiting, is_closed: false };
+        Self(Arc::new(Inner {
+            store,
+            rt: rt.clone(),
+            patience,
+            counts: Counts::default(),
+            is_known: AtomicBool::new(false),
+            flow: Mutex::new(flow),
+        }))
+    }
+
+    pub(crate) fn rt(&self) -> &Rt {
+        &self.0.rt
+    }
+
+    pub(crate) fn usage(&self) -> Usage {
+        let Counts { creates, gets, lists, deletes, retries, sent, received } = &self.0.counts;
+        Usage {
+            creates: creates.load(Relaxed),
+            gets: gets.load(Relaxed),
+            lists: lists.load(Relaxed),
+            deletes: deletes.load(Relaxed),
+            retries: retries.load(Relaxed),
+            sent: sent.load(Relaxed),
+            received: received.load(Relaxed),
+        }
+    }
+
+    /// Nothing is asked any more. What was asked and has no answer is forgotten, and its callbacks
+    /// are dropped, some of them when their deadline comes.
+    pub(crate) fn close(&self) {
+        let mut flow = self.0.flow.lock();
+        flow.is_closed = true;
+        let waiting = core::mem::take(&mut flow.waiting);
+        drop(flow);
+        drop(waiting);
+    }
+
+    /// Asks, and returns; the callback must not wait. It is dropped when the client is closed.
+    pub(crate) fn ask(&self, urgency: Urgency, request: Request, answered: Answered) {
+        let attempts = Attempts { number: 0, is_under_way: false, answered: Some(answered) };
+        let began = self.0.rt.now();
+        self.queue(Arc::new(Ask { request, urgency, began, state: Mutex::new(attempts) }));
+    }
+
+    /// Asks, and waits for the answer.
+    ///
+    /// # Errors
+    /// As the store says, or [`StoreError::Lost`] when the client was closed.
+    pub(crate) fn call(&self, urgency: Urgency, request: Request) -> Result<Answer, StoreError> {
+        self.call_all(urgency, vec![request]).pop().unwrap_or(Err(StoreError::Lost))
+    }
+
+    /// Asks all at once, and waits for the answers; they stand in the order of the requests.
+    pub(crate) fn call_all(
+        &self,
+        urgency: Urgency,
+        requests: Vec<Request>,
+    ) -> Vec<Result<Answer, StoreError>> {
+        let (collector, tickets) = collect(&self.0.rt, requests.len());
+        for (request, ticket) in requests.into_iter().zip(tickets) {
+            self.ask(urgency, request, Box::new(move |answer| ticket.give(answer)));
+        }
+        let answers = collector.wait().into_iter();
+        answers.map(|answer| answer.unwrap_or(Err(StoreError::Lost))).collect()
+    }
+
+    /// All names that begin with `prefix` and come after `after`, in order.
+    ///
+    /// # Errors
+    /// As the store says.
+    pub(crate) fn names(
+        &self,
+        prefix: &str,
+        mut after: String,
+    ) -> Result<Vec<(String, u64)>, StoreError> {
+        let mut all = Vec::new();
+        loop {
+            let list = Request::List { prefix: prefix.to_owned(), after: after.clone() };
+            let Answer::Names(names) = self.call(Urgency::Read, list)? else {
+                return Err(StoreError::Other("the answer to a list is none".to_owned()));
+            };
+            match names.last() {
+                Some((last, _)) if *last > after => after.clone_from(last),
+                _ => return Ok(all),
+            }
+            all.extend(names);
+        }
+    }
+
+    fn queue(&self, ask: Arc<Ask>) {
+        let mut flow = self.0.flow.lock();
+        if flow.is_closed {
+            drop(flow);
+            return;
+        }
+        if let Some(queue) = flow.waiting.get_mut(ask.urgency as usize) {
+            queue.push_back(ask);
+        }
+        drop(flow);
+        self.pump();
+    }
+
+    /// Begins attempts as long as there may be more.
+    fn pump(&self) {
+        loop {
+            let mut flow = self.0.flow.lock();
+            if flow.under_way >= flow.limit {
+                return;
+            }
+            let Some(ask) = flow.waiting.iter_mut().find_map(VecDeque::pop_front) else { return };
+            flow.under_way += 1;
+            drop(flow);
+            self.attempt(&ask);
+        }
+    }
+
+    fn attempt(&self, ask: &Arc<Ask>) {
+        let mut state = ask.state.lock();
+        if state.answered.is_none() {
+            // An earlier attempt was answered while this one waited for its turn.
+            drop(state);
+            self.0.flow.lock().under_way -= 1;
+            return;
+        }
+        state.number += 1;
+        state.is_under_way = true;
+        let number = state.number;
+        drop(state);
+        let weight = ask.request.weight();
+        self.0.counts.count(&ask.request, number, weight);
+        let deadline = DEADLINE + Duration::from_millis(weight * 1000 / BYTES_PER_SECOND);
+        let (client, own) = (self.clone(), Arc::clone(ask));
+        self.0.rt.after(deadline, move || client.ended(&own, number, Err(StoreError::Lost)));
+        let (client, own) = (self.clone(), Arc::clone(ask));
+        let answered = Box::new(move |answer| client.ended(&own, number, answer));
+        self.0.store.submit(ask.request.clone(), answered);
+    }
+
+    /// An attempt has an answer, or its time is over.
+    fn ended(&self, ask: &Arc<Ask>, number: u32, answer: Result<Answer, StoreError>) {
+        let mut state = ask.state.lock();
+        if state.answered.is_none() {
+            return;
+        }
+        let is_settled = self.is_settled(ask, &answer);
+        let is_current = state.number == number && state.is_under_way;
+        if !is_settled && !is_current {
+            return;
+        }
+        // A settled answer of an earlier attempt ends the one that is under way as well.
+        let has_slot = core::mem::replace(&mut state.is_under_way, false);
+        let answered = if is_settled { state.answered.take() } else { None };
+        drop(state);
+        if has_slot {
+            self.made_room(&answer);
+        }
+        match answered {
+            Some(answered) => {
+                if let Ok(Answer::Bytes(bytes)) = &answer {
+                    self.0.counts.received.fetch_add(bytes.len() as u64, Relaxed);
+                }
+                answered(answer);
+            }
+            None => {
+                let longest = PAUSE.saturating_mul(1 << number.min(16)).min(PAUSE_MAX);
+                let share = self.0.rt.random_u64() % (longest.as_micros() as u64 + 1);
+                let (client, own) = (self.clone(), Arc::clone(ask));
+                self.0.rt.after(Duration::from_micros(share), move || client.queue(own));
+            }
+        }
+        self.pump();
+    }
+
+    fn is_settled(&self, ask: &Ask, answer: &Result<Answer, StoreError>) -> bool {
+        use StoreError::{Absent, Busy, Denied, Exists, Lost, Other};
+        match answer {
+            Ok(_) | Err(Exists | Absent) => {
+                self.0.is_known.store(true, Relaxed);
+                return true;
+            }
+            Err(Denied(_)) if !self.0.is_known.load(Relaxed) => return true,
+            Err(Denied(_) | Busy | Lost | Other(_)) => {}
+        }
+        let is_closed = self.0.flow.lock().is_closed;
+        is_closed || self.0.rt.now().saturating_sub(ask.began) >= self.0.patience
+    }
+
+    /// An attempt is over: another may begin, and fewer when the store is busy.
+    fn made_room(&self, answer: &Result<Answer, StoreError>) {
+        let mut flow = self.0.flow.lock();
+        flow.under_way -= 1;
+        match answer {
+            Err(StoreError::Busy) => {
+                // Of a round that is refused whole, the first counts.
+                if flow.credit > 0 || flow.limit == UNDER_WAY_MAX {
+                    flow.limit = (flow.limit / 2).max(1);
+                }
+                flow.credit = 0;
+            }
+            Err(StoreError::Lost | StoreError::Denied(_) | StoreError::Other(_)) => {}
+            Ok(_) | Err(StoreError::Exists | StoreError::Absent) => {
+                flow.credit += 1;
+                if flow.credit >= flow.limit && flow.limit < UNDER_WAY_MAX {
+                    (flow.limit, flow.credit) = (flow.limit + 1, 1);
+                }
+            }
+        }
+    }
+}
+
+impl Counts {
+    fn count(&self, request: &Request, number: u32, weight: u64) {
+        let counter = match request {
+            Request::Create { .. } => &self.creates,
+            Request::Get { .. } | Request::Head { .. } => &self.gets,
+            Request::List { .. } => &self.lists,
+            Request::Delete { .. } => &self.deletes,
+        };
+        counter.fetch_add(1, Relaxed);
+        if matches!(request, Request::Create { .. }) {
+            self.sent.fetch_add(weight, Relaxed);
+        }
+        if number > 1 {
+            self.retries.fetch_add(1, Relaxed);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::{create, get};
+    use super::super::{SimStore, SimWorld, Weather};
+    use super::*;
+
+    const PATIENCE: Duration = Duration::from_secs(600);
+
+    #[test]
+    fn in_rough_weather_everything_is_answered() {
+        for seed in 0..20 {
+            Rt::simulate(seed, |rt| {
+                let world = SimWorld::new(rt);
+                world.set_weather(Weather::rough());
+                let client = Client::new(SimStore::new(&world), rt, PATIENCE);
+                let creates = (0..50).map(|n| create(&format!("x/{n:02}"), b"12345")).collect();
+                for answer in client.call_all(Urgency::Commit, creates) {
+                    // One whose answer was lost finds itself.
+                    assert!(matches!(answer, Ok(Answer::Done) | Err(StoreError::Exists)));
+                }
+                assert_eq!(client.names("x/", String::new()).unwrap().len(), 50);
+                let read = client.call(Urgency::Read, get("x/07", 2, 2));
+                assert_eq!(read, Ok(Answer::Bytes(b"34".to_vec())));
+                assert!(client.usage().retries > 0);
+            });
+        }
+    }
+
+    /// An answer that comes after the deadline leaves an attempt in the queue, which must not take
+    /// a place for ever.
+    #[test]
+    fn no_place_is_lost() {
+        Rt::simulate(5, |rt| {
+            let world = SimWorld::new(rt);
+            let late_for = Duration::from_secs(30);
+            world.set_weather(Weather { late: 500, busy: 300, late_for, ..Weather::default() });
+            let client = Client::new(SimStore::new(&world), rt, PATIENCE);
+            for _ in 0..20 {
+                client.call_all(Urgency::Read, (0..100).map(|_| get("x", 0, 1)).collect());
+            }
+            rt.sleep(PATIENCE);
+            assert_eq!(client.0.flow.lock().under_way, 0);
+        });
+    }
+
+    #[test]
+    fn a_store_that_is_silent_is_given_up_in_time() {
+        Rt::simulate(1, |rt| {
+            let world = SimWorld::new(rt);
+            world.set_weather(Weather { dropped: 1000, ..Weather::default() });
+            let client = Client::new(SimStore::new(&world), rt, PATIENCE);
+            assert_eq!(client.call(Urgency::Read, get("x", 0, 1)), Err(StoreError::Lost));
+            let took = rt.now();
+            assert!(took >= PATIENCE && took < PATIENCE + Duration::from_secs(30), "{took:?}");
+        });
+    }
+
+    #[test]
+    fn a_busy_store_is_asked_less_and_then_more_again() {
+        Rt::simulate(2, |rt| {
+            let world = SimWorld::new(rt);
+            world.set_weather(Weather { busy: 500, ..Weather::default() });
+            let client = Client::new(SimStore::new(&world), rt, PATIENCE);
+            let gets = |n: u32| (0..n).map(|_| get("x", 0, 1)).collect();
+            client.call_all(Urgency::Read, gets(1000));
+            let fewest = client.0.flow.lock().limit;
+            assert!(fewest < 32, "{fewest}");
+            world.set_weather(Weather::default());
+            assert_eq!(client.call(Urgency::Commit, create("x", b"1")), Ok(Answer::Done));
+            client.call_all(Urgency::Read, gets(5000));
+            assert!(client.0.flow.lock().limit > fewest + 20);
+            assert_eq!(client.0.flow.lock().under_way, 0);
+        });
+    }
+}

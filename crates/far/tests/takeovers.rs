@@ -1,0 +1,194 @@
+//! Programs that take a disk over from one another while they are killed or stopped, in real time:
+//! no flush that returned is lost, and one that stood still is fenced. Each is this program,
+//! started again as a writer.
+//!
+//! 25 of them in each `./test`; `ZINC_TAKEOVERS=1000` says how many else, `ZINC_SEED` where to
+//! begin.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+use device::{Device as _, ErrorKind, WriteDevice as _};
+use far::log::format::{Super, Who};
+use far::log::{LogDevice, Options};
+use far::store::DirStore;
+use rt::Rt;
+use rustix::process::{Pid, Signal, kill_process};
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::path::Path;
+use std::process::{Child, Command, ExitCode, Stdio};
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, channel};
+use std::time::{Duration, Instant};
+use testkit::Rng;
+
+const SECTOR: usize = 4096;
+/// Numbers are written to so many places, one after the other.
+const PLACES: u64 = 64;
+
+fn main() -> ExitCode {
+    match std::env::args().nth(1).as_deref() {
+        Some("writer") => write(Path::new(&std::env::args().nth(2).unwrap())),
+        _ => take_turns(),
+    }
+}
+
+fn options() -> Options {
+    Options {
+        checkpoint_every: 20,
+        grace: Duration::ZERO,
+        who: Who { host: "here".to_owned(), pid: std::process::id() },
+        ..Options::default()
+    }
+}
+
+fn say(text: &str) {
+    let mut out = std::io::stdout().lock();
+    // Nobody may be left to hear it.
+    let _ = writeln!(out, "{text}").and_then(|()| out.flush());
+}
+
+/// Counts on the disk: says where it begins, and each number that is flushed; at last why it ends.
+fn write(folder: &Path) -> ExitCode {
+    let store = Arc::new(DirStore::new(folder).unwrap());
+    let device = match LogDevice::claim(store, "here", &Rt::real(), options(), None) {
+        Ok(device) => device,
+        Err(trouble) => {
+            say(&format!("ends: {trouble}"));
+            return ExitCode::SUCCESS;
+        }
+    };
+    let bytes = device.read_new(0, PLACES as usize * SECTOR).unwrap();
+    let found: Vec<u64> = bytes
+        .chunks(SECTOR)
+        .map(|sector| {
+            assert!(sector.chunks(8).all(|word| word == &sector[..8]), "a sector is mixed up");
+            u64::from_le_bytes(sector[..8].try_into().unwrap())
+        })
+        .collect();
+    let last = *found.iter().max().unwrap();
+    for (place, number) in found.iter().enumerate() {
+        let place = place as u64;
+        let wanted = (last.saturating_sub(PLACES - 1)..=last).find(|n| n % PLACES == place);
+        assert_eq!(*number, wanted.unwrap_or(0), "the last is {last}");
+    }
+    say(&format!("begins {last}"));
+    for number in last + 1.. {
+        let sector = number.to_le_bytes().repeat(SECTOR / 8);
+        let place = (number % PLACES) * SECTOR as u64;
+        if let Err(e) = device.write(place, &sector).and_then(|()| device.flush()) {
+            let is_fenced = matches!(e.kind, ErrorKind::Fenced { .. });
+            say(if is_fenced { "ends: fenced" } else { "ends: broken" });
+            return if is_fenced { ExitCode::SUCCESS } else { ExitCode::FAILURE };
+        }
+        say(&format!("flushed {number}"));
+    }
+    ExitCode::SUCCESS
+}
+
+/// A writer that was started.
+struct Writer {
+    child: Child,
+    lines: Receiver<String>,
+    /// What the next one found, once it is stopped: it may have flushed no more than that.
+    limit: u64,
+}
+
+impl Writer {
+    fn start(folder: &Path) -> Self {
+        let mut child = Command::new(std::env::current_exe().unwrap())
+            .arg("writer")
+            .arg(folder)
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let (send, lines) = channel();
+        let out = BufReader::new(child.stdout.take().unwrap());
+        std::thread::spawn(move || {
+            for line in out.lines().map_while(Result::ok) {
+                let _ = send.send(line);
+            }
+        });
+        Self { child, lines, limit: u64::MAX }
+    }
+
+    fn signal(&self, signal: Signal) {
+        let pid = Pid::from_raw(i32::try_from(self.child.id()).unwrap()).unwrap();
+        kill_process(pid, signal).unwrap();
+    }
+
+    fn line(&self) -> Option<String> {
+        self.lines.recv_timeout(Duration::from_secs(120)).ok()
+    }
+
+    /// It goes on, and finds that it is no writer any more.
+    fn wake(mut self) {
+        self.signal(Signal::CONT);
+        let mut is_fenced = false;
+        while let Some(line) = self.line() {
+            if let Some(number) = line.strip_prefix("flushed ") {
+                let number: u64 = number.parse().unwrap();
+                assert!(number <= self.limit, "{number} flushed by a writer that was fenced");
+            }
+            is_fenced |= line.starts_with("ends: fenced");
+        }
+        assert!(is_fenced, "it stood still, and was not fenced");
+        assert!(self.child.wait().unwrap().success());
+    }
+}
+
+fn take_turns() -> ExitCode {
+    let number = |name: &str, default: u64| {
+        std::env::var(name).ok().map_or(default, |text| text.parse().expect("a number"))
+    };
+    let (turns, seed) = (number("ZINC_TAKEOVERS", 25), number("ZINC_SEED", 1));
+    let mut rng = Rng::new(seed);
+    let folder = tempfile::tempdir().unwrap();
+    let store = Arc::new(DirStore::new(folder.path()).unwrap());
+    let is = Super {
+        size: 1 << 20,
+        sector: SECTOR as u32,
+        target: 1 << 20,
+        window: 4,
+        is_fenced: true,
+        made_by: String::new(),
+    };
+    LogDevice::create(store, &Rt::real(), &is, Duration::from_secs(60)).unwrap();
+    let (mut flushed, mut asleep, mut fenced) = (0, Vec::<Writer>::new(), 0);
+    let began = Instant::now();
+    for turn in 0..turns {
+        let writer = Writer::start(folder.path());
+        let begins = writer.line().expect("a writer begins");
+        let begins: u64 = begins.strip_prefix("begins ").expect(&begins).parse().unwrap();
+        assert!(begins >= flushed, "{flushed} was flushed, and turn {turn} began at {begins}");
+        asleep.iter_mut().for_each(|sleeper| sleeper.limit = sleeper.limit.min(begins));
+        let rest = Duration::from_millis(rng.below(60));
+        std::thread::sleep(rest);
+        let is_stopped = rng.below(2) == 0;
+        writer.signal(if is_stopped { Signal::STOP } else { Signal::KILL });
+        // What it said counts, whenever it is heard.
+        std::thread::sleep(Duration::from_millis(5));
+        while let Ok(line) = writer.lines.try_recv() {
+            flushed = line.strip_prefix("flushed ").map_or(flushed, |n| n.parse().unwrap());
+        }
+        let mut writer = writer;
+        if is_stopped {
+            asleep.push(writer);
+        } else {
+            writer.child.wait().unwrap();
+        }
+        // Those that a later one has taken over from.
+        while asleep.len() > 3 || (asleep.len() > 1 && rng.below(3) == 0) {
+            asleep.remove(0).wake();
+            fenced += 1;
+        }
+    }
+    for mut sleeper in asleep {
+        sleeper.signal(Signal::KILL);
+        sleeper.child.wait().unwrap();
+    }
+    let took = began.elapsed().as_secs();
+    say(&format!(
+        "{turns} writers, {flushed} flushes, {fenced} stood still and were fenced; {took} s"
+    ));
+    assert!(flushed > 0 && (turns < 10 || fenced > 0));
+    ExitCode::SUCCESS
+}
