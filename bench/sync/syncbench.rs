@@ -6,11 +6,14 @@
 #![allow(clippy::print_stdout, reason = "a measurement is a table")]
 
 use engine::files::{NewFile, NewKind, Time};
-use engine::{Filesystem, LivePool, NewPool};
+use engine::inside::{device, rt};
+use engine::live::{self, CreateOptions, Devices, NewTop, SpaceClass, VdevSpec};
+use engine::{Filesystem, LivePool};
 use std::error::Error;
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
@@ -18,6 +21,8 @@ type Outcome<T> = Result<T, Box<dyn Error + Send + Sync>>;
 
 /// Bytes that each thread writes before it begins again.
 const REGION: u64 = 16 << 20;
+/// Bytes of the pool's image.
+const IMAGE: u64 = 4 << 30;
 const NOW: Time = Time { seconds: 1, nanos: 0 };
 
 /// Writes by `threads` threads for a while, each after the last was promised; how many in a second.
@@ -63,8 +68,21 @@ fn raw(dir: &Path, threads: u64, size: usize, time: Duration) -> Outcome<f64> {
     })
 }
 
+/// A pool in an image that has all its sectors already, as a disk does and as the plain file has:
+/// the file system below would make the first write of each place durable with a commit of its own.
 fn pool(dir: &Path) -> Outcome<(LivePool, Filesystem)> {
-    let pool = NewPool::new("tank").file(dir.join("vdev"), 4 << 30)?.create()?;
+    let path = dir.join("vdev");
+    let (image, zeros) = (File::create(&path)?, vec![0; 1 << 20]);
+    for at in (0..IMAGE).step_by(zeros.len()) {
+        image.write_all_at(&zeros, at)?;
+    }
+    image.sync_all()?;
+    let device = device::RwFileDevice::open(&path, &device::Options::default())?;
+    let name = path.to_str().ok_or("a path of text is needed")?.to_owned();
+    let spec = VdevSpec::Leaf { path: name.clone(), is_file: true };
+    let options = CreateOptions::new("tank", vec![NewTop { spec, class: SpaceClass::Normal }]);
+    let devices = Devices::from([(name, Arc::new(device) as _)]);
+    let pool = live::create(&rt::Rt::real(), &options, &devices)?;
     let fs = pool.filesystem("tank")?;
     Ok((pool, fs))
 }

@@ -47,6 +47,7 @@ usage: writebench [OPTION]...
   --files N                of creates, by all threads together (20000)
   --dirty BYTES            limit of dirty data (the engine's)
   --cache BYTES            of the block cache (64M)
+  --ahead BYTES            read ahead of one reader (the engine's)
   --rounds N               each measurement (3): the best and the median are told
   --json FILE              the same figures, one object each line
   --txgs                   what each txg did
@@ -72,6 +73,7 @@ struct Args {
     files: u64,
     dirty: Option<u64>,
     cache: usize,
+    ahead: Option<u64>,
     rounds: usize,
     json: Option<PathBuf>,
     txgs: bool,
@@ -117,6 +119,7 @@ fn args() -> Outcome<Args> {
         files: 20_000,
         dirty: None,
         cache: 64 << 20,
+        ahead: None,
         rounds: 3,
         json: None,
         txgs: false,
@@ -151,6 +154,7 @@ fn args() -> Outcome<Args> {
             "--files" => a.files = number(&value()?)?,
             "--dirty" => a.dirty = Some(number(&value()?)?),
             "--cache" => a.cache = number(&value()?)? as usize,
+            "--ahead" => a.ahead = Some(number(&value()?)?),
             "--rounds" => a.rounds = number(&value()?)? as usize,
             "--json" => a.json = Some(value()?.into()),
             "--txgs" => a.txgs = true,
@@ -231,7 +235,8 @@ impl Bench {
             .collect();
         let candidates = Candidate::group(&found);
         let candidate = candidates.first().ok_or("the pool is not found again")?;
-        let open = OpenOptions { cache_bytes: self.args.cache, ..OpenOptions::default() };
+        let mut open = OpenOptions { cache_bytes: self.args.cache, ..OpenOptions::default() };
+        open.read_ahead_bytes = self.args.ahead.unwrap_or(open.read_ahead_bytes);
         let options = ImportOptions::new(open);
         let live = live::import(&rt::Rt::real(), candidate, &options, &self.devices)?;
         limit(&live, &self.args);
@@ -568,15 +573,25 @@ fn seqread(bench: &mut Bench, threads: usize) -> Outcome<()> {
         let cpu = cpu_seconds();
         let took = timed(threads, read, || Ok(()))?;
         figure.add((each * threads as u64) as f64 / MB, took, cpu);
+        let cache = bench.pool()?.stats().cache;
+        let mib = |bytes: u64| bytes >> 20;
+        figure.note = format!(
+            "{} MiB read ahead, {} wasted",
+            mib(cache.ahead_bytes),
+            mib(cache.ahead_wasted_bytes)
+        );
     }
     figure.show(&args)?;
     let fs = bench.pool()?.filesystem(&name)?;
     bench.drop_filesystem(&name, fs)
 }
 
-/// Reads of single 8 KiB records at random places, with a cold cache.
+/// Reads of single 8 KiB records at random places, with a cold cache: of files that are together a
+/// quarter of the bytes, which should be far more than the cache takes.
 fn randread(bench: &mut Bench, threads: usize) -> Outcome<()> {
     const RECORD: u64 = 8 << 10;
+    /// By all threads.
+    const READS: u64 = 64 << 10;
     let mut args = bench.args.clone();
     args.io = 1 << 20;
     let mut figure = Figure::new("randread", threads, "IOPS");
@@ -588,12 +603,12 @@ fn randread(bench: &mut Bench, threads: usize) -> Outcome<()> {
     for round in 0..args.rounds {
         bench.reopen()?;
         let fs = bench.pool()?.filesystem(&name)?;
-        let blocks = each / RECORD;
+        let (blocks, reads) = (each / RECORD, READS / threads as u64);
         let read = |t: usize| -> Outcome<()> {
             let node = fs.node(files[t])?;
             let mut buf = vec![0; RECORD as usize];
             let mut state = (t * 1000 + round + 1) as u64;
-            for _ in 0..blocks {
+            for _ in 0..reads {
                 state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
                 node.read_at((state >> 33) % blocks * RECORD, &mut buf)?;
             }
@@ -601,7 +616,7 @@ fn randread(bench: &mut Bench, threads: usize) -> Outcome<()> {
         };
         let cpu = cpu_seconds();
         let took = timed(threads, read, || Ok(()))?;
-        figure.add((blocks * threads as u64) as f64, took, cpu);
+        figure.add((reads * threads as u64) as f64, took, cpu);
     }
     figure.show(&args)?;
     let fs = bench.pool()?.filesystem(&name)?;

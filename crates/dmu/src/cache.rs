@@ -1,10 +1,15 @@
-//! A cache of blocks with a hard cap in bytes.
+//! A cache of blocks with a hard cap in bytes: of memory, which blocks take in whole pages.
 //!
 //! Sharded by key; each shard is a map and a clock hand over its slots. A hit sets a bit, the
 //! hand clears bits and evicts what it finds cleared, so a block read once does not push out one
 //! read often. Blocks larger than an eighth of a shard pass through uncached: a stream of large
 //! records must not empty the cache of the metadata that leads to them.
+//!
+//! A block that was read ahead of its reader says so until the reader comes, or it is evicted. That
+//! the reader comes is then no second hit.
 
+use crate::ahead::{Lead, Room};
+use device::ALIGNMENT;
 use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -21,6 +26,24 @@ struct Slot {
     key: CacheKey,
     block: Arc<Block>,
     hot: bool,
+    /// It was read ahead, and no reader has come for it.
+    ahead: Option<Arc<Lead>>,
+}
+
+/// Bytes of memory that a block takes.
+fn memory(block: &Block) -> usize {
+    block.len().next_multiple_of(ALIGNMENT)
+}
+
+impl Slot {
+    /// A reader has come.
+    fn take(&mut self) -> Arc<Block> {
+        match self.ahead.take() {
+            Some(lead) => lead.used(self.block.len() as u64),
+            None => self.hot = true,
+        }
+        Arc::clone(&self.block)
+    }
 }
 
 #[derive(Default)]
@@ -52,7 +75,7 @@ pub struct CacheStats {
 }
 
 impl BlockCache {
-    /// Holds at most `cap` bytes of block content.
+    /// Holds at most `cap` bytes of blocks, as memory.
     #[must_use]
     pub fn new(cap: usize) -> Self {
         Self {
@@ -63,7 +86,7 @@ impl BlockCache {
         }
     }
 
-    /// Bytes of content that it holds at most.
+    /// Bytes of memory that it holds at most.
     #[must_use]
     pub fn capacity(&self) -> usize {
         self.shard_cap * SHARDS
@@ -75,28 +98,48 @@ impl BlockCache {
         &self.shards[(h >> 60) as usize % SHARDS]
     }
 
+    /// Bytes of the largest block that it takes.
+    pub(crate) fn block_max(&self) -> usize {
+        self.shard_cap / 8
+    }
+
+    /// The block, for a reader that wants it.
     pub(crate) fn get(&self, key: &CacheKey) -> Option<Arc<Block>> {
         let mut shard = self.shard(key).lock();
-        let found = shard.index.get(key).copied();
-        let slot = found.and_then(|i| shard.slots.get_mut(i)).and_then(Option::as_mut);
+        let slot = shard.slot(key);
         let counter = if slot.is_some() { &self.hits } else { &self.misses };
         counter.fetch_add(1, Ordering::Relaxed);
-        slot.map(|s| {
-            s.hot = true;
-            Arc::clone(&s.block)
-        })
+        slot.map(Slot::take)
     }
 
     /// The same without counting: a second look after a miss.
     pub(crate) fn look(&self, key: &CacheKey) -> Option<Arc<Block>> {
-        let shard = self.shard(key).lock();
-        let at = shard.index.get(key).copied()?;
-        shard.slots.get(at).and_then(Option::as_ref).map(|s| Arc::clone(&s.block))
+        let mut shard = self.shard(key).lock();
+        let slot = shard.slot(key)?;
+        // What another thread has read meanwhile is no hotter for that.
+        let hot = slot.hot;
+        let block = slot.take();
+        slot.hot = hot;
+        Some(block)
+    }
+
+    /// The block, for who does not want it now.
+    pub(crate) fn peek(&self, key: &CacheKey) -> Option<Arc<Block>> {
+        self.shard(key).lock().slot(key).map(|slot| Arc::clone(&slot.block))
     }
 
     pub(crate) fn put(&self, key: CacheKey, block: &Arc<Block>) {
-        let size = block.len();
-        if size > self.shard_cap / 8 {
+        self.insert(key, block, || None);
+    }
+
+    /// Puts a block there that was read ahead of its reader, in the room that was taken for it.
+    pub(crate) fn put_ahead(&self, key: CacheKey, block: &Arc<Block>, room: &mut Room) {
+        self.insert(key, block, || room.fill(block.len() as u64));
+    }
+
+    fn insert(&self, key: CacheKey, block: &Arc<Block>, ahead: impl FnOnce() -> Option<Arc<Lead>>) {
+        let size = memory(block);
+        if size > self.block_max() {
             return;
         }
         let mut shard = self.shard(&key).lock();
@@ -104,7 +147,7 @@ impl BlockCache {
             return;
         }
         while shard.bytes + size > self.shard_cap && shard.evict_one() {}
-        let slot = Slot { key, block: Arc::clone(block), hot: false };
+        let slot = Slot { key, block: Arc::clone(block), hot: false, ahead: ahead() };
         let i = match shard.free.pop() {
             Some(i) => i,
             None => {
@@ -129,6 +172,11 @@ impl BlockCache {
 }
 
 impl Shard {
+    fn slot(&mut self, key: &CacheKey) -> Option<&mut Slot> {
+        let at = self.index.get(key).copied()?;
+        self.slots.get_mut(at)?.as_mut()
+    }
+
     /// Frees one block; false when there is none. Ends: the second round finds all bits cleared.
     fn evict_one(&mut self) -> bool {
         if self.index.is_empty() {
@@ -141,7 +189,10 @@ impl Shard {
                 slot.hot = false;
                 continue;
             }
-            self.bytes -= slot.block.len();
+            self.bytes -= memory(&slot.block);
+            if let Some(lead) = slot.ahead.take() {
+                lead.dropped(slot.block.len() as u64);
+            }
             let key = slot.key;
             self.index.remove(&key);
             self.slots[self.hand] = None;
@@ -171,6 +222,17 @@ mod tests {
             cache.put(([2, i * 512], 1, true), &block(4096));
         }
         assert!(cache.stats().bytes <= 16 * 64 * 1024);
+    }
+
+    #[test]
+    fn small_blocks_count_as_the_memory_that_they_take() {
+        let cache = BlockCache::new(16 * 64 * 1024);
+        for i in 0..10_000u64 {
+            cache.put(([2, i * 512], 1, true), &block(512));
+        }
+        let held: usize = cache.shards.iter().map(|shard| shard.lock().index.len()).sum();
+        assert!(held <= 16 * 16, "{held} pages of 4 KiB");
+        assert!(held > 16 * 12, "{held}");
     }
 
     #[test]

@@ -15,6 +15,7 @@
 //! be looked at.
 #![forbid(unsafe_code)]
 
+mod ahead;
 pub mod bpobj;
 mod cache;
 pub mod deadlist;
@@ -34,6 +35,7 @@ mod tx;
 mod usage;
 pub mod zap;
 
+pub use ahead::{AheadStats, ReadAhead, Room as AheadRoom, StopAhead};
 pub use cache::{BlockCache, CacheStats};
 pub use error::{Error, ErrorKind, Result};
 pub use faults::Faults;

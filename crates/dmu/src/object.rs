@@ -1,5 +1,6 @@
 //! One object: its tree of blocks, read by block, by byte, and by what is allocated.
 
+use crate::ahead::{Access, Piece, Shape};
 use crate::error::{Error, ErrorKind, Result};
 use crate::live::state::{Content, Found, LiveObject};
 use crate::objset::Objset;
@@ -342,6 +343,7 @@ impl Object {
         let per_batch = (BATCH_BYTES / bs).clamp(1, BLOCK_BATCH);
         let last = end.div_ceil(bs);
         let mut first = offset / bs;
+        self.read_ahead(first, last - first);
         while first < last {
             let n = per_batch.min(last - first);
             for (blkid, block) in self.read_batch(first, n) {
@@ -361,9 +363,35 @@ impl Object {
         Ok(())
     }
 
+    /// Says that a user reads these blocks, and has read what is likely to be read next.
+    fn read_ahead(&self, first: u64, blocks: u64) {
+        let store = self.objset.store();
+        let Some(ahead) = store.ahead().filter(|_| self.is_of_users()) else { return };
+        let dnode = self.attrs();
+        let shape =
+            Shape { block_bytes: dnode.block_size(), blocks: dnode.max_block.saturating_add(1) };
+        let id = (self.objset.id(), self.number);
+        for piece in ahead.note(id, Access { first, blocks }, shape) {
+            let object = self.clone();
+            ahead.send(Box::new(move || object.fetch(piece)));
+        }
+    }
+
+    /// Reads a piece ahead. Whoever wants a block that cannot be found will say so.
+    fn fetch(&self, mut piece: Piece) {
+        let blocks = piece.ranges.iter().flat_map(|(first, blocks)| *first..first + blocks);
+        let on_disk = |blkid| match self.locate(blkid) {
+            Ok(Located::Disk(bp)) => Some((bp, self.place(0, blkid))),
+            _ => None,
+        };
+        let wanted: Vec<_> = blocks.filter_map(on_disk).collect();
+        self.objset.store().fetch(&wanted, self.objset.key(), &mut piece.room);
+    }
+
     /// Reads `n` data blocks from `first` in one submission.
     pub fn read_blocks(&self, first: u64, n: u64) -> Vec<(u64, Result<Option<Arc<Block>>>)> {
         let bytes = self.dnode.block_size().saturating_mul(n);
+        self.read_ahead(first, n);
         // A batch that was read in part was read.
         self.counted(bytes, || Ok(self.read_batch(first, n))).unwrap_or_default()
     }

@@ -1,7 +1,8 @@
 //! The seam to the I/O layer.
 
+use crate::ahead::{ReadAhead, Room};
 use crate::cache::{BlockCache, CacheKey};
-use crate::flights::{Claim, Flights};
+use crate::flights::{Claim, Flight, Flights};
 use crate::usage::{SetUse, Usage};
 use codec::crypto::MasterKey;
 use ondisk::BlkPtr;
@@ -42,6 +43,16 @@ pub trait BlockStore: Send + Sync {
         Rt::real()
     }
 
+    /// What is told of all reads of users' contents, and reads ahead of them; `None`: nothing does.
+    fn ahead(&self) -> Option<&ReadAhead> {
+        None
+    }
+
+    /// Reads blocks that nobody has asked for yet, into a cache. What cannot be read is left out.
+    fn fetch(&self, blocks: &[(BlkPtr, Place)], key: Option<&Key>, room: &mut Room) {
+        let _ = (blocks, key, room);
+    }
+
     /// Where what users do with an object set is counted.
     fn usage(&self, set: u64) -> Arc<SetUse> {
         let _ = set;
@@ -73,6 +84,7 @@ pub struct CachedStore {
     /// Blocks of younger txgs are not cached.
     settled: AtomicU64,
     usage: Usage,
+    ahead: Arc<ReadAhead>,
 }
 
 impl CachedStore {
@@ -83,7 +95,14 @@ impl CachedStore {
         let rt = reader.vdevs().rt().clone();
         let (flights, settled) = (Flights::new(&rt), AtomicU64::new(u64::MAX));
         let usage = Usage::new(&rt);
-        Self { reader, cache, flights, sink, pending, settled, usage }
+        let ahead = Arc::new(ReadAhead::new(&rt, cache_bytes, cache.block_max()));
+        Self { reader, cache, flights, sink, pending, settled, usage, ahead }
+    }
+
+    /// What reads ahead of its readers: nothing, before it is told how far.
+    #[must_use]
+    pub fn reading_ahead(&self) -> &Arc<ReadAhead> {
+        &self.ahead
     }
 
     /// `txg` is durable: its blocks may be cached, those of younger ones may not. As long as a txg
@@ -146,6 +165,14 @@ impl CachedStore {
         &self.cache
     }
 
+    /// Waits for a block that another thread reads, and takes it: when that thread read it ahead,
+    /// this is the reader that it was read for.
+    fn await_flight(&self, flight: &Flight, id: &CacheKey) -> Option<Arc<Block>> {
+        let block = flight.wait()?;
+        let _ = self.cache.look(id);
+        Some(block)
+    }
+
     /// Reads past the cache, and puts what was read there.
     fn read_now(
         &self,
@@ -190,6 +217,40 @@ impl BlockStore for CachedStore {
         self.usage.of(set)
     }
 
+    fn ahead(&self) -> Option<&ReadAhead> {
+        Some(&self.ahead)
+    }
+
+    fn fetch(&self, blocks: &[(BlkPtr, Place)], key: Option<&Key>, room: &mut Room) {
+        let mut mine = Vec::new();
+        let mut wanted = Vec::new();
+        for (bp, place) in blocks.iter().filter(|(bp, _)| self.pending(bp).is_none()) {
+            let Some(id) = self.cache_key(bp, key).filter(|id| self.cache.peek(id).is_none())
+            else {
+                continue;
+            };
+            let Claim::Mine(reading) = self.flights.claim(id) else { continue };
+            // It may have come since it was looked for.
+            if let Some(block) = self.cache.peek(&id) {
+                reading.give(&block);
+                continue;
+            }
+            mine.push((id, reading));
+            let (place, key) = (*place, key.map(AsRef::as_ref));
+            wanted.push(Request { bp, place, key, scope: Scope::Data, raw: false });
+        }
+        let got = self.reader.read_many(&wanted);
+        for ((outcome, request), (id, reading)) in got.into_iter().zip(&wanted).zip(mine) {
+            // Whoever wants a block that is lost reads it, and says so.
+            if outcome.block.is_ok() {
+                self.note(request.place, request.bp, &outcome);
+            }
+            let Ok(block) = outcome.block.map(Arc::new) else { continue };
+            self.cache.put_ahead(id, &block, room);
+            reading.give(&block);
+        }
+    }
+
     fn read(&self, bp: &BlkPtr, place: Place, key: Option<&Key>) -> zio::Result<Arc<Block>> {
         if let Some(block) = self.pending(bp) {
             return Ok(block);
@@ -200,7 +261,7 @@ impl BlockStore for CachedStore {
         }
         let Some(id) = id else { return self.read_now(bp, place, key, None) };
         match self.flights.claim(id) {
-            Claim::Theirs(flight) => match flight.wait() {
+            Claim::Theirs(flight) => match self.await_flight(&flight, &id) {
                 Some(block) => Ok(block),
                 None => self.read_now(bp, place, key, Some(id)),
             },
@@ -230,13 +291,13 @@ impl BlockStore for CachedStore {
             let cached = || id.as_ref().and_then(|id| self.cache.get(id));
             let mut hit = self.pending(bp).or_else(cached);
             if hit.is_none() {
-                let reading = match id.map(|id| self.flights.claim(id)) {
-                    Some(Claim::Theirs(flight)) => {
-                        theirs.push((at, flight));
+                let reading = match id.map(|id| (id, self.flights.claim(id))) {
+                    Some((id, Claim::Theirs(flight))) => {
+                        theirs.push((at, id, flight));
                         out.push(None);
                         continue;
                     }
-                    Some(Claim::Mine(reading)) => Some(reading),
+                    Some((_, Claim::Mine(reading))) => Some(reading),
                     None => None,
                 };
                 hit = id.as_ref().and_then(|id| self.cache.look(id));
@@ -266,10 +327,10 @@ impl BlockStore for CachedStore {
             out[at] = Some(block);
         }
         // Only now: among the others may be one that waits for a block of this batch.
-        for (at, flight) in theirs {
+        for (at, id, flight) in theirs {
             let (bp, place) = &blocks[at];
             let again = || self.read_now(bp, *place, key, self.cache_key(bp, key));
-            out[at] = Some(flight.wait().map_or_else(again, Ok));
+            out[at] = Some(self.await_flight(&flight, &id).map_or_else(again, Ok));
         }
         out.into_iter().flatten().collect()
     }

@@ -128,6 +128,8 @@ pub(crate) fn pool_of(
         ashift: Some(9),
         fs_properties: vec![off("compression"), off("checksum")],
         cache_bytes: shape.cache_bytes,
+        // Studies say of their readers how many they were, and not what was read ahead of them.
+        read_ahead_bytes: 0,
         tunables: settings?,
         ..CreateOptions::new("h", tops)
     };

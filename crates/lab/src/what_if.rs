@@ -284,6 +284,7 @@ fn pool(rt: &Rt, q: &Question) -> Result<(LivePool, Bench), StreamError> {
     let options = CreateOptions {
         fs_properties: properties,
         cache_bytes: (q.bytes / CACHE_PART).max(CACHE_LEAST) as usize,
+        read_ahead_bytes: 0,
         tunables: tunables?,
         ..CreateOptions::new("h", bench.tops.clone())
     };

@@ -219,6 +219,7 @@ fn pool_on(path: &Path, device: &WriteDeviceRef) -> Result<PoolTarget, LabError>
     let spec = VdevSpec::Leaf { path: leaf.clone(), is_file: path.is_file() };
     let options = CreateOptions {
         cache_bytes: CACHE_BYTES,
+        read_ahead_bytes: 0,
         ..CreateOptions::new(POOL_ON_DEVICE, vec![NewTop { spec, class: SpaceClass::Normal }])
     };
     let made = live::create(&Rt::real(), &options, &Devices::from([(leaf, Arc::clone(device))]))
@@ -242,7 +243,8 @@ fn import(path: &Path, device: &WriteDeviceRef) -> Result<LivePool, engine::insi
         found: Vec::new(),
         searched: vec![path.to_owned()],
     })?;
-    let open = OpenOptions { cache_bytes: CACHE_BYTES, ..OpenOptions::default() };
+    let open =
+        OpenOptions { cache_bytes: CACHE_BYTES, read_ahead_bytes: 0, ..OpenOptions::default() };
     let source = Devices::from([(path.display().to_string(), Arc::clone(device))]);
     live::import(&Rt::real(), &candidate, &ImportOptions::new(open), &source)
 }

@@ -9,7 +9,7 @@ use crate::faults::FaultLog;
 use crate::gate::{Gate, ReadGuard};
 use crate::scan::{SearchOptions, look_at_device, scan};
 use crate::uberblocks::{self, TxgCandidate};
-use dmu::{CachedStore, Objset, Zap};
+use dmu::{CachedStore, Objset, StopAhead, Zap};
 use dsl::Dsl;
 use ondisk::BlkPtr;
 use ondisk::config::{PoolConfig, VdevConfig};
@@ -22,6 +22,10 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use vdev::{DeflateRatio, ErrorCounts, VdevState, VdevTree};
 use zio::Reader;
+
+/// Bytes that are read ahead of one reader when nothing else is said: what a device of 2 GB/s
+/// reads in 8 ms.
+pub(crate) const READ_AHEAD_BYTES: u64 = 16 << 20;
 
 /// How to open a pool.
 #[derive(Clone)]
@@ -36,6 +40,8 @@ pub struct OpenOptions {
     pub checkpoint: bool,
     /// Cap of the block cache in bytes.
     pub cache_bytes: usize,
+    /// Bytes that are read at most ahead of one reader of a file or volume; 0: none.
+    pub read_ahead_bytes: u64,
     /// Go on without top-level vdevs that are missing; what is on them is lost.
     pub allow_missing: bool,
     /// Read devices that are offline, faulted or removed as the last choice.
@@ -61,6 +67,7 @@ impl Default for OpenOptions {
             txg: None,
             checkpoint: false,
             cache_bytes: 256 << 20,
+            read_ahead_bytes: READ_AHEAD_BYTES,
             allow_missing: false,
             use_offline: false,
             for_writers: false,
@@ -79,6 +86,14 @@ impl OpenOptions {
         let paths = places.into_iter().map(Into::into).collect();
         let search = SearchOptions { paths, ..SearchOptions::default() };
         Self { search, ..Self::default() }
+    }
+
+    /// The blocks of a pool that is opened like this; faults of its blocks go to `faults`.
+    pub(crate) fn store(&self, reader: &Arc<Reader>, faults: &Arc<FaultLog>) -> Arc<CachedStore> {
+        let sink = Some(Arc::clone(faults) as _);
+        let store = CachedStore::new(Arc::clone(reader), self.cache_bytes, sink);
+        store.reading_ahead().set_max(self.read_ahead_bytes);
+        Arc::new(store)
     }
 }
 
@@ -116,6 +131,10 @@ pub struct Pool {
     candidate: Candidate,
     config: PoolConfig,
     uberblock: Uberblock,
+    /// Before the store: what is being read ahead holds the devices. A pool that is open for
+    /// writing has another end.
+    #[allow(dead_code, reason = "held, not used")]
+    ahead: Option<StopAhead>,
     store: Arc<CachedStore>,
     mos: Objset,
     dsl: Dsl,
@@ -205,6 +224,7 @@ impl Pool {
             candidate: self.candidate.clone(),
             config: PoolConfig { name: name.to_owned(), ..self.config.clone() },
             uberblock: self.uberblock,
+            ahead: None,
             store: Arc::clone(store),
             mos: mos.clone(),
             dsl,
@@ -302,6 +322,7 @@ impl Pool {
             candidate,
             config,
             uberblock,
+            ahead: None,
             store: Arc::clone(store),
             mos: mos.clone(),
             dsl,

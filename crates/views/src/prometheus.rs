@@ -156,7 +156,7 @@ fn seconds(ns: u64) -> String {
 type OfPool = (&'static str, &'static str, &'static str, fn(&Snapshot) -> String);
 
 fn pool_families(w: &mut Writer, pools: &[Snapshot]) {
-    let families: [OfPool; 11] = [
+    let families: [OfPool; 14] = [
         (
             "zinc_pool_suspended",
             "1 for a pool that was stopped and takes no changes.",
@@ -187,6 +187,24 @@ fn pool_families(w: &mut Writer, pools: &[Snapshot]) {
         ("zinc_cache_max_bytes", "Bytes that it holds at most.", "gauge", |s| {
             s.cache.max_bytes.to_string()
         }),
+        (
+            "zinc_read_ahead_bytes_total",
+            "Bytes read into the cache before a reader asked for them.",
+            "counter",
+            |s| s.cache.ahead_bytes.to_string(),
+        ),
+        (
+            "zinc_read_ahead_used_bytes_total",
+            "Of these, bytes that a reader came for.",
+            "counter",
+            |s| s.cache.ahead_used_bytes.to_string(),
+        ),
+        (
+            "zinc_read_ahead_wasted_bytes_total",
+            "Of these, bytes that no reader came for in time.",
+            "counter",
+            |s| s.cache.ahead_wasted_bytes.to_string(),
+        ),
     ];
     for (name, help, kind, value) in families {
         w.family(name, kind, help);

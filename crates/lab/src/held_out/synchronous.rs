@@ -245,6 +245,7 @@ fn pool(
         ashift: Some(9),
         fs_properties: properties.into_iter().map(property).collect(),
         cache_bytes: CACHE_BYTES,
+        read_ahead_bytes: 0,
         tunables: tunables?,
         ..CreateOptions::new("h", tops)
     };

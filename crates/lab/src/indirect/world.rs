@@ -102,6 +102,7 @@ pub(super) fn create_pool(
     let options = CreateOptions {
         ashift: Some(9),
         fs_properties: of_file.map(|(n, v)| ((*n).to_owned(), (*v).to_owned())).collect(),
+        read_ahead_bytes: 0,
         ..CreateOptions::new(POOL, tops)
     };
     let pool = live::create(rt, &options, &devices)?;
@@ -119,7 +120,7 @@ pub(super) fn candidate(disks: &[WriteDeviceRef]) -> Result<Candidate> {
 }
 
 pub(super) fn options(cache_bytes: usize) -> OpenOptions {
-    OpenOptions { cache_bytes, ..OpenOptions::default() }
+    OpenOptions { cache_bytes, read_ahead_bytes: 0, ..OpenOptions::default() }
 }
 
 /// Opens what is on `disks` for reading.

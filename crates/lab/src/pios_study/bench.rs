@@ -102,7 +102,8 @@ fn create(rt: &Rt, setup: &Setup) -> Result<LivePool, Box<dyn std::error::Error>
     let units = setup.lun.devices(&disks, "lun", setup.luns, size, setup.seed);
     let units = units.into_iter().enumerate();
     let (devices, tops) = striped(units.map(|(n, unit)| (format!("lun{n}"), unit as _)));
-    let pool = live::create(rt, &CreateOptions::new("tank", tops), &devices)?;
+    let options = CreateOptions { read_ahead_bytes: 0, ..CreateOptions::new("tank", tops) };
+    let pool = live::create(rt, &options, &devices)?;
     let record = setup.plan.block_size.to_string();
     let checksum = if setup.checksum { "on" } else { "off" };
     let mut properties = Vec::new();

@@ -25,7 +25,7 @@ use crate::alloc::{self, AllocOptions, Allocator, TopSpec};
 use crate::assemble::Candidate;
 use crate::error::{Error, Result};
 use crate::faults::FaultLog;
-use crate::open::Pool;
+use crate::open::{Pool, READ_AHEAD_BYTES};
 use crate::scan::look_at_device;
 use device::{MemoryDevice, WriteDeviceRef};
 use dmu::bpobj::Lists;
@@ -85,6 +85,8 @@ pub struct CreateOptions {
     pub invocation: Invocation,
     /// Cap of the block cache in bytes.
     pub cache_bytes: usize,
+    /// Bytes that are read at most ahead of one reader of a file or volume; 0: none.
+    pub read_ahead_bytes: u64,
     /// Owner, group and mode of the root directory.
     pub root_owner: (u64, u64, u32),
     /// Tunables that are not to have their defaults.
@@ -119,6 +121,7 @@ impl CreateOptions {
             hostname: String::new(),
             invocation: Invocation::default(),
             cache_bytes: 256 << 20,
+            read_ahead_bytes: READ_AHEAD_BYTES,
             root_owner: (0, 0, 0o755),
             tunables: Vec::new(),
             wrap_allocator: None,
@@ -345,6 +348,7 @@ fn make(rt: &Rt, options: &CreateOptions, devices: &Devices, plan: Plan) -> Resu
     let block_faults = Arc::<FaultLog>::default();
     let (cache, sink) = (options.cache_bytes, Arc::clone(&block_faults) as _);
     let store = Arc::new(CachedStore::new(Arc::clone(&reader), cache, Some(sink)));
+    store.reading_ahead().set_max(options.read_ahead_bytes);
     let mos = Objset::live(LiveSpec {
         store: Arc::clone(&store) as _,
         id: 0,

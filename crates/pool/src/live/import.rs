@@ -25,7 +25,7 @@ use crate::open::{OpenOptions, Pool, find};
 use crate::scan::{look_at_device, read_labels};
 use crate::uberblocks;
 use device::{DeviceRef, DeviceSource, LocalDevices, WriteDeviceRef};
-use dmu::{CachedStore, LiveSpec, Objset, PendingSource, SetPolicy};
+use dmu::{LiveSpec, Objset, PendingSource, SetPolicy};
 use ondisk::config::{LabelConfig, VdevConfig};
 use ondisk::uberblock::Uberblock;
 use ondisk::{ObjsetKind, mos};
@@ -338,9 +338,8 @@ fn assemble(
     let salt = reading.directory()?.get(mos::CHECKSUM_SALT.as_bytes())?;
     let salt = salt.and_then(|e| <[u8; 32]>::try_from(e.value_bytes()?).ok()).unwrap_or_default();
     let reader = Arc::new(Reader::new(vdevs, &salt));
-    let (cache, block_faults) = (options.open.cache_bytes, Arc::clone(reading.faults()));
-    let sink = Some(Arc::clone(&block_faults) as _);
-    let store = Arc::new(CachedStore::new(Arc::clone(&reader), cache, sink));
+    let block_faults = Arc::clone(reading.faults());
+    let store = options.open.store(&reader, &block_faults);
     let uberblock = *reading.uberblock();
     let mos = Objset::live(LiveSpec {
         store: Arc::clone(&store) as _,

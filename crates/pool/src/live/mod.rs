@@ -425,6 +425,7 @@ impl LivePool {
     fn stop(&self) {
         self.shared.end_works();
         self.end_scans();
+        self.shared.store.reading_ahead().stop();
         self.shared.txgs.stop("the pool is closed");
         if let Some(syncer) = self.syncer.lock().take() {
             // Its panic was reported where it happened; there is nothing to add here.

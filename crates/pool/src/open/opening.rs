@@ -9,7 +9,7 @@ use crate::dtl;
 use crate::error::{Absence, Error, Result, UnknownFeature};
 use crate::faults::FaultLog;
 use crate::uberblocks;
-use dmu::{BlockStore, CachedStore, FaultSink, Objset, Zap};
+use dmu::{BlockStore, CachedStore, Objset, StopAhead, Zap};
 use dsl::Dsl;
 use ondisk::config::{AllocBias, PoolConfig, VdevConfig, VdevKind, aux_devices};
 use ondisk::features;
@@ -120,8 +120,7 @@ impl<'a> Opening<'a> {
     }
 
     fn store(&self, reader: Reader) -> Arc<CachedStore> {
-        let sink: Arc<dyn FaultSink> = Arc::clone(&self.faults) as _;
-        Arc::new(CachedStore::new(Arc::new(reader), self.options.cache_bytes, Some(sink)))
+        self.options.store(&Arc::new(reader), &self.faults)
     }
 
     fn mos(&self, store: &Arc<CachedStore>) -> Result<Objset> {
@@ -185,6 +184,7 @@ impl<'a> Opening<'a> {
             candidate: self.candidate.clone(),
             config,
             uberblock: self.uberblock,
+            ahead: Some(StopAhead::new(store.reading_ahead())),
             store,
             mos,
             dsl,

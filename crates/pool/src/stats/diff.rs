@@ -94,6 +94,11 @@ impl Snapshot {
         out.txgs.retain(|t| t.txg > newest);
         out.cache.hits = self.cache.hits.saturating_sub(earlier.cache.hits);
         out.cache.misses = self.cache.misses.saturating_sub(earlier.cache.misses);
+        let (now, then) = (&self.cache, &earlier.cache);
+        out.cache.ahead_bytes = now.ahead_bytes.saturating_sub(then.ahead_bytes);
+        out.cache.ahead_used_bytes = now.ahead_used_bytes.saturating_sub(then.ahead_used_bytes);
+        out.cache.ahead_wasted_bytes =
+            now.ahead_wasted_bytes.saturating_sub(then.ahead_wasted_bytes);
         out
     }
 }

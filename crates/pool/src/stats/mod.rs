@@ -194,6 +194,12 @@ pub struct CacheStats {
     pub bytes: u64,
     /// Bytes held at most.
     pub max_bytes: u64,
+    /// Bytes of blocks that were read before a reader asked for them.
+    pub ahead_bytes: u64,
+    /// Of these, bytes of blocks that a reader came for.
+    pub ahead_used_bytes: u64,
+    /// Of these, bytes of blocks that none came for in time.
+    pub ahead_wasted_bytes: u64,
 }
 
 impl ClassStats {

@@ -150,6 +150,7 @@ impl Pool {
         }
         let store = self.store();
         let (cache, cache_max) = (store.cache().stats(), store.cache().capacity());
+        let ahead = store.reading_ahead().stats();
         let at = rt.now();
         let born = tree.born();
         Snapshot {
@@ -168,6 +169,9 @@ impl Pool {
                 misses: cache.misses,
                 bytes: cache.bytes,
                 max_bytes: cache_max as u64,
+                ahead_bytes: ahead.read_bytes,
+                ahead_used_bytes: ahead.used_bytes,
+                ahead_wasted_bytes: ahead.wasted_bytes,
             },
             ..Snapshot::default()
         }

@@ -1,0 +1,218 @@
+//! What was read ahead of a reader, and what became of it.
+//!
+//! Room is taken from the budget before a block is read ([`Lead::reserve`]), and given back when a
+//! reader comes for the block, when the cache drops it, or when the stream ends. So the memory that
+//! guesses can take is bounded at every moment, whatever the guesses are.
+
+use parking_lot::Mutex;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+/// Pieces in a row of which nothing had to be read, after which a stream is taken to be in memory.
+const BARREN: u32 = 2;
+
+/// What was read ahead so far.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct AheadStats {
+    /// Bytes of blocks that were read before anybody asked for them.
+    pub read_bytes: u64,
+    /// Of these, bytes of blocks that a reader came for.
+    pub used_bytes: u64,
+    /// Of these, bytes that were given up: they left the cache, or their reader went elsewhere.
+    pub wasted_bytes: u64,
+    /// Bytes that are waiting for a reader, or being read.
+    pub held_bytes: u64,
+}
+
+/// Bytes that may be ahead of all readers of a store together.
+#[derive(Debug, Default)]
+pub(super) struct Budget {
+    pub(super) cap_bytes: u64,
+    held: AtomicU64,
+    read: AtomicU64,
+    used: AtomicU64,
+    wasted: AtomicU64,
+}
+
+impl Budget {
+    pub(super) fn new(cap_bytes: u64) -> Self {
+        Self { cap_bytes, ..Self::default() }
+    }
+
+    pub(super) fn stats(&self) -> AheadStats {
+        AheadStats {
+            read_bytes: self.read.load(Relaxed),
+            used_bytes: self.used.load(Relaxed),
+            wasted_bytes: self.wasted.load(Relaxed),
+            held_bytes: self.held.load(Relaxed),
+        }
+    }
+
+    fn take(&self, bytes: u64) -> bool {
+        let fits = |held: u64| held.checked_add(bytes).filter(|sum| *sum <= self.cap_bytes);
+        self.held.fetch_update(Relaxed, Relaxed, fits).is_ok()
+    }
+
+    fn give_back(&self, bytes: u64) {
+        self.held.fetch_sub(bytes, Relaxed);
+    }
+}
+
+#[derive(Debug, Default)]
+struct State {
+    /// Bytes that were reserved and are not read yet.
+    reserved: u64,
+    /// Bytes of blocks in the cache that no reader has come for.
+    waiting: u64,
+    /// Pieces in a row of which nothing had to be read.
+    barren: u32,
+    /// The stream is no more.
+    ended: bool,
+}
+
+/// The blocks that were read ahead of one stream. Those in the cache point to it.
+#[derive(Debug)]
+pub(crate) struct Lead {
+    budget: Arc<Budget>,
+    state: Mutex<State>,
+}
+
+impl Lead {
+    pub(super) fn new(budget: &Arc<Budget>) -> Arc<Self> {
+        Arc::new(Self { budget: Arc::clone(budget), state: Mutex::default() })
+    }
+
+    /// Takes room for blocks of so many bytes; `None`: there is none.
+    pub(super) fn reserve(self: &Arc<Self>, bytes: u64) -> Option<Room> {
+        let mut state = self.state.lock();
+        if state.ended || !self.budget.take(bytes) {
+            return None;
+        }
+        state.reserved += bytes;
+        Some(Room { lead: Arc::clone(self), left: bytes, has_read: false })
+    }
+
+    /// What was asked for lately was all in memory.
+    pub(super) fn is_barren(&self) -> bool {
+        self.state.lock().barren >= BARREN
+    }
+
+    /// A reader has come for a block.
+    pub(crate) fn used(&self, bytes: u64) {
+        self.left(bytes, &self.budget.used);
+    }
+
+    /// A block left the cache before a reader came.
+    pub(crate) fn dropped(&self, bytes: u64) {
+        self.left(bytes, &self.budget.wasted);
+    }
+
+    fn left(&self, bytes: u64, fate: &AtomicU64) {
+        let mut state = self.state.lock();
+        // Of a stream that has ended everything was counted.
+        if let Some(rest) = state.waiting.checked_sub(bytes) {
+            state.waiting = rest;
+            self.budget.give_back(bytes);
+            fate.fetch_add(bytes, Relaxed);
+        }
+    }
+
+    /// Nobody follows the stream any more. Its blocks are blocks of the cache like any other.
+    pub(super) fn end(&self) {
+        let mut state = self.state.lock();
+        state.ended = true;
+        let waiting = std::mem::take(&mut state.waiting);
+        self.budget.give_back(waiting + std::mem::take(&mut state.reserved));
+        self.budget.wasted.fetch_add(waiting, Relaxed);
+    }
+}
+
+/// Room for blocks of one piece that are not read yet. Dropped, it gives back what is left.
+#[derive(Debug)]
+pub struct Room {
+    lead: Arc<Lead>,
+    left: u64,
+    has_read: bool,
+}
+
+impl Room {
+    /// A block of so many bytes was read and goes into the cache. The lead is noted there, unless
+    /// the stream has ended.
+    pub(crate) fn fill(&mut self, bytes: u64) -> Option<Arc<Lead>> {
+        let bytes = bytes.min(self.left);
+        self.left -= bytes;
+        self.has_read = true;
+        let mut state = self.lead.state.lock();
+        self.lead.budget.read.fetch_add(bytes, Relaxed);
+        if state.ended {
+            self.lead.budget.wasted.fetch_add(bytes, Relaxed);
+            return None;
+        }
+        state.reserved -= bytes;
+        state.waiting += bytes;
+        Some(Arc::clone(&self.lead))
+    }
+}
+
+impl Drop for Room {
+    fn drop(&mut self) {
+        let mut state = self.lead.state.lock();
+        state.barren = if self.has_read { 0 } else { state.barren.saturating_add(1) };
+        if !state.ended {
+            state.reserved -= self.left;
+            self.lead.budget.give_back(self.left);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn stats(budget: &Budget) -> [u64; 4] {
+        let s = budget.stats();
+        [s.read_bytes, s.used_bytes, s.wasted_bytes, s.held_bytes]
+    }
+
+    #[test]
+    fn every_byte_of_the_budget_comes_back() {
+        let budget = Arc::new(Budget::new(100));
+        let lead = Lead::new(&budget);
+        let mut room = lead.reserve(60).expect("room");
+        assert!(lead.reserve(41).is_none(), "no more than the budget");
+        let filled = room.fill(30).expect("followed");
+        filled.used(10);
+        filled.dropped(15);
+        assert_eq!(stats(&budget), [30, 10, 15, 35]);
+        drop(room);
+        assert_eq!(stats(&budget), [30, 10, 15, 5]);
+        lead.end();
+        assert_eq!(stats(&budget), [30, 10, 20, 0]);
+        // What comes later changes nothing.
+        filled.used(5);
+        assert_eq!(stats(&budget), [30, 10, 20, 0]);
+        assert!(lead.reserve(1).is_none());
+    }
+
+    #[test]
+    fn what_is_read_for_a_stream_that_ended_is_wasted() {
+        let budget = Arc::new(Budget::new(100));
+        let lead = Lead::new(&budget);
+        let mut room = lead.reserve(60).expect("room");
+        lead.end();
+        assert!(room.fill(30).is_none());
+        drop(room);
+        assert_eq!(stats(&budget), [30, 0, 30, 0]);
+    }
+
+    #[test]
+    fn a_stream_in_memory_is_noticed() {
+        let lead = Lead::new(&Arc::new(Budget::new(100)));
+        drop(lead.reserve(1));
+        assert!(!lead.is_barren());
+        drop(lead.reserve(1));
+        assert!(lead.is_barren());
+        lead.reserve(1).expect("room").fill(1);
+        assert!(!lead.is_barren());
+    }
+}
