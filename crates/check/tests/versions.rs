@@ -1,5 +1,5 @@
-//! What old implementations left in pools, made by surgery: no kernel module that writes it was at
-//! hand, so that these states are legal rests on the published format.
+//! What old implementations left in pools. Where no kernel module that writes it was at hand it is
+//! made by surgery, and that these states are legal rests on the published format.
 #![allow(clippy::unwrap_used, clippy::expect_used, missing_docs)]
 
 mod common;
@@ -43,6 +43,17 @@ fn a_fill_count_with_the_meta_dnode_is_right_before_version_15() {
     assert!(s.check().is_empty());
     s.edit_bonus((0, head), ROOT_FILL, |fill| fill + 1);
     assert_eq!(s.check(), ["fill-count"], "and none counts it twice");
+}
+
+/// The kernel's raidz of version 1: what its datasets count is raw bytes, parity included.
+#[test]
+fn raw_sizes_of_a_raidz_without_the_flag_are_right() {
+    let sample = testkit::sample("rawsize");
+    let pool = common::open(&sample.dir, sample.name());
+    assert!(!pool.deflates());
+    let report = check::run(&pool, &check::CheckOptions::default(), &rt::Progress::new());
+    let names: Vec<_> = report.issues.iter().map(check::Issue::name).collect();
+    assert!(names.is_empty() && report.blocks_lost == 0, "{names:?}");
 }
 
 #[test]

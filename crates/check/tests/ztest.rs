@@ -100,6 +100,11 @@ fn judge(what: &str, text: &str, r: &Report) {
             // zdb's own count of leaks is compared with ours.
             Issue::Leaked { .. } => true,
             Issue::BlockLost { .. } => !zdb_reads_all,
+            // zdb does not compare counts of dedup entries with pointers. It was seen once that
+            // ztest left the entry of a gang block whose header was free: its members leaked.
+            Issue::DedupCount { stored, counted, .. } => {
+                text.contains("leaked space") && counted < stored
+            }
             // A fault that redundancy makes good: zdb reads one copy and does not see it.
             i => i.severity() <= Severity::Repairable || !zdb_reads_all,
         };
