@@ -9,7 +9,8 @@
 //!
 //! A page in a user's browser can have that browser ask here: it takes a name of its own that
 //! leads to this address (DNS rebinding). So the `Host` of a request must be one that such a page
-//! cannot have: `localhost`, or the address itself.
+//! cannot have: `localhost`, or the address itself. It cannot be left out, nor hidden in a field
+//! that this side reads otherwise than one in between would.
 
 use crate::guests::{Guests, Seat};
 use std::io::{self, Read, Write};
@@ -80,7 +81,11 @@ pub fn wanted(head: &[u8]) -> Wanted<'_> {
     else {
         return Wanted::Bad;
     };
-    if !version.starts_with("HTTP/1.") || !target.starts_with('/') {
+    if !version.starts_with("HTTP/1.") || !target.starts_with('/') || !are_fields(head) {
+        return Wanted::Bad;
+    }
+    // Programs that speak HTTP/1.0 need not say it.
+    if version != "HTTP/1.0" && fields(head, "host").next().is_none() {
         return Wanted::Bad;
     }
     let (path, query) = target.split_once('?').unwrap_or((target, ""));
@@ -101,13 +106,34 @@ fn fields<'a>(head: &'a [u8], name: &'static str) -> impl Iterator<Item = &'a st
     field.filter(move |(n, _)| n.eq_ignore_ascii_case(name)).map(|(_, value)| value.trim())
 }
 
+/// Whether all lines behind the first are fields as they should be (RFC 9112, section 5): a name of
+/// letters that names may have, at once a colon, and a value without control characters.
+fn are_fields(head: &[u8]) -> bool {
+    let end = |line: &&[u8]| !line.is_empty() && *line != b"\r";
+    head.split(|b| *b == b'\n').skip(1).take_while(end).all(|line| {
+        let line = line.strip_suffix(b"\r").unwrap_or(line);
+        let Some(colon) = line.iter().position(|b| *b == b':') else { return false };
+        let (name, value) = line.split_at(colon);
+        let is_of_name = |b: &u8| b.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(b);
+        !name.is_empty()
+            && name.iter().all(is_of_name)
+            && value.is_ascii()
+            && !value.iter().any(|b| b.is_ascii_control() && *b != b'\t')
+    })
+}
+
 /// Whether a host with or without port is this machine, as no foreign page can name it. `local` is
 /// the address at which the connection came in.
 fn is_ours(host: &str, local: IpAddr) -> bool {
-    let name = match host.strip_prefix('[') {
-        Some(rest) => rest.split(']').next().unwrap_or_default(),
-        None => host.split(':').next().unwrap_or_default(),
+    let parts = match host.strip_prefix('[') {
+        Some(rest) => rest.split_once(']'),
+        None => Some(host.split_at(host.find(':').unwrap_or(host.len()))),
     };
+    let Some((name, port)) = parts else { return false };
+    let digits = port.strip_prefix(':').unwrap_or(port);
+    if digits.bytes().any(|b| !b.is_ascii_digit()) {
+        return false;
+    }
     if name.eq_ignore_ascii_case("localhost") {
         return true;
     }
@@ -119,7 +145,7 @@ fn is_ours(host: &str, local: IpAddr) -> bool {
 fn is_for_us(head: &[u8], local: IpAddr) -> bool {
     let mut hosts = fields(head, "host");
     match (hosts.next(), hosts.next()) {
-        // A browser always says it; programs that speak HTTP/1.0 need not.
+        // Of HTTP/1.0, where no browser is.
         (None, _) => true,
         (Some(host), None) => is_ours(host, local),
         (Some(_), Some(_)) => false,
@@ -290,13 +316,20 @@ mod tests {
         let page = ask(address, b"GET /metrics HTTP/1.1\r\nHost: LocalHost:9134\r\n\r\n");
         assert!(page.starts_with("HTTP/1.1 200 OK\r\n"), "{page}");
         assert!(page.contains("Content-Length: 10\r\n") && page.ends_with("\r\n\r\nzinc_up 1\n"));
-        let page = ask(address, b"GET /metrics?q%20=1 HTTP/1.1\r\naccept: text/x\r\n\r\n");
+        let page = ask(address, b"GET /metrics?q%20=1 HTTP/1.0\r\naccept: text/x\r\n\r\n");
         assert!(page.ends_with("\r\n\r\nq%20=1text/xzinc_up 1\n"), "{page}");
         let head = ask(address, b"HEAD /metrics HTTP/1.0\r\n\r\n");
         assert!(head.contains("200 OK") && head.ends_with("\r\n\r\n"), "{head}");
         for (asked, status) in [
-            (&b"GET / HTTP/1.1\r\n\r\n"[..], "404"),
-            (b"POST /metrics HTTP/1.1\r\n\r\n", "405"),
+            (&b"GET / HTTP/1.0\r\n\r\n"[..], "404"),
+            (b"POST /metrics HTTP/1.0\r\n\r\n", "405"),
+            (b"GET /metrics HTTP/1.1\r\n\r\n", "400"),
+            (b"GET /metrics HTTP/1.1\r\nHost : evil.example\r\n\r\n", "400"),
+            (b"GET /metrics HTTP/1.1\r\nX: y\r\n Host: evil.example\r\n\r\n", "400"),
+            (b"GET /metrics HTTP/1.1\nHost: \x80localhost\n\n", "400"),
+            (b"GET /metrics HTTP/1.0\r\nX: a\rHost: evil.example\r\n\r\n", "400"),
+            (b"GET /metrics HTTP/1.0\r\nHost\r\n\r\n", "400"),
+            (b"GET http://evil.example/metrics HTTP/1.1\r\nHost: localhost\r\n\r\n", "400"),
             (b"\xff\xff\r\n\r\n", "400"),
             (b"GET /metrics\r\n\r\n", "400"),
         ] {
@@ -311,6 +344,9 @@ mod tests {
             ("127.0.0.1.evil.example", "421"),
             ("localhost.evil.example:9134", "421"),
             ("192.0.2.7", "421"),
+            ("localhost:80@evil.example", "421"),
+            ("[::1", "421"),
+            ("[::1].evil.example", "421"),
             ("", "421"),
             ("localhost\r\nHost: evil.example", "421"),
         ] {
