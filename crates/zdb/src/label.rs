@@ -10,10 +10,10 @@ use engine::devices::AnyDevices;
 use engine::inside::device::gpt::Gpt;
 use engine::inside::device::{DeviceRef, DeviceSource as _};
 use engine::inside::ondisk::config::LabelConfig;
-use engine::inside::ondisk::label;
 use engine::inside::ondisk::label::{BootEnv, Part};
+use engine::inside::ondisk::{label, uberblock};
 use engine::inside::pool;
-use engine::inside::pool::{FoundLeaf, LabelView};
+use engine::inside::pool::{FoundLeaf, FoundUberblock, LabelView};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -62,31 +62,55 @@ fn one(d: &mut Dump, device: &DeviceRef, path: &Path, views: &[LabelView], wante
     if views.is_empty() {
         d.fail("the device is too small to have labels");
     }
+    let rings = match wanted.uberblocks {
+        0 => None,
+        level => Rings::read(device, path, views, level),
+    };
     let mut done = vec![false; views.len()];
     for (i, view) in views.iter().enumerate() {
-        if done.get(i).copied().unwrap_or(false) {
-            continue;
+        let is_shown = done.get(i).copied().unwrap_or(false);
+        if !is_shown {
+            let agree = agreeing(views, i, wanted, &mut done);
+            label(d, view, &agree, wanted);
         }
+        let mut has_heading = !is_shown || !wanted.config;
+        if let Some(rings) = &rings {
+            rings.show(d, view.index, |d| {
+                if !std::mem::replace(&mut has_heading, true) {
+                    heading(d, view);
+                }
+            });
+        }
+    }
+    boot_env(d, device);
+    d.close_flat();
+}
+
+/// The labels that say the same as this one, from it on; they are noted in `done`.
+fn agreeing(views: &[LabelView], i: usize, wanted: Wanted, done: &mut [bool]) -> Vec<usize> {
+    let mut agree = Vec::new();
+    if let Some(view) = views.get(i) {
         let same = |v: &LabelView| match (&v.nvlist, &view.nvlist) {
             _ if wanted.level >= 3 => v.index == view.index,
             (Some(a), Some(b)) => a == b,
             (None, None) if v.is_altered => view.is_altered,
             _ => v.index == view.index,
         };
-        let mut agree = Vec::new();
-        for (other, done) in views.iter().zip(&mut done).skip(i) {
+        for (other, done) in views.iter().zip(done).skip(i) {
             if same(other) {
                 *done = true;
                 agree.push(other.index);
             }
         }
-        label(d, view, &agree, wanted);
     }
-    boot_env(d, device);
-    if wanted.uberblocks > 0 {
-        ring(d, device, path, views, wanted.uberblocks);
-    }
-    d.close_flat();
+    agree
+}
+
+fn heading(d: &mut Dump, view: &LabelView) {
+    d.note("------------------------------------");
+    let note = if view.is_altered { " (Bad label cksum)" } else { "" };
+    d.note(format_args!("LABEL {}{note}", view.index));
+    d.note("------------------------------------");
 }
 
 fn numbers(labels: &[usize]) -> String {
@@ -97,10 +121,7 @@ fn label(d: &mut Dump, view: &LabelView, agree: &[usize], wanted: Wanted) {
     d.open_flat("labels");
     d.hold("label", view.index);
     if wanted.config {
-        d.note("------------------------------------");
-        let note = if view.is_altered { " (Bad label cksum)" } else { "" };
-        d.note(format_args!("LABEL {}{note}", view.index));
-        d.note("------------------------------------");
+        heading(d, view);
     }
     if wanted.level >= 2 {
         d.say("offset", view.offset, format_args!("    offset = {:#x}", view.offset));
@@ -153,26 +174,49 @@ fn boot_env(d: &mut Dump, device: &DeviceRef) {
     }
 }
 
-/// The uberblocks of all labels, equal ones once; from the third `-u` on those of each label.
-fn ring(d: &mut Dump, device: &DeviceRef, path: &Path, views: &[LabelView], level: u8) {
-    let txg = |c: &&LabelConfig| if let LabelConfig::Member(m) = c { m.txg } else { 0 };
-    let config = views.iter().filter_map(|v| v.config.as_ref().ok()).max_by_key(txg);
-    let Some(config) = config.cloned() else { return };
-    let (device, path, labels) = (Arc::clone(device), path.to_owned(), views.to_vec());
-    let found = pool::read_ring(&FoundLeaf { device, path, labels, config });
-    let slots = found.iter().map(|f| f.slot).max().map_or(0, |n| n + 1);
-    for slot in 0..slots {
-        let mut here: Vec<_> = found.iter().filter(|f| f.slot == slot).collect();
-        while let Some(first) = here.first().copied() {
-            let same = |f: &&pool::FoundUberblock| match level {
-                0..=2 => f.uberblock == first.uberblock,
-                _ => f.label == first.label,
+/// The uberblocks of a device, from the rings of all labels.
+struct Rings {
+    found: Vec<FoundUberblock>,
+    /// Slots of each ring.
+    slots: usize,
+    /// How much is shown: from the second `-u` on also slots without one, from the third on those
+    /// of each label.
+    level: u8,
+}
+
+impl Rings {
+    fn read(device: &DeviceRef, path: &Path, views: &[LabelView], level: u8) -> Option<Self> {
+        let txg = |c: &&LabelConfig| if let LabelConfig::Member(m) = c { m.txg } else { 0 };
+        let config = views.iter().filter_map(|v| v.config.as_ref().ok()).max_by_key(txg)?.clone();
+        let (device, path, labels) = (Arc::clone(device), path.to_owned(), views.to_vec());
+        let ashift = match &config {
+            LabelConfig::Member(member) => member.vdev_tree.ashift.unwrap_or(0),
+            LabelConfig::Aux(_) => return None,
+        };
+        let found = pool::read_ring(&FoundLeaf { device, path, labels, config });
+        Some(Self { found, slots: uberblock::slot_count(ashift), level })
+    }
+
+    /// Those that are found in this label first; `heading` is called before the first line.
+    fn show(&self, d: &mut Dump, label: usize, mut heading: impl FnMut(&mut Dump)) {
+        for slot in 0..self.slots {
+            let here = || self.found.iter().filter(|f| f.slot == slot);
+            let Some(own) = here().find(|f| f.label == label) else {
+                if self.level >= 2 {
+                    heading(d);
+                    d.note(format_args!("    Uberblock[{slot}] invalid"));
+                }
+                continue;
             };
-            let labels: Vec<usize> = here.iter().copied().filter(same).map(|f| f.label).collect();
-            here.retain(|f| !same(f));
+            let same = here().filter(|f| f.uberblock == own.uberblock);
+            let labels: Vec<usize> = same.map(|f| f.label).collect();
+            if self.level < 3 && labels.first() != Some(&label) {
+                continue;
+            }
+            heading(d);
             d.open("uberblocks", format_args!("    Uberblock[{slot}]"));
             d.hold("slot", slot);
-            uber::fields(d, &first.uberblock);
+            uber::fields(d, &own.uberblock);
             d.say("labels", labels.clone(), format_args!("labels = {}", numbers(&labels)));
             d.close();
         }

@@ -2,8 +2,11 @@
 //! map must be among ours, blanks aside. What differs by intent is listed where it is compared.
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test")]
 
+mod support;
+
 use serde_json::Value;
 use std::collections::{BTreeMap, HashMap};
+use std::io::{Read as _, Write as _};
 use std::process::{Command, Output};
 use testkit::{CorpusPool, corpus, oracle};
 
@@ -139,6 +142,35 @@ fn labels_and_uberblocks_are_those_of_zdb() {
         let missing = missing(&text(&theirs), &text(&ours), &any);
         assert!(missing.is_empty(), "{missing:#?}");
         zdb = oracle::zdb().unwrap();
+    }
+}
+
+/// A label that came from another device of the pool has uberblocks that others have too, and
+/// each is shown below the first that has it; from the second `-u` on slots without one are shown,
+/// from the third on those of each label.
+#[test]
+fn uberblocks_stand_below_the_first_label_that_has_them() {
+    let place = support::place::Place::new(&["a", "b"]);
+    place.ok("zpool create tank mirror a b");
+    place.ok("zpool offline tank a");
+    place.ok("zfs create tank/x");
+    place.ok("zpool export tank");
+    let mut label = vec![0; 256 << 10];
+    std::fs::File::open(place.path().join("a")).unwrap().read_exact(&mut label).unwrap();
+    let mut other = std::fs::File::options().write(true).open(place.path().join("b")).unwrap();
+    other.write_all(&label).unwrap();
+    let path = place.path().join("b").to_str().unwrap().to_owned();
+    for options in ["-lu", "-luu", "-luuu"] {
+        let Some(mut zdb) = oracle::zdb() else { return };
+        let theirs = text(&zdb.args([options, &path]).output().unwrap());
+        let run = place.run(&format!("zdb {options} {path}"));
+        let parts = |text: &str| -> Vec<String> {
+            let is_part =
+                |l: &&str| ["LABEL", "Uberblock", "labels ="].iter().any(|w| l.contains(w));
+            text.lines().filter(is_part).map(|l| l.trim().to_owned()).collect()
+        };
+        assert_eq!(parts(&run.out), parts(&theirs), "{options}");
+        assert!(parts(&theirs).len() > 10);
     }
 }
 
