@@ -142,7 +142,8 @@ fn number(v: &NamedVdev<'_>, config: Option<&VdevConfig>, name: &str) -> Option<
         "read_errors" => view?.read_errors,
         "write_errors" => view?.write_errors,
         "checksum_errors" => view?.checksum_errors,
-        "initialize_errors" | "trim_errors" | "bootsize" | "slow_ios" => 0,
+        "slow_ios" => view?.slow_requests,
+        "initialize_errors" | "trim_errors" | "bootsize" => 0,
         _ => return None,
     })
 }

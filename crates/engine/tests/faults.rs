@@ -8,6 +8,8 @@
 
 #[path = "faults/at_rest.rs"]
 mod at_rest;
+#[path = "faults/hanging.rs"]
+mod hanging;
 #[path = "faults/leaf.rs"]
 mod leaf;
 mod random;
@@ -163,7 +165,9 @@ fn round(run: &mut Run, leaves: &Leaves, rng: &mut Rng, case: &str, tally: &mut 
         now[*n].get_into(*trouble, *odds);
         if *trouble == Trouble::Hangs {
             let leaf = Arc::clone(&now[*n]);
-            let held = Duration::from_millis(100 + rng.below(10_000));
+            // Before its deadline, or long after it.
+            let most = [10_000, 600_000][rng.below(2) as usize];
+            let held = Duration::from_millis(100 + rng.below(most));
             rt.after(held, move || {
                 leaf.mend();
             });
@@ -180,11 +184,14 @@ fn round(run: &mut Run, leaves: &Leaves, rng: &mut Rng, case: &str, tally: &mut 
         run.pool().sync().unwrap_or_else(|e| panic!("{case}: {e}"));
     }
     tally.hits += now.iter().map(|leaf| leaf.mend()).sum::<u64>();
+    // What was given up comes back.
+    rt.sleep(Duration::from_secs(1));
     if crashes {
         tally.crashes += 1;
         run.crash(any);
     }
-    let guilty: Vec<_> = troubles.iter().filter(|t| !t.1.is_of_time()).map(|t| t.0).collect();
+    // One that hangs is blamed when it hangs for too long.
+    let guilty: Vec<_> = troubles.iter().filter(|t| t.1 != Trouble::IsSlow).map(|t| t.0).collect();
     heal(run, &guilty, &case);
 }
 
@@ -198,6 +205,10 @@ fn campaign(seed: u64) -> (Bench, Model, Tally) {
         run.weight_max = 1 << 20;
         run.offset_max = 8 << 20;
         (0..30).for_each(|_| run.step());
+        // Every other pool is held, as a server's is; crashes take that away.
+        if seed.is_multiple_of(2) {
+            run.pool().outlast_failures().unwrap();
+        }
         let mut tally = Tally::default();
         for n in 0..4 {
             let case = format!("seed {seed}, {shape:?}, round {n}:");

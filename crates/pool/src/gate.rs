@@ -6,11 +6,21 @@
 //!
 //! A writer that waits keeps new readers out, so that a stream of readers cannot hold up a sync.
 //!
+//! A writer that waits for devices and changes nothing meanwhile lets readers in when that takes
+//! longer than it should ([`Gate::wait_for_devices`]): a device that hangs holds up a sync, and not
+//! those who look.
+//!
 //! While the writer pauses ([`Gate::pause`]) readers come in past it, and past writers that wait:
 //! a pool that is suspended is looked at.
 
 use parking_lot::Mutex;
 use rt::{Condvar, Rt};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// How long readers wait for a writer that waits for devices. Longer than a healthy device takes,
+/// for whoever comes in holds up the writer.
+const PATIENCE: Duration = Duration::from_secs(2);
 
 #[derive(Default)]
 struct State {
@@ -38,6 +48,19 @@ pub(crate) struct ReadGuard<'a>(&'a Gate);
 
 /// Held by a writer that pauses.
 pub(crate) struct Pause<'a>(&'a Gate);
+
+/// Held by a writer that may come to pause.
+pub(crate) struct Waiting {
+    gate: Arc<Gate>,
+    phase: Arc<Mutex<Phase>>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Phase {
+    Short,
+    Paused,
+    Over,
+}
 
 /// Held by the writer.
 pub(crate) struct WriteGuard<'a>(&'a Gate);
@@ -74,6 +97,21 @@ impl Gate {
         Pause(self)
     }
 
+    /// The writer changes nothing as long as the result lives; [`Self::pause`] begins when that
+    /// lasts.
+    pub(crate) fn wait_for_devices(self: &Arc<Self>, rt: &Rt) -> Waiting {
+        let phase = Arc::new(Mutex::new(Phase::Short));
+        let (gate, own) = (Arc::clone(self), Arc::clone(&phase));
+        rt.after(PATIENCE, move || {
+            let mut phase = own.lock();
+            if *phase == Phase::Short {
+                *phase = Phase::Paused;
+                std::mem::forget(gate.pause());
+            }
+        });
+        Waiting { gate: Arc::clone(self), phase }
+    }
+
     pub(crate) fn write(&self) -> WriteGuard<'_> {
         let mut state = self.state.lock();
         state.writers_waiting += 1;
@@ -103,6 +141,15 @@ impl Drop for WriteGuard<'_> {
     }
 }
 
+impl Drop for Waiting {
+    fn drop(&mut self) {
+        let before = std::mem::replace(&mut *self.phase.lock(), Phase::Over);
+        if before == Phase::Paused {
+            drop(Pause(&self.gate));
+        }
+    }
+}
+
 impl Drop for Pause<'_> {
     fn drop(&mut self) {
         let mut state = self.0.state.lock();
@@ -117,7 +164,6 @@ impl Drop for Pause<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::sync::Arc;
     use std::sync::atomic::{AtomicUsize, Ordering};
 
     #[test]
@@ -154,5 +200,23 @@ mod tests {
         drop(gate.try_read().expect("the writer pauses"));
         drop(pause);
         assert!(gate.try_read().is_none());
+    }
+
+    #[test]
+    fn readers_come_in_when_devices_take_long() {
+        Rt::simulate(1, |rt| {
+            let gate = Arc::new(Gate::new(rt));
+            let _writer = gate.write();
+            let waiting = gate.wait_for_devices(rt);
+            rt.sleep(PATIENCE / 2);
+            assert!(gate.try_read().is_none());
+            rt.sleep(PATIENCE);
+            drop(gate.try_read().expect("it takes long"));
+            drop(waiting);
+            assert!(gate.try_read().is_none());
+            drop(gate.wait_for_devices(rt));
+            rt.sleep(PATIENCE * 2);
+            assert!(gate.try_read().is_none(), "it is over");
+        });
     }
 }

@@ -13,12 +13,13 @@
 //! A merged read that fails says nothing about the extents in it, so each is read again alone when
 //! it is taken. The lock around the slots is held only to store or take a result, never over I/O.
 
-use crate::queue::{IoClass, LeafQueue};
+use crate::queue::{IoClass, LeafQueue, Pace};
 use device::{AlignedBuf, Done, Error, ErrorKind, Read};
 use parking_lot::{Mutex, MutexGuard};
 use rt::{Condvar, Rt};
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// Extents with at most this many bytes between them are read together: on every kind of device
 /// reading 32 KiB too much costs less than a second request. (`zfs_vdev_read_gap_limit`.)
@@ -60,6 +61,8 @@ enum Slot {
     Failed(Error),
     /// A merged read failed: read this one alone.
     Again,
+    /// It was waited for too long.
+    GivenUp,
     Taken,
 }
 
@@ -77,10 +80,19 @@ impl Shared {
 
 /// Extents under way.
 pub(crate) struct Pending {
+    rt: Rt,
     class: IoClass,
+    began: Duration,
     extents: Vec<Extent>,
     queues: BTreeMap<usize, Arc<LeafQueue>>,
     shared: Arc<Shared>,
+}
+
+/// Why there is nothing to take.
+pub(crate) enum Missed {
+    Failed,
+    /// The device takes unusually long; the read is left to itself.
+    Late,
 }
 
 impl Gather {
@@ -110,6 +122,7 @@ impl Gather {
 
     /// Submits everything.
     pub(crate) fn start(self) -> Pending {
+        let began = self.rt.now();
         let slots = self.extents.iter().map(|_| Slot::Waiting).collect();
         let shared = Arc::new(Shared { slots: Mutex::new(slots), arrived: self.rt.condvar() });
         let mut batches: BTreeMap<usize, Vec<Merged>> = BTreeMap::new();
@@ -131,18 +144,23 @@ impl Gather {
             match own {
                 Some(result) => {
                     let parts = batch.pop().map(|m| m.parts).unwrap_or_default();
-                    Deliver { shared: Arc::clone(&shared), parts }.finish(result);
+                    Deliver { shared: Arc::clone(&shared), parts, pace: None }.finish(result);
                 }
                 None => self.submit(node, batch, &shared),
             }
         }
-        Pending { class: self.class, extents: self.extents, queues: self.queues, shared }
+        let Self { rt, class, extents, queues, .. } = self;
+        Pending { rt, class, began, extents, queues, shared }
     }
 
     fn submit(&self, node: usize, batch: Vec<Merged>, shared: &Arc<Shared>) {
         let Some(queue) = self.queues.get(&node) else { return };
+        // Only reads that somebody waits for say how long one waits.
+        let is_waited_for = self.class == IoClass::SyncRead && queue.pace.patience().is_some();
+        let pace = is_waited_for.then(|| (Arc::clone(&queue.pace), self.rt.clone(), self.rt.now()));
         let read = |m: Merged| {
-            let deliver = Deliver { shared: Arc::clone(shared), parts: m.parts };
+            let deliver =
+                Deliver { shared: Arc::clone(shared), parts: m.parts, pace: pace.clone() };
             let done: Done = Box::new(move |result| deliver.finish(result));
             Read { offset: m.offset, len: m.len as usize, done }
         };
@@ -157,7 +175,7 @@ impl Pending {
         match self.wait(index) {
             Slot::Ready(buf) | Slot::Window(buf) => Ok(buf),
             Slot::Failed(e) => Err(e),
-            Slot::Again | Slot::Waiting | Slot::Taken => self.read_alone(index),
+            Slot::Again | Slot::Waiting | Slot::GivenUp | Slot::Taken => self.read_alone(index),
         }
     }
 
@@ -168,7 +186,44 @@ impl Pending {
             Slot::Ready(buf) => Ok(buf),
             Slot::Window(window) => Ok(AlignedBuf::copy_of(&window)),
             Slot::Failed(e) => Err(e),
-            Slot::Again | Slot::Waiting | Slot::Taken => self.read_alone(index),
+            Slot::Again | Slot::Waiting | Slot::GivenUp | Slot::Taken => self.read_alone(index),
+        }
+    }
+
+    /// [`Self::take_owned`], or [`Self::take`], for a caller that can do without: it does not wait
+    /// for a device that takes unusually long, as far as extra reads are allowed.
+    pub(crate) fn take_in_time(&self, index: usize, owned: bool) -> Result<AlignedBuf, Missed> {
+        if self.is_late(index) {
+            return Err(Missed::Late);
+        }
+        let taken = if owned { self.take_owned(index) } else { self.take(index) };
+        taken.map_err(|_| Missed::Failed)
+    }
+
+    /// The device that extent `index` is on.
+    pub(crate) fn node_of(&self, index: usize) -> Option<usize> {
+        self.extents.get(index).map(|extent| extent.node)
+    }
+
+    /// Waits for extent `index` as long as it usually takes; whether it is not there and given up.
+    fn is_late(&self, index: usize) -> bool {
+        let Some(extent) = self.extents.get(index) else { return false };
+        let Some(queue) = self.queues.get(&extent.node) else { return false };
+        let Some(patience) = queue.pace.patience().filter(|_| self.class == IoClass::SyncRead)
+        else {
+            return false;
+        };
+        let until = self.began + patience;
+        let mut slots = self.shared.lock();
+        while matches!(slots.get(index), Some(Slot::Waiting)) && self.rt.now() < until {
+            self.shared.arrived.wait_until(&mut slots, until);
+        }
+        match slots.get_mut(index) {
+            Some(slot @ Slot::Waiting) if queue.pace.is_late() => {
+                *slot = Slot::GivenUp;
+                true
+            }
+            _ => false,
         }
     }
 
@@ -264,6 +319,8 @@ fn joined(last: &Merged, e: &Extent, join: Join) -> Option<u64> {
 struct Deliver {
     shared: Arc<Shared>,
     parts: Vec<Part>,
+    /// Where it is noted how long it took, and when it began.
+    pace: Option<(Arc<Pace>, Rt, Duration)>,
 }
 
 impl Deliver {
@@ -274,6 +331,8 @@ impl Deliver {
             Ok(buf) => (Some(buf), None),
             Err(e) => (None, Some(e)),
         };
+        let is_good = failure.is_none();
+        let mut was_late = false;
         let mut slots = self.shared.lock();
         // From the end, so that each window is cut from the tail of what remains.
         for part in parts.into_iter().rev() {
@@ -285,11 +344,16 @@ impl Deliver {
                 (None, None) => Slot::Again,
             };
             if let Some(s) = slots.get_mut(part.slot) {
-                *s = slot;
+                let given_up = matches!(s, Slot::GivenUp);
+                was_late |= given_up;
+                *s = if given_up { Slot::Taken } else { slot };
             }
         }
         drop(slots);
         self.shared.arrived.notify_all();
+        if let Some((pace, rt, began)) = self.pace.take().filter(|_| is_good) {
+            pace.answered(rt.now().saturating_sub(began), was_late);
+        }
     }
 }
 

@@ -13,6 +13,7 @@
 //! what happened                                     mark
 //! a flush, a label or an uberblock failed           FAULTED, at once
 //! a write failed, and the probe of the leaf too     FAULTED
+//! a request was given up (`guard`): it hangs        FAULTED
 //! IO_ERRORS requests failed within WINDOW           FAULTED
 //! CHECKSUM_ERRORS blocks were wrong within WINDOW   DEGRADED, still used
 //! the device is gone (ENXIO, ENODEV)                REMOVED
@@ -89,6 +90,8 @@ struct Recent {
     /// The first failure.
     error: Option<Error>,
     is_gone: bool,
+    /// A request did not come back.
+    hangs: bool,
     io: VecDeque<Duration>,
     checksum: VecDeque<Duration>,
 }
@@ -158,6 +161,7 @@ impl Health {
         let mut recent = self.recent.lock();
         note(&mut recent.io, now, IO_ERRORS);
         recent.is_gone |= error.kind == ErrorKind::Gone;
+        recent.hangs |= error.kind == ErrorKind::NoAnswer;
         recent.error.get_or_insert_with(|| error.clone());
     }
 
@@ -239,6 +243,9 @@ impl Health {
         match self.mark() {
             Mark::None => None,
             Mark::Degraded => Some((VdevState::Degraded, Reason::TooManyErrors)),
+            Mark::Faulted if self.recent.lock().hangs => {
+                Some((VdevState::Faulted, Reason::NoAnswer))
+            }
             Mark::Faulted => Some((VdevState::Faulted, Reason::TooManyErrors)),
             Mark::Removed => Some((VdevState::Removed, Reason::None)),
         }
@@ -264,14 +271,14 @@ impl Health {
     pub(crate) fn verdict(&self, device: &WriteDeviceRef) -> Mark {
         let suspect = self.is_suspect.swap(false, Ordering::AcqRel);
         let now = self.rt.now();
-        let (is_gone, io, checksum) = {
+        let (is_gone, hangs, io, checksum) = {
             let recent = self.recent.lock();
             let io = are_too_many(&recent.io, now, IO_ERRORS);
-            (recent.is_gone, io, are_too_many(&recent.checksum, now, CHECKSUM_ERRORS))
+            (recent.is_gone, recent.hangs, io, are_too_many(&recent.checksum, now, CHECKSUM_ERRORS))
         };
         match () {
             () if is_gone => Mark::Removed,
-            () if io || (suspect && !answers(device)) => Mark::Faulted,
+            () if hangs || io || (suspect && !answers(device)) => Mark::Faulted,
             () if checksum => Mark::Degraded,
             () => Mark::None,
         }

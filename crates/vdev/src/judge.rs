@@ -71,10 +71,11 @@ impl VdevTree {
 
 /// A suspended pool that looks for its devices.
 impl VdevTree {
-    /// Leaves whose devices do not answer, or are not there, by guid.
+    /// Leaves whose devices do not answer, or are not there, by guid. Not those that may not be
+    /// opened again, because requests to them have not come back.
     #[must_use]
     pub fn silent_leaves(&self) -> Vec<u64> {
-        let leaves = self.nodes.iter().filter(|n| matches!(n.role, Role::Leaf));
+        let leaves = self.nodes.iter().filter(|n| matches!(n.role, Role::Leaf) && !n.is_silent());
         let silent = leaves.filter(|n| !n.writer.as_ref().is_some_and(answers));
         silent.map(|n| n.guid).collect()
     }

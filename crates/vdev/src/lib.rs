@@ -28,6 +28,7 @@ mod draid_seeds;
 mod error;
 mod extent;
 mod gather;
+mod guard;
 mod heal;
 mod health;
 mod indirect;

@@ -6,7 +6,7 @@
 //! which device is wrong.
 
 use crate::error::{Error, ErrorKind, Fault};
-use crate::gather::{Gather, Pending};
+use crate::gather::{Gather, Missed, Pending};
 use crate::locate::{Piece, Source};
 use crate::map::{Column as MapColumn, Stripe};
 use crate::queue::IoClass;
@@ -14,6 +14,8 @@ use crate::tree::VdevTree;
 use codec::raidz::{self, Column};
 use device::AlignedBuf;
 use ondisk::Dva;
+use std::cell::RefCell;
+use std::collections::BTreeSet;
 
 /// How much of a block is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -102,33 +104,73 @@ impl VdevTree {
         for (req, plan) in reqs.iter().zip(plans) {
             out.push(match plan {
                 Err(kind) => self.failed(req, kind, Vec::new()),
-                Ok(plan) => match self.assemble(req, &plan, &pending) {
-                    Some(data) if (req.verify)(&data) => {
-                        BlockResult { data: Ok(data), faults: Vec::new() }
+                Ok(plan) => {
+                    let mut late = BTreeSet::new();
+                    let data = self.assemble(req, &plan, &pending, &mut late);
+                    let elsewhere = || self.read_elsewhere(req, &plan, &late);
+                    match data.filter(|data| (req.verify)(data)).or_else(elsewhere) {
+                        Some(data) => BlockResult { data: Ok(data), faults: Vec::new() },
+                        None => self.read_thoroughly(req, plan.pieces),
                     }
-                    _ => self.read_thoroughly(req, plan.pieces),
-                },
+                }
             });
         }
         out
     }
 
+    /// A block some of whose devices are late, from the others alone; `None` when that does not
+    /// give the block.
+    fn read_elsewhere(
+        &self,
+        req: &BlockRead<'_>,
+        plan: &Plan<'_>,
+        late: &BTreeSet<usize>,
+    ) -> Option<AlignedBuf> {
+        if late.is_empty() {
+            return None;
+        }
+        let mut gather = Gather::new(self.rt(), IoClass::AsyncRead);
+        let avoid = |node: usize| late.contains(&node);
+        let stripes = self.plan_stripes(&plan.pieces, req.birth, &mut gather, &avoid)?;
+        let pending = gather.start();
+        let data = self.assemble_from(req, &plan.pieces, &stripes, &|extent, owned| {
+            let taken = if owned { pending.take_owned(extent) } else { pending.take(extent) };
+            taken.ok()
+        })?;
+        (req.verify)(&data).then_some(data)
+    }
+
     /// Decides what to read for a block and adds it to the batch.
     fn plan(&self, req: &BlockRead<'_>, gather: &mut Gather) -> Result<Plan<'_>, ErrorKind> {
         let pieces = self.locate(req.dva.vdev(), req.dva.offset(), req.size, req.birth)?;
+        let rests = |node: usize| {
+            let queue = self.nodes.get(node).and_then(|n| n.queue.as_ref());
+            queue.is_some_and(|q| q.pace.sits_out_now())
+        };
+        let stripes = self.plan_stripes(&pieces, req.birth, gather, &rests);
+        let stripes = stripes.or_else(|| self.plan_stripes(&pieces, req.birth, gather, &|_| false));
+        Ok(Plan { pieces, stripes })
+    }
+
+    /// The same without the devices to `avoid`; `None` when the others are too few, and then
+    /// nothing was added.
+    fn plan_stripes(
+        &self,
+        pieces: &[Piece<'_>],
+        birth: u64,
+        gather: &mut Gather,
+        avoid: &dyn Fn(usize) -> bool,
+    ) -> Option<Vec<Vec<StripePlan>>> {
         // First decide for all, then add: a block that goes the thorough way reads nothing here.
         let mut chosen = Vec::new();
-        for piece in &pieces {
+        for piece in pieces {
             for stripe in &piece.map.stripes {
-                match self.choose(piece, stripe, req.birth) {
-                    Some(sources) => chosen.push(sources),
-                    None => return Ok(Plan { pieces, stripes: None }),
-                }
+                chosen.push(self.choose(piece, stripe, birth, avoid)?);
             }
         }
         let mut chosen = chosen.into_iter();
         let mut stripes = Vec::with_capacity(pieces.len());
-        for piece in &pieces {
+        for piece in pieces {
             let plans = piece.map.stripes.iter().zip(&mut chosen).map(|(stripe, sources)| {
                 let columns = stripe.columns.iter().zip(sources);
                 let extents = columns.map(|(c, s)| self.request(gather, s?, c.size)).collect();
@@ -136,7 +178,7 @@ impl VdevTree {
             });
             stripes.push(plans.collect());
         }
-        Ok(Plan { pieces, stripes: Some(stripes) })
+        Some(stripes)
     }
 
     /// Adds the bytes of one source to the batch; `None` when it is not open.
@@ -152,11 +194,12 @@ impl VdevTree {
         piece: &Piece<'_>,
         stripe: &Stripe,
         birth: u64,
+        avoid: &dyn Fn(usize) -> bool,
     ) -> Option<Vec<Option<Source>>> {
         let n = stripe.nparity;
         let pick = |c: &MapColumn| {
             let sources = self.sources(piece, c.child, c.offset, c.size, birth);
-            sources.first().copied().filter(|s| s.open && !s.stale)
+            sources.into_iter().find(|s| s.open && !s.stale && !avoid(s.node))
         };
         let mut out = vec![None; stripe.columns.len()];
         let mut lost = 0usize;
@@ -174,28 +217,49 @@ impl VdevTree {
         (lost == 0).then_some(out)
     }
 
-    /// Waits for the block's extents and puts the block together.
+    /// Waits for the block's extents and puts the block together. Devices that are not waited for
+    /// come to the `late` ones.
     fn assemble(
         &self,
         req: &BlockRead<'_>,
         plan: &Plan<'_>,
         pending: &Pending,
+        late: &mut BTreeSet<usize>,
     ) -> Option<AlignedBuf> {
-        let stripes = plan.stripes.as_ref()?;
-        if let ([piece], [stripe]) = (&plan.pieces[..], stripes.first()?.as_slice())
+        let late = RefCell::new(late);
+        let take = |extent, owned| match pending.take_in_time(extent, owned) {
+            Ok(bytes) => Some(bytes),
+            Err(Missed::Failed) => None,
+            Err(Missed::Late) => {
+                late.borrow_mut().extend(pending.node_of(extent));
+                None
+            }
+        };
+        self.assemble_from(req, &plan.pieces, plan.stripes.as_ref()?, &take)
+    }
+
+    /// The same of extents that `take` gives, by number; in memory of their own or not.
+    fn assemble_from(
+        &self,
+        req: &BlockRead<'_>,
+        pieces: &[Piece<'_>],
+        stripes: &[Vec<StripePlan>],
+        take: &dyn Fn(usize, bool) -> Option<AlignedBuf>,
+    ) -> Option<AlignedBuf> {
+        if let ([piece], [stripe]) = (pieces, stripes.first()?.as_slice())
             && let [Some(extent)] = stripe.extents[..]
             && piece.map.size == req.size
         {
             // One extent is the whole block.
-            return pending.take_owned(extent).ok();
+            return take(extent, true);
         }
-        let total = plan.pieces.iter().map(|p| p.at + p.map.size).max()?;
+        let total = pieces.iter().map(|p| p.at + p.map.size).max()?;
         let mut out = AlignedBuf::try_zeroed(usize::try_from(total).ok()?)?;
         let mut good = true;
-        for (piece, plans) in plan.pieces.iter().zip(stripes) {
+        for (piece, plans) in pieces.iter().zip(stripes) {
             for (stripe, plan) in piece.map.stripes.iter().zip(plans) {
                 let taken: Vec<_> =
-                    plan.extents.iter().map(|e| e.map(|e| pending.take(e).ok())).collect();
+                    plan.extents.iter().map(|e| e.map(|e| take(e, false))).collect();
                 // Go on after a failure: what was read must be taken, or it stays in memory.
                 good &= !taken.iter().any(|t| matches!(t, Some(None)));
                 let columns: Vec<_> = taken.iter().map(|t| t.as_ref()?.as_deref()).collect();

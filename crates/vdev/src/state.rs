@@ -62,6 +62,8 @@ pub enum Reason {
     NoReplicas,
     /// Too many errors.
     TooManyErrors,
+    /// Its requests did not come back.
+    NoAnswer,
     /// The device was away while the others were written, and is this many txgs behind.
     Behind(u64),
 }
@@ -76,6 +78,7 @@ impl fmt::Display for Reason {
             Self::BadLabel => "corrupted data",
             Self::NoReplicas => "insufficient replicas",
             Self::TooManyErrors => "too many errors",
+            Self::NoAnswer => "does not answer",
             Self::Behind(1) => "was away, 1 txg behind",
             Self::Behind(n) => return f.pad(&format!("was away, {n} txgs behind")),
         })

@@ -11,6 +11,7 @@ mod successor;
 
 use crate::draid::Draid;
 use crate::error::BuildError;
+use crate::guard::Guard;
 use crate::health::Health;
 use crate::indirect::{IndirectSegment, Mapping};
 use crate::queue::{LeafQueue, LeafStats, QueueLimits};
@@ -190,6 +191,8 @@ pub(crate) struct Node {
     pub(crate) device: Option<DeviceRef>,
     /// The same device, when it was opened to be changed.
     pub(crate) writer: Option<WriteDeviceRef>,
+    /// In front of the device, or of the one before, while requests to that have not come back.
+    guard: Option<Arc<Guard>>,
     /// What blocks are read and written through.
     pub(crate) queue: Option<Arc<LeafQueue>>,
     pub(crate) health: Arc<Health>,
@@ -223,6 +226,26 @@ impl Node {
     /// The device as a whole is behind.
     pub(crate) fn is_behind(&self) -> bool {
         self.stale
+    }
+
+    /// From now on its device has deadlines, and its queue these limits.
+    fn guard(&mut self, rt: &Rt, limits: &Arc<QueueLimits>) {
+        let Some(device) = self.device.take() else { return };
+        let guard = Guard::new(rt, device, self.writer.take(), Arc::clone(limits));
+        self.stand_behind(rt, guard, limits);
+    }
+
+    fn stand_behind(&mut self, rt: &Rt, guard: Arc<Guard>, limits: &Arc<QueueLimits>) {
+        self.device = Some(Arc::clone(&guard) as _);
+        self.writer = guard.can_write().then(|| Arc::clone(&guard) as _);
+        let (device, writer) = (Arc::clone(&guard) as _, self.writer.clone());
+        self.queue = Some(LeafQueue::new(rt, device, writer, Arc::clone(limits)));
+        self.guard = Some(guard);
+    }
+
+    /// Requests to its device were given up and have not come back.
+    pub(crate) fn is_silent(&self) -> bool {
+        self.guard.as_ref().is_some_and(|guard| guard.is_silent())
     }
 }
 
@@ -302,14 +325,12 @@ impl VdevTree {
         &self.rt
     }
 
-    /// Puts limits on the queues of all leaves, which have none from the start. For a pool that
-    /// others than a single reader of everything work with.
+    /// Puts limits on the queues of all leaves, and deadlines on their devices, which have none
+    /// from the start. For a pool that others than a single reader of everything work with.
     pub fn set_queue_limits(&mut self, rt: &Rt, limits: &Arc<QueueLimits>) {
         self.limits = Arc::clone(limits);
         self.born = rt.now();
-        for queue in self.nodes.iter_mut().filter_map(|n| n.queue.as_mut()) {
-            *queue = queue.under(rt, Arc::clone(limits));
-        }
+        self.nodes.iter_mut().for_each(|node| node.guard(rt, limits));
     }
 
     /// When it began to count, on the clock of the runtime.
@@ -497,6 +518,7 @@ impl Builder<'_> {
             children: Vec::new(),
             device: None,
             writer: None,
+            guard: None,
             queue: None,
             health: Arc::new(Health::new(&self.rt)),
             state: VdevState::Online,
@@ -689,6 +711,24 @@ impl<'t> NodeRef<'t> {
     #[must_use]
     pub fn io(self) -> Option<LeafStats> {
         self.node.queue.as_ref().map(|q| q.stats())
+    }
+
+    /// Requests that took longer than `zio_slow_io_ms`, or have for that reason been given up.
+    #[must_use]
+    pub fn slow_requests(self) -> u64 {
+        self.node.guard.as_ref().map_or(0, |guard| guard.slow_requests())
+    }
+
+    /// It takes unusually long for reads, so they go to others where they can.
+    #[must_use]
+    pub fn sits_out(self) -> bool {
+        self.node.queue.as_ref().is_some_and(|queue| queue.pace.sits_out())
+    }
+
+    /// Requests to its device were given up and have not come back: nothing may be written to it.
+    #[must_use]
+    pub fn is_silent(self) -> bool {
+        self.node.is_silent()
     }
 
     /// Failed writes since the tree was built.

@@ -244,6 +244,9 @@ fn children(vdevs: &[VdevView], class: &str, int: bool) -> Map<String, Value> {
         put("read_errors", json::number(v.read_errors, int));
         put("write_errors", json::number(v.write_errors, int));
         put("checksum_errors", json::number(v.checksum_errors, int));
+        if v.children.is_empty() {
+            put("slow_ios", json::number(v.slow_requests, int));
+        }
         if !v.remark.is_empty() {
             put("remark", json!(v.remark));
         }

@@ -62,6 +62,8 @@ pub struct Bench {
     wrap: Option<Wrap>,
     /// Devices that are not there when the pool is opened.
     pub away: Vec<usize>,
+    /// What the pool keeps in memory at most.
+    pub cache_bytes: usize,
 }
 
 impl Bench {
@@ -78,7 +80,9 @@ impl Bench {
         let pool = String::from("tank");
         let devices = (0..count).map(device).collect();
         let (faults, wrapped, wrap, away) = (Vec::new(), Vec::new(), None, Vec::new());
-        Self { pool, shape, ashift, disks: false, devices, faults, wrapped, wrap, away }
+        let cache_bytes = 32 << 20;
+        let disks = false;
+        Self { pool, shape, ashift, disks, devices, faults, wrapped, wrap, away, cache_bytes }
     }
 
     /// From now on what `wrap` makes stands in front of its devices.
@@ -180,7 +184,7 @@ impl Bench {
         };
         let options = CreateOptions {
             ashift: Some(self.ashift),
-            cache_bytes: 32 << 20,
+            cache_bytes: self.cache_bytes,
             ..CreateOptions::new(&self.pool, tops)
         };
         let pool = live::create(&rt::Rt::current(), &options, &devices).unwrap();
@@ -198,8 +202,8 @@ impl Bench {
         pool.set_limits(limits);
     }
 
-    fn options() -> OpenOptions {
-        OpenOptions { cache_bytes: 32 << 20, ..OpenOptions::default() }
+    fn options(&self) -> OpenOptions {
+        OpenOptions { cache_bytes: self.cache_bytes, ..OpenOptions::default() }
     }
 
     fn candidate(&self) -> Candidate {
@@ -213,7 +217,7 @@ impl Bench {
     }
 
     pub fn open(&self) -> Pool {
-        Pool::open_candidate(&self.candidate(), &Self::options()).unwrap()
+        Pool::open_candidate(&self.candidate(), &self.options()).unwrap()
     }
 
     pub fn import(&self) -> LivePool {
@@ -227,12 +231,12 @@ impl Bench {
     }
 
     pub fn try_import(&self) -> pool::Result<LivePool> {
-        self.import_with(Self::options())
+        self.import_with(self.options())
     }
 
     /// The pool, gone back to its checkpoint.
     pub fn rewind(&self) -> pool::Result<LivePool> {
-        self.import_with(OpenOptions { checkpoint: true, ..Self::options() })
+        self.import_with(OpenOptions { checkpoint: true, ..self.options() })
     }
 
     fn import_with(&self, open: OpenOptions) -> pool::Result<LivePool> {

@@ -253,6 +253,12 @@ impl LivePool {
             self.forget_errors(Some(guid))?;
             return self.resilver();
         }
+        // What was given up and still reaches the device must not do so after what is written now.
+        let is_silent = |l: vdev::NodeRef<'_>| l.guid() == guid && l.is_silent();
+        if shared.reader.vdevs().leaves().any(is_silent) {
+            let what = "requests that it did not answer in time have not come back yet";
+            return Err(shared.invalid(what.to_owned()));
+        }
         let is_open = |l: vdev::NodeRef<'_>| l.guid() == guid && l.device().is_some();
         if shared.reader.vdevs().leaves().any(is_open) {
             self.let_go(guid)?;

@@ -87,6 +87,7 @@ impl LivePool {
         self.set_fail_mode(FailMode::of(mode.unwrap_or(0)));
         self.shared.writer.outlast_failures();
         self.shared.txgs.outlast(true);
+        self.shared.queues.hold();
         Ok(())
     }
 

@@ -221,6 +221,7 @@ impl Shared {
 
     /// Waits for all blocks of a txg, and makes them durable.
     fn land_and_prepare(&self, txg: u64, root: BlkPtr) -> Result<Prepared> {
+        let _readers = self.gate.wait_for_devices(&self.rt);
         let written = self.writer.wait_txg(txg);
         written.map_err(|e| self.failed("writing blocks", &e))?;
         self.reader.vdevs().judge_leaves();
@@ -232,9 +233,13 @@ impl Shared {
     /// Writes the uberblock and the last labels, after suspensions if need be.
     fn commit_surely(&self, prepared: &Prepared) -> Result<()> {
         let txg = prepared.uberblock.txg;
-        while let Err(failure) = self.commit(prepared) {
+        let waiting = |work: &dyn Fn() -> Result<()>| {
+            let _readers = self.gate.wait_for_devices(&self.rt);
+            work()
+        };
+        while let Err(failure) = waiting(&|| self.commit(prepared)) {
             self.suspend(txg, failure)?;
-            while let Err(failure) = self.land_again(txg) {
+            while let Err(failure) = waiting(&|| self.land_again(txg)) {
                 self.suspend(txg, failure)?;
             }
         }

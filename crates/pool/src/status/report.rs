@@ -59,6 +59,8 @@ pub struct Status {
     pub errors: ErrorLog,
     /// What could not be read when the pool was opened, and names of the objects with such blocks.
     pub damaged: Vec<String>,
+    /// Slow requests are shown.
+    pub shows_slow: bool,
 }
 
 impl Pool {
@@ -100,6 +102,7 @@ impl Pool {
             damaged,
             vdevs,
             errors,
+            shows_slow: false,
         }
     }
 }
@@ -130,6 +133,7 @@ impl Status {
             vdevs: VdevTreeView::of_closed(&candidate.tree, tree.as_ref()),
             errors: ErrorLog::default(),
             damaged: Vec::new(),
+            shows_slow: false,
         }
     }
 
@@ -229,13 +233,16 @@ impl Status {
     /// The table of vdevs, each line with its tab and newline.
     #[must_use]
     pub fn vdev_table(&self) -> String {
+        let slow = self.shows_slow;
         let width = self.vdevs.name_width(&self.pool);
         let mut out = format!(
-            "\t{:<width$}  {:<8} {:>5} {:>5} {:>5}\n",
+            "\t{:<width$}  {:<8} {:>5} {:>5} {:>5}",
             "NAME", "STATE", "READ", "WRITE", "CKSUM"
         );
+        out.push_str(if slow { "  SLOW\n" } else { "\n" });
         let root = format!("{}", self.state);
         let _ = write!(out, "\t{:<width$}  {root:<8} {:>5} {:>5} {:>5}", self.pool, 0, 0, 0);
+        out.push_str(if slow { "     -" } else { "" });
         match self.remark.is_empty() {
             true => out.push('\n'),
             false => drop(writeln!(out, "  {}", self.remark)),
@@ -254,32 +261,50 @@ impl Status {
                 Section::Spares => "\tspares\n",
             });
             for v in vdevs {
-                rows(&mut out, v, 2, width, section == Section::Spares);
+                let how = Columns { width, slow, counts: section != Section::Spares };
+                rows(&mut out, v, 2, how);
             }
         }
         out
     }
 }
 
+/// What the lines of vdevs have.
+#[derive(Clone, Copy)]
+struct Columns {
+    /// Characters of a name.
+    width: usize,
+    counts: bool,
+    slow: bool,
+}
+
 /// One vdev and those below. Depth is bounded: the configuration's decoder limits it.
-fn rows(out: &mut String, v: &VdevView, indent: usize, width: usize, spare: bool) {
+fn rows(out: &mut String, v: &VdevView, indent: usize, how: Columns) {
+    let width = how.width;
     if v.kind == ondisk::config::VdevKind::Indirect {
         return;
     }
     let name = format!("{:indent$}{}", "", v.name);
     let _ = write!(out, "\t{name:<width$}  {:<8}", v.state);
-    if !spare {
+    if how.counts {
         let counts = [v.read_errors, v.write_errors, v.checksum_errors].map(nicenum);
         for count in counts {
             let _ = write!(out, " {count:>5}");
         }
+        let slow = if v.children.is_empty() { nicenum(v.slow_requests) } else { "-".to_owned() };
+        if how.slow {
+            let _ = write!(out, " {slow:>5}");
+        }
+    }
+    if how.slow && v.sits_out {
+        out.push_str("  (slow: reads go to others)");
     }
     if !v.remark.is_empty() {
         let _ = write!(out, "  {}", v.remark);
     }
     out.push('\n');
     for child in &v.children {
-        rows(out, child, indent + 2, width, spare);
+        rows(out, child, indent + 2, how);
     }
 }
 

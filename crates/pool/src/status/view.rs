@@ -56,6 +56,10 @@ pub struct VdevView {
     pub write_errors: u64,
     /// Blocks that failed verification.
     pub checksum_errors: u64,
+    /// Requests to the device that took longer than `zio_slow_io_ms`.
+    pub slow_requests: u64,
+    /// It is slow, and reads go to others.
+    pub sits_out: bool,
     /// A vdev right below the pool: space and more are known of those only.
     pub is_top: bool,
     /// Size of the device in bytes, of other vdevs the raw space; 0: not known.
@@ -275,6 +279,8 @@ fn view_of(config: &VdevConfig, nodes: &HashMap<u64, NodeRef<'_>>) -> VdevView {
         read_errors: node.map_or(0, |n| n.read_errors()),
         write_errors: node.map_or(0, |n| n.write_errors()),
         checksum_errors: node.map_or(0, |n| n.checksum_errors()),
+        slow_requests: node.map_or(0, |n| n.slow_requests()),
+        sits_out: node.is_some_and(|n| n.sits_out()),
         is_top: false,
         size: node.and_then(|n| device_size(*n)).unwrap_or(0),
         space: [0; 3],

@@ -4,6 +4,7 @@ use super::class::{CLASSES, IoClass};
 use super::drive;
 use super::limits::QueueLimits;
 use super::line::{Io, Lines, Picked, Work};
+use super::pace::Pace;
 use super::schedule::Schedule;
 use super::stats::{Ended, LeafStats};
 use device::{AlignedBuf, DeviceRef, Error, Read, Shared, Write, WriteDeviceRef, sample_weight};
@@ -18,6 +19,8 @@ pub(crate) struct LeafQueue {
     limits: Arc<QueueLimits>,
     rt: Rt,
     rotating: bool,
+    /// What its readers know of it.
+    pub(crate) pace: Arc<Pace>,
     state: Mutex<State>,
 }
 
@@ -63,17 +66,13 @@ impl LeafQueue {
     ) -> Arc<Self> {
         let rotating = device.is_rotating();
         let state = Mutex::default();
-        Arc::new(Self { device, writer, limits, rt: rt.clone(), rotating, state })
+        let pace = Pace::new(rt, Arc::clone(&limits));
+        Arc::new(Self { device, writer, limits, rt: rt.clone(), rotating, pace, state })
     }
 
     /// The device behind it.
     pub(crate) fn device(&self) -> &DeviceRef {
         &self.device
-    }
-
-    /// A new queue in front of the same device.
-    pub(crate) fn under(&self, rt: &Rt, limits: Arc<QueueLimits>) -> Arc<Self> {
-        Self::new(rt, Arc::clone(&self.device), self.writer.clone(), limits)
     }
 
     /// Most bytes between two reads that become one, and most bytes of that one.
@@ -182,6 +181,10 @@ impl LeafQueue {
         offset: u64,
         len: usize,
     ) -> Option<Result<AlignedBuf, Error>> {
+        if self.limits.is_held() {
+            // It may want to go on when the device hangs.
+            return None;
+        }
         let weight = {
             let mut state = self.state.lock();
             if !self.is_free(&state, class) && !self.limits.is_unbounded() {

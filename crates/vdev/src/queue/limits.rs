@@ -5,6 +5,7 @@ use super::class::{CLASSES, IoClass};
 use parking_lot::RwLock;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::time::Duration;
 
 /// Says how urgent a pool's asynchronous writes are. Asked under a queue's lock: it must be quick,
 /// wait for nothing, and submit nothing.
@@ -39,6 +40,18 @@ pub enum QueueLimit {
     NiaDelay,
     /// Housekeeping requests that may begin after each that a thread waits for.
     NiaCredit,
+    /// Milliseconds after which a device that has requests and answers none hangs.
+    Silence,
+    /// Milliseconds after which a device that answers others has lost a request.
+    Lost,
+    /// Milliseconds from which on a request counts as slow.
+    Slow,
+    /// The percentile of a leaf's own reads; twice as much is late.
+    LatePercentile,
+    /// Late reads that are made elsewhere as well, in percent of all.
+    ElsewherePercent,
+    /// Seconds that a slow leaf is left alone at most.
+    SitOutMax,
 }
 
 impl QueueLimit {
@@ -57,6 +70,12 @@ impl QueueLimit {
             Self::DirtyLowPercent => 30,
             Self::DirtyHighPercent => 60,
             Self::NiaDelay | Self::NiaCredit => 5,
+            Self::Silence => 60_000,
+            Self::Lost => 300_000,
+            Self::Slow => 30_000,
+            Self::LatePercentile => 99,
+            Self::ElsewherePercent => 5,
+            Self::SitOutMax => 600,
         }
     }
 }
@@ -74,7 +93,14 @@ pub struct QueueLimits {
     dirty_high_percent: AtomicU64,
     nia_delay: AtomicU64,
     nia_credit: AtomicU64,
+    silence_ms: AtomicU64,
+    lost_ms: AtomicU64,
+    slow_ms: AtomicU64,
+    late_percentile: AtomicU64,
+    elsewhere_percent: AtomicU64,
+    sit_out_max: AtomicU64,
     unbounded: bool,
+    held: AtomicBool,
     counting: AtomicBool,
     pressure: RwLock<Option<Arc<dyn Pressure>>>,
 }
@@ -93,7 +119,14 @@ impl Default for QueueLimits {
             dirty_high_percent: of(QueueLimit::DirtyHighPercent),
             nia_delay: of(QueueLimit::NiaDelay),
             nia_credit: of(QueueLimit::NiaCredit),
+            silence_ms: of(QueueLimit::Silence),
+            lost_ms: of(QueueLimit::Lost),
+            slow_ms: of(QueueLimit::Slow),
+            late_percentile: of(QueueLimit::LatePercentile),
+            elsewhere_percent: of(QueueLimit::ElsewherePercent),
+            sit_out_max: of(QueueLimit::SitOutMax),
             unbounded: false,
+            held: AtomicBool::new(false),
             counting: AtomicBool::new(true),
             pressure: RwLock::new(None),
         }
@@ -119,6 +152,12 @@ impl QueueLimits {
             QueueLimit::DirtyHighPercent => &self.dirty_high_percent,
             QueueLimit::NiaDelay => &self.nia_delay,
             QueueLimit::NiaCredit => &self.nia_credit,
+            QueueLimit::Silence => &self.silence_ms,
+            QueueLimit::Lost => &self.lost_ms,
+            QueueLimit::Slow => &self.slow_ms,
+            QueueLimit::LatePercentile => &self.late_percentile,
+            QueueLimit::ElsewherePercent => &self.elsewhere_percent,
+            QueueLimit::SitOutMax => &self.sit_out_max,
         }
     }
 
@@ -141,6 +180,47 @@ impl QueueLimits {
     /// Switches the counting off, to measure what it costs. Nothing else should.
     pub fn set_counting(&self, counting: bool) {
         self.counting.store(counting, Relaxed);
+    }
+
+    /// The pool is held for others, so a reader that waits for a device that hangs holds them up:
+    /// from now on reads have a deadline too, and late ones are made elsewhere as well.
+    pub fn hold(&self) {
+        self.held.store(true, Relaxed);
+    }
+
+    pub(crate) fn is_held(&self) -> bool {
+        self.held.load(Relaxed)
+    }
+
+    fn millis(value: &AtomicU64) -> Duration {
+        Duration::from_millis(value.load(Relaxed).max(1))
+    }
+
+    /// A device that answers nothing for so long hangs.
+    pub(crate) fn silence(&self) -> Duration {
+        Self::millis(&self.silence_ms)
+    }
+
+    /// A device has lost a request that does not come back for so long.
+    pub(crate) fn lost(&self) -> Duration {
+        Self::millis(&self.lost_ms)
+    }
+
+    /// A request that takes so long is slow.
+    pub(crate) fn slow(&self) -> Duration {
+        Self::millis(&self.slow_ms)
+    }
+
+    pub(super) fn late_percentile(&self) -> u64 {
+        self.late_percentile.load(Relaxed)
+    }
+
+    pub(super) fn elsewhere_percent(&self) -> u64 {
+        self.elsewhere_percent.load(Relaxed)
+    }
+
+    pub(super) fn sit_out_max(&self) -> Duration {
+        Duration::from_secs(self.sit_out_max.load(Relaxed))
     }
 
     pub(super) fn is_counting(&self) -> bool {

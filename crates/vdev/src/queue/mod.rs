@@ -43,6 +43,7 @@ mod drive;
 mod leaf;
 mod limits;
 mod line;
+mod pace;
 mod schedule;
 mod stats;
 #[cfg(test)]
@@ -51,4 +52,5 @@ mod tests;
 pub use class::{CLASSES, IoClass};
 pub(crate) use leaf::LeafQueue;
 pub use limits::{Pressure, QueueLimit, QueueLimits};
+pub(crate) use pace::Pace;
 pub use stats::{ClassCounts, LeafStats};

@@ -13,6 +13,7 @@
 use super::{LeafOpen, Node, Role, VdevTree};
 use crate::error::BuildError;
 use crate::health::{ErrorCounts, Health};
+use crate::queue::QueueLimits;
 use ondisk::config::VdevConfig;
 use rt::Rt;
 use std::collections::BTreeMap;
@@ -55,8 +56,7 @@ impl VdevTree {
             match old {
                 _ if is_new => {
                     node.health.forgive();
-                    let limits = Arc::clone(&self.limits);
-                    node.queue = node.queue.as_ref().map(|q| q.under(rt, limits));
+                    node.take_over(rt, old.copied(), &self.limits);
                 }
                 Some(old) if matches!(node.role, Role::Leaf) => node.keep(old),
                 _ => {}
@@ -100,6 +100,7 @@ impl VdevTree {
     fn forget_errors_below(&self, at: usize) {
         let Some(node) = self.nodes.get(at) else { return };
         node.health.forget_errors();
+        node.guard.iter().for_each(|guard| guard.forget_slow());
         node.children.iter().for_each(|child| self.forget_errors_below(*child));
     }
 
@@ -131,9 +132,24 @@ impl Node {
         matches!(self.role, Role::Leaf) == matches!(other.role, Role::Leaf)
     }
 
+    /// It has another device now, or none, or the one that it had: that one's guard goes on, which
+    /// knows what has not come back.
+    fn take_over(&mut self, rt: &Rt, old: Option<&Self>, limits: &Arc<QueueLimits>) {
+        let before = old.and_then(|old| old.guard.as_ref());
+        let same = before.filter(|guard| self.writer.as_ref().is_some_and(|w| guard.is_of(w)));
+        match same {
+            Some(guard) => self.stand_behind(rt, Arc::clone(guard), limits),
+            None => self.guard(rt, limits),
+        }
+        if self.guard.is_none() {
+            self.guard = before.filter(|guard| guard.is_silent()).cloned();
+        }
+    }
+
     /// The device stays as it is.
     fn keep(&mut self, old: &Self) {
         self.device.clone_from(&old.device);
+        self.guard.clone_from(&old.guard);
         self.writer.clone_from(&old.writer);
         self.queue.clone_from(&old.queue);
         (self.state, self.reason) = (old.state, old.reason);

@@ -234,6 +234,36 @@ table! {
         "This many requests of scrubs and the like may begin after each that a thread waits \
          for.";
 
+    // Devices that are slow, or hang.
+    Silence "zinc_vdev_silence_ms" Unit::Milliseconds,
+        QueueLimit::Silence.default_value(), 100..=86_400_000,
+        Push::Queue(QueueLimit::Silence),
+        "A device that has requests and has answered none for so long hangs: they are given up, \
+         and it is FAULTED as far as the others do without it.";
+    DeadmanZiotime "zfs_deadman_ziotime_ms" Unit::Milliseconds,
+        QueueLimit::Lost.default_value(), 100..=86_400_000,
+        Push::Queue(QueueLimit::Lost),
+        "A request that has not come back for so long is given up, also when the device answers \
+         others.";
+    SlowIo "zio_slow_io_ms" Unit::Milliseconds,
+        QueueLimit::Slow.default_value(), 1..=86_400_000,
+        Push::Queue(QueueLimit::Slow),
+        "A request that takes so long is counted as slow: zpool status -s.";
+    ReadLatePercentile "zinc_read_late_percentile" Unit::Percent,
+        QueueLimit::LatePercentile.default_value(), 1..=100,
+        Push::Queue(QueueLimit::LatePercentile),
+        "In a pool that is held, a read that takes twice as long as this part of the last reads \
+         of its device did is made elsewhere as well.";
+    ReadElsewhere "zinc_read_elsewhere_percent" Unit::Percent,
+        QueueLimit::ElsewherePercent.default_value(), 0..=100,
+        Push::Queue(QueueLimit::ElsewherePercent),
+        "Reads that may be made elsewhere because their device is late, in percent of all.";
+    ReadSitOut "zfs_vdev_read_sit_out_secs" Unit::Seconds,
+        QueueLimit::SitOutMax.default_value(), 0..=86_400,
+        Push::Queue(QueueLimit::SitOutMax),
+        "A device whose reads are late again and again is not read from for so long at most, \
+         where others have the same; it begins with ten seconds. 0: it is read from all the same.";
+
     // The write pipeline.
     ZioTaskqThreads "zio_taskq_threads" Unit::Count, 0, 0..=1024,
         Push::IssueThreads,

@@ -33,7 +33,7 @@ pub struct Args {
     /// Only vdevs that are not healthy
     #[arg(short = 'e')]
     errors: bool,
-    /// Accepted; zinc counts no slow operations of a pool that it opens for the report
+    /// Also how many requests of each device were slow, since the pool was opened
     #[arg(short = 's')]
     slow: bool,
     /// How far devices are initialized
@@ -81,6 +81,7 @@ impl Args {
     fn once(&self, session: &Session) -> Result<ExitCode, Failure> {
         let look = |pool: &Pool| {
             let mut status = pool.status(&pool.space());
+            status.shows_slow = self.slow;
             self.naming.apply(pool, &mut status.vdevs);
             if self.errors {
                 status.vdevs.sections.iter_mut().for_each(|s| s.retain_mut(keep_sick));

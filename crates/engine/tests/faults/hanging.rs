@@ -1,0 +1,219 @@
+//! Leaves that hang for good, are slow, and return, in simulated time.
+//!
+//! The pools are held (`outlast_failures`), as a server's are: whoever reads or writes beside a
+//! leaf that hangs goes on, and whoever looks is answered at once.
+
+use super::*;
+use engine::files::{NewFile, NewKind, Time};
+use engine::inside::vdev::{Reason, VdevState};
+use std::time::Duration;
+
+const HELD: [Shape; 3] = [Shape::Mirror, Shape::Raidz1, Shape::Raidz2];
+const NOW: Time = Time { seconds: 1, nanos: 0 };
+/// `zinc_vdev_silence_ms`, and what is looked for at most so often.
+const SILENCE: Duration = Duration::from_secs(60);
+const RECORD: usize = 128 << 10;
+const RECORDS: u64 = 64;
+
+fn state(pool: &LivePool, leaf: usize) -> (VdevState, Reason) {
+    let tree = pool.view().vdevs();
+    let leaf = tree.leaves().nth(leaf).unwrap();
+    (leaf.state(), leaf.reason())
+}
+
+/// How long something takes.
+fn timed<T>(rt: &Rt, what: impl FnOnce() -> T) -> (T, Duration) {
+    let began = rt.now();
+    let out = what();
+    (out, rt.now() - began)
+}
+
+/// A held pool that some steps were done in, and its leaves.
+fn held(rt: &Rt, seed: u64, shape: Shape) -> (Run, Leaves) {
+    let (bench, leaves) = bench(rt, seed, shape);
+    let mut run = Run::new(seed, bench);
+    run.weight_max = 1 << 20;
+    run.offset_max = 8 << 20;
+    (0..30).for_each(|_| run.step());
+    run.pool().sync().unwrap();
+    run.pool().outlast_failures().unwrap();
+    (run, leaves)
+}
+
+/// Everything hangs on as many leaves as can be done without, in the middle of writing: after the
+/// deadline they are out, nothing is lost, and late answers hurt nobody.
+#[test]
+fn leaves_that_hang_for_good_are_gone_without() {
+    for (seed, shape) in (300..).zip(HELD) {
+        let (bench, model) = Rt::simulate(seed, |rt| {
+            let (mut run, leaves) = held(rt, seed, shape);
+            let (lost, now) = (run.bench.redundancy(), leaves.lock().clone());
+            now[..lost].iter().for_each(|leaf| leaf.get_into(Trouble::Hangs, 1));
+            let (_, took) = timed(rt, || {
+                (0..20).for_each(|_| run.step());
+                run.pool().sync().unwrap();
+            });
+            // Of all syncs one waited for the deadline.
+            assert!(took > SILENCE && took < SILENCE * 3, "{shape:?}: {took:?}");
+            for n in 0..now.len() {
+                let want = match n < lost {
+                    true => (VdevState::Faulted, Reason::NoAnswer),
+                    false => (VdevState::Online, Reason::None),
+                };
+                assert_eq!(state(run.pool(), n), want, "{shape:?} {n}");
+            }
+            let (_, took) = timed(rt, || {
+                (0..20).for_each(|_| run.step());
+                run.pool().sync().unwrap();
+            });
+            assert!(took < SILENCE / 6, "{shape:?}: {took:?}");
+            // As long as it hangs nothing can be asked of it.
+            let guid = run.pool().leaves_away()[0];
+            let source = run.bench.source();
+            let (refused, took) =
+                timed(rt, || run.pool().bring_back(guid, OwnChanges::Keep, None, &source));
+            let refused = refused.unwrap_err().to_string();
+            assert!(refused.contains("have not come back"), "{refused}");
+            assert!(took < Duration::from_secs(1));
+            now.iter().for_each(|leaf| {
+                leaf.mend();
+            });
+            rt.sleep(Duration::from_secs(1));
+            let guilty: Vec<_> = (0..lost).collect();
+            heal(&run, &guilty, &format!("{shape:?}"));
+            run.finish()
+        });
+        bench.check(&bench.open()).unwrap();
+        Run::compare(&bench, &model).unwrap();
+        bench.zdb();
+    }
+}
+
+/// More leaves hang than can be done without: the pool is suspended, who looks is answered at once,
+/// also before the deadline, and when they are back nothing is lost.
+#[test]
+fn beyond_the_redundancy_the_pool_waits_and_answers() {
+    for (seed, shape) in (320..).zip([Shape::Mirror, Shape::Raidz1, Shape::Raidz2]) {
+        let (bench, model) = Rt::simulate(seed, |rt| {
+            let (mut run, leaves) = held(rt, seed, shape);
+            let (lost, now) = (run.bench.redundancy() + 1, leaves.lock().clone());
+            (0..8).for_each(|_| run.step());
+            now[..lost].iter().for_each(|leaf| leaf.get_into(Trouble::Hangs, 1));
+            let pool = run.pool();
+            let both = rt.for_each_parallel(2, [true, false], |syncs| {
+                if syncs {
+                    pool.sync().unwrap_err();
+                    return Ok::<(), ()>(());
+                }
+                rt.sleep(SILENCE / 2);
+                // The sync hangs, and nobody knows yet.
+                let (seen, took) = timed(rt, || pool.look().unwrap().health().to_string());
+                assert_eq!(seen, "ONLINE", "{shape:?}");
+                assert!(took < Duration::from_secs(5), "{shape:?}: {took:?}");
+                Ok(())
+            });
+            both.unwrap();
+            assert!(run.pool().is_waiting(), "{shape:?}");
+            let (seen, took) = timed(rt, || run.pool().look().unwrap().health().to_string());
+            assert_eq!(seen, "SUSPENDED", "{shape:?}");
+            assert!(took < Duration::from_secs(5), "{shape:?}: {took:?}");
+            let source = run.bench.source();
+            run.pool().resume(&source).expect_err("they hang still");
+            now.iter().for_each(|leaf| {
+                leaf.mend();
+            });
+            rt.sleep(Duration::from_secs(1));
+            assert!(run.pool().resume(&source).unwrap(), "{shape:?}");
+            for guid in run.pool().leaves_away() {
+                run.pool().bring_back(guid, OwnChanges::Keep, None, &source).unwrap();
+            }
+            run.pool().wait_for_scan().unwrap();
+            run.pool().sync().unwrap();
+            run.finish()
+        });
+        bench.check(&bench.open()).unwrap();
+        Run::compare(&bench, &model).unwrap();
+        bench.zdb();
+    }
+}
+
+/// A pool with a file, imported again and held, whose reads come from the devices.
+fn with_a_file(rt: &Rt, seed: u64, shape: Shape) -> (LivePool, Bench, Leaves, u64) {
+    let (mut bench, leaves) = bench(rt, seed, shape);
+    // Most of the file has no place in memory.
+    bench.cache_bytes = 1 << 20;
+    let pool = bench.create();
+    let fs = pool.filesystem(&bench.pool).unwrap();
+    let new = NewFile::new(NewKind::File, 0o644, NOW);
+    let file = fs.create(fs.root_object(), b"file", &new).unwrap().number();
+    let mut rng = Rng::new(seed);
+    for n in 0..RECORDS {
+        let mut data = vec![0; RECORD];
+        rng.fill(&mut data);
+        fs.write_at(file, n * RECORD as u64, &data, NOW).unwrap();
+    }
+    drop(fs);
+    pool.export().unwrap();
+    let pool = bench.import();
+    pool.outlast_failures().unwrap();
+    (pool, bench, leaves, file)
+}
+
+/// Reads single blocks of the file, in any order, most of which are not in memory; what each took.
+fn read_some(rt: &Rt, pool: &LivePool, (file, reads): (u64, u64), seed: u64) -> Vec<Duration> {
+    let fs = pool.filesystem(pool.name()).unwrap();
+    let mut rng = Rng::new(seed);
+    let read = |_| {
+        let at = rng.below(RECORDS) * RECORD as u64;
+        let mut out = vec![0; 4096];
+        let (got, took) = timed(rt, || fs.node(file).unwrap().read_at(at, &mut out).unwrap());
+        assert_eq!(got, out.len());
+        took
+    };
+    (0..reads).map(read).collect()
+}
+
+fn percentile(times: &[Duration], percent: usize) -> Duration {
+    let mut sorted = times.to_vec();
+    sorted.sort();
+    sorted[(sorted.len() - 1) * percent / 100]
+}
+
+fn sits_out(pool: &LivePool, leaf: usize) -> bool {
+    pool.view().vdevs().leaves().nth(leaf).unwrap().sits_out()
+}
+
+/// One leaf takes seconds for each request, or never answers: reads go elsewhere, a few are made
+/// twice, the leaf sits out and is tried again, and when it is well it is used again.
+#[test]
+fn readers_do_not_wait_for_a_leaf_that_is_slow() {
+    for (seed, shape) in (340..).zip(HELD) {
+        for trouble in [Trouble::IsSlow, Trouble::Hangs] {
+            Rt::simulate(seed, |rt| {
+                let case = format!("{shape:?} {trouble:?}");
+                let (pool, bench, leaves, file) = with_a_file(rt, seed, shape);
+                let healthy = read_some(rt, &pool, (file, 600), 1);
+                assert!(!sits_out(&pool, 0), "{case}");
+                let leaf = Arc::clone(&leaves.lock()[0]);
+                leaf.get_into(trouble, 1);
+                let slow = read_some(rt, &pool, (file, 600), 2);
+                assert!(sits_out(&pool, 0), "{case}");
+                let [before, after] = [&healthy, &slow].map(|times| percentile(times, 99));
+                assert!(after <= before * 3 / 2, "{case}: {before:?} {after:?}");
+                let worst = slow.iter().max().unwrap();
+                assert!(*worst < Duration::from_millis(100), "{case}: {worst:?}");
+                // It is tried again, and found to be as slow.
+                rt.sleep(Duration::from_secs(11));
+                read_some(rt, &pool, (file, 100), 3);
+                assert!(sits_out(&pool, 0), "{case}");
+                leaf.mend();
+                rt.sleep(Duration::from_secs(21));
+                read_some(rt, &pool, (file, 100), 4);
+                assert!(!sits_out(&pool, 0), "{case}");
+                assert_eq!(errors(&pool), vec![0; bench.devices.len()], "{case}");
+                pool.sync().unwrap();
+                pool.export().unwrap();
+            });
+        }
+    }
+}
