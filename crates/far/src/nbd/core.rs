@@ -74,8 +74,12 @@ pub(super) struct State {
     next_cookie: u64,
     /// When a server last said something, or was first asked.
     heard: Instant,
-    /// Since when somebody waits for a server that is not there.
+    /// Since when somebody waits for an answer, and connections break or are not there.
     wanted: Option<Instant>,
+    /// A caller was answered by the connections that are used, or that were.
+    is_answering: bool,
+    /// The connections that broke last brought nothing: see [`State::break_off`].
+    is_stuck: bool,
     /// The keeper need not look before something is sent.
     is_quiet: bool,
     /// Nobody has the device any more.
@@ -116,6 +120,8 @@ impl State {
             next_cookie: 0,
             heard: Instant::now(),
             wanted: None,
+            is_answering: false,
+            is_stuck: false,
             is_quiet: false,
             is_closing: false,
             lock,
@@ -173,8 +179,14 @@ impl State {
     }
 
     /// No connection is used any more; what was under way waits again.
+    ///
+    /// A server that is there may break every connection, at a request that it does not like. So
+    /// the time that the name grants does not begin anew with each: it counts from the first
+    /// connection that broke under the oldest request, or since which nobody was answered,
+    /// whichever was earlier. Others may be answered meanwhile.
     fn break_off(&mut self) {
         self.generation += 1;
+        let now = Instant::now();
         let mut back: Vec<(u64, Arc<Job>)> = Vec::new();
         for link in self.links.drain(..) {
             link.line.hang_up();
@@ -186,11 +198,14 @@ impl State {
         self.again.clear();
         let of_callers = |job: &Arc<Job>| job.whole.is_some() || job.command == Command::Flush;
         for (_, job) in back.into_iter().rev().filter(|(_, job)| of_callers(job)) {
+            job.broken_since.get_or_init(|| now);
             self.waiting.push_front(job);
         }
-        if !self.waiting.is_empty() {
-            self.wanted = Some(Instant::now());
-        }
+        let oldest = self.waiting.iter().filter_map(|job| job.broken_since.get()).min().copied();
+        let waits = oldest.or_else(|| self.waiting.front().map(|_| now));
+        self.wanted = self.wanted.into_iter().chain(waits).min();
+        self.is_stuck = !self.is_answering || oldest.is_some_and(|since| since < now);
+        self.is_answering = false;
     }
 }
 
@@ -318,6 +333,9 @@ impl Core {
         let Some(job) = link.under_way.remove(&cookie) else { return false };
         link.bytes -= job.carried();
         state.heard = Instant::now();
+        if job.whole.is_some() {
+            (state.wanted, state.is_answering) = (None, true);
+        }
         let mut fatal = None;
         match (job.command, job.whole.is_some()) {
             (Command::Flush, is_asked) => {
@@ -392,7 +410,7 @@ impl Core {
         state.again_left = again.len();
         state.again = again;
         state.phase = if state.again_left == 0 { Phase::Connected } else { Phase::Again };
-        (state.wanted, state.heard) = (None, Instant::now());
+        state.heard = Instant::now();
         state.generation
     }
 
@@ -453,7 +471,7 @@ impl Core {
         self.state.lock().links.iter().map(|link| Arc::clone(&link.line)).collect()
     }
 
-    /// A try to connect failed: waits for the next. Whether there is to be one.
+    /// A try to connect failed, or what it brought: waits for the next. Whether there is to be one.
     pub(super) fn wait_for_next_try(&self, pause: std::time::Duration) -> bool {
         let mut state = self.state.lock();
         let is_over = |state: &State| {
@@ -465,6 +483,11 @@ impl Core {
         }
         self.trouble.wait_for(&mut state, pause);
         !is_over(&state)
+    }
+
+    /// The connections that broke last brought nothing: the next ones may be like them.
+    pub(super) fn is_stuck(&self) -> bool {
+        self.state.lock().is_stuck
     }
 
     /// What must be on the device.

@@ -51,6 +51,7 @@ pub(super) fn keep(core: &Arc<Core>, links: Vec<Link>) {
         Ok(threads) => threads,
         Err(e) => return core.die(ErrorKind::from_io(&e)),
     };
+    let mut pause = PAUSE;
     loop {
         let trouble = core.wait_for_trouble();
         match trouble {
@@ -68,7 +69,10 @@ pub(super) fn keep(core: &Arc<Core>, links: Vec<Link>) {
         if !matches!(trouble, Trouble::Broken) {
             return;
         }
-        match come_back(core)
+        // A server that breaks each connection is not asked for one after the other.
+        let before = core.is_stuck().then_some(pause);
+        pause = before.map_or(PAUSE, |pause| (pause * 2).min(PAUSE_MAX));
+        match come_back(core, before)
             .and_then(|links| start(core, links).map_err(|e| ErrorKind::from_io(&e)))
         {
             Ok(started) => threads = started,
@@ -77,8 +81,11 @@ pub(super) fn keep(core: &Arc<Core>, links: Vec<Link>) {
     }
 }
 
-/// Connects again, to what was there before.
-fn come_back(core: &Core) -> Result<Vec<Link>, ErrorKind> {
+/// Connects again, to what was there before; after a pause, when there is to be one.
+fn come_back(core: &Core, before: Option<Duration>) -> Result<Vec<Link>, ErrorKind> {
+    if before.is_some_and(|pause| !core.wait_for_next_try(pause)) {
+        return Err(ErrorKind::Gone);
+    }
     let mut pause = PAUSE;
     loop {
         if let Some(links) = try_again(core)? {

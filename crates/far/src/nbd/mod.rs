@@ -31,7 +31,8 @@
 //!   (`kept`). Anything else is refused for good.
 //! - *Silence*: a server that has requests and says nothing for the name's timeout is dead,
 //!   whatever the connection thinks; so is one that cannot be reached for that long while somebody
-//!   waits.
+//!   waits, and one that breaks connection after connection and leaves a request unanswered for
+//!   that long. Between connections that bring no answer there is a pause, which grows.
 //!
 //! # Threads
 //!

@@ -8,7 +8,8 @@ use super::kept::Data;
 use device::{AlignedBuf, ErrorKind};
 use nbdwire::Command;
 use parking_lot::Mutex;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
+use std::time::Instant;
 
 /// Receives the result of a whole: the bytes of a read, an empty buffer of everything else.
 pub(super) type Answer = Box<dyn FnOnce(Result<AlignedBuf, ErrorKind>) + Send>;
@@ -85,6 +86,8 @@ pub(super) struct Job {
     pub(super) mark: u64,
     /// `None` for what nobody waits for: a flush of the client's own, and what is sent again.
     pub(super) whole: Option<Arc<Whole>>,
+    /// When a connection first broke while this was under way.
+    pub(super) broken_since: OnceLock<Instant>,
     /// Bytes of the whole, and where this piece begins in it.
     whole_len: usize,
     at: usize,
@@ -148,6 +151,7 @@ impl Job {
             data: Data::Zeros,
             mark,
             whole: answer.map(|answer| Whole::new(1, Call::AtOnce, answer)),
+            broken_since: OnceLock::new(),
             whole_len: 0,
             at: 0,
         })
@@ -160,7 +164,8 @@ impl Job {
             data => (Command::Write, data),
         };
         let (mark, whole, whole_len, at) = (0, None, 0, 0);
-        Arc::new(Self { command, offset, len, data, mark, whole, whole_len, at })
+        let broken_since = OnceLock::new();
+        Arc::new(Self { command, offset, len, data, mark, whole, broken_since, whole_len, at })
     }
 }
 
@@ -194,6 +199,7 @@ pub(super) fn cut(
             data: if pieces == 1 { data.clone() } else { data.slice(at, at + length) },
             mark: 0,
             whole: Some(Arc::clone(&whole)),
+            broken_since: OnceLock::new(),
             whole_len: len,
             at,
         })
