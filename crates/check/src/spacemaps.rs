@@ -11,6 +11,7 @@ use crate::lists::for_bytes;
 use crate::sink::Sink;
 use crate::space::Bitmap;
 use dmu::{Object, Zap};
+use ondisk::checkpoint;
 use ondisk::config::{VdevConfig, VdevKind};
 use ondisk::deadlist::parse_int_key;
 use ondisk::mos::{self, vdev_zap};
@@ -68,7 +69,16 @@ pub(crate) fn compare(
         }
         kept += listed.count(0, size);
         let Some(taken) = claims.taken(v.id) else { continue };
-        if let Some(own) = of_checkpoint.and_then(|k| k.taken(v.id)) {
+        // What is listed without a checkpoint has no owner; one that is discarded has no tree.
+        let nothing;
+        let own = match pool.features().count(checkpoint::FEATURE) {
+            Some(0) => {
+                nothing = Bitmap::new(v.shift, size);
+                Some(&nothing)
+            }
+            _ => of_checkpoint.and_then(|k| k.taken(v.id)),
+        };
+        if let Some(own) = own {
             compare_checkpoint(v.id, own, taken, &listed, complete, sink);
         }
         for (from, to) in taken.minus(&v.map) {

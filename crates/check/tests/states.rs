@@ -7,7 +7,7 @@ use check::Issue;
 use common::surgeon::Surgeon;
 use dmu::Zap;
 use ondisk::config::{VdevConfig, VdevKind};
-use ondisk::mos::vdev_zap;
+use ondisk::mos::{self, vdev_zap};
 use ondisk::{BlkPtr, Dva};
 use pool::{OpenOptions, Pool};
 use std::collections::BTreeSet;
@@ -112,4 +112,25 @@ fn a_forgotten_list_of_what_the_checkpoint_keeps() {
     s.edit_bonus((0, map), 8, |_| 0);
     let names = s.check();
     assert_eq!(names, ["checkpoint-space", "leaked"]);
+}
+
+/// Space that is kept although the pool has no checkpoint.
+#[test]
+fn what_is_kept_for_no_checkpoint() {
+    let s = Surgeon::new(&testkit::corpus("checkpoint"));
+    let pool = s.open();
+    let directory = Zap::open(&pool.mos().object(mos::DIRECTORY_OBJECT).unwrap()).unwrap();
+    let counts = directory.get_u64(mos::FEATURES_FOR_WRITE).unwrap().expect("the features");
+    drop((directory, pool));
+    s.edit_block((0, counts), (0, 0), |block| {
+        let name = b"com.delphix:zpool_checkpoint\0";
+        let at = block.windows(name.len()).position(|bytes| bytes == name).expect("the feature");
+        // An entry of a micro ZAP: the value, two numbers, the name.
+        let value = &mut block[at - 14..at - 6];
+        assert_eq!(value, 1_u64.to_le_bytes());
+        value.fill(0);
+    });
+    let report = s.report();
+    let is_named = |i: &Issue| matches!(i, Issue::CheckpointSpace { listed: true, .. });
+    assert!(report.issues.iter().any(is_named), "{:?}", report.issues);
 }

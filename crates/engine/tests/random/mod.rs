@@ -243,6 +243,12 @@ impl Run {
         Ok(())
     }
 
+    /// Has all that some dataset holds promised.
+    pub fn promise(&mut self) {
+        self.trace.op += 1;
+        self.promise_op().unwrap_or_else(|e| panic!("{e}"));
+    }
+
     /// Has all that a dataset holds promised: by its intent log, mostly.
     fn promise_op(&mut self) -> Result<(), String> {
         let names: Vec<String> = self.model.sets.keys().cloned().collect();

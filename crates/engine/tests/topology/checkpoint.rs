@@ -65,6 +65,40 @@ fn what_a_checkpoint_keeps_is_there_until_it_is_discarded() {
     }
 }
 
+/// What the txg of the discard itself frees, of datasets and of their logs, is the checkpoint's
+/// until then: nothing of it is left over.
+#[test]
+fn a_checkpoint_is_discarded_while_the_pool_is_worked_with() {
+    for (seed, shape) in (1860..).zip(SHAPES) {
+        let mut run = run(seed, shape, 60);
+        for round in 0..8 {
+            let case = format!("{shape:?}, round {round}");
+            run.promise();
+            run.pool().checkpoint().unwrap();
+            // Also with nothing kept before the txg that gives it up, and with much.
+            (0..round * 5).for_each(|_| run.step());
+            if round % 2 == 1 {
+                run.pool().sync().unwrap();
+            }
+            (0..10).for_each(|_| run.step());
+            run.promise();
+            run.pool().discard_checkpoint().unwrap();
+            run.promise();
+            (0..10).for_each(|_| run.step());
+            run.pool().wait_for_discard().unwrap();
+            run.pool().sync().unwrap();
+            assert_eq!(run.pool().bytes_to_discard(), 0, "{case}");
+        }
+        no_problems(run.pool());
+        let (bench, model) = run.finish();
+        assert_eq!(state(&bench), CheckpointState::None);
+        assert_eq!(bench.open().space().checkpoint(), 0, "{shape:?}");
+        whole(&bench, &format!("{shape:?}"));
+        Run::compare(&bench, &model).unwrap();
+        bench.zdb();
+    }
+}
+
 fn goes_back(bench: &Bench, kept: &Model, case: &str) {
     let pool = bench.rewind().unwrap_or_else(|e| panic!("{case}: {e}"));
     pool.sync().unwrap();

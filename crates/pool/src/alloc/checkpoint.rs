@@ -16,6 +16,10 @@
 //! The map is written by the vdev, and its ranges do not reach over the end of a metaslab: OpenZFS
 //! relies on that when it frees them. It is taken apart from its end on, whole blocks at a time, so
 //! that a crash in the middle finds a map that is only shorter.
+//!
+//! The txg that gives the checkpoint up has freed blocks before it did: those of its datasets and
+//! of their logs. They wait in memory for the map, and are freed by the discard instead: a map that
+//! came after the last piece would belong to no checkpoint.
 
 use super::kept::Kept;
 use super::maps::{self, Change, Shape, WriteMaps};
@@ -120,6 +124,11 @@ impl Allocator {
         let mut out = Discarded::default();
         let mut left = FREES_PER_TXG;
         for top in tops.values() {
+            let new = std::mem::take(&mut *top.kept.new.lock());
+            for (start, end) in new.values().flat_map(Ranges::iter) {
+                self.free_kept(top, start, end, tx.txg());
+                out.bytes = out.bytes.saturating_add(end - start);
+            }
             while left > 0 && top.kept.object.load(Relaxed) != 0 {
                 left = left.saturating_sub(self.discard_end(top, mos, tx, &mut out)?);
             }
