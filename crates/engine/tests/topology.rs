@@ -4,6 +4,8 @@
 
 #[path = "topology/checkpoint.rs"]
 mod checkpoint;
+#[path = "topology/evacuate.rs"]
+mod evacuate;
 mod random;
 #[path = "topology/remove.rs"]
 mod remove;

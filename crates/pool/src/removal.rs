@@ -8,8 +8,14 @@ use ondisk::expand::Expansion;
 use ondisk::indirect::{MappingEntry, MappingHeader, RemovalState};
 use ondisk::mos::{self, vdev_zap};
 use ondisk::scan::{ErrorScrubState, RebuildState, ScanState};
+use ondisk::spacemap::SpaceMapHeader;
 use ondisk::uberblock::Uberblock;
 use ondisk::{Endian, checkpoint};
+
+/// log2 of the length of free ranges, in bytes, that mappings pass over, and the longest range that
+/// one entry of a mapping moves: as OpenZFS counts them to say how much memory a removal costs.
+const SPAN_SHIFT: u64 = 14;
+const SEGMENT_MAX: u64 = 16 << 20;
 
 /// A RAID-Z expansion and the vdev it is about.
 #[derive(Clone, Debug)]
@@ -125,6 +131,33 @@ impl Pool {
             mapping_memory = mapping_memory.saturating_add(bytes);
         }
         Ok(Some(Removal { state, mapping_memory }))
+    }
+
+    /// About how many bytes of memory the mapping of a vdev would take if it were removed now:
+    /// as many entries as there are gaps between what is allocated that are too long to be passed
+    /// over, and as the longest entry asks for. `None`: its space maps do not say.
+    pub fn mapping_memory_of(&self, top: u64) -> dmu::Result<Option<u64>> {
+        let space = self.space();
+        let Some(top) = space.tops.iter().find(|t| t.id == top) else { return Ok(None) };
+        let ashift = self.config().vdev_tree.children.iter().find(|t| t.id == top.id);
+        let ashift = ashift.and_then(|t| t.ashift).unwrap_or(9);
+        let (mut entries, mut bytes) = (0u64, top.allocated());
+        for metaslab in top.metaslabs.iter().filter(|m| m.space_map != 0) {
+            let object = self.mos().object(metaslab.space_map)?;
+            let dnode = object.dnode();
+            let header = SpaceMapHeader::decode(&dnode.bonus, dnode.endian);
+            let header = header.map_err(|e| object.format_error(0, e))?;
+            let Some(histogram) = header.histogram else { return Ok(None) };
+            for (bucket, ranges) in (ashift..).zip(histogram) {
+                if bucket < SPAN_SHIFT {
+                    bytes = bytes.saturating_add(ranges << (bucket + 1));
+                } else {
+                    entries = entries.saturating_add(ranges);
+                }
+            }
+        }
+        entries = entries.saturating_add(bytes / SEGMENT_MAX);
+        Ok(Some(entries.saturating_mul(MappingEntry::SIZE as u64)))
     }
 
     /// Which checkpoint the pool has.

@@ -164,7 +164,8 @@ impl World {
     }
 
     fn open_allocator(&mut self) {
-        let options = AllocOptions { threads: 2, two_words: true, histograms: true };
+        let options =
+            AllocOptions { threads: 2, two_words: true, histograms: true, obsolete: true };
         let specs = std::slice::from_ref(&self.spec);
         let alloc = Allocator::open(&self.mos, specs, options).unwrap();
         *self.disk.alloc.lock() = Some(Arc::new(alloc));

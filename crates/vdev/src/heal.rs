@@ -131,7 +131,7 @@ impl VdevTree {
             let faults = result.faults;
             out.push(Healed { data: Some(result.data), faults, repaired: 0, refused: Vec::new() });
         }
-        self.write_corrections(reqs, corrections, &mut out);
+        self.write_corrections(corrections, &mut out);
         out
     }
 
@@ -172,20 +172,13 @@ impl VdevTree {
         (node.writer.is_some() && !node.health.is_out()).then_some(source.node)
     }
 
-    fn write_corrections(
-        &self,
-        reqs: &[BlockRead<'_>],
-        corrections: Vec<(usize, Correction)>,
-        out: &mut [Healed],
-    ) {
+    fn write_corrections(&self, corrections: Vec<(usize, Correction)>, out: &mut [Healed]) {
         let state = Mutex::new(Answers { left: 1, refused: Vec::new() });
         let writing = Arc::new(Writing { state, arrived: self.rt().condvar() });
         let mut batches: BTreeMap<usize, Vec<Write>> = BTreeMap::new();
         for (block, Correction { source, bytes }) in corrections {
             let Some(index) = self.healer(&source) else { continue };
-            let (Some(node), Some(req)) = (self.nodes.get(index), reqs.get(block)) else {
-                continue;
-            };
+            let Some(node) = self.nodes.get(index) else { continue };
             if let Some(healed) = out.get_mut(block) {
                 healed.repaired += bytes.len() as u64;
             }
@@ -194,7 +187,7 @@ impl VdevTree {
                 writing: Arc::clone(&writing),
                 block,
                 guid: node.guid,
-                birth: req.birth,
+                birth: source.txg,
                 health: Arc::clone(&node.health),
                 is_done: false,
             };

@@ -18,6 +18,8 @@ pub struct IndirectSegment {
     pub size: u64,
     /// New address; its `asize` is the length as well.
     pub dst: Dva,
+    /// The txg that copied it: a device that missed that one may lack it. 0: not known.
+    pub txg: u64,
 }
 
 /// A removed vdev's table, ascending by source, without overlap.
@@ -30,6 +32,8 @@ pub(crate) struct Part {
     pub(crate) vdev: u32,
     pub(crate) offset: u64,
     pub(crate) size: u64,
+    /// The txg that copied it there; 0 when it was not copied.
+    pub(crate) txg: u64,
 }
 
 impl Mapping {
@@ -61,10 +65,15 @@ impl Mapping {
             let skip = at - s.src_offset;
             let len = (s.size - skip).min(end - at);
             let offset = s.dst.offset().checked_add(skip).ok_or(at)?;
-            out.push(Part { vdev: s.dst.vdev(), offset, size: len });
+            out.push(Part { vdev: s.dst.vdev(), offset, size: len, txg: s.txg });
             at += len;
         }
         if at < end { Err(at) } else { Ok(out) }
+    }
+
+    /// The segments.
+    pub(crate) fn segments(&self) -> &[IndirectSegment] {
+        &self.0
     }
 }
 
@@ -73,14 +82,15 @@ mod tests {
     use super::*;
 
     fn segment(src: u64, size: u64, vdev: u32, dst: u64) -> IndirectSegment {
-        IndirectSegment { src_offset: src, size, dst: Dva::new(vdev, dst, size, false) }
+        let dst = Dva::new(vdev, dst, size, false);
+        IndirectSegment { src_offset: src, size, dst, txg: 7 }
     }
 
     #[test]
     fn blocks_are_split_at_segment_ends() {
         let table = vec![segment(8192, 4096, 2, 0x10000), segment(4096, 4096, 0, 0x20000)];
         let m = Mapping::new(1, table).unwrap();
-        let part = |vdev, offset, size| Part { vdev, offset, size };
+        let part = |vdev, offset, size| Part { vdev, offset, size, txg: 7 };
         assert_eq!(m.parts(4096, 512), Ok(vec![part(0, 0x20000, 512)]));
         assert_eq!(
             m.parts(7168, 2048),

@@ -23,6 +23,8 @@ pub(crate) struct Piece<'t> {
     /// Where in the block the part begins.
     pub(crate) at: u64,
     pub(crate) map: BlockMap,
+    /// The txg that copied it there; 0 when it is where it was written.
+    pub(crate) txg: u64,
 }
 
 /// A device with a copy of a column.
@@ -36,6 +38,8 @@ pub(crate) struct Source {
     pub(crate) stale: bool,
     /// The device is open.
     pub(crate) open: bool,
+    /// The txg that wrote it there.
+    pub(crate) txg: u64,
 }
 
 impl VdevTree {
@@ -52,7 +56,7 @@ impl VdevTree {
         }
         let mut pieces = Vec::new();
         let mut at = 0;
-        for part in self.follow(Part { vdev, offset, size })? {
+        for part in self.follow(Part { vdev, offset, size, txg: 0 })? {
             pieces.push(self.place(part, at, birth)?);
             at += part.size;
         }
@@ -60,7 +64,7 @@ impl VdevTree {
     }
 
     /// Follows removed vdevs to the places that exist.
-    fn follow(&self, part: Part) -> Result<Vec<Part>, ErrorKind> {
+    pub(crate) fn follow(&self, part: Part) -> Result<Vec<Part>, ErrorKind> {
         let mut parts = vec![part];
         // Each round leaves at least one removed vdev behind, or the mappings lead in a circle.
         for _ in 0..=self.tops.len() {
@@ -90,8 +94,8 @@ impl VdevTree {
         Err(ErrorKind::MappingLoop)
     }
 
-    fn place(&self, part: Part, at: u64, birth: u64) -> Result<Piece<'_>, ErrorKind> {
-        let Part { vdev, offset, size } = part;
+    pub(crate) fn place(&self, part: Part, at: u64, birth: u64) -> Result<Piece<'_>, ErrorKind> {
+        let Part { vdev, offset, size, txg } = part;
         let top = self.tops.get(&vdev).ok_or(ErrorKind::NoSuchVdev)?;
         let node = self.nodes.get(top.node).ok_or(ErrorKind::NoSuchVdev)?;
         self.within(top, vdev, offset, size, birth)?;
@@ -100,7 +104,7 @@ impl VdevTree {
             Role::Draid(d) => d.map(offset, size)?,
             _ => BlockMap::single(0, offset, size).ok_or(MapError::Overflow(offset))?,
         };
-        Ok(Piece { vdev, node, at, map })
+        Ok(Piece { vdev, node, at, map, txg })
     }
 
     /// The block with its parity lies within the vdev.
@@ -134,6 +138,7 @@ impl VdevTree {
         len: u64,
         birth: u64,
     ) -> Vec<Source> {
+        let birth = birth.max(piece.txg);
         let index = match &piece.node.role {
             Role::Raidz(_) | Role::Draid(_) => piece.node.children.get(child).copied(),
             _ => self.tops.get(&piece.vdev).map(|t| t.node),
@@ -161,7 +166,7 @@ impl VdevTree {
         match &node.role {
             Role::Leaf => {
                 let open = node.device.is_some();
-                out.push(Source { node: index, offset, stale, open });
+                out.push(Source { node: index, offset, stale, open, txg: birth });
             }
             Role::Mirror => {
                 let n = node.children.len().max(1);

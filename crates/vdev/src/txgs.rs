@@ -57,6 +57,13 @@ impl Txgs {
         self.0.range(..=txg).next_back().is_some_and(|(_, end)| txg < *end)
     }
 
+    /// Whether the two have a txg in common.
+    #[must_use]
+    pub fn meets(&self, other: &Self) -> bool {
+        let before = |end: u64| self.0.range(..end).next_back();
+        other.0.iter().any(|(start, end)| before(*end).is_some_and(|(_, e)| e > start))
+    }
+
     /// Whether there is none.
     #[must_use]
     pub fn is_empty(&self) -> bool {
@@ -112,6 +119,9 @@ mod tests {
         assert_eq!((0..10).filter(|t| set.contains(*t)).collect::<Vec<_>>(), [1, 2, 5, 6, 7, 8]);
         assert_eq!(set.bounds(), Some((1, 8)));
         assert_eq!(set.runs().collect::<Vec<_>>(), [1..=2, 5..=8]);
+        for (other, want) in [(3..=4, false), (2..=2, true), (3..=5, true), (9..=20, false)] {
+            assert_eq!(set.meets(&[other].into_iter().collect()), want);
+        }
         set.subtract(&[0..=5].into_iter().collect());
         set.merge(&[9..=9].into_iter().collect());
         assert_eq!(set.runs().collect::<Vec<_>>(), [6..=9]);

@@ -306,6 +306,7 @@ fn split_blocks_of_removed_vdevs_combine_sides() {
         src_offset: src,
         size,
         dst: Dva::new(vdev, dst, size, false),
+        txg: 0,
     };
     // Two sectors on vdev 1, then by way of removed vdev 3: three on vdev 2, three on vdev 1.
     let first = vec![segment(0, 4 * SECTOR, 1, 0x8000), segment(4 * SECTOR, 0x10000, 3, 0)];

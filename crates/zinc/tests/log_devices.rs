@@ -122,7 +122,7 @@ fn what_holds_no_data_is_removed() {
     place.ok("cp file tank/fs:/file");
     let said = place.ok("zpool remove -n tank journal");
     assert_eq!(said, "Memory that will be used after removing journal: 0\n");
-    has(&place.fails("zpool remove tank disk"), &["cannot remove disk", "hold data"]);
+    has(&place.fails("zpool remove tank disk"), &["cannot remove disk", "out of space"]);
     has(&place.fails("zpool remove tank one"), &["cannot remove one", "detach"]);
     has(&place.fails("zpool remove tank nix"), &["no such device in pool"]);
     has(&place.fails("zpool remove -s tank"), &["cannot cancel removal"]);

@@ -47,6 +47,8 @@ use std::sync::{Arc, OnceLock};
 use vdev::queue::IoClass;
 use vdev::{BlockWrite, WriteError};
 
+mod raw;
+
 /// Held blocks are handed over in batches of about this many bytes: enough for neighbours to be
 /// merged, few enough that the first are on their way while the last are prepared.
 const BATCH_BYTES: u64 = 4 << 20;

@@ -104,6 +104,7 @@ impl Allocator {
             shift: top.ashift,
             two_words: self.options.two_words,
             condense: false,
+            tells_frees: false,
         };
         let bytes = ranges.bytes();
         let change = Change { frees: ranges, ..Change::default() };

@@ -42,6 +42,11 @@ pub struct Figures {
     pub embedded_log: u64,
     /// Deflated bytes that are kept for a checkpoint: no dataset uses them, and they are allocated.
     pub kept: u64,
+    /// Deflated bytes allocated on vdevs of the normal class that are being removed: these are no
+    /// part of `dspace`.
+    pub leaving: u64,
+    /// Deflated bytes of vdevs that are being removed that are still to be copied.
+    pub to_copy: u64,
     /// Fragmentation of the normal class in percent.
     pub fragmentation: u64,
 }
@@ -64,6 +69,19 @@ impl Figures {
 impl Top {
     fn deflated(&self, raw: u64) -> u64 {
         self.deflate_ratio.deflate(raw)
+    }
+
+    /// Bytes of the metaslab that is set apart for the intent log; 0 for what takes no blocks.
+    fn apart(&self) -> u64 {
+        let many = self.metaslabs.len() as u64 > EMBEDDED_LOG_METASLABS;
+        let first = self.metaslabs.first().filter(|_| many && self.allocating.load(Relaxed));
+        first.map_or(0, super::metaslab::Metaslab::size)
+    }
+
+    /// What it adds to the space that datasets can use.
+    pub(super) fn dspace(&self) -> u64 {
+        let counts = self.class == SpaceClass::Normal && self.allocating.load(Relaxed);
+        if counts { self.deflated(self.size() - self.apart()) } else { 0 }
     }
 
     fn deferred(&self) -> u64 {
@@ -108,14 +126,16 @@ impl Allocator {
             class.deferred += top.deferred();
             class.deflated += top.deflated(size);
             class.deflated_allocated += top.deflated(allocated);
+            if let Some(moved) = self.moved(top.id).filter(|moved| moved.is_leaving) {
+                out.to_copy += top.deflated(moved.left.load(Relaxed));
+                if top.class == SpaceClass::Normal {
+                    out.leaving += top.deflated(allocated);
+                }
+            }
             if top.class == SpaceClass::Normal {
                 fragmentation += u128::from(size) * u128::from(top.fragmentation());
-                if top.allocating.load(Relaxed) {
-                    let many = top.metaslabs.len() as u64 > EMBEDDED_LOG_METASLABS;
-                    let apart = if many { top.metaslabs[0].size() } else { 0 };
-                    out.embedded_log += top.deflated(apart);
-                    out.dspace += top.deflated(size - apart);
-                }
+                out.embedded_log += top.deflated(top.apart());
+                out.dspace += top.dspace();
             }
         }
         out.kept = self.kept();

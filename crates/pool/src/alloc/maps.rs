@@ -56,6 +56,8 @@ pub(super) struct Shape {
     pub(super) two_words: bool,
     /// The map may be written anew when it is much longer than it need be.
     pub(super) condense: bool,
+    /// What this txg frees is wanted by itself ([`Change::given_up`]).
+    pub(super) tells_frees: bool,
 }
 
 /// What changed in a metaslab.
@@ -63,6 +65,8 @@ pub(super) struct Shape {
 pub(super) struct Change {
     pub(super) allocs: Ranges,
     pub(super) frees: Ranges,
+    /// What blocks gave up, without what logs said, where it is asked for.
+    pub(super) given_up: Vec<(u64, u64)>,
     /// Allocated bytes after it, when they are known exactly.
     pub(super) allocated: Option<u64>,
     /// All free ranges after it, when they are known.
@@ -217,8 +221,14 @@ mod tests {
 
     #[test]
     fn the_shortest_map_is_counted_in_words() {
-        let shape =
-            Shape { length: 0, block_size: 4096, shift: 9, two_words: true, condense: true };
+        let shape = Shape {
+            length: 0,
+            block_size: 4096,
+            shift: 9,
+            two_words: true,
+            condense: true,
+            tells_frees: false,
+        };
         let mut h = [0; BUCKETS];
         h[12] = 10;
         h[30] = 2;

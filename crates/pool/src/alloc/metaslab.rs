@@ -482,6 +482,27 @@ impl Metaslab {
         });
     }
 
+    /// What is allocated as of the last txg that was written, in order, with what is being freed
+    /// since. `None`: the metaslab is not loaded.
+    pub(super) fn allocated_ranges(&self) -> Option<Vec<(u64, u64)>> {
+        let state = self.state.lock();
+        let a = state.active.as_ref()?;
+        let waiting: Vec<&Ranges> = a.defer.iter().chain([&a.held, &a.freed]).collect();
+        Some(allocated_of(self.start, self.end, a.free.as_ref()?, &waiting))
+    }
+
+    /// Takes what is being freed and no map knows yet, with the txg of each; `first` is the oldest
+    /// that can be.
+    pub(super) fn take_freeing(&self, first: u64) -> Vec<(u64, u64, u64)> {
+        let mut state = self.state.lock();
+        let Some(a) = state.active.as_mut() else { return Vec::new() };
+        let mut out = Vec::new();
+        for txg in first..first.saturating_add(TXGS as u64) {
+            out.extend(take(&mut a.freeing[slot(txg)]).iter().map(|(s, e)| (s, e, txg)));
+        }
+        out
+    }
+
     /// Marks a range as allocated in `txg`: a block that the intent log wrote and no map knows.
     /// False: the metaslab is not loaded, or the range is not free.
     pub(super) fn claim(&self, room: &AtomicI64, start: u64, end: u64, txg: u64) -> bool {
@@ -547,6 +568,7 @@ impl Metaslab {
             a.written.absorb(&allocs);
             let mut frees = take(&mut a.freeing[t]);
             a.freed.absorb(&frees);
+            let given_up = if shape.tells_frees { frees.iter().collect() } else { Vec::new() };
             // What logs had was counted when they were read.
             state.allocated = (state.allocated + allocs.bytes()).saturating_sub(frees.bytes());
             allocs.absorb(&take(&mut a.logged));
@@ -554,7 +576,7 @@ impl Metaslab {
             if allocs.is_empty() && frees.is_empty() {
                 return None;
             }
-            let mut change = Change { allocs, frees, ..Change::default() };
+            let mut change = Change { allocs, frees, given_up, ..Change::default() };
             match &a.free {
                 Some(free) => {
                     let mut histogram = *free.histogram();

@@ -29,6 +29,9 @@
 //! **Checkpoint.** What a checkpoint reaches is not freed but kept, in maps of its own, and stays
 //! allocated until the checkpoint is discarded (`checkpoint.rs`).
 //!
+//! **Removed vdevs** have no metaslabs. What is freed of one is freed where it is now, and noted as
+//! obsolete in the vdev's own map (`moved.rs`). Of a vdev that leaves both happens (`leaving.rs`).
+//!
 //! **No space** means: all pieces of all lanes were given back, and still no metaslab has a range
 //! that is long enough, in the class asked for or in those it may fall back to.
 //!
@@ -42,8 +45,10 @@ mod figures;
 mod hold;
 mod kept;
 mod lanes;
+mod leaving;
 mod maps;
 mod metaslab;
+mod moved;
 mod open;
 mod ranges;
 mod removed;
@@ -58,11 +63,13 @@ mod tests;
 pub use create::{MetaslabArray, init_top, metaslab_shift};
 pub use figures::{ClassFigures, Figures};
 pub(crate) use hold::Slab;
+pub(crate) use moved::MovedSpec;
 pub use spec::{AsizeFn, TopSpec};
 pub use sync::SpaceSync;
 
 use self::lanes::{Lane, PIECE, Try};
 use self::maps::{BUCKETS, ReadMaps};
+use self::moved::Moved;
 use self::spec::Summaries;
 use self::top::{Miss, Top};
 use ondisk::gang::GANG_HEADER_SIZE;
@@ -89,6 +96,8 @@ pub struct AllocOptions {
     pub two_words: bool,
     /// Space maps have histograms (feature `spacemap_histogram`).
     pub histograms: bool,
+    /// What of removed vdevs is not in use any more is written down (feature `obsolete_counts`).
+    pub obsolete: bool,
 }
 
 /// Space of a pool: implements [`Allocate`] over metaslabs and their space maps.
@@ -100,6 +109,8 @@ pub struct Allocator {
     /// Block size of new space maps in bytes.
     map_block: usize,
     tops: RwLock<Arc<Tops>>,
+    /// Where the space of removed vdevs is, and of one that leaves.
+    moved: RwLock<Arc<BTreeMap<u32, Arc<Moved>>>>,
     /// What was born up to this txg is kept for a checkpoint when it is freed; 0: there is none.
     checkpoint: AtomicU64,
     /// Metaslabs remember what became free.
@@ -143,6 +154,7 @@ impl Allocator {
             deflate: true,
             map_block: sync::BLOCK,
             tops: RwLock::default(),
+            moved: RwLock::default(),
             checkpoint: AtomicU64::new(0),
             notes_freed: AtomicBool::new(false),
             lanes,
@@ -281,6 +293,18 @@ impl Allocator {
         found
     }
 
+    /// Frees a range of a vdev that exists, or keeps it for the checkpoint. False: it is free.
+    fn free_range(&self, top: &Top, start: u64, end: u64, txg: u64, kept: bool) -> bool {
+        if top.given_up.load(std::sync::atomic::Ordering::Relaxed) {
+            return true;
+        }
+        match (top.metaslab(start, end), kept) {
+            (None, _) => false,
+            (Some(_), true) => Self::keep(top, start, end),
+            (Some(m), false) => m.free(&top.room, start, end, txg),
+        }
+    }
+
     /// Marks a block as allocated in `txg` that no space map knows: one of an intent log that is
     /// kept over an import. Must come before anything is allocated.
     ///
@@ -378,18 +402,14 @@ impl Allocate for Allocator {
     }
 
     fn free(&self, bp: &BlkPtr, txg: u64) {
+        let kept = self.is_kept(bp, txg);
         for (_, dva) in bp.dvas() {
-            if let Some((top, start, end)) = self.range(dva, txg)
-                && let Some(m) = top.metaslab(start, end)
-                && !top.given_up.load(std::sync::atomic::Ordering::Relaxed)
+            if self.is_removed(dva.vdev()) {
+                self.free_removed(dva, txg, kept);
+            } else if let Some((top, start, end)) = self.range(dva, txg)
+                && !self.free_range(&top, start, end, txg, kept)
             {
-                let done = match self.is_kept(bp, txg) {
-                    true => Self::keep(&top, start, end),
-                    false => m.free(&top.room, start, end, txg),
-                };
-                if !done {
-                    self.problem(format!("{dva:?} was freed twice"));
-                }
+                self.problem(format!("{dva:?} was freed twice"));
             }
         }
     }

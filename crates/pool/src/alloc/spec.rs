@@ -64,7 +64,7 @@ impl TopSpec {
             ms_count: (config.asize? >> ms_shift).min(METASLABS_MAX),
             row: row.max(1) << ashift,
             class: crate::class_of(config),
-            allocating: !config.non_allocating,
+            allocating: !config.non_allocating && !config.removing,
             ms_array: config.metaslab_array.unwrap_or(0),
             zap: config.vdev_zap_top.unwrap_or(0),
             asize: Arc::new(asize),

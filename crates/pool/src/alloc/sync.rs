@@ -32,6 +32,9 @@ pub struct SpaceSync {
     /// To be added to the count of the feature `spacemap_histogram`: maps with one that were made,
     /// less those that were removed.
     pub histograms: i64,
+    /// Maps of what is obsolete that were made, each of which counts for the feature
+    /// `obsolete_counts`.
+    pub obsolete_maps: i64,
 }
 
 /// Space maps of the MOS, as one txg writes them.
@@ -116,7 +119,12 @@ impl Allocator {
         let histograms = self.options.histograms;
         let mut writer = MosWriter::new(mos, tx, histograms);
         let wrote = self.sync_maps(&mut writer, tx.txg(), pass)?;
-        let mut out = SpaceSync { wrote, histograms: writer.made };
+        let obsolete = self.sync_obsolete(&mut writer, tx.txg(), pass)?;
+        let mut out = SpaceSync {
+            wrote: wrote || obsolete.wrote,
+            histograms: writer.made,
+            obsolete_maps: obsolete.made,
+        };
         let logs = self.logs.lock().take();
         if let Some(logs) = logs {
             remove_logs(mos, tx, &logs)?;
@@ -196,8 +204,12 @@ impl Allocator {
             shift: top.ashift,
             two_words: self.options.two_words,
             condense: pass <= CONDENSE_PASSES,
+            tells_frees: self.is_leaving(top.id),
         };
         let Some(change) = m.collect(&top.room, txg, &shape) else { return Ok(false) };
+        for (start, end) in &change.given_up {
+            self.free_of_leaving(top.id, *start, *end, txg);
+        }
         let object = match object {
             0 => writer.create(top.ms_array, index as u64)?,
             n => n,

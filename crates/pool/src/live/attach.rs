@@ -85,6 +85,9 @@ impl Shared {
         let around = guid_from(&self.rt)();
         self.run(move |cx| {
             cx.check_no_checkpoint()?;
+            if cx.shared.removals.leaving().is_some() {
+                return Err(refused("a device is being removed"));
+            }
             let shared = cx.shared;
             let (facts, root) = {
                 let config = shared.config.lock();

@@ -21,21 +21,23 @@ use super::history::{self, Invocation};
 use super::shared::{ConfigState, Parts, USUAL_ROUNDS};
 use super::tunables::Setting;
 use super::{LivePool, mos as util};
-use crate::alloc::{self, AllocOptions, Allocator, TopSpec};
+use crate::alloc::{self, AllocOptions, Allocator, MovedSpec, TopSpec};
 use crate::assemble::Candidate;
 use crate::error::{Error, Result};
 use crate::faults::FaultLog;
+use crate::mapping;
 use crate::open::{Pool, READ_AHEAD_BYTES};
 use crate::scan::look_at_device;
 use device::{MemoryDevice, WriteDeviceRef};
 use dmu::bpobj::Lists;
 use dmu::zap::ZapSpec;
-use dmu::{CachedStore, LiveSpec, Objset, PendingSource, SetPolicy, Tx, ZapValue, zap};
+use dmu::{CachedStore, LiveSpec, Objset, PendingSource, SetPolicy, Tx, Zap, ZapValue, zap};
 use dsl::DatasetKind;
 use dsl::write::{DslCx, Now, PropertyChange, parse_value};
 use ondisk::config::{PoolConfig, PoolState, VdevConfig, VdevKind};
 use ondisk::features;
 use ondisk::label::LABELS;
+use ondisk::mos::vdev_zap;
 use ondisk::uberblock::Uberblock;
 use ondisk::{DmuType, ObjsetKind, mos};
 use rt::Rt;
@@ -220,6 +222,26 @@ pub(super) fn new_tops(
     Ok(out)
 }
 
+/// What the allocator must know of a vdev that was removed, or is being removed.
+fn moved_spec(mos: &Objset, top: &VdevConfig) -> dmu::Result<Option<MovedSpec>> {
+    let (Ok(id), Some(segments)) = (u32::try_from(top.id), mapping::segments(mos, top)?) else {
+        return Ok(None);
+    };
+    let zap = top.vdev_zap_top.unwrap_or(0);
+    let obsolete = match zap {
+        0 => None,
+        n => Zap::open(&mos.object(n)?)?.get_u64(vdev_zap::INDIRECT_OBSOLETE_SPACE_MAP)?,
+    };
+    Ok(Some(MovedSpec {
+        id,
+        ashift: top.ashift.and_then(|n| u8::try_from(n).ok()).unwrap_or(9),
+        zap,
+        obsolete: obsolete.unwrap_or(0),
+        segments,
+        is_leaving: top.kind != VdevKind::Indirect,
+    }))
+}
+
 /// The allocator over the vdevs of a configuration.
 pub(super) fn allocator(
     mos: &Objset,
@@ -232,8 +254,13 @@ pub(super) fn allocator(
         threads: 0,
         two_words: features.is_enabled("spacemap_v2"),
         histograms: features.is_enabled("spacemap_histogram"),
+        obsolete: features.is_enabled("obsolete_counts"),
     };
-    Allocator::open(mos, &tops, options)
+    let alloc = Allocator::open(mos, &tops, options)?;
+    for top in &root.children {
+        moved_spec(mos, top)?.into_iter().for_each(|spec| alloc.add_moved(spec));
+    }
+    Ok(alloc)
 }
 
 /// A guid that is not 0.

@@ -14,7 +14,7 @@ use std::collections::{BTreeMap, BTreeSet};
 /// Features of OpenZFS 2.3 that pools made by zinc have enabled when nothing else is said: those it
 /// can write. One that it cannot write, once used by another implementation, would make the pool
 /// read-only here.
-pub const ENABLED_BY_DEFAULT: [&str; 26] = [
+pub const ENABLED_BY_DEFAULT: [&str; 28] = [
     "async_destroy",
     "empty_bpobj",
     "lz4_compress",
@@ -33,6 +33,8 @@ pub const ENABLED_BY_DEFAULT: [&str; 26] = [
     "userobj_accounting",
     "project_quota",
     "allocation_classes",
+    "device_removal",
+    "obsolete_counts",
     "zpool_checkpoint",
     "spacemap_v2",
     "bookmark_v2",

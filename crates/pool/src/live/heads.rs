@@ -207,7 +207,8 @@ impl Shared {
         let figures = self.alloc.figures();
         let deferred = figures.normal.deferred;
         let left = figures.dspace.saturating_sub(deferred);
-        let left = left.saturating_sub(figures.normal.deflated_allocated);
+        let allocated = figures.normal.deflated_allocated.saturating_sub(figures.leaving);
+        let left = left.saturating_sub(allocated).saturating_sub(figures.to_copy);
         let slop = figures.slop();
         PoolRoom {
             for_writing: left.saturating_sub(slop),

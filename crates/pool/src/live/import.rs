@@ -20,13 +20,14 @@ use super::tunables::Setting;
 use super::writable::obstacles;
 use crate::assemble::{Candidate, CandidateState, is_out_of_use};
 use crate::error::{Error, Result};
+use crate::mapping::segments;
 use crate::obstacle::Obstacle;
 use crate::open::{OpenOptions, Pool, find};
 use crate::scan::{look_at_device, read_labels};
 use crate::uberblocks;
 use device::{DeviceRef, DeviceSource, LocalDevices, WriteDeviceRef};
-use dmu::{LiveSpec, Objset, PendingSource, SetPolicy};
-use ondisk::config::{LabelConfig, VdevConfig};
+use dmu::{CachedStore, LiveSpec, Objset, PendingSource, SetPolicy};
+use ondisk::config::{LabelConfig, VdevConfig, VdevKind};
 use ondisk::uberblock::Uberblock;
 use ondisk::{ObjsetKind, mos};
 use rt::Rt;
@@ -160,6 +161,9 @@ pub fn import(
     let autotrim = pool.view().stored_number("autotrim")?;
     pool.shared.set_autotrim(autotrim == Some(1))?;
     pool.shared.go_on_with_works()?;
+    if pool.shared.removal_goes_on() {
+        pool.shared.txgs.want_next();
+    }
     Ok(pool)
 }
 
@@ -298,7 +302,8 @@ fn rounds(devices: &Devices, txg: u64) -> [Round; 2] {
 
 /// Every top-level vdev takes blocks that can be read again.
 fn can_write(vdevs: &VdevTree, pool: &str) -> Result<()> {
-    let is_needed = |t: &vdev::TopRef<'_>| t.node().kind() != "hole" && !t.is_log();
+    let is_needed =
+        |t: &vdev::TopRef<'_>| !matches!(t.node().kind(), "hole" | "indirect") && !t.is_log();
     let lost = vdevs.tops().filter(|t| is_needed(t) && !t.is_writable());
     let obstacle = |top: vdev::TopRef<'_>| Obstacle::Vdev {
         name: top.node().name().to_owned(),
@@ -319,6 +324,17 @@ fn too_few(e: Error, pool: &str, devices: &Devices) -> Error {
     }
 }
 
+/// Gives removed vdevs their mappings. One that could not be read has been an obstacle.
+fn map_removed(vdevs: &mut VdevTree, reading: &Pool, root: &VdevConfig) -> Result<()> {
+    for top in root.children.iter().filter(|top| top.kind == VdevKind::Indirect) {
+        let invalid = |what: String| Error::Invalid { what };
+        let id = u32::try_from(top.id).map_err(|e| invalid(e.to_string()))?;
+        let segments = segments(reading.mos(), top)?.unwrap_or_default();
+        vdevs.set_indirect(id, segments).map_err(|e| invalid(e.to_string()))?;
+    }
+    Ok(())
+}
+
 fn assemble(
     rt: &Rt,
     reading: &Pool,
@@ -326,12 +342,12 @@ fn assemble(
     (root, txg): (VdevConfig, u64),
     devices: &Devices,
 ) -> Result<LivePool> {
-    let config = reading.config();
-    let invalid = |what: String| Error::Invalid { what };
-    let candidate = reading.candidate();
+    let (config, candidate) = (reading.config(), reading.candidate());
     let (behind, absences) = (candidate.behind(&root, txg), candidate.absences(&root, txg));
     let mut leaf = |c: &VdevConfig| leaf_open(c, devices, &absences, &behind);
-    let mut vdevs = VdevTree::build(rt, &root, &mut leaf).map_err(|e| invalid(e.to_string()))?;
+    let vdevs = VdevTree::build(rt, &root, &mut leaf);
+    let mut vdevs = vdevs.map_err(|e| Error::Invalid { what: e.to_string() })?;
+    map_removed(&mut vdevs, reading, &root)?;
     vdevs.count_errors(&options.open.errors);
     vdevs.set_queue_limits(rt, &Arc::default());
     can_write(&vdevs, reading.name()).map_err(|e| too_few(e, reading.name(), devices))?;

@@ -21,6 +21,7 @@
 //! paths  leaves  back            where its devices are, what they missed, how they come back
 //! attach                         sides of mirrors
 //! remove                         log, cache and spare devices that go
+//! evacuate  removals             vdevs with data on them that go
 //! scans  scan  errlog            scrub and resilver, and what was found to be lost
 //! work  works                    initialize, trim, autotrim
 //! datasets                       file systems, volumes, snapshots, clones
@@ -43,6 +44,7 @@ mod create;
 mod datasets;
 mod early;
 mod errlog;
+mod evacuate;
 mod features;
 mod head;
 mod heads;
@@ -56,6 +58,7 @@ mod mos;
 mod paths;
 mod pipeline;
 mod record;
+mod removals;
 mod remove;
 mod rewind;
 mod scan;
@@ -143,6 +146,7 @@ impl LivePool {
         parts.writer.set_recent_max(parts.store.cache().capacity() as u64 / RECENT_SHARE);
         let shared = Shared::new(rt, parts, view.name())?;
         shared.find_checkpoint()?;
+        shared.find_removal()?;
         view.set_gate(&shared.gate);
         shared.space.synced(shared.txgs.last_synced(), shared.room_of_pool());
         for setting in tunables {
@@ -394,6 +398,7 @@ impl LivePool {
 
     fn leave(self, state: PoolState) -> Result<()> {
         self.wait_no_more();
+        self.shared.removals.pause();
         self.shared.end_works();
         self.end_scans();
         self.end_logs();
@@ -410,6 +415,7 @@ impl LivePool {
     /// Stops after what is dirty is durable.
     pub fn close(self) -> Result<()> {
         self.wait_no_more();
+        self.shared.removals.pause();
         self.shared.end_works();
         self.end_logs();
         let synced = self.sync().and_then(|()| self.can_be_found());
@@ -423,6 +429,7 @@ impl LivePool {
     }
 
     fn stop(&self) {
+        self.shared.removals.pause();
         self.shared.end_works();
         self.end_scans();
         self.shared.store.reading_ahead().stop();

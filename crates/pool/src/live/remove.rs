@@ -59,7 +59,7 @@ fn without_top(root: &VdevConfig, guid: u64) -> Result<VdevConfig> {
 }
 
 /// Clears the labels of a device that was taken out of the pool, unless it has others by now.
-fn clear_labels(device: &WriteDeviceRef, are_its_own: &dyn Fn(&LabelConfig) -> bool) {
+pub(super) fn clear_labels(device: &WriteDeviceRef, are_its_own: &dyn Fn(&LabelConfig) -> bool) {
     let found = look_at_device(&Arc::clone(device).as_device(), "".into());
     if found.is_some_and(|found| are_its_own(&found.config)) {
         // The pool goes without it: what its labels say is of importance to others only.
@@ -69,7 +69,7 @@ fn clear_labels(device: &WriteDeviceRef, are_its_own: &dyn Fn(&LabelConfig) -> b
 
 impl TaskCx<'_> {
     /// Ends the logs of datasets that are not open, whose first block may be on any log device.
-    fn end_logs_of_closed(&self) -> Result<()> {
+    pub(super) fn end_logs_of_closed(&self) -> Result<()> {
         let dsl = &self.shared.dsl;
         let all = dsl.datasets().into_iter().map(|(_, dataset)| dataset);
         let all: dsl::Result<Vec<_>> = all.collect();
@@ -79,8 +79,8 @@ impl TaskCx<'_> {
         heads.iter().try_for_each(|dataset| self.empty_log(dataset, true))
     }
 
-    /// Frees what the MOS has of a top-level vdev on which nothing is allocated.
-    fn free_top(&self, top: &VdevConfig, maps: &[u64]) -> Result<()> {
+    /// Frees what the MOS has of the space and the devices of a top-level vdev.
+    pub(super) fn free_space_of(&self, top: &VdevConfig, maps: &[u64]) -> Result<()> {
         let objects = &self.shared.mos;
         let mut histograms = 0;
         for map in maps {
@@ -99,13 +99,23 @@ impl TaskCx<'_> {
         for leaf in top.walk().filter(|v| v.kind.is_leaf()) {
             self.free_objects(leaf)?;
         }
+        let Some(zap) = top.vdev_zap_top.filter(|n| *n != 0) else { return Ok(()) };
+        let table = objects.object(zap)?;
+        let name = vdev_zap::METASLAB_UNFLUSHED_TXGS;
+        if let Some(txgs) = Zap::open(&table)?.get_u64(name)?.filter(|n| *n != 0) {
+            objects.free(self.tx, txgs)?;
+            dmu::zap::remove(&table, self.tx, name)?;
+        }
+        Ok(())
+    }
+
+    /// Frees what the MOS has of a top-level vdev on which nothing is allocated.
+    fn free_top(&self, top: &VdevConfig, maps: &[u64]) -> Result<()> {
+        self.free_space_of(top, maps)?;
+        let objects = &self.shared.mos;
         let (Some(zap), Some(map)) = (top.vdev_zap_top.filter(|n| *n != 0), self.zap_map()?) else {
             return Ok(());
         };
-        let table = Zap::open(&objects.object(zap)?)?;
-        if let Some(txgs) = table.get_u64(vdev_zap::METASLAB_UNFLUSHED_TXGS)?.filter(|n| *n != 0) {
-            objects.free(self.tx, txgs)?;
-        }
         dmu::zap::remove(&objects.object(map)?, self.tx, format!("{zap:x}").as_str())?;
         Ok(objects.free(self.tx, zap)?)
     }

@@ -10,9 +10,10 @@ use super::early::EarlyBlocks;
 use super::features::FeatureTable;
 use super::head::Heads;
 use super::record::Pushed;
+use super::removals::Removals;
 use super::scans::Scans;
 use super::task_faults::TaskFaults;
-use super::tunables::Tunables;
+use super::tunables::{Tunable, Tunables};
 use super::txg::{TxgLimits, Txgs};
 use super::uses::Uses;
 use super::works::Works;
@@ -136,6 +137,8 @@ pub(crate) struct Shared {
     pub(super) scans: Scans,
     /// Initialize and trim.
     pub(super) works: Works,
+    /// A vdev that leaves.
+    pub(super) removals: Removals,
 }
 
 /// What a sync task works with. See `docs/decisions/0007-write-path.md`.
@@ -229,7 +232,12 @@ impl Shared {
     /// There is something to do in the next txg, when nobody asks for one.
     pub(super) fn goes_on(&self) -> bool {
         let is_set = |flag: &AtomicBool| flag.load(Ordering::Relaxed);
-        is_set(&self.reaping) || is_set(&self.discarding)
+        is_set(&self.reaping) || is_set(&self.discarding) || self.removal_goes_on()
+    }
+
+    /// A removal copies a piece in each txg.
+    pub(super) fn removal_goes_on(&self) -> bool {
+        self.removals.goes_on() && self.tunables.get(Tunable::RemovalSuspend) == 0
     }
 
     /// The tasks that belong to `txg` or an older one.
@@ -283,6 +291,7 @@ impl Shared {
             faults,
             scans: Scans::new(rt),
             works: Works::new(rt),
+            removals: Removals::new(rt),
         });
         let pressure = TxgPressure(Arc::downgrade(&shared));
         shared.queues.set_pressure(Some(Arc::new(pressure)));

@@ -26,7 +26,7 @@ use ondisk::config::{VdevConfig, VdevKind};
 use ondisk::nvlist::NvList;
 
 /// Members that a top-level vdev has and a side has not.
-const OF_TOPS: [&str; 8] = [
+const OF_TOPS: [&str; 12] = [
     "metaslab_array",
     "metaslab_shift",
     "ashift",
@@ -35,6 +35,10 @@ const OF_TOPS: [&str; 8] = [
     "alloc_bias",
     "com.delphix:vdev_zap_top",
     "removing",
+    "non_allocating",
+    "com.delphix:indirect_object",
+    "com.delphix:indirect_births",
+    "com.delphix:prev_indirect_vdev",
 ];
 
 /// What a device is put beside another for.

@@ -5,6 +5,8 @@
 //! ```text
 //! first    the checkpoint that is made in this txg
 //! pass 1   heads     dirty object sets are written, their datasets accounted
+//!          copy      a piece of a vdev that leaves is copied
+//!          mapping   entries for what was copied off a vdev that leaves (`evacuate`)
 //!          tasks     changes of the MOS that were asked for: snapshots, properties, …
 //!          freeing   a piece of what was destroyed before
 //! again    leaves    the dirty time logs of leaves that missed something
@@ -33,6 +35,7 @@
 
 use super::config::PoolFacts;
 use super::early::TreeOwner;
+use super::evacuate::OBSOLETE;
 use super::head::Head;
 use super::record::TxgRecord;
 use super::shared::{Shared, Task, TaskCx, USUAL_ROUNDS};
@@ -113,6 +116,7 @@ impl Shared {
             let root = self.sync_objset(head, txg, &account)?;
             written.push((account, root, self.log_features(head, txg)));
         }
+        let piece = self.copy_a_piece(txg);
         for bp in self.early.take_left(txg) {
             self.writer.free_logged(&bp, txg);
         }
@@ -120,6 +124,7 @@ impl Shared {
         for (account, root, features) in &written {
             finish_head(&cx.dsl(), account, root.as_ref(), features)?;
         }
+        cx.settle_piece(piece)?;
         if tasks.iter().any(|task| !task.keeps_datasets) {
             cx.forget_place()?;
         }
@@ -265,6 +270,10 @@ impl Shared {
                 let guid = "com.delphix:spacemap_histogram";
                 self.features.add(cx.tx, guid, maps.histograms).map_err(failed)?;
             }
+            if maps.obsolete_maps != 0 {
+                self.features.add(cx.tx, OBSOLETE, maps.obsolete_maps).map_err(failed)?;
+            }
+            cx.count_spared()?;
             self.mos_account.apply(&cx.dsl())?;
             if !self.mos.is_dirty(cx.tx.txg()) {
                 if pass >= PASS_UNCOMPRESSED {
@@ -353,6 +362,7 @@ impl Shared {
         }
         self.space.synced(txg, self.room_of_pool());
         self.works.synced(txg);
+        self.clear_gone();
         Ok(())
     }
 

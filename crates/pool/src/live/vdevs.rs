@@ -2,6 +2,7 @@
 
 use super::config::{Builder, VdevSpec};
 use super::create::{Devices, NewTop, PropertyWord, add_top_zaps, guid_from, new_tops, set_member};
+use super::evacuate::check_layout;
 use super::mode::FailMode;
 use super::{LivePool, TaskCx, mos as util};
 use crate::alloc;
@@ -147,6 +148,11 @@ impl LivePool {
             let first = root.children.iter().map(|c| c.id + 1).max().unwrap_or(0);
             let txg = cx.tx.txg();
             let mut new = new_tops(&tops, first, txg, ashift, &devices, &mut guid)?;
+            // What is removed, or leaves, is mapped to devices and mirrors.
+            let moved = root.children.iter().any(|top| top.indirect_object.unwrap_or(0) != 0);
+            if moved {
+                check_layout(root.children.iter().chain(&new))?;
+            }
             let labels = |new: &[VdevConfig], txg: u64| -> Result<VdevConfig> {
                 let root = grown(&root, new)?;
                 for top in new {

@@ -3,12 +3,17 @@
 //! What is not understood is never rewritten: a pool in a state, or with an active feature, whose
 //! upkeep is not implemented is opened read-only, and each reason is named.
 
+use super::evacuate::OBSOLETE;
 use super::features::is_writable;
 use super::log::{CutLog, LogDevices, cut_logs, missing_logs, why_not_replayed};
 use crate::obstacle::Obstacle;
 use crate::open::Pool;
 use ondisk::config::VdevKind;
+use ondisk::dsl::dataset_field;
 use ondisk::{Endian, features, mos};
+
+/// Counts removed vdevs.
+const DEVICE_REMOVAL: &str = "com.delphix:device_removal";
 
 /// Whether the pool's version and the features in use are such that this engine writes them.
 pub(crate) fn can_write_features(pool: &Pool) -> bool {
@@ -54,6 +59,9 @@ pub fn obstacles(pool: &Pool, logs: LogDevices) -> dmu::Result<Vec<Obstacle>> {
             }
         }
     }
+    if pool.features().count(DEVICE_REMOVAL).unwrap_or(0) > 0 {
+        remapped(pool, &mut out);
+    }
     let cut = cut_logs(pool);
     if logs != LogDevices::GiveUp {
         log_devices(pool, &cut, logs, &mut out);
@@ -68,12 +76,13 @@ fn vdevs(pool: &Pool, out: &mut Vec<Obstacle>) {
             out.push(Obstacle::Vdev { name: node.name().to_owned(), what });
         };
         match node.kind() {
-            "root" | "mirror" | "replacing" | "spare" | "raidz" | "leaf" | "hole" => {}
+            "root" | "mirror" | "replacing" | "spare" | "raidz" | "leaf" | "hole" | "indirect" => {}
             kind => push(format!("{kind} vdevs are not written yet")),
         }
     }
     // Within the redundancy the pool goes on without devices.
-    let is_needed = |t: &vdev::TopRef<'_>| t.node().kind() != "hole" && !t.is_log();
+    let is_needed =
+        |t: &vdev::TopRef<'_>| !matches!(t.node().kind(), "hole" | "indirect") && !t.is_log();
     for node in pool.vdevs().tops().filter(is_needed).map(vdev::TopRef::node) {
         if !node.state().is_readable() {
             let (name, state) = (node.name().to_owned(), node.state());
@@ -93,8 +102,19 @@ fn vdevs(pool: &Pool, out: &mut Vec<Obstacle>) {
         if matches!(top.kind, VdevKind::Raidz { .. }) && !top.raidz_expand_txgs.is_empty() {
             push("was expanded, and is not written yet");
         }
-        if top.removing {
-            push("is being removed");
+    }
+}
+
+/// Datasets whose pointers OpenZFS has brought up to date with a removal keep a list of what their
+/// snapshots still need of the old places.
+fn remapped(pool: &Pool, out: &mut Vec<Obstacle>) {
+    for (name, dataset) in pool.dsl().datasets() {
+        // One that cannot be read is named below.
+        let Ok(dataset) = dataset else { continue };
+        let fields = pool.dsl().fields(dataset.object, dataset.has_fields).ok().flatten();
+        let list = fields.and_then(|f| f.get_u64(dataset_field::REMAP_DEADLIST).ok().flatten());
+        if list.is_some_and(|n| n != 0) {
+            out.push(Obstacle::Feature(format!("{OBSOLETE} (snapshots of {name})")));
         }
     }
 }

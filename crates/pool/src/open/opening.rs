@@ -13,7 +13,6 @@ use dmu::{BlockStore, CachedStore, Objset, StopAhead, Zap};
 use dsl::Dsl;
 use ondisk::config::{AllocBias, PoolConfig, VdevConfig, VdevKind, aux_devices};
 use ondisk::features;
-use ondisk::indirect::MappingEntry;
 use ondisk::nvlist::NvList;
 use ondisk::uberblock::{ReflowScratch, Uberblock};
 use ondisk::{Endian, checkpoint};
@@ -150,7 +149,9 @@ impl<'a> Opening<'a> {
         };
         let (directory, mos) = self.at_checkpoint(&first, (directory, mos))?;
         let mut config = self.configuration(&first, &mos, &directory);
-        self.fill_classes(&mos, &mut config.vdev_tree);
+        // Tables may be on removed vdevs; the mappings of these are not.
+        let tables = self.with_tables(&mos, &config.vdev_tree);
+        self.fill_classes(&tables, &mut config.vdev_tree);
         let mut reader = match self.reader(&config.vdev_tree) {
             Err(Error::Config { cause, .. }) => {
                 self.salvage.push(Salvage { what: "the configuration in the MOS", cause });
@@ -165,7 +166,7 @@ impl<'a> Opening<'a> {
         if let Some(salt) = self.salt(&directory) {
             reader.set_salt(&salt);
         }
-        self.set_missed(&mos, &reader, &config.vdev_tree);
+        self.set_missed(&tables, &reader, &config.vdev_tree);
         let reader = self.with_indirect(reader, &config.vdev_tree)?;
         let store = self.store(reader);
         let mos = self.mos(&store)?;
@@ -200,6 +201,23 @@ impl<'a> Opening<'a> {
             is_waiting: false,
             scan: None,
         })
+    }
+
+    /// The MOS through the mappings of removed vdevs; as it is when there are none, or they cannot
+    /// be
+    /// read, which is found again where it matters.
+    fn with_tables(&mut self, mos: &Objset, tree: &VdevConfig) -> Objset {
+        if !tree.children.iter().any(|top| top.kind == VdevKind::Indirect) {
+            return mos.clone();
+        }
+        let known = self.salvage.len();
+        let reader = self.reader(tree).and_then(|reader| self.with_indirect(reader, tree));
+        let mapped = reader.and_then(|reader| {
+            let store = self.store(reader);
+            self.mos(&store)
+        });
+        self.salvage.truncate(known);
+        mapped.unwrap_or_else(|_| mos.clone())
     }
 
     /// Notes a failure that costs only what it is about.
@@ -411,17 +429,13 @@ impl<'a> Opening<'a> {
         top: &VdevConfig,
     ) -> Option<Vec<IndirectSegment>> {
         let what = "the mapping of a removed vdev";
-        let number = top.indirect_object.filter(|n| *n != 0)?;
-        let read = || -> dmu::Result<Vec<IndirectSegment>> {
+        let read = || -> dmu::Result<Option<Vec<IndirectSegment>>> {
             let store: Arc<dyn BlockStore> = Arc::clone(store) as _;
             let mos = Objset::open(store, 0, &self.uberblock.rootbp, None)?;
-            let (_, entries) = crate::mapping::indirect_mapping(&mos, number)?;
-            let segment =
-                |e: MappingEntry| IndirectSegment { src_offset: e.src, size: e.size(), dst: e.dst };
-            Ok(entries.into_iter().map(segment).collect())
+            crate::mapping::segments(&mos, top)
         };
         let segments = read();
-        self.excuse(what, segments)
+        self.excuse(what, segments).flatten()
     }
 
     fn features(&mut self, mos: &Objset, directory: &Zap) -> Result<Features> {

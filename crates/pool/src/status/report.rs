@@ -49,6 +49,8 @@ pub struct Status {
     pub error_scrub: Option<ErrorScrubState>,
     /// The last removal of a vdev.
     pub removal: Option<Removal>,
+    /// The vdev that it is about, as it is called.
+    pub removing: String,
     /// The last RAID-Z expansion, and its vdev's name.
     pub expansion: Option<(VdevExpansion, String)>,
     /// The checkpoint.
@@ -80,6 +82,11 @@ impl Pool {
             let name = vdevs.walk().find(|v| v.guid == guid).map(|v| v.name.clone());
             (e, name.unwrap_or_default())
         });
+        let removal = self.removal().ok().flatten();
+        let removing = removal.as_ref().and_then(|r| {
+            let top = self.config().vdev_tree.children.iter().find(|t| t.id == r.state.vdev)?;
+            vdevs.walk().find(|v| v.guid == top.guid).map(|v| v.name.clone())
+        });
         let made = self.checkpoint().ok().flatten().map(|u| u.timestamp);
         let checkpoint = (self.checkpoint_state() != CheckpointState::None)
             .then(|| CheckpointNote { made, bytes: space.checkpoint() });
@@ -96,7 +103,8 @@ impl Pool {
             scan: self.scan_state().ok().flatten(),
             is_scan_left: self.is_scan_left(),
             error_scrub: self.error_scrub_state().ok().flatten(),
-            removal: self.removal().ok().flatten(),
+            removing: removing.unwrap_or_default(),
+            removal,
             expansion,
             checkpoint,
             damaged,
@@ -128,6 +136,7 @@ impl Status {
             lacking: 0,
             error_scrub: None,
             removal: None,
+            removing: String::new(),
             expansion: None,
             checkpoint: None,
             vdevs: VdevTreeView::of_closed(&candidate.tree, tree.as_ref()),
@@ -181,7 +190,7 @@ impl Status {
         let mut out = Vec::new();
         out.extend(self.scan_line(&date));
         if let Some(r) = &self.removal {
-            out.extend(removal_lines(r, &date));
+            out.extend(removal_lines(r, &self.removing, &date));
         }
         if let Some((e, name)) = &self.expansion {
             let s = &e.state;
@@ -339,7 +348,7 @@ fn scan_line(s: &ScanState, date: &dyn Fn(u64) -> String) -> Option<String> {
     })
 }
 
-fn removal_lines(r: &Removal, date: &dyn Fn(u64) -> String) -> Vec<String> {
+fn removal_lines(r: &Removal, name: &str, date: &dyn Fn(u64) -> String) -> Vec<String> {
     let s = &r.state;
     let (vdev, copied) = (s.vdev, nicenum(s.copied));
     let mut out = Vec::new();
@@ -352,12 +361,13 @@ fn removal_lines(r: &Removal, date: &dyn Fn(u64) -> String) -> Vec<String> {
             ));
         }
         State::Canceled => {
-            out.push(format!("remove: Removal of vdev {vdev} canceled on {}", date(s.end_time)));
+            out.push(format!("remove: Removal of {name} canceled on {}", date(s.end_time)));
         }
         State::Active => {
             let (all, begin) = (nicenum(s.to_copy), date(s.start_time));
-            out.push(format!("remove: Evacuation of vdev {vdev} in progress since {begin}"));
-            out.push(format!("\t{copied} copied out of {all}"));
+            let percent = 100.0 * s.copied as f64 / s.to_copy.max(1) as f64;
+            out.push(format!("remove: Evacuation of {name} in progress since {begin}"));
+            out.push(format!("\t{copied} copied out of {all}, {percent:.2}% done"));
         }
         _ => {}
     }

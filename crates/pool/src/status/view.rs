@@ -159,6 +159,13 @@ impl Pool {
             // Guids of missing vdevs are 0, so the tree's own order has to do for them.
             let mut view = view_of(top, &nodes);
             view.is_top = true;
+            if view.remark.is_empty() && top.kind != VdevKind::Indirect {
+                view.remark = match (top.removing, top.non_allocating) {
+                    (true, _) => "(removing)".to_owned(),
+                    (_, true) => "(non-allocating)".to_owned(),
+                    _ => String::new(),
+                };
+            }
             if let Some(t) = space.tops.iter().find(|t| t.id == top.id) {
                 view.space = [t.size(), t.allocated(), t.checkpoint];
                 if view.size == 0 {

@@ -119,6 +119,7 @@ impl Pool {
                 src_offset: e.src,
                 size: e.size(),
                 dst: e.dst,
+                txg: 0,
             };
             tree.set_indirect(vdev as u32, entries.iter().map(segment).collect()).unwrap();
         }

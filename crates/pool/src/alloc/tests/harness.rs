@@ -127,7 +127,7 @@ impl Store {
 
     /// An allocator that knows what the headers say.
     pub(super) fn open(&self, specs: &[TopSpec], threads: usize) -> Allocator {
-        let options = AllocOptions { threads, two_words: true, histograms: true };
+        let options = AllocOptions { threads, two_words: true, histograms: true, obsolete: true };
         let mut out = Allocator::empty(Box::new(self.clone()), options);
         out.map_block = BLOCK;
         for spec in specs {

@@ -213,7 +213,9 @@ impl Shared {
                 // What leaves missed of txgs that are under way is a matter of the next one.
                 let bounds = targets.values().filter_map(Txgs::bounds);
                 let (first, last) = bounds.reduce(|a, b| (a.0.min(b.0), a.1.max(b.1)))?;
-                (first.saturating_sub(1), last)
+                // Blocks of any age may have been copied by a removal in one of them.
+                let is_moved = self.reader.vdevs().has_moved_since(first);
+                (if is_moved { 0 } else { first.saturating_sub(1) }, last)
             }
             _ => (0, self.txgs.last_synced()),
         };
@@ -393,6 +395,8 @@ impl TaskCx<'_> {
         self.touch();
         let tree = self.shared.reader.vdevs();
         let moved = self.shared.scans.moved.lock().clone();
+        // What a removal that runs has copied is reached by no block yet, so it was not visited.
+        let copied = self.shared.alloc.leaving_txgs();
         let was_written = |guid: &u64| {
             !moved.contains(guid)
                 && tree.leaves().any(|l| l.guid() == *guid && l.writer().is_some())
@@ -403,6 +407,7 @@ impl TaskCx<'_> {
             if let Some(refused) = outcome.refused.get(guid) {
                 has_now.subtract(refused);
             }
+            has_now.subtract(&copied);
             tree.has_caught_up(*guid, &has_now);
         }
         Ok(())

@@ -33,7 +33,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::time::Duration;
-use vdev::{Heal, Txgs};
+use vdev::{Heal, Txgs, VdevTree};
 
 /// Bytes of blocks, and their number, that are healed at once.
 const BATCH_BYTES: u64 = 16 << 20;
@@ -264,6 +264,20 @@ fn dataset(mos: &Objset, number: u64) -> Option<DslDataset> {
     is_dataset.then(|| DslDataset::decode(&dnode.bonus, dnode.endian).ok()).flatten()
 }
 
+/// The txgs that wrote what is read of a block: its own, and those that copied it off removed
+/// vdevs.
+/// The parts of a gang may have been copied in any.
+fn births(tree: &VdevTree, bp: &BlkPtr) -> Txgs {
+    let mut out = Txgs::default();
+    let mut add = |txg: u64| out.add(txg, txg.saturating_add(1));
+    add(bp.physical_birth());
+    bp.dvas().flat_map(|(_, dva)| tree.written_in(dva, bp.physical_birth())).for_each(&mut add);
+    if bp.is_gang() && tree.has_moved_since(0) {
+        out.add(0, u64::MAX);
+    }
+    out
+}
+
 /// Blocks that are healed together.
 #[derive(Default)]
 struct Batch {
@@ -281,9 +295,9 @@ struct Visit<'w, 'a> {
 
 impl Visit<'_, '_> {
     fn is_wanted(&self, bp: &BlkPtr) -> bool {
-        let birth = bp.physical_birth();
-        let is_missed = |missed: &Txgs| missed.contains(birth);
-        birth <= self.walk.max && self.walk.missed.as_ref().is_none_or(is_missed)
+        let tree = self.walk.shared.reader.vdevs();
+        let is_missed = |missed: &Txgs| births(&tree, bp).meets(missed);
+        bp.physical_birth() <= self.walk.max && self.walk.missed.as_ref().is_none_or(is_missed)
     }
 
     fn heal(&mut self) {
@@ -291,6 +305,7 @@ impl Visit<'_, '_> {
         // Devices are read in their order as far as a batch reaches.
         blocks.sort_by_key(|(bp, _)| (bp.dva(0).vdev(), bp.dva(0).offset()));
         let reader = &self.walk.shared.reader;
+        let tree = reader.vdevs();
         let mended = reader.heal_many(&blocks, self.walk.heal);
         let outcome = &mut self.walk.outcome;
         for ((bp, place), mended) in blocks.iter().zip(mended) {
@@ -298,7 +313,7 @@ impl Visit<'_, '_> {
             outcome.examined += bp.dvas().map(|(_, dva)| dva.asize()).sum::<u64>();
             outcome.processed += mended.repaired;
             for guid in mended.refused {
-                outcome.refused.entry(guid).or_default().add(birth, birth.saturating_add(1));
+                outcome.refused.entry(guid).or_default().merge(&births(&tree, bp));
             }
             if mended.lost.is_some() {
                 outcome.errors += 1;
@@ -309,6 +324,7 @@ impl Visit<'_, '_> {
                 let leads_further = place.level != 0 || bp.dmu_type() == DmuType::DNODE;
                 let first = if leads_further { 0 } else { birth };
                 outcome.lost.add(first, birth.max(bp.logical_birth()).saturating_add(1));
+                outcome.lost.merge(&births(&tree, bp));
             }
         }
     }

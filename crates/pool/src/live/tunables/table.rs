@@ -294,4 +294,12 @@ table! {
     ScanSuspend "zfs_scan_suspend_progress" Unit::Switch, 0, 0..=1,
         Push::Asked,
         "Scrub and resilver wait.";
+
+    // Removal of devices.
+    RemovalPiece "zinc_removal_piece" Unit::Bytes, 64 << 20, 0x1000..=1 << 30,
+        Push::Asked,
+        "A transaction group copies so much of a device that is being removed, and ends no sooner.";
+    RemovalSuspend "zfs_removal_suspend_progress" Unit::Switch, 0, 0..=1,
+        Push::Asked,
+        "A removal of a device waits.";
 }

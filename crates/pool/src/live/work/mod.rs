@@ -91,6 +91,11 @@ impl Shared {
         Ok(leaf_work::read(&self.mos, table, work)?)
     }
 
+    /// The device belongs to a vdev that is being removed.
+    fn is_leaving(&self, leaf: u64) -> bool {
+        top_of(&self.config.lock().root, leaf).is_ok_and(|top| top.removing)
+    }
+
     /// Starts the thread of a work whose state on disk is active.
     fn begin_work(&self, leaf: u64, work: LeafWork, from: LeafProgress) -> Result<()> {
         let mut state = self.works.state.lock();
@@ -106,7 +111,7 @@ impl Shared {
     pub(super) fn go_on_with_works(&self) -> Result<()> {
         let tree = self.reader.vdevs();
         let leaves = tree.leaves().filter(|l| l.writer().is_some()).map(|l| l.guid());
-        for leaf in leaves.collect::<Vec<_>>() {
+        for leaf in leaves.filter(|leaf| !self.is_leaving(*leaf)).collect::<Vec<_>>() {
             for work in [LeafWork::Initialize, LeafWork::Trim] {
                 // A device without a table has none.
                 let Ok(now) = self.work_progress(leaf, work) else { continue };
@@ -169,6 +174,9 @@ impl LivePool {
         let tree = shared.reader.vdevs();
         if !tree.leaves().any(|l| l.guid() == leaf && l.writer().is_some()) {
             return Err(refused("the device is not in use"));
+        }
+        if shared.is_leaving(leaf) {
+            return Err(refused("the device is being removed"));
         }
         drop(tree);
         let before = shared.work_progress(leaf, work)?;

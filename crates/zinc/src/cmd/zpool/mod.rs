@@ -56,7 +56,7 @@ pub enum Command {
     Detach(sides::Detach),
     /// Put a device in the place of a side of a mirror, or of a single disk
     Replace(sides::Replace),
-    /// Take log, cache and spare devices off a pool
+    /// Take devices out of a pool; what is on them is copied to the others
     Remove(remove::Remove),
     /// Keep the state of a pool as it is now, to go back to, or give that up
     Checkpoint(checkpoint::Checkpoint),

@@ -1,4 +1,4 @@
-//! `zinc zpool remove`: devices that a pool does not need for its data.
+//! `zinc zpool remove`: devices that a pool can do without.
 
 use super::devices::find_in;
 use super::each;
@@ -8,8 +8,13 @@ use crate::live::LiveArgs;
 use crate::session::Session;
 use crate::ui;
 use engine::devices::{AnyDevices, DeviceSource as _};
+use engine::nicenum::nicenum;
 use engine::{LivePool, Pool};
 use std::process::ExitCode;
+use std::time::Duration;
+
+/// How long is waited before it is looked whether the user still waits.
+const PATIENCE: Duration = Duration::from_millis(100);
 
 /// Arguments of `zinc zpool remove`.
 #[derive(clap::Args)]
@@ -19,24 +24,26 @@ pub struct Remove {
     /// Say how much memory the removal would take, and change nothing
     #[arg(short = 'n', conflicts_with = "cancel")]
     dry: bool,
-    /// Accepted: the numbers of -n are exact
+    /// Say exact numbers
     #[arg(short = 'p', conflicts_with = "cancel")]
     exact: bool,
     /// Stop a removal that runs
     #[arg(short = 's', conflicts_with = "until_done")]
     cancel: bool,
-    /// Accepted: log, cache and spare devices are gone when the command ends
+    /// Wait until what is on the devices was copied; a pool that is not served is always waited for
     #[arg(short = 'w')]
     until_done: bool,
     /// The pool
     pool: String,
-    /// Log, cache and spare devices; a log that is a mirror by its name, such as mirror-1
+    /// Devices; a vdev that is a mirror by its name, such as mirror-1
     #[arg(required_unless_present = "cancel", conflicts_with = "cancel")]
     devices: Vec<String>,
 }
 
 /// What a device is to its pool.
 enum Kind {
+    /// The number of a top-level vdev with data.
+    Data(u64),
     Log,
     Aux(Option<String>),
 }
@@ -49,7 +56,7 @@ fn kind(session: &Session, seen: &Pool, name: &str) -> Result<(u64, Kind), &'sta
     }
     match seen.config().vdev_tree.children.iter().find(|top| top.guid == guid) {
         Some(top) if top.is_log => Ok((guid, Kind::Log)),
-        Some(_) => Err("zinc removes log, cache and spare devices, and none that hold data"),
+        Some(top) => Ok((guid, Kind::Data(top.id))),
         None => Err("it is part of another vdev: `zinc zpool detach` takes a side off a mirror"),
     }
 }
@@ -59,19 +66,30 @@ impl Remove {
         let seen = self.live.look(session, &self.pool)?;
         for name in &self.devices {
             let fail = |why| Failure::new(format!("cannot remove {name}")).because(why);
-            kind(session, &seen, name).map_err(fail)?;
-            // What holds no data needs no map of where that is now.
-            ui::out(session, &format!("Memory that will be used after removing {name}: 0\n"));
+            let bytes = match kind(session, &seen, name).map_err(fail)? {
+                (_, Kind::Data(top)) => {
+                    let bytes = seen.mapping_memory_of(top)?;
+                    bytes.ok_or_else(|| fail("its space maps do not say how much"))?
+                }
+                // What holds no data needs no map of where that is now.
+                _ => 0,
+            };
+            let bytes = if self.exact { bytes.to_string() } else { nicenum(bytes) };
+            ui::out(session, &format!("Memory that will be used after removing {name}: {bytes}\n"));
         }
         Ok(())
     }
 
     fn act(&self, session: &Session, pool: &LivePool) -> Result<(), Failure> {
         for name in &self.devices {
+            let is_alone = session.client().is_none();
             let start = format!("cannot remove {name}");
             let found = kind(session, &pool.look()?, name);
             let (guid, kind) = found.map_err(|why| Failure::new(&start).because(why))?;
             let done = match kind {
+                // A command that opened the pool itself went on with it at once.
+                Kind::Data(top) if is_alone && leaves(pool, top) => Ok(()),
+                Kind::Data(_) => pool.remove_top(guid),
                 Kind::Log => pool.remove_log(guid),
                 Kind::Aux(path) => {
                     let path = path.map(|path| session.path(path.as_ref()));
@@ -80,8 +98,32 @@ impl Remove {
                 }
             };
             done.map_err(|e| Failure::from(e).about(&start))?;
+            if is_alone || self.until_done {
+                wait(session, pool, &start)?;
+            }
         }
         Ok(())
+    }
+
+    fn call_off(&self, pool: &LivePool) -> Result<(), Failure> {
+        let start = "cannot cancel removal";
+        pool.cancel_removal().map_err(|e| Failure::from(e).about(start))
+    }
+}
+
+/// The removal of this vdev runs.
+fn leaves(pool: &LivePool, top: u64) -> bool {
+    pool.removing().is_some_and(|now| now.vdev == top)
+}
+
+/// Waits until a removal has ended.
+fn wait(session: &Session, pool: &LivePool, start: &str) -> Result<(), Failure> {
+    loop {
+        session.check()?;
+        let done = pool.wait_for_removal(PATIENCE);
+        if done.map_err(|e| Failure::from(e).about(start))? {
+            return Ok(());
+        }
     }
 }
 
@@ -92,13 +134,11 @@ impl Verb for Remove {
 
     fn run(self: Box<Self>, session: &Session) -> Result<ExitCode, Failure> {
         each::must_be_a_pool(&self.pool)?;
-        if self.cancel {
-            self.live.look(session, &self.pool)?;
-            let why = "no removal is in progress";
-            return Err(Failure::new("cannot cancel removal").because(why));
-        }
         match self.dry {
             true => self.foresee(session)?,
+            false if self.cancel => {
+                self.live.change(session, &self.pool, |pool| self.call_off(pool))?;
+            }
             false => self.live.change(session, &self.pool, |pool| self.act(session, pool))?,
         }
         Ok(ExitCode::SUCCESS)

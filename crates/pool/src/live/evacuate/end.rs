@@ -1,0 +1,113 @@
+//! The end of a removal: the vdev becomes an indirect one, or is used as before.
+
+use crate::error::Result;
+use crate::live::config::Builder;
+use crate::live::removals::Leaving;
+use crate::live::shared::TaskCx;
+use crate::live::sides::{bad, refused};
+use crate::mapping::segments;
+use ondisk::config::VdevConfig;
+use ondisk::nvlist::{NvList, NvValue};
+use ondisk::scan::State;
+
+/// The configuration of a removed vdev, in the place of what it was, as OpenZFS has it.
+fn indirect(top: &VdevConfig, guid: u64, before: u64) -> Result<VdevConfig> {
+    let stored = top.to_nvlist();
+    let mut list: NvList = Builder::new()
+        .text("type", "indirect")
+        .u64("id", top.id)
+        .u64("guid", guid)
+        .u64("whole_disk", 0)
+        .u64("metaslab_array", 0)
+        .done();
+    let kept = [
+        "metaslab_shift",
+        "ashift",
+        "asize",
+        "is_log",
+        "non_allocating",
+        "com.delphix:indirect_object",
+        "com.delphix:indirect_births",
+        "create_txg",
+        "com.delphix:vdev_zap_top",
+    ];
+    for pair in
+        kept.iter().filter_map(|name| stored.pairs.iter().find(|pair| pair.name == name.as_bytes()))
+    {
+        list.pairs.push(pair.clone());
+    }
+    if before != u64::MAX {
+        list.set("com.delphix:prev_indirect_vdev", NvValue::U64(before));
+    }
+    VdevConfig::decode(&list).map_err(|e| bad(&e))
+}
+
+/// The tree with another vdev in the place of the one with its number.
+fn with_top(root: &VdevConfig, new: &VdevConfig) -> Result<VdevConfig> {
+    let mut root = root.clone();
+    let place = root.children.iter_mut().find(|top| top.id == new.id);
+    let place = place.ok_or_else(|| refused("no such device in pool"))?;
+    *place = new.clone();
+    Ok(root)
+}
+
+impl TaskCx<'_> {
+    /// All of a vdev was copied: from this txg on its blocks are read where they are now.
+    pub(super) fn end_removal(&self, leaving: Leaving) -> Result<()> {
+        let shared = self.shared;
+        let root = shared.config.lock().root.clone();
+        let top = root.children.iter().find(|top| top.id == u64::from(leaving.id));
+        let top = top.ok_or_else(|| refused("no such device in pool"))?;
+        let new = indirect(top, (self.guid)(), leaving.record.prev_indirect_vdev)?;
+        let next = with_top(&root, &new)?;
+        let now = shared.reader.vdevs();
+        let tree = now.successor(&shared.rt, &next, &mut |_| None);
+        let mut tree = tree.map_err(|e| bad(&e))?;
+        let moved = segments(&shared.mos, &new)?.unwrap_or_default();
+        tree.set_indirect(leaving.id, moved).map_err(|e| bad(&e))?;
+        let below: Vec<u64> = top.walk().filter(|v| v.kind.is_leaf()).map(|v| v.guid).collect();
+        let leaves = now.leaves().filter(|leaf| below.contains(&leaf.guid()));
+        let gone = leaves.filter_map(|leaf| Some((leaf.guid(), leaf.writer().cloned()?)));
+        let gone: Vec<_> = gone.collect();
+        self.touch();
+        let maps = shared.alloc.end_leaving(leaving.id, self.tx.txg());
+        self.free_space_of(top, &maps)?;
+        let mut record = leaving.record.with_state(State::Finished);
+        record.prev_indirect_vdev = record.vdev;
+        record.end_time = self.dsl().now.secs;
+        self.put_removal(&record)?;
+        self.put_tree(next, tree);
+        below.iter().for_each(|guid| drop(shared.config.lock().logs.remove(guid)));
+        let mut state = shared.removals.state.lock();
+        (state.leaving, state.gone) = (None, gone);
+        drop(state);
+        let text = format!("{} vdev {}", shared.pool(), leaving.id);
+        self.log_event_of_pool("vdev remove completed", &text)
+    }
+
+    /// Frees all copies; the vdev is used as before.
+    pub(super) fn call_off_removal(&self) -> Result<()> {
+        let shared = self.shared;
+        let none = || refused("there is no removal in progress");
+        let leaving = shared.removals.leaving().ok_or_else(none)?;
+        let mut root = shared.config.lock().root.clone();
+        let top = root.children.iter_mut().find(|top| top.id == u64::from(leaving.id));
+        let top = top.ok_or_else(|| refused("no such device in pool"))?;
+        let copied = shared.alloc.copies_of(leaving.id);
+        let copied = copied.map_err(|what| refused(&format!("cannot read {what}")))?;
+        self.touch();
+        self.free_mapping(&leaving, top)?;
+        shared.alloc.give_up_copies(leaving.id, &copied, self.tx.txg());
+        self.unmark(top)?;
+        let path = top.path.clone().unwrap_or_else(|| "-".to_owned());
+        let mut record = leaving.record.with_state(State::Canceled);
+        record.end_time = self.dsl().now.secs;
+        self.put_removal(&record)?;
+        let tree = shared.reader.vdevs();
+        let tree = tree.successor(&shared.rt, &root, &mut |_| None).map_err(|e| bad(&e))?;
+        self.put_tree(root, tree);
+        shared.removals.state.lock().leaving = None;
+        let text = format!("{} vdev {} {path}", shared.pool(), leaving.id);
+        self.log_event_of_pool("vdev remove canceled", &text)
+    }
+}

@@ -1,0 +1,75 @@
+//! `zpool remove` of devices with data, as a user has it.
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test")]
+
+mod support;
+
+use support::place::{Place, until};
+use testkit::oracle;
+
+#[track_caller]
+fn has(text: &str, words: &[&str]) {
+    for word in words {
+        assert!(text.contains(word), "no {word:?} in:\n{text}");
+    }
+}
+
+/// Block for block what zdb finds, with no leak.
+fn zdb_is_content(place: &Place) {
+    let Some(mut zdb) = oracle::zdb() else { return };
+    let output = zdb.args(["-bcc", "-e", "-p"]).arg(place.path()).arg("tank").output().unwrap();
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.status.success() && text.contains("No leaks"), "{text}{said}");
+}
+
+#[test]
+fn a_device_leaves_a_pool_that_is_served_and_one_that_is_not() {
+    let place = Place::new(&["one", "two", "three"]);
+    place.ok("zpool create tank one two three");
+    let bytes: Vec<u8> =
+        (0..6u32 << 20).map(|n| (n.wrapping_mul(2_654_435_761) >> 24) as u8).collect();
+    std::fs::write(place.path().join("file"), &bytes).unwrap();
+    place.ok("cp file tank:/file");
+    has(&place.ok("zpool remove -n tank two"), &["Memory that will be used after removing two: "]);
+    let mut server = place.start_here("serve tank");
+    until("the pool is served", || {
+        let list = place.command_here("zpool status tank").output().unwrap();
+        list.status.success() && std::fs::exists(place.path().join("run/zinc")).unwrap_or(false)
+    });
+    place.ok_here("tunables --pool tank zfs_removal_suspend_progress=1");
+    assert_eq!(place.ok_here("zpool remove tank two"), "");
+    let status = place.ok_here("zpool status tank");
+    has(
+        &status,
+        &["remove: Evacuation of ", "two in progress since ", "(removing)", " copied out of "],
+    );
+    assert_eq!(place.ok_here("zpool remove -s tank"), "");
+    has(&place.ok_here("zpool status tank"), &["remove: Removal of ", "two canceled on "]);
+    assert_eq!(place.ok_here("zpool remove tank two"), "");
+    server.kill().unwrap();
+    server.wait().unwrap();
+    // The next to open the pool goes on with it.
+    assert_eq!(place.ok("zpool remove tank two"), "");
+    let status = place.ok("zpool status tank");
+    has(
+        &status,
+        &["remove: Removal of vdev 1 copied ", " memory used for removed device mappings"],
+    );
+    assert!(!status.contains("two"), "{status}");
+    has(
+        &place.ok("zpool history -i tank"),
+        &["vdev remove started", "vdev remove canceled", "vdev remove completed"],
+    );
+    // The device is anybody's.
+    place.ok("zpool create other two");
+    assert_eq!(place.run("check tank").code, 0);
+    place.ok("cp tank:/file back");
+    assert_eq!(std::fs::read(place.path().join("back")).unwrap(), bytes);
+    place.ok("zpool export tank");
+    place.ok("zpool export other");
+    zdb_is_content(&place);
+    place.ok("zpool import -d . tank");
+    has(&place.fails("zpool add tank raidz one two"), &["zpool"]);
+    has(&place.fails("zpool remove -s tank"), &["cannot cancel removal", "no removal in progress"]);
+    place.ok("zpool export tank");
+}
